@@ -2,7 +2,7 @@
 
 use crate::backends::cuda;
 use crate::checkpoint;
-use crate::comm::Stopped;
+use crate::comm::RankFailure;
 use crate::data::DataError;
 use crate::exec::Error;
 use ir::catalogue::Code;
@@ -35,7 +35,7 @@ impl Coded for DataError {
     }
 }
 
-impl Coded for Stopped {
+impl Coded for RankFailure {
     fn code(&self) -> Option<Code> {
         Some(Code::RankFailed)
     }
@@ -51,7 +51,7 @@ impl Coded for Error {
             Error::Load(_) => Some(Code::ProgramInvalid),
             Error::Resources(_) => Some(Code::TooLittleMemory),
             Error::Input(_) => Some(Code::InputMismatch),
-            Error::Stopped(stopped) => stopped.code(),
+            Error::RankFailure(failure) => failure.code(),
         }
     }
 
@@ -62,7 +62,7 @@ impl Coded for Error {
                 "use fewer devices, or raise the limits of the process (ulimit -v, ulimit -u, a cgroup)".to_string(),
             ),
             Error::Input(_) => Some("give what the program takes; the machine is as before".to_string()),
-            Error::Stopped(stopped) => stopped.help(),
+            Error::RankFailure(failure) => failure.help(),
         }
     }
 }

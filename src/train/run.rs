@@ -390,9 +390,9 @@ fn no_loss() -> Error {
 /// Converts an executor error to an error with code and fix.
 pub(super) fn machine_error(error: exec::Error) -> Error {
     match error {
-        exec::Error::Stopped(stopped) => Error::Failed {
+        exec::Error::RankFailure(failure) => Error::Failed {
             code: Code::RankFailed,
-            message: stopped.to_string(),
+            message: failure.to_string(),
             help: "restart the run unchanged, or with --resume".into(),
         },
         exec::Error::Load(why) => Error::fault("load", why),

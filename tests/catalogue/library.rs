@@ -16,7 +16,7 @@ use runtime::arena::Arena;
 use runtime::backends::cuda::device::Device;
 use runtime::checkpoint::{Position, Save, save};
 use runtime::comm::threads::Fabric;
-use runtime::comm::{Awaited, Communicator};
+use runtime::comm::{Communicator, WaitReason};
 use runtime::exec::{Machine, Options, StepInput};
 use runtime::metrics::{EvalRecord, StepRecord};
 use std::path::Path;
@@ -154,10 +154,10 @@ fn too_little_memory() -> Option<Code> {
 
 fn rank_failed() -> Option<Code> {
     let fabric = Fabric::new(2, false);
-    let ranks = [0, 1].map(|rank| fabric.end(rank, Arc::new(Arena::new(64).unwrap())));
+    let ranks = [0, 1].map(|rank| fabric.endpoint(rank, Arc::new(Arena::new(64).unwrap())));
     fabric.enter(2);
     ranks[1].fail("out of memory".into());
-    ranks[0].wait(&mut || Some(Awaited::Peers { group: 0 })).err()?.code()
+    ranks[0].wait(&mut || Some(WaitReason::Peers { group: 0 })).err()?.code()
 }
 
 fn compiled(source: &ModelSource) -> File {

@@ -7,8 +7,8 @@ use ir::types::{PartialKind, Type};
 use planner::reshard::Step;
 use runtime::backend::{Backend, Span};
 use runtime::backends::cpu::Cpu;
-use runtime::comm::threads::{Fabric, Threads};
-use runtime::comm::{Communicator, Exchange, Hand};
+use runtime::comm::threads::{Fabric, ThreadCommunicator};
+use runtime::comm::{Communicator, Exchange, ThreadRole};
 
 /// A way: from, to, and the steps.
 type Way = (Type, Type, Vec<Step>);
@@ -23,14 +23,14 @@ pub(crate) fn check(mesh: &Mesh, ways: &[Way]) {
     let joined = |rank| {
         let mut cpu = Cpu::new(1);
         cpu.reserve(ARENA).expect("some memory");
-        let mut end = fabric.end(rank, cpu.arena().clone());
+        let mut end = fabric.endpoint(rank, cpu.arena().clone());
         end.expect(1, 1);
         (rank, cpu, end)
     };
-    let ends: Vec<(usize, Cpu, Threads)> = (0..ranks).map(joined).collect();
+    let ends: Vec<(usize, Cpu, ThreadCommunicator)> = (0..ranks).map(joined).collect();
     fabric.enter(ranks);
     let results: Vec<Vec<Vec<f32>>> = std::thread::scope(|scope| {
-        let run = |(rank, mut cpu, mut end): (usize, Cpu, Threads)| {
+        let run = |(rank, mut cpu, mut end): (usize, Cpu, ThreadCommunicator)| {
             scope.spawn(move || {
                 let results = ways.iter().map(|way| result(mesh, way, rank, &mut cpu, &mut end)).collect();
                 end.leave();
@@ -52,7 +52,7 @@ pub(crate) fn check(mesh: &Mesh, ways: &[Way]) {
 }
 
 /// What a rank has at the end of a way. Each tensor of the way takes the next place of the arena.
-fn result(mesh: &Mesh, (from, _, steps): &Way, rank: usize, cpu: &mut Cpu, end: &mut Threads) -> Vec<f32> {
+fn result(mesh: &Mesh, (from, _, steps): &Way, rank: usize, cpu: &mut Cpu, end: &mut ThreadCommunicator) -> Vec<f32> {
     let data = cut(mesh, from, &partial(mesh, from, rank), rank);
     let mut tensor = Span { offset: 0, len: data.len() };
     cpu.write(tensor, &data);
@@ -61,11 +61,11 @@ fn result(mesh: &Mesh, (from, _, steps): &Way, rank: usize, cpu: &mut Cpu, end: 
         let plan = Exchange::plan(mesh, rank, &step.change, &[ty]).expect("a legal step");
         let next = tensor.offset + (4 * tensor.len).next_multiple_of(64);
         let made = Span { offset: next, len: plan.tensors[0].len };
-        let group = end.join(&plan.ranks, Hand::Row);
-        let mut flight = end.start(&group, &plan, &[tensor], &[made]);
+        let group = end.join(&plan.ranks, ThreadRole::Main);
+        let mut request = end.start(&group, &plan, &[tensor], &[made]);
         let waited = end.wait(&mut || {
-            end.advance(&group, &plan, &mut flight);
-            (!flight.is_over()).then(|| end.awaited(&group))
+            end.advance(&group, &plan, &mut request);
+            (!request.is_complete()).then(|| end.wait_reason(&group))
         });
         waited.expect("no rank fails");
         (tensor, ty) = (made, &step.ty);

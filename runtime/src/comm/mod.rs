@@ -4,143 +4,143 @@
 //! executes it between spans of the ranks' arenas. [`threads`] connects ranks that are threads of one process and copies no
 //! element twice.
 
-mod carry;
+mod channel;
 mod exchange;
+mod execute;
 mod group;
-mod line;
+mod parking_lot;
 mod region;
 #[cfg(test)]
 mod tests;
 pub mod threads;
-mod watch;
 
 pub use exchange::{Exchange, Move, TensorPlan};
-pub use region::{Piece, Region, assemble, cut, local_len, pieces};
+pub use region::{Region, RegionPiece, assemble, cut, local_len, pieces};
 
 use crate::backend::Span;
 use std::sync::Arc;
 
-/// A rank failed, and all others stop with it.
+/// The first failure of a rank. All other ranks abort with it.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("rank {rank} failed: {why}")]
-pub struct Stopped {
-    /// The first rank that failed.
+pub struct RankFailure {
+    /// The rank that failed first.
     pub rank: usize,
-    /// What happened to it.
+    /// The cause.
     pub why: String,
 }
 
-/// What a thread waits for.
+/// The reason why a thread waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Awaited {
-    /// The others of a group.
+pub enum WaitReason {
+    /// The other members of a group.
     Peers {
         /// Which.
         group: u32,
     },
-    /// That a tensor has gone to a rank.
+    /// A rank has yet to receive a message.
     Receiver {
         /// Which.
         rank: usize,
         /// The message's tag.
         tag: u32,
     },
-    /// A tensor from a rank.
+    /// A rank has yet to send a message.
     Sender {
         /// Which.
         rank: usize,
         /// The message's tag.
         tag: u32,
     },
-    /// What goes on beside the row of the same rank.
-    Lane,
+    /// The async worker of the same rank.
+    AsyncWorker,
 }
 
-/// The two threads of a rank.
+/// Role of a thread of a rank.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Hand {
-    /// Runs the row.
-    Row,
-    /// Carries out what goes on beside it.
-    Lane,
+pub enum ThreadRole {
+    /// The main thread executes the instruction stream.
+    Main,
+    /// The async worker executes started bodies and completes exchanges.
+    Async,
 }
 
-/// An exchange that has begun.
+/// Handle of an exchange that has begun.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Flight {
+pub struct Request {
     number: u64,
-    /// The stage whose end is awaited; none when it is over.
-    stage: Option<group::Stage>,
+    /// The phase that must complete next; none if the exchange is complete.
+    phase: Option<group::Phase>,
 }
 
-impl Flight {
-    /// Whether it is over: the results are there, and nobody reads the sources any more.
-    pub fn is_over(self) -> bool {
-        self.stage.is_none()
+impl Request {
+    /// Whether the exchange is complete: the results are written, and no rank reads the sources any more.
+    pub fn is_complete(self) -> bool {
+        self.phase.is_none()
     }
 }
 
-/// One rank's way to the others, for one of its threads. Nothing but [`wait`](Communicator::wait) and
-/// [`rest`](Communicator::rest) ever blocks, and both end with an error once any rank has failed or when all wait.
+/// One rank's endpoint, for one of its threads. Only [`wait`](Communicator::wait) and [`park`](Communicator::park) block.
+/// Both return an error if any rank has failed, or if all threads wait.
 pub trait Communicator: Sized + Send + 'static {
-    /// The rank's place in a group.
+    /// The rank's membership in a group.
     type Group: Send + Sync;
-    /// The rank's end of a line of messages.
-    type Line: Send + Sync;
+    /// The rank's end of a message channel.
+    type Channel: Send + Sync;
 
-    /// Another end of the same rank, for one of its hands.
-    fn hand(&self, hand: Hand) -> Self;
+    /// Endpoint of the same rank for its other thread.
+    fn with_role(&self, role: ThreadRole) -> Self;
 
-    /// The rank's place in a group of ranks, before the first step. Members name it by equal lists. What the two hands
-    /// start is counted apart, so that each may begin exchanges in its own order, the same on all members.
-    fn join(&mut self, ranks: &[usize], by: Hand) -> Arc<Self::Group>;
+    /// Joins a group of ranks, before the first step. Members name the group by equal lists. Each thread role has its own
+    /// groups, so the two threads begin exchanges independently. All members begin a group's exchanges in the same order.
+    fn join(&mut self, ranks: &[usize], role: ThreadRole) -> Arc<Self::Group>;
 
-    /// The end of a line to a peer that the rank sends by.
-    fn line_to(&mut self, peer: usize, tag: u32) -> Arc<Self::Line>;
+    /// The sending end of a channel to a peer.
+    fn channel_to(&mut self, peer: usize, tag: u32) -> Arc<Self::Channel>;
 
-    /// The end of a line from a peer that the rank receives by.
-    fn line_from(&mut self, peer: usize, tag: u32) -> Arc<Self::Line>;
+    /// The receiving end of a channel from a peer.
+    fn channel_from(&mut self, peer: usize, tag: u32) -> Arc<Self::Channel>;
 
-    /// Says, before the first step, how many exchanges or messages the rank has under way at most, and of how many tensors.
+    /// Reserves memory, before the first step, for the largest number of requests in flight and of tensors in a request.
     fn expect(&mut self, in_flight: usize, tensors: usize);
 
     /// Begins an exchange within a group; all members begin theirs in the same order. `results` will be written whole.
-    fn start(&self, group: &Self::Group, plan: &Exchange, sources: &[Span], results: &[Span]) -> Flight;
+    fn start(&self, group: &Self::Group, plan: &Exchange, sources: &[Span], results: &[Span]) -> Request;
 
-    /// Does of an exchange what can be done now.
-    fn advance(&self, group: &Self::Group, plan: &Exchange, flight: &mut Flight);
+    /// Progresses an exchange as far as possible without waiting.
+    fn advance(&self, group: &Self::Group, plan: &Exchange, request: &mut Request);
 
-    /// What an exchange waits for.
-    fn awaited(&self, group: &Self::Group) -> Awaited;
+    /// The reason why an exchange of the group waits.
+    fn wait_reason(&self, group: &Self::Group) -> WaitReason;
 
-    /// Begins to send or to receive the next message of a line; its number.
-    fn post(&self, line: &Self::Line, span: Span) -> u64;
+    /// Begins to send or to receive the next message of a channel and returns the number of the message.
+    fn start_message(&self, channel: &Self::Channel, span: Span) -> u64;
 
-    /// What a message still waits for; nothing when it is over.
-    fn unmet(&self, line: &Self::Line, number: u64) -> Option<Awaited>;
+    /// The reason why a message is still pending; none if the message is complete.
+    fn pending(&self, channel: &Self::Channel, number: u64) -> Option<WaitReason>;
 
-    /// Sleeps until `unmet` names nothing more that is waited for. It is asked again whenever something has happened, and
-    /// names something only when it has done all that it can: what it leaves undone will wake nobody.
+    /// Waits until `pending` returns none. Every notification of this thread calls `pending` again. `pending` must make all
+    /// possible progress before it returns a reason, since skipped work wakes no thread.
     ///
     /// # Errors
-    /// A rank failed, or all wait for each other.
-    fn wait(&self, unmet: &mut dyn FnMut() -> Option<Awaited>) -> Result<(), Stopped>;
+    /// A rank failed, or the threads are deadlocked.
+    fn wait(&self, pending: &mut dyn FnMut() -> Option<WaitReason>) -> Result<(), RankFailure>;
 
-    /// Sleeps, having nothing to do, until `called`, which is asked again after each [`call`](Communicator::call).
+    /// Parks an idle thread until `has_work`. Each [`unpark`](Communicator::unpark) calls `has_work` again.
     ///
     /// # Errors
     /// A rank failed.
-    fn rest(&self, called: &mut dyn FnMut() -> bool) -> Result<(), Stopped>;
+    fn park(&self, has_work: &mut dyn FnMut() -> bool) -> Result<(), RankFailure>;
 
-    /// Wakes a hand of the rank.
-    fn call(&self, hand: Hand);
+    /// Unparks a thread of the same rank.
+    fn unpark(&self, role: ThreadRole);
 
-    /// This thread will not be heard of until the next step.
+    /// Removes this thread from deadlock detection until the next step.
     fn leave(&self);
 
-    /// Says that this rank failed, and wakes all that wait. Only the first report counts.
+    /// Reports that this rank failed and unparks all threads. Only the first report counts.
     fn fail(&self, why: String);
 
-    /// The first failure, if there was one.
-    fn failure(&self) -> Option<Stopped>;
+    /// The first failure, if any.
+    fn failure(&self) -> Option<RankFailure>;
 }

@@ -73,7 +73,7 @@ pub fn local_len(ty: &Type, mesh: &Mesh, coordinates: &[u64]) -> usize {
 
 /// Elements that follow one another both in the whole tensor and in a rank's part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Piece {
+pub struct RegionPiece {
     /// Where they begin in the whole.
     pub whole: usize,
     /// Where they begin in the part.
@@ -83,7 +83,7 @@ pub struct Piece {
 }
 
 /// The pieces of a rank's part, in their order.
-pub fn pieces(ty: &Type, region: &Region) -> Vec<Piece> {
+pub fn pieces(ty: &Type, region: &Region) -> Vec<RegionPiece> {
     let sizes: Vec<usize> = ty.sizes().iter().map(|&s| s as usize).collect();
     let strides = row_major(&sizes);
     // Whole dims at the minor end, and one dim more, run on.
@@ -100,7 +100,7 @@ pub fn pieces(ty: &Type, region: &Region) -> Vec<Piece> {
         }
         // Of the box, the run alone is in the part.
         let (from, to) = ((row * len).max(start), ((row + 1) * len).min(end));
-        (from < to).then(|| Piece { whole: whole + from - row * len, part: from - start, len: to - from })
+        (from < to).then(|| RegionPiece { whole: whole + from - row * len, part: from - start, len: to - from })
     };
     (0..rows).filter_map(piece).collect()
 }

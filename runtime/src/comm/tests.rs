@@ -1,6 +1,6 @@
 //! Tests of collectives between threads against their definition: a logical tensor, sharded by extents.
 
-use super::threads::{Fabric, Threads};
+use super::threads::{Fabric, ThreadCommunicator};
 use super::*;
 use crate::backend::Backend;
 use crate::backends::cpu::Cpu;
@@ -15,7 +15,7 @@ const ARENA: usize = 1 << 20;
 
 /// A rank with its end and its memory, of which every tensor takes the next.
 struct Rank {
-    end: Threads,
+    end: ThreadCommunicator,
     cpu: Cpu,
     used: usize,
 }
@@ -39,27 +39,27 @@ impl Rank {
         data
     }
 
-    /// Waits until an exchange is over.
-    fn finish(&self, group: &group::Seat, plan: &Exchange, flight: &mut Flight) -> Result<(), Stopped> {
+    /// Waits until an exchange is complete.
+    fn finish(&self, group: &group::GroupMember, plan: &Exchange, request: &mut Request) -> Result<(), RankFailure> {
         self.end.wait(&mut || {
-            self.end.advance(group, plan, flight);
-            (!flight.is_over()).then(|| self.end.awaited(group))
+            self.end.advance(group, plan, request);
+            (!request.is_complete()).then(|| self.end.wait_reason(group))
         })
     }
 
     fn exchange(
         &self,
-        group: &group::Seat,
+        group: &group::GroupMember,
         plan: &Exchange,
         sources: &[Span],
         results: &[Span],
-    ) -> Result<(), Stopped> {
-        let mut flight = self.end.start(group, plan, sources, results);
-        self.finish(group, plan, &mut flight)
+    ) -> Result<(), RankFailure> {
+        let mut request = self.end.start(group, plan, sources, results);
+        self.finish(group, plan, &mut request)
     }
 
-    fn land(&self, line: &line::LineEnd, number: u64) -> Result<(), Stopped> {
-        self.end.wait(&mut || self.end.unmet(line, number))
+    fn land(&self, channel: &channel::ChannelEnd, number: u64) -> Result<(), RankFailure> {
+        self.end.wait(&mut || self.end.pending(channel, number))
     }
 }
 
@@ -69,7 +69,7 @@ fn on_ranks<R: Send>(ranks: usize, f: impl Fn(usize, &mut Rank) -> R + Sync) -> 
     let rank = |rank| {
         let mut cpu = Cpu::new(1);
         cpu.reserve(ARENA).unwrap();
-        let mut end = fabric.end(rank, cpu.arena().clone());
+        let mut end = fabric.endpoint(rank, cpu.arena().clone());
         end.expect(3, 2);
         Rank { end, cpu, used: 0 }
     };
@@ -140,7 +140,7 @@ fn check(mesh: &Mesh, change: &Collective, operands: &[Type]) {
     let types: Vec<&Type> = operands.iter().collect();
     on_ranks(mesh.devices() as usize, |number, rank| {
         let plan = Exchange::plan(mesh, number, change, &types).unwrap();
-        let group = rank.end.join(&plan.ranks, Hand::Row);
+        let group = rank.end.join(&plan.ranks, ThreadRole::Main);
         let coordinates = mesh.coordinates(number as u64);
         let part = |ty: &&Type| {
             let region = Region::of(ty, mesh, &coordinates);
@@ -320,7 +320,7 @@ fn storage_stays_while_sums_are_paid_but_dims_may_not_change() {
 fn sums_in_place_need_no_second_tensor() {
     for (ranks, len) in [(2, 1), (3, 2), (3, 7), (4, 30_000)] {
         on_ranks(ranks, |number, rank| {
-            let group = rank.end.join(&(0..ranks).collect::<Vec<_>>(), Hand::Row);
+            let group = rank.end.join(&(0..ranks).collect::<Vec<_>>(), ThreadRole::Main);
             let own: Vec<f32> = (0..len).map(|i| (i * 7 % 31 + number) as f32).collect();
             let (there, other) = (rank.put(&own), rank.room(len));
             let plan = Exchange::sum((0..ranks).collect(), number, len);
@@ -341,25 +341,25 @@ fn sums_in_place_need_no_second_tensor() {
 #[test]
 fn several_exchanges_are_under_way_at_once() {
     on_ranks(3, |number, rank| {
-        let group = rank.end.join(&[0, 1, 2], Hand::Row);
+        let group = rank.end.join(&[0, 1, 2], ThreadRole::Main);
         let plan = Exchange::sum(vec![0, 1, 2], number, 10);
         let from_two = Exchange::broadcast(vec![0, 1, 2], number, 2, 1);
         for step in 0..5 {
-            // Of another kind, so that rounds are used for both.
+            // Of another kind, so that both use the same slots.
             let given = rank.put(&[(number + step) as f32]);
             rank.exchange(&group, &from_two, &[given], &[given]).unwrap();
             assert_eq!(rank.get(given), [(2 + step) as f32]);
             let own = [0, 1, 2].map(|n| vec![(step + n * number) as f32; 10]);
             let sources = own.each_ref().map(|data| rank.put(data));
             let results = sources.map(|span| rank.room(span.len));
-            let mut flights = [0, 1, 2].map(|n| rank.end.start(&group, &plan, &[sources[n]], &[results[n]]));
+            let mut requests = [0, 1, 2].map(|n| rank.end.start(&group, &plan, &[sources[n]], &[results[n]]));
             // Each rank ends them in another order.
             for n in [number, (number + 1) % 3, (number + 2) % 3] {
-                let flights = &mut flights;
+                let requests = &mut requests;
                 rank.end
                     .wait(&mut || {
-                        flights.iter_mut().for_each(|flight| rank.end.advance(&group, &plan, flight));
-                        (!flights[n].is_over()).then(|| rank.end.awaited(&group))
+                        requests.iter_mut().for_each(|request| rank.end.advance(&group, &plan, request));
+                        (!requests[n].is_complete()).then(|| rank.end.wait_reason(&group))
                     })
                     .unwrap();
                 assert_eq!(rank.get(results[n]), vec![(3 * step + 3 * n) as f32; 10]);
@@ -373,25 +373,26 @@ fn who_comes_second_copies() {
     on_ranks(2, |number, rank| {
         for turn in 0..4 {
             if number == 0 {
-                let (five, six) = (rank.end.line_to(1, 5), rank.end.line_to(1, 6));
+                let (five, six) = (rank.end.channel_to(1, 5), rank.end.channel_to(1, 6));
                 let sent = [3.0, 4.0, 7.0].map(|x| rank.put(&[x + turn as f32]));
                 let numbers = [(&five, sent[0]), (&five, sent[1]), (&six, sent[2])];
-                let numbers = numbers.map(|(line, span)| (line, rank.end.post(line, span)));
-                numbers.iter().for_each(|(line, number)| rank.land(line, *number).unwrap());
-                let back = (rank.end.line_from(1, 0), rank.room(0));
-                let number = rank.end.post(&back.0, back.1);
+                let numbers = numbers.map(|(channel, span)| (channel, rank.end.start_message(channel, span)));
+                numbers.iter().for_each(|(channel, number)| rank.land(channel, *number).unwrap());
+                let back = (rank.end.channel_from(1, 0), rank.room(0));
+                let number = rank.end.start_message(&back.0, back.1);
                 rank.land(&back.0, number).unwrap();
             } else {
-                let (five, six) = (rank.end.line_from(0, 5), rank.end.line_from(0, 6));
+                let (five, six) = (rank.end.channel_from(0, 5), rank.end.channel_from(0, 6));
                 let places = [0, 1, 2].map(|_| rank.room(1));
                 // The other tag first; then both of the one, of which the second is posted before the first is there.
-                for (line, order) in [(&six, &[2][..]), (&five, &[0, 1])] {
-                    let numbers: Vec<u64> = order.iter().map(|&place| rank.end.post(line, places[place])).collect();
-                    numbers.iter().rev().for_each(|&number| rank.land(line, number).unwrap());
+                for (channel, order) in [(&six, &[2][..]), (&five, &[0, 1])] {
+                    let numbers: Vec<u64> =
+                        order.iter().map(|&place| rank.end.start_message(channel, places[place])).collect();
+                    numbers.iter().rev().for_each(|&number| rank.land(channel, number).unwrap());
                 }
                 assert_eq!(places.map(|place| rank.get(place)[0] - turn as f32), [3.0, 4.0, 7.0]);
-                let back = (rank.end.line_to(0, 0), rank.room(0));
-                let number = rank.end.post(&back.0, back.1);
+                let back = (rank.end.channel_to(0, 0), rank.room(0));
+                let number = rank.end.start_message(&back.0, back.1);
                 rank.land(&back.0, number).unwrap();
             }
         }
@@ -401,16 +402,16 @@ fn who_comes_second_copies() {
 #[test]
 fn a_rank_that_fails_stops_those_that_wait() {
     let outcomes = on_ranks(4, |number, rank| {
-        let group = rank.end.join(&[0, 1, 2], Hand::Row);
+        let group = rank.end.join(&[0, 1, 2], ThreadRole::Main);
         match number {
             2 => {
                 rank.end.fail("out of luck".to_string());
                 rank.end.failure().unwrap()
             }
             3 => {
-                let (line, place) = (rank.end.line_from(2, 0), rank.room(1));
-                let number = rank.end.post(&line, place);
-                rank.land(&line, number).unwrap_err()
+                let (channel, place) = (rank.end.channel_from(2, 0), rank.room(1));
+                let number = rank.end.start_message(&channel, place);
+                rank.land(&channel, number).unwrap_err()
             }
             _ => {
                 let plan = Exchange::sum(vec![0, 1, 2], number, 10);
@@ -419,13 +420,13 @@ fn a_rank_that_fails_stops_those_that_wait() {
             }
         }
     });
-    assert!(outcomes.iter().all(|stopped| *stopped == Stopped { rank: 2, why: "out of luck".to_string() }));
+    assert!(outcomes.iter().all(|failure| *failure == RankFailure { rank: 2, why: "out of luck".to_string() }));
 }
 
 #[test]
 fn a_panic_while_others_read_does_no_harm() {
     let outcomes = on_ranks(3, |number, rank| {
-        let group = rank.end.join(&[0, 1, 2], Hand::Row);
+        let group = rank.end.join(&[0, 1, 2], ThreadRole::Main);
         let mut plan = Exchange::sum(vec![0, 1, 2], number, 50_000);
         if number == 1 {
             plan.tensors[0].moves[0].from = 1 << 40;
@@ -435,7 +436,7 @@ fn a_panic_while_others_read_does_no_harm() {
             rank.exchange(&group, &plan, &[source], &[result])
         }));
         match outcome {
-            Ok(stopped) => stopped.unwrap_err().rank,
+            Ok(failure) => failure.unwrap_err().rank,
             Err(_) => {
                 rank.end.fail("panicked".to_string());
                 number
@@ -448,16 +449,16 @@ fn a_panic_while_others_read_does_no_harm() {
 #[test]
 fn when_all_wait_all_are_told_at_once() {
     let outcomes = on_ranks(4, |number, rank| {
-        let group = rank.end.join(&[1, 2, 3], Hand::Row);
+        let group = rank.end.join(&[1, 2, 3], ThreadRole::Main);
         let plan = Exchange::sum(vec![1, 2, 3], number.saturating_sub(1), 1);
         let place = rank.put(&[1.0]);
         match number {
             // Ends without what the others wait for.
             0 => Ok(()),
             1 => {
-                let line = rank.end.line_from(0, 7);
-                let number = rank.end.post(&line, place);
-                rank.land(&line, number)
+                let channel = rank.end.channel_from(0, 7);
+                let number = rank.end.start_message(&channel, place);
+                rank.land(&channel, number)
             }
             _ => rank.exchange(&group, &plan, &[place], &[place]),
         }
@@ -466,5 +467,5 @@ fn when_all_wait_all_are_told_at_once() {
     assert_eq!(*first, Ok(()));
     let why = "all wait for each other: rank 1 waits for rank 0 to send tag 7; rank 2 waits for ranks 1, 3 in a \
                collective; rank 3 waits for ranks 1, 2 in a collective";
-    assert!(others.iter().all(|told| *told == Err(Stopped { rank: 1, why: why.to_string() })), "{others:?}");
+    assert!(others.iter().all(|told| *told == Err(RankFailure { rank: 1, why: why.to_string() })), "{others:?}");
 }

@@ -2,11 +2,11 @@
 //! each rank reads from its peers' arenas directly into its own results. No exchange completes before all ranks have read.
 //! A message is copied once, from arena to arena.
 
-use super::carry::Peer;
-use super::group::{Group, Seat, Stage};
-use super::line::{Line, LineEnd};
-use super::watch::{Watch, locked};
-use super::{Awaited, Communicator, Exchange, Flight, Hand, Stopped};
+use super::channel::{Channel, ChannelEnd};
+use super::execute::PeerBuffers;
+use super::group::{Group, GroupMember, Phase};
+use super::parking_lot::{ParkingLot, locked};
+use super::{Communicator, Exchange, RankFailure, Request, ThreadRole, WaitReason};
 use crate::arena::Arena;
 use crate::backend::Span;
 use std::cell::RefCell;
@@ -14,140 +14,140 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// What makes a group: its ranks, and which of their hands start its exchanges.
-type Members = (Vec<usize>, Hand);
+/// Key of a group: its ranks, and the role of the threads that start its exchanges.
+type GroupKey = (Vec<usize>, ThreadRole);
 
-/// What joins the ranks of a process.
+/// Shared communication state of the ranks of a process.
 pub struct Fabric {
     ranks: usize,
-    /// Whether a lane of its own carries out what a rank starts.
-    lanes: bool,
-    watch: Watch,
+    /// Whether each rank has an async worker on a thread of its own.
+    async_threads: bool,
+    parking_lot: ParkingLot,
     arenas: Box<[OnceLock<Arc<Arena>>]>,
-    groups: Mutex<BTreeMap<Members, Arc<Group>>>,
-    lines: Mutex<BTreeMap<(usize, usize, u32), Arc<Line>>>,
-    /// The most exchanges or messages that a rank has under way, and the most tensors of an exchange.
+    groups: Mutex<BTreeMap<GroupKey, Arc<Group>>>,
+    channels: Mutex<BTreeMap<(usize, usize, u32), Arc<Channel>>>,
+    /// The largest number of requests that a rank has in flight, and of tensors in an exchange.
     in_flight: AtomicUsize,
     tensors: AtomicUsize,
 }
 
-/// One hand of a rank.
-pub struct Threads {
+/// Endpoint of one thread of a rank.
+pub struct ThreadCommunicator {
     rank: usize,
-    hand: Hand,
+    role: ThreadRole,
     fabric: Arc<Fabric>,
-    seats: BTreeMap<Members, Arc<Seat>>,
-    lines: BTreeMap<(usize, usize, u32), Arc<LineEnd>>,
+    members: BTreeMap<GroupKey, Arc<GroupMember>>,
+    channels: BTreeMap<(usize, usize, u32), Arc<ChannelEnd>>,
     scratch: RefCell<Vec<f32>>,
 }
 
 impl Fabric {
-    /// Joins so many ranks.
-    pub fn new(ranks: usize, lanes: bool) -> Arc<Fabric> {
+    /// A fabric of `ranks` ranks.
+    pub fn new(ranks: usize, async_threads: bool) -> Arc<Fabric> {
         Arc::new(Fabric {
             ranks,
-            lanes,
-            watch: Watch::new(if lanes { 2 * ranks } else { ranks }),
+            async_threads,
+            parking_lot: ParkingLot::new(if async_threads { 2 * ranks } else { ranks }),
             arenas: (0..ranks).map(|_| OnceLock::new()).collect(),
             groups: Mutex::default(),
-            lines: Mutex::default(),
+            channels: Mutex::default(),
             in_flight: AtomicUsize::new(0),
             tensors: AtomicUsize::new(0),
         })
     }
 
-    /// A rank's end, which works on this arena.
-    pub fn end(self: &Arc<Fabric>, rank: usize, arena: Arc<Arena>) -> Threads {
+    /// The endpoint of a rank's main thread, which works on this arena.
+    pub fn endpoint(self: &Arc<Fabric>, rank: usize, arena: Arc<Arena>) -> ThreadCommunicator {
         self.arenas[rank].get_or_init(|| arena);
-        Threads::new(self, rank, Hand::Row)
+        ThreadCommunicator::new(self, rank, ThreadRole::Main)
     }
 
-    /// So many threads begin to work: before a step, all rows, and once, all lanes.
+    /// Counts threads as awake: before each step all main threads, and at load all async workers.
     pub fn enter(&self, threads: usize) {
-        self.watch.enter(threads);
+        self.parking_lot.enter(threads);
     }
 
     fn arena(&self, rank: usize) -> &Arena {
         self.arenas[rank].get().expect("all ranks have joined before the first step")
     }
 
-    /// The bed of a hand: exchanges that a row starts are carried out by the lane, if there is one.
-    fn bed(&self, rank: usize, hand: Hand) -> usize {
-        if self.lanes && hand == Hand::Lane { self.ranks + rank } else { rank }
+    /// The parker of a thread. The async worker, if it has a thread, also completes the exchanges of the main thread.
+    fn parker(&self, rank: usize, role: ThreadRole) -> usize {
+        if self.async_threads && role == ThreadRole::Async { self.ranks + rank } else { rank }
     }
 
-    /// Counts a rank as having come to the end of a stage; the last one wakes the others.
-    fn arrive(&self, rank: usize, group: &Group, number: u64, stage: Stage) {
-        if group.arrive(number, stage) {
+    /// Counts a rank as arrived at the end of a phase. The last rank unparks the others.
+    fn arrive(&self, rank: usize, group: &Group, number: u64, phase: Phase) {
+        if group.arrive(number, phase) {
             let others = group.ranks.iter().filter(|&&other| other != rank);
-            others.for_each(|&other| self.watch.wake(self.bed(other, Hand::Lane)));
+            others.for_each(|&other| self.parking_lot.unpark(self.parker(other, ThreadRole::Async)));
         }
     }
 
-    fn describe(&self, bed: usize, awaited: Awaited) -> String {
-        let (rank, whose) = (bed % self.ranks, if bed < self.ranks { "" } else { "the lane of " });
-        let what = match awaited {
-            Awaited::Peers { group } => {
+    fn describe(&self, parker: usize, wait_reason: WaitReason) -> String {
+        let (rank, whose) = (parker % self.ranks, if parker < self.ranks { "" } else { "the async worker of " });
+        let what = match wait_reason {
+            WaitReason::Peers { group } => {
                 let groups = locked(&self.groups);
                 let peers = groups.values().find(|known| known.id == group).map_or(&[][..], |group| &group.ranks);
                 let peers = peers.iter().filter(|&&peer| peer != rank).map(ToString::to_string);
                 format!("ranks {} in a collective", peers.collect::<Vec<_>>().join(", "))
             }
-            Awaited::Receiver { rank, tag } => format!("rank {rank} to receive tag {tag}"),
-            Awaited::Sender { rank, tag } => format!("rank {rank} to send tag {tag}"),
-            Awaited::Lane => "its lane".to_string(),
+            WaitReason::Receiver { rank, tag } => format!("rank {rank} to receive tag {tag}"),
+            WaitReason::Sender { rank, tag } => format!("rank {rank} to send tag {tag}"),
+            WaitReason::AsyncWorker => "its async worker".to_string(),
         };
         format!("{whose}rank {rank} waits for {what}")
     }
 }
 
-impl Threads {
-    fn new(fabric: &Arc<Fabric>, rank: usize, hand: Hand) -> Threads {
-        let (seats, lines, scratch) = (BTreeMap::new(), BTreeMap::new(), RefCell::default());
-        Threads { rank, hand, fabric: fabric.clone(), seats, lines, scratch }
+impl ThreadCommunicator {
+    fn new(fabric: &Arc<Fabric>, rank: usize, role: ThreadRole) -> ThreadCommunicator {
+        let (members, channels, scratch) = (BTreeMap::new(), BTreeMap::new(), RefCell::default());
+        ThreadCommunicator { rank, role, fabric: fabric.clone(), members, channels, scratch }
     }
 
     fn me(&self) -> usize {
-        self.fabric.bed(self.rank, self.hand)
+        self.fabric.parker(self.rank, self.role)
     }
 
-    fn line(&mut self, from: usize, to: usize, tag: u32) -> Arc<LineEnd> {
+    fn channel(&mut self, from: usize, to: usize, tag: u32) -> Arc<ChannelEnd> {
         let (key, sends) = ((from, to, tag), from == self.rank);
         let shared = || {
-            let mut lines = locked(&self.fabric.lines);
-            lines.entry(key).or_insert_with(|| Arc::new(Line::new(from, to, tag))).clone()
+            let mut channels = locked(&self.fabric.channels);
+            channels.entry(key).or_insert_with(|| Arc::new(Channel::new(from, to, tag))).clone()
         };
-        self.lines.entry(key).or_insert_with(|| Arc::new(LineEnd::new(shared(), sends))).clone()
+        self.channels.entry(key).or_insert_with(|| Arc::new(ChannelEnd::new(shared(), sends))).clone()
     }
 }
 
-impl Communicator for Threads {
-    type Group = Seat;
-    type Line = LineEnd;
+impl Communicator for ThreadCommunicator {
+    type Group = GroupMember;
+    type Channel = ChannelEnd;
 
-    fn hand(&self, hand: Hand) -> Threads {
-        Threads::new(&self.fabric, self.rank, hand)
+    fn with_role(&self, role: ThreadRole) -> ThreadCommunicator {
+        ThreadCommunicator::new(&self.fabric, self.rank, role)
     }
 
-    fn join(&mut self, ranks: &[usize], by: Hand) -> Arc<Seat> {
-        let key = (ranks.to_vec(), by);
+    fn join(&mut self, ranks: &[usize], role: ThreadRole) -> Arc<GroupMember> {
+        let key = (ranks.to_vec(), role);
         let fabric = &self.fabric;
         let place = ranks.iter().position(|&rank| rank == self.rank).unwrap_or(0);
-        let seat = || {
+        let member = || {
             let mut groups = locked(&fabric.groups);
             let id = groups.len() as u32;
-            let group = groups.entry((ranks.to_vec(), by)).or_insert_with(|| Arc::new(Group::new(id, ranks)));
-            Arc::new(Seat::new(group.clone(), place))
+            let group = groups.entry((ranks.to_vec(), role)).or_insert_with(|| Arc::new(Group::new(id, ranks)));
+            Arc::new(GroupMember::new(group.clone(), place))
         };
-        self.seats.entry(key).or_insert_with(seat).clone()
+        self.members.entry(key).or_insert_with(member).clone()
     }
 
-    fn line_to(&mut self, peer: usize, tag: u32) -> Arc<LineEnd> {
-        self.line(self.rank, peer, tag)
+    fn channel_to(&mut self, peer: usize, tag: u32) -> Arc<ChannelEnd> {
+        self.channel(self.rank, peer, tag)
     }
 
-    fn line_from(&mut self, peer: usize, tag: u32) -> Arc<LineEnd> {
-        self.line(peer, self.rank, tag)
+    fn channel_from(&mut self, peer: usize, tag: u32) -> Arc<ChannelEnd> {
+        self.channel(peer, self.rank, tag)
     }
 
     fn expect(&mut self, in_flight: usize, tensors: usize) {
@@ -155,91 +155,99 @@ impl Communicator for Threads {
         self.fabric.tensors.fetch_max(tensors, Ordering::Relaxed);
     }
 
-    fn start(&self, seat: &Seat, plan: &Exchange, sources: &[Span], results: &[Span]) -> Flight {
+    fn start(&self, member: &GroupMember, plan: &Exchange, sources: &[Span], results: &[Span]) -> Request {
         if plan.ranks.len() == 1 {
-            let own = Peer { arena: self.fabric.arena(self.rank), sources, results };
+            let own = PeerBuffers { arena: self.fabric.arena(self.rank), sources, results };
             // SAFETY: the program gives the results places of their own.
             unsafe { plan.pull(0, |_| own, &mut self.scratch.borrow_mut()) };
-            return Flight { number: 0, stage: None };
+            return Request { number: 0, phase: None };
         }
-        let [rounds, tensors] = [&self.fabric.in_flight, &self.fabric.tensors].map(|most| most.load(Ordering::Relaxed));
-        let number = seat.publish(sources, results, rounds, tensors);
-        self.fabric.arrive(self.rank, &seat.group, number, Stage::Published);
-        Flight { number, stage: Some(Stage::Published) }
+        let [slots, tensors] = [&self.fabric.in_flight, &self.fabric.tensors].map(|most| most.load(Ordering::Relaxed));
+        let number = member.publish(sources, results, slots, tensors);
+        self.fabric.arrive(self.rank, &member.group, number, Phase::Published);
+        Request { number, phase: Some(Phase::Published) }
     }
 
-    fn advance(&self, seat: &Seat, plan: &Exchange, flight: &mut Flight) {
-        let Threads { rank, fabric, scratch, .. } = self;
-        let (group, number) = (&*seat.group, flight.number);
-        while let Some(stage) = flight.stage.filter(|&stage| group.have_all(number, stage)) {
+    fn advance(&self, member: &GroupMember, plan: &Exchange, request: &mut Request) {
+        let ThreadCommunicator { rank, fabric, scratch, .. } = self;
+        let (group, number) = (&*member.group, request.number);
+        while let Some(phase) = request.phase.filter(|&phase| group.have_all(number, phase)) {
             let peer = |place: usize| {
                 // SAFETY: all have published, and this member has not counted itself as having read.
-                let table = unsafe { group.round(number).table(place) };
-                Peer { arena: fabric.arena(group.ranks[place]), sources: &table.sources, results: &table.results }
+                let buffer_table = unsafe { group.slot(number).buffer_table(place) };
+                PeerBuffers {
+                    arena: fabric.arena(group.ranks[place]),
+                    sources: &buffer_table.sources,
+                    results: &buffer_table.results,
+                }
             };
-            let next = match stage {
-                Stage::Published => {
-                    // SAFETY: sources change only when all have read, and results are this rank's own until all have made.
-                    unsafe { plan.pull(seat.place, peer, &mut scratch.borrow_mut()) };
-                    // Without a gathering nobody waits for that, but counts stay in step.
-                    fabric.arrive(*rank, group, number, Stage::Made);
+            let next = match phase {
+                Phase::Published => {
+                    // SAFETY: sources change only when all have read, and results are this rank's own until all have reduced.
+                    unsafe { plan.pull(member.place, peer, &mut scratch.borrow_mut()) };
+                    // Without a gather no member waits for this phase, but the counters stay in step.
+                    fabric.arrive(*rank, group, number, Phase::Reduced);
                     if !plan.gathers() {
-                        fabric.arrive(*rank, group, number, Stage::Read);
+                        fabric.arrive(*rank, group, number, Phase::Read);
                     }
-                    Some(if plan.gathers() { Stage::Made } else { Stage::Read })
+                    Some(if plan.gathers() { Phase::Reduced } else { Phase::Read })
                 }
-                Stage::Made => {
-                    // SAFETY: all have made theirs, and the pieces of others in the own results are read by nobody.
-                    unsafe { plan.gather(seat.place, peer) };
-                    fabric.arrive(*rank, group, number, Stage::Read);
-                    Some(Stage::Read)
+                Phase::Reduced => {
+                    // SAFETY: all have reduced their pieces, and the pieces of others in the own results are read by nobody.
+                    unsafe { plan.gather(member.place, peer) };
+                    fabric.arrive(*rank, group, number, Phase::Read);
+                    Some(Phase::Read)
                 }
-                Stage::Read => None,
+                Phase::Read => None,
             };
-            flight.stage = next;
+            request.phase = next;
         }
     }
 
-    fn awaited(&self, seat: &Seat) -> Awaited {
-        Awaited::Peers { group: seat.group.id }
+    fn wait_reason(&self, member: &GroupMember) -> WaitReason {
+        WaitReason::Peers { group: member.group.id }
     }
 
-    fn post(&self, end: &LineEnd, span: Span) -> u64 {
-        let arenas = [end.line.from, end.line.to].map(|rank| self.fabric.arena(rank));
-        let (number, over) = end.post(span, arenas, &self.fabric.in_flight);
-        if over {
-            self.fabric.watch.wake(self.fabric.bed(end.peer(), Hand::Row));
+    fn start_message(&self, end: &ChannelEnd, span: Span) -> u64 {
+        let arenas = [end.channel.from, end.channel.to].map(|rank| self.fabric.arena(rank));
+        let (number, complete) = end.start_message(span, arenas, &self.fabric.in_flight);
+        if complete {
+            self.fabric.parking_lot.unpark(self.fabric.parker(end.peer(), ThreadRole::Main));
         }
         number
     }
 
-    fn unmet(&self, end: &LineEnd, number: u64) -> Option<Awaited> {
-        let (rank, tag) = (end.peer(), end.line.tag);
-        let awaited = if end.sends { Awaited::Receiver { rank, tag } } else { Awaited::Sender { rank, tag } };
-        (!end.is_over(number)).then_some(awaited)
+    fn pending(&self, end: &ChannelEnd, number: u64) -> Option<WaitReason> {
+        let (rank, tag) = (end.peer(), end.channel.tag);
+        let wait_reason = if end.sends { WaitReason::Receiver { rank, tag } } else { WaitReason::Sender { rank, tag } };
+        (!end.is_complete(number)).then_some(wait_reason)
     }
 
-    fn wait(&self, unmet: &mut dyn FnMut() -> Option<Awaited>) -> Result<(), Stopped> {
-        self.fabric.watch.wait(self.me(), unmet, &|bed, awaited| self.fabric.describe(bed, awaited))
+    fn wait(&self, pending: &mut dyn FnMut() -> Option<WaitReason>) -> Result<(), RankFailure> {
+        self.fabric
+            .parking_lot
+            .wait(self.me(), pending, &|parker, wait_reason| self.fabric.describe(parker, wait_reason))
     }
 
-    fn rest(&self, called: &mut dyn FnMut() -> bool) -> Result<(), Stopped> {
-        self.fabric.watch.rest(self.me(), called, &|bed, awaited| self.fabric.describe(bed, awaited))
+    fn park(&self, unparked: &mut dyn FnMut() -> bool) -> Result<(), RankFailure> {
+        self.fabric
+            .parking_lot
+            .park(self.me(), unparked, &|parker, wait_reason| self.fabric.describe(parker, wait_reason))
     }
 
-    fn call(&self, hand: Hand) {
-        self.fabric.watch.wake(self.fabric.bed(self.rank, hand));
+    fn unpark(&self, role: ThreadRole) {
+        self.fabric.parking_lot.unpark(self.fabric.parker(self.rank, role));
     }
 
     fn leave(&self) {
-        self.fabric.watch.leave(&|bed, awaited| self.fabric.describe(bed, awaited));
+        self.fabric.parking_lot.leave(&|parker, wait_reason| self.fabric.describe(parker, wait_reason));
     }
 
     fn fail(&self, why: String) {
-        self.fabric.watch.raise(Stopped { rank: self.rank, why });
+        self.fabric.parking_lot.abort(RankFailure { rank: self.rank, why });
     }
 
-    fn failure(&self) -> Option<Stopped> {
-        self.fabric.watch.failure()
+    fn failure(&self) -> Option<RankFailure> {
+        self.fabric.parking_lot.failure()
     }
 }

@@ -2,7 +2,7 @@
 
 use super::sheet::{Call, Code, Step};
 use crate::backend::{Backend, Site, updated};
-use crate::comm::{Communicator, Exchange, Hand, Region, local_len};
+use crate::comm::{Communicator, Exchange, Region, ThreadRole, local_len};
 use ir::graph::Stmt;
 use ir::ids::{Token, Value};
 use ir::mesh::Mesh;
@@ -41,7 +41,7 @@ pub(super) fn compile<B: Backend, C: Communicator>(
     body: &Body,
     mesh: &Mesh,
     rank: usize,
-    by: Hand,
+    by: ThreadRole,
     (backend, comm): (&mut B, &mut C),
 ) -> Result<Compiled<C, B::Kernel>, String> {
     let code = Code { by, steps: Vec::new(), berths: 0 };

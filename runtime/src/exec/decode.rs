@@ -4,8 +4,8 @@
 use super::machine::Memory;
 use super::sheet::{Action, Sheet, Step};
 use super::tape::{Mark, What};
-use crate::comm::Hand;
-use crate::comm::threads::Threads;
+use crate::comm::ThreadRole;
+use crate::comm::threads::ThreadCommunicator;
 use ir::entity::SecondaryMap;
 use ir::graph::Model;
 use ir::ids::{BodyId, Token};
@@ -28,8 +28,8 @@ pub(super) fn decode(model: &Model, program: &Program, memories: &[Memory], bega
     decoder.messages();
     for rank in 0..decoder.ranks.len() {
         // What goes on beside comes first: the row waits for it.
-        decoder.thread(rank, Hand::Lane);
-        decoder.thread(rank, Hand::Row);
+        decoder.thread(rank, ThreadRole::Async);
+        decoder.thread(rank, ThreadRole::Main);
     }
     decoder.trace.sort();
     decoder.trace
@@ -51,7 +51,7 @@ struct Rank<'a> {
     rank: usize,
     coordinates: Vec<u64>,
     class: &'a Class,
-    sheet: &'a Sheet<Threads>,
+    sheet: &'a Sheet<ThreadCommunicator>,
     /// Of the row, and of what goes on beside it.
     marks: [Vec<Mark>; 2],
     /// Where what is waited for stands: flights, runs, and messages by the action that starts them.
@@ -110,9 +110,9 @@ impl<'a> Decoder<'a> {
 
     /// The exchanges of all ranks: the n-th of a group is the same for all members, and moves data once all have begun.
     fn flights(&mut self) {
-        let mut groups: HashMap<(Vec<usize>, Hand, usize), Vec<Part>> = HashMap::new();
+        let mut groups: HashMap<(Vec<usize>, ThreadRole, usize), Vec<Part>> = HashMap::new();
         for rank in 0..self.ranks.len() {
-            let mut counts: HashMap<(Vec<usize>, Hand), usize> = HashMap::new();
+            let mut counts: HashMap<(Vec<usize>, ThreadRole), usize> = HashMap::new();
             let mut marks: Vec<Mark> = self.ranks[rank].marks.iter().flatten().copied().collect();
             marks.sort_by_key(|mark| mark.start);
             for mark in marks {
@@ -133,7 +133,7 @@ impl<'a> Decoder<'a> {
         groups.iter().for_each(|parts| self.together(parts));
     }
 
-    fn part(&mut self, rank: usize, mark: &Mark) -> Option<(Vec<usize>, Hand, Part)> {
+    fn part(&mut self, rank: usize, mark: &Mark) -> Option<(Vec<usize>, ThreadRole, Part)> {
         let (call, hand, site, run) = match mark.what {
             What::StepFlight(run, step) => {
                 let (body, at) = self.run(rank, run)?;
@@ -141,15 +141,15 @@ impl<'a> Decoder<'a> {
                 let Step::Start { call, .. } = &code.steps[step as usize] else { return None };
                 (call, code.by, self.bodies[body] + 1 + step, Some(at))
             }
-            What::Flight(action) => {
+            What::Request(action) => {
                 let site = self.action_site(rank, action)?;
                 let Action::Start { call, .. } = &self.ranks[rank].sheet.actions[action as usize] else { return None };
-                (call, Hand::Row, site, None)
+                (call, ThreadRole::Main, site, None)
             }
             _ => return None,
         };
         let axes = self.trace.sites[site as usize].axes.clone();
-        let lane = if hand == Hand::Row { Lane::Changes(axes) } else { Lane::ChangesBeside(axes) };
+        let lane = if hand == ThreadRole::Main { Lane::Changes(axes) } else { Lane::ChangesBeside(axes) };
         let part = Part { rank, what: mark.what, lane, site, run, times: self.times(mark) };
         Some((call.plan.ranks.clone(), hand, part))
     }
@@ -218,9 +218,9 @@ impl<'a> Decoder<'a> {
     }
 
     /// What a row did, or what was done beside it.
-    fn thread(&mut self, rank: usize, hand: Hand) {
-        let lane = if hand == Hand::Row { Lane::Row } else { Lane::Beside };
-        let mut marks = std::mem::take(&mut self.ranks[rank].marks[usize::from(hand == Hand::Lane)]);
+    fn thread(&mut self, rank: usize, hand: ThreadRole) {
+        let lane = if hand == ThreadRole::Main { Lane::Row } else { Lane::Beside };
+        let mut marks = std::mem::take(&mut self.ranks[rank].marks[usize::from(hand == ThreadRole::Async)]);
         // A run before its first step, which may begin at the same time.
         marks.sort_by_key(|mark| (mark.start, !matches!(mark.what, What::Run(_))));
         let sums = marks.iter().filter_map(|mark| match mark.what {
@@ -241,7 +241,7 @@ impl<'a> Decoder<'a> {
                     Some((body, at)) => (Some(self.sums_site(body, step)), Some(at)),
                     None => (None, None),
                 },
-                What::Flight(_) | What::StepFlight(..) => (None, None),
+                What::Request(_) | What::StepFlight(..) => (None, None),
             };
             let Some(site) = site else { continue };
             let awaits = self.awaited(rank, mark.what);
@@ -291,7 +291,7 @@ impl<'a> Decoder<'a> {
 }
 
 /// What the last start of a token is noted as.
-fn started(class: &Class, sheet: &Sheet<Threads>, wait: usize, token: Token) -> Option<What> {
+fn started(class: &Class, sheet: &Sheet<ThreadCommunicator>, wait: usize, token: Token) -> Option<What> {
     let starts = |instr: &Instr| match instr {
         Instr::Start { token: started, .. } => *started == token,
         Instr::Run { token: started, .. } => *started == Some(token),
@@ -301,7 +301,7 @@ fn started(class: &Class, sheet: &Sheet<Threads>, wait: usize, token: Token) -> 
     let action = sheet.origins.iter().position(|&origin| origin as usize == start)?;
     match &sheet.actions[action] {
         Action::StartRun { run, .. } => Some(What::Run(*run as u32)),
-        Action::Start { .. } => Some(What::Flight(action as u32)),
+        Action::Start { .. } => Some(What::Request(action as u32)),
         _ => Some(What::Action(action as u32)),
     }
 }

@@ -1,6 +1,6 @@
 //! Errors of loading and running a program.
 
-use crate::comm::Stopped;
+use crate::comm::RankFailure;
 
 /// What went wrong.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -16,5 +16,5 @@ pub enum Error {
     Input(String),
     /// A rank failed in this step or an earlier one; the machine cannot go on.
     #[error(transparent)]
-    Stopped(#[from] Stopped),
+    RankFailure(#[from] RankFailure),
 }

@@ -7,7 +7,7 @@ use super::play::{Carried, Carrier, Hands, Play};
 use super::sheet::Sheet;
 use super::tape::Tape;
 use crate::backend::Backend;
-use crate::comm::{Awaited, Communicator, Hand};
+use crate::comm::{Communicator, ThreadRole, WaitReason};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -76,10 +76,10 @@ impl<B: Backend + 'static, C: Communicator> Beside<B, C> {
         let lane = Lane { sheets, hands, flights, runs: VecDeque::with_capacity(berths) };
         let Some(name) = thread else { return Ok(Beside::Here(Box::new(lane))) };
         let (orders, given) = sync_channel(berths.max(1));
-        let own = comm.hand(Hand::Lane);
+        let own = comm.with_role(ThreadRole::Async);
         let thread = std::thread::Builder::new().name(name).spawn(move || lane.serve(&own, &given));
         let thread = Some(thread.map_err(|why| format!("its lane gets no thread: {why}"))?);
-        Ok(Beside::Apart(Apart { orders: Some(orders), done, thread, comm: comm.hand(Hand::Row), tape }))
+        Ok(Beside::Apart(Apart { orders: Some(orders), done, thread, comm: comm.with_role(ThreadRole::Main), tape }))
     }
 
     /// Starts a run.
@@ -102,10 +102,10 @@ impl<B: Backend + 'static, C: Communicator> Beside<B, C> {
     }
 
     /// What is waited for, if anything is under way.
-    pub(super) fn awaited(&self, comm: &C) -> Option<Awaited> {
+    pub(super) fn awaited(&self, comm: &C) -> Option<WaitReason> {
         match self {
             Beside::Here(lane) => lane.awaited(comm),
-            Beside::Apart(_) => Some(Awaited::Lane),
+            Beside::Apart(_) => Some(WaitReason::AsyncWorker),
         }
     }
 }
@@ -115,8 +115,8 @@ impl<B: Backend, C: Communicator> Carrier<C> for Beside<B, C> {
         match self {
             Beside::Here(lane) => lane.flights.carry(carried),
             Beside::Apart(lane) => {
-                lane.done[carried.berth].store(carried.flight.is_over(), Ordering::Relaxed);
-                if carried.flight.is_over() {
+                lane.done[carried.berth].store(carried.flight.is_complete(), Ordering::Relaxed);
+                if carried.flight.is_complete() {
                     carried.note(lane.tape.as_ref());
                 } else {
                     lane.give(Order::Carry(carried));
@@ -138,22 +138,22 @@ impl<C: Communicator> Apart<C> {
     fn give(&self, order: Order<C>) {
         // There is room for all that can be under way; a lane that has failed takes nothing more, and all are told.
         self.orders.as_ref().map(|orders| orders.try_send(order));
-        self.comm.call(Hand::Lane);
+        self.comm.unpark(ThreadRole::Async);
     }
 }
 
 impl<C: Communicator> Drop for Apart<C> {
     fn drop(&mut self) {
         self.orders = None;
-        self.comm.call(Hand::Lane);
+        self.comm.unpark(ThreadRole::Async);
         self.thread.take().map(JoinHandle::join);
     }
 }
 
 impl<C: Communicator> Carrier<C> for Flights<C> {
     fn carry(&mut self, carried: Carried<C>) {
-        self.done[carried.berth].store(carried.flight.is_over(), Ordering::Relaxed);
-        if carried.flight.is_over() {
+        self.done[carried.berth].store(carried.flight.is_complete(), Ordering::Relaxed);
+        if carried.flight.is_complete() {
             carried.note(self.tape.as_ref());
         } else {
             self.carried.push(carried);
@@ -173,7 +173,7 @@ impl<C: Communicator> Flights<C> {
         carried.retain_mut(|carried| {
             let Carried { call, flight, berth, .. } = carried;
             comm.advance(&call.group, &call.plan, flight);
-            let over = flight.is_over();
+            let over = flight.is_complete();
             if over {
                 done[*berth].store(true, Ordering::Release);
                 carried.note(tape.as_ref());
@@ -182,7 +182,7 @@ impl<C: Communicator> Flights<C> {
         });
         let ended = self.carried.len() < before;
         if ended && self.apart {
-            comm.call(Hand::Row);
+            comm.unpark(ThreadRole::Main);
         }
         ended
     }
@@ -214,8 +214,8 @@ impl<B: Backend, C: Communicator> Lane<B, C> {
     }
 
     /// What is waited for, if anything is left.
-    fn awaited(&self, comm: &C) -> Option<Awaited> {
-        self.flights.carried.first().map(|first| comm.awaited(&first.call.group))
+    fn awaited(&self, comm: &C) -> Option<WaitReason> {
+        self.flights.carried.first().map(|first| comm.wait_reason(&first.call.group))
     }
 
     /// Goes on with the runs, in their order; whether one came to its end.
@@ -227,7 +227,7 @@ impl<B: Backend, C: Communicator> Lane<B, C> {
             }
             self.flights.done[*berth].store(true, Ordering::Release);
             if self.flights.apart {
-                comm.call(Hand::Row);
+                comm.unpark(ThreadRole::Main);
             }
             self.runs.pop_front();
         }
@@ -245,7 +245,7 @@ impl<B: Backend, C: Communicator> Lane<B, C> {
     /// Rests until there is an order and carries out all that there are; whether there may be more.
     fn serve_once(&mut self, comm: &C, orders: &Receiver<Order<C>>) -> bool {
         let mut first = Err(TryRecvError::Empty);
-        let called = comm.rest(&mut || {
+        let called = comm.park(&mut || {
             first = orders.try_recv();
             !matches!(first, Err(TryRecvError::Empty))
         });

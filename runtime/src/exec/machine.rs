@@ -12,8 +12,8 @@ use super::worker::Worker;
 use crate::arena::Arena;
 use crate::backend::{Backend, Span};
 use crate::backends::cpu::{Cpu, Tally};
-use crate::comm::Stopped;
-use crate::comm::threads::{Fabric, Threads};
+use crate::comm::RankFailure;
+use crate::comm::threads::{Fabric, ThreadCommunicator};
 use crate::memory;
 use crate::state::{Part, Role, State, Whole, gather};
 use ir::arena::ALIGNMENT;
@@ -110,7 +110,7 @@ pub struct Machine {
     ranks: Vec<Rank>,
     /// Per rank.
     memories: Vec<Memory>,
-    failed: Option<Stopped>,
+    failed: Option<RankFailure>,
     /// When the last step began.
     began: Instant,
 }
@@ -124,7 +124,7 @@ struct Feeds {
 /// What is known of a rank from outside.
 pub(super) struct Memory {
     arena: Arc<Arena>,
-    pub(super) sheets: Arc<[Sheet<Threads>]>,
+    pub(super) sheets: Arc<[Sheet<ThreadCommunicator>]>,
     /// What its row notes, and what goes on beside it does.
     pub(super) tapes: Option<[Tape; 2]>,
     /// What lives from step to step.
@@ -336,15 +336,15 @@ impl Machine {
     }
 
     /// Tells all ranks the same and waits for all answers.
-    fn ask(&mut self, command: &Command) -> Result<Vec<Answer>, Stopped> {
+    fn ask(&mut self, command: &Command) -> Result<Vec<Answer>, RankFailure> {
         if let Some(stopped) = &self.failed {
             return Err(stopped.clone());
         }
         self.ranks.iter().for_each(|rank| rank.tell(command.clone()));
-        let gone = |rank| Stopped { rank, why: "its thread is gone".to_string() };
+        let gone = |rank| RankFailure { rank, why: "its thread is gone".to_string() };
         let answer = |(rank, thread): (usize, &Rank)| thread.answer().unwrap_or_else(|| Err(gone(rank)));
         let answers: Vec<_> = self.ranks.iter().enumerate().map(answer).collect();
-        let answers: Result<Vec<Answer>, Stopped> = answers.into_iter().collect();
+        let answers: Result<Vec<Answer>, RankFailure> = answers.into_iter().collect();
         self.failed = answers.as_ref().err().cloned();
         answers
     }
@@ -447,7 +447,7 @@ fn load_rank(
     let mut backend = Cpu::new(options.threads);
     backend.reserve(bytes as usize).map_err(Refused::System)?;
     let (mut lane, mut state) = (backend.lane()?, State::default());
-    let mut comm = fabric.end(rank, backend.arena().clone());
+    let mut comm = fabric.endpoint(rank, backend.arena().clone());
     let backends = [&mut backend, &mut lane];
     let mut loader = Loader { model, rank, coordinates, backends, comm: &mut comm, state: &mut state };
     let (mut sheets, mut kernels) = (Vec::new(), [Vec::new(), Vec::new()]);
@@ -456,12 +456,12 @@ fn load_rank(
         sheets.push(sheet);
         kernels.iter_mut().zip(of_sheet).for_each(|(all, kernels)| all.push(kernels));
     }
-    let most = |of: fn(&Sheet<Threads>) -> usize| sheets.iter().map(of).max().unwrap_or(0);
+    let most = |of: fn(&Sheet<ThreadCommunicator>) -> usize| sheets.iter().map(of).max().unwrap_or(0);
     let (posts, fed) = (vec![0; most(|sheet| sheet.posts)], vec![0.0; most(|sheet| sheet.fed)]);
     let outs: Arc<[AtomicU32]> = (0..most(|sheet| sheet.outs.len())).map(|_| AtomicU32::new(0)).collect();
     let names = sheets.iter().map(|sheet| sheet.outs.clone()).collect();
     let held = state.slots().iter().map(|slot| slot.span).collect();
-    let sheets: Arc<[Sheet<Threads>]> = sheets.into();
+    let sheets: Arc<[Sheet<ThreadCommunicator>]> = sheets.into();
     let tapes = options.record.then(|| [Tape::new(&sheets), Tape::new(&sheets)]);
     let [tape, tape_beside] = tapes.clone().map_or([None, None], |tapes| tapes.map(Some));
     let (arena, tally) = (backend.arena().clone(), backend.tally().clone());

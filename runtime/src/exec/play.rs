@@ -4,7 +4,7 @@ use super::row::Kernels;
 use super::sheet::{Call, Run, Sheet, Step};
 use super::tape::{Tape, What};
 use crate::backend::{Backend, Moment, Span};
-use crate::comm::{Awaited, Communicator, Flight, Hand};
+use crate::comm::{Communicator, Request, ThreadRole, WaitReason};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -34,7 +34,7 @@ impl<B: Backend> Hands<B> {
 /// An exchange that has begun, and its berth.
 pub(super) struct Carried<C: Communicator> {
     pub(super) call: Arc<Call<C>>,
-    pub(super) flight: Flight,
+    pub(super) flight: Request,
     pub(super) berth: usize,
     /// What it is noted as when it is over, and when it began.
     pub(super) noted: (What, Option<Instant>),
@@ -78,8 +78,8 @@ impl Play {
     pub(super) fn new<C: Communicator>(sheets: &[Sheet<C>], sheet: usize, run: usize, seed: u64, step: u64) -> Play {
         let (berths, of) = (sheets[sheet].berths, &sheets[sheet].runs[run]);
         let berth = match sheets[sheet].codes[of.code].by {
-            Hand::Row => berths[0],
-            Hand::Lane => berths[0] + berths[1],
+            ThreadRole::Main => berths[0],
+            ThreadRole::Async => berths[0] + berths[1],
         };
         let moment = Moment { seed, step, microbatch: of.microbatch, index: of.index };
         Play { sheet, run, moment, next: 0, berth, began: None, since: None }
@@ -92,7 +92,7 @@ impl Play {
         hands: &mut Hands<B>,
         comm: &C,
         carrier: &mut impl Carrier<C>,
-    ) -> Option<Awaited> {
+    ) -> Option<WaitReason> {
         let sheet = &sheets[self.sheet];
         let run = &sheet.runs[self.run];
         let steps = &sheet.codes[run.code].steps;
@@ -120,7 +120,7 @@ impl Play {
         hands: &mut Hands<B>,
         comm: &C,
         carrier: &mut impl Carrier<C>,
-    ) -> Option<Awaited> {
+    ) -> Option<WaitReason> {
         let (now, at) = (hands.now(), (self.run as u32, self.next as u32));
         let Hands { backend, kernels, tape } = hands;
         let (places, kernels) = (&run.places, &mut kernels[self.sheet][run.code]);
@@ -143,7 +143,7 @@ impl Play {
             }
             Step::Wait { call, berth, sums } => {
                 if !carrier.is_done(self.berth + berth) {
-                    return Some(comm.awaited(&call.group));
+                    return Some(comm.wait_reason(&call.group));
                 }
                 for pair in places[sums.clone()].chunks_exact(2) {
                     // A sum that begins was written straight.

@@ -6,8 +6,8 @@ use super::mailbox::Mailbox;
 use super::worker::Worker;
 use crate::backend::Backend;
 use crate::backends::cpu::Cpu;
-use crate::comm::threads::Threads;
-use crate::comm::{Communicator, Stopped};
+use crate::comm::threads::ThreadCommunicator;
+use crate::comm::{Communicator, RankFailure};
 use crate::cores::settle;
 use crate::state::{Part, Slot, State};
 use std::any::Any;
@@ -17,12 +17,12 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 /// A rank on the processor, joined to others of this process.
-pub(super) type CpuWorker = Worker<Cpu, Threads>;
+pub(super) type CpuWorker = Worker<Cpu, ThreadCommunicator>;
 
 /// A rank's thread.
 pub(super) struct Rank {
     commands: Arc<Mailbox<Command>>,
-    answers: Arc<Mailbox<Result<Answer, Stopped>>>,
+    answers: Arc<Mailbox<Result<Answer, RankFailure>>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -95,7 +95,7 @@ impl Rank {
                 reports.put(answer.unwrap_or_else(|panic| {
                     let why = reason(panic.as_ref());
                     worker.comm.fail(why.clone());
-                    Err(worker.comm.failure().unwrap_or(Stopped { rank, why }))
+                    Err(worker.comm.failure().unwrap_or(RankFailure { rank, why }))
                 }));
             }
             reports.close();
@@ -110,7 +110,7 @@ impl Rank {
     }
 
     /// The answer to what it was told last; none if its thread has ended.
-    pub(super) fn answer(&self) -> Option<Result<Answer, Stopped>> {
+    pub(super) fn answer(&self) -> Option<Result<Answer, RankFailure>> {
         self.answers.take()
     }
 
@@ -127,7 +127,7 @@ impl Drop for Rank {
     }
 }
 
-fn obey(rank: usize, worker: &mut CpuWorker, command: Command) -> Result<Answer, Stopped> {
+fn obey(rank: usize, worker: &mut CpuWorker, command: Command) -> Result<Answer, RankFailure> {
     let backend = &mut worker.hands.backend;
     match command {
         Command::Reset(seed) => worker.state.reset(backend, seed),

@@ -4,7 +4,7 @@ use super::body::{self, Operand};
 use super::places::Places;
 use super::sheet::{Action, Call, Sheet};
 use crate::backend::{Backend, Span};
-use crate::comm::{Communicator, Exchange, Hand, Region, local_len, pieces};
+use crate::comm::{Communicator, Exchange, Region, ThreadRole, local_len, pieces};
 use crate::state::{self, Role, State};
 use ir::entity::EntityRef;
 use ir::graph::{Model, ParamInstance};
@@ -114,7 +114,7 @@ enum UnderWay<C: Communicator> {
     /// An exchange or a run, in a berth; of a sum the register and where it is made.
     Berth(usize, Option<(Reg, u64)>),
     /// A message, by its number among those under way; of a receive where it comes.
-    Post(usize, Arc<C::Line>, Option<u64>),
+    Post(usize, Arc<C::Channel>, Option<u64>),
 }
 
 /// One row while it is made ready.
@@ -123,7 +123,7 @@ pub(super) struct RowLoader<'l, 'a, B: Backend, C: Communicator> {
     pub(super) program: &'l Program,
     class: &'l Class,
     pub(super) places: Places<'l>,
-    compiled: HashMap<(BodyId, Hand), usize>,
+    compiled: HashMap<(BodyId, ThreadRole), usize>,
     /// Per code.
     pub(super) bodies: Vec<Placed>,
     under_way: Vec<(Token, UnderWay<C>)>,
@@ -189,8 +189,9 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
         if let Some((token, _)) = self.under_way.first() {
             return Err(format!("nothing waits for %t{}", token.index()));
         }
-        let most = |by: Hand| self.sheet.codes.iter().filter(|code| code.by == by).map(|code| code.berths).max();
-        self.sheet.berths = [self.berths.len(), most(Hand::Row).unwrap_or(0), most(Hand::Lane).unwrap_or(0)];
+        let most = |by: ThreadRole| self.sheet.codes.iter().filter(|code| code.by == by).map(|code| code.berths).max();
+        self.sheet.berths =
+            [self.berths.len(), most(ThreadRole::Main).unwrap_or(0), most(ThreadRole::Async).unwrap_or(0)];
         self.sheet.posts = self.posts.len();
         let in_flight = self.sheet.berths.iter().sum::<usize>().max(self.sheet.posts);
         self.loader.comm.expect(in_flight, self.tensors);
@@ -231,14 +232,14 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
             Transfer::Send { peer, tag } => {
                 let span = self.span(operand.ok_or("a send has no operand")?)?;
                 let to = self.peer(peer)?;
-                let line = self.loader.comm.line_to(to, *tag);
+                let line = self.loader.comm.channel_to(to, *tag);
                 Ok(self.post(line, span, None))
             }
             Transfer::Recv { peer, tag, ty } => {
                 let place = self.places.one(at)?;
                 let len = local_len(ty, &self.loader.model.mesh, &self.loader.coordinates);
                 let from = self.peer(peer)?;
-                let line = self.loader.comm.line_from(from, *tag);
+                let line = self.loader.comm.channel_from(from, *tag);
                 Ok(self.post(line, Span { offset: place as usize, len }, Some(place)))
             }
             Transfer::Sum { ranks } => {
@@ -262,14 +263,14 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
         }
     }
 
-    fn post(&mut self, line: Arc<C::Line>, span: Span, comes: Option<u64>) -> UnderWay<C> {
+    fn post(&mut self, line: Arc<C::Channel>, span: Span, comes: Option<u64>) -> UnderWay<C> {
         let post = take(&mut self.posts);
         self.sheet.actions.push(Action::Post { line: line.clone(), span, post });
         UnderWay::Post(post, line, comes)
     }
 
     fn exchange(&mut self, plan: Exchange, from: Span, to: Span, sum: Option<(Reg, u64)>) -> UnderWay<C> {
-        let (group, berth) = (self.loader.comm.join(&plan.ranks, Hand::Row), take(&mut self.berths));
+        let (group, berth) = (self.loader.comm.join(&plan.ranks, ThreadRole::Main), take(&mut self.berths));
         self.sheet.actions.push(Action::Start { call: Arc::new(Call { group, plan }), from, to, berth });
         UnderWay::Berth(berth, sum)
     }
@@ -307,16 +308,16 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
     }
 
     /// A body made ready for who carries it out.
-    pub(super) fn code(&mut self, id: BodyId, by: Hand) -> Result<usize, String> {
+    pub(super) fn code(&mut self, id: BodyId, by: ThreadRole) -> Result<usize, String> {
         if let Some(&code) = self.compiled.get(&(id, by)) {
             return Ok(code);
         }
         let loader = &mut *self.loader;
-        let backend = &mut *loader.backends[usize::from(by == Hand::Lane)];
+        let backend = &mut *loader.backends[usize::from(by == ThreadRole::Async)];
         let (mesh, body) = (&loader.model.mesh, &self.program.bodies[id]);
         let compiled = body::compile(body, mesh, loader.rank, by, (backend, &mut *loader.comm))?;
         self.tensors = self.tensors.max(compiled.tensors);
-        let [own, other] = if by == Hand::Row { [0, 1] } else { [1, 0] };
+        let [own, other] = if by == ThreadRole::Main { [0, 1] } else { [1, 0] };
         self.kernels[own].push(compiled.kernels);
         self.kernels[other].push(Vec::new());
         self.sheet.codes.push(compiled.code);

@@ -5,7 +5,7 @@ use super::places::Frame;
 use super::row::RowLoader;
 use super::sheet::Run;
 use crate::backend::{Backend, Span};
-use crate::comm::{Communicator, Hand};
+use crate::comm::{Communicator, ThreadRole};
 use ir::arena::Role;
 use ir::graph::{ArgKind, Block, Call, Model, ParamInstance};
 use ir::ids::{Reg, Value};
@@ -24,7 +24,7 @@ impl<B: Backend, C: Communicator> RowLoader<'_, '_, B, C> {
         };
         let body = &self.program.bodies[*id];
         let failed = |why: String| format!("run of @{}: {why}", body.name);
-        let code = self.code(*id, if token.is_some() { Hand::Lane } else { Hand::Row })?;
+        let code = self.code(*id, if token.is_some() { ThreadRole::Async } else { ThreadRole::Main })?;
         let binding = Binding { model: self.loader.model, body, call: *call, instance: *instance };
         if (results.len(), keep.is_some()) != (body.results.len(), !body.keeps.is_empty()) {
             return Err(failed("its results are not those of the body".to_string()));

@@ -1,7 +1,7 @@
 //! Compiled step of a rank. A sheet is immutable, so the rank's threads share it.
 
 use crate::backend::Span;
-use crate::comm::{Communicator, Exchange, Hand, Piece};
+use crate::comm::{Communicator, Exchange, RegionPiece, ThreadRole};
 use ir::ids::ModelValue;
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(super) struct Sheet<C: Communicator> {
 /// An instruction of a row.
 pub(super) enum Action<C: Communicator> {
     /// Cuts the rank's part out of an input.
-    Feed { to: Span, input: ModelValue, microbatch: usize, pieces: Vec<Piece> },
+    Feed { to: Span, input: ModelValue, microbatch: usize, pieces: Vec<RegionPiece> },
     /// The cotangent of the losses.
     LossGrad { to: Span },
     /// Runs a body.
@@ -40,9 +40,9 @@ pub(super) enum Action<C: Communicator> {
     /// Waits for what was started.
     Wait { berth: usize },
     /// Starts to send or to receive.
-    Post { line: Arc<C::Line>, span: Span, post: usize },
+    Post { line: Arc<C::Channel>, span: Span, post: usize },
     /// Waits until it is over.
-    Posted { line: Arc<C::Line>, post: usize },
+    Posted { line: Arc<C::Channel>, post: usize },
     /// Copies a register.
     Copy { to: Span, from: Span },
     /// Adds a register to another.
@@ -60,7 +60,7 @@ pub(super) struct Call<C: Communicator> {
 /// A body for one rank.
 pub(super) struct Code<C: Communicator> {
     /// Who carries it out: the row, or the lane where it is started.
-    pub(super) by: Hand,
+    pub(super) by: ThreadRole,
     pub(super) steps: Vec<Step<C>>,
     /// The most that it has started at a time.
     pub(super) berths: usize,

@@ -34,7 +34,7 @@ pub(super) enum What {
     /// An exchange that this step of a run has begun, to its end.
     StepFlight(u32, u32),
     /// An exchange that this action has begun, to its end.
-    Flight(u32),
+    Request(u32),
 }
 
 impl Tape {

@@ -4,7 +4,7 @@
 mod places;
 
 use super::*;
-use crate::comm::Stopped;
+use crate::comm::RankFailure;
 use crate::state::Whole;
 use ir::entity::{EntityRef, PrimaryMap};
 use ir::expr::Expr;
@@ -436,9 +436,9 @@ fn a_rank_that_panics_stops_all_and_is_named() {
     let arena = class.arena.as_mut().unwrap();
     arena.at[receive][0] = arena.bytes;
     let mut machine = Machine::load(&built.model, &broken, &Options::default()).unwrap();
-    let Err(Error::Stopped(Stopped { why, .. })) = machine.step(input(&built, 1)) else { panic!() };
+    let Err(Error::RankFailure(RankFailure { why, .. })) = machine.step(input(&built, 1)) else { panic!() };
     assert!(why.contains("does not lie in an arena"), "{why}");
-    assert!(matches!(machine.export_params(), Err(Error::Stopped(_))));
+    assert!(matches!(machine.export_params(), Err(Error::RankFailure(_))));
 }
 
 #[test]
@@ -453,7 +453,7 @@ fn a_send_left_out_is_told_at_once() {
         class.arena.as_mut().unwrap().at.drain(send..send + 2);
         let options = Options { lanes: Some(lanes), ..Options::default() };
         let mut machine = Machine::load(&built.model, &broken, &options).unwrap();
-        let Err(Error::Stopped(Stopped { why, .. })) = machine.step(input(&built, 1)) else { panic!() };
+        let Err(Error::RankFailure(RankFailure { why, .. })) = machine.step(input(&built, 1)) else { panic!() };
         assert!(why.contains("rank 0 waits for rank 2 to send tag 0; rank 1 waits for rank 3 to send tag 0"), "{why}");
     }
 }

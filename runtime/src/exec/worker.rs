@@ -7,7 +7,7 @@ use super::sheet::{Action, Sheet};
 use super::tape::What;
 use crate::arena::as_floats;
 use crate::backend::{Backend, Span};
-use crate::comm::{Communicator, Piece, Stopped};
+use crate::comm::{Communicator, RankFailure, RegionPiece};
 use crate::state::State;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -34,7 +34,7 @@ impl<B: Backend + 'static, C: Communicator> Worker<B, C> {
     ///
     /// # Errors
     /// A rank failed.
-    pub(super) fn run(&mut self, row: usize, input: &StepInput) -> Result<(), Stopped> {
+    pub(super) fn run(&mut self, row: usize, input: &StepInput) -> Result<(), RankFailure> {
         let sheets = self.sheets.clone();
         for (span, value) in sheets[row].scalars.iter().zip([input.lr, input.step as f32]) {
             span.iter().for_each(|&span| self.hands.backend.write(span, &[value]));
@@ -50,7 +50,7 @@ impl<B: Backend + 'static, C: Communicator> Worker<B, C> {
     }
 
     /// Does one action of a row. All actions of all rows pass here.
-    fn act(&mut self, row: usize, (at, action): (usize, &Action<C>), input: &StepInput) -> Result<(), Stopped> {
+    fn act(&mut self, row: usize, (at, action): (usize, &Action<C>), input: &StepInput) -> Result<(), RankFailure> {
         let began = self.hands.now();
         let backend = &mut self.hands.backend;
         match action {
@@ -68,7 +68,7 @@ impl<B: Backend + 'static, C: Communicator> Worker<B, C> {
             }
             Action::Start { call, from, to, berth } => {
                 let flight = self.comm.start(&call.group, &call.plan, &[*from], &[*to]);
-                let noted = (What::Flight(at as u32), began);
+                let noted = (What::Request(at as u32), began);
                 self.beside.carry(Carried { call: call.clone(), flight, berth: *berth, noted });
             }
             Action::Wait { berth } => {
@@ -82,13 +82,13 @@ impl<B: Backend + 'static, C: Communicator> Worker<B, C> {
                     None
                 });
             }
-            Action::Post { line, span, post } => self.posts[*post] = self.comm.post(line, *span),
+            Action::Post { line, span, post } => self.posts[*post] = self.comm.start_message(line, *span),
             Action::Posted { line, post } => {
                 let Worker { beside, comm, posts, .. } = self;
                 return comm.wait(&mut || {
-                    comm.unmet(line, posts[*post])?;
+                    comm.pending(line, posts[*post])?;
                     beside.advance(comm);
-                    comm.unmet(line, posts[*post])
+                    comm.pending(line, posts[*post])
                 });
             }
             Action::Copy { to, from } => backend.copy(*to, *from),
@@ -103,7 +103,7 @@ impl<B: Backend + 'static, C: Communicator> Worker<B, C> {
     }
 
     /// Runs a body to its end. While it waits, what was started goes on.
-    fn play(&mut self, mut play: Play) -> Result<(), Stopped> {
+    fn play(&mut self, mut play: Play) -> Result<(), RankFailure> {
         let Worker { sheets, hands, comm, beside, .. } = self;
         comm.wait(&mut || {
             loop {
@@ -118,7 +118,7 @@ impl<B: Backend + 'static, C: Communicator> Worker<B, C> {
 }
 
 /// Puts the rank's part of an input in its place.
-fn feed(backend: &mut impl Backend, whole: &[f32], pieces: &[Piece], to: Span, part: &mut [f32]) {
+fn feed(backend: &mut impl Backend, whole: &[f32], pieces: &[RegionPiece], to: Span, part: &mut [f32]) {
     for piece in pieces {
         part[piece.part..][..piece.len].copy_from_slice(&whole[piece.whole..][..piece.len]);
     }

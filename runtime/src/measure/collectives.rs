@@ -3,8 +3,8 @@
 use super::{Sum, quartile};
 use crate::backend::{Backend, Span};
 use crate::backends::cpu::Cpu;
-use crate::comm::threads::{Fabric, Threads};
-use crate::comm::{Communicator, Exchange, Hand, Stopped};
+use crate::comm::threads::{Fabric, ThreadCommunicator};
+use crate::comm::{Communicator, Exchange, RankFailure, ThreadRole};
 use crate::cores::settle;
 use std::time::Instant;
 
@@ -36,13 +36,13 @@ fn sum(ranks: usize, bytes: usize) -> Result<f64, String> {
     let span = Span { offset: 0, len: bytes / 4 };
     on_ranks(ranks, bytes, &|rank, end| {
         let all: Vec<usize> = (0..ranks).collect();
-        let group = end.join(&all, Hand::Row);
+        let group = end.join(&all, ThreadRole::Main);
         let plan = Exchange::sum(all, rank, span.len);
-        move |end: &Threads| {
-            let mut flight = end.start(&group, &plan, &[span], &[span]);
+        move |end: &ThreadCommunicator| {
+            let mut request = end.start(&group, &plan, &[span], &[span]);
             end.wait(&mut || {
-                end.advance(&group, &plan, &mut flight);
-                (!flight.is_over()).then(|| end.awaited(&group))
+                end.advance(&group, &plan, &mut request);
+                (!request.is_complete()).then(|| end.wait_reason(&group))
             })
         }
     })
@@ -53,12 +53,12 @@ fn message(bytes: usize) -> Result<f64, String> {
     let span = Span { offset: 0, len: bytes / 4 };
     let seconds = on_ranks(2, bytes, &|rank, end| {
         let peer = 1 - rank;
-        let lines = [end.line_to(peer, 0), end.line_from(peer, 0)];
-        move |end: &Threads| {
+        let lines = [end.channel_to(peer, 0), end.channel_from(peer, 0)];
+        move |end: &ThreadCommunicator| {
             // One gives first, the other takes first.
-            for line in [&lines[rank], &lines[1 - rank]] {
-                let number = end.post(line, span);
-                end.wait(&mut || end.unmet(line, number))?;
+            for channel in [&lines[rank], &lines[1 - rank]] {
+                let number = end.start_message(channel, span);
+                end.wait(&mut || end.pending(channel, number))?;
             }
             Ok(())
         }
@@ -67,22 +67,26 @@ fn message(bytes: usize) -> Result<f64, String> {
 }
 
 /// Seconds of what `prepare` makes for each rank, done by all of them at the same time, again and again.
-fn on_ranks<W>(ranks: usize, bytes: usize, prepare: &(dyn Fn(usize, &mut Threads) -> W + Sync)) -> Result<f64, String>
+fn on_ranks<W>(
+    ranks: usize,
+    bytes: usize,
+    prepare: &(dyn Fn(usize, &mut ThreadCommunicator) -> W + Sync),
+) -> Result<f64, String>
 where
-    W: Fn(&Threads) -> Result<(), Stopped>,
+    W: Fn(&ThreadCommunicator) -> Result<(), RankFailure>,
 {
     let fabric = Fabric::new(ranks, false);
-    let end = |rank| -> Result<Threads, String> {
+    let end = |rank| -> Result<ThreadCommunicator, String> {
         let mut cpu = Cpu::new(1);
         cpu.reserve(bytes)?;
-        let mut end = fabric.end(rank, cpu.arena().clone());
+        let mut end = fabric.endpoint(rank, cpu.arena().clone());
         end.expect(2, 1);
         Ok(end)
     };
-    let ends = (0..ranks).map(end).collect::<Result<Vec<Threads>, String>>()?;
+    let ends = (0..ranks).map(end).collect::<Result<Vec<ThreadCommunicator>, String>>()?;
     let times = (ROUND_BYTES / bytes).clamp(1, MOST);
     fabric.enter(ranks);
-    let timed = |rank: usize, mut end: Threads| -> Result<f64, Stopped> {
+    let timed = |rank: usize, mut end: ThreadCommunicator| -> Result<f64, RankFailure> {
         let work = prepare(rank, &mut end);
         let mut rounds = Vec::with_capacity(ROUNDS);
         // The first round warms up.

@@ -6,9 +6,9 @@ use crate::backend::Span;
 use ir::types::PartialKind;
 use kernels::cpu::shape::{View, add_strided, copy_strided};
 
-/// Where the tensors of one peer lie.
+/// Locations of the tensors of one peer.
 #[derive(Clone, Copy)]
-pub(super) struct Peer<'a> {
+pub(super) struct PeerBuffers<'a> {
     pub(super) arena: &'a Arena,
     pub(super) sources: &'a [Span],
     pub(super) results: &'a [Span],
@@ -23,7 +23,7 @@ impl Exchange {
     /// # Safety
     /// Nobody writes a source or touches one's own results, except, where the plan is for that, the peers their own pieces
     /// in place.
-    pub(super) unsafe fn pull<'a>(&self, me: usize, peer: impl Fn(usize) -> Peer<'a>, scratch: &mut Vec<f32>) {
+    pub(super) unsafe fn pull<'a>(&self, me: usize, peer: impl Fn(usize) -> PeerBuffers<'a>, scratch: &mut Vec<f32>) {
         for (index, plan) in self.tensors.iter().enumerate() {
             let source = |place: usize| (peer(place).arena, peer(place).sources[index]);
             let result = (peer(me).arena, peer(me).results[index]);
@@ -41,15 +41,15 @@ impl Exchange {
     ///
     /// # Safety
     /// All peers have made theirs, and nobody touches the pieces of others in one's own results.
-    pub(super) unsafe fn gather<'a>(&self, me: usize, peer: impl Fn(usize) -> Peer<'a>) {
+    pub(super) unsafe fn gather<'a>(&self, me: usize, peer: impl Fn(usize) -> PeerBuffers<'a>) {
         for (index, plan) in self.tensors.iter().enumerate() {
             for piece in &plan.gather {
                 let (theirs, own) = (peer(piece.peer), peer(me));
                 let len = piece.sizes[0];
                 // SAFETY: as the caller says; the slices are of different arenas.
                 unsafe {
-                    let made = theirs.arena.floats(part(theirs.results[index], piece.from, len));
-                    own.arena.floats_mut(part(own.results[index], piece.to, len)).copy_from_slice(made);
+                    let reduced = theirs.arena.floats(part(theirs.results[index], piece.from, len));
+                    own.arena.floats_mut(part(own.results[index], piece.to, len)).copy_from_slice(reduced);
                 }
             }
         }
