@@ -14,7 +14,7 @@ mod training;
 use ir::optimizer::Optimizer;
 use placed::placed;
 use random::Random;
-use runtime::exec::{Machine, Options, StepInput};
+use runtime::exec::{Executor, Options, StepInput};
 use scheduler::placement::{Pipeline, Placement};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -68,10 +68,10 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 /// Runs a step; how often its ranks took memory.
-fn taken(machine: &mut Machine, input: StepInput) -> usize {
+fn taken(executor: &mut Executor, input: StepInput) -> usize {
     TAKEN.store(0, Ordering::SeqCst);
     COUNTS.store(true, Ordering::SeqCst);
-    let outcome = machine.step(input);
+    let outcome = executor.step(input);
     COUNTS.store(false, Ordering::SeqCst);
     outcome.expect("a step");
     TAKEN.load(Ordering::SeqCst)
@@ -94,18 +94,18 @@ fn after_the_first_step_nothing_is_taken_and_all_of_the_arena_is_used() {
         }
         for (mesh, file) in &files {
             let program = file.program.as_ref().expect("a program");
-            for (lanes, record) in [(false, false), (false, true), (true, false), (true, true)] {
-                let options = Options { seed: SEED, lanes: Some(lanes), record, ..Options::default() };
-                let mut machine = Machine::load(&file.model, program, &options).expect("it loads");
+            for (async_threads, record) in [(false, false), (false, true), (true, false), (true, true)] {
+                let options = Options { seed: SEED, async_threads: Some(async_threads), record, ..Options::default() };
+                let mut executor = Executor::load(&file.model, program, &options).expect("it loads");
                 let mut steps = inputs(&file.model, &recipe).into_iter();
-                let case = format!("{} on `{mesh}`, lanes: {lanes}, noted: {record}", recipe.config.family());
+                let case = format!("{} on `{mesh}`, lanes: {async_threads}, noted: {record}", recipe.config.family());
                 let last = steps.next_back().expect("six steps");
-                assert!(taken(&mut machine, steps.next().expect("six steps")) > 0, "{case}: nothing is counted");
-                let later: Vec<usize> = steps.map(|input| taken(&mut machine, input)).collect();
+                assert!(taken(&mut executor, steps.next().expect("six steps")) > 0, "{case}: nothing is counted");
+                let later: Vec<usize> = steps.map(|input| taken(&mut executor, input)).collect();
                 assert_eq!(later, [0; 4], "{case}");
-                let (output, used) = machine.step_on_poison(last).expect("a step");
+                let (output, used) = executor.step_on_poison(last).expect("a step");
                 assert!(output.loss.is_some_and(f32::is_finite), "{case}: it reads what it has not written");
-                assert_eq!(used, machine.arena_bytes(), "{case}");
+                assert_eq!(used, executor.arena_bytes(), "{case}");
             }
         }
     }

@@ -12,7 +12,7 @@ use meshes::compare::differences;
 use meshes::record::{Record, sgd};
 use meshes::trained::{alone, trained_on};
 use meshes::training::{HIDDEN, Recipe, compiled, inputs, model, models};
-use runtime::exec::{Machine, Options};
+use runtime::exec::{Executor, Options};
 use std::sync::LazyLock;
 
 /// Sequences of a micro-batch on one device: four micro-batches a step.
@@ -84,15 +84,15 @@ fn a_router_may_be_sure() {
         let recipe = Recipe { config: ModelConfig::Llama(config), steps: 1, ..deepseek.clone() };
         let file = compiled(&recipe, "", SEQUENCES);
         let program = file.program.as_ref().expect("a program");
-        let mut machine = Machine::load(&file.model, program, &Options::default()).expect("a machine");
+        let mut executor = Executor::load(&file.model, program, &Options::default()).expect("a machine");
         let sharp = |name: &str| name.ends_with(".router") || name.ends_with(".shared_share");
-        let params = machine.export_params().expect("parameters").into_iter().filter(|(name, _)| sharp(name));
+        let params = executor.export_params().expect("parameters").into_iter().filter(|(name, _)| sharp(name));
         let sharper = params.map(|(name, whole)| (name, whole.data.iter().map(|x| 1e3 * x).collect()));
-        machine.import_params(sharper.collect()).expect("the model's parameters");
-        let output = machine.step(inputs(&file.model, &recipe).remove(0)).expect("a step");
+        executor.import_params(sharper.collect()).expect("the model's parameters");
+        let output = executor.step(inputs(&file.model, &recipe).remove(0)).expect("a step");
         let (loss, norm) = (output.loss.expect("a loss"), output.grad_norm.expect("a norm"));
         assert!(loss.is_finite() && norm.is_finite() && norm > 0.0, "{renormalise}: loss {loss}, norm {norm}");
-        for (name, gradient) in machine.gradients().expect("gradients") {
+        for (name, gradient) in executor.gradients().expect("gradients") {
             assert!(gradient.data.iter().all(|x| x.is_finite()), "{renormalise}: {name}");
         }
     }

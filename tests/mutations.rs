@@ -33,7 +33,7 @@
 //! | a schedule has I before F | no program: `lower` refuses | - | `scheduler::check`: Order |
 //!
 //! What differs at the first step differs in the loss of the second: so `all` is loss, norm, gradient and parameter. The
-//! number of tokens is an input of a run, which no checker sees. The machine itself stores the first part of a gradient's
+//! number of tokens is an input of a run, which no checker sees. The executor itself stores the first part of a gradient's
 //! sum and adds the others, whatever is marked: so a second `first` changes nothing there, and only the checker finds it.
 //! What touches things under way may show or not, as the threads go, as may tensors that lie on each other: such programs
 //! are not run.

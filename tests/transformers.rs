@@ -12,7 +12,7 @@ use ir::text::File;
 use ir::types::DType;
 use meshwright::compiler::parallel;
 use meshwright::compiler::pipeline::{CompileRequest, compile};
-use runtime::exec::{Input, Machine, Options, StepInput};
+use runtime::exec::{Executor, Input, Options, StepInput};
 use runtime::state::Whole;
 use safetensors::SafeTensors;
 use serde::Deserialize;
@@ -112,16 +112,16 @@ fn run(path: &Path, case: &Case, stored: &Stored, parallel: &str) -> Result<[f64
     let file = compiled(&read(path, "config.json"), case, parallel)?;
     let mut program = file.program.clone().ok_or("no program")?;
     assign_buffers(&file.model, &mut program, None);
-    let mut machine = Machine::load(&file.model, &program, &Options::default()).map_err(|why| why.to_string())?;
+    let mut executor = Executor::load(&file.model, &program, &Options::default()).map_err(|why| why.to_string())?;
     let before = stored.kind("before/");
-    let own = machine.export_params().map_err(|why| why.to_string())?;
+    let own = executor.export_params().map_err(|why| why.to_string())?;
     if !own.keys().eq(before.keys()) {
         return Err(format!("has the parameters {:?}, not {:?}", own.keys(), before.keys()));
     }
-    machine.import_params(before).map_err(|why| why.to_string())?;
+    executor.import_params(before).map_err(|why| why.to_string())?;
     let mut off = [0.0_f64; 4];
     for (step, (loss, norm)) in case.losses.iter().zip(&case.norms).enumerate() {
-        let output = machine.step(input(&file.model, case, stored, step)).map_err(|why| why.to_string())?;
+        let output = executor.step(input(&file.model, case, stored, step)).map_err(|why| why.to_string())?;
         off[0] = off[0].max(scalar("the loss", step, output.loss, *loss)?);
         off[1] = off[1].max(scalar("the norm", step, output.grad_norm, *norm)?);
         if output.dropped.is_some_and(|dropped| dropped > 0.0) {
@@ -130,13 +130,13 @@ fn run(path: &Path, case: &Case, stored: &Stored, parallel: &str) -> Result<[f64
         if step == 0 {
             off[2] = tensors(
                 "the gradient",
-                &machine.gradients().map_err(|why| why.to_string())?,
+                &executor.gradients().map_err(|why| why.to_string())?,
                 &stored.kind("gradient/"),
             )?;
         }
     }
     off[3] =
-        tensors("the parameter", &machine.export_params().map_err(|why| why.to_string())?, &stored.kind("after/"))?;
+        tensors("the parameter", &executor.export_params().map_err(|why| why.to_string())?, &stored.kind("after/"))?;
     Ok(off)
 }
 

@@ -77,7 +77,7 @@ impl Coded for checkpoint::Error {
             checkpoint::Error::Unwritable { .. } | checkpoint::Error::Unremoved { .. } => {
                 Some(Code::CheckpointUnwritable)
             }
-            checkpoint::Error::Machine(error) => error.code(),
+            checkpoint::Error::Executor(error) => error.code(),
         }
     }
 
@@ -89,7 +89,7 @@ impl Coded for checkpoint::Error {
             checkpoint::Error::Mismatch { .. } => "go on as the run began, or start anew elsewhere",
             checkpoint::Error::Unwritable { .. } => "make room; older checkpoints are as they were",
             checkpoint::Error::Unremoved { .. } => "check the folder's permissions, and remove them yourself",
-            checkpoint::Error::Machine(error) => return error.help(),
+            checkpoint::Error::Executor(error) => return error.help(),
         };
         Some(help.to_string())
     }

@@ -2,7 +2,7 @@
 
 use super::outputs::go_on;
 use super::request::TrainRequest;
-use super::run::machine_error;
+use super::run::executor_error;
 use crate::error::Error;
 use compiler::model_source::ModelSource;
 use ir::catalogue::Code;
@@ -104,7 +104,7 @@ pub(super) fn refused(error: checkpoint::Error) -> Error {
             let help = format!("check the folder and its permissions; then {}", go_on(&run_of(&checkpoint)));
             return Error::Failed { code, message, help };
         }
-        checkpoint::Error::Machine(error) => return machine_error(error),
+        checkpoint::Error::Executor(error) => return executor_error(error),
         checkpoint::Error::Damaged { checkpoint, .. } => match Checkpoint::older(&checkpoint) {
             Some(older) => format!("an older checkpoint is intact: meshwright train --resume {}", older.path.display()),
             None => "no older checkpoint is intact: start over with another --out".into(),

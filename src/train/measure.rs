@@ -9,7 +9,7 @@ use ir::catalogue::Code;
 use ir::graph::Model;
 use ir::program::Program;
 use runtime::backends::cpu::peak;
-use runtime::exec::Machine;
+use runtime::exec::Executor;
 use std::path::{Path, PathBuf};
 use support::files;
 use trace::{Peak, Profile, Trace};
@@ -59,14 +59,14 @@ impl Measure {
     }
 
     /// Records a step that has just ended.
-    pub(super) fn step(&mut self, step: u64, machine: &Machine) {
+    pub(super) fn step(&mut self, step: u64, executor: &Executor) {
         let wanted = self.trace.as_ref().is_some_and(|(wanted, _)| *wanted == step);
         let cold = std::mem::take(&mut self.cold);
         let profiled = self.profile.as_mut().filter(|_| !cold);
         if !wanted && profiled.is_none() {
             return;
         }
-        let trace = machine.trace(&self.model, &self.program);
+        let trace = executor.trace(&self.model, &self.program);
         profiled.into_iter().for_each(|(profile, _)| profile.add(&trace));
         self.unwritten = wanted.then_some(trace).or(self.unwritten.take());
     }

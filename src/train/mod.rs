@@ -1,7 +1,7 @@
 //! Training: reads text into micro-batches, runs them on the executor, and records results in `metrics.jsonl`.
 //!
 //! ```text
-//! request -> data, model -> compile -> machine;   per step: fill -> step -> record;   now and then: save, evaluate
+//! request -> data, model -> compile -> executor;   per step: fill -> step -> record;   now and then: save, evaluate
 //! ```
 
 mod backend;

@@ -27,7 +27,7 @@ use runtime::checkpoint::{Position, Save, save};
 use runtime::data::bigram::bigram_entropy;
 use runtime::data::sampler::Sampler;
 use runtime::data::text::TextData;
-use runtime::exec::{self, Machine, Options, StepOutput};
+use runtime::exec::{self, Executor, Options, StepOutput};
 use runtime::memory::run_has_begun;
 use runtime::metrics::{EvalRecord, MetricsWriter, StepRecord, losses};
 use serde_json::Value;
@@ -59,8 +59,8 @@ pub fn train(request: &TrainRequest, progress: &mut dyn Progress) -> Result<Trai
     let from = find(&request, &fixed)?;
     run_has_begun();
     let room = room.arenas.saturating_add(room.left.saturating_sub(data.bytes()));
-    let (mut machine, measure) = load(&compiled, &request, microbatches, room)?;
-    from.iter().try_for_each(|from| from.load(&mut machine)).map_err(refused)?;
+    let (mut executor, measure) = load(&compiled, &request, microbatches, room)?;
+    from.iter().try_for_each(|from| from.load(&mut executor)).map_err(refused)?;
     let mut header = header(&request, parallel, &compiled, &data, &feed, microbatches);
     header.done = from.as_ref().map_or(0, |from| from.manifest.position.step);
     if let ModelSource::Config { unknown, .. } = source {
@@ -71,7 +71,7 @@ pub fn train(request: &TrainRequest, progress: &mut dyn Progress) -> Result<Trai
     let samples = from.as_ref().map_or(0, |from| from.manifest.position.consumed_samples);
     let saved = from.filter(|from| is_in(from, &request.out)).map(|from| (from.manifest.position.step, from.path));
     let mut run =
-        Run { request, feed, samplers, machine, measure, metrics, microbatches, header, fixed, samples, saved };
+        Run { request, feed, samplers, executor, measure, metrics, microbatches, header, fixed, samples, saved };
     let report = run.go(progress)?;
     // All steps and checkpoints are on disk, so that a failed trace loses nothing else.
     run.measure.as_mut().map_or(Ok(()), |measure| measure.write(&run.request.out))?;
@@ -89,7 +89,7 @@ struct Run<'a> {
     request: TrainRequest,
     feed: Feed,
     samplers: Samplers<'a>,
-    machine: Machine,
+    executor: Executor,
     measure: Option<Measure>,
     metrics: MetricsWriter,
     microbatches: u32,
@@ -162,9 +162,9 @@ impl Run<'_> {
         self.samples += self.request.global_batch;
         (input.lr, input.step) = (lr as f32, step);
         let data_wait_s = clock.elapsed().as_secs_f64();
-        let StepOutput { loss, grad_norm, dropped, .. } = self.machine.step(input).map_err(machine_error)?;
+        let StepOutput { loss, grad_norm, dropped, .. } = self.executor.step(input).map_err(executor_error)?;
         let step_time_s = clock.elapsed().as_secs_f64();
-        self.measure.iter_mut().for_each(|measure| measure.step(step, &self.machine));
+        self.measure.iter_mut().for_each(|measure| measure.step(step, &self.executor));
         let tokens = self.header.tokens_per_step();
         let tokens_per_s = tokens as f64 / step_time_s;
         let record = StepRecord {
@@ -179,7 +179,7 @@ impl Run<'_> {
             step_time_s,
             data_wait_s,
             mfu: self.measure.as_ref().and_then(|measure| measure.mfu(step_time_s)),
-            mem_peak_bytes: self.machine.arena_bytes().into_iter().max(),
+            mem_peak_bytes: self.executor.arena_bytes().into_iter().max(),
             skipped: false,
         };
         self.metrics.step(&record).map_err(|why| self.no_metrics(&why))?;
@@ -203,7 +203,7 @@ impl Run<'_> {
         };
         let keep_last = usize::try_from(self.request.keep_last).unwrap_or(usize::MAX);
         let order = Save { run: out, position, fixed: &self.fixed, keep_last };
-        self.saved = Some((step, save(&mut self.machine, &order).map_err(refused)?));
+        self.saved = Some((step, save(&mut self.executor, &order).map_err(refused)?));
         Ok(())
     }
 
@@ -247,7 +247,7 @@ impl Run<'_> {
             let input =
                 self.feed.step(&self.samplers.valid, number * all / batches * batch, self.microbatches, windows);
             let valid = input.valid_tokens;
-            let output = self.machine.eval(input).map_err(machine_error)?;
+            let output = self.executor.eval(input).map_err(executor_error)?;
             sum += f64::from(output.loss.ok_or_else(no_loss)?) * valid.max(1) as f64;
             tokens += valid;
             progress.batch_evaluated(number + 1);
@@ -278,7 +278,7 @@ fn load(
     request: &TrainRequest,
     microbatches: u32,
     room: u64,
-) -> Result<(Machine, Option<Measure>), Error> {
+) -> Result<(Executor, Option<Measure>), Error> {
     let (Some(staged), Some(program)) = (&compiled.staged, &compiled.program) else {
         return Err(Error::fault("compile", "there is no program"));
     };
@@ -288,8 +288,9 @@ fn load(
     let threads = (cores / devices).max(1);
     let measure = Measure::new(request, &compiled.model, program, cores.min(threads * devices))?;
     let record = measure.is_some();
-    let options = Options { seed: request.seed, threads, evaluation: Some(&forward), lanes: None, record, room };
-    Ok((Machine::load(&compiled.model, program, &options).map_err(machine_error)?, measure))
+    let options =
+        Options { seed: request.seed, threads, evaluation: Some(&forward), async_threads: None, record, room };
+    Ok((Executor::load(&compiled.model, program, &options).map_err(executor_error)?, measure))
 }
 
 /// Generates the program of an evaluation: the forwards of the training program without dropout. The same checker runs
@@ -388,7 +389,7 @@ fn no_loss() -> Error {
 }
 
 /// Converts an executor error to an error with code and fix.
-pub(super) fn machine_error(error: exec::Error) -> Error {
+pub(super) fn executor_error(error: exec::Error) -> Error {
     match error {
         exec::Error::RankFailure(failure) => Error::Failed {
             code: Code::RankFailed,

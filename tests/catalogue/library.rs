@@ -17,7 +17,7 @@ use runtime::backends::cuda::device::Device;
 use runtime::checkpoint::{Position, Save, save};
 use runtime::comm::threads::Fabric;
 use runtime::comm::{Communicator, WaitReason};
-use runtime::exec::{Machine, Options, StepInput};
+use runtime::exec::{Executor, Options, StepInput};
 use runtime::metrics::{EvalRecord, StepRecord};
 use std::path::Path;
 use std::sync::Arc;
@@ -164,22 +164,22 @@ fn compiled(source: &ModelSource) -> File {
     compile_source(source, &Compiling::default(), None, &mut |_, _| {}).unwrap()
 }
 
-fn machine() -> Machine {
+fn executor() -> Executor {
     let file = compiled(&example());
-    Machine::load(&file.model, file.program.as_ref().unwrap(), &Options::default()).unwrap()
+    Executor::load(&file.model, file.program.as_ref().unwrap(), &Options::default()).unwrap()
 }
 
 fn input_mismatch() -> Option<Code> {
-    let mut machine = machine();
+    let mut executor = executor();
     let input = StepInput { microbatches: Vec::new(), valid_tokens: 1, loss_scale: 1.0, lr: 0.1, step: 1 };
-    machine.step(input).unwrap_err().code()
+    executor.step(input).unwrap_err().code()
 }
 
 fn checkpoint_unwritable() -> Option<Code> {
     let run = Path::new("/dev/null/run");
     let position = Position { step: 1, consumed_samples: 1, epoch: 0, shuffle_seed: 0, rng_key: 0 };
     let what = Save { run, position, fixed: &serde_json::Value::Null, keep_last: 1 };
-    save(&mut machine(), &what).unwrap_err().code()
+    save(&mut executor(), &what).unwrap_err().code()
 }
 
 fn run_in_use() -> Option<Code> {

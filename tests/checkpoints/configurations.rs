@@ -9,7 +9,7 @@ use ir::types::DType;
 use meshwright::compiler::parallel;
 use meshwright::compiler::pipeline::{CompileRequest, compile};
 use runtime::checkpoint::{Checkpoint, Position, Save, save};
-use runtime::exec::{Input, Machine, Options, StepInput};
+use runtime::exec::{Executor, Input, Options, StepInput};
 use safetensors::SafeTensors;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -39,8 +39,8 @@ fn models() -> [ModelConfig; 2] {
     })
 }
 
-/// A machine for a configuration, whose parameters come from the seed.
-fn machine(config: &ModelConfig, mesh: &str, seed: u64) -> (Machine, StepInput) {
+/// An executor for a configuration, whose parameters come from the seed.
+fn executor(config: &ModelConfig, mesh: &str, seed: u64) -> (Executor, StepInput) {
     let batch = Batch { batch: SEQUENCES, seq: SEQ, dtype: DType::F32 };
     let request = CompileRequest {
         goal: Goal::of(parallel::parse(mesh).expect("a configuration")),
@@ -51,7 +51,7 @@ fn machine(config: &ModelConfig, mesh: &str, seed: u64) -> (Machine, StepInput) 
     let model = config.build(&batch).expect("a model");
     let file = compile(model.into(), &request, &CPU, &mut |_, _| {}).unwrap_or_else(|why| panic!("{mesh}: {why}"));
     let program = file.program.as_ref().expect("a program");
-    let machine = Machine::load(&file.model, program, &Options { seed, ..Options::default() }).expect("it loads");
+    let executor = Executor::load(&file.model, program, &Options { seed, ..Options::default() }).expect("it loads");
     let tokens = |name: &str| -> Vec<i32> {
         let number = |at: i32| if name == "pos" { at % SEQ as i32 } else { i32::from(name != "seg") * (7 * at % 19) };
         (0..(SEQUENCES * SEQ) as i32).map(number).collect()
@@ -60,27 +60,27 @@ fn machine(config: &ModelConfig, mesh: &str, seed: u64) -> (Machine, StepInput) 
     let inputs: runtime::exec::Inputs = file.model.inputs.iter().map(|given| input(given.value)).collect();
     let valid_tokens = 4 * SEQUENCES * SEQ;
     let step = StepInput { microbatches: vec![inputs; 4], valid_tokens, loss_scale: 1.0, lr: 0.01, step: 1 };
-    (machine, step)
+    (executor, step)
 }
 
-fn bits(machine: &mut Machine) -> Bits {
+fn bits(executor: &mut Executor) -> Bits {
     let bits = |data: Vec<f32>| data.into_iter().map(f32::to_bits).collect();
-    machine.export_state().expect("no rank failed").into_iter().map(|(name, whole)| (name, bits(whole.data))).collect()
+    executor.export_state().expect("no rank failed").into_iter().map(|(name, whole)| (name, bits(whole.data))).collect()
 }
 
 /// Trains two steps under a configuration and saves.
 fn saved(config: &ModelConfig, mesh: &str, folder: &Folder) -> (Checkpoint, Bits) {
-    let (mut machine, step) = machine(config, mesh, 1);
+    let (mut executor, step) = executor(config, mesh, 1);
     for number in 1..=2 {
-        machine.step(StepInput { step: number, ..step.clone() }).expect("no rank failed");
+        executor.step(StepInput { step: number, ..step.clone() }).expect("no rank failed");
     }
     let position = Position { step: 2, consumed_samples: 32, epoch: 0, shuffle_seed: 1, rng_key: 1 };
     let order = Save { run: &folder.path(""), position, fixed: &json!({}), keep_last: 1 };
-    let path = save(&mut machine, &order).expect("it is written");
+    let path = save(&mut executor, &order).expect("it is written");
     let checkpoint = Checkpoint::open(&path).expect("it is whole");
     checkpoint.verify().expect("it is whole");
     assert_eq!(checkpoint.manifest.position, position);
-    (checkpoint, bits(&mut machine))
+    (checkpoint, bits(&mut executor))
 }
 
 /// Saves under one configuration and loads under others, into machines that began from another seed.
@@ -91,10 +91,10 @@ fn loads_under(mesh: &str, others: &[&str]) {
         assert_eq!(want.len(), 3 * checkpoint.manifest.parameters.len(), "each parameter has two states");
         assert!(want.iter().any(|(name, bits)| name.ends_with(".v") && bits.iter().any(|bits| *bits != 0)));
         for other in others {
-            let (mut machine, _) = machine(&config, other, 2);
-            assert_ne!(bits(&mut machine), want);
-            checkpoint.load(&mut machine).unwrap_or_else(|why| panic!("{mesh} to {other}: {why}"));
-            let got = bits(&mut machine);
+            let (mut executor, _) = executor(&config, other, 2);
+            assert_ne!(bits(&mut executor), want);
+            checkpoint.load(&mut executor).unwrap_or_else(|why| panic!("{mesh} to {other}: {why}"));
+            let got = bits(&mut executor);
             let differs: Vec<&String> = want.keys().filter(|name| got.get(*name) != want.get(*name)).collect();
             assert!(differs.is_empty(), "{} from {mesh} to {other}: {differs:?}", config.family());
         }

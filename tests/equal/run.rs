@@ -8,7 +8,7 @@ use ir::graph::Model;
 use ir::optimizer::OptimizerKind;
 use ir::text::File;
 use meshwright::compiler::pipeline::{CompileRequest, compile};
-use runtime::exec::{Input, Inputs, Machine, Options, StepInput};
+use runtime::exec::{Executor, Input, Inputs, Options, StepInput};
 use runtime::reference::{MicroBatch, Real, Reference, Tensor};
 use scheduler::model_costs;
 use scheduler::partition::partition;
@@ -59,8 +59,8 @@ pub(crate) fn compare(case: &Case, meaning: &Model, file: &File) -> Result<Outco
     let program = file.program.as_ref().ok_or("no program")?;
     let data = inputs(case);
     // Every second case with a thread for what goes on beside the rows.
-    let options = Options { seed: case.seed, lanes: Some(case.seed.is_multiple_of(2)), ..Options::default() };
-    let mut machine = Machine::load(&file.model, program, &options).map_err(|e| e.to_string())?;
+    let options = Options { seed: case.seed, async_threads: Some(case.seed.is_multiple_of(2)), ..Options::default() };
+    let mut executor = Executor::load(&file.model, program, &options).map_err(|e| e.to_string())?;
     let mut reference = Reference::<f64>::new(meaning, case.seed);
     let batch: Vec<MicroBatch<f64>> = data.iter().map(|micro| reference_batch(case, micro)).collect();
     let valid: usize = batch.iter().map(|micro| micro.valid).sum();
@@ -75,15 +75,15 @@ pub(crate) fn compare(case: &Case, meaning: &Model, file: &File) -> Result<Outco
     if !is_well_conditioned(case, meaning, &data, &reference)? {
         return Ok(Outcome::IllConditioned);
     }
-    let got = machine.step(step).map_err(|e| e.to_string())?;
+    let got = executor.step(step).map_err(|e| e.to_string())?;
     close("loss", f64::from(got.loss.unwrap_or(f32::NAN)), want.loss)?;
-    let gradients = machine.gradients().map_err(|e| e.to_string())?;
+    let gradients = executor.gradients().map_err(|e| e.to_string())?;
     let gradients = gradients.into_iter().map(|(name, whole)| (name, whole.data)).collect();
     tensors("gradient", &gradients, reference.gradients(), TOLERANCE)?;
     if let (Some(got), Some(want)) = (got.grad_norm, want.grad_norm) {
         close("norm", f64::from(got), want)?;
     }
-    let params = machine.export_params().map_err(|e| e.to_string())?;
+    let params = executor.export_params().map_err(|e| e.to_string())?;
     let params = params.into_iter().map(|(name, whole)| (name, whole.data)).collect();
     // AdamW's first step is the sign of the gradient: where that is rounding, the parameter says nothing.
     if matches!(case.optimizer.kind, OptimizerKind::Sgd { .. }) || gradients_are_clear(&reference) {

@@ -5,7 +5,7 @@ use codegen::buffers::assign_buffers;
 use ir::graph::Model;
 use ir::optimizer::{Optimizer, OptimizerKind};
 use ir::program::Program;
-use runtime::exec::{Machine, Options, StepInput};
+use runtime::exec::{Executor, Options, StepInput};
 use std::collections::BTreeMap;
 
 /// Tensors by the instance name of their parameter.
@@ -34,15 +34,15 @@ pub(crate) fn sgd() -> Optimizer {
 /// Runs a program, whose tensors get their places here, on the virtual devices of the model's mesh.
 ///
 /// # Errors
-/// The machine refuses the program, or a rank failed.
+/// The executor refuses the program, or a rank failed.
 pub(crate) fn train(model: &Model, program: &Program, inputs: Vec<StepInput>) -> Result<Record, String> {
     let options = Options { seed: SEED, ..Options::default() };
     let mut program = program.clone();
     assign_buffers(model, &mut program, None);
-    let mut machine = Machine::load(model, &program, &options).map_err(|why| why.to_string())?;
+    let mut executor = Executor::load(model, &program, &options).map_err(|why| why.to_string())?;
     let mut record = Record::default();
     for input in inputs {
-        let output = machine.step(input).map_err(|why| why.to_string())?;
+        let output = executor.step(input).map_err(|why| why.to_string())?;
         record.dropped.push(output.dropped.unwrap_or(0.0));
         record.losses.push(f64::from(output.loss.ok_or("no loss")?));
         record.norms.push(f64::from(output.grad_norm.ok_or("no norm")?));
@@ -51,7 +51,7 @@ pub(crate) fn train(model: &Model, program: &Program, inputs: Vec<StepInput>) ->
         let wide = |data: Vec<f32>| data.into_iter().map(f64::from).collect();
         tensors.into_iter().map(|(name, whole)| (name, wide(whole.data))).collect()
     };
-    record.gradients = wide(machine.gradients().map_err(|why| why.to_string())?);
-    record.params = wide(machine.export_params().map_err(|why| why.to_string())?);
+    record.gradients = wide(executor.gradients().map_err(|why| why.to_string())?);
+    record.params = wide(executor.export_params().map_err(|why| why.to_string())?);
     Ok(record)
 }

@@ -50,7 +50,7 @@ impl Right {
         self.file.schedule = self.file.schedule.take().map(split_backward);
     }
 
-    /// In what a run differs: `loss`, `norm`, `gradient`, `parameter`; or `load` where the machine refuses the program.
+    /// In what a run differs: `loss`, `norm`, `gradient`, `parameter`; or `load` where the executor refuses the program.
     pub(crate) fn run(&self, model: &Model, program: &Program, inputs: &[StepInput]) -> Vec<&'static str> {
         match train(model, program, inputs.to_vec()) {
             Err(why) if why.contains("does not load") => vec!["load"],

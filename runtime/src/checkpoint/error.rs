@@ -58,7 +58,7 @@ pub enum Error {
     },
     /// A rank failed.
     #[error(transparent)]
-    Machine(#[from] exec::Error),
+    Executor(#[from] exec::Error),
 }
 
 /// What a run and a checkpoint do not agree about.

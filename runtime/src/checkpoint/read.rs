@@ -7,8 +7,8 @@ use super::error::{Difference, Error};
 use super::folder::{find, list, run_of, step_of};
 use super::manifest::{DataFile, MANIFEST, Manifest, Stored, StoredShard, cannot_be_read};
 use super::shard::Shard;
+use crate::exec::Executor;
 use crate::exec::Kept;
-use crate::exec::Machine;
 use kernels::cpu::shape::{View, copy_strided};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -81,18 +81,18 @@ impl Checkpoint {
         others[..older].iter().rev().find_map(|(_, path)| whole(path.clone()))
     }
 
-    /// Sets all parameters and states of a machine.
+    /// Sets all parameters and states of an executor.
     ///
     /// # Errors
     /// They are not those of the checkpoint by name and sizes, a file cannot be read, or a rank failed earlier.
-    pub fn load(&self, machine: &mut Machine) -> Result<(), Error> {
-        let ranks = machine.visit(|_, kept| held(kept.slots()))?;
+    pub fn load(&self, executor: &mut Executor) -> Result<(), Error> {
+        let ranks = executor.visit(|_, kept| held(kept.slots()))?;
         let differences = self.differences(&ranks);
         if !differences.is_empty() {
             return Err(Error::Mismatch { checkpoint: self.path.clone(), differences });
         }
         let (from, ranks) = (self.clone(), Arc::new(ranks));
-        machine.visit(move |rank, kept| from.load_rank(kept, &ranks[rank]))?.into_iter().collect()
+        executor.visit(move |rank, kept| from.load_rank(kept, &ranks[rank]))?.into_iter().collect()
     }
 
     /// Tensors that only one side has, or that have other sizes.

@@ -5,7 +5,7 @@ use super::deal::{Held, deal, held};
 use super::error::Error;
 use super::folder::{of_step, partial, publish, rotate};
 use super::manifest::{DataFile, Manifest, Parameter, Position, SCHEMA, Stored, StoredShard};
-use crate::exec::Machine;
+use crate::exec::Executor;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,11 +26,11 @@ pub struct Save<'a> {
     pub keep_last: usize,
 }
 
-/// Saves the parameters and states of a machine as the checkpoint of its step, then removes older ones. Gives its path.
+/// Saves the parameters and states of an executor as the checkpoint of its step, then removes older ones. Gives its path.
 ///
 /// # Errors
 /// The system refuses, when all checkpoints are as before or only older ones are left; or a rank failed earlier.
-pub fn save(machine: &mut Machine, save: &Save<'_>) -> Result<PathBuf, Error> {
+pub fn save(executor: &mut Executor, save: &Save<'_>) -> Result<PathBuf, Error> {
     let checkpoint = of_step(save.run, save.position.step);
     let folder = partial(&checkpoint);
     let refused = |why: io::Error| {
@@ -40,8 +40,8 @@ pub fn save(machine: &mut Machine, save: &Save<'_>) -> Result<PathBuf, Error> {
     };
     // Only this folder: where that of the run is gone, someone has removed it.
     fs::create_dir(&folder).or_else(|why| if folder.is_dir() { Ok(()) } else { Err(why) }).map_err(refused)?;
-    let ranks = deal(&machine.visit(|_, kept| held(kept.slots()))?);
-    let files = write_files(machine, &ranks, &folder)?.into_iter().collect::<io::Result<Vec<_>>>().map_err(refused)?;
+    let ranks = deal(&executor.visit(|_, kept| held(kept.slots()))?);
+    let files = write_files(executor, &ranks, &folder)?.into_iter().collect::<io::Result<Vec<_>>>().map_err(refused)?;
     let manifest = manifest(save, &ranks, files);
     manifest.write(&folder).and_then(|()| publish(&checkpoint)).map_err(refused)?;
     match rotate(save.run, save.position.step, save.keep_last) {
@@ -51,9 +51,13 @@ pub fn save(machine: &mut Machine, save: &Save<'_>) -> Result<PathBuf, Error> {
 }
 
 /// Lets every rank that has something to write do so, all at once: a file each, in the order of ranks.
-fn write_files(machine: &mut Machine, ranks: &[Vec<Held>], folder: &Path) -> Result<Vec<io::Result<DataFile>>, Error> {
+fn write_files(
+    executor: &mut Executor,
+    ranks: &[Vec<Held>],
+    folder: &Path,
+) -> Result<Vec<io::Result<DataFile>>, Error> {
     let (work, folder) = (Arc::new(numbered(ranks)), folder.to_path_buf());
-    let files = machine.visit(move |rank, kept| {
+    let files = executor.visit(move |rank, kept| {
         let (number, parts) = &work[rank];
         let name = format!("data-{number:04}.safetensors");
         let data: Vec<Vec<f32>> = parts.iter().map(|part| kept.read(part.slot)).collect();

@@ -1,6 +1,6 @@
 //! Bodies compiled for one rank: kernels with their shapes, collectives with their blocks.
 
-use super::sheet::{Call, Code, Step};
+use super::rank_program::{BodyCode, BodyStep, ExchangeCall};
 use crate::backend::{Backend, Site, updated};
 use crate::comm::{Communicator, Exchange, Region, ThreadRole, local_len};
 use ir::graph::Stmt;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// A body for one rank, before it is known where its values lie.
 pub(super) struct Compiled<C: Communicator, K> {
-    pub(super) code: Code<C>,
+    pub(super) code: BodyCode<C>,
     pub(super) kernels: Vec<K>,
     /// What the steps work on, and their numbers of elements.
     pub(super) places: Vec<(Operand, usize)>,
@@ -41,10 +41,10 @@ pub(super) fn compile<B: Backend, C: Communicator>(
     body: &Body,
     mesh: &Mesh,
     rank: usize,
-    by: ThreadRole,
+    role: ThreadRole,
     (backend, comm): (&mut B, &mut C),
 ) -> Result<Compiled<C, B::Kernel>, String> {
-    let code = Code { by, steps: Vec::new(), berths: 0 };
+    let code = BodyCode { role, steps: Vec::new(), completions: 0 };
     let compiled =
         Compiled { code, kernels: Vec::new(), places: Vec::new(), sums: [Vec::new(), Vec::new()], tensors: 0 };
     let coordinates = mesh.coordinates(rank as u64);
@@ -63,14 +63,14 @@ struct Compiler<'a, C: Communicator, K> {
     mesh: &'a Mesh,
     rank: usize,
     coordinates: Vec<u64>,
-    /// What is under way, by berth.
+    /// The exchanges in flight, by completion slot.
     started: Vec<Option<Started<'a, C>>>,
     compiled: Compiled<C, K>,
 }
 
 struct Started<'a, C: Communicator> {
     token: Token,
-    call: Arc<Call<C>>,
+    call: Arc<ExchangeCall<C>>,
     collective: &'a Collective,
     operands: &'a [Value],
     /// Where its results go, and the place of the step that starts it.
@@ -117,10 +117,10 @@ impl<'a, C: Communicator, K> Compiler<'a, C, K> {
             (true, &[sum]) => {
                 self.compiled.sums[0].push(sum);
                 let number = self.compiled.sums[0].len() - 1;
-                Step::Accumulate { kernel, operands, into: results.start, sum: number }
+                BodyStep::Accumulate { kernel, operands, into: results.start, sum: number }
             }
             (true, _) => return Err(format!("`{name}` has several results; `+=` has one")),
-            (false, _) => Step::Launch { kernel, operands, results, updated: updated(op) },
+            (false, _) => BodyStep::Launch { kernel, operands, results, updated: updated(op) },
         };
         self.compiled.code.steps.push(step);
         Ok(())
@@ -135,20 +135,20 @@ impl<'a, C: Communicator, K> Compiler<'a, C, K> {
     ) -> Result<(), String> {
         let plan = Exchange::plan(self.mesh, self.rank, collective, &self.types(operands));
         let plan = plan.map_err(|why| format!("`{}`: {why}", collective.name()))?;
-        let call = Arc::new(Call { group: comm.join(&plan.ranks, self.compiled.code.by), plan });
+        let call = Arc::new(ExchangeCall { group: comm.join(&plan.ranks, self.compiled.code.role), plan });
         self.compiled.tensors = self.compiled.tensors.max(operands.len());
         let result = |&value| if self.is_sum(value) { Operand::Staged(value) } else { Operand::Value(value) };
         let results: Vec<Operand> = self.awaited(at, token)?.iter().map(result).collect();
         let (sources, results) = (self.places(values(operands)), self.places(results));
         let free = self.started.iter().position(Option::is_none);
-        let berth = free.unwrap_or_else(|| {
+        let completion = free.unwrap_or_else(|| {
             self.started.push(None);
             self.started.len() - 1
         });
-        self.compiled.code.berths = self.started.len();
+        self.compiled.code.completions = self.started.len();
         let started = Started { token, call: call.clone(), collective, operands, results: results.clone() };
-        self.started[berth] = Some(started);
-        self.compiled.code.steps.push(Step::Start { call, sources, results, berth });
+        self.started[completion] = Some(started);
+        self.compiled.code.steps.push(BodyStep::Start { call, sources, results, completion });
         Ok(())
     }
 
@@ -163,8 +163,8 @@ impl<'a, C: Communicator, K> Compiler<'a, C, K> {
 
     fn wait(&mut self, token: Token, results: &[Value]) -> Result<(), String> {
         let awaited = |started: &Option<Started<'_, C>>| started.as_ref().is_some_and(|s| s.token == token);
-        let berth = self.started.iter().position(awaited).ok_or("waits for nothing")?;
-        let Some(started) = self.started[berth].take() else { return Ok(()) };
+        let completion = self.started.iter().position(awaited).ok_or("waits for nothing")?;
+        let Some(started) = self.started[completion].take() else { return Ok(()) };
         let region = |ty: &Type| Region::of(ty, self.mesh, &self.coordinates);
         for (operand, result) in self.types(started.operands).iter().zip(self.types(results)) {
             if region(&started.collective.result_type(operand)?) != region(result) {
@@ -179,7 +179,7 @@ impl<'a, C: Communicator, K> Compiler<'a, C, K> {
         let pairs = sums.iter().flat_map(|&sum| [Operand::Value(sum), Operand::Staged(sum)]);
         let sums_places = self.places(pairs);
         self.compiled.sums[1].extend(sums);
-        self.compiled.code.steps.push(Step::Wait { call: started.call, berth, sums: sums_places });
+        self.compiled.code.steps.push(BodyStep::Wait { call: started.call, completion, sums: sums_places });
         Ok(())
     }
 

@@ -11,10 +11,10 @@ pub enum Error {
     /// The system gives no memory or no thread for a rank.
     #[error("{0}")]
     Resources(String),
-    /// What the caller gave does not fit the model; the machine is as before.
+    /// What the caller gave does not fit the model; the executor is unchanged.
     #[error("{0}")]
     Input(String),
-    /// A rank failed in this step or an earlier one; the machine cannot go on.
+    /// A rank failed in this step or an earlier one; the executor cannot continue.
     #[error(transparent)]
     RankFailure(#[from] RankFailure),
 }

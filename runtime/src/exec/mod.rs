@@ -1,28 +1,28 @@
 //! Executes programs. Each device has a main thread with its own arena, kernels and communicator endpoint, and, if cores
-//! are free, a second thread: its lane, which runs the async stream.
+//! are free, a second thread: its async worker, which runs started bodies and completes exchanges.
 //!
 //! At load, every instruction of every instruction stream is translated once for its rank (`row`, `body`, `run`). Each
-//! tensor then has a fixed offset in the arena (`places`), and the translation is stored in a `sheet`. A step walks the
-//! sheet: `worker` executes the instruction stream's actions, `play` the steps of bodies, `lane` the started ones. A step
-//! allocates nothing. [`Machine`] owns the threads.
+//! tensor then has a fixed offset in the arena (`places`), and the translation is a `rank_program`. A step walks the rank
+//! program: `worker` executes its actions, a `cursor` the steps of a body, `background` the started bodies. A step
+//! allocates nothing. [`Executor`] owns the threads.
 
+mod background;
 mod body;
+mod cursor;
 mod decode;
 mod error;
-mod lane;
-mod machine;
+mod executor;
 mod mailbox;
 mod places;
-mod play;
 mod rank;
+mod rank_program;
+mod recorder;
 mod row;
 mod run;
-mod sheet;
-mod tape;
 #[cfg(test)]
 mod tests;
 mod worker;
 
 pub use error::Error;
-pub use machine::{Input, Inputs, Machine, Options, StepInput, StepOutput};
+pub use executor::{Executor, Input, Inputs, Options, StepInput, StepOutput};
 pub use rank::Kept;

@@ -1,7 +1,7 @@
 //! A rank's thread, which executes commands and sends answers.
 
-use super::lane::reason;
-use super::machine::StepInput;
+use super::background::panic_message;
+use super::executor::StepInput;
 use super::mailbox::Mailbox;
 use super::worker::Worker;
 use crate::backend::Backend;
@@ -20,7 +20,7 @@ use std::thread::JoinHandle;
 pub(super) type CpuWorker = Worker<Cpu, ThreadCommunicator>;
 
 /// A rank's thread.
-pub(super) struct Rank {
+pub(super) struct RankThread {
     commands: Arc<Mailbox<Command>>,
     answers: Arc<Mailbox<Result<Answer, RankFailure>>>,
     thread: Option<JoinHandle<()>>,
@@ -80,20 +80,20 @@ pub(super) enum Answer {
     Found(Box<dyn Any + Send>),
 }
 
-impl Rank {
+impl RankThread {
     /// Starts its thread, one of so many ranks.
     ///
     /// # Errors
     /// There is none.
-    pub(super) fn start(rank: usize, ranks: usize, mut worker: CpuWorker) -> Result<Rank, String> {
+    pub(super) fn start(rank: usize, ranks: usize, mut worker: CpuWorker) -> Result<RankThread, String> {
         let (commands, answers) = (Arc::new(Mailbox::new()), Arc::new(Mailbox::new()));
-        let (orders, reports) = (commands.clone(), answers.clone());
+        let (inbox, reports) = (commands.clone(), answers.clone());
         let work = move || {
             settle(rank, ranks);
-            while let Some(command) = orders.take() {
-                let answer = catch_unwind(AssertUnwindSafe(|| obey(rank, &mut worker, command)));
+            while let Some(command) = inbox.take() {
+                let answer = catch_unwind(AssertUnwindSafe(|| execute(rank, &mut worker, command)));
                 reports.put(answer.unwrap_or_else(|panic| {
-                    let why = reason(panic.as_ref());
+                    let why = panic_message(panic.as_ref());
                     worker.comm.fail(why.clone());
                     Err(worker.comm.failure().unwrap_or(RankFailure { rank, why }))
                 }));
@@ -102,7 +102,7 @@ impl Rank {
         };
         let thread = std::thread::Builder::new().name(format!("rank {rank}")).spawn(work);
         let thread = Some(thread.map_err(|why| format!("rank {rank} of {ranks} gets no thread: {why}"))?);
-        Ok(Rank { commands, answers, thread })
+        Ok(RankThread { commands, answers, thread })
     }
 
     pub(super) fn tell(&self, command: Command) {
@@ -120,15 +120,15 @@ impl Rank {
     }
 }
 
-impl Drop for Rank {
+impl Drop for RankThread {
     fn drop(&mut self) {
         self.dismiss();
         self.thread.take().map(JoinHandle::join);
     }
 }
 
-fn obey(rank: usize, worker: &mut CpuWorker, command: Command) -> Result<Answer, RankFailure> {
-    let backend = &mut worker.hands.backend;
+fn execute(rank: usize, worker: &mut CpuWorker, command: Command) -> Result<Answer, RankFailure> {
+    let backend = &mut worker.context.backend;
     match command {
         Command::Reset(seed) => worker.state.reset(backend, seed),
         Command::Run(row, input) => {

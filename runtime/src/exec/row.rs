@@ -2,7 +2,7 @@
 
 use super::body::{self, Operand};
 use super::places::Places;
-use super::sheet::{Action, Call, Sheet};
+use super::rank_program::{Action, ExchangeCall, RankProgram};
 use crate::backend::{Backend, Span};
 use crate::comm::{Communicator, Exchange, Region, ThreadRole, local_len, pieces};
 use crate::state::{self, Role, State};
@@ -14,19 +14,19 @@ use ir::types::{DType, Type};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// What is made ready on one rank for all of its rows.
+/// Compiler of the instruction streams of one rank.
 pub(super) struct Loader<'a, B, C> {
     pub(super) model: &'a Model,
     pub(super) rank: usize,
     pub(super) coordinates: Vec<u64>,
-    /// For the row, and for its lane.
+    /// For the main thread, and for the async worker.
     pub(super) backends: [&'a mut B; 2],
     pub(super) comm: &'a mut C,
     pub(super) state: &'a mut State,
 }
 
-/// A row, and the kernels of each of its codes: those that the row runs, and those that the lane does.
-pub(super) type Loaded<B, C> = (Sheet<C>, [Vec<Kernels<B>>; 2]);
+/// A rank program, and the kernels of each of its body codes: for the main thread and for the async worker.
+pub(super) type Loaded<B, C> = (RankProgram<C>, [Vec<Kernels<B>>; 2]);
 
 /// The kernels of a code.
 pub(super) type Kernels<B> = Vec<<B as Backend>::Kernel>;
@@ -53,14 +53,14 @@ impl<B: Backend, C: Communicator> Loader<'_, B, C> {
             let (ty, at) = (&self.model.params[owner.0].ty, places.held(owner, &Role::Param)?);
             self.state.slot(self.model, &self.coordinates, (owner, &Role::Param), ty, at)?;
         }
-        let sheet = Sheet {
+        let rank_program = RankProgram {
             actions: Vec::new(),
             origins: Vec::new(),
             codes: Vec::new(),
             runs: Vec::new(),
             outs: Vec::new(),
-            berths: [0; 3],
-            posts: 0,
+            completions: [0; 3],
+            message_slots: 0,
             fed: 0,
             scalars: ["lr", "step"].map(|name| places.scalar(name).map(|at| Span { offset: at as usize, len: 1 })),
         };
@@ -71,17 +71,17 @@ impl<B: Backend, C: Communicator> Loader<'_, B, C> {
             places,
             compiled: HashMap::new(),
             bodies: Vec::new(),
-            under_way: Vec::new(),
-            berths: Vec::new(),
-            posts: Vec::new(),
+            in_flight: Vec::new(),
+            completions: Vec::new(),
+            message_slots: Vec::new(),
             stored: HashSet::new(),
             kernels: [Vec::new(), Vec::new()],
             tensors: 1,
-            sheet,
+            rank_program,
         };
         for (at, instr) in class.instrs.iter().enumerate() {
             rows.instr(at, instr)?;
-            rows.sheet.origins.resize(rows.sheet.actions.len(), at as u32);
+            rows.rank_program.origins.resize(rows.rank_program.actions.len(), at as u32);
         }
         rows.finish()
     }
@@ -103,21 +103,21 @@ impl<B: Backend, C: Communicator> Loader<'_, B, C> {
     }
 }
 
-/// A body that is made ready, where its values are to be placed for each run.
-pub(super) struct Placed {
+/// A compiled body, whose values are placed for each invocation.
+pub(super) struct CompiledBody {
     pub(super) places: Vec<(Operand, usize)>,
     pub(super) sums: [Vec<Value>; 2],
 }
 
-/// What is under way in a row.
-enum UnderWay<C: Communicator> {
-    /// An exchange or a run, in a berth; of a sum the register and where it is made.
-    Berth(usize, Option<(Reg, u64)>),
-    /// A message, by its number among those under way; of a receive where it comes.
-    Post(usize, Arc<C::Channel>, Option<u64>),
+/// An operation in flight.
+enum InFlight<C: Communicator> {
+    /// An exchange or a started body, in a completion slot; for a sum its register and offset.
+    Completion(usize, Option<(Reg, u64)>),
+    /// A message in a message slot; for a receive its destination offset.
+    Message(usize, Arc<C::Channel>, Option<u64>),
 }
 
-/// One row while it is made ready.
+/// Compiler of one instruction stream.
 pub(super) struct RowLoader<'l, 'a, B: Backend, C: Communicator> {
     pub(super) loader: &'l mut Loader<'a, B, C>,
     pub(super) program: &'l Program,
@@ -125,17 +125,17 @@ pub(super) struct RowLoader<'l, 'a, B: Backend, C: Communicator> {
     pub(super) places: Places<'l>,
     compiled: HashMap<(BodyId, ThreadRole), usize>,
     /// Per code.
-    pub(super) bodies: Vec<Placed>,
-    under_way: Vec<(Token, UnderWay<C>)>,
-    /// Which berths and posts are in use.
-    berths: Vec<bool>,
-    posts: Vec<bool>,
+    pub(super) bodies: Vec<CompiledBody>,
+    in_flight: Vec<(Token, InFlight<C>)>,
+    /// The completion slots and message slots in use.
+    completions: Vec<bool>,
+    message_slots: Vec<bool>,
     /// Where gradient sums lie that an earlier run has begun.
     pub(super) stored: HashSet<u64>,
     kernels: [Vec<Kernels<B>>; 2],
     /// The most tensors of an exchange.
     tensors: usize,
-    pub(super) sheet: Sheet<C>,
+    pub(super) rank_program: RankProgram<C>,
 }
 
 impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
@@ -146,23 +146,23 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
                 let place = self.places.one(at)?;
                 self.places.set(*out, place);
                 let to = self.span(*out)?;
-                self.sheet.actions.push(Action::LossGrad { to });
+                self.rank_program.actions.push(Action::LossGrad { to });
             }
             Instr::Run { token, .. } => {
                 let run = self.run(at, instr)?;
                 let action = match token {
                     None => Action::Run(run),
                     Some(token) => {
-                        let berth = take(&mut self.berths);
-                        self.under_way.push((*token, UnderWay::Berth(berth, None)));
-                        Action::StartRun { run, berth }
+                        let completion = acquire(&mut self.completions);
+                        self.in_flight.push((*token, InFlight::Completion(completion, None)));
+                        Action::StartRun { run, completion }
                     }
                 };
-                self.sheet.actions.push(action);
+                self.rank_program.actions.push(action);
             }
             Instr::Start { token, transfer, operand } => {
-                let under_way = self.start(at, transfer, *operand)?;
-                self.under_way.push((*token, under_way));
+                let in_flight = self.start(at, transfer, *operand)?;
+                self.in_flight.push((*token, in_flight));
             }
             Instr::Wait { token, result } => self.wait(*token, *result)?,
             Instr::Add { into, from } => {
@@ -171,14 +171,14 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
                 self.places.set(*into, place);
                 let into = self.span(*into)?;
                 if into != old {
-                    self.sheet.actions.push(Action::Copy { to: into, from: old });
+                    self.rank_program.actions.push(Action::Copy { to: into, from: old });
                 }
-                self.sheet.actions.push(Action::Add { into, from });
+                self.rank_program.actions.push(Action::Add { into, from });
             }
             Instr::Out { name, reg } => {
-                let (from, place) = (self.span(*reg)?, self.sheet.outs.len());
-                self.sheet.outs.push(name.clone());
-                self.sheet.actions.push(Action::Out { place, from });
+                let (from, place) = (self.span(*reg)?, self.rank_program.outs.len());
+                self.rank_program.outs.push(name.clone());
+                self.rank_program.actions.push(Action::Out { place, from });
             }
             Instr::Free(_) => {}
         }
@@ -186,16 +186,18 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
     }
 
     fn finish(mut self) -> Result<Loaded<B, C>, String> {
-        if let Some((token, _)) = self.under_way.first() {
+        if let Some((token, _)) = self.in_flight.first() {
             return Err(format!("nothing waits for %t{}", token.index()));
         }
-        let most = |by: ThreadRole| self.sheet.codes.iter().filter(|code| code.by == by).map(|code| code.berths).max();
-        self.sheet.berths =
-            [self.berths.len(), most(ThreadRole::Main).unwrap_or(0), most(ThreadRole::Async).unwrap_or(0)];
-        self.sheet.posts = self.posts.len();
-        let in_flight = self.sheet.berths.iter().sum::<usize>().max(self.sheet.posts);
+        let most = |role: ThreadRole| {
+            self.rank_program.codes.iter().filter(|code| code.role == role).map(|code| code.completions).max()
+        };
+        self.rank_program.completions =
+            [self.completions.len(), most(ThreadRole::Main).unwrap_or(0), most(ThreadRole::Async).unwrap_or(0)];
+        self.rank_program.message_slots = self.message_slots.len();
+        let in_flight = self.rank_program.completions.iter().sum::<usize>().max(self.rank_program.message_slots);
         self.loader.comm.expect(in_flight, self.tensors);
-        Ok((self.sheet, self.kernels))
+        Ok((self.rank_program, self.kernels))
     }
 
     fn peer(&self, peer: &ir::expr::Expr) -> Result<usize, String> {
@@ -222,25 +224,25 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
         self.places.set(out, place);
         let (ty, to) = (self.reg_type(out)?, self.span(out)?);
         let pieces = pieces(ty, &Region::of(ty, &self.loader.model.mesh, &self.loader.coordinates));
-        self.sheet.fed = self.sheet.fed.max(to.len);
-        self.sheet.actions.push(Action::Feed { to, input, microbatch: microbatch as usize, pieces });
+        self.rank_program.fed = self.rank_program.fed.max(to.len);
+        self.rank_program.actions.push(Action::Feed { to, input, microbatch: microbatch as usize, pieces });
         Ok(())
     }
 
-    fn start(&mut self, at: usize, transfer: &Transfer, operand: Option<Reg>) -> Result<UnderWay<C>, String> {
+    fn start(&mut self, at: usize, transfer: &Transfer, operand: Option<Reg>) -> Result<InFlight<C>, String> {
         match transfer {
             Transfer::Send { peer, tag } => {
                 let span = self.span(operand.ok_or("a send has no operand")?)?;
                 let to = self.peer(peer)?;
-                let line = self.loader.comm.channel_to(to, *tag);
-                Ok(self.post(line, span, None))
+                let channel = self.loader.comm.channel_to(to, *tag);
+                Ok(self.message(channel, span, None))
             }
             Transfer::Recv { peer, tag, ty } => {
                 let place = self.places.one(at)?;
                 let len = local_len(ty, &self.loader.model.mesh, &self.loader.coordinates);
                 let from = self.peer(peer)?;
-                let line = self.loader.comm.channel_from(from, *tag);
-                Ok(self.post(line, Span { offset: place as usize, len }, Some(place)))
+                let channel = self.loader.comm.channel_from(from, *tag);
+                Ok(self.message(channel, Span { offset: place as usize, len }, Some(place)))
             }
             Transfer::Sum { ranks } => {
                 let reg = operand.ok_or("a sum has no operand")?;
@@ -263,32 +265,38 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
         }
     }
 
-    fn post(&mut self, line: Arc<C::Channel>, span: Span, comes: Option<u64>) -> UnderWay<C> {
-        let post = take(&mut self.posts);
-        self.sheet.actions.push(Action::Post { line: line.clone(), span, post });
-        UnderWay::Post(post, line, comes)
+    fn message(&mut self, channel: Arc<C::Channel>, span: Span, destination: Option<u64>) -> InFlight<C> {
+        let message_slot = acquire(&mut self.message_slots);
+        self.rank_program.actions.push(Action::StartMessage { channel: channel.clone(), span, message_slot });
+        InFlight::Message(message_slot, channel, destination)
     }
 
-    fn exchange(&mut self, plan: Exchange, from: Span, to: Span, sum: Option<(Reg, u64)>) -> UnderWay<C> {
-        let (group, berth) = (self.loader.comm.join(&plan.ranks, ThreadRole::Main), take(&mut self.berths));
-        self.sheet.actions.push(Action::Start { call: Arc::new(Call { group, plan }), from, to, berth });
-        UnderWay::Berth(berth, sum)
+    fn exchange(&mut self, plan: Exchange, from: Span, to: Span, sum: Option<(Reg, u64)>) -> InFlight<C> {
+        let (group, completion) =
+            (self.loader.comm.join(&plan.ranks, ThreadRole::Main), acquire(&mut self.completions));
+        self.rank_program.actions.push(Action::Start {
+            call: Arc::new(ExchangeCall { group, plan }),
+            from,
+            to,
+            completion,
+        });
+        InFlight::Completion(completion, sum)
     }
 
     fn wait(&mut self, token: Token, result: Option<Reg>) -> Result<(), String> {
-        let place = self.under_way.iter().position(|(started, _)| *started == token).ok_or("waits for nothing")?;
-        match self.under_way.remove(place).1 {
-            UnderWay::Berth(berth, sum) => {
+        let place = self.in_flight.iter().position(|(started, _)| *started == token).ok_or("waits for nothing")?;
+        match self.in_flight.remove(place).1 {
+            InFlight::Completion(completion, sum) => {
                 sum.into_iter().for_each(|(reg, place)| self.places.set(reg, place));
-                self.berths[berth] = false;
-                self.sheet.actions.push(Action::Wait { berth });
+                self.completions[completion] = false;
+                self.rank_program.actions.push(Action::Wait { completion });
             }
-            UnderWay::Post(post, line, comes) => {
-                if let Some(place) = comes {
+            InFlight::Message(message_slot, channel, destination) => {
+                if let Some(place) = destination {
                     self.places.set(result.ok_or("a receive has no result")?, place);
                 }
-                self.posts[post] = false;
-                self.sheet.actions.push(Action::Posted { line, post });
+                self.message_slots[message_slot] = false;
+                self.rank_program.actions.push(Action::WaitMessage { channel, message_slot });
             }
         }
         Ok(())
@@ -307,28 +315,28 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
         Ok((ranks, me.ok_or("a rank takes part in a transfer that does not list it")?))
     }
 
-    /// A body made ready for who carries it out.
-    pub(super) fn code(&mut self, id: BodyId, by: ThreadRole) -> Result<usize, String> {
-        if let Some(&code) = self.compiled.get(&(id, by)) {
+    /// The code of a body for a thread role, compiled on first use.
+    pub(super) fn code(&mut self, id: BodyId, role: ThreadRole) -> Result<usize, String> {
+        if let Some(&code) = self.compiled.get(&(id, role)) {
             return Ok(code);
         }
         let loader = &mut *self.loader;
-        let backend = &mut *loader.backends[usize::from(by == ThreadRole::Async)];
+        let backend = &mut *loader.backends[usize::from(role == ThreadRole::Async)];
         let (mesh, body) = (&loader.model.mesh, &self.program.bodies[id]);
-        let compiled = body::compile(body, mesh, loader.rank, by, (backend, &mut *loader.comm))?;
+        let compiled = body::compile(body, mesh, loader.rank, role, (backend, &mut *loader.comm))?;
         self.tensors = self.tensors.max(compiled.tensors);
-        let [own, other] = if by == ThreadRole::Main { [0, 1] } else { [1, 0] };
+        let [own, other] = if role == ThreadRole::Main { [0, 1] } else { [1, 0] };
         self.kernels[own].push(compiled.kernels);
         self.kernels[other].push(Vec::new());
-        self.sheet.codes.push(compiled.code);
-        self.bodies.push(Placed { places: compiled.places, sums: compiled.sums });
-        self.compiled.insert((id, by), self.bodies.len() - 1);
+        self.rank_program.codes.push(compiled.code);
+        self.bodies.push(CompiledBody { places: compiled.places, sums: compiled.sums });
+        self.compiled.insert((id, role), self.bodies.len() - 1);
         Ok(self.bodies.len() - 1)
     }
 }
 
 /// Takes a number that is not in use.
-fn take(used: &mut Vec<bool>) -> usize {
+fn acquire(used: &mut Vec<bool>) -> usize {
     let free = used.iter().position(|used| !used).unwrap_or(used.len());
     used.resize(used.len().max(free + 1), false);
     used[free] = true;

@@ -2,8 +2,8 @@
 
 use super::body::Operand;
 use super::places::Frame;
+use super::rank_program::BodyRun;
 use super::row::RowLoader;
-use super::sheet::Run;
 use crate::backend::{Backend, Span};
 use crate::comm::{Communicator, ThreadRole};
 use ir::arena::Role;
@@ -32,7 +32,7 @@ impl<B: Backend, C: Communicator> RowLoader<'_, '_, B, C> {
         let given = self.given(&binding, args, bundles).map_err(failed)?;
         let stated = self.places.stated(at);
         let mut frame = Frame { body, given, begins: Vec::new(), stated, keeps: keep.is_some() };
-        let goes_on = self.sums(&binding, code, &mut frame, *first).map_err(failed)?;
+        let accumulates = self.sums(&binding, code, &mut frame, *first).map_err(failed)?;
         let place = |&(operand, len): &(Operand, usize)| Ok(Span { offset: frame.at(operand)? as usize, len });
         let places = self.bodies[code].places.iter().map(place).collect::<Result<_, _>>().map_err(failed)?;
         let index = if body.block.is_some() { u64::from(binding.call()?.index(*instance)) } else { 0 };
@@ -47,8 +47,8 @@ impl<B: Backend, C: Communicator> RowLoader<'_, '_, B, C> {
             let kept = kept.collect::<Result<_, _>>().map_err(failed)?;
             self.places.set_bundle(reg, kept);
         }
-        self.sheet.runs.push(Run { instr: at as u32, code, microbatch, index, places, goes_on, leaves });
-        Ok(self.sheet.runs.len() - 1)
+        self.rank_program.runs.push(BodyRun { instr: at as u32, code, microbatch, index, places, accumulates, leaves });
+        Ok(self.rank_program.runs.len() - 1)
     }
 
     /// Where each argument of a body lies.
@@ -91,7 +91,7 @@ impl<B: Backend, C: Communicator> RowLoader<'_, '_, B, C> {
         first: bool,
     ) -> Result<Vec<bool>, String> {
         let mut seen = Vec::new();
-        let mut goes_on = Vec::new();
+        let mut accumulates = Vec::new();
         let [kernels, changes] = &self.bodies[code].sums;
         for (place, &value) in kernels.iter().chain(changes).enumerate() {
             let at = *frame.given.get(&value).ok_or("it adds to what is no gradient of its parameters")?;
@@ -105,12 +105,12 @@ impl<B: Backend, C: Communicator> RowLoader<'_, '_, B, C> {
                 return Err(format!("%{name} is added to before it is stored"));
             }
             match place < kernels.len() {
-                true => goes_on.push(!begins),
+                true => accumulates.push(!begins),
                 false if begins => frame.begins.push(value),
                 false => {}
             }
         }
-        Ok(goes_on)
+        Ok(accumulates)
     }
 
     /// What the step graph leaves to later runs.

@@ -338,31 +338,31 @@ fn training_is_the_same_on_every_mesh() {
     for axes in meshes {
         let built = build(Mesh::new("m", axes));
         let options = Options { seed: 3, ..Options::default() };
-        let mut machine = Machine::load(&built.model, &program(&built), &options).unwrap();
-        let mut w = machine.export_params().unwrap()["w"].data.clone();
+        let mut executor = Executor::load(&built.model, &program(&built), &options).unwrap();
+        let mut w = executor.export_params().unwrap()["w"].data.clone();
         for step in 1..4 {
             let input = input(&built, step);
             let (loss, norm, grad) = by_hand(&input, &built, &mut w);
-            let got = machine.step(input).unwrap();
+            let got = executor.step(input).unwrap();
             close(got.loss.unwrap(), loss);
             close(got.grad_norm.unwrap(), norm);
-            machine.gradients().unwrap()["w"].data.iter().zip(&grad).for_each(|(&a, &b)| close(a, b));
-            let now = &machine.export_params().unwrap()["w"];
+            executor.gradients().unwrap()["w"].data.iter().zip(&grad).for_each(|(&a, &b)| close(a, b));
+            let now = &executor.export_params().unwrap()["w"];
             assert_eq!(now.sizes, [3, 7]);
             now.data.iter().zip(&w).for_each(|(&a, &b)| close(a, f64::from(b)));
         }
         let ones = BTreeMap::from([("w".to_string(), vec![1.0; 21])]);
-        machine.import_params(ones).unwrap();
-        assert!(machine.export_state().unwrap()["w"].data.iter().all(|w| *w == 1.0));
+        executor.import_params(ones).unwrap();
+        assert!(executor.export_state().unwrap()["w"].data.iter().all(|w| *w == 1.0));
     }
 }
 
 /// The outcome of some steps.
-fn trained(built: &Built, program: &Program, lanes: bool) -> (Vec<StepOutput>, BTreeMap<String, Whole>) {
-    let options = Options { lanes: Some(lanes), ..Options::default() };
-    let mut machine = Machine::load(&built.model, program, &options).unwrap();
-    let outs = (1..5).map(|step| machine.step(input(built, step)).unwrap()).collect();
-    (outs, machine.export_params().unwrap())
+fn trained(built: &Built, program: &Program, async_threads: bool) -> (Vec<StepOutput>, BTreeMap<String, Whole>) {
+    let options = Options { async_threads: Some(async_threads), ..Options::default() };
+    let mut executor = Executor::load(&built.model, program, &options).unwrap();
+    let outs = (1..5).map(|step| executor.step(input(built, step)).unwrap()).collect();
+    (outs, executor.export_params().unwrap())
 }
 
 #[test]
@@ -384,8 +384,8 @@ fn runs_that_are_started_give_the_same_bits() {
             start_reductions(class, built.ids["lR"]);
         }
         places::place(&built.model, &mut started);
-        for lanes in [false, true] {
-            assert_eq!(trained(&built, &plain, lanes), trained(&built, &started, lanes));
+        for async_threads in [false, true] {
+            assert_eq!(trained(&built, &plain, async_threads), trained(&built, &started, async_threads));
         }
     }
 }
@@ -408,7 +408,7 @@ fn start_reductions(class: &mut Class, of: BodyId) {
 #[test]
 fn wrong_inputs_are_refused_and_do_no_harm() {
     let built = build(Mesh::new("m", &[("dp", 2)]));
-    let mut machine = Machine::load(&built.model, &program(&built), &Options::default()).unwrap();
+    let mut executor = Executor::load(&built.model, &program(&built), &Options::default()).unwrap();
     let x = built.model.inputs[0].value;
     let mut missing = input(&built, 1);
     missing.microbatches[1].clear();
@@ -417,12 +417,12 @@ fn wrong_inputs_are_refused_and_do_no_harm() {
     let mut few = input(&built, 1);
     few.microbatches.pop();
     for (input, says) in [(missing, "has no `x`"), (short, "15 elements"), (few, "3 micro-batches")] {
-        let error = machine.step(input).unwrap_err();
+        let error = executor.step(input).unwrap_err();
         assert!(matches!(&error, Error::Input(why) if why.contains(says)), "{error}");
     }
-    assert!(machine.eval(input(&built, 1)).is_err());
-    assert!(machine.import_params(BTreeMap::from([("u".to_string(), vec![])])).is_err());
-    assert!(machine.step(input(&built, 1)).is_ok());
+    assert!(executor.eval(input(&built, 1)).is_err());
+    assert!(executor.import_params(BTreeMap::from([("u".to_string(), vec![])])).is_err());
+    assert!(executor.step(input(&built, 1)).is_ok());
 }
 
 #[test]
@@ -435,15 +435,15 @@ fn a_rank_that_panics_stops_all_and_is_named() {
     let receive = class.instrs.iter().position(is_receive).unwrap();
     let arena = class.arena.as_mut().unwrap();
     arena.at[receive][0] = arena.bytes;
-    let mut machine = Machine::load(&built.model, &broken, &Options::default()).unwrap();
-    let Err(Error::RankFailure(RankFailure { why, .. })) = machine.step(input(&built, 1)) else { panic!() };
+    let mut executor = Executor::load(&built.model, &broken, &Options::default()).unwrap();
+    let Err(Error::RankFailure(RankFailure { why, .. })) = executor.step(input(&built, 1)) else { panic!() };
     assert!(why.contains("does not lie in an arena"), "{why}");
-    assert!(matches!(machine.export_params(), Err(Error::RankFailure(_))));
+    assert!(matches!(executor.export_params(), Err(Error::RankFailure(_))));
 }
 
 #[test]
 fn a_send_left_out_is_told_at_once() {
-    for lanes in [false, true] {
+    for async_threads in [false, true] {
         let built = build(Mesh::new("m", &[("pp", 2), ("dp", 2)]));
         let mut broken = program(&built);
         let class = &mut broken.classes[1];
@@ -451,9 +451,9 @@ fn a_send_left_out_is_told_at_once() {
         let send = class.instrs.iter().rposition(is_send).unwrap();
         class.instrs.drain(send..send + 2);
         class.arena.as_mut().unwrap().at.drain(send..send + 2);
-        let options = Options { lanes: Some(lanes), ..Options::default() };
-        let mut machine = Machine::load(&built.model, &broken, &options).unwrap();
-        let Err(Error::RankFailure(RankFailure { why, .. })) = machine.step(input(&built, 1)) else { panic!() };
+        let options = Options { async_threads: Some(async_threads), ..Options::default() };
+        let mut executor = Executor::load(&built.model, &broken, &options).unwrap();
+        let Err(Error::RankFailure(RankFailure { why, .. })) = executor.step(input(&built, 1)) else { panic!() };
         assert!(why.contains("rank 0 waits for rank 2 to send tag 0; rank 1 waits for rank 3 to send tag 0"), "{why}");
     }
 }
@@ -464,7 +464,7 @@ fn broken_programs_do_not_load() {
     let refused = |change: &dyn Fn(&mut Program)| {
         let mut program = program(&built);
         change(&mut program);
-        matches!(Machine::load(&built.model, &program, &Options::default()), Err(Error::Load(_)))
+        matches!(Executor::load(&built.model, &program, &Options::default()), Err(Error::Load(_)))
     };
     assert!(refused(&|program| program.classes.clear()));
     assert!(refused(&|program| program.bodies[built.ids["lU"]].args[2].source = Source::Saved));

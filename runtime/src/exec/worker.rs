@@ -1,10 +1,10 @@
 //! Worker of one rank: it executes instruction streams as straight lines of actions on spans of its arena.
 
-use super::lane::Beside;
-use super::machine::{Input, StepInput};
-use super::play::{Carried, Carrier, Hands, Play};
-use super::sheet::{Action, Sheet};
-use super::tape::What;
+use super::background::Background;
+use super::cursor::{BodyCursor, PendingOp, ProgressEngine, ThreadContext};
+use super::executor::{Input, StepInput};
+use super::rank_program::{Action, RankProgram};
+use super::recorder::EventKind;
 use crate::arena::as_floats;
 use crate::backend::{Backend, Span};
 use crate::comm::{Communicator, RankFailure, RegionPiece};
@@ -15,44 +15,44 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// One rank.
 pub(super) struct Worker<B: Backend, C: Communicator> {
     pub(super) state: State,
-    /// The row of a training step, and that of an evaluation.
-    pub(super) sheets: Arc<[Sheet<C>]>,
-    pub(super) hands: Hands<B>,
+    /// The rank programs of a training step and of an evaluation.
+    pub(super) rank_programs: Arc<[RankProgram<C>]>,
+    pub(super) context: ThreadContext<B>,
     pub(super) comm: C,
-    pub(super) beside: Beside<B, C>,
+    pub(super) background: Background<B, C>,
     pub(super) seed: u64,
-    /// The numbers of the messages under way.
-    pub(super) posts: Vec<u64>,
+    /// The numbers of the messages in flight, by message slot.
+    pub(super) message_numbers: Vec<u64>,
     /// The rank's part of an input.
     pub(super) fed: Vec<f32>,
-    /// What it reports, bit by bit, in the order of the sheet's names.
+    /// The reported scalars as bits, in the order of the names in the rank program.
     pub(super) outs: Arc<[AtomicU32]>,
 }
 
 impl<B: Backend + 'static, C: Communicator> Worker<B, C> {
-    /// Runs a row; what it reports stands in `outs` then.
+    /// Executes a rank program; afterwards `outs` has the reported scalars.
     ///
     /// # Errors
     /// A rank failed.
     pub(super) fn run(&mut self, row: usize, input: &StepInput) -> Result<(), RankFailure> {
-        let sheets = self.sheets.clone();
-        for (span, value) in sheets[row].scalars.iter().zip([input.lr, input.step as f32]) {
-            span.iter().for_each(|&span| self.hands.backend.write(span, &[value]));
+        let rank_programs = self.rank_programs.clone();
+        for (span, value) in rank_programs[row].scalars.iter().zip([input.lr, input.step as f32]) {
+            span.iter().for_each(|&span| self.context.backend.write(span, &[value]));
         }
-        for (at, action) in sheets[row].actions.iter().enumerate() {
-            let began = self.hands.now();
+        for (at, action) in rank_programs[row].actions.iter().enumerate() {
+            let began = self.context.now();
             self.act(row, (at, action), input)?;
             if !matches!(action, Action::Run(_)) {
-                self.hands.note(What::Action(at as u32), began);
+                self.context.record(EventKind::Action(at as u32), began);
             }
         }
         Ok(())
     }
 
-    /// Does one action of a row. All actions of all rows pass here.
+    /// Executes one action; all actions of all rank programs pass here.
     fn act(&mut self, row: usize, (at, action): (usize, &Action<C>), input: &StepInput) -> Result<(), RankFailure> {
-        let began = self.hands.now();
-        let backend = &mut self.hands.backend;
+        let began = self.context.now();
+        let backend = &mut self.context.backend;
         match action {
             Action::Feed { to, input: value, microbatch, pieces } => match &input.microbatches[*microbatch][value] {
                 Input::Ints(whole) => feed(backend, as_floats(whole), pieces, *to, &mut self.fed),
@@ -60,35 +60,38 @@ impl<B: Backend + 'static, C: Communicator> Worker<B, C> {
             },
             Action::LossGrad { to } => backend.write(*to, &[input.loss_cotangent()]),
             Action::Run(run) => {
-                let play = Play::new(&self.sheets, row, *run, self.seed, input.step);
-                return self.play(play);
+                let cursor = BodyCursor::new(&self.rank_programs, row, *run, self.seed, input.step);
+                return self.run_body(cursor);
             }
-            Action::StartRun { run, berth } => {
-                self.beside.run(Play::new(&self.sheets, row, *run, self.seed, input.step), *berth);
+            Action::StartRun { run, completion } => {
+                self.background
+                    .run(BodyCursor::new(&self.rank_programs, row, *run, self.seed, input.step), *completion);
             }
-            Action::Start { call, from, to, berth } => {
-                let flight = self.comm.start(&call.group, &call.plan, &[*from], &[*to]);
-                let noted = (What::Request(at as u32), began);
-                self.beside.carry(Carried { call: call.clone(), flight, berth: *berth, noted });
+            Action::Start { call, from, to, completion } => {
+                let request = self.comm.start(&call.group, &call.plan, &[*from], &[*to]);
+                let record_as = (EventKind::Exchange(at as u32), began);
+                self.background.submit(PendingOp { call: call.clone(), request, completion: *completion, record_as });
             }
-            Action::Wait { berth } => {
-                let Worker { beside, comm, .. } = self;
+            Action::Wait { completion } => {
+                let Worker { background, comm, .. } = self;
                 return comm.wait(&mut || {
-                    while !beside.is_done(*berth) {
-                        if !beside.advance(comm) {
-                            return beside.awaited(comm);
+                    while !background.is_done(*completion) {
+                        if !background.advance(comm) {
+                            return background.wait_reason(comm);
                         }
                     }
                     None
                 });
             }
-            Action::Post { line, span, post } => self.posts[*post] = self.comm.start_message(line, *span),
-            Action::Posted { line, post } => {
-                let Worker { beside, comm, posts, .. } = self;
+            Action::StartMessage { channel, span, message_slot } => {
+                self.message_numbers[*message_slot] = self.comm.start_message(channel, *span)
+            }
+            Action::WaitMessage { channel, message_slot } => {
+                let Worker { background, comm, message_numbers, .. } = self;
                 return comm.wait(&mut || {
-                    comm.pending(line, posts[*post])?;
-                    beside.advance(comm);
-                    comm.pending(line, posts[*post])
+                    comm.pending(channel, message_numbers[*message_slot])?;
+                    background.advance(comm);
+                    comm.pending(channel, message_numbers[*message_slot])
                 });
             }
             Action::Copy { to, from } => backend.copy(*to, *from),
@@ -102,15 +105,15 @@ impl<B: Backend + 'static, C: Communicator> Worker<B, C> {
         Ok(())
     }
 
-    /// Runs a body to its end. While it waits, what was started goes on.
-    fn play(&mut self, mut play: Play) -> Result<(), RankFailure> {
-        let Worker { sheets, hands, comm, beside, .. } = self;
+    /// Runs a body to its end. While the body waits, an inline async worker advances.
+    fn run_body(&mut self, mut cursor: BodyCursor) -> Result<(), RankFailure> {
+        let Worker { rank_programs, context, comm, background, .. } = self;
         comm.wait(&mut || {
             loop {
-                let awaited = play.go_on(sheets, hands, comm, beside)?;
-                // What it waits for may have ended; else nothing can be done here.
-                if !beside.advance(comm) {
-                    return Some(awaited);
+                let wait_reason = cursor.resume(rank_programs, context, comm, background)?;
+                // The awaited operation may have completed; else this thread parks.
+                if !background.advance(comm) {
+                    return Some(wait_reason);
                 }
             }
         })

@@ -1,13 +1,13 @@
 //! All ranks of a program as threads of this process, and the operations that a caller can request.
 
 use super::Error;
+use super::background::Background;
+use super::cursor::ThreadContext;
 use super::decode::decode;
-use super::lane::Beside;
-use super::play::Hands;
-use super::rank::{Answer, Command, CpuWorker, Kept, Rank, Visit};
+use super::rank::{Answer, Command, CpuWorker, Kept, RankThread, Visit};
+use super::rank_program::RankProgram;
+use super::recorder::EventRecorder;
 use super::row::{Loader, class_of, fed, is_integer};
-use super::sheet::Sheet;
-use super::tape::Tape;
 use super::worker::Worker;
 use crate::arena::Arena;
 use crate::backend::{Backend, Span};
@@ -35,12 +35,12 @@ pub struct Options<'a> {
     pub seed: u64,
     /// Threads that the kernels of one device may use.
     pub threads: usize,
-    /// A forward-only program of the same model, for [`Machine::eval`].
+    /// A forward-only program of the same model, for [`Executor::eval`].
     pub evaluation: Option<&'a Program>,
-    /// Whether each device has a second thread for what goes on beside its row; `None`: where cores are free. Results are
-    /// the same to the bit.
-    pub lanes: Option<bool>,
-    /// Whether each step is noted, for [`Machine::trace`].
+    /// Whether each device has a second thread for its async worker; `None`: if cores are free. Results are identical to
+    /// the bit.
+    pub async_threads: Option<bool>,
+    /// Whether the events of each step are recorded, for [`Executor::trace`].
     pub record: bool,
     /// Bytes that all ranks together may take.
     pub room: u64,
@@ -48,7 +48,7 @@ pub struct Options<'a> {
 
 impl Default for Options<'_> {
     fn default() -> Self {
-        Options { seed: 0, threads: 1, evaluation: None, lanes: None, record: false, room: u64::MAX }
+        Options { seed: 0, threads: 1, evaluation: None, async_threads: None, record: false, room: u64::MAX }
     }
 }
 
@@ -99,17 +99,17 @@ pub struct StepOutput {
     pub outs: BTreeMap<String, f32>,
 }
 
-/// All ranks, ready to run.
-pub struct Machine {
+/// Executor of a loaded program on all ranks.
+pub struct Executor {
     mesh: Mesh,
     training: Feeds,
     evaluation: Option<Feeds>,
     /// Elements of each kept tensor.
     catalogue: BTreeMap<String, u64>,
     fabric: Arc<Fabric>,
-    ranks: Vec<Rank>,
+    ranks: Vec<RankThread>,
     /// Per rank.
-    memories: Vec<Memory>,
+    memories: Vec<RankMemory>,
     failed: Option<RankFailure>,
     /// When the last step began.
     began: Instant,
@@ -121,12 +121,12 @@ struct Feeds {
     inputs: Vec<(ModelValue, String, Type)>,
 }
 
-/// What is known of a rank from outside.
-pub(super) struct Memory {
+/// Data of a rank that the executor shares with the threads of the rank.
+pub(super) struct RankMemory {
     arena: Arc<Arena>,
-    pub(super) sheets: Arc<[Sheet<ThreadCommunicator>]>,
-    /// What its row notes, and what goes on beside it does.
-    pub(super) tapes: Option<[Tape; 2]>,
+    pub(super) rank_programs: Arc<[RankProgram<ThreadCommunicator>]>,
+    /// Event buffers of the main thread and of the async worker.
+    pub(super) recorders: Option<[EventRecorder; 2]>,
     /// What lives from step to step.
     held: Vec<Span>,
     /// For each row, the names of what it reports.
@@ -140,10 +140,10 @@ pub(super) struct Memory {
 /// The bits of a number that is none, as no kernel makes them.
 const POISON: u32 = 0x7fc0_dead;
 
-impl Memory {
+impl RankMemory {
     /// The arena's elements; no rank works while they are borrowed.
     fn elements(&mut self) -> &mut [f32] {
-        // SAFETY: ranks work only while the machine waits for them.
+        // SAFETY: ranks work only while the executor waits for them.
         unsafe { self.arena.floats_mut(Span { offset: 0, len: self.arena.bytes() / 4 }) }
     }
 
@@ -166,17 +166,17 @@ impl Memory {
     }
 }
 
-impl Machine {
+impl Executor {
     /// Makes a program ready on all devices of the model's mesh and sets parameters to their first numbers.
     ///
     /// # Errors
     /// The program is broken, or the backend cannot run it.
-    pub fn load(model: &Model, program: &Program, options: &Options<'_>) -> Result<Machine, Error> {
+    pub fn load(model: &Model, program: &Program, options: &Options<'_>) -> Result<Executor, Error> {
         let devices = model.mesh.devices() as usize;
         let programs: Vec<&Program> = [program].into_iter().chain(options.evaluation).collect();
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-        let lanes = options.lanes.unwrap_or(cores > devices * options.threads);
-        let fabric = Fabric::new(devices, lanes);
+        let async_threads = options.async_threads.unwrap_or(cores > devices * options.threads);
+        let fabric = Fabric::new(devices, async_threads);
         let (mut workers, mut memories) = (Vec::new(), Vec::new());
         let taken = memory::taken();
         for rank in 0..devices {
@@ -184,7 +184,7 @@ impl Machine {
                 Refused::Program(why) => Error::Load(format!("rank {rank}: {why}")),
                 Refused::System(why) => Error::Resources(format!("rank {rank}: {why}")),
             };
-            let (worker, memory) = load_rank(model, &programs, options, (rank, &fabric, lanes)).map_err(at)?;
+            let (worker, memory) = load_rank(model, &programs, options, (rank, &fabric, async_threads)).map_err(at)?;
             workers.push(worker);
             memories.push(memory);
             if rank + 1 == LOOKED_AT {
@@ -192,8 +192,8 @@ impl Machine {
             }
         }
         let catalogue = catalogue(&workers);
-        let named = |(rank, worker)| Rank::start(rank, devices, worker).map_err(Error::Resources);
-        let mut machine = Machine {
+        let named = |(rank, worker)| RankThread::start(rank, devices, worker).map_err(Error::Resources);
+        let mut executor = Executor {
             mesh: model.mesh.clone(),
             training: Feeds::of(model, program)?,
             evaluation: options.evaluation.map(|program| Feeds::of(model, program)).transpose()?,
@@ -204,8 +204,8 @@ impl Machine {
             failed: None,
             began: Instant::now(),
         };
-        machine.ask(&Command::Reset(options.seed))?;
-        Ok(machine)
+        executor.ask(&Command::Reset(options.seed))?;
+        Ok(executor)
     }
 
     /// Runs a training step.
@@ -288,7 +288,7 @@ impl Machine {
         self.memories.iter().map(|memory| memory.arena.bytes() as u64).collect()
     }
 
-    /// The last step in time, of the program and model that were loaded; empty if steps are not noted
+    /// Trace of the last step of the loaded program and model; empty if no events are recorded
     /// ([`Options::record`]).
     pub fn trace(&self, model: &Model, program: &Program) -> Trace {
         decode(model, program, &self.memories, self.began)
@@ -298,11 +298,11 @@ impl Machine {
     /// written gets numbers that are none. Gives also, for each rank, the bytes of its arena up to the last that was written.
     ///
     /// # Errors
-    /// As [`step`](Machine::step).
+    /// As [`step`](Executor::step).
     pub fn step_on_poison(&mut self, input: StepInput) -> Result<(StepOutput, Vec<u64>), Error> {
-        self.memories.iter_mut().for_each(Memory::poison);
+        self.memories.iter_mut().for_each(RankMemory::poison);
         let output = self.step(input)?;
-        Ok((output, self.memories.iter_mut().map(Memory::used).collect()))
+        Ok((output, self.memories.iter_mut().map(RankMemory::used).collect()))
     }
 
     fn export(&mut self, wanted: impl Fn(&Role) -> bool) -> Result<BTreeMap<String, Whole>, Error> {
@@ -315,7 +315,7 @@ impl Machine {
     fn run(&mut self, row: usize, input: StepInput) -> Result<StepOutput, Error> {
         let valid_tokens = input.valid_tokens.max(1) as f32;
         self.fabric.enter(self.ranks.len());
-        self.memories.iter().flat_map(|memory| &memory.tapes).flatten().for_each(Tape::clear);
+        self.memories.iter().flat_map(|memory| &memory.recorders).flatten().for_each(EventRecorder::clear);
         self.began = Instant::now();
         self.ask(&Command::Run(row, Arc::new(input)))?;
         // Where several ranks choose alike, all do.
@@ -326,7 +326,7 @@ impl Machine {
             .fold([0, 0], |sum, of| [0, 1].map(|at| sum[at] + of[at]));
         let dropped = (chosen > 0).then(|| dropped as f64 / chosen as f64);
         let mut outs = BTreeMap::new();
-        for Memory { names, outs: values, .. } in &self.memories {
+        for RankMemory { names, outs: values, .. } in &self.memories {
             for (name, value) in names[row].iter().zip(values.iter()) {
                 outs.entry(name.clone()).or_insert(f32::from_bits(value.load(Ordering::Relaxed)));
             }
@@ -337,12 +337,12 @@ impl Machine {
 
     /// Tells all ranks the same and waits for all answers.
     fn ask(&mut self, command: &Command) -> Result<Vec<Answer>, RankFailure> {
-        if let Some(stopped) = &self.failed {
-            return Err(stopped.clone());
+        if let Some(failure) = &self.failed {
+            return Err(failure.clone());
         }
         self.ranks.iter().for_each(|rank| rank.tell(command.clone()));
         let gone = |rank| RankFailure { rank, why: "its thread is gone".to_string() };
-        let answer = |(rank, thread): (usize, &Rank)| thread.answer().unwrap_or_else(|| Err(gone(rank)));
+        let answer = |(rank, thread): (usize, &RankThread)| thread.answer().unwrap_or_else(|| Err(gone(rank)));
         let answers: Vec<_> = self.ranks.iter().enumerate().map(answer).collect();
         let answers: Result<Vec<Answer>, RankFailure> = answers.into_iter().collect();
         self.failed = answers.as_ref().err().cloned();
@@ -350,9 +350,9 @@ impl Machine {
     }
 }
 
-impl Drop for Machine {
+impl Drop for Executor {
     fn drop(&mut self) {
-        self.ranks.iter_mut().for_each(Rank::dismiss);
+        self.ranks.iter_mut().for_each(RankThread::dismiss);
     }
 }
 
@@ -436,8 +436,8 @@ fn load_rank(
     model: &Model,
     programs: &[&Program],
     options: &Options<'_>,
-    (rank, fabric, lanes): (usize, &Arc<Fabric>, bool),
-) -> Result<(CpuWorker, Memory), Refused> {
+    (rank, fabric, async_threads): (usize, &Arc<Fabric>, bool),
+) -> Result<(CpuWorker, RankMemory), Refused> {
     let coordinates = model.mesh.coordinates(rank as u64);
     let mut bytes = 0;
     for program in programs {
@@ -446,34 +446,40 @@ fn load_rank(
     }
     let mut backend = Cpu::new(options.threads);
     backend.reserve(bytes as usize).map_err(Refused::System)?;
-    let (mut lane, mut state) = (backend.lane()?, State::default());
+    let (mut async_backend, mut state) = (backend.lane()?, State::default());
     let mut comm = fabric.endpoint(rank, backend.arena().clone());
-    let backends = [&mut backend, &mut lane];
+    let backends = [&mut backend, &mut async_backend];
     let mut loader = Loader { model, rank, coordinates, backends, comm: &mut comm, state: &mut state };
-    let (mut sheets, mut kernels) = (Vec::new(), [Vec::new(), Vec::new()]);
+    let (mut rank_programs, mut kernels) = (Vec::new(), [Vec::new(), Vec::new()]);
     for program in programs {
-        let (sheet, of_sheet) = loader.row(program)?;
-        sheets.push(sheet);
-        kernels.iter_mut().zip(of_sheet).for_each(|(all, kernels)| all.push(kernels));
+        let (rank_program, of_program) = loader.row(program)?;
+        rank_programs.push(rank_program);
+        kernels.iter_mut().zip(of_program).for_each(|(all, kernels)| all.push(kernels));
     }
-    let most = |of: fn(&Sheet<ThreadCommunicator>) -> usize| sheets.iter().map(of).max().unwrap_or(0);
-    let (posts, fed) = (vec![0; most(|sheet| sheet.posts)], vec![0.0; most(|sheet| sheet.fed)]);
-    let outs: Arc<[AtomicU32]> = (0..most(|sheet| sheet.outs.len())).map(|_| AtomicU32::new(0)).collect();
-    let names = sheets.iter().map(|sheet| sheet.outs.clone()).collect();
+    let most = |of: fn(&RankProgram<ThreadCommunicator>) -> usize| rank_programs.iter().map(of).max().unwrap_or(0);
+    let (message_numbers, fed) =
+        (vec![0; most(|program| program.message_slots)], vec![0.0; most(|program| program.fed)]);
+    let outs: Arc<[AtomicU32]> = (0..most(|program| program.outs.len())).map(|_| AtomicU32::new(0)).collect();
+    let names = rank_programs.iter().map(|program| program.outs.clone()).collect();
     let held = state.slots().iter().map(|slot| slot.span).collect();
-    let sheets: Arc<[Sheet<ThreadCommunicator>]> = sheets.into();
-    let tapes = options.record.then(|| [Tape::new(&sheets), Tape::new(&sheets)]);
-    let [tape, tape_beside] = tapes.clone().map_or([None, None], |tapes| tapes.map(Some));
+    let rank_programs: Arc<[RankProgram<ThreadCommunicator>]> = rank_programs.into();
+    let recorders = options.record.then(|| [EventRecorder::new(&rank_programs), EventRecorder::new(&rank_programs)]);
+    let [recorder, async_recorder] = recorders.clone().map_or([None, None], |recorders| recorders.map(Some));
     let (arena, tally) = (backend.arena().clone(), backend.tally().clone());
-    let memory = Memory { arena, sheets: sheets.clone(), tapes, held, names, outs: outs.clone(), tally };
-    let [own, lanes_own] = kernels;
-    if lanes {
+    let memory =
+        RankMemory { arena, rank_programs: rank_programs.clone(), recorders, held, names, outs: outs.clone(), tally };
+    let [own, async_kernels] = kernels;
+    if async_threads {
         fabric.enter(1);
     }
-    let thread = lanes.then(|| format!("lane {rank}"));
-    let beside =
-        Beside::new(sheets.clone(), Hands { backend: lane, kernels: lanes_own, tape: tape_beside }, &comm, thread)
-            .map_err(Refused::System)?;
-    let (hands, seed) = (Hands { backend, kernels: own, tape }, options.seed);
-    Ok((Worker { state, sheets, hands, comm, beside, seed, posts, fed, outs }, memory))
+    let thread = async_threads.then(|| format!("async {rank}"));
+    let background = Background::new(
+        rank_programs.clone(),
+        ThreadContext { backend: async_backend, kernels: async_kernels, recorder: async_recorder },
+        &comm,
+        thread,
+    )
+    .map_err(Refused::System)?;
+    let (context, seed) = (ThreadContext { backend, kernels: own, recorder }, options.seed);
+    Ok((Worker { state, rank_programs, context, comm, background, seed, message_numbers, fed, outs }, memory))
 }

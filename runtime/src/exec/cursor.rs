@@ -1,0 +1,179 @@
+//! A body invocation in progress: it stops where it must wait and later resumes there.
+
+use super::rank_program::{BodyRun, BodyStep, ExchangeCall, RankProgram};
+use super::recorder::{EventKind, EventRecorder};
+use super::row::Kernels;
+use crate::backend::{Backend, Moment, Span};
+use crate::comm::{Communicator, Request, ThreadRole, WaitReason};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Resources of one thread of a rank.
+pub(super) struct ThreadContext<B: Backend> {
+    pub(super) backend: B,
+    /// By rank program and body code.
+    pub(super) kernels: Vec<Vec<Kernels<B>>>,
+    /// The event buffer; none if events are not recorded.
+    pub(super) recorder: Option<EventRecorder>,
+}
+
+impl<B: Backend> ThreadContext<B> {
+    /// The current time, if events are recorded.
+    pub(super) fn now(&self) -> Option<Instant> {
+        self.recorder.as_ref().map(|_| Instant::now())
+    }
+
+    /// Records an event that ends now.
+    pub(super) fn record(&self, kind: EventKind, since: Option<Instant>) {
+        if let (Some(recorder), Some(since)) = (&self.recorder, since) {
+            recorder.record(kind, since);
+        }
+    }
+}
+
+/// An exchange in flight, and its completion slot.
+pub(super) struct PendingOp<C: Communicator> {
+    pub(super) call: Arc<ExchangeCall<C>>,
+    pub(super) request: Request,
+    pub(super) completion: usize,
+    /// The event of the exchange, and its start time.
+    pub(super) record_as: (EventKind, Option<Instant>),
+}
+
+impl<C: Communicator> PendingOp<C> {
+    /// Records the event of the completed exchange.
+    pub(super) fn record(&self, recorder: Option<&EventRecorder>) {
+        if let (Some(recorder), (kind, Some(began))) = (recorder, self.record_as) {
+            recorder.record(kind, began);
+        }
+    }
+}
+
+/// Engine that progresses operations in flight until they complete.
+pub(super) trait ProgressEngine<C: Communicator> {
+    /// Hands an exchange over to the engine.
+    fn submit(&mut self, op: PendingOp<C>);
+
+    /// Whether the operation of a completion slot is complete.
+    fn is_done(&self, completion: usize) -> bool;
+}
+
+/// Cursor of a body invocation: its next step, and where its completion slots begin.
+#[derive(Clone, Copy)]
+pub(super) struct BodyCursor {
+    pub(super) rank_program: usize,
+    pub(super) run: usize,
+    pub(super) moment: Moment,
+    /// The next step.
+    next: usize,
+    /// The first completion slot of the body.
+    completion: usize,
+    /// Start times of the invocation and of its next step, if events are recorded.
+    began: Option<Instant>,
+    since: Option<Instant>,
+}
+
+impl BodyCursor {
+    /// A cursor at the first step of a body invocation.
+    pub(super) fn new<C: Communicator>(
+        rank_programs: &[RankProgram<C>],
+        rank_program: usize,
+        run: usize,
+        seed: u64,
+        step: u64,
+    ) -> BodyCursor {
+        let (completions, of) = (rank_programs[rank_program].completions, &rank_programs[rank_program].runs[run]);
+        let completion = match rank_programs[rank_program].codes[of.code].role {
+            ThreadRole::Main => completions[0],
+            ThreadRole::Async => completions[0] + completions[1],
+        };
+        let moment = Moment { seed, step, microbatch: of.microbatch, index: of.index };
+        BodyCursor { rank_program, run, moment, next: 0, completion, began: None, since: None }
+    }
+
+    /// Executes steps until one must wait, and returns the reason; none at the end of the body.
+    pub(super) fn resume<B: Backend, C: Communicator>(
+        &mut self,
+        rank_programs: &[RankProgram<C>],
+        context: &mut ThreadContext<B>,
+        comm: &C,
+        engine: &mut impl ProgressEngine<C>,
+    ) -> Option<WaitReason> {
+        let rank_program = &rank_programs[self.rank_program];
+        let run = &rank_program.runs[self.run];
+        let steps = &rank_program.codes[run.code].steps;
+        self.began = self.began.or_else(|| context.now());
+        while let Some(step) = steps.get(self.next) {
+            self.since = self.since.or_else(|| context.now());
+            if let Some(wait_reason) = self.execute(step, run, context, comm, engine) {
+                return Some(wait_reason);
+            }
+            context.record(EventKind::Step(self.run as u32, self.next as u32), self.since.take());
+            self.next += 1;
+            if self.next == steps.len() {
+                run.leaves.iter().for_each(|&(to, from)| context.backend.copy(to, from));
+                context.record(EventKind::Run(self.run as u32), self.began);
+            }
+        }
+        None
+    }
+
+    /// Executes one step; all steps of all bodies pass here.
+    fn execute<B: Backend, C: Communicator>(
+        &self,
+        step: &BodyStep<C>,
+        run: &BodyRun,
+        context: &mut ThreadContext<B>,
+        comm: &C,
+        engine: &mut impl ProgressEngine<C>,
+    ) -> Option<WaitReason> {
+        let (now, at) = (context.now(), (self.run as u32, self.next as u32));
+        let ThreadContext { backend, kernels, recorder } = context;
+        let (places, kernels) = (&run.places, &mut kernels[self.rank_program][run.code]);
+        match step {
+            BodyStep::Launch { kernel, operands, results, updated } => {
+                let (operands, results) = (&places[operands.clone()], &places[results.clone()]);
+                for (&to, &operand) in results.iter().zip(*updated) {
+                    move_to(backend, to, operands[operand]);
+                }
+                backend.launch(&mut kernels[*kernel], self.moment, operands, results, false);
+            }
+            BodyStep::Accumulate { kernel, operands, into, sum } => {
+                let (operands, into) = (&places[operands.clone()], &places[*into..=*into]);
+                backend.launch(&mut kernels[*kernel], self.moment, operands, into, run.accumulates[*sum]);
+            }
+            BodyStep::Start { call, sources, results, completion } => {
+                let request = comm.start(&call.group, &call.plan, &places[sources.clone()], &places[results.clone()]);
+                let record_as = (EventKind::StepExchange(at.0, at.1), now);
+                engine.submit(PendingOp {
+                    call: call.clone(),
+                    request,
+                    completion: self.completion + completion,
+                    record_as,
+                });
+            }
+            BodyStep::Wait { call, completion, sums } => {
+                if !engine.is_done(self.completion + completion) {
+                    return Some(comm.wait_reason(&call.group));
+                }
+                for pair in places[sums.clone()].chunks_exact(2) {
+                    // A sum that begins was written straight.
+                    if pair[0] != pair[1] {
+                        backend.add(pair[0], pair[1]);
+                    }
+                }
+                if let (Some(recorder), Some(now), false) = (recorder, now, sums.is_empty()) {
+                    recorder.record(EventKind::Sums(at.0, at.1), now);
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Copies, unless it is there already.
+fn move_to(backend: &mut impl Backend, to: Span, from: Span) {
+    if to != from {
+        backend.copy(to, from);
+    }
+}

@@ -1,0 +1,102 @@
+//! Compiled step of a rank. A rank program is immutable, so the rank's threads share it.
+
+use crate::backend::Span;
+use crate::comm::{Communicator, Exchange, RegionPiece, ThreadRole};
+use ir::ids::ModelValue;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// An instruction stream compiled for one rank.
+pub(super) struct RankProgram<C: Communicator> {
+    pub(super) actions: Vec<Action<C>>,
+    /// The instruction of each action.
+    pub(super) origins: Vec<u32>,
+    pub(super) codes: Vec<BodyCode<C>>,
+    pub(super) runs: Vec<BodyRun>,
+    /// The names of what it reports.
+    pub(super) outs: Vec<String>,
+    /// Each operation in flight has a completion slot. The largest numbers in use at a time: by the instruction stream, by
+    /// the body that it runs, by a started body.
+    pub(super) completions: [usize; 3],
+    /// The largest number of messages in flight.
+    pub(super) message_slots: usize,
+    /// Elements of the largest input.
+    pub(super) fed: usize,
+    /// The learning rate, and the number of the step, from 1.
+    pub(super) scalars: [Option<Span>; 2],
+}
+
+/// A compiled instruction.
+pub(super) enum Action<C: Communicator> {
+    /// Cuts the rank's part out of an input.
+    Feed { to: Span, input: ModelValue, microbatch: usize, pieces: Vec<RegionPiece> },
+    /// The cotangent of the losses.
+    LossGrad { to: Span },
+    /// Runs a body.
+    Run(usize),
+    /// Starts a body on the async worker.
+    StartRun { run: usize, completion: usize },
+    /// Starts an exchange.
+    Start { call: Arc<ExchangeCall<C>>, from: Span, to: Span, completion: usize },
+    /// Waits until a completion slot is done.
+    Wait { completion: usize },
+    /// Starts to send or to receive.
+    StartMessage { channel: Arc<C::Channel>, span: Span, message_slot: usize },
+    /// Waits until the message is complete.
+    WaitMessage { channel: Arc<C::Channel>, message_slot: usize },
+    /// Copies a register.
+    Copy { to: Span, from: Span },
+    /// Adds a register to another.
+    Add { into: Span, from: Span },
+    /// Reports a scalar.
+    Out { place: usize, from: Span },
+}
+
+/// An exchange and its group.
+pub(super) struct ExchangeCall<C: Communicator> {
+    pub(super) group: Arc<C::Group>,
+    pub(super) plan: Exchange,
+}
+
+/// A body compiled for one rank and one thread role.
+pub(super) struct BodyCode<C: Communicator> {
+    /// The thread that executes the body.
+    pub(super) role: ThreadRole,
+    pub(super) steps: Vec<BodyStep<C>>,
+    /// The largest number of its operations in flight.
+    pub(super) completions: usize,
+}
+
+/// A step of a body. Ranges are indices of [`BodyRun::places`].
+pub(super) enum BodyStep<C: Communicator> {
+    /// Runs a kernel.
+    Launch {
+        kernel: usize,
+        operands: Range<usize>,
+        results: Range<usize>,
+        /// The operands that the results begin as.
+        updated: &'static [usize],
+    },
+    /// Runs a kernel whose result is a gradient sum, of this number among those of the body.
+    Accumulate { kernel: usize, operands: Range<usize>, into: usize, sum: usize },
+    /// Starts a layout change.
+    Start { call: Arc<ExchangeCall<C>>, sources: Range<usize>, results: Range<usize>, completion: usize },
+    /// Waits for an exchange, then adds its results to gradient sums. `sums` has pairs: the sum, then the result.
+    Wait { call: Arc<ExchangeCall<C>>, completion: usize, sums: Range<usize> },
+}
+
+/// An invocation of a body.
+pub(super) struct BodyRun {
+    /// The instruction that starts it.
+    pub(super) instr: u32,
+    pub(super) code: usize,
+    pub(super) microbatch: u64,
+    /// The repeat's variable.
+    pub(super) index: u64,
+    /// What the steps work on.
+    pub(super) places: Vec<Span>,
+    /// For each gradient sum of the body, whether this invocation adds to the sum; else it begins the sum.
+    pub(super) accumulates: Vec<bool>,
+    /// Scalars that it leaves to later runs, and what they are copies of.
+    pub(super) leaves: Vec<(Span, Span)>,
+}
