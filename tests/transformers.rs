@@ -13,7 +13,7 @@ use ir::types::DType;
 use meshwright::compiler::parallel;
 use meshwright::compiler::pipeline::{CompileRequest, compile};
 use runtime::exec::{Executor, Input, Options, StepInput};
-use runtime::state::Whole;
+use runtime::state::GlobalTensor;
 use safetensors::SafeTensors;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -182,7 +182,7 @@ fn scalar(what: &str, step: usize, got: Option<f32>, want: f64) -> Result<f64, S
 }
 
 /// The most that a tensor is off, relative to its norm.
-fn tensors(what: &str, got: &BTreeMap<String, Whole>, want: &Tensors) -> Result<f64, String> {
+fn tensors(what: &str, got: &BTreeMap<String, GlobalTensor>, want: &Tensors) -> Result<f64, String> {
     let norm = |data: &mut dyn Iterator<Item = f64>| data.map(|x| x * x).sum::<f64>().sqrt();
     let norms: BTreeMap<_, _> =
         want.iter().map(|(name, data)| (name, norm(&mut data.iter().map(|&x| f64::from(x))))).collect();

@@ -22,9 +22,9 @@ impl Span {
     }
 }
 
-/// Where a statement runs: its types and the rank's place on the mesh. From them follow local shapes and origins.
+/// Types of a statement and coordinates of a rank, from which local shapes and origins follow.
 #[derive(Clone, Copy)]
-pub struct Site<'a> {
+pub struct KernelSite<'a> {
     /// The mesh.
     pub mesh: &'a Mesh,
     /// The coordinates of the rank.
@@ -37,9 +37,9 @@ pub struct Site<'a> {
     pub forward: bool,
 }
 
-/// When a statement runs. Random numbers depend on it.
+/// Context of random numbers: dropout is a function of these numbers and of logical indices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Moment {
+pub struct RngContext {
     /// The seed of the run.
     pub seed: u64,
     /// The step, from 1.
@@ -50,7 +50,7 @@ pub struct Moment {
     pub index: u64,
 }
 
-/// A device, or one of the lanes on which it works side by side: each has its own, and all share the arena.
+/// A device, as one thread of a rank uses it. The threads of a rank have a backend each, and share the arena.
 ///
 /// Places are trusted: that no two tensors in use at a time lie on each other is for the checker of programs to say.
 pub trait Backend: Sized + Send {
@@ -63,24 +63,24 @@ pub trait Backend: Sized + Send {
     /// There is not so much.
     fn reserve(&mut self, bytes: usize) -> Result<(), String>;
 
-    /// Another lane of the same device, on the same arena.
+    /// A backend for another thread of the same rank, on the same arena.
     ///
     /// # Errors
     /// The device has no more.
-    fn lane(&self) -> Result<Self, String>;
+    fn fork(&self) -> Result<Self, String>;
 
     /// Makes an op ready.
     ///
     /// # Errors
     /// The op cannot run on these types.
-    fn prepare(&mut self, op: &KernelOp, site: &Site<'_>) -> Result<Self::Kernel, String>;
+    fn prepare(&mut self, op: &KernelOp, site: &KernelSite<'_>) -> Result<Self::Kernel, String>;
 
     /// Runs a kernel. A result may lie exactly on an operand. What an update changes ([`updated`]) already stands in its
     /// results. With `accumulate`, which is for kernels of one result, the result is added to what is there.
     fn launch(
         &mut self,
         kernel: &mut Self::Kernel,
-        moment: Moment,
+        rng: RngContext,
         operands: &[Span],
         results: &[Span],
         accumulate: bool,

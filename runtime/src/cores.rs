@@ -16,12 +16,12 @@ pub(crate) fn check_threads(count: usize) -> Result<(), String> {
     given.map_err(|why| format!("the system gives no {count} threads: {why}"))
 }
 
-/// Keeps the calling thread, that of this rank of so many, on one core, where every core gets as many ranks, more than one;
-/// they are dealt out in turn. Left to the system, ranks that a meeting wakes gather on one core while another has nothing to
-/// do: of eight on two cores, a meeting then loses about what a rank does between two of them. Where the system cannot keep a
-/// thread, it runs anywhere.
+/// Pins the calling thread of a rank to one core, round-robin, if every core gets the same number of ranks and more than one.
+/// An unpinned rank may move to a busy core when an exchange unparks it, while another core is idle. With eight ranks on two
+/// cores, each exchange then loses about the time that a rank computes between two exchanges. If the system refuses to pin,
+/// the thread runs on any core.
 #[cfg(target_os = "linux")]
-pub(crate) fn settle(rank: usize, ranks: usize) {
+pub(crate) fn pin_thread(rank: usize, ranks: usize) {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
     let Ok(allowed) = sched_getaffinity(None) else { return };
     let count = allowed.count() as usize;
@@ -36,16 +36,16 @@ pub(crate) fn settle(rank: usize, ranks: usize) {
 
 /// Nothing: the thread runs on any core.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn settle(_rank: usize, _ranks: usize) {}
+pub(crate) fn pin_thread(_rank: usize, _ranks: usize) {}
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use super::settle;
+    use super::pin_thread;
     use rustix::thread::{CpuSet, sched_getaffinity};
 
     fn cores_of(rank: usize, ranks: usize) -> CpuSet {
         let own = move || {
-            settle(rank, ranks);
+            pin_thread(rank, ranks);
             sched_getaffinity(None).unwrap()
         };
         std::thread::spawn(own).join().unwrap()

@@ -17,45 +17,45 @@ pub use ir::arena::Role;
 /// The suffix of the state that starts as a copy of its parameter.
 const MASTER: &str = "master";
 
-/// A whole tensor.
+/// A global tensor.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Whole {
+pub struct GlobalTensor {
     /// Its sizes.
     pub sizes: Vec<u64>,
     /// Its elements, row-major.
     pub data: Vec<f32>,
 }
 
-/// One kept tensor of a rank.
+/// A persistent tensor of a rank.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Slot {
+pub struct StateSlot {
     /// Its global name: `layer.3.w1`, `layer.3.w1.m`, `layer.3.w1.grad`.
     pub name: String,
-    /// What it is.
+    /// Parameter, optimizer state or gradient.
     pub role: Role,
     /// Its type.
     pub ty: Type,
     /// The rank's part.
     pub region: Region,
-    /// Where it lies.
+    /// Its location in the arena.
     pub span: Span,
     /// The instance name of the parameter.
     pub param: String,
     init: Init,
 }
 
-/// One kept tensor of a rank, and its elements.
-pub struct Part {
+/// A persistent tensor of a rank with the elements of the rank's shard.
+pub struct StateShard {
     /// Which.
-    pub slot: Slot,
+    pub slot: StateSlot,
     /// The rank's part.
     pub data: Vec<f32>,
 }
 
-/// All kept tensors of a rank.
+/// All persistent tensors of a rank.
 #[derive(Default)]
 pub struct State {
-    slots: Vec<Slot>,
+    slots: Vec<StateSlot>,
 }
 
 impl State {
@@ -70,7 +70,7 @@ impl State {
         (owner, role): (ParamInstance, &Role),
         ty: &Type,
         at: u64,
-    ) -> Result<&Slot, String> {
+    ) -> Result<&StateSlot, String> {
         let param = &model.params[owner.0];
         let name = name(model, owner, role);
         let region = Region::of(ty, &model.mesh, coordinates);
@@ -89,17 +89,17 @@ impl State {
             Role::State(_) | Role::Gradient => Init::Constant(0.0),
         };
         let (role, ty, param) = (role.clone(), ty.clone(), param.instance_name(owner.1));
-        self.slots.push(Slot { name, role, ty, region, span, param, init });
+        self.slots.push(StateSlot { name, role, ty, region, span, param, init });
         Ok(&self.slots[self.slots.len() - 1])
     }
 
     /// A tensor that was mentioned.
-    pub fn find(&self, name: &str) -> Option<&Slot> {
+    pub fn find(&self, name: &str) -> Option<&StateSlot> {
         self.slots.iter().find(|slot| slot.name == name)
     }
 
-    /// All kept tensors.
-    pub fn slots(&self) -> &[Slot] {
+    /// All persistent tensors.
+    pub fn slots(&self) -> &[StateSlot] {
         &self.slots
     }
 
@@ -120,11 +120,11 @@ impl State {
     }
 
     /// All tensors and their elements.
-    pub fn export(&self, backend: &mut impl Backend) -> Vec<Part> {
-        let part = |slot: &Slot| {
+    pub fn export(&self, backend: &mut impl Backend) -> Vec<StateShard> {
+        let part = |slot: &StateSlot| {
             let mut data = vec![0.0; slot.region.len()];
             backend.read(slot.span, &mut data);
-            Part { slot: slot.clone(), data }
+            StateShard { slot: slot.clone(), data }
         };
         self.slots.iter().map(part).collect()
     }
@@ -164,17 +164,17 @@ pub(crate) fn counts(mesh: &Mesh, ty: &Type, coordinates: &[u64]) -> bool {
 }
 
 /// Puts the ranks' parts of tensors together, by name. Of several pipeline ranks that hold a tensor, the first counts.
-pub(crate) fn gather(mesh: &Mesh, ranks: &[Vec<Part>]) -> BTreeMap<String, Whole> {
+pub(crate) fn gather(mesh: &Mesh, ranks: &[Vec<StateShard>]) -> BTreeMap<String, GlobalTensor> {
     let mut wholes = BTreeMap::new();
     let mut stages: BTreeMap<String, u64> = BTreeMap::new();
     for (rank, parts) in ranks.iter().enumerate() {
         let coordinates = mesh.coordinates(rank as u64);
         let stage = mesh.pipeline().map_or(0, |pp| mesh.index_along(&ir::mesh::Axes::one(pp), &coordinates));
-        for Part { slot, data } in parts {
+        for StateShard { slot, data } in parts {
             let holder = *stages.entry(slot.name.clone()).or_insert(stage);
             let whole = wholes.entry(slot.name.clone()).or_insert_with(|| {
                 let sizes = slot.ty.sizes();
-                Whole { data: vec![0.0; slot.ty.elements() as usize], sizes }
+                GlobalTensor { data: vec![0.0; slot.ty.elements() as usize], sizes }
             });
             if holder == stage && counts(mesh, &slot.ty, &coordinates) {
                 assemble(data, &slot.ty, &slot.region, &mut whole.data);

@@ -47,7 +47,7 @@ pub(crate) fn train(model: &Model, program: &Program, inputs: Vec<StepInput>) ->
         record.losses.push(f64::from(output.loss.ok_or("no loss")?));
         record.norms.push(f64::from(output.grad_norm.ok_or("no norm")?));
     }
-    let wide = |tensors: BTreeMap<String, runtime::state::Whole>| {
+    let wide = |tensors: BTreeMap<String, runtime::state::GlobalTensor>| {
         let wide = |data: Vec<f32>| data.into_iter().map(f64::from).collect();
         tensors.into_iter().map(|(name, whole)| (name, wide(whole.data))).collect()
     };

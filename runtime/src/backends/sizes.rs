@@ -1,9 +1,9 @@
 //! Local shapes and origins of a statement's tensors.
 
-use crate::backend::Site;
+use crate::backend::KernelSite;
 use ir::types::Type;
 
-impl Site<'_> {
+impl KernelSite<'_> {
     /// The local sizes of a type.
     ///
     /// # Errors

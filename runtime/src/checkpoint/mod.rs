@@ -14,8 +14,8 @@
 //! [`save`] assigns the distinct shards to ranks that hold them and lets all ranks write at once. [`Checkpoint::load`] lets
 //! every rank read the shards that intersect its own part.
 
+mod assign;
 mod data;
-mod deal;
 mod error;
 mod folder;
 mod manifest;

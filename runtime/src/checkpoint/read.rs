@@ -1,14 +1,14 @@
 //! Reading: files are fully verified before any tensor is loaded; then every rank reads the shards that intersect its own
 //! part.
 
+use super::assign::{StatePart, state_parts};
 use super::data::{Reader, fault};
-use super::deal::{Held, held};
 use super::error::{Difference, Error};
 use super::folder::{find, list, run_of, step_of};
 use super::manifest::{DataFile, MANIFEST, Manifest, Stored, StoredShard, cannot_be_read};
 use super::shard::Shard;
 use crate::exec::Executor;
-use crate::exec::Kept;
+use crate::exec::RankState;
 use kernels::cpu::shape::{View, copy_strided};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -86,7 +86,7 @@ impl Checkpoint {
     /// # Errors
     /// They are not those of the checkpoint by name and sizes, a file cannot be read, or a rank failed earlier.
     pub fn load(&self, executor: &mut Executor) -> Result<(), Error> {
-        let ranks = executor.visit(|_, kept| held(kept.slots()))?;
+        let ranks = executor.visit(|_, kept| state_parts(kept.slots()))?;
         let differences = self.differences(&ranks);
         if !differences.is_empty() {
             return Err(Error::Mismatch { checkpoint: self.path.clone(), differences });
@@ -96,11 +96,12 @@ impl Checkpoint {
     }
 
     /// Tensors that only one side has, or that have other sizes.
-    fn differences(&self, ranks: &[Vec<Held>]) -> Vec<Difference> {
+    fn differences(&self, ranks: &[Vec<StatePart>]) -> Vec<Difference> {
         let saved = self.manifest.tensors();
         let now: BTreeMap<&str, &[u64]> =
             ranks.iter().flatten().map(|part| (part.name.as_str(), part.sizes.as_slice())).collect();
-        let saved: BTreeMap<&str, &[u64]> = saved.iter().map(|(name, held)| (name.as_str(), &held.sizes[..])).collect();
+        let saved: BTreeMap<&str, &[u64]> =
+            saved.iter().map(|(name, state_part)| (name.as_str(), &state_part.sizes[..])).collect();
         let names: BTreeSet<&str> = saved.keys().chain(now.keys()).copied().collect();
         let text = |sizes: Option<&&[u64]>| sizes.map_or("absent".to_string(), |sizes| format!("{sizes:?}"));
         let differs = names.into_iter().filter(|name| saved.get(name) != now.get(name));
@@ -110,7 +111,7 @@ impl Checkpoint {
     }
 
     /// Reads a rank's parts.
-    fn load_rank(&self, kept: &mut Kept<'_>, parts: &[Held]) -> Result<(), Error> {
+    fn load_rank(&self, kept: &mut RankState<'_>, parts: &[StatePart]) -> Result<(), Error> {
         let tensors = self.manifest.tensors();
         let mut readers = BTreeMap::new();
         for part in parts {
@@ -136,21 +137,21 @@ impl Checkpoint {
         into: &mut [f32],
     ) -> Result<(), Error> {
         let mut found = 0;
-        for StoredShard { shard: held, file } in &stored.shards {
-            let Some(both) = held.meet(shard) else { continue };
+        for StoredShard { shard: state_part, file } in &stored.shards {
+            let Some(both) = state_part.meet(shard) else { continue };
             let record = &self.manifest.files[*file];
             let refused = |why| self.damaged(&record.name, cannot_be_read(&why));
             let reader = match readers.entry(*file) {
                 Entry::Occupied(open) => open.into_mut(),
                 Entry::Vacant(free) => free.insert(Reader::open(&self.path, &record.name).map_err(refused)?),
             };
-            let first = held.place(&both.offset);
+            let first = state_part.place(&both.offset);
             let last_index: Vec<u64> = both.offset.iter().zip(&both.shape).map(|(o, s)| o + s - 1).collect();
-            let count = held.place(&last_index) + 1 - first;
-            let key = held.key(name, &stored.sizes);
-            let data = reader.read(&key, &held.shape, first, count).map_err(refused)?;
+            let count = state_part.place(&last_index) + 1 - first;
+            let key = state_part.key(name, &stored.sizes);
+            let data = reader.read(&key, &state_part.shape, first, count).map_err(refused)?;
             let dims: Vec<usize> = both.shape.iter().map(|&size| size as usize).collect();
-            let from = View { offset: 0, strides: &held.strides() };
+            let from = View { offset: 0, strides: &state_part.strides() };
             let to = View { offset: shard.place(&both.offset), strides: &shard.strides() };
             copy_strided(&data, from, into, to, &dims);
             found += both.elements();

@@ -1,7 +1,7 @@
 //! Writing: all ranks write at once under a temporary name, then the manifest is written, then the folder is renamed.
 
+use super::assign::{StatePart, assign_writers, state_parts};
 use super::data::{Entry, write};
-use super::deal::{Held, deal, held};
 use super::error::Error;
 use super::folder::{of_step, partial, publish, rotate};
 use super::manifest::{DataFile, Manifest, Parameter, Position, SCHEMA, Stored, StoredShard};
@@ -40,7 +40,7 @@ pub fn save(executor: &mut Executor, save: &Save<'_>) -> Result<PathBuf, Error> 
     };
     // Only this folder: where that of the run is gone, someone has removed it.
     fs::create_dir(&folder).or_else(|why| if folder.is_dir() { Ok(()) } else { Err(why) }).map_err(refused)?;
-    let ranks = deal(&executor.visit(|_, kept| held(kept.slots()))?);
+    let ranks = assign_writers(&executor.visit(|_, kept| state_parts(kept.slots()))?);
     let files = write_files(executor, &ranks, &folder)?.into_iter().collect::<io::Result<Vec<_>>>().map_err(refused)?;
     let manifest = manifest(save, &ranks, files);
     manifest.write(&folder).and_then(|()| publish(&checkpoint)).map_err(refused)?;
@@ -53,7 +53,7 @@ pub fn save(executor: &mut Executor, save: &Save<'_>) -> Result<PathBuf, Error> 
 /// Lets every rank that has something to write do so, all at once: a file each, in the order of ranks.
 fn write_files(
     executor: &mut Executor,
-    ranks: &[Vec<Held>],
+    ranks: &[Vec<StatePart>],
     folder: &Path,
 ) -> Result<Vec<io::Result<DataFile>>, Error> {
     let (work, folder) = (Arc::new(numbered(ranks)), folder.to_path_buf());
@@ -67,13 +67,13 @@ fn write_files(
 }
 
 /// The number of each rank's file: ranks without one do not count.
-fn numbered(ranks: &[Vec<Held>]) -> Vec<(usize, Vec<Held>)> {
+fn numbered(ranks: &[Vec<StatePart>]) -> Vec<(usize, Vec<StatePart>)> {
     let before = |rank: usize| ranks[..rank].iter().filter(|parts| !parts.is_empty()).count();
     ranks.iter().enumerate().map(|(rank, parts)| (before(rank), parts.clone())).collect()
 }
 
 /// The shards of a rank's parts with their pieces of the elements.
-fn entries<'a>(parts: &'a [Held], data: &'a [Vec<f32>]) -> Vec<Entry<'a>> {
+fn entries<'a>(parts: &'a [StatePart], data: &'a [Vec<f32>]) -> Vec<Entry<'a>> {
     let mut entries = Vec::new();
     for (part, data) in parts.iter().zip(data) {
         let mut rest = data.as_slice();
@@ -86,7 +86,7 @@ fn entries<'a>(parts: &'a [Held], data: &'a [Vec<f32>]) -> Vec<Entry<'a>> {
     entries
 }
 
-fn manifest(save: &Save<'_>, ranks: &[Vec<Held>], files: Vec<DataFile>) -> Manifest {
+fn manifest(save: &Save<'_>, ranks: &[Vec<StatePart>], files: Vec<DataFile>) -> Manifest {
     let empty = || Parameter { tensor: Stored::default(), states: BTreeMap::new() };
     let mut parameters: BTreeMap<String, Parameter> = BTreeMap::new();
     for (file, parts) in numbered(ranks) {

@@ -1,7 +1,7 @@
 //! Bodies compiled for one rank: kernels with their shapes, collectives with their blocks.
 
 use super::rank_program::{BodyCode, BodyStep, ExchangeCall};
-use crate::backend::{Backend, Site, updated};
+use crate::backend::{Backend, KernelSite, updated};
 use crate::comm::{Communicator, Exchange, Region, ThreadRole, local_len};
 use ir::graph::Stmt;
 use ir::ids::{Token, Value};
@@ -107,8 +107,13 @@ impl<'a, C: Communicator, K> Compiler<'a, C, K> {
         let op = Body::kernel(stmt).ok_or_else(|| format!("`{name}` has no kernel"))?;
         let (operands, results) = (self.types(&stmt.operands), self.types(&stmt.results));
         let forward = self.body.kind == BodyKind::F;
-        let site =
-            Site { mesh: self.mesh, coordinates: &self.coordinates, operands: &operands, results: &results, forward };
+        let site = KernelSite {
+            mesh: self.mesh,
+            coordinates: &self.coordinates,
+            operands: &operands,
+            results: &results,
+            forward,
+        };
         self.compiled.kernels.push(backend.prepare(op, &site).map_err(|why| format!("`{name}`: {why}"))?);
         let kernel = self.compiled.kernels.len() - 1;
         let operands = self.places(values(&stmt.operands));

@@ -3,7 +3,7 @@
 use super::rank_program::{BodyRun, BodyStep, ExchangeCall, RankProgram};
 use super::recorder::{EventKind, EventRecorder};
 use super::row::Kernels;
-use crate::backend::{Backend, Moment, Span};
+use crate::backend::{Backend, RngContext, Span};
 use crate::comm::{Communicator, Request, ThreadRole, WaitReason};
 use std::sync::Arc;
 use std::time::Instant;
@@ -63,7 +63,7 @@ pub(super) trait ProgressEngine<C: Communicator> {
 pub(super) struct BodyCursor {
     pub(super) rank_program: usize,
     pub(super) run: usize,
-    pub(super) moment: Moment,
+    pub(super) rng: RngContext,
     /// The next step.
     next: usize,
     /// The first completion slot of the body.
@@ -87,8 +87,8 @@ impl BodyCursor {
             ThreadRole::Main => completions[0],
             ThreadRole::Async => completions[0] + completions[1],
         };
-        let moment = Moment { seed, step, microbatch: of.microbatch, index: of.index };
-        BodyCursor { rank_program, run, moment, next: 0, completion, began: None, since: None }
+        let rng = RngContext { seed, step, microbatch: of.microbatch, index: of.index };
+        BodyCursor { rank_program, run, rng, next: 0, completion, began: None, since: None }
     }
 
     /// Executes steps until one must wait, and returns the reason; none at the end of the body.
@@ -136,11 +136,11 @@ impl BodyCursor {
                 for (&to, &operand) in results.iter().zip(*updated) {
                     move_to(backend, to, operands[operand]);
                 }
-                backend.launch(&mut kernels[*kernel], self.moment, operands, results, false);
+                backend.launch(&mut kernels[*kernel], self.rng, operands, results, false);
             }
             BodyStep::Accumulate { kernel, operands, into, sum } => {
                 let (operands, into) = (&places[operands.clone()], &places[*into..=*into]);
-                backend.launch(&mut kernels[*kernel], self.moment, operands, into, run.accumulates[*sum]);
+                backend.launch(&mut kernels[*kernel], self.rng, operands, into, run.accumulates[*sum]);
             }
             BodyStep::Start { call, sources, results, completion } => {
                 let request = comm.start(&call.group, &call.plan, &places[sources.clone()], &places[results.clone()]);

@@ -4,7 +4,7 @@ use super::Error;
 use super::background::Background;
 use super::cursor::ThreadContext;
 use super::decode::decode;
-use super::rank::{Answer, Command, CpuWorker, Kept, RankThread, Visit};
+use super::rank::{Answer, Command, CpuWorker, RankState, RankThread, Visit};
 use super::rank_program::RankProgram;
 use super::recorder::EventRecorder;
 use super::row::{Loader, class_of, fed, is_integer};
@@ -15,7 +15,7 @@ use crate::backends::cpu::{Cpu, Tally};
 use crate::comm::RankFailure;
 use crate::comm::threads::{Fabric, ThreadCommunicator};
 use crate::memory;
-use crate::state::{Part, Role, State, Whole, gather};
+use crate::state::{GlobalTensor, Role, State, StateShard, gather};
 use ir::arena::ALIGNMENT;
 use ir::graph::Model;
 use ir::ids::ModelValue;
@@ -104,7 +104,7 @@ pub struct Executor {
     mesh: Mesh,
     training: Feeds,
     evaluation: Option<Feeds>,
-    /// Elements of each kept tensor.
+    /// Elements of each persistent tensor.
     catalogue: BTreeMap<String, u64>,
     fabric: Arc<Fabric>,
     ranks: Vec<RankThread>,
@@ -232,7 +232,7 @@ impl Executor {
     ///
     /// # Errors
     /// A rank failed earlier.
-    pub fn export_params(&mut self) -> Result<BTreeMap<String, Whole>, Error> {
+    pub fn export_params(&mut self) -> Result<BTreeMap<String, GlobalTensor>, Error> {
         self.export(|role| *role == Role::Param)
     }
 
@@ -240,7 +240,7 @@ impl Executor {
     ///
     /// # Errors
     /// A rank failed earlier.
-    pub fn export_state(&mut self) -> Result<BTreeMap<String, Whole>, Error> {
+    pub fn export_state(&mut self) -> Result<BTreeMap<String, GlobalTensor>, Error> {
         self.export(|role| *role != Role::Gradient)
     }
 
@@ -249,7 +249,7 @@ impl Executor {
     ///
     /// # Errors
     /// A rank failed earlier.
-    pub fn gradients(&mut self) -> Result<BTreeMap<String, Whole>, Error> {
+    pub fn gradients(&mut self) -> Result<BTreeMap<String, GlobalTensor>, Error> {
         let gradients = self.export(|role| *role == Role::Gradient)?.into_iter();
         Ok(gradients.map(|(name, whole)| (name.trim_end_matches(ir::graph::GRADIENT).to_string(), whole)).collect())
     }
@@ -269,13 +269,13 @@ impl Executor {
         Ok(())
     }
 
-    /// Lets every rank do the same with its kept tensors, all at a time, and gives what came of it, by rank.
+    /// Lets every rank do the same with its persistent tensors, all at a time, and gives what came of it, by rank.
     ///
     /// # Errors
     /// A rank failed earlier, or panicked.
     pub fn visit<T: Send + 'static>(
         &mut self,
-        what: impl Fn(usize, &mut Kept<'_>) -> T + Send + Sync + 'static,
+        what: impl Fn(usize, &mut RankState<'_>) -> T + Send + Sync + 'static,
     ) -> Result<Vec<T>, Error> {
         let visit: Visit = Arc::new(move |rank, kept| Box::new(what(rank, kept)));
         let found = |answer| if let Answer::Found(found) = answer { found.downcast::<T>().ok() } else { None };
@@ -305,9 +305,9 @@ impl Executor {
         Ok((output, self.memories.iter_mut().map(RankMemory::used).collect()))
     }
 
-    fn export(&mut self, wanted: impl Fn(&Role) -> bool) -> Result<BTreeMap<String, Whole>, Error> {
+    fn export(&mut self, wanted: impl Fn(&Role) -> bool) -> Result<BTreeMap<String, GlobalTensor>, Error> {
         let parts = |answer| if let Answer::Parts(parts) = answer { parts } else { Vec::new() };
-        let mut ranks: Vec<Vec<Part>> = self.ask(&Command::Export)?.into_iter().map(parts).collect();
+        let mut ranks: Vec<Vec<StateShard>> = self.ask(&Command::Export)?.into_iter().map(parts).collect();
         ranks.iter_mut().for_each(|parts| parts.retain(|part| wanted(&part.slot.role)));
         Ok(gather(&self.mesh, &ranks))
     }
@@ -446,7 +446,7 @@ fn load_rank(
     }
     let mut backend = Cpu::new(options.threads);
     backend.reserve(bytes as usize).map_err(Refused::System)?;
-    let (mut async_backend, mut state) = (backend.lane()?, State::default());
+    let (mut async_backend, mut state) = (backend.fork()?, State::default());
     let mut comm = fabric.endpoint(rank, backend.arena().clone());
     let backends = [&mut backend, &mut async_backend];
     let mut loader = Loader { model, rank, coordinates, backends, comm: &mut comm, state: &mut state };

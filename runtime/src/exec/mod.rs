@@ -25,4 +25,4 @@ mod worker;
 
 pub use error::Error;
 pub use executor::{Executor, Input, Inputs, Options, StepInput, StepOutput};
-pub use rank::Kept;
+pub use rank::RankState;

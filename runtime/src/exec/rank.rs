@@ -8,8 +8,8 @@ use crate::backend::Backend;
 use crate::backends::cpu::Cpu;
 use crate::comm::threads::ThreadCommunicator;
 use crate::comm::{Communicator, RankFailure};
-use crate::cores::settle;
-use crate::state::{Part, Slot, State};
+use crate::cores::pin_thread;
+use crate::state::{State, StateShard, StateSlot};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,30 +29,30 @@ pub(super) struct RankThread {
 /// What a rank is told.
 #[derive(Clone)]
 pub(super) enum Command {
-    /// Set all kept tensors to their first numbers.
+    /// Set all persistent tensors to their first numbers.
     Reset(u64),
     /// Run a row.
     Run(usize, Arc<StepInput>),
-    /// Give the kept tensors.
+    /// Give the persistent tensors.
     Export,
-    /// Take over kept tensors.
+    /// Take over persistent tensors.
     Import(Arc<BTreeMap<String, Vec<f32>>>),
-    /// Do something with the kept tensors.
+    /// Do something with the persistent tensors.
     Visit(Visit),
 }
 
-/// What a rank of this number does with its kept tensors, and what comes of it.
-pub(super) type Visit = Arc<dyn Fn(usize, &mut Kept<'_>) -> Box<dyn Any + Send> + Send + Sync>;
+/// What a rank of this number does with its persistent tensors, and what comes of it.
+pub(super) type Visit = Arc<dyn Fn(usize, &mut RankState<'_>) -> Box<dyn Any + Send> + Send + Sync>;
 
-/// The kept tensors of a rank, within reach of the host.
-pub struct Kept<'a> {
+/// Access to the persistent tensors of a rank.
+pub struct RankState<'a> {
     state: &'a State,
     backend: &'a mut Cpu,
 }
 
-impl Kept<'_> {
+impl RankState<'_> {
     /// What there is.
-    pub fn slots(&self) -> &[Slot] {
+    pub fn slots(&self) -> &[StateSlot] {
         self.state.slots()
     }
 
@@ -76,7 +76,7 @@ impl Kept<'_> {
 /// What a rank answers.
 pub(super) enum Answer {
     Done,
-    Parts(Vec<Part>),
+    Parts(Vec<StateShard>),
     Found(Box<dyn Any + Send>),
 }
 
@@ -89,7 +89,7 @@ impl RankThread {
         let (commands, answers) = (Arc::new(Mailbox::new()), Arc::new(Mailbox::new()));
         let (inbox, reports) = (commands.clone(), answers.clone());
         let work = move || {
-            settle(rank, ranks);
+            pin_thread(rank, ranks);
             while let Some(command) = inbox.take() {
                 let answer = catch_unwind(AssertUnwindSafe(|| execute(rank, &mut worker, command)));
                 reports.put(answer.unwrap_or_else(|panic| {
@@ -138,7 +138,7 @@ fn execute(rank: usize, worker: &mut CpuWorker, command: Command) -> Result<Answ
         }
         Command::Export => return Ok(Answer::Parts(worker.state.export(backend))),
         Command::Visit(what) => {
-            let mut kept = Kept { state: &worker.state, backend };
+            let mut kept = RankState { state: &worker.state, backend };
             return Ok(Answer::Found(what(rank, &mut kept)));
         }
         Command::Import(tensors) => worker.state.import(backend, &tensors),

@@ -5,7 +5,7 @@ mod places;
 
 use super::*;
 use crate::comm::RankFailure;
-use crate::state::Whole;
+use crate::state::GlobalTensor;
 use ir::entity::{EntityRef, PrimaryMap};
 use ir::expr::Expr;
 use ir::graph::*;
@@ -358,7 +358,7 @@ fn training_is_the_same_on_every_mesh() {
 }
 
 /// The outcome of some steps.
-fn trained(built: &Built, program: &Program, async_threads: bool) -> (Vec<StepOutput>, BTreeMap<String, Whole>) {
+fn trained(built: &Built, program: &Program, async_threads: bool) -> (Vec<StepOutput>, BTreeMap<String, GlobalTensor>) {
     let options = Options { async_threads: Some(async_threads), ..Options::default() };
     let mut executor = Executor::load(&built.model, program, &options).unwrap();
     let outs = (1..5).map(|step| executor.step(input(built, step)).unwrap()).collect();

@@ -5,7 +5,7 @@ use crate::backend::{Backend, Span};
 use crate::backends::cpu::Cpu;
 use crate::comm::threads::{Fabric, ThreadCommunicator};
 use crate::comm::{Communicator, Exchange, RankFailure, ThreadRole};
-use crate::cores::settle;
+use crate::cores::pin_thread;
 use std::time::Instant;
 
 /// How many ranks take part in a sum.
@@ -102,7 +102,7 @@ where
     let seconds = std::thread::scope(|scope| {
         let spawn = |(rank, end)| {
             scope.spawn(move || {
-                settle(rank, ranks);
+                pin_thread(rank, ranks);
                 timed(rank, end)
             })
         };

@@ -2,12 +2,12 @@
 
 use super::pointwise::dropout_key;
 use super::{Call, Run};
-use crate::backend::{Moment, Site};
+use crate::backend::{KernelSite, RngContext};
 use ir::ops::{Attention, AttentionGrad, Dropout, Piece, Rope};
 use kernels::cpu::attention::{self, Gradients, Inputs, Saved};
 use kernels::cpu::rope::{self, Heads};
 
-pub(super) fn rope(op: &Rope, site: &Site<'_>) -> Result<Run, String> {
+pub(super) fn rope(op: &Rope, site: &KernelSite<'_>) -> Result<Run, String> {
     let sizes = site.operand(0)?;
     let [_, _, heads @ .., d] = sizes.as_slice() else {
         return Err("the operand needs dims b, s and d".to_string());
@@ -20,7 +20,7 @@ pub(super) fn rope(op: &Rope, site: &Site<'_>) -> Result<Run, String> {
 }
 
 fn plan(
-    site: &Site<'_>,
+    site: &KernelSite<'_>,
     scale: f64,
     causal: bool,
     dropout: Option<&Dropout>,
@@ -55,13 +55,13 @@ struct Plan {
 }
 
 impl Plan {
-    /// The attention at a moment. Numbers are those of `dropout` on the weights.
-    fn at(&self, moment: Moment) -> attention::Attention {
+    /// The attention with its dropout key. Random numbers are those of `dropout` on the weights.
+    fn at(&self, rng: RngContext) -> attention::Attention {
         let mut origin = self.origin;
-        origin[0] += moment.microbatch * self.whole[0];
+        origin[0] += rng.microbatch * self.whole[0];
         let drop = |op: &Dropout| attention::Dropout {
             p: op.p as f32,
-            key: dropout_key(moment, &op.path),
+            key: dropout_key(rng, &op.path),
             origin,
             global_dims: self.whole,
         };
@@ -76,22 +76,22 @@ fn inputs<'a>(call: &Call<'a>, at: usize) -> Inputs<'a> {
     Inputs { q, k, v, qpos, kpos, qseg, kseg }
 }
 
-pub(super) fn attention(op: &Attention, site: &Site<'_>) -> Result<Run, String> {
+pub(super) fn attention(op: &Attention, site: &KernelSite<'_>) -> Result<Run, String> {
     let plan = plan(site, op.scale, op.causal, op.dropout.as_ref(), op.piece)?;
     Ok(Box::new(move |call, par| {
         let x = inputs(call, 3);
         let [out, lse] = call.outs();
-        plan.at(call.moment).forward(&x, out, lse, par, call.scratch);
+        plan.at(call.rng).forward(&x, out, lse, par, call.scratch);
     }))
 }
 
-pub(super) fn attention_grad(op: &AttentionGrad, site: &Site<'_>) -> Result<Run, String> {
+pub(super) fn attention_grad(op: &AttentionGrad, site: &KernelSite<'_>) -> Result<Run, String> {
     let plan = plan(site, op.scale, op.causal, op.dropout.as_ref(), op.piece)?;
     Ok(Box::new(move |call, par| {
         let x = inputs(call, 6);
         let saved = Saved { out: call.float(3), lse: call.float(4), dout: call.float(5) };
         let [dq, dk, dv] = call.outs();
         let gradients = Gradients { dq, dk, dv };
-        plan.at(call.moment).backward(&x, &saved, gradients, par, call.scratch);
+        plan.at(call.rng).backward(&x, &saved, gradients, par, call.scratch);
     }))
 }

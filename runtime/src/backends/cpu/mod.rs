@@ -17,7 +17,7 @@ mod update;
 
 use super::sizes;
 use crate::arena::{Arena, as_ints};
-use crate::backend::{Backend, Moment, Site, Span, updated};
+use crate::backend::{Backend, KernelSite, RngContext, Span, updated};
 use ir::ops::{KernelOp, Unary, UnaryKind};
 use ir::types::DType;
 use kernels::cpu::elementwise::add_assign;
@@ -26,7 +26,7 @@ pub use peak::peak;
 use std::sync::Arc;
 pub use tally::Tally;
 
-/// The processor, for one lane of one rank.
+/// The processor, for one thread of one rank.
 pub struct Cpu {
     arena: Arc<Arena>,
     par: Par,
@@ -34,7 +34,7 @@ pub struct Cpu {
     scratch: Vec<f32>,
     /// A result that is to be added.
     aside: Vec<f32>,
-    /// What was chosen of experts, on all lanes.
+    /// What was chosen of experts, on all threads.
     tally: Arc<Tally>,
 }
 
@@ -67,7 +67,7 @@ struct Call<'a> {
     arena: &'a Arena,
     operands: &'a [Span],
     results: Results<'a>,
-    moment: Moment,
+    rng: RngContext,
     accumulate: bool,
     scratch: &'a mut Vec<f32>,
 }
@@ -154,12 +154,12 @@ impl Backend for Cpu {
         Ok(())
     }
 
-    fn lane(&self) -> Result<Cpu, String> {
+    fn fork(&self) -> Result<Cpu, String> {
         let (arena, tally) = (self.arena.clone(), self.tally.clone());
         Ok(Cpu { arena, par: self.par, scratch: Vec::new(), aside: Vec::new(), tally })
     }
 
-    fn prepare(&mut self, op: &KernelOp, site: &Site<'_>) -> Result<Kernel, String> {
+    fn prepare(&mut self, op: &KernelOp, site: &KernelSite<'_>) -> Result<Kernel, String> {
         let mut types = site.operands.iter().chain(site.results);
         if let Some(ty) = types.find(|ty| !matches!(ty.dtype, DType::F32 | DType::I32)) {
             return Err(format!("the cpu backend computes in f32, not in {}", ty.dtype.name()));
@@ -176,13 +176,13 @@ impl Backend for Cpu {
         Ok(Kernel { run: closure(op, site, &self.tally)?, adds, place })
     }
 
-    fn launch(&mut self, kernel: &mut Kernel, moment: Moment, operands: &[Span], results: &[Span], accumulate: bool) {
+    fn launch(&mut self, kernel: &mut Kernel, rng: RngContext, operands: &[Span], results: &[Span], accumulate: bool) {
         let Cpu { arena, par, scratch, aside, .. } = self;
         let is_there = lies_on_operand(kernel.place, operands, results) && kernel.place == InPlace::IsThere;
         if is_there && !accumulate {
             return;
         }
-        let mut call = Call { arena, operands, results: Results::Places(results), moment, accumulate, scratch };
+        let mut call = Call { arena, operands, results: Results::Places(results), rng, accumulate, scratch };
         if !accumulate || kernel.adds {
             return (kernel.run)(&mut call, *par);
         }
@@ -236,7 +236,7 @@ fn lies_on_operand(place: InPlace, operands: &[Span], results: &[Span]) -> bool 
     found
 }
 
-fn closure(op: &KernelOp, site: &Site<'_>, tally: &Arc<Tally>) -> Result<Run, String> {
+fn closure(op: &KernelOp, site: &KernelSite<'_>, tally: &Arc<Tally>) -> Result<Run, String> {
     match op {
         KernelOp::Einsum(op) => contract::einsum(op, site),
         KernelOp::Reduce(op) => contract::reduce(op, site),

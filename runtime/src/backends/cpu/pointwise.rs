@@ -2,7 +2,7 @@
 
 use super::Run;
 use super::sizes::strides_in;
-use crate::backend::{Moment, Site};
+use crate::backend::{KernelSite, RngContext};
 use crate::backends::scalar;
 use crate::state::key;
 use ir::ops::{Binary, Dropout, Unary};
@@ -19,7 +19,7 @@ pub(super) fn unary(op: &Unary) -> Run {
     Box::new(move |call, par| elementwise::unary(kind, call.source(0), call.out(), par))
 }
 
-pub(super) fn binary(op: &Binary, site: &Site<'_>) -> Result<Run, String> {
+pub(super) fn binary(op: &Binary, site: &KernelSite<'_>) -> Result<Run, String> {
     let kind = scalar::binary(op.kind);
     let Some(equation) = &op.equation else {
         return Ok(Box::new(move |call, par| {
@@ -37,14 +37,14 @@ pub(super) fn binary(op: &Binary, site: &Site<'_>) -> Result<Run, String> {
     }))
 }
 
-/// The key of what is drawn at a moment: that of (seed, step, repeat variable, path).
-pub(super) fn dropout_key(moment: Moment, path: &str) -> [u32; 2] {
-    let times = [moment.seed, moment.step, moment.index].map(u64::to_le_bytes);
+/// Dropout key: a hash of seed, step, repeat variable and path.
+pub(super) fn dropout_key(rng: RngContext, path: &str) -> [u32; 2] {
+    let times = [rng.seed, rng.step, rng.index].map(u64::to_le_bytes);
     key(&[&times[0], &times[1], &times[2], path.as_bytes()])
 }
 
 /// Numbers go by the logical index of an element in the batch of the step, under the [`dropout_key`].
-pub(super) fn dropout(op: &Dropout, site: &Site<'_>) -> Result<Run, String> {
+pub(super) fn dropout(op: &Dropout, site: &KernelSite<'_>) -> Result<Run, String> {
     let (dims, mut whole, p) = (site.operand(0)?, site.operands[0].sizes(), op.p as f32);
     let mut first = site.operands[0].local_origin(site.mesh, site.coordinates);
     if let Some(piece) = op.piece {
@@ -53,8 +53,8 @@ pub(super) fn dropout(op: &Dropout, site: &Site<'_>) -> Result<Run, String> {
     }
     let (path, mut origin) = (op.path.clone(), first.clone());
     Ok(Box::new(move |call, par| {
-        let key = dropout_key(call.moment, &path);
-        origin[0] = first[0] + call.moment.microbatch * whole[0];
+        let key = dropout_key(call.rng, &path);
+        origin[0] = first[0] + call.rng.microbatch * whole[0];
         let part = Part { dims: &dims, origin: &origin, global_dims: &whole };
         dropout::dropout(call.source(0), call.out(), p, key, part, par);
     }))

@@ -1,7 +1,7 @@
 //! Norms and softmax: ops on rows along the last dim.
 
 use super::Run;
-use crate::backend::Site;
+use crate::backend::KernelSite;
 use ir::ops::{LayerNorm, RmsNorm};
 use kernels::cpu::{norm, softmax};
 
@@ -53,17 +53,17 @@ pub(super) fn layer_norm_dgamma() -> Run {
     })
 }
 
-pub(super) fn softmax(site: &Site<'_>) -> Result<Run, String> {
+pub(super) fn softmax(site: &KernelSite<'_>) -> Result<Run, String> {
     let cols = last(site)?;
     Ok(Box::new(move |call, par| softmax::softmax(call.float(0), cols, call.out(), par)))
 }
 
-pub(super) fn softmax_grad(site: &Site<'_>) -> Result<Run, String> {
+pub(super) fn softmax_grad(site: &KernelSite<'_>) -> Result<Run, String> {
     let cols = last(site)?;
     Ok(Box::new(move |call, par| softmax::softmax_grad(call.float(0), call.float(1), cols, call.out(), par)))
 }
 
 /// The length of a row of the first operand.
-pub(super) fn last(site: &Site<'_>) -> Result<usize, String> {
+pub(super) fn last(site: &KernelSite<'_>) -> Result<usize, String> {
     site.operand(0)?.last().copied().ok_or_else(|| "a scalar has no rows".to_string())
 }

@@ -3,7 +3,7 @@
 
 use super::Cpu;
 use crate::arena::as_floats;
-use crate::backend::{Backend, Moment, Site, Span, updated};
+use crate::backend::{Backend, KernelSite, RngContext, Span, updated};
 use crate::comm::{Region, assemble, cut};
 use crate::reference::{Array, Context, Tensor as Dense, ops::evaluate};
 use ir::ids::AxisId;
@@ -13,7 +13,7 @@ use ir::rule::{Rule, TensorLetters};
 use ir::types::{DType, Dim, PartialKind, Type};
 use kernels::cpu::dropout::{normal, uniform};
 
-const MOMENT: Moment = Moment { seed: 5, step: 2, microbatch: 3, index: 4 };
+const RNG: RngContext = RngContext { seed: 5, step: 2, microbatch: 3, index: 4 };
 
 /// Ops with their operands' sizes; `i` numbers the integer operands.
 type Case = (Op, Vec<&'static [u64]>, &'static [usize]);
@@ -218,11 +218,12 @@ fn run(op: &KernelOp, mesh: &Mesh, given: &[Array<f64>], types: [&[Type]; 2], ho
             backend.write(span, &part(array, ty, &region(ty)));
         }
         let sides = types.map(|side| side.iter().collect::<Vec<_>>());
-        let site = Site { mesh, coordinates: &coordinates, operands: &sides[0], results: &sides[1], forward: true };
+        let site =
+            KernelSite { mesh, coordinates: &coordinates, operands: &sides[0], results: &sides[1], forward: true };
         let mut kernel = backend.prepare(op, &site).unwrap();
-        backend.launch(&mut kernel, MOMENT, &operands, &results, false);
+        backend.launch(&mut kernel, RNG, &operands, &results, false);
         if how == How::Added {
-            backend.launch(&mut kernel, MOMENT, &operands, &results, true);
+            backend.launch(&mut kernel, RNG, &operands, &results, true);
         }
         for ((&result, ty), whole) in results.iter().zip(types[1]).zip(&mut wholes) {
             let counts = rank == 0 || !ty.sharded_axes().is_empty() || ty.partial.is_some();
@@ -283,7 +284,7 @@ fn every_op_equals_the_reference_whole_and_sharded() {
         let given: Vec<Array<f64>> = types.iter().enumerate().map(|(place, ty)| operand(&op, place, ty)).collect();
         let dims: Vec<Vec<usize>> =
             results.iter().map(|ty| ty.sizes().iter().map(|&size| size as usize).collect()).collect();
-        let Moment { seed, step, microbatch, index } = MOMENT;
+        let RngContext { seed, step, microbatch, index } = RNG;
         let context = Context { seed, step, index, microbatch };
         let want = evaluate(&op, &given.iter().collect::<Vec<_>>(), &dims, context).unwrap();
         let want: Vec<Vec<f64>> = want.into_iter().map(numbers).collect();

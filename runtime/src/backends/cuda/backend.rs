@@ -3,12 +3,12 @@
 use super::Error;
 use super::device::Device;
 use super::elementwise::Elementwise;
-use super::lane::Lane;
 use super::matmul::{Arithmetic, Matmul};
 use super::memory::Arena;
 use super::plan::{Plan, plan};
 use super::staging::Staging;
-use crate::backend::{Backend, Moment, Site, Span};
+use super::stream::Stream;
+use crate::backend::{Backend, KernelSite, RngContext, Span};
 use ir::ops::KernelOp;
 use kernels::cuda::gemm::Contraction;
 use kernels::scalar::{Access, Element, Program};
@@ -19,12 +19,12 @@ const BYTES: usize = 4;
 /// Pieces of scratch memory begin at multiples of this, which suits every algorithm.
 const ALIGNED: usize = 256;
 
-/// A GPU, for one lane of a rank. Work is given to a stream and done later; [`Cuda::read`] waits for it, and what a kernel did
-/// wrong comes to light there. All lanes of a rank give their work to one stream, so that it is done in the order in which
+/// A GPU, for one thread of a rank. Work is given to a stream and done later; [`Cuda::read`] waits for it, and what a kernel did
+/// wrong comes to light there. All threads of a rank give their work to one stream, so that it is done in the order in which
 /// their threads gave it.
 pub struct Cuda {
     device: Arc<Device>,
-    stream: Arc<Lane>,
+    stream: Arc<Stream>,
     arena: Arc<Arena>,
     /// What contractions copy operands and results to; as long as the greatest need.
     scratch: Arena,
@@ -78,10 +78,10 @@ impl Cuda {
     /// # Errors
     /// The driver failed, or there is no memory for workspaces.
     pub fn new(device: &Arc<Device>) -> Result<Cuda, Error> {
-        Cuda::on(device, Arc::new(Lane::new(device)?), Arc::new(Arena::new(device, 0)?))
+        Cuda::on(device, Arc::new(Stream::new(device)?), Arc::new(Arena::new(device, 0)?))
     }
 
-    fn on(device: &Arc<Device>, stream: Arc<Lane>, arena: Arc<Arena>) -> Result<Cuda, Error> {
+    fn on(device: &Arc<Device>, stream: Arc<Stream>, arena: Arc<Arena>) -> Result<Cuda, Error> {
         Ok(Cuda {
             device: device.clone(),
             stream,
@@ -117,11 +117,11 @@ impl Cuda {
         let places = contract.places();
         let scratch = |i: usize| self.scratch.address(places[i], places[i + 1] - places[i]);
         let mut inputs = [self.at(operands[0]), self.at(operands[1])];
-        let lane = &self.stream;
+        let stream = &self.stream;
         for (i, input) in inputs.iter_mut().enumerate() {
             if let Some(pack) = &contract.pack[i] {
                 // SAFETY: as in `launch`; the scratch memory is as long as the greatest need.
-                unsafe { pack.launch(lane, &[*input], scratch(i), contract.plan.sizes[i], false)? };
+                unsafe { pack.launch(stream, &[*input], scratch(i), contract.plan.sizes[i], false)? };
                 *input = scratch(i);
             }
         }
@@ -132,10 +132,10 @@ impl Cuda {
             None => (self.at(out), accumulate),
         };
         // SAFETY: as in `launch`.
-        unsafe { self.matmul.launch(lane, gemm, Arithmetic::F32, [a, b, d], adds)? };
+        unsafe { self.matmul.launch(stream, gemm, Arithmetic::F32, [a, b, d], adds)? };
         match &contract.unpack {
             // SAFETY: as in `launch`.
-            Some(unpack) => unsafe { unpack.launch(lane, &[d], self.at(out), out.len, accumulate) },
+            Some(unpack) => unsafe { unpack.launch(stream, &[d], self.at(out), out.len, accumulate) },
             None => Ok(()),
         }
     }
@@ -150,16 +150,16 @@ impl Backend for Cuda {
         Ok(())
     }
 
-    fn lane(&self) -> Result<Cuda, String> {
+    fn fork(&self) -> Result<Cuda, String> {
         Cuda::on(&self.device, self.stream.clone(), self.arena.clone()).map_err(|why| why.to_string())
     }
 
-    fn prepare(&mut self, op: &KernelOp, site: &Site<'_>) -> Result<Kernel, String> {
+    fn prepare(&mut self, op: &KernelOp, site: &KernelSite<'_>) -> Result<Kernel, String> {
         let plan = plan(op, site)?;
         self.ready(plan).map_err(|why| why.to_string())
     }
 
-    fn launch(&mut self, kernel: &mut Kernel, _: Moment, operands: &[Span], results: &[Span], accumulate: bool) {
+    fn launch(&mut self, kernel: &mut Kernel, _: RngContext, operands: &[Span], results: &[Span], accumulate: bool) {
         let out = results[0];
         let done = match kernel {
             Kernel::Copy if accumulate => return self.add(out, operands[0]),

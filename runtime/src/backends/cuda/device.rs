@@ -56,7 +56,7 @@ impl Device {
             return Err(Error::NoDevice { ordinal, count });
         }
         let context = CudaContext::new(ordinal).tried("opening the device")?;
-        // SAFETY: no memory is taken through `cudarc`'s slices, which alone are tracked; lanes are ordered by our events.
+        // SAFETY: no memory is taken through `cudarc`'s slices, which alone are tracked; streams are ordered by our events.
         unsafe { context.disable_event_tracking() };
         let properties = properties(&context)?;
         Ok(Arc::new(Device { context, properties, modules: Mutex::default() }))

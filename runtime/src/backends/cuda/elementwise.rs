@@ -2,7 +2,7 @@
 
 use super::device::Device;
 use super::error::{Error, Tried};
-use super::lane::Lane;
+use super::stream::Stream;
 use cudarc::driver::{CudaFunction, LaunchConfig, PushKernelArg};
 use kernels::cuda::elementwise::{ADDS, WRITES, source};
 use kernels::scalar::Program;
@@ -41,11 +41,11 @@ impl Elementwise {
     /// The driver refuses the launch.
     ///
     /// # Safety
-    /// All addresses lie in live arenas, aligned for their element types and long enough; no other lane works on them
+    /// All addresses lie in live arenas, aligned for their element types and long enough; no other stream works on them
     /// meanwhile; `out` overlaps an input only if it is that input and the program reads it in order.
     pub unsafe fn launch(
         &self,
-        lane: &Lane,
+        stream: &Stream,
         inputs: &[u64],
         out: u64,
         len: usize,
@@ -57,7 +57,7 @@ impl Elementwise {
         }
         let function = if accumulate { &self.adds } else { &self.writes };
         let n = len as u64;
-        let mut launch = lane.stream().launch_builder(function);
+        let mut launch = stream.stream().launch_builder(function);
         inputs.iter().for_each(|input| _ = launch.arg(input));
         launch.arg(&out).arg(&n);
         let needed = len.div_ceil(FOUR * BLOCK as usize);

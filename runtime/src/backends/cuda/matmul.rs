@@ -5,8 +5,8 @@
 
 use super::device::Device;
 use super::error::{Error, Tried};
-use super::lane::Lane;
 use super::memory::Arena;
+use super::stream::Stream;
 use cudarc::cublaslt::result;
 use cudarc::cublaslt::sys::{
     self, cublasComputeType_t as Compute, cublasLtMatmulDescAttributes_t as Setting,
@@ -36,7 +36,7 @@ const WORKSPACE: [usize; 2] = [32 << 20, 4 << 20];
 /// The alignment beyond which no algorithm asks for more, that of a piece of device memory.
 const ALIGNED: u64 = 256;
 
-/// A handle of cuBLASLt, for one lane.
+/// A handle of cuBLASLt, for one stream.
 pub struct Matmul {
     handle: sys::cublasLtHandle_t,
     workspace: Arena,
@@ -74,17 +74,17 @@ impl Matmul {
         Ok(Matmul { handle, workspace, ready: HashMap::new() })
     }
 
-    /// Launches `D = op(A) op(B)`, or `D += op(A) op(B)`, for matrices at these addresses. All launches go to one lane,
+    /// Launches `D = op(A) op(B)`, or `D += op(A) op(B)`, for matrices at these addresses. All launches go to one stream,
     /// since they share the workspace.
     ///
     /// # Errors
     /// No algorithm does it, or the launch fails.
     ///
     /// # Safety
-    /// The matrices lie in live arenas, aligned to their elements; `D` overlaps no other; no other lane works on them.
+    /// The matrices lie in live arenas, aligned to their elements; `D` overlaps no other; no other stream works on them.
     pub unsafe fn launch(
         &mut self,
-        lane: &Lane,
+        stream: &Stream,
         gemm: &Gemm,
         arithmetic: Arithmetic,
         [a, b, d]: [u64; 3],
@@ -93,10 +93,10 @@ impl Matmul {
         if gemm.batch * gemm.m * gemm.n == 0 {
             return Ok(());
         }
-        lane.bind()?;
+        stream.bind()?;
         if gemm.k == 0 {
             // SAFETY: as the caller promises. Without terms the sum is zero; the result is dense.
-            return if accumulate { Ok(()) } else { unsafe { lane.zero(d, 4 * gemm.batch * gemm.m * gemm.n) } };
+            return if accumulate { Ok(()) } else { unsafe { stream.zero(d, 4 * gemm.batch * gemm.m * gemm.n) } };
         }
         let alignment = [a, b, d].map(|address| (address & address.wrapping_neg()).min(ALIGNED) as u32);
         let limit = self.workspace.bytes();
@@ -128,7 +128,7 @@ impl Matmul {
                 &raw const ready.algorithm,
                 self.workspace.address(0, limit) as *mut c_void,
                 limit,
-                lane.stream().cu_stream().cast(),
+                stream.stream().cu_stream().cast(),
             )
         }
         .tried("launching a matrix product")

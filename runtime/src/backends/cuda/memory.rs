@@ -2,7 +2,7 @@
 
 use super::device::Device;
 use super::error::{Error, Tried};
-use super::lane::Lane;
+use super::stream::Stream;
 use cudarc::driver::result;
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -97,14 +97,14 @@ impl Drop for Pinned {
     }
 }
 
-impl Lane {
+impl Stream {
     /// Copies bytes from one place in device memory to another; they do not overlap.
     ///
     /// # Errors
     /// The driver failed.
     ///
     /// # Safety
-    /// Both runs lie in live arenas, and no other lane works on them meanwhile.
+    /// Both runs lie in live arenas, and no other stream works on them meanwhile.
     pub unsafe fn copy(&self, to: u64, from: u64, bytes: usize) -> Result<(), Error> {
         self.bind()?;
         // SAFETY: as the caller promises.
@@ -117,7 +117,7 @@ impl Lane {
     /// The driver failed.
     ///
     /// # Safety
-    /// As of [`Lane::copy`].
+    /// As of [`Stream::copy`].
     pub unsafe fn zero(&self, to: u64, bytes: usize) -> Result<(), Error> {
         self.bind()?;
         // SAFETY: as the caller promises.
@@ -130,20 +130,20 @@ impl Lane {
     /// The driver failed.
     ///
     /// # Safety
-    /// As of [`Lane::copy`]; pinned memory is not written before the lane is done with it.
+    /// As of [`Stream::copy`]; pinned memory is not written before the stream is done with it.
     pub unsafe fn upload(&self, to: u64, from: &[u8]) -> Result<(), Error> {
         self.bind()?;
         // SAFETY: as the caller promises.
         unsafe { result::memcpy_htod_async(to, from, self.stream().cu_stream()) }.tried("copying to the device")
     }
 
-    /// Copies to the host. The bytes are there when the lane is done.
+    /// Copies to the host. The bytes are there when the stream is done.
     ///
     /// # Errors
     /// The driver failed.
     ///
     /// # Safety
-    /// As of [`Lane::copy`]; the host's bytes are not touched before the lane is done with them.
+    /// As of [`Stream::copy`]; the host's bytes are not touched before the stream is done with them.
     pub unsafe fn download(&self, to: &mut [u8], from: u64) -> Result<(), Error> {
         self.bind()?;
         // SAFETY: as the caller promises.

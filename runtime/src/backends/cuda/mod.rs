@@ -8,7 +8,6 @@ pub mod check;
 pub mod device;
 pub mod elementwise;
 mod error;
-pub mod lane;
 pub mod library;
 pub mod matmul;
 pub mod memory;
@@ -16,6 +15,7 @@ pub mod nvrtc;
 pub mod peaks;
 pub mod plan;
 pub mod staging;
+pub mod stream;
 
 pub use backend::{Contract, Cuda, Kernel};
 pub use error::Error;

@@ -1,6 +1,6 @@
 //! GPU launch plan of an op on a rank's sizes, as data: built and tested without a GPU.
 
-use crate::backend::Site;
+use crate::backend::KernelSite;
 use crate::backends::scalar;
 use crate::backends::sizes::{row_major, strides_in};
 use ir::ops::{Binary, Broadcast, Einsum, Equation, KernelOp, Permute, Reshape, Slice, Unary};
@@ -34,7 +34,7 @@ pub fn has(op: &KernelOp) -> bool {
 ///
 /// # Errors
 /// The op has no kernel here, by name; or it has none for these types.
-pub fn plan(op: &KernelOp, site: &Site<'_>) -> Result<Plan, String> {
+pub fn plan(op: &KernelOp, site: &KernelSite<'_>) -> Result<Plan, String> {
     let mut types = site.operands.iter().chain(site.results);
     if let Some(ty) = types.find(|ty| !matches!(ty.dtype, DType::F32 | DType::I32)) {
         return Err(format!("the cuda backend computes in f32, not in {}", ty.dtype.name()));
@@ -51,7 +51,7 @@ pub fn plan(op: &KernelOp, site: &Site<'_>) -> Result<Plan, String> {
     }
 }
 
-fn einsum(op: &Einsum, site: &Site<'_>) -> Result<Plan, String> {
+fn einsum(op: &Einsum, site: &KernelSite<'_>) -> Result<Plan, String> {
     let equation = &op.equation;
     let [a, b] = &equation.operands[..] else {
         return Err("einsum of one operand has no kernel on the cuda backend".to_string());
@@ -73,7 +73,7 @@ fn unary(op: &Unary) -> Program {
     }
 }
 
-fn binary(op: &Binary, site: &Site<'_>) -> Result<Plan, String> {
+fn binary(op: &Binary, site: &KernelSite<'_>) -> Result<Plan, String> {
     let [a, b] = match &op.equation {
         None => [Access::Same, Access::Same],
         Some(equation) => [spread(equation, 0, site)?, spread(equation, 1, site)?],
@@ -82,16 +82,16 @@ fn binary(op: &Binary, site: &Site<'_>) -> Result<Plan, String> {
 }
 
 /// Each letter of the result walks along the operand's stride of it.
-fn by_letters(equation: &Equation, site: &Site<'_>) -> Result<Plan, String> {
+fn by_letters(equation: &Equation, site: &KernelSite<'_>) -> Result<Plan, String> {
     Ok(Plan::Elementwise(Program::copy(Element::F32, spread(equation, 0, site)?)))
 }
 
-fn spread(equation: &Equation, operand: usize, site: &Site<'_>) -> Result<Access, String> {
+fn spread(equation: &Equation, operand: usize, site: &KernelSite<'_>) -> Result<Access, String> {
     let strides = strides_in(&equation.operands[operand], &site.operand(operand)?, &equation.result);
     Ok(access(&site.result(0)?, &strides, 0))
 }
 
-fn slice(op: &Slice, site: &Site<'_>) -> Result<Plan, String> {
+fn slice(op: &Slice, site: &KernelSite<'_>) -> Result<Plan, String> {
     let strides = row_major(&site.operand(0)?);
     let access = access(&site.result(0)?, &strides, op.start as usize * strides[op.dim]);
     Ok(Plan::Elementwise(Program::copy(Element::F32, access)))

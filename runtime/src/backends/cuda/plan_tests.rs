@@ -20,7 +20,7 @@ fn typed(op: impl Into<Op>, sizes: &[&[u64]]) -> (Op, KernelOp, Vec<Type>, Vec<T
 fn planned(op: &KernelOp, operands: &[Type], results: &[Type]) -> Result<Plan, String> {
     let sides = [operands, results].map(|side| side.iter().collect::<Vec<_>>());
     let mesh = Mesh::default();
-    plan(op, &Site { mesh: &mesh, coordinates: &[], operands: &sides[0], results: &sides[1], forward: true })
+    plan(op, &KernelSite { mesh: &mesh, coordinates: &[], operands: &sides[0], results: &sides[1], forward: true })
 }
 
 #[test]

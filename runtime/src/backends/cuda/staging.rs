@@ -3,8 +3,8 @@
 
 use super::device::Device;
 use super::error::Error;
-use super::lane::{Event, Lane};
 use super::memory::Pinned;
+use super::stream::{Event, Stream};
 use std::sync::Arc;
 
 /// Bytes of a buffer: long enough that a transfer takes many times what it costs to start one, some 10 microseconds.
@@ -25,33 +25,33 @@ impl Staging {
         Ok(Staging { buffers: [buffer()?, buffer()?] })
     }
 
-    /// Copies to the device on a lane. `from` has been read when this returns; the device may still be copying.
+    /// Copies to the device on a stream. `from` has been read when this returns; the device may still be copying.
     ///
     /// # Errors
     /// The driver failed.
     ///
     /// # Safety
-    /// `to` has room for all bytes in a live arena, and no other lane works on them meanwhile.
-    pub unsafe fn write(&mut self, lane: &Lane, to: u64, from: &[u8]) -> Result<(), Error> {
+    /// `to` has room for all bytes in a live arena, and no other stream works on them meanwhile.
+    pub unsafe fn write(&mut self, stream: &Stream, to: u64, from: &[u8]) -> Result<(), Error> {
         for (i, part) in from.chunks(BUFFER).enumerate() {
             let (buffer, event) = &mut self.buffers[i % 2];
             event.finish()?;
             buffer.bytes_mut()[..part.len()].copy_from_slice(part);
             // SAFETY: as the caller promises; the buffer is written again only after its event.
-            unsafe { lane.upload(to + (i * BUFFER) as u64, &buffer.bytes()[..part.len()])? };
-            lane.record(event)?;
+            unsafe { stream.upload(to + (i * BUFFER) as u64, &buffer.bytes()[..part.len()])? };
+            stream.record(event)?;
         }
         Ok(())
     }
 
-    /// Copies from the device on a lane and waits for it.
+    /// Copies from the device on a stream and waits for it.
     ///
     /// # Errors
     /// The driver failed.
     ///
     /// # Safety
-    /// `from` has as many bytes in a live arena, and no other lane works on them meanwhile.
-    pub unsafe fn read(&mut self, lane: &Lane, to: &mut [u8], from: u64) -> Result<(), Error> {
+    /// `from` has as many bytes in a live arena, and no other stream works on them meanwhile.
+    pub unsafe fn read(&mut self, stream: &Stream, to: &mut [u8], from: u64) -> Result<(), Error> {
         let parts = to.len().div_ceil(BUFFER);
         for i in 0..=parts {
             if i < parts {
@@ -59,8 +59,8 @@ impl Staging {
                 let (buffer, event) = &mut self.buffers[i % 2];
                 event.finish()?;
                 // SAFETY: as the caller promises; the buffer is read and written again only after its event.
-                unsafe { lane.download(&mut buffer.bytes_mut()[..len], from + (i * BUFFER) as u64)? };
-                lane.record(event)?;
+                unsafe { stream.download(&mut buffer.bytes_mut()[..len], from + (i * BUFFER) as u64)? };
+                stream.record(event)?;
             }
             if let Some(last) = i.checked_sub(1) {
                 let (buffer, event) = &self.buffers[last % 2];

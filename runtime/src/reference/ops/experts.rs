@@ -49,15 +49,15 @@ pub(super) fn top_k_grad<R: Real>(index: &Tensor<i32>, dvalues: &Tensor<R>, dims
 }
 
 /// The choices `[*g, t, k]` that each row of `[*g, e, c]` takes, and how many chose each expert of `[*g, e]`.
-struct Dealt {
+struct RoutedTokens {
     rows: Vec<Option<usize>>,
     count: Vec<i32>,
     choices: usize,
 }
 
-impl Dealt {
+impl RoutedTokens {
     /// `dims` are those of the tensor of experts, `[*g, e, c, h]`.
-    fn new(index: &Tensor<i32>, dims: &[usize]) -> Dealt {
+    fn new(index: &Tensor<i32>, dims: &[usize]) -> RoutedTokens {
         let &[.., t, k] = index.dims.as_slice() else { unreachable!("the types were inferred") };
         let &[.., e, c, _] = dims else { unreachable!("the types were inferred") };
         let (mut rows, mut count) = (Vec::new(), Vec::new());
@@ -69,7 +69,7 @@ impl Dealt {
                 count.push(all.len() as i32);
             }
         }
-        Dealt { rows, count, choices: k }
+        RoutedTokens { rows, count, choices: k }
     }
 
     /// Each row with its choice and that one's token.
@@ -90,14 +90,14 @@ pub(super) fn dispatch<R: Real>(
     weights: Option<&Tensor<R>>,
     dims: &[Vec<usize>],
 ) -> (Tensor<R>, Tensor<i32>) {
-    let (dealt, h) = (Dealt::new(index, &dims[0]), x.columns());
+    let (routed, h) = (RoutedTokens::new(index, &dims[0]), x.columns());
     let mut out = Tensor::zeros(&dims[0]);
-    for (row, choice, token) in dealt.taken() {
+    for (row, choice, token) in routed.taken() {
         for i in 0..h {
             out.data[row * h + i] = weight(weights, choice) * x.data[token * h + i];
         }
     }
-    (out, Tensor { dims: dims[1].clone(), data: dealt.count })
+    (out, Tensor { dims: dims[1].clone(), data: routed.count })
 }
 
 /// The sum of the rows of y that each token's choices have taken, times their weights.
@@ -107,9 +107,9 @@ pub(super) fn combine<R: Real>(
     weights: Option<&Tensor<R>>,
     dims: &[usize],
 ) -> Tensor<R> {
-    let (dealt, h) = (Dealt::new(index, &y.dims), y.columns());
+    let (routed, h) = (RoutedTokens::new(index, &y.dims), y.columns());
     let mut out = Tensor::zeros(dims);
-    for (row, choice, token) in dealt.taken() {
+    for (row, choice, token) in routed.taken() {
         for i in 0..h {
             out.data[token * h + i] += weight(weights, choice) * y.data[row * h + i];
         }
@@ -119,9 +119,9 @@ pub(super) fn combine<R: Real>(
 
 /// The product of each choice's token and its row of y.
 pub(super) fn combine_dw<R: Real>(x: &Tensor<R>, y: &Tensor<R>, index: &Tensor<i32>) -> Tensor<R> {
-    let (dealt, h) = (Dealt::new(index, &y.dims), y.columns());
+    let (routed, h) = (RoutedTokens::new(index, &y.dims), y.columns());
     let mut out = Tensor::zeros(&index.dims);
-    for (row, choice, token) in dealt.taken() {
+    for (row, choice, token) in routed.taken() {
         out.data[choice] = (0..h).map(|i| x.data[token * h + i] * y.data[row * h + i]).sum();
     }
     out

@@ -164,15 +164,15 @@ fn measure(
         let start = if i == 0 { 0 } else { ends[i - 1] } + run.shift;
         addresses.push(arena.address(start, buffer.len()));
         // SAFETY: the buffer was just taken.
-        unsafe { bench.staging.write(&bench.lane, addresses[i], buffer)? };
+        unsafe { bench.staging.write(&bench.stream, addresses[i], buffer)? };
     }
     let out = if run.in_place { addresses[0] } else { addresses[inputs.len()] };
-    // SAFETY: all buffers lie in the arena and are as long as the program reads; this is the only lane.
-    let launch = |lane: &_| unsafe { kernel.launch(lane, &addresses[..inputs.len()], out, n, run.accumulate) };
-    launch(&bench.lane)?;
+    // SAFETY: all buffers lie in the arena and are as long as the program reads; this is the only stream.
+    let launch = |stream: &_| unsafe { kernel.launch(stream, &addresses[..inputs.len()], out, n, run.accumulate) };
+    launch(&bench.stream)?;
     let mut got = vec![0; n * program.output.bytes()];
     // SAFETY: as above.
-    unsafe { bench.staging.read(&bench.lane, &mut got, out)? };
+    unsafe { bench.staging.read(&bench.stream, &mut got, out)? };
 
     let slices: Vec<&[f32]> = inputs.iter().map(|x| &x[..]).collect();
     let right = program.evaluate(&slices, n, bench.par).map_err(Error::Program)?;

@@ -9,7 +9,7 @@
 
 use super::elementwise::{bytes, floats};
 use super::{Bench, Found, Row, row};
-use crate::backend::{Backend, Moment, Site, Span};
+use crate::backend::{Backend, KernelSite, RngContext, Span};
 use crate::backends::cuda::backend::Cuda;
 use crate::backends::cuda::error::Error;
 use crate::backends::cuda::matmul::{Arithmetic, Matmul};
@@ -167,8 +167,8 @@ impl Placed {
         let arena = Arena::new(&bench.device, x + y + buffers[2].len())?;
         let addresses = [0, 1, 2].map(|i| arena.address(starts[i], buffers[i].len()));
         for (address, buffer) in addresses.iter().zip(&buffers) {
-            // SAFETY: the arena was just taken; this is the only lane.
-            unsafe { bench.staging.write(&bench.lane, *address, buffer)? };
+            // SAFETY: the arena was just taken; this is the only stream.
+            unsafe { bench.staging.write(&bench.stream, *address, buffer)? };
         }
         Ok(Placed { _arena: arena, addresses, result: held.len() })
     }
@@ -181,8 +181,8 @@ impl Placed {
 
     fn read(&self, bench: &mut Bench) -> Result<Vec<f32>, Error> {
         let mut got = vec![0; 4 * self.result];
-        // SAFETY: the result lies in the arena; this is the only lane.
-        unsafe { bench.staging.read(&bench.lane, &mut got, self.addresses[2])? };
+        // SAFETY: the result lies in the arena; this is the only stream.
+        unsafe { bench.staging.read(&bench.stream, &mut got, self.addresses[2])? };
         Ok(floats(&got, Element::F32))
     }
 }
@@ -224,8 +224,8 @@ fn product(
     let mut error = 0f64;
     let mut before = held;
     for accumulate in [true, false] {
-        // SAFETY: the matrices lie in the arena; this is the only lane.
-        unsafe { matmul.launch(&bench.lane, &plan.gemm, arithmetic, placed.ordered(plan.gemm.swapped), accumulate)? };
+        // SAFETY: the matrices lie in the arena; this is the only stream.
+        unsafe { matmul.launch(&bench.stream, &plan.gemm, arithmetic, placed.ordered(plan.gemm.swapped), accumulate)? };
         let got = placed.read(bench)?;
         error = error.max(eq.error(bench, &x, &y, &got, &before)?);
         before.fill(0.0);
@@ -241,8 +241,8 @@ fn identity(bench: &mut Bench, matmul: &mut Matmul, arithmetic: Arithmetic) -> R
     let a: Vec<f32> = bench.normals(n * n, 1).iter().map(|&x| rounded(x, arithmetic)).collect();
     let one: Vec<f32> = (0..n * n).map(|i| if i % (n + 1) == 0 { 1.0 } else { 0.0 }).collect();
     let placed = Placed::new(bench, &a, &one, &vec![0.0; n * n], arithmetic)?;
-    // SAFETY: the matrices lie in the arena; this is the only lane.
-    unsafe { matmul.launch(&bench.lane, &plan.gemm, arithmetic, placed.ordered(plan.gemm.swapped), false)? };
+    // SAFETY: the matrices lie in the arena; this is the only stream.
+    unsafe { matmul.launch(&bench.stream, &plan.gemm, arithmetic, placed.ordered(plan.gemm.swapped), false)? };
     let got = placed.read(bench)?;
     let wrong = got.iter().zip(&a).filter(|(got, a)| got != a).count();
     Ok(Found::results(wrong as f64 / got.len() as f64, 0.0))
@@ -275,8 +275,8 @@ fn large(
     let (a, b) = (numbers(bench, m * k, 0), numbers(bench, k * n, 31));
     let placed = Placed::new(bench, &a, &b, &vec![0.0; m * n], arithmetic)?;
     let operands = placed.ordered(plan.gemm.swapped);
-    // SAFETY: the matrices lie in the arena; this is the only lane.
-    unsafe { matmul.launch(&bench.lane, &plan.gemm, arithmetic, operands, false)? };
+    // SAFETY: the matrices lie in the arena; this is the only stream.
+    unsafe { matmul.launch(&bench.stream, &plan.gemm, arithmetic, operands, false)? };
     let got = placed.read(bench)?;
     let rows = |x: &[f32], width: usize| -> Vec<f32> {
         // From the first to the last.
@@ -285,13 +285,13 @@ fn large(
     let got = rows(&got, n);
     let error = sized(COMPARED).error(bench, &rows(&a, k), &b, &got, &vec![0.0; got.len()])?;
     // SAFETY: as above.
-    let launch = |lane: &_| unsafe { matmul.launch(lane, &plan.gemm, arithmetic, operands, false) };
+    let launch = |stream: &_| unsafe { matmul.launch(stream, &plan.gemm, arithmetic, operands, false) };
     let seconds = bench.seconds(launch)?;
     let peak = peak(bench, arithmetic);
     Ok(Found::results(error, bound(k, arithmetic)).at(plan.gemm.flops() as f64 / seconds, peak))
 }
 
-/// An einsum through the backend, with its copies before and after the product: given to one lane, and read by another.
+/// An einsum through the backend, with its copies before and after the product: given to one stream, and read by another.
 fn einsum(bench: &mut Bench, equation: &str) -> Result<Found, Error> {
     let size = |letter: &str| match letter {
         "b" | "r" => 2,
@@ -322,15 +322,15 @@ fn einsum(bench: &mut Bench, equation: &str) -> Result<Found, Error> {
     cuda.reserve(end).map_err(Error::Program)?;
     let mesh = Mesh::default();
     let operands: Vec<&Type> = operands.iter().collect();
-    let site = Site { mesh: &mesh, coordinates: &[], operands: &operands, results: &[&result], forward: true };
-    let mut beside = cuda.lane().map_err(Error::Program)?;
-    let mut kernel = beside.prepare(&KernelOp::Einsum(op), &site).map_err(Error::Program)?;
+    let site = KernelSite { mesh: &mesh, coordinates: &[], operands: &operands, results: &[&result], forward: true };
+    let mut other = cuda.fork().map_err(Error::Program)?;
+    let mut kernel = other.prepare(&KernelOp::Einsum(op), &site).map_err(Error::Program)?;
     let (a, b) = (bench.normals(spans[0].len, 1).to_vec(), bench.normals(spans[1].len, 2).to_vec());
     let held = bench.normals(spans[2].len, 3).to_vec();
     for (span, data) in spans.iter().zip([&a, &b, &held]) {
         cuda.write(*span, data);
     }
-    beside.launch(&mut kernel, Moment::default(), &spans[..2], &spans[2..], true);
+    other.launch(&mut kernel, RngContext::default(), &spans[..2], &spans[2..], true);
     let mut got = vec![0.0; held.len()];
     cuda.read(spans[2], &mut got);
     let terms =

@@ -2,9 +2,9 @@
 
 use super::{Bench, Found, Row, row};
 use crate::backends::cuda::error::Error;
-use crate::backends::cuda::lane::Lane;
 use crate::backends::cuda::memory::{Arena, Pinned};
 use crate::backends::cuda::staging::BUFFER;
+use crate::backends::cuda::stream::Stream;
 use kernels::scalar::Element;
 
 pub(super) fn check(bench: &mut Bench, rows: &mut Vec<Row>) {
@@ -35,10 +35,10 @@ fn staged(bench: &mut Bench, bytes: usize) -> Result<Found, Error> {
     let mut got = vec![0; bytes];
     let at = arena.address(0, bytes);
     let clock = std::time::Instant::now();
-    // SAFETY: the arena was just taken; this is the only lane.
+    // SAFETY: the arena was just taken; this is the only stream.
     unsafe {
-        bench.staging.write(&bench.lane, at, &sent)?;
-        bench.staging.read(&bench.lane, &mut got, at)?;
+        bench.staging.write(&bench.stream, at, &sent)?;
+        bench.staging.read(&bench.stream, &mut got, at)?;
     }
     Ok(Found::results(wrong(&got, &sent), 0.0).at(2.0 * bytes as f64 / clock.elapsed().as_secs_f64(), None))
 }
@@ -50,16 +50,16 @@ fn pinned(bench: &mut Bench, up: bool) -> Result<Found, Error> {
     let mut back = Pinned::new(&bench.device, bytes)?;
     host.bytes_mut().copy_from_slice(&sent);
     let at = arena.address(0, bytes);
-    // SAFETY: the arena was just taken; this is the only lane; the host touches its memory when the lane is done.
+    // SAFETY: the arena was just taken; this is the only stream; the host touches its memory when the stream is done.
     let seconds = unsafe {
-        bench.lane.upload(at, host.bytes())?;
-        bench.lane.download(back.bytes_mut(), at)?;
-        bench.seconds(|lane| match up {
-            true => lane.upload(at, host.bytes()),
-            false => lane.download(back.bytes_mut(), at),
+        bench.stream.upload(at, host.bytes())?;
+        bench.stream.download(back.bytes_mut(), at)?;
+        bench.seconds(|stream| match up {
+            true => stream.upload(at, host.bytes()),
+            false => stream.download(back.bytes_mut(), at),
         })?
     };
-    bench.lane.finish()?;
+    bench.stream.finish()?;
     Ok(Found::results(wrong(back.bytes(), &sent), 0.0).at(bytes as f64 / seconds, None))
 }
 
@@ -67,14 +67,14 @@ fn on_device(bench: &mut Bench) -> Result<Found, Error> {
     let bytes = 4 * bench.extent.elements;
     let (sent, arena) = (sent(bench, bytes), Arena::new(&bench.device, 2 * bytes)?);
     let (from, to) = (arena.address(0, bytes), arena.address(bytes, bytes));
-    // SAFETY: the arena was just taken; this is the only lane; the halves do not overlap.
-    let copy = |lane: &Lane| unsafe { lane.copy(to, from, bytes) };
+    // SAFETY: the arena was just taken; this is the only stream; the halves do not overlap.
+    let copy = |stream: &Stream| unsafe { stream.copy(to, from, bytes) };
     let mut got = vec![0; bytes];
     // SAFETY: as above.
-    unsafe { bench.staging.write(&bench.lane, from, &sent)? };
-    copy(&bench.lane)?;
+    unsafe { bench.staging.write(&bench.stream, from, &sent)? };
+    copy(&bench.stream)?;
     // SAFETY: as above.
-    unsafe { bench.staging.read(&bench.lane, &mut got, to)? };
+    unsafe { bench.staging.read(&bench.stream, &mut got, to)? };
     let seconds = bench.seconds(copy)?;
     let peak = bench.device.properties().peaks.memory;
     Ok(Found::results(wrong(&got, &sent), 0.0).at(2.0 * bytes as f64 / seconds, peak))

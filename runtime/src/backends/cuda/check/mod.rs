@@ -10,8 +10,8 @@ mod order;
 
 use super::device::{Device, Properties};
 use super::error::Error;
-use super::lane::{Event, Lane};
 use super::staging::Staging;
+use super::stream::{Event, Stream};
 use kernels::cpu::Par;
 use kernels::cpu::dropout::normal;
 use serde::Serialize;
@@ -97,10 +97,10 @@ pub fn check(ordinal: usize, quick: bool) -> Result<Report, Error> {
     Ok(Report { schema: SCHEMA, device: device.properties().clone(), rows })
 }
 
-/// What checks share: the device, a lane, and numbers.
+/// What checks share: the device, a stream, and numbers.
 struct Bench {
     device: Arc<Device>,
-    lane: Lane,
+    stream: Stream,
     staging: Staging,
     /// Standard normal numbers; checks take slices of them.
     normals: Vec<f32>,
@@ -131,7 +131,7 @@ impl Bench {
         let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
         Ok(Bench {
             device: device.clone(),
-            lane: Lane::new(device)?,
+            stream: Stream::new(device)?,
             staging: Staging::new(device)?,
             normals: (0..extent.elements as u64 + 64).map(|i| normal([20, 26], i)).collect(),
             par: Par(threads),
@@ -145,16 +145,16 @@ impl Bench {
     }
 
     /// Seconds of a launch: the best of some timings.
-    fn seconds(&self, mut launch: impl FnMut(&Lane) -> Result<(), Error>) -> Result<f64, Error> {
+    fn seconds(&self, mut launch: impl FnMut(&Stream) -> Result<(), Error>) -> Result<f64, Error> {
         let (start, end) = (Event::timed(&self.device)?, Event::timed(&self.device)?);
-        launch(&self.lane)?;
+        launch(&self.stream)?;
         let mut best = f64::INFINITY;
         for _ in 0..self.extent.timings {
-            self.lane.record(&start)?;
+            self.stream.record(&start)?;
             for _ in 0..self.extent.launches {
-                launch(&self.lane)?;
+                launch(&self.stream)?;
             }
-            self.lane.record(&end)?;
+            self.stream.record(&end)?;
             best = best.min(start.seconds_to(&end)? / self.extent.launches as f64);
         }
         Ok(best)

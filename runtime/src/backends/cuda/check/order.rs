@@ -3,9 +3,9 @@
 use super::{Bench, Found, Row, row};
 use crate::backends::cuda::elementwise::Elementwise;
 use crate::backends::cuda::error::Error;
-use crate::backends::cuda::lane::{Event, Lane};
 use crate::backends::cuda::matmul::{Arithmetic, Matmul};
 use crate::backends::cuda::memory::Arena;
+use crate::backends::cuda::stream::{Event, Stream};
 use kernels::cuda::gemm::Contraction;
 use kernels::scalar::{Element, Program, Unary};
 
@@ -20,11 +20,11 @@ pub(super) fn check(bench: &mut Bench, rows: &mut Vec<Row>) {
     rows.push(row("no memory is lost", format!("{REPEATS} launches"), "B/s", leaks(bench)));
 }
 
-/// A producer on one lane, a consumer on another that waits for the producer's event. The same without the event is run and
+/// A producer on one stream, a consumer on another that waits for the producer's event. The same without the event is run and
 /// told of, but proves nothing either way.
 fn ordered(bench: &mut Bench) -> Result<Found, Error> {
-    let producer = Lane::new(&bench.device)?;
-    let consumer = Lane::new(&bench.device)?;
+    let producer = Stream::new(&bench.device)?;
+    let consumer = Stream::new(&bench.device)?;
     let kernel = Elementwise::new(&bench.device, &Program::unary(Unary::Shift(1.0), Element::F32))?;
     let elements = bench.extent.elements;
     let bytes = 4 * elements;
@@ -33,7 +33,7 @@ fn ordered(bench: &mut Bench) -> Result<Found, Error> {
     let event = Event::new(&bench.device)?;
     let mut late = [0; 2];
     for (waits, late) in [true, false].into_iter().zip(&mut late) {
-        // SAFETY: the arena was just taken and both lanes are done with it. Without the event they race for it, which leaves
+        // SAFETY: the arena was just taken and both streams are done with it. Without the event they race for it, which leaves
         // some of the numbers before the last in `seen`, and harms nothing.
         unsafe {
             producer.zero(made, bytes)?;
@@ -51,8 +51,8 @@ fn ordered(bench: &mut Bench) -> Result<Found, Error> {
         consumer.finish()?;
         producer.finish()?;
         let mut got = vec![0; bytes];
-        // SAFETY: as above, and both lanes are done.
-        unsafe { bench.staging.read(&bench.lane, &mut got, seen)? };
+        // SAFETY: as above, and both streams are done.
+        unsafe { bench.staging.read(&bench.stream, &mut got, seen)? };
         let got = super::elementwise::floats(&got, Element::F32);
         *late = got.iter().filter(|x| **x != STEPS as f32).count();
     }
@@ -71,26 +71,26 @@ fn leaks(bench: &mut Bench) -> Result<Found, Error> {
     let places = [0, 1, 2].map(|i| arena.address(i * 4 * size * size, 4 * size * size));
     let kernel = Elementwise::new(&bench.device, &Program::unary(Unary::Exp, Element::F32))?;
     let mut matmul = Matmul::new(&bench.device)?;
-    let mut once = |lane: &Lane| -> Result<(), Error> {
+    let mut once = |stream: &Stream| -> Result<(), Error> {
         let event = Event::new(&bench.device)?;
-        // SAFETY: the places lie in the arena and do not overlap; this is the only lane.
+        // SAFETY: the places lie in the arena and do not overlap; this is the only stream.
         unsafe {
-            kernel.launch(lane, &places[..1], places[1], size * size, false)?;
-            matmul.launch(lane, &gemm, Arithmetic::F32, places, false)?;
-            lane.copy(places[0], places[1], 4 * size * size)?;
+            kernel.launch(stream, &places[..1], places[1], size * size, false)?;
+            matmul.launch(stream, &gemm, Arithmetic::F32, places, false)?;
+            stream.copy(places[0], places[1], 4 * size * size)?;
         }
-        lane.record(&event)?;
-        lane.wait(&event)
+        stream.record(&event)?;
+        stream.wait(&event)
     };
     // SAFETY: as above.
-    unsafe { bench.lane.zero(places[0], 3 * 4 * size * size)? };
-    once(&bench.lane)?;
-    bench.lane.finish()?;
+    unsafe { bench.stream.zero(places[0], 3 * 4 * size * size)? };
+    once(&bench.stream)?;
+    bench.stream.finish()?;
     let (before, _) = bench.device.memory()?;
     for _ in 0..REPEATS {
-        once(&bench.lane)?;
+        once(&bench.stream)?;
     }
-    bench.lane.finish()?;
+    bench.stream.finish()?;
     let (after, total) = bench.device.memory()?;
     let lost = before.saturating_sub(after);
     let note = (lost > 0).then(|| format!("{lost} bytes"));

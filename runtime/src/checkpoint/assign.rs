@@ -1,13 +1,13 @@
 //! Assignment of writers: every distinct shard is written once, by one of the ranks that hold it.
 
 use super::shard::Shard;
-use crate::state::{Role, Slot};
+use crate::state::{Role, StateSlot};
 use std::collections::BTreeMap;
 
-/// A rank's part of a tensor that a checkpoint holds.
+/// A rank's part of a tensor in a checkpoint.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Held {
-    /// Its place among the rank's kept tensors.
+pub(super) struct StatePart {
+    /// Index among the rank's slots.
     pub(super) slot: usize,
     /// The tensor's global name.
     pub(super) name: String,
@@ -21,17 +21,17 @@ pub(super) struct Held {
     pub(super) shards: Vec<Shard>,
 }
 
-impl Held {
-    /// How many elements the rank has.
+impl StatePart {
+    /// Number of elements in the part.
     pub(super) fn elements(&self) -> u64 {
         self.shards.iter().map(Shard::elements).sum()
     }
 }
 
 /// The rank's parts of all parameters and states.
-pub(super) fn held(slots: &[Slot]) -> Vec<Held> {
+pub(super) fn state_parts(slots: &[StateSlot]) -> Vec<StatePart> {
     let kept = slots.iter().enumerate().filter(|(_, slot)| slot.role != Role::Gradient);
-    let held = |(place, slot): (usize, &Slot)| Held {
+    let state_part = |(place, slot): (usize, &StateSlot)| StatePart {
         slot: place,
         name: slot.name.clone(),
         param: slot.param.clone(),
@@ -39,15 +39,15 @@ pub(super) fn held(slots: &[Slot]) -> Vec<Held> {
         sizes: slot.ty.sizes(),
         shards: Shard::of(&slot.region),
     };
-    kept.map(held).collect()
+    kept.map(state_part).collect()
 }
 
 /// What makes a part distinct: the tensor's name and the shards.
 type Key<'a> = (&'a str, &'a [Shard]);
 
-/// For each rank, which of its parts it writes: the largest first, each by the holder that has the least to write so far.
-pub(super) fn deal(ranks: &[Vec<Held>]) -> Vec<Vec<Held>> {
-    let mut holders: BTreeMap<Key<'_>, Vec<(usize, &Held)>> = BTreeMap::new();
+/// Parts that each rank writes. The largest part is assigned first; the holder with the least data so far writes the part.
+pub(super) fn assign_writers(ranks: &[Vec<StatePart>]) -> Vec<Vec<StatePart>> {
+    let mut holders: BTreeMap<Key<'_>, Vec<(usize, &StatePart)>> = BTreeMap::new();
     for (rank, parts) in ranks.iter().enumerate() {
         for part in parts.iter().filter(|part| !part.shards.is_empty()) {
             holders.entry((&part.name, &part.shards)).or_default().push((rank, part));
@@ -55,23 +55,23 @@ pub(super) fn deal(ranks: &[Vec<Held>]) -> Vec<Vec<Held>> {
     }
     let mut distinct: Vec<_> = holders.into_values().collect();
     distinct.sort_by_key(|holders| std::cmp::Reverse(holders[0].1.elements()));
-    let (mut load, mut dealt) = (vec![0; ranks.len()], vec![Vec::new(); ranks.len()]);
+    let (mut load, mut assigned) = (vec![0; ranks.len()], vec![Vec::new(); ranks.len()]);
     for holders in distinct {
         let least = holders.into_iter().min_by_key(|(rank, _)| load[*rank]);
         let (rank, part) = least.expect("a part is there because a rank holds it");
         load[rank] += part.elements();
-        dealt[rank].push(part.clone());
+        assigned[rank].push(part.clone());
     }
-    dealt
+    assigned
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn part(name: &str, offset: u64, size: u64) -> Held {
+    fn part(name: &str, offset: u64, size: u64) -> StatePart {
         let shards = vec![Shard { offset: vec![offset], shape: vec![size] }];
-        Held { slot: 0, name: name.into(), param: name.into(), state: None, sizes: vec![8], shards }
+        StatePart { slot: 0, name: name.into(), param: name.into(), state: None, sizes: vec![8], shards }
     }
 
     #[test]
@@ -81,10 +81,10 @@ mod tests {
             let whole = ["c", "d", "e", "f"].map(|name| part(name, 0, 8));
             [vec![part("a", 4 * tp, 4), part("b", 4 * tp, 4)], whole.to_vec()].concat()
         };
-        let dealt = deal(&[on(0), on(1), on(0), on(1)]);
-        let work: Vec<u64> = dealt.iter().map(|parts| parts.iter().map(Held::elements).sum()).collect();
+        let assigned = assign_writers(&[on(0), on(1), on(0), on(1)]);
+        let work: Vec<u64> = assigned.iter().map(|parts| parts.iter().map(StatePart::elements).sum()).collect();
         assert_eq!(work, [12, 12, 12, 12]);
-        let mut names: Vec<_> = dealt.iter().flatten().map(|part| (&part.name, &part.shards[0].offset)).collect();
+        let mut names: Vec<_> = assigned.iter().flatten().map(|part| (&part.name, &part.shards[0].offset)).collect();
         names.sort();
         names.dedup();
         assert_eq!(names.len(), 8);

@@ -8,17 +8,17 @@ use cudarc::driver::{CudaEvent, CudaStream};
 use std::sync::Arc;
 
 /// A queue of work on a device: a CUDA stream.
-pub struct Lane {
+pub struct Stream {
     stream: Arc<CudaStream>,
 }
 
-impl Lane {
-    /// A new lane, which waits for no other.
+impl Stream {
+    /// A new stream, which waits for no other.
     ///
     /// # Errors
     /// The driver failed.
-    pub fn new(device: &Arc<Device>) -> Result<Lane, Error> {
-        Ok(Lane { stream: device.context().new_stream().tried("making a stream")? })
+    pub fn new(device: &Arc<Device>) -> Result<Stream, Error> {
+        Ok(Stream { stream: device.context().new_stream().tried("making a stream")? })
     }
 
     pub(super) fn stream(&self) -> &CudaStream {
@@ -49,13 +49,13 @@ impl Lane {
     /// Waits on the host until all work is done. Failures of kernels come to light here.
     ///
     /// # Errors
-    /// Something that the lane did failed.
+    /// Something that the stream did failed.
     pub fn finish(&self) -> Result<(), Error> {
         self.stream.synchronize().tried("finishing the work of a stream")
     }
 }
 
-/// A mark in a lane.
+/// An event in a stream.
 pub struct Event(CudaEvent);
 
 impl Event {
