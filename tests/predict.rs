@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::sync::LazyLock;
-use trace::{Kind, Lane, Trace};
+use trace::{Kind, Stream, Trace};
 
 /// Links that cost nothing.
 static NEAR: LazyLock<Cluster> =
@@ -34,7 +34,7 @@ fn predicted(model: &str, mesh: &str, cluster: &Cluster) -> (StepPrediction, Tra
 
 fn kernels(trace: &Trace) -> f64 {
     let works = |event: &&trace::Event| trace.site(event).kind.computes();
-    let lanes = trace.tracks.iter().filter(|track| matches!(track.lane, Lane::Row | Lane::Beside));
+    let lanes = trace.tracks.iter().filter(|track| matches!(track.stream, Stream::Main | Stream::Async));
     lanes.flat_map(|track| track.events.iter().filter(works)).map(|event| event.seconds).sum()
 }
 

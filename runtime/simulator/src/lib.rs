@@ -12,14 +12,14 @@
 //! - A sum over stages moves when all members have started.
 //! - A wait ends when its request completes.
 
-mod clock;
-mod meet;
-mod price;
-mod stuck;
+mod costs;
+mod deadlock;
+mod rendezvous;
+mod simulation;
 #[cfg(test)]
 mod tests;
 
-pub use stuck::{Stuck, Waiting};
+pub use deadlock::{BlockedRank, Deadlock};
 
 use cost::Cluster;
 use ir::graph::Model;
@@ -30,9 +30,9 @@ use trace::Trace;
 ///
 /// # Errors
 /// The ranks wait for each other, or for what no rank does.
-pub fn step(model: &Model, program: &Program, cluster: &Cluster) -> Result<Trace, Stuck> {
-    let mut clocks = clock::Clocks::new(model, program, cluster);
-    clocks.run()?;
-    clocks.trace.sort();
-    Ok(clocks.trace)
+pub fn step(model: &Model, program: &Program, cluster: &Cluster) -> Result<Trace, Deadlock> {
+    let mut simulation = simulation::Simulation::new(model, program, cluster);
+    simulation.run()?;
+    simulation.trace.sort();
+    Ok(simulation.trace)
 }

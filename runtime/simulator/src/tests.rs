@@ -3,7 +3,7 @@
 use super::*;
 use cost::{CPU, Link};
 use ir::text::parse;
-use trace::{Kind, Lane, shares};
+use trace::{Kind, Stream, shares};
 
 /// One stage, two micro-batches; the first micro-batch waits for nothing.
 const TWO: &str = "\
@@ -20,7 +20,7 @@ F:
 }
 ";
 
-fn clocks_of(rows: &str) -> Result<Trace, Stuck> {
+fn simulate(rows: &str) -> Result<Trace, Deadlock> {
     let body = "  body @a.F(%x: f32[b, h]) -> (%y) {\n    %y: f32[b, h] = silu(%x)\n  }\n";
     let text = format!("{TWO}\nprogram @p microbatches=1 {{\n{body}{rows}}}\n");
     let file = parse(&text).unwrap_or_else(|found| panic!("{}", found.render("", &text)));
@@ -38,7 +38,7 @@ const SECOND: &str = "    %t0 = start recv(peer=$pp-1, tag=0): f32[b, h]
 
 #[test]
 fn a_message_comes_when_both_have_started_and_the_bytes_are_over() {
-    let trace = clocks_of(&format!("  class 0..1 {{\n{FIRST}  }}\n  class 1..2 {{\n{SECOND}  }}\n")).unwrap();
+    let trace = simulate(&format!("  class 0..1 {{\n{FIRST}  }}\n  class 1..2 {{\n{SECOND}  }}\n")).unwrap();
     let bytes = 8.0 * 16.0 * 4.0;
     let silu = 2.0 * bytes / CPU.device.memory_bandwidth;
     let message = bytes / CPU.links[0].bandwidth + CPU.links[0].latency;
@@ -55,8 +55,8 @@ fn a_message_comes_when_both_have_started_and_the_bytes_are_over() {
 #[test]
 fn who_waits_for_whom_is_told() {
     let both = SECOND.replace("$pp-1", "1-$pp");
-    let stuck = clocks_of(&format!("  class 0..2 {{\n{both}  }}\n")).unwrap_err();
-    let told = stuck.to_string();
+    let deadlock = simulate(&format!("  class 0..2 {{\n{both}  }}\n")).unwrap_err();
+    let told = deadlock.to_string();
     assert!(told.contains("stage 0 stands at `wait recv %y:0` and waits for stage 1 to send it"), "{told}");
     assert!(told.contains("stage 1 stands at `wait recv %y:0` and waits for stage 0 to send it"), "{told}");
 }
@@ -70,8 +70,8 @@ fn messages_of_a_tag_go_in_order_and_share_the_way() {
     %t1 = start recv(peer=$pp-1, tag=0): f32[b, h]
     %y:0 = wait %t0
     %y:1 = wait %t1\n";
-    let trace = clocks_of(&format!("  class 0..1 {{\n{first}  }}\n  class 1..2 {{\n{second}  }}\n")).unwrap();
-    let sends = trace.tracks.iter().find(|track| track.lane == Lane::Sends).unwrap();
+    let trace = simulate(&format!("  class 0..1 {{\n{first}  }}\n  class 1..2 {{\n{second}  }}\n")).unwrap();
+    let sends = trace.tracks.iter().find(|track| track.stream == Stream::Sends).unwrap();
     assert_eq!(sends.events.len(), 2);
     assert!(sends.events[1].start >= sends.events[0].end(), "one way out carries one message at a time");
 }

@@ -12,7 +12,7 @@ use ir::ids::{BodyId, Token};
 use ir::program::{BodyInstr, Class, Instr, Program, Transfer};
 use std::collections::HashMap;
 use std::time::Instant;
-use trace::{Event, Flow, Kind, Lane, Place, RunAt, Site, Trace, body_sites, instr_site};
+use trace::{BodyRunId, Event, EventRef, Flow, Kind, Stream, Trace, TraceSite, body_sites, instr_site};
 
 /// The trace of the step that began at `began`.
 pub(super) fn decode(model: &Model, program: &Program, memories: &[RankMemory], began: Instant) -> Trace {
@@ -55,16 +55,16 @@ struct RankEvents<'a> {
     /// Events of the main thread and of the async worker.
     recorded: [Vec<RecordedEvent>; 2],
     /// The trace events of exchanges, body invocations, and messages (by the action that starts them).
-    places: HashMap<EventKind, Place>,
+    places: HashMap<EventKind, EventRef>,
 }
 
 /// One rank's side of an exchange: the rank, its event, its lane, and its times.
 struct ExchangeSide {
     rank: usize,
     kind: EventKind,
-    lane: Lane,
+    stream: Stream,
     site: u32,
-    run: Option<RunAt>,
+    run: Option<BodyRunId>,
     times: (f64, f64),
 }
 
@@ -86,11 +86,11 @@ impl<'a> Decoder<'a> {
     }
 
     /// The body of an invocation, and its call, instance and micro-batch.
-    fn run(&self, rank: usize, run: u32) -> Option<(BodyId, RunAt)> {
+    fn run(&self, rank: usize, run: u32) -> Option<(BodyId, BodyRunId)> {
         let RankEvents { class, rank_program, .. } = self.ranks[rank];
         match &class.instrs[rank_program.runs[run as usize].instr as usize] {
             Instr::Run { body, call, instance, microbatch, .. } => {
-                Some((*body, RunAt { call: *call as u32, instance: *instance, microbatch: *microbatch }))
+                Some((*body, BodyRunId { call: *call as u32, instance: *instance, microbatch: *microbatch }))
             }
             _ => None,
         }
@@ -155,18 +155,18 @@ impl<'a> Decoder<'a> {
             _ => return None,
         };
         let axes = self.trace.sites[site as usize].axes.clone();
-        let lane = if role == ThreadRole::Main { Lane::Changes(axes) } else { Lane::ChangesBeside(axes) };
-        let side = ExchangeSide { rank, kind: recorded.kind, lane, site, run, times: self.times(recorded) };
+        let stream = if role == ThreadRole::Main { Stream::Collectives(axes) } else { Stream::AsyncCollectives(axes) };
+        let side = ExchangeSide { rank, kind: recorded.kind, stream, site, run, times: self.times(recorded) };
         Some((call.plan.ranks.clone(), role, side))
     }
 
     /// Appends the events of an exchange to the lanes of its ranks, and joins the events by flows.
     fn join(&mut self, sides: &[ExchangeSide]) {
-        let mut places: Vec<Place> = Vec::new();
+        let mut places: Vec<EventRef> = Vec::new();
         for side in sides {
             let RankEvents { rank, coordinates, .. } = &self.ranks[side.rank];
             let stage = stage_of(self.model, coordinates);
-            let track = self.trace.track(*rank as u64, stage, &side.lane);
+            let track = self.trace.track(*rank as u64, stage, &side.stream);
             let before = self.trace.tracks[track as usize].events.last().map_or(0.0, Event::end);
             let start = side.times.0.max(before).min(side.times.1.max(before));
             let seconds = (side.times.1 - start).max(0.0);
@@ -197,7 +197,7 @@ impl<'a> Decoder<'a> {
         for sides in &mut channels {
             let second = sides.iter().map(|side| side.times).fold((0.0, 0.0), |a, b| if b.0 > a.0 { b } else { a });
             sides.iter_mut().for_each(|side| side.times = second);
-            sides.sort_by_key(|side| side.lane != Lane::Sends);
+            sides.sort_by_key(|side| side.stream != Stream::Sends);
         }
         channels.sort_by(|a, b| a[0].times.0.total_cmp(&b[0].times.0));
         channels.iter().for_each(|sides| self.join(sides));
@@ -216,18 +216,21 @@ impl<'a> Decoder<'a> {
             coordinates[pipeline] = u64::try_from(peer.eval(&coordinates)?).ok()?;
             Some(self.model.mesh.rank(&coordinates) as usize)
         };
-        let (channel, lane) = match transfer {
-            Transfer::Send { peer: to, tag } => ((own, peer(to)?, *tag), Lane::Sends),
-            Transfer::Recv { peer: from, tag, .. } => ((peer(from)?, own, *tag), Lane::Receives),
+        let (channel, stream) = match transfer {
+            Transfer::Send { peer: to, tag } => ((own, peer(to)?, *tag), Stream::Sends),
+            Transfer::Recv { peer: from, tag, .. } => ((peer(from)?, own, *tag), Stream::Receives),
             _ => return None,
         };
         let site = self.action_site(rank, action)?;
-        Some((channel, ExchangeSide { rank, kind: recorded.kind, lane, site, run: None, times: self.times(recorded) }))
+        Some((
+            channel,
+            ExchangeSide { rank, kind: recorded.kind, stream, site, run: None, times: self.times(recorded) },
+        ))
     }
 
     /// Appends the events of one thread of a rank.
     fn thread(&mut self, rank: usize, role: ThreadRole) {
-        let lane = if role == ThreadRole::Main { Lane::Row } else { Lane::Beside };
+        let stream = if role == ThreadRole::Main { Stream::Main } else { Stream::Async };
         let mut recorded = std::mem::take(&mut self.ranks[rank].recorded[usize::from(role == ThreadRole::Async)]);
         // A body invocation precedes its first step, which may begin at the same time.
         recorded.sort_by_key(|recorded| (recorded.start, !matches!(recorded.kind, EventKind::Run(_))));
@@ -254,7 +257,7 @@ impl<'a> Decoder<'a> {
             let Some(site) = site else { continue };
             let awaits = self.awaited(rank, recorded.kind);
             let stage = stage_of(self.model, &self.ranks[rank].coordinates);
-            let track = self.trace.track(self.ranks[rank].rank as u64, stage, &lane);
+            let track = self.trace.track(self.ranks[rank].rank as u64, stage, &stream);
             let place = self.trace.push(track, Event { site, start, seconds: end - start, run, awaits });
             if let EventKind::Run(_) = recorded.kind {
                 self.ranks[rank].places.insert(recorded.kind, place);
@@ -268,13 +271,13 @@ impl<'a> Decoder<'a> {
         let known = self.trace.sites.iter().position(|site| site.name == name && site.op == "add");
         known.unwrap_or_else(|| {
             let (op, axes, shapes) = ("add".to_string(), String::new(), String::new());
-            self.trace.sites.push(Site { name, op, kind: Kind::Memory, flops: 0, bytes: 0, axes, shapes });
+            self.trace.sites.push(TraceSite { name, op, kind: Kind::Memory, flops: 0, bytes: 0, axes, shapes });
             self.trace.sites.len() - 1
         }) as u32
     }
 
     /// The trace event that a wait waits for.
-    fn awaited(&self, rank: usize, kind: EventKind) -> Option<Place> {
+    fn awaited(&self, rank: usize, kind: EventKind) -> Option<EventRef> {
         let RankEvents { class, rank_program, places, .. } = &self.ranks[rank];
         let kind = match kind {
             EventKind::Step(run, step) => {

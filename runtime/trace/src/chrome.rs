@@ -1,9 +1,9 @@
 //! Traces in Chrome's trace event format, which Perfetto (ui.perfetto.dev) opens.
 //!
-//! A rank is a process, a lane a thread. Events are complete (`X`) with times in microseconds; flows are pairs of `s` and
+//! A rank is a process, a stream a thread. Events are complete (`X`) with times in microseconds; flows are pairs of `s` and
 //! `f` that are bound to the enclosing events. Source: "Trace Event Format", Duca and Sinclair, 2016.
 
-use super::{Event, Flow, Place, Trace, Track};
+use super::{Event, EventRef, Flow, Trace, Track};
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
@@ -38,7 +38,7 @@ impl<W: Write> Lines<'_, W> {
         serde_json::to_writer(&mut *self.out, value).map_err(io::Error::from)
     }
 
-    /// Names and order of a rank and a lane.
+    /// Names and order of a rank and a stream.
     fn head(&mut self, track: &Track, number: usize) -> io::Result<()> {
         let mut meta = |name: &str, key: &str, value: Value| {
             let args: Map<String, Value> = [(key.to_string(), value)].into_iter().collect();
@@ -47,14 +47,14 @@ impl<W: Write> Lines<'_, W> {
         let stage = format!("rank {} (stage {})", track.rank, track.stage);
         meta("process_name", "name", stage.into())?;
         meta("process_sort_index", "sort_index", track.rank.into())?;
-        meta("thread_name", "name", track.lane.label().into())?;
+        meta("thread_name", "name", track.stream.label().into())?;
         meta("thread_sort_index", "sort_index", number.into())
     }
 
     /// From the start of one event into the middle of the other, or to where it is when the first starts: both lie in their
     /// slices, and the second is not earlier.
     fn flow(&mut self, trace: &Trace, number: usize, flow: &Flow) -> io::Result<()> {
-        let mut end = |place: Place, phase: &str, ts: f64| {
+        let mut end = |place: EventRef, phase: &str, ts: f64| {
             let event = trace.event(place);
             let (pid, tid) = (trace.tracks[place.track as usize].rank, place.track);
             let cat = trace.site(event).kind.label();

@@ -1,6 +1,6 @@
 //! Timeline of a step, measured or predicted: both have the same type, so that they can be compared directly.
 //!
-//! A track contains one rank's events in one lane: the instruction stream, the async stream, one communicator for each set
+//! A track contains one rank's events in one stream: the instruction stream, the async stream, one communicator for each set
 //! of axes and starting thread, outgoing and incoming messages. Events have the program's names, `layer.F %q = einsum`; the
 //! event of a body invocation encloses those of its steps. Flows join the two ends of a message and the members of a sum
 //! over stages.
@@ -15,69 +15,69 @@ mod tests;
 pub use chrome::write;
 pub use profile::{KernelTime, Peak, Profile, seconds_by_share};
 pub use share::{RankShare, shares};
-pub use site::{Kind, Site, body_sites, instr_site, moved_by};
+pub use site::{Kind, TraceSite, body_sites, instr_site, moved_by};
 
 /// A step in time.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Trace {
-    /// What events are of.
-    pub sites: Vec<Site>,
-    /// In the order of ranks, then of lanes.
+    /// The sites of the events.
+    pub sites: Vec<TraceSite>,
+    /// Tracks by rank, then by stream.
     pub tracks: Vec<Track>,
-    /// What goes from one event to another.
+    /// Dependencies between events of different tracks.
     pub flows: Vec<Flow>,
     /// Seconds from the start of the step to the end of its last event.
     pub seconds: f64,
 }
 
-/// What a rank does in a lane, by start.
+/// The events of one stream of a rank, by start time.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Track {
     /// The rank.
     pub rank: u64,
     /// The pipeline rank that it belongs to.
     pub stage: u32,
-    /// Where it does it.
-    pub lane: Lane,
-    /// What it does.
+    /// The stream.
+    pub stream: Stream,
+    /// The events.
     pub events: Vec<Event>,
 }
 
-/// What goes on at the same time on a rank.
+/// A sequence of events of a rank; the streams of a rank run concurrently.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Lane {
-    /// The row.
-    Row,
-    /// Runs that were started.
-    Beside,
-    /// Layout changes over these axes that the row starts.
-    Changes(String),
-    /// Those that started runs start.
-    ChangesBeside(String),
+pub enum Stream {
+    /// The instruction stream, on the main thread.
+    Main,
+    /// Started bodies, on the async worker.
+    Async,
+    /// Collectives over these axes that the instruction stream starts.
+    Collectives(String),
+    /// Collectives over these axes that started bodies start.
+    AsyncCollectives(String),
     /// Messages to other stages.
     Sends,
     /// Messages from other stages.
     Receives,
 }
 
-/// Something that takes time.
+/// An event with its duration.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Event {
-    /// What: an index of [`Trace::sites`].
+    /// Index of [`Trace::sites`].
     pub site: u32,
     /// Seconds from the start of the step.
     pub start: f64,
-    /// Seconds that it takes.
+    /// Duration in seconds.
     pub seconds: f64,
-    /// For which run of a block; none for what the row does between runs.
-    pub run: Option<RunAt>,
-    /// Of a wait: what it waits for.
-    pub awaits: Option<Place>,
+    /// The body invocation; none for other instructions.
+    pub run: Option<BodyRunId>,
+    /// The event that a wait waits for.
+    pub awaits: Option<EventRef>,
 }
 
-/// Which run of a block.
+/// Identity of a body invocation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RunAt {
+pub struct BodyRunId {
     /// The call of the model.
     pub call: u32,
     /// Its instance.
@@ -86,40 +86,40 @@ pub struct RunAt {
     pub microbatch: Option<u32>,
 }
 
-/// An event of a trace.
+/// Reference to an event of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Place {
+pub struct EventRef {
     /// The track.
     pub track: u32,
-    /// Its event.
+    /// The index of the event in the track.
     pub event: u32,
 }
 
-/// What goes from one event to another, which does not end before the first has begun.
+/// A dependency between two events. The second event does not end before the first one begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Flow {
     /// Where it begins.
-    pub from: Place,
+    pub from: EventRef,
     /// Where it ends.
-    pub to: Place,
+    pub to: EventRef,
 }
 
 impl Trace {
     /// An event.
-    pub fn event(&self, place: Place) -> &Event {
+    pub fn event(&self, place: EventRef) -> &Event {
         &self.tracks[place.track as usize].events[place.event as usize]
     }
 
-    /// What an event is of.
-    pub fn site(&self, event: &Event) -> &Site {
+    /// The site of an event.
+    pub fn site(&self, event: &Event) -> &TraceSite {
         &self.sites[event.site as usize]
     }
 
-    /// The track of a rank and lane, made if there is none yet.
-    pub fn track(&mut self, rank: u64, stage: u32, lane: &Lane) -> u32 {
-        let known = self.tracks.iter().position(|track| track.rank == rank && track.lane == *lane);
+    /// The track of a rank and stream, which is added on first use.
+    pub fn track(&mut self, rank: u64, stage: u32, stream: &Stream) -> u32 {
+        let known = self.tracks.iter().position(|track| track.rank == rank && track.stream == *stream);
         known.unwrap_or_else(|| {
-            self.tracks.push(Track { rank, stage, lane: lane.clone(), events: Vec::new() });
+            self.tracks.push(Track { rank, stage, stream: stream.clone(), events: Vec::new() });
             self.tracks.len() - 1
         }) as u32
     }
@@ -127,12 +127,12 @@ impl Trace {
     /// Puts tracks in order.
     pub fn sort(&mut self) {
         let mut order: Vec<usize> = (0..self.tracks.len()).collect();
-        order.sort_by_key(|&old| (self.tracks[old].rank, self.tracks[old].lane.clone()));
+        order.sort_by_key(|&old| (self.tracks[old].rank, self.tracks[old].stream.clone()));
         let mut now = vec![0; order.len()];
         order.iter().enumerate().for_each(|(new, &old)| now[old] = new as u32);
         let mut old: Vec<Option<Track>> = std::mem::take(&mut self.tracks).into_iter().map(Some).collect();
         self.tracks = order.iter().filter_map(|&at| old[at].take()).collect();
-        let moved = |place: &mut Place| place.track = now[place.track as usize];
+        let moved = |place: &mut EventRef| place.track = now[place.track as usize];
         self.tracks
             .iter_mut()
             .flat_map(|track| &mut track.events)
@@ -141,12 +141,12 @@ impl Trace {
         self.flows.iter_mut().flat_map(|flow| [&mut flow.from, &mut flow.to]).for_each(moved);
     }
 
-    /// Adds an event to a track and gives its place.
-    pub fn push(&mut self, track: u32, event: Event) -> Place {
+    /// Appends an event to a track and returns its reference.
+    pub fn push(&mut self, track: u32, event: Event) -> EventRef {
         self.seconds = self.seconds.max(event.end());
         let events = &mut self.tracks[track as usize].events;
         events.push(event);
-        Place { track, event: events.len() as u32 - 1 }
+        EventRef { track, event: events.len() as u32 - 1 }
     }
 }
 
@@ -157,16 +157,16 @@ impl Event {
     }
 }
 
-impl Lane {
+impl Stream {
     /// As it is shown: `row`, `over tp`.
     pub fn label(&self) -> String {
         match self {
-            Lane::Row => "row".to_string(),
-            Lane::Beside => "started runs".to_string(),
-            Lane::Changes(axes) => format!("over {axes}"),
-            Lane::ChangesBeside(axes) => format!("over {axes}, started runs"),
-            Lane::Sends => "sends".to_string(),
-            Lane::Receives => "receives".to_string(),
+            Stream::Main => "row".to_string(),
+            Stream::Async => "started runs".to_string(),
+            Stream::Collectives(axes) => format!("over {axes}"),
+            Stream::AsyncCollectives(axes) => format!("over {axes}, started runs"),
+            Stream::Sends => "sends".to_string(),
+            Stream::Receives => "receives".to_string(),
         }
     }
 }

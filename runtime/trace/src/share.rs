@@ -1,9 +1,9 @@
 //! Time shares of a step on each rank: computation, exposed communication, and waiting for others.
 
-use super::{Event, Kind, Lane, Place, Trace};
+use super::{Event, EventRef, Kind, Stream, Trace};
 use std::collections::BTreeMap;
 
-/// Where one rank's step goes. The seconds of all fields but `lanes` make up the step.
+/// Where one rank's step goes. The seconds of all fields but `streams` make up the step.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct RankShare {
     /// The rank.
@@ -12,14 +12,14 @@ pub struct RankShare {
     pub compute: BTreeMap<Kind, f64>,
     /// Seconds in which the row waits while data moves, by the axes that it moves over.
     pub exposed: BTreeMap<String, f64>,
-    /// Seconds in which the row waits for what its own rank computes beside it.
-    pub beside: f64,
+    /// Seconds in which the instruction stream waits for started bodies of the same rank.
+    pub async_work: f64,
     /// Seconds in which the row waits for other ranks to come so far.
     pub waiting: f64,
     /// Seconds in which it does none of this: before its first event, between events, after its last.
     pub idle: f64,
-    /// Seconds in which each lane is at work.
-    pub lanes: BTreeMap<Lane, f64>,
+    /// Seconds in which each stream is busy.
+    pub streams: BTreeMap<Stream, f64>,
 }
 
 impl RankShare {
@@ -35,14 +35,14 @@ pub fn shares(trace: &Trace) -> Vec<RankShare> {
     for track in &trace.tracks {
         let share = ranks.entry(track.rank).or_insert(RankShare { rank: track.rank, ..RankShare::default() });
         let works = |event: &&Event| !matches!(trace.site(event).kind, Kind::Run | Kind::Wait);
-        *share.lanes.entry(track.lane.clone()).or_default() +=
+        *share.streams.entry(track.stream.clone()).or_default() +=
             track.events.iter().filter(works).map(|event| event.seconds).sum::<f64>();
-        if track.lane == Lane::Row {
+        if track.stream == Stream::Main {
             track.events.iter().for_each(|event| account(trace, event, share));
         }
     }
     for share in ranks.values_mut() {
-        let told = share.computing() + share.exposed.values().sum::<f64>() + share.beside + share.waiting;
+        let told = share.computing() + share.exposed.values().sum::<f64>() + share.async_work + share.waiting;
         share.idle = (trace.seconds - told).max(0.0);
     }
     ranks.into_values().collect()
@@ -64,7 +64,7 @@ fn account(trace: &Trace, event: &Event, share: &mut RankShare) {
 }
 
 /// Tells why a row waits for an event: what of the wait's time the event itself fills. The seconds that are told.
-fn expose(trace: &Trace, place: Place, (from, to): (f64, f64), share: &mut RankShare) -> f64 {
+fn expose(trace: &Trace, place: EventRef, (from, to): (f64, f64), share: &mut RankShare) -> f64 {
     if to <= from {
         return 0.0;
     }
@@ -75,13 +75,13 @@ fn expose(trace: &Trace, place: Place, (from, to): (f64, f64), share: &mut RankS
         *share.exposed.entry(site.axes.clone()).or_default() += overlap;
         return overlap;
     }
-    // A run beside the row, which may stand behind others: what they wait for, the row waits for; the rest they compute.
+    // A started body may queue behind others. The instruction stream waits for all that they wait for; the rest is computation.
     let mut told = 0.0;
     for step in &trace.tracks[place.track as usize].events {
         if let (Kind::Wait, Some(awaited)) = (trace.site(step).kind, step.awaits) {
             told += expose(trace, awaited, (from.max(step.start), to.min(step.end())), share);
         }
     }
-    share.beside += to - from - told;
+    share.async_work += to - from - told;
     to - from
 }

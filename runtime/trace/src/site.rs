@@ -7,9 +7,9 @@ use ir::ops::KernelOp;
 use ir::program::{Body, BodyInstr, Class, Instr, Program, Transfer};
 use ir::types::{Dim, Type};
 
-/// A place in the program.
+/// A location of the program, as events name it.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Site {
+pub struct TraceSite {
     /// `layer.F %q = einsum`, `layer.F`, `send %y.1:0`.
     pub name: String,
     /// The op, or what else it does: `einsum`, `all_reduce`, `send`, `run`.
@@ -63,25 +63,25 @@ impl Kind {
 }
 
 /// The sites of a body: of its run, and of each instruction but the frees, in order.
-pub fn body_sites(mesh: &Mesh, body: &Body) -> (Site, Vec<Site>) {
-    let run = Site::plain(body.name.clone(), "run", Kind::Run);
+pub fn body_sites(mesh: &Mesh, body: &Body) -> (TraceSite, Vec<TraceSite>) {
+    let run = TraceSite::plain(body.name.clone(), "run", Kind::Run);
     let site = |(at, instr): (usize, &BodyInstr)| match instr {
         BodyInstr::Compute(stmt) => Some(kernel_site(mesh, body, stmt)),
         BodyInstr::Start { token, collective, operands } => {
             let results = results_of(body, at, *token);
             let bytes = |values: &[Value]| values.iter().map(|&v| body.values[v].ty.local_bytes(mesh)).sum::<u64>();
             let name = format!("{} {} = {}", body.name, names(body, results), collective.name());
-            Some(Site {
+            Some(TraceSite {
                 axes: axes_name(mesh, collective.over()),
                 bytes: bytes(operands).max(bytes(results)),
                 shapes: shapes(mesh, operands.iter().map(|&v| &body.values[v].ty)),
-                ..Site::plain(name, collective.name(), Kind::Transfer)
+                ..TraceSite::plain(name, collective.name(), Kind::Transfer)
             })
         }
         BodyInstr::Wait { token, results } => {
             let axes = over_of(body, at, *token).map_or_else(String::new, |over| axes_name(mesh, over));
             let name = format!("{} wait {}", body.name, names(body, results));
-            Some(Site { axes, ..Site::plain(name, "wait", Kind::Wait) })
+            Some(TraceSite { axes, ..TraceSite::plain(name, "wait", Kind::Wait) })
         }
         BodyInstr::Free(_) => None,
     };
@@ -89,28 +89,32 @@ pub fn body_sites(mesh: &Mesh, body: &Body) -> (Site, Vec<Site>) {
 }
 
 /// The site of an instruction of a row; none for runs, which have that of their body, and for what is at once.
-pub fn instr_site(model: &Model, program: &Program, class: &Class, at: usize) -> Option<Site> {
+pub fn instr_site(model: &Model, program: &Program, class: &Class, at: usize) -> Option<TraceSite> {
     let reg = |reg: ir::ids::Reg| format!("%{}", class.regs[reg].name);
     let bytes = |reg: ir::ids::Reg| class.regs[reg].ty.as_ref().map_or(0, |ty| ty.local_bytes(&model.mesh));
     let pipeline = model.mesh.pipeline().map_or_else(String::new, |pp| model.mesh.axes[pp].name.clone());
     match &class.instrs[at] {
         Instr::Run { .. } | Instr::LossGrad { .. } | Instr::Out { .. } | Instr::Free(_) => None,
-        Instr::Feed { out, .. } => {
-            Some(Site { bytes: 2 * bytes(*out), ..Site::plain(format!("feed {}", reg(*out)), "feed", Kind::Memory) })
-        }
-        Instr::Add { into, from } => Some(Site {
+        Instr::Feed { out, .. } => Some(TraceSite {
+            bytes: 2 * bytes(*out),
+            ..TraceSite::plain(format!("feed {}", reg(*out)), "feed", Kind::Memory)
+        }),
+        Instr::Add { into, from } => Some(TraceSite {
             flops: bytes(*from) / 4,
             bytes: 3 * bytes(*from),
-            ..Site::plain(format!("{} += {}", reg(*into), reg(*from)), "add", Kind::Memory)
+            ..TraceSite::plain(format!("{} += {}", reg(*into), reg(*from)), "add", Kind::Memory)
         }),
         Instr::Start { token, transfer, operand } => {
             let (op, what) = transfer_name(model, class, at, *token, transfer, *operand);
             let bytes = moved_by(model, class, transfer, *operand);
-            Some(Site { bytes, axes: pipeline, ..Site::plain(format!("{op} {what}"), op, Kind::Transfer) })
+            Some(TraceSite { bytes, axes: pipeline, ..TraceSite::plain(format!("{op} {what}"), op, Kind::Transfer) })
         }
         Instr::Wait { token, .. } => {
             let (what, axes) = awaited(model, program, class, at, *token);
-            Some(Site { axes: if axes { pipeline } else { String::new() }, ..Site::plain(what, "wait", Kind::Wait) })
+            Some(TraceSite {
+                axes: if axes { pipeline } else { String::new() },
+                ..TraceSite::plain(what, "wait", Kind::Wait)
+            })
         }
     }
 }
@@ -125,18 +129,18 @@ pub fn moved_by(model: &Model, class: &Class, transfer: &Transfer, operand: Opti
     ty.map_or(0, |ty| ty.local_bytes(&model.mesh))
 }
 
-impl Site {
-    /// The time in which a row makes room for the kernels of started runs.
-    pub fn beside() -> Site {
-        Site::plain("started runs compute".to_string(), "wait", Kind::Wait)
+impl TraceSite {
+    /// The site of the pauses in which started bodies compute.
+    pub fn async_compute() -> TraceSite {
+        TraceSite::plain("started runs compute".to_string(), "wait", Kind::Wait)
     }
 
-    fn plain(name: String, op: &str, kind: Kind) -> Site {
-        Site { name, op: op.to_string(), kind, flops: 0, bytes: 0, axes: String::new(), shapes: String::new() }
+    fn plain(name: String, op: &str, kind: Kind) -> TraceSite {
+        TraceSite { name, op: op.to_string(), kind, flops: 0, bytes: 0, axes: String::new(), shapes: String::new() }
     }
 }
 
-fn kernel_site(mesh: &Mesh, body: &Body, stmt: &Stmt) -> Site {
+fn kernel_site(mesh: &Mesh, body: &Body, stmt: &Stmt) -> TraceSite {
     let local = |values: &[Value]| values.iter().map(|&v| local_type(&body.values[v].ty, mesh)).collect::<Vec<_>>();
     let (operands, results) = (local(&stmt.operands), local(&stmt.results));
     let (given, made) = (operands.iter().collect::<Vec<_>>(), results.iter().collect::<Vec<_>>());
@@ -150,7 +154,7 @@ fn kernel_site(mesh: &Mesh, body: &Body, stmt: &Stmt) -> Site {
     let sign = if stmt.accumulate { "+=" } else { "=" };
     let name = format!("{} {} {sign} {}", body.name, names(body, &stmt.results), stmt.op.name());
     let shapes = shapes(mesh, stmt.operands.iter().map(|&v| &body.values[v].ty));
-    Site { flops, bytes, shapes, ..Site::plain(name, stmt.op.name(), kind) }
+    TraceSite { flops, bytes, shapes, ..TraceSite::plain(name, stmt.op.name(), kind) }
 }
 
 /// Local type of a tensor on one rank: each dim has the size of its largest shard, and a flat-sharded tensor is one range.

@@ -3,8 +3,16 @@
 use super::*;
 use serde_json::Value;
 
-fn site(name: &str, kind: Kind) -> Site {
-    Site { name: name.into(), op: name.into(), kind, flops: 0, bytes: 8, axes: String::new(), shapes: String::new() }
+fn site(name: &str, kind: Kind) -> TraceSite {
+    TraceSite {
+        name: name.into(),
+        op: name.into(),
+        kind,
+        flops: 0,
+        bytes: 8,
+        axes: String::new(),
+        shapes: String::new(),
+    }
 }
 
 fn event(site: u32, start: f64, seconds: f64) -> Event {
@@ -15,11 +23,11 @@ fn event(site: u32, start: f64, seconds: f64) -> Event {
 fn small() -> Trace {
     let mut trace =
         Trace { sites: vec![site("send %y", Kind::Transfer), site("a.F %y = silu", Kind::Memory)], ..Trace::default() };
-    let receives = trace.track(4, 1, &Lane::Receives);
+    let receives = trace.track(4, 1, &Stream::Receives);
     let to = trace.push(receives, event(0, 2e-6, 1e-6));
-    let row = trace.track(0, 0, &Lane::Row);
+    let row = trace.track(0, 0, &Stream::Main);
     trace.push(row, event(1, 0.0, 2e-6));
-    let sends = trace.track(0, 0, &Lane::Sends);
+    let sends = trace.track(0, 0, &Stream::Sends);
     let from = trace.push(sends, event(0, 2e-6, 1e-6));
     trace.flows.push(Flow { from, to });
     trace
@@ -45,8 +53,8 @@ fn a_written_trace_is_what_perfetto_reads() {
 fn sorting_keeps_who_is_meant() {
     let mut trace = small();
     trace.sort();
-    let lanes: Vec<(u64, Lane)> = trace.tracks.iter().map(|track| (track.rank, track.lane.clone())).collect();
-    assert_eq!(lanes, [(0, Lane::Row), (0, Lane::Sends), (4, Lane::Receives)]);
+    let streams: Vec<(u64, Stream)> = trace.tracks.iter().map(|track| (track.rank, track.stream.clone())).collect();
+    assert_eq!(streams, [(0, Stream::Main), (0, Stream::Sends), (4, Stream::Receives)]);
     let Flow { from, to } = trace.flows[0];
     assert_eq!((from.track, to.track), (1, 2));
 }

@@ -6,24 +6,24 @@ use ir::graph::Model;
 use ir::ids::{BodyId, Reg, Token, Value};
 use ir::mesh::Axes;
 use ir::program::{Body, BodyInstr, Class, Instr, Program, Transfer};
-use trace::{Site, body_sites, instr_site, moved_by};
+use trace::{TraceSite, body_sites, instr_site, moved_by};
 
-/// A body with prices.
+/// A body with costs.
 #[derive(Clone, Default)]
-pub(super) struct Priced {
+pub(super) struct CostedBody {
     /// The site of its run.
     pub(super) run: u32,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<CostedStep>,
 }
 
 /// A step of a body; `site` is an index of the trace's sites.
 #[derive(Clone)]
-pub(super) enum Step {
+pub(super) enum CostedStep {
     Compute {
         site: u32,
         seconds: f64,
     },
-    /// Starts a layout change; without seconds it moves nothing.
+    /// Starts a collective; without seconds it moves no data.
     Start {
         token: Token,
         site: u32,
@@ -35,64 +35,64 @@ pub(super) enum Step {
     },
 }
 
-/// All bodies with prices. Their sites are added to those of the trace.
+/// All bodies with costs. Their sites are added to those of the trace.
 pub(super) fn bodies(
     model: &Model,
     program: &Program,
     cluster: &Cluster,
-    sites: &mut Vec<Site>,
-) -> SecondaryMap<BodyId, Priced> {
-    let mut priced = SecondaryMap::new();
+    sites: &mut Vec<TraceSite>,
+) -> SecondaryMap<BodyId, CostedBody> {
+    let mut costed = SecondaryMap::new();
     for (id, body) in &program.bodies {
         let (run, of_steps) = body_sites(&model.mesh, body);
         let mut site = sites.len() as u32;
         sites.push(run);
         sites.extend(of_steps);
-        let mut of_body = Priced { run: site, steps: Vec::new() };
+        let mut of_body = CostedBody { run: site, steps: Vec::new() };
         for (at, instr) in body.instrs.iter().enumerate() {
             site += u32::from(!matches!(instr, BodyInstr::Free(_)));
             of_body.steps.extend(step(model, cluster, body, at, site));
         }
-        priced[id] = of_body;
+        costed[id] = of_body;
     }
-    priced
+    costed
 }
 
-fn step(model: &Model, cluster: &Cluster, body: &Body, at: usize, site: u32) -> Option<Step> {
+fn step(model: &Model, cluster: &Cluster, body: &Body, at: usize, site: u32) -> Option<CostedStep> {
     match &body.instrs[at] {
         BodyInstr::Compute(stmt) => {
-            Some(Step::Compute { site, seconds: seconds_of_stmt(cluster, &model.mesh, &body.values, stmt) })
+            Some(CostedStep::Compute { site, seconds: seconds_of_stmt(cluster, &model.mesh, &body.values, stmt) })
         }
         BodyInstr::Start { token, collective, operands } => {
             let moves = collective.communicates() && model.mesh.size(collective.over()) > 1;
             let types = |values: &[Value]| values.iter().map(|&v| &body.values[v].ty).collect::<Vec<_>>();
             let results = body.instrs[at..].iter().find_map(|instr| match instr {
-                BodyInstr::Wait { token: awaited, results } if awaited == token => Some(types(results)),
+                BodyInstr::Wait { token: wait_reason, results } if wait_reason == token => Some(types(results)),
                 _ => None,
             });
             let (operands, results) = (types(operands), results.unwrap_or_default());
             let seconds = || seconds_of_change(cluster, &model.mesh, collective, &operands, &results);
-            Some(Step::Start { token: *token, site, seconds: moves.then(seconds) })
+            Some(CostedStep::Start { token: *token, site, seconds: moves.then(seconds) })
         }
-        BodyInstr::Wait { token, .. } => Some(Step::Wait { token: *token, site }),
+        BodyInstr::Wait { token, .. } => Some(CostedStep::Wait { token: *token, site }),
         BodyInstr::Free(_) => None,
     }
 }
 
-/// What an instruction of a row takes, its run or transfer itself: a site, and seconds.
+/// Cost of an instruction: its site, and its seconds.
 #[derive(Clone, Copy)]
 pub(super) struct Cost {
     pub(super) site: u32,
     pub(super) seconds: f64,
 }
 
-/// The instructions of a row with prices; none for runs and for what is at once.
+/// Costs of the instructions of a class; none for body invocations and for instructions without duration.
 pub(super) fn row(
     model: &Model,
     program: &Program,
     class: &Class,
     cluster: &Cluster,
-    sites: &mut Vec<Site>,
+    sites: &mut Vec<TraceSite>,
 ) -> Vec<Option<Cost>> {
     let cost = |at: usize| {
         let site = instr_site(model, program, class, at)?;

@@ -2,16 +2,16 @@
 
 use std::fmt;
 
-/// Who waits for whom when no rank can go on.
+/// The blocked ranks when no rank can continue.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Stuck {
+pub struct Deadlock {
     /// The ranks that are not at their ends.
-    pub waiting: Vec<Waiting>,
+    pub waiting: Vec<BlockedRank>,
 }
 
-/// Where a rank stands.
+/// A blocked rank.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Waiting {
+pub struct BlockedRank {
     /// The pipeline rank.
     pub stage: u32,
     /// Its instruction: `wait recv %y.1:0`.
@@ -20,12 +20,12 @@ pub struct Waiting {
     pub missing: String,
 }
 
-impl std::error::Error for Stuck {}
+impl std::error::Error for Deadlock {}
 
-impl fmt::Display for Stuck {
+impl fmt::Display for Deadlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "no rank can go on")?;
-        let line = |w: &Waiting| format!("stage {} stands at `{}` and waits for {}", w.stage, w.at, w.missing);
-        self.waiting.iter().try_for_each(|waiting| write!(f, "\n{}", line(waiting)))
+        let channel = |w: &BlockedRank| format!("stage {} stands at `{}` and waits for {}", w.stage, w.at, w.missing);
+        self.waiting.iter().try_for_each(|waiting| write!(f, "\n{}", channel(waiting)))
     }
 }
