@@ -16,8 +16,8 @@ mod run;
 mod sliced;
 
 use cost::{CPU, Cluster};
-use ir::goal::{Goal, ParallelConfig};
 use ir::graph::{Model, SectionKind};
+use ir::options::{ParallelConfig, PlanOptions};
 use ir::text::File;
 
 /// How many cases, and from which seed: `MESHWRIGHT_CASES=5000 MESHWRIGHT_FIRST=500 cargo test --test equal`.
@@ -66,8 +66,8 @@ fn cluster(seed: u64) -> Cluster {
 fn sharded(case: &generate::Case) -> Result<(Model, File, bool), String> {
     let parallel = ParallelConfig { zero: case.zero, ..ParallelConfig::default() };
     let within = |memory| {
-        let goal = Goal::auto(parallel.clone(), memory, case.pipeline.microbatches);
-        run::compiled_to(case, goal, &cluster(case.seed))
+        let options = PlanOptions::auto(parallel.clone(), memory, case.pipeline.microbatches);
+        run::compiled_to(case, options, &cluster(case.seed))
     };
     // Parameters and gradients in f32 and half of what AdamW has; of the rest as much as that.
     let tight = 20 * case.model.parameter_count();

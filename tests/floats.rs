@@ -4,7 +4,7 @@ use cost::{Cluster, Stack};
 use ir::graph::{Init, SectionKind};
 use ir::ops::{KernelOp, Op, Unary, UnaryKind};
 use ir::text::File;
-use meshwright::compiler::compile::{Compiling, compile_source};
+use meshwright::compiler::compile::{CompileRequest, compile_source};
 use meshwright::compiler::model_source::ModelSource;
 use meshwright::estimator::{EstimateReport, EstimateRequest, Estimator};
 use meshwright::train::TrainRequest;
@@ -84,7 +84,8 @@ static PLAN: LazyLock<EstimateReport> = LazyLock::new(|| {
 });
 
 static STAGED: LazyLock<File> = LazyLock::new(|| {
-    let order = Compiling { model: "tiny-llama".into(), parallel: "pp=2".into(), seq: 16, ..Compiling::default() };
+    let order =
+        CompileRequest { model: "tiny-llama".into(), parallel: "pp=2".into(), seq: 16, ..CompileRequest::default() };
     compile_source(&ModelSource::open("tiny-llama").unwrap(), &order, Some("partition"), &mut |_, _| {}).unwrap()
 });
 

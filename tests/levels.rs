@@ -2,7 +2,7 @@
 //! same order it leads to the same later dumps.
 
 use ir::text::{File, parse, print};
-use meshwright::compiler::compile::{Compiling, compile_source};
+use meshwright::compiler::compile::{CompileRequest, compile_source};
 use meshwright::compiler::error::Error;
 use meshwright::compiler::model_source::ModelSource;
 use meshwright::compiler::pipeline::passes;
@@ -45,7 +45,7 @@ fn gpt2() {
 
 fn all_levels(model: &str, configs: &[&str]) {
     for &mesh in configs {
-        let order = Compiling { model: model.into(), parallel: mesh.into(), seq: 16, ..Compiling::default() };
+        let order = CompileRequest { model: model.into(), parallel: mesh.into(), seq: 16, ..CompileRequest::default() };
         let compiled = ModelSource::open(model).and_then(|source| compile(&source, &order));
         let compiled = compiled.unwrap_or_else(|error| panic!("{model} on `{mesh}`: {error}"));
         let reached: Vec<&str> = compiled.dumps.iter().map(|dump| dump.pass).collect();
@@ -55,7 +55,7 @@ fn all_levels(model: &str, configs: &[&str]) {
         assert_eq!(reached, all, "{model} on `{mesh}`: the passes that are told of");
         let seeded = all.iter().position(|&pass| pass == "annotate").expect("a pass");
         let schedule = Some(order.parallel().expect("a configuration").schedule);
-        let bare = Compiling { parallel: String::new(), schedule, ..order.clone() };
+        let bare = CompileRequest { parallel: String::new(), schedule, ..order.clone() };
         for level in 0..compiled.dumps.len() {
             goes_on(&compiled, level, &order).unwrap_or_else(|why| panic!("{model} on `{mesh}`: {why}"));
             // From `seed` on the file says all that the configuration has said.
@@ -72,7 +72,7 @@ struct Compiled {
     answer: String,
 }
 
-fn compile(source: &ModelSource, order: &Compiling) -> Result<Compiled, Error> {
+fn compile(source: &ModelSource, order: &CompileRequest) -> Result<Compiled, Error> {
     let mut dumps = Vec::new();
     let mut observer = |pass, file: &File| dumps.push(Dump { pass, text: print(file) });
     let answer = print(&compile_source(source, order, None, &mut observer)?);
@@ -80,7 +80,7 @@ fn compile(source: &ModelSource, order: &Compiling) -> Result<Compiled, Error> {
 }
 
 /// A dump is its own print; the passes before it find nothing to do on it, those after it do what they did.
-fn goes_on(compiled: &Compiled, level: usize, order: &Compiling) -> Result<(), String> {
+fn goes_on(compiled: &Compiled, level: usize, order: &CompileRequest) -> Result<(), String> {
     let Dump { pass, text } = &compiled.dumps[level];
     let file = parse(text).map_err(|why| format!("the dump of `{pass}`: {}", why.render(pass, text)))?;
     same(text, &print(&file)).map_err(|why| format!("the dump of `{pass}` is printed otherwise: {why}"))?;

@@ -2,7 +2,7 @@
 
 use codegen::buffers::report;
 use ir::catalogue::Code;
-use meshwright::compiler::compile::{Compiling, compile_source};
+use meshwright::compiler::compile::{CompileRequest, compile_source};
 use meshwright::compiler::model_source::ModelSource;
 use std::path::Path;
 
@@ -12,7 +12,7 @@ const WASTE: f64 = 0.05;
 /// Compiles (every checker looks at the program, its places among all) and gives the classes that waste too much.
 fn wasteful(model: &str, mesh: &str) -> Vec<String> {
     let source = ModelSource::open(model).unwrap_or_else(|why| panic!("{model}: {why}"));
-    let order = Compiling { model: model.to_string(), parallel: mesh.to_string(), ..Compiling::default() };
+    let order = CompileRequest { model: model.to_string(), parallel: mesh.to_string(), ..CompileRequest::default() };
     let file =
         compile_source(&source, &order, None, &mut |_, _| {}).unwrap_or_else(|why| panic!("{model} {mesh}: {why}"));
     let classes = report(&file.model, file.program.as_ref().expect("a program"));
@@ -57,7 +57,7 @@ fn small_models_waste_little() {
 fn by_cost(model: &str, mesh: &str, memory: Option<u64>) -> Option<u64> {
     let source = ModelSource::open(model).expect("a preset");
     let (mesh, shard) = (mesh.to_string(), "auto".to_string());
-    let order = Compiling { parallel: mesh, shard, memory, seq: 64, ..Compiling::default() };
+    let order = CompileRequest { parallel: mesh, shard, memory, seq: 64, ..CompileRequest::default() };
     let file = match compile_source(&source, &order, None, &mut |_, _| {}) {
         Ok(file) => file,
         Err(why) => {
@@ -87,7 +87,7 @@ fn the_memory_that_is_stated_holds_for_arenas() {
 /// The bytes of the largest arena, and of what the first stage keeps of a micro-batch and holds from step to step.
 fn bytes(mesh: &str) -> [u64; 3] {
     let source = ModelSource::open("tiny-llama").expect("a preset");
-    let order = Compiling { parallel: mesh.to_string(), global_batch: Some(16), ..Compiling::default() };
+    let order = CompileRequest { parallel: mesh.to_string(), global_batch: Some(16), ..CompileRequest::default() };
     let file = compile_source(&source, &order, None, &mut |_, _| {}).unwrap_or_else(|why| panic!("{mesh}: {why}"));
     let stage = file.staged.as_ref().expect("stages").stages[0].cost;
     let classes = report(&file.model, file.program.as_ref().expect("a program"));

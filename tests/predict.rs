@@ -4,7 +4,7 @@
 use codegen::buffers::report;
 use cost::{CPU, Cluster, Link};
 use ir::text::File;
-use meshwright::compiler::compile::{Compiling, compile_source};
+use meshwright::compiler::compile::{CompileRequest, compile_source};
 use meshwright::compiler::model_source::ModelSource;
 use meshwright::compiler::parallel;
 use meshwright::predicting::{StepPrediction, predict, write_trace};
@@ -24,7 +24,7 @@ static NEAR: LazyLock<Cluster> =
 
 fn compiled(model: &str, mesh: &str) -> File {
     let source = ModelSource::open(model).unwrap();
-    let order = Compiling { model: model.into(), parallel: mesh.into(), ..Compiling::default() };
+    let order = CompileRequest { model: model.into(), parallel: mesh.into(), ..CompileRequest::default() };
     compile_source(&source, &order, None, &mut |_, _| {}).unwrap()
 }
 
@@ -75,7 +75,7 @@ fn every_kind_is_predicted_from_costs_alone() {
     let again = ["full", "selective:mlp"].map(|again| format!("pp=2,dp=2,zero=3,recompute={again}"));
     for mesh in SCHEDULES.iter().flat_map(of_kind).chain(again) {
         let source = ModelSource::open("tiny-llama").unwrap();
-        let order = Compiling { model: "tiny-llama".into(), parallel: mesh.clone(), ..Compiling::default() };
+        let order = CompileRequest { model: "tiny-llama".into(), parallel: mesh.clone(), ..CompileRequest::default() };
         let file = compile_source(&source, &order, None, &mut |_, _| {}).unwrap();
         let program = file.program.as_ref().unwrap();
         let costs = model_costs(&file.model, &CPU, program.microbatches);

@@ -4,8 +4,8 @@
 #[path = "meshes/mod.rs"]
 mod meshes;
 
-use ir::goal::{CpKind, ParallelConfig, Recompute};
 use ir::models::{Batch, Experts, LlamaConfig, ModelConfig, preset};
+use ir::options::{CpKind, ParallelConfig, Recompute};
 use ir::recompute::check_names;
 use ir::types::DType;
 use meshes::compare::differences;
@@ -13,7 +13,7 @@ use meshes::record::{Record, sgd};
 use meshes::trained::{alone, trained_on};
 use meshes::training::{Recipe, models};
 use meshwright::autotune::plan::{PlanRequest, find};
-use meshwright::compiler::compile::{Compiling, compile_source};
+use meshwright::compiler::compile::{CompileRequest, compile_source};
 use meshwright::compiler::model_source::ModelSource;
 use meshwright::compiler::parallel::{missing, print};
 use meshwright::estimator::Estimator;
@@ -141,13 +141,13 @@ impl Trained {
 
 /// Compiles the model under the configuration as far as all collectives stand, and verifies it.
 fn verified(model: &str, parallel: &ParallelConfig, global_batch: u64) {
-    let order = Compiling {
+    let order = CompileRequest {
         model: model.into(),
         parallel: print(&runnable(parallel)),
         seq: SEQ,
         global_batch: Some(global_batch),
         precision: "bf16".into(),
-        ..Compiling::default()
+        ..CompileRequest::default()
     };
     let source = ModelSource::open(model).expect("a preset");
     let file = compile_source(&source, &order, Some("collectives"), &mut |_, _| {});

@@ -4,14 +4,14 @@
 
 use codegen::buffers::assign_buffers;
 use cost::CPU;
-use ir::goal::Goal;
 use ir::graph::Model;
 use ir::models::{Batch, from_config};
 use ir::optimizer::Optimizer;
+use ir::options::PlanOptions;
 use ir::text::File;
 use ir::types::DType;
 use meshwright::compiler::parallel;
-use meshwright::compiler::pipeline::{CompileRequest, compile};
+use meshwright::compiler::pipeline::{PipelineOptions, compile};
 use runtime::exec::{Executor, Input, Options, StepInput};
 use runtime::state::GlobalTensor;
 use safetensors::SafeTensors;
@@ -144,8 +144,8 @@ fn compiled(config: &str, case: &Case, parallel: &str) -> Result<File, String> {
     let config = from_config(config).map_err(|why| why.to_string())?;
     let batch = Batch { batch: MICRO, seq: case.seq, dtype: DType::F32 };
     let model = config.build(&batch).map_err(|why| why.to_string())?;
-    let request = CompileRequest {
-        goal: Goal::of(parallel::parse(parallel).map_err(|why| why.to_string())?),
+    let request = PipelineOptions {
+        options: PlanOptions::of(parallel::parse(parallel).map_err(|why| why.to_string())?),
         optimizer: case.optimizer.clone(),
         microbatches: (case.sequences / MICRO) as u32,
         stop_after: None,

@@ -255,7 +255,7 @@ catalogue! {
         "Choose degrees whose product is the number of devices, or leave out dp to have it derived.";
     402 ImpossibleDegrees "incompatible parallel degrees":
         "A mesh on links of several levels (devices of a node, nodes of a rack) fills each level with complete axes: an axis may span levels, but it cannot end inside one. Experts use parts of tp, cp and dp, the innermost ranks first: etp ranks share an expert, ep groups hold different experts, and each part divides the rest of its axis.";
-        "let layout = Layout { dp: 2, tp: 6, ..Layout::default() };\nlet goal = Goal { levels: vec![4], ..Goal::of(layout) };";
+        "let parallel = ParallelConfig { dp: 2, tp: 6, ..ParallelConfig::default() };\nlet options = PlanOptions { levels: vec![4], ..PlanOptions::of(parallel) };";
         "Choose degrees that fill complete levels of the network; let ep x etp divide dp x cp x tp.";
     403 BatchDoesNotDivide "indivisible batch":
         "The global batch equals data-parallel degree x micro-batch size x number of micro-batches, all integers.";

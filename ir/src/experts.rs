@@ -4,7 +4,7 @@
 //! different experts, and the remaining ranks hold copies (Megatron-Core's parallel folding, Liu et al. 2025, section 3.2).
 //! With etp = tp and without cp, experts are sharded within dp, `dp=[edp,ep]`; if etp < tp, over tp before dp.
 
-use crate::goal::ParallelConfig;
+use crate::options::ParallelConfig;
 use std::fmt;
 
 /// The role of a part of an axis for experts.

@@ -4,8 +4,8 @@
 
 use cost::CPU;
 use ir::differentiate::gradients;
-use ir::goal::{Goal, ParallelConfig};
 use ir::models::{Batch, preset};
+use ir::options::{ParallelConfig, PlanOptions};
 use ir::types::DType;
 use std::hint::black_box;
 use std::time::Instant;
@@ -40,9 +40,9 @@ fn planned(name: &str, parallel: &ParallelConfig) -> f64 {
     let config = &preset(name).expect("a preset").config;
     let batch = Batch { batch: parallel.dp * parallel.mbs, seq: 1024, dtype: DType::BF16 };
     let model = config.build(&batch).expect("a model");
-    let goal = Goal::of(parallel.clone());
+    let options = PlanOptions::of(parallel.clone());
     let clock = Instant::now();
     let model = gradients(black_box(model)).expect("gradients");
-    black_box(meshwright_planner::plan(model, &goal, &CPU, None, &mut |_, _| {}).expect("a plan"));
+    black_box(meshwright_planner::plan(model, &options, &CPU, None, &mut |_, _| {}).expect("a plan"));
     clock.elapsed().as_secs_f64()
 }

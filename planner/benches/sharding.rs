@@ -4,9 +4,9 @@
 
 use cost::Cluster;
 use ir::differentiate::differentiate;
-use ir::goal::{Goal, ParallelConfig};
 use ir::models::{Batch, preset};
 use ir::optimizer::Optimizer;
+use ir::options::{ParallelConfig, PlanOptions};
 use ir::types::DType;
 use meshwright_planner::{plan, shard};
 use std::time::Instant;
@@ -26,11 +26,12 @@ fn main() {
         let batch = Batch { batch, seq: 4096, dtype: DType::F32 };
         let model = preset(name).expect("a preset").config.build(&batch).expect("a model");
         let model = differentiate(model, &Optimizer::default()).expect("a gradient");
-        let goal = Goal::auto(ParallelConfig { dp, tp, cp, ..ParallelConfig::default() }, Some(u64::MAX), 1);
-        let mut model = plan(model, &goal, &cluster, Some("annotate"), &mut |_, _| {}).expect("a mesh");
+        let options = PlanOptions::auto(ParallelConfig { dp, tp, cp, ..ParallelConfig::default() }, Some(u64::MAX), 1);
+        let mut model = plan(model, &options, &cluster, Some("annotate"), &mut |_, _| {}).expect("a mesh");
         let clock = Instant::now();
-        let decided =
-            shard::decide(&mut model, &goal, &cluster, &mut |_| {}).expect("shardings").expect("something to decide");
+        let decided = shard::decide(&mut model, &options, &cluster, &mut |_| {})
+            .expect("shardings")
+            .expect("something to decide");
         let seconds = clock.elapsed().as_secs_f64();
         let proof = if decided.is_proved { "proved".to_string() } else { format!("bound {:.6}", decided.bound) };
         println!(

@@ -5,10 +5,10 @@
 //! The reshards between the two become all-to-alls.
 
 use crate::PlanError;
-use ir::goal::{AnnotationTarget, CpKind, Goal, ParallelConfig};
 use ir::graph::{Block, Model, SectionKind, Stmt};
 use ir::mesh::Axes;
 use ir::ops::{KernelOp, Op};
+use ir::options::{AnnotationTarget, CpKind, ParallelConfig, PlanOptions};
 use ir::types::{Dims, Type};
 
 /// Dims of queries, keys and values: the sequence and the heads.
@@ -19,13 +19,13 @@ const HEADS: usize = 2;
 ///
 /// # Errors
 /// The model has too few heads.
-pub(crate) fn attend_by_heads(model: &mut Model, goal: &Goal) -> Result<(), PlanError> {
-    if goal.parallel.cp <= 1 || goal.parallel.cp_kind != CpKind::Ulysses {
+pub(crate) fn attend_by_heads(model: &mut Model, options: &PlanOptions) -> Result<(), PlanError> {
+    if options.parallel.cp <= 1 || options.parallel.cp_kind != CpKind::Ulysses {
         return Ok(());
     }
     let lookup = |name: &str| model.mesh.lookup(name).unwrap_or_default();
     let cp = lookup("cp");
-    let rules = || goal.rules.iter().filter(|rule| rule.on == AnnotationTarget::Params);
+    let rules = || options.rules.iter().filter(|rule| rule.on == AnnotationTarget::Params);
     for block in model.blocks.values_mut() {
         for stmt in attentions(block) {
             let dim = &block.ty(stmt.results[0]).dims[HEADS];

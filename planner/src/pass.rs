@@ -6,9 +6,9 @@ use cost::Cluster;
 use ir::catalogue::Code;
 use ir::diag::Coded;
 use ir::experts::Unfolded;
-use ir::goal::Goal;
 use ir::graph::Model;
 use ir::limits;
+use ir::options::PlanOptions;
 use ir::recompute::UnknownName;
 use ir::renumber::renumber;
 use shard::Watch;
@@ -156,16 +156,16 @@ pub struct Pass {
 /// Entry point of a pass.
 enum Run {
     /// Reports no progress.
-    Silent(fn(&mut Model, &Goal, &Cluster) -> Result<(), PlanError>),
+    Silent(fn(&mut Model, &PlanOptions, &Cluster) -> Result<(), PlanError>),
     /// Reports the progress of a long search.
-    Watched(fn(&mut Model, &Goal, &Cluster, &mut Watch<'_>) -> Result<(), PlanError>),
+    Watched(fn(&mut Model, &PlanOptions, &Cluster, &mut Watch<'_>) -> Result<(), PlanError>),
 }
 
 const fn pass(
     name: &'static str,
     does: &'static str,
     why_here: &'static str,
-    run: fn(&mut Model, &Goal, &Cluster) -> Result<(), PlanError>,
+    run: fn(&mut Model, &PlanOptions, &Cluster) -> Result<(), PlanError>,
 ) -> Pass {
     Pass { name, does, why_here, run: Run::Silent(run) }
 }
@@ -174,13 +174,13 @@ impl Pass {
     fn over(
         &self,
         mut model: Model,
-        goal: &Goal,
+        options: &PlanOptions,
         cluster: &Cluster,
         watch: &mut Watch<'_>,
     ) -> Result<Model, PlanError> {
         match self.run {
-            Run::Silent(run) => run(&mut model, goal, cluster)?,
-            Run::Watched(run) => run(&mut model, goal, cluster, watch)?,
+            Run::Silent(run) => run(&mut model, options, cluster)?,
+            Run::Watched(run) => run(&mut model, options, cluster, watch)?,
         }
         Ok(renumbered(model))
     }
@@ -244,15 +244,15 @@ pub type Observer<'a> = dyn FnMut(&'static str, &Model) + 'a;
 /// Runs the passes up to and including `stop_after`. `cluster` supplies the cost of reshards.
 ///
 /// # Errors
-/// The goal does not fit the model, or a pass has an internal error.
+/// The options does not fit the model, or a pass has an internal error.
 pub fn plan(
     model: Model,
-    goal: &Goal,
+    options: &PlanOptions,
     cluster: &Cluster,
     stop_after: Option<&str>,
     observer: &mut Observer<'_>,
 ) -> Result<Model, PlanError> {
-    plan_watched(model, goal, cluster, stop_after, (observer, &mut |_| {}))
+    plan_watched(model, options, cluster, stop_after, (observer, &mut |_| {}))
 }
 
 /// Runs the passes as [`plan`] does and reports the sharding search to `watch`.
@@ -261,13 +261,13 @@ pub fn plan(
 /// Same as [`plan`].
 pub fn plan_watched(
     mut model: Model,
-    goal: &Goal,
+    options: &PlanOptions,
     cluster: &Cluster,
     stop_after: Option<&str>,
     (observer, watch): (&mut Observer<'_>, &mut Watch<'_>),
 ) -> Result<Model, PlanError> {
     for pass in PASSES {
-        model = pass.over(model, goal, cluster, watch)?;
+        model = pass.over(model, options, cluster, watch)?;
         observer(pass.name, &model);
         if stop_after == Some(pass.name) {
             break;
@@ -281,8 +281,13 @@ pub fn plan_watched(
 ///
 /// # Errors
 /// Same as [`plan`].
-pub fn finish(mut model: Model, goal: &Goal, cluster: &Cluster, ways: &ReshardCache) -> Result<Model, PlanError> {
-    collectives::run_by(ways, &mut model, goal, cluster)?;
+pub fn finish(
+    mut model: Model,
+    options: &PlanOptions,
+    cluster: &Cluster,
+    ways: &ReshardCache,
+) -> Result<Model, PlanError> {
+    collectives::run_by(ways, &mut model, options, cluster)?;
     Ok(renumbered(model))
 }
 

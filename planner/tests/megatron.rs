@@ -2,12 +2,12 @@
 
 use cost::CPU;
 use ir::differentiate::differentiate;
-use ir::goal::{Goal, ParallelConfig, Recompute};
 use ir::graph::{ArgKind, Block, Model, SectionKind};
 use ir::ids::Value;
 use ir::models::{Batch, preset};
 use ir::ops::Op;
 use ir::optimizer::Optimizer;
+use ir::options::{ParallelConfig, PlanOptions, Recompute};
 use ir::types::DType;
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,7 +19,7 @@ fn planned_preset(name: &str, parallel: ParallelConfig) -> Model {
     let batch = Batch { batch: 4, seq: 64, dtype: DType::F32 };
     let model = preset(name).expect("a preset").config.build(&batch).expect("a model");
     let model = differentiate(model, &Optimizer::default()).expect("a gradient");
-    meshwright_planner::plan(model, &Goal::of(parallel), &CPU, None, &mut |_, _| {}).expect("a plan")
+    meshwright_planner::plan(model, &PlanOptions::of(parallel), &CPU, None, &mut |_, _| {}).expect("a plan")
 }
 
 fn block<'m>(model: &'m Model, name: &str) -> &'m Block {

@@ -2,10 +2,10 @@
 
 use cost::{Cluster, Format, Machine, Profile, Recipe, Stack, profile};
 use ir::differentiate::differentiate;
-use ir::goal::{CpKind, Goal, ParallelConfig, Recompute};
 use ir::graph::Model;
 use ir::models::{Batch, from_config, preset};
 use ir::optimizer::Optimizer;
+use ir::options::{CpKind, ParallelConfig, PlanOptions, Recompute};
 use ir::types::DType;
 
 /// GPT-3 175B (Brown et al. 2020) with dropout, as Korthikanti et al. 2022 train it: sequences of 2048, a vocabulary of 51200.
@@ -16,7 +16,8 @@ const BATCH: Batch = Batch { batch: 1, seq: 2048, dtype: DType::BF16 };
 
 fn planned(model: Model, parallel: &ParallelConfig) -> Model {
     let model = differentiate(model, &Optimizer::default()).expect("a gradient");
-    meshwright_planner::plan(model, &Goal::of(parallel.clone()), &cost::CPU, None, &mut |_, _| {}).expect("a plan")
+    meshwright_planner::plan(model, &PlanOptions::of(parallel.clone()), &cost::CPU, None, &mut |_, _| {})
+        .expect("a plan")
 }
 
 fn gpt3(parallel: &ParallelConfig) -> Model {

@@ -2,9 +2,9 @@
 //! `Shardy NAME: %x [{a}, {}], ..` says how its test shards values, a line `Here: ..` how we do where that differs, and why.
 
 use cost::CPU;
-use ir::goal::{Goal, ParallelConfig};
 use ir::graph::{Block, Model};
 use ir::mesh::Axes;
+use ir::options::{ParallelConfig, PlanOptions};
 use std::fs;
 use std::path::Path;
 
@@ -43,7 +43,7 @@ fn planned(text: &str) -> Model {
     let file = ir::text::parse(input).unwrap_or_else(|why| panic!("{}", why.render("case", input)));
     let planned = meshwright_planner::plan(
         file.model,
-        &Goal::of(ParallelConfig::default()),
+        &PlanOptions::of(ParallelConfig::default()),
         &CPU,
         Some("propagate"),
         &mut |_, _| {},

@@ -2,12 +2,12 @@
 
 use cost::{CPU, Cluster};
 use ir::differentiate::differentiate;
-use ir::goal::{Goal, ParallelConfig};
 use ir::graph::{Block, Model, SectionKind};
 use ir::ids::Value;
 use ir::models::{Batch, ModelConfig, preset};
 use ir::ops::Op;
 use ir::optimizer::Optimizer;
+use ir::options::{ParallelConfig, PlanOptions};
 use ir::types::DType;
 use ir::verify;
 use meshwright_planner::shard::{Decided, decide};
@@ -23,17 +23,17 @@ fn opened(name: &str, batch: u64, seq: u64, parallel: &ParallelConfig) -> Model 
 
 fn on_mesh(model: Model, parallel: &ParallelConfig) -> Model {
     let model = differentiate(model, &Optimizer::default()).expect("a gradient");
-    let goal = Goal::auto(parallel.clone(), None, 1);
-    meshwright_planner::plan(model, &goal, &CPU, Some("annotate"), &mut |_, _| {}).expect("a mesh")
+    let options = PlanOptions::auto(parallel.clone(), None, 1);
+    meshwright_planner::plan(model, &options, &CPU, Some("annotate"), &mut |_, _| {}).expect("a mesh")
 }
 
 /// The model with its shardings decided within a device's memory, and all collectives. The verifiers accept it.
 fn sharded(mut model: Model, cluster: &Cluster, memory: u64, microbatches: u32) -> (Model, Decided) {
-    let goal = Goal::auto(ParallelConfig::default(), Some(memory), microbatches);
-    let decided = decide(&mut model, &goal, cluster, &mut |_| {}).expect("shardings").expect("something to decide");
+    let options = PlanOptions::auto(ParallelConfig::default(), Some(memory), microbatches);
+    let decided = decide(&mut model, &options, cluster, &mut |_| {}).expect("shardings").expect("something to decide");
     assert!(decided.is_proved && decided.bound <= decided.seconds && decided.peak <= memory, "{decided:?}");
     verify::verify(&model).expect("what is done once a step is not laid out yet, all else is");
-    let model = meshwright_planner::plan(model, &goal, cluster, None, &mut |_, _| {}).expect("a plan");
+    let model = meshwright_planner::plan(model, &options, cluster, None, &mut |_, _| {}).expect("a plan");
     verify::verify_planned(&model).expect("collectives are right");
     (model, decided)
 }

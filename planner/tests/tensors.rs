@@ -3,10 +3,10 @@
 
 use cost::{Again, Cluster, Frontier, Machine, Profile, Recipe, Stack, frontier, profile, recomputed};
 use ir::differentiate::differentiate;
-use ir::goal::{Goal, ParallelConfig, Recompute};
 use ir::graph::Model;
 use ir::models::{Batch, preset};
 use ir::optimizer::Optimizer;
+use ir::options::{ParallelConfig, PlanOptions, Recompute};
 use ir::recompute::{MODULES, check_names, is_layer};
 use ir::types::DType;
 
@@ -18,8 +18,8 @@ fn planned(name: &str, parallel: &ParallelConfig) -> Model {
     let batch = Batch { batch: parallel.together().expect("shares").dp * TOKENS / seq, seq, dtype: DType::BF16 };
     let model = preset(name).expect("a preset").config.build(&batch).expect("a model");
     let model = differentiate(model, &Optimizer::default()).expect("a gradient");
-    let goal = Goal::of(parallel.together().expect("shares"));
-    meshwright_planner::plan(model, &goal, &cost::CPU, None, &mut |_, _| {}).expect("a plan")
+    let options = PlanOptions::of(parallel.together().expect("shares"));
+    meshwright_planner::plan(model, &options, &cost::CPU, None, &mut |_, _| {}).expect("a plan")
 }
 
 /// Models of one kind of layers and of two, configurations with collectives in layers and without, stacks that fuse and that do not.

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 /// What is sought.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Goal {
+pub(crate) enum PlanOptions {
     Makespan,
     Span,
 }
@@ -28,7 +28,7 @@ const W: usize = 2;
 struct Search<'a> {
     costs: &'a StageCosts,
     fused: bool,
-    goal: Goal,
+    options: PlanOptions,
     streams: Vec<Stream>,
     best: f64,
     /// For each set of what has run, the times with which it was reached.
@@ -45,7 +45,7 @@ struct State {
 }
 
 /// The least makespan or span of any order within the limits; `None` if there is no order at all.
-pub(crate) fn best(costs: &StageCosts, pipeline: &Pipeline, fused: bool, goal: Goal) -> Option<f64> {
+pub(crate) fn best(costs: &StageCosts, pipeline: &Pipeline, fused: bool, options: PlanOptions) -> Option<f64> {
     assert_eq!(pipeline.slices, 1);
     let mut streams = Vec::new();
     for (up, mb) in [(false, 0), (true, pipeline.microbatches - 1)] {
@@ -62,7 +62,7 @@ pub(crate) fn best(costs: &StageCosts, pipeline: &Pipeline, fused: bool, goal: G
         first: vec![f64::INFINITY; ranks],
         held: vec![0.0; ranks],
     };
-    let mut search = Search { costs, fused, goal, streams, best: f64::INFINITY, seen: HashMap::new() };
+    let mut search = Search { costs, fused, options, streams, best: f64::INFINITY, seen: HashMap::new() };
     search.go(state);
     Some(search.best).filter(|best| best.is_finite())
 }
@@ -165,7 +165,7 @@ impl Search<'_> {
             let of_rank = self.streams.iter().zip(&state.ends).filter(|(s, _)| s.rank == rank);
             let left =
                 of_rank.map(|(s, ends)| ends.iter().filter(|end| end.is_infinite()).count() as f64 * self.seconds(*s));
-            let since = if self.goal == Goal::Span { state.first[rank].min(state.free[rank]) } else { 0.0 };
+            let since = if self.options == PlanOptions::Span { state.first[rank].min(state.free[rank]) } else { 0.0 };
             state.free[rank] - since + left.sum::<f64>()
         };
         if self.costs.fb.is_some() { 0.0 } else { (0..state.free.len()).map(left).fold(0.0, f64::max) }
@@ -173,9 +173,9 @@ impl Search<'_> {
 
     fn value(&self, state: &State) -> f64 {
         let spans = state.free.iter().zip(&state.first).map(|(end, first)| (end, first.min(*end)));
-        match self.goal {
-            Goal::Makespan => spans.map(|(end, _)| *end).fold(0.0, f64::max),
-            Goal::Span => spans.map(|(end, first)| end - first).fold(0.0, f64::max),
+        match self.options {
+            PlanOptions::Makespan => spans.map(|(end, _)| *end).fold(0.0, f64::max),
+            PlanOptions::Span => spans.map(|(end, first)| end - first).fold(0.0, f64::max),
         }
     }
 
@@ -185,7 +185,7 @@ impl Search<'_> {
         let run = ends().map(|end| end.is_finite()).collect();
         let ended = ends().filter(|end| end.is_finite());
         let mut times: Vec<f64> = state.free.iter().chain(ended).chain(&state.held).copied().collect();
-        if self.goal == Goal::Span {
+        if self.options == PlanOptions::Span {
             times.extend(state.first.iter().map(|first| if first.is_finite() { -first } else { 0.0 }));
         }
         let known = self.seen.entry(run).or_default();

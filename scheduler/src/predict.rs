@@ -15,7 +15,7 @@ use crate::placement::Pipeline;
 use crate::schedules::{self, ScheduleKind, UnknownSchedule};
 use crate::simulate::{SimulateError, Timeline, simulate};
 use ir::costs::{BlockCosts, ModelCosts, Step};
-use ir::goal::ParallelConfig;
+use ir::options::ParallelConfig;
 use ir::schedule::{Kind, Schedule};
 use ir::staged::Staged;
 use std::collections::{BTreeSet, HashMap};

@@ -9,7 +9,7 @@ use super::{TableFormat, prediction};
 use crate::error::Error;
 use crate::predicting::{predict, write_trace};
 use clap::Args;
-use compiler::compile::{Compiling, compile_source_watched};
+use compiler::compile::{CompileRequest, compile_source_watched};
 use compiler::model_source::ModelSource;
 use compiler::pipeline;
 use cost::CPU;
@@ -25,7 +25,7 @@ use support::units::{bytes_of, short};
 /// Compile a model for a mesh and print its IR
 ///
 /// The IR text has the model with its shardings and collectives, its stages, the schedule, and the program of every class of
-/// ranks. Compiling a printed IR continues from its level. Once buffers are assigned, standard error shows the memory of
+/// ranks. CompileRequest a printed IR continues from its level. Once buffers are assigned, standard error shows the memory of
 /// each rank.
 #[derive(Args)]
 #[command(
@@ -93,7 +93,7 @@ struct Flags {
 impl Compile {
     pub(super) fn run(self) -> Result<String, Error> {
         let missing = self.flags.model.is_none().then_some("`compile` needs a MODEL");
-        let order: Compiling = asked(self.request.as_deref(), missing, &self.flags)?;
+        let order: CompileRequest = asked(self.request.as_deref(), missing, &self.flags)?;
         let stop_after = self.stop_after.as_deref().map(known_pass).transpose()?;
         let source = ModelSource::open(&order.model)?;
         let mut dump = self.dump.as_deref().map(Dump::create).transpose()?;

@@ -5,7 +5,7 @@ use super::signals::Signals;
 use crate::train::{Progress, Routed, RunHeader, Signal};
 use compiler::debug::Debug;
 use indicatif::{ProgressBar, ProgressStyle};
-use ir::goal::Recompute;
+use ir::options::Recompute;
 use runtime::metrics::{EvalRecord, StepRecord};
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};

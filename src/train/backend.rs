@@ -67,17 +67,17 @@ mod tests {
     use super::*;
     use compiler::compile::{compile, open};
     use compiler::model_source::ModelSource;
-    use compiler::pipeline::CompileRequest;
-    use ir::goal::{Goal, ParallelConfig};
+    use compiler::pipeline::PipelineOptions;
     use ir::optimizer::Optimizer;
+    use ir::options::{ParallelConfig, PlanOptions};
     use ir::types::DType;
 
     #[test]
     fn ops_that_a_gpu_lacks_are_named_before_anything_runs() {
         let (source, parallel) = (ModelSource::open("tiny-gpt2").unwrap(), ParallelConfig::default());
         let file = open(&source, &parallel, 16, DType::F32).unwrap();
-        let order = CompileRequest {
-            goal: Goal::of(parallel),
+        let order = PipelineOptions {
+            options: PlanOptions::of(parallel),
             optimizer: Optimizer::default(),
             microbatches: 1,
             stop_after: None,

@@ -8,9 +8,9 @@ use crate::predicting::{self, StepPrediction};
 use compiler::batch::microbatches;
 use compiler::compile::{compile, open};
 use compiler::model_source::ModelSource;
-use compiler::pipeline::CompileRequest;
+use compiler::pipeline::PipelineOptions;
 use cost::CPU;
-use ir::goal::{Goal, ParallelConfig};
+use ir::options::{ParallelConfig, PlanOptions};
 use ir::text::File;
 use ir::types::DType;
 use trace::Trace;
@@ -40,8 +40,8 @@ pub(super) fn prepare(request: &TrainRequest) -> Result<Prepared, Error> {
     let feed = Feed::of(&file.model)?;
     request.seq = feed.seq;
     let microbatches = microbatches(request.global_batch, feed.sequences)?;
-    let order = CompileRequest {
-        goal: Goal::of(parallel.clone()),
+    let order = PipelineOptions {
+        options: PlanOptions::of(parallel.clone()),
         optimizer: request.optimizer()?,
         microbatches,
         stop_after: None,

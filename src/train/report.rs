@@ -1,6 +1,6 @@
 //! Progress and final reports of a training run.
 
-use ir::goal::ParallelConfig;
+use ir::options::ParallelConfig;
 use runtime::metrics::{EvalRecord, StepRecord};
 use serde::Serialize;
 use std::collections::BTreeMap;

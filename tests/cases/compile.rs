@@ -1,7 +1,7 @@
 //! The command `compile ARGS` of case files: what `meshwright compile` prints, without a process.
 
 use crate::driver::Case;
-use meshwright::compiler::compile::{Compiling, compile_source};
+use meshwright::compiler::compile::{CompileRequest, compile_source};
 use meshwright::compiler::error::Error;
 use meshwright::compiler::model_source::ModelSource;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ pub(crate) fn answer(case: &Case<'_>) -> Option<String> {
     if words.next() != Some("compile") {
         return None;
     }
-    let (mut order, mut stop_after) = (Compiling::default(), None);
+    let (mut order, mut stop_after) = (CompileRequest::default(), None);
     while let Some(flag) = words.next() {
         let value = words.next().unwrap_or_else(|| panic!("{}: `{flag}` needs a value", case.file));
         match flag {
@@ -33,7 +33,7 @@ pub(crate) fn answer(case: &Case<'_>) -> Option<String> {
     Some(compiled(case, &order, stop_after).unwrap_or_else(|error| error.to_string()))
 }
 
-fn compiled(case: &Case<'_>, order: &Compiling, stop_after: Option<&str>) -> Result<String, Error> {
+fn compiled(case: &Case<'_>, order: &CompileRequest, stop_after: Option<&str>) -> Result<String, Error> {
     let (from, source) = (case.file.to_string(), case.input.to_string());
     let source = match ir::text::parse(case.input) {
         Ok(file) => ModelSource::Text { from, source, file: Box::new(file) },

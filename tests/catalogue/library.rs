@@ -3,13 +3,13 @@
 use cost::CPU;
 use ir::catalogue::Code;
 use ir::diag::Coded;
-use ir::goal::{Goal, ParallelConfig};
 use ir::graph::SectionKind;
+use ir::options::{ParallelConfig, PlanOptions};
 use ir::schedule::Schedule;
 use ir::staged::Staged;
 use ir::text::{File, parse};
 use ir::verify::{verify, verify_planned};
-use meshwright::compiler::compile::{Compiling, compile_source};
+use meshwright::compiler::compile::{CompileRequest, compile_source};
 use meshwright::compiler::model_source::ModelSource;
 use meshwright::train::{Progress, Quiet, RunHeader, Signal, TrainRequest, check_ops, train};
 use runtime::arena::Arena;
@@ -117,8 +117,8 @@ fn bad_storage() -> Option<Code> {
 
 fn impossible_degrees() -> Option<Code> {
     let parallel = ParallelConfig { dp: 2, tp: 6, ..ParallelConfig::default() };
-    let goal = Goal { levels: vec![4], ..Goal::of(parallel) };
-    planner::plan(example_file().model, &goal, &CPU, None, &mut |_, _| {}).unwrap_err().code()
+    let options = PlanOptions { levels: vec![4], ..PlanOptions::of(parallel) };
+    planner::plan(example_file().model, &options, &CPU, None, &mut |_, _| {}).unwrap_err().code()
 }
 
 fn not_planned() -> Option<Code> {
@@ -161,7 +161,7 @@ fn rank_failed() -> Option<Code> {
 }
 
 fn compiled(source: &ModelSource) -> File {
-    compile_source(source, &Compiling::default(), None, &mut |_, _| {}).unwrap()
+    compile_source(source, &CompileRequest::default(), None, &mut |_, _| {}).unwrap()
 }
 
 fn executor() -> Executor {

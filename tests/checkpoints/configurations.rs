@@ -2,12 +2,12 @@
 
 use super::runs::Folder;
 use cost::CPU;
-use ir::goal::Goal;
 use ir::models::{Batch, Gpt2Config, LlamaConfig, ModelConfig, preset};
 use ir::optimizer::Optimizer;
+use ir::options::PlanOptions;
 use ir::types::DType;
 use meshwright::compiler::parallel;
-use meshwright::compiler::pipeline::{CompileRequest, compile};
+use meshwright::compiler::pipeline::{PipelineOptions, compile};
 use runtime::checkpoint::{Checkpoint, Position, Save, save};
 use runtime::exec::{Executor, Input, Options, StepInput};
 use safetensors::SafeTensors;
@@ -42,8 +42,8 @@ fn models() -> [ModelConfig; 2] {
 /// An executor for a configuration, whose parameters come from the seed.
 fn executor(config: &ModelConfig, mesh: &str, seed: u64) -> (Executor, StepInput) {
     let batch = Batch { batch: SEQUENCES, seq: SEQ, dtype: DType::F32 };
-    let request = CompileRequest {
-        goal: Goal::of(parallel::parse(mesh).expect("a configuration")),
+    let request = PipelineOptions {
+        options: PlanOptions::of(parallel::parse(mesh).expect("a configuration")),
         optimizer: Optimizer::default(),
         microbatches: 4,
         stop_after: None,

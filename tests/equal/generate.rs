@@ -3,13 +3,13 @@
 use super::graph::{BlockMaker, MadeParam, Sizes};
 use super::random::Random;
 use super::rows;
-use ir::goal::Recompute;
 use ir::graph::{
     ArgKind, Block, Call, Init, Model, ModelInput, Param, ParamIndex, ParamRef, Repeat, ResultKind, SectionKind, Span,
 };
 use ir::ids::{BlockId, ModelValue, Value};
 use ir::mesh::{Axes, Mesh};
 use ir::optimizer::{Optimizer, OptimizerKind};
+use ir::options::Recompute;
 use ir::schedule::Schedule;
 use ir::types::{DType, PartialKind, Type};
 use scheduler::costs::StageCosts;

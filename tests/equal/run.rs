@@ -3,11 +3,11 @@
 use super::generate::Case;
 use super::random::Random;
 use cost::{CPU, Cluster};
-use ir::goal::{Goal, ParallelConfig};
 use ir::graph::Model;
 use ir::optimizer::OptimizerKind;
+use ir::options::{ParallelConfig, PlanOptions};
 use ir::text::File;
-use meshwright::compiler::pipeline::{CompileRequest, compile};
+use meshwright::compiler::pipeline::{PipelineOptions, compile};
 use runtime::exec::{Executor, Input, Inputs, Options, StepInput};
 use runtime::reference::{MicroBatch, Real, Reference, Tensor};
 use scheduler::model_costs;
@@ -22,17 +22,21 @@ const LEARNING_RATE: f64 = 1e-2;
 pub(crate) fn compiled(case: &Case) -> Result<(Model, File), String> {
     compiled_to(
         case,
-        Goal::of(ParallelConfig { zero: case.zero, recompute: case.recompute.clone(), ..ParallelConfig::default() }),
+        PlanOptions::of(ParallelConfig {
+            zero: case.zero,
+            recompute: case.recompute.clone(),
+            ..ParallelConfig::default()
+        }),
         &CPU,
     )
 }
 
-/// The same for a goal on a cluster.
-pub(crate) fn compiled_to(case: &Case, goal: Goal, cluster: &Cluster) -> Result<(Model, File), String> {
+/// The same for a options on a cluster.
+pub(crate) fn compiled_to(case: &Case, options: PlanOptions, cluster: &Cluster) -> Result<(Model, File), String> {
     let meaning = case.whole.as_ref().unwrap_or(&case.model).clone();
     let meaning = ir::differentiate::differentiate(meaning, &case.optimizer).map_err(|e| e.to_string())?;
-    let mut request = CompileRequest {
-        goal,
+    let mut request = PipelineOptions {
+        options,
         optimizer: case.optimizer.clone(),
         microbatches: case.pipeline.microbatches,
         stop_after: Some("collectives".to_string()),

@@ -7,7 +7,7 @@ use crate::random::Random;
 use crate::spoil::spoil;
 use ir::text::{File, parse, print};
 use ir::verify::verify_planned;
-use meshwright::compiler::compile::{Compiling, compile_source};
+use meshwright::compiler::compile::{CompileRequest, compile_source};
 use meshwright::compiler::error::Error;
 use meshwright::compiler::model_source::ModelSource;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -45,7 +45,7 @@ fn kept(case: u64, text: &str, why: String) -> Failure {
 fn every_level() -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/example.ir");
     let source = ModelSource::open(&path.display().to_string()).unwrap();
-    let order = Compiling { parallel: MESHES[3].into(), ..Compiling::default() };
+    let order = CompileRequest { parallel: MESHES[3].into(), ..CompileRequest::default() };
     let mut texts = vec![std::fs::read_to_string(&path).unwrap()];
     compile_source(&source, &order, None, &mut |_, file| texts.push(print(file))).unwrap();
     texts
@@ -61,7 +61,7 @@ fn answered(text: &str, mesh: &str) -> Result<(), String> {
         message(&found.render("spoiled.ir", text))?;
     }
     let source = ModelSource::Text { from: "spoiled.ir".into(), source: text.into(), file: Box::new(file) };
-    let order = Compiling { parallel: mesh.into(), ..Compiling::default() };
+    let order = CompileRequest { parallel: mesh.into(), ..CompileRequest::default() };
     match compile_source(&source, &order, None, &mut |_, _| {}) {
         Ok(file) => reads_back(&file),
         Err(fault @ Error::Fault { .. }) => Err(fault.to_string()),

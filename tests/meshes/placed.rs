@@ -5,7 +5,7 @@ use super::rows::schedule;
 use super::training::{Recipe, model, request};
 use cost::CPU;
 use ir::text::File;
-use meshwright::compiler::pipeline::{CompileRequest, compile};
+use meshwright::compiler::pipeline::{PipelineOptions, compile};
 use scheduler::model_costs;
 use scheduler::partition::partition;
 use scheduler::placement::Pipeline;
@@ -13,8 +13,8 @@ use scheduler::placement::Pipeline;
 /// The model for a configuration, its stages those of the pipeline.
 pub(crate) fn placed(recipe: &Recipe, mesh: &str, sequences: u64, pipeline: &Pipeline, seed: u64) -> File {
     let request = request(recipe, mesh, sequences);
-    let early = CompileRequest { stop_after: Some("collectives".to_string()), ..request.clone() };
-    let run = |file: File, request: &CompileRequest| {
+    let early = PipelineOptions { stop_after: Some("collectives".to_string()), ..request.clone() };
+    let run = |file: File, request: &PipelineOptions| {
         compile(file, request, &CPU, &mut |_, _| {}).unwrap_or_else(|why| panic!("{mesh}, {pipeline:?}: {why}"))
     };
     let planned = run(model(recipe, sequences).into(), &early);

@@ -2,14 +2,14 @@
 
 use super::text::{Micro, SEQ, steps, valid};
 use cost::CPU;
-use ir::goal::Goal;
 use ir::graph::Model;
 use ir::models::{Batch, Gpt2Config, LlamaConfig, ModelConfig, preset};
 use ir::optimizer::Optimizer;
+use ir::options::PlanOptions;
 use ir::text::File;
 use ir::types::DType;
 use meshwright::compiler::parallel;
-use meshwright::compiler::pipeline::{CompileRequest, compile};
+use meshwright::compiler::pipeline::{PipelineOptions, compile};
 use runtime::data::VOCAB;
 use runtime::exec::{Input, StepInput};
 
@@ -75,9 +75,9 @@ pub(crate) fn compiled(recipe: &Recipe, mesh: &str, sequences: u64) -> File {
 }
 
 /// What is asked of the compiler for a configuration, with micro-batches of so many sequences over all ranks.
-pub(crate) fn request(recipe: &Recipe, mesh: &str, sequences: u64) -> CompileRequest {
-    CompileRequest {
-        goal: Goal::of(parallel::parse(mesh).expect("a configuration")),
+pub(crate) fn request(recipe: &Recipe, mesh: &str, sequences: u64) -> PipelineOptions {
+    PipelineOptions {
+        options: PlanOptions::of(parallel::parse(mesh).expect("a configuration")),
         optimizer: recipe.optimizer.clone(),
         microbatches: steps(1, sequences)[0].len() as u32,
         stop_after: None,

@@ -3,9 +3,9 @@
 use super::{MODULES, is_layer};
 use crate::catalogue::Code;
 use crate::diag::{Coded, nearest};
-use crate::goal::Recompute;
 use crate::graph::{Block, Model, SectionKind};
 use crate::ops::Op;
+use crate::options::Recompute;
 use std::fmt;
 
 /// Error: a name after `selective:` is neither a module nor a value of the forward of a layer.

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::parallel;
 use ir::catalogue::Code;
-use ir::goal::ParallelConfig;
+use ir::options::ParallelConfig;
 
 /// Micro-batches of a step, each of `sequences` over all data-parallel ranks.
 ///

@@ -5,15 +5,15 @@ use crate::error::Error;
 
 use crate::batch::{ConfigOptions, microbatches};
 use crate::model_source::ModelSource;
-use crate::pipeline::{self, CompileError, CompileRequest, Observer};
+use crate::pipeline::{self, CompileError, Observer, PipelineOptions};
 use crate::within;
 use cost::CPU;
 use ir::catalogue::Code;
 use ir::diag::Diagnostic;
-use ir::goal::{Goal, ParallelConfig, Sharding};
 use ir::graph::Model;
 use ir::models::Batch;
 use ir::optimizer::Optimizer;
+use ir::options::{ParallelConfig, PlanOptions, Sharding};
 use ir::schedule::Schedule;
 use ir::text::File;
 use ir::types::DType;
@@ -28,7 +28,7 @@ pub const DEFAULT_SEQ: u64 = 128;
 /// What to compile. What is left out has its default.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Compiling {
+pub struct CompileRequest {
     /// A preset, a `config.json`, or a `.ir` file of any level.
     pub model: String,
     /// The configuration in the grammar of [`parallel`].
@@ -57,9 +57,9 @@ pub struct Compiling {
     pub deadline: Option<f64>,
 }
 
-impl Default for Compiling {
-    fn default() -> Compiling {
-        Compiling {
+impl Default for CompileRequest {
+    fn default() -> CompileRequest {
+        CompileRequest {
             model: String::new(),
             parallel: String::new(),
             mbs: None,
@@ -76,7 +76,7 @@ impl Default for Compiling {
     }
 }
 
-impl Compiling {
+impl CompileRequest {
     /// The configuration: the text, under the fields that stand alone; one sequence per micro-batch if nobody says it.
     ///
     /// # Errors
@@ -93,11 +93,11 @@ impl Compiling {
 /// The model is wrong, or cannot be had so.
 pub fn compile_source(
     source: &ModelSource,
-    order: &Compiling,
+    request: &CompileRequest,
     stop_after: Option<&str>,
     observer: &mut Observer<'_>,
 ) -> Result<File, Error> {
-    compile_source_watched(source, order, stop_after, (observer, &mut |_| {}))
+    compile_source_watched(source, request, stop_after, (observer, &mut |_| {}))
 }
 
 /// The same, and `watch` is told how the search for shardings goes.
@@ -106,21 +106,21 @@ pub fn compile_source(
 /// As [`compile_source`].
 pub fn compile_source_watched(
     source: &ModelSource,
-    order: &Compiling,
+    request: &CompileRequest,
     stop_after: Option<&str>,
     told: (&mut Observer<'_>, &mut Watch<'_>),
 ) -> Result<File, Error> {
-    let dtype = dtype(&order.precision)?;
-    let parallel = order.parallel()?;
-    let file = open(source, &parallel, order.seq, dtype)?;
-    let microbatches = order_microbatches(order, &file, &parallel)?;
-    let request = CompileRequest {
+    let dtype = dtype(&request.precision)?;
+    let parallel = request.parallel()?;
+    let file = open(source, &parallel, request.seq, dtype)?;
+    let microbatches = request_microbatches(request, &file, &parallel)?;
+    let options = PipelineOptions {
         microbatches,
-        goal: goal(order, parallel, microbatches)?,
+        options: plan_options(request, parallel, microbatches)?,
         optimizer: Optimizer::default(),
         stop_after: stop_after.map(str::to_string),
     };
-    compile_watched(source, file, &request, told)
+    compile_watched(source, file, &options, told)
 }
 
 /// Checks that a text compiles as it stands: on one device, or on the mesh that it states.
@@ -129,34 +129,37 @@ pub fn compile_source_watched(
 /// As [`compile_source`].
 pub fn check_text(source: &ModelSource) -> Result<(), Error> {
     let ModelSource::Text { file, .. } = source else { return Ok(()) };
-    let order = Compiling::default();
-    let parallel = order.parallel()?;
-    let microbatches = order_microbatches(&order, file, &parallel)?;
-    let request = CompileRequest {
+    let request = CompileRequest::default();
+    let parallel = request.parallel()?;
+    let microbatches = request_microbatches(&request, file, &parallel)?;
+    let options = PipelineOptions {
         microbatches,
-        goal: goal(&order, parallel, microbatches)?,
+        options: plan_options(&request, parallel, microbatches)?,
         optimizer: Optimizer::default(),
         stop_after: Some("codegen".to_string()),
     };
-    let compiled = pipeline::compile(file.as_ref().clone(), &request, &CPU, &mut |_, _| ());
+    let compiled = pipeline::compile(file.as_ref().clone(), &options, &CPU, &mut |_, _| ());
     compiled.map(drop).map_err(|error| told(source, error))
 }
 
-/// What is wanted of the planner.
-fn goal(order: &Compiling, parallel: ParallelConfig, microbatches: u32) -> Result<Goal, Error> {
-    match order.shard.as_str() {
-        "rules" if order.deadline.is_some() => {
+/// Options of the planner that a request gives.
+fn plan_options(request: &CompileRequest, parallel: ParallelConfig, microbatches: u32) -> Result<PlanOptions, Error> {
+    match request.shard.as_str() {
+        "rules" if request.deadline.is_some() => {
             let message = "`--deadline` requires --shard auto";
             Err(Error::input(Code::ConflictingOptions, message).help("add --shard auto, or leave out --deadline"))
         }
-        "rules" => Ok(Goal::of(parallel)),
+        "rules" => Ok(PlanOptions::of(parallel)),
         "auto" if parallel.sp => {
             let message = "`sp` conflicts with `--shard auto`, which chooses all shardings itself";
             Err(Error::input(Code::ConflictingOptions, message).help("leave out one of the two"))
         }
         "auto" => {
-            let (memory, deadline) = (order.memory, order.deadline.map(deadline).transpose()?);
-            Ok(Goal { sharding: Sharding::Auto { memory, microbatches, deadline }, ..Goal::auto(parallel, None, 1) })
+            let (memory, deadline) = (request.memory, request.deadline.map(deadline).transpose()?);
+            Ok(PlanOptions {
+                sharding: Sharding::Auto { memory, microbatches, deadline },
+                ..PlanOptions::auto(parallel, None, 1)
+            })
         }
         other => {
             Err(Error::input(Code::BadOption, format!("`--shard {other}`: it must be rules or auto"))
@@ -204,7 +207,7 @@ pub fn open(source: &ModelSource, parallel: &ParallelConfig, seq: u64, dtype: DT
 pub fn compile(
     source: &ModelSource,
     file: File,
-    request: &CompileRequest,
+    request: &PipelineOptions,
     observer: &mut Observer<'_>,
 ) -> Result<File, Error> {
     compile_watched(source, file, request, (observer, &mut |_| {}))
@@ -213,7 +216,7 @@ pub fn compile(
 fn compile_watched(
     source: &ModelSource,
     file: File,
-    request: &CompileRequest,
+    request: &PipelineOptions,
     (observer, watch): (&mut Observer<'_>, &mut Watch<'_>),
 ) -> Result<File, Error> {
     let mut debug = Debug::from_environment();
@@ -225,12 +228,12 @@ fn compile_watched(
 }
 
 /// A schedule in the file says how many micro-batches there are; else the global batch does, over the sequences of one.
-fn order_microbatches(order: &Compiling, file: &File, parallel: &ParallelConfig) -> Result<u32, Error> {
+fn request_microbatches(request: &CompileRequest, file: &File, parallel: &ParallelConfig) -> Result<u32, Error> {
     if let Some(schedule) = &file.schedule {
         return Ok(microbatches_of(schedule));
     }
     let pipeline = file.model.mesh.pipeline().map_or(parallel.pp, |axis| file.model.mesh.axes[axis].size);
-    let Some(global_batch) = order.global_batch else {
+    let Some(global_batch) = request.global_batch else {
         return Ok(u32::try_from(pipeline.saturating_mul(2)).unwrap_or(u32::MAX));
     };
     match sequences(&file.model) {

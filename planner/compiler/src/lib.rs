@@ -1,7 +1,7 @@
 //! The whole compiler: takes a model and returns a program for every rank.
 //!
 //! [`model_source::ModelSource`] opens a preset, a `config.json` or a `.ir` file. [`compile::compile_source`] compiles it as
-//! a [`compile::Compiling`] request asks. [`pipeline::compile`] runs the passes themselves; [`pipeline::passes`] lists them.
+//! a [`compile::CompileRequest`] request asks. [`pipeline::compile`] runs the passes themselves; [`pipeline::passes`] lists them.
 //! A configuration is written in the grammar of [`parallel`]. All functions here return [`error::Error`], which has a code, a
 //! message and what to do.
 

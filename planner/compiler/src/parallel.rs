@@ -10,8 +10,8 @@ pub use keys::{KEYS, Key, find};
 use crate::error::Error;
 use ir::catalogue::Code;
 use ir::diag::nearest;
-use ir::goal::{CpKind, ParallelConfig, Recompute};
 use ir::limits;
+use ir::options::{CpKind, ParallelConfig, Recompute};
 use scheduler::schedules;
 
 /// Reads a configuration that can be compiled; the empty text is one device.

@@ -10,12 +10,12 @@ use ir::catalogue::Code;
 use ir::costs::ModelCosts;
 use ir::diag::{Coded, Diagnostics};
 use ir::differentiate::{DifferentiateError, differentiate, gradients};
-use ir::goal::{AnnotationRule, AnnotationTarget, CpKind, Goal, ParallelConfig, Recompute};
 use ir::graph::{Model, Section, SectionKind};
 use ir::limits;
 use ir::mesh::Mesh;
 use ir::ops::Collective;
 use ir::optimizer::Optimizer;
+use ir::options::{AnnotationRule, AnnotationTarget, CpKind, ParallelConfig, PlanOptions, Recompute};
 use ir::recompute::{call_variants, layers_again};
 use ir::schedule::{Action, Schedule};
 use ir::slices::{SliceError, slice};
@@ -33,9 +33,9 @@ use scheduler::schedules::{self, UnknownSchedule};
 
 /// How a model is to be compiled.
 #[derive(Clone, Debug)]
-pub struct CompileRequest {
+pub struct PipelineOptions {
     /// The configuration and the rules that seed it.
-    pub goal: Goal,
+    pub options: PlanOptions,
     /// What updates the parameters.
     pub optimizer: Optimizer,
     /// Micro-batches per step.
@@ -200,10 +200,10 @@ pub fn passes() -> Vec<PassInfo> {
 /// From any level to the program, or to the pass that the request stops after.
 ///
 /// # Errors
-/// The model is wrong, the goal does not fit it, or a checker finds a fault of ours.
+/// The model is wrong, the options does not fit it, or a checker finds a fault of ours.
 pub fn compile(
     file: File,
-    request: &CompileRequest,
+    request: &PipelineOptions,
     cluster: &Cluster,
     observer: &mut Observer<'_>,
 ) -> Result<File, CompileError> {
@@ -216,12 +216,12 @@ pub fn compile(
 /// As [`compile`].
 pub fn compile_watched(
     mut file: File,
-    request: &CompileRequest,
+    request: &PipelineOptions,
     cluster: &Cluster,
     (observer, watch): (&mut Observer<'_>, &mut Watch<'_>),
 ) -> Result<File, CompileError> {
     let stop = |pass: &str| request.stop_after.as_deref() == Some(pass);
-    schedules::find(&request.goal.parallel.schedule)?;
+    schedules::find(&request.options.parallel.schedule)?;
     verify::verify_stated(&file.model).map_err(CompileError::Model)?;
     let stated = file.model.has_mesh && file.model.is_settled();
     if file.schedule.is_none() && !file.model.is_differentiated() {
@@ -240,7 +240,7 @@ pub fn compile_watched(
     }
     let stop_after = request.stop_after.as_deref();
     let told = (&mut *observer, watch);
-    file.model = plan(file.model, &request.goal, cluster, stop_after, told).map_err(|error| match error {
+    file.model = plan(file.model, &request.options, cluster, stop_after, told).map_err(|error| match error {
         // Where the file states all configurations, the passes could only repair what can be repaired.
         CompileError::Misplanned { found, .. } if stated => CompileError::Model(found),
         error => error,
@@ -314,21 +314,21 @@ pub fn mark_experts(mut model: Model, parallel: &ParallelConfig) -> Result<Model
     for block in model.blocks.values_mut().filter(|block| Routing::of(block).is_none()) {
         (block.results, block.sections) = Default::default();
     }
-    let mut goal = goal_of_blocks(parallel)?;
-    goal.rules.push(AnnotationRule {
+    let mut options = goal_of_blocks(parallel)?;
+    options.rules.push(AnnotationRule {
         axis: "dp".to_string(),
         dims: vec!["b".to_string()],
         on: AnnotationTarget::Values,
     });
-    mark(model, &goal)
+    mark(model, &options)
 }
 
-fn mark(model: Model, goal: &Goal) -> Result<Model, CompileError> {
+fn mark(model: Model, options: &PlanOptions) -> Result<Model, CompileError> {
     let mut model = gradients(model)?;
     // What is done once a step is numbers beside the blocks.
     model.blocks.values_mut().for_each(|block| block[SectionKind::U] = Section::default());
     model.step = None;
-    Ok(planner::plan(model, goal, &CPU, Some(MARKED), &mut |_, _| {})?)
+    Ok(planner::plan(model, options, &CPU, Some(MARKED), &mut |_, _| {})?)
 }
 
 /// The rest of [`plan_blocks`], by ways between configurations that other models have taken.
@@ -350,9 +350,9 @@ pub fn ways_of_blocks(
 const MARKED: &str = "reshard";
 
 /// What is computed again and how attention communicates is priced beside the planned model.
-fn goal_of_blocks(parallel: &ParallelConfig) -> Result<Goal, CompileError> {
+fn goal_of_blocks(parallel: &ParallelConfig) -> Result<PlanOptions, CompileError> {
     let together = parallel.together().map_err(planner::PlanError::from)?;
-    Ok(Goal::of(ParallelConfig { recompute: Recompute::None, cp_kind: CpKind::AllGather, ..together }))
+    Ok(PlanOptions::of(ParallelConfig { recompute: Recompute::None, cp_kind: CpKind::AllGather, ..together }))
 }
 
 /// What the checker of programs finds is the pass's fault.
@@ -361,7 +361,7 @@ fn found_by(pass: &'static str, checked: Result<(), Vec<Violation>>) -> Result<(
 }
 
 /// The model in the slices that the configuration's schedule runs, unless it is in slices already.
-fn in_slices(model: Model, request: &CompileRequest, observer: &mut Observer<'_>) -> Result<Model, CompileError> {
+fn in_slices(model: Model, request: &PipelineOptions, observer: &mut Observer<'_>) -> Result<Model, CompileError> {
     let (_, pipeline) = pipeline_of(&on_mesh(&model, request), request.microbatches)?;
     if pipeline.slices == 1 || model.slices() > 1 {
         return Ok(model);
@@ -374,7 +374,7 @@ fn in_slices(model: Model, request: &CompileRequest, observer: &mut Observer<'_>
 
 fn plan(
     model: Model,
-    goal: &Goal,
+    options: &PlanOptions,
     cluster: &Cluster,
     stop_after: Option<&str>,
     (observer, watch): (&mut Observer<'_>, &mut Watch<'_>),
@@ -386,7 +386,7 @@ fn plan(
             observer(pass, &File { model: model.clone(), ..File::default() });
         }
     };
-    let planned = planner::plan_watched(model, goal, cluster, stop_after, (&mut check, watch))?;
+    let planned = planner::plan_watched(model, options, cluster, stop_after, (&mut check, watch))?;
     broken.map_or(Ok(planned), Err)
 }
 
@@ -414,12 +414,12 @@ fn checked(pass: &'static str, model: &Model) -> Result<(), CompileError> {
 /// The stages. Where the first layers of each are computed again, its runs call the variants for which it has been cut.
 fn cut_model(
     model: &mut Model,
-    request: &CompileRequest,
+    request: &PipelineOptions,
     costs: &mut ModelCosts,
     cluster: &Cluster,
 ) -> Result<Staged, CompileError> {
     let (_, pipeline) = pipeline_of(&on_mesh(model, request), request.microbatches)?;
-    let starts = &request.goal.parallel.stages;
+    let starts = &request.options.parallel.stages;
     let staged = match starts.is_empty() {
         true => partition(model, &pipeline, costs)?,
         false => partition_at(model, &starts_named(starts, costs), &pipeline, costs)?,
@@ -433,15 +433,15 @@ fn cut_model(
 }
 
 /// The configuration with as many pipeline ranks as the model's mesh has, which it may bring itself.
-fn on_mesh(model: &Model, request: &CompileRequest) -> ParallelConfig {
+fn on_mesh(model: &Model, request: &PipelineOptions) -> ParallelConfig {
     let pp = model.mesh.pipeline().map_or(1, |axis| model.mesh.axes[axis].size);
-    ParallelConfig { pp, ..request.goal.parallel.clone() }
+    ParallelConfig { pp, ..request.options.parallel.clone() }
 }
 
 fn schedule(
     model: &Model,
     staged: &Staged,
-    request: &CompileRequest,
+    request: &PipelineOptions,
     costs: &ModelCosts,
 ) -> Result<Schedule, CompileError> {
     let (kind, pipeline) = pipeline_of(&on_mesh(model, request), request.microbatches)?;
@@ -474,7 +474,7 @@ fn check_slices(model: &Model, wanted: u32) -> Result<(), CompileError> {
 fn check_schedule(
     staged: &Staged,
     schedule: &Schedule,
-    request: &CompileRequest,
+    request: &PipelineOptions,
     costs: &ModelCosts,
 ) -> Result<(), Vec<check::Violation>> {
     let microbatches = request.microbatches;

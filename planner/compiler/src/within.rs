@@ -2,9 +2,9 @@
 //! arena is known only after buffer assignment. The search is then repeated with a budget smaller by this rest, until the
 //! arenas fit.
 
-use crate::pipeline::{self, CompileError, CompileRequest, Observer};
+use crate::pipeline::{self, CompileError, Observer, PipelineOptions};
 use cost::Cluster;
-use ir::goal::{Goal, Sharding};
+use ir::options::{PlanOptions, Sharding};
 use ir::text::File;
 use planner::PlanError;
 use planner::shard::{Decided, Watch};
@@ -25,11 +25,11 @@ const SHARE: f64 = 0.6;
 /// As there; and no shardings are found whose arenas fit.
 pub(crate) fn compile(
     file: File,
-    request: &CompileRequest,
+    request: &PipelineOptions,
     cluster: &Cluster,
     (observer, watch): (&mut Observer<'_>, &mut Watch<'_>),
 ) -> Result<File, CompileError> {
-    let limit = match request.goal.sharding {
+    let limit = match request.options.sharding {
         Sharding::Auto { memory, .. } if is_decided(&file, request) => memory.unwrap_or(cluster.device.memory),
         _ => return pipeline::compile_watched(file, request, cluster, (observer, watch)),
     };
@@ -37,7 +37,7 @@ pub(crate) fn compile(
     for round in 1..=ROUNDS {
         let request = rounds.request(request);
         let (mut seen, mut held) = (Vec::new(), None);
-        let whole = CompileRequest { stop_after: None, ..request.clone() };
+        let whole = PipelineOptions { stop_after: None, ..request.clone() };
         let mut see = |pass: &'static str, file: &File| seen.push((pass, file.clone()));
         let mut hear = |so_far: &Decided| {
             held = Some(so_far.peak);
@@ -68,7 +68,7 @@ pub(crate) fn compile(
 }
 
 /// Whether the file leaves shardings open and the request goes on until they are decided.
-fn is_decided(file: &File, request: &CompileRequest) -> bool {
+fn is_decided(file: &File, request: &PipelineOptions) -> bool {
     let passes = pipeline::passes();
     let place = |name: &str| passes.iter().position(|pass| pass.name == name);
     let reached = request.stop_after.as_deref().is_none_or(|stop| place(stop) >= place("shard"));
@@ -89,21 +89,21 @@ struct Rounds {
 }
 
 impl Rounds {
-    fn new(request: &CompileRequest, limit: u64) -> Rounds {
-        let deadline = match request.goal.sharding {
+    fn new(request: &PipelineOptions, limit: u64) -> Rounds {
+        let deadline = match request.options.sharding {
             Sharding::Auto { deadline, .. } => deadline,
             Sharding::Rules => None,
         };
         Rounds { memory: limit, deadline, began: Instant::now() }
     }
 
-    fn request(&self, request: &CompileRequest) -> CompileRequest {
-        let mut goal: Goal = request.goal.clone();
-        if let Sharding::Auto { memory, deadline, .. } = &mut goal.sharding {
+    fn request(&self, request: &PipelineOptions) -> PipelineOptions {
+        let mut options: PlanOptions = request.options.clone();
+        if let Sharding::Auto { memory, deadline, .. } = &mut options.sharding {
             *memory = Some(self.memory);
             *deadline = self.deadline.map(|deadline| deadline.saturating_sub(self.began.elapsed()).mul_f64(SHARE));
         }
-        CompileRequest { goal, ..request.clone() }
+        PipelineOptions { options, ..request.clone() }
     }
 
     /// Less than a round has used.

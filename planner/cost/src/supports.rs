@@ -1,7 +1,7 @@
 //! Configuration options that a framework supports: the table `[supports]` of a stack's file.
 
 use crate::presets::out_of_range;
-use ir::goal::{CpKind, Recompute};
+use ir::options::{CpKind, Recompute};
 use ir::recompute::{MODULES, is_module};
 use serde::{Deserialize, Serialize};
 

@@ -2,7 +2,7 @@
 
 use crate::cluster::Link;
 use crate::machine::Machine;
-use ir::goal::ParallelConfig;
+use ir::options::ParallelConfig;
 use smallvec::SmallVec;
 
 /// Replica group: `ranks` ranks, each `stride` ranks after the previous one, in rank order.

@@ -6,7 +6,7 @@ use super::floor::Floor;
 use super::report::EstimateReport;
 use super::tensors::{Tried, choices, crowded, fitting};
 use compiler::error::Error;
-use ir::goal::{ParallelConfig, Recompute};
+use ir::options::{ParallelConfig, Recompute};
 
 impl Estimator {
     /// Under none, or the fastest recomputation that fits: of single values, of so many layers, or of all; if nothing fits,

@@ -4,7 +4,7 @@ use compiler::error::Error;
 use compiler::parallel;
 use cost::{STACKS, Stack};
 use ir::catalogue::Code;
-use ir::goal::ParallelConfig;
+use ir::options::ParallelConfig;
 
 /// The items of a configuration that a stack does not support, as they are written: `schedule=zb-v`. What changes nothing, as the
 /// schedule where there is one stage, is none of them.

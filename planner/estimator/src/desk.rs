@@ -18,7 +18,7 @@ use compiler::model_source::ModelSource;
 use compiler::pipeline::CompileError;
 use cost::{Again, Cluster, Frontier, Machine, Profile, Recipe, Stack};
 use ir::catalogue::Code;
-use ir::goal::{ParallelConfig, Recompute};
+use ir::options::{ParallelConfig, Recompute};
 use scheduler::placement::{Pipeline, Placement};
 use scheduler::predict::pipeline_of;
 use scheduler::schedules::ScheduleKind;

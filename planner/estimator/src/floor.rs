@@ -12,7 +12,7 @@ use super::replicas::Replicas;
 use super::stages::{Count, Load, counts, loads, memory_loads, run_loads, seconds};
 use super::step::LeastAfter;
 use cost::Machine;
-use ir::goal::ParallelConfig;
+use ir::options::ParallelConfig;
 use scheduler::placement::Pipeline;
 use scheduler::schedules::ScheduleKind;
 

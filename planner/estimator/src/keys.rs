@@ -4,7 +4,7 @@
 use super::resize::together;
 use compiler::error::Error;
 use cost::{Machine, spread};
-use ir::goal::{CpKind, ParallelConfig, Recompute};
+use ir::options::{CpKind, ParallelConfig, Recompute};
 use ir::types::DType;
 
 /// How far apart the ranks lie that work on a block together, of which so many are data-parallel.

@@ -8,7 +8,7 @@ use super::ordered::Ordered;
 use super::replicas::Replicas;
 use super::stages::memory_loads;
 use cost::{Machine, Profile};
-use ir::goal::ParallelConfig;
+use ir::options::ParallelConfig;
 use scheduler::placement::Pipeline;
 use scheduler::schedules::ScheduleKind;
 

@@ -7,7 +7,7 @@ use super::replicas::Replicas;
 use super::report::StageMemory;
 use super::stages::Load;
 use cost::{Cluster, Format, Machine, Recipe};
-use ir::goal::ParallelConfig;
+use ir::options::ParallelConfig;
 
 /// Bytes of a GiB.
 pub(super) const GIB: f64 = 1024.0 * 1024.0 * 1024.0;

@@ -3,7 +3,7 @@
 use super::pipeline::Flow;
 use super::replicas::Replicas;
 use super::stages::Load;
-use ir::goal::ParallelConfig;
+use ir::options::ParallelConfig;
 
 /// Stages in the order in which their ranks run them.
 #[derive(Clone, Copy)]

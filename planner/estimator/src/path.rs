@@ -78,7 +78,7 @@ impl Path {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ir::goal::ParallelConfig;
+    use ir::options::ParallelConfig;
     use scheduler::costs::StageCosts;
     use scheduler::predict::pipeline_of;
     use scheduler::simulate::DependencyGraph;

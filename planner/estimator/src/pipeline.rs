@@ -411,7 +411,7 @@ impl Rank {
 mod tests {
     use super::*;
     use cost::Seconds;
-    use ir::goal::ParallelConfig;
+    use ir::options::ParallelConfig;
     use scheduler::predict::pipeline_of;
 
     /// Four stages of which the last is slower.

@@ -4,7 +4,7 @@ use compiler::error::Error;
 use compiler::parallel;
 use cost::Group;
 use ir::catalogue::Code;
-use ir::goal::ParallelConfig;
+use ir::options::ParallelConfig;
 use ir::slices::SliceError;
 use scheduler::schedules;
 

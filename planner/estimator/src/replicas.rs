@@ -4,7 +4,7 @@
 
 use super::place::{expert_replicas, replicas, sharded};
 use cost::{Group, Machine, Profile, Talk};
-use ir::goal::ParallelConfig;
+use ir::options::ParallelConfig;
 use smallvec::SmallVec;
 
 /// The ranks that hold the same parameters, and what they talk about.

@@ -20,7 +20,7 @@ pub struct EstimateReport {
     /// The devices.
     pub mesh: Mesh,
     /// The configuration in full.
-    pub parallel: ir::goal::ParallelConfig,
+    pub parallel: ir::options::ParallelConfig,
     /// What of the configuration the stack does not support: `schedule=zb-v`.
     #[serde(default)]
     pub beyond_stack: Vec<String>,

@@ -12,12 +12,12 @@ use compiler::error::Error;
 use compiler::model_source::ModelSource;
 use compiler::pipeline::{CompileError, lower_blocks, mark_blocks, mark_experts, ways_of_blocks};
 use ir::entity::SecondaryMap;
-use ir::goal::ParallelConfig;
 use ir::graph::Model;
 use ir::ids::DimId;
 use ir::mesh::Mesh;
 use ir::models::Batch;
 use ir::ops::Collective;
+use ir::options::ParallelConfig;
 use ir::types::{DType, DimName, Dims, Type};
 use planner::reshard::ReshardCache;
 use std::collections::BTreeMap;
@@ -220,7 +220,7 @@ pub(super) fn together(parallel: &ParallelConfig) -> Result<ParallelConfig, Erro
 mod tests {
     use crate::{Desk, EstimateRequest, Estimator};
     use compiler::parallel;
-    use ir::goal::{CpKind, ParallelConfig, Recompute};
+    use ir::options::{CpKind, ParallelConfig, Recompute};
 
     /// Experts shared in all ways, in shapes that are met in another size first, with all that a block sees of a configuration: prices
     /// are those of a plan of their own.

@@ -2,8 +2,8 @@
 
 use super::resize::DimSizes;
 use ir::entity::EntityRef;
-use ir::goal::ParallelConfig;
 use ir::mesh::{Axes, Group, Mesh};
+use ir::options::ParallelConfig;
 use std::collections::BTreeMap;
 
 /// What configurations and sizes agree in that have the same statements until changes of configuration are marked.

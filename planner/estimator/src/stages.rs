@@ -5,7 +5,7 @@ use super::replicas::{Exchange, Replicas, Row};
 use compiler::error::Error;
 use cost::{Cut, Machine, Profile, Seconds};
 use ir::costs::{BlockCosts, CallCosts, Lanes, ModelCosts};
-use ir::goal::{ParallelConfig, Recompute};
+use ir::options::{ParallelConfig, Recompute};
 use scheduler::partition::{PartitionError, balanced, check_starts, stage_runs};
 use scheduler::placement::{Pipeline, Placement};
 use std::ops::Range;

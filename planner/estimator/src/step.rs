@@ -7,7 +7,7 @@ use super::replicas::{Exchange, Replicas};
 use super::report::TimeShares;
 use super::stages::{Load, plus};
 use cost::{Group, Machine, Seconds, Talk};
-use ir::goal::ParallelConfig;
+use ir::options::ParallelConfig;
 
 /// A step in time.
 #[derive(Clone, PartialEq, Debug)]

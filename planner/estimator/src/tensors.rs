@@ -6,8 +6,8 @@ use super::memory::GIB;
 use super::report::StageMemory;
 use compiler::error::Error;
 use cost::{Again, Frontier, Kind, frontier};
-use ir::goal::Recompute;
 use ir::graph::Model;
+use ir::options::Recompute;
 
 /// How many runs of each block, layers alone, lie on pipeline ranks that hold more GiB than there is `room` for, in bytes. One kind
 /// alone counts once, since its choices do not depend on how many there are.

@@ -7,7 +7,7 @@ use super::least::{communicators, gathers};
 use super::memory::{Inner, states, within};
 use super::replicas::Replicas;
 use cost::{Format, Machine, Recipe};
-use ir::goal::ParallelConfig;
+use ir::options::ParallelConfig;
 
 /// The work of a sequence and the parameters of a model, which no configuration changes.
 #[derive(Clone, Copy, PartialEq, Debug)]

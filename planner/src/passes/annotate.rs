@@ -9,40 +9,40 @@
 use crate::PlanError;
 use crate::heads::attend_by_heads;
 use cost::Cluster;
-use ir::goal::{AnnotationRule, AnnotationTarget, Goal, Sharding};
 use ir::graph::{ArgKind, Block, Model};
 use ir::ids::{BlockId, Value};
 use ir::mesh::{Axes, Mesh};
+use ir::options::{AnnotationRule, AnnotationTarget, PlanOptions, Sharding};
 use ir::recompute::calls_of;
 use ir::types::{Dims, Type};
 
-pub(crate) fn run(model: &mut Model, goal: &Goal, _: &Cluster) -> Result<(), PlanError> {
+pub(crate) fn run(model: &mut Model, options: &PlanOptions, _: &Cluster) -> Result<(), PlanError> {
     if model.is_settled() {
         return Ok(());
     }
-    if goal.parallel.devices() > 1 {
-        seed_rules(model, goal)?;
+    if options.parallel.devices() > 1 {
+        seed_rules(model, options)?;
     }
-    if let Sharding::Auto { .. } = goal.sharding {
+    if let Sharding::Auto { .. } = options.sharding {
         bind(model, |_, _| Axes::none());
         return Ok(());
     }
-    close(model, goal)
+    close(model, options)
 }
 
 /// Closes the declared parameters and inputs, and the values that follow them, as the rules leave them.
-pub(crate) fn close(model: &mut Model, goal: &Goal) -> Result<(), PlanError> {
-    let group = zero_group(&model.mesh, goal);
-    let stored = |from: u8| if goal.parallel.zero >= from { group.clone() } else { Axes::none() };
+pub(crate) fn close(model: &mut Model, options: &PlanOptions) -> Result<(), PlanError> {
+    let group = zero_group(&model.mesh, options);
+    let stored = |from: u8| if options.parallel.zero >= from { group.clone() } else { Axes::none() };
     // Dims that no rule names stay unsharded; `propagate` decides the open dims of a file with its own mesh.
-    if goal.parallel.devices() > 1 || model.mesh.tensor_axes().is_empty() {
+    if options.parallel.devices() > 1 || model.mesh.tensor_axes().is_empty() {
         model.params.values_mut().for_each(|param| param.ty = param.ty.closed());
         model.inputs.iter_mut().for_each(|input| input.ty = input.ty.closed());
     }
     model.params.values_mut().for_each(|param| store(&mut param.ty, &stored(3)));
     bind(model, |_, _| stored(1));
     model.blocks.values_mut().for_each(|block| store_gradients(block, &stored(2)));
-    attend_by_heads(model, goal)
+    attend_by_heads(model, options)
 }
 
 /// Copies declared types to the arguments, and parameter types to gradients and states. `zero` gives the storage axes
@@ -55,9 +55,9 @@ pub(crate) fn bind(model: &mut Model, zero: impl Fn(BlockId, Value) -> Axes) {
 }
 
 /// Axes over which ZeRO shards: all of dp and cp, or the innermost dp axes that form a group.
-fn zero_group(mesh: &Mesh, goal: &Goal) -> Axes {
+fn zero_group(mesh: &Mesh, options: &PlanOptions) -> Axes {
     let axes = |name| mesh.lookup(name).unwrap_or_default();
-    let Some(shard) = goal.parallel.shard.filter(|&shard| shard < goal.parallel.dp * goal.parallel.cp) else {
+    let Some(shard) = options.parallel.shard.filter(|&shard| shard < options.parallel.dp * options.parallel.cp) else {
         return axes("dp").union(&axes("cp"));
     };
     let dp: Vec<_> = axes("dp").iter().collect();
@@ -65,11 +65,11 @@ fn zero_group(mesh: &Mesh, goal: &Goal) -> Axes {
     (0..=dp.len()).map(inner).find(|group| mesh.size(group) >= shard).unwrap_or_default()
 }
 
-fn seed_rules(model: &mut Model, goal: &Goal) -> Result<(), PlanError> {
-    let rules = goal
+fn seed_rules(model: &mut Model, options: &PlanOptions) -> Result<(), PlanError> {
+    let rules = options
         .rules
         .iter()
-        .filter(|rule| goal.parallel.degree(&rule.axis).is_none_or(|degree| degree > 1))
+        .filter(|rule| options.parallel.degree(&rule.axis).is_none_or(|degree| degree > 1))
         .map(|rule| check_rule(model, rule))
         .collect::<Result<Vec<_>, _>>()?;
     let (mesh, dims) = (model.mesh.clone(), model.dims.clone());

@@ -9,18 +9,19 @@ use crate::PlanError;
 use cost::Cluster;
 use ir::entity::EntityRef;
 use ir::experts::Role;
-use ir::goal::{Goal, ParallelConfig};
 use ir::graph::Model;
 use ir::ids::AxisId;
 use ir::mesh::{Axes, Axis, Group, Mesh, PIPELINE};
+use ir::options::{ParallelConfig, PlanOptions};
 
-pub(crate) fn run(model: &mut Model, goal: &Goal, _: &Cluster) -> Result<(), PlanError> {
-    let wanted = on_levels(&goal.parallel, &goal.levels)?;
+pub(crate) fn run(model: &mut Model, options: &PlanOptions, _: &Cluster) -> Result<(), PlanError> {
+    let wanted = on_levels(&options.parallel, &options.levels)?;
     if !model.has_mesh {
         model.mesh = wanted;
         model.has_mesh = true;
         open(model);
-    } else if goal.parallel.devices() > 1 && (&wanted.axes, &wanted.groups) != (&model.mesh.axes, &model.mesh.groups) {
+    } else if options.parallel.devices() > 1 && (&wanted.axes, &wanted.groups) != (&model.mesh.axes, &model.mesh.groups)
+    {
         return Err(PlanError::OwnMesh { mesh: model.mesh.name.clone() });
     }
     Ok(())
@@ -190,8 +191,8 @@ mod tests {
     #[test]
     fn a_rank_order_with_a_stranger_is_told_which_axes_there_are() {
         let rank_order = ["pp", "dp", "xp"].map(str::to_string).into();
-        let goal = Goal::of(ParallelConfig { rank_order, ..ParallelConfig::default() });
-        let error = run(&mut Model::default(), &goal, &CPU).unwrap_err();
+        let options = PlanOptions::of(ParallelConfig { rank_order, ..ParallelConfig::default() });
+        let error = run(&mut Model::default(), &options, &CPU).unwrap_err();
         assert_eq!(error.to_string(), "there is no axis `xp`; the mesh has pp, dp, cp, tp");
     }
 

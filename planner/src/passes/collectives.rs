@@ -7,19 +7,24 @@
 use crate::PlanError;
 use crate::reshard::{ReshardCache, Site, Step};
 use cost::Cluster;
-use ir::goal::Goal;
 use ir::graph::{ArgKind, Block, Model, SectionKind, Span, Stmt};
 use ir::ids::Value;
 use ir::mesh::Mesh;
 use ir::ops::{Collective, Op};
+use ir::options::PlanOptions;
 use ir::types::{PartialKind, Type};
 
-pub(crate) fn run(model: &mut Model, goal: &Goal, cluster: &Cluster) -> Result<(), PlanError> {
-    run_by(&ReshardCache::default(), model, goal, cluster)
+pub(crate) fn run(model: &mut Model, options: &PlanOptions, cluster: &Cluster) -> Result<(), PlanError> {
+    run_by(&ReshardCache::default(), model, options, cluster)
 }
 
 /// Runs the pass with a cache of reshard paths on the same cluster.
-pub(crate) fn run_by(known: &ReshardCache, model: &mut Model, goal: &Goal, cluster: &Cluster) -> Result<(), PlanError> {
+pub(crate) fn run_by(
+    known: &ReshardCache,
+    model: &mut Model,
+    options: &PlanOptions,
+    cluster: &Cluster,
+) -> Result<(), PlanError> {
     let (mesh, dims) = (model.mesh.clone(), model.dims.clone());
     let site = Site { mesh: &mesh, dims: &dims, cluster };
     let mut ways = Found { site, known, found: Vec::new() };
@@ -28,7 +33,7 @@ pub(crate) fn run_by(known: &ReshardCache, model: &mut Model, goal: &Goal, clust
         for kind in SectionKind::ALL {
             lower_section(&mut ways, block, kind).map_err(fault)?;
         }
-        combine(block, &mesh, goal.bucket_bytes);
+        combine(block, &mesh, options.bucket_bytes);
     }
     Ok(())
 }

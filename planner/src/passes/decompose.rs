@@ -5,15 +5,15 @@ use crate::PlanError;
 use crate::assign::is_expandable;
 use crate::sections::{Hints, Known, Site, count_uses, instance_of};
 use cost::Cluster;
-use ir::goal::Goal;
 use ir::graph::{Block, Model, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::ops::{Builder, Op};
+use ir::options::PlanOptions;
 use ir::rule::{DimLetters, TensorLetters};
 use ir::types::Type;
 use rustc_hash::FxHashMap;
 
-pub(crate) fn run(model: &mut Model, _: &Goal, _: &Cluster) -> Result<(), PlanError> {
+pub(crate) fn run(model: &mut Model, _: &PlanOptions, _: &Cluster) -> Result<(), PlanError> {
     let (mesh, dims) = (model.mesh.clone(), model.dims.clone());
     let site = Site { mesh: &mesh, dims: &dims };
     let step = model.step.as_mut().map(|step| &mut step.graph);

@@ -11,16 +11,16 @@ use crate::ports::{Ports, passed, value_results};
 use crate::sections::{Hint, Hints, Site, made, reshard_stmt};
 use crate::spread::{Spread, spread};
 use cost::Cluster;
-use ir::goal::Goal;
 use ir::graph::{ArgKind, Block, Model, ParamInstance, SectionKind, Stmt};
 use ir::ids::{BlockId, Value};
 use ir::mesh::Axes;
 use ir::ops::{Op, Unary, UnaryKind};
+use ir::options::PlanOptions;
 use ir::recompute::calls_of;
 use ir::types::{PartialKind, Type};
 use rustc_hash::FxHashMap;
 
-pub(crate) fn run(model: &mut Model, _: &Goal, _: &Cluster) -> Result<(), PlanError> {
+pub(crate) fn run(model: &mut Model, _: &PlanOptions, _: &Cluster) -> Result<(), PlanError> {
     if model.is_settled() {
         return Ok(());
     }

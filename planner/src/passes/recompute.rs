@@ -6,22 +6,22 @@
 
 use crate::PlanError;
 use cost::Cluster;
-use ir::goal::{Goal, Recompute};
 use ir::graph::{Block, Model, SectionKind};
 use ir::ids::Value;
 use ir::ops::{KernelOp, Op};
+use ir::options::{PlanOptions, Recompute};
 use ir::recompute::{
     add_variants, call_variants, check_names, is_layer, is_module, layers_again, of_module, of_value, recompute,
 };
 use ir::types::Dims;
 use std::collections::BTreeSet;
 
-pub(crate) fn run(model: &mut Model, goal: &Goal, _: &Cluster) -> Result<(), PlanError> {
+pub(crate) fn run(model: &mut Model, options: &PlanOptions, _: &Cluster) -> Result<(), PlanError> {
     if model.is_settled() && model.has_mesh {
         return Ok(());
     }
-    check_names(model, &goal.parallel.recompute)?;
-    match &goal.parallel.recompute {
+    check_names(model, &options.parallel.recompute)?;
+    match &options.parallel.recompute {
         Recompute::None | Recompute::Auto | Recompute::Full(Some(0)) => {}
         Recompute::Full(Some(layers)) if *layers < layers_of(model) => {
             if layers_again(model).is_none() {
@@ -34,7 +34,7 @@ pub(crate) fn run(model: &mut Model, goal: &Goal, _: &Cluster) -> Result<(), Pla
         Recompute::Full(_) => model.blocks.values_mut().filter(|block| is_layer(block)).for_each(full),
         Recompute::Selective(names) => {
             for block in model.blocks.values_mut().filter(|block| is_layer(block)) {
-                let again = selected(block, &model.dims, names, goal);
+                let again = selected(block, &model.dims, names, options);
                 recompute(block, &again);
             }
         }
@@ -55,12 +55,12 @@ fn full(block: &mut Block) {
 
 /// Unsaved values of the named modules and values. Core attention is excluded: its kernel saves neither scores nor
 /// softmax.
-fn selected(block: &Block, dims: &Dims, names: &[String], goal: &Goal) -> BTreeSet<usize> {
+fn selected(block: &Block, dims: &Dims, names: &[String], options: &PlanOptions) -> BTreeSet<usize> {
     let mut again: BTreeSet<usize> = BTreeSet::new();
     for name in names {
         let mut places = of_module(block, dims, name);
         if name == "op" {
-            places.retain(|&place| !is_summed(block, dims, place, goal));
+            places.retain(|&place| !is_summed(block, dims, place, options));
         }
         again.extend(places);
         again.extend(of_value(block, name).filter(|_| !is_module(name)));
@@ -69,14 +69,14 @@ fn selected(block: &Block, dims: &Dims, names: &[String], goal: &Goal) -> BTreeS
 }
 
 /// Returns whether a product will be a partial sum: it contracts a dim that a rule shards in parameters.
-fn is_summed(block: &Block, dims: &Dims, place: usize, goal: &Goal) -> bool {
+fn is_summed(block: &Block, dims: &Dims, place: usize, options: &PlanOptions) -> bool {
     let stmt = &block[SectionKind::F].stmts[place];
     if !matches!(stmt.op, Op::Kernel(KernelOp::Einsum(_))) {
         return false;
     }
     let is_cut = |name: &String| {
-        let rules = goal.rules.iter().filter(|rule| rule.dims.contains(name));
-        rules.filter_map(|rule| goal.parallel.degree(&rule.axis)).any(|degree| degree > 1)
+        let rules = options.rules.iter().filter(|rule| rule.dims.contains(name));
+        rules.filter_map(|rule| options.parallel.degree(&rule.axis)).any(|degree| degree > 1)
     };
     let cut =
         |value: Value| block.ty(value).dims.iter().filter_map(|dim| dim.name).filter(|&id| is_cut(&dims[id].name));

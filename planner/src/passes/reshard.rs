@@ -9,14 +9,14 @@
 use crate::PlanError;
 use crate::sections::{count_uses, operand_for, reshard_stmt, wanted_types};
 use cost::Cluster;
-use ir::goal::Goal;
 use ir::graph::{Block, Model, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::mesh::Mesh;
 use ir::ops::Op;
+use ir::options::PlanOptions;
 use ir::types::Type;
 
-pub(crate) fn run(model: &mut Model, _: &Goal, _: &Cluster) -> Result<(), PlanError> {
+pub(crate) fn run(model: &mut Model, _: &PlanOptions, _: &Cluster) -> Result<(), PlanError> {
     let mesh = model.mesh.clone();
     let step = model.step.as_mut().map(|step| &mut step.graph);
     for block in model.blocks.values_mut().chain(step) {

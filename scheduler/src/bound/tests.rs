@@ -1,7 +1,7 @@
 //! The bound against the optimum over all orders of small pipelines.
 
 use super::*;
-use crate::brute_force::{Goal, best};
+use crate::brute_force::{PlanOptions, best};
 
 /// A random number generator that is always the same (Knuth, MMIX).
 struct Dice(u64);
@@ -56,8 +56,8 @@ fn met(pipelines: &[(Placement, u32, u32, u32)], seed: u64, rounds: u32, pairs: 
             costs.fb = pairs.then(|| f64::from(2 + dice.roll(9)));
             let fused = round % 2 == 0;
             let bound = lower_bound(&costs, &pipeline, fused);
-            for (goal, bound) in [(Goal::Makespan, bound.makespan), (Goal::Span, bound.span)] {
-                let best = best(&costs, &pipeline, fused, goal).expect("without limits there is an order");
+            for (options, bound) in [(PlanOptions::Makespan, bound.makespan), (PlanOptions::Span, bound.span)] {
+                let best = best(&costs, &pipeline, fused, options).expect("without limits there is an order");
                 assert!(bound <= best, "{bound} > {best}: {pipeline:?} fused {fused} {costs:?}");
                 met += u32::from(bound == best);
                 cases += 1;

@@ -2,13 +2,13 @@
 
 use super::brief::differences;
 use crate::plan::Infeasible;
-use compiler::compile::{Compiling, compile_source};
+use compiler::compile::{CompileRequest, compile_source};
 use compiler::error::Error;
 use compiler::model_source::ModelSource;
 use compiler::parallel;
 use estimator::EstimateReport;
 use ir::catalogue::Code;
-use ir::goal::{CpKind, ParallelConfig, Recompute};
+use ir::options::{CpKind, ParallelConfig, Recompute};
 use ir::text;
 use support::units::gib;
 
@@ -19,13 +19,13 @@ use support::units::gib;
 /// The model is not there any more, or cannot be planned so.
 pub fn annotated(plan: &EstimateReport) -> Result<String, Error> {
     let sharded = shardings(&plan.parallel);
-    let order = Compiling {
+    let order = CompileRequest {
         model: plan.inputs.model.clone(),
         parallel: parallel::print(&sharded),
         seq: plan.inputs.seq,
         global_batch: Some(plan.inputs.global_batch),
         precision: if plan.inputs.precision == "f32" { "f32" } else { "bf16" }.to_string(),
-        ..Compiling::default()
+        ..CompileRequest::default()
     };
     let last = planner::PASSES.last().map(|pass| pass.name);
     let file = compile_source(&ModelSource::open(&order.model)?, &order, last, &mut |_, _| ())?;

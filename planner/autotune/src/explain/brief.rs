@@ -1,7 +1,7 @@
 //! Short text forms of configurations.
 
 use compiler::parallel::{KEYS, keys, parse_any};
-use ir::goal::{ParallelConfig, Recompute};
+use ir::options::{ParallelConfig, Recompute};
 
 /// What a configuration says that is not as always: `dp=8,tp=4,sp=true,zero=1`.
 pub fn brief(parallel: &ParallelConfig) -> String {

@@ -5,7 +5,7 @@ use super::compare::{ALIKE, misfit, pace};
 use super::pool::Pool;
 use crate::plan::ChoiceNote;
 use estimator::{EstimateReport, Predicted};
-use ir::goal::ParallelConfig;
+use ir::options::ParallelConfig;
 use support::units::{gib, share, time};
 
 /// A note for each choice of the configuration against having less of it, and one against having more, where that can be.

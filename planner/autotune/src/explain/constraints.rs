@@ -8,7 +8,7 @@ use crate::plan::{BindingConstraint, WhatIf};
 use cost::Cluster;
 use estimator::EstimateReport;
 use ir::catalogue::Code;
-use ir::goal::ParallelConfig;
+use ir::options::ParallelConfig;
 use support::units::{gib, share, time};
 
 /// Micro-batches per stage from which on a pipeline's bubble is small (Huang et al. 2019, section 2.3).

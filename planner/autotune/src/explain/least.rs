@@ -9,7 +9,7 @@ use compiler::error::Error;
 use compiler::parallel::{parse_any, pinned, print};
 use estimator::has_room;
 use estimator::{Desk, EstimateReport, EstimateRequest, Estimator, Undecided, estimate_until};
-use ir::goal::{CpKind, ParallelConfig, Recompute};
+use ir::options::{CpKind, ParallelConfig, Recompute};
 use std::collections::HashSet;
 
 /// Sizes of groups of experts that are tried; a model without experts has none.

@@ -1,7 +1,7 @@
 //! Configurations near another one: each changes one choice, and the choices that must change with it.
 
 use super::brief::differences;
-use ir::goal::{CpKind, ParallelConfig, Recompute};
+use ir::options::{CpKind, ParallelConfig, Recompute};
 use scheduler::schedules;
 
 /// A configuration that differs in one choice.

@@ -10,7 +10,7 @@ use compiler::error::Error;
 use compiler::parallel;
 use estimator::beyond;
 use estimator::{EstimateReport, EstimateRequest, Estimator, estimate_until};
-use ir::goal::ParallelConfig;
+use ir::options::ParallelConfig;
 
 /// Where no configuration near the best one fits with a choice, one that takes so many times its time is looked for.
 const MOST_SLOWER: f64 = 4.0;

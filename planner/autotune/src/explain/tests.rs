@@ -7,7 +7,7 @@ use compiler::error::Error;
 use compiler::parallel::{pinned, pins};
 use estimator::{EstimateReport, Estimator, estimate_all};
 use ir::catalogue::Code;
-use ir::goal::Recompute;
+use ir::options::Recompute;
 
 /// All powers of two over dp, tp and pp, ZeRO 0, 1 and 3, with as little recomputation as fits.
 fn try_all(estimator: &Estimator, request: &PlanRequest) -> Result<Found, Error> {

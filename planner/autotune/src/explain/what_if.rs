@@ -11,7 +11,7 @@ use compiler::deadline::Deadline;
 use compiler::parallel;
 use cost::{CLUSTERS, Cluster};
 use estimator::{EstimateReport, EstimateRequest, Estimator, estimate_until};
-use ir::goal::{ParallelConfig, Recompute};
+use ir::options::{ParallelConfig, Recompute};
 use support::units::gib;
 
 /// A fifth more.

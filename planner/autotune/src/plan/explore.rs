@@ -11,7 +11,7 @@ use compiler::error::Error;
 use compiler::parallel;
 use cost::Supports;
 use estimator::{Desk, EstimateReport, EstimateRequest, Estimator, Work};
-use ir::goal::ParallelConfig;
+use ir::options::ParallelConfig;
 
 /// A gain from which on it is told that a better configuration lies beyond the stack.
 const WORTH_TELLING: f64 = 0.005;

@@ -10,7 +10,7 @@
 
 use crate::search::{Space, divisors};
 use estimator::{Desk, Floor, Once};
-use ir::goal::{CpKind, ParallelConfig};
+use ir::options::{CpKind, ParallelConfig};
 use std::convert::Infallible;
 
 /// Tokens of a micro-batch that exceeds every device's memory, while no tensor size exceeds its limits.

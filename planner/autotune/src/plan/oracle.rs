@@ -4,7 +4,7 @@ use super::large::Large;
 use crate::search::{Bound, Family, Level, Limits, Oracle, Price, Space};
 use compiler::parallel;
 use estimator::{Ask, Desk, Floor, Means, Undecided, Work, has_room};
-use ir::goal::{ParallelConfig, Recompute};
+use ir::options::{ParallelConfig, Recompute};
 
 /// Costs and lower bounds of the configurations of a space.
 pub(super) struct Costs<'a> {

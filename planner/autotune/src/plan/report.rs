@@ -2,7 +2,7 @@
 
 use super::request::Objective;
 use estimator::{EstimateReport, EstimateRequest, Predicted};
-use ir::goal::ParallelConfig;
+use ir::options::ParallelConfig;
 use serde::{Deserialize, Serialize};
 
 /// Version of the form of a plan.

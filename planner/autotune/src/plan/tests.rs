@@ -9,7 +9,7 @@ use crate::search::{Bound, Family, Level, Limits, Oracle, Space, count};
 use compiler::deadline::Deadline;
 use compiler::parallel;
 use estimator::{Ask, Desk, EstimateRequest, Estimator, Floor, Means};
-use ir::goal::{CpKind, ParallelConfig, Recompute};
+use ir::options::{CpKind, ParallelConfig, Recompute};
 
 /// Numbers that look random and are the same each time (Knuth's MMIX).
 struct Dice(u64);

@@ -1,7 +1,7 @@
 //! Best configurations found so far, one per kind.
 
 use super::{Family, Level, Price};
-use ir::goal::{ParallelConfig, Recompute};
+use ir::options::{ParallelConfig, Recompute};
 use std::cmp::Ordering;
 
 /// Kind of a configuration: degrees, micro-batch, ZeRO stage, schedule, and kind of recomputation. Configurations of

@@ -13,7 +13,7 @@ use super::region::Region;
 use super::space::Space;
 use super::{Bound, Family, Level, Limits, Oracle, Price};
 use estimator::{ROUNDING, has_room};
-use ir::goal::ParallelConfig;
+use ir::options::ParallelConfig;
 use std::collections::BinaryHeap;
 use support::parallel::each;
 

@@ -2,7 +2,7 @@
 
 use super::space::Space;
 use super::{Family, Level};
-use ir::goal::Recompute;
+use ir::options::Recompute;
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use support::parallel::each;

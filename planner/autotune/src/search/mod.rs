@@ -17,7 +17,7 @@ pub use count::{Counted, count};
 pub use divisors::divisors;
 pub use space::{Choices, Order, Orders, Pin, Space, Stop};
 
-use ir::goal::ParallelConfig;
+use ir::options::ParallelConfig;
 use std::sync::Arc;
 
 /// Decision level of a family; each level adds a decision to those before it.

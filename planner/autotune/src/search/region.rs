@@ -2,7 +2,7 @@
 
 use super::space::Space;
 use super::{Family, Level};
-use ir::goal::{ParallelConfig, Recompute};
+use ir::options::{ParallelConfig, Recompute};
 
 /// Region of a space. It holds a family if it holds all decided options of the family.
 #[derive(Clone, PartialEq, Debug)]

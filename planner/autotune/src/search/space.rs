@@ -2,7 +2,7 @@
 
 use super::divisors::divisors;
 use super::{Family, Level, Schedules};
-use ir::goal::{CpKind, ParallelConfig, Recompute};
+use ir::options::{CpKind, ParallelConfig, Recompute};
 use std::sync::Arc;
 use support::parallel::each;
 

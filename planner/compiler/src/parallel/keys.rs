@@ -3,7 +3,7 @@
 
 use super::wrong;
 use crate::error::Error;
-use ir::goal::{CpKind, ParallelConfig};
+use ir::options::{CpKind, ParallelConfig};
 use std::fmt::Display;
 use std::str::FromStr;
 

@@ -4,10 +4,10 @@ use super::local::Local;
 use super::site::Site;
 use crate::attention::AttentionShape;
 use crate::talk::{Group, Talk};
-use ir::goal::CpKind;
 use ir::graph::Stmt;
 use ir::ids::Value;
 use ir::ops::{KernelOp, Op};
+use ir::options::CpKind;
 use ir::types::Dim;
 
 /// An attention, forward or backward.

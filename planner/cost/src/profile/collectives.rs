@@ -5,11 +5,11 @@ use super::local::base;
 use super::products::Products;
 use super::site::Site;
 use crate::talk::{Group, Talk, spread};
-use ir::goal::CpKind;
 use ir::graph::{ArgKind, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::mesh::Axes;
 use ir::ops::{Collective, KernelOp, Op};
+use ir::options::CpKind;
 
 /// What a section's ranks wait for, by whose axis it is.
 #[derive(Clone, Copy, Default)]

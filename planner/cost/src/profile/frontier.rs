@@ -6,9 +6,9 @@ use super::tensors::{self, Chosen, STEPS};
 use crate::knapsack::prune;
 use crate::machine::Machine;
 use ir::entity::EntityRef;
-use ir::goal::ParallelConfig;
 use ir::graph::{Block, Model};
 use ir::ids::BlockId;
+use ir::options::ParallelConfig;
 use ir::recompute::{is_layer, is_module, of_value};
 
 /// Recomputation frontier of a model's layers.

@@ -6,11 +6,11 @@ use super::modules::{Dropped, dropped};
 use super::site::Site;
 use crate::machine::Format;
 use ir::entity::{EntityRef, EntitySet, SecondaryMap};
-use ir::goal::Recompute;
 use ir::graph::{ArgKind, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::keep::{results, set};
 use ir::ops::{Collective, KernelOp, Op};
+use ir::options::Recompute;
 use ir::recompute::is_layer;
 use std::collections::BTreeSet;
 

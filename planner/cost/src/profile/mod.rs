@@ -24,9 +24,9 @@ pub use keep::SAVED;
 pub use tensors::Recomputed;
 
 use crate::machine::Machine;
-use ir::goal::{ParallelConfig, Recompute};
 use ir::graph::{ArgKind, Block, Model, ResultKind, SectionKind, Stmt};
 use ir::ids::Value;
+use ir::options::{ParallelConfig, Recompute};
 use ir::recompute::is_layer;
 use keep::{Keep, held_for_w, summed};
 use section::{cost_of, spare};

@@ -7,9 +7,9 @@ use super::site::Site;
 use super::tensors::Prices;
 use crate::machine::Machine;
 use ir::entity::EntityRef;
-use ir::goal::{ParallelConfig, Recompute};
 use ir::graph::Model;
 use ir::ids::BlockId;
+use ir::options::{ParallelConfig, Recompute};
 use ir::recompute::is_layer;
 use std::collections::HashMap;
 

@@ -4,10 +4,10 @@ use super::site::Site;
 use super::tensors::results_of;
 use crate::machine::Format;
 use ir::entity::EntitySet;
-use ir::goal::Recompute;
 use ir::graph::{SectionKind, Stmt};
 use ir::ids::Value;
 use ir::ops::{Collective, KernelOp, Op};
+use ir::options::Recompute;
 use ir::recompute::{is_layer, is_module, of_module, of_value};
 use std::collections::BTreeSet;
 

@@ -5,11 +5,11 @@ use super::fusion::{Fusion, Role, role};
 use super::local::Local;
 use crate::machine::Machine;
 use ir::entity::EntitySet;
-use ir::goal::ParallelConfig;
 use ir::graph::{Block, Model, ResultKind, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::keep::kept;
 use ir::ops::{KernelOp, Op};
+use ir::options::ParallelConfig;
 use rustc_hash::FxHashMap;
 
 pub(super) struct Site<'a> {

@@ -32,10 +32,10 @@ use crate::reshard::Site;
 use apply::Chosen;
 use cost::Cluster;
 use graph::{Builder, DECIDED, Meaning};
-use ir::goal::{Goal, Sharding};
 use ir::graph::Model;
 use ir::mesh::Axes;
 use ir::ops::Op;
+use ir::options::{PlanOptions, Sharding};
 use params::Classes;
 use prices::Prices;
 use problem::Problem;
@@ -47,13 +47,18 @@ use turns::{Before, Turn};
 use weights::Weights;
 
 /// The pass: with `--shard auto`, decides by cost every dim that `annotate` leaves open; otherwise a no-op.
-pub(crate) fn run(model: &mut Model, goal: &Goal, cluster: &Cluster, watch: &mut Watch<'_>) -> Result<(), PlanError> {
-    if let Sharding::Auto { .. } = goal.sharding
+pub(crate) fn run(
+    model: &mut Model,
+    options: &PlanOptions,
+    cluster: &Cluster,
+    watch: &mut Watch<'_>,
+) -> Result<(), PlanError> {
+    if let Sharding::Auto { .. } = options.sharding
         && !model.is_settled()
-        && decide(model, goal, cluster, watch)?.is_none()
+        && decide(model, options, cluster, watch)?.is_none()
     {
         // No cost-based decision: `propagate` propagates the stated shardings.
-        annotate::close(model, goal)?;
+        annotate::close(model, options)?;
     }
     Ok(())
 }
@@ -89,11 +94,11 @@ pub type Watch<'a> = dyn FnMut(&Decided) + 'a;
 /// No choice fits the memory budget, or an internal error.
 pub fn decide(
     model: &mut Model,
-    goal: &Goal,
+    options: &PlanOptions,
     cluster: &Cluster,
     watch: &mut Watch<'_>,
 ) -> Result<Option<Decided>, PlanError> {
-    let Sharding::Auto { memory, microbatches, deadline } = goal.sharding else { return Ok(None) };
+    let Sharding::Auto { memory, microbatches, deadline } = options.sharding else { return Ok(None) };
     if model.is_settled() || model.mesh.tensor_axes().is_empty() || has_changes(model) {
         return Ok(None);
     }
@@ -102,10 +107,10 @@ pub fn decide(
     let (mesh, dims) = (model.mesh.clone(), model.dims.clone());
     let (ports, classes) = (Ports::new(model), Classes::of(model));
     let axes = |name| mesh.lookup(name).unwrap_or_default();
-    let zero = if goal.parallel.zero >= 1 { axes("dp").union(&axes("cp")) } else { Axes::none() };
+    let zero = if options.parallel.zero >= 1 { axes("dp").union(&axes("cp")) } else { Axes::none() };
     let limit = memory.unwrap_or(cluster.device.memory);
     let task = Task { model, ports: &ports, classes: &classes, microbatches, zero: &zero };
-    let rules = propagated(model, goal, cluster, (&ports, &classes));
+    let rules = propagated(model, options, cluster, (&ports, &classes));
     let prices = Prices::new(Site { mesh: &mesh, dims: &dims, cluster });
     let search = Search { task: &task, prices, limit, end, watch: &mut *watch, best: None, spent: 0, most: PAIRS };
     let (best, bound) = search.run(rules).map_err(fault)?;

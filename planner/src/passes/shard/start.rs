@@ -10,20 +10,20 @@ use crate::recover::recover;
 use crate::reshard::sharding::Sharding;
 use crate::sections::instance_of;
 use cost::Cluster;
-use ir::goal::Goal;
 use ir::graph::{ArgKind, Block, Model, SectionKind, Stmt};
 use ir::ids::BlockId;
 use ir::mesh::Axes;
+use ir::options::PlanOptions;
 use ir::types::Type;
 
 /// Use of all axes under rule-based propagation; `None` if the rules do not fit the model.
 pub(super) fn propagated(
     model: &Model,
-    goal: &Goal,
+    options: &PlanOptions,
     cluster: &Cluster,
     (ports, classes): (&Ports, &Classes),
 ) -> Option<Before> {
-    let (mut planned, rules) = (model.clone(), Goal::of(goal.parallel.clone()));
+    let (mut planned, rules) = (model.clone(), PlanOptions::of(options.parallel.clone()));
     annotate::run(&mut planned, &rules, cluster).ok()?;
     propagate::run(&mut planned, &rules, cluster).ok()?;
     let mut before = Before::default();

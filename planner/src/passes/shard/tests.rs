@@ -3,9 +3,9 @@
 use super::*;
 use cost::CPU;
 use ir::differentiate::differentiate;
-use ir::goal::ParallelConfig;
 use ir::mesh::Mesh;
 use ir::optimizer::Optimizer;
+use ir::options::ParallelConfig;
 use solver::Status;
 
 /// A chain with a branch, with sizes that favour one sharding or the other.
@@ -98,8 +98,8 @@ fn the_answer_is_the_least_of_all_choices() {
 fn what_is_chosen_is_written_down() {
     let mesh = Mesh::new("m", &[("x", 2)]);
     let mut model = chain(1 << 20, 1, 1, &mesh);
-    let goal = Goal::auto(ParallelConfig::default(), None, 2);
-    let decided = decide(&mut model, &goal, &CPU, &mut |_| {}).unwrap().unwrap();
+    let options = PlanOptions::auto(ParallelConfig::default(), None, 2);
+    let decided = decide(&mut model, &options, &CPU, &mut |_| {}).unwrap().unwrap();
     assert!(decided.is_proved && decided.bound <= decided.seconds, "{decided:?}");
     assert!(model.is_settled());
     let block = model.blocks.values().next().unwrap();
@@ -153,8 +153,8 @@ fn turns_find_nearly_what_all_axes_at_once_do() {
             let zero = Axes::none();
             let task = Task { model: &model, ports: &ports, classes: &classes, microbatches: 1, zero: &zero };
             let site = Site { mesh: &model.mesh, dims: &model.dims, cluster: &CPU };
-            let goal = Goal::auto(ParallelConfig::default(), None, 1);
-            let rules = || propagated(&model, &goal, &CPU, (&ports, &classes));
+            let options = PlanOptions::auto(ParallelConfig::default(), None, 1);
+            let rules = || propagated(&model, &options, &CPU, (&ports, &classes));
             let search = |pairs: f64| {
                 let prices = Prices::new(site);
                 let watch: &mut Watch<'_> = &mut |_| {};

@@ -258,7 +258,7 @@ pub const BUCKET_BYTES: u64 = 25 << 20;
 
 /// The options of a compilation.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Goal {
+pub struct PlanOptions {
     /// The parallel configuration.
     pub parallel: ParallelConfig,
     /// The annotation rules from which sharding propagation starts.
@@ -291,19 +291,19 @@ pub enum Sharding {
     },
 }
 
-impl Goal {
+impl PlanOptions {
     /// The options of a configuration with its own annotation rules, on one link level.
-    pub fn of(parallel: ParallelConfig) -> Goal {
+    pub fn of(parallel: ParallelConfig) -> PlanOptions {
         let rules = parallel.seed_rules();
-        Goal { parallel, rules, levels: Vec::new(), bucket_bytes: BUCKET_BYTES, sharding: Sharding::Rules }
+        PlanOptions { parallel, rules, levels: Vec::new(), bucket_bytes: BUCKET_BYTES, sharding: Sharding::Rules }
     }
 
     /// Options without annotations: the cost model decides all open shardings.
-    pub fn auto(parallel: ParallelConfig, memory: Option<u64>, microbatches: u32) -> Goal {
-        Goal {
+    pub fn auto(parallel: ParallelConfig, memory: Option<u64>, microbatches: u32) -> PlanOptions {
+        PlanOptions {
             rules: Vec::new(),
             sharding: Sharding::Auto { memory, microbatches, deadline: None },
-            ..Goal::of(parallel)
+            ..PlanOptions::of(parallel)
         }
     }
 }
