@@ -86,7 +86,7 @@ fn a_plan_is_explained_from_its_file() {
     assert_eq!(folder.answer(&format!("{TINY} --format json -o plan.json")), "");
     let plan: Value = serde_json::from_str(&folder.read("plan.json")).unwrap();
     let text = folder.answer("explain plan.json");
-    for note in plan["why"]["axes"].as_array().unwrap() {
+    for note in plan["why"]["choices"].as_array().unwrap() {
         assert!(text.contains(note["choice"].as_str().unwrap()), "{note}\n{text}");
     }
     assert!(text.contains("BINDING CONSTRAINTS") && text.contains("ALTERNATIVES"), "{text}");

@@ -260,7 +260,7 @@ mod tests {
             ("zero=4", "stages 0 to 3"),
             ("offload=1", "true or false"),
             ("shard=0", "1 or more"),
-            ("rank_order=pp,tp,dp", "`order` is now `rank_order`"),
+            ("order=pp,tp,dp", "`order` is now `rank_order`"),
             ("recompte=full", "did you mean `recompute`"),
         ] {
             let message = parse_any(text).unwrap_err().to_string();
