@@ -1,7 +1,7 @@
 //! `meshwright schema plan`: the form of a file, as a JSON schema.
 
 use crate::error::Error;
-use autotune::explain::SCHEMA_OF_A_PLAN;
+use autotune::explain::plan_schema;
 use clap::{Args, ValueEnum};
 
 /// Print the JSON schema of a file written by meshwright
@@ -24,7 +24,7 @@ enum Of {
 impl Schema {
     pub(super) fn run(self) -> Result<String, Error> {
         match self.of {
-            Of::Plan => Ok(SCHEMA_OF_A_PLAN.to_string()),
+            Of::Plan => Ok(plan_schema()),
         }
     }
 }

@@ -5,7 +5,7 @@
 
 mod keys;
 
-pub use keys::{KEYS, Key, find};
+pub use keys::{KEYS, Key, find, json_schema};
 
 use crate::error::Error;
 use ir::catalogue::Code;
@@ -266,6 +266,16 @@ mod tests {
             let message = parse_any(text).unwrap_err().to_string();
             assert!(message.contains(part), "{text}: {message}");
         }
+    }
+
+    #[test]
+    fn every_field_of_a_configuration_has_a_row() {
+        let fields = serde_json::to_value(ParallelConfig::default()).unwrap();
+        let mut rows: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
+        rows.sort_unstable();
+        let mut fields: Vec<&str> = fields.as_object().unwrap().keys().map(String::as_str).collect();
+        fields.sort_unstable();
+        assert_eq!(rows, fields);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! Data flow:
 //! 1. `near` makes configurations near the best one, and `pool` predicts them.
 //! 2. `compare` turns a pair of predictions into text.
-//! 3. From this text come the notes on each part (`axes`), the reasons of the alternatives (`losses`), limits (`constraints`) and
+//! 3. From this text come the notes on each part (`choices`), the reasons of the alternatives (`losses`), limits (`constraints`) and
 //!    what-if changes (`what_ifs`).
 //! 4. If nothing fits, `infeasible` and `least` drop constraints until some configuration fits.
 
@@ -28,7 +28,7 @@ pub use brief::{brief, differences};
 pub use compare::part_name;
 pub use difference::TIE;
 pub use page::{page, page_of_clash};
-pub use plan_file::{SCHEMA_OF_A_PLAN, read_plan, request_of};
+pub use plan_file::{plan_schema, read_plan, request_of};
 pub use why_not::{WhyNot, why_not};
 
 use crate::plan::{self, Explorer, Found, Infeasible, Objective, PlanReport, PlanRequest, Search, Why};

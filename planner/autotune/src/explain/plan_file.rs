@@ -11,8 +11,11 @@ use serde_json::Value;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-/// The JSON schema of a plan file.
-pub const SCHEMA_OF_A_PLAN: &str = include_str!("plan.schema.json");
+/// The JSON schema of a plan file. The part of the parallel configuration comes from its table of keys.
+pub fn plan_schema() -> String {
+    let template = include_str!("plan.schema.json");
+    template.replace("\"the table of keys\"", &format!("{:#}", parallel::json_schema()).replace('\n', "\n  "))
+}
 
 /// The plan of a file; `-` is standard input.
 ///

@@ -1,9 +1,10 @@
-//! The table of a configuration's keys. Parser, printer, help and comparisons are made from it: a new key is a field of
-//! [`ParallelConfig`] and a row here.
+//! The table of a configuration's keys. Parser, printer, help, JSON schema and comparisons are made from it: a new key is a
+//! field of [`ParallelConfig`] and a row here.
 
 use super::wrong;
 use crate::error::Error;
 use ir::options::{CpKind, ParallelConfig};
+use serde_json::{Value as Json, json};
 use std::fmt::Display;
 use std::str::FromStr;
 
@@ -21,11 +22,13 @@ pub struct Key {
     pub read: fn(&mut ParallelConfig, &[&str]) -> Result<(), Error>,
     /// Its value as text; a word where the schedule or the stack decides it.
     pub text: fn(&ParallelConfig) -> String,
+    /// The JSON schema of its field, without the description.
+    pub json: fn() -> Json,
 }
 
 /// A row: a key of one value.
 macro_rules! key {
-    ($field:ident, $about:literal, printed: $printed:expr, read: $read:expr, text: $text:expr) => {
+    ($field:ident, $about:literal, printed: $printed:expr, read: $read:expr, text: $text:expr, json: $json:expr) => {
         Key {
             name: stringify!($field),
             about: $about,
@@ -36,30 +39,34 @@ macro_rules! key {
                 Ok(())
             },
             text: |config| $text(&config.$field),
+            json: || $json,
         }
     };
     // A number that is always printed.
     ($field:ident, $about:literal, always) => {
-        key!($field, $about, printed: |_| true, read: value, text: ToString::to_string)
+        key!($field, $about, printed: |_| true, read: value, text: ToString::to_string,
+             json: of(|config| &config.$field))
     };
     // A number that is printed where it is above 1.
     ($field:ident, $about:literal, above_one) => {
-        key!($field, $about, printed: |config| config.$field > 1, read: value, text: ToString::to_string)
+        key!($field, $about, printed: |config| config.$field > 1, read: value, text: ToString::to_string,
+             json: of(|config| &config.$field))
     };
     // A value that may be left to something else, which has a word.
     ($field:ident, $about:literal, else $word:literal) => {
-        key!($field, $about, printed: |config| config.$field.is_some(), read: some, text: |value| or($word, value))
+        key!($field, $about, printed: |config| config.$field.is_some(), read: some, text: |value| or($word, value),
+             json: or_null(|config| &config.$field))
     };
     // A value that is printed where it is not the default.
-    ($field:ident, $about:literal, changed: $read:expr) => {
+    ($field:ident, $about:literal, changed: $read:expr, json: $json:expr) => {
         key!($field, $about, printed: |config| config.$field != ParallelConfig::default().$field, read: $read,
-             text: ToString::to_string)
+             text: ToString::to_string, json: $json)
     };
 }
 
 /// A row: a key whose value is a list.
 macro_rules! list {
-    ($field:ident, $about:literal, printed: $printed:expr) => {
+    ($field:ident, $about:literal, printed: $printed:expr, items: $items:expr) => {
         Key {
             name: stringify!($field),
             about: $about,
@@ -70,6 +77,7 @@ macro_rules! list {
                 Ok(())
             },
             text: |config| config.$field.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
+            json: || json!({ "type": "array", "items": $items }),
         }
     };
 }
@@ -83,24 +91,45 @@ pub const KEYS: &[Key] = &[
     key!(ep, "expert parallelism: ranks with other experts, of those of dp, cp and tp", above_one),
     key!(etp, "tensor parallelism within experts", above_one),
     key!(sp, "sequence parallelism: shard the residual stream over tp; true or false", printed: |_| true, read: truth,
-         text: ToString::to_string),
-    key!(zero, "ZeRO stage: 0, 1 (optimizer states sharded), 2 (gradients too), 3 (parameters too)", always),
+         text: ToString::to_string, json: bool::json()),
+    key!(zero, "ZeRO stage: 0, 1 (optimizer states sharded), 2 (gradients too), 3 (parameters too)", printed: |_| true,
+         read: value, text: ToString::to_string, json: json!({ "type": "integer", "minimum": 0, "maximum": 3 })),
     key!(mbs, "sequences per micro-batch and data-parallel rank", always),
-    key!(schedule, "pipeline schedule: see `meshwright schedules`", printed: |_| true, read: value, text: Clone::clone),
-    list!(rank_order, "axes of the ranks, outermost first: pp,dp,cp,tp", printed: |_| true),
+    key!(schedule, "pipeline schedule: see `meshwright schedules`", printed: |_| true, read: value, text: Clone::clone,
+         json: String::json()),
+    list!(rank_order, "axes of the ranks, outermost first: pp,dp,cp,tp", printed: |_| true,
+          items: json!({ "enum": ["pp", "dp", "cp", "tp"] })),
     key!(vp, "stages per pipeline rank", else "1"),
     key!(group, "micro-batches that go through one stage of a rank before its next stage", else "1"),
     key!(slices, "slices of each sequence, for schedules that have them", else "1"),
     key!(cp_kind, "how attention gets keys and values under cp: allgather, ring or ulysses",
-         printed: |config| config.cp_kind != CpKind::default(), read: cp_kind, text: |kind: &CpKind| kind.name().to_string()),
+         printed: |config| config.cp_kind != CpKind::default(), read: cp_kind, text: |kind: &CpKind| kind.name().to_string(),
+         json: json!({ "enum": CpKind::ALL.map(|(name, _)| name) })),
     key!(shard, "ranks in a ZeRO group", else "all"),
     key!(recompute, "what the backward recomputes: none, full, full:N, selective, selective:NAME+NAME or auto",
-         changed: |_, text: &str| text.parse().map_err(|why| wrong(format!("`recompute`: {why}")))),
-    key!(offload, "saved activations wait in host memory; true or false", changed: truth),
+         changed: |_, text: &str| text.parse().map_err(|why| wrong(format!("`recompute`: {why}"))),
+         json: String::json()),
+    key!(offload, "saved activations wait in host memory; true or false", changed: truth, json: bool::json()),
     key!(tp_overlap, "tensor-parallel communication overlaps matmuls; true or false", else "default"),
     key!(dp_overlap, "data-parallel communication overlaps the backward; true or false", else "default"),
-    list!(stages, "the first block of each stage but the first", printed: |config| !config.stages.is_empty()),
+    list!(stages, "the first block of each stage but the first", printed: |config| !config.stages.is_empty(),
+          items: json!({ "type": "integer", "minimum": 0 })),
 ];
+
+/// The JSON schema of a configuration as reports hold it: an object with every key.
+pub fn json_schema() -> Json {
+    let described = |key: &Key| {
+        let mut field = (key.json)();
+        field["description"] = json!(key.about);
+        (key.name.to_string(), field)
+    };
+    json!({
+        "type": "object",
+        "required": KEYS.iter().map(|key| key.name).collect::<Vec<_>>(),
+        "additionalProperties": false,
+        "properties": KEYS.iter().map(described).collect::<serde_json::Map<_, _>>(),
+    })
+}
 
 /// The key of a name.
 pub fn find(name: &str) -> Option<&'static Key> {
@@ -111,22 +140,61 @@ pub fn find(name: &str) -> Option<&'static Key> {
 trait Value: FromStr {
     /// What its text must be.
     const MUST: &'static str;
+
+    /// The JSON schema of its field.
+    fn json() -> Json;
 }
 
 impl Value for u64 {
     const MUST: &'static str = "is not a whole number in its range";
+
+    fn json() -> Json {
+        json!({ "type": "integer", "minimum": 1 })
+    }
 }
+
 impl Value for u32 {
     const MUST: &'static str = u64::MUST;
+
+    fn json() -> Json {
+        u64::json()
+    }
 }
+
 impl Value for u8 {
     const MUST: &'static str = u64::MUST;
+
+    fn json() -> Json {
+        u64::json()
+    }
 }
+
 impl Value for bool {
     const MUST: &'static str = "must be true or false";
+
+    fn json() -> Json {
+        json!({ "type": "boolean" })
+    }
 }
+
 impl Value for String {
     const MUST: &'static str = "is no name";
+
+    fn json() -> Json {
+        json!({ "type": "string" })
+    }
+}
+
+/// The schema of a field that has a value.
+fn of<T: Value>(_: fn(&ParallelConfig) -> &T) -> Json {
+    T::json()
+}
+
+/// The schema of a field that may be left to the schedule or the stack.
+fn or_null<T: Value>(_: fn(&ParallelConfig) -> &Option<T>) -> Json {
+    let mut schema = T::json();
+    schema["type"] = json!([schema["type"], "null"]);
+    schema
 }
 
 fn value<T: Value>(key: &str, text: &str) -> Result<T, Error> {
