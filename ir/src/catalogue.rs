@@ -379,7 +379,7 @@ catalogue! {
         "Pass the inputs that the program declares; the state of the executor is unchanged.";
     710 TooLittleMemory "not enough memory for the run":
         "All devices are threads of one process and share its memory: parameters, gradients, optimizer state and activations of all ranks, and the text. The limit is the free memory of the machine or the limit of the process (ulimit, cgroups). Other commands report this error when an allocation fails.";
-        "TrainRequest { model: \"llama2-7b\".into(), parallel: \"dp=512\".into(), global_batch: 512, ..training() }";
+        "TrainRequest { model: \"llama2-7b\".into(), parallel: \"dp=512\".into(), global_batch: 512, ..training() };";
         "Use a smaller model, sequence or micro-batch, or fewer data-parallel ranks.";
     720 CheckpointMissing "checkpoint not found":
         "The path given with --resume is neither a checkpoint nor the folder of a run with a checkpoint. A run writes checkpoints only with --save-every.";
