@@ -197,7 +197,7 @@ fn a_measured_step_has_the_names_and_lanes_of_the_predicted_one() {
     for lane in predicted.keys() {
         let kinds = ["matmul", "attention", "run"];
         assert_eq!(named(&measured, lane, &kinds), named(&predicted, lane, &kinds), "{lane:?}");
-        if !["row", "started runs"].contains(&lane.1.as_str()) {
+        if !["row", "async runs"].contains(&lane.1.as_str()) {
             let moves = ["communication"];
             assert_eq!(named(&measured, lane, &moves), named(&predicted, lane, &moves), "{lane:?}");
         }

@@ -4,7 +4,7 @@
 //! instruction of a row passes to a later one. The *frame* of a body assigns its inner values: saved tensors to the *slot* of
 //! the bundle, all others to the *scratch* of the run. Both are assigned once per body, and each run states the offsets of
 //! its slot and scratch. The scratch of a run may overlap its slot or results if no two values overlap at the same
-//! instruction of the body. The scratch of a started run may not. All numbers are bytes; places are multiples of
+//! instruction of the body. The scratch of an async run may not. All numbers are bytes; places are multiples of
 //! [`ALIGNMENT`]. Sizes are the bounds of local shapes, so one arena serves all ranks of a class.
 //!
 //! ```text

@@ -53,9 +53,9 @@
 //! it is. A buffer lives until its last holder is freed. An in-place update of a register (`Add`, `Sum`) takes a fresh buffer
 //! if others hold the old one. A body frees the values that it computed and does not return or save, never its arguments.
 //!
-//! A started run executes concurrently with the row. Its results, its bundle and its stores are visible after its wait, and
+//! An async run executes concurrently with the row. Its results, its bundle and its stores are visible after its wait, and
 //! the row does not change its operands before. Started runs execute one after the other, independently of the row. Their
-//! collectives match those of the same started run on the other ranks of the class.
+//! collectives match those of the same async run on the other ranks of the class.
 //!
 //! `Start` never blocks. The wait of a receive blocks until the send has started, that of a send until the receive has, that
 //! of a sum until all members have.

@@ -7,18 +7,19 @@ use super::summary::{Summary, by_source, memory_by_source, summary};
 use cost::Stack;
 use std::fmt::Write;
 
-/// All tables in Markdown: errors by source in time and memory, on runs not seen by the fit, choices, and the constants.
+/// All tables in Markdown: errors by source in time and memory, on runs left out of the fit, choices, and the constants.
 pub fn document(scored: &[Scored<'_>], folds: &[Fold], stacks: &[Stack]) -> String {
     let mut text = String::from(HEAD);
-    let total_of_all = summary("all but those apart", &scored.iter().filter(|row| !row.run.apart).collect::<Vec<_>>());
+    let total_of_all =
+        summary("all but those reported apart", &scored.iter().filter(|row| !row.run.apart).collect::<Vec<_>>());
     let mut rows = by_source(scored);
     rows.push(total_of_all);
     text += "## Step time by source\n\n";
     text += &table("source", &rows, true);
-    text += "\n## Memory by source\n\nWhere a source prints it, on the rank and of the kind that it prints.\n\n";
+    text += "\n## Memory by source\n\nRuns whose source states memory: compared on the rank, and in the kind of figure, that it states.\n\n";
     text += &table("source", &memory_by_source(scored), false);
     if !folds.is_empty() {
-        text += "\n## Runs that the fit has not seen\n\nAll stacks together; each part is predicted with constants fitted to the rest, by a search near those below.\n\n";
+        text += UNSEEN;
         text += &table("left out", &folds.iter().map(|fold| fold.summary.clone()).collect::<Vec<_>>(), false);
     }
     text += &choices(scored);
@@ -29,8 +30,38 @@ pub fn document(scored: &[Scored<'_>], folds: &[Fold], stacks: &[Stack]) -> Stri
 const HEAD: &str = "\
 # Accuracy
 
-Predictions of `meshwright estimate` against published runs. Errors are |predicted / measured - 1|; `bias` is the median of
-predicted / measured; `inside` is the share of measurements within the predicted interval from the 10th to the 90th percentile.
+Predictions of `meshwright estimate` against published runs. An error is |predicted / measured - 1|. `bias` is the median of
+predicted / measured. `inside` is the share of measurements within the predicted interval, from the 10th to the 90th percentile.
+
+";
+
+const UNSEEN: &str = "
+## Runs left out of the fit
+
+All stacks together. Each part of the runs is predicted with constants that are fitted to the other runs. Each fit starts from
+the constants at the end of this page.
+
+";
+
+const RANKING: &str = "
+## Choice among configurations
+
+The configurations of one job, ranked by throughput.
+
+- `lost`: the share of the best throughput that is lost if the three configurations predicted fastest are run and the best is kept.
+- `recipe`: the same for one configuration, with the least tp x pp, then the least pp, then the largest micro-batch.
+- `Spearman`: rank correlation of predicted and measured throughput.
+- `reach`: the correlation if predictions were exact, except for errors above e^0.35. Repeated runs of one configuration differ by
+  as much.
+
+| job | configurations | lost | recipe | Spearman | reach | largest rank error |
+|---|---|---|---|---|---|---|
+";
+
+const CONSTANTS: &str = "
+## Fitted constants
+
+`calibrate` fits these constants of a stack. The other values of a stack's file state what the framework does; no fit changes them.
 
 ";
 
@@ -55,20 +86,13 @@ fn choices(scored: &[Scored<'_>]) -> String {
     if sets.is_empty() {
         return String::new();
     }
-    let mut text = String::from(
-        "\n## Choosing\n\nLayouts of one job. `lost` is the share of the best throughput that is lost by running the three \
-         configurations that are\npredicted fastest and keeping the best; `recipe` the same for the one configuration of \"least tp x pp, \
-         then least pp, then largest\nmicro-batch\". `reach` is Spearman's correlation if all runs were predicted as they \
-         were measured but those that are off by\nmore than e^0.35: runs of one configuration differ by as much, and no configuration says \
-         which are slow.\n\n| job | configurations | lost | recipe | Spearman | reach | farthest from its place |\n\
-         |---|---|---|---|---|---|---|\n",
-    );
+    let mut text = String::from(RANKING);
     for set in &sets {
         let (lost, recipe) = (percent(set.regret), percent(set.recipe));
         let RankSet { name, configs, spearman, reach, farthest, .. } = set;
         let _ = writeln!(
             text,
-            "| {name} | {configs} | {lost} | {recipe} | {spearman:.2} | {reach:.2} | {}: {}., predicted {}. |",
+            "| {name} | {configs} | {lost} | {recipe} | {spearman:.2} | {reach:.2} | {}: rank {}, predicted {} |",
             farthest.parallel, farthest.measured, farthest.predicted
         );
     }
@@ -80,7 +104,7 @@ fn choices(scored: &[Scored<'_>]) -> String {
 }
 
 fn constants(stacks: &[Stack]) -> String {
-    let mut text = String::from("\n## Fitted constants\n\n");
+    let mut text = String::from(CONSTANTS);
     for (number, stack) in stacks.iter().enumerate() {
         let mut fitted = stack.fitted;
         if number == 0 {

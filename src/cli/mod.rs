@@ -49,16 +49,28 @@ use std::sync::{Mutex, PoisonError};
 #[command(name = "meshwright", version, arg_required_else_help = true)]
 #[command(after_help = "\
 Examples:
-  meshwright plan llama3-8b --gpus 64 --seq 8192 --global-batch 128    find the best configuration on 64 H100
-  meshwright estimate llama3-8b --gpus 8 --seq 8192 --global-batch 64 --parallel tp=2,zero=1    predict time and memory
-  meshwright schedule --stages 4 --microbatches 8 --kind 1f1b          draw a pipeline schedule
-  meshwright compile gpt2 --parallel dp=2,tp=2 --dump ir               write the IR after every pass
-  meshwright train tiny-llama --data . --parallel dp=2,tp=2,pp=2       train on eight virtual devices
-  meshwright error MW0204                                              explain an error code
+  # the best configuration for 64 H100
+  meshwright plan llama3-8b --gpus 64 --seq 8192 --global-batch 128
+  # step time and memory of one configuration
+  meshwright estimate llama3-8b --gpus 8 --seq 8192 --global-batch 64 --parallel tp=2,zero=1
+  # a pipeline schedule, drawn
+  meshwright schedule --stages 4 --microbatches 8 --kind 1f1b
+  # the IR after every pass, as files in ir/
+  meshwright compile gpt2 --parallel dp=2,tp=2 --dump ir
+  # training on eight virtual devices
+  meshwright train tiny-llama --data . --parallel dp=2,tp=2,pp=2
+  # what an error code means
+  meshwright error MW0204
 
-Exit status: 0 success, 1 invalid input, 2 usage error, 3 internal error, 4 memory limit exceeded or no configuration fits,
-5 run failed or search stopped, may be restarted, 6 run failed, must not be restarted unchanged; 129, 130, 143: ended by
-SIGHUP, SIGINT or SIGTERM.")]
+Exit status:
+  0  success
+  1  invalid input
+  2  usage error
+  3  internal error
+  4  no configuration fits, or the run exceeds the memory limit
+  5  the run failed or the search stopped: it may be restarted
+  6  the run failed: it must not be restarted unchanged
+  129, 130, 143  ended by SIGHUP, SIGINT or SIGTERM")]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -129,7 +129,7 @@ fn first_started_run(class: &Class) -> (usize, Token) {
         Instr::Run { token: Some(token), .. } => Some((at, *token)),
         _ => None,
     };
-    class.instrs.iter().enumerate().find_map(started).expect("a started run")
+    class.instrs.iter().enumerate().find_map(started).expect("an async run")
 }
 
 /// Starts the first R of a class where the row still has a backward to run.

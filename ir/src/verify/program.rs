@@ -10,7 +10,7 @@
 //! | `read-after-free` | no register or value is read after it is freed |
 //! | `double-free` | each is freed once |
 //! | `leak` | at the end of a row or body every register or value has been freed or returned |
-//! | `in-flight` | the operands of a transfer, collective or started run are neither freed nor changed before its wait, and its results are not read before its wait |
+//! | `in-flight` | the operands of a transfer, collective or async run are neither freed nor changed before its wait, and its results are not read before its wait |
 //! | `token` | each start has one wait, after it |
 //! | `statement` | a body has the statements of its block, and stores each gradient, parameter and state once |
 //! | `signature` | the arguments and results of a run match those of its body in number and type |

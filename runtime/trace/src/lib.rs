@@ -162,9 +162,9 @@ impl Stream {
     pub fn label(&self) -> String {
         match self {
             Stream::Main => "row".to_string(),
-            Stream::Async => "started runs".to_string(),
+            Stream::Async => "async runs".to_string(),
             Stream::Collectives(axes) => format!("over {axes}"),
-            Stream::AsyncCollectives(axes) => format!("over {axes}, started runs"),
+            Stream::AsyncCollectives(axes) => format!("over {axes}, async runs"),
             Stream::Sends => "sends".to_string(),
             Stream::Receives => "receives".to_string(),
         }

@@ -111,7 +111,7 @@ pub fn seconds_by_share(trace: &Trace) -> BTreeMap<String, f64> {
             add(kind.label().to_string(), rank.compute.get(&kind).copied().unwrap_or(0.0));
         }
         rank.exposed.iter().for_each(|(axes, seconds)| add(format!("communication over {axes}"), *seconds));
-        add("waiting for started runs".to_string(), rank.async_work);
+        add("waiting for async runs".to_string(), rank.async_work);
         add("waiting for other ranks".to_string(), rank.waiting);
         add("idle".to_string(), rank.idle);
     }

@@ -132,7 +132,7 @@ pub fn moved_by(model: &Model, class: &Class, transfer: &Transfer, operand: Opti
 impl TraceSite {
     /// The site of the pauses in which started bodies compute.
     pub fn async_compute() -> TraceSite {
-        TraceSite::plain("started runs compute".to_string(), "wait", Kind::Wait)
+        TraceSite::plain("async runs compute".to_string(), "wait", Kind::Wait)
     }
 
     fn plain(name: String, op: &str, kind: Kind) -> TraceSite {

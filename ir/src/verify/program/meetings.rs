@@ -169,7 +169,7 @@ fn match_sums(program: &Program, posts: &Posts<'_>, order: &mut Order, found: &m
     }
 }
 
-/// The dependencies: rows in order, and each wait after the starts of all its peers. A started run communicates with no other
+/// The dependencies: rows in order, and each wait after the starts of all its peers. An async run communicates with no other
 /// pipeline rank. Within its own, it runs after the runs that started before it, so its wait depends only on earlier starts.
 fn sort(
     program: &Program,

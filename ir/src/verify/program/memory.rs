@@ -31,7 +31,7 @@ fn peak(model: &Model, program: &Program, rank: u32) -> (u64, usize) {
     let now = state_bytes(model, program, class);
     let mut heap = Heap { now, most: now, ..Heap::default() };
     let mut regs = Held::new();
-    // Buffers of receives and started runs, until their waits.
+    // Buffers of receives and async runs, until their waits.
     let mut flying: HashMap<Token, Vec<usize>> = HashMap::new();
     let mut place = 0;
     for (position, instr) in class.instrs.iter().enumerate() {

@@ -9,7 +9,7 @@ pub(super) enum BufferUse {
     Boundary,
     /// The slot of a bundle.
     Kept,
-    /// The scratch of a started run.
+    /// The scratch of an async run.
     Scratch,
 }
 

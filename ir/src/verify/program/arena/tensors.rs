@@ -22,7 +22,7 @@ pub(super) enum Owner {
     Kept(Reg, BodyId, Value),
     /// The result of a transfer.
     Arriving(Token),
-    /// The scratch of a started run.
+    /// The scratch of an async run.
     Scratch(BodyId),
 }
 

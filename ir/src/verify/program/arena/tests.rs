@@ -82,7 +82,7 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ("overlap", "%2 scratch+0, %3 = %2", "%2 = %1, %3 = %1"),
     // On an argument.
     ("overlap", "%3 = %2", "%3 = %x"),
-    // A started run still has its scratch.
+    // An async run still has its scratch.
     ("overlap", "ranks=[0]) at 640", "ranks=[0]) at 1280"),
     // On what the second bundle still holds.
     ("overlap", "ranks=[0]) at 640", "ranks=[0]) at 384"),
