@@ -83,7 +83,7 @@ pub fn balanced(
     Ok(starts.into_iter().map(|start| start * slices).collect())
 }
 
-/// The first run of each stage, as a layout names those of the stages but the first: all slices of a run count as one.
+/// The first run of each stage, as a configuration names those of the stages but the first: all slices of a run count as one.
 pub fn starts_named(stages: &[u32], costs: &ModelCosts) -> Vec<usize> {
     [0].iter().chain(stages).map(|&start| start as usize * costs.run_slices()).collect()
 }

@@ -209,7 +209,7 @@ fn parallel(record: &Value) -> Option<String> {
     Some(items.join(","))
 }
 
-/// Returns the recomputation in the grammar of `--layout`, or `None` if the source does not state it fully.
+/// Returns the recomputation in the grammar of `--parallel`, or `None` if the source does not state it fully.
 fn recompute(said: &str, layers: u64) -> Option<Option<String>> {
     Some(match said {
         "none" => None,

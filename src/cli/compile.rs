@@ -25,7 +25,7 @@ use support::units::{bytes_of, short};
 /// Compile a model for a mesh and print its IR
 ///
 /// The IR text has the model with its shardings and collectives, its stages, the schedule, and the program of every class of
-/// ranks. CompileRequest a printed IR continues from its level. Once buffers are assigned, standard error shows the memory of
+/// ranks. A printed IR continues from its level. Once buffers are assigned, standard error shows the memory of
 /// each rank.
 #[derive(Args)]
 #[command(
@@ -37,7 +37,7 @@ Examples:
   meshwright compile docs/example.ir --parallel dp=2,tp=2 --shard auto --memory 64kB
   meshwright compile llama3-8b --parallel tp=8,pp=4 --seq 8192 --global-batch 64 --dump llama
   meshwright compile llama3-405b --parallel tp=8,pp=16,dp=128 --seq 8192 --precision bf16 --predict
-  meshwright compile llama/07-collectives.ir --global-batch 64"
+  meshwright compile llama/10-collectives.ir --global-batch 64"
 )]
 pub(super) struct Compile {
     #[command(flatten)]

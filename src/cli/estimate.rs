@@ -34,7 +34,7 @@ Examples:
 pub(super) struct Estimate {
     #[command(flatten)]
     flags: Flags,
-    /// Predict each line of this file instead (`-`: standard input): a configuration, or {\"parallel\": .., \"model\": .., \"gpus\": ..}
+    /// Predict each line of this file instead (`-`: standard input): a configuration, or {"parallel": .., "model": .., "gpus": ..}
     #[arg(long, value_name = "FILE", conflicts_with = "parallel")]
     configs: Option<PathBuf>,
     /// Output format; with --configs, `json` prints one line per configuration

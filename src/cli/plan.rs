@@ -21,7 +21,7 @@ use support::units::{count, finite};
 /// Find the best configuration for a model on a cluster
 ///
 /// Branch and bound over all parallel degrees, schedules, ZeRO stages, micro-batch sizes and recompute choices, on the cost
-/// model of `estimate`. The answer says whether it is proved optimal. Schedules that need a search of their own (`optimal`,
+/// model of `estimate`. The answer says whether the search was complete, and under which bounds. Schedules that need a search of their own (`optimal`,
 /// `v-auto`) are tried only if pinned.
 #[derive(Args)]
 #[command(after_help = "\
@@ -49,7 +49,7 @@ pub(super) enum PlanFormat {
     /// Text
     #[default]
     Table,
-    /// JSON with all figures; a plan as `meshwright.plan/1`
+    /// JSON with all figures; a plan as `meshwright.plan/2`
     Json,
     /// IR of the model with the configuration's shardings and collectives
     Ir,

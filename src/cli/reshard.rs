@@ -25,10 +25,10 @@ pub(super) struct Reshard {
     #[arg(long, value_name = "SIZE,..")]
     shape: String,
     /// Source sharding
-    #[arg(long, value_name = "LAYOUT")]
+    #[arg(long, value_name = "SHARDING")]
     from: String,
     /// Target sharding
-    #[arg(long, value_name = "LAYOUT")]
+    #[arg(long, value_name = "SHARDING")]
     to: String,
     /// Element type
     #[arg(long, default_value = "f32")]

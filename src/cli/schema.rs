@@ -12,19 +12,19 @@ Examples:
 pub(super) struct Schema {
     /// Kind of file
     #[arg(value_enum)]
-    of: Of,
+    kind: FileKind,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Of {
+enum FileKind {
     /// `plan` and `estimate --format json`
     Plan,
 }
 
 impl Schema {
     pub(super) fn run(self) -> Result<String, Error> {
-        match self.of {
-            Of::Plan => Ok(plan_schema()),
+        match self.kind {
+            FileKind::Plan => Ok(plan_schema()),
         }
     }
 }

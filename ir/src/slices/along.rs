@@ -71,7 +71,7 @@ impl Along {
     }
 
     fn statement(&mut self, block: &Block, stmt: &Stmt) -> Result<Vec<Part>, String> {
-        let def = stmt.op.def().ok_or("changes a layout, which is decided later")?;
+        let def = stmt.op.def().ok_or("changes a sharding, which is decided later")?;
         let instance = instance(block, stmt, def)?;
         let (mut parts, mut cut) = (Vec::new(), None);
         for (place, &operand) in stmt.operands.iter().enumerate() {

@@ -15,7 +15,7 @@
 //! | `statement` | a body has the statements of its block, and stores each gradient, parameter and state once |
 //! | `signature` | the arguments and results of a run match those of its body in number and type |
 //! | `shape` | the results of a statement have the shapes that its op gives |
-//! | `layout` | a factor of an op's rule has the same axes on all tensors, and none if it needs replication |
+//! | `sharding` | a factor of an op's rule has the same axes on all tensors, and none if it needs replication |
 //! | `missing-collective` | the type of a result states the axes that it is partial over, and only linear ops take a partial operand; an update takes none; a gradient on several ranks is summed over them before `R` |
 //! | `collective-type` | the operand and result types of a collective agree, over axes below pp |
 //! | `peer` | a transfer names existing ranks, a sum its own rank too |

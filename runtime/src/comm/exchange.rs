@@ -57,7 +57,7 @@ pub struct Exchange {
 const SPLIT_FROM: usize = 1 << 13;
 
 impl Exchange {
-    /// The part of a rank in a layout change of tensors of these types.
+    /// The part of a rank in a reshard of tensors of these types.
     ///
     /// # Errors
     /// A type does not have what the change takes away.

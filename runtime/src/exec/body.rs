@@ -18,9 +18,9 @@ pub(super) struct Compiled<C: Communicator, K> {
     pub(super) kernels: Vec<K>,
     /// What the steps work on, and their numbers of elements.
     pub(super) places: Vec<(Operand, usize)>,
-    /// The gradient sums that its kernels add to, and then those that its layout changes add to.
+    /// The gradient sums that its kernels add to, and then those that its reshards add to.
     pub(super) sums: [Vec<Value>; 2],
-    /// The most tensors of one layout change.
+    /// The most tensors of one reshard.
     pub(super) tensors: usize,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Compiled<C: Communicator, K> {
 pub(super) enum Operand {
     /// A value.
     Value(Value),
-    /// What a layout change makes for a gradient sum, before it is added.
+    /// What a reshard makes for a gradient sum, before it is added.
     Staged(Value),
 }
 
@@ -131,7 +131,7 @@ impl<'a, C: Communicator, K> Compiler<'a, C, K> {
         Ok(())
     }
 
-    /// The results of a layout change are known where it is waited for: until then its step lacks them.
+    /// The results of a reshard are known where it is waited for: until then its step lacks them.
     fn start(
         &mut self,
         at: usize,
@@ -188,7 +188,7 @@ impl<'a, C: Communicator, K> Compiler<'a, C, K> {
         Ok(())
     }
 
-    /// Whether a value that a layout change makes is a gradient sum of the rank.
+    /// Whether a value that a reshard makes is a gradient sum of the rank.
     fn is_sum(&self, value: Value) -> bool {
         self.body.args.iter().any(|arg| arg.value == value && arg.source == Source::Gradient)
     }

@@ -72,7 +72,7 @@ pub(super) struct Frame<'a> {
     pub(super) body: &'a Body,
     /// What the body is given.
     pub(super) given: HashMap<Value, u64>,
-    /// Gradient sums that begin with this run: layout changes write them straight.
+    /// Gradient sums that begin with this run: reshards write them straight.
     pub(super) begins: Vec<Value>,
     /// What the run states: its results, the slot if it keeps anything, the scratch if it has any.
     pub(super) stated: &'a [u64],

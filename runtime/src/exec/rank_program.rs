@@ -79,7 +79,7 @@ pub(super) enum BodyStep<C: Communicator> {
     },
     /// Runs a kernel whose result is a gradient sum, of this number among those of the body.
     Accumulate { kernel: usize, operands: Range<usize>, into: usize, sum: usize },
-    /// Starts a layout change.
+    /// Starts a reshard.
     Start { call: Arc<ExchangeCall<C>>, sources: Range<usize>, results: Range<usize>, completion: usize },
     /// Waits for an exchange, then adds its results to gradient sums. `sums` has pairs: the sum, then the result.
     Wait { call: Arc<ExchangeCall<C>>, completion: usize, sums: Range<usize> },

@@ -81,7 +81,7 @@ impl<B: Backend, C: Communicator> RowLoader<'_, '_, B, C> {
         }
     }
 
-    /// For each gradient sum that the body's kernels add to, whether it goes on with this run. Those of its layout changes
+    /// For each gradient sum that the body's kernels add to, whether it goes on with this run. Those of its reshards
     /// that begin are noted in the frame.
     fn sums(
         &mut self,

@@ -65,7 +65,7 @@ pub struct ScheduleKind {
     min_in_flight: fn(u32, &Pipeline) -> u32,
     /// The kind that the name means with several stages per rank, if that is another one.
     pub interleaved_as: Option<&'static str>,
-    /// True if most training runs use it: a search of layouts begins with these.
+    /// True if most training runs use it: a search of configurations begins with these.
     pub is_common: bool,
     make: Make,
 }

@@ -1,4 +1,4 @@
-//! Shapes, shardings and pending reductions of one statement, by its op's rule: `shape`, `layout`, `missing-collective`.
+//! Shapes, shardings and pending reductions of one statement, by its op's rule: `shape`, `sharding`, `missing-collective`.
 
 use crate::graph::Stmt;
 use crate::mesh::Axes;
@@ -25,7 +25,7 @@ fn check_types(stmt: &Stmt, operands: &[&Type], results: &[&Type]) -> Result<(),
     if inferred.len() != results.len() || !inferred.iter().zip(results).all(|(a, b)| summed(a).same_tensor(b)) {
         return Err(("shape", "the results are not those of the op".to_string()));
     }
-    let rule = Rule::parse(&op.rule(operands, results)).map_err(|why| ("layout", why))?;
+    let rule = Rule::parse(&op.rule(operands, results)).map_err(|why| ("sharding", why))?;
     let instance = rule.instantiate(operands, results).map_err(|why| ("shape", why))?;
     let axes = letter_axes(&instance, operands, results)?;
     let incoming = incoming(&op.linear(operands.len()), operands)?;
@@ -59,10 +59,10 @@ fn letter_axes(instance: &Instance, operands: &[&Type], results: &[&Type]) -> Re
             let known = axes[letter].get_or_insert_with(|| dim.axes.clone());
             let facts = &instance.letters[letter];
             if *known != dim.axes {
-                return Err(("layout", format!("`{}` has different axes on different tensors", facts.name)));
+                return Err(("sharding", format!("`{}` has different axes on different tensors", facts.name)));
             }
             if facts.whole && !dim.axes.is_empty() {
-                return Err(("layout", format!("`{}` needs replication", facts.name)));
+                return Err(("sharding", format!("`{}` needs replication", facts.name)));
             }
         }
     }

@@ -203,7 +203,7 @@ const BROKEN: &[(&str, Break)] = &[
     }),
     ("signature", |p| p.classes[1].regs[Reg::new(1)].ty = Some(sharded())),
     ("shape", |p| p.bodies[BodyId::new(0)].values[Value::new(1)].ty.dims[1].size = 7),
-    ("layout", |p| p.bodies[BodyId::new(0)].values[Value::new(1)].ty.dims[0].axes = Axes::none()),
+    ("sharding", |p| p.bodies[BodyId::new(0)].values[Value::new(1)].ty.dims[0].axes = Axes::none()),
     ("statement", |p| {
         if let BodyInstr::Compute(stmt) = &mut p.bodies[BodyId::new(0)].instrs[0] {
             stmt.op = Unary(UnaryKind::Scale(3.0)).into();

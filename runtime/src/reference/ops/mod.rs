@@ -28,7 +28,7 @@ pub struct Context {
 }
 
 /// The results of an op. `dims` are the sizes of each result as the op infers them from the operands' types, which must
-/// have been done before: sizes are not checked again. Layout changes give their operands.
+/// have been done before: sizes are not checked again. Reshards give their operands.
 ///
 /// # Errors
 /// Integers stand where floats are wanted, or the other way round.

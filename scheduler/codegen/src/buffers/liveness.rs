@@ -10,9 +10,9 @@ pub(super) const FOREVER: usize = usize::MAX;
 /// The life of a value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Life {
-    /// The instruction that begins to write it: of a layout change its start, since results may come in from then on.
+    /// The instruction that begins to write it: of a reshard its start, since results may come in from then on.
     pub(super) from: usize,
-    /// The last instruction that reads it: of a layout change its wait.
+    /// The last instruction that reads it: of a reshard its wait.
     pub(super) read: usize,
     /// The first instruction at which it is gone.
     pub(super) to: usize,

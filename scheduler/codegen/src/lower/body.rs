@@ -267,7 +267,7 @@ fn instructions(target: Target<'_>, block: &Block, part: &SectionPart<'_>) -> Re
         .filter(|&value| block.arg_kind(value).is_none() && !given_away.contains(&value))
         .collect();
     let steps = overlap(target.cluster, target.mesh, block, &part.stmts);
-    // What a layout change reads is needed until its wait.
+    // What a reshard reads is needed until its wait.
     let touched = |step: OverlapStep| {
         let stmt = match step {
             OverlapStep::Compute(at) | OverlapStep::Wait(at) => Some(part.stmts[at]),

@@ -110,7 +110,7 @@ pub enum CodegenError {
 }
 
 /// The program of one training step: the actions of the schedule in their order, with what they pass to each other. Prices on
-/// the cluster decide what is computed while a layout change goes on.
+/// the cluster decide what is computed while a reshard goes on.
 ///
 /// # Errors
 /// A model that is not planned, stages that do not cover it, a schedule that does not fit them.

@@ -22,7 +22,7 @@ use std::collections::HashMap;
 pub(super) enum OverlapStep {
     /// Runs its kernel.
     Compute(usize),
-    /// Starts its layout change.
+    /// Starts its reshard.
     Start(usize),
     /// Waits for it.
     Wait(usize),
@@ -31,18 +31,18 @@ pub(super) enum OverlapStep {
 /// A statement, as far as its order matters.
 struct Item {
     seconds: f64,
-    /// Its layout change goes on by itself.
+    /// Its reshard goes on by itself.
     moves: bool,
     is_change: bool,
     /// Earlier statements that must be over: they define what it reads, or use what it defines.
     needs: Vec<usize>,
     /// The one before it over the same axes, which must have started.
     behind: Option<usize>,
-    /// Seconds from its end to that of the last layout change that needs it; 0 where none does.
+    /// Seconds from its end to that of the last reshard that needs it; 0 where none does.
     urgency: f64,
 }
 
-/// The order of statements of a block on a mesh. Each layout change is waited for before its first use, or at the end.
+/// The order of statements of a block on a mesh. Each reshard is waited for before its first use, or at the end.
 pub(super) fn overlap(cluster: &Cluster, mesh: &Mesh, block: &Block, stmts: &[&Stmt]) -> Vec<OverlapStep> {
     let mut list = List::new(items(cluster, mesh, block, stmts));
     while list.todo() {
@@ -140,7 +140,7 @@ impl List {
         ends.fold(begun.then_some(0.0), |latest, end| Some(f64::max(latest?, end?)))
     }
 
-    /// Starts all layout changes that need not wait, in order.
+    /// Starts all reshards that need not wait, in order.
     fn start(&mut self) {
         for at in 0..self.items.len() {
             if self.items[at].moves && self.ready(at).is_some_and(|ready| ready <= self.computing) {
@@ -181,7 +181,7 @@ impl List {
         }
     }
 
-    /// Waits for a layout change, unless that has been done.
+    /// Waits for a reshard, unless that has been done.
     fn wait(&mut self, at: usize) {
         if self.items[at].is_change && !std::mem::replace(&mut self.waited[at], true) {
             self.steps.push(OverlapStep::Wait(at));

@@ -219,7 +219,7 @@ fn a_dropped_layout_change_is_found() {
     assert!(names(&model, &retyped).contains(&"collective-type"));
 }
 
-/// Reads the operand of the first layout change where its result was read.
+/// Reads the operand of the first reshard where its result was read.
 fn skip_change(body: &mut Body) {
     let (mut from, mut to) = (Vec::new(), Vec::new());
     body.instrs.retain(|instr| match instr {
