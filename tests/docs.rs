@@ -3,6 +3,8 @@
 //! In a block fenced as `console`, a line `$ meshwright ARGS` is run in the root of the project, and the lines after it must
 //! be its output; a line `...` stands for any number of lines. Blocks fenced otherwise are only read by people.
 
+use meshwright::compiler::pipeline::passes;
+use scheduler::schedules::SCHEDULES;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -33,6 +35,41 @@ fn documents_show_what_is_printed() {
         }
     }
     assert!(wrong.is_empty(), "correct the documents or the program:\n{wrong}");
+}
+
+#[test]
+fn every_schedule_has_a_section_with_the_facts_of_its_row() {
+    let text = read("docs/schedules.md");
+    for row in SCHEDULES {
+        let section = section(&text, "## ", &format!("(`{}`)", row.name));
+        let facts = section.lines().find(|line| line.starts_with("- **Bubble:**"));
+        let facts = facts.unwrap_or_else(|| panic!("{} states no bubble", row.name)).replace(['`', '*'], "");
+        let wanted =
+            format!("- Bubble: {}. Memory of rank r: {}. Constraint: {}.", row.bubble, row.memory, row.constraint);
+        assert_eq!(facts, wanted, "docs/schedules.md, {}", row.name);
+    }
+    assert_eq!(text.matches("\n## ").count(), SCHEDULES.len(), "a section of docs/schedules.md is of no schedule");
+}
+
+#[test]
+fn every_pass_has_a_section_in_the_order_of_the_table() {
+    let text = read("docs/passes.md");
+    let sections = text.lines().filter_map(|line| line.strip_prefix("### `")?.strip_suffix('`'));
+    let passes: Vec<&str> = passes().iter().map(|pass| pass.name).collect();
+    assert_eq!(sections.collect::<Vec<_>>(), passes);
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).expect("the document is there")
+}
+
+/// The section whose heading begins and ends with these texts, up to the next heading of the level.
+fn section<'a>(text: &'a str, level: &str, end: &str) -> &'a str {
+    let heading = text.lines().find(|line| line.starts_with(level) && line.ends_with(end));
+    let heading = heading.unwrap_or_else(|| panic!("no section `{end}`"));
+    let begin = text.find(heading).expect("the heading is a line of the text") + heading.len();
+    let rest = &text[begin..];
+    &rest[..rest.find(&format!("\n{level}")).unwrap_or(rest.len())]
 }
 
 /// The commands of all `console` blocks.
