@@ -11,4 +11,4 @@ pub mod predicting;
 pub mod reshard;
 pub mod train;
 
-pub use {autotune, compiler, cost, estimator, ir, planner, runtime, scheduler};
+pub use {autotune, compiler, cost, estimator, ir, planner, runtime, scheduler, transforms};

@@ -1,8 +1,8 @@
 //! Predictions of configurations as a whole: parts sum to the whole, and what a change of configuration must do, it does.
 
-use ir::recompute::MODULES;
 use meshwright::compiler::error::Error;
 use meshwright::estimator::{EstimateReport, EstimateRequest, Estimator, Line, estimate_all};
+use transforms::recompute::MODULES;
 
 fn request(parallel: &str) -> EstimateRequest {
     EstimateRequest {

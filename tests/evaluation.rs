@@ -1,6 +1,5 @@
 //! A validation runs the model without dropout, on every mesh and schedule, and on as much of the held-out text as is asked.
 
-use ir::evaluation::evaluation;
 use ir::models::{Batch, from_config};
 use ir::types::DType;
 use meshwright::train::{Progress, Quiet, RunHeader, TrainReport, TrainRequest, train};
@@ -8,6 +7,7 @@ use runtime::metrics::{EvalRecord, StepRecord};
 use runtime::reference::{MicroBatch, Reference, Tensor};
 use std::fs;
 use std::path::PathBuf;
+use transforms::evaluation::evaluation;
 
 /// A GPT-2 with one rate of dropout in all three places.
 fn config(rate: f64) -> String {

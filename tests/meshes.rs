@@ -4,7 +4,6 @@
 #[path = "meshes/mod.rs"]
 mod meshes;
 
-use ir::differentiate::differentiate;
 use ir::models::{Experts, Gpt2Config, LlamaConfig, ModelConfig};
 use ir::optimizer::Optimizer;
 use meshes::compare::differences;
@@ -15,6 +14,7 @@ use meshes::training::{DEVIATION, HIDDEN, Recipe, SEED, model, models};
 use runtime::data::VOCAB;
 use runtime::reference::{MicroBatch, Reference, Tensor};
 use std::sync::LazyLock;
+use transforms::differentiate::differentiate;
 
 /// Sequences of a micro-batch on one device: four micro-batches a step.
 const SEQUENCES: u64 = 4;

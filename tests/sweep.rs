@@ -6,7 +6,6 @@ mod meshes;
 
 use ir::models::{Batch, Experts, LlamaConfig, ModelConfig, preset};
 use ir::options::{CpKind, ParallelConfig, Recompute};
-use ir::recompute::check_names;
 use ir::types::DType;
 use meshes::compare::differences;
 use meshes::record::{Record, sgd};
@@ -19,6 +18,7 @@ use meshwright::compiler::parallel::{missing, print};
 use meshwright::estimator::Estimator;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
+use transforms::recompute::check_names;
 
 /// Sequences of a micro-batch over all ranks: four micro-batches a step.
 const SEQUENCES: u64 = 4;

@@ -10,8 +10,8 @@
 //! **Level 1** is straight-line SSA of calls of blocks. A block's value has one logical meaning, the same on every mesh; a
 //! [`types::Type`] adds the mesh axes of each dim (`b{dp}`), the axes that the value is partial over (`+{tp}`) and the
 //! flat-shard axes (`/{dp}`). A reshard is an explicit statement ([`ops::Collective`]), so the text shows all collectives
-//! of a step. The [`rule`] of an op states the shardings that it accepts. [`mod@differentiate`] adds the sections I
-//! (gradient of inputs), W (gradient of parameters) and U (once a step) to each block's F.
+//! of a step. The [`rule`] of an op states the shardings that it accepts. Beside F a differentiated block has the sections I
+//! (gradient of inputs), W (gradient of parameters) and U (once a step).
 //!
 //! **Level 2** partitions the list of calls into stages. **Level 3** is a row of actions per rank: `0F0 0F1 0B0 ..`.
 //! **Level 4** has only kernels and transfers: a section becomes a body, and the row of a rank calls bodies and sends values
@@ -25,8 +25,6 @@ pub mod arena;
 pub mod catalogue;
 pub mod costs;
 pub mod diag;
-pub mod differentiate;
-pub mod evaluation;
 pub mod experts;
 pub mod expr;
 pub mod graph;
@@ -39,11 +37,8 @@ pub mod ops;
 pub mod optimizer;
 pub mod options;
 pub mod program;
-pub mod recompute;
-pub mod renumber;
 pub mod rule;
 pub mod schedule;
-pub mod slices;
 pub mod staged;
 pub mod text;
 pub mod types;

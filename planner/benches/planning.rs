@@ -3,12 +3,12 @@
 //! `cargo bench -p meshwright-planner` prints a line for each model and configuration: the median of many calls.
 
 use cost::CPU;
-use ir::differentiate::gradients;
 use ir::models::{Batch, preset};
 use ir::options::{ParallelConfig, PlanOptions};
 use ir::types::DType;
 use std::hint::black_box;
 use std::time::Instant;
+use transforms::differentiate::gradients;
 
 /// Models, and their degrees of dp, cp, tp and ep.
 const CASES: [(&str, [u64; 4]); 7] = [

@@ -3,13 +3,13 @@
 //! `cargo bench -p meshwright-planner --bench sharding` prints a line for each model and mesh.
 
 use cost::Cluster;
-use ir::differentiate::differentiate;
 use ir::models::{Batch, preset};
 use ir::optimizer::Optimizer;
 use ir::options::{ParallelConfig, PlanOptions};
 use ir::types::DType;
 use meshwright_planner::{plan, shard};
 use std::time::Instant;
+use transforms::differentiate::differentiate;
 
 /// Models, sequences, and the sizes of the axes.
 const CASES: [(&str, u64, [u64; 3]); 5] = [

@@ -9,9 +9,9 @@ use ir::experts::Unfolded;
 use ir::graph::Model;
 use ir::limits;
 use ir::options::PlanOptions;
-use ir::recompute::UnknownName;
-use ir::renumber::renumber;
 use shard::Watch;
+use transforms::recompute::UnknownName;
+use transforms::renumber::renumber;
 
 /// Error that stops planning.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

@@ -6,10 +6,10 @@
 
 use ir::graph::{ArgKind, Model, ResultKind};
 use ir::ids::{BlockId, ModelValue, Value};
-use ir::recompute::variants_of;
 use ir::types::Type;
 use petgraph::unionfind::UnionFind;
 use rustc_hash::FxHashMap;
+use transforms::recompute::variants_of;
 
 /// Boundary types, decided while the blocks are planned.
 pub(crate) struct Ports {

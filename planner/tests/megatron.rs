@@ -1,7 +1,6 @@
 //! The default rules give the shardings of Megatron-LM: tests of the collectives in a Llama layer.
 
 use cost::CPU;
-use ir::differentiate::differentiate;
 use ir::graph::{ArgKind, Block, Model, SectionKind};
 use ir::ids::Value;
 use ir::models::{Batch, preset};
@@ -10,6 +9,7 @@ use ir::optimizer::Optimizer;
 use ir::options::{ParallelConfig, PlanOptions, Recompute};
 use ir::types::DType;
 use std::collections::{BTreeMap, HashMap};
+use transforms::differentiate::differentiate;
 
 fn planned(parallel: ParallelConfig) -> Model {
     planned_preset("tiny-llama", parallel)

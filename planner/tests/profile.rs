@@ -1,12 +1,12 @@
 //! What a block costs: activation memory by the published formulas, seconds that add up, what recomputation trades.
 
 use cost::{Cluster, Format, Machine, Profile, Recipe, Stack, profile};
-use ir::differentiate::differentiate;
 use ir::graph::Model;
 use ir::models::{Batch, from_config, preset};
 use ir::optimizer::Optimizer;
 use ir::options::{CpKind, ParallelConfig, PlanOptions, Recompute};
 use ir::types::DType;
+use transforms::differentiate::differentiate;
 
 /// GPT-3 175B (Brown et al. 2020) with dropout, as Korthikanti et al. 2022 train it: sequences of 2048, a vocabulary of 51200.
 const GPT3: &str = r#"{"model_type": "gpt2", "vocab_size": 51200, "n_positions": 2048, "n_embd": 12288, "n_layer": 96, "n_head": 96,

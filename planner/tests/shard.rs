@@ -1,7 +1,6 @@
 //! Cost-based sharding, without rules, finds the published shardings.
 
 use cost::{CPU, Cluster};
-use ir::differentiate::differentiate;
 use ir::graph::{Block, Model, SectionKind};
 use ir::ids::Value;
 use ir::models::{Batch, ModelConfig, preset};
@@ -12,6 +11,7 @@ use ir::types::DType;
 use ir::verify;
 use meshwright_planner::shard::{Decided, decide};
 use std::collections::BTreeMap;
+use transforms::differentiate::differentiate;
 
 const H100: &str = "h100-dgx-ndr";
 

@@ -2,13 +2,13 @@
 //! modules is better.
 
 use cost::{Again, Cluster, Frontier, Machine, Profile, Recipe, Stack, frontier, profile, recomputed};
-use ir::differentiate::differentiate;
 use ir::graph::Model;
 use ir::models::{Batch, preset};
 use ir::optimizer::Optimizer;
 use ir::options::{ParallelConfig, PlanOptions, Recompute};
-use ir::recompute::{MODULES, check_names, is_layer};
 use ir::types::DType;
+use transforms::differentiate::differentiate;
+use transforms::recompute::{MODULES, check_names, is_layer};
 
 /// Tokens of each data-parallel rank: so many that no device waits for its CPU.
 const TOKENS: u64 = 16384;

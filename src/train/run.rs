@@ -16,7 +16,6 @@ use codegen::lower_forward;
 use compiler::model_source::ModelSource;
 use cost::{CPU, Routing};
 use ir::catalogue::Code;
-use ir::evaluation::evaluation;
 use ir::graph::{Call, Model};
 use ir::options::ParallelConfig;
 use ir::program::Program;
@@ -36,6 +35,7 @@ use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Instant;
+use transforms::evaluation::evaluation;
 
 /// Name and version of the schema of a [`TrainReport`].
 const SCHEMA: &str = "meshwright.train/1";

@@ -34,7 +34,7 @@ pub(crate) fn compiled(case: &Case) -> Result<(Model, File), String> {
 /// The same for a options on a cluster.
 pub(crate) fn compiled_to(case: &Case, options: PlanOptions, cluster: &Cluster) -> Result<(Model, File), String> {
     let meaning = case.whole.as_ref().unwrap_or(&case.model).clone();
-    let meaning = ir::differentiate::differentiate(meaning, &case.optimizer).map_err(|e| e.to_string())?;
+    let meaning = transforms::differentiate::differentiate(meaning, &case.optimizer).map_err(|e| e.to_string())?;
     let mut request = PipelineOptions {
         options,
         optimizer: case.optimizer.clone(),

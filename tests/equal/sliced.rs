@@ -4,12 +4,12 @@ use super::generate::{Case, case, pin, unpinned};
 use super::random::Random;
 use ir::graph::{ArgKind, Model};
 use ir::ids::Value;
-use ir::slices::slice;
 use ir::types::DimName;
 use scheduler::actions::split_backward;
 use scheduler::costs::StageCosts;
 use scheduler::placement::{Pipeline, Placement};
 use scheduler::schedules;
+use transforms::slices::slice;
 
 /// Makes the case of a seed.
 pub(crate) fn generate(seed: u64) -> Case {

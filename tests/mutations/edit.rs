@@ -4,8 +4,8 @@ use ir::graph::{ArgKind, Block, Model, SectionKind, Stmt};
 use ir::ids::{Reg, Token, Value};
 use ir::ops::{Collective, KernelOp, Op, Unary, UnaryKind};
 use ir::program::{Body, BodyInstr, BodyKind, Class, Instr, Program, Transfer};
-use ir::recompute::AGAIN;
 use std::collections::HashMap;
+use transforms::recompute::AGAIN;
 
 /// The block of a name.
 pub(crate) fn block<'m>(model: &'m mut Model, name: &str) -> &'m mut Block {

@@ -9,16 +9,13 @@ use cost::{CPU, Cluster, Routing};
 use ir::catalogue::Code;
 use ir::costs::ModelCosts;
 use ir::diag::{Coded, Diagnostics};
-use ir::differentiate::{DifferentiateError, differentiate, gradients};
 use ir::graph::{Model, Section, SectionKind};
 use ir::limits;
 use ir::mesh::Mesh;
 use ir::ops::Collective;
 use ir::optimizer::Optimizer;
 use ir::options::{AnnotationRule, AnnotationTarget, CpKind, ParallelConfig, PlanOptions, Recompute};
-use ir::recompute::{call_variants, layers_again};
 use ir::schedule::{Action, Schedule};
-use ir::slices::{SliceError, slice};
 use ir::staged::Staged;
 use ir::text::File;
 use ir::types::{Dims, Type};
@@ -30,6 +27,9 @@ use scheduler::model_costs;
 use scheduler::partition::{PartitionError, costs_of, partition, partition_at, starts_named, starts_of};
 use scheduler::predict::{PredictError, pipeline_of};
 use scheduler::schedules::{self, UnknownSchedule};
+use transforms::differentiate::{DifferentiateError, differentiate, gradients};
+use transforms::recompute::{call_variants, layers_again};
+use transforms::slices::{SliceError, slice};
 
 /// How a model is to be compiled.
 #[derive(Clone, Debug)]

@@ -2,8 +2,8 @@
 
 use crate::presets::out_of_range;
 use ir::options::{CpKind, Recompute};
-use ir::recompute::{MODULES, is_module};
 use serde::{Deserialize, Serialize};
+use transforms::recompute::{MODULES, is_module};
 
 /// Options that a framework supports. A missing key limits nothing, unless the file extends another file.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]

@@ -93,8 +93,8 @@ fn supported(key: &str, stack: &Stack) -> String {
 mod tests {
     use super::*;
     use compiler::parallel::{missing, parse_any};
-    use ir::recompute::MODULES;
     use scheduler::schedules::SCHEDULES;
+    use transforms::recompute::MODULES;
 
     fn lacks(stack: &str, parallel: &str) -> Vec<String> {
         beyond(&parse_any(parallel).unwrap(), &Stack::find(stack).unwrap())

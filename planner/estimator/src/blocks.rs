@@ -11,10 +11,10 @@ use ir::entity::EntityRef;
 use ir::graph::{ArgKind, Block, Model, ParamInstance};
 use ir::ids::{BlockId, Value};
 use ir::options::{ParallelConfig, Recompute};
-use ir::recompute::check_names;
 use ir::types::DType;
 use std::ops::Range;
 use std::sync::Arc;
+use transforms::recompute::check_names;
 
 /// A model planned for one micro-batch of the ranks that work on a block together.
 #[derive(Debug)]

@@ -5,8 +5,8 @@ use compiler::parallel;
 use cost::Group;
 use ir::catalogue::Code;
 use ir::options::ParallelConfig;
-use ir::slices::SliceError;
 use scheduler::schedules;
+use transforms::slices::SliceError;
 
 /// The configuration of a text on so many devices: dp is derived where it is not given, and more than one stage per rank makes
 /// 1F1B the interleaved one (Narayanan et al. 2021).

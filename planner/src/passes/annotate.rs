@@ -13,8 +13,8 @@ use ir::graph::{ArgKind, Block, Model};
 use ir::ids::{BlockId, Value};
 use ir::mesh::{Axes, Mesh};
 use ir::options::{AnnotationRule, AnnotationTarget, PlanOptions, Sharding};
-use ir::recompute::calls_of;
 use ir::types::{Dims, Type};
+use transforms::recompute::calls_of;
 
 pub(crate) fn run(model: &mut Model, options: &PlanOptions, _: &Cluster) -> Result<(), PlanError> {
     if model.is_settled() {

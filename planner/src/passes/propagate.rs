@@ -16,9 +16,9 @@ use ir::ids::{BlockId, Value};
 use ir::mesh::Axes;
 use ir::ops::{Op, Unary, UnaryKind};
 use ir::options::PlanOptions;
-use ir::recompute::calls_of;
 use ir::types::{PartialKind, Type};
 use rustc_hash::FxHashMap;
+use transforms::recompute::calls_of;
 
 pub(crate) fn run(model: &mut Model, _: &PlanOptions, _: &Cluster) -> Result<(), PlanError> {
     if model.is_settled() {

@@ -1,4 +1,4 @@
-//! `recompute`: recomputes the configured values in the backward instead of saving them (`ir::recompute`).
+//! `recompute`: recomputes the configured values in the backward instead of saving them (`transforms::recompute`).
 //!
 //! The pass is idempotent, so any dump can continue. If only the first layers of each stage are recomputed (`full:2`),
 //! a layer has two variants from here on. Stage assignment later decides which calls use which variant; until then the
@@ -10,11 +10,11 @@ use ir::graph::{Block, Model, SectionKind};
 use ir::ids::Value;
 use ir::ops::{KernelOp, Op};
 use ir::options::{PlanOptions, Recompute};
-use ir::recompute::{
-    add_variants, call_variants, check_names, is_layer, is_module, layers_again, of_module, of_value, recompute,
-};
 use ir::types::Dims;
 use std::collections::BTreeSet;
+use transforms::recompute::{
+    add_variants, call_variants, check_names, is_layer, is_module, layers_again, of_module, of_value, recompute,
+};
 
 pub(crate) fn run(model: &mut Model, options: &PlanOptions, _: &Cluster) -> Result<(), PlanError> {
     if model.is_settled() && model.has_mesh {

@@ -1,12 +1,12 @@
 //! Whole models of both families, tiny.
 
 use super::{assert_gradients, ints, reals};
-use ir::differentiate::differentiate;
 use ir::graph::Model;
 use ir::models::{Batch, from_config};
 use ir::optimizer::{Optimizer, OptimizerKind};
 use ir::types::DType;
 use meshwright_runtime::reference::{MicroBatch, Reference, Tensor};
+use transforms::differentiate::differentiate;
 
 const LLAMA: &str = r#"{"model_type": "llama", "vocab_size": 11, "hidden_size": 12, "intermediate_size": 20,
     "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 3, "max_position_embeddings": 16,

@@ -2,13 +2,13 @@
 
 use super::cases::{Case, comparisons, differentiable, without_gradient};
 use super::{assert_gradients, reals};
-use ir::differentiate::differentiate;
 use ir::graph::{Arg, ArgKind, Block, Call, Init, Model, ModelInput, Param, ParamIndex, ParamRef, ResultKind};
 use ir::graph::{SectionKind, Span};
 use ir::ops::{Binary, BinaryKind, Builder, Equation, Reduce};
 use ir::optimizer::Optimizer;
 use meshwright_runtime::reference::{Array, Context, MicroBatch, Reference, Run};
 use std::collections::{BTreeMap, BTreeSet};
+use transforms::differentiate::differentiate;
 
 /// A model of one block: the op on parameters and inputs, and the sum of its first result times the input `%weight`.
 fn one_op(case: &Case) -> Model {

@@ -12,13 +12,13 @@ use ir::catalogue::Code;
 use ir::graph::Model;
 use ir::models::Batch;
 use ir::options::ParallelConfig;
-use ir::recompute::check_names;
-use ir::slices::slice;
 use ir::types::DType;
 use scheduler::placement::{Pipeline, Placement};
 use scheduler::schedules::{self, Chunks, SCHEDULES, ScheduleKind};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use transforms::recompute::check_names;
+use transforms::slices::slice;
 
 /// The most stages on a rank; more never were used, and each makes messages smaller.
 const MOST_CHUNKS: u32 = 16;

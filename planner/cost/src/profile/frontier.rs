@@ -9,7 +9,7 @@ use ir::entity::EntityRef;
 use ir::graph::{Block, Model};
 use ir::ids::BlockId;
 use ir::options::ParallelConfig;
-use ir::recompute::{is_layer, is_module, of_value};
+use transforms::recompute::{is_layer, is_module, of_value};
 
 /// Recomputation frontier of a model's layers.
 #[derive(Clone, PartialEq, Debug)]

@@ -11,8 +11,8 @@ use ir::ids::Value;
 use ir::keep::{results, set};
 use ir::ops::{Collective, KernelOp, Op};
 use ir::options::Recompute;
-use ir::recompute::is_layer;
 use std::collections::BTreeSet;
+use transforms::recompute::is_layer;
 
 /// What a stack's `saved` may name: bytes that it keeps for an element beside what the graph reads, and what each has if left
 /// out.

@@ -27,10 +27,10 @@ use crate::machine::Machine;
 use ir::graph::{ArgKind, Block, Model, ResultKind, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::options::{ParallelConfig, Recompute};
-use ir::recompute::is_layer;
 use keep::{Keep, held_for_w, summed};
 use section::{cost_of, spare};
 use site::Site;
+use transforms::recompute::is_layer;
 
 /// Seconds by category.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]

@@ -10,8 +10,8 @@ use ir::entity::EntityRef;
 use ir::graph::Model;
 use ir::ids::BlockId;
 use ir::options::{ParallelConfig, Recompute};
-use ir::recompute::is_layer;
 use std::collections::HashMap;
+use transforms::recompute::is_layer;
 
 /// What a run of a block takes under a set: bytes that it keeps, and seconds of what it recomputes.
 type Figures = [f64; 2];

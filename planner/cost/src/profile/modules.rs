@@ -8,8 +8,8 @@ use ir::graph::{SectionKind, Stmt};
 use ir::ids::Value;
 use ir::ops::{Collective, KernelOp, Op};
 use ir::options::Recompute;
-use ir::recompute::{is_layer, is_module, of_module, of_value};
 use std::collections::BTreeSet;
+use transforms::recompute::{is_layer, is_module, of_module, of_value};
 
 /// What is not kept, and the statements of F that run again for it.
 #[derive(Default)]

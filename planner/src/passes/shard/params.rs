@@ -10,9 +10,9 @@ use ir::entity::EntityRef;
 use ir::graph::{ArgKind, Block, Model, SectionKind, Stmt};
 use ir::ids::{BlockId, ParamId, Value};
 use ir::mesh::Axes;
-use ir::recompute;
 use ir::types::Type;
 use petgraph::unionfind::UnionFind;
+use transforms::recompute;
 
 /// Storage option of a parameter.
 #[derive(Clone, PartialEq, Debug)]

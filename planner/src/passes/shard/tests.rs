@@ -2,11 +2,11 @@
 
 use super::*;
 use cost::CPU;
-use ir::differentiate::differentiate;
 use ir::mesh::Mesh;
 use ir::optimizer::Optimizer;
 use ir::options::ParallelConfig;
 use solver::Status;
+use transforms::differentiate::differentiate;
 
 /// A chain with a branch, with sizes that favour one sharding or the other.
 fn chain(b: u64, h: u64, f: u64, mesh: &Mesh) -> Model {

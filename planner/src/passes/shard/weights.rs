@@ -2,7 +2,7 @@
 
 use ir::graph::Model;
 use ir::ids::BlockId;
-use ir::recompute::variants_of;
+use transforms::recompute::variants_of;
 
 /// Block executions on one rank.
 pub(super) struct Weights {

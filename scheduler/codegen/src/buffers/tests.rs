@@ -4,7 +4,6 @@ use super::*;
 use crate::{lower, lower_forward};
 use cost::CPU;
 use ir::arena::{Frame, Place};
-use ir::differentiate::differentiate;
 use ir::ids::Token;
 use ir::mesh::Mesh;
 use ir::models::{Batch, preset};
@@ -20,6 +19,7 @@ use scheduler::model_costs;
 use scheduler::partition::partition;
 use scheduler::placement::{Pipeline, Placement};
 use scheduler::schedules;
+use transforms::differentiate::differentiate;
 
 /// A small preset in stages.
 fn staged(name: &str, ranks: u64) -> (Model, Staged) {

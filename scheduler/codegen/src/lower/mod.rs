@@ -13,7 +13,6 @@ use body::{Backward, Bodies};
 use cost::Cluster;
 use finish::Members;
 use flow::{Flow, Holders};
-use ir::evaluation::evaluation;
 use ir::graph::{Model, SectionKind};
 use ir::program::{BodyKind, Class, Program};
 use ir::schedule::{Action, Item, Kind, Schedule};
@@ -21,6 +20,7 @@ use ir::staged::Staged;
 use p2p::Messages;
 use reduce::Reductions;
 use stream::StreamBuilder;
+use transforms::evaluation::evaluation;
 
 /// Why no program can be made.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

@@ -6,7 +6,6 @@ mod sharded;
 use super::flow::runs_of;
 use super::*;
 use cost::CPU;
-use ir::differentiate::differentiate;
 use ir::expr::Expr;
 use ir::ids::Token;
 use ir::mesh::Mesh;
@@ -21,6 +20,7 @@ use scheduler::costs::StageCosts;
 use scheduler::partition::{PartitionError, partition, partition_at};
 use scheduler::placement::{Pipeline, Placement};
 use scheduler::schedules;
+use transforms::differentiate::differentiate;
 
 /// A small preset on so many pipeline ranks, ready to emit.
 fn model(name: &str, ranks: u64) -> Model {

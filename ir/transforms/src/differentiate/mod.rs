@@ -10,12 +10,12 @@ mod reverse;
 mod sections;
 mod update;
 
-use crate::catalogue::Code;
-use crate::diag::{Coded, Diagnostic};
-use crate::graph::{Block, Model, SectionKind, Span, Stmt};
-use crate::ids::Value;
-use crate::optimizer::Optimizer;
 use crate::renumber::renumber;
+use ir::catalogue::Code;
+use ir::diag::{Coded, Diagnostic};
+use ir::graph::{Block, Model, SectionKind, Span, Stmt};
+use ir::ids::Value;
+use ir::optimizer::Optimizer;
 use std::fmt;
 
 /// Error: a model cannot be differentiated.

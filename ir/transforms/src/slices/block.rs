@@ -2,10 +2,10 @@
 
 use super::Cut;
 use super::along::{Along, Part};
-use crate::graph::{Arg, ArgKind, Block, ResultKind, Section, SectionKind, Span, Stmt};
-use crate::ids::Value;
-use crate::ops::{Attrs, Concat, Op, Piece, Shapes, Slice};
-use crate::types::Type;
+use ir::graph::{Arg, ArgKind, Block, ResultKind, Section, SectionKind, Span, Stmt};
+use ir::ids::Value;
+use ir::ops::{Attrs, Concat, Op, Piece, Shapes, Slice};
+use ir::types::Type;
 use std::collections::HashMap;
 
 /// The block for a slice, from 0: values from earlier slices follow its own value arguments, and values for later slices

@@ -2,14 +2,12 @@
 //! block owns, and the step graph, which computes the norm and the clip factor from those sums.
 
 use super::{DifferentiateError, free};
-use crate::entity::SecondaryMap;
-use crate::graph::{
-    Arg, ArgKind, Block, Call, Model, ParamInstance, ResultKind, Section, SectionKind, Span, Step, Stmt,
-};
-use crate::ids::{BlockId, Value};
-use crate::ops::{AdamW, Binary, BinaryKind, Builder, ClipFactor, Op, Sgd, SumSquares, Unary, UnaryKind};
-use crate::optimizer::{Optimizer, OptimizerKind};
-use crate::types::{DType, Type};
+use ir::entity::SecondaryMap;
+use ir::graph::{Arg, ArgKind, Block, Call, Model, ParamInstance, ResultKind, Section, SectionKind, Span, Step, Stmt};
+use ir::ids::{BlockId, Value};
+use ir::ops::{AdamW, Binary, BinaryKind, Builder, ClipFactor, Op, Sgd, SumSquares, Unary, UnaryKind};
+use ir::optimizer::{Optimizer, OptimizerKind};
+use ir::types::{DType, Type};
 use std::collections::HashSet;
 
 /// The binding of a parameter argument of a block, from the calls of the block.

@@ -1,7 +1,7 @@
 //! The model of an evaluation: the forward sections without training-only ops.
 
-use crate::graph::{Model, SectionKind};
-use crate::ops::OpDef;
+use ir::graph::{Model, SectionKind};
+use ir::ops::OpDef;
 
 /// The model with each forward op replaced by its evaluation form ([`OpDef::in_evaluation`]): dropout retains every element.
 /// Values, types and statements do not change, so a plan of the model stays valid. Backward sections do not change.

@@ -1,11 +1,11 @@
 //! The names after `selective:`: modules, and single values of a layer's forward.
 
 use super::{MODULES, is_layer};
-use crate::catalogue::Code;
-use crate::diag::{Coded, nearest};
-use crate::graph::{Block, Model, SectionKind};
-use crate::ops::Op;
-use crate::options::Recompute;
+use ir::catalogue::Code;
+use ir::diag::{Coded, nearest};
+use ir::graph::{Block, Model, SectionKind};
+use ir::ops::Op;
+use ir::options::Recompute;
 use std::fmt;
 
 /// Error: a name after `selective:` is neither a module nor a value of the forward of a layer.

@@ -1,11 +1,11 @@
 //! The sequence dim of each value of a block, and the rows of each operand that a slice needs.
 
 use super::Cut;
-use crate::graph::{ArgKind, Block, ResultKind, SectionKind, Stmt};
-use crate::ids::Value;
-use crate::ops::OpDef;
-use crate::rule::{Instance, Rule, holds};
-use crate::types::{PartialKind, Type};
+use ir::graph::{ArgKind, Block, ResultKind, SectionKind, Stmt};
+use ir::ids::Value;
+use ir::ops::OpDef;
+use ir::rule::{Instance, Rule, holds};
+use ir::types::{PartialKind, Type};
 use std::collections::{HashMap, HashSet};
 
 /// The part of an operand that a slice needs.

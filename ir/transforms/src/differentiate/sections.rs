@@ -3,12 +3,12 @@
 
 use super::free;
 use super::reverse::Backward;
-use crate::entity::EntitySet;
-use crate::graph::{Block, GRADIENT, Section, SectionKind, Span, Stmt};
-use crate::ids::Value;
-use crate::ops::{OpDef, Unary, UnaryKind};
 use crate::recompute::do_again;
-use crate::types::{DType, Type};
+use ir::entity::EntitySet;
+use ir::graph::{Block, GRADIENT, Section, SectionKind, Span, Stmt};
+use ir::ids::Value;
+use ir::ops::{OpDef, Unary, UnaryKind};
+use ir::types::{DType, Type};
 
 /// Fills `I` and `W` in the order of the statements.
 ///

@@ -1,9 +1,9 @@
 //! The modules of selective recomputation.
 
-use crate::graph::{Block, SectionKind, Stmt};
-use crate::ids::Value;
-use crate::ops::{BinaryKind, Collective, KernelOp, Op, UnaryKind};
-use crate::types::Dims;
+use ir::graph::{Block, SectionKind, Stmt};
+use ir::ids::Value;
+use ir::ops::{BinaryKind, Collective, KernelOp, Op, UnaryKind};
+use ir::types::Dims;
 use std::collections::BTreeSet;
 
 /// The names that `recompute=selective:..` may have, those of Megatron-Core's `--recompute-modules` among them, and the

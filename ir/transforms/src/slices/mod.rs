@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Inputs keep the entire sequence, and each block takes its rows. An op may read operands of earlier slices: the keys and
-//! values of causal attention, [`crate::ops::OpDef::sees_before`]. The blocks of those slices pass them on as ordinary values,
+//! values of causal attention, [`ir::ops::OpDef::sees_before`]. The blocks of those slices pass them on as ordinary values,
 //! so later passes need no knowledge of slices. The cotangent of a key is the sum of the contributions of its own slice and
 //! all later slices, which therefore run first in the backward.
 //!
@@ -19,13 +19,13 @@
 mod along;
 mod block;
 
-use crate::catalogue::Code;
-use crate::diag::Coded;
-use crate::graph::{Block, Call, Model, Repeat, ResultKind};
-use crate::ids::{BlockId, DimId, ModelValue};
-use crate::types::{DimName, Type};
 use along::Along;
-use cranelift_entity::PrimaryMap;
+use ir::catalogue::Code;
+use ir::diag::Coded;
+use ir::entity::PrimaryMap;
+use ir::graph::{Block, Call, Model, Repeat, ResultKind};
+use ir::ids::{BlockId, DimId, ModelValue};
+use ir::types::{DimName, Type};
 use std::collections::HashMap;
 use std::fmt;
 

@@ -2,12 +2,12 @@
 
 use super::{SliceError, slice};
 use crate::differentiate::differentiate;
-use crate::graph::{Block, Model, SectionKind};
-use crate::models::{Batch, preset};
-use crate::optimizer::Optimizer;
-use crate::text::{File, parse, print};
-use crate::types::DType;
-use crate::verify::verify;
+use ir::graph::{Block, Model, SectionKind};
+use ir::models::{Batch, preset};
+use ir::optimizer::Optimizer;
+use ir::text::{File, parse, print};
+use ir::types::DType;
+use ir::verify::verify;
 
 fn whole(name: &str) -> Model {
     preset(name).unwrap().config.build(&Batch { batch: 2, seq: 12, dtype: DType::F32 }).unwrap()
@@ -18,7 +18,7 @@ fn block<'a>(model: &'a Model, name: &str) -> &'a Block {
 }
 
 /// `%k: 2 3 4`, of the arguments or results that are values.
-fn sizes(block: &Block, values: impl Iterator<Item = crate::ids::Value>) -> Vec<(String, u64)> {
+fn sizes(block: &Block, values: impl Iterator<Item = ir::ids::Value>) -> Vec<(String, u64)> {
     values.map(|value| (block.value_name(value).to_string(), block.ty(value).dims[1].size)).collect()
 }
 
@@ -34,7 +34,7 @@ fn slices_pass_on_keys_and_values() {
         ("layer.2", &["x", "k.0", "v.0", "k.1", "v.1"], &["y"]),
     ] {
         let block = block(&model, slice);
-        assert_eq!(sizes(block, block.args_of(crate::graph::ArgKind::Value)), names(taken));
+        assert_eq!(sizes(block, block.args_of(ir::graph::ArgKind::Value)), names(taken));
         assert_eq!(sizes(block, block[SectionKind::F].ret.iter().copied()), names(given));
         let keys = block[SectionKind::F].stmts.iter().find(|stmt| stmt.op.name() == "attention").unwrap().operands[1];
         // Of each slice two values are passed on.

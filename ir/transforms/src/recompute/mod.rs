@@ -6,8 +6,8 @@
 //! collectives, costs and memory like any statement. Dropout depends on logical coordinates, so its copy drops the same
 //! elements.
 
-use crate::graph::{ArgKind, Block, ResultKind, SectionKind, Stmt};
-use crate::ids::Value;
+use ir::graph::{ArgKind, Block, ResultKind, SectionKind, Stmt};
+use ir::ids::Value;
 use std::collections::{BTreeSet, HashMap};
 
 mod modules;

@@ -1,9 +1,9 @@
 //! Renumbers the values of a block as if its text were read back: in order of definition, without ids for undefined values.
 //! Later passes then give the same result on a model and on its text.
 
-use crate::entity::{EntityRef, SecondaryMap};
-use crate::graph::{Block, ValueData};
-use crate::ids::Value;
+use ir::entity::{EntityRef, SecondaryMap};
+use ir::graph::{Block, ValueData};
+use ir::ids::Value;
 
 /// Renumbers the values of a block. Every value in use is defined in it.
 pub fn renumber(block: &mut Block) {

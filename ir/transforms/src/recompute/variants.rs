@@ -1,8 +1,8 @@
 //! Recomputation of the first layers of each stage only: two variants of one block.
 
 use super::{AGAIN, is_layer};
-use crate::graph::{Block, Call, Model, Repeat};
-use crate::ids::{BlockId, ModelValue};
+use ir::graph::{Block, Call, Model, Repeat};
+use ir::ids::{BlockId, ModelValue};
 
 /// Adds a variant of each layer's block, for the caller to change; no call uses it yet.
 pub fn add_variants(model: &mut Model) -> Vec<BlockId> {

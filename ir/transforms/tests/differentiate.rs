@@ -1,13 +1,14 @@
 //! What differentiation makes of blocks: which statement stands in which section. Numbers are judged elsewhere, against
 //! central differences.
 
-use meshwright_ir::differentiate::differentiate;
-use meshwright_ir::graph::{Arg, ArgKind, Block, Model, ResultKind, SectionKind, Stmt};
-use meshwright_ir::ids::Value;
-use meshwright_ir::models::{Batch, preset};
-use meshwright_ir::ops::{Binary, BinaryKind, Builder, Einsum, Op, Unary, UnaryKind};
-use meshwright_ir::optimizer::{Optimizer, OptimizerKind};
-use meshwright_ir::types::{DType, Type};
+use ir::graph::{Arg, ArgKind, Block, Model, ResultKind, SectionKind, Stmt};
+use ir::ids::Value;
+use ir::models::{Batch, preset, presets};
+use ir::ops::{Binary, BinaryKind, Builder, Einsum, Op, Unary, UnaryKind};
+use ir::optimizer::{Optimizer, OptimizerKind};
+use ir::text::{File, parse, print};
+use ir::types::{DType, Type};
+use meshwright_transforms::differentiate::differentiate;
 use std::collections::BTreeSet;
 
 fn trained(name: &str, dtype: DType) -> Model {
@@ -228,7 +229,7 @@ fn what_cannot_be_differentiated_is_named() {
 #[test]
 fn runs_that_share_a_parameter_are_refused() {
     let mut model = preset("tiny-llama").unwrap().config.build(&Batch { batch: 1, seq: 4, dtype: DType::F32 }).unwrap();
-    model.calls[1].params[0].index = meshwright_ir::graph::ParamIndex::At(0);
+    model.calls[1].params[0].index = ir::graph::ParamIndex::At(0);
     let error = differentiate(model, &Optimizer::default()).unwrap_err();
     assert_eq!(error.block, "layer");
     assert!(error.message.contains("`%norm1`"), "{error}");
@@ -240,7 +241,23 @@ fn decay_is_for_those_that_declare_it() {
     let layer = block(&model, "layer");
     for stmt in layer[SectionKind::U].stmts.iter().filter(|stmt| stmt.op.name() == "adamw") {
         let name = layer.value_name(stmt.results[0]);
-        let decays = stmt.op.attrs().contains(&("weight_decay", meshwright_ir::ops::Attr::Float(0.1)));
+        let decays = stmt.op.attrs().contains(&("weight_decay", ir::ops::Attr::Float(0.1)));
         assert_eq!(decays, !name.starts_with("norm"), "{name}");
+    }
+}
+
+/// Every preset, differentiated: it is valid, its text reads back, and a model that was read gives the same text.
+#[test]
+fn differentiated_presets_survive_print_and_parse() {
+    for preset in presets() {
+        let built = preset.config.build(&Batch { batch: 2, seq: 64, dtype: DType::F32 }).expect(preset.name);
+        let read = parse(&print(&File::from(built.clone()))).expect(preset.name).model;
+        let [built, read] = [built, read].map(|model| differentiate(model, &Optimizer::default()).expect(preset.name));
+        ir::verify::verify_planned(&built).unwrap_or_else(|why| panic!("{}: {why}", preset.name));
+        let text = print(&File::from(built));
+        assert_eq!(print(&File::from(read)), text, "{}", preset.name);
+        let file = parse(&text).unwrap_or_else(|why| panic!("{}", why.render(preset.name, &text)));
+        assert_eq!(print(&file), text, "{}", preset.name);
+        ir::verify::verify_planned(&file.model).unwrap_or_else(|why| panic!("{}", why.render(preset.name, &text)));
     }
 }

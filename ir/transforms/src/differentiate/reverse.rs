@@ -1,10 +1,10 @@
 //! The reverse walk: each statement of `F`, last to first, propagates the cotangents of its results to its operands.
 
 use super::DifferentiateError;
-use crate::entity::{EntitySet, SecondaryMap};
-use crate::graph::{ArgKind, Block, SectionKind, Stmt};
-use crate::ids::Value;
-use crate::ops::{Binary, BinaryKind, Builder, Cotangents, Unary, UnaryKind};
+use ir::entity::{EntitySet, SecondaryMap};
+use ir::graph::{ArgKind, Block, SectionKind, Stmt};
+use ir::ids::Value;
+use ir::ops::{Binary, BinaryKind, Builder, Cotangents, Unary, UnaryKind};
 
 /// The result of the walk: one list of statements, before dead ones are dropped and the rest is distributed over sections.
 pub(super) struct Backward {
