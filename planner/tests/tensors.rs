@@ -1,7 +1,7 @@
 //! Recomputation of single values: the predicted cost of a choice equals the cost of a block under it, and no choice of
 //! modules is better.
 
-use cost::{Again, Cluster, Frontier, Machine, Profile, Recipe, Stack, frontier, profile, recomputed};
+use cost::{Again, BlockOptions, Cluster, Frontier, Machine, Profile, Recipe, Stack, frontier, profile, recomputed};
 use ir::graph::Model;
 use ir::models::{Batch, preset};
 use ir::optimizer::Optimizer;
@@ -68,11 +68,21 @@ fn of_job(
     let under = |recompute: &Recompute| {
         let parallel = ParallelConfig { recompute: recompute.clone(), ..parallel.clone() };
         let layers = planned.blocks.values().filter(|block| is_layer(block));
-        let profiles: Vec<Profile> = layers.map(|block| profile(&planned, block, &parallel, &machine)).collect();
+        let options = options(&parallel);
+        let profiles: Vec<Profile> = layers.map(|block| profile(&planned, block, &options, &machine)).collect();
         let backward = |it: &Profile| it.again.total() + it.i.total() + it.w.total();
         [profiles.iter().map(|it| it.kept).sum(), profiles.iter().map(backward).sum()]
     };
-    then(&frontier(&planned, &runs, &parallel, &machine), &under, &format!("{model} {text} {}", stack.name), &planned);
+    then(
+        &frontier(&planned, &runs, &options(&parallel), &machine),
+        &under,
+        &format!("{model} {text} {}", stack.name),
+        &planned,
+    );
+}
+
+fn options(parallel: &ParallelConfig) -> BlockOptions {
+    BlockOptions::of(parallel, parallel.together().expect("shares").dp)
 }
 
 fn selective(names: &[String]) -> Recompute {
@@ -136,7 +146,7 @@ fn cheap_values_are_made_again_first() {
         let (cluster, stack) = (Cluster::find("h100").expect("a preset"), of_values(JOBS[0].2));
         let machine = Machine { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
         let block = planned.blocks.values().find(|block| block.name == "layer").expect("a layer");
-        let made = recomputed(planned, block, &parallel, &machine);
+        let made = recomputed(planned, block, &options(&parallel), &machine);
         let figures: Vec<(&str, f64)> = made.iter().map(|it| (it.name.as_str(), it.bytes)).collect();
         // 4096 and 14336 numbers of a token in 2 bytes; the norm's reciprocal deviation in 4.
         let tokens = TOKENS as f64;

@@ -217,7 +217,12 @@ impl Cluster {
     /// Cluster whose devices combine several cores each, if there are more cores than devices.
     #[must_use]
     pub fn dealt(&self, devices: u64) -> Cluster {
-        let each = self.cores_each(devices);
+        self.with_cores_each(self.cores_each(devices))
+    }
+
+    /// Cluster whose devices combine this number of cores each; only the rates of devices that are cores change.
+    #[must_use]
+    pub fn with_cores_each(&self, each: u64) -> Cluster {
         let mut dealt = self.clone();
         let device = &mut dealt.device;
         for rate in [&mut device.flops_f32, &mut device.flops_bf16, &mut device.memory_bandwidth] {

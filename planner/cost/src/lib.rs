@@ -1,6 +1,7 @@
 //! Cost model: time of an op, a section and a collective on a cluster. This crate makes no decisions.
 
 mod attention;
+mod block_options;
 mod cluster;
 mod flops;
 mod knapsack;
@@ -18,6 +19,7 @@ mod talk;
 mod wire;
 
 pub use attention::AttentionShape;
+pub use block_options::{BlockOptions, Spread};
 pub use cluster::{Attention, CPU, Cluster, Device, Host, Kernel, Link, Matmul};
 pub use flops::model_flops;
 pub use machine::{Format, Machine, Recipe};
@@ -29,5 +31,5 @@ pub use stack::{Constant, Cut, Facts, Fitted, Stack};
 pub use stack_file::StackFile;
 pub use supports::Supports;
 pub use table::Table;
-pub use talk::{Group, Talk, spread};
+pub use talk::{Group, Talk};
 pub use wire::{Pattern, Traffic, pieces, seconds_of_message, seconds_of_sum};

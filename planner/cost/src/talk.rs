@@ -2,7 +2,6 @@
 
 use crate::cluster::Link;
 use crate::machine::Machine;
-use ir::options::ParallelConfig;
 use smallvec::SmallVec;
 
 /// Replica group: `ranks` ranks, each `stride` ranks after the previous one, in rank order.
@@ -12,18 +11,6 @@ pub struct Group {
     pub ranks: u64,
     /// Distance between neighbours, in ranks.
     pub stride: u64,
-}
-
-/// Factor by which neighbours on an axis are further apart than among the ranks of one block alone, of which `together`
-/// are data-parallel. The rank order may place pp or dp inside the axis, so that other ranks are between the
-/// neighbours.
-pub fn spread(parallel: &ParallelConfig, axis: &str, together: u64) -> u64 {
-    let others = |name: &String| match name.as_str() {
-        "pp" => parallel.pp,
-        "dp" => (parallel.dp / together).max(1),
-        _ => 1,
-    };
-    parallel.rank_order.iter().skip_while(|name| *name != axis).skip(1).map(others).product()
 }
 
 /// Kind of collective. Bytes are those of the full tensor on one rank: the input of a reduce-scatter, the output of an

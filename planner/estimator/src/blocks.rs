@@ -1,17 +1,15 @@
 //! The blocks of a model on one rank. Configurations that share the axes below pp share one plan; configurations that share
 //! every field a block depends on share its cost.
 
-use super::resize::{Unplanned, together};
+use super::projection::BlockConfig;
 use super::stages::plus;
 use compiler::error::Error;
-use compiler::model_source::ModelSource;
-use compiler::pipeline::{CompileError, plan_blocks};
-use cost::{Machine, Profile, Routing, Seconds, Stack, profile};
+use compiler::pipeline::CompileError;
+use cost::{BlockOptions, Machine, Profile, Routing, Seconds, Stack, profile};
 use ir::entity::EntityRef;
 use ir::graph::{ArgKind, Block, Model, ParamInstance};
 use ir::ids::{BlockId, Value};
-use ir::options::{ParallelConfig, Recompute};
-use ir::types::DType;
+use ir::options::Recompute;
 use std::ops::Range;
 use std::sync::Arc;
 use transforms::recompute::check_names;
@@ -97,23 +95,13 @@ pub(super) enum Which<'a> {
     Experts(&'a Blocks),
 }
 
-/// Plans a model on the axes below pp. A `.ir` file has the batch that it states.
-///
-/// # Errors
-/// The model cannot have this batch, or the configuration does not fit it.
-pub(super) fn plan(source: &ModelSource, parallel: &ParallelConfig, seq: u64, dtype: DType) -> Result<Planned, Error> {
-    let model = Unplanned::of(&together(parallel)?, seq, dtype).model(source)?;
-    let model = plan_blocks(model, parallel)?;
-    Ok(Planned { outline: Arc::new(Outline::of(&model)), model })
-}
-
 /// Whether a planned model has what its configuration asks for beside the plan: values to be made again, and heads to be cut.
 ///
 /// # Errors
 /// It has not.
-pub(super) fn check(model: &Model, parallel: &ParallelConfig) -> Result<(), Error> {
-    check_names(model, &parallel.recompute)?;
-    Ok(planner::check_heads(&model.dims, parallel).map_err(CompileError::from)?)
+pub(super) fn check(model: &Model, config: &BlockConfig) -> Result<(), Error> {
+    check_names(model, &config.options.recompute)?;
+    Ok(planner::check_heads(&model.dims, &config.parallel()).map_err(CompileError::from)?)
 }
 
 impl Planned {
@@ -218,22 +206,22 @@ impl Blocks {
     pub(super) fn of(
         model: &Model,
         outline: &Arc<Outline>,
-        parallel: &ParallelConfig,
+        options: &BlockOptions,
         machine: &Machine<'_>,
         share: f64,
         which: Which<'_>,
     ) -> Blocks {
         let under = |recompute: Recompute, known: &dyn Fn(&Blocks) -> &[Profile]| -> Vec<Profile> {
-            let parallel = ParallelConfig { recompute, ..parallel.clone() };
+            let options = BlockOptions { recompute, ..options.clone() };
             let of = |(id, block): (BlockId, &Block)| match (which, Routing::of(block)) {
                 (Which::Others, Some(_)) => Profile::default(),
                 (Which::Experts(others), None) => known(others)[id.index()].clone(),
-                _ => masked(profile(model, block, &parallel, machine), share),
+                _ => masked(profile(model, block, &options, machine), share),
             };
             model.blocks.iter().map(of).collect()
         };
         let again = || under(Recompute::Full(None), &|others| others.again.as_deref().unwrap_or_default());
-        let (recompute, again) = match &parallel.recompute {
+        let (recompute, again) = match &options.recompute {
             // The ends of the model are no layers.
             Recompute::Full(_) => (Recompute::None, Some(again())),
             other => (other.clone(), None),

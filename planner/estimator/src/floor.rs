@@ -2,7 +2,7 @@
 
 use super::blocks::{Blocks, Span};
 use super::budget::has_room;
-use super::estimator::{Job, Staged};
+use super::candidate::{Candidate, Staged};
 use super::fitting::{Fitting, Means, ROUNDING, Ways, sum};
 use super::memory::states;
 use super::ordered::Ordered;
@@ -78,9 +78,9 @@ impl Stages<'_> {
 }
 
 impl<'a> Open<'a> {
-    /// The blocks of a job.
-    pub(super) fn of(job: &'a Job<'_>, fast: &'a Blocks) -> Open<'a> {
-        let Job { parallel, machine, microbatches, .. } = job;
+    /// The blocks of a candidate.
+    pub(super) fn of(candidate: &'a Candidate<'_>, fast: &'a Blocks) -> Open<'a> {
+        let Candidate { parallel, machine, microbatches, .. } = candidate;
         Open { parallel, machine, microbatches: *microbatches, fast }
     }
 

@@ -8,26 +8,31 @@
 //! 5. `replicas` adds the communication of data-parallel ranks analytically; `memory` does so for memory.
 //! 6. `step` combines these into a step and an [`EstimateReport`].
 //!
-//! An [`Estimator`] caches results that configurations share.
+//! A cost database (`cost_database`) keeps the results that configurations share, as queries on projections of them
+//! (`projection`). An [`Estimator`] has one for each model, platform and number formats; an [`Evaluator`] works on one.
 
 mod auto;
 mod beyond;
 mod blocks;
+mod bounds;
 mod budget;
-mod desk;
+mod candidate;
+mod cost_database;
 mod estimator;
+mod evaluator;
 mod fitting;
 mod floor;
-mod keys;
 mod least;
 mod many;
-mod memo;
 mod memory;
+mod model_plans;
 mod order;
 mod ordered;
 mod path;
 mod pipeline;
 mod place;
+mod prediction;
+mod projection;
 mod recipe;
 mod replicas;
 mod report;
@@ -40,14 +45,14 @@ mod tensors;
 mod work;
 
 pub use beyond::{beyond, check_pins};
+pub use bounds::Ask;
 pub use budget::{ROUNDING, has_room};
-pub use desk::{Ask, Desk};
 pub use estimator::Estimator;
+pub use evaluator::Evaluator;
 pub use fitting::Means;
 pub use floor::Floor;
 pub use many::estimate_until;
 pub use many::{Line, estimate_all};
-pub use memo::Once;
 pub use memory::ModelStates;
 pub use place::pinned;
 pub use recipe::recipe;

@@ -1,12 +1,9 @@
 //! Request of an estimate.
 
-use super::recipe;
 use compiler::error::Error;
-use cost::{Recipe, Stack, Supports};
 use ir::catalogue::Code;
 use ir::limits;
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 
 /// A model under a configuration on a cluster. What is left out has its default.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -93,33 +90,6 @@ impl EstimateRequest {
             None => Ok(()),
         }
     }
-
-    /// The stack, which supports all where that is meant.
-    pub(super) fn allowed(&self, stack: Arc<Stack>) -> Arc<Stack> {
-        if self.beyond_stack {
-            Arc::new(Stack { supports: Supports::default(), ..Stack::clone(&stack) })
-        } else {
-            stack
-        }
-    }
-
-    /// The number formats on a stack.
-    ///
-    /// # Errors
-    /// A name is not known.
-    pub(super) fn recipe(&self, stack: &Stack) -> Result<Recipe, Error> {
-        let (grad, master) = (self.grad_dtype.as_deref(), self.master.as_deref());
-        recipe::recipe(&self.precision, grad, master, &self.optimizer, stack)
-    }
-
-    /// Pairs of query and key that are looked at under the documents' masks, relative to one causal document: a document of
-    /// n tokens has n (n + 1) / 2 of them.
-    pub(super) fn attention_share(&self) -> f64 {
-        let pairs = |n: f64| n * (n + 1.0) / 2.0;
-        let (seq, lengths) = (self.seq as f64, || self.lengths.iter().map(|&length| length as f64));
-        let tokens: f64 = lengths().sum();
-        if tokens == 0.0 { 1.0 } else { lengths().map(pairs).sum::<f64>() / (tokens / seq * pairs(seq)) }
-    }
 }
 
 /// Whether a size that an option states is at least 1 and not above a limit.
@@ -139,17 +109,6 @@ pub fn check_size(option: &str, size: u64, most: u64) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn documents_have_fewer_pairs_than_a_sequence() {
-        let share = |lengths: &[u64]| {
-            EstimateRequest { seq: 100, lengths: lengths.to_vec(), ..EstimateRequest::default() }.attention_share()
-        };
-        assert_eq!([share(&[]), share(&[100]), share(&[100; 3])], [1.0, 1.0, 1.0]);
-        // Two halves: 2 x 50 x 51 of 100 x 101.
-        assert!((share(&[50, 50]) - 5100.0 / 10100.0).abs() < 1e-12);
-        assert!(share(&[10; 10]) < share(&[50, 50]));
-    }
 
     #[test]
     fn sizes_that_cannot_be_counted_are_refused() {

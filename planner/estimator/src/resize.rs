@@ -5,8 +5,6 @@
 //! cheapest reshard path depends on sizes. Sizes whose reshards take the same paths share the whole plan.
 
 use super::blocks::{Outline, Planned};
-use super::memo::Memo;
-use super::place::impossible;
 use super::shape::Shape;
 use compiler::error::Error;
 use compiler::model_source::ModelSource;
@@ -22,6 +20,7 @@ use ir::types::{DType, DimName, Dims, Type};
 use planner::reshard::ReshardCache;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use support::query::Memo;
 
 /// What of a model is planned.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -208,17 +207,9 @@ impl Unplanned {
     }
 }
 
-/// The axes below pp of a configuration.
-///
-/// # Errors
-/// Its experts cannot be shared out.
-pub(super) fn together(parallel: &ParallelConfig) -> Result<ParallelConfig, Error> {
-    parallel.together().map_err(|why| impossible(why.to_string()))
-}
-
 #[cfg(test)]
 mod tests {
-    use crate::{Desk, EstimateRequest, Estimator};
+    use crate::{EstimateRequest, Estimator, Evaluator};
     use compiler::parallel;
     use ir::options::{CpKind, ParallelConfig, Recompute};
 
@@ -232,7 +223,7 @@ mod tests {
             let job =
                 EstimateRequest { model: name, cluster, seq: 512, global_batch: 192, ..EstimateRequest::default() };
             let request = |parallel: String| EstimateRequest { gpus: Some(gpus), parallel, ..job.clone() };
-            let desk = Desk::new(&estimator, request(String::new()), [gpus; 2]).unwrap();
+            let evaluator = Evaluator::new(&estimator, request(String::new()), [gpus; 2]).unwrap();
             let mut priced = 0;
             for at in 0..600_u64 {
                 let pick = |from: &[u64], step: u64| from[(at * 7919 / step % from.len() as u64) as usize];
@@ -253,7 +244,7 @@ mod tests {
                 let parallel = ParallelConfig { dp: gpus / tp / cp, tp, cp, ep, etp, mbs, ..ways };
                 let text = parallel::print(&parallel);
                 let Ok(told) = estimator.estimate(&request(text.clone())) else { continue };
-                let (ours, own) = (desk.price(&parallel).unwrap().seconds, told.predicted.step_time_s);
+                let (ours, own) = (evaluator.price(&parallel).unwrap().seconds, told.predicted.step_time_s);
                 assert!((ours / own - 1.0).abs() < 1e-9, "{model} {text}: {ours}, {own}");
                 priced += 1;
             }
@@ -276,8 +267,8 @@ mod tests {
             ..EstimateRequest::default()
         };
         let told = estimator.estimate(&request).unwrap().predicted.step_time_s;
-        let desk = Desk::new(&estimator, request, [512; 2]).unwrap();
-        let ours = desk.price(&parallel::parse_any(parallel).unwrap()).unwrap().seconds;
+        let evaluator = Evaluator::new(&estimator, request, [512; 2]).unwrap();
+        let ours = evaluator.price(&parallel::parse_any(parallel).unwrap()).unwrap().seconds;
         assert!((ours / told - 1.0).abs() < 1e-9, "{ours}, {told}");
     }
 }

@@ -88,23 +88,23 @@ pub(super) fn plus(sum: Seconds, more: &Seconds, times: f64) -> Seconds {
     }
 }
 
-/// The first run of each stage: as the configuration has it; else by parameters where the stack does so; else as many layers on each
-/// stage, if they divide; else balanced by time, at best in a chain: what is computed again moves no layer.
+/// The first block instance of each stage, as a configuration gives them for all stages but the first.
 ///
 /// # Errors
-/// The configuration's starts do not fit the model, or it has fewer runs than stages.
-pub(super) fn starts(
-    blocks: &Blocks,
-    parallel: &ParallelConfig,
-    cut: Cut,
-    pipeline: &Pipeline,
-) -> Result<Vec<usize>, Error> {
+/// They do not fit the model.
+pub(super) fn given_starts(blocks: &Blocks, given: &[u32], pipeline: &Pipeline) -> Result<Vec<usize>, Error> {
+    let starts: Vec<usize> = [0].into_iter().chain(given.iter().map(|&start| start as usize)).collect();
+    check_starts(&starts, pipeline, &costs(blocks))?;
+    Ok(starts)
+}
+
+/// The first block instance of each stage: by parameters if the stack partitions so; else equally many layers on each stage,
+/// if they divide; else balanced by time, optimally in a chain. Recomputation moves no layer.
+///
+/// # Errors
+/// The model has fewer block instances than stages.
+pub(super) fn starts(blocks: &Blocks, cut: Cut, pipeline: &Pipeline) -> Result<Vec<usize>, Error> {
     let stages = pipeline.stages() as usize;
-    if !parallel.stages.is_empty() {
-        let starts: Vec<usize> = [0].into_iter().chain(parallel.stages.iter().map(|&start| start as usize)).collect();
-        check_starts(&starts, pipeline, &costs(blocks))?;
-        return Ok(starts);
-    }
     let profile = |run: usize| &blocks.profiles[blocks.outline.runs[run]];
     if cut == Cut::Parameters {
         // An embedding has no products.
@@ -112,7 +112,7 @@ pub(super) fn starts(
             |run| if run < blocks.outline.layers.start { 0.0 } else { profile(run).dense + profile(run).experts };
         return by_shares(&(0..blocks.outline.runs.len()).map(weight).collect::<Vec<f64>>(), stages);
     }
-    if is_even(blocks, parallel, cut, pipeline.stages()) {
+    if is_even(blocks, cut, pipeline.stages()) {
         let each = blocks.outline.layers.len() / stages;
         return Ok((0..stages)
             .map(|stage| if stage == 0 { 0 } else { blocks.outline.layers.start + stage * each })
@@ -222,11 +222,11 @@ fn most(parallel: &ParallelConfig) -> usize {
     }
 }
 
-/// Whether all stages have as many layers.
-pub(super) fn is_even(blocks: &Blocks, parallel: &ParallelConfig, cut: Cut, stages: u32) -> bool {
+/// Returns `true` if a stack partitions into stages of equally many layers.
+pub(super) fn is_even(blocks: &Blocks, cut: Cut, stages: u32) -> bool {
     let layers = blocks.outline.layers.len();
     let divides = layers > 0 && stages > 0 && layers.is_multiple_of(stages as usize);
-    cut == Cut::Time && parallel.stages.is_empty() && divides
+    cut == Cut::Time && divides
 }
 
 fn load(

@@ -1,11 +1,11 @@
 //! Selection of the single values to recompute so that a configuration fits: `recompute=auto`.
 
 use super::blocks::Outline;
-use super::estimator::{Job, Staged};
+use super::candidate::Staged;
 use super::memory::GIB;
 use super::report::StageMemory;
 use compiler::error::Error;
-use cost::{Again, Frontier, Kind, frontier};
+use cost::{Again, BlockOptions, Frontier, Kind, Machine, frontier};
 use ir::graph::Model;
 use ir::options::Recompute;
 
@@ -30,16 +30,11 @@ pub(super) fn crowded(
     runs
 }
 
-/// The best choices of values for so many runs of each block.
-pub(super) fn choices(job: &Job<'_>, model: &Model, runs: &[f64]) -> Frontier {
-    frontier(model, runs, &job.parallel, &job.machine)
-}
-
 /// The best choices of values for a run of each block alone; none for those that are no layers.
-pub(super) fn choices_of_each(job: &Job<'_>, model: &Model) -> Vec<Vec<Again>> {
+pub(super) fn choices_of_each(model: &Model, options: &BlockOptions, machine: &Machine<'_>) -> Vec<Vec<Again>> {
     let of = |block: usize| {
         let alone: Vec<f64> = (0..model.blocks.len()).map(|at| f64::from(u8::from(at == block))).collect();
-        let mut best = choices(job, model, &alone).best;
+        let mut best = frontier(model, &alone, options, machine).best;
         best.retain(|again| !again.choices.is_empty());
         best
     };
@@ -49,8 +44,7 @@ pub(super) fn choices_of_each(job: &Job<'_>, model: &Model) -> Vec<Vec<Again>> {
 /// The names of the values of a choice for each kind of layers, of which each takes least by what `seconds` says of a block's
 /// choice; `each` are the choices of the blocks alone.
 pub(super) fn fastest(
-    job: &Job<'_>,
-    model: &Model,
+    all_layers: impl FnOnce(&[f64]) -> Frontier,
     each: &[Vec<Again>],
     seconds: impl Fn(usize, &Again) -> f64,
 ) -> Vec<String> {
@@ -60,7 +54,7 @@ pub(super) fn fastest(
         Some(least.choices[0])
     };
     let chosen: Vec<usize> = each.iter().enumerate().filter_map(of).collect();
-    let all = choices(job, model, &runs);
+    let all = all_layers(&runs);
     // What is best for one kind of layers alone is no set of all.
     if all.is_of_sets() { Vec::new() } else { all.names(&chosen) }
 }

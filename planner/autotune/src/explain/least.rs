@@ -8,7 +8,7 @@ use compiler::deadline::Deadline;
 use compiler::error::Error;
 use compiler::parallel::{parse_any, pinned, print};
 use estimator::has_room;
-use estimator::{Desk, EstimateReport, EstimateRequest, Estimator, Undecided, estimate_until};
+use estimator::{EstimateReport, EstimateRequest, Estimator, Evaluator, Undecided, estimate_until};
 use ir::options::{CpKind, ParallelConfig, Recompute};
 use std::collections::HashSet;
 
@@ -88,10 +88,10 @@ fn smallest(
     deadline: &Deadline,
 ) -> Result<Option<Vec<EstimateRequest>>, Error> {
     let devices = request.gpus;
-    let desk = Desk::new(estimator, request.under(String::new()), [devices; 2])?;
-    let (work, machine) = (desk.work()?, desk.machine(devices));
-    let supports = &desk.stack().supports;
-    if offload && !desk.offloads() {
+    let evaluator = Evaluator::new(estimator, request.under(String::new()), [devices; 2])?;
+    let (work, machine) = (evaluator.work()?, evaluator.machine(devices));
+    let supports = &evaluator.stack().supports;
+    if offload && !evaluator.offloads() {
         return Ok(Some(Vec::new()));
     }
     let zero = (0..=3).rev().find(|stage| supports.zero(*stage)).unwrap_or(0);

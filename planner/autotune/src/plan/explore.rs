@@ -10,7 +10,7 @@ use compiler::deadline::Deadline;
 use compiler::error::Error;
 use compiler::parallel;
 use cost::Supports;
-use estimator::{Desk, EstimateReport, EstimateRequest, Estimator, Work};
+use estimator::{EstimateReport, EstimateRequest, Estimator, Evaluator, Work};
 use ir::options::ParallelConfig;
 
 /// A gain from which on it is told that a better configuration lies beyond the stack.
@@ -20,7 +20,7 @@ const WORTH_TELLING: f64 = 0.005;
 pub struct Explorer<'a> {
     estimator: &'a Estimator,
     request: PlanRequest,
-    desk: Desk<'a>,
+    evaluator: Evaluator,
     work: Work,
     /// Until when it is to answer.
     until: Deadline,
@@ -38,9 +38,9 @@ impl<'a> Explorer<'a> {
         until: Deadline,
     ) -> Result<Explorer<'a>, Error> {
         let request = PlanRequest { gpus: devices, max_gpus: None, ..request.clone() };
-        let desk = Desk::new(estimator, request.under(String::new()), [devices; 2])?;
-        let work = desk.work()?;
-        Ok(Explorer { estimator, request, desk, work, until })
+        let evaluator = Evaluator::new(estimator, request.under(String::new()), [devices; 2])?;
+        let work = evaluator.work()?;
+        Ok(Explorer { estimator, request, evaluator, work, until })
     }
 
     /// The best configuration with these pins beside the request's that takes less than so many seconds, of all or of those around one;
@@ -54,10 +54,15 @@ impl<'a> Explorer<'a> {
     ) -> Option<EstimateReport> {
         let pin = parallel::pinned(&self.request.pin, pins);
         let request = PlanRequest { pin, ..self.request.clone() };
-        let space = space(&request, &self.desk, self.until, offload).ok()?;
+        let space = space(&request, &self.evaluator, self.until, offload).ok()?;
         let roots = space.roots();
-        let oracle = Costs { desk: &self.desk, work: self.work, space: &space, large: Large::new(&self.desk, &space) };
-        let memory = Some(self.desk.machine(request.gpus).cluster.device.memory as f64);
+        let oracle = Costs {
+            evaluator: &self.evaluator,
+            work: self.work,
+            space: &space,
+            large: Large::new(&self.evaluator, &space),
+        };
+        let memory = Some(self.evaluator.machine(request.gpus).cluster.device.memory as f64);
         let task = Task {
             wanted: 1,
             memory,

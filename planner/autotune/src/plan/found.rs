@@ -9,7 +9,7 @@ use crate::search::{self, Counted, Outcome, Progress, Ranked, Task};
 use compiler::deadline::Deadline;
 use compiler::error::Error;
 use compiler::parallel;
-use estimator::{Desk, EstimateReport, EstimateRequest, Estimator, Work, check_size};
+use estimator::{EstimateReport, EstimateRequest, Estimator, Evaluator, Work, check_size};
 use ir::catalogue::Code;
 use ir::limits;
 use std::time::Instant;
@@ -48,11 +48,11 @@ pub fn find(estimator: &Estimator, request: &PlanRequest, progress: &(dyn Fn(&Se
     check(request)?;
     let (began, deadline) = (Instant::now(), Deadline::asked(request.deadline)?);
     let until = deadline.share(SEARCH);
-    let desk = Desk::new(estimator, request.under(String::new()), request.devices())?;
-    let work = desk.work()?;
-    let scope = Scope { estimator, request, desk: &desk, work, began, deadline, until, progress };
+    let evaluator = Evaluator::new(estimator, request.under(String::new()), request.devices())?;
+    let work = evaluator.work()?;
+    let scope = Scope { estimator, request, evaluator: &evaluator, work, began, deadline, until, progress };
     // What is offloaded takes the host's memory and its links: only where nothing else fits.
-    if !desk.offloads() || parallel::says(&request.pin, "offload") {
+    if !evaluator.offloads() || parallel::says(&request.pin, "offload") {
         return scope.search(false, true);
     }
     let found = scope.search(false, false)?;
@@ -67,7 +67,7 @@ pub fn find(estimator: &Estimator, request: &PlanRequest, progress: &(dyn Fn(&Se
 struct Scope<'a> {
     estimator: &'a Estimator,
     request: &'a PlanRequest,
-    desk: &'a Desk<'a>,
+    evaluator: &'a Evaluator,
     work: Work,
     began: Instant,
     deadline: Deadline,
@@ -78,15 +78,15 @@ struct Scope<'a> {
 impl Scope<'_> {
     /// The best configurations, with activations offloaded or not; where nothing fits, if that is asked for, the one that needs least.
     fn search(&self, offload: bool, asks_least: bool) -> Result<Found, Error> {
-        let Scope { estimator, request, desk, work, began, deadline, until, progress } = *self;
-        let space = space(request, desk, until, offload)?;
+        let Scope { estimator, request, evaluator, work, began, deadline, until, progress } = *self;
+        let space = space(request, evaluator, until, offload)?;
         let roots = space.roots();
         let counting = until.share(COUNT);
         let counted = search::count(&space, &roots, &|| counting.is_over());
         if counted == (Counted { configs: 0, is_all: true }) {
             return Err(none_serves(request));
         }
-        let oracle = Costs { desk, work, space: &space, large: Large::new(desk, &space) };
+        let oracle = Costs { evaluator, work, space: &space, large: Large::new(evaluator, &space) };
         let so_far = |candidates: u64, proved_optimal: bool| Search {
             space: counted.configs,
             has_more: !counted.is_all,
@@ -105,7 +105,7 @@ impl Scope<'_> {
             days: None,
             beyond: None,
         };
-        let memory = desk.machine(request.gpus).cluster.device.memory as f64;
+        let memory = evaluator.machine(request.gpus).cluster.device.memory as f64;
         let run = |wanted: usize, memory: Option<f64>, by_memory: bool, before: u64| {
             let mut tell = |it: Progress| progress(&so_far(before + it.candidates, false));
             let exhaustive = request.exhaustive && memory.is_some();

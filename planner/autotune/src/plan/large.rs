@@ -9,9 +9,11 @@
 //! rank (`MOST_WAYS`). (A test compares all of these bounds with estimated costs.)
 
 use crate::search::{Space, divisors};
-use estimator::{Desk, Floor, Once};
-use ir::options::{CpKind, ParallelConfig};
+use estimator::{Evaluator, Floor};
+use ir::options::{CpKind, ParallelConfig, Recompute};
 use std::convert::Infallible;
+use std::sync::Arc;
+use support::query::{Memo, Query};
 
 /// Tokens of a micro-batch that exceeds every device's memory, while no tensor size exceeds its limits.
 const MOST_TOKENS: u64 = 1 << 28;
@@ -48,23 +50,75 @@ const LAST_WAVE: f64 = 1e-3;
 
 /// Lower bounds from large micro-batches of the configurations of a space.
 pub(super) struct Large<'a> {
-    desk: &'a Desk<'a>,
+    evaluator: &'a Evaluator,
     space: &'a Space,
     /// Divisors of the global batch, ascending.
     batches: Vec<u64>,
-    ways: Once<Way, Work>,
-    degrees: Once<Degrees, f64>,
-    /// Lower bounds from fewer ranks.
-    fewer: Once<[u64; 3], f64>,
-    /// `true` for micro-batches whose reshard paths are those of large ones.
-    alike: Once<(Way, u64), bool>,
+    works: Query<Large<'a>, LayerConfig, Work>,
+    /// Seconds of work with the fastest option for sharing a sequence, whatever option the key has.
+    fastest: Query<Large<'a>, LayerConfig, f64>,
+    /// Lower bounds from fewer ranks, by the data-parallel, tp and cp ranks. They depend on the time that is enough, which
+    /// only falls: a bound that exceeded it once always does.
+    fewer: Memo<[u64; 3], f64>,
+    /// `true` for micro-batches of this many sequences whose reshard paths are those of large ones.
+    alike: Query<Large<'a>, (LayerConfig, u64), bool>,
 }
 
-/// Ranks that hold other tokens, tp, cp, ep and etp. Data-parallel ranks and stages count alike among the first.
-type Degrees = [u64; 5];
+/// The fields that the time per sequence in large micro-batches depends on.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct LayerConfig {
+    /// Data-parallel ranks and stages, which count alike: they compute different tokens.
+    dp: u64,
+    tp: u64,
+    cp: u64,
+    ep: u64,
+    etp: u64,
+    sp: bool,
+    cp_kind: CpKind,
+    tp_overlap: Option<bool>,
+    recompute: Recompute,
+    rank_order: Arc<[String]>,
+}
 
-/// Degrees, and the options for sharing a sequence among ranks.
-type Way = (Degrees, bool, CpKind, Option<bool>);
+impl LayerConfig {
+    fn of(parallel: &ParallelConfig) -> LayerConfig {
+        let ParallelConfig {
+            dp,
+            tp,
+            pp,
+            cp,
+            ep,
+            etp,
+            sp,
+            cp_kind,
+            tp_overlap,
+            ref recompute,
+            ref rank_order,
+            // Large micro-batches have their own number of sequences, and offload nothing.
+            mbs: _,
+            offload: _,
+            // The work of a rank is counted without what pipelines and data-parallel ranks add.
+            zero: _,
+            shard: _,
+            dp_overlap: _,
+            schedule: _,
+            vp: _,
+            group: _,
+            slices: _,
+            stages: _,
+        } = *parallel;
+        let (recompute, rank_order) = (recompute.clone(), Arc::clone(rank_order));
+        LayerConfig { dp: dp * pp, tp, cp, ep, etp, sp, cp_kind, tp_overlap, recompute, rank_order }
+    }
+
+    /// The configuration that has these fields, and defaults beside them.
+    fn parallel(&self) -> ParallelConfig {
+        let LayerConfig { dp, tp, cp, ep, etp, sp, cp_kind, tp_overlap, ref recompute, ref rank_order } = *self;
+        let (recompute, rank_order) = (recompute.clone(), Arc::clone(rank_order));
+        let degrees = ParallelConfig { dp, tp, cp, ep, etp, ..ParallelConfig::default() };
+        ParallelConfig { sp, cp_kind, tp_overlap, recompute, rank_order, ..degrees }
+    }
+}
 
 /// The work of a step in large micro-batches.
 #[derive(Clone, Copy, Debug)]
@@ -75,19 +129,12 @@ struct Work {
     share: f64,
 }
 
-fn degrees(parallel: &ParallelConfig) -> Degrees {
-    [parallel.dp * parallel.pp, parallel.tp, parallel.cp, parallel.ep, parallel.etp]
-}
-
-fn way(parallel: &ParallelConfig) -> Way {
-    (degrees(parallel), parallel.sp, parallel.cp_kind, parallel.tp_overlap)
-}
-
 impl<'a> Large<'a> {
-    pub(super) fn new(desk: &'a Desk<'a>, space: &'a Space) -> Large<'a> {
+    pub(super) fn new(evaluator: &'a Evaluator, space: &'a Space) -> Large<'a> {
         let batches = divisors(space.global_batch);
-        let (ways, degrees, fewer, alike) = Default::default();
-        Large { desk, space, batches, ways, degrees, fewer, alike }
+        let (works, fastest) = (Query::new(Large::work_of), Query::new(Large::fastest_of));
+        let (fewer, alike) = (Memo::default(), Query::new(Large::are_alike));
+        Large { evaluator, space, batches, works, fastest, fewer, alike }
     }
 
     /// Lower bound on the seconds of work of all configurations with these degrees. The computation may stop as soon as the
@@ -142,14 +189,15 @@ impl<'a> Large<'a> {
 
     /// Seconds of work of configurations with exactly these degrees, with the fastest option for sharing a sequence.
     fn with(&self, parallel: &ParallelConfig) -> f64 {
-        let of = || {
-            let ways = self.space.ways(parallel);
-            // With overlap, a stack takes no longer than if told not to overlap.
-            let hidden = ways.iter().filter(|way| way.tp_overlap == ways[0].tp_overlap);
-            Ok::<_, Infallible>(hidden.map(|way| self.of_way(way)).fold(f64::INFINITY, f64::min))
-        };
-        let Ok(seconds) = self.degrees.get(&degrees(parallel), of);
-        *seconds
+        let (sp, cp_kind, tp_overlap) = Default::default();
+        self.fastest.get(self, &LayerConfig { sp, cp_kind, tp_overlap, ..LayerConfig::of(parallel) })
+    }
+
+    fn fastest_of(&self, config: &LayerConfig) -> f64 {
+        let ways = self.space.ways(&config.parallel());
+        // With overlap, a stack takes no longer than if told not to overlap.
+        let hidden = ways.iter().filter(|way| way.tp_overlap == ways[0].tp_overlap);
+        hidden.map(|way| self.of_way(way)).fold(f64::INFINITY, f64::min)
     }
 
     /// Seconds of work of configurations with one option for sharing a sequence.
@@ -173,28 +221,28 @@ impl<'a> Large<'a> {
             return Some(some);
         }
         let all = part(1.0 - LAST_WAVE)?;
-        Some(if is_ruled_out(all) && self.has_ways_of(parallel, &large) { all } else { some })
+        Some(if is_ruled_out(all) && self.has_ways_of_large(parallel) { all } else { some })
     }
 
     /// Returns `true` if a micro-batch takes the same reshard paths as the larger one.
-    fn has_ways_of(&self, parallel: &ParallelConfig, large: &ParallelConfig) -> bool {
-        let of = || {
-            let own = ParallelConfig { mbs: parallel.mbs, ..large.clone() };
-            Ok::<_, Infallible>(
-                own.mbs <= large.mbs && self.desk.have_same_statements(own, large.clone()).unwrap_or(false),
-            )
-        };
-        let Ok(has) = self.alike.get(&(way(parallel), parallel.mbs), of);
-        *has
+    fn has_ways_of_large(&self, parallel: &ParallelConfig) -> bool {
+        self.alike.get(self, &(LayerConfig::of(parallel), parallel.mbs))
+    }
+
+    fn are_alike(&self, (config, mbs): &(LayerConfig, u64)) -> bool {
+        let large = self.large(&config.parallel());
+        let own = ParallelConfig { mbs: *mbs, ..large.clone() };
+        own.mbs <= large.mbs && self.evaluator.have_same_statements(&own, &large).unwrap_or(false)
     }
 
     fn work(&self, parallel: &ParallelConfig) -> Work {
-        let of = || {
-            let seconds = self.seconds(parallel);
-            Ok::<_, Infallible>(Work { seconds, share: self.share(parallel, seconds) })
-        };
-        let Ok(work) = self.ways.get(&way(parallel), of);
-        *work
+        self.works.get(self, &LayerConfig::of(parallel))
+    }
+
+    fn work_of(&self, config: &LayerConfig) -> Work {
+        let parallel = config.parallel();
+        let seconds = self.seconds(&parallel);
+        Work { seconds, share: self.share(&parallel, seconds) }
     }
 
     /// Share of these seconds that is a lower bound for all sizes.
@@ -209,7 +257,7 @@ impl<'a> Large<'a> {
 
     /// Seconds of all work of a configuration in large micro-batches; 0 if it cannot be planned.
     fn seconds(&self, parallel: &ParallelConfig) -> f64 {
-        self.desk.work_of(self.large(parallel)).unwrap_or(0.0)
+        self.evaluator.work_of(self.large(parallel)).unwrap_or(0.0)
     }
 
     /// The configuration on one pipeline rank with the largest micro-batches. If the limit allows, their number of sequences

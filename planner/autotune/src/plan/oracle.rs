@@ -3,12 +3,12 @@
 use super::large::Large;
 use crate::search::{Bound, Family, Level, Limits, Oracle, Price, Space};
 use compiler::parallel;
-use estimator::{Ask, Desk, Floor, Means, Undecided, Work, has_room};
+use estimator::{Ask, Evaluator, Floor, Means, Undecided, Work, has_room};
 use ir::options::{ParallelConfig, Recompute};
 
 /// Costs and lower bounds of the configurations of a space.
 pub(super) struct Costs<'a> {
-    pub(super) desk: &'a Desk<'a>,
+    pub(super) evaluator: &'a Evaluator,
     pub(super) work: Work,
     pub(super) space: &'a Space,
     pub(super) large: Large<'a>,
@@ -31,24 +31,24 @@ impl Oracle for Costs<'_> {
             Level::Axes => self.of_axes(family, limits),
             Level::Ways => Floor { seconds: self.of_way(&family.parallel), ..known },
             Level::Batch => self.of_blocks(family, limits)?,
-            Level::Pipeline => Floor { seconds: self.desk.rough(&self.fastest(family)).ok()?, ..known },
+            Level::Pipeline => Floor { seconds: self.evaluator.rough(&self.fastest(family)).ok()?, ..known },
             Level::Shards => {
                 let mean = self.mean(family, limits)?;
                 if self.is_ruled_out(mean, limits) {
                     mean
                 } else {
-                    self.desk.floor(&self.fastest(family), &ask()).ok()?
+                    self.evaluator.floor(&self.fastest(family), &ask()).ok()?
                 }
             }
-            _ => self.desk.floor(&self.fastest(family), &ask()).ok()?,
+            _ => self.evaluator.floor(&self.fastest(family), &ask()).ok()?,
         };
         Some(Bound { seconds: floor.seconds, bytes: floor.bytes })
     }
 
     fn price(&self, parallel: &ParallelConfig, limits: Limits) -> Option<Price> {
         let (parallel, Floor { seconds, bytes }) = match parallel.recompute {
-            Recompute::Auto => self.desk.fitting(parallel, limits.seconds).ok()??,
-            _ => (parallel.clone(), self.desk.price(parallel).ok()?),
+            Recompute::Auto => self.evaluator.fitting(parallel, limits.seconds).ok()??,
+            _ => (parallel.clone(), self.evaluator.price(parallel).ok()?),
         };
         Some(Price { seconds, bytes, text: parallel::print(&parallel) })
     }
@@ -90,7 +90,7 @@ impl Costs<'_> {
     /// model is planned.
     fn least_bytes(&self, family: &Family, known: f64) -> Option<f64> {
         let (fast, small) = (self.fastest(family), self.smallest(family));
-        let of_shards = |shards: &[ParallelConfig]| self.desk.least_bytes(&fast, &small, shards).ok();
+        let of_shards = |shards: &[ParallelConfig]| self.evaluator.least_bytes(&fast, &small, shards).ok();
         let limits = Limits { seconds: f64::INFINITY, bytes: None };
         match family.level {
             Level::Devices | Level::Degrees | Level::Axes => Some(self.of_degrees(family, limits).bytes),
@@ -107,10 +107,10 @@ impl Costs<'_> {
             }
             // Values are chosen to fit on the device, or not at all.
             Level::One if family.parallel.recompute == Recompute::Auto && !family.parallel.offload => {
-                let room = self.desk.machine(fast.devices()).cluster.device.memory as f64;
+                let room = self.evaluator.machine(fast.devices()).cluster.device.memory as f64;
                 of_shards(std::slice::from_ref(&fast)).filter(|bytes| has_room(*bytes, Some(room)))
             }
-            Level::One if fast == small => self.desk.floor(&fast, &Ask::Bytes).ok().map(|floor| floor.bytes),
+            Level::One if fast == small => self.evaluator.floor(&fast, &Ask::Bytes).ok().map(|floor| floor.bytes),
             _ => of_shards(std::slice::from_ref(&fast)),
         }
     }
@@ -118,17 +118,17 @@ impl Costs<'_> {
     /// Lower bound on the bytes of a search node over all pipelines and all numbers of micro-batches.
     fn least_of_any(&self, family: &Family) -> Option<f64> {
         let shards = self.shards(family).into_iter().map(|part| self.fastest(&part));
-        self.desk.least_of_any(&self.smallest(family), &shards.collect::<Vec<_>>()).ok()
+        self.evaluator.least_of_any(&self.smallest(family), &shards.collect::<Vec<_>>()).ok()
     }
 
     /// FLOPs / peak. If memory counts, no micro-batch has more sequences than fit in the memory budget.
     fn of_degrees(&self, family: &Family, limits: Limits) -> Floor {
         let (parallel, sequences) = (&family.parallel, self.space.global_batch);
         if family.level == Level::Devices {
-            return self.work.of_devices(family.devices, sequences, &self.desk.machine(family.devices[0]));
+            return self.work.of_devices(family.devices, sequences, &self.evaluator.machine(family.devices[0]));
         }
         let local = sequences / parallel.dp;
-        let machine = self.desk.machine(parallel.devices());
+        let machine = self.evaluator.machine(parallel.devices());
         let zero = self.space.pin.has("zero").then_some(parallel.zero);
         let (most, mbs) = match limits.bytes {
             _ if family.level == Level::Batch => (parallel.mbs, parallel.mbs),
@@ -183,7 +183,7 @@ impl Costs<'_> {
         if self.has_large() {
             let fast: Vec<ParallelConfig> = shards.iter().map(|part| self.fastest(part)).collect();
             let of = |large: &ParallelConfig, share| {
-                let means = self.desk.means_of_large(&fast, (large, share), self.space.slices, limits.bytes);
+                let means = self.evaluator.means_of_large(&fast, (large, share), self.space.slices, limits.bytes);
                 least(means.ok()?, limits)
             };
             // A large micro-batch that cannot be planned gives no bound.
@@ -202,7 +202,7 @@ impl Costs<'_> {
         let hides = all.first().and_then(|first| first.parallel.dp_overlap);
         let mut seen = Vec::new();
         let is_new = |part: &Family| {
-            let way = (self.desk.zero(&part.parallel), part.parallel.shard);
+            let way = (self.evaluator.zero(&part.parallel), part.parallel.shard);
             let is_new = part.parallel.dp_overlap == hides && !seen.contains(&way);
             seen.push(way);
             is_new
@@ -212,7 +212,7 @@ impl Costs<'_> {
 
     /// Lower bound from the average rank; saved activations do not count.
     fn mean(&self, family: &Family, limits: Limits) -> Option<Floor> {
-        self.desk.mean(&self.fastest(family), self.space.slices, limits.bytes).ok()
+        self.evaluator.mean(&self.fastest(family), self.space.slices, limits.bytes).ok()
     }
 
     /// The node's configuration that saves least: undecided options recompute everything, or offload it.

@@ -7,7 +7,7 @@ use compiler::error::Error;
 use compiler::parallel;
 use cost::Supports;
 use estimator::check_pins;
-use estimator::{Desk, pinned};
+use estimator::{Evaluator, pinned};
 use ir::catalogue::Code;
 use ir::graph::Model;
 use ir::models::Batch;
@@ -31,20 +31,25 @@ const LARGEST_NODE: u64 = 1 << 32;
 ///
 /// # Errors
 /// The pins are no configuration, or beyond the stack, or the model cannot be built.
-pub(super) fn space(request: &PlanRequest, desk: &Desk<'_>, until: Deadline, offload: bool) -> Result<Space, Error> {
+pub(super) fn space(
+    request: &PlanRequest,
+    evaluator: &Evaluator,
+    until: Deadline,
+    offload: bool,
+) -> Result<Space, Error> {
     let pin = pin(&request.pin)?;
     let batch = Batch { batch: 1, seq: request.seq, dtype: DType::F32 };
-    let model = desk.source().model(&batch)?;
+    let model = evaluator.source().model(&batch)?;
     check_names(&model, &pin.parallel.recompute)?;
-    check_pins(&request.pin, desk.stack())?;
+    check_pins(&request.pin, evaluator.stack())?;
     let size = |name: &str| model.dims.values().find(|dim| dim.name == name).map(|dim| dim.size);
     let cut = model.dims.values().filter(|dim| ["g", "f", "u", "v"].contains(&dim.name.as_str()));
     let runs: u64 = model.calls.iter().map(|call| u64::from(call.instances())).sum();
     let ends = u64::from(runs > 2);
-    let machine = desk.machine(request.gpus);
+    let machine = evaluator.machine(request.gpus);
     let schedule = pin.has("schedule").then(|| pin.parallel.schedule.clone());
     let slices = slice(&model, 2).is_ok();
-    let supports = desk.stack().supports.clone();
+    let supports = evaluator.stack().supports.clone();
     let choices = choices(&supports);
     Ok(Space {
         tensor: cut.map(|dim| (dim.size, dim.indivisible)).collect(),
@@ -54,8 +59,8 @@ pub(super) fn space(request: &PlanRequest, desk: &Desk<'_>, until: Deadline, off
         layers: [runs - 2 * ends, ends],
         node: machine.cluster.links[0].joins.min(LARGEST_NODE),
         offload,
-        hides: [desk.stack().hides("tp"), desk.stack().hides("dp")],
-        batch: desk.source().is_text().then(|| batch_of(&model)),
+        hides: [evaluator.stack().hides("tp"), evaluator.stack().hides("dp")],
+        batch: evaluator.source().is_text().then(|| batch_of(&model)),
         slices: most_slices(schedule.as_deref(), slices, &supports).max(pin.parallel.slices.unwrap_or(1)),
         orders: remembered(move |pp, microbatches| orders(pp, microbatches, (schedule.as_deref(), &supports), slices)),
         common_schedules: SCHEDULES.iter().filter(|kind| kind.is_common).map(|kind| kind.name).collect(),

@@ -8,7 +8,7 @@ use super::space::space;
 use crate::search::{Bound, Family, Level, Limits, Oracle, Space, count};
 use compiler::deadline::Deadline;
 use compiler::parallel;
-use estimator::{Ask, Desk, EstimateRequest, Estimator, Floor, Means};
+use estimator::{Ask, EstimateRequest, Estimator, Evaluator, Floor, Means};
 use ir::options::{CpKind, ParallelConfig, Recompute};
 
 /// Numbers that look random and are the same each time (Knuth's MMIX).
@@ -66,11 +66,11 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
     ];
     for request in requests {
         let estimator = Estimator::new();
-        let desk = Desk::new(&estimator, request.under(String::new()), [request.gpus; 2]).unwrap();
-        let work = desk.work().unwrap();
-        let space = space(&request, &desk, Deadline::default(), false).unwrap();
+        let evaluator = Evaluator::new(&estimator, request.under(String::new()), [request.gpus; 2]).unwrap();
+        let work = evaluator.work().unwrap();
+        let space = space(&request, &evaluator, Deadline::default(), false).unwrap();
         let axes = space.roots();
-        let costs = Costs { desk: &desk, work, space: &space, large: Large::new(&desk, &space) };
+        let costs = Costs { evaluator: &evaluator, work, space: &space, large: Large::new(&evaluator, &space) };
         let (mut dice, mut priced) = (Dice(7), 0);
         for _ in 0..60 {
             let Some(mut way) = way(&space, &axes, &mut dice) else { continue };
@@ -132,11 +132,11 @@ fn a_configuration_fits_where_it_fits() {
     for (model, cluster, gpus, text, means) in cases {
         let request = PlanRequest { seq: 4096, beyond_stack: true, ..request(model, cluster, gpus, 256, "") };
         let estimator = Estimator::new();
-        let desk = Desk::new(&estimator, request.under(String::new()), [gpus; 2]).unwrap();
+        let evaluator = Evaluator::new(&estimator, request.under(String::new()), [gpus; 2]).unwrap();
         let parallel = parallel::parse_any(text).unwrap();
-        let Floor { seconds, bytes } = desk.price(&parallel).unwrap();
+        let Floor { seconds, bytes } = evaluator.price(&parallel).unwrap();
         let ask = Ask::Seconds { enough: seconds * (1.0 + 1e-9), room: bytes, means, is_ordered: true };
-        let floor = desk.floor(&ParallelConfig { recompute: Recompute::None, ..parallel }, &ask).unwrap();
+        let floor = evaluator.floor(&ParallelConfig { recompute: Recompute::None, ..parallel }, &ask).unwrap();
         assert!(floor.seconds <= seconds * (1.0 + 1e-9), "{model}: {floor:?} {seconds}");
         assert!(floor.seconds > 0.95 * seconds, "{model}: {floor:?} {seconds}");
     }
@@ -148,8 +148,8 @@ fn a_space_has_as_many_configurations_as_are_counted() {
     for (model, gpus, pin) in [("tiny-llama", 4, ""), ("tiny-moe", 4, "zero=1,mbs=1"), ("gpt2", 2, "recompute=auto")] {
         let request = request(model, "h100", gpus, 8, pin);
         let estimator = Estimator::new();
-        let desk = Desk::new(&estimator, request.under(String::new()), [gpus; 2]).unwrap();
-        let space = space(&request, &desk, Deadline::default(), false).unwrap();
+        let evaluator = Evaluator::new(&estimator, request.under(String::new()), [gpus; 2]).unwrap();
+        let space = space(&request, &evaluator, Deadline::default(), false).unwrap();
         let mut configs = 0;
         let mut open = space.roots();
         let counted = count(&space, &open, &|| false);
@@ -170,7 +170,7 @@ fn values_are_made_again_where_copies_to_the_host_are_waited_for() {
         ..PlanRequest::new("megatron-530b", "a100", 2240, 2048, 1920)
     };
     let estimator = Estimator::new();
-    let desk = Desk::new(&estimator, request.under(String::new()), [request.gpus; 2]).unwrap();
+    let evaluator = Evaluator::new(&estimator, request.under(String::new()), [request.gpus; 2]).unwrap();
     let parallel = |recompute: Recompute| ParallelConfig {
         dp: 16,
         tp: 4,
@@ -181,8 +181,8 @@ fn values_are_made_again_where_copies_to_the_host_are_waited_for() {
         recompute,
         ..ParallelConfig::default()
     };
-    let (_, floor) = desk.fitting(&parallel(Recompute::Auto), f64::INFINITY).unwrap().unwrap();
-    let seconds = |recompute: Recompute| desk.price(&parallel(recompute)).unwrap().seconds;
+    let (_, floor) = evaluator.fitting(&parallel(Recompute::Auto), f64::INFINITY).unwrap().unwrap();
+    let seconds = |recompute: Recompute| evaluator.price(&parallel(recompute)).unwrap().seconds;
     assert!(floor.seconds < seconds(Recompute::None));
     for module in ["layernorm", "mlp", "core_attn"] {
         let modules = seconds(Recompute::Selective(vec![module.to_string()]));
@@ -205,8 +205,8 @@ fn heads_that_no_program_cuts_are_not_planned() {
     }
     let space = |pin: &str| {
         let request = request("mixtral-8x7b", "b200", 16, 16, pin);
-        let desk = Desk::new(&estimator, request.under(String::new()), [16; 2]).unwrap();
-        let space = space(&request, &desk, Deadline::default(), false).unwrap();
+        let evaluator = Evaluator::new(&estimator, request.under(String::new()), [16; 2]).unwrap();
+        let space = space(&request, &evaluator, Deadline::default(), false).unwrap();
         let ways = |family: &Family| space.ways(&family.parallel);
         space.roots().iter().flat_map(ways).filter(|way| way.cp_kind == CpKind::Ulysses).count()
     };

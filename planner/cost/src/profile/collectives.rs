@@ -4,7 +4,7 @@ use super::alias::is_exchange;
 use super::local::base;
 use super::products::Products;
 use super::site::Site;
-use crate::talk::{Group, Talk, spread};
+use crate::talk::{Group, Talk};
 use ir::graph::{ArgKind, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::mesh::Axes;
@@ -67,7 +67,7 @@ pub(super) fn waits(
                 waits.tp += seconds - hidden;
                 waits.peers += group.ranks as f64;
             }
-            Axis::Cp if site.parallel.cp_kind == CpKind::Ring => ring += seconds,
+            Axis::Cp if site.options.cp_kind == CpKind::Ring => ring += seconds,
             Axis::Cp => waits.cp += seconds,
             Axis::Ep => waits.ep += seconds,
         }
@@ -87,7 +87,7 @@ pub(super) fn waits(
 fn seconds(site: &Site<'_>, stmt: &Stmt, collective: &Collective, group: Group) -> f64 {
     let bytes = |values: &[Value]| values.iter().map(|&value| site.local.bytes(value)).sum::<f64>();
     let (before, after) = (bytes(&stmt.operands), bytes(&stmt.results));
-    let is_ring = site.axis(stmt, collective) == Axis::Cp && site.parallel.cp_kind == CpKind::Ring;
+    let is_ring = site.axis(stmt, collective) == Axis::Cp && site.options.cp_kind == CpKind::Ring;
     match collective {
         Collective::AllGather { .. } | Collective::ReduceScatter { .. } if is_ring => {
             let ranks = group.ranks as f64;
@@ -135,8 +135,8 @@ fn hide(
     seconds: f64,
 ) -> f64 {
     let gathers = matches!(collective, Collective::AllGather { .. });
-    let all = site.parallel.tp_overlap.unwrap_or_else(|| site.hides("tp"));
-    let backward = site.parallel.tp_overlap.unwrap_or_else(|| site.hides("tp_backward"));
+    let all = site.options.tp_overlap.unwrap_or_else(|| site.hides("tp"));
+    let backward = site.options.tp_overlap.unwrap_or_else(|| site.hides("tp_backward"));
     let may = all || (backward && (section == SectionKind::W || (section == SectionKind::I && !gathers)));
     if !may {
         return 0.0;
@@ -161,7 +161,7 @@ impl Site<'_> {
         let Op::Collective(collective) = &stmt.op else { return false };
         let fed = self.block().arg_kind(stmt.operands[0]) == Some(ArgKind::Input);
         let by_heads =
-            self.parallel.cp_kind == CpKind::Ulysses && self.has_attention && self.axis(stmt, collective) == Axis::Cp;
+            self.options.cp_kind == CpKind::Ulysses && self.has_attention && self.axis(stmt, collective) == Axis::Cp;
         fed || by_heads || self.alias.free.contains(stmt.results[0])
     }
 
@@ -186,7 +186,7 @@ impl Site<'_> {
         let mesh = self.local.mesh();
         let Some(inner) = over.iter().max() else { return Group { ranks: 1, stride: 1 } };
         let within: u64 = mesh.axes.iter().filter(|(axis, _)| *axis > inner).map(|(_, axis)| axis.size).product();
-        let spread = spread(self.parallel, base(&mesh.axes[inner].name), self.local.data_ranks() as u64);
+        let spread = self.options.spread.along(base(&mesh.axes[inner].name));
         Group { ranks: mesh.size(over), stride: within * spread }
     }
 

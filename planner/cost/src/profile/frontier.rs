@@ -3,12 +3,12 @@
 use super::module_sets;
 use super::site::Site;
 use super::tensors::{self, Chosen, STEPS};
+use crate::block_options::BlockOptions;
 use crate::knapsack::prune;
 use crate::machine::Machine;
 use ir::entity::EntityRef;
 use ir::graph::{Block, Model};
 use ir::ids::BlockId;
-use ir::options::ParallelConfig;
 use transforms::recompute::{is_layer, is_module, of_value};
 
 /// Recomputation frontier of a model's layers.
@@ -65,13 +65,13 @@ struct Names {
 /// Recomputation frontier for the given number of instances of each block of a planned model, per micro-batch. Blocks
 /// that are not layers are ignored, as is the configuration's own recomputation. If the stack cannot recompute single
 /// values, choices are sets of its modules.
-pub fn frontier(model: &Model, runs: &[f64], parallel: &ParallelConfig, machine: &Machine<'_>) -> Frontier {
+pub fn frontier(model: &Model, runs: &[f64], options: &BlockOptions, machine: &Machine<'_>) -> Frontier {
     if let Some(modules) = machine.stack.supports.modules() {
-        return module_sets::frontier(model, runs, parallel, machine, &modules);
+        return module_sets::frontier(model, runs, options, machine, &modules);
     }
     let mut frontier = Frontier::none();
     for (id, block) in model.blocks.iter().filter(|(id, block)| is_layer(block) && runs[id.index()] > 0.0) {
-        let chosen = tensors::frontier(&Site::new(model, block, parallel, machine));
+        let chosen = tensors::frontier(&Site::new(model, block, options, machine));
         let runs = runs[id.index()];
         frontier.best = with(&frontier.best, &chosen, runs);
         let of = |figure: fn(&Chosen) -> f64| chosen.iter().map(figure).collect();

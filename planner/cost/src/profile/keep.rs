@@ -75,8 +75,7 @@ impl Keep {
             }
             Recompute::Full(_) => {
                 let values: Vec<Value> = site.block().args_of(ArgKind::Value).collect();
-                let parts =
-                    if site.saved("partitioned", 0.0) > 0.0 && !site.parallel.sp { site.parallel.tp } else { 1 };
+                let parts = if site.saved("partitioned", 0.0) > 0.0 && !site.options.sp { site.options.tp } else { 1 };
                 let bytes = values.iter().map(|&value| site.local.bytes(value)).sum::<f64>() / parts as f64;
                 let again = (0..again_until(site)).collect();
                 Keep { bytes, logits: 0.0, values: set(values.into_iter()), again, whole: nothing.whole }

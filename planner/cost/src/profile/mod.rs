@@ -23,10 +23,11 @@ pub use frontier::{Again, Frontier, Kind, frontier};
 pub use keep::SAVED;
 pub use tensors::Recomputed;
 
+use crate::block_options::BlockOptions;
 use crate::machine::Machine;
 use ir::graph::{ArgKind, Block, Model, ResultKind, SectionKind, Stmt};
 use ir::ids::Value;
-use ir::options::{ParallelConfig, Recompute};
+use ir::options::Recompute;
 use keep::{Keep, held_for_w, summed};
 use section::{cost_of, spare};
 use site::Site;
@@ -124,21 +125,21 @@ impl Profile {
 /// Profile of a block of a planned model under a configuration's recomputation. The model's mesh has the axes below pp
 /// without pure data parallelism: ep, cp and tp. Its batch is one micro-batch of the ranks of one ep group.
 /// `Recompute::Auto` counts as none, and `Recompute::Full` as the entire block for any number of layers.
-pub fn profile(model: &Model, block: &Block, parallel: &ParallelConfig, machine: &Machine<'_>) -> Profile {
-    let site = Site::new(model, block, parallel, machine);
+pub fn profile(model: &Model, block: &Block, options: &BlockOptions, machine: &Machine<'_>) -> Profile {
+    let site = Site::new(model, block, options, machine);
     let [f, i, w] =
         [SectionKind::F, SectionKind::I, SectionKind::W].map(|kind| cost_of(&site, kind, &site.stmts(kind)));
-    let keep = Keep::under(&site, &parallel.recompute);
+    let keep = Keep::under(&site, &options.recompute);
     let again = keep.again(&site);
     let mut again_cost = cost_of(&site, SectionKind::F, &again);
-    let calls = modules::parts(&site, &parallel.recompute) * machine.stack.facts.checkpoint;
+    let calls = modules::parts(&site, &options.recompute) * machine.stack.facts.checkpoint;
     again_cost.host += calls * machine.launch(site.has_experts);
     let summed = summed(&site);
     let flops = flops(&site, &site.stmts(SectionKind::F));
     let again_flops = self::flops(&site, &again);
     let [dense, experts] = parameters(&site);
     let boundary = passed_on(block).map(|value| site.local.bytes(value)).sum();
-    let (kept, offloaded) = if parallel.offload { (0.0, keep.bytes) } else { (keep.bytes, 0.0) };
+    let (kept, offloaded) = if options.offload { (0.0, keep.bytes) } else { (keep.bytes, 0.0) };
     let spare = [spare(&[f]), spare(&[again_cost, i, w])];
     let mut forward = Seconds { launch: (-spare[0]).max(0.0), ..f.device };
     let mut backward = Seconds { launch: (-spare[1]).max(0.0), ..i.device };
@@ -175,10 +176,10 @@ pub fn profile(model: &Model, block: &Block, parallel: &ParallelConfig, machine:
 
 /// Names of the block's values that a configuration recomputes, in forward order; empty for a block that is not a
 /// layer.
-pub fn recomputed(model: &Model, block: &Block, parallel: &ParallelConfig, machine: &Machine<'_>) -> Vec<Recomputed> {
-    match &parallel.recompute {
+pub fn recomputed(model: &Model, block: &Block, options: &BlockOptions, machine: &Machine<'_>) -> Vec<Recomputed> {
+    match &options.recompute {
         Recompute::Selective(names) if is_layer(block) => {
-            tensors::recomputed(&Site::new(model, block, parallel, machine), names)
+            tensors::recomputed(&Site::new(model, block, options, machine), names)
         }
         _ => Vec::new(),
     }

@@ -5,11 +5,12 @@ use super::frontier::{Again, Frontier, Kind};
 use super::keep::Keep;
 use super::site::Site;
 use super::tensors::Prices;
+use crate::block_options::BlockOptions;
 use crate::machine::Machine;
 use ir::entity::EntityRef;
 use ir::graph::Model;
 use ir::ids::BlockId;
-use ir::options::{ParallelConfig, Recompute};
+use ir::options::Recompute;
 use std::collections::HashMap;
 use transforms::recompute::is_layer;
 
@@ -29,13 +30,13 @@ struct Layers {
 pub(super) fn frontier(
     model: &Model,
     runs: &[f64],
-    parallel: &ParallelConfig,
+    options: &BlockOptions,
     machine: &Machine<'_>,
     modules: &[&str],
 ) -> Frontier {
     let blocks = model.blocks.iter().filter(|(id, block)| is_layer(block) && runs[id.index()] > 0.0);
     let layers: Vec<Layers> = blocks
-        .map(|(id, block)| Layers::of(id, runs[id.index()], &Site::new(model, block, parallel, machine), modules))
+        .map(|(id, block)| Layers::of(id, runs[id.index()], &Site::new(model, block, options, machine), modules))
         .collect();
     if layers.is_empty() {
         return Frontier::none();

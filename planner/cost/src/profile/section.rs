@@ -30,7 +30,7 @@ pub(super) fn cost_of(site: &Site<'_>, section: SectionKind, stmts: &[&Stmt]) ->
     }
     let products = Products::of(site, section, stmts);
     let moves = moves(site, section, stmts, &products);
-    let context = site.context_ranks().map(|group| (group, site.parallel.cp_kind));
+    let context = site.context_ranks().map(|group| (group, site.options.cp_kind));
     let mut core = attention::Cost::default();
     for attention in stmts.iter().filter_map(|stmt| attention::local(&site.local, stmt)) {
         let cost = attention.cost(site, context);

@@ -3,18 +3,18 @@
 use super::alias::{Alias, weighed};
 use super::fusion::{Fusion, Role, role};
 use super::local::Local;
+use crate::block_options::BlockOptions;
 use crate::machine::Machine;
 use ir::entity::EntitySet;
 use ir::graph::{Block, Model, ResultKind, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::keep::kept;
 use ir::ops::{KernelOp, Op};
-use ir::options::ParallelConfig;
 use rustc_hash::FxHashMap;
 
 pub(super) struct Site<'a> {
     pub(super) local: Local<'a>,
-    pub(super) parallel: &'a ParallelConfig,
+    pub(super) options: &'a BlockOptions,
     pub(super) machine: &'a Machine<'a>,
     pub(super) fusion: Fusion,
     /// What I and W read of F.
@@ -33,14 +33,14 @@ impl<'a> Site<'a> {
     pub(super) fn new(
         model: &'a Model,
         block: &'a Block,
-        parallel: &'a ParallelConfig,
+        options: &'a BlockOptions,
         machine: &'a Machine<'a>,
     ) -> Site<'a> {
         let fusion = Fusion::of(machine.stack);
         let is_attention = |stmt: &Stmt| matches!(stmt.op, Op::Kernel(KernelOp::Attention(_)));
         let mut site = Site {
             local: Local::new(model, block, machine.recipe, machine.stack.facts.pads_experts),
-            parallel,
+            options,
             machine,
             fusion,
             later: kept(block).forward,

@@ -1,0 +1,91 @@
+//! The fields of a configuration that the cost of a planned block depends on.
+
+use ir::options::{CpKind, ParallelConfig, Recompute};
+
+/// Options of a block beside its plan, which has the degrees. Costs see nothing else of a configuration, so two
+/// configurations with equal options and equal plans have equal costs.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct BlockOptions {
+    /// Tensor parallel degree.
+    pub tp: u64,
+    /// True if the residual stream is sharded over tp along the sequence.
+    pub sp: bool,
+    /// The context-parallel algorithm of attention.
+    pub cp_kind: CpKind,
+    /// The recomputed values. `Full` is of an entire block, for any number of layers.
+    pub recompute: Recompute,
+    /// True if saved activations are offloaded to host memory.
+    pub offload: bool,
+    /// True to overlap tensor-parallel communication with matmuls; `None`: as the stack does.
+    pub tp_overlap: Option<bool>,
+    /// Distances between the ranks of the block's mesh.
+    pub spread: Spread,
+}
+
+impl BlockOptions {
+    /// Options under a configuration, of whose data-parallel ranks `together` are in the block's mesh.
+    pub fn of(parallel: &ParallelConfig, together: u64) -> BlockOptions {
+        let ParallelConfig { tp, sp, cp_kind, offload, tp_overlap, .. } = *parallel;
+        let recompute = match &parallel.recompute {
+            Recompute::Full(_) => Recompute::Full(None),
+            other => other.clone(),
+        };
+        BlockOptions { tp, sp, cp_kind, recompute, offload, tp_overlap, spread: Spread::of(parallel, together) }
+    }
+}
+
+/// Factors by which neighbours on each axis are further apart than in the block's mesh. The rank order may place pp, or
+/// data-parallel ranks with copies of the block, inside the axis.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Spread {
+    /// Factor of tp.
+    pub tp: u64,
+    /// Factor of cp.
+    pub cp: u64,
+    /// Factor of dp.
+    pub dp: u64,
+}
+
+impl Spread {
+    /// Factors under a configuration, of whose data-parallel ranks `together` are in the block's mesh.
+    pub fn of(parallel: &ParallelConfig, together: u64) -> Spread {
+        let factor = |axis: &str| {
+            let others = |name: &String| match name.as_str() {
+                "pp" => parallel.pp,
+                "dp" => (parallel.dp / together).max(1),
+                _ => 1,
+            };
+            parallel.rank_order.iter().skip_while(|name| *name != axis).skip(1).map(others).product()
+        };
+        Spread { tp: factor("tp"), cp: factor("cp"), dp: factor("dp") }
+    }
+
+    /// Factor of an axis by name; 1 for other axes than tp, cp and dp.
+    pub fn along(&self, axis: &str) -> u64 {
+        match axis {
+            "tp" => self.tp,
+            "cp" => self.cp,
+            "dp" => self.dp,
+            _ => 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of 8 data-parallel ranks, 2 are in the block's mesh. In the default order they lie outside tp and cp; with dp and pp
+    /// innermost, 4 copies and 3 stages lie between neighbours.
+    #[test]
+    fn ranks_inside_an_axis_spread_it() {
+        let spread = |order: [&str; 4]| {
+            let rank_order = order.map(str::to_string).into();
+            let parallel = ParallelConfig { dp: 8, tp: 2, cp: 2, pp: 3, rank_order, ..ParallelConfig::default() };
+            Spread::of(&parallel, 2)
+        };
+        assert_eq!(spread(["pp", "dp", "cp", "tp"]), Spread { tp: 1, cp: 1, dp: 1 });
+        assert_eq!(spread(["cp", "tp", "dp", "pp"]), Spread { tp: 12, cp: 12, dp: 3 });
+        assert_eq!(spread(["cp", "dp", "tp", "pp"]).along("cp"), 12);
+    }
+}

@@ -1,0 +1,180 @@
+//! Lower bounds of search nodes, on the costs of an evaluator.
+
+use super::blocks::Blocks;
+use super::candidate::Candidate;
+use super::evaluator::Evaluator;
+use super::fitting::Means;
+use super::floor::{Floor, Open, work_of};
+use super::projection::{AverageRankConfig, BlockConfig};
+use compiler::error::Error;
+use compiler::pipeline::CompileError;
+use ir::options::{ParallelConfig, Recompute};
+use scheduler::predict::pipeline_of;
+use std::sync::Arc;
+
+/// Quantity requested from the lower bound of a search node.
+pub enum Ask {
+    /// Lower bound on step time, in seconds, for configurations that fit in the budget `room`, given the options `means` for
+    /// saving memory. If `is_ordered`, the order may be decided. The computation may stop as soon as the bound exceeds
+    /// `enough`.
+    Seconds {
+        /// Seconds from which on the bound need not be tighter.
+        enough: f64,
+        /// Memory budget of a device, in bytes.
+        room: f64,
+        /// How configurations may save memory.
+        means: Means,
+        /// True if the order of actions is decided.
+        is_ordered: bool,
+    },
+    /// Lower bounds on the seconds and bytes of the configuration itself.
+    Bytes,
+}
+
+impl Evaluator {
+    /// The fields of a candidate that blocks depend on, and the costs of its blocks.
+    fn blocks(&self, candidate: &Candidate<'_>) -> Result<(BlockConfig, Arc<Blocks>), Error> {
+        let config = candidate.block_config()?;
+        let blocks = self.database.block_costs(&config)?;
+        Ok((config, blocks))
+    }
+
+    /// Lower bound over all pipelines of configurations at least as fast as `fast`, with memory options left open. `slices`
+    /// is the largest number of sequence slices of any order. If `room` is `None`, only the memory bound is computed.
+    ///
+    /// # Errors
+    /// As [`Evaluator::price`].
+    pub fn mean(&self, fast: &ParallelConfig, slices: u32, room: Option<f64>) -> Result<Floor, Error> {
+        let at = (self.zero(fast), self.microbatches(fast), self.cores_each(fast));
+        self.database.average_rank(&AverageRankConfig::of(fast, at, slices, room))
+    }
+
+    /// Lower bound on bytes over all pipelines and all numbers of micro-batches. The configurations shard their states as one
+    /// of `shards`, and save no less than `small`.
+    ///
+    /// # Errors
+    /// As [`Evaluator::price`].
+    pub fn least_of_any(&self, small: &ParallelConfig, shards: &[ParallelConfig]) -> Result<f64, Error> {
+        let small = self.block_costs(small)?;
+        let mut least = f64::INFINITY;
+        for parallel in shards {
+            // With one micro-batch every ZeRO stage is the requested one.
+            let candidate = Candidate { microbatches: 1, ..self.candidate(parallel.clone()) };
+            least = least.min(Open::of(&candidate, &*self.block_costs(&candidate.parallel)?).least_of_any(&small));
+        }
+        Ok(least)
+    }
+
+    /// Lower bound on bytes over configurations that have the stages of `fast`, save no less than `small`, and shard their
+    /// states as one of `shards`.
+    ///
+    /// # Errors
+    /// As [`Evaluator::price`].
+    pub fn least_bytes(
+        &self,
+        fast: &ParallelConfig,
+        small: &ParallelConfig,
+        shards: &[ParallelConfig],
+    ) -> Result<f64, Error> {
+        let candidate = self.candidate(fast.clone());
+        let (config, blocks) = self.blocks(&candidate)?;
+        let (kind, pipeline) = pipeline_of(fast, candidate.microbatches).map_err(CompileError::from)?;
+        let starts = self.database.stage_starts(&candidate.parallel.stages, &config, &blocks, &pipeline)?;
+        let small = self.block_costs(small)?;
+        Ok(Open::of(&candidate, &blocks).least_bytes(&small, &starts, (kind, &pipeline), shards))
+    }
+
+    /// Lower bound over all pipelines, for configurations whose micro-batches take a share of the work of this large one.
+    ///
+    /// # Errors
+    /// As [`Evaluator::price`].
+    pub fn means_of_large(
+        &self,
+        fast: &[ParallelConfig],
+        (large, share): (&ParallelConfig, f64),
+        slices: u32,
+        room: Option<f64>,
+    ) -> Result<Vec<Floor>, Error> {
+        let blocks = self.block_costs(large)?.part(share);
+        let of = |parallel: &ParallelConfig| Open::of(&self.candidate(parallel.clone()), &blocks).mean(slices, room);
+        Ok(fast.iter().map(of).collect())
+    }
+
+    /// Seconds of the work of a configuration's stages and of the critical path through them, in a schedule of its order.
+    ///
+    /// # Errors
+    /// As [`Evaluator::price`].
+    pub fn rough(&self, parallel: &ParallelConfig) -> Result<f64, Error> {
+        let candidate = self.candidate(parallel.clone());
+        let (config, blocks) = self.blocks(&candidate)?;
+        let (kind, pipeline) = pipeline_of(parallel, candidate.microbatches).map_err(CompileError::from)?;
+        let starts = self.database.stage_starts(&candidate.parallel.stages, &config, &blocks, &pipeline)?;
+        Ok(Open::of(&candidate, &blocks).rough(&starts, kind, &pipeline))
+    }
+
+    /// Lower bound over configurations at least as fast as `fast`, with memory options left open: recomputation and
+    /// offloading do not change the stages.
+    ///
+    /// # Errors
+    /// As [`Evaluator::price`].
+    pub fn floor(&self, fast: &ParallelConfig, ask: &Ask) -> Result<Floor, Error> {
+        let candidate = self.candidate(fast.clone());
+        let (config, blocks) = self.blocks(&candidate)?;
+        let (kind, pipeline) = pipeline_of(fast, candidate.microbatches).map_err(CompileError::from)?;
+        let starts = self.database.stage_starts(&candidate.parallel.stages, &config, &blocks, &pipeline)?;
+        let open = Open::of(&candidate, &blocks);
+        // If everything is saved, the bound is known from before the shards were decided.
+        if let Ask::Seconds { enough, .. } = ask
+            && fast.recompute != Recompute::None
+        {
+            let rough = open.rough(&starts, kind, &pipeline);
+            if rough > *enough {
+                return Ok(Floor { seconds: rough, bytes: 0.0 });
+            }
+        }
+        let within = match ask {
+            Ask::Seconds { enough, .. } => *enough,
+            Ask::Bytes => f64::INFINITY,
+        };
+        let mut staged = open.staged(&starts, (kind, &pipeline), |loads| candidate.hops(loads, &pipeline), within);
+        let mut order = None;
+        if let Ask::Seconds { enough, is_ordered: true, .. } = ask
+            && staged.seconds <= *enough
+            && kind.has_fixed_order()
+        {
+            // The same without recomputation or offloading: one cached result serves all.
+            let plain = self.candidate(ParallelConfig { offload: false, recompute: Recompute::None, ..fast.clone() });
+            order = Some(self.database.timeline(&plain.pipeline_config())?);
+        }
+        let path = order.as_ref().and_then(|staged| staged.path());
+        if let Some(path) = path {
+            open.along(&mut staged, path);
+        }
+        let seconds = staged.seconds;
+        match ask {
+            Ask::Bytes => Ok(Floor { seconds, bytes: staged.bytes() }),
+            Ask::Seconds { means, .. } if means.are_none() => Ok(Floor { seconds, bytes: staged.bytes() }),
+            Ask::Seconds { enough, room, means, .. } => {
+                let fits = means.hosts.contains(&false) && means.parts && staged.bytes() <= *room;
+                if fits || seconds > *enough {
+                    return Ok(Floor { seconds, bytes: 0.0 });
+                }
+                let ways = self.database.memory_options(&config)?;
+                let fitted = open.fitted(&staged, &starts, (kind, &pipeline), path, (&ways, means), (*room, within));
+                Ok(Floor { seconds: seconds.max(fitted), bytes: 0.0 })
+            }
+        }
+    }
+
+    /// Lower bound on step time, in seconds, over all pipelines, if blocks take as long as in this configuration without a
+    /// pipeline.
+    ///
+    /// # Errors
+    /// As [`Evaluator::price`].
+    pub fn work_of(&self, parallel: ParallelConfig) -> Result<f64, Error> {
+        let candidate = self.candidate(parallel);
+        let (parallel, blocks) = (&candidate.parallel, self.block_costs(&candidate.parallel)?);
+        let passes = self.request.global_batch as f64 / (parallel.dp * parallel.mbs) as f64;
+        Ok(work_of(&blocks, passes, &candidate.machine) * candidate.machine.stragglers(parallel.devices()))
+    }
+}

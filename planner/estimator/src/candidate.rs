@@ -1,0 +1,155 @@
+//! A configuration on the platform that it runs on: its stages in their order, its step, and its memory.
+
+use super::blocks::Blocks;
+use super::floor::Floor;
+use super::memory::{fullest_device, host_holds};
+use super::order::Orders;
+use super::ordered::Ordered;
+use super::path::Path;
+use super::pipeline::{Flow, flow};
+use super::place::neighbours;
+use super::projection::{BlockConfig, PipelineConfig};
+use super::replicas::Replicas;
+use super::report::StageMemory;
+use super::stages::{Load, loads};
+use super::step::{Step, tied};
+use compiler::error::Error;
+use cost::{Cluster, Machine, Talk};
+use ir::options::ParallelConfig;
+use scheduler::placement::Pipeline;
+use scheduler::schedules::ScheduleKind;
+use std::sync::Arc;
+
+/// A configuration to be evaluated.
+pub(super) struct Candidate<'a> {
+    pub(super) parallel: ParallelConfig,
+    pub(super) machine: Machine<'a>,
+    /// Micro-batches of a step.
+    pub(super) microbatches: u32,
+    /// Cores of each device, if devices share cores.
+    pub(super) cores_each: u64,
+}
+
+/// Stages and their order.
+pub(super) struct Staged {
+    pub(super) loads: Vec<Load>,
+    /// Seconds between each stage and the next.
+    pub(super) hops: Vec<f64>,
+    pub(super) flow: Flow,
+}
+
+impl Staged {
+    /// The first run of each stage.
+    pub(super) fn starts(&self) -> Vec<usize> {
+        self.loads.iter().map(|load| load.runs.start).collect()
+    }
+
+    /// What the end follows from, if that is known.
+    pub(super) fn path(&self) -> Option<&Path> {
+        self.flow.path.as_ref()
+    }
+}
+
+/// A configuration's step and memory, and what they follow from.
+pub(super) struct Stepped {
+    pub(super) blocks: Arc<Blocks>,
+    pub(super) staged: Arc<Staged>,
+    pub(super) step: Step,
+    pub(super) memory: Vec<StageMemory>,
+}
+
+impl Stepped {
+    /// Whether the host's memory holds what is offloaded.
+    pub(super) fn fits_host(&self, cluster: &Cluster) -> bool {
+        host_holds(cluster, &self.memory)
+    }
+
+    /// Seconds of the step, and bytes of the fullest device.
+    pub(super) fn floor(&self) -> Floor {
+        Floor { seconds: self.step.seconds, bytes: fullest_device(&self.memory) }
+    }
+}
+
+impl Candidate<'_> {
+    /// The fields that blocks depend on.
+    ///
+    /// # Errors
+    /// The degrees of the experts do not divide those of the other blocks.
+    pub(super) fn block_config(&self) -> Result<BlockConfig, Error> {
+        BlockConfig::of(&self.parallel, self.cores_each)
+    }
+
+    /// The fields that the order and the times of actions depend on.
+    pub(super) fn pipeline_config(&self) -> PipelineConfig {
+        let zero = Replicas::new(&self.parallel, self.microbatches, &self.machine).zero;
+        PipelineConfig::of(&self.parallel, zero, self.microbatches, self.cores_each)
+    }
+
+    /// Stages that begin at `starts`, in the order of a schedule.
+    ///
+    /// # Errors
+    /// The schedule does not suit the pipeline.
+    pub(super) fn staged(
+        &self,
+        blocks: &Blocks,
+        starts: &[usize],
+        kind: &ScheduleKind,
+        pipeline: &Pipeline,
+        orders: &Orders,
+    ) -> Result<Staged, Error> {
+        let mut loads =
+            loads(blocks, &self.parallel, starts, &Replicas::new(&self.parallel, self.microbatches, &self.machine));
+        let hops = self.hops(&mut loads, pipeline);
+        let flow = flow(&loads, &hops, kind, pipeline, orders)?;
+        Ok(Staged { loads, hops, flow })
+    }
+
+    /// The step of stages in their order, and the memory of each pipeline rank.
+    pub(super) fn step(&self, blocks: &Blocks, staged: &Staged) -> (Step, Vec<StageMemory>) {
+        let Candidate { parallel, machine, .. } = self;
+        let replicas = Replicas::new(parallel, self.microbatches, machine);
+        let Staged { loads, flow, .. } = staged;
+        let ordered = Ordered { parallel, replicas: &replicas, loads, flow };
+        (ordered.step(self.tied(blocks, loads)), ordered.memory())
+    }
+
+    /// Seconds between each stage and the next. Where a stack sends and receives at once, both ends wait for half of it
+    /// themselves; one that hides messages does so where a rank has another stage to go on with.
+    pub(super) fn hops(&self, loads: &mut [Load], pipeline: &Pipeline) -> Vec<f64> {
+        let facts = &self.machine.stack.facts;
+        let goes_on = self.machine.stack.hides("p2p") && pipeline.stages() > pipeline.ranks;
+        let shown = if goes_on { 1.0 - self.machine.stack.fitted.overlap.value } else { 1.0 };
+        let neighbours = neighbours(&self.parallel);
+        // Most stages send as much.
+        let mut last = (f64::NAN, 0.0);
+        let send = |load: &Load| {
+            if load.boundary != last.0 {
+                let seconds = self.machine.talk(Talk::Send, load.boundary, neighbours);
+                last = (load.boundary, shown * (facts.hop + seconds));
+            }
+            last.1
+        };
+        let mut hops: Vec<f64> = loads.iter().take(loads.len() - 1).map(send).collect();
+        if facts.hop > 0.0 {
+            for (stage, load) in loads.iter_mut().enumerate() {
+                let before = stage.checked_sub(1).map_or(0.0, |hop| hops[hop]);
+                load.messages = (before + hops.get(stage).copied().unwrap_or(0.0)) / 2.0;
+            }
+            hops.iter_mut().for_each(|hop| *hop /= 2.0);
+        }
+        hops
+    }
+
+    /// Seconds of parameters that stages on different ranks hold.
+    fn tied(&self, blocks: &Blocks, loads: &[Load]) -> f64 {
+        let apart = blocks.outline.tied.iter().filter(|tied| {
+            let stage = |run: &usize| loads.iter().position(|load| load.runs.contains(run));
+            tied.runs.iter().map(stage).any(|at| at != stage(&tied.runs[0]))
+        });
+        if self.parallel.pp < 2 {
+            0.0
+        } else {
+            tied(apart.map(|tied| tied.elements).sum(), &self.parallel, &self.machine)
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! The cost database: results of one request's model, platform and number formats, for all configurations. Each result is a
+//! named query, whose key is a projection of the configuration (`projection`).
+//!
+//! | query | key | answer |
+//! |---|---|---|
+//! | `block_costs` | [`BlockConfig`] | costs of each block |
+//! | `dense_costs` | [`BlockConfig`] | costs of the blocks without experts |
+//! | `partitions` | [`PartitionConfig`] | first block instance of each stage |
+//! | `timelines` | [`PipelineConfig`] | stages in their order |
+//! | `frontiers` | [`BlockConfig`], instances of each block | choices of values to recompute |
+//! | `block_frontiers` | [`BlockConfig`] | the same for one instance of each block |
+//! | `offload_choices` | [`BlockConfig`] | values to recompute if the rest is offloaded |
+//! | `memory_options` | [`BlockConfig`] | options of blocks to save less |
+//! | `average_ranks` | [`AverageRankConfig`] | lower bounds over all pipelines |
+//!
+//! No query sees the memory of devices and hosts, so requests that differ in these alone share all results.
+
+use super::blocks::{Blocks, Outline, Planned, Which, check};
+use super::candidate::{Candidate, Staged, Stepped};
+use super::fitting::{Ways, hosted};
+use super::floor::{Floor, Open};
+use super::model_plans::ModelPlans;
+use super::order::Orders;
+use super::projection::{
+    AverageRankConfig, BlockConfig, CostContext, PartitionConfig, PipelineConfig, PlanConfig, PlanKey,
+};
+use super::resize::{Part, Plan};
+use super::stages::{given_starts, is_even, starts};
+use super::tensors::{choices_of_each, fastest};
+use compiler::error::Error;
+use compiler::pipeline::CompileError;
+use cost::{Again, Cluster, Frontier, Machine, Profile, Recipe, Stack, frontier};
+use ir::graph::Model;
+use ir::options::Recompute;
+use ir::types::DType;
+use scheduler::placement::Pipeline;
+use scheduler::predict::pipeline_of;
+use std::sync::Arc;
+use support::query::Query;
+
+/// How a database plans configurations.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Planning {
+    /// Each by itself: slow, and independent of shape classes. Reports need such plans.
+    Alone,
+    /// By a plan of any configuration of the same shape class, resized.
+    ByShape,
+}
+
+/// An answer that threads share, or why there is none.
+type Answer<T> = Result<Arc<T>, Error>;
+
+/// A query of the database.
+type CostQuery<K, V> = Query<CostDatabase, K, V>;
+
+/// Inputs of a request, and the queries on them.
+pub(super) struct CostDatabase {
+    planning: Planning,
+    pub(super) plans: Arc<ModelPlans>,
+    orders: Arc<Orders>,
+    /// Without memory.
+    cluster: Cluster,
+    pub(super) stack: Arc<Stack>,
+    pub(super) recipe: Recipe,
+    seq: u64,
+    dtype: DType,
+    attention_share: f64,
+    /// `true` if attention is masked by documents.
+    is_masked: bool,
+    clusters: CostQuery<u64, Arc<Cluster>>,
+    block_costs: CostQuery<BlockConfig, Answer<Blocks>>,
+    dense_costs: CostQuery<BlockConfig, Answer<Blocks>>,
+    partitions: CostQuery<PartitionConfig, Answer<Vec<usize>>>,
+    timelines: CostQuery<PipelineConfig, Answer<Staged>>,
+    frontiers: CostQuery<(BlockConfig, Vec<u64>), Answer<Frontier>>,
+    block_frontiers: CostQuery<BlockConfig, Answer<Vec<Vec<Again>>>>,
+    offload_choices: CostQuery<BlockConfig, Answer<Vec<String>>>,
+    memory_options: CostQuery<BlockConfig, Answer<Ways>>,
+    average_ranks: CostQuery<AverageRankConfig, Result<Floor, Error>>,
+}
+
+impl CostDatabase {
+    /// A database without results.
+    ///
+    /// # Errors
+    /// A number format is not known.
+    pub(super) fn new(
+        context: &CostContext,
+        planning: Planning,
+        cluster: &Cluster,
+        stack: Arc<Stack>,
+        (plans, orders): (Arc<ModelPlans>, Arc<Orders>),
+    ) -> Result<CostDatabase, Error> {
+        let stack = context.allowed(stack);
+        let recipe = context.recipe(&stack)?;
+        let mut cluster = cluster.clone();
+        (cluster.device.memory, cluster.host) = (0, None);
+        Ok(CostDatabase {
+            planning,
+            plans,
+            orders,
+            cluster,
+            seq: context.seq,
+            dtype: if recipe.parameter < 4.0 { DType::BF16 } else { DType::F32 },
+            attention_share: context.attention_share(),
+            is_masked: !context.lengths.is_empty(),
+            stack,
+            recipe,
+            clusters: Query::new(|database, cores| Arc::new(database.cluster.with_cores_each(*cores))),
+            block_costs: Query::new(block_costs),
+            dense_costs: Query::new(dense_costs),
+            partitions: Query::new(partition),
+            timelines: Query::new(timeline),
+            frontiers: Query::new(frontier_of),
+            block_frontiers: Query::new(block_frontiers),
+            offload_choices: Query::new(offload_choice),
+            memory_options: Query::new(memory_options),
+            average_ranks: Query::new(average_rank),
+        })
+    }
+
+    /// The model planned by itself under a configuration.
+    ///
+    /// # Errors
+    /// The configuration does not fit the model.
+    pub(super) fn planned(&self, config: &PlanConfig) -> Answer<Planned> {
+        self.plans.planned(&self.plan_key(config))
+    }
+
+    /// The plan that a configuration shares with all that have the same statements.
+    ///
+    /// # Errors
+    /// As [`CostDatabase::planned`].
+    pub(super) fn shared_plan(&self, config: &BlockConfig) -> Answer<Plan> {
+        let part = if self.dense_of(config)?.is_some() { Part::Experts } else { Part::All };
+        Ok(self.plans.of_shape(&self.plan_key(&config.plan), part)?.0)
+    }
+
+    /// Costs of the blocks under a configuration.
+    ///
+    /// # Errors
+    /// As [`CostDatabase::planned`].
+    pub(super) fn block_costs(&self, config: &BlockConfig) -> Answer<Blocks> {
+        self.block_costs.get(self, config)
+    }
+
+    /// First block instance of each stage. `given` has those of a configuration that states them.
+    ///
+    /// # Errors
+    /// The stages do not fit the model.
+    pub(super) fn stage_starts(
+        &self,
+        given: &[u32],
+        config: &BlockConfig,
+        blocks: &Blocks,
+        pipeline: &Pipeline,
+    ) -> Answer<Vec<usize>> {
+        if !given.is_empty() {
+            return given_starts(blocks, given, pipeline).map(Arc::new);
+        }
+        let cut = self.stack.facts.cut;
+        if is_even(blocks, cut, pipeline.stages()) {
+            return starts(blocks, cut, pipeline).map(Arc::new);
+        }
+        let Pipeline { placement, ranks, chunks, .. } = *pipeline;
+        self.partitions.get(self, &PartitionConfig { blocks: config.keeping_all(), placement, ranks, chunks })
+    }
+
+    /// Stages in the order of their schedule.
+    ///
+    /// # Errors
+    /// The configuration does not fit the model, or its schedule does not suit it.
+    pub(super) fn timeline(&self, config: &PipelineConfig) -> Answer<Staged> {
+        self.timelines.get(self, config)
+    }
+
+    /// The step of a candidate, and the memory of each pipeline rank.
+    ///
+    /// # Errors
+    /// As [`CostDatabase::timeline`].
+    pub(super) fn stepped(&self, candidate: &Candidate<'_>) -> Result<Stepped, Error> {
+        let blocks = self.block_costs(&candidate.block_config()?)?;
+        let staged = self.timeline(&candidate.pipeline_config())?;
+        let (step, memory) = candidate.step(&blocks, &staged);
+        Ok(Stepped { blocks, staged, step, memory })
+    }
+
+    /// Best choices of values to recompute, for `runs` instances of each block.
+    ///
+    /// # Errors
+    /// As [`CostDatabase::planned`].
+    pub(super) fn frontier(&self, config: &BlockConfig, runs: &[f64]) -> Answer<Frontier> {
+        self.frontiers.get(self, &(config.keeping_all(), runs.iter().map(|runs| runs.to_bits()).collect()))
+    }
+
+    /// Values to recompute in the fastest choice if the rest is offloaded to host memory.
+    ///
+    /// # Errors
+    /// As [`CostDatabase::planned`].
+    pub(super) fn offload_choice(&self, config: &BlockConfig) -> Answer<Vec<String>> {
+        self.offload_choices.get(self, &config.keeping_all())
+    }
+
+    /// Options of blocks that save everything to save less.
+    ///
+    /// # Errors
+    /// As [`CostDatabase::planned`].
+    pub(super) fn memory_options(&self, config: &BlockConfig) -> Answer<Ways> {
+        self.memory_options.get(self, config)
+    }
+
+    /// Lower bound over all pipelines.
+    ///
+    /// # Errors
+    /// As [`CostDatabase::planned`].
+    pub(super) fn average_rank(&self, config: &AverageRankConfig) -> Result<Floor, Error> {
+        self.average_ranks.get(self, config)
+    }
+
+    fn plan_key(&self, config: &PlanConfig) -> PlanKey {
+        PlanKey { config: config.clone(), seq: self.seq, dtype: self.dtype }
+    }
+
+    fn machine<'a>(&'a self, cluster: &'a Cluster) -> Machine<'a> {
+        Machine { cluster, stack: &self.stack, recipe: &self.recipe }
+    }
+
+    /// Calls `then` with the planned model in the sizes of a configuration.
+    fn in_plan<T>(
+        &self,
+        config: &BlockConfig,
+        part: Part,
+        then: impl FnOnce(&Model, &Arc<Outline>) -> T,
+    ) -> Result<T, Error> {
+        match self.planning {
+            Planning::Alone => {
+                let planned = self.planned(&config.plan)?;
+                Ok(then(&planned.model, &planned.outline))
+            }
+            Planning::ByShape => self.plans.in_shape(&self.plan_key(&config.plan), part, then),
+        }
+    }
+
+    /// Costs of some blocks.
+    fn priced(&self, config: &BlockConfig, which: Which<'_>) -> Answer<Blocks> {
+        let cluster = self.clusters.get(self, &config.cores_each);
+        let part = if let Which::Experts(_) = which { Part::Experts } else { Part::All };
+        self.in_plan(config, part, |model, outline| {
+            // The other blocks were checked when they were priced.
+            if part == Part::All {
+                check(model, config)?;
+            }
+            let machine = self.machine(&cluster);
+            Ok(Arc::new(Blocks::of(model, outline, &config.options, &machine, self.attention_share, which)))
+        })?
+    }
+
+    /// Costs of the blocks without experts, if these do not depend on how experts are sharded over ranks. This holds in a
+    /// built model, unless these blocks exchange parts: there, finer axes may allow another reshard path.
+    fn dense_of(&self, config: &BlockConfig) -> Result<Option<Arc<Blocks>>, Error> {
+        if !self.plans.source.is_built() || !config.plan.parallel().has_folded_experts() {
+            return Ok(None);
+        }
+        let dense = self.dense_costs.get(self, &config.without_experts())?;
+        let exchanges = |of: &Profile| of.f.ep + of.i.ep + of.w.ep > 0.0;
+        Ok((!dense.profiles.iter().any(exchanges)).then_some(dense))
+    }
+}
+
+fn block_costs(database: &CostDatabase, config: &BlockConfig) -> Answer<Blocks> {
+    // Costs with whole layers recomputed contain those of blocks that save everything.
+    let is_plain = config.options.recompute == Recompute::None;
+    if let Some(Ok(whole)) = is_plain.then(|| database.block_costs.known(&config.recomputing_layers())).flatten() {
+        let Blocks { outline, profiles, .. } = &*whole;
+        return Ok(Arc::new(Blocks { outline: Arc::clone(outline), profiles: profiles.clone(), again: None }));
+    }
+    let dense = if database.planning == Planning::ByShape { database.dense_of(config)? } else { None };
+    database.priced(config, dense.as_deref().map_or(Which::All, Which::Experts))
+}
+
+fn dense_costs(database: &CostDatabase, config: &BlockConfig) -> Answer<Blocks> {
+    database.priced(config, Which::Others)
+}
+
+fn partition(database: &CostDatabase, config: &PartitionConfig) -> Answer<Vec<usize>> {
+    let PartitionConfig { ref blocks, placement, ranks, chunks } = *config;
+    // No partition depends on how many micro-batches there are.
+    let pipeline = Pipeline { chunks, ..Pipeline::new(placement, ranks, ranks) };
+    starts(&*database.block_costs(blocks)?, database.stack.facts.cut, &pipeline).map(Arc::new)
+}
+
+fn timeline(database: &CostDatabase, config: &PipelineConfig) -> Answer<Staged> {
+    let PipelineConfig { ref parallel, microbatches, cores_each } = *config;
+    let cluster = database.clusters.get(database, &cores_each);
+    let machine = database.machine(&cluster);
+    let candidate = Candidate { parallel: parallel.clone(), machine, microbatches, cores_each };
+    let config = candidate.block_config()?;
+    let blocks = database.block_costs(&config)?;
+    let (kind, pipeline) = pipeline_of(parallel, microbatches).map_err(CompileError::from)?;
+    let starts = database.stage_starts(&parallel.stages, &config, &blocks, &pipeline)?;
+    candidate.staged(&blocks, &starts, kind, &pipeline, &database.orders).map(Arc::new)
+}
+
+fn frontier_of(database: &CostDatabase, (config, runs): &(BlockConfig, Vec<u64>)) -> Answer<Frontier> {
+    let runs: Vec<f64> = runs.iter().map(|bits| f64::from_bits(*bits)).collect();
+    let cluster = database.clusters.get(database, &config.cores_each);
+    database.in_plan(config, Part::All, |model, _| {
+        Arc::new(frontier(model, &runs, &config.options, &database.machine(&cluster)))
+    })
+}
+
+fn block_frontiers(database: &CostDatabase, config: &BlockConfig) -> Answer<Vec<Vec<Again>>> {
+    let cluster = database.clusters.get(database, &config.cores_each);
+    database.in_plan(config, Part::All, |model, _| {
+        Arc::new(choices_of_each(model, &config.options, &database.machine(&cluster)))
+    })
+}
+
+fn offload_choice(database: &CostDatabase, config: &BlockConfig) -> Answer<Vec<String>> {
+    let all = database.block_costs(config)?;
+    let each = database.block_frontiers.get(database, config)?;
+    let cluster = database.clusters.get(database, &config.cores_each);
+    let machine = database.machine(&cluster);
+    let seconds = |block: usize, again: &Again| {
+        hosted(&all.profiles[block], [again.bytes, again.seconds], &machine).iter().sum::<f64>()
+    };
+    database.in_plan(config, Part::All, |model, _| {
+        Arc::new(fastest(|runs| frontier(model, runs, &config.options, &machine), &each, seconds))
+    })
+}
+
+fn memory_options(database: &CostDatabase, config: &BlockConfig) -> Answer<Ways> {
+    let all = database.block_costs(config)?;
+    let whole = database.block_costs(&config.recomputing_layers())?;
+    let parts = database.block_frontiers.get(database, config)?;
+    let cluster = database.clusters.get(database, &config.cores_each);
+    Ok(Arc::new(Ways::of(&all, &parts, &whole, &database.machine(&cluster), !database.is_masked)))
+}
+
+fn average_rank(database: &CostDatabase, config: &AverageRankConfig) -> Result<Floor, Error> {
+    let (cores_each, microbatches) = (config.cores_each, config.microbatches);
+    let cluster = database.clusters.get(database, &cores_each);
+    let machine = database.machine(&cluster);
+    let candidate = Candidate { parallel: config.parallel(), machine, microbatches, cores_each };
+    let blocks = database.block_costs(&candidate.block_config()?)?;
+    Ok(Open::of(&candidate, &blocks).mean(config.slices, config.budget()))
+}

@@ -1,0 +1,205 @@
+//! Evaluation of many configurations of one request, without reports.
+
+use super::blocks::Blocks;
+use super::candidate::{Candidate, Stepped};
+use super::cost_database::CostDatabase;
+use super::estimator::Estimator;
+use super::floor::{Floor, Open};
+use super::memory::fullest_host;
+use super::projection::BlockConfig;
+use super::replicas::Replicas;
+use super::request::EstimateRequest;
+use super::tensors::{Tried, crowded, fitting};
+use super::work::Work;
+use compiler::error::Error;
+use compiler::model_source::ModelSource;
+use compiler::pipeline::CompileError;
+use cost::{Cluster, Machine, Stack};
+use ir::catalogue::Code;
+use ir::options::{ParallelConfig, Recompute};
+use scheduler::predict::pipeline_of;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Costs and lower bounds of configurations: a model and a batch on a cluster, evaluated for many configurations.
+pub struct Evaluator {
+    pub(super) request: EstimateRequest,
+    /// Clusters by the cores of each device, if devices share cores.
+    clusters: HashMap<u64, Cluster>,
+    cluster: Cluster,
+    pub(super) database: Arc<CostDatabase>,
+}
+
+impl Evaluator {
+    /// Makes the evaluator of a request, for any number of devices from the first to the second of `devices`.
+    ///
+    /// # Errors
+    /// A name is not known, or a size is 0.
+    pub fn new(estimator: &Estimator, request: EstimateRequest, devices: [u64; 2]) -> Result<Evaluator, Error> {
+        request.check()?;
+        let database = estimator.evaluated(&request)?;
+        let cluster = estimator.cluster(&request.cluster)?.with_margin(request.memory_margin);
+        Ok(Evaluator { clusters: dealt(&cluster, devices), request, cluster, database })
+    }
+
+    /// The model.
+    pub fn source(&self) -> &ModelSource {
+        &self.database.plans.source
+    }
+
+    /// Returns `true` if devices can offload: the host and its memory are known, and the stack supports offloading.
+    pub fn offloads(&self) -> bool {
+        let has_host = self.cluster.device.host_bandwidth > 0.0 && self.cluster.host.is_some();
+        has_host && self.stack().supports.offload != Some(false)
+    }
+
+    /// The software.
+    pub fn stack(&self) -> &Stack {
+        &self.database.stack
+    }
+
+    /// The machine with this number of devices of the cluster, as the stack uses them.
+    pub fn machine(&self, devices: u64) -> Machine<'_> {
+        let cluster = self.clusters.get(&self.cluster.cores_each(devices)).unwrap_or(&self.cluster);
+        Machine { cluster, stack: &self.database.stack, recipe: &self.database.recipe }
+    }
+
+    pub(super) fn microbatches(&self, parallel: &ParallelConfig) -> u32 {
+        u32::try_from(self.request.global_batch / (parallel.dp * parallel.mbs)).unwrap_or(u32::MAX)
+    }
+
+    pub(super) fn candidate(&self, parallel: ParallelConfig) -> Candidate<'_> {
+        Candidate {
+            machine: self.machine(parallel.devices()),
+            microbatches: self.microbatches(&parallel),
+            cores_each: self.cores_each(&parallel),
+            parallel,
+        }
+    }
+
+    pub(super) fn cores_each(&self, parallel: &ParallelConfig) -> u64 {
+        self.cluster.cores_each(parallel.devices())
+    }
+
+    /// Costs of the blocks under a configuration.
+    pub(super) fn block_costs(&self, parallel: &ParallelConfig) -> Result<Arc<Blocks>, Error> {
+        self.database.block_costs(&self.block_config(parallel)?)
+    }
+
+    fn block_config(&self, parallel: &ParallelConfig) -> Result<BlockConfig, Error> {
+        BlockConfig::of(parallel, self.cores_each(parallel))
+    }
+
+    /// ZeRO stage under which a configuration's micro-batches run.
+    pub fn zero(&self, parallel: &ParallelConfig) -> u8 {
+        Replicas::new(parallel, self.microbatches(parallel), &self.machine(parallel.devices())).zero
+    }
+
+    /// Returns `true` if the blocks whose reshards depend on sizes have the same statements in both configurations.
+    ///
+    /// # Errors
+    /// As [`Evaluator::price`].
+    pub fn have_same_statements(&self, one: &ParallelConfig, other: &ParallelConfig) -> Result<bool, Error> {
+        let plan = |parallel| self.database.shared_plan(&self.block_config(parallel)?);
+        Ok(Arc::ptr_eq(&plan(one)?, &plan(other)?))
+    }
+
+    /// Seconds of a step under a configuration, and bytes of the peak-memory device.
+    ///
+    /// # Errors
+    /// The configuration does not fit the model, its schedule does not suit it, or the host's memory does not hold what is offloaded.
+    pub fn price(&self, parallel: &ParallelConfig) -> Result<Floor, Error> {
+        let candidate = self.candidate(parallel.clone());
+        let stepped = self.database.stepped(&candidate)?;
+        if stepped.fits_host(candidate.machine.cluster) {
+            return Ok(stepped.floor());
+        }
+        Err(Error::input(Code::NothingFits, "the offloaded activations do not fit into host memory")
+            .help("recompute more, or leave out offload=true"))
+    }
+
+    /// The configuration with the fastest choice of values to recompute that fits in memory. Returns `None` if the
+    /// configuration fits without recomputation, if no choice fits, or if it would take more than `enough` seconds. With
+    /// offloading, recomputing can always reduce the copies, so the result is the fastest choice of all.
+    ///
+    /// # Errors
+    /// As [`Evaluator::price`].
+    pub fn fitting(&self, parallel: &ParallelConfig, enough: f64) -> Result<Option<(ParallelConfig, Floor)>, Error> {
+        if parallel.offload {
+            return self.hosted(parallel);
+        }
+        let mut candidate = self.candidate(ParallelConfig { recompute: Recompute::None, ..parallel.clone() });
+        let none = self.database.stepped(&candidate)?;
+        let room = candidate.machine.cluster.device.memory as f64;
+        if none.floor().bytes <= room {
+            return Ok(None);
+        }
+        let runs = crowded(&none.staged, &none.memory, |rank| rank.device, &none.blocks.outline, room);
+        let choices = self.database.frontier(&candidate.block_config()?, &runs)?;
+        let (kind, pipeline) = pipeline_of(parallel, candidate.microbatches).map_err(CompileError::from)?;
+        let longer = Open::of(&candidate, &none.blocks).longer(&none.staged, kind, &pipeline);
+        let under = |recompute: Recompute| {
+            candidate.parallel.recompute = recompute;
+            let floor = self.database.stepped(&candidate)?.floor();
+            Ok(Tried { bytes: floor.bytes, of: (candidate.parallel.clone(), floor) })
+        };
+        let is_too_slow = |chosen: &[usize]| longer.seconds(|block| choices.least(chosen, block)) > enough;
+        fitting(&choices, none.floor().bytes, room, under, is_too_slow)
+    }
+
+    /// The configuration with the fastest choice of values to recompute while the rest is offloaded, if host memory holds the
+    /// rest. Returns `None` if recomputing nothing is fastest.
+    fn hosted(&self, parallel: &ParallelConfig) -> Result<Option<(ParallelConfig, Floor)>, Error> {
+        let names = self.database.offload_choice(&self.block_config(parallel)?)?;
+        let mut candidate = self.candidate(ParallelConfig { recompute: Recompute::None, ..parallel.clone() });
+        let mut under = |recompute: Recompute| {
+            candidate.parallel.recompute = recompute;
+            let stepped: Stepped = self.database.stepped(&candidate)?;
+            Ok::<_, Error>((
+                Tried { bytes: fullest_host(&stepped.memory), of: (candidate.parallel.clone(), stepped.floor()) },
+                stepped,
+            ))
+        };
+        let room = self.machine(parallel.devices()).cluster.host_memory().unwrap_or(f64::INFINITY);
+        if !names.is_empty() {
+            let fastest = under(Recompute::Selective(names.to_vec()))?.0;
+            if fastest.bytes <= room {
+                return Ok(Some(fastest.of));
+            }
+        }
+        let (none, stepped) = under(Recompute::None)?;
+        if none.bytes <= room {
+            return Ok(None);
+        }
+        let runs = crowded(&stepped.staged, &stepped.memory, |rank| rank.host, &stepped.blocks.outline, room);
+        let choices = self.database.frontier(&self.block_config(parallel)?, &runs)?;
+        fitting(&choices, none.bytes, room, |recompute| Ok(under(recompute)?.0), |_| false)
+    }
+
+    /// Work of a sequence, and the parameters.
+    ///
+    /// # Errors
+    /// The model cannot be planned for one device.
+    pub fn work(&self) -> Result<Work, Error> {
+        let batch = match self.source() {
+            ModelSource::Config { .. } => 1,
+            ModelSource::Text { file, .. } => {
+                file.model.dims.values().find(|dim| dim.name == "b").map_or(1, |dim| dim.size)
+            }
+        };
+        Ok(Work::of(&*self.block_costs(&ParallelConfig::default())?, batch))
+    }
+}
+
+/// The cluster for each number of cores per device, if its devices share cores, for all numbers of devices in the range.
+fn dealt(cluster: &Cluster, [least, most]: [u64; 2]) -> HashMap<u64, Cluster> {
+    let mut clusters = HashMap::new();
+    let mut devices = least;
+    while let Some(cores) = cluster.cores.filter(|_| devices <= most) {
+        let each = cluster.cores_each(devices);
+        clusters.entry(each).or_insert_with(|| cluster.dealt(devices));
+        // The next number of devices that leaves each device fewer cores.
+        devices = if each > 1 { cores / each + 1 } else { most + 1 };
+    }
+    clusters
+}

@@ -1,0 +1,80 @@
+//! Plans of one model's blocks, which depend on neither cluster nor stack.
+
+use super::blocks::{Outline, Planned};
+use super::projection::PlanKey;
+use super::resize::{DimSizes, Part, Plan, Sizes, Template, Unplanned};
+use super::shape::Shape;
+use compiler::error::Error;
+use compiler::model_source::ModelSource;
+use compiler::pipeline::plan_blocks;
+use ir::graph::Model;
+use ir::types::DType;
+use planner::reshard::ReshardCache;
+use std::sync::Arc;
+use support::query::{Memo, Query};
+
+/// A model with the plans of its blocks.
+pub(super) struct ModelPlans {
+    /// The model.
+    pub(super) source: ModelSource,
+    planned: Query<ModelPlans, PlanKey, Result<Arc<Planned>, Error>>,
+    /// Sizes of the model's dims.
+    dims: Query<ModelPlans, Unplanned, Result<Arc<DimSizes>, Error>>,
+    /// One template of each shape class.
+    templates: Memo<(DType, Shape, Part), Template>,
+    /// Reshard paths of all models.
+    paths: Arc<ReshardCache>,
+}
+
+impl ModelPlans {
+    /// A model without plans.
+    pub(super) fn new(source: ModelSource, paths: Arc<ReshardCache>) -> ModelPlans {
+        let dims = |plans: &ModelPlans, unplanned: &Unplanned| unplanned.dims(&plans.source).map(Arc::new);
+        ModelPlans { source, planned: Query::new(plan), dims: Query::new(dims), templates: Memo::default(), paths }
+    }
+
+    /// The model planned for one micro-batch of the ranks that compute a block together. A `.ir` file has the batch that it
+    /// states.
+    ///
+    /// # Errors
+    /// The model cannot have this batch, or the configuration does not fit it.
+    pub(super) fn planned(&self, key: &PlanKey) -> Result<Arc<Planned>, Error> {
+        self.planned.get(self, key)
+    }
+
+    /// Calls `then` with a part of the model in the sizes of `key`, planned for another configuration of the same shape if
+    /// there is one.
+    ///
+    /// # Errors
+    /// As [`ModelPlans::planned`].
+    pub(super) fn in_shape<T>(
+        &self,
+        key: &PlanKey,
+        part: Part,
+        then: impl FnOnce(&Model, &Arc<Outline>) -> T,
+    ) -> Result<T, Error> {
+        let (plan, sizes) = self.of_shape(key, part)?;
+        Ok(plan.in_sizes(&sizes, then))
+    }
+
+    /// That plan, which configurations share if they have the same statements, collectives of reshards included; and the
+    /// sizes.
+    ///
+    /// # Errors
+    /// As [`ModelPlans::planned`].
+    pub(super) fn of_shape(&self, key: &PlanKey, part: Part) -> Result<(Arc<Plan>, Sizes), Error> {
+        let parallel = key.config.parallel();
+        let unplanned = Unplanned::of(&parallel, key.seq, key.dtype);
+        let sizes = Sizes::of(&parallel, self.dims.get(self, &unplanned)?)?;
+        let shape = (key.dtype, sizes.shape(&parallel, self.source.is_built()), part);
+        let template = self.templates.get(&shape, || Template::of(&self.source, &parallel, unplanned, part))?;
+        Ok((template.plan(&parallel, &sizes, &self.paths)?, sizes))
+    }
+}
+
+fn plan(plans: &ModelPlans, key: &PlanKey) -> Result<Arc<Planned>, Error> {
+    let parallel = key.config.parallel();
+    let model = Unplanned::of(&parallel, key.seq, key.dtype).model(&plans.source)?;
+    let model = plan_blocks(model, &parallel)?;
+    Ok(Arc::new(Planned { outline: Arc::new(Outline::of(&model)), model }))
+}

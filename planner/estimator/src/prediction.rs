@@ -1,0 +1,176 @@
+//! Prediction of one request: its candidate, and the report of the candidate's step.
+
+use super::blocks::{Blocks, Planned};
+use super::candidate::{Candidate, Stepped};
+use super::cost_database::CostDatabase;
+use super::memory::{GIB, holds};
+use super::place::check_slices;
+use super::report::{Comm, EstimateReport, Memory, Mesh, Predicted, Recomputed, SCHEMA, StageReport};
+use super::request::EstimateRequest;
+use super::stages::Load;
+use crate::beyond::beyond;
+use compiler::error::Error;
+use compiler::pipeline::CompileError;
+use cost::{Format, Recipe, recomputed};
+use ir::graph::Block;
+use ir::options::{ParallelConfig, Recompute};
+use scheduler::predict::pipeline_of;
+use std::sync::Arc;
+
+/// A request whose names are resolved.
+pub(super) struct Prediction<'a> {
+    pub(super) request: &'a EstimateRequest,
+    /// Costs in which each configuration is planned by itself.
+    pub(super) database: &'a CostDatabase,
+    pub(super) candidate: Candidate<'a>,
+}
+
+impl Prediction<'_> {
+    /// The step, and the memory of each pipeline rank.
+    ///
+    /// # Errors
+    /// The configuration does not fit the model, or its schedule does not suit it.
+    pub(super) fn stepped(&self) -> Result<Stepped, Error> {
+        let Candidate { parallel, microbatches, .. } = &self.candidate;
+        self.database.block_costs(&self.candidate.block_config()?)?;
+        let (_, pipeline) = pipeline_of(parallel, *microbatches).map_err(CompileError::from)?;
+        check_slices(self.request.seq, pipeline.slices)?;
+        self.database.stepped(&self.candidate)
+    }
+
+    /// The same under a recomputation, which the candidate then has.
+    ///
+    /// # Errors
+    /// As [`Prediction::stepped`].
+    pub(super) fn under(&mut self, recompute: &Recompute) -> Result<Stepped, Error> {
+        self.candidate.parallel.recompute.clone_from(recompute);
+        self.stepped()
+    }
+
+    /// The model on the configuration's axes below pp.
+    pub(super) fn planned(&self) -> Result<Arc<Planned>, Error> {
+        self.database.planned(&self.candidate.block_config()?.plan)
+    }
+
+    /// The report of a step.
+    ///
+    /// # Errors
+    /// The model cannot be planned.
+    pub(super) fn report(&self, stepped: Stepped) -> Result<EstimateReport, Error> {
+        let request = self.request;
+        let Candidate { parallel, machine, .. } = &self.candidate;
+        let planned = &*self.planned()?;
+        let Stepped { blocks, staged, step, memory: per_stage } = stepped;
+        let Recipe { products, parameter, gradient, master, states, .. } = machine.recipe;
+        let device = &machine.cluster.device;
+        let peak = device.peak(*products).or(device.peak(Format::Half)).unwrap_or(device.flops_f32);
+        let microbatches = f64::from(self.candidate.microbatches);
+        let batches = microbatches * parallel.dp as f64;
+        let work = Work::of(&blocks, &staged.loads);
+        let rate = |flops: f64| flops * batches / (step.seconds * parallel.devices() as f64 * peak);
+        let tokens = request.global_batch as f64 * request.seq as f64;
+        let [low, high] = machine.stack.residual.map(|log| step.seconds * log.exp());
+        let shares = step.shares;
+        let worst_rank =
+            (0..per_stage.len()).max_by(|&a, &b| per_stage[a].reserved.total_cmp(&per_stage[b].reserved)).unwrap_or(0);
+        let usable = device.memory as f64 / GIB;
+        let fits = holds(machine.cluster, &per_stage);
+        Ok(EstimateReport {
+            schema: SCHEMA.to_string(),
+            tool_version: env!("CARGO_PKG_VERSION").to_string(),
+            status: "ok".to_string(),
+            inputs: (*request).clone(),
+            mesh: mesh(parallel),
+            parallel: parallel.clone(),
+            beyond_stack: beyond(parallel, machine.stack),
+            recomputed: self.recomputed(planned)?,
+            stages: staged.loads.iter().map(|load| self.stage(&blocks, load)).collect(),
+            predicted: Predicted {
+                step_time_s: step.seconds,
+                interval_s: [low, high],
+                tokens_per_s_per_gpu: tokens / (step.seconds * parallel.devices() as f64),
+                mfu: rate(work.causal),
+                mfu_noncausal: rate(work.whole),
+                hfu: rate(work.executed),
+                flops_per_token: work.causal * batches / tokens,
+                peak_flops: peak,
+                bytes_per_parameter: parameter + gradient + master + states,
+                parameters: blocks.outline.parameters,
+                microbatches: self.candidate.microbatches,
+                dropped: planned.dropped(machine.stack),
+                bubble: staged.flow.bubble,
+                time_s: shares,
+                exposed_comm_s: Comm { tp: shares.tp, cp: shares.cp, ep: shares.ep, dp: shares.dp, pp: shares.p2p },
+                memory_gib: Memory {
+                    total: per_stage[worst_rank].reserved,
+                    worst_rank,
+                    capacity: usable / (1.0 - request.memory_margin),
+                    usable,
+                    host_capacity: machine.cluster.host_memory().map(|memory| memory / GIB),
+                    per_stage,
+                },
+                fits,
+            },
+        })
+    }
+
+    /// What each kind of layer makes again by the names of values.
+    fn recomputed(&self, planned: &Planned) -> Result<Vec<Recomputed>, Error> {
+        let (model, options) = (&planned.model, self.candidate.block_config()?.options);
+        let of = |block: &Block| {
+            let values = recomputed(model, block, &options, &self.candidate.machine).into_iter();
+            let name = block.name.clone();
+            values.map(move |it| Recomputed {
+                layer: name.clone(),
+                value: it.name,
+                bytes_saved: it.bytes,
+                time_s: it.seconds,
+            })
+        };
+        Ok(model.blocks.values().flat_map(of).collect())
+    }
+
+    fn stage(&self, blocks: &Blocks, load: &Load) -> StageReport {
+        let name = |run: usize| blocks.outline.names.get(run).cloned().unwrap_or_default();
+        StageReport {
+            first: name(load.runs.start),
+            last: name(load.runs.end.saturating_sub(1)),
+            variant: self.candidate.parallel.recompute.to_string(),
+            whole: load.whole,
+        }
+    }
+}
+
+fn mesh(parallel: &ParallelConfig) -> Mesh {
+    let ParallelConfig { pp, dp, cp, tp, ep, etp, ref rank_order, .. } = *parallel;
+    Mesh { devices: parallel.devices(), rank_order: rank_order.to_vec(), pp, dp, cp, tp, ep, etp }
+}
+
+/// FLOPs of a micro-batch of one data-parallel rank: forward once and backward twice.
+struct Work {
+    /// Causal attention halved.
+    causal: f64,
+    /// Attention whole.
+    whole: f64,
+    /// That kernels execute, with what is computed again.
+    executed: f64,
+}
+
+impl Work {
+    fn of(blocks: &Blocks, loads: &[Load]) -> Work {
+        let mut work = Work { causal: 0.0, whole: 0.0, executed: 0.0 };
+        for load in loads {
+            let mut whole = load.whole;
+            for run in load.runs.clone() {
+                let block = blocks.outline.runs[run];
+                let profile = &blocks.profiles[block];
+                work.causal += 3.0 * profile.flops;
+                work.whole += 3.0 * profile.flops_noncausal;
+                let again = blocks.again.as_ref().filter(|_| blocks.outline.layers.contains(&run) && whole > 0);
+                whole -= usize::from(again.is_some());
+                work.executed += again.unwrap_or(&blocks.profiles)[block].executed.iter().sum::<f64>();
+            }
+        }
+        work
+    }
+}
