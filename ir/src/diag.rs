@@ -165,7 +165,7 @@ fn clipped(text: &str) -> String {
 }
 
 /// A location in a source, for display.
-struct Place {
+struct SourcePlace {
     line: usize,
     column: usize,
     /// The line, or for a long line the part around the location.
@@ -193,7 +193,7 @@ fn narrow(source: &str, span: Span, word: &str) -> Span {
     }
 }
 
-fn place(source: &str, span: Span) -> Option<Place> {
+fn place(source: &str, span: Span) -> Option<SourcePlace> {
     let (start, end) = (span.start as usize, span.end as usize);
     if start >= end || !source.is_char_boundary(start) {
         return None;
@@ -205,7 +205,7 @@ fn place(source: &str, span: Span) -> Option<Place> {
     let skipped = (column - 1).saturating_sub(BEFORE);
     let before: String = before.chars().skip(skipped).collect();
     let after: String = rest.chars().take(AFTER).collect();
-    Some(Place {
+    Some(SourcePlace {
         line: source[..start].matches('\n').count() + 1,
         column,
         text: format!("{before}{after}"),

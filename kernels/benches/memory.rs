@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use meshwright_kernels::cpu::Par;
-use meshwright_kernels::cpu::dropout::{Part, dropout, normal};
+use meshwright_kernels::cpu::dropout::{TensorPart, dropout, normal};
 use meshwright_kernels::cpu::elementwise::{Binary, Unary, binary, unary};
 use meshwright_kernels::cpu::norm::{rms_norm, rms_norm_dx};
 use meshwright_kernels::cpu::optimizer::{AdamW, adamw, sum_squares};
@@ -51,7 +51,7 @@ fn memory(criterion: &mut Criterion) {
             copy_strided(&x, from, out, to, &[cols, rows]);
         });
         bench("dropout", 2, &mut |out| {
-            let part = Part { dims: &[rows, cols], origin: &[0, 0], global_dims: &[rows as u64, cols as u64] };
+            let part = TensorPart { dims: &[rows, cols], origin: &[0, 0], global_dims: &[rows as u64, cols as u64] };
             dropout(&x, out, 0.1, [1, 2], part, PAR);
         });
         let (mut m, mut v) = (vec![0.0; n], vec![0.0; n]);

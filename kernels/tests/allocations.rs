@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use meshwright_kernels::cpu::attention::{Attention, Dropout, Gradients, Inputs, Saved};
 use meshwright_kernels::cpu::cross_entropy::{Shard, cross_entropy, cross_entropy_grad, pick, pick_grad, sum_exp};
-use meshwright_kernels::cpu::dropout::{Part, dropout};
+use meshwright_kernels::cpu::dropout::{TensorPart, dropout};
 use meshwright_kernels::cpu::einsum::Einsum;
 use meshwright_kernels::cpu::elementwise::{Binary, Strided, Unary, add_assign, binary, broadcast_binary, unary};
 use meshwright_kernels::cpu::embedding::{embedding, embedding_grad};
@@ -156,7 +156,7 @@ fn elementwise() {
     check("add_assign", |par| add_assign(&mut out, &x, par));
     for dims in [vec![ROWS * COLS], vec![ROWS, COLS], vec![3, 100, 1000]] {
         let global_dims: Vec<u64> = dims.iter().map(|&d| d as u64 + 1).collect();
-        let part = Part { dims: &dims, origin: &vec![1; dims.len()], global_dims: &global_dims };
+        let part = TensorPart { dims: &dims, origin: &vec![1; dims.len()], global_dims: &global_dims };
         check("dropout", |par| {
             dropout(&x, &mut out, 0.5, [1, 2], part, par);
             dropout(Source::Own, &mut out, 0.5, [1, 2], part, par);

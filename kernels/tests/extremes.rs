@@ -4,7 +4,7 @@
 use meshwright_kernels::cpu::Par;
 use meshwright_kernels::cpu::attention::{Attention, Gradients, Inputs, Saved};
 use meshwright_kernels::cpu::cross_entropy::{Shard, cross_entropy, cross_entropy_grad, sum_exp};
-use meshwright_kernels::cpu::dropout::{Part, dropout};
+use meshwright_kernels::cpu::dropout::{TensorPart, dropout};
 use meshwright_kernels::cpu::elementwise::{Binary, Unary, binary, unary};
 use meshwright_kernels::cpu::experts::{Routing, combine, combine_dw, dispatch};
 use meshwright_kernels::cpu::norm::{
@@ -386,7 +386,7 @@ fn what_moves_rows() {
             hold(&format!("rope at {pos} {what}"), &out, &right, largest.into(), 2e-6);
         }
         let mut out = vec![f32::NAN; n];
-        let part = Part { dims: &[n], origin: &[0], global_dims: &[n as u64] };
+        let part = TensorPart { dims: &[n], origin: &[0], global_dims: &[n as u64] };
         dropout(&x, &mut out, 0.999_999_94, [1, 2], part, Par(1));
         assert!(out.iter().zip(&x).all(|(&out, &x)| out == 0.0 || x != 0.0), "dropout {what}");
         let (mut values, mut index) = ([f32::NAN; 4], [-1; 4]);

@@ -73,14 +73,14 @@ struct HeaderRecord<'a> {
 
 /// The part of a header or record that tells where to resume.
 #[derive(Deserialize)]
-struct Place {
+struct ResumePlace {
     schema: Option<String>,
     step: Option<u64>,
     loss: Option<f64>,
     valid_loss: Option<f64>,
 }
 
-impl Place {
+impl ResumePlace {
     /// Whether it is a header of this schema.
     fn is_header(&self) -> bool {
         self.step.is_none() && self.schema.as_deref() == Some(SCHEMA)
@@ -104,8 +104,9 @@ impl MetricsWriter {
     /// The file cannot be created or written.
     pub fn create(path: &Path, header: &Header) -> io::Result<Self> {
         let file = files::edit(path)?;
-        let steps = Lines::new(&file)
-            .filter(|line| matches!(line, Ok(Line { place: Some(Place { step: Some(_), loss: Some(_), .. }), .. })));
+        let steps = Lines::new(&file).filter(|line| {
+            matches!(line, Ok(MetricsLine { place: Some(ResumePlace { step: Some(_), loss: Some(_), .. }), .. }))
+        });
         let notes = match steps.count() {
             0 => Vec::new(),
             steps => vec![format!("the records of {steps} steps of an earlier run in {} are replaced", path.display())],
@@ -125,7 +126,7 @@ impl MetricsWriter {
     /// The file cannot be read or written.
     pub fn resume(path: &Path, header: &Header, last_step: u64) -> io::Result<Self> {
         let mut file = files::edit(path)?;
-        let found = Found::of(&file, last_step)?;
+        let found = Resumable::of(&file, last_step)?;
         if found.lines == 0 {
             return Self::create(path, header);
         }
@@ -207,7 +208,7 @@ pub fn losses(path: &Path, after: u64, last_step: u64) -> io::Result<Vec<f64>> {
     };
     let mut losses = Vec::new();
     for line in Lines::new(&file) {
-        if let Some(Place { step: Some(step), loss: Some(loss), .. }) = line?.place
+        if let Some(ResumePlace { step: Some(step), loss: Some(loss), .. }) = line?.place
             && step > after
             && step <= last_step
         {
@@ -221,17 +222,17 @@ pub fn losses(path: &Path, after: u64, last_step: u64) -> io::Result<Vec<f64>> {
 const LONGEST: u64 = 1 << 16;
 
 /// A line of a file.
-struct Line {
+struct MetricsLine {
     text: Vec<u8>,
     /// How many bytes it has, with its end.
     bytes: u64,
     /// Whether it has an end.
     whole: bool,
     /// What it says, if it is a header or a record.
-    place: Option<Place>,
+    place: Option<ResumePlace>,
 }
 
-impl Line {
+impl MetricsLine {
     /// Whether a run that goes on after `last_step` keeps it; none if it is no record of ours.
     fn is_kept(&self, last_step: u64) -> Option<bool> {
         let place = self.place.as_ref()?;
@@ -250,7 +251,7 @@ impl<'a> Lines<'a> {
         Lines(BufReader::new(file), false)
     }
 
-    fn read(&mut self) -> io::Result<Option<Line>> {
+    fn read(&mut self) -> io::Result<Option<MetricsLine>> {
         if !std::mem::replace(&mut self.1, true) {
             self.0.rewind()?;
         }
@@ -264,21 +265,21 @@ impl<'a> Lines<'a> {
             whole = true;
         }
         let place = serde_json::from_slice(&text).ok();
-        Ok((bytes > 0).then_some(Line { text, bytes, whole, place }))
+        Ok((bytes > 0).then_some(MetricsLine { text, bytes, whole, place }))
     }
 }
 
 impl Iterator for Lines<'_> {
-    type Item = io::Result<Line>;
+    type Item = io::Result<MetricsLine>;
 
-    fn next(&mut self) -> Option<io::Result<Line>> {
+    fn next(&mut self) -> Option<io::Result<MetricsLine>> {
         self.read().transpose()
     }
 }
 
 /// What a file holds for a run that goes on.
 #[derive(Default)]
-struct Found {
+struct Resumable {
     lines: u64,
     has_header: bool,
     /// How many lines are no records, and the number of the first.
@@ -288,9 +289,9 @@ struct Found {
     prefix: Option<u64>,
 }
 
-impl Found {
-    fn of(file: &File, last_step: u64) -> io::Result<Found> {
-        let mut found = Found { prefix: Some(0), ..Found::default() };
+impl Resumable {
+    fn of(file: &File, last_step: u64) -> io::Result<Resumable> {
+        let mut found = Resumable { prefix: Some(0), ..Resumable::default() };
         let mut dropped = false;
         for line in Lines::new(file) {
             let line = line?;
@@ -309,7 +310,7 @@ impl Found {
                     found.first_strange = found.first_strange.max(u64::from(found.strange == 1) * found.lines);
                 }
             }
-            found.has_header |= found.lines == 1 && line.place.as_ref().is_some_and(Place::is_header);
+            found.has_header |= found.lines == 1 && line.place.as_ref().is_some_and(ResumePlace::is_header);
         }
         if found.strange == found.lines || !found.has_header {
             found.prefix = None;

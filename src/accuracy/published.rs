@@ -2,7 +2,7 @@
 //!
 //! No other module decides this mapping.
 
-use super::runs::{Line, MemoryKind};
+use super::runs::{MemoryKind, RunLine};
 use serde_json::{Map, Value, json};
 
 /// Sources and the stack of each. `fsdp` is replaced by the stack with or without a compiler, as the record states.
@@ -52,7 +52,7 @@ const PRECISIONS: [(&str, &str); 6] = [
 
 /// Converts a record to a run. Returns `None` if the record does not state its full configuration, has no time, or is
 /// not pretraining.
-pub(super) fn line(record: &Value) -> Option<Line> {
+pub(super) fn line(record: &Value) -> Option<RunLine> {
     let text = |key: &str| record.get(key).and_then(Value::as_str);
     let whole = |key: &str| record.get(key).and_then(Value::as_u64);
     if text("tier") != Some("A") || text("task") != Some("pretrain") || text("status") != Some("ok") {
@@ -96,7 +96,7 @@ pub(super) fn line(record: &Value) -> Option<Line> {
     let cluster = CLUSTERS.iter().find(|(name, _)| gpu.starts_with(name))?.1;
     let cluster = if stack == "nanotron-2024" { "h100-p5-efa" } else { cluster };
     let regime = text("pb_regime").filter(|regime| *regime != "core");
-    Some(Line {
+    Some(RunLine {
         id: text("id")?.into(),
         source: regime.map_or(source.into(), |regime| format!("{source}, {regime}")),
         // The collection has cut these off by what came out.

@@ -45,7 +45,7 @@ pub enum MemoryKind {
 /// A run as one line of the file.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Line {
+pub(super) struct RunLine {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub id: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -120,7 +120,7 @@ pub fn write(runs: &[Run]) -> Result<String, Error> {
     let mut text = serde_json::json!({ "models": models }).to_string() + "\n";
     for run in runs {
         let request = &run.request;
-        let line = Line {
+        let line = RunLine {
             id: run.id.clone(),
             source: run.source.clone(),
             apart: run.apart,
@@ -143,7 +143,7 @@ pub fn write(runs: &[Run]) -> Result<String, Error> {
     Ok(text)
 }
 
-fn run(line: Line, models: &BTreeMap<String, Value>, number: usize) -> Result<Run, Error> {
+fn run(line: RunLine, models: &BTreeMap<String, Value>, number: usize) -> Result<Run, Error> {
     let named = line.model.as_str().and_then(|name| models.get(name).map(|config| (name, config)));
     let (name, model) = match (&line.model, named) {
         (_, Some((name, config))) => (name.rsplit_once('.').map_or(name, |it| it.0).to_string(), config.to_string()),

@@ -25,13 +25,13 @@ pub(super) struct Sums {
 }
 
 /// The line `at_zero + slope x`, with both constants at least zero.
-pub(super) struct Line {
+pub(super) struct LinearFit {
     pub(super) at_zero: f64,
     pub(super) slope: f64,
 }
 
 /// Fits a line to points of positive y by least squares of relative errors.
-pub(super) fn line(points: impl Iterator<Item = (f64, f64)>) -> Line {
+pub(super) fn line(points: impl Iterator<Item = (f64, f64)>) -> LinearFit {
     let (mut a, mut b, mut c, mut d, mut e) = (0.0, 0.0, 0.0, 0.0, 0.0);
     for (x, y) in points {
         let (one, x) = (1.0 / y, x / y);
@@ -40,11 +40,11 @@ pub(super) fn line(points: impl Iterator<Item = (f64, f64)>) -> Line {
     let determinant = a * c - b * b;
     let (at_zero, slope) = ((d * c - e * b) / determinant, (a * e - b * d) / determinant);
     if at_zero >= 0.0 && slope >= 0.0 {
-        Line { at_zero, slope }
+        LinearFit { at_zero, slope }
     } else if slope < 0.0 {
-        Line { at_zero: d / a, slope: 0.0 }
+        LinearFit { at_zero: d / a, slope: 0.0 }
     } else {
-        Line { at_zero: 0.0, slope: e / c }
+        LinearFit { at_zero: 0.0, slope: e / c }
     }
 }
 
@@ -54,7 +54,7 @@ pub(super) fn products(measured: &Measured) -> Products {
         let elements = 2.0 * (one.m * one.n) as f64;
         (one.k as f64, (one.seconds - measured.start).max(one.seconds / 2.0) / elements)
     });
-    let Line { at_zero, slope } = line(per_element);
+    let LinearFit { at_zero, slope } = line(per_element);
     Products { rate: 1.0 / slope, depth: at_zero / slope }
 }
 
@@ -63,7 +63,7 @@ pub(super) fn attention(measured: &Measured, peak: f64, backward: bool) -> Atten
     // Time at the peak over measured time is a line over 1 / l: `1/share + half/share / l`.
     let mut heads: Vec<usize> = measured.attention.iter().map(|time| time.head).collect();
     heads.dedup();
-    let lines: Vec<(f64, Line)> = heads
+    let lines: Vec<(f64, LinearFit)> = heads
         .into_iter()
         .map(|head| {
             let of_head = measured.attention.iter().filter(move |time| time.head == head);

@@ -70,8 +70,19 @@ pub fn train(request: &TrainRequest, progress: &mut dyn Progress) -> Result<Trai
     let metrics = outputs(&request, header.parameters, from.as_ref())?;
     let samples = from.as_ref().map_or(0, |from| from.manifest.position.consumed_samples);
     let saved = from.filter(|from| is_in(from, &request.out)).map(|from| (from.manifest.position.step, from.path));
-    let mut run =
-        Run { request, feed, samplers, executor, measure, metrics, microbatches, header, fixed, samples, saved };
+    let mut run = TrainingRun {
+        request,
+        feed,
+        samplers,
+        executor,
+        measure,
+        metrics,
+        microbatches,
+        header,
+        fixed,
+        samples,
+        saved,
+    };
     let report = run.go(progress)?;
     // All steps and checkpoints are on disk, so that a failed trace loses nothing else.
     run.measure.as_mut().map_or(Ok(()), |measure| measure.write(&run.request.out))?;
@@ -85,7 +96,7 @@ struct Samplers<'a> {
 }
 
 /// A loaded run.
-struct Run<'a> {
+struct TrainingRun<'a> {
     request: TrainRequest,
     feed: Feed,
     samplers: Samplers<'a>,
@@ -102,7 +113,7 @@ struct Run<'a> {
     saved: Option<(u64, PathBuf)>,
 }
 
-impl Run<'_> {
+impl TrainingRun<'_> {
     fn go(&mut self, progress: &mut dyn Progress) -> Result<TrainReport, Error> {
         progress.started(&self.header);
         self.metrics.notes().iter().for_each(|note| progress.noted(note));

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// A minimal group of adjacent dims of two shapes that have the same elements.
-pub(super) struct Group {
+pub(super) struct DimGroup {
     /// The dims of the first shape.
     pub(super) from: Range<usize>,
     /// The dims of the second shape.
     pub(super) to: Range<usize>,
 }
 
-impl Group {
+impl DimGroup {
     /// True if it is the same dim in both.
     pub(super) fn is_one_dim(&self) -> bool {
         (self.from.len(), self.to.len()) == (1, 1)
@@ -19,7 +19,7 @@ impl Group {
 }
 
 /// The groups of two shapes with equal numbers of elements, in order. A dim of size 1 that the other shape lacks is a group.
-pub(super) fn groups(from: &[u64], to: &[u64]) -> Vec<Group> {
+pub(super) fn groups(from: &[u64], to: &[u64]) -> Vec<DimGroup> {
     let (mut i, mut j, mut groups) = (0, 0, Vec::new());
     while i < from.len() || j < to.len() {
         let start = (i, j);
@@ -29,7 +29,7 @@ pub(super) fn groups(from: &[u64], to: &[u64]) -> Vec<Group> {
             (Some(&x), Some(&y)) => (i, j) = ends(from, to, (i, u128::from(x)), (j, u128::from(y))),
             _ => (i, j) = (from.len(), to.len()),
         }
-        groups.push(Group { from: start.0..i, to: start.1..j });
+        groups.push(DimGroup { from: start.0..i, to: start.1..j });
     }
     groups
 }

@@ -1,6 +1,6 @@
 //! `permute` and `reshape`: the same elements under other dims.
 
-use super::regroup::{Group, groups};
+use super::regroup::{DimGroup, groups};
 use super::{Attr, Attrs, Builder, Cotangents, Equation, OpDef, Shapes, operands};
 use crate::ids::Value;
 use crate::types::{Dim, Type};
@@ -99,7 +99,7 @@ impl OpDef for Reshape {
             return Err(format!("{from:?} and {to:?} differ in their number of elements"));
         }
         let is_counted = |dims: &[Dim]| dims.iter().any(|dim| dim.count.is_some());
-        let changes = |group: &&Group| !group.is_one_dim();
+        let changes = |group: &&DimGroup| !group.is_one_dim();
         let groups = groups(&from, &to);
         let mut changed = groups.iter().filter(changes);
         if changed.any(|group| is_counted(&x.dims[group.from.clone()]) || is_counted(&self.dims[group.to.clone()])) {

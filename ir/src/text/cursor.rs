@@ -42,7 +42,7 @@ impl Scope {
 
 /// The names read so far; a search of the model for each would take quadratic time.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct NameIndex {
     pub(super) dims: HashMap<String, DimId>,
     pub(super) blocks: HashMap<String, BlockId>,
     pub(super) values: HashMap<String, ModelValue>,
@@ -60,7 +60,7 @@ pub(super) struct Parser<'s> {
     pub(super) diags: Diagnostics,
     /// The names read so far.
     pub(super) model: Model,
-    pub(super) known: Known,
+    pub(super) known: NameIndex,
     pub(super) scope: Scope,
     /// Comments in positions without an owner: they move to the head of the file.
     pub(super) loose_comments: Vec<String>,
@@ -81,7 +81,7 @@ impl<'s> Parser<'s> {
             end,
             diags,
             model: Model::default(),
-            known: Known::default(),
+            known: NameIndex::default(),
             scope: Scope::default(),
             loose_comments: Vec::new(),
             failed_names: HashSet::new(),

@@ -12,7 +12,7 @@ use cranelift_entity::PrimaryMap;
 use std::collections::HashMap;
 
 /// The registers of a row so far, and the result types of transfers.
-struct Row {
+struct RowRegisters {
     regs: PrimaryMap<Reg, RegData>,
     names: HashMap<String, Reg>,
     coming: HashMap<Token, Type>,
@@ -31,7 +31,7 @@ impl<'s> Parser<'s> {
         while self.eat("params") {
             params.extend(self.held_list()?);
         }
-        let mut row = Row { regs: PrimaryMap::new(), names: HashMap::new(), coming: HashMap::new() };
+        let mut row = RowRegisters { regs: PrimaryMap::new(), names: HashMap::new(), coming: HashMap::new() };
         let mut arena = if self.at("memory") { Some(self.arena()?) } else { None };
         let mut instrs = Vec::new();
         while !self.done() && !self.at("}") {
@@ -86,7 +86,7 @@ impl<'s> Parser<'s> {
         }
     }
 
-    fn instr(&mut self, program: &Program, row: &mut Row) -> Parsed<Instr> {
+    fn instr(&mut self, program: &Program, row: &mut RowRegisters) -> Parsed<Instr> {
         if self.at("free") || self.at("out") || self.at("wait") || self.at("run") {
             return self.instr_without_result(program, row);
         }
@@ -109,7 +109,7 @@ impl<'s> Parser<'s> {
         }
     }
 
-    fn instr_without_result(&mut self, program: &Program, row: &mut Row) -> Parsed<Instr> {
+    fn instr_without_result(&mut self, program: &Program, row: &mut RowRegisters) -> Parsed<Instr> {
         if self.at("run") {
             return self.run(program, row, None, &Vec::new());
         }
@@ -128,7 +128,7 @@ impl<'s> Parser<'s> {
         Ok(Instr::Out { name, reg: self.reg(row)? })
     }
 
-    fn feed(&mut self, row: &mut Row, names: &Names<'s>) -> Parsed<Instr> {
+    fn feed(&mut self, row: &mut RowRegisters, names: &Names<'s>) -> Parsed<Instr> {
         self.expect("feed")?;
         let span = self.span();
         let name = self.take(Kind::Value, "an input of the model")?;
@@ -142,7 +142,7 @@ impl<'s> Parser<'s> {
     }
 
     /// `%t0, %y:0 = start run @layer.R ..`
-    fn start_run(&mut self, program: &Program, row: &mut Row, names: &Names<'s>) -> Parsed<Instr> {
+    fn start_run(&mut self, program: &Program, row: &mut RowRegisters, names: &Names<'s>) -> Parsed<Instr> {
         let (token, results) = names.split_at(1);
         let token = self.row_token(&token.to_vec())?;
         self.expect("start")?;
@@ -150,7 +150,13 @@ impl<'s> Parser<'s> {
     }
 
     /// `%y:0 = run @layer.F call=1 instance=0 microbatch=0 (%x:0; %bundle) save %layer.0.F:0`
-    fn run(&mut self, program: &Program, row: &mut Row, token: Option<Token>, names: &Names<'s>) -> Parsed<Instr> {
+    fn run(
+        &mut self,
+        program: &Program,
+        row: &mut RowRegisters,
+        token: Option<Token>,
+        names: &Names<'s>,
+    ) -> Parsed<Instr> {
         let start = self.span();
         self.expect("run")?;
         let body = self.body_named(program)?;
@@ -192,7 +198,7 @@ impl<'s> Parser<'s> {
     }
 
     /// `%t0 = start send(%x, peer=$pp+1, tag=0)`
-    fn start(&mut self, row: &mut Row, names: &Names<'s>) -> Parsed<Instr> {
+    fn start(&mut self, row: &mut RowRegisters, names: &Names<'s>) -> Parsed<Instr> {
         let token = self.row_token(names)?;
         self.expect("start")?;
         let span = self.span();
@@ -256,7 +262,7 @@ impl<'s> Parser<'s> {
         Ok(ranks)
     }
 
-    fn wait(&mut self, row: &mut Row, names: &Names<'s>) -> Parsed<Instr> {
+    fn wait(&mut self, row: &mut RowRegisters, names: &Names<'s>) -> Parsed<Instr> {
         self.expect("wait")?;
         let token = self.token()?;
         if names.is_empty() {
@@ -276,32 +282,32 @@ impl<'s> Parser<'s> {
         }
     }
 
-    fn reg(&mut self, row: &Row) -> Parsed<Reg> {
+    fn reg(&mut self, row: &RowRegisters) -> Parsed<Reg> {
         let span = self.span();
         let name = self.take(Kind::Value, "a register")?;
         self.reg_named(row, (name, span))
     }
 
-    fn regs(&mut self, row: &Row) -> Parsed<Vec<Reg>> {
+    fn regs(&mut self, row: &RowRegisters) -> Parsed<Vec<Reg>> {
         let names = self.values()?;
         names.into_iter().map(|name| self.reg_named(row, name)).collect()
     }
 
-    fn one_reg(&mut self, row: &Row, names: &Names<'s>) -> Parsed<Reg> {
+    fn one_reg(&mut self, row: &RowRegisters, names: &Names<'s>) -> Parsed<Reg> {
         match names[..] {
             [name] => self.reg_named(row, name),
             _ => Err(self.expected("one register before `+=`")),
         }
     }
 
-    fn reg_named(&mut self, row: &Row, (name, span): (&str, Span)) -> Parsed<Reg> {
+    fn reg_named(&mut self, row: &RowRegisters, (name, span): (&str, Span)) -> Parsed<Reg> {
         match row.names.get(name) {
             Some(&reg) => Ok(reg),
             None => Err(self.fail(Code::UndefinedValue, span, format!("there is no register `%{name}` yet"))),
         }
     }
 
-    fn new_reg(&mut self, row: &mut Row, names: &Names<'s>, ty: Option<Type>) -> Parsed<Reg> {
+    fn new_reg(&mut self, row: &mut RowRegisters, names: &Names<'s>, ty: Option<Type>) -> Parsed<Reg> {
         let [(name, span)] = names[..] else {
             self.expected("one register");
             return Err(Failed);

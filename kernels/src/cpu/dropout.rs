@@ -63,7 +63,7 @@ pub fn normal(key: [u32; 2], counter: u64) -> f32 {
 
 /// A part of a larger tensor.
 #[derive(Clone, Copy, Debug)]
-pub struct Part<'a> {
+pub struct TensorPart<'a> {
     /// The part's shape.
     pub dims: &'a [usize],
     /// Index of its first element in the whole.
@@ -77,9 +77,9 @@ pub struct Part<'a> {
 ///
 /// # Panics
 /// If `x` and `out` have not the part's size, or its lists differ in length.
-pub fn dropout<'x>(x: impl Into<Source<'x>>, out: &mut [f32], p: f32, key: [u32; 2], part: Part<'_>, par: Par) {
+pub fn dropout<'x>(x: impl Into<Source<'x>>, out: &mut [f32], p: f32, key: [u32; 2], part: TensorPart<'_>, par: Par) {
     let x = x.into();
-    let Part { dims, origin, global_dims } = part;
+    let TensorPart { dims, origin, global_dims } = part;
     assert!(dims.len() == origin.len() && dims.len() == global_dims.len(), "one origin and size per dimension");
     let size = dims.iter().product::<usize>();
     assert!(x.has(size) && out.len() == size, "x and out have the shape of the part");
@@ -193,7 +193,7 @@ mod tests {
         ] {
             let size = dims.iter().product();
             let mut out = vec![f32::NAN; size];
-            let part = Part { dims: &dims, origin: &origin, global_dims: &global };
+            let part = TensorPart { dims: &dims, origin: &origin, global_dims: &global };
             dropout(&vec![1.0; size], &mut out, p, key, part, Par(2));
             for (i, &v) in out.iter().enumerate() {
                 let at = [i / (dims[1] * dims[2]), i / dims[2] % dims[1], i % dims[2]];
@@ -207,7 +207,7 @@ mod tests {
     fn vectors_on_threads_and_extremes() {
         let n = 100_003;
         let x = vec![2.0; n];
-        let part = Part { dims: &[n], origin: &[10], global_dims: &[n as u64 + 10] };
+        let part = TensorPart { dims: &[n], origin: &[10], global_dims: &[n as u64 + 10] };
         let mut out = vec![f32::NAN; n];
         dropout(&x, &mut out, 0.5, [1, 1], part, Par(3));
         assert!(out.iter().enumerate().all(|(i, &v)| (v > 0.0) == (uniform([1, 1], i as u64 + 10) >= 0.5)));
@@ -215,7 +215,7 @@ mod tests {
         assert!(out.iter().all(|v| *v == 2.0));
         dropout(&x, &mut out, 1.0, [1, 1], part, Par(1));
         assert!(out.iter().all(|v| *v == 0.0));
-        let part = Part { dims: &[], origin: &[], global_dims: &[] };
+        let part = TensorPart { dims: &[], origin: &[], global_dims: &[] };
         dropout(&[2.0], &mut out[..1], 0.0, [1, 1], part, Par(1));
         assert_eq!(out[0], 2.0);
     }
@@ -225,7 +225,7 @@ mod tests {
         for dims in [vec![100_003], vec![40, 30, 150], vec![]] {
             let n = dims.iter().product();
             let (origin, global) = (vec![2; dims.len()], dims.iter().map(|&d| d as u64 + 5).collect::<Vec<_>>());
-            let part = Part { dims: &dims, origin: &origin, global_dims: &global };
+            let part = TensorPart { dims: &dims, origin: &origin, global_dims: &global };
             let (mut own, mut out) = (normals(n, 1), vec![f32::NAN; n]);
             dropout(&own, &mut out, 0.3, [4, 5], part, Par(2));
             dropout(Source::Own, &mut own, 0.3, [4, 5], part, Par(2));

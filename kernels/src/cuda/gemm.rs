@@ -70,7 +70,7 @@ type Letters = Vec<(char, usize)>;
 
 /// A matrix within a tensor: strides of batch, rows and columns.
 #[derive(Clone, Copy)]
-struct Place {
+struct MatrixPlace {
     batch: usize,
     rows: (usize, usize),
     columns: (usize, usize),
@@ -159,7 +159,7 @@ fn sizes(a: &[char], b: &[char], out: &[char], a_dims: &[usize], b_dims: &[usize
 
 /// A tensor as matrices: where it lies, or where its copy lies.
 struct Tensor {
-    place: Place,
+    place: MatrixPlace,
     len: usize,
     /// From the order of memory to that of the parts.
     pack: Option<Access>,
@@ -171,12 +171,12 @@ impl Tensor {
     /// `parts`: batch, rows, columns.
     fn new(letters: Letters, parts: [&Vec<char>; 3]) -> Tensor {
         let len = letters.iter().map(|letter| letter.1).product();
-        if let Some(place) = Place::of(&letters, parts) {
+        if let Some(place) = MatrixPlace::of(&letters, parts) {
             return Tensor { place, len, pack: None, unpack: None };
         }
         let size = |letter: &char| letters.iter().find(|l| l.0 == *letter).map_or(1, |l| l.1);
         let ordered: Letters = parts.iter().flat_map(|part| part.iter().map(|l| (*l, size(l)))).collect();
-        let place = Place::of(&ordered, parts).expect("parts that lie in order are a matrix");
+        let place = MatrixPlace::of(&ordered, parts).expect("parts that lie in order are a matrix");
         Tensor { place, len, pack: Some(walk(&ordered, &letters)), unpack: Some(walk(&letters, &ordered)) }
     }
 }
@@ -192,16 +192,16 @@ fn stride(letters: &Letters, letter: char) -> usize {
     letters.iter().rev().take_while(|l| l.0 != letter).map(|l| l.1).product()
 }
 
-impl Place {
+impl MatrixPlace {
     /// The tensor as it lies, if it is a batch of matrices with a unit stride.
-    fn of(letters: &Letters, parts: [&Vec<char>; 3]) -> Option<Place> {
+    fn of(letters: &Letters, parts: [&Vec<char>; 3]) -> Option<MatrixPlace> {
         let [batch, rows, columns] = parts.map(|part| merged(letters, part));
-        let place = Place { batch: batch?.1, rows: rows?, columns: columns? };
+        let place = MatrixPlace { batch: batch?.1, rows: rows?, columns: columns? };
         (is_unit(place.rows) || is_unit(place.columns)).then_some(place)
     }
 
-    fn flipped(self) -> Place {
-        Place { rows: self.columns, columns: self.rows, ..self }
+    fn flipped(self) -> MatrixPlace {
+        MatrixPlace { rows: self.columns, columns: self.rows, ..self }
     }
 
     /// The matrix as cuBLASLt is told of it.

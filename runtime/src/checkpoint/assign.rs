@@ -43,11 +43,11 @@ pub(super) fn state_parts(slots: &[StateSlot]) -> Vec<StatePart> {
 }
 
 /// What makes a part distinct: the tensor's name and the shards.
-type Key<'a> = (&'a str, &'a [Shard]);
+type PartKey<'a> = (&'a str, &'a [Shard]);
 
 /// Parts that each rank writes. The largest part is assigned first; the holder with the least data so far writes the part.
 pub(super) fn assign_writers(ranks: &[Vec<StatePart>]) -> Vec<Vec<StatePart>> {
-    let mut holders: BTreeMap<Key<'_>, Vec<(usize, &StatePart)>> = BTreeMap::new();
+    let mut holders: BTreeMap<PartKey<'_>, Vec<(usize, &StatePart)>> = BTreeMap::new();
     for (rank, parts) in ranks.iter().enumerate() {
         for part in parts.iter().filter(|part| !part.shards.is_empty()) {
             holders.entry((&part.name, &part.shards)).or_default().push((rank, part));

@@ -14,13 +14,13 @@ use ir::types::{DType, PartialKind, Type};
 const ARENA: usize = 1 << 20;
 
 /// A rank with its end and its memory, of which every tensor takes the next.
-struct Rank {
+struct TestRank {
     end: ThreadCommunicator,
     cpu: Cpu,
     used: usize,
 }
 
-impl Rank {
+impl TestRank {
     fn room(&mut self, len: usize) -> Span {
         let span = Span { offset: self.used, len };
         self.used += (4 * len).next_multiple_of(64);
@@ -64,20 +64,20 @@ impl Rank {
 }
 
 /// Runs `f` on a thread for each rank, with room for three exchanges at a time, and gives what they gave.
-fn on_ranks<R: Send>(ranks: usize, f: impl Fn(usize, &mut Rank) -> R + Sync) -> Vec<R> {
+fn on_ranks<R: Send>(ranks: usize, f: impl Fn(usize, &mut TestRank) -> R + Sync) -> Vec<R> {
     let fabric = Fabric::new(ranks, false);
     let rank = |rank| {
         let mut cpu = Cpu::new(1);
         cpu.reserve(ARENA).unwrap();
         let mut end = fabric.endpoint(rank, cpu.arena().clone());
         end.expect(3, 2);
-        Rank { end, cpu, used: 0 }
+        TestRank { end, cpu, used: 0 }
     };
-    let all: Vec<Rank> = (0..ranks).map(rank).collect();
+    let all: Vec<TestRank> = (0..ranks).map(rank).collect();
     fabric.enter(ranks);
     std::thread::scope(|scope| {
         let f = &f;
-        let start = |(number, mut rank): (usize, Rank)| {
+        let start = |(number, mut rank): (usize, TestRank)| {
             scope.spawn(move || {
                 let given = f(number, &mut rank);
                 rank.end.leave();

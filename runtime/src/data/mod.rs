@@ -48,13 +48,13 @@ pub struct Part {
     role: Role,
     path: PathBuf,
     documents: Arc<[Vec<u8>]>,
-    segments: Vec<Place>,
+    segments: Vec<SegmentPlace>,
     tokens: usize,
 }
 
 /// Where a segment is.
 #[derive(Clone, Debug)]
-struct Place {
+struct SegmentPlace {
     /// Its first token, in the stream.
     start: usize,
     document: usize,
@@ -93,7 +93,7 @@ impl Part {
 
     /// Appends a segment: some bytes of a document.
     pub(crate) fn push(&mut self, document: usize, bytes: Range<usize>) {
-        self.segments.push(Place { start: self.tokens, document, bytes });
+        self.segments.push(SegmentPlace { start: self.tokens, document, bytes });
         self.tokens += self.segment(self.segments.len() - 1).tokens();
     }
 
@@ -109,7 +109,7 @@ impl Part {
 
     /// The segment of this number.
     fn segment(&self, number: usize) -> Segment<'_> {
-        let Place { start, document, bytes } = &self.segments[number];
+        let SegmentPlace { start, document, bytes } = &self.segments[number];
         let whole = &self.documents[*document];
         Segment { start: *start, bytes: &whole[bytes.clone()], ends: bytes.end == whole.len() }
     }

@@ -10,16 +10,16 @@ use std::collections::BTreeSet;
 
 /// A block with the values that are known so far.
 #[derive(Clone, Debug)]
-pub struct Run<'a, R: Clone> {
+pub struct BlockRun<'a, R: Clone> {
     block: &'a Block,
     context: Context,
     values: SecondaryMap<Value, Option<Array<R>>>,
 }
 
-impl<'a, R: Real> Run<'a, R> {
+impl<'a, R: Real> BlockRun<'a, R> {
     /// A run of which no value is known.
-    pub fn new(block: &'a Block, context: Context) -> Run<'a, R> {
-        Run { block, context, values: SecondaryMap::new() }
+    pub fn new(block: &'a Block, context: Context) -> BlockRun<'a, R> {
+        BlockRun { block, context, values: SecondaryMap::new() }
     }
 
     /// The block.
@@ -70,7 +70,7 @@ impl<'a, R: Real> Run<'a, R> {
     /// Runs `I` from the cotangents of the differentiable results; gives those of the differentiable arguments.
     ///
     /// # Errors
-    /// As [`Run::forward`].
+    /// As [`BlockRun::forward`].
     pub fn input_grad(&mut self, cotangents: Vec<Tensor<R>>) -> Result<Vec<Tensor<R>>, String> {
         for (&arg, cotangent) in self.block[SectionKind::I].args.iter().zip(cotangents) {
             self.set(arg, cotangent)?;
@@ -81,7 +81,7 @@ impl<'a, R: Real> Run<'a, R> {
     /// Runs `W`; gives this run's gradient of each parameter that has one, not added to any other.
     ///
     /// # Errors
-    /// As [`Run::forward`].
+    /// As [`BlockRun::forward`].
     pub fn weight_grad(&mut self) -> Result<Vec<(Value, Tensor<R>)>, String> {
         self.section(SectionKind::W)?;
         let sums = self.block[SectionKind::W].stmts.iter().filter(|stmt| stmt.accumulate).flat_map(|s| &s.results);
@@ -97,7 +97,7 @@ impl<'a, R: Real> Run<'a, R> {
     /// Runs the part of `U` that its results need; gives them. The gradients must have been set to their sums over the step.
     ///
     /// # Errors
-    /// As [`Run::forward`].
+    /// As [`BlockRun::forward`].
     pub fn norm(&mut self) -> Result<Vec<Tensor<R>>, String> {
         let needed = self.needed_by_norm();
         let section = &self.block[SectionKind::U];
@@ -107,10 +107,10 @@ impl<'a, R: Real> Run<'a, R> {
         section.ret.iter().map(|&value| Ok(self.get(value)?.real()?.clone())).collect()
     }
 
-    /// Runs the rest of `U` after [`Run::norm`]; gives the parameters and states that it stored.
+    /// Runs the rest of `U` after [`BlockRun::norm`]; gives the parameters and states that it stored.
     ///
     /// # Errors
-    /// As [`Run::forward`].
+    /// As [`BlockRun::forward`].
     pub fn update(&mut self) -> Result<Vec<(Value, Tensor<R>)>, String> {
         let needed = self.needed_by_norm();
         let mut stored = BTreeSet::new();

@@ -14,7 +14,7 @@ pub mod random;
 pub mod real;
 pub mod tensor;
 
-pub use block::Run;
+pub use block::BlockRun;
 pub use model::{MicroBatch, Reference, StepResult};
 pub use ops::Context;
 pub use real::Real;

@@ -8,7 +8,7 @@
 //! The cotangent of every loss is `1 / valid tokens` of all micro-batches together. A parameter that several calls bind has
 //! one gradient, the sum. Parameters and states are identified by the name of their instance: `layer.3.w1`, `layer.3.w1.m`.
 
-use super::block::Run;
+use super::block::BlockRun;
 use super::ops::Context;
 use super::random;
 use super::real::Real;
@@ -57,7 +57,7 @@ pub struct Reference<'m, R> {
 }
 
 /// A run with the call and the instance that it is of.
-type CallRun<'m, R> = (&'m Call, u32, Run<'m, R>);
+type CallRun<'m, R> = (&'m Call, u32, BlockRun<'m, R>);
 
 impl<'m, R: Real> Reference<'m, R> {
     /// A model before its first step, with its initial parameters; states are zero, but `master` is its parameter.
@@ -144,7 +144,7 @@ impl<'m, R: Real> Reference<'m, R> {
         for (_, _, run) in &mut runs {
             sums.iter_mut().zip(run.norm()?).for_each(|(sum, share)| sum.add(&share));
         }
-        let mut step = Run::new(graph, self.context(0, 0));
+        let mut step = BlockRun::new(graph, self.context(0, 0));
         for (arg, sum) in graph.args.iter().zip(sums) {
             step.set(arg.value, sum)?;
         }
@@ -181,7 +181,7 @@ impl<'m, R: Real> Reference<'m, R> {
         &mut self,
         call: &Call,
         instance: u32,
-        run: &mut Run<'m, R>,
+        run: &mut BlockRun<'m, R>,
         scalars: &BTreeMap<&str, R>,
     ) -> Result<(), String> {
         let block = run.block();
@@ -201,9 +201,9 @@ impl<'m, R: Real> Reference<'m, R> {
     }
 
     /// A run of a call with its parameters and states bound.
-    pub(super) fn bind(&self, call: &Call, instance: u32, microbatch: u64) -> Result<Run<'m, R>, String> {
+    pub(super) fn bind(&self, call: &Call, instance: u32, microbatch: u64) -> Result<BlockRun<'m, R>, String> {
         let block = &self.model.blocks[call.block];
-        let mut run = Run::new(block, self.context(call.index(instance), microbatch));
+        let mut run = BlockRun::new(block, self.context(call.index(instance), microbatch));
         let names = self.param_names(call, instance);
         for value in block.args_of(ArgKind::Param) {
             let tensor = names.get(&value).and_then(|name| self.params.get(name));

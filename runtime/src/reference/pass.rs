@@ -1,6 +1,6 @@
 //! Forward and backward pass of one micro-batch through all calls.
 
-use super::block::Run;
+use super::block::BlockRun;
 use super::model::{MicroBatch, Reference, not_bound};
 use super::real::Real;
 use super::tensor::{Array, Tensor};
@@ -11,7 +11,7 @@ use ir::ids::{ModelValue, Value};
 /// The runs of each call on one micro-batch.
 pub(super) struct Pass<'m, R: Clone> {
     /// In the order of the calls.
-    runs: Vec<Vec<Run<'m, R>>>,
+    runs: Vec<Vec<BlockRun<'m, R>>>,
     /// The sum of all losses.
     pub(super) loss: R,
 }
@@ -43,7 +43,7 @@ impl<'m, R: Real> Reference<'m, R> {
         env: &mut SecondaryMap<ModelValue, Option<Array<R>>>,
         index: u64,
         inputs: &MicroBatch<R>,
-    ) -> Result<Vec<Run<'m, R>>, String> {
+    ) -> Result<Vec<BlockRun<'m, R>>, String> {
         let known = |&value: &ModelValue| {
             env[value].clone().ok_or_else(|| format!("`%{}` is not known", self.model.values[value]))
         };
@@ -85,7 +85,7 @@ impl<'m, R: Real> Reference<'m, R> {
         Ok(())
     }
 
-    fn accumulate(&mut self, call: &Call, instance: u32, run: &mut Run<'m, R>) -> Result<(), String> {
+    fn accumulate(&mut self, call: &Call, instance: u32, run: &mut BlockRun<'m, R>) -> Result<(), String> {
         let names = self.param_names(call, instance);
         for (param, gradient) in run.weight_grad()? {
             let name = names.get(&param).ok_or_else(|| not_bound(run.block(), param))?;
@@ -98,7 +98,7 @@ impl<'m, R: Real> Reference<'m, R> {
     }
 
     /// The constants that a call passes; those of the step are not known yet.
-    fn bind_constants(&self, call: &Call, run: &mut Run<'m, R>, inputs: &MicroBatch<R>) -> Result<(), String> {
+    fn bind_constants(&self, call: &Call, run: &mut BlockRun<'m, R>, inputs: &MicroBatch<R>) -> Result<(), String> {
         let passed = call.params.iter().filter_map(|reference| inputs.inputs.get(&reference.name));
         let block = run.block();
         let read: Vec<Value> = block.args_of(ArgKind::Const).filter(|&value| !self.is_implicit(block, value)).collect();
@@ -127,14 +127,14 @@ fn differentiable_places(block: &Block) -> impl Iterator<Item = usize> + '_ {
 }
 
 /// The sum of a run's loss results.
-fn losses<R: Real>(run: &Run<'_, R>) -> Result<R, String> {
+fn losses<R: Real>(run: &BlockRun<'_, R>) -> Result<R, String> {
     let block = run.block();
     let results = block.results.iter().zip(&block[SectionKind::F].ret).filter(|(kind, _)| **kind == ResultKind::Loss);
     results.map(|(_, &value)| Ok(run.get(value)?.real()?.data[0])).sum()
 }
 
 /// The cotangents of a run's differentiable results: `seed` for a loss, for a value what later runs left, or zeros.
-fn given<R: Real>(run: &Run<'_, R>, carried: Vec<Option<Tensor<R>>>, seed: R) -> Result<Vec<Tensor<R>>, String> {
+fn given<R: Real>(run: &BlockRun<'_, R>, carried: Vec<Option<Tensor<R>>>, seed: R) -> Result<Vec<Tensor<R>>, String> {
     let block = run.block();
     let mut carried = carried.into_iter();
     let from_later = |kind: &ResultKind| (*kind == ResultKind::Value).then(|| carried.next().flatten()).flatten();

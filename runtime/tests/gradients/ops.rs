@@ -6,7 +6,7 @@ use ir::graph::{Arg, ArgKind, Block, Call, Init, Model, ModelInput, Param, Param
 use ir::graph::{SectionKind, Span};
 use ir::ops::{Binary, BinaryKind, Builder, Equation, Reduce};
 use ir::optimizer::Optimizer;
-use meshwright_runtime::reference::{Array, Context, MicroBatch, Reference, Run};
+use meshwright_runtime::reference::{Array, BlockRun, Context, MicroBatch, Reference};
 use std::collections::{BTreeMap, BTreeSet};
 use transforms::differentiate::differentiate;
 
@@ -121,7 +121,7 @@ fn expansions_mean_the_same() {
         let stmts = builder.stmts;
         block[SectionKind::F].stmts = stmts;
         block[SectionKind::F].ret = whole.into_iter().chain(parts.unwrap()).collect();
-        let mut run = Run::<f64>::new(&block, Context::default());
+        let mut run = BlockRun::<f64>::new(&block, Context::default());
         for (&value, operand) in operands.iter().zip(&case.operands) {
             run.set(value, operand.array(block.value_name(value))).unwrap();
         }

@@ -9,7 +9,7 @@ use crate::ops::Collective;
 use crate::program::{Body, BodyInstr, BodyKind, Source};
 use std::collections::{HashMap, HashSet};
 
-struct State<'a> {
+struct BodyState<'a> {
     body: &'a Body,
     sources: HashMap<Value, Source>,
     defined: HashSet<Value>,
@@ -23,7 +23,7 @@ type Flight<'a> = (&'a Collective, &'a [Value], &'a [Value]);
 pub(super) fn check(model: &Model, id: BodyId, body: &Body, found: &mut Vec<Violation>) {
     let sources: HashMap<Value, Source> = body.args.iter().map(|arg| (arg.value, arg.source)).collect();
     let defined = sources.keys().copied().collect();
-    let mut state = State { body, sources, defined, freed: HashSet::new(), flying: HashMap::new() };
+    let mut state = BodyState { body, sources, defined, freed: HashSet::new(), flying: HashMap::new() };
     for (at, instr) in body.instrs.iter().enumerate() {
         let mut say = |what, text| found.push(Violation::in_body(what, id, at, text));
         match instr {
@@ -76,7 +76,7 @@ pub(super) fn check(model: &Model, id: BodyId, body: &Body, found: &mut Vec<Viol
     }
 }
 
-impl State<'_> {
+impl BodyState<'_> {
     fn name(&self, value: Value) -> String {
         self.body.values.get(value).map_or_else(|| value.to_string(), |data| format!("%{}", data.name))
     }

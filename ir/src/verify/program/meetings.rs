@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 
 /// A position in the row of a rank.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) struct At {
+pub(super) struct RowPosition {
     pub(super) rank: u32,
     pub(super) position: usize,
 }
@@ -20,21 +20,21 @@ pub(super) struct At {
 /// An order in which all instructions of all ranks can run, and the peers of each transfer.
 #[derive(Default)]
 pub(super) struct Order {
-    pub(super) sequence: Vec<At>,
+    pub(super) sequence: Vec<RowPosition>,
     /// The start of the send of each start of a receive.
-    pub(super) sends: HashMap<At, At>,
+    pub(super) sends: HashMap<RowPosition, RowPosition>,
     /// The starts of all members of each start of a sum.
-    pub(super) members: HashMap<At, Vec<At>>,
+    pub(super) members: HashMap<RowPosition, Vec<RowPosition>>,
 }
 
 struct Half<'a> {
-    at: At,
+    at: RowPosition,
     tag: u32,
     ty: Option<&'a Type>,
 }
 
 /// The start of a sum, and its operand.
-type Sum = (At, String);
+type Sum = (RowPosition, String);
 
 #[derive(Default)]
 struct Posts<'a> {
@@ -42,8 +42,8 @@ struct Posts<'a> {
     receives: BTreeMap<(u32, u32), Vec<Half<'a>>>,
     /// Per group and member, the sums in order.
     sums: BTreeMap<Vec<u32>, BTreeMap<u32, Vec<Sum>>>,
-    waits: HashMap<(u32, Token), At>,
-    starts: HashMap<At, Token>,
+    waits: HashMap<(u32, Token), RowPosition>,
+    starts: HashMap<RowPosition, Token>,
 }
 
 pub(super) fn check(model: &Model, program: &Program, found: &mut Vec<Violation>) -> Option<Order> {
@@ -62,7 +62,7 @@ pub(super) fn check(model: &Model, program: &Program, found: &mut Vec<Violation>
     Some(order)
 }
 
-fn violation(program: &Program, name: &'static str, at: At, text: String) -> Violation {
+fn violation(program: &Program, name: &'static str, at: RowPosition, text: String) -> Violation {
     let class = class_of(program, at.rank).map_or(0, |(index, _)| index);
     Violation::in_row(name, class, at.position, format!("rank {}: {text}", at.rank))
 }
@@ -78,7 +78,7 @@ fn collect<'a>(model: &Model, program: &'a Program, rank: u32, posts: &mut Posts
         peer.filter(|&peer| peer < pipeline_ranks(model) && peer != rank)
     };
     for (position, instr) in class.instrs.iter().enumerate() {
-        let at = At { rank, position };
+        let at = RowPosition { rank, position };
         let (token, transfer, operand) = match instr {
             Instr::Start { token, transfer, operand } => (*token, transfer, *operand),
             Instr::Wait { token, .. } => {
@@ -112,7 +112,7 @@ fn collect<'a>(model: &Model, program: &'a Program, rank: u32, posts: &mut Posts
 }
 
 impl Posts<'_> {
-    fn sum(&mut self, model: &Model, at: At, ranks: &[u32], what: String) -> Option<()> {
+    fn sum(&mut self, model: &Model, at: RowPosition, ranks: &[u32], what: String) -> Option<()> {
         let ascending = ranks.windows(2).all(|pair| pair[0] < pair[1]);
         let known = ranks.contains(&at.rank) && ranks.iter().all(|&rank| rank < pipeline_ranks(model));
         (ascending && known).then(|| {
@@ -163,7 +163,7 @@ fn match_sums(program: &Program, posts: &Posts<'_>, order: &mut Order, found: &m
                 found.push(violation(program, "collective-order", at, text));
                 break;
             }
-            let starts: Vec<At> = there.iter().map(|(at, _)| *at).collect();
+            let starts: Vec<RowPosition> = there.iter().map(|(at, _)| *at).collect();
             order.members.extend(starts.iter().map(|&at| (at, starts.clone())));
         }
     }
@@ -177,21 +177,21 @@ fn sort(
     posts: &Posts<'_>,
     order: &Order,
     found: &mut Vec<Violation>,
-) -> Option<Vec<At>> {
-    let mut graph: DiGraph<At, ()> = DiGraph::new();
-    let mut nodes: HashMap<At, NodeIndex> = HashMap::new();
+) -> Option<Vec<RowPosition>> {
+    let mut graph: DiGraph<RowPosition, ()> = DiGraph::new();
+    let mut nodes: HashMap<RowPosition, NodeIndex> = HashMap::new();
     for rank in 0..ranks {
         let length = class_of(program, rank).map_or(0, |(_, class)| class.instrs.len());
         for position in 0..length {
-            let at = At { rank, position };
+            let at = RowPosition { rank, position };
             let node = graph.add_node(at);
             nodes.insert(at, node);
             if position > 0 {
-                graph.add_edge(nodes[&At { rank, position: position - 1 }], node, ());
+                graph.add_edge(nodes[&RowPosition { rank, position: position - 1 }], node, ());
             }
         }
     }
-    let wait = |start: &At| posts.waits[&(start.rank, posts.starts[start])];
+    let wait = |start: &RowPosition| posts.waits[&(start.rank, posts.starts[start])];
     for (receive, send) in &order.sends {
         graph.add_edge(nodes[send], nodes[&wait(receive)], ());
         graph.add_edge(nodes[receive], nodes[&wait(send)], ());
@@ -205,7 +205,7 @@ fn sort(
         return Some(sorted.into_iter().map(|node| graph[node]).collect());
     }
     for cycle in kosaraju_scc(&graph).into_iter().filter(|component| component.len() > 1) {
-        let mut places: Vec<At> = cycle.into_iter().map(|node| graph[node]).collect();
+        let mut places: Vec<RowPosition> = cycle.into_iter().map(|node| graph[node]).collect();
         places.sort_by_key(|at| (at.rank, at.position));
         let stuck = |rank| places.iter().filter(move |at| at.rank == rank);
         let text: Vec<String> = (0..ranks)

@@ -38,7 +38,7 @@ fn touches(instr: &Instr) -> Touches {
 }
 
 #[derive(Default)]
-struct State {
+struct RegisterState {
     defined: HashSet<Reg>,
     freed: HashSet<Reg>,
     flying: HashMap<Token, Flight>,
@@ -56,7 +56,7 @@ struct Flight {
 
 pub(super) fn check(index: usize, class: &Class, found: &mut Vec<Violation>) {
     let name = |reg: Reg| class.regs.get(reg).map_or_else(|| reg.to_string(), |data| format!("%{}", data.name));
-    let mut state = State::default();
+    let mut state = RegisterState::default();
     for (at, instr) in class.instrs.iter().enumerate() {
         let mut say = |what, text| found.push(Violation::in_row(what, index, at, text));
         let touched = touches(instr);
@@ -95,7 +95,7 @@ pub(super) fn check(index: usize, class: &Class, found: &mut Vec<Violation>) {
     }
 }
 
-fn tokens(instr: &Instr, touched: Touches, state: &mut State, say: &mut impl FnMut(&'static str, String)) {
+fn tokens(instr: &Instr, touched: Touches, state: &mut RegisterState, say: &mut impl FnMut(&'static str, String)) {
     match instr {
         Instr::Start { token, transfer, operand } => {
             let receives = matches!(transfer, Transfer::Recv { .. });
@@ -117,7 +117,7 @@ fn tokens(instr: &Instr, touched: Touches, state: &mut State, say: &mut impl FnM
     }
 }
 
-impl State {
+impl RegisterState {
     fn start(&mut self, token: Token, touched: Touches, is_run: bool, say: &mut impl FnMut(&'static str, String)) {
         if !self.started.insert(token) {
             say("token", format!("{token} is started twice"));

@@ -1,6 +1,6 @@
 //! Symbolic execution of the rows of all ranks: the origin, number and order of all computations.
 
-use super::meetings::{At, Order};
+use super::meetings::{Order, RowPosition};
 use super::origin::{Atom, Parts, Reads, RunId, cotangent_places, losses, returned, runs};
 use super::{Violation, class_of, pipeline_ranks};
 use crate::graph::{ArgKind, Block, Model, ParamInstance, SectionKind};
@@ -17,11 +17,11 @@ struct Bundle {
 }
 
 #[derive(Default)]
-struct Rank {
+struct RankTrace {
     tensors: HashMap<Reg, Parts>,
     bundles: HashMap<Reg, Bundle>,
     /// The position of the start of each transfer in flight.
-    starts: HashMap<Token, At>,
+    starts: HashMap<Token, RowPosition>,
     /// Started runs of R that have not been waited for.
     reducing: HashSet<Token>,
     /// Parameters whose gradients R has read.
@@ -71,15 +71,15 @@ struct Trace<'a> {
     order: &'a Order,
     reads: Reads,
     holders: Holders,
-    ranks: Vec<Rank>,
-    sent: HashMap<At, Parts>,
+    ranks: Vec<RankTrace>,
+    sent: HashMap<RowPosition, Parts>,
     count: BTreeMap<(BodyKind, RunId, Option<u32>), u32>,
     found: &'a mut Vec<Violation>,
-    at: At,
+    at: RowPosition,
 }
 
 pub(super) fn check(model: &Model, program: &Program, order: &Order, found: &mut Vec<Violation>) {
-    let ranks = (0..pipeline_ranks(model)).map(|_| Rank::default()).collect();
+    let ranks = (0..pipeline_ranks(model)).map(|_| RankTrace::default()).collect();
     let mut trace = Trace {
         model,
         program,
@@ -90,7 +90,7 @@ pub(super) fn check(model: &Model, program: &Program, order: &Order, found: &mut
         sent: HashMap::new(),
         count: BTreeMap::new(),
         found,
-        at: At { rank: 0, position: 0 },
+        at: RowPosition { rank: 0, position: 0 },
     };
     for &at in &order.sequence {
         trace.at = at;
@@ -108,7 +108,7 @@ impl Trace<'_> {
         self.found.push(Violation::in_row(name, class, self.at.position, text));
     }
 
-    fn rank(&mut self) -> &mut Rank {
+    fn rank(&mut self) -> &mut RankTrace {
         &mut self.ranks[self.at.rank as usize]
     }
 

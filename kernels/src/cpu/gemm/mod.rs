@@ -39,13 +39,13 @@ const PAGE: usize = 1024;
 /// A cache line.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-struct Line {
+struct CacheLine {
     _elements: [f32; 16],
 }
 
 thread_local! {
     /// Packed blocks. It grows to what the largest product needs and stays.
-    static WORKSPACE: RefCell<Vec<Line>> = const { RefCell::new(Vec::new()) };
+    static WORKSPACE: RefCell<Vec<CacheLine>> = const { RefCell::new(Vec::new()) };
 }
 
 /// `out = scale a b`, or that added, for `a` of `m` x `k` and `b` of `k` x `n`.
@@ -157,7 +157,7 @@ impl Product {
         WORKSPACE.with_borrow_mut(|workspace| {
             let lines = (depth * n.min(COLUMNS).next_multiple_of(level.width())).div_ceil(16);
             if workspace.len() < lines {
-                workspace.resize(lines, Line { _elements: [0.0; 16] });
+                workspace.resize(lines, CacheLine { _elements: [0.0; 16] });
             }
             for columns in blocks(n, COLUMNS) {
                 for terms in blocks(k, depth) {

@@ -1,13 +1,13 @@
 //! Attention and the rotary embedding of its queries and keys.
 
 use super::pointwise::dropout_key;
-use super::{Call, Run};
+use super::{Call, KernelFn};
 use crate::backend::{KernelSite, RngContext};
 use ir::ops::{Attention, AttentionGrad, Dropout, Piece, Rope};
 use kernels::cpu::attention::{self, Gradients, Inputs, Saved};
 use kernels::cpu::rope::{self, Heads};
 
-pub(super) fn rope(op: &Rope, site: &KernelSite<'_>) -> Result<Run, String> {
+pub(super) fn rope(op: &Rope, site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let sizes = site.operand(0)?;
     let [_, _, heads @ .., d] = sizes.as_slice() else {
         return Err("the operand needs dims b, s and d".to_string());
@@ -76,7 +76,7 @@ fn inputs<'a>(call: &Call<'a>, at: usize) -> Inputs<'a> {
     Inputs { q, k, v, qpos, kpos, qseg, kseg }
 }
 
-pub(super) fn attention(op: &Attention, site: &KernelSite<'_>) -> Result<Run, String> {
+pub(super) fn attention(op: &Attention, site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let plan = plan(site, op.scale, op.causal, op.dropout.as_ref(), op.piece)?;
     Ok(Box::new(move |call, par| {
         let x = inputs(call, 3);
@@ -85,7 +85,7 @@ pub(super) fn attention(op: &Attention, site: &KernelSite<'_>) -> Result<Run, St
     }))
 }
 
-pub(super) fn attention_grad(op: &AttentionGrad, site: &KernelSite<'_>) -> Result<Run, String> {
+pub(super) fn attention_grad(op: &AttentionGrad, site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let plan = plan(site, op.scale, op.causal, op.dropout.as_ref(), op.piece)?;
     Ok(Box::new(move |call, par| {
         let x = inputs(call, 6);

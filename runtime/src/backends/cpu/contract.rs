@@ -1,12 +1,12 @@
 //! Contractions and reductions.
 
-use super::Run;
+use super::KernelFn;
 use crate::backend::KernelSite;
 use ir::ops::{Einsum, Reduce};
 use ir::types::PartialKind;
 use kernels::cpu::{einsum, reduce};
 
-pub(super) fn einsum(op: &Einsum, site: &KernelSite<'_>) -> Result<Run, String> {
+pub(super) fn einsum(op: &Einsum, site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let equation = &op.equation;
     let mut names: Vec<&String> = equation.operands.iter().flatten().collect();
     names.sort();
@@ -32,7 +32,7 @@ pub(super) fn einsum(op: &Einsum, site: &KernelSite<'_>) -> Result<Run, String> 
     })
 }
 
-pub(super) fn reduce(op: &Reduce, site: &KernelSite<'_>) -> Result<Run, String> {
+pub(super) fn reduce(op: &Reduce, site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let sizes = site.operand(0)?;
     let keep: Vec<bool> = op.equation.operands[0].iter().map(|l| op.equation.result.contains(l)).collect();
     let kind = match op.kind {

@@ -1,7 +1,7 @@
 //! Mixture of experts: routing, dispatch and combine.
 
 use super::rows::last;
-use super::{Call, Run, Tally};
+use super::{Call, KernelFn, Tally};
 use crate::arena::as_ints_mut;
 use crate::backend::KernelSite;
 use ir::ops::{GroupLimit, TopK};
@@ -9,7 +9,7 @@ use kernels::cpu::experts::{self, Routing};
 use kernels::cpu::top_k;
 use std::sync::Arc;
 
-pub(super) fn top_k(op: &TopK, site: &KernelSite<'_>) -> Result<Run, String> {
+pub(super) fn top_k(op: &TopK, site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let (columns, k, biased) = (last(site)?, op.k as usize, site.operands.len() == 2);
     let limit = op.limit.map(|GroupLimit { groups, from, by }| top_k::GroupLimit {
         groups: groups as usize,
@@ -23,7 +23,7 @@ pub(super) fn top_k(op: &TopK, site: &KernelSite<'_>) -> Result<Run, String> {
     }))
 }
 
-pub(super) fn top_k_grad(site: &KernelSite<'_>) -> Result<Run, String> {
+pub(super) fn top_k_grad(site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let (k, scores) = (last(site)?, site.result(0)?);
     let columns = scores[scores.len() - 1];
     Ok(Box::new(move |call, _| {
@@ -65,7 +65,7 @@ fn with_counts(call: &mut Call<'_>, sizes: &Sizes, choices: usize, write: impl F
     *call.scratch = scratch;
 }
 
-pub(super) fn dispatch(site: &KernelSite<'_>, tally: &Arc<Tally>) -> Result<Run, String> {
+pub(super) fn dispatch(site: &KernelSite<'_>, tally: &Arc<Tally>) -> Result<KernelFn, String> {
     let rows = site.results[0];
     let sizes = Sizes::new(&site.operand(1)?, &site.result(0)?, site.origin(rows, rows.rank() - 3))?;
     let weighted = site.operands.len() == 3;
@@ -80,7 +80,7 @@ pub(super) fn dispatch(site: &KernelSite<'_>, tally: &Arc<Tally>) -> Result<Run,
     }))
 }
 
-pub(super) fn combine(site: &KernelSite<'_>) -> Result<Run, String> {
+pub(super) fn combine(site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let rows = site.operands[0];
     let sizes = Sizes::new(&site.operand(1)?, &site.operand(0)?, site.origin(rows, rows.rank() - 3))?;
     let weighted = site.operands.len() == 3;
@@ -93,7 +93,7 @@ pub(super) fn combine(site: &KernelSite<'_>) -> Result<Run, String> {
     }))
 }
 
-pub(super) fn combine_dw(site: &KernelSite<'_>) -> Result<Run, String> {
+pub(super) fn combine_dw(site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let rows = site.operands[1];
     let sizes = Sizes::new(&site.operand(2)?, &site.operand(1)?, site.origin(rows, rows.rank() - 3))?;
     Ok(Box::new(move |call, par| {

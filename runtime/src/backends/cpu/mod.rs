@@ -40,7 +40,7 @@ pub struct Cpu {
 
 /// A kernel with its shapes.
 pub struct Kernel {
-    run: Run,
+    run: KernelFn,
     /// Whether it adds to its result by itself.
     adds: bool,
     place: InPlace,
@@ -60,7 +60,7 @@ enum InPlace {
 }
 
 /// The call of a kernel.
-type Run = Box<dyn FnMut(&mut Call<'_>, Par) + Send>;
+type KernelFn = Box<dyn FnMut(&mut Call<'_>, Par) + Send>;
 
 /// What a kernel is called with.
 struct Call<'a> {
@@ -236,7 +236,7 @@ fn lies_on_operand(place: InPlace, operands: &[Span], results: &[Span]) -> bool 
     found
 }
 
-fn closure(op: &KernelOp, site: &KernelSite<'_>, tally: &Arc<Tally>) -> Result<Run, String> {
+fn closure(op: &KernelOp, site: &KernelSite<'_>, tally: &Arc<Tally>) -> Result<KernelFn, String> {
     match op {
         KernelOp::Einsum(op) => contract::einsum(op, site),
         KernelOp::Reduce(op) => contract::reduce(op, site),

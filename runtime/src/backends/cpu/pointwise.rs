@@ -1,15 +1,15 @@
 //! Elementwise ops. Ops that do not broadcast run on any storage, by length alone.
 
-use super::Run;
+use super::KernelFn;
 use super::sizes::strides_in;
 use crate::backend::{KernelSite, RngContext};
 use crate::backends::scalar;
 use crate::state::key;
 use ir::ops::{Binary, Dropout, Unary};
-use kernels::cpu::dropout::{self, Part};
+use kernels::cpu::dropout::{self, TensorPart};
 use kernels::cpu::elementwise::{self, Strided};
 
-pub(super) fn unary(op: &Unary) -> Run {
+pub(super) fn unary(op: &Unary) -> KernelFn {
     let Some(kind) = scalar::unary(op.0) else {
         return Box::new(|call, _| {
             let x = call.float(0);
@@ -19,7 +19,7 @@ pub(super) fn unary(op: &Unary) -> Run {
     Box::new(move |call, par| elementwise::unary(kind, call.source(0), call.out(), par))
 }
 
-pub(super) fn binary(op: &Binary, site: &KernelSite<'_>) -> Result<Run, String> {
+pub(super) fn binary(op: &Binary, site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let kind = scalar::binary(op.kind);
     let Some(equation) = &op.equation else {
         return Ok(Box::new(move |call, par| {
@@ -44,7 +44,7 @@ pub(super) fn dropout_key(rng: RngContext, path: &str) -> [u32; 2] {
 }
 
 /// Numbers go by the logical index of an element in the batch of the step, under the [`dropout_key`].
-pub(super) fn dropout(op: &Dropout, site: &KernelSite<'_>) -> Result<Run, String> {
+pub(super) fn dropout(op: &Dropout, site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let (dims, mut whole, p) = (site.operand(0)?, site.operands[0].sizes(), op.p as f32);
     let mut first = site.operands[0].local_origin(site.mesh, site.coordinates);
     if let Some(piece) = op.piece {
@@ -55,7 +55,7 @@ pub(super) fn dropout(op: &Dropout, site: &KernelSite<'_>) -> Result<Run, String
     Ok(Box::new(move |call, par| {
         let key = dropout_key(call.rng, &path);
         origin[0] = first[0] + call.rng.microbatch * whole[0];
-        let part = Part { dims: &dims, origin: &origin, global_dims: &whole };
+        let part = TensorPart { dims: &dims, origin: &origin, global_dims: &whole };
         dropout::dropout(call.source(0), call.out(), p, key, part, par);
     }))
 }

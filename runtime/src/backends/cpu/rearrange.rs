@@ -1,21 +1,21 @@
 //! Copies: broadcast, permute, reshape, slice, concatenate, pad, reverse, windows.
 
-use super::Run;
+use super::KernelFn;
 use super::sizes::{row_major, strides_in};
 use crate::backend::KernelSite;
 use ir::ops::{Broadcast, Concat, Equation, Fold, Frame, Pad, Permute, Reverse, Slice, Windows};
 use kernels::cpu::shape::{self, View, add_strided, copy_strided};
 
-pub(super) fn broadcast(op: &Broadcast, site: &KernelSite<'_>) -> Result<Run, String> {
+pub(super) fn broadcast(op: &Broadcast, site: &KernelSite<'_>) -> Result<KernelFn, String> {
     by_letters(&op.equation, site)
 }
 
-pub(super) fn permute(op: &Permute, site: &KernelSite<'_>) -> Result<Run, String> {
+pub(super) fn permute(op: &Permute, site: &KernelSite<'_>) -> Result<KernelFn, String> {
     by_letters(&op.equation, site)
 }
 
 /// Each letter of the result walks along the operand's stride of it.
-fn by_letters(equation: &Equation, site: &KernelSite<'_>) -> Result<Run, String> {
+fn by_letters(equation: &Equation, site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let (from, sizes) = (site.operand(0)?, site.result(0)?);
     let from = strides_in(&equation.operands[0], &from, &equation.result);
     let to = row_major(&sizes);
@@ -26,14 +26,14 @@ fn by_letters(equation: &Equation, site: &KernelSite<'_>) -> Result<Run, String>
 }
 
 /// The rule lets dims merge only where the order of the local elements stays.
-pub(super) fn reshape() -> Run {
+pub(super) fn reshape() -> KernelFn {
     Box::new(|call, _| {
         let x = call.float(0);
         call.out().copy_from_slice(x);
     })
 }
 
-pub(super) fn slice(op: &Slice, site: &KernelSite<'_>) -> Result<Run, String> {
+pub(super) fn slice(op: &Slice, site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let (from, sizes) = (row_major(&site.operand(0)?), site.result(0)?);
     let (offset, to) = (op.start as usize * from[op.dim], row_major(&sizes));
     Ok(Box::new(move |call, _| {
@@ -44,7 +44,7 @@ pub(super) fn slice(op: &Slice, site: &KernelSite<'_>) -> Result<Run, String> {
     }))
 }
 
-pub(super) fn concat(op: &Concat, site: &KernelSite<'_>) -> Result<Run, String> {
+pub(super) fn concat(op: &Concat, site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let to = row_major(&site.result(0)?);
     let mut offset = 0;
     let mut parts = Vec::new();
@@ -63,7 +63,7 @@ pub(super) fn concat(op: &Concat, site: &KernelSite<'_>) -> Result<Run, String> 
     }))
 }
 
-pub(super) fn pad(op: &Pad, site: &KernelSite<'_>) -> Result<Run, String> {
+pub(super) fn pad(op: &Pad, site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let (sizes, to) = (site.operand(0)?, row_major(&site.result(0)?));
     let (from, offset) = (row_major(&sizes), op.before as usize * to[op.dim]);
     Ok(Box::new(move |call, _| {
@@ -76,7 +76,7 @@ pub(super) fn pad(op: &Pad, site: &KernelSite<'_>) -> Result<Run, String> {
     }))
 }
 
-pub(super) fn reverse(op: &Reverse, site: &KernelSite<'_>) -> Result<Run, String> {
+pub(super) fn reverse(op: &Reverse, site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let sizes = site.operand(0)?;
     let (n, inner) = (sizes[op.dim], sizes[op.dim + 1..].iter().product());
     Ok(Box::new(move |call, _| {
@@ -93,7 +93,7 @@ fn along(frame: Frame, sizes: &[usize]) -> Vec<usize> {
     strides
 }
 
-pub(super) fn windows(op: &Windows, site: &KernelSite<'_>) -> Result<Run, String> {
+pub(super) fn windows(op: &Windows, site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let (from, sizes) = (along(op.frame, &site.operand(0)?), site.result(0)?);
     let to = row_major(&sizes);
     Ok(Box::new(move |call, _| {
@@ -102,7 +102,7 @@ pub(super) fn windows(op: &Windows, site: &KernelSite<'_>) -> Result<Run, String
     }))
 }
 
-pub(super) fn fold(op: &Fold, site: &KernelSite<'_>) -> Result<Run, String> {
+pub(super) fn fold(op: &Fold, site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let (sizes, to) = (site.operand(0)?, along(op.frame, &site.result(0)?));
     let from = row_major(&sizes);
     Ok(Box::new(move |call, _| {

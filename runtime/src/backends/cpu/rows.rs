@@ -1,11 +1,11 @@
 //! Norms and softmax: ops on rows along the last dim.
 
-use super::Run;
+use super::KernelFn;
 use crate::backend::KernelSite;
 use ir::ops::{LayerNorm, RmsNorm};
 use kernels::cpu::{norm, softmax};
 
-pub(super) fn rms_norm(op: &RmsNorm) -> Run {
+pub(super) fn rms_norm(op: &RmsNorm) -> KernelFn {
     let eps = op.eps as f32;
     Box::new(move |call, par| {
         let (x, gamma) = (call.float(0), call.float(1));
@@ -14,14 +14,14 @@ pub(super) fn rms_norm(op: &RmsNorm) -> Run {
     })
 }
 
-pub(super) fn rms_norm_dx() -> Run {
+pub(super) fn rms_norm_dx() -> KernelFn {
     Box::new(|call, par| {
         let [x, gamma, rstd, dy] = [0, 1, 2, 3].map(|i| call.float(i));
         norm::rms_norm_dx(x, gamma, rstd, dy, call.out(), par);
     })
 }
 
-pub(super) fn rms_norm_dgamma() -> Run {
+pub(super) fn rms_norm_dgamma() -> KernelFn {
     Box::new(|call, par| {
         let [x, rstd, dy] = [0, 1, 2].map(|i| call.float(i));
         let accumulate = call.accumulate;
@@ -29,7 +29,7 @@ pub(super) fn rms_norm_dgamma() -> Run {
     })
 }
 
-pub(super) fn layer_norm(op: &LayerNorm) -> Run {
+pub(super) fn layer_norm(op: &LayerNorm) -> KernelFn {
     let eps = op.eps as f32;
     Box::new(move |call, par| {
         let [x, gamma, beta] = [0, 1, 2].map(|i| call.float(i));
@@ -38,14 +38,14 @@ pub(super) fn layer_norm(op: &LayerNorm) -> Run {
     })
 }
 
-pub(super) fn layer_norm_dx() -> Run {
+pub(super) fn layer_norm_dx() -> KernelFn {
     Box::new(|call, par| {
         let [x, gamma, mean, rstd, dy] = [0, 1, 2, 3, 4].map(|i| call.float(i));
         norm::layer_norm_dx(x, gamma, (mean, rstd), dy, call.out(), par);
     })
 }
 
-pub(super) fn layer_norm_dgamma() -> Run {
+pub(super) fn layer_norm_dgamma() -> KernelFn {
     Box::new(|call, par| {
         let [x, mean, rstd, dy] = [0, 1, 2, 3].map(|i| call.float(i));
         let accumulate = call.accumulate;
@@ -53,12 +53,12 @@ pub(super) fn layer_norm_dgamma() -> Run {
     })
 }
 
-pub(super) fn softmax(site: &KernelSite<'_>) -> Result<Run, String> {
+pub(super) fn softmax(site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let cols = last(site)?;
     Ok(Box::new(move |call, par| softmax::softmax(call.float(0), cols, call.out(), par)))
 }
 
-pub(super) fn softmax_grad(site: &KernelSite<'_>) -> Result<Run, String> {
+pub(super) fn softmax_grad(site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let cols = last(site)?;
     Ok(Box::new(move |call, par| softmax::softmax_grad(call.float(0), call.float(1), cols, call.out(), par)))
 }

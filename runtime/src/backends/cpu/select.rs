@@ -1,6 +1,6 @@
 //! Ops selected by run-time values: entries by index, ranges, elements by a mask.
 
-use super::Run;
+use super::KernelFn;
 use super::sizes::row_major;
 use crate::arena::as_ints_mut;
 use crate::backend::KernelSite;
@@ -24,13 +24,13 @@ fn selection(at: Selected, whole: &[usize], index: &[usize], origin: i64) -> Sel
     }
 }
 
-pub(super) fn take(op: &Take, site: &KernelSite<'_>) -> Result<Run, String> {
+pub(super) fn take(op: &Take, site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let origin = site.origin(site.operands[0], op.at.dim);
     let of = selection(op.at, &site.operand(0)?, &site.operand(1)?, origin);
     Ok(Box::new(move |call, par| take::take(call.float(0), call.int(1), of, call.out(), par)))
 }
 
-pub(super) fn scatter_add(op: &ScatterAdd, site: &KernelSite<'_>) -> Result<Run, String> {
+pub(super) fn scatter_add(op: &ScatterAdd, site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let origin = site.origin(site.results[0], op.at.dim);
     let of = selection(op.at, &site.result(0)?, &site.operand(1)?, origin);
     Ok(Box::new(move |call, _| take::scatter_add(call.float(0), call.int(1), of, call.out())))
@@ -41,7 +41,7 @@ fn begin(start: i32, length: usize, size: usize) -> usize {
     usize::try_from(start).unwrap_or(0).min(size - length)
 }
 
-pub(super) fn dynamic_slice(op: &DynamicSlice, site: &KernelSite<'_>) -> Result<Run, String> {
+pub(super) fn dynamic_slice(op: &DynamicSlice, site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let (whole, sizes, dim) = (site.operand(0)?, site.result(0)?, op.dim);
     let (from, to) = (row_major(&whole), row_major(&sizes));
     Ok(Box::new(move |call, _| {
@@ -53,7 +53,7 @@ pub(super) fn dynamic_slice(op: &DynamicSlice, site: &KernelSite<'_>) -> Result<
     }))
 }
 
-pub(super) fn dynamic_pad(op: &DynamicPad, site: &KernelSite<'_>) -> Result<Run, String> {
+pub(super) fn dynamic_pad(op: &DynamicPad, site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let (whole, sizes, dim) = (site.result(0)?, site.operand(0)?, op.dim);
     let (from, to) = (row_major(&sizes), row_major(&whole));
     Ok(Box::new(move |call, _| {
@@ -67,7 +67,7 @@ pub(super) fn dynamic_pad(op: &DynamicPad, site: &KernelSite<'_>) -> Result<Run,
     }))
 }
 
-pub(super) fn compare(op: &Compare, site: &KernelSite<'_>) -> Run {
+pub(super) fn compare(op: &Compare, site: &KernelSite<'_>) -> KernelFn {
     let kind = op.0;
     if site.operands[0].dtype == DType::I32 {
         return Box::new(move |call, _| {
@@ -89,7 +89,7 @@ fn holds<T: PartialOrd>(kind: CompareKind, a: T, b: T) -> bool {
     }
 }
 
-pub(super) fn select(op: &Select, site: &KernelSite<'_>) -> Run {
+pub(super) fn select(op: &Select, site: &KernelSite<'_>) -> KernelFn {
     let (not, has_other) = (op.not, site.operands.len() == 3);
     Box::new(move |call, _| {
         let (mask, a, b) = (call.int(0), call.float(1), has_other.then(|| call.float(2)));

@@ -1,19 +1,19 @@
 //! Ops on vocabulary tables: embedding and the loss, on the full vocabulary or on the rank's shard of it.
 
-use super::Run;
+use super::KernelFn;
 use super::rows::last;
 use crate::backend::KernelSite;
 use ir::ops::EmbeddingGrad;
 use kernels::cpu::cross_entropy::{self, Shard};
 use kernels::cpu::embedding;
 
-pub(super) fn embedding(site: &KernelSite<'_>) -> Result<Run, String> {
+pub(super) fn embedding(site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let (table, origin) = (site.operand(1)?, site.origin(site.operands[1], 0));
     let h = table[1];
     Ok(Box::new(move |call, par| embedding::embedding(call.int(0), call.float(1), h, origin, call.out(), par)))
 }
 
-pub(super) fn embedding_grad(site: &KernelSite<'_>, op: &EmbeddingGrad) -> Result<Run, String> {
+pub(super) fn embedding_grad(site: &KernelSite<'_>, op: &EmbeddingGrad) -> Result<KernelFn, String> {
     let (table, origin) = (site.result(0)?, site.origin(site.results[0], 0));
     let h = table[1];
     let pad = op.pad.and_then(|pad| i32::try_from(pad).ok());
@@ -23,7 +23,7 @@ pub(super) fn embedding_grad(site: &KernelSite<'_>, op: &EmbeddingGrad) -> Resul
     }))
 }
 
-pub(super) fn cross_entropy(site: &KernelSite<'_>) -> Result<Run, String> {
+pub(super) fn cross_entropy(site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let v = last(site)?;
     Ok(Box::new(move |call, par| {
         let (logits, labels) = (call.float(0), call.int(1));
@@ -38,7 +38,7 @@ fn vocabulary(site: &KernelSite<'_>) -> Result<(usize, i64), String> {
     Ok((last(site)?, site.origin(logits, logits.rank() - 1)))
 }
 
-pub(super) fn cross_entropy_grad(site: &KernelSite<'_>) -> Result<Run, String> {
+pub(super) fn cross_entropy_grad(site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let (v, origin) = vocabulary(site)?;
     Ok(Box::new(move |call, par| {
         let logits = Shard { values: call.float(0), v, origin };
@@ -47,12 +47,12 @@ pub(super) fn cross_entropy_grad(site: &KernelSite<'_>) -> Result<Run, String> {
     }))
 }
 
-pub(super) fn sum_exp(site: &KernelSite<'_>) -> Result<Run, String> {
+pub(super) fn sum_exp(site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let v = last(site)?;
     Ok(Box::new(move |call, par| cross_entropy::sum_exp(call.float(0), v, call.float(1), call.out(), par)))
 }
 
-pub(super) fn pick(site: &KernelSite<'_>) -> Result<Run, String> {
+pub(super) fn pick(site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let (v, origin) = vocabulary(site)?;
     Ok(Box::new(move |call, _| {
         let logits = Shard { values: call.float(0), v, origin };
@@ -61,7 +61,7 @@ pub(super) fn pick(site: &KernelSite<'_>) -> Result<Run, String> {
     }))
 }
 
-pub(super) fn token_loss() -> Run {
+pub(super) fn token_loss() -> KernelFn {
     Box::new(|call, _| {
         let (lse, picked, labels) = (call.float(0), call.float(1), call.int(2));
         let rows = lse.iter().zip(picked).zip(labels).filter(|(_, label)| **label >= 0);

@@ -1,11 +1,11 @@
 //! Parameter updates and the rank's share of the gradient norm, on any storage. The results hold the updated tensors' old
 //! values.
 
-use super::Run;
+use super::KernelFn;
 use ir::ops::{AdamW, Sgd};
 use kernels::cpu::optimizer;
 
-pub(super) fn sum_squares() -> Run {
+pub(super) fn sum_squares() -> KernelFn {
     Box::new(|call, _| {
         let g = call.float(0);
         call.out()[0] = optimizer::sum_squares(g) as f32;
@@ -13,7 +13,7 @@ pub(super) fn sum_squares() -> Run {
 }
 
 /// Operands w, g, m, v, clip, lr, step.
-pub(super) fn adamw(op: &AdamW) -> Run {
+pub(super) fn adamw(op: &AdamW) -> KernelFn {
     let op = op.clone();
     Box::new(move |call, par| {
         let (g, step) = (call.float(1), f64::from(call.scalar(6)));
@@ -33,7 +33,7 @@ pub(super) fn adamw(op: &AdamW) -> Run {
 }
 
 /// Operands w, g, clip, lr, or with momentum w, g, m, clip, lr.
-pub(super) fn sgd(op: &Sgd) -> Run {
+pub(super) fn sgd(op: &Sgd) -> KernelFn {
     let op = op.clone();
     let scalars = if op.has_momentum() { 3 } else { 2 };
     Box::new(move |call, par| {

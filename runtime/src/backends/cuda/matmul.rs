@@ -40,7 +40,7 @@ const ALIGNED: u64 = 256;
 pub struct Matmul {
     handle: sys::cublasLtHandle_t,
     workspace: Arena,
-    ready: HashMap<Key, Ready>,
+    ready: HashMap<AlgorithmKey, Ready>,
 }
 
 // SAFETY: the handle and the descriptors are used by one thread at a time, and belong to none.
@@ -48,7 +48,7 @@ unsafe impl Send for Matmul {}
 
 /// What an algorithm is chosen by: the product, and the alignment of A, B and D in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Key {
+struct AlgorithmKey {
     gemm: Gemm,
     arithmetic: Arithmetic,
     alignment: [u32; 3],
@@ -100,7 +100,7 @@ impl Matmul {
         }
         let alignment = [a, b, d].map(|address| (address & address.wrapping_neg()).min(ALIGNED) as u32);
         let limit = self.workspace.bytes();
-        let ready = match self.ready.entry(Key { gemm: *gemm, arithmetic, alignment }) {
+        let ready = match self.ready.entry(AlgorithmKey { gemm: *gemm, arithmetic, alignment }) {
             Entry::Occupied(ready) => ready.into_mut(),
             Entry::Vacant(place) => {
                 let ready = Ready::new(self.handle, place.key(), limit)?;
@@ -145,7 +145,7 @@ impl Drop for Matmul {
 
 impl Ready {
     /// Describes a product and lets the library choose an algorithm within a limit of workspace.
-    fn new(handle: sys::cublasLtHandle_t, key: &Key, limit: usize) -> Result<Ready, Error> {
+    fn new(handle: sys::cublasLtHandle_t, key: &AlgorithmKey, limit: usize) -> Result<Ready, Error> {
         let operands = if key.arithmetic == Arithmetic::Bf16 { Data::CUDA_R_16BF } else { Data::CUDA_R_32F };
         let gemm = &key.gemm;
         let operation = Operation::new(key.arithmetic, gemm)?;

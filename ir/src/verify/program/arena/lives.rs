@@ -9,20 +9,20 @@ use std::collections::HashMap;
 
 /// The places of a run: its results, its slot and its scratch.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Site {
+pub(super) struct RunPlaces {
     /// Per result of the body.
     pub(super) rows: Vec<u64>,
     pub(super) slot: u64,
     pub(super) scratch: u64,
 }
 
-impl Site {
+impl RunPlaces {
     /// The places relative to the lowest one; runs with equal relative places need only one check.
-    pub(super) fn relative(&self) -> Site {
+    pub(super) fn relative(&self) -> RunPlaces {
         let all = self.rows.iter().chain([&self.slot, &self.scratch]);
         let base = all.min().copied().unwrap_or(0);
         let rows = self.rows.iter().map(|at| at - base).collect();
-        Site { rows, slot: self.slot - base, scratch: self.scratch - base }
+        RunPlaces { rows, slot: self.slot - base, scratch: self.scratch - base }
     }
 
     /// The bytes of a value that the body computes; `None` if it shares those of an argument.
@@ -41,14 +41,14 @@ impl Site {
 /// The live roots: their bytes and the number of live values.
 struct Living<'a> {
     places: &'a Places<'a>,
-    site: &'a Site,
+    site: &'a RunPlaces,
     roots: HashMap<Value, (Bytes, u32)>,
     faults: Vec<(usize, String)>,
     at: usize,
 }
 
 /// All pairs of values that overlap at the same time, with the instruction of the body.
-pub(super) fn check(places: &Places<'_>, site: &Site) -> Vec<(usize, String)> {
+pub(super) fn check(places: &Places<'_>, site: &RunPlaces) -> Vec<(usize, String)> {
     let mut living = Living { places, site, roots: HashMap::new(), faults: Vec::new(), at: 0 };
     for (at, instr) in places.body.instrs.iter().enumerate() {
         living.at = at;

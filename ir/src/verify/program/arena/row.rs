@@ -2,7 +2,7 @@
 
 use super::Bytes;
 use super::held::{self, Sizes};
-use super::lives::{self, Site};
+use super::lives::{self, RunPlaces};
 use super::places::Places;
 use super::tensors::{Owner, Tensors};
 use crate::arena::Arena;
@@ -34,7 +34,7 @@ struct Walk<'a> {
     registers: SecondaryMap<Reg, Option<Holding>>,
     flights: HashMap<Token, Flight>,
     /// Runs that have been checked instruction by instruction, with places relative to the lowest one.
-    known: HashSet<(BodyId, Site)>,
+    known: HashSet<(BodyId, RunPlaces)>,
 }
 
 pub(super) fn check(
@@ -200,7 +200,7 @@ impl Walk<'_> {
         let (rows, rest) = at.split_at(results.len());
         let keeps = usize::from(keep.is_some());
         let base = |place: usize| rest.get(place).copied().unwrap_or(0);
-        let site = Site { rows: rows.to_vec(), slot: base(0), scratch: base(keeps) };
+        let site = RunPlaces { rows: rows.to_vec(), slot: base(0), scratch: base(keeps) };
         let given = self.given(places, args, bundles);
         self.clear(*body, &site);
         let mut made: HashMap<Value, usize> = HashMap::new();
@@ -267,7 +267,7 @@ impl Walk<'_> {
     }
 
     /// Checks that the places of a run overlap no other tensor, and that its values do not overlap at any instruction.
-    fn clear(&mut self, body: BodyId, site: &Site) {
+    fn clear(&mut self, body: BodyId, site: &RunPlaces) {
         let places = &self.bodies[body];
         let frame = places.frame;
         let blocks = [(site.slot, frame.slot, "slot"), (site.scratch, frame.scratch, "scratch")];

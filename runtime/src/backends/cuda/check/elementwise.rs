@@ -14,29 +14,30 @@ pub(super) fn check(bench: &mut Bench, rows: &mut Vec<Row>) {
         let kind = if element == Element::F32 { "f32" } else { "bf16" };
         for op in unary() {
             let name = format!("{op:?}").to_lowercase();
-            let run = Run { positive: name.starts_with("log") || name.contains("sqrt"), ..Run::default() };
+            let run =
+                ProgramRun { positive: name.starts_with("log") || name.contains("sqrt"), ..ProgramRun::default() };
             let program = Program::unary(op, element);
             rows.push(over_sizes(bench, &format!("{name} {kind}"), &program, accuracy::unary(op), run));
         }
         for op in binary() {
             let program = Program::binary(op, element, Access::Same, Access::Same);
             let name = format!("{op:?} {kind}").to_lowercase();
-            rows.push(over_sizes(bench, &name, &program, accuracy::binary(op), Run::default()));
+            rows.push(over_sizes(bench, &name, &program, accuracy::binary(op), ProgramRun::default()));
         }
         let scaled = Program::binary(Binary::Mul, element, Access::Same, Access::One);
-        let run = Run { accumulate: true, ..Run::default() };
+        let run = ProgramRun { accumulate: true, ..ProgramRun::default() };
         rows.push(over_sizes(bench, &format!("+= x c {kind}"), &scaled, Bound::EXACT, run));
-        let run = Run { shift: 4, ..Run::default() };
+        let run = ProgramRun { shift: 4, ..ProgramRun::default() };
         rows.push(over_sizes(bench, &format!("x c, out of line {kind}"), &scaled, Bound::EXACT, run));
-        let run = Run { in_place: true, ..Run::default() };
+        let run = ProgramRun { in_place: true, ..ProgramRun::default() };
         rows.push(over_sizes(bench, &format!("x c, in place {kind}"), &scaled, Bound::EXACT, run));
         let (program, n) = transpose(element, bench.extent.elements);
-        let found = measure(bench, &program, n, Bound::EXACT, Run::default(), true);
+        let found = measure(bench, &program, n, Bound::EXACT, ProgramRun::default(), true);
         rows.push(row(format!("transpose {kind}"), n.to_string(), "B/s", found));
     }
     for (name, program, bound) in large() {
         let n = bench.extent.elements;
-        let found = measure(bench, &program, n, bound, Run::default(), true);
+        let found = measure(bench, &program, n, bound, ProgramRun::default(), true);
         rows.push(row(name, n.to_string(), "B/s", found));
     }
 }
@@ -102,7 +103,7 @@ fn large() -> [(&'static str, Program, Bound); 4] {
 
 /// How a program is run.
 #[derive(Clone, Copy, Default)]
-struct Run {
+struct ProgramRun {
     /// On positive numbers only.
     positive: bool,
     /// Adding to the output.
@@ -114,7 +115,7 @@ struct Run {
 }
 
 /// The worst over all sizes, as one row.
-fn over_sizes(bench: &mut Bench, name: &str, program: &Program, bound: Bound, run: Run) -> Row {
+fn over_sizes(bench: &mut Bench, name: &str, program: &Program, bound: Bound, run: ProgramRun) -> Row {
     let mut worst = Found::results(0.0, f64::from(bound.rounded_to(program.output).relative()));
     // One, less than a vector, whole vectors, and many with a rest.
     let sizes = [1, 3, 4096, bench.extent.elements / 16 + 3];
@@ -133,7 +134,7 @@ fn measure(
     program: &Program,
     n: usize,
     bound: Bound,
-    run: Run,
+    run: ProgramRun,
     timed: bool,
 ) -> Result<Found, Error> {
     let kernel = Elementwise::new(&bench.device, program)?;
