@@ -2,13 +2,13 @@
 
 use ir::schedule::{Action, Item, Kind, Schedule};
 
-/// A row with what ends a step: reduce, norm, update.
+/// Appends the actions that end a step (R, N, U) to the work of a row.
 pub fn with_step_end(work: impl IntoIterator<Item = Action>) -> Vec<Action> {
     work.into_iter().chain([Kind::R, Kind::N, Kind::U].map(|kind| Action::One(Item::step(kind)))).collect()
 }
 
-/// Every B as I and at once W. The neighbour gets its gradient after I, so with split costs this is never slower.
-/// A B in an overlapped pair stays whole.
+/// Replaces every B by I and a W right after it. The previous stage gets its gradient after I, so with split costs the result
+/// is never slower. A B in an overlapped pair stays one action.
 pub fn split_backward(mut schedule: Schedule) -> Schedule {
     for row in &mut schedule.rows {
         *row = row.iter().flat_map(split_action).collect();

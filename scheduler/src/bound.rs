@@ -23,33 +23,34 @@ use one_rank::{Job, least_end};
 use route::{CriticalRoute, PairShares};
 use std::time::Instant;
 
-/// No order of the actions takes less.
+/// Lower bounds on the times of any order, in the unit of the costs.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bound {
-    /// From time 0 to the end of the last action.
+    /// Bound on the time from 0 to the end of the last action.
     pub makespan: f64,
-    /// The longest of the ranks' own spans, first start to last end.
+    /// Bound on the longest span of a rank, from its first start to its last end.
     pub span: f64,
 }
 
-/// Most steps of other ranks that the steps of the ranks are compared with: a second of work, all of a thousand ranks.
+/// Limit on the number of step comparisons: about one second of work, and all ranks of a pipeline of a thousand.
 const MOST_STEPS: usize = 4_000_000;
 
-/// The fewest ranks that are looked at.
+/// Smallest number of ranks that are evaluated.
 const LEAST_RANKS: usize = 3;
 
-/// A bound without regard to memory.
+/// Computes a bound that ignores memory limits.
 ///
-/// The makespan is bounded by the jobs of each rank with their whole heads and tails; the span by the jobs of a rank
-/// between the first F and the last I of its first stage: the rank's first start comes before all of them.
+/// The makespan is bounded by the jobs of each rank with their full heads and tails. The span is bounded by the jobs between
+/// the first F and the last I of the rank's first stage, since the rank's first start precedes all of them.
 ///
-/// With `fused` backwards each I is i + w long and no W is left to follow. An overlapped pair takes `fb` for its two: of
-/// that one share is reckoned for the F, the rest for the B, shared out on each rank so that its work is the most.
+/// With `fused` backwards each I takes i + w and no W follows. An overlapped pair takes `fb`, of which one share counts for the
+/// F and the rest for the B. Each rank uses the shares that maximise its work.
 pub fn lower_bound(costs: &StageCosts, pipeline: &Pipeline, fused: bool) -> Bound {
     lower_bound_within(costs, pipeline, fused, None)
 }
 
-/// The same. In a long pipeline, or until a deadline, not all ranks are looked at: the bound is then lower, and holds.
+/// Computes [`lower_bound`] on a subset of ranks if the pipeline is long or the deadline passes. The bound is then lower, and
+/// still valid.
 pub fn lower_bound_within(costs: &StageCosts, pipeline: &Pipeline, fused: bool, deadline: Option<Instant>) -> Bound {
     let shares: Vec<PairShares> = (0..pipeline.ranks).map(|rank| PairShares::of(costs, pipeline, rank)).collect();
     let route = |(first, units)| CriticalRoute::of(costs, pipeline, fused, &shares, first, units);
@@ -63,18 +64,19 @@ pub fn lower_bound_within(costs: &StageCosts, pipeline: &Pipeline, fused: bool, 
         bound.makespan = bound.makespan.max(least(true));
         bound.span = bound.span.max(least(false));
     }
-    // Sums are rounded: no order's own sum may be below the bound for that.
+    // Sums are rounded: the bound is reduced so that no order's rounded sum is below it.
     let known = 1.0 - rounding(costs, pipeline);
     Bound { makespan: bound.makespan * known, span: bound.span * known }
 }
 
-/// The ranks to look at, those of the most work first. Of too many, half are those, and half lie evenly apart.
+/// Returns the ranks to evaluate, those with the most work first. If there are too many, half of the chosen ranks have the most
+/// work and half are evenly spaced.
 fn looked_at(costs: &StageCosts, pipeline: &Pipeline) -> Vec<u32> {
     let ranks = pipeline.ranks;
     let own = pipeline.chunks as usize;
     let steps = own.saturating_mul(costs.f.len()).saturating_mul(4).max(1);
     let most = (MOST_STEPS / steps).max(LEAST_RANKS);
-    let last = pipeline.microbatches.saturating_sub(1); // in two chains it goes up
+    let last = pipeline.microbatches.saturating_sub(1); // of two chains, this one runs from the last rank to the first
     let work = |rank: u32| {
         let stages = [0, last].into_iter().flat_map(|microbatch| pipeline.stages_of(rank, microbatch));
         stages.map(|stage| stage as usize).map(|s| costs.f[s] + costs.i[s] + costs.w[s]).sum::<f64>()
@@ -90,7 +92,8 @@ fn looked_at(costs: &StageCosts, pipeline: &Pipeline) -> Vec<u32> {
     chosen
 }
 
-/// What a rank does for one direction: within the whole route, or within the part between its own first and last step.
+/// Returns the jobs of a rank for one direction. With `whole`, heads and tails cover the whole route, else only the part
+/// between the rank's first and last step.
 fn jobs(route: &CriticalRoute, rank: u32, whole: bool) -> Vec<Job> {
     let own = route.steps_of(rank);
     let (Some(&first), Some(&last)) = (own.first(), own.last()) else { return Vec::new() };
@@ -113,7 +116,7 @@ fn jobs(route: &CriticalRoute, rank: u32, whole: bool) -> Vec<Job> {
     jobs
 }
 
-/// The micro-batches of each direction: the first of them, and how many slices of them there are.
+/// Returns the first micro-batch of each direction, and the number of slices of all its micro-batches.
 fn directions(pipeline: &Pipeline) -> impl Iterator<Item = (u32, u32)> + use<> {
     let (m, slices) = (pipeline.microbatches, pipeline.slices);
     let down = if pipeline.placement == Placement::Bidirectional { m.div_ceil(2) } else { m };

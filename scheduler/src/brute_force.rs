@@ -4,14 +4,14 @@ use crate::costs::StageCosts;
 use crate::placement::Pipeline;
 use std::collections::HashMap;
 
-/// What is sought.
+/// Quantity that the search minimises.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum PlanOptions {
+pub(crate) enum Objective {
     Makespan,
     Span,
 }
 
-/// F, I (or B) or W of a stage, in a direction: the units of each are started in order.
+/// All F, I (or B) or W of a stage in one direction. The units of a stream start in order.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Stream {
     kind: usize,
@@ -28,24 +28,24 @@ const W: usize = 2;
 struct Search<'a> {
     costs: &'a StageCosts,
     fused: bool,
-    options: PlanOptions,
+    objective: Objective,
     streams: Vec<Stream>,
     best: f64,
-    /// For each set of what has run, the times with which it was reached.
+    /// Non-dominated times of the states that reached each set of finished units.
     seen: HashMap<Vec<bool>, Vec<Vec<f64>>>,
 }
 
 #[derive(Clone)]
 struct State {
-    /// Of each stream, when its units ended; infinity where they have not run.
+    /// End of each unit of each stream; infinity for units that have not run.
     ends: Vec<Vec<f64>>,
     free: Vec<f64>,
     first: Vec<f64>,
     held: Vec<f64>,
 }
 
-/// The least makespan or span of any order within the limits; `None` if there is no order at all.
-pub(crate) fn best(costs: &StageCosts, pipeline: &Pipeline, fused: bool, options: PlanOptions) -> Option<f64> {
+/// Returns the least makespan or span of any order within the limits, or `None` if no order exists.
+pub(crate) fn best(costs: &StageCosts, pipeline: &Pipeline, fused: bool, objective: Objective) -> Option<f64> {
     assert_eq!(pipeline.slices, 1);
     let mut streams = Vec::new();
     for (up, mb) in [(false, 0), (true, pipeline.microbatches - 1)] {
@@ -62,7 +62,7 @@ pub(crate) fn best(costs: &StageCosts, pipeline: &Pipeline, fused: bool, options
         first: vec![f64::INFINITY; ranks],
         held: vec![0.0; ranks],
     };
-    let mut search = Search { costs, fused, options, streams, best: f64::INFINITY, seen: HashMap::new() };
+    let mut search = Search { costs, fused, objective, streams, best: f64::INFINITY, seen: HashMap::new() };
     search.go(state);
     Some(search.best).filter(|best| best.is_finite())
 }
@@ -82,7 +82,8 @@ impl Search<'_> {
         }
     }
 
-    /// The next unit of a stream, and when it has all it needs; `None` if that has not run, or there is no next.
+    /// Returns the next unit of a stream and the arrival time of its inputs. Returns `None` if an input has not been computed,
+    /// or all units have run.
     fn next(&self, state: &State, at: usize) -> Option<(usize, f64)> {
         let s = self.streams[at];
         let unit = state.ends[at].iter().position(|end| end.is_infinite())?;
@@ -126,7 +127,7 @@ impl Search<'_> {
         }
     }
 
-    /// Goes on with one stream's next unit, or with an overlapped F and B.
+    /// Runs the next unit of a stream, or an overlapped F and B.
     fn step(&mut self, state: &State, run: &[usize], arrival: f64, seconds: f64) {
         let rank = self.streams[run[0]].rank;
         let start = arrival.max(state.free[rank]);
@@ -159,13 +160,13 @@ impl Search<'_> {
         self.go(next);
     }
 
-    /// The rank with the most left to do does it without a gap. (Pairs may take less.)
+    /// Returns a lower bound on the objective: each rank runs its remaining work without gaps. (Pairs may take less.)
     fn at_least(&self, state: &State) -> f64 {
         let left = |rank: usize| {
             let of_rank = self.streams.iter().zip(&state.ends).filter(|(s, _)| s.rank == rank);
             let left =
                 of_rank.map(|(s, ends)| ends.iter().filter(|end| end.is_infinite()).count() as f64 * self.seconds(*s));
-            let since = if self.options == PlanOptions::Span { state.first[rank].min(state.free[rank]) } else { 0.0 };
+            let since = if self.objective == Objective::Span { state.first[rank].min(state.free[rank]) } else { 0.0 };
             state.free[rank] - since + left.sum::<f64>()
         };
         if self.costs.fb.is_some() { 0.0 } else { (0..state.free.len()).map(left).fold(0.0, f64::max) }
@@ -173,19 +174,19 @@ impl Search<'_> {
 
     fn value(&self, state: &State) -> f64 {
         let spans = state.free.iter().zip(&state.first).map(|(end, first)| (end, first.min(*end)));
-        match self.options {
-            PlanOptions::Makespan => spans.map(|(end, _)| *end).fold(0.0, f64::max),
-            PlanOptions::Span => spans.map(|(end, first)| end - first).fold(0.0, f64::max),
+        match self.objective {
+            Objective::Makespan => spans.map(|(end, _)| *end).fold(0.0, f64::max),
+            Objective::Span => spans.map(|(end, first)| end - first).fold(0.0, f64::max),
         }
     }
 
-    /// Whether no state with the same counts was as good in every time.
+    /// Records a state, and returns whether no earlier state with the same counts dominates it.
     fn fresh(&mut self, state: &State) -> bool {
         let ends = || state.ends.iter().flatten();
         let run = ends().map(|end| end.is_finite()).collect();
         let ended = ends().filter(|end| end.is_finite());
         let mut times: Vec<f64> = state.free.iter().chain(ended).chain(&state.held).copied().collect();
-        if self.options == PlanOptions::Span {
+        if self.objective == Objective::Span {
             times.extend(state.first.iter().map(|first| if first.is_finite() { -first } else { 0.0 }));
         }
         let known = self.seen.entry(run).or_default();

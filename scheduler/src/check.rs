@@ -17,35 +17,35 @@ use petgraph::graph::{DiGraph, NodeIndex};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// Something wrong with a schedule.
+/// A violated invariant of a schedule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Violation {
-    /// Which invariant is broken.
+    /// The invariant.
     pub invariant: Invariant,
-    /// On which rank.
+    /// Rank of the violation.
     pub rank: usize,
-    /// Where in its row; `None` for what is missing.
+    /// Position in the rank's row; `None` if an item is missing.
     pub position: Option<usize>,
-    /// What is wrong.
+    /// Description of the violation.
     pub text: String,
 }
 
 /// The invariants of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Invariant {
-    /// An item names a stage, micro-batch or slice that there is not.
+    /// An item names a stage, micro-batch or slice that does not exist.
     Range,
-    /// Something that must run does not.
+    /// A required item is missing.
     Missing,
-    /// Something runs twice.
+    /// An item appears twice.
     Duplicate,
-    /// Something runs where its stage is not.
+    /// An item is on a rank that does not have its stage.
     Rank,
-    /// The order can never be run.
+    /// The rows deadlock.
     Order,
-    /// A rank holds more than its limit.
+    /// A rank exceeds its memory limit.
     Memory,
-    /// R N U at the end of a row.
+    /// A row does not end in R N U, or has one of them elsewhere.
     StepEnd,
 }
 
@@ -62,17 +62,17 @@ impl fmt::Display for Violation {
 /// A rank and a position in its row.
 type At = (usize, usize);
 
-/// Where each item stands: all of its places.
+/// All positions of each item.
 type Standing = BTreeMap<Item, Vec<At>>;
 
-/// All that is wrong with a schedule of a pipeline.
+/// Returns all violations in a schedule of a pipeline.
 pub fn check_pipeline(schedule: &Schedule, costs: &StageCosts, pipeline: &Pipeline) -> Vec<Violation> {
     let slices = if pipeline.slices > 1 || is_sliced(schedule) { pipeline.slices } else { 0 };
     violations(schedule, costs, pipeline.microbatches, slices, |stage, microbatch| pipeline.rank(stage, microbatch))
 }
 
-/// All that is wrong with a schedule whose slices are as many as it names; `owner` gives the rank that runs a stage for a
-/// micro-batch.
+/// Returns all violations in a schedule. The number of slices is the number of those that the items name. `owner(stage,
+/// microbatch)` is the rank that runs the stage for the micro-batch.
 pub fn check(
     schedule: &Schedule,
     costs: &StageCosts,
@@ -87,7 +87,7 @@ fn is_sliced(schedule: &Schedule) -> bool {
     items(schedule).any(|(item, _)| item.slice.is_some())
 }
 
-/// What is wrong with a schedule of so many slices, 0 where micro-batches are whole.
+/// Returns all violations in a schedule with `slices` slices, or 0 if micro-batches are not sliced.
 fn violations(
     schedule: &Schedule,
     costs: &StageCosts,
@@ -147,7 +147,7 @@ fn standing(
     standing
 }
 
-/// Laws 1 and 2 for one stage, micro-batch and slice.
+/// Checks invariants 1 and 2 for one stage, micro-batch and slice.
 fn complete(of: impl Fn(Kind) -> Item, owner: usize, standing: &Standing, found: &mut Vec<Violation>) {
     let missing = |text| Violation { invariant: Invariant::Missing, rank: owner, position: None, text };
     let places = |kind| standing.get(&of(kind)).map_or(&[][..], Vec::as_slice);
@@ -181,7 +181,7 @@ fn complete(of: impl Fn(Kind) -> Item, owner: usize, standing: &Standing, found:
     }
 }
 
-/// Invariant 3: the strongly connected parts of the graph of rows and messages are single actions.
+/// Checks invariant 3: every strongly connected component of the graph of rows and messages is a single action.
 fn order(schedule: &Schedule, standing: &Standing, found: &mut Vec<Violation>) {
     let mut graph: DiGraph<At, Item> = DiGraph::new();
     let nodes: Vec<Vec<NodeIndex>> = (schedule.rows.iter().enumerate())
@@ -205,7 +205,7 @@ fn order(schedule: &Schedule, standing: &Standing, found: &mut Vec<Violation>) {
     }
 }
 
-/// What an item needs, and where that stands.
+/// Returns the inputs of an item and their positions.
 fn inputs(item: Item, standing: &Standing) -> Vec<(Item, At)> {
     let backward = [Kind::I, Kind::B];
     let step = |number: Option<u32>, by: i32| number.and_then(|n| n.checked_add_signed(by));
@@ -228,7 +228,7 @@ fn inputs(item: Item, standing: &Standing) -> Vec<(Item, At)> {
     needs.into_iter().filter_map(|need| Some((need, *standing.get(&need)?.first()?))).collect()
 }
 
-/// One violation for the first action of each rank in a cycle: it waits for another of the cycle.
+/// Reports a violation for the first action of each rank in a cycle, which waits for another action of the cycle.
 fn stuck(schedule: &Schedule, standing: &Standing, mut cycle: Vec<At>, found: &mut Vec<Violation>) {
     cycle.sort_unstable();
     let heads: Vec<At> = cycle.chunk_by(|a, b| a.0 == b.0).map(|of_rank| of_rank[0]).collect();
@@ -248,7 +248,7 @@ fn stuck(schedule: &Schedule, standing: &Standing, mut cycle: Vec<At>, found: &m
     }
 }
 
-/// Invariant 4, reported where the limit is first passed.
+/// Checks invariant 4, and reports the first position that exceeds the limit.
 fn memory(rank: usize, row: &[Action], costs: &StageCosts, found: &mut Vec<Violation>) {
     let Some(&limit) = costs.limit.as_ref().and_then(|limit| limit.get(rank)) else { return };
     let kept = |item: &Item, takes: bool| match (item.kind, item.stage.map(|stage| stage as usize)) {
@@ -272,7 +272,7 @@ fn memory(rank: usize, row: &[Action], costs: &StageCosts, found: &mut Vec<Viola
     }
 }
 
-/// Invariant 5.
+/// Checks invariant 5.
 fn step_end(rank: usize, row: &[Action], found: &mut Vec<Violation>) {
     let end = [Kind::R, Kind::N, Kind::U].map(|kind| Action::One(Item::step(kind)));
     if !row.ends_with(&end) {

@@ -3,13 +3,13 @@
 use ir::schedule::{Action, Item, Kind};
 use serde::{Deserialize, Serialize};
 
-/// Costs per stage, resolved and checked: every list of stages has the same length, no number is negative or NaN.
+/// Costs per stage, resolved and checked: all lists have one entry per stage, no number is negative or NaN.
 ///
-/// In a sliced schedule the figures are those of one slice.
+/// In a sliced schedule each cost is that of one slice.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "CostsFile")]
 pub struct StageCosts {
-    /// The unit of all times, for print only.
+    /// Unit of all times, for print only.
     pub unit: String,
     /// Seconds of one forward.
     pub f: Vec<f64>,
@@ -17,10 +17,10 @@ pub struct StageCosts {
     pub i: Vec<f64>,
     /// Seconds of one gradient of the weights.
     pub w: Vec<f64>,
-    /// Seconds from the end of an action to the arrival of its result on another rank: of the hop between stages s and
+    /// Seconds from the end of an action to the arrival of its result on another rank. Entry s is the hop between stages s and
     /// s+1, in either direction.
     pub comm: Vec<f64>,
-    /// Seconds of an overlapped pair of F and B; without it a pair takes the sum of its two.
+    /// Seconds of an overlapped pair of F and B; `None`: the sum of the two.
     pub fb: Option<f64>,
     /// Memory taken at the start of F: `mem_i + mem_w`.
     pub mem_f: Vec<f64>,
@@ -28,12 +28,12 @@ pub struct StageCosts {
     pub mem_i: Vec<f64>,
     /// Memory freed at the end of W.
     pub mem_w: Vec<f64>,
-    /// The most memory each rank may hold; `None`: no limit.
+    /// Memory limit of each rank; `None`: no limit.
     pub limit: Option<Vec<f64>>,
 }
 
 impl StageCosts {
-    /// The same costs on every stage. One forward keeps one unit of memory: half is freed by I, half by W.
+    /// Builds equal costs for all stages. One forward saves one unit of memory, of which I and W free half each.
     pub fn uniform(stages: u32, f: f64, i: f64, w: f64, comm: f64) -> StageCosts {
         let all = |x: f64| vec![x; stages as usize];
         let (f, i, w, mem_f, half) = (all(f), all(i), all(w), all(1.0), all(0.5));
@@ -41,12 +41,12 @@ impl StageCosts {
         StageCosts { unit: seconds(), f, i, w, comm, fb: None, mem_f, mem_i: half.clone(), mem_w: half, limit: None }
     }
 
-    /// How many stages these costs are for.
+    /// Returns the number of stages.
     pub fn stages(&self) -> u32 {
         self.f.len() as u32
     }
 
-    /// Seconds of one action. R, N, U, G, D, O and L take no time of the compute lane.
+    /// Returns the seconds of one action. R, N, U, G, D, O and L take no compute time.
     pub fn seconds(&self, action: &Action) -> f64 {
         match (action, self.fb) {
             (Action::One(item), _) => self.seconds_of(item),
@@ -55,7 +55,7 @@ impl StageCosts {
         }
     }
 
-    /// Memory that an action takes at its start, and that it frees at its end.
+    /// Returns the memory that an action takes at its start and the memory that it frees at its end.
     pub fn memory(&self, action: &Action) -> (f64, f64) {
         match action {
             Action::One(item) => self.memory_of(item),
@@ -91,12 +91,12 @@ impl StageCosts {
 
 /// Costs as a user writes them (`--costs FILE.json`): a number stands for all stages, a list has one number per stage.
 ///
-/// Memory: of `mem_f = mem_i + mem_w` what is left out follows from what is given; `mem_f` alone is freed half by I and
-/// half by W; with nothing given `mem_f` is 1, so that memory counts forward activations.
+/// Missing memory fields follow from `mem_f = mem_i + mem_w`. If only `mem_f` is given, I and W free half of it each. If none
+/// is given, `mem_f` is 1, so that memory counts forward activations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CostsFile {
-    /// The unit of all times, for print only; seconds when left out.
+    /// Unit of all times, for print only; seconds by default.
     pub unit: String,
     /// Time of F.
     pub f: PerStage,
@@ -104,7 +104,7 @@ pub struct CostsFile {
     pub i: PerStage,
     /// Time of W.
     pub w: PerStage,
-    /// Time of an overlapped pair of F and B.
+    /// Time of an overlapped pair of F and B; by default the sum of the two.
     pub fb: Option<f64>,
     /// Time of a hop between ranks: one number for all, or one per pair of neighbouring stages.
     pub comm: PerStage,
@@ -114,12 +114,12 @@ pub struct CostsFile {
     pub mem_i: Option<PerStage>,
     /// Memory freed by W.
     pub mem_w: Option<PerStage>,
-    /// The most memory a rank may hold: one number for all, or one per rank.
+    /// Memory limit of a rank: one number for all, or one per rank.
     pub limit: Option<PerStage>,
 }
 
 impl Default for CostsFile {
-    /// F, I and W take 1 each, a hop takes nothing.
+    /// F, I and W take 1 each, a hop 0.
     fn default() -> CostsFile {
         let one = || PerStage::All(1.0);
         let (unit, f, i, w) = (seconds(), one(), one(), one());
@@ -146,52 +146,56 @@ fn seconds() -> String {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "expected a number, or a list of numbers")]
 pub enum PerStage {
-    /// The same everywhere.
+    /// The same number for all.
     All(f64),
-    /// One each.
+    /// One number for each.
     Each(Vec<f64>),
 }
 
-/// The largest time or memory: sums over all actions of a schedule stay far below the largest f64.
+/// Largest time or memory. Sums over all actions of a schedule stay far below the largest f64.
 const MOST: f64 = 1e200;
 
-/// What is wrong with a user's costs.
+/// An error in a user's costs.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CostsError {
     /// A list is too short or too long.
     #[error("`{field}` lists {found} numbers, but there are {expected} {places}s")]
     Length {
-        /// The field.
+        /// Name of the field.
         field: &'static str,
-        /// What a number of it belongs to: `stage`, `rank`, `hop`.
+        /// Kind of place that a number belongs to: `stage`, `rank`, `hop`.
         places: &'static str,
-        /// How many are needed.
+        /// Number of entries needed.
         expected: u32,
-        /// How many there are.
+        /// Number of entries found.
         found: usize,
     },
     /// A number is negative, NaN, or so large that sums of such numbers are infinite.
     #[error("`{field}` is {value:?}, but must lie between 0 and {MOST:e}")]
     Value {
-        /// The field.
+        /// Name of the field.
         field: &'static str,
-        /// The number.
+        /// The rejected number.
         value: f64,
     },
     /// The three memory fields contradict each other.
     #[error("stage {stage}: `mem_f` is {mem_f}, but `mem_i` and `mem_w` free {freed}")]
     Memory {
-        /// The stage.
+        /// Index of the stage.
         stage: usize,
-        /// What F takes.
+        /// Memory taken by F.
         mem_f: f64,
-        /// What I and W free.
+        /// Memory freed by I and W.
         freed: f64,
     },
 }
 
 impl CostsFile {
-    /// Costs for so many stages on so many ranks.
+    /// Resolves the costs for a number of stages and ranks.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a list has the wrong length, a number is out of range, or the memory fields disagree.
     pub fn resolve(&self, stages: u32, ranks: u32) -> Result<StageCosts, CostsError> {
         let per_stage = |field, values: &PerStage| values.spread(field, "stage", stages);
         let optional = |field, values: &Option<PerStage>| values.as_ref().map(|v| per_stage(field, v)).transpose();
@@ -219,7 +223,7 @@ impl CostsFile {
 impl TryFrom<CostsFile> for StageCosts {
     type Error = CostsError;
 
-    /// As many stages as `f` lists, one if it is a number; as many ranks as `limit` lists.
+    /// Resolves costs for the number of stages in `f` (1 if `f` is one number) and the number of ranks in `limit`.
     fn try_from(file: CostsFile) -> Result<StageCosts, CostsError> {
         let stages = file.f.len().unwrap_or(1);
         let ranks = file.limit.as_ref().and_then(PerStage::len).unwrap_or(stages);

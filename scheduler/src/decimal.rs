@@ -1,11 +1,11 @@
 //! Numbers in messages and reports, without the digits that rounding adds.
 
-/// A number to twelve digits, as many as the sums of a schedule are good for.
+/// Formats a number with 12 significant digits, the precision of a schedule's sums.
 pub fn precise(value: f64) -> String {
     bounded(format!("{value:.11e}").parse().unwrap_or(value))
 }
 
-/// A number in decimal digits, or with a power of ten where it would take too many.
+/// Formats a number in decimal digits, or with a power of ten if it is very large or small.
 pub fn bounded(value: f64) -> String {
     let size = value.abs();
     if size == 0.0 || (1e-6..1e15).contains(&size) { value.to_string() } else { format!("{value:e}") }

@@ -1,8 +1,8 @@
 //! Pipeline scheduling: stages, the order of actions on each rank, and the times that follow.
 //!
-//! The crate takes the costs of a planned model and gives a [`Staged`](ir::staged::Staged) model and a
-//! [`Schedule`](ir::schedule::Schedule). The module [`schedules`] has the known rules, [`optimal`] a search for the best order.
-//! The module [`simulate`] times an order, [`check`] finds what is wrong with one. Start reading at [`schedules`] and
+//! The crate takes the costs of a planned model and returns a [`Staged`](ir::staged::Staged) model and a
+//! [`Schedule`](ir::schedule::Schedule). The module [`schedules`] has the published schedules, [`optimal`] a search for the
+//! best order. The module [`simulate`] times an order, [`check`] reports its violations. Start reading at [`schedules`] and
 //! [`costs`].
 
 pub mod actions;

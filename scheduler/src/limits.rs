@@ -3,14 +3,13 @@
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;
 
-/// The least that each rank must be allowed to hold for any order to exist, in the unit of the costs.
+/// Returns the least memory limit of each rank under which any order exists, in the unit of the costs.
 ///
-/// Before the first backward of a micro-batch on a rank can run, all slices of it have been forward through all stages of
-/// that rank, and nothing of them is freed. So no order holds less than `slices x sum of mem_f` over the rank's stages; in
-/// two chains, over those of the direction that holds more. One micro-batch after the other holds just that on every rank
-/// at once.
+/// The first backward of a micro-batch on a rank runs after F of all its slices on all stages of that rank. Until then no
+/// memory of the micro-batch is freed. So no order needs less than `slices x sum of mem_f` over the rank's stages; with two
+/// chains, over those of the direction that needs more. Running one micro-batch at a time needs exactly that on every rank.
 pub fn least_limit(costs: &StageCosts, pipeline: &Pipeline) -> Vec<f64> {
-    let last = pipeline.microbatches.saturating_sub(1); // in two chains it goes up
+    let last = pipeline.microbatches.saturating_sub(1); // of two chains, this one runs from the last rank to the first
     let held = |rank, microbatch| {
         let stages = pipeline.stages_of(rank, microbatch);
         f64::from(pipeline.slices) * stages.map(|stage| costs.mem_f[stage as usize]).sum::<f64>()
@@ -18,7 +17,7 @@ pub fn least_limit(costs: &StageCosts, pipeline: &Pipeline) -> Vec<f64> {
     (0..pipeline.ranks).map(|rank| f64::max(held(rank, 0), held(rank, last))).collect()
 }
 
-/// The first rank that is allowed less than any order holds, if there is one; `least` is of [`least_limit`].
+/// Returns the first rank whose limit is below `least`, the result of [`least_limit`].
 pub fn first_below(least: &[f64], limit: Option<&[f64]>) -> Option<usize> {
     let limit = limit?;
     (least.iter().zip(limit)).position(|(least, limit)| *least > limit * (1.0 + 1e-9))

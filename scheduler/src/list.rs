@@ -16,19 +16,19 @@ use messages::Messages;
 use rank::Rank;
 use wakes::Wakes;
 
-/// What a rank prefers.
+/// Rule by which a rank picks its next action.
 #[derive(Clone, Copy)]
 struct PriorityRule {
-    /// No W that would hold up an F or I that is on its way.
+    /// Whether a rank delays a W that would hold up an arriving F or I.
     patient: bool,
-    /// F before I.
+    /// Whether F comes before I.
     forward: bool,
-    /// In a V, an F of the first chunk also where the room for one of the second has yet to be freed.
+    /// Whether, in a V, an F of the first chunk may run before memory for one of the second is free.
     eager: bool,
 }
 
 impl PriorityRule {
-    /// All that make a difference in a pipeline.
+    /// Returns all rules that differ on this pipeline.
     fn all(pipeline: &Pipeline) -> impl Iterator<Item = PriorityRule> + use<> {
         let both = [true, false];
         let eager = if pipeline.chunks > 1 { &[true, false][..] } else { &[false] };
@@ -37,19 +37,19 @@ impl PriorityRule {
     }
 }
 
-/// What a rank does: kinds and chunks, in the order of their micro-batches.
+/// Actions of a rank, as kinds and chunks. Actions of one kind and chunk run in the order of the micro-batches.
 pub(crate) type Row = Vec<(Kind, u8)>;
 
-/// What an order gives.
+/// Result of one priority rule.
 pub(crate) struct Listed {
-    /// The longest time that a rank takes from its first start to its last end.
+    /// Longest time of a rank from its first start to its last end, in seconds.
     pub span: f64,
     pub rows: Vec<Row>,
 }
 
-/// What the orders give in a chain or a V of two chunks, in their order. Those are left out whose span is more than [`FAR`]
-/// epsilons above `least` or above that of another: who takes the first of the least span, and differences below an epsilon
-/// for none, takes the same without them.
+/// Yields the results of the priority rules in a chain, or in a V of two chunks, in the order of the rules. Results whose span
+/// is more than [`FAR`] epsilons above `least` or above another span are left out. They never change the choice of a caller
+/// that takes the first result of the least span, up to an epsilon.
 pub(crate) fn lists(
     costs: &StageCosts,
     pipeline: &Pipeline,
@@ -87,7 +87,7 @@ impl<const N: usize> List<N> {
         List { patient: order.patient, ranks, messages, wakes: Wakes::new(pipeline.ranks as usize) }
     }
 
-    /// `None` once the span is known to be more than enough.
+    /// Runs the list scheduler, or returns `None` once the span is known to exceed `enough`.
     fn run(mut self, enough: f64) -> Option<Listed> {
         let enough = enough * (1.0 + ROUNDING);
         if self.ranks.iter().any(|rank| rank.least > enough) {
@@ -103,7 +103,7 @@ impl<const N: usize> List<N> {
         Some(Listed { span, rows: self.ranks.iter().map(Rank::row).collect() })
     }
 
-    /// Starts something on a free rank, or has it wait until something arrives.
+    /// Starts an action on a free rank, or sets its next wake-up.
     fn look(&mut self, rank: usize, time: f64) {
         let here = &mut self.ranks[rank];
         if let Some(sort) = here.arrived_by(time) {
@@ -132,10 +132,11 @@ impl<const N: usize> List<N> {
     }
 }
 
-/// Figures nearer to each other than this, of the larger, are the same.
+/// Relative difference below which two times count as equal.
 const ROUNDING: f64 = 1e-9;
 
-/// More than there are spans to choose from: so many differences below an epsilon in a row do not add up to it.
+/// Larger than the number of spans to choose from, so that a sequence of differences below an epsilon cannot add up to this
+/// number.
 const FAR: f64 = 100.0;
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use ir::mesh::{Axes, Mesh};
 use ir::ops::{Collective, Op};
 use std::collections::{BTreeMap, HashSet};
 
-/// What a step of so many micro-batches costs, by the ops of each section.
+/// Computes the costs of a step of `microbatches` micro-batches from the ops of each section.
 pub fn model_costs(model: &Model, cluster: &Cluster, microbatches: u32) -> ModelCosts {
     let calls = model.calls.iter();
     let mut shared = shared(model);
@@ -40,7 +40,7 @@ pub fn model_costs(model: &Model, cluster: &Cluster, microbatches: u32) -> Model
     }
 }
 
-/// Seconds in which two pipeline ranks sum the gradient of a parameter, and one gives it to the other.
+/// Returns the seconds in which two pipeline ranks sum a gradient, and one of them sends the new parameter to the other.
 fn copy(model: &Model, cluster: &Cluster, held: &Held) -> f64 {
     let link = model.mesh.pipeline().map(|axis| cluster.link(&model.mesh, &Axes::one(axis)));
     link.map_or(0.0, |link| seconds_of_sum(link, held.gradients, 2) + seconds_of_message(link, held.parameters))
@@ -87,7 +87,7 @@ fn block_costs(model: &Model, block: &Block, cluster: &Cluster) -> BlockCosts {
     }
 }
 
-/// Of what a block keeps, what earlier slices have passed on to it: their own runs hold it for longer.
+/// Returns those saved values of a block that earlier slices pass on to it. The earlier slices account for their memory.
 fn held_earlier(model: &Model, block: &Block, kept: &[Value]) -> Vec<Value> {
     let maker = |value: &ModelValue| model.calls.iter().find(|call| call.results.contains(value));
     let Some(call) =
@@ -100,7 +100,7 @@ fn held_earlier(model: &Model, block: &Block, kept: &[Value]) -> Vec<Value> {
     earlier.map(|(arg, _)| arg).filter(|arg| kept.contains(arg)).collect()
 }
 
-/// The most bytes of values at once that a section makes and neither gives away nor keeps; I and W follow each other.
+/// Returns the peak bytes of a section's values that it neither returns nor saves. I and W count as one section.
 fn transient(block: &Block, mesh: &Mesh) -> u64 {
     let kept = kept(block);
     let backward = block[SectionKind::I].stmts.iter().chain(&block[SectionKind::W].stmts).collect();
@@ -137,7 +137,7 @@ fn sum(a: Held, b: Held) -> Held {
     Held { parameters: a.parameters + b.parameters, gradients: a.gradients + b.gradients, states: a.states + b.states }
 }
 
-/// What a run holds of each parameter that it binds, on one rank.
+/// Returns the model states on one rank of each parameter that a block instance binds.
 fn held_of(model: &Model, call: usize, instance: u32) -> BTreeMap<ParamInstance, Held> {
     let block = &model.blocks[model.calls[call].block];
     let params: Vec<Value> = block.args_of(ArgKind::Param).collect();
@@ -164,7 +164,7 @@ fn larger(a: Held, b: Held) -> Held {
     }
 }
 
-/// The parameters that several runs bind.
+/// Returns the parameters that several block instances bind.
 fn shared(model: &Model) -> BTreeMap<ParamInstance, SharedCosts> {
     let mut binders: BTreeMap<ParamInstance, SharedCosts> = BTreeMap::new();
     for (number, (call, instance)) in runs_of(model).enumerate() {

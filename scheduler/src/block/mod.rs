@@ -16,7 +16,7 @@ use ir::schedule::{Action, Item, Kind, Schedule};
 /// Slots from one micro-batch to the next: two each of F, I and W.
 pub(crate) const PERIOD: usize = 6;
 
-/// What a rank does for a micro-batch, in the order in which it can.
+/// A pass of one micro-batch on a rank, in an order that respects dependencies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pass {
     /// Forward of chunk 0: from rank 0 to the last.
@@ -35,14 +35,14 @@ pub(crate) enum Pass {
 
 use Pass::*;
 
-/// A rank in slots.
+/// The slots of a rank, each with at most one pass.
 pub(crate) type Row = Vec<Option<Pass>>;
 
 impl Pass {
-    /// All of them, in order.
+    /// All passes, in order.
     pub(crate) const ALL: [Pass; PERIOD] = [F0, F1, I1, I0, W1, W0];
 
-    /// What kind of action it is.
+    /// Returns the kind of the pass's action.
     pub(crate) fn kind(self) -> Kind {
         match self {
             F0 | F1 => Kind::F,
@@ -51,17 +51,17 @@ impl Pass {
         }
     }
 
-    /// Whether it goes from rank 0 to the last rank.
+    /// Returns whether the pass runs from rank 0 to the last rank.
     pub(crate) fn ascends(self) -> bool {
         matches!(self, F0 | I1)
     }
 
-    /// The stage on a rank.
+    /// Returns the stage of the pass on a rank.
     pub(crate) fn stage(self, rank: usize, ranks: usize) -> usize {
         if matches!(self, F0 | I0 | W0) { rank } else { 2 * ranks - 1 - rank }
     }
 
-    /// The pass on its own rank that it comes after.
+    /// Returns the pass on the same rank that must come first.
     pub(crate) fn before(self) -> Option<Pass> {
         match self {
             F0 => None,
@@ -72,7 +72,7 @@ impl Pass {
         }
     }
 
-    /// The rank whose same pass it needs, and the hop between the two: that of stages s and s+1 is s.
+    /// Returns the rank whose same pass must come first, and the hop between the two ranks. Hop s joins stages s and s+1.
     pub(crate) fn from(self, rank: usize, ranks: usize) -> Option<(usize, usize)> {
         let other = match self {
             F0 | I1 => rank.checked_sub(1)?,
@@ -82,7 +82,7 @@ impl Pass {
         Some((other, self.stage(rank, ranks).min(self.stage(other, ranks))))
     }
 
-    /// The W that an I leaves to do.
+    /// Returns the W that belongs to an I.
     pub(crate) fn weight(self) -> Option<Pass> {
         match self {
             I1 => Some(W1),
@@ -91,7 +91,7 @@ impl Pass {
         }
     }
 
-    /// By how much it changes the number of chunk activations held.
+    /// Returns the change in the number of saved chunk activations.
     pub(crate) fn held(self) -> i32 {
         match self {
             F0 | F1 => 1,
@@ -101,8 +101,8 @@ impl Pass {
     }
 }
 
-/// The first slots of each rank's passes, each the earliest that suits the pattern (slots modulo the period) and comes
-/// after the pass that it needs.
+/// Returns the first slots of each rank's passes. Each is the earliest slot that has its place in `pattern` (slots modulo the
+/// period) and comes after the passes that it depends on.
 pub(crate) fn first_slots(pattern: &[[usize; PERIOD]]) -> Vec<[usize; PERIOD]> {
     let ranks = pattern.len();
     let next = |from: usize, place: usize| from + (place + PERIOD - from % PERIOD) % PERIOD;
@@ -122,7 +122,7 @@ pub(crate) fn first_slots(pattern: &[[usize; PERIOD]]) -> Vec<[usize; PERIOD]> {
     slots
 }
 
-/// A block for every micro-batch: of each rank, the first slots of its passes.
+/// Repeats the block for every micro-batch, given the first slots of each rank's passes.
 pub(crate) fn repeat(first: &[impl AsRef<[usize]>], microbatches: usize) -> Vec<Row> {
     let last = first.iter().flat_map(|slots| slots.as_ref()).max().map_or(0, |slot| slot + PERIOD * microbatches);
     let row = |slots: &[usize]| {
@@ -135,7 +135,7 @@ pub(crate) fn repeat(first: &[impl AsRef<[usize]>], microbatches: usize) -> Vec<
     first.iter().map(|slots| row(slots.as_ref())).collect()
 }
 
-/// The most chunk activations that a row holds: each from its F to its W.
+/// Returns the largest number of chunk activations that a row saves at a time, each from its F to its W.
 pub(crate) fn peak(row: &Row) -> i32 {
     let held = row.iter().flatten().scan(0, |held, pass| {
         *held += pass.held();
@@ -144,14 +144,14 @@ pub(crate) fn peak(row: &Row) -> i32 {
     held.max().unwrap_or(0)
 }
 
-/// Names the W of a row anew, in the order of the I.
+/// Relabels the W of a row so that they follow the order of the I.
 pub(crate) fn relabel_weights(row: &mut Row) {
     let weights: Vec<Pass> = row.iter().flatten().filter_map(|pass| pass.weight()).collect();
     let places = row.iter_mut().flatten().filter(|pass| pass.kind() == Kind::W);
     places.zip(weights).for_each(|(place, weight)| *place = weight);
 }
 
-/// The rows as a schedule; with `fused` each I is B, and no W follows.
+/// Converts rows to a schedule. With `fused`, each I becomes a B and W are left out.
 pub(crate) fn schedule(name: &str, rows: &[Row], fused: bool) -> Schedule {
     let ranks = rows.len();
     let actions = |(rank, row): (usize, &Row)| {

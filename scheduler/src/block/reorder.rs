@@ -5,10 +5,11 @@ use super::{PERIOD, Pass, Row, relabel_weights, repeat, squeeze};
 use Pass::*;
 use ir::schedule::Kind;
 
-/// The rows of a block of F and I, given by each rank's first slots: repeated, with W in free slots, moved twice.
+/// Returns the rows of a block of F and I, given each rank's first slots. The block is repeated, W fill free slots, and passes
+/// move twice.
 ///
-/// First all of warm-up and cool-down moves, W included; then, with W again wherever a slot is left, F and I of the
-/// cool-down.
+/// The first time all passes of warm-up and cool-down move, W included. Then each W is put into a free slot again, and the F
+/// and I of the cool-down move.
 pub(crate) fn reordered(first: &[[usize; 4]], microbatches: usize) -> Vec<Row> {
     let rows = repeat(first, microbatches).into_iter().map(with_weights).collect();
     let rows = moved(rows, true).into_iter().map(without_weights).collect();
@@ -16,7 +17,7 @@ pub(crate) fn reordered(first: &[[usize; 4]], microbatches: usize) -> Vec<Row> {
     rows.map(with_weights).collect()
 }
 
-/// A row with each W in the first slot left free after its I; those of chunk 1 first.
+/// Puts each W of a row into the first free slot after its I. W of chunk 1 go first.
 fn with_weights(mut row: Row) -> Row {
     while row.last().is_some_and(Option::is_none) {
         row.pop();
@@ -37,7 +38,7 @@ fn without_weights(mut row: Row) -> Row {
     row
 }
 
-/// W that can run: of chunk 1, of chunk 0.
+/// Number of W that can run: of chunk 1, of chunk 0.
 #[derive(Default)]
 struct Weights([u32; 2]);
 
@@ -57,8 +58,8 @@ impl Weights {
     }
 }
 
-/// The rows with passes moved, then squeezed. `weights`: whether the rows have W, which move too; else W are thought of as
-/// in the first free slots, and the warm-up stays.
+/// Moves passes to earlier slots, then squeezes the rows. With `weights`, the rows have W, which move too. Without, each W
+/// counts as if it were in the first free slot, and the warm-up stays as it is.
 fn moved(rows: Vec<Row>, weights: bool) -> Vec<Row> {
     let (ranks, length) = (rows.len(), rows.iter().map(Vec::len).max().unwrap_or(0));
     let mut moving: Vec<Moving> = rows.into_iter().map(|row| Moving::new(row, length, weights)).collect();
@@ -103,7 +104,8 @@ enum Phase {
 }
 
 impl Phase {
-    /// The phase of a pass: rank 0's first I of chunk 0 ends the warm-up, the pipeline's last F of chunk 0 the stable phase.
+    /// Returns the phase after a pass. Rank 0's first I of chunk 0 ends the warm-up, the pipeline's last F of chunk 0 the
+    /// stable phase.
     fn at(self, rank: usize, pass: Pass, last: bool) -> Phase {
         match (self, pass) {
             (Phase::WarmUp | Phase::KeptWarmUp, I0) if rank == 0 => Phase::Stable,
@@ -116,13 +118,13 @@ impl Phase {
 /// A row whose passes move.
 struct Moving {
     row: Row,
-    /// After each slot: chunk activations held, and W that wait for a slot (0 where the row has its W).
+    /// State after each slot: number of saved chunk activations, and number of W that wait for a slot (0 if the row has its W).
     states: Vec<(i32, i32)>,
     peak: i32,
     weights: bool,
-    /// Slots of the passes put so far, by pass.
+    /// Slots of the passes placed so far, by pass.
     times: [Vec<usize>; PERIOD],
-    /// Slots of the I put so far, sorted; and of the W.
+    /// Slots of the I placed so far, sorted; and of the W.
     gradients: Vec<usize>,
     weight_slots: Vec<usize>,
 }
@@ -148,7 +150,7 @@ impl Moving {
         moving
     }
 
-    /// The state after a slot.
+    /// Returns the state after a slot.
     fn after(&self, (held, waiting): (i32, i32), slot: Option<Pass>) -> (i32, i32) {
         match slot {
             Some(pass) if self.weights => (held + pass.held(), 0),
@@ -158,7 +160,7 @@ impl Moving {
         }
     }
 
-    /// The earliest free slot up to `time` after all that the pass needs that does not raise the peak.
+    /// Returns the earliest free slot, at most `time`, that comes after the pass's inputs and does not raise the peak.
     fn place(&mut self, pass: Pass, time: usize, needs: Option<usize>, limit: i32) -> usize {
         let own = if pass.kind() == Kind::W {
             let nth = self.weight_slots.len();
@@ -172,7 +174,7 @@ impl Moving {
         (earliest..time).find(|&slot| self.row[slot].is_none() && self.fits(pass, time, slot, limit)).unwrap_or(time)
     }
 
-    /// Whether the pass may move from one slot to an earlier one; if so, it has moved in `states`.
+    /// Returns whether the pass may move to the earlier slot `to`. If so, `states` has the move applied.
     fn fits(&mut self, pass: Pass, from: usize, to: usize, limit: i32) -> bool {
         let mut state = to.checked_sub(1).map_or((0, 0), |slot| self.states[slot]);
         let mut states = Vec::with_capacity(from - to);

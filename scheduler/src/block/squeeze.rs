@@ -2,10 +2,10 @@
 
 use super::{PERIOD, Pass, Row};
 
-/// The end of each pass of each rank, in the order of its row; `seconds(rank, pass)` is how long it takes, `hop(stage)` the
-/// time between that stage and the next.
+/// Returns the end of each pass of each rank, in seconds, in the order of its row. `seconds(rank, pass)` is the length of a
+/// pass, `hop(stage)` the time between that stage and the next.
 ///
-/// `None` if ranks wait for each other, or for what never comes.
+/// Returns `None` if ranks wait for each other, or for a pass that is in no row.
 pub(crate) fn ends(
     rows: &[Row],
     seconds: impl Fn(usize, Pass) -> f64,
@@ -36,7 +36,7 @@ pub(crate) fn ends(
     (0..ranks).all(|rank| at[rank] == rows[rank].len()).then_some(ends)
 }
 
-/// When what the rank's next such pass needs has arrived; `None` if that has not run.
+/// Returns the arrival time of the input of the rank's next such pass, or `None` if the input has not been computed.
 fn arrival(done: &[[Vec<f64>; PERIOD]], rank: usize, pass: Pass, hop: impl Fn(usize) -> f64) -> Option<f64> {
     let microbatch = done[rank][pass as usize].len();
     if let Some(before) = pass.before() {
@@ -48,7 +48,7 @@ fn arrival(done: &[[Vec<f64>; PERIOD]], rank: usize, pass: Pass, hop: impl Fn(us
     }
 }
 
-/// Each pass in the earliest slot that leaves the order of its row; `None` if the rows cannot be run.
+/// Moves each pass to the earliest slot that preserves the order of its row. Returns `None` if the rows deadlock.
 pub(crate) fn squeeze(rows: &[Row]) -> Option<Vec<Row>> {
     let ends = ends(rows, |_, _| 1.0, |_| 0.0)?;
     let length = ends.iter().filter_map(|row| row.last()).fold(0.0_f64, |length, &end| length.max(end)) as usize;

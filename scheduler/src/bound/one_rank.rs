@@ -2,19 +2,19 @@
 
 use std::collections::BinaryHeap;
 
-/// Something that one machine has to do.
+/// A job of one machine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job {
-    /// It starts no earlier.
+    /// Earliest start, in seconds.
     pub(super) head: f64,
-    /// What it takes of the machine.
+    /// Processing time on the machine, in seconds.
     pub(super) seconds: f64,
-    /// What must follow its end, on whatever machine.
+    /// Seconds that must follow the end of the job, on any machine.
     pub(super) tail: f64,
 }
 
-/// The least `end + tail` of the worst job if jobs may be interrupted: of those whose head is over, the machine always
-/// does one of the longest tail (Jackson's preemptive schedule; Carlier, *The one-machine sequencing problem*, European
+/// Returns the least possible maximum of `end + tail` over all jobs if jobs may be interrupted. The machine always runs the
+/// released job with the longest tail (Jackson's preemptive schedule; Carlier, *The one-machine sequencing problem*, European
 /// Journal of Operational Research 11, 1982).
 pub(super) fn least_end(mut jobs: Vec<Job>) -> f64 {
     jobs.sort_by(|a, b| a.head.total_cmp(&b.head));
@@ -41,7 +41,7 @@ pub(super) fn least_end(mut jobs: Vec<Job>) -> f64 {
     }
 }
 
-/// A number of 0 or more, by its bits: they are in the order of the numbers.
+/// A nonnegative number by its bits, whose order is the order of the numbers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Key(u64);
 

@@ -3,10 +3,10 @@
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;
 
-/// The largest relative error of a sum of these costs along a route through a pipeline; 0 where no sum is rounded.
+/// Returns the largest relative error of a sum of these costs along a route through a pipeline, or 0 if no sum is rounded.
 ///
-/// A sum of n numbers that are not negative is off by n units of the last place at most. Nothing is rounded if all costs are
-/// multiples of one power of two, and their sum over all actions is less than 2^53 of it.
+/// A sum of n nonnegative numbers is off by at most n units in the last place. Sums are exact if all costs are multiples of one
+/// power of two and their total over all actions is less than 2^53 times that power.
 pub fn rounding(costs: &StageCosts, pipeline: &Pipeline) -> f64 {
     let times = || costs.f.iter().chain(&costs.i).chain(&costs.w).chain(&costs.comm).chain(&costs.fb).copied();
     let units = f64::from(pipeline.microbatches) * f64::from(pipeline.slices);
@@ -19,12 +19,12 @@ pub fn rounding(costs: &StageCosts, pipeline: &Pipeline) -> f64 {
     summands * f64::EPSILON
 }
 
-/// Whether a value meets a bound: what is between them is rounding.
+/// Returns whether a value equals a bound up to rounding.
 pub fn meets(value: f64, bound: f64, costs: &StageCosts, pipeline: &Pipeline) -> bool {
     value <= bound * (1.0 + 4.0 * rounding(costs, pipeline).max(f64::EPSILON))
 }
 
-/// The value of the lowest bit that is set in a number.
+/// Returns the value of the lowest set bit of a number.
 fn lowest_bit(number: f64) -> f64 {
     let mantissa = number.to_bits() & ((1 << 52) - 1);
     let exponent = ((number.to_bits() >> 52) & 0x7ff) as i32;

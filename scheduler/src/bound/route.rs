@@ -4,38 +4,38 @@ use crate::costs::StageCosts;
 use crate::placement::Pipeline;
 use std::ops::Range;
 
-/// The steps of each micro-batch of one direction: F of every stage, then I of every stage back.
+/// Steps of each micro-batch of one direction: F of every stage in order, then I of every stage in reverse.
 pub(super) struct CriticalRoute {
     pub(super) steps: Vec<RouteStep>,
-    /// How many micro-batches, or slices of them, take this route.
+    /// Number of micro-batches, or slices of micro-batches, on this route.
     pub(super) units: u32,
-    /// For each rank its steps, ascending.
+    /// Steps of each rank, ascending.
     by_rank: Vec<Vec<usize>>,
 }
 
 /// A step of the route.
 #[derive(Clone, Copy)]
 pub(super) struct RouteStep {
-    /// When it starts at the earliest.
+    /// Earliest start, in seconds.
     start: f64,
-    /// When it ends at the earliest.
+    /// Earliest end, in seconds.
     end: f64,
-    /// Seconds that it takes of its rank.
+    /// Seconds of work on the step's rank.
     pub(super) share: f64,
-    /// What follows an I.
+    /// The W that follows an I.
     pub(super) weights: Option<Weights>,
 }
 
 /// The W of a step.
 #[derive(Clone, Copy)]
 pub(super) struct Weights {
-    /// Seconds that it takes of its rank.
+    /// Seconds of work on the rank of the W.
     pub(super) share: f64,
-    /// Whether it may run in one with its I, in an overlapped pair.
+    /// Whether the W may run in one action with its I, in an overlapped pair.
     pub(super) in_pair: bool,
 }
 
-/// The seconds of an overlapped pair that are reckoned for its F and for its B.
+/// Seconds of an overlapped pair that count for its F and for its B.
 #[derive(Clone, Copy)]
 pub(super) struct PairShares {
     f: f64,
@@ -43,7 +43,7 @@ pub(super) struct PairShares {
 }
 
 impl PairShares {
-    /// Of the ways to share out a pair, the one that makes most work of the actions of a rank.
+    /// Splits the seconds of a pair so that the actions of the rank have the most work.
     pub(super) fn of(costs: &StageCosts, pipeline: &Pipeline, rank: u32) -> PairShares {
         let Some(fb) = costs.fb else { return PairShares { f: f64::INFINITY, b: f64::INFINITY } };
         let last = pipeline.microbatches.saturating_sub(1);
@@ -58,7 +58,7 @@ impl PairShares {
 }
 
 impl CriticalRoute {
-    /// The route of micro-batch `first` and its like; `shares` has those of each rank.
+    /// Builds the route of micro-batch `first` and all others of its direction. `shares` has one entry per rank.
     pub(super) fn of(
         costs: &StageCosts,
         pipeline: &Pipeline,
@@ -93,27 +93,27 @@ impl CriticalRoute {
         route
     }
 
-    /// The steps of a rank, ascending.
+    /// Returns the steps of a rank, ascending.
     pub(super) fn steps_of(&self, rank: u32) -> &[usize] {
         &self.by_rank[rank as usize]
     }
 
-    /// All of it, until nothing is left to do.
+    /// Returns the full route, until no work is left.
     pub(super) fn whole(&self) -> Subroute<'_> {
         Subroute { route: self, steps: 0..self.steps.len(), whole: true }
     }
 
-    /// The part from a step to another.
+    /// Returns the part of the route from step `first` to step `last`.
     pub(super) fn between(&self, first: usize, last: usize) -> Subroute<'_> {
         Subroute { route: self, steps: first..last + 1, whole: false }
     }
 }
 
-/// Steps of a route, looked at as if there were no others.
+/// A range of steps of a route, evaluated on its own.
 pub(super) struct Subroute<'a> {
     route: &'a CriticalRoute,
     steps: Range<usize>,
-    /// Whether the W of any rank must be over at the end, not just those of the rank of the last step.
+    /// Whether the W of all ranks must be over at the end, as against only those of the last step's rank.
     whole: bool,
 }
 
@@ -122,7 +122,7 @@ impl Subroute<'_> {
         &self.route.steps[at]
     }
 
-    /// For each rank, its steps in a range.
+    /// Returns the steps of each rank within a range.
     fn groups(&self, range: Range<usize>) -> impl Iterator<Item = &[usize]> {
         let inside = move |steps: &'_ Vec<usize>| {
             let first = steps.partition_point(|&at| at < range.start);
@@ -131,18 +131,18 @@ impl Subroute<'_> {
         self.route.by_rank.iter().map(move |steps| &steps[inside(steps)]).filter(|steps| !steps.is_empty())
     }
 
-    /// Seconds before the n-th start of a step.
+    /// Returns the seconds before the n-th start of a step.
     pub(super) fn before_start(&self, at: usize) -> Envelope {
         self.before(self.steps.start..at, self.step(at).start)
     }
 
-    /// Seconds before the n-th end of a step.
+    /// Returns the seconds before the n-th end of a step.
     pub(super) fn before_end(&self, at: usize) -> Envelope {
         self.before(self.steps.start..at + 1, self.step(at).end)
     }
 
-    /// Seconds before a time of the route, by what the steps of each rank in a range take: all from one of them on, or it
-    /// alone.
+    /// Returns the seconds before a time of the route. Each rank of the range adds lines for the steps from one of them on, and
+    /// for one step alone.
     fn before(&self, range: Range<usize>, time: f64) -> Envelope {
         let origin = self.step(self.steps.start).start;
         let mut lines = vec![(time - origin, 0.0)];
@@ -159,7 +159,7 @@ impl Subroute<'_> {
         Envelope::of(lines, self.route.units)
     }
 
-    /// Seconds after the end of a step of which n have not ended yet, it among them.
+    /// Returns the seconds after the end of a step while n units of this step have not ended, including this one.
     pub(super) fn after(&self, at: usize) -> Envelope {
         let now = self.step(at).end;
         let last = self.step(self.steps.end - 1);
@@ -183,14 +183,14 @@ impl Subroute<'_> {
     }
 }
 
-/// Fewer questions are answered faster from all lines than they are sorted.
+/// Number of evaluations above which sorting the lines is faster than evaluating all of them.
 const WORTH_SORTING: u32 = 8;
 
-/// Seconds as the largest of lines `base + n x slope`, n being a number of micro-batches.
+/// Seconds as the maximum of lines `base + n x slope`, where n is a number of micro-batches.
 pub(super) struct Envelope(Vec<(f64, f64)>);
 
 impl Envelope {
-    /// Leaves out the lines that another one is above of for every n, unless so few n are asked for that it does not pay.
+    /// Drops the lines that are below another line for every n, if at least [`WORTH_SORTING`] evaluations are expected.
     fn of(mut lines: Vec<(f64, f64)>, asked: u32) -> Envelope {
         if asked < WORTH_SORTING {
             return Envelope(lines);
@@ -205,7 +205,7 @@ impl Envelope {
         Envelope(lines)
     }
 
-    /// The seconds of n micro-batches.
+    /// Returns the seconds of n micro-batches.
     pub(super) fn at(&self, n: u32) -> f64 {
         self.0.iter().map(|&(base, slope)| base + f64::from(n) * slope).fold(0.0, f64::max)
     }

@@ -1,9 +1,9 @@
 //! The bound against the optimum over all orders of small pipelines.
 
 use super::*;
-use crate::brute_force::{PlanOptions, best};
+use crate::brute_force::{Objective, best};
 
-/// A random number generator that is always the same (Knuth, MMIX).
+/// A deterministic random number generator (Knuth, MMIX).
 struct Dice(u64);
 
 impl Dice {
@@ -24,7 +24,7 @@ impl Dice {
     }
 }
 
-/// Pipelines of at most so many actions that all orders can be tried.
+/// Pipelines small enough for an exhaustive search over all orders.
 const PIPELINES: [(Placement, u32, u32, u32); 9] = [
     (Placement::Chain, 1, 1, 3),
     (Placement::Chain, 2, 1, 3),
@@ -37,7 +37,7 @@ const PIPELINES: [(Placement, u32, u32, u32); 9] = [
     (Placement::Bidirectional, 3, 2, 2),
 ];
 
-/// Larger ones, for actions that run one by one.
+/// Larger pipelines, for actions that do not overlap.
 const MORE: [(Placement, u32, u32, u32); 4] = [
     (Placement::Chain, 3, 1, 3),
     (Placement::Loop, 2, 2, 2),
@@ -45,7 +45,7 @@ const MORE: [(Placement, u32, u32, u32); 4] = [
     (Placement::Bidirectional, 2, 2, 3),
 ];
 
-/// How often the bound is met among so many cases.
+/// Returns the number of cases whose optimum equals the bound, and the number of all cases.
 fn met(pipelines: &[(Placement, u32, u32, u32)], seed: u64, rounds: u32, pairs: bool) -> (u32, u32) {
     let mut dice = Dice(seed);
     let (mut met, mut cases) = (0, 0);
@@ -56,8 +56,8 @@ fn met(pipelines: &[(Placement, u32, u32, u32)], seed: u64, rounds: u32, pairs: 
             costs.fb = pairs.then(|| f64::from(2 + dice.roll(9)));
             let fused = round % 2 == 0;
             let bound = lower_bound(&costs, &pipeline, fused);
-            for (options, bound) in [(PlanOptions::Makespan, bound.makespan), (PlanOptions::Span, bound.span)] {
-                let best = best(&costs, &pipeline, fused, options).expect("without limits there is an order");
+            for (objective, bound) in [(Objective::Makespan, bound.makespan), (Objective::Span, bound.span)] {
+                let best = best(&costs, &pipeline, fused, objective).expect("without limits there is an order");
                 assert!(bound <= best, "{bound} > {best}: {pipeline:?} fused {fused} {costs:?}");
                 met += u32::from(bound == best);
                 cases += 1;

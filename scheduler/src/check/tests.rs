@@ -146,7 +146,7 @@ fn all_is_reported_at_once() {
     );
 }
 
-/// Work of ranks in two stages each, from a line per rank, checked as a pipeline of so many micro-batches.
+/// Checks a schedule of a pipeline, given as one line of actions per rank.
 fn of_pipeline(pipeline: Pipeline, limit: Option<f64>, lines: &[&str]) -> Vec<(Invariant, String)> {
     let mut costs = StageCosts::uniform(pipeline.stages(), 1.0, 1.0, 1.0, 0.0);
     costs.limit = limit.map(|limit| vec![limit; pipeline.ranks as usize]);
@@ -250,7 +250,7 @@ fn overlapped_pairs() {
         found,
         [says(Invariant::Duplicate, twice), says(Invariant::Missing, "rank 0: neither 0B1 nor 0I1 runs")]
     );
-    // Two pairs, each of which needs a half of the other.
+    // Each of two pairs needs a half of the other pair.
     let two = Pipeline::new(Placement::Chain, 2, 2);
     let found = of_pipeline(two, None, &["0F0 (0F1|0B0) 0B1", "1F0 (1F1|1B0) 1B1"]);
     let expected = [

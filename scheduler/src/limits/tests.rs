@@ -1,7 +1,7 @@
 //! The smallest limit, compared with all orders of small pipelines.
 
 use super::*;
-use crate::brute_force::{PlanOptions, best};
+use crate::brute_force::{Objective, best};
 use crate::placement::Placement;
 
 fn pipelines() -> impl Iterator<Item = (Pipeline, StageCosts)> {
@@ -31,14 +31,14 @@ fn there_is_an_order_at_the_least_limit_and_none_below_it_on_any_rank() {
         let least = least_limit(&costs, &pipeline);
         costs.limit = Some(least.clone());
         for fused in [false, true] {
-            assert!(best(&costs, &pipeline, fused, PlanOptions::Makespan).is_some(), "{pipeline:?}");
+            assert!(best(&costs, &pipeline, fused, Objective::Makespan).is_some(), "{pipeline:?}");
         }
         for rank in 0..least.len() {
             let mut limit: Vec<f64> = least.iter().map(|limit| limit * 100.0).collect();
             limit[rank] = least[rank] - 0.5;
             assert_eq!(first_below(&least, Some(&limit)), Some(rank));
             costs.limit = Some(limit);
-            assert_eq!(best(&costs, &pipeline, false, PlanOptions::Makespan), None, "{pipeline:?} rank {rank}");
+            assert_eq!(best(&costs, &pipeline, false, Objective::Makespan), None, "{pipeline:?} rank {rank}");
         }
     }
 }

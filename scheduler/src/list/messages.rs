@@ -4,31 +4,31 @@ use crate::costs::StageCosts;
 use crate::placement::Pipeline;
 use ir::schedule::Kind;
 
-/// Arrivals at the `N` sorts of work of each rank, micro-batch after micro-batch.
+/// Arrival times of the inputs of each of the `N` sorts of work of each rank, by micro-batch.
 pub(super) struct Messages<const N: usize> {
-    /// By rank, sort and micro-batch; infinite where it is not known, and at the end.
+    /// Arrivals by rank, sort and micro-batch; infinite if not known, and at the end.
     arrivals: Vec<f64>,
-    /// One more than the micro-batches.
+    /// One more than the number of micro-batches.
     length: usize,
-    /// Where the results of each rank's work go.
+    /// Receiver of the results of each rank and sort.
     channels: Vec<[Option<Channel>; N]>,
 }
 
-/// The channel of a result to the work that needs it.
+/// Channel from a result to the work that needs it.
 #[derive(Clone, Copy)]
 struct Channel {
     rank: usize,
     sort: usize,
-    /// Seconds until it has arrived.
+    /// Seconds until the result arrives.
     hop: f64,
 }
 
 impl<const N: usize> Messages<N> {
-    /// Nothing sent; the first stage has all that its F need. `sorts` are kind and chunk.
+    /// Creates channels with no message sent. All inputs of the first stage's F are there. `sorts` are pairs of kind and chunk.
     pub(super) fn new(costs: &StageCosts, pipeline: &Pipeline, sorts: &[(Kind, usize); N]) -> Messages<N> {
         let (stages, ranks) = (pipeline.stages() as usize, pipeline.ranks as usize);
         let rank_of: Vec<usize> = (0..pipeline.stages()).map(|stage| pipeline.rank(stage, 0) as usize).collect();
-        // An I needs its own F too, but what the next stage sends has needed it before.
+        // An I needs its own F too. The message of the next stage depends on that F already.
         let taker = |kind: Kind, stage: usize| match kind {
             Kind::F if stage + 1 < stages => Some((Kind::F, stage + 1)),
             Kind::F => Some((Kind::I, stage)),
@@ -53,18 +53,18 @@ impl<const N: usize> Messages<N> {
         Messages { arrivals, length, channels }
     }
 
-    /// Arrivals for the first of each sort of work of a rank.
+    /// Returns the arrivals of the inputs of the first micro-batch, by sort.
     pub(super) fn first(&self, rank: usize) -> [f64; N] {
         std::array::from_fn(|sort| self.arrival(rank, sort, 0))
     }
 
-    /// The arrival for one; infinite if it is not known or there is no such one.
+    /// Returns the arrival of the input of the `nth` micro-batch; infinite if not known or out of range.
     #[inline]
     pub(super) fn arrival(&self, rank: usize, sort: usize, nth: usize) -> f64 {
         self.arrivals[(rank * N + sort) * self.length + nth]
     }
 
-    /// Sends the result of one that ends at a time: to which rank and sort, and when it arrives.
+    /// Sends a result of work that ends at `end`. Returns the receiving rank and sort, and the arrival time.
     #[inline]
     pub(super) fn send(&mut self, rank: usize, sort: usize, nth: usize, end: f64) -> Option<(usize, usize, f64)> {
         let Channel { rank, sort, hop } = self.channels[rank][sort]?;

@@ -5,40 +5,42 @@ use crate::costs::StageCosts;
 use crate::placement::Pipeline;
 use ir::schedule::Kind;
 
-/// A rank with its `N` sorts of work, the F and the I of each of its stages, in the order of preference: of F those of the
-/// last stage first, of I those of the first.
+/// A rank with its `N` sorts of work, the F and the I of each of its stages, in the order of preference. F of the last stage
+/// and I of the first stage come first.
 pub(super) struct Rank<const N: usize> {
-    /// When the next of each arrives; infinite if what it needs has not begun, or there is no next one.
+    /// Arrival time of the next input of each sort; infinite if its producer has not started or no unit is left.
     pub arrives: [f64; N],
-    /// How many of each have started.
+    /// Number of started units of each sort.
     pub started: [usize; N],
-    /// Which of them fit beside what is held: a bit each.
+    /// Sorts that fit in the memory that is left, one bit each.
     fit: u32,
     pub now: f64,
     first: f64,
-    /// Seconds of all its work, and of its gaps so far.
+    /// Total seconds of the rank's work, plus its gaps up to now.
     pub least: f64,
     held: f64,
     limit: f64,
-    /// F of the first chunk that have none of the second yet.
+    /// Number of F of the first chunk without an F of the second.
     alone: f64,
-    /// I that have run, and how many of their W.
+    /// Sorts of the I that have run, and the number of their W that have run.
     backwards: Vec<u8>,
     weights: usize,
-    /// What has run: sorts of work, and `N` more for the W of an I.
+    /// Actions that have run: their sorts, plus `N` for the W of an I.
     row: Vec<u8>,
     /// Kind and chunk of each sort.
     sorts: [(Kind, usize); N],
     seconds: [f64; N],
-    /// By how much each changes what is held.
+    /// Change in used memory by each sort.
     memory: [f64; N],
-    /// What must fit beside what is held for each to start: itself and, before an F that is not eager, one of the next chunk.
+    /// Memory that must be free for each sort to start: its own and, before an F that is not eager, that of an F of the next
+    /// chunk.
     room: [[f64; N]; 2],
-    /// What must fit as well: so much for each F that is alone, this one included, and for one of the second chunk.
+    /// Second memory condition: an amount for each F without a second-chunk F, this one included, and for one F of the second
+    /// chunk.
     pairs: [[f64; N]; 2],
-    /// By how much each changes the number of F that are alone.
+    /// Change in the number of F without a second-chunk F, by sort.
     lonely: [f64; N],
-    /// Seconds and change of memory of the W that each leaves to do.
+    /// Seconds and memory change of the W that belongs to each sort.
     weight: [[f64; 2]; N],
 }
 
@@ -55,7 +57,7 @@ impl<const N: usize> Rank<N> {
         };
         let forward = |chunk: usize| costs.mem_f[own[chunk]];
         let first = |chunk: usize| chunk == 0 && own.len() == 2;
-        // What an F of the first of two chunks needs besides, eager or not.
+        // Memory that an F of the first of two chunks needs in addition, if its eagerness is `eager`.
         let paired = |eager: bool, of: usize, otherwise: f64| {
             let of_first = |chunk| if first(chunk) && order.eager == eager { forward(of) } else { otherwise };
             of_f(&of_first, otherwise)
@@ -86,7 +88,7 @@ impl<const N: usize> Rank<N> {
         rank
     }
 
-    /// Which sorts of work fit: a bit each.
+    /// Returns the sorts of work that fit, one bit each.
     #[inline]
     fn fitting(&self) -> u32 {
         let ([room, beside], [first, second]) = (&self.room, &self.pairs);
@@ -98,7 +100,7 @@ impl<const N: usize> Rank<N> {
         (0..N).map(|sort| u32::from(fits(sort)) << sort).sum()
     }
 
-    /// The work preferred of that which fits and has arrived by a time.
+    /// Returns the preferred sort among those that fit and have arrived at `time`.
     #[inline]
     pub(super) fn arrived_by(&self, time: f64) -> Option<usize> {
         let arrived: u32 = (0..N).map(|sort| u32::from(self.arrives[sort] <= time) << sort).sum();
@@ -106,13 +108,13 @@ impl<const N: usize> Rank<N> {
         (ready != 0).then_some(ready.trailing_zeros() as usize)
     }
 
-    /// When something arrives that fits.
+    /// Returns the arrival of the next sort that fits, in seconds.
     pub(super) fn next_arrival(&self) -> f64 {
         let fitting = (0..N).filter(|sort| self.fit >> sort & 1 == 1).map(|sort| self.arrives[sort]);
         fitting.fold(f64::INFINITY, f64::min)
     }
 
-    /// Seconds of the next W, if one can run.
+    /// Returns the seconds of the next W, if one can run.
     #[inline]
     pub(super) fn next_weight(&self) -> Option<f64> {
         self.backwards.get(self.weights).map(|&sort| self.weight[sort as usize][0])
@@ -150,12 +152,12 @@ impl<const N: usize> Rank<N> {
         self.fit = self.fitting();
     }
 
-    /// From the first start to the last end.
+    /// Returns the seconds from the first start to the last end.
     pub(super) fn span(&self) -> f64 {
         self.now - self.first
     }
 
-    /// What it has run.
+    /// Returns the actions that have run.
     pub(super) fn row(&self) -> Row {
         let action = |&what: &u8| {
             let (kind, chunk) = self.sorts[what as usize % N];
@@ -165,7 +167,7 @@ impl<const N: usize> Rank<N> {
     }
 }
 
-/// Kind and chunk of each sort of work.
+/// Returns the kind and chunk of each sort of work.
 pub(super) fn sorts<const N: usize>(order: PriorityRule) -> [(Kind, usize); N] {
     let chunks = N / 2;
     std::array::from_fn(|sort| match (order.forward, sort < chunks) {

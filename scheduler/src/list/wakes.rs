@@ -1,14 +1,14 @@
 //! Priority queue of ranks by wake-up time.
 
-/// A time for each rank, and the earliest of them: a tree each of whose nodes holds the earlier of its two children.
+/// A time for each rank, in a binary tree whose nodes hold the earlier of their two children.
 pub(super) struct Wakes {
-    /// Node n has the children 2n and 2n + 1; the second half are the ranks. A time, which is not negative, in the upper bits
-    /// and a rank in the lower ones sort as the two.
+    /// Node n has the children 2n and 2n + 1; the second half are the ranks. The upper bits hold a nonnegative time and the
+    /// lower bits a rank, so that nodes sort by time, then rank.
     nodes: Vec<u128>,
 }
 
 impl Wakes {
-    /// All at time 0.
+    /// Sets all ranks to time 0.
     pub(super) fn new(ranks: usize) -> Wakes {
         let leaves = ranks.next_power_of_two();
         let mut wakes = Wakes { nodes: vec![u128::MAX; 2 * leaves] };
@@ -16,7 +16,7 @@ impl Wakes {
         wakes
     }
 
-    /// The earliest time that is finite, and the first rank that has it.
+    /// Returns the earliest finite time and the first rank with this time.
     pub(super) fn first(&self) -> Option<(f64, usize)> {
         let time = f64::from_bits((self.nodes[1] >> 64) as u64);
         time.is_finite().then_some((time, self.nodes[1] as u64 as usize))
@@ -34,7 +34,7 @@ impl Wakes {
         }
     }
 
-    /// Makes the time of a rank no later than another.
+    /// Lowers the time of a rank to `time`, if its time is later.
     pub(super) fn hasten(&mut self, rank: usize, time: f64) {
         if (self.nodes[self.nodes.len() / 2 + rank] >> 64) as u64 > time.to_bits() {
             self.set(rank, time);

@@ -7,11 +7,11 @@ use crate::bound::{lower_bound_within, meets, rounding};
 use crate::problem::{Backward, Objective, Problem};
 use std::time::Instant;
 
-/// The most operations for which windows are made: a fraction of a second.
+/// Largest number of operations for which windows are computed, which takes a fraction of a second.
 const MOST_OPERATIONS: usize = 1_000;
 
-/// No order of the problem has a smaller value; `value` is that of some order. Without its operations they are listed where
-/// they are looked at.
+/// Computes a lower bound on the value of any order of the problem, given the value of some order. If `instance` is `None`, the
+/// operations are listed where needed.
 pub(super) fn of(problem: &Problem, instance: Option<&Instance>, value: f64) -> f64 {
     let fused = problem.backward == Backward::Fused;
     let plain = lower_bound_within(problem.costs, problem.pipeline, fused, problem.deadline);
@@ -34,7 +34,7 @@ pub(super) fn of(problem: &Problem, instance: Option<&Instance>, value: f64) -> 
     plain.max(smallest(&shop, low, high, problem.deadline) as f64 * shop.unit * (1.0 - rounding))
 }
 
-/// The smallest target from `low` to `high` whose windows are not empty, or one below it where the deadline comes first.
+/// Returns the smallest target from `low` to `high` whose windows are not empty, or a smaller one if the deadline passes.
 fn smallest(shop: &Shop, mut low: i64, mut high: i64, deadline: Option<Instant>) -> i64 {
     while low < high {
         let middle = low + (high - low) / 2;

@@ -7,12 +7,12 @@ use crate::simulate::{Timeline, simulate};
 use ir::schedule::Schedule;
 use std::time::Instant;
 
-/// A way to better orders, to better bounds, or to both.
+/// A search that improves orders, bounds, or both.
 pub trait Engine: Sync {
-    /// As the answer names it.
+    /// Returns the name of the engine in answers.
     fn name(&self) -> &'static str;
 
-    /// Whether this engine is for such problems; a cheap test by size and shape.
+    /// Returns whether the engine handles such problems, by a cheap test of size and shape.
     fn suits(&self, task: &Task) -> bool;
 
     /// Searches until the budget is spent or value and bound meet.
@@ -21,70 +21,70 @@ pub trait Engine: Sync {
     fn search(&self, task: &Task) -> Found;
 }
 
-/// What an engine is given.
+/// Input of an engine.
 pub struct Task<'a> {
-    /// What is asked.
+    /// The problem to solve.
     pub problem: &'a Problem<'a>,
-    /// The operations of the problem, with what each needs.
+    /// The operations of the problem, with their precedences.
     pub instance: &'a Instance,
-    /// The best order so far; `None` if none is known that holds the limits.
+    /// The best order so far; `None` if no order within the limits is known.
     pub best: Option<&'a Incumbent>,
-    /// No order has a smaller value.
+    /// Lower bound on the value of any order.
     pub bound: f64,
-    /// How far value and bound may be apart, relative to the value, and meet.
+    /// Relative difference up to which value and bound count as equal.
     pub tolerance: f64,
-    /// How long to search.
+    /// Limits on the search.
     pub budget: Budget,
-    /// Is told lines for people who look inside: sizes, bounds and values over time.
+    /// Receives diagnostic lines: sizes, bounds and values over time.
     pub log: &'a (dyn Fn(&str) + Sync),
 }
 
-/// How long an engine may search.
+/// Limits on an engine's search.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
-    /// Steps of the engine's own kind (conflicts, nodes, pivots), scaled so that a million take some ten seconds.
+    /// Steps of the engine's own kind (conflicts, nodes, pivots), scaled so that a million take about ten seconds.
     pub work: u64,
-    /// When to stop even if there is work left.
+    /// Time at which the search stops even if work is left.
     pub deadline: Option<Instant>,
 }
 
 impl Budget {
-    /// Whether the deadline is over.
+    /// Returns whether the deadline has passed.
     pub fn late(&self) -> bool {
         is_over(self.deadline)
     }
 }
 
-/// An order that holds the limits.
+/// An order within the memory limits.
 #[derive(Clone, Debug)]
 pub struct Incumbent {
     /// The order.
     pub schedule: Schedule,
-    /// Its value, by the simulator.
+    /// Its value in the simulator.
     pub value: f64,
-    /// What made it: a rule or an engine.
+    /// Name of the rule or engine that made the order.
     pub by: &'static str,
 }
 
-/// What an engine gives.
+/// Output of an engine.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// An order better than the one given, if it found one.
+    /// An order better than the one in the task, if the engine found one.
     pub better: Option<Incumbent>,
-    /// No order has a smaller value; infinite if the engine proved that there is none at all, minus infinity if it
-    /// knows nothing of bounds.
+    /// Lower bound on the value of any order. Infinite if the engine proved that no order exists, minus infinity if the engine
+    /// computes no bound.
     pub bound: f64,
 }
 
 impl Incumbent {
-    /// Simulates an order; `None` if it cannot be run or breaks a limit.
+    /// Simulates an order. Returns `None` if the order deadlocks or exceeds a limit.
     pub fn of(schedule: Schedule, problem: &Problem, by: &'static str) -> Option<Incumbent> {
         let timeline = simulate(&schedule, problem.costs).ok()?;
         holds(&timeline, problem).then(|| Incumbent { schedule, value: value(&timeline, problem.objective), by })
     }
 }
 
-/// The value of a timeline.
+/// Returns the value of a timeline.
 pub(super) fn value(timeline: &Timeline, objective: Objective) -> f64 {
     match objective {
         Objective::Makespan => timeline.makespan,
@@ -92,19 +92,19 @@ pub(super) fn value(timeline: &Timeline, objective: Objective) -> f64 {
     }
 }
 
-/// Whether no rank passes its limit, up to rounding.
+/// Returns whether all ranks are within their limits, up to rounding.
 fn holds(timeline: &Timeline, problem: &Problem) -> bool {
     let Some(limits) = &problem.costs.limit else { return true };
     timeline.peak_memory.iter().zip(limits).all(|(&peak, &limit)| peak <= limit + 1e-9 * limit)
 }
 
 impl Task<'_> {
-    /// The pipeline of the problem.
+    /// Returns the pipeline of the problem.
     pub fn pipeline(&self) -> &Pipeline {
         self.problem.pipeline
     }
 
-    /// Whether a value meets the bound, up to rounding.
+    /// Returns whether a value equals the bound, up to rounding.
     pub fn meets(&self, value: f64, bound: f64) -> bool {
         value <= bound + self.tolerance * value.abs()
     }

@@ -2,13 +2,12 @@
 //! whose order is undecided (Qi et al. 2024, "Zero bubble pipeline parallelism", appendix G).
 //!
 //! Beyond the paper:
-//! - precedences that hold in every order as good as the incumbent are found first ([`Windows`]): such pairs need no
-//!   variable, and earliest start and latest end make each big M as small as possible;
-//! - the kinds of a stage follow micro-batch order, so no two orders differ by names alone;
-//! - the operations after an operation on its rank must still fit before the end, those before it after the rank's earliest
-//!   start;
-//! - the search starts from the incumbent, and an answer is read from its 0/1 variables, never from its times: times are
-//!   rounded, and sorting by them can make an order worse than the answer.
+//! - precedences that hold in every order as good as the incumbent are found first ([`Windows`]). Their pairs need no variable,
+//!   and earliest start and latest end make each big M as small as possible;
+//! - the kinds of a stage follow micro-batch order, so that no two orders are equal up to the numbers of micro-batches;
+//! - the operations after an operation on its rank must fit before the end, those before it after the rank's earliest start;
+//! - the search starts from the incumbent. An answer is read from its 0/1 variables, never from its times: times are rounded,
+//!   and sorting by them can make an order worse than the answer.
 
 use super::shop::{Origin, Shop};
 use super::windows::Windows;
@@ -18,17 +17,17 @@ use solver::{Limits, Program, Relation, Status, Var};
 use std::collections::HashMap;
 use std::time::Instant;
 
-/// The engine.
+/// The engine of the mixed-integer program.
 pub(super) struct Ilp;
 
-/// Most operations of a problem, and most pairs of open order: above them microlp takes seconds for a node.
+/// Largest number of operations, and of pairs whose order is open. Above these, microlp takes seconds for a node.
 const MOST_OPERATIONS: usize = 120;
 const MOST_PAIRS: usize = 200;
 
-/// Steps of the budget that a node takes: some ms.
+/// Steps of the budget per node, which takes some milliseconds.
 const STEPS_PER_NODE: u64 = 500;
 
-/// Times are scaled so that operations take about so long, far above the solver's tolerances of 1e-7.
+/// Mean scaled length of an operation, far above the solver's tolerances of 1e-7.
 const MEAN: f64 = 10.0;
 
 impl Engine for Ilp {
@@ -69,7 +68,7 @@ impl Engine for Ilp {
     }
 }
 
-/// The rows of a schedule as operations of an instance; `None` if it has others.
+/// Converts the rows of a schedule to operations of an instance. Returns `None` if a row has other operations.
 fn orders(schedule: &Schedule, instance: &Instance) -> Option<Vec<Vec<usize>>> {
     let index: HashMap<Item, usize> = (instance.operations.iter().enumerate())
         .map(|(index, of)| (Item::new(of.kind, of.stage as u32, of.microbatch as u32), index))
@@ -89,13 +88,14 @@ struct Model<'a> {
     /// The objective, in scaled time.
     end: Var,
     starts: Vec<Var>,
-    /// Of two operations of a rank whose order is open, the smaller first: 1 if it goes first.
+    /// Variable for each pair of operations of a rank whose order is open, the smaller index first: 1 if that operation runs
+    /// first.
     order: HashMap<(usize, usize), Var>,
     /// Scaled time of one unit of the shop.
     scale: f64,
 }
 
-/// Whether one operation goes before another.
+/// Whether one operation runs before another.
 enum Before {
     No,
     Yes,
@@ -132,7 +132,7 @@ impl<'a> Model<'a> {
         self.shop.long[index] as f64 * self.scale
     }
 
-    /// An operation starts when what it needs has ended and arrived.
+    /// Constrains each operation to start after its inputs have been computed and have arrived.
     fn needs(&mut self) {
         for index in 0..self.shop.len() {
             for &(from, lag) in &self.shop.after[index] {
@@ -143,7 +143,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// One after the other on a rank: `start_b >= start_a + d_a - M (1 - a first)`, with M no more than the windows need.
+    /// Orders the operations of a rank: `start_b >= start_a + d_a - M (1 - a first)`, with M no larger than the windows need.
     fn pairs(&mut self, rank: &[usize]) {
         for (nth, &a) in rank.iter().enumerate() {
             for &b in &rank[nth + 1..] {
@@ -161,7 +161,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// `a` before `b` if the variable has the value given, 0 or 1.
+    /// Constrains `a` to end before `b` starts if the variable has the given value, 0 or 1.
     fn apart(&mut self, a: usize, b: usize, (first, value): (Var, f64)) {
         let most = (self.windows.latest[a] - self.windows.earliest[b]) as f64 * self.scale;
         let (sign, right) = if value > 0.5 { (-most, self.long(a) - most) } else { (most, self.long(a)) };
@@ -177,7 +177,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// The sum over what goes before `index` on its rank (or behind it), as terms and a constant.
+    /// Sums `of` over the operations before `index` on its rank (or after it), as terms and a constant.
     fn sum(&self, index: usize, behind: bool, of: impl Fn(usize) -> f64) -> (Vec<(Var, f64)>, f64) {
         let (mut terms, mut constant) = (Vec::new(), 0.0);
         let rank = &self.shop.of_rank[self.shop.rank[index]];
@@ -197,7 +197,7 @@ impl<'a> Model<'a> {
         (terms, constant)
     }
 
-    /// At each F what is held before it, and itself, fits the limit.
+    /// Constrains the memory in use at each F, its own included, to the limit.
     fn memory(&mut self, rank: usize) {
         let shop = self.shop;
         let Some(limit) = shop.limit[rank] else { return };
@@ -208,7 +208,8 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// What stands behind an operation fits before the end, what stands before it behind the rank's earliest start.
+    /// Constrains the operations after each operation to fit before the end, and those before it after the rank's earliest
+    /// start.
     fn loads(&mut self, rank: usize) {
         let shop = self.shop;
         let earliest = shop.of_rank[rank].iter().map(|&index| self.windows.earliest[index]).min().unwrap_or(0);
@@ -237,7 +238,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// The assignment of an order, everything as early as it can run; `None` if it cannot.
+    /// Returns the assignment of an order in which every operation runs as early as possible, or `None` if the order deadlocks.
     fn start(&self, orders: &[Vec<usize>]) -> Option<Vec<f64>> {
         let times = earliest(self.shop, orders)?;
         let end = |index: usize| times[index] + self.shop.long[index];
@@ -259,7 +260,7 @@ impl<'a> Model<'a> {
         Some(values)
     }
 
-    /// The orders that the 0/1 variables give: each operation stands behind as many as go before it.
+    /// Reads the orders from the 0/1 variables: the position of an operation is the number of operations before it.
     fn read(&self, values: &[f64]) -> Vec<Vec<usize>> {
         let goes = |a: usize, b: usize| match self.before(a, b) {
             Before::No => false,
@@ -275,14 +276,15 @@ impl<'a> Model<'a> {
         self.shop.of_rank.iter().map(sorted).collect()
     }
 
-    /// A bound of the program as one of the problem, in seconds: whole units where nothing was rounded.
+    /// Converts a bound of the program to one of the problem, in seconds. If no cost was rounded, the bound is a whole number
+    /// of units.
     fn bound(&self, scaled: f64) -> f64 {
         let units = scaled / self.scale * (1.0 - 1e-6);
         self.shop.unit * if self.shop.exact { units.ceil() } else { units }
     }
 }
 
-/// The start of every operation in units, as early as the orders allow.
+/// Returns the earliest start of every operation under the orders, in units, or `None` if the orders deadlock.
 fn earliest(shop: &Shop, orders: &[Vec<usize>]) -> Option<Vec<i64>> {
     let mut times: Vec<Option<i64>> = vec![None; shop.len()];
     let (mut place, mut free) = (vec![0; orders.len()], vec![0; orders.len()]);

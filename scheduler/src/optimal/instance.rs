@@ -5,48 +5,48 @@ use crate::placement::Pipeline;
 use crate::problem::{Backward, Problem};
 use ir::schedule::{Action, Item, Kind, Schedule};
 
-/// Something that a rank does without a break.
+/// An action that a rank runs without interruption.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operation {
     /// F, I, W or B.
     pub kind: Kind,
-    /// Its stage.
+    /// Index of its stage.
     pub stage: usize,
-    /// Its micro-batch.
+    /// Index of its micro-batch.
     pub microbatch: usize,
-    /// The rank that does it.
+    /// Rank that runs it.
     pub rank: usize,
-    /// How long it takes.
+    /// Its length in seconds.
     pub seconds: f64,
     /// Memory taken at its start.
     pub takes: f64,
     /// Memory freed at its end.
     pub frees: f64,
-    /// What must have ended before it starts, by index, and how many seconds before.
+    /// Operations that must end before this one starts, by index, and the seconds that must pass in between.
     pub after: Vec<(usize, f64)>,
 }
 
 /// All operations of a problem: for every stage and micro-batch F, and B or I and W.
 ///
-/// Each kind of a stage goes in the order of the micro-batches (in two chains: of those of one direction). That loses
-/// nothing: the micro-batches are alike, so the k-th to start may be called k, and what the k-th needs of another stage is
-/// there no later than the k-th to end there. Where there are overlapped pairs, a W in one goes with its I, ahead of W that
-/// may wait; only those that are in none go in order, and no operation needs the W before it.
+/// Operations of one kind and stage (and direction, with two chains) run in the order of the micro-batches. That loses no
+/// optimal order: micro-batches are alike, so the k-th to start may be numbered k. Its inputs from another stage arrive no
+/// later than the k-th to end there. With overlapped pairs, a W in a pair runs with its I, ahead of W that may wait. Only W in
+/// no pair run in order, and no operation depends on the previous W.
 #[derive(Clone, Debug)]
 pub struct Instance {
-    /// In an order in which each stands behind all that it needs.
+    /// The operations in topological order.
     pub operations: Vec<Operation>,
     /// The operations of each rank, by index.
     pub of_rank: Vec<Vec<usize>>,
-    /// Most memory of each rank; infinite without a limit.
+    /// Memory limit of each rank; infinite without a limit.
     pub limit: Vec<f64>,
-    /// Stages of the pipeline.
+    /// Number of stages of the pipeline.
     pub stages: usize,
-    /// Seconds of an overlapped pair of F and B, where backwards may be whole and there are two that it is quicker for.
+    /// Seconds of an overlapped pair of F and B. `None` if backwards are always split, or if no pair saves time.
     pub pair: Option<f64>,
 }
 
-/// What stands at one place of a rank's order.
+/// Entry of a rank's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// An operation by itself.
@@ -62,7 +62,7 @@ impl From<usize> for Step {
 }
 
 impl Instance {
-    /// The operations of a problem. Backwards are whole where they must be, else parted.
+    /// Builds the operations of a problem. Backwards are B if the problem requires it, else I and W.
     pub fn new(problem: &Problem) -> Instance {
         let pipeline = problem.pipeline;
         let (stages, microbatches) = (pipeline.stages() as usize, pipeline.microbatches as usize);
@@ -101,19 +101,19 @@ impl Instance {
         Instance { operations, of_rank, limit, stages, pair }
     }
 
-    /// The W of an I.
+    /// Returns the W of an I.
     pub fn weights(&self, index: usize) -> Option<usize> {
         (self.operations[index].kind == Kind::I).then_some(index + self.stages)
     }
 
-    /// Seconds that a pair of an F and a B or I takes less than its two (or three) one after the other.
+    /// Returns the seconds that a pair of an F and a B or I saves over running its two (or three) operations in sequence.
     pub fn gain(&self, forward: usize, backward: usize) -> f64 {
         let seconds = |index: usize| self.operations[index].seconds;
         let alone = seconds(forward) + seconds(backward) + self.weights(backward).map_or(0.0, seconds);
         self.pair.map_or(0.0, |pair| alone - pair)
     }
 
-    /// For each operation the F of its stage and micro-batch.
+    /// Returns, for each operation, the F of its stage and micro-batch.
     pub fn forwards(&self) -> Vec<usize> {
         let mut forwards: Vec<usize> = Vec::with_capacity(self.operations.len());
         for (index, operation) in self.operations.iter().enumerate() {
@@ -126,7 +126,7 @@ impl Instance {
         forwards
     }
 
-    /// The rows that run what each rank does in the order given.
+    /// Builds the schedule whose rows are the given orders.
     pub fn schedule<S: Copy + Into<Step>>(&self, orders: &[Vec<S>]) -> Schedule {
         let item = |kind: Option<Kind>, index: usize| {
             let operation = &self.operations[index];
@@ -143,10 +143,10 @@ impl Instance {
     }
 }
 
-/// Whether a pair of so many seconds is quicker than some F and B of a rank one after the other.
+/// Returns whether a pair of `pair` seconds is shorter than some F and B of a rank in sequence.
 fn gains(problem: &Problem, pair: f64) -> bool {
     let (costs, pipeline) = (problem.costs, problem.pipeline);
-    let last = pipeline.microbatches.saturating_sub(1); // in two chains it goes up
+    let last = pipeline.microbatches.saturating_sub(1); // of two chains, this one runs from the last rank to the first
     (0..pipeline.ranks).any(|rank| {
         let stages = [0, last].into_iter().flat_map(|microbatch| pipeline.stages_of(rank, microbatch));
         let stages: Vec<usize> = stages.map(|stage| stage as usize).collect();
@@ -155,7 +155,7 @@ fn gains(problem: &Problem, pair: f64) -> bool {
     })
 }
 
-/// The index of an operation: micro-batch by micro-batch, in each F up the stages, I down, W down.
+/// Returns the index of an operation. Operations are numbered by micro-batch, and within one F up the stages, I down, W down.
 fn number(kind: Kind, stage: usize, microbatch: usize, stages: usize, fused: bool) -> usize {
     let place = match kind {
         Kind::F => stage,

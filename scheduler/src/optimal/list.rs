@@ -13,8 +13,9 @@ use ir::schedule::{Kind, Schedule};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-/// Orders with different numbers of micro-batches in flight on a rank, with W as soon or as late as may be, and with pairs
-/// for which a rank waits not at all or as long as they save, or without pairs. None that is not ready by the deadline.
+/// Yields orders with different numbers of micro-batches in flight per rank, and with W as early or as late as possible. Ranks
+/// wait for pairs not at all or as long as the pairs save, or there are no pairs. Orders not finished by the deadline are left
+/// out.
 pub(super) fn orders(instance: &Instance, deadline: Option<Instant>) -> impl Iterator<Item = Schedule> {
     let microbatches = instance.operations.last().map_or(0, |operation| operation.microbatch + 1);
     let ranks = instance.of_rank.len();
@@ -29,23 +30,23 @@ pub(super) fn orders(instance: &Instance, deadline: Option<Instant>) -> impl Ite
 
 struct Listing<'a> {
     instance: &'a Instance,
-    /// The most micro-batches in flight on a rank.
+    /// Largest number of micro-batches in flight on a rank.
     flight: usize,
     /// Whether a W waits until nothing else can start.
     late: bool,
-    /// How long a rank waits for a pair, in units of what it saves; `None` for no pairs.
+    /// Time that a rank waits for a pair, as a multiple of the time that the pair saves; `None` for no pairs.
     wait: Option<f64>,
-    /// For each rank, the operations of each stage and kind that are left, last first.
+    /// Operations left of each rank, by stage and kind, last first.
     queues: Vec<Vec<Vec<usize>>>,
     end: Vec<Option<f64>>,
     free: Vec<f64>,
     held: Vec<f64>,
-    /// For each rank and micro-batch that has begun: what its F that are left take, and how many operations are left.
+    /// For each rank and each micro-batch begun on it: memory taken by its F that are left, and number of operations left.
     begun: Vec<BTreeMap<usize, (f64, usize)>>,
     orders: Vec<Vec<Step>>,
 }
 
-/// What a rank may do next.
+/// A candidate for the next action of a rank.
 #[derive(Clone, Copy)]
 struct Next {
     start: f64,
@@ -78,7 +79,7 @@ impl<'a> Listing<'a> {
         }
     }
 
-    /// The rows; `None` if a limit has no room for one micro-batch, or the deadline is over.
+    /// Returns the schedule, or `None` if a limit does not admit one micro-batch or the deadline passes.
     fn run(mut self, deadline: Option<Instant>) -> Option<Schedule> {
         while self.queues.iter().flatten().any(|queue| !queue.is_empty()) {
             let next = (0..self.orders.len()).filter_map(|rank| self.next(rank));
@@ -90,7 +91,7 @@ impl<'a> Listing<'a> {
         Some(self.instance.schedule(&self.orders))
     }
 
-    /// What a rank does next.
+    /// Returns the next action of a rank.
     fn next(&self, rank: usize) -> Option<Next> {
         let alone = self.startable(rank).map(|(index, start)| {
             let preference = match self.instance.operations[index].kind {
@@ -105,7 +106,7 @@ impl<'a> Listing<'a> {
         Some(self.pair(rank, start).unwrap_or(Next { start, rank, step: Step::One(index) }))
     }
 
-    /// The heads of a rank's queues that may go next, and when each can start.
+    /// Returns the heads of a rank's queues that can run next, with their earliest starts.
     fn startable(&self, rank: usize) -> impl Iterator<Item = (usize, f64)> {
         self.queues[rank].iter().filter_map(move |queue| {
             let &index = queue.last()?;
@@ -117,7 +118,7 @@ impl<'a> Listing<'a> {
         })
     }
 
-    /// The pair that can start first, if the rank waits for it; at `first` it can do something else.
+    /// Returns the pair that can start first if the rank waits for it, given that another action can start at `first`.
     fn pair(&self, rank: usize, first: f64) -> Option<Next> {
         let wait = self.wait?;
         let of = |kinds: &'static [Kind]| {
@@ -142,12 +143,12 @@ impl<'a> Listing<'a> {
         self.begun[rank].len() < self.flight && all <= self.instance.limit[rank] * (1.0 + 1e-9)
     }
 
-    /// What the F of a micro-batch take on a rank.
+    /// Returns the memory that the F of a micro-batch take on a rank.
     fn taken_by(&self, rank: usize, microbatch: usize) -> f64 {
         self.of(rank, microbatch).iter().map(|&index| self.instance.operations[index].takes).sum()
     }
 
-    /// The operations of a micro-batch on a rank; a rank's stand in the order of the micro-batches.
+    /// Returns the operations of a micro-batch on a rank. A rank's operations are sorted by micro-batch.
     fn of(&self, rank: usize, microbatch: usize) -> &'a [usize] {
         let (all, operations) = (&self.instance.of_rank[rank], &self.instance.operations);
         let from = all.partition_point(|&index| operations[index].microbatch < microbatch);
@@ -167,14 +168,14 @@ impl<'a> Listing<'a> {
         self.orders[rank].push(step);
     }
 
-    /// An operation ends when its rank is free.
+    /// Records the end of an operation.
     fn finish(&mut self, index: usize) {
         let operation = &self.instance.operations[index];
         let rank = operation.rank;
         let queues = &mut self.queues[rank];
         match queues.iter_mut().find(|queue| queue.last() == Some(&index)) {
             Some(queue) => drop(queue.pop()),
-            // The W of a pair, ahead of others.
+            // A W in a pair runs ahead of others.
             None => queues.iter_mut().for_each(|queue| queue.retain(|&other| other != index)),
         }
         let whole = (self.taken_by(rank, operation.microbatch), self.of(rank, operation.microbatch).len());

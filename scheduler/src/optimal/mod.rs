@@ -34,18 +34,18 @@ use crate::simulate::{Timeline, simulate};
 use ir::schedule::Schedule;
 use shop::Shop;
 
-/// The best order found, and what is known of it.
+/// The best order found, and its bound.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The order.
     pub schedule: Schedule,
-    /// The order in time, by the simulator.
+    /// Times of the order's actions, from the simulator.
     pub timeline: Timeline,
-    /// The objective's value.
+    /// Value of the objective.
     pub value: f64,
-    /// No order has a smaller value.
+    /// Lower bound on the value of any order.
     pub bound: f64,
-    /// What made the order: the name of a rule or of an engine.
+    /// Name of the rule or engine that made the order.
     pub engine: &'static str,
     /// Whether value and bound meet.
     pub optimal: bool,
@@ -53,43 +53,44 @@ pub struct Answer {
     pub deterministic: bool,
 }
 
-/// No order holds the memory limits.
+/// Error of a problem whose memory limits no order meets.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("rank {rank} may hold {limit}, but every order makes it hold {least} or more")]
 pub struct Infeasible {
-    /// A rank that cannot do with its limit.
+    /// A rank whose limit is too low.
     pub rank: usize,
     /// Its limit.
     pub limit: f64,
-    /// The smallest limit of this rank that some order holds.
+    /// Smallest limit of this rank under which an order exists.
     pub least: f64,
 }
 
-/// The name of the kind.
+/// Name of the schedule kind.
 pub const KIND: &str = "optimal";
 
-/// The engines, in the order in which they are tried. Each is given the best order and bound of those before it.
+/// The engines, in the order in which they run. Each starts from the best order and bound of the engines before it.
 const ENGINES: &[&dyn Engine] = &[&periodic::Periodic, &exact::Exact, &ilp::Ilp];
 
-/// How far value and bound may be apart, relative to the value, for engines to search no more: rounding of sums where the
-/// costs are multiples of a common unit,
+/// Relative difference of value and bound at which engines stop, if all costs are multiples of a common unit. The difference
+/// covers the rounding of sums.
 const EXACT: f64 = 1e-12;
 
-/// and where they were rounded to one.
+/// Relative difference at which engines stop if costs were rounded to a unit.
 const ROUNDED: f64 = 1e-6;
 
-/// Steps of an engine where there is no deadline: some twenty seconds,
+/// Steps of an engine without a deadline: about twenty seconds.
 const WORK: u64 = 2_000_000;
 
-/// and where there are overlapped pairs, which leave so much open that large problems take all of it: some three.
+/// Steps of an engine without a deadline if pairs may overlap: about three seconds, since large problems then use all of it.
 const WORK_WITH_PAIRS: u64 = 300_000;
 
-/// Finds an order of the smallest objective that holds the memory limits, and a bound for all orders.
+/// Finds an order of the least objective within the memory limits, and a lower bound on all orders.
 ///
-/// The answer is never worse than the best of `starts`, named orders that are taken while there is time.
+/// The answer is never worse than the best of `starts`, named orders that are evaluated while time is left.
 ///
 /// # Errors
-/// No order holds the limits.
+///
+/// Returns [`Infeasible`] if no order meets the limits.
 pub fn solve(
     problem: &Problem,
     starts: &mut dyn Iterator<Item = (&'static str, Schedule)>,
@@ -125,12 +126,12 @@ pub fn solve(
     })
 }
 
-/// A bound that knows of the memory limits; `value` is that of some order.
+/// Computes a lower bound that respects the memory limits; `value` is that of some order.
 pub fn lower_bound(problem: &Problem, value: f64) -> f64 {
     bound::of(problem, None, value)
 }
 
-/// Some order: one micro-batch after the other. None takes less memory.
+/// Returns an order that needs the least memory: one micro-batch after the other.
 pub fn least_memory(problem: &Problem) -> Schedule {
     start::one_by_one(&Instance::new(problem))
 }

@@ -7,19 +7,20 @@ use super::windows::Windows;
 use super::{Budget, Engine, Found, Incumbent, Instance, Step, Task};
 use model::{Reply, ask};
 
-/// Asks the solver for orders within targets between the bound and the best value, until they meet.
+/// Engine that asks the solver for orders within targets between the bound and the best value, until the two meet.
 pub(super) struct Exact;
 
-/// The most operations of a problem: the pairs of a rank are all looked at.
+/// Largest number of operations of a problem, since the engine considers all pairs of operations of a rank.
 const MOST_OPERATIONS: usize = 3_500;
 
-/// Most starts of all operations together: the solver keeps some bytes for each. Where there are more, the unit is coarser.
+/// Largest number of possible start times of all operations together, since the solver stores some bytes for each. A larger
+/// problem gets a coarser unit of time.
 const MOST_STARTS: f64 = 16e6;
 
-/// Work that the first questions may take; each round of questions may take four times as much as the one before.
+/// Work limit of a query in the first round. Each later round multiplies the limit by four.
 const FIRST_ROUND: u64 = 100_000;
 
-/// Questions of a round that may stay open before the next round.
+/// Number of unanswered queries after which the next round begins.
 const MOST_OPEN: u32 = 4;
 
 impl Engine for Exact {
@@ -48,9 +49,9 @@ struct Search<'a> {
     task: &'a Task<'a>,
     shop: &'a Shop,
     budget: Budget,
-    /// No order is below.
+    /// Lower bound: no order has a smaller value.
     low: i64,
-    /// Some order has this value, or it is where the search begins to hope.
+    /// Upper bound: the value of some order, or the target from which the search begins without one.
     high: i64,
     better: Option<Incumbent>,
 }
@@ -63,11 +64,11 @@ impl<'a> Search<'a> {
         Search { task, shop, budget: task.budget, low, high: high.max(low), better: None }
     }
 
-    /// Targets below the best value by bisection. What a round leaves open is asked again with more work in the next.
+    /// Bisects targets below the best value. The next round repeats unanswered queries with a larger work limit.
     fn run(&mut self) {
         let mut round = FIRST_ROUND;
         while self.low < self.high && self.budget.work > 0 && !self.budget.late() {
-            // Targets left open in this round: below them there may be a proof, above them an order.
+            // Smallest and largest unanswered target of this round. Targets below may have a proof, targets above an order.
             let mut open: Option<(i64, i64)> = None;
             let mut unanswered = 0;
             while unanswered < MOST_OPEN
@@ -87,7 +88,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Asks one question; whether it has an answer.
+    /// Runs one query, and returns whether it was answered.
     fn decide(&mut self, target: i64, work: u64) -> bool {
         self.budget.work = self.budget.work.saturating_sub((self.shop.len() as u64).pow(2) / 64);
         let Ok(windows) = Windows::within(self.shop, target, self.budget.deadline) else {
@@ -117,8 +118,8 @@ impl<'a> Search<'a> {
         true
     }
 
-    /// An order within the target. By the simulator its value may be above, where memory is rounded or two chains
-    /// meet: then it only says that no better bound can be had.
+    /// Records an order within the target. The simulator's value may exceed the target if memory is rounded or two chains meet.
+    /// The order then only shows that the bound cannot rise.
     fn take(&mut self, orders: &[Vec<Step>], target: i64) {
         self.high = self.high.min(self.shop.value(orders).unwrap_or(target));
         let best = self.better.as_ref().or(self.task.best).map_or(f64::INFINITY, |best| best.value);
@@ -127,18 +128,18 @@ impl<'a> Search<'a> {
     }
 }
 
-/// What everything takes if it runs one after the other, hops and all.
+/// Returns the seconds of all operations and hops one after the other.
 fn all_in_a_row(instance: &Instance) -> f64 {
     let operations = instance.operations.iter();
     operations.map(|operation| operation.seconds + operation.after.iter().map(|(_, lag)| lag).sum::<f64>()).sum()
 }
 
-/// The least whole units that hold a value.
+/// Returns the smallest number of whole units that is at least the value.
 fn whole(value: f64, shop: &Shop) -> i64 {
     (value / shop.unit - 1e-6).ceil() as i64
 }
 
-/// The next target: between the bounds, then above and below what is open.
+/// Returns the next target: between the bounds, then above and below the unanswered targets.
 fn next_target(low: i64, high: i64, open: Option<(i64, i64)>) -> Option<i64> {
     let middle = |from: i64, to: i64| (from <= to).then(|| from + (to - from) / 2);
     match open {

@@ -19,24 +19,25 @@ use pumpkin_solver::propagators::disjunctive::ArgDisjunctiveTask;
 use pumpkin_solver::{disjunctive_strict, less_than_or_equals};
 use std::collections::{BTreeMap, HashMap};
 
-/// Most triples of a pair and another operation for which it is written down that the pair goes as one.
+/// Largest number of triples of a pair and another operation for which the redundant constraints of `together` are added.
 const MOST_TRIPLES: usize = 400_000;
 
-/// What the solver says.
+/// Answer of the solver.
 pub(super) enum Reply {
-    /// What each rank does in an order within the target.
+    /// The actions of each rank in an order within the target.
     Orders(Vec<Vec<Step>>),
-    /// There is none.
+    /// No order is within the target.
     None,
     /// The budget was spent.
     Open,
 }
 
-/// Asks whether an order has a value of at most `target`; takes the steps it needs from the budget.
+/// Asks the solver whether an order has a value of at most `target`, and subtracts its steps from the budget.
 ///
-/// Variables: the start of each operation, and for any two of a rank whose order [`Windows`] leaves open a literal, which
-/// goes first. For an F and a B (or I) that may run overlapped there is a literal that joins them; each is in one pair at
-/// most. The starts are those of [`Pieces`]. The order is read from what is known and the literals, never from the starts.
+/// The variables are the start of each operation and, for any two operations of a rank whose order [`Windows`] leaves open, a
+/// literal for which goes first. For an F and a B (or I) that may overlap there is a literal that joins them; an operation is
+/// in at most one pair. Starts are relative to the offsets of [`Pieces`]. The order is read from known precedences and the
+/// literals, never from the starts.
 pub(super) fn ask(shop: &Shop, windows: &Windows, target: i64, budget: &mut Budget) -> Reply {
     if budget.late() {
         return Reply::Open;
@@ -59,24 +60,24 @@ struct Model<'a> {
     windows: &'a Windows,
     solver: Solver,
     starts: Vec<DomainId>,
-    /// True where the first operation, of the smaller index, goes before the second.
+    /// Literal that is true if the first operation, which has the smaller index, runs before the second.
     first: HashMap<(usize, usize), Literal>,
-    /// True where an F and a B (or I, or its W) run overlapped.
+    /// Literal that is true if an F and a B (or I, or its W) overlap.
     joined: BTreeMap<(usize, usize), Literal>,
-    /// True where an operation is in a pair.
+    /// Literal that is true if an operation is in a pair.
     paired: Vec<Option<Literal>>,
     budget: Budget,
-    /// Whether the deadline is over: nothing more is written down then, for nothing will be asked.
+    /// Whether the deadline has passed. The model is then left incomplete, since no query follows.
     late: bool,
 }
 
 /// A sum of variables.
 type Terms = Vec<AffineView<DomainId>>;
 
-/// Counts the work of steps down, and looks at the clock.
+/// Subtracts the work of each step from the budget, and checks the deadline.
 struct Countdown<'a> {
     budget: &'a mut Budget,
-    /// Work of a step: what is propagated grows with the problem.
+    /// Work of one step, which grows with the problem as propagation does.
     step: u64,
 }
 
@@ -101,7 +102,7 @@ impl<'a> Model<'a> {
         Model { shop, windows, solver, starts, first, joined, paired, budget, late: false }
     }
 
-    /// Literals for what may run overlapped; each is in one pair at most.
+    /// Adds a literal for each possible overlapped pair; an operation is in at most one pair.
     fn overlaps(&mut self) {
         let (shop, Pieces { partners, may, .. }) = (self.shop, &self.windows.pieces);
         let mut pairs_of: Vec<Vec<Literal>> = vec![Vec::new(); shop.len()];
@@ -129,7 +130,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// What a pair means: its pieces lie one behind the other. A W that is in none goes behind those before it.
+    /// Constrains the pieces of a pair to follow each other. A W in no pair runs after the earlier W of its stage.
     fn joined(&mut self) {
         let (shop, offset) = (self.shop, &self.windows.pieces.offset);
         for (&(first, second), &joined) in &self.joined.clone() {
@@ -151,7 +152,8 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// What goes before one operation of a pair goes before the others: the times say so too, but not at once.
+    /// Constrains all operations of a pair to have the same predecessors and successors. The starts imply this, but prune
+    /// later.
     fn together(&mut self) {
         let shop = self.shop;
         let all = self.joined.keys().map(|&(first, _)| shop.of_rank[shop.rank[first]].len()).sum::<usize>();
@@ -180,7 +182,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// All that a rank does, less what its pairs save, fits within the target.
+    /// Constrains the work of a rank, less the time that its pairs save, to fit within the target.
     fn loads(&mut self, target: i64) {
         let shop = self.shop;
         let Some(pair) = shop.pair else { return };
@@ -205,14 +207,14 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// How much later an operation ends, counted from its start, if it is in a pair.
+    /// Returns the literal of the operation's pair, and the change in its end relative to its start if it is in that pair.
     fn later(&self, index: usize) -> Option<(Literal, i64)> {
         let alone = self.shop.long[index] + self.windows.pieces.offset[index];
         Some((self.paired[index]?, self.shop.pair? - alone))
     }
 
-    /// `end(a) + lag - begin(b)` is 0 or less: as terms, and what they are at most. A pair begins for both its operations at
-    /// once, and between them nothing is asked.
+    /// Builds `end(a) + lag - begin(b) <= 0` as terms and an upper bound. Both operations of a pair begin at the same time, and
+    /// no constraint holds between them.
     fn apart(&self, a: usize, b: usize, lag: i64) -> (Terms, i64) {
         let begin = self.paired[b].map(|paired| (paired, self.windows.pieces.offset[b]));
         let joined = self.joined.get(&(a, b)).copied().zip(self.shop.pair.map(|pair| -pair));
@@ -220,7 +222,7 @@ impl<'a> Model<'a> {
         (weighed([(self.starts[a], 1), (self.starts[b], -1)], literals), -(self.shop.long[a] + lag))
     }
 
-    /// Whether there is time left.
+    /// Returns whether time is left.
     fn goes_on(&mut self) -> bool {
         self.late |= self.budget.late();
         !self.late
@@ -234,7 +236,7 @@ impl<'a> Model<'a> {
         self.solver.add_constraint(less_than_or_equals(terms, most as i32, tag)).post();
     }
 
-    /// What holds if a literal is true.
+    /// Adds a constraint that holds if a literal is true.
     fn at_most_if(&mut self, literal: Literal, (terms, most): (Terms, i64)) {
         if !self.goes_on() {
             return;
@@ -271,7 +273,7 @@ impl<'a> Model<'a> {
         self.at_most(self.apart(from, index, lag));
     }
 
-    /// A literal for each open pair.
+    /// Adds a literal for each pair of operations whose order is open.
     fn pairs(&mut self) {
         let shop = self.shop;
         for rank in &shop.of_rank {
@@ -286,7 +288,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Whether `a` goes before `b`: known, or a literal.
+    /// Returns whether `a` runs before `b`, as a fact or as a literal.
     fn goes_first(&self, a: usize, b: usize) -> Result<bool, Literal> {
         if self.windows.before[b].has(a) {
             Ok(true)
@@ -299,7 +301,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// What is held when an F starts, with what it takes, is within the limit.
+    /// Constrains the memory in use at the start of each F, with the memory that it takes, to the limit.
     fn memory(&mut self) {
         let shop = self.shop;
         for (rank, operations) in shop.of_rank.iter().enumerate() {
@@ -322,8 +324,8 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// What may be last on a rank ends within the target. Where two chains meet, a rank's span counts from its first
-    /// operation. (Else the domains of the starts say it for all that is in no pair.)
+    /// Constrains the operations that may be last on a rank to end within the target. With two chains, a rank's span counts
+    /// from its first operation. (Without, the domains of the starts imply this for operations in no pair.)
     fn origins(&mut self, target: i64) {
         let shop = self.shop;
         for (origin, operations) in shop.origin.iter().zip(&shop.of_rank) {
@@ -346,7 +348,8 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// A rank does one operation at a time: what the pairs say too, but together they prune more (edge finding).
+    /// Constrains each rank to one operation at a time. The pairwise constraints imply this, but one cumulative constraint
+    /// prunes more (edge finding).
     fn ranks(&mut self) {
         let shop = self.shop;
         for rank in &shop.of_rank {
@@ -406,7 +409,7 @@ impl<'a> Model<'a> {
     }
 }
 
-/// A sum of starts and literals in which no variable comes twice: the solver's propagator takes it so.
+/// Builds a sum of starts and literals in which no variable appears twice, as the solver's propagator requires.
 fn weighed<const N: usize>(starts: [(DomainId, i32); N], literals: impl IntoIterator<Item = (Literal, i64)>) -> Terms {
     let mut weights: Vec<(Literal, i64)> = Vec::new();
     for (literal, weight) in literals {

@@ -6,7 +6,7 @@ use crate::optimal::{Budget, bound, start};
 use crate::placement::{Pipeline, Placement};
 use crate::problem::{Backward, Objective, Problem};
 
-/// The value and the bound that the engine gives, from an order of list scheduling.
+/// Returns the value and the bound of the engine when it starts from an order of list scheduling.
 fn solved(costs: &StageCosts, pipeline: &Pipeline, objective: Objective) -> (f64, f64) {
     let problem = Problem { costs, pipeline, objective, backward: Backward::Split, deadline: None };
     let instance = Instance::new(&problem);
@@ -33,8 +33,8 @@ fn limited(pipeline: &Pipeline, (f, i, w, comm): (f64, f64, f64, f64), limit: f6
     costs
 }
 
-/// Two ranks, two micro-batches, room for one: they go one after the other, 6 each on the way, and the last W behind; the
-/// first W is done while waiting.
+/// Two ranks and two micro-batches, with memory for one: the micro-batches run one after the other. Each takes 5 on rank 0: F,
+/// a wait of 2, I and W.
 #[test]
 fn room_for_one_micro_batch() {
     let pipeline = Pipeline::new(Placement::Chain, 2, 2);
@@ -42,7 +42,7 @@ fn room_for_one_micro_batch() {
     assert_eq!((value, bound), (10.0, 10.0));
 }
 
-/// 5/6/4 and no hop: optimal spans by two other solvers (HiGHS and CBC on the paper's own program).
+/// With costs 5/6/4 and no hop, two other solvers (HiGHS and CBC on the paper's own program) found these optimal spans.
 #[test]
 fn spans_of_the_paper_are_proved() {
     for (ranks, microbatches, room, span) in [(2, 8, 2.0, 127.0), (3, 6, 3.0, 104.0)] {
@@ -52,7 +52,7 @@ fn spans_of_the_paper_are_proved() {
     }
 }
 
-/// In every placement and for both objectives the bound is no more than the value, and the value no less than the load.
+/// Checks that the bound is at most the value and the value at least the load, in every placement and for both objectives.
 #[test]
 fn all_placements_and_objectives() {
     for placement in Placement::ALL {

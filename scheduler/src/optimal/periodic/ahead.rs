@@ -7,11 +7,11 @@ use crate::optimal::Instance;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// Runs the path operations of each rank in about the order given, W in between, moment by moment.
+/// Runs the path operations of each rank in approximately the order given, with W in between, by increasing time.
 ///
-/// A free rank runs the first of its next `ahead` operations that has arrived; an F only if those skipped before it would
-/// still fit the memory. If none has, a W runs if `gaps` let it before the next operation known to come. `None` if memory stays
-/// short.
+/// A free rank runs the first of its next `ahead` operations that has arrived. An F runs only if the skipped F before it would
+/// still fit in memory. If no operation has arrived, a W runs if `gaps` permits it before the next known arrival. Returns
+/// `None` if memory stays short.
 pub(super) fn run_ahead(
     instance: &Instance,
     shape: &Shape,
@@ -44,16 +44,16 @@ struct Run<'a> {
     shape: &'a Shape,
     gaps: Gaps<'a>,
     ahead: usize,
-    /// Ends of what has started; NaN for the rest.
+    /// Ends of the operations that have started; NaN for the rest.
     ends: Vec<f64>,
     ranks: Vec<Rank<'a>>,
-    /// When ranks look around: when they get free, and when something arrives.
+    /// Times at which a rank becomes free or an input arrives.
     wakes: BinaryHeap<Reverse<(Moment, usize)>>,
 }
 
 struct Rank<'a> {
     row: Vec<usize>,
-    /// What comes next, in order: some taken from `rest` already.
+    /// The next operations in order; a rank may have run some later ones already.
     near: VecDeque<usize>,
     rest: &'a [usize],
     weights: VecDeque<usize>,
@@ -80,13 +80,13 @@ impl<'a> Rank<'a> {
     }
 }
 
-/// What a rank may do next.
+/// Next action of a rank.
 enum Next {
-    /// Run the operation at this place of its near ones.
+    /// Run the operation at this index of `near`.
     Run(usize),
-    /// Wait for what arrives then, at the earliest; infinite if nothing is known to come.
+    /// Wait until this time, the earliest known arrival; infinite if none is known.
     Wait(f64),
-    /// The next F needs memory that W hold.
+    /// The next F needs memory that only W free.
     Short,
 }
 
@@ -109,7 +109,7 @@ impl Run<'_> {
             {
                 self.start_weight(rank, weight, time);
             }
-            _ => {} // what it waits for wakes it
+            _ => {} // the arrival that the rank waits for wakes it
         }
     }
 
@@ -138,7 +138,7 @@ impl Run<'_> {
         if short { Next::Short } else { Next::Wait(soonest) }
     }
 
-    /// When an operation can start by what it needs; infinite as long as that has not started.
+    /// Returns the earliest start that an operation's inputs allow; infinite if an input's producer has not started.
     fn arrival(&self, operation: usize) -> f64 {
         match operation % self.shape.per_stream {
             0 => 0.0,
@@ -177,7 +177,7 @@ impl Run<'_> {
         }
     }
 
-    /// The rows, if everything has run.
+    /// Returns the rows if all operations have run.
     fn finish(self) -> Option<Filled> {
         let whole = |rank: &Rank| rank.near.is_empty() && rank.rest.is_empty() && rank.weights.is_empty();
         if !self.ranks.iter().all(whole) {
@@ -188,7 +188,7 @@ impl Run<'_> {
     }
 }
 
-/// A time, in order.
+/// A time with a total order.
 #[derive(Clone, Copy, PartialEq)]
 struct Moment(f64);
 

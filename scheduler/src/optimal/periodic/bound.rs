@@ -4,26 +4,26 @@ use crate::costs::StageCosts;
 use crate::placement::{Pipeline, Placement};
 use crate::problem::{Backward, Objective, Problem};
 
-/// A lower bound of the objective in a chain with memory limits; `None` for other placements, and for pairs of their own
-/// time.
+/// Computes a lower bound on the objective in a chain with memory limits. Returns `None` for other placements, and for pairs
+/// with a time of their own.
 ///
-/// Let f, i, w be the seconds of rank r, L its limit, R the least seconds from the end of an F to the start of the same
-/// micro-batch's I: all F and I below, and the hops there and back. At most `K = floor(L / mem_f)` of its F can be unfreed
-/// at once. Micro-batches may go in any order; F_j is the j-th F that the rank runs, from 0. Then
+/// Let f, i, w be the seconds of rank r and L its limit. R is the least time from the end of an F to the start of the same
+/// micro-batch's I: all F and I of later ranks, and the hops there and back. At most `K = floor(L / mem_f)` of its F can be
+/// unfreed at once. Micro-batches may go in any order; F_j is the j-th F that the rank runs, from 0. Then
 ///
-/// - *start*: the first I starts f + R behind the start of F_0 or later. Before it only F can run, and none of them is
-///   freed: the rank idles `f + R - min(K, m) f` or more;
-/// - *end*: the I of the micro-batch of F_{m-1} starts R behind the end of F_{m-1} or later. In between only I and W of
-///   others can run whose memory was still held beside F_{m-1}: of a with mem_f (its own among them) and b that have only
-///   W left, `a mem_f + b mem_w <= L`, at most `(a-1)(i+w) + b w` seconds: the rank idles what is missing to R;
-/// - *period*: when F_{j+K} starts, j + 1 micro-batches have ended their I, so that one of them ran its F as F_j or later:
-///   F_{j+K} starts `f + R + i` behind F_j or later, and a micro-batch takes `(f + R + i) / K` in the mean. From F_0 over
-///   `q = floor((m-1) / K)` such steps, and what is left before and behind them, the span is at least
-///   `((m-1) - qK) f + q (f + R + i) + f + R + i + w`.
+/// - *start*: the first I starts at least f + R after the start of F_0. Only F can run before it, and none of them is freed. So
+///   the rank idles at least `f + R - min(K, m) f`.
+/// - *end*: the I of the micro-batch of F_{m-1} starts at least R after the end of F_{m-1}. In between only I and W of others
+///   can run whose memory was still in use with F_{m-1}. Let a of them have mem_f (its own among them), and b only W left: `a
+///   mem_f + b mem_w <= L`. They take at most `(a-1)(i+w) + b w` seconds, and the rank idles for the rest of R.
+/// - *period*: when F_{j+K} starts, j + 1 micro-batches have ended their I, so that one of them ran its F as F_j or later. So
+///   F_{j+K} starts at least `f + R + i` after F_j, and a micro-batch takes `(f + R + i) / K` on average. With `q = floor((m-1) /
+///   K)` such steps from F_0, and the work before and after them, the span is at least `((m-1) - qK) f + q (f + R + i) + f + R +
+///   i + w`.
 ///
-/// If m > K the idle times of start and end add up: F_K waits for an I, so that F_{m-1} ends behind the start of the first
-/// I and the two do not overlap. The span of the rank is at least its work `m (f + i + w)` with them; the makespan is at least
-/// all F above and their hops longer, since the rank does not start before.
+/// If m > K the idle times of start and end add up: F_K waits for an I, so that F_{m-1} ends after the start of the first I and
+/// the two do not overlap. The span of the rank is at least its work `m (f + i + w)` plus these idle times. The makespan is
+/// longer by at least all F of earlier ranks and their hops, since the rank does not start before.
 pub(in crate::optimal) fn chain(problem: &Problem) -> Option<f64> {
     let (costs, pipeline) = (problem.costs, problem.pipeline);
     let limits = costs.limit.as_ref()?;
@@ -47,7 +47,7 @@ pub(in crate::optimal) fn chain(problem: &Problem) -> Option<f64> {
     Some((0..pipeline.ranks as usize).map(bound).fold(0.0, f64::max))
 }
 
-/// The span of one rank, at least; `trip` are the seconds of all F and I below, with their hops.
+/// Returns a lower bound on the span of one rank; `trip` is the seconds of all F and I of later ranks, with their hops.
 fn rank_span(costs: &StageCosts, pipeline: &Pipeline, rank: usize, (limit, trip): (f64, f64), fused: bool) -> f64 {
     let backward = |s: usize| if fused { costs.i[s] + costs.w[s] } else { costs.i[s] };
     let (f, i, w) = (costs.f[rank], backward(rank), if fused { 0.0 } else { costs.w[rank] });
@@ -62,7 +62,7 @@ fn rank_span(costs: &StageCosts, pipeline: &Pipeline, rank: usize, (limit, trip)
     (m * (f + i + w) + idle).max(rounds)
 }
 
-/// The most seconds of I and W that can be left beside the last F.
+/// Returns the most seconds of I and W that can be left when the last F runs.
 fn work_at_end(costs: &StageCosts, rank: usize, limit: f64, m: f64, (i, w): (f64, f64), fused: bool) -> f64 {
     let (mem_f, mem_w) = (costs.mem_f[rank], costs.mem_w[rank]);
     let whole = fitting(limit, mem_f).min(m) as u32;
@@ -74,7 +74,7 @@ fn work_at_end(costs: &StageCosts, rank: usize, limit: f64, m: f64, (i, w): (f64
     (1..=whole).map(left).fold(0.0, f64::max)
 }
 
-/// How many pieces of memory fit, up to rounding.
+/// Returns the number of pieces of memory that fit, up to rounding.
 fn fitting(limit: f64, piece: f64) -> f64 {
     if piece > 0.0 { ((limit / piece) * (1.0 + 1e-9) + 1e-9).floor().max(0.0) } else { f64::INFINITY }
 }

@@ -7,17 +7,18 @@ use crate::problem::Objective;
 use ir::schedule::Kind;
 use std::collections::VecDeque;
 
-/// When a W goes before an operation that is on its way.
+/// Rules for running a W before an operation that has not arrived.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gaps<'a> {
-    /// Per rank, the part of a W's length by which it may delay the operation.
+    /// Fraction of a W's length by which the W may delay the operation, per rank.
     pub(super) patience: &'a [f64],
-    /// Per rank, the seconds that it may idle in all: beyond them a W goes first, however long it takes.
+    /// Total idle seconds per rank, above which a W runs first, whatever its length.
     pub(super) spare: &'a [f64],
 }
 
 impl Gaps<'_> {
-    /// Whether a W of so many seconds goes first on a rank that would wait for `gap` seconds, after `idle` in all.
+    /// Returns whether a W of `seconds` runs first on a rank that would otherwise wait `gap` seconds and has idled `idle`
+    /// seconds.
     pub(super) fn filled(&self, rank: usize, seconds: f64, gap: f64, idle: f64) -> bool {
         let fits = seconds <= gap + (self.patience[rank] + 1e-9) * seconds;
         fits || (gap > 0.0 && idle + gap > self.spare[rank])
@@ -34,7 +35,7 @@ pub(super) struct Filled {
 }
 
 impl Filled {
-    /// The objective's value.
+    /// Returns the value of the objective.
     pub(super) fn value(&self, objective: Objective) -> f64 {
         let of = |&(start, end): &(f64, f64)| match objective {
             Objective::Makespan => end,
@@ -44,10 +45,10 @@ impl Filled {
     }
 }
 
-/// Runs the path operations of each rank in the order given, W in between.
+/// Runs the path operations of each rank in the order given, with W in between.
 ///
-/// A W goes before an operation as `gaps` say, or if memory is short for an F. `None` if memory stays short, or if ranks
-/// wait for each other.
+/// A W runs before an operation if `gaps` permits it, or if memory is short for an F. Returns `None` if memory stays short, or
+/// if the ranks deadlock.
 pub(super) fn fill(instance: &Instance, shape: &Shape, orders: &[Vec<usize>], gaps: Gaps) -> Option<Filled> {
     let mut run = Run::new(instance, shape, orders, gaps);
     let mut ready: Vec<usize> = (0..shape.ranks).rev().collect();
@@ -62,7 +63,7 @@ struct Run<'a> {
     shape: &'a Shape,
     orders: &'a [Vec<usize>],
     gaps: Gaps<'a>,
-    /// Ends of what has run; NaN for the rest.
+    /// Ends of the operations that have run; NaN for the rest.
     ends: Vec<f64>,
     ranks: Vec<Rank>,
 }
@@ -93,7 +94,7 @@ impl<'a> Run<'a> {
         Run { instance, shape, orders, gaps, ends, ranks: orders.iter().map(rank).collect() }
     }
 
-    /// Runs a rank until it needs what has not run yet; `None` if memory is short.
+    /// Runs a rank until an input of its next operation is missing. Returns `None` if memory is short.
     fn advance(&mut self, rank: usize, ready: &mut Vec<usize>) -> Option<()> {
         while let Some(&operation) = self.orders[rank].get(self.ranks[rank].next) {
             let class = operation % self.shape.per_stream;
@@ -152,7 +153,7 @@ impl<'a> Run<'a> {
         self.ends[operation] = state.free;
     }
 
-    /// Runs what W are left; `None` if a rank still waits.
+    /// Runs the W that are left. Returns `None` if a rank still waits.
     fn finish(mut self) -> Option<Filled> {
         for rank in 0..self.shape.ranks {
             if self.ranks[rank].next < self.orders[rank].len() {
@@ -167,8 +168,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The operations of F and I (or B) on each rank, by the times of a pattern in which F of stage s comes `pull[s]`
-/// periods earlier.
+/// Orders F and I (or B) of each rank by the times of a pattern in which F of stage s runs `pull[s]` periods earlier.
 pub(super) fn unroll(instance: &Instance, shape: &Shape, pattern: &Pattern, pull: &[u32]) -> Vec<Vec<usize>> {
     let mut timed: Vec<Vec<(f64, usize)>> = vec![Vec::new(); shape.ranks];
     for microbatch in 0..instance.operations.len() / shape.per_stream {

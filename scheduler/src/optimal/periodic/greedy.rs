@@ -5,10 +5,10 @@
 use super::pattern::{Pattern, ROUNDING};
 use super::shape::Shape;
 
-/// How often the range of periods is halved.
+/// Number of bisection steps over periods.
 const HALVINGS: usize = 24;
 
-/// The shortest period found whose pattern fits the memory limits, and its pattern.
+/// Returns the pattern of the shortest period found that fits the memory limits.
 pub(super) fn shortest(shape: &Shape) -> Option<Pattern> {
     let fitting = |period: f64| place(shape, period).filter(|pattern| pattern.fits(shape));
     let least = shape.load();
@@ -27,7 +27,7 @@ pub(super) fn shortest(shape: &Shape) -> Option<Pattern> {
     Some(best)
 }
 
-/// A pattern of a period, whatever memory it takes.
+/// Builds a pattern with the given period, without regard to memory.
 fn place(shape: &Shape, period: f64) -> Option<Pattern> {
     let mut ranks: Vec<Taken> = (0..shape.ranks).map(|rank| Taken::new(shape, rank, period)).collect();
     let mut start = vec![0.0; shape.classes.len()];
@@ -50,10 +50,10 @@ fn place(shape: &Shape, period: f64) -> Option<Pattern> {
     Some(Pattern { period, start })
 }
 
-/// What a rank's period is taken by.
+/// Use of a rank's period by the classes placed so far.
 struct Taken {
     period: f64,
-    /// Free parts of the period, start and length, as soon as something is placed. Starts are of any period.
+    /// Free intervals of the period as start and length, once a class is placed. Starts are not reduced modulo the period.
     gaps: Option<Vec<(f64, f64)>>,
     /// Seconds of the classes that are not placed yet, longest first.
     left: Vec<f64>,
@@ -66,7 +66,7 @@ impl Taken {
         Taken { period, gaps: None, left }
     }
 
-    /// Takes the earliest start from `ready` on at which a class fits and all that are left still do.
+    /// Places a class at its earliest start from `ready` on that leaves space for all classes not placed yet.
     fn earliest(&mut self, ready: f64, seconds: f64) -> Option<f64> {
         let at = self.left.iter().position(|&other| other == seconds)?;
         self.left.remove(at);
@@ -83,8 +83,8 @@ impl Taken {
         Some(start)
     }
 
-    /// Where a class may start, earliest first: as soon as it can in a gap, or so that some of what is left fits just
-    /// before or just behind it. With each start the gap, and the seconds of the gap that lie before it.
+    /// Returns the candidate starts of a class, earliest first: at `ready`, or at a distance from either end of a gap that some
+    /// remaining classes fill exactly. Each start comes with its gap and the seconds of the gap before it.
     fn starts(&self, gaps: &[(f64, f64)], ready: f64, seconds: f64) -> Vec<(f64, usize, f64)> {
         let rounding = ROUNDING * self.period;
         let sums = sums(&self.left);
@@ -103,7 +103,7 @@ impl Taken {
         starts
     }
 
-    /// The gaps once a class takes part of one of them.
+    /// Returns the gaps after a class takes part of one of them.
     fn cut(&self, gaps: &[(f64, f64)], gap: usize, place: f64, seconds: f64) -> Vec<(f64, f64)> {
         let (from, length) = gaps[gap];
         let mut gaps = gaps.to_vec();
@@ -114,7 +114,7 @@ impl Taken {
     }
 }
 
-/// The sums of all subsets, without repeats; of the eight longest where there are more.
+/// Returns the distinct sums of all subsets of the first eight lengths, the longest.
 fn sums(seconds: &[f64]) -> Vec<f64> {
     let mut sums = vec![0.0];
     for &more in seconds.iter().take(8) {
@@ -126,7 +126,7 @@ fn sums(seconds: &[f64]) -> Vec<f64> {
     sums
 }
 
-/// Whether all pieces, longest first, go into the gaps: tried in every gap of another length.
+/// Returns whether all pieces, longest first, fit into the gaps. Gaps of equal length are tried once.
 fn packs(pieces: &[f64], gaps: &mut Vec<f64>, rounding: f64) -> bool {
     let Some((&piece, rest)) = pieces.split_first() else { return true };
     if pieces.iter().sum::<f64>() > gaps.iter().sum::<f64>() + rounding {

@@ -28,19 +28,19 @@ use solver::Limits;
 #[derive(Clone, Copy, Debug)]
 pub struct Periodic;
 
-/// Fewer operations are left to the exact engines.
+/// Smallest number of operations; the exact engines solve smaller problems.
 const LEAST_OPERATIONS: usize = 400;
 
-/// Most micro-batches of a direction in a period: three let periods be thirds of each other.
+/// Largest number of micro-batches of a direction in a period. Three allow an average period of a third of a whole one.
 const UNROLL: usize = 3;
 
-/// Most whole numbers of a program: microlp solves such in about a second.
+/// Largest number of integer variables of a program, which microlp solves in about a second.
 const MOST_SIZE: usize = 48;
 
-/// Most steps of the budget used, some two seconds.
+/// Largest number of budget steps used, about two seconds.
 const MOST_WORK: u64 = 1_000_000;
 
-/// Steps of the budget that a node of the program takes.
+/// Steps of the budget per node of the program.
 const STEPS_PER_NODE: u64 = 3_000;
 
 /// Operations timed per step of the budget.
@@ -79,7 +79,7 @@ impl Engine for Periodic {
     }
 }
 
-/// The pattern of the shortest period found for a shape.
+/// Returns the pattern of the shortest period found for a shape.
 fn found(task: &Task, shape: &Shape) -> Option<Pattern> {
     let pattern = greedy::shortest(shape)?;
     let (load, size) = (shape.load(), program::size(shape));
@@ -114,7 +114,7 @@ fn better(a: Option<Completed>, b: Option<Completed>) -> Option<Completed> {
     }
 }
 
-/// As an answer of the engine, if it is better than what was known.
+/// Returns the engine's answer if it is better than the known one.
 fn incumbent(task: &Task, best: &Completed) -> Option<Incumbent> {
     let incumbent = Incumbent::of(task.instance.schedule(&best.filled.orders), task.problem, "periodic")?;
     task.best.is_none_or(|known| incumbent.value < known.value).then_some(incumbent)

@@ -6,7 +6,7 @@ use ir::schedule::Kind;
 use solver::{Limits, Program, Relation, Status, Var};
 use std::collections::HashMap;
 
-/// What came of the program.
+/// Result of the program.
 #[derive(Clone, Debug)]
 pub(super) struct Solved {
     pub(super) pattern: Pattern,
@@ -14,22 +14,22 @@ pub(super) struct Solved {
     pub(super) proved: bool,
 }
 
-/// The number of whole numbers that the program of a shape has.
+/// Returns the number of integer variables in the program of a shape.
 pub(super) fn size(shape: &Shape) -> usize {
     shape.of_rank.iter().map(|classes| classes.len() * classes.len().saturating_sub(1) / 2).sum()
 }
 
-/// The pattern of the shortest period, beginning with one that is known.
+/// Finds the pattern of the shortest period, starting from a known pattern.
 ///
 /// Time is counted in periods, x = start / period, and the objective is the rate ρ = 1 / period, so that all is linear:
 ///
-/// - a class behind another on the path: `x' >= x + (d + hop) ρ`;
-/// - two classes of a rank, with a whole number k: `d ρ <= x' - x + k <= 1 - d' ρ`: no overlap modulo the period, and -k
-///   whole periods lie between the starts;
+/// - a class after another on the path: `x' >= x + (d + hop) ρ`;
+/// - two classes of a rank, with an integer k: `d ρ <= x' - x + k <= 1 - d' ρ`: no overlap modulo the period, and -k whole
+///   periods between the starts;
 /// - memory at each F, a sum over the k of its rank (see [`Pattern::memory`]).
 ///
-/// (Eichenberger and Davidson 1997, "Efficient formulation for optimal modulo schedulers", has the same unknowns with
-/// time cut into slots.)
+/// (Eichenberger and Davidson 1997, "Efficient formulation for optimal modulo schedulers", has the same unknowns with time
+/// divided into slots.)
 pub(super) fn solve(shape: &Shape, known: &Pattern, limits: &Limits) -> Solved {
     let mut model = Model::new(shape, known);
     for rank in 0..shape.ranks {
@@ -58,7 +58,7 @@ struct Model<'a> {
     program: Program,
     rate: Var,
     starts: Vec<Var>,
-    /// k of two classes of a rank, the smaller first.
+    /// Integer k of two classes of a rank, the smaller index first.
     between: HashMap<(usize, usize), Var>,
     /// The known pattern as an assignment.
     values: Vec<f64>,
@@ -105,7 +105,8 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// At an F: of each stage and stream, the F started less the I and W ended, each by what it takes or frees.
+    /// Constrains the memory at each F. Each stage and stream contributes its started F times the memory taken, less its ended
+    /// I and W times the memory freed.
     fn memory(&mut self, rank: usize) {
         let classes = &self.shape.of_rank[rank];
         let forwards = || classes.iter().copied().filter(|&class| self.shape.classes[class].kind == Kind::F);

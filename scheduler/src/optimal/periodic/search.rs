@@ -6,31 +6,31 @@ use super::pattern::Pattern;
 use super::shape::Shape;
 use crate::optimal::{Instance, Task};
 
-/// What the pattern leaves open.
+/// The decisions that a pattern leaves open.
 #[derive(Clone, Debug)]
 struct Choice {
-    /// Per stage, how many periods earlier its F come; never less than for the next stage. More F in flight fill the
-    /// warm-up, as long as memory lasts.
+    /// Periods by which the F of each stage run earlier; never less than for the next stage. More F in flight fill the warm-up,
+    /// as long as memory lasts.
     pull: Vec<u32>,
-    /// Per rank, how much of a W's length may delay what follows.
+    /// Fraction of a W's length by which the W may delay the next operation, per rank.
     patience: Vec<f64>,
-    /// The value aimed at, between the bound (0) and the best known (1): a rank that has idled for all that it leaves runs
-    /// W at once. `None`: no value in particular.
+    /// Target value, between the bound (0) and the best known (1). A rank that has used up the idle time of this target runs W
+    /// at once. `None`: no target.
     aim: Option<f64>,
-    /// From how many of its next operations a rank may choose; 1: the order is that of the pattern.
+    /// Number of next operations from which a rank may choose; 1: the order is that of the pattern.
     ahead: usize,
 }
 
-/// The choices of next operations tried.
+/// Values of `ahead` to try.
 const AHEAD: [usize; 3] = [1, 4, 16];
 
-/// How many tries in the pattern's order one takes in which ranks choose.
+/// Cost of a try with `ahead` above 1, relative to a try in the pattern's order.
 const AHEAD_COSTS: u64 = 5;
 
-/// The patiences tried, and the aims: never in the way, half a W, at once, and as the bound needs it.
+/// Pairs of patience and aim to try: W never delay, delay by half their length, run at once, and two aims at or near the bound.
 const MANNERS: [(f64, Option<f64>); 5] = [(0.0, None), (0.5, None), (1.0, None), (0.0, Some(0.0)), (0.0, Some(0.25))];
 
-/// The pulls tried at first, as multiples of the pattern's own lags: none, and up to twice the lag.
+/// Pulls to try first, as multiples of the pattern's own lags.
 const PULLS: [f64; 9] = [0.0, 0.125, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.5];
 
 /// A completed pattern and its value.
@@ -40,7 +40,7 @@ pub(super) struct Completed {
     pub(super) value: f64,
 }
 
-/// The best completion found with so many tries; `None` if none holds the limits.
+/// Returns the best completion found in `tries` tries, or `None` if none is within the limits.
 pub(super) fn complete(task: &Task, shape: &Shape, pattern: &Pattern, tries: u64) -> Option<Completed> {
     let mut climb =
         Climb { task, instance: task.instance, shape, pattern, work: work(task.instance), best: None, left: tries };
@@ -61,13 +61,13 @@ pub(super) fn complete(task: &Task, shape: &Shape, pattern: &Pattern, tries: u64
     climb.best.map(|(_, completed)| completed)
 }
 
-/// Periods between F and I (or B) of a stage, less those of the last stage.
+/// Returns the periods between F and I (or B) of a stage, less those of the last stage.
 fn lag(shape: &Shape, pattern: &Pattern, stage: usize) -> f64 {
     let between = |stage: usize| pattern.start[shape.path - 1 - stage] - pattern.start[stage];
     (between(stage) - between(shape.stages - 1)) / pattern.period
 }
 
-/// A multiple of the lags, at most what memory allows, and never less than at the next stage.
+/// Returns a multiple of the lags, at most `most` and never less than at the next stage.
 fn scaled(lags: &[f64], times: f64, most: &[u32]) -> Vec<u32> {
     let mut pull: Vec<u32> =
         lags.iter().zip(most).map(|(lag, &most)| most.min((lag * times).round().max(0.0) as u32)).collect();
@@ -77,8 +77,8 @@ fn scaled(lags: &[f64], times: f64, most: &[u32]) -> Vec<u32> {
     pull
 }
 
-/// The most that each stage can be pulled with those before it, if every W runs right behind its I; without a limit twice
-/// what one micro-batch after another would have in flight.
+/// Returns the largest pull of each stage together with the stages before it if every W runs right after its I. Without a limit
+/// it is twice the number of micro-batches in flight.
 fn most_pull(shape: &Shape, pattern: &Pattern) -> Vec<u32> {
     let mut pull = vec![0; shape.stages];
     for stage in (0..shape.stages).rev() {
@@ -92,7 +92,7 @@ fn most_pull(shape: &Shape, pattern: &Pattern) -> Vec<u32> {
     pull
 }
 
-/// Whether one period more for the stages up to `stage` fits the limits.
+/// Returns whether pulling the stages up to `stage` by one more period fits the limits.
 fn fits(shape: &Shape, pattern: &Pattern, pull: &[u32], stage: usize) -> bool {
     let mut start = pattern.start.clone();
     for (class, of) in shape.classes.iter().enumerate() {
@@ -112,14 +112,14 @@ struct Climb<'a> {
     instance: &'a Instance,
     shape: &'a Shape,
     pattern: &'a Pattern,
-    /// Seconds that each rank works.
+    /// Seconds of work of each rank.
     work: Vec<f64>,
     best: Option<(Choice, Completed)>,
     left: u64,
 }
 
 impl Climb<'_> {
-    /// Tries a choice and keeps it if it is no worse than the best.
+    /// Tries a choice, and keeps it if it is no worse than the best.
     fn attempt(&mut self, choice: Choice) {
         if self.left == 0 || self.task.budget.late() {
             self.left = 0;
@@ -141,7 +141,7 @@ impl Climb<'_> {
         }
     }
 
-    /// Seconds that each rank may idle.
+    /// Returns the seconds that each rank may idle.
     fn spare(&self, aim: Option<f64>) -> Vec<f64> {
         let Some(aim) = aim else { return vec![f64::INFINITY; self.work.len()] };
         let best = self.best.as_ref().map_or(2.0 * self.task.bound, |(_, best)| best.value);
@@ -149,12 +149,12 @@ impl Climb<'_> {
         self.work.iter().map(|work| value - work).collect()
     }
 
-    /// Whether the best value is known to be the best there is.
+    /// Returns whether the best value is proved optimal.
     fn met(&self) -> bool {
         self.best.as_ref().is_some_and(|(_, best)| self.task.meets(best.value, self.task.bound))
     }
 
-    /// Small changes of the best choice, at random but always the same, until the tries are spent or the bound is met.
+    /// Changes the best choice in small steps, with a fixed random sequence, until the tries are spent or the bound is met.
     fn climb(&mut self) {
         let mut random = Random(0x9e37_79b9_7f4a_7c15);
         while self.left > 0 && !self.met() {
@@ -204,7 +204,7 @@ fn work(instance: &Instance) -> Vec<f64> {
 struct Random(u64);
 
 impl Random {
-    /// A number below `end`.
+    /// Returns a number below `end`.
     fn below(&mut self, end: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

@@ -4,29 +4,29 @@ use crate::optimal::Instance;
 use crate::placement::{Pipeline, Placement};
 use ir::schedule::Kind;
 
-/// What one period holds. A stream is every `unroll`-th micro-batch of a direction; all streams do the same classes.
+/// The content of one period. A stream is every `unroll`-th micro-batch of a direction; all streams have the same classes.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
-    /// Micro-batches of each direction in a period, u.
+    /// Number u of micro-batches of each direction in a period.
     pub(super) unroll: usize,
-    /// Directions, 1 or 2.
+    /// Number of directions, 1 or 2.
     pub(super) directions: usize,
-    /// Micro-batches that go down; the others go up.
+    /// Number of micro-batches that enter at rank 0; the others enter at the last rank.
     down: usize,
-    /// Classes of a stream: F, I, W or F, B of every stage.
+    /// Number of classes of a stream: F, I, W or F, B of every stage.
     pub(super) per_stream: usize,
-    /// The first of them that form a path from F of stage 0 to I (or B) of stage 0: each needs the one before it. Behind
-    /// them come the W, each `stages` behind its I.
+    /// Number of classes on the path from F of stage 0 to I (or B) of stage 0; each needs the one before it. The W follow them,
+    /// each `stages` after its I.
     pub(super) path: usize,
-    /// Stages, S.
+    /// Number S of stages.
     pub(super) stages: usize,
-    /// Pipeline ranks.
+    /// Number of pipeline ranks.
     pub(super) ranks: usize,
     /// All classes, stream by stream.
     pub(super) classes: Vec<Class>,
-    /// The classes of each rank.
+    /// Classes of each rank.
     pub(super) of_rank: Vec<Vec<usize>>,
-    /// Most memory of each rank; infinite without a limit.
+    /// Memory limit of each rank; infinite without a limit.
     pub(super) limit: Vec<f64>,
 }
 
@@ -37,14 +37,15 @@ pub(super) struct Class {
     pub(super) stage: usize,
     pub(super) rank: usize,
     pub(super) seconds: f64,
-    /// Seconds that the result of the class before it on the path is on its way.
+    /// Seconds from the end of the previous class on the path to the arrival of its result.
     pub(super) hop: f64,
     pub(super) takes: f64,
     pub(super) frees: f64,
 }
 
 impl Shape {
-    /// The period of a pipeline with so many micro-batches of each direction; `None` if there are not enough for two.
+    /// Builds the period of a pipeline with `unroll` micro-batches of each direction. Returns `None` if there are too few for
+    /// two periods.
     pub(super) fn new(instance: &Instance, pipeline: &Pipeline, unroll: usize) -> Option<Shape> {
         let microbatches = pipeline.microbatches as usize;
         let two = pipeline.placement == Placement::Bidirectional && microbatches > 1;
@@ -77,34 +78,34 @@ impl Shape {
         Some(Shape { unroll, directions, down, per_stream, path, stages, ranks, classes, of_rank, limit })
     }
 
-    /// Streams of a period.
+    /// Returns the number of streams of a period.
     pub(super) fn streams(&self) -> usize {
         self.unroll * self.directions
     }
 
-    /// The stream of a micro-batch, and the period in which it comes, from 0.
+    /// Returns the stream of a micro-batch, and the index of its period, from 0.
     pub(super) fn place(&self, microbatch: usize) -> (usize, usize) {
         let (direction, index) = if microbatch < self.down { (0, microbatch) } else { (1, microbatch - self.down) };
         (direction * self.unroll + index % self.unroll, index / self.unroll)
     }
 
-    /// Seconds of work of the busiest rank in a period: no period is shorter.
+    /// Returns the seconds of work of the busiest rank in a period, a lower bound on the period.
     pub(super) fn load(&self) -> f64 {
         let load = |classes: &Vec<usize>| classes.iter().map(|&class| self.classes[class].seconds).sum::<f64>();
         self.of_rank.iter().map(load).fold(0.0, f64::max)
     }
 
-    /// Seconds of the way of a micro-batch through all stages and back, without waiting.
+    /// Returns the seconds of a micro-batch through all stages and back, without waiting.
     pub(super) fn round_trip(&self) -> f64 {
         self.classes[..self.path].iter().map(|class| class.hop + class.seconds).sum()
     }
 
-    /// Whether a class is on the path; the others are W.
+    /// Returns whether a class is on the path; the others are W.
     pub(super) fn on_path(&self, class: usize) -> bool {
         class % self.per_stream < self.path
     }
 
-    /// The class that frees what F of a class's stage and stream took: its I or B, and its W if there is one.
+    /// Returns the classes that free the memory of an F: its I or B, and its W if there is one.
     pub(super) fn freeing(&self, forward: usize) -> [Option<usize>; 2] {
         let (stream, stage) = (forward / self.per_stream * self.per_stream, forward % self.per_stream);
         let backward = stream + self.path - 1 - stage;
