@@ -19,9 +19,9 @@ use wakes::Wakes;
 /// Rule by which a rank picks its next action.
 #[derive(Clone, Copy)]
 struct PriorityRule {
-    /// Whether a rank delays a W that would hold up an arriving F or I.
+    /// True if a rank delays a W that would hold up an arriving F or I.
     patient: bool,
-    /// Whether F comes before I.
+    /// True if F comes before I.
     forward: bool,
     /// Whether, in a V, an F of the first chunk may run before memory for one of the second is free.
     eager: bool,

@@ -11,45 +11,48 @@ mod balance;
 
 pub use balance::MemoryBudget;
 
-/// Why a model cannot be partitioned so.
+/// An error of a partition into stages.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PartitionError {
-    /// There is nothing to partition.
+    /// The model has no block instances.
     #[error("the model runs no block")]
     Empty,
-    /// Every stage needs at least one run of a block.
+    /// There are fewer block instances than stages.
     #[error("{stages} stages need as many blocks, but the model runs {runs}")]
     TooMany {
-        /// How many stages are asked for.
+        /// Number of stages in the request.
         stages: u32,
-        /// How many runs there are.
+        /// Number of block instances.
         runs: usize,
     },
-    /// Given stages must start at 0 and ascend.
+    /// Given starts do not begin at 0 or do not ascend.
     #[error("{stages} stages must start with run 0 and ascend within the {runs} runs of the model, not at {starts:?}")]
     Starts {
-        /// How many stages there are.
+        /// Number of stages.
         stages: u32,
-        /// What was given.
+        /// The given starts.
         starts: Vec<usize>,
-        /// How many runs there are.
+        /// Number of block instances.
         runs: usize,
     },
 }
 
-/// Partitions the block instances into the stages of a pipeline: the slowest rank (by F + I + W of its stages) is as fast as
-/// can be, then the slowest stage. Exact where a rank holds one stage; else as `balance.rs` says.
+/// Partitions the block instances into the stages of a pipeline. The objective is the time of the slowest rank (F + I + W of
+/// its stages), then of the slowest stage. Exact if each rank has one stage; `balance.rs` describes the other cases.
 ///
 /// # Errors
-/// More stages than runs, or none of either.
+///
+/// Returns an error if there are more stages than block instances, or none of either.
 pub fn partition(model: &Model, pipeline: &Pipeline, costs: &ModelCosts) -> Result<Staged, PartitionError> {
     Ok(staged(model, &balanced(costs, pipeline, None)?, pipeline, costs))
 }
 
-/// Partitions at the given places: `starts[s]` is the first run of stage s, counted over all calls and their instances.
+/// Partitions at given places: `starts[s]` is the first block instance of stage s, counted over all calls and instances.
 ///
 /// # Errors
-/// Not one start for each stage; starts that do not begin with 0, do not ascend, or exceed the runs.
+///
+/// Returns an error if `starts` does not have one entry per stage, does not begin with 0, does not ascend, or exceeds the
+/// instances.
 pub fn partition_at(
     model: &Model,
     starts: &[usize],
@@ -60,11 +63,12 @@ pub fn partition_at(
     Ok(staged(model, starts, pipeline, costs))
 }
 
-/// The first run of each stage, by costs alone. If the fastest partition exceeds the memory budget of a rank, the fastest one
-/// within the budget, or else the one that exceeds it least.
+/// Returns the first block instance of each stage, by costs alone. If the fastest partition exceeds the memory budget of a
+/// rank, returns the fastest one within the budget, or else the one that exceeds it least.
 ///
 /// # Errors
-/// More stages than runs, or none of either.
+///
+/// Returns an error if there are more stages than block instances, or none of either.
 pub fn balanced(
     costs: &ModelCosts,
     pipeline: &Pipeline,
@@ -83,15 +87,17 @@ pub fn balanced(
     Ok(starts.into_iter().map(|start| start * slices).collect())
 }
 
-/// The first run of each stage, as a configuration names those of the stages but the first: all slices of a run count as one.
+/// Converts the starts of a configuration (all stages but the first) to block instances. A configuration counts all slices of
+/// an instance as one.
 pub fn starts_named(stages: &[u32], costs: &ModelCosts) -> Vec<usize> {
     [0].iter().chain(stages).map(|&start| start as usize * costs.run_slices()).collect()
 }
 
-/// Whether stages of a pipeline can start so.
+/// Checks the starts of a pipeline's stages.
 ///
 /// # Errors
-/// As [`partition_at`].
+///
+/// Returns the errors of [`partition_at`].
 pub fn check_starts(starts: &[usize], pipeline: &Pipeline, costs: &ModelCosts) -> Result<(), PartitionError> {
     let (runs, slices) = (costs.runs().count(), costs.run_slices());
     if runs == 0 {
@@ -107,18 +113,18 @@ pub fn check_starts(starts: &[usize], pipeline: &Pipeline, costs: &ModelCosts) -
     Ok(())
 }
 
-/// The runs of each stage.
+/// Returns the block instances of each stage.
 pub fn stage_runs(starts: &[usize], runs: usize) -> Vec<Range<usize>> {
     let ends = starts.iter().skip(1).copied().chain([runs]);
     starts.iter().zip(ends).map(|(&start, end)| start..end).collect()
 }
 
-/// The costs of stages for schedules, in seconds and bytes, with the hops between them.
+/// Converts the costs of stages to those of a schedule, in seconds and bytes, with the hops between the stages.
 pub fn stage_costs<'a>(stages: impl IntoIterator<Item = &'a StageCost>, hops: Vec<f64>) -> StageCosts {
     let stages: Vec<&StageCost> = stages.into_iter().collect();
     let each = |of: fn(&StageCost) -> f64| stages.iter().map(|cost| of(cost)).collect::<Vec<f64>>();
     let mem_w = each(|cost| cost.crossing as f64);
-    // Below zero where I leaves more for W than it frees, as of layers that it computes again.
+    // Negative if I leaves more memory for W than it frees, as with recomputed layers.
     let mem_i = each(|cost| cost.kept as f64 - cost.crossing as f64);
     StageCosts {
         f: each(|cost| cost.f),
@@ -132,13 +138,13 @@ pub fn stage_costs<'a>(stages: impl IntoIterator<Item = &'a StageCost>, hops: Ve
     }
 }
 
-/// The costs of the stages of a model, with what its messages between them take; of a mean slice, if it runs slices.
+/// Returns the costs of a model's stages, with their messages. In a sliced model each cost is that of an average slice.
 pub fn costs_of(staged: &Staged, costs: &ModelCosts) -> StageCosts {
     let whole = stage_costs(staged.stages.iter().map(|stage| &stage.cost), hops(&starts_of(staged), costs));
     of_slice(whole, costs.run_slices() as u32)
 }
 
-/// What a stage costs for one of equal slices.
+/// Divides the costs of stages by the number of equal slices.
 pub fn of_slice(mut costs: StageCosts, slices: u32) -> StageCosts {
     let StageCosts { f, i, w, mem_f, mem_i, mem_w, .. } = &mut costs;
     for figures in [f, i, w, mem_f, mem_i, mem_w] {
@@ -147,7 +153,7 @@ pub fn of_slice(mut costs: StageCosts, slices: u32) -> StageCosts {
     costs
 }
 
-/// The first run of each stage.
+/// Returns the first block instance of each stage.
 pub fn starts_of(staged: &Staged) -> Vec<usize> {
     let runs = staged.stages.iter().map(|stage| stage.parts.iter().map(|part| part.instances.len()).sum::<usize>());
     let ends = runs.scan(0, |end, runs| {
@@ -157,7 +163,7 @@ pub fn starts_of(staged: &Staged) -> Vec<usize> {
     [0].into_iter().chain(ends).take(staged.stages.len()).collect()
 }
 
-/// Seconds from each stage but the last to the next one, as if that were on another rank.
+/// Returns the seconds from each stage but the last to the next stage, as if each were on a rank of its own.
 pub fn hops(starts: &[usize], costs: &ModelCosts) -> Vec<f64> {
     let hops: Vec<f64> = costs.runs().map(|block| block.hop).collect();
     starts
@@ -167,7 +173,7 @@ pub fn hops(starts: &[usize], costs: &ModelCosts) -> Vec<f64> {
         .collect()
 }
 
-/// What the runs of a stage cost together.
+/// Sums the costs of a stage's block instances.
 pub fn stage_cost(costs: &ModelCosts, runs: &Range<usize>) -> StageCost {
     let mut sum = StageCost::default();
     for block in costs.runs().skip(runs.start).take(runs.len()) {
@@ -186,13 +192,13 @@ pub fn stage_cost(costs: &ModelCosts, runs: &Range<usize>) -> StageCost {
     sum
 }
 
-/// Rounded, so that sums of floats print short.
+/// Rounds seconds to picoseconds, so that sums of floats print short.
 fn to_picosecond(seconds: f64) -> f64 {
     (seconds * 1e12).round() / 1e12
 }
 
-/// Seconds of the runs in picoseconds, or in a larger unit in which the sum stays below 2^60: its square then fits.
-/// Whole numbers, so that equal blocks weigh the same and ties are ties.
+/// Returns the seconds of the block instances in picoseconds, or in a larger unit in which the sum stays below 2^60, so that
+/// its square fits. Integers give equal blocks equal weights, so that ties are exact.
 fn weights(costs: &ModelCosts) -> Vec<u128> {
     let seconds = |block: &BlockCosts| block.f.total() + block.i.total() + block.w.total();
     let all: f64 = costs.runs().map(seconds).sum();
@@ -200,7 +206,7 @@ fn weights(costs: &ModelCosts) -> Vec<u128> {
     costs.runs().map(|block| (seconds(block) * scale).round() as u128).collect()
 }
 
-/// The block instances of a model in call order: (call, instance).
+/// Yields the block instances of a model in call order: (call, instance).
 pub(crate) fn runs_of(model: &Model) -> impl Iterator<Item = (usize, u32)> + '_ {
     model.calls.iter().enumerate().flat_map(|(index, call)| (0..call.instances()).map(move |i| (index, i)))
 }

@@ -3,15 +3,16 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Which rank holds which stage.
+/// Assignment of stages to ranks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Placement {
     /// Stage s on rank s.
     Chain,
-    /// Stage s on rank s mod p: after the last rank comes the first.
+    /// Stage s on rank s mod p, so that rank 0 follows the last rank.
     Loop,
-    /// To and fro: with two chunks stages 0..p on ranks 0..p, stages p..2p on ranks p-1..=0; with more, on it goes.
+    /// Stages back and forth over the ranks. With two chunks, stages 0..p are on ranks 0..p and stages p..2p on ranks p-1..=0;
+    /// further chunks alternate.
     V,
     /// Two chains over the same ranks, each with its own copy of the parameters: stage s on rank s for the first half of
     /// the micro-batches, on rank p-1-s for the second.
@@ -19,10 +20,10 @@ pub enum Placement {
 }
 
 impl Placement {
-    /// All of them.
+    /// All placements.
     pub const ALL: [Placement; 4] = [Placement::Chain, Placement::Loop, Placement::V, Placement::Bidirectional];
 
-    /// Stages per rank where nothing else is asked for.
+    /// Returns the default number of stages per rank.
     pub fn chunks(self) -> u32 {
         if self == Placement::Chain { 1 } else { 2 }
     }
@@ -39,30 +40,30 @@ impl fmt::Display for Placement {
     }
 }
 
-/// A pipeline: what lies where, and how much goes through it in a step.
+/// A pipeline: the placement of its stages, and the micro-batches of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Pipeline {
-    /// Which rank holds which stage.
+    /// Assignment of stages to ranks.
     pub placement: Placement,
-    /// Pipeline ranks, p.
+    /// Number p of pipeline ranks.
     pub ranks: u32,
-    /// Stages on each rank, v. One in a chain; two in two chains, one of each.
+    /// Number v of stages on each rank. One in a chain; with two chains 2, one of each.
     pub chunks: u32,
-    /// Micro-batches of a step, m; of both directions together.
+    /// Number m of micro-batches of a step, both directions together.
     pub microbatches: u32,
-    /// Slices of each micro-batch's sequence, q; 1 where it is whole.
+    /// Number q of slices of each micro-batch's sequence; 1 without slices.
     pub slices: u32,
-    /// How many micro-batches go through a chunk before the rank turns to its next one; `None`: as the kind has it.
+    /// Number of micro-batches that run through a chunk before the rank's next chunk; `None`: the default of the schedule kind.
     pub group: Option<u32>,
 }
 
 impl Pipeline {
-    /// A pipeline with the chunks that its placement has by itself, of whole micro-batches.
+    /// Builds a pipeline without slices, with the default chunks of its placement.
     pub fn new(placement: Placement, ranks: u32, microbatches: u32) -> Pipeline {
         Pipeline { placement, ranks, chunks: placement.chunks(), microbatches, slices: 1, group: None }
     }
 
-    /// Number of stages, S.
+    /// Returns the number S of stages.
     pub fn stages(&self) -> u32 {
         match self.placement {
             Placement::Chain | Placement::Bidirectional => self.ranks,
@@ -70,7 +71,7 @@ impl Pipeline {
         }
     }
 
-    /// The rank that runs a stage for a micro-batch.
+    /// Returns the rank that runs a stage for a micro-batch.
     pub fn rank(&self, stage: u32, microbatch: u32) -> u32 {
         let (round, place) = (stage / self.ranks, stage % self.ranks);
         let back = match self.placement {
@@ -81,8 +82,8 @@ impl Pipeline {
         if back { self.ranks - 1 - place } else { place }
     }
 
-    /// The ranks that hold each stage: in two chains that of the first half of the micro-batches and, if it is another, that
-    /// of the second.
+    /// Returns the ranks that hold each stage. With two chains these are the rank for the first half of the micro-batches and,
+    /// if different, the rank for the second half.
     pub fn owners(&self) -> Vec<Vec<u32>> {
         let owners = |stage| {
             let (first, mirrored) = (self.rank(stage, 0), self.ranks - 1 - stage % self.ranks);
@@ -92,17 +93,17 @@ impl Pipeline {
         (0..self.stages()).map(owners).collect()
     }
 
-    /// The stages of a rank, in the order of the model; of a micro-batch's direction in two chains.
+    /// Returns the stages of a rank in model order; with two chains those of the micro-batch's direction.
     pub fn stages_of(&self, rank: u32, microbatch: u32) -> impl Iterator<Item = u32> + use<> {
         let pipeline = *self;
-        // Each round of stages, from one end of the ranks to the other, has one of this rank.
+        // Each round of stages, from one end of the ranks to the other, has one stage on this rank.
         (0..self.stages()).step_by(self.ranks as usize).map(move |first| {
             let back = pipeline.rank(first, microbatch) != 0;
             first + if back { pipeline.ranks - 1 - rank } else { rank }
         })
     }
 
-    /// Whether a micro-batch enters at the last rank: in two chains the first `ceil(m/2)` enter at rank 0.
+    /// Returns whether a micro-batch enters at the last rank. With two chains the first `ceil(m/2)` enter at rank 0.
     pub fn goes_up(&self, microbatch: u32) -> bool {
         self.placement == Placement::Bidirectional && microbatch >= self.microbatches.div_ceil(2)
     }

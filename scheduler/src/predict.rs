@@ -21,27 +21,27 @@ use ir::staged::Staged;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
-/// Why nothing can be said.
+/// An error of a prediction.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PredictError {
-    /// There is no schedule of the configuration's name.
+    /// No schedule has the configuration's name.
     #[error(transparent)]
     UnknownSchedule(#[from] UnknownSchedule),
-    /// The schedule cannot be made.
+    /// The schedule kind rejects the pipeline.
     #[error("{0}")]
     Schedule(String),
-    /// The model cannot be partitioned so.
+    /// The model has no such partition.
     #[error(transparent)]
     Partition(#[from] PartitionError),
-    /// The schedule cannot be run.
+    /// The schedule deadlocks or is invalid.
     #[error(transparent)]
     Simulate(#[from] SimulateError),
 }
 
-/// The ranks of each stage and, where there is a limit, what each stage has in flight.
+/// Ranks of each stage and, with a memory limit, micro-batches in flight of each stage.
 type PartitionKey = (Vec<Vec<u32>>, Option<Vec<u64>>);
 
-/// What a step of a model would take under configurations that differ in their pipeline; each cut and each configuration is worked out once.
+/// Predictor for configurations that differ in their pipeline. Each partition and each configuration is computed once.
 #[derive(Debug)]
 pub struct Predictor<'a> {
     costs: &'a ModelCosts,
@@ -49,18 +49,21 @@ pub struct Predictor<'a> {
     steps: HashMap<ParallelConfig, Step>,
 }
 
-/// What a step would take under one configuration.
+/// Predicts seconds and bytes of a step under one configuration.
 ///
 /// # Errors
-/// The configuration's schedule is not there, or does not suit it, or the model is too short for its stages.
+///
+/// Returns an error if the schedule does not exist, does not support the configuration, or the model has too few blocks for its
+/// stages.
 pub fn predict(costs: &ModelCosts, parallel: &ParallelConfig) -> Result<Step, PredictError> {
     Predictor::new(costs).predict(parallel)
 }
 
-/// The schedule of a configuration, and its pipeline.
+/// Returns the schedule kind of a configuration and its pipeline.
 ///
 /// # Errors
-/// There is none of the name, or it has not so many stages on a rank.
+///
+/// Returns an error if no kind has the name, or the kind does not support that number of stages per rank.
 pub fn pipeline_of(
     parallel: &ParallelConfig,
     microbatches: u32,
@@ -73,10 +76,11 @@ pub fn pipeline_of(
     Ok((kind, pipeline))
 }
 
-/// What a step would take in given stages and a given order.
+/// Predicts a step with given stages and a given order.
 ///
 /// # Errors
-/// The schedule cannot be run.
+///
+/// Returns an error if the schedule cannot be simulated.
 pub fn predict_staged(costs: &ModelCosts, staged: &Staged, schedule: &Schedule) -> Result<Step, PredictError> {
     let owners = staged.stages.iter().map(|stage| stage.ranks.clone()).collect();
     let stages = Stages { costs, starts: starts_of(staged), owners };
@@ -84,15 +88,16 @@ pub fn predict_staged(costs: &ModelCosts, staged: &Staged, schedule: &Schedule) 
 }
 
 impl Predictor<'_> {
-    /// A predictor that has worked out nothing.
+    /// Creates a predictor with empty caches.
     pub fn new(costs: &ModelCosts) -> Predictor<'_> {
         Predictor { costs, cuts: HashMap::new(), steps: HashMap::new() }
     }
 
-    /// What a step would take under a configuration.
+    /// Predicts a step under a configuration.
     ///
     /// # Errors
-    /// As [`predict`].
+    ///
+    /// Returns the errors of [`predict`].
     pub fn predict(&mut self, parallel: &ParallelConfig) -> Result<Step, PredictError> {
         if let Some(step) = self.steps.get(parallel) {
             return Ok(step.clone());
@@ -130,8 +135,8 @@ impl Predictor<'_> {
     }
 }
 
-/// The room of each rank for stages, in the order that the schedule has where all stages cost the same. Parameters that
-/// several runs bind count at each of them.
+/// Returns the memory budget of each rank, with the micro-batches in flight of a schedule whose stages cost the same.
+/// Parameters that several block instances bind count at each of them.
 fn room(
     costs: &ModelCosts,
     limit: u64,
@@ -159,8 +164,8 @@ fn room(
     })
 }
 
-/// The most micro-batches of each stage whose forward has run and whose backward has not, on one of its ranks; slices of them
-/// rounded up.
+/// Returns the peak number of micro-batches of each stage, on one of its ranks, between forward and backward. Slices are
+/// rounded up to micro-batches.
 fn in_flight(schedule: &Schedule, pipeline: &Pipeline) -> Vec<u64> {
     let stages = pipeline.stages();
     let mut most = vec![0; stages as usize];
@@ -179,11 +184,11 @@ fn in_flight(schedule: &Schedule, pipeline: &Pipeline) -> Vec<u64> {
     most.into_iter().map(|most: u64| most.div_ceil(pipeline.slices.into())).collect()
 }
 
-/// A model in stages.
+/// A model partitioned into stages.
 struct Stages<'a> {
     costs: &'a ModelCosts,
     starts: Vec<usize>,
-    /// The ranks of each stage.
+    /// Ranks of each stage.
     owners: Vec<Vec<u32>>,
 }
 
@@ -200,7 +205,7 @@ impl Stages<'_> {
         Ok(Step { seconds, bytes, cut, why })
     }
 
-    /// The runs of a rank with their numbers; those that it updates, or all that it holds.
+    /// Yields the block instances of a rank with their numbers: those that it updates, or all that it holds.
     fn runs(&self, rank: u32, updated: bool) -> impl Iterator<Item = (usize, &BlockCosts)> {
         let stages = stage_runs(&self.starts, self.costs.runs().count());
         let on = move |owners: &Vec<u32>| if updated { owners[0] == rank } else { owners.contains(&rank) };
@@ -209,7 +214,7 @@ impl Stages<'_> {
         self.costs.runs().enumerate().filter(move |(run, _)| own.iter().any(|runs| runs.contains(run)))
     }
 
-    /// Seconds of R and U; of sums over the ranks that hold a parameter, and of what they are given.
+    /// Returns the seconds of R and U, and of gradient sums and parameter copies between the ranks that share a parameter.
     fn update(&self, rank: u32) -> f64 {
         let own = self.runs(rank, true).map(|(_, block)| block.gather + block.reduce + block.update);
         let copied = self.runs(rank, false).filter(|(run, _)| self.holders(&[*run]).len() > 1);
@@ -220,13 +225,13 @@ impl Stages<'_> {
         own.chain(copied.map(|(_, block)| block.copy)).chain(shared.map(|shared| shared.copy)).sum()
     }
 
-    /// The ranks that hold any of the runs.
+    /// Returns the ranks that hold any of the block instances.
     fn holders(&self, runs: &[usize]) -> BTreeSet<u32> {
         let stage = |run: &usize| self.starts.partition_point(|start| start <= run).saturating_sub(1);
         runs.iter().flat_map(|run| self.owners[stage(run)].iter().copied()).collect()
     }
 
-    /// Bytes from step to step.
+    /// Returns the bytes of model states on a rank.
     fn held(&self, rank: u32) -> u64 {
         let (held, updated): (BTreeSet<usize>, BTreeSet<usize>) =
             (self.runs(rank, false).map(|run| run.0).collect(), self.runs(rank, true).map(|run| run.0).collect());
@@ -236,7 +241,7 @@ impl Stages<'_> {
         own.chain(shared).map(|(held, updates)| held.total() - if updates { 0 } else { held.states }).sum()
     }
 
-    /// Bytes beside these when most is there.
+    /// Returns the peak bytes of a rank beyond its model states.
     fn moment(&self, rank: u32, timeline: &Timeline) -> u64 {
         let inside = self.runs(rank, false).map(|(_, block)| block.transient).max().unwrap_or(0);
         let passed: Vec<u64> = self.costs.runs().map(|block| block.boundary).collect();
@@ -273,7 +278,7 @@ mod tests {
     use super::*;
     use ir::costs::{CallCosts, Held, Lanes};
 
-    /// Eight equal blocks of 3 seconds and 10 bytes; the last holds as much as all others.
+    /// Eight equal blocks of 3 seconds and 10 bytes, of which the last has the model states of seven others.
     fn costs(limit: Option<u64>) -> ModelCosts {
         let lanes = Lanes { compute: 1.0, wire: 0.0 };
         let held = Held { parameters: 6, gradients: 4, states: 0 };
@@ -290,7 +295,7 @@ mod tests {
     #[test]
     fn a_step_is_its_schedule_its_update_and_the_norm() {
         let step = predict(&costs(None), &parallel("gpipe", &[])).unwrap();
-        // 4 micro-batches and a bubble of one, 12 seconds each; four blocks are updated.
+        // 4 micro-batches and a bubble of one, 12 seconds each; each rank updates four blocks.
         assert_eq!((step.seconds, step.cut), (5.0 * 12.0 + 2.0 + 1.0, vec![0, 4]));
         assert_eq!(step.bytes, [40 + 16, 100 + 16]);
         let given = predict(&costs(None), &parallel("gpipe", &[6])).unwrap();
@@ -307,7 +312,7 @@ mod tests {
         }
         let step = predict(&costs(Some(50)), &parallel("gpipe", &[])).unwrap();
         assert!(step.why.ends_with("more than the limit"), "{step:?}");
-        // With fewer micro-batches in flight the first rank keeps less.
+        // With fewer micro-batches in flight the first rank saves less.
         let step = predict(&costs(Some(100)), &parallel("1f1b", &[])).unwrap();
         assert!(step.bytes.iter().all(|&bytes| bytes <= 100), "{step:?}");
     }

@@ -5,67 +5,67 @@ use crate::placement::Pipeline;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
-/// How backwards are run.
+/// Execution of backwards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Backward {
-    /// As the kind has it.
+    /// The default of the schedule kind.
     #[default]
     Auto,
-    /// As one: B.
+    /// One action B.
     Fused,
-    /// I, then W.
+    /// Two actions, I and W.
     Split,
 }
 
-/// What is to be small.
+/// Quantity to minimise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Objective {
-    /// The end of the last action.
+    /// Time from 0 to the end of the last action.
     #[default]
     Makespan,
-    /// The longest of the ranks' own spans.
+    /// Longest time of a rank from its first to its last action.
     Span,
 }
 
-/// How long a search may take, and who is told how it goes.
+/// Deadline and log of a search.
 #[derive(Clone, Copy)]
 pub struct Patience<'a> {
-    /// When to stop; `None`: when all is tried.
+    /// Time at which the search stops; `None`: after the full search.
     pub deadline: Option<Instant>,
-    /// Is told lines for people who look inside.
+    /// Receives diagnostic lines.
     pub log: &'a (dyn Fn(&str) + Sync),
 }
 
 impl Patience<'static> {
-    /// No deadline, and nobody to tell.
+    /// No deadline, and no log.
     pub const ENDLESS: Patience<'static> = Patience { deadline: None, log: &|_| {} };
 }
 
 impl Patience<'_> {
-    /// Whether the deadline is over.
+    /// Returns whether the deadline has passed.
     pub fn is_over(&self) -> bool {
         is_over(self.deadline)
     }
 }
 
-/// Whether a deadline is over.
+/// Returns whether a deadline has passed.
 pub(crate) fn is_over(deadline: Option<Instant>) -> bool {
     deadline.is_some_and(|deadline| Instant::now() >= deadline)
 }
 
-/// A schedule to be found.
+/// Problem of a schedule search.
 #[derive(Clone, Copy, Debug)]
 pub struct Problem<'a> {
-    /// What each stage takes, and what each rank may hold.
+    /// Costs of each stage and memory limits of each rank.
     pub costs: &'a StageCosts,
-    /// What lies where.
+    /// The pipeline to schedule.
     pub pipeline: &'a Pipeline,
-    /// What is to be small.
+    /// Quantity to minimise.
     pub objective: Objective,
-    /// Whether I and W may be parted.
+    /// True if I and W may be separate actions.
     pub backward: Backward,
-    /// When to stop; `None`: after a fixed amount of work, so that the answer does not depend on the machine.
+    /// Time at which the search stops; `None`: after a fixed amount of work, so that the answer does not depend on the machine.
     pub deadline: Option<Instant>,
 }

@@ -6,9 +6,8 @@
 //! - W needs its own I;
 //! - slice k needs, on the same stage, F of slice k-1 for F and I or B of slice k+1 for I and B.
 //!
-//! A result arrives on another rank the hop's [`StageCosts::comm`] after its end. Sends do not block the sender ([`can_run`]
-//! tells whether an order can run where they do).
-//! R, N, U, G, D, O and L take no time and no memory here.
+//! A result arrives on another rank [`StageCosts::comm`] seconds of its hop after its end. Sends do not block the sender
+//! ([`can_run`] checks whether an order can run with blocking sends). R, N, U, G, D, O and L take no time and no memory here.
 
 mod build;
 mod deadlock;
@@ -28,25 +27,25 @@ pub use timeline::{Idle, Reason, Slot, Timeline, Wait};
 use crate::costs::StageCosts;
 use ir::schedule::{Item, Schedule};
 
-/// Why a schedule cannot be simulated.
+/// An error of a simulation.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SimulateError {
-    /// Ranks wait for each other, or for what never comes.
+    /// Ranks wait for each other, or for an action that is in no row.
     #[error(transparent)]
     Deadlock(#[from] Deadlock),
-    /// An item that F, I, W and B cannot have, or one that stands twice.
+    /// An invalid item, or an item that appears twice.
     #[error("rank {rank}, position {position}: `{item}` {why}")]
     Item {
-        /// The rank whose row holds it.
+        /// Rank of the item.
         rank: usize,
-        /// Where in the row.
+        /// Position in the rank's row.
         position: usize,
         /// The item.
         item: Item,
-        /// What is wrong with it.
+        /// Reason.
         why: &'static str,
     },
-    /// The indices span more than the schedule does.
+    /// The indices span more items than the schedule has.
     #[error("the items name {stages} stages x {microbatches} micro-batches x {slices} slices, but are only {items}")]
     Incomplete {
         /// One more than the highest stage named.
@@ -55,17 +54,18 @@ pub enum SimulateError {
         microbatches: usize,
         /// One more than the highest slice named.
         slices: usize,
-        /// How many items there are.
+        /// Number of items.
         items: usize,
     },
 }
 
-/// Runs a schedule on paper.
+/// Simulates a schedule.
 ///
-/// Time linear in the number of actions, as long as few ranks wait on the same one.
+/// Takes time linear in the number of actions, if few ranks wait for the same one.
 ///
 /// # Errors
-/// Of [`DependencyGraph::of`].
+///
+/// Returns the errors of [`DependencyGraph::of`].
 pub fn simulate(schedule: &Schedule, costs: &StageCosts) -> Result<Timeline, SimulateError> {
     Ok(Timeline::of(schedule, &DependencyGraph::of(schedule, costs.f.len())?.run(costs)))
 }

@@ -31,7 +31,7 @@ pub(super) struct RouteStep {
 pub(super) struct Weights {
     /// Seconds of work on the rank of the W.
     pub(super) share: f64,
-    /// Whether the W may run in one action with its I, in an overlapped pair.
+    /// True if the W may run in one action with its I, in an overlapped pair.
     pub(super) in_pair: bool,
 }
 
@@ -113,7 +113,7 @@ impl CriticalRoute {
 pub(super) struct Subroute<'a> {
     route: &'a CriticalRoute,
     steps: Range<usize>,
-    /// Whether the W of all ranks must be over at the end, as against only those of the last step's rank.
+    /// True if the W of all ranks must be over at the end, as against only those of the last step's rank.
     whole: bool,
 }
 

@@ -95,7 +95,7 @@ struct Model<'a> {
     scale: f64,
 }
 
-/// Whether one operation runs before another.
+/// Precedence between two operations.
 enum Before {
     No,
     Yes,

@@ -32,7 +32,7 @@ struct Listing<'a> {
     instance: &'a Instance,
     /// Largest number of micro-batches in flight on a rank.
     flight: usize,
-    /// Whether a W waits until nothing else can start.
+    /// True if a W waits until nothing else can start.
     late: bool,
     /// Time that a rank waits for a pair, as a multiple of the time that the pair saves; `None` for no pairs.
     wait: Option<f64>,

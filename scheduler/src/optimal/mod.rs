@@ -47,9 +47,9 @@ pub struct Answer {
     pub bound: f64,
     /// Name of the rule or engine that made the order.
     pub engine: &'static str,
-    /// Whether value and bound meet.
+    /// True if value and bound meet.
     pub optimal: bool,
-    /// Whether the same problem gives the same answer on every machine and in every run.
+    /// True if the same problem gives the same answer on every machine and in every run.
     pub deterministic: bool,
 }
 

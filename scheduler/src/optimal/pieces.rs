@@ -1,29 +1,29 @@
 //! Overlapped pairs as pieces, so that results for sequential operations also hold for pairs.
 //!
-//! A pair that starts at s keeps its rank busy from s to s + fb. It is split into a piece of its F, from s on, one of its B
-//! (or I), some `offset` behind s, and one of the W right behind that of the I. Together the pieces are no longer than fb,
-//! and no piece is longer than its operation alone. So pieces never overlap, in a pair or not. Every result proved for
-//! operations of the pieces' lengths holds for all orders. Only the results of a pair arrive after its pieces end.
+//! A pair that starts at s keeps its rank busy from s to s + fb. It is split into three pieces: of its F from s on, of its B
+//! (or I) from s + `offset` on, and of the W right after that of the I. Together the pieces are no longer than fb, and no piece
+//! is longer than its operation alone. So pieces never overlap, in a pair or not. Every result proved for operations of the
+//! pieces' lengths holds for all orders. Only the results of a pair arrive after its pieces end.
 
 use super::shop::Shop;
 
-/// The pieces, with the pairs that are possible.
+/// The pieces of all operations, and the pairs that are possible.
 #[derive(Clone, Debug)]
 pub(super) struct Pieces {
-    /// For each F the B or I with which it may run overlapped.
+    /// For each F the B or I with which it may overlap.
     pub(super) partners: Vec<Vec<usize>>,
-    /// Units of each operation's piece; where it is in no possible pair, all of it.
+    /// Length of each operation's piece, in units; the full length if the operation is in no possible pair.
     pub(super) long: Vec<i64>,
-    /// Units between the start of a pair and that of the operation's piece.
+    /// Units from the start of a pair to the start of the operation's piece.
     pub(super) offset: Vec<i64>,
-    /// Whether each operation may be in a pair.
+    /// True for operations that may be in a pair.
     pub(super) may: Vec<bool>,
-    /// The I without pair whose W has been said to be so.
+    /// The I in no pair whose W [`Pieces::newly_alone`] has returned already.
     told: Vec<bool>,
 }
 
 impl Pieces {
-    /// With all pairs of a shop.
+    /// Builds the pieces with all pairs of a shop.
     pub(super) fn of(shop: &Shop) -> Pieces {
         let size = shop.len();
         let (long, offset, may, told) = (shop.long.clone(), vec![0; size], vec![false; size], vec![false; size]);
@@ -32,7 +32,7 @@ impl Pieces {
         pieces
     }
 
-    /// Drops the pairs of F and backward that cannot be; whether there are any.
+    /// Drops the impossible pairs of F and backward, and returns whether there were any.
     pub(super) fn drop(&mut self, shop: &Shop, cannot: impl Fn(usize, usize) -> bool) -> bool {
         let mut partners = self.partners.clone();
         for (forward, partners) in partners.iter_mut().enumerate() {
@@ -46,7 +46,7 @@ impl Pieces {
         dropped
     }
 
-    /// Cuts the possible pairs: the whole F if it fits, of B or I what is left, and of W what is left then.
+    /// Splits the possible pairs: the full F if it fits, then as much of B or I as is left, then of W.
     fn cut(&mut self, shop: &Shop) {
         let Some(pair) = shop.pair else { return };
         self.long.clone_from(&shop.long);
@@ -72,7 +72,7 @@ impl Pieces {
         }
     }
 
-    /// The W of the I that have no pair, each once.
+    /// Returns the W of the I that are in no possible pair, each once.
     pub(super) fn newly_alone(&mut self, shop: &Shop) -> Vec<usize> {
         let alone = |&index: &usize| shop.weights[index].is_some() && !self.may[index] && !self.told[index];
         let found: Vec<usize> = (0..shop.len()).filter(alone).collect();

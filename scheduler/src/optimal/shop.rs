@@ -6,65 +6,64 @@ use crate::placement::Placement;
 use crate::problem::{Objective, Problem};
 use ir::schedule::Kind;
 
-/// A job shop in whole numbers of [`Shop::unit`].
+/// A job shop with integer times in [`Shop::unit`].
 ///
-/// Where the costs have no common unit, durations are rounded down and memory in favour of what fits, so that a bound of
-/// the shop is one of the problem.
+/// If the costs have no common unit, durations are rounded down, and memory is rounded so that more fits. A bound of the shop
+/// is then also a bound of the problem.
 #[derive(Clone, Debug)]
 pub(super) struct Shop {
-    /// Units that each operation takes by itself.
+    /// Length of each operation by itself, in units.
     pub(super) long: Vec<i64>,
-    /// Units of an overlapped pair, where there are any.
+    /// Length of an overlapped pair in units, if there are pairs.
     pub(super) pair: Option<i64>,
-    /// For each F the B or I with which it may run overlapped, in less time than one after the other.
+    /// For each F the B or I with which an overlapped pair is shorter than a sequence.
     pub(super) partners: Vec<Vec<usize>>,
     /// The W of each I.
     pub(super) weights: Vec<Option<usize>>,
-    /// Where there are pairs: the W behind which each W goes that is in none, those of the micro-batches before it.
+    /// For each W, the W of earlier micro-batches after which it runs if it is in no pair. Empty without pairs.
     pub(super) behind: Vec<Vec<usize>>,
     /// The rank of each operation.
     pub(super) rank: Vec<usize>,
-    /// What each operation needs: (operation, units between its end and this one's start).
+    /// Predecessors of each operation: (operation, units between its end and the start of this one).
     pub(super) after: Vec<Vec<(usize, i64)>>,
     /// Memory taken at the start of each operation.
     pub(super) takes: Vec<i64>,
-    /// Memory freed at its end.
+    /// Memory freed at the end of each operation.
     pub(super) frees: Vec<i64>,
-    /// The F of the same stage and micro-batch: what takes the memory that I and W free.
+    /// The F of the same stage and micro-batch, whose memory I and W free.
     pub(super) forward: Vec<usize>,
     /// The operations of each rank.
     pub(super) of_rank: Vec<Vec<usize>>,
-    /// Most memory of each rank.
+    /// Memory limit of each rank.
     pub(super) limit: Vec<Option<i64>>,
-    /// What the value of the objective is counted from, on each rank.
+    /// Time from which the objective counts, on each rank.
     pub(super) origin: Vec<Origin>,
     /// Seconds of one unit.
     pub(super) unit: f64,
-    /// Whether nothing is rounded.
+    /// True if no number was rounded.
     pub(super) exact: bool,
 }
 
-/// From when the objective counts the time of a rank.
+/// Time from which the objective counts the time of a rank.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Origin {
-    /// A moment: 0 for the makespan; for the span of one chain when the rank's first operation can start, which is the F
-    /// of the first micro-batch.
+    /// A fixed time: 0 for the makespan. For the span of one chain, the earliest start of the rank's first operation, the F of
+    /// the first micro-batch.
     At(i64),
-    /// The start of the first of these, where two chains meet. The rank may wait before it: a relaxation.
+    /// The first start of these operations, with two chains. The rank may wait before it: a relaxation.
     FirstOf(Vec<usize>),
 }
 
-/// The value of the first order, and all memory together, are at most so many units: far below the largest i32, the
-/// numbers of the solver.
+/// Largest value of the first order, and largest total memory, in units: far below the largest i32, the solver's number type.
 const MOST_UNITS: f64 = (1_u64 << 28) as f64;
 
 impl Shop {
-    /// The shop of an instance; `value` is that of some order.
+    /// Builds the shop of an instance; `value` is that of some order.
     pub(super) fn new(problem: &Problem, instance: &Instance, value: f64) -> Shop {
         Shop::in_units(problem, instance, value, MOST_UNITS)
     }
 
-    /// The same, the value of that order being at most so many units.
+    /// Builds the shop with a unit in which `value` is at most `most` units.
     pub(super) fn in_units(problem: &Problem, instance: &Instance, value: f64, most: f64) -> Shop {
         let operations = &instance.operations;
         let seconds = operations.iter().map(|operation| operation.seconds);
@@ -107,9 +106,9 @@ impl Shop {
         shop
     }
 
-    /// Which F may run with which B or I, and which W go behind which.
+    /// Finds the B or I that each F may overlap, and the W that each W follows.
     ///
-    /// Within a direction the F comes from a later micro-batch: the B of a micro-batch needs all F before its own.
+    /// Within a direction the F is of a later micro-batch, since the B of a micro-batch needs all F before its own.
     fn pair_up(&mut self, problem: &Problem, instance: &Instance) {
         let operations = &instance.operations;
         let up = |index: usize| problem.pipeline.goes_up(operations[index].microbatch as u32);
@@ -138,24 +137,24 @@ impl Shop {
         }
     }
 
-    /// Whether a pair takes less than its two one after the other.
+    /// Returns whether a pair is shorter than its operations in sequence.
     fn gains(&self, forward: usize, backward: usize) -> bool {
         let weights = self.weights[backward].map_or(0, |weights| self.long[weights]);
         self.pair.is_some_and(|pair| pair < self.long[forward] + self.long[backward] + weights)
     }
 
-    /// The most units that a bound says of the shop: where durations are rounded down, no part of a unit is known.
+    /// Converts a bound in seconds to units. If durations were rounded down, the fraction of a unit is dropped.
     pub(super) fn units_within(&self, bound: f64) -> i64 {
         let units = bound / self.unit;
         if self.exact { (units - 1e-6).ceil() as i64 } else { units.floor() as i64 }
     }
 
-    /// How many operations there are.
+    /// Returns the number of operations.
     pub(super) fn len(&self) -> usize {
         self.long.len()
     }
 
-    /// What a rank starts with: where one chain runs, the F of the first micro-batch on the rank's first stage.
+    /// Returns the origin of a rank: with one chain, the F of the first micro-batch on the rank's first stage.
     fn first(&self, rank: usize, heads: &[i64], problem: &Problem, instance: &Instance) -> Origin {
         let operations = &instance.operations;
         let entry = |index: usize| {
@@ -170,7 +169,7 @@ impl Shop {
         Origin::At(firsts.first().map_or(0, |&index| heads[index]))
     }
 
-    /// The longest way to the start of each operation; each stands behind all that it needs.
+    /// Returns the longest path to the start of each operation. Operations are in topological order.
     fn heads(&self) -> Vec<i64> {
         let mut heads: Vec<i64> = Vec::with_capacity(self.len());
         for after in &self.after {
@@ -180,7 +179,7 @@ impl Shop {
         heads
     }
 
-    /// The value of an order in units; `None` if it cannot be run, or if its spans count from what it runs first.
+    /// Returns the value of an order in units, or `None` if the order deadlocks or its spans count from a first start.
     pub(super) fn value(&self, orders: &[Vec<Step>]) -> Option<i64> {
         let mut end: Vec<Option<i64>> = vec![None; self.len()];
         let (mut place, mut free) = (vec![0; orders.len()], vec![0; orders.len()]);

@@ -5,12 +5,13 @@ use crate::limits::{first_below, least_limit};
 use crate::problem::{Problem, is_over};
 use ir::schedule::{Kind, Schedule};
 
-/// The best of the given orders, of list scheduling, and of one micro-batch after the other; of those that there
-/// is time for, and of one at least.
+/// Returns the best of the given orders, of list scheduling, and of one micro-batch after the other. Orders are evaluated while
+/// time is left, at least one of them.
 ///
 /// # Errors
-/// No order holds the limits: the rank that holds all stages of one micro-batch at once, as it must before the backward
-/// of its last one, has no room for that.
+///
+/// Returns [`Infeasible`] if no order meets the limits. A rank must save all its stages' activations of one micro-batch before
+/// the last backward, and one rank's limit is lower.
 pub(super) fn best(
     problem: &Problem,
     instance: &Instance,
@@ -32,7 +33,7 @@ pub(super) fn best(
     best.ok_or_else(|| too_little(problem, instance))
 }
 
-/// One micro-batch after the other, each W right behind its I.
+/// Returns the order of one micro-batch after the other, each W right after its I.
 pub(super) fn one_by_one(instance: &Instance) -> Schedule {
     let operations = &instance.operations;
     let orders: Vec<Vec<usize>> = (instance.of_rank.iter())
@@ -51,7 +52,7 @@ pub(super) fn one_by_one(instance: &Instance) -> Schedule {
     instance.schedule(&orders)
 }
 
-/// A rank whose limit is below what one micro-batch takes on it.
+/// Returns a rank whose limit is below the memory of one micro-batch.
 fn too_little(problem: &Problem, instance: &Instance) -> Infeasible {
     let least = least_limit(problem.costs, problem.pipeline);
     let rank = first_below(&least, Some(&instance.limit)).unwrap_or(0);

@@ -1,20 +1,20 @@
 //! Conversion of real numbers to integers.
 
-/// What numbers are counted in.
+/// A unit in which numbers are counted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Unit {
-    /// One unit.
+    /// Size of one unit.
     pub(super) size: f64,
-    /// Whether all numbers are multiples of it.
+    /// True if all numbers are multiples of the unit.
     pub(super) exact: bool,
 }
 
-/// A number this close to a multiple of the unit, in units, is one.
+/// Distance from a multiple of the unit, in units, up to which a number counts as that multiple.
 const NEAR: f64 = 1e-6;
 
 impl Unit {
-    /// The largest unit of which all numbers are multiples, if it is a power of ten or a multiple of one and not below
-    /// `least`; else `least`, or 1 where all is nothing.
+    /// Returns the largest unit that divides all numbers, if it is a multiple of a power of ten and at least `least`. Otherwise
+    /// returns `least`, or 1 if all numbers are 0.
     pub(super) fn of(numbers: &[f64], least: f64) -> Unit {
         let largest = numbers.iter().copied().fold(0.0, f64::max);
         if largest <= 0.0 {
@@ -37,18 +37,18 @@ impl Unit {
         (units - units.round()).abs() <= NEAR.min(units.abs() * 1e-13)
     }
 
-    /// The most whole units that a number holds.
+    /// Rounds a number down to whole units.
     pub(super) fn floor(&self, x: f64) -> i64 {
         (x / self.size + if self.exact { NEAR } else { 0.0 }).floor() as i64
     }
 
-    /// The least whole units that hold a number.
+    /// Rounds a number up to whole units.
     pub(super) fn ceil(&self, x: f64) -> i64 {
         (x / self.size - if self.exact { NEAR } else { 0.0 }).ceil() as i64
     }
 }
 
-/// The greatest common divisor.
+/// Returns the greatest common divisor.
 fn divisor(a: i64, b: i64) -> i64 {
     if b == 0 { a } else { divisor(b, a % b) }
 }

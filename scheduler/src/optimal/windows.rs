@@ -16,7 +16,7 @@ use super::shop::{Origin, Shop};
 use crate::problem::is_over;
 use std::time::Instant;
 
-/// No order is within the target.
+/// Error of a target that no order meets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Empty;
 
@@ -27,7 +27,7 @@ pub(super) struct Windows {
     pub(super) earliest: Vec<i64>,
     /// Latest end of each operation.
     pub(super) latest: Vec<i64>,
-    /// What goes before each operation, directly or not.
+    /// Direct and indirect predecessors of each operation.
     pub(super) before: Vec<Bits>,
     /// The pieces, with the pairs that are still possible.
     pub(super) pieces: Pieces,
@@ -42,7 +42,7 @@ impl Bits {
         Bits(vec![0; size.div_ceil(64)])
     }
 
-    /// Whether an operation is in the set.
+    /// Returns whether an operation is in the set.
     pub(super) fn has(&self, index: usize) -> bool {
         self.0[index / 64] >> (index % 64) & 1 == 1
     }
@@ -59,8 +59,7 @@ impl Bits {
 }
 
 impl Windows {
-    /// The windows of all orders whose value is at most `target`. After the deadline they are what is known by then: wider,
-    /// but right.
+    /// Computes the windows of all orders whose value is at most `target`. After the deadline, windows are wider but valid.
     pub(super) fn within(shop: &Shop, target: i64, deadline: Option<Instant>) -> Result<Windows, Empty> {
         let mut search = Search::new(shop, target);
         loop {
@@ -75,14 +74,14 @@ impl Windows {
         Ok(Windows { earliest, latest, before, pieces })
     }
 
-    /// What of a rank goes before an operation with nothing of the rank in between.
+    /// Returns the predecessors of an operation on its rank that have no operation of the rank in between.
     pub(super) fn direct<'a>(&'a self, index: usize, rank: &'a [usize]) -> impl Iterator<Item = usize> + 'a {
         let before = move |&&other: &&usize| self.before[index].has(other);
         let between = move |other: usize| rank.iter().any(|&x| self.before[x].has(other) && self.before[index].has(x));
         rank.iter().filter(before).copied().filter(move |&other| !between(other))
     }
 
-    /// Whether the order of two operations is known.
+    /// Returns whether the order of two operations is known.
     pub(super) fn ordered(&self, a: usize, b: usize) -> bool {
         self.before[b].has(a) || self.before[a].has(b)
     }
@@ -91,9 +90,9 @@ impl Windows {
 struct Search<'a> {
     shop: &'a Shop,
     target: i64,
-    /// (before, lag) of each operation.
+    /// Predecessors and lags of each operation.
     after: Vec<Vec<(usize, i64)>>,
-    /// An order in which each stands behind all that it needs.
+    /// The operations in topological order.
     sorted: Vec<usize>,
     earliest: Vec<i64>,
     latest: Vec<i64>,
@@ -116,7 +115,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Sorts, and closes the precedences.
+    /// Sorts the operations, and computes the transitive closure of the precedences.
     fn close(&mut self) -> Result<(), Empty> {
         let size = self.shop.len();
         let mut followers = vec![Vec::new(); size];
@@ -188,8 +187,8 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// The latest end on a rank. It starts no later than any of its first, and no rank later than the target: the first
-    /// micro-batch goes through all ranks and back to the one that starts at 0.
+    /// Returns the latest end on a rank. The rank starts no later than any of its first operations, and no rank starts later
+    /// than the target. The first micro-batch passes all ranks and returns to the one that starts at 0.
     fn deadline(&self, rank: usize) -> i64 {
         let origin = match &self.shop.origin[rank] {
             Origin::At(moment) => *moment,
@@ -201,7 +200,7 @@ impl<'a> Search<'a> {
         self.target.saturating_add(origin)
     }
 
-    /// Precedences without which two operations of a rank do not fit.
+    /// Adds the precedences without which two operations of a rank do not fit in time.
     fn by_time(&mut self) -> Result<bool, Empty> {
         let mut found = Vec::new();
         let shop = self.shop;
@@ -229,7 +228,7 @@ impl<'a> Search<'a> {
         Ok(!found.is_empty())
     }
 
-    /// Precedences without which an F does not fit the memory.
+    /// Adds the precedences without which an F does not fit in memory.
     fn by_memory(&mut self) -> Result<bool, Empty> {
         let mut found = Vec::new();
         for (rank, operations) in self.shop.of_rank.iter().enumerate() {
@@ -244,8 +243,8 @@ impl<'a> Search<'a> {
         Ok(!found.is_empty())
     }
 
-    /// What must go before an F so that there is room. Only what is taken surely before it counts: another F, with its I
-    /// and W, leaves at best what it found.
+    /// Adds the predecessors that an F needs for its memory to be free. Only memory that is surely taken before the F counts:
+    /// another F, with its I and W, at best restores the memory that it found.
     fn room_for(
         &self,
         index: usize,
@@ -278,7 +277,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Drops the pairs that can no longer be; a W that cannot be in one goes behind those before it.
+    /// Drops the impossible pairs. A W that cannot be in a pair then follows the earlier W of its stage.
     fn by_pairs(&mut self) -> bool {
         let shop = self.shop;
         if shop.pair.is_none() {
@@ -295,7 +294,7 @@ impl<'a> Search<'a> {
         dropped || !alone.is_empty()
     }
 
-    /// Until when the result of each operation must be there.
+    /// Returns the time by which the result of each operation must be available.
     fn results(&self) -> Vec<i64> {
         let shop = self.shop;
         let mut results: Vec<i64> = shop.rank.iter().map(|&rank| self.deadline(rank)).collect();
@@ -307,7 +306,7 @@ impl<'a> Search<'a> {
         results
     }
 
-    /// Whether nothing known keeps an F and a B (or I) from running as a pair.
+    /// Returns whether the known windows and precedences permit an F and a B (or I) to run as a pair.
     fn can_overlap(&self, forward: usize, backward: usize, results: &[i64]) -> bool {
         let shop = self.shop;
         let Some(pair) = shop.pair else { return false };
@@ -340,7 +339,7 @@ mod tests {
         Shop::new(&problem, &Instance::new(&problem), 100.0)
     }
 
-    /// A coarse unit rounds durations down: what it says of orders is said of fewer.
+    /// A coarse unit rounds durations down, so that fewer orders are excluded.
     #[test]
     fn a_coarse_shop_is_small() {
         let costs = StageCosts { f: vec![1e7, 1.0], ..StageCosts::uniform(2, 1.0, 2.0, 3.0, 0.0) };
@@ -364,7 +363,7 @@ mod tests {
         assert_eq!(windows.latest, [1, 2, 3, 4, 5, 5]);
     }
 
-    /// F0 I0 W0 on both stages before F1 of stage 0: two round trips, the second W of stage 1 beside the last of stage 0.
+    /// F0 I0 W0 run on both stages before F1 of stage 0: two round trips. The second W of stage 1 overlaps the last of stage 0.
     #[test]
     fn without_room_for_two_the_second_waits() {
         assert_eq!(Windows::within(&shop(2, 1.0), 9, None).unwrap_err(), Empty);

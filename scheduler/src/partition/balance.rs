@@ -9,23 +9,24 @@
 //! the best partition by more than the heaviest instance for each of its stages. In small pipelines the search completes,
 //! and the partition is optimal.
 
-/// Steps after which the search takes what it has.
+/// Number of steps after which the search returns its best partition.
 const STEPS: usize = 4_000;
 
 /// Memory budget of the ranks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MemoryBudget {
-    /// Bytes of each run that live from step to step.
+    /// Bytes of model states of each block instance.
     pub held: Vec<u64>,
-    /// Bytes that each run keeps of a micro-batch between its forward and its backward.
+    /// Bytes that each block instance saves per micro-batch from its forward to its backward.
     pub kept: Vec<u64>,
-    /// The most micro-batches between their forward and their backward of each stage.
+    /// Peak number of micro-batches of each stage between their forward and their backward.
     pub in_flight: Vec<u64>,
-    /// The most bytes of each rank.
+    /// Memory limit of each rank, in bytes.
     pub limit: u64,
 }
 
-/// The first run of each stage; `on[s]` are the ranks that share the micro-batches of stage s evenly, of so many in all.
+/// Returns the first block instance of each stage. `on[s]` are the ranks among which the micro-batches of stage s are split
+/// evenly, `ranks` the number of all ranks.
 pub(super) fn starts(weights: &[u128], on: &[Vec<u32>], ranks: u32, budget: Option<&MemoryBudget>) -> Vec<usize> {
     let mut alone: Vec<u32> = on.iter().filter(|ranks| ranks.len() == 1).map(|ranks| ranks[0]).collect();
     alone.sort_unstable();
@@ -42,32 +43,32 @@ pub(super) fn starts(weights: &[u128], on: &[Vec<u32>], ranks: u32, budget: Opti
     search.best
 }
 
-/// The most bytes above the limit; the slowest rank, in halves of weights; the slowest stage; the sum of squares of both.
+/// Score of a partition: most bytes above the limit; slowest rank, in half weights; slowest stage; sum of squares of both.
 type Score = (u64, u128, u128, u128);
 
-/// What a rank has of the stages so far.
+/// Load of a rank by the stages so far.
 #[derive(Clone, Copy, Default)]
 struct RankLoad {
     bytes: u64,
-    /// In halves of weights.
+    /// Work of the rank, in half weights.
     weight: u128,
 }
 
-/// What the stages whose runs are settled come to.
+/// Totals of the stages whose block instances are decided.
 #[derive(Clone, Copy, Default)]
 struct Closed {
-    /// The most bytes above the limit.
+    /// Most bytes above the limit.
     above: u64,
-    /// The slowest rank, in halves of weights.
+    /// Load of the slowest rank, in half weights.
     load: u128,
-    /// The slowest stage.
+    /// Weight of the slowest stage.
     stage: u128,
-    /// All ranks together, in halves of weights.
+    /// Sum of all ranks' loads, in half weights.
     loads: u128,
 }
 
 struct Search<'a> {
-    /// Weight of the runs before each.
+    /// Prefix sums of the weights.
     before: Vec<u128>,
     budget: Option<&'a MemoryBudget>,
     on: &'a [Vec<u32>],
@@ -78,7 +79,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Begins with shares as equal as single splits can make them.
+    /// Starts from the partition whose shares are as equal as single splits permit.
     fn new<'a>(weights: &[u128], on: &'a [Vec<u32>], ranks: u32, budget: Option<&'a MemoryBudget>) -> Search<'a> {
         let before = sums(weights);
         let (runs, stages) = (weights.len(), on.len());
@@ -96,7 +97,7 @@ impl Search<'_> {
         self.before[to] - self.before[from]
     }
 
-    /// What a stage of these runs adds to each of its ranks.
+    /// Returns the load that a stage of these block instances adds to each of its ranks.
     fn part(&self, stage: usize, from: usize, to: usize) -> RankLoad {
         let bytes = self.budget.map_or(0, |budget| {
             let of = |bytes: &[u64]| bytes[from..to].iter().sum::<u64>();
@@ -112,7 +113,7 @@ impl Search<'_> {
         }
     }
 
-    /// Takes away what was [put](Search::put).
+    /// Undoes a [put](Search::put).
     fn take(&self, loads: &mut [RankLoad], stage: usize, part: RankLoad) {
         for &rank in &self.on[stage] {
             let load = &mut loads[rank as usize];
@@ -120,7 +121,7 @@ impl Search<'_> {
         }
     }
 
-    /// Bytes above the limit.
+    /// Returns the bytes above the limit.
     fn above(&self, load: &RankLoad) -> u64 {
         self.budget.map_or(0, |budget| load.bytes.saturating_sub(budget.limit))
     }
@@ -138,7 +139,7 @@ impl Search<'_> {
         (above, ranks.max().unwrap_or(0), stages.max().unwrap_or(0), squares)
     }
 
-    /// Moves single runs from one stage to another, all between them shifted, as long as that is better.
+    /// Moves single block instances from one stage to another, and shifts those between, as long as the score improves.
     fn improve(&mut self) {
         let stages = self.on.len();
         let mut pairs = (0..stages).flat_map(|from| (0..stages).map(move |to| (from, to))).collect::<Vec<_>>();
@@ -163,7 +164,7 @@ impl Search<'_> {
         whole.then(|| (self.score(&starts), starts)).map(|(score, starts)| (starts, score))
     }
 
-    /// The others and a stage of these runs, which has been put on its ranks as this part of their loads.
+    /// Returns the totals of `others` and of one more stage, whose load `part` has been added to its ranks.
     fn closed(
         &self,
         others: Closed,
@@ -181,7 +182,8 @@ impl Search<'_> {
         }
     }
 
-    /// All cuts that go on from `starts`, whose last stage is still open; `loads` and `others` are of the closed ones.
+    /// Searches all partitions that extend `starts`, whose last stage is open. `loads` and `others` are those of the decided
+    /// stages.
     fn all(&mut self, starts: &mut Vec<usize>, loads: &mut [RankLoad], others: Closed) {
         let (stage, from, runs) = (starts.len() - 1, starts[starts.len() - 1], self.before.len() - 1);
         let last = stage + 1 == self.on.len();
@@ -202,23 +204,23 @@ impl Search<'_> {
                 starts.pop();
             }
             self.take(loads, stage, part);
-            // A longer stage is slower still, and holds more.
+            // A longer stage is slower and needs more memory.
             if full || self.steps >= STEPS {
                 break;
             }
         }
     }
 
-    /// Whether the runs that are left fit on all ranks together, if none may be slower than the slowest of the best partition;
-    /// so far none is, or there are fewer bytes above the limit.
+    /// Returns whether the remaining block instances may lead to a better partition: they fit on all ranks together if no rank
+    /// is slower than in the best partition. A partition with fewer bytes above the limit may be slower.
     fn may_hold(&self, closed: &Closed, end: usize) -> bool {
         let all = self.score.1 * self.ranks as u128;
         closed.above < self.score.0 || closed.loads + 2 * self.weight(end, self.before.len() - 1) <= all
     }
 }
 
-/// Where each stage has a rank of its own: the smallest slowest stage; among those, the smallest sum of squares; among
-/// those, the earliest cuts. Exact.
+/// Partitions for a pipeline with one stage per rank. Minimises the slowest stage, then the sum of squares, then takes the
+/// earliest starts. Exact.
 fn chain(weights: &[u128], stages: usize) -> Vec<usize> {
     let before = sums(weights);
     let limit = least_limit(&before, weights, stages);
@@ -238,7 +240,7 @@ fn chain(weights: &[u128], stages: usize) -> Vec<usize> {
     starts
 }
 
-/// Weight of the runs before each, and of all.
+/// Returns the prefix sums of the weights, the total included.
 fn sums(weights: &[u128]) -> Vec<u128> {
     let sums = weights.iter().scan(0, |sum, weight| {
         *sum += weight;
@@ -247,7 +249,7 @@ fn sums(weights: &[u128]) -> Vec<u128> {
     [0].into_iter().chain(sums).collect()
 }
 
-/// The least that no stage need be above: stages that each take as many runs as it lets them reach the end just so.
+/// Returns the least weight limit per stage under which stages that each take as many instances as fit reach the end.
 fn least_limit(before: &[u128], weights: &[u128], stages: usize) -> u128 {
     let (runs, total) = (weights.len(), before[weights.len()]);
     let heaviest = weights.iter().max().copied().unwrap_or(0);
@@ -255,7 +257,7 @@ fn least_limit(before: &[u128], weights: &[u128], stages: usize) -> u128 {
         let next = |from: usize| before.partition_point(|&sum| sum <= before[from] + limit) - 1;
         (0..stages).fold(0, |from, _| next(from)) == runs
     };
-    // Cut where the sums pass each equal share, no stage has more than a share and one run.
+    // With a split where the sums pass each equal share, no stage has more than a share and one instance.
     let (mut low, mut high) = (heaviest.max(total.div_ceil(stages as u128)), total / stages as u128 + 1 + heaviest);
     while low < high {
         let middle = low + (high - low) / 2;
@@ -264,8 +266,8 @@ fn least_limit(before: &[u128], weights: &[u128], stages: usize) -> u128 {
     high
 }
 
-/// With no stage above the limit: `[k][i]` is the least sum of squares of the runs from `i` in `k` stages. Only where the
-/// stages before, and those after, can hold their runs is it worked out.
+/// Returns a table whose entry `[k][i]` is the least sum of squares of the instances from `i` in `k` stages, none above the
+/// limit. Entries are computed only if the stages before and after can hold their instances.
 fn squares(before: &[u128], stages: usize, limit: u128) -> Vec<Vec<Option<u128>>> {
     let runs = before.len() - 1;
     let mut best = vec![vec![None; runs + 1]; stages + 1];
@@ -287,7 +289,7 @@ mod tests {
     use super::*;
     use crate::placement::{Pipeline, Placement};
 
-    /// All cuts.
+    /// Returns all partitions.
     fn every(from: usize, stages: usize, runs: usize) -> Vec<Vec<usize>> {
         if stages == 1 {
             return vec![vec![from]];
@@ -322,7 +324,7 @@ mod tests {
         }
     }
 
-    /// The slowest rank in thousandths, and the slowest stage; two chains have half the micro-batches each.
+    /// Returns the slowest rank, in thousandths, and the slowest stage. Each of two chains has half of the micro-batches.
     fn slowest(pipeline: &Pipeline, weights: &[u128], starts: &[usize]) -> (u128, u128) {
         let mut loads = vec![0; pipeline.ranks as usize];
         for (stage, sum) in sums(weights, starts).into_iter().enumerate() {
@@ -351,7 +353,7 @@ mod tests {
         }
     }
 
-    /// The most bytes above the limit.
+    /// Returns the most bytes above the limit.
     fn above(pipeline: &Pipeline, budget: &MemoryBudget, starts: &[usize]) -> u64 {
         let mut bytes = vec![0; pipeline.ranks as usize];
         for (stage, owners) in pipeline.owners().iter().enumerate() {

@@ -36,13 +36,13 @@ pub(super) fn chimera(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, S
     Ok(Schedule { name: "chimera".into(), rows })
 }
 
-/// Both directions have whole ranks and micro-batches.
+/// Checks that the numbers of ranks and micro-batches are even.
 pub(super) fn accepts(pipeline: &Pipeline) -> Result<(), String> {
     even("ranks", pipeline.ranks)?;
     even("micro-batches", pipeline.microbatches)
 }
 
-/// Two directions want an even number of what they share.
+/// Checks that a number is even, since two directions share the ranks and micro-batches.
 fn even(what: &str, number: u32) -> Result<(), String> {
     if number.is_multiple_of(2) {
         Ok(())

@@ -1,4 +1,4 @@
-//! The schedule DualPipe: its timeline and its rows, which those of DualPipeV follow.
+//! The schedule DualPipe: its timeline, and its rows, which DualPipeV shares.
 
 use super::{chimera, dualpipe_v};
 use crate::actions::with_step_end;
@@ -45,13 +45,13 @@ pub(super) fn dualpipe(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, 
     Ok(Schedule { name: "dualpipe".into(), rows })
 }
 
-/// Both directions have whole ranks and micro-batches, and reach their steady state.
+/// Checks that both directions have whole ranks and micro-batches, and reach their steady state.
 pub(super) fn accepts(pipeline: &Pipeline) -> Result<(), String> {
     chimera::accepts(pipeline)?;
     dualpipe_v::accepts(pipeline)
 }
 
-/// The row of one rank needs so many micro-batches to reach its steady state.
+/// Checks that there are enough micro-batches for the steady state.
 pub(super) fn enough(ranks: u32, least: u32, microbatches: u32) -> Result<(), String> {
     if microbatches >= least {
         Ok(())
@@ -60,9 +60,9 @@ pub(super) fn enough(ranks: u32, least: u32, microbatches: u32) -> Result<(), St
     }
 }
 
-/// The eight steps of a rank, as in DeepSeek's code. It has two phases, each with its own micro-batches: phase 0 is the
-/// one whose forwards reach the rank first. With P ranks to the turn or the middle, this one at place h of them, and n
-/// micro-batches of each phase:
+/// The eight steps of a rank, as in DeepSeek's code. A rank has two phases, each with its own micro-batches: phase 0 is the one
+/// whose forwards reach the rank first. P is the number of ranks to the turn or the middle, h the index of this rank among
+/// them, and n the number of micro-batches of each phase:
 /// 1. 2(P-1-h) times F of phase 0;
 /// 2. h+1 times F of phase 0, F of phase 1;
 /// 3. P-1-h times I of phase 1, a W, F of phase 1;
@@ -72,19 +72,19 @@ pub(super) fn enough(ranks: u32, least: u32, microbatches: u32) -> Result<(), St
 /// 7. P-1-h times a W, I of phase 0;
 /// 8. h+1 times a W.
 pub(super) struct Steps<Make> {
-    /// P.
+    /// Number P of ranks.
     length: u32,
-    /// h.
+    /// Index h of this rank.
     place: u32,
-    /// n.
+    /// Number n of micro-batches of each phase.
     microbatches: u32,
-    /// The item of a kind and phase, for the k-th micro-batch of the phase.
+    /// Makes the item of a kind and phase, for the k-th micro-batch of the phase.
     make: Make,
     row: Vec<Action>,
-    /// Per phase: how many F, and how many B or I, have been issued.
+    /// Numbers of F, and of B or I, issued per phase.
     forwards: [u32; 2],
     backwards: [u32; 2],
-    /// The W that are put off.
+    /// The delayed W.
     late: VecDeque<Item>,
 }
 
@@ -94,7 +94,7 @@ impl<Make: Fn(Kind, u32, u32) -> Item> Steps<Make> {
         Steps { length, place, microbatches, make, row, forwards: [0; 2], backwards: [0; 2], late }
     }
 
-    /// The row, without what ends a step.
+    /// Returns the row, without R, N and U.
     pub(super) fn row(mut self) -> Vec<Action> {
         let (outer, inner) = (self.length - 1 - self.place, self.place + 1);
         for _ in 0..2 * outer {
@@ -164,20 +164,20 @@ impl<Make: Fn(Kind, u32, u32) -> Item> Steps<Make> {
         self.row.push(Action::One(b));
     }
 
-    /// F of this phase with B of the other.
+    /// Issues F of this phase with B of the other phase.
     fn overlapped(&mut self, phase: u32) {
         let pair = Action::Pair(self.next_forward(phase), self.next_backward(Kind::B, 1 - phase));
         self.row.push(pair);
     }
 
-    /// I now, W when its turn comes.
+    /// Issues I, and delays its W.
     fn split(&mut self, phase: u32) {
         let i = self.next_backward(Kind::I, phase);
         self.row.push(Action::One(i));
         self.late.push_back(Item { kind: Kind::W, ..i });
     }
 
-    /// The W put off longest.
+    /// Issues the W that was delayed first.
     fn weight(&mut self) {
         self.row.extend(self.late.pop_front().map(Action::One));
     }

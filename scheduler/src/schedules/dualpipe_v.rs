@@ -34,7 +34,7 @@ pub(super) fn dualpipe_v(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule
     Ok(Schedule { name: "dualpipe-v".into(), rows })
 }
 
-/// Rows reach their steady state.
+/// Checks that rows reach their steady state.
 pub(super) fn accepts(pipeline: &Pipeline) -> Result<(), String> {
     enough(pipeline.ranks, 2 * pipeline.ranks, pipeline.microbatches)
 }

@@ -21,7 +21,7 @@ pub(super) fn eager_1f1b(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule
     Ok(Schedule { name: "eager-1f1b".into(), rows })
 }
 
-/// Forwards ahead of the first backward.
+/// Returns the number of forwards before the first backward.
 pub(super) fn in_flight(rank: u32, pipeline: &Pipeline) -> u32 {
     (2 * (pipeline.ranks - rank) - 1).min(pipeline.microbatches)
 }

@@ -5,11 +5,11 @@ use crate::costs::StageCosts;
 use crate::placement::Pipeline;
 use ir::schedule::{Action, Item, Kind, Schedule};
 
-/// Grouped interleaved (GIS of PipeOffload, arXiv 2503.01328): interleaved 1F1B built from a block that repeats. In
-/// slots of one action, f = i = w, a block runs g micro-batches through the v chunks of a rank, one per 3 slots: F of
-/// chunk a and j-th micro-batch on rank r at 3(ga + j) + r, I of chunk v-1-a at 3(g(v-1) + ga + j) + r + 3(p-1-r) + 1,
-/// W at once behind it. Blocks follow each other every 3gv slots; a row is what falls on its rank, in order of slots. A
-/// rank's backwards follow its forwards sooner than in interleaved 1F1B, so that rank 0 holds about gv activations.
+/// Grouped interleaved (GIS of PipeOffload, arXiv 2503.01328): interleaved 1F1B built from a block that repeats. In slots of
+/// one action, f = i = w, a block runs g micro-batches through the v chunks of a rank, one per 3 slots. On rank r, F of chunk a
+/// and the j-th micro-batch is at 3(ga + j) + r. I of chunk v-1-a is at 3(g(v-1) + ga + j) + r + 3(p-1-r) + 1, W right after
+/// it. Blocks follow each other every 3gv slots; a row has its rank's actions in the order of slots. A rank's backwards follow
+/// its forwards sooner than in interleaved 1F1B, so that rank 0 holds about gv activations.
 ///
 /// Two ranks, four micro-batches, two chunks, f = i = w = 1:
 /// ```text

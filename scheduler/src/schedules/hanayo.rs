@@ -5,14 +5,14 @@ use crate::costs::StageCosts;
 use crate::placement::Pipeline;
 use ir::schedule::{Action, Item, Kind, Schedule};
 
-/// Hanayo (arXiv 2308.15762): W waves over the ranks, to and fro, are v = 2W chunks per rank; a turn needs no message.
-/// More waves, less bubble. The paper has no code that is published; the order here follows a rule of its own:
+/// Hanayo (arXiv 2308.15762): W waves back and forth over the ranks are v = 2W chunks per rank; a turn needs no message. More
+/// waves give a smaller bubble. The paper has no published code; the order here follows a rule of its own:
 ///
-/// a rank takes the first of the micro-batches that wait for it; at most 2p micro-batches are on their way.
+/// a rank runs the first of the micro-batches that wait for it; at most 2p micro-batches are in flight.
 ///
-/// It is played in slots as the paper counts them, F one and B two, so that it does not depend on costs. A micro-batch
-/// on its way waits for nothing but its next rank, which is not idle meanwhile: no order of this rule can deadlock. A
-/// rank holds at most 2pv activations, with m = p micro-batches pv.
+/// The rule is applied in slots as the paper counts them, F one and B two, so that it does not depend on costs. A micro-batch
+/// in flight waits only for its next rank, which is busy meanwhile: no order of this rule can deadlock. A rank holds at most
+/// 2pv activations, with m = p micro-batches pv.
 ///
 /// Two ranks, three micro-batches, one wave, f = i = w = 1:
 /// ```text
@@ -47,7 +47,7 @@ pub(super) fn hanayo(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, St
     Ok(Schedule { name: "hanayo".into(), rows: rows.into_iter().map(with_step_end).collect() })
 }
 
-/// Chunks make whole waves.
+/// Checks that the chunks make whole waves.
 pub(super) fn accepts(pipeline: &Pipeline) -> Result<(), String> {
     let chunks = pipeline.chunks;
     if !chunks.is_multiple_of(2) {
@@ -57,17 +57,17 @@ pub(super) fn accepts(pipeline: &Pipeline) -> Result<(), String> {
     Ok(())
 }
 
-/// A micro-batch on its way through all stages and back.
+/// A micro-batch in flight through all stages and back.
 struct Walker {
     microbatch: u32,
-    /// How many actions of its way have begun.
+    /// Number of its actions that have started.
     done: u32,
-    /// The slot in which the last of them has ended.
+    /// Slot in which the last of these actions ends.
     ready: u32,
 }
 
 impl Walker {
-    /// The next action of its way: its kind and stage.
+    /// Returns the micro-batch's next action: its kind and stage.
     fn next(&self, stages: u32) -> Option<(Kind, u32)> {
         if self.done < stages {
             Some((Kind::F, self.done))

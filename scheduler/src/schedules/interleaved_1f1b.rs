@@ -36,7 +36,7 @@ pub(super) fn interleaved_1f1b(_: &StageCosts, pipeline: &Pipeline) -> Result<Sc
     Ok(Schedule { name: "interleaved-1f1b".into(), rows })
 }
 
-/// The micro-batches that go through a chunk before the rank turns to its next one, for each turn; the longest first.
+/// Returns the groups of micro-batches that run through a chunk before the rank's next chunk, the longest first.
 pub(super) fn groups(pipeline: &Pipeline) -> Result<Vec<Range<u32>>, String> {
     let Pipeline { ranks, microbatches, group, .. } = *pipeline;
     let Some(group) = group else {
@@ -58,7 +58,8 @@ pub(super) fn groups(pipeline: &Pipeline) -> Result<Vec<Range<u32>>, String> {
     Ok((0..microbatches).step_by(group as usize).map(|first| first..microbatches.min(first + group)).collect())
 }
 
-/// The actions of a kind on a rank: each group through all chunks, before the next group. Chunks ascend in forwards.
+/// Returns the actions of a kind on a rank: each group runs through all chunks before the next group. Chunks ascend in
+/// forwards.
 pub(super) fn depth_first(pipeline: &Pipeline, groups: &[Range<u32>], rank: u32, kind: Kind) -> Vec<Action> {
     let Pipeline { ranks, chunks, .. } = *pipeline;
     let chunk = move |turn| if kind == Kind::F { turn } else { chunks - 1 - turn };
@@ -67,7 +68,7 @@ pub(super) fn depth_first(pipeline: &Pipeline, groups: &[Range<u32>], rank: u32,
     turns.flat_map(|(stage, group)| group.map(move |j| Action::One(Item::new(kind, stage, j)))).collect()
 }
 
-/// Forwards ahead of the first backward. Groups have at least as many micro-batches as there are ranks, or all.
+/// Returns the number of forwards before the first backward. A group has at least p micro-batches, or all.
 pub(super) fn in_flight(rank: u32, pipeline: &Pipeline) -> u32 {
     let Pipeline { ranks, chunks, microbatches, .. } = *pipeline;
     let behind = ranks - rank;

@@ -35,7 +35,7 @@ pub(super) fn interleaved_zb(_: &StageCosts, pipeline: &Pipeline) -> Result<Sche
     Ok(Schedule { name: "interleaved-zb".into(), rows })
 }
 
-/// Forwards ahead of the first backward. Groups have at least as many micro-batches as there are ranks, or all.
+/// Returns the number of forwards before the first backward. A group has at least p micro-batches, or all.
 pub(super) fn in_flight(rank: u32, pipeline: &Pipeline) -> u32 {
     let Pipeline { ranks, chunks, microbatches, .. } = *pipeline;
     let behind = ranks - rank;

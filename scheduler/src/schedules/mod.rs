@@ -36,41 +36,41 @@ use crate::problem::{Backward, Patience, Problem};
 use ir::schedule::{Action, Item, Kind, Schedule};
 pub use table::SCHEDULES;
 
-/// A row of the table [`SCHEDULES`].
+/// A schedule kind: a row of the table [`SCHEDULES`].
 #[derive(Debug)]
 pub struct ScheduleKind {
-    /// As `--kind` names it.
+    /// Name in `--kind`.
     pub name: &'static str,
-    /// What it does, in one line.
+    /// Description in one line.
     pub does: &'static str,
-    /// Idle time of a rank in the uniform case, c = 0 and m no less than it takes: makespan less the work of a rank.
+    /// Idle seconds of a rank (makespan less work) with uniform costs, c = 0 and m large enough.
     pub bubble: &'static str,
     /// Peak memory of rank r.
     pub memory: &'static str,
-    /// What must hold between ranks, chunks and micro-batches.
+    /// Constraint on ranks, chunks and micro-batches.
     pub constraint: &'static str,
-    /// Which rank holds which stage.
+    /// Assignment of stages to ranks.
     pub placement: Placement,
-    /// How many stages a rank may hold.
+    /// Allowed number of stages per rank.
     pub chunks: Chunks,
-    /// What else may be chosen.
+    /// Further options of the kind.
     pub choice: Choice,
     /// True if the order has I and W of their own, so that an input gradient is sent before the weight gradient is done.
     pub splits_backward: bool,
-    /// What the order depends on.
+    /// The inputs that determine the order.
     pub order: OrderBasis,
-    /// Constraint on a pipeline that has the kind's own groups; the error says what would do.
+    /// Constraint on a pipeline with the kind's default groups; the error names numbers that are allowed.
     accepts: fn(&Pipeline) -> Result<(), String>,
     /// Lower bound on the forward activations of one stage and slice that a rank holds at once.
     min_in_flight: fn(u32, &Pipeline) -> u32,
-    /// The kind that the name means with several stages per rank, if that is another one.
+    /// The kind that replaces this one with several stages per rank, if there is one.
     pub interleaved_as: Option<&'static str>,
     /// True if most training runs use it: a search of configurations begins with these.
     pub is_common: bool,
     make: Make,
 }
 
-/// What the order of a kind depends on.
+/// Inputs that determine the order of a kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OrderBasis {
     /// The pipeline alone, not the costs.
@@ -78,7 +78,7 @@ pub enum OrderBasis {
         /// True if every round of p micro-batches is ordered as the round before it.
         repeats: bool,
     },
-    /// The costs, by a rule.
+    /// The costs, by a fixed rule.
     ByCosts,
     /// The costs, by a search through many orders: seconds on 32 ranks.
     Searched,
@@ -86,32 +86,32 @@ pub enum OrderBasis {
     Solved,
 }
 
-/// What makes the rows of a kind.
+/// Function that makes the rows of a kind.
 #[derive(Clone, Copy, Debug)]
 enum Make {
-    /// A rule: quick for any pipeline.
+    /// A rule, which is quick for any pipeline.
     Rule(fn(&StageCosts, &Pipeline) -> Result<Schedule, String>),
-    /// A search, which ends with the best so far.
+    /// A search, which returns its best order when the patience ends.
     Search(fn(&StageCosts, &Pipeline, &Patience<'_>) -> Result<Schedule, String>),
 }
 
-/// How many stages a kind allows on a rank.
+/// Number of stages per rank that a kind allows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Chunks {
-    /// Just so many.
+    /// Exactly this number.
     Just(u32),
-    /// So many or more.
+    /// This number or more.
     From(u32),
 }
 
-/// What may be chosen of a kind beside its chunks.
+/// Options of a kind besides its chunks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Choice {
-    /// Nothing.
+    /// No options.
     Neither,
-    /// How many micro-batches go through a chunk before a rank turns to its next one.
+    /// Number of micro-batches that run through a chunk before the rank's next chunk.
     Group,
-    /// Into how many slices the sequence of a micro-batch is cut.
+    /// Number of slices of a micro-batch's sequence.
     Slices,
 }
 
@@ -120,15 +120,16 @@ pub enum Choice {
 #[error("there is no schedule `{0}`")]
 pub struct UnknownSchedule(pub String);
 
-/// The schedule of a name.
+/// Returns the schedule kind with a name.
 ///
 /// # Errors
-/// There is none.
+///
+/// Returns [`UnknownSchedule`] if no kind has the name.
 pub fn find(name: &str) -> Result<&'static ScheduleKind, UnknownSchedule> {
     SCHEDULES.iter().find(|kind| kind.name == name).ok_or_else(|| UnknownSchedule(name.to_string()))
 }
 
-/// The kind that a name means with `chunks` stages per rank: 1F1B with several is the interleaved one (Narayanan et al. 2021).
+/// Returns the kind for a name with `chunks` stages per rank: 1F1B with several is interleaved 1F1B (Narayanan et al. 2021).
 pub fn with_chunks(name: &str, chunks: Option<u32>) -> &str {
     let interleaved = || find(name).ok().and_then(|kind| kind.interleaved_as);
     if chunks.is_some_and(|chunks| chunks > 1) { interleaved().unwrap_or(name) } else { name }
@@ -137,12 +138,13 @@ pub fn with_chunks(name: &str, chunks: Option<u32>) -> &str {
 /// Searches for the best order, with the orders of all other kinds as warm starts.
 ///
 /// # Errors
-/// No order holds the memory limits.
+///
+/// Returns [`Infeasible`] if no order meets the memory limits.
 pub fn solve(problem: &Problem, log: &(dyn Fn(&str) + Sync)) -> Result<Answer, Infeasible> {
     crate::optimal::solve(problem, &mut warm_starts(problem, log), log)
 }
 
-/// The orders of all kinds with this placement and the backwards that are asked for, made when they are taken.
+/// Yields the orders of all kinds with the problem's placement and backwards, each made on demand.
 fn warm_starts<'a>(
     problem: &'a Problem<'a>,
     log: &'a (dyn Fn(&str) + Sync),
@@ -162,10 +164,11 @@ fn warm_starts<'a>(
 }
 
 impl ScheduleKind {
-    /// The pipeline that this kind runs, with so many chunks or, at `None`, as many as it has by itself.
+    /// Builds the pipeline of this kind, with `chunks` stages per rank or the kind's default.
     ///
     /// # Errors
-    /// The kind does not have so many chunks.
+    ///
+    /// Returns an error if the kind does not allow that number of chunks.
     pub fn pipeline(&self, ranks: u32, chunks: Option<u32>, microbatches: u32) -> Result<Pipeline, String> {
         let (least, most) = match self.chunks {
             Chunks::Just(number) => (number, number),
@@ -181,10 +184,11 @@ impl ScheduleKind {
         Ok(Pipeline { chunks, slices, ..Pipeline::new(self.placement, ranks, microbatches) })
     }
 
-    /// A pipeline of this kind with the group and the slices chosen, if they are.
+    /// Sets the group size and the number of slices, where given.
     ///
     /// # Errors
-    /// There is no such choice.
+    ///
+    /// Returns an error if the kind has no such option.
     pub fn choose(&self, pipeline: Pipeline, group: Option<u32>, slices: Option<u32>) -> Result<Pipeline, String> {
         match (self.choice, group, slices) {
             (Choice::Neither | Choice::Slices, Some(_), _) => {
@@ -199,48 +203,50 @@ impl ScheduleKind {
         }
     }
 
-    /// Whether its stages may lie so: the search takes any placement, its own is what it takes by itself.
+    /// Returns whether the kind supports a placement. The search supports all.
     pub fn lies(&self, placement: Placement) -> bool {
         placement == self.placement || self.order == OrderBasis::Solved
     }
 
-    /// Whether the order is the same whatever actions take.
+    /// Returns whether the order does not depend on the costs.
     pub fn has_fixed_order(&self) -> bool {
         matches!(self.order, OrderBasis::Fixed { .. })
     }
 
-    /// Whether every round of as many micro-batches as there are ranks is ordered as the one before it.
+    /// Returns whether every round of p micro-batches has the order of the round before.
     pub fn repeats_rounds(&self) -> bool {
         self.order == OrderBasis::Fixed { repeats: true }
     }
 
-    /// Whether it tries many orders: on 32 ranks for seconds.
+    /// Returns whether the kind tries many orders, which takes seconds on 32 ranks.
     pub fn searches(&self) -> bool {
         matches!(self.order, OrderBasis::Searched | OrderBasis::Solved)
     }
 
-    /// Whether the kind's constraint holds for a pipeline with its own groups.
+    /// Returns whether a pipeline with default groups meets the kind's constraint.
     pub fn accepts(&self, pipeline: &Pipeline) -> bool {
         (self.accepts)(pipeline).is_ok()
     }
 
-    /// Lower bound on the forward activations of one stage and slice that a rank holds at once.
+    /// Returns a lower bound on the forward activations of one stage and slice that a rank saves at a time.
     pub fn min_in_flight(&self, rank: u32, pipeline: &Pipeline) -> u32 {
         (self.min_in_flight)(rank, pipeline)
     }
 
-    /// The rows for a pipeline of this kind; the error says which constraint fails.
+    /// Makes the rows for a pipeline of this kind.
     ///
     /// # Errors
-    /// A constraint of the kind fails.
+    ///
+    /// Returns the constraint of the kind that the pipeline violates.
     pub fn make(&self, costs: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
         self.make_within(costs, pipeline, &Patience::ENDLESS)
     }
 
-    /// The same, by a search that has so much patience.
+    /// Makes the rows, with limited patience for a search.
     ///
     /// # Errors
-    /// A constraint of the kind fails.
+    ///
+    /// Returns the constraint of the kind that the pipeline violates.
     pub fn make_within(
         &self,
         costs: &StageCosts,
@@ -262,17 +268,17 @@ impl ScheduleKind {
     }
 }
 
-/// The fewest that differ from 1F1B.
+/// Smallest number of slices that differs from 1F1B.
 const DEFAULT_SLICES: u32 = 2;
 
-/// Which kinds leave a choice.
+/// Returns the names of the kinds that have an option.
 fn kinds(choice: Choice) -> String {
     let names: Vec<&str> = SCHEDULES.iter().filter(|kind| kind.choice == choice).map(|kind| kind.name).collect();
     let verb = if names.len() == 1 { "has" } else { "have" };
     format!("{} {verb} them", names.join(", "))
 }
 
-/// A row of single actions of one stage, with what ends a step.
+/// Builds a row of single actions of one stage, with R, N and U at the end.
 fn row_of(stage: u32, actions: impl IntoIterator<Item = (Kind, u32)>) -> Vec<Action> {
     with_step_end(actions.into_iter().map(|(kind, microbatch)| Action::One(Item::new(kind, stage, microbatch))))
 }

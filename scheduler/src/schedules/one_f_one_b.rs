@@ -21,7 +21,7 @@ pub(super) fn one_f_one_b(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedul
     Ok(Schedule { name: "1f1b".into(), rows })
 }
 
-/// The row of a stage that starts with `warm` forwards (all there are, if they are fewer), then alternates.
+/// Returns the row of a stage that runs `warm` forwards first (at most all), then alternates.
 pub(super) fn alternating(stage: u32, warm: u32, microbatches: u32) -> Vec<Action> {
     let warm = warm.min(microbatches);
     let warm_up = (0..warm).map(|j| (Kind::F, j));
@@ -30,7 +30,7 @@ pub(super) fn alternating(stage: u32, warm: u32, microbatches: u32) -> Vec<Actio
     row_of(stage, warm_up.chain(steady).chain(cool_down))
 }
 
-/// Forwards ahead of the first backward.
+/// Returns the number of forwards before the first backward.
 pub(super) fn in_flight(rank: u32, pipeline: &Pipeline) -> u32 {
     (pipeline.ranks - rank).min(pipeline.microbatches)
 }

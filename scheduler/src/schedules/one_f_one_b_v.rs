@@ -6,12 +6,13 @@ use crate::placement::Pipeline;
 use Pass::*;
 use ir::schedule::{Kind, Schedule};
 
-/// 1F1B-V (arXiv 2405.15362, section 4.3): a V with whole backwards whose ranks hold about 2/3 of what 1F1B's rank 0 holds.
+/// 1F1B-V (arXiv 2405.15362, section 4.3): a V with fused backwards. Its ranks hold about 2/3 of the activations of 1F1B's rank
+/// 0.
 ///
-/// In its building block the forwards take one slot, the backwards two: F of chunk 0 on ranks 0..p in slots 1..=p, F of
-/// chunk 1 back up in the next p, then B of chunk 1 and B of chunk 0, with three slots left out wherever two would meet
-/// modulo 6. The block is repeated, and passes move to earlier free slots as long as the peak memory stays. The order does
-/// not depend on the costs.
+/// In its building block the forwards take one slot, the backwards two. F of chunk 0 are on ranks 0..p in slots 1..=p, F of
+/// chunk 1 back up in the next p, then B of chunk 1 and B of chunk 0. Three slots are left out wherever two would meet modulo
+/// 6. The block is repeated, and passes move to earlier free slots if the peak memory does not rise. The order does not depend
+/// on the costs.
 ///
 /// Two ranks, three micro-batches; stages 0 and 3 on rank 0:
 /// ```text
@@ -23,7 +24,7 @@ pub(super) fn one_f_one_b_v(_: &StageCosts, pipeline: &Pipeline) -> Result<Sched
     Ok(block::schedule("1f1b-v", &compacted(rows), true))
 }
 
-/// The slots of each rank's passes, modulo the period. The W of a B is the second slot of the B.
+/// Returns the slots of each rank's passes, modulo the period. The W of a B is the second slot of the B.
 fn pattern(ranks: usize) -> Vec<[usize; PERIOD]> {
     let mut pattern = vec![[0; PERIOD]; ranks];
     (0..ranks).for_each(|rank| pattern[rank][F0 as usize] = 1 + rank);
@@ -42,7 +43,7 @@ fn pattern(ranks: usize) -> Vec<[usize; PERIOD]> {
     pattern
 }
 
-/// The rows with each pass in the earliest slot that its needs, and for a forward the peak memory, leave free.
+/// Moves each pass to the earliest slot after its inputs; a forward must not raise the peak memory.
 fn compacted(mut rows: Vec<Row>) -> Vec<Row> {
     let (ranks, length) = (rows.len(), rows.iter().map(Vec::len).max().unwrap_or(0));
     rows.iter_mut().for_each(|row| row.resize(length, None));
@@ -70,7 +71,7 @@ fn compacted(mut rows: Vec<Row>) -> Vec<Row> {
     rows
 }
 
-/// The chunk activations held after each slot.
+/// Returns the chunk activations held after each slot.
 fn held_after(row: &Row) -> Vec<i32> {
     let held = row.iter().scan(0, |held, slot| {
         *held += slot.map_or(0, Pass::held);
@@ -79,7 +80,7 @@ fn held_after(row: &Row) -> Vec<i32> {
     held.collect()
 }
 
-/// The slot of the last of what a rank's next such pass needs. A whole backward gives its gradient with its second slot.
+/// Returns the slot of the last input of a rank's next such pass. A B sends its gradient after its second slot.
 fn needs(slots: &[[Vec<usize>; PERIOD]], rank: usize, pass: Pass) -> Option<usize> {
     let nth = slots[rank][pass as usize].len();
     let whole = |pass: Pass| pass.weight().unwrap_or(pass) as usize;

@@ -6,7 +6,7 @@ use crate::placement::Pipeline;
 use crate::problem::{Backward, Objective, Problem};
 use ir::schedule::Schedule;
 
-/// The order of the smallest makespan within the memory limits, on any placement; each B as I and W.
+/// Finds the order of the least makespan within the memory limits, on any placement, with each B as I and W.
 pub(super) fn optimal(costs: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
     let (objective, backward, deadline) = (Objective::Makespan, Backward::Auto, None);
     let problem = Problem { costs, pipeline, objective, backward, deadline };

@@ -1,4 +1,4 @@
-//! The table of schedules: a row each, with its formulas in the notation of [`super`].
+//! The table of schedules, one row each, with formulas in the notation of [`super`].
 
 use super::{Choice, Chunks, Make, OrderBasis, ScheduleKind};
 use super::{
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::placement::Placement;
 
-/// Every schedule there is.
+/// All schedule kinds.
 pub const SCHEDULES: &[ScheduleKind] = &[
     ScheduleKind {
         name: "gpipe",

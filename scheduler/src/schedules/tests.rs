@@ -10,10 +10,10 @@ use crate::bound::lower_bound;
 use crate::check::check;
 use crate::simulate::{Timeline, simulate};
 
-/// f, i, w.
+/// Seconds of F, I and W.
 const COSTS: [(f64, f64, f64); 3] = [(1.0, 1.0, 1.0), (10.0, 11.0, 7.0), (3.0, 5.0, 2.0)];
 
-/// The kinds that are rules of ranks, chunks and micro-batches alone.
+/// The kinds whose order follows from ranks, chunks and micro-batches alone.
 const RULES: [&str; 14] = [
     "gpipe",
     "1f1b",
@@ -35,7 +35,7 @@ fn grid() -> impl Iterator<Item = (u32, u32)> {
     (1..=6).flat_map(|p| [1, 2, 3, 4, 7, 12].map(|m| (p, m)))
 }
 
-/// One pipeline of a kind on p ranks, at the costs f, i, w and a hop c of a stage.
+/// A pipeline of one kind on p ranks.
 #[derive(Clone, Copy)]
 struct Case {
     kind: &'static ScheduleKind,
@@ -68,7 +68,7 @@ impl Case {
         simulate(&self.make().unwrap(), &self.costs(fiw, comm)).unwrap()
     }
 
-    /// The most activations that each rank holds of F until W or B, whatever they weigh.
+    /// Returns the largest number of activations of each rank from F until W or B, each counted as one.
     fn peaks(&self) -> Vec<u32> {
         let peak = |row: &Vec<Action>| {
             let (mut held, mut peak) = (0, 0);

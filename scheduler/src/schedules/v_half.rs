@@ -5,7 +5,7 @@ use crate::costs::StageCosts;
 use crate::placement::Pipeline;
 use ir::schedule::Schedule;
 
-/// V-Half (arXiv 2405.15362): a V whose ranks hold about half of what 1F1B's rank 0 holds, with a bubble of about p/2m.
+/// V-Half (arXiv 2405.15362): a V whose ranks hold about half of the activations of 1F1B's rank 0. Its bubble is about p/2m.
 ///
 /// In its building block rank r runs F of chunk 0, F of chunk 1, I of chunk 1 and I of chunk 0 in slots `2r`, `3p-2-r`,
 /// `3p-1+2r+e` and `6p-2-r+e`, with e = 3 for even p, so that no two meet modulo 6. The block is repeated, each W takes the

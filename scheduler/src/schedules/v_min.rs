@@ -5,8 +5,8 @@ use crate::costs::StageCosts;
 use crate::placement::Pipeline;
 use ir::schedule::Schedule;
 
-/// V-Min (arXiv 2405.15362): a V whose ranks hold about a third of what 1F1B's rank 0 holds, with a bubble of about 2p/3m
-/// where f = i = w. Where they differ, a bubble repeats with every micro-batch.
+/// V-Min (arXiv 2405.15362): a V whose ranks hold about a third of the activations of 1F1B's rank 0. Its bubble is about 2p/3m
+/// at f = i = w. With other costs, a bubble repeats with every micro-batch.
 ///
 /// In its building block rank r runs F of chunk 0, F of chunk 1, I of chunk 1 and I of chunk 0 in slots `r`, `2p-1-r`,
 /// `2p+e+r` and `4p+e-1-r`, with e = 2 where 3 divides p, so that no two meet modulo 6. The block is repeated, each W takes

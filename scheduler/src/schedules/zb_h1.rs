@@ -1,4 +1,4 @@
-//! The schedule ZB-H1: its timeline and its rows, which those of ZB-H2 follow.
+//! The schedule ZB-H1: its timeline, and its rows, which ZB-H2 shares.
 
 use super::row_of;
 use crate::costs::StageCosts;
@@ -21,7 +21,7 @@ pub(super) fn zb_h1(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, Str
     Ok(Schedule { name: "zb-h1".into(), rows })
 }
 
-/// The row of a stage that runs `warm` forwards ahead, and its weight gradients `late` behind their I.
+/// Returns the row of a stage that runs `warm` forwards ahead, and its W `late` micro-batches after their I.
 pub(super) fn put_off(stage: u32, warm: u32, late: u32, microbatches: u32) -> Vec<Action> {
     let (warm, late) = (warm.min(microbatches), late.min(microbatches));
     let warm_up = (0..warm).map(|j| (Kind::F, j));

@@ -21,7 +21,7 @@ pub(super) fn zb_h2(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, Str
     Ok(Schedule { name: "zb-h2".into(), rows })
 }
 
-/// Rows reach their steady state.
+/// Checks that rows reach their steady state.
 pub(super) fn accepts(pipeline: &Pipeline) -> Result<(), String> {
     let Pipeline { ranks, microbatches, .. } = *pipeline;
     let least = 2 * ranks - 1;

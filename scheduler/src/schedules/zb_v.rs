@@ -48,7 +48,7 @@ fn row(rank: u32, pipeline: &Pipeline) -> Row {
     kept.map(Some).collect()
 }
 
-/// Forwards of both stages ahead of the first backward, where there are enough micro-batches.
+/// Returns the number of forwards of both stages before the first backward, if there are enough micro-batches.
 pub(super) fn in_flight(_: u32, pipeline: &Pipeline) -> u32 {
     let ranks = pipeline.ranks;
     if pipeline.microbatches >= 2 * ranks { 2 * ranks - 1 } else { 1 }

@@ -7,7 +7,7 @@ use super::positions::{ActionIndex, Need};
 use ir::schedule::{Action, Item, Kind, Schedule};
 use std::collections::HashMap;
 
-/// A dependency graph in the making.
+/// A dependency graph under construction.
 pub(super) struct GraphBuilder<'a> {
     schedule: &'a Schedule,
     places: ActionIndex,
@@ -59,7 +59,7 @@ impl<'a> GraphBuilder<'a> {
         Ok(self.graph)
     }
 
-    /// Adds the actions of a rank until its row ends or it needs what has not been made yet.
+    /// Adds the actions of a rank until its row ends or an input has not been produced, and returns that input.
     fn advance(&mut self, rank: usize) -> Option<Need> {
         let schedule = self.schedule;
         for action in &schedule.rows[rank][self.done[rank]..] {
@@ -86,10 +86,11 @@ impl<'a> GraphBuilder<'a> {
         None
     }
 
-    /// Adds edges from what makes this to what it needs, up to the first that has not been made; that, if there is one.
+    /// Adds edges from the producers of an action's inputs. Stops at the first input that has not been produced, and returns
+    /// it.
     ///
-    /// What is made on its own rank is there when the rank is free, and holds up nothing. It is kept for forwards, of which
-    /// is asked when they could have run.
+    /// A result of the same rank is available when the rank is free, and delays nothing. Its edge is added for forwards only,
+    /// since the wait reasons use the arrival of their inputs.
     fn add_edges(&mut self, rank: u32, made: Need, hop: u32, is_forward: bool) -> Option<Need> {
         for need in self.places.needs(made).into_iter().flatten() {
             let from = self.made[self.places.number(need)];
@@ -124,13 +125,13 @@ impl<'a> GraphBuilder<'a> {
     }
 }
 
-/// The [`Edge::hop`] by which what comes from another rank reaches an item: to F from the stage before, else from the one
-/// after.
+/// Returns the [`Edge::hop`] of an item's remote input. F has its input from the previous stage, all others from the next
+/// stage.
 fn hop(item: &Item) -> u32 {
     item.stage.map_or(0, |stage| if item.kind == Kind::F { stage } else { stage + 1 })
 }
 
-/// The sorts of actions met so far: of single items by kind and stage, of pairs by those of both.
+/// Sorts of the actions so far: of single items by kind and stage, of pairs by those of both items.
 struct Sorts {
     stages: usize,
     single: Vec<u32>,
@@ -142,7 +143,7 @@ impl Sorts {
         Sorts { stages, single: vec![NONE; Kind::ALL.len() * (stages + 1)], pairs: HashMap::new() }
     }
 
-    /// The sort of an action, which is told among the others if it is the first of it.
+    /// Returns the sort of an action, and adds the action to `sorts` if it is the first of its sort.
     fn of(&mut self, action: &Action, sorts: &mut Vec<Action>) -> u32 {
         let number = |item: &Item| item.kind as usize * (self.stages + 1) + item.stage.map_or(0, |at| at as usize + 1);
         let sort = match action {

@@ -1,47 +1,47 @@
-//! A deadlocked schedule, shown in its own rows.
+//! A deadlock of a schedule, shown in the schedule's rows.
 
 use ir::schedule::{Action, Item};
 use std::fmt;
 
-/// Where every rank stands when none can go on.
+/// State of every rank in a deadlock.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Deadlock {
-    /// One per rank.
+    /// State of each rank.
     pub ranks: Vec<StalledRank>,
 }
 
-/// Where one rank stands.
+/// State of one rank in a deadlock.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StalledRank {
-    /// What it has done.
+    /// Actions that the rank has run.
     pub done: Vec<Action>,
-    /// What holds it up; `None` if its row is done.
+    /// The wait of the rank; `None` if its row is finished.
     pub blocked: Option<Blocked>,
 }
 
-/// What holds a rank up.
+/// The wait of a rank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Blocked {
-    /// The action that cannot start, or whose result cannot be sent.
+    /// Action that cannot start, or whose result cannot be sent.
     pub at: Action,
-    /// What it waits for.
+    /// The result or receipt that the rank waits for.
     pub on: WaitsFor,
-    /// The rank that it waits for, and where that rank stands; `None` if there is none.
+    /// Rank that this rank waits for, and that rank's next action; `None` if there is none.
     pub other: Option<(usize, Action)>,
 }
 
-/// What a rank waits for.
+/// Cause of a wait.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum WaitsFor {
-    /// The result of an item.
+    /// Result of an item.
     Result(Item),
-    /// That another rank receives the result of an item.
+    /// Receipt of an item's result by another rank.
     Receipt(Item),
 }
 
 impl std::error::Error for Deadlock {}
 
-/// How many of the actions done are shown of a row.
+/// Number of finished actions shown per row.
 const SHOWN: usize = 6;
 
 impl fmt::Display for Deadlock {
@@ -77,7 +77,7 @@ impl StalledRank {
         words.join(" ")
     }
 
-    /// What it waits for, in words.
+    /// Describes the cause of the wait.
     pub fn wait(&self) -> String {
         match &self.blocked {
             None => "done".into(),

@@ -4,66 +4,68 @@ use super::SimulateError;
 use super::build::GraphBuilder;
 use ir::schedule::{Action, Schedule};
 
-/// The actions of a schedule one after the other, each after all that it waits for. It is made once; to
-/// [run](DependencyGraph::run) it under other costs is one pass over it.
+/// The actions of a schedule in topological order. The graph is built once; each [run](DependencyGraph::run) with other costs
+/// is one pass over the graph.
 #[derive(Debug)]
 pub struct DependencyGraph {
     pub(super) ranks: usize,
     pub(super) stages: usize,
-    /// In an order in which they can run; those of a rank in the order of its row.
+    /// Actions in topological order; those of a rank in the order of its row.
     pub(super) actions: Vec<ActionNode>,
-    /// What actions wait for, in their order.
+    /// Dependencies of all actions, in the order of the actions.
     pub(super) edges: Vec<Edge>,
-    /// One action of each sort: all of a sort cost the same.
+    /// One action of each sort: all of a sort have equal costs.
     pub(super) sorts: Vec<Action>,
 }
 
-/// An action among others.
+/// An action of the graph.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ActionNode {
     pub(super) rank: u32,
     pub(super) sort: u32,
-    /// Where its edges end; they begin where those of the action before it end.
+    /// End of its edges, which begin at the end of the previous action's edges.
     pub(super) edges_end: u32,
 }
 
-/// No action.
+/// Index that stands for no action.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// What an action waits for.
+/// A dependency of an action.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Edge {
-    /// The action that makes it.
+    /// Index of the action that produces the input.
     pub(super) from: u32,
-    /// The hop by which it comes, plus one; 0 from the same rank, and where stages are no neighbours.
+    /// Index of the hop plus one; 0 on the same rank, and between stages that are not neighbours.
     pub(super) hop: u32,
 }
 
 impl DependencyGraph {
-    /// That of a schedule of so many stages. Time linear in the number of actions, as long as few ranks wait on the same one.
+    /// Builds the graph of a schedule with `stages` stages. Takes time linear in the number of actions, if few ranks wait for
+    /// the same one.
     ///
     /// # Errors
-    /// The schedule cannot be simulated.
+    ///
+    /// Returns an error if the schedule cannot be simulated.
     pub fn of(schedule: &Schedule, stages: usize) -> Result<DependencyGraph, SimulateError> {
         GraphBuilder::new(schedule, stages)?.build()
     }
 
-    /// How many ranks there are.
+    /// Returns the number of ranks.
     pub fn ranks(&self) -> usize {
         self.ranks
     }
 
-    /// How many actions there are.
+    /// Returns the number of actions.
     pub fn len(&self) -> usize {
         self.actions.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether the graph has no actions.
     pub fn is_empty(&self) -> bool {
         self.actions.is_empty()
     }
 
-    /// The rank of each action, and what it does, for whichever micro-batch; those of a rank in the order of its row.
+    /// Yields the rank and the action of each node, of an arbitrary micro-batch. Those of a rank are in the order of its row.
     pub fn actions(&self) -> impl Iterator<Item = (usize, &Action)> {
         (0..self.len()).map(|at| self.action(at))
     }

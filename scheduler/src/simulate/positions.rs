@@ -8,11 +8,11 @@ use ir::schedule::{Action, Item, Kind, Schedule};
 pub struct ActionPosition {
     /// The rank.
     pub rank: u32,
-    /// The index of the action in the rank's row.
+    /// Index of the action in the rank's row.
     pub position: u32,
 }
 
-/// What an action needs: a forward, or a gradient of the inputs, be it from I or from B.
+/// An input of an action: the result of F, or the gradient of the inputs of I or B.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Need {
     pass: Pass,
@@ -37,17 +37,17 @@ impl Pass {
     }
 }
 
-/// The index: places by (pass, stage, micro-batch, slice).
+/// Index of positions by (pass, stage, micro-batch, slice).
 pub(super) struct ActionIndex {
     microbatches: usize,
     slices: usize,
-    /// Of each pass.
+    /// Number of cells per pass.
     cells: usize,
     by_number: Vec<Option<ActionPosition>>,
 }
 
 impl ActionIndex {
-    /// Indexes a schedule of so many stages.
+    /// Indexes a schedule with `stages` stages.
     pub(super) fn of(schedule: &Schedule, stages: usize) -> Result<ActionIndex, SimulateError> {
         let (mut count, mut extent) = (0, [0, 0, 1]);
         schedule.rows.iter().flatten().flat_map(Action::items).for_each(|item| {
@@ -89,27 +89,27 @@ impl ActionIndex {
         }
     }
 
-    /// Where what is needed is made; `None` if it stands in no row.
+    /// Returns the position of an input's producer, or `None` if it is in no row.
     pub(super) fn find(&self, need: Need) -> Option<ActionPosition> {
         self.by_number[self.number(need)]
     }
 
-    /// How many different results there are.
+    /// Returns the number of different results.
     pub(super) fn len(&self) -> usize {
         self.by_number.len()
     }
 
-    /// How many cells a stage has.
+    /// Returns the number of cells per stage.
     fn per_stage(&self) -> u32 {
         (self.microbatches * self.slices) as u32
     }
 
-    /// The number of a result, below [`ActionIndex::len`].
+    /// Returns the number of a result, below [`ActionIndex::len`].
     pub(super) fn number(&self, Need { pass, cell }: Need) -> usize {
         pass as usize * self.cells + cell as usize
     }
 
-    /// What the neighbouring stage makes of a forward or of a gradient of the inputs; `None` at the end of the way.
+    /// Returns the result that the neighbouring stage computes from this one, or `None` at the last stage of the pass.
     pub(super) fn taker(&self, Need { pass, cell }: Need) -> Option<Need> {
         let cell = match pass {
             Pass::Forward => Some(cell + self.per_stage()).filter(|&cell| (cell as usize) < self.cells),
@@ -119,14 +119,14 @@ impl ActionIndex {
         cell.map(|cell| Need { pass, cell })
     }
 
-    /// What an item makes; `None` if it is not an F, I, W or B of a stage and a micro-batch.
+    /// Returns the result of an item, or `None` if it is not an F, I, W or B of a stage and a micro-batch.
     pub(super) fn made_by(&self, item: Item) -> Option<Need> {
         let pass = Pass::of(item.kind)?;
         let row = item.stage? as usize * self.microbatches + item.microbatch? as usize;
         Some(Need { pass, cell: (row * self.slices) as u32 + item.slice.unwrap_or(0) })
     }
 
-    /// An unfused item that would make what is needed.
+    /// Returns the unfused item that produces a result.
     pub(super) fn maker(&self, Need { pass, cell }: Need) -> Item {
         let kind = if pass == Pass::Forward { Kind::F } else { Kind::I };
         let (row, slice) = (cell as usize / self.slices, (cell as usize % self.slices) as u32);
@@ -134,7 +134,7 @@ impl ActionIndex {
         Item { slice: (self.slices > 1).then_some(slice), ..item }
     }
 
-    /// What the item needs that makes this, by the rules in the head of [`super`].
+    /// Returns the inputs of the item with this result, by the rules of [`super`].
     pub(super) fn needs(&self, Need { pass, cell }: Need) -> [Option<Need>; 3] {
         let (per_stage, slices) = (self.per_stage(), self.slices as u32);
         let need = |pass: Pass, cell: u32| Some(Need { pass, cell });

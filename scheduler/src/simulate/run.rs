@@ -5,30 +5,31 @@ use super::timeline::{Idle, Reason};
 use crate::costs::StageCosts;
 use ir::schedule::Action;
 
-/// The times of a graph's actions under some costs.
+/// Times of a graph's actions under given costs.
 #[derive(Debug)]
 pub struct Simulation<'a> {
     graph: &'a DependencyGraph,
     times: Vec<Times>,
     /// End of the last action of each rank.
     pub ends: Vec<f64>,
-    /// The most memory each rank holds, in the unit of the costs.
+    /// Peak memory of each rank, in the unit of the costs.
     pub peak_memory: Vec<f64>,
 }
 
-/// When an action runs.
+/// Start and end of an action, and its wait.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
     pub(super) start: f64,
     pub(super) end: f64,
-    /// What it starts after: what it waited for, else the action before it in its row; [`NONE`] if it is the first.
+    /// The action that it starts after: the last input if it waited, else the previous action of the row. [`NONE`] if it is the
+    /// first.
     pub(super) after: u32,
-    /// Why the rank was idle before it; `None` if it was not.
+    /// Reason of the idle gap before it; `None` without a gap.
     pub(super) reason: Option<Reason>,
 }
 
 impl DependencyGraph {
-    /// Runs the actions under costs of as many stages.
+    /// Simulates the actions under the costs of as many stages as the graph has.
     pub fn run(&self, costs: &StageCosts) -> Simulation<'_> {
         let hops = self.hops(costs);
         let (mut times, ends) = self.times(costs, &hops);
@@ -40,13 +41,13 @@ impl DependencyGraph {
         Simulation { graph: self, times, ends, peak_memory }
     }
 
-    /// Seconds of each [`Edge::hop`].
+    /// Returns the seconds of each [`Edge::hop`].
     fn hops(&self, costs: &StageCosts) -> Vec<f64> {
         let hops = (0..self.stages).map(|hop| costs.comm.get(hop).copied().unwrap_or(0.0));
         std::iter::once(0.0).chain(hops).collect()
     }
 
-    /// When each action runs, and when each rank ends.
+    /// Returns the times of each action, and the end of each rank.
     fn times(&self, costs: &StageCosts, hops: &[f64]) -> (Vec<Times>, Vec<f64>) {
         let seconds: Vec<f64> = self.sorts.iter().map(|sort| costs.seconds(sort)).collect();
         let mut times: Vec<Times> = Vec::with_capacity(self.actions.len());
@@ -71,14 +72,14 @@ impl DependencyGraph {
         (times, last.into_iter().map(|(_, end)| end).collect())
     }
 
-    /// The most that each rank holds, where each sort of actions takes and frees so much.
+    /// Returns the peak memory of each rank, given the memory taken and freed by each sort of action.
     fn peak_memory(&self, memory: &[(f64, f64)]) -> Vec<f64> {
         let mut peak = vec![0.0_f64; self.ranks];
         self.hold(memory, |rank, held| peak[rank] = peak[rank].max(held));
         peak
     }
 
-    /// Tells of each action its rank, and what that holds while it runs.
+    /// Calls `tell` with the rank of each action, and the memory of the rank while the action runs.
     fn hold(&self, memory: &[(f64, f64)], mut tell: impl FnMut(usize, f64)) {
         let mut held = vec![0.0; self.ranks];
         for ActionNode { rank, sort, .. } in &self.actions {
@@ -88,7 +89,7 @@ impl DependencyGraph {
         }
     }
 
-    /// Memory is the reason of a gap if the rank's next F arrived before its end, but did not fit beside what was held.
+    /// Marks memory as the reason of a gap if the rank's next F arrived before the end of the gap but did not fit in memory.
     fn blame_memory(&self, times: &mut [Times], (hops, memory): (&[f64], &[(f64, f64)]), limits: &[f64]) {
         let mut held = Vec::with_capacity(times.len());
         self.hold(memory, |_, with| held.push(with));
@@ -112,24 +113,24 @@ impl DependencyGraph {
 }
 
 impl Edge {
-    /// When what it brings is there.
+    /// Returns the arrival time of the input.
     fn arrival(&self, times: &[Times], hops: &[f64]) -> f64 {
         times[self.from as usize].end + hops[self.hop as usize]
     }
 }
 
 impl Simulation<'_> {
-    /// The ranks and times of all actions.
+    /// Yields the rank and times of each action.
     pub(super) fn timed(&self) -> impl ExactSizeIterator<Item = (usize, &Times)> {
         self.graph.actions.iter().map(|node| node.rank as usize).zip(&self.times)
     }
 
-    /// End of the last action, from time 0.
+    /// Returns the end of the last action, from time 0.
     pub fn makespan(&self) -> f64 {
         self.ends.iter().copied().fold(0.0, f64::max)
     }
 
-    /// Where the idle seconds of each rank go, as [`Timeline::idle`](super::Timeline::idle) tells.
+    /// Returns the idle seconds of each rank by reason, as [`Timeline::idle`](super::Timeline::idle) does.
     pub fn idle(&self) -> Vec<Idle> {
         let mut idle = vec![Idle::default(); self.graph.ranks];
         let mut free = vec![0.0; self.graph.ranks];
@@ -144,8 +145,8 @@ impl Simulation<'_> {
         idle
     }
 
-    /// The chain of actions that sets the makespan, last to first: each starts when the next one ends, or when the message of
-    /// the next one arrives.
+    /// Yields the critical path, last action first. Each action starts when the next one of the path ends, or when the message
+    /// of the next one arrives.
     pub fn critical_path(&self) -> impl Iterator<Item = usize> {
         let makespan = self.makespan();
         let ends_last = (0..self.times.len()).filter(|&at| self.times[at].end >= makespan);
@@ -153,13 +154,13 @@ impl Simulation<'_> {
         std::iter::successors(last, |&at| Some(self.times[at].after).filter(|&at| at != NONE).map(|at| at as usize))
     }
 
-    /// The rank of an action, and what it does, for whichever micro-batch.
+    /// Returns the rank and the action of a node, of an arbitrary micro-batch.
     pub fn action(&self, at: usize) -> (usize, &Action) {
         self.graph.action(at)
     }
 
-    /// The hops by which the last thing that an action waited for came: of a pair there may be two, of others there is one;
-    /// none if it waited for nothing.
+    /// Yields the hops of the message that an action waited for last. A pair may have two, other actions have one; an action
+    /// that waited for nothing has none.
     pub fn hops(&self, at: usize) -> impl Iterator<Item = usize> {
         let Times { after, reason, .. } = self.times[at];
         let edges = if reason.is_some() { self.graph.edges(at) } else { &[] };

@@ -8,19 +8,19 @@ use ir::schedule::{Item, Schedule};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// When a rank goes on after it has handed a result to a send.
+/// Blocking behaviour of sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Sends {
-    /// At once; what has been sent waits for the receiver. Any order runs that has no cycle of needs.
+    /// A send returns at once, and the message waits for the receiver. Every order without cyclic dependencies can run.
     #[default]
     Async,
-    /// The sends of an action and the receives of the next one start together, as one batch, and the rank goes on when all
-    /// of them are over: `batch_isend_irecv` of PyTorch, `send_forward_recv_backward` and its like of Megatron-LM. A
-    /// message is over once both of its ranks have started it.
+    /// The sends of an action and the receives of the next one start together, as one batch, and the rank goes on when all have
+    /// finished. This is `batch_isend_irecv` of PyTorch, `send_forward_recv_backward` and its like of Megatron-LM. A message
+    /// has finished once both of its ranks have started it.
     Batched,
-    /// One thing at a time: before an action its receives, then the action, then its sends, each in the order of its items.
-    /// A send is over when the receiver has come to that very receive.
+    /// Each receive and send blocks: before an action its receives, then the action, then its sends, each in the order of its
+    /// items. A send finishes when the receiver has reached the matching receive.
     Blocking,
 }
 
@@ -34,10 +34,11 @@ impl fmt::Display for Sends {
     }
 }
 
-/// Whether the rows can be run to their ends in the order given; how long messages take does not matter.
+/// Checks that the rows can be run to their ends in the order given. The duration of messages does not matter.
 ///
 /// # Errors
-/// As of [`DependencyGraph::of`]; with a [`Deadlock`] where ranks stand that send to each other.
+///
+/// Returns the errors of [`DependencyGraph::of`], and a [`Deadlock`] if ranks that send to each other block.
 pub fn can_run(schedule: &Schedule, costs: &StageCosts, sends: Sends) -> Result<(), SimulateError> {
     DependencyGraph::of(schedule, costs.f.len())?;
     if sends == Sends::Async {
@@ -58,21 +59,21 @@ pub fn can_run(schedule: &Schedule, costs: &StageCosts, sends: Sends) -> Result<
 /// One end of a message.
 #[derive(Clone, Copy)]
 struct End {
-    /// Its number: that of the result it carries.
+    /// Number of the message: that of its result.
     message: usize,
     receives: bool,
     /// The rank at the other end.
     other: usize,
-    /// What makes the result.
+    /// Item that produces the result.
     item: Item,
-    /// The position at which the rank stands meanwhile.
+    /// Position of the rank's row at which the message starts.
     at: usize,
 }
 
-/// Ends of messages that a rank starts together; it goes on when all are over.
+/// Ends of messages that a rank starts together. The rank goes on when all have finished.
 type Batch = Vec<End>;
 
-/// What a rank receives and sends, in order.
+/// Returns the receives and sends of a rank, in order.
 fn script(schedule: &Schedule, places: &ActionIndex, rank: usize, sends: Sends) -> Vec<Batch> {
     let mut batches: Vec<Batch> = Vec::new();
     let mut pending = Batch::new();
@@ -97,7 +98,7 @@ fn script(schedule: &Schedule, places: &ActionIndex, rank: usize, sends: Sends) 
     batches
 }
 
-/// What lies between two actions: one batch, or one of each message.
+/// Groups the messages between two actions: in one batch, or in one batch per message.
 fn batches_of(ends: Batch, sends: Sends) -> Vec<Batch> {
     match sends {
         Sends::Blocking => ends.into_iter().map(|end| vec![end]).collect(),
@@ -109,9 +110,9 @@ fn batches_of(ends: Batch, sends: Sends) -> Vec<Batch> {
 struct BlockingRun<'a> {
     schedule: &'a Schedule,
     scripts: Vec<Vec<Batch>>,
-    /// The batch that each rank stands at.
+    /// Current batch of each rank.
     next: Vec<usize>,
-    /// Of each message, whether its sender and its receiver have started it.
+    /// True if the sender and the receiver of each message have started it.
     started: Vec<[bool; 2]>,
 }
 
@@ -138,7 +139,7 @@ impl BlockingRun<'_> {
         self.started[end.message] == [true, true]
     }
 
-    /// What a rank waits for first: a receive if there is one, else a send.
+    /// Returns the first unfinished end that a rank waits for: a receive if there is one, else a send.
     fn waits_for(&self, rank: usize) -> Option<End> {
         let batch = self.scripts[rank].get(self.next[rank])?;
         let open = || batch.iter().filter(|end| !self.is_over(end));

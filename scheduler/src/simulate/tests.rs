@@ -18,7 +18,7 @@ fn action(text: &str) -> Action {
     }
 }
 
-/// A schedule from one line per rank.
+/// Builds a schedule from one line per rank.
 pub(super) fn rows(lines: &[&str]) -> Schedule {
     let rows = lines.iter().map(|line| line.split_whitespace().map(action).collect()).collect();
     Schedule { name: "test".into(), rows }
@@ -115,7 +115,7 @@ fn slices_go_forward_ascending_and_backward_descending() {
 
 #[test]
 fn two_chains_share_the_ranks() {
-    // Micro-batch 1 runs the stages the other way round: a copy of stage 0 on rank 1.
+    // Micro-batch 1 runs the stages on the ranks in reverse: rank 1 has a copy of stage 0.
     let mut costs = uniform(2);
     (costs.mem_f, costs.mem_i, costs.mem_w) = (vec![3.0, 10.0], vec![2.0, 4.0], vec![1.0, 6.0]);
     let time = simulate(&rows(&["0F0 1F1 1I1 1W1 0B0", "0F1 1F0 1B0 0B1"]), &costs).unwrap();

@@ -3,78 +3,78 @@
 use super::{ActionPosition, Simulation};
 use ir::schedule::{Action, Schedule};
 
-/// A schedule in time.
+/// A schedule with the times of its actions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timeline {
-    /// `rows[r]` is what rank r does, in order.
+    /// Actions of each rank, in order.
     pub rows: Vec<Vec<Slot>>,
-    /// End of the last action, from time 0: what a step pays that ends in a barrier.
+    /// End of the last action, from time 0: the time of a step that ends in a barrier.
     pub makespan: f64,
-    /// The longest time any rank takes from its first start to its last end: the zero-bubble papers' figure.
+    /// Longest time of a rank from its first start to its last end: the cost of the zero-bubble papers.
     pub span: f64,
     /// Seconds of work of each rank.
     pub busy: Vec<f64>,
-    /// The most memory each rank holds, in the unit of the costs.
+    /// Peak memory of each rank, in the unit of the costs.
     pub peak_memory: Vec<f64>,
 }
 
-/// An action in time.
+/// An action with its times.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slot {
-    /// What runs.
+    /// The action.
     pub action: Action,
-    /// From when.
+    /// Its start.
     pub start: f64,
-    /// Until when.
+    /// Its end.
     pub end: f64,
-    /// Why the rank was idle before it; `None` if it was not.
+    /// The wait before it; `None` without a gap.
     pub waited_on: Option<Wait>,
 }
 
 /// A gap before an action.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wait {
-    /// When the rank had become free.
+    /// End of the rank's previous action.
     pub since: f64,
-    /// What arrived last.
+    /// Position of the action whose result arrived last.
     pub place: ActionPosition,
-    /// What would have to change to close the gap.
+    /// Reason of the gap.
     pub reason: Reason,
 }
 
-/// Why a rank is idle.
+/// Reason of a rank's idle time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The other rank had not ended yet.
+    /// The other rank had not finished.
     Dependency,
-    /// The other rank had ended: only the message was on its way.
+    /// The other rank had finished, and the message was in flight.
     Latency,
-    /// The rank's next F had arrived, but the memory limit kept it out.
+    /// The rank's next F had arrived, but the memory limit blocked it.
     Memory,
 }
 
-/// The idle seconds of a rank; with its busy seconds they make up the makespan.
+/// Idle seconds of a rank by reason; with its busy seconds they sum to the makespan.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Idle {
-    /// Waiting for another rank to end.
+    /// Seconds waiting for another rank to finish.
     pub dependency: f64,
-    /// Waiting for a message on its way.
+    /// Seconds waiting for a message in flight.
     pub latency: f64,
-    /// Kept from working ahead by the memory limit.
+    /// Seconds in which the memory limit blocked an F.
     pub memory: f64,
-    /// After its last action.
+    /// Seconds after the rank's last action.
     pub barrier: f64,
 }
 
 impl Reason {
-    /// Why a rank that was free by then waited for what ended at `made`, memory aside.
+    /// Returns the reason of a wait for a result that was computed at `made`, on a rank that was free at `free`, memory aside.
     pub(super) fn of_wait(made: f64, free: f64) -> Reason {
         if made <= free { Reason::Latency } else { Reason::Dependency }
     }
 }
 
 impl Idle {
-    /// A gap from when the rank was free to the start of its next action, for what ended at `made`.
+    /// Adds a gap from `free` to the `start` of the next action, whose input was computed at `made`.
     pub(super) fn add(&mut self, reason: Reason, free: f64, made: f64, start: f64) {
         let made = made.max(free);
         if reason == Reason::Memory {
@@ -87,7 +87,7 @@ impl Idle {
 }
 
 impl Timeline {
-    /// That of a schedule's run.
+    /// Builds the timeline of a schedule's simulation.
     pub(super) fn of(schedule: &Schedule, run: &Simulation<'_>) -> Timeline {
         let mut rows: Vec<Vec<Slot>> = schedule.rows.iter().map(|row| Vec::with_capacity(row.len())).collect();
         let mut places: Vec<ActionPosition> = Vec::with_capacity(run.timed().len());
@@ -111,12 +111,12 @@ impl Timeline {
         Timeline { rows, makespan, span, busy, peak_memory }
     }
 
-    /// The idle share of the makespan of the busiest rank.
+    /// Returns the idle share of the makespan of the busiest rank.
     pub fn bubble(&self) -> f64 {
         self.idle_share(self.makespan)
     }
 
-    /// The idle share of the span of the busiest rank, as the zero-bubble papers count.
+    /// Returns the idle share of the span of the busiest rank, as the zero-bubble papers define it.
     pub fn bubble_span(&self) -> f64 {
         self.idle_share(self.span)
     }
@@ -126,7 +126,7 @@ impl Timeline {
         if of > 0.0 { (of - busiest) / of } else { 0.0 }
     }
 
-    /// Where a rank's idle seconds go. A gap that another rank's work and then a message fill counts in both.
+    /// Returns the idle seconds of a rank by reason. A gap that another rank's work and then a message fill counts in both.
     pub fn idle(&self, rank: usize) -> Idle {
         let row = &self.rows[rank];
         let mut idle = Idle { barrier: self.makespan - row.last().map_or(0.0, |slot| slot.end), ..Idle::default() };
@@ -136,8 +136,8 @@ impl Timeline {
         idle
     }
 
-    /// The chain of actions that sets the makespan, first to last: each starts when the one before it ends, or when the
-    /// message of the one before it arrives.
+    /// Returns the critical path, first action first. Each action starts when the previous one of the path ends, or when the
+    /// message of the previous one arrives.
     pub fn critical_path(&self) -> Vec<ActionPosition> {
         let place = |rank: usize, position: usize| ActionPosition { rank: rank as u32, position: position as u32 };
         let ends_last = |row: &Vec<Slot>| row.iter().position(|slot| slot.end >= self.makespan);
@@ -151,7 +151,7 @@ impl Timeline {
         path
     }
 
-    /// The action at a place.
+    /// Returns the action at a position.
     pub fn slot(&self, place: ActionPosition) -> &Slot {
         &self.rows[place.rank as usize][place.position as usize]
     }

@@ -67,7 +67,7 @@ struct Model<'a> {
     /// Literal that is true if an operation is in a pair.
     paired: Vec<Option<Literal>>,
     budget: Budget,
-    /// Whether the deadline has passed. The model is then left incomplete, since no query follows.
+    /// True if the deadline has passed. The model is then left incomplete, since no query follows.
     late: bool,
 }
 

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 #[derive(Clone, Debug)]
 pub(super) struct Solved {
     pub(super) pattern: Pattern,
-    /// Whether no pattern of this shape has a shorter period.
+    /// True if no pattern of this shape has a shorter period.
     pub(super) proved: bool,
 }
 

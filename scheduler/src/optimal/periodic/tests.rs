@@ -20,7 +20,7 @@ fn problem<'a>(costs: &'a StageCosts, pipeline: &'a Pipeline, objective: Objecti
     Problem { costs, pipeline, objective, backward: Backward::Split, deadline: None }
 }
 
-/// Value and bound of what the engine finds by itself, which must be sound by the checker.
+/// Returns the value and the bound of the engine's own search, after the checker has accepted the order.
 fn found(costs: &StageCosts, pipeline: &Pipeline, objective: Objective, work: u64) -> (f64, f64) {
     let problem = problem(costs, pipeline, objective);
     let instance = Instance::new(&problem);
@@ -36,7 +36,7 @@ fn found(costs: &StageCosts, pipeline: &Pipeline, objective: Objective, work: u6
     (better.value, bound)
 }
 
-/// Ranks, micro-batches, ms of F, I, W and a hop, M_W / M_B, and the bubble rates for room for p and for 2p micro-batches.
+/// Ranks, micro-batches, ms of F, I, W and a hop, M_W / M_B, and the bubble rates with memory for p and for 2p micro-batches.
 type Row = (u32, u32, [f64; 4], f64, [f64; 2]);
 
 /// Rows of tables 3, 5 and 6 of Qi et al. 2024, "Zero bubble pipeline parallelism".
@@ -46,8 +46,8 @@ const PUBLISHED: [Row; 3] = [
     (16, 48, [11.347, 11.248, 8.132, 0.377], 163840.0 / 378880.0, [0.1397, 0.0066]),
 ];
 
-/// With p the span meets the bound that knows of memory: the published schedules are optimal there. With 2p it is
-/// within half a percent of the bound; with either no worse than published, to 4 digits.
+/// With memory for p micro-batches the span equals the memory-aware bound, so the published schedules are optimal. With 2p it
+/// is within half a percent of the bound. Both are no worse than published, to 4 digits.
 #[test]
 fn chains_are_no_worse_than_published() {
     for (ranks, microbatches, times, mem_w, published) in PUBLISHED {
@@ -65,7 +65,7 @@ fn chains_are_no_worse_than_published() {
     }
 }
 
-/// Less memory than 1F1B needs: the published heuristics take 39, the optimum is 31.
+/// With less memory than 1F1B needs, the published heuristics take 39, the optimum is 31.
 #[test]
 fn a_chain_with_room_for_half() {
     let pipeline = Pipeline::new(Placement::Chain, 4, 6);
@@ -102,7 +102,7 @@ fn fused_backwards_have_patterns_too() {
     assert_eq!(value, 57.0); // (m + p - 1)(f + i + w), as 1F1B
 }
 
-/// Two ranks and room for one micro-batch: F0 F1 I1 I0 W0 take 5, then the next F0.
+/// Two ranks with memory for one micro-batch: F0 F1 I1 I0 W0 take 5, then the next F0 starts.
 #[test]
 fn the_program_proves_a_period() {
     let pipeline = Pipeline::new(Placement::Chain, 2, 8);
@@ -117,7 +117,7 @@ fn the_program_proves_a_period() {
     assert!((greedy.period - 5.0).abs() < 1e-4, "{greedy:?}");
 }
 
-/// What a pattern says it holds is what the simulator finds when the pattern is run many times.
+/// A pattern's peak memory equals that of the simulator when the pattern is repeated many times.
 #[test]
 fn a_pattern_knows_its_memory() {
     for (placement, room) in [(Placement::Chain, 3.0), (Placement::V, 4.0), (Placement::Loop, 4.0)] {

@@ -3,7 +3,7 @@
 use super::*;
 
 impl Case {
-    /// At unit costs, with overlapped pairs of `fb`.
+    /// Simulates with uniform costs and overlapped pairs of `fb`.
     fn overlapped(&self, fiw: (f64, f64, f64), fb: f64) -> Timeline {
         let costs = StageCosts { fb: Some(fb), ..self.costs(fiw, 0.0) };
         simulate(&self.make().unwrap(), &costs).unwrap()
@@ -14,7 +14,7 @@ fn idle(time: &Timeline) -> Vec<f64> {
     time.busy.iter().map(|busy| time.makespan - busy).collect()
 }
 
-/// p = 2 to 8, a whole number of units, backwards no shorter than forwards.
+/// Cases: p = 2 to 8, whole units of micro-batches, backwards no shorter than forwards.
 #[test]
 fn chimera_has_the_bubble_and_the_peaks_of_the_table() {
     for half in 1..=4 {
@@ -43,8 +43,8 @@ fn bubble_ratios_of_the_chimera_paper() {
     }
 }
 
-/// The README of deepseek-ai/DualPipe with its B the whole backward: (p/2-1)(FB + B - 3w). Exact at f = i; with pairs
-/// shorter than their two only the innermost ranks idle so long.
+/// The formula of the README of deepseek-ai/DualPipe, whose B is the full backward: (p/2-1)(FB + B - 3w). Exact at f = i. With
+/// pairs shorter than F plus B, only the innermost ranks have this idle time.
 #[test]
 fn dualpipes_have_the_bubble_of_their_readme() {
     for half in 1..=4_u32 {
@@ -85,7 +85,7 @@ fn the_dualpipe_figure() {
     assert_eq!((makespan("1f1b"), makespan("zb-h1")), (81.0, 67.0));
 }
 
-/// The innermost ranks hand the first gradient to themselves; the second half of step 6 is split.
+/// The innermost ranks send the first gradient to themselves; the second half of step 6 is split.
 #[test]
 fn the_rows_of_dualpipe() {
     let rows = Case::new("dualpipe", 4, None, 8).make().unwrap().to_string();
@@ -95,7 +95,7 @@ fn the_rows_of_dualpipe() {
     );
 }
 
-/// One wave of p micro-batches, backwards at least twice as long as forwards.
+/// Cases: one wave of p micro-batches, backwards at least twice as long as forwards.
 #[test]
 fn one_wave_of_hanayo_has_its_bubble() {
     for p in 1..=8 {

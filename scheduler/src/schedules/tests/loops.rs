@@ -10,7 +10,7 @@ fn chunked() -> impl Iterator<Item = (u32, u32, u32)> {
 fn fused_loops_have_the_bubble_of_the_table() {
     for (p, m, v) in chunked() {
         for (f, i, w) in COSTS {
-            // A group of fewer than p micro-batches comes round before its first one is back.
+            // A group of fewer than p micro-batches starts its next chunk before its first micro-batch has returned.
             let short = (v - 1) * (p - p.min(m));
             let expected = f64::from(m * v + p - 1 + short) * (f + i + w);
             for name in ["interleaved-1f1b", "looped-bfs"] {
@@ -21,8 +21,8 @@ fn fused_loops_have_the_bubble_of_the_table() {
     }
 }
 
-/// With so many micro-batches that the first is back before the last has left, a hop is paid for while the pipeline
-/// fills and drains alone; with p of them at every hop.
+/// If the first micro-batch returns before the last has left, only the fill and the drain of the pipeline show hops. With p
+/// micro-batches every hop shows.
 #[test]
 fn looped_bfs_hides_hops() {
     for (p, m, v) in chunked().filter(|&(p, m, _)| m >= p) {
@@ -62,7 +62,7 @@ fn peaks_of_loops_are_those_of_the_table() {
     }
 }
 
-/// A larger group hides hops, for more memory: figures of Megatron's table of groups.
+/// A larger group hides hops and needs more memory: figures of Megatron's table of groups.
 #[test]
 fn groups_trade_memory_for_hops() {
     let case = Case::new("interleaved-1f1b", 4, Some(2), 8);

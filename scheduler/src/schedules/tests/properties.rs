@@ -6,7 +6,7 @@ use crate::placement::Pipeline;
 use crate::simulate::simulate;
 use ir::schedule::Kind;
 
-/// Costs that are the same on all stages, and costs that are nowhere the same.
+/// Returns equal costs on all stages, and costs that differ on all stages.
 fn others(pipeline: &Pipeline) -> [StageCosts; 2] {
     let even = StageCosts::uniform(pipeline.stages(), 1.0, 0.7, 2.5, 0.0);
     let mut uneven = StageCosts { fb: Some(1.1), ..even.clone() };

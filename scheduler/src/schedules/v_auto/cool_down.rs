@@ -5,8 +5,8 @@ use crate::block::{Pass, Row, squeeze};
 use Pass::*;
 use ir::schedule::Kind;
 
-/// The rows with the last I put anew, as close as they can follow each other once rank 0 has run its last forward, the W
-/// of what is then held in the slots left, all squeezed. `None` if that does not fit.
+/// Rebuilds the cool-down. The last I follow each other as closely as possible once rank 0 has run its last forward. The W of
+/// the activations still held fill the free slots, and the rows are squeezed. Returns `None` if that does not fit.
 pub(super) fn rebuilt(mut rows: Vec<Row>, microbatches: usize) -> Option<Vec<Row>> {
     let ranks = rows.len();
     let most = highest(&rows) as usize;
@@ -29,12 +29,12 @@ pub(super) fn rebuilt(mut rows: Vec<Row>, microbatches: usize) -> Option<Vec<Row
     squeeze(&rows)
 }
 
-/// Takes the last such passes out of a row; how many there were.
+/// Removes the last `number` passes that satisfy `such` from a row, and returns how many there were.
 fn take_last(row: &mut Row, number: usize, such: impl Fn(Pass) -> bool) -> usize {
     row.iter_mut().rev().filter(|slot| slot.is_some_and(&such)).take(number).map(Option::take).count()
 }
 
-/// Takes the last W out of a row: as many as I, of each chunk, and as many as chunk activations can be held.
+/// Removes the last W of a row: as many as I of each chunk, and as many as the largest number of chunk activations.
 fn take_weights(row: &mut Row, i1: usize, i0: usize, most: usize) {
     let (mut w1, mut w0) = (0, 0);
     for slot in row.iter_mut().rev() {
@@ -50,7 +50,7 @@ fn take_weights(row: &mut Row, i1: usize, i0: usize, most: usize) {
     }
 }
 
-/// Puts a pass into a slot; gives what stood there.
+/// Puts a pass into a slot, and returns the slot's former pass.
 fn put(row: &mut Row, slot: usize, pass: Pass) -> Option<Pass> {
     if slot >= row.len() {
         row.resize(slot + 1, None);
@@ -58,7 +58,7 @@ fn put(row: &mut Row, slot: usize, pass: Pass) -> Option<Pass> {
     row[slot].replace(pass)
 }
 
-/// Puts the W that are missing into the slots free after the last W, those of chunk 1 first.
+/// Puts the missing W into the free slots after the last W, those of chunk 1 first.
 fn add_weights(row: &mut Row) {
     let last = row.iter().rposition(|slot| slot.is_some_and(|pass| pass.kind() == Kind::W));
     let (mut w1, mut w0) = (0, 0);

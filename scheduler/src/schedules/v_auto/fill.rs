@@ -4,7 +4,7 @@ use super::highest;
 use crate::block::{PERIOD, Pass, Row};
 use ir::schedule::Kind;
 
-/// Slot by slot, each free slot takes the next pass of its rank that can run then and does not raise the peak memory.
+/// Fills each free slot, in order, with the next pass of its rank that can run then and does not raise the peak memory.
 pub(super) fn fill(rows: &mut [Row]) {
     let (ranks, length) = (rows.len(), rows.iter().map(Vec::len).max().unwrap_or(0));
     let last = rows.iter().map(|row| Pass::ALL.map(|pass| row.iter().rposition(|&slot| slot == Some(pass)))).collect();
@@ -24,16 +24,16 @@ pub(super) fn fill(rows: &mut [Row]) {
 
 struct Fill {
     limit: i32,
-    /// Of each rank and pass, the last slot before anything moved.
+    /// Last slot of each rank and pass before anything moved.
     last: Vec<[Option<usize>; PERIOD]>,
-    /// Chunk activations held so far.
+    /// Chunk activations held up to the current slot.
     held: Vec<i32>,
-    /// Slots so far, by rank and pass.
+    /// Slots up to the current one, by rank and pass.
     slots: Vec<[Vec<usize>; PERIOD]>,
 }
 
 impl Fill {
-    /// The slot of the pass that may move to a free slot.
+    /// Returns the slot of the pass that may move to a free slot.
     fn fitting(&self, rank: usize, row: &Row, time: usize) -> Option<usize> {
         if row.get(time).is_none_or(Option::is_some) {
             return None;

@@ -15,13 +15,13 @@ use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Instant;
 
-/// The adaptive V (arXiv 2405.15362, appendix A): of all building blocks whose peak memory the limit allows, and of the
-/// order that [zb-v-greedy](super::zb_v_greedy) gives, that of the least span with the stages' costs.
+/// The adaptive V (arXiv 2405.15362, appendix A). The candidates are all building blocks whose peak memory the limit allows,
+/// and the order of [zb-v-greedy](super::zb_v_greedy). The result has the least span under the stages' costs.
 ///
-/// In a block, slots modulo 6, rank 0 runs F of chunk 0 in slot 0, and F of chunk 1 and the two I in three others; each W
-/// takes the first slot left after its I. From rank to rank F of chunk 0 and I of chunk 1 move on by k slots, the others by
-/// -1; k changes once, to a smaller one. A block is repeated and squeezed, warm-up and cool-down are built anew, and what
-/// gaps are left are filled. Without a limit each rank may hold 2p chunk activations; more is not used.
+/// In a block, slots modulo 6, rank 0 runs F of chunk 0 in slot 0, and F of chunk 1 and the two I in three others. Each W takes
+/// the first free slot after its I. From rank to rank F of chunk 0 and I of chunk 1 move on by k slots, the others by -1; k
+/// changes once, to a smaller one. A block is repeated and squeezed, warm-up and cool-down are rebuilt, and the remaining gaps
+/// are filled. Without a limit each rank may hold 2p chunk activations; more is not used.
 ///
 /// Two ranks, three micro-batches, f = i = w; stages 0 and 3 on rank 0:
 /// ```text
@@ -37,16 +37,17 @@ pub(super) fn v_auto(costs: &StageCosts, pipeline: &Pipeline, patience: &Patienc
     Ok(block::schedule("v-auto", &best, false))
 }
 
-/// Building blocks between two lines of progress.
+/// Number of building blocks between two lines of progress.
 const TOLD_EVERY: u64 = 64;
 
-/// The slots of each rank's passes, modulo the period.
+/// Slots of each rank's passes, modulo the period.
 type Block = Vec<[usize; PERIOD]>;
 
-/// What makes a block: the slots of rank 0, and by how many slots F of chunk 0 moves on, first for so many ranks, then.
+/// Parameters of a block: the slots of rank 0, the step of F of chunk 0 on the first ranks, its step afterwards, and the number
+/// of these first ranks.
 type Seed = ([usize; 4], (usize, usize, usize));
 
-/// The seeds of all blocks of so many ranks, and the blocks: those of many ranks are too large to be kept.
+/// Yields the seeds of all blocks of `ranks` ranks, and the blocks. Blocks of many ranks are too large to store.
 fn blocks(ranks: usize) -> impl Iterator<Item = (Seed, Block)> {
     let slots = 1..PERIOD;
     let firsts = slots.clone().flat_map(move |f1| {
@@ -67,14 +68,15 @@ fn blocks(ranks: usize) -> impl Iterator<Item = (Seed, Block)> {
     all.filter(move |(_, block)| seen.insert([0, 1].map(|salt| fingerprint(salt, block))))
 }
 
-/// Two of these tell blocks apart: that both are those of another has a chance of 2^-128.
+/// Hashes a block. Two hashes with different salts are both equal for two different blocks with a chance of 2^-128.
 fn fingerprint(salt: u64, block: &Block) -> u64 {
     let mut hasher = DefaultHasher::new();
     (salt, block).hash(&mut hasher);
     hasher.finish()
 }
 
-/// The block whose F of chunk 0 moves on by `first` slots for `length` ranks, then by `then`; `None` where passes meet.
+/// Builds the block whose F of chunk 0 moves on by `first` slots for `length` ranks, then by `then`. Returns `None` if passes
+/// meet.
 fn block((mut slots, (first, then, length)): Seed, ranks: usize) -> Option<Block> {
     let mut block = vec![with_weights(slots)?];
     for rank in 0..ranks.saturating_sub(1) {
@@ -86,7 +88,7 @@ fn block((mut slots, (first, then, length)): Seed, ranks: usize) -> Option<Block
     Some(block)
 }
 
-/// F and I of a rank, with each W in the first slot left after its I.
+/// Adds the W of a rank to its F and I, each in the first free slot after its I.
 fn with_weights(slots: [usize; 4]) -> Option<[usize; PERIOD]> {
     let mut taken = [false; PERIOD];
     for slot in slots {
@@ -103,12 +105,12 @@ fn with_weights(slots: [usize; 4]) -> Option<[usize; PERIOD]> {
     Some([slots[0], slots[1], slots[2], slots[3], w1, w0])
 }
 
-/// A block as rows of all micro-batches; `None` if more than `most` chunk activations are held, it cannot be made, or the
-/// deadline is over.
+/// Converts a block to rows of all micro-batches. Returns `None` if more than `most` chunk activations are held, the rows
+/// deadlock, or the deadline has passed.
 fn rows(block: &Block, microbatches: usize, most: i32, patience: &Patience<'_>) -> Option<Vec<Row>> {
     let in_time = |rows: Vec<Row>| (!patience.is_over()).then_some(rows);
     let ranks = block.len();
-    let enough = microbatches.max(2 * ranks); // what the warm-up takes for granted
+    let enough = microbatches.max(2 * ranks); // the warm-up relies on this number
     let rows = in_time(repeat(&first_slots(block), enough))?;
     let mut limit = highest(&rows);
     if limit > 2 * ranks as i32 || microbatches == enough && limit > most {
@@ -140,7 +142,7 @@ fn highest(rows: &[Row]) -> i32 {
     rows.iter().map(peak).max().unwrap_or(0)
 }
 
-/// Leaves out the passes of later micro-batches.
+/// Removes the passes of later micro-batches.
 fn keep(row: &mut Row, microbatches: usize) {
     let mut count = [0; PERIOD];
     for slot in row {
@@ -152,10 +154,11 @@ fn keep(row: &mut Row, microbatches: usize) {
 }
 
 impl V<'_> {
-    /// The rows of the block of the least span, and that span; `None` if none fits.
+    /// Returns the least span of any block and its rows, or `None` if none fits.
     ///
-    /// Past 2p micro-batches each more takes a rank at least the time of its passes. So all blocks are tried with 2p, and
-    /// in the order of their spans with all, until the rest cannot be better. What is tried first may take half of the time.
+    /// Above 2p, each further micro-batch takes a rank at least the time of its passes. So all blocks are evaluated with 2p
+    /// first, and with all micro-batches in the order of these spans, until the rest cannot be better. The first phase may take
+    /// half of the time.
     fn best_of_blocks(&self, patience: &Patience<'_>) -> Option<(f64, Vec<Row>)> {
         let few = self.microbatches.min(2 * self.ranks);
         let half = patience.deadline.map(|deadline| {
@@ -191,7 +194,7 @@ impl V<'_> {
         best
     }
 
-    /// How many chunk activations the roomiest rank may hold, 2p at most.
+    /// Returns the largest number of chunk activations that a rank's limit allows, at most 2p.
     fn chunks(&self) -> i32 {
         let of = |rank: usize| {
             let least = self.memory(rank, F0).min(self.memory(rank, F1));
@@ -200,7 +203,7 @@ impl V<'_> {
         (0..self.ranks).map(of).max().unwrap_or(0).min(2 * self.ranks as i32)
     }
 
-    /// Whether each rank stays within its limit.
+    /// Returns whether each rank stays within its limit.
     fn allows(&self, rows: &[Row]) -> bool {
         rows.iter().enumerate().all(|(rank, row)| {
             let mut held = 0.0;
@@ -211,7 +214,7 @@ impl V<'_> {
         })
     }
 
-    /// The longest time that a rank takes from its first start to its last end; `None` if the rows cannot be run.
+    /// Returns the longest time of a rank from its first start to its last end, or `None` if the rows deadlock.
     fn span(&self, rows: &[Row]) -> Option<f64> {
         let ends = ends(rows, |rank, pass| self.seconds(rank, pass), |stage| self.costs.comm[stage])?;
         let spans = ends

@@ -5,8 +5,8 @@ use crate::block::{PERIOD, Pass, Row, peak};
 use Pass::*;
 use ir::schedule::Kind;
 
-/// The rows with all before each rank's first I of chunk 0 put anew: F of chunk 0, then F of both chunks by turns, up to the
-/// peak memory; then I and W of chunk 1, and a forward, by turns.
+/// Rebuilds each row before its first I of chunk 0: F of chunk 0, then F of both chunks in turns, up to the peak memory. Then
+/// come I and W of chunk 1 and a forward, in turns.
 pub(super) fn rebuilt(mut rows: Vec<Row>, microbatches: usize) -> Vec<Row> {
     let ranks = rows.len();
     let most = (highest(&rows) as usize).min(2 * ranks);
@@ -32,7 +32,7 @@ pub(super) fn rebuilt(mut rows: Vec<Row>, microbatches: usize) -> Vec<Row> {
     rows
 }
 
-/// Takes all before the first I of chunk 0 out of a row; how many of each pass.
+/// Removes all passes before the first I of chunk 0 from a row, and returns the number of each.
 fn take(row: &mut Row) -> [usize; PERIOD] {
     let mut taken = [0; PERIOD];
     for slot in row.iter_mut().take_while(|slot| **slot != Some(I0)) {
@@ -43,7 +43,7 @@ fn take(row: &mut Row) -> [usize; PERIOD] {
     taken
 }
 
-/// Passes put into a row, slot by slot.
+/// Writes passes into a row, slot by slot.
 struct Put<'a> {
     row: &'a mut Row,
     at: usize,
@@ -51,7 +51,7 @@ struct Put<'a> {
 }
 
 impl Put<'_> {
-    /// The next slot, with the pass if there is one left and it is wanted.
+    /// Moves to the next slot, and writes the pass if it is wanted and one is left.
     fn next_if(&mut self, pass: Pass, wanted: bool) {
         if wanted && self.left[pass as usize] > 0 {
             self.left[pass as usize] -= 1;
@@ -64,7 +64,7 @@ impl Put<'_> {
     }
 }
 
-/// Puts off the first W of each rank by as many as it holds less than `most`: few micro-batches leave memory unused.
+/// Delays the first W of each rank by the difference of `most` and its peak, since few micro-batches leave memory unused.
 pub(super) fn release_weights(rows: &mut [Row], most: i32) {
     for row in rows {
         let unused = (most - peak(row)).max(0) as usize;

@@ -4,28 +4,28 @@ use super::ROUNDING;
 use crate::costs::StageCosts;
 use ir::schedule::Kind;
 
-/// A variant.
+/// A variant of the rule.
 #[derive(Clone, Copy)]
 pub(super) struct Rule {
     /// Warm-up runs no forward that would end after the first I could start.
     pub early_gaps: bool,
-    /// A stage two forwards ahead of the next one lets a forward wait that would hold up its I.
+    /// True if a stage two forwards ahead of the next one delays a forward that would hold up its I.
     pub backward_first: bool,
-    /// A W that only partly fits in a gap fills it also where the stage has slack.
+    /// True if a W longer than a gap also runs in the gap if the stage has slack.
     pub fill_all: bool,
 }
 
-/// What a variant gives.
+/// Result of a variant.
 pub(super) struct Built {
-    /// The longest time a rank takes from its first start to its last end.
+    /// Longest time of a rank from its first start to its last end, in seconds.
     pub span: f64,
-    /// Each stage's actions: kind and micro-batch.
+    /// Actions of each stage: kind and micro-batch.
     pub rows: Vec<Vec<(Kind, u32)>>,
 }
 
-/// The rows of a variant, when no rank may hold more than its limit, which is one forward at least.
+/// Builds the rows of a variant within the limit of each rank, which is at least one forward.
 ///
-/// Time linear in the number of actions.
+/// Takes time linear in the number of actions.
 pub(super) fn build(costs: &StageCosts, microbatches: u32, limit: &[f64], rule: Rule) -> Built {
     let slowest = (0..limit.len()).map(|s| costs.f[s] + costs.i[s] + costs.w[s]).fold(0.0, f64::max);
     let stages = vec![Stage::default(); limit.len()];
@@ -46,13 +46,13 @@ pub(super) fn build(costs: &StageCosts, microbatches: u32, limit: &[f64], rule: 
 #[derive(Clone, Default)]
 struct Stage {
     row: Vec<(Kind, u32)>,
-    /// The end of its last action.
+    /// End of the stage's last action.
     now: f64,
-    /// Ends of its F.
+    /// Ends of the stage's F.
     forwards: Vec<f64>,
-    /// Ends of its I.
+    /// Ends of the stage's I.
     backwards: Vec<f64>,
-    /// How many W it has run.
+    /// Number of W that have run.
     weights: usize,
     held: f64,
     /// Idle seconds since its first F.
@@ -63,17 +63,17 @@ struct Build<'a> {
     costs: &'a StageCosts,
     limit: &'a [f64],
     rule: Rule,
-    /// Differences of time below this are none.
+    /// Difference of times up to which they count as equal.
     epsilon: f64,
     microbatches: usize,
     stages: Vec<Stage>,
-    /// The idle seconds of the stage with the most.
+    /// Idle seconds of the stage with the most.
     most_idle: f64,
 }
 
 impl Build<'_> {
-    /// F of micro-batch 0, as many more as memory and the time until the first I allow, fewer on each next stage, and the
-    /// first I.
+    /// Runs F of micro-batch 0, further forwards, and the first I. Memory and the time until the first I bound the further
+    /// forwards; a stage runs no more of them than the stage before.
     fn warm_up(&mut self) {
         let last = self.stages.len() - 1;
         (0..=last).for_each(|stage| self.forward(stage));
@@ -97,7 +97,7 @@ impl Build<'_> {
         (0..=last).rev().for_each(|stage| self.backward(stage));
     }
 
-    /// How many forwards more a stage can run until its first I arrives, and when the last of them ends.
+    /// Returns the number of further forwards until a stage's first I arrives, and the end of the last of them.
     fn until(&self, stage: usize, arrival: f64) -> (usize, f64) {
         let (f, Stage { held, now, .. }) = (self.costs.f[stage], &self.stages[stage]);
         let (mut count, mut held, mut now) = (0, *held, *now);
@@ -113,7 +113,7 @@ impl Build<'_> {
         (count, now)
     }
 
-    /// One F on each stage that wants one. A stage waits if the next does.
+    /// Runs one F on each stage that wants one. A stage waits if the next stage does.
     fn forwards(&mut self) {
         let mut wants: Vec<bool> = (0..self.stages.len()).map(|stage| self.wants_forward(stage)).collect();
         for stage in (1..wants.len()).rev() {
@@ -131,7 +131,7 @@ impl Build<'_> {
         }
     }
 
-    /// Whether a stage has a forward left that does not hold up its next I by more than its slack.
+    /// Returns whether a stage has a forward left that does not delay its next I by more than its slack.
     fn wants_forward(&self, stage: usize) -> bool {
         let here = &self.stages[stage];
         if here.forwards.len() >= self.microbatches {
@@ -155,7 +155,7 @@ impl Build<'_> {
         !self.after(end, backward) || self.after(backward - here.now, self.slack(stage))
     }
 
-    /// The round's I on each stage, the last stage first.
+    /// Runs the round's I on each stage, the last stage first.
     fn backwards(&mut self, round: usize) {
         for stage in (0..self.stages.len()).rev() {
             if let Some(next) = self.stages.get(stage + 1) {
@@ -168,7 +168,7 @@ impl Build<'_> {
         }
     }
 
-    /// W until an arrival: those that end before it, and one more if the gap left is more than the slack.
+    /// Runs the W that end before an arrival, and one more if the gap left exceeds the slack.
     fn fill(&mut self, stage: usize, arrival: f64) {
         while self.has_weight(stage) && !self.after(self.stages[stage].now + self.costs.w[stage], arrival) {
             self.weight(stage);
@@ -186,17 +186,17 @@ impl Build<'_> {
         }
     }
 
-    /// How long a stage may idle more and still not be the one that idles most.
+    /// Returns the seconds that a stage may idle without becoming the one that idles most.
     fn slack(&self, stage: usize) -> f64 {
         self.most_idle - self.stages[stage].idle
     }
 
-    /// Whether one time is later than another.
+    /// Returns whether one time is later than another.
     fn after(&self, a: f64, b: f64) -> bool {
         a > b + self.epsilon
     }
 
-    /// Whether a forward fits beside what is held.
+    /// Returns whether a forward fits in addition to the memory in use.
     fn fits(&self, stage: usize, held: f64) -> bool {
         held + self.costs.mem_f[stage] <= self.limit[stage] * (1.0 + ROUNDING)
     }
@@ -228,7 +228,7 @@ impl Build<'_> {
         self.stages[stage].held -= self.costs.mem_w[stage];
     }
 
-    /// Runs an action after its arrival; gives its end.
+    /// Runs an action after its arrival, and returns its end.
     fn run(&mut self, stage: usize, kind: Kind, microbatch: usize, arrival: Option<f64>, seconds: f64) -> f64 {
         let here = &mut self.stages[stage];
         let idle = arrival.map_or(0.0, |arrival| (arrival - here.now).max(0.0));

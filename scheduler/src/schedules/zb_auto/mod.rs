@@ -8,13 +8,13 @@ use crate::placement::Pipeline;
 use build::{Built, Rule, build};
 use ir::schedule::{Kind, Schedule};
 
-/// The automatic zero-bubble schedule (Qi et al., Zero Bubble Pipeline Parallelism, arXiv 2401.10241, section 3.1): I and W
-/// apart, and each W where it fills a gap or frees memory for the next forward. Eight variants of a greedy rule are built,
-/// with the times and memory of each stage; the first of the least span is taken.
+/// The automatic zero-bubble schedule (Qi et al., Zero Bubble Pipeline Parallelism, arXiv 2401.10241, section 3.1). I and W are
+/// separate, and each W runs where it fills a gap or frees memory for the next forward. Eight variants of a greedy rule are
+/// built with the times and memory of each stage; the first of the least span is the result.
 ///
-/// Without a limit, each rank may hold `2p` forwards: ZB-2p, whose ranks have next to no bubble of their own. With a limit
-/// of p forwards it is ZB-1p, which uniform stages bring to ZB-H1. Where a rank may hold less, list scheduling competes. Any
-/// limit will do that lets each rank hold one forward.
+/// Without a limit, each rank may hold `2p` forwards: ZB-2p, whose ranks have almost no bubble. With a limit of p forwards it
+/// is ZB-1p, which equals ZB-H1 on uniform stages. If a rank may hold less, list scheduling competes. Every limit suffices that
+/// lets each rank hold one forward.
 ///
 /// Three ranks, four micro-batches, f = i = w = 1, limit 6:
 /// ```text
@@ -52,7 +52,7 @@ pub(super) fn zb_auto(costs: &StageCosts, pipeline: &Pipeline) -> Result<Schedul
     Ok(Schedule { name: "zb-auto".into(), rows })
 }
 
-/// A row of a stage with its micro-batches: each kind counts up.
+/// Numbers the micro-batches of a stage's row: each kind counts up.
 fn numbered(row: list::Row) -> Vec<(Kind, u32)> {
     let mut count = [0; Kind::ALL.len()];
     let number = |(kind, _)| {
@@ -62,5 +62,5 @@ fn numbered(row: list::Row) -> Vec<(Kind, u32)> {
     row.into_iter().map(number).collect()
 }
 
-/// Times nearer to each other than this, of the longer, are the same: so the unit of the times does not matter.
+/// Relative difference up to which times count as equal, so that the unit of the times does not matter.
 const ROUNDING: f64 = 1e-9;

@@ -9,11 +9,12 @@ use crate::placement::Pipeline;
 use Pass::*;
 use ir::schedule::{Kind, Schedule};
 
-/// ZB-V with the times of the stages at hand, under a memory limit (arXiv 2401.10241, section 6, as the authors' `zbv.py`
-/// builds it): forwards run up in waves, then each rank alternates I and F, and W fill gaps or free memory.
+/// ZB-V with given stage times, under a memory limit (arXiv 2401.10241, section 6, as the authors' `zbv.py` builds it).
+/// Forwards run up in waves, then each rank alternates I and F, and W fill gaps or free memory.
 ///
-/// Without a limit each rank may hold the 2p chunk activations of [ZB-V](super::zb_v). Where the waves do not fit, each rank runs by list scheduling what has arrived and fits. Any limit will do that lets a rank hold one
-/// forward of each of its two stages.
+/// Without a limit each rank may hold the 2p chunk activations of [ZB-V](super::zb_v). If the waves do not fit, list scheduling
+/// runs on each rank the work that has arrived and fits. Every limit suffices that lets a rank hold one forward of each of its
+/// two stages.
 ///
 /// Two ranks, three micro-batches, f = i = w; stages 0 and 3 on rank 0:
 /// ```text
@@ -26,20 +27,23 @@ pub(super) fn zb_v_greedy(costs: &StageCosts, pipeline: &Pipeline) -> Result<Sch
     Ok(block::schedule("zb-v-greedy", &rows, false))
 }
 
-/// A V of two chunks: what a rank's passes take, and what it may hold.
+/// A V of two chunks: costs of a rank's passes, and memory limits.
 pub(super) struct V<'a> {
     pub(super) costs: &'a StageCosts,
     pipeline: Pipeline,
     pub(super) ranks: usize,
     pub(super) microbatches: usize,
     pub(super) limit: Vec<f64>,
-    /// Differences of time below this are none.
+    /// Difference of times up to which they count as equal.
     pub(super) epsilon: f64,
 }
 
 impl<'a> V<'a> {
+    /// Prepares a V.
+    ///
     /// # Errors
-    /// A rank cannot hold one forward of each of its stages.
+    ///
+    /// Returns an error if a rank cannot hold one forward of each of its stages.
     pub(super) fn new(costs: &'a StageCosts, pipeline: &Pipeline) -> Result<V<'a>, String> {
         let ranks = pipeline.ranks as usize;
         let pair = |rank: usize| costs.mem_f[rank] + costs.mem_f[2 * ranks - 1 - rank];
@@ -64,7 +68,7 @@ impl<'a> V<'a> {
         }
     }
 
-    /// The rows of the least span, and that span.
+    /// Returns the least span and its rows.
     pub(super) fn best(&self) -> (f64, Vec<Row>) {
         waves::waves(self)
             .map(|waves| (waves.span, waves.rows))
@@ -76,7 +80,7 @@ impl<'a> V<'a> {
             .expect("list scheduling always ends")
     }
 
-    /// The first of the least span.
+    /// Returns the first result of the least span.
     fn least<T>(&self, found: impl Iterator<Item = (f64, T)>) -> Option<(f64, T)> {
         found.reduce(|best, next| if next.0 < best.0 - self.epsilon { next } else { best })
     }
@@ -90,7 +94,7 @@ impl<'a> V<'a> {
         }
     }
 
-    /// By how much a pass changes what its rank holds.
+    /// Returns the change in the memory of a rank by a pass.
     pub(super) fn memory(&self, rank: usize, pass: Pass) -> f64 {
         let stage = pass.stage(rank, self.ranks);
         match pass.kind() {
@@ -105,7 +109,7 @@ impl<'a> V<'a> {
     }
 }
 
-/// A row of kinds and chunks as passes.
+/// Converts a row of kinds and chunks to passes.
 fn passes(row: list::Row) -> Row {
     let [first, second] = [[F0, I0, W0], [F1, I1, W1]];
     let pass = |(kind, chunk)| {
@@ -115,5 +119,5 @@ fn passes(row: list::Row) -> Row {
     row.into_iter().map(pass).collect()
 }
 
-/// Figures nearer to each other than this, of the larger, are the same: so their unit does not matter.
+/// Relative difference up to which numbers count as equal, so that their unit does not matter.
 const ROUNDING: f64 = 1e-9;

@@ -5,7 +5,7 @@ use crate::block::{PERIOD, Pass, Row};
 use Pass::*;
 use std::collections::VecDeque;
 
-/// Where a W that only partly fits in a gap fills it.
+/// Gaps that a W longer than the gap fills.
 #[derive(Clone, Copy)]
 pub(super) struct Fill {
     /// Before an I of chunk 1.
@@ -14,14 +14,14 @@ pub(super) struct Fill {
     pub before_f: bool,
 }
 
-/// Rows built.
+/// Rows of a variant.
 pub(super) struct Waves {
     pub span: f64,
     pub rows: Vec<Row>,
     lag: Vec<f64>,
 }
 
-/// The rows of the first variant of the least span; `None` if the waves do not fit.
+/// Returns the rows of the first variant of the least span, or `None` if the waves do not fit.
 pub(super) fn waves(v: &V) -> Option<Waves> {
     let mut start = Build::new(v);
     start.first_forwards()?;
@@ -38,7 +38,7 @@ pub(super) fn waves(v: &V) -> Option<Waves> {
     best
 }
 
-/// The rows of a variant, built anew with what the ranks idled the last time as slack, as long as that helps.
+/// Builds the rows of a variant repeatedly, with the idle times of the previous build as slack, while the span falls.
 fn variant(start: &Build, fill: Fill) -> Option<Waves> {
     let most = |lag: &[f64]| lag.iter().copied().fold(0.0, f64::max);
     let mut best = Build { fill, ..start.clone() }.run(f64::INFINITY)?;
@@ -56,7 +56,7 @@ struct Rank {
     row: Row,
     now: f64,
     held: f64,
-    /// How far its work and its idle seconds are behind the work of the rank with the most.
+    /// Seconds by which its work and idle time are behind the work of the busiest rank.
     lag: f64,
     /// Ends of its passes.
     ends: [Vec<f64>; PERIOD],
@@ -70,7 +70,7 @@ struct Build<'a> {
     fill: Fill,
     ranks: Vec<Rank>,
     most_lag: f64,
-    /// For each rank, how much less it idled the last time than the one that idled most.
+    /// Difference between the most idle rank's lag and each rank's own, in the previous build.
     spare: Vec<f64>,
     most_work: f64,
 }
@@ -87,7 +87,7 @@ impl<'a> Build<'a> {
         Build { v, fill, ranks, most_lag: 0.0, spare: vec![0.0; v.ranks], most_work }
     }
 
-    /// `None` if the waves do not fit, or once the span is known not to be below a limit.
+    /// Returns `None` if the waves do not fit, or once the span is known to be at least `below`.
     fn run(mut self, below: f64) -> Option<Waves> {
         for _ in 0..2 * self.v.microbatches {
             if self.span() >= below {
@@ -105,12 +105,12 @@ impl<'a> Build<'a> {
         (span < below).then(|| Waves { span, lag, rows: self.ranks.into_iter().map(|rank| rank.row).collect() })
     }
 
-    /// The span so far; it never falls.
+    /// Returns the span so far, which never falls.
     fn span(&self) -> f64 {
         self.most_work + self.most_lag
     }
 
-    /// The first micro-batch down and up, and more F of chunk 0 on the ranks that wait for it.
+    /// Runs the first micro-batch down and up, and further F of chunk 0 on the ranks that wait for it.
     fn first_forwards(&mut self) -> Option<()> {
         (0..self.v.ranks).try_for_each(|rank| self.put(rank, F0))?;
         for rank in (0..self.v.ranks).rev() {
@@ -129,7 +129,7 @@ impl<'a> Build<'a> {
         Some(())
     }
 
-    /// Forwards of both chunks by turns, until each rank has as many as the one before it, and more of chunk 1.
+    /// Runs forwards of both chunks in turns until each rank has as many as the previous rank, and more of chunk 1.
     fn shares(&mut self) -> Option<()> {
         let mut chunks = [F0, F1].into_iter().cycle();
         for rank in 1..self.v.ranks {
@@ -148,7 +148,7 @@ impl<'a> Build<'a> {
         Some(())
     }
 
-    /// One I on each rank: of chunk 0 where it has arrived.
+    /// Runs one I on each rank: of chunk 0 if it has arrived.
     fn backwards(&mut self) -> Option<()> {
         let ranks = self.v.ranks;
         let zero: Vec<bool> = (0..ranks).map(|rank| self.runs_i0(rank)).collect();
@@ -167,7 +167,7 @@ impl<'a> Build<'a> {
         nth < self.count(rank, I1) && (arrived() || self.count(rank, I1) >= self.v.microbatches)
     }
 
-    /// One F on each rank where one has arrived: of chunk 1 first.
+    /// Runs one F on each rank that has an input: of chunk 1 first.
     fn forwards(&mut self) -> Option<()> {
         for rank in 0..self.v.ranks {
             let Some(pass) = self.next_forward(rank) else { continue };
@@ -194,7 +194,7 @@ impl<'a> Build<'a> {
         }
     }
 
-    /// W until the pass arrives: those that end before it, and with `part` one more if the gap left is more than the slack.
+    /// Runs the W that end before the pass arrives. With `part`, one more runs if the gap left exceeds the slack.
     fn fill(&mut self, rank: usize, pass: Pass, part: bool) -> Option<()> {
         let Some(arrival) = self.arrival(rank, pass) else { return Some(()) };
         while let Some(&weight) = self.ranks[rank].weights.front() {
@@ -210,7 +210,8 @@ impl<'a> Build<'a> {
         Some(())
     }
 
-    /// When a rank's next such pass arrives from another rank; `None` if it does not come from another, or has not run.
+    /// Returns the arrival of a rank's next such pass from another rank. Returns `None` if no other rank sends it, or its input
+    /// has not been computed.
     fn arrival(&self, rank: usize, pass: Pass) -> Option<f64> {
         let (other, hop) = pass.from(rank, self.v.ranks)?;
         Some(self.ranks[other].ends[pass as usize].get(self.count(rank, pass))? + self.v.costs.comm[hop])
@@ -220,7 +221,7 @@ impl<'a> Build<'a> {
         self.ranks[rank].ends[pass as usize].len()
     }
 
-    /// Whether one time is later than another.
+    /// Returns whether one time is later than another.
     fn after(&self, a: f64, b: f64) -> bool {
         a > b + self.v.epsilon
     }
@@ -230,7 +231,7 @@ impl<'a> Build<'a> {
         self.put(rank, pass)
     }
 
-    /// Runs a rank's next such pass; `None` if it does not fit, or what it needs has not run.
+    /// Runs a rank's next such pass. Returns `None` if it does not fit, or an input has not been computed.
     fn put(&mut self, rank: usize, pass: Pass) -> Option<()> {
         let nth = self.count(rank, pass);
         let ready = pass.before().is_none_or(|before| self.count(rank, before) > nth);

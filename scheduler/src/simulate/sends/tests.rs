@@ -14,7 +14,7 @@ fn uniform(stages: u32) -> StageCosts {
     StageCosts::uniform(stages, 1.0, 1.0, 1.0, 0.0)
 }
 
-/// What crosses from an item to another stage's item: whether it is a gradient, its stage, micro-batch and slice.
+/// A message between two stages: whether it is a gradient, its stage, micro-batch and slice.
 type Message = (bool, u32, u32, Option<u32>);
 
 fn makes(item: Item) -> Option<Message> {
@@ -31,7 +31,7 @@ fn takes(item: Item) -> Option<Message> {
     Some((back, if back { stage + 1 } else { stage.checked_sub(1)? }, microbatch, slice))
 }
 
-/// Whether the order can be run: no cycle among starts and ends of batches and actions.
+/// Returns whether the order can run: there is no cycle among starts and ends of batches and actions.
 fn acyclic(schedule: &Schedule, sends: Sends) -> bool {
     let all = || schedule.rows.iter().enumerate().flat_map(|(rank, row)| row.iter().map(move |action| (rank, action)));
     let place = |side: fn(Item) -> Option<Message>| -> HashMap<Message, usize> {
@@ -75,7 +75,7 @@ fn acyclic(schedule: &Schedule, sends: Sends) -> bool {
     !is_cyclic_directed(&graph)
 }
 
-/// A random order that runs with asynchronous sends: any action whose needs have run comes next.
+/// Returns a random order that runs with asynchronous sends: each next action is any whose inputs have been computed.
 fn random_order(pipeline: &Pipeline, seed: u64) -> Schedule {
     let mut dice = seed;
     let mut roll = |sides: usize| {
