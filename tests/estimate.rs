@@ -1,7 +1,7 @@
 //! Predictions of configurations as a whole: parts sum to the whole, and what a change of configuration must do, it does.
 
 use meshwright::compiler::error::Error;
-use meshwright::estimator::{EstimateReport, EstimateRequest, Estimator, Line, estimate_all};
+use meshwright::estimator::{ConfigLine, EstimateReport, EstimateRequest, Estimator, estimate_all};
 use transforms::recompute::MODULES;
 
 fn request(parallel: &str) -> EstimateRequest {
@@ -182,12 +182,12 @@ fn many_configurations_are_answered_in_their_order() {
 #[test]
 fn lines_of_a_file_are_configurations_or_requests() {
     let base = request("");
-    let over = |line: &str| Line::parse(line).unwrap().over(&base);
+    let over = |line: &str| ConfigLine::parse(line).unwrap().over(&base);
     assert_eq!(over("tp=8,pp=2").parallel, "tp=8,pp=2");
     assert_eq!(over("\"tp=8\"").parallel, "tp=8");
     let line = over(r#"{"parallel": "tp=4", "model": "llama3-70b", "gpus": 64, "seq": 8192}"#);
     assert_eq!((line.model.as_str(), line.gpus, line.seq, line.global_batch), ("llama3-70b", Some(64), 8192, 64));
-    assert!(Line::parse(r#"{"configurations": "tp=4"}"#).is_err());
+    assert!(ConfigLine::parse(r#"{"configurations": "tp=4"}"#).is_err());
 }
 
 #[test]

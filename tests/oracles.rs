@@ -1,6 +1,6 @@
 //! What the papers' tables say, from the same code that predicts steps: no figure here was fitted.
 
-use cost::{Group, Machine, Recipe, Stack, Talk};
+use cost::{CollectiveKind, Group, Platform, Recipe, Stack};
 use meshwright::estimator::{EstimateReport, EstimateRequest, Estimator, ModelStates, recipe};
 use std::path::PathBuf;
 
@@ -182,7 +182,7 @@ fn communication_over_computation_is_as_the_appendix_says() {
         *constant = cost::Constant { value, ..*constant };
     }
     let recipe = recipe("bf16", Some("bf16"), None, "adamw", &stack).unwrap();
-    let machine = Machine { cluster: &cluster, stack: &stack, recipe: &recipe };
+    let platform = Platform { cluster: &cluster, stack: &stack, recipe: &recipe };
     let (h, n, bytes, flops, bandwidth) = (8192.0, 64, 2.0, 1e15, 1e11);
     let share = (n - 1) as f64 / n as f64;
     let group = Group { ranks: n, stride: 1 };
@@ -191,17 +191,18 @@ fn communication_over_computation_is_as_the_appendix_says() {
     let layer = 16.0 * h * h;
     for tokens in [2048.0, 16384.0] {
         // Products of all parameters with all tokens, 2 FLOPs each.
-        let forward = machine.matmul(1.0, tokens, 16.0 * h, h, cost::Format::Half, false);
+        let forward = platform.matmul(1.0, tokens, 16.0 * h, h, cost::Format::Half, false);
         near(forward, 2.0 * tokens * layer / flops, "forward");
-        let dp = machine.talk(Talk::AllReduce, layer * bytes, group) / (2.0 * forward);
+        let dp = platform.collective_time(CollectiveKind::AllReduce, layer * bytes, group) / (2.0 * forward);
         near(dp, bytes / (2.0 * tokens) * share * flops / bandwidth, "data parallelism");
-        let zero = machine.talk(Talk::AllGather, layer * bytes, group) / forward;
+        let zero = platform.collective_time(CollectiveKind::AllGather, layer * bytes, group) / forward;
         near(zero, bytes / (2.0 * tokens) * share * flops / bandwidth, "ZeRO-3");
-        let linear = machine.matmul(1.0, tokens, h / n as f64, h, cost::Format::Half, false);
-        let tp = machine.talk(Talk::AllGather, tokens * h * bytes, group) / linear;
+        let linear = platform.matmul(1.0, tokens, h / n as f64, h, cost::Format::Half, false);
+        let tp = platform.collective_time(CollectiveKind::AllGather, tokens * h * bytes, group) / linear;
         near(tp, bytes * (n - 1) as f64 / (2.0 * h) * flops / bandwidth, "tensor parallelism");
         let next = 4.0;
-        let pp = machine.talk(Talk::Send, tokens * h * bytes, Group { ranks: 2, stride: 1 }) / (next * forward);
+        let pp = platform.collective_time(CollectiveKind::Send, tokens * h * bytes, Group { ranks: 2, stride: 1 })
+            / (next * forward);
         near(pp, bytes * flops / (32.0 * h * next * bandwidth), "pipeline parallelism");
     }
 }

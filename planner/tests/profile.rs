@@ -1,6 +1,6 @@
 //! What a block costs: activation memory by the published formulas, seconds that add up, what recomputation trades.
 
-use cost::{BlockOptions, Cluster, Format, Machine, Profile, Recipe, Stack, profile};
+use cost::{BlockOptions, Cluster, Format, Platform, Profile, Recipe, Stack, profile};
 use ir::graph::Model;
 use ir::models::{Batch, from_config, preset};
 use ir::optimizer::Optimizer;
@@ -40,9 +40,9 @@ fn of_block(model: &Model, name: &str, parallel: &ParallelConfig, stack: &Stack)
 fn in_format(model: &Model, name: &str, parallel: &ParallelConfig, stack: &Stack, recipe: &Recipe) -> Profile {
     static A100: std::sync::LazyLock<Cluster> =
         std::sync::LazyLock::new(|| Cluster::find("a100-80gb").expect("a preset"));
-    let machine = Machine { cluster: &A100, stack, recipe };
+    let platform = Platform { cluster: &A100, stack, recipe };
     let block = model.blocks.values().find(|block| block.name == name).expect("the block");
-    profile(model, block, &BlockOptions::of(parallel, parallel.dp), &machine)
+    profile(model, block, &BlockOptions::of(parallel, parallel.dp), &platform)
 }
 
 fn found(stack: &str) -> Stack {

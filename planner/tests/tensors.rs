@@ -1,7 +1,9 @@
 //! Recomputation of single values: the predicted cost of a choice equals the cost of a block under it, and no choice of
 //! modules is better.
 
-use cost::{Again, BlockOptions, Cluster, Frontier, Machine, Profile, Recipe, Stack, frontier, profile, recomputed};
+use cost::{
+    BlockOptions, Cluster, Frontier, Platform, Profile, Recipe, RecomputeChoice, Stack, frontier, profile, recomputed,
+};
 use ir::graph::Model;
 use ir::models::{Batch, preset};
 use ir::optimizer::Optimizer;
@@ -62,19 +64,19 @@ fn of_job(
 ) {
     let (cluster, stack) = (Cluster::find("h100").expect("a preset"), of_values(stack));
     let (recipe, parallel) = (Recipe::bf16(), parallel(text));
-    let machine = Machine { cluster: &cluster, stack: &stack, recipe: &recipe };
+    let platform = Platform { cluster: &cluster, stack: &stack, recipe: &recipe };
     let planned = planned(model, &parallel);
     let runs = vec![1.0; planned.blocks.len()];
     let under = |recompute: &Recompute| {
         let parallel = ParallelConfig { recompute: recompute.clone(), ..parallel.clone() };
         let layers = planned.blocks.values().filter(|block| is_layer(block));
         let options = options(&parallel);
-        let profiles: Vec<Profile> = layers.map(|block| profile(&planned, block, &options, &machine)).collect();
+        let profiles: Vec<Profile> = layers.map(|block| profile(&planned, block, &options, &platform)).collect();
         let backward = |it: &Profile| it.again.total() + it.i.total() + it.w.total();
         [profiles.iter().map(|it| it.kept).sum(), profiles.iter().map(backward).sum()]
     };
     then(
-        &frontier(&planned, &runs, &options(&parallel), &machine),
+        &frontier(&planned, &runs, &options(&parallel), &platform),
         &under,
         &format!("{model} {text} {}", stack.name),
         &planned,
@@ -96,7 +98,7 @@ fn choices_take_what_they_say() {
             let best = &frontier.best;
             assert!(best.len() > 5 && frontier.names(&best[0].choices).is_empty(), "{title}: {best:?}");
             let none = under(&Recompute::None)[1];
-            for Again { choices, bytes, seconds, least } in best {
+            for RecomputeChoice { choices, bytes, seconds, least } in best {
                 let names = frontier.names(choices);
                 let recompute = selective(&names);
                 check_names(planned, &recompute).expect("names that there are");
@@ -127,7 +129,7 @@ fn no_modules_are_better_than_values() {
             for recompute in some.chain([Recompute::None, Recompute::Full(None)]) {
                 let ([kept, backward], none) = (under(&recompute), under(&Recompute::None)[1]);
                 // Choices are listed by steps of 1/256 of what is kept without any.
-                let is_no_worse = |it: &Again| {
+                let is_no_worse = |it: &RecomputeChoice| {
                     it.bytes <= kept + choices[0].bytes / 256.0 && none + it.seconds <= backward * (1.0 + 1e-9)
                 };
                 assert!(choices.iter().any(is_no_worse), "{title} {recompute}: {kept} {backward} {:?}", choices.last());
@@ -144,9 +146,9 @@ fn cheap_values_are_made_again_first() {
         assert!(first.iter().all(|name| ["a", "n", "fp", "q", "k"].contains(&name.as_str())), "{title}: {first:?}");
         let parallel = ParallelConfig { recompute: selective(&["n".into(), "fp".into()]), ..ParallelConfig::default() };
         let (cluster, stack) = (Cluster::find("h100").expect("a preset"), of_values(JOBS[0].2));
-        let machine = Machine { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
+        let platform = Platform { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
         let block = planned.blocks.values().find(|block| block.name == "layer").expect("a layer");
-        let made = recomputed(planned, block, &options(&parallel), &machine);
+        let made = recomputed(planned, block, &options(&parallel), &platform);
         let figures: Vec<(&str, f64)> = made.iter().map(|it| (it.name.as_str(), it.bytes)).collect();
         // 4096 and 14336 numbers of a token in 2 bytes; the norm's reciprocal deviation in 4.
         let tokens = TOKENS as f64;

@@ -16,7 +16,7 @@ pub fn cluster(measured: &Measured, memory: u64) -> Cluster {
     let moved = measured.sum_bandwidth.max(measured.pointwise_bandwidth);
     Cluster {
         host: None,
-        name: "this-machine".into(),
+        name: "this-platform".into(),
         aliases: Vec::new(),
         about: format!("threads on {} cores, measured by `meshwright calibrate`", measured.cores),
         cores: Some(measured.cores),

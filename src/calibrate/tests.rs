@@ -1,7 +1,7 @@
 //! Measurements computed from the formulas of the cost model, fitted and compared with the constants.
 
 use super::*;
-use cost::{AttentionShape, Format, Group, Machine, Recipe, Stack, Talk};
+use cost::{AttentionShape, CollectiveKind, Format, Group, Platform, Recipe, Stack};
 use estimator::{EstimateRequest, Estimator};
 use runtime::measure::{AttentionTime, Product, Sum};
 
@@ -41,12 +41,12 @@ fn the_model_gives_back_what_was_timed() {
     let cluster = cluster(&measured, 1 << 32);
     let stack = Stack::find("meshwright-threads").unwrap();
     let recipe = Recipe { products: Format::F32, ..Recipe::bf16() };
-    let machine = Machine { cluster: &cluster, stack: &stack, recipe: &recipe };
+    let platform = Platform { cluster: &cluster, stack: &stack, recipe: &recipe };
     let near = |got: f64, want: f64, within: f64, what: &str| {
         assert!((got / want - 1.0).abs() < within, "{what}: {got} for {want}");
     };
     for one in &measured.products {
-        let got = machine.matmul(1.0, one.m as f64, one.n as f64, one.k as f64, Format::F32, false);
+        let got = platform.matmul(1.0, one.m as f64, one.n as f64, one.k as f64, Format::F32, false);
         near(got, one.seconds, 0.02, "product");
     }
     for one in &measured.attention {
@@ -63,14 +63,18 @@ fn the_model_gives_back_what_was_timed() {
             share,
         };
         for backward in [false, true] {
-            near(machine.attention(&shape, backward), one.seconds[usize::from(backward)], 0.05, "attention");
+            near(platform.attention(&shape, backward), one.seconds[usize::from(backward)], 0.05, "attention");
         }
     }
     for one in &measured.sums {
-        let got = machine.talk(Talk::AllReduce, one.bytes as f64, Group { ranks: one.ranks, stride: 1 });
+        let got = platform.collective_time(
+            CollectiveKind::AllReduce,
+            one.bytes as f64,
+            Group { ranks: one.ranks, stride: 1 },
+        );
         near(got * one.ranks as f64 / 2.0, one.seconds, 0.05, "sum");
     }
-    near(machine.copy(30e6), 1e-3, 0.01, "copy");
+    near(platform.copy(30e6), 1e-3, 0.01, "copy");
 }
 
 #[test]

@@ -13,7 +13,9 @@ use clap::Args;
 use compiler::error::Error as RequestError;
 use compiler::parallel;
 use compiler::text_files::read_text;
-use estimator::{EstimateReport, EstimateRequest, Estimator, Line, Recomputed, SCHEMA, StageMemory, estimate_all};
+use estimator::{
+    ConfigLine, EstimateReport, EstimateRequest, Estimator, Recomputed, SCHEMA, StageMemory, estimate_all,
+};
 use ir::catalogue::Code;
 use serde::Serialize;
 use serde_json::json;
@@ -90,7 +92,7 @@ fn many(base: &EstimateRequest, lines: &str, format: TableFormat) -> Result<Answ
         let message = format!("the file has more than {MOST_LINES} configurations");
         return Err(Error::input(Code::RequestUnreadable, message).help("split it into several files"));
     }
-    let requests: Vec<_> = lines.iter().map(|line| Line::parse(line).map(|line| line.over(base))).collect();
+    let requests: Vec<_> = lines.iter().map(|line| ConfigLine::parse(line).map(|line| line.over(base))).collect();
     let whole: Vec<EstimateRequest> = requests.iter().filter_map(|request| request.as_ref().ok().cloned()).collect();
     let watch = SearchWatch::new();
     let told = |done| watch.line(format_args!("{done} of {} configurations predicted", whole.len()));

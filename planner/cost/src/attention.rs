@@ -1,7 +1,7 @@
 //! Time of attention kernels.
 
 use crate::cluster::{Attention, Kernel};
-use crate::machine::{Format, Machine};
+use crate::platform::{Format, Platform};
 
 /// Shape of one attention on one rank.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -51,7 +51,7 @@ impl AttentionShape {
     }
 }
 
-impl Machine<'_> {
+impl Platform<'_> {
     /// Seconds of an attention, or of its gradient.
     pub fn attention(&self, shape: &AttentionShape, backward: bool) -> f64 {
         if shape.flops(backward) <= 0.0 {
@@ -120,15 +120,15 @@ impl Machine<'_> {
 mod tests {
     use super::*;
     use crate::cluster::Cluster;
-    use crate::machine::Recipe;
+    use crate::platform::Recipe;
     use crate::stack::Stack;
 
-    fn machine<R>(cluster: &str, kernel: Kernel, of: impl FnOnce(&Machine<'_>) -> R) -> R {
+    fn platform<R>(cluster: &str, kernel: Kernel, of: impl FnOnce(&Platform<'_>) -> R) -> R {
         let cluster = Cluster::find(cluster).unwrap();
         let mut stack = Stack::find("megatron-core-2025").unwrap();
         stack.facts.attention = kernel;
         stack.fitted.attention.value = 1.0;
-        of(&Machine { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() })
+        of(&Platform { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() })
     }
 
     /// The shapes of the published benchmarks: 16k tokens, 16 heads of 128.
@@ -140,7 +140,7 @@ mod tests {
 
     fn tflops(kernel: Kernel, s: f64, backward: bool) -> f64 {
         let shape = shape(s, !backward);
-        machine("h100", kernel, |machine| shape.flops(backward) / machine.attention(&shape, backward) / 1e12)
+        platform("h100", kernel, |platform| shape.flops(backward) / platform.attention(&shape, backward) / 1e12)
     }
 
     #[test]
@@ -173,10 +173,10 @@ mod tests {
     #[test]
     fn scores_in_memory_take_longer_and_devices_without_flash_have_them() {
         let shape = shape(2048.0, true);
-        let of = |cluster, kernel| machine(cluster, kernel, |machine| machine.attention(&shape, false));
+        let of = |cluster, kernel| platform(cluster, kernel, |platform| platform.attention(&shape, false));
         assert!(of("a100", Kernel::Unfused) > 3.0 * of("a100", Kernel::Flash2));
-        assert!(machine("a100", Kernel::Flash3, |machine| machine.has_flash()));
-        assert!(!machine("v100-dgx2", Kernel::Flash2, |machine| machine.has_flash()));
+        assert!(platform("a100", Kernel::Flash3, |platform| platform.has_flash()));
+        assert!(!platform("v100-dgx2", Kernel::Flash2, |platform| platform.has_flash()));
         assert_eq!(of("v100-dgx2", Kernel::Flash2), of("v100-dgx2", Kernel::Unfused));
     }
 }

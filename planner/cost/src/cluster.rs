@@ -1,7 +1,7 @@
 //! Hardware description: device throughput and links. A file of `planner/cost/clusters/`.
 
-use crate::machine::Format;
-use crate::table::Table;
+use crate::interpolation::Table;
+use crate::platform::Format;
 use ir::mesh::{Axes, Mesh};
 use ir::types::DType;
 use serde::{Deserialize, Serialize};

@@ -19,7 +19,7 @@ pub(crate) enum Choice {
     /// Always saved.
     Keep,
     /// Recomputed, never saved.
-    Again,
+    Recompute,
     /// View of the step's inputs, at no cost.
     View,
 }
@@ -112,7 +112,7 @@ pub(crate) fn best(forward: &Forward<'_>, resolution: f64) -> Vec<Point> {
                 _ if state & makes == 0 => add(state, plus(step.beside)),
                 Choice::View => add(left | reads, plus(step.beside)),
                 Choice::Keep => add(left, plus(kept + step.beside)),
-                Choice::Again | Choice::Either => {
+                Choice::Recompute | Choice::Either => {
                     if step.choice == Choice::Either {
                         add(left, plus(kept + step.beside));
                     }
@@ -252,7 +252,7 @@ mod tests {
             bytes.extend(makes.iter().map(|_| dice.below(9) as f64));
             let choice = match dice.below(8) {
                 0 => Choice::Keep,
-                1 => Choice::Again,
+                1 => Choice::Recompute,
                 2 => Choice::View,
                 _ => Choice::Either,
             };
@@ -269,7 +269,7 @@ mod tests {
         let (mut bytes, mut again) = (0.0, vec![false; forward.steps.len()]);
         for (at, step) in forward.steps.iter().enumerate().rev() {
             let made: Vec<usize> = step.makes.iter().copied().filter(|value| wanted.contains(value)).collect();
-            let runs = step.choice == Choice::Again || (step.choice == Choice::Either && run >> at & 1 == 1);
+            let runs = step.choice == Choice::Recompute || (step.choice == Choice::Either && run >> at & 1 == 1);
             again[at] = runs && !made.is_empty();
             if !made.is_empty() && (runs || step.choice == Choice::View) {
                 wanted.extend(&step.reads);

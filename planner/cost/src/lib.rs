@@ -3,33 +3,35 @@
 mod attention;
 mod block_options;
 mod cluster;
+mod collective_time;
 mod flops;
+mod interpolation;
 mod knapsack;
-mod machine;
+mod link_traffic;
 mod matmul;
+mod op_cost;
+mod platform;
 mod presets;
-mod price;
 mod profile;
 mod routing;
 mod stack;
 mod stack_file;
 mod supports;
-mod table;
-mod talk;
-mod wire;
 
 pub use attention::AttentionShape;
 pub use block_options::{BlockOptions, Spread};
 pub use cluster::{Attention, CPU, Cluster, Device, Host, Kernel, Link, Matmul};
+pub use collective_time::{CollectiveKind, Group};
 pub use flops::model_flops;
-pub use machine::{Format, Machine, Recipe};
+pub use interpolation::Table;
+pub use link_traffic::{Pattern, Traffic, pieces, seconds_of_message, seconds_of_sum};
+pub use op_cost::{local_type, seconds_of, seconds_of_change, seconds_of_section, seconds_of_stmt};
+pub use platform::{Format, Platform, Recipe};
 pub use presets::{CLUSTERS, Preset, PresetError, STACKS};
-pub use price::{local_type, seconds_of, seconds_of_change, seconds_of_section, seconds_of_stmt};
-pub use profile::{Again, Frontier, Kind, Profile, Recomputed, SAVED, Seconds, frontier, profile, recomputed};
+pub use profile::{
+    Frontier, Kind, Profile, RecomputeChoice, Recomputed, SAVED, Seconds, frontier, profile, recomputed,
+};
 pub use routing::Routing;
-pub use stack::{Constant, Cut, Facts, Fitted, Stack};
+pub use stack::{Constant, Cut, Fitted, Stack, StackTraits};
 pub use stack_file::StackFile;
 pub use supports::Supports;
-pub use table::Table;
-pub use talk::{Group, Talk};
-pub use wire::{Pattern, Traffic, pieces, seconds_of_message, seconds_of_sum};

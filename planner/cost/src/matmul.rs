@@ -1,6 +1,6 @@
 //! Time of matrix products, from tiles, waves, depth and bytes.
 
-use crate::machine::{Format, Machine};
+use crate::platform::{Format, Platform};
 
 /// Split-k factors; each part of k has tiles of its own.
 const SPLITS: [f64; 4] = [1.0, 2.0, 4.0, 8.0];
@@ -9,7 +9,7 @@ const SPLITS: [f64; 4] = [1.0, 2.0, 4.0, 8.0];
 /// cast.
 const TRANSPOSED: f64 = 4.0;
 
-impl Machine<'_> {
+impl Platform<'_> {
     /// Seconds of `batch` products of m x k and k x n matrices. With `accumulate` the result is added to an f32 result.
     ///
     /// The time is the maximum of compute time and memory time. Compute runs in waves of one tile per multiprocessor,
@@ -59,7 +59,7 @@ impl Machine<'_> {
 #[cfg(test)]
 mod tests {
     use crate::cluster::Cluster;
-    use crate::machine::{Format, Machine, Recipe};
+    use crate::platform::{Format, Platform, Recipe};
     use crate::stack::Stack;
 
     fn tflops(cluster: &str, m: f64, n: f64, k: f64, format: Format) -> f64 {
@@ -69,8 +69,8 @@ mod tests {
         let mut stack = Stack::find("meshwright").unwrap();
         stack.fitted.matmul.value = 1.0;
         stack.facts.quantise = 0.0;
-        let machine = Machine { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
-        2.0 * m * n * k / machine.matmul(1.0, m, n, k, format, false) / 1e12
+        let platform = Platform { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
+        2.0 * m * n * k / platform.matmul(1.0, m, n, k, format, false) / 1e12
     }
 
     #[test]
@@ -115,8 +115,8 @@ mod tests {
     fn no_product_beats_the_device_and_more_work_takes_longer() {
         let cluster = Cluster::find("h100").unwrap();
         let stack = Stack::find("megatron-core-2025").unwrap();
-        let machine = Machine { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
-        let time = |m: f64, format| machine.matmul(1.0, m, 4096.0, 4096.0, format, false);
+        let platform = Platform { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
+        let time = |m: f64, format| platform.matmul(1.0, m, 4096.0, 4096.0, format, false);
         for power in 0..14 {
             let m = f64::from(1 << power);
             for format in [Format::Half, Format::F8] {
@@ -127,7 +127,7 @@ mod tests {
         // One row reads the entire matrix for very few operations.
         assert!(time(1.0, Format::Half) > 2.0 * 4096.0 * 4096.0 / cluster.device.memory_bandwidth);
         // An accumulated f32 result is read and written.
-        let thin = |accumulate| machine.matmul(1.0, 8192.0, 8192.0, 64.0, Format::Half, accumulate);
+        let thin = |accumulate| platform.matmul(1.0, 8192.0, 8192.0, 64.0, Format::Half, accumulate);
         assert!(thin(true) > 1.5 * thin(false));
     }
 

@@ -1,7 +1,7 @@
 //! Clusters and stacks by name, and what a cluster's file must say. Files are read elsewhere: here is text in, figures out.
 
 use crate::cluster::{Cluster, Device, Link};
-use crate::table::Table;
+use crate::interpolation::Table;
 use ir::catalogue::Code;
 use ir::diag::{Coded, nearest};
 use std::fmt;

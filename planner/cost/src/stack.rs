@@ -17,7 +17,7 @@ pub struct Stack {
     pub fitted: Fitted,
     /// Properties of the framework's code.
     #[serde(default)]
-    pub facts: Facts,
+    pub facts: StackTraits,
     /// Supported configuration options.
     #[serde(default)]
     pub supports: Supports,
@@ -63,7 +63,7 @@ pub struct Constant {
 /// Properties of a framework's code.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Facts {
+pub struct StackTraits {
     /// True if kernels are replayed from CUDA graphs, without launch cost except in layers with experts.
     pub graphs: bool,
     /// True if layers with experts are replayed too.
@@ -177,9 +177,9 @@ pub enum Cut {
     Parameters,
 }
 
-impl Default for Facts {
-    fn default() -> Facts {
-        Facts {
+impl Default for StackTraits {
+    fn default() -> StackTraits {
+        StackTraits {
             graphs: false,
             expert_graphs: false,
             dispatches: 1.0,

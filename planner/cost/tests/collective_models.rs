@@ -1,31 +1,37 @@
 //! How far the two models of collective time differ, over kinds, group sizes, bytes, clusters and stacks.
 //!
 //! [`Pattern`] counts bytes and messages on one link at its full bandwidth, by recursive doubling. The planner compares
-//! reshard paths by it: it needs no stack, and is affine in the bytes. [`Machine::talk`] is fitted to measurements. It has
+//! reshard paths by it: it needs no stack, and is affine in the bytes. [`Platform::collective_time`] is fitted to measurements. It has
 //! start-up times, bandwidth by message size, rings, trees, and the levels of a cluster. Estimates and plans use it.
 
-use meshwright_cost::{CLUSTERS, Cluster, Group, Machine, Pattern, Recipe, Stack, Talk};
+use meshwright_cost::{CLUSTERS, Cluster, CollectiveKind, Group, Pattern, Platform, Recipe, Stack};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const SMALL: [u64; 4] = [KIB, 16 * KIB, 256 * KIB, MIB];
 const LARGE: [u64; 3] = [64 * MIB, 256 * MIB, 1024 * MIB];
 
-const REDUCE: &[(Talk, Pattern)] = &[(Talk::AllReduce, Pattern::Sum)];
-const GATHER: &[(Talk, Pattern)] = &[(Talk::AllGather, Pattern::Round), (Talk::ReduceScatter, Pattern::Round)];
-const EXCHANGE: &[(Talk, Pattern)] = &[(Talk::AllToAll, Pattern::Exchange)];
-const SEND: &[(Talk, Pattern)] = &[(Talk::Send, Pattern::Pieces(1))];
+const REDUCE: &[(CollectiveKind, Pattern)] = &[(CollectiveKind::AllReduce, Pattern::Sum)];
+const GATHER: &[(CollectiveKind, Pattern)] =
+    &[(CollectiveKind::AllGather, Pattern::Round), (CollectiveKind::ReduceScatter, Pattern::Round)];
+const EXCHANGE: &[(CollectiveKind, Pattern)] = &[(CollectiveKind::AllToAll, Pattern::Exchange)];
+const SEND: &[(CollectiveKind, Pattern)] = &[(CollectiveKind::Send, Pattern::Pieces(1))];
 
 /// Range of the fitted model's seconds over those of one link.
 struct Row {
-    kinds: &'static [(Talk, Pattern)],
+    kinds: &'static [(CollectiveKind, Pattern)],
     bytes: &'static [u64],
     /// `true` for groups within the innermost link level, `false` for larger ones.
     is_inner: bool,
     range: [f64; 2],
 }
 
-const fn row(kinds: &'static [(Talk, Pattern)], bytes: &'static [u64], is_inner: bool, range: [f64; 2]) -> Row {
+const fn row(
+    kinds: &'static [(CollectiveKind, Pattern)],
+    bytes: &'static [u64],
+    is_inner: bool,
+    range: [f64; 2],
+) -> Row {
     Row { kinds, bytes, is_inner, range }
 }
 
@@ -48,12 +54,12 @@ const ROWS: [Row; 14] = [
 ];
 
 /// Seconds of the fitted model over those of one link, for neighbouring ranks and each number of bytes.
-fn ratios(machine: &Machine<'_>, row: &Row, ranks: u64) -> Vec<f64> {
-    let links = &machine.cluster.links;
+fn ratios(platform: &Platform<'_>, row: &Row, ranks: u64) -> Vec<f64> {
+    let links = &platform.cluster.links;
     let link = links.iter().find(|link| link.joins >= ranks).unwrap_or(&links[links.len() - 1]);
-    let of = |&(talk, pattern): &(Talk, Pattern), bytes: u64| {
-        let one = pattern.traffic(link, ranks, bytes, bytes).seconds_on(link, machine.cluster.device.memory_bandwidth);
-        machine.talk(talk, bytes as f64, Group { ranks, stride: 1 }) / one
+    let of = |&(kind, pattern): &(CollectiveKind, Pattern), bytes: u64| {
+        let one = pattern.traffic(link, ranks, bytes, bytes).seconds_on(link, platform.cluster.device.memory_bandwidth);
+        platform.collective_time(kind, bytes as f64, Group { ranks, stride: 1 }) / one
     };
     row.kinds.iter().flat_map(|kind| row.bytes.iter().map(move |&bytes| of(kind, bytes))).collect()
 }
@@ -66,12 +72,12 @@ fn the_models_differ_by_known_factors() {
         for preset in CLUSTERS {
             let cluster = Cluster::find(preset.name).unwrap();
             for stack in ["meshwright", "megatron-core-2025"].map(|name| Stack::find(name).unwrap()) {
-                let machine = Machine { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
-                let most_ranks = if row.kinds[0].0 == Talk::Send { 2 } else { 256 };
+                let platform = Platform { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
+                let most_ranks = if row.kinds[0].0 == CollectiveKind::Send { 2 } else { 256 };
                 let groups = [2, 4, 8, 16, 64, 256]
                     .into_iter()
                     .filter(|&ranks| ranks <= most_ranks && (ranks <= cluster.links[0].joins) == row.is_inner);
-                for ratio in groups.flat_map(|ranks| ratios(&machine, row, ranks)) {
+                for ratio in groups.flat_map(|ranks| ratios(&platform, row, ranks)) {
                     (least, most) = (least.min(ratio), most.max(ratio));
                 }
             }

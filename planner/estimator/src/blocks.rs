@@ -5,7 +5,7 @@ use super::projection::BlockConfig;
 use super::stages::plus;
 use compiler::error::Error;
 use compiler::pipeline::CompileError;
-use cost::{BlockOptions, Machine, Profile, Routing, Seconds, Stack, profile};
+use cost::{BlockOptions, Platform, Profile, Routing, Seconds, Stack, profile};
 use ir::entity::EntityRef;
 use ir::graph::{ArgKind, Block, Model, ParamInstance};
 use ir::ids::{BlockId, Value};
@@ -86,7 +86,7 @@ const LAUNCHED: f64 = 0.85;
 
 /// The blocks that are priced.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Which<'a> {
+pub(super) enum BlockFilter<'a> {
     /// All.
     All,
     /// Those without experts; the others cost nothing.
@@ -207,16 +207,16 @@ impl Blocks {
         model: &Model,
         outline: &Arc<Outline>,
         options: &BlockOptions,
-        machine: &Machine<'_>,
+        platform: &Platform<'_>,
         share: f64,
-        which: Which<'_>,
+        which: BlockFilter<'_>,
     ) -> Blocks {
         let under = |recompute: Recompute, known: &dyn Fn(&Blocks) -> &[Profile]| -> Vec<Profile> {
             let options = BlockOptions { recompute, ..options.clone() };
             let of = |(id, block): (BlockId, &Block)| match (which, Routing::of(block)) {
-                (Which::Others, Some(_)) => Profile::default(),
-                (Which::Experts(others), None) => known(others)[id.index()].clone(),
-                _ => masked(profile(model, block, &options, machine), share),
+                (BlockFilter::Others, Some(_)) => Profile::default(),
+                (BlockFilter::Experts(others), None) => known(others)[id.index()].clone(),
+                _ => masked(profile(model, block, &options, platform), share),
             };
             model.blocks.iter().map(of).collect()
         };

@@ -1,20 +1,20 @@
 //! A configuration on the platform that it runs on: its stages in their order, its step, and its memory.
 
+use super::action_order::OrderCache;
 use super::blocks::Blocks;
-use super::floor::Floor;
+use super::critical_path::CriticalPath;
 use super::memory::{fullest_device, host_holds};
-use super::order::Orders;
-use super::ordered::Ordered;
-use super::path::Path;
-use super::pipeline::{Flow, flow};
+use super::ordered_stages::OrderedStages;
+use super::pipeline::{PipelineTimeline, flow};
 use super::place::neighbours;
 use super::projection::{BlockConfig, PipelineConfig};
+use super::relaxation::StepCost;
 use super::replicas::Replicas;
 use super::report::StageMemory;
-use super::stages::{Load, loads};
+use super::stages::{StageCost, loads};
 use super::step::{Step, tied};
 use compiler::error::Error;
-use cost::{Cluster, Machine, Talk};
+use cost::{Cluster, CollectiveKind, Platform};
 use ir::options::ParallelConfig;
 use scheduler::placement::Pipeline;
 use scheduler::schedules::ScheduleKind;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// A configuration to be evaluated.
 pub(super) struct Candidate<'a> {
     pub(super) parallel: ParallelConfig,
-    pub(super) machine: Machine<'a>,
+    pub(super) platform: Platform<'a>,
     /// Micro-batches of a step.
     pub(super) microbatches: u32,
     /// Cores of each device, if devices share cores.
@@ -32,10 +32,10 @@ pub(super) struct Candidate<'a> {
 
 /// Stages and their order.
 pub(super) struct Staged {
-    pub(super) loads: Vec<Load>,
+    pub(super) loads: Vec<StageCost>,
     /// Seconds between each stage and the next.
     pub(super) hops: Vec<f64>,
-    pub(super) flow: Flow,
+    pub(super) flow: PipelineTimeline,
 }
 
 impl Staged {
@@ -45,7 +45,7 @@ impl Staged {
     }
 
     /// What the end follows from, if that is known.
-    pub(super) fn path(&self) -> Option<&Path> {
+    pub(super) fn path(&self) -> Option<&CriticalPath> {
         self.flow.path.as_ref()
     }
 }
@@ -65,8 +65,8 @@ impl Stepped {
     }
 
     /// Seconds of the step, and bytes of the fullest device.
-    pub(super) fn floor(&self) -> Floor {
-        Floor { seconds: self.step.seconds, bytes: fullest_device(&self.memory) }
+    pub(super) fn floor(&self) -> StepCost {
+        StepCost { seconds: self.step.seconds, bytes: fullest_device(&self.memory) }
     }
 }
 
@@ -81,7 +81,7 @@ impl Candidate<'_> {
 
     /// The fields that the order and the times of actions depend on.
     pub(super) fn pipeline_config(&self) -> PipelineConfig {
-        let zero = Replicas::new(&self.parallel, self.microbatches, &self.machine).zero;
+        let zero = Replicas::new(&self.parallel, self.microbatches, &self.platform).zero;
         PipelineConfig::of(&self.parallel, zero, self.microbatches, self.cores_each)
     }
 
@@ -95,10 +95,10 @@ impl Candidate<'_> {
         starts: &[usize],
         kind: &ScheduleKind,
         pipeline: &Pipeline,
-        orders: &Orders,
+        orders: &OrderCache,
     ) -> Result<Staged, Error> {
         let mut loads =
-            loads(blocks, &self.parallel, starts, &Replicas::new(&self.parallel, self.microbatches, &self.machine));
+            loads(blocks, &self.parallel, starts, &Replicas::new(&self.parallel, self.microbatches, &self.platform));
         let hops = self.hops(&mut loads, pipeline);
         let flow = flow(&loads, &hops, kind, pipeline, orders)?;
         Ok(Staged { loads, hops, flow })
@@ -106,25 +106,25 @@ impl Candidate<'_> {
 
     /// The step of stages in their order, and the memory of each pipeline rank.
     pub(super) fn step(&self, blocks: &Blocks, staged: &Staged) -> (Step, Vec<StageMemory>) {
-        let Candidate { parallel, machine, .. } = self;
-        let replicas = Replicas::new(parallel, self.microbatches, machine);
+        let Candidate { parallel, platform, .. } = self;
+        let replicas = Replicas::new(parallel, self.microbatches, platform);
         let Staged { loads, flow, .. } = staged;
-        let ordered = Ordered { parallel, replicas: &replicas, loads, flow };
+        let ordered = OrderedStages { parallel, replicas: &replicas, loads, flow };
         (ordered.step(self.tied(blocks, loads)), ordered.memory())
     }
 
     /// Seconds between each stage and the next. Where a stack sends and receives at once, both ends wait for half of it
     /// themselves; one that hides messages does so where a rank has another stage to go on with.
-    pub(super) fn hops(&self, loads: &mut [Load], pipeline: &Pipeline) -> Vec<f64> {
-        let facts = &self.machine.stack.facts;
-        let goes_on = self.machine.stack.hides("p2p") && pipeline.stages() > pipeline.ranks;
-        let shown = if goes_on { 1.0 - self.machine.stack.fitted.overlap.value } else { 1.0 };
+    pub(super) fn hops(&self, loads: &mut [StageCost], pipeline: &Pipeline) -> Vec<f64> {
+        let facts = &self.platform.stack.facts;
+        let goes_on = self.platform.stack.hides("p2p") && pipeline.stages() > pipeline.ranks;
+        let shown = if goes_on { 1.0 - self.platform.stack.fitted.overlap.value } else { 1.0 };
         let neighbours = neighbours(&self.parallel);
         // Most stages send as much.
         let mut last = (f64::NAN, 0.0);
-        let send = |load: &Load| {
+        let send = |load: &StageCost| {
             if load.boundary != last.0 {
-                let seconds = self.machine.talk(Talk::Send, load.boundary, neighbours);
+                let seconds = self.platform.collective_time(CollectiveKind::Send, load.boundary, neighbours);
                 last = (load.boundary, shown * (facts.hop + seconds));
             }
             last.1
@@ -141,7 +141,7 @@ impl Candidate<'_> {
     }
 
     /// Seconds of parameters that stages on different ranks hold.
-    fn tied(&self, blocks: &Blocks, loads: &[Load]) -> f64 {
+    fn tied(&self, blocks: &Blocks, loads: &[StageCost]) -> f64 {
         let apart = blocks.outline.tied.iter().filter(|tied| {
             let stage = |run: &usize| loads.iter().position(|load| load.runs.contains(run));
             tied.runs.iter().map(stage).any(|at| at != stage(&tied.runs[0]))
@@ -149,7 +149,7 @@ impl Candidate<'_> {
         if self.parallel.pp < 2 {
             0.0
         } else {
-            tied(apart.map(|tied| tied.elements).sum(), &self.parallel, &self.machine)
+            tied(apart.map(|tied| tied.elements).sum(), &self.parallel, &self.platform)
         }
     }
 }

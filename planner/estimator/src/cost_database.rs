@@ -15,21 +15,21 @@
 //!
 //! No query sees the memory of devices and hosts, so requests that differ in these alone share all results.
 
-use super::blocks::{Blocks, Outline, Planned, Which, check};
+use super::action_order::OrderCache;
+use super::blocks::{BlockFilter, Blocks, Outline, Planned, check};
 use super::candidate::{Candidate, Staged, Stepped};
-use super::fitting::{Ways, hosted};
-use super::floor::{Floor, Open};
+use super::memory_fit::{RecomputeOptions, hosted};
 use super::model_plans::ModelPlans;
-use super::order::Orders;
+use super::plan_template::{Part, Plan};
 use super::projection::{
     AverageRankConfig, BlockConfig, CostContext, PartitionConfig, PipelineConfig, PlanConfig, PlanKey,
 };
-use super::resize::{Part, Plan};
+use super::recompute_choice::{choices_of_each, fastest};
+use super::relaxation::{Relaxation, StepCost};
 use super::stages::{given_starts, is_even, starts};
-use super::tensors::{choices_of_each, fastest};
 use compiler::error::Error;
 use compiler::pipeline::CompileError;
-use cost::{Again, Cluster, Frontier, Machine, Profile, Recipe, Stack, frontier};
+use cost::{Cluster, Frontier, Platform, Profile, Recipe, RecomputeChoice, Stack, frontier};
 use ir::graph::Model;
 use ir::options::Recompute;
 use ir::types::DType;
@@ -57,7 +57,7 @@ type CostQuery<K, V> = Query<CostDatabase, K, V>;
 pub(super) struct CostDatabase {
     planning: Planning,
     pub(super) plans: Arc<ModelPlans>,
-    orders: Arc<Orders>,
+    orders: Arc<OrderCache>,
     /// Without memory.
     cluster: Cluster,
     pub(super) stack: Arc<Stack>,
@@ -73,10 +73,10 @@ pub(super) struct CostDatabase {
     partitions: CostQuery<PartitionConfig, Answer<Vec<usize>>>,
     timelines: CostQuery<PipelineConfig, Answer<Staged>>,
     frontiers: CostQuery<(BlockConfig, Vec<u64>), Answer<Frontier>>,
-    block_frontiers: CostQuery<BlockConfig, Answer<Vec<Vec<Again>>>>,
+    block_frontiers: CostQuery<BlockConfig, Answer<Vec<Vec<RecomputeChoice>>>>,
     offload_choices: CostQuery<BlockConfig, Answer<Vec<String>>>,
-    memory_options: CostQuery<BlockConfig, Answer<Ways>>,
-    average_ranks: CostQuery<AverageRankConfig, Result<Floor, Error>>,
+    memory_options: CostQuery<BlockConfig, Answer<RecomputeOptions>>,
+    average_ranks: CostQuery<AverageRankConfig, Result<StepCost, Error>>,
 }
 
 impl CostDatabase {
@@ -89,7 +89,7 @@ impl CostDatabase {
         planning: Planning,
         cluster: &Cluster,
         stack: Arc<Stack>,
-        (plans, orders): (Arc<ModelPlans>, Arc<Orders>),
+        (plans, orders): (Arc<ModelPlans>, Arc<OrderCache>),
     ) -> Result<CostDatabase, Error> {
         let stack = context.allowed(stack);
         let recipe = context.recipe(&stack)?;
@@ -205,7 +205,7 @@ impl CostDatabase {
     ///
     /// # Errors
     /// As [`CostDatabase::planned`].
-    pub(super) fn memory_options(&self, config: &BlockConfig) -> Answer<Ways> {
+    pub(super) fn memory_options(&self, config: &BlockConfig) -> Answer<RecomputeOptions> {
         self.memory_options.get(self, config)
     }
 
@@ -213,7 +213,7 @@ impl CostDatabase {
     ///
     /// # Errors
     /// As [`CostDatabase::planned`].
-    pub(super) fn average_rank(&self, config: &AverageRankConfig) -> Result<Floor, Error> {
+    pub(super) fn average_rank(&self, config: &AverageRankConfig) -> Result<StepCost, Error> {
         self.average_ranks.get(self, config)
     }
 
@@ -221,8 +221,8 @@ impl CostDatabase {
         PlanKey { config: config.clone(), seq: self.seq, dtype: self.dtype }
     }
 
-    fn machine<'a>(&'a self, cluster: &'a Cluster) -> Machine<'a> {
-        Machine { cluster, stack: &self.stack, recipe: &self.recipe }
+    fn platform<'a>(&'a self, cluster: &'a Cluster) -> Platform<'a> {
+        Platform { cluster, stack: &self.stack, recipe: &self.recipe }
     }
 
     /// Calls `then` with the planned model in the sizes of a configuration.
@@ -242,16 +242,16 @@ impl CostDatabase {
     }
 
     /// Costs of some blocks.
-    fn priced(&self, config: &BlockConfig, which: Which<'_>) -> Answer<Blocks> {
+    fn priced(&self, config: &BlockConfig, which: BlockFilter<'_>) -> Answer<Blocks> {
         let cluster = self.clusters.get(self, &config.cores_each);
-        let part = if let Which::Experts(_) = which { Part::Experts } else { Part::All };
+        let part = if let BlockFilter::Experts(_) = which { Part::Experts } else { Part::All };
         self.in_plan(config, part, |model, outline| {
             // The other blocks were checked when they were priced.
             if part == Part::All {
                 check(model, config)?;
             }
-            let machine = self.machine(&cluster);
-            Ok(Arc::new(Blocks::of(model, outline, &config.options, &machine, self.attention_share, which)))
+            let platform = self.platform(&cluster);
+            Ok(Arc::new(Blocks::of(model, outline, &config.options, &platform, self.attention_share, which)))
         })?
     }
 
@@ -275,11 +275,11 @@ fn block_costs(database: &CostDatabase, config: &BlockConfig) -> Answer<Blocks> 
         return Ok(Arc::new(Blocks { outline: Arc::clone(outline), profiles: profiles.clone(), again: None }));
     }
     let dense = if database.planning == Planning::ByShape { database.dense_of(config)? } else { None };
-    database.priced(config, dense.as_deref().map_or(Which::All, Which::Experts))
+    database.priced(config, dense.as_deref().map_or(BlockFilter::All, BlockFilter::Experts))
 }
 
 fn dense_costs(database: &CostDatabase, config: &BlockConfig) -> Answer<Blocks> {
-    database.priced(config, Which::Others)
+    database.priced(config, BlockFilter::Others)
 }
 
 fn partition(database: &CostDatabase, config: &PartitionConfig) -> Answer<Vec<usize>> {
@@ -292,8 +292,8 @@ fn partition(database: &CostDatabase, config: &PartitionConfig) -> Answer<Vec<us
 fn timeline(database: &CostDatabase, config: &PipelineConfig) -> Answer<Staged> {
     let PipelineConfig { ref parallel, microbatches, cores_each } = *config;
     let cluster = database.clusters.get(database, &cores_each);
-    let machine = database.machine(&cluster);
-    let candidate = Candidate { parallel: parallel.clone(), machine, microbatches, cores_each };
+    let platform = database.platform(&cluster);
+    let candidate = Candidate { parallel: parallel.clone(), platform, microbatches, cores_each };
     let config = candidate.block_config()?;
     let blocks = database.block_costs(&config)?;
     let (kind, pipeline) = pipeline_of(parallel, microbatches).map_err(CompileError::from)?;
@@ -305,14 +305,14 @@ fn frontier_of(database: &CostDatabase, (config, runs): &(BlockConfig, Vec<u64>)
     let runs: Vec<f64> = runs.iter().map(|bits| f64::from_bits(*bits)).collect();
     let cluster = database.clusters.get(database, &config.cores_each);
     database.in_plan(config, Part::All, |model, _| {
-        Arc::new(frontier(model, &runs, &config.options, &database.machine(&cluster)))
+        Arc::new(frontier(model, &runs, &config.options, &database.platform(&cluster)))
     })
 }
 
-fn block_frontiers(database: &CostDatabase, config: &BlockConfig) -> Answer<Vec<Vec<Again>>> {
+fn block_frontiers(database: &CostDatabase, config: &BlockConfig) -> Answer<Vec<Vec<RecomputeChoice>>> {
     let cluster = database.clusters.get(database, &config.cores_each);
     database.in_plan(config, Part::All, |model, _| {
-        Arc::new(choices_of_each(model, &config.options, &database.machine(&cluster)))
+        Arc::new(choices_of_each(model, &config.options, &database.platform(&cluster)))
     })
 }
 
@@ -320,28 +320,28 @@ fn offload_choice(database: &CostDatabase, config: &BlockConfig) -> Answer<Vec<S
     let all = database.block_costs(config)?;
     let each = database.block_frontiers.get(database, config)?;
     let cluster = database.clusters.get(database, &config.cores_each);
-    let machine = database.machine(&cluster);
-    let seconds = |block: usize, again: &Again| {
-        hosted(&all.profiles[block], [again.bytes, again.seconds], &machine).iter().sum::<f64>()
+    let platform = database.platform(&cluster);
+    let seconds = |block: usize, again: &RecomputeChoice| {
+        hosted(&all.profiles[block], [again.bytes, again.seconds], &platform).iter().sum::<f64>()
     };
     database.in_plan(config, Part::All, |model, _| {
-        Arc::new(fastest(|runs| frontier(model, runs, &config.options, &machine), &each, seconds))
+        Arc::new(fastest(|runs| frontier(model, runs, &config.options, &platform), &each, seconds))
     })
 }
 
-fn memory_options(database: &CostDatabase, config: &BlockConfig) -> Answer<Ways> {
+fn memory_options(database: &CostDatabase, config: &BlockConfig) -> Answer<RecomputeOptions> {
     let all = database.block_costs(config)?;
     let whole = database.block_costs(&config.recomputing_layers())?;
     let parts = database.block_frontiers.get(database, config)?;
     let cluster = database.clusters.get(database, &config.cores_each);
-    Ok(Arc::new(Ways::of(&all, &parts, &whole, &database.machine(&cluster), !database.is_masked)))
+    Ok(Arc::new(RecomputeOptions::of(&all, &parts, &whole, &database.platform(&cluster), !database.is_masked)))
 }
 
-fn average_rank(database: &CostDatabase, config: &AverageRankConfig) -> Result<Floor, Error> {
+fn average_rank(database: &CostDatabase, config: &AverageRankConfig) -> Result<StepCost, Error> {
     let (cores_each, microbatches) = (config.cores_each, config.microbatches);
     let cluster = database.clusters.get(database, &cores_each);
-    let machine = database.machine(&cluster);
-    let candidate = Candidate { parallel: config.parallel(), machine, microbatches, cores_each };
+    let platform = database.platform(&cluster);
+    let candidate = Candidate { parallel: config.parallel(), platform, microbatches, cores_each };
     let blocks = database.block_costs(&candidate.block_config()?)?;
-    Ok(Open::of(&candidate, &blocks).mean(config.slices, config.budget()))
+    Ok(Relaxation::of(&candidate, &blocks).mean(config.slices, config.budget()))
 }

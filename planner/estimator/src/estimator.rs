@@ -1,9 +1,9 @@
 //! Estimates of single requests, and the databases that requests share.
 
+use super::action_order::OrderCache;
 use super::candidate::Candidate;
 use super::cost_database::{CostDatabase, Planning};
 use super::model_plans::ModelPlans;
-use super::order::Orders;
 use super::pipeline::drawn_costs;
 use super::place::config_on;
 use super::prediction::Prediction;
@@ -15,7 +15,7 @@ use compiler::compile::check_text;
 use compiler::error::Error;
 use compiler::machine_source;
 use compiler::model_source::ModelSource;
-use cost::{Cluster, Machine, Stack};
+use cost::{Cluster, Platform, Stack};
 use ir::options::{ParallelConfig, Recompute};
 use planner::reshard::ReshardCache;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -39,7 +39,7 @@ pub struct Estimator {
 #[derive(Default)]
 struct Plans {
     models: Memo<String, Arc<ModelPlans>>,
-    orders: Arc<Orders>,
+    orders: Arc<OrderCache>,
     paths: Arc<ReshardCache>,
 }
 
@@ -139,8 +139,8 @@ impl Estimator {
         let cluster = self.cluster(&request.cluster)?;
         let cores_each = cluster.cores_each(parallel.devices());
         let cluster = cluster.with_cores_each(cores_each).with_margin(request.memory_margin);
-        let machine = Machine { cluster: &cluster, stack: &database.stack, recipe: &database.recipe };
-        then(Prediction { request, database, candidate: Candidate { parallel, machine, microbatches, cores_each } })
+        let platform = Platform { cluster: &cluster, stack: &database.stack, recipe: &database.recipe };
+        then(Prediction { request, database, candidate: Candidate { parallel, platform, microbatches, cores_each } })
     }
 
     /// Costs of a request whose configurations share plans; all results if the last request had the same costs.

@@ -4,17 +4,17 @@ use super::blocks::Blocks;
 use super::candidate::{Candidate, Stepped};
 use super::cost_database::CostDatabase;
 use super::estimator::Estimator;
-use super::floor::{Floor, Open};
 use super::memory::fullest_host;
+use super::model_work::ModelWork;
 use super::projection::BlockConfig;
+use super::recompute_choice::{Trial, crowded, fitting};
+use super::relaxation::{Relaxation, StepCost};
 use super::replicas::Replicas;
 use super::request::EstimateRequest;
-use super::tensors::{Tried, crowded, fitting};
-use super::work::Work;
 use compiler::error::Error;
 use compiler::model_source::ModelSource;
 use compiler::pipeline::CompileError;
-use cost::{Cluster, Machine, Stack};
+use cost::{Cluster, Platform, Stack};
 use ir::catalogue::Code;
 use ir::options::{ParallelConfig, Recompute};
 use scheduler::predict::pipeline_of;
@@ -59,9 +59,9 @@ impl Evaluator {
     }
 
     /// The machine with this number of devices of the cluster, as the stack uses them.
-    pub fn machine(&self, devices: u64) -> Machine<'_> {
+    pub fn platform(&self, devices: u64) -> Platform<'_> {
         let cluster = self.clusters.get(&self.cluster.cores_each(devices)).unwrap_or(&self.cluster);
-        Machine { cluster, stack: &self.database.stack, recipe: &self.database.recipe }
+        Platform { cluster, stack: &self.database.stack, recipe: &self.database.recipe }
     }
 
     pub(super) fn microbatches(&self, parallel: &ParallelConfig) -> u32 {
@@ -70,7 +70,7 @@ impl Evaluator {
 
     pub(super) fn candidate(&self, parallel: ParallelConfig) -> Candidate<'_> {
         Candidate {
-            machine: self.machine(parallel.devices()),
+            platform: self.platform(parallel.devices()),
             microbatches: self.microbatches(&parallel),
             cores_each: self.cores_each(&parallel),
             parallel,
@@ -92,7 +92,7 @@ impl Evaluator {
 
     /// ZeRO stage under which a configuration's micro-batches run.
     pub fn zero(&self, parallel: &ParallelConfig) -> u8 {
-        Replicas::new(parallel, self.microbatches(parallel), &self.machine(parallel.devices())).zero
+        Replicas::new(parallel, self.microbatches(parallel), &self.platform(parallel.devices())).zero
     }
 
     /// Returns `true` if the blocks whose reshards depend on sizes have the same statements in both configurations.
@@ -108,10 +108,10 @@ impl Evaluator {
     ///
     /// # Errors
     /// The configuration does not fit the model, its schedule does not suit it, or the host's memory does not hold what is offloaded.
-    pub fn price(&self, parallel: &ParallelConfig) -> Result<Floor, Error> {
+    pub fn price(&self, parallel: &ParallelConfig) -> Result<StepCost, Error> {
         let candidate = self.candidate(parallel.clone());
         let stepped = self.database.stepped(&candidate)?;
-        if stepped.fits_host(candidate.machine.cluster) {
+        if stepped.fits_host(candidate.platform.cluster) {
             return Ok(stepped.floor());
         }
         Err(Error::input(Code::NothingFits, "the offloaded activations do not fit into host memory")
@@ -124,24 +124,24 @@ impl Evaluator {
     ///
     /// # Errors
     /// As [`Evaluator::price`].
-    pub fn fitting(&self, parallel: &ParallelConfig, enough: f64) -> Result<Option<(ParallelConfig, Floor)>, Error> {
+    pub fn fitting(&self, parallel: &ParallelConfig, enough: f64) -> Result<Option<(ParallelConfig, StepCost)>, Error> {
         if parallel.offload {
             return self.hosted(parallel);
         }
         let mut candidate = self.candidate(ParallelConfig { recompute: Recompute::None, ..parallel.clone() });
         let none = self.database.stepped(&candidate)?;
-        let room = candidate.machine.cluster.device.memory as f64;
+        let room = candidate.platform.cluster.device.memory as f64;
         if none.floor().bytes <= room {
             return Ok(None);
         }
         let runs = crowded(&none.staged, &none.memory, |rank| rank.device, &none.blocks.outline, room);
         let choices = self.database.frontier(&candidate.block_config()?, &runs)?;
         let (kind, pipeline) = pipeline_of(parallel, candidate.microbatches).map_err(CompileError::from)?;
-        let longer = Open::of(&candidate, &none.blocks).longer(&none.staged, kind, &pipeline);
+        let longer = Relaxation::of(&candidate, &none.blocks).longer(&none.staged, kind, &pipeline);
         let under = |recompute: Recompute| {
             candidate.parallel.recompute = recompute;
             let floor = self.database.stepped(&candidate)?.floor();
-            Ok(Tried { bytes: floor.bytes, of: (candidate.parallel.clone(), floor) })
+            Ok(Trial { bytes: floor.bytes, of: (candidate.parallel.clone(), floor) })
         };
         let is_too_slow = |chosen: &[usize]| longer.seconds(|block| choices.least(chosen, block)) > enough;
         fitting(&choices, none.floor().bytes, room, under, is_too_slow)
@@ -149,18 +149,18 @@ impl Evaluator {
 
     /// The configuration with the fastest choice of values to recompute while the rest is offloaded, if host memory holds the
     /// rest. Returns `None` if recomputing nothing is fastest.
-    fn hosted(&self, parallel: &ParallelConfig) -> Result<Option<(ParallelConfig, Floor)>, Error> {
+    fn hosted(&self, parallel: &ParallelConfig) -> Result<Option<(ParallelConfig, StepCost)>, Error> {
         let names = self.database.offload_choice(&self.block_config(parallel)?)?;
         let mut candidate = self.candidate(ParallelConfig { recompute: Recompute::None, ..parallel.clone() });
         let mut under = |recompute: Recompute| {
             candidate.parallel.recompute = recompute;
             let stepped: Stepped = self.database.stepped(&candidate)?;
             Ok::<_, Error>((
-                Tried { bytes: fullest_host(&stepped.memory), of: (candidate.parallel.clone(), stepped.floor()) },
+                Trial { bytes: fullest_host(&stepped.memory), of: (candidate.parallel.clone(), stepped.floor()) },
                 stepped,
             ))
         };
-        let room = self.machine(parallel.devices()).cluster.host_memory().unwrap_or(f64::INFINITY);
+        let room = self.platform(parallel.devices()).cluster.host_memory().unwrap_or(f64::INFINITY);
         if !names.is_empty() {
             let fastest = under(Recompute::Selective(names.to_vec()))?.0;
             if fastest.bytes <= room {
@@ -180,14 +180,14 @@ impl Evaluator {
     ///
     /// # Errors
     /// The model cannot be planned for one device.
-    pub fn work(&self) -> Result<Work, Error> {
+    pub fn work(&self) -> Result<ModelWork, Error> {
         let batch = match self.source() {
             ModelSource::Config { .. } => 1,
             ModelSource::Text { file, .. } => {
                 file.model.dims.values().find(|dim| dim.name == "b").map_or(1, |dim| dim.size)
             }
         };
-        Ok(Work::of(&*self.block_costs(&ParallelConfig::default())?, batch))
+        Ok(ModelWork::of(&*self.block_costs(&ParallelConfig::default())?, batch))
     }
 }
 

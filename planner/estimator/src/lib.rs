@@ -11,54 +11,54 @@
 //! A cost database (`cost_database`) keeps the results that configurations share, as queries on projections of them
 //! (`projection`). An [`Estimator`] has one for each model, platform and number formats; an [`Evaluator`] works on one.
 
-mod auto;
-mod beyond;
+mod action_order;
+mod auto_recompute;
 mod blocks;
-mod bounds;
 mod budget;
 mod candidate;
 mod cost_database;
+mod critical_path;
+mod estimate_all;
 mod estimator;
 mod evaluator;
-mod fitting;
-mod floor;
-mod least;
-mod many;
+mod least_bytes;
 mod memory;
+mod memory_fit;
 mod model_plans;
-mod order;
-mod ordered;
-mod path;
+mod model_work;
+mod ordered_stages;
 mod pipeline;
 mod place;
+mod plan_template;
 mod prediction;
 mod projection;
 mod recipe;
+mod recompute_choice;
+mod relaxation;
 mod replicas;
 mod report;
 mod request;
-mod resize;
-mod shape;
+mod search_bounds;
+mod shape_class;
+mod stack_support;
 mod stages;
 mod step;
-mod tensors;
-mod work;
 
-pub use beyond::{beyond, check_pins};
-pub use bounds::Ask;
 pub use budget::{ROUNDING, has_room};
+pub use estimate_all::estimate_until;
+pub use estimate_all::{ConfigLine, estimate_all};
 pub use estimator::Estimator;
 pub use evaluator::Evaluator;
-pub use fitting::Means;
-pub use floor::Floor;
-pub use many::estimate_until;
-pub use many::{Line, estimate_all};
 pub use memory::ModelStates;
+pub use memory_fit::MemoryChoices;
+pub use model_work::{ModelWork, Undecided};
 pub use place::pinned;
 pub use recipe::recipe;
+pub use relaxation::StepCost;
 pub use report::{
     Comm, EstimateReport, Memory, Mesh, Predicted, Recomputed, SCHEMA, StageMemory, StageReport, TimeShares,
 };
 pub use request::check_size;
 pub use request::{EstimateRequest, MEMORY_MARGIN};
-pub use work::{Undecided, Work};
+pub use search_bounds::BoundKind;
+pub use stack_support::{beyond, check_pins};

@@ -1,12 +1,12 @@
 //! Peak memory of each pipeline rank.
 
-use super::least::communicators;
-use super::ordered::Ordered;
+use super::least_bytes::communicators;
+use super::ordered_stages::OrderedStages;
 use super::pipeline::Rank;
 use super::replicas::Replicas;
 use super::report::StageMemory;
-use super::stages::Load;
-use cost::{Cluster, Format, Machine, Recipe};
+use super::stages::StageCost;
+use cost::{Cluster, Format, Platform, Recipe};
 use ir::options::ParallelConfig;
 
 /// Bytes of a GiB.
@@ -47,7 +47,7 @@ impl ModelStates {
 
 /// Those of a rank on a stack.
 pub(super) fn states(elements: [f64; 2], replicas: &Replicas<'_>) -> ModelStates {
-    let (recipe, facts) = (replicas.machine.recipe, &replicas.machine.stack.facts);
+    let (recipe, facts) = (replicas.platform.recipe, &replicas.platform.stack.facts);
     let mut states = ModelStates::of(elements, replicas.parts(), replicas.zero, recipe);
     let [dense, experts] = if replicas.zero > 0 { replicas.parts() } else { [1.0; 2] };
     states.optimizer += facts.update_bytes * (elements[0] / dense + elements[1] / experts);
@@ -78,23 +78,23 @@ pub(super) fn host_holds(cluster: &Cluster, ranks: &[StageMemory]) -> bool {
     cluster.host_memory().is_none_or(|memory| fullest_host(ranks) <= memory)
 }
 
-impl Ordered<'_> {
+impl OrderedStages<'_> {
     /// The bytes of each rank, in GiB.
     pub(super) fn memory(&self) -> Vec<StageMemory> {
         self.flow.ranks.iter().map(|rank| self.memory_of(rank)).collect()
     }
 
     fn memory_of(&self, rank: &Rank) -> StageMemory {
-        let Ordered { parallel, replicas, loads, .. } = *self;
-        let machine = replicas.machine;
-        let facts = &machine.stack.facts;
+        let OrderedStages { parallel, replicas, loads, .. } = *self;
+        let platform = replicas.platform;
+        let facts = &platform.stack.facts;
         let own = || rank.stages.iter().map(|(stage, _)| &loads[*stage]);
         let elements = [own().map(|load| load.dense).sum::<f64>(), own().map(|load| load.experts).sum()];
         let mut states = states(elements, replicas);
         let whole = Whole::of(elements, parallel, replicas);
         let logits = own().map(|load| load.logits).sum::<f64>();
         let gathers = if whole.gathered > 0.0 { 2 } else { replicas.zero };
-        let buffers = buffers(&own().collect::<Vec<_>>(), loads.len(), logits, gathers, machine);
+        let buffers = buffers(&own().collect::<Vec<_>>(), loads.len(), logits, gathers, platform);
         let logits = logits * rank.in_flight;
         let activations = (rank.kept - logits).max(0.0);
         states.parameters += whole.gathered + whole.copies;
@@ -103,12 +103,12 @@ impl Ordered<'_> {
             // What the only backward makes takes the place of what the forward left.
             states.gradients = (states.gradients - activations - logits - whole.gathered).max(0.0);
         }
-        let before = facts.context + communicators(parallel, machine);
+        let before = facts.context + communicators(parallel, platform);
         let before_update = states.total() + activations + logits + buffers;
-        let needed = before_update.max(states.total() + updating(elements, replicas, machine.recipe));
+        let needed = before_update.max(states.total() + updating(elements, replicas, platform.recipe));
         let buffers = buffers + needed - before_update;
         // What waits is waited for where there is no memory left.
-        let left = ((machine.cluster.device.memory as f64 - before) / facts.reserve - needed).max(0.0);
+        let left = ((platform.cluster.device.memory as f64 - before) / facts.reserve - needed).max(0.0);
         let waiting = waiting(rank, loads, facts.waiting).min(left);
         let (allocated, buffers) = (needed + waiting, buffers + waiting);
         let reserved = allocated * facts.reserve;
@@ -141,7 +141,7 @@ struct Whole {
 
 impl Whole {
     fn of(elements: [f64; 2], parallel: &ParallelConfig, replicas: &Replicas<'_>) -> Whole {
-        let (recipe, facts) = (replicas.machine.recipe, &replicas.machine.stack.facts);
+        let (recipe, facts) = (replicas.platform.recipe, &replicas.platform.stack.facts);
         let is_narrow = matches!(recipe.products, Format::F8 | Format::F4);
         let quantised = if is_narrow { facts.quantised_experts * recipe.products.bytes() * elements[1] } else { 0.0 };
         let mut whole = Whole { copies: quantised, ..Whole::default() };
@@ -172,7 +172,7 @@ fn updating(elements: [f64; 2], replicas: &Replicas<'_>, recipe: &Recipe) -> f64
 /// waits for the device with each message that it gets. So in a pipeline it is ahead from one micro-batch to the next only
 /// where the device has more to do than it; elsewhere while the first stage, which gets no messages forward, begins: the second
 /// message that this sends waits for the next stage, which is late in a first step.
-fn waiting(rank: &Rank, loads: &[Load], most: f64) -> f64 {
+fn waiting(rank: &Rank, loads: &[StageCost], most: f64) -> f64 {
     let own = || rank.stages.iter().map(|(stage, [forwards, ..])| (&loads[*stage], *forwards));
     let largest = own().map(|(load, _)| load.summed[1]).fold(0.0, f64::max);
     let stages = loads.len() as f64;
@@ -190,19 +190,19 @@ fn waiting(rank: &Rank, loads: &[Load], most: f64) -> f64 {
 /// Bytes beside what is kept, a micro-batch's logits among that: inner values of the block under way, what the products'
 /// library keeps, messages to and from the neighbours (one in use, one under way), buffers of sums, and what ZeRO-2 and 3
 /// hold whole.
-fn buffers(own: &[&Load], stages: usize, logits: f64, zero: u8, machine: &Machine<'_>) -> f64 {
-    let most = |of: &dyn Fn(&Load) -> f64| own.iter().map(|load| of(load)).fold(0.0, f64::max);
+fn buffers(own: &[&StageCost], stages: usize, logits: f64, zero: u8, platform: &Platform<'_>) -> f64 {
+    let most = |of: &dyn Fn(&StageCost) -> f64| own.iter().map(|load| of(load)).fold(0.0, f64::max);
     let messages = if stages > 1 { 4.0 * most(&|load| load.boundary) } else { 0.0 };
     let [layer, end] = [0, 1].map(|place| Inner {
         transient: most(&|load| load.transient[place]),
         elements: most(&|load| load.largest[place]),
     });
-    let facts = &machine.stack.facts;
+    let facts = &platform.stack.facts;
     let ends = if facts.keeps_ends { own.iter().map(|load| load.ends).sum() } else { 0.0 };
     // No sum is of more than all gradients.
     let sums =
-        facts.buffers.min(machine.recipe.parameter * own.iter().map(|load| load.dense + load.experts).sum::<f64>());
-    facts.workspace + sums + messages + within(layer, end, ends, logits, zero, machine.recipe)
+        facts.buffers.min(platform.recipe.parameter * own.iter().map(|load| load.dense + load.experts).sum::<f64>());
+    facts.workspace + sums + messages + within(layer, end, ends, logits, zero, platform.recipe)
 }
 
 /// The most that a kind of block has within, and the elements of its parameters.
@@ -226,7 +226,7 @@ pub(super) fn within(layer: Inner, end: Inner, ends: f64, logits: f64, zero: u8,
 
 #[cfg(test)]
 mod tests {
-    use super::super::pipeline::Flow;
+    use super::super::pipeline::PipelineTimeline;
     use super::*;
     use cost::Stack;
     use smallvec::smallvec;
@@ -248,7 +248,7 @@ mod tests {
     /// Of 8 sums and 3 micro-batches: 24 tensors, if as many may wait; of the only one 8.
     #[test]
     fn what_sums_have_read_waits_for_the_device() {
-        let loads = [Load { summed: [8.0, 1e6], ..Load::default() }];
+        let loads = [StageCost { summed: [8.0, 1e6], ..StageCost::default() }];
         let rank = |microbatches: f64| Rank { stages: smallvec![(0, [microbatches; 3])], ..Rank::default() };
         assert_eq!([0.0, 10.0, 40.0].map(|most| waiting(&rank(3.0), &loads, most)), [0.0, 1e7, 2.4e7]);
         assert_eq!(waiting(&rank(1.0), &loads, 40.0), 8e6);
@@ -258,7 +258,8 @@ mod tests {
     #[test]
     fn in_a_pipeline_what_waits_is_what_the_cpu_is_ahead() {
         let tensors = |lag: f64, stage: usize, microbatches: f64| {
-            let loads: Vec<Load> = (0..4).map(|_| Load { summed: [2.0, 1.0], lag, ..Load::default() }).collect();
+            let loads: Vec<StageCost> =
+                (0..4).map(|_| StageCost { summed: [2.0, 1.0], lag, ..StageCost::default() }).collect();
             let in_flight = microbatches.min(4.0 - stage as f64);
             let rank = Rank { stages: smallvec![(stage, [microbatches; 3])], in_flight, ..Rank::default() };
             waiting(&rank, &loads, 40.0)
@@ -273,10 +274,10 @@ mod tests {
     fn states_of_a_group_are_widened_at_once() {
         let (cluster, stack) = (Cluster::find("h100").unwrap(), Stack::find("megatron-core-2025").unwrap());
         let recipe = Recipe { widened: 8.0, ..Recipe::bf16() };
-        let machine = Machine { cluster: &cluster, stack: &stack, recipe: &recipe };
+        let platform = Platform { cluster: &cluster, stack: &stack, recipe: &recipe };
         let bytes = |zero| {
             let parallel = ParallelConfig { dp: 8, ep: 8, zero, ..ParallelConfig::default() };
-            updating([4e9, 1e9], &Replicas::new(&parallel, 1, &machine), &recipe)
+            updating([4e9, 1e9], &Replicas::new(&parallel, 1, &platform), &recipe)
         };
         assert_eq!([bytes(0), bytes(1)], [32e9, 8e9]);
     }
@@ -289,8 +290,8 @@ mod tests {
         let bytes = |ep, microbatches, products| {
             let parallel = ParallelConfig { dp: 32, ep, zero: 3, ..ParallelConfig::default() };
             let recipe = Recipe { products, gradient: 2.0, ..Recipe::bf16() };
-            let machine = Machine { cluster: &cluster, stack: &stack, recipe: &recipe };
-            let whole = Whole::of([32e9, 2e9], &parallel, &Replicas::new(&parallel, microbatches, &machine));
+            let platform = Platform { cluster: &cluster, stack: &stack, recipe: &recipe };
+            let whole = Whole::of([32e9, 2e9], &parallel, &Replicas::new(&parallel, microbatches, &platform));
             [whole.gathered, whole.copies, whole.wide]
         };
         assert_eq!(bytes(16, 4, Format::Half), [0.0, 2.0 * (1e9 + 1e9), 2.0 * 32e9]);
@@ -302,15 +303,15 @@ mod tests {
     fn the_only_backward_puts_gradients_in_the_place_of_what_it_finds() {
         let (cluster, stack) = (Cluster::find("gb200-nvl72").unwrap(), Stack::find("automodel-2026").unwrap());
         let recipe = Recipe { gradient: 2.0, ..Recipe::bf16() };
-        let machine = Machine { cluster: &cluster, stack: &stack, recipe: &recipe };
-        let (parallel, loads) = (ParallelConfig::default(), [Load { dense: 1e9, ..Load::default() }]);
+        let platform = Platform { cluster: &cluster, stack: &stack, recipe: &recipe };
+        let (parallel, loads) = (ParallelConfig::default(), [StageCost { dense: 1e9, ..StageCost::default() }]);
         let gradients = |forwards: f64, kept: f64| {
             let rank = Rank { stages: smallvec![(0, [forwards; 3])], kept, in_flight: 1.0, ..Rank::default() };
             let (replicas, flow) = (
-                Replicas::new(&parallel, forwards as u32, &machine),
-                Flow { ranks: vec![rank], bubble: 0.0, path: None },
+                Replicas::new(&parallel, forwards as u32, &platform),
+                PipelineTimeline { ranks: vec![rank], bubble: 0.0, path: None },
             );
-            let ordered = Ordered { parallel: &parallel, replicas: &replicas, loads: &loads, flow: &flow };
+            let ordered = OrderedStages { parallel: &parallel, replicas: &replicas, loads: &loads, flow: &flow };
             (ordered.memory()[0].gradients * GIB).round()
         };
         assert_eq!([gradients(1.0, 0.5e9), gradients(1.0, 3e9), gradients(2.0, 0.5e9)], [1.5e9, 0.0, 2e9]);
@@ -320,8 +321,8 @@ mod tests {
     fn sums_are_of_no_more_than_all_gradients() {
         let (cluster, stack) = (Cluster::find("v100-dgx2").unwrap(), Stack::find("megatron-deepspeed-2021").unwrap());
         let recipe = Recipe::bf16();
-        let machine = Machine { cluster: &cluster, stack: &stack, recipe: &recipe };
-        let bytes = |dense: f64| buffers(&[&Load { dense, ..Load::default() }], 1, 0.0, 0, &machine);
+        let platform = Platform { cluster: &cluster, stack: &stack, recipe: &recipe };
+        let bytes = |dense: f64| buffers(&[&StageCost { dense, ..StageCost::default() }], 1, 0.0, 0, &platform);
         assert_eq!([1e8, 1e9].map(bytes), [2e8, 1e9].map(|sums| stack.facts.workspace + sums));
     }
 

@@ -1,9 +1,9 @@
 //! Plans of one model's blocks, which depend on neither cluster nor stack.
 
 use super::blocks::{Outline, Planned};
+use super::plan_template::{DimSizes, Part, Plan, Sizes, Template, Unplanned};
 use super::projection::PlanKey;
-use super::resize::{DimSizes, Part, Plan, Sizes, Template, Unplanned};
-use super::shape::Shape;
+use super::shape_class::ShapeClass;
 use compiler::error::Error;
 use compiler::model_source::ModelSource;
 use compiler::pipeline::plan_blocks;
@@ -21,7 +21,7 @@ pub(super) struct ModelPlans {
     /// Sizes of the model's dims.
     dims: Query<ModelPlans, Unplanned, Result<Arc<DimSizes>, Error>>,
     /// One template of each shape class.
-    templates: Memo<(DType, Shape, Part), Template>,
+    templates: Memo<(DType, ShapeClass, Part), Template>,
     /// Reshard paths of all models.
     paths: Arc<ReshardCache>,
 }

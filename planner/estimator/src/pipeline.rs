@@ -1,8 +1,8 @@
 //! Simulation of the stages in the order of the configuration's schedule.
 
-use super::order::Orders;
-use super::path::Path;
-use super::stages::Load;
+use super::action_order::OrderCache;
+use super::critical_path::CriticalPath;
+use super::stages::StageCost;
 use compiler::error::Error;
 use compiler::pipeline::CompileError;
 use ir::limits;
@@ -14,13 +14,13 @@ use smallvec::SmallVec;
 
 /// A step of a pipeline, up to the last backward.
 #[derive(Debug)]
-pub(super) struct Flow {
+pub(super) struct PipelineTimeline {
     /// Of each rank.
     pub(super) ranks: Vec<Rank>,
     /// The idle share of the ranks in the mean.
     pub(super) bubble: f64,
     /// What its end follows from, if that is known.
-    pub(super) path: Option<Path>,
+    pub(super) path: Option<CriticalPath>,
 }
 
 /// Stages, and how often a rank runs their F, I and W: most have one or two.
@@ -61,27 +61,28 @@ const SAME: f64 = 1e-6;
 /// # Errors
 /// The schedule does not suit the pipeline.
 pub(super) fn flow(
-    loads: &[Load],
+    loads: &[StageCost],
     hops: &[f64],
     kind: &ScheduleKind,
     pipeline: &Pipeline,
-    orders: &Orders,
-) -> Result<Flow, Error> {
+    orders: &OrderCache,
+) -> Result<PipelineTimeline, Error> {
     let flow = simulated(loads, hops, kind, pipeline, orders)?;
     Ok(if loads.iter().any(|load| load.offloaded > 0.0) { flow.offloaded() } else { flow })
 }
 
 /// The same, with all that forwards keep on the device.
 fn simulated(
-    loads: &[Load],
+    loads: &[StageCost],
     hops: &[f64],
     kind: &ScheduleKind,
     pipeline: &Pipeline,
-    orders: &Orders,
-) -> Result<Flow, Error> {
+    orders: &OrderCache,
+) -> Result<PipelineTimeline, Error> {
     let microbatches = pipeline.microbatches;
     let of = |microbatches| ranks(loads, hops, kind, &Pipeline { microbatches, ..*pipeline }, orders);
-    let whole = || of(microbatches).map(|(ranks, path)| Flow { path: Some(path), ..Flow::of(ranks) });
+    let whole =
+        || of(microbatches).map(|(ranks, path)| PipelineTimeline { path: Some(path), ..PipelineTimeline::of(ranks) });
     let Some((mut filled, round)) = repeated(kind, pipeline) else { return whole() };
     loop {
         let ((few, path), (more, longer)) = (of(filled)?, of(filled + round)?);
@@ -99,9 +100,9 @@ fn simulated(
         let rounds = f64::from((microbatches - filled) / round);
         let mut ranks: Vec<Rank> = few.iter().zip(&more).map(|(few, more)| few.further(more, rounds)).collect();
         // Rounds that are not alike may add up to less than there is to do.
-        let seconds: Vec<[f64; 3]> = loads.iter().map(Load::seconds).collect();
+        let seconds: Vec<[f64; 3]> = loads.iter().map(StageCost::seconds).collect();
         hold(&mut ranks, &least_of_ranks(&seconds, hops, kind, pipeline));
-        return Ok(Flow { path: path.further(&longer, rounds), ..Flow::of(ranks) });
+        return Ok(PipelineTimeline { path: path.further(&longer, rounds), ..PipelineTimeline::of(ranks) });
     }
 }
 
@@ -137,14 +138,14 @@ const LONG: u64 = 8;
 
 /// How long what forwards keep is kept at least: what a rank holds in the mean of a step, and so at most, is what each of its
 /// stages keeps, times how often, times how long, over the seconds of the step (Little 1961).
-pub(super) struct Returns {
+pub(super) struct ActivationLifetime {
     /// Seconds between the end of each stage's forward and the start of its backward.
     seconds: Vec<f64>,
     /// Seconds of the step at most.
     within: f64,
 }
 
-impl Returns {
+impl ActivationLifetime {
     /// Of stages with these seconds of F, I and W, in steps of so many seconds or less. Of slices, and of pipelines that are not
     /// simulated whole, nothing is said.
     pub(super) fn of(
@@ -153,7 +154,7 @@ impl Returns {
         kind: &ScheduleKind,
         pipeline: &Pipeline,
         within: f64,
-    ) -> Returns {
+    ) -> ActivationLifetime {
         let mut returns = vec![0.0; seconds.len()];
         if pipeline.slices == 1 && repeated(kind, pipeline).is_none() {
             for stage in (1..seconds.len()).rev() {
@@ -162,7 +163,7 @@ impl Returns {
                 returns[stage - 1] = returns[stage] + f + i + if !kind.splits_backward { w } else { 0.0 } + 2.0 * hop;
             }
         }
-        Returns { seconds: returns, within }
+        ActivationLifetime { seconds: returns, within }
     }
 
     /// Bytes that a rank holds in the mean, if the way to the last stage and back takes so many seconds `more`.
@@ -175,7 +176,7 @@ impl Returns {
 }
 
 /// What no order of a schedule's kind beats on a rank.
-pub(super) struct Least {
+pub(super) struct RankBound {
     /// The stages that it runs.
     pub(super) stages: Runs,
     /// When the first micro-batch can have reached its first stage.
@@ -186,7 +187,7 @@ pub(super) struct Least {
     chain: f64,
 }
 
-impl Least {
+impl RankBound {
     /// When a step with such a rank ends at the earliest.
     pub(super) fn end(&self) -> f64 {
         self.summed(0.0, 0.0)
@@ -211,7 +212,7 @@ pub(super) fn least_of_ranks(
     hops: &[f64],
     kind: &ScheduleKind,
     pipeline: &Pipeline,
-) -> Vec<Least> {
+) -> Vec<RankBound> {
     let slices = f64::from(pipeline.slices);
     let is_whole = !kind.splits_backward;
     // Seconds of the way of a slice through all stages before each, forward and backward.
@@ -232,7 +233,7 @@ pub(super) fn least_of_ranks(
         // The first stage's own weight gradient follows its last input gradient.
         let (chained, behind) =
             if is_whole || first == 0 { (work, 0.0) } else { (work - weights, seconds[0][2] / slices) };
-        Least { stages, before, work, chain: before + chained + after + behind }
+        RankBound { stages, before, work, chain: before + chained + after + behind }
     };
     (0..pipeline.ranks).map(of).collect()
 }
@@ -243,7 +244,7 @@ pub(super) fn least_kept(
     stages: &[(usize, [f64; 3])],
     kept: &[f64],
     (kind, pipeline): (&ScheduleKind, &Pipeline),
-    (returns, more): (&Returns, f64),
+    (returns, more): (&ActivationLifetime, f64),
 ) -> f64 {
     let each = || stages.iter().map(|(stage, _)| kept[*stage] / f64::from(pipeline.slices));
     let all = f64::from(kind.min_in_flight(rank, pipeline)) * each().fold(f64::INFINITY, f64::min);
@@ -259,10 +260,10 @@ pub(super) fn least(
     hops: &[f64],
     (kind, pipeline): (&ScheduleKind, &Pipeline),
     within: f64,
-) -> Flow {
+) -> PipelineTimeline {
     let ranks = least_of_ranks(seconds, hops, kind, pipeline);
-    let returns = Returns::of(seconds, hops, kind, pipeline, within);
-    let of = |(rank, least): (u32, &Least)| {
+    let returns = ActivationLifetime::of(seconds, hops, kind, pipeline, within);
+    let of = |(rank, least): (u32, &RankBound)| {
         let kept = least_kept(rank, &least.stages, kept, (kind, pipeline), (&returns, 0.0));
         let idle = Idle { dependency: least.before, ..Idle::default() };
         let (stages, end) = (least.stages.clone(), least.before + least.work);
@@ -270,12 +271,12 @@ pub(super) fn least(
     };
     let mut flow: Vec<Rank> = (0..).zip(&ranks).map(of).collect();
     hold(&mut flow, &ranks);
-    Flow::of(flow)
+    PipelineTimeline::of(flow)
 }
 
 /// No rank ends before its work can be done, nor the one that has the first stage before what must follow the last backward of
 /// any.
-fn hold(ranks: &mut [Rank], least: &[Least]) {
+fn hold(ranks: &mut [Rank], least: &[RankBound]) {
     let last = least.iter().map(|least| least.chain).fold(0.0, f64::max);
     for (rank, least) in ranks.iter_mut().zip(least) {
         rank.wait_until(least.before + least.work);
@@ -306,12 +307,12 @@ fn runs_of(rank: u32, pipeline: &Pipeline) -> Runs {
 
 /// What each rank does for all micro-batches of a pipeline, and what the end follows from.
 fn ranks(
-    loads: &[Load],
+    loads: &[StageCost],
     hops: &[f64],
     kind: &ScheduleKind,
     pipeline: &Pipeline,
-    orders: &Orders,
-) -> Result<(Vec<Rank>, Path), Error> {
+    orders: &OrderCache,
+) -> Result<(Vec<Rank>, CriticalPath), Error> {
     if actions(pipeline) > limits::ACTIONS {
         let (runs, microbatches) = (u64::from(pipeline.stages()), pipeline.microbatches);
         return Err(CompileError::TooManyActions { runs, microbatches }.into());
@@ -322,14 +323,14 @@ fn ranks(
 }
 
 /// What an action of each stage takes, in seconds and bytes.
-pub(super) fn costs(loads: &[Load], hops: &[f64], slices: f64) -> StageCosts {
-    let each = |of: &dyn Fn(&Load) -> f64| loads.iter().map(|load| of(load) / slices).collect::<Vec<f64>>();
+pub(super) fn costs(loads: &[StageCost], hops: &[f64], slices: f64) -> StageCosts {
+    let each = |of: &dyn Fn(&StageCost) -> f64| loads.iter().map(|load| of(load) / slices).collect::<Vec<f64>>();
     StageCosts {
         f: each(&|load| load.seconds()[0]),
         i: each(&|load| load.seconds()[1]),
         w: each(&|load| load.seconds()[2]),
         comm: hops.iter().map(|hop| hop / slices).collect(),
-        mem_f: each(&Load::saved),
+        mem_f: each(&StageCost::saved),
         mem_i: each(&|load| load.saved() - load.held_for_w.min(load.saved())),
         mem_w: each(&|load| load.held_for_w.min(load.saved())),
         ..StageCosts::uniform(loads.len() as u32, 0.0, 0.0, 0.0, 0.0)
@@ -337,7 +338,7 @@ pub(super) fn costs(loads: &[Load], hops: &[f64], slices: f64) -> StageCosts {
 }
 
 /// The same in ms and GiB, as a schedule is asked for.
-pub(super) fn drawn_costs(loads: &[Load], hops: &[f64], slices: f64) -> CostsFile {
+pub(super) fn drawn_costs(loads: &[StageCost], hops: &[f64], slices: f64) -> CostsFile {
     let costs = costs(loads, hops, slices);
     let each = |figures: Vec<f64>, unit: f64| PerStage::Each(figures.into_iter().map(|figure| figure / unit).collect());
     let gib = |figures: Vec<f64>| Some(each(figures, 1024.0_f64.powi(3)));
@@ -353,17 +354,17 @@ pub(super) fn drawn_costs(loads: &[Load], hops: &[f64], slices: f64) -> CostsFil
     }
 }
 
-impl Flow {
-    fn of(ranks: Vec<Rank>) -> Flow {
+impl PipelineTimeline {
+    fn of(ranks: Vec<Rank>) -> PipelineTimeline {
         let last = ranks.iter().map(|rank| rank.end).fold(0.0, f64::max);
         let busy = ranks.iter().map(Rank::busy).sum::<f64>() / ranks.len().max(1) as f64;
-        Flow { ranks, bubble: if last > 0.0 { 1.0 - busy / last } else { 0.0 }, path: None }
+        PipelineTimeline { ranks, bubble: if last > 0.0 { 1.0 - busy / last } else { 0.0 }, path: None }
     }
 }
 
-impl Flow {
+impl PipelineTimeline {
     /// The same where all that forwards keep waits in the host's memory.
-    fn offloaded(mut self) -> Flow {
+    fn offloaded(mut self) -> PipelineTimeline {
         self.ranks.iter_mut().for_each(|rank| rank.offloaded = std::mem::take(&mut rank.kept));
         self
     }
@@ -415,10 +416,10 @@ mod tests {
     use scheduler::predict::pipeline_of;
 
     /// Four stages of which the last is slower.
-    fn loads() -> Vec<Load> {
+    fn loads() -> Vec<StageCost> {
         let load = |gemm: f64| {
             let seconds = Seconds { gemm, ..Seconds::default() };
-            Load { f: seconds, i: seconds, w: seconds, kept: 10.0, ..Load::default() }
+            StageCost { f: seconds, i: seconds, w: seconds, kept: 10.0, ..StageCost::default() }
         };
         [1.0, 1.0, 1.1, 1.3].map(load).to_vec()
     }
@@ -430,8 +431,10 @@ mod tests {
             let parallel = ParallelConfig { pp: 4 / chunks, schedule: schedule.into(), ..ParallelConfig::default() };
             for microbatches in [1502, 2048] {
                 let (kind, pipeline) = pipeline_of(&parallel, microbatches).unwrap();
-                let ours = flow(&loads(), &[0.1; 3], kind, &pipeline, &Orders::default()).unwrap();
-                let all = Flow::of(ranks(&loads(), &[0.1; 3], kind, &pipeline, &Orders::default()).unwrap().0);
+                let ours = flow(&loads(), &[0.1; 3], kind, &pipeline, &OrderCache::default()).unwrap();
+                let all = PipelineTimeline::of(
+                    ranks(&loads(), &[0.1; 3], kind, &pipeline, &OrderCache::default()).unwrap().0,
+                );
                 for (ours, all) in ours.ranks.iter().zip(&all.ranks) {
                     assert!((ours.end / all.end - 1.0).abs() < 1e-9, "{schedule}: {ours:?}, {all:?}");
                     assert!((ours.busy() / all.busy() - 1.0).abs() < 1e-9, "{schedule}: {ours:?}, {all:?}");
@@ -450,7 +453,7 @@ mod tests {
             |stage: usize| 1.0 + [0.0, 0.02, 0.01, 0.05, 0.03][stage * 7 % 5] + if stage == 9 { 0.06 } else { 0.0 };
         let load = |stage: usize| {
             let seconds = Seconds { gemm: gemm(stage), ..Seconds::default() };
-            Load { f: seconds, i: seconds, w: seconds, kept: 10.0, ..Load::default() }
+            StageCost { f: seconds, i: seconds, w: seconds, kept: 10.0, ..StageCost::default() }
         };
         let wide = ["grouped-interleaved", "interleaved-1f1b", "interleaved-zb"].map(|kind| (kind, 4, Some(4)));
         let folded = ["zb-v", "v-half", "v-min", "1f1b-v", "dualpipe-v"].map(|kind| (kind, 8, None));
@@ -461,10 +464,10 @@ mod tests {
         for ((schedule, pp, vp), microbatches) in cases {
             let parallel = ParallelConfig { pp, vp, schedule: schedule.into(), ..ParallelConfig::default() };
             let (kind, pipeline) = pipeline_of(&parallel, microbatches).unwrap();
-            let loads: Vec<Load> = (0..pipeline.stages() as usize).map(load).collect();
+            let loads: Vec<StageCost> = (0..pipeline.stages() as usize).map(load).collect();
             let hops = vec![0.01; loads.len() - 1];
-            let ours = flow(&loads, &hops, kind, &pipeline, &Orders::default()).unwrap();
-            let all = Flow::of(ranks(&loads, &hops, kind, &pipeline, &Orders::default()).unwrap().0);
+            let ours = flow(&loads, &hops, kind, &pipeline, &OrderCache::default()).unwrap();
+            let all = PipelineTimeline::of(ranks(&loads, &hops, kind, &pipeline, &OrderCache::default()).unwrap().0);
             for (ours, all) in ours.ranks.iter().zip(&all.ranks) {
                 assert!((ours.end / all.end - 1.0).abs() < 1e-5, "{schedule}: {ours:?}, {all:?}");
                 assert!((ours.kept / all.kept - 1.0).abs() < 1e-5, "{schedule}: {ours:?}, {all:?}");
@@ -476,7 +479,7 @@ mod tests {
     /// Orders that follow no round of micro-batches, and waves of Hanayo, which repeat after many of them.
     #[test]
     fn orders_that_repeat_late_are_as_if_nearly_all_had_been_simulated() {
-        let loads: Vec<Load> = (0..16).map(|stage| loads()[stage / 4].clone()).collect();
+        let loads: Vec<StageCost> = (0..16).map(|stage| loads()[stage / 4].clone()).collect();
         let deep = ["zb-auto", "zb-h2", "eager-1f1b"].map(|kind| (kind, 16, None));
         let folded = ["zb-v-greedy", "zb-v", "v-half", "v-min", "1f1b-v", "dualpipe-v"].map(|kind| (kind, 8, None));
         let wide = ["hanayo", "interleaved-zb", "looped-bfs"].map(|kind| (kind, 4, Some(4)));
@@ -484,8 +487,9 @@ mod tests {
             let parallel = ParallelConfig { pp, vp, schedule: schedule.into(), ..ParallelConfig::default() };
             for hop in [0.1, 1.0] {
                 let (kind, pipeline) = pipeline_of(&parallel, 3000).unwrap();
-                let ours = flow(&loads, &[hop; 15], kind, &pipeline, &Orders::default()).unwrap();
-                let all = Flow::of(ranks(&loads, &[hop; 15], kind, &pipeline, &Orders::default()).unwrap().0);
+                let ours = flow(&loads, &[hop; 15], kind, &pipeline, &OrderCache::default()).unwrap();
+                let all =
+                    PipelineTimeline::of(ranks(&loads, &[hop; 15], kind, &pipeline, &OrderCache::default()).unwrap().0);
                 for (ours, all) in ours.ranks.iter().zip(&all.ranks) {
                     assert!((ours.end / all.end - 1.0).abs() < 0.01, "{schedule}: {ours:?}, {all:?}");
                 }

@@ -7,8 +7,8 @@ use super::memory::{GIB, holds};
 use super::place::check_slices;
 use super::report::{Comm, EstimateReport, Memory, Mesh, Predicted, Recomputed, SCHEMA, StageReport};
 use super::request::EstimateRequest;
-use super::stages::Load;
-use crate::beyond::beyond;
+use super::stages::StageCost;
+use crate::stack_support::beyond;
 use compiler::error::Error;
 use compiler::pipeline::CompileError;
 use cost::{Format, Recipe, recomputed};
@@ -58,23 +58,23 @@ impl Prediction<'_> {
     /// The model cannot be planned.
     pub(super) fn report(&self, stepped: Stepped) -> Result<EstimateReport, Error> {
         let request = self.request;
-        let Candidate { parallel, machine, .. } = &self.candidate;
+        let Candidate { parallel, platform, .. } = &self.candidate;
         let planned = &*self.planned()?;
         let Stepped { blocks, staged, step, memory: per_stage } = stepped;
-        let Recipe { products, parameter, gradient, master, states, .. } = machine.recipe;
-        let device = &machine.cluster.device;
+        let Recipe { products, parameter, gradient, master, states, .. } = platform.recipe;
+        let device = &platform.cluster.device;
         let peak = device.peak(*products).or(device.peak(Format::Half)).unwrap_or(device.flops_f32);
         let microbatches = f64::from(self.candidate.microbatches);
         let batches = microbatches * parallel.dp as f64;
-        let work = Work::of(&blocks, &staged.loads);
+        let work = StepFlops::of(&blocks, &staged.loads);
         let rate = |flops: f64| flops * batches / (step.seconds * parallel.devices() as f64 * peak);
         let tokens = request.global_batch as f64 * request.seq as f64;
-        let [low, high] = machine.stack.residual.map(|log| step.seconds * log.exp());
+        let [low, high] = platform.stack.residual.map(|log| step.seconds * log.exp());
         let shares = step.shares;
         let worst_rank =
             (0..per_stage.len()).max_by(|&a, &b| per_stage[a].reserved.total_cmp(&per_stage[b].reserved)).unwrap_or(0);
         let usable = device.memory as f64 / GIB;
-        let fits = holds(machine.cluster, &per_stage);
+        let fits = holds(platform.cluster, &per_stage);
         Ok(EstimateReport {
             schema: SCHEMA.to_string(),
             tool_version: env!("CARGO_PKG_VERSION").to_string(),
@@ -82,7 +82,7 @@ impl Prediction<'_> {
             inputs: (*request).clone(),
             mesh: mesh(parallel),
             parallel: parallel.clone(),
-            beyond_stack: beyond(parallel, machine.stack),
+            beyond_stack: beyond(parallel, platform.stack),
             recomputed: self.recomputed(planned)?,
             stages: staged.loads.iter().map(|load| self.stage(&blocks, load)).collect(),
             predicted: Predicted {
@@ -97,7 +97,7 @@ impl Prediction<'_> {
                 bytes_per_parameter: parameter + gradient + master + states,
                 parameters: blocks.outline.parameters,
                 microbatches: self.candidate.microbatches,
-                dropped: planned.dropped(machine.stack),
+                dropped: planned.dropped(platform.stack),
                 bubble: staged.flow.bubble,
                 time_s: shares,
                 exposed_comm_s: Comm { tp: shares.tp, cp: shares.cp, ep: shares.ep, dp: shares.dp, pp: shares.p2p },
@@ -106,7 +106,7 @@ impl Prediction<'_> {
                     worst_rank,
                     capacity: usable / (1.0 - request.memory_margin),
                     usable,
-                    host_capacity: machine.cluster.host_memory().map(|memory| memory / GIB),
+                    host_capacity: platform.cluster.host_memory().map(|memory| memory / GIB),
                     per_stage,
                 },
                 fits,
@@ -118,7 +118,7 @@ impl Prediction<'_> {
     fn recomputed(&self, planned: &Planned) -> Result<Vec<Recomputed>, Error> {
         let (model, options) = (&planned.model, self.candidate.block_config()?.options);
         let of = |block: &Block| {
-            let values = recomputed(model, block, &options, &self.candidate.machine).into_iter();
+            let values = recomputed(model, block, &options, &self.candidate.platform).into_iter();
             let name = block.name.clone();
             values.map(move |it| Recomputed {
                 layer: name.clone(),
@@ -130,7 +130,7 @@ impl Prediction<'_> {
         Ok(model.blocks.values().flat_map(of).collect())
     }
 
-    fn stage(&self, blocks: &Blocks, load: &Load) -> StageReport {
+    fn stage(&self, blocks: &Blocks, load: &StageCost) -> StageReport {
         let name = |run: usize| blocks.outline.names.get(run).cloned().unwrap_or_default();
         StageReport {
             first: name(load.runs.start),
@@ -147,7 +147,7 @@ fn mesh(parallel: &ParallelConfig) -> Mesh {
 }
 
 /// FLOPs of a micro-batch of one data-parallel rank: forward once and backward twice.
-struct Work {
+struct StepFlops {
     /// Causal attention halved.
     causal: f64,
     /// Attention whole.
@@ -156,9 +156,9 @@ struct Work {
     executed: f64,
 }
 
-impl Work {
-    fn of(blocks: &Blocks, loads: &[Load]) -> Work {
-        let mut work = Work { causal: 0.0, whole: 0.0, executed: 0.0 };
+impl StepFlops {
+    fn of(blocks: &Blocks, loads: &[StageCost]) -> StepFlops {
+        let mut work = StepFlops { causal: 0.0, whole: 0.0, executed: 0.0 };
         for load in loads {
             let mut whole = load.whole;
             for run in load.runs.clone() {

@@ -3,14 +3,14 @@
 //! Rajbhandari et al. 2020 (ZeRO); Zhao et al. 2023 (FSDP).
 
 use super::place::{expert_replicas, replicas, sharded};
-use cost::{Group, Machine, Profile, Talk};
+use cost::{CollectiveKind, Group, Platform, Profile};
 use ir::options::ParallelConfig;
 use smallvec::SmallVec;
 
 /// The ranks that hold the same parameters, and what they talk about.
 #[derive(Clone, Debug)]
 pub(super) struct Replicas<'a> {
-    pub(super) machine: &'a Machine<'a>,
+    pub(super) platform: &'a Platform<'a>,
     /// The stage of ZeRO under which micro-batches run.
     pub(super) zero: u8,
     /// Whether communication hides behind compute.
@@ -32,13 +32,13 @@ pub(super) struct Exchange {
 pub(super) struct Row<'a> {
     pub(super) profile: &'a Profile,
     pub(super) times: usize,
-    pub(super) talk: Exchange,
+    pub(super) exchange: Exchange,
 }
 
 impl Row<'_> {
     /// How many of its runs have what before and after them.
     fn places(&self, before: Exchange, after: Exchange) -> [(f64, Exchange, Exchange); 3] {
-        let own = self.talk;
+        let own = self.exchange;
         match self.times {
             1 => [(1.0, before, after), (0.0, own, own), (0.0, own, own)],
             times => [(1.0, before, own), ((times - 2) as f64, own, own), (1.0, own, after)],
@@ -47,13 +47,13 @@ impl Row<'_> {
 }
 
 impl<'a> Replicas<'a> {
-    pub(super) fn new(parallel: &ParallelConfig, microbatches: u32, machine: &'a Machine<'a>) -> Replicas<'a> {
-        let hides = parallel.dp_overlap.unwrap_or(machine.stack.hides("dp"));
+    pub(super) fn new(parallel: &ParallelConfig, microbatches: u32, platform: &'a Platform<'a>) -> Replicas<'a> {
+        let hides = parallel.dp_overlap.unwrap_or(platform.stack.hides("dp"));
         let groups = [replicas(parallel), expert_replicas(parallel)].map(|group| sharded(group, parallel.shard));
-        let facts = &machine.stack.facts;
+        let facts = &platform.stack.facts;
         let stays_whole = microbatches > 1 && (facts.accumulates_whole || facts.pipelines_whole && parallel.pp > 1);
         let zero = if stays_whole { parallel.zero.min(1) } else { parallel.zero };
-        Replicas { machine, zero, hides, groups }
+        Replicas { platform, zero, hides, groups }
     }
 
     /// Into how many parts dense parameters, and experts, are cut.
@@ -64,18 +64,19 @@ impl<'a> Replicas<'a> {
     /// Seconds in which the gradients of parameters are summed, to those who update them, in messages of at most `bucket`
     /// bytes.
     fn reduce(&self, elements: [f64; 2], bucket: f64) -> f64 {
-        let wire = self.machine.recipe.wire;
-        let talk = |talk: Talk, elements: f64, group: Group| {
+        let wire = self.platform.recipe.wire;
+        let exchange = |exchange: CollectiveKind, elements: f64, group: Group| {
             let messages = (elements * wire / bucket).ceil().max(1.0);
-            messages * self.machine.talk(talk, elements * wire / messages, group)
+            messages * self.platform.collective_time(exchange, elements * wire / messages, group)
         };
         let of = |(elements, (shards, copies)): (f64, (Group, Group))| {
             if self.zero == 0 {
                 let all = Group { ranks: shards.ranks * copies.ranks, ..shards };
-                return talk(Talk::AllReduce, elements, all);
+                return exchange(CollectiveKind::AllReduce, elements, all);
             }
             let part = elements / shards.ranks as f64;
-            talk(Talk::ReduceScatter, elements, shards) + talk(Talk::AllReduce, part, copies)
+            exchange(CollectiveKind::ReduceScatter, elements, shards)
+                + exchange(CollectiveKind::AllReduce, part, copies)
         };
         elements.into_iter().zip(self.groups).map(of).sum()
     }
@@ -83,7 +84,7 @@ impl<'a> Replicas<'a> {
     /// Seconds in which parts of so many parameters come to all who share a copy.
     fn gather(&self, elements: [f64; 2]) -> f64 {
         let of = |(elements, (shards, _)): (f64, (Group, Group))| {
-            self.machine.talk(Talk::AllGather, elements * self.machine.recipe.parameter, shards)
+            self.platform.collective_time(CollectiveKind::AllGather, elements * self.platform.recipe.parameter, shards)
         };
         elements.into_iter().zip(self.groups).map(of).sum()
     }
@@ -93,9 +94,9 @@ impl<'a> Replicas<'a> {
         if !self.hides {
             return communication;
         }
-        let hidden = communication.min(compute) * self.machine.stack.fitted.overlap.value;
+        let hidden = communication.min(compute) * self.platform.stack.fitted.overlap.value;
         // What is hidden takes some of the device from what hides it.
-        communication - hidden + hidden * (self.machine.contention() - 1.0)
+        communication - hidden + hidden * (self.platform.contention() - 1.0)
     }
 
     /// Seconds per micro-batch of a stage with these runs that parts of parameters cost, with the forward and with the
@@ -108,10 +109,10 @@ impl<'a> Replicas<'a> {
         }
         let rows: SmallVec<[Row<'_>; 4]> = rows.collect();
         let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return [0.0; 2] };
-        let mut seconds = [first.talk.gather, first.talk.reduce];
+        let mut seconds = [first.exchange.gather, first.exchange.reduce];
         for (at, row) in rows.iter().enumerate() {
-            let before = at.checked_sub(1).map_or(Exchange::default(), |at| rows[at].talk);
-            let after = rows.get(at + 1).map_or(Exchange::default(), |row| row.talk);
+            let before = at.checked_sub(1).map_or(Exchange::default(), |at| rows[at].exchange);
+            let after = rows.get(at + 1).map_or(Exchange::default(), |row| row.exchange);
             let backward = row.profile.again.total() + row.profile.i.total() + row.profile.w.total();
             for (times, before, after) in row.places(before, after) {
                 seconds[0] += times * self.left(after.gather, row.profile.f.total());
@@ -121,7 +122,7 @@ impl<'a> Replicas<'a> {
             }
         }
         if !stays {
-            seconds[1] += last.talk.gather;
+            seconds[1] += last.exchange.gather;
         }
         seconds
     }
@@ -150,7 +151,7 @@ impl<'a> Replicas<'a> {
 
     /// What is left of sums and gathers beside compute.
     fn beside(&self, reduce: f64, gather: f64, forward: f64, backward: f64) -> Exchange {
-        let hides_update = self.machine.stack.facts.hides_update;
+        let hides_update = self.platform.stack.facts.hides_update;
         Exchange {
             reduce: self.left(reduce, backward),
             gather: if hides_update { self.left(gather, forward) } else { gather },
@@ -161,13 +162,13 @@ impl<'a> Replicas<'a> {
     /// micro-batch's backward, all but the last bucket, which ends with the tensor that fills it; updated parts are gathered at once, or beside `forward` seconds of
     /// the next step's first forward where the stack does so, and copied to their places.
     pub(super) fn exchange(&self, elements: [f64; 2], tensors: usize, forward: f64, backward: f64) -> Exchange {
-        let bytes = (elements[0] + elements[1]) * self.machine.recipe.wire;
+        let bytes = (elements[0] + elements[1]) * self.platform.recipe.wire;
         // Only what is to be hidden is sent in parts.
-        let bucket = self.machine.stack.facts.bucket + bytes / tensors.max(1) as f64;
+        let bucket = self.platform.stack.facts.bucket + bytes / tensors.max(1) as f64;
         let bucket = if self.hides { bucket } else { f64::INFINITY };
         let reduce = if self.zero < 2 { self.reduce(elements, bucket) } else { 0.0 };
         let [ranks, _] = self.parts();
-        let copies = if ranks > 1.0 { self.machine.stack.facts.part * tensors as f64 * ranks } else { 0.0 };
+        let copies = if ranks > 1.0 { self.platform.stack.facts.part * tensors as f64 * ranks } else { 0.0 };
         let gather = if matches!(self.zero, 1 | 2) { self.gather(elements) + copies } else { 0.0 };
         let last = reduce * (bucket / bytes.max(1.0)).min(1.0);
         let Exchange { reduce, gather } = self.beside(reduce - last, gather, forward, backward);
@@ -182,9 +183,9 @@ mod tests {
 
     fn exchange(stack: &Stack, zero: u8, tensors: usize) -> Exchange {
         let cluster = Cluster::find("h100-p5-efa").unwrap();
-        let machine = Machine { cluster: &cluster, stack, recipe: &Recipe::bf16() };
+        let platform = Platform { cluster: &cluster, stack, recipe: &Recipe::bf16() };
         let parallel = ParallelConfig { dp: 64, zero, ..ParallelConfig::default() };
-        Replicas::new(&parallel, 1, &machine).exchange([1e9, 0.0], tensors, 1.0, 10.0)
+        Replicas::new(&parallel, 1, &platform).exchange([1e9, 0.0], tensors, 1.0, 10.0)
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::blocks::{Blocks, Span};
 use super::replicas::{Exchange, Replicas, Row};
 use compiler::error::Error;
-use cost::{Cut, Machine, Profile, Seconds};
+use cost::{Cut, Platform, Profile, Seconds};
 use ir::costs::{BlockCosts, CallCosts, Lanes, ModelCosts};
 use ir::options::{ParallelConfig, Recompute};
 use scheduler::partition::{PartitionError, balanced, check_starts, stage_runs};
@@ -12,7 +12,7 @@ use std::ops::Range;
 
 /// What a stage costs on one rank for one micro-batch.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub(super) struct Load {
+pub(super) struct StageCost {
     /// Its runs.
     pub(super) runs: Range<usize>,
     /// How many of its layers are computed again as a whole.
@@ -57,7 +57,7 @@ pub(super) struct Load {
     pub(super) boundary: f64,
 }
 
-impl Load {
+impl StageCost {
     /// Seconds of a forward, an input gradient with what is computed again for it, and a weight gradient.
     pub(super) fn seconds(&self) -> [f64; 3] {
         self.with_shards(self.shards)
@@ -158,7 +158,7 @@ pub(super) fn loads(
     parallel: &ParallelConfig,
     starts: &[usize],
     replicas: &Replicas<'_>,
-) -> Vec<Load> {
+) -> Vec<StageCost> {
     let exchanges = replicas.exchanges(&blocks.profiles);
     let of = |runs: Range<usize>| {
         let stays = runs.len() == 1;
@@ -181,7 +181,7 @@ pub(super) fn seconds(blocks: &Blocks, parallel: &ParallelConfig, starts: &[usiz
 }
 
 /// What all of a model costs at least, as if it were one stage. Where there are several, each may be of one run.
-pub(super) fn run_loads(blocks: &Blocks, parallel: &ParallelConfig, replicas: &Replicas<'_>) -> Load {
+pub(super) fn run_loads(blocks: &Blocks, parallel: &ParallelConfig, replicas: &Replicas<'_>) -> StageCost {
     let (runs, exchanges) = (0..blocks.outline.runs.len(), replicas.exchanges(&blocks.profiles));
     let stays = runs.len() == 1 || parallel.pp > 1;
     load(blocks, runs, parallel, (replicas, &exchanges), stays)
@@ -210,7 +210,7 @@ pub(super) fn counts(blocks: &Blocks, starts: &[usize]) -> Vec<Vec<Count>> {
 }
 
 /// What each stage keeps and holds if all layers are computed again that can be; seconds of gathers and scatters are left out.
-pub(super) fn memory_loads(blocks: &Blocks, starts: &[usize]) -> Vec<Load> {
+pub(super) fn memory_loads(blocks: &Blocks, starts: &[usize]) -> Vec<StageCost> {
     stage_runs(starts, blocks.outline.runs.len()).into_iter().map(|runs| sum(blocks, runs, usize::MAX)).collect()
 }
 
@@ -235,13 +235,13 @@ fn load(
     parallel: &ParallelConfig,
     (replicas, exchanges): (&Replicas<'_>, &[Exchange]),
     stays: bool,
-) -> Load {
+) -> StageCost {
     let most = most(parallel);
     let pieces = || pieces(blocks, runs.clone(), most);
-    let row = |Piece { profile, times, block, .. }| Row { profile, times, talk: exchanges[block] };
+    let row = |Piece { profile, times, block, .. }| Row { profile, times, exchange: exchanges[block] };
     let shards = replicas.shards(pieces().map(row), stays);
-    let mut load = Load { shards, ..sum(blocks, runs.clone(), most) };
-    let peer = peer(parallel, replicas.machine);
+    let mut load = StageCost { shards, ..sum(blocks, runs.clone(), most) };
+    let peer = peer(parallel, replicas.platform);
     if peer > 0.0 {
         pieces().for_each(|piece| load.wait(&piece, peer));
     }
@@ -249,9 +249,9 @@ fn load(
 }
 
 /// Seconds of the CPU for each rank that a tensor-parallel collective joins.
-fn peer(parallel: &ParallelConfig, machine: &Machine<'_>) -> f64 {
-    let is_on_nodes = machine.cluster.links[0].joins < parallel.devices();
-    if parallel.pp > 1 && is_on_nodes { machine.stack.facts.peer } else { 0.0 }
+fn peer(parallel: &ParallelConfig, platform: &Platform<'_>) -> f64 {
+    let is_on_nodes = platform.cluster.links[0].joins < parallel.devices();
+    if parallel.pp > 1 && is_on_nodes { platform.stack.facts.peer } else { 0.0 }
 }
 
 /// Runs of a stage that follow each other and cost the same.
@@ -287,8 +287,8 @@ fn pieces<'a>(blocks: &'a Blocks, runs: Range<usize>, most: usize) -> impl Itera
 }
 
 /// What a stage costs but for what is gathered and scattered.
-fn sum(blocks: &Blocks, runs: Range<usize>, most: usize) -> Load {
-    let mut load = Load { runs: runs.clone(), ..Load::default() };
+fn sum(blocks: &Blocks, runs: Range<usize>, most: usize) -> StageCost {
+    let mut load = StageCost { runs: runs.clone(), ..StageCost::default() };
     pieces(blocks, runs.clone(), most).for_each(|piece| load.add(&piece));
     let shared = blocks.outline.tied.iter().map(|tied| {
         let here = tied.runs.iter().filter(|run| runs.contains(run)).count();
@@ -298,7 +298,7 @@ fn sum(blocks: &Blocks, runs: Range<usize>, most: usize) -> Load {
     load
 }
 
-impl Load {
+impl StageCost {
     fn add(&mut self, piece: &Piece<'_>) {
         let Piece { profile, tensors, times, place, is_whole, .. } = *piece;
         self.whole += if is_whole { times } else { 0 };
@@ -357,7 +357,7 @@ mod tests {
     /// Ten and twenty ranks at 0.2 s each: forward the CPU has 1 s to spare, backward the device waits for it already.
     #[test]
     fn the_device_waits_for_what_its_cpu_does_for_each_peer() {
-        let mut load = Load::default();
+        let mut load = StageCost::default();
         let profile = Profile { spare: [1.0, -0.5], peers: [10.0, 20.0], ..Profile::default() };
         load.wait(&Piece { block: 0, profile: &profile, tensors: 1, times: 1, place: 0, is_whole: false }, 0.2);
         assert_eq!((load.f.launch, load.i.launch), (1.0, 4.0));
@@ -368,8 +368,8 @@ mod tests {
     #[test]
     fn peers_cost_in_pipelines_over_nodes_alone() {
         let (cluster, stack) = (Cluster::find("h100-p5-efa").unwrap(), Stack::find("nanotron-2024").unwrap());
-        let machine = Machine { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
-        let of = |dp, pp| peer(&ParallelConfig { dp, pp, tp: 2, ..ParallelConfig::default() }, &machine);
+        let platform = Platform { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
+        let of = |dp, pp| peer(&ParallelConfig { dp, pp, tp: 2, ..ParallelConfig::default() }, &platform);
         assert_eq!([of(2, 2), of(8, 1), of(4, 2)], [0.0, 0.0, stack.facts.peer]);
     }
 }

@@ -1,12 +1,12 @@
 //! From the parts to a step: the last rank to reduce its gradients, the optimizer update after it, and a breakdown of the
 //! step's seconds.
 
-use super::ordered::Ordered;
+use super::ordered_stages::OrderedStages;
 use super::pipeline::Rank;
 use super::replicas::{Exchange, Replicas};
 use super::report::TimeShares;
-use super::stages::{Load, plus};
-use cost::{Group, Machine, Seconds, Talk};
+use super::stages::{StageCost, plus};
+use cost::{CollectiveKind, Group, Platform, Seconds};
 use ir::options::ParallelConfig;
 
 /// A step in time.
@@ -18,24 +18,24 @@ pub(super) struct Step {
     pub(super) shares: TimeShares,
 }
 
-impl Ordered<'_> {
+impl OrderedStages<'_> {
     /// The step, if it takes so many seconds to sum `tied` gradients. The norm of the gradients joins all ranks before the
     /// update; after it each updates what it holds, and the slowest ends the step. Devices differ, and all wait for the slowest;
     /// and where they share cores, they wait for these.
     pub(super) fn step(&self, tied: f64) -> Step {
-        let Ordered { parallel, replicas: Replicas { machine, .. }, loads, flow } = *self;
+        let OrderedStages { parallel, replicas: Replicas { platform, .. }, loads, flow } = *self;
         let after = self.after(flow.ranks.iter().map(|rank| Own::of(rank, loads)));
         let ends = || flow.ranks.iter().zip(&after).map(|(rank, after)| rank.end + after.exchange.reduce);
         let (last, summed) = ends().enumerate().fold((0, 0.0), |most, at| if at.1 > most.1 { at } else { most });
         let updated = after.iter().map(After::update).fold(0.0, f64::max);
         let work = summed + tied + updated;
-        let fixed = machine.fixed();
-        let path = (work + fixed) * machine.stragglers(parallel.devices());
+        let fixed = platform.fixed();
+        let path = (work + fixed) * platform.stragglers(parallel.devices());
         let each = (parallel.devices() / parallel.pp.max(1)) as f64;
         let all =
             flow.ranks.iter().zip(&after).map(|(rank, after)| each * (rank.busy() + rank.messages + after.work()));
         // However many devices work at once, a core does the work of one at a time.
-        let seconds = machine.cluster.cores.map_or(path, |cores| path.max(all.sum::<f64>() / cores as f64 + fixed));
+        let seconds = platform.cluster.cores.map_or(path, |cores| path.max(all.sum::<f64>() / cores as f64 + fixed));
         let mut shares = shares(&flow.ranks[last], loads);
         shares.dp += after[last].exchange.reduce + after[last].exchange.gather + tied;
         shares.optimizer = after[last].optimizer;
@@ -83,9 +83,9 @@ struct Own {
 }
 
 impl Own {
-    fn of(rank: &Rank, loads: &[Load]) -> Own {
+    fn of(rank: &Rank, loads: &[StageCost]) -> Own {
         let own = || rank.stages.iter().map(|(stage, _)| &loads[*stage]);
-        let seconds = || own().map(Load::seconds);
+        let seconds = || own().map(StageCost::seconds);
         Own {
             elements: [own().map(|load| load.dense).sum(), own().map(|load| load.experts).sum()],
             tensors: own().map(|load| load.tensors).sum(),
@@ -114,7 +114,7 @@ impl After {
         let local = if cut { elements[0] / dense + elements[1] / experts } else { elements[0] + elements[1] };
         After {
             exchange: replicas.exchange(elements, tensors, forward, backward),
-            optimizer: optimizer(local, replicas.machine),
+            optimizer: optimizer(local, replicas.platform),
         }
     }
 
@@ -130,21 +130,21 @@ impl After {
 /// Seconds of an update of so many elements: gradients are read for the norm and again, master copies and states are read
 /// and written, parameters written; 34 bytes of an element in mixed precision with AdamW. Copies of the states in f32 are
 /// written, read, written and read once more.
-pub(super) fn optimizer(elements: f64, machine: &Machine<'_>) -> f64 {
-    let recipe = machine.recipe;
+pub(super) fn optimizer(elements: f64, platform: &Platform<'_>) -> f64 {
+    let recipe = platform.recipe;
     let parameter = if recipe.master > 0.0 { recipe.parameter } else { 2.0 * recipe.parameter };
     let states = 2.0 * (recipe.master + recipe.states) + 4.0 * recipe.widened;
-    machine.copy(elements * (2.0 * recipe.gradient + states + parameter))
+    platform.copy(elements * (2.0 * recipe.gradient + states + parameter))
 }
 
 /// Seconds in which the first and the last stage sum the gradients of parameters that both hold.
-pub(super) fn tied(elements: f64, parallel: &ParallelConfig, machine: &Machine<'_>) -> f64 {
+pub(super) fn tied(elements: f64, parallel: &ParallelConfig, platform: &Platform<'_>) -> f64 {
     let stride = super::place::stride(parallel, "pp") * (parallel.pp - 1);
-    machine.talk(Talk::AllReduce, elements * machine.recipe.wire, Group { ranks: 2, stride })
+    platform.collective_time(CollectiveKind::AllReduce, elements * platform.recipe.wire, Group { ranks: 2, stride })
 }
 
 /// What a rank does until its last backward ends.
-fn shares(rank: &Rank, loads: &[Load]) -> TimeShares {
+fn shares(rank: &Rank, loads: &[StageCost]) -> TimeShares {
     let (mut own, mut again) = (Seconds::default(), Seconds::default());
     let (mut shards, mut messages) = (0.0, 0.0);
     for (stage, [f, i, w]) in &rank.stages {

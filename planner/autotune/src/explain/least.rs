@@ -89,7 +89,7 @@ fn smallest(
 ) -> Result<Option<Vec<EstimateRequest>>, Error> {
     let devices = request.gpus;
     let evaluator = Evaluator::new(estimator, request.under(String::new()), [devices; 2])?;
-    let (work, machine) = (evaluator.work()?, evaluator.machine(devices));
+    let (work, platform) = (evaluator.work()?, evaluator.platform(devices));
     let supports = &evaluator.stack().supports;
     if offload && !evaluator.offloads() {
         return Ok(Some(Vec::new()));
@@ -99,10 +99,10 @@ fn smallest(
     let cp_kind = [CpKind::AllGather, CpKind::Ring, CpKind::Ulysses].into_iter().find(|kind| supports.cp_kind(*kind));
     let plain = |name: &&str| supports.schedule(name);
     let schedule = ["1f1b", "gpipe"].into_iter().find(plain).unwrap_or("1f1b").to_string();
-    let device = &machine.cluster.device;
+    let device = &platform.cluster.device;
     let fits = |parallel: &ParallelConfig| {
         let open = Undecided { zero: Some(parallel.zero), microbatches: 1, mbs: parallel.mbs };
-        let least = || work.floor(parallel, open, request.global_batch, &machine).bytes;
+        let least = || work.floor(parallel, open, request.global_batch, &platform).bytes;
         parallel.fold().is_ok() && has_room(least(), Some(device.memory as f64))
     };
     let (mut asked, mut known) = (Vec::new(), HashSet::new());

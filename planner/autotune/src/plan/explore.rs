@@ -1,6 +1,6 @@
 //! Searches in addition to a plan's: the best configuration with another choice, and configurations beyond the stack.
 
-use super::large::Large;
+use super::large_microbatch::LargeMicrobatches;
 use super::oracle::Costs;
 use super::report::Beyond;
 use super::request::PlanRequest;
@@ -10,7 +10,7 @@ use compiler::deadline::Deadline;
 use compiler::error::Error;
 use compiler::parallel;
 use cost::Supports;
-use estimator::{EstimateReport, EstimateRequest, Estimator, Evaluator, Work};
+use estimator::{EstimateReport, EstimateRequest, Estimator, Evaluator, ModelWork};
 use ir::options::ParallelConfig;
 
 /// A gain from which on it is told that a better configuration lies beyond the stack.
@@ -21,7 +21,7 @@ pub struct Explorer<'a> {
     estimator: &'a Estimator,
     request: PlanRequest,
     evaluator: Evaluator,
-    work: Work,
+    work: ModelWork,
     /// Until when it is to answer.
     until: Deadline,
 }
@@ -60,9 +60,9 @@ impl<'a> Explorer<'a> {
             evaluator: &self.evaluator,
             work: self.work,
             space: &space,
-            large: Large::new(&self.evaluator, &space),
+            large: LargeMicrobatches::new(&self.evaluator, &space),
         };
-        let memory = Some(self.evaluator.machine(request.gpus).cluster.device.memory as f64);
+        let memory = Some(self.evaluator.platform(request.gpus).cluster.device.memory as f64);
         let task = Task {
             wanted: 1,
             memory,

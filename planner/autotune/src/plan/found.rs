@@ -1,6 +1,6 @@
 //! Results of the search.
 
-use super::large::Large;
+use super::large_microbatch::LargeMicrobatches;
 use super::oracle::Costs;
 use super::report::{Basis, Search};
 use super::request::{Objective, PlanRequest};
@@ -9,7 +9,7 @@ use crate::search::{self, Counted, Outcome, Progress, Ranked, Task};
 use compiler::deadline::Deadline;
 use compiler::error::Error;
 use compiler::parallel;
-use estimator::{EstimateReport, EstimateRequest, Estimator, Evaluator, Work, check_size};
+use estimator::{EstimateReport, EstimateRequest, Estimator, Evaluator, ModelWork, check_size};
 use ir::catalogue::Code;
 use ir::limits;
 use std::time::Instant;
@@ -68,7 +68,7 @@ struct Scope<'a> {
     estimator: &'a Estimator,
     request: &'a PlanRequest,
     evaluator: &'a Evaluator,
-    work: Work,
+    work: ModelWork,
     began: Instant,
     deadline: Deadline,
     until: Deadline,
@@ -86,7 +86,7 @@ impl Scope<'_> {
         if counted == (Counted { configs: 0, is_all: true }) {
             return Err(none_serves(request));
         }
-        let oracle = Costs { evaluator, work, space: &space, large: Large::new(evaluator, &space) };
+        let oracle = Costs { evaluator, work, space: &space, large: LargeMicrobatches::new(evaluator, &space) };
         let so_far = |candidates: u64, proved_optimal: bool| Search {
             space: counted.configs,
             has_more: !counted.is_all,
@@ -105,7 +105,7 @@ impl Scope<'_> {
             days: None,
             beyond: None,
         };
-        let memory = evaluator.machine(request.gpus).cluster.device.memory as f64;
+        let memory = evaluator.platform(request.gpus).cluster.device.memory as f64;
         let run = |wanted: usize, memory: Option<f64>, by_memory: bool, before: u64| {
             let mut tell = |it: Progress| progress(&so_far(before + it.candidates, false));
             let exhaustive = request.exhaustive && memory.is_some();

@@ -8,7 +8,7 @@
 
 mod explore;
 mod found;
-mod large;
+mod large_microbatch;
 mod oracle;
 mod report;
 mod request;

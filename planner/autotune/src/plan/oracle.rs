@@ -1,52 +1,52 @@
 //! Cost oracle of the search.
 
-use super::large::Large;
-use crate::search::{Bound, Family, Level, Limits, Oracle, Price, Space};
+use super::large_microbatch::LargeMicrobatches;
+use crate::search::{Bound, Level, Limits, Oracle, Price, SearchNode, Space};
 use compiler::parallel;
-use estimator::{Ask, Evaluator, Floor, Means, Undecided, Work, has_room};
+use estimator::{BoundKind, Evaluator, MemoryChoices, ModelWork, StepCost, Undecided, has_room};
 use ir::options::{ParallelConfig, Recompute};
 
 /// Costs and lower bounds of the configurations of a space.
 pub(super) struct Costs<'a> {
     pub(super) evaluator: &'a Evaluator,
-    pub(super) work: Work,
+    pub(super) work: ModelWork,
     pub(super) space: &'a Space,
-    pub(super) large: Large<'a>,
+    pub(super) large: LargeMicrobatches<'a>,
 }
 
 impl Oracle for Costs<'_> {
     /// Lower bound of a search node. For degrees alone it is FLOPs / peak; from the micro-batch level on, the model is
     /// planned.
-    fn bound(&self, family: &Family, known: Bound, limits: Limits) -> Option<Bound> {
-        let known = Floor { seconds: known.seconds, bytes: known.bytes };
+    fn bound(&self, node: &SearchNode, known: Bound, limits: Limits) -> Option<Bound> {
+        let known = StepCost { seconds: known.seconds, bytes: known.bytes };
         let Some(room) = limits.bytes else {
-            return Some(Bound { seconds: 0.0, bytes: self.least_bytes(family, known.bytes)? });
+            return Some(Bound { seconds: 0.0, bytes: self.least_bytes(node, known.bytes)? });
         };
         let ask = || {
-            let is_ordered = family.level >= Level::Schedule;
-            Ask::Seconds { enough: limits.seconds, room, means: self.means(family), is_ordered }
+            let is_ordered = node.level >= Level::Schedule;
+            BoundKind::Seconds { enough: limits.seconds, room, means: self.means(node), is_ordered }
         };
-        let floor = match family.level {
-            Level::Devices | Level::Degrees => self.of_degrees(family, limits),
-            Level::Axes => self.of_axes(family, limits),
-            Level::Ways => Floor { seconds: self.of_way(&family.parallel), ..known },
-            Level::Batch => self.of_blocks(family, limits)?,
-            Level::Pipeline => Floor { seconds: self.evaluator.rough(&self.fastest(family)).ok()?, ..known },
+        let floor = match node.level {
+            Level::Devices | Level::Degrees => self.of_degrees(node, limits),
+            Level::Axes => self.of_axes(node, limits),
+            Level::SequenceSharding => StepCost { seconds: self.of_way(&node.parallel), ..known },
+            Level::Batch => self.of_blocks(node, limits)?,
+            Level::Pipeline => StepCost { seconds: self.evaluator.rough(&self.fastest(node)).ok()?, ..known },
             Level::Shards => {
-                let mean = self.mean(family, limits)?;
+                let mean = self.mean(node, limits)?;
                 if self.is_ruled_out(mean, limits) {
                     mean
                 } else {
-                    self.evaluator.floor(&self.fastest(family), &ask()).ok()?
+                    self.evaluator.floor(&self.fastest(node), &ask()).ok()?
                 }
             }
-            _ => self.evaluator.floor(&self.fastest(family), &ask()).ok()?,
+            _ => self.evaluator.floor(&self.fastest(node), &ask()).ok()?,
         };
         Some(Bound { seconds: floor.seconds, bytes: floor.bytes })
     }
 
     fn price(&self, parallel: &ParallelConfig, limits: Limits) -> Option<Price> {
-        let (parallel, Floor { seconds, bytes }) = match parallel.recompute {
+        let (parallel, StepCost { seconds, bytes }) = match parallel.recompute {
             Recompute::Auto => self.evaluator.fitting(parallel, limits.seconds).ok()??,
             _ => (parallel.clone(), self.evaluator.price(parallel).ok()?),
         };
@@ -57,9 +57,9 @@ impl Oracle for Costs<'_> {
 impl Costs<'_> {
     /// A configuration that none of a search node's is faster than. Recomputed values are not offloaded: offloading has its
     /// cost only once it is decided.
-    fn fastest(&self, family: &Family) -> ParallelConfig {
-        let mut parallel = family.parallel.clone();
-        if family.level < Level::One || parallel.recompute == Recompute::Auto {
+    fn fastest(&self, node: &SearchNode) -> ParallelConfig {
+        let mut parallel = node.parallel.clone();
+        if node.level < Level::Complete || parallel.recompute == Recompute::Auto {
             parallel.offload = false;
             parallel.recompute = Recompute::None;
         }
@@ -67,82 +67,88 @@ impl Costs<'_> {
     }
 
     /// Options of a node's configurations for saving memory.
-    fn means(&self, family: &Family) -> Means {
-        let (space, parallel) = (self.space, &family.parallel);
-        if family.level == Level::One {
+    fn means(&self, node: &SearchNode) -> MemoryChoices {
+        let (space, parallel) = (self.space, &node.parallel);
+        if node.level == Level::Complete {
             let parts = parallel.recompute == Recompute::Auto;
-            return if parts { Means { parts, whole: Vec::new(), hosts: vec![parallel.offload] } } else { Means::NONE };
+            return if parts {
+                MemoryChoices { parts, whole: Vec::new(), hosts: vec![parallel.offload] }
+            } else {
+                MemoryChoices::NONE
+            };
         }
-        let hosts = if family.level < Level::Host { space.hosts() } else { vec![parallel.offload] };
+        let hosts = if node.level < Level::Host { space.hosts() } else { vec![parallel.offload] };
         let some = || (1..space.longest(parallel) as u32).chain([u32::MAX]).collect();
         let (parts, whole) = match (&space.pin.parallel.recompute, space.choices.recompute) {
-            _ if family.level == Level::Layers => (false, some()),
+            _ if node.level == Level::Layers => (false, some()),
             (Recompute::Full(layers), _) if space.pin.has("recompute") => (false, vec![layers.unwrap_or(u32::MAX)]),
             (Recompute::None | Recompute::Selective(_), _) if space.pin.has("recompute") => (true, Vec::new()),
             (_, [.., true]) => (true, some()),
             (_, [_, true, false]) => (true, vec![u32::MAX]),
             (_, [_, false, false]) => (true, Vec::new()),
         };
-        Means { parts, whole, hosts }
+        MemoryChoices { parts, whole, hosts }
     }
 
     /// Lower bound on the bytes of a search node. For degrees alone it counts the states; from the micro-batch level on, the
     /// model is planned.
-    fn least_bytes(&self, family: &Family, known: f64) -> Option<f64> {
-        let (fast, small) = (self.fastest(family), self.smallest(family));
+    fn least_bytes(&self, node: &SearchNode, known: f64) -> Option<f64> {
+        let (fast, small) = (self.fastest(node), self.smallest(node));
         let of_shards = |shards: &[ParallelConfig]| self.evaluator.least_bytes(&fast, &small, shards).ok();
         let limits = Limits { seconds: f64::INFINITY, bytes: None };
-        match family.level {
-            Level::Devices | Level::Degrees | Level::Axes => Some(self.of_degrees(family, limits).bytes),
-            Level::Ways => {
+        match node.level {
+            Level::Devices | Level::Degrees | Level::Axes => Some(self.of_degrees(node, limits).bytes),
+            Level::SequenceSharding => {
                 // Larger micro-batches need no less memory: the smallest is planned for all.
-                let mbs = self.space.sizes(&family.parallel).min()?;
-                let few = Family { parallel: ParallelConfig { mbs, ..family.parallel.clone() }, ..family.clone() };
+                let mbs = self.space.sizes(&node.parallel).min()?;
+                let few = SearchNode { parallel: ParallelConfig { mbs, ..node.parallel.clone() }, ..node.clone() };
                 self.least_of_any(&few).map(|least| least.max(known))
             }
-            Level::Batch => Some(self.of_degrees(family, limits).bytes.max(known)),
+            Level::Batch => Some(self.of_degrees(node, limits).bytes.max(known)),
             Level::Pipeline => {
-                let shards = self.shards(family).into_iter().map(|part| part.parallel);
+                let shards = self.shards(node).into_iter().map(|part| part.parallel);
                 of_shards(&shards.collect::<Vec<_>>())
             }
             // Values are chosen to fit on the device, or not at all.
-            Level::One if family.parallel.recompute == Recompute::Auto && !family.parallel.offload => {
-                let room = self.evaluator.machine(fast.devices()).cluster.device.memory as f64;
+            Level::Complete if node.parallel.recompute == Recompute::Auto && !node.parallel.offload => {
+                let room = self.evaluator.platform(fast.devices()).cluster.device.memory as f64;
                 of_shards(std::slice::from_ref(&fast)).filter(|bytes| has_room(*bytes, Some(room)))
             }
-            Level::One if fast == small => self.evaluator.floor(&fast, &Ask::Bytes).ok().map(|floor| floor.bytes),
+            Level::Complete if fast == small => {
+                self.evaluator.floor(&fast, &BoundKind::Bytes).ok().map(|floor| floor.bytes)
+            }
             _ => of_shards(std::slice::from_ref(&fast)),
         }
     }
 
     /// Lower bound on the bytes of a search node over all pipelines and all numbers of micro-batches.
-    fn least_of_any(&self, family: &Family) -> Option<f64> {
-        let shards = self.shards(family).into_iter().map(|part| self.fastest(&part));
-        self.evaluator.least_of_any(&self.smallest(family), &shards.collect::<Vec<_>>()).ok()
+    fn least_of_any(&self, node: &SearchNode) -> Option<f64> {
+        let shards = self.shards(node).into_iter().map(|part| self.fastest(&part));
+        self.evaluator.least_of_any(&self.smallest(node), &shards.collect::<Vec<_>>()).ok()
     }
 
     /// FLOPs / peak. If memory counts, no micro-batch has more sequences than fit in the memory budget.
-    fn of_degrees(&self, family: &Family, limits: Limits) -> Floor {
-        let (parallel, sequences) = (&family.parallel, self.space.global_batch);
-        if family.level == Level::Devices {
-            return self.work.of_devices(family.devices, sequences, &self.evaluator.machine(family.devices[0]));
+    fn of_degrees(&self, node: &SearchNode, limits: Limits) -> StepCost {
+        let (parallel, sequences) = (&node.parallel, self.space.global_batch);
+        if node.level == Level::Devices {
+            return self.work.of_devices(node.devices, sequences, &self.evaluator.platform(node.devices[0]));
         }
         let local = sequences / parallel.dp;
-        let machine = self.evaluator.machine(parallel.devices());
+        let platform = self.evaluator.platform(parallel.devices());
         let zero = self.space.pin.has("zero").then_some(parallel.zero);
         let (most, mbs) = match limits.bytes {
-            _ if family.level == Level::Batch => (parallel.mbs, parallel.mbs),
+            _ if node.level == Level::Batch => (parallel.mbs, parallel.mbs),
             Some(room) => (self.work.most_sequences(parallel, room).clamp(1, local), 1),
             None => (local, 1),
         };
         let microbatches = u32::try_from(local.div_ceil(most)).unwrap_or(u32::MAX);
         let open = Undecided { zero, microbatches, mbs };
-        if family.level == Level::Degrees && self.space.experts.is_some() {
+        if node.level == Level::Degrees && self.space.experts.is_some() {
             // No rank holds less of the experts than if all ranks shard each expert.
             let cut = ParallelConfig { ep: 1, etp: parallel.dp * parallel.cp * parallel.tp, ..parallel.clone() };
-            return self.work.floor(&cut, open, sequences, &machine);
+            return self.work.floor(&cut, open, sequences, &platform);
         }
-        self.work.floor(parallel, open, sequences, &machine)
+        self.work.floor(parallel, open, sequences, &platform)
     }
 
     /// Returns `true` if large micro-batches give a bound. The model must state no micro-batch, and the ranks must have the
@@ -151,19 +157,19 @@ impl Costs<'_> {
         self.space.batch.is_none() && !self.space.pin.has("rank_order")
     }
 
-    fn is_ruled_out(&self, floor: Floor, limits: Limits) -> bool {
+    fn is_ruled_out(&self, floor: StepCost, limits: Limits) -> bool {
         floor.seconds > limits.seconds || !has_room(floor.bytes, limits.bytes)
     }
 
     /// Lower bound of a node with degrees alone: FLOPs / peak and, if that does not rule it out, the bound of large
     /// micro-batches.
-    fn of_axes(&self, family: &Family, limits: Limits) -> Floor {
-        let floor = self.of_degrees(family, limits);
+    fn of_axes(&self, node: &SearchNode, limits: Limits) -> StepCost {
+        let floor = self.of_degrees(node, limits);
         if self.is_ruled_out(floor, limits) || !self.has_large() {
             return floor;
         }
-        let seconds = self.large.of_degrees(&family.parallel, limits.seconds);
-        Floor { seconds: seconds.max(floor.seconds), ..floor }
+        let seconds = self.large.of_degrees(&node.parallel, limits.seconds);
+        StepCost { seconds: seconds.max(floor.seconds), ..floor }
     }
 
     /// Lower bound of a node with one option for sharing a sequence: the work of large micro-batches.
@@ -173,13 +179,13 @@ impl Costs<'_> {
 
     /// Lower bound of a node whose pipeline is open. It tries FLOPs / peak, then large micro-batches with each option for
     /// sharding states, then the node's own micro-batch. Each is evaluated only if the one before does not rule the node out.
-    fn of_blocks(&self, family: &Family, limits: Limits) -> Option<Floor> {
-        let parallel = &family.parallel;
-        let floor = self.of_degrees(family, limits);
+    fn of_blocks(&self, node: &SearchNode, limits: Limits) -> Option<StepCost> {
+        let parallel = &node.parallel;
+        let floor = self.of_degrees(node, limits);
         if self.is_ruled_out(floor, limits) {
             return Some(floor);
         }
-        let shards = self.shards(family);
+        let shards = self.shards(node);
         if self.has_large() {
             let fast: Vec<ParallelConfig> = shards.iter().map(|part| self.fastest(part)).collect();
             let of = |large: &ParallelConfig, share| {
@@ -197,11 +203,11 @@ impl Costs<'_> {
 
     /// Options for sharding states that change the cost of the average rank. With overlap, a stack takes no longer than if
     /// told not to overlap.
-    fn shards(&self, family: &Family) -> Vec<Family> {
-        let all = self.space.shards(family);
+    fn shards(&self, node: &SearchNode) -> Vec<SearchNode> {
+        let all = self.space.shards(node);
         let hides = all.first().and_then(|first| first.parallel.dp_overlap);
         let mut seen = Vec::new();
-        let is_new = |part: &Family| {
+        let is_new = |part: &SearchNode| {
             let way = (self.evaluator.zero(&part.parallel), part.parallel.shard);
             let is_new = part.parallel.dp_overlap == hides && !seen.contains(&way);
             seen.push(way);
@@ -211,21 +217,21 @@ impl Costs<'_> {
     }
 
     /// Lower bound from the average rank; saved activations do not count.
-    fn mean(&self, family: &Family, limits: Limits) -> Option<Floor> {
-        self.evaluator.mean(&self.fastest(family), self.space.slices, limits.bytes).ok()
+    fn mean(&self, node: &SearchNode, limits: Limits) -> Option<StepCost> {
+        self.evaluator.mean(&self.fastest(node), self.space.slices, limits.bytes).ok()
     }
 
     /// The node's configuration that saves least: undecided options recompute everything, or offload it.
-    fn smallest(&self, family: &Family) -> ParallelConfig {
-        let mut parallel = family.parallel.clone();
-        if family.level == Level::One {
+    fn smallest(&self, node: &SearchNode) -> ParallelConfig {
+        let mut parallel = node.parallel.clone();
+        if node.level == Level::Complete {
             if parallel.recompute == Recompute::Auto {
                 parallel.recompute = Recompute::Full(None);
             }
             return parallel;
         }
         let pin = &self.space.pin;
-        if family.level < Level::Host && self.space.offload && !pin.has("offload") {
+        if node.level < Level::Host && self.space.offload && !pin.has("offload") {
             parallel.offload = true;
         }
         let given = &pin.parallel.recompute;
@@ -236,14 +242,14 @@ impl Costs<'_> {
 }
 
 /// Lower bound over several nodes: seconds of those within the memory budget, if there are any.
-fn least(floors: impl IntoIterator<Item = Floor>, limits: Limits) -> Option<Floor> {
-    let both = |a: Floor, b: Floor| {
+fn least(floors: impl IntoIterator<Item = StepCost>, limits: Limits) -> Option<StepCost> {
+    let both = |a: StepCost, b: StepCost| {
         let seconds = match (has_room(a.bytes, limits.bytes), has_room(b.bytes, limits.bytes)) {
             (true, false) => a.seconds,
             (false, true) => b.seconds,
             _ => a.seconds.min(b.seconds),
         };
-        Floor { seconds, bytes: a.bytes.min(b.bytes) }
+        StepCost { seconds, bytes: a.bytes.min(b.bytes) }
     };
     floors.into_iter().reduce(both)
 }

@@ -46,7 +46,7 @@ pub(super) fn space(
     let cut = model.dims.values().filter(|dim| ["g", "f", "u", "v"].contains(&dim.name.as_str()));
     let runs: u64 = model.calls.iter().map(|call| u64::from(call.instances())).sum();
     let ends = u64::from(runs > 2);
-    let machine = evaluator.machine(request.gpus);
+    let platform = evaluator.platform(request.gpus);
     let schedule = pin.has("schedule").then(|| pin.parallel.schedule.clone());
     let slices = slice(&model, 2).is_ok();
     let supports = evaluator.stack().supports.clone();
@@ -57,7 +57,7 @@ pub(super) fn space(
         tokens: size("s").unwrap_or(request.seq),
         experts: size("e").map(|number| [number, size("m").unwrap_or(1)]),
         layers: [runs - 2 * ends, ends],
-        node: machine.cluster.links[0].joins.min(LARGEST_NODE),
+        node: platform.cluster.links[0].joins.min(LARGEST_NODE),
         offload,
         hides: [evaluator.stack().hides("tp"), evaluator.stack().hides("dp")],
         batch: evaluator.source().is_text().then(|| batch_of(&model)),

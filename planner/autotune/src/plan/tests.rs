@@ -1,14 +1,14 @@
 //! Bounds, prices and the count of the space, against the estimator and against all configurations.
 
 use super::found::find;
-use super::large::Large;
+use super::large_microbatch::LargeMicrobatches;
 use super::oracle::Costs;
 use super::request::PlanRequest;
 use super::space::space;
-use crate::search::{Bound, Family, Level, Limits, Oracle, Space, count};
+use crate::search::{Bound, Level, Limits, Oracle, SearchNode, Space, count};
 use compiler::deadline::Deadline;
 use compiler::parallel;
-use estimator::{Ask, EstimateRequest, Estimator, Evaluator, Floor, Means};
+use estimator::{BoundKind, EstimateRequest, Estimator, Evaluator, MemoryChoices, StepCost};
 use ir::options::{CpKind, ParallelConfig, Recompute};
 
 /// Numbers that look random and are the same each time (Knuth's MMIX).
@@ -27,9 +27,9 @@ fn request(model: &str, cluster: &str, gpus: u64, global_batch: u64, pin: &str) 
 }
 
 /// A way from degrees to a single configuration, as the dice fall; none where it ends before.
-fn way(space: &Space, axes: &[Family], dice: &mut Dice) -> Option<Vec<Family>> {
+fn way(space: &Space, axes: &[SearchNode], dice: &mut Dice) -> Option<Vec<SearchNode>> {
     let mut way = vec![axes[dice.below(axes.len())].clone()];
-    while way[way.len() - 1].level != Level::One {
+    while way[way.len() - 1].level != Level::Complete {
         let parts = space.parts(&way[way.len() - 1]);
         if parts.is_empty() {
             return None;
@@ -39,7 +39,7 @@ fn way(space: &Space, axes: &[Family], dice: &mut Dice) -> Option<Vec<Family>> {
     Some(way)
 }
 
-/// No configuration takes less than any family that it is in, and costs what `estimate` says.
+/// No configuration takes less than any node that it is in, and costs what `estimate` says.
 #[test]
 fn bounds_are_bounds_and_prices_are_those_of_estimate() {
     let requests = [
@@ -70,15 +70,16 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
         let work = evaluator.work().unwrap();
         let space = space(&request, &evaluator, Deadline::default(), false).unwrap();
         let axes = space.roots();
-        let costs = Costs { evaluator: &evaluator, work, space: &space, large: Large::new(&evaluator, &space) };
+        let costs =
+            Costs { evaluator: &evaluator, work, space: &space, large: LargeMicrobatches::new(&evaluator, &space) };
         let (mut dice, mut priced) = (Dice(7), 0);
         for _ in 0..60 {
             let Some(mut way) = way(&space, &axes, &mut dice) else { continue };
             // Before its degrees are known, and those of its experts.
             let first = way[0].clone();
             let degrees = ParallelConfig { ep: 1, etp: 1, ..first.parallel.clone() };
-            way.insert(0, Family { parallel: degrees, level: Level::Degrees, ..first.clone() });
-            way.insert(0, Family { level: Level::Devices, devices: [1, request.gpus], ..first });
+            way.insert(0, SearchNode { parallel: degrees, level: Level::Degrees, ..first.clone() });
+            way.insert(0, SearchNode { level: Level::Devices, devices: [1, request.gpus], ..first });
             let one = &way[way.len() - 1].parallel;
             let told = |text: &str| {
                 estimator.estimate(&EstimateRequest { gpus: Some(request.gpus), ..request.under(text.to_string()) })
@@ -96,19 +97,19 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
             let seconds = told(text).unwrap().predicted.step_time_s;
             assert!((price.seconds / seconds - 1.0).abs() < 1e-9, "{} {text}: {price:?}, {seconds}", request.model);
             let mut known = Bound { seconds: 0.0, bytes: 0.0 };
-            for family in &way {
+            for node in &way {
                 let bound = |known, limits| {
                     let none = || {
-                        panic!("{} {:?} {text} has no bound within {limits:?}: {price:?}", request.model, family.level)
+                        panic!("{} {:?} {text} has no bound within {limits:?}: {price:?}", request.model, node.level)
                     };
-                    costs.bound(family, known, limits).unwrap_or_else(none)
+                    costs.bound(node, known, limits).unwrap_or_else(none)
                 };
                 known = bound(known, unlimited);
                 // A device with just as much memory as the configuration needs, and just its time, leave little to choose.
                 let room = Limits { seconds: price.seconds * (1.0 + 1e-9), bytes: Some(price.bytes) };
                 let fitting = bound(known, room);
                 let Bound { seconds, bytes } = known;
-                let at = format!("{} {:?} {text}: {known:?}, {fitting:?}, {price:?}", request.model, family.level);
+                let at = format!("{} {:?} {text}: {known:?}, {fitting:?}, {price:?}", request.model, node.level);
                 assert!(seconds.max(fitting.seconds) <= price.seconds * (1.0 + 1e-9), "{at}");
                 assert!(bytes.max(fitting.bytes) <= price.bytes * (1.0 + 1e-9), "{at}");
             }
@@ -126,16 +127,16 @@ fn a_configuration_fits_where_it_fits() {
         recompute=full,tp_overlap=false,stages=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27";
     let together = "dp=2,tp=2,pp=2,cp=4,ep=4,etp=4,sp=false,zero=0,mbs=128,schedule=zb-h1,stages=26,\
         recompute=selective:a+q0+q1+q+o+p+x1+n+ex+eg+eu+ep";
-    let whole = Means { parts: false, whole: vec![u32::MAX], hosts: vec![false] };
-    let parts = Means { parts: true, whole: Vec::new(), hosts: vec![false] };
+    let whole = MemoryChoices { parts: false, whole: vec![u32::MAX], hosts: vec![false] };
+    let parts = MemoryChoices { parts: true, whole: Vec::new(), hosts: vec![false] };
     let cases = [("deepseek-v2-lite", "h800", 64, chained, whole), ("qwen3-30b-a3b", "h100", 32, together, parts)];
     for (model, cluster, gpus, text, means) in cases {
         let request = PlanRequest { seq: 4096, beyond_stack: true, ..request(model, cluster, gpus, 256, "") };
         let estimator = Estimator::new();
         let evaluator = Evaluator::new(&estimator, request.under(String::new()), [gpus; 2]).unwrap();
         let parallel = parallel::parse_any(text).unwrap();
-        let Floor { seconds, bytes } = evaluator.price(&parallel).unwrap();
-        let ask = Ask::Seconds { enough: seconds * (1.0 + 1e-9), room: bytes, means, is_ordered: true };
+        let StepCost { seconds, bytes } = evaluator.price(&parallel).unwrap();
+        let ask = BoundKind::Seconds { enough: seconds * (1.0 + 1e-9), room: bytes, means, is_ordered: true };
         let floor = evaluator.floor(&ParallelConfig { recompute: Recompute::None, ..parallel }, &ask).unwrap();
         assert!(floor.seconds <= seconds * (1.0 + 1e-9), "{model}: {floor:?} {seconds}");
         assert!(floor.seconds > 0.95 * seconds, "{model}: {floor:?} {seconds}");
@@ -153,9 +154,9 @@ fn a_space_has_as_many_configurations_as_are_counted() {
         let mut configs = 0;
         let mut open = space.roots();
         let counted = count(&space, &open, &|| false);
-        while let Some(family) = open.pop() {
-            configs += u64::from(family.level == Level::One);
-            open.extend(space.parts(&family));
+        while let Some(node) = open.pop() {
+            configs += u64::from(node.level == Level::Complete);
+            open.extend(space.parts(&node));
         }
         assert_eq!((configs, counted.is_all), (counted.configs, true), "{model}");
     }
@@ -207,7 +208,7 @@ fn heads_that_no_program_cuts_are_not_planned() {
         let request = request("mixtral-8x7b", "b200", 16, 16, pin);
         let evaluator = Evaluator::new(&estimator, request.under(String::new()), [16; 2]).unwrap();
         let space = space(&request, &evaluator, Deadline::default(), false).unwrap();
-        let ways = |family: &Family| space.ways(&family.parallel);
+        let ways = |node: &SearchNode| space.ways(&node.parallel);
         space.roots().iter().flat_map(ways).filter(|way| way.cp_kind == CpKind::Ulysses).count()
     };
     assert!(space("cp=8") > 0);

@@ -1,6 +1,6 @@
 //! Best configurations found so far, one per kind.
 
-use super::{Family, Level, Price};
+use super::{Level, Price, SearchNode};
 use ir::options::{ParallelConfig, Recompute};
 use std::cmp::Ordering;
 
@@ -91,19 +91,19 @@ impl Best {
         value(self.wanted - 1).unwrap_or(f64::INFINITY).min(spread)
     }
 
-    /// Objective value above which a family is not useful, because all its configurations are of one kind and a better
+    /// Objective value above which a node is not useful, because all its configurations are of one kind and a better
     /// one of that kind is known.
-    pub(super) fn threshold_of(&self, family: &Family) -> f64 {
-        let is_one_kind = matches!(family.level, Level::One | Level::Layers);
-        let same = self.list.iter().find(|(kind, _)| is_one_kind && kind.is_of(&family.parallel));
+    pub(super) fn threshold_of(&self, node: &SearchNode) -> f64 {
+        let is_one_kind = matches!(node.level, Level::Complete | Level::Layers);
+        let same = self.list.iter().find(|(kind, _)| is_one_kind && kind.is_of(&node.parallel));
         same.map_or(f64::INFINITY, |(_, ranked)| self.value(ranked.price.seconds, ranked.price.bytes))
     }
 
-    /// Configuration that every member of a family must beat: the entry of the family's only kind, else the last wanted
+    /// Configuration that every member of a node must beat: the entry of the node's only kind, else the last wanted
     /// entry.
-    pub(super) fn rival(&self, family: &Family) -> Option<&Ranked> {
-        let is_one_kind = matches!(family.level, Level::One | Level::Layers);
-        let same = self.list.iter().find(|(kind, _)| is_one_kind && kind.is_of(&family.parallel));
+    pub(super) fn rival(&self, node: &SearchNode) -> Option<&Ranked> {
+        let is_one_kind = matches!(node.level, Level::Complete | Level::Layers);
+        let same = self.list.iter().find(|(kind, _)| is_one_kind && kind.is_of(&node.parallel));
         same.or(self.list.get(self.wanted - 1)).map(|(_, ranked)| ranked)
     }
 

@@ -1,9 +1,9 @@
 //! Best-first branch and bound.
 //!
-//! Open families are in a heap. A round takes up to [`ROUND`] of the best families, a number that differs at the start
-//! but never depends on the thread count. Each family is either split into parts, which are bounded, or costed if it is
+//! Open nodes are in a heap. A round takes up to [`ROUND`] of the best nodes, a number that differs at the start
+//! but never depends on the thread count. Each node is either split into parts, which are bounded, or costed if it is
 //! a single configuration. The results are merged in the order of the round, so answer and counts do not depend on
-//! threads. A family is pruned if its bound exceeds the worst wanted configuration, or the memory budget. Without a
+//! threads. A node is pruned if its bound exceeds the worst wanted configuration, or the memory budget. Without a
 //! bound to compare with, every configuration is costed.
 //!
 //! A few configurations are searched first (`region`), since their results prune most of the rest.
@@ -11,22 +11,22 @@
 use super::best::{Best, Ranked};
 use super::region::Region;
 use super::space::Space;
-use super::{Bound, Family, Level, Limits, Oracle, Price};
+use super::{Bound, Level, Limits, Oracle, Price, SearchNode};
 use estimator::{ROUNDING, has_room};
 use ir::options::ParallelConfig;
 use std::collections::BinaryHeap;
 use support::parallel::each;
 
-/// Number of families per round.
+/// Number of nodes per round.
 const ROUND: usize = 64;
 
-/// Number of families per round before they have bounds. None of them can prune another, so cores need not synchronise.
+/// Number of nodes per round before they have bounds. None of them can prune another, so cores need not synchronise.
 const FIRST_ROUND: usize = 4096;
 
-/// Number of families per round until a feasible configuration is known; nothing is pruned before.
+/// Number of nodes per round until a feasible configuration is known; nothing is pruned before.
 const DIVE: usize = 16;
 
-/// Bound of a family that has not been evaluated.
+/// Bound of a node that has not been evaluated.
 const UNKNOWN: f64 = f64::NEG_INFINITY;
 
 /// Byte difference below which two byte counts round to the same whole number.
@@ -57,7 +57,7 @@ pub struct Task<'a> {
 pub struct Progress {
     /// Number of configurations costed.
     pub candidates: u64,
-    /// Number of open families.
+    /// Number of open nodes.
     pub open: usize,
     /// Best objective value so far.
     pub best: Option<f64>,
@@ -74,7 +74,7 @@ pub struct Outcome {
     pub finished: bool,
 }
 
-/// Open family, ordered by the least guess, then the deepest level, then the oldest.
+/// Open node, ordered by the least guess, then the deepest level, then the oldest.
 struct Waiting {
     /// Lower bound on the objective.
     bound: f64,
@@ -82,18 +82,18 @@ struct Waiting {
     guess: f64,
     known: Bound,
     number: u64,
-    family: Family,
+    node: SearchNode,
 }
 
 impl Waiting {
-    fn new(bound: f64, known: Bound, number: u64, family: Family) -> Waiting {
+    fn new(bound: f64, known: Bound, number: u64, node: SearchNode) -> Waiting {
         // Bounds of higher levels are looser. Scaling by level finds an incumbent early.
-        let grows = match family.level {
-            Level::Devices | Level::Degrees | Level::Axes | Level::Ways | Level::Batch => 1.15,
+        let grows = match node.level {
+            Level::Devices | Level::Degrees | Level::Axes | Level::SequenceSharding | Level::Batch => 1.15,
             Level::Pipeline => 1.02,
             _ => 1.0,
         };
-        Waiting { bound, guess: bound * grows, known, number, family }
+        Waiting { bound, guess: bound * grows, known, number, node }
     }
 }
 
@@ -113,7 +113,7 @@ impl PartialOrd for Waiting {
 
 impl Ord for Waiting {
     fn cmp(&self, other: &Waiting) -> std::cmp::Ordering {
-        let deeper = self.family.level.cmp(&other.family.level);
+        let deeper = self.node.level.cmp(&other.node.level);
         other.guess.total_cmp(&self.guess).then(deeper).then(other.number.cmp(&self.number))
     }
 }
@@ -125,7 +125,7 @@ struct Look<'a> {
     memory: Option<f64>,
     by_memory: bool,
     exhaustive: bool,
-    /// Objective value above which a family is not useful.
+    /// Objective value above which a node is not useful.
     threshold: f64,
     /// True if no feasible configuration is known after the usual ones were searched, so that possibly none exists.
     is_doubted: bool,
@@ -134,7 +134,7 @@ struct Look<'a> {
 
 /// Finds the best configurations of a space: first among the usual ones, then near the incumbent as long as it
 /// improves, then among all.
-pub fn search(space: &Space, roots: &[Family], oracle: &impl Oracle, mut task: Task<'_>) -> Outcome {
+pub fn search(space: &Space, roots: &[SearchNode], oracle: &impl Oracle, mut task: Task<'_>) -> Outcome {
     let mut known = Known { best: Best::new(task.wanted, task.by_memory), candidates: 0 };
     let mut gone: Vec<Region> = Vec::new();
     // A known upper bound prunes as much as a search of the usual region would.
@@ -147,13 +147,14 @@ pub fn search(space: &Space, roots: &[Family], oracle: &impl Oracle, mut task: T
     let skips_shown = task.by_memory && !task.exhaustive;
     loop {
         // Configurations costed in an earlier region are skipped.
-        let is_new = |part: &Family| part.level < Level::One || !gone.iter().any(|region| region.holds(space, part));
-        let is_needless = |part: &Family| skips_shown && space.shows(&part.parallel);
-        let is_next = |part: &Family| next.holds(space, part) && is_new(part) && !is_needless(part);
-        let families = roots.iter().filter(|family| is_next(family)).cloned().collect();
-        let parts = |family: &Family| space.parts(family).into_iter().filter(is_next).collect();
+        let is_new =
+            |part: &SearchNode| part.level < Level::Complete || !gone.iter().any(|region| region.holds(space, part));
+        let is_needless = |part: &SearchNode| skips_shown && space.shows(&part.parallel);
+        let is_next = |part: &SearchNode| next.holds(space, part) && is_new(part) && !is_needless(part);
+        let nodes = roots.iter().filter(|node| is_next(node)).cloned().collect();
+        let parts = |node: &SearchNode| space.parts(node).into_iter().filter(is_next).collect();
         let pass = Pass { parts: &parts, is_first: gone.is_empty(), stop: &*space.stop };
-        let finished = go_through(families, &pass, oracle, &mut task, &mut known);
+        let finished = go_through(nodes, &pass, oracle, &mut task, &mut known);
         let is_all = next == Region::All;
         gone.push(next);
         let near = known.best.first().map(|best| Region::near(&best.parallel));
@@ -175,10 +176,10 @@ struct Known {
     candidates: u64,
 }
 
-/// Parts of a family.
-type Parts<'a> = dyn Fn(&Family) -> Vec<Family> + Sync + 'a;
+/// Parts of a node.
+type Parts<'a> = dyn Fn(&SearchNode) -> Vec<SearchNode> + Sync + 'a;
 
-/// One search pass over some families.
+/// One search pass over some nodes.
 struct Pass<'a> {
     parts: &'a Parts<'a>,
     /// True if this is the first pass.
@@ -186,9 +187,9 @@ struct Pass<'a> {
     stop: &'a (dyn Fn() -> bool + Send + Sync),
 }
 
-/// Processes families until none can be better; returns whether the pass is complete.
+/// Processes nodes until none can be better; returns whether the pass is complete.
 fn go_through(
-    families: Vec<Family>,
+    nodes: Vec<SearchNode>,
     pass: &Pass<'_>,
     oracle: &impl Oracle,
     task: &mut Task<'_>,
@@ -196,9 +197,9 @@ fn go_through(
 ) -> bool {
     let (mut heap, mut number) = (BinaryHeap::new(), 0);
     let Pass { parts, is_first, stop } = *pass;
-    for family in families {
+    for node in nodes {
         number += 1;
-        heap.push(Waiting::new(UNKNOWN, Bound { seconds: 0.0, bytes: 0.0 }, number, family));
+        heap.push(Waiting::new(UNKNOWN, Bound { seconds: 0.0, bytes: 0.0 }, number, node));
     }
     let Task { memory, by_memory, exhaustive, below, gap, .. } = *task;
     while !heap.is_empty() {
@@ -210,15 +211,15 @@ fn go_through(
         let look = Look { best, memory, by_memory, exhaustive, threshold, is_doubted, stop };
         let asked: Vec<Vec<Question>> = each(&round, |waiting| look.questions(parts, waiting));
         let answers = look.answers(oracle, &asked.iter().flatten().collect::<Vec<&Question>>());
-        for (Question { family, is_priced, .. }, answer) in asked.into_iter().flatten().zip(answers) {
+        for (Question { node, is_priced, .. }, answer) in asked.into_iter().flatten().zip(answers) {
             *candidates += u64::from(is_priced);
             match answer {
                 Some(Answer::Bound(bound, known)) => {
                     number += 1;
-                    heap.push(Waiting::new(bound, known, number, family));
+                    heap.push(Waiting::new(bound, known, number, node));
                 }
                 Some(Answer::Price(price)) if memory.is_none_or(|memory| price.bytes <= memory) => {
-                    best.offer(Ranked { parallel: family.parallel, price });
+                    best.offer(Ranked { parallel: node.parallel, price });
                 }
                 _ => {}
             }
@@ -233,7 +234,7 @@ fn go_through(
     !stop()
 }
 
-/// Next families within the threshold: at most `most`, or [`FIRST_ROUND`] of those without a bound.
+/// Next nodes within the threshold: at most `most`, or [`FIRST_ROUND`] of those without a bound.
 fn round(heap: &mut BinaryHeap<Waiting>, most: usize, threshold: f64) -> Vec<Waiting> {
     let are_new = heap.peek().is_some_and(|next| next.bound == UNKNOWN);
     let most = if are_new { FIRST_ROUND } else { most };
@@ -248,10 +249,10 @@ fn round(heap: &mut BinaryHeap<Waiting>, most: usize, threshold: f64) -> Vec<Wai
     round
 }
 
-/// Evaluation of a family.
+/// Evaluation of a node.
 struct Question {
-    family: Family,
-    /// Bounds inherited from a larger family.
+    node: SearchNode,
+    /// Bounds inherited from a larger node.
     known: Bound,
     /// True to compute the cost rather than a bound.
     is_priced: bool,
@@ -264,17 +265,17 @@ enum Answer {
 }
 
 impl Look<'_> {
-    /// Evaluations for an open family.
+    /// Evaluations for an open node.
     fn questions(&self, parts: &Parts<'_>, waiting: &Waiting) -> Vec<Question> {
-        let Waiting { family, known, bound, .. } = waiting;
+        let Waiting { node, known, bound, .. } = waiting;
         let known = *known;
-        if !self.exhaustive && self.best.threshold_of(family) < *bound {
+        if !self.exhaustive && self.best.threshold_of(node) < *bound {
             return Vec::new();
         }
-        if *bound == UNKNOWN || family.level == Level::One {
-            return vec![Question { family: family.clone(), known, is_priced: *bound != UNKNOWN }];
+        if *bound == UNKNOWN || node.level == Level::Complete {
+            return vec![Question { node: node.clone(), known, is_priced: *bound != UNKNOWN }];
         }
-        parts(family).into_iter().map(|family| Question { family, known, is_priced: false }).collect()
+        parts(node).into_iter().map(|node| Question { node, known, is_priced: false }).collect()
     }
 
     /// Evaluates each question. Costs take longest: they are distributed so that no core starts one when the others are
@@ -282,7 +283,7 @@ impl Look<'_> {
     fn answers(&self, oracle: &impl Oracle, asked: &[&Question]) -> Vec<Option<Answer>> {
         let mut order: Vec<usize> = (0..asked.len()).collect();
         order.sort_by_key(|&at| {
-            let Question { family: Family { parallel, .. }, is_priced, .. } = asked[at];
+            let Question { node: SearchNode { parallel, .. }, is_priced, .. } = asked[at];
             let pipeline = (&parallel.schedule, parallel.pp, parallel.mbs, &parallel.stages);
             (!is_priced, is_priced.then_some(pipeline))
         });
@@ -294,49 +295,49 @@ impl Look<'_> {
         answers
     }
 
-    /// Cost of a configuration, or bound of a family that is valid, fits the memory budget and may be useful.
-    fn answer(&self, oracle: &impl Oracle, Question { family, known, is_priced }: &Question) -> Option<Answer> {
+    /// Cost of a configuration, or bound of a node that is valid, fits the memory budget and may be useful.
+    fn answer(&self, oracle: &impl Oracle, Question { node, known, is_priced }: &Question) -> Option<Answer> {
         let limits = if self.by_memory {
             Limits { seconds: f64::INFINITY, bytes: None }
         } else {
             Limits { seconds: self.threshold, bytes: self.memory }
         };
         if *is_priced {
-            return oracle.price(&family.parallel, limits).map(Answer::Price);
+            return oracle.price(&node.parallel, limits).map(Answer::Price);
         }
-        let Bound { seconds, bytes } = oracle.bound(family, *known, limits)?;
-        // Bounds of a family hold for its parts.
+        let Bound { seconds, bytes } = oracle.bound(node, *known, limits)?;
+        // Bounds of a node hold for its parts.
         let found = Bound { seconds: seconds.max(known.seconds), bytes: bytes.max(known.bytes) };
         let bound = (if self.by_memory { found.bytes } else { found.seconds }) * (1.0 - ROUNDING);
         let fits = has_room(found.bytes, self.memory);
         let is_of_use =
-            || fits && bound.is_finite() && bound <= self.threshold && self.best.threshold_of(family) >= bound;
-        let is_ruled_out = || self.has_no_room(oracle, family, found) || self.is_beaten(oracle, family, found);
+            || fits && bound.is_finite() && bound <= self.threshold && self.best.threshold_of(node) >= bound;
+        let is_ruled_out = || self.has_no_room(oracle, node, found) || self.is_beaten(oracle, node, found);
         (self.exhaustive || is_of_use() && !is_ruled_out()).then_some(Answer::Bound(bound, found))
     }
 
-    /// Returns whether no member of a family fits, checked only while feasibility is in doubt; time bounds say little about
+    /// Returns whether no member of a node fits, checked only while feasibility is in doubt; time bounds say little about
     /// memory.
-    fn has_no_room(&self, oracle: &impl Oracle, family: &Family, known: Bound) -> bool {
+    fn has_no_room(&self, oracle: &impl Oracle, node: &SearchNode, known: Bound) -> bool {
         let limits = Limits { seconds: f64::INFINITY, bytes: None };
-        let least = || oracle.bound(family, known, limits).map(|bound| bound.bytes);
+        let least = || oracle.bound(node, known, limits).map(|bound| bound.bytes);
         self.is_doubted && least().is_none_or(|bytes| !has_room(bytes, self.memory))
     }
 
-    /// Returns whether no member of a family can win on the tie-break metric, if its memory equals that of the configuration to
+    /// Returns whether no member of a node can win on the tie-break metric, if its memory equals that of the configuration to
     /// beat.
-    fn is_beaten(&self, oracle: &impl Oracle, family: &Family, found: Bound) -> bool {
-        let Some(rival) = self.best.rival(family).filter(|_| self.by_memory) else { return false };
+    fn is_beaten(&self, oracle: &impl Oracle, node: &SearchNode, found: Bound) -> bool {
+        let Some(rival) = self.best.rival(node).filter(|_| self.by_memory) else { return false };
         let Price { seconds, bytes, .. } = rival.price;
         if found.bytes < bytes.round() - NEARLY_HALF {
             return false;
         }
-        let is_hosted = family.level >= Level::Host && family.parallel.offload;
+        let is_hosted = node.level >= Level::Host && node.parallel.offload;
         if is_hosted != rival.parallel.offload {
             return is_hosted;
         }
         let limits = Limits { seconds, bytes: Some(bytes.round() + 1.0) };
-        let bound = oracle.bound(family, Bound { seconds: 0.0, bytes: 0.0 }, limits);
+        let bound = oracle.bound(node, Bound { seconds: 0.0, bytes: 0.0 }, limits);
         bound.is_none_or(|bound| bound.seconds * (1.0 - ROUNDING) > seconds)
     }
 }

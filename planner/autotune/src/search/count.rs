@@ -1,13 +1,13 @@
 //! Number of configurations of a space, without enumerating them.
 
 use super::space::Space;
-use super::{Family, Level};
+use super::{Level, SearchNode};
 use ir::options::Recompute;
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use support::parallel::each;
 
-/// Largest number of degree families to count; for larger spaces the count is a lower bound.
+/// Largest number of degree nodes to count; for larger spaces the count is a lower bound.
 const COUNTED: usize = 1 << 17;
 
 /// Size of a space.
@@ -21,54 +21,54 @@ pub struct Counted {
 
 /// Counts the configurations below these roots until `stop`. Degrees and micro-batches are enumerated; the levels below
 /// are counted.
-pub fn count(space: &Space, roots: &[Family], stop: &(dyn Fn() -> bool + Sync)) -> Counted {
+pub fn count(space: &Space, roots: &[SearchNode], stop: &(dyn Fn() -> bool + Sync)) -> Counted {
     let listed = Listed::of(space, roots, stop);
-    let ranks: BTreeSet<u64> = listed.families.iter().map(|family| family.parallel.pp).collect();
+    let ranks: BTreeSet<u64> = listed.nodes.iter().map(|node| node.parallel.pp).collect();
     let ranks: Vec<u64> = ranks.into_iter().collect();
-    let of = |&pp: &u64| of_ranks(space, listed.families.iter().filter(|family| family.parallel.pp == pp), stop);
+    let of = |&pp: &u64| of_ranks(space, listed.nodes.iter().filter(|node| node.parallel.pp == pp), stop);
     let configs = each(&ranks, of).into_iter().fold(0, u64::saturating_add);
     Counted { configs, is_all: listed.is_all && !stop() }
 }
 
 /// Families with all degrees decided.
 struct Listed<'a> {
-    families: Vec<Cow<'a, Family>>,
+    nodes: Vec<Cow<'a, SearchNode>>,
     is_all: bool,
 }
 
 impl<'a> Listed<'a> {
-    /// Enumerates the families below `roots`, up to [`COUNTED`].
-    fn of(space: &Space, roots: &'a [Family], stop: &(dyn Fn() -> bool + Sync)) -> Listed<'a> {
-        let mut listed = Listed { families: Vec::new(), is_all: true };
+    /// Enumerates the nodes below `roots`, up to [`COUNTED`].
+    fn of(space: &Space, roots: &'a [SearchNode], stop: &(dyn Fn() -> bool + Sync)) -> Listed<'a> {
+        let mut listed = Listed { nodes: Vec::new(), is_all: true };
         // Depth-first: the stack holds at most the halves of the device range and the degrees of one device count.
-        let mut open: Vec<Cow<'a, Family>> = roots.iter().rev().map(Cow::Borrowed).collect();
-        while let Some(family) = open.pop() {
-            if listed.families.len() >= COUNTED || stop() {
+        let mut open: Vec<Cow<'a, SearchNode>> = roots.iter().rev().map(Cow::Borrowed).collect();
+        while let Some(node) = open.pop() {
+            if listed.nodes.len() >= COUNTED || stop() {
                 listed.is_all = false;
                 break;
             }
-            match family.level {
+            match node.level {
                 Level::Devices | Level::Degrees => {
-                    open.extend(space.parts(&family).into_iter().rev().map(Cow::Owned));
+                    open.extend(space.parts(&node).into_iter().rev().map(Cow::Owned));
                 }
-                _ => listed.families.push(family),
+                _ => listed.nodes.push(node),
             }
         }
         listed
     }
 }
 
-/// Number of configurations among families with equal pipeline degree.
+/// Number of configurations among nodes with equal pipeline degree.
 fn of_ranks<'a>(
     space: &Space,
-    families: impl Iterator<Item = &'a Cow<'a, Family>>,
+    nodes: impl Iterator<Item = &'a Cow<'a, SearchNode>>,
     stop: &(dyn Fn() -> bool + Sync),
 ) -> u64 {
     let mut pipelines: HashMap<u64, u64> = HashMap::new();
     let mut sum = 0u64;
-    for family in families {
-        let parallel = &family.parallel;
-        let shards = space.shards(family).len() as u64;
+    for node in nodes {
+        let parallel = &node.parallel;
+        let shards = space.shards(node).len() as u64;
         let ways = space.ways(parallel).len() as u64;
         for mbs in space.sizes(parallel) {
             if stop() {

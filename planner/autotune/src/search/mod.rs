@@ -1,7 +1,7 @@
 //! Configuration search: branch and bound over sets of configurations, exact under an oracle's costs.
 //!
 //! Data flow: a [`Space`] holds the choices that a model, a job and pins leave open. The space is split level by level
-//! into [`Family`]s (`space`), the nodes of the search tree, and searched best bound first (`branch`). Single
+//! into [`SearchNode`]s (`space`), the nodes of the search tree, and searched best bound first (`branch`). Single
 //! configurations are costed, and the best ones of each kind are retained (`best`). Only the oracle knows costs.
 
 mod best;
@@ -20,7 +20,7 @@ pub use space::{Choices, Order, Orders, Pin, Space, Stop};
 use ir::options::ParallelConfig;
 use std::sync::Arc;
 
-/// Decision level of a family; each level adds a decision to those before it.
+/// Decision level of a node; each level adds a decision to those before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Level {
     /// Only a range of device counts is decided.
@@ -30,7 +30,7 @@ pub enum Level {
     /// All degrees, including ep and etp.
     Axes,
     /// Sequence parallelism, kind of context parallelism, overlap of tensor-parallel communication.
-    Ways,
+    SequenceSharding,
     /// Micro-batch size.
     Batch,
     /// Action order, stages per rank, and stage boundaries.
@@ -44,20 +44,20 @@ pub enum Level {
     /// Some layers of each stage are recomputed entirely, but their number is open.
     Layers,
     /// Everything: a single configuration.
-    One,
+    Complete,
 }
 
 /// Set of configurations that agree on all decided options: a node of the search tree. Undecided options have the value
 /// that is fastest: no recomputation, no offload, the stack's overlap.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Family {
+pub struct SearchNode {
     /// Representative configuration.
     pub parallel: ParallelConfig,
     /// Decided options.
     pub level: Level,
     /// Least and largest number of devices.
     pub devices: [u64; 2],
-    /// Schedules with the family's action order, once the pipeline is decided; the configuration names the first until
+    /// Schedules with the node's action order, once the pipeline is decided; the configuration names the first until
     /// one is chosen.
     pub schedules: Schedules,
 }
@@ -65,14 +65,14 @@ pub struct Family {
 /// Names of schedules.
 pub type Schedules = Arc<[&'static str]>;
 
-impl Family {
-    /// Part of this family.
-    fn part(&self, parallel: ParallelConfig, level: Level) -> Family {
-        Family { parallel, level, devices: self.devices, schedules: Arc::clone(&self.schedules) }
+impl SearchNode {
+    /// Part of this node.
+    fn part(&self, parallel: ParallelConfig, level: Level) -> SearchNode {
+        SearchNode { parallel, level, devices: self.devices, schedules: Arc::clone(&self.schedules) }
     }
 }
 
-/// Lower bounds on all configurations of a family.
+/// Lower bounds on all configurations of a node.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bound {
     /// Step time in seconds.
@@ -103,9 +103,9 @@ pub struct Price {
 
 /// Source of costs and lower bounds.
 pub trait Oracle: Sync {
-    /// Lower bounds on the useful configurations of a family; `None` if no member is valid. `known` bounds a larger
-    /// family.
-    fn bound(&self, family: &Family, known: Bound, limits: Limits) -> Option<Bound>;
+    /// Lower bounds on the useful configurations of a node; `None` if no member is valid. `known` bounds a larger
+    /// node.
+    fn bound(&self, node: &SearchNode, known: Bound, limits: Limits) -> Option<Bound>;
 
     /// Cost of a configuration; `None` if it is invalid or known not to be useful.
     fn price(&self, parallel: &ParallelConfig, limits: Limits) -> Option<Price>;

@@ -1,10 +1,10 @@
 //! Neighbourhoods of the space that are searched first, since their results prune most of the rest.
 
 use super::space::Space;
-use super::{Family, Level};
+use super::{Level, SearchNode};
 use ir::options::{ParallelConfig, Recompute};
 
-/// Region of a space. It holds a family if it holds all decided options of the family.
+/// Region of a space. It holds a node if it holds all decided options of the node.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Region {
     /// Configurations that most runs use.
@@ -21,23 +21,23 @@ impl Region {
         Region::Near(ParallelConfig { recompute: Recompute::None, offload: false, ..parallel.clone() })
     }
 
-    /// Returns whether the region holds all decided options of a family.
-    pub(super) fn holds(&self, space: &Space, family: &Family) -> bool {
+    /// Returns whether the region holds all decided options of a node.
+    pub(super) fn holds(&self, space: &Space, node: &SearchNode) -> bool {
         match self {
-            Region::Usual => is_usual(space, family),
-            Region::Near(centre) => is_near(centre, family),
+            Region::Usual => is_usual(space, node),
+            Region::Near(centre) => is_near(centre, node),
             Region::All => true,
         }
     }
 }
 
-/// Returns whether all decided options of a family are usual or pinned. Usual means: tensor parallelism within a node, one
+/// Returns whether all decided options of a node are usual or pinned. Usual means: tensor parallelism within a node, one
 /// sequence per micro-batch, unsliced sequences, unsharded experts, ZeRO-1, a common schedule on equal stages. Recomputation is off,
 /// of whole layers or of values chosen for the memory budget. Everything else follows the stack.
-fn is_usual(space: &Space, family: &Family) -> bool {
-    let (parallel, level) = (&family.parallel, family.level);
+fn is_usual(space: &Space, node: &SearchNode) -> bool {
+    let (parallel, level) = (&node.parallel, node.level);
     let zero = space.usual_zero(parallel);
-    let order = || family.schedules.iter().any(|name| space.common_schedules.contains(name));
+    let order = || node.schedules.iter().any(|name| space.common_schedules.contains(name));
     let usual = [
         ("tp", parallel.tp <= space.node),
         ("cp", parallel.cp == 1),
@@ -55,9 +55,9 @@ fn is_usual(space: &Space, family: &Family) -> bool {
     usual.into_iter().all(|(key, is_usual)| is_usual || space.pin.has(key))
 }
 
-/// Returns whether a family differs from a configuration in at most one decided choice. Recomputation and offload follow from
+/// Returns whether a node differs from a configuration in at most one decided choice. Recomputation and offload follow from
 /// the memory budget and do not count; nor does dp, which follows from the other degrees.
-fn is_near(centre: &ParallelConfig, Family { parallel, level, schedules, .. }: &Family) -> bool {
+fn is_near(centre: &ParallelConfig, SearchNode { parallel, level, schedules, .. }: &SearchNode) -> bool {
     let by = |decided: Level, is_same: bool| *level >= decided && !is_same;
     let shards = |it: &ParallelConfig| (it.zero, it.shard, it.dp_overlap);
     let order = || {
@@ -65,8 +65,8 @@ fn is_near(centre: &ParallelConfig, Family { parallel, level, schedules, .. }: &
     };
     let others = [
         by(Level::Degrees, parallel.tp == centre.tp)
-            || by(Level::Ways, (parallel.sp, parallel.tp_overlap) == (centre.sp, centre.tp_overlap)),
-        by(Level::Degrees, parallel.cp == centre.cp) || by(Level::Ways, parallel.cp_kind == centre.cp_kind),
+            || by(Level::SequenceSharding, (parallel.sp, parallel.tp_overlap) == (centre.sp, centre.tp_overlap)),
+        by(Level::Degrees, parallel.cp == centre.cp) || by(Level::SequenceSharding, parallel.cp_kind == centre.cp_kind),
         by(Level::Axes, parallel.ep == centre.ep),
         by(Level::Axes, parallel.etp == centre.etp),
         by(Level::Batch, parallel.mbs == centre.mbs),
@@ -114,14 +114,14 @@ mod tests {
         }
     }
 
-    /// Configurations below these families, without those outside the region.
-    fn configs(space: &Space, region: &Region, families: Vec<Family>) -> Vec<ParallelConfig> {
-        let of = |family: Family| match family.level {
-            _ if !region.holds(space, &family) => Vec::new(),
-            Level::One => vec![family.parallel],
-            _ => configs(space, region, space.parts(&family)),
+    /// Configurations below these nodes, without those outside the region.
+    fn configs(space: &Space, region: &Region, nodes: Vec<SearchNode>) -> Vec<ParallelConfig> {
+        let of = |node: SearchNode| match node.level {
+            _ if !region.holds(space, &node) => Vec::new(),
+            Level::Complete => vec![node.parallel],
+            _ => configs(space, region, space.parts(&node)),
         };
-        families.into_iter().flat_map(of).collect()
+        nodes.into_iter().flat_map(of).collect()
     }
 
     /// An open device count yields the same configurations as each fixed device count.
@@ -136,9 +136,9 @@ mod tests {
     fn a_family_is_left_out_only_with_all_its_configurations() {
         let space = space();
         let all = configs(&space, &Region::All, space.roots());
-        let one = |parallel: &ParallelConfig| Family {
+        let one = |parallel: &ParallelConfig| SearchNode {
             parallel: parallel.clone(),
-            level: Level::One,
+            level: Level::Complete,
             devices: space.devices,
             schedules: [named(&parallel.schedule)].into(),
         };

@@ -1,7 +1,7 @@
 //! Configuration space: the choices at each level.
 
 use super::divisors::divisors;
-use super::{Family, Level, Schedules};
+use super::{Level, Schedules, SearchNode};
 use ir::options::{CpKind, ParallelConfig, Recompute};
 use std::sync::Arc;
 use support::parallel::each;
@@ -69,7 +69,7 @@ pub type Orders = Box<dyn Fn(u64, u64) -> Arc<[Order]> + Send + Sync>;
 pub type Stop = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// Largest number of degrees that are listed together with expert degrees; above it expert degrees are split per
-/// family.
+/// node.
 const LISTED: usize = 1 << 17;
 
 /// Number of device counts whose degrees are listed at once.
@@ -109,7 +109,7 @@ pub struct Space {
     pub choices: Choices,
     /// Pinned options.
     pub pin: Pin,
-    /// Stop condition, checked while families are listed, counted and searched; a stopped listing is incomplete.
+    /// Stop condition, checked while nodes are listed, counted and searched; a stopped listing is incomplete.
     pub stop: Stop,
 }
 
@@ -126,14 +126,15 @@ impl Pin {
 }
 
 impl Space {
-    /// Root families of the search: degrees or, for an open device count, the entire space.
-    pub fn roots(&self) -> Vec<Family> {
+    /// Root nodes of the search: degrees or, for an open device count, the entire space.
+    pub fn roots(&self) -> Vec<SearchNode> {
         let [least, most] = self.devices;
         if least == most {
             return self.degrees_on(least);
         }
         let most = most.min(self.most_devices());
-        let of = |devices| Family { parallel: self.start(), level: Level::Devices, devices, schedules: Arc::from([]) };
+        let of =
+            |devices| SearchNode { parallel: self.start(), level: Level::Devices, devices, schedules: Arc::from([]) };
         if least > most { Vec::new() } else { vec![of([least, most])] }
     }
 
@@ -149,18 +150,18 @@ impl Space {
     }
 
     /// The two halves of a range of device counts; for a small range, the degrees.
-    fn halves(&self, [least, most]: [u64; 2]) -> Vec<Family> {
+    fn halves(&self, [least, most]: [u64; 2]) -> Vec<SearchNode> {
         if most - least < FEW {
             return (least..=most).flat_map(|devices| self.degrees_on(devices)).collect();
         }
         let middle = least + (most - least) / 2;
         let half =
-            |devices| Family { parallel: self.start(), level: Level::Devices, devices, schedules: Arc::from([]) };
+            |devices| SearchNode { parallel: self.start(), level: Level::Devices, devices, schedules: Arc::from([]) };
         vec![half([least, middle]), half([middle + 1, most])]
     }
 
-    /// Degree families for a number of devices, including expert degrees if there are not too many.
-    pub(super) fn degrees_on(&self, devices: u64) -> Vec<Family> {
+    /// Degree nodes for a number of devices, including expert degrees if there are not too many.
+    pub(super) fn degrees_on(&self, devices: u64) -> Vec<SearchNode> {
         let tps = self.degrees(0, "tp", self.pin.parallel.tp, devices);
         let some: Vec<Vec<ParallelConfig>> = each(&tps, |&tp| self.shares_of(devices, tp));
         let pairs = if self.experts.is_some() {
@@ -169,23 +170,23 @@ impl Space {
             1
         };
         if some.iter().map(Vec::len).sum::<usize>().saturating_mul(pairs) > LISTED {
-            let open = |parallel| self.family(parallel, Level::Degrees);
+            let open = |parallel| self.node(parallel, Level::Degrees);
             return some.into_iter().flatten().map(open).collect();
         }
-        let all = |configs: &Vec<ParallelConfig>| -> Vec<Family> {
-            let mut families: Vec<Family> = configs.iter().flat_map(|parallel| self.with_experts(parallel)).collect();
+        let all = |configs: &Vec<ParallelConfig>| -> Vec<SearchNode> {
+            let mut nodes: Vec<SearchNode> = configs.iter().flat_map(|parallel| self.with_experts(parallel)).collect();
             // Blocks do not depend on pp and dp. Configurations that differ only in these are adjacent, so that one
             // core evaluates all of them.
-            families.sort_by_key(|Family { parallel, .. }| (parallel.cp, parallel.ep, parallel.etp));
-            families
+            nodes.sort_by_key(|SearchNode { parallel, .. }| (parallel.cp, parallel.ep, parallel.etp));
+            nodes
         };
         some.iter().flat_map(all).collect()
     }
 
     /// Family with only degrees decided.
-    fn family(&self, parallel: ParallelConfig, level: Level) -> Family {
+    fn node(&self, parallel: ParallelConfig, level: Level) -> SearchNode {
         let devices = [parallel.devices(); 2];
-        Family { parallel, level, devices, schedules: Arc::from([]) }
+        SearchNode { parallel, level, devices, schedules: Arc::from([]) }
     }
 
     /// Degrees, without expert degrees, for a number of devices and a tp degree.
@@ -240,9 +241,9 @@ impl Space {
         parallel
     }
 
-    /// Extends degree families by expert degrees.
-    fn with_experts(&self, parallel: &ParallelConfig) -> impl Iterator<Item = Family> + use<'_> {
-        self.experts_of(parallel).map(|parallel| self.family(parallel, Level::Axes))
+    /// Extends degree nodes by expert degrees.
+    fn with_experts(&self, parallel: &ParallelConfig) -> impl Iterator<Item = SearchNode> + use<'_> {
+        self.experts_of(parallel).map(|parallel| self.node(parallel, Level::Axes))
     }
 
     /// Extends a configuration by expert degrees.
@@ -263,26 +264,28 @@ impl Space {
             .filter(|parallel| parallel.fold().is_ok())
     }
 
-    /// Parts of a family, one level deeper; empty for a single configuration.
-    pub fn parts(&self, family: &Family) -> Vec<Family> {
-        match family.level {
-            Level::Devices => self.halves(family.devices),
-            Level::Degrees => self.with_experts(&family.parallel).collect(),
-            Level::Axes => self.ways(&family.parallel).into_iter().map(|way| family.part(way, Level::Ways)).collect(),
-            Level::Ways => self.batches(family),
-            Level::Batch => self.pipelines(family),
-            Level::Pipeline => self.shards(family),
-            Level::Shards => schedules(family),
-            Level::Schedule => self.with_hosts(family),
-            Level::Host => self.recomputations(family),
-            Level::Layers => self.layers_again(family),
-            Level::One => Vec::new(),
+    /// Parts of a node, one level deeper; empty for a single configuration.
+    pub fn parts(&self, node: &SearchNode) -> Vec<SearchNode> {
+        match node.level {
+            Level::Devices => self.halves(node.devices),
+            Level::Degrees => self.with_experts(&node.parallel).collect(),
+            Level::Axes => {
+                self.ways(&node.parallel).into_iter().map(|way| node.part(way, Level::SequenceSharding)).collect()
+            }
+            Level::SequenceSharding => self.batches(node),
+            Level::Batch => self.pipelines(node),
+            Level::Pipeline => self.shards(node),
+            Level::Shards => schedules(node),
+            Level::Schedule => self.with_hosts(node),
+            Level::Host => self.recomputations(node),
+            Level::Layers => self.layers_again(node),
+            Level::Complete => Vec::new(),
         }
     }
 
-    fn batches(&self, family: &Family) -> Vec<Family> {
-        let with = |mbs| family.part(ParallelConfig { mbs, ..family.parallel.clone() }, Level::Batch);
-        self.sizes(&family.parallel).map(with).collect()
+    fn batches(&self, node: &SearchNode) -> Vec<SearchNode> {
+        let with = |mbs| node.part(ParallelConfig { mbs, ..node.parallel.clone() }, Level::Batch);
+        self.sizes(&node.parallel).map(with).collect()
     }
 
     /// Possible micro-batch sizes.
@@ -296,7 +299,7 @@ impl Space {
         sizes.into_iter().filter(move |mbs| local.is_multiple_of(*mbs))
     }
 
-    /// Configurations with each option of the level [`Level::Ways`].
+    /// Configurations with each option of the level [`Level::SequenceSharding`].
     pub fn ways(&self, parallel: &ParallelConfig) -> Vec<ParallelConfig> {
         let given = &self.pin.parallel;
         let sps = self.pin.or(
@@ -327,8 +330,8 @@ impl Space {
     }
 
     /// Parts with each ZeRO stage, sharding group size and overlap.
-    pub fn shards(&self, family: &Family) -> Vec<Family> {
-        let parallel = &family.parallel;
+    pub fn shards(&self, node: &SearchNode) -> Vec<SearchNode> {
+        let parallel = &node.parallel;
         let replicas = parallel.dp * parallel.cp;
         let stages = if replicas > 1 { self.choices.zero.clone() } else { vec![0] };
         let near = (self.node / parallel.tp.min(self.node)).max(1);
@@ -341,18 +344,18 @@ impl Space {
             self.pin.or("shard", &self.pin.parallel.shard, groups),
         );
         let overlaps = self.overlaps("dp_overlap", self.pin.parallel.dp_overlap, self.hides[1] && replicas > 1);
-        let mut families = Vec::new();
+        let mut nodes = Vec::new();
         for zero in zeros {
             for &shard in &groups {
                 if (zero > 0 || shard.is_none() || self.pin.has("shard"))
                     && shard.is_none_or(|s| replicas.is_multiple_of(s))
                 {
                     let with = |&dp_overlap| ParallelConfig { zero, shard, dp_overlap, ..parallel.clone() };
-                    families.extend(overlaps.iter().map(|overlap| family.part(with(overlap), Level::Shards)));
+                    nodes.extend(overlaps.iter().map(|overlap| node.part(with(overlap), Level::Shards)));
                 }
             }
         }
-        families
+        nodes
     }
 
     /// Pipeline orders that the pins allow.
@@ -366,19 +369,19 @@ impl Space {
         (self.orders)(pp, microbatches).iter().filter(is_allowed).cloned().collect()
     }
 
-    fn pipelines(&self, family: &Family) -> Vec<Family> {
-        let parallel = &family.parallel;
+    fn pipelines(&self, node: &SearchNode) -> Vec<SearchNode> {
+        let parallel = &node.parallel;
         let microbatches = self.global_batch / (parallel.dp * parallel.mbs);
-        let mut families = Vec::new();
+        let mut nodes = Vec::new();
         for order in self.orders_of(parallel.pp, microbatches) {
             for stages in self.starts(order.stages) {
                 let (schedule, vp) = (order.schedules[0].to_string(), order.vp);
                 let parallel = ParallelConfig { schedule, vp, stages, ..parallel.clone() };
-                let (level, devices, schedules) = (Level::Pipeline, family.devices, Arc::clone(&order.schedules));
-                families.push(Family { parallel, level, devices, schedules });
+                let (level, devices, schedules) = (Level::Pipeline, node.devices, Arc::clone(&order.schedules));
+                nodes.push(SearchNode { parallel, level, devices, schedules });
             }
         }
-        families
+        nodes
     }
 
     /// Candidate stage boundaries. The empty list is the cost model's own partition. The others have equal stages
@@ -411,9 +414,9 @@ impl Space {
         self.pin.or("offload", &self.pin.parallel.offload, vec![self.offload])
     }
 
-    fn with_hosts(&self, family: &Family) -> Vec<Family> {
-        let with = |offload| ParallelConfig { offload, ..family.parallel.clone() };
-        self.hosts().into_iter().map(|offload| family.part(with(offload), Level::Host)).collect()
+    fn with_hosts(&self, node: &SearchNode) -> Vec<SearchNode> {
+        let with = |offload| ParallelConfig { offload, ..node.parallel.clone() };
+        self.hosts().into_iter().map(|offload| node.part(with(offload), Level::Host)).collect()
     }
 
     /// Options for the overlap of a kind of communication: the stack's default and, if the stack overlaps it, no
@@ -435,37 +438,37 @@ impl Space {
         self.layers[0].div_ceil(parallel.pp * chunks)
     }
 
-    fn recomputations(&self, family: &Family) -> Vec<Family> {
-        let with = |recompute, level| family.part(ParallelConfig { recompute, ..family.parallel.clone() }, level);
+    fn recomputations(&self, node: &SearchNode) -> Vec<SearchNode> {
+        let with = |recompute, level| node.part(ParallelConfig { recompute, ..node.parallel.clone() }, level);
         match (self.pin.has("recompute"), &self.pin.parallel.recompute) {
             // `recompute=auto` follows from the memory budget: the oracle costs the fastest set of values that fits, or
             // none. The set includes all values that module recomputation would select.
             (false, _) | (true, Recompute::Auto) => {
                 let [parts, whole, some] = self.choices.recompute;
-                let mut families = vec![with(Recompute::None, Level::One)];
-                families.extend(parts.then(|| with(Recompute::Auto, Level::One)));
-                families.extend(match (whole, some) {
+                let mut nodes = vec![with(Recompute::None, Level::Complete)];
+                nodes.extend(parts.then(|| with(Recompute::Auto, Level::Complete)));
+                nodes.extend(match (whole, some) {
                     (_, true) => Some(with(Recompute::Full(Some(1)), Level::Layers)),
-                    (true, false) => Some(with(Recompute::Full(None), Level::One)),
+                    (true, false) => Some(with(Recompute::Full(None), Level::Complete)),
                     (false, false) => None,
                 });
-                families
+                nodes
             }
-            (true, given) => vec![with(given.clone(), Level::One)],
+            (true, given) => vec![with(given.clone(), Level::Complete)],
         }
     }
 
-    fn layers_again(&self, family: &Family) -> Vec<Family> {
-        let some = (1..self.longest(&family.parallel)).map(|layers| Recompute::Full(Some(layers as u32)));
+    fn layers_again(&self, node: &SearchNode) -> Vec<SearchNode> {
+        let some = (1..self.longest(&node.parallel)).map(|layers| Recompute::Full(Some(layers as u32)));
         some.chain([Recompute::Full(None)])
-            .map(|recompute| family.part(ParallelConfig { recompute, ..family.parallel.clone() }, Level::One))
+            .map(|recompute| node.part(ParallelConfig { recompute, ..node.parallel.clone() }, Level::Complete))
             .collect()
     }
 }
 
-fn schedules(family: &Family) -> Vec<Family> {
+fn schedules(node: &SearchNode) -> Vec<SearchNode> {
     let of = |name: &&str| {
-        family.part(ParallelConfig { schedule: name.to_string(), ..family.parallel.clone() }, Level::Schedule)
+        node.part(ParallelConfig { schedule: name.to_string(), ..node.parallel.clone() }, Level::Schedule)
     };
-    family.schedules.iter().map(of).collect()
+    node.schedules.iter().map(of).collect()
 }

@@ -76,7 +76,7 @@ fn a_short_file_is_enough() {
                 memory = 16000000000\n[[links]]\nbandwidth = 1e10\nlatency = 1e-5\n";
     let cluster = Cluster::parse(text).unwrap();
     assert_eq!((cluster.links[0].joins, cluster.device.sms), (u64::MAX, 1));
-    assert!(cluster.device.sustained(crate::machine::Format::Half) < 1e14);
+    assert!(cluster.device.sustained(crate::platform::Format::Half) < 1e14);
 }
 
 /// Paths to all numbers of a file, from its tables inwards.

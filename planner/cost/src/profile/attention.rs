@@ -3,7 +3,7 @@
 use super::local::Local;
 use super::site::Site;
 use crate::attention::AttentionShape;
-use crate::talk::{Group, Talk};
+use crate::collective_time::{CollectiveKind, Group};
 use ir::graph::Stmt;
 use ir::ids::Value;
 use ir::ops::{KernelOp, Op};
@@ -87,11 +87,11 @@ impl Attention {
             Some((group, CpKind::Ring)) => {
                 let steps = group.ranks as f64;
                 let block = AttentionShape { keys: self.shape.keys / steps, ..self.shape };
-                let attention = steps * site.machine.attention(&block, self.backward);
+                let attention = steps * site.platform.attention(&block, self.backward);
                 Cost { attention, cp: 0.0, kernels: steps * self.launches(site) }
             }
             _ => {
-                let attention = site.machine.attention(&self.shape, self.backward);
+                let attention = site.platform.attention(&self.shape, self.backward);
                 Cost { attention, cp: 0.0, kernels: self.launches(site) }
             }
         }
@@ -100,7 +100,7 @@ impl Attention {
     /// Kernels of flash attention: one forward; backward the row sums, the products, and the cast of dq (Dao 2023). With the
     /// scores in memory two products and the softmax, four and it backward; dropout is one more.
     fn launches(&self, site: &Site<'_>) -> f64 {
-        match (site.machine.has_flash(), self.backward) {
+        match (site.platform.has_flash(), self.backward) {
             (true, backward) => {
                 if backward {
                     3.0
@@ -123,11 +123,12 @@ impl Attention {
             ..self.shape
         };
         let AttentionShape { batch, heads, kv_heads, queries, d, c, .. } = self.shape;
-        let element = site.machine.recipe.activation;
-        let exchange =
-            |heads: f64, size: f64| site.machine.talk(Talk::AllToAll, batch * queries * heads * size * element, group);
+        let element = site.platform.recipe.activation;
+        let exchange = |heads: f64, size: f64| {
+            site.platform.collective_time(CollectiveKind::AllToAll, batch * queries * heads * size * element, group)
+        };
         Cost {
-            attention: site.machine.attention(&own, self.backward),
+            attention: site.platform.attention(&own, self.backward),
             cp: exchange(heads, d) + exchange(kv_heads, d) + exchange(kv_heads, c) + exchange(heads, c),
             kernels: self.launches(site) + 4.0,
         }

@@ -4,7 +4,7 @@ use super::alias::is_exchange;
 use super::local::base;
 use super::products::Products;
 use super::site::Site;
-use crate::talk::{Group, Talk};
+use crate::collective_time::{CollectiveKind, Group};
 use ir::graph::{ArgKind, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::mesh::Axes;
@@ -91,34 +91,38 @@ fn seconds(site: &Site<'_>, stmt: &Stmt, collective: &Collective, group: Group) 
     match collective {
         Collective::AllGather { .. } | Collective::ReduceScatter { .. } if is_ring => {
             let ranks = group.ranks as f64;
-            (ranks - 1.0) * site.machine.talk(Talk::Send, before.max(after) / ranks, group)
+            (ranks - 1.0) * site.platform.collective_time(CollectiveKind::Send, before.max(after) / ranks, group)
         }
-        Collective::AllGather { .. } => site.machine.talk_alone(Talk::AllGather, after, group),
-        Collective::ReduceScatter { .. } => site.machine.talk_alone(Talk::ReduceScatter, before, group),
-        Collective::AllReduce { .. } => site.machine.talk(Talk::AllReduce, before, group),
+        Collective::AllGather { .. } => site.platform.isolated_collective_time(CollectiveKind::AllGather, after, group),
+        Collective::ReduceScatter { .. } => {
+            site.platform.isolated_collective_time(CollectiveKind::ReduceScatter, before, group)
+        }
+        Collective::AllReduce { .. } => site.platform.collective_time(CollectiveKind::AllReduce, before, group),
         Collective::AllToAll { over, .. } | Collective::Permute { over, .. }
             if is_exchange(site.block(), site.local.mesh(), stmt) =>
         {
             let over = site.alias.exchanges.get(&stmt.operands[0]).unwrap_or(over);
-            site.machine.talk(exchange(site), before, site.group(over))
+            site.platform.collective_time(exchange(site), before, site.group(over))
         }
-        Collective::AllToAll { .. } | Collective::Permute { .. } => site.machine.talk(Talk::Send, after, group),
+        Collective::AllToAll { .. } | Collective::Permute { .. } => {
+            site.platform.collective_time(CollectiveKind::Send, after, group)
+        }
         Collective::AllSlice { .. } | Collective::ToPartial { .. } => 0.0,
     }
 }
 
 /// How the rows of experts are exchanged.
-fn exchange(site: &Site<'_>) -> Talk {
-    let facts = &site.machine.stack.facts;
+fn exchange(site: &Site<'_>) -> CollectiveKind {
+    let facts = &site.platform.stack.facts;
     let chosen = site.block()[SectionKind::F].stmts.iter().find_map(|stmt| match &stmt.op {
         Op::Kernel(KernelOp::TopK(top)) => Some((top.k, site.local.dims(stmt.operands[0]).last()?.size)),
         _ => None,
     });
     match chosen {
         Some((copies, experts)) if facts.once_per_node => {
-            Talk::Exchange { copies, adjacent: if facts.adjacent_experts { experts } else { 0 } }
+            CollectiveKind::Exchange { copies, adjacent: if facts.adjacent_experts { experts } else { 0 } }
         }
-        _ => Talk::AllToAll,
+        _ => CollectiveKind::AllToAll,
     }
 }
 

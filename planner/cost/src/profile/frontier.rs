@@ -5,7 +5,7 @@ use super::site::Site;
 use super::tensors::{self, Chosen, STEPS};
 use crate::block_options::BlockOptions;
 use crate::knapsack::prune;
-use crate::machine::Machine;
+use crate::platform::Platform;
 use ir::entity::EntityRef;
 use ir::graph::{Block, Model};
 use ir::ids::BlockId;
@@ -21,12 +21,12 @@ pub struct Frontier {
     /// less.
     sets: Vec<(BlockId, Vec<f64>)>,
     /// Pareto-optimal choices for all kinds together, from the fewest seconds to the fewest bytes.
-    pub best: Vec<Again>,
+    pub best: Vec<RecomputeChoice>,
 }
 
 /// Pareto-optimal recomputation choice.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Again {
+pub struct RecomputeChoice {
     /// Index of each kind's choice in its list.
     pub choices: Vec<usize>,
     /// Saved activations of the layers, in bytes.
@@ -65,13 +65,13 @@ struct Names {
 /// Recomputation frontier for the given number of instances of each block of a planned model, per micro-batch. Blocks
 /// that are not layers are ignored, as is the configuration's own recomputation. If the stack cannot recompute single
 /// values, choices are sets of its modules.
-pub fn frontier(model: &Model, runs: &[f64], options: &BlockOptions, machine: &Machine<'_>) -> Frontier {
-    if let Some(modules) = machine.stack.supports.modules() {
-        return module_sets::frontier(model, runs, options, machine, &modules);
+pub fn frontier(model: &Model, runs: &[f64], options: &BlockOptions, platform: &Platform<'_>) -> Frontier {
+    if let Some(modules) = platform.stack.supports.modules() {
+        return module_sets::frontier(model, runs, options, platform, &modules);
     }
     let mut frontier = Frontier::none();
     for (id, block) in model.blocks.iter().filter(|(id, block)| is_layer(block) && runs[id.index()] > 0.0) {
-        let chosen = tensors::frontier(&Site::new(model, block, options, machine));
+        let chosen = tensors::frontier(&Site::new(model, block, options, platform));
         let runs = runs[id.index()];
         frontier.best = with(&frontier.best, &chosen, runs);
         let of = |figure: fn(&Chosen) -> f64| chosen.iter().map(figure).collect();
@@ -84,7 +84,7 @@ pub fn frontier(model: &Model, runs: &[f64], options: &BlockOptions, machine: &M
 }
 
 /// Combines choices with those of another kind, which has `runs` instances.
-fn with(best: &[Again], chosen: &[Chosen], runs: f64) -> Vec<Again> {
+fn with(best: &[RecomputeChoice], chosen: &[Chosen], runs: f64) -> Vec<RecomputeChoice> {
     let mut pairs = Vec::with_capacity(best.len() * chosen.len());
     for (before, again) in best.iter().enumerate() {
         let sums = chosen.iter().map(|it| [again.bytes + runs * it.bytes, again.seconds + runs * it.seconds]);
@@ -94,7 +94,7 @@ fn with(best: &[Again], chosen: &[Chosen], runs: f64) -> Vec<Again> {
     prune(&mut pairs, most / STEPS, |(.., figures)| *figures);
     let again = |(before, at, [bytes, seconds]): (usize, usize, [f64; 2])| {
         let choices = best[before].choices.iter().copied().chain([at]).collect();
-        Again { choices, bytes, seconds, least: best[before].least + runs * chosen[at].least }
+        RecomputeChoice { choices, bytes, seconds, least: best[before].least + runs * chosen[at].least }
     };
     pairs.into_iter().map(again).collect()
 }
@@ -107,7 +107,7 @@ fn values(block: &Block) -> Vec<String> {
 impl Frontier {
     /// Frontier without layers.
     pub(super) fn none() -> Frontier {
-        let nothing = Again { choices: Vec::new(), bytes: 0.0, seconds: 0.0, least: 0.0 };
+        let nothing = RecomputeChoice { choices: Vec::new(), bytes: 0.0, seconds: 0.0, least: 0.0 };
         Frontier { kinds: Vec::new(), names: Vec::new(), sets: Vec::new(), best: vec![nothing] }
     }
 
@@ -116,7 +116,7 @@ impl Frontier {
         kind: Kind,
         choices: Vec<Vec<String>>,
         sets: Vec<(BlockId, Vec<f64>)>,
-        best: Vec<Again>,
+        best: Vec<RecomputeChoice>,
     ) -> Frontier {
         let names = Names { block: String::new(), values: Vec::new(), choices };
         Frontier { kinds: vec![kind], names: vec![names], sets, best }

@@ -4,7 +4,7 @@ use super::attention;
 use super::fusion::role;
 use super::modules::{Dropped, dropped};
 use super::site::Site;
-use crate::machine::Format;
+use crate::platform::Format;
 use ir::entity::{EntityRef, EntitySet, SecondaryMap};
 use ir::graph::{ArgKind, SectionKind, Stmt};
 use ir::ids::Value;
@@ -220,7 +220,7 @@ fn backward<'a>(site: &Site<'a>) -> Vec<&'a Stmt> {
 impl Site<'_> {
     /// Bytes of a kept value. What only products read is kept as they read it: quantised, where the recipe has 8 or 4 bits.
     fn kept_bytes(&self, value: Value) -> f64 {
-        let format = self.machine.recipe.products;
+        let format = self.platform.recipe.products;
         let only_products = || {
             let mut readers = [SectionKind::I, SectionKind::W].into_iter().flat_map(|kind| &self.block()[kind].stmts);
             readers.all(|stmt| !stmt.operands.contains(&value) || is_product_or_gather(stmt))
@@ -234,7 +234,7 @@ impl Site<'_> {
 
     /// A figure of the stack's list of saved tensors.
     pub(super) fn saved(&self, name: &str, default: f64) -> f64 {
-        self.machine.stack.facts.saved.get(name).copied().unwrap_or(default)
+        self.platform.stack.facts.saved.get(name).copied().unwrap_or(default)
     }
 
     /// What a stack keeps of a statement beside what the graph reads.
@@ -250,8 +250,8 @@ impl Site<'_> {
                 elements * self.saved("activation", 0.0)
             }
             KernelOp::CrossEntropy(_) | KernelOp::SumExp(_) => elements * self.kept_for_loss(),
-            KernelOp::Attention(_) if !self.machine.has_flash() => {
-                let element = self.machine.recipe.activation;
+            KernelOp::Attention(_) if !self.platform.has_flash() => {
+                let element = self.platform.recipe.activation;
                 attention::local(&self.local, stmt).map_or(0.0, |it| it.scores() * it.saved(element))
             }
             _ => 0.0,
@@ -272,8 +272,8 @@ impl Site<'_> {
     /// Bytes within a statement while it runs.
     fn within(&self, stmt: &Stmt) -> f64 {
         match &stmt.op {
-            Op::Kernel(KernelOp::Attention(_) | KernelOp::AttentionGrad(_)) if !self.machine.has_flash() => {
-                let element = self.machine.recipe.activation;
+            Op::Kernel(KernelOp::Attention(_) | KernelOp::AttentionGrad(_)) if !self.platform.has_flash() => {
+                let element = self.platform.recipe.activation;
                 attention::local(&self.local, stmt).map_or(0.0, |it| it.inner(element, self.fusion.softmax))
             }
             Op::Kernel(KernelOp::CrossEntropy(_) | KernelOp::SumExp(_) | KernelOp::CrossEntropyGrad(_)) => {
@@ -289,7 +289,7 @@ impl Site<'_> {
 fn again_until(site: &Site<'_>) -> usize {
     let stmts = &site.block()[SectionKind::F].stmts;
     let is_read = |stmt: &Stmt| stmt.results.iter().any(|value| site.later.contains(value));
-    let last = stmts.iter().rposition(is_read).filter(|_| site.machine.stack.facts.stops_early);
+    let last = stmts.iter().rposition(is_read).filter(|_| site.platform.stack.facts.stops_early);
     last.map_or(stmts.len(), |last| last + 1)
 }
 
@@ -315,7 +315,7 @@ fn is_loss(stmt: &Stmt) -> bool {
 /// The log-sum-exp of an attention, which is kept only where the softmax is not.
 fn is_row_sum(site: &Site<'_>, maker: Option<&Stmt>, value: Value) -> bool {
     let attention = maker.filter(|stmt| matches!(stmt.op, Op::Kernel(KernelOp::Attention(_))));
-    !site.machine.has_flash() && attention.is_some_and(|stmt| value != attention::result(stmt))
+    !site.platform.has_flash() && attention.is_some_and(|stmt| value != attention::result(stmt))
 }
 
 /// The most bytes at once of values that statements make, without those that are given away; a pointwise op writes on what

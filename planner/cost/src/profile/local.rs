@@ -1,6 +1,6 @@
 //! What one rank holds of the values of a block.
 
-use crate::machine::Recipe;
+use crate::platform::Recipe;
 use crate::routing::Routing;
 use ir::entity::EntityRef;
 use ir::graph::{Block, Model};

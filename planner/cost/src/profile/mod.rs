@@ -19,12 +19,12 @@ mod section;
 mod site;
 mod tensors;
 
-pub use frontier::{Again, Frontier, Kind, frontier};
+pub use frontier::{Frontier, Kind, RecomputeChoice, frontier};
 pub use keep::SAVED;
 pub use tensors::Recomputed;
 
 use crate::block_options::BlockOptions;
-use crate::machine::Machine;
+use crate::platform::Platform;
 use ir::graph::{ArgKind, Block, Model, ResultKind, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::options::Recompute;
@@ -125,15 +125,15 @@ impl Profile {
 /// Profile of a block of a planned model under a configuration's recomputation. The model's mesh has the axes below pp
 /// without pure data parallelism: ep, cp and tp. Its batch is one micro-batch of the ranks of one ep group.
 /// `Recompute::Auto` counts as none, and `Recompute::Full` as the entire block for any number of layers.
-pub fn profile(model: &Model, block: &Block, options: &BlockOptions, machine: &Machine<'_>) -> Profile {
-    let site = Site::new(model, block, options, machine);
+pub fn profile(model: &Model, block: &Block, options: &BlockOptions, platform: &Platform<'_>) -> Profile {
+    let site = Site::new(model, block, options, platform);
     let [f, i, w] =
         [SectionKind::F, SectionKind::I, SectionKind::W].map(|kind| cost_of(&site, kind, &site.stmts(kind)));
     let keep = Keep::under(&site, &options.recompute);
     let again = keep.again(&site);
     let mut again_cost = cost_of(&site, SectionKind::F, &again);
-    let calls = modules::parts(&site, &options.recompute) * machine.stack.facts.checkpoint;
-    again_cost.host += calls * machine.launch(site.has_experts);
+    let calls = modules::parts(&site, &options.recompute) * platform.stack.facts.checkpoint;
+    again_cost.host += calls * platform.launch(site.has_experts);
     let summed = summed(&site);
     let flops = flops(&site, &site.stmts(SectionKind::F));
     let again_flops = self::flops(&site, &again);
@@ -144,7 +144,8 @@ pub fn profile(model: &Model, block: &Block, options: &BlockOptions, machine: &M
     let mut forward = Seconds { launch: (-spare[0]).max(0.0), ..f.device };
     let mut backward = Seconds { launch: (-spare[1]).max(0.0), ..i.device };
     let beside = again_cost.device.total() + w.device.total() + backward.total();
-    let copies = [waits_for_copies(offloaded, forward.total(), machine), waits_for_copies(offloaded, beside, machine)];
+    let copies =
+        [waits_for_copies(offloaded, forward.total(), platform), waits_for_copies(offloaded, beside, platform)];
     forward.memory_bound += copies[0];
     backward.memory_bound += copies[1];
     Profile {
@@ -176,18 +177,18 @@ pub fn profile(model: &Model, block: &Block, options: &BlockOptions, machine: &M
 
 /// Names of the block's values that a configuration recomputes, in forward order; empty for a block that is not a
 /// layer.
-pub fn recomputed(model: &Model, block: &Block, options: &BlockOptions, machine: &Machine<'_>) -> Vec<Recomputed> {
+pub fn recomputed(model: &Model, block: &Block, options: &BlockOptions, platform: &Platform<'_>) -> Vec<Recomputed> {
     match &options.recompute {
         Recompute::Selective(names) if is_layer(block) => {
-            tensors::recomputed(&Site::new(model, block, options, machine), names)
+            tensors::recomputed(&Site::new(model, block, options, platform), names)
         }
         _ => Vec::new(),
     }
 }
 
 /// Seconds of host copies that exceed the concurrent compute (Rajbhandari et al. 2020, section 6.1: P_a+cpu).
-fn waits_for_copies(bytes: f64, beside: f64, machine: &Machine<'_>) -> f64 {
-    let bandwidth = machine.cluster.device.host_bandwidth;
+fn waits_for_copies(bytes: f64, beside: f64, platform: &Platform<'_>) -> f64 {
+    let bandwidth = platform.cluster.device.host_bandwidth;
     if bytes > 0.0 && bandwidth > 0.0 { (bytes / bandwidth - beside).max(0.0) } else { 0.0 }
 }
 
@@ -230,7 +231,7 @@ fn flops(site: &Site<'_>, stmts: &[&Stmt]) -> Flops {
             let whole = 2.0 * shape.batch * shape.heads * shape.queries * shape.keys * (shape.d + shape.c);
             flops.causal += if attention.causal { whole / 2.0 } else { whole };
             flops.whole += whole;
-            let [forward, backward] = attention::executed(&attention, site.machine.has_flash());
+            let [forward, backward] = attention::executed(&attention, site.platform.has_flash());
             flops.attention[0] += forward;
             flops.attention[1] += backward;
         }

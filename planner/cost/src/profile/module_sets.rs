@@ -1,12 +1,12 @@
 //! The best sets of modules to be recomputed, where a stack recomputes no single values. A set is of all layers: no framework
 //! chooses it by kind.
 
-use super::frontier::{Again, Frontier, Kind};
+use super::frontier::{Frontier, Kind, RecomputeChoice};
 use super::keep::Keep;
 use super::site::Site;
 use super::tensors::Prices;
 use crate::block_options::BlockOptions;
-use crate::machine::Machine;
+use crate::platform::Platform;
 use ir::entity::EntityRef;
 use ir::graph::Model;
 use ir::ids::BlockId;
@@ -31,12 +31,12 @@ pub(super) fn frontier(
     model: &Model,
     runs: &[f64],
     options: &BlockOptions,
-    machine: &Machine<'_>,
+    platform: &Platform<'_>,
     modules: &[&str],
 ) -> Frontier {
     let blocks = model.blocks.iter().filter(|(id, block)| is_layer(block) && runs[id.index()] > 0.0);
     let layers: Vec<Layers> = blocks
-        .map(|(id, block)| Layers::of(id, runs[id.index()], &Site::new(model, block, options, machine), modules))
+        .map(|(id, block)| Layers::of(id, runs[id.index()], &Site::new(model, block, options, platform), modules))
         .collect();
     if layers.is_empty() {
         return Frontier::none();
@@ -80,14 +80,14 @@ fn of_sets(layers: &[Layers], sets: &[(usize, Figures)], modules: &[&str]) -> Fr
         let named = modules.iter().enumerate().filter(|(at, _)| set >> at & 1 == 1);
         named.map(|(_, module)| module.to_string()).collect()
     };
-    let again = |(at, &(_, [bytes, seconds])): (usize, &(usize, Figures))| Again {
+    let again = |(at, &(_, [bytes, seconds])): (usize, &(usize, Figures))| RecomputeChoice {
         choices: vec![at],
         bytes,
         seconds,
         least: least[at],
     };
-    let best: Vec<Again> = sets.iter().enumerate().map(again).collect();
-    let of = |figure: fn(&Again) -> f64| best.iter().map(figure).collect();
+    let best: Vec<RecomputeChoice> = sets.iter().enumerate().map(again).collect();
+    let of = |figure: fn(&RecomputeChoice) -> f64| best.iter().map(figure).collect();
     let kind =
         Kind { block: layers[0].block, runs: 1.0, bytes: of(|it| it.bytes), seconds: of(|it| it.seconds), least };
     Frontier::of_sets(kind, sets.iter().map(|(set, _)| names(*set)).collect(), by_block, best)

@@ -2,7 +2,7 @@
 
 use super::site::Site;
 use super::tensors::results_of;
-use crate::machine::Format;
+use crate::platform::Format;
 use ir::entity::EntitySet;
 use ir::graph::{SectionKind, Stmt};
 use ir::ids::Value;
@@ -30,7 +30,7 @@ pub(super) fn dropped(site: &Site<'_>, names: &[String]) -> Dropped {
     for module in if names.is_empty() { &core[..] } else { names } {
         let at = of_module(site.block(), &site.local.model.dims, module);
         match module.as_str() {
-            "core_attn" if !site.machine.has_flash() => dropped.again.extend(attention(site)),
+            "core_attn" if !site.platform.has_flash() => dropped.again.extend(attention(site)),
             // A checkpoint around a module runs all of it again, read or not.
             "mlp" | "moe" | "shared_experts" => {
                 let at = with_collectives(site, at);
@@ -90,7 +90,7 @@ impl Dropped {
 /// What the list of ops to keep does not name: products in 4 bits, and the kernel of attention on some devices.
 fn unlisted(site: &Site<'_>) -> BTreeSet<usize> {
     let is_unlisted = |stmt: &Stmt| match &stmt.op {
-        Op::Kernel(KernelOp::Einsum(_)) => site.machine.recipe.products == Format::F4,
+        Op::Kernel(KernelOp::Einsum(_)) => site.platform.recipe.products == Format::F4,
         Op::Kernel(KernelOp::Attention(_)) => site.saved("attention", 1.0) == 0.0,
         _ => false,
     };

@@ -33,7 +33,7 @@ enum Piece {
 pub(super) fn moves(site: &Site<'_>, section: SectionKind, stmts: &[&Stmt], products: &Products) -> Moves {
     let mut moves = Moves::default();
     let mut add = |bytes: f64, kernels: f64| {
-        moves.seconds += site.machine.memory_bound(bytes);
+        moves.seconds += site.platform.memory_bound(bytes);
         moves.kernels += kernels;
     };
     let outside = Outside::of(site, section, stmts);
@@ -53,7 +53,7 @@ pub(super) fn moves(site: &Site<'_>, section: SectionKind, stmts: &[&Stmt], prod
         }
         if products.of[stmt.results[0]].is_some() && stmt.accumulate {
             // The product is written and read back to be added to the sum over micro-batches.
-            add(site.local.elements(stmt.results[0]) * 2.0 * site.machine.recipe.activation, 1.0);
+            add(site.local.elements(stmt.results[0]) * 2.0 * site.platform.recipe.activation, 1.0);
         }
     }
     groups(site, stmts, &run).iter().for_each(|group| add(outside.bytes(site, stmts, group), 1.0));
@@ -65,7 +65,7 @@ fn piece(site: &Site<'_>, stmt: &Stmt, products: &Products) -> Piece {
     if products.swallowed.contains(stmt.results[0]) || op.def().is_view() {
         return Piece::Nothing;
     }
-    let a = site.machine.recipe.activation;
+    let a = site.platform.recipe.activation;
     let first = site.local.elements(stmt.operands[0]);
     let alone = |per_element: f64, kernels: f64| Piece::Alone { bytes: first * per_element, kernels };
     match op {
@@ -85,7 +85,7 @@ fn piece(site: &Site<'_>, stmt: &Stmt, products: &Products) -> Piece {
         KernelOp::Embedding(_) => Piece::Alone { bytes: 2.0 * site.local.bytes(stmt.results[0]), kernels: 1.0 },
         // A table of zeros to which rows are added, and which is added to the sum over micro-batches.
         KernelOp::EmbeddingGrad(_) => {
-            let table = site.local.elements(stmt.results[0]) * (2.0 * a + 2.0 * site.machine.recipe.gradient);
+            let table = site.local.elements(stmt.results[0]) * (2.0 * a + 2.0 * site.platform.recipe.gradient);
             Piece::Alone { bytes: table + 2.0 * site.local.bytes(stmt.operands[1]), kernels: 3.0 }
         }
         _ => match role(site.block(), stmt) {

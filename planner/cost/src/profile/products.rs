@@ -3,7 +3,7 @@
 use super::fusion::{Role, role};
 use super::local::Local;
 use super::site::Site;
-use crate::machine::Format;
+use crate::platform::Format;
 use ir::entity::{EntitySet, SecondaryMap};
 use ir::graph::{SectionKind, Stmt};
 use ir::ids::Value;
@@ -155,9 +155,9 @@ impl Product {
     fn seconds(&self, site: &Site<'_>) -> f64 {
         let Shape { batch, m, n, k } = self.shape;
         if self.is_grouped {
-            site.machine.grouped_matmul(batch, m, n, k, self.format, self.accumulate)
+            site.platform.grouped_matmul(batch, m, n, k, self.format, self.accumulate)
         } else {
-            site.machine.matmul(batch, m, n, k, self.format, self.accumulate)
+            site.platform.matmul(batch, m, n, k, self.format, self.accumulate)
         }
     }
 
@@ -197,7 +197,7 @@ fn joint(site: &Site<'_>, operands: &[Value; 2]) -> Option<Joint> {
 /// Products of the layers' matrices are in the recipe's format, those of the head in half precision at most, and those that
 /// the model wants in f32 (routing) in f32.
 fn format(site: &Site<'_>, stmt: &Stmt) -> Format {
-    let products = site.machine.recipe.products;
+    let products = site.platform.recipe.products;
     let is_f32 = site.block().ty(stmt.operands[0]).dtype == DType::F32;
     match products {
         Format::F32 => Format::F32,

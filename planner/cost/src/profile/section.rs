@@ -40,17 +40,17 @@ pub(super) fn cost_of(site: &Site<'_>, section: SectionKind, stmts: &[&Stmt]) ->
     }
     let waits = waits(site, section, stmts, &products, core.attention);
     let gemm: f64 = products.list.iter().map(|product| product.seconds).sum();
-    let slowed = site.machine.contention() - 1.0;
+    let slowed = site.platform.contention() - 1.0;
     let device = Seconds {
         gemm: gemm + slowed * waits.behind_gemm,
         attention: core.attention + slowed * waits.behind_attention,
-        memory_bound: moves.seconds + site.machine.memory_bound(waits.copies),
+        memory_bound: moves.seconds + site.platform.memory_bound(waits.copies),
         tp: waits.tp,
         cp: waits.cp + core.cp,
         ep: waits.ep,
         launch: 0.0,
     };
     let kernels = products.kernels() + moves.kernels + core.kernels + waits.kernels;
-    let calls = kernels * site.machine.stack.facts.dispatches + products.of_experts();
-    Cost { device, host: calls * site.machine.launch(site.has_experts), peers: waits.peers }
+    let calls = kernels * site.platform.stack.facts.dispatches + products.of_experts();
+    Cost { device, host: calls * site.platform.launch(site.has_experts), peers: waits.peers }
 }

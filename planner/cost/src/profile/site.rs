@@ -4,7 +4,7 @@ use super::alias::{Alias, weighed};
 use super::fusion::{Fusion, Role, role};
 use super::local::Local;
 use crate::block_options::BlockOptions;
-use crate::machine::Machine;
+use crate::platform::Platform;
 use ir::entity::EntitySet;
 use ir::graph::{Block, Model, ResultKind, SectionKind, Stmt};
 use ir::ids::Value;
@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 pub(super) struct Site<'a> {
     pub(super) local: Local<'a>,
     pub(super) options: &'a BlockOptions,
-    pub(super) machine: &'a Machine<'a>,
+    pub(super) platform: &'a Platform<'a>,
     pub(super) fusion: Fusion,
     /// What I and W read of F.
     pub(super) later: Vec<Value>,
@@ -34,19 +34,19 @@ impl<'a> Site<'a> {
         model: &'a Model,
         block: &'a Block,
         options: &'a BlockOptions,
-        machine: &'a Machine<'a>,
+        platform: &'a Platform<'a>,
     ) -> Site<'a> {
-        let fusion = Fusion::of(machine.stack);
+        let fusion = Fusion::of(platform.stack);
         let is_attention = |stmt: &Stmt| matches!(stmt.op, Op::Kernel(KernelOp::Attention(_)));
         let mut site = Site {
-            local: Local::new(model, block, machine.recipe, machine.stack.facts.pads_experts),
+            local: Local::new(model, block, platform.recipe, platform.stack.facts.pads_experts),
             options,
-            machine,
+            platform,
             fusion,
             later: kept(block).forward,
             remade: remade(block, fusion),
             alias: Alias::default(),
-            unread: if machine.stack.facts.weighs_inside { weighed(block) } else { EntitySet::new() },
+            unread: if platform.stack.facts.weighs_inside { weighed(block) } else { EntitySet::new() },
             has_attention: block[SectionKind::F].stmts.iter().any(is_attention),
             has_experts: block[SectionKind::F].stmts.iter().any(|stmt| stmt.op.name() == "dispatch"),
         };
@@ -82,12 +82,12 @@ impl<'a> Site<'a> {
 
     /// Returns whether the stack hides a kind of communication.
     pub(super) fn hides(&self, kind: &str) -> bool {
-        self.machine.stack.hides(kind)
+        self.platform.stack.hides(kind)
     }
 
     /// The share that is hidden of what could be.
     pub(super) fn overlap(&self) -> f64 {
-        self.machine.stack.fitted.overlap.value
+        self.platform.stack.fitted.overlap.value
     }
 }
 

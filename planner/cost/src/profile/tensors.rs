@@ -56,7 +56,7 @@ pub(super) fn parts(site: &Site<'_>) -> Vec<Part> {
             Op::Kernel(op) if op.def().is_view() => Choice::View,
             Op::Kernel(_) if is_named() => Choice::Either,
             _ if is_read_later => Choice::Keep,
-            _ => Choice::Again,
+            _ => Choice::Recompute,
         };
         parts.push(Part { stmts: vec![at], choice });
     }
@@ -71,7 +71,7 @@ fn name<'a>(site: &Site<'a>, value: Value) -> Option<&'a str> {
 /// What is not kept where the statements at these places run again: their results, and what is never kept.
 pub(super) fn results_of(site: &Site<'_>, places: &BTreeSet<usize>) -> EntitySet<Value> {
     let stmts = &site.block()[SectionKind::F].stmts;
-    let runs = |part: &Part| part.choice == Choice::Again || part.stmts.iter().any(|at| places.contains(at));
+    let runs = |part: &Part| part.choice == Choice::Recompute || part.stmts.iter().any(|at| places.contains(at));
     let mut values = EntitySet::new();
     for part in parts(site).iter().filter(|part| runs(part)) {
         part.stmts.iter().flat_map(|&at| &stmts[at].results).for_each(|&value| {
@@ -191,7 +191,7 @@ fn clusters(site: &Site<'_>, parts: &[Part], seconds: &dyn Fn(&[usize]) -> f64) 
         let values = part.stmts.iter().flat_map(|&at| stmts[at].operands.iter().chain(&stmts[at].results));
         values.copied().filter(|&value| may_be_kept(site, value)).collect()
     };
-    let runs = |part: &Part| matches!(part.choice, Choice::Either | Choice::Again);
+    let runs = |part: &Part| matches!(part.choice, Choice::Either | Choice::Recompute);
     let all: Vec<BTreeSet<Value>> = parts.iter().map(touched).collect();
     let alone: Vec<f64> = (0..parts.len()).map(|at| if runs(&parts[at]) { seconds(&[at]) } else { 0.0 }).collect();
     let mut clusters: Vec<usize> = (0..parts.len()).collect();

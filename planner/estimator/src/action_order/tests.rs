@@ -1,7 +1,7 @@
 //! What is read from a wiring, against what is read from a timeline.
 
 use super::super::pipeline::costs;
-use super::super::stages::Load;
+use super::super::stages::StageCost;
 use super::*;
 use cost::Seconds;
 use scheduler::schedules::SCHEDULES;
@@ -23,20 +23,27 @@ fn pipelines(kind: &ScheduleKind) -> Vec<Pipeline> {
 }
 
 /// Stages of which one is slow, and what lies between them.
-fn stages(number: usize, slow: usize, hop: f64) -> (Vec<Load>, Vec<f64>) {
+fn stages(number: usize, slow: usize, hop: f64) -> (Vec<StageCost>, Vec<f64>) {
     let load = |stage: usize| {
         let seconds = |part: f64| Seconds { gemm: if stage == slow { 1.7 * part } else { part }, ..Seconds::default() };
         let kept = 10.0 + stage as f64 / 3.0;
-        Load { f: seconds(1.0), i: seconds(1.3), w: seconds(0.8), kept, held_for_w: kept / 3.0, ..Load::default() }
+        StageCost {
+            f: seconds(1.0),
+            i: seconds(1.3),
+            w: seconds(0.8),
+            kept,
+            held_for_w: kept / 3.0,
+            ..StageCost::default()
+        }
     };
     let hops = (1..number).map(|stage| hop * if stage == slow { 9.0 } else { 1.0 + (stage % 3) as f64 });
     ((0..number).map(load).collect(), hops.collect())
 }
 
 fn rank_of(timeline: &Timeline, rank: usize, hops: &[f64], slices: f64) -> Rank {
-    let mut tally = Tally::new(hops.len() + 1);
+    let mut tally = ActionCounts::new(hops.len() + 1);
     timeline.rows[rank].iter().for_each(|slot| tally.add(&slot.action, 1.0 / slices));
-    let lane = Lane::of(tally);
+    let lane = RankActions::of(tally);
     Rank {
         offloaded: 0.0,
         messages: lane.messages(hops),
@@ -48,10 +55,10 @@ fn rank_of(timeline: &Timeline, rank: usize, hops: &[f64], slices: f64) -> Rank 
     }
 }
 
-fn path_of(timeline: &Timeline, stages: usize, hops: &[f64], slices: f64) -> Path {
+fn path_of(timeline: &Timeline, stages: usize, hops: &[f64], slices: f64) -> CriticalPath {
     let places = timeline.critical_path();
     let rank = places.last().map_or(0, |place| place.rank as usize);
-    let mut path = Path { rank, runs: vec![[0.0; 3]; stages], hops: vec![0.0; stages - 1] };
+    let mut path = CriticalPath { rank, runs: vec![[0.0; 3]; stages], hops: vec![0.0; stages - 1] };
     for (at, place) in places.iter().enumerate() {
         let slot = timeline.slot(*place);
         path.add(&slot.action, 1.0 / slices);
@@ -81,7 +88,7 @@ fn crossed(from: &Slot, to: &Slot, seconds: &[f64]) -> usize {
 #[test]
 fn a_run_tells_what_a_timeline_tells() {
     for kind in SCHEDULES.iter().filter(|kind| !kind.searches()) {
-        let orders = Orders::default();
+        let orders = OrderCache::default();
         for pipeline in pipelines(kind).iter().filter(|pipeline| kind.accepts(pipeline)) {
             let (number, slices) = (pipeline.stages() as usize, f64::from(pipeline.slices));
             for (slow, hop) in [(0, 0.0), (number / 2, 0.1), (number - 1, 0.25), (number, 1.5)] {
@@ -105,7 +112,7 @@ fn a_run_tells_what_a_timeline_tells() {
 fn so_many_orders_are_kept() {
     let kind = scheduler::schedules::find("1f1b").unwrap();
     let costs = StageCosts::uniform(4, 1.0, 1.0, 1.0, 0.0);
-    let orders = Orders::default();
+    let orders = OrderCache::default();
     let get = |microbatches| orders.get(kind, &kind.pipeline(4, None, microbatches).unwrap(), &costs).unwrap();
     let first = get(8);
     assert!(Arc::ptr_eq(&first, &get(8)));

@@ -1,7 +1,7 @@
 //! Collective time on groups of ranks over the link levels of a cluster.
 
 use crate::cluster::Link;
-use crate::machine::Machine;
+use crate::platform::Platform;
 use smallvec::SmallVec;
 
 /// Replica group: `ranks` ranks, each `stride` ranks after the previous one, in rank order.
@@ -16,7 +16,7 @@ pub struct Group {
 /// Kind of collective. Bytes are those of the full tensor on one rank: the input of a reduce-scatter, the output of an
 /// all-gather.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Talk {
+pub enum CollectiveKind {
     /// Sum, returned to all ranks.
     AllReduce,
     /// Concatenation of all parts, returned to all ranks.
@@ -98,45 +98,45 @@ impl Level<'_> {
     }
 }
 
-impl Machine<'_> {
+impl Platform<'_> {
     /// Collective time in seconds for `bytes` on a group, if no other traffic uses its links. All groups of this kind
     /// run at the same time, each device with its own share of its node's network cards.
     ///
     /// An all-reduce runs level by level. All-gathers and reduce-scatters use one ring through all ranks or, if the
     /// stack can, run level by level, whichever takes less. In an all-to-all, traffic within a node and traffic between
     /// nodes overlap.
-    pub fn talk(&self, talk: Talk, bytes: f64, group: Group) -> f64 {
-        self.talk_within(talk, bytes, group, |_| 0.0)
+    pub fn collective_time(&self, kind: CollectiveKind, bytes: f64, group: Group) -> f64 {
+        self.collective_time_with(kind, bytes, group, |_| 0.0)
     }
 
     /// Collective time between the ranks of a layer, which wait for each other. Such a ring runs alone, whereas
     /// consecutive gradient rings fill each other's pauses.
-    pub fn talk_alone(&self, talk: Talk, bytes: f64, group: Group) -> f64 {
-        self.talk_within(talk, bytes, group, |level| level.link.step.unwrap_or(0.0))
+    pub fn isolated_collective_time(&self, kind: CollectiveKind, bytes: f64, group: Group) -> f64 {
+        self.collective_time_with(kind, bytes, group, |level| level.link.step.unwrap_or(0.0))
     }
 
-    fn talk_within(&self, talk: Talk, bytes: f64, group: Group, step: fn(&Level<'_>) -> f64) -> f64 {
+    fn collective_time_with(&self, kind: CollectiveKind, bytes: f64, group: Group, step: fn(&Level<'_>) -> f64) -> f64 {
         if bytes <= 0.0 {
             return 0.0;
         }
         let levels = self.levels(group);
         let Some(outer) = levels.last() else { return 0.0 };
         let start = self.cluster.links[0].start;
-        match talk {
-            Talk::Send => {
+        match kind {
+            CollectiveKind::Send => {
                 start + outer.hop(bytes).max(outer.link.latency + bytes / outer.link.pair.unwrap_or(f64::MAX))
             }
-            Talk::AllToAll => start + each_to_each(&levels, bytes, group.ranks as f64, |_| 1.0),
-            Talk::Exchange { copies, adjacent } => {
+            CollectiveKind::AllToAll => start + each_to_each(&levels, bytes, group.ranks as f64, |_| 1.0),
+            CollectiveKind::Exchange { copies, adjacent } => {
                 let share = |units: f64| reached(units, copies.max(1) as f64, adjacent as f64);
                 start + each_to_each(&levels, bytes, group.ranks as f64, share)
             }
-            Talk::AllGather | Talk::ReduceScatter => {
+            CollectiveKind::AllGather | CollectiveKind::ReduceScatter => {
                 let flat = flat(&levels, bytes, group.ranks as f64, step);
                 let staged = staged(&levels, bytes, Level::gather);
                 start + if self.stack.facts.hierarchical { flat.min(staged) } else { flat }
             }
-            Talk::AllReduce => start + staged(&levels, bytes, Level::reduce),
+            CollectiveKind::AllReduce => start + staged(&levels, bytes, Level::reduce),
         }
     }
 

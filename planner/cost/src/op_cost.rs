@@ -1,7 +1,7 @@
 //! Time of statements and sections on local shapes.
 
 use crate::cluster::{Cluster, Device};
-use crate::wire::Traffic;
+use crate::link_traffic::Traffic;
 use ir::entity::PrimaryMap;
 use ir::graph::{Block, SectionKind, Stmt, ValueData};
 use ir::ids::Value;

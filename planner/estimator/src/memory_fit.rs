@@ -2,17 +2,17 @@
 //! memory.
 
 use super::blocks::Blocks;
-use super::path::Path;
-use super::pipeline::{Least, Returns, least_kept};
+use super::critical_path::CriticalPath;
+use super::pipeline::{ActivationLifetime, RankBound, least_kept};
 use super::stages::Count;
-use cost::{Again, Machine, Profile};
+use cost::{Platform, Profile, RecomputeChoice};
 use scheduler::placement::Pipeline;
 use scheduler::schedules::ScheduleKind;
 use smallvec::SmallVec;
 
 /// Options of a search node for saving memory.
 #[derive(Clone, Debug)]
-pub struct Means {
+pub struct MemoryChoices {
     /// `true` if nothing or parts of layers may be recomputed.
     pub parts: bool,
     /// Numbers of layers of each stage that may be recomputed as a whole; a stage with fewer layers recomputes all of them.
@@ -21,9 +21,9 @@ pub struct Means {
     pub hosts: Vec<bool>,
 }
 
-impl Means {
+impl MemoryChoices {
     /// Options of a search node in which everything is decided.
-    pub const NONE: Means = Means { parts: false, whole: Vec::new(), hosts: Vec::new() };
+    pub const NONE: MemoryChoices = MemoryChoices { parts: false, whole: Vec::new(), hosts: Vec::new() };
 
     /// Returns `true` if no option is open.
     pub(super) fn are_none(&self) -> bool {
@@ -45,7 +45,7 @@ struct Saving {
 
 /// Options of a model's block instances to save less.
 #[derive(Debug)]
-pub(super) struct Ways {
+pub(super) struct RecomputeOptions {
     /// Recomputed values, fewest seconds per byte first: a lower bound on all choices of values.
     savings: Vec<Saving>,
     /// The same for each kind of layer.
@@ -60,15 +60,21 @@ pub(super) struct Ways {
     ascends: [bool; 2],
 }
 
-impl Ways {
+impl RecomputeOptions {
     /// Options of blocks that save everything, from the choices of values of each block and the costs of recomputing it as a
     /// whole. `waits`: the seconds an instance waits for the host follow from its profile, as they do unless attention is
     /// masked by documents.
-    pub(super) fn of(all: &Blocks, choices: &[Vec<Again>], whole: &Blocks, machine: &Machine<'_>, waits: bool) -> Ways {
+    pub(super) fn of(
+        all: &Blocks,
+        choices: &[Vec<RecomputeChoice>],
+        whole: &Blocks,
+        platform: &Platform<'_>,
+        waits: bool,
+    ) -> RecomputeOptions {
         let way = |profiles: &[Profile], is_hosted: bool| -> Vec<Run> {
             let of = |(profile, all): (&Profile, &Profile)| {
                 let more = [0, 1].map(|pass| passes(profile)[pass] - passes(all)[pass]);
-                let wait = if is_hosted && waits { waits_for_host(profile, machine) } else { [0.0; 2] };
+                let wait = if is_hosted && waits { waits_for_host(profile, platform) } else { [0.0; 2] };
                 [more[0] + wait[0], more[1] + wait[1], if is_hosted { 0.0 } else { profile.kept }, 0.0]
             };
             profiles.iter().zip(&all.profiles).map(of).collect()
@@ -76,10 +82,10 @@ impl Ways {
         let again = whole.again.as_ref().unwrap_or(&whole.profiles);
         let both = [false, true];
         let none = both.map(|hosted| way(&all.profiles, hosted));
-        let best_hosted = |(block, choices): (usize, &Vec<Again>)| {
+        let best_hosted = |(block, choices): (usize, &Vec<RecomputeChoice>)| {
             let none = none[1][block];
-            let of = |again: &Again| {
-                if waits { hosted(&all.profiles[block], [again.bytes, again.least], machine) } else { [0.0; 4] }
+            let of = |again: &RecomputeChoice| {
+                if waits { hosted(&all.profiles[block], [again.bytes, again.least], platform) } else { [0.0; 4] }
             };
             let both = |run: &Run| run[0] + run[1];
             let least = choices.iter().map(of).fold([none, none], |[each, sum], run| {
@@ -96,7 +102,7 @@ impl Ways {
         let whole = both.map(|hosted| way(again, hosted));
         let is_more = |(whole, none): (&Run, &Run)| whole[0] >= none[0] && whole[1] >= none[1] && whole[2] <= none[2];
         let ascends = [0, 1].map(|hosted| whole[hosted].iter().zip(&none[hosted]).all(is_more));
-        Ways { savings, kinds, hosted, whole, none, ascends }
+        RecomputeOptions { savings, kinds, hosted, whole, none, ascends }
     }
 
     /// Bytes that a stage saves less after all savings of all kinds of layers except `kind`.
@@ -135,7 +141,7 @@ fn after(savings: &[Saving], runs: &[Count], share: f64) -> [f64; 2] {
 }
 
 /// Lower hull of a block's choices, starting from saving everything.
-fn savings(block: usize, all: &Blocks, choices: &[Again]) -> Vec<Saving> {
+fn savings(block: usize, all: &Blocks, choices: &[RecomputeChoice]) -> Vec<Saving> {
     let mut hull: Vec<[f64; 2]> = vec![[all.profiles[block].kept, 0.0]];
     for choice in choices.iter().filter(|choice| choice.bytes < all.profiles[block].kept) {
         let next = [choice.bytes, choice.least];
@@ -152,9 +158,9 @@ fn savings(block: usize, all: &Blocks, choices: &[Again]) -> Vec<Saving> {
 }
 
 /// Cost of a block instance that recomputes some values in `again` seconds and offloads the rest to host memory.
-pub(super) fn hosted(all: &Profile, [rest, again]: [f64; 2], machine: &Machine<'_>) -> Run {
+pub(super) fn hosted(all: &Profile, [rest, again]: [f64; 2], platform: &Platform<'_>) -> Run {
     let [forward, backward] = passes(all);
-    let copy = rest / machine.cluster.device.host_bandwidth;
+    let copy = rest / platform.cluster.device.host_bandwidth;
     [(copy - forward).max(0.0), again.max(copy - backward), 0.0, 0.0]
 }
 
@@ -164,36 +170,36 @@ fn passes(profile: &Profile) -> [f64; 2] {
 }
 
 /// Seconds that the passes of a block instance wait for copies of its saved activations: to the host, and back.
-fn waits_for_host(profile: &Profile, machine: &Machine<'_>) -> [f64; 2] {
-    let copy = profile.kept / machine.cluster.device.host_bandwidth;
+fn waits_for_host(profile: &Profile, platform: &Platform<'_>) -> [f64; 2] {
+    let copy = profile.kept / platform.cluster.device.host_bandwidth;
     passes(profile).map(|beside| (copy - beside).max(0.0))
 }
 
 /// A pipeline whose stages save everything, queried for its time if the stages save less.
-pub(super) struct Fitting<'a> {
+pub(super) struct MemoryFit<'a> {
     pub(super) pipeline: (&'a ScheduleKind, &'a Pipeline),
     /// Block instances of each stage.
     pub(super) counts: Vec<Vec<Count>>,
     /// Bytes that each stage saves.
     pub(super) kept: Vec<f64>,
     /// Lower bounds of each rank over all orders.
-    pub(super) ranks: Vec<Least>,
+    pub(super) ranks: Vec<RankBound>,
     /// Seconds of the reduction of each rank's gradients after its last backward.
     pub(super) reduce: Vec<f64>,
     /// Critical path of an order that does not depend on costs, and its seconds.
-    pub(super) path: Option<(&'a Path, f64)>,
+    pub(super) path: Option<(&'a CriticalPath, f64)>,
     /// Lower bounds on how long activations stay saved.
-    pub(super) returns: Returns,
+    pub(super) returns: ActivationLifetime,
     /// Lower bound on the bytes of each rank's device, and of those the bytes its forwards save.
     pub(super) device: Vec<[f64; 2]>,
     /// Bytes the allocator reserves for each byte.
     pub(super) reserve: f64,
 }
 
-impl Fitting<'_> {
+impl MemoryFit<'_> {
     /// Lower bound on the seconds until all gradients are reduced, over those options with which every device has a budget of
     /// `room` bytes; infinite if there are none.
-    pub(super) fn seconds(&self, ways: &Ways, means: &Means, room: f64) -> f64 {
+    pub(super) fn seconds(&self, ways: &RecomputeOptions, means: &MemoryChoices, room: f64) -> f64 {
         let of_host = |&hosted: &bool| {
             let parts = match (means.parts, hosted) {
                 (false, _) => f64::INFINITY,
@@ -215,7 +221,7 @@ impl Fitting<'_> {
     /// Lower bound on the seconds until all gradients are reduced, if values are recomputed. Each rank recomputes as few as
     /// it must. All layers of one kind recompute the same values: those the neediest rank must recompute even if all other
     /// kinds recompute everything.
-    fn by_values(&self, ways: &Ways, room: f64) -> f64 {
+    fn by_values(&self, ways: &RecomputeOptions, room: f64) -> f64 {
         let (mut end, mut most) = (0.0_f64, vec![0.0_f64; ways.kinds.len()]);
         for ((rank, least, summed), [device, kept]) in self.all_ranks().zip(&self.device) {
             let free = (device * (1.0 - ROUNDING) - room) / self.reserve;
@@ -234,7 +240,7 @@ impl Fitting<'_> {
         };
         let all = self.all_ranks().map(|(_, least, summed)| summed + self.more(least, stage));
         let of_stage = |(runs, counts): (&[f64; 3], &Vec<Count>)| runs[1] * stage(counts);
-        let along = |path: &Path| path.runs.iter().zip(&self.counts).map(of_stage).sum::<f64>();
+        let along = |path: &CriticalPath| path.runs.iter().zip(&self.counts).map(of_stage).sum::<f64>();
         let chain = self.path.map_or(0.0, |(path, seconds)| seconds + along(path) + self.reduce[path.rank]);
         all.fold(end, f64::max).max(chain)
     }
@@ -243,7 +249,7 @@ impl Fitting<'_> {
     /// holds no more than the given bytes. Returns `None` if all of them are too few.
     fn share(
         &self,
-        (rank, least): (u32, &Least),
+        (rank, least): (u32, &RankBound),
         savings: &[Saving],
         rest: &dyn Fn(&[Count]) -> f64,
         most: f64,
@@ -274,13 +280,14 @@ impl Fitting<'_> {
     }
 
     /// Ranks by number, each with the earliest time at which its gradients are reduced.
-    fn all_ranks(&self) -> impl Iterator<Item = (u32, &Least, f64)> {
-        let summed = |((rank, least), own): ((u32, _), &f64)| (rank, least, Least::summed(least, *own, self.reduce[0]));
+    fn all_ranks(&self) -> impl Iterator<Item = (u32, &RankBound, f64)> {
+        let summed =
+            |((rank, least), own): ((u32, _), &f64)| (rank, least, RankBound::summed(least, *own, self.reduce[0]));
         (0..).zip(&self.ranks).zip(&self.reduce).map(summed)
     }
 
     /// Extra seconds of a rank whose stages take `stage` more seconds for a micro-batch.
-    fn more(&self, least: &Least, stage: impl Fn(&[Count]) -> f64) -> f64 {
+    fn more(&self, least: &RankBound, stage: impl Fn(&[Count]) -> f64) -> f64 {
         least.longer(|at| stage(&self.counts[at]))
     }
 
@@ -304,7 +311,8 @@ impl Fitting<'_> {
             end = end.max(summed + longer);
         }
         let end = end + shorter;
-        let along = |path: &Path| path.runs.iter().zip(&stages).map(|(runs, stage)| more(runs, stage)).sum::<f64>();
+        let along =
+            |path: &CriticalPath| path.runs.iter().zip(&stages).map(|(runs, stage)| more(runs, stage)).sum::<f64>();
         Some(self.path.map_or(end, |(path, seconds)| end.max(seconds + along(path) + self.reduce[path.rank])))
     }
 }
@@ -326,7 +334,7 @@ fn sum_of(runs: &[Count], way: &[Run]) -> Run {
 }
 
 /// Lower bound on a stage that recomputes up to `most` of its layers: those that save as much and cost as little as any.
-fn whole_layers(runs: &[Count], ways: &Ways, hosted: bool, most: u32) -> Run {
+fn whole_layers(runs: &[Count], ways: &RecomputeOptions, hosted: bool, most: u32) -> Run {
     let (none, whole) = (&ways.none[usize::from(hosted)], &ways.whole[usize::from(hosted)]);
     let layers = || runs.iter().filter(|run| run.are_layers);
     let again = layers().map(|run| run.times).sum::<f64>().min(f64::from(most));

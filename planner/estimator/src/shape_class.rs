@@ -1,6 +1,6 @@
 //! Shape class: everything that the statements of a planned model depend on, except the paths of its reshards.
 
-use super::resize::DimSizes;
+use super::plan_template::DimSizes;
 use ir::entity::EntityRef;
 use ir::mesh::{Axes, Group, Mesh};
 use ir::options::ParallelConfig;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// What configurations and sizes agree in that have the same statements until changes of configuration are marked.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Shape {
+pub(super) struct ShapeClass {
     /// The axes of the mesh.
     axes: Vec<String>,
     groups: Vec<(String, Vec<usize>)>,
@@ -17,11 +17,11 @@ pub(super) struct Shape {
     answers: Vec<(String, Vec<bool>)>,
 }
 
-impl Shape {
+impl ShapeClass {
     /// That of a configuration on its mesh, for dims of these sizes: those of a model that is built, or of any.
-    pub(super) fn of(parallel: &ParallelConfig, mesh: &Mesh, dims: &DimSizes, is_built: bool) -> Shape {
+    pub(super) fn of(parallel: &ParallelConfig, mesh: &Mesh, dims: &DimSizes, is_built: bool) -> ShapeClass {
         let places = |group: &Group| group.axes.iter().map(|axis| axis.index()).collect();
-        Shape {
+        ShapeClass {
             axes: mesh.axes.values().map(|axis| axis.name.clone()).collect(),
             groups: mesh.groups.iter().map(|group| (group.name.clone(), places(group))).collect(),
             sp: parallel.sp,

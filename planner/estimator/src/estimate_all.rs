@@ -13,7 +13,7 @@ use support::parallel::each;
 /// A line of `--configs`: a configuration, or an object with a configuration and what differs from the rest of the request.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Line {
+pub struct ConfigLine {
     /// The configuration.
     #[serde(alias = "layout")]
     pub parallel: String,
@@ -33,14 +33,14 @@ pub struct Line {
     pub precision: Option<String>,
 }
 
-impl Line {
+impl ConfigLine {
     /// A line of a file: an object or a text of JSON, or a bare configuration.
     ///
     /// # Errors
     /// It is JSON of another form.
-    pub fn parse(text: &str) -> Result<Line, Error> {
+    pub fn parse(text: &str) -> Result<ConfigLine, Error> {
         let text = text.trim();
-        let of = |parallel: String| Line { parallel, ..Line::default() };
+        let of = |parallel: String| ConfigLine { parallel, ..ConfigLine::default() };
         let read = match text.as_bytes().first() {
             Some(b'{') => serde_json::from_str(text),
             Some(b'"') => serde_json::from_str(text).map(of),

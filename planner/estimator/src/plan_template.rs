@@ -5,7 +5,7 @@
 //! cheapest reshard path depends on sizes. Sizes whose reshards take the same paths share the whole plan.
 
 use super::blocks::{Outline, Planned};
-use super::shape::Shape;
+use super::shape_class::ShapeClass;
 use compiler::error::Error;
 use compiler::model_source::ModelSource;
 use compiler::pipeline::{CompileError, lower_blocks, mark_blocks, mark_experts, ways_of_blocks};
@@ -52,8 +52,8 @@ impl Sizes {
     }
 
     /// What statements depend on under this configuration, of a model that is built or any.
-    pub(super) fn shape(&self, parallel: &ParallelConfig, is_built: bool) -> Shape {
-        Shape::of(parallel, &self.mesh, &self.dims, is_built)
+    pub(super) fn shape(&self, parallel: &ParallelConfig, is_built: bool) -> ShapeClass {
+        ShapeClass::of(parallel, &self.mesh, &self.dims, is_built)
     }
 
     /// Those of named dims, of a planned model of the same shape.

@@ -3,9 +3,9 @@
 use super::blocks::Blocks;
 use super::candidate::Candidate;
 use super::evaluator::Evaluator;
-use super::fitting::Means;
-use super::floor::{Floor, Open, work_of};
+use super::memory_fit::MemoryChoices;
 use super::projection::{AverageRankConfig, BlockConfig};
+use super::relaxation::{Relaxation, StepCost, work_of};
 use compiler::error::Error;
 use compiler::pipeline::CompileError;
 use ir::options::{ParallelConfig, Recompute};
@@ -13,7 +13,7 @@ use scheduler::predict::pipeline_of;
 use std::sync::Arc;
 
 /// Quantity requested from the lower bound of a search node.
-pub enum Ask {
+pub enum BoundKind {
     /// Lower bound on step time, in seconds, for configurations that fit in the budget `room`, given the options `means` for
     /// saving memory. If `is_ordered`, the order may be decided. The computation may stop as soon as the bound exceeds
     /// `enough`.
@@ -23,7 +23,7 @@ pub enum Ask {
         /// Memory budget of a device, in bytes.
         room: f64,
         /// How configurations may save memory.
-        means: Means,
+        means: MemoryChoices,
         /// True if the order of actions is decided.
         is_ordered: bool,
     },
@@ -44,7 +44,7 @@ impl Evaluator {
     ///
     /// # Errors
     /// As [`Evaluator::price`].
-    pub fn mean(&self, fast: &ParallelConfig, slices: u32, room: Option<f64>) -> Result<Floor, Error> {
+    pub fn mean(&self, fast: &ParallelConfig, slices: u32, room: Option<f64>) -> Result<StepCost, Error> {
         let at = (self.zero(fast), self.microbatches(fast), self.cores_each(fast));
         self.database.average_rank(&AverageRankConfig::of(fast, at, slices, room))
     }
@@ -60,7 +60,8 @@ impl Evaluator {
         for parallel in shards {
             // With one micro-batch every ZeRO stage is the requested one.
             let candidate = Candidate { microbatches: 1, ..self.candidate(parallel.clone()) };
-            least = least.min(Open::of(&candidate, &*self.block_costs(&candidate.parallel)?).least_of_any(&small));
+            least =
+                least.min(Relaxation::of(&candidate, &*self.block_costs(&candidate.parallel)?).least_of_any(&small));
         }
         Ok(least)
     }
@@ -81,7 +82,7 @@ impl Evaluator {
         let (kind, pipeline) = pipeline_of(fast, candidate.microbatches).map_err(CompileError::from)?;
         let starts = self.database.stage_starts(&candidate.parallel.stages, &config, &blocks, &pipeline)?;
         let small = self.block_costs(small)?;
-        Ok(Open::of(&candidate, &blocks).least_bytes(&small, &starts, (kind, &pipeline), shards))
+        Ok(Relaxation::of(&candidate, &blocks).least_bytes(&small, &starts, (kind, &pipeline), shards))
     }
 
     /// Lower bound over all pipelines, for configurations whose micro-batches take a share of the work of this large one.
@@ -94,9 +95,10 @@ impl Evaluator {
         (large, share): (&ParallelConfig, f64),
         slices: u32,
         room: Option<f64>,
-    ) -> Result<Vec<Floor>, Error> {
+    ) -> Result<Vec<StepCost>, Error> {
         let blocks = self.block_costs(large)?.part(share);
-        let of = |parallel: &ParallelConfig| Open::of(&self.candidate(parallel.clone()), &blocks).mean(slices, room);
+        let of =
+            |parallel: &ParallelConfig| Relaxation::of(&self.candidate(parallel.clone()), &blocks).mean(slices, room);
         Ok(fast.iter().map(of).collect())
     }
 
@@ -109,7 +111,7 @@ impl Evaluator {
         let (config, blocks) = self.blocks(&candidate)?;
         let (kind, pipeline) = pipeline_of(parallel, candidate.microbatches).map_err(CompileError::from)?;
         let starts = self.database.stage_starts(&candidate.parallel.stages, &config, &blocks, &pipeline)?;
-        Ok(Open::of(&candidate, &blocks).rough(&starts, kind, &pipeline))
+        Ok(Relaxation::of(&candidate, &blocks).rough(&starts, kind, &pipeline))
     }
 
     /// Lower bound over configurations at least as fast as `fast`, with memory options left open: recomputation and
@@ -117,28 +119,28 @@ impl Evaluator {
     ///
     /// # Errors
     /// As [`Evaluator::price`].
-    pub fn floor(&self, fast: &ParallelConfig, ask: &Ask) -> Result<Floor, Error> {
+    pub fn floor(&self, fast: &ParallelConfig, ask: &BoundKind) -> Result<StepCost, Error> {
         let candidate = self.candidate(fast.clone());
         let (config, blocks) = self.blocks(&candidate)?;
         let (kind, pipeline) = pipeline_of(fast, candidate.microbatches).map_err(CompileError::from)?;
         let starts = self.database.stage_starts(&candidate.parallel.stages, &config, &blocks, &pipeline)?;
-        let open = Open::of(&candidate, &blocks);
+        let open = Relaxation::of(&candidate, &blocks);
         // If everything is saved, the bound is known from before the shards were decided.
-        if let Ask::Seconds { enough, .. } = ask
+        if let BoundKind::Seconds { enough, .. } = ask
             && fast.recompute != Recompute::None
         {
             let rough = open.rough(&starts, kind, &pipeline);
             if rough > *enough {
-                return Ok(Floor { seconds: rough, bytes: 0.0 });
+                return Ok(StepCost { seconds: rough, bytes: 0.0 });
             }
         }
         let within = match ask {
-            Ask::Seconds { enough, .. } => *enough,
-            Ask::Bytes => f64::INFINITY,
+            BoundKind::Seconds { enough, .. } => *enough,
+            BoundKind::Bytes => f64::INFINITY,
         };
         let mut staged = open.staged(&starts, (kind, &pipeline), |loads| candidate.hops(loads, &pipeline), within);
         let mut order = None;
-        if let Ask::Seconds { enough, is_ordered: true, .. } = ask
+        if let BoundKind::Seconds { enough, is_ordered: true, .. } = ask
             && staged.seconds <= *enough
             && kind.has_fixed_order()
         {
@@ -152,16 +154,16 @@ impl Evaluator {
         }
         let seconds = staged.seconds;
         match ask {
-            Ask::Bytes => Ok(Floor { seconds, bytes: staged.bytes() }),
-            Ask::Seconds { means, .. } if means.are_none() => Ok(Floor { seconds, bytes: staged.bytes() }),
-            Ask::Seconds { enough, room, means, .. } => {
+            BoundKind::Bytes => Ok(StepCost { seconds, bytes: staged.bytes() }),
+            BoundKind::Seconds { means, .. } if means.are_none() => Ok(StepCost { seconds, bytes: staged.bytes() }),
+            BoundKind::Seconds { enough, room, means, .. } => {
                 let fits = means.hosts.contains(&false) && means.parts && staged.bytes() <= *room;
                 if fits || seconds > *enough {
-                    return Ok(Floor { seconds, bytes: 0.0 });
+                    return Ok(StepCost { seconds, bytes: 0.0 });
                 }
                 let ways = self.database.memory_options(&config)?;
                 let fitted = open.fitted(&staged, &starts, (kind, &pipeline), path, (&ways, means), (*room, within));
-                Ok(Floor { seconds: seconds.max(fitted), bytes: 0.0 })
+                Ok(StepCost { seconds: seconds.max(fitted), bytes: 0.0 })
             }
         }
     }
@@ -175,6 +177,6 @@ impl Evaluator {
         let candidate = self.candidate(parallel);
         let (parallel, blocks) = (&candidate.parallel, self.block_costs(&candidate.parallel)?);
         let passes = self.request.global_batch as f64 / (parallel.dp * parallel.mbs) as f64;
-        Ok(work_of(&blocks, passes, &candidate.machine) * candidate.machine.stragglers(parallel.devices()))
+        Ok(work_of(&blocks, passes, &candidate.platform) * candidate.platform.stragglers(parallel.devices()))
     }
 }

@@ -9,7 +9,7 @@
 //! rank (`MOST_WAYS`). (A test compares all of these bounds with estimated costs.)
 
 use crate::search::{Space, divisors};
-use estimator::{Evaluator, Floor};
+use estimator::{Evaluator, StepCost};
 use ir::options::{CpKind, ParallelConfig, Recompute};
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -49,19 +49,19 @@ const TIMES_TOO_SMALL: f64 = 1.64 * OTHER_WAYS[1];
 const LAST_WAVE: f64 = 1e-3;
 
 /// Lower bounds from large micro-batches of the configurations of a space.
-pub(super) struct Large<'a> {
+pub(super) struct LargeMicrobatches<'a> {
     evaluator: &'a Evaluator,
     space: &'a Space,
     /// Divisors of the global batch, ascending.
     batches: Vec<u64>,
-    works: Query<Large<'a>, LayerConfig, Work>,
+    works: Query<LargeMicrobatches<'a>, LayerConfig, LargeWork>,
     /// Seconds of work with the fastest option for sharing a sequence, whatever option the key has.
-    fastest: Query<Large<'a>, LayerConfig, f64>,
+    fastest: Query<LargeMicrobatches<'a>, LayerConfig, f64>,
     /// Lower bounds from fewer ranks, by the data-parallel, tp and cp ranks. They depend on the time that is enough, which
     /// only falls: a bound that exceeded it once always does.
     fewer: Memo<[u64; 3], f64>,
     /// `true` for micro-batches of this many sequences whose reshard paths are those of large ones.
-    alike: Query<Large<'a>, (LayerConfig, u64), bool>,
+    alike: Query<LargeMicrobatches<'a>, (LayerConfig, u64), bool>,
 }
 
 /// The fields that the time per sequence in large micro-batches depends on.
@@ -122,19 +122,19 @@ impl LayerConfig {
 
 /// The work of a step in large micro-batches.
 #[derive(Clone, Copy, Debug)]
-struct Work {
+struct LargeWork {
     /// Seconds of the work.
     seconds: f64,
     /// Share of the seconds that is a lower bound for all sizes.
     share: f64,
 }
 
-impl<'a> Large<'a> {
-    pub(super) fn new(evaluator: &'a Evaluator, space: &'a Space) -> Large<'a> {
+impl<'a> LargeMicrobatches<'a> {
+    pub(super) fn new(evaluator: &'a Evaluator, space: &'a Space) -> LargeMicrobatches<'a> {
         let batches = divisors(space.global_batch);
-        let (works, fastest) = (Query::new(Large::work_of), Query::new(Large::fastest_of));
-        let (fewer, alike) = (Memo::default(), Query::new(Large::are_alike));
-        Large { evaluator, space, batches, works, fastest, fewer, alike }
+        let (works, fastest) = (Query::new(LargeMicrobatches::work_of), Query::new(LargeMicrobatches::fastest_of));
+        let (fewer, alike) = (Memo::default(), Query::new(LargeMicrobatches::are_alike));
+        LargeMicrobatches { evaluator, space, batches, works, fastest, fewer, alike }
     }
 
     /// Lower bound on the seconds of work of all configurations with these degrees. The computation may stop as soon as the
@@ -202,7 +202,7 @@ impl<'a> Large<'a> {
 
     /// Seconds of work of configurations with one option for sharing a sequence.
     pub(super) fn of_way(&self, parallel: &ParallelConfig) -> f64 {
-        let Work { seconds, share } = self.work(parallel);
+        let LargeWork { seconds, share } = self.work(parallel);
         seconds * share
     }
 
@@ -211,9 +211,9 @@ impl<'a> Large<'a> {
     pub(super) fn least(
         &self,
         parallel: &ParallelConfig,
-        of: impl Fn(&ParallelConfig, f64) -> Option<Floor>,
-        is_ruled_out: impl Fn(Floor) -> bool,
-    ) -> Option<Floor> {
+        of: impl Fn(&ParallelConfig, f64) -> Option<StepCost>,
+        is_ruled_out: impl Fn(StepCost) -> bool,
+    ) -> Option<StepCost> {
         let large = self.large(parallel);
         let part = |share: f64| of(&large, share * parallel.mbs as f64 / large.mbs as f64);
         let some = part(self.work(parallel).share)?;
@@ -235,14 +235,14 @@ impl<'a> Large<'a> {
         own.mbs <= large.mbs && self.evaluator.have_same_statements(&own, &large).unwrap_or(false)
     }
 
-    fn work(&self, parallel: &ParallelConfig) -> Work {
+    fn work(&self, parallel: &ParallelConfig) -> LargeWork {
         self.works.get(self, &LayerConfig::of(parallel))
     }
 
-    fn work_of(&self, config: &LayerConfig) -> Work {
+    fn work_of(&self, config: &LayerConfig) -> LargeWork {
         let parallel = config.parallel();
         let seconds = self.seconds(&parallel);
-        Work { seconds, share: self.share(&parallel, seconds) }
+        LargeWork { seconds, share: self.share(&parallel, seconds) }
     }
 
     /// Share of these seconds that is a lower bound for all sizes.

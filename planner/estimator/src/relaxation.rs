@@ -3,22 +3,22 @@
 use super::blocks::{Blocks, Span};
 use super::budget::has_room;
 use super::candidate::{Candidate, Staged};
-use super::fitting::{Fitting, Means, ROUNDING, Ways, sum};
+use super::critical_path::CriticalPath;
 use super::memory::states;
-use super::ordered::Ordered;
-use super::path::Path;
-use super::pipeline::{Flow, Least, Returns, least, least_of_ranks};
+use super::memory_fit::{MemoryChoices, MemoryFit, ROUNDING, RecomputeOptions, sum};
+use super::ordered_stages::OrderedStages;
+use super::pipeline::{ActivationLifetime, PipelineTimeline, RankBound, least, least_of_ranks};
 use super::replicas::Replicas;
-use super::stages::{Count, Load, counts, loads, memory_loads, run_loads, seconds};
+use super::stages::{Count, StageCost, counts, loads, memory_loads, run_loads, seconds};
 use super::step::LeastAfter;
-use cost::Machine;
+use cost::Platform;
 use ir::options::ParallelConfig;
 use scheduler::placement::Pipeline;
 use scheduler::schedules::ScheduleKind;
 
 /// Seconds of a step and bytes of the peak-memory device.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Floor {
+pub struct StepCost {
     /// Seconds.
     pub seconds: f64,
     /// Bytes.
@@ -26,9 +26,9 @@ pub struct Floor {
 }
 
 /// A model's blocks under a configuration in which every open option takes its fastest value.
-pub(super) struct Open<'a> {
+pub(super) struct Relaxation<'a> {
     pub(super) parallel: &'a ParallelConfig,
-    pub(super) machine: &'a Machine<'a>,
+    pub(super) platform: &'a Platform<'a>,
     pub(super) microbatches: u32,
     pub(super) fast: &'a Blocks,
 }
@@ -39,16 +39,16 @@ pub(super) struct Stages<'a> {
     pub(super) seconds: f64,
     /// Bytes of each rank's device.
     pub(super) device: Vec<f64>,
-    loads: Vec<Load>,
+    loads: Vec<StageCost>,
     hops: Vec<f64>,
-    flow: Flow,
+    flow: PipelineTimeline,
     replicas: Replicas<'a>,
 }
 
 /// Stages that save everything, prepared for bounds with recomputation.
-pub(super) struct Longer {
+pub(super) struct RecomputeBound {
     /// Lower bounds of each rank over all orders.
-    ranks: Vec<Least>,
+    ranks: Vec<RankBound>,
     /// Block instances of each stage.
     counts: Vec<Vec<Count>>,
     /// Lower bounds on the time after the last backwards.
@@ -59,12 +59,12 @@ pub(super) struct Longer {
     stragglers: f64,
 }
 
-impl Longer {
+impl RecomputeBound {
     /// Lower bound on the seconds of a step, if the backward of an instance of block `b` takes `more(b)` extra seconds.
     pub(super) fn seconds(&self, more: impl Fn(usize) -> f64) -> f64 {
         let stages: Vec<f64> = self.counts.iter().map(|runs| sum(runs, |run| more(run.block))).collect();
         let LeastAfter { reduce, update } = &self.after;
-        let summed = |(least, own): (&Least, &f64)| least.summed(*own, reduce[0]) + least.longer(|at| stages[at]);
+        let summed = |(least, own): (&RankBound, &f64)| least.summed(*own, reduce[0]) + least.longer(|at| stages[at]);
         let summed = self.ranks.iter().zip(reduce).map(summed).fold(0.0, f64::max);
         (summed + update + self.fixed) * self.stragglers * (1.0 - ROUNDING)
     }
@@ -77,11 +77,11 @@ impl Stages<'_> {
     }
 }
 
-impl<'a> Open<'a> {
+impl<'a> Relaxation<'a> {
     /// The blocks of a candidate.
-    pub(super) fn of(candidate: &'a Candidate<'_>, fast: &'a Blocks) -> Open<'a> {
-        let Candidate { parallel, machine, microbatches, .. } = candidate;
-        Open { parallel, machine, microbatches: *microbatches, fast }
+    pub(super) fn of(candidate: &'a Candidate<'_>, fast: &'a Blocks) -> Relaxation<'a> {
+        let Candidate { parallel, platform, microbatches, .. } = candidate;
+        Relaxation { parallel, platform, microbatches: *microbatches, fast }
     }
 
     /// Lower bound over all pipelines, from the average rank or from the rank with most layers.
@@ -92,13 +92,13 @@ impl<'a> Open<'a> {
     ///
     /// Idle time is not counted, except that a micro-batch, in at most `slices` slices, goes through all ranks. Saved
     /// activations are not counted. If the rest exceeds `room`, or `room` is `None`, no bound on seconds is given.
-    pub(super) fn mean(&self, slices: u32, room: Option<f64>) -> Floor {
+    pub(super) fn mean(&self, slices: u32, room: Option<f64>) -> StepCost {
         let (parallel, pp) = (self.parallel, self.parallel.pp as f64);
-        let replicas = Replicas::new(parallel, self.microbatches, self.machine);
+        let replicas = Replicas::new(parallel, self.microbatches, self.platform);
         let elements = self.mean_elements();
         let bytes = self.mean_bytes(elements, None, &replicas);
         if !has_room(bytes, room) {
-            return Floor { seconds: 0.0, bytes };
+            return StepCost { seconds: 0.0, bytes };
         }
         let load = run_loads(self.fast, parallel, &replicas);
         let microbatches = f64::from(self.microbatches);
@@ -110,8 +110,8 @@ impl<'a> Open<'a> {
             if parallel.zero > 0 { elements[0] / dense + elements[1] / experts } else { elements[0] + elements[1] };
         let exchange = replicas.least_exchange(elements, forward, i + w);
         let summed = (work + exchange.reduce).max(self.fullest()).max(self.through(whole, slices));
-        let path = summed + super::step::optimizer(local, self.machine) + exchange.gather + self.machine.fixed();
-        Floor { seconds: path * self.machine.stragglers(parallel.devices()), bytes }
+        let path = summed + super::step::optimizer(local, self.platform) + exchange.gather + self.platform.fixed();
+        StepCost { seconds: path * self.platform.stragglers(parallel.devices()), bytes }
     }
 
     /// Elements of the average rank: dense ones and those of experts.
@@ -123,7 +123,7 @@ impl<'a> Open<'a> {
     /// Bytes of the average rank, which has `elements` elements and saves the activations of the `small` blocks.
     pub(super) fn mean_bytes(&self, elements: [f64; 2], small: Option<&Blocks>, replicas: &Replicas<'_>) -> f64 {
         let states = states(elements, replicas);
-        let facts = &self.machine.stack.facts;
+        let facts = &self.platform.stack.facts;
         let kept = small.map_or(0.0, kept_by_whole) / self.parallel.pp as f64;
         // Some rank has the block with the largest inner values.
         let inner = self.fast.profiles.iter().map(|profile| profile.transient).fold(0.0, f64::max);
@@ -169,23 +169,23 @@ impl<'a> Open<'a> {
     /// backward.
     pub(super) fn rough(&self, starts: &[usize], kind: &ScheduleKind, pipeline: &Pipeline) -> f64 {
         let ranks = self.least_of_ranks(starts, kind, pipeline);
-        ranks.iter().map(Least::end).fold(0.0, f64::max) * self.machine.stragglers(self.parallel.devices())
+        ranks.iter().map(RankBound::end).fold(0.0, f64::max) * self.platform.stragglers(self.parallel.devices())
     }
 
     /// Stages that save everything, prepared for bounds with values to recompute.
-    pub(super) fn longer(&self, staged: &Staged, kind: &ScheduleKind, pipeline: &Pipeline) -> Longer {
-        let (starts, replicas) = (staged.starts(), Replicas::new(self.parallel, self.microbatches, self.machine));
-        Longer {
+    pub(super) fn longer(&self, staged: &Staged, kind: &ScheduleKind, pipeline: &Pipeline) -> RecomputeBound {
+        let (starts, replicas) = (staged.starts(), Replicas::new(self.parallel, self.microbatches, self.platform));
+        RecomputeBound {
             ranks: self.least_of_ranks(&starts, kind, pipeline),
             counts: counts(self.fast, &starts),
             after: self.ordered(&staged.flow, &staged.loads, &replicas).least_after(),
-            fixed: self.machine.fixed(),
-            stragglers: self.machine.stragglers(self.parallel.devices()),
+            fixed: self.platform.fixed(),
+            stragglers: self.platform.stragglers(self.parallel.devices()),
         }
     }
 
     /// Lower bounds of each rank over all orders, likewise.
-    fn least_of_ranks(&self, starts: &[usize], kind: &ScheduleKind, pipeline: &Pipeline) -> Vec<Least> {
+    fn least_of_ranks(&self, starts: &[usize], kind: &ScheduleKind, pipeline: &Pipeline) -> Vec<RankBound> {
         let seconds = seconds(self.fast, self.parallel, starts);
         least_of_ranks(&seconds, &vec![0.0; seconds.len()], kind, pipeline)
     }
@@ -196,10 +196,10 @@ impl<'a> Open<'a> {
         &self,
         starts: &[usize],
         (kind, pipeline): (&ScheduleKind, &Pipeline),
-        hops: impl Fn(&mut [Load]) -> Vec<f64>,
+        hops: impl Fn(&mut [StageCost]) -> Vec<f64>,
         within: f64,
     ) -> Stages<'a> {
-        let replicas = Replicas::new(self.parallel, self.microbatches, self.machine);
+        let replicas = Replicas::new(self.parallel, self.microbatches, self.platform);
         let mut loads = loads(self.fast, self.parallel, starts, &replicas);
         let hops = hops(&mut loads);
         let flow = flow_of(&loads, &hops, (kind, pipeline), within);
@@ -210,8 +210,8 @@ impl<'a> Open<'a> {
 
     /// Raises the seconds of these stages to the critical path of a simulated configuration, if the stages run in that
     /// configuration's order.
-    pub(super) fn along(&self, staged: &mut Stages<'_>, path: &Path) {
-        let seconds: Vec<[f64; 3]> = staged.loads.iter().map(Load::seconds).collect();
+    pub(super) fn along(&self, staged: &mut Stages<'_>, path: &CriticalPath) {
+        let seconds: Vec<[f64; 3]> = staged.loads.iter().map(StageCost::seconds).collect();
         let end = path.seconds(&seconds, &staged.hops);
         let rank = &mut staged.flow.ranks[path.rank];
         if end > rank.end {
@@ -221,11 +221,16 @@ impl<'a> Open<'a> {
     }
 
     /// Stages of the configuration in their order.
-    fn ordered<'o>(&'o self, flow: &'o Flow, loads: &'o [Load], replicas: &'o Replicas<'o>) -> Ordered<'o> {
-        Ordered { parallel: self.parallel, replicas, loads, flow }
+    fn ordered<'o>(
+        &'o self,
+        flow: &'o PipelineTimeline,
+        loads: &'o [StageCost],
+        replicas: &'o Replicas<'o>,
+    ) -> OrderedStages<'o> {
+        OrderedStages { parallel: self.parallel, replicas, loads, flow }
     }
 
-    fn device(&self, flow: &Flow, loads: &[Load], replicas: &Replicas<'_>) -> Vec<f64> {
+    fn device(&self, flow: &PipelineTimeline, loads: &[StageCost], replicas: &Replicas<'_>) -> Vec<f64> {
         let stages = self.ordered(flow, loads, replicas).memory();
         stages.iter().map(|stage| stage.device * super::memory::GIB).collect()
     }
@@ -238,34 +243,40 @@ impl<'a> Open<'a> {
         staged: &Stages<'_>,
         starts: &[usize],
         (kind, pipeline): (&ScheduleKind, &Pipeline),
-        path: Option<&Path>,
-        (ways, means): (&Ways, &Means),
+        path: Option<&CriticalPath>,
+        (ways, means): (&RecomputeOptions, &MemoryChoices),
         (room, within): (f64, f64),
     ) -> f64 {
         let ranks = self.least_of_ranks(starts, kind, pipeline);
         // Compute that hides gathers and scatters takes longer with recomputation.
         let alone: Vec<[f64; 3]> = staged.loads.iter().map(|load| load.with_shards([0.0; 2])).collect();
         let path = path.map(|path| (path, path.seconds(&alone, &staged.hops)));
-        let returns = Returns::of(&alone, &vec![0.0; alone.len()], kind, pipeline, within);
+        let returns = ActivationLifetime::of(&alone, &vec![0.0; alone.len()], kind, pipeline, within);
         // The lead of the CPU over the device is not known either.
-        let loads: Vec<Load> = staged.loads.iter().map(|load| Load { summed: [0.0; 2], ..load.clone() }).collect();
+        let loads: Vec<StageCost> =
+            staged.loads.iter().map(|load| StageCost { summed: [0.0; 2], ..load.clone() }).collect();
         let device = self.device(&staged.flow, &loads, &staged.replicas);
         let counts = counts(self.fast, starts);
         let kept = counts.iter().map(|runs| sum(runs, |run| self.fast.profiles[run.block].kept)).collect();
         let device = device.iter().zip(&staged.flow.ranks).map(|(device, rank)| [*device, rank.kept]).collect();
-        let reserve = self.machine.stack.facts.reserve;
+        let reserve = self.platform.stack.facts.reserve;
         let LeastAfter { reduce, update } = self.ordered(&staged.flow, &staged.loads, &staged.replicas).least_after();
         let fitting =
-            Fitting { pipeline: (kind, pipeline), counts, kept, ranks, reduce, path, returns, device, reserve };
-        (fitting.seconds(ways, means, room) + update + self.machine.fixed())
-            * self.machine.stragglers(self.parallel.devices())
+            MemoryFit { pipeline: (kind, pipeline), counts, kept, ranks, reduce, path, returns, device, reserve };
+        (fitting.seconds(ways, means, room) + update + self.platform.fixed())
+            * self.platform.stragglers(self.parallel.devices())
     }
 }
 
 /// Stages in an order that no other order beats.
-pub(super) fn flow_of(loads: &[Load], hops: &[f64], pipeline: (&ScheduleKind, &Pipeline), within: f64) -> Flow {
+pub(super) fn flow_of(
+    loads: &[StageCost],
+    hops: &[f64],
+    pipeline: (&ScheduleKind, &Pipeline),
+    within: f64,
+) -> PipelineTimeline {
     let kept: Vec<f64> = loads.iter().map(|load| load.kept).collect();
-    least(&loads.iter().map(Load::seconds).collect::<Vec<_>>(), &kept, hops, pipeline, within)
+    least(&loads.iter().map(StageCost::seconds).collect::<Vec<_>>(), &kept, hops, pipeline, within)
 }
 
 /// Bytes that all block instances save if all layers that can be are recomputed.
@@ -275,7 +286,7 @@ fn kept_by_whole(blocks: &Blocks) -> f64 {
 }
 
 /// Seconds of a rank that executes all blocks `times` times, plus the fixed cost of each step.
-pub(super) fn work_of(blocks: &Blocks, times: f64, machine: &Machine<'_>) -> f64 {
+pub(super) fn work_of(blocks: &Blocks, times: f64, platform: &Platform<'_>) -> f64 {
     let of = |profile: &cost::Profile| profile.f.total() + profile.i.total() + profile.w.total();
-    blocks.sum(of) * times + machine.fixed()
+    blocks.sum(of) * times + platform.fixed()
 }

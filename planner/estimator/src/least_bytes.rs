@@ -2,21 +2,21 @@
 //! fits.
 
 use super::blocks::Blocks;
-use super::floor::{Open, flow_of};
 use super::memory::{Inner, fullest_device, states, within};
-use super::ordered::Ordered;
+use super::ordered_stages::OrderedStages;
+use super::relaxation::{Relaxation, flow_of};
 use super::replicas::Replicas;
 use super::stages::memory_loads;
-use cost::{Machine, Profile};
+use cost::{Platform, Profile};
 use ir::options::ParallelConfig;
 use scheduler::placement::Pipeline;
 use scheduler::schedules::ScheduleKind;
 
-impl Open<'_> {
+impl Relaxation<'_> {
     /// Lower bound over all pipelines: the average rank, or the rank with most layers, if blocks save as little as `small`
     /// ones.
     pub(super) fn least_of_any(&self, small: &Blocks) -> f64 {
-        let replicas = Replicas::new(self.parallel, self.microbatches, self.machine);
+        let replicas = Replicas::new(self.parallel, self.microbatches, self.platform);
         let mean = self.mean_bytes(self.mean_elements(), Some(small), &replicas);
         let layers = self.fast.outline.layers_by_block().into_iter();
         layers.map(|(block, runs)| self.with_most(block, runs, small, &replicas)).fold(mean, f64::max)
@@ -25,7 +25,7 @@ impl Open<'_> {
     /// Bytes of the rank with most layers of one kind. Of n layers on p ranks, some rank has n/p, rounded up. Until the first
     /// backward of the last stage, this rank saves all of them for a micro-batch.
     fn with_most(&self, block: usize, runs: u64, small: &Blocks, replicas: &Replicas<'_>) -> f64 {
-        let facts = &self.machine.stack.facts;
+        let facts = &self.platform.stack.facts;
         let fast = &self.fast.profiles[block];
         let small: &Profile = &small.again.as_ref().unwrap_or(&small.profiles)[block];
         let layers = runs.div_ceil(self.parallel.pp) as f64;
@@ -34,10 +34,10 @@ impl Open<'_> {
         // A step's only backward may reuse the memory of the saved activations for gradients.
         let replaced = if facts.frees_gradients && self.microbatches < 2 { kept.min(states.gradients) } else { 0.0 };
         let one = Inner { transient: small.transient.min(fast.transient), elements: fast.dense + fast.experts };
-        let inner = within(one, Inner::default(), 0.0, 0.0, gathers(replicas), self.machine.recipe);
+        let inner = within(one, Inner::default(), 0.0, 0.0, gathers(replicas), self.platform.recipe);
         let messages = if self.parallel.pp > 1 { 4.0 * fast.boundary } else { 0.0 };
         let needed = states.total() + kept - replaced + inner + messages + facts.workspace;
-        needed * facts.reserve + facts.context + communicators(self.parallel, self.machine)
+        needed * facts.reserve + facts.context + communicators(self.parallel, self.platform)
     }
 
     /// Lower bound for the stages that begin at `starts`, in a schedule. Blocks save as little as `small` ones, and states
@@ -59,8 +59,8 @@ impl Open<'_> {
         }
         let flow = flow_of(&loads, &vec![0.0; loads.len()], (kind, pipeline), f64::INFINITY);
         let of = |parallel: &ParallelConfig| {
-            let replicas = Replicas::new(parallel, self.microbatches, self.machine);
-            fullest_device(&Ordered { parallel, replicas: &replicas, loads: &loads, flow: &flow }.memory())
+            let replicas = Replicas::new(parallel, self.microbatches, self.platform);
+            fullest_device(&OrderedStages { parallel, replicas: &replicas, loads: &loads, flow: &flow }.memory())
         };
         shards.iter().map(of).fold(f64::INFINITY, f64::min)
     }
@@ -68,13 +68,13 @@ impl Open<'_> {
 
 /// ZeRO stage by which a block's parameters are gathered at least. Parameters that a forward leaves gathered do not count.
 pub(super) fn gathers(replicas: &Replicas<'_>) -> u8 {
-    if replicas.machine.stack.facts.keeps_gathered { replicas.zero.min(2) } else { replicas.zero }
+    if replicas.platform.stack.facts.keeps_gathered { replicas.zero.min(2) } else { replicas.zero }
 }
 
 /// Bytes of the communicators of a configuration.
-pub(super) fn communicators(parallel: &ParallelConfig, machine: &Machine<'_>) -> f64 {
+pub(super) fn communicators(parallel: &ParallelConfig, platform: &Platform<'_>) -> f64 {
     let ParallelConfig { dp, tp, pp, cp, ep, .. } = *parallel;
     let axes = [dp * cp, tp, pp, cp, ep].into_iter().filter(|&ranks| ranks > 1).count() as f64;
-    let facts = &machine.stack.facts;
+    let facts = &platform.stack.facts;
     (axes + facts.communicators) * facts.communicator
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::cluster::Cluster;
-use crate::machine::Recipe;
+use crate::platform::Recipe;
 use crate::stack::Stack;
 
 const MIB: f64 = 1024.0 * 1024.0;
@@ -14,9 +14,9 @@ fn ideal() -> Stack {
     stack
 }
 
-fn seconds(cluster: &str, stack: &Stack, talk: Talk, bytes: f64, group: Group) -> f64 {
+fn seconds(cluster: &str, stack: &Stack, kind: CollectiveKind, bytes: f64, group: Group) -> f64 {
     let cluster = Cluster::find(cluster).unwrap();
-    Machine { cluster: &cluster, stack, recipe: &Recipe::bf16() }.talk(talk, bytes, group)
+    Platform { cluster: &cluster, stack, recipe: &Recipe::bf16() }.collective_time(kind, bytes, group)
 }
 
 /// The greatest and the mean factor between predicted and measured seconds.
@@ -100,7 +100,7 @@ const A100: &[(f64, f64)] =
 fn all_reduces_over_efa_take_what_was_measured() {
     let rows = ALL_REDUCE.iter().map(|&(nodes, mib, us)| {
         let group = Group { ranks: 8 * nodes, stride: 1 };
-        (seconds("h100-p5-efa", &ideal(), Talk::AllReduce, mib * MIB, group), us * 1e-6)
+        (seconds("h100-p5-efa", &ideal(), CollectiveKind::AllReduce, mib * MIB, group), us * 1e-6)
     });
     let (most, mean) = factors(rows);
     assert!(most < 1.55 && mean < 1.16, "{most} {mean}");
@@ -110,7 +110,7 @@ fn all_reduces_over_efa_take_what_was_measured() {
 fn all_to_alls_over_efa_take_what_was_measured() {
     let rows = ALL_TO_ALL.iter().map(|&(nodes, mib, us)| {
         let group = Group { ranks: 8 * nodes, stride: 1 };
-        (seconds("h100-p5-efa", &ideal(), Talk::AllToAll, mib * MIB, group), us * 1e-6)
+        (seconds("h100-p5-efa", &ideal(), CollectiveKind::AllToAll, mib * MIB, group), us * 1e-6)
     });
     let (most, mean) = factors(rows);
     assert!(most < 1.55 && mean < 1.16, "{most} {mean}");
@@ -124,9 +124,9 @@ fn collectives_are_no_slower_than_the_playbook_measured() {
     for &(nodes, gather, sum) in PLAYBOOK {
         let ranks = 8 * nodes;
         let wire = 256e6 * (ranks - 1) as f64 / ranks as f64;
-        let of = |talk| seconds("h100-p5-efa", &nanotron, talk, 256e6, Group { ranks, stride: 1 });
-        assert!(of(Talk::AllGather) < 1.25 * wire / (gather * 1e9), "{nodes}");
-        assert!(of(Talk::AllReduce) < 1.25 * 2.0 * wire / (sum * 1e9), "{nodes}");
+        let of = |kind| seconds("h100-p5-efa", &nanotron, kind, 256e6, Group { ranks, stride: 1 });
+        assert!(of(CollectiveKind::AllGather) < 1.25 * wire / (gather * 1e9), "{nodes}");
+        assert!(of(CollectiveKind::AllReduce) < 1.25 * 2.0 * wire / (sum * 1e9), "{nodes}");
     }
 }
 
@@ -135,22 +135,30 @@ fn collectives_are_no_slower_than_the_playbook_measured() {
 fn a_ring_that_stands_alone_waits_at_each_rank() {
     let nanotron = Stack::find("nanotron-2024").unwrap();
     let cluster = Cluster::find("h100-p5-efa").unwrap();
-    let machine = Machine { cluster: &cluster, stack: &nanotron, recipe: &Recipe::bf16() };
+    let platform = Platform { cluster: &cluster, stack: &nanotron, recipe: &Recipe::bf16() };
     let rows = PLAYBOOK[1..].iter().map(|&(nodes, gather, _)| {
         let ranks = 8 * nodes;
         let wire = 256e6 * (ranks - 1) as f64 / ranks as f64;
-        (machine.talk_alone(Talk::AllGather, 256e6, Group { ranks, stride: 1 }), wire / (gather * 1e9))
+        (
+            platform.isolated_collective_time(CollectiveKind::AllGather, 256e6, Group { ranks, stride: 1 }),
+            wire / (gather * 1e9),
+        )
     });
     let (most, mean) = factors(rows);
     assert!(most < 1.35 && mean < 1.16, "{most} {mean}");
     let node = Group { ranks: 8, stride: 1 };
-    assert_eq!(machine.talk_alone(Talk::AllGather, 1e6, node), machine.talk(Talk::AllGather, 1e6, node));
+    assert_eq!(
+        platform.isolated_collective_time(CollectiveKind::AllGather, 1e6, node),
+        platform.collective_time(CollectiveKind::AllGather, 1e6, node)
+    );
 }
 
 #[test]
 fn rings_of_a100_take_what_was_measured() {
     let group = Group { ranks: 8, stride: 1 };
-    let rows = A100.iter().map(|&(mib, us)| (seconds("a100", &ideal(), Talk::AllReduce, mib * MIB, group), us * 1e-6));
+    let rows = A100
+        .iter()
+        .map(|&(mib, us)| (seconds("a100", &ideal(), CollectiveKind::AllReduce, mib * MIB, group), us * 1e-6));
     let (most, mean) = factors(rows);
     assert!(most < 1.25 && mean < 1.06, "{most} {mean}");
 }
@@ -160,12 +168,12 @@ fn nvlink_sharp_sums_in_the_switch() {
     // ml-engineering: 8 H200 reach 480 GB/s at 16 GiB, 367 by a ring; 8 B200 838 at 8 GiB.
     let bus = |cluster: &str, gib: f64| {
         let bytes = gib * 1024.0 * MIB;
-        1.75 * bytes / seconds(cluster, &ideal(), Talk::AllReduce, bytes, Group { ranks: 8, stride: 1 }) / 1e9
+        1.75 * bytes / seconds(cluster, &ideal(), CollectiveKind::AllReduce, bytes, Group { ranks: 8, stride: 1 }) / 1e9
     };
     assert!((bus("h200", 16.0) / 480.0 - 1.0).abs() < 0.03, "{}", bus("h200", 16.0));
     assert!((bus("b200", 8.0) / 838.0 - 1.0).abs() < 0.03, "{}", bus("b200", 8.0));
-    let ring = |talk| seconds("h200", &ideal(), talk, 16384.0 * MIB, Group { ranks: 8, stride: 1 });
-    let gather = 0.875 * 16384.0 * MIB / ring(Talk::AllGather) / 1e9;
+    let ring = |kind| seconds("h200", &ideal(), kind, 16384.0 * MIB, Group { ranks: 8, stride: 1 });
+    let gather = 0.875 * 16384.0 * MIB / ring(CollectiveKind::AllGather) / 1e9;
     assert!((gather / 361.0 - 1.0).abs() < 0.05, "{gather}");
 }
 
@@ -174,15 +182,21 @@ fn more_bytes_take_longer_and_levels_are_never_worse_than_one_ring() {
     let by_level = ideal();
     let mut by_ring = ideal();
     by_ring.facts.hierarchical = false;
-    let talks = [Talk::AllReduce, Talk::AllGather, Talk::ReduceScatter, Talk::AllToAll, Talk::Send];
+    let kinds = [
+        CollectiveKind::AllReduce,
+        CollectiveKind::AllGather,
+        CollectiveKind::ReduceScatter,
+        CollectiveKind::AllToAll,
+        CollectiveKind::Send,
+    ];
     for preset in crate::CLUSTERS {
-        for (talk, ranks, stride) in talks.iter().flat_map(|&talk| [(talk, 8, 1), (talk, 64, 1), (talk, 16, 8)]) {
+        for (kind, ranks, stride) in kinds.iter().flat_map(|&kind| [(kind, 8, 1), (kind, 64, 1), (kind, 16, 8)]) {
             let group = Group { ranks, stride };
             let sizes = (0..12).map(|power| 4096.0 * 4f64.powi(power));
-            let times: Vec<f64> = sizes.clone().map(|b| seconds(preset.name, &by_level, talk, b, group)).collect();
-            assert!(times.windows(2).all(|pair| pair[0] <= pair[1]), "{} {talk:?} {group:?} {times:?}", preset.name);
+            let times: Vec<f64> = sizes.clone().map(|b| seconds(preset.name, &by_level, kind, b, group)).collect();
+            assert!(times.windows(2).all(|pair| pair[0] <= pair[1]), "{} {kind:?} {group:?} {times:?}", preset.name);
             for (bytes, time) in sizes.zip(times) {
-                assert!(time <= seconds(preset.name, &by_ring, talk, bytes, group) && time > 0.0);
+                assert!(time <= seconds(preset.name, &by_ring, kind, bytes, group) && time > 0.0);
             }
         }
     }
@@ -192,7 +206,7 @@ fn more_bytes_take_longer_and_levels_are_never_worse_than_one_ring() {
 #[test]
 fn a_tree_takes_its_bytes_its_hops_and_what_filling_it_costs() {
     let group = Group { ranks: 64, stride: 8 };
-    let time = |bytes| seconds("h100-p5-efa", &ideal(), Talk::AllReduce, bytes, group) - 6.5e-6;
+    let time = |bytes| seconds("h100-p5-efa", &ideal(), CollectiveKind::AllReduce, bytes, group) - 6.5e-6;
     let (bytes, hops) = (64e6 * 2.0 / (0.95 * 50e9), 12.0 * 28e-6_f64);
     let filling = 2.0 * (bytes * hops).sqrt();
     assert!((time(64e6) / (bytes + hops + filling) - 1.0).abs() < 1e-9);
@@ -201,21 +215,22 @@ fn a_tree_takes_its_bytes_its_hops_and_what_filling_it_costs() {
 
 #[test]
 fn a_group_of_one_says_nothing() {
-    for talk in [Talk::AllReduce, Talk::AllGather, Talk::AllToAll, Talk::Send] {
-        assert_eq!(seconds("h100", &ideal(), talk, 1e9, Group { ranks: 1, stride: 4 }), 0.0);
+    for kind in [CollectiveKind::AllReduce, CollectiveKind::AllGather, CollectiveKind::AllToAll, CollectiveKind::Send] {
+        assert_eq!(seconds("h100", &ideal(), kind, 1e9, Group { ranks: 1, stride: 4 }), 0.0);
     }
 }
 
 #[test]
 fn groups_split_at_the_borders_of_nodes() {
-    let time =
-        |cluster: &str, ranks, stride| seconds(cluster, &ideal(), Talk::AllGather, 64e6, Group { ranks, stride });
+    let time = |cluster: &str, ranks, stride| {
+        seconds(cluster, &ideal(), CollectiveKind::AllGather, 64e6, Group { ranks, stride })
+    };
     // Eight ranks of one node against eight of eight nodes; a domain of 72 holds what two nodes of 8 do not.
     assert!(time("h100", 8, 8) > 4.0 * time("h100", 8, 1));
     assert!(time("h100", 16, 1) > 1.5 * time("gb200", 16, 1));
     // A ring over nodes takes a node's start too.
     let start = Cluster::find("h100").unwrap().links[0].start;
-    assert!(seconds("h100", &ideal(), Talk::AllGather, 8.0, Group { ranks: 2, stride: 8 }) > start + 5e-6);
+    assert!(seconds("h100", &ideal(), CollectiveKind::AllGather, 8.0, Group { ranks: 2, stride: 8 }) > start + 5e-6);
     // Every rank of a node has its own card: two groups of stride 2 are as fast as one of stride 1 a node.
     assert!(time("h100", 8, 8) <= time("h100", 16, 8));
 }
@@ -224,12 +239,12 @@ fn groups_split_at_the_borders_of_nodes() {
 /// to 5.25 ranks in the mean, to one where all its experts lie there.
 #[test]
 fn rows_cross_once() {
-    let of = |talk, ranks| seconds("h100", &ideal(), talk, 1e9, Group { ranks, stride: 1 });
-    let once = |copies, ranks| of(Talk::Exchange { copies, adjacent: 0 }, ranks);
-    assert_eq!(once(1, 16), of(Talk::AllToAll, 16));
-    assert!((once(8, 8) / of(Talk::AllToAll, 8) - 0.656).abs() < 0.01);
-    assert!(once(8, 16) < 0.4 * of(Talk::AllToAll, 16));
-    assert!(once(2, 64) < of(Talk::AllToAll, 64));
-    let beside = of(Talk::Exchange { copies: 8, adjacent: 64 }, 8);
-    assert!((beside / of(Talk::AllToAll, 8) - 0.125).abs() < 0.01, "{beside}");
+    let of = |kind, ranks| seconds("h100", &ideal(), kind, 1e9, Group { ranks, stride: 1 });
+    let once = |copies, ranks| of(CollectiveKind::Exchange { copies, adjacent: 0 }, ranks);
+    assert_eq!(once(1, 16), of(CollectiveKind::AllToAll, 16));
+    assert!((once(8, 8) / of(CollectiveKind::AllToAll, 8) - 0.656).abs() < 0.01);
+    assert!(once(8, 16) < 0.4 * of(CollectiveKind::AllToAll, 16));
+    assert!(once(2, 64) < of(CollectiveKind::AllToAll, 64));
+    let beside = of(CollectiveKind::Exchange { copies: 8, adjacent: 64 }, 8);
+    assert!((beside / of(CollectiveKind::AllToAll, 8) - 0.125).abs() < 0.01, "{beside}");
 }

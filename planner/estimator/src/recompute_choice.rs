@@ -5,7 +5,7 @@ use super::candidate::Staged;
 use super::memory::GIB;
 use super::report::StageMemory;
 use compiler::error::Error;
-use cost::{Again, BlockOptions, Frontier, Kind, Machine, frontier};
+use cost::{BlockOptions, Frontier, Kind, Platform, RecomputeChoice, frontier};
 use ir::graph::Model;
 use ir::options::Recompute;
 
@@ -31,10 +31,14 @@ pub(super) fn crowded(
 }
 
 /// The best choices of values for a run of each block alone; none for those that are no layers.
-pub(super) fn choices_of_each(model: &Model, options: &BlockOptions, machine: &Machine<'_>) -> Vec<Vec<Again>> {
+pub(super) fn choices_of_each(
+    model: &Model,
+    options: &BlockOptions,
+    platform: &Platform<'_>,
+) -> Vec<Vec<RecomputeChoice>> {
     let of = |block: usize| {
         let alone: Vec<f64> = (0..model.blocks.len()).map(|at| f64::from(u8::from(at == block))).collect();
-        let mut best = frontier(model, &alone, options, machine).best;
+        let mut best = frontier(model, &alone, options, platform).best;
         best.retain(|again| !again.choices.is_empty());
         best
     };
@@ -45,11 +49,11 @@ pub(super) fn choices_of_each(model: &Model, options: &BlockOptions, machine: &M
 /// choice; `each` are the choices of the blocks alone.
 pub(super) fn fastest(
     all_layers: impl FnOnce(&[f64]) -> Frontier,
-    each: &[Vec<Again>],
-    seconds: impl Fn(usize, &Again) -> f64,
+    each: &[Vec<RecomputeChoice>],
+    seconds: impl Fn(usize, &RecomputeChoice) -> f64,
 ) -> Vec<String> {
     let runs: Vec<f64> = each.iter().map(|choices| f64::from(u8::from(!choices.is_empty()))).collect();
-    let of = |(block, choices): (usize, &Vec<Again>)| {
+    let of = |(block, choices): (usize, &Vec<RecomputeChoice>)| {
         let least = choices.iter().min_by(|a, b| seconds(block, a).total_cmp(&seconds(block, b)))?;
         Some(least.choices[0])
     };
@@ -61,7 +65,7 @@ pub(super) fn fastest(
 
 /// A configuration with a choice of values, and the bytes of its fullest device.
 #[derive(Clone)]
-pub(super) struct Tried<T> {
+pub(super) struct Trial<T> {
     pub(super) of: T,
     pub(super) bytes: f64,
 }
@@ -79,13 +83,13 @@ fn with(choices: &[usize], kind: usize, at: usize) -> Vec<usize> {
 }
 
 /// What was tried, and the choice of each kind of layers.
-type Chosen<T> = (Tried<T>, Vec<usize>);
+type Chosen<T> = (Trial<T>, Vec<usize>);
 
 /// What a choice of each kind of layers takes.
-type Under<'a, T> = dyn FnMut(&[usize]) -> Result<Tried<T>, Error> + 'a;
+type Under<'a, T> = dyn FnMut(&[usize]) -> Result<Trial<T>, Error> + 'a;
 
 /// Choices that are tried, one for each kind of layers.
-struct Trial<'a, T> {
+struct ChoiceSearch<'a, T> {
     /// What devices have room for.
     room: f64,
     under: &'a mut Under<'a, T>,
@@ -102,17 +106,17 @@ pub(super) fn fitting<T: Clone>(
     frontier: &Frontier,
     none: f64,
     room: f64,
-    mut under: impl FnMut(Recompute) -> Result<Tried<T>, Error>,
+    mut under: impl FnMut(Recompute) -> Result<Trial<T>, Error>,
     is_too_slow: impl Fn(&[usize]) -> bool,
 ) -> Result<Option<T>, Error> {
     let mut under = |choices: &[usize]| under(Recompute::Selective(frontier.names(choices)));
-    let mut trial = Trial { room, under: &mut under, is_too_slow: &is_too_slow };
+    let mut trial = ChoiceSearch { room, under: &mut under, is_too_slow: &is_too_slow };
     Ok(trial.fitting(&frontier.kinds, &frontier.best, none)?.map(|best| best.of))
 }
 
-impl<T: Clone> Trial<'_, T> {
+impl<T: Clone> ChoiceSearch<'_, T> {
     /// The fastest choice, of kinds with these best choices, alone and together.
-    fn fitting(&mut self, kinds: &[Kind], best: &[Again], none: f64) -> Result<Option<Tried<T>>, Error> {
+    fn fitting(&mut self, kinds: &[Kind], best: &[RecomputeChoice], none: f64) -> Result<Option<Trial<T>>, Error> {
         let Some(least) = best.last().filter(|_| best.len() > 1) else { return Ok(None) };
         let (kind, zero) = (commonest(kinds), vec![0; kinds.len()]);
         // Where the first choice of the commonest kind takes too long, it makes none again, whatever the others do.
@@ -140,7 +144,7 @@ impl<T: Clone> Trial<'_, T> {
         kinds: &[Kind],
         least: &[usize],
         none: f64,
-        last: &Tried<T>,
+        last: &Trial<T>,
     ) -> Result<Option<usize>, Error> {
         let kind = commonest(kinds);
         if least[kind] == 0 {
@@ -162,12 +166,12 @@ impl<T: Clone> Trial<'_, T> {
     /// The first of the best choices for all kinds of layers that fits, and the choice of each kind, from some on.
     fn together(
         &mut self,
-        best: &[Again],
+        best: &[RecomputeChoice],
         none: f64,
-        last: Tried<T>,
+        last: Trial<T>,
         from: &[usize],
     ) -> Result<Option<Chosen<T>>, Error> {
-        let is_before = |again: &Again| again.choices.iter().zip(from).any(|(own, from)| own < from);
+        let is_before = |again: &RecomputeChoice| again.choices.iter().zip(from).any(|(own, from)| own < from);
         let begin = best.iter().rposition(is_before).unwrap_or(0);
         let kept: Vec<f64> = best.iter().map(|again| again.bytes).collect();
         let share = (kept[begin] - kept[kept.len() - 1]) / (kept[0] - kept[kept.len() - 1]);
@@ -187,10 +191,10 @@ impl<T: Clone> Trial<'_, T> {
     fn each(
         &mut self,
         kinds: &[Kind],
-        mut best: Tried<T>,
+        mut best: Trial<T>,
         mut choices: Vec<usize>,
         from: &[usize],
-    ) -> Result<Option<Tried<T>>, Error> {
+    ) -> Result<Option<Trial<T>>, Error> {
         for (kind, &begin) in from.iter().enumerate() {
             if choices[kind] <= begin {
                 continue;
@@ -220,10 +224,10 @@ impl<T: Clone> Trial<'_, T> {
         &mut self,
         kept: &[f64],
         mut held: f64,
-        last: Tried<T>,
-        under: impl Fn(&mut Self, usize) -> Result<Tried<T>, Error>,
+        last: Trial<T>,
+        under: impl Fn(&mut Self, usize) -> Result<Trial<T>, Error>,
         is_too_slow: impl Fn(&Self, usize) -> bool,
-    ) -> Result<Option<(Tried<T>, usize)>, Error> {
+    ) -> Result<Option<(Trial<T>, usize)>, Error> {
         let (mut found, mut small, mut large, mut side) = (last, kept.len() - 1, 0, 0_i32);
         loop {
             if is_too_slow(self, large + 1) {
@@ -254,11 +258,11 @@ mod tests {
     use ir::ids::BlockId;
 
     /// A choice of so many seconds.
-    fn again(choices: Vec<usize>, bytes: f64, seconds: usize) -> Again {
-        Again { choices, bytes, seconds: seconds as f64, least: seconds as f64 }
+    fn again(choices: Vec<usize>, bytes: f64, seconds: usize) -> RecomputeChoice {
+        RecomputeChoice { choices, bytes, seconds: seconds as f64, least: seconds as f64 }
     }
 
-    fn choices(bytes: &[f64]) -> Vec<Again> {
+    fn choices(bytes: &[f64]) -> Vec<RecomputeChoice> {
         let of = |(at, &bytes): (usize, &f64)| again(vec![at], bytes, at);
         bytes.iter().enumerate().map(of).collect()
     }
@@ -268,14 +272,14 @@ mod tests {
         room: f64,
         held: impl Fn(&[usize]) -> f64,
         is_too_slow: impl Fn(&[usize]) -> bool,
-        then: impl FnOnce(&mut Trial<'_, Vec<usize>>) -> Result<T, Error>,
+        then: impl FnOnce(&mut ChoiceSearch<'_, Vec<usize>>) -> Result<T, Error>,
     ) -> (T, usize) {
         let mut tries = 0;
         let mut under = |choices: &[usize]| {
             tries += 1;
-            Ok(Tried { of: choices.to_vec(), bytes: held(choices) })
+            Ok(Trial { of: choices.to_vec(), bytes: held(choices) })
         };
-        let found = then(&mut Trial { room, under: &mut under, is_too_slow: &is_too_slow }).unwrap();
+        let found = then(&mut ChoiceSearch { room, under: &mut under, is_too_slow: &is_too_slow }).unwrap();
         (found, tries)
     }
 
@@ -296,7 +300,7 @@ mod tests {
             for enough in [99, wanted.unwrap(), wanted.unwrap() - 1] {
                 let of = |choices: &[usize]| held(choices[0]);
                 let is_too_slow = |choices: &[usize]| choices[0] > enough;
-                let find = |trial: &mut Trial<'_, Vec<usize>>| trial.fitting(&kinds, &choices(&kept), held(0));
+                let find = |trial: &mut ChoiceSearch<'_, Vec<usize>>| trial.fitting(&kinds, &choices(&kept), held(0));
                 let (found, tries) = trial(room, of, is_too_slow, find);
                 let found = found.map(|tried| tried.of[0]);
                 assert_eq!(found, wanted.filter(|&wanted| wanted <= enough));
@@ -320,9 +324,9 @@ mod tests {
     fn each_kind_takes_the_room_of_its_rank() {
         let held = |choices: &[usize]| f64::max(100.0 - choices[0] as f64, 60.0 - 2.0 * choices[1] as f64);
         let kinds = [1.0, 2.0].map(|each| kind(0, each, (0..21).map(|at| 100.0 - each * f64::from(at)).collect()));
-        let both: Vec<Again> = (0..21).map(|at| again(vec![at; 2], 300.0 - 3.0 * at as f64, at)).collect();
+        let both: Vec<RecomputeChoice> = (0..21).map(|at| again(vec![at; 2], 300.0 - 3.0 * at as f64, at)).collect();
         let each = |is_too_slow: &dyn Fn(&[usize]) -> bool| {
-            let find = |trial: &mut Trial<'_, Vec<usize>>| trial.fitting(&kinds, &both, held(&[0, 0]));
+            let find = |trial: &mut ChoiceSearch<'_, Vec<usize>>| trial.fitting(&kinds, &both, held(&[0, 0]));
             trial(85.0, held, is_too_slow, find).0.map(|best| best.of)
         };
         assert_eq!(each(&|_| false), Some(vec![15, 0]));
@@ -334,7 +338,7 @@ mod tests {
     #[test]
     fn a_kind_may_have_no_choice() {
         let kinds = [kind(0, 9.0, vec![5.0]), kind(1, 1.0, vec![40.0, 30.0, 20.0])];
-        let both: Vec<Again> = (0..3).map(|at| again(vec![0, at], 45.0 - 10.0 * at as f64, at)).collect();
+        let both: Vec<RecomputeChoice> = (0..3).map(|at| again(vec![0, at], 45.0 - 10.0 * at as f64, at)).collect();
         let held = |choices: &[usize]| 50.0 - 10.0 * choices[1] as f64;
         let is_too_slow = |choices: &[usize]| choices.iter().zip(&kinds).any(|(&at, kind)| kind.seconds[at] > 2.0);
         let (found, _) = trial(40.0, held, is_too_slow, |trial| trial.fitting(&kinds, &both, 50.0));
@@ -346,7 +350,7 @@ mod tests {
     fn the_commonest_kind_may_make_none_again() {
         let kinds = [kind(0, 1.0, vec![40.0, 30.0, 20.0]), kind(1, 9.0, vec![5.0, 4.0, 3.0])];
         let held = |choices: &[usize]| 50.0 - 10.0 * choices[0] as f64 - choices[1] as f64;
-        let both: Vec<Again> = (0..3).map(|at| again(vec![at; 2], held(&[at; 2]), at)).collect();
+        let both: Vec<RecomputeChoice> = (0..3).map(|at| again(vec![at; 2], held(&[at; 2]), at)).collect();
         let is_too_slow = |choices: &[usize]| choices[1] > 0;
         let find = |room: f64| trial(room, held, is_too_slow, |trial| trial.fitting(&kinds, &both, 50.0)).0;
         assert_eq!(find(40.0).map(|found| found.of), Some(vec![1, 0]));
@@ -361,7 +365,7 @@ mod tests {
             kind(1, 9.0, (0..21).map(|at| 200.0 - f64::from(at)).collect()),
         ];
         let held = |choices: &[usize]| 220.0 - 2.0 * choices[0] as f64 - 9.0 * choices[1] as f64;
-        let both: Vec<Again> = (0..21).map(|at| again(vec![at / 2, at], held(&[at / 2, at]), at)).collect();
+        let both: Vec<RecomputeChoice> = (0..21).map(|at| again(vec![at / 2, at], held(&[at / 2, at]), at)).collect();
         let find = |enough: usize| {
             let is_too_slow = |choices: &[usize]| choices[1] > enough;
             trial(100.0, held, is_too_slow, |trial| trial.fitting(&kinds, &both, held(&[0, 0])))

@@ -5,7 +5,7 @@ use crate::stack::Stack;
 
 /// A cluster, a stack on it, and the precision recipe of the run.
 #[derive(Clone, Copy, Debug)]
-pub struct Machine<'a> {
+pub struct Platform<'a> {
     /// Hardware description.
     pub cluster: &'a Cluster,
     /// Software description.
@@ -83,7 +83,7 @@ impl Recipe {
     }
 }
 
-impl Machine<'_> {
+impl Platform<'_> {
     /// Seconds of a memory-bound kernel of the stack's fused groups: its bytes times the stack's `traffic`, over the
     /// memory bandwidth.
     pub fn memory_bound(&self, bytes: f64) -> f64 {
@@ -131,8 +131,8 @@ mod tests {
         let cluster = Cluster::find("h100").unwrap();
         let launches = |stack| {
             let stack = Stack::find(stack).unwrap();
-            let machine = Machine { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
-            [machine.launch(false) > 0.0, machine.launch(true) > 0.0]
+            let platform = Platform { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
+            [platform.launch(false) > 0.0, platform.launch(true) > 0.0]
         };
         assert_eq!(launches("nanotron-2024"), [true, true]);
         assert_eq!(launches("megatron-core-2025"), [false, true]);

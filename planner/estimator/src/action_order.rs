@@ -1,6 +1,6 @@
 //! Orders of micro-batches, compiled to dependency graphs for simulation; orders independent of costs are computed once.
 
-use super::path::Path;
+use super::critical_path::CriticalPath;
 use super::pipeline::{Rank, Runs};
 use compiler::error::Error;
 use compiler::pipeline::CompileError;
@@ -14,12 +14,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Orders that no cost moves, for many threads.
 #[derive(Default)]
-pub(super) struct Orders {
-    known: Mutex<Known>,
+pub(super) struct OrderCache {
+    known: Mutex<CachedOrders>,
 }
 
 #[derive(Default)]
-struct Known {
+struct CachedOrders {
     orders: HashMap<(&'static str, Pipeline), Arc<Order>>,
     /// Of all of them.
     actions: usize,
@@ -28,7 +28,7 @@ struct Known {
 /// Actions up to which orders are kept, of some 20 bytes each.
 const KEPT: usize = 1 << 20;
 
-impl Orders {
+impl OrderCache {
     /// The order of a schedule's kind on a pipeline under these costs. Where one more than can be kept is asked for, all are
     /// forgotten.
     ///
@@ -55,10 +55,10 @@ impl Orders {
     }
 }
 
-impl Known {
+impl CachedOrders {
     fn keep(&mut self, key: (&'static str, Pipeline), order: &Arc<Order>) {
         if self.actions + order.wiring.len() > KEPT {
-            *self = Known::default();
+            *self = CachedOrders::default();
         }
         if self.orders.insert(key, Arc::clone(order)).is_none() {
             self.actions += order.wiring.len();
@@ -69,11 +69,11 @@ impl Known {
 /// An order, and what each rank does in it whatever actions take.
 pub(super) struct Order {
     wiring: DependencyGraph,
-    lanes: Vec<Lane>,
+    lanes: Vec<RankActions>,
 }
 
 /// What a rank does.
-struct Lane {
+struct RankActions {
     /// The stages that it runs.
     stages: Runs,
     /// The most micro-batches in flight of the last of them.
@@ -85,29 +85,29 @@ impl Order {
         let schedule = kind.make(costs, pipeline).map_err(CompileError::Schedule)?;
         let stages = costs.f.len();
         let wiring = DependencyGraph::of(&schedule, stages).map_err(|why| CompileError::Schedule(why.to_string()))?;
-        let mut tallies = vec![Tally::new(stages); wiring.ranks()];
+        let mut tallies = vec![ActionCounts::new(stages); wiring.ranks()];
         for (rank, action) in wiring.actions() {
             tallies[rank].add(action, 1.0 / f64::from(pipeline.slices));
         }
-        Ok(Order { lanes: tallies.into_iter().map(Lane::of).collect(), wiring })
+        Ok(Order { lanes: tallies.into_iter().map(RankActions::of).collect(), wiring })
     }
 
     /// What each rank does under costs, with so many seconds between stages, and what the end follows from.
-    pub(super) fn run(&self, costs: &StageCosts, hops: &[f64], slices: f64) -> (Vec<Rank>, Path) {
+    pub(super) fn run(&self, costs: &StageCosts, hops: &[f64], slices: f64) -> (Vec<Rank>, CriticalPath) {
         let run = self.wiring.run(costs);
         let figures = run.ends.iter().zip(run.idle()).zip(&run.peak_memory);
-        let rank = |(lane, ((&end, idle), &kept)): (&Lane, _)| {
-            let Lane { ref stages, in_flight } = *lane;
+        let rank = |(lane, ((&end, idle), &kept)): (&RankActions, _)| {
+            let RankActions { ref stages, in_flight } = *lane;
             Rank { stages: stages.clone(), end, idle, messages: lane.messages(hops), kept, in_flight, offloaded: 0.0 }
         };
-        (self.lanes.iter().zip(figures).map(rank).collect(), Path::of(&run, costs.f.len(), hops, slices))
+        (self.lanes.iter().zip(figures).map(rank).collect(), CriticalPath::of(&run, costs.f.len(), hops, slices))
     }
 }
 
-impl Lane {
-    fn of(tally: Tally) -> Lane {
+impl RankActions {
+    fn of(tally: ActionCounts) -> RankActions {
         let stages: Runs = tally.runs.into_iter().enumerate().filter(|(_, runs)| runs[0] > 0.0).collect();
-        Lane { in_flight: stages.last().map_or(0.0, |(stage, _)| tally.most[*stage]), stages }
+        RankActions { in_flight: stages.last().map_or(0.0, |(stage, _)| tally.most[*stage]), stages }
     }
 
     /// Seconds of the messages that it sends and gets, half of each.
@@ -121,7 +121,7 @@ impl Lane {
 
 /// What a rank has done, by stage.
 #[derive(Clone)]
-struct Tally {
+struct ActionCounts {
     /// How often it has run F, I and W.
     runs: Vec<[f64; 3]>,
     /// The micro-batches in flight.
@@ -130,9 +130,9 @@ struct Tally {
     most: Vec<f64>,
 }
 
-impl Tally {
-    fn new(stages: usize) -> Tally {
-        Tally { runs: vec![[0.0; 3]; stages], open: vec![0.0; stages], most: vec![0.0; stages] }
+impl ActionCounts {
+    fn new(stages: usize) -> ActionCounts {
+        ActionCounts { runs: vec![[0.0; 3]; stages], open: vec![0.0; stages], most: vec![0.0; stages] }
     }
 
     fn add(&mut self, action: &Action, times: f64) {

@@ -6,7 +6,7 @@ use scheduler::simulate::Simulation;
 
 /// The chain, as how often each stage runs on it.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Path {
+pub(super) struct CriticalPath {
     /// The rank on which it ends.
     pub(super) rank: usize,
     /// How often the F, I and W of each stage are on it.
@@ -15,12 +15,12 @@ pub(super) struct Path {
     pub(super) hops: Vec<f64>,
 }
 
-impl Path {
+impl CriticalPath {
     /// The chain that ends last in a simulation of so many stages with these seconds between them, whose actions are of a
     /// slice of a sequence each.
-    pub(super) fn of(run: &Simulation<'_>, stages: usize, hops: &[f64], slices: f64) -> Path {
+    pub(super) fn of(run: &Simulation<'_>, stages: usize, hops: &[f64], slices: f64) -> CriticalPath {
         let times = 1.0 / slices;
-        let mut path = Path {
+        let mut path = CriticalPath {
             rank: run.critical_path().next().map_or(0, |last| run.action(last).0),
             runs: vec![[0.0; 3]; stages],
             hops: vec![0.0; stages.saturating_sub(1)],
@@ -50,7 +50,7 @@ impl Path {
     }
 
     /// The chain so many rounds later, if `more` is that of one; none if a round is not the same each time.
-    pub(super) fn further(&self, more: &Path, rounds: f64) -> Option<Path> {
+    pub(super) fn further(&self, more: &CriticalPath, rounds: f64) -> Option<CriticalPath> {
         if self.rank != more.rank {
             return None;
         }
@@ -61,7 +61,7 @@ impl Path {
             .zip(&more.runs)
             .map(|(few, more)| Some([at(&few[0], &more[0])?, at(&few[1], &more[1])?, at(&few[2], &more[2])?]));
         let hops = self.hops.iter().zip(&more.hops).map(|(few, more)| at(few, more));
-        Some(Path { rank: self.rank, runs: runs.collect::<Option<_>>()?, hops: hops.collect::<Option<_>>()? })
+        Some(CriticalPath { rank: self.rank, runs: runs.collect::<Option<_>>()?, hops: hops.collect::<Option<_>>()? })
     }
 
     /// Seconds of it where the F, I and W of each stage, and the hops, take so many.
@@ -106,7 +106,7 @@ mod tests {
             };
             let wiring = DependencyGraph::of(&kind.make(&costs(0), &pipeline).unwrap(), stages).unwrap();
             for slow in 0..stages {
-                let path = Path::of(&wiring.run(&costs(slow)), stages, &costs(slow).comm, 1.0);
+                let path = CriticalPath::of(&wiring.run(&costs(slow)), stages, &costs(slow).comm, 1.0);
                 for other in 0..stages {
                     let (costs, end) = (costs(other), wiring.run(&costs(other)).makespan());
                     let chain = path.seconds(&each(&costs), &costs.comm);

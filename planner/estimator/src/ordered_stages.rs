@@ -1,19 +1,19 @@
 //! Ordered stages: the input of the time (`step`) and the memory (`memory`) of a step.
 
-use super::pipeline::Flow;
+use super::pipeline::PipelineTimeline;
 use super::replicas::Replicas;
-use super::stages::Load;
+use super::stages::StageCost;
 use ir::options::ParallelConfig;
 
 /// Stages in the order in which their ranks run them.
 #[derive(Clone, Copy)]
-pub(super) struct Ordered<'a> {
+pub(super) struct OrderedStages<'a> {
     /// The configuration.
     pub(super) parallel: &'a ParallelConfig,
     /// The data-parallel ranks.
     pub(super) replicas: &'a Replicas<'a>,
     /// The stages.
-    pub(super) loads: &'a [Load],
+    pub(super) loads: &'a [StageCost],
     /// What ranks do until their last backward.
-    pub(super) flow: &'a Flow,
+    pub(super) flow: &'a PipelineTimeline,
 }

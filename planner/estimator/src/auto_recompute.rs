@@ -2,10 +2,10 @@
 
 use super::estimator::Estimator;
 use super::evaluator::Evaluator;
-use super::floor::Floor;
 use super::prediction::Prediction;
+use super::recompute_choice::{Trial, crowded, fitting};
+use super::relaxation::StepCost;
 use super::report::EstimateReport;
-use super::tensors::{Tried, crowded, fitting};
 use compiler::error::Error;
 use ir::options::{ParallelConfig, Recompute};
 
@@ -18,7 +18,7 @@ impl Estimator {
         }
         prediction.candidate.parallel.recompute = Recompute::None;
         let none = prediction.stepped()?;
-        let room = prediction.candidate.machine.cluster.device.memory as f64;
+        let room = prediction.candidate.platform.cluster.device.memory as f64;
         let held = none.floor().bytes;
         if held <= room {
             return prediction.report(none);
@@ -28,11 +28,11 @@ impl Estimator {
         let choices = prediction.database.frontier(&config, &runs)?;
         let under = |recompute: Recompute| {
             let floor = prediction.under(&recompute)?.floor();
-            Ok(Tried { bytes: floor.bytes, of: (recompute, floor) })
+            Ok(Trial { bytes: floor.bytes, of: (recompute, floor) })
         };
         let values = fitting(&choices, held, room, under, |_| false)?;
         let (whole, layers) = self.layers(&mut prediction, room)?;
-        let is_best = |values: &Floor| layers.bytes > room || values.seconds <= layers.seconds;
+        let is_best = |values: &StepCost| layers.bytes > room || values.seconds <= layers.seconds;
         let best = values.filter(|(_, floor)| is_best(floor)).map_or(whole, |(recompute, _)| recompute);
         let stepped = prediction.under(&best)?;
         prediction.report(stepped)
@@ -49,9 +49,9 @@ impl Estimator {
         let mut best: Option<(f64, Recompute)> = None;
         for recompute in [Some(Recompute::None), chosen, Some(Recompute::Full(None))].into_iter().flatten() {
             let stepped = prediction.under(&recompute)?;
-            let Floor { seconds, bytes } = stepped.floor();
-            let fits = bytes <= prediction.candidate.machine.cluster.device.memory as f64
-                && stepped.fits_host(prediction.candidate.machine.cluster);
+            let StepCost { seconds, bytes } = stepped.floor();
+            let fits = bytes <= prediction.candidate.platform.cluster.device.memory as f64
+                && stepped.fits_host(prediction.candidate.platform.cluster);
             if fits && best.as_ref().is_none_or(|(least, _)| seconds < *least) {
                 best = Some((seconds, recompute));
             }
@@ -61,10 +61,10 @@ impl Estimator {
     }
 
     /// With as few layers recomputed as fit, if the stack can choose how many; if none do, with all.
-    fn layers(&self, prediction: &mut Prediction<'_>, room: f64) -> Result<(Recompute, Floor), Error> {
+    fn layers(&self, prediction: &mut Prediction<'_>, room: f64) -> Result<(Recompute, StepCost), Error> {
         let all = prediction.under(&Recompute::Full(None))?;
         let mut best = (Recompute::Full(None), all.floor());
-        if best.1.bytes > room || !prediction.candidate.machine.stack.supports.recomputes("full:n") {
+        if best.1.bytes > room || !prediction.candidate.platform.stack.supports.recomputes("full:n") {
             return Ok(best);
         }
         // One layer more frees memory on every stage: the least number that fits lies between none and all.
