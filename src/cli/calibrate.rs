@@ -1,7 +1,6 @@
 //! `meshwright calibrate`: constants fitted to measurements of this machine, or to training runs.
 
 use super::measuring;
-use super::table::table;
 use crate::accuracy::{self, Fit, Run, Scored, Summary};
 use crate::error::Error;
 use clap::Args;
@@ -11,6 +10,7 @@ use cost::Stack;
 use estimator::Estimator;
 use ir::catalogue::Code;
 use std::path::{Path, PathBuf};
+use support::table::table;
 
 /// Measure this machine, or fit a stack to measured runs
 ///

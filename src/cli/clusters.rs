@@ -1,13 +1,13 @@
 //! `meshwright clusters`: the table of presets, and the file of one.
 
 use super::TableFormat;
-use super::table::table;
 use super::toml_text;
 use crate::error::Error;
 use clap::Args;
 use compiler::machine_source;
 use cost::{CLUSTERS, Cluster};
 use serde_json::json;
+use support::table::table;
 use support::units::{bytes, with_unit};
 
 /// List the preset clusters, or print the file of one

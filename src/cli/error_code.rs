@@ -1,12 +1,12 @@
 //! `meshwright error MW0123`: an entry of the error index, or the list of all codes.
 
 use super::TableFormat;
-use super::table::table;
 use crate::error::Error;
 use clap::Args;
 use ir::catalogue::{CATALOGUE, Code, Entry};
 use ir::diag::nearest;
 use serde_json::{Value, json};
+use support::table::table;
 
 /// Explain an error code; without one, list all codes
 #[derive(Args)]

@@ -2,7 +2,7 @@
 
 use super::plan::{PlanFormat, printed};
 use super::request::asked;
-use super::{Answer, json, plan_text};
+use super::{Answer, json};
 use crate::error::Error;
 use autotune::explain::{self, Planned, read_plan, request_of};
 use autotune::plan::PlanReport;
@@ -72,9 +72,9 @@ impl Explain {
             }
             (Some(pins), format) => {
                 let answer = explain::why_not(&estimator, &plan, pins, (&find, &deadline))?;
-                if format == PlanFormat::Json { json(&answer)? } else { plan_text::why_not(&plan, &answer) }
+                if format == PlanFormat::Json { json(&answer)? } else { answer.text(&plan) }
             }
-            (None, PlanFormat::Table) => plan_text::explanation(&plan),
+            (None, PlanFormat::Table) => plan.explanation(),
             (None, format) => printed(format, &estimator, &plan)?,
         };
         Answer::done(text).put(self.output.as_deref())

@@ -1,6 +1,5 @@
 //! `meshwright gpu-check`: runs the GPU kernels and compares them with those of this processor.
 
-use super::table::table;
 use super::{Answer, TableFormat};
 use crate::error::Error;
 use crate::train::no_gpu;
@@ -8,6 +7,7 @@ use clap::Args;
 use runtime::backends::cuda::check::{Report, Row, check};
 use runtime::backends::cuda::device::Properties;
 use std::fmt::Write;
+use support::table::table;
 use support::units::with_unit;
 
 /// Run all kernels on a GPU and compare the results with the CPU's

@@ -1,10 +1,10 @@
 //! `meshwright models --keys`: the treatment of each key of a `config.json`.
 
 use super::TableFormat;
-use super::table::table;
 use crate::error::Error;
 use ir::models::{Done, FAMILIES, KEYS, Key, ROPE};
 use serde_json::{Map, Value, json};
+use support::table::table;
 
 /// Prints one line per key and default, or all keys by family as JSON.
 pub(super) fn print(format: TableFormat) -> Result<String, Error> {

@@ -1,6 +1,5 @@
 //! `meshwright calibrate` without runs: this machine as a cluster.
 
-use super::table::table;
 use crate::calibrate::cluster;
 use crate::error::Error;
 use crate::train::free_memory;
@@ -10,6 +9,7 @@ use ir::catalogue::Code;
 use runtime::measure::{Measured, measure};
 use std::io::Write;
 use std::path::Path;
+use support::table::table;
 use support::units::{short, with_unit};
 
 /// Memory of a device in bytes if the system does not report free memory: that of the preset `cpu`.

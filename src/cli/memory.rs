@@ -1,8 +1,8 @@
 //! Table of each rank's memory by category.
 
-use super::table::table;
 use codegen::buffers::{ClassReport, report};
 use ir::text::File;
+use support::table::table;
 use support::units::bytes;
 
 /// Table with a row per class of ranks: its arena, the lower bound, and the categories at the peak. `None` for a

@@ -18,7 +18,6 @@ mod models;
 mod parallel;
 mod passes;
 mod plan;
-mod plan_text;
 mod prediction;
 mod profile;
 mod progress;
@@ -30,7 +29,6 @@ mod schema;
 mod signals;
 mod stacks;
 mod status;
-mod table;
 mod toml_text;
 mod train;
 

@@ -2,12 +2,12 @@
 
 use super::TableFormat;
 use super::keys;
-use super::table::table;
 use crate::error::Error;
 use clap::Args;
 use ir::models::{Batch, Preset, presets};
 use ir::types::DType;
 use serde_json::json;
+use support::table::table;
 use support::units::count;
 
 /// List the preset models

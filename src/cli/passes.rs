@@ -1,11 +1,11 @@
 //! `meshwright passes`: the table of passes.
 
 use super::TableFormat;
-use super::table::table;
 use crate::error::Error;
 use clap::Args;
 use compiler::pipeline;
 use serde_json::json;
+use support::table::table;
 
 /// List the passes from a model to its program, in order
 #[derive(Args)]

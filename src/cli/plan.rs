@@ -5,14 +5,13 @@ use super::parallel::{help, long_help};
 use super::progress::SearchWatch;
 use super::request::asked;
 use super::status;
-use super::{Answer, NOTHING_FITS, json, plan_text};
+use super::{Answer, NOTHING_FITS, json};
 use crate::error::Error;
 use autotune::explain::{self, Planned};
 use autotune::plan::PlanReport;
-use autotune::plan::{Infeasible, PlanRequest, Search, find};
+use autotune::plan::{PlanRequest, Search, find};
 use clap::{Args, ValueEnum};
 use estimator::Estimator;
-use ir::catalogue::Code;
 use serde::Serialize;
 use std::mem::ManuallyDrop;
 use std::path::PathBuf;
@@ -108,9 +107,9 @@ impl Plan {
         let answer = match explain::plan(&estimator, &request, found?)? {
             Planned::Best(plan) => Answer::done(printed(self.format, &estimator, &plan)?),
             Planned::Infeasible(answer) => {
-                let complaint = complaint(&answer);
+                let complaint = Error::from(answer.error());
                 let text = match self.format {
-                    PlanFormat::Table => plan_text::infeasible(&answer),
+                    PlanFormat::Table => answer.to_string(),
                     PlanFormat::Json => json(&answer)?,
                     PlanFormat::Ir => explain::annotated_closest(&answer)?,
                     PlanFormat::Html => explain::page_of_clash(&estimator, &answer)?,
@@ -126,7 +125,7 @@ impl Plan {
 /// A plan as it is asked for.
 pub(super) fn printed(format: PlanFormat, estimator: &Estimator, plan: &PlanReport) -> Result<String, Error> {
     match format {
-        PlanFormat::Table => Ok(plan_text::plan(plan)),
+        PlanFormat::Table => Ok(plan.to_string()),
         PlanFormat::Json => json(plan),
         PlanFormat::Ir => Ok(explain::annotated(&plan.chosen)?),
         PlanFormat::Html => Ok(explain::page(estimator, plan)?),
@@ -136,26 +135,4 @@ pub(super) fn printed(format: PlanFormat, estimator: &Estimator, plan: &PlanRepo
 /// Formats the progress of a search.
 fn told(search: &Search) -> String {
     format!("{} of {} configurations predicted", count(search.candidates as f64), count(search.space as f64))
-}
-
-/// Error printed with the answer if nothing fits, or if the search was stopped.
-fn complaint(answer: &Infeasible) -> Error {
-    let closest = answer.closest.as_ref();
-    let needs = closest.map(|closest| format!("{:.1} GiB", closest.predicted.fullest().device));
-    if !answer.is_known() {
-        let least = needs.map_or_else(String::new, |needs| format!(" (the smallest needs {needs})"));
-        let looked = count(answer.search.candidates as f64);
-        return Error::Failed {
-            code: Code::NotFinished,
-            message: format!("not known yet whether any configuration fits: {looked} predicted{least}"),
-            help: "a longer --deadline, or none, finishes the search; --pin narrows it".to_string(),
-        };
-    }
-    let which = if answer.closest_is_least { "the smallest" } else { "the smallest of those evaluated" };
-    let least = needs.map_or_else(String::new, |needs| format!("; {which} needs {needs}"));
-    let help = match answer.relaxations.first() {
-        Some(way) => format!("the cheapest fix: {}", way.change),
-        None => "use more devices (--gpus), fewer pins, or a smaller batch or sequence".to_string(),
-    };
-    Error::input(Code::NothingFits, format!("no configuration fits{least}")).help(help)
 }

@@ -1,10 +1,10 @@
 //! Text and JSON of a predicted step.
 
 use super::TableFormat;
-use super::table::table;
 use crate::error::Error;
 use crate::predicting::StepPrediction;
 use std::collections::BTreeMap;
+use support::table::table;
 use support::units::{count, percent, short};
 
 /// Formats the prediction.

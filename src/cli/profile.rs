@@ -1,8 +1,8 @@
 //! Breakdown of a training run's time, as `train --profile` prints it.
 
 use super::prediction;
-use super::table::table;
 use crate::train::ProfileReport;
+use support::table::table;
 use support::units::{count, percent, short};
 use trace::KernelTime;
 

@@ -1,10 +1,10 @@
 //! `meshwright reshard`: reshards a tensor from one sharding to another.
 
 use super::TableFormat;
-use super::table::table;
 use crate::error::Error;
 use crate::reshard::{ReshardReport, ReshardRequest, Way, reshard};
 use clap::Args;
+use support::table::table;
 use support::units::{count, time};
 
 /// Find the cheapest sequence of collectives between two shardings of a tensor

@@ -1,11 +1,11 @@
 //! `meshwright schedules`: the table of pipeline schedules.
 
 use super::TableFormat;
-use super::table::table;
 use crate::error::Error;
 use clap::Args;
 use scheduler::schedules::SCHEDULES;
 use serde_json::json;
+use support::table::table;
 
 /// List the pipeline schedules, with their bubble, memory and constraints
 ///

@@ -1,13 +1,13 @@
 //! `meshwright stacks`: the table of presets, and the file of one.
 
 use super::TableFormat;
-use super::table::table;
 use super::toml_text;
 use crate::error::Error;
 use clap::Args;
 use compiler::machine_source;
 use cost::{STACKS, Stack};
 use serde_json::json;
+use support::table::table;
 
 /// List the preset stacks, or print the file of one
 ///

@@ -6,4 +6,5 @@
 
 pub mod explain;
 pub mod plan;
+mod report_text;
 pub mod search;

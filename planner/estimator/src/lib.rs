@@ -37,6 +37,7 @@ mod recompute_choice;
 mod relaxation;
 mod replicas;
 mod report;
+mod report_text;
 mod request;
 mod search_bounds;
 mod shape_class;
@@ -58,6 +59,7 @@ pub use relaxation::StepCost;
 pub use report::{
     Comm, EstimateReport, Memory, Mesh, Predicted, Recomputed, SCHEMA, StageMemory, StageReport, TimeShares,
 };
+pub use report_text::part_name;
 pub use request::check_size;
 pub use request::{EstimateRequest, MEMORY_MARGIN};
 pub use search_bounds::BoundKind;

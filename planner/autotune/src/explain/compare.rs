@@ -1,7 +1,7 @@
 //! Comparison of two predictions of one job, as text.
 
 use cost::Cluster;
-use estimator::{EstimateReport, Memory, Predicted, StageMemory};
+use estimator::{EstimateReport, Memory, Predicted, StageMemory, part_name};
 use support::units::{gib, share, time};
 
 /// What grew, in words, and by how much; what shrank is negative.
@@ -9,26 +9,6 @@ use support::units::{gib, share, time};
 pub(super) struct Change {
     pub(super) what: &'static str,
     pub(super) by: f64,
-}
-
-/// The name of a part of a step, by its field in a report.
-pub fn part_name(part: &str) -> &'static str {
-    match part {
-        "gemm" => "matmuls",
-        "attention" => "attention",
-        "memory_bound" => "memory-bound kernels",
-        "recompute" => "recomputation",
-        "tp" => "tensor-parallel communication",
-        "cp" => "context-parallel communication",
-        "ep" => "expert-parallel communication",
-        "dp" => "data-parallel communication",
-        "p2p" => "pipeline communication",
-        "bubble" => "waiting in the pipeline",
-        "optimizer" => "optimizer",
-        "launch" => "kernel launches",
-        "cores" => "waiting for a core",
-        _ => "fixed overhead and stragglers",
-    }
 }
 
 /// By how many seconds the parts of the step differ, the largest difference first.

@@ -25,7 +25,6 @@ mod why_not;
 
 pub use annotated::{annotated, annotated_closest};
 pub use brief::{brief, differences};
-pub use compare::part_name;
 pub use difference::TIE;
 pub use page::{page, page_of_clash};
 pub use plan_file::{plan_schema, read_plan, request_of};

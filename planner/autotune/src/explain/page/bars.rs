@@ -1,7 +1,7 @@
 //! Time and memory as bars.
 
-use crate::explain::compare::{part_name, parts};
-use estimator::EstimateReport;
+use crate::explain::compare::parts;
+use estimator::{EstimateReport, part_name};
 use support::units::{gib, percent, time as seconds};
 use view::draw::escaped;
 

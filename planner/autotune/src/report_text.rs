@@ -1,10 +1,10 @@
-//! A plan as text, in 100 columns.
+//! A plan and the answers about it as text, in 100 columns.
 
-use super::estimate;
-use super::table::table;
-use autotune::explain::{WhyNot, brief, differences};
-use autotune::plan::{Alternative, Infeasible, PlanReport, Search, Why};
+use crate::explain::{Planned, WhyNot, brief, differences};
+use crate::plan::{Alternative, Infeasible, PlanReport, Relaxation, Search, WhatIf, Why};
 use compiler::parallel;
+use std::fmt;
+use support::table::table;
 use support::units::{count, gib, seconds, share, tenths, time};
 
 /// Width of a choice, in columns.
@@ -13,13 +13,46 @@ const LABEL: usize = 15;
 /// Width of running text, in columns.
 const WIDTH: usize = 100;
 
-/// A plan: what `estimate` says of its configuration, and why it is this one.
-pub(super) fn plan(report: &PlanReport) -> String {
-    format!("{}\n{}", estimate::text(&report.chosen), explanation(report))
+/// The prediction of the configuration, then the [explanation](PlanReport::explanation); ends in a newline.
+impl fmt::Display for PlanReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n{}", self.chosen, self.explanation())
+    }
 }
 
-/// Why the configuration is the best, without its figures.
-pub(super) fn explanation(report: &PlanReport) -> String {
+/// The conflict and its fixes, or the progress of an unfinished search; ends in a newline.
+impl fmt::Display for Infeasible {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&infeasible(self))
+    }
+}
+
+/// The text of the answer: a plan, or why none fits.
+impl fmt::Display for Planned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Planned::Best(plan) => plan.fmt(f),
+            Planned::Infeasible(answer) => answer.fmt(f),
+        }
+    }
+}
+
+impl PlanReport {
+    /// The text of the explanation, without the prediction: choices, binding constraints, alternatives, what-ifs, and
+    /// the line on the search.
+    pub fn explanation(&self) -> String {
+        explanation(self)
+    }
+}
+
+impl WhyNot {
+    /// The text of the answer about `plan`, the plan that was asked about; ends in a newline.
+    pub fn text(&self, plan: &PlanReport) -> String {
+        why_not(plan, self)
+    }
+}
+
+fn explanation(report: &PlanReport) -> String {
     let mut parts = Vec::new();
     match &report.why {
         Some(why) => {
@@ -104,7 +137,7 @@ fn shortened(parallel: &str) -> String {
 }
 
 fn what_ifs(why: &Why) -> String {
-    let row = |what_if: &autotune::plan::WhatIf| {
+    let row = |what_if: &WhatIf| {
         let saved = if what_if.gain > 0.0 { share(what_if.gain) } else { "nothing".to_string() };
         [what_if.condition.clone(), time(what_if.step_time_s), saved, what_if.parallel.clone()]
     };
@@ -144,7 +177,7 @@ fn beyond(report: &PlanReport, search: &Search) -> String {
 }
 
 /// Formats the conflict and its fixes, or the progress of an unfinished search.
-pub(super) fn infeasible(answer: &Infeasible) -> String {
+fn infeasible(answer: &Infeasible) -> String {
     let Infeasible { inputs, conflict, relaxations, .. } = answer;
     if !answer.is_known() {
         return unknown(answer);
@@ -164,7 +197,7 @@ pub(super) fn infeasible(answer: &Infeasible) -> String {
     if relaxations.is_empty() {
         return text + "No single change makes it fit.\n";
     }
-    let row = |way: &autotune::plan::Relaxation| [way.change.clone(), time(way.step_time_s), way.parallel.clone()];
+    let row = |way: &Relaxation| [way.change.clone(), time(way.step_time_s), way.parallel.clone()];
     text + &table(["FIX", "STEP", "CONFIG"], &relaxations.iter().map(row).collect::<Vec<_>>())
 }
 
@@ -180,7 +213,7 @@ fn unknown(answer: &Infeasible) -> String {
 }
 
 /// The answer to `--why-not`.
-pub(super) fn why_not(plan: &PlanReport, answer: &WhyNot) -> String {
+fn why_not(plan: &PlanReport, answer: &WhyNot) -> String {
     let mut text = format!("plan      {}: {}\n", brief(&plan.chosen.parallel), time(plan.chosen.predicted.step_time_s));
     let found = match (&answer.parallel, &answer.predicted) {
         (Some(parallel), Some(predicted)) => format!("{parallel}: {}", time(predicted.step_time_s)),

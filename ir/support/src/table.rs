@@ -1,7 +1,7 @@
 //! Aligned columns.
 
 /// Formats a header and rows. Each column has the width of its widest cell; the last column is not padded.
-pub(super) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
+pub fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
     let mut widths = head.map(str::len);
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {

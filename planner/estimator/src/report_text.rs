@@ -1,0 +1,185 @@
+//! An estimate as text.
+
+use super::report::{EstimateReport, Recomputed, StageMemory};
+use compiler::parallel;
+use std::fmt;
+use support::table::table;
+use support::units::{bytes, count, percent, share, short, with_unit};
+
+/// The prediction of a configuration as tables, in 100 columns or more; ends in a newline.
+impl fmt::Display for EstimateReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&text(self))
+    }
+}
+
+fn text(report: &EstimateReport) -> String {
+    let EstimateReport { inputs, predicted, parallel, .. } = report;
+    let [low, high] = predicted.interval_s.map(short);
+    let text = format!(
+        "model     {}, {} parameters, {:.0} bytes each\n\
+         cluster   {}, {} devices, stack {}, {}\n\
+         config    {}\n\
+         step      {} (80 % interval {low} to {high}), {} tokens/s per device\n\
+         mfu       {} of {}, hfu {}, bubble {}\n\n",
+        inputs.model,
+        count(predicted.parameters as f64),
+        predicted.bytes_per_parameter,
+        inputs.cluster,
+        report.mesh.devices,
+        inputs.stack,
+        inputs.precision,
+        parallel::print(parallel),
+        short(predicted.step_time_s),
+        count(predicted.tokens_per_s_per_gpu),
+        percent(predicted.mfu).trim(),
+        with_unit(predicted.peak_flops, "FLOP/s"),
+        percent(predicted.hfu).trim(),
+        percent(predicted.bubble).trim(),
+    );
+    text + &beyond(report) + &dropped(predicted.dropped) + &times(report) + "\n" + &recomputed(report) + &memory(report)
+}
+
+/// Notes the options that the stack does not support, unless `--beyond-stack` is given.
+fn beyond(report: &EstimateReport) -> String {
+    if report.beyond_stack.is_empty() {
+        return String::new();
+    }
+    let (items, stack) = (report.beyond_stack.join(", "), &report.inputs.stack);
+    format!(
+        "warning   {stack} does not support {items}; the figures assume that it does (--beyond-stack hides this warning)\n\n"
+    )
+}
+
+/// What layers make again by the names of values; nothing where they do not.
+fn recomputed(report: &EstimateReport) -> String {
+    if report.recomputed.is_empty() {
+        return String::new();
+    }
+    let row = |again: &Recomputed| {
+        let kept = if again.bytes_saved > 0.0 { bytes(again.bytes_saved as u64) } else { "(shared)".to_string() };
+        [again.value.clone(), again.layer.clone(), kept, short(again.time_s)]
+    };
+    let rows: Vec<_> = report.recomputed.iter().map(row).collect();
+    table(["RECOMPUTED", "LAYER", "SAVED", "COST"], &rows) + "\n"
+}
+
+/// Line on the expected share of dropped tokens.
+fn dropped(expected: Option<f64>) -> String {
+    let said = match expected {
+        None => return String::new(),
+        Some(0.0) => "0 %".to_string(),
+        Some(few) if few < 5e-4 => "less than 0.1 % (uniform routing)".to_string(),
+        Some(expected) => format!("{} (uniform routing)", share(expected)),
+    };
+    format!("expected token drop  {said}\n\n")
+}
+
+/// Table of the parts of the step, largest first.
+fn times(report: &EstimateReport) -> String {
+    let predicted = &report.predicted;
+    let mut shares = predicted.time_s.by_name().map(|(name, seconds)| (part_name(name), seconds)).to_vec();
+    shares.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let rows: Vec<_> = shares
+        .into_iter()
+        .filter(|(_, seconds)| *seconds > 0.0)
+        .map(|(name, seconds)| [name.to_string(), short(seconds), percent(seconds / predicted.step_time_s)])
+        .collect();
+    table(["WHERE THE STEP GOES", "TIME", "SHARE"], &rows)
+}
+
+/// Table of the memory of each pipeline rank, in GiB.
+fn memory(report: &EstimateReport) -> String {
+    let memory = &report.predicted.memory_gib;
+    let gib = |gib: f64| format!("{gib:.2}");
+    let row = |(rank, stage): (usize, &StageMemory)| {
+        [
+            rank.to_string(),
+            gib(stage.parameters),
+            gib(stage.gradients),
+            gib(stage.optimizer),
+            gib(stage.activations),
+            gib(stage.logits),
+            gib(stage.buffers),
+            gib(stage.allocated),
+            gib(stage.reserved),
+            gib(stage.device),
+        ]
+    };
+    let rows: Vec<_> = memory.per_stage.iter().enumerate().map(row).collect();
+    let head = [
+        "RANK",
+        "PARAMETERS",
+        "GRADIENTS",
+        "OPTIMIZER",
+        "ACTIVATIONS",
+        "LOGITS",
+        "BUFFERS",
+        "ALLOCATED",
+        "RESERVED",
+        "DEVICE",
+    ];
+    table(head, &rows) + &format!("\nGiB; {}\n{}", verdict(report), offloaded(report))
+}
+
+/// Line on whether the peak-memory device fits, and on the margin.
+fn verdict(report: &EstimateReport) -> String {
+    let (memory, held) = (&report.predicted.memory_gib, report.predicted.fullest().device);
+    let free = share(report.inputs.memory_margin);
+    let (capacity, usable) = (memory.capacity, memory.usable);
+    let fits = if held <= usable {
+        "it fits".to_string()
+    } else if held <= capacity {
+        format!("it fits only with less than {free} left free (--memory-margin)")
+    } else {
+        "it does not fit".to_string()
+    };
+    let of =
+        if usable < capacity { format!(", {usable:.2} of it usable with {free} left free") } else { String::new() };
+    format!("a device has {capacity:.2}{of}: {fits}")
+}
+
+/// Line on offloaded activations; empty if nothing is offloaded.
+fn offloaded(report: &EstimateReport) -> String {
+    let (held, capacity) = (report.predicted.offloaded(), report.predicted.memory_gib.host_capacity);
+    let of = match capacity {
+        _ if held == 0.0 => return String::new(),
+        Some(capacity) if held <= capacity => format!("of {capacity:.2} available per device: it fits"),
+        Some(capacity) => format!("of {capacity:.2} available per device: it does not fit"),
+        None => "capacity unknown: the cluster file has no host.memory".to_string(),
+    };
+    format!("offloaded to host memory, on the worst device: {held:.2}, {of}\n")
+}
+
+/// The name of a part of a step, by its field in a report.
+pub fn part_name(part: &str) -> &'static str {
+    match part {
+        "gemm" => "matmuls",
+        "attention" => "attention",
+        "memory_bound" => "memory-bound kernels",
+        "recompute" => "recomputation",
+        "tp" => "tensor-parallel communication",
+        "cp" => "context-parallel communication",
+        "ep" => "expert-parallel communication",
+        "dp" => "data-parallel communication",
+        "p2p" => "pipeline communication",
+        "bubble" => "waiting in the pipeline",
+        "optimizer" => "optimizer",
+        "launch" => "kernel launches",
+        "cores" => "waiting for a core",
+        _ => "fixed overhead and stragglers",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_dropped_is_said_of_models_with_experts() {
+        let lines = [None, Some(0.0), Some(3e-5), Some(0.0247)].map(dropped);
+        assert_eq!(lines[0], "");
+        assert_eq!(lines[1], "expected token drop  0 %\n\n");
+        assert!(lines[2].contains("less than 0.1 %") && lines[3].contains("2.5 %"), "{lines:?}");
+    }
+}
