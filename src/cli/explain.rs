@@ -65,7 +65,7 @@ impl Explain {
         let missing = self.flags.plan.is_none().then_some("`explain` needs a PLAN");
         let request: Request = asked(self.request.as_deref(), missing, &self.flags)?;
         let (estimator, deadline) = (Estimator::new(), Deadline::asked(request.deadline)?);
-        let plan = explained(&estimator, read_plan(&request.plan)?, deadline)?;
+        let plan = explained(&estimator, read_plan(&request.plan)?, deadline.clone())?;
         let text = match (&request.why_not, self.format) {
             (Some(_), PlanFormat::Html | PlanFormat::Ir) => {
                 return Err(Error::Usage("--why-not requires --format table or json".into()));

@@ -9,7 +9,7 @@ pub(crate) fn of_error(error: &Error) -> u8 {
         Error::Request(RequestError::Diagnostics { .. } | RequestError::Input { .. }) => 1,
         Error::Usage(_) => 2,
         Error::Request(RequestError::Fault { .. }) => 3,
-        Error::Request(RequestError::NotFinished { .. }) | Error::Failed { .. } => 5,
+        Error::Request(RequestError::NotFinished { .. } | RequestError::Cancelled) | Error::Failed { .. } => 5,
         // As a shell reports a process that the signal has ended.
         Error::Ended { signal, .. } => 128 + signal,
         Error::Hopeless { .. } => 6,

@@ -1,18 +1,23 @@
 //! Deadline of an answer.
 
+use crate::cancel::CancelToken;
 use crate::error::Error;
 use ir::catalogue::Code;
 use std::time::{Duration, Instant};
 
-/// The moment from which on an answer is given with what is known by then; without one, never.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Deadline(Option<Instant>);
+/// The moment from which on an answer is given with what is known by then; without one, never. A deadline is over too once its
+/// token is cancelled.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Deadline {
+    moment: Option<Instant>,
+    cancel: Option<CancelToken>,
+}
 
 impl Deadline {
     /// So many seconds from here. More seconds than a clock counts are no deadline.
     pub fn after(seconds: Option<f64>) -> Deadline {
         let wait = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        Deadline(wait.and_then(|wait| Instant::now().checked_add(wait)))
+        Deadline { moment: wait.and_then(|wait| Instant::now().checked_add(wait)), cancel: None }
     }
 
     /// As many seconds from here as `--deadline` says.
@@ -29,20 +34,38 @@ impl Deadline {
         }
     }
 
+    /// The same deadline, which is over as soon as `cancel` is cancelled.
+    #[must_use]
+    pub fn or_cancelled(self, cancel: &CancelToken) -> Deadline {
+        Deadline { cancel: Some(cancel.clone()), ..self }
+    }
+
     /// Whether it is over.
     pub fn is_over(&self) -> bool {
-        self.0.is_some_and(|moment| Instant::now() >= moment)
+        self.is_cancelled() || self.moment.is_some_and(|moment| Instant::now() >= moment)
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancel.as_ref().is_some_and(CancelToken::is_cancelled)
+    }
+
+    /// Fails once the token is cancelled. A deadline that is over by the clock is no error.
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`].
+    pub fn check_cancelled(&self) -> Result<(), Error> {
+        self.cancel.as_ref().map_or(Ok(()), CancelToken::check)
     }
 
     /// Seconds that are left; `None`: there is no deadline.
     pub fn left(&self) -> Option<f64> {
-        self.0.map(|moment| moment.saturating_duration_since(Instant::now()).as_secs_f64())
+        self.moment.map(|moment| moment.saturating_duration_since(Instant::now()).as_secs_f64())
     }
 
     /// The deadline of a part that may take this share of the time that is left.
     #[must_use]
     pub fn share(&self, share: f64) -> Deadline {
-        Deadline::after(self.left().map(|left| left * share))
+        Deadline { cancel: self.cancel.clone(), ..Deadline::after(self.left().map(|left| left * share)) }
     }
 }
 
@@ -58,5 +81,17 @@ mod tests {
         for never in [Deadline::default(), Deadline::after(None), Deadline::after(Some(1e300))] {
             assert!(!never.is_over() && never.left().is_none() && never.share(0.5) == never);
         }
+    }
+
+    #[test]
+    fn a_cancelled_deadline_is_over_in_all_its_parts() {
+        let cancel = CancelToken::new();
+        let deadline = Deadline::default().or_cancelled(&cancel);
+        let part = deadline.share(0.5);
+        assert!(!part.is_over() && part.check_cancelled().is_ok());
+        cancel.cancel();
+        assert!(deadline.is_over() && part.is_over() && part.left().is_none());
+        assert_eq!(part.check_cancelled(), Err(Error::Cancelled));
+        assert_eq!(Deadline::after(Some(0.0)).check_cancelled(), Ok(()));
     }
 }

@@ -41,7 +41,12 @@ pub enum Error {
         /// How to have it.
         help: String,
     },
+    /// The caller cancelled the request: see [`CancelToken`](crate::cancel::CancelToken).
+    Cancelled,
 }
+
+/// Message and fix of [`Error::Cancelled`].
+const CANCELLED: [&str; 2] = ["the request was cancelled", "a deadline gives the best answer found by then instead"];
 
 impl Error {
     /// An error of the input without a help line.
@@ -95,6 +100,7 @@ impl Error {
             Error::Diagnostics { diagnostics, .. } => diagnostics.code(),
             Error::Input { code, .. } => Some(*code),
             Error::NotFinished { .. } => Some(Code::NotFinished),
+            Error::Cancelled => Some(Code::Cancelled),
             Error::Fault { .. } => None,
         }
     }
@@ -104,6 +110,7 @@ impl Error {
         match self {
             Error::Input { message, .. } | Error::NotFinished { message, .. } => message.clone(),
             Error::Fault { pass, why } => format!("internal error in {pass}: {why}"),
+            Error::Cancelled => CANCELLED[0].to_string(),
             Error::Diagnostics { .. } => self.to_string().lines().next().unwrap_or_default().to_string(),
         }
     }
@@ -121,6 +128,7 @@ impl fmt::Display for Error {
                  the command and the input"
             ),
             Error::NotFinished { message, help } => coded(f, Code::NotFinished, message, Some(help)),
+            Error::Cancelled => coded(f, Code::Cancelled, CANCELLED[0], Some(CANCELLED[1])),
         }
     }
 }

@@ -6,6 +6,7 @@
 //! message and what to do.
 
 pub mod batch;
+pub mod cancel;
 pub mod compile;
 pub mod deadline;
 pub mod debug;

@@ -54,8 +54,15 @@ pub enum Planned {
 /// requests. What the deadline leaves no time for is left out.
 ///
 /// # Errors
-/// The cluster or the stack is not known.
+/// The cluster or the stack is not known, or the search's token is cancelled.
 pub fn plan(estimator: &Estimator, request: &PlanRequest, found: Found) -> Result<Planned, Error> {
+    let deadline = found.deadline.clone();
+    let planned = explained(estimator, request, found);
+    deadline.check_cancelled()?;
+    planned
+}
+
+fn explained(estimator: &Estimator, request: &PlanRequest, found: Found) -> Result<Planned, Error> {
     let Found { best, closest, closest_is_least, mut search, deadline } = found;
     let mut ranked = best.into_iter();
     // A search that was stopped before it found anything has not shown that nothing fits.
@@ -69,7 +76,7 @@ pub fn plan(estimator: &Estimator, request: &PlanRequest, found: Found) -> Resul
     let residual = estimator.stack(&request.stack)?.residual;
     let why = why(estimator, request, &best, &others, (&search, &deadline))?;
     if search.proved_optimal && search.objective == Objective::Time {
-        search.beyond = plan::beyond(estimator, request, &best, deadline)?;
+        search.beyond = plan::beyond(estimator, request, &best, deadline.clone())?;
     }
     let alternatives = difference::alternatives(&best, others, residual, search.objective);
     let chosen = EstimateReport { schema: plan::SCHEMA.to_string(), ..best };
@@ -88,7 +95,7 @@ fn why(
     let Some(pool) = Pool::around(estimator, request, best, others, deadline) else { return Ok(None) };
     let pool = pool.with_runners_up();
     let pool = if search.proved_optimal && search.objective == Objective::Time {
-        let explorer = Explorer::new(estimator, request, best.mesh.devices, *deadline)?;
+        let explorer = Explorer::new(estimator, request, best.mesh.devices, deadline.clone())?;
         pool.inside(best).explored(&explorer, best)
     } else {
         pool

@@ -54,7 +54,7 @@ impl<'a> Explorer<'a> {
     ) -> Option<EstimateReport> {
         let pin = parallel::pinned(&self.request.pin, pins);
         let request = PlanRequest { pin, ..self.request.clone() };
-        let space = space(&request, &self.evaluator, self.until, offload).ok()?;
+        let space = space(&request, &self.evaluator, self.until.clone(), offload).ok()?;
         let roots = space.roots();
         let oracle = Costs {
             evaluator: &self.evaluator,

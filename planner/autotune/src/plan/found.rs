@@ -5,7 +5,8 @@ use super::oracle::Costs;
 use super::report::{Basis, Search};
 use super::request::{Objective, PlanRequest};
 use super::space::{none_serves, space};
-use crate::search::{self, Counted, Outcome, Progress, Ranked, Task};
+use crate::search::{self, Counted, Outcome, Ranked, Task};
+use compiler::cancel::CancelToken;
 use compiler::deadline::Deadline;
 use compiler::error::Error;
 use compiler::parallel;
@@ -44,9 +45,34 @@ const COUNT: f64 = 0.2;
 ///
 /// # Errors
 /// A name is not known, a size lies out of its range, pins contradict each other, or no configuration serves so many devices.
-pub fn find(estimator: &Estimator, request: &PlanRequest, progress: &(dyn Fn(&Search) + Sync)) -> Result<Found, Error> {
+pub fn find(estimator: &Estimator, request: &PlanRequest, progress: &Progress<'_>) -> Result<Found, Error> {
+    found_by(estimator, request, Deadline::asked(request.deadline)?, progress)
+}
+
+/// As [`find`], and stops with [`Error::Cancelled`] as soon as `cancel` is cancelled.
+///
+/// # Errors
+/// As [`find`]; and the token is cancelled.
+pub fn find_until_cancelled(
+    estimator: &Estimator,
+    request: &PlanRequest,
+    cancel: &CancelToken,
+    progress: &Progress<'_>,
+) -> Result<Found, Error> {
+    let deadline = Deadline::asked(request.deadline)?.or_cancelled(cancel);
+    let found = found_by(estimator, request, deadline, progress);
+    cancel.check()?;
+    found
+}
+
+fn found_by(
+    estimator: &Estimator,
+    request: &PlanRequest,
+    deadline: Deadline,
+    progress: &Progress<'_>,
+) -> Result<Found, Error> {
     check(request)?;
-    let (began, deadline) = (Instant::now(), Deadline::asked(request.deadline)?);
+    let began = Instant::now();
     let until = deadline.share(SEARCH);
     let evaluator = Evaluator::new(estimator, request.under(String::new()), request.devices())?;
     let work = evaluator.work()?;
@@ -63,6 +89,10 @@ pub fn find(estimator: &Estimator, request: &PlanRequest, progress: &(dyn Fn(&Se
     scope.search(true, true).or_else(|_| scope.search(false, true))
 }
 
+/// A callback for the progress of a search, called from its threads after each round. [`Search::candidates`] counts up to
+/// [`Search::space`]; most configurations are pruned, so that a search ends long before.
+pub type Progress<'a> = dyn Fn(&Search) + Sync + 'a;
+
 /// What searches of one request share.
 struct Scope<'a> {
     estimator: &'a Estimator,
@@ -72,14 +102,14 @@ struct Scope<'a> {
     began: Instant,
     deadline: Deadline,
     until: Deadline,
-    progress: &'a (dyn Fn(&Search) + Sync),
+    progress: &'a Progress<'a>,
 }
 
 impl Scope<'_> {
     /// The best configurations, with activations offloaded or not; where nothing fits, if that is asked for, the one that needs least.
     fn search(&self, offload: bool, asks_least: bool) -> Result<Found, Error> {
-        let Scope { estimator, request, evaluator, work, began, deadline, until, progress } = *self;
-        let space = space(request, evaluator, until, offload)?;
+        let Scope { estimator, request, evaluator, work, began, ref deadline, ref until, progress } = *self;
+        let space = space(request, evaluator, until.clone(), offload)?;
         let roots = space.roots();
         let counting = until.share(COUNT);
         let counted = search::count(&space, &roots, &|| counting.is_over());
@@ -107,7 +137,7 @@ impl Scope<'_> {
         };
         let memory = evaluator.platform(request.gpus).cluster.device.memory as f64;
         let run = |wanted: usize, memory: Option<f64>, by_memory: bool, before: u64| {
-            let mut tell = |it: Progress| progress(&so_far(before + it.candidates, false));
+            let mut tell = |it: search::Progress| progress(&so_far(before + it.candidates, false));
             let exhaustive = request.exhaustive && memory.is_some();
             let (below, gap) = (f64::INFINITY, if memory.is_none() { CLOSE } else { 0.0 });
             let task = Task { wanted, memory, by_memory, exhaustive, below, gap, around: None, progress: &mut tell };
@@ -119,7 +149,7 @@ impl Scope<'_> {
             let gpus = Some(ranked.parallel.devices());
             estimator.estimate(&EstimateRequest { gpus, ..request.under(ranked.price.text.clone()) })
         };
-        let mut found = Found { search: so_far(candidates, finished), deadline, ..Found::default() };
+        let mut found = Found { search: so_far(candidates, finished), deadline: deadline.clone(), ..Found::default() };
         if best.is_empty() && finished && !asks_least {
             return Ok(found);
         }

@@ -17,7 +17,7 @@ mod space;
 mod tests;
 
 pub use explore::{Explorer, beyond};
-pub use found::{Found, find};
+pub use found::{Found, Progress, find, find_until_cancelled};
 pub use report::{
     Alternative, Basis, Beyond, BindingConstraint, ChoiceNote, Conflict, Difference, Infeasible, PlanReport,
     Relaxation, SCHEMA, Search, WhatIf, Why,
