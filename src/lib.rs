@@ -1,9 +1,33 @@
-//! Meshwright compiles the definition of a model into a program for many devices, and runs it.
+//! Meshwright plans, compiles and runs the training of large models on many devices.
 //!
-//! [`pipeline::compile`] is the whole compiler: it takes a model and returns a program for every rank. [`train::train`] runs
-//! the program on text. The command line ([`cli`]) is a thin layer over these two functions.
+//! [`plan`](fn@plan) finds the fastest parallel configuration of a model on a cluster and explains it:
+//!
+//! ```
+//! let plan = meshwright::plan("llama3-8b").on("h100", 8).batch(128, 8192).run()?;
+//! println!("{plan}");
+//! let file = plan.compile()?;
+//! println!("{} classes of ranks", file.program.unwrap().classes.len());
+//! # Ok::<(), meshwright::Error>(())
+//! ```
+//!
+//! | entry point | answer |
+//! |---|---|
+//! | [`plan`](fn@plan) | the best configuration, with its prediction, alternatives and reasons: [`Plan`] |
+//! | [`estimate`](fn@estimate) | step time and memory of one configuration: [`EstimateReport`] |
+//! | [`compile`](fn@compile) | the IR after any pass, and the [`Program`] of every rank: [`File`] |
+//! | [`train::train`] | trains a model on text; every device is a thread of the process |
+//! | [`reshard::reshard`] | the cheapest collectives between two shardings of a tensor |
+//! | [`view::report`](view::report::report) | a pipeline schedule, checked, simulated, and drawn by [`view::draw`] |
+//!
+//! Settings are typed values or their texts: `.parallel("tp=2,zero=1")` is `.parallel(ParallelConfig { tp: 2, zero: 1,
+//! ..Default::default() })`. Reports implement `Display` with the text that the command line prints, and `serde::Serialize` with
+//! the fields of `--format json`. A [`CancelToken`] ends a search or a compilation from another thread.
+//!
+//! [`Error`] has a [`Code`] of the catalogue, a message and a fix. The crates below are re-exported whole, [`ir`] first, so that
+//! a program needs no other dependency. [`cli`] is the command line.
 
 pub mod accuracy;
+mod builders;
 pub mod calibrate;
 pub mod cli;
 pub mod error;
@@ -11,4 +35,30 @@ pub mod predicting;
 pub mod reshard;
 pub mod train;
 
-pub use {autotune, compiler, cost, estimator, ir, planner, runtime, scheduler, transforms};
+pub use {
+    autotune, codegen, compiler, cost, estimator, ir, planner, runtime, scheduler, simulator, support, trace,
+    transforms, view,
+};
+
+pub use autotune::explain::{Planned, WhyNot};
+pub use autotune::plan::{Infeasible, Objective, PlanReport, PlanRequest, Search};
+pub use builders::{
+    ClusterInput, CompileBuilder, ConfigText, EstimateBuilder, ModelInput, Plan, PlanBuilder, PrecisionText,
+    StackInput, compile, estimate, plan,
+};
+pub use compiler::cancel::CancelToken;
+pub use compiler::compile::CompileRequest;
+pub use compiler::error::Error;
+pub use compiler::model_source::ModelSource;
+pub use cost::{Cluster, Stack};
+pub use estimator::{EstimateReport, EstimateRequest, Estimator};
+pub use ir::catalogue::Code;
+pub use ir::graph::Model;
+pub use ir::models::ModelConfig;
+pub use ir::options::{CpKind, ParallelConfig, Recompute};
+pub use ir::program::Program;
+pub use ir::schedule::Schedule;
+pub use ir::staged::Staged;
+pub use ir::text::File;
+pub use ir::types::DType;
+pub use scheduler::schedules::{SCHEDULES, ScheduleKind};

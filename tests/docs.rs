@@ -126,6 +126,18 @@ fn first_missing(shown: &[&str], printed: &str) -> Option<String> {
 }
 
 #[test]
+fn the_lines_of_rust_are_those_of_the_tested_front_page() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let front = fs::read_to_string(root.join("src/lib.rs")).expect("the library has a front page");
+    let front: Vec<&str> = front.lines().filter_map(|line| line.strip_prefix("//! ")).collect();
+    let readme = fs::read_to_string(root.join("README.md")).expect("the document is there");
+    let (_, block) = readme.split_once("```rust\n").expect("README.md shows the library");
+    let (block, _) = block.split_once("```").expect("a block ends");
+    let lines: Vec<&str> = block.lines().collect();
+    assert!(front.windows(lines.len()).any(|window| window == lines), "copy the example of src/lib.rs to README.md");
+}
+
+#[test]
 fn dots_stand_for_any_lines() {
     let holds = |shown: &[&str]| first_missing(shown, "a\nb\nc\nd\n").is_none();
     assert!(

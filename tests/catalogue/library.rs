@@ -9,6 +9,7 @@ use ir::schedule::Schedule;
 use ir::staged::Staged;
 use ir::text::{File, parse};
 use ir::verify::{verify, verify_planned};
+use meshwright::CancelToken;
 use meshwright::compiler::compile::{CompileRequest, compile_source};
 use meshwright::compiler::model_source::ModelSource;
 use meshwright::train::{Progress, Quiet, RunHeader, Signal, TrainRequest, check_ops, train};
@@ -41,6 +42,7 @@ pub(crate) const CALLS: &[Call] = &[
     call(Code::PendingSum, pending_sum),
     call(Code::BadStorage, bad_storage),
     call(Code::ImpossibleDegrees, impossible_degrees),
+    call(Code::Cancelled, cancelled_plan),
     call(Code::NotPlanned, not_planned),
     call(Code::NotFinite, not_finite),
     call(Code::RankFailed, rank_failed),
@@ -119,6 +121,17 @@ fn impossible_degrees() -> Option<Code> {
     let parallel = ParallelConfig { dp: 2, tp: 6, ..ParallelConfig::default() };
     let options = PlanOptions { levels: vec![4], ..PlanOptions::of(parallel) };
     planner::plan(example_file().model, &options, &CPU, None, &mut |_, _| {}).unwrap_err().code()
+}
+
+fn cancelled() -> CancelToken {
+    let token = CancelToken::new();
+    token.cancel();
+    token
+}
+
+fn cancelled_plan() -> Option<Code> {
+    let request = meshwright::plan("tiny-llama").on("h100", 8).batch(8, 128).cancel(&cancelled());
+    request.run().err()?.code()
 }
 
 fn not_planned() -> Option<Code> {

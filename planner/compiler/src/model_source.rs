@@ -49,16 +49,29 @@ impl ModelSource {
         let path = file_of(name)?;
         let from = path.display().to_string();
         if path.extension().is_some_and(|extension| extension == "ir") {
-            let source = read_text(&path)?;
-            // Every subcommand opens a text here, so that none counts, plans or runs a model that the verifier refuses.
-            let checked = text::parse(&source).and_then(|file| verify_stated(&file.model).map(|()| file));
-            return match checked {
-                Ok(file) => Ok(ModelSource::Text { from, source, file: Box::new(file) }),
-                Err(diagnostics) => Err(Error::Diagnostics { file: from, source, diagnostics }),
-            };
+            return ModelSource::read(&from, &read_text(&path)?);
         }
         let (config, unknown) = read_config(&read_settings(&path)?).map_err(|why| Error::from(why).within(&from))?;
         Ok(ModelSource::Config { from, config: Box::new(config), unknown })
+    }
+
+    /// A model in memory; `from` is its name in messages.
+    pub fn of_file(from: &str, file: text::File) -> ModelSource {
+        ModelSource::Text { from: from.to_string(), source: text::print(&file), file: Box::new(file) }
+    }
+
+    /// Reads a text in the language of the IR; `from` is its name in messages.
+    ///
+    /// # Errors
+    /// The text does not parse, or the verifier refuses the model.
+    pub fn read(from: &str, source: &str) -> Result<ModelSource, Error> {
+        let (from, source) = (from.to_string(), source.to_string());
+        // Every subcommand opens a text here, so that none counts, plans or runs a model that the verifier refuses.
+        let checked = text::parse(&source).and_then(|file| verify_stated(&file.model).map(|()| file));
+        match checked {
+            Ok(file) => Ok(ModelSource::Text { from, source, file: Box::new(file) }),
+            Err(diagnostics) => Err(Error::Diagnostics { file: from, source, diagnostics }),
+        }
     }
 
     /// Whether it is a text of the user's.

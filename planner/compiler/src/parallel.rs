@@ -74,6 +74,16 @@ pub fn print(parallel: &ParallelConfig) -> String {
     printed.map(|key| format!("{}={}", key.name, (key.text)(parallel))).collect::<Vec<_>>().join(",")
 }
 
+/// The keys whose value is not the default; the empty text for the default configuration.
+pub fn print_changed(parallel: &ParallelConfig) -> String {
+    let plain = ParallelConfig::default();
+    let is_changed = |key: &&Key| {
+        (key.is_printed)(parallel) && (!(key.is_printed)(&plain) || (key.text)(parallel) != (key.text)(&plain))
+    };
+    let changed = KEYS.iter().filter(is_changed).map(|key| format!("{}={}", key.name, (key.text)(parallel)));
+    changed.collect::<Vec<_>>().join(",")
+}
+
 /// The names of all keys, for help texts.
 pub fn names() -> String {
     KEYS.iter().map(|key| key.name).collect::<Vec<_>>().join(", ")
@@ -244,6 +254,16 @@ mod tests {
         assert_eq!((parallel.rank_order.join(" "), parallel.stages.clone()), ("pp tp dp".to_string(), vec![2, 5]));
         assert_eq!(parse(&print(&parallel)).unwrap(), parallel);
         assert_eq!(parse("").unwrap(), ParallelConfig::default());
+    }
+
+    #[test]
+    fn only_changed_keys_are_printed() {
+        for text in
+            ["", "tp=2", "pp=2,zero=1,vp=1", "cp=2,cp_kind=ring", "pp=2,stages=3", "recompute=full,offload=true"]
+        {
+            assert_eq!(print_changed(&parse_any(text).unwrap()).len(), text.len(), "{text}");
+            assert_eq!(parse_any(&print_changed(&parse_any(text).unwrap())), parse_any(text), "{text}");
+        }
     }
 
     #[test]

@@ -56,11 +56,12 @@ impl Estimator {
         Estimator { plans: self.plans.clone(), stacks, ..Estimator::default() }
     }
 
-    /// An estimator that shares the planned models, and takes this cluster under its name.
+    /// An estimator that shares the planned models and the stacks, and takes this cluster under its name.
     #[must_use]
     pub fn with_cluster(&self, cluster: Cluster) -> Estimator {
         let clusters = Memo::with(cluster.name.clone(), cluster);
-        Estimator { plans: self.plans.clone(), clusters, ..Estimator::default() }
+        let (plans, stacks) = (self.plans.clone(), self.stacks.clone());
+        Estimator { plans, stacks, clusters, ..Estimator::default() }
     }
 
     /// An estimator that shares all costs, and gives each device of the named cluster `bytes` of memory.

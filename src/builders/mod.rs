@@ -1,0 +1,11 @@
+//! Builders of requests: typed setters over the request structs of the crates below, and one call that runs the request.
+
+mod compile;
+mod estimate;
+mod plan;
+mod values;
+
+pub use compile::{CompileBuilder, compile};
+pub use estimate::{EstimateBuilder, estimate};
+pub use plan::{Plan, PlanBuilder, plan};
+pub use values::{ClusterInput, ConfigText, ModelInput, PrecisionText, StackInput};

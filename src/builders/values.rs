@@ -1,0 +1,233 @@
+//! Inputs of the builders: each is a name, a text or a typed value.
+
+use compiler::error::Error;
+use compiler::model_source::ModelSource;
+use compiler::parallel;
+use cost::{Cluster, Stack};
+use estimator::Estimator;
+use ir::graph::Model;
+use ir::models::ModelConfig;
+use ir::options::ParallelConfig;
+use ir::text::File;
+use ir::types::DType;
+use std::path::{Path, PathBuf};
+
+/// Keys of a parallel configuration as text, `tp=2,zero=1`.
+///
+/// A text fixes the keys that it names. A [`ParallelConfig`] fixes the keys whose value is not the default, so that
+/// `ParallelConfig { tp: 2, ..Default::default() }` leaves dp open as `"tp=2"` does. To fix a key at its default, use a text:
+/// `"dp=1"`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ConfigText(pub(super) String);
+
+impl From<&str> for ConfigText {
+    fn from(text: &str) -> ConfigText {
+        ConfigText(text.to_string())
+    }
+}
+
+impl From<String> for ConfigText {
+    fn from(text: String) -> ConfigText {
+        ConfigText(text)
+    }
+}
+
+impl From<ParallelConfig> for ConfigText {
+    fn from(config: ParallelConfig) -> ConfigText {
+        ConfigText(parallel::print_changed(&config))
+    }
+}
+
+impl From<&ParallelConfig> for ConfigText {
+    fn from(config: &ParallelConfig) -> ConfigText {
+        ConfigText(parallel::print_changed(config))
+    }
+}
+
+/// A number format: the name of a recipe such as `fp8-block`, or a [`DType`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PrecisionText(pub(super) String);
+
+impl From<&str> for PrecisionText {
+    fn from(text: &str) -> PrecisionText {
+        PrecisionText(text.to_string())
+    }
+}
+
+impl From<String> for PrecisionText {
+    fn from(text: String) -> PrecisionText {
+        PrecisionText(text)
+    }
+}
+
+impl From<DType> for PrecisionText {
+    fn from(dtype: DType) -> PrecisionText {
+        PrecisionText(dtype.name().to_string())
+    }
+}
+
+/// The hardware: the name of a preset, the path of a TOML file, or a [`Cluster`].
+#[derive(Clone, PartialEq, Debug)]
+pub enum ClusterInput {
+    /// A preset, or a path that ends in `.toml`.
+    Name(String),
+    /// A value, known in the request by its own name.
+    Value(Box<Cluster>),
+}
+
+impl From<&str> for ClusterInput {
+    fn from(name: &str) -> ClusterInput {
+        ClusterInput::Name(name.to_string())
+    }
+}
+
+impl From<String> for ClusterInput {
+    fn from(name: String) -> ClusterInput {
+        ClusterInput::Name(name)
+    }
+}
+
+impl From<Cluster> for ClusterInput {
+    fn from(cluster: Cluster) -> ClusterInput {
+        ClusterInput::Value(Box::new(cluster))
+    }
+}
+
+/// The training software: the name of a preset, the path of a TOML file, or a [`Stack`].
+#[derive(Clone, PartialEq, Debug)]
+pub enum StackInput {
+    /// A preset, or a path that ends in `.toml`.
+    Name(String),
+    /// A value, known in the request by its own name.
+    Value(Box<Stack>),
+}
+
+impl From<&str> for StackInput {
+    fn from(name: &str) -> StackInput {
+        StackInput::Name(name.to_string())
+    }
+}
+
+impl From<String> for StackInput {
+    fn from(name: String) -> StackInput {
+        StackInput::Name(name)
+    }
+}
+
+impl From<Stack> for StackInput {
+    fn from(stack: Stack) -> StackInput {
+        StackInput::Value(Box::new(stack))
+    }
+}
+
+/// A model to compile: a name, a path, or a value.
+pub enum ModelInput {
+    /// A preset, the path of a `config.json`, of its folder or of a `.ir` file, or the text of a `config.json`.
+    Name(String),
+    /// An opened model.
+    Source(Box<ModelSource>),
+}
+
+impl From<&str> for ModelInput {
+    fn from(name: &str) -> ModelInput {
+        ModelInput::Name(name.to_string())
+    }
+}
+
+impl From<String> for ModelInput {
+    fn from(name: String) -> ModelInput {
+        ModelInput::Name(name)
+    }
+}
+
+impl From<&Path> for ModelInput {
+    fn from(path: &Path) -> ModelInput {
+        ModelInput::Name(path.display().to_string())
+    }
+}
+
+impl From<PathBuf> for ModelInput {
+    fn from(path: PathBuf) -> ModelInput {
+        path.as_path().into()
+    }
+}
+
+impl From<ModelSource> for ModelInput {
+    fn from(source: ModelSource) -> ModelInput {
+        ModelInput::Source(Box::new(source))
+    }
+}
+
+impl From<ModelConfig> for ModelInput {
+    fn from(config: ModelConfig) -> ModelInput {
+        let config = Box::new(config);
+        ModelSource::Config { from: "the configuration".to_string(), config, unknown: Vec::new() }.into()
+    }
+}
+
+impl From<File> for ModelInput {
+    fn from(file: File) -> ModelInput {
+        ModelSource::of_file("the model", file).into()
+    }
+}
+
+impl From<Model> for ModelInput {
+    fn from(model: Model) -> ModelInput {
+        File::from(model).into()
+    }
+}
+
+/// Hardware and software that a request has as values, or changes.
+#[derive(Default)]
+pub(super) struct Machine {
+    cluster: Option<Box<Cluster>>,
+    stack: Option<Box<Stack>>,
+    memory: Option<u64>,
+}
+
+impl Machine {
+    /// Takes the cluster and returns its name.
+    pub(super) fn on(&mut self, cluster: ClusterInput) -> String {
+        match cluster {
+            ClusterInput::Name(name) => {
+                self.cluster = None;
+                name
+            }
+            ClusterInput::Value(cluster) => self.cluster.insert(cluster).name.clone(),
+        }
+    }
+
+    /// Takes the stack and returns its name.
+    pub(super) fn with(&mut self, stack: StackInput) -> String {
+        match stack {
+            StackInput::Name(name) => {
+                self.stack = None;
+                name
+            }
+            StackInput::Value(stack) => self.stack.insert(stack).name.clone(),
+        }
+    }
+
+    /// Sets the bytes of each device.
+    pub(super) fn memory(&mut self, bytes: u64) {
+        self.memory = Some(bytes);
+    }
+
+    /// An estimator that knows these values; `cluster` is the name of the request's cluster.
+    ///
+    /// # Errors
+    /// The memory of a cluster is set that is not known.
+    pub(super) fn estimator(self, cluster: &str) -> Result<Estimator, Error> {
+        let mut estimator = Estimator::new();
+        if let Some(stack) = self.stack {
+            estimator = estimator.with_stack(*stack);
+        }
+        if let Some(cluster) = self.cluster {
+            estimator = estimator.with_cluster(*cluster);
+        }
+        match self.memory {
+            Some(bytes) => estimator.with_memory(cluster, bytes),
+            None => Ok(estimator),
+        }
+    }
+}
