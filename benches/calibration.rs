@@ -44,7 +44,7 @@ const WARMUP: usize = 3;
 /// Clock ticks of a second in `/proc` (`man 5 proc_pid_stat`).
 const TICKS: f64 = 100.0;
 
-/// Of each step its seconds, and the processor's seconds that the run had taken by its end.
+/// Per step: its seconds, and the processor seconds of the run up to its end.
 #[derive(Default)]
 struct Steps(Vec<[f64; 2]>);
 
@@ -123,7 +123,7 @@ fn measured(text: &str) -> [f64; 2] {
     [median(rest.iter().map(|step| step[0]).collect()), taken / (rest.len() - 1) as f64]
 }
 
-/// Seconds that all threads of this process have had a core, where the system tells.
+/// Processor seconds of all threads of this process, if the system reports them.
 fn processor_seconds() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/self/stat").ok()?;
     let fields: Vec<&str> = text.rsplit(')').next()?.split_whitespace().collect();

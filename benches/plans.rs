@@ -67,9 +67,9 @@ const PUBLISHED: &[Published] = &[
     },
 ];
 
-/// The playbook's step 1 for a model of so many billion parameters on so many devices (Ultra-Scale Playbook, "Finding the best
-/// training configuration"): below 10B one technique; up to 100B tensor parallelism within the node with a pipeline or with
-/// ZeRO-3; from 512 devices on two together; from 1,024 on all three.
+/// Step 1 of the playbook for a model of `billions` parameters on `gpus` devices (Ultra-Scale Playbook, "Finding the best training
+/// configuration"). Below 10B parameters it takes one technique; up to 100B tensor parallelism within the node with a pipeline or
+/// with ZeRO-3. From 512 devices on it takes two techniques, from 1,024 on all three.
 fn recipe(billions: f64, gpus: u64) -> Vec<&'static str> {
     match (billions < 10.0, gpus) {
         (true, ..512) => {
@@ -89,7 +89,7 @@ fn step(report: Option<&EstimateReport>) -> String {
     report.map_or_else(|| "none fits".into(), |report| format!("{:.2} s", report.predicted.step_time_s))
 }
 
-/// What differs from defaults.
+/// The keys that differ from defaults.
 fn short(report: &EstimateReport) -> String {
     let text = parallel::print(&report.parallel);
     let usual = ["cp=1", "rank_order=pp", "sp=false"];

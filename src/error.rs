@@ -17,7 +17,7 @@ pub enum Error {
     Failed {
         /// Its code.
         code: Code,
-        /// What failed.
+        /// The failure.
         message: String,
         /// How to go on.
         help: String,
@@ -37,9 +37,9 @@ pub enum Error {
     Hopeless {
         /// Its code.
         code: Code,
-        /// What failed.
+        /// The failure.
         message: String,
-        /// What to change.
+        /// The fix.
         help: String,
     },
 }
@@ -69,7 +69,7 @@ impl Error {
         }
     }
 
-    /// The same error of the input with where it is: a file's name.
+    /// The same input error with its place: a file's name.
     #[must_use]
     pub fn within(self, place: &str) -> Error {
         match self {
@@ -87,7 +87,7 @@ impl Error {
         }
     }
 
-    /// What is wrong, in one line, without code and help.
+    /// The message in one line, without code and help.
     pub fn message(&self) -> String {
         match self {
             Error::Request(error) => error.message(),
@@ -124,7 +124,7 @@ impl From<compiler::error::Error> for Error {
     }
 }
 
-/// What a library call refuses is the input's fault, unless it has no code.
+/// Conversion of a library error: an input error, unless it has no code.
 macro_rules! from_coded {
     ($($error:ty),+ $(,)?) => {
         $(impl From<$error> for Error {

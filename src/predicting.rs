@@ -53,7 +53,7 @@ pub fn predict(file: &File, cluster: &Cluster) -> Result<(StepPrediction, Trace)
     let costs = model_costs(model, cluster, program.microbatches);
     let stages = predict_staged(&costs, staged, schedule);
     let stages = stages.map_err(|why| Error::fault("predict", why))?;
-    let trace = simulator::step(model, program, cluster).map_err(|why| Error::fault("null", why))?;
+    let trace = simulator::step(model, program, cluster).map_err(|why| Error::fault("simulator", why))?;
     let reads = model.inputs.first().filter(|input| input.ty.dtype == DType::I32);
     let tokens = reads.map(|input| input.ty.elements() * u64::from(program.microbatches));
     let devices = model.mesh.devices();

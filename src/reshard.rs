@@ -8,10 +8,10 @@ use ir::ops::Op;
 use ir::text::{Printer, parse};
 use ir::types::Type;
 use ir::verify::verify;
-use planner::reshard::{Site, Step, cheapest, naive};
+use planner::reshard::{ReshardStep, Site, cheapest, naive};
 use serde::Serialize;
 
-/// What is asked.
+/// A tensor and two shardings of it, as text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReshardRequest {
     /// The axes of the mesh in rank order: `x=2,y=4`.
@@ -20,85 +20,86 @@ pub struct ReshardRequest {
     pub shape: String,
     /// Its element type.
     pub dtype: String,
-    /// The sharding that is there: the axes of each dim, then `/{..}` storage and `+{..}` or `max{..}` what is owed.
+    /// The source sharding: the axes of each dim, then `/{..}` the flat-shard axes, and `+{..}` or `max{..}` the axes of a partial
+    /// sum or maximum.
     pub from: String,
-    /// The sharding that is wanted.
+    /// The target sharding.
     pub to: String,
 }
 
-/// The answer: types as in the language.
+/// The cheapest and the naive path between two shardings. Types and collectives are IR text.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct ReshardReport {
-    /// The type that is there.
+    /// The source type.
     pub from: String,
-    /// The type that is wanted.
+    /// The target type.
     pub to: String,
-    /// The cluster whose figures price the steps.
+    /// The cluster whose figures give the seconds of the steps.
     pub cluster: String,
-    /// The cheapest way.
+    /// The cheapest path.
     #[serde(flatten)]
-    pub cheapest: Way,
-    /// The way that makes the tensor whole and cuts it again.
-    pub plain: Way,
+    pub cheapest: PathReport,
+    /// The naive path: an all-gather, then a slice.
+    pub naive: PathReport,
 }
 
 /// A sequence of collectives.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Way {
-    /// In order.
+pub struct PathReport {
+    /// The steps in order.
     pub steps: Vec<StepReport>,
-    /// Bytes that a rank gets from others, in all.
+    /// Bytes that a rank receives, over all steps.
     pub bytes: u64,
-    /// Seconds in all.
+    /// Seconds of all steps.
     pub seconds: f64,
 }
 
 /// One collective.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct StepReport {
-    /// As in the language; `%0` is what is there, `%1` what the first step makes.
+    /// The collective as IR text; `%0` is the source, `%1` the result of the first step.
     pub collective: String,
     /// The type after it.
     #[serde(rename = "type")]
     pub ty: String,
-    /// Bytes that a rank gets from others.
+    /// Bytes that a rank receives.
     pub bytes: u64,
-    /// Seconds of it.
+    /// Seconds of the step.
     pub seconds: f64,
 }
 
-/// Finds the way.
+/// Finds the cheapest reshard path.
 ///
 /// # Errors
-/// A sharding that cannot be on this mesh, or that nothing leads to.
+/// A sharding does not fit the mesh, or no collective leads to the target.
 pub fn reshard(request: &ReshardRequest) -> Result<ReshardReport, Error> {
     let (model, from, to) = read(request)?;
     let cluster: &Cluster = &CPU;
     let site = Site { mesh: &model.mesh, dims: &model.dims, cluster };
-    let no_way = |_| {
+    let no_path = |_| {
         Error::input(
             Code::BadOption,
             "`--to` is partial over an axis that `--from` is not; no collective produces that",
         )
         .help("a max-reduction cannot be deferred; only sums can become partial")
     };
-    let best = cheapest(&site, &from, &to, &model.mesh.tensor_axes()).map_err(no_way)?;
-    let plain = naive(&site, &from, &to).map_err(no_way)?;
+    let best = cheapest(&site, &from, &to, &model.mesh.tensor_axes()).map_err(no_path)?;
+    let naive_path = naive(&site, &from, &to).map_err(no_path)?;
     let printed = |ty| Printer::new(&model).ty(ty, &Default::default());
     Ok(ReshardReport {
         from: printed(&from),
         to: printed(&to),
         cluster: cluster.name.clone(),
-        cheapest: way(&model, &from, best),
-        plain: way(&model, &from, plain),
+        cheapest: path_report(&model, &from, best),
+        naive: path_report(&model, &from, naive_path),
     })
 }
 
-fn way(model: &Model, from: &Type, steps: Vec<Step>) -> Way {
+fn path_report(model: &Model, from: &Type, steps: Vec<ReshardStep>) -> PathReport {
     let printer = Printer::new(model);
     let mut block = Block::default();
     let mut value = block.add_value("0", from.clone());
-    let report = |(place, step): (usize, Step)| {
+    let report = |(place, step): (usize, ReshardStep)| {
         let ty = printer.ty(&step.ty, &block.values);
         let result = block.add_value(&(place + 1).to_string(), step.ty);
         let stmt = Stmt {
@@ -116,10 +117,10 @@ fn way(model: &Model, from: &Type, steps: Vec<Step>) -> Way {
     };
     let steps: Vec<StepReport> = steps.into_iter().enumerate().map(report).collect();
     let (bytes, seconds) = (steps.iter().map(|step| step.bytes).sum(), steps.iter().map(|step| step.seconds).sum());
-    Way { steps, bytes, seconds }
+    PathReport { steps, bytes, seconds }
 }
 
-/// The most devices, axes, dims and bytes: above what any cluster and model has, so that a slip of the hand is told at once
+/// Limits on devices, axes, dims and bytes. They are above those of any cluster and model; a mistyped size is refused at once,
 /// and every answer takes seconds.
 const MOST_DEVICES: u64 = 1 << 20;
 const MOST_AXES: usize = 5;

@@ -56,7 +56,7 @@ fn hold(found: &[Summary], bounds: &[(&str, f64, f64)]) {
     }
 }
 
-/// What [`TIE`] says of published runs.
+/// Check of [`TIE`] against published runs.
 #[test]
 fn predictions_hardly_order_what_is_called_a_tie() {
     let runs = read(include_str!("accuracy/runs.jsonl")).unwrap();

@@ -1,4 +1,4 @@
-//! What ranks do with memory once they run: after the first step they take none, and of their arenas they use all.
+//! Memory of running ranks: after the first step they allocate none, and they use all of their arenas.
 
 #[path = "meshes/placed.rs"]
 mod placed;
@@ -21,14 +21,14 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use training::{Recipe, SEED, compiled, inputs, models};
 
-/// The system's allocator, which counts what other threads than the test's take while it is told to.
+/// The system's allocator, which can count the allocations of threads other than the test's.
 struct Counting;
 
 static COUNTS: AtomicBool = AtomicBool::new(false);
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// Whether this is the thread of the test, which may take what it wants.
+    /// True if this is the thread of the test, which may take what it wants.
     static IS_TEST: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -42,24 +42,24 @@ fn count() {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: as the caller says.
+        // SAFETY: by the caller's contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: as the caller says.
+        // SAFETY: by the caller's contract.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count();
-        // SAFETY: as the caller says.
+        // SAFETY: by the caller's contract.
         unsafe { System.realloc(block, layout, size) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: as the caller says.
+        // SAFETY: by the caller's contract.
         unsafe { System.dealloc(block, layout) }
     }
 }

@@ -1,5 +1,5 @@
-//! The catalogue and what really happens: each code has a case that a user runs into (`tests/cases/errors`) or, where only
-//! a library call can give it, a row of [`library::CALLS`]; its explanation is whole, and its example stands in the case.
+//! The error index against actual errors. Each code has a case (`tests/cases/errors`) or, if only a library call can give the
+//! error, a row of [`library::CALLS`]. Its explanation is complete, and the case has its example.
 
 #[path = "catalogue/library.rs"]
 mod library;
@@ -8,7 +8,7 @@ use ir::catalogue::{CATALOGUE, Code};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// What the cases of each code say, command and files; for a library call, the source of the calls.
+/// Texts of the cases of each code: command and files; for a library call, the source of the calls.
 fn inputs() -> BTreeMap<Code, Vec<String>> {
     let mut inputs: BTreeMap<Code, Vec<String>> = BTreeMap::new();
     for (name, text) in cases() {

@@ -19,7 +19,7 @@ const CONFIG: &str = r#"{"model_type": "gpt2", "vocab_size": 257, "n_positions":
 const TRAIN: &str = "train config.json --data text.txt --seq 16 --global-batch 8 --lr 0.01 --warmup 2 --steps 6 \
     --eval-every 2 --eval-batches 1 --save-every 2 --parallel dp=2,tp=2,pp=2,zero=1";
 
-/// A run of six steps in `a` that kept all its checkpoints, and the same in `b` as if it had been killed behind step 5.
+/// A run of six steps in `a` that retained all its checkpoints, and the same in `b` as if it had been killed behind step 5.
 fn broken_run() -> Folder {
     let folder = Folder::new();
     folder.write("config.json", CONFIG);

@@ -36,7 +36,7 @@ impl Folder {
         command
     }
 
-    /// What the binary prints when all goes well.
+    /// Output of a successful command.
     fn answer(&self, args: &str) -> String {
         let output = self.run(args);
         let stderr = String::from_utf8_lossy(&output.stderr);
@@ -210,7 +210,7 @@ fn a_dump_goes_on_from_where_it_stands() {
     names.sort();
     assert_eq!(names.pop().as_deref(), Some("memory.txt"));
     assert!(folder.read("all/memory.txt").starts_with("ranks  arena"));
-    // Below the heading stand all passes; `slice` runs only where a schedule has slices.
+    // Below the heading are all passes; `slice` runs only where a schedule has slices.
     assert_eq!(names.len(), folder.answer("passes").lines().count() - 2, "{names:?}");
     let last = names.last().unwrap();
     for name in names.iter().filter(|name| name.as_str() > "05") {

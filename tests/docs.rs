@@ -1,4 +1,4 @@
-//! What README.md, ARCHITECTURE.md and docs show is what the binary prints.
+//! Commands in README.md, ARCHITECTURE.md and docs print the output shown there.
 //!
 //! In a block fenced as `console`, a line `$ meshwright ARGS` is run in the root of the project, and the lines after it must
 //! be its output; a line `...` stands for any number of lines. Blocks fenced otherwise are only read by people.
@@ -90,7 +90,7 @@ fn commands(text: &str) -> Vec<Shown<'_>> {
     commands
 }
 
-/// What a command prints, on either stream; lines end without blanks. Single quotes are for the shell.
+/// Output of a command, on both streams; lines end without blanks. Single quotes are for the shell.
 fn run(root: &Path, args: &str) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_meshwright"));
     let output =

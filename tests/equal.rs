@@ -50,7 +50,7 @@ fn compiled_programs_equal_the_reference() {
     assert!(gaps.is_empty(), "the cases cover too little:\n{}", gaps.join("\n"));
 }
 
-/// Whatever is dear decides what is cut: devices and links of any speed.
+/// Devices and links of any speed, so that any sharding may be the cheapest.
 fn cluster(seed: u64) -> Cluster {
     let mut random = random::Random::new(seed ^ 0xc057);
     let mut cluster = CPU.clone();

@@ -106,7 +106,7 @@ fn automatic_recomputation_does_no_more_than_it_must() {
     assert_eq!(none.predicted.fits, none.predicted.step_time_s == auto.predicted.step_time_s);
 }
 
-/// Where a configuration does not fit without, values that are chosen by memory are no slower than any one or two modules that fit,
+/// If a configuration does not fit otherwise, values that are chosen by memory are no slower than any one or two modules that fit,
 /// nor than whole layers.
 #[test]
 fn values_by_memory_are_as_fast_as_any_modules() {
@@ -242,7 +242,7 @@ fn hardware_flops_are_those_that_are_executed() {
         predicted.hfu / predicted.mfu * predicted.flops_per_token
     };
     let (products, seq, hidden) = (8.03e9 - 128_256.0 * 4096.0, 4096.0, 4096.0);
-    // A causal forward of a layer: 2 s h FLOPs a token, 5/2 of it backward where the scores are computed again.
+    // A causal forward of a layer: 2 s h FLOPs a token, 5/2 of it backward where the scores are recomputed.
     let attention = 32.0 * 2.0 * seq * hidden;
     let flash = executed("dp=16", "megatron-core-2025");
     assert!((flash / (6.0 * products + 3.5 * attention) - 1.0).abs() < 0.01, "{flash:e}");
@@ -256,7 +256,7 @@ fn hardware_flops_are_those_that_are_executed() {
     assert!((module / (2.0 * 32.0 * 3.0 * 4096.0 * 14_336.0) - 1.0).abs() < 0.01, "{module:e}");
 }
 
-/// Of ranks that all work as long: p - 1 of m + p - 1 micro-batches. The last one, with the head, works more than the others,
+/// Bubble of equally loaded ranks: p - 1 of m + p - 1 micro-batches. The last rank, with the head, works more than the others,
 /// which wait for it.
 #[test]
 fn the_bubble_is_the_idle_share_in_the_mean() {

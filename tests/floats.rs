@@ -1,4 +1,4 @@
-//! What a file states as a float is read back to the bit, from every format that Meshwright writes and reads again.
+//! Floats in files are read back to the bit, from every format that Meshwright writes and reads.
 
 use cost::{Cluster, Stack};
 use ir::graph::{Init, SectionKind};

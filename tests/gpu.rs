@@ -1,6 +1,6 @@
-//! `gpu-check` against a CUDA that is none: `tests/gpu/cuda.c` stands in for the driver, NVRTC and cuBLASLt. So all that lies
+//! `gpu-check` without CUDA: `tests/gpu/cuda.c` replaces the driver, NVRTC and cuBLASLt. So all that is
 //! between the command line and the libraries runs: loading, memory, staging, order, kernels' texts, descriptors, comparison.
-//! And each fault of the stand-in must be found.
+//! And each fault of the replacement must be found.
 #![cfg(target_os = "linux")]
 
 use serde_json::Value;
@@ -54,7 +54,7 @@ fn everything_between_the_command_and_cuda_works_and_faults_are_found() {
     let output = check(&folder, true);
     assert_eq!(output.status.code(), Some(3));
     for row in rows(&output) {
-        // The stand-in's copies to and from the host have no fault.
+        // The replacement's copies to and from the host have no fault.
         let faultless = row["what"].as_str().is_some_and(|what| what.contains("host"));
         assert_eq!(row["right"], faultless, "{row}");
     }

@@ -19,7 +19,7 @@ const SEQUENCE_LAYOUTS: [&str; 5] = [
     "dp=4,cp=2,cp_kind=ulysses,recompute=selective:mlp",
 ];
 
-/// What a pass has made, as text.
+/// Text after a pass.
 struct Dump {
     pass: &'static str,
     text: String,

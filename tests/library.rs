@@ -1,4 +1,4 @@
-//! The library as other programs use it: builders, typed values beside texts, and cancellation.
+//! The library as other programs use it: builders, typed values and texts, and cancellation.
 
 use meshwright::{CancelToken, Cluster, Code, ModelSource, ParallelConfig, Planned};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -17,7 +17,7 @@ fn wasteful(model: &str, mesh: &str) -> Vec<String> {
         compile_source(&source, &order, None, &mut |_, _| {}).unwrap_or_else(|why| panic!("{model} {mesh}: {why}"));
     let classes = report(&file.model, file.program.as_ref().expect("a program"));
     assert!(classes.iter().all(|class| class.bound > 0 && class.arena >= class.bound), "{model} {mesh}: {classes:?}");
-    let wasteful = classes.into_iter().filter(|class| class.waste > WASTE);
+    let wasteful = classes.into_iter().filter(|class| class.fragmentation > WASTE);
     wasteful.map(|class| format!("{model} {mesh}: {class:?}")).collect()
 }
 
@@ -91,7 +91,7 @@ fn bytes(mesh: &str) -> [u64; 3] {
     let file = compile_source(&source, &order, None, &mut |_, _| {}).unwrap_or_else(|why| panic!("{mesh}: {why}"));
     let stage = file.staged.as_ref().expect("stages").stages[0].cost;
     let classes = report(&file.model, file.program.as_ref().expect("a program"));
-    [classes.iter().map(|class| class.arena).max().unwrap_or(0), stage.kept, stage.state]
+    [classes.iter().map(|class| class.arena).max().unwrap_or(0), stage.saved, stage.state]
 }
 
 #[test]

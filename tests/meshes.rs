@@ -120,7 +120,7 @@ fn expert_parallel() {
     }
 }
 
-/// Dropout drops the same when it is computed again, and sums are the same sums: not a bit differs.
+/// Dropout drops the same when it is recomputed, and sums are the same sums: not a bit differs.
 #[test]
 fn what_is_computed_again_is_the_same() {
     for recipe in recipes().into_iter().filter(|recipe| recipe.optimizer != sgd()) {

@@ -19,14 +19,14 @@
 //! | `first` is there twice | nothing | - | first |
 //! | a send is left out | stuck | - | unmatched-message |
 //! | two tags are swapped | all | - | message-order |
-//! | a layer is computed again without its `all_reduce` | all | PendingSum | missing-collective |
-//! | a statement is not computed again | not run | - | undefined |
+//! | a layer is recomputed without its `all_reduce` | all | PendingSum | missing-collective |
+//! | a statement is not recomputed | not run | - | undefined |
 //! | a backward gathers another parameter | all | - | statement |
 //! | a slice's keys get no gradient from a later slice | all | - | statement |
 //! | of two later slices the gradient of one is left out | gradient, norm, parameter | - | wrong-cotangent |
 //! | a body lacks a gradient | all | - | statement |
 //! | a body's op takes its operands in another order | all | - | statement |
-//! | a slot lies 64 bytes off | - | - | overlap |
+//! | a slot is 64 bytes off | - | - | overlap |
 //! | a result and a slot have each other's place | - | - | overlap |
 //! | an arena is 64 bytes too small | - | - | arena |
 //! | a gradient has the place of its parameter | - | - | overlap |
@@ -35,7 +35,7 @@
 //! What differs at the first step differs in the loss of the second: so `all` is loss, norm, gradient and parameter. The
 //! number of tokens is an input of a run, which no checker sees. The executor itself stores the first part of a gradient's
 //! sum and adds the others, whatever is marked: so a second `first` changes nothing there, and only the checker finds it.
-//! What touches things under way may show or not, as the threads go, as may tensors that lie on each other: such programs
+//! What touches things under way may show or not, as the threads run, as may overlapping tensors: such programs
 //! are not run.
 
 #[path = "meshes/compare.rs"]
@@ -58,7 +58,7 @@ use edit::{
     gather_another, kernels, microbatch_of, places, runs, sent_tags, skip, start_reduction_early, sum_gradients_again,
     swap_bundles, update_by_unreduced, without_operand,
 };
-use ir::arena::{Held, Role};
+use ir::arena::{Resident, Role};
 use ir::catalogue::Code;
 use ir::graph::{Model, SectionKind};
 use ir::ops::Collective;
@@ -73,7 +73,7 @@ const TENSOR: &str = "dp=2,tp=2";
 /// All forwards come before all backwards, so that many bundles are there at once.
 const PIPELINE: &str = "dp=2,pp=2,schedule=gpipe";
 const SLICES: &str = "pp=2,schedule=seq1f1b,slices=4";
-/// Parameters are gathered, and layers computed again.
+/// Parameters are gathered, and layers recomputed.
 const AGAIN: &str = "dp=2,tp=2,zero=3,recompute=full";
 const ALL: [&str; 4] = ["gradient", "loss", "norm", "parameter"];
 
@@ -311,7 +311,7 @@ fn a_send_left_out() {
     assert!(right.is_stuck(&program));
 }
 
-/// Breaks where tensors lie.
+/// Breaks the places of tensors.
 fn misplaces(change: impl FnOnce(&mut Program), named: &str) {
     let right = Right::on(PIPELINE);
     let mut program = right.program();
@@ -343,11 +343,11 @@ fn an_arena_that_is_too_small() {
 #[test]
 fn a_gradient_on_its_parameter() {
     let change = |program: &mut Program| {
-        let held = &mut program.classes[0].arena.as_mut().expect("an arena").held;
-        let param = (held[0].param, held[0].instance, held[0].at);
+        let residents = &mut program.classes[0].arena.as_mut().expect("an arena").residents;
+        let param = (residents[0].param, residents[0].instance, residents[0].at);
         let is_its =
-            |other: &&mut Held| (other.param, other.instance) == (param.0, param.1) && other.role == Role::Gradient;
-        held.iter_mut().find(is_its).expect("its gradient").at = param.2;
+            |other: &&mut Resident| (other.param, other.instance) == (param.0, param.1) && other.role == Role::Gradient;
+        residents.iter_mut().find(is_its).expect("its gradient").at = param.2;
     };
     misplaces(change, "overlap");
 }

@@ -1,4 +1,4 @@
-//! What the papers' tables say, from the same code that predicts steps: no figure here was fitted.
+//! Tables of papers against the code that predicts steps. No figure here was fitted.
 
 use cost::{CollectiveKind, Group, Platform, Recipe, Stack};
 use meshwright::estimator::{EstimateReport, EstimateRequest, Estimator, ModelStates, recipe};
@@ -9,7 +9,7 @@ fn formats(precision: &str, grad_dtype: Option<&str>, stack: &str) -> Recipe {
     recipe(precision, grad_dtype, None, "adamw", &Stack::find(stack).unwrap()).unwrap()
 }
 
-/// Bytes of model states of a device, in units of 10^9, for as many parameters in these units.
+/// Bytes of model states of a device, in units of 10^9, for a number of parameters in these units.
 fn states(parameters: f64, ranks: f64, zero: u8, recipe: &Recipe) -> f64 {
     ModelStates::of([parameters, 0.0], [ranks, 1.0], zero, recipe).total()
 }
@@ -132,9 +132,9 @@ fn checkpoints_cut_among_tensor_parallel_ranks_are_as_small_as_zero_r_says() {
     assert!((cut / 2.0 - 1.0).abs() < 0.1, "{cut}");
 }
 
-/// Shoeybi et al. 2019 (Megatron-LM), figure 5: weak scaling on V100 from 39 TFLOP/s of one device, in per cent, with all
-/// activations computed again, which the 39 count: NVIDIA's version 1.0 takes 1288 ms for the same step at 62.4 TFLOP/s, which
-/// is 8 operations for a parameter and a token (nv-adlr.github.io/MegatronLMV1).
+/// Shoeybi et al. 2019 (Megatron-LM), figure 5: weak scaling on V100 in per cent of the 39 TFLOP/s of one device, with full
+/// recomputation. The 39 TFLOP/s count recomputation: NVIDIA's version 1.0 takes 1288 ms for the same step at 62.4 TFLOP/s, which
+/// is 8 operations per parameter and token (nv-adlr.github.io/MegatronLMV1).
 #[test]
 fn megatron_scales_on_v100_as_it_did() {
     let rows = [
@@ -156,7 +156,7 @@ fn megatron_scales_on_v100_as_it_did() {
     }
 }
 
-/// A cluster on which everything takes what the textbook says: no latency, no start, all of the peak.
+/// An ideal cluster: no latency, no start-up time, all of the peak.
 const IDEAL: &str = r#"
 name = "ideal"
 links = [{ bandwidth = 1e11, latency = 0.0 }]

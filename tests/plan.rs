@@ -14,7 +14,7 @@ fn plan(estimator: &Estimator, request: &PlanRequest) -> Found {
     find(estimator, request, &|_| {}).unwrap_or_else(|error| panic!("{request:?}: {error}"))
 }
 
-/// What does not depend on the clock.
+/// Fields that do not depend on the clock.
 fn answer(found: &Found) -> (Vec<(String, f64)>, Option<String>, u64) {
     let text = |parallel| meshwright::compiler::parallel::print(parallel);
     let best = found.best.iter().map(|report| (text(&report.parallel), report.predicted.step_time_s)).collect();
@@ -61,7 +61,7 @@ fn the_search_is_as_good_as_trying_all() {
     assert!(cases >= 50, "{cases} cases");
 }
 
-/// Where memory binds, recomputation and ZeRO are chosen as trying all would.
+/// If memory binds, recomputation and ZeRO are chosen as by exhaustive search.
 #[test]
 fn the_search_is_as_good_as_trying_all_where_memory_binds() {
     let estimator = Estimator::new();
@@ -136,7 +136,7 @@ fn what_cannot_be_is_refused() {
     assert!(refused(request("tiny-lama", "h100", 8, 8, "")).contains("tiny-llama"));
 }
 
-/// Where nothing fits, the search for what needs least is bounded by what degrees leave a device to hold, before any model is
+/// If nothing fits, the search for the smallest configuration is bounded by what degrees leave a device to hold, before any model is
 /// planned for them: it goes through hundreds of experts on 64 devices.
 #[test]
 fn that_nothing_fits_is_known_soon() {
@@ -189,7 +189,7 @@ fn text(found: &Found) -> String {
     meshwright::compiler::parallel::print(&found.best[0].parallel)
 }
 
-/// Within the stack unless what lies beyond is asked for: its schedules, modules and ZeRO stages.
+/// Within the stack unless what is beyond is asked for: its schedules, modules and ZeRO stages.
 #[test]
 fn a_plan_is_within_its_stack() {
     let estimator = Estimator::new();
@@ -215,7 +215,7 @@ fn a_plan_is_within_its_stack() {
     assert_ne!(modules, values);
 }
 
-/// What forwards keep is offloaded only where nothing else fits, and no more than the host's memory holds.
+/// Activations are offloaded only if nothing else fits, and never beyond the host's memory.
 #[test]
 fn activations_are_offloaded_where_nothing_else_fits() {
     let estimator = Estimator::new();
@@ -231,7 +231,7 @@ fn activations_are_offloaded_where_nothing_else_fits() {
         assert!(report.predicted.offloaded() <= memory.host_capacity.unwrap(), "{report:?}");
     }
     assert!(crowded.best.iter().any(|report| report.parallel.offload), "{:?}", crowded.closest);
-    // Nobody has as much memory beside a device as this keeps.
+    // No host has the memory per device that this saves.
     let pin = "dp=8,tp=1,pp=8,cp=1,mbs=8,offload=true,recompute=none,schedule=1f1b,zero=1";
     let request = PlanRequest { seq: 8192, ..request("llama3-70b", "h100", 64, 512, pin) };
     let request = PlanRequest { stack: "megatron-core-2026".into(), ..request };

@@ -99,7 +99,7 @@ fn a_plan_is_explained_from_its_file() {
     assert!(slower >= 0.0 && (told - slower).abs() < 1e-9, "{asked}");
 }
 
-/// What no machine does is no plan.
+/// A plan that no machine can run is refused.
 #[test]
 fn an_absurd_plan_is_refused() {
     let folder = Folder::new("absurd");

@@ -1,5 +1,5 @@
-//! The two predictions of a step held together: that of the stages' costs and that of the emitted program on clocks; and
-//! the predicted step beside the measured one.
+//! The two predictions of a step compared: the stage estimate and the simulated program; and
+//! the predicted step next to the measured one.
 
 use codegen::buffers::report;
 use cost::{CPU, Cluster, Link};
@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::sync::LazyLock;
-use trace::{Kind, Stream, Trace};
+use trace::{SiteKind, Stream, Trace};
 
 /// Links that cost nothing.
 static NEAR: LazyLock<Cluster> =
@@ -40,7 +40,7 @@ fn kernels(trace: &Trace) -> f64 {
 
 /// Seconds of the row's own copies and sums, which costs of stages leave out.
 fn between_runs(trace: &Trace) -> f64 {
-    let own = |event: &&trace::Event| event.run.is_none() && trace.site(event).kind == Kind::Memory;
+    let own = |event: &&trace::Event| event.run.is_none() && trace.site(event).kind == SiteKind::Memory;
     trace.tracks[0].events.iter().filter(own).map(|event| event.seconds).sum()
 }
 
@@ -54,7 +54,7 @@ fn on_one_rank_a_step_is_the_sum_of_its_ops_and_both_agree() {
     }
 }
 
-/// What is left: the program sums losses and cotangents between runs, and the norm is met by all stages.
+/// The difference that is left: the program sums losses and cotangents between runs, and all stages join the norm.
 #[test]
 fn a_pipeline_on_links_that_cost_nothing_takes_what_its_stages_say() {
     for (mesh, bound) in [("pp=2", 0.01), ("pp=4", 0.01), ("pp=4,schedule=gpipe", 0.01)] {
@@ -63,7 +63,7 @@ fn a_pipeline_on_links_that_cost_nothing_takes_what_its_stages_say() {
     }
 }
 
-/// Bytes of the arena for each predicted one: inner values lie on each other more than the costs know, and messages may be
+/// Bytes of the arena for each predicted one: inner values overlap more than the costs assume, and messages may be
 /// fewer than two at a time.
 const BYTES: std::ops::Range<f64> = 0.75..1.15;
 
@@ -92,8 +92,8 @@ fn every_kind_is_predicted_from_costs_alone() {
     }
 }
 
-/// The program hides configuration changes behind kernels, the stages' costs add them up: it may be faster, by at most all
-/// communication, and slower only by what waits in between: messages are not free of each other on one way out.
+/// The program hides reshards behind kernels; the stage estimate adds them up. The program may be faster by at most all
+/// communication. It may be slower only by waits between messages, since those on one link follow each other.
 #[test]
 fn with_communication_the_program_hides_some_of_it() {
     for mesh in [
@@ -117,8 +117,8 @@ fn with_communication_the_program_hides_some_of_it() {
 /// Events of a written trace by rank and lane: name, kind, start and end.
 type Lanes = BTreeMap<(u64, String), Vec<(String, String, f64, f64)>>;
 
-/// Reads a trace back and checks what holds for all: events of a lane follow each other, but for those of a run's steps,
-/// which lie within it; flows come in pairs that do not end before they begin, each at an event of its lane.
+/// Reads a trace back and checks invariants of all traces. Events of a lane follow each other, except that the steps of a run
+/// are within the run. Flows come in pairs that do not end before they begin, each at an event of its lane.
 fn lanes(path: &Path) -> Lanes {
     let file: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     let (mut names, mut lanes, mut flows) = (BTreeMap::new(), Lanes::new(), BTreeMap::<u64, Vec<(u64, f64)>>::new());

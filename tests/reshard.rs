@@ -1,4 +1,4 @@
-//! Between all pairs of shardings of a matrix: the way that the planner finds gives every rank what the definition says, and
+//! Reshards between all pairs of shardings of a matrix: the planner's path gives every rank the part of the definition, and
 //! takes no longer than the best of all sequences of collectives.
 //!
 //! Of the mesh of three axes a sample of the pairs is taken; `cargo test --test reshard -- --ignored` takes them all.
@@ -15,7 +15,7 @@ mod shardy;
 use cost::{CPU, Cluster, Link};
 use ir::mesh::{Axes, Mesh};
 use ir::types::{DType, Dim, DimName, Dims, PartialKind, Type};
-use planner::reshard::{NoWay, Site, Step, cheapest, naive};
+use planner::reshard::{NoPath, ReshardStep, Site, cheapest, naive};
 use sequences::Sequences;
 use shardings::shardings;
 use std::sync::LazyLock;
@@ -58,8 +58,8 @@ fn check(sizes: &[u64], kinds: &[PartialKind], stride: usize) {
     }
 }
 
-fn same_cost(way: &Result<Vec<Step>, NoWay>, best: f64, (from, to): (&Type, &Type)) {
-    let cost = way.as_ref().map_or(f64::INFINITY, |steps| steps.iter().map(Step::weight).sum());
+fn same_cost(way: &Result<Vec<ReshardStep>, NoPath>, best: f64, (from, to): (&Type, &Type)) {
+    let cost = way.as_ref().map_or(f64::INFINITY, |steps| steps.iter().map(ReshardStep::weight).sum());
     // Ways that differ by less than some picoseconds are equal.
     let equal = cost == best || (cost - best).abs() <= 1e-6 * best + 5e-12;
     assert!(equal, "{cost} instead of {best} from {from:?} to {to:?}: {way:?}");
@@ -94,7 +94,7 @@ fn three_axes_in_full() {
 /// On more axes a search takes seconds.
 const FEW_AXES: usize = 5;
 
-fn bytes(steps: &[Step]) -> f64 {
+fn bytes(steps: &[ReshardStep]) -> f64 {
     steps.iter().map(|step| step.traffic.wire).sum()
 }
 
@@ -167,7 +167,7 @@ fn the_plain_way_arrives_too_and_is_never_faster() {
         let (from, to) = (shardings[from].clone(), shardings[to].clone());
         let steps = naive(&site, &from, &to).expect("sums can always be owed");
         let best = cheapest(&site, &from, &to, &Axes::none()).expect("a way");
-        let cost = |steps: &[Step]| steps.iter().map(Step::weight).sum::<f64>();
+        let cost = |steps: &[ReshardStep]| steps.iter().map(ReshardStep::weight).sum::<f64>();
         assert!(cost(&best) <= cost(&steps) + 1e-12, "from {from:?} to {to:?}");
         ways.push((from, to, steps));
     }

@@ -1,4 +1,4 @@
-//! What is planned, runs: the model is compiled under the plan's configuration and verified, and a small model of its kind trains
+//! Plans run: the model is compiled under the plan's configuration and verified, and a small model of its kind trains
 //! under a small configuration of its kind as it does on one device.
 
 #[path = "meshes/mod.rs"]
@@ -92,7 +92,7 @@ fn small(parallel: &ParallelConfig) -> ParallelConfig {
     }
 }
 
-/// What a small model can make again of what a configuration names.
+/// Recomputed values of a configuration that a small model has.
 fn known(config: &ModelConfig, recompute: &Recompute) -> Recompute {
     let Recompute::Selective(names) = recompute else { return recompute.clone() };
     let model = config.build(&Batch { batch: SEQUENCES, seq: 16, dtype: DType::F32 }).expect("a model");
@@ -115,7 +115,7 @@ fn kind(name: &str) -> Recipe {
     Recipe { config, optimizer: sgd(), lr: 0.05, steps: STEPS }
 }
 
-/// What has been trained, by kind of model and configuration: one stands for all of its kind.
+/// Trained cases by kind of model and configuration: one case per kind.
 #[derive(Default)]
 struct Trained {
     alone: BTreeMap<String, Record>,
@@ -139,7 +139,7 @@ impl Trained {
     }
 }
 
-/// Compiles the model under the configuration as far as all collectives stand, and verifies it.
+/// Compiles the model under the configuration as far as all collectives are, and verifies it.
 fn verified(model: &str, parallel: &ParallelConfig, global_batch: u64) {
     let order = CompileRequest {
         model: model.into(),

@@ -1,8 +1,12 @@
 //! The workspace stays in order: which crate imports which, one name for one thing, small files and functions, documents that name
-//! nothing that is gone. Every message says what to do.
+//! nothing that is gone. Every message states the fix.
 
 #[path = "tidy/circles.rs"]
 mod circles;
+#[path = "tidy/prose.rs"]
+mod prose;
+#[path = "tidy/words.rs"]
+mod words;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -104,27 +108,6 @@ const ABSENT: &[(&str, &[&str], &str)] = &[
     ),
 ];
 
-/// Words that users do not read any more, and what took their places: the terms of `docs/glossary.md`.
-const RETIRED: &[(&str, &str)] = &[
-    ("debt", "partial"),
-    ("debts", "partial sums"),
-    ("owe", "to be partial over"),
-    ("owes", "is partial over"),
-    ("owed", "unreduced"),
-    ("made again", "recomputed"),
-    ("yardstick", "baseline"),
-    ("fault of ours", "internal error"),
-    ("plainly", "naive"),
-    ("way out", "fix"),
-    ("ways out", "fixes"),
-    ("clash", "conflict"),
-    ("clashes", "conflicts"),
-    ("runners-up", "alternatives"),
-    ("verb", "subcommand"),
-    ("verbs", "subcommands"),
-    ("so many", "a number with a name"),
-];
-
 /// The most lines of a file, of a function, and of the median source file.
 const FILE_LINES: usize = 600;
 const FUNCTION_LINES: usize = 100;
@@ -154,7 +137,7 @@ impl Source {
         Path::new(&self.path).starts_with(folder)
     }
 
-    /// Whether it is part of a crate, as against its tests and benches.
+    /// True if it is part of a crate, as against its tests and benches.
     fn is_library(&self) -> bool {
         self.path.split('/').any(|part| part == "src")
     }
@@ -292,7 +275,7 @@ fn every_schedule_is_the_file_of_its_name() {
     same_names("scheduler/src/schedules", "scheduler::schedules::SCHEDULES", &names, &["table", "tests"]);
 }
 
-/// What a name is called where only an identifier may stand: `zb_h1` of `zb-h1`, and `one_f_one_b` of `1f1b`, for no
+/// Identifier of a name: `zb_h1` of `zb-h1`, and `one_f_one_b` of `1f1b`, for no
 /// identifier begins with a digit.
 fn identifier(name: &str) -> String {
     let name = name.replace('-', "_");
@@ -320,7 +303,7 @@ fn every_file_is_a_module() {
     none_of(orphans.map(|source| format!("{}: no `mod` declares it: declare it or delete it", source.path)).collect());
 }
 
-/// Whether a crate begins in this file, the file above it declares it, or one beside it names it by path.
+/// True if a crate begins in this file, the file above it declares it, or one in its folder names it by path.
 fn is_declared(source: &Source, sources: &[Source]) -> bool {
     let (folder, file) = source.path.rsplit_once('/').expect("a source file lies in a folder");
     let (parent, name) = match file {
@@ -390,7 +373,7 @@ fn block_lines(lines: &[&str], depth: usize) -> usize {
     lines.iter().skip(1).position(closes).map_or(lines.len(), |place| place + 2)
 }
 
-/// Whether a function is little but one `match` that names every case.
+/// True if a function is little but one `match` that names every case.
 fn is_exhaustive_match(body: &[&str]) -> bool {
     let is_match = |line: &&str| line.contains("match ") && line.ends_with('{');
     let Some(first) = body.iter().position(is_match) else { return false };
@@ -438,47 +421,6 @@ fn documents_name_only_what_is_there() {
         }
     }
     none_of(complaints);
-}
-
-#[test]
-fn users_read_the_words_of_the_glossary() {
-    let documents = documents().into_iter().filter(|path| path.ends_with(".md"));
-    let read = |path: String| (fs::read_to_string(root().join(&path)).expect("a document"), path);
-    let shown = sources().into_iter().filter(|it| it.is_under("src/cli") || it.path == "ir/src/catalogue.rs");
-    let texts = documents.map(read).chain(shown.map(|source| (printed(&source.text), source.path)));
-    let mut complaints = Vec::new();
-    for (text, path) in texts {
-        for (number, line) in text.lines().enumerate() {
-            let words =
-                format!(" {} ", line.replace(|it: char| !it.is_alphanumeric() && it != '-', " ").to_lowercase());
-            let found = RETIRED.iter().filter(|(word, _)| words.contains(&format!(" {word} ")));
-            complaints.extend(found.map(|(word, now)| format!("{path}:{}: `{word}` is now: {now}", number + 1)));
-        }
-    }
-    none_of(complaints);
-}
-
-/// What a source file of the command line shows: its strings, and the comments from which help texts are made; as many lines.
-fn printed(text: &str) -> String {
-    let mut inside = false;
-    let line = |line: &str| -> String {
-        if !inside && line.trim_start().starts_with("///") {
-            return line.to_string();
-        }
-        let mut shown = String::new();
-        let mut escaped = false;
-        for letter in line.chars() {
-            if letter == '"' && !escaped {
-                inside = !inside;
-                shown.push(' ');
-            } else if inside {
-                shown.push(letter);
-            }
-            escaped = letter == '\\' && !escaped;
-        }
-        shown
-    };
-    text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
 #[test]

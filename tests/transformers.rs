@@ -22,16 +22,16 @@ use std::path::{Path, PathBuf};
 
 /// Sequences of a micro-batch over all ranks.
 const MICRO: u64 = 2;
-/// What losses and norms may be off, relative.
+/// Relative tolerance of losses and norms.
 const SCALAR: f64 = 1e-5;
-/// What tensors may be off, relative to their norm: rounding in f32, in another order.
+/// Tolerance of tensors, relative to their norm: rounding in f32, in another order.
 const TENSOR: f64 = 2e-5;
-/// What the norm of a tensor counts for at least, relative to the largest of all.
+/// Least norm of a tensor in comparisons, relative to the largest of all.
 const FLOOR: f64 = 5e-3;
 
 type Tensors = BTreeMap<String, Vec<f32>>;
 
-/// What PyTorch made of a case.
+/// PyTorch's results of a case.
 #[derive(Deserialize)]
 struct Case {
     sequences: u64,
@@ -153,7 +153,7 @@ fn compiled(config: &str, case: &Case, parallel: &str) -> Result<File, String> {
     compile(model.into(), &request, &CPU, &mut |_, _| {}).map_err(|why| why.to_string())
 }
 
-/// What a step is fed: each sequence is one document.
+/// Inputs of a step: each sequence is one document.
 fn input(model: &Model, case: &Case, stored: &Stored, step: usize) -> StepInput {
     let tokens = (MICRO * case.seq) as usize;
     let labels = &stored.ints[&format!("lab.{step}")];

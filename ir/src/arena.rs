@@ -57,7 +57,7 @@ pub enum Role {
 
 /// A tensor that lives from step to step.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Held {
+pub struct Resident {
     /// The parameter that it belongs to.
     pub param: ParamId,
     /// The element of a parameter array.
@@ -75,7 +75,7 @@ pub struct Arena {
     pub bytes: u64,
     /// Model states. A program that runs on the same ranks as another (an evaluation) has all model states of the other,
     /// at the same places.
-    pub held: Vec<Held>,
+    pub residents: Vec<Resident>,
     /// Scalars that bodies read by name, including `lr` and `step`, and copies of the results of the step graph.
     pub scalars: BTreeMap<String, u64>,
     /// Per instruction of the row, the places of the tensors that it defines. For a feed, a `loss_grad`, an addition or a

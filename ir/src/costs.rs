@@ -34,23 +34,23 @@ pub struct CallCosts {
 
 /// Seconds of a section on one rank, without overlap: the section takes the sum.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct Lanes {
+pub struct SectionSeconds {
     /// Seconds of kernels.
     pub compute: f64,
     /// Seconds of collectives.
-    pub wire: f64,
+    pub collectives: f64,
 }
 
-impl Lanes {
+impl SectionSeconds {
     /// The sum, in seconds.
     pub fn total(&self) -> f64 {
-        self.compute + self.wire
+        self.compute + self.collectives
     }
 }
 
 /// Model states: bytes that live from step to step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Held {
+pub struct ModelStates {
     /// Parameters.
     pub parameters: u64,
     /// Their gradients.
@@ -59,24 +59,24 @@ pub struct Held {
     pub states: u64,
 }
 
-impl Held {
+impl ModelStates {
     /// The sum, in bytes.
     pub fn total(&self) -> u64 {
         self.parameters + self.gradients + self.states
     }
 }
 
-/// Cost of one block instance on one rank, per micro-batch unless a field says otherwise.
+/// Cost of one block instance on one rank, per micro-batch unless a field states otherwise.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct BlockCosts {
     /// Its name.
     pub name: String,
     /// The forward.
-    pub f: Lanes,
+    pub f: SectionSeconds,
     /// The input gradient.
-    pub i: Lanes,
+    pub i: SectionSeconds,
     /// The weight gradient.
-    pub w: Lanes,
+    pub w: SectionSeconds,
     /// Seconds once a step to gather parameters from the ranks that updated shards of them.
     pub gather: f64,
     /// Seconds once a step to reduce gradients.
@@ -84,18 +84,18 @@ pub struct BlockCosts {
     /// Seconds once a step for the rest of the parameter update.
     pub update: f64,
     /// Saved activations, in bytes: from F until I has run, or until W if only W reads them.
-    pub kept: u64,
-    /// The bytes of `kept`, and of values that I adds, that are live from I until W has run.
-    pub crossing: u64,
+    pub saved: u64,
+    /// The bytes of `saved`, and of values that I adds, that are live from I until W has run.
+    pub saved_for_w: u64,
     /// Peak bytes of inner values, over its sections.
     pub transient: u64,
     /// Model states of the parameters that no other instance binds.
-    pub held: Held,
-    /// Seconds once a step in which two pipeline ranks with copies of `held` sum its gradients and one sends the other the
+    pub model_states: ModelStates,
+    /// Seconds once a step in which two pipeline ranks with copies of `model_states` sum its gradients and one sends the other the
     /// updated parameters.
     pub copy: f64,
     /// Bytes that it passes to the next block.
-    pub boundary: u64,
+    pub output: u64,
     /// Seconds to send these to another pipeline rank.
     pub hop: f64,
 }
@@ -104,7 +104,7 @@ pub struct BlockCosts {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct SharedCosts {
     /// Their model states.
-    pub held: Held,
+    pub model_states: ModelStates,
     /// Seconds once a step in which two pipeline ranks sum the gradients and one sends the other the updated parameters.
     pub copy: f64,
     /// The block instances that bind them, counted over all calls and their instances.
@@ -127,13 +127,13 @@ impl ModelCosts {
 
 /// A predicted step of a parallel configuration.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Step {
+pub struct PredictedStep {
     /// Step time in seconds.
     pub seconds: f64,
     /// Peak bytes of each pipeline rank.
     pub bytes: Vec<u64>,
     /// The first block instance of each stage.
-    pub cut: Vec<usize>,
+    pub stage_starts: Vec<usize>,
     /// The breakdown of its time, and the binding constraints.
     pub why: String,
 }

@@ -68,7 +68,7 @@ impl ParallelConfig {
         for (role, left) in left {
             let size = rest.min(*left);
             if size == 0 || !rest.is_multiple_of(size) || !left.is_multiple_of(size) {
-                let why = format!("of {axis} {rest} ranks are left, of which {left} would be taken");
+                let why = format!("of {axis} {rest} ranks are left, but {left} would be taken");
                 return Err(self.unfolded(why));
             }
             parts.push((*role, size));

@@ -414,7 +414,7 @@ impl Model {
     }
 
     /// True if no dim of any value is open: all shardings are fully specified.
-    pub fn is_settled(&self) -> bool {
+    pub fn is_fully_specified(&self) -> bool {
         let blocks = self.blocks.values().chain(self.step.as_ref().map(|step| &step.graph));
         !blocks.flat_map(|block| block.values.values()).flat_map(|data| &data.ty.dims).any(|dim| dim.open)
     }

@@ -1,6 +1,6 @@
 //! The intermediate representation: four levels, four types, one text form. It makes no planning decisions.
 //!
-//! | level | type | says |
+//! | level | type | content |
 //! |---|---|---|
 //! | 1 | [`graph::Model`] | the computation, and after planning the sharding of each tensor |
 //! | 2 | [`staged::Staged`] | the pipeline stages, with the costs of each F, I and W |
@@ -29,7 +29,6 @@ pub mod experts;
 pub mod expr;
 pub mod graph;
 pub mod ids;
-pub mod keep;
 pub mod limits;
 pub mod mesh;
 pub mod models;
@@ -38,6 +37,7 @@ pub mod optimizer;
 pub mod options;
 pub mod program;
 pub mod rule;
+pub mod saved;
 pub mod schedule;
 pub mod staged;
 pub mod text;

@@ -227,7 +227,7 @@ impl ParallelConfig {
     /// and vocabulary over tp (Shoeybi et al. 2019), and with `sp` the sequence between the matmuls too (Korthikanti et
     /// al. 2022); experts over ep, and their feed-forward over etp. If several rules shard a dim, the axis of the first is
     /// major.
-    pub fn seed_rules(&self) -> Vec<AnnotationRule> {
+    pub fn annotation_rules(&self) -> Vec<AnnotationRule> {
         let rule = |axis: &str, dims: &[&str], on| AnnotationRule {
             axis: axis.to_string(),
             dims: dims.iter().map(|dim| dim.to_string()).collect(),
@@ -294,7 +294,7 @@ pub enum Sharding {
 impl PlanOptions {
     /// The options of a configuration with its own annotation rules, on one link level.
     pub fn of(parallel: ParallelConfig) -> PlanOptions {
-        let rules = parallel.seed_rules();
+        let rules = parallel.annotation_rules();
         PlanOptions { parallel, rules, levels: Vec::new(), bucket_bytes: BUCKET_BYTES, sharding: Sharding::Rules }
     }
 

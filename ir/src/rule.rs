@@ -14,12 +14,12 @@ use smallvec::{SmallVec, smallvec};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Mark {
     partial: Option<PartialKind>,
-    whole: bool,
+    replicated: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Term {
-    Letter(String, Mark),
+    Factor(String, Mark),
     Run(String, Mark),
     /// Each factor with its stated size, or 0.
     Compound(Vec<(String, u64)>),
@@ -35,7 +35,7 @@ pub struct Rule {
 
 /// A factor of a rule, instantiated for concrete tensors.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Letter {
+pub struct Factor {
     /// Its name; factors of a run are numbered: `m.0`, `m.1`.
     pub name: String,
     /// Its size.
@@ -43,26 +43,26 @@ pub struct Letter {
     /// The reduction that sharding it leaves pending on results that lack it.
     pub partial: Option<PartialKind>,
     /// It needs replication: no axis may shard it.
-    pub whole: bool,
+    pub replicated: bool,
     /// It needs replication because of a `!` or a fixed size, not because a result lacks it.
-    pub marked_whole: bool,
+    pub marked_replicated: bool,
 }
 
 /// The factors of a dim: one, or several for a compound dim.
-pub type DimLetters = SmallVec<[usize; 2]>;
+pub type DimFactors = SmallVec<[usize; 2]>;
 
 /// The factors of each dim of one tensor.
-pub type TensorLetters = Vec<DimLetters>;
+pub type TensorFactors = Vec<DimFactors>;
 
 /// A rule, instantiated for concrete tensors.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Instance {
     /// All factors, in order of appearance.
-    pub letters: Vec<Letter>,
+    pub factors: Vec<Factor>,
     /// Per operand.
-    pub operands: Vec<TensorLetters>,
+    pub operands: Vec<TensorFactors>,
     /// Per result.
-    pub results: Vec<TensorLetters>,
+    pub results: Vec<TensorFactors>,
     /// All tensors are the same run of dims, or scalars: the op accepts flat shards that are equal on all tensors.
     pub pointwise: bool,
 }
@@ -71,7 +71,7 @@ impl Rule {
     /// Parses a rule string.
     ///
     /// # Errors
-    /// The string is malformed; the message says where.
+    /// The string is malformed; the message has the place.
     pub fn parse(text: &str) -> Result<Rule, String> {
         let (operands, results) = text.split_once("->").ok_or_else(|| format!("rule `{text}` has no `->`"))?;
         let side = |side: &str| -> Result<Vec<Vec<Term>>, String> { side.split(',').map(parse_tensor).collect() };
@@ -94,14 +94,14 @@ impl Rule {
             ));
         }
         let mut instance =
-            Instance { letters: Vec::new(), operands: Vec::new(), results: Vec::new(), pointwise: self.is_pointwise() };
+            Instance { factors: Vec::new(), operands: Vec::new(), results: Vec::new(), pointwise: self.is_pointwise() };
         for (terms, ty) in self.operands.iter().zip(operands) {
-            let letters = instance.tensor(terms, ty)?;
-            instance.operands.push(letters);
+            let factors = instance.tensor(terms, ty)?;
+            instance.operands.push(factors);
         }
         for (terms, ty) in self.results.iter().zip(results) {
-            let letters = instance.tensor(terms, ty)?;
-            instance.results.push(letters);
+            let factors = instance.tensor(terms, ty)?;
+            instance.results.push(factors);
         }
         instance.close();
         Ok(instance)
@@ -126,19 +126,19 @@ fn parse_tensor(text: &str) -> Result<Vec<Term>, String> {
     let mut words = text.split_whitespace();
     while let Some(word) = words.next() {
         if let Some(first) = word.strip_prefix('(') {
-            let mut letters = vec![sized(first)];
+            let mut factors = vec![sized(first)];
             loop {
                 let next = words.next().ok_or_else(|| format!("`(` without `)` in `{text}`"))?;
-                letters.push(sized(next.trim_end_matches(')')));
+                factors.push(sized(next.trim_end_matches(')')));
                 if next.ends_with(')') {
                     break;
                 }
             }
-            terms.push(Term::Compound(letters));
+            terms.push(Term::Compound(factors));
         } else if let Ok(size) = word.parse() {
             terms.push(Term::Fixed(size));
         } else {
-            terms.push(parse_letter(word));
+            terms.push(parse_factor(word));
         }
     }
     Ok(terms)
@@ -149,11 +149,11 @@ fn sized(word: &str) -> (String, u64) {
     (name.to_string(), size.parse().unwrap_or(0))
 }
 
-fn parse_letter(word: &str) -> Term {
+fn parse_factor(word: &str) -> Term {
     let mut mark = Mark::default();
     let mut name = word;
     if let Some(rest) = name.strip_suffix('!') {
-        mark.whole = true;
+        mark.replicated = true;
         name = rest;
     }
     if let Some(rest) = name.strip_suffix("+max") {
@@ -165,12 +165,12 @@ fn parse_letter(word: &str) -> Term {
     }
     match name.strip_prefix('*') {
         Some(run) => Term::Run(run.to_string(), mark),
-        None => Term::Letter(name.to_string(), mark),
+        None => Term::Factor(name.to_string(), mark),
     }
 }
 
 impl Instance {
-    fn tensor(&mut self, terms: &[Term], ty: &Type) -> Result<TensorLetters, String> {
+    fn tensor(&mut self, terms: &[Term], ty: &Type) -> Result<TensorFactors, String> {
         let fixed = terms.iter().filter(|term| !matches!(term, Term::Run(..))).count();
         let has_run = fixed < terms.len();
         if ty.rank() < fixed || (!has_run && ty.rank() != fixed) {
@@ -182,22 +182,22 @@ impl Instance {
         }
         let run_length = ty.rank() - fixed;
         let mut sizes = ty.dims.iter().map(|dim| dim.size);
-        let mut dims = TensorLetters::with_capacity(ty.rank());
+        let mut dims = TensorFactors::with_capacity(ty.rank());
         for term in terms {
             let mut next = || sizes.next().unwrap_or(0);
             match term {
-                Term::Letter(name, mark) => dims.push(smallvec![self.letter(name, next(), *mark)?]),
+                Term::Factor(name, mark) => dims.push(smallvec![self.factor(name, next(), *mark)?]),
                 Term::Run(name, mark) => {
                     for place in 0..run_length {
-                        dims.push(smallvec![self.letter_of_run(name, place, next(), *mark)?]);
+                        dims.push(smallvec![self.factor_of_run(name, place, next(), *mark)?]);
                     }
                 }
                 Term::Fixed(size) => {
                     if next() != *size {
                         return Err(format!("wants a dim of {size}"));
                     }
-                    let name = format!("{size}#{}", self.letters.len());
-                    dims.push(smallvec![self.letter(&name, *size, Mark { whole: true, partial: None })?]);
+                    let name = format!("{size}#{}", self.factors.len());
+                    dims.push(smallvec![self.factor(&name, *size, Mark { replicated: true, partial: None })?]);
                 }
                 Term::Compound(names) => dims.push(self.compound(names, next())?),
             }
@@ -205,75 +205,75 @@ impl Instance {
         Ok(dims)
     }
 
-    fn letter(&mut self, name: &str, size: u64, mark: Mark) -> Result<usize, String> {
-        let found = self.letters.iter().position(|letter| letter.name == name);
+    fn factor(&mut self, name: &str, size: u64, mark: Mark) -> Result<usize, String> {
+        let found = self.factors.iter().position(|factor| factor.name == name);
         let index = found.unwrap_or_else(|| self.push(name.to_string(), size));
         self.mark(index, size, mark)
     }
 
     /// The factor of a run of dims at an index.
-    fn letter_of_run(&mut self, run: &str, place: usize, size: u64, mark: Mark) -> Result<usize, String> {
-        let place_of = |letter: &Letter| letter.name.strip_prefix(run)?.strip_prefix('.')?.parse().ok();
-        let found = self.letters.iter().position(|letter| place_of(letter) == Some(place));
+    fn factor_of_run(&mut self, run: &str, place: usize, size: u64, mark: Mark) -> Result<usize, String> {
+        let place_of = |factor: &Factor| factor.name.strip_prefix(run)?.strip_prefix('.')?.parse().ok();
+        let found = self.factors.iter().position(|factor| place_of(factor) == Some(place));
         let index = found.unwrap_or_else(|| self.push(format!("{run}.{place}"), size));
         self.mark(index, size, mark)
     }
 
     fn push(&mut self, name: String, size: u64) -> usize {
-        self.letters.push(Letter { name, size, partial: None, whole: false, marked_whole: false });
-        self.letters.len() - 1
+        self.factors.push(Factor { name, size, partial: None, replicated: false, marked_replicated: false });
+        self.factors.len() - 1
     }
 
     /// Records another use of a factor, with this size and mark.
     fn mark(&mut self, index: usize, size: u64, mark: Mark) -> Result<usize, String> {
-        let letter = &mut self.letters[index];
+        let factor = &mut self.factors[index];
         // Size 0: a factor of a compound dim whose size is not known yet.
-        if letter.size == 0 {
-            letter.size = size;
+        if factor.size == 0 {
+            factor.size = size;
         }
-        if letter.size != size && size != 0 {
-            return Err(format!("`{}` has size {} in one dim and {size} in another", letter.name, letter.size));
+        if factor.size != size && size != 0 {
+            return Err(format!("`{}` has size {} in one dim and {size} in another", factor.name, factor.size));
         }
-        letter.partial = letter.partial.or(mark.partial);
-        letter.whole |= mark.whole;
-        letter.marked_whole |= mark.whole;
+        factor.partial = factor.partial.or(mark.partial);
+        factor.replicated |= mark.replicated;
+        factor.marked_replicated |= mark.replicated;
         Ok(index)
     }
 
-    fn compound(&mut self, names: &[(String, u64)], size: u64) -> Result<DimLetters, String> {
-        let letters = names
+    fn compound(&mut self, names: &[(String, u64)], size: u64) -> Result<DimFactors, String> {
+        let factors = names
             .iter()
-            .map(|(name, size)| self.letter(name, *size, Mark::default()))
-            .collect::<Result<DimLetters, _>>()?;
-        let product: u64 = letters.iter().map(|&l| self.letters[l].size).product();
+            .map(|(name, size)| self.factor(name, *size, Mark::default()))
+            .collect::<Result<DimFactors, _>>()?;
+        let product: u64 = factors.iter().map(|&l| self.factors[l].size).product();
         if product != 0 && product != size {
             let names: Vec<&str> = names.iter().map(|(name, _)| name.as_str()).collect();
             return Err(format!("`({})` is {product}, not {size}", names.join(" ")));
         }
-        Ok(letters)
+        Ok(factors)
     }
 
     /// Marks unmarked factors of operands that some result lacks: they need replication.
     fn close(&mut self) {
-        for index in 0..self.letters.len() {
+        for index in 0..self.factors.len() {
             let read = self.operands.iter().any(|tensor| holds(tensor, index));
             let lacking = self.results.iter().any(|tensor| !holds(tensor, index));
-            let letter = &mut self.letters[index];
-            letter.whole |= read && lacking && letter.partial.is_none();
+            let factor = &mut self.factors[index];
+            factor.replicated |= read && lacking && factor.partial.is_none();
         }
     }
 
     /// The axes of each dim of a tensor, given the axes of each factor.
-    pub fn dim_axes(&self, tensor: &TensorLetters, axes: &[Axes]) -> Vec<Axes> {
-        let join = |letters: &DimLetters| letters.iter().fold(Axes::none(), |all, &letter| all.union(&axes[letter]));
+    pub fn dim_axes(&self, tensor: &TensorFactors, axes: &[Axes]) -> Vec<Axes> {
+        let join = |factors: &DimFactors| factors.iter().fold(Axes::none(), |all, &factor| all.union(&axes[factor]));
         tensor.iter().map(join).collect()
     }
 
     /// The pending reduction of a result, given the axes of each factor.
     pub fn partial(&self, result: usize, axes: &[Axes]) -> Option<Partial> {
         let mut partial: Option<Partial> = None;
-        for (index, letter) in self.letters.iter().enumerate() {
-            if let (Some(kind), false) = (letter.partial, holds(&self.results[result], index) || axes[index].is_empty())
+        for (index, factor) in self.factors.iter().enumerate() {
+            if let (Some(kind), false) = (factor.partial, holds(&self.results[result], index) || axes[index].is_empty())
             {
                 let unreduced = partial.map_or_else(Axes::none, |partial| partial.axes).union(&axes[index]).sorted();
                 partial = Some(Partial { kind, axes: unreduced });
@@ -285,10 +285,10 @@ impl Instance {
     /// True if compound dims may have these axes (the law of `(i j)` in LANGUAGE). The axes of every factor but the last
     /// divide it evenly. A factor is sharded only if each shard of the factors before it holds one index.
     pub fn compounds_hold(&self, axes: &[Axes], mesh: &Mesh) -> bool {
-        self.operands.iter().chain(&self.results).flatten().filter(|letters| letters.len() > 1).all(|letters| {
-            letters.windows(2).all(|pair| {
+        self.operands.iter().chain(&self.results).flatten().filter(|factors| factors.len() > 1).all(|factors| {
+            factors.windows(2).all(|pair| {
                 let (outer, inner) = (pair[0], pair[1]);
-                let size = self.letters[outer].size;
+                let size = self.factors[outer].size;
                 mesh.is_even(size, &axes[outer]) && (axes[inner].is_empty() || mesh.size(&axes[outer]) == size)
             })
         })
@@ -296,8 +296,8 @@ impl Instance {
 }
 
 /// True if a dim of the tensor has the factor.
-pub fn holds(tensor: &TensorLetters, letter: usize) -> bool {
-    tensor.iter().any(|letters| letters.contains(&letter))
+pub fn holds(tensor: &TensorFactors, factor: usize) -> bool {
+    tensor.iter().any(|factors| factors.contains(&factor))
 }
 
 #[cfg(test)]
@@ -316,19 +316,19 @@ mod tests {
     #[test]
     fn a_contracted_factor_leaves_a_sum() {
         let matmul = instance("*m k+, k+ n -> *m n", &[&[2, 3, 4], &[4, 5]], &[&[2, 3, 5]]).unwrap();
-        let k = matmul.letters.iter().position(|l| l.name == "k").unwrap();
-        let mut axes = vec![Axes::none(); matmul.letters.len()];
+        let k = matmul.factors.iter().position(|l| l.name == "k").unwrap();
+        let mut axes = vec![Axes::none(); matmul.factors.len()];
         axes[k] = Axes::one(AxisId::new(0));
         assert_eq!(matmul.partial(0, &axes), Some(Partial { kind: PartialKind::Sum, axes: axes[k].clone() }));
-        assert!(!matmul.letters[k].whole && !matmul.pointwise);
+        assert!(!matmul.factors[k].replicated && !matmul.pointwise);
     }
 
     #[test]
     fn an_unmarked_factor_that_a_result_lacks_needs_replication() {
         let slice = instance("*m i! -> *m j!", &[&[2, 3]], &[&[2, 1]]).unwrap();
-        assert!(slice.letters.iter().filter(|l| l.whole).count() == 2);
+        assert!(slice.factors.iter().filter(|l| l.replicated).count() == 2);
         let pick = instance("*m i -> *m", &[&[2, 3]], &[&[2]]).unwrap();
-        assert!(pick.letters[1].whole && !pick.letters[1].marked_whole);
+        assert!(pick.factors[1].replicated && !pick.factors[1].marked_replicated);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::ops::Range;
 
 /// A range of instances of one call on a stage.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Part {
+pub struct StagePart {
     /// The index of the call in the model.
     pub call: usize,
     /// The range of its instances, from 0.
@@ -31,9 +31,9 @@ pub struct StageCost {
     /// Seconds of the weight gradient.
     pub w: f64,
     /// Saved activations, in bytes: from F until I has run, or until W if only W reads them.
-    pub kept: u64,
-    /// The bytes of `kept`, and of values that I adds, that are live from I until W has run.
-    pub crossing: u64,
+    pub saved: u64,
+    /// The bytes of `saved`, and of values that I adds, that are live from I until W has run.
+    pub saved_for_w: u64,
     /// Bytes of parameters, gradients and optimizer state.
     pub state: u64,
 }
@@ -44,7 +44,7 @@ pub struct Stage {
     /// The pipeline ranks that hold it: one, or those of its copies. The first updates its parameters.
     pub ranks: Vec<u32>,
     /// Its calls in order.
-    pub parts: Vec<Part>,
+    pub parts: Vec<StagePart>,
     /// Its costs.
     pub cost: StageCost,
 }

@@ -2,9 +2,9 @@
 //!
 //! `bf16[b{dp}, s, f{tp}]+{cp}` is a bf16 tensor whose `b` is sharded over `dp` and `f` over `tp`, replicated elsewhere,
 //! and partial over `cp`: a sum is pending. `f32[h, f{tp}]/{dp}` is a flat shard: its local elements, in row-major order,
-//! are split into equal ranges over `dp`. The legend of dim names: b batch, s sequence, t key sequence, h hidden, g
-//! key-value heads, r query heads per key-value head, d head size, f feed-forward, v vocabulary; of experts q routing
-//! groups, t tokens of a group, e experts, c tokens that an expert takes, m its feed-forward net.
+//! are split into equal ranges over `dp`. Dim names: b batch, s sequence, t key sequence, h hidden, g
+//! key-value heads, r query heads per key-value head, d head size, f feed-forward, v vocabulary. Dim names of experts: q
+//! routing groups, t tokens of a group, e experts, c tokens that an expert takes, m its feed-forward net.
 
 use crate::ids::{DimId, Value};
 use crate::mesh::{Axes, Mesh};

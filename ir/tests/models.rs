@@ -229,7 +229,7 @@ fn joined(mut file: Value, more: Value) -> Value {
     file
 }
 
-/// What `MixtralConfig()`, `Qwen3MoeConfig()`, `DeepseekV2Config()` and `DeepseekV3Config()` say of themselves.
+/// The defaults of `MixtralConfig()`, `Qwen3MoeConfig()`, `DeepseekV2Config()` and `DeepseekV3Config()`.
 #[test]
 fn absent_keys_are_the_defaults_of_the_classes() {
     let mixtral = read(of("mixtral", json!({})));

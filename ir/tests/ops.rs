@@ -15,7 +15,7 @@ struct Case {
     op: Op,
     operands: Vec<Type>,
     results: Vec<Type>,
-    /// Which operand is replaced by what, and a word of the error; the operand after the last is appended.
+    /// The index of an operand, the type that replaces it, and a word of the error. The index after the last appends an operand.
     wrong: (usize, Type, &'static str),
 }
 
@@ -409,7 +409,7 @@ fn expansions_give_the_same_types_without_whole_dims() {
             let types = |values: &[Value]| values.iter().map(|&v| b.ty(v).clone()).collect::<Vec<_>>();
             let (operands, results) = (types(&stmt.operands), types(&stmt.results));
             let step = Case { op: stmt.op, operands, results, wrong: (0, f(&[]), "") };
-            assert!(instance(&step).letters.iter().all(|letter| !letter.whole), "{}", step.op.name());
+            assert!(instance(&step).factors.iter().all(|factor| !factor.replicated), "{}", step.op.name());
         }
     }
     let wanted = [
@@ -430,10 +430,10 @@ fn attention_grad_is_partial_for_queries() {
     let case = heads().remove(3);
     let instance = instance(&case);
     for (name, owes) in [("b", false), ("s", true), ("g", false), ("r", true)] {
-        let letter = instance.letters.iter().position(|letter| letter.name == name).unwrap();
-        let mut axes = vec![Axes::none(); instance.letters.len()];
-        axes[letter] = Axes::one(AxisId::new(0));
-        assert!(!instance.letters[letter].whole, "{name}");
+        let factor = instance.factors.iter().position(|factor| factor.name == name).unwrap();
+        let mut axes = vec![Axes::none(); instance.factors.len()];
+        axes[factor] = Axes::one(AxisId::new(0));
+        assert!(!instance.factors[factor].replicated, "{name}");
         let partials = [0, 1, 2].map(|result| instance.partial(result, &axes).is_some());
         assert_eq!(partials, [false, owes, owes], "{name}");
     }
@@ -487,10 +487,10 @@ fn flops_of_contractions_are_exact() {
     let einsum = Einsum::new("b m k, b k n -> b m n").unwrap();
     assert_eq!(flops(einsum.into(), &[f(&[2, 3, 4]), f(&[2, 4, 5])], &[f(&[2, 3, 5])]), 2 * 2 * 3 * 4 * 5);
     let pairs = 2 * 4 * 6 * 2 * 3;
-    let of = |case: &Case| flops(case.op.clone(), &case.operands, &case.results);
+    let flops_of = |case: &Case| flops(case.op.clone(), &case.operands, &case.results);
     let heads = heads();
-    assert_eq!(of(&heads[2]), 2 * (pairs / 2) * (8 + 10));
-    assert_eq!(of(&heads[3]), 2 * pairs * (3 * 8 + 2 * 10));
+    assert_eq!(flops_of(&heads[2]), 2 * (pairs / 2) * (8 + 10));
+    assert_eq!(flops_of(&heads[3]), 2 * pairs * (3 * 8 + 2 * 10));
     // Behind the two of six keys that come before the slice, causal attention has half.
     let on_piece = heads[2].op.def().unwrap().on_piece(Piece { origin: 2, whole: 9 }).unwrap();
     assert_eq!(flops(on_piece, &heads[2].operands, &heads[2].results), 2 * (pairs * (2 + 6) / 2 / 6) * (8 + 10));

@@ -1,4 +1,4 @@
-//! Matrix products beside the crate `gemm`, and attention, in floating-point operations per second on one thread.
+//! Matrix products next to the crate `gemm`, and attention, in floating-point operations per second on one thread.
 //!
 //! The two take turns, and of each the fastest of many short rounds counts: what else the machine does falls on both, and
 //! there are quiet moments on a busy one too. An argument chooses the cases whose names contain it.
@@ -12,7 +12,7 @@ use meshwright_kernels::cpu::dropout::normal;
 use meshwright_kernels::cpu::einsum::Einsum;
 
 const ROUNDS: usize = 200;
-/// A round has calls enough for so many operations, some half millisecond.
+/// Operations of a round of calls, about half a millisecond.
 const ROUND: f64 = 1e8;
 
 fn main() {

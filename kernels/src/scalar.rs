@@ -27,7 +27,7 @@ impl Element {
     }
 }
 
-/// Which element of an input belongs to element `i` of the result.
+/// Map from element `i` of the result to an element of an input.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Access {
     /// Element `i`.
@@ -80,20 +80,20 @@ pub enum Value {
 /// One function.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Step {
-    /// Of one number.
+    /// An operation on one number.
     Unary(Unary, Value),
-    /// Of two numbers.
+    /// An operation on two numbers.
     Binary(Binary, Value, Value),
 }
 
 /// A scalar program.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Program {
-    /// What is read.
+    /// The inputs.
     pub inputs: Vec<Input>,
     /// The functions, each after those that it reads.
     pub steps: Vec<Step>,
-    /// What is written.
+    /// The value written.
     pub result: Value,
     /// The element type it is written in.
     pub output: Element,
@@ -126,7 +126,7 @@ impl Program {
         Program { inputs, steps: Vec::new(), result: Value::Input(0), output: element }
     }
 
-    /// Whether every step reads what is there.
+    /// True if every step reads what is there.
     ///
     /// # Errors
     /// Which one does not.

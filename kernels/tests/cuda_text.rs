@@ -51,7 +51,7 @@ struct Case {
     n: usize,
     /// The inputs as f32, already rounded to their element types.
     inputs: Vec<Vec<f32>>,
-    /// What the output holds before.
+    /// The output before the kernel runs.
     held: Vec<f32>,
     /// Bytes by which all buffers are out of line.
     shift: u64,
@@ -78,7 +78,7 @@ fn rounded(x: f32, element: Element) -> f32 {
     }
     let below = f32::from_bits(x.to_bits() & 0xffff_0000);
     let above = f32::from_bits((x.to_bits() & 0xffff_0000).wrapping_add(0x1_0000));
-    // What lies behind the largest number is infinite, and rounded to as if it were the next.
+    // What is behind the largest number is infinite, and rounded to as if it were the next.
     let next = if above.is_finite() { f64::from(above) } else { 2f64.powi(128).copysign(f64::from(x)) };
     let (down, up) = ((f64::from(x) - f64::from(below)).abs(), (next - f64::from(x)).abs());
     let even = below.to_bits() & 0x1_0000 == 0;

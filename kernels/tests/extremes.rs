@@ -172,7 +172,7 @@ fn functions_of_two_numbers() {
     }
 }
 
-/// What a router of sigmoids and a gate of a shared expert have at logits far below 0: scores of 0, and gradients that are 0.
+/// A router of sigmoids and a gate of a shared expert at logits far below 0: scores and gradients are 0.
 #[test]
 fn a_sigmoid_has_a_gradient_everywhere() {
     let x = [-1e30, -200.0, -104.0, -89.0, -88.0, 0.0, 89.0, 1e30];

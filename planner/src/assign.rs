@@ -167,7 +167,7 @@ pub(crate) fn split(mesh: &Mesh, instance: &Instance, factors: &[usize], axes: &
     let mut rest = axes.iter().peekable();
     let mut shares = Vec::new();
     for (place, &factor) in factors.iter().enumerate() {
-        let size = instance.letters[factor].size;
+        let size = instance.factors[factor].size;
         let mut share = Axes::none();
         while let Some(&axis) = rest.peek() {
             let longer = share.union(&Axes::one(axis));
@@ -214,7 +214,7 @@ impl Assignment {
             axes = axes.union(&passing.partial.axes);
         }
         // A reduction of a flat-sharded tensor is also partial over the storage axes.
-        if instance.pointwise && tensor.is_empty() && instance.letters.iter().any(|factor| factor.partial.is_some()) {
+        if instance.pointwise && tensor.is_empty() && instance.factors.iter().any(|factor| factor.partial.is_some()) {
             axes = axes.union(&self.storage);
         }
         ty.partial_over(own.map_or(PartialKind::Sum, |partial| partial.kind), &axes)
@@ -224,7 +224,7 @@ impl Assignment {
 /// Returns whether decomposition can handle a sharded `!` factor of the op.
 pub(crate) fn is_expandable(op: &Op) -> bool {
     match op {
-        Op::Kernel(op) => op.def().expands_when_cut(),
+        Op::Kernel(op) => op.def().expands_when_sharded(),
         Op::Made(_) => true,
         Op::Collective(_) | Op::Reshard => false,
     }

@@ -1,15 +1,20 @@
 //! Chooses a statement's factor assignment from its operands, its pins and its readers' preferences.
 //!
-//! If one axis meets two factors, the precedence is: (1) the pin, or a reshard to the pin afterwards (see
-//! [`crate::pending`]); (2) a sharding propagated to a result; (3) the parameter's sharding; (4) a factor that the
-//! results have; (5) the earlier operand. Partial operands pass through linear ops, and through sums of equally partial
+//! The precedence, if one axis meets two factors:
+//! 1. the pin, or a reshard to the pin afterwards (see [`crate::pending`]);
+//! 2. a sharding propagated to a result;
+//! 3. the parameter's sharding;
+//! 4. a factor that the results have;
+//! 5. the earlier operand.
+//!
+//! Partial operands pass through linear ops, and through sums of equally partial
 //! values, if that is no more expensive. All other partial operands are reduced before the op.
 
 use crate::assign::{Assignment, Operand, Passing, ResultSite, is_expandable, reading_order, split};
 use crate::pending::Contest;
 use ir::mesh::{Axes, Mesh};
 use ir::ops::Op;
-use ir::rule::{Instance, Letter, TensorLetters, holds};
+use ir::rule::{Factor, Instance, TensorFactors, holds};
 use ir::types::{Dims, Partial, PartialKind, Type};
 
 struct Choice<'a> {
@@ -24,8 +29,8 @@ struct Choice<'a> {
 
 impl Choice<'_> {
     fn may_split(&self, factor: usize) -> bool {
-        let Letter { whole, marked_whole, .. } = self.instance.letters[factor];
-        !self.locked[factor] && (!whole || (marked_whole && self.expandable))
+        let Factor { replicated, marked_replicated, .. } = self.instance.factors[factor];
+        !self.locked[factor] && (!replicated || (marked_replicated && self.expandable))
     }
 
     /// Adds axes to a factor as long as the axes are free and legal.
@@ -35,7 +40,7 @@ impl Choice<'_> {
         }
         for axis in axes.iter().skip(self.factors[factor].len()).collect::<Vec<_>>() {
             let longer = self.factors[factor].union(&Axes::one(axis));
-            let size = self.instance.letters[factor].size;
+            let size = self.instance.factors[factor].size;
             let fits =
                 self.mesh.size(&longer) <= size && (!self.indivisible[factor] || self.mesh.is_even(size, &longer));
             if self.taken.contains(axis) || !fits {
@@ -110,7 +115,7 @@ impl Choice<'_> {
         }
     }
 
-    fn adopt_tensor(&mut self, tensor: &TensorLetters, dims: &[Option<Axes>]) {
+    fn adopt_tensor(&mut self, tensor: &TensorFactors, dims: &[Option<Axes>]) {
         for (factors, axes) in tensor.iter().zip(dims) {
             let Some(axes) = axes else { continue };
             for (factor, axes) in split(self.mesh, self.instance, factors, axes) {
@@ -127,7 +132,7 @@ pub(crate) fn indivisible_factors(
     operands: &[&Type],
     results: &[&Type],
 ) -> Vec<bool> {
-    let mut indivisible = vec![false; instance.letters.len()];
+    let mut indivisible = vec![false; instance.factors.len()];
     let tensors = instance.operands.iter().zip(operands).chain(instance.results.iter().zip(results));
     for (tensor, ty) in tensors {
         for (factors, dim) in tensor.iter().zip(&ty.dims) {
@@ -150,7 +155,7 @@ pub(crate) fn choose(
 ) -> Assignment {
     let operand_types: Vec<&Type> = operands.iter().map(|operand| operand.ty).collect();
     let result_types: Vec<&Type> = results.iter().map(|result| result.ty).collect();
-    let count = instance.letters.len();
+    let count = instance.factors.len();
     let mut choice = Choice {
         mesh,
         instance,

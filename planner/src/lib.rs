@@ -20,5 +20,5 @@ mod sums;
 pub use heads::check_heads;
 pub use pass::{Observer, PASSES, Pass, PlanError, finish, plan, plan_watched};
 pub use passes::build_mesh::mesh;
-pub use passes::collectives::{marked, ways};
+pub use passes::collectives::{marked, reshard_paths};
 pub use passes::shard;

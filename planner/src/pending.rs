@@ -5,7 +5,7 @@
 use crate::assign::{Operand, ResultSite};
 use ir::ids::AxisId;
 use ir::mesh::{Axes, Mesh};
-use ir::rule::{DimLetters, Instance, TensorLetters, holds};
+use ir::rule::{DimFactors, Instance, TensorFactors, holds};
 use ir::types::{PartialKind, Type};
 
 /// Statement whose pins may use axes of contracted factors.
@@ -35,7 +35,7 @@ impl Contest<'_> {
     }
 
     /// Factors with the axis: contracted factors of operands if `summed`, else factors of pinned results.
-    fn factors(&self, axis: AxisId, summed: bool) -> DimLetters {
+    fn factors(&self, axis: AxisId, summed: bool) -> DimFactors {
         if summed {
             let dims = self.operands.iter().zip(&self.instance.operands).flat_map(|(operand, dim_factors)| {
                 operand.ty.dims.iter().zip(dim_factors).filter(|(dim, _)| dim.axes.contains(axis))
@@ -54,30 +54,30 @@ impl Contest<'_> {
     }
 
     fn leaves_sum(&self, factor: usize) -> bool {
-        let spec = &self.instance.letters[factor];
+        let spec = &self.instance.factors[factor];
         let is_kept = self.instance.results.iter().all(|tensor| holds(tensor, factor));
-        !is_kept && !spec.whole && spec.partial == Some(PartialKind::Sum)
+        !is_kept && !spec.replicated && spec.partial == Some(PartialKind::Sum)
     }
 
     /// Bytes moved if the operands release the axis from contracted factors. An operand that regains the axis on a
     /// pinned factor is exchanged; any other is gathered.
     fn bytes_moved(&self, axis: AxisId, pinned: &[usize]) -> u64 {
-        let gives_up = |dim_factors: &DimLetters| dim_factors.iter().any(|&factor| self.leaves_sum(factor));
+        let gives_up = |dim_factors: &DimFactors| dim_factors.iter().any(|&factor| self.leaves_sum(factor));
         self.bytes_of_operands(axis, gives_up, pinned)
     }
 
     /// Bytes moved if the sum is reduced later: the results, and operands with the axis on a factor of all results.
     fn bytes_pending(&self, axis: AxisId, summed: &[usize]) -> u64 {
         let results = self.results.iter().filter(|result| result.pin.has(axis));
-        let gives_up = |dim_factors: &DimLetters| dim_factors.iter().all(|&factor| !self.leaves_sum(factor));
+        let gives_up = |dim_factors: &DimFactors| dim_factors.iter().all(|&factor| !self.leaves_sum(factor));
         let reduced: u64 = results.map(|result| self.local(&result.pin.apply(result.ty)) * self.devices(axis)).sum();
         reduced + self.bytes_of_operands(axis, gives_up, summed)
     }
 
-    fn bytes_of_operands(&self, axis: AxisId, gives_up: impl Fn(&DimLetters) -> bool, onto: &[usize]) -> u64 {
-        let moved = |dim_factors: &TensorLetters, ty: &Type| {
+    fn bytes_of_operands(&self, axis: AxisId, gives_up: impl Fn(&DimFactors) -> bool, onto: &[usize]) -> u64 {
+        let moved = |dim_factors: &TensorFactors, ty: &Type| {
             let has =
-                |(dim, dim_factors): (&ir::types::Dim, &DimLetters)| dim.axes.contains(axis) && gives_up(dim_factors);
+                |(dim, dim_factors): (&ir::types::Dim, &DimFactors)| dim.axes.contains(axis) && gives_up(dim_factors);
             if !ty.dims.iter().zip(dim_factors).any(has) {
                 return 0;
             }

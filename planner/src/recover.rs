@@ -4,7 +4,7 @@
 use crate::assign::{Assignment, Operand, Passing, reading_order, split};
 use ir::mesh::{Axes, Mesh};
 use ir::ops::OpDef;
-use ir::rule::{Instance, Letter, holds};
+use ir::rule::{Factor, Instance, holds};
 use ir::types::{Partial, PartialKind, Type};
 
 /// Infers the factor assignment of a decided statement.
@@ -17,7 +17,7 @@ pub(crate) fn recover(
 ) -> Assignment {
     let order = reading_order(operands);
     let operands: Vec<&Type> = operands.iter().map(|operand| operand.ty).collect();
-    let mut factors = vec![Axes::none(); instance.letters.len()];
+    let mut factors = vec![Axes::none(); instance.factors.len()];
     for (tensor, ty) in instance.results.iter().zip(results) {
         for (dim_factors, dim) in tensor.iter().zip(&ty.dims) {
             for (factor, axes) in split(mesh, instance, dim_factors, &dim.axes) {
@@ -62,16 +62,16 @@ fn recover_storage(instance: &Instance, operands: &[&Type], results: &[&Type]) -
 
 /// Factors whose sharding leaves the result partial in this way.
 fn contracted(instance: &Instance, result: usize, partial: &Partial) -> Vec<usize> {
-    let owes = |factor: &Letter| factor.partial == Some(partial.kind) && !factor.whole;
-    let factors = 0..instance.letters.len();
-    factors.filter(|&l| owes(&instance.letters[l]) && !holds(&instance.results[result], l)).collect()
+    let owes = |factor: &Factor| factor.partial == Some(partial.kind) && !factor.replicated;
+    let factors = 0..instance.factors.len();
+    factors.filter(|&l| owes(&instance.factors[l]) && !holds(&instance.results[result], l)).collect()
 }
 
 /// Moves the remaining axes that fit to a factor.
 fn take_axes(mesh: &Mesh, instance: &Instance, factor: usize, axes: &Axes, factors: &mut [Axes], left: &mut Axes) {
     for axis in axes.intersection(left).iter() {
         let longer = factors[factor].union(&Axes::one(axis));
-        if mesh.size(&longer) <= instance.letters[factor].size {
+        if mesh.size(&longer) <= instance.factors[factor].size {
             factors[factor] = longer;
             *left = left.without(&Axes::one(axis));
         }

@@ -34,7 +34,7 @@ pub(crate) struct Hint {
 
 impl Hint {
     /// Hint from the readers' preference.
-    pub(crate) fn wish(axes: Vec<Axes>) -> Hint {
+    pub(crate) fn preference(axes: Vec<Axes>) -> Hint {
         Hint { axes, found: false, tied: Vec::new() }
     }
 }
@@ -100,7 +100,7 @@ impl Site<'_> {
         let operands =
             operands(block, stmt, &known.uses, &|value| known.reduced.get(&value).unwrap_or(block.ty(value)));
         let site = |&v: &Value| {
-            let nothing = || Hint::wish(vec![Axes::none(); block.ty(v).rank()]);
+            let nothing = || Hint::preference(vec![Axes::none(); block.ty(v).rank()]);
             let hint = hints.get(&v).cloned().unwrap_or_else(nothing);
             ResultSite { ty: block.ty(v), pin: pin_of(block, stmt, v), hint }
         };
@@ -143,7 +143,7 @@ impl Site<'_> {
             for (tensor, &value) in instance.operands.iter().zip(&stmt.operands) {
                 let hint = instance.dim_axes(tensor, &factors);
                 if hint.iter().any(|axes| !axes.is_empty()) {
-                    hints.entry(value).or_insert_with(|| Hint::wish(hint));
+                    hints.entry(value).or_insert_with(|| Hint::preference(hint));
                 }
             }
         }
@@ -154,7 +154,7 @@ impl Site<'_> {
 /// Axes per factor that follow from the preferences for the results. Only factors that may be sharded get axes; the
 /// first preference wins.
 fn wished_factors(instance: &Instance, stmt: &Stmt, hints: &Hints) -> Vec<Axes> {
-    let mut factors = vec![Axes::none(); instance.letters.len()];
+    let mut factors = vec![Axes::none(); instance.factors.len()];
     let hinted = instance
         .results
         .iter()
@@ -162,7 +162,7 @@ fn wished_factors(instance: &Instance, stmt: &Stmt, hints: &Hints) -> Vec<Axes> 
         .filter_map(|(t, v)| hints.get(v).map(|hint| t.iter().zip(&hint.axes)));
     for (dim_factors, axes) in hinted.flatten() {
         if let [factor] = dim_factors.as_slice()
-            && !instance.letters[*factor].whole
+            && !instance.factors[*factor].replicated
             && factors[*factor].is_empty()
         {
             factors[*factor] = axes.clone();
@@ -228,8 +228,8 @@ pub(crate) fn operand_for(mesh: &Mesh, block: &Block, stmt: &Stmt, ty: &Type) ->
     let (Some(def), Some(instance)) = (stmt.op.def(), instance_of(block, stmt)?) else { return Ok(None) };
     let operands = operands(block, stmt, &FxHashMap::default(), &|value| block.ty(value));
     let assignment = recover(mesh, def, &instance, &operands, &[ty]);
-    let may_be_cut = |factor: usize| !instance.letters[factor].whole || assignment.factors[factor].is_empty();
-    let is_legal = (0..instance.letters.len()).all(may_be_cut) && instance.compounds_hold(&assignment.factors, mesh);
+    let may_be_cut = |factor: usize| !instance.factors[factor].replicated || assignment.factors[factor].is_empty();
+    let is_legal = (0..instance.factors.len()).all(may_be_cut) && instance.compounds_hold(&assignment.factors, mesh);
     let gives = is_legal && assignment.result_type(&instance, 0, ty) == *ty;
     Ok(gives.then(|| assignment.operand_type(&instance, 0, operands[0].ty)))
 }

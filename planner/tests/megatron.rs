@@ -146,7 +146,7 @@ fn latent_attention_gathers_what_is_small_and_scatters_each_sum_once() {
     assert_eq!(collectives(&model, "dense", SectionKind::I), counts(&[("all_gather tp", 2), ("reduce_scatter tp", 4)]));
 }
 
-/// What shared experts and experts on ranks of tp read is gathered once, and what they give is one sum; beside the tokens go
+/// The inputs of shared experts and of experts on ranks of tp are gathered once, and their outputs are one sum. With the tokens go
 /// the choices and their weights.
 #[test]
 fn tokens_are_gathered_once_for_all_experts() {

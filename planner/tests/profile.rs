@@ -1,4 +1,4 @@
-//! What a block costs: activation memory by the published formulas, seconds that add up, what recomputation trades.
+//! Costs of a block: activation memory by the published formulas, seconds that add up, the trade of recomputation.
 
 use cost::{BlockOptions, Cluster, Format, Platform, Profile, Recipe, Stack, profile};
 use ir::graph::Model;
@@ -126,7 +126,7 @@ fn what_is_recomputed_is_paid_in_seconds_and_saved_in_bytes() {
     assert_eq!(head("full").kept, head("none").kept);
 }
 
-/// What is computed again ends before the product from f to h and the sum of its parts: nothing of the backward reads them.
+/// Recomputation ends before the matmul from f to h and its reduction: no backward statement reads them.
 #[test]
 fn a_checkpoint_that_ends_early_leaves_out_the_last_product() {
     let plain = parallel(2, true);
@@ -254,7 +254,7 @@ fn expert_parallelism_exchanges_tokens_and_divides_experts() {
     assert!(four.transient < 1.05 * alone.transient);
 }
 
-/// Of two choices a token's results, which only the gradient of their weights reads.
+/// The results of a token's two choices, which only the gradient of their weights reads.
 #[test]
 fn experts_that_weigh_inside_keep_no_results() {
     let config = &preset("mixtral-8x7b").expect("a preset").config;
@@ -273,7 +273,7 @@ fn experts_that_weigh_inside_keep_no_results() {
     }
 }
 
-/// Where sequences are cut and routed in as many parts, ranks exchange their own tokens: an expert's work and a layer's
+/// If sequences are sharded and routed in equal numbers of parts, ranks exchange their own tokens: an expert's work and a layer's
 /// exchanges are those of ranks with whole sequences, shared out; no rank gathers what all route.
 #[test]
 fn ranks_that_cut_sequences_route_their_own_tokens() {
@@ -387,9 +387,9 @@ fn what_only_products_read_is_kept_quantised() {
     assert_eq!(saves("fsdp-compile"), 0.0);
 }
 
-/// The input and the results of query, value, gate and attention, whose row sums are in f32; without the products' in 4 bits,
-/// without attention's where the list does not name its kernel, and with that of the last product where each is kept as it is
-/// made.
+/// The saved values are the input and the results of query, value, gate and attention, with row sums in f32. Matmuls in 4 bits
+/// save nothing; attention saves nothing if the list does not name its kernel. The last matmul's result is saved if the stack
+/// saves each result when it is computed.
 #[test]
 fn per_op_recomputation_keeps_what_its_list_names() {
     let parallel = recomputing(&parallel(1, false), "selective:op");

@@ -51,7 +51,7 @@ fn planned(text: &str) -> Model {
     planned.unwrap_or_else(|why| panic!("{why}"))
 }
 
-/// What follows these words in a comment of a block.
+/// The rest of the line after these words in a comment of a block.
 fn line<'b>(block: &'b Block, words: &str) -> Option<&'b str> {
     block.comments.iter().find_map(|comment| comment.trim().strip_prefix(words))
 }

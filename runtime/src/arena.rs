@@ -19,7 +19,7 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// Memory of so many bytes, all zero.
+    /// Memory of `bytes` bytes, all zero.
     ///
     /// # Errors
     /// There is not so much.
@@ -47,7 +47,7 @@ impl Arena {
     /// # Panics
     /// If the place is not within the arena.
     pub(crate) unsafe fn floats(&self, span: Span) -> &[f32] {
-        // SAFETY: they lie within the block, every bit pattern is a float, and the caller says that nobody writes them.
+        // SAFETY: they are within the block, every bit pattern is a float, and by the caller's contract nobody writes them.
         unsafe { std::slice::from_raw_parts(self.at(span), span.len) }
     }
 
@@ -60,7 +60,7 @@ impl Arena {
     /// If the place is not within the arena.
     #[allow(clippy::mut_from_ref, reason = "the caller answers for exclusion")]
     pub(crate) unsafe fn floats_mut(&self, span: Span) -> &mut [f32] {
-        // SAFETY: they lie within the block, and the caller says that nobody else touches them.
+        // SAFETY: they are within the block, and by the caller's contract nobody else touches them.
         unsafe { std::slice::from_raw_parts_mut(self.at(span), span.len) }
     }
 
@@ -68,7 +68,7 @@ impl Arena {
         let end = span.len.checked_mul(4).and_then(|bytes| bytes.checked_add(span.offset));
         let inside = span.offset.is_multiple_of(4) && end.is_some_and(|end| end <= self.bytes());
         assert!(inside, "{span:?} does not lie in an arena of {} bytes", self.bytes());
-        // SAFETY: the offset lies within the block.
+        // SAFETY: the offset is within the block.
         unsafe { self.start.as_ptr().add(span.offset).cast() }
     }
 }

@@ -15,7 +15,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// Whether both have an element.
+    /// True if both have an element.
     pub fn meets(self, other: Span) -> bool {
         let below = |a: Span, b: Span| a.offset + 4 * a.len <= b.offset;
         self.len > 0 && other.len > 0 && !below(self, other) && !below(other, self)
@@ -33,7 +33,7 @@ pub struct KernelSite<'a> {
     pub operands: &'a [&'a Type],
     /// Types of the results.
     pub results: &'a [&'a Type],
-    /// Whether it stands in a forward: what is counted is counted there, once.
+    /// True if it is in a forward: expert choices are counted there only, so once.
     pub forward: bool,
 }
 
@@ -52,7 +52,7 @@ pub struct RngContext {
 
 /// A device, as one thread of a rank uses it. The threads of a rank have a backend each, and share the arena.
 ///
-/// Places are trusted: that no two tensors in use at a time lie on each other is for the checker of programs to say.
+/// Places are trusted: the checker of programs ensures that no two live tensors overlap.
 pub trait Backend: Sized + Send {
     /// A kernel made ready for the shapes of one statement on one rank.
     type Kernel: Send;
@@ -75,7 +75,7 @@ pub trait Backend: Sized + Send {
     /// The op cannot run on these types.
     fn prepare(&mut self, op: &KernelOp, site: &KernelSite<'_>) -> Result<Self::Kernel, String>;
 
-    /// Runs a kernel. A result may lie exactly on an operand. What an update changes ([`updated`]) already stands in its
+    /// Runs a kernel. A result may have exactly the place of an operand. The tensor that an update changes ([`updated`]) is already in its
     /// results. With `accumulate`, which is for kernels of one result, the result is added to what is there.
     fn launch(
         &mut self,

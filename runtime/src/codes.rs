@@ -41,7 +41,7 @@ impl Coded for RankFailure {
     }
 
     fn help(&self) -> Option<String> {
-        Some("the run may be started again as it was".to_string())
+        Some("start the run again unchanged".to_string())
     }
 }
 
@@ -86,8 +86,10 @@ impl Coded for checkpoint::Error {
             checkpoint::Error::Missing { .. } => "give a checkpoint, or the folder of a run that has one",
             checkpoint::Error::Damaged { .. } => "take an older checkpoint",
             checkpoint::Error::Version { .. } => "resume with the version that wrote it",
-            checkpoint::Error::Mismatch { .. } => "go on as the run began, or start anew elsewhere",
-            checkpoint::Error::Unwritable { .. } => "make room; older checkpoints are as they were",
+            checkpoint::Error::Mismatch { .. } => {
+                "resume with the options of the run, or start another run in another folder"
+            }
+            checkpoint::Error::Unwritable { .. } => "free disk space; older checkpoints are unchanged",
             checkpoint::Error::Unremoved { .. } => "check the folder's permissions, and remove them yourself",
             checkpoint::Error::Executor(error) => return error.help(),
         };
@@ -104,7 +106,7 @@ impl Coded for cuda::Error {
     }
 
     fn help(&self) -> Option<String> {
-        let help = "install the NVIDIA driver and, of the CUDA 13 toolkit, NVRTC and cuBLASLt; LD_LIBRARY_PATH says where else to look";
+        let help = "install the NVIDIA driver, and NVRTC and cuBLASLt of the CUDA 13 toolkit; LD_LIBRARY_PATH adds folders to search";
         self.code().map(|_| help.to_string())
     }
 }

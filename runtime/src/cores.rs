@@ -2,7 +2,7 @@
 
 use std::thread::{Builder, scope};
 
-/// Whether the system gives so many threads at a time. Those that wait for each other would wait for ever for one that it
+/// True if the system can run this number of threads at a time. Threads that wait for each other would wait forever for one that it
 /// does not give.
 pub(crate) fn check_threads(count: usize) -> Result<(), String> {
     let gate = std::sync::RwLock::new(());

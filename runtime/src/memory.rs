@@ -7,14 +7,14 @@ use std::fmt::{self, Write};
 use std::sync::atomic::{AtomicU8, Ordering};
 
 thread_local! {
-    /// Whether the thread asks for memory that it can do without.
+    /// True if the thread asks for memory that it can do without.
     static ASKS: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The exit status of a process that gets no memory.
 static STATUS: AtomicU8 = AtomicU8::new(1);
 
-/// Bytes that the process holds in memory now, where the system tells (`man 5 proc_pid_statm`, in pages); else 0.
+/// Resident bytes of the process (`man 5 proc_pid_statm`, in pages); 0 if the system does not report them.
 pub fn taken() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = text.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
@@ -33,7 +33,7 @@ pub fn granted<T>(ask: impl FnOnce() -> T) -> T {
     answer
 }
 
-/// From now on a lack of memory is no fault of the input: a run that ends by it may be started again.
+/// From here on a lack of memory is not an input error: a run that ends by it may be restarted.
 pub fn run_has_begun() {
     STATUS.store(5, Ordering::Relaxed);
 }
@@ -68,7 +68,7 @@ impl<A> Guarded<A> {
 // SAFETY: every call goes to the inner allocator as it is.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Guarded<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller keeps the contract.
+        // SAFETY: by the caller's contract.
         self.given(unsafe { self.inner.alloc(layout) }, layout.size())
     }
 

@@ -10,7 +10,7 @@ use support::files;
 /// Name and version of the record format.
 pub const SCHEMA: &str = "meshwright.metrics/1";
 
-/// What the records are about; the first line says it, after the schema.
+/// Header of the records: the first line of the file, after the schema.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Header {
     /// Hash of the resolved configuration of the run.
@@ -49,9 +49,9 @@ pub struct StepRecord {
     /// attention by half, per second of the step, over the peak that all devices together reach; none where that has not
     /// been measured.
     pub mfu: Option<f64>,
-    /// Largest memory of any device, in bytes, where it is known.
+    /// Largest memory of any device, in bytes, if known.
     pub mem_peak_bytes: Option<u64>,
-    /// Whether the update was left out because a gradient was not finite.
+    /// True if the update was left out because a gradient was not finite.
     pub skipped: bool,
 }
 
@@ -71,7 +71,7 @@ struct HeaderRecord<'a> {
     header: &'a Header,
 }
 
-/// The part of a header or record that tells where to resume.
+/// The part of a header or record with the position to resume from.
 #[derive(Deserialize)]
 struct ResumePlace {
     schema: Option<String>,
@@ -81,7 +81,7 @@ struct ResumePlace {
 }
 
 impl ResumePlace {
-    /// Whether it is a header of this schema.
+    /// True if it is a header of this schema.
     fn is_header(&self) -> bool {
         self.step.is_none() && self.schema.as_deref() == Some(SCHEMA)
     }
@@ -93,12 +93,12 @@ impl ResumePlace {
 pub struct MetricsWriter {
     file: File,
     path: PathBuf,
-    /// What a user should know of the file that was there.
+    /// Notes for the user on the existing file.
     notes: Vec<String>,
 }
 
 impl MetricsWriter {
-    /// Starts the file anew, replacing what is there.
+    /// Starts a new file, replacing the existing one.
     ///
     /// # Errors
     /// The file cannot be created or written.
@@ -119,8 +119,8 @@ impl MetricsWriter {
     }
 
     /// Goes on after `last_step`: keeps the records of steps up to it and of evaluations before it, and drops what follows,
-    /// such as steps done after the checkpoint or a line torn by a crash. Where another line is no record, or the header is
-    /// missing, the file as it was is kept under another name.
+    /// such as steps done after the checkpoint or a line torn by a crash. If another line is no record, or the header is
+    /// missing, the old file stays under another name.
     ///
     /// # Errors
     /// The file cannot be read or written.
@@ -143,7 +143,7 @@ impl MetricsWriter {
         Ok(Self { file, path: path.to_path_buf(), notes })
     }
 
-    /// What a user should know of the file that was there: a sentence each.
+    /// Notes for the user on the existing file, a sentence each.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -183,7 +183,7 @@ impl MetricsWriter {
     }
 }
 
-/// Whether an open file is the one of this name.
+/// True if an open file is the one of this name.
 #[cfg(unix)]
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt;
@@ -191,7 +191,7 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     Ok(fs::metadata(path).is_ok_and(|named| (named.dev(), named.ino()) == (own.dev(), own.ino())))
 }
 
-/// Whether there is a file of this name: only Unix numbers files.
+/// True if there is a file of this name: only Unix numbers files.
 #[cfg(not(unix))]
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     file.metadata().map(|_| path.exists())
@@ -218,7 +218,7 @@ pub fn losses(path: &Path, after: u64, last_step: u64) -> io::Result<Vec<f64>> {
     Ok(losses)
 }
 
-/// No line of ours is longer; of one that is, only so many bytes are looked at.
+/// Written lines are shorter; of a longer line only this number of bytes is read.
 const LONGEST: u64 = 1 << 16;
 
 /// A line of a file.
@@ -226,14 +226,14 @@ struct MetricsLine {
     text: Vec<u8>,
     /// How many bytes it has, with its end.
     bytes: u64,
-    /// Whether it has an end.
+    /// True if it has an end.
     whole: bool,
-    /// What it says, if it is a header or a record.
+    /// The parsed header or record; `None` for other lines.
     place: Option<ResumePlace>,
 }
 
 impl MetricsLine {
-    /// Whether a run that goes on after `last_step` keeps it; none if it is no record of ours.
+    /// True if a run that resumes after `last_step` retains the line; `None` if the line is not a known record.
     fn is_kept(&self, last_step: u64) -> Option<bool> {
         let place = self.place.as_ref()?;
         match place.step {
@@ -277,7 +277,7 @@ impl Iterator for Lines<'_> {
     }
 }
 
-/// What a file holds for a run that goes on.
+/// Part of a file that a resumed run continues.
 #[derive(Default)]
 struct Resumable {
     lines: u64,
@@ -285,7 +285,7 @@ struct Resumable {
     /// How many lines are no records, and the number of the first.
     strange: u64,
     first_strange: u64,
-    /// The length of what is kept where that is the start of the file.
+    /// The length of the retained part, if that is a prefix of the file.
     prefix: Option<u64>,
 }
 
@@ -318,7 +318,7 @@ impl Resumable {
         Ok(found)
     }
 
-    /// What is wrong with it.
+    /// The defect of the line, if any.
     fn fault(&self) -> Option<String> {
         match (self.strange, self.has_header) {
             (0, true) => None,
@@ -332,7 +332,7 @@ impl Resumable {
     }
 }
 
-/// Copies a file to a name beside it that is free.
+/// Copies a file to a free name in its folder.
 fn set_aside(path: &Path) -> io::Result<PathBuf> {
     let mut number = 1;
     loop {
@@ -349,7 +349,7 @@ fn set_aside(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Writes the file anew with what is kept of it, behind a header.
+/// Rewrites the file: a header, then the retained lines.
 fn rewrite(path: &Path, old: &File, header: &Header, last_step: u64, has_header: bool) -> io::Result<File> {
     files::replace(path, |out| {
         if !has_header {
@@ -446,7 +446,7 @@ mod tests {
         fs::remove_file(path).unwrap();
     }
 
-    /// What is kept of a text on resuming after step 5, the notes, and what was set aside.
+    /// The records of a text that stay on resuming after step 5, the notes, and the records set aside.
     fn resumed(name: &str, text: &str) -> (Vec<Value>, Vec<String>, Option<String>) {
         let path = file(name);
         let aside = path.with_extension("damaged-1.jsonl");

@@ -5,7 +5,7 @@
 //! a `master`, which starts as its parameter.
 
 use crate::backend::{Backend, Span};
-use crate::comm::{Region, assemble, cut};
+use crate::comm::{Region, assemble, extract};
 use ir::graph::{GRADIENT, Init, Model, ParamInstance};
 use ir::mesh::Mesh;
 use ir::types::Type;
@@ -59,7 +59,7 @@ pub struct State {
 }
 
 impl State {
-    /// A tensor, which is made known on first mention, `at` so many bytes into the arena.
+    /// A tensor at the offset `at` in the arena; the first mention adds it.
     ///
     /// # Errors
     /// It was mentioned with another sharding or in another place.
@@ -79,8 +79,8 @@ impl State {
             let known = &self.slots[known];
             return match (known.region == region, known.span == span) {
                 (true, true) => Ok(known),
-                (false, _) => Err(format!("`{name}` is sharded in two ways on one rank")),
-                (true, false) => Err(format!("`{name}` lies in two places")),
+                (false, _) => Err(format!("`{name}` has two shardings on one rank")),
+                (true, false) => Err(format!("`{name}` has two places")),
             };
         }
         let init = match role {
@@ -137,7 +137,7 @@ impl State {
         for slot in &self.slots {
             if let Some(whole) = tensors.get(&slot.name) {
                 let mut part = vec![0.0; slot.region.len()];
-                cut(whole, &slot.ty, &slot.region, &mut part);
+                extract(whole, &slot.ty, &slot.region, &mut part);
                 backend.write(slot.span, &part);
             }
         }
@@ -154,7 +154,7 @@ pub fn name(model: &Model, (param, instance): ParamInstance, role: &Role) -> Str
     }
 }
 
-/// Whether a rank's part counts when a tensor is put together: one rank for each part, all ranks that owe a share of a sum.
+/// True if a rank's part counts when a tensor is assembled: one rank for each part, and all ranks with a term of a partial sum.
 pub(crate) fn counts(mesh: &Mesh, ty: &Type, coordinates: &[u64]) -> bool {
     let telling = ty.sharded_axes().union(&ty.partial_axes());
     mesh.tensor_axes()
@@ -163,7 +163,7 @@ pub(crate) fn counts(mesh: &Mesh, ty: &Type, coordinates: &[u64]) -> bool {
         .all(|axis| mesh.index_along(&ir::mesh::Axes::one(axis), coordinates) == 0)
 }
 
-/// Puts the ranks' parts of tensors together, by name. Of several pipeline ranks that hold a tensor, the first counts.
+/// Assembles the ranks' parts of tensors, by name. If several pipeline ranks hold a tensor, the first counts.
 pub(crate) fn gather(mesh: &Mesh, ranks: &[Vec<StateShard>]) -> BTreeMap<String, GlobalTensor> {
     let mut wholes = BTreeMap::new();
     let mut stages: BTreeMap<String, u64> = BTreeMap::new();

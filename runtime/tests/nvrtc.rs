@@ -37,14 +37,14 @@ fn programs() -> Vec<Program> {
     let binary = [Add, Sub, Mul, Div, Max, SigmoidGrad, SiluGrad, GeluGrad, GeluErfGrad, ReluSquaredGrad];
     let walk = Access::Strided(Strides { dims: vec![(3, 1), (5, 0), (7, 3)], offset: 2 });
     let long = Access::Strided(Strides { dims: vec![(1 << 20, 1), (1 << 20, 1 << 20)], offset: 1 << 40 });
-    let of = |element| {
+    let compile = |element| {
         let unary = unary.map(|op| Program::unary(op, element)).into_iter();
         let binary = binary.map(|op| Program::binary(op, element, Access::Same, Access::Same)).into_iter();
         let strided =
             [&walk, &long].map(|access| Program::binary(Mul, element, access.clone(), Access::One)).into_iter();
         unary.chain(binary).chain(strided).chain([Program::copy(element, Access::Same)])
     };
-    of(Element::F32).chain(of(Element::Bf16)).collect()
+    compile(Element::F32).chain(compile(Element::Bf16)).collect()
 }
 
 #[test]

@@ -101,8 +101,8 @@ fn violations(
     for stage in 0..costs.stages() {
         for microbatch in 0..microbatches {
             for &slice in &slices {
-                let of = |kind| Item { kind, stage: Some(stage), microbatch: Some(microbatch), slice };
-                complete(of, owner(stage, microbatch) as usize, &standing, &mut found);
+                let item = |kind| Item { kind, stage: Some(stage), microbatch: Some(microbatch), slice };
+                complete(item, owner(stage, microbatch) as usize, &standing, &mut found);
             }
         }
     }
@@ -236,10 +236,10 @@ fn stuck(schedule: &Schedule, standing: &Standing, mut cycle: Vec<At>, found: &m
         let action = schedule.rows[rank][at];
         let needs = action.items().flat_map(|item| inputs(item, standing));
         for (need, (from, position)) in needs.filter(|(_, place)| cycle.binary_search(place).is_ok()) {
-            let stands = heads.iter().find(|head| head.0 == from).map(|&(_, at)| schedule.rows[from][at]);
-            let since = match stands {
+            let head = heads.iter().find(|head| head.0 == from).map(|&(_, at)| schedule.rows[from][at]);
+            let since = match head {
                 Some(_) if from == rank => format!("at position {position} of the same row"),
-                Some(stands) => format!("of rank {from}, which stands at {stands}"),
+                Some(head) => format!("of rank {from}, which is at {head}"),
                 None => format!("of rank {from}"),
             };
             let text = format!("deadlock: {action} waits for {need} {since}");
@@ -264,7 +264,7 @@ fn memory(rank: usize, row: &[Action], costs: &StageCosts, found: &mut Vec<Viola
         held += action.items().map(|item| kept(&item, true)).sum::<f64>();
         if held > limit + 1e-9 * limit {
             let (held, limit) = (precise(held), precise(limit));
-            let text = format!("{action} brings the memory held to {held}, over the limit of {limit}");
+            let text = format!("{action} brings the memory in use to {held}, over the limit of {limit}");
             found.push(Violation { invariant: Invariant::Memory, rank, position: Some(at), text });
             return;
         }
@@ -282,7 +282,7 @@ fn step_end(rank: usize, row: &[Action], found: &mut Vec<Violation>) {
     let work = row.strip_suffix(&end).unwrap_or(row);
     for (at, action) in work.iter().enumerate() {
         if action.items().any(|item| matches!(item.kind, Kind::R | Kind::N | Kind::U)) {
-            let text = format!("{action} stands before the end of the row");
+            let text = format!("{action} precedes the end of the row");
             found.push(Violation { invariant: Invariant::StepEnd, rank, position: Some(at), text });
         }
     }

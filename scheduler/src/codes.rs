@@ -24,7 +24,7 @@ impl Coded for PartitionError {
             }
             PartitionError::TooMany { runs, .. } => format!("use at most {runs} stages: --parallel pp={runs}"),
             PartitionError::Starts { .. } => {
-                "stages=a,b gives the first block run of each stage but the first".to_string()
+                "stages=a,b gives the first block instance of each stage but the first".to_string()
             }
         })
     }

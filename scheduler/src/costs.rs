@@ -33,7 +33,7 @@ pub struct StageCosts {
 }
 
 impl StageCosts {
-    /// Builds equal costs for all stages. One forward saves one unit of memory, of which I and W free half each.
+    /// Builds equal costs for all stages. One forward saves one unit of memory; I and W free half of it each.
     pub fn uniform(stages: u32, f: f64, i: f64, w: f64, comm: f64) -> StageCosts {
         let all = |x: f64| vec![x; stages as usize];
         let (f, i, w, mem_f, half) = (all(f), all(i), all(w), all(1.0), all(0.5));

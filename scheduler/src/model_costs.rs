@@ -2,32 +2,32 @@
 
 use crate::partition::runs_of;
 use cost::{Cluster, seconds_of_message, seconds_of_section, seconds_of_stmt, seconds_of_sum};
-use ir::costs::{BlockCosts, CallCosts, Held, Lanes, ModelCosts, SharedCosts};
+use ir::costs::{BlockCosts, CallCosts, ModelCosts, ModelStates, SectionSeconds, SharedCosts};
 use ir::entity::EntityRef;
 use ir::graph::{ArgKind, Block, Model, ParamInstance, ResultKind, SectionKind, Stmt};
 use ir::ids::{ModelValue, Value};
-use ir::keep::{forward_args, kept, reads, results};
 use ir::mesh::{Axes, Mesh};
 use ir::ops::{Collective, Op};
+use ir::saved::{forward_args, reads, results, saved_values};
 use std::collections::{BTreeMap, HashSet};
 
 /// Computes the costs of a step of `microbatches` micro-batches from the ops of each section.
 pub fn model_costs(model: &Model, cluster: &Cluster, microbatches: u32) -> ModelCosts {
     let calls = model.calls.iter();
     let mut shared = shared(model);
-    shared.values_mut().for_each(|shared| shared.copy = copy(model, cluster, &shared.held));
+    shared.values_mut().for_each(|shared| shared.copy = copy(model, cluster, &shared.model_states));
     let alone = |param: &ParamInstance| !shared.contains_key(param);
     let norm = model.step.as_ref().map(|step| seconds_of_section(cluster, &model.mesh, &step.graph, SectionKind::F));
     let mut blocks: Vec<BlockCosts> = model.blocks.values().map(|block| block_costs(model, block, cluster)).collect();
     for (call, instance) in runs_of(model).filter(|(_, instance)| *instance == 0) {
-        let bound: Vec<Held> = held_of(model, call, instance)
+        let bound: Vec<ModelStates> = states_of(model, call, instance)
             .into_iter()
             .filter(|(param, _)| alone(param))
-            .map(|(_, held)| held)
+            .map(|(_, states)| states)
             .collect();
         let costs = &mut blocks[model.calls[call].block.index()];
-        costs.copy = bound.iter().map(|held| copy(model, cluster, held)).sum();
-        costs.held = bound.into_iter().fold(Held::default(), sum);
+        costs.copy = bound.iter().map(|states| copy(model, cluster, states)).sum();
+        costs.model_states = bound.into_iter().fold(ModelStates::default(), sum);
     }
     ModelCosts {
         microbatches,
@@ -41,9 +41,9 @@ pub fn model_costs(model: &Model, cluster: &Cluster, microbatches: u32) -> Model
 }
 
 /// Returns the seconds in which two pipeline ranks sum a gradient, and one of them sends the new parameter to the other.
-fn copy(model: &Model, cluster: &Cluster, held: &Held) -> f64 {
+fn copy(model: &Model, cluster: &Cluster, states: &ModelStates) -> f64 {
     let link = model.mesh.pipeline().map(|axis| cluster.link(&model.mesh, &Axes::one(axis)));
-    link.map_or(0.0, |link| seconds_of_sum(link, held.gradients, 2) + seconds_of_message(link, held.parameters))
+    link.map_or(0.0, |link| seconds_of_sum(link, states.gradients, 2) + seconds_of_message(link, states.parameters))
 }
 
 fn block_costs(model: &Model, block: &Block, cluster: &Cluster) -> BlockCosts {
@@ -52,12 +52,12 @@ fn block_costs(model: &Model, block: &Block, cluster: &Cluster) -> BlockCosts {
         stmts.map(|stmt| seconds_of_stmt(cluster, &model.mesh, &block.values, stmt)).sum::<f64>()
     };
     let is_change = |stmt: &&Stmt| matches!(stmt.op, Op::Collective(_));
-    let lanes = |section: SectionKind| Lanes {
+    let seconds_of = |section: SectionKind| SectionSeconds {
         compute: seconds(&mut block[section].stmts.iter().filter(|stmt| !is_change(stmt))),
-        wire: seconds(&mut block[section].stmts.iter().filter(is_change)),
+        collectives: seconds(&mut block[section].stmts.iter().filter(is_change)),
     };
     let is_gather = |stmt: &&Stmt| matches!(stmt.op, Op::Collective(Collective::AllGather { .. }));
-    let changes = lanes(SectionKind::U);
+    let changes = seconds_of(SectionKind::U);
     let gather = seconds(&mut block[SectionKind::U].stmts.iter().filter(is_gather));
     let passed: Vec<Value> = block
         .results
@@ -66,29 +66,29 @@ fn block_costs(model: &Model, block: &Block, cluster: &Cluster) -> BlockCosts {
         .filter(|(k, _)| **k == ResultKind::Value)
         .map(|r| *r.1)
         .collect();
-    let boundary = bytes(&passed);
+    let output = bytes(&passed);
     let link = model.mesh.pipeline().map(|axis| cluster.link(&model.mesh, &Axes::one(axis)));
-    let kept = kept(block);
+    let saved = saved_values(block);
     BlockCosts {
         name: block.name.clone(),
-        f: lanes(SectionKind::F),
-        i: lanes(SectionKind::I),
-        w: lanes(SectionKind::W),
+        f: seconds_of(SectionKind::F),
+        i: seconds_of(SectionKind::I),
+        w: seconds_of(SectionKind::W),
         gather,
-        reduce: changes.wire - gather,
+        reduce: changes.collectives - gather,
         update: changes.compute,
-        kept: bytes(&kept.forward) - bytes(&held_earlier(model, block, &kept.forward)),
-        crossing: bytes(&kept.input),
+        saved: bytes(&saved.forward) - bytes(&saved_earlier(model, block, &saved.forward)),
+        saved_for_w: bytes(&saved.input),
         transient: transient(block, &model.mesh),
-        held: Held::default(),
+        model_states: ModelStates::default(),
         copy: 0.0,
-        boundary,
-        hop: link.filter(|_| boundary > 0).map_or(0.0, |link| seconds_of_message(link, boundary)),
+        output,
+        hop: link.filter(|_| output > 0).map_or(0.0, |link| seconds_of_message(link, output)),
     }
 }
 
 /// Returns those saved values of a block that earlier slices pass on to it. The earlier slices account for their memory.
-fn held_earlier(model: &Model, block: &Block, kept: &[Value]) -> Vec<Value> {
+fn saved_earlier(model: &Model, block: &Block, saved: &[Value]) -> Vec<Value> {
     let maker = |value: &ModelValue| model.calls.iter().find(|call| call.results.contains(value));
     let Some(call) =
         model.calls.iter().find(|call| call.slice.is_some() && model.blocks[call.block].name == block.name)
@@ -97,15 +97,15 @@ fn held_earlier(model: &Model, block: &Block, kept: &[Value]) -> Vec<Value> {
     };
     let args = forward_args(block).zip(&call.args);
     let earlier = args.filter(|(_, value)| maker(value).is_some_and(|maker| maker.slice != call.slice));
-    earlier.map(|(arg, _)| arg).filter(|arg| kept.contains(arg)).collect()
+    earlier.map(|(arg, _)| arg).filter(|arg| saved.contains(arg)).collect()
 }
 
 /// Returns the peak bytes of a section's values that it neither returns nor saves. I and W count as one section.
 fn transient(block: &Block, mesh: &Mesh) -> u64 {
-    let kept = kept(block);
+    let saved = saved_values(block);
     let backward = block[SectionKind::I].stmts.iter().chain(&block[SectionKind::W].stmts).collect();
     let forward = block[SectionKind::F].stmts.iter().collect();
-    let of = |stmts: Vec<&Stmt>, given: &mut dyn Iterator<Item = Value>| {
+    let peak = |stmts: Vec<&Stmt>, given: &mut dyn Iterator<Item = Value>| {
         let given: HashSet<Value> = given.collect();
         let inner: HashSet<Value> = (stmts.iter().filter(|stmt| !stmt.accumulate))
             .flat_map(|stmt| results([*stmt]))
@@ -113,8 +113,8 @@ fn transient(block: &Block, mesh: &Mesh) -> u64 {
             .collect();
         most_live(block, mesh, &stmts, &inner)
     };
-    let forward = of(forward, &mut block[SectionKind::F].ret.iter().chain(&kept.forward).copied());
-    forward.max(of(backward, &mut block[SectionKind::I].ret.iter().copied()))
+    let forward = peak(forward, &mut block[SectionKind::F].ret.iter().chain(&saved.forward).copied());
+    forward.max(peak(backward, &mut block[SectionKind::I].ret.iter().copied()))
 }
 
 fn most_live(block: &Block, mesh: &Mesh, stmts: &[&Stmt], inner: &HashSet<Value>) -> u64 {
@@ -133,31 +133,35 @@ fn most_live(block: &Block, mesh: &Mesh, stmts: &[&Stmt], inner: &HashSet<Value>
     most
 }
 
-fn sum(a: Held, b: Held) -> Held {
-    Held { parameters: a.parameters + b.parameters, gradients: a.gradients + b.gradients, states: a.states + b.states }
+fn sum(a: ModelStates, b: ModelStates) -> ModelStates {
+    ModelStates {
+        parameters: a.parameters + b.parameters,
+        gradients: a.gradients + b.gradients,
+        states: a.states + b.states,
+    }
 }
 
 /// Returns the model states on one rank of each parameter that a block instance binds.
-fn held_of(model: &Model, call: usize, instance: u32) -> BTreeMap<ParamInstance, Held> {
+fn states_of(model: &Model, call: usize, instance: u32) -> BTreeMap<ParamInstance, ModelStates> {
     let block = &model.blocks[model.calls[call].block];
     let params: Vec<Value> = block.args_of(ArgKind::Param).collect();
-    let mut held: BTreeMap<ParamInstance, Held> = BTreeMap::new();
+    let mut all: BTreeMap<ParamInstance, ModelStates> = BTreeMap::new();
     for (&param, id) in params.iter().zip(model.call_params(&model.calls[call], instance)) {
         let bytes = |value: Value| block.ty(value).local_bytes(&model.mesh);
         let states = block.args_of(ArgKind::State).filter(|&state| block.owner_of(state) == Some(param));
-        let of = Held {
+        let own = ModelStates {
             parameters: bytes(param),
             gradients: block.gradient_of(param).map_or(0, bytes),
             states: states.map(bytes).sum(),
         };
-        let most = held.entry(id).or_default();
-        *most = larger(*most, of);
+        let most = all.entry(id).or_default();
+        *most = larger(*most, own);
     }
-    held
+    all
 }
 
-fn larger(a: Held, b: Held) -> Held {
-    Held {
+fn larger(a: ModelStates, b: ModelStates) -> ModelStates {
+    ModelStates {
         parameters: a.parameters.max(b.parameters),
         gradients: a.gradients.max(b.gradients),
         states: a.states.max(b.states),
@@ -168,12 +172,12 @@ fn larger(a: Held, b: Held) -> Held {
 fn shared(model: &Model) -> BTreeMap<ParamInstance, SharedCosts> {
     let mut binders: BTreeMap<ParamInstance, SharedCosts> = BTreeMap::new();
     for (number, (call, instance)) in runs_of(model).enumerate() {
-        for (param, held) in held_of(model, call, instance) {
+        for (param, states) in states_of(model, call, instance) {
             let costs = binders.entry(param).or_default();
-            if held.states > 0 || costs.runs.is_empty() {
+            if states.states > 0 || costs.runs.is_empty() {
                 costs.updated_by = number;
             }
-            costs.held = larger(costs.held, held);
+            costs.model_states = larger(costs.model_states, states);
             costs.runs.push(number);
         }
     }

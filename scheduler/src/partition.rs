@@ -4,7 +4,7 @@ use crate::costs::StageCosts;
 use crate::placement::Pipeline;
 use ir::costs::{BlockCosts, ModelCosts};
 use ir::graph::Model;
-use ir::staged::{Part, Stage, StageCost, Staged};
+use ir::staged::{Stage, StageCost, StagePart, Staged};
 use std::ops::Range;
 
 mod balance;
@@ -18,7 +18,7 @@ pub enum PartitionError {
     #[error("the model runs no block")]
     Empty,
     /// There are fewer block instances than stages.
-    #[error("{stages} stages need as many blocks, but the model runs {runs}")]
+    #[error("{stages} stages need at least {stages} block instances, but the model has {runs}")]
     TooMany {
         /// Number of stages in the request.
         stages: u32,
@@ -123,9 +123,9 @@ pub fn stage_runs(starts: &[usize], runs: usize) -> Vec<Range<usize>> {
 pub fn stage_costs<'a>(stages: impl IntoIterator<Item = &'a StageCost>, hops: Vec<f64>) -> StageCosts {
     let stages: Vec<&StageCost> = stages.into_iter().collect();
     let each = |of: fn(&StageCost) -> f64| stages.iter().map(|cost| of(cost)).collect::<Vec<f64>>();
-    let mem_w = each(|cost| cost.crossing as f64);
+    let mem_w = each(|cost| cost.saved_for_w as f64);
     // Negative if I leaves more memory for W than it frees, as with recomputed layers.
-    let mem_i = each(|cost| cost.kept as f64 - cost.crossing as f64);
+    let mem_i = each(|cost| cost.saved as f64 - cost.saved_for_w as f64);
     StageCosts {
         f: each(|cost| cost.f),
         i: each(|cost| cost.i),
@@ -180,13 +180,13 @@ pub fn stage_cost(costs: &ModelCosts, runs: &Range<usize>) -> StageCost {
         sum.f += block.f.total();
         sum.i += block.i.total();
         sum.w += block.w.total();
-        sum.kept += block.kept;
-        sum.crossing += block.crossing;
-        sum.state += block.held.total();
+        sum.saved += block.saved;
+        sum.saved_for_w += block.saved_for_w;
+        sum.state += block.model_states.total();
     }
     for shared in costs.shared.iter().filter(|shared| shared.runs.iter().any(|run| runs.contains(run))) {
-        let states = if runs.contains(&shared.updated_by) { shared.held.states } else { 0 };
-        sum.state += shared.held.parameters + shared.held.gradients + states;
+        let states = if runs.contains(&shared.updated_by) { shared.model_states.states } else { 0 };
+        sum.state += shared.model_states.parameters + shared.model_states.gradients + states;
     }
     (sum.f, sum.i, sum.w) = (to_picosecond(sum.f), to_picosecond(sum.i), to_picosecond(sum.w));
     sum
@@ -214,11 +214,11 @@ pub(crate) fn runs_of(model: &Model) -> impl Iterator<Item = (usize, u32)> + '_ 
 fn staged(model: &Model, starts: &[usize], pipeline: &Pipeline, costs: &ModelCosts) -> Staged {
     let runs: Vec<(usize, u32)> = runs_of(model).collect();
     let stage = |(ranks, range): (Vec<u32>, Range<usize>)| {
-        let mut parts: Vec<Part> = Vec::new();
+        let mut parts: Vec<StagePart> = Vec::new();
         for &(call, instance) in &runs[range.clone()] {
             match parts.last_mut() {
                 Some(part) if part.call == call => part.instances.end += 1,
-                _ => parts.push(Part { call, instances: instance..instance + 1 }),
+                _ => parts.push(StagePart { call, instances: instance..instance + 1 }),
             }
         }
         Stage { ranks, parts, cost: stage_cost(costs, &range) }

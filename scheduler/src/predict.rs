@@ -4,8 +4,8 @@
 //! transfer of a block's outputs. The update (R, N, U) follows the last backward of the rank for which both together end
 //! last.
 //!
-//! The bytes of a rank are the sum of: parameters, gradients and states; the peak of its forwards' saved activations; the
-//! scratch of its largest block; and two buffers for each message of its stages, one in use and one in flight.
+//! The bytes of a rank are the sum of four parts: its model states, the peak of its saved activations, the scratch of its
+//! largest block, and the messages of its stages. Each message has two buffers, one in use and one in flight.
 
 use crate::costs::StageCosts;
 use crate::partition::MemoryBudget;
@@ -14,7 +14,7 @@ use crate::partition::{stage_runs, starts_named, starts_of};
 use crate::placement::Pipeline;
 use crate::schedules::{self, ScheduleKind, UnknownSchedule};
 use crate::simulate::{SimulateError, Timeline, simulate};
-use ir::costs::{BlockCosts, ModelCosts, Step};
+use ir::costs::{BlockCosts, ModelCosts, PredictedStep};
 use ir::options::ParallelConfig;
 use ir::schedule::{Kind, Schedule};
 use ir::staged::Staged;
@@ -45,8 +45,8 @@ type PartitionKey = (Vec<Vec<u32>>, Option<Vec<u64>>);
 #[derive(Debug)]
 pub struct Predictor<'a> {
     costs: &'a ModelCosts,
-    cuts: HashMap<PartitionKey, Vec<usize>>,
-    steps: HashMap<ParallelConfig, Step>,
+    partitions: HashMap<PartitionKey, Vec<usize>>,
+    steps: HashMap<ParallelConfig, PredictedStep>,
 }
 
 /// Predicts seconds and bytes of a step under one configuration.
@@ -55,7 +55,7 @@ pub struct Predictor<'a> {
 ///
 /// Returns an error if the schedule does not exist, does not support the configuration, or the model has too few blocks for its
 /// stages.
-pub fn predict(costs: &ModelCosts, parallel: &ParallelConfig) -> Result<Step, PredictError> {
+pub fn predict(costs: &ModelCosts, parallel: &ParallelConfig) -> Result<PredictedStep, PredictError> {
     Predictor::new(costs).predict(parallel)
 }
 
@@ -81,7 +81,7 @@ pub fn pipeline_of(
 /// # Errors
 ///
 /// Returns an error if the schedule cannot be simulated.
-pub fn predict_staged(costs: &ModelCosts, staged: &Staged, schedule: &Schedule) -> Result<Step, PredictError> {
+pub fn predict_staged(costs: &ModelCosts, staged: &Staged, schedule: &Schedule) -> Result<PredictedStep, PredictError> {
     let owners = staged.stages.iter().map(|stage| stage.ranks.clone()).collect();
     let stages = Stages { costs, starts: starts_of(staged), owners };
     stages.step(schedule, &costs_of(staged, costs))
@@ -90,7 +90,7 @@ pub fn predict_staged(costs: &ModelCosts, staged: &Staged, schedule: &Schedule) 
 impl Predictor<'_> {
     /// Creates a predictor with empty caches.
     pub fn new(costs: &ModelCosts) -> Predictor<'_> {
-        Predictor { costs, cuts: HashMap::new(), steps: HashMap::new() }
+        Predictor { costs, partitions: HashMap::new(), steps: HashMap::new() }
     }
 
     /// Predicts a step under a configuration.
@@ -98,7 +98,7 @@ impl Predictor<'_> {
     /// # Errors
     ///
     /// Returns the errors of [`predict`].
-    pub fn predict(&mut self, parallel: &ParallelConfig) -> Result<Step, PredictError> {
+    pub fn predict(&mut self, parallel: &ParallelConfig) -> Result<PredictedStep, PredictError> {
         if let Some(step) = self.steps.get(parallel) {
             return Ok(step.clone());
         }
@@ -124,20 +124,20 @@ impl Predictor<'_> {
             check_starts(&starts, pipeline, self.costs)?;
             return Ok(starts);
         }
-        let room = self.costs.limit.map(|limit| room(self.costs, limit, kind, pipeline)).transpose()?;
-        let key = (pipeline.owners(), room.as_ref().map(|room| room.in_flight.clone()));
-        if let Some(starts) = self.cuts.get(&key) {
+        let budget = self.costs.limit.map(|limit| memory_budget(self.costs, limit, kind, pipeline)).transpose()?;
+        let key = (pipeline.owners(), budget.as_ref().map(|budget| budget.in_flight.clone()));
+        if let Some(starts) = self.partitions.get(&key) {
             return Ok(starts.clone());
         }
-        let starts = balanced(self.costs, pipeline, room.as_ref())?;
-        self.cuts.insert(key, starts.clone());
+        let starts = balanced(self.costs, pipeline, budget.as_ref())?;
+        self.partitions.insert(key, starts.clone());
         Ok(starts)
     }
 }
 
 /// Returns the memory budget of each rank, with the micro-batches in flight of a schedule whose stages cost the same.
 /// Parameters that several block instances bind count at each of them.
-fn room(
+fn memory_budget(
     costs: &ModelCosts,
     limit: u64,
     kind: &ScheduleKind,
@@ -150,15 +150,15 @@ fn room(
     let of_runs = |bytes: fn(&BlockCosts) -> u64| -> Vec<u64> {
         runs.chunks(slices).map(|run| run.iter().map(|block| bytes(block)).sum()).collect()
     };
-    let mut held = of_runs(|block| block.held.total());
+    let mut model_states = of_runs(|block| block.model_states.total());
     for shared in &costs.shared {
         let binders: BTreeSet<usize> = shared.runs.iter().map(|run| run / slices).collect();
-        binders.into_iter().for_each(|run| held[run] += shared.held.total());
+        binders.into_iter().for_each(|run| model_states[run] += shared.model_states.total());
     }
-    let inside = costs.runs().map(|block| block.transient + 4 * block.boundary).max().unwrap_or(0);
+    let inside = costs.runs().map(|block| block.transient + 4 * block.output).max().unwrap_or(0);
     Ok(MemoryBudget {
-        held,
-        kept: of_runs(|block| block.kept),
+        model_states,
+        saved: of_runs(|block| block.saved),
         in_flight: in_flight(&schedule, pipeline),
         limit: limit.saturating_sub(inside),
     })
@@ -193,16 +193,16 @@ struct Stages<'a> {
 }
 
 impl Stages<'_> {
-    fn step(self, schedule: &Schedule, costs: &StageCosts) -> Result<Step, PredictError> {
+    fn step(self, schedule: &Schedule, costs: &StageCosts) -> Result<PredictedStep, PredictError> {
         let timeline = simulate(schedule, costs)?;
         let ranks = timeline.rows.len() as u32;
         let ends = timeline.rows.iter().map(|row| row.last().map_or(0.0, |slot| slot.end));
         let ends: Vec<f64> = (0..).zip(ends).map(|(rank, end)| end + self.update(rank)).collect();
         let seconds = ends.iter().copied().fold(0.0, f64::max) + self.costs.norm;
-        let bytes = (0..ranks).map(|rank| self.held(rank) + self.moment(rank, &timeline)).collect::<Vec<u64>>();
+        let bytes = (0..ranks).map(|rank| self.model_states(rank) + self.moment(rank, &timeline)).collect::<Vec<u64>>();
         let why = self.why(seconds, &timeline, &bytes);
-        let cut = self.starts.iter().map(|start| start / self.costs.run_slices()).collect();
-        Ok(Step { seconds, bytes, cut, why })
+        let stage_starts = self.starts.iter().map(|start| start / self.costs.run_slices()).collect();
+        Ok(PredictedStep { seconds, bytes, stage_starts, why })
     }
 
     /// Yields the block instances of a rank with their numbers: those that it updates, or all that it holds.
@@ -232,19 +232,20 @@ impl Stages<'_> {
     }
 
     /// Returns the bytes of model states on a rank.
-    fn held(&self, rank: u32) -> u64 {
+    fn model_states(&self, rank: u32) -> u64 {
         let (held, updated): (BTreeSet<usize>, BTreeSet<usize>) =
             (self.runs(rank, false).map(|run| run.0).collect(), self.runs(rank, true).map(|run| run.0).collect());
-        let own = self.runs(rank, false).map(|(run, block)| (block.held, updated.contains(&run)));
+        let own = self.runs(rank, false).map(|(run, block)| (block.model_states, updated.contains(&run)));
         let binds = |shared: &&ir::costs::SharedCosts| shared.runs.iter().any(|run| held.contains(run));
-        let shared = self.costs.shared.iter().filter(binds).map(|of| (of.held, updated.contains(&of.updated_by)));
-        own.chain(shared).map(|(held, updates)| held.total() - if updates { 0 } else { held.states }).sum()
+        let shared =
+            self.costs.shared.iter().filter(binds).map(|of| (of.model_states, updated.contains(&of.updated_by)));
+        own.chain(shared).map(|(states, updates)| states.total() - if updates { 0 } else { states.states }).sum()
     }
 
     /// Returns the peak bytes of a rank beyond its model states.
     fn moment(&self, rank: u32, timeline: &Timeline) -> u64 {
         let inside = self.runs(rank, false).map(|(_, block)| block.transient).max().unwrap_or(0);
-        let passed: Vec<u64> = self.costs.runs().map(|block| block.boundary).collect();
+        let passed: Vec<u64> = self.costs.runs().map(|block| block.output).collect();
         let stages = self.owners.iter().zip(stage_runs(&self.starts, passed.len()));
         let messages = stages.filter(|(owners, _)| owners.contains(&rank)).map(|(_, runs)| {
             let given = runs.start.checked_sub(1).map_or(0, |run| passed[run]);
@@ -263,7 +264,7 @@ impl Stages<'_> {
         let above = self.costs.limit.is_some_and(|limit| bytes.iter().any(|&bytes| bytes > limit));
         format!(
             "rank {busiest} is the busiest: {:.1} % of the step in F, I and W, {:.1} % waiting for other ranks, {:.1} % for \
-             messages; {:.1} % follow in the update; rank {fullest} holds most{}",
+             messages; {:.1} % follow in the update; rank {fullest} holds the most memory{}",
             share(timeline.busy[busiest]),
             share(idle.dependency + idle.memory + idle.barrier),
             share(idle.latency),
@@ -276,14 +277,23 @@ impl Stages<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ir::costs::{CallCosts, Held, Lanes};
+    use ir::costs::{CallCosts, ModelStates, SectionSeconds};
 
-    /// Eight equal blocks of 3 seconds and 10 bytes, of which the last has the model states of seven others.
+    /// Eight equal blocks of 3 seconds and 10 bytes, and the last has the model states of seven others.
     fn costs(limit: Option<u64>) -> ModelCosts {
-        let lanes = Lanes { compute: 1.0, wire: 0.0 };
-        let held = Held { parameters: 6, gradients: 4, states: 0 };
-        let light = BlockCosts { f: lanes, i: lanes, w: lanes, kept: 1, held, update: 0.5, ..BlockCosts::default() };
-        let heavy = BlockCosts { held: Held { parameters: 70, ..Held::default() }, ..light.clone() };
+        let section = SectionSeconds { compute: 1.0, collectives: 0.0 };
+        let model_states = ModelStates { parameters: 6, gradients: 4, states: 0 };
+        let light = BlockCosts {
+            f: section,
+            i: section,
+            w: section,
+            saved: 1,
+            model_states,
+            update: 0.5,
+            ..BlockCosts::default()
+        };
+        let heavy =
+            BlockCosts { model_states: ModelStates { parameters: 70, ..ModelStates::default() }, ..light.clone() };
         let calls = [(0, 7), (1, 1)].map(|(block, instances)| CallCosts { block, instances }).to_vec();
         ModelCosts { microbatches: 4, calls, blocks: vec![light, heavy], norm: 1.0, limit, ..ModelCosts::default() }
     }
@@ -296,10 +306,10 @@ mod tests {
     fn a_step_is_its_schedule_its_update_and_the_norm() {
         let step = predict(&costs(None), &parallel("gpipe", &[])).unwrap();
         // 4 micro-batches and a bubble of one, 12 seconds each; each rank updates four blocks.
-        assert_eq!((step.seconds, step.cut), (5.0 * 12.0 + 2.0 + 1.0, vec![0, 4]));
+        assert_eq!((step.seconds, step.stage_starts), (5.0 * 12.0 + 2.0 + 1.0, vec![0, 4]));
         assert_eq!(step.bytes, [40 + 16, 100 + 16]);
         let given = predict(&costs(None), &parallel("gpipe", &[6])).unwrap();
-        assert_eq!((given.cut, given.bytes), (vec![0, 6], vec![60 + 24, 80 + 8]));
+        assert_eq!((given.stage_starts, given.bytes), (vec![0, 6], vec![60 + 24, 80 + 8]));
         assert!(given.seconds > step.seconds);
     }
 
@@ -307,7 +317,7 @@ mod tests {
     fn the_fastest_cut_within_the_limit_is_taken() {
         for (limit, cut) in [(116, 4), (115, 5), (102, 5), (101, 6)] {
             let step = predict(&costs(Some(limit)), &parallel("gpipe", &[])).unwrap();
-            assert_eq!(step.cut, [0, cut], "{limit}: {step:?}");
+            assert_eq!(step.stage_starts, [0, cut], "{limit}: {step:?}");
             assert!(step.bytes.iter().all(|&bytes| bytes <= limit), "{limit}: {step:?}");
         }
         let step = predict(&costs(Some(50)), &parallel("gpipe", &[])).unwrap();
@@ -324,7 +334,7 @@ mod tests {
         let configs = [parallel("gpipe", &[]), parallel("1f1b", &[]), parallel("gpipe", &[])];
         let steps = configs.map(|parallel| predictor.predict(&parallel).unwrap());
         assert_eq!(steps[0], steps[2]);
-        assert_eq!((predictor.cuts.len(), predictor.steps.len()), (1, 2));
+        assert_eq!((predictor.partitions.len(), predictor.steps.len()), (1, 2));
     }
 
     #[test]

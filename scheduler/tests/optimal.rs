@@ -75,7 +75,7 @@ impl<'a> Exhaustive<'a> {
         })
     }
 
-    /// Whether the micro-batches before, of the same direction, have been done.
+    /// True if the micro-batches before, of the same direction, have been done.
     fn in_turn(&self, (kind, stage, microbatch): Job) -> bool {
         let rank = self.rank(stage, microbatch);
         (0..microbatch)
@@ -86,7 +86,7 @@ impl<'a> Exhaustive<'a> {
         (at / self.microbatches / self.stages, at / self.microbatches % self.stages, at % self.microbatches)
     }
 
-    /// What has not been done on a rank.
+    /// Jobs of a rank that are left.
     fn left(&self, rank: usize) -> impl Iterator<Item = Job> {
         let left = (0..self.end.len()).filter(|&at| self.end[at].is_none()).map(|at| self.job(at));
         left.filter(move |&(_, stage, microbatch)| self.rank(stage, microbatch) == rank)
@@ -150,7 +150,7 @@ impl<'a> Exhaustive<'a> {
         self.ranks[rank] = before;
     }
 
-    /// What the value will be at least, by the work left on a rank. Each F may be in a pair.
+    /// Lower bound on the value, from the work left on a rank. Each F may be in a pair.
     fn least(&self, rank: usize) -> f64 {
         let pairs = self.problem.costs.fb.is_some() && self.problem.backward != Backward::Split;
         let alone: f64 = self.left(rank).map(|job| self.seconds(job)).sum();
@@ -281,12 +281,12 @@ fn unit(
     let pipeline = Pipeline::new(placement, ranks, microbatches);
     let limit = Some(vec![limit; ranks as usize]);
     let whole = StageCosts::uniform(pipeline.stages(), f, i, w, 0.0);
-    // An activation is kept until W.
+    // An activation is saved until W.
     let (mem_i, mem_w) = (vec![0.0; whole.f.len()], whole.mem_f.clone());
     (StageCosts { mem_i, mem_w, limit, ..whole }, pipeline)
 }
 
-/// Where published schedules lose or do not exist: ZB-V needs room for 2p stages, DualPipe takes 26 and 132 (run with the
+/// Cases in which published schedules lose or do not exist: ZB-V needs the memory of 2p stages, DualPipe takes 26 and 132 (run with the
 /// authors' code).
 #[test]
 fn better_than_what_is_published() {

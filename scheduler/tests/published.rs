@@ -1,4 +1,4 @@
-//! What the authors of schedules published: figures and orders that their own code gives, against ours.
+//! Published figures and orders of schedules, from the authors' own code, against those of this crate.
 //!
 //! `published/cases.json` has, for each source, cases of a kind: the pipeline, the costs, and what came out. Peaks count
 //! forwards until their W where no memory is given. `order` is the FNV-1a of the rows as they are printed here.

@@ -116,7 +116,7 @@ fn one_by_one(pipeline: &Pipeline) -> Schedule {
     Schedule { name: "one by one".into(), rows }
 }
 
-/// What is known of all orders of a case.
+/// Case of a test of all its orders, and known bounds.
 struct Known<'a> {
     costs: &'a StageCosts,
     pipeline: &'a Pipeline,

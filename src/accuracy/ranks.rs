@@ -91,7 +91,7 @@ fn rank_set(name: String, rows: &[&Scored<'_>]) -> Option<RankSet> {
     })
 }
 
-/// What the recipe takes the least of.
+/// Sort key of the recipe; the least wins.
 fn by_recipe(parallel: &str) -> (u64, u64, std::cmp::Reverse<u64>) {
     let degree = |key: &str| {
         let value = parallel.split(',').find_map(|item| item.strip_prefix(key)?.strip_prefix('='));

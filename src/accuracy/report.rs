@@ -48,7 +48,7 @@ const RANKING: &str = "
 
 The configurations of one job, ranked by throughput.
 
-- `lost`: the share of the best throughput that is lost if the three configurations predicted fastest are run and the best is kept.
+- `lost`: the share of the best throughput that is lost if the three configurations predicted fastest are run and the best one is used.
 - `recipe`: the same for one configuration, with the least tp x pp, then the least pp, then the largest micro-batch.
 - `Spearman`: rank correlation of predicted and measured throughput.
 - `reach`: the correlation if predictions were exact, except for errors above e^0.35. Repeated runs of one configuration differ by

@@ -52,7 +52,7 @@ pub(super) struct RunLine {
     pub source: String,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub apart: bool,
-    /// A preset, a path, a name of the file's own models, or a configuration as it stands in a `config.json`.
+    /// A preset, a path, a name of the file's own models, or a configuration as it is in a `config.json`.
     pub model: Value,
     pub cluster: String,
     pub stack: String,
@@ -185,7 +185,7 @@ fn run(line: RunLine, models: &BTreeMap<String, Value>, number: usize) -> Result
             precision: line.precision,
             optimizer: line.optimizer.unwrap_or(standard.optimizer.clone()),
             parallel: line.parallel,
-            // It ran: what is left free says nothing.
+            // It ran: the free memory is no evidence.
             memory_margin: 0.0,
             ..standard
         },

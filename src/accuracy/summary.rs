@@ -66,16 +66,16 @@ pub fn by_source(scored: &[Scored<'_>]) -> Vec<Summary> {
 /// Returns the errors in memory by source, in alphabetical order. Sources without memory figures are left out.
 pub fn memory_by_source(scored: &[Scored<'_>]) -> Vec<Summary> {
     let all = grouped(scored);
-    let of = all.iter().map(|(name, rows)| memory(name, rows));
-    of.filter(|summary| summary.rows + summary.refused > 0).collect()
+    let rows = all.iter().map(|(name, rows)| memory(name, rows));
+    rows.filter(|summary| summary.rows + summary.refused > 0).collect()
 }
 
 fn grouped<'a, 'b>(scored: &'b [Scored<'a>]) -> Vec<(&'b str, Vec<&'b Scored<'a>>)> {
     let mut names: Vec<&str> = scored.iter().map(|row| row.run.source.as_str()).collect();
     names.sort_unstable();
     names.dedup();
-    let of = |name: &'b str| (name, scored.iter().filter(|row| row.run.source == name).collect());
-    names.into_iter().map(of).collect()
+    let with_rows = |name: &'b str| (name, scored.iter().filter(|row| row.run.source == name).collect());
+    names.into_iter().map(with_rows).collect()
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ pub(super) struct Products {
 
 /// Constants of attention: it runs at `peak x share(head) x l / (l + half)` FLOP/s, where l is the number of keys per
 /// query.
-pub(super) struct Attention {
+pub(super) struct AttentionFit {
     pub(super) shares: Vec<[f64; 2]>,
     pub(super) half: f64,
 }
@@ -59,7 +59,7 @@ pub(super) fn products(measured: &Measured) -> Products {
 }
 
 /// Fits the share of the peak for each head size, and the half length: the median over head sizes.
-pub(super) fn attention(measured: &Measured, peak: f64, backward: bool) -> Attention {
+pub(super) fn attention(measured: &Measured, peak: f64, backward: bool) -> AttentionFit {
     // Time at the peak over measured time is a line over 1 / l: `1/share + half/share / l`.
     let mut heads: Vec<usize> = measured.attention.iter().map(|time| time.head).collect();
     heads.dedup();
@@ -81,7 +81,7 @@ pub(super) fn attention(measured: &Measured, peak: f64, backward: bool) -> Atten
     let mut halves: Vec<f64> = lines.iter().map(|(_, line)| line.slope / line.at_zero).collect();
     halves.sort_by(f64::total_cmp);
     let shares = lines.iter().map(|(head, line)| [*head, (1.0 / line.at_zero).clamp(0.01, 1.0)]);
-    Attention { shares: shares.collect(), half: halves[halves.len() / 2] }
+    AttentionFit { shares: shares.collect(), half: halves[halves.len() / 2] }
 }
 
 /// Fits the constants of an all-reduce to the work of a rank's core. If there are more ranks than cores, the ranks take

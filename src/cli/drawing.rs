@@ -130,7 +130,7 @@ impl Compared {
         match self {
             Compared::Schedule(drawn) => {
                 let mut picture = drawn.picture();
-                drawn.notes.iter().for_each(|note| picture.facts.push_str(&format!("; {note}")));
+                drawn.notes.iter().for_each(|note| picture.summary.push_str(&format!("; {note}")));
                 picture
             }
             Compared::Trace(picture) => picture,

@@ -111,7 +111,7 @@ fn many(base: &EstimateRequest, lines: &str, format: TableFormat) -> Result<Answ
     Ok(Answer { text, status: status::of_error(&complaint), complaint: Some(complaint) })
 }
 
-/// Whether a line could not be read, rather than what it asks be refused.
+/// True if a line could not be read, rather than what it asks be refused.
 fn is_no_config(error: &RequestError) -> bool {
     matches!(error.code(), Some(Code::RequestUnreadable | Code::BadOption))
 }

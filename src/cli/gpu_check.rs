@@ -4,7 +4,7 @@ use super::{Answer, TableFormat};
 use crate::error::Error;
 use crate::train::no_gpu;
 use clap::Args;
-use runtime::backends::cuda::check::{Report, Row, check};
+use runtime::backends::cuda::check::{CheckRow, Report, check};
 use runtime::backends::cuda::device::Properties;
 use std::fmt::Write;
 use support::table::table;
@@ -76,7 +76,7 @@ fn head(device: &Properties) -> String {
     )
 }
 
-fn cells(row: &Row) -> [String; 7] {
+fn cells(row: &CheckRow) -> [String; 7] {
     let small = |x: f64| if x == 0.0 { "0".to_string() } else { format!("{x:.1e}") };
     [
         row.what.clone(),
@@ -106,7 +106,7 @@ mod tests {
             nvrtc: "13.2".into(),
             cublaslt: "13.4.0".into(),
         };
-        let row = |right, error, note: Option<&str>| Row {
+        let row = |right, error, note: Option<&str>| CheckRow {
             what: "add f32".into(),
             shape: "4096".into(),
             error,

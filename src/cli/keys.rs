@@ -11,7 +11,7 @@ pub(super) fn print(format: TableFormat) -> Result<String, Error> {
     match format {
         TableFormat::Table => {
             let rows: Vec<_> = KEYS.iter().flat_map(|key| key.names.iter().map(|name| row(name, key))).collect();
-            Ok(table(["KEY", "OF", "ABSENT", "WHAT IS DONE"], &rows))
+            Ok(table(["KEY", "FAMILIES", "DEFAULT", "EFFECT"], &rows))
         }
         TableFormat::Json => super::json(&by_family()),
     }

@@ -28,9 +28,9 @@ pub(super) fn memory_table(file: &File) -> Option<String> {
 fn row(class: &ClassReport) -> [String; 10] {
     let last = class.first_rank + class.ranks - 1;
     let ranks = if class.ranks == 1 { last.to_string() } else { format!("{}-{last}", class.first_rank) };
-    let waste = format!("{:.1} %", 100.0 * class.waste);
-    let ClassReport { arena, bound, parameters, gradients, states, kept, boundary, scratch, .. } = *class;
-    let parts = [parameters, gradients, states, kept, boundary, scratch].map(bytes);
-    let [parameters, gradients, states, kept, boundary, scratch] = parts;
-    [ranks, bytes(arena), bytes(bound), waste, parameters, gradients, states, kept, boundary, scratch]
+    let fragmentation = format!("{:.1} %", 100.0 * class.fragmentation);
+    let ClassReport { arena, bound, parameters, gradients, states, activations, stage_io, scratch, .. } = *class;
+    let parts = [parameters, gradients, states, activations, stage_io, scratch].map(bytes);
+    let [parameters, gradients, states, activations, stage_io, scratch] = parts;
+    [ranks, bytes(arena), bytes(bound), fragmentation, parameters, gradients, states, activations, stage_io, scratch]
 }

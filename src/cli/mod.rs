@@ -66,8 +66,8 @@ Exit status:
   2  usage error
   3  internal error
   4  no configuration fits, or the run exceeds the memory limit
-  5  the run failed or the search stopped: it may be restarted
-  6  the run failed: it must not be restarted unchanged
+  5  the run failed or the search stopped; the same command may be restarted
+  6  the run failed; the same command would fail again
   129, 130, 143  ended by SIGHUP, SIGINT or SIGTERM")]
 struct Cli {
     #[command(subcommand)]
@@ -197,7 +197,7 @@ const RENAMED_FLAGS: [(&str, &str); 4] = [
     ("--explain", "the subcommand `error`: meshwright error [CODE]"),
 ];
 
-/// What clap says is wrong, without its label and its last line, which our own help repeats.
+/// Message of clap without its label and its last line, which the help line repeats.
 fn usage(told: &clap::Error) -> String {
     if let (clap::error::ErrorKind::UnknownArgument, Some(ContextValue::String(flag))) =
         (told.kind(), told.get(ContextKind::InvalidArg))

@@ -20,8 +20,8 @@ use support::units::{count, finite};
 /// Find the best configuration for a model on a cluster
 ///
 /// Branch and bound over all parallel degrees, schedules, ZeRO stages, micro-batch sizes and recompute choices, on the cost
-/// model of `estimate`. The answer says whether the search was complete, and under which bounds. Schedules that need a search of their own (`optimal`,
-/// `v-auto`) are tried only if pinned.
+/// model of `estimate`. The answer states whether the search was complete, and under which bounds. Schedules that need a
+/// search of their own (`optimal`, `v-auto`) are tried only if pinned.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -112,7 +112,7 @@ impl Plan {
                     PlanFormat::Table => answer.to_string(),
                     PlanFormat::Json => json(&answer)?,
                     PlanFormat::Ir => explain::annotated_closest(&answer)?,
-                    PlanFormat::Html => explain::page_of_clash(&estimator, &answer)?,
+                    PlanFormat::Html => explain::page_of_conflict(&estimator, &answer)?,
                 };
                 let status = if answer.is_known() { NOTHING_FITS } else { status::of_error(&complaint) };
                 Answer { text, status, complaint: Some(complaint) }

@@ -2,7 +2,7 @@
 
 use super::TableFormat;
 use crate::error::Error;
-use crate::reshard::{ReshardReport, ReshardRequest, Way, reshard};
+use crate::reshard::{PathReport, ReshardReport, ReshardRequest, reshard};
 use clap::Args;
 use support::table::table;
 use support::units::{count, time};
@@ -57,14 +57,14 @@ fn drawn(report: &ReshardReport) -> String {
         .iter()
         .map(|step| [step.collective.clone(), step.ty.clone(), count(step.bytes as f64), time(step.seconds)]);
     let rows: Vec<_> = std::iter::once(first).chain(steps).collect();
-    let total = |way: &Way| {
-        let steps = if way.steps.len() == 1 { "1 step".to_string() } else { format!("{} steps", way.steps.len()) };
-        format!("{steps}, {} bytes to each rank, {}", count(way.bytes as f64), time(way.seconds))
+    let total = |path: &PathReport| {
+        let steps = if path.steps.len() == 1 { "1 step".to_string() } else { format!("{} steps", path.steps.len()) };
+        format!("{steps}, {} bytes to each rank, {}", count(path.bytes as f64), time(path.seconds))
     };
     format!(
         "{}\ntotal    {}\nnaive    {}: all-gather, then slice\n",
         table(["STEP", "TYPE", "BYTES", "TIME"], &rows),
         total(&report.cheapest),
-        total(&report.plain),
+        total(&report.naive),
     )
 }

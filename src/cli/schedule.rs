@@ -77,7 +77,7 @@ struct Flags {
     /// Placement of stages on ranks [default: depends on the kind]
     #[arg(long, value_parser = ["chain", "loop", "v", "bidirectional"])]
     placement: Option<String>,
-    /// Whether I and W are fused into one backward [default: depends on the kind]
+    /// Fuse I and W into one backward [default: depends on the kind]
     #[arg(long, value_parser = ["auto", "fused", "split"])]
     backward: Option<String>,
     /// Objective: makespan (first action of all ranks to the last) or span (longest time from a rank's first action to its
@@ -88,7 +88,7 @@ struct Flags {
     /// of work]
     #[arg(long, value_name = "SECONDS", value_parser = finite)]
     deadline: Option<f64>,
-    /// Whether a send blocks until it is received: no (async), together with the next receives (batched), or each alone
+    /// When a send waits for its receive: never (async), with the next receives (batched), or each send by itself
     /// (blocking). Checks for deadlocks; times are those of async [default: async]
     #[arg(long, value_parser = ["async", "batched", "blocking"])]
     sends: Option<String>,

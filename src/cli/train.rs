@@ -179,7 +179,7 @@ fn of_run(resume: &str, out: Option<&Path>) -> Result<Fields, Error> {
     Ok(fields)
 }
 
-/// What a plan says of a run. Its configuration must be one that can be run, unless another one is given. Number formats are not
+/// Fields of a run that a plan file states. The configuration must be runnable, unless another one is given. Number formats are not
 /// taken from it: this version trains in f32.
 fn of_plan(path: &Path, has_config: bool) -> Result<Fields, Error> {
     let EstimateReport { inputs, parallel, .. } = read_plan(path)?.chosen;

@@ -24,7 +24,7 @@ pub(super) fn check_device(backend: &str) -> Result<(), Error> {
 /// Returns the error for a missing GPU or library, with its fix.
 pub fn no_gpu(why: &cuda::Error) -> Error {
     Error::input(Code::NoGpu, format!("no GPU can be used: {why}")).help(
-        "install the NVIDIA driver and, of the CUDA 13 toolkit, NVRTC and cuBLASLt; LD_LIBRARY_PATH says where else to look. \
+        "install the NVIDIA driver, and NVRTC and cuBLASLt of the CUDA 13 toolkit; LD_LIBRARY_PATH adds folders to search. \
          --backend cpu needs none of them",
     )
 }

@@ -10,11 +10,11 @@ mod feed;
 mod free;
 mod lock;
 mod measure;
+mod memory;
 mod outputs;
 mod prepare;
 mod report;
 mod request;
-mod room;
 mod run;
 
 pub use backend::{check_ops, no_gpu};

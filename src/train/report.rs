@@ -90,7 +90,7 @@ pub struct RunHeader {
     pub devices: u64,
     /// The axes of the mesh in rank order, innermost last: `pp=2 dp=2 tp=2`.
     pub mesh: String,
-    /// Who holds what, as asked for.
+    /// The parallel configuration of the run.
     pub parallel: ParallelConfig,
     /// The blocks of each pipeline stage: `embed, layer[0..3]`.
     pub stages: Vec<String>,

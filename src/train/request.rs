@@ -22,7 +22,7 @@ pub struct TrainRequest {
     /// The configuration in the grammar of [`parallel`].
     #[serde(alias = "mesh")]
     pub parallel: String,
-    /// Sequences per micro-batch and data-parallel rank; over what `mesh` says. If neither says it: at most 8, as many as
+    /// Sequences per micro-batch and data-parallel rank; overrides `parallel`. By default at most 8, and few enough to
     /// leave two micro-batches per pipeline stage.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mbs: Option<u64>,
@@ -131,7 +131,7 @@ impl Default for TrainRequest {
 }
 
 impl TrainRequest {
-    /// The configuration: what `mesh` says, under the fields that stand alone.
+    /// The configuration: the text `parallel`, overridden by the separate fields.
     ///
     /// # Errors
     /// It cannot be.

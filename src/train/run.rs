@@ -5,11 +5,11 @@ use super::checkpoint::{find, fixed, is_in, refused};
 use super::feed::Feed;
 use super::lock::Lock;
 use super::measure::Measure;
+use super::memory::{self, FreeMemory};
 use super::outputs::{go_on, metrics_path, outputs, unwritable};
 use super::prepare::{Prepared, prepare};
 use super::report::{Progress, Routed, RunHeader, Signal, TrainReport};
 use super::request::TrainRequest;
-use super::room::{self, Room};
 use crate::error::Error;
 use codegen::buffers::assign_buffers;
 use codegen::lower_forward;
@@ -48,8 +48,8 @@ const SCHEMA: &str = "meshwright.train/1";
 /// written.
 pub fn train(request: &TrainRequest, progress: &mut dyn Progress) -> Result<TrainReport, Error> {
     let Prepared { request, source, parallel, compiled, feed, microbatches } = prepare(request)?;
-    let room = check(&compiled, &request)?;
-    let data = TextData::load(&request.data, request.valid_fraction, room.left)?;
+    let memory = check(&compiled, &request)?;
+    let data = TextData::load(&request.data, request.valid_fraction, memory.left)?;
     let samplers = Samplers {
         train: Sampler::new(&data.train, feed.seq as usize, request.seed)?,
         valid: Sampler::in_order(&data.valid, feed.seq as usize)?,
@@ -58,8 +58,8 @@ pub fn train(request: &TrainRequest, progress: &mut dyn Progress) -> Result<Trai
     let _lock = Lock::take(&request.out)?;
     let from = find(&request, &fixed)?;
     run_has_begun();
-    let room = room.arenas.saturating_add(room.left.saturating_sub(data.bytes()));
-    let (mut executor, measure) = load(&compiled, &request, microbatches, room)?;
+    let memory = memory.arenas.saturating_add(memory.left.saturating_sub(data.bytes()));
+    let (mut executor, measure) = load(&compiled, &request, microbatches, memory)?;
     from.iter().try_for_each(|from| from.load(&mut executor)).map_err(refused)?;
     let mut header = header(&request, parallel, &compiled, &data, &feed, microbatches);
     header.done = from.as_ref().map_or(0, |from| from.manifest.position.step);
@@ -274,12 +274,12 @@ impl TrainingRun<'_> {
     }
 }
 
-/// Checks that the program fits into memory and that the backend has its ops. Returns the memory budget.
-fn check(compiled: &File, request: &TrainRequest) -> Result<Room, Error> {
+/// Checks that the program fits into memory and that the backend has its ops. Returns the free memory.
+fn check(compiled: &File, request: &TrainRequest) -> Result<FreeMemory, Error> {
     let program = compiled.program.as_ref().ok_or_else(|| Error::fault("compile", "there is no program"))?;
-    let room = room::check(&compiled.model, program)?;
+    let memory = memory::check(&compiled.model, program)?;
     check_ops(&request.backend, program)?;
-    Ok(room)
+    Ok(memory)
 }
 
 /// Loads the executor of a compiled file, with the program of an evaluation, and the measurements. Devices share the
@@ -288,7 +288,7 @@ fn load(
     compiled: &File,
     request: &TrainRequest,
     microbatches: u32,
-    room: u64,
+    memory_limit: u64,
 ) -> Result<(Executor, Option<Measure>), Error> {
     let (Some(staged), Some(program)) = (&compiled.staged, &compiled.program) else {
         return Err(Error::fault("compile", "there is no program"));
@@ -300,7 +300,7 @@ fn load(
     let measure = Measure::new(request, &compiled.model, program, cores.min(threads * devices))?;
     let record = measure.is_some();
     let options =
-        Options { seed: request.seed, threads, evaluation: Some(&forward), async_threads: None, record, room };
+        Options { seed: request.seed, threads, evaluation: Some(&forward), async_threads: None, record, memory_limit };
     Ok((Executor::load(&compiled.model, program, &options).map_err(executor_error)?, measure))
 }
 
@@ -350,9 +350,10 @@ fn header(
 
 /// Returns the routing of a model with experts, for the tokens of a step.
 fn routed(model: &Model, tokens: u64) -> Option<Routed> {
-    let of = |call: &Call| Routing::of(&model.blocks[call.block]).map(|routing| (routing, u64::from(call.instances())));
+    let routing_of =
+        |call: &Call| Routing::of(&model.blocks[call.block]).map(|routing| (routing, u64::from(call.instances())));
     // Each slice of a sequence has a call of its own; count the first.
-    let mut layers = model.calls.iter().filter(|call| call.slice.is_none_or(|slice| slice == 0)).filter_map(of);
+    let mut layers = model.calls.iter().filter(|call| call.slice.is_none_or(|slice| slice == 0)).filter_map(routing_of);
     let (routing, first) = layers.next()?;
     let count = first + layers.map(|(_, count)| count).sum::<u64>();
     let Routing { tokens: group, chosen, experts, capacity } = routing;
@@ -427,6 +428,6 @@ fn not_finite(step: u64, loss: f64, norm: f64) -> Error {
     Error::Hopeless {
         code: Code::NotFinite,
         message: format!("step {step}: the loss is {loss}, the gradient norm {norm}"),
-        help: "lower --lr, lengthen --warmup or set --clip; an unchanged run would fail the same way".into(),
+        help: "lower --lr, lengthen --warmup or set --clip; an unchanged run would fail again".into(),
     }
 }

@@ -1,5 +1,5 @@
 //! Case files: the first line is `// meshwright: <command>`, then the input, a line `----`, the whole answer. `BLESS=1`
-//! writes the answers anew. An input that parses must have a printed form that is a fixed point of parse and print.
+//! writes the answers again. An input that parses must have a printed form that is a fixed point of parse and print.
 
 use ir::text::{parse, print};
 use std::fs;
@@ -12,7 +12,7 @@ const LINE: &str = "\n----\n";
 pub(crate) struct Case<'a> {
     /// The name of the file, without folders.
     pub(crate) file: &'a str,
-    /// What stands behind `meshwright:`.
+    /// The command after `meshwright:`.
     pub(crate) command: &'a str,
     /// The input; the line of the command is empty, so that line numbers are those of the case file.
     pub(crate) input: &'a str,

@@ -1,4 +1,4 @@
-//! What one configuration saves any other loads: parameters and optimizer states, to the bit.
+//! A checkpoint of one configuration loads under any other: parameters and optimizer states, to the bit.
 
 use super::runs::Folder;
 use cost::CPU;
@@ -148,7 +148,7 @@ fn words(bytes: &[u8]) -> Vec<u32> {
     bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect()
 }
 
-/// Replicas are written once: as many bytes as the tensors have, shared out evenly over the ranks.
+/// Replicas are written once: the files have the bytes of the tensors, spread evenly over the ranks.
 #[test]
 fn every_element_is_written_once_and_evenly() {
     let folder = Folder::new();

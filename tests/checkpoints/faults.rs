@@ -1,4 +1,4 @@
-//! What a run meets besides its own input: signals, full disks, files that are no files, limits on the process.
+//! Faults from outside a run: signals, full disks, special files, limits on the process.
 
 use super::runs::{Folder, text};
 use serde_json::Value;
@@ -31,7 +31,7 @@ fn run(folder: &Folder, before: &str, args: &str) -> (Option<i32>, String) {
     ended(shell(folder, before, args).spawn().unwrap())
 }
 
-/// The exit status and what was said on standard error, within a time that no hang has.
+/// The exit status and standard error, within a time limit.
 fn ended(mut child: Child) -> (Option<i32>, String) {
     let began = Instant::now();
     while child.try_wait().unwrap().is_none() {
@@ -255,7 +255,7 @@ fn limits_of_the_process_are_seen_before_the_run() {
     let (status, message) = run(&folder, "ulimit -v 6000000", &format!("{} --out a", TRAIN.replace("config", "long")));
     assert_eq!(status, Some(1), "{message}");
     assert!(message.contains("error[MW0710]: the run needs "), "{message}");
-    // Arenas of 256 MB; what threads take beside them counts too.
+    // Arenas of 256 MB; other memory of the threads counts too.
     let many = TRAIN.replace("--global-batch 4", "--global-batch 1024 --parallel dp=1024");
     let (status, message) = run(&folder, "ulimit -v 6000000", &format!("{many} --out a"));
     assert_eq!(status, Some(1), "{message}");

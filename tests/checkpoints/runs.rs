@@ -32,7 +32,7 @@ impl Folder {
         fs::read_to_string(self.path(name)).unwrap()
     }
 
-    /// What the binary prints when all goes well.
+    /// Output of a successful command.
     pub(crate) fn answer(&self, args: &str) -> String {
         let output = self.run(args);
         let stderr = String::from_utf8_lossy(&output.stderr);

@@ -1,8 +1,8 @@
-//! What the cases have exercised, and what they must.
+//! Coverage of the cases, and its required counts.
 
 use ir::graph::{Block, Model, Stmt};
 use ir::ops::{Collective, Op};
-use ir::rule::{DimLetters, Instance, Rule, TensorLetters, holds};
+use ir::rule::{DimFactors, Instance, Rule, TensorFactors, holds};
 use ir::types::Type;
 use scheduler::placement::{Pipeline, Placement};
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,10 +54,10 @@ impl Coverage {
         let rule = Rule::parse(&def.rule(&operands, &results)).expect("a rule");
         let instance = rule.instantiate(&operands, &results).expect("a rule that fits");
         let by_equation = stmt.op.attrs().iter().any(|(name, _)| *name == "eq");
-        for (index, letter) in
-            instance.letters.iter().enumerate().filter(|(_, letter)| !letter.whole && letter.size > 1)
+        for (index, factor) in
+            instance.factors.iter().enumerate().filter(|(_, factor)| !factor.replicated && factor.size > 1)
         {
-            let role = if by_equation { role(&instance, index) } else { run_name(&letter.name) };
+            let role = if by_equation { role(&instance, index) } else { run_name(&factor.name) };
             let key = (def.name().to_string(), role);
             let tensors = instance.operands.iter().zip(&operands).chain(instance.results.iter().zip(&results));
             let is_cut = tensors.clone().any(|(tensor, ty)| cuts(tensor, ty, index));
@@ -66,7 +66,7 @@ impl Coverage {
         }
     }
 
-    /// What is not covered well enough.
+    /// Entries that are not covered enough.
     pub(crate) fn gaps(&self) -> Vec<String> {
         let mut gaps = Vec::new();
         for key in &self.legal {
@@ -141,14 +141,14 @@ const REQUIRED: [&str; 36] = [
 ];
 
 /// The dim that is this letter alone (or begins with it) is cut.
-fn cuts(tensor: &TensorLetters, ty: &Type, letter: usize) -> bool {
-    let mine = |letters: &DimLetters| letters.first() == Some(&letter);
-    tensor.iter().zip(&ty.dims).any(|(letters, dim)| mine(letters) && !dim.axes.is_empty())
+fn cuts(tensor: &TensorFactors, ty: &Type, factor: usize) -> bool {
+    let mine = |factors: &DimFactors| factors.first() == Some(&factor);
+    tensor.iter().zip(&ty.dims).any(|(factors, dim)| mine(factors) && !dim.axes.is_empty())
 }
 
-/// What a letter of an equation does: its name says nothing.
-fn role(instance: &Instance, letter: usize) -> String {
-    let held = |tensors: &[TensorLetters]| tensors.iter().map(|t| holds(t, letter)).collect::<Vec<_>>();
+/// Role of a label in an equation; its name has no meaning.
+fn role(instance: &Instance, factor: usize) -> String {
+    let held = |tensors: &[TensorFactors]| tensors.iter().map(|t| holds(t, factor)).collect::<Vec<_>>();
     format!("operands {:?} result {:?}", held(&instance.operands), held(&instance.results))
 }
 

@@ -19,11 +19,11 @@ use scheduler::schedules;
 pub(crate) struct Case {
     pub(crate) seed: u64,
     pub(crate) model: Model,
-    /// What it means, where the model runs slices.
+    /// The reference model, if the model runs slices.
     pub(crate) whole: Option<Model>,
     pub(crate) sizes: Sizes,
     pub(crate) pipeline: Pipeline,
-    /// Of the pipeline.
+    /// The schedule of the pipeline.
     pub(crate) schedule: Schedule,
     pub(crate) zero: u8,
     pub(crate) recompute: Recompute,
@@ -264,7 +264,7 @@ fn add_block(model: &mut Model, block: Block, name: &str, repeats: u32, params: 
     model.blocks.push(block)
 }
 
-/// Random shardings: parameters, inputs, block arguments (some owing a sum) and values inside.
+/// Random shardings: parameters, inputs, block arguments (some partial) and values inside.
 pub(crate) fn pin(r: &mut Random, model: &mut Model) {
     let mesh = model.mesh.clone();
     for param in model.params.values_mut() {
@@ -303,7 +303,7 @@ pub(crate) fn pin(r: &mut Random, model: &mut Model) {
     }
 }
 
-/// Parameters and inputs of blocks lie as they are declared.
+/// Parameters and inputs of blocks are as they are declared.
 fn bind(model: &mut Model) {
     let declared = |model: &Model, call: &Call| {
         let params = model.call_params(call, 0).into_iter().map(|(param, _)| model.params[param].ty.clone());

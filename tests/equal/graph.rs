@@ -90,7 +90,7 @@ impl<'a> BlockMaker<'a> {
 
     /// Ends the block; gives the parameters that it takes.
     pub(crate) fn finish(mut self, results: Vec<(Value, ResultKind)>) -> Vec<MadeParam> {
-        // Values and inputs stand before parameters.
+        // Values and inputs are before parameters.
         self.args.sort_by_key(|arg| arg.kind == ArgKind::Param);
         let stmts = std::mem::take(&mut self.builder.stmts);
         let block = self.builder.block;

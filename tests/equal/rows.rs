@@ -35,7 +35,7 @@ fn rank_of(pipeline: &Pipeline, item: &Item) -> u32 {
     pipeline.rank(item.stage.unwrap_or(0), item.microbatch.unwrap_or(0))
 }
 
-/// What an item lets run that nothing else holds back.
+/// Items that become ready after an item.
 fn next(r: &mut Random, pipeline: &Pipeline, item: &Item, split: u64) -> Vec<Item> {
     let (stage, mb) = (item.stage.unwrap_or(0), item.microbatch.unwrap_or(0));
     let backward = if r.chance(split) { Kind::I } else { Kind::B };

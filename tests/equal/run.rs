@@ -14,7 +14,7 @@ use scheduler::model_costs;
 use scheduler::partition::partition;
 use std::collections::BTreeMap;
 
-/// What the compiled program may differ by, relative to max(the tensor's norm, 1e-3 of the largest norm of all).
+/// Tolerance of the compiled program, relative to max(the tensor's norm, 1e-3 of the largest norm of all).
 const TOLERANCE: f64 = 1e-3;
 const LEARNING_RATE: f64 = 1e-2;
 
@@ -50,7 +50,7 @@ pub(crate) fn compiled_to(case: &Case, options: PlanOptions, cluster: &Cluster) 
     Ok((meaning, file))
 }
 
-/// What a comparison says where nothing differs.
+/// Outcome of a comparison.
 #[derive(PartialEq, Eq)]
 pub(crate) enum Outcome {
     Equal,
@@ -62,7 +62,7 @@ pub(crate) enum Outcome {
 pub(crate) fn compare(case: &Case, meaning: &Model, file: &File) -> Result<Outcome, String> {
     let program = file.program.as_ref().ok_or("no program")?;
     let data = inputs(case);
-    // Every second case with a thread for what goes on beside the rows.
+    // Every second case with a thread for async work.
     let options = Options { seed: case.seed, async_threads: Some(case.seed.is_multiple_of(2)), ..Options::default() };
     let mut executor = Executor::load(&file.model, program, &options).map_err(|e| e.to_string())?;
     let mut reference = Reference::<f64>::new(meaning, case.seed);
@@ -96,7 +96,7 @@ pub(crate) fn compare(case: &Case, meaning: &Model, file: &File) -> Result<Outco
     Ok(Outcome::Equal)
 }
 
-/// Whether no element of a gradient is so small beside the largest that its sign may be rounding.
+/// True if no element of a gradient is so small next to the largest that its sign may be rounding.
 fn gradients_are_clear(reference: &Reference<'_, f64>) -> bool {
     let tensors: Vec<&Tensor<f64>> = reference.gradients().values().collect();
     let largest = tensors.iter().map(|tensor| norm(&tensor.data)).fold(0.0, f64::max);
@@ -106,7 +106,7 @@ fn gradients_are_clear(reference: &Reference<'_, f64>) -> bool {
 /// Gradients above this come from scores so large that a softmax is a step: differences of equal numbers decide.
 const LARGEST_GRADIENT: f64 = 1e4;
 
-/// Whether the reference in f32 is well within the tolerance of the one in f64, and no gradient explodes.
+/// True if the reference in f32 is well within the tolerance of the one in f64, and no gradient explodes.
 fn is_well_conditioned(
     case: &Case,
     meaning: &Model,

@@ -1,4 +1,4 @@
-//! The cases of a fuzzer: each is a number, run on all cores, and those that fail are kept.
+//! The cases of a fuzzer: each is a number. They run on all cores, and failures are saved.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

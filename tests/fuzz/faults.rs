@@ -153,7 +153,7 @@ fn compare(folder: &Path, whole: &Unbroken) -> Result<(), String> {
     }
 }
 
-/// The losses of `metrics.jsonl` by step and kind; each must stand there once.
+/// The losses of `metrics.jsonl` by step and kind; each must be there once.
 fn losses(folder: &Path) -> BTreeMap<String, String> {
     let text = fs::read_to_string(folder.join("out/metrics.jsonl")).unwrap_or_default();
     let mut losses = BTreeMap::new();

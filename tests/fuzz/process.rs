@@ -1,4 +1,4 @@
-//! The built binary as a process with limits, and what may be said of how it ended.
+//! The built binary as a process with limits, and checks of its end.
 
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
@@ -22,7 +22,7 @@ const MEMORY: u64 = 2 << 30;
 /// Kibibytes of addresses, so that a request without a bound harms nobody.
 const ADDRESSES: u64 = 16 << 20;
 
-/// A folder that is gone when it is dropped, unless it is kept.
+/// A folder that is removed when it is dropped, unless it is retained.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -34,7 +34,7 @@ impl Folder {
         Folder(path)
     }
 
-    /// Where it is.
+    /// Its path.
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }
@@ -139,7 +139,7 @@ impl Started {
     }
 }
 
-/// What the shell does to run a command under limits.
+/// Shell script that runs a command under limits.
 fn limits(may_be_long: bool) -> String {
     let cpu = if may_be_long { String::new() } else { format!("ulimit -t {}; ", CORES * SECONDS * SLOWER) };
     format!("ulimit -v {ADDRESSES}; {cpu}exec \"$0\" \"$@\"")
@@ -166,7 +166,7 @@ impl Ended {
         self.wall
     }
 
-    /// Whether it ended by the signal, or with the status that says so.
+    /// True if it ended by the signal, or with the exit status of the signal.
     pub(crate) fn ended_by(&self, number: i32) -> bool {
         self.status.signal() == Some(number) || self.code() == Some(128 + number)
     }
@@ -176,7 +176,7 @@ impl Ended {
         self.stderr.split(['[', ']']).find(|word| word.starts_with("MW")).unwrap_or("none")
     }
 
-    /// Whether a promise is broken: a panic, an internal fault, a hang, too much memory, a message without a code, an
+    /// True if a promise is broken: a panic, an internal fault, a hang, too much memory, a message without a code, an
     /// answer that is not a number.
     pub(crate) fn judged(&self) -> Result<(), String> {
         let broken = |what: String| Err(format!("{what}\n{}", first_lines(&self.stderr)));

@@ -12,7 +12,7 @@ pub(crate) const TEXT: &str = "text.txt";
 
 /// Commands, and the files that they read.
 pub(crate) struct Seed {
-    /// What kind of input it is.
+    /// Kind of the input.
     pub(crate) kind: &'static str,
     /// Files by their paths in the folder of the command.
     pub(crate) files: BTreeMap<String, Vec<u8>>,
@@ -41,7 +41,7 @@ pub(crate) fn words(command: &str) -> Vec<String> {
     command.split_whitespace().map(String::from).collect()
 }
 
-/// What a command without fault prints.
+/// Output of a command without fault.
 fn answer(folder: &Path, command: &str) -> String {
     let ended = run(folder, &words(command));
     assert_eq!(ended.code(), Some(0), "meshwright {command}\n{}", ended.stderr);

@@ -5,7 +5,7 @@ use crate::random::Random;
 /// Bytes that a spoiled file has at most, so that repeated doubling ends.
 const LONGEST: usize = 1 << 20;
 
-/// Words that stand in the place of others.
+/// Words that replace others.
 const NASTY: [&str; 34] = [
     "0",
     "1",
@@ -76,7 +76,7 @@ fn spoil_bytes(random: &mut Random, bytes: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A line is left out, doubled, moved, or stands alone.
+/// A line is left out, doubled, moved, or becomes the only one.
 fn spoil_lines(random: &mut Random, bytes: &[u8]) -> Vec<u8> {
     let mut lines: Vec<&[u8]> = bytes.split_inclusive(|&byte| byte == b'\n').collect();
     if lines.is_empty() {
@@ -113,7 +113,7 @@ fn hostile(random: &mut Random) -> Vec<u8> {
     }
 }
 
-/// A whole number becomes another one that could stand there.
+/// A whole number becomes another one that could be there.
 fn spoil_number(random: &mut Random, text: &str) -> String {
     let mut tokens: Vec<String> = tokens(text).into_iter().map(String::from).collect();
     let is_number = |token: &String| token.starts_with(|c: char| c.is_ascii_digit());
@@ -155,7 +155,7 @@ fn spoil_tokens(random: &mut Random, text: &str) -> String {
     tokens.concat()
 }
 
-/// Letters, digits and blanks stand in runs; all else by itself.
+/// Letters, digits and blanks form runs; other characters are single.
 fn kind(c: char) -> u8 {
     match c {
         '0'..='9' => 1,

@@ -7,12 +7,12 @@ use ir::optimizer::{Optimizer, OptimizerKind};
 const TIGHT: f64 = 1e-4;
 /// Parameters after AdamW, which divides by gradients' roots and so makes much of little; gradients of the last step.
 const LOOSE: f64 = 1e-3;
-/// What a tensor's norm counts for at least, relative to the largest in its block.
+/// Least norm of a tensor in comparisons, relative to the largest in its block.
 const FLOOR: f64 = 1e-3;
 /// A gradient below this, relative to the largest in its block, is rounding: its parameter goes anywhere under AdamW.
 const NOISE: f64 = 1e-6;
 
-/// What differs: `loss`, `norm`, `dropped`, `gradient` or `parameter`, and by how much.
+/// Difference: `loss`, `norm`, `dropped`, `gradient` or `parameter`, and its size.
 pub(crate) type Difference = (&'static str, String);
 
 /// All in which a run differs from the one that is right, after the same updates.
@@ -72,7 +72,7 @@ fn norm_of(tensors: &Tensors, name: &str) -> f64 {
     norm(tensors.get(name).into_iter().flatten().copied())
 }
 
-/// The largest norm in the block of a tensor: those of the same array element, or all that stand alone.
+/// The largest norm in the block of a tensor: those of the same array element, or all others.
 fn largest(tensors: &Tensors, name: &str) -> f64 {
     let block = |name: &str| name.rsplit_once('.').map_or(String::new(), |(block, _)| block.to_string());
     let same = tensors.keys().filter(|other| block(other) == block(name));

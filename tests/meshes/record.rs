@@ -11,18 +11,18 @@ use std::collections::BTreeMap;
 /// Tensors by the instance name of their parameter.
 pub(crate) type Tensors = BTreeMap<String, Vec<f64>>;
 
-/// What a run of some steps gave.
+/// Record of a run of some steps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Record {
-    /// Of every step.
+    /// The loss of every step.
     pub(crate) losses: Vec<f64>,
-    /// Of every step, before clipping.
+    /// The gradient norm of every step, before clipping.
     pub(crate) norms: Vec<f64>,
-    /// Of every step: the share of choices of experts that were dropped, 0 where there are none.
+    /// Per step, the share of dropped expert choices; 0 without experts.
     pub(crate) dropped: Vec<f64>,
-    /// Of the last step.
+    /// The gradients of the last step.
     pub(crate) gradients: Tensors,
-    /// After the last step.
+    /// The parameters after the last step.
     pub(crate) params: Tensors,
 }
 

@@ -4,13 +4,13 @@ use super::record::{Record, train};
 use super::training::{Recipe, compiled, inputs};
 use ir::text::File;
 
-/// What the program of a file makes of a recipe; `what` names it if it fails.
+/// Record of the program of a file on a recipe; `what` names the program in failures.
 pub(crate) fn trained(file: &File, recipe: &Recipe, what: &str) -> Record {
     let program = file.program.as_ref().expect("a program");
     train(&file.model, program, inputs(&file.model, recipe)).unwrap_or_else(|why| panic!("{what}: {why}"))
 }
 
-/// What a mesh makes of a recipe, with micro-batches of so many sequences.
+/// Record of a mesh on a recipe, with micro-batches of `sequences` sequences.
 pub(crate) fn trained_on(recipe: &Recipe, mesh: &str, sequences: u64) -> Record {
     trained(&compiled(recipe, mesh, sequences), recipe, mesh)
 }

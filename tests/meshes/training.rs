@@ -13,12 +13,12 @@ use meshwright::compiler::pipeline::{PipelineOptions, compile};
 use runtime::data::VOCAB;
 use runtime::exec::{Input, StepInput};
 
-/// What initial parameters are drawn from.
+/// Seed of the initial parameters.
 pub(crate) const SEED: u64 = 3;
 
 /// Size of the residual stream.
 pub(crate) const HIDDEN: u64 = 48;
-/// Of initial matrices. As far as 20 steps of AdamW at 5e-3 go, so that few rows of an embedding come near to zero on the
+/// Scale of initial matrices: the distance of 20 AdamW steps at 5e-3, so that few rows of an embedding come near zero on the
 /// way: RMSNorm would make much of their rounding.
 pub(crate) const DEVIATION: f64 = 0.1;
 
@@ -74,7 +74,7 @@ pub(crate) fn compiled(recipe: &Recipe, mesh: &str, sequences: u64) -> File {
     compiled.unwrap_or_else(|why| panic!("{mesh}: {why}"))
 }
 
-/// What is asked of the compiler for a configuration, with micro-batches of so many sequences over all ranks.
+/// Compile request of a configuration, with the number of sequences of a micro-batch over all ranks.
 pub(crate) fn request(recipe: &Recipe, mesh: &str, sequences: u64) -> PipelineOptions {
     PipelineOptions {
         options: PlanOptions::of(parallel::parse(mesh).expect("a configuration")),
@@ -84,7 +84,7 @@ pub(crate) fn request(recipe: &Recipe, mesh: &str, sequences: u64) -> PipelineOp
     }
 }
 
-/// What a model compiled for the recipe is fed, step by step.
+/// Inputs of a model compiled for the recipe, step by step.
 pub(crate) fn inputs(model: &Model, recipe: &Recipe) -> Vec<StepInput> {
     let sequences = model.inputs[0].ty.dims[0].size;
     let named = |micro: &Micro| {

@@ -5,7 +5,7 @@ use ir::ids::{Reg, Token, Value};
 use ir::ops::{Collective, KernelOp, Op, Unary, UnaryKind};
 use ir::program::{Body, BodyInstr, BodyKind, Class, Instr, Program, Transfer};
 use std::collections::HashMap;
-use transforms::recompute::AGAIN;
+use transforms::recompute::RECOMPUTED;
 
 /// The block of a name.
 pub(crate) fn block<'m>(model: &'m mut Model, name: &str) -> &'m mut Block {
@@ -45,7 +45,7 @@ fn body_of<'p>(program: &'p Program, instr: &Instr) -> Option<(&'p Body, Option<
     Some((&program.bodies[*body], *microbatch))
 }
 
-/// Where a class runs a block's section for a micro-batch, once per instance.
+/// Positions at which a class runs a block's section for a micro-batch, once per instance.
 pub(crate) fn runs(program: &Program, class: usize, block: &str, kind: BodyKind, microbatch: u32) -> Vec<usize> {
     let name = format!("{block}.{}", kind.letter());
     let is_wanted =
@@ -54,7 +54,7 @@ pub(crate) fn runs(program: &Program, class: usize, block: &str, kind: BodyKind,
     (0..instrs.len()).filter(|&at| is_wanted(&instrs[at])).collect()
 }
 
-/// Which micro-batch an instruction is for.
+/// Micro-batch of an instruction.
 pub(crate) fn microbatch_of(instr: &mut Instr) -> Option<&mut u32> {
     match instr {
         Instr::Feed { microbatch, .. } => Some(microbatch),
@@ -117,13 +117,13 @@ pub(crate) fn sum_gradients_again(class: &mut Class) {
     class.instrs.splice(at + 1..at + 1, [start, wait]);
 }
 
-/// Where a class waits for what has started.
+/// Positions at which a class waits for started operations.
 fn wait_of(class: &Class, token: Token) -> usize {
     let waits = |instr: &Instr| matches!(instr, Instr::Wait { token: waited, .. } if *waited == token);
     class.instrs.iter().position(waits).expect("the wait")
 }
 
-/// Where a class starts to run R for the first time, and what that wait names.
+/// Position of the first start of R in a class, and the token of its wait.
 fn first_started_run(class: &Class) -> (usize, Token) {
     let started = |(at, instr): (usize, &Instr)| match instr {
         Instr::Run { token: Some(token), .. } => Some((at, *token)),
@@ -174,7 +174,7 @@ pub(crate) fn drop_first_gradient(program: &mut Program, body: &str) {
 /// Takes the first kernel out of a body that computes something again.
 pub(crate) fn drop_first_copy(program: &mut Program, body: &str) {
     let body = program.bodies.values_mut().find(|other| other.name == body).expect("the body");
-    let is_copy = |value: &Value| body.values[*value].name.ends_with(AGAIN);
+    let is_copy = |value: &Value| body.values[*value].name.ends_with(RECOMPUTED);
     let computes = |instr: &BodyInstr| matches!(instr, BodyInstr::Compute(stmt) if stmt.results.iter().any(is_copy));
     let at = body.instrs.iter().position(computes).expect("a copy");
     body.instrs.remove(at);

@@ -1,4 +1,4 @@
-//! A right program with what it gives, and all that can be said against a broken one.
+//! A right program with its results, and all findings on a broken one.
 
 use crate::compare::differences;
 use crate::record::{Record, sgd, train};
@@ -62,7 +62,7 @@ impl Right {
         }
     }
 
-    /// Whether a run ends with the report that all ranks wait for each other.
+    /// True if a run ends with the report that all ranks wait for each other.
     pub(crate) fn is_stuck(&self, program: &Program) -> bool {
         let outcome = train(&self.file.model, program, self.inputs.clone());
         outcome.is_err_and(|why| why.contains("all wait for each other"))

@@ -1,8 +1,8 @@
-//! What of a JSON schema (2020-12) plans need, checked: type, const, enum, bounds, properties, items, anyOf, $ref.
+//! Check of the JSON schema (2020-12) keywords that plans use: type, const, enum, bounds, properties, items, anyOf, $ref.
 
 use serde_json::Value;
 
-/// What of a value is not as the schema has it; empty: it is valid.
+/// Violations of the schema by a value; empty if valid.
 pub(crate) fn complaints(schema: &Value, value: &Value) -> Vec<String> {
     let mut found = Vec::new();
     check(schema, schema, value, "", &mut found);

@@ -4,14 +4,14 @@ use ir::entity::EntityRef;
 use ir::ids::AxisId;
 use ir::mesh::{Axes, Mesh};
 use ir::types::{PartialKind, Type};
-use planner::reshard::Step;
+use planner::reshard::ReshardStep;
 use runtime::backend::{Backend, Span};
 use runtime::backends::cpu::Cpu;
 use runtime::comm::threads::{Fabric, ThreadCommunicator};
 use runtime::comm::{Communicator, Exchange, ThreadRole};
 
 /// A way: from, to, and the steps.
-type Way = (Type, Type, Vec<Step>);
+type Way = (Type, Type, Vec<ReshardStep>);
 
 /// Bytes of a rank's arena: more than the tensors of one way.
 const ARENA: usize = 1 << 16;
@@ -51,7 +51,7 @@ pub(crate) fn check(mesh: &Mesh, ways: &[Way]) {
     }
 }
 
-/// What a rank has at the end of a way. Each tensor of the way takes the next place of the arena.
+/// Result of a reshard path on a rank. Each tensor of the path takes the next place of the arena.
 fn result(mesh: &Mesh, (from, _, steps): &Way, rank: usize, cpu: &mut Cpu, end: &mut ThreadCommunicator) -> Vec<f32> {
     let data = cut(mesh, from, &partial(mesh, from, rank), rank);
     let mut tensor = Span { offset: 0, len: data.len() };
@@ -75,13 +75,13 @@ fn result(mesh: &Mesh, (from, _, steps): &Way, rank: usize, cpu: &mut Cpu, end: 
     left
 }
 
-/// The tensor that a rank has a part of: it differs along the axes of the debt only. Whole numbers, so that sums are exact.
+/// The tensor that a rank has a part of: it differs along the partial axes only. Whole numbers, so that sums are exact.
 fn partial(mesh: &Mesh, ty: &Type, rank: usize) -> Vec<f32> {
     let share = mesh.index_along(&ty.partial_axes(), &mesh.coordinates(rank as u64));
     (0..ty.elements()).map(|i| ((i * 7919 + share * 104_729) % 1009) as f32).collect()
 }
 
-/// What the partial tensors mean together.
+/// Value that the partial tensors represent.
 fn logical(mesh: &Mesh, ty: &Type) -> Vec<f32> {
     let partials: Vec<Vec<f32>> =
         mesh.peers(0, &ty.partial_axes()).into_iter().map(|rank| partial(mesh, ty, rank as usize)).collect();

@@ -20,7 +20,7 @@ pub(crate) fn cost_of(change: &Collective, seconds: f64) -> f64 {
 }
 
 impl Sequences {
-    /// Of sequences through these shardings, of any length: the least cost of those of one step more, until none is cheaper.
+    /// Least costs of sequences of any length through these shardings: one step is added until none is cheaper.
     pub(crate) fn new(site: &Site<'_>, shardings: &[Type]) -> Sequences {
         let changes = changes(site, shardings);
         let edges: Vec<Vec<(usize, f64)>> = shardings.iter().map(|ty| edges(site, shardings, &changes, ty)).collect();
@@ -46,7 +46,7 @@ impl Sequences {
     }
 }
 
-/// Every collective that can be said of a matrix on the mesh.
+/// Every collective of a matrix on the mesh.
 fn changes(site: &Site<'_>, shardings: &[Type]) -> Vec<Collective> {
     let mut lists = vec![Axes::none()];
     for list in (1..=site.mesh.axes.len()).flat_map(|len| lists_of(site, len)) {
@@ -76,7 +76,7 @@ fn changes(site: &Site<'_>, shardings: &[Type]) -> Vec<Collective> {
     all
 }
 
-/// All lists of so many axes.
+/// All lists of `len` axes.
 fn lists_of(site: &Site<'_>, len: usize) -> Vec<Axes> {
     let mut lists = vec![Axes::none()];
     for _ in 0..len {

@@ -4,7 +4,7 @@ use ir::ids::AxisId;
 use ir::mesh::{Axes, Mesh};
 use ir::types::{DType, PartialKind, Type};
 
-/// Every way to lie: each axis on a dim, on the storage, owed or unused, in all orders. No dim has more shards than elements.
+/// Every sharding: each axis on a dim, a flat-shard axis, a partial axis or unused, in all orders. No dim has more shards than elements.
 pub(crate) fn shardings(mesh: &Mesh, shape: &[u64], kinds: &[PartialKind]) -> Vec<Type> {
     let mut all = Vec::new();
     for &kind in kinds {

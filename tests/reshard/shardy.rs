@@ -1,4 +1,4 @@
-//! What Shardy does in its own cases of resharding, as a table, and the bytes of it.
+//! Table of Shardy's own reshard cases, with their bytes.
 
 use ir::mesh::{Axes, Mesh};
 use ir::types::{DType, PartialKind, Type};
@@ -20,7 +20,7 @@ pub(crate) fn cases(powers: usize, merged: bool) -> Vec<(Case, [Type; 2], Mesh)>
 }
 
 impl Case {
-    /// Whether no dim has more shards than elements, as Shardy lets it have.
+    /// True if no dim has more shards than elements, as Shardy lets it have.
     pub(crate) fn is_legal(&self) -> bool {
         let holds = |ty: &Type| ty.dims.iter().all(|dim| self.mesh.size(&dim.axes) <= dim.size);
         self.types.iter().all(holds)
@@ -79,7 +79,7 @@ fn sized<'a>((name, size): (&'a str, &str)) -> (&'a str, u64) {
     (name, size.parse().expect("a size"))
 }
 
-/// The axes whose parts stand in a mesh: name, size and the parts, major to minor.
+/// The axes whose parts are in a mesh: name, size and the parts, major to minor.
 fn wholes(axes: &[(&str, u64)]) -> Vec<(String, u64, String)> {
     let mut all: Vec<(String, u64, String)> = Vec::new();
     for (part, size) in axes {
@@ -95,7 +95,7 @@ fn wholes(axes: &[(&str, u64)]) -> Vec<(String, u64, String)> {
     all
 }
 
-/// A sharding by the axes instead of their parts; none where a part stands alone.
+/// A sharding by the axes instead of their parts; none where a part is alone.
 fn merged(sharding: &str, all: &[(String, u64, String)]) -> Option<String> {
     let merged = all.iter().fold(sharding.to_string(), |sharding, (name, _, parts)| sharding.replace(parts, name));
     (!merged.contains(|c: char| c.is_ascii_digit())).then_some(merged)

@@ -8,7 +8,7 @@ use crate::ops::{Attention, Binary, BinaryKind, Broadcast, Concat, Einsum, Equat
 use serde::Serialize;
 
 /// Added to the mean square in the norms of latent vectors. DeepSeek's code leaves these norms at the default of their class,
-/// whatever a configuration says of the others.
+/// whatever a configuration states for the others.
 const LATENT_NORM: RmsNorm = RmsNorm { eps: 1e-6 };
 
 /// Multi-head latent attention: queries, keys and values grow out of small vectors, and positions turn a part of their own.

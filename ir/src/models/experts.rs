@@ -47,7 +47,7 @@ pub struct Experts {
 }
 
 impl Experts {
-    /// Mixtral's kind, without anything else: `experts` of size `feed_forward`, of which each token takes `chosen` by softmax.
+    /// Mixtral's kind, without anything else: `experts` of size `feed_forward`; each token takes `chosen` of them by softmax.
     pub const fn softmax(experts: u64, chosen: u64, feed_forward: u64) -> Experts {
         Experts {
             experts,
@@ -84,9 +84,9 @@ impl Experts {
         positive("routing_group", self.group.unwrap_or(1))
     }
 
-    /// The dims of a model with sequences of `seq` tokens: q routing groups of a sequence, t tokens of a group, e experts, c
-    /// tokens that one takes, n the experts of the router, m between an expert's matrices, u between the shared
-    /// one's.
+    /// The dims of a model with sequences of `seq` tokens. Routing: q groups of a sequence, t tokens of a group, e experts, c
+    /// tokens of an expert, n experts of the router. Widths: m between an expert's matrices, u between those of the shared
+    /// expert.
     pub(super) fn dims(&self, seq: u64) -> Result<Vec<(&'static str, u64)>, ConfigError> {
         let group = self.group.unwrap_or(seq).min(seq);
         if !seq.is_multiple_of(group) {

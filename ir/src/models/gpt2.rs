@@ -246,7 +246,7 @@ fn dropped(b: &mut Body<'_>, p: f64, value: &str, path: &str) -> Result<String, 
     if p == 0.0 {
         return Ok(value.to_string());
     }
-    let name = format!("{value}_kept");
+    let name = format!("{value}_dropped");
     b.op(&[&name], Dropout { p, path: path.to_string(), piece: None }, &[value])?;
     Ok(name)
 }

@@ -82,7 +82,7 @@ fn kv_heads(fields: &Fields, heads: u64, latent: bool) -> Result<u64, ConfigErro
     }
     let stated = fields.optional("num_key_value_heads")?.unwrap_or(heads);
     if latent && stated != heads {
-        let why = format!("{stated} is not supported, only as many as the {heads} query heads");
+        let why = format!("{stated} is not supported, only the number of query heads, {heads}");
         return Err(unsupported("num_key_value_heads", why));
     }
     Ok(stated)

@@ -132,7 +132,7 @@ impl OpDef for Attention {
     }
 
     /// Keys, values and their indices, if the attention is causal.
-    fn sees_before(&self) -> &'static [usize] {
+    fn causal_operands(&self) -> &'static [usize] {
         if self.causal { &[1, 2, 4, 6] } else { &[] }
     }
 

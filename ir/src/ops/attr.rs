@@ -108,7 +108,7 @@ impl Attrs {
         }
     }
 
-    /// A truth value; `false` where it is absent.
+    /// A truth value; `false` if absent.
     ///
     /// # Errors
     /// It is neither `true` nor `false`.

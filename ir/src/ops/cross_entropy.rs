@@ -62,7 +62,7 @@ impl OpDef for CrossEntropy {
         4 * operands[0].elements()
     }
 
-    fn expands_when_cut(&self) -> bool {
+    fn expands_when_sharded(&self) -> bool {
         true
     }
 

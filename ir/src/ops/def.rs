@@ -39,7 +39,7 @@ pub trait OpDef: Debug {
     /// The logical types of the results.
     ///
     /// # Errors
-    /// The op does not accept the operands; the message says why.
+    /// The op does not accept the operands; the message has the reason.
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String>;
 
     /// The sharding rule for tensors of these shapes: see [`crate::rule`].
@@ -94,7 +94,7 @@ pub trait OpDef: Debug {
     }
 
     /// Operands used causally: result position `t` reads only positions `<= t`. A sequence slice needs only a prefix of them.
-    fn sees_before(&self) -> &'static [usize] {
+    fn causal_operands(&self) -> &'static [usize] {
         &[]
     }
 
@@ -111,12 +111,12 @@ pub trait OpDef: Debug {
 
     /// True if backward sections recompute the op instead of saving its result, which is a copy of operands that are live
     /// anyway.
-    fn is_done_again(&self) -> bool {
+    fn is_recomputed(&self) -> bool {
         false
     }
 
     /// True if the op may be sharded along a `!` factor; it is then decomposed.
-    fn expands_when_cut(&self) -> bool {
+    fn expands_when_sharded(&self) -> bool {
         false
     }
 

@@ -1,7 +1,7 @@
 //! `dynamic_slice(%x, %start, dim=1, length=4)`: a range of one dim from a start known at run time, and
 //! `dynamic_pad`, which puts the range back among zeros. A start out of bounds is clamped to the nearest valid one.
 
-use super::slice::{cut_dim, letters, resized};
+use super::slice::{factors, resized, sliced_dim};
 use super::{Attr, Attrs, Builder, Cotangents, OpDef, Shapes, operands};
 use crate::ids::Value;
 use crate::types::{DType, Dim, Type};
@@ -31,7 +31,7 @@ fn check(length: u64, size: u64) -> Result<(), String> {
 
 /// The rule of an op that makes `j` of `i` at a dim, and reads a scalar.
 fn rule(rank: usize, dim: usize) -> String {
-    format!("{}, () -> {}", letters(rank, dim, "i"), letters(rank, dim, "j"))
+    format!("{}, () -> {}", factors(rank, dim, "i"), factors(rank, dim, "j"))
 }
 
 impl OpDef for DynamicSlice {
@@ -47,7 +47,7 @@ impl OpDef for DynamicSlice {
         let [x, start] = operands::take(operands, "x, start")?;
         operands::float("x", x)?;
         operands::expect("start", start, DType::I32, &[])?;
-        check(self.length, cut_dim(x, self.dim)?.size)?;
+        check(self.length, sliced_dim(x, self.dim)?.size)?;
         Ok(vec![resized(x, self.dim, self.length)])
     }
 
@@ -92,7 +92,7 @@ impl DynamicPad {
     pub(super) fn parse(_: &str, attrs: &mut Attrs, shapes: &Shapes<'_>) -> Result<DynamicPad, String> {
         let dim = attrs.int("dim")? as usize;
         let result = shapes.results.first().ok_or("has no result")?.logical();
-        Ok(DynamicPad { dim, whole: cut_dim(&result, dim)?.clone() })
+        Ok(DynamicPad { dim, whole: sliced_dim(&result, dim)?.clone() })
     }
 }
 
@@ -109,7 +109,7 @@ impl OpDef for DynamicPad {
         let [y, start] = operands::take(operands, "y, start")?;
         operands::float("y", y)?;
         operands::expect("start", start, DType::I32, &[])?;
-        check(cut_dim(y, self.dim)?.size, self.whole.size)?;
+        check(sliced_dim(y, self.dim)?.size, self.whole.size)?;
         let mut ty = y.logical();
         ty.dims[self.dim] = self.whole.clone();
         Ok(vec![ty])
@@ -127,7 +127,7 @@ impl OpDef for DynamicPad {
         let (Some(dx), true) = (call.given[0], call.needed[0]) else { return Ok(vec![None; 2]) };
         let (y, start) = (call.operands[0], call.operands[1]);
         let dims = b.ty(y).logical().dims;
-        let length = cut_dim(b.ty(y), self.dim)?.size;
+        let length = sliced_dim(b.ty(y), self.dim)?.size;
         let dy = b.one(DynamicSlice { dim: self.dim, length }, &[dx, start])?;
         b.block.values[dy].ty.dims = dims;
         Ok(vec![Some(dy), None])

@@ -25,8 +25,8 @@ impl Einsum {
         if equation.operands.len() > 2 {
             return Err(format!("`{text}` has more than two operands"));
         }
-        if let Some(letter) = equation.free_letters().next() {
-            return Err(format!("no operand of `{text}` has `{letter}`"));
+        if let Some(label) = equation.free_labels().next() {
+            return Err(format!("no operand of `{text}` has `{label}`"));
         }
         Ok(Einsum { equation })
     }
@@ -80,9 +80,9 @@ impl OpDef for Einsum {
                 continue;
             }
             let equation = self.transposed(operand);
-            if let Some(letter) = equation.free_letters().next() {
+            if let Some(label) = equation.free_labels().next() {
                 return Err(format!(
-                    "`einsum` has no gradient where `{letter}` is summed within one operand; use `reduce`"
+                    "`einsum` has no gradient where `{label}` is summed within one operand; use `reduce`"
                 ));
             }
             let mut operands = vec![dy];
@@ -94,11 +94,11 @@ impl OpDef for Einsum {
 
     /// Two per multiply-add, over the product of all factors.
     fn flops(&self, operands: &[&Type], results: &[&Type]) -> u64 {
-        let summed = self.equation.operands.iter().flatten().filter(|letter| !self.equation.result.contains(letter));
-        let mut letters: Vec<&String> = summed.collect();
-        letters.sort();
-        letters.dedup();
-        let sizes = letters.iter().filter_map(|l| self.equation.dim(l, operands)).map(|dim| dim.size);
+        let summed = self.equation.operands.iter().flatten().filter(|label| !self.equation.result.contains(label));
+        let mut labels: Vec<&String> = summed.collect();
+        labels.sort();
+        labels.dedup();
+        let sizes = labels.iter().filter_map(|l| self.equation.dim(l, operands)).map(|dim| dim.size);
         sizes.fold(results[0].elements().saturating_mul(2), u64::saturating_mul)
     }
 }

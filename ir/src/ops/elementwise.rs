@@ -1,6 +1,6 @@
 //! Elementwise ops of one operand (`silu`, `exp`, `scale`) and of two (`add`, `mul`, `silu_grad`).
 //!
-//! There is no implicit broadcasting: two operands have the same dims, or the statement says `eq="b s h, h -> b s h"`.
+//! There is no implicit broadcasting: two operands have the same dims, or the statement has `eq="b s h, h -> b s h"`.
 
 use super::{Attr, Attrs, Builder, Cotangents, Equation, OpDef, Shapes};
 use crate::ids::Value;
@@ -271,8 +271,8 @@ impl Binary {
     /// The text is not an equation of two operands, or the factors of its result are not those of the operands.
     pub fn spread(kind: BinaryKind, text: &str) -> Result<Binary, String> {
         let equation = Equation::parse(text)?;
-        let summed = equation.operands.iter().flatten().any(|letter| !equation.result.contains(letter));
-        if equation.operands.len() != 2 || summed || equation.free_letters().next().is_some() {
+        let summed = equation.operands.iter().flatten().any(|label| !equation.result.contains(label));
+        if equation.operands.len() != 2 || summed || equation.free_labels().next().is_some() {
             return Err(format!("`{text}` must have two operands, and its result exactly their factors"));
         }
         Ok(Binary { kind, equation: Some(equation) })

@@ -46,9 +46,9 @@ impl LayerNorm {
 
 /// The cotangent of beta: the sum of dy over rows.
 fn dbeta(b: &mut Builder<'_>, dy: Value) -> Result<Value, String> {
-    let letters: Vec<String> = (0..b.ty(dy).rank()).map(|place| format!("m{place}")).collect();
-    let last = letters.last().cloned().into_iter().collect();
-    b.one(Reduce::sum(Equation { operands: vec![letters], result: last }), &[dy])
+    let labels: Vec<String> = (0..b.ty(dy).rank()).map(|place| format!("m{place}")).collect();
+    let last = labels.last().cloned().into_iter().collect();
+    b.one(Reduce::sum(Equation { operands: vec![labels], result: last }), &[dy])
 }
 
 impl OpDef for LayerNorm {
@@ -98,7 +98,7 @@ impl OpDef for LayerNorm {
         7 * operands[0].elements()
     }
 
-    fn expands_when_cut(&self) -> bool {
+    fn expands_when_sharded(&self) -> bool {
         true
     }
 
@@ -162,7 +162,7 @@ impl OpDef for LayerNormDx {
         10 * operands[0].elements()
     }
 
-    fn expands_when_cut(&self) -> bool {
+    fn expands_when_sharded(&self) -> bool {
         true
     }
 

@@ -26,7 +26,7 @@ pub(super) fn rows_and_last<'a>(name: &str, ty: &'a Type) -> Result<(&'a [Dim], 
     ty.dims.split_last().map(|(last, rows)| (rows, last)).ok_or_else(|| format!("`{name}` is a scalar; it needs a dim"))
 }
 
-/// Checks what the gradients of a norm read: x, gamma where it is read, the statistics of the rows, dy. The element type
+/// Checks what the gradients of a norm read: x, gamma if it is read, the statistics of the rows, dy. The element type
 /// and the last dim of x.
 pub(super) fn norm_gradient(
     x: &Type,
@@ -44,9 +44,9 @@ pub(super) fn norm_gradient(
 }
 
 /// The dims of an operand that must have `N` of them.
-pub(super) fn dims<'a, const N: usize>(name: &str, ty: &'a Type, letters: &str) -> Result<&'a [Dim; N], String> {
+pub(super) fn dims<'a, const N: usize>(name: &str, ty: &'a Type, labels: &str) -> Result<&'a [Dim; N], String> {
     let dims: Result<&[Dim; N], _> = ty.dims.as_slice().try_into();
-    dims.map_err(|_| format!("`{name}` must be [{letters}], its rank is {}", ty.rank()))
+    dims.map_err(|_| format!("`{name}` must be [{labels}], its rank is {}", ty.rank()))
 }
 
 /// Refuses the cotangent of a result that only the op's own gradient should read.

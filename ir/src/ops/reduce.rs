@@ -106,7 +106,11 @@ impl Broadcast {
         }
         let result = shapes.results.first().ok_or("has no result")?;
         if result.rank() != equation.result.len() {
-            return Err(format!("the result has rank {}, the equation says {}", result.rank(), equation.result.len()));
+            return Err(format!(
+                "the result has rank {}, the equation states {}",
+                result.rank(),
+                equation.result.len()
+            ));
         }
         let free = equation.free_dims(result);
         Ok(Broadcast { equation, free })

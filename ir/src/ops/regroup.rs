@@ -53,10 +53,10 @@ fn ends(from: &[u64], to: &[u64], (mut i, mut x): (usize, u128), (mut j, mut y):
 /// The sharding rule of a reshape: `m0 i0 i1 n0 -> m0 (i0 i1) n0`. Unchanged dims are m before the first change and n
 /// after it. A group whose sizes have no common factors needs replication.
 pub(super) fn rule(from: &[u64], to: &[u64]) -> String {
-    let mut letters = Letters::default();
+    let mut factors = FactorNames::default();
     let [mut left, mut right] = [Vec::new(), Vec::new()];
     for group in groups(from, to) {
-        let [a, b] = letters.of(&from[group.from], &to[group.to]);
+        let [a, b] = factors.of(&from[group.from], &to[group.to]);
         left.extend(a);
         right.extend(b);
     }
@@ -66,14 +66,14 @@ pub(super) fn rule(from: &[u64], to: &[u64]) -> String {
 
 /// The number of rule factors of each kind.
 #[derive(Default)]
-struct Letters {
+struct FactorNames {
     before: usize,
     changed: usize,
     behind: usize,
     whole: usize,
 }
 
-impl Letters {
+impl FactorNames {
     /// The terms of both sides of a group.
     fn of(&mut self, from: &[u64], to: &[u64]) -> [Vec<String>; 2] {
         match (from, to) {
@@ -99,22 +99,22 @@ impl Letters {
         let names: Vec<String> = factors.iter().map(|_| number("i", &mut self.changed)).collect();
         let sides = [from, to].map(|side| parts(side, factors));
         let alone = |place: usize| sides.iter().flatten().any(|part| *part == (place..place + 1));
-        let letter = |place: usize| match alone(place) {
+        let factor = |place: usize| match alone(place) {
             true => names[place].clone(),
             false => format!("{}={}", names[place], factors[place]),
         };
         let term = |part: &Range<usize>| match part.len() {
             0 => "1".to_string(),
             1 => names[part.start].clone(),
-            _ => format!("({})", part.clone().map(letter).collect::<Vec<_>>().join(" ")),
+            _ => format!("({})", part.clone().map(factor).collect::<Vec<_>>().join(" ")),
         };
         [0, 1].map(|side: usize| sides[side].iter().map(term).collect())
     }
 }
 
-fn number(letter: &str, count: &mut usize) -> String {
+fn number(factor: &str, count: &mut usize) -> String {
     *count += 1;
-    format!("{letter}{}", *count - 1)
+    format!("{factor}{}", *count - 1)
 }
 
 /// The sizes of the factors whose products are the dims of both sides, if they exist.

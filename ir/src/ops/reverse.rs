@@ -1,6 +1,6 @@
 //! `reverse(%x, dim=1)`: one dim from its end to its beginning.
 
-use super::slice::{cut_dim, letters};
+use super::slice::{factors, sliced_dim};
 use super::{Attr, Attrs, Builder, Cotangents, OpDef, Shapes, operands};
 use crate::ids::Value;
 use crate::types::Type;
@@ -33,12 +33,12 @@ impl OpDef for Reverse {
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let [x] = operands::take(operands, "x")?;
         operands::float("x", x)?;
-        cut_dim(x, self.dim)?;
+        sliced_dim(x, self.dim)?;
         Ok(vec![x.logical()])
     }
 
     fn rule(&self, operands: &[&Type], _: &[&Type]) -> String {
-        let side = letters(operands[0].rank(), self.dim, "i");
+        let side = factors(operands[0].rank(), self.dim, "i");
         format!("{side} -> {side}")
     }
 

@@ -76,7 +76,7 @@ impl OpDef for RmsNorm {
         4 * operands[0].elements()
     }
 
-    fn expands_when_cut(&self) -> bool {
+    fn expands_when_sharded(&self) -> bool {
         true
     }
 
@@ -135,7 +135,7 @@ impl OpDef for RmsNormDx {
         7 * operands[0].elements()
     }
 
-    fn expands_when_cut(&self) -> bool {
+    fn expands_when_sharded(&self) -> bool {
         true
     }
 

@@ -22,7 +22,7 @@ impl Permute {
     /// The text is not an equation of one operand whose factors the result has, all of them.
     pub fn new(text: &str) -> Result<Permute, String> {
         let equation = Equation::parse(text)?;
-        let kept = equation.operands[0].iter().all(|letter| equation.result.contains(letter));
+        let kept = equation.operands[0].iter().all(|label| equation.result.contains(label));
         if equation.operands.len() != 1 || !kept || equation.result.len() != equation.operands[0].len() {
             return Err(format!("`{text}` must have one operand, and its result the same factors"));
         }

@@ -5,13 +5,13 @@ use crate::ids::Value;
 use crate::types::{Dim, Type};
 
 /// The factors of a tensor of this rank, with a `!` factor at `dim`: `m0 i0! m2`.
-pub(super) fn letters(rank: usize, dim: usize, cut: &str) -> String {
-    let letter = |place| if place == dim { format!("{cut}!") } else { format!("m{place}") };
-    (0..rank).map(letter).collect::<Vec<_>>().join(" ")
+pub(super) fn factors(rank: usize, dim: usize, cut: &str) -> String {
+    let factor = |place| if place == dim { format!("{cut}!") } else { format!("m{place}") };
+    (0..rank).map(factor).collect::<Vec<_>>().join(" ")
 }
 
 /// The dim of an operand that is sliced or concatenated.
-pub(super) fn cut_dim(x: &Type, dim: usize) -> Result<&Dim, String> {
+pub(super) fn sliced_dim(x: &Type, dim: usize) -> Result<&Dim, String> {
     match x.dims.get(dim) {
         None => Err(format!("there is no dim {dim}; the rank is {}", x.rank())),
         Some(cut) if cut.count.is_some() => Err(format!("dim {dim} is dynamic")),
@@ -66,7 +66,7 @@ impl OpDef for Slice {
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let [x] = operands::take(operands, "x")?;
-        let size = cut_dim(x, self.dim)?.size;
+        let size = sliced_dim(x, self.dim)?.size;
         let end = self.start.checked_add(self.length);
         if self.length == 0 || end.is_none_or(|end| end > size) {
             return Err(format!("{} from {} is not a range of a dim of {size}", self.length, self.start));
@@ -76,7 +76,7 @@ impl OpDef for Slice {
 
     fn rule(&self, operands: &[&Type], _: &[&Type]) -> String {
         let rank = operands[0].rank();
-        format!("{} -> {}", letters(rank, self.dim, "i"), letters(rank, self.dim, "j"))
+        format!("{} -> {}", factors(rank, self.dim, "i"), factors(rank, self.dim, "j"))
     }
 
     fn linear(&self, _: usize) -> Vec<Vec<usize>> {
@@ -86,7 +86,7 @@ impl OpDef for Slice {
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
         let (Some(dy), true) = (call.given[0], call.needed[0]) else { return Ok(vec![None]) };
         let x = call.operands[0];
-        let after = cut_dim(b.ty(x), self.dim)?.size - self.start - self.length;
+        let after = sliced_dim(b.ty(x), self.dim)?.size - self.start - self.length;
         let pad = Pad { dim: self.dim, before: self.start, after };
         Ok(vec![Some(cotangent(b, pad, dy, x)?)])
     }
@@ -133,13 +133,13 @@ impl OpDef for Pad {
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let [x] = operands::take(operands, "x")?;
-        let size = cut_dim(x, self.dim)?.size.checked_add(self.before).and_then(|size| size.checked_add(self.after));
+        let size = sliced_dim(x, self.dim)?.size.checked_add(self.before).and_then(|size| size.checked_add(self.after));
         Ok(vec![resized(x, self.dim, size.ok_or("the padded dim is too large")?)])
     }
 
     fn rule(&self, operands: &[&Type], _: &[&Type]) -> String {
         let rank = operands[0].rank();
-        format!("{} -> {}", letters(rank, self.dim, "i"), letters(rank, self.dim, "j"))
+        format!("{} -> {}", factors(rank, self.dim, "i"), factors(rank, self.dim, "j"))
     }
 
     fn linear(&self, _: usize) -> Vec<Vec<usize>> {
@@ -149,7 +149,7 @@ impl OpDef for Pad {
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
         let (Some(dy), true) = (call.given[0], call.needed[0]) else { return Ok(vec![None]) };
         let x = call.operands[0];
-        let slice = Slice { dim: self.dim, start: self.before, length: cut_dim(b.ty(x), self.dim)?.size };
+        let slice = Slice { dim: self.dim, start: self.before, length: sliced_dim(b.ty(x), self.dim)?.size };
         Ok(vec![Some(cotangent(b, slice, dy, x)?)])
     }
 
@@ -187,7 +187,7 @@ impl OpDef for Concat {
         let first = operands.first().ok_or("takes one operand or more")?;
         let mut total: u64 = 0;
         for ty in operands {
-            let size = cut_dim(ty, self.dim)?.size;
+            let size = sliced_dim(ty, self.dim)?.size;
             if ty.dtype != first.dtype || resized(ty, self.dim, 1).sizes() != resized(first, self.dim, 1).sizes() {
                 let (a, b) = (first.sizes(), ty.sizes());
                 return Err(format!("its operands {a:?} and {b:?} differ in more than dim {}", self.dim));
@@ -199,8 +199,8 @@ impl OpDef for Concat {
 
     fn rule(&self, operands: &[&Type], results: &[&Type]) -> String {
         let sides: Vec<String> =
-            operands.iter().enumerate().map(|(i, ty)| letters(ty.rank(), self.dim, &format!("i{i}"))).collect();
-        format!("{} -> {}", sides.join(", "), letters(results[0].rank(), self.dim, "k"))
+            operands.iter().enumerate().map(|(i, ty)| factors(ty.rank(), self.dim, &format!("i{i}"))).collect();
+        format!("{} -> {}", sides.join(", "), factors(results[0].rank(), self.dim, "k"))
     }
 
     fn linear(&self, operands: usize) -> Vec<Vec<usize>> {
@@ -212,7 +212,7 @@ impl OpDef for Concat {
         let mut start = 0;
         let mut cotangents = Vec::new();
         for (&x, &needed) in call.operands.iter().zip(call.needed) {
-            let length = cut_dim(b.ty(x), self.dim)?.size;
+            let length = sliced_dim(b.ty(x), self.dim)?.size;
             let slice = Slice { dim: self.dim, start, length };
             cotangents.push(if needed { Some(cotangent(b, slice, dy, x)?) } else { None });
             start += length;
@@ -220,7 +220,7 @@ impl OpDef for Concat {
         Ok(cotangents)
     }
 
-    fn is_done_again(&self) -> bool {
+    fn is_recomputed(&self) -> bool {
         true
     }
 

@@ -55,7 +55,7 @@ impl OpDef for Softmax {
         5 * operands[0].elements()
     }
 
-    fn expands_when_cut(&self) -> bool {
+    fn expands_when_sharded(&self) -> bool {
         true
     }
 
@@ -111,7 +111,7 @@ impl OpDef for SoftmaxGrad {
         4 * operands[0].elements()
     }
 
-    fn expands_when_cut(&self) -> bool {
+    fn expands_when_sharded(&self) -> bool {
         true
     }
 

@@ -39,14 +39,14 @@ impl Selected {
     }
 
     /// The factors of the tensor, of the index, and of the selected entries: `b m n h`, `b k` and `b m k h`.
-    fn letters(self, rank: usize, picks: usize, n: &str, k: &str) -> [String; 3] {
-        let run = |letter: &str, count: usize, mark: &str| -> Vec<String> {
-            (0..count).map(|place| format!("{letter}{place}{mark}")).collect()
+    fn factors(self, rank: usize, picks: usize, n: &str, k: &str) -> [String; 3] {
+        let run = |factor: &str, count: usize, mark: &str| -> Vec<String> {
+            (0..count).map(|place| format!("{factor}{place}{mark}")).collect()
         };
         let (b, m) = (run("b", self.batch, ""), run("m", self.dim - self.batch, ""));
         let (h, k, n) = (run("h", rank - self.dim - 1, ""), run("k", picks, k), vec![format!("n{n}")]);
         [[&b[..], &m, &n, &h].concat(), [&b[..], &k].concat(), [&b[..], &m, &k, &h].concat()]
-            .map(|letters| if letters.is_empty() { "()".to_string() } else { letters.join(" ") })
+            .map(|factors| if factors.is_empty() { "()".to_string() } else { factors.join(" ") })
     }
 }
 
@@ -81,13 +81,13 @@ impl OpDef for Take {
         let x = x.logical();
         let dtype = operands::float("x", &x)?;
         let picks = self.at.picks(&x, x.rank(), index)?;
-        super::slice::cut_dim(&x, self.at.dim)?;
+        super::slice::sliced_dim(&x, self.at.dim)?;
         Ok(vec![Type::new(dtype, [&x.dims[..self.at.dim], &picks, &x.dims[self.at.dim + 1..]].concat())])
     }
 
     fn rule(&self, operands: &[&Type], _: &[&Type]) -> String {
         let picks = operands[1].rank() - self.at.batch;
-        let [x, index, y] = self.at.letters(operands[0].rank(), picks, "+", "");
+        let [x, index, y] = self.at.factors(operands[0].rank(), picks, "+", "");
         format!("{x}, {index} -> {y}")
     }
 
@@ -157,7 +157,7 @@ impl OpDef for ScatterAdd {
 
     fn rule(&self, operands: &[&Type], results: &[&Type]) -> String {
         let picks = operands[1].rank() - self.at.batch;
-        let [x, index, y] = self.at.letters(results[0].rank(), picks, "", "+");
+        let [x, index, y] = self.at.factors(results[0].rank(), picks, "", "+");
         format!("{y}, {index} -> {x}")
     }
 

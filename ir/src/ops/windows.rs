@@ -1,7 +1,7 @@
 //! `windows(%x, dim=1, size=3)`: the overlapping windows of a dim, and `fold`, which sums them back. A convolution is an
 //! einsum over the windows of a padded tensor, a pooling a reduction of them, and windows of one element are a strided slice.
 
-use super::slice::{cotangent, cut_dim};
+use super::slice::{cotangent, sliced_dim};
 use super::{Attr, Attrs, Builder, Cotangents, OpDef, Shapes, operands};
 use crate::ids::Value;
 use crate::types::{Dim, Type};
@@ -52,10 +52,10 @@ impl Frame {
     }
 
     /// The factors of the dim and of its windows, among those of the other dims.
-    fn letters(self, rank: usize) -> [String; 2] {
+    fn factors(self, rank: usize) -> [String; 2] {
         let line = |middle: &str| {
-            let letter = |place| if place == self.dim { middle.to_string() } else { format!("m{place}") };
-            (0..rank).map(letter).collect::<Vec<_>>().join(" ")
+            let factor = |place| if place == self.dim { middle.to_string() } else { format!("m{place}") };
+            (0..rank).map(factor).collect::<Vec<_>>().join(" ")
         };
         [line("n!"), line("o! k!")]
     }
@@ -90,14 +90,14 @@ impl OpDef for Windows {
         let [x] = operands::take(operands, "x")?;
         let dtype = operands::float("x", x)?;
         let Frame { dim, size, .. } = self.frame;
-        let count = self.frame.count(cut_dim(x, dim)?.size)?;
+        let count = self.frame.count(sliced_dim(x, dim)?.size)?;
         let mut dims = x.logical().dims;
         dims.splice(dim..=dim, [Dim::sized(count), Dim::sized(size)]);
         Ok(vec![Type::new(dtype, dims)])
     }
 
     fn rule(&self, operands: &[&Type], _: &[&Type]) -> String {
-        self.frame.letters(operands[0].rank()).join(" -> ")
+        self.frame.factors(operands[0].rank()).join(" -> ")
     }
 
     fn linear(&self, _: usize) -> Vec<Vec<usize>> {
@@ -133,7 +133,7 @@ impl Fold {
     pub(super) fn parse(_: &str, attrs: &mut Attrs, shapes: &Shapes<'_>) -> Result<Fold, String> {
         let frame = Frame::parse(attrs)?;
         let result = shapes.results.first().ok_or("has no result")?.logical();
-        Ok(Fold { frame, whole: cut_dim(&result, frame.dim)?.clone() })
+        Ok(Fold { frame, whole: sliced_dim(&result, frame.dim)?.clone() })
     }
 }
 
@@ -161,7 +161,7 @@ impl OpDef for Fold {
     }
 
     fn rule(&self, _: &[&Type], results: &[&Type]) -> String {
-        let [whole, windows] = self.frame.letters(results[0].rank());
+        let [whole, windows] = self.frame.factors(results[0].rank());
         format!("{windows} -> {whole}")
     }
 

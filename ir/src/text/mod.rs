@@ -1,8 +1,8 @@
 //! The text form of all levels: `parse` and `print`. Printed text is canonical: it is a fixed point of parse and print.
 //!
-//! Canonical means: items in the order mesh, dims, param, unit, model, blocks, step, staged, schedule, program; a run of
-//! axes that equals a group prints as the group, the longest first; dims keep their names; floats print shortest; `=` is
-//! aligned within a block; comments are preserved (those in positions without an owner move to the head of the file).
+//! Canonical order of items: mesh, dims, param, unit, model, blocks, step, staged, schedule, program. A sequence of axes that
+//! equals a group prints as the group, the longest first. Dims have their names, floats their shortest form, and `=` is aligned
+//! within a block. Comments are preserved; those in positions without an owner move to the head of the file.
 
 mod cursor;
 mod lex;

@@ -2,7 +2,7 @@
 
 use super::cursor::{Parsed, Parser};
 use super::lex::Kind;
-use crate::arena::{Arena, Frame, Held, Place, Role};
+use crate::arena::{Arena, Frame, Place, Resident, Role};
 use crate::ids::Value;
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ impl Parser<'_> {
     pub(super) fn arena(&mut self) -> Parsed<Arena> {
         self.expect("memory")?;
         let bytes = self.int("bytes")?;
-        let mut held = Vec::new();
+        let mut residents = Vec::new();
         // A model-state tensor is written `%emb 0`, a register `%x = ..`: the token after the name distinguishes them.
         let register = |p: &Self| ["=", "+=", ","].into_iter().any(|next| p.ahead_is(1, next));
         while self.at_kind(Kind::Value) && !register(self) {
@@ -61,7 +61,7 @@ impl Parser<'_> {
                 Some("grad") => Role::Gradient,
                 Some(suffix) => Role::State(suffix.to_string()),
             };
-            held.push(Held { param, instance, role, at: self.int("bytes")? });
+            residents.push(Resident { param, instance, role, at: self.int("bytes")? });
             if !self.eat(",") {
                 break;
             }
@@ -71,7 +71,7 @@ impl Parser<'_> {
             let name = self.take(Kind::Ident, "a scalar")?.to_string();
             scalars.insert(name, self.int("bytes")?);
         }
-        Ok(Arena { bytes, held, scalars, at: Vec::new() })
+        Ok(Arena { bytes, residents, scalars, at: Vec::new() })
     }
 
     /// `at 0, 512`, or nothing.

@@ -188,7 +188,7 @@ impl Parser<'_> {
             let data = &self.scope.values[value];
             if data.ty != *want {
                 let message = format!(
-                    "`%{}` is {}, the head says {}",
+                    "`%{}` is {}, the head declares {}",
                     data.name,
                     self.print_type(&data.ty),
                     self.print_type(want)

@@ -4,7 +4,7 @@ use super::cursor::{Parsed, Parser};
 use super::lex::Kind as Token;
 use crate::catalogue::Code;
 use crate::schedule::{Action, Item, Kind, Schedule};
-use crate::staged::{Part, Stage, StageCost, Staged};
+use crate::staged::{Stage, StageCost, StagePart, Staged};
 
 /// The earliest start of the next part: a call and its instance.
 type Next = (usize, u32);
@@ -67,8 +67,8 @@ impl Parser<'_> {
             "f" => cost.f = self.float("seconds")?,
             "i" => cost.i = self.float("seconds")?,
             "w" => cost.w = self.float("seconds")?,
-            "saved" => cost.kept = self.int("bytes")?,
-            "saved_for_w" => cost.crossing = self.int("bytes")?,
+            "saved" => cost.saved = self.int("bytes")?,
+            "saved_for_w" => cost.saved_for_w = self.int("bytes")?,
             "state" => cost.state = self.int("bytes")?,
             _ => {
                 let known = ["f", "i", "w", "saved", "saved_for_w", "state"].map(str::to_string);
@@ -80,7 +80,7 @@ impl Parser<'_> {
     }
 
     /// `@layer[0..2]`: the call is the next of that block, or the one that the last part left unfinished.
-    fn part(&mut self, next: &mut Next) -> Parsed<Part> {
+    fn part(&mut self, next: &mut Next) -> Parsed<StagePart> {
         let span = self.span();
         let name = self.take(Token::At, "a block")?;
         let block = self.block_named(name, span)?;
@@ -98,7 +98,7 @@ impl Parser<'_> {
         };
         let instances = stated.unwrap_or(0..calls[call].instances());
         *next = if instances.end < calls[call].instances() { (call, instances.end) } else { (call + 1, 0) };
-        Ok(Part { call, instances })
+        Ok(StagePart { call, instances })
     }
 
     /// `schedule @name { rows }`

@@ -4,7 +4,7 @@ use super::File;
 use super::print::{Printer, join_args, print_comments, print_float, wrap};
 use crate::graph::{ArgKind, Call, Init, Model, Param, ParamIndex, ParamRef};
 use crate::mesh::Mesh;
-use crate::staged::{Part, Stage, Staged};
+use crate::staged::{Stage, StagePart, Staged};
 use crate::types::Dims;
 
 /// The canonical text of a file: groups of items with an empty line between.
@@ -122,7 +122,7 @@ fn print_staged(model: &Model, staged: &Staged) -> String {
 }
 
 fn print_stage(model: &Model, number: usize, stage: &Stage) -> String {
-    let part = |part: &Part| {
+    let part = |part: &StagePart| {
         let call = &model.calls[part.call];
         let name = &model.blocks[call.block].name;
         match call.repeat {
@@ -133,7 +133,7 @@ fn print_stage(model: &Model, number: usize, stage: &Stage) -> String {
     let parts: Vec<String> = stage.parts.iter().map(part).collect();
     let cost = &stage.cost;
     let seconds = [("f", cost.f), ("i", cost.i), ("w", cost.w)].map(|(name, s)| format!("{name}={}", print_float(s)));
-    let bytes = format!("saved={} saved_for_w={} state={}", cost.kept, cost.crossing, cost.state);
+    let bytes = format!("saved={} saved_for_w={} state={}", cost.saved, cost.saved_for_w, cost.state);
     let ranks: Vec<String> = stage.ranks.iter().map(u32::to_string).collect();
     format!("  stage {number} rank {}: {} {} {bytes}\n", ranks.join("+"), parts.join(", "), seconds.join(" "))
 }

@@ -146,7 +146,7 @@ fn print_frame(frame: &Frame, body: &Body) -> String {
 }
 
 fn print_arena(model: &Model, arena: &Arena) -> String {
-    let held = arena.held.iter().map(|held| {
+    let held = arena.residents.iter().map(|held| {
         let name = print_instance(model, held.param, held.instance);
         match &held.role {
             Role::Param => format!("{name} {}", held.at),

@@ -28,7 +28,7 @@ pub fn verify_stated(model: &Model) -> Result<(), Diagnostics> {
     let mut found = well_formed(model);
     if found.is_empty() && model.has_mesh {
         rules::check(model, &mut found, |stmt| matches!(stmt.op, Op::Collective(_)));
-        if model.is_settled() {
+        if model.is_fully_specified() {
             sharding::check_boundaries(model, &mut found);
         }
     }

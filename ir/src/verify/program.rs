@@ -36,7 +36,7 @@
 //! | `loss` | the loss is an output, and is the sum over all micro-batches |
 //! | `stale-parameter` | a rank with a copy of a parameter that another rank updates receives it after the update |
 //! | `arena` | every tensor has a place, of its size, in the arena of its class |
-//! | `held` | each model-state tensor has one place |
+//! | `residents` | each model-state tensor has one place |
 //! | `overlap` | no tensor is written over another that is still to be read |
 //! | `memory` | no rank exceeds the limit |
 //!
@@ -44,7 +44,7 @@
 
 mod arena;
 mod bodies;
-mod held;
+mod in_flight;
 mod meetings;
 mod memory;
 mod origin;
@@ -147,7 +147,7 @@ pub fn check(model: &Model, program: &Program, limit: Option<u64>) -> Result<(),
         let order = meetings::check(model, program, &mut found);
         if let (Some(order), true) = (order, found.is_empty()) {
             trace::check(model, program, &order, &mut found);
-            (0..program.classes.len()).for_each(|index| held::check(model, program, index, &mut found));
+            (0..program.classes.len()).for_each(|index| in_flight::check(model, program, index, &mut found));
             found.extend(limit.into_iter().flat_map(|limit| memory::check(model, program, limit)));
         }
     }

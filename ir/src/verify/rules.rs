@@ -136,7 +136,7 @@ impl<'a> Checker<'a> {
         let instance = Rule::parse(&text).and_then(|rule| rule.instantiate(&operands, &results));
         let instance = instance.map_err(|why| Wrong::new(Code::RuleViolated, format!("`{}` {why}", def.name())))?;
         let ruled = Ruled { def, instance, operands, results };
-        let axes = self.letters(&ruled)?;
+        let axes = self.factors(&ruled)?;
         let storage = self.storage(&ruled)?;
         let passed = self.passed(&ruled, &axes)?;
         for result in 0..ruled.results.len() {
@@ -146,28 +146,28 @@ impl<'a> Checker<'a> {
     }
 
     /// The axes of each factor (invariants 1 and 2).
-    fn letters(&self, ruled: &Ruled<'_>) -> Result<Vec<Axes>, Wrong> {
+    fn factors(&self, ruled: &Ruled<'_>) -> Result<Vec<Axes>, Wrong> {
         let Ruled { instance, operands, results, .. } = ruled;
         let places = || instance.operands.iter().chain(&instance.results).zip(operands.iter().chain(results));
         let wrong = |message: String| Wrong::new(Code::RuleViolated, message);
         let op = ruled.def.name();
-        let mut axes: Vec<Option<Axes>> = vec![None; instance.letters.len()];
-        for (dim, sharded) in places().flat_map(|(letters, ty)| letters.iter().zip(&ty.dims)) {
-            let &[letter] = dim.as_slice() else { continue };
-            let known = axes[letter].get_or_insert_with(|| sharded.axes.clone());
+        let mut axes: Vec<Option<Axes>> = vec![None; instance.factors.len()];
+        for (dim, sharded) in places().flat_map(|(factors, ty)| factors.iter().zip(&ty.dims)) {
+            let &[factor] = dim.as_slice() else { continue };
+            let known = axes[factor].get_or_insert_with(|| sharded.axes.clone());
             if *known != sharded.axes {
                 let print =
                     |axes: &Axes| if axes.is_empty() { "nothing".to_string() } else { self.printer().axes(axes) };
                 let (one, other) = (print(known), print(&sharded.axes));
-                let letter = &instance.letters[letter];
+                let factor = &instance.factors[factor];
                 let message =
-                    format!("`{op}`: `{}` is sharded over {one} in one tensor and {other} in another", letter.name);
+                    format!("`{op}`: `{}` is sharded over {one} in one tensor and {other} in another", factor.name);
                 return Err(wrong(message));
             }
         }
         let axes: Vec<Axes> = axes.into_iter().map(Option::unwrap_or_default).collect();
-        for (dim, sharded) in places().flat_map(|(letters, ty)| letters.iter().zip(&ty.dims)) {
-            let joined: Axes = dim.iter().flat_map(|&letter| axes[letter].iter()).collect();
+        for (dim, sharded) in places().flat_map(|(factors, ty)| factors.iter().zip(&ty.dims)) {
+            let joined: Axes = dim.iter().flat_map(|&factor| axes[factor].iter()).collect();
             if joined != sharded.axes {
                 return Err(wrong(format!(
                     "`{op}`: the axes of a compound dim are not those of its factors, in order"
@@ -184,17 +184,17 @@ impl<'a> Checker<'a> {
     }
 
     fn distinct(&self, ruled: &Ruled<'_>, axes: &[Axes]) -> Result<(), Wrong> {
-        let letters = &ruled.instance.letters;
+        let factors = &ruled.instance.factors;
         let op = ruled.def.name();
-        for (index, letter) in letters.iter().enumerate() {
-            if letter.whole && !axes[index].is_empty() {
+        for (index, factor) in factors.iter().enumerate() {
+            if factor.replicated && !axes[index].is_empty() {
                 let sharded = self.printer().axes(&axes[index]);
-                let message = format!("`{op}`: `{}` needs replication, but it is sharded over {sharded}", letter.name);
+                let message = format!("`{op}`: `{}` needs replication, but it is sharded over {sharded}", factor.name);
                 let help = format!("gather it first: all_gather(.., over={sharded})");
                 return Err(Wrong { help: Some(help), ..Wrong::new(Code::RuleViolated, message) });
             }
             if let Some(other) = (0..index).find(|&other| !axes[other].is_disjoint(&axes[index])) {
-                let message = format!("`{op}`: `{}` and `{}` share an axis", letters[other].name, letter.name);
+                let message = format!("`{op}`: `{}` and `{}` share an axis", factors[other].name, factor.name);
                 return Err(Wrong::new(Code::RuleViolated, message));
             }
         }
@@ -249,7 +249,7 @@ impl<'a> Checker<'a> {
         if unreduced.iter().any(|&place| partials[place] != Some(partial)) {
             return Err(refuse(format!("the operands of `{op}` are partial over different axes")));
         }
-        if axes.iter().any(|letter| !letter.is_disjoint(&partial.axes)) {
+        if axes.iter().any(|factor| !factor.is_disjoint(&partial.axes)) {
             return Err(refuse(format!("`%{name}` is partial over {sum}, which also shards `{op}`")));
         }
         Ok(partial.axes.clone())
@@ -264,12 +264,12 @@ impl<'a> Checker<'a> {
         storage: &Axes,
         passed: &Axes,
     ) -> Result<(), Wrong> {
-        let letters = &ruled.instance.letters;
+        let factors = &ruled.instance.factors;
         let lacks = |index: &usize| !holds(&ruled.instance.results[result], *index);
         let marked: Vec<usize> =
-            (0..letters.len()).filter(lacks).filter(|&index| letters[index].partial.is_some()).collect();
+            (0..factors.len()).filter(lacks).filter(|&index| factors[index].partial.is_some()).collect();
         let sharded = marked.iter().filter(|&&index| !axes[index].is_empty());
-        let kinds: Vec<PartialKind> = sharded.filter_map(|&index| letters[index].partial).collect();
+        let kinds: Vec<PartialKind> = sharded.filter_map(|&index| factors[index].partial).collect();
         let mut left = marked.iter().fold(passed.clone(), |all, &index| all.union(&axes[index]));
         if ruled.instance.pointwise && !marked.is_empty() {
             left = left.union(storage);

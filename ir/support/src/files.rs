@@ -176,7 +176,7 @@ fn beside(path: &Path) -> io::Result<NamedTempFile> {
     builder.tempfile_in(folder).map_err(plain)
 }
 
-/// The error of the system without the name of the temporary file, which says nothing to a user.
+/// The error of the system without the name of the temporary file, which no user knows.
 fn plain(why: io::Error) -> io::Error {
     let text = why.to_string();
     text.split_once(" at path ").map_or(why.kind().into(), |(said, _)| io::Error::new(why.kind(), said))

@@ -1,6 +1,5 @@
-//! What every layer may need of the system and no layer owns: files that are read with a limit and written atomically
-//! ([`files`]), a parallel map over all cores ([`parallel`]), computations that are cached by their keys ([`query`]),
-//! numbers as people read and write them ([`units`]), and aligned columns ([`table`]).
+//! Services that every layer may use. [`files`] reads files within a limit and writes them atomically; [`parallel`] maps over
+//! all cores; [`query`] caches computations by their keys. [`units`] formats numbers with units, and [`table`] aligned columns.
 
 pub mod files;
 pub mod parallel;

@@ -46,7 +46,7 @@ pub fn time(seconds: f64) -> String {
     }
 }
 
-/// Reads a number, which must not be infinite or `nan`: neither can be said in a request.
+/// Reads a number. Infinite numbers and `nan` are refused, as no request can have them.
 pub fn finite(text: &str) -> Result<f64, String> {
     let number: f64 = text.parse().map_err(|why| format!("{why}"))?;
     if number.is_finite() { Ok(number) } else { Err("it must be a finite number".to_string()) }
@@ -69,7 +69,7 @@ pub fn bytes_of(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Seconds from which hours are told as a power of ten.
+/// Seconds from which hours are printed as a power of ten.
 const LONG: u64 = 3_600_000_000_000;
 
 /// `7.2 s`, `2m 31s`, `1h 02m`.

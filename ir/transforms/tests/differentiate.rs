@@ -1,4 +1,4 @@
-//! What differentiation makes of blocks: which statement stands in which section. Numbers are judged elsewhere, against
+//! Sections that differentiation makes of blocks, statement by statement. Other tests compare the numbers with
 //! central differences.
 
 use ir::graph::{Arg, ArgKind, Block, Model, ResultKind, SectionKind, Stmt};

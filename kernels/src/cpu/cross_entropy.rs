@@ -11,7 +11,7 @@ use super::simd::{max, simd, sum};
 /// The sum over rows of `lse - logits[label]`, with `lse[row] = ln sum e^logits`.
 ///
 /// # Panics
-/// If there are not as many rows as labels.
+/// If the numbers of rows and labels differ.
 pub fn cross_entropy(logits: &[f32], v: usize, labels: &[i32], loss: &mut f32, lse: &mut [f32], par: Par) {
     check(logits, v, labels.len());
     assert_eq!(lse.len(), labels.len(), "one sum per row");
@@ -32,7 +32,7 @@ pub fn cross_entropy(logits: &[f32], v: usize, labels: &[i32], loss: &mut f32, l
 /// may be a shard; `lse` is that of the whole row.
 ///
 /// # Panics
-/// If there are not as many rows as labels.
+/// If the numbers of rows and labels differ.
 pub fn cross_entropy_grad(logits: Shard<'_>, labels: &[i32], lse: &[f32], dloss: f32, out: &mut [f32], par: Par) {
     let Shard { values, v, origin } = logits;
     check(values, v, labels.len());

@@ -12,7 +12,7 @@ use super::source::Source;
 
 /// Blocks computed side by side, one per lane.
 const BLOCKS: usize = 16;
-/// Numbers in so many blocks.
+/// Numbers of `BLOCKS` blocks.
 const DRAWS: usize = 4 * BLOCKS;
 
 /// The Philox4x32-10 blocks at the given counters: word `w` of block `i` is `[w][i]`.

@@ -21,7 +21,7 @@ use super::par::Par;
 use super::reduce::{Reduction, reduce};
 use super::shape::{View, add_strided, copy_strided};
 
-/// A dimension this long keeps a matrix product busy, so that the letters beside it are looped over and nothing is copied.
+/// A dimension of this length fills a matrix product, so that other labels are looped over and nothing is copied.
 const LOOP_ABOVE: usize = 48;
 
 /// A planned contraction of `a` and `b` to `out`.
@@ -35,7 +35,7 @@ pub struct Einsum {
     flops: u64,
 }
 
-/// What happens to an operand before the product.
+/// Preparation of an operand before the product.
 #[derive(Clone, Debug)]
 struct Operand {
     /// Dimensions, and which of them survive; none if all do.
@@ -84,10 +84,10 @@ struct Parts {
 }
 
 impl Einsum {
-    /// Plans the contraction of `a` and `b`, of which letters and sizes are given, to `out`.
+    /// Plans the contraction of `a` and `b`, given by labels and sizes, to `out`.
     ///
     /// # Errors
-    /// If a letter stands twice in one tensor, has two sizes, or stands in `out` alone, or if a tensor has not one
+    /// If a label appears twice in one tensor, has two sizes, or is in `out` alone, or if a tensor has not one
     /// size per letter.
     pub fn new(a: &[char], b: &[char], out: &[char], a_dims: &[usize], b_dims: &[usize]) -> Result<Einsum, String> {
         check(a, b, out, a_dims, b_dims)?;
@@ -141,7 +141,7 @@ impl Einsum {
         self.flops
     }
 
-    /// Computes the contraction into `out`, or adds it if `accumulate`. `scratch` grows as needed and may be kept for
+    /// Computes the contraction into `out`, or adds it if `accumulate`. `scratch` grows as needed and may be reused for
     /// the next call.
     ///
     /// # Panics
@@ -185,20 +185,20 @@ impl Einsum {
 fn check(a: &[char], b: &[char], out: &[char], a_dims: &[usize], b_dims: &[usize]) -> Result<(), String> {
     for (letters, dims) in [(a, a_dims), (b, b_dims)] {
         if letters.len() != dims.len() {
-            return Err(format!("{} letters for {} dimensions", letters.len(), dims.len()));
+            return Err(format!("{} labels for {} dimensions", letters.len(), dims.len()));
         }
     }
     for letters in [a, b, out] {
         if let Some(l) = letters.iter().enumerate().find(|(i, l)| letters[..*i].contains(l)) {
-            return Err(format!("letter {} stands twice in one tensor", l.1));
+            return Err(format!("label {} appears twice in one tensor", l.1));
         }
     }
     if let Some(l) = out.iter().find(|l| !a.contains(l) && !b.contains(l)) {
-        return Err(format!("letter {l} of the result is in neither operand"));
+        return Err(format!("label {l} of the result is in neither operand"));
     }
     for (l, size) in a.iter().zip(a_dims) {
         if let Some(i) = b.iter().position(|x| x == l).filter(|&i| b_dims[i] != *size) {
-            return Err(format!("letter {l} has size {size} and size {}", b_dims[i]));
+            return Err(format!("label {l} has size {size} and size {}", b_dims[i]));
         }
     }
     Ok(())

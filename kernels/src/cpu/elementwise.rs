@@ -74,7 +74,7 @@ pub enum Binary {
 /// If the sizes differ.
 pub fn unary<'x>(op: Unary, x: impl Into<Source<'x>>, out: &mut [f32], par: Par) {
     let x = x.into();
-    assert!(x.has(out.len()), "as many results as arguments");
+    assert!(x.has(out.len()), "one result per argument");
     par.rows(out.len(), 1, (Rows(x, 1), Rows(out, 1)), &|_, (x, out)| unary_run(op, x.0, out.0));
 }
 
@@ -84,7 +84,7 @@ pub fn unary<'x>(op: Unary, x: impl Into<Source<'x>>, out: &mut [f32], par: Par)
 /// If the sizes differ.
 pub fn binary<'a, 'b>(op: Binary, a: impl Into<Source<'a>>, b: impl Into<Source<'b>>, out: &mut [f32], par: Par) {
     let (a, b) = (a.into(), b.into());
-    assert!(a.has(out.len()) && b.has(out.len()), "as many results as arguments");
+    assert!(a.has(out.len()) && b.has(out.len()), "one result per argument");
     par.rows(out.len(), 1, (Rows(a, 1), Rows(b, 1), Rows(out, 1)), &|_, (a, b, out)| binary_run(op, a.0, b.0, out.0));
 }
 
@@ -100,7 +100,7 @@ pub fn add_assign(out: &mut [f32], x: &[f32], par: Par) {
 #[derive(Clone, Copy, Debug)]
 pub struct Strided<'a>(pub Source<'a>, pub &'a [usize]);
 
-/// `out = op(a, b)` for `out` of shape `dims`, with operands that repeat along some dimensions or lie permuted.
+/// `out = op(a, b)` for `out` of shape `dims`, with operands that repeat along some dimensions or are permuted.
 ///
 /// # Panics
 /// If `out` has not the shape `dims`, an operand is too short for its strides, or one that is the result has other

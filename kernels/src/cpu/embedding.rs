@@ -44,7 +44,7 @@ pub fn embedding_grad(
     }
 }
 
-/// Where the row of `id` starts in a table of `len` elements, if it is there.
+/// Start of the row of `id` in a table of `len` elements, if the table has it.
 fn row(id: i32, origin: i64, h: usize, len: usize) -> Option<usize> {
     let start = usize::try_from(i64::from(id) - origin).ok()?.checked_mul(h)?;
     (start + h <= len).then_some(start)

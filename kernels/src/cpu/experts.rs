@@ -6,7 +6,7 @@
 use super::par::{Par, Rows};
 use super::simd::{simd, sum2};
 
-/// The choices of tokens, and the sizes of what they are dealt to.
+/// The choices of tokens, and the sizes of groups and experts.
 #[derive(Clone, Copy, Debug)]
 pub struct Routing<'a> {
     /// The expert of each choice `[groups, tokens, choices]`.
@@ -61,7 +61,7 @@ impl<'a> Routing<'a> {
     }
 
     /// # Panics
-    /// If the slices do not have as many groups as the choices.
+    /// If the numbers of groups of slices and choices differ.
     fn check(&self, h: usize, tokens: usize, rows: usize, count: usize) {
         let (groups, [token, row]) = (self.groups(), self.sizes(h));
         assert_eq!((tokens, rows), (groups * token, groups * row), "rows of h elements for tokens and experts");

@@ -1,6 +1,6 @@
 //! Elementary functions as branch-free polynomials, so that loops over them vectorise.
 
-/// Adding and subtracting it rounds a float below 2^22 to the nearest integer, which then stands in the low bits.
+/// Adding and subtracting it rounds a float below 2^22 to the nearest integer, which then is in the low bits.
 const ROUND: f32 = 12_582_912.0; // 1.5 * 2^23
 
 /// `e^x`, relative error below 2e-7. Reduction and polynomial of Cephes `expf`.

@@ -111,14 +111,14 @@ impl Matrices {
             for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
                 let value = dot(&a[i * a_strides[0]..][..k], &b[j * b_strides[1]..][..k]);
                 let to = out.0.wrapping_add(i * strides[0] + j * strides[1]);
-                // SAFETY: `run` has checked that the last element lies in the slice; no other index reaches this one.
+                // SAFETY: `run` has checked that the last element is in the slice; no other index reaches this one.
                 unsafe { *to = if accumulate { *to + value } else { value } };
             }
             return;
         }
         let (a, b) = (Matrix { data: a, strides: a_strides }, Matrix { data: b, strides: b_strides });
         let out = Matrix { data: out.0, strides };
-        // SAFETY: `run` has checked that the last element lies in the slice; no other index reaches these.
+        // SAFETY: `run` has checked that the last element is in the slice; no other index reaches these.
         unsafe { multiply(self.size, a, b, out, 1.0, accumulate, threads) };
     }
 }

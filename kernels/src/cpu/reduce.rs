@@ -16,7 +16,7 @@ pub enum Reduction {
 /// Rows longer than this are summed in pieces, and the pieces in double precision.
 const PIECE: usize = 1 << 11;
 
-/// Reduces `x` of shape `dims` over the dimensions that are not in `keep`; `out` has the kept ones, in order.
+/// Reduces `x` of shape `dims` over the dimensions that are not in `keep`; `out` has the others, in order.
 ///
 /// # Panics
 /// If a slice or `keep` does not have the size that `dims` asks for.
@@ -24,7 +24,7 @@ pub fn reduce(kind: Reduction, x: &[f32], dims: &[usize], keep: &[bool], out: &m
     assert_eq!(x.len(), dims.iter().product(), "x has the shape of dims");
     assert_eq!(keep.len(), dims.len(), "one flag per dimension");
     let kept = || dims.iter().zip(keep).filter(|(_, keep)| **keep).map(|(d, _)| *d);
-    assert_eq!(out.len(), kept().product(), "out has the kept dimensions");
+    assert_eq!(out.len(), kept().product(), "out has the dimensions that stay");
     out.fill(match kind {
         Reduction::Sum => 0.0,
         Reduction::Max => f32::NEG_INFINITY,
@@ -39,7 +39,7 @@ pub fn reduce(kind: Reduction, x: &[f32], dims: &[usize], keep: &[bool], out: &m
         strides[i] = if keep[i] { rest } else { 0 };
     }
     let (dims, [from, to]) = merge(dims, [&row_major(dims), &strides]);
-    // Threads share the first kept dimension.
+    // Threads share the first dimension of `keep`.
     let Some(split) = to.iter().position(|&stride| stride > 0) else {
         return part(kind, x, out, &dims, [&from, &to]);
     };

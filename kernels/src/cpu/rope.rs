@@ -20,7 +20,7 @@ pub struct Heads {
 /// of a rotation is the inverse rotation.
 ///
 /// # Panics
-/// If `x` and `out` are not rows x heads x d for as many rows as positions, or if there are not d / 2 frequencies.
+/// If `x` and `out` are not rows x heads x d with one row per position, or if there are not d / 2 frequencies.
 pub fn rope(x: &[f32], shape: Heads, pos: &[i32], frequencies: &[f64], inverse: bool, out: &mut [f32], par: Par) {
     assert!(frequencies.len() == shape.d / 2, "one frequency for each pair");
     let width = shape.heads * shape.d;

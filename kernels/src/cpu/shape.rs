@@ -2,7 +2,7 @@
 
 use super::nd::{merge, span, walk};
 
-/// Where a view lies in a slice: its first element, and the distance between neighbours in each dimension. A stride of
+/// Position of a view in a slice: its first element, and the distance between neighbours in each dimension. A stride of
 /// 0 repeats one element, which a destination must not.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
@@ -36,7 +36,7 @@ pub fn add_strided(src: &[f32], from: View<'_>, dst: &mut [f32], to: View<'_>, d
 /// # Panics
 /// If the slices differ in length.
 pub fn reverse(src: &[f32], n: usize, inner: usize, dst: &mut [f32]) {
-    assert_eq!(src.len(), dst.len(), "as many elements");
+    assert_eq!(src.len(), dst.len(), "equal numbers of elements");
     if src.is_empty() {
         return;
     }
@@ -70,7 +70,7 @@ fn strided<T: Copy>(
     };
     let crossing = (0..last).find(|&i| from[i] == 1 && from[last] > 1 && to[last] == 1);
     if let Some(i) = crossing {
-        // Put the dimension that is contiguous in the source beside the one contiguous in the destination.
+        // Put the dimension that is contiguous in the source next to the one contiguous in the destination.
         for list in [&mut dims, &mut from, &mut to] {
             let moved = list.remove(i);
             list.insert(last - 1, moved);

@@ -41,7 +41,7 @@ pub(crate) enum Level {
     Avx512,
     /// AVX2 and FMA.
     Avx2,
-    /// What the target guarantees.
+    /// The instructions that the target guarantees.
     Baseline,
 }
 

@@ -10,7 +10,7 @@ use super::simd::{map_sum, max, simd, sum2};
 /// If the sizes differ or are no multiple of `cols`.
 pub fn softmax(x: &[f32], cols: usize, y: &mut [f32], par: Par) {
     let rows = count_rows(x, cols);
-    assert_eq!(x.len(), y.len(), "as many results as arguments");
+    assert_eq!(x.len(), y.len(), "one result per argument");
     par.rows(rows, 4 * cols, (Rows(x, cols), Rows(y, cols)), &|_, (x, y)| softmax_rows(x.0, cols, y.0));
 }
 
@@ -20,7 +20,7 @@ pub fn softmax(x: &[f32], cols: usize, y: &mut [f32], par: Par) {
 /// As [`softmax`].
 pub fn softmax_grad(y: &[f32], dy: &[f32], cols: usize, dx: &mut [f32], par: Par) {
     let rows = count_rows(y, cols);
-    assert!(y.len() == dy.len() && y.len() == dx.len(), "as many results as arguments");
+    assert!(y.len() == dy.len() && y.len() == dx.len(), "one result per argument");
     let parts = (Rows(y, cols), Rows(dy, cols), Rows(dx, cols));
     par.rows(rows, 2 * cols, parts, &|_, (y, dy, dx)| grad_rows(y.0, dy.0, cols, dx.0));
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::par::{Rows, SplitRows};
 
-/// An operand of an element-wise kernel. Where the result takes the place of an operand, two slices would be the same
+/// An operand of an element-wise kernel. If the result takes the place of an operand, two slices would be the same
 /// memory; so the operand is named instead.
 #[derive(Clone, Copy, Debug)]
 pub enum Source<'a> {
@@ -21,7 +21,7 @@ impl<'a, T: AsRef<[f32]> + ?Sized> From<&'a T> for Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// Whether there are as many elements as the result has.
+    /// True if the number of elements is that of the result.
     pub(crate) fn has(self, len: usize) -> bool {
         self.slice().is_none_or(|x| x.len() == len)
     }

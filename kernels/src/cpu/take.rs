@@ -21,7 +21,7 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Where the entry that the row of what is selected stands for begins in the tensor, if it is there.
+    /// Offset in the tensor of the entry that a selected row refers to, if the tensor has it.
     fn entry(&self, index: &[i32], row: usize) -> Option<usize> {
         let (block, pick) = (row / self.picks, row % self.picks);
         let id = i64::from(index[block / self.outer * self.picks + pick]) - self.origin;
@@ -33,7 +33,7 @@ impl Selection {
 /// `out[b, m, k] = x[b, m, index[b, k] - origin]`, zeros where that is outside.
 ///
 /// # Panics
-/// If a slice has not the size that the selection says.
+/// If a slice does not have the size of the selection.
 pub fn take(x: &[f32], index: &[i32], of: Selection, out: &mut [f32], par: Par) {
     let (rows, inner) = (of.batches * of.outer * of.picks, of.inner);
     assert_eq!(out.len(), rows * inner, "out is b x m x k x h");
@@ -53,7 +53,7 @@ pub fn take(x: &[f32], index: &[i32], of: Selection, out: &mut [f32], par: Par) 
 /// The transpose of [`take`]: `out[b, m, index[b, k] - origin] += y[b, m, k]`, from zero.
 ///
 /// # Panics
-/// If a slice has not the size that the selection says.
+/// If a slice does not have the size of the selection.
 pub fn scatter_add(y: &[f32], index: &[i32], of: Selection, out: &mut [f32]) {
     assert_eq!(y.len(), of.batches * of.outer * of.picks * of.inner, "y is b x m x k x h");
     out.fill(0.0);
@@ -78,13 +78,13 @@ mod tests {
             [([2, 3, 4, 5, 6], 0), ([1, 1, 8, 3, 1], 4), ([3, 2, 0, 2, 2], 0), ([2, 40, 5, 30, 33], -3)]
         {
             let [batches, outer, len, picks, inner] = sizes;
-            let of = Selection { batches, outer, len, picks, inner, origin };
+            let selection = Selection { batches, outer, len, picks, inner, origin };
             let index = integers(batches * picks, 1, -4, 9);
             let (x, y) = (normals(batches * outer * len * inner, 2), normals(batches * outer * picks * inner, 3));
             let mut out = vec![f32::NAN; y.len()];
             let mut sum = vec![f32::NAN; x.len()];
-            take(&x, &index, of, &mut out, Par(2));
-            scatter_add(&y, &index, of, &mut sum);
+            take(&x, &index, selection, &mut out, Par(2));
+            scatter_add(&y, &index, selection, &mut sum);
             let mut expected = vec![0.0; x.len()];
             for place in 0..y.len() {
                 let (row, h) = (place / inner, place % inner);

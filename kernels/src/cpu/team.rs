@@ -20,7 +20,7 @@ thread_local! {
     static IDLE: RefCell<Vec<Helper>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Runs `a` on this thread and `b` on a helper, and waits for both. A panic of either goes on here. Where the process may start
+/// Runs `a` on this thread and `b` on a helper, and waits for both. A panic of either propagates. If the process may start
 /// no more threads, `b` runs on this one too.
 pub(super) fn join<A: FnOnce(), B: FnOnce() + Send>(a: A, b: B) {
     let Some(helper) = IDLE.with_borrow_mut(Vec::pop).or_else(Helper::start) else {
@@ -59,8 +59,8 @@ const DONE: u8 = 1;
 /// As before, and the helper is to end.
 const CLOSED: u8 = 2;
 
-/// What a helper and its owner share. `state` says who may use the slots.
-struct Desk {
+/// State that a helper and its owner share. `state` decides which of them may use the slots.
+struct Handoff {
     state: AtomicU8,
     slots: UnsafeCell<Slots>,
 }
@@ -71,12 +71,12 @@ struct Slots {
     panic: Option<Box<dyn Any + Send>>,
 }
 
-// SAFETY: the slots are used by one thread at a time, as `state` says; the work was `Send`.
-unsafe impl Send for Desk {}
+// SAFETY: by `state`, one thread at a time uses the slots; the work was `Send`.
+unsafe impl Send for Handoff {}
 // SAFETY: as above.
-unsafe impl Sync for Desk {}
+unsafe impl Sync for Handoff {}
 
-impl Desk {
+impl Handoff {
     /// Waits until the state is one that is wanted.
     fn wait(&self, wanted: impl Fn(u8) -> bool) {
         let mut looks = 0;
@@ -97,10 +97,10 @@ impl Desk {
             if self.state.load(Ordering::Acquire) == CLOSED {
                 return;
             }
-            // SAFETY: the state says that the slots are the helper's.
+            // SAFETY: by `state`, the slots are the helper's.
             let slots = unsafe { &mut *self.slots.get() };
             if let Some(Work { run, data }) = slots.work.take() {
-                // SAFETY: the owner keeps the closure until the state says that it is done.
+                // SAFETY: the owner keeps the closure until `state` is done.
                 slots.panic = catch_unwind(AssertUnwindSafe(|| unsafe { run(data) })).err();
             }
             let owner = slots.owner.take();
@@ -114,17 +114,17 @@ impl Desk {
 
 /// A thread that waits for work.
 struct Helper {
-    desk: Arc<Desk>,
+    handoff: Arc<Handoff>,
     thread: Thread,
 }
 
 impl Helper {
     fn start() -> Option<Helper> {
         let slots = UnsafeCell::new(Slots { work: None, owner: None, panic: None });
-        let desk = Arc::new(Desk { state: AtomicU8::new(DONE), slots });
-        let served = desk.clone();
+        let handoff = Arc::new(Handoff { state: AtomicU8::new(DONE), slots });
+        let served = handoff.clone();
         let thread = thread::Builder::new().spawn(move || served.serve()).ok()?.thread().clone();
-        Some(Helper { desk, thread })
+        Some(Helper { handoff, thread })
     }
 
     /// Hands over work, which lasts until the request has been dropped.
@@ -133,9 +133,9 @@ impl Helper {
     /// The request must be dropped, and `work` be good until then.
     unsafe fn ask(self, work: Work) -> Request {
         // SAFETY: the helper is idle, so the slots are the owner's.
-        let slots = unsafe { &mut *self.desk.slots.get() };
+        let slots = unsafe { &mut *self.handoff.slots.get() };
         (slots.work, slots.owner) = (Some(work), Some(thread::current()));
-        self.desk.state.store(ASKED, Ordering::Release);
+        self.handoff.state.store(ASKED, Ordering::Release);
         self.thread.unpark();
         Request(Some(self))
     }
@@ -143,7 +143,7 @@ impl Helper {
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        self.desk.state.store(CLOSED, Ordering::Release);
+        self.handoff.state.store(CLOSED, Ordering::Release);
         self.thread.unpark();
     }
 }
@@ -154,9 +154,9 @@ struct Request(Option<Helper>);
 impl Drop for Request {
     fn drop(&mut self) {
         let Some(helper) = self.0.take() else { return };
-        helper.desk.wait(|state| state == DONE);
+        helper.handoff.wait(|state| state == DONE);
         // SAFETY: the helper is done, so the slots are the owner's.
-        let panic = unsafe { &mut *helper.desk.slots.get() }.panic.take();
+        let panic = unsafe { &mut *helper.handoff.slots.get() }.panic.take();
         // On a thread that ends there is no list any more, and the helper ends too.
         let mut helper = Some(helper);
         let _ = IDLE.try_with(|idle| idle.borrow_mut().extend(helper.take()));
@@ -218,14 +218,14 @@ mod tests {
 
     #[test]
     fn helpers_end_with_their_owner() {
-        let desk = thread::spawn(|| {
+        let handoff = thread::spawn(|| {
             join(|| (), || ());
-            IDLE.with_borrow(|idle| idle[0].desk.clone())
+            IDLE.with_borrow(|idle| idle[0].handoff.clone())
         });
-        let desk = desk.join().unwrap();
-        desk.wait(|state| state == CLOSED);
+        let handoff = handoff.join().unwrap();
+        handoff.wait(|state| state == CLOSED);
         // The helper drops its share of the desk when it ends.
-        while Arc::strong_count(&desk) > 1 {
+        while Arc::strong_count(&handoff) > 1 {
             thread::yield_now();
         }
     }

@@ -23,7 +23,7 @@ pub struct TopK<'a> {
     pub k: usize,
     /// Added to each row before it is compared.
     pub bias: Option<&'a [f32]>,
-    /// Which columns count, if not all.
+    /// The limit on the groups of columns that count; `None`: all count.
     pub limit: Option<GroupLimit>,
 }
 

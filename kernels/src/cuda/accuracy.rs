@@ -17,11 +17,11 @@ pub const UNIT: f32 = f32::EPSILON;
 pub struct Bound {
     /// In units of [`UNIT`].
     pub units: u32,
-    /// What an error is relative to where the result is smaller.
+    /// The value that an error is relative to, if the result is smaller.
     pub floor: Floor,
 }
 
-/// What an error is relative to, if it is larger than the result.
+/// The value that an error is relative to, if the value is larger than the result.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Floor {
     /// The result alone.

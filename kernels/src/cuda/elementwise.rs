@@ -126,7 +126,7 @@ fn literal(x: f32) -> String {
 struct Spelling {
     scalar: &'static str,
     four: &'static str,
-    /// Of `load_` and `store_`.
+    /// Suffix of `load_` and `store_`.
     suffix: &'static str,
 }
 

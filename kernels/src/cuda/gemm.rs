@@ -8,7 +8,7 @@
 
 use crate::scalar::{Access, Strides};
 
-/// A column-major matrix as cuBLASLt is told of it: element (row, column) of batch `i` lies at
+/// A column-major matrix, as cuBLASLt describes it: element (row, column) of batch `i` is at
 /// `i * batch_stride + column * leading + row`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Matrix {
@@ -20,7 +20,7 @@ pub struct Matrix {
     pub leading: usize,
     /// Elements from one matrix of the batch to the next.
     pub batch_stride: usize,
-    /// Whether the product takes its transpose.
+    /// True if the product takes its transpose.
     pub transposed: bool,
 }
 
@@ -41,7 +41,7 @@ pub struct Gemm {
     pub b: Matrix,
     /// The result, never transposed.
     pub d: Matrix,
-    /// Whether `A` is the contraction's second operand and `B` its first.
+    /// True if `A` is the contraction's second operand and `B` its first.
     pub swapped: bool,
 }
 
@@ -65,7 +65,7 @@ pub struct Contraction {
     pub unpack: Option<Access>,
 }
 
-/// A tensor's letters, in the order they lie in memory, with their sizes.
+/// A tensor's labels in memory order, with their sizes.
 type Letters = Vec<(char, usize)>;
 
 /// A matrix within a tensor: strides of batch, rows and columns.
@@ -77,11 +77,11 @@ struct MatrixPlace {
 }
 
 impl Contraction {
-    /// Plans the contraction of `a` and `b`, of which letters and sizes are given, to `out`.
+    /// Plans the contraction of `a` and `b`, given by labels and sizes, to `out`.
     ///
     /// # Errors
-    /// A letter stands twice in a tensor, has two sizes, stands in the result alone, or is summed from one operand alone; or
-    /// a number does not have as many letters as sizes.
+    /// A label appears twice in a tensor, has two sizes, is in the result alone, or is summed from one operand alone; or
+    /// the numbers of labels and sizes differ.
     pub fn new(
         a: &[char],
         b: &[char],
@@ -130,12 +130,12 @@ fn sizes(a: &[char], b: &[char], out: &[char], a_dims: &[usize], b_dims: &[usize
     let mut known = Letters::new();
     for (letters, dims) in [(a, a_dims), (b, b_dims)] {
         if letters.len() != dims.len() {
-            return Err(format!("{} letters for {} dimensions", letters.len(), dims.len()));
+            return Err(format!("{} labels for {} dimensions", letters.len(), dims.len()));
         }
         for (&letter, &size) in letters.iter().zip(dims) {
             match known.iter().find(|other| other.0 == letter) {
                 Some(other) if other.1 != size => {
-                    return Err(format!("letter {letter} has size {} and size {size}", other.1));
+                    return Err(format!("label {letter} has size {} and size {size}", other.1));
                 }
                 _ => known.push((letter, size)),
             }
@@ -143,21 +143,21 @@ fn sizes(a: &[char], b: &[char], out: &[char], a_dims: &[usize], b_dims: &[usize
     }
     for letters in [a, b, out] {
         if let Some((_, l)) = letters.iter().enumerate().find(|(i, l)| letters[..*i].contains(l)) {
-            return Err(format!("letter {l} stands twice in one tensor"));
+            return Err(format!("label {l} appears twice in one tensor"));
         }
     }
     if let Some(l) = out.iter().find(|l| !a.contains(l) && !b.contains(l)) {
-        return Err(format!("letter {l} of the result is in neither operand"));
+        return Err(format!("label {l} of the result is in neither operand"));
     }
     // A sum over one element is that element.
     let summed = |l: &&(char, usize)| l.1 != 1 && !out.contains(&l.0) && !(a.contains(&l.0) && b.contains(&l.0));
     match known.iter().find(summed) {
-        Some((l, _)) => Err(format!("letter {l} is summed over one operand alone")),
+        Some((l, _)) => Err(format!("label {l} is summed over one operand alone")),
         None => Ok(known),
     }
 }
 
-/// A tensor as matrices: where it lies, or where its copy lies.
+/// A tensor as matrices, in place or as a copy.
 struct Tensor {
     place: MatrixPlace,
     len: usize,
@@ -193,7 +193,7 @@ fn stride(letters: &Letters, letter: char) -> usize {
 }
 
 impl MatrixPlace {
-    /// The tensor as it lies, if it is a batch of matrices with a unit stride.
+    /// The tensor as it is, if it is a batch of matrices with a unit stride.
     fn of(letters: &Letters, parts: [&Vec<char>; 3]) -> Option<MatrixPlace> {
         let [batch, rows, columns] = parts.map(|part| merged(letters, part));
         let place = MatrixPlace { batch: batch?.1, rows: rows?, columns: columns? };
@@ -204,7 +204,7 @@ impl MatrixPlace {
         MatrixPlace { rows: self.columns, columns: self.rows, ..self }
     }
 
-    /// The matrix as cuBLASLt is told of it.
+    /// The matrix, as cuBLASLt describes it.
     fn matrix(self) -> Matrix {
         let transposed = !is_unit(self.rows);
         let (fast, slow) = if transposed { (self.columns, self.rows) } else { (self.rows, self.columns) };
@@ -218,7 +218,7 @@ impl MatrixPlace {
     }
 }
 
-/// Whether a dimension, of this size and stride, is contiguous. One of a single element has whatever stride is wanted of it.
+/// True if a dimension, of this size and stride, is contiguous. One of a single element has whatever stride is wanted of it.
 fn is_unit((size, stride): (usize, usize)) -> bool {
     size <= 1 || stride == 1
 }

@@ -163,6 +163,6 @@ fn mistakes_are_reported() {
     assert!(err(&['a', 'a'], &['b'], &['a']).contains("twice"));
     assert!(err(&['a'], &['a'], &['a']).contains("size 2 and size 3"));
     assert!(err(&['a'], &['b'], &['c']).contains("neither"));
-    assert!(err(&['a'], &['b'], &['b']).contains("letter a is summed over one operand alone"));
+    assert!(err(&['a'], &['b'], &['b']).contains("label a is summed over one operand alone"));
     assert!(Contraction::new(&['a'], &[], &[], &[], &[]).unwrap_err().contains("1 letters for 0"));
 }

@@ -100,7 +100,7 @@ fn constraints(why: &Why) -> String {
 /// Note on differences within the prediction error.
 const TIE: &str = "within prediction error: benchmark both if the difference matters";
 
-/// Characters up to which an item of a configuration stands whole in a table.
+/// Characters up to which an item of a configuration is whole in a table.
 const LONG_ITEM: usize = 24;
 
 /// The alternatives by their differences.
@@ -165,7 +165,7 @@ fn search(search: &Search) -> String {
     )
 }
 
-/// What a configuration that the stack does not support would save.
+/// Time saved by a configuration that the stack does not support.
 fn beyond(report: &PlanReport, search: &Search) -> String {
     let Some(other) = &search.beyond else { return String::new() };
     let (stack, otherwise) =

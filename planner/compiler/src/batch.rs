@@ -1,4 +1,4 @@
-//! Micro-batches of a step, and the options that stand beside a configuration's text.
+//! Micro-batches of a step, and the options that supplement a configuration's text.
 
 use crate::error::Error;
 use crate::parallel;
@@ -52,7 +52,7 @@ impl ConfigOptions<'_> {
         let mut config = parallel::parse(self.text)?;
         if let Some(mbs) = self.mbs {
             config.mbs = mbs;
-        } else if !parallel::says(self.text, "mbs") {
+        } else if !parallel::has_key(self.text, "mbs") {
             config.mbs = default_mbs(&config);
         }
         config.sp = self.sp.unwrap_or(config.sp);

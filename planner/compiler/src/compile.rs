@@ -25,7 +25,7 @@ use std::time::Duration;
 /// Tokens per sequence of a model that does not state its own, if none are asked for.
 pub const DEFAULT_SEQ: u64 = 128;
 
-/// What to compile. What is left out has its default.
+/// A request to compile. Fields that are left out have their defaults.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CompileRequest {
@@ -48,7 +48,7 @@ pub struct CompileRequest {
     pub global_batch: Option<u64>,
     /// The type of parameters and compute.
     pub precision: String,
-    /// What decides the shardings that the file leaves open: `rules`, or `auto` for the least seconds of a step within the
+    /// Method for the shardings that the file leaves open: `rules`, or `auto` for the least seconds of a step within the
     /// memory of a device.
     pub shard: String,
     /// Bytes of a device under `auto`; if left out, what the cluster's devices have.
@@ -77,7 +77,7 @@ impl Default for CompileRequest {
 }
 
 impl CompileRequest {
-    /// The configuration: the text, under the fields that stand alone; one sequence per micro-batch if nobody says it.
+    /// The configuration: the text, overridden by the separate fields; one sequence per micro-batch by default.
     ///
     /// # Errors
     /// It cannot be.
@@ -100,7 +100,7 @@ pub fn compile_source(
     compile_source_watched(source, request, stop_after, (observer, &mut |_| {}))
 }
 
-/// The same, and `watch` is told how the search for shardings goes.
+/// The same; `watch` receives the progress of the search for shardings.
 ///
 /// # Errors
 /// As [`compile_source`].
@@ -123,7 +123,7 @@ pub fn compile_source_watched(
     compile_watched(source, file, &options, told)
 }
 
-/// Checks that a text compiles as it stands: on one device, or on the mesh that it states.
+/// Checks that a text compiles as it is: on one device, or on the mesh that it states.
 ///
 /// # Errors
 /// As [`compile_source`].
@@ -186,7 +186,7 @@ fn dtype(precision: &str) -> Result<DType, Error> {
     }
 }
 
-/// The model for the configuration's micro-batches, at the level where its source stands.
+/// The model for the configuration's micro-batches, at the level of its source.
 ///
 /// # Errors
 /// The model cannot have this batch.
@@ -227,7 +227,7 @@ fn compile_watched(
     within::compile(file, request, &CPU, (&mut observe, watch)).map_err(|error| told(source, error))
 }
 
-/// A schedule in the file says how many micro-batches there are; else the global batch does, over the sequences of one.
+/// The number of micro-batches: that of a schedule in the file, else the global batch over the sequences of one.
 fn request_microbatches(request: &CompileRequest, file: &File, parallel: &ParallelConfig) -> Result<u32, Error> {
     if let Some(schedule) = &file.schedule {
         return Ok(microbatches_of(schedule));
@@ -252,7 +252,7 @@ fn microbatches_of(schedule: &Schedule) -> u32 {
     items.filter_map(|item| item.microbatch).max().unwrap_or(0).saturating_add(1)
 }
 
-/// What is wrong with a text is the user's to correct; with a model that was built here it is a fault of ours.
+/// Converts an error: for a text of the user an input error, for a built-in model an internal error.
 fn told(source: &ModelSource, error: CompileError) -> Error {
     let pass = match &error {
         CompileError::Fault { pass, why } | CompileError::Plan(PlanError::Fault { pass, why }) => {

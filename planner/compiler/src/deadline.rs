@@ -20,7 +20,7 @@ impl Deadline {
         Deadline { moment: wait.and_then(|wait| Instant::now().checked_add(wait)), cancel: None }
     }
 
-    /// As many seconds from here as `--deadline` says.
+    /// A deadline `--deadline` seconds from now.
     ///
     /// # Errors
     /// They are not above 0.
@@ -40,7 +40,7 @@ impl Deadline {
         Deadline { cancel: Some(cancel.clone()), ..self }
     }
 
-    /// Whether it is over.
+    /// True if it is over.
     pub fn is_over(&self) -> bool {
         self.is_cancelled() || self.moment.is_some_and(|moment| Instant::now() >= moment)
     }

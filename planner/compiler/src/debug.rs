@@ -12,14 +12,14 @@ use ir::text::{File, print};
 use std::fmt::Display;
 use std::time::Instant;
 
-/// What is said, and since when the current pass runs.
+/// Debug output, and the start time of the current pass.
 pub struct Debug {
     level: u32,
     began: Instant,
 }
 
 impl Debug {
-    /// As the environment says; silent where it does not.
+    /// The level in the environment; silent without one.
     pub fn from_environment() -> Debug {
         let level = std::env::var("MESHWRIGHT_DEBUG").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
         Debug { level, began: Instant::now() }

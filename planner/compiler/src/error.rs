@@ -18,25 +18,25 @@ pub enum Error {
         /// All that is wrong with it.
         diagnostics: Diagnostics,
     },
-    /// What was asked for is wrong or cannot be had.
+    /// The request is invalid or infeasible.
     Input {
         /// Its code.
         code: Code,
-        /// What is wrong.
+        /// The message.
         message: String,
-        /// What to do.
+        /// The fix.
         help: Option<String>,
     },
     /// An internal error.
     Fault {
         /// The pass or part that broke its word.
         pass: String,
-        /// What it met.
+        /// The cause.
         why: String,
     },
     /// The deadline came before the answer.
     NotFinished {
-        /// What is missing.
+        /// The missing thing.
         message: String,
         /// How to have it.
         help: String,
@@ -85,7 +85,7 @@ impl Error {
         }
     }
 
-    /// The same error of the input with where it is: a file's name.
+    /// The same input error with its place: a file's name.
     #[must_use]
     pub fn within(self, place: &str) -> Error {
         match self {
@@ -105,7 +105,7 @@ impl Error {
         }
     }
 
-    /// What is wrong, in one line, without code and help.
+    /// The message in one line, without code and help.
     pub fn message(&self) -> String {
         match self {
             Error::Input { message, .. } | Error::NotFinished { message, .. } => message.clone(),
@@ -144,7 +144,7 @@ fn coded(f: &mut fmt::Formatter<'_>, code: Code, message: &str, help: Option<&st
 
 impl std::error::Error for Error {}
 
-/// What a library call refuses is the input's fault, unless it has no code.
+/// Conversion of a library error: an input error, unless it has no code.
 impl<E: Coded> From<E> for Error {
     fn from(error: E) -> Error {
         let message = error.to_string();

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 pub enum ModelSource {
     /// A configuration, for which blocks are built.
     Config {
-        /// Where it came from: a preset's name or a path.
+        /// Its origin: a preset's name or a path.
         from: String,
         /// The configuration.
         config: Box<ModelConfig>,
@@ -25,15 +25,15 @@ pub enum ModelSource {
     Text {
         /// Its path.
         from: String,
-        /// The text as it stands.
+        /// The unchanged text.
         source: String,
-        /// What it says.
+        /// The parsed file.
         file: Box<text::File>,
     },
 }
 
 impl ModelSource {
-    /// Finds the model that a name or path stands for; what begins with `{` is the text of a configuration itself.
+    /// Finds the model of a name or path. A text that begins with `{` is a configuration itself.
     ///
     /// # Errors
     /// There is none, or the file is wrong.
@@ -74,12 +74,12 @@ impl ModelSource {
         }
     }
 
-    /// Whether it is a text of the user's.
+    /// True if it is a text of the user's.
     pub fn is_text(&self) -> bool {
         matches!(self, ModelSource::Text { .. })
     }
 
-    /// The same with the tokens of a sequence in so many routing groups: see [`ModelConfig::routed_in`].
+    /// The same with the tokens of a sequence in `groups` routing groups: see [`ModelConfig::routed_in`].
     #[must_use]
     pub fn routed_in(&self, groups: u64, seq: u64) -> ModelSource {
         match self {
@@ -119,7 +119,7 @@ impl ModelSource {
         Ok(())
     }
 
-    /// Whether its blocks are built from a configuration.
+    /// True if its blocks are built from a configuration.
     pub fn is_built(&self) -> bool {
         matches!(self, ModelSource::Config { .. })
     }

@@ -42,8 +42,8 @@ pub fn parse_any(text: &str) -> Result<ParallelConfig, Error> {
     Ok(parallel)
 }
 
-/// Whether the text itself says something of the key.
-pub fn says(text: &str, key: &str) -> bool {
+/// True if the text has an item of this key.
+pub fn has_key(text: &str, key: &str) -> bool {
     items(text).is_ok_and(|items| items.iter().any(|(name, _)| *name == key))
 }
 
@@ -56,11 +56,11 @@ pub fn pins(text: &str) -> Vec<String> {
 /// Two texts as one; where both name a key, the second one's value holds.
 pub fn pinned(base: &str, over: &str) -> String {
     let key = |item: &str| item.split('=').next().unwrap_or_default().to_string();
-    let base = pins(base).into_iter().filter(|item| !says(over, &key(item)));
+    let base = pins(base).into_iter().filter(|item| !has_key(over, &key(item)));
     base.chain(pins(over)).collect::<Vec<_>>().join(",")
 }
 
-/// The keys that the text itself says, in its order.
+/// The keys of the text, in its order.
 ///
 /// # Errors
 /// The text is no configuration.
@@ -89,13 +89,13 @@ pub fn names() -> String {
     KEYS.iter().map(|key| key.name).collect::<Vec<_>>().join(", ")
 }
 
-/// Whether the configuration can be compiled: nothing that is [`missing`], degrees that can be.
+/// True if the configuration can be compiled: nothing that is [`missing`], degrees that can be.
 ///
 /// # Errors
 /// It cannot.
 pub fn check(parallel: &ParallelConfig) -> Result<(), Error> {
-    if let Some(Missing { said, what, instead }) = missing(parallel).first() {
-        let message = format!("`{said}` ({what}) is not in this version");
+    if let Some(Missing { item, what, instead }) = missing(parallel).first() {
+        let message = format!("`{item}` ({what}) is not in this version");
         return Err(Error::input(Code::NotInThisVersion, message).help(*instead));
     }
     if let Some(shard) =
@@ -110,19 +110,19 @@ pub fn check(parallel: &ParallelConfig) -> Result<(), Error> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Missing {
     /// The item: `cp_kind=ring`.
-    pub said: String,
-    /// What it means.
+    pub item: String,
+    /// Its meaning.
     pub what: &'static str,
-    /// What to do.
+    /// The alternative.
     pub instead: &'static str,
 }
 
-/// What of a configuration this version cannot compile and run. `tp_overlap` and `dp_overlap` are not among it: they say how the
-/// software that is predicted works; a program here does beside its communication all that does not wait for it.
+/// Items of a configuration that this version cannot compile and run, without `tp_overlap` and `dp_overlap`: those state how the
+/// predicted software works; a program here overlaps communication with all independent work.
 pub fn missing(parallel: &ParallelConfig) -> Vec<Missing> {
     let mut missing = Vec::new();
     let mut lacks =
-        |said: String, what: &'static str, instead: &'static str| missing.push(Missing { said, what, instead });
+        |item: String, what: &'static str, instead: &'static str| missing.push(Missing { item, what, instead });
     if parallel.cp > 1 && parallel.cp_kind == CpKind::Ring {
         let instead = "cp_kind=allgather or cp_kind=ulysses: the numbers are the same";
         lacks("cp_kind=ring".to_string(), "ring context parallelism", instead);
@@ -143,7 +143,7 @@ pub fn missing(parallel: &ParallelConfig) -> Vec<Missing> {
     missing
 }
 
-/// Whether the numbers of a configuration can be, by themselves.
+/// True if the numbers of a configuration can be, by themselves.
 fn check_degrees(parallel: &ParallelConfig) -> Result<(), Error> {
     let optional = [
         ("vp", parallel.vp.map(u64::from)),
@@ -182,7 +182,7 @@ fn check_degrees(parallel: &ParallelConfig) -> Result<(), Error> {
     check_starts(parallel)
 }
 
-/// As many starts as stages but the first. A schedule that there is not, or not so, is refused where it is made.
+/// One start per stage except the first. An unknown or impossible schedule is refused where it is made.
 fn check_starts(parallel: &ParallelConfig) -> Result<(), Error> {
     let kind = schedules::find(&parallel.schedule).ok().filter(|_| !parallel.stages.is_empty());
     let pipeline = kind.and_then(|kind| kind.pipeline(parallel.pp as u32, parallel.vp, 1).ok());

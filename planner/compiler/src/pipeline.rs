@@ -28,7 +28,7 @@ use scheduler::partition::{PartitionError, costs_of, partition, partition_at, st
 use scheduler::predict::{PredictError, pipeline_of};
 use scheduler::schedules::{self, UnknownSchedule};
 use transforms::differentiate::{DifferentiateError, differentiate, gradients};
-use transforms::recompute::{call_variants, layers_again};
+use transforms::recompute::{call_variants, recomputed_layers};
 use transforms::slices::{SliceError, slice};
 
 /// How a model is to be compiled.
@@ -36,7 +36,7 @@ use transforms::slices::{SliceError, slice};
 pub struct PipelineOptions {
     /// The configuration and the rules that seed it.
     pub options: PlanOptions,
-    /// What updates the parameters.
+    /// The optimizer.
     pub optimizer: Optimizer,
     /// Micro-batches per step.
     pub microbatches: u32,
@@ -59,7 +59,7 @@ pub enum CompileError {
     /// The configuration does not fit it.
     #[error(transparent)]
     Plan(#[from] planner::PlanError),
-    /// It cannot be cut into so many stages.
+    /// It cannot be partitioned into this number of stages.
     #[error(transparent)]
     Cut(#[from] PartitionError),
     /// There is no schedule of the configuration's name.
@@ -98,7 +98,7 @@ pub enum CompileError {
     Misplanned {
         /// The pass.
         pass: &'static str,
-        /// What is wrong with it.
+        /// The diagnostics.
         found: Diagnostics,
     },
     /// A checker refuses what a pass has made: an internal error.
@@ -106,7 +106,7 @@ pub enum CompileError {
     Fault {
         /// The pass.
         pass: &'static str,
-        /// What the checker found.
+        /// The findings of the checker.
         why: String,
     },
 }
@@ -168,9 +168,9 @@ pub type Observer<'a> = dyn FnMut(&'static str, &File) + 'a;
 pub struct PassInfo {
     /// Its name.
     pub name: &'static str,
-    /// What it does.
+    /// Its effect, in one line.
     pub does: &'static str,
-    /// Why it stands where it stands.
+    /// The reason for its place in the order.
     pub why_here: &'static str,
 }
 
@@ -210,7 +210,7 @@ pub fn compile(
     compile_watched(file, request, cluster, (observer, &mut |_| {}))
 }
 
-/// The same, and `watch` is told how the search for shardings goes.
+/// The same; `watch` receives the progress of the search for shardings.
 ///
 /// # Errors
 /// As [`compile`].
@@ -223,7 +223,7 @@ pub fn compile_watched(
     let stop = |pass: &str| request.stop_after.as_deref() == Some(pass);
     schedules::find(&request.options.parallel.schedule)?;
     verify::verify_stated(&file.model).map_err(CompileError::Model)?;
-    let stated = file.model.has_mesh && file.model.is_settled();
+    let stated = file.model.has_mesh && file.model.is_fully_specified();
     if file.schedule.is_none() && !file.model.is_differentiated() {
         file.model = in_slices(file.model, request, observer)?;
     }
@@ -292,7 +292,7 @@ pub fn compile_watched(
     Ok(file)
 }
 
-/// What one micro-batch asks of the ranks that work on a block together ([`ParallelConfig::together`]): the sections F, I and W of
+/// Plans one micro-batch on the ranks that work on a block together ([`ParallelConfig::together`]): the sections F, I and W of
 /// every distinct block, sharded, without what is done once a step. For those who price configurations: no checker runs. The model's
 /// batch is that of these ranks, `parallel.mbs` for each of their data-parallel part.
 ///
@@ -325,7 +325,7 @@ pub fn mark_experts(mut model: Model, parallel: &ParallelConfig) -> Result<Model
 
 fn mark(model: Model, options: &PlanOptions) -> Result<Model, CompileError> {
     let mut model = gradients(model)?;
-    // What is done once a step is numbers beside the blocks.
+    // Costs once a step are separate figures of the blocks.
     model.blocks.values_mut().for_each(|block| block[SectionKind::U] = Section::default());
     model.step = None;
     Ok(planner::plan(model, options, &CPU, Some(MARKED), &mut |_, _| {})?)
@@ -337,25 +337,25 @@ pub fn lower_blocks(marked: Model, parallel: &ParallelConfig, ways: &ReshardCach
 }
 
 /// The ways that [`lower_blocks`] takes between configurations.
-pub fn ways_of_blocks(
+pub fn reshard_paths_of_blocks(
     changes: impl Iterator<Item = [Type; 2]>,
     mesh: &Mesh,
     dims: &Dims,
     known: &ReshardCache,
 ) -> Result<Vec<Vec<Collective>>, CompileError> {
-    Ok(planner::ways(changes, &Site { mesh, dims, cluster: &CPU }, known)?)
+    Ok(planner::reshard_paths(changes, &Site { mesh, dims, cluster: &CPU }, known)?)
 }
 
 /// The pass that marks changes of configuration.
 const MARKED: &str = "reshard";
 
-/// What is computed again and how attention communicates is priced beside the planned model.
+/// Options without recomputation and context parallelism, whose costs are added to those of the planned model.
 fn goal_of_blocks(parallel: &ParallelConfig) -> Result<PlanOptions, CompileError> {
     let together = parallel.together().map_err(planner::PlanError::from)?;
     Ok(PlanOptions::of(ParallelConfig { recompute: Recompute::None, cp_kind: CpKind::AllGather, ..together }))
 }
 
-/// What the checker of programs finds is the pass's fault.
+/// Converts findings of the program checker to an error of the pass.
 fn found_by(pass: &'static str, checked: Result<(), Vec<Violation>>) -> Result<(), CompileError> {
     checked.map_err(|found| CompileError::Fault { pass, why: lines(&found) })
 }
@@ -403,7 +403,7 @@ fn lines(found: &[impl ToString]) -> String {
     found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
-/// The verifiers run after every pass; what they find is the pass's fault. Until `reshard` has run, operands may lie
+/// The verifiers run after every pass; what they find is the pass's fault. Until `reshard` has run, operands may be
 /// otherwise than their ops need them.
 fn checked(pass: &'static str, model: &Model) -> Result<(), CompileError> {
     let laid_out = ["reshard", "collectives", "partition"].contains(&pass);
@@ -411,7 +411,7 @@ fn checked(pass: &'static str, model: &Model) -> Result<(), CompileError> {
     found.map_err(|found| CompileError::Misplanned { pass, found })
 }
 
-/// The stages. Where the first layers of each are computed again, its runs call the variants for which it has been cut.
+/// The stages. If the first layers of each are recomputed, its block instances call the variants for which it was partitioned.
 fn cut_model(
     model: &mut Model,
     request: &PipelineOptions,
@@ -424,7 +424,7 @@ fn cut_model(
         true => partition(model, &pipeline, costs)?,
         false => partition_at(model, &starts_named(starts, costs), &pipeline, costs)?,
     };
-    let Some(layers) = layers_again(model) else { return Ok(staged) };
+    let Some(layers) = recomputed_layers(model) else { return Ok(staged) };
     let starts = starts_of(&staged);
     call_variants(model, layers, &starts);
     checked("partition", model)?;
@@ -432,7 +432,7 @@ fn cut_model(
     Ok(partition_at(model, &starts, &pipeline, costs)?)
 }
 
-/// The configuration with as many pipeline ranks as the model's mesh has, which it may bring itself.
+/// The configuration with the pipeline ranks of the model's mesh, which the model may state itself.
 fn on_mesh(model: &Model, request: &PipelineOptions) -> ParallelConfig {
     let pp = model.mesh.pipeline().map_or(1, |axis| model.mesh.axes[axis].size);
     ParallelConfig { pp, ..request.options.parallel.clone() }

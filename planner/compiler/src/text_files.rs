@@ -37,7 +37,7 @@ fn read(path: &Path, limit: u64) -> Result<String, Error> {
     text.map_err(|why| Error::file("read", path, &why))
 }
 
-/// Writes a file whole or not at all. What is no file, such as a pipe, is written to.
+/// Writes a file atomically. A path that is no regular file, such as a pipe, is written to directly.
 ///
 /// # Errors
 /// It cannot be written.

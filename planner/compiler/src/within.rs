@@ -67,12 +67,12 @@ pub(crate) fn compile(
     Err(PlanError::NoRoom { bytes: limit, is_proved: false }.into())
 }
 
-/// Whether the file leaves shardings open and the request goes on until they are decided.
+/// True if the file leaves shardings open and the request goes on until they are decided.
 fn is_decided(file: &File, request: &PipelineOptions) -> bool {
     let passes = pipeline::passes();
     let place = |name: &str| passes.iter().position(|pass| pass.name == name);
     let reached = request.stop_after.as_deref().is_none_or(|stop| place(stop) >= place("shard"));
-    reached && !(file.model.has_mesh && file.model.is_settled())
+    reached && !(file.model.has_mesh && file.model.is_fully_specified())
 }
 
 /// The bytes of the largest arena.
@@ -81,7 +81,7 @@ fn arena(file: &File) -> u64 {
     classes.filter_map(|class| class.arena.as_ref()).map(|arena| arena.bytes).max().unwrap_or(0)
 }
 
-/// What the search gets in each round.
+/// Input of the search in each round.
 struct Rounds {
     memory: u64,
     deadline: Option<Duration>,

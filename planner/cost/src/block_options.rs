@@ -75,7 +75,7 @@ impl Spread {
 mod tests {
     use super::*;
 
-    /// Of 8 data-parallel ranks, 2 are in the block's mesh. In the default order they lie outside tp and cp; with dp and pp
+    /// Two of 8 data-parallel ranks are in the block's mesh. In the default order they are outside tp and cp; with dp and pp
     /// innermost, 4 copies and 3 stages lie between neighbours.
     #[test]
     fn ranks_inside_an_axis_spread_it() {

@@ -216,7 +216,7 @@ impl Cluster {
 
     /// Cluster whose devices combine several cores each, if there are more cores than devices.
     #[must_use]
-    pub fn dealt(&self, devices: u64) -> Cluster {
+    pub fn for_devices(&self, devices: u64) -> Cluster {
         self.with_cores_each(self.cores_each(devices))
     }
 

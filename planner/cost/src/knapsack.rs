@@ -263,7 +263,7 @@ mod tests {
         (bytes, steps, wanted)
     }
 
-    /// What a choice takes: `run` are the steps that run again where what they make is wanted.
+    /// Time and bytes of a choice: `run` is the set of steps that are recomputed if their results are needed.
     fn taken(forward: &Forward<'_>, run: u32) -> (f64, f64) {
         let mut wanted = forward.wanted.clone();
         let (mut bytes, mut again) = (0.0, vec![false; forward.steps.len()]);

@@ -26,7 +26,7 @@ impl Traffic {
 
     /// Traffic of two tensors in one transfer.
     #[must_use]
-    pub fn beside(self, other: Traffic) -> Traffic {
+    pub fn with(self, other: Traffic) -> Traffic {
         Traffic {
             wire: self.wire + other.wire,
             messages: self.messages.max(other.messages),

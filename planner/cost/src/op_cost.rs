@@ -59,7 +59,7 @@ pub fn seconds_of_change(
 ) -> f64 {
     let tensors = operands.iter().zip(results);
     let traffic = tensors.map(|(before, after)| Traffic::of(cluster, mesh, collective, before, after));
-    traffic.fold(Traffic::default(), Traffic::beside).seconds(cluster, mesh, collective.over())
+    traffic.fold(Traffic::default(), Traffic::with).seconds(cluster, mesh, collective.over())
 }
 
 /// Seconds of a block's section on one rank, with all statements in sequence.

@@ -124,7 +124,7 @@ impl Cluster {
     }
 }
 
-/// What TOML says is wrong, with its line and key.
+/// The error of TOML, with its line and key.
 pub(crate) fn told(code: Code, why: &toml::de::Error) -> PresetError {
     PresetError::wrong(code, why.to_string().trim_end().to_string())
 }

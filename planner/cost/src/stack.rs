@@ -231,10 +231,10 @@ impl Default for StackTraits {
 const MIB: f64 = 1024.0 * 1024.0;
 
 impl Stack {
-    /// Groups of ops that a stack may fuse into one kernel: the norm; SwiGLU or another gate with its product; bias and
-    /// GeLU; bias, dropout and residual sum; residual sum and norm; the rotation; softmax with mask and scale; the loss
-    /// with its softmax; the products of q, k and v, and of gate and up, as one; the embedding with its sum; routing,
-    /// permutation; weight gradients with their sum over micro-batches; the optimizer over all parameters.
+    /// Groups of ops that a stack may fuse into one kernel. Pointwise: the norm; SwiGLU or another gate with its product; bias
+    /// and GeLU; bias, dropout and residual sum; residual sum and norm; the rotation; softmax with mask and scale. Ends: the loss
+    /// with its softmax; the embedding with its sum. Matmuls: q, k and v as one, gate and up as one, weight gradients with their
+    /// sum over micro-batches. Others: routing, permutation, the optimizer over all parameters.
     pub const GROUPS: [&str; 16] = [
         "norm",
         "swiglu",

@@ -1,4 +1,4 @@
-//! What a stack's file must say. It may begin from another (`from = "fsdp-compile"`) and state only what differs.
+//! Reader of a stack's file. The file may begin from another (`from = "fsdp-compile"`) and state only the differences.
 
 use crate::presets::{PresetError, STACKS, none_or, told};
 use crate::profile::SAVED;
@@ -9,7 +9,7 @@ use toml::{Table, Value};
 /// A stack's file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StackFile {
-    /// Where it is, the same however `from` says it.
+    /// Its canonical path, for any spelling in `from`.
     pub place: String,
     /// Its text.
     pub text: String,

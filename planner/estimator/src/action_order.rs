@@ -21,7 +21,7 @@ pub(super) struct OrderCache {
 #[derive(Default)]
 struct CachedOrders {
     orders: HashMap<(&'static str, Pipeline), Arc<Order>>,
-    /// Of all of them.
+    /// Actions of all orders.
     actions: usize,
 }
 
@@ -72,7 +72,7 @@ pub(super) struct Order {
     lanes: Vec<RankActions>,
 }
 
-/// What a rank does.
+/// Actions of a rank.
 struct RankActions {
     /// The stages that it runs.
     stages: Runs,
@@ -92,7 +92,7 @@ impl Order {
         Ok(Order { lanes: tallies.into_iter().map(RankActions::of).collect(), wiring })
     }
 
-    /// What each rank does under costs, with so many seconds between stages, and what the end follows from.
+    /// Timeline of each rank under these costs, with `hops` seconds between stages, and the critical path.
     pub(super) fn run(&self, costs: &StageCosts, hops: &[f64], slices: f64) -> (Vec<Rank>, CriticalPath) {
         let run = self.wiring.run(costs);
         let figures = run.ends.iter().zip(run.idle()).zip(&run.peak_memory);
@@ -119,7 +119,7 @@ impl RankActions {
     }
 }
 
-/// What a rank has done, by stage.
+/// Actions that a rank has done, by stage.
 #[derive(Clone)]
 struct ActionCounts {
     /// How often it has run F, I and W.

@@ -49,7 +49,7 @@ pub(super) struct Span {
     pub(super) block: usize,
     /// The runs.
     pub(super) runs: Range<usize>,
-    /// Whether they are layers.
+    /// True if they are layers.
     pub(super) are_layers: bool,
 }
 
@@ -69,12 +69,12 @@ pub(super) struct Tied {
     pub(super) elements: f64,
 }
 
-/// What the runs of a model cost on one rank of a configuration.
+/// Costs of the block instances of a model on one rank of a configuration.
 #[derive(Debug)]
 pub(super) struct Blocks {
     /// The runs.
     pub(super) outline: Arc<Outline>,
-    /// Of each distinct block.
+    /// Profile of each distinct block.
     pub(super) profiles: Vec<Profile>,
     /// The same where all of a layer is computed again, if the configuration has layers of both kinds.
     pub(super) again: Option<Vec<Profile>>,
@@ -95,7 +95,7 @@ pub(super) enum BlockFilter<'a> {
     Experts(&'a Blocks),
 }
 
-/// Whether a planned model has what its configuration asks for beside the plan: values to be made again, and heads to be cut.
+/// True if a planned model has what its configuration asks for beside the plan: values to be made again, and heads to be cut.
 ///
 /// # Errors
 /// It has not.

@@ -44,7 +44,7 @@ impl Staged {
         self.loads.iter().map(|load| load.runs.start).collect()
     }
 
-    /// What the end follows from, if that is known.
+    /// The critical path, if known.
     pub(super) fn path(&self) -> Option<&CriticalPath> {
         self.flow.path.as_ref()
     }
@@ -59,7 +59,7 @@ pub(super) struct Stepped {
 }
 
 impl Stepped {
-    /// Whether the host's memory holds what is offloaded.
+    /// True if the host's memory holds what is offloaded.
     pub(super) fn fits_host(&self, cluster: &Cluster) -> bool {
         host_holds(cluster, &self.memory)
     }

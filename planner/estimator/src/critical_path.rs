@@ -83,7 +83,7 @@ mod tests {
     use scheduler::predict::pipeline_of;
     use scheduler::simulate::DependencyGraph;
 
-    /// Of each schedule whose order no cost moves: its chain takes as long as the step, and under other times no longer than it.
+    /// For each schedule with a fixed order: its chain takes exactly the time of the step, and under other times no longer.
     #[test]
     fn a_chain_is_as_long_as_its_step_and_no_longer_than_another() {
         for schedule in ["1f1b", "gpipe", "zb-h1", "interleaved-1f1b", "interleaved-zb", "dualpipe", "zb-v"] {

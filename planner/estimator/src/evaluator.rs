@@ -197,7 +197,7 @@ fn dealt(cluster: &Cluster, [least, most]: [u64; 2]) -> HashMap<u64, Cluster> {
     let mut devices = least;
     while let Some(cores) = cluster.cores.filter(|_| devices <= most) {
         let each = cluster.cores_each(devices);
-        clusters.entry(each).or_insert_with(|| cluster.dealt(devices));
+        clusters.entry(each).or_insert_with(|| cluster.for_devices(devices));
         // The next number of devices that leaves each device fewer cores.
         devices = if each > 1 { cores / each + 1 } else { most + 1 };
     }

@@ -67,13 +67,13 @@ pub(super) fn fullest_host(ranks: &[StageMemory]) -> f64 {
     ranks.iter().map(|rank| rank.host * GIB).fold(0.0, f64::max)
 }
 
-/// Whether a cluster's devices, and the host's memory beside them, hold so much. Of a host of which nothing is known it is not
+/// True if a cluster's devices, and the host's memory beside them, hold so much. Of a host of which nothing is known it is not
 /// asked.
 pub(super) fn holds(cluster: &Cluster, ranks: &[StageMemory]) -> bool {
     fullest_device(ranks) <= cluster.device.memory as f64 && host_holds(cluster, ranks)
 }
 
-/// Whether the host's memory holds what each device offloads.
+/// True if the host's memory holds what each device offloads.
 pub(super) fn host_holds(cluster: &Cluster, ranks: &[StageMemory]) -> bool {
     cluster.host_memory().is_none_or(|memory| fullest_host(ranks) <= memory)
 }
@@ -131,11 +131,11 @@ impl OrderedStages<'_> {
 /// Bytes beside the states, where what ZeRO-3 cuts stays whole for a time.
 #[derive(Clone, Copy, Default)]
 struct Whole {
-    /// Of parameters that a forward has gathered and the backward still finds.
+    /// Bytes of parameters that a forward gathered and that stay until the backward.
     gathered: f64,
-    /// Of parameters that are there twice: a rank's part beside the whole, and experts quantised for their products.
+    /// Bytes of second copies of parameters: a rank's shard next to the gathered tensor, and experts quantised for their matmuls.
     copies: f64,
-    /// Of gradients that wait for the last micro-batch in the format of the wire.
+    /// Bytes of gradients that wait for the last micro-batch in the dtype of communication.
     wide: f64,
 }
 
@@ -168,10 +168,10 @@ fn updating(elements: [f64; 2], replicas: &Replicas<'_>, recipe: &Recipe) -> f64
     recipe.widened * (elements[0] / dense).max(elements[1] / experts)
 }
 
-/// Bytes of tensors that sums over tp have read and that are held, since the CPU is ahead of the device: at most so many. It
-/// waits for the device with each message that it gets. So in a pipeline it is ahead from one micro-batch to the next only
-/// where the device has more to do than it; elsewhere while the first stage, which gets no messages forward, begins: the second
-/// message that this sends waits for the next stage, which is late in a first step.
+/// Upper bound on the bytes of tensors that sums over tp have read and that stay, since the CPU is ahead of the device. The CPU
+/// waits for the device with each message that it receives. In a pipeline it is ahead from one micro-batch to the next only if
+/// the device has more work than the CPU. Otherwise it is ahead while the first stage begins, which receives no messages forward:
+/// the second message of the first stage waits for the next stage, which is late in a first step.
 fn waiting(rank: &Rank, loads: &[StageCost], most: f64) -> f64 {
     let own = || rank.stages.iter().map(|(stage, [forwards, ..])| (&loads[*stage], *forwards));
     let largest = own().map(|(load, _)| load.summed[1]).fold(0.0, f64::max);
@@ -187,9 +187,9 @@ fn waiting(rank: &Rank, loads: &[StageCost], most: f64) -> f64 {
     own().map(|(load, forwards)| ahead(forwards) * load.summed[0]).sum::<f64>().min(most) * largest
 }
 
-/// Bytes beside what is kept, a micro-batch's logits among that: inner values of the block under way, what the products'
-/// library keeps, messages to and from the neighbours (one in use, one under way), buffers of sums, and what ZeRO-2 and 3
-/// hold whole.
+/// Bytes besides saved activations, which include a micro-batch's logits. They are inner values of the current block, the
+/// workspace of the matmul library, and messages to and from the neighbours (one in use, one in flight). Buffers of sums, and
+/// gathered tensors of ZeRO-2 and 3, add to them.
 fn buffers(own: &[&StageCost], stages: usize, logits: f64, zero: u8, platform: &Platform<'_>) -> f64 {
     let most = |of: &dyn Fn(&StageCost) -> f64| own.iter().map(|load| of(load)).fold(0.0, f64::max);
     let messages = if stages > 1 { 4.0 * most(&|load| load.boundary) } else { 0.0 };
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(within(layer, head(4.2e9), 0.0, logits, 0, &recipe), 4.2e9);
     }
 
-    /// Of 8 sums and 3 micro-batches: 24 tensors, if as many may wait; of the only one 8.
+    /// With 8 sums and 3 micro-batches 24 tensors wait, if 24 may; with one micro-batch 8.
     #[test]
     fn what_sums_have_read_waits_for_the_device() {
         let loads = [StageCost { summed: [8.0, 1e6], ..StageCost::default() }];
@@ -269,7 +269,7 @@ mod tests {
         assert_eq!([tensors(1.0, 0, 4.0), tensors(1.0, 1, 4.0), tensors(-1.0, 0, 2.0)], [4.0, 2.0, 0.0]);
     }
 
-    /// Of 8 ranks that hold the same dense parameters and experts of their own.
+    /// States on 8 ranks with the same dense parameters and different experts.
     #[test]
     fn states_of_a_group_are_widened_at_once() {
         let (cluster, stack) = (Cluster::find("h100").unwrap(), Stack::find("megatron-core-2025").unwrap());
@@ -282,7 +282,7 @@ mod tests {
         assert_eq!([bytes(0), bytes(1)], [32e9, 8e9]);
     }
 
-    /// Of 32 ranks, 16 of which share out the experts: while micro-batches accumulate all is whole, with gradients of all but
+    /// States on 32 ranks, with experts over 16 of them. While micro-batches accumulate, all states are gathered, with gradients of all but
     /// experts in f32; of one only what a forward has gathered.
     #[test]
     fn whole_parameters_lie_beside_their_parts() {

@@ -14,19 +14,19 @@ use ir::options::ParallelConfig;
 pub struct ModelWork {
     /// FLOPs of a sequence's products, forward and backward.
     products: f64,
-    /// Of its attention.
+    /// FLOPs of its attention.
     attention: f64,
     /// Parameters that are no experts', and the experts'.
     elements: [f64; 2],
     /// Bytes of the inner values of a sequence in the end of the model that has most.
     inner: f64,
-    /// Of the layers that are alike those with most parameters: how many there are.
+    /// Number of layers of the kind with most parameters.
     layers: u64,
     /// Parameters of one of these: those that are no experts', and the experts'.
     layer: [f64; 2],
 }
 
-/// What degrees leave open of a configuration.
+/// The keys of a configuration that its degrees leave open.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Undecided {
     /// The ZeRO stage, if it is pinned.
@@ -41,7 +41,7 @@ pub struct Undecided {
 const SHARED_INNER: f64 = 0.5;
 
 impl ModelWork {
-    /// Of a model planned for one device.
+    /// Work of a model planned for one device.
     pub(super) fn of(blocks: &Blocks, sequences: u64) -> ModelWork {
         let (causal, whole) = (blocks.sum(|it| it.flops), blocks.sum(|it| it.flops_noncausal));
         let shared: f64 = blocks.outline.tied.iter().map(|tied| tied.elements * (tied.runs.len() - 1) as f64).sum();
@@ -71,7 +71,7 @@ impl ModelWork {
         (room / self.inner(parallel).max(1.0)) as u64
     }
 
-    /// Of all configurations with these degrees: all devices at their full rate all the time, and the states of the mean rank, the
+    /// Lower bound on all configurations with these degrees: all devices at their full rate all the time, and the states of the average rank, the
     /// inner values of a micro-batch, or what the rank with most layers holds. With one micro-batch every stage of ZeRO is as
     /// asked for.
     pub fn floor(
@@ -99,7 +99,7 @@ impl ModelWork {
         StepCost { seconds, bytes: held * facts.reserve + facts.context + communicators(parallel, platform) }
     }
 
-    /// Of all configurations on so many devices, from the fewest to the most: each state is held once at least.
+    /// Lower bound on all configurations with a number of devices in this range: each state is stored at least once.
     pub fn of_devices(&self, [fewest, most]: [u64; 2], sequences: u64, platform: &Platform<'_>) -> StepCost {
         let seconds = self.seconds(most, sequences, platform) * platform.stragglers(fewest);
         let parallel = ParallelConfig { dp: most, zero: 3, ..ParallelConfig::default() };
@@ -139,7 +139,7 @@ impl ModelWork {
     }
 }
 
-/// What a rank has of some parameters, which no pipeline cuts, before ZeRO does.
+/// Number of some parameters on a rank, without pipeline and ZeRO.
 fn on_a_rank([dense, experts]: [f64; 2], parallel: &ParallelConfig) -> [f64; 2] {
     [dense / parallel.tp as f64, experts / (parallel.ep * parallel.etp) as f64]
 }

@@ -15,25 +15,25 @@ use smallvec::SmallVec;
 /// A step of a pipeline, up to the last backward.
 #[derive(Debug)]
 pub(super) struct PipelineTimeline {
-    /// Of each rank.
+    /// Timeline of each rank.
     pub(super) ranks: Vec<Rank>,
     /// The idle share of the ranks in the mean.
     pub(super) bubble: f64,
-    /// What its end follows from, if that is known.
+    /// The critical path, if known.
     pub(super) path: Option<CriticalPath>,
 }
 
 /// Stages, and how often a rank runs their F, I and W: most have one or two.
 pub(super) type Runs = SmallVec<[(usize, [f64; 3]); 2]>;
 
-/// What a rank does.
+/// Timeline of a rank.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Rank {
     /// The stages that it runs.
     pub(super) stages: Runs,
     /// When its last action ends.
     pub(super) end: f64,
-    /// Where it waits.
+    /// Its idle time.
     pub(super) idle: Idle,
     /// Seconds of the messages that it sends and gets, half of each.
     pub(super) messages: f64,
@@ -88,7 +88,7 @@ fn simulated(
         let ((few, path), (more, longer)) = (of(filled)?, of(filled + round)?);
         let next = 4 * filled - 3 * (filled % round); // four times as many rounds
         let is_beyond = next + round >= microbatches;
-        if kind.repeats_rounds() && !is_settled(&few, &more) {
+        if kind.repeats_rounds() && !is_fully_specified(&few, &more) {
             if is_beyond && actions(pipeline) <= UNSETTLED {
                 return whole();
             }
@@ -106,9 +106,9 @@ fn simulated(
     }
 }
 
-/// Whether a further round takes all ranks as long, as it does once the slowest holds up all others; as long as a rank waits or
+/// True if a further round takes all ranks as long, as it does once the slowest holds up all others; as long as a rank waits or
 /// keeps less with each round, it does not yet.
-fn is_settled(few: &[Rank], more: &[Rank]) -> bool {
+fn is_fully_specified(few: &[Rank], more: &[Rank]) -> bool {
     let both = || few.iter().zip(more);
     let longer = || both().map(|(few, more)| more.end - few.end);
     let (least, most) = (longer().fold(f64::INFINITY, f64::min), longer().fold(0.0, f64::max));
@@ -122,7 +122,7 @@ fn actions(pipeline: &Pipeline) -> u64 {
     u64::from(pipeline.stages()) * u64::from(pipeline.microbatches) * u64::from(pipeline.slices)
 }
 
-/// Of a pipeline that is not simulated whole: the micro-batches that fill it, and those of a round.
+/// For a pipeline that is not fully simulated: the micro-batches that fill it, and those of a round.
 fn repeated(kind: &ScheduleKind, pipeline: &Pipeline) -> Option<(u32, u32)> {
     let microbatches = pipeline.microbatches;
     let (simulated, rounds) = if kind.repeats_rounds() { (SIMULATED, 1) } else { (SIMULATED * LONG, LONG as u32) };
@@ -136,8 +136,8 @@ fn repeated(kind: &ScheduleKind, pipeline: &Pipeline) -> Option<(u32, u32)> {
 /// How many times as many of both where rounds are not alike.
 const LONG: u64 = 8;
 
-/// How long what forwards keep is kept at least: what a rank holds in the mean of a step, and so at most, is what each of its
-/// stages keeps, times how often, times how long, over the seconds of the step (Little 1961).
+/// Lower bound on the lifetime of saved activations. The mean of a rank's activations over a step is a sum over its stages: bytes
+/// times number times lifetime, over the seconds of the step (Little 1961). The peak is at least the mean.
 pub(super) struct ActivationLifetime {
     /// Seconds between the end of each stage's forward and the start of its backward.
     seconds: Vec<f64>,
@@ -146,7 +146,7 @@ pub(super) struct ActivationLifetime {
 }
 
 impl ActivationLifetime {
-    /// Of stages with these seconds of F, I and W, in steps of so many seconds or less. Of slices, and of pipelines that are not
+    /// Bound for stages with these seconds of F, I and W, in steps of at most `step` seconds. For slices, and for pipelines that are not
     /// simulated whole, nothing is said.
     pub(super) fn of(
         seconds: &[[f64; 3]],
@@ -175,7 +175,7 @@ impl ActivationLifetime {
     }
 }
 
-/// What no order of a schedule's kind beats on a rank.
+/// Bound on a rank that no order of a schedule's kind beats.
 pub(super) struct RankBound {
     /// The stages that it runs.
     pub(super) stages: Runs,
@@ -251,9 +251,9 @@ pub(super) fn least_kept(
     each().fold(all, f64::max).max(returns.kept(stages, kept, more))
 }
 
-/// A flow that no order of the schedule's kind beats, of stages with these seconds of F, I and W and bytes that a forward
-/// keeps, in steps of so many seconds or less: the rank that has the first stage ends no earlier than what must follow the last
-/// backward of any.
+/// Timeline that no order of the schedule's kind beats, for steps of at most `step` seconds. The stages have these seconds of F, I
+/// and W, and these bytes that a forward saves. The rank of the first stage ends no earlier than the work that must follow the
+/// last backward of any rank.
 pub(super) fn least(
     seconds: &[[f64; 3]],
     kept: &[f64],
@@ -305,7 +305,7 @@ fn runs_of(rank: u32, pipeline: &Pipeline) -> Runs {
     stages
 }
 
-/// What each rank does for all micro-batches of a pipeline, and what the end follows from.
+/// Timeline of each rank for all micro-batches of a pipeline, and the critical path.
 fn ranks(
     loads: &[StageCost],
     hops: &[f64],
@@ -322,7 +322,7 @@ fn ranks(
     Ok(orders.get(kind, pipeline, &costs)?.run(&costs, hops, slices))
 }
 
-/// What an action of each stage takes, in seconds and bytes.
+/// Costs of an action of each stage, in seconds and bytes.
 pub(super) fn costs(loads: &[StageCost], hops: &[f64], slices: f64) -> StageCosts {
     let each = |of: &dyn Fn(&StageCost) -> f64| loads.iter().map(|load| of(load) / slices).collect::<Vec<f64>>();
     StageCosts {

@@ -17,7 +17,7 @@ pub(super) fn config_on(text: &str, gpus: Option<u64>) -> Result<ParallelConfig,
     let mut parallel = parallel::parse_any(text)?;
     if let Some(gpus) = gpus {
         let others = parallel.tp * parallel.pp * parallel.cp;
-        if !parallel::says(text, "dp") && gpus.is_multiple_of(others) {
+        if !parallel::has_key(text, "dp") && gpus.is_multiple_of(others) {
             parallel.dp = gpus / others;
         }
         if parallel.devices() != gpus {
@@ -99,7 +99,7 @@ fn least_stride(parallel: &ParallelConfig, axes: &[&str]) -> u64 {
     there.map(|axis| stride(parallel, axis)).min().unwrap_or(1)
 }
 
-/// Of a group, those among whom ZeRO shards, and those of the same shard.
+/// The ranks of a group among whom ZeRO shards, and those with the same shard.
 pub(super) fn sharded(group: Group, shard: Option<u64>) -> (Group, Group) {
     let ranks = shard.map_or(group.ranks, |shard| shard.min(group.ranks));
     (Group { ranks, ..group }, Group { ranks: group.ranks.div_ceil(ranks), stride: group.stride * ranks })

@@ -8,7 +8,7 @@ use super::blocks::{Outline, Planned};
 use super::shape_class::ShapeClass;
 use compiler::error::Error;
 use compiler::model_source::ModelSource;
-use compiler::pipeline::{CompileError, lower_blocks, mark_blocks, mark_experts, ways_of_blocks};
+use compiler::pipeline::{CompileError, lower_blocks, mark_blocks, mark_experts, reshard_paths_of_blocks};
 use ir::entity::SecondaryMap;
 use ir::graph::Model;
 use ir::ids::DimId;
@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use support::query::Memo;
 
-/// What of a model is planned.
+/// Part of a model that is planned.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Part {
     /// All blocks.
@@ -51,7 +51,7 @@ impl Sizes {
         Ok(Sizes { mesh, dims })
     }
 
-    /// What statements depend on under this configuration, of a model that is built or any.
+    /// Shape class of statements under this configuration, for a built model or any model.
     pub(super) fn shape(&self, parallel: &ParallelConfig, is_built: bool) -> ShapeClass {
         ShapeClass::of(parallel, &self.mesh, &self.dims, is_built)
     }
@@ -101,7 +101,7 @@ pub(super) struct Plan {
 }
 
 impl Template {
-    /// Of a part of a model that has the sizes of a configuration, planned as far as all of its shape agree.
+    /// Creates the template of a part of a model, planned as far as all configurations of its shape class agree.
     ///
     /// # Errors
     /// The model cannot have this batch, or the configuration does not fit it.
@@ -147,12 +147,12 @@ impl Template {
             change
         };
         let marked = self.marked.iter().map(in_sizes);
-        Ok(ways_of_blocks(marked, &sizes.mesh, &self.model.dims, known)?)
+        Ok(reshard_paths_of_blocks(marked, &sizes.mesh, &self.model.dims, known)?)
     }
 }
 
 impl Plan {
-    /// What is done with the model in some sizes.
+    /// Calls a function with the model in some sizes.
     pub(super) fn in_sizes<T>(&self, sizes: &Sizes, then: impl FnOnce(&Model, &Arc<Outline>) -> T) -> T {
         let copies = || self.copies.lock().unwrap_or_else(PoisonError::into_inner);
         let copy = copies().pop();
@@ -173,7 +173,7 @@ fn sizes(dims: &Dims) -> DimSizes {
     dims.values().map(|dim| (dim.name.clone(), dim.size)).collect()
 }
 
-/// What a model depends on, before it is planned, of a configuration without pp of ranks that work together.
+/// Key of an unplanned model: the configuration without pp of ranks that work together.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Unplanned {
     batch: u64,

@@ -114,7 +114,7 @@ impl Prediction<'_> {
         })
     }
 
-    /// What each kind of layer makes again by the names of values.
+    /// Values that each kind of layer recomputes by name.
     fn recomputed(&self, planned: &Planned) -> Result<Vec<Recomputed>, Error> {
         let (model, options) = (&planned.model, self.candidate.block_config()?.options);
         let of = |block: &Block| {

@@ -82,18 +82,18 @@ fn with(choices: &[usize], kind: usize, at: usize) -> Vec<usize> {
     choices
 }
 
-/// What was tried, and the choice of each kind of layers.
+/// A trial, and the choice of each kind of layers.
 type Chosen<T> = (Trial<T>, Vec<usize>);
 
-/// What a choice of each kind of layers takes.
+/// Cost of a choice of each kind of layers.
 type Under<'a, T> = dyn FnMut(&[usize]) -> Result<Trial<T>, Error> + 'a;
 
 /// Choices that are tried, one for each kind of layers.
 struct ChoiceSearch<'a, T> {
-    /// What devices have room for.
+    /// Memory budget of a device, in bytes.
     room: f64,
     under: &'a mut Under<'a, T>,
-    /// Whether a choice, and all that make no less again, are of no use.
+    /// True if a choice, and all that make no less again, are of no use.
     is_too_slow: &'a dyn Fn(&[usize]) -> bool,
 }
 

@@ -1,7 +1,7 @@
 //! Lower bounds of a search node: the same step and memory model, with a pipeline timeline that no order beats.
 
 use super::blocks::{Blocks, Span};
-use super::budget::has_room;
+use super::budget::fits_budget;
 use super::candidate::{Candidate, Staged};
 use super::critical_path::CriticalPath;
 use super::memory::states;
@@ -97,7 +97,7 @@ impl<'a> Relaxation<'a> {
         let replicas = Replicas::new(parallel, self.microbatches, self.platform);
         let elements = self.mean_elements();
         let bytes = self.mean_bytes(elements, None, &replicas);
-        if !has_room(bytes, room) {
+        if !fits_budget(bytes, room) {
             return StepCost { seconds: 0.0, bytes };
         }
         let load = run_loads(self.fast, parallel, &replicas);

@@ -13,18 +13,18 @@ pub(super) struct Replicas<'a> {
     pub(super) platform: &'a Platform<'a>,
     /// The stage of ZeRO under which micro-batches run.
     pub(super) zero: u8,
-    /// Whether communication hides behind compute.
+    /// True if communication hides behind compute.
     hides: bool,
-    /// Of dense parameters and of experts: those who share a copy, and those who have the same part.
+    /// For dense parameters and for experts: the ranks that share a copy, and those with the same shard.
     groups: [(Group, Group); 2],
 }
 
 /// Seconds that parameters cost: those of a rank once a step beyond what is hidden, or those of a run with nothing beside them.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(super) struct Exchange {
-    /// Of gradients, after the last backward.
+    /// Seconds of gradients after the last backward.
     pub(super) reduce: f64,
-    /// Of updated parameters, after the update.
+    /// Seconds of updated parameters after the update.
     pub(super) gather: f64,
 }
 
@@ -89,7 +89,7 @@ impl<'a> Replicas<'a> {
         elements.into_iter().zip(self.groups).map(of).sum()
     }
 
-    /// What is left of seconds of communication beside seconds of compute that can hide it.
+    /// Seconds of communication that these seconds of compute cannot hide.
     fn left(&self, communication: f64, compute: f64) -> f64 {
         if !self.hides {
             return communication;
@@ -127,7 +127,7 @@ impl<'a> Replicas<'a> {
         seconds
     }
 
-    /// What the parameters of a run of each block talk about, with nothing beside them, where each micro-batch needs it.
+    /// Exchanges of the parameters of each block instance that every micro-batch needs, without overlap.
     pub(super) fn exchanges(&self, profiles: &[Profile]) -> Vec<Exchange> {
         let of = |profile: &Profile| {
             let elements = [profile.dense, profile.experts];
@@ -137,7 +137,7 @@ impl<'a> Replicas<'a> {
         if self.zero < 2 { vec![Exchange::default(); profiles.len()] } else { profiles.iter().map(of).collect() }
     }
 
-    /// What parameters cost once a step in the mean of ranks that have so many elements in the mean, and work so many seconds
+    /// Seconds of parameters once a step on the average rank, given the average numbers of elements and the seconds of compute
     /// beside it: as if all went in one message of endless size. What is left beside compute is convex in both.
     pub(super) fn least_exchange(&self, elements: [f64; 2], forward: f64, backward: f64) -> Exchange {
         const ENDLESS: f64 = 1e15;
@@ -149,7 +149,7 @@ impl<'a> Replicas<'a> {
         self.beside(reduce, gather, forward, backward)
     }
 
-    /// What is left of sums and gathers beside compute.
+    /// Seconds of reductions and gathers that compute cannot hide.
     fn beside(&self, reduce: f64, gather: f64, forward: f64, backward: f64) -> Exchange {
         let hides_update = self.platform.stack.facts.hides_update;
         Exchange {
@@ -158,9 +158,9 @@ impl<'a> Replicas<'a> {
         }
     }
 
-    /// What a rank's parameters cost once a step. Gradients go in buckets beside `backward` seconds of the last
-    /// micro-batch's backward, all but the last bucket, which ends with the tensor that fills it; updated parts are gathered at once, or beside `forward` seconds of
-    /// the next step's first forward where the stack does so, and copied to their places.
+    /// Seconds of a rank's parameters once a step. Gradients go in buckets during `backward` seconds of the last
+    /// micro-batch's backward, all but the last bucket, which ends with the tensor that fills it. Updated shards are gathered at once,
+    /// or during `forward` seconds of the next step's first forward if the stack does so. They are then copied to their places.
     pub(super) fn exchange(&self, elements: [f64; 2], tensors: usize, forward: f64, backward: f64) -> Exchange {
         let bytes = (elements[0] + elements[1]) * self.platform.recipe.wire;
         // Only what is to be hidden is sent in parts.

@@ -15,21 +15,21 @@ pub struct EstimateReport {
     pub tool_version: String,
     /// `ok`.
     pub status: String,
-    /// What was asked for.
+    /// The request.
     pub inputs: EstimateRequest,
     /// The devices.
     pub mesh: Mesh,
     /// The configuration in full.
     pub parallel: ir::options::ParallelConfig,
-    /// What of the configuration the stack does not support: `schedule=zb-v`.
+    /// Items of the configuration that the stack does not support: `schedule=zb-v`.
     #[serde(default)]
     pub beyond_stack: Vec<String>,
-    /// What layers make again by the names of values, in the order of the forward.
+    /// Values that layers recompute by name, in the order of the forward.
     #[serde(default)]
     pub recomputed: Vec<Recomputed>,
     /// The stages in the order of the model.
     pub stages: Vec<StageReport>,
-    /// What a step takes.
+    /// The prediction of a step.
     pub predicted: Predicted,
 }
 
@@ -74,13 +74,13 @@ pub struct StageReport {
     pub first: String,
     /// Its last.
     pub last: String,
-    /// What it computes again.
+    /// Its recomputation.
     pub variant: String,
     /// How many of its layers are computed again as a whole.
     pub whole: usize,
 }
 
-/// What a step takes.
+/// The prediction of a step.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Predicted {
     /// Seconds of a step.
@@ -112,13 +112,13 @@ pub struct Predicted {
     pub dropped: Option<f64>,
     /// The idle share of the pipeline's ranks until the last backward, in the mean.
     pub bubble: f64,
-    /// What the step goes to on the rank that ends last; sums to it.
+    /// Parts of the step time on the rank that ends last; they sum to the step time.
     pub time_s: TimeShares,
     /// Communication that nothing hides, of these.
     pub exposed_comm_s: Comm,
-    /// What devices hold.
+    /// Memory of the devices.
     pub memory_gib: Memory,
-    /// Whether it fits on the devices and leaves the margin free, and what is offloaded in the host's memory.
+    /// True if it fits on the devices and leaves the margin free, and what is offloaded in the host's memory.
     pub fits: bool,
 }
 
@@ -131,7 +131,7 @@ pub struct TimeShares {
     pub attention: f64,
     /// Kernels that move bytes.
     pub memory_bound: f64,
-    /// What is computed again, its communication not counted.
+    /// Recomputation, without its communication.
     pub recompute: f64,
     /// Tensor-parallel communication.
     pub tp: f64,
@@ -151,7 +151,7 @@ pub struct TimeShares {
     pub launch: f64,
     /// Waiting for a core, where devices share them.
     pub cores: f64,
-    /// What each step costs besides, and waiting for the slowest device.
+    /// Other costs of a step, and waiting for the slowest device.
     pub other: f64,
 }
 
@@ -177,16 +177,16 @@ pub struct Memory {
     pub total: f64,
     /// That rank of the pipeline.
     pub worst_rank: usize,
-    /// What a device has.
+    /// Capacity of a device.
     #[serde(default)]
     pub capacity: f64,
-    /// What of it may be used: the rest is the margin.
+    /// Usable part of it; the rest is the margin.
     #[serde(default)]
     pub usable: f64,
-    /// What of a node's host memory each of its devices has; none: not known.
+    /// Share of a node's host memory per device; `None` if unknown.
     #[serde(default)]
     pub host_capacity: Option<f64>,
-    /// Of each rank of the pipeline.
+    /// Memory of each pipeline rank.
     pub per_stage: Vec<StageMemory>,
 }
 
@@ -199,9 +199,9 @@ pub struct StageMemory {
     pub gradients: f64,
     /// Master copies and optimizer states.
     pub optimizer: f64,
-    /// What forwards keep for backwards.
+    /// Saved activations.
     pub activations: f64,
-    /// Of these apart: logits and what the loss keeps.
+    /// Logits and the values that the loss saves; not part of `activations`.
     pub logits: f64,
     /// Inner values, messages, gathered parameters, workspace.
     pub buffers: f64,
@@ -211,7 +211,7 @@ pub struct StageMemory {
     pub reserved: f64,
     /// With CUDA's context and the communicators' buffers.
     pub device: f64,
-    /// What forwards keep for backwards in the host's memory; 0 without `offload`.
+    /// Saved activations in host memory; 0 without `offload`.
     #[serde(default)]
     pub host: f64,
 }
@@ -222,7 +222,7 @@ impl Predicted {
         self.memory_gib.per_stage.iter().map(|stage| stage.host).fold(0.0, f64::max)
     }
 
-    /// What the rank that holds most holds.
+    /// Memory of the rank with the highest peak.
     pub fn fullest(&self) -> StageMemory {
         self.memory_gib.per_stage.get(self.memory_gib.worst_rank).copied().unwrap_or_default()
     }

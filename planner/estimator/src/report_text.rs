@@ -51,7 +51,7 @@ fn beyond(report: &EstimateReport) -> String {
     )
 }
 
-/// What layers make again by the names of values; nothing where they do not.
+/// Text of the values that layers recompute by name; empty if there are none.
 fn recomputed(report: &EstimateReport) -> String {
     if report.recomputed.is_empty() {
         return String::new();
@@ -119,7 +119,7 @@ fn memory(report: &EstimateReport) -> String {
         "RESERVED",
         "DEVICE",
     ];
-    table(head, &rows) + &format!("\nGiB; {}\n{}", verdict(report), offloaded(report))
+    table(head, &rows) + &format!("\nin GiB; {}\n{}", verdict(report), offloaded(report))
 }
 
 /// Line on whether the peak-memory device fits, and on the margin.
@@ -134,9 +134,8 @@ fn verdict(report: &EstimateReport) -> String {
     } else {
         "it does not fit".to_string()
     };
-    let of =
-        if usable < capacity { format!(", {usable:.2} of it usable with {free} left free") } else { String::new() };
-    format!("a device has {capacity:.2}{of}: {fits}")
+    let of = if usable < capacity { format!(", {usable:.2} usable with {free} left free") } else { String::new() };
+    format!("device capacity {capacity:.2}{of}: {fits}")
 }
 
 /// Line on offloaded activations; empty if nothing is offloaded.

@@ -36,7 +36,7 @@ pub struct EstimateRequest {
     pub lengths: Vec<u64>,
     /// The share of a device's memory that stays free: see [`MEMORY_MARGIN`].
     pub memory_margin: f64,
-    /// Whether what the stack does not support is meant.
+    /// True if what the stack does not support is meant.
     pub beyond_stack: bool,
 }
 
@@ -66,7 +66,7 @@ impl Default for EstimateRequest {
 }
 
 impl EstimateRequest {
-    /// Whether sizes that nothing can be said without are there, and within what can be counted.
+    /// True if sizes that nothing can be said without are there, and within what can be counted.
     ///
     /// # Errors
     /// One of them is 0 or too large.
@@ -92,7 +92,7 @@ impl EstimateRequest {
     }
 }
 
-/// Whether a size that an option states is at least 1 and not above a limit.
+/// True if a size that an option states is at least 1 and not above a limit.
 ///
 /// # Errors
 /// It is not.
@@ -103,7 +103,7 @@ pub fn check_size(option: &str, size: u64, most: u64) -> Result<(), Error> {
         _ => return Ok(()),
     };
     Err(Error::input(Code::BadOption, format!("`--{option}` is {told}"))
-        .help(format!("--{option} takes a whole number from 1 to {most}")))
+        .help(format!("--{option} takes an integer from 1 to {most}")))
 }
 
 #[cfg(test)]

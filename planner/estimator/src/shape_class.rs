@@ -6,14 +6,14 @@ use ir::mesh::{Axes, Group, Mesh};
 use ir::options::ParallelConfig;
 use std::collections::BTreeMap;
 
-/// What configurations and sizes agree in that have the same statements until changes of configuration are marked.
+/// Key that configurations and sizes share if they have the same statements until reshards are marked.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct ShapeClass {
     /// The axes of the mesh.
     axes: Vec<String>,
     groups: Vec<(String, Vec<usize>)>,
     sp: bool,
-    /// Of named dims, what the passes ask of their sizes.
+    /// Answers to the questions of the passes on the sizes of named dims.
     answers: Vec<(String, Vec<bool>)>,
 }
 
@@ -30,7 +30,7 @@ impl ShapeClass {
     }
 }
 
-/// Which degrees divide each dim, alone and with those that follow, and whether it is 1.
+/// Per dim: the degrees that divide it, alone and with those that follow, and whether it is 1.
 fn of_all(mesh: &Mesh, dims: &DimSizes) -> Vec<(String, Vec<bool>)> {
     let degrees: Vec<u64> = mesh.axes.values().map(|axis| axis.size).collect();
     let products = products(&degrees);
@@ -41,14 +41,14 @@ fn of_all(mesh: &Mesh, dims: &DimSizes) -> Vec<(String, Vec<bool>)> {
     dims.iter().map(of).collect()
 }
 
-/// What is asked until changes of configuration are marked, in a model that is built. Rules put axes on dims, and statements carry them
+/// Questions until reshards are marked, in a built model. Rules put axes on dims, and statements carry them
 /// from a dim to the same dim, or from sequences to the groups that these are split into and their tokens (`reshape`); to no
-/// other. What is asked is of axes that follow each other there, or of none: whether they cut a dim evenly, into no more parts
-/// than it has elements, or into just as many, where what is left goes to the dim within it. A sum that is owed is dealt out
-/// to experts before it is paid if these have no more places than there are tokens.
+/// other. The questions are about consecutive axes of a dim, or none. Do they split it evenly? Into at most one part per element?
+/// Into exactly one, so that the remaining axes go to the dim within it? A partial sum is sharded over experts before it is
+/// reduced if the experts have at most one place per token.
 fn of_marks(parallel: &ParallelConfig, mesh: &Mesh, dims: &DimSizes) -> Vec<(String, Vec<bool>)> {
     let mut cut: BTreeMap<String, Axes> = BTreeMap::new();
-    for rule in parallel.seed_rules() {
+    for rule in parallel.annotation_rules() {
         let axes = mesh.lookup(&rule.axis).unwrap_or_default();
         for dim in rule.dims {
             let all = cut.entry(dim).or_default();

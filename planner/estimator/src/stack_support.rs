@@ -76,7 +76,7 @@ pub fn check_pins(pins: &str, stack: &Stack) -> Result<(), Error> {
     Err(Error::input(Code::BeyondStack, message).help(format!("{have}; --beyond-stack plans with it anyway")))
 }
 
-/// What a stack has instead.
+/// Values of a key that a stack supports.
 fn supported(key: &str, stack: &Stack) -> String {
     let supports = &stack.supports;
     let words = match key {

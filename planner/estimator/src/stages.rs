@@ -4,13 +4,13 @@ use super::blocks::{Blocks, Span};
 use super::replicas::{Exchange, Replicas, Row};
 use compiler::error::Error;
 use cost::{Cut, Platform, Profile, Seconds};
-use ir::costs::{BlockCosts, CallCosts, Lanes, ModelCosts};
+use ir::costs::{BlockCosts, CallCosts, ModelCosts, SectionSeconds};
 use ir::options::{ParallelConfig, Recompute};
 use scheduler::partition::{PartitionError, balanced, check_starts, stage_runs};
 use scheduler::placement::{Pipeline, Placement};
 use std::ops::Range;
 
-/// What a stage costs on one rank for one micro-batch.
+/// Costs of a stage on one rank for one micro-batch.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct StageCost {
     /// Its runs.
@@ -23,7 +23,7 @@ pub(super) struct StageCost {
     pub(super) i: Seconds,
     /// The weight gradient.
     pub(super) w: Seconds,
-    /// What is computed again before the input gradient.
+    /// Seconds of recomputation before the input gradient.
     pub(super) again: Seconds,
     /// Seconds of messages that the stage waits for itself: with a forward, and as many with a backward.
     pub(super) messages: f64,
@@ -33,7 +33,7 @@ pub(super) struct StageCost {
     pub(super) kept: f64,
     /// The same in the host's memory, instead.
     pub(super) offloaded: f64,
-    /// Of these, logits and what the loss keeps.
+    /// The part of logits and of the values that the loss saves.
     pub(super) logits: f64,
     /// Bytes that wait for the weight gradient, once the input gradient is there.
     pub(super) held_for_w: f64,
@@ -144,7 +144,10 @@ fn by_shares(weights: &[f64], stages: usize) -> Result<Vec<usize>, Error> {
 
 /// The profiles as costs that can be cut.
 fn costs(blocks: &Blocks) -> ModelCosts {
-    let of = |profile: &Profile| BlockCosts { f: Lanes { compute: profile.work, wire: 0.0 }, ..BlockCosts::default() };
+    let of = |profile: &Profile| BlockCosts {
+        f: SectionSeconds { compute: profile.work, collectives: 0.0 },
+        ..BlockCosts::default()
+    };
     ModelCosts {
         calls: blocks.outline.runs.iter().map(|&block| CallCosts { block, instances: 1 }).collect(),
         blocks: blocks.profiles.iter().map(of).collect(),
@@ -152,7 +155,7 @@ fn costs(blocks: &Blocks) -> ModelCosts {
     }
 }
 
-/// What each stage costs.
+/// Costs of each stage.
 pub(super) fn loads(
     blocks: &Blocks,
     parallel: &ParallelConfig,
@@ -180,7 +183,7 @@ pub(super) fn seconds(blocks: &Blocks, parallel: &ParallelConfig, starts: &[usiz
     stage_runs(starts, blocks.outline.runs.len()).into_iter().map(of).collect()
 }
 
-/// What all of a model costs at least, as if it were one stage. Where there are several, each may be of one run.
+/// Lower bound on the costs of a model as one stage. With several stages, each may have one block instance.
 pub(super) fn run_loads(blocks: &Blocks, parallel: &ParallelConfig, replicas: &Replicas<'_>) -> StageCost {
     let (runs, exchanges) = (0..blocks.outline.runs.len(), replicas.exchanges(&blocks.profiles));
     let stays = runs.len() == 1 || parallel.pp > 1;
@@ -193,7 +196,7 @@ pub(super) struct Count {
     pub(super) block: usize,
     /// How many.
     pub(super) times: f64,
-    /// Whether they are layers.
+    /// True if they are layers.
     pub(super) are_layers: bool,
 }
 
@@ -209,7 +212,7 @@ pub(super) fn counts(blocks: &Blocks, starts: &[usize]) -> Vec<Vec<Count>> {
     stage_runs(starts, blocks.outline.runs.len()).into_iter().map(of_stage).collect()
 }
 
-/// What each stage keeps and holds if all layers are computed again that can be; seconds of gathers and scatters are left out.
+/// Memory of each stage with full recomputation; seconds of gathers and scatters are left out.
 pub(super) fn memory_loads(blocks: &Blocks, starts: &[usize]) -> Vec<StageCost> {
     stage_runs(starts, blocks.outline.runs.len()).into_iter().map(|runs| sum(blocks, runs, usize::MAX)).collect()
 }
@@ -262,9 +265,9 @@ struct Piece<'a> {
     tensors: usize,
     /// How many runs there are.
     times: usize,
-    /// Whether they are layers (0) or ends of the model (1).
+    /// True if they are layers (0) or ends of the model (1).
     place: usize,
-    /// Whether they are layers that are computed again as a whole.
+    /// True if they are layers that are computed again as a whole.
     is_whole: bool,
 }
 
@@ -286,7 +289,7 @@ fn pieces<'a>(blocks: &'a Blocks, runs: Range<usize>, most: usize) -> impl Itera
     blocks.outline.spans.iter().flat_map(of_span).flatten()
 }
 
-/// What a stage costs but for what is gathered and scattered.
+/// Costs of a stage without gathers and scatters.
 fn sum(blocks: &Blocks, runs: Range<usize>, most: usize) -> StageCost {
     let mut load = StageCost { runs: runs.clone(), ..StageCost::default() };
     pieces(blocks, runs.clone(), most).for_each(|piece| load.add(&piece));

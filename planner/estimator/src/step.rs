@@ -14,7 +14,7 @@ use ir::options::ParallelConfig;
 pub(super) struct Step {
     /// From its begin to its end.
     pub(super) seconds: f64,
-    /// What they go to on the rank that ends last.
+    /// Parts of the step on the rank that ends last.
     pub(super) shares: TimeShares,
 }
 
@@ -45,14 +45,14 @@ impl OrderedStages<'_> {
         Step { seconds, shares }
     }
 
-    /// What follows the last backwards at least, however long they take.
+    /// Lower bound on the time after the last backwards, for any times of these.
     pub(super) fn least_after(&self) -> LeastAfter {
         let ranks = self.after(self.flow.ranks.iter().map(|rank| Own::of(rank, self.loads).beside([f64::INFINITY; 2])));
         let update = ranks.iter().map(After::update).fold(0.0, f64::max);
         LeastAfter { reduce: ranks.iter().map(|after| after.exchange.reduce).collect(), update }
     }
 
-    /// What follows the last backward of each rank; most are as the one before.
+    /// Time after the last backward of each rank; most equal the one before.
     fn after(&self, ranks: impl Iterator<Item = Own>) -> Vec<After> {
         let mut last: Option<(Own, After)> = None;
         let of = |own: Own| match last {
@@ -63,7 +63,7 @@ impl OrderedStages<'_> {
     }
 }
 
-/// What follows the last backwards at least.
+/// Lower bound on the time after the last backwards.
 pub(super) struct LeastAfter {
     /// Seconds in which each rank's gradients are summed.
     pub(super) reduce: Vec<f64>,
@@ -71,7 +71,7 @@ pub(super) struct LeastAfter {
     pub(super) update: f64,
 }
 
-/// What of a rank's stages counts for what follows its last backward.
+/// Figures of a rank's stages that determine the time after its last backward.
 #[derive(Clone, Copy, PartialEq)]
 struct Own {
     /// Elements of dense parameters and of experts.
@@ -99,7 +99,7 @@ impl Own {
     }
 }
 
-/// What follows a rank's last backward.
+/// Time after a rank's last backward.
 #[derive(Clone, Copy)]
 struct After {
     exchange: Exchange,
@@ -143,7 +143,7 @@ pub(super) fn tied(elements: f64, parallel: &ParallelConfig, platform: &Platform
     platform.collective_time(CollectiveKind::AllReduce, elements * platform.recipe.wire, Group { ranks: 2, stride })
 }
 
-/// What a rank does until its last backward ends.
+/// Parts of a rank's time until its last backward ends.
 fn shares(rank: &Rank, loads: &[StageCost]) -> TimeShares {
     let (mut own, mut again) = (Seconds::default(), Seconds::default());
     let (mut shards, mut messages) = (0.0, 0.0);

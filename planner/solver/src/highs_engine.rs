@@ -1,4 +1,4 @@
-//! HiGHS through good_lp, which tells no bound before optimality, and calls a gap of 1e-9 a limit that was met.
+//! HiGHS through good_lp, which reports no bound before optimality, and takes a gap of 1e-9 for optimal.
 
 use crate::program::{Answer, Limits, Program, Relation, Status};
 use good_lp::solvers::highs::highs;

@@ -49,7 +49,7 @@ pub(crate) struct Row {
 /// When to stop before optimality is proved.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits {
-    /// Nodes of the search tree; the same on every machine. `None`: as many as it takes.
+    /// Limit on nodes of the search tree; the same on every machine. `None`: no limit.
     pub nodes: Option<u64>,
     /// Time on the clock; answers then depend on the machine.
     pub time: Option<Duration>,
@@ -57,7 +57,7 @@ pub struct Limits {
     pub gap: f64,
 }
 
-/// What is known of an answer.
+/// Status of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Status {
     /// No assignment is better.
@@ -66,20 +66,20 @@ pub enum Status {
     Feasible,
     /// There is no assignment.
     Infeasible,
-    /// Stopped with no assignment, or none that stands the check of its rows.
+    /// Stopped with no assignment, or with none that passes the check of its rows.
     Unknown,
 }
 
-/// What a solver found.
+/// Answer of a solver.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Answer {
     /// One per variable, integers exact; empty unless the status is Optimal or Feasible.
     pub values: Vec<f64>,
     /// The sum that is small; infinite without values.
     pub objective: f64,
-    /// No assignment has a smaller objective, as far as the solver tells.
+    /// No assignment has a smaller objective, according to the solver.
     pub bound: Option<f64>,
-    /// What is known.
+    /// The status of the answer.
     pub status: Status,
 }
 
@@ -113,7 +113,7 @@ impl Program {
         Var(self.columns.len() - 1)
     }
 
-    /// The row `Σ terms relation right`. A variable may stand in it more than once.
+    /// The row `Σ terms relation right`. A variable may be in it more than once.
     pub fn constrain(&mut self, terms: impl IntoIterator<Item = (Var, f64)>, relation: Relation, right: f64) {
         let mut terms: Vec<(Var, f64)> = terms.into_iter().collect();
         terms.sort_by_key(|&(var, _)| var);
@@ -154,7 +154,7 @@ impl Program {
             && self.rows.iter().all(|row| row.holds(values))
     }
 
-    /// Solves: with HiGHS where it is built in (feature `highs`), else with microlp.
+    /// Solves with HiGHS if it is built in (feature `highs`), else with microlp.
     ///
     /// `start` is a complete assignment to begin from; one that does not hold is ignored. With a start that holds, the
     /// answer is never worse than it.
@@ -167,7 +167,7 @@ impl Program {
         self.checked(answer, start)
     }
 
-    /// Takes nothing on trust: values must stand in their rows, and be no worse than the start.
+    /// Checks an answer: values must satisfy their rows, and be no worse than the start.
     fn checked(&self, mut answer: Answer, start: Option<&[f64]>) -> Answer {
         for (value, column) in answer.values.iter_mut().zip(&self.columns) {
             *value = if column.integer { value.round() } else { *value };

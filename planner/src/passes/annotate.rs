@@ -17,11 +17,11 @@ use ir::types::{Dims, Type};
 use transforms::recompute::calls_of;
 
 pub(crate) fn run(model: &mut Model, options: &PlanOptions, _: &Cluster) -> Result<(), PlanError> {
-    if model.is_settled() {
+    if model.is_fully_specified() {
         return Ok(());
     }
     if options.parallel.devices() > 1 {
-        seed_rules(model, options)?;
+        apply_rules(model, options)?;
     }
     if let Sharding::Auto { .. } = options.sharding {
         bind(model, |_, _| Axes::none());
@@ -65,7 +65,7 @@ fn zero_group(mesh: &Mesh, options: &PlanOptions) -> Axes {
     (0..=dp.len()).map(inner).find(|group| mesh.size(group) >= shard).unwrap_or_default()
 }
 
-fn seed_rules(model: &mut Model, options: &PlanOptions) -> Result<(), PlanError> {
+fn apply_rules(model: &mut Model, options: &PlanOptions) -> Result<(), PlanError> {
     let rules = options
         .rules
         .iter()

@@ -5,7 +5,7 @@
 //! extra gather would split values that share a bucket.
 
 use crate::PlanError;
-use crate::reshard::{ReshardCache, Site, Step};
+use crate::reshard::{ReshardCache, ReshardStep, Site};
 use cost::Cluster;
 use ir::graph::{ArgKind, Block, Model, SectionKind, Span, Stmt};
 use ir::ids::Value;
@@ -27,11 +27,11 @@ pub(crate) fn run_by(
 ) -> Result<(), PlanError> {
     let (mesh, dims) = (model.mesh.clone(), model.dims.clone());
     let site = Site { mesh: &mesh, dims: &dims, cluster };
-    let mut ways = Found { site, known, found: Vec::new() };
+    let mut paths = Found { site, known, found: Vec::new() };
     let step = model.step.as_mut().map(|step| &mut step.graph);
     for block in model.blocks.values_mut().chain(step) {
         for kind in SectionKind::ALL {
-            lower_section(&mut ways, block, kind).map_err(fault)?;
+            lower_section(&mut paths, block, kind).map_err(fault)?;
         }
         combine(block, &mesh, options.bucket_bytes);
     }
@@ -57,16 +57,16 @@ pub fn marked(model: &Model) -> Vec<[Type; 2]> {
 ///
 /// # Errors
 /// A pair has no reshard path.
-pub fn ways(
+pub fn reshard_paths(
     changes: impl Iterator<Item = [Type; 2]>,
     site: &Site<'_>,
     known: &ReshardCache,
 ) -> Result<Vec<Vec<Collective>>, PlanError> {
-    let way = |[from, to]: [Type; 2]| {
+    let path = |[from, to]: [Type; 2]| {
         let steps = known.cheapest(site, &from, &to).map_err(|why| fault(why.to_string()))?;
         Ok(steps.into_iter().map(|step| step.change).collect())
     };
-    changes.map(way).collect()
+    changes.map(path).collect()
 }
 
 fn fault(why: String) -> PlanError {
@@ -77,18 +77,18 @@ fn fault(why: String) -> PlanError {
 struct Found<'a> {
     site: Site<'a>,
     known: &'a ReshardCache,
-    found: Vec<(Type, Type, Vec<Step>)>,
+    found: Vec<(Type, Type, Vec<ReshardStep>)>,
 }
 
 impl Found<'_> {
-    fn way(&mut self, from: &Type, to: &Type) -> Result<Vec<Step>, String> {
+    fn path(&mut self, from: &Type, to: &Type) -> Result<Vec<ReshardStep>, String> {
         let known = self.found.iter().find(|(f, t, _)| is_alike(f, from) && is_alike(t, to));
-        if let Some((_, _, way)) = known {
-            return Ok(way.clone());
+        if let Some((_, _, path)) = known {
+            return Ok(path.clone());
         }
-        let way = self.known.cheapest(&self.site, from, to).map_err(|why| why.to_string())?;
-        self.found.push((from.clone(), to.clone(), way.clone()));
-        Ok(way)
+        let path = self.known.cheapest(&self.site, from, to).map_err(|why| why.to_string())?;
+        self.found.push((from.clone(), to.clone(), path.clone()));
+        Ok(path)
     }
 }
 
@@ -97,10 +97,10 @@ fn is_alike(a: &Type, b: &Type) -> bool {
     a == b && a.dims.iter().zip(&b.dims).all(|(a, b)| a.name == b.name)
 }
 
-fn lower_section(ways: &mut Found<'_>, block: &mut Block, kind: SectionKind) -> Result<(), String> {
+fn lower_section(paths: &mut Found<'_>, block: &mut Block, kind: SectionKind) -> Result<(), String> {
     let mut stmts: Vec<Stmt> = Vec::new();
     for stmt in std::mem::take(&mut block[kind].stmts) {
-        let lowered = if stmt.op == Op::Reshard { lower(ways, block, &stmts, &stmt)? } else { vec![stmt] };
+        let lowered = if stmt.op == Op::Reshard { lower(paths, block, &stmts, &stmt)? } else { vec![stmt] };
         stmts.extend(lowered);
     }
     block[kind].stmts = stmts;
@@ -108,12 +108,12 @@ fn lower_section(ways: &mut Found<'_>, block: &mut Block, kind: SectionKind) -> 
 }
 
 /// Emits the steps of one reshard. If two paths share a prefix, the second path continues from the first path's value.
-fn lower(ways: &mut Found<'_>, block: &mut Block, before: &[Stmt], stmt: &Stmt) -> Result<Vec<Stmt>, String> {
+fn lower(paths: &mut Found<'_>, block: &mut Block, before: &[Stmt], stmt: &Stmt) -> Result<Vec<Stmt>, String> {
     let (from, to) = (stmt.operands[0], stmt.results[0]);
-    let way = ways.way(block.ty(from), block.ty(to))?;
+    let path = paths.path(block.ty(from), block.ty(to))?;
     let (mut stmts, mut value) = (Vec::new(), from);
-    let last = way.len().saturating_sub(1);
-    for (place, Step { change, ty, .. }) in way.into_iter().enumerate() {
+    let last = path.len().saturating_sub(1);
+    for (place, ReshardStep { change, ty, .. }) in path.into_iter().enumerate() {
         let op = Op::Collective(change);
         if let (true, Some(made)) = (place < last, made_before(block, before, &op, value)) {
             value = made;

@@ -9,7 +9,7 @@ use ir::graph::{Block, Model, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::ops::{Builder, Op};
 use ir::options::PlanOptions;
-use ir::rule::{DimLetters, TensorLetters};
+use ir::rule::{DimFactors, TensorFactors};
 use ir::types::Type;
 use rustc_hash::FxHashMap;
 
@@ -46,14 +46,14 @@ fn must_expand(block: &Block, stmt: &Stmt) -> Result<bool, String> {
     let (Op::Kernel(_), Some(instance)) = (&stmt.op, instance_of(block, stmt)?) else { return Ok(true) };
     let types = |values: &[Value]| values.iter().map(|&v| block.ty(v)).collect::<Vec<&Type>>();
     let (operands, results) = (types(&stmt.operands), types(&stmt.results));
-    let cut = |tensor: &TensorLetters, ty: &Type| {
-        let whole = |factors: &DimLetters| factors.iter().any(|&factor| instance.letters[factor].marked_whole);
+    let cut = |tensor: &TensorFactors, ty: &Type| {
+        let whole = |factors: &DimFactors| factors.iter().any(|&factor| instance.factors[factor].marked_replicated);
         tensor.iter().zip(&ty.dims).any(|(factors, dim)| whole(factors) && !dim.axes.is_empty())
     };
     // A result with the factor decides; without one the operands decide.
     let kept = instance.results.iter().zip(&results).any(|(tensor, ty)| cut(tensor, ty));
     let reads = || instance.operands.iter().zip(&operands).any(|(tensor, ty)| cut(tensor, ty));
-    let keeps_letter = instance.results.iter().flatten().flatten().any(|&l| instance.letters[l].marked_whole);
+    let keeps_letter = instance.results.iter().flatten().flatten().any(|&l| instance.factors[l].marked_replicated);
     Ok(kept || (!keeps_letter && reads()))
 }
 

@@ -21,7 +21,7 @@ use rustc_hash::FxHashMap;
 use transforms::recompute::calls_of;
 
 pub(crate) fn run(model: &mut Model, _: &PlanOptions, _: &Cluster) -> Result<(), PlanError> {
-    if model.is_settled() {
+    if model.is_fully_specified() {
         return Ok(());
     }
     propagate(model).map_err(|why| PlanError::Fault { pass: "propagate", why })
@@ -124,7 +124,7 @@ fn plan_backward(site: &Site<'_>, block: &mut Block, id: BlockId, ports: &Ports)
     let wanted: Vec<Type> =
         args.iter().map(|&arg| block.ty(arg).partial_over(PartialKind::Sum, &Axes::none())).collect();
     let returned = block[SectionKind::I].ret.clone();
-    let hints = returned.iter().copied().zip(wanted.iter().map(|ty| Hint::wish(axes_of(ty)))).collect();
+    let hints = returned.iter().copied().zip(wanted.iter().map(|ty| Hint::preference(axes_of(ty)))).collect();
     site.decide(block, SectionKind::I, &hints)?;
     for (place, (value, ty)) in returned.into_iter().zip(&wanted).enumerate() {
         let moved = moved_to(block, SectionKind::I, value, ty);

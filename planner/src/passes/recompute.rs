@@ -13,18 +13,18 @@ use ir::options::{PlanOptions, Recompute};
 use ir::types::Dims;
 use std::collections::BTreeSet;
 use transforms::recompute::{
-    add_variants, call_variants, check_names, is_layer, is_module, layers_again, of_module, of_value, recompute,
+    add_variants, call_variants, check_names, is_layer, is_module, of_module, of_value, recompute, recomputed_layers,
 };
 
 pub(crate) fn run(model: &mut Model, options: &PlanOptions, _: &Cluster) -> Result<(), PlanError> {
-    if model.is_settled() && model.has_mesh {
+    if model.is_fully_specified() && model.has_mesh {
         return Ok(());
     }
     check_names(model, &options.parallel.recompute)?;
     match &options.parallel.recompute {
         Recompute::None | Recompute::Auto | Recompute::Full(Some(0)) => {}
         Recompute::Full(Some(layers)) if *layers < layers_of(model) => {
-            if layers_again(model).is_none() {
+            if recomputed_layers(model).is_none() {
                 for variant in add_variants(model) {
                     full(&mut model.blocks[variant]);
                 }
@@ -34,8 +34,8 @@ pub(crate) fn run(model: &mut Model, options: &PlanOptions, _: &Cluster) -> Resu
         Recompute::Full(_) => model.blocks.values_mut().filter(|block| is_layer(block)).for_each(full),
         Recompute::Selective(names) => {
             for block in model.blocks.values_mut().filter(|block| is_layer(block)) {
-                let again = selected(block, &model.dims, names, options);
-                recompute(block, &again);
+                let recomputed = selected(block, &model.dims, names, options);
+                recompute(block, &recomputed);
             }
         }
     }
@@ -56,16 +56,16 @@ fn full(block: &mut Block) {
 /// Unsaved values of the named modules and values. Core attention is excluded: its kernel saves neither scores nor
 /// softmax.
 fn selected(block: &Block, dims: &Dims, names: &[String], options: &PlanOptions) -> BTreeSet<usize> {
-    let mut again: BTreeSet<usize> = BTreeSet::new();
+    let mut recomputed: BTreeSet<usize> = BTreeSet::new();
     for name in names {
         let mut places = of_module(block, dims, name);
         if name == "op" {
             places.retain(|&place| !is_summed(block, dims, place, options));
         }
-        again.extend(places);
-        again.extend(of_value(block, name).filter(|_| !is_module(name)));
+        recomputed.extend(places);
+        recomputed.extend(of_value(block, name).filter(|_| !is_module(name)));
     }
-    again
+    recomputed
 }
 
 /// Returns whether a product will be a partial sum: it contracts a dim that a rule shards in parameters.

@@ -3,7 +3,7 @@
 use super::search::estimate;
 use super::sharding::{Place, Sharding};
 use super::table::Table;
-use super::{ReshardCache, Site, Step, cheapest};
+use super::{ReshardCache, ReshardStep, Site, cheapest};
 use cost::{CPU, Cluster, Link};
 use ir::mesh::{Axes, Mesh};
 use ir::ops::Collective;
@@ -157,8 +157,8 @@ fn no_sequence_of_collectives_is_cheaper_and_no_estimate_too_high() {
             let distances = distances(&site, &from);
             for _ in 0..40 {
                 let (to, wanted) = &distances[random.below(distances.len())];
-                let way = cheapest(&site, &from, to, &mesh.tensor_axes()).expect("collectives lead there");
-                let found = way.iter().map(Step::weight).sum();
+                let path = cheapest(&site, &from, to, &mesh.tensor_axes()).expect("collectives lead there");
+                let found = path.iter().map(ReshardStep::weight).sum();
                 assert!(is_equal(found, *wanted), "{found}, not {wanted}, from {from:?} to {to:?} on {mesh:?}");
                 let estimate = estimate(&site, &from, to, &mesh.tensor_axes());
                 assert!(estimate <= *wanted, "at least {estimate}, not {wanted}, from {from:?} to {to:?} on {mesh:?}");
@@ -181,8 +181,8 @@ fn what_a_table_says_is_what_the_cheapest_way_takes() {
                 let to = random.sharding(&site, &ty);
                 let ends = (table.place(&from), table.place(&to));
                 let wanted = table.seconds(ends.0, ends.1);
-                let way = cheapest(&site, &from.on(&ty), &to.on(&ty), &Axes::none());
-                let found = way.map_or(f64::INFINITY, |way| way.iter().map(Step::weight).sum());
+                let path = cheapest(&site, &from.on(&ty), &to.on(&ty), &Axes::none());
+                let found = path.map_or(f64::INFINITY, |path| path.iter().map(ReshardStep::weight).sum());
                 assert!(
                     is_equal(found, wanted),
                     "{found}, not {wanted}, from {from:?} to {to:?} of {ty:?} on {mesh:?}"
@@ -201,8 +201,8 @@ fn an_axis_of_one_rank_asks_for_no_message() {
     let mut from = ty.partial_over(PartialKind::Sum, &axes[0]);
     from.dims[0].axes = axes[1].clone();
     let to = ty.partial_over(PartialKind::Sum, &mesh.tensor_axes());
-    let way = cheapest(&site, &from, &to, &Axes::none()).expect("the naive path");
-    assert_eq!(way.iter().map(|step| step.traffic.messages).sum::<f64>(), 0.0);
+    let path = cheapest(&site, &from, &to, &Axes::none()).expect("the naive path");
+    assert_eq!(path.iter().map(|step| step.traffic.messages).sum::<f64>(), 0.0);
 }
 
 /// Even splits; with uneven splits each size has its own entry.
@@ -225,7 +225,7 @@ fn takes_least_between(others: u64, powers: usize) {
             let (mesh, mut dims) = (random.mesh(axes), Dims::new());
             let ty = random.tensor(&mut dims, rank);
             let site = Site { mesh: &mesh, dims: &dims, cluster: &cluster };
-            let ways = ReshardCache::default();
+            let paths = ReshardCache::default();
             for _ in 0..10 {
                 let (from, to) = (random.sharding(&site, &ty), random.sharding(&site, &ty));
                 for _ in 0..20 {
@@ -236,9 +236,11 @@ fn takes_least_between(others: u64, powers: usize) {
                         ty.dims.iter_mut().skip(1).for_each(|dim| dim.size *= others);
                         ty
                     };
-                    let way = |way: Result<Vec<Step>, _>| way.map(|way| way.iter().map(Step::weight).sum()).ok();
-                    let wanted: Option<f64> = way(cheapest(&site, &sized(&from), &sized(&to), &Axes::none()));
-                    let found = way(ways.cheapest(&site, &sized(&from), &sized(&to)));
+                    let path = |path: Result<Vec<ReshardStep>, _>| {
+                        path.map(|path| path.iter().map(ReshardStep::weight).sum()).ok()
+                    };
+                    let wanted: Option<f64> = path(cheapest(&site, &sized(&from), &sized(&to), &Axes::none()));
+                    let found = path(paths.cheapest(&site, &sized(&from), &sized(&to)));
                     let is_least = found.zip(wanted).is_none_or(|(found, wanted)| is_equal(found, wanted));
                     assert!(
                         is_least && found.is_some() == wanted.is_some(),

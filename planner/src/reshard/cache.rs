@@ -1,6 +1,6 @@
 //! Cache of cheapest reshard paths, shared among tensors of many sizes.
 
-use super::{NoWay, Site, Step, cheapest};
+use super::{NoPath, ReshardStep, Site, cheapest};
 use ir::ids::AxisId;
 use ir::mesh::Axes;
 use ir::ops::Collective;
@@ -54,7 +54,7 @@ impl ReshardCache {
     ///
     /// # Errors
     /// No sequence of collectives produces `to` from `from`.
-    pub fn cheapest(&self, site: &Site<'_>, from: &Type, to: &Type) -> Result<Vec<Step>, NoWay> {
+    pub fn cheapest(&self, site: &Site<'_>, from: &Type, to: &Type) -> Result<Vec<ReshardStep>, NoPath> {
         let find = || cheapest(site, from, to, &Axes::none());
         let Some(question) = Question::of(site, from, to) else { return find() };
         let bytes = from.bytes();
@@ -130,8 +130,8 @@ impl Cuts {
 
 impl Path {
     /// Steps of the path from a type; `None` if a step does not apply.
-    fn steps(&self, site: &Site<'_>, from: &Type) -> Option<Vec<Step>> {
-        let mut steps: Vec<Step> = Vec::with_capacity(self.0.len());
+    fn steps(&self, site: &Site<'_>, from: &Type) -> Option<Vec<ReshardStep>> {
+        let mut steps: Vec<ReshardStep> = Vec::with_capacity(self.0.len());
         for (change, _) in &self.0 {
             let operand = steps.last().map_or(from, |step| &step.ty);
             steps.push(site.step(change.clone(), operand)?);

@@ -1,7 +1,7 @@
 //! Axis fusion: a reshard over many axes as a reshard over few. Axes that are adjacent before and after become one
 //! axis. Axes that stay at the front of an evenly sharded dim are removed, and the dim becomes smaller.
 
-use super::{Site, Step};
+use super::{ReshardStep, Site};
 use ir::ids::AxisId;
 use ir::mesh::{Axes, Mesh};
 use ir::ops::Collective;
@@ -91,8 +91,8 @@ impl Fused {
     }
 
     /// Steps on the original mesh for steps on the fused mesh; `None` if an intermediate sharding is not allowed.
-    pub(super) fn steps(&self, site: &Site<'_>, from: &Type, fused: Vec<Step>) -> Option<Vec<Step>> {
-        let mut steps: Vec<Step> = Vec::with_capacity(fused.len());
+    pub(super) fn steps(&self, site: &Site<'_>, from: &Type, fused: Vec<ReshardStep>) -> Option<Vec<ReshardStep>> {
+        let mut steps: Vec<ReshardStep> = Vec::with_capacity(fused.len());
         for step in fused {
             let operand = steps.last().map_or(from, |step| &step.ty);
             let change = self.change(step.change, operand);
@@ -180,7 +180,7 @@ mod tests {
             let (from, to) = (lying(from), lying(to));
             let steps = cheapest(&site, &from, &to, &Axes::none()).unwrap();
             assert_eq!(steps.last().unwrap().ty, to);
-            let seconds = |steps: &[Step]| steps.iter().map(|step| step.seconds).sum::<f64>();
+            let seconds = |steps: &[ReshardStep]| steps.iter().map(|step| step.seconds).sum::<f64>();
             assert!(seconds(&steps) <= seconds(&naive(&site, &from, &to).unwrap()), "{from:?} {to:?}");
             assert!(steps.len() <= 4, "{steps:?}");
         }

@@ -172,7 +172,7 @@ impl<'a> Graph<'a> {
         elements.div_ceil(self.lists[form.lists[self.rank()]].size) * self.tensor.dtype.bytes()
     }
 
-    /// Weight of a collective over these axes, equal to [`Step::weight`](super::Step::weight).
+    /// Weight of a collective over these axes, equal to [`ReshardStep::weight`](super::ReshardStep::weight).
     pub(super) fn weight(&self, change: Change, pattern: Pattern, over: Set, before: u64, after: u64) -> f64 {
         match change {
             Change::AllSlice(_) => SLICE,

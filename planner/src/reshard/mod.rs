@@ -37,7 +37,7 @@ pub struct Site<'a> {
 
 /// One collective of a reshard path.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Step {
+pub struct ReshardStep {
     /// The collective.
     pub change: Collective,
     /// Type of the tensor after the step.
@@ -48,7 +48,7 @@ pub struct Step {
     pub seconds: f64,
 }
 
-impl Step {
+impl ReshardStep {
     /// Weight of the step in the shortest-path search, in seconds. The weight is the time that ranks wait for each
     /// other, plus a nanosecond per step, which is less than any message takes. A local slice of any size weighs a
     /// picosecond: consecutive slices are one step, and bytes sliced off early need not be sent.
@@ -73,7 +73,7 @@ fn picoseconds(seconds: f64) -> u64 {
 /// unreduced maximum over axes that the source is not partial over.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("no reshard path from {from} to {to}")]
-pub struct NoWay {
+pub struct NoPath {
     /// The source type.
     pub from: String,
     /// The target type.
@@ -82,12 +82,12 @@ pub struct NoWay {
 
 impl Site<'_> {
     /// Step of a collective, if the mesh allows the resulting type.
-    fn step(&self, change: Collective, operand: &Type) -> Option<Step> {
+    fn step(&self, change: Collective, operand: &Type) -> Option<ReshardStep> {
         let ty = change.result_type(operand).ok().filter(|ty| self.holds(ty))?;
         change.check_sizes(self.mesh, operand).ok()?;
         let traffic = Traffic::of(self.cluster, self.mesh, &change, operand, &ty);
         let seconds = traffic.seconds(self.cluster, self.mesh, change.over());
-        Some(Step { change, ty, traffic, seconds })
+        Some(ReshardStep { change, ty, traffic, seconds })
     }
 
     fn holds(&self, ty: &Type) -> bool {
@@ -102,7 +102,7 @@ impl Site<'_> {
         self.mesh.size(axes) <= dim.size && !counted && (!indivisible || self.mesh.is_even(dim.size, axes))
     }
 
-    fn no_way(&self, from: &Type, to: &Type) -> NoWay {
-        NoWay { from: format!("{from:?}"), to: format!("{to:?}") }
+    fn no_path(&self, from: &Type, to: &Type) -> NoPath {
+        NoPath { from: format!("{from:?}"), to: format!("{to:?}") }
     }
 }

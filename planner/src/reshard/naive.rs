@@ -1,6 +1,6 @@
 //! Naive reshard path: reduce, all-gather, slice. It exists wherever any path exists, and serves as a baseline.
 
-use super::{NoWay, Site, Step};
+use super::{NoPath, ReshardStep, Site};
 use ir::mesh::Axes;
 use ir::ops::Collective;
 use ir::types::Type;
@@ -11,8 +11,8 @@ use ir::types::Type;
 ///
 /// # Errors
 /// No sequence of collectives produces `to` from `from`.
-pub fn naive(site: &Site<'_>, from: &Type, to: &Type) -> Result<Vec<Step>, NoWay> {
-    let mut steps: Vec<Step> = Vec::new();
+pub fn naive(site: &Site<'_>, from: &Type, to: &Type) -> Result<Vec<ReshardStep>, NoPath> {
+    let mut steps: Vec<ReshardStep> = Vec::new();
     let mut step = |change: Collective| -> Option<()> {
         let operand = steps.last().map_or(from, |step| &step.ty);
         let next = site.step(change, operand)?;
@@ -20,10 +20,10 @@ pub fn naive(site: &Site<'_>, from: &Type, to: &Type) -> Result<Vec<Step>, NoWay
         Some(())
     };
     for change in changes(from, to) {
-        step(change).ok_or_else(|| site.no_way(from, to))?;
+        step(change).ok_or_else(|| site.no_path(from, to))?;
     }
     let reached = steps.last().map_or(from, |step| &step.ty);
-    if reached == to { Ok(steps) } else { Err(site.no_way(from, to)) }
+    if reached == to { Ok(steps) } else { Err(site.no_path(from, to)) }
 }
 
 fn changes(from: &Type, to: &Type) -> Vec<Collective> {

@@ -4,7 +4,7 @@ use super::fuse::{self, Fused};
 use super::graph::{Change, Form, Graph};
 use super::lists::{self, List, Set};
 use super::naive::naive;
-use super::{NoWay, SLICE, STEP, Site, Step, picoseconds};
+use super::{NoPath, ReshardStep, SLICE, STEP, Site, picoseconds};
 use cost::Link;
 use ir::mesh::Axes;
 use ir::ops::Collective;
@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Cheapest sequence of collectives between two shardings: the sequence of least [weight](Step::weight), and among
+/// Cheapest sequence of collectives between two shardings: the sequence of least [weight](ReshardStep::weight), and among
 /// equals the first in the fixed order of moves. Consecutive slices are one step. The path uses the axes of both
 /// shardings and the `spare` axes. Slicing over spare axes on the path can reduce the bytes moved. With more than a few
 /// axes, axes that are adjacent before and after are fused. If too many axes remain, or the mesh has more than 64 axes,
@@ -21,7 +21,7 @@ use std::collections::BinaryHeap;
 ///
 /// # Errors
 /// No sequence of collectives produces `to` from `from`.
-pub fn cheapest(site: &Site<'_>, from: &Type, to: &Type, spare: &Axes) -> Result<Vec<Step>, NoWay> {
+pub fn cheapest(site: &Site<'_>, from: &Type, to: &Type, spare: &Axes) -> Result<Vec<ReshardStep>, NoPath> {
     let known = naive(site, from, to)?;
     if site.mesh.axes.len() > lists::MOST {
         return Ok(known);
@@ -42,31 +42,37 @@ pub fn cheapest(site: &Site<'_>, from: &Type, to: &Type, spare: &Axes) -> Result
     let axes = from_fused.used_axes().union(&to_fused.used_axes());
     let found = searched(&small, from_fused, to_fused, &axes, &naive(&small, from_fused, to_fused)?)?;
     let steps = fused.steps(site, from, found);
-    let seconds = |steps: &[Step]| steps.iter().map(Step::weight).sum::<f64>();
+    let seconds = |steps: &[ReshardStep]| steps.iter().map(ReshardStep::weight).sum::<f64>();
     Ok(steps.filter(|steps| seconds(steps) <= seconds(&known)).unwrap_or(known))
 }
 
 /// Cheapest sequence over these axes; `known` is an upper bound.
-fn searched(site: &Site<'_>, from: &Type, to: &Type, axes: &Axes, known: &[Step]) -> Result<Vec<Step>, NoWay> {
+fn searched(
+    site: &Site<'_>,
+    from: &Type,
+    to: &Type,
+    axes: &Axes,
+    known: &[ReshardStep],
+) -> Result<Vec<ReshardStep>, NoPath> {
     let mut graph = Graph::new(*site, from);
     // The search goes dim by dim where the naive path has one slice.
-    let most = known.iter().map(Step::weight).sum::<f64>() + SLICE * from.rank() as f64;
+    let most = known.iter().map(ReshardStep::weight).sum::<f64>() + SLICE * from.rank() as f64;
     let search = Search::new(&mut graph, lists::set(axes), to, most);
     let start = graph.form_of(from);
     graph.set_ends(&start, &search.to, search.axes);
-    let way = search.way(&mut graph, &start).ok_or_else(|| site.no_way(from, to))?;
-    let mut steps: Vec<Step> = Vec::new();
-    for change in merged(way) {
+    let path = search.path(&mut graph, &start).ok_or_else(|| site.no_path(from, to))?;
+    let mut steps: Vec<ReshardStep> = Vec::new();
+    for change in merged(path) {
         let operand = steps.last().map_or(from, |step| &step.ty);
-        steps.push(site.step(change, operand).ok_or_else(|| site.no_way(from, to))?);
+        steps.push(site.step(change, operand).ok_or_else(|| site.no_path(from, to))?);
     }
     Ok(steps)
 }
 
 /// Merges consecutive slices of dims into one step.
-fn merged(way: Vec<Collective>) -> Vec<Collective> {
+fn merged(path: Vec<Collective>) -> Vec<Collective> {
     let mut all: Vec<Collective> = Vec::new();
-    for change in way {
+    for change in path {
         match (all.last_mut(), change) {
             (Some(Collective::AllSlice { dims: before, .. }), Collective::AllSlice { dims, .. })
                 if !before.is_empty() && !dims.is_empty() =>
@@ -153,7 +159,7 @@ impl Search {
     }
 
     /// Cheapest path from a form.
-    fn way(mut self, graph: &mut Graph<'_>, from: &Form) -> Option<Vec<Collective>> {
+    fn path(mut self, graph: &mut Graph<'_>, from: &Form) -> Option<Vec<Collective>> {
         if let Some(step) = self.direct(graph, from) {
             return Some(vec![step]);
         }

@@ -136,7 +136,7 @@ impl<'a> Table<'a> {
 mod tests {
     use super::*;
     use crate::reshard::sharding::Place;
-    use crate::reshard::{Step, cheapest};
+    use crate::reshard::{ReshardStep, cheapest};
     use cost::CPU;
     use ir::mesh::Mesh;
     use ir::types::{DType, Dims};
@@ -157,8 +157,8 @@ mod tests {
             for to in &shardings {
                 let ends = (table.place(from), table.place(to));
                 let seconds = table.seconds(ends.0, ends.1);
-                let way = cheapest(&site, &from.on(&ty), &to.on(&ty), &Axes::none());
-                let wanted = way.map_or(f64::INFINITY, |way| way.iter().map(Step::weight).sum());
+                let path = cheapest(&site, &from.on(&ty), &to.on(&ty), &Axes::none());
+                let wanted = path.map_or(f64::INFINITY, |path| path.iter().map(ReshardStep::weight).sum());
                 let off = (seconds - wanted).abs();
                 assert!(off.is_nan() || off <= 1e-9 * wanted + 5e-12, "{from:?} to {to:?}: {seconds}, not {wanted}");
             }

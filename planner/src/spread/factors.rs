@@ -3,7 +3,7 @@
 use super::graph::Tensor;
 use crate::assign::split;
 use ir::mesh::{Axes, Mesh};
-use ir::rule::{Instance, TensorLetters, holds};
+use ir::rule::{Instance, TensorFactors, holds};
 use std::cmp::Reverse;
 
 /// Propagation round, which selects the factors that propagate.
@@ -23,7 +23,7 @@ impl Round {
 }
 
 /// Statement or block boundary, as a rule over tensors.
-pub(super) struct Step {
+pub(super) struct FactorStep {
     /// Tensor indices: operands, then results.
     pub(super) tensors: Vec<usize>,
     instance: Instance,
@@ -45,29 +45,29 @@ struct Agreement {
     source: (Reverse<Weight>, usize),
 }
 
-impl Step {
+impl FactorStep {
     /// Creates a step over tensors (operands, then results). Its op may be decomposable, or a view.
     pub(super) fn new(
         instance: Instance,
         tensors: Vec<usize>,
         indivisible: Vec<bool>,
         [expandable, is_view]: [bool; 2],
-    ) -> Step {
+    ) -> FactorStep {
         let all = || instance.operands.iter().chain(&instance.results);
         let everywhere = |factor: usize| all().all(|tensor| holds(tensor, factor));
-        let same_factors = (0..instance.letters.len()).all(everywhere);
+        let same_factors = (0..instance.factors.len()).all(everywhere);
         let [operand] = instance.operands.as_slice() else {
-            return Step { tensors, indivisible, expandable, same_factors, repeats: false, instance };
+            return FactorStep { tensors, indivisible, expandable, same_factors, repeats: false, instance };
         };
         // A view broadcasts nothing: a factor that a reshape adds has one element.
         let is_new = |&factor: &usize| !holds(operand, factor);
         let repeats = !is_view && instance.results.iter().flatten().flatten().any(is_new);
-        Step { tensors, indivisible, expandable, same_factors, repeats, instance }
+        FactorStep { tensors, indivisible, expandable, same_factors, repeats, instance }
     }
 
     /// Runs the step and returns the tensors that changed.
     pub(super) fn run(&self, mesh: &Mesh, tensors: &mut [Tensor], round: Round) -> Vec<usize> {
-        let speaks = (0..self.instance.letters.len()).any(|factor| self.speaks(factor, round));
+        let speaks = (0..self.instance.factors.len()).any(|factor| self.speaks(factor, round));
         if !speaks || self.sharded(tensors) == 0 {
             return Vec::new();
         }
@@ -94,7 +94,7 @@ impl Step {
 
     /// Drops axes from the operands that a result cannot adopt, because other dims of the result already have the axes.
     /// The statement could not compute with those axes, and the operands would be resharded.
-    fn limit(&self, mesh: &Mesh, dim_factors: &TensorLetters, result: &Tensor, agreed: &mut [Agreement]) {
+    fn limit(&self, mesh: &Mesh, dim_factors: &TensorFactors, result: &Tensor, agreed: &mut [Agreement]) {
         let shares = self.shares(mesh, dim_factors, result);
         let used = result.ty.sharded_axes();
         for Agreement { factor, axes, .. } in agreed {
@@ -132,7 +132,7 @@ impl Step {
         self.tensors.iter().filter(is_sharded).count()
     }
 
-    fn sides(&self) -> impl Iterator<Item = &TensorLetters> {
+    fn sides(&self) -> impl Iterator<Item = &TensorFactors> {
         self.instance.operands.iter().chain(&self.instance.results)
     }
 
@@ -147,24 +147,24 @@ impl Step {
             .zip(&self.tensors)
             .map(|(dim_factors, &id)| self.shares(mesh, dim_factors, &tensors[id]))
             .collect();
-        let factors = (0..self.instance.letters.len()).filter(move |&factor| self.speaks(factor, round));
+        let factors = (0..self.instance.factors.len()).filter(move |&factor| self.speaks(factor, round));
         factors.filter_map(move |factor| self.agreement(tensors, &shares, factor, round))
     }
 
     /// Returns whether axes propagate along a factor in a round.
     fn speaks(&self, factor: usize, round: Round) -> bool {
-        let spec = &self.instance.letters[factor];
+        let spec = &self.instance.factors[factor];
         let is_kept = self.instance.results.iter().all(|tensor| holds(tensor, factor));
         match round {
-            Round::Same => self.same_factors && !spec.whole,
-            Round::Kept => is_kept && !spec.whole,
-            Round::All => !spec.whole || (spec.marked_whole && self.expandable),
+            Round::Same => self.same_factors && !spec.replicated,
+            Round::Kept => is_kept && !spec.replicated,
+            Round::All => !spec.replicated || (spec.marked_replicated && self.expandable),
         }
     }
 
     /// Axes of each factor of a tensor.
-    fn shares(&self, mesh: &Mesh, dim_factors: &TensorLetters, tensor: &Tensor) -> Vec<Option<Axes>> {
-        let mut shares = vec![None; self.instance.letters.len()];
+    fn shares(&self, mesh: &Mesh, dim_factors: &TensorFactors, tensor: &Tensor) -> Vec<Option<Axes>> {
+        let mut shares = vec![None; self.instance.factors.len()];
         for (factors, dim) in dim_factors.iter().zip(&tensor.ty.dims) {
             factors.iter().for_each(|&factor| shares[factor] = Some(Axes::none()));
             for (factor, axes) in split(mesh, &self.instance, factors, &dim.axes) {
@@ -203,7 +203,7 @@ impl Step {
     }
 
     /// Extends the axes of a tensor's open dims by free axes that fit; returns whether any dim changed.
-    fn take_over(&self, mesh: &Mesh, dim_factors: &TensorLetters, tensor: &mut Tensor, agreed: &[Agreement]) -> bool {
+    fn take_over(&self, mesh: &Mesh, dim_factors: &TensorFactors, tensor: &mut Tensor, agreed: &[Agreement]) -> bool {
         let shares = self.shares(mesh, dim_factors, tensor);
         let mut now: Vec<Axes> = shares.iter().map(|axes| axes.clone().unwrap_or_default()).collect();
         let mut changed = false;
@@ -235,7 +235,7 @@ impl Step {
     }
 
     fn fits(&self, mesh: &Mesh, factor: usize, now: &[Axes]) -> bool {
-        let (size, axes) = (self.instance.letters[factor].size, &now[factor]);
+        let (size, axes) = (self.instance.factors[factor].size, &now[factor]);
         let is_even = || !self.indivisible[factor] || mesh.is_even(size, axes);
         mesh.size(axes) <= size && is_even() && self.instance.compounds_hold(now, mesh)
     }

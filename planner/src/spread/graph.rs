@@ -1,6 +1,6 @@
 //! Graph of tensors and of the statements that join them, for propagation.
 
-use super::factors::Step;
+use super::factors::FactorStep;
 use crate::assign::{instantiate, is_expandable};
 use crate::choose::indivisible_factors;
 use crate::ports::{Ports, passed, value_results};
@@ -31,7 +31,7 @@ pub(super) struct Graph {
     /// All tensors.
     pub(super) tensors: Vec<Tensor>,
     /// Statements and block boundaries, in call order.
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<FactorStep>,
     /// Steps that touch each tensor.
     pub(super) read_by: Vec<Vec<usize>>,
     values: FxHashMap<(BlockId, Value), usize>,
@@ -167,8 +167,8 @@ impl Graph {
     /// Adds a boundary or a reshard, whose two sides get equal axes.
     fn join(&mut self, from: usize, to: usize, ty: &Type) -> Result<(), String> {
         let instance = Rule::parse("* -> *").and_then(|rule| rule.instantiate(&[ty], &[ty]))?;
-        let indivisible = vec![false; instance.letters.len()];
-        self.steps.push(Step::new(instance, vec![from, to], indivisible, [false, true]));
+        let indivisible = vec![false; instance.factors.len()];
+        self.steps.push(FactorStep::new(instance, vec![from, to], indivisible, [false, true]));
         Ok(())
     }
 
@@ -183,7 +183,7 @@ impl Graph {
         let (operands, results) = (types(&stmt.operands), types(&stmt.results));
         let instance: Instance = instantiate(def, &operands, &results)?;
         let indivisible = indivisible_factors(&instance, site.dims, &operands, &results);
-        self.steps.push(Step::new(instance, tensors, indivisible, [is_expandable(&stmt.op), stmt.op.is_view()]));
+        self.steps.push(FactorStep::new(instance, tensors, indivisible, [is_expandable(&stmt.op), stmt.op.is_view()]));
         Ok(())
     }
 }

@@ -16,7 +16,7 @@ pub struct BlockedRank {
     pub stage: u32,
     /// Its instruction: `wait recv %y.1:0`.
     pub at: String,
-    /// What has not come: `stage 1 to send it`.
+    /// The event that has not happened: `stage 1 to send it`.
     pub missing: String,
 }
 
@@ -25,7 +25,7 @@ impl std::error::Error for Deadlock {}
 impl fmt::Display for Deadlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "no rank can go on")?;
-        let channel = |w: &BlockedRank| format!("stage {} stands at `{}` and waits for {}", w.stage, w.at, w.missing);
+        let channel = |w: &BlockedRank| format!("stage {} is at `{}` and waits for {}", w.stage, w.at, w.missing);
         self.waiting.iter().try_for_each(|waiting| write!(f, "\n{}", channel(waiting)))
     }
 }

@@ -1,4 +1,4 @@
-//! Simulator: steps through an emitted program with the cost model and advances clocks, without computing.
+//! Simulator: steps through a program with the cost model and advances clocks, without computing.
 //!
 //! Ranks that differ only below pp execute the same instruction stream on equal bounds. One simulated rank therefore
 //! represents a whole pipeline rank, and a cluster may have any size. The timing rules are:
@@ -26,7 +26,7 @@ use ir::graph::Model;
 use ir::program::Program;
 use trace::Trace;
 
-/// What a step of the program would take on a cluster, as a trace of one rank per pipeline rank.
+/// Predicted trace of a step of the program on a cluster, with one rank per pipeline rank.
 ///
 /// # Errors
 /// The ranks wait for each other, or for what no rank does.

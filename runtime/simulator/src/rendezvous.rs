@@ -56,7 +56,7 @@ pub(super) struct Completion {
 /// Arrival of a member at an exchange.
 pub(super) struct Arrival {
     pub(super) number: usize,
-    /// Whether it was the last member.
+    /// True if it was the last member.
     pub(super) complete: bool,
 }
 

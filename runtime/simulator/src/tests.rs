@@ -3,7 +3,7 @@
 use super::*;
 use cost::{CPU, Link};
 use ir::text::parse;
-use trace::{Kind, Stream, shares};
+use trace::{SiteKind, Stream, shares};
 
 /// One stage, two micro-batches; the first micro-batch waits for nothing.
 const TWO: &str = "\
@@ -57,8 +57,8 @@ fn who_waits_for_whom_is_told() {
     let both = SECOND.replace("$pp-1", "1-$pp");
     let deadlock = simulate(&format!("  class 0..2 {{\n{both}  }}\n")).unwrap_err();
     let told = deadlock.to_string();
-    assert!(told.contains("stage 0 stands at `wait recv %y:0` and waits for stage 1 to send it"), "{told}");
-    assert!(told.contains("stage 1 stands at `wait recv %y:0` and waits for stage 0 to send it"), "{told}");
+    assert!(told.contains("stage 0 is at `wait recv %y:0` and waits for stage 1 to send it"), "{told}");
+    assert!(told.contains("stage 1 is at `wait recv %y:0` and waits for stage 0 to send it"), "{told}");
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn a_cluster_without_distance_leaves_the_kernels() {
     );
     let file = parse(&text).unwrap_or_else(|found| panic!("{}", found.render("", &text)));
     let trace = step(&file.model, file.program.as_ref().unwrap(), &near).unwrap();
-    let kernels = |event: &&trace::Event| trace.site(event).kind == Kind::Memory;
+    let kernels = |event: &&trace::Event| trace.site(event).kind == SiteKind::Memory;
     let all: f64 = trace.tracks.iter().flat_map(|track| track.events.iter().filter(kernels)).map(|e| e.seconds).sum();
     assert!((trace.seconds - all).abs() < 1e-15, "{} of {all}", trace.seconds);
 }

@@ -10,7 +10,7 @@ impl KernelSite<'_> {
     /// It is stored flat, so that a rank has no box of it.
     pub(super) fn sizes(&self, ty: &Type) -> Result<Vec<usize>, String> {
         if !ty.storage.is_empty() {
-            return Err("the op needs whole rows, and the tensor is stored flat".to_string());
+            return Err("the op needs entire rows, but the tensor is a flat shard".to_string());
         }
         Ok(ty.local_sizes(self.mesh, self.coordinates).into_iter().map(|size| size as usize).collect())
     }

@@ -42,7 +42,7 @@ pub(super) fn state_parts(slots: &[StateSlot]) -> Vec<StatePart> {
     kept.map(state_part).collect()
 }
 
-/// What makes a part distinct: the tensor's name and the shards.
+/// Key of a distinct part: the tensor's name and the shards.
 type PartKey<'a> = (&'a str, &'a [Shard]);
 
 /// Parts that each rank writes. The largest part is assigned first; the holder with the least data so far writes the part.

@@ -50,7 +50,7 @@ pub(super) fn write(folder: &Path, name: String, entries: &[Entry<'_>]) -> io::R
     Ok(DataFile { name, bytes, crc32: hexadecimal(hasher.finalize()) })
 }
 
-/// The header: where each entry lies among the elements.
+/// The header: the range of each entry among the elements.
 fn header(entries: &[Entry<'_>]) -> Result<Vec<u8>, SafeTensorError> {
     let mut end = 0;
     let info = |entry: &Entry<'_>| {
@@ -64,7 +64,7 @@ fn header(entries: &[Entry<'_>]) -> Result<Vec<u8>, SafeTensorError> {
     Ok(text)
 }
 
-/// Why a data file is not as the manifest says; none if it is.
+/// Difference between a data file and the manifest, if any.
 pub(super) fn fault(folder: &Path, record: &DataFile) -> io::Result<Option<String>> {
     let file = files::open_in(folder, &record.name)?;
     let bytes = file.metadata()?.len();
@@ -86,7 +86,7 @@ pub(super) fn fault(folder: &Path, record: &DataFile) -> io::Result<Option<Strin
 pub(super) struct Reader {
     file: File,
     header: Metadata,
-    /// Where the elements begin.
+    /// Offset of the elements.
     start: u64,
 }
 
@@ -118,7 +118,7 @@ impl Reader {
     /// There is no such entry of f32, it is shorter, or the system refuses.
     pub(super) fn read(&mut self, key: &str, shape: &[u64], first: usize, count: usize) -> io::Result<Vec<f32>> {
         let broken =
-            || io::Error::new(io::ErrorKind::InvalidData, format!("there is no whole `{key}` of f32 {shape:?}"));
+            || io::Error::new(io::ErrorKind::InvalidData, format!("there is no complete `{key}` of f32 {shape:?}"));
         let same = |info: &&TensorInfo| {
             info.dtype == Dtype::F32 && info.shape.iter().map(|&size| size as u64).eq(shape.iter().copied())
         };

@@ -3,7 +3,7 @@
 use crate::exec;
 use std::path::PathBuf;
 
-/// What went wrong. Each says what and where; what to do depends on who asked.
+/// Error while a checkpoint is written or read. A message has the problem and the place; the caller adds the fix.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is nothing to resume from.
@@ -19,7 +19,7 @@ pub enum Error {
         checkpoint: PathBuf,
         /// The file in it.
         file: String,
-        /// What is wrong with the file.
+        /// The defect of the file.
         why: String,
     },
     /// Another version wrote it.
@@ -45,7 +45,7 @@ pub enum Error {
     Unwritable {
         /// The checkpoint's folder, as it would have been called.
         checkpoint: PathBuf,
-        /// The file or folder, and what the system said.
+        /// The file or folder, and the message of the operating system.
         why: String,
     },
     /// The system refuses to remove older checkpoints.
@@ -53,7 +53,7 @@ pub enum Error {
     Unremoved {
         /// The checkpoint's folder.
         checkpoint: PathBuf,
-        /// What the system said.
+        /// The message of the operating system.
         why: String,
     },
     /// A rank failed.
@@ -61,7 +61,7 @@ pub enum Error {
     Executor(#[from] exec::Error),
 }
 
-/// What a run and a checkpoint do not agree about.
+/// Option on which a run and a checkpoint differ.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Difference {
     /// Its name.
@@ -72,7 +72,7 @@ pub struct Difference {
     pub now: String,
 }
 
-/// As many differences are told; the rest are counted.
+/// Number of differences that a message names; the rest are counted.
 const TOLD: usize = 4;
 
 fn listed(differences: &[Difference]) -> String {

@@ -46,12 +46,12 @@ pub fn list(run: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     Ok(found)
 }
 
-/// Whether a path is that of a checkpoint, as against that of a run.
+/// True if a path is that of a checkpoint, as against that of a run.
 fn is_checkpoint(path: &Path) -> bool {
     step_of(path).is_some() || path.join(MANIFEST).exists()
 }
 
-/// The run's folder of a path: of a checkpoint the one that it lies in, else the path itself.
+/// The run's folder of a path: for a checkpoint its parent, else the path itself.
 pub fn run_of(path: &Path) -> PathBuf {
     match path.parent() {
         Some(parent) if is_checkpoint(path) && parent.as_os_str().is_empty() => PathBuf::from("."),
@@ -148,7 +148,7 @@ fn sync(folder: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
 
-/// The step that the name of a checkpoint says.
+/// The step in the name of a checkpoint.
 pub(super) fn step_of(path: &Path) -> Option<u64> {
     let digits = path.file_name()?.to_str()?.strip_prefix(STEP)?;
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?

@@ -22,13 +22,13 @@ pub const MANIFEST: &str = "manifest.json";
 /// The name of the file with its checksum.
 const SUM: &str = "manifest.crc32";
 
-/// The most bytes of a manifest: room for a million shards. Reading one takes some twenty times its size at worst.
+/// The most bytes of a manifest, enough for a million shards. Reading one takes up to about twenty times its size.
 const MOST_BYTES: u64 = 1 << 26;
 
 /// The most bytes of a checksum's file, which has nine.
 const MOST_SUM: u64 = 1 << 20;
 
-/// What a checkpoint holds.
+/// Contents of a checkpoint.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Manifest {
     /// [`SCHEMA`].
@@ -38,7 +38,7 @@ pub struct Manifest {
     /// How far the run had come.
     #[serde(flatten)]
     pub position: Position,
-    /// What must be the same in a run that goes on from here: an object of options, which may nest.
+    /// Options that a resumed run must share, as an object that may nest.
     pub fixed: Value,
     /// The data files.
     pub files: Vec<DataFile>,
@@ -55,9 +55,9 @@ pub struct Position {
     pub consumed_samples: u64,
     /// Times that the data has been gone through.
     pub epoch: u64,
-    /// What the order of the data goes by.
+    /// Seed of the order of the data.
     pub shuffle_seed: u64,
-    /// What dropout goes by, with the step.
+    /// Key of dropout; the step is its second part.
     pub rng_key: u64,
 }
 
@@ -72,7 +72,7 @@ pub struct DataFile {
     pub crc32: String,
 }
 
-/// A parameter with the states that the optimizer keeps for it.
+/// A parameter with its optimizer states.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Parameter {
     /// The parameter itself.
@@ -83,7 +83,7 @@ pub struct Parameter {
     pub states: BTreeMap<String, Stored>,
 }
 
-/// A tensor and where its elements lie.
+/// A tensor and the files of its elements.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Stored {
     /// Its sizes. Elements are f32.
@@ -180,7 +180,7 @@ impl Manifest {
         tensors
     }
 
-    /// What differs from a run with these fixed options and seed, among the options that both have.
+    /// Differences from a run with these fixed options and seed, among the options that both have.
     pub fn differences(&self, fixed: &Value, seed: u64) -> Vec<Difference> {
         let mut found = Vec::new();
         compare("", &self.fixed, fixed, &mut found);
@@ -190,7 +190,7 @@ impl Manifest {
         found
     }
 
-    /// Why a file lies elsewhere, or the shards do not make up the tensors.
+    /// Error if a file is outside the checkpoint, or if the shards do not cover the tensors.
     fn fault(&self) -> Option<String> {
         if let Some(file) = self.files.iter().find(|file| !is_plain(&file.name)) {
             return Some(format!("names a file outside of its folder: `{}`", file.name));
@@ -210,7 +210,7 @@ impl Manifest {
 }
 
 impl Position {
-    /// Why no run with this global batch can have come so far: every step takes as many samples, and an epoch at least one.
+    /// Error if no run with this global batch can be at this position: every step takes `global_batch` samples, and an epoch at least one.
     pub fn fault(&self, global_batch: u64) -> Option<String> {
         let Position { step, consumed_samples, epoch, .. } = *self;
         if step == 0 || step.checked_mul(global_batch) != Some(consumed_samples) {
@@ -228,14 +228,14 @@ impl Stored {
     }
 }
 
-/// Whether a name is one of a file in the folder itself.
+/// True if a name is one of a file in the folder itself.
 fn is_plain(name: &str) -> bool {
     let mut parts = Path::new(name).components();
     let first = matches!(parts.next(), Some(Component::Normal(part)) if part == OsStr::new(name));
     first && parts.next().is_none() && !name.contains(['\\', '\0'])
 }
 
-/// Of a file that the system does not give: `is missing`, or why.
+/// Text for a file that cannot be opened: `is missing`, or the reason.
 pub(super) fn cannot_be_read(why: &io::Error) -> String {
     match why.kind() {
         io::ErrorKind::NotFound => "is missing".to_string(),

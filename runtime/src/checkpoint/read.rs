@@ -22,7 +22,7 @@ use std::thread;
 pub struct Checkpoint {
     /// Its folder.
     pub path: PathBuf,
-    /// What it holds.
+    /// The manifest.
     pub manifest: Arc<Manifest>,
 }
 

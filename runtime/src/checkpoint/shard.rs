@@ -34,7 +34,7 @@ impl Shard {
         self.shape.iter().product()
     }
 
-    /// What it is called in a data file: the tensor's name where it is the whole of it, else with the index ranges:
+    /// Its key in a data file: the tensor's name, with the index ranges unless the shard is the entire tensor:
     /// `layer.0.w1[0:16,8:24]`.
     pub fn key(&self, tensor: &str, sizes: &[u64]) -> String {
         if self.shape == sizes {
@@ -45,7 +45,7 @@ impl Shard {
         format!("{tensor}[{}]", ranges.join(","))
     }
 
-    /// Whether it is a box of a tensor of these sizes.
+    /// True if it is a box of a tensor of these sizes.
     pub(super) fn fits(&self, sizes: &[u64]) -> bool {
         let inside =
             |((offset, size), whole): ((&u64, &u64), &u64)| offset.checked_add(*size).is_some_and(|e| e <= *whole);

@@ -13,14 +13,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What is saved besides tensors, and where.
+/// Destination of a checkpoint, and its contents besides tensors.
 #[derive(Clone, Debug)]
 pub struct Save<'a> {
     /// The run's folder.
     pub run: &'a Path,
     /// How far the run has come.
     pub position: Position,
-    /// What must be the same in a run that goes on from here.
+    /// Options that a resumed run must share.
     pub fixed: &'a Value,
     /// How many checkpoints stay, this one among them.
     pub keep_last: usize,

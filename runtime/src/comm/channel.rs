@@ -26,7 +26,7 @@ struct MessageSlot {
 /// One rank's end of a [`Channel`].
 pub struct ChannelEnd {
     pub(super) channel: Arc<Channel>,
-    /// Whether the rank sends.
+    /// True if the rank sends.
     pub(super) sends: bool,
     next: AtomicU64,
 }
@@ -65,14 +65,17 @@ impl ChannelEnd {
         drop(first);
         let (source, target) = if self.sends { (span, other) } else { (other, span) };
         let Channel { from, to, tag, .. } = *self.channel;
-        assert_eq!(source.len, target.len, "rank {from} sends as many elements with tag {tag} as rank {to} awaits");
+        assert_eq!(
+            source.len, target.len,
+            "rank {from} sends the number of elements with tag {tag} that rank {to} awaits"
+        );
         // SAFETY: the program changes neither until both waits are over.
         unsafe { arenas[1].floats_mut(target).copy_from_slice(arenas[0].floats(source)) };
         slot.completed.fetch_add(1, Ordering::Release);
         (number, true)
     }
 
-    /// Whether a message is complete.
+    /// True if a message is complete.
     pub(super) fn is_complete(&self, number: u64) -> bool {
         let slots = self.channel.slots.get().map_or(&[][..], |slots| slots);
         let count = slots.len().max(1) as u64;

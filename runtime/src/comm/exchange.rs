@@ -14,11 +14,11 @@ use ir::types::{PartialKind, Type};
 pub struct Move {
     /// The peer's place in the group.
     pub peer: usize,
-    /// Where it begins in the peer's tensor, in elements.
+    /// Its start in the peer's tensor, in elements.
     pub from: usize,
     /// The strides there.
     pub from_strides: Vec<usize>,
-    /// Where it begins in the rank's own.
+    /// Its start in the rank's own tensor, in elements.
     pub to: usize,
     /// The strides there.
     pub to_strides: Vec<usize>,
@@ -26,7 +26,7 @@ pub struct Move {
     pub sizes: Vec<usize>,
 }
 
-/// What happens to one tensor of an exchange.
+/// Plan of one tensor in an exchange.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TensorPlan {
     /// Elements of the result.
@@ -35,7 +35,7 @@ pub struct TensorPlan {
     pub combine: Option<PartialKind>,
     /// The result is zero where no block falls.
     pub zero: bool,
-    /// The result may lie on the source: each rank reads of the others only the piece of a sum that it makes.
+    /// The result may have the place of the source: a rank reads from the others only its own piece of a sum.
     pub in_place: bool,
     /// Blocks of the peers' sources, in the order of the group.
     pub moves: Vec<Move>,
@@ -82,7 +82,7 @@ impl Exchange {
         Exchange { ranks, tensors: vec![TensorPlan { len, in_place: true, moves, ..TensorPlan::default() }] }
     }
 
-    /// Whether the peers' results are read too; all members agree, since a reduction is split for all or for none.
+    /// True if the peers' results are read too; all members agree, since a reduction is split for all or for none.
     pub fn gathers(&self) -> bool {
         self.tensors.iter().any(|tensor| !tensor.gather.is_empty())
     }
@@ -127,7 +127,7 @@ fn plan_tensor(
     Ok(TensorPlan { len: own.len(), combine, zero, moves: blocks.collect(), ..TensorPlan::default() })
 }
 
-/// Whether a rank may be given to by a peer in a permute. Each block lies on as many ranks as before: they stand along the
+/// True if a rank may be given to by a peer in a permute. Each block is on as many ranks as before: they are along the
 /// moving axes that do not cut the tensor, and the copies are dealt out in order, so that each rank gives as much as it gets.
 fn is_source(mesh: &Mesh, over: &Axes, (from, peer): (&Type, usize), (to, rank): (&Type, usize)) -> bool {
     let copy =
@@ -135,7 +135,7 @@ fn is_source(mesh: &Mesh, over: &Axes, (from, peer): (&Type, usize), (to, rank):
     copy(from, peer) == copy(to, rank)
 }
 
-/// What a peer's region gives to the rank's own.
+/// The move from a peer's region into the rank's own; `None` if the regions are disjoint.
 fn block(peer: usize, source: &Region, own: &Region) -> Option<Move> {
     let (start, sizes) = source.meet(own)?;
     Some(Move {

@@ -27,7 +27,7 @@ impl Exchange {
         for (index, plan) in self.tensors.iter().enumerate() {
             let source = |place: usize| (peer(place).arena, peer(place).sources[index]);
             let result = (peer(me).arena, peer(me).results[index]);
-            // SAFETY: as the caller says.
+            // SAFETY: by the caller's contract.
             unsafe {
                 match plan.combine {
                     Some(kind) if plan.in_place => plan.reduce_in_place(kind, source, result, scratch),
@@ -46,7 +46,7 @@ impl Exchange {
             for piece in &plan.gather {
                 let (theirs, own) = (peer(piece.peer), peer(me));
                 let len = piece.sizes[0];
-                // SAFETY: as the caller says; the slices are of different arenas.
+                // SAFETY: by the caller's contract; the slices are of different arenas.
                 unsafe {
                     let reduced = theirs.arena.floats(part(theirs.results[index], piece.from, len));
                     own.arena.floats_mut(part(own.results[index], piece.to, len)).copy_from_slice(reduced);
@@ -58,26 +58,26 @@ impl Exchange {
 
 impl TensorPlan {
     /// # Safety
-    /// Nobody writes a source or touches the result, and none lies on the result.
+    /// Nobody writes a source or touches the result, and no source overlaps the result.
     unsafe fn make<'a>(
         &self,
         source: impl Fn(usize) -> (&'a Arena, Span),
         (arena, result): (&'a Arena, Span),
         scratch: &mut Vec<f32>,
     ) {
-        // SAFETY: as the caller says. A copy in place (a broadcast) has no move at the rank that others read.
+        // SAFETY: by the caller's contract. A copy in place (a broadcast) has no move at the rank that others read.
         let result = unsafe { arena.floats_mut(result) };
         if self.zero {
             result.fill(0.0);
         }
         for (place, block) in self.moves.iter().enumerate() {
             let (arena, span) = source(block.peer);
-            // SAFETY: as the caller says.
+            // SAFETY: by the caller's contract.
             block.apply(self.combine.filter(|_| place > 0), unsafe { arena.floats(span) }, result, scratch);
         }
     }
 
-    /// A reduction whose result lies on the source, chunk by chunk. Every rank writes only the piece that it makes, and of
+    /// A reduction in place, chunk by chunk. Every rank writes only its own piece, and of
     /// the others' only the same piece is read.
     ///
     /// # Safety
@@ -96,7 +96,7 @@ impl TensorPlan {
             scratch.clear();
             for block in &self.moves {
                 let (arena, span) = source(block.peer);
-                // SAFETY: as the caller says; the own piece is written below.
+                // SAFETY: by the caller's contract; the own piece is written below.
                 let theirs = unsafe { arena.floats(part(span, at, len)) };
                 match (scratch.is_empty(), kind) {
                     (true, _) => scratch.extend_from_slice(theirs),
@@ -104,7 +104,7 @@ impl TensorPlan {
                     (false, PartialKind::Max) => scratch.iter_mut().zip(theirs).for_each(|(a, &b)| *a = a.max(b)),
                 }
             }
-            // SAFETY: as the caller says, and no slice of the sources lives.
+            // SAFETY: by the caller's contract, and no slice of the sources lives.
             unsafe { arena.floats_mut(part(result, at, len)) }.copy_from_slice(scratch);
         }
     }
@@ -112,7 +112,7 @@ impl TensorPlan {
 
 /// Some elements of a tensor.
 fn part(span: Span, start: usize, len: usize) -> Span {
-    assert!(start + len <= span.len, "a piece lies within the tensor");
+    assert!(start + len <= span.len, "a piece is within the tensor");
     Span { offset: span.offset + 4 * start, len }
 }
 

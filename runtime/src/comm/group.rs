@@ -71,7 +71,7 @@ impl Group {
         self.slot(number).count(phase).fetch_add(1, Ordering::AcqRel) + 1 == self.target(number)
     }
 
-    /// Whether all members have arrived at the end of a phase.
+    /// True if all members have arrived at the end of a phase.
     pub(super) fn have_all(&self, number: u64, phase: Phase) -> bool {
         self.slot(number).count(phase).load(Ordering::Acquire) >= self.target(number)
     }
@@ -108,7 +108,7 @@ impl ExchangeSlot {
     /// # Safety
     /// All have published, and the caller has not yet counted itself as having read.
     pub(super) unsafe fn buffer_table(&self, member: usize) -> &BufferTable {
-        // SAFETY: as the caller says; the member does not write it in between.
+        // SAFETY: by the caller's contract; the member does not write it in between.
         unsafe { &*self.buffer_tables[member].get() }
     }
 }

@@ -15,7 +15,7 @@ mod tests;
 pub mod threads;
 
 pub use exchange::{Exchange, Move, TensorPlan};
-pub use region::{Region, RegionPiece, assemble, cut, local_len, pieces};
+pub use region::{Region, RegionPiece, assemble, extract, local_len, pieces};
 
 use crate::backend::Span;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Whether the exchange is complete: the results are written, and no rank reads the sources any more.
+    /// True if the exchange is complete: the results are written, and no rank reads the sources any more.
     pub fn is_complete(self) -> bool {
         self.phase.is_none()
     }

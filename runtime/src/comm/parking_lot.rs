@@ -45,7 +45,7 @@ pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl ParkingLot {
-    /// A lot for `threads` threads, of which none counts as awake.
+    /// A lot for `threads` threads, all of them asleep.
     pub(super) fn new(threads: usize) -> ParkingLot {
         let parker = || Parker {
             state: AtomicU8::new(AWAKE),

@@ -30,7 +30,7 @@ impl Region {
         self.run.count as usize
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -74,9 +74,9 @@ pub fn local_len(ty: &Type, mesh: &Mesh, coordinates: &[u64]) -> usize {
 /// Elements that follow one another both in the whole tensor and in a rank's part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RegionPiece {
-    /// Where they begin in the whole.
+    /// Their start in the unsharded tensor.
     pub whole: usize,
-    /// Where they begin in the part.
+    /// Their start in the part.
     pub part: usize,
     /// How many they are.
     pub len: usize,
@@ -105,20 +105,20 @@ pub fn pieces(ty: &Type, region: &Region) -> Vec<RegionPiece> {
     (0..rows).filter_map(piece).collect()
 }
 
-/// Cuts a rank's part out of the whole tensor.
+/// Copies a rank's part out of the unsharded tensor.
 ///
 /// # Panics
-/// If a slice has not the size that the type says.
-pub fn cut<T: Copy>(whole: &[T], ty: &Type, region: &Region, part: &mut [T]) {
+/// If a slice does not have the size of its type.
+pub fn extract<T: Copy>(whole: &[T], ty: &Type, region: &Region, part: &mut [T]) {
     for piece in pieces(ty, region) {
         part[piece.part..][..piece.len].copy_from_slice(&whole[piece.whole..][..piece.len]);
     }
 }
 
-/// Puts (or, where a sum is owed, adds) a rank's part into the whole tensor.
+/// Copies a rank's part into the unsharded tensor, or adds it if the tensor is partial.
 ///
 /// # Panics
-/// If a slice has not the size that the type says.
+/// If a slice does not have the size of its type.
 pub fn assemble(part: &[f32], ty: &Type, region: &Region, whole: &mut [f32]) {
     let adds = ty.partial.as_ref().is_some_and(|partial| partial.kind == PartialKind::Sum);
     for piece in pieces(ty, region) {

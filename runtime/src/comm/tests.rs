@@ -101,7 +101,7 @@ fn ty(dims: &[(u64, &[usize])], storage: &[usize], partial: Option<(PartialKind,
     partial.map_or(ty.clone(), |(kind, over)| ty.partial_over(kind, &axes(over)))
 }
 
-/// What a rank contributes to a tensor: different along the axes of the debt only.
+/// Term of a rank in a partial tensor: it differs along the partial axes only.
 fn partial(ty: &Type, mesh: &Mesh, rank: usize) -> Vec<f32> {
     let share = mesh.index_along(&ty.partial_axes(), &mesh.coordinates(rank as u64));
     (0..ty.elements()).map(|i| ((i * 7 + share * 13) % 31) as f32).collect()
@@ -123,7 +123,7 @@ fn expected(from: &Type, to: &Type, change: &Collective, mesh: &Mesh, rank: usiz
         Collective::ToPartial { dim: Some(_), .. } => {
             let own = Region::of(from, mesh, &coordinates);
             let mut part = vec![0.0; own.len()];
-            cut(&whole, from, &own, &mut part);
+            extract(&whole, from, &own, &mut part);
             whole.fill(0.0);
             assemble(&part, from, &own, &mut whole);
         }
@@ -131,7 +131,7 @@ fn expected(from: &Type, to: &Type, change: &Collective, mesh: &Mesh, rank: usiz
     }
     let region = Region::of(to, mesh, &coordinates);
     let mut part = vec![0.0; region.len()];
-    cut(&whole, to, &region, &mut part);
+    extract(&whole, to, &region, &mut part);
     part
 }
 
@@ -145,7 +145,7 @@ fn check(mesh: &Mesh, change: &Collective, operands: &[Type]) {
         let part = |ty: &&Type| {
             let region = Region::of(ty, mesh, &coordinates);
             let mut part = vec![0.0; region.len()];
-            cut(&partial(ty, mesh, number), ty, &region, &mut part);
+            extract(&partial(ty, mesh, number), ty, &region, &mut part);
             part
         };
         let sources: Vec<Span> = types.iter().map(|ty| rank.put(&part(ty))).collect();
@@ -298,10 +298,10 @@ fn blocks_go_to_other_shards_in_pieces() {
         for (before, after) in
             [([&[0][..], &[1], &[]], [&[1][..], &[0], &[]]), ([&[2, 1], &[], &[]], [&[1], &[], &[2]])]
         {
-            let of = |lists: [&[usize]; 3]| lists.map(axes).to_vec();
+            let axes_of = |lists: [&[usize]; 3]| lists.map(axes).to_vec();
             let dims = [0, 1, 2].map(|dim| (sizes[dim], before[dim]));
             let from = ty(&dims, &[], None);
-            check(&mesh, &Collective::permute(&from, of(after)), &[from]);
+            check(&mesh, &Collective::permute(&from, axes_of(after)), &[from]);
         }
     }
 }

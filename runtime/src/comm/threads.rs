@@ -20,7 +20,7 @@ type GroupKey = (Vec<usize>, ThreadRole);
 /// Shared communication state of the ranks of a process.
 pub struct Fabric {
     ranks: usize,
-    /// Whether each rank has an async worker on a thread of its own.
+    /// True if each rank has an async worker on a thread of its own.
     async_threads: bool,
     parking_lot: ParkingLot,
     arenas: Box<[OnceLock<Arc<Arena>>]>,

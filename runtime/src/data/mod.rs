@@ -20,12 +20,12 @@ pub const VOCAB: usize = 257;
 /// The token that follows the last byte of a document.
 pub const END_OF_DOCUMENT: u16 = 256;
 
-/// Which half of the split a [`Part`] is.
+/// Half of the split that a [`Part`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// What the model learns from.
+    /// The training half.
     Training,
-    /// What the model never sees; measures the validation loss.
+    /// The held-out half, which measures the validation loss.
     HeldOut,
 }
 
@@ -41,7 +41,7 @@ impl fmt::Display for Role {
 /// One side of the split: a stream of tokens cut into segments.
 ///
 /// A segment is a run of adjacent bytes of one document, closed by [`END_OF_DOCUMENT`] where the document ends.
-/// Nothing in a segment says anything about another, so neither attention nor labels cross a border. The bytes stay where
+/// Segments are independent, so neither attention nor labels cross a border. The bytes stay where
 /// the documents have them: both parts together take little more memory than the text.
 #[derive(Clone, Debug)]
 pub struct Part {
@@ -52,7 +52,7 @@ pub struct Part {
     tokens: usize,
 }
 
-/// Where a segment is.
+/// Position of a segment.
 #[derive(Clone, Debug)]
 struct SegmentPlace {
     /// Its first token, in the stream.
@@ -69,7 +69,7 @@ pub struct Segment<'a> {
     pub start: usize,
     /// The tokens but for the end of the document.
     pub bytes: &'a [u8],
-    /// Whether the document ends here, which one more token says.
+    /// True if the document ends here; one more token marks the end.
     pub ends: bool,
 }
 
@@ -143,7 +143,7 @@ pub enum DataError {
     Unreadable {
         /// The file or folder that failed.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The path is a device, a pipe or a socket.
@@ -173,14 +173,14 @@ pub enum DataError {
         files: usize,
     },
     /// There is no memory for the text.
-    #[error("the text at {} has {:.1} GiB, more than there is memory for ({:.1} GiB)", path.display(), gib(*bytes), gib(*room))]
+    #[error("the text at {} has {:.1} GiB, more than there is memory for ({:.1} GiB)", path.display(), gib(*bytes), gib(*free))]
     TooLarge {
         /// The path asked for.
         path: PathBuf,
         /// Bytes of all text files.
         bytes: u64,
         /// The bytes that the process may still take.
-        room: u64,
+        free: u64,
     },
     /// A part is shorter than one sequence and its last label.
     #[error(
@@ -189,7 +189,7 @@ pub enum DataError {
         .seq.saturating_add(1)
     )]
     TooLittle {
-        /// Where the text came from.
+        /// Path of the text.
         path: PathBuf,
         /// The part that is too short.
         role: Role,

@@ -15,18 +15,18 @@ pub const DEFAULT_VALID_FRACTION: f64 = 0.1;
 /// Bytes per unit of the split.
 const CHUNK: usize = 4096;
 
-/// What a run writes: a folder that holds it is no text to learn from.
+/// File that a run writes. A folder that has it is not read as text.
 const OUTPUT: &str = "metrics.jsonl";
 
-/// Bytes looked at to tell text from binary.
+/// Bytes read to distinguish text from binary.
 const HEAD: u64 = 8192;
 
 /// The text of a file or folder, split for training and validation.
 #[derive(Clone, Debug)]
 pub struct TextData {
-    /// What the model learns from.
+    /// The training text.
     pub train: Part,
-    /// What measures it; shares no byte with `train`.
+    /// The validation text; it shares no byte with `train`.
     pub valid: Part,
     /// Documents read: text files with at least one byte.
     pub documents: usize,
@@ -41,11 +41,11 @@ impl TextData {
     /// Files are taken in the order of their paths. Hidden entries, folders named `target` or that hold the outputs of a
     /// run, symbolic links and binary files below the folder are left out. Held-out chunks are chosen by their content alone, so file names and
     /// order do not matter; one chunk always stays for training. The text takes its own size of memory, which must not be
-    /// more than `room`.
+    /// more than `free`.
     ///
     /// # Errors
     /// Every [`DataError`] but those of a sequence length, which the sampler knows.
-    pub fn load(path: &Path, valid_fraction: f64, room: u64) -> Result<Self, DataError> {
+    pub fn load(path: &Path, valid_fraction: f64, free: u64) -> Result<Self, DataError> {
         if !(0.0..1.0).contains(&valid_fraction) {
             return Err(DataError::Fraction { fraction: valid_fraction });
         }
@@ -59,9 +59,9 @@ impl TextData {
             return Err(DataError::NoText { path: path.into(), files: files.len() });
         }
         let bytes = texts.iter().fold(0, |sum: u64, (_, bytes)| sum.saturating_add(*bytes));
-        let too_large = |room| DataError::TooLarge { path: path.into(), bytes, room };
-        if bytes > room {
-            return Err(too_large(room));
+        let too_large = |free| DataError::TooLarge { path: path.into(), bytes, free };
+        if bytes > free {
+            return Err(too_large(free));
         }
         let mut documents = Vec::new();
         for (file, bytes) in texts {
@@ -82,7 +82,7 @@ impl TextData {
         (self.train.tokens() + self.valid.tokens() - self.documents) as u64
     }
 
-    /// The CRC-32 of all tokens, those to learn from first: which text it is, wherever it lies.
+    /// The CRC-32 of all tokens, training tokens first: identity of the text, wherever the file is.
     pub fn checksum(&self) -> u32 {
         let mut hasher = crc32fast::Hasher::new();
         let mut piece = Vec::with_capacity(2 * CHUNK);
@@ -149,7 +149,7 @@ fn text_bytes(path: &Path) -> io::Result<u64> {
     Ok(if is_text(&head) { bytes } else { 0 })
 }
 
-/// The bytes of a file, as many as it had when it was found; none if there is no memory for them.
+/// The bytes of a file up to its size when it was found; `None` if there is no memory for them.
 fn read(path: &Path, bytes: u64) -> io::Result<Option<Vec<u8>>> {
     let (file, mut read) = (files::open(path)?, Vec::new());
     if !memory::granted(|| read.try_reserve_exact(usize::try_from(bytes).unwrap_or(usize::MAX)).is_ok()) {
@@ -241,7 +241,7 @@ mod tests {
         }
     }
 
-    /// `chunks` numbered chunks, so that every one is told from every other.
+    /// `chunks` numbered chunks, all distinct.
     fn document(seed: usize, chunks: usize) -> Vec<u8> {
         (0..chunks).flat_map(|i| format!("{seed:04}/{i:02} ").repeat(CHUNK / 8).into_bytes()).collect()
     }
@@ -352,7 +352,7 @@ mod tests {
         assert_eq!(TextData::load(&folder.0, 0.0, 5000).unwrap().train.tokens(), 5002);
         assert!(matches!(
             TextData::load(&folder.0, 0.0, 4999),
-            Err(DataError::TooLarge { bytes: 5000, room: 4999, .. })
+            Err(DataError::TooLarge { bytes: 5000, free: 4999, .. })
         ));
     }
 

@@ -26,7 +26,7 @@ pub(super) enum Background<B: Backend, C: Communicator> {
 
 /// Handle of an async worker on a thread of its own.
 pub(super) struct BackgroundThread<C: Communicator> {
-    /// None once the worker is told to end.
+    /// `None` once the worker must end.
     tasks: Option<SyncSender<Task<C>>>,
     done: Arc<[AtomicBool]>,
     thread: Option<JoinHandle<()>>,
@@ -54,7 +54,7 @@ pub(super) struct AsyncWorker<B: Backend, C: Communicator> {
 struct PendingOps<C: Communicator> {
     ops: Vec<PendingOp<C>>,
     done: Arc<[AtomicBool]>,
-    /// Whether the main thread waits on another thread than this one.
+    /// True if the main thread waits on another thread than this one.
     on_own_thread: bool,
     recorder: Option<EventRecorder>,
 }

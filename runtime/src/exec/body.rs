@@ -12,11 +12,11 @@ use ir::types::Type;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A body for one rank, before it is known where its values lie.
+/// A body for one rank, before its values have places.
 pub(super) struct Compiled<C: Communicator, K> {
     pub(super) code: BodyCode<C>,
     pub(super) kernels: Vec<K>,
-    /// What the steps work on, and their numbers of elements.
+    /// Operands of the steps, with their numbers of elements.
     pub(super) places: Vec<(Operand, usize)>,
     /// The gradient sums that its kernels add to, and then those that its reshards add to.
     pub(super) sums: [Vec<Value>; 2],
@@ -24,12 +24,12 @@ pub(super) struct Compiled<C: Communicator, K> {
     pub(super) tensors: usize,
 }
 
-/// What a step works on.
+/// Operand of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Operand {
     /// A value.
     Value(Value),
-    /// What a reshard makes for a gradient sum, before it is added.
+    /// Result of a reshard, before it is added to a gradient sum.
     Staged(Value),
 }
 
@@ -73,7 +73,7 @@ struct Started<'a, C: Communicator> {
     call: Arc<ExchangeCall<C>>,
     collective: &'a Collective,
     operands: &'a [Value],
-    /// Where its results go, and the place of the step that starts it.
+    /// The destination of its results, and the index of the step that starts it.
     results: Range<usize>,
 }
 
@@ -131,7 +131,7 @@ impl<'a, C: Communicator, K> Compiler<'a, C, K> {
         Ok(())
     }
 
-    /// The results of a reshard are known where it is waited for: until then its step lacks them.
+    /// The wait of a reshard defines its results: until then its step lacks them.
     fn start(
         &mut self,
         at: usize,
@@ -174,7 +174,7 @@ impl<'a, C: Communicator, K> Compiler<'a, C, K> {
         for (operand, result) in self.types(started.operands).iter().zip(self.types(results)) {
             if region(&started.collective.result_type(operand)?) != region(result) {
                 let name = started.collective.name();
-                return Err(format!("the result of `{name}` is sharded in another way than it says"));
+                return Err(format!("the result of `{name}` has another sharding than its type"));
             }
         }
         if started.results.len() != started.operands.len() {
@@ -188,7 +188,7 @@ impl<'a, C: Communicator, K> Compiler<'a, C, K> {
         Ok(())
     }
 
-    /// Whether a value that a reshard makes is a gradient sum of the rank.
+    /// True if a value that a reshard makes is a gradient sum of the rank.
     fn is_sum(&self, value: Value) -> bool {
         self.body.args.iter().any(|arg| arg.value == value && arg.source == Source::Gradient)
     }

@@ -54,7 +54,7 @@ pub(super) trait ProgressEngine<C: Communicator> {
     /// Hands an exchange over to the engine.
     fn submit(&mut self, op: PendingOp<C>);
 
-    /// Whether the operation of a completion slot is complete.
+    /// True if the operation of a completion slot is complete.
     fn is_done(&self, completion: usize) -> bool;
 }
 

@@ -12,7 +12,7 @@ use ir::ids::{BodyId, Token};
 use ir::program::{BodyInstr, Class, Instr, Program, Transfer};
 use std::collections::HashMap;
 use std::time::Instant;
-use trace::{BodyRunId, Event, EventRef, Flow, Kind, Stream, Trace, TraceSite, body_sites, instr_site};
+use trace::{BodyRunId, Event, EventRef, Flow, SiteKind, Stream, Trace, TraceSite, body_sites, instr_site};
 
 /// The trace of the step that began at `began`.
 pub(super) fn decode(model: &Model, program: &Program, memories: &[RankMemory], began: Instant) -> Trace {
@@ -271,7 +271,7 @@ impl<'a> Decoder<'a> {
         let known = self.trace.sites.iter().position(|site| site.name == name && site.op == "add");
         known.unwrap_or_else(|| {
             let (op, axes, shapes) = ("add".to_string(), String::new(), String::new());
-            self.trace.sites.push(TraceSite { name, op, kind: Kind::Memory, flops: 0, bytes: 0, axes, shapes });
+            self.trace.sites.push(TraceSite { name, op, kind: SiteKind::Memory, flops: 0, bytes: 0, axes, shapes });
             self.trace.sites.len() - 1
         }) as u32
     }

@@ -2,7 +2,7 @@
 
 use crate::comm::RankFailure;
 
-/// What went wrong.
+/// Error of the executor.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Error {
     /// The program cannot be loaded: it is broken, or the backend lacks what it needs.
@@ -11,7 +11,7 @@ pub enum Error {
     /// The system gives no memory or no thread for a rank.
     #[error("{0}")]
     Resources(String),
-    /// What the caller gave does not fit the model; the executor is unchanged.
+    /// The caller's input does not fit the model; the executor is unchanged.
     #[error("{0}")]
     Input(String),
     /// A rank failed in this step or an earlier one; the executor cannot continue.

@@ -37,18 +37,18 @@ pub struct Options<'a> {
     pub threads: usize,
     /// A forward-only program of the same model, for [`Executor::eval`].
     pub evaluation: Option<&'a Program>,
-    /// Whether each device has a second thread for its async worker; `None`: if cores are free. Results are identical to
+    /// True if each device has a second thread for its async worker; `None`: if cores are free. Results are identical to
     /// the bit.
     pub async_threads: Option<bool>,
-    /// Whether the events of each step are recorded, for [`Executor::trace`].
+    /// True if the events of each step are recorded, for [`Executor::trace`].
     pub record: bool,
     /// Bytes that all ranks together may take.
-    pub room: u64,
+    pub memory_limit: u64,
 }
 
 impl Default for Options<'_> {
     fn default() -> Self {
-        Options { seed: 0, threads: 1, evaluation: None, async_threads: None, record: false, room: u64::MAX }
+        Options { seed: 0, threads: 1, evaluation: None, async_threads: None, record: false, memory_limit: u64::MAX }
     }
 }
 
@@ -64,14 +64,14 @@ pub enum Input {
 /// The inputs of one micro-batch.
 pub type Inputs = BTreeMap<ModelValue, Input>;
 
-/// What a step is given.
+/// Input of a step.
 #[derive(Clone, PartialEq, Debug)]
 pub struct StepInput {
     /// One for each micro-batch of the program.
     pub microbatches: Vec<Inputs>,
     /// Tokens of all micro-batches that count in the loss.
     pub valid_tokens: u64,
-    /// What the loss is multiplied by before it is differentiated; 1 in f32.
+    /// Factor of the loss before differentiation; 1 in f32.
     pub loss_scale: f32,
     /// The learning rate.
     pub lr: f32,
@@ -86,7 +86,7 @@ impl StepInput {
     }
 }
 
-/// What a step reports.
+/// Report of a step.
 #[derive(Clone, PartialEq, Debug)]
 pub struct StepOutput {
     /// The mean loss of the valid tokens, before the update; none if the program reports no `loss`.
@@ -115,7 +115,7 @@ pub struct Executor {
     began: Instant,
 }
 
-/// What a program wants to be fed.
+/// Feeds of a program.
 struct Feeds {
     microbatches: u32,
     inputs: Vec<(ModelValue, String, Type)>,
@@ -127,13 +127,13 @@ pub(super) struct RankMemory {
     pub(super) rank_programs: Arc<[RankProgram<ThreadCommunicator>]>,
     /// Event buffers of the main thread and of the async worker.
     pub(super) recorders: Option<[EventRecorder; 2]>,
-    /// What lives from step to step.
+    /// Places of model states.
     held: Vec<Span>,
     /// For each row, the names of what it reports.
     names: Vec<Vec<String>>,
-    /// What it has reported last.
+    /// Outputs of the last step.
     outs: Arc<[AtomicU32]>,
-    /// What its forwards have chosen of experts.
+    /// Counts of the experts that its forwards chose.
     tally: Arc<Tally>,
 }
 
@@ -188,7 +188,7 @@ impl Executor {
             workers.push(worker);
             memories.push(memory);
             if rank + 1 == LOOKED_AT {
-                check_room(model, program, memory::taken().saturating_sub(taken), options.room)?;
+                check_memory(model, program, memory::taken().saturating_sub(taken), options.memory_limit)?;
             }
         }
         let catalogue = catalogue(&workers);
@@ -401,20 +401,20 @@ const LOOKED_AT: usize = 8;
 
 /// Refuses a program of whose ranks the first few have taken so much that all would take more than there is. Their arenas
 /// are not among it: nothing has been written there.
-fn check_room(model: &Model, program: &Program, taken: u64, room: u64) -> Result<(), Error> {
+fn check_memory(model: &Model, program: &Program, taken: u64, memory_limit: u64) -> Result<(), Error> {
     let devices = model.mesh.devices();
     let stages = model.mesh.pipeline().map_or(1, |pp| model.mesh.axes[pp].size);
     let arena = |class: &Class| class.arena.as_ref().map_or(0, |arena| arena.bytes);
     let of_class = |class: &Class| arena(class).saturating_mul(class.ranks.len() as u64 * (devices / stages));
     let arenas = program.classes.iter().map(of_class).fold(0, u64::saturating_add);
     let needed = arenas.saturating_add((taken / LOOKED_AT as u64).saturating_mul(devices));
-    if needed <= room {
+    if needed <= memory_limit {
         return Ok(());
     }
     let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-    let (needed, room) = (gib(needed), gib(room));
+    let (needed, memory_limit) = (gib(needed), gib(memory_limit));
     Err(Error::Resources(format!(
-        "the run needs {needed:.1} GiB of memory for its devices ({devices}), {room:.1} GiB are free"
+        "the run needs {needed:.1} GiB of memory for its devices ({devices}), {memory_limit:.1} GiB are free"
     )))
 }
 

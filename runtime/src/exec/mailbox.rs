@@ -49,7 +49,7 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Ends it: who waits is told, and what lies in it is lost.
+    /// Ends the mailbox: waiting threads are notified, and messages in it are dropped.
     pub(super) fn close(&self) {
         *self.content() = Content::Closed;
         self.changed.notify_all();

@@ -15,7 +15,7 @@ pub(super) struct Places<'a> {
     arena: &'a Arena,
     held: HashMap<(ParamInstance, &'a Role), u64>,
     registers: SecondaryMap<Reg, Option<u64>>,
-    /// What each bundle holds.
+    /// Offset of each value in each bundle.
     bundles: SecondaryMap<Reg, Option<HashMap<Value, u64>>>,
 }
 
@@ -23,11 +23,11 @@ impl<'a> Places<'a> {
     /// At the beginning of a row.
     ///
     /// # Errors
-    /// The program does not say where its tensors lie.
+    /// The program does not state the places of its tensors.
     pub(super) fn new(class: &'a Class) -> Result<Places<'a>, String> {
         let arena = class.arena.as_ref();
         let arena = arena.ok_or("the program does not say where its tensors lie: the pass `memory` has not run")?;
-        let held = arena.held.iter().map(|held| (((held.param, held.instance), &held.role), held.at)).collect();
+        let held = arena.residents.iter().map(|held| (((held.param, held.instance), &held.role), held.at)).collect();
         Ok(Places { class, arena, held, registers: SecondaryMap::new(), bundles: SecondaryMap::new() })
     }
 
@@ -42,7 +42,7 @@ impl<'a> Places<'a> {
     }
 
     pub(super) fn held(&self, owner: ParamInstance, role: &Role) -> Result<u64, String> {
-        self.held.get(&(owner, role)).copied().ok_or_else(|| "a kept tensor has no place".to_string())
+        self.held.get(&(owner, role)).copied().ok_or_else(|| "a model-state tensor has no place".to_string())
     }
 
     pub(super) fn scalar(&self, name: &str) -> Option<u64> {
@@ -57,7 +57,7 @@ impl<'a> Places<'a> {
         self.registers[reg] = Some(at);
     }
 
-    /// Where a value lies that one of the bundles holds.
+    /// Place of a value in one of the bundles.
     pub(super) fn kept(&self, bundles: &[Reg], value: Value) -> Option<u64> {
         bundles.iter().find_map(|&reg| self.bundles[reg].as_ref()?.get(&value).copied())
     }
@@ -67,20 +67,20 @@ impl<'a> Places<'a> {
     }
 }
 
-/// Where the values of one run of a body lie.
+/// Place of the values of one run of a body.
 pub(super) struct Frame<'a> {
     pub(super) body: &'a Body,
-    /// What the body is given.
+    /// Offsets of the arguments.
     pub(super) given: HashMap<Value, u64>,
     /// Gradient sums that begin with this run: reshards write them straight.
     pub(super) begins: Vec<Value>,
-    /// What the run states: its results, the slot if it keeps anything, the scratch if it has any.
+    /// Offsets that the run states: its results, the slot if it saves values, and the scratch if there is one.
     pub(super) stated: &'a [u64],
     pub(super) keeps: bool,
 }
 
 impl Frame<'_> {
-    /// Where an operand of a step lies.
+    /// Place of an operand of a step.
     ///
     /// # Errors
     /// It has no place.

@@ -26,7 +26,7 @@ pub(super) struct RankThread {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What a rank is told.
+/// Command to a rank.
 #[derive(Clone)]
 pub(super) enum Command {
     /// Set all persistent tensors to their first numbers.
@@ -41,7 +41,7 @@ pub(super) enum Command {
     Visit(Visit),
 }
 
-/// What a rank of this number does with its persistent tensors, and what comes of it.
+/// Function of a rank's number and persistent tensors; its result goes to the caller.
 pub(super) type Visit = Arc<dyn Fn(usize, &mut RankState<'_>) -> Box<dyn Any + Send> + Send + Sync>;
 
 /// Access to the persistent tensors of a rank.
@@ -51,7 +51,7 @@ pub struct RankState<'a> {
 }
 
 impl RankState<'_> {
-    /// What there is.
+    /// The persistent tensors.
     pub fn slots(&self) -> &[StateSlot] {
         self.state.slots()
     }
@@ -67,13 +67,13 @@ impl RankState<'_> {
     /// Replaces them.
     ///
     /// # Panics
-    /// If there are not as many.
+    /// If their number differs.
     pub fn write(&mut self, slot: usize, part: &[f32]) {
         self.backend.write(self.state.slots()[slot].span, part);
     }
 }
 
-/// What a rank answers.
+/// Answer of a rank.
 pub(super) enum Answer {
     Done,
     Parts(Vec<StateShard>),
@@ -81,7 +81,7 @@ pub(super) enum Answer {
 }
 
 impl RankThread {
-    /// Starts its thread, one of so many ranks.
+    /// Starts its thread, one of `ranks`.
     ///
     /// # Errors
     /// There is none.
@@ -109,12 +109,12 @@ impl RankThread {
         self.commands.put(command);
     }
 
-    /// The answer to what it was told last; none if its thread has ended.
+    /// The answer to the last command; `None` if its thread has ended.
     pub(super) fn answer(&self) -> Option<Result<Answer, RankFailure>> {
         self.answers.take()
     }
 
-    /// It will be told nothing more.
+    /// It gets no more commands.
     pub(super) fn dismiss(&mut self) {
         self.commands.close();
     }

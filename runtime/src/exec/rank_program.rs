@@ -93,7 +93,7 @@ pub(super) struct BodyRun {
     pub(super) microbatch: u64,
     /// The repeat's variable.
     pub(super) index: u64,
-    /// What the steps work on.
+    /// Places of the operands of the steps.
     pub(super) places: Vec<Span>,
     /// For each gradient sum of the body, whether this invocation adds to the sum; else it begins the sum.
     pub(super) accumulates: Vec<bool>,

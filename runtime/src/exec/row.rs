@@ -130,7 +130,7 @@ pub(super) struct RowLoader<'l, 'a, B: Backend, C: Communicator> {
     /// The completion slots and message slots in use.
     completions: Vec<bool>,
     message_slots: Vec<bool>,
-    /// Where gradient sums lie that an earlier run has begun.
+    /// Places of gradient sums that an earlier run has begun.
     pub(super) stored: HashSet<u64>,
     kernels: [Vec<Kernels<B>>; 2],
     /// The most tensors of an exchange.
@@ -214,7 +214,7 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
         Ok(local_len(self.reg_type(reg)?, &self.loader.model.mesh, &self.loader.coordinates))
     }
 
-    /// Where a register lies.
+    /// Place of a register.
     fn span(&self, reg: Reg) -> Result<Span, String> {
         Ok(Span { len: self.len(reg)?, offset: self.places.register(reg)? as usize })
     }
@@ -302,7 +302,7 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
         Ok(())
     }
 
-    /// Where a kept tensor of the rank lies.
+    /// Place of a model-state tensor of the rank.
     fn kept(&self, owner: ParamInstance, role: &Role) -> Result<Span, String> {
         let (name, state) = (state::name(self.loader.model, owner, role), &self.loader.state);
         state.find(&name).map(|slot| slot.span).ok_or_else(|| format!("the rank does not hold `{name}`"))
@@ -353,7 +353,7 @@ pub(super) fn fed(program: &Program) -> Vec<ModelValue> {
     fed
 }
 
-/// Whether a tensor of this type holds integers.
+/// True if a tensor of this type holds integers.
 pub(super) fn is_integer(ty: &Type) -> bool {
     ty.dtype == DType::I32
 }

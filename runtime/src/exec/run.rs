@@ -51,7 +51,7 @@ impl<B: Backend, C: Communicator> RowLoader<'_, '_, B, C> {
         Ok(self.rank_program.runs.len() - 1)
     }
 
-    /// Where each argument of a body lies.
+    /// Place of each argument of a body.
     fn given(&mut self, binding: &Binding<'_>, args: &[Reg], bundles: &[Reg]) -> Result<HashMap<Value, u64>, String> {
         let mut args = args.iter();
         let mut given = HashMap::new();
@@ -113,7 +113,7 @@ impl<B: Backend, C: Communicator> RowLoader<'_, '_, B, C> {
         Ok(accumulates)
     }
 
-    /// What the step graph leaves to later runs.
+    /// Copies of results of the step graph that later runs read.
     fn leaves(&self, frame: &Frame<'_>) -> Result<Vec<(Span, Span)>, String> {
         let body = frame.body;
         let mut leaves = Vec::new();

@@ -7,7 +7,7 @@ use kernels::cpu::attention::{Attention, Gradients, Inputs, Saved};
 /// Sizes of a head.
 const HEADS: [usize; 3] = [32, 64, 128];
 
-/// Lengths of a sequence, and how many heads keep the kernel busy for about as long.
+/// Lengths of a sequence, with numbers of heads that take about equal time.
 const LENGTHS: [(usize, usize); 2] = [(128, 4), (512, 1)];
 
 /// All sizes and lengths.
@@ -62,7 +62,7 @@ fn tensors(elements: usize) -> Vec<[Vec<f32>; 8]> {
     (0..turns(8 * elements)).map(|_| [0; 8].map(|_| vec![0.1; elements])).collect()
 }
 
-/// Of tokens at these positions in these segments.
+/// Inputs for tokens at these positions in these segments.
 fn inputs<'a>([q, k, v]: [&'a [f32]; 3], [positions, segments]: [&'a [i32]; 2]) -> Inputs<'a> {
     Inputs { q, k, v, qpos: positions, kpos: positions, qseg: segments, kseg: segments }
 }

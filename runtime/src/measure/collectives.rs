@@ -23,8 +23,8 @@ const MOST: usize = 16;
 
 /// Sums over all numbers of ranks, of all sizes.
 pub(super) fn sums() -> Result<Vec<Sum>, String> {
-    let of = |ranks, bytes| Ok(Sum { ranks: ranks as u64, bytes: bytes as u64, seconds: sum(ranks, bytes)? });
-    RANKS.iter().flat_map(|&ranks| BYTES.iter().map(move |&bytes| of(ranks, bytes))).collect()
+    let measure = |ranks, bytes| Ok(Sum { ranks: ranks as u64, bytes: bytes as u64, seconds: sum(ranks, bytes)? });
+    RANKS.iter().flat_map(|&ranks| BYTES.iter().map(move |&bytes| measure(ranks, bytes))).collect()
 }
 
 /// Messages of all sizes there and back: seconds of each.
@@ -66,7 +66,7 @@ fn message(bytes: usize) -> Result<f64, String> {
     Ok(seconds / 2.0)
 }
 
-/// Seconds of what `prepare` makes for each rank, done by all of them at the same time, again and again.
+/// Seconds of the function that `prepare` makes for each rank, run repeatedly by all ranks at once.
 fn on_ranks<W>(
     ranks: usize,
     bytes: usize,

@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 /// How long each kernel is timed.
 const TRY: Duration = Duration::from_millis(120);
 
-/// Bytes of the tensors that calls of a kernel take in turn on a core: more than its caches hold, since ranks that share a core
-/// go through the parameters and the kept activations of all of them before they come back to the same.
+/// Bytes of the tensors that calls of a kernel take in turn on a core, more than its caches hold. Ranks that share a core go
+/// through the parameters and saved activations of all of them before they reuse a tensor.
 const TURNED: usize = 64 << 20;
 
-/// What was timed. All seconds are those of one core.
+/// Measurements of this machine. All seconds are those of one core.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Measured {
     /// Processor cores that this process may use.
@@ -78,7 +78,7 @@ pub struct Sum {
     pub seconds: f64,
 }
 
-/// Times all of it, which takes some ten seconds; `tell` hears what is next.
+/// Takes all measurements, in about ten seconds; `tell` receives the name of each.
 ///
 /// # Errors
 /// There is no memory for it, or a kernel cannot be had.
@@ -121,12 +121,12 @@ fn seconds<W: FnMut()>(cores: usize, work: impl Fn() -> W + Sync) -> f64 {
     })
 }
 
-/// How many sets of tensors of so many elements calls take in turn.
+/// Number of sets of tensors of `elements` elements that calls use in turn.
 fn turns(elements: usize) -> usize {
     (TURNED / (4 * elements)).max(1)
 }
 
-/// What a quarter of them stays below. Of none: infinity.
+/// First quartile; infinity without samples.
 fn quartile(mut seconds: Vec<f64>) -> f64 {
     seconds.sort_by(f64::total_cmp);
     seconds.get(seconds.len() / 4).copied().unwrap_or(f64::INFINITY)

@@ -51,7 +51,7 @@ impl Tensors {
         binary(op, &a[..], &b[..], out, Par(1));
     }
 
-    /// What a layer of a Llama has beside products and attention: norms, the gate, the residual sum, and their gradients.
+    /// Ops of a Llama layer other than matmuls and attention: norms, the gate, the residual sum, and their gradients.
     fn layer(&mut self) {
         let ([x, _, out], gamma, rstd) = self.turn();
         rms_norm(x, gamma, 1e-5, out, rstd, Par(1));

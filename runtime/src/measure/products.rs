@@ -29,8 +29,8 @@ const MOST_TURNS: usize = 256;
 
 /// All shapes.
 pub(super) fn all(cores: usize) -> Result<Vec<Product>, String> {
-    let of = |shapes: &'static [[usize; 3]], adds| shapes.iter().map(move |&shape| product(cores, shape, adds));
-    of(&SHAPES, false).chain(of(&ADDED, true)).collect()
+    let measure = |shapes: &'static [[usize; 3]], adds| shapes.iter().map(move |&shape| product(cores, shape, adds));
+    measure(&SHAPES, false).chain(measure(&ADDED, true)).collect()
 }
 
 /// Seconds of a product of nothing but its start.
@@ -38,7 +38,7 @@ pub(super) fn least(cores: usize) -> Result<f64, String> {
     Ok(product(cores, LEAST, false)?.seconds)
 }
 
-/// Of one shape; with `adds`, to what is there.
+/// Times a matmul of one shape; with `adds` it accumulates.
 fn product(cores: usize, [m, n, k]: [usize; 3], adds: bool) -> Result<Product, String> {
     let letters = ["mk", "kn", "mn"].map(|letters| letters.chars().collect::<Vec<_>>());
     let plan = &Einsum::new(&letters[0], &letters[1], &letters[2], &[m, k], &[k, n])?;

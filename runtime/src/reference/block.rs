@@ -17,7 +17,7 @@ pub struct BlockRun<'a, R: Clone> {
 }
 
 impl<'a, R: Real> BlockRun<'a, R> {
-    /// A run of which no value is known.
+    /// A run without values yet.
     pub fn new(block: &'a Block, context: Context) -> BlockRun<'a, R> {
         BlockRun { block, context, values: SecondaryMap::new() }
     }
@@ -30,7 +30,7 @@ impl<'a, R: Real> BlockRun<'a, R> {
     /// Gives a value: an argument, a gradient, a scalar of the step.
     ///
     /// # Errors
-    /// The sizes are not those of its type, or floats stand for integers.
+    /// The sizes are not those of its type, or floats replace integers.
     pub fn set(&mut self, value: Value, array: impl Into<Array<R>>) -> Result<(), String> {
         let (array, ty) = (array.into(), self.block.ty(value));
         let sizes: Vec<usize> = ty.sizes().iter().map(|&size| size as usize).collect();
@@ -122,7 +122,7 @@ impl<'a, R: Real> BlockRun<'a, R> {
         stored.into_iter().map(|value| Ok((value, self.get(value)?.real()?.clone()))).collect()
     }
 
-    /// Which statements of `U` its results depend on.
+    /// Per statement of `U`, whether the norm depends on it.
     fn needed_by_norm(&self) -> Vec<bool> {
         let section = &self.block[SectionKind::U];
         let mut wanted: BTreeSet<Value> = section.ret.iter().copied().collect();

@@ -36,12 +36,12 @@ impl<R> MicroBatch<R> {
     }
 }
 
-/// What a training step reports.
+/// Report of a training step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepResult<R> {
     /// The mean loss of the valid tokens of all micro-batches, before the update.
     pub loss: R,
-    /// What the step graph returned as `norm`: the norm of all gradients before clipping.
+    /// The result `norm` of the step graph: the norm of all gradients before clipping.
     pub grad_norm: Option<R>,
 }
 
@@ -114,7 +114,7 @@ impl<'m, R: Real> Reference<'m, R> {
         Ok(losses.sum::<Result<R, String>>()? * seed_cotangent(batch))
     }
 
-    /// The gradients of the mean loss, which it gives. What the last call left is forgotten.
+    /// Computes and returns the gradients of the mean loss. State of the last call is dropped.
     ///
     /// # Errors
     /// As [`Reference::step`].
@@ -227,7 +227,7 @@ impl<'m, R: Real> Reference<'m, R> {
         values.zip(bound).map(|(value, (param, i))| (value, self.model.params[param].instance_name(i))).collect()
     }
 
-    /// Where a run in the next step to be completed stands.
+    /// Position of a run in the next step to be completed.
     fn context(&self, index: u32, microbatch: u64) -> Context {
         Context { seed: self.seed, step: self.step + 1, index: u64::from(index), microbatch }
     }

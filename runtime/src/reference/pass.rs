@@ -105,7 +105,7 @@ impl<'m, R: Real> Reference<'m, R> {
         read.into_iter().zip(passed).try_for_each(|(value, array)| run.set(value, array.clone()))
     }
 
-    /// Whether a constant is a scalar of the run, which calls do not pass.
+    /// True if a constant is a scalar of the run, which calls do not pass.
     fn is_implicit(&self, block: &Block, value: Value) -> bool {
         let name = block.value_name(value);
         let returned = self.model.step.as_ref().is_some_and(|step| {
@@ -121,7 +121,7 @@ fn flowing_args(block: &Block) -> impl Iterator<Item = Value> + '_ {
     block.args.iter().filter(move |arg| flows(arg.kind)).map(|arg| arg.value)
 }
 
-/// Where the differentiable arguments stand among those.
+/// Indices of the differentiable arguments among those.
 fn differentiable_places(block: &Block) -> impl Iterator<Item = usize> + '_ {
     block.differentiable_args().filter_map(|value| flowing_args(block).position(|arg| arg == value))
 }
@@ -133,7 +133,7 @@ fn losses<R: Real>(run: &BlockRun<'_, R>) -> Result<R, String> {
     results.map(|(_, &value)| Ok(run.get(value)?.real()?.data[0])).sum()
 }
 
-/// The cotangents of a run's differentiable results: `seed` for a loss, for a value what later runs left, or zeros.
+/// The cotangents of a run's differentiable results: `seed` for a loss, for a value the sum that later runs left, or zeros.
 fn given<R: Real>(run: &BlockRun<'_, R>, carried: Vec<Option<Tensor<R>>>, seed: R) -> Result<Vec<Tensor<R>>, String> {
     let block = run.block();
     let mut carried = carried.into_iter();

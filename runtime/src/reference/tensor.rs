@@ -42,7 +42,7 @@ impl<T: Copy> Tensor<T> {
         self.data.chunks_exact(self.columns().max(1))
     }
 
-    /// How far apart neighbours along each dim lie.
+    /// Distance between neighbours along each dim.
     pub fn strides(&self) -> Vec<usize> {
         strides(&self.dims)
     }

@@ -5,7 +5,7 @@ use ir::ops::{Attr, Attrs, Op, Shapes};
 use ir::types::{DType, Type};
 use meshwright_runtime::reference::Array;
 
-/// What an operand is.
+/// Kind of an operand.
 #[derive(Clone, Copy)]
 pub(crate) enum Operand {
     /// Floats of this shape, about 1 in size.

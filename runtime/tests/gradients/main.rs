@@ -8,7 +8,7 @@ use meshwright_runtime::reference::{MicroBatch, Reference, Tensor, random};
 
 /// Half the distance of a central difference: its error is about the square of it.
 const STEP: f64 = 1e-5;
-/// Of the largest element of a gradient, or of a thousandth of the largest of all gradients (a key's bias has none: softmax
+/// Tolerance, relative to the largest element of a gradient or a thousandth of the largest of all gradients (a key's bias has none: softmax
 /// does not see it).
 const TOLERANCE: f64 = 1e-6;
 

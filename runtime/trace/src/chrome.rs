@@ -51,7 +51,7 @@ impl<W: Write> Lines<'_, W> {
         meta("thread_sort_index", "sort_index", number.into())
     }
 
-    /// From the start of one event into the middle of the other, or to where it is when the first starts: both lie in their
+    /// From the start of one event into the middle of the other, or to its position when the first starts: both are in their
     /// slices, and the second is not earlier.
     fn flow(&mut self, trace: &Trace, number: usize, flow: &Flow) -> io::Result<()> {
         let mut end = |place: EventRef, phase: &str, ts: f64| {

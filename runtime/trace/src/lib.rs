@@ -15,7 +15,7 @@ mod tests;
 pub use chrome::write;
 pub use profile::{KernelTime, Peak, Profile, seconds_by_share};
 pub use share::{RankShare, shares};
-pub use site::{Kind, TraceSite, body_sites, instr_site, moved_by};
+pub use site::{SiteKind, TraceSite, body_sites, instr_site, moved_by};
 
 /// A step in time.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -98,9 +98,9 @@ pub struct EventRef {
 /// A dependency between two events. The second event does not end before the first one begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Flow {
-    /// Where it begins.
+    /// Its start.
     pub from: EventRef,
-    /// Where it ends.
+    /// Its end.
     pub to: EventRef,
 }
 

@@ -1,10 +1,10 @@
 //! Aggregated traces of many steps: the time per kernel, and each kernel's fraction of the machine's peak.
 
-use super::{Kind, Trace, shares};
+use super::{SiteKind, Trace, shares};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What a machine can do at most, all that it computes with together.
+/// Peak rates of a machine, over all its cores.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Peak {
     /// Floating-point operations per second of a large matrix product.
@@ -32,12 +32,12 @@ pub struct KernelTime {
     pub bytes: u64,
 }
 
-/// Where the time of some steps went.
+/// Profile of some steps.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Profile {
     /// How many steps.
     pub steps: u64,
-    /// Ranks, each of which computes.
+    /// Number of ranks; each of them computes.
     pub ranks: u64,
     /// Seconds of all steps.
     pub seconds: f64,
@@ -107,7 +107,7 @@ pub fn seconds_by_share(trace: &Trace) -> BTreeMap<String, f64> {
     let mut all: BTreeMap<String, f64> = BTreeMap::new();
     let mut add = |name: String, seconds: f64| *all.entry(name).or_default() += seconds;
     for rank in &shares(trace) {
-        for kind in [Kind::Matmul, Kind::Attention, Kind::Memory] {
+        for kind in [SiteKind::Matmul, SiteKind::Attention, SiteKind::Memory] {
             add(kind.label().to_string(), rank.compute.get(&kind).copied().unwrap_or(0.0));
         }
         rank.exposed.iter().for_each(|(axes, seconds)| add(format!("communication over {axes}"), *seconds));

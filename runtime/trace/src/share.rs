@@ -1,15 +1,15 @@
 //! Time shares of a step on each rank: computation, exposed communication, and waiting for others.
 
-use super::{Event, EventRef, Kind, Stream, Trace};
+use super::{Event, EventRef, SiteKind, Stream, Trace};
 use std::collections::BTreeMap;
 
-/// Where one rank's step goes. The seconds of all fields but `streams` make up the step.
+/// Parts of one rank's step, in seconds. All fields but `streams` sum to the step.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct RankShare {
     /// The rank.
     pub rank: u64,
     /// Seconds in kernels of the row, by kind.
-    pub compute: BTreeMap<Kind, f64>,
+    pub compute: BTreeMap<SiteKind, f64>,
     /// Seconds in which the row waits while data moves, by the axes that it moves over.
     pub exposed: BTreeMap<String, f64>,
     /// Seconds in which the instruction stream waits for started bodies of the same rank.
@@ -29,12 +29,12 @@ impl RankShare {
     }
 }
 
-/// Where the step goes on each rank, in rank order.
+/// Parts of the step on each rank, in rank order.
 pub fn shares(trace: &Trace) -> Vec<RankShare> {
     let mut ranks: BTreeMap<u64, RankShare> = BTreeMap::new();
     for track in &trace.tracks {
         let share = ranks.entry(track.rank).or_insert(RankShare { rank: track.rank, ..RankShare::default() });
-        let works = |event: &&Event| !matches!(trace.site(event).kind, Kind::Run | Kind::Wait);
+        let works = |event: &&Event| !matches!(trace.site(event).kind, SiteKind::Run | SiteKind::Wait);
         *share.streams.entry(track.stream.clone()).or_default() +=
             track.events.iter().filter(works).map(|event| event.seconds).sum::<f64>();
         if track.stream == Stream::Main {
@@ -51,10 +51,10 @@ pub fn shares(trace: &Trace) -> Vec<RankShare> {
 fn account(trace: &Trace, event: &Event, share: &mut RankShare) {
     let site = trace.site(event);
     match site.kind {
-        Kind::Run => {}
+        SiteKind::Run => {}
         // What is started takes the row a moment, too.
-        Kind::Transfer => *share.exposed.entry(site.axes.clone()).or_default() += event.seconds,
-        Kind::Wait => {
+        SiteKind::Transfer => *share.exposed.entry(site.axes.clone()).or_default() += event.seconds,
+        SiteKind::Wait => {
             let between = (event.start, event.end());
             let told = event.awaits.map_or(0.0, |place| expose(trace, place, between, share));
             share.waiting += event.seconds - told;
@@ -63,7 +63,7 @@ fn account(trace: &Trace, event: &Event, share: &mut RankShare) {
     }
 }
 
-/// Tells why a row waits for an event: what of the wait's time the event itself fills. The seconds that are told.
+/// Attributes a row's wait for an event to the event, as far as the event fills the wait. Returns the attributed seconds.
 fn expose(trace: &Trace, place: EventRef, (from, to): (f64, f64), share: &mut RankShare) -> f64 {
     if to <= from {
         return 0.0;
@@ -71,14 +71,14 @@ fn expose(trace: &Trace, place: EventRef, (from, to): (f64, f64), share: &mut Ra
     let event = trace.event(place);
     let overlap = (event.end().min(to) - event.start.max(from)).max(0.0);
     let site = trace.site(event);
-    if site.kind != Kind::Run {
+    if site.kind != SiteKind::Run {
         *share.exposed.entry(site.axes.clone()).or_default() += overlap;
         return overlap;
     }
     // A started body may queue behind others. The instruction stream waits for all that they wait for; the rest is computation.
     let mut told = 0.0;
     for step in &trace.tracks[place.track as usize].events {
-        if let (Kind::Wait, Some(awaited)) = (trace.site(step).kind, step.awaits) {
+        if let (SiteKind::Wait, Some(awaited)) = (trace.site(step).kind, step.awaits) {
             told += expose(trace, awaited, (from.max(step.start), to.min(step.end())), share);
         }
     }

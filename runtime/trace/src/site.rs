@@ -14,8 +14,8 @@ pub struct TraceSite {
     pub name: String,
     /// The op, or what else it does: `einsum`, `all_reduce`, `send`, `run`.
     pub op: String,
-    /// What kind of thing.
-    pub kind: Kind,
+    /// Its kind.
+    pub kind: SiteKind,
     /// Floating-point operations on one rank.
     pub flops: u64,
     /// Bytes that a rank reads and writes, or the larger of what it gives and gets.
@@ -26,9 +26,9 @@ pub struct TraceSite {
     pub shapes: String,
 }
 
-/// What kind of thing takes time.
+/// Kind of an event.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Kind {
+pub enum SiteKind {
     /// A run of a body: holds its steps.
     Run,
     /// Matrix products.
@@ -43,28 +43,28 @@ pub enum Kind {
     Wait,
 }
 
-impl Kind {
+impl SiteKind {
     /// As tables and traces say it.
     pub fn label(self) -> &'static str {
         match self {
-            Kind::Run => "run",
-            Kind::Matmul => "matmul",
-            Kind::Attention => "attention",
-            Kind::Memory => "memory-bound",
-            Kind::Transfer => "communication",
-            Kind::Wait => "waiting",
+            SiteKind::Run => "run",
+            SiteKind::Matmul => "matmul",
+            SiteKind::Attention => "attention",
+            SiteKind::Memory => "memory-bound",
+            SiteKind::Transfer => "communication",
+            SiteKind::Wait => "waiting",
         }
     }
 
-    /// Whether a kernel computes.
+    /// True if a kernel computes.
     pub fn computes(self) -> bool {
-        matches!(self, Kind::Matmul | Kind::Attention | Kind::Memory)
+        matches!(self, SiteKind::Matmul | SiteKind::Attention | SiteKind::Memory)
     }
 }
 
 /// The sites of a body: of its run, and of each instruction but the frees, in order.
 pub fn body_sites(mesh: &Mesh, body: &Body) -> (TraceSite, Vec<TraceSite>) {
-    let run = TraceSite::plain(body.name.clone(), "run", Kind::Run);
+    let run = TraceSite::plain(body.name.clone(), "run", SiteKind::Run);
     let site = |(at, instr): (usize, &BodyInstr)| match instr {
         BodyInstr::Compute(stmt) => Some(kernel_site(mesh, body, stmt)),
         BodyInstr::Start { token, collective, operands } => {
@@ -75,13 +75,13 @@ pub fn body_sites(mesh: &Mesh, body: &Body) -> (TraceSite, Vec<TraceSite>) {
                 axes: axes_name(mesh, collective.over()),
                 bytes: bytes(operands).max(bytes(results)),
                 shapes: shapes(mesh, operands.iter().map(|&v| &body.values[v].ty)),
-                ..TraceSite::plain(name, collective.name(), Kind::Transfer)
+                ..TraceSite::plain(name, collective.name(), SiteKind::Transfer)
             })
         }
         BodyInstr::Wait { token, results } => {
             let axes = over_of(body, at, *token).map_or_else(String::new, |over| axes_name(mesh, over));
             let name = format!("{} wait {}", body.name, names(body, results));
-            Some(TraceSite { axes, ..TraceSite::plain(name, "wait", Kind::Wait) })
+            Some(TraceSite { axes, ..TraceSite::plain(name, "wait", SiteKind::Wait) })
         }
         BodyInstr::Free(_) => None,
     };
@@ -97,23 +97,27 @@ pub fn instr_site(model: &Model, program: &Program, class: &Class, at: usize) ->
         Instr::Run { .. } | Instr::LossGrad { .. } | Instr::Out { .. } | Instr::Free(_) => None,
         Instr::Feed { out, .. } => Some(TraceSite {
             bytes: 2 * bytes(*out),
-            ..TraceSite::plain(format!("feed {}", reg(*out)), "feed", Kind::Memory)
+            ..TraceSite::plain(format!("feed {}", reg(*out)), "feed", SiteKind::Memory)
         }),
         Instr::Add { into, from } => Some(TraceSite {
             flops: bytes(*from) / 4,
             bytes: 3 * bytes(*from),
-            ..TraceSite::plain(format!("{} += {}", reg(*into), reg(*from)), "add", Kind::Memory)
+            ..TraceSite::plain(format!("{} += {}", reg(*into), reg(*from)), "add", SiteKind::Memory)
         }),
         Instr::Start { token, transfer, operand } => {
             let (op, what) = transfer_name(model, class, at, *token, transfer, *operand);
             let bytes = moved_by(model, class, transfer, *operand);
-            Some(TraceSite { bytes, axes: pipeline, ..TraceSite::plain(format!("{op} {what}"), op, Kind::Transfer) })
+            Some(TraceSite {
+                bytes,
+                axes: pipeline,
+                ..TraceSite::plain(format!("{op} {what}"), op, SiteKind::Transfer)
+            })
         }
         Instr::Wait { token, .. } => {
             let (what, axes) = awaited(model, program, class, at, *token);
             Some(TraceSite {
                 axes: if axes { pipeline } else { String::new() },
-                ..TraceSite::plain(what, "wait", Kind::Wait)
+                ..TraceSite::plain(what, "wait", SiteKind::Wait)
             })
         }
     }
@@ -132,10 +136,10 @@ pub fn moved_by(model: &Model, class: &Class, transfer: &Transfer, operand: Opti
 impl TraceSite {
     /// The site of the pauses in which started bodies compute.
     pub fn async_compute() -> TraceSite {
-        TraceSite::plain("async runs compute".to_string(), "wait", Kind::Wait)
+        TraceSite::plain("async runs compute".to_string(), "wait", SiteKind::Wait)
     }
 
-    fn plain(name: String, op: &str, kind: Kind) -> TraceSite {
+    fn plain(name: String, op: &str, kind: SiteKind) -> TraceSite {
         TraceSite { name, op: op.to_string(), kind, flops: 0, bytes: 0, axes: String::new(), shapes: String::new() }
     }
 }
@@ -147,9 +151,9 @@ fn kernel_site(mesh: &Mesh, body: &Body, stmt: &Stmt) -> TraceSite {
     let counts = stmt.op.def().map(|def| (def.flops(&given, &made), def.bytes(&given, &made)));
     let (flops, bytes) = counts.unwrap_or_default();
     let kind = match &stmt.op {
-        ir::ops::Op::Kernel(KernelOp::Einsum(_)) => Kind::Matmul,
-        ir::ops::Op::Kernel(KernelOp::Attention(_) | KernelOp::AttentionGrad(_)) => Kind::Attention,
-        _ => Kind::Memory,
+        ir::ops::Op::Kernel(KernelOp::Einsum(_)) => SiteKind::Matmul,
+        ir::ops::Op::Kernel(KernelOp::Attention(_) | KernelOp::AttentionGrad(_)) => SiteKind::Attention,
+        _ => SiteKind::Memory,
     };
     let sign = if stmt.accumulate { "+=" } else { "=" };
     let name = format!("{} {} {sign} {}", body.name, names(body, &stmt.results), stmt.op.name());
@@ -185,7 +189,7 @@ fn axes_name(mesh: &Mesh, axes: &Axes) -> String {
     axes.iter().map(|axis| mesh.axes[axis].name.as_str()).collect::<Vec<_>>().join("+")
 }
 
-/// What the next wait for a token gives.
+/// Results of the next wait for a token.
 fn results_of(body: &Body, at: usize, token: Token) -> &[Value] {
     let wait = |instr: &'_ BodyInstr| matches!(instr, BodyInstr::Wait { token: awaited, .. } if *awaited == token);
     match body.instrs[at..].iter().find(|instr| wait(instr)) {
@@ -194,7 +198,7 @@ fn results_of(body: &Body, at: usize, token: Token) -> &[Value] {
     }
 }
 
-/// What the last start of a token goes over.
+/// Axes of the last start of a token.
 fn over_of(body: &Body, at: usize, token: Token) -> Option<&Axes> {
     body.instrs[..at].iter().rev().find_map(|instr| match instr {
         BodyInstr::Start { token: started, collective, .. } if *started == token => Some(collective.over()),

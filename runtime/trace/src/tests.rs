@@ -3,7 +3,7 @@
 use super::*;
 use serde_json::Value;
 
-fn site(name: &str, kind: Kind) -> TraceSite {
+fn site(name: &str, kind: SiteKind) -> TraceSite {
     TraceSite {
         name: name.into(),
         op: name.into(),
@@ -21,8 +21,10 @@ fn event(site: u32, start: f64, seconds: f64) -> Event {
 
 /// Two ranks and a message.
 fn small() -> Trace {
-    let mut trace =
-        Trace { sites: vec![site("send %y", Kind::Transfer), site("a.F %y = silu", Kind::Memory)], ..Trace::default() };
+    let mut trace = Trace {
+        sites: vec![site("send %y", SiteKind::Transfer), site("a.F %y = silu", SiteKind::Memory)],
+        ..Trace::default()
+    };
     let receives = trace.track(4, 1, &Stream::Receives);
     let to = trace.push(receives, event(0, 2e-6, 1e-6));
     let row = trace.track(0, 0, &Stream::Main);
@@ -39,12 +41,12 @@ fn a_written_trace_is_what_perfetto_reads() {
     write(&small(), &mut text).unwrap();
     let file: Value = serde_json::from_slice(&text).unwrap();
     let events = file["traceEvents"].as_array().unwrap();
-    let of = |phase: &str| events.iter().filter(|event| event["ph"] == phase).collect::<Vec<_>>();
-    assert_eq!((of("X").len(), of("s").len(), of("f").len()), (3, 1, 1));
-    assert_eq!(of("M").len(), 4 * 3, "names and order of a process and a thread for each lane");
-    let kernel = of("X").into_iter().find(|event| event["name"] == "a.F %y = silu").unwrap();
+    let events_of = |phase: &str| events.iter().filter(|event| event["ph"] == phase).collect::<Vec<_>>();
+    assert_eq!((events_of("X").len(), events_of("s").len(), events_of("f").len()), (3, 1, 1));
+    assert_eq!(events_of("M").len(), 4 * 3, "names and order of a process and a thread for each lane");
+    let kernel = events_of("X").into_iter().find(|event| event["name"] == "a.F %y = silu").unwrap();
     assert_eq!((kernel["ts"].as_f64(), kernel["dur"].as_f64(), &kernel["pid"]), (Some(0.0), Some(2.0), &0.into()));
-    let (start, end) = (of("s")[0], of("f")[0]);
+    let (start, end) = (events_of("s")[0], events_of("f")[0]);
     assert_eq!((&start["id"], &start["pid"], &end["pid"]), (&end["id"], &0.into(), &4.into()));
     assert!(start["ts"].as_f64() <= end["ts"].as_f64());
 }

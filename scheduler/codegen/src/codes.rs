@@ -24,7 +24,7 @@ impl Coded for CodegenError {
         let help = match self {
             CodegenError::NotDifferentiated | CodegenError::NotPlanned { .. } => "compile the model from level 1",
             CodegenError::Copies { .. } => "take more micro-batches, or a schedule of one chain",
-            CodegenError::Stages => "cut the model again: leave out the `staged` item, or correct it",
+            CodegenError::Stages => "partition the model again: leave out the `staged` item, or correct it",
             CodegenError::Item { .. } | CodegenError::Early { .. } | CodegenError::MissingMessage { .. } => {
                 "correct the rows, or leave the `schedule` item out"
             }

@@ -36,7 +36,7 @@ pub(crate) enum Pass {
 use Pass::*;
 
 /// The slots of a rank, each with at most one pass.
-pub(crate) type Row = Vec<Option<Pass>>;
+pub(crate) type BlockRow = Vec<Option<Pass>>;
 
 impl Pass {
     /// All passes, in order.
@@ -123,7 +123,7 @@ pub(crate) fn first_slots(pattern: &[[usize; PERIOD]]) -> Vec<[usize; PERIOD]> {
 }
 
 /// Repeats the block for every micro-batch, given the first slots of each rank's passes.
-pub(crate) fn repeat(first: &[impl AsRef<[usize]>], microbatches: usize) -> Vec<Row> {
+pub(crate) fn repeat(first: &[impl AsRef<[usize]>], microbatches: usize) -> Vec<BlockRow> {
     let last = first.iter().flat_map(|slots| slots.as_ref()).max().map_or(0, |slot| slot + PERIOD * microbatches);
     let row = |slots: &[usize]| {
         let mut row = vec![None; last + 1];
@@ -136,7 +136,7 @@ pub(crate) fn repeat(first: &[impl AsRef<[usize]>], microbatches: usize) -> Vec<
 }
 
 /// Returns the largest number of chunk activations that a row saves at a time, each from its F to its W.
-pub(crate) fn peak(row: &Row) -> i32 {
+pub(crate) fn peak(row: &BlockRow) -> i32 {
     let held = row.iter().flatten().scan(0, |held, pass| {
         *held += pass.held();
         Some(*held)
@@ -145,16 +145,16 @@ pub(crate) fn peak(row: &Row) -> i32 {
 }
 
 /// Relabels the W of a row so that they follow the order of the I.
-pub(crate) fn relabel_weights(row: &mut Row) {
+pub(crate) fn relabel_weights(row: &mut BlockRow) {
     let weights: Vec<Pass> = row.iter().flatten().filter_map(|pass| pass.weight()).collect();
     let places = row.iter_mut().flatten().filter(|pass| pass.kind() == Kind::W);
     places.zip(weights).for_each(|(place, weight)| *place = weight);
 }
 
 /// Converts rows to a schedule. With `fused`, each I becomes a B and W are left out.
-pub(crate) fn schedule(name: &str, rows: &[Row], fused: bool) -> Schedule {
+pub(crate) fn schedule(name: &str, rows: &[BlockRow], fused: bool) -> Schedule {
     let ranks = rows.len();
-    let actions = |(rank, row): (usize, &Row)| {
+    let actions = |(rank, row): (usize, &BlockRow)| {
         let mut count = [0; PERIOD];
         let mut action = |pass: &Pass| {
             let microbatch = count[*pass as usize];

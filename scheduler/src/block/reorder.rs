@@ -1,7 +1,7 @@
 //! Warm-up and cool-down of V-Half and V-Min. Passes outside the stable phase move to earlier free slots if the peak memory
 //! does not rise.
 
-use super::{PERIOD, Pass, Row, relabel_weights, repeat, squeeze};
+use super::{BlockRow, PERIOD, Pass, relabel_weights, repeat, squeeze};
 use Pass::*;
 use ir::schedule::Kind;
 
@@ -10,7 +10,7 @@ use ir::schedule::Kind;
 ///
 /// The first time all passes of warm-up and cool-down move, W included. Then each W is put into a free slot again, and the F
 /// and I of the cool-down move.
-pub(crate) fn reordered(first: &[[usize; 4]], microbatches: usize) -> Vec<Row> {
+pub(crate) fn reordered(first: &[[usize; 4]], microbatches: usize) -> Vec<BlockRow> {
     let rows = repeat(first, microbatches).into_iter().map(with_weights).collect();
     let rows = moved(rows, true).into_iter().map(without_weights).collect();
     let rows = moved(rows, false).into_iter().map(without_weights);
@@ -18,7 +18,7 @@ pub(crate) fn reordered(first: &[[usize; 4]], microbatches: usize) -> Vec<Row> {
 }
 
 /// Puts each W of a row into the first free slot after its I. W of chunk 1 go first.
-fn with_weights(mut row: Row) -> Row {
+fn with_weights(mut row: BlockRow) -> BlockRow {
     while row.last().is_some_and(Option::is_none) {
         row.pop();
     }
@@ -33,7 +33,7 @@ fn with_weights(mut row: Row) -> Row {
     row
 }
 
-fn without_weights(mut row: Row) -> Row {
+fn without_weights(mut row: BlockRow) -> BlockRow {
     row.iter_mut().for_each(|slot| *slot = slot.filter(|pass| pass.kind() != Kind::W));
     row
 }
@@ -60,7 +60,7 @@ impl Weights {
 
 /// Moves passes to earlier slots, then squeezes the rows. With `weights`, the rows have W, which move too. Without, each W
 /// counts as if it were in the first free slot, and the warm-up stays as it is.
-fn moved(rows: Vec<Row>, weights: bool) -> Vec<Row> {
+fn moved(rows: Vec<BlockRow>, weights: bool) -> Vec<BlockRow> {
     let (ranks, length) = (rows.len(), rows.iter().map(Vec::len).max().unwrap_or(0));
     let mut moving: Vec<Moving> = rows.into_iter().map(|row| Moving::new(row, length, weights)).collect();
     let limit = moving.iter().map(|row| row.peak).max().unwrap_or(0);
@@ -85,7 +85,7 @@ fn moved(rows: Vec<Row>, weights: bool) -> Vec<Row> {
             }
         }
     }
-    let mut rows: Vec<Row> = moving.into_iter().map(|moving| moving.row).collect();
+    let mut rows: Vec<BlockRow> = moving.into_iter().map(|moving| moving.row).collect();
     if weights {
         rows.iter_mut().for_each(relabel_weights);
     } else {
@@ -117,7 +117,7 @@ impl Phase {
 
 /// A row whose passes move.
 struct Moving {
-    row: Row,
+    row: BlockRow,
     /// State after each slot: number of saved chunk activations, and number of W that wait for a slot (0 if the row has its W).
     states: Vec<(i32, i32)>,
     peak: i32,
@@ -130,7 +130,7 @@ struct Moving {
 }
 
 impl Moving {
-    fn new(mut row: Row, length: usize, weights: bool) -> Moving {
+    fn new(mut row: BlockRow, length: usize, weights: bool) -> Moving {
         row.resize(length, None);
         let mut moving = Moving {
             states: Vec::with_capacity(length),

@@ -1,13 +1,13 @@
 //! End times of the passes of rows. Each pass starts as soon as its rank is free and its inputs have arrived.
 
-use super::{PERIOD, Pass, Row};
+use super::{BlockRow, PERIOD, Pass};
 
 /// Returns the end of each pass of each rank, in seconds, in the order of its row. `seconds(rank, pass)` is the length of a
 /// pass, `hop(stage)` the time between that stage and the next.
 ///
 /// Returns `None` if ranks wait for each other, or for a pass that is in no row.
 pub(crate) fn ends(
-    rows: &[Row],
+    rows: &[BlockRow],
     seconds: impl Fn(usize, Pass) -> f64,
     hop: impl Fn(usize) -> f64,
 ) -> Option<Vec<Vec<f64>>> {
@@ -49,10 +49,10 @@ fn arrival(done: &[[Vec<f64>; PERIOD]], rank: usize, pass: Pass, hop: impl Fn(us
 }
 
 /// Moves each pass to the earliest slot that preserves the order of its row. Returns `None` if the rows deadlock.
-pub(crate) fn squeeze(rows: &[Row]) -> Option<Vec<Row>> {
+pub(crate) fn squeeze(rows: &[BlockRow]) -> Option<Vec<BlockRow>> {
     let ends = ends(rows, |_, _| 1.0, |_| 0.0)?;
     let length = ends.iter().filter_map(|row| row.last()).fold(0.0_f64, |length, &end| length.max(end)) as usize;
-    let row = |(row, ends): (&Row, Vec<f64>)| {
+    let row = |(row, ends): (&BlockRow, Vec<f64>)| {
         let mut squeezed = vec![None; length];
         row.iter().flatten().zip(ends).for_each(|(&pass, end)| squeezed[end as usize - 1] = Some(pass));
         squeezed

@@ -41,8 +41,8 @@ mod tests {
     fn sums_of_small_multiples_are_exact() {
         assert_eq!([1.0, 6.0, 0.75, 5e-324].map(lowest_bit), [1.0, 2.0, 0.25, 5e-324]);
         let pipeline = Pipeline::new(Placement::Chain, 4, 8);
-        let of = |f| rounding(&StageCosts::uniform(4, f, 1.0, 0.5, 0.25), &pipeline);
-        assert_eq!([of(1.0), of(3.25), of(1e9)], [0.0; 3]);
-        assert!(of(0.1) > 0.0 && of(0.1) < 1e-13 && of(1e16) > 0.0);
+        let round = |f| rounding(&StageCosts::uniform(4, f, 1.0, 0.5, 0.25), &pipeline);
+        assert_eq!([round(1.0), round(3.25), round(1e9)], [0.0; 3]);
+        assert!(round(0.1) > 0.0 && round(0.1) < 1e-13 && round(1e16) > 0.0);
     }
 }

@@ -43,8 +43,8 @@ fn swapped_microbatches_that_deadlock() {
     assert_eq!(harmless, []);
     let found = invariants(|rows| rows[1].swap(1, 4)); // rank 1: F0 F2 F1 B1 B0 B2
     let expected = [
-        says(Invariant::Order, "rank 0, position 2: deadlock: 0B0 waits for 1B0 of rank 1, which stands at 1F2"),
-        says(Invariant::Order, "rank 1, position 1: deadlock: 1F2 waits for 0F2 of rank 0, which stands at 0B0"),
+        says(Invariant::Order, "rank 0, position 2: deadlock: 0B0 waits for 1B0 of rank 1, which is at 1F2"),
+        says(Invariant::Order, "rank 1, position 1: deadlock: 1F2 waits for 0F2 of rank 0, which is at 0B0"),
     ];
     assert_eq!(found, expected);
 }
@@ -113,7 +113,7 @@ fn a_wrong_rank_and_a_wrong_index() {
 fn too_much_memory() {
     let mut costs = costs();
     costs.limit = Some(vec![1.5, 1.0]);
-    let text = "rank 0, position 1: 0F1 brings the memory held to 2, over the limit of 1.5";
+    let text = "rank 0, position 1: 0F1 brings the memory in use to 2, over the limit of 1.5";
     assert_eq!(violations(&good(), &costs), [says(Invariant::Memory, text)]);
     costs.limit = Some(vec![2.0, 1.0]);
     assert_eq!(violations(&good(), &costs), []);
@@ -182,8 +182,8 @@ fn a_loop() {
     assert_eq!(as_a_v, expected);
     let found = of_pipeline(pipeline, None, &["2F0 0F0 2B0 0B0", "1F0 3F0 3B0 1B0"]);
     let expected = [
-        says(Invariant::Order, "rank 0, position 0: deadlock: 2F0 waits for 1F0 of rank 1, which stands at 1F0"),
-        says(Invariant::Order, "rank 1, position 0: deadlock: 1F0 waits for 0F0 of rank 0, which stands at 2F0"),
+        says(Invariant::Order, "rank 0, position 0: deadlock: 2F0 waits for 1F0 of rank 1, which is at 1F0"),
+        says(Invariant::Order, "rank 1, position 0: deadlock: 1F0 waits for 0F0 of rank 0, which is at 2F0"),
     ];
     assert_eq!(found, expected);
 }
@@ -194,13 +194,13 @@ fn a_v() {
     assert_eq!(of_pipeline(pipeline, Some(2.0), &["0F0 3F0 3B0 0B0", "1F0 2F0 2I0 1B0 2W0"]), []);
     let found = of_pipeline(pipeline, Some(1.0), &["0F0 3F0 3B0 0B0", "1F0 2F0 2I0 1B0 2W0"]);
     let expected = [
-        says(Invariant::Memory, "rank 0, position 1: 3F0 brings the memory held to 2, over the limit of 1"),
-        says(Invariant::Memory, "rank 1, position 1: 2F0 brings the memory held to 2, over the limit of 1"),
+        says(Invariant::Memory, "rank 0, position 1: 3F0 brings the memory in use to 2, over the limit of 1"),
+        says(Invariant::Memory, "rank 1, position 1: 2F0 brings the memory in use to 2, over the limit of 1"),
     ];
     assert_eq!(found, expected);
     let found = of_pipeline(pipeline, None, &["0F0 3F0 0B0 3B0", "1F0 2F0 2B0 1B0"]);
     assert_eq!(found.iter().map(|(invariant, _)| *invariant).collect::<Vec<_>>(), [Invariant::Order, Invariant::Order]);
-    assert_eq!(found[0].1, "rank 0, position 2: deadlock: 0B0 waits for 1B0 of rank 1, which stands at 2B0");
+    assert_eq!(found[0].1, "rank 0, position 2: deadlock: 0B0 waits for 1B0 of rank 1, which is at 2B0");
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn two_chains() {
     let found = of_pipeline(pipeline, None, &["0F0 1F0 1B0 0B0", "0F1 1F1 1B1 0B1"]);
     assert_eq!(found.iter().map(|(invariant, _)| *invariant).collect::<Vec<_>>(), [Invariant::Rank; 4]);
     assert_eq!(found[0].1, "rank 0, position 1: 1F0 runs here, but its stage is on rank 1");
-    let both = "rank 0, position 1: 1F1 brings the memory held to 2, over the limit of 1.5";
+    let both = "rank 0, position 1: 1F1 brings the memory in use to 2, over the limit of 1.5";
     assert_eq!(of_pipeline(pipeline, Some(1.5), &good)[0], says(Invariant::Memory, both));
 }
 
@@ -242,7 +242,7 @@ fn slices() {
 fn overlapped_pairs() {
     let pipeline = Pipeline::new(Placement::Chain, 1, 2);
     assert_eq!(of_pipeline(pipeline, Some(2.0), &["0F0 (0F1|0B0) 0B1"]), []);
-    let both = "rank 0, position 1: (0F1|0B0) brings the memory held to 2, over the limit of 1";
+    let both = "rank 0, position 1: (0F1|0B0) brings the memory in use to 2, over the limit of 1";
     assert_eq!(of_pipeline(pipeline, Some(1.0), &["0F0 (0F1|0B0) 0B1"]), [says(Invariant::Memory, both)]);
     let twice = "rank 0, position 2: 0B0 ran already on rank 0, position 1";
     let found = of_pipeline(pipeline, None, &["0F0 (0F1|0B0) 0B0"]);
@@ -256,11 +256,11 @@ fn overlapped_pairs() {
     let expected = [
         says(
             Invariant::Order,
-            "rank 0, position 1: deadlock: (0F1|0B0) waits for 1B0 of rank 1, which stands at (1F1|1B0)",
+            "rank 0, position 1: deadlock: (0F1|0B0) waits for 1B0 of rank 1, which is at (1F1|1B0)",
         ),
         says(
             Invariant::Order,
-            "rank 1, position 1: deadlock: (1F1|1B0) waits for 0F1 of rank 0, which stands at (0F1|0B0)",
+            "rank 1, position 1: deadlock: (1F1|1B0) waits for 0F1 of rank 0, which is at (0F1|0B0)",
         ),
     ];
     assert_eq!(found, expected);

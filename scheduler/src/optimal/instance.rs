@@ -48,16 +48,16 @@ pub struct Instance {
 
 /// Entry of a rank's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum OrderEntry {
     /// An operation by itself.
     One(usize),
     /// An overlapped pair: an F, and a B or an I with its W.
     Pair(usize, usize),
 }
 
-impl From<usize> for Step {
-    fn from(index: usize) -> Step {
-        Step::One(index)
+impl From<usize> for OrderEntry {
+    fn from(index: usize) -> OrderEntry {
+        OrderEntry::One(index)
     }
 }
 
@@ -127,14 +127,14 @@ impl Instance {
     }
 
     /// Builds the schedule whose rows are the given orders.
-    pub fn schedule<S: Copy + Into<Step>>(&self, orders: &[Vec<S>]) -> Schedule {
+    pub fn schedule<S: Copy + Into<OrderEntry>>(&self, orders: &[Vec<S>]) -> Schedule {
         let item = |kind: Option<Kind>, index: usize| {
             let operation = &self.operations[index];
             Item::new(kind.unwrap_or(operation.kind), operation.stage as u32, operation.microbatch as u32)
         };
         let action = |&step: &S| match step.into() {
-            Step::One(index) => Action::One(item(None, index)),
-            Step::Pair(forward, backward) => Action::Pair(item(None, forward), item(Some(Kind::B), backward)),
+            OrderEntry::One(index) => Action::One(item(None, index)),
+            OrderEntry::Pair(forward, backward) => Action::Pair(item(None, forward), item(Some(Kind::B), backward)),
         };
         Schedule {
             name: "optimal".into(),

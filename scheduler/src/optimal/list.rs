@@ -7,7 +7,7 @@
 //!
 //! If an F and a backward are faster as an overlapped pair, a rank may wait some time for the later of the two.
 
-use super::{Instance, Step};
+use super::{Instance, OrderEntry};
 use crate::problem::is_over;
 use ir::schedule::{Kind, Schedule};
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,7 +43,7 @@ struct Listing<'a> {
     held: Vec<f64>,
     /// For each rank and each micro-batch begun on it: memory taken by its F that are left, and number of operations left.
     begun: Vec<BTreeMap<usize, (f64, usize)>>,
-    orders: Vec<Vec<Step>>,
+    orders: Vec<Vec<OrderEntry>>,
 }
 
 /// A candidate for the next action of a rank.
@@ -51,7 +51,7 @@ struct Listing<'a> {
 struct Next {
     start: f64,
     rank: usize,
-    step: Step,
+    step: OrderEntry,
 }
 
 impl<'a> Listing<'a> {
@@ -103,7 +103,7 @@ impl<'a> Listing<'a> {
             (start, preference, index)
         });
         let (start, _, index) = alone.min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)))?;
-        Some(self.pair(rank, start).unwrap_or(Next { start, rank, step: Step::One(index) }))
+        Some(self.pair(rank, start).unwrap_or(Next { start, rank, step: OrderEntry::One(index) }))
     }
 
     /// Returns the heads of a rank's queues that can run next, with their earliest starts.
@@ -121,14 +121,14 @@ impl<'a> Listing<'a> {
     /// Returns the pair that can start first if the rank waits for it, given that another action can start at `first`.
     fn pair(&self, rank: usize, first: f64) -> Option<Next> {
         let wait = self.wait?;
-        let of = |kinds: &'static [Kind]| {
+        let first_of = |kinds: &'static [Kind]| {
             self.startable(rank).filter(move |&(index, _)| kinds.contains(&self.instance.operations[index].kind))
         };
-        let pairs = of(&[Kind::F]).flat_map(|a| of(&[Kind::I, Kind::B]).map(move |b| (a, b)));
+        let pairs = first_of(&[Kind::F]).flat_map(|a| first_of(&[Kind::I, Kind::B]).map(move |b| (a, b)));
         let waited_for = pairs.filter_map(|((forward, one), (backward, other))| {
             let (start, gain) = (one.max(other), self.instance.gain(forward, backward));
             let worth = gain > 0.0 && start <= first + wait * gain;
-            worth.then_some(Next { start, rank, step: Step::Pair(forward, backward) })
+            worth.then_some(Next { start, rank, step: OrderEntry::Pair(forward, backward) })
         });
         waited_for.min_by(|a, b| a.start.total_cmp(&b.start))
     }
@@ -158,8 +158,8 @@ impl<'a> Listing<'a> {
 
     fn place(&mut self, Next { start, rank, step, .. }: Next) {
         let (done, seconds) = match step {
-            Step::One(index) => ([Some(index), None, None], self.instance.operations[index].seconds),
-            Step::Pair(forward, backward) => {
+            OrderEntry::One(index) => ([Some(index), None, None], self.instance.operations[index].seconds),
+            OrderEntry::Pair(forward, backward) => {
                 ([Some(forward), Some(backward), self.instance.weights(backward)], self.instance.pair.unwrap_or(0.0))
             }
         };

@@ -25,7 +25,7 @@ mod units;
 mod windows;
 
 pub use engine::{Budget, Engine, Found, Incumbent, Task};
-pub use instance::{Instance, Operation, Step};
+pub use instance::{Instance, Operation, OrderEntry};
 pub use periodic::Periodic;
 
 use crate::bound::meets;

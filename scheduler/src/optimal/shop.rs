@@ -1,7 +1,7 @@
 //! An instance in integers, so that proofs do not depend on rounding.
 
 use super::units::Unit;
-use super::{Instance, Operation, Step};
+use super::{Instance, Operation, OrderEntry};
 use crate::placement::Placement;
 use crate::problem::{Objective, Problem};
 use ir::schedule::Kind;
@@ -180,7 +180,7 @@ impl Shop {
     }
 
     /// Returns the value of an order in units, or `None` if the order deadlocks or its spans count from a first start.
-    pub(super) fn value(&self, orders: &[Vec<Step>]) -> Option<i64> {
+    pub(super) fn value(&self, orders: &[Vec<OrderEntry>]) -> Option<i64> {
         let mut end: Vec<Option<i64>> = vec![None; self.len()];
         let (mut place, mut free) = (vec![0; orders.len()], vec![0; orders.len()]);
         let mut moved = true;
@@ -189,8 +189,8 @@ impl Shop {
             for (rank, order) in orders.iter().enumerate() {
                 while let Some(step) = order.get(place[rank]) {
                     let (done, long) = match *step {
-                        Step::One(index) => ([Some(index), None, None], self.long[index]),
-                        Step::Pair(forward, backward) => {
+                        OrderEntry::One(index) => ([Some(index), None, None], self.long[index]),
+                        OrderEntry::Pair(forward, backward) => {
                             ([Some(forward), Some(backward), self.weights[backward]], self.pair?)
                         }
                     };

@@ -16,9 +16,9 @@ const STEPS: usize = 4_000;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MemoryBudget {
     /// Bytes of model states of each block instance.
-    pub held: Vec<u64>,
+    pub model_states: Vec<u64>,
     /// Bytes that each block instance saves per micro-batch from its forward to its backward.
-    pub kept: Vec<u64>,
+    pub saved: Vec<u64>,
     /// Peak number of micro-batches of each stage between their forward and their backward.
     pub in_flight: Vec<u64>,
     /// Memory limit of each rank, in bytes.
@@ -100,8 +100,8 @@ impl Search<'_> {
     /// Returns the load that a stage of these block instances adds to each of its ranks.
     fn part(&self, stage: usize, from: usize, to: usize) -> RankLoad {
         let bytes = self.budget.map_or(0, |budget| {
-            let of = |bytes: &[u64]| bytes[from..to].iter().sum::<u64>();
-            of(&budget.held) + of(&budget.kept) * budget.in_flight[stage]
+            let sum_bytes = |bytes: &[u64]| bytes[from..to].iter().sum::<u64>();
+            sum_bytes(&budget.model_states) + sum_bytes(&budget.saved) * budget.in_flight[stage]
         });
         RankLoad { bytes, weight: 2 * self.weight(from, to) / self.on[stage].len() as u128 }
     }
@@ -357,9 +357,9 @@ mod tests {
     fn above(pipeline: &Pipeline, budget: &MemoryBudget, starts: &[usize]) -> u64 {
         let mut bytes = vec![0; pipeline.ranks as usize];
         for (stage, owners) in pipeline.owners().iter().enumerate() {
-            let end = starts.get(stage + 1).copied().unwrap_or(budget.held.len());
+            let end = starts.get(stage + 1).copied().unwrap_or(budget.model_states.len());
             for run in starts[stage]..end {
-                let of_run = budget.held[run] + budget.in_flight[stage] * budget.kept[run];
+                let of_run = budget.model_states[run] + budget.in_flight[stage] * budget.saved[run];
                 owners.iter().for_each(|&rank| bytes[rank as usize] += of_run);
             }
         }
@@ -377,7 +377,8 @@ mod tests {
                     let runs = stages + 3;
                     let mut some = |count: usize| (0..count).map(|_| 1 + random(&mut state) as u64).collect::<Vec<_>>();
                     let weights: Vec<u128> = some(runs).into_iter().map(u128::from).collect();
-                    let budget = MemoryBudget { held: some(runs), kept: some(runs), in_flight: some(stages), limit };
+                    let budget =
+                        MemoryBudget { model_states: some(runs), saved: some(runs), in_flight: some(stages), limit };
                     let score =
                         |starts: &[usize]| (above(&pipeline, &budget, starts), slowest(&pipeline, &weights, starts));
                     let best = every(0, stages, runs).iter().map(|starts| score(starts)).min().unwrap();

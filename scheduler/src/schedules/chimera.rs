@@ -6,9 +6,9 @@ use crate::placement::Pipeline;
 use ir::schedule::{Action, Item, Kind, Schedule};
 
 /// Chimera (arXiv 2107.06925): two chains in opposite directions over the same ranks, each with its own copy of the
-/// parameters. A unit has p micro-batches, half of them in each direction: in slots of one action the j-th of a
-/// direction runs its F of stage k at 2j + k and its B at 2j + 2p-1 - k, and no two actions of a rank meet. More
-/// micro-batches are units one after the other, the last one shorter if need be.
+/// parameters. A unit has p micro-batches, half of them in each direction. In slots of one action, the j-th micro-batch of a
+/// direction runs its F of stage k at 2j + k and its B at 2j + 2p-1 - k. No two actions of a rank share a slot. More
+/// micro-batches form further units in sequence; the last one may be shorter.
 ///
 /// Four ranks, four micro-batches, f = i = w = 1:
 /// ```text

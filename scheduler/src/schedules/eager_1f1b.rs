@@ -6,7 +6,7 @@ use crate::placement::Pipeline;
 use ir::schedule::Schedule;
 
 /// Eager 1F1B (arXiv 2211.05322): 1F1B with twice the forwards ahead, `warm = min(2(p-1-r), m)` on rank r, so that a
-/// message and an action run side by side. Hops up to c = f are paid for once each way, as in GPipe; rank r holds
+/// message and an action run side by side. Hops up to c = f cost time once per direction, as in GPipe; rank r holds
 /// min(2(p-r)-1, m) activations.
 ///
 /// Three ranks, four micro-batches, f = i = w = 1:

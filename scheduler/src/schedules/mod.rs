@@ -1,8 +1,8 @@
 //! The known schedules: one file each, pure functions from costs to rows, and the table of them.
 //!
-//! Notation of the formulas: p ranks (r = 0..p), v chunks (stages) per rank, m micro-batches, g of them in a group, q
-//! slices; f, i, w = seconds of F, I, W of one stage and slice, fb of an overlapped pair; c = seconds of a hop. Memory
-//! counts forward activations of one stage and slice.
+//! Notation of the formulas: p ranks (r = 0..p), v chunks (stages) per rank, m micro-batches, g micro-batches of a group, q
+//! slices. Seconds of one stage and slice: f, i, w for F, I, W, and fb for an overlapped pair; c is the seconds of a hop.
+//! Memory counts forward activations of one stage and slice.
 
 mod chimera;
 mod dualpipe;
@@ -204,7 +204,7 @@ impl ScheduleKind {
     }
 
     /// Returns whether the kind supports a placement. The search supports all.
-    pub fn lies(&self, placement: Placement) -> bool {
+    pub fn supports_placement(&self, placement: Placement) -> bool {
         placement == self.placement || self.order == OrderBasis::Solved
     }
 
@@ -253,7 +253,7 @@ impl ScheduleKind {
         pipeline: &Pipeline,
         patience: &Patience<'_>,
     ) -> Result<Schedule, String> {
-        if !self.lies(pipeline.placement) {
+        if !self.supports_placement(pipeline.placement) {
             return Err(format!("its stages lie as a {}, not as a {}", self.placement, pipeline.placement));
         }
         let (stages, ranks) = (pipeline.stages(), pipeline.ranks);

@@ -1,6 +1,6 @@
 //! The schedule 1F1B-V: its timeline and its rows.
 
-use crate::block::{self, PERIOD, Pass, Row, first_slots, peak, repeat};
+use crate::block::{self, BlockRow, PERIOD, Pass, first_slots, peak, repeat};
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;
 use Pass::*;
@@ -44,7 +44,7 @@ fn pattern(ranks: usize) -> Vec<[usize; PERIOD]> {
 }
 
 /// Moves each pass to the earliest slot after its inputs; a forward must not raise the peak memory.
-fn compacted(mut rows: Vec<Row>) -> Vec<Row> {
+fn compacted(mut rows: Vec<BlockRow>) -> Vec<BlockRow> {
     let (ranks, length) = (rows.len(), rows.iter().map(Vec::len).max().unwrap_or(0));
     rows.iter_mut().for_each(|row| row.resize(length, None));
     let limit = rows.iter().map(peak).max().unwrap_or(0);
@@ -72,7 +72,7 @@ fn compacted(mut rows: Vec<Row>) -> Vec<Row> {
 }
 
 /// Returns the chunk activations held after each slot.
-fn held_after(row: &Row) -> Vec<i32> {
+fn held_after(row: &BlockRow) -> Vec<i32> {
     let held = row.iter().scan(0, |held, slot| {
         *held += slot.map_or(0, Pass::held);
         Some(*held)

@@ -335,7 +335,7 @@ pub const SCHEDULES: &[ScheduleKind] = &[
     },
     ScheduleKind {
         name: "1f1b-v",
-        does: "a V, whole backwards, less memory",
+        does: "a V, fused backwards, less memory",
         bubble: "about 4p f if f=i=w",
         memory: "2 floor((2p+3)/3)",
         constraint: "none",

@@ -7,9 +7,9 @@ use ir::schedule::Schedule;
 
 /// V-Half (arXiv 2405.15362): a V whose ranks hold about half of the activations of 1F1B's rank 0. Its bubble is about p/2m.
 ///
-/// In its building block rank r runs F of chunk 0, F of chunk 1, I of chunk 1 and I of chunk 0 in slots `2r`, `3p-2-r`,
-/// `3p-1+2r+e` and `6p-2-r+e`, with e = 3 for even p, so that no two meet modulo 6. The block is repeated, each W takes the
-/// next free slot, and warm-up and cool-down move up. The order does not depend on the costs.
+/// In its building block rank r runs four actions: F of chunk 0 in slot `2r`, F of chunk 1 in `3p-2-r`, I of chunk 1 in
+/// `3p-1+2r+e`, and I of chunk 0 in `6p-2-r+e`. For even p, e = 3, so that no two slots are equal modulo 6. The block is
+/// repeated, each W takes the next free slot, and warm-up and cool-down move up. The order does not depend on the costs.
 ///
 /// Two ranks, three micro-batches; stages 0 and 3 on rank 0:
 /// ```text

@@ -8,9 +8,9 @@ use ir::schedule::Schedule;
 /// V-Min (arXiv 2405.15362): a V whose ranks hold about a third of the activations of 1F1B's rank 0. Its bubble is about 2p/3m
 /// at f = i = w. With other costs, a bubble repeats with every micro-batch.
 ///
-/// In its building block rank r runs F of chunk 0, F of chunk 1, I of chunk 1 and I of chunk 0 in slots `r`, `2p-1-r`,
-/// `2p+e+r` and `4p+e-1-r`, with e = 2 where 3 divides p, so that no two meet modulo 6. The block is repeated, each W takes
-/// the next free slot, and warm-up and cool-down move up. The order does not depend on the costs.
+/// In its building block rank r runs four actions: F of chunk 0 in slot `r`, F of chunk 1 in `2p-1-r`, I of chunk 1 in
+/// `2p+e+r`, and I of chunk 0 in `4p+e-1-r`. If 3 divides p, e = 2, so that no two slots are equal modulo 6. The block is
+/// repeated, each W takes the next free slot, and warm-up and cool-down move up. The order does not depend on the costs.
 ///
 /// Two ranks, three micro-batches; stages 0 and 3 on rank 0:
 /// ```text

@@ -1,6 +1,6 @@
 //! The schedule ZB-V: its timeline and its rows.
 
-use crate::block::{self, Pass, Row};
+use crate::block::{self, BlockRow, Pass};
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;
 use Pass::*;
@@ -9,10 +9,12 @@ use ir::schedule::Schedule;
 /// ZB-V (arXiv 2401.10241, section 6), by the rule of PyTorch's `ScheduleZBVZeroBubble`: no bubble in any rank's own span
 /// where f = i = w and m >= 2p-1, with the 2p chunk activations of 1F1B's rank 0 on every rank.
 ///
-/// With n = max(m, 2p-1) micro-batches, of which those from m on are left out, rank r runs (F0: F of its first stage r, F1:
-/// F of its second, 2p-1-r)
-/// `(2(p-r)-1) F0; r (F1 F0); (p-r) (F1 I1 W1)`, then, while a forward is left, `[F0] I0 W0 F1 I1 W1`, then
-/// `r (I0 I1); (p-r) (I0 W0)`, and the W that are left, those of its second stage first.
+/// The rows are those of n = max(m, 2p-1) micro-batches without the micro-batches from m on. F0 is the F of a rank's first
+/// stage r, F1 that of its second stage 2p-1-r. Rank r runs, in this order:
+/// 1. `(2(p-r)-1) F0; r (F1 F0); (p-r) (F1 I1 W1)`;
+/// 2. while a forward is left, `[F0] I0 W0 F1 I1 W1`;
+/// 3. `r (I0 I1); (p-r) (I0 W0)`;
+/// 4. the remaining W, those of its second stage first.
 ///
 /// Two ranks, three micro-batches; stages 0 and 3 on rank 0:
 /// ```text
@@ -20,11 +22,11 @@ use ir::schedule::Schedule;
 /// rank 1  1F0 2F0 1F1 2F1 2I0 2W0 1F2 1I0 1W0 2F2 2I1 2W1 1I1 2I2 1I2 1W1 2W2 1W2
 /// ```
 pub(super) fn zb_v(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
-    let rows: Vec<Row> = (0..pipeline.ranks).map(|rank| row(rank, pipeline)).collect();
+    let rows: Vec<BlockRow> = (0..pipeline.ranks).map(|rank| row(rank, pipeline)).collect();
     Ok(block::schedule("zb-v", &rows, false))
 }
 
-fn row(rank: u32, pipeline: &Pipeline) -> Row {
+fn row(rank: u32, pipeline: &Pipeline) -> BlockRow {
     let (below, microbatches) = (pipeline.ranks - rank, pipeline.microbatches);
     let all = microbatches.max(2 * pipeline.ranks - 1);
     let mut passes = Vec::new();

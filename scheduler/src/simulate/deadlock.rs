@@ -89,15 +89,15 @@ impl StalledRank {
                 format!("waits for {item} of rank {rank}")
             }
             Some(Blocked { on: WaitsFor::Result(item), other: None, .. }) => {
-                format!("waits for {item}, which stands in no row")
+                format!("waits for {item}, which is in no row")
             }
         }
     }
 
     fn since(&self, own: usize) -> String {
         match self.blocked.as_ref().and_then(|blocked| blocked.other) {
-            Some((rank, _)) if rank == own => "<- it stands later in this row, or in the same pair".into(),
-            Some((rank, at)) => format!("<- rank {rank} stands at {at}"),
+            Some((rank, _)) if rank == own => "<- it is later in this row, or in the same pair".into(),
+            Some((rank, at)) => format!("<- rank {rank} is at {at}"),
             None => String::new(),
         }
     }

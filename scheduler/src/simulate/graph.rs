@@ -27,7 +27,7 @@ pub(super) struct ActionNode {
     pub(super) edges_end: u32,
 }
 
-/// Index that stands for no action.
+/// Index that marks no action.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// A dependency of an action.

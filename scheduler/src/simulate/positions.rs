@@ -84,7 +84,7 @@ impl ActionIndex {
         };
         let number = self.number(made);
         match self.by_number[number].replace(place) {
-            Some(_) => Err("stands twice"),
+            Some(_) => Err("appears twice"),
             None => Ok(()),
         }
     }

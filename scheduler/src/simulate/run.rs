@@ -29,7 +29,7 @@ pub(super) struct Times {
 }
 
 impl DependencyGraph {
-    /// Simulates the actions under the costs of as many stages as the graph has.
+    /// Simulates the actions under the costs of the graph's stages.
     pub fn run(&self, costs: &StageCosts) -> Simulation<'_> {
         let hops = self.hops(costs);
         let (mut times, ends) = self.times(costs, &hops);

@@ -136,13 +136,13 @@ fn a_deadlock_shows_every_row() {
     let error = simulate(&rows(&["0F0 0F1 0B0 0F2 0B1 0B2", "1F0 1F2 1B0 1F1 1B1 1B2"]), &uniform(2)).unwrap_err();
     let golden = "\
 no rank can go on after 3 actions
-rank 0: 0F0 0F1 [0B0]  waits for 1B0 of rank 1  <- rank 1 stands at 1F2
-rank 1: 1F0 [1F2]      waits for 0F2 of rank 0  <- rank 0 stands at 0B0";
+rank 0: 0F0 0F1 [0B0]  waits for 1B0 of rank 1  <- rank 1 is at 1F2
+rank 1: 1F0 [1F2]      waits for 0F2 of rank 0  <- rank 0 is at 0B0";
     assert_eq!(error.to_string(), golden);
     let error = simulate(&rows(&["0F0 0F1 0F2 0F3 0F4 0F5 0F6 0B0 R", "1F0 1F1 1F2 1F3 1F4 1F5 1F6"]), &uniform(2));
     let golden = "\
 no rank can go on after 14 actions
-rank 0: .. 0F1 0F2 0F3 0F4 0F5 0F6 [0B0]  waits for 1I0, which stands in no row
+rank 0: .. 0F1 0F2 0F3 0F4 0F5 0F6 [0B0]  waits for 1I0, which is in no row
 rank 1: .. 1F1 1F2 1F3 1F4 1F5 1F6        done";
     assert_eq!(error.unwrap_err().to_string(), golden);
 }
@@ -150,8 +150,8 @@ rank 1: .. 1F1 1F2 1F3 1F4 1F5 1F6        done";
 #[test]
 fn nonsense_is_refused() {
     let error = |line| simulate(&rows(&[line]), &uniform(1)).unwrap_err().to_string();
-    assert_eq!(error("0F0 0F0 0B0"), "rank 0, position 1: `0F0` stands twice");
-    assert_eq!(error("0F0 0B0 0I0"), "rank 0, position 2: `0I0` stands twice");
+    assert_eq!(error("0F0 0F0 0B0"), "rank 0, position 1: `0F0` appears twice");
+    assert_eq!(error("0F0 0B0 0I0"), "rank 0, position 2: `0I0` appears twice");
     assert_eq!(error("F0 0B0"), "rank 0, position 0: `F0` names no stage or no micro-batch");
     assert_eq!(error("0F0 1F0 1B0 0B0"), "rank 0, position 1: `1F0` names a stage that has no costs");
     let spans = "the items name 1 stages x 4000000001 micro-batches x 1 slices, but are only 2";

@@ -15,11 +15,11 @@ use scheduler::simulate::{Sends, SimulateError, Timeline, can_run, simulate};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
-/// What to schedule.
+/// Request for a schedule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ScheduleRequest {
-    /// Which schedule, by its name in [`scheduler::schedules::SCHEDULES`].
+    /// Name of the schedule in [`scheduler::schedules::SCHEDULES`].
     pub kind: String,
     /// Pipeline ranks.
     pub stages: u32,
@@ -31,17 +31,17 @@ pub struct ScheduleRequest {
     pub group: Option<u32>,
     /// Slices of each micro-batch's sequence, whose costs are those of a slice; `None`: as the kind has it.
     pub slices: Option<u32>,
-    /// Which rank holds which stage; `None`: as the kind has it.
+    /// Placement of stages on ranks; `None`: that of the kind.
     pub placement: Option<Placement>,
-    /// Whether I and W are run as one.
+    /// True if I and W are run as one.
     pub backward: Backward,
-    /// What the lower bound is of.
+    /// The objective of the lower bound.
     pub objective: Objective,
     /// Seconds after which the answer is there, a search ending with the best so far; `None`: after a fixed amount of work.
     pub deadline: Option<f64>,
     /// How ranks send: an order that cannot be run so is an error. Times are those of asynchronous sends.
     pub sends: Sends,
-    /// What each stage takes, and what each rank may hold.
+    /// Costs of the stages and memory limits of the ranks.
     pub costs: CostsFile,
 }
 
@@ -68,7 +68,7 @@ impl Default for ScheduleRequest {
 /// The answer, with the fields of `schedule --format json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScheduleReport {
-    /// Which schedule.
+    /// Name of the schedule.
     pub kind: String,
     /// Pipeline ranks.
     pub stages: u32,
@@ -76,7 +76,7 @@ pub struct ScheduleReport {
     pub microbatches: u32,
     /// Stages per rank.
     pub chunks: u32,
-    /// What `lower_bound`, `gap` and `optimal` are of.
+    /// The objective of `lower_bound`, `gap` and `optimal`.
     pub objective: Objective,
     /// End of the last action, from time 0.
     pub makespan: f64,
@@ -90,22 +90,22 @@ pub struct ScheduleReport {
     pub lower_bound: f64,
     /// (objective - lower_bound) / objective.
     pub gap: f64,
-    /// Whether the bound is met.
+    /// True if the bound is met.
     pub optimal: bool,
-    /// What made the order: `rule`, or in a search the rule or the engine.
+    /// Origin of the order: `rule`, or in a search the rule or the engine.
     pub engine: String,
-    /// Whether the order holds the memory limit, and is proven to be the best.
+    /// True if the order holds the memory limit, and is proven to be the best.
     pub status: Status,
     /// The unit of times.
     pub unit: String,
-    /// Whether the same request always gives the same order.
+    /// True if the same request always gives the same order.
     pub deterministic: bool,
     /// The most memory each rank holds.
     pub peak_memory: Vec<f64>,
-    /// What breaks the memory limit; empty if it holds. Not a field of the JSON.
+    /// Violations of the memory limit; empty if there are none. Not a field of the JSON.
     #[serde(skip)]
     pub over_limit: Vec<String>,
-    /// Where the memory limit does not hold: the least of each rank with which there is any order at all.
+    /// If the memory limit is exceeded: the least limits of the ranks with which some order exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub least_limit: Option<Vec<f64>>,
     /// Each rank's row as `0F0`, `0I0`, without what ends the step.
@@ -124,7 +124,7 @@ impl ScheduleReport {
     }
 }
 
-/// What is known of an order.
+/// Status of an order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
@@ -137,7 +137,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// Of an order that holds the limits or not, and that is proven to be the best or not.
+    /// Status of an order that keeps the limits or not, and is proven to be the best or not.
     pub(crate) fn of(holds: bool, optimal: bool) -> Status {
         match (holds, optimal) {
             (false, _) => Status::Infeasible,
@@ -164,7 +164,7 @@ pub enum Error {
     Constraint {
         /// The kind.
         kind: &'static str,
-        /// Which constraint fails.
+        /// The constraint that fails.
         why: String,
     },
     /// The rows made cannot be run: a fault of the kind's rule.
@@ -172,7 +172,7 @@ pub enum Error {
     Stuck {
         /// The kind.
         kind: &'static str,
-        /// What the simulator says.
+        /// The error of the simulator.
         source: SimulateError,
     },
     /// The rows cannot be run with sends that wait for their receivers.
@@ -182,7 +182,7 @@ pub enum Error {
         kind: &'static str,
         /// How the ranks send.
         sends: Sends,
-        /// Where they stand.
+        /// Their positions.
         source: SimulateError,
     },
     /// The rows made are wrong: a fault of the kind's rule.
@@ -190,7 +190,7 @@ pub enum Error {
     Wrong {
         /// The kind.
         kind: &'static str,
-        /// What the checker says.
+        /// The findings of the checker.
         violations: Vec<Violation>,
     },
 }
@@ -202,7 +202,7 @@ fn lines(violations: &[Violation]) -> String {
 /// The most stages times micro-batches times slices, so that a slip of the pen does not take all memory.
 const MOST_CELLS: u64 = 1 << 20;
 
-/// Seconds for each action that it takes to check, time and tell an order once it is found.
+/// Seconds per action to check, simulate and report an order once it is found.
 const AFTER_SEARCH: f64 = 2e-6;
 
 /// The longest search, in seconds: a week.
@@ -215,7 +215,7 @@ pub fn report(request: &ScheduleRequest) -> Result<(ScheduleReport, Timeline), E
     report_telling(request, &|_| {})
 }
 
-/// As [`report`]; a search tells how it goes.
+/// As [`report`]; a search reports its progress.
 pub fn report_telling(
     request: &ScheduleRequest,
     log: &(dyn Fn(&str) + Sync),
@@ -287,7 +287,7 @@ fn pipeline(request: &ScheduleRequest, kind: &ScheduleKind) -> Result<Pipeline, 
     }
     let constraint = |why| Error::Constraint { kind: kind.name, why };
     let placement = request.placement.unwrap_or(kind.placement);
-    if !kind.lies(placement) {
+    if !kind.supports_placement(placement) {
         return Err(constraint(format!("its stages lie as a {}, not as a {placement}", kind.placement)));
     }
     let plain = if placement == kind.placement {
@@ -314,7 +314,7 @@ fn pipeline(request: &ScheduleRequest, kind: &ScheduleKind) -> Result<Pipeline, 
 /// A schedule, and what is known of it.
 struct Made {
     schedule: Schedule,
-    /// What made it.
+    /// Origin of the order.
     engine: &'static str,
     /// No order has a smaller objective; `None`: as the bounds for all schedules have it.
     bound: Option<f64>,
@@ -323,7 +323,7 @@ struct Made {
 }
 
 impl Made {
-    /// What is shown where no order holds the limits: its peaks tell by how much they are too small.
+    /// Order shown if none keeps the limits; its peaks show the excess.
     fn least(problem: &Problem) -> Made {
         let schedule = optimal::least_memory(problem);
         Made { schedule, engine: "none", bound: None, optimal: false, deterministic: true }
@@ -376,14 +376,14 @@ fn bound(problem: &Problem, reached: f64, holds: bool) -> f64 {
     }
 }
 
-/// Where no order at all holds the memory limit.
+/// Error if no order keeps the memory limit.
 fn below_least(costs: &StageCosts, pipeline: &Pipeline) -> Option<String> {
     let least = least_limit(costs, pipeline);
     let rank = first_below(&least, costs.limit.as_deref())?;
     Some(format!("rank {rank}: no order holds less than {} at a time", precise(least[rank])))
 }
 
-/// Where the rows break the memory limit; anything else wrong with them is an error.
+/// Positions at which the rows exceed the memory limit; any other violation is an error.
 fn check_rows(
     kind: &ScheduleKind,
     pipeline: &Pipeline,

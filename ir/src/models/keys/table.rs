@@ -74,8 +74,8 @@ pub const KEYS: &[Key] = &[
     read(&["num_key_value_heads"], &["qwen2", "qwen3"], "32", KV_HEADS),
     read(&["num_key_value_heads"], QWEN2_MOE, "16", KV_HEADS),
     read(&["num_key_value_heads"], QWEN3_MOE, "4", KV_HEADS),
-    read(&["num_key_value_heads"], V2, "null", "as many as query heads"),
-    read(&["num_key_value_heads"], V3, "128", "as many as query heads; absent is as many, too"),
+    read(&["num_key_value_heads"], V2, "null", "the number of query heads"),
+    read(&["num_key_value_heads"], V3, "128", "the number of query heads, also if absent"),
     read(&["head_dim"], &["llama", "mistral", "mixtral"], "null", HEAD),
     read(&["head_dim"], &["qwen2", "qwen2_moe", "qwen3_moe"], "", HEAD),
     read(&["head_dim"], QWEN3, "128", "size of a head"),
@@ -103,7 +103,7 @@ pub const KEYS: &[Key] = &[
         &["original_max_position_embeddings"],
         ROTARY,
         "",
-        "context before scaling, over what `rope_parameters` says of it",
+        "context before scaling, over the one in `rope_parameters`",
     ),
     only(&["partial_rotary_factor"], ROTARY, "1.0", "all of a head turns"),
     nothing(&["rope_interleave"], DEEPSEEK, "the order of elements in a head; training does not depend on it"),
@@ -117,7 +117,7 @@ pub const KEYS: &[Key] = &[
     read(&["use_sliding_window"], QWEN, "false", "`sliding_window` counts"),
     read(&["max_window_layers"], &["qwen2", "qwen3", "qwen2_moe"], "28", "which layers have the window"),
     nothing(&["max_window_layers"], WITHOUT_WINDOW_LAYERS, "the class does not read it"),
-    read(&["layer_types"], ROTARY, "null", "full_attention for all layers, or what the window says"),
+    read(&["layer_types"], ROTARY, "null", "full_attention for all layers, or what the window implies"),
     nothing(&["pretraining_tp"], ROTARY, "how a product is summed up"),
     read(&["num_local_experts"], MIXTRAL, "8", EXPERTS),
     read(&["num_experts"], QWEN2_MOE, "60", EXPERTS),
@@ -183,7 +183,7 @@ pub const KEYS: &[Key] = &[
         "null",
         "an addition: how many tokens an expert takes, over its even share; null: all",
     ),
-    read(&["routing_group"], MOE, "null", "an addition: tokens that are dealt out together; null: a sequence"),
+    read(&["routing_group"], MOE, "null", "an addition: tokens that are routed together; null: a sequence"),
     read(&["mlp_gate"], LLAMA, "true", "an addition: false for a feed-forward net of `relu2` without a gate"),
     read(&["n_positions"], GPT2, "1024", "positions of the table"),
     read(&["n_embd"], GPT2, "768", HIDDEN),
@@ -237,7 +237,7 @@ pub const KEYS: &[Key] = &[
     nothing(
         &["dtype", "torch_dtype", "use_bfloat16", "quantization_config", "pruned_heads"],
         ALL,
-        "number formats of saved weights; `--precision` says what is trained in",
+        "number formats of saved weights; `--precision` sets those of training",
     ),
     nothing(
         &[
@@ -258,15 +258,15 @@ pub const KEYS: &[Key] = &[
             "cross_attention_hidden_size",
         ],
         ALL,
-        "how `transformers` runs it, and what it gives beside the loss",
+        "how `transformers` runs it, and what it returns besides the loss",
     ),
     nothing(
         &["bos_token_id", "eos_token_id", "sep_token_id", "decoder_start_token_id"],
         ALL,
-        "the text says which tokens there are",
+        "the text determines the tokens",
     ),
     nothing(&["pad_token_id"], GPT2, "the embedding has no padding"),
-    read(&["pad_token_id"], ROTARY, "null", "its row of the embedding learns nothing from where it stands"),
+    read(&["pad_token_id"], ROTARY, "null", "its row of the embedding learns nothing at its own positions"),
     nothing(
         &[
             "assistant_confidence_threshold",
@@ -312,9 +312,9 @@ pub const KEYS: &[Key] = &[
     read(&["factor"], SCALED, "", "what low frequencies are divided by"),
     read(&["low_freq_factor", "high_freq_factor"], SCALED, "", "llama3: turns that bound low and high frequencies"),
     read(&["original_max_position_embeddings"], SCALED, "", "context before scaling; else `max_position_embeddings`"),
-    read(&["beta_fast"], SCALED, "32", "yarn: turns from which a frequency is kept; null or 0: 32"),
+    read(&["beta_fast"], SCALED, "32", "yarn: turns from which a frequency is unchanged; null or 0: 32"),
     read(&["beta_slow"], SCALED, "1", "yarn: turns up to which a frequency is lowered; null or 0: 1"),
-    read(&["truncate"], SCALED, "true", "yarn: bounds are rounded outwards to whole pairs"),
+    read(&["truncate"], SCALED, "true", "yarn: bounds are rounded outwards to full pairs"),
     read(&["attention_factor"], SCALED, "null", "yarn: what turned queries and keys are multiplied by"),
     read(
         &["mscale", "mscale_all_dim"],
@@ -332,9 +332,9 @@ const HIDDEN: &str = "size of the residual stream";
 const FEED_FORWARD: &str = "size between the matrices of the feed-forward net";
 const LAYERS: &str = "number of layers";
 const HEADS: &str = "query heads";
-const KV_HEADS: &str = "key and value heads; null: as many as query heads";
+const KV_HEADS: &str = "key and value heads; null: the number of query heads";
 const HEAD: &str = "size of a head; null or absent: `hidden_size` over the heads";
-const CONTEXT: &str = "context before scaling, where no other key says it";
+const CONTEXT: &str = "context before scaling, unless another key states it";
 const WINDOW: &str = "tokens that attention looks back over; sequences must not be longer. null: all";
 const EXPERTS: &str = "how many experts a token can be sent to";
 const CHOSEN: &str = "how many it is sent to";

@@ -1,15 +1,15 @@
-//! Buffer assignment: `arena`, `overlap`, `held`.
+//! Buffer assignment: `arena`, `overlap`, `residents`.
 //!
 //! `content` checks bodies alone: which values share bytes, and that a reader finds the bytes of its operand. `lives` places a
 //! run of a body in the arena and checks each of its instructions. `row` walks the row of a class and tracks the owner of
-//! each byte; `held` checks the model states.
+//! each byte; `residents` checks the model states.
 //!
 //! It shares no code with the pass that assigns buffers, and does not depend on its algorithm.
 
 mod content;
-mod held;
 mod lives;
 mod places;
+mod residents;
 mod row;
 mod tensors;
 
@@ -38,7 +38,7 @@ pub(super) fn check(model: &Model, program: &Program, found: &mut Vec<Violation>
         bodies.iter().for_each(|(id, places)| content::check(id, places, found));
     }
     if found.len() == before {
-        let sizes = held::Sizes::of(model);
+        let sizes = residents::Sizes::of(model);
         for index in 0..program.classes.len() {
             row::check(model, program, &bodies, &sizes, index, found);
         }

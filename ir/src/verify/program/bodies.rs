@@ -14,16 +14,16 @@ struct BodyState<'a> {
     sources: HashMap<Value, Source>,
     defined: HashSet<Value>,
     freed: HashSet<Value>,
-    flying: HashMap<Token, Flight<'a>>,
+    in_flight: HashMap<Token, InFlight<'a>>,
 }
 
 /// A collective in flight: the collective, its operands, and the results of its wait.
-type Flight<'a> = (&'a Collective, &'a [Value], &'a [Value]);
+type InFlight<'a> = (&'a Collective, &'a [Value], &'a [Value]);
 
 pub(super) fn check(model: &Model, id: BodyId, body: &Body, found: &mut Vec<Violation>) {
     let sources: HashMap<Value, Source> = body.args.iter().map(|arg| (arg.value, arg.source)).collect();
     let defined = sources.keys().copied().collect();
-    let mut state = BodyState { body, sources, defined, freed: HashSet::new(), flying: HashMap::new() };
+    let mut state = BodyState { body, sources, defined, freed: HashSet::new(), in_flight: HashMap::new() };
     for (at, instr) in body.instrs.iter().enumerate() {
         let mut say = |what, text| found.push(Violation::in_body(what, id, at, text));
         match instr {
@@ -45,14 +45,14 @@ pub(super) fn check(model: &Model, id: BodyId, body: &Body, found: &mut Vec<Viol
                 }
                 let results = results_of(body, *token);
                 operands.iter().chain(results).for_each(|&value| state.busy(value, results.contains(&value), &mut say));
-                if state.flying.insert(*token, (collective, operands, results)).is_some() {
+                if state.in_flight.insert(*token, (collective, operands, results)).is_some() {
                     say("token", format!("{token} is started twice"));
                 }
             }
             BodyInstr::Wait { token, results } => {
-                let flight = state.flying.remove(token);
+                let request = state.in_flight.remove(token);
                 results.iter().for_each(|&value| state.define(value, false, &mut say));
-                match flight {
+                match request {
                     None => say("token", format!("{token} is not in flight")),
                     Some((collective, operands, _)) => {
                         layout_change(&model.mesh, body, (collective, operands), results, &mut say);
@@ -71,7 +71,7 @@ pub(super) fn check(model: &Model, id: BodyId, body: &Body, found: &mut Vec<Viol
             say("leak", format!("{} is never freed", state.name(value)));
         }
     }
-    if !state.flying.is_empty() {
+    if !state.in_flight.is_empty() {
         say("token", "a collective has no wait".to_string());
     }
 }
@@ -114,8 +114,8 @@ impl BodyState<'_> {
     /// True if a collective in flight forbids reading or changing the value.
     fn busy(&self, value: Value, changed: bool, say: &mut impl FnMut(&'static str, String)) {
         let busy =
-            |(_, operands, results): &Flight<'_>| results.contains(&value) || changed && operands.contains(&value);
-        if self.flying.values().any(busy) {
+            |(_, operands, results): &InFlight<'_>| results.contains(&value) || changed && operands.contains(&value);
+        if self.in_flight.values().any(busy) {
             say("in-flight", format!("{} is used by a collective in flight", self.name(value)));
         }
     }

@@ -30,13 +30,13 @@ fn peak(model: &Model, program: &Program, rank: u32) -> (u64, usize) {
     let Some((_, class)) = class_of(program, rank) else { return (0, 0) };
     let now = state_bytes(model, program, class);
     let mut heap = Heap { now, most: now, ..Heap::default() };
-    let mut regs = Held::new();
+    let mut regs = LiveParts::new();
     // Buffers of receives and async runs, until their waits.
     let mut flying: HashMap<Token, Vec<usize>> = HashMap::new();
     let mut place = 0;
     for (position, instr) in class.instrs.iter().enumerate() {
         let before = heap.most;
-        let define = |heap: &mut Heap, regs: &mut Held, reg: &Reg| {
+        let define = |heap: &mut Heap, regs: &mut LiveParts, reg: &Reg| {
             let ty = class.regs[*reg].ty.as_ref();
             regs.insert(*reg, HashMap::from([(None, heap.allocate(ty, model))]));
         };
@@ -84,7 +84,7 @@ fn peak(model: &Model, program: &Program, rank: u32) -> (u64, usize) {
 }
 
 /// The buffers of a register: that of its tensor, or those of a bundle by block value.
-type Held = HashMap<Reg, HashMap<Option<Value>, usize>>;
+type LiveParts = HashMap<Reg, HashMap<Option<Value>, usize>>;
 
 #[derive(Default)]
 struct Heap {
@@ -117,7 +117,14 @@ impl Heap {
     }
 
     /// Runs a body; returns the buffers that are live at its end.
-    fn run(&mut self, model: &Model, body: &Body, args: &[Reg], bundles: &[Reg], regs: &Held) -> HashMap<Value, usize> {
+    fn run(
+        &mut self,
+        model: &Model,
+        body: &Body,
+        args: &[Reg],
+        bundles: &[Reg],
+        regs: &LiveParts,
+    ) -> HashMap<Value, usize> {
         let rows = body.args.iter().filter(|arg| arg.source == Source::Row).zip(args);
         let mut env: HashMap<Value, usize> = rows.map(|(arg, reg)| (arg.value, regs[reg][&None])).collect();
         for arg in body.args.iter().filter(|arg| arg.source == Source::Saved) {

@@ -3,7 +3,7 @@
 use crate::graph::Stmt;
 use crate::mesh::Axes;
 use crate::program::Body;
-use crate::rule::{Instance, Rule, TensorLetters};
+use crate::rule::{Instance, Rule, TensorFactors};
 use crate::types::{DType, Partial, PartialKind, Type};
 
 type Fault = (&'static str, String);
@@ -27,7 +27,7 @@ fn check_types(stmt: &Stmt, operands: &[&Type], results: &[&Type]) -> Result<(),
     }
     let rule = Rule::parse(&op.rule(operands, results)).map_err(|why| ("sharding", why))?;
     let instance = rule.instantiate(operands, results).map_err(|why| ("shape", why))?;
-    let axes = letter_axes(&instance, operands, results)?;
+    let axes = factor_axes(&instance, operands, results)?;
     let incoming = incoming(&op.linear(operands.len()), operands)?;
     for (place, result) in results.iter().enumerate() {
         let made = instance.partial(place, &axes);
@@ -50,19 +50,19 @@ fn join(sum: Option<Partial>, partial: Partial) -> Result<Option<Partial>, Fault
 }
 
 /// The axes of each factor, equal in all dims that it forms alone.
-fn letter_axes(instance: &Instance, operands: &[&Type], results: &[&Type]) -> Result<Vec<Axes>, Fault> {
-    let mut axes: Vec<Option<Axes>> = vec![None; instance.letters.len()];
+fn factor_axes(instance: &Instance, operands: &[&Type], results: &[&Type]) -> Result<Vec<Axes>, Fault> {
+    let mut axes: Vec<Option<Axes>> = vec![None; instance.factors.len()];
     let tensors = instance.operands.iter().zip(operands).chain(instance.results.iter().zip(results));
-    for (letters, ty) in tensors {
-        for (dim, letters) in ty.dims.iter().zip(letters) {
-            let &[letter] = letters.as_slice() else { continue };
-            let known = axes[letter].get_or_insert_with(|| dim.axes.clone());
-            let facts = &instance.letters[letter];
+    for (factors, ty) in tensors {
+        for (dim, factors) in ty.dims.iter().zip(factors) {
+            let &[factor] = factors.as_slice() else { continue };
+            let known = axes[factor].get_or_insert_with(|| dim.axes.clone());
+            let properties = &instance.factors[factor];
             if *known != dim.axes {
-                return Err(("sharding", format!("`{}` has different axes on different tensors", facts.name)));
+                return Err(("sharding", format!("`{}` has different axes on different tensors", properties.name)));
             }
-            if facts.whole && !dim.axes.is_empty() {
-                return Err(("sharding", format!("`{}` needs replication", facts.name)));
+            if properties.replicated && !dim.axes.is_empty() {
+                return Err(("sharding", format!("`{}` needs replication", properties.name)));
             }
         }
     }
@@ -84,10 +84,10 @@ fn incoming(linear: &[Vec<usize>], operands: &[&Type]) -> Result<Option<Partial>
 
 /// The result of reducing a flat shard is partial over the flat-shard axes too.
 fn stored_sum(instance: &Instance, result: usize, operands: &[&Type]) -> Option<Partial> {
-    let reduced = |letters: &TensorLetters| {
-        let lacking = letters.iter().flatten().find(|l| !crate::rule::holds(&instance.results[result], **l));
-        lacking.and_then(|&letter| instance.letters[letter].partial)
+    let reduced = |factors: &TensorFactors| {
+        let lacking = factors.iter().flatten().find(|l| !crate::rule::holds(&instance.results[result], **l));
+        lacking.and_then(|&factor| instance.factors[factor].partial)
     };
     let stored = instance.operands.iter().zip(operands).find(|(_, ty)| !ty.storage.is_empty());
-    stored.and_then(|(letters, ty)| reduced(letters).map(|kind| Partial { kind, axes: ty.storage.sorted() }))
+    stored.and_then(|(factors, ty)| reduced(factors).map(|kind| Partial { kind, axes: ty.storage.sorted() }))
 }

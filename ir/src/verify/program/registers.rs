@@ -41,12 +41,12 @@ fn touches(instr: &Instr) -> Touches {
 struct RegisterState {
     defined: HashSet<Reg>,
     freed: HashSet<Reg>,
-    flying: HashMap<Token, Flight>,
+    in_flight: HashMap<Token, InFlight>,
     started: HashSet<Token>,
 }
 
 /// A transfer or run in flight.
-struct Flight {
+struct InFlight {
     reads: Vec<Reg>,
     changes: Vec<Reg>,
     /// The results and the bundle of a run.
@@ -70,8 +70,8 @@ pub(super) fn check(index: usize, class: &Class, found: &mut Vec<Violation>) {
         }
         let flies = |reg: &Reg, changed: bool| {
             let busy =
-                |f: &Flight| f.changes.contains(reg) || f.gives.contains(reg) || changed && f.reads.contains(reg);
-            state.flying.values().any(busy)
+                |f: &InFlight| f.changes.contains(reg) || f.gives.contains(reg) || changed && f.reads.contains(reg);
+            state.in_flight.values().any(busy)
         };
         let written = touched.changes.iter().chain(&touched.frees).filter(|reg| flies(reg, true));
         for &reg in written.chain(touched.reads.iter().filter(|reg| flies(reg, false))) {
@@ -90,7 +90,7 @@ pub(super) fn check(index: usize, class: &Class, found: &mut Vec<Violation>) {
     for (reg, _) in class.regs.iter().filter(|(reg, _)| state.defined.contains(reg) && !state.freed.contains(reg)) {
         found.push(Violation::in_row("leak", index, class.instrs.len(), format!("{} is never freed", name(reg))));
     }
-    for token in state.flying.keys() {
+    for token in state.in_flight.keys() {
         found.push(Violation::in_row("token", index, class.instrs.len(), format!("{token} has no wait")));
     }
 }
@@ -106,9 +106,9 @@ fn tokens(instr: &Instr, touched: Touches, state: &mut RegisterState, say: &mut 
             state.start(*token, touched, false, say);
         }
         Instr::Run { token: Some(token), .. } => state.start(*token, touched, true, say),
-        Instr::Wait { token, result } => match state.flying.remove(token) {
+        Instr::Wait { token, result } => match state.in_flight.remove(token) {
             None => say("token", format!("{token} is not in flight")),
-            Some(flight) if flight.is_run && result.is_some() => {
+            Some(request) if request.is_run && result.is_some() => {
                 say("token", format!("the wait for the run {token} has no result"));
             }
             Some(_) => {}
@@ -123,6 +123,6 @@ impl RegisterState {
             say("token", format!("{token} is started twice"));
         }
         let Touches { reads, changes, defines: gives, .. } = touched;
-        self.flying.insert(token, Flight { reads, changes, gives, is_run });
+        self.in_flight.insert(token, InFlight { reads, changes, gives, is_run });
     }
 }

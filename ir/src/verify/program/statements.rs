@@ -16,11 +16,11 @@ pub(super) fn check(model: &Model, program: &Program, found: &mut Vec<Violation>
     }
     let trains = program.bodies.values().any(|body| body.kind.accumulates());
     for (id, block) in model.blocks.iter().filter(|_| trains) {
-        let of = |kinds: &[BodyKind]| -> Vec<&Body> {
+        let bodies_of = |kinds: &[BodyKind]| -> Vec<&Body> {
             program.bodies.values().filter(|body| body.block == Some(id) && kinds.contains(&body.kind)).collect()
         };
         // Each of W and B does all of the section; R and U share it.
-        let (weights, updates) = (of(&[BodyKind::W, BodyKind::B]), of(&[BodyKind::R, BodyKind::U]));
+        let (weights, updates) = (bodies_of(&[BodyKind::W, BodyKind::B]), bodies_of(&[BodyKind::R, BodyKind::U]));
         if weights.is_empty() {
             stored(block, SectionKind::W, &[], found);
         }
@@ -90,10 +90,10 @@ fn stored(block: &Block, kind: SectionKind, bodies: &[&Body], found: &mut Vec<Vi
 }
 
 fn results(body: &Body) -> impl Iterator<Item = Value> + '_ {
-    let of = |instr: &BodyInstr| match instr {
+    let stmt_of = |instr: &BodyInstr| match instr {
         BodyInstr::Compute(stmt) => stmt.results.clone(),
         BodyInstr::Wait { results, .. } => results.clone(),
         BodyInstr::Start { .. } | BodyInstr::Free(_) => Vec::new(),
     };
-    body.instrs.iter().flat_map(of)
+    body.instrs.iter().flat_map(stmt_of)
 }

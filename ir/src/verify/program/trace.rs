@@ -284,7 +284,7 @@ impl Trace<'_> {
             if bundle.run == run && bundle.microbatch != microbatch {
                 self.say("wrong-microbatch", &format!("`@{}` reads the bundle of another micro-batch", body.name));
             } else if bundle.run != run || program.bodies[bundle.body].block != body.block {
-                self.say("wrong-bundle", &format!("`@{}` reads the bundle of another run", body.name));
+                self.say("wrong-bundle", &format!("`@{}` reads the bundle of another block instance", body.name));
             }
         }
         let holds = |value| given.iter().any(|bundle| program.bodies[bundle.body].keeps.contains(&value));
@@ -390,8 +390,8 @@ impl Trace<'_> {
 
     fn once(&mut self, kind: BodyKind, run: RunId, microbatch: Option<u32>) {
         let times = self.count.get(&(kind, run, microbatch)).copied().unwrap_or(0);
-        let of = microbatch.map_or_else(String::new, |mb| format!(", micro-batch {mb}"));
-        let text = format!("{} of call {}, instance {}{of} runs {times} times", kind.letter(), run.0, run.1);
+        let suffix = microbatch.map_or_else(String::new, |mb| format!(", micro-batch {mb}"));
+        let text = format!("{} of call {}, instance {}{suffix} runs {times} times", kind.letter(), run.0, run.1);
         match times {
             0 => self.found.push(Violation::missing("missing-run", text)),
             1 => {}

@@ -3,7 +3,7 @@
 
 use super::free;
 use super::reverse::Backward;
-use crate::recompute::do_again;
+use crate::recompute::copy_forward;
 use ir::entity::EntitySet;
 use ir::graph::{Block, GRADIENT, Section, SectionKind, Span, Stmt};
 use ir::ids::Value;
@@ -27,7 +27,7 @@ pub(super) fn split(block: &mut Block, backward: Backward) -> Result<(), String>
         }
     }
     for section in [&mut inputs, &mut weights] {
-        do_again(block, section, |_, stmt| stmt.op.def().is_some_and(OpDef::is_done_again), "");
+        copy_forward(block, section, |_, stmt| stmt.op.def().is_some_and(OpDef::is_recomputed), "");
     }
     for &(param, gradient) in &params {
         let owners = params.iter().filter(|&&(_, other)| other == gradient).count();

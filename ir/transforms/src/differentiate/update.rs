@@ -61,7 +61,7 @@ fn disagreement(model: &Model, call: &Call, binding: Binding) -> DifferentiateEr
     let block = &model.blocks[call.block];
     let name = block.value_name(binding.param);
     let message = format!(
-        "its calls pass parameters to `%{name}` of which some, but not all, are updated by an earlier call or decay; \
+        "its calls pass parameters to `%{name}`, and some of these, but not all, are updated by an earlier call or decay; \
          call a copy of the block under another name where they differ"
     );
     DifferentiateError::in_block(block, message)

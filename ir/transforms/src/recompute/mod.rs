@@ -16,10 +16,10 @@ mod variants;
 
 pub use modules::{MODULES, of_module};
 pub use names::{UnknownName, check_names, is_module, of_value};
-pub use variants::{add_variants, call_variants, calls_of, layers_again, variants_of};
+pub use variants::{add_variants, call_variants, calls_of, recomputed_layers, variants_of};
 
 /// The suffix of a recomputed value, and of the recomputed variant of a block.
-pub const AGAIN: &str = ".again";
+pub const RECOMPUTED: &str = ".recomputed";
 
 /// True if a block is a layer between embedding and head; only layers are recomputed.
 pub fn is_layer(block: &Block) -> bool {
@@ -30,12 +30,17 @@ pub fn is_layer(block: &Block) -> bool {
 
 /// Makes the backward of a block recompute the results of some statements of `F`, given by index. A block whose backward
 /// reads none of them does not change.
-pub fn recompute(block: &mut Block, again: &BTreeSet<usize>) {
+pub fn recompute(block: &mut Block, recomputed: &BTreeSet<usize>) {
     let mut inputs = std::mem::take(&mut block[SectionKind::I].stmts);
     let mut weights = std::mem::take(&mut block[SectionKind::W].stmts);
-    let made = do_again(block, &mut inputs, |place, _| again.contains(&place), AGAIN);
+    let made = copy_forward(block, &mut inputs, |place, _| recomputed.contains(&place), RECOMPUTED);
     replace(&mut weights, &made);
-    do_again(block, &mut weights, |place, stmt| again.contains(&place) && !made.contains_key(&stmt.results[0]), AGAIN);
+    copy_forward(
+        block,
+        &mut weights,
+        |place, stmt| recomputed.contains(&place) && !made.contains_key(&stmt.results[0]),
+        RECOMPUTED,
+    );
     replace(&mut weights, &made);
     block[SectionKind::I].stmts = inputs;
     block[SectionKind::W].stmts = weights;
@@ -48,14 +53,15 @@ fn replace(stmts: &mut [Stmt], made: &HashMap<Value, Value>) {
 
 /// Copies those statements of `F` whose results a section reads to before their first readers in the section, and returns the
 /// copy of each result. A copy has the name of its original with a suffix; without a suffix it is numbered.
-pub(crate) fn do_again(
+pub(crate) fn copy_forward(
     block: &mut Block,
     stmts: &mut Vec<Stmt>,
-    again: impl Fn(usize, &Stmt) -> bool,
+    recomputed: impl Fn(usize, &Stmt) -> bool,
     suffix: &str,
 ) -> HashMap<Value, Value> {
     let forward = block[SectionKind::F].stmts.iter().enumerate();
-    let copies: Vec<Stmt> = forward.filter(|(place, stmt)| again(*place, stmt)).map(|(_, stmt)| stmt.clone()).collect();
+    let copies: Vec<Stmt> =
+        forward.filter(|(place, stmt)| recomputed(*place, stmt)).map(|(_, stmt)| stmt.clone()).collect();
     let mut all = HashMap::new();
     for mut copy in copies.into_iter().rev() {
         let reads = |stmt: &Stmt| stmt.operands.iter().any(|operand| copy.results.contains(operand));

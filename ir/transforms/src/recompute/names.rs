@@ -24,14 +24,15 @@ pub fn is_module(name: &str) -> bool {
 /// The index of the statement of `F` that computes a named value: `n` of any block, `layer.n` of the block `layer` or of its
 /// slices. Reshards have no stable names.
 pub fn of_value(block: &Block, name: &str) -> Option<usize> {
-    let of = |name: &str| {
+    let find = |name: &str| {
         block[SectionKind::F].stmts.iter().position(|stmt| {
             matches!(stmt.op, Op::Kernel(_)) && stmt.results.iter().any(|&value| block.value_name(value) == name)
         })
     };
-    let within =
-        || name.match_indices('.').filter(|(at, _)| is_of(block, &name[..*at])).find_map(|(at, _)| of(&name[at + 1..]));
-    of(name).or_else(within)
+    let within = || {
+        name.match_indices('.').filter(|(at, _)| is_of(block, &name[..*at])).find_map(|(at, _)| find(&name[at + 1..]))
+    };
+    find(name).or_else(within)
 }
 
 /// True if a block has this name, or is a slice of the block with this name.

@@ -1,6 +1,6 @@
 //! Recomputation of the first layers of each stage only: two variants of one block.
 
-use super::{AGAIN, is_layer};
+use super::{RECOMPUTED, is_layer};
 use ir::graph::{Block, Call, Model, Repeat};
 use ir::ids::{BlockId, ModelValue};
 
@@ -9,17 +9,17 @@ pub fn add_variants(model: &mut Model) -> Vec<BlockId> {
     let layers: Vec<BlockId> = model.blocks.keys().filter(|&id| is_layer(&model.blocks[id])).collect();
     let variant = |id: &BlockId| {
         let block = model.blocks[*id].clone();
-        let name = format!("{}{AGAIN}", block.name);
+        let name = format!("{}{RECOMPUTED}", block.name);
         model.blocks.push(Block { name, comments: Vec::new(), ..block })
     };
     layers.iter().map(variant).collect()
 }
 
 /// The number of layers that call the recomputed variant; `None` if there are no variants.
-pub fn layers_again(model: &Model) -> Option<u32> {
-    model.blocks.values().any(|block| block.name.ends_with(AGAIN)).then(|| {
+pub fn recomputed_layers(model: &Model) -> Option<u32> {
+    model.blocks.values().any(|block| block.name.ends_with(RECOMPUTED)).then(|| {
         let calls = model.calls.iter().filter(|call| call.slice.unwrap_or(0) == 0);
-        calls.filter(|call| model.blocks[call.block].name.ends_with(AGAIN)).map(Call::instances).sum()
+        calls.filter(|call| model.blocks[call.block].name.ends_with(RECOMPUTED)).map(Call::instances).sum()
     })
 }
 
@@ -33,7 +33,8 @@ pub fn call_variants(model: &mut Model, layers: u32, starts: &[usize]) {
         for _ in 0..call.instances() {
             of_stage = if starts.contains(&run) { 0 } else { of_stage };
             of_stage += u32::from(variants.is_some() && call.slice.unwrap_or(0) == 0);
-            let block = variants.map_or(call.block, |[kept, again]| if of_stage <= layers { again } else { kept });
+            let block = variants
+                .map_or(call.block, |[original, recomputed]| if of_stage <= layers { recomputed } else { original });
             match parts.last_mut() {
                 Some((last, runs)) if *last == block => *runs += 1,
                 _ => parts.push((block, 1)),
@@ -54,9 +55,9 @@ pub fn calls_of(model: &Model, id: BlockId) -> impl Iterator<Item = &Call> + '_ 
 /// A layer's block and its variant, given either.
 pub fn variants_of(model: &Model, id: BlockId) -> Option<[BlockId; 2]> {
     let name = &model.blocks[id].name;
-    let kept = name.strip_suffix(AGAIN).unwrap_or(name);
+    let original = name.strip_suffix(RECOMPUTED).unwrap_or(name);
     let find = |name: &str| model.blocks.iter().find(|(_, block)| block.name == name).map(|(id, _)| id);
-    Some([find(kept)?, find(&format!("{kept}{AGAIN}"))?])
+    Some([find(original)?, find(&format!("{original}{RECOMPUTED}"))?])
 }
 
 /// Splits a call into calls of blocks with a number of instances each; the carried values pass from one call to the next.

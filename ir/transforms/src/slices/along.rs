@@ -1,6 +1,6 @@
 //! The sequence dim of each value of a block, and the rows of each operand that a slice needs.
 
-use super::Cut;
+use super::SequenceSplit;
 use ir::graph::{ArgKind, Block, ResultKind, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::ops::OpDef;
@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 
 /// The part of an operand that a slice needs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Part {
+pub(super) enum SequencePart {
     /// The entire operand, which has no sequence dim.
     Same,
     /// The rows of the slice.
@@ -25,10 +25,10 @@ pub(super) struct Along {
     /// The sequence dim of each value that has one.
     pub(super) dim: HashMap<Value, usize>,
     /// Per statement of `F`, the part of each operand.
-    pub(super) parts: Vec<Vec<Part>>,
+    pub(super) parts: Vec<Vec<SequencePart>>,
     /// The values that each slice passes to later slices, in the order of their first use.
     pub(super) passed: Vec<Value>,
-    /// The values of which each slice has only its own rows; it has all rows of the others.
+    /// The values with only their own rows in each slice; the others have all rows.
     sliced: HashSet<Value>,
     /// Sums over the sequence.
     sums: HashSet<Value>,
@@ -39,10 +39,10 @@ impl Along {
     ///
     /// # Errors
     /// A statement of the block needs rows after the end of a slice.
-    pub(super) fn of(block: &Block, cut: &Cut) -> Result<Along, String> {
+    pub(super) fn of(block: &Block, split: &SequenceSplit) -> Result<Along, String> {
         let mut along = Along::default();
         for arg in &block.args {
-            let named = |place: &usize| block.ty(arg.value).dims[*place].name == Some(cut.dim);
+            let named = |place: &usize| block.ty(arg.value).dims[*place].name == Some(split.dim);
             let dims: Vec<usize> = (0..block.ty(arg.value).rank()).filter(named).collect();
             match dims.as_slice() {
                 [] => {}
@@ -70,25 +70,25 @@ impl Along {
         self.sliced.contains(&value)
     }
 
-    fn statement(&mut self, block: &Block, stmt: &Stmt) -> Result<Vec<Part>, String> {
+    fn statement(&mut self, block: &Block, stmt: &Stmt) -> Result<Vec<SequencePart>, String> {
         let def = stmt.op.def().ok_or("changes a sharding, which is decided later")?;
         let instance = instance(block, stmt, def)?;
-        let (mut parts, mut cut) = (Vec::new(), None);
+        let (mut parts, mut split) = (Vec::new(), None);
         for (place, &operand) in stmt.operands.iter().enumerate() {
             let Some(&dim) = self.dim.get(&operand) else {
-                parts.push(Part::Same);
+                parts.push(SequencePart::Same);
                 continue;
             };
-            let &[letter] = instance.operands[place][dim].as_slice() else {
+            let &[factor] = instance.operands[place][dim].as_slice() else {
                 return Err("merges the sequence with another dim, or splits it".to_string());
             };
-            if !instance.letters[letter].whole {
-                if *cut.get_or_insert(letter) != letter {
-                    return Err("runs along the sequence in two ways".to_string());
+            if !instance.factors[factor].replicated {
+                if *split.get_or_insert(factor) != factor {
+                    return Err("uses two of its factors for the sequence".to_string());
                 }
-                parts.push(Part::Rows);
-            } else if def.sees_before().contains(&place) {
-                parts.push(Part::UpTo);
+                parts.push(SequencePart::Rows);
+            } else if def.causal_operands().contains(&place) {
+                parts.push(SequencePart::UpTo);
                 if self.is_sliced(operand) && !self.passed.contains(&operand) {
                     self.passed.push(operand);
                 }
@@ -96,22 +96,22 @@ impl Along {
                 return Err("needs the entire sequence".to_string());
             }
         }
-        self.made(stmt, &instance, cut)?;
+        self.made(stmt, &instance, split)?;
         self.summed(stmt, def, &parts)?;
         Ok(parts)
     }
 
     /// The sequence dims of the results, given the factor of the operands that is the sequence.
-    fn made(&mut self, stmt: &Stmt, instance: &Instance, cut: Option<usize>) -> Result<(), String> {
+    fn made(&mut self, stmt: &Stmt, instance: &Instance, split: Option<usize>) -> Result<(), String> {
         self.sliced.extend(&stmt.results);
-        let Some(letter) = cut else { return Ok(()) };
+        let Some(factor) = split else { return Ok(()) };
         for (place, &result) in stmt.results.iter().enumerate() {
             let dims = &instance.results[place];
-            if let Some(dim) = dims.iter().position(|letters| letters.as_slice() == [letter]) {
+            if let Some(dim) = dims.iter().position(|factors| factors.as_slice() == [factor]) {
                 self.dim.insert(result, dim);
-            } else if holds(dims, letter) {
+            } else if holds(dims, factor) {
                 return Err("merges the sequence with another dim".to_string());
-            } else if instance.letters[letter].partial == Some(PartialKind::Sum) {
+            } else if instance.factors[factor].partial == Some(PartialKind::Sum) {
                 self.sums.insert(result);
             } else {
                 return Err("has a result that only the entire sequence determines".to_string());
@@ -121,14 +121,14 @@ impl Along {
     }
 
     /// A sum over the sequence is partial on each slice, so only linear ops may use it.
-    fn summed(&mut self, stmt: &Stmt, def: &dyn OpDef, parts: &[Part]) -> Result<(), String> {
+    fn summed(&mut self, stmt: &Stmt, def: &dyn OpDef, parts: &[SequencePart]) -> Result<(), String> {
         let sums: Vec<usize> =
             (0..stmt.operands.len()).filter(|&place| self.sums.contains(&stmt.operands[place])).collect();
         if sums.is_empty() {
             return Ok(());
         }
-        if !def.linear(stmt.operands.len()).contains(&sums) || parts.contains(&Part::Rows) {
-            return Err("uses a sum over the sequence, of which a slice has only a part".to_string());
+        if !def.linear(stmt.operands.len()).contains(&sums) || parts.contains(&SequencePart::Rows) {
+            return Err("uses a sum over the sequence; a slice has only a part of the sum".to_string());
         }
         self.sums.extend(&stmt.results);
         Ok(())

@@ -1,7 +1,7 @@
 //! A block for one slice of the sequence.
 
-use super::Cut;
-use super::along::{Along, Part};
+use super::SequenceSplit;
+use super::along::{Along, SequencePart};
 use ir::graph::{Arg, ArgKind, Block, ResultKind, Section, SectionKind, Span, Stmt};
 use ir::ids::Value;
 use ir::ops::{Attrs, Concat, Op, Piece, Shapes, Slice};
@@ -13,8 +13,8 @@ use std::collections::HashMap;
 ///
 /// # Errors
 /// An op does not support the rows of a slice.
-pub(super) fn sliced(block: &Block, along: &Along, cut: &Cut, slice: u32) -> Result<Block, String> {
-    let mut writer = Writer::new(block, along, cut, slice);
+pub(super) fn sliced(block: &Block, along: &Along, split: &SequenceSplit, slice: u32) -> Result<Block, String> {
+    let mut writer = Writer::new(block, along, split, slice);
     writer.args();
     for (stmt, parts) in block[SectionKind::F].stmts.iter().zip(&along.parts) {
         writer.statement(stmt, parts)?;
@@ -22,7 +22,7 @@ pub(super) fn sliced(block: &Block, along: &Along, cut: &Cut, slice: u32) -> Res
     let mut made = writer.made;
     let mut ret: Vec<Value> = block[SectionKind::F].ret.iter().map(|value| writer.value[value]).collect();
     made.results = block.results.clone();
-    if slice + 1 < cut.slices {
+    if slice + 1 < split.slices {
         ret.extend(along.passed.iter().map(|value| writer.value[value]));
         made.results.extend(along.passed.iter().map(|_| ResultKind::Value));
     }
@@ -33,7 +33,7 @@ pub(super) fn sliced(block: &Block, along: &Along, cut: &Cut, slice: u32) -> Res
 struct Writer<'a> {
     block: &'a Block,
     along: &'a Along,
-    cut: &'a Cut,
+    split: &'a SequenceSplit,
     slice: u32,
     made: Block,
     stmts: Vec<Stmt>,
@@ -42,16 +42,16 @@ struct Writer<'a> {
     /// Per passed value, those of the earlier slices in order.
     earlier: HashMap<Value, Vec<Value>>,
     /// The results of slices and concatenations of rows.
-    taken: HashMap<(Value, Part), Value>,
+    taken: HashMap<(Value, SequencePart), Value>,
 }
 
 impl Writer<'_> {
-    fn new<'a>(block: &'a Block, along: &'a Along, cut: &'a Cut, slice: u32) -> Writer<'a> {
+    fn new<'a>(block: &'a Block, along: &'a Along, split: &'a SequenceSplit, slice: u32) -> Writer<'a> {
         let name = format!("{}.{slice}", block.name);
         let comments = if slice == 0 { block.comments.clone() } else { Vec::new() };
         let made = Block { name, comments, span: block.span, ..Block::default() };
         let (value, earlier, taken) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Writer { block, along, cut, slice, made, stmts: Vec::new(), value, earlier, taken }
+        Writer { block, along, split, slice, made, stmts: Vec::new(), value, earlier, taken }
     }
 
     fn args(&mut self) {
@@ -82,12 +82,12 @@ impl Writer<'_> {
     fn ty(&self, value: Value) -> Type {
         let ty = self.block.ty(value);
         if !self.along.is_sliced(value) {
-            return self.cut.whole(ty);
+            return self.split.whole(ty);
         }
         let mut ty = ty.clone();
         if let Some(&dim) = self.along.dim.get(&value) {
-            ty.dims[dim].size = self.cut.length;
-            ty.dims[dim].name = Some(self.cut.dim);
+            ty.dims[dim].size = self.split.length;
+            ty.dims[dim].name = Some(self.split.dim);
         }
         ty
     }
@@ -100,7 +100,7 @@ impl Writer<'_> {
         name
     }
 
-    fn statement(&mut self, stmt: &Stmt, parts: &[Part]) -> Result<(), String> {
+    fn statement(&mut self, stmt: &Stmt, parts: &[SequencePart]) -> Result<(), String> {
         let operands: Vec<Value> =
             stmt.operands.iter().zip(parts).map(|(&value, &part)| self.operand(value, part)).collect();
         let types: Vec<Type> = stmt.results.iter().map(|&value| self.ty(value)).collect();
@@ -126,8 +126,8 @@ impl Writer<'_> {
         let operands: Vec<&Type> = operands.iter().map(|&value| self.made.ty(value)).collect();
         let attrs = op.attrs().into_iter().map(|(name, attr)| (name.to_string(), attr)).collect();
         let op = Op::parse(op.name(), &mut Attrs(attrs), &Shapes { operands: &operands, results })?;
-        let piece = Piece { origin: u64::from(self.slice) * self.cut.length, whole: self.cut.size };
-        let runs_along = results.iter().any(|ty| ty.dims.get(1).is_some_and(|dim| dim.name == Some(self.cut.dim)));
+        let piece = Piece { origin: u64::from(self.slice) * self.split.length, whole: self.split.size };
+        let runs_along = results.iter().any(|ty| ty.dims.get(1).is_some_and(|dim| dim.name == Some(self.split.dim)));
         match op.def().and_then(|def| def.on_piece(piece)) {
             Some(placed) if runs_along => Ok(placed),
             Some(_) => Err(format!("`{}` goes by places in a sequence, which must be dim 1", op.name())),
@@ -135,19 +135,19 @@ impl Writer<'_> {
         }
     }
 
-    fn operand(&mut self, value: Value, part: Part) -> Value {
+    fn operand(&mut self, value: Value, part: SequencePart) -> Value {
         let own = self.value[&value];
-        let part = if part == Part::UpTo && self.slice == 0 { Part::Rows } else { part };
-        let Some(&dim) = self.along.dim.get(&value).filter(|_| part != Part::Same) else { return own };
-        if part == Part::Rows && self.along.is_sliced(value) {
+        let part = if part == SequencePart::UpTo && self.slice == 0 { SequencePart::Rows } else { part };
+        let Some(&dim) = self.along.dim.get(&value).filter(|_| part != SequencePart::Same) else { return own };
+        if part == SequencePart::Rows && self.along.is_sliced(value) {
             return own;
         }
         if let Some(&taken) = self.taken.get(&(value, part)) {
             return taken;
         }
-        let before = u64::from(self.slice) * self.cut.length;
-        let end = before + self.cut.length;
-        let (start, length) = if part == Part::Rows { (before, self.cut.length) } else { (0, end) };
+        let before = u64::from(self.slice) * self.split.length;
+        let end = before + self.split.length;
+        let (start, length) = if part == SequencePart::Rows { (before, self.split.length) } else { (0, end) };
         let (op, operands): (Op, Vec<Value>) = if self.along.is_sliced(value) {
             let earlier = self.earlier.get(&value).into_iter().flatten().copied();
             (Concat { dim }.into(), earlier.chain([own]).collect())
@@ -163,13 +163,16 @@ impl Writer<'_> {
     }
 
     /// Appends a statement that takes rows of a value: `%pos.s` are those of the slice, `%k.t` those up to its end.
-    fn rows(&mut self, value: Value, part: Part, length: u64, op: Op, operands: Vec<Value>) -> Value {
+    fn rows(&mut self, value: Value, part: SequencePart, length: u64, op: Op, operands: Vec<Value>) -> Value {
         let mut ty = self.block.ty(value).clone();
         let dim = &mut ty.dims[self.along.dim[&value]];
         dim.size = length;
-        dim.name =
-            if part == Part::Rows { Some(self.cut.dim) } else { self.cut.whole.filter(|_| length == self.cut.size) };
-        let letter = if part == Part::Rows { "s" } else { "t" };
+        dim.name = if part == SequencePart::Rows {
+            Some(self.split.dim)
+        } else {
+            self.split.whole.filter(|_| length == self.split.size)
+        };
+        let letter = if part == SequencePart::Rows { "s" } else { "t" };
         let name = self.free(format!("{}.{letter}", self.block.value_name(value)));
         let result = self.made.add_value(&name, ty);
         let span = Span::default();

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Inputs keep the entire sequence, and each block takes its rows. An op may read operands of earlier slices: the keys and
-//! values of causal attention, [`ir::ops::OpDef::sees_before`]. The blocks of those slices pass them on as ordinary values,
+//! values of causal attention, [`ir::ops::OpDef::causal_operands`]. The blocks of those slices pass them on as ordinary values,
 //! so later passes need no knowledge of slices. The cotangent of a key is the sum of the contributions of its own slice and
 //! all later slices, which therefore run first in the backward.
 //!
@@ -87,7 +87,7 @@ impl Coded for SliceError {
 
 /// The split of the sequence.
 #[derive(Clone, Copy)]
-struct Cut {
+struct SequenceSplit {
     /// The dim named `s`.
     dim: DimId,
     /// The new dim name of the entire sequence, if a name is free.
@@ -99,7 +99,7 @@ struct Cut {
     slices: u32,
 }
 
-impl Cut {
+impl SequenceSplit {
     /// The type of a value with the entire sequence.
     fn whole(&self, ty: &Type) -> Type {
         let mut ty = ty.clone();
@@ -125,21 +125,21 @@ pub fn slice(model: &Model, slices: u32) -> Result<Model, SliceError> {
         is_free.then(|| sliced.dims.push(DimName { name: "t".to_string(), size, indivisible: false, bounded: false }));
     let length = size / u64::from(slices);
     sliced.dims[dim].size = length;
-    let cut = Cut { dim, whole, size, length, slices };
+    let split = SequenceSplit { dim, whole, size, length, slices };
     for param in sliced.params.values_mut() {
-        param.ty = cut.whole(&param.ty);
+        param.ty = split.whole(&param.ty);
     }
     let mut blocks: HashMap<BlockId, SlicedBlock> = HashMap::new();
     for (id, block) in &model.blocks {
         let fails = |why| SliceError::Block { block: block.name.clone(), why };
-        let along = Along::of(block, &cut).map_err(fails)?;
-        let made: Result<Vec<Block>, String> = (0..slices).map(|j| block::sliced(block, &along, &cut, j)).collect();
+        let along = Along::of(block, &split).map_err(fails)?;
+        let made: Result<Vec<Block>, String> = (0..slices).map(|j| block::sliced(block, &along, &split, j)).collect();
         let ids = made.map_err(fails)?.into_iter().map(|block| sliced.blocks.push(block)).collect();
         let passed = along.passed.iter().map(|&value| block.value_name(value).to_string()).collect();
         blocks.insert(id, SlicedBlock { ids, passed });
     }
     let mut calls = Calls { model, sliced, known: HashMap::new(), blocks: &blocks };
-    calls.inputs(&cut);
+    calls.inputs(&split);
     for call in &model.calls {
         calls.call(call);
     }
@@ -161,11 +161,11 @@ struct Calls<'a> {
 }
 
 impl Calls<'_> {
-    fn inputs(&mut self, cut: &Cut) {
+    fn inputs(&mut self, split: &SequenceSplit) {
         for (place, input) in self.model.inputs.iter().enumerate() {
             let value = self.sliced.values.push(self.model.values[input.value].clone());
             self.sliced.inputs[place].value = value;
-            self.sliced.inputs[place].ty = cut.whole(&input.ty);
+            self.sliced.inputs[place].ty = split.whole(&input.ty);
             self.known.insert(input.value, vec![value]);
         }
     }

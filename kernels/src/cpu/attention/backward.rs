@@ -15,7 +15,7 @@ pub(super) fn scratch(attention: &Attention) -> usize {
 /// Adds what one block of queries contributes to the gradients by `q`, `k` and `v`.
 ///
 /// # Safety
-/// The gradients must be of the sizes that the attention says, and the rows of this block's head be written by no one
+/// The gradients must have the sizes of the attention, and the rows of this block's head be written by no one
 /// else.
 pub(super) unsafe fn block(block: &Block<'_>, saved: &Saved<'_>, [dq, dk, dv]: [Target; 3], scratch: &mut [f32]) {
     let Attention { d, c, scale, .. } = *block.attention;
@@ -46,7 +46,7 @@ pub(super) unsafe fn block(block: &Block<'_>, saved: &Saved<'_>, [dq, dk, dv]: [
         let (p, dp) = (Matrix::rows(&*p, lanes), Matrix::rows(&*dp, lanes));
         let (q_rows, dout_rows) = (block.of_queries(block.x.q, d), block.of_queries(saved.dout, c));
         let k_rows = block.of_keys(keys, block.x.k, d);
-        // SAFETY: the rows lie in the gradients, as the caller promises, and are this head's.
+        // SAFETY: the rows are in the gradients, as the caller promises, and are this head's.
         unsafe {
             multiply([m, c, n], p, dout_rows, block.to_keys(keys, dv, c), 1.0, true, 1);
             multiply([m, d, n], dp, q_rows, block.to_keys(keys, dk, d), scale, true, 1);

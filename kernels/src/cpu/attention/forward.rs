@@ -15,7 +15,7 @@ pub(super) fn scratch(attention: &Attention) -> usize {
 /// The attention of one block of queries.
 ///
 /// # Safety
-/// `out` and `lse` must be of the size that the attention says, and the rows of this block be written by no one else.
+/// `out` and `lse` must have the sizes of the attention, and the rows of this block be written by no one else.
 pub(super) unsafe fn block(block: &Block<'_>, out: Target, lse: Target, scratch: &mut [f32]) {
     let Attention { d, c, .. } = *block.attention;
     let lanes = block.lanes;
@@ -43,7 +43,7 @@ pub(super) unsafe fn block(block: &Block<'_>, out: Target, lse: Target, scratch:
     scale_rows(acc, c, shrink);
     for i in 0..block.queries.len() {
         let row = block.row(i);
-        // SAFETY: the row lies in `out` and `lse`, and is this block's.
+        // SAFETY: the row is in `out` and `lse`, and is this block's.
         unsafe {
             std::ptr::copy_nonoverlapping(acc[i * c..(i + 1) * c].as_ptr(), out.0.add(row * c), c);
             *lse.0.add(row) = max[i];

@@ -45,7 +45,7 @@ pub struct Attention {
     pub c: usize,
     /// Factor of the scores, usually `1 / sqrt d`.
     pub scale: f32,
-    /// Whether a query sees only keys up to its own position.
+    /// True if a query sees only keys up to its own position.
     pub causal: bool,
     /// Dropout of the softmax, if any.
     pub dropout: Option<Dropout>,
@@ -74,7 +74,7 @@ impl Dropout {
     }
 }
 
-/// What an attention reads.
+/// Inputs of an attention.
 #[derive(Clone, Copy, Debug)]
 pub struct Inputs<'a> {
     /// Queries.
@@ -93,7 +93,7 @@ pub struct Inputs<'a> {
     pub kseg: &'a [i32],
 }
 
-/// What backward needs of forward, and the gradient by its result.
+/// Values of the forward that the backward reads, and the gradient of the result.
 #[derive(Clone, Copy, Debug)]
 pub struct Saved<'a> {
     /// The result.
@@ -121,7 +121,7 @@ struct Head([usize; 3]);
 
 impl Attention {
     /// Computes the attention. A query that sees no key gets zeros and a log-sum-exp of negative infinity. `scratch`
-    /// grows as needed and may be kept for the next call.
+    /// grows as needed and may be reused for the next call.
     ///
     /// # Panics
     /// If a slice has not its size.
@@ -166,13 +166,13 @@ impl Attention {
         });
     }
 
-    /// Floating-point operations of forward if every query sees every key; backward has 2.5 times as many.
+    /// Floating-point operations of forward if every query sees every key; backward has 2.5 times that number.
     pub fn flops(&self) -> u64 {
         let scores = [self.b, self.g, self.r, self.s, self.t].map(|n| n as u64).iter().product::<u64>();
         2 * scores * (self.d + self.c) as u64
     }
 
-    /// Lets each thread do every so many-th unit of work, since later queries see more keys.
+    /// Gives each thread every n-th unit of work (n threads), since later queries see more keys.
     fn share(
         &self,
         units: usize,

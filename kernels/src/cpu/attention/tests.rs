@@ -51,7 +51,7 @@ fn naive(a: &Attention, x: &Inputs<'_>, dout: &[f32]) -> Exact {
     e
 }
 
-/// What dropout multiplies a weight by.
+/// Factor by which dropout multiplies a weight.
 fn factor(dropout: &Dropout, indices: [usize; 5]) -> f64 {
     let Dropout { p, key, origin, global_dims: sizes } = *dropout;
     let [b, s, g, r, t] = std::array::from_fn(|dim| origin[dim] + indices[dim] as u64);

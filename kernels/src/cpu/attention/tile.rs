@@ -20,17 +20,17 @@ pub(super) struct Block<'a> {
     pub(super) attention: &'a Attention,
     pub(super) x: &'a Inputs<'a>,
     head: Head,
-    /// Which queries of the sequence.
+    /// The range of queries in the sequence.
     pub(super) queries: Range<usize>,
     /// Their number, padded.
     pub(super) lanes: usize,
 }
 
-/// A block of keys, of which some queries see something.
+/// A block of keys that some queries see.
 pub(super) struct Keys {
-    /// Which keys of the sequence.
+    /// The range of keys in the sequence.
     pub(super) range: Range<usize>,
-    /// Whether some query does not see some key.
+    /// True if some query does not see some key.
     masked: bool,
 }
 
@@ -83,7 +83,7 @@ impl<'a> Block<'a> {
         gemm::transpose(self.of_queries(x, width), [self.queries.len(), width], out, self.lanes);
     }
 
-    /// Calls `f` for each block of keys of which some query may see something.
+    /// Calls `f` for each block of keys that some query may see.
     pub(super) fn for_keys(&self, mut f: impl FnMut(&Keys)) {
         let (queries, causal) = (self.query_places(), self.attention.causal);
         for start in (0..self.attention.t).step_by(KEYS) {
@@ -116,7 +116,7 @@ impl<'a> Block<'a> {
         unsafe { multiply(size, a, Matrix::rows(b, self.lanes), to, scale, false, 1) };
     }
 
-    /// What dropout multiplies the weights of a block of keys by: a row of `lanes` for each key.
+    /// Factors by which dropout multiplies the weights of a block of keys: a row of `lanes` for each key.
     pub(super) fn factors<'x>(&self, keys: &Keys, dropout: &Dropout, factors: &'x mut [f32]) -> &'x [f32] {
         let Head([b, g, r]) = self.head;
         let m = keys.range.len();

@@ -19,9 +19,9 @@ pub(super) struct Block<'a> {
     pub(super) b: Matrix<*const f32>,
     pub(super) scale: f32,
     pub(super) accumulate: bool,
-    /// Whether full panels are read where they lie. Rows must be contiguous for that.
+    /// True if full panels are read where they are. Rows must be contiguous for that.
     pub(super) direct: bool,
-    /// Room for the panels in the order of the tiles.
+    /// Space for the panels in the order of the tiles.
     pub(super) packed: *mut f32,
 }
 
@@ -53,7 +53,7 @@ impl Block<'_> {
         }
     }
 
-    /// Packs all panels, or the last one if that is not a full one and the others are read where they lie.
+    /// Packs all panels, or the last one if that is not a full one and the others are read where they are.
     unsafe fn pack(&self) {
         let width = self.level.width();
         let first = if self.direct { self.columns / width * width } else { 0 };
@@ -77,7 +77,7 @@ impl Block<'_> {
         })
     }
 
-    /// The product of a few rows and a panel. Where whole vectors do not fit the result, it goes through a buffer.
+    /// The product of a few rows and a panel. A result narrower than full vectors goes through a buffer.
     unsafe fn tile(&self, rows: usize, panel: &Panel, a: Matrix<*const f32>, out: Matrix<*mut f32>) {
         let compute = self.level.tiles[rows - 1][panel.width / self.level.lanes - 1];
         let mut tile = Tile {

@@ -41,7 +41,7 @@ macro_rules! tiles {
     (@ $tile:ident, [$($vectors:literal)*], $rows:literal) => { &[$($tile::<$rows, $vectors>),*] };
 }
 
-/// What every processor can do. The largest tile takes 12 of SSE's 16 registers.
+/// The level of every processor. The largest tile takes 12 of SSE's 16 registers.
 pub(super) static PORTABLE: Level = Level {
     rows: 6,
     lanes: 8,

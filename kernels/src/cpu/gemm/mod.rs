@@ -92,7 +92,7 @@ pub(crate) fn transpose(from: Matrix<&[f32]>, [rows, width]: [usize; 2], to: &mu
     }
 }
 
-/// `out[j] = sum a[q, j] b[q, j]` for matrices with as many columns as `out` has elements, a multiple of 16. Up to
+/// `out[j] = sum a[q, j] b[q, j]` for matrices with `out.len()` columns, a multiple of 16. Up to
 /// [`DEPTH`] terms are added as [`multiply`] adds them: for equal terms, the sum has the same bits.
 ///
 /// # Panics
@@ -172,7 +172,7 @@ impl Product {
                         packed: workspace.as_mut_ptr().cast(),
                     };
                     let (a, out) = (self.a.at([0, terms.start]), self.out.at([0, columns.start]));
-                    // SAFETY: as the caller promises; the workspace has room for the block.
+                    // SAFETY: by the caller's contract; the workspace has space for the block.
                     unsafe { block.run(m, a, out) };
                 }
             }

@@ -15,7 +15,7 @@ fn levels() -> Vec<&'static Level> {
     levels
 }
 
-/// The ways in which a matrix of `rows` x `columns` may lie: by rows, by columns, with gaps in both.
+/// Layouts of a matrix of `rows` x `columns`: by rows, by columns, with gaps in both.
 fn layouts([rows, columns]: [usize; 2]) -> [[usize; 2]; 3] {
     [[columns, 1], [1, rows], [2 * columns + 3, 2]]
 }
@@ -50,7 +50,7 @@ fn check(level: &Level, size: [usize; 3], [a, b, out]: [[usize; 2]; 3]) {
         };
         // SAFETY: all three have the elements that size and strides reach.
         unsafe { product.with_contiguous_rows().run(level) };
-        // What lies in the gaps is compared too.
+        // What is in the gaps is compared too.
         assert_close(&values, &expected, 2e-4);
     }
 }

@@ -3,7 +3,7 @@
 /// A row of neighbouring floats.
 ///
 /// # Safety
-/// Of all functions: the processor has the instruction set, and the elements named lie in memory that may be read or
+/// For all functions: the processor has the instruction set, and the named elements are in memory that may be read or
 /// written.
 pub(super) trait Vector: Copy {
     /// Elements.
@@ -28,7 +28,7 @@ pub(super) trait Vector: Copy {
     unsafe fn transpose(from: *const f32, stride: usize, lines: usize, depth: usize, to: *mut f32, to_stride: usize);
 }
 
-/// What the portable kernel computes with: two SSE or NEON registers.
+/// Vector of the portable kernel: two SSE or NEON registers.
 #[derive(Clone, Copy)]
 #[repr(align(32))]
 pub(super) struct Array([f32; 8]);

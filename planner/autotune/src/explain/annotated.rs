@@ -12,7 +12,7 @@ use ir::options::{CpKind, ParallelConfig, Recompute};
 use ir::text;
 use support::units::gib;
 
-/// What `compile` prints after the planner's last pass. What the configuration says beyond shardings stands in a comment: it is
+/// The text that `compile` prints after the planner's last pass. Keys other than shardings are in a comment: they are
 /// priced, not compiled.
 ///
 /// # Errors

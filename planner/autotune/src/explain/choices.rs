@@ -66,7 +66,7 @@ fn rest(best: &EstimateReport) -> ChoiceNote {
     }
 }
 
-/// Whether the configuration has any of it.
+/// True if the configuration has any of it.
 fn has(key: &str, parallel: &ParallelConfig) -> bool {
     match key {
         "tp" => parallel.tp > 1,
@@ -115,7 +115,7 @@ fn alone(key: &str, best: &EstimateReport, pool: &Pool) -> Option<ChoiceNote> {
     })
 }
 
-/// What the other holds more or less, where times alone do not decide.
+/// Difference in memory to the other configuration, if times alone do not decide.
 fn memory_change(here: &Predicted, there: &Predicted) -> String {
     let more = there.fullest().device - here.fullest().device;
     // A tenth of a GiB is what is printed.
@@ -139,7 +139,7 @@ fn costs(key: &str, predicted: &Predicted) -> f64 {
     }
 }
 
-/// What the choice means, and what it costs.
+/// Meaning and cost of a choice.
 fn meaning(key: &str, best: &EstimateReport) -> String {
     let (parallel, predicted) = (&best.parallel, &best.predicted);
     let spent = |seconds: f64, on: &str| {
@@ -180,7 +180,7 @@ fn meaning(key: &str, best: &EstimateReport) -> String {
     }
 }
 
-/// What a ZeRO stage cuts.
+/// Model states that a ZeRO stage shards.
 fn sharded(zero: u8) -> &'static str {
     match zero {
         0 => "optimizer states are replicated on every data-parallel rank",

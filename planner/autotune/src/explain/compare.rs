@@ -4,7 +4,7 @@ use cost::Cluster;
 use estimator::{EstimateReport, Memory, Predicted, StageMemory, part_name};
 use support::units::{gib, share, time};
 
-/// What grew, in words, and by how much; what shrank is negative.
+/// A part that changed, in words, and its change; negative if it shrank.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Change {
     pub(super) what: &'static str,
@@ -43,7 +43,7 @@ pub(super) fn memory(from: &Predicted, to: &Predicted) -> Vec<Change> {
     changes
 }
 
-/// What a device holds, in GiB, in words.
+/// Memory of a device by category, in GiB.
 pub(super) fn parts(memory: StageMemory) -> [(&'static str, f64); 6] {
     [
         ("parameters", memory.parameters),

@@ -14,7 +14,7 @@ use support::units::{gib, share, time};
 /// Micro-batches per stage from which on a pipeline's bubble is small (Huang et al. 2019, section 2.3).
 const MICROBATCHES_PER_STAGE: u64 = 4;
 
-/// What binds, or comes near it.
+/// Constraints that bind, or nearly bind.
 pub(super) fn constraints(
     best: &EstimateReport,
     pool: &Pool,
@@ -26,7 +26,7 @@ pub(super) fn constraints(
     constraints.extend(batch(best));
     for key in ["tp", "cp", "pp", "ep"] {
         let Some((parallel, error)) = pool.refused(key, true) else { continue };
-        // Nothing is legal whatever is computed again.
+        // Nothing is legal whatever is recomputed.
         let parallel = ParallelConfig { recompute: best.parallel.recompute.clone(), ..parallel.clone() };
         let limit = match error.code() {
             Some(Code::UnevenIndivisible) => "heads",

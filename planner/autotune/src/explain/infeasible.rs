@@ -33,12 +33,12 @@ enum Constraint {
 pub(super) struct Closest {
     /// It, if there is one.
     pub(super) report: Option<EstimateReport>,
-    /// Whether no configuration needs less.
+    /// True if no configuration needs less.
     pub(super) is_least: bool,
 }
 
-/// The clash and the ways out: of each weaker request the configurations that need least are predicted, no search is made. Where it is
-/// not known that nothing fits, nothing clashes.
+/// The conflict and its relaxations. For each relaxed request the smallest configurations are predicted, without a search. If it is
+/// not known that nothing fits, there is no conflict.
 ///
 /// # Errors
 /// The cluster is not known.
@@ -110,7 +110,7 @@ impl Trials<'_> {
         if dropped.contains(&Constraint::Gpus) { doubled(&request).collect() } else { vec![request] }
     }
 
-    /// What would make something fit: pins that are dropped cost nothing and come first, then more devices, no margin, what the
+    /// Relaxations that make something fit. Dropped pins cost nothing and come first, then more devices, no margin, keys that the
     /// stack does not support, larger devices, and last a shorter sequence, which is another job.
     fn relaxations(&self, ways: &mut Vec<Relaxation>) -> Result<(), Stopped> {
         let pins = pins(&self.request.pin);
@@ -221,7 +221,7 @@ impl Trials<'_> {
         Conflict { constraint, message }
     }
 
-    /// What the devices hold together, against what lives from step to step.
+    /// Memory of all devices, against the model states.
     fn devices(&self, closest: Option<&EstimateReport>) -> String {
         let all = device_gib(&self.cluster) * self.request.gpus as f64;
         let states = closest.map(|report| {
@@ -233,7 +233,7 @@ impl Trials<'_> {
     }
 }
 
-/// What the configuration that needs least holds.
+/// Memory of the configuration that needs least.
 fn least(closest: &Closest, own: f64) -> String {
     match &closest.report {
         Some(report) => {

@@ -26,7 +26,7 @@ mod why_not;
 pub use annotated::{annotated, annotated_closest};
 pub use brief::{brief, differences};
 pub use difference::TIE;
-pub use page::{page, page_of_clash};
+pub use page::{page, page_of_conflict};
 pub use plan_file::{plan_schema, read_plan, request_of};
 pub use why_not::{WhyNot, why_not};
 
@@ -40,7 +40,7 @@ use serde::Serialize;
 /// A search for the best configurations of a request: [`crate::plan::find`].
 pub type Find<'a> = dyn Fn(&Estimator, &PlanRequest) -> Result<Found, Error> + 'a;
 
-/// What a request to plan is answered with.
+/// Answer to a request to plan.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(untagged)]
 pub enum Planned {
@@ -50,8 +50,8 @@ pub enum Planned {
     Infeasible(Box<Infeasible>),
 }
 
-/// What was found, explained: the best configuration with each other choice, or where nothing fits those that need least of weaker
-/// requests. What the deadline leaves no time for is left out.
+/// Explains a search result: the best configuration with each other choice, or, if nothing fits, the smallest ones of relaxed
+/// requests. Parts that the deadline leaves no time for are omitted.
 ///
 /// # Errors
 /// The cluster or the stack is not known, or the search's token is cancelled.

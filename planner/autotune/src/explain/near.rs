@@ -9,7 +9,7 @@ use scheduler::schedules;
 pub(super) struct Near {
     /// The choice, by its key.
     pub(super) key: &'static str,
-    /// Whether it has more of it, rather than less or none.
+    /// True if it has more of it, rather than less or none.
     pub(super) more: bool,
     /// The configuration.
     pub(super) parallel: ParallelConfig,
@@ -144,7 +144,7 @@ fn pipelines(best: &ParallelConfig) -> Vec<(&'static str, bool, ParallelConfig)>
     all
 }
 
-/// What follows from a choice: a micro-batch that divides the batch, no sequence parallelism and no schedule where there is
+/// Repairs the keys that depend on a choice: a micro-batch that divides the batch, no sequence parallelism and no schedule if there is
 /// nothing to cut, groups that are made of what is there.
 fn repaired(parallel: ParallelConfig, best: &ParallelConfig, global_batch: u64) -> ParallelConfig {
     let mut parallel = parallel;

@@ -44,7 +44,7 @@ pub fn read_plan(path: &Path) -> Result<PlanReport, Error> {
     match value.get("status").and_then(Value::as_str) {
         Some("infeasible") => {
             return Err(
-                is_none("it says that nothing fits".to_string()).help("plan again with one of its `relaxations`")
+                is_none("it states that nothing fits".to_string()).help("plan again with one of its `relaxations`")
             );
         }
         Some("unknown") => {
@@ -70,7 +70,7 @@ const STEP: RangeInclusive<f64> = 1e-9..=1e9;
 /// GiB that a device can hold.
 const HELD: RangeInclusive<f64> = 0.0..=1e9;
 
-/// What of a prediction cannot be.
+/// A figure of a prediction that is impossible, if any.
 fn absurd(predicted: &Predicted) -> Option<String> {
     let Predicted { step_time_s, interval_s, ref time_s, ref exposed_comm_s, ref memory_gib, .. } = *predicted;
     let wrong = |name: &str, value: f64, range: &RangeInclusive<f64>| {

@@ -12,19 +12,19 @@ use estimator::beyond;
 use estimator::{EstimateReport, EstimateRequest, Estimator, estimate_until};
 use ir::options::ParallelConfig;
 
-/// Where no configuration near the best one fits with a choice, one that takes so many times its time is looked for.
+/// Factor on the best time up to which a configuration with a choice is searched, if none near the best one fits.
 const MOST_SLOWER: f64 = 4.0;
 
 /// The keys of which each choice makes a configuration of another [kind](crate::search::Kind).
 const KINDS: [&str; 7] = ["tp", "cp", "pp", "ep", "etp", "zero", "mbs"];
 
-/// What is known beside the best configuration.
+/// Known configurations other than the best.
 pub(super) struct Pool {
     /// Configurations that change one choice of the best one.
     near: Vec<(Near, Result<EstimateReport, Error>)>,
     /// The runners-up.
     others: Vec<EstimateReport>,
-    /// What the configuration must have.
+    /// The pins of the configuration.
     pins: String,
 }
 
@@ -126,8 +126,8 @@ impl Pool {
         self.others.iter().map(|report| &report.parallel).chain(self.near.iter().map(|(near, _)| &near.parallel))
     }
 
-    /// Whether the configuration must have this choice.
+    /// True if the configuration must have this choice.
     pub(super) fn is_pinned(&self, key: &str) -> bool {
-        parallel::says(&self.pins, key)
+        parallel::has_key(&self.pins, key)
     }
 }

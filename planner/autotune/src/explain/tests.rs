@@ -1,6 +1,6 @@
 //! Explanations of small plans, over configurations that a plain loop tries.
 
-use super::{Planned, annotated_closest, brief, page_of_clash, plan, why_not};
+use super::{Planned, annotated_closest, brief, page_of_conflict, plan, why_not};
 use crate::plan::{Found, Infeasible, PlanReport, PlanRequest, Search, find};
 use compiler::deadline::Deadline;
 use compiler::error::Error;
@@ -134,7 +134,7 @@ fn a_way_out_takes_no_more_devices_than_it_must() {
     }
 }
 
-/// With all else pinned, more memory buys that fewer values are made again.
+/// With all else pinned, more memory buys that fewer values are recomputed.
 #[test]
 fn more_memory_lets_layers_keep_more() {
     let pin = "dp=8,tp=1,pp=1,zero=3".into();
@@ -149,7 +149,7 @@ fn more_memory_lets_layers_keep_more() {
 fn that_nothing_fits_is_drawn_and_annotated() {
     let answer = infeasible(&PlanRequest { pin: "tp=1".into(), ..request("llama3-70b", 8, 64) });
     let closest = answer.closest.as_ref().unwrap();
-    let page = page_of_clash(&Estimator::new(), &answer).unwrap();
+    let page = page_of_conflict(&Estimator::new(), &answer).unwrap();
     let told = answer
         .conflict
         .iter()
@@ -162,7 +162,7 @@ fn that_nothing_fits_is_drawn_and_annotated() {
     let text = annotated_closest(&answer).unwrap();
     assert!(text.starts_with("// Nothing fits.") && text.contains("mesh @mesh"), "{text}");
     let unknown = Infeasible { closest: None, ..answer };
-    assert!(page_of_clash(&Estimator::new(), &unknown).is_ok());
+    assert!(page_of_conflict(&Estimator::new(), &unknown).is_ok());
     assert_eq!(annotated_closest(&unknown).unwrap_err().code(), Some(Code::NothingFits));
 }
 

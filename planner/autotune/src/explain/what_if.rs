@@ -59,9 +59,9 @@ pub(super) fn what_ifs(
     if deadline.is_over() { None } else { Some(what_ifs) }
 }
 
-/// A configuration with what is made again chosen anew, as other memory may ask for.
+/// A configuration with what is recomputed chosen again, as other memory may ask for.
 fn anew(parallel: &ParallelConfig, pin: &str) -> Option<ParallelConfig> {
-    let is_open = parallel.recompute != Recompute::None && !parallel.offload && !parallel::says(pin, "recompute");
+    let is_open = parallel.recompute != Recompute::None && !parallel.offload && !parallel::has_key(pin, "recompute");
     is_open.then(|| ParallelConfig { recompute: Recompute::Auto, ..parallel.clone() })
 }
 

@@ -16,7 +16,7 @@ use support::units::gib;
 /// The answer to `--why-not`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct WhyNot {
-    /// What was asked for.
+    /// The pins that were asked for.
     pub asked: String,
     /// `slower`, `same`, `does not fit`, `impossible`, or `unknown` where the search was stopped before it found any.
     pub verdict: &'static str,
@@ -24,7 +24,7 @@ pub struct WhyNot {
     pub message: String,
     /// The best configuration that has it.
     pub parallel: Option<String>,
-    /// What its step takes.
+    /// The prediction of its step.
     pub predicted: Option<Predicted>,
     /// Why it lost.
     pub difference: Option<Difference>,
@@ -34,7 +34,7 @@ pub struct WhyNot {
     pub gib: Vec<(&'static str, f64)>,
 }
 
-/// The best configuration that has these pins beside the plan's own, or the best that is known at the deadline, against the plan.
+/// The best configuration that has these pins in addition to the plan's own, or the best that is known at the deadline, against the plan.
 ///
 /// # Errors
 /// The pins are no configuration, or the cluster or the stack of the plan is not known.

@@ -13,7 +13,7 @@ use cost::Supports;
 use estimator::{EstimateReport, EstimateRequest, Estimator, Evaluator, ModelWork};
 use ir::options::ParallelConfig;
 
-/// A gain from which on it is told that a better configuration lies beyond the stack.
+/// Least gain with which a configuration beyond the stack is reported.
 const WORTH_TELLING: f64 = 0.005;
 
 /// The job of a plan, to be asked for configurations.
@@ -27,7 +27,7 @@ pub struct Explorer<'a> {
 }
 
 impl<'a> Explorer<'a> {
-    /// Of a request on as many devices as a plan has, until its deadline.
+    /// Creates the search of a request on the devices of a plan, until its deadline.
     ///
     /// # Errors
     /// As [`find`](super::find).
@@ -43,7 +43,7 @@ impl<'a> Explorer<'a> {
         Ok(Explorer { estimator, request, evaluator, work, until })
     }
 
-    /// The best configuration with these pins beside the request's that takes less than so many seconds, of all or of those around one;
+    /// The best configuration with these pins in addition to the request's that takes less than `below` seconds, of all or of those around one;
     /// none where there is none, or none was found in time.
     pub fn better(
         &self,

@@ -16,14 +16,14 @@ use ir::limits;
 use std::time::Instant;
 use support::parallel::each;
 
-/// What was found.
+/// Result of a search.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Found {
     /// Configurations that fit, the best first; empty: nothing fits, if the search was finished.
     pub best: Vec<EstimateReport>,
-    /// Where none was found that fits: the configuration that needs least memory of those that were looked at.
+    /// The smallest known configuration, if none that fits was found.
     pub closest: Option<EstimateReport>,
-    /// Whether no configuration needs less than 98 % of its memory.
+    /// True if no configuration needs less than 98 % of its memory.
     pub closest_is_least: bool,
     /// How it was found.
     pub search: Search,
@@ -34,7 +34,7 @@ pub struct Found {
 /// The share of the time that the search may take: the rest is for what is said of what it finds.
 const SEARCH: f64 = 0.8;
 
-/// Where nothing fits, a configuration that needs less than another by no more than this share need not be found: predictions of memory
+/// If nothing fits, the search may miss a configuration that needs less by at most this share: predictions of memory
 /// are 2 to 4 % off in the median (`docs/accuracy.md`).
 const CLOSE: f64 = 0.02;
 
@@ -44,7 +44,7 @@ const COUNT: f64 = 0.2;
 /// The best configurations of a request; `progress` is told of what is known so far.
 ///
 /// # Errors
-/// A name is not known, a size lies out of its range, pins contradict each other, or no configuration serves so many devices.
+/// A name is not known, a size is out of its range, pins contradict each other, or no configuration serves so many devices.
 pub fn find(estimator: &Estimator, request: &PlanRequest, progress: &Progress<'_>) -> Result<Found, Error> {
     found_by(estimator, request, Deadline::asked(request.deadline)?, progress)
 }
@@ -78,7 +78,7 @@ fn found_by(
     let work = evaluator.work()?;
     let scope = Scope { estimator, request, evaluator: &evaluator, work, began, deadline, until, progress };
     // What is offloaded takes the host's memory and its links: only where nothing else fits.
-    if !evaluator.offloads() || parallel::says(&request.pin, "offload") {
+    if !evaluator.offloads() || parallel::has_key(&request.pin, "offload") {
         return scope.search(false, true);
     }
     let found = scope.search(false, false)?;
@@ -93,7 +93,7 @@ fn found_by(
 /// [`Search::space`]; most configurations are pruned, so that a search ends long before.
 pub type Progress<'a> = dyn Fn(&Search) + Sync + 'a;
 
-/// What searches of one request share.
+/// State that the searches of one request share.
 struct Scope<'a> {
     estimator: &'a Estimator,
     request: &'a PlanRequest,
@@ -185,7 +185,7 @@ fn days(best: &EstimateReport, request: &PlanRequest) -> Option<f64> {
 /// More tokens than are trained on.
 const MOST_TOKENS: f64 = 1e20;
 
-/// Whether numbers are in their range.
+/// True if numbers are in their range.
 fn check(request: &PlanRequest) -> Result<(), Error> {
     let wrong = |message: String, help: &str| Err(Error::input(Code::BadOption, message).help(help));
     check_size("gpus", request.gpus, limits::DEVICES)?;

@@ -194,7 +194,7 @@ impl<'a> LargeMicrobatches<'a> {
     }
 
     fn fastest_of(&self, config: &LayerConfig) -> f64 {
-        let ways = self.space.ways(&config.parallel());
+        let ways = self.space.sequence_shardings(&config.parallel());
         // With overlap, a stack takes no longer than if told not to overlap.
         let hidden = ways.iter().filter(|way| way.tp_overlap == ways[0].tp_overlap);
         hidden.map(|way| self.of_way(way)).fold(f64::INFINITY, f64::min)
@@ -250,7 +250,7 @@ impl<'a> LargeMicrobatches<'a> {
         if !parallel.has_folded_experts() {
             return 1.0 - LAST_WAVE;
         }
-        let whole = self.space.ways(&ParallelConfig { ep: 1, etp: 1, ..parallel.clone() });
+        let whole = self.space.sequence_shardings(&ParallelConfig { ep: 1, etp: 1, ..parallel.clone() });
         let whole = whole.iter().map(|way| self.work(way).seconds).fold(f64::INFINITY, f64::min);
         f64::min(OTHER_WAYS[usize::from(parallel.etp > 1)], whole * MOST_WAYS / seconds)
     }

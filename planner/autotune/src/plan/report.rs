@@ -14,7 +14,7 @@ pub const SCHEMA: &str = "meshwright.plan/2";
 /// A plan: the best configuration that was found, and why it is the best.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PlanReport {
-    /// Its prediction. In JSON its fields stand beside those below.
+    /// Its prediction. In JSON its fields are at the level of those below.
     #[serde(flatten)]
     pub chosen: EstimateReport,
     /// Other configurations, best first; none where one configuration was given.
@@ -33,7 +33,7 @@ pub struct PlanReport {
 pub struct Search {
     /// Configurations of the space before anything was ruled out.
     pub space: u64,
-    /// Whether the space has more: it is too large, or the time was too short, to count them all.
+    /// True if the space has more: it is too large, or the time was too short, to count them all.
     #[serde(default)]
     pub has_more: bool,
     /// Configurations whose step was predicted.
@@ -42,16 +42,16 @@ pub struct Search {
     pub pruned: u64,
     /// Seconds on the clock.
     pub seconds: f64,
-    /// Whether the search was finished: no configuration of the space is better, under `optimal_under`, or none fits.
+    /// True if the search was finished: no configuration of the space is better, under `optimal_under`, or none fits.
     pub proved_optimal: bool,
-    /// What the proof rests on; none where the search was not finished.
+    /// Basis of the proof; `None` if the search was not finished.
     #[serde(default)]
     pub optimal_under: Option<Basis>,
-    /// Whether the same request gives the same answer on every machine: not under a deadline.
+    /// True if the same request gives the same answer on every machine: not under a deadline.
     pub deterministic: bool,
-    /// What the configuration had to have.
+    /// The pins of the configuration.
     pub pin: String,
-    /// What was to be small.
+    /// The objective.
     pub objective: Objective,
     /// Days to train on the tokens asked for.
     pub days: Option<f64>,
@@ -60,7 +60,7 @@ pub struct Search {
     pub beyond: Option<Beyond>,
 }
 
-/// What the proof of a search rests on.
+/// Basis of the proof of a search.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Basis {
     /// The cost model alone: every configuration was predicted.
@@ -97,7 +97,7 @@ pub struct Beyond {
 pub struct Alternative {
     /// The configuration in full.
     pub parallel: ParallelConfig,
-    /// What its step takes.
+    /// The prediction of its step.
     pub predicted: Predicted,
     /// Why it lost; none until it is explained.
     #[serde(default)]
@@ -109,7 +109,7 @@ pub struct Alternative {
 pub struct Difference {
     /// Its time over the best one's, less 1.
     pub slower: f64,
-    /// Whether the difference is within what predictions are good for.
+    /// True if the difference is within what predictions are good for.
     pub tie: bool,
     /// The one reason, in words: the part of the step that grew most, or the memory that is missing.
     pub reason: String,
@@ -118,11 +118,11 @@ pub struct Difference {
 /// Why the configuration is as it is.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Why {
-    /// What each part of the configuration costs and saves.
+    /// Costs and savings of each part of the configuration.
     pub choices: Vec<ChoiceNote>,
-    /// What binds.
+    /// Binding constraints.
     pub constraints: Vec<BindingConstraint>,
-    /// What more of something would buy.
+    /// What-ifs: gains from relaxed constraints.
     pub what_if: Vec<WhatIf>,
 }
 
@@ -135,11 +135,11 @@ pub struct ChoiceNote {
     pub against: String,
     /// Seconds that a step is longer without it; negative: shorter; none: no such configuration exists.
     pub saves_s: Option<f64>,
-    /// Seconds that the step spends on it: exposed communication of its axis, or what is computed again.
+    /// Seconds that the step spends on it: exposed communication of its axis, or what is recomputed.
     pub costs_s: f64,
     /// GiB of the worst rank more without it.
     pub saves_gib: Option<f64>,
-    /// What the choice means and costs, in words.
+    /// Meaning and cost of the choice, in words.
     pub meaning: String,
     /// How the other configuration compares, in words.
     pub comparison: String,
@@ -154,10 +154,10 @@ pub struct BindingConstraint {
     pub message: String,
 }
 
-/// What more of something would buy: the best configuration then.
+/// A what-if: the best configuration under a relaxed constraint.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct WhatIf {
-    /// What is more: `memory 94.9 GiB, a fifth more`.
+    /// The relaxed constraint: `memory 94.9 GiB, a fifth more`.
     #[serde(rename = "if")]
     pub condition: String,
     /// The best configuration then.
@@ -177,15 +177,15 @@ pub struct Infeasible {
     pub tool_version: String,
     /// `infeasible`; `unknown` where the search was not finished.
     pub status: String,
-    /// What was asked for.
+    /// The request.
     pub inputs: EstimateRequest,
     /// The configuration that needs least memory of those that were looked at, if any was.
     pub closest: Option<Box<EstimateReport>>,
-    /// Whether no configuration needs less than 98 % of its memory.
+    /// True if no configuration needs less than 98 % of its memory.
     pub closest_is_least: bool,
     /// The smallest set of constraints that clash; empty where that is not known.
     pub conflict: Vec<Conflict>,
-    /// What would make it fit, the cheapest first: all that was found until the deadline.
+    /// Relaxations that make it fit, the cheapest first: those found until the deadline.
     pub relaxations: Vec<Relaxation>,
     /// How it was searched.
     pub search: Search,
@@ -212,7 +212,7 @@ pub struct Relaxation {
 }
 
 impl Infeasible {
-    /// Whether it is known that nothing fits.
+    /// True if it is known that nothing fits.
     pub fn is_known(&self) -> bool {
         self.search.proved_optimal
     }

@@ -3,7 +3,7 @@
 use estimator::EstimateRequest;
 use serde::{Deserialize, Serialize};
 
-/// What is to be small.
+/// The quantity to minimise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Objective {
@@ -14,7 +14,7 @@ pub enum Objective {
     Memory,
 }
 
-/// A model and a batch, to be laid out on a cluster. What is left out has its default.
+/// A model and a batch, to be planned on a cluster. Fields that are left out have their defaults.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PlanRequest {
@@ -42,11 +42,11 @@ pub struct PlanRequest {
     pub optimizer: String,
     /// Lengths of the documents of a sequence, in tokens. Empty: one document.
     pub lengths: Vec<u64>,
-    /// What the configuration must have, in the grammar of [`compiler::parallel`].
+    /// Pinned items of the configuration, in the grammar of [`compiler::parallel`].
     pub pin: String,
     /// How many configurations are wanted, the best one included.
     pub top: usize,
-    /// What is to be small.
+    /// The quantity to minimise.
     pub objective: Objective,
     /// Seconds within which there is an answer, with what is known by then: it depends on the machine.
     pub deadline: Option<f64>,
@@ -56,7 +56,7 @@ pub struct PlanRequest {
     pub tokens: Option<f64>,
     /// The share of a device's memory that stays free.
     pub memory_margin: f64,
-    /// Whether configurations may have what the stack does not support.
+    /// True if configurations may have what the stack does not support.
     pub beyond_stack: bool,
 }
 
@@ -90,7 +90,7 @@ impl Default for PlanRequest {
 }
 
 impl PlanRequest {
-    /// What has no default: a model, a cluster and as many of its devices, tokens of a sequence, and sequences of a step.
+    /// Creates a request from the fields without defaults: model, cluster, devices, tokens of a sequence, sequences of a step.
     pub fn new(model: &str, cluster: &str, gpus: u64, seq: u64, global_batch: u64) -> PlanRequest {
         let (model, cluster) = (model.to_string(), cluster.to_string());
         PlanRequest { model, cluster, gpus, seq, global_batch, ..PlanRequest::default() }

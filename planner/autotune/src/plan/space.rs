@@ -23,7 +23,7 @@ use transforms::slices::slice;
 /// The most stages on a rank; more never were used, and each makes messages smaller.
 const MOST_CHUNKS: u32 = 16;
 
-/// Where one level of links joins all devices, there are no nodes.
+/// Without nodes if one level of links joins all devices.
 const LARGEST_NODE: u64 = 1 << 32;
 
 /// The space of a request, which is searched until a deadline, with all that forwards keep on the device or all of it offloaded,
@@ -72,7 +72,7 @@ pub(super) fn space(
     })
 }
 
-/// What a stack leaves to choose.
+/// The choices within the features of a stack.
 fn choices(supports: &Supports) -> Choices {
     let all = Choices::default();
     let [parts, whole, some] =
@@ -105,7 +105,7 @@ fn batch_of(model: &Model) -> u64 {
     model.dims.values().find(|dim| dim.name == "b").map_or(1, |dim| dim.size)
 }
 
-/// What a text pins. 1F1B with several stages per rank is the interleaved one.
+/// The pins of a text. 1F1B with several stages per rank is interleaved 1F1B.
 fn pin(text: &str) -> Result<Pin, Error> {
     let mut parallel = pinned(text)?;
     parallel.schedule = schedules::with_chunks(&parallel.schedule, parallel.vp).to_string();
@@ -156,7 +156,7 @@ fn most_slices(schedule: Option<&str>, slices: bool, supports: &Supports) -> u32
     known.filter_map(|kind| kind.pipeline(1, None, 1).ok()).map(|pipeline| pipeline.slices).max().unwrap_or(1)
 }
 
-/// One more schedule of an order; those that keep least first. What keeps less than another does so on every rank.
+/// One more schedule of an order; those that save least first. A schedule that saves less than another does so on every rank.
 fn with(schedules: &Schedules, kind: &'static ScheduleKind, pipeline: &Pipeline) -> Schedules {
     let of_all = |kind: &ScheduleKind| {
         (0..pipeline.ranks).map(|rank| u64::from(kind.min_in_flight(rank, pipeline))).sum::<u64>()

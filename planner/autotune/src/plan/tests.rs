@@ -118,9 +118,9 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
     }
 }
 
-/// The least room and time that a configuration fits in: where chains of stages end on the first rank, whose gradients are fewer than
-/// those of the last; and where values are made again together in less time than one after the other, for more hides what is
-/// sent beside it.
+/// The least memory and time that a configuration fits in, in two cases. Chains of stages end on the first rank, which has fewer
+/// gradients than the last. Values recomputed together take less time than one after the other, since more compute hides the
+/// communication.
 #[test]
 fn a_configuration_fits_where_it_fits() {
     let chained = "dp=8,tp=2,pp=2,cp=2,ep=4,etp=4,sp=true,zero=1,mbs=2,schedule=looped-bfs,vp=14,cp_kind=ulysses,shard=4,\
@@ -143,7 +143,7 @@ fn a_configuration_fits_where_it_fits() {
     }
 }
 
-/// What is counted is what there is.
+/// The count of a space equals its number of configurations.
 #[test]
 fn a_space_has_as_many_configurations_as_are_counted() {
     for (model, gpus, pin) in [("tiny-llama", 4, ""), ("tiny-moe", 4, "zero=1,mbs=1"), ("gpt2", 2, "recompute=auto")] {
@@ -162,7 +162,7 @@ fn a_space_has_as_many_configurations_as_are_counted() {
     }
 }
 
-/// Norms made again are bytes that nothing waits for: MT-NLG 530B with the host's memory is faster so than with all of it moved.
+/// Norms recomputed are bytes that nothing waits for: MT-NLG 530B with the host's memory is faster so than with all of it moved.
 #[test]
 fn values_are_made_again_where_copies_to_the_host_are_waited_for() {
     let request = PlanRequest {
@@ -208,7 +208,7 @@ fn heads_that_no_program_cuts_are_not_planned() {
         let request = request("mixtral-8x7b", "b200", 16, 16, pin);
         let evaluator = Evaluator::new(&estimator, request.under(String::new()), [16; 2]).unwrap();
         let space = space(&request, &evaluator, Deadline::default(), false).unwrap();
-        let ways = |node: &SearchNode| space.ways(&node.parallel);
+        let ways = |node: &SearchNode| space.sequence_shardings(&node.parallel);
         space.roots().iter().flat_map(ways).filter(|way| way.cp_kind == CpKind::Ulysses).count()
     };
     assert!(space("cp=8") > 0);

@@ -12,7 +12,7 @@ use super::best::{Best, Ranked};
 use super::region::Region;
 use super::space::Space;
 use super::{Bound, Level, Limits, Oracle, Price, SearchNode};
-use estimator::{ROUNDING, has_room};
+use estimator::{ROUNDING, fits_budget};
 use ir::options::ParallelConfig;
 use std::collections::BinaryHeap;
 use support::parallel::each;
@@ -309,7 +309,7 @@ impl Look<'_> {
         // Bounds of a node hold for its parts.
         let found = Bound { seconds: seconds.max(known.seconds), bytes: bytes.max(known.bytes) };
         let bound = (if self.by_memory { found.bytes } else { found.seconds }) * (1.0 - ROUNDING);
-        let fits = has_room(found.bytes, self.memory);
+        let fits = fits_budget(found.bytes, self.memory);
         let is_of_use =
             || fits && bound.is_finite() && bound <= self.threshold && self.best.threshold_of(node) >= bound;
         let is_ruled_out = || self.has_no_room(oracle, node, found) || self.is_beaten(oracle, node, found);
@@ -321,7 +321,7 @@ impl Look<'_> {
     fn has_no_room(&self, oracle: &impl Oracle, node: &SearchNode, known: Bound) -> bool {
         let limits = Limits { seconds: f64::INFINITY, bytes: None };
         let least = || oracle.bound(node, known, limits).map(|bound| bound.bytes);
-        self.is_doubted && least().is_none_or(|bytes| !has_room(bytes, self.memory))
+        self.is_doubted && least().is_none_or(|bytes| !fits_budget(bytes, self.memory))
     }
 
     /// Returns whether no member of a node can win on the tie-break metric, if its memory equals that of the configuration to

@@ -69,7 +69,7 @@ fn of_ranks<'a>(
     for node in nodes {
         let parallel = &node.parallel;
         let shards = space.shards(node).len() as u64;
-        let ways = space.ways(parallel).len() as u64;
+        let ways = space.sequence_shardings(parallel).len() as u64;
         for mbs in space.sizes(parallel) {
             if stop() {
                 return sum;

@@ -269,9 +269,11 @@ impl Space {
         match node.level {
             Level::Devices => self.halves(node.devices),
             Level::Degrees => self.with_experts(&node.parallel).collect(),
-            Level::Axes => {
-                self.ways(&node.parallel).into_iter().map(|way| node.part(way, Level::SequenceSharding)).collect()
-            }
+            Level::Axes => self
+                .sequence_shardings(&node.parallel)
+                .into_iter()
+                .map(|way| node.part(way, Level::SequenceSharding))
+                .collect(),
             Level::SequenceSharding => self.batches(node),
             Level::Batch => self.pipelines(node),
             Level::Pipeline => self.shards(node),
@@ -300,7 +302,7 @@ impl Space {
     }
 
     /// Configurations with each option of the level [`Level::SequenceSharding`].
-    pub fn ways(&self, parallel: &ParallelConfig) -> Vec<ParallelConfig> {
+    pub fn sequence_shardings(&self, parallel: &ParallelConfig) -> Vec<ParallelConfig> {
         let given = &self.pin.parallel;
         let sps = self.pin.or(
             "sp",

@@ -12,11 +12,11 @@ use std::str::FromStr;
 pub struct Key {
     /// Its name in the text: that of the field.
     pub name: &'static str,
-    /// What it decides, in one line.
+    /// Its effect, in one line.
     pub about: &'static str,
-    /// Whether its value is a list, whose items commas separate.
+    /// True if its value is a list, whose items commas separate.
     pub is_list: bool,
-    /// Whether the printed form has it.
+    /// True if the printed form has it.
     pub is_printed: fn(&ParallelConfig) -> bool,
     /// Reads its value.
     pub read: fn(&mut ParallelConfig, &[&str]) -> Result<(), Error>,
@@ -47,7 +47,7 @@ macro_rules! key {
         key!($field, $about, printed: |_| true, read: value, text: ToString::to_string,
              json: of(|config| &config.$field))
     };
-    // A number that is printed where it is above 1.
+    // A number that is printed if it is above 1.
     ($field:ident, $about:literal, above_one) => {
         key!($field, $about, printed: |config| config.$field > 1, read: value, text: ToString::to_string,
              json: of(|config| &config.$field))
@@ -57,7 +57,7 @@ macro_rules! key {
         key!($field, $about, printed: |config| config.$field.is_some(), read: some, text: |value| or($word, value),
              json: or_null(|config| &config.$field))
     };
-    // A value that is printed where it is not the default.
+    // A value that is printed if it is not the default.
     ($field:ident, $about:literal, changed: $read:expr, json: $json:expr) => {
         key!($field, $about, printed: |config| config.$field != ParallelConfig::default().$field, read: $read,
              text: ToString::to_string, json: $json)
@@ -84,15 +84,15 @@ macro_rules! list {
 
 /// All keys, in the order of the printed form.
 pub const KEYS: &[Key] = &[
-    key!(dp, "data parallelism: ranks with other sequences", always),
+    key!(dp, "data parallelism: ranks with different sequences", always),
     key!(tp, "tensor parallelism: ranks that share each layer", always),
-    key!(pp, "pipeline parallelism: ranks with other layers", always),
+    key!(pp, "pipeline parallelism: ranks with different layers", always),
     key!(cp, "context parallelism: ranks that share each sequence", above_one),
-    key!(ep, "expert parallelism: ranks with other experts, of those of dp, cp and tp", above_one),
-    key!(etp, "tensor parallelism within experts", above_one),
+    key!(ep, "expert parallelism: ranks of tp, cp and dp with different experts", above_one),
+    key!(etp, "tensor parallelism of experts: ranks that share each expert", above_one),
     key!(sp, "sequence parallelism: shard the residual stream over tp; true or false", printed: |_| true, read: truth,
          text: ToString::to_string, json: bool::json()),
-    key!(zero, "ZeRO stage: 0, 1 (optimizer states sharded), 2 (gradients too), 3 (parameters too)", printed: |_| true,
+    key!(zero, "ZeRO stage: 0, 1 (shard optimizer states), 2 (and gradients), 3 (and parameters)", printed: |_| true,
          read: value, text: ToString::to_string, json: json!({ "type": "integer", "minimum": 0, "maximum": 3 })),
     key!(mbs, "sequences per micro-batch and data-parallel rank", always),
     key!(schedule, "pipeline schedule: see `meshwright schedules`", printed: |_| true, read: value, text: Clone::clone,
@@ -102,14 +102,14 @@ pub const KEYS: &[Key] = &[
     key!(vp, "stages per pipeline rank", else "1"),
     key!(group, "micro-batches that go through one stage of a rank before its next stage", else "1"),
     key!(slices, "slices of each sequence, for schedules that have them", else "1"),
-    key!(cp_kind, "how attention gets keys and values under cp: allgather, ring or ulysses",
+    key!(cp_kind, "exchange of keys and values under cp: allgather, ring or ulysses",
          printed: |config| config.cp_kind != CpKind::default(), read: cp_kind, text: |kind: &CpKind| kind.name().to_string(),
          json: json!({ "enum": CpKind::ALL.map(|(name, _)| name) })),
     key!(shard, "ranks in a ZeRO group", else "all"),
-    key!(recompute, "what the backward recomputes: none, full, full:N, selective, selective:NAME+NAME or auto",
+    key!(recompute, "recomputed values: none, full, full:N, selective, selective:NAME+NAME or auto",
          changed: |_, text: &str| text.parse().map_err(|why| wrong(format!("`recompute`: {why}"))),
          json: String::json()),
-    key!(offload, "saved activations wait in host memory; true or false", changed: truth, json: bool::json()),
+    key!(offload, "offload saved activations to host memory; true or false", changed: truth, json: bool::json()),
     key!(tp_overlap, "tensor-parallel communication overlaps matmuls; true or false", else "default"),
     key!(dp_overlap, "data-parallel communication overlaps the backward; true or false", else "default"),
     list!(stages, "the first block of each stage but the first", printed: |config| !config.stages.is_empty(),
@@ -138,7 +138,7 @@ pub fn find(name: &str) -> Option<&'static Key> {
 
 /// A value that a configuration may have.
 trait Value: FromStr {
-    /// What its text must be.
+    /// Requirement on its text.
     const MUST: &'static str;
 
     /// The JSON schema of its field.

@@ -235,8 +235,8 @@ fn groups_split_at_the_borders_of_nodes() {
     assert!(time("h100", 8, 8) <= time("h100", 16, 8));
 }
 
-/// Of 8 copies for 16 ranks on two nodes nearly all rows cross once, where 4 of the copies would; within a node of 8 a row goes
-/// to 5.25 ranks in the mean, to one where all its experts lie there.
+/// With 8 copies for 16 ranks on two nodes, nearly all rows cross once instead of 4 times. Within a node of 8 a row goes
+/// to 5.25 ranks on average, and to one rank if all its experts are there.
 #[test]
 fn rows_cross_once() {
     let of = |kind, ranks| seconds("h100", &ideal(), kind, 1e9, Group { ranks, stride: 1 });

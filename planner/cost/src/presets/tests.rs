@@ -1,4 +1,4 @@
-//! What presets and files of users say.
+//! Presets, and files of users.
 
 use super::*;
 use crate::stack::Stack;
@@ -7,7 +7,7 @@ fn preset(name: &str) -> &'static str {
     CLUSTERS.iter().chain(STACKS).find(|preset| preset.name == name).unwrap().text
 }
 
-/// What is said of a preset after a part of its text is replaced.
+/// The error of a preset after a part of its text is replaced.
 fn said(name: &str, part: &str, by: &str) -> String {
     let text = preset(name);
     assert!(text.contains(part), "{part}");

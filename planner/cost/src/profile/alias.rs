@@ -10,13 +10,13 @@ use rustc_hash::FxHashMap;
 /// Values of a block by other values.
 #[derive(Default)]
 pub(super) struct Alias {
-    /// What is never there as such, by the value in its place.
+    /// Values that are never materialised, by the value in their place.
     pub(super) there: FxHashMap<Value, Value>,
     /// All-to-alls by their operands, with all axes over which these go on.
     pub(super) exchanges: FxHashMap<Value, Axes>,
     /// The collectives with these results are part of another, or not needed.
     pub(super) free: EntitySet<Value>,
-    /// Of what the plan keeps of F, what frameworks keep instead.
+    /// Values that frameworks save in place of saved values of the plan.
     pub(super) instead: FxHashMap<Value, Value>,
 }
 
@@ -30,7 +30,7 @@ impl Alias {
         alias
     }
 
-    /// What F has exchanged, and, where gathered inputs are kept, gathered: that is kept.
+    /// Records the values that F exchanged, and gathered if gathered inputs are saved.
     fn kept(&mut self, block: &Block, mesh: &Mesh, keeps_gathered: bool) {
         for stmt in &block[SectionKind::W].stmts {
             let operand = stmt.operands[0];
@@ -84,7 +84,7 @@ pub(super) fn is_exchange(block: &Block, mesh: &Mesh, stmt: &Stmt) -> bool {
 }
 
 /// Results of experts as the gradient of their weights alone reads them: in the forward, and as the backward exchanges them.
-/// Where experts weigh what lies between their products, that gradient reads this instead.
+/// If experts weigh the value between their matmuls, that gradient reads this value instead.
 pub(super) fn weighed(block: &Block) -> EntitySet<Value> {
     let backward = || [SectionKind::I, SectionKind::W].into_iter().flat_map(|section| &block[section].stmts);
     let is_once = |value: Value| backward().filter(|stmt| stmt.operands.contains(&value)).count() == 1;

@@ -135,8 +135,8 @@ impl Attention {
     }
 }
 
-/// FLOPs that its kernels execute for a forward, and for the backward of one: with the scores in memory two products and four, of
-/// all pairs; flash attention computes only pairs that the mask leaves, and the scores once more in the backward (Dao 2023).
+/// FLOPs that its kernels execute for a forward, and for its backward. With the scores in memory these are two and four matmuls
+/// over all pairs. Flash attention computes only the pairs that the mask leaves, and recomputes the scores in the backward (Dao 2023).
 pub(super) fn executed(attention: &Attention, is_flash: bool) -> [f64; 2] {
     let AttentionShape { batch, heads, queries, keys, d, c, share, .. } = attention.shape;
     let pairs = 2.0 * batch * heads * queries * keys;

@@ -11,15 +11,15 @@ use ir::mesh::Axes;
 use ir::ops::{Collective, KernelOp, Op};
 use ir::options::CpKind;
 
-/// What a section's ranks wait for, by whose axis it is.
+/// Seconds that a section's ranks wait for collectives, by axis.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Waits {
     pub(super) tp: f64,
     pub(super) cp: f64,
     pub(super) ep: f64,
-    /// What is hidden behind products.
+    /// Seconds hidden behind matmuls.
     pub(super) behind_gemm: f64,
-    /// What is hidden behind attention.
+    /// Seconds hidden behind attention.
     pub(super) behind_attention: f64,
     /// Copies within a rank.
     pub(super) copies: f64,
@@ -126,7 +126,7 @@ fn exchange(site: &Site<'_>) -> CollectiveKind {
     }
 }
 
-/// What of a tensor-parallel collective hides behind the product that reads or makes what it moves; takes it off the
+/// Hides part of a tensor-parallel collective behind the matmul that reads or computes its tensor, and subtracts it from the
 /// product's time. Where a stack hides the backward's only (`tp_backward`), what I sums waits behind the weight's product and
 /// what W gathers behind the input's, which are as long as their neighbours here; what I gathers is needed at once.
 fn hide(
@@ -159,7 +159,7 @@ fn hide(
 }
 
 impl Site<'_> {
-    /// Whether a collective needs nothing: of inputs, which every rank is fed; of a sum that another section has paid; of
+    /// True if a collective needs nothing: of inputs, which every rank is fed; of a sum that another section has paid; of
     /// what the stack has kept whole; and between ranks that cut heads instead of sequences.
     fn is_free(&self, stmt: &Stmt) -> bool {
         let Op::Collective(collective) = &stmt.op else { return false };

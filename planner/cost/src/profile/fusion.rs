@@ -1,4 +1,4 @@
-//! Which ops a stack runs in one kernel.
+//! Fusion: the ops that a stack runs in one kernel.
 
 use crate::stack::Stack;
 use ir::graph::{ArgKind, Block, Stmt};
@@ -22,7 +22,7 @@ pub(super) struct Fusion {
     pub(super) permute: bool,
 }
 
-/// What a pointwise statement is in a transformer.
+/// Role of a pointwise statement in a transformer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Role {
     /// A function of one value, and its cotangent.

@@ -8,13 +8,13 @@ use crate::platform::Format;
 use ir::entity::{EntityRef, EntitySet, SecondaryMap};
 use ir::graph::{ArgKind, SectionKind, Stmt};
 use ir::ids::Value;
-use ir::keep::{results, set};
 use ir::ops::{Collective, KernelOp, Op};
 use ir::options::Recompute;
+use ir::saved::{results, set};
 use std::collections::BTreeSet;
 use transforms::recompute::is_layer;
 
-/// What a stack's `saved` may name: bytes that it keeps for an element beside what the graph reads, and what each has if left
+/// Keys of a stack's `saved`: bytes that it saves per element besides the values that the graph reads, and the default if left
 /// out.
 pub const SAVED: [(&str, &str); 12] = [
     (MASK, "of an element that dropout sees; 1, its mask"),
@@ -26,30 +26,30 @@ pub const SAVED: [(&str, &str); 12] = [
         "loss_within",
         "of a logit while the loss or its gradient is computed; 4, a copy in f32, where it is not fused, else 0",
     ),
-    ("loss_split", "the same, more of it where the vocabulary is cut over tp; 0"),
+    ("loss_split", "the same, in addition if the vocabulary is sharded over tp; 0"),
     ("operand", "of an element that only products read where these have 8 or 4 bits; that of their format"),
-    ("attention", "0: `selective:op` computes attention again, since its list does not name the kernel; 1"),
-    ("unread", "above 0: `selective:op` keeps what it does not compute again even where nothing reads it; 0"),
-    ("whole", "above 0: such inputs stay whole and are not gathered again; 0"),
-    ("partitioned", "above 0: the inputs of layers that are computed again are cut over tp; 0"),
+    ("attention", "0: `selective:op` recomputes attention, since its list does not name the kernel; 1"),
+    ("unread", "above 0: `selective:op` saves the values that it does not recompute even if nothing reads them; 0"),
+    ("whole", "above 0: such inputs are saved gathered; 0"),
+    ("partitioned", "above 0: the inputs of recomputed layers are sharded over tp; 0"),
 ];
 
 /// The name in [`SAVED`] of dropout's mask.
 pub(super) const MASK: &str = "dropout";
 
-/// What a block keeps under a mode of recomputation.
+/// Saved values of a block under a mode of recomputation.
 pub(super) struct Keep {
     /// Bytes from the forward to the backward.
     pub(super) bytes: f64,
-    /// Of these, logits and what the loss keeps.
+    /// The part of logits and of the values that the loss saves.
     pub(super) logits: f64,
     values: EntitySet<Value>,
     again: BTreeSet<usize>,
-    /// What is kept without recomputation.
+    /// Saved values without recomputation.
     whole: Whole,
 }
 
-/// What a block keeps without recomputation: so much is there when its backward begins.
+/// Saved values of a block without recomputation: those live when its backward begins.
 #[derive(Clone)]
 struct Whole {
     values: EntitySet<Value>,
@@ -237,7 +237,7 @@ impl Site<'_> {
         self.platform.stack.facts.saved.get(name).copied().unwrap_or(default)
     }
 
-    /// What a stack keeps of a statement beside what the graph reads.
+    /// Bytes that a stack saves for a statement besides the values that the graph reads.
     pub(super) fn beside(&self, stmt: &Stmt) -> f64 {
         let elements = self.local.elements(stmt.operands.first().copied().unwrap_or(stmt.results[0]));
         let Op::Kernel(op) = &stmt.op else { return 0.0 };

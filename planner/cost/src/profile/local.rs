@@ -1,4 +1,4 @@
-//! What one rank holds of the values of a block.
+//! Local shapes of the values of a block on one rank.
 
 use crate::platform::Recipe;
 use crate::routing::Routing;

@@ -14,7 +14,7 @@ use ir::options::Recompute;
 use std::collections::HashMap;
 use transforms::recompute::is_layer;
 
-/// What a run of a block takes under a set: bytes that it keeps, and seconds of what it recomputes.
+/// Figures of a block instance under a set: bytes that it saves, and seconds of recomputation.
 type Figures = [f64; 2];
 
 /// The layers of a kind, and what they take under each set of modules that changes something for them.

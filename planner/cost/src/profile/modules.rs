@@ -1,4 +1,4 @@
-//! What selective recomputation computes again: modules and values by name, with the collectives around them.
+//! Modules and values that selective recomputation names, with the collectives around them.
 
 use super::site::Site;
 use super::tensors::results_of;
@@ -11,14 +11,14 @@ use ir::options::Recompute;
 use std::collections::BTreeSet;
 use transforms::recompute::{is_layer, is_module, of_module, of_value};
 
-/// What is not kept, and the statements of F that run again for it.
+/// Values that are not saved, and the statements of F that recompute them.
 #[derive(Default)]
 pub(super) struct Dropped {
     pub(super) values: EntitySet<Value>,
     pub(super) again: BTreeSet<usize>,
 }
 
-/// What is not kept of modules and values of these names; none named means the core of attention (Korthikanti et al. 2022,
+/// Values that are not saved under these names of modules and values; no name means the core of attention (Korthikanti et al. 2022,
 /// section 5).
 pub(super) fn dropped(site: &Site<'_>, names: &[String]) -> Dropped {
     let mut dropped = Dropped::default();
@@ -87,7 +87,7 @@ impl Dropped {
     }
 }
 
-/// What the list of ops to keep does not name: products in 4 bits, and the kernel of attention on some devices.
+/// Statements that the list of ops to save does not name: matmuls in 4 bits, and the kernel of attention on some devices.
 fn unlisted(site: &Site<'_>) -> BTreeSet<usize> {
     let is_unlisted = |stmt: &Stmt| match &stmt.op {
         Op::Kernel(KernelOp::Einsum(_)) => site.platform.recipe.products == Format::F4,

@@ -134,7 +134,7 @@ fn groups(site: &Site<'_>, stmts: &[&Stmt], run: &[(usize, Role)]) -> Vec<Group>
 /// The places of the statements of a kernel.
 type Group = SmallVec<[usize; 8]>;
 
-/// What is read of a section's values beyond a kernel.
+/// Values of a section that are read outside a kernel.
 struct Outside {
     /// By later sections, or as the section's result.
     later: EntitySet<Value>,
@@ -160,7 +160,7 @@ impl Outside {
         Outside { later }
     }
 
-    /// What a kernel reads that it does not make, and writes that others read; masks of dropout.
+    /// Bytes that a kernel reads from and writes for other kernels, with masks of dropout.
     fn bytes(&self, site: &Site<'_>, stmts: &[&Stmt], group: &[usize]) -> f64 {
         let made = |value: Value| group.iter().any(|&at| stmts[at].results.contains(&value));
         let mut read: SmallVec<[Value; 8]> = SmallVec::new();

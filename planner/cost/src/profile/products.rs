@@ -30,7 +30,7 @@ pub(super) struct Product {
     pub(super) seconds: f64,
 }
 
-/// Which products of a layer may be one.
+/// Matmuls of a layer that may be joined.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Joint {
     Qkv,
@@ -179,7 +179,7 @@ impl Product {
     }
 }
 
-/// What the stack may join a product with: heads with heads, what keys and values come from with their rotated part, halves of
+/// The matmuls that the stack may join with one: heads with heads, the source of keys and values with their rotated part, halves of
 /// a feed-forward net with halves.
 fn joint(site: &Site<'_>, operands: &[Value; 2]) -> Option<Joint> {
     let has = |names: &[&str]| operands.iter().any(|&value| names.iter().any(|name| site.local.has_dim(value, name)));

@@ -1,4 +1,4 @@
-//! What statements take, one kernel after the other.
+//! Costs of statements, one kernel after the other.
 
 use super::collectives::waits;
 use super::pointwise::moves;
@@ -7,12 +7,12 @@ use super::site::Site;
 use super::{Seconds, attention};
 use ir::graph::{SectionKind, Stmt};
 
-/// What statements take of a device and of the CPU that launches their kernels.
+/// Cost of statements on a device and on the CPU that launches their kernels.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Cost {
-    /// Of the device; `launch` is 0.
+    /// Seconds of the device; `launch` is 0.
     pub(super) device: Seconds,
-    /// Of the CPU.
+    /// Seconds of the CPU.
     pub(super) host: f64,
     /// Ranks that tensor-parallel collectives join, each counted as often as it is joined.
     pub(super) peers: f64,
@@ -23,7 +23,7 @@ pub(super) fn spare(costs: &[Cost]) -> f64 {
     costs.iter().map(|cost| cost.device.total() - cost.host).sum()
 }
 
-/// What statements of a section take on one rank.
+/// Cost of statements of a section on one rank.
 pub(super) fn cost_of(site: &Site<'_>, section: SectionKind, stmts: &[&Stmt]) -> Cost {
     if stmts.is_empty() {
         return Cost::default();

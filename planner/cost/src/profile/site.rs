@@ -8,8 +8,8 @@ use crate::platform::Platform;
 use ir::entity::EntitySet;
 use ir::graph::{Block, Model, ResultKind, SectionKind, Stmt};
 use ir::ids::Value;
-use ir::keep::kept;
 use ir::ops::{KernelOp, Op};
+use ir::saved::saved_values;
 use rustc_hash::FxHashMap;
 
 pub(super) struct Site<'a> {
@@ -17,13 +17,13 @@ pub(super) struct Site<'a> {
     pub(super) options: &'a BlockOptions,
     pub(super) platform: &'a Platform<'a>,
     pub(super) fusion: Fusion,
-    /// What I and W read of F.
+    /// Values of F that I and W read.
     pub(super) later: Vec<Value>,
     /// Values of F that the backward's kernels make again from others, and these others.
     pub(super) remade: FxHashMap<Value, Vec<Value>>,
-    /// What is moved as it is named, and what is there already.
+    /// Values by the tensor that holds them.
     pub(super) alias: Alias,
-    /// Of what the backward reads, what it does without.
+    /// Values that the backward names but does not need.
     pub(super) unread: EntitySet<Value>,
     pub(super) has_attention: bool,
     pub(super) has_experts: bool,
@@ -43,7 +43,7 @@ impl<'a> Site<'a> {
             options,
             platform,
             fusion,
-            later: kept(block).forward,
+            later: saved_values(block).forward,
             remade: remade(block, fusion),
             alias: Alias::default(),
             unread: if platform.stack.facts.weighs_inside { weighed(block) } else { EntitySet::new() },

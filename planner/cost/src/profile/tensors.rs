@@ -68,7 +68,7 @@ fn name<'a>(site: &Site<'a>, value: Value) -> Option<&'a str> {
     Some(site.block().value_name(value)).filter(|name| name.parse::<u32>().is_err())
 }
 
-/// What is not kept where the statements at these places run again: their results, and what is never kept.
+/// Values that are not saved if the statements at these places are recomputed: their results, and values that are never saved.
 pub(super) fn results_of(site: &Site<'_>, places: &BTreeSet<usize>) -> EntitySet<Value> {
     let stmts = &site.block()[SectionKind::F].stmts;
     let runs = |part: &Part| part.choice == Choice::Recompute || part.stmts.iter().any(|at| places.contains(at));
@@ -88,7 +88,7 @@ pub(super) struct Chosen {
     pub(super) bytes: f64,
     /// Seconds of making the rest, cluster by cluster.
     pub(super) seconds: f64,
-    /// What these, and all that keep less, take at least together.
+    /// Lower bound on the cost of this choice and of all that save less.
     pub(super) least: f64,
 }
 
@@ -142,7 +142,7 @@ impl Part {
     }
 }
 
-/// What statements take when they run again: of the device, or, where its CPU is behind without them, of that.
+/// Seconds of recomputed statements: of the device, or of the CPU if the CPU is behind without them.
 pub(super) struct Prices<'s, 'a> {
     site: &'s Site<'a>,
     waits_for_cpu: bool,
@@ -219,7 +219,7 @@ pub struct Recomputed {
     pub seconds: f64,
 }
 
-/// What a configuration makes again by the names of values, in the order of the forward.
+/// Values that a configuration recomputes by name, in the order of the forward.
 pub(super) fn recomputed(site: &Site<'_>, names: &[String]) -> Vec<Recomputed> {
     let keep = Keep::of_dropped(site, dropped(site, names));
     let prices = Prices::of(site);

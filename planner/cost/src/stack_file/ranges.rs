@@ -9,7 +9,7 @@ type Range = (&'static str, f64, f64, f64, &'static str);
 /// The most bytes that a stack keeps of anything on a device.
 const BYTES: f64 = 1e12;
 
-/// What is wrong with the figures of a stack.
+/// Complaints about the figures of a stack.
 pub(super) fn complaints(stack: &Stack) -> Vec<String> {
     let mut stack = stack.clone();
     let mut found = Vec::new();

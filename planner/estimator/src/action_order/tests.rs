@@ -1,4 +1,4 @@
-//! What is read from a wiring, against what is read from a timeline.
+//! Figures of a prepared schedule, against those of a timeline.
 
 use super::super::pipeline::costs;
 use super::super::stages::StageCost;

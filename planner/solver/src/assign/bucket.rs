@@ -81,7 +81,7 @@ fn order(net: &Net) -> Option<Vec<usize>> {
     Some(order)
 }
 
-/// What is to be summed and minimised when a node is taken away.
+/// Tables to sum and minimise when a node is eliminated.
 struct Bucket<'b> {
     nodes: Vec<usize>,
     choices: Vec<usize>,

@@ -20,7 +20,7 @@ impl Deadline {
     }
 }
 
-/// What is left of a budget.
+/// Remaining budget.
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
     work: Option<u64>,

@@ -3,7 +3,7 @@
 use super::dual::{Reduced, least};
 use super::net::Net;
 
-/// Chooses node after node by reduced costs, within the room. `None` where that ends without a choice.
+/// Chooses node after node by reduced costs, within the limit. `None` if a node is left without a choice.
 pub(crate) fn decode(net: &Net, reduced: &Reduced) -> Option<Vec<usize>> {
     let mut left = net.room.clone();
     let mut choice = vec![usize::MAX; net.cost.len()];

@@ -9,17 +9,17 @@ use super::problem::Assignment;
 pub(crate) struct Net {
     /// Cost of each choice of a node; empty for a node that is gone.
     pub(crate) cost: Vec<Vec<f64>>,
-    /// What a node's choices use, over what the least of them does.
+    /// Use of a node's choices above the least of them.
     pub(crate) loads: Vec<Vec<Load>>,
     /// Edges of a node; those of a node that is gone are none.
     pub(crate) near: Vec<Vec<usize>>,
     /// Edges; a dead one has no table.
     pub(crate) edges: Vec<Edge>,
-    /// What is left of the limit at each time, by what no choice can avoid.
+    /// The limit at each time, less the use that no choice can avoid.
     pub(crate) room: Vec<i64>,
-    /// What a unit of use costs at each time, in bounds: multipliers of the limit.
+    /// Lagrange multipliers of the limit: cost of a unit of use at each time, in bounds.
     pub(crate) price: Vec<f64>,
-    /// What is yet to be taken from the room, as changes along the times.
+    /// Use to subtract from `room`, as changes along the times.
     pub(crate) spent: Vec<i64>,
     /// Cost that no choice can avoid.
     pub(crate) constant: f64,
@@ -31,7 +31,7 @@ pub(crate) struct Net {
     pub(crate) touched: Vec<bool>,
 }
 
-/// What a node's choices use at times `lo..hi`.
+/// Use of a node's choices at times `lo..hi`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Load {
     pub(crate) lo: usize,
@@ -39,7 +39,7 @@ pub(crate) struct Load {
     pub(crate) amount: Vec<i64>,
 }
 
-/// What pairs of choices cost, row by row of `a`.
+/// Costs of pairs of choices, row by row of `a`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Edge {
     pub(crate) a: usize,
@@ -58,7 +58,7 @@ pub(crate) enum Gone {
     Between { node: usize, a: usize, b: usize, wide: usize, choice: Vec<u32> },
 }
 
-/// The largest limit that is told from none: sums of a million amounts stay within 63 bits up to a thousandth of it.
+/// The largest limit that differs from no limit: sums of a million amounts stay within 63 bits up to a thousandth of it.
 const LARGEST: u64 = 1 << 53;
 
 /// There is no assignment.
@@ -211,7 +211,7 @@ impl Net {
             let mut place = 0..edge.table.len();
             let rows = edge.a == node;
             edge.table.retain(|_| {
-                let place = place.next().expect("as many places as costs");
+                let place = place.next().expect("one place per cost");
                 keep[if rows { place / wide } else { place % wide }]
             });
         }
@@ -295,7 +295,7 @@ impl Net {
         self.constant + nodes + pairs
     }
 
-    /// What is left of the room at each time, below 0 where there is too little.
+    /// Remaining limit at each time; negative if exceeded.
     pub(crate) fn left(&self, choice: &[usize]) -> Vec<i64> {
         let mut change = self.spent.clone();
         for node in self.nodes() {
@@ -315,7 +315,7 @@ impl Net {
             .collect()
     }
 
-    /// Returns whether choices are within the room at all times.
+    /// Returns whether choices are within the limit at all times.
     pub(crate) fn fits(&self, choice: &[usize]) -> bool {
         self.left(choice).iter().all(|&left| left >= 0)
     }

@@ -33,7 +33,7 @@ pub(crate) fn polish(net: &Net, best: &mut Best, clock: &mut Clock) {
     }
 }
 
-/// What each choice of a node costs with all its edges but one.
+/// Cost of each choice of a node with all its edges but one.
 fn alone(net: &Net, node: usize, without: usize, choice: &[usize]) -> Vec<f64> {
     let mut cost = net.cost[node].clone();
     for &number in net.near[node].iter().filter(|&&number| number != without) {

@@ -26,7 +26,7 @@ pub struct Assignment {
     pub(crate) limit: Option<u64>,
 }
 
-/// What a node's choices use from one time to before another.
+/// Use of a node's choices during a half-open range of times.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
     pub(crate) node: usize,
@@ -34,7 +34,7 @@ pub(crate) struct Load {
     pub(crate) amounts: Vec<u64>,
 }
 
-/// What a pair of choices costs; row by row of `a`'s choices.
+/// Costs of pairs of choices, row by row of `a`'s choices.
 #[derive(Clone, Debug)]
 pub(crate) struct Edge {
     pub(crate) a: usize,
@@ -45,7 +45,7 @@ pub(crate) struct Edge {
 /// How long to search for a better answer or a better bound.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
-    /// Steps of the search, of one to three nanoseconds; the same on every machine. `None`: as many as a proof takes.
+    /// Limit on steps of the search, of one to three nanoseconds each; the same on every machine. `None`: until a proof.
     pub work: Option<u64>,
     /// Time on the clock; answers then depend on the machine.
     pub time: Option<Duration>,
@@ -62,7 +62,7 @@ impl Default for Budget {
     }
 }
 
-/// What was found.
+/// Result of a search.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Solution {
     /// The choice of each node; empty unless the status is Optimal or Feasible.
@@ -71,7 +71,7 @@ pub struct Solution {
     pub cost: f64,
     /// No assignment within the limit costs less.
     pub bound: f64,
-    /// What is known.
+    /// The status of the result.
     pub status: Status,
 }
 
@@ -103,11 +103,11 @@ impl Assignment {
         Node(u32::try_from(self.costs.len() - 1).expect("fewer nodes than 2^32"))
     }
 
-    /// What each choice of a node uses at the times `when`; a node may have several loads, or none.
+    /// Adds the use of each choice of a node at the times `when`; a node may have several loads, or none.
     ///
     /// # Panics
     ///
-    /// When there are not as many amounts as choices.
+    /// If the numbers of amounts and choices differ.
     pub fn load(&mut self, node: Node, when: Range<u32>, amounts: Vec<u64>) {
         assert_eq!(amounts.len(), self.costs[node.index()].len(), "one amount for each choice");
         if !when.is_empty() {

@@ -31,7 +31,7 @@ impl Random {
         (self.unit() * end as f64) as usize
     }
 
-    /// A place, as often as its weight says; any where all are 0.
+    /// A random index by weight; uniform if all weights are 0.
     pub(crate) fn place(&mut self, weights: &[f64]) -> usize {
         let mut left = self.unit() * weights.iter().sum::<f64>();
         let at = weights.iter().position(|weight| {

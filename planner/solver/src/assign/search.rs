@@ -30,9 +30,9 @@ const IN_TURN: f64 = 0.6;
 /// Share of the gap that the bound is first meant to rise by, and the one from which on it is not worth an attempt.
 const RISES: [f64; 2] = [0.5, 0.05];
 
-/// Searches of a net that tell each other what they find.
+/// Searches of a net that share their results.
 pub(crate) struct Search<'s> {
-    /// What was found.
+    /// State shared with the other searches.
     pub(crate) shared: &'s Shared,
     /// The relative gain below which no assignment is looked for.
     pub(crate) margin: f64,
@@ -105,8 +105,8 @@ impl Search<'_> {
         cost
     }
 
-    /// Raises the bound of a net to the cost of the best assignment, as far as the clock lets it: first by searching all;
-    /// where that does not end, by searching for what costs less than a part of the way.
+    /// Raises the bound of a net towards the cost of the best assignment, within the clock. It searches all assignments first. If
+    /// that search does not end, it searches for assignments below a cost between the bound and the incumbent.
     fn prove(&self, core: &Net, above: &[Vec<f64>], first: f64, clock: &mut Clock, alone: bool) -> f64 {
         let mut net = core.clone();
         let mut bound = self.begin(&mut net, first, clock);
@@ -145,7 +145,7 @@ impl Search<'_> {
         bound
     }
 
-    /// Searches a net with a share of the clock, after dropping from it what the best assignment so far makes too dear.
+    /// Searches a net with a share of the clock, after pruning choices whose reduced cost exceeds the incumbent.
     /// The answer is a bound, at most the ceiling.
     fn attempt(&self, net: &mut Net, known: f64, clock: &mut Clock, share: f64, ceiling: f64) -> f64 {
         let mut part = clock.share(share);

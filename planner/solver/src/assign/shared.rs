@@ -19,7 +19,7 @@ impl Best {
     }
 }
 
-/// What searches of one net tell each other.
+/// State that the searches of one net share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     best: Mutex<Best>,

@@ -2,7 +2,7 @@
 
 use crate::reference::{Load, Pair, Stated};
 
-/// What random problems are like.
+/// Shape of random problems.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     /// Edges beside those of a tree, by node.
@@ -59,7 +59,7 @@ impl Draw {
         self.sized(shape, nodes, limit)
     }
 
-    /// A problem of so many nodes, whose limit is above what their least amounts use.
+    /// A problem of `nodes` nodes, whose limit is above what their least amounts use.
     pub(crate) fn larger(&mut self, shape: Shape, nodes: usize) -> Stated {
         let stated = self.sized(shape, nodes, None);
         let mut used = vec![0; 2 * nodes + 8];

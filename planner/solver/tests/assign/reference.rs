@@ -1,4 +1,4 @@
-//! What the problem means, said again without the solver: the cost and the use of an assignment, and the best of all.
+//! The problem, defined without the solver: the cost and the use of an assignment, and the best of all.
 
 use meshwright_solver::assign::Assignment;
 use serde_json::Value;

@@ -273,7 +273,7 @@ impl<'a, 'p> Builder<'a, 'p> {
         let mut reduced = |natural: &Sharding, kept: &Kept| {
             let unreduced = natural.unreduced.without(&kept.sharding.used());
             let added = Sharding { unreduced, ..kept.sharding.clone() };
-            step * prices.way(ty, natural, &added) + once * prices.way(ty, &added, &kept.updated())
+            step * prices.path_seconds(ty, natural, &added) + once * prices.path_seconds(ty, &added, &kept.updated())
         };
         let pairs = kinds.iter().flat_map(|&natural| ways.iter().map(move |kept| (natural, kept)));
         let table: Vec<f64> = pairs.map(|(natural, kept)| reduced(natural, kept)).collect();

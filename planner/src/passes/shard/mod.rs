@@ -54,7 +54,7 @@ pub(crate) fn run(
     watch: &mut Watch<'_>,
 ) -> Result<(), PlanError> {
     if let Sharding::Auto { .. } = options.sharding
-        && !model.is_settled()
+        && !model.is_fully_specified()
         && decide(model, options, cluster, watch)?.is_none()
     {
         // No cost-based decision: `propagate` propagates the stated shardings.
@@ -99,7 +99,7 @@ pub fn decide(
     watch: &mut Watch<'_>,
 ) -> Result<Option<Decided>, PlanError> {
     let Sharding::Auto { memory, microbatches, deadline } = options.sharding else { return Ok(None) };
-    if model.is_settled() || model.mesh.tensor_axes().is_empty() || has_changes(model) {
+    if model.is_fully_specified() || model.mesh.tensor_axes().is_empty() || has_changes(model) {
         return Ok(None);
     }
     let end = Deadline::after(deadline);

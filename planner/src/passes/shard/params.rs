@@ -179,7 +179,7 @@ pub(super) fn seconds(prices: &mut Prices<'_>, model: &Model, class: &Class, wei
             let def = stmt.op.def();
             seconds += runs * def.map_or(0.0, |def| prices.op(def, &on(&stmt.operands), &on(&stmt.results), false));
             if stmt.results.contains(&param) {
-                seconds += runs * prices.way(&class.ty, &updated, &kept.sharding);
+                seconds += runs * prices.path_seconds(&class.ty, &updated, &kept.sharding);
             }
         }
     }

@@ -121,8 +121,8 @@ impl<'a> Prices<'a> {
             seconds += match stmt.op {
                 Op::Reshard => {
                     let (from, to) = (block.ty(stmt.operands[0]), block.ty(stmt.results[0]));
-                    let way = cheapest(&self.site, from, to, &Axes::none()).map_err(|why| why.to_string())?;
-                    way.iter().map(|step| step.seconds).sum()
+                    let path = cheapest(&self.site, from, to, &Axes::none()).map_err(|why| why.to_string())?;
+                    path.iter().map(|step| step.seconds).sum()
                 }
                 _ => seconds_of_stmt(cluster, mesh, &block.values, stmt),
             };
@@ -131,7 +131,7 @@ impl<'a> Prices<'a> {
     }
 
     /// Seconds from one sharding of a tensor to another.
-    pub(super) fn way(&mut self, ty: &Type, from: &Sharding, to: &Sharding) -> f64 {
+    pub(super) fn path_seconds(&mut self, ty: &Type, from: &Sharding, to: &Sharding) -> f64 {
         let tensor = self.tensor(ty, true);
         let table = self.table(tensor);
         let (from, to) = (table.place(from), table.place(to));

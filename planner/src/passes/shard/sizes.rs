@@ -54,7 +54,8 @@ fn of_block(block: &Block, units: i32) -> f64 {
 /// Upper bound on strategies: each unit shards a factor, passes a partial sum through, or is unused.
 fn choices(block: &Block, stmt: &Stmt, units: i32) -> f64 {
     let Ok(Some(instance)) = instance_of(block, stmt) else { return 1.0 };
-    let factors = instance.letters.iter().filter(|factor| factor.size > 1 && (!factor.whole || factor.marked_whole));
+    let factors =
+        instance.factors.iter().filter(|factor| factor.size > 1 && (!factor.replicated || factor.marked_replicated));
     let factors = factors.count() as f64;
     let groups = stmt.op.def().map_or(0, |def| def.linear(stmt.operands.len()).len()) as f64;
     (factors + 1.0).powi(units) + groups * ((factors + 2.0).powi(units) - (factors + 1.0).powi(units))

@@ -76,8 +76,8 @@ fn may_lie(mesh: &Mesh, dims: &Dims, ty: &Type) -> bool {
 
 /// Returns whether the op must be decomposed: it is composite, or sharded on a `!` factor.
 fn must_expand(op: &Op, instance: &Instance, assignment: &Assignment) -> bool {
-    let cut = instance.letters.iter().zip(&assignment.factors);
-    matches!(op, Op::Made(_)) || cut.into_iter().any(|(factor, axes)| factor.marked_whole && !axes.is_empty())
+    let cut = instance.factors.iter().zip(&assignment.factors);
+    matches!(op, Op::Made(_)) || cut.into_iter().any(|(factor, axes)| factor.marked_replicated && !axes.is_empty())
 }
 
 /// Constraints on the sharding of a statement's factors.
@@ -106,10 +106,10 @@ impl<'a> Rules<'a> {
             .filter(|(_, dim)| dim.count.is_some())
             .flat_map(|(factors, _)| factors.clone())
             .collect();
-        let may = |(at, factor): (usize, &ir::rule::Letter)| {
-            (!factor.whole || (factor.marked_whole && is_expandable(op))) && !counted.contains(&at)
+        let may = |(at, factor): (usize, &ir::rule::Factor)| {
+            (!factor.replicated || (factor.marked_replicated && is_expandable(op))) && !counted.contains(&at)
         };
-        let free = instance.letters.iter().enumerate().map(may).collect();
+        let free = instance.factors.iter().enumerate().map(may).collect();
         let indivisible = indivisible_factors(instance, prices.site.dims, operands, results);
         Rules { mesh: prices.site.mesh, instance, indivisible, free, is_relaxed: prices.is_relaxed() }
     }
@@ -126,7 +126,7 @@ impl<'a> Rules<'a> {
         let stays = |axes: &Axes| axes.intersection(&turn.fixed);
         let factors = match before {
             Some(before) => before.factors.iter().map(stays).collect(),
-            None => vec![Axes::none(); self.instance.letters.len()],
+            None => vec![Axes::none(); self.instance.factors.len()],
         };
         let passes = before.and_then(|before| before.passing.as_ref());
         let passing = passes.map_or_else(Axes::none, |passing| stays(&passing.partial.axes));
@@ -158,7 +158,7 @@ impl<'a> Rules<'a> {
         self.extend(rest, so_far, group, found);
         for factor in 0..so_far.factors.len() {
             let longer = so_far.factors[factor].union(unit).sorted();
-            let size = self.instance.letters[factor].size;
+            let size = self.instance.factors[factor].size;
             let fits =
                 self.mesh.size(&longer) <= size && (!self.indivisible[factor] || self.mesh.is_even(size, &longer));
             if self.free[factor] && fits {

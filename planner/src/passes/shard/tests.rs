@@ -101,7 +101,7 @@ fn what_is_chosen_is_written_down() {
     let options = PlanOptions::auto(ParallelConfig::default(), None, 2);
     let decided = decide(&mut model, &options, &CPU, &mut |_| {}).unwrap().unwrap();
     assert!(decided.is_proved && decided.bound <= decided.seconds, "{decided:?}");
-    assert!(model.is_settled());
+    assert!(model.is_fully_specified());
     let block = model.blocks.values().next().unwrap();
     assert_eq!(block.ty(block.find("y").unwrap()).dims[0].axes, mesh.tensor_axes(), "the batch is sharded");
     assert!(model.params.values().all(|param| param.ty.sharded_axes().is_empty()), "the weight is unsharded");

@@ -31,11 +31,11 @@ fn plan(
         return Err("wants q [b, s, g, r, d], k [b, t, g, d] and v [b, t, g, c]".to_string());
     };
     let attention = attention::Attention { b, s, t, g, r, d, c, scale: scale as f32, causal, dropout: None };
-    let of = |operand: usize| {
+    let view = |operand: usize| {
         let ty = site.operands[operand];
         (ty.local_origin(site.mesh, site.coordinates), ty.sizes())
     };
-    let ((queries, q_sizes), (keys, k_sizes)) = (of(0), of(1));
+    let ((queries, q_sizes), (keys, k_sizes)) = (view(0), view(1));
     let weights = |q: &[u64], k: &[u64]| [q[0], q[1], q[2], q[3], k[1]];
     let (mut origin, mut whole) = (weights(&queries, &keys), weights(&q_sizes, &k_sizes));
     if let Some(piece) = piece {

@@ -57,7 +57,7 @@ impl Sizes {
     }
 }
 
-/// Writes the result with room for a number of each local expert of each group.
+/// Writes the result with a place for a number of each local expert of each group.
 fn with_counts(call: &mut Call<'_>, sizes: &Sizes, choices: usize, write: impl FnOnce(&mut [f32], &mut [i32])) {
     let mut scratch = std::mem::take(call.scratch);
     scratch.resize(choices / (sizes.tokens * sizes.choices).max(1) * sizes.experts, 0.0);

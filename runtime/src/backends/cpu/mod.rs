@@ -30,23 +30,23 @@ pub use tally::Tally;
 pub struct Cpu {
     arena: Arc<Arena>,
     par: Par,
-    /// What kernels work in.
+    /// Scratch memory of kernels.
     scratch: Vec<f32>,
     /// A result that is to be added.
     aside: Vec<f32>,
-    /// What was chosen of experts, on all threads.
+    /// Counts of chosen experts, over all threads.
     tally: Arc<Tally>,
 }
 
 /// A kernel with its shapes.
 pub struct Kernel {
     run: KernelFn,
-    /// Whether it adds to its result by itself.
+    /// True if it adds to its result by itself.
     adds: bool,
     place: InPlace,
 }
 
-/// What a kernel does where its result lies on an operand.
+/// Handling of a result that overlaps an operand.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum InPlace {
     /// That is not possible.
@@ -62,7 +62,7 @@ enum InPlace {
 /// The call of a kernel.
 type KernelFn = Box<dyn FnMut(&mut Call<'_>, Par) + Send>;
 
-/// What a kernel is called with.
+/// Arguments of a kernel call.
 struct Call<'a> {
     arena: &'a Arena,
     operands: &'a [Span],
@@ -72,7 +72,7 @@ struct Call<'a> {
     scratch: &'a mut Vec<f32>,
 }
 
-/// Where results go.
+/// Destination of results.
 enum Results<'a> {
     /// To places that no operand meets, and none another.
     Places(&'a [Span]),
@@ -85,12 +85,12 @@ impl<'a> Call<'a> {
     fn float(&self, operand: usize) -> &'a [f32] {
         let span = self.operands[operand];
         let places = if let Results::Places(places) = self.results { places } else { &[] };
-        assert!(!places.iter().any(|place| place.meets(span)), "no result lies on what is read");
+        assert!(!places.iter().any(|place| place.meets(span)), "no result overlaps an operand");
         // SAFETY: no result meets it, and the program lets nobody else write it now.
         unsafe { self.arena.floats(span) }
     }
 
-    /// An operand of a kernel whose result may lie on it.
+    /// An operand whose place the result may have.
     fn source(&self, operand: usize) -> Source<'a> {
         match self.results {
             Results::Places(places) if places[0] == self.operands[operand] => Source::Own,
@@ -126,7 +126,7 @@ impl<'a> Call<'a> {
 }
 
 impl Cpu {
-    /// A rank's share of the processor: so many threads.
+    /// A rank's share of the processor: `threads` threads.
     ///
     /// # Panics
     /// If there is no memory at all.
@@ -140,7 +140,7 @@ impl Cpu {
         &self.arena
     }
 
-    /// What forwards have chosen of experts.
+    /// Counts of the experts that forwards chose.
     pub fn tally(&self) -> &Arc<Tally> {
         &self.tally
     }
@@ -218,10 +218,10 @@ impl Backend for Cpu {
     }
 }
 
-/// Whether a result lies on an operand, other than by an update.
+/// True if a result has the place of an operand, other than by an update.
 ///
 /// # Panics
-/// If the kernel cannot do that, it lies on part of one, or on another result.
+/// If the kernel does not allow it, or if the result overlaps part of an operand or another result.
 fn lies_on_operand(place: InPlace, operands: &[Span], results: &[Span]) -> bool {
     let mut found = false;
     for (number, result) in results.iter().enumerate() {
@@ -229,7 +229,7 @@ fn lies_on_operand(place: InPlace, operands: &[Span], results: &[Span]) -> bool 
         for (at, operand) in operands.iter().enumerate().filter(|(_, operand)| operand.meets(*result)) {
             let stands = matches!(place, InPlace::Updates(updated) if updated.get(number) == Some(&at));
             let may = matches!(place, InPlace::IsThere | InPlace::Computes) && operand == result;
-            assert!(stands || may, "a result lies on operand {at}: {operand:?}, {result:?}");
+            assert!(stands || may, "a result overlaps operand {at}: {operand:?}, {result:?}");
             found |= may;
         }
     }

@@ -8,7 +8,7 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 use trace::Peak;
 
-/// Rows and columns of the product: its three matrices fill 3 MiB, the packed blocks of which stay in cache.
+/// Rows and columns of the product: its three matrices fill 3 MiB, and their packed blocks stay in cache.
 const PRODUCT: usize = 512;
 
 /// Elements of the sums: three tensors of 32 MiB, more than a core's caches hold.
@@ -17,7 +17,7 @@ const SUM: usize = 8 << 20;
 /// How long each of the two is tried.
 const TRY: Duration = Duration::from_millis(250);
 
-/// Measures for about half a second, on so many threads at once.
+/// Measures for about half a second, on `threads` threads at once.
 ///
 /// # Errors
 /// The system gives no threads.

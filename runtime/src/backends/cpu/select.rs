@@ -26,17 +26,17 @@ fn selection(at: Selected, whole: &[usize], index: &[usize], origin: i64) -> Sel
 
 pub(super) fn take(op: &Take, site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let origin = site.origin(site.operands[0], op.at.dim);
-    let of = selection(op.at, &site.operand(0)?, &site.operand(1)?, origin);
-    Ok(Box::new(move |call, par| take::take(call.float(0), call.int(1), of, call.out(), par)))
+    let chosen = selection(op.at, &site.operand(0)?, &site.operand(1)?, origin);
+    Ok(Box::new(move |call, par| take::take(call.float(0), call.int(1), chosen, call.out(), par)))
 }
 
 pub(super) fn scatter_add(op: &ScatterAdd, site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let origin = site.origin(site.results[0], op.at.dim);
-    let of = selection(op.at, &site.result(0)?, &site.operand(1)?, origin);
-    Ok(Box::new(move |call, _| take::scatter_add(call.float(0), call.int(1), of, call.out())))
+    let chosen = selection(op.at, &site.result(0)?, &site.operand(1)?, origin);
+    Ok(Box::new(move |call, _| take::scatter_add(call.float(0), call.int(1), chosen, call.out())))
 }
 
-/// Where a range of `length` begins in a dim of `size`.
+/// Start of a range of `length` in a dim of `size`.
 fn begin(start: i32, length: usize, size: usize) -> usize {
     usize::try_from(start).unwrap_or(0).min(size - length)
 }

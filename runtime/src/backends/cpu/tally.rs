@@ -21,7 +21,7 @@ impl Tally {
         self.dropped.fetch_add(dropped, Ordering::Relaxed);
     }
 
-    /// What was chosen and what was dropped since it was taken last.
+    /// The numbers of chosen and dropped tokens since the last call.
     pub fn take(&self) -> [u64; 2] {
         [&self.chosen, &self.dropped].map(|count| count.swap(0, Ordering::Relaxed))
     }

@@ -4,12 +4,12 @@
 use super::Cpu;
 use crate::arena::as_floats;
 use crate::backend::{Backend, KernelSite, RngContext, Span, updated};
-use crate::comm::{Region, assemble, cut};
+use crate::comm::{Region, assemble, extract};
 use crate::reference::{Array, Context, Tensor as Dense, ops::evaluate};
 use ir::ids::AxisId;
 use ir::mesh::{Axes, Mesh};
 use ir::ops::*;
-use ir::rule::{Rule, TensorLetters};
+use ir::rule::{Rule, TensorFactors};
 use ir::types::{DType, Dim, PartialKind, Type};
 use kernels::cpu::dropout::{normal, uniform};
 
@@ -172,7 +172,7 @@ fn part(array: &Array<f64>, ty: &Type, region: &Region) -> Vec<f32> {
         Array::Real(whole) => whole.data.iter().map(|&x| x as f32).collect(),
     };
     let mut part = vec![0.0; region.len()];
-    cut(&whole, ty, region, &mut part);
+    extract(&whole, ty, region, &mut part);
     part
 }
 
@@ -191,7 +191,7 @@ enum How {
     Apart,
     /// It is run once more, and adds.
     Added,
-    /// Its result lies on this operand.
+    /// Its result is on this operand.
     On(usize),
 }
 
@@ -248,25 +248,25 @@ fn check(op: &Op, got: &[Vec<f32>], want: &[Vec<f64>], times: f64, how: &str) {
 }
 
 /// The types with the letter's dims cut in three; none if the rule forbids it.
-fn sharded(op: &KernelOp, letter: usize, types: [&[Type]; 2]) -> Option<[Vec<Type>; 2]> {
+fn sharded(op: &KernelOp, factor: usize, types: [&[Type]; 2]) -> Option<[Vec<Type>; 2]> {
     let sides = types.map(|side| side.iter().collect::<Vec<_>>());
     let rule = Rule::parse(&op.def().rule(&sides[0], &sides[1])).unwrap().instantiate(&sides[0], &sides[1]).unwrap();
-    let mut axes = vec![Axes::none(); rule.letters.len()];
-    *axes.get_mut(letter)? = Axes::one(AxisId::from_u32(0));
-    let on = |ty: &Type, letters: &TensorLetters| {
+    let mut axes = vec![Axes::none(); rule.factors.len()];
+    *axes.get_mut(factor)? = Axes::one(AxisId::from_u32(0));
+    let on = |ty: &Type, factors: &TensorFactors| {
         let mut ty = ty.clone();
-        ty.dims.iter_mut().zip(rule.dim_axes(letters, &axes)).for_each(|(dim, axes)| dim.axes = axes);
+        ty.dims.iter_mut().zip(rule.dim_axes(factors, &axes)).for_each(|(dim, axes)| dim.axes = axes);
         ty
     };
-    let whole = rule.letters[letter].whole || rule.letters[letter].partial == Some(PartialKind::Max);
+    let whole = rule.factors[factor].replicated || rule.factors[factor].partial == Some(PartialKind::Max);
     let mesh = Mesh::new("m", &[("a", 3)]);
     if whole || !rule.compounds_hold(&axes, &mesh) {
         return Some(types.map(<[Type]>::to_vec));
     }
-    let operands = types[0].iter().zip(&rule.operands).map(|(ty, letters)| on(ty, letters)).collect();
-    let results = types[1].iter().zip(&rule.results).enumerate().map(|(place, (ty, letters))| {
+    let operands = types[0].iter().zip(&rule.operands).map(|(ty, factors)| on(ty, factors)).collect();
+    let results = types[1].iter().zip(&rule.results).enumerate().map(|(place, (ty, factors))| {
         let partial = rule.partial(place, &axes);
-        Type { partial, ..on(ty, letters) }
+        Type { partial, ..on(ty, factors) }
     });
     Some([operands, results.collect()])
 }
@@ -298,10 +298,10 @@ fn every_op_equals_the_reference_whole_and_sharded() {
         if results.len() == 1 && updated(kernel).is_empty() {
             check(&op, &run(kernel, &one, &given, [&types, &results], How::Added), &want, 2.0, "added");
         }
-        for letter in 0.. {
-            let Some([types, results]) = sharded(kernel, letter, [&types, &results]) else { break };
+        for factor in 0.. {
+            let Some([types, results]) = sharded(kernel, factor, [&types, &results]) else { break };
             let got = run(kernel, &mesh, &given, [&types, &results], How::Apart);
-            check(&op, &got, &want, 1.0, &format!("with letter {letter} sharded"));
+            check(&op, &got, &want, 1.0, &format!("with factor {factor} sharded"));
         }
     }
     let missing: Vec<_> = names().into_iter().filter(|name| !seen.contains(name) && *name != "clip_factor").collect();

@@ -26,7 +26,7 @@ pub struct Cuda {
     device: Arc<Device>,
     stream: Arc<Stream>,
     arena: Arc<Arena>,
-    /// What contractions copy operands and results to; as long as the greatest need.
+    /// Buffer to which contractions copy operands and results; its size is that of the largest contraction.
     scratch: Arena,
     matmul: Matmul,
     staging: Staging,
@@ -60,7 +60,7 @@ impl Contract {
         Ok(Contract { plan, pack, unpack })
     }
 
-    /// Where in scratch memory the copies of the operands and the result begin, and where the last one ends.
+    /// Offsets in scratch memory of the copies of operands and result, and the end of the last copy.
     fn places(&self) -> [usize; 4] {
         let copied = [self.pack[0].is_some(), self.pack[1].is_some(), self.unpack.is_some()];
         let mut places = [0; 4];
@@ -166,7 +166,7 @@ impl Backend for Cuda {
             Kernel::Copy => return self.copy(out, operands[0]),
             Kernel::Elementwise(kernel) => {
                 let inputs: Vec<u64> = operands.iter().map(|span| self.at(*span)).collect();
-                // SAFETY: spans lie in the arena, aligned to elements; all work of the rank is on this stream; a result lies
+                // SAFETY: spans are in the arena, aligned to elements; all work of the rank is on this stream; a result is
                 // on an operand only exactly, and only for ops that read it in order.
                 unsafe { kernel.launch(&self.stream, &inputs, self.at(out), out.len, accumulate) }
             }
@@ -190,7 +190,7 @@ impl Backend for Cuda {
     }
 
     fn write(&mut self, to: Span, data: &[f32]) {
-        assert_eq!(to.len, data.len(), "as many elements on both sides");
+        assert_eq!(to.len, data.len(), "equal numbers of elements on both sides");
         // SAFETY: floats are bytes.
         let bytes = unsafe { std::slice::from_raw_parts(data.as_ptr().cast(), size_of_val(data)) };
         let to = self.at(to);
@@ -200,7 +200,7 @@ impl Backend for Cuda {
     }
 
     fn read(&mut self, from: Span, data: &mut [f32]) {
-        assert_eq!(from.len, data.len(), "as many elements on both sides");
+        assert_eq!(from.len, data.len(), "equal numbers of elements on both sides");
         // SAFETY: floats are bytes, all of which may have any value.
         let bytes = unsafe { std::slice::from_raw_parts_mut(data.as_mut_ptr().cast(), size_of_val(data)) };
         let from = self.at(from);

@@ -20,7 +20,7 @@ pub struct Device {
     modules: Mutex<HashMap<String, Arc<CudaModule>>>,
 }
 
-/// What a GPU is, and the versions of what drives it.
+/// Properties of a GPU, and the versions of its driver and libraries.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Properties {
     /// The vendor's name.
@@ -31,7 +31,7 @@ pub struct Properties {
     pub memory_bytes: usize,
     /// Streaming multiprocessors.
     pub multiprocessors: u32,
-    /// What it can do at most.
+    /// Its peak rates.
     pub peaks: Peaks,
     /// The CUDA version that the driver supports, `13.2`.
     pub driver: String,
@@ -62,7 +62,7 @@ impl Device {
         Ok(Arc::new(Device { context, properties, modules: Mutex::default() }))
     }
 
-    /// What it is.
+    /// The properties of the device.
     pub fn properties(&self) -> &Properties {
         &self.properties
     }
@@ -84,7 +84,7 @@ impl Device {
         self.context.bind_to_thread().tried("binding the device to a thread")
     }
 
-    /// The two kernels of these names in a CUDA C source, compiled for this device at first and kept.
+    /// The two kernels of these names in a CUDA C source, compiled for this device once and cached.
     ///
     /// # Errors
     /// It does not compile, or cannot be loaded.

@@ -41,7 +41,7 @@ impl Elementwise {
     /// The driver refuses the launch.
     ///
     /// # Safety
-    /// All addresses lie in live arenas, aligned for their element types and long enough; no other stream works on them
+    /// All addresses are in live arenas, aligned for their element types and long enough; no other stream works on them
     /// meanwhile; `out` overlaps an input only if it is that input and the program reads it in order.
     pub unsafe fn launch(
         &self,
@@ -51,7 +51,7 @@ impl Elementwise {
         len: usize,
         accumulate: bool,
     ) -> Result<(), Error> {
-        assert_eq!(inputs.len(), self.inputs, "as many buffers as the program has inputs");
+        assert_eq!(inputs.len(), self.inputs, "one buffer per input of the program");
         if len == 0 {
             return Ok(());
         }

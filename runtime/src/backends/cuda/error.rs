@@ -35,21 +35,21 @@ pub enum Error {
         arch: String,
         /// Its status.
         why: String,
-        /// What it printed.
+        /// The output of the compiler.
         log: String,
     },
     /// A call of the driver failed.
-    #[error("{what}: the CUDA driver says {why}")]
+    #[error("{what}: the CUDA driver reports {why}")]
     Driver {
-        /// What was tried.
+        /// The call that failed.
         what: &'static str,
         /// The driver's status.
         why: String,
     },
     /// A call of cuBLASLt failed.
-    #[error("{what}: cuBLASLt says {why}")]
+    #[error("{what}: cuBLASLt reports {why}")]
     Blas {
-        /// What was tried.
+        /// The call that failed.
         what: &'static str,
         /// Its status.
         why: String,
@@ -59,7 +59,7 @@ pub enum Error {
     Program(String),
 }
 
-/// Which libraries are missing, each with the names it was looked for by.
+/// Text that names the missing libraries, each with the file names tried.
 fn missing(libraries: &[Library]) -> String {
     let name = |library: &Library| {
         let names = library.file_names().join(", ");
@@ -72,13 +72,13 @@ fn found(count: &Result<usize, String>) -> String {
     match count {
         Ok(0) => "the CUDA driver shows none (CUDA_VISIBLE_DEVICES may hide them)".into(),
         Ok(count) => format!("the CUDA driver shows {count}, numbered from 0"),
-        Err(why) => format!("the CUDA driver says {why}"),
+        Err(why) => format!("the CUDA driver reports {why}"),
     }
 }
 
 /// Names what was tried when a call fails.
 pub(super) trait Tried<T> {
-    /// The value, or an error that says what was tried.
+    /// The value, or an error that names the call.
     fn tried(self, what: &'static str) -> Result<T, Error>;
 }
 

@@ -17,7 +17,7 @@ impl Library {
     /// All that are used, in the order in which they are looked for.
     pub const ALL: [Library; 3] = [Library::Driver, Library::Nvrtc, Library::CublasLt];
 
-    /// What it is called.
+    /// The name of the library.
     pub fn name(self) -> &'static str {
         match self {
             Library::Driver => "the CUDA driver",
@@ -26,7 +26,7 @@ impl Library {
         }
     }
 
-    /// Whether it can be loaded. `cudarc` panics at the first call into a library that cannot.
+    /// True if it can be loaded. `cudarc` panics at the first call into a library that cannot.
     pub fn is_there(self) -> bool {
         // SAFETY: loading a library runs its initialisers; those of CUDA have no conditions.
         unsafe {

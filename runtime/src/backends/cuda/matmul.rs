@@ -10,7 +10,8 @@ use super::stream::Stream;
 use cudarc::cublaslt::result;
 use cudarc::cublaslt::sys::{
     self, cublasComputeType_t as Compute, cublasLtMatmulDescAttributes_t as Setting,
-    cublasLtMatmulPreferenceAttributes_t as Wish, cublasLtMatrixLayoutAttribute_t as Place, cudaDataType_t as Data,
+    cublasLtMatmulPreferenceAttributes_t as PreferenceAttribute, cublasLtMatrixLayoutAttribute_t as Place,
+    cudaDataType_t as Data,
 };
 use kernels::cuda::gemm::{Gemm, Matrix};
 use std::collections::HashMap;
@@ -23,7 +24,7 @@ use std::sync::Arc;
 pub enum Arithmetic {
     /// Operands f32.
     F32,
-    /// Operands f32, of which the tensor cores read 11 bits of mantissa.
+    /// Operands f32; the tensor cores read 11 bits of mantissa.
     Tf32,
     /// Operands bf16.
     Bf16,
@@ -46,7 +47,7 @@ pub struct Matmul {
 // SAFETY: the handle and the descriptors are used by one thread at a time, and belong to none.
 unsafe impl Send for Matmul {}
 
-/// What an algorithm is chosen by: the product, and the alignment of A, B and D in bytes.
+/// Key by which an algorithm is chosen: the matmul, and the alignment of A, B and D in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct AlgorithmKey {
     gemm: Gemm,
@@ -81,7 +82,7 @@ impl Matmul {
     /// No algorithm does it, or the launch fails.
     ///
     /// # Safety
-    /// The matrices lie in live arenas, aligned to their elements; `D` overlaps no other; no other stream works on them.
+    /// The matrices are in live arenas, aligned to their elements; `D` overlaps no other; no other stream works on them.
     pub unsafe fn launch(
         &mut self,
         stream: &Stream,
@@ -138,7 +139,7 @@ impl Matmul {
 impl Drop for Matmul {
     fn drop(&mut self) {
         self.ready.clear();
-        // SAFETY: made by `create_handle`, destroyed once. There is nobody to tell of a failure.
+        // SAFETY: made by `create_handle`, destroyed once. Nobody could handle a failure.
         let _ = unsafe { result::destroy_handle(self.handle) };
     }
 }
@@ -169,7 +170,7 @@ fn bytes<T: Copy + Into<i128>>(value: &T) -> &[u8] {
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
 }
 
-/// What is computed, destroyed when dropped.
+/// Descriptor of a matmul, destroyed when dropped.
 struct Operation(sys::cublasLtMatmulDesc_t);
 
 impl Operation {
@@ -203,7 +204,7 @@ impl Drop for Operation {
     }
 }
 
-/// How a matrix lies, destroyed when dropped.
+/// Layout of a matrix, destroyed when dropped.
 struct Layout(sys::cublasLtMatrixLayout_t);
 
 impl Layout {
@@ -235,7 +236,7 @@ impl Drop for Layout {
     }
 }
 
-/// What an algorithm must put up with, destroyed when dropped.
+/// Constraints on the algorithm, destroyed when dropped.
 struct Preference(sys::cublasLtMatmulPreference_t);
 
 impl Preference {
@@ -243,16 +244,16 @@ impl Preference {
         let workspace = workspace as u64;
         const WHAT: &str = "describing what an algorithm may use";
         let preference = Preference(result::create_matmul_pref().tried(WHAT)?);
-        let wishes = [
-            (Wish::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, bytes(&workspace)),
-            (Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, bytes(&a)),
-            (Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, bytes(&b)),
-            (Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, bytes(&d)),
-            (Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, bytes(&d)),
+        let attributes = [
+            (PreferenceAttribute::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, bytes(&workspace)),
+            (PreferenceAttribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, bytes(&a)),
+            (PreferenceAttribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, bytes(&b)),
+            (PreferenceAttribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, bytes(&d)),
+            (PreferenceAttribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, bytes(&d)),
         ];
-        for (wish, value) in wishes {
-            // SAFETY: the preference is alive, and the values are of the wishes' types, a size_t and uint32s.
-            unsafe { result::set_matmul_pref_attribute(preference.0, wish, value.as_ptr().cast(), value.len()) }
+        for (attribute, value) in attributes {
+            // SAFETY: the preference is alive, and the values are of the attributes' types, a size_t and uint32s.
+            unsafe { result::set_matmul_pref_attribute(preference.0, attribute, value.as_ptr().cast(), value.len()) }
                 .tried(WHAT)?;
         }
         Ok(preference)

@@ -18,7 +18,7 @@ impl Arena {
     /// So many bytes, whatever they hold.
     ///
     /// # Errors
-    /// There are not so many free.
+    /// Fewer bytes are free.
     pub fn new(device: &Arc<Device>, bytes: usize) -> Result<Arena, Error> {
         device.bind()?;
         let (free, total) = device.memory()?;
@@ -38,7 +38,7 @@ impl Arena {
     /// The address of a run of bytes.
     ///
     /// # Panics
-    /// If they do not lie within the arena.
+    /// If they are not within the arena.
     pub fn address(&self, offset: usize, bytes: usize) -> u64 {
         assert!(offset + bytes <= self.bytes, "{bytes} bytes at {offset} do not lie in an arena of {}", self.bytes);
         self.base + offset as u64
@@ -48,7 +48,7 @@ impl Arena {
 impl Drop for Arena {
     fn drop(&mut self) {
         // SAFETY: taken by `malloc_sync`, given back once; the driver waits for work that uses it. A device that has failed
-        // gives nothing back, and there is nobody to tell.
+        // gives nothing back, and nobody could handle the error.
         let _ = self.device.bind().map(|()| unsafe { result::free_sync(self.base) });
     }
 }
@@ -67,7 +67,7 @@ impl Pinned {
     /// So many bytes of zero.
     ///
     /// # Errors
-    /// The host has not so many to pin.
+    /// The host cannot pin that number of bytes.
     pub fn new(device: &Arc<Device>, bytes: usize) -> Result<Pinned, Error> {
         device.bind()?;
         // SAFETY: the context is bound.
@@ -92,7 +92,7 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // SAFETY: taken by `malloc_host`, given back once. As for `Arena`, there is nobody to tell of a failure.
+        // SAFETY: taken by `malloc_host`, given back once. As for `Arena`, nobody could handle a failure.
         let _ = self.device.bind().map(|()| unsafe { result::free_host(self.start) });
     }
 }
@@ -104,7 +104,7 @@ impl Stream {
     /// The driver failed.
     ///
     /// # Safety
-    /// Both runs lie in live arenas, and no other stream works on them meanwhile.
+    /// Both runs are in live arenas, and no other stream works on them meanwhile.
     pub unsafe fn copy(&self, to: u64, from: u64, bytes: usize) -> Result<(), Error> {
         self.bind()?;
         // SAFETY: as the caller promises.

@@ -10,7 +10,7 @@ use std::ffi::{CStr, CString, c_char};
 pub struct Code {
     /// The binary for the driver to load.
     pub cubin: Vec<u8>,
-    /// What the compiler and its assembler printed.
+    /// The output of the compiler and the assembler.
     pub log: String,
 }
 
@@ -43,9 +43,9 @@ impl Drop for Program {
     }
 }
 
-/// What every kernel is compiled with. Arithmetic is that of IEEE 754, and products and sums are never contracted, so that
+/// Compiler options of every kernel. Arithmetic is that of IEEE 754, and products and sums are never contracted, so that
 /// results are those of the processor. The assembler reports registers and spills. No kernel uses all shared functions, so
-/// that warning 177, of a function never used, says nothing.
+/// that warning 177, of an unused function, is off.
 const OPTIONS: [&str; 6] = [
     "--fmad=false",
     "--ftz=false",

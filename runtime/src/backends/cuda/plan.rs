@@ -15,7 +15,7 @@ pub enum Plan {
     Elementwise(Program),
     /// A matrix product.
     Contract(Box<Contraction>),
-    /// The operand's elements as they lie.
+    /// The operand's elements in their own order.
     Copy,
 }
 
@@ -25,7 +25,7 @@ pub fn ops() -> Vec<&'static str> {
         .concat()
 }
 
-/// Whether an op has a plan, whatever its sizes.
+/// True if an op has a plan, whatever its sizes.
 pub fn has(op: &KernelOp) -> bool {
     ops().contains(&op.def().name())
 }

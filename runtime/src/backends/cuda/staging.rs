@@ -31,7 +31,7 @@ impl Staging {
     /// The driver failed.
     ///
     /// # Safety
-    /// `to` has room for all bytes in a live arena, and no other stream works on them meanwhile.
+    /// `to` has space for all bytes in a live arena, and no other stream works on them meanwhile.
     pub unsafe fn write(&mut self, stream: &Stream, to: u64, from: &[u8]) -> Result<(), Error> {
         for (i, part) in from.chunks(BUFFER).enumerate() {
             let (buffer, event) = &mut self.buffers[i % 2];
@@ -50,7 +50,7 @@ impl Staging {
     /// The driver failed.
     ///
     /// # Safety
-    /// `from` has as many bytes in a live arena, and no other stream works on them meanwhile.
+    /// `from` has all bytes in a live arena, and no other stream works on them meanwhile.
     pub unsafe fn read(&mut self, stream: &Stream, to: &mut [u8], from: u64) -> Result<(), Error> {
         let parts = to.len().div_ceil(BUFFER);
         for i in 0..=parts {
@@ -78,7 +78,7 @@ impl Drop for Staging {
     /// The device may still be reading a buffer.
     fn drop(&mut self) {
         for (_, event) in &self.buffers {
-            // There is nobody to tell of a failure.
+            // Nobody could handle a failure.
             let _ = event.finish();
         }
     }

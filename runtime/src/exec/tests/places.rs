@@ -1,15 +1,15 @@
 //! The naive buffer assignment: no two tensors share bytes.
 
-use ir::arena::{ALIGNMENT, Arena, Frame, Held, Place, Role};
+use ir::arena::{ALIGNMENT, Arena, Frame, Place, Resident, Role};
 use ir::graph::Model;
 use ir::program::{Body, BodyInstr, Class, Instr, Program, Transfer};
 use ir::types::Type;
 use std::collections::BTreeMap;
 
 /// Bytes that go on and on.
-struct Room(u64);
+struct Allocator(u64);
 
-impl Room {
+impl Allocator {
     fn take(&mut self, bytes: u64) -> u64 {
         let at = self.0;
         self.0 += bytes.next_multiple_of(ALIGNMENT);
@@ -34,7 +34,7 @@ pub(super) fn place(model: &Model, program: &mut Program) {
 }
 
 fn frame(model: &Model, body: &Body) -> Frame {
-    let (mut slot, mut scratch, mut places) = (Room(0), Room(0), BTreeMap::new());
+    let (mut slot, mut scratch, mut places) = (Allocator(0), Allocator(0), BTreeMap::new());
     let made = body.instrs.iter().flat_map(|instr| match instr {
         BodyInstr::Compute(stmt) => stmt.results.as_slice(),
         BodyInstr::Wait { results, .. } => results,
@@ -53,30 +53,30 @@ fn frame(model: &Model, body: &Body) -> Frame {
 }
 
 fn arena(model: &Model, program: &Program, class: &Class) -> Arena {
-    let mut room = Room(0);
-    let mut held = Vec::new();
+    let mut allocator = Allocator(0);
+    let mut residents = Vec::new();
     for &(param, instance) in &class.params {
         for role in [Role::Param, Role::Gradient, Role::State("m".to_string())] {
-            held.push(Held { param, instance, role, at: room.tensor(&model.params[param].ty, model) });
+            residents.push(Resident { param, instance, role, at: allocator.tensor(&model.params[param].ty, model) });
         }
     }
-    let scalars = ["lr", "step", "clip"].map(|name| (name.to_string(), room.take(4))).into();
-    let at = class.instrs.iter().map(|instr| states(model, program, class, instr, &mut room)).collect();
-    Arena { bytes: room.0, held, scalars, at }
+    let scalars = ["lr", "step", "clip"].map(|name| (name.to_string(), allocator.take(4))).into();
+    let at = class.instrs.iter().map(|instr| states(model, program, class, instr, &mut allocator)).collect();
+    Arena { bytes: allocator.0, residents, scalars, at }
 }
 
-/// What an instruction states.
-fn states(model: &Model, program: &Program, class: &Class, instr: &Instr, room: &mut Room) -> Vec<u64> {
-    let mut register = |reg| class.regs[reg].ty.as_ref().map_or(0, |ty| room.tensor(ty, model));
+/// Offsets that an instruction states.
+fn states(model: &Model, program: &Program, class: &Class, instr: &Instr, allocator: &mut Allocator) -> Vec<u64> {
+    let mut register = |reg| class.regs[reg].ty.as_ref().map_or(0, |ty| allocator.tensor(ty, model));
     match instr {
         Instr::Feed { out, .. } | Instr::LossGrad { out } | Instr::Add { into: out, .. } => vec![register(*out)],
-        Instr::Start { transfer: Transfer::Recv { ty, .. }, .. } => vec![room.tensor(ty, model)],
+        Instr::Start { transfer: Transfer::Recv { ty, .. }, .. } => vec![allocator.tensor(ty, model)],
         Instr::Start { transfer: Transfer::Sum { .. }, operand: Some(reg), .. } => vec![register(*reg)],
         Instr::Run { body, results, keep, .. } => {
             let frame = program.bodies[*body].frame.clone().unwrap_or_default();
             let mut at: Vec<u64> = results.iter().map(|&reg| register(reg)).collect();
-            at.extend(keep.map(|_| room.take(frame.slot)));
-            at.extend((frame.scratch > 0).then(|| room.take(frame.scratch)));
+            at.extend(keep.map(|_| allocator.take(frame.slot)));
+            at.extend((frame.scratch > 0).then(|| allocator.take(frame.scratch)));
             at
         }
         _ => Vec::new(),

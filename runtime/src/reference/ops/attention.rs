@@ -59,7 +59,7 @@ pub(super) fn rope<R: Real>(op: &Rope, x: &Tensor<R>, pos: &Tensor<i32>) -> Tens
 
 /// The operands of attention: q `[b, s, g, r, d]`, k `[b, t, g, d]`, v `[b, t, g, c]`, positions and segments of queries
 /// `[b, s]` and of keys `[b, t]`.
-pub(super) struct Attention<'a, R> {
+pub(super) struct AttentionInputs<'a, R> {
     pub(super) q: &'a Tensor<R>,
     pub(super) k: &'a Tensor<R>,
     pub(super) v: &'a Tensor<R>,
@@ -88,7 +88,7 @@ impl Dropped {
     }
 }
 
-impl<R: Real> Attention<'_, R> {
+impl<R: Real> AttentionInputs<'_, R> {
     /// The rows of k and v that row `row` of q sees: of the same sequence, head and segment, not later if causal.
     fn keys(&self, row: usize) -> Vec<usize> {
         let &[_, s, g, r, _] = self.q.dims.as_slice() else { return Vec::new() };
@@ -102,7 +102,7 @@ impl<R: Real> Attention<'_, R> {
         (first..first + t).filter(visible).map(|key| key * g + group).collect()
     }
 
-    /// What dropout multiplies the weight of a row of q and a row of k by: 0 or `1 / (1 - p)`; 1 without it.
+    /// Factor by which dropout multiplies the weight of a row of q and a row of k: 0 or `1 / (1 - p)`; 1 without dropout.
     fn kept(&self, row: usize, key: usize) -> R {
         let Some(Dropped { p, key: numbers, microbatch, piece }) = self.dropout else { return R::one() };
         let &[b, s, g, r, _] = self.q.dims.as_slice() else { return R::one() };

@@ -83,7 +83,7 @@ pub(super) fn reshape<R: Real>(x: &Tensor<R>, dims: &[usize]) -> Tensor<R> {
     Tensor { dims: dims.to_vec(), data: x.data.clone() }
 }
 
-/// The indices `start ..` of a dim, as many as the result has.
+/// The indices of a dim from `start` on, one per index of the result.
 pub(super) fn slice<R: Real>(x: &Tensor<R>, dim: usize, start: usize, dims: &[usize]) -> Tensor<R> {
     let mut out = Tensor::zeros(dims);
     let first = start * x.strides()[dim];

@@ -6,7 +6,7 @@ use crate::reference::tensor::{Tensor, walk};
 use ir::ops::{Binary, BinaryKind, UnaryKind};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 
-/// `f(x)` of each element. A cast keeps the number.
+/// `f(x)` of each element. A cast does not change the number.
 pub(super) fn unary<R: Real>(kind: UnaryKind, x: &Tensor<R>) -> Tensor<R> {
     let one = R::one();
     x.map(|x| match kind {

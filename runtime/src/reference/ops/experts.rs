@@ -11,7 +11,7 @@ fn sorted(numbers: &[f64]) -> Vec<usize> {
     places
 }
 
-/// Whether the group of each expert is open.
+/// True if the group of each expert is open.
 fn open(scores: &[f64], limit: GroupLimit) -> Vec<bool> {
     let size = scores.len() / limit.groups as usize;
     let score = |group: &[f64]| sorted(group).iter().take(limit.by as usize).map(|&place| group[place]).sum();
@@ -20,7 +20,7 @@ fn open(scores: &[f64], limit: GroupLimit) -> Vec<bool> {
     (0..scores.len()).map(|expert| chosen.contains(&(expert / size))).collect()
 }
 
-/// The k highest of `scores + bias` of each row, and where they stand.
+/// The k highest of `scores + bias` of each row, and their indices.
 pub(super) fn top_k<R: Real>(
     op: &TopK,
     scores: &Tensor<R>,

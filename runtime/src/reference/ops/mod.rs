@@ -11,10 +11,10 @@ mod update;
 
 use super::real::Real;
 use super::tensor::{Array, Tensor};
-use attention::{Attention, Dropped};
+use attention::{AttentionInputs, Dropped};
 use ir::ops::{CompositeOp, KernelOp, Op};
 
-/// Where in a run a statement stands: what random numbers depend on.
+/// Position of a statement in a run, on which random numbers depend.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Context {
     /// The seed of the run.
@@ -31,7 +31,7 @@ pub struct Context {
 /// have been done before: sizes are not checked again. Reshards give their operands.
 ///
 /// # Errors
-/// Integers stand where floats are wanted, or the other way round.
+/// An operand has integers for floats, or floats for integers.
 pub fn evaluate<R: Real>(
     op: &Op,
     operands: &[&Array<R>],
@@ -72,11 +72,11 @@ impl<'a, R: Real> Operands<'a, R> {
     }
 
     /// q, k, v, .. and at the end positions and segments of queries and keys, as attention has them.
-    fn attention(self, scale: f64, causal: bool, dropout: Option<Dropped>) -> Result<Attention<'a, R>, String> {
+    fn attention(self, scale: f64, causal: bool, dropout: Option<Dropped>) -> Result<AttentionInputs<'a, R>, String> {
         let ints = self.0.len() - 4;
         let [q, k, v] = [self.real(0)?, self.real(1)?, self.real(2)?];
         let [qpos, kpos, qseg, kseg] = [self.int(ints)?, self.int(ints + 1)?, self.int(ints + 2)?, self.int(ints + 3)?];
-        Ok(Attention { q, k, v, qpos, kpos, qseg, kseg, scale, causal, dropout })
+        Ok(AttentionInputs { q, k, v, qpos, kpos, qseg, kseg, scale, causal, dropout })
     }
 }
 

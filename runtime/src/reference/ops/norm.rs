@@ -84,7 +84,7 @@ pub(super) fn layer_norm_dgamma<R: Real>(
     sum_rows(x, |i| dy.data[i] * (x.data[i] - means.data[i / n]) * rstd.data[i / n])
 }
 
-/// The sum over rows of what stands at each linear index.
+/// The sum over rows of the values at each linear index.
 fn sum_rows<R: Real>(x: &Tensor<R>, at: impl Fn(usize) -> R) -> Tensor<R> {
     let n = x.columns();
     let mut out = Tensor::zeros(&[n]);

@@ -75,7 +75,7 @@ pub(super) fn scatter_add<R: Real>(y: &Tensor<R>, index: &Tensor<i32>, at: Selec
     out
 }
 
-/// Where a range of `length` begins in a dim of `size`: at its start, or as near as there is room for it.
+/// Start of a range of `length` in a dim of `size`: the given one, or the nearest at which the range fits.
 pub(super) fn begin(start: i32, length: usize, size: usize) -> usize {
     usize::try_from(start).unwrap_or(0).min(size - length)
 }

@@ -6,7 +6,7 @@ use crate::reference::real::Real;
 use crate::reference::tensor::Tensor;
 use ir::ops::{AdamW, Dropout, Sgd};
 
-/// Each element is kept and divided by `1 - p` where its number (see [`random`]) is at least `p`, else 0. Number and `p`
+/// Each element is divided by `1 - p` if its number (see [`random`]) is at least `p`, else 0. Number and `p`
 /// are compared in f32.
 pub(super) fn dropout<R: Real>(x: &Tensor<R>, op: &Dropout, context: Context) -> Tensor<R> {
     let key = random::dropout_key(context.seed, context.step, context.index, &op.path);

@@ -1,7 +1,7 @@
-//! Frame of a body. Results are placed where the instruction stream says, saved activations in the slot, all other values in
+//! Frame of a body. Results have the places that the instruction stream states, saved activations in the slot, all other values in
 //! scratch.
 
-use super::bound::Moment;
+use super::bound::LiveBytes;
 use super::interval::{Interval, aligned, pack};
 use super::liveness::{FOREVER, Life, Lives};
 use super::sharing::{Class, classes};
@@ -20,14 +20,14 @@ pub(super) struct Piece {
     pub(super) to: usize,
 }
 
-/// Where a result or a kept value of a body lies.
+/// Place of a result or a saved value of a body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Given {
-    /// It is so many-th argument of the body, or lies on it.
+    /// It is the argument of this index, or has its place.
     Arg(usize),
-    /// It is, or lies on, so many-th of the results that the body makes.
+    /// It is the result of this index that the body computes, or has its place.
     Row(usize),
-    /// It is so many-th piece of the slot.
+    /// It is the piece of this index in the slot.
     Slot(usize),
 }
 
@@ -37,14 +37,14 @@ pub(super) struct FrameLayout {
     pub(super) frame: Frame,
     /// Per result.
     pub(super) results: Vec<Given>,
-    /// Per kept value.
+    /// Per saved value.
     pub(super) keeps: Vec<Given>,
     /// The results that the body makes; all at offset 0.
     pub(super) rows: Vec<Piece>,
     pub(super) slot: Vec<Piece>,
     pub(super) scratch: Vec<Piece>,
     /// When it needs most of these.
-    pub(super) fullest: Moment,
+    pub(super) fullest: LiveBytes,
 }
 
 impl FrameLayout {
@@ -80,12 +80,12 @@ impl FrameLayout {
         let given = |values: &[Value]| values.iter().map(|value| laid.given[value]).collect();
         let (results, keeps) = (given(&body.results), given(&body.keeps));
         let frame = Frame { slot, scratch, places: laid.places };
-        let fullest = Moment::within(&laid.rows, &laid.slot, &laid.inner);
+        let fullest = LiveBytes::within(&laid.rows, &laid.slot, &laid.inner);
         FrameLayout { frame, results, keeps, rows: laid.rows, slot: laid.slot, scratch: laid.inner, fullest }
     }
 }
 
-/// What has been laid out so far.
+/// Layout so far.
 #[derive(Default)]
 struct Laid {
     places: BTreeMap<Value, Place>,
@@ -96,7 +96,7 @@ struct Laid {
 }
 
 impl Laid {
-    /// All members of a class lie on one of them.
+    /// All members of a class share one of them.
     fn together(&mut self, class: &Class, root: Value, given: Option<Given>) {
         for &member in &class.members {
             if member != root {
@@ -112,7 +112,7 @@ impl Laid {
         self.rows.push(Piece { offset: 0, size, from, to: FOREVER });
     }
 
-    /// What is kept lies in the order in which it is made, so that the end of a slot is used last. Gives its bytes.
+    /// Lays out saved values in the order of their definition, so that the end of a slot is used last. Returns the bytes of the slot.
     fn keep(&mut self, mut kept: Vec<(Value, &Class, Interval)>) -> u64 {
         kept.sort_by_key(|(.., interval)| interval.from);
         let mut end = 0;

@@ -13,25 +13,25 @@ use std::collections::HashMap;
 /// The frames of all bodies.
 pub(super) type FrameLayouts = PrimaryMap<BodyId, FrameLayout>;
 
-/// What a register holds; a part that is `None` lives from step to step.
+/// Contents of a register; a part that is `None` is a model state.
 #[derive(Clone)]
 enum Holding {
     Tensor(Option<usize>),
     Bundle(BodyId, Vec<Option<usize>>),
 }
 
-/// What is under way.
+/// Operation in flight.
 #[derive(Default)]
 struct Request {
     /// Held until it has landed.
     holds: Vec<usize>,
     /// The register that is summed.
     sum: Option<Reg>,
-    /// What comes: of a receive, and of a sum.
+    /// Part that a receive or a sum defines.
     result: Option<usize>,
 }
 
-/// Where an argument stands: in which of the bundles of a run, and which of its values it is; `None` if it comes otherwise.
+/// Source of an argument: the index of a bundle of the run, and the index of a value there; `None` for other sources.
 type InBundle = Option<(usize, usize)>;
 
 struct Walk<'a> {
@@ -41,7 +41,7 @@ struct Walk<'a> {
     class: &'a Class,
     registers: SecondaryMap<Reg, Option<Holding>>,
     requests: HashMap<Token, Request>,
-    /// Where the arguments of a body stand in the bundles that others have made.
+    /// Sources of the arguments of a body in the bundles of other bodies.
     kept: HashMap<(BodyId, Vec<BodyId>), Vec<InBundle>>,
     needs: Needs,
     now: usize,
@@ -99,7 +99,7 @@ impl Walk<'_> {
     /// Bytes for a tensor of the register's type.
     fn fresh(&mut self, reg: Reg) -> usize {
         let bytes = self.class.regs[reg].ty.as_ref().map_or(0, |ty| self.bytes(ty));
-        self.whole(BufferUse::Boundary, bytes)
+        self.whole(BufferUse::StageIo, bytes)
     }
 
     /// A block of one part.
@@ -128,7 +128,7 @@ impl Walk<'_> {
         parts.into_iter().flatten().for_each(|part| self.needs.release(part, self.now));
     }
 
-    /// A sum lies where its register is, or anew where others hold that.
+    /// A sum has the place of its register, or a new one if others hold the register.
     fn sum(&mut self, into: Reg) -> usize {
         let own = self.tensor(into).filter(|&part| !self.needs.is_shared(part));
         own.unwrap_or_else(|| self.fresh(into))
@@ -152,7 +152,7 @@ impl Walk<'_> {
         match transfer {
             Transfer::Recv { ty, .. } => {
                 let bytes = self.bytes(ty);
-                request.result = Some(self.whole(BufferUse::Boundary, bytes));
+                request.result = Some(self.whole(BufferUse::StageIo, bytes));
             }
             Transfer::Sum { .. } => {
                 request.sum = operand;
@@ -185,10 +185,9 @@ impl Walk<'_> {
         let layout = &layouts[*body];
         let given = self.arguments(*body, args, bundles);
         let mut made = |usage, pieces: &[_]| self.needs.block(usage, self.now, within, pieces);
-        let rows: Vec<usize> =
-            layout.rows.iter().map(|row| made(BufferUse::Boundary, &[(0, row.size)]).start).collect();
+        let rows: Vec<usize> = layout.rows.iter().map(|row| made(BufferUse::StageIo, &[(0, row.size)]).start).collect();
         let pieces: Vec<(u64, u64)> = layout.slot.iter().map(|piece| (piece.offset, piece.size)).collect();
-        let slot = made(BufferUse::Kept, &pieces);
+        let slot = made(BufferUse::Activations, &pieces);
         let slot_block = self.needs.blocks.len() - 1;
         let part = |by: &Given| match *by {
             Given::Row(place) => Some(rows[place]),
@@ -222,7 +221,7 @@ impl Walk<'_> {
         at
     }
 
-    /// Per argument of a body, the part that it lies on.
+    /// Per argument of a body, the part that contains it.
     fn arguments(&mut self, body: BodyId, args: &[Reg], bundles: &[Reg]) -> Vec<Option<usize>> {
         let args_of = &self.program.bodies[body].args;
         let mut makers = Vec::new();

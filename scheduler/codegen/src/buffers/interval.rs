@@ -52,7 +52,7 @@ pub(super) fn most_at_once(intervals: &[Interval]) -> u64 {
     intervals.iter().map(|it| at(it.from)).max().unwrap_or(0)
 }
 
-/// Each in turn at the lowest offset where it meets none that lies there.
+/// Places each in turn at the lowest offset without overlap.
 fn first_fit(intervals: &[Interval], sequence: &[usize]) -> (u64, Vec<u64>) {
     let mut offsets = vec![0; intervals.len()];
     let mut placed: Vec<usize> = Vec::new();

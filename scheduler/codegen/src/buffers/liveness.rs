@@ -20,9 +20,9 @@ pub(super) struct Life {
 
 /// The lives of the values of a body.
 pub(super) struct Lives {
-    /// Of arguments and of all that the body makes.
+    /// Lifetimes of arguments and of all values that the body computes.
     pub(super) of: BTreeMap<Value, Life>,
-    /// What a wait adds to a gradient sum is there for so long.
+    /// Lifetimes of the addends that waits add to gradient sums.
     pub(super) staged: Vec<(Value, Life)>,
 }
 

@@ -21,7 +21,7 @@ use ir::program::{Class, Program};
 pub use report::{ClassReport, report};
 
 /// Fills the frames of all bodies and the arenas of all classes. A program that shares its ranks with another that is run
-/// before or after it (an evaluation beside training) finds what is held from step to step where the other has it.
+/// before or after it (an evaluation of a training run) finds the resident tensors at the places of the other.
 pub fn assign_buffers(model: &Model, program: &mut Program, beside: Option<&Program>) {
     let layouts: FrameLayouts = program.bodies.values().map(|body| FrameLayout::new(model, body)).collect();
     let arenas: Vec<Arena> =
@@ -39,7 +39,7 @@ fn arena(model: &Model, program: &Program, beside: Option<&Program>, layouts: &F
         let same = program.classes.iter().find(|other| other.ranks.contains(&class.ranks.start))?;
         Some((resident::resident_tensors(model, program, same), same.arena.as_ref()?))
     });
-    let (held, end) = match &other {
+    let (residents, end) = match &other {
         Some((theirs, arena)) => resident::same_as(arena, theirs),
         None => resident::lay(&resident::resident_tensors(model, program, class)),
     };
@@ -48,7 +48,7 @@ fn arena(model: &Model, program: &Program, beside: Option<&Program>, layouts: &F
     let packed = pack::pack(&needs, layouts, class, end);
     let place = |place: u64| end + place;
     let at = packed.at.into_iter().map(|at| at.into_iter().map(place).collect()).collect();
-    Arena { bytes: end + packed.bytes, held, scalars, at }
+    Arena { bytes: end + packed.bytes, residents, scalars, at }
 }
 
 #[cfg(test)]

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-/// What a block is for.
+/// Purpose of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum BufferUse {
     /// A register.
-    Boundary,
+    StageIo,
     /// The slot of a bundle.
-    Kept,
+    Activations,
     /// The scratch of an async run.
     Scratch,
 }
@@ -46,11 +46,11 @@ pub(super) enum At {
     Buffer(usize),
     /// That of the scratch of a run that the row waits for.
     Scratch,
-    /// Nothing lies there.
+    /// No tensor is there.
     Nowhere,
 }
 
-/// What a row needs.
+/// Memory needs of a row.
 #[derive(Default, Debug)]
 pub(super) struct Needs {
     pub(super) blocks: Vec<Buffer>,

@@ -9,7 +9,7 @@
 //!
 //! Scratch has the shortest lifetime and is placed last, at the top of the arena if that is free.
 
-use super::bound::{Moment, moments};
+use super::bound::{LiveBytes, live_bytes};
 use super::instructions::FrameLayouts;
 use super::needs::{At, Needs};
 use super::scratch::Scratches;
@@ -24,21 +24,21 @@ pub(super) struct Packed {
     pub(super) at: Vec<Vec<u64>>,
 }
 
-/// What an order goes by.
-struct Facts {
+/// Properties of a block by which blocks are ordered.
+struct BlockFacts {
     size: u64,
     /// Instructions for which it is there.
     life: u64,
     /// The most that is there while it is.
-    beside: u64,
+    concurrent: u64,
 }
 
 /// The tier of a block: the greatest come first.
-type PackOrder = fn(&Facts) -> u64;
+type PackOrder = fn(&BlockFacts) -> u64;
 
 const ORDERS: [PackOrder; 5] = [
     |facts| u64::from(facts.life.ilog2()),
-    |facts| facts.beside,
+    |facts| facts.concurrent,
     |_| 0,
     |facts| u64::from(facts.size.max(1).ilog2()),
     |facts| u64::from((facts.size * facts.life).max(1).ilog2()),
@@ -47,12 +47,12 @@ const ORDERS: [PackOrder; 5] = [
 /// So small a part of the arena is not worth another order.
 const ENOUGH: u64 = 200;
 
-/// Places for the blocks of a row that stands above `held` bytes of the arena.
+/// Places for the blocks of a row above the `held` bytes of resident tensors.
 pub(super) fn pack(needs: &Needs, layouts: &FrameLayouts, class: &Class, held: u64) -> Packed {
-    let moments: Vec<u64> = moments(needs, layouts, class).iter().map(Moment::bytes).collect();
-    let bound = moments.iter().max().copied().unwrap_or(0);
+    let live_bytes: Vec<u64> = live_bytes(needs, layouts, class).iter().map(LiveBytes::bytes).collect();
+    let bound = live_bytes.iter().max().copied().unwrap_or(0);
     let enough = bound + (held + bound) / ENOUGH;
-    let facts = facts(needs, &moments);
+    let facts = facts(needs, &live_bytes);
     let mut best: Option<(u64, Vec<u64>, Scratches)> = None;
     for order in ORDERS {
         let (places, parts) = place(needs, facts.iter().map(order).collect());
@@ -75,14 +75,14 @@ pub(super) fn pack(needs: &Needs, layouts: &FrameLayouts, class: &Class, held: u
     Packed { bytes, at: row.map(|(now, at)| at.iter().map(|at| place(now, at)).collect()).collect() }
 }
 
-fn facts(needs: &Needs, moments: &[u64]) -> Vec<Facts> {
-    let most = Most::of(moments);
-    let of = |block: &super::needs::Buffer| {
+fn facts(needs: &Needs, live_bytes: &[u64]) -> Vec<BlockFacts> {
+    let most = Most::of(live_bytes);
+    let facts_of = |block: &super::needs::Buffer| {
         let end = needs.end(block);
         let life = (end - block.start).max(1) as u64;
-        Facts { size: block.size, life, beside: most.within(block.start, end) }
+        BlockFacts { size: block.size, life, concurrent: most.within(block.start, end) }
     };
-    needs.blocks.iter().map(of).collect()
+    needs.blocks.iter().map(facts_of).collect()
 }
 
 /// The greatest number of any range, from those of all ranges whose length is a power of two.

@@ -1,6 +1,6 @@
 //! Contents of the arena of each class at its peak.
 
-use super::bound::{Moment, moments};
+use super::bound::{LiveBytes, live_bytes};
 use super::frame::FrameLayout;
 use super::instructions::{self, FrameLayouts};
 use super::resident::{self, ResidentTensors};
@@ -21,17 +21,17 @@ pub struct ClassReport {
     /// The most that is there at once: no arena can be smaller.
     pub bound: u64,
     /// By how much the arena is bigger, as a fraction of the bound.
-    pub waste: f64,
+    pub fragmentation: f64,
     /// Parameters.
     pub parameters: u64,
     /// Sums of gradients.
     pub gradients: u64,
     /// Optimizer states.
     pub states: u64,
-    /// What forwards have kept for backwards, when most is there.
-    pub kept: u64,
+    /// Saved activations at the peak.
+    pub activations: u64,
     /// Registers of the row: inputs, what stages pass on, cotangents, losses. Then.
-    pub boundary: u64,
+    pub stage_io: u64,
     /// Inner values of the body that runs. Then.
     pub scratch: u64,
 }
@@ -45,19 +45,31 @@ pub fn report(model: &Model, program: &Program) -> Vec<ClassReport> {
 fn class_report(model: &Model, program: &Program, layouts: &FrameLayouts, class: &Class) -> ClassReport {
     let catalogue = resident::resident_tensors(model, program, class);
     let needs = instructions::needs(model, program, layouts, class);
-    let fullest = moments(&needs, layouts, class).into_iter().max_by_key(Moment::bytes);
-    let Moment { kept, boundary, scratch } = fullest.unwrap_or_default();
-    let of = |wanted: fn(&Role) -> bool| held_bytes(&catalogue, wanted);
-    let parameters = of(|role| *role == Role::Param);
-    let gradients = of(|role| *role == Role::Gradient);
-    let states = of(|role| matches!(role, Role::State(_)));
+    let fullest = live_bytes(&needs, layouts, class).into_iter().max_by_key(LiveBytes::bytes);
+    let LiveBytes { activations, stage_io, scratch } = fullest.unwrap_or_default();
+    let bytes_of = |wanted: fn(&Role) -> bool| held_bytes(&catalogue, wanted);
+    let parameters = bytes_of(|role| *role == Role::Param);
+    let gradients = bytes_of(|role| *role == Role::Gradient);
+    let states = bytes_of(|role| matches!(role, Role::State(_)));
     let arena = class.arena.as_ref();
-    let boundary = boundary + arena.map_or(0, |arena| arena.scalars.len() as u64 * ALIGNMENT);
-    let bound = parameters + gradients + states + kept + boundary + scratch;
+    let stage_io = stage_io + arena.map_or(0, |arena| arena.scalars.len() as u64 * ALIGNMENT);
+    let bound = parameters + gradients + states + activations + stage_io + scratch;
     let arena = arena.map_or(0, |arena| arena.bytes);
-    let waste = if bound == 0 { 0.0 } else { arena as f64 / bound as f64 - 1.0 };
+    let fragmentation = if bound == 0 { 0.0 } else { arena as f64 / bound as f64 - 1.0 };
     let (first_rank, ranks) = (class.ranks.start, class.ranks.len() as u32);
-    ClassReport { first_rank, ranks, arena, bound, waste, parameters, gradients, states, kept, boundary, scratch }
+    ClassReport {
+        first_rank,
+        ranks,
+        arena,
+        bound,
+        fragmentation,
+        parameters,
+        gradients,
+        states,
+        activations,
+        stage_io,
+        scratch,
+    }
 }
 
 fn held_bytes(catalogue: &ResidentTensors, wanted: fn(&Role) -> bool) -> u64 {

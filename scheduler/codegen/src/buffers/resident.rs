@@ -1,20 +1,20 @@
 //! Values that live across steps: parameters, gradient sums, optimizer states, and the scalars that bodies read by name.
 
 use super::interval::aligned;
-use ir::arena::{ALIGNMENT, Arena, Held, Role};
+use ir::arena::{ALIGNMENT, Arena, Resident, Role};
 use ir::graph::{ArgKind, Model, ParamInstance, SectionKind};
 use ir::ids::{BodyId, Value};
 use ir::program::{Body, BodyKind, Class, Instr, Program, Source};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// The bytes of each tensor that a class holds. Tensors of one role lie together: parameters, then gradients, then states.
+/// The bytes of each tensor that a class holds. Tensors of one role are contiguous: parameters, then gradients, then states.
 pub(super) type ResidentTensors = BTreeMap<(Role, ParamInstance), u64>;
 
 /// All that a class holds from step to step.
 pub(super) fn resident_tensors(model: &Model, program: &Program, class: &Class) -> ResidentTensors {
-    let mut held = ResidentTensors::new();
+    let mut residents = ResidentTensors::new();
     let mut hold = |role: Role, owner: ParamInstance, bytes: u64| {
-        let most = held.entry((role, owner)).or_default();
+        let most = residents.entry((role, owner)).or_default();
         *most = aligned(bytes).max(*most);
     };
     for &owner in &class.params {
@@ -31,19 +31,19 @@ pub(super) fn resident_tensors(model: &Model, program: &Program, class: &Class) 
             bound.get(place).into_iter().for_each(|&owner| hold(role.clone(), owner, bytes));
         }
     }
-    held
+    residents
 }
 
 /// The bodies that a row runs, each with its call and instance, once.
 fn runs(class: &Class) -> BTreeSet<(BodyId, usize, u32)> {
-    let of = |instr: &Instr| match instr {
+    let bodies_of = |instr: &Instr| match instr {
         Instr::Run { body, call, instance, .. } => Some((*body, *call, *instance)),
         _ => None,
     };
-    class.instrs.iter().filter_map(of).collect()
+    class.instrs.iter().filter_map(bodies_of).collect()
 }
 
-/// What a body is given of parameters: the parameter's place among those of the block, and what it is of it.
+/// Parameter arguments of a body: the index of the parameter among those of the block, the role, and the value.
 fn bindings(model: &Model, body: &Body) -> Vec<(usize, Role, Value)> {
     let Some(block) = body.block.map(|id| &model.blocks[id]) else { return Vec::new() };
     let params: Vec<Value> = block.args_of(ArgKind::Param).collect();
@@ -61,20 +61,22 @@ fn bindings(model: &Model, body: &Body) -> Vec<(usize, Role, Value)> {
 }
 
 /// One after the other, from the beginning of the arena. Gives where they end.
-pub(super) fn lay(catalogue: &ResidentTensors) -> (Vec<Held>, u64) {
+pub(super) fn lay(catalogue: &ResidentTensors) -> (Vec<Resident>, u64) {
     let mut end = 0;
-    let mut held = Vec::new();
+    let mut residents = Vec::new();
     for ((role, (param, instance)), bytes) in catalogue {
-        held.push(Held { param: *param, instance: *instance, role: role.clone(), at: end });
+        residents.push(Resident { param: *param, instance: *instance, role: role.clone(), at: end });
         end += bytes;
     }
-    (held, end)
+    (residents, end)
 }
 
 /// The places of another program of the same ranks, and where they end.
-pub(super) fn same_as(arena: &Arena, catalogue: &ResidentTensors) -> (Vec<Held>, u64) {
-    let end = |held: &Held| held.at + catalogue.get(&(held.role.clone(), (held.param, held.instance))).unwrap_or(&0);
-    (arena.held.clone(), arena.held.iter().map(end).max().unwrap_or(0))
+pub(super) fn same_as(arena: &Arena, catalogue: &ResidentTensors) -> (Vec<Resident>, u64) {
+    let end = |residents: &Resident| {
+        residents.at + catalogue.get(&(residents.role.clone(), (residents.param, residents.instance))).unwrap_or(&0)
+    };
+    (arena.residents.clone(), arena.residents.iter().map(end).max().unwrap_or(0))
 }
 
 /// A place for each scalar that the bodies of a row read by name or that the step graph leaves. Gives where they end.

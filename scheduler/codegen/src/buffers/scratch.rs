@@ -10,7 +10,7 @@ use ir::program::{Class, Instr};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Where the scratches of a row lie.
+/// Places of the scratches of a row.
 #[derive(Default)]
 pub(super) struct Scratches {
     /// The bytes that all takes together.
@@ -26,21 +26,21 @@ struct Forbidden {
     below: i64,
 }
 
-/// A run, and what says where its scratch may lie.
+/// A run, and the constraints on the place of its scratch.
 struct Choice {
     instr: usize,
     size: u64,
     /// The lowest place that is free.
     lowest: u64,
-    /// From here on up nothing of other instructions lies.
+    /// Lowest offset above the tensors of all other instructions.
     free: u64,
-    /// Where its own results and slot forbid it, as seen from `base`.
+    /// Ranges that its own results and slot forbid, relative to `base`.
     own: Rc<[Forbidden]>,
     base: u64,
 }
 
 impl Scratches {
-    /// The lowest place of each says how big the arena must be; then each goes to its top if it can.
+    /// The lowest place of each determines the size of the arena; then each moves to the top if it can.
     pub(super) fn find(
         needs: &Needs,
         layouts: &FrameLayouts,
@@ -86,7 +86,7 @@ impl Choice {
     }
 }
 
-/// Where the results that a run makes lie, in their order, and last its slot.
+/// Places of the results of a run, in order, and then of its slot.
 fn own_places(needs: &Needs, now: usize, places: &[u64]) -> Vec<Option<u64>> {
     let mut own = Vec::new();
     let first = needs.blocks.partition_point(|block| block.start < now);
@@ -97,7 +97,7 @@ fn own_places(needs: &Needs, now: usize, places: &[u64]) -> Vec<Option<u64>> {
     own
 }
 
-/// Where the scratch must not begin, seen from the place that `own` is seen from.
+/// Offsets at which the scratch must not begin, relative to the origin of `own`.
 fn forbidden(layout: &FrameLayout, own: &[i64]) -> Rc<[Forbidden]> {
     let rows = layout.rows.iter().zip(own).map(|(row, &at)| (*row, at));
     let slot_at = own.last().copied().unwrap_or(0);

@@ -10,7 +10,7 @@ use ir::ids::Value;
 use ir::program::{Body, BodyInstr, Source};
 use std::collections::{BTreeMap, HashSet};
 
-/// Values that lie on the same bytes.
+/// Values that share their bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Class {
     /// All of them, in order of their definition.
@@ -92,7 +92,7 @@ impl Sharing<'_> {
         self.sources[result].is_none() && result != operand && bytes(result) == bytes(operand)
     }
 
-    /// A view of an argument may be kept, but a result of its own needs a place of its own; so do two results.
+    /// A view of an argument may be saved. A result needs a place of its own, and so does each of two results.
     fn may_view(&self, result: Value, operand: Value) -> bool {
         let Some(class) = self.class(operand) else { return false };
         let is_result = self.body.results.contains(&result);
@@ -128,7 +128,7 @@ impl Sharing<'_> {
 }
 
 impl Class {
-    /// Whether it outlives the body.
+    /// True if it outlives the body.
     pub(super) fn is_given(&self) -> bool {
         self.life.to == FOREVER
     }

@@ -50,7 +50,10 @@ fn emitted_programs_have_right_places_and_waste_little() {
                 assert!(program.has_places());
                 assert_eq!(check(&model, &program, None), Ok(()), "{name} {kind} {ranks}");
                 for class in report(&model, &program) {
-                    assert!(class.arena >= class.bound && class.waste < 0.05, "{name} {kind} {ranks}: {class:?}");
+                    assert!(
+                        class.arena >= class.bound && class.fragmentation < 0.05,
+                        "{name} {kind} {ranks}: {class:?}"
+                    );
                 }
             }
         }
@@ -67,7 +70,7 @@ fn an_evaluation_finds_what_is_held_where_training_has_it() {
     assert_eq!(check(&model, &forward, None), Ok(()));
     for (one, other) in training.classes.iter().zip(&forward.classes) {
         let (one, other) = (one.arena.as_ref().unwrap(), other.arena.as_ref().unwrap());
-        assert_eq!(one.held, other.held);
+        assert_eq!(one.residents, other.residents);
         assert!(other.bytes < one.bytes);
     }
 }
@@ -98,7 +101,7 @@ fn a_started_run_keeps_its_bytes_until_its_wait() {
     assert!(class.arena >= class.bound, "{class:?}");
 }
 
-/// What a body computes, and the places that its values get.
+/// Frame of a body, and the places of its values.
 fn frame(stmts: &str, gives: &str) -> (Frame, impl Fn(&str) -> Place + use<>) {
     let block: String = stmts.lines().filter(|line| !line.contains("free")).map(|line| format!("{line}\n")).collect();
     let text = format!(

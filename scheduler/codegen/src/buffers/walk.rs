@@ -32,9 +32,9 @@ pub(super) struct Walk<'a> {
     earlier: &'a [Placed],
     /// How many of them have entered.
     entered: usize,
-    /// What is there now, by place.
+    /// Live blocks, by offset.
     pub(super) living: Vec<Placed>,
-    /// What of earlier tiers will be there before the block in question is gone, by place.
+    /// Blocks of earlier tiers that begin before the end of the current block, by offset.
     ahead: Vec<Placed>,
 }
 
@@ -49,7 +49,7 @@ impl<'a> Walk<'a> {
         self.living.insert(place, part);
     }
 
-    /// What has ended by `now` is gone, what has begun is there, what begins before `end` lies ahead.
+    /// Moves to `now`: drops blocks that have ended, adds those that have begun, and collects those that begin before `end`.
     pub(super) fn go_to(&mut self, now: usize, end: usize) {
         self.living.retain(|part| part.end > now);
         while let Some(&part) = self.earlier.get(self.entered).filter(|part| part.start <= now) {
@@ -64,7 +64,7 @@ impl<'a> Walk<'a> {
         self.ahead.sort_unstable_by_key(|part| part.at);
     }
 
-    /// The lowest place with so many free bytes.
+    /// The lowest offset with `size` free bytes.
     pub(super) fn lowest(&self, size: u64) -> u64 {
         let (mut living, mut ahead) = (self.living.iter().peekable(), self.ahead.iter().peekable());
         let mut at = 0;

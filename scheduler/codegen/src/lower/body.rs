@@ -6,10 +6,10 @@ use cost::Cluster;
 use ir::entity::PrimaryMap;
 use ir::graph::{ArgKind, Block, Model, SectionKind, Stmt, ValueData};
 use ir::ids::{BlockId, BodyId, Token, Value};
-use ir::keep::{forward_args, kept, reads, results, unique};
 use ir::mesh::{Axes, Mesh};
 use ir::ops::{Collective, Op};
 use ir::program::{Body, BodyArg, BodyInstr, BodyKind, Source};
+use ir::saved::{forward_args, reads, results, saved_values, unique};
 use ir::schedule::{Action, Kind};
 use ir::types::{PartialKind, Type};
 use std::collections::{HashMap, HashSet};
@@ -17,7 +17,7 @@ use std::collections::{HashMap, HashSet};
 /// The bodies of one block; none where there is nothing to do.
 #[derive(Debug, Default)]
 pub(super) struct BlockBodies {
-    pub(super) of: HashMap<BodyKind, BodyId>,
+    pub(super) sections: HashMap<BodyKind, BodyId>,
     /// Parameters that have a gradient.
     pub(super) gradients: HashSet<Value>,
     /// Arguments that `U` stores into.
@@ -58,7 +58,7 @@ impl Backward {
     }
 }
 
-/// What bodies are made for.
+/// Context for which bodies are made.
 #[derive(Clone, Copy)]
 struct Target<'a> {
     cluster: &'a Cluster,
@@ -82,8 +82,8 @@ impl Bodies {
                 BodyKind::B => both && backward.in_one,
                 _ => true,
             });
-            let of = made.into_iter().map(|body| (body.kind, bodies.all.push(body))).collect();
-            let mut of_block = BlockBodies { of, ..BlockBodies::default() };
+            let sections = made.into_iter().map(|body| (body.kind, bodies.all.push(body))).collect();
+            let mut of_block = BlockBodies { sections, ..BlockBodies::default() };
             of_block.gradients =
                 block.args_of(ArgKind::Param).filter(|&param| block.gradient_of(param).is_some()).collect();
             of_block.stores = results(&block[SectionKind::U].stmts).filter(|&v| block.arg_kind(v).is_some()).collect();
@@ -98,24 +98,24 @@ impl Bodies {
         Ok(bodies)
     }
 
-    /// Bodies of the forward alone, which keep nothing.
+    /// Bodies of the forward alone, which save nothing.
     pub(super) fn forward(model: &Model, cluster: &Cluster) -> Result<Bodies, CodegenError> {
         let target = Target { cluster, mesh: &model.mesh };
         let mut bodies = Bodies::default();
         for (id, block) in &model.blocks {
             let forward = body(target, &block.name, Some(id), block, forward_part(block, Vec::new()))?;
-            let of = HashMap::from([(BodyKind::F, bodies.all.push(forward))]);
-            bodies.blocks.insert(id, BlockBodies { of, ..BlockBodies::default() });
+            let sections = HashMap::from([(BodyKind::F, bodies.all.push(forward))]);
+            bodies.blocks.insert(id, BlockBodies { sections, ..BlockBodies::default() });
         }
         Ok(bodies)
     }
 
     /// The body of a block's section.
     pub(super) fn get(&self, block: BlockId, kind: BodyKind) -> Option<BodyId> {
-        self.blocks.get(&block)?.of.get(&kind).copied()
+        self.blocks.get(&block)?.sections.get(&kind).copied()
     }
 
-    /// A body that pays the sum pending on a total.
+    /// A body that reduces a partial total.
     pub(super) fn paying(&mut self, name: &str, ty: &Type) -> BodyId {
         let found = self.all.iter().find(|(_, b)| b.name == format!("{name}.N") && b.values[b.args[0].value].ty == *ty);
         if let Some((id, _)) = found {
@@ -151,7 +151,7 @@ fn forward_part(block: &Block, keeps: Vec<Value>) -> SectionPart<'_> {
 }
 
 fn parts<'a>(model: &Model, block: &'a Block) -> Result<Vec<SectionPart<'a>>, CodegenError> {
-    let kept = kept(block);
+    let saved = saved_values(block);
     let (input, weight) = (&block[SectionKind::I], &block[SectionKind::W]);
     let (early, late) = split_update(model, block)?;
     let made_early: HashSet<Value> = results(early.iter().copied()).collect();
@@ -164,8 +164,8 @@ fn parts<'a>(model: &Model, block: &'a Block) -> Result<Vec<SectionPart<'a>>, Co
         keeps,
     };
     Ok(vec![
-        forward_part(block, kept.forward),
-        part(BodyKind::I, input.stmts.iter().collect(), &input.args, &input.ret, kept.input),
+        forward_part(block, saved.forward),
+        part(BodyKind::I, input.stmts.iter().collect(), &input.args, &input.ret, saved.input),
         part(BodyKind::W, weight.stmts.iter().collect(), &[], &[], Vec::new()),
         part(BodyKind::B, input.stmts.iter().chain(&weight.stmts).collect(), &input.args, &input.ret, Vec::new()),
         part(BodyKind::R, early, &[], &block[SectionKind::U].ret, carried),
@@ -176,7 +176,7 @@ fn parts<'a>(model: &Model, block: &'a Block) -> Result<Vec<SectionPart<'a>>, Co
 type Split<'a> = (Vec<&'a Stmt>, Vec<&'a Stmt>);
 
 /// `U` in two: what neither stores nor depends on a scalar of the run, and the rest. Parts of parameters that only the rest
-/// reads are cut out there, one after the other: here all of them would be kept until then.
+/// reads are sliced there, one after the other: here all of them would be live until then.
 fn split_update<'a>(model: &Model, block: &'a Block) -> Result<Split<'a>, CodegenError> {
     let section = &block[SectionKind::U];
     let mut late: HashSet<Value> = block.args_of(ArgKind::Const).collect();

@@ -6,7 +6,7 @@ use ir::graph::SectionKind;
 use ir::program::{BodyKind, Instr, Transfer};
 use std::collections::BTreeMap;
 
-/// Which ranks take part in the sums at the end of a step.
+/// Ranks that take part in the sums at the end of a step.
 #[derive(Debug, Default)]
 pub(super) struct Members {
     /// Those with a total of the name.

@@ -3,13 +3,13 @@
 use super::{Bodies, CodegenError};
 use ir::graph::{Block, Call, Model, ParamInstance, ResultKind};
 use ir::ids::{BlockId, ModelValue, Value};
-use ir::keep::forward_args;
+use ir::saved::forward_args;
 use ir::schedule::Item;
 use ir::staged::{Stage, Staged};
 use ir::types::Type;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Where an argument of a run comes from.
+/// Source of an argument of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Origin {
     /// An input of the model.
@@ -24,7 +24,7 @@ pub(super) struct BlockInstance {
     pub(super) call: usize,
     pub(super) instance: u32,
     pub(super) block: BlockId,
-    /// Which slice of the sequence it runs.
+    /// The slice of the sequence that it runs.
     pub(super) slice: Option<u32>,
     /// Unique among runs: `embed`, `layer.3`.
     pub(super) name: String,
@@ -53,7 +53,7 @@ pub(super) struct Made {
 /// A differentiable argument of a run.
 pub(super) struct DifferentiableArg {
     pub(super) origin: Origin,
-    /// Which of the value's cotangents it gives.
+    /// The index among the value's cotangents.
     pub(super) index: usize,
 }
 
@@ -77,10 +77,10 @@ pub(super) fn runs_of(model: &Model) -> impl Iterator<Item = (usize, u32)> + '_ 
 }
 
 impl<'a> Flow<'a> {
-    /// All runs of a model for so many micro-batches.
+    /// All runs of a model for `microbatches` micro-batches.
     ///
     /// # Errors
-    /// The stages do not cover the model in order, or lie on ranks that there are not.
+    /// The stages do not cover the model in order, or name a rank that the mesh does not have.
     pub(super) fn new(model: &Model, staged: &'a Staged, microbatches: u32) -> Result<Flow<'a>, CodegenError> {
         let mut flow = Flow { runs: Vec::new(), made: Vec::new(), stages: Vec::new(), staged, microbatches };
         let placed = flow.place(model)?;

@@ -5,8 +5,8 @@ use super::stream::{Invocation, StreamBuilder, ValueKey};
 use super::{Bodies, CodegenError};
 use ir::graph::{Model, ResultKind, SectionKind};
 use ir::ids::{ModelValue, Reg};
-use ir::keep::forward_args;
 use ir::program::{BodyKind, Instr};
+use ir::saved::forward_args;
 use ir::schedule::Kind;
 use ir::types::Type;
 use std::collections::HashMap;
@@ -243,7 +243,7 @@ impl StreamBuilder<'_> {
         Ok(())
     }
 
-    /// The bundle that an earlier section of the run has left, if its body keeps anything.
+    /// The bundle of an earlier section of the run, if its body saves values.
     pub(super) fn bundle(
         &mut self,
         key: ValueKey,

@@ -41,28 +41,28 @@ pub enum CodegenError {
     Boundary {
         /// The run of a block, or the value.
         run: String,
-        /// What of it.
+        /// The part of it.
         what: &'static str,
     },
     /// The stages are not the calls of the model in order, or name a rank that the mesh has not.
     #[error("the stages do not cover the calls of the model in order on the ranks of the mesh's `pp`")]
     Stages,
-    /// More copies of a stage than micro-batches can be dealt out to.
-    #[error("a stage that lies on {copies} ranks needs a micro-batch for each of them, but there are {microbatches}")]
+    /// A stage has more copies than there are micro-batches.
+    #[error("a stage on {copies} ranks needs a micro-batch for each of them, but there are {microbatches}")]
     Copies {
         /// Ranks that hold the stage.
         copies: usize,
         /// Micro-batches of a step.
         microbatches: u32,
     },
-    /// An action that cannot be run where it stands.
+    /// An action that cannot run at its position.
     #[error("rank {rank}: `{item}` {why}")]
     Item {
         /// The pipeline rank.
         rank: u32,
         /// The item.
         item: Item,
-        /// What is wrong with it.
+        /// The defect.
         why: &'static str,
     },
     /// A section runs before one that it reads from.
@@ -76,9 +76,9 @@ pub enum CodegenError {
     /// Something that a rank needs is never sent to it.
     #[error("rank {to} needs what rank {from} never sends, or has already used up")]
     MissingMessage {
-        /// Who should send.
+        /// The sending rank.
         from: u32,
-        /// Who waits.
+        /// The waiting rank.
         to: u32,
     },
     /// A value has no cotangent.
@@ -193,7 +193,7 @@ fn program(
     Ok(Program { name: name.to_string(), microbatches, bodies: bodies.all, classes })
 }
 
-/// Actions must be known, and stand on the rank of their stage.
+/// Actions must be known, and be on the rank of their stage.
 fn check_items(flow: &Flow<'_>, rows: &[Vec<Action>], microbatches: u32) -> Result<(), CodegenError> {
     for (rank, row) in rows.iter().enumerate() {
         for item in row.iter().flat_map(Action::items) {

@@ -17,7 +17,7 @@ use ir::mesh::{Axes, Mesh};
 use ir::ops::Op;
 use std::collections::HashMap;
 
-/// What is done with a statement, by its number.
+/// Action on a statement, given by its index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum OverlapStep {
     /// Runs its kernel.
@@ -81,7 +81,7 @@ fn items(cluster: &Cluster, mesh: &Mesh, block: &Block, stmts: &[&Stmt]) -> Vec<
     items
 }
 
-/// Who has touched the values so far.
+/// Last uses of the values so far.
 #[derive(Default)]
 struct Uses {
     writer: HashMap<Value, usize>,
@@ -89,7 +89,7 @@ struct Uses {
 }
 
 impl Uses {
-    /// The statements that one must come after. What it defines may be an argument that others have read, or a sum.
+    /// The statements that one must follow. Its result may be an argument that others have read, or a sum.
     fn needs(&mut self, at: usize, stmt: &Stmt) -> Vec<usize> {
         let mut needs = Vec::new();
         for value in stmt.operands.iter().chain(&stmt.results) {

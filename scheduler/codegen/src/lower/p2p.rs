@@ -75,7 +75,7 @@ pub(super) fn start_of_receive(action: usize) -> usize {
     action.saturating_sub(1)
 }
 
-/// What an item's rank sends after it.
+/// Messages that an item's rank sends after it.
 fn sent_by(model: &Model, flow: &Flow, rank: u32, item: &Item) -> Vec<Message> {
     let Some(mb) = item.microbatch else { return Vec::new() };
     let runs = flow.runs_of(item).into_iter();
@@ -102,7 +102,7 @@ fn sent_by(model: &Model, flow: &Flow, rank: u32, item: &Item) -> Vec<Message> {
     messages
 }
 
-/// What an item's rank needs from others for it.
+/// Messages that an item needs from other ranks.
 fn needed_by(flow: &Flow, rank: u32, item: &Item) -> Vec<Message> {
     let Some(mb) = item.microbatch else { return Vec::new() };
     let runs = flow.runs_of(item).into_iter();

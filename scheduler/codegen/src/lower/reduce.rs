@@ -10,7 +10,7 @@ use ir::program::{BodyKind, Instr, Source, Transfer};
 use ir::schedule::{Action, Kind};
 use std::collections::{BTreeMap, VecDeque};
 
-/// What of R has started, and what the rest waits for.
+/// Started instances of R, and the backwards that the others wait for.
 #[derive(Debug, Default)]
 pub(super) struct Reductions {
     /// Runs of W or B still to come on the rank that add to the gradient.
@@ -26,7 +26,7 @@ pub(super) struct Reductions {
 }
 
 impl Reductions {
-    /// What is to be reduced on a rank at the end of its actions.
+    /// Reductions of a rank at the end of its actions.
     pub(super) fn new(
         model: &Model,
         flow: &Flow<'_>,
@@ -76,7 +76,7 @@ fn reduced(model: &Model, flow: &Flow<'_>, bodies: &Bodies, run: usize) -> Optio
 }
 
 impl StreamBuilder<'_> {
-    /// A run's W or B has added to its gradients. What waited for no other starts: sums over holders in their order, and R of
+    /// Records that a run's W or B has added to its gradients. Reductions that wait for no other run start: sums over holders in their order, and R of
     /// runs whose gradients this rank holds alone. Those of others are summed first, and not before the row has to wait.
     pub(super) fn gradients_added(&mut self, bodies: &Bodies, run: usize) {
         let mut whole = false;

@@ -13,7 +13,7 @@ use ir::program::{Instr, RegData, Transfer};
 use ir::types::Type;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// What a rank holds from one action to another.
+/// Key of a value that a rank holds between actions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum ValueKey {
     /// A value for a micro-batch.
@@ -76,9 +76,9 @@ pub(super) struct StreamBuilder<'a> {
     dead: Vec<Reg>,
     tokens: u32,
     action: usize,
-    /// Where each action begins.
+    /// Start of each action in the instructions.
     begins: Vec<usize>,
-    /// Starts of receives, and the action at whose begin they stand.
+    /// Starts of receives, and the action before which they run.
     early: Vec<(usize, Instr)>,
 }
 
@@ -184,7 +184,7 @@ impl<'a> StreamBuilder<'a> {
         self.instrs.push(Instr::Wait { token, result: None });
     }
 
-    /// Starts to send what a message says. The wait comes before the next send to the same rank in a later action, so that
+    /// Starts the send of a message. The wait comes before the next send to the same rank in a later action, so that
     /// one action's sends are under way; those of more where the receive starts later.
     pub(super) fn send(&mut self, to: u32, what: ValueKey, reg: Reg) -> Result<(), CodegenError> {
         let message = Message { from: self.rank, to, what };
@@ -283,7 +283,7 @@ impl<'a> StreamBuilder<'a> {
         self.free();
     }
 
-    /// Adds up a loss of a micro-batch; values of other types are totals of their own until they are paid.
+    /// Adds up a loss of a micro-batch. Values of other types have totals of their own until they are reduced.
     pub(super) fn total(&mut self, name: &str, reg: Reg) {
         let same = |&&(ref n, r): &&(String, Reg)| n == name && self.regs[r].ty == self.regs[reg].ty;
         match self.totals.iter().find(same) {
@@ -292,7 +292,7 @@ impl<'a> StreamBuilder<'a> {
         }
     }
 
-    /// Pays what the totals owe, sums them over the ranks that have them, and gives them out.
+    /// Reduces partial totals, sums them over the ranks that have them, and outputs them.
     pub(super) fn give_totals(&mut self, bodies: &mut Bodies, ranks: &BTreeMap<String, Vec<u32>>) {
         let mut reduced: BTreeMap<String, Reg> = BTreeMap::new();
         for (name, reg) in std::mem::take(&mut self.totals) {

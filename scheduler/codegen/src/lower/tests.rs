@@ -199,7 +199,7 @@ fn stages_balance_and_have_costs() {
         let longest = other.stages.iter().map(|stage| stage.cost.f + stage.cost.i + stage.cost.w).fold(0.0, f64::max);
         assert!(longest >= seconds[0].max(seconds[1]) * (1.0 - 1e-9));
     }
-    assert!(staged.stages.iter().all(|stage| stage.cost.crossing > 0 && stage.cost.kept > 0));
+    assert!(staged.stages.iter().all(|stage| stage.cost.saved_for_w > 0 && stage.cost.saved > 0));
     // AdamW: parameter, gradient and two moments of 4 bytes each.
     let state: u64 = staged.stages.iter().map(|stage| stage.cost.state).sum();
     assert!(state >= 16 * model.parameter_count());

@@ -4,7 +4,7 @@ mod model;
 
 use super::shop::Shop;
 use super::windows::Windows;
-use super::{Budget, Engine, Found, Incumbent, Instance, Step, Task};
+use super::{Budget, Engine, Found, Incumbent, Instance, OrderEntry, Task};
 use model::{Reply, ask};
 
 /// Engine that asks the solver for orders within targets between the bound and the best value, until the two meet.
@@ -120,7 +120,7 @@ impl<'a> Search<'a> {
 
     /// Records an order within the target. The simulator's value may exceed the target if memory is rounded or two chains meet.
     /// The order then only shows that the bound cannot rise.
-    fn take(&mut self, orders: &[Vec<Step>], target: i64) {
+    fn take(&mut self, orders: &[Vec<OrderEntry>], target: i64) {
         self.high = self.high.min(self.shop.value(orders).unwrap_or(target));
         let best = self.better.as_ref().or(self.task.best).map_or(f64::INFINITY, |best| best.value);
         let found = Incumbent::of(self.task.instance.schedule(orders), self.task.problem, "cp");

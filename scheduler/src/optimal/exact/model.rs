@@ -3,7 +3,7 @@
 use super::super::pieces::Pieces;
 use super::super::shop::{Origin, Shop};
 use super::super::windows::Windows;
-use super::super::{Budget, Step};
+use super::super::{Budget, OrderEntry};
 use pumpkin_conflict_resolvers::resolvers::ResolutionResolver;
 use pumpkin_constraints::{disjunctive_strict, less_than_or_equals};
 use pumpkin_core::Solver;
@@ -25,7 +25,7 @@ const MOST_TRIPLES: usize = 400_000;
 /// Answer of the solver.
 pub(super) enum Reply {
     /// The actions of each rank in an order within the target.
-    Orders(Vec<Vec<Step>>),
+    Orders(Vec<Vec<OrderEntry>>),
     /// No order is within the target.
     None,
     /// The budget was spent.
@@ -392,8 +392,8 @@ impl<'a> Model<'a> {
             rank.iter().filter(|&&other| other != index && goes_first(other, index)).count()
         };
         let partner = |index: usize| {
-            let of = self.windows.pieces.partners[index].iter().copied();
-            of.into_iter().find(|&backward| solution.get_literal_value(self.joined[&(index, backward)]))
+            let partners = self.windows.pieces.partners[index].iter().copied();
+            partners.into_iter().find(|&backward| solution.get_literal_value(self.joined[&(index, backward)]))
         };
         let is_second = |index: usize| {
             let paired = self.paired[index].filter(|_| self.windows.pieces.partners[index].is_empty());
@@ -402,7 +402,8 @@ impl<'a> Model<'a> {
         let orders = (self.shop.of_rank.iter()).map(|rank| {
             let mut order: Vec<usize> = rank.iter().copied().filter(|&index| !is_second(index)).collect();
             order.sort_by_cached_key(|&index| place(index, rank));
-            let step = |index| partner(index).map_or(Step::One(index), |backward| Step::Pair(index, backward));
+            let step =
+                |index| partner(index).map_or(OrderEntry::One(index), |backward| OrderEntry::Pair(index, backward));
             order.into_iter().map(step).collect()
         });
         Reply::Orders(orders.collect())

@@ -31,7 +31,7 @@ pub(super) fn run_ahead(
     for rank in 0..shape.ranks {
         run.wake(rank, 0.0);
     }
-    while let Some(Reverse((Moment(time), rank))) = run.wakes.pop() {
+    while let Some(Reverse((Time(time), rank))) = run.wakes.pop() {
         if run.ranks[rank].free <= time {
             run.decide(rank, time);
         }
@@ -48,7 +48,7 @@ struct Run<'a> {
     ends: Vec<f64>,
     ranks: Vec<Rank<'a>>,
     /// Times at which a rank becomes free or an input arrives.
-    wakes: BinaryHeap<Reverse<(Moment, usize)>>,
+    wakes: BinaryHeap<Reverse<(Time, usize)>>,
 }
 
 struct Rank<'a> {
@@ -92,7 +92,7 @@ enum Next {
 
 impl Run<'_> {
     fn wake(&mut self, rank: usize, time: f64) {
-        self.wakes.push(Reverse((Moment(time), rank)));
+        self.wakes.push(Reverse((Time(time), rank)));
     }
 
     fn decide(&mut self, rank: usize, time: f64) {
@@ -155,15 +155,15 @@ impl Run<'_> {
     }
 
     fn start(&mut self, rank: usize, operation: usize, time: f64) {
-        let of = &self.instance.operations[operation];
+        let op = &self.instance.operations[operation];
         let state = &mut self.ranks[rank];
         if state.row.is_empty() {
             state.start = time;
         } else {
             state.idle += time - state.free;
         }
-        state.free = time + of.seconds;
-        state.held += of.takes - of.frees;
+        state.free = time + op.seconds;
+        state.held += op.takes - op.frees;
         state.row.push(operation);
         let (end, class) = (state.free, operation % self.shape.per_stream);
         if (self.shape.stages..self.shape.path).contains(&class) && self.shape.per_stream > self.shape.path {
@@ -190,18 +190,18 @@ impl Run<'_> {
 
 /// A time with a total order.
 #[derive(Clone, Copy, PartialEq)]
-struct Moment(f64);
+struct Time(f64);
 
-impl Eq for Moment {}
+impl Eq for Time {}
 
-impl PartialOrd for Moment {
-    fn partial_cmp(&self, other: &Moment) -> Option<std::cmp::Ordering> {
+impl PartialOrd for Time {
+    fn partial_cmp(&self, other: &Time) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Moment {
-    fn cmp(&self, other: &Moment) -> std::cmp::Ordering {
+impl Ord for Time {
+    fn cmp(&self, other: &Time) -> std::cmp::Ordering {
         self.0.total_cmp(&other.0)
     }
 }

@@ -37,11 +37,11 @@ pub(super) struct Filled {
 impl Filled {
     /// Returns the value of the objective.
     pub(super) fn value(&self, objective: Objective) -> f64 {
-        let of = |&(start, end): &(f64, f64)| match objective {
+        let value_of = |&(start, end): &(f64, f64)| match objective {
             Objective::Makespan => end,
             Objective::Span => end - start,
         };
-        self.spans.iter().map(of).fold(0.0, f64::max)
+        self.spans.iter().map(value_of).fold(0.0, f64::max)
     }
 }
 
@@ -139,7 +139,7 @@ impl<'a> Run<'a> {
     }
 
     fn run(&mut self, rank: usize, operation: usize, arrival: f64) {
-        let of = &self.instance.operations[operation];
+        let op = &self.instance.operations[operation];
         let state = &mut self.ranks[rank];
         let start = state.free.max(arrival);
         if state.row.is_empty() {
@@ -147,8 +147,8 @@ impl<'a> Run<'a> {
         } else {
             state.idle += start - state.free;
         }
-        state.free = start + of.seconds;
-        state.held += of.takes - of.frees;
+        state.free = start + op.seconds;
+        state.held += op.takes - op.frees;
         state.row.push(operation);
         self.ends[operation] = state.free;
     }
@@ -174,9 +174,9 @@ pub(super) fn unroll(instance: &Instance, shape: &Shape, pattern: &Pattern, pull
     for microbatch in 0..instance.operations.len() / shape.per_stream {
         let (stream, nth) = shape.place(microbatch);
         for place in 0..shape.path {
-            let of = &shape.classes[stream * shape.per_stream + place];
+            let stated = &shape.classes[stream * shape.per_stream + place];
             let operation = microbatch * shape.per_stream + place;
-            let earlier = if of.kind == Kind::F { f64::from(pull[of.stage]) } else { 0.0 };
+            let earlier = if stated.kind == Kind::F { f64::from(pull[stated.stage]) } else { 0.0 };
             let start = pattern.start[stream * shape.per_stream + place] + (nth as f64 - earlier) * pattern.period;
             timed[instance.operations[operation].rank].push((start, operation));
         }

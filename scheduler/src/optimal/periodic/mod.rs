@@ -85,7 +85,7 @@ fn found(task: &Task, shape: &Shape) -> Option<Pattern> {
     let (load, size) = (shape.load(), program::size(shape));
     let per = |period: f64| period / shape.unroll as f64;
     (task.log)(&format!(
-        "periodic: u = {}, {size} whole numbers, period {} of {}",
+        "periodic: u = {}, {size} integers, period {} of {}",
         shape.unroll,
         per(pattern.period),
         per(load)

@@ -30,12 +30,12 @@ impl Pattern {
         let forwards = || shape.of_rank[rank].iter().copied().filter(|&class| shape.classes[class].kind == Kind::F);
         let ended = |class: usize, at: f64| self.periods(class, at - shape.classes[class].seconds);
         let held = |at: f64| {
-            let of = |forward: usize| {
+            let interval = |forward: usize| {
                 let freeing = shape.freeing(forward).into_iter().flatten();
                 let freed: f64 = freeing.map(|class| shape.classes[class].frees * ended(class, at)).sum();
                 shape.classes[forward].takes * self.periods(forward, at) - freed
             };
-            forwards().map(of).sum::<f64>()
+            forwards().map(interval).sum::<f64>()
         };
         forwards().map(|forward| held(self.start[forward])).fold(0.0, f64::max)
     }

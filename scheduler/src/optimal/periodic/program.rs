@@ -114,8 +114,8 @@ impl<'a> Model<'a> {
         for at in forwards() {
             let (mut terms, mut constant) = (Vec::new(), 0.0);
             for &class in classes.iter().filter(|&&class| class != at) {
-                let of = &self.shape.classes[class];
-                let each = of.takes - of.frees; // the number of starts up to `at` is -k(class, at) = k(at, class) - 1
+                let stated = &self.shape.classes[class];
+                let each = stated.takes - stated.frees; // the number of starts up to `at` is -k(class, at) = k(at, class) - 1
                 match self.between.get(&(class, at)) {
                     Some(&k) => terms.push((k, -each)),
                     None => {

@@ -1,13 +1,13 @@
 //! The cool-down of a building block's rows.
 
 use super::highest;
-use crate::block::{Pass, Row, squeeze};
+use crate::block::{BlockRow, Pass, squeeze};
 use Pass::*;
 use ir::schedule::Kind;
 
 /// Rebuilds the cool-down. The last I follow each other as closely as possible once rank 0 has run its last forward. The W of
 /// the activations still held fill the free slots, and the rows are squeezed. Returns `None` if that does not fit.
-pub(super) fn rebuilt(mut rows: Vec<Row>, microbatches: usize) -> Option<Vec<Row>> {
+pub(super) fn rebuilt(mut rows: Vec<BlockRow>, microbatches: usize) -> Option<Vec<BlockRow>> {
     let ranks = rows.len();
     let most = highest(&rows) as usize;
     let of_i0 = most.div_ceil(2).min(microbatches);
@@ -30,12 +30,12 @@ pub(super) fn rebuilt(mut rows: Vec<Row>, microbatches: usize) -> Option<Vec<Row
 }
 
 /// Removes the last `number` passes that satisfy `such` from a row, and returns how many there were.
-fn take_last(row: &mut Row, number: usize, such: impl Fn(Pass) -> bool) -> usize {
+fn take_last(row: &mut BlockRow, number: usize, such: impl Fn(Pass) -> bool) -> usize {
     row.iter_mut().rev().filter(|slot| slot.is_some_and(&such)).take(number).map(Option::take).count()
 }
 
-/// Removes the last W of a row: as many as I of each chunk, and as many as the largest number of chunk activations.
-fn take_weights(row: &mut Row, i1: usize, i0: usize, most: usize) {
+/// Removes the last W of a row: one per I of each chunk, and at most the largest number of chunk activations.
+fn take_weights(row: &mut BlockRow, i1: usize, i0: usize, most: usize) {
     let (mut w1, mut w0) = (0, 0);
     for slot in row.iter_mut().rev() {
         if w1 >= i1 && w0 >= i0 && w1 + w0 >= most {
@@ -51,7 +51,7 @@ fn take_weights(row: &mut Row, i1: usize, i0: usize, most: usize) {
 }
 
 /// Puts a pass into a slot, and returns the slot's former pass.
-fn put(row: &mut Row, slot: usize, pass: Pass) -> Option<Pass> {
+fn put(row: &mut BlockRow, slot: usize, pass: Pass) -> Option<Pass> {
     if slot >= row.len() {
         row.resize(slot + 1, None);
     }
@@ -59,7 +59,7 @@ fn put(row: &mut Row, slot: usize, pass: Pass) -> Option<Pass> {
 }
 
 /// Puts the missing W into the free slots after the last W, those of chunk 1 first.
-fn add_weights(row: &mut Row) {
+fn add_weights(row: &mut BlockRow) {
     let last = row.iter().rposition(|slot| slot.is_some_and(|pass| pass.kind() == Kind::W));
     let (mut w1, mut w0) = (0, 0);
     for (at, slot) in row.iter_mut().enumerate() {

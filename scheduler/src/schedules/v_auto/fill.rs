@@ -1,11 +1,11 @@
 //! Free slots filled with later passes of the same rank.
 
 use super::highest;
-use crate::block::{PERIOD, Pass, Row};
+use crate::block::{BlockRow, PERIOD, Pass};
 use ir::schedule::Kind;
 
 /// Fills each free slot, in order, with the next pass of its rank that can run then and does not raise the peak memory.
-pub(super) fn fill(rows: &mut [Row]) {
+pub(super) fn fill(rows: &mut [BlockRow]) {
     let (ranks, length) = (rows.len(), rows.iter().map(Vec::len).max().unwrap_or(0));
     let last = rows.iter().map(|row| Pass::ALL.map(|pass| row.iter().rposition(|&slot| slot == Some(pass)))).collect();
     let mut fill = Fill { limit: highest(rows), last, held: vec![0; ranks], slots: vec![Default::default(); ranks] };
@@ -34,7 +34,7 @@ struct Fill {
 
 impl Fill {
     /// Returns the slot of the pass that may move to a free slot.
-    fn fitting(&self, rank: usize, row: &Row, time: usize) -> Option<usize> {
+    fn fitting(&self, rank: usize, row: &BlockRow, time: usize) -> Option<usize> {
         if row.get(time).is_none_or(Option::is_some) {
             return None;
         }

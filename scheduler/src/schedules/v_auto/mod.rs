@@ -5,7 +5,7 @@ mod fill;
 mod warm_up;
 
 use super::zb_v_greedy::V;
-use crate::block::{self, PERIOD, Pass, Row, ends, first_slots, peak, relabel_weights, repeat, squeeze};
+use crate::block::{self, BlockRow, PERIOD, Pass, ends, first_slots, peak, relabel_weights, repeat, squeeze};
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;
 use crate::problem::Patience;
@@ -107,8 +107,8 @@ fn with_weights(slots: [usize; 4]) -> Option<[usize; PERIOD]> {
 
 /// Converts a block to rows of all micro-batches. Returns `None` if more than `most` chunk activations are held, the rows
 /// deadlock, or the deadline has passed.
-fn rows(block: &Block, microbatches: usize, most: i32, patience: &Patience<'_>) -> Option<Vec<Row>> {
-    let in_time = |rows: Vec<Row>| (!patience.is_over()).then_some(rows);
+fn rows(block: &Block, microbatches: usize, most: i32, patience: &Patience<'_>) -> Option<Vec<BlockRow>> {
+    let in_time = |rows: Vec<BlockRow>| (!patience.is_over()).then_some(rows);
     let ranks = block.len();
     let enough = microbatches.max(2 * ranks); // the warm-up relies on this number
     let rows = in_time(repeat(&first_slots(block), enough))?;
@@ -138,12 +138,12 @@ fn rows(block: &Block, microbatches: usize, most: i32, patience: &Patience<'_>) 
     (whole && highest(&rows) <= limit).then_some(rows)
 }
 
-fn highest(rows: &[Row]) -> i32 {
+fn highest(rows: &[BlockRow]) -> i32 {
     rows.iter().map(peak).max().unwrap_or(0)
 }
 
 /// Removes the passes of later micro-batches.
-fn keep(row: &mut Row, microbatches: usize) {
+fn keep(row: &mut BlockRow, microbatches: usize) {
     let mut count = [0; PERIOD];
     for slot in row {
         *slot = slot.filter(|&pass| {
@@ -159,7 +159,7 @@ impl V<'_> {
     /// Above 2p, each further micro-batch takes a rank at least the time of its passes. So all blocks are evaluated with 2p
     /// first, and with all micro-batches in the order of these spans, until the rest cannot be better. The first phase may take
     /// half of the time.
-    fn best_of_blocks(&self, patience: &Patience<'_>) -> Option<(f64, Vec<Row>)> {
+    fn best_of_blocks(&self, patience: &Patience<'_>) -> Option<(f64, Vec<BlockRow>)> {
         let few = self.microbatches.min(2 * self.ranks);
         let half = patience.deadline.map(|deadline| {
             let now = Instant::now();
@@ -177,7 +177,7 @@ impl V<'_> {
         tried.sort_by(|a, b| a.0.total_cmp(&b.0));
         let work = |rank| Pass::ALL.iter().map(|&pass| self.seconds(rank, pass)).sum::<f64>();
         let least_more = (self.microbatches - few) as f64 * (0..self.ranks).map(work).fold(0.0, f64::max);
-        let mut best: Option<(f64, Vec<Row>)> = None;
+        let mut best: Option<(f64, Vec<BlockRow>)> = None;
         for (span, seed) in tried {
             if patience.is_over() || best.as_ref().is_some_and(|(least, _)| span + least_more >= least - self.epsilon) {
                 break;
@@ -196,15 +196,15 @@ impl V<'_> {
 
     /// Returns the largest number of chunk activations that a rank's limit allows, at most 2p.
     fn chunks(&self) -> i32 {
-        let of = |rank: usize| {
+        let delays = |rank: usize| {
             let least = self.memory(rank, F0).min(self.memory(rank, F1));
             (self.limit[rank] / least + 1e-6).floor() as i32
         };
-        (0..self.ranks).map(of).max().unwrap_or(0).min(2 * self.ranks as i32)
+        (0..self.ranks).map(delays).max().unwrap_or(0).min(2 * self.ranks as i32)
     }
 
     /// Returns whether each rank stays within its limit.
-    fn allows(&self, rows: &[Row]) -> bool {
+    fn allows(&self, rows: &[BlockRow]) -> bool {
         rows.iter().enumerate().all(|(rank, row)| {
             let mut held = 0.0;
             row.iter().flatten().all(|&pass| {
@@ -215,7 +215,7 @@ impl V<'_> {
     }
 
     /// Returns the longest time of a rank from its first start to its last end, or `None` if the rows deadlock.
-    fn span(&self, rows: &[Row]) -> Option<f64> {
+    fn span(&self, rows: &[BlockRow]) -> Option<f64> {
         let ends = ends(rows, |rank, pass| self.seconds(rank, pass), |stage| self.costs.comm[stage])?;
         let spans = ends
             .iter()

@@ -1,13 +1,13 @@
 //! The warm-up of a building block's rows.
 
 use super::highest;
-use crate::block::{PERIOD, Pass, Row, peak};
+use crate::block::{BlockRow, PERIOD, Pass, peak};
 use Pass::*;
 use ir::schedule::Kind;
 
 /// Rebuilds each row before its first I of chunk 0: F of chunk 0, then F of both chunks in turns, up to the peak memory. Then
 /// come I and W of chunk 1 and a forward, in turns.
-pub(super) fn rebuilt(mut rows: Vec<Row>, microbatches: usize) -> Vec<Row> {
+pub(super) fn rebuilt(mut rows: Vec<BlockRow>, microbatches: usize) -> Vec<BlockRow> {
     let ranks = rows.len();
     let most = (highest(&rows) as usize).min(2 * ranks);
     for (rank, row) in rows.iter_mut().enumerate() {
@@ -33,7 +33,7 @@ pub(super) fn rebuilt(mut rows: Vec<Row>, microbatches: usize) -> Vec<Row> {
 }
 
 /// Removes all passes before the first I of chunk 0 from a row, and returns the number of each.
-fn take(row: &mut Row) -> [usize; PERIOD] {
+fn take(row: &mut BlockRow) -> [usize; PERIOD] {
     let mut taken = [0; PERIOD];
     for slot in row.iter_mut().take_while(|slot| **slot != Some(I0)) {
         if let Some(pass) = slot.take() {
@@ -45,7 +45,7 @@ fn take(row: &mut Row) -> [usize; PERIOD] {
 
 /// Writes passes into a row, slot by slot.
 struct Put<'a> {
-    row: &'a mut Row,
+    row: &'a mut BlockRow,
     at: usize,
     left: &'a mut [usize; PERIOD],
 }
@@ -65,11 +65,11 @@ impl Put<'_> {
 }
 
 /// Delays the first W of each rank by the difference of `most` and its peak, since few micro-batches leave memory unused.
-pub(super) fn release_weights(rows: &mut [Row], most: i32) {
+pub(super) fn release_weights(rows: &mut [BlockRow], most: i32) {
     for row in rows {
         let unused = (most - peak(row)).max(0) as usize;
         let is_weight = |slot: &&mut Option<Pass>| slot.is_some_and(|pass| pass.kind() == Kind::W);
-        let late: Row = row.iter_mut().filter(is_weight).take(unused).map(Option::take).collect();
+        let late: BlockRow = row.iter_mut().filter(is_weight).take(unused).map(Option::take).collect();
         row.extend(late);
     }
 }

@@ -2,7 +2,7 @@
 
 mod waves;
 
-use crate::block::{self, Pass, Row};
+use crate::block::{self, BlockRow, Pass};
 use crate::costs::StageCosts;
 use crate::list::{self, lists};
 use crate::placement::Pipeline;
@@ -69,7 +69,7 @@ impl<'a> V<'a> {
     }
 
     /// Returns the least span and its rows.
-    pub(super) fn best(&self) -> (f64, Vec<Row>) {
+    pub(super) fn best(&self) -> (f64, Vec<BlockRow>) {
         waves::waves(self)
             .map(|waves| (waves.span, waves.rows))
             .or_else(|| {
@@ -110,7 +110,7 @@ impl<'a> V<'a> {
 }
 
 /// Converts a row of kinds and chunks to passes.
-fn passes(row: list::Row) -> Row {
+fn passes(row: list::Row) -> BlockRow {
     let [first, second] = [[F0, I0, W0], [F1, I1, W1]];
     let pass = |(kind, chunk)| {
         let passes = if chunk == 0 { first } else { second };

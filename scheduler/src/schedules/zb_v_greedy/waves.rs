@@ -1,7 +1,7 @@
 //! ZB-V in waves: forwards run until every rank has its share in flight, then each round runs an I and an F on each rank.
 
 use super::V;
-use crate::block::{PERIOD, Pass, Row};
+use crate::block::{BlockRow, PERIOD, Pass};
 use Pass::*;
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ pub(super) struct Fill {
 /// Rows of a variant.
 pub(super) struct Waves {
     pub span: f64,
-    pub rows: Vec<Row>,
+    pub rows: Vec<BlockRow>,
     lag: Vec<f64>,
 }
 
@@ -53,7 +53,7 @@ fn variant(start: &Build, fill: Fill) -> Option<Waves> {
 
 #[derive(Clone, Default)]
 struct Rank {
-    row: Row,
+    row: BlockRow,
     now: f64,
     held: f64,
     /// Seconds by which its work and idle time are behind the work of the busiest rank.
@@ -129,7 +129,7 @@ impl<'a> Build<'a> {
         Some(())
     }
 
-    /// Runs forwards of both chunks in turns until each rank has as many as the previous rank, and more of chunk 1.
+    /// Runs forwards of both chunks in turns until each rank has the number of the previous rank, and more of chunk 1.
     fn shares(&mut self) -> Option<()> {
         let mut chunks = [F0, F1].into_iter().cycle();
         for rank in 1..self.v.ranks {

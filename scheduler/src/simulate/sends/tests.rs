@@ -147,16 +147,16 @@ fn a_deadlock_shows_who_sends_to_whom() {
     let schedule = rows(&["0F0 0F1 0B0 0F2 0B1 0B2 R", "1F0 1B0 1F1 1B1 1F2 1B2 R"]);
     let golden = "\
 no rank can go on after 2 actions
-rank 0: 0F0 [0F1]  sends 0F1 to rank 1  <- rank 1 stands at 1B0
-rank 1: 1F0 [1B0]  sends 1B0 to rank 0  <- rank 0 stands at 0F1";
+rank 0: 0F0 [0F1]  sends 0F1 to rank 1  <- rank 1 is at 1B0
+rank 1: 1F0 [1B0]  sends 1B0 to rank 0  <- rank 0 is at 0F1";
     assert_eq!(can_run(&schedule, &uniform(2), Sends::Blocking).unwrap_err().to_string(), golden);
     assert_eq!(can_run(&schedule, &uniform(2), Sends::Batched), Ok(()));
 
     let crossed = rows(&["0F0 0F1 0B0 0B1", "1F0 1F1 1B1 1B0"]);
     let golden = "\
 no rank can go on after 4 actions
-rank 0: 0F0 0F1 [0B0]  waits for 1B0 of rank 1  <- rank 1 stands at 1B1
-rank 1: 1F0 1F1 [1B1]  sends 1B1 to rank 0      <- rank 0 stands at 0B0";
+rank 0: 0F0 0F1 [0B0]  waits for 1B0 of rank 1  <- rank 1 is at 1B1
+rank 1: 1F0 1F1 [1B1]  sends 1B1 to rank 0      <- rank 0 is at 0B0";
     assert_eq!(can_run(&crossed, &uniform(2), Sends::Async), Ok(()));
     assert_eq!(can_run(&crossed, &uniform(2), Sends::Batched).unwrap_err().to_string(), golden);
 }
@@ -164,5 +164,5 @@ rank 1: 1F0 1F1 [1B1]  sends 1B1 to rank 0      <- rank 0 stands at 0B0";
 #[test]
 fn what_cannot_be_run_at_all_is_said_as_ever() {
     let error = can_run(&rows(&["0F0 0B0", "1F0"]), &uniform(2), Sends::Batched).unwrap_err();
-    assert!(error.to_string().contains("waits for 1I0, which stands in no row"), "{error}");
+    assert!(error.to_string().contains("waits for 1I0, which is in no row"), "{error}");
 }

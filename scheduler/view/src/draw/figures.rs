@@ -9,7 +9,7 @@ pub(super) fn title(report: &ScheduleReport) -> String {
     format!("{kind}: {stages} ranks{chunks}, {microbatches} micro-batches")
 }
 
-/// What is known of an order beside its figures: `at most 3.4 % above the best`.
+/// Verdict on an order: `at most 3.4 % above the best`.
 pub fn verdict(report: &ScheduleReport) -> String {
     match report.status {
         Status::Optimal => "no order is faster".to_string(),
@@ -22,7 +22,7 @@ pub fn verdict(report: &ScheduleReport) -> String {
     }
 }
 
-pub(super) fn facts(report: &ScheduleReport) -> String {
+pub(super) fn summary(report: &ScheduleReport) -> String {
     let unit = &report.unit;
     let (name, reached) = report.reached();
     let peak = report.peak_memory.iter().copied().fold(0.0, f64::max);

@@ -1,7 +1,7 @@
 //! Pictures as one HTML page with zoom, pan and a tooltip for every element. The page loads no external resource.
 
 use super::page::{filled, page};
-use super::{Bar, Picture, Row, ink};
+use super::{Bar, DrawnRow, Picture, ink};
 use serde_json::{Value, json};
 
 const BODY: &str = include_str!("html/page.html");
@@ -27,14 +27,14 @@ fn colour(hue: super::Hue) -> Value {
 fn picture(picture: &Picture) -> Value {
     json!({
         "title": picture.title,
-        "facts": picture.facts,
+        "facts": picture.summary,
         "unit": picture.unit,
         "makespan": picture.makespan,
         "rows": picture.rows.iter().map(row).collect::<Vec<_>>(),
     })
 }
 
-fn row(row: &Row) -> Value {
+fn row(row: &DrawnRow) -> Value {
     let bars: Vec<Value> = row.bars.iter().map(bar).collect();
     json!({ "name": row.name, "peak": row.peak, "limit": row.limit, "bars": bars })
 }
@@ -42,7 +42,7 @@ fn row(row: &Row) -> Value {
 /// Lists are shorter than objects: a large schedule has tens of thousands of bars.
 fn bar(bar: &Bar) -> Value {
     let gap = bar.gap.as_ref().map(|gap| json!([short(gap.since), short(gap.made), gap.reason, gap.on[0], gap.on[1]]));
-    let held = bar.held.map(|held| held.map(short));
+    let memory = bar.memory.map(|memory| memory.map(short));
     json!([
         format!("{:?}", bar.hue),
         bar.name,
@@ -52,7 +52,7 @@ fn bar(bar: &Bar) -> Value {
         short(bar.shade),
         u8::from(bar.critical),
         gap,
-        held
+        memory
     ])
 }
 

@@ -20,7 +20,7 @@ pub(super) fn fill(hue: Hue, shade: f64) -> [u8; 3] {
     [0, 1, 2].map(|at| (f64::from(dark[at]) + shade * (f64::from(light[at]) - f64::from(dark[at]))).round() as u8)
 }
 
-/// Whether white text is easier to read on a colour than black: by relative luminance (WCAG 2.1, contrast ratio).
+/// True if white text is easier to read on a colour than black: by relative luminance (WCAG 2.1, contrast ratio).
 pub(super) fn takes_white([red, green, blue]: [u8; 3]) -> bool {
     let linear = |channel: u8| {
         let share = f64::from(channel) / 255.0;
@@ -34,7 +34,7 @@ pub(super) fn hex([red, green, blue]: [u8; 3]) -> String {
     format!("#{red:02x}{green:02x}{blue:02x}")
 }
 
-/// What a hue stands for.
+/// Meaning of a hue.
 pub(super) fn meaning(hue: Hue) -> &'static str {
     match hue {
         Hue::F => "F forward",

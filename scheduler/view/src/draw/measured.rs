@@ -4,7 +4,7 @@
 //! named `2F3`. Consecutive block instances of the same section and micro-batch form one bar.
 
 use super::trace::microseconds_of;
-use super::{Bar, Hue, Picture, Row};
+use super::{Bar, DrawnRow, Hue, Picture};
 use ir::schedule::{Action, Kind};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ pub enum MeasuredError {
     #[error("the trace has `{0}` at {1:e} us for {2:e} us, which cannot be")]
     Time(String, f64, f64),
     /// It has no run of a block.
-    #[error("the trace has no run of a section F, I, W or B of a block")]
+    #[error("the trace has no instance of a section F, I, W or B of a block")]
     Empty,
 }
 
@@ -77,8 +77,8 @@ pub fn measured(text: &str, name: &str, unit: &str) -> Result<Picture, MeasuredE
         }
     }
     let start = ranks.values().flat_map(|(_, bars)| bars).map(|bar| bar.start).fold(f64::INFINITY, f64::min);
-    let rows: Vec<Row> = (ranks.into_iter())
-        .map(|(rank, (_, bars))| Row {
+    let rows: Vec<DrawnRow> = (ranks.into_iter())
+        .map(|(rank, (_, bars))| DrawnRow {
             name: format!("rank {rank}"),
             bars: joined(bars, start),
             peak: None,
@@ -91,15 +91,15 @@ pub fn measured(text: &str, name: &str, unit: &str) -> Result<Picture, MeasuredE
     let makespan = rows.iter().filter_map(|row| row.bars.last()).map(|bar| bar.end).fold(0.0, f64::max);
     Ok(Picture {
         title: format!("{name}: {} ranks, from a trace", rows.len()),
-        facts: facts(&rows, makespan, unit),
+        summary: summary(&rows, makespan, unit),
         unit: unit.into(),
         makespan,
         rows,
     })
 }
 
-fn facts(rows: &[Row], makespan: f64, unit: &str) -> String {
-    let busy = |row: &Row| row.bars.iter().map(|bar| bar.end - bar.start).sum::<f64>();
+fn summary(rows: &[DrawnRow], makespan: f64, unit: &str) -> String {
+    let busy = |row: &DrawnRow| row.bars.iter().map(|bar| bar.end - bar.start).sum::<f64>();
     let busiest = rows.iter().map(busy).fold(0.0, f64::max);
     let bubble = if makespan > 0.0 { 100.0 * (makespan - busiest) / makespan } else { 0.0 };
     format!("makespan {} {unit}; bubble {bubble:.1} %", super::axis::figure(makespan))
@@ -121,7 +121,17 @@ fn bar(event: &Event, scale: f64) -> Option<Bar> {
     };
     let texts = name.trim_matches(['(', ')']).split('|').map(str::to_string).collect();
     let (start, end) = (event.ts / scale, (event.ts + event.dur) / scale);
-    (hue != Hue::X).then_some(Bar { hue, name, texts, start, end, shade: 0.0, critical: false, gap: None, held: None })
+    (hue != Hue::X).then_some(Bar {
+        hue,
+        name,
+        texts,
+        start,
+        end,
+        shade: 0.0,
+        critical: false,
+        gap: None,
+        memory: None,
+    })
 }
 
 /// Bars in the order of time, from `start` on; those of the same name that follow each other are one.

@@ -28,21 +28,21 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A timeline with all that is drawn of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Picture {
-    /// What it is: `1f1b: 4 ranks, 8 micro-batches`.
+    /// Its title: `1f1b: 4 ranks, 8 micro-batches`.
     pub title: String,
     /// Its figures: makespan, bound, bubble.
-    pub facts: String,
+    pub summary: String,
     /// The unit of times.
     pub unit: String,
     /// The end of the last bar.
     pub makespan: f64,
     /// One for each rank.
-    pub rows: Vec<Row>,
+    pub rows: Vec<DrawnRow>,
 }
 
-/// What a rank does.
+/// Row of a rank.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Row {
+pub struct DrawnRow {
     /// `rank 3`.
     pub name: String,
     /// In the order of time.
@@ -56,24 +56,24 @@ pub struct Row {
 /// An action in time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bar {
-    /// What it is drawn as.
+    /// Its colour and hatching.
     pub hue: Hue,
     /// `2F3`, `(0F3|7B1)`.
     pub name: String,
-    /// What stands on it: one text, or those of a pair.
+    /// Its label: one text, or those of a pair.
     pub texts: Vec<String>,
     /// From when.
     pub start: f64,
     /// Until when.
     pub end: f64,
-    /// Which of the rank's stages, as a share of all: 0 is the first, 1 the last. In two chains 0 goes down, 1 up.
+    /// Position among the rank's stages, from 0 for the first to 1 for the last. In two chains 0 goes down, 1 up.
     pub shade: f64,
-    /// Whether it is on the critical path.
+    /// True if it is on the critical path.
     pub critical: bool,
     /// Why the rank was idle before it.
     pub gap: Option<Gap>,
-    /// What the rank holds while it runs, and after it.
-    pub held: Option<[f64; 2]>,
+    /// Memory of the rank during the bar and after it.
+    pub memory: Option<[f64; 2]>,
 }
 
 /// The colour and the hatching of a bar.
@@ -102,36 +102,36 @@ pub struct Gap {
     pub made: f64,
     /// `dependency`, `latency` or `memory`.
     pub reason: &'static str,
-    /// What it waited for: row and bar.
+    /// The bar that it waited for: row and index.
     pub on: [usize; 2],
 }
 
 impl Picture {
-    /// Of a schedule of ours; the costs are those that the timeline was made with.
+    /// Picture of a schedule; the costs are those of the timeline.
     pub fn of(report: &ScheduleReport, timeline: &Timeline, costs: &StageCosts) -> Picture {
         let chunks = Chunks::of(timeline);
         let critical: BTreeSet<(u32, u32)> =
             timeline.critical_path().iter().map(|place| (place.rank, place.position)).collect();
         let row = |(rank, slots): (usize, &Vec<Slot>)| {
-            let mut held = 0.0;
+            let mut memory = 0.0;
             let bar = |(position, slot): (usize, &Slot)| {
                 let (takes, frees) = costs.memory(&slot.action);
-                let during = held + takes;
-                held = during - frees;
+                let during = memory + takes;
+                memory = during - frees;
                 Bar {
                     critical: critical.contains(&(rank as u32, position as u32)),
-                    held: Some([during, held]),
+                    memory: Some([during, memory]),
                     ..bar(timeline, &chunks, rank, slot)
                 }
             };
-            // What ends a step takes no time here. It stands behind all bars, so that places stay what they are.
+            // The end of a step takes no time here. Its bar follows all others, so that positions stay valid.
             let bars = slots.iter().enumerate().map(bar).filter(|bar| bar.hue != Hue::X).collect();
             let limit = costs.limit.as_ref().and_then(|limits| limits.get(rank)).copied();
-            Row { name: format!("rank {rank}"), bars, peak: Some(timeline.peak_memory[rank]), limit }
+            DrawnRow { name: format!("rank {rank}"), bars, peak: Some(timeline.peak_memory[rank]), limit }
         };
         Picture {
             title: figures::title(report),
-            facts: figures::facts(report),
+            summary: figures::summary(report),
             unit: report.unit.clone(),
             makespan: timeline.makespan,
             rows: timeline.rows.iter().enumerate().map(row).collect(),
@@ -175,7 +175,7 @@ fn bar(timeline: &Timeline, chunks: &Chunks, rank: usize, slot: &Slot) -> Bar {
         shade: first.map_or(0.0, |stage| chunks.shade(rank, stage)),
         critical: false,
         gap,
-        held: None,
+        memory: None,
     }
 }
 
@@ -194,9 +194,9 @@ impl Hue {
 /// The stages of each rank.
 struct Chunks {
     of_rank: Vec<Vec<u32>>,
-    /// Whether each rank has one stage.
+    /// True if each rank has one stage.
     one: bool,
-    /// Whether stages stand on two ranks, one for each direction.
+    /// True if stages are on two ranks, one for each direction.
     two_ways: bool,
 }
 

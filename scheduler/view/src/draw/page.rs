@@ -2,12 +2,12 @@
 
 const SHELL: &str = include_str!("html/shell.html");
 
-/// A page: its title as plain text, its style as CSS, and what stands in its body as HTML.
+/// A page: its title as plain text, its style as CSS, and its body as HTML.
 pub fn page(title: &str, style: &str, body: &str) -> String {
     filled(SHELL, &[("title", &escaped(title)), ("style", style), ("body", body)])
 }
 
-/// A text with its marks `{{name}}` replaced by the parts of these names. What replaces a mark is not looked at again, and a
+/// A text with its marks `{{name}}` replaced by the parts of these names. A replacement is not searched for marks, and a
 /// mark that no part has stays.
 pub fn filled(text: &str, parts: &[(&str, &str)]) -> String {
     let mut whole = String::with_capacity(text.len() + parts.iter().map(|(_, part)| part.len()).sum::<usize>());
@@ -25,7 +25,7 @@ pub fn filled(text: &str, parts: &[(&str, &str)]) -> String {
     whole + rest
 }
 
-/// Text that stands for itself in HTML and SVG.
+/// Text with the special characters of HTML and SVG escaped.
 pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -23,14 +23,14 @@ fn a_picture_tells_why_and_how_much() {
     let (picture, timeline) = pictured("1f1b", 2, 3, with_hops());
     assert_eq!(picture.title, "1f1b: 2 ranks, 3 micro-batches");
     assert!(
-        picture.facts.starts_with("makespan 16 ms, lower bound 14 ms: at most 14.3 % above the best; bubble 43.8 %")
+        picture.summary.starts_with("makespan 16 ms, lower bound 14 ms: at most 14.3 % above the best; bubble 43.8 %")
     );
     let row = &picture.rows[0];
     let names: Vec<&str> = row.bars.iter().map(|bar| bar.name.as_str()).collect();
     assert_eq!(names, ["0F0", "0F1", "0B0", "0F2", "0B1", "0B2"], "without what ends the step");
     assert_eq!((row.peak, row.limit), (Some(2.0), Some(2.0)));
-    let held: Vec<[f64; 2]> = row.bars.iter().filter_map(|bar| bar.held).collect();
-    assert_eq!(held, [[1., 1.], [2., 2.], [2., 1.], [2., 2.], [2., 1.], [1., 0.]]);
+    let memory: Vec<[f64; 2]> = row.bars.iter().filter_map(|bar| bar.memory).collect();
+    assert_eq!(memory, [[1., 1.], [2., 2.], [2., 1.], [2., 2.], [2., 1.], [1., 0.]]);
     let critical: usize = picture.rows.iter().flat_map(|row| &row.bars).filter(|bar| bar.critical).count();
     assert_eq!(critical, timeline.critical_path().len());
     let gap = row.bars[2].gap.as_ref().unwrap();
@@ -121,13 +121,13 @@ fn a_trace_has_actions_messages_and_memory_and_can_be_compared() {
     let text = trace(&picture, &timeline);
     let file: Value = serde_json::from_str(&text).unwrap();
     let events = file["traceEvents"].as_array().unwrap();
-    let of = |phase: &str| events.iter().filter(|event| event["ph"] == phase).collect::<Vec<_>>();
-    assert_eq!((of("X").len(), of("C").len()), (12, 24));
-    assert_eq!((of("s").len(), of("f").len()), (6, 6), "each micro-batch goes down and comes back");
-    let b0 = of("X").into_iter().find(|event| event["name"] == "0B0").unwrap();
+    let events_of = |phase: &str| events.iter().filter(|event| event["ph"] == phase).collect::<Vec<_>>();
+    assert_eq!((events_of("X").len(), events_of("C").len()), (12, 24));
+    assert_eq!((events_of("s").len(), events_of("f").len()), (6, 6), "each micro-batch goes down and comes back");
+    let b0 = events_of("X").into_iter().find(|event| event["name"] == "0B0").unwrap();
     assert_eq!((b0["ts"].as_f64(), b0["dur"].as_f64()), (Some(6000.0), Some(2000.0)), "microseconds");
     assert_eq!(b0["args"]["waited for"], "1B0");
-    for (start, end) in of("s").into_iter().zip(of("f")) {
+    for (start, end) in events_of("s").into_iter().zip(events_of("f")) {
         assert_eq!(start["id"], end["id"]);
         assert!(start["ts"].as_f64() < end["ts"].as_f64() && start["pid"] != end["pid"]);
     }
@@ -138,7 +138,7 @@ fn a_trace_has_actions_messages_and_memory_and_can_be_compared() {
         bars.map(|bar| (bar.name.clone(), bar.start, bar.end)).collect()
     };
     assert_eq!(times(&again), times(&picture));
-    assert_eq!(again.facts, "makespan 16 ms; bubble 43.8 %");
+    assert_eq!(again.summary, "makespan 16 ms; bubble 43.8 %");
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn runs_of_a_measured_step_become_bars() {
     ];
     let text = format!(r#"{{"traceEvents":[{},{{"ph":"M","pid":0,"name":"process_name"}}]}}"#, events.join(","));
     let picture = measured(&text, "step.json", "us").unwrap();
-    let bars = |row: &Row| row.bars.iter().map(|bar| (bar.name.clone(), bar.start, bar.end)).collect::<Vec<_>>();
+    let bars = |row: &DrawnRow| row.bars.iter().map(|bar| (bar.name.clone(), bar.start, bar.end)).collect::<Vec<_>>();
     assert_eq!(bars(&picture.rows[0]), [("F0".into(), 0.0, 40.0), ("F1".into(), 40.0, 60.0)]);
     assert_eq!((bars(&picture.rows[1]), picture.makespan), (vec![("B0".into(), 50.0, 100.0)], 100.0));
     assert_eq!(measured(r#"{"traceEvents":[]}"#, "x", "s"), Err(MeasuredError::Empty));

@@ -30,7 +30,7 @@ pub fn trace(picture: &Picture, timeline: &Timeline) -> String {
             events.push(json!({
                 "ph": "X", "pid": rank, "tid": 0, "name": name, "cat": cat, "ts": ts, "dur": dur, "args": args
             }));
-            if let Some([during, after]) = bar.held {
+            if let Some([during, after]) = bar.memory {
                 events.push(counter(rank, ts, during));
                 events.push(counter(rank, ts + dur, after));
             }
@@ -65,8 +65,8 @@ fn meta(rank: usize, name: &str, args: Value) -> Value {
     json!({ "ph": "M", "pid": rank, "tid": 0, "name": name, "args": args })
 }
 
-fn counter(rank: usize, ts: f64, held: f64) -> Value {
-    json!({ "ph": "C", "pid": rank, "name": "memory", "ts": ts, "args": { "held": held } })
+fn counter(rank: usize, ts: f64, memory: f64) -> Value {
+    json!({ "ph": "C", "pid": rank, "name": "memory", "ts": ts, "args": { "bytes": memory } })
 }
 
 /// A rank and a position in its row.

@@ -32,7 +32,7 @@ impl Ink {
     }
 }
 
-/// What fills time, and what the legend says of it.
+/// Fillers of a grid, with their text in the legend.
 const CRITICAL: (char, &str) = ('=', "critical path");
 const DEPENDENCY: (char, &str) = ('.', "waits for another rank");
 const LATENCY: (char, &str) = ('~', "in flight");
@@ -114,7 +114,7 @@ fn letter(action: &Action) -> char {
     }
 }
 
-/// What the fillers that occur mean.
+/// Legend of the fillers that occur.
 pub(super) fn legend<'a>(glyphs: impl Iterator<Item = &'a Glyph>) -> String {
     let all = [CRITICAL, DEPENDENCY, LATENCY, MEMORY];
     let mut occurs = [false; 4];

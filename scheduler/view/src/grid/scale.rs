@@ -17,7 +17,7 @@ pub(super) struct Scale {
     pub(super) with_stage: bool,
 }
 
-/// An action is at most so many cells wide on average, however short the shortest F is.
+/// Largest average width of an action in cells, however short the shortest F is.
 const MOST_CELLS: f64 = 4.0;
 
 /// Columns from one number of the ruler to the next, at least.

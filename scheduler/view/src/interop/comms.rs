@@ -6,7 +6,7 @@ use super::csv::{Cell, Placed};
 use ir::schedule::{Item, Kind};
 use std::collections::BTreeMap;
 
-/// One end of a message: `0SEND_F1`, `1RECV_F1`, `1SEND_B1`, `0RECV_B1`, with the stage that stands at this end.
+/// One end of a message: `0SEND_F1`, `1RECV_F1`, `1SEND_B1`, `0RECV_B1`, with the stage at this end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Message {
     sends: bool,
@@ -53,7 +53,7 @@ struct Ends {
     computed: BTreeMap<Item, At>,
 }
 
-/// How many messages there are, all of which fit.
+/// Number of messages, if all match.
 pub(super) fn check(rows: &[Vec<Placed>]) -> Result<usize, ReadError> {
     let ends = Ends::of(rows)?;
     for (&message, &at) in &ends.messages {
@@ -83,7 +83,7 @@ impl Ends {
                         ends.computed.entry(item).or_insert((rank, at));
                     }),
                     Cell::Message(message) if ends.messages.insert(*message, (rank, at)).is_some() => {
-                        let why = "stands twice".to_string();
+                        let why = "appears twice".to_string();
                         return Err(refused(rows, (rank, at), message.to_string(), why));
                     }
                     Cell::Message(_) | Cell::Care(_) => {}
@@ -93,7 +93,7 @@ impl Ends {
         Ok(ends)
     }
 
-    /// What is computed of a stage and micro-batch in this direction: F, or one of I and B.
+    /// Position of the F, I or B of a stage and micro-batch in this direction.
     fn pass(&self, forward: bool, stage: u32, microbatch: u32) -> Option<At> {
         let kinds: &[Kind] = if forward { &[Kind::F] } else { &[Kind::I, Kind::B] };
         kinds.iter().find_map(|&kind| self.computed.get(&Item::new(kind, stage, microbatch)).copied())
@@ -114,7 +114,7 @@ impl Ends {
         }
     }
 
-    /// Where messages are written out, whatever comes from another rank needs one.
+    /// If messages are written out, every value from another rank needs one.
     fn is_fed(&self, item: Item, (rank, _): At) -> Result<(), String> {
         let (Some(stage), Some(microbatch)) = (item.stage, item.microbatch) else { return Ok(()) };
         let forward = match item.kind {

@@ -24,14 +24,14 @@ const OVERLAP: &str = "OVERLAP_F_B";
 /// The care for sharded parameters, gradients and buffers that a schedule of ours does not name.
 const CARE: [&str; 6] = ["UNSHARD", "RESHARD", "REDUCE_GRAD", "WAIT_REDUCE_GRAD", "WAIT_SEND_F", "WAIT_SEND_B"];
 
-/// What a cell holds.
+/// Contents of a cell.
 pub(super) enum Cell {
     Compute(Action),
     Message(Message),
     Care(&'static str),
 }
 
-/// A cell and where it stands.
+/// A cell and its position.
 pub(super) struct Placed {
     /// From 1, as editors count.
     pub(super) line: usize,
@@ -40,10 +40,10 @@ pub(super) struct Placed {
     pub(super) cell: Cell,
 }
 
-/// A schedule as torch's `_load_csv` with `compute_only` reads it. What ends a step is torch's own.
+/// A schedule as torch's `_load_csv` with `compute_only` reads it. Torch adds the end of the step.
 ///
 /// # Errors
-/// The schedule has slices, of which torch has none.
+/// The schedule has slices, which torch does not have.
 pub fn write_csv(schedule: &Schedule) -> Result<String, ReadError> {
     let mut out = String::new();
     for row in &schedule.rows {

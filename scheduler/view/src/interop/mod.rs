@@ -25,7 +25,7 @@ use std::time::Instant;
 pub struct ImportedSchedule {
     /// Its rows, each with what ends a step.
     pub schedule: Schedule,
-    /// What was seen in the file beside the rows.
+    /// Notes on the file besides the rows.
     pub notes: Vec<String>,
 }
 
@@ -39,9 +39,9 @@ pub enum ReadError {
         line: usize,
         /// From 1.
         column: usize,
-        /// What stands there.
+        /// The text at that place.
         text: String,
-        /// What is wrong with it.
+        /// The defect.
         why: String,
     },
     /// A message is wrong, or one is missing.
@@ -51,9 +51,9 @@ pub enum ReadError {
         line: usize,
         /// From 1.
         column: usize,
-        /// What stands there.
+        /// The text at that place.
         text: String,
-        /// What is wrong with it.
+        /// The defect.
         why: String,
     },
     /// Nothing is computed.
@@ -78,7 +78,7 @@ pub enum ImportError {
     Costs(#[from] CostsError),
 }
 
-/// Checks a foreign schedule and times it. What breaks the memory limit alone is an answer.
+/// Checks an imported schedule and simulates it. A schedule that only exceeds the memory limit is an answer.
 ///
 /// # Errors
 /// It cannot be run, does something twice or never, or the costs are not for its stages.
@@ -135,7 +135,7 @@ fn printed(row: &[Action]) -> Vec<String> {
     work.map(Action::to_string).collect()
 }
 
-/// What no order takes less than: of a known placement by its heads, loads and tails, of any other the load of a rank.
+/// Lower bound on all orders: for a known placement from heads, loads and tails, else from the load of a rank.
 fn bound(laid: &InferredPlacement, costs: &StageCosts, schedule: &Schedule) -> Bound {
     if let Some(pipeline) = laid.pipeline() {
         return lower_bound(costs, pipeline, false);

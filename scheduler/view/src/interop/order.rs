@@ -5,7 +5,7 @@ use ir::schedule::{Action, Schedule};
 use scheduler::actions::with_step_end;
 use serde::Deserialize;
 
-/// What is read of a report.
+/// Fields that are read from a report.
 #[derive(Deserialize)]
 struct Ordered {
     kind: String,

@@ -3,22 +3,22 @@
 use ir::schedule::{Action, Item, Schedule};
 use scheduler::placement::{Pipeline, Placement};
 
-/// The most stages times micro-batches: as many as are made here.
+/// The most stages times micro-batches, equal to the limit for built-in schedules.
 const MOST_CELLS: u64 = 1 << 20;
 
-/// How a schedule lies on its ranks.
+/// Placement of a schedule on its ranks.
 pub(super) struct InferredPlacement {
     ranks: u32,
     microbatches: u32,
     slices: u32,
-    /// By stage: the rank on which it stands first.
+    /// By stage: its first rank.
     first: Vec<u32>,
     /// The placement, if it is one that has a name.
     known: Option<Pipeline>,
 }
 
 impl InferredPlacement {
-    /// Reads a schedule; the error says which number cannot be.
+    /// Reads a schedule; the error names the invalid number.
     pub(super) fn of(schedule: &Schedule) -> Result<InferredPlacement, String> {
         let ranks = schedule.rows.len() as u32;
         let (mut stages, mut microbatches, mut slices, mut items) = (0_u64, 0_u64, 1_u64, 0_u64);
@@ -94,7 +94,7 @@ impl InferredPlacement {
     }
 }
 
-/// What belongs to a stage, with its rank.
+/// Items that belong to a stage, with their rank.
 fn worked(schedule: &Schedule) -> impl Iterator<Item = (u32, Item)> {
     let rows = schedule.rows.iter().enumerate();
     rows.flat_map(|(rank, row)| row.iter().flat_map(Action::items).map(move |item| (rank as u32, item)))

@@ -7,21 +7,21 @@ use scheduler::costs::StageCosts;
 use scheduler::simulate::{Deadlock, SimulateError, StalledRank, simulate};
 use std::fmt;
 
-/// What is wrong with a schedule, and where it comes to a stand.
+/// Error of a schedule, and the place where it stops.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub struct InvalidSchedule {
     /// All that the checker found; empty if the numbers alone are wrong.
     pub violations: Vec<Violation>,
-    /// What is wrong with the numbers.
+    /// The defect of the numbers.
     why: String,
-    /// The rows up to where they stand, and a mark there.
+    /// The rows up to the positions where they stop, and a mark there.
     drawn: String,
 }
 
 /// Columns of the drawing: what a terminal has.
 const WIDTH: usize = 100;
 
-/// How many violations are told before they are counted.
+/// Number of violations that a message names; the rest are counted.
 const TOLD: usize = 4;
 
 impl InvalidSchedule {
@@ -53,7 +53,7 @@ impl fmt::Display for InvalidSchedule {
     }
 }
 
-/// The rows as far as they run. What is refused at a position ends its row there; then whoever waits ends too.
+/// The rows as far as they run. A refused action ends its row, and then the rows that wait for it.
 fn draw(schedule: &Schedule, costs: &StageCosts, violations: &[Violation]) -> Option<String> {
     let mut rows = schedule.clone();
     let mut marks: Vec<Option<String>> = vec![None; rows.rows.len()];

@@ -51,7 +51,7 @@ fn a_missing_action_is_refused_where_it_is_waited_for() {
     let golden = "\
 rank 1: neither 1B1 nor 1I1 runs
 
-rank 0  F0 F1 ..... B0--- <-- 0B1 waits for 1I1, which stands in no row
+rank 0  F0 F1 ..... B0--- <-- 0B1 waits for 1I1, which is in no row
 rank 1  .. F0 B0--- F1 <-- neither 1B1 nor 1I1 runs
 ";
     assert_eq!(text, golden);
@@ -73,8 +73,8 @@ rank 1  .. F0 B0--- F1 B1---
 fn a_deadlock_is_refused_where_each_rank_stands() {
     let text = refused("0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1");
     let golden = "\
-rank 0, position 1: deadlock: 0B0 waits for 1B0 of rank 1, which stands at 1F1
-  rank 1, position 1: deadlock: 1F1 waits for 0F1 of rank 0, which stands at 0B0
+rank 0, position 1: deadlock: 0B0 waits for 1B0 of rank 1, which is at 1F1
+  rank 1, position 1: deadlock: 1F1 waits for 0F1 of rank 0, which is at 0B0
 
 rank 0  F0 <-- 0B0 waits for 1B0 of rank 1
 rank 1  .. F0 <-- 1F1 waits for 0F1 of rank 0

@@ -87,7 +87,10 @@ fn a_limit_that_is_too_small_names_the_least() {
     let mut request = uniform("1f1b", 2, 4, [1., 1., 1., 0.]);
     request.costs.limit = Some(scheduler::costs::PerStage::All(1.0));
     let (of_this_order, _) = report(&request).unwrap();
-    assert_eq!(of_this_order.over_limit, ["rank 0, position 1: 0F1 brings the memory held to 2, over the limit of 1"]);
+    assert_eq!(
+        of_this_order.over_limit,
+        ["rank 0, position 1: 0F1 brings the memory in use to 2, over the limit of 1"]
+    );
     assert_eq!(of_this_order.least_limit, Some(vec![1.0, 1.0]));
     request.costs.limit = Some(scheduler::costs::PerStage::Each(vec![2.0, 0.5]));
     let (of_any, _) = report(&request).unwrap();
@@ -105,8 +108,8 @@ fn sends_that_wait_may_be_too_much_for_an_order() {
     request.sends = Sends::Blocking;
     let golden = "\
 `1f1b` cannot be run with blocking sends: no rank can go on after 2 actions
-rank 0: 0F0 [0F1]  sends 0F1 to rank 1  <- rank 1 stands at 1B0
-rank 1: 1F0 [1B0]  sends 1B0 to rank 0  <- rank 0 stands at 0F1";
+rank 0: 0F0 [0F1]  sends 0F1 to rank 1  <- rank 1 is at 1B0
+rank 1: 1F0 [1B0]  sends 1B0 to rank 0  <- rank 0 is at 0F1";
     assert_eq!(report(&request).unwrap_err().to_string(), golden);
 }
 
@@ -133,7 +136,7 @@ fn what_cannot_be_is_said() {
     assert_eq!(message(ScheduleRequest { costs, ..good }), "`f` lists 1 numbers, but there are 4 stages");
 }
 
-/// Of four stages one takes 10^9 ms: gpipe and 1f1b differ by 5 ms of 8 x 10^9, which is no rounding. No bound lies above the
+/// One of four stages takes 10^9 ms: gpipe and 1f1b differ by 5 ms of 8 x 10^9, more than rounding. No bound is above the
 /// better one, and the worse one is not called the best.
 #[test]
 fn a_small_difference_is_one() {
@@ -145,11 +148,11 @@ fn a_small_difference_is_one() {
         comm: All(0.1),
         ..CostsFile::default()
     };
-    let of = |kind: &str| {
+    let report_of = |kind: &str| {
         let request = ScheduleRequest { costs: costs.clone(), ..uniform(kind, 4, 8, [1.; 4]) };
         report(&request).unwrap().0
     };
-    let (gpipe, other) = (of("gpipe"), of("1f1b"));
+    let (gpipe, other) = (report_of("gpipe"), report_of("1f1b"));
     assert!(other.makespan < gpipe.makespan - 1.0, "{} {}", other.makespan, gpipe.makespan);
     assert!(!gpipe.optimal && gpipe.status == Status::Feasible && gpipe.gap > 0.0);
     assert!(gpipe.lower_bound <= other.makespan, "{} {}", gpipe.lower_bound, other.makespan);

@@ -131,10 +131,10 @@ impl<'a> Places<'a> {
     /// Per instruction that starts a collective, its results.
     pub(super) fn results_of(&self, start: usize) -> &'a [Value] {
         let BodyInstr::Start { token, .. } = &self.body.instrs[start] else { return &[] };
-        let of = |instr: &'a BodyInstr| match instr {
+        let value_of = |instr: &'a BodyInstr| match instr {
             BodyInstr::Wait { token: waited, results } if waited == token => Some(results.as_slice()),
             _ => None,
         };
-        self.body.instrs[start..].iter().find_map(of).unwrap_or_default()
+        self.body.instrs[start..].iter().find_map(value_of).unwrap_or_default()
     }
 }

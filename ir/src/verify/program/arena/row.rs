@@ -1,9 +1,9 @@
 //! The row of a class in its arena: the owner of each byte at each instruction. `arena`, `overlap`.
 
 use super::Bytes;
-use super::held::{self, Sizes};
 use super::lives::{self, RunPlaces};
 use super::places::Places;
+use super::residents::{self, Sizes};
 use super::tensors::{Owner, Tensors};
 use crate::arena::Arena;
 use crate::graph::Model;
@@ -19,7 +19,7 @@ type Holding = Vec<(Option<Value>, usize)>;
 
 /// The operations in flight.
 #[derive(Default)]
-struct Flight {
+struct InFlight {
     holds: Vec<usize>,
     result: Option<usize>,
     summed: Option<Reg>,
@@ -32,7 +32,7 @@ struct Walk<'a> {
     sizes: &'a Sizes,
     tensors: Tensors<'a>,
     registers: SecondaryMap<Reg, Option<Holding>>,
-    flights: HashMap<Token, Flight>,
+    requests: HashMap<Token, InFlight>,
     /// Runs that have been checked instruction by instruction, with places relative to the lowest one.
     known: HashSet<(BodyId, RunPlaces)>,
 }
@@ -47,7 +47,7 @@ pub(super) fn check(
 ) {
     let class = &program.classes[index];
     let Some(arena) = &class.arena else { return };
-    held::check(model, program, index, arena, found);
+    residents::check(model, program, index, arena, found);
     let mut walk = Walk {
         model,
         class,
@@ -55,7 +55,7 @@ pub(super) fn check(
         sizes,
         tensors: Tensors::new(model, class, arena, bodies),
         registers: SecondaryMap::new(),
-        flights: HashMap::new(),
+        requests: HashMap::new(),
         known: HashSet::new(),
     };
     walk.hold(arena);
@@ -80,9 +80,9 @@ pub(super) fn check(
 impl Walk<'_> {
     /// Model states are live from the beginning.
     fn hold(&mut self, arena: &Arena) {
-        for (index, held) in arena.held.iter().enumerate() {
+        for (index, held) in arena.residents.iter().enumerate() {
             let size = self.sizes.get(held.param, &held.role).unwrap_or(0);
-            self.tensors.add(Bytes { at: held.at, size }, Owner::Held(index));
+            self.tensors.add(Bytes { at: held.at, size }, Owner::Resident(index));
         }
         for (index, &at) in arena.scalars.values().enumerate() {
             self.tensors.add(Bytes { at, size: 4 }, Owner::Scalar(index));
@@ -165,33 +165,33 @@ impl Walk<'_> {
     }
 
     fn start(&mut self, token: Token, transfer: &Transfer, operand: Option<Reg>, at: &[u64]) {
-        let mut flight = Flight::default();
+        let mut request = InFlight::default();
         match transfer {
             Transfer::Recv { ty, .. } => {
                 let bytes = self.bytes(at[0], Some(ty));
-                flight.result = Some(self.tensors.add(bytes, Owner::Arriving(token)));
+                request.result = Some(self.tensors.add(bytes, Owner::Arriving(token)));
             }
             Transfer::Sum { .. } => {
-                flight.summed = operand;
-                flight.result = operand.map(|reg| self.sum(reg, at[0]));
+                request.summed = operand;
+                request.result = operand.map(|reg| self.sum(reg, at[0]));
             }
             Transfer::Send { .. } | Transfer::SumGradient { .. } | Transfer::ShareParam { .. } => {}
         }
-        flight.holds.extend(operand.and_then(|reg| self.tensor(reg)));
-        self.fly(token, flight);
+        request.holds.extend(operand.and_then(|reg| self.tensor(reg)));
+        self.fly(token, request);
     }
 
-    fn fly(&mut self, token: Token, flight: Flight) {
-        flight.holds.iter().for_each(|&tensor| self.tensors.hold(tensor));
-        self.flights.insert(token, flight);
+    fn fly(&mut self, token: Token, request: InFlight) {
+        request.holds.iter().for_each(|&tensor| self.tensors.hold(tensor));
+        self.requests.insert(token, request);
     }
 
     fn land(&mut self, token: Token, result: Option<Reg>) {
-        let Some(flight) = self.flights.remove(&token) else { return };
-        if let (Some(reg), Some(tensor)) = (result.or(flight.summed), flight.result) {
+        let Some(request) = self.requests.remove(&token) else { return };
+        if let (Some(reg), Some(tensor)) = (result.or(request.summed), request.result) {
             self.replace(reg, tensor);
         }
-        flight.holds.into_iter().for_each(|tensor| self.tensors.release(tensor));
+        request.holds.into_iter().for_each(|tensor| self.tensors.release(tensor));
     }
 
     fn run(&mut self, instr: &Instr, at: &[u64]) {
@@ -222,7 +222,7 @@ impl Walk<'_> {
         for &value in &places.body.keeps {
             let root = places.root[value].unwrap_or(value);
             if let (Some(reg), Some(bytes), false) = (*keep, site.bytes(places, root), made.contains_key(&root)) {
-                made.insert(root, self.tensors.add(bytes, Owner::Kept(reg, *body, root)));
+                made.insert(root, self.tensors.add(bytes, Owner::Saved(reg, *body, root)));
             }
         }
         let tensor = |value: Value| {
@@ -237,13 +237,13 @@ impl Walk<'_> {
             self.put(reg, kept.collect());
         }
         if let Some(token) = *token {
-            let mut flight =
-                Flight { holds: given.values().chain(made.values()).copied().collect(), ..Flight::default() };
+            let mut request =
+                InFlight { holds: given.values().chain(made.values()).copied().collect(), ..InFlight::default() };
             let scratch = Bytes { at: site.scratch, size: places.frame.scratch };
             if scratch.size > 0 {
-                flight.holds.push(self.tensors.add(scratch, Owner::Scratch(*body)));
+                request.holds.push(self.tensors.add(scratch, Owner::Scratch(*body)));
             }
-            self.fly(token, flight);
+            self.fly(token, request);
         }
     }
 

@@ -1,8 +1,8 @@
 //! The live tensors and their bytes.
 
 use super::Bytes;
-use super::held::describe;
 use super::places::Places;
+use super::residents::describe;
 use crate::arena::{ALIGNMENT, Arena};
 use crate::graph::Model;
 use crate::ids::{BodyId, Reg, Token, Value};
@@ -14,12 +14,12 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy)]
 pub(super) enum Owner {
     /// A model-state tensor of the class, by index.
-    Held(usize),
+    Resident(usize),
     /// A scalar, by index.
     Scalar(usize),
     Register(Reg),
     /// A value of a bundle.
-    Kept(Reg, BodyId, Value),
+    Saved(Reg, BodyId, Value),
     /// The result of a transfer.
     Arriving(Token),
     /// The scratch of an async run.
@@ -107,8 +107,8 @@ impl<'a> Tensors<'a> {
     fn name(&self, owner: Owner) -> String {
         let register = |reg: Reg| format!("%{}", self.class.regs[reg].name);
         match owner {
-            Owner::Held(index) => {
-                let held = &self.arena.held[index];
+            Owner::Resident(index) => {
+                let held = &self.arena.residents[index];
                 describe(self.model, &(held.param, held.instance, held.role.clone()))
             }
             Owner::Scalar(index) => {
@@ -116,7 +116,7 @@ impl<'a> Tensors<'a> {
                 format!("the scalar `{name}`")
             }
             Owner::Register(reg) => register(reg),
-            Owner::Kept(reg, body, value) => format!("%{} of {}", self.bodies[body].name(value), register(reg)),
+            Owner::Saved(reg, body, value) => format!("%{} of {}", self.bodies[body].name(value), register(reg)),
             Owner::Arriving(token) => format!("the result of {token}"),
             Owner::Scratch(body) => format!("the scratch of @{}", self.bodies[body].body.name),
         }

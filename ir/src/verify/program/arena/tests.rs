@@ -63,8 +63,8 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ("arena", "%1 slot+0", "%1 scratch+0"),
     ("arena", "%3 = %2", "%3 = %3"),
     ("arena", "    frame slot 128 scratch 128 %1 slot+0, %2 scratch+0, %3 = %2, %y row\n", ""),
-    ("held", " %w 0\n", "\n"),
-    ("held", " %w 0\n", " %w 0, %w 1408\n"),
+    ("residents", " %w 0\n", "\n"),
+    ("residents", " %w 0\n", " %w 0, %w 1408\n"),
     // On a parameter.
     ("overlap", "microbatch=0 at 256", "microbatch=0 at 192"),
     // A slot on the scratch of its own run.
@@ -111,7 +111,7 @@ fn a_started_run_is_laid_out_as_a_whole() {
 
 #[test]
 fn what_dies_may_be_written_on_where_the_op_allows_it() {
-    // `neg` may lie on its operand, `einsum` may not.
+    // `neg` may be on its operand, `einsum` may not.
     let text = RIGHT.replace("%3: f32[b, h] = neg(%2)", r#"%3: f32[b, h] = einsum(%2, %w, eq="b h, h f -> b f")"#);
     let found = found(&text);
     assert!(found.iter().any(|violation| violation.contains("which `einsum` still reads")), "{found:?}");

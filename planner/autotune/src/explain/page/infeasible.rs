@@ -14,7 +14,7 @@ const BODY: &str = include_str!("infeasible.html");
 ///
 /// # Errors
 /// The cluster is not there any more.
-pub fn page_of_clash(estimator: &Estimator, answer: &Infeasible) -> Result<String, Error> {
+pub fn page_of_conflict(estimator: &Estimator, answer: &Infeasible) -> Result<String, Error> {
     let limit = device_gib(&*estimator.cluster(&answer.inputs.cluster)?);
     let (model, cluster) = (&answer.inputs.model, &answer.inputs.cluster);
     let (title, verdict) = match answer.is_known() {
@@ -36,9 +36,9 @@ pub fn page_of_clash(estimator: &Estimator, answer: &Infeasible) -> Result<Strin
         ("title", escaped(&title)),
         ("verdict", verdict.to_string()),
         ("least", least.to_string()),
-        ("clash", tables::conflict(answer)),
+        ("conflict", tables::conflict(answer)),
         ("closest", closest),
-        ("ways", tables::relaxations(answer)),
+        ("relaxations", tables::relaxations(answer)),
         ("search", tables::search(Some(&answer.search))),
     ];
     let parts = parts.each_ref().map(|(name, text)| (*name, text.as_str()));

@@ -6,7 +6,7 @@ mod infeasible;
 mod scatter;
 mod tables;
 
-pub use infeasible::page_of_clash;
+pub use infeasible::page_of_conflict;
 
 use super::brief::brief;
 use super::compare::device_gib;
@@ -40,11 +40,11 @@ pub fn page(estimator: &Estimator, report: &PlanReport) -> Result<String, Error>
         ("tiles", tiles(report, limit)),
         ("time", bars::time(plan)),
         ("memory", bars::memory(plan, limit)),
-        ("runners", scatter::runners_up(report, limit)),
+        ("scatter", scatter::runners_up(report, limit)),
         ("alternatives", tables::alternatives(report)),
         ("why", tables::why(report)),
-        ("binds", tables::constraints(report)),
-        ("wishes", tables::what_ifs(report)),
+        ("constraints", tables::constraints(report)),
+        ("what_ifs", tables::what_ifs(report)),
         ("timeline", timeline(estimator, plan)?),
         ("search", tables::search(report.search.as_ref())),
     ];

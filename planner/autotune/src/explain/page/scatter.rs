@@ -12,7 +12,7 @@ const SIZE: [f64; 2] = [760.0, 300.0];
 const LEFT: f64 = 80.0;
 const TOP: f64 = 24.0;
 
-/// What stands on the plan's point.
+/// Label of the plan's point.
 const PLAN: &str = "P";
 
 /// A point on the plot.

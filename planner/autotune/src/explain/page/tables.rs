@@ -47,7 +47,7 @@ pub(super) fn constraints(plan: &PlanReport) -> String {
     table(&["limit", ""], &constraints.map(|bind| vec![bind.limit.clone(), bind.message.clone()]).collect::<Vec<_>>())
 }
 
-/// What more would buy.
+/// Table of what-ifs.
 pub(super) fn what_ifs(plan: &PlanReport) -> String {
     let what_ifs = plan.why.iter().flat_map(|why| &why.what_if);
     let row = |what_if: &crate::plan::WhatIf| {
@@ -57,7 +57,7 @@ pub(super) fn what_ifs(plan: &PlanReport) -> String {
     table(&["if", "step", "saves", "best config found"], &what_ifs.map(row).collect::<Vec<_>>())
 }
 
-/// What clashes.
+/// Table of the conflict.
 pub(super) fn conflict(answer: &Infeasible) -> String {
     if answer.conflict.is_empty() {
         return "<p>Not determined before the deadline.</p>\n".to_string();
@@ -67,7 +67,7 @@ pub(super) fn conflict(answer: &Infeasible) -> String {
     "<p>Dropping any one of these makes the request feasible.</p>\n".to_string() + &table(&["constraint", ""], &rows)
 }
 
-/// What would make something fit.
+/// Table of the fixes.
 pub(super) fn relaxations(answer: &Infeasible) -> String {
     let row = |way: &crate::plan::Relaxation| vec![way.change.clone(), time(way.step_time_s), way.parallel.clone()];
     table(&["fix", "step", "config"], &answer.relaxations.iter().map(row).collect::<Vec<_>>())
@@ -94,7 +94,7 @@ pub(super) fn search(search: Option<&Search>) -> String {
 /// The longest text that stays on its line: a time, a size, a choice.
 const SHORT: usize = 14;
 
-/// A cell; the items of a configuration, and the values that it makes again, may stand on lines of their own.
+/// A cell; the items of a configuration, and the values that it makes again, may be on lines of their own.
 fn cell(text: &str) -> String {
     let class = if text.len() <= SHORT { " class=\"short\"" } else { "" };
     let mut cell = String::new();

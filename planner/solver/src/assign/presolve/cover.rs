@@ -1,5 +1,5 @@
-//! Times that another one makes superfluous: there every choice of every node uses as much or more, in no more room. A
-//! model of equal layers has many: most of a layer's times are like the last layer's, where more is kept.
+//! Times that another time makes redundant: there every choice of every node uses at least the same, and the limit is no larger. A
+//! model of equal layers has many: most of a layer's times are like the last layer's, where more values are live.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ const LARGEST: usize = 40_000_000;
 /// The most comparisons of what nodes use.
 const EFFORT: usize = 50_000_000;
 
-/// What a node's choices use along the times: its different uses, and which of them holds at each time.
+/// Use of a node's choices along the times: its different uses, and the index of the use at each time.
 struct Profile {
     uses: Vec<Vec<i64>>,
     at: Vec<u32>,
@@ -82,7 +82,7 @@ fn runs(profile: &Profile) -> Vec<Load> {
     loads
 }
 
-/// Joins runs that lie side by side and use the same.
+/// Joins runs that are side by side and use the same.
 fn join_runs(loads: &mut Vec<Load>) {
     loads.dedup_by(|later, first| {
         let same = first.hi == later.lo && first.amount == later.amount;
@@ -115,7 +115,7 @@ fn uncovered(room: &[i64], profiles: &[Profile]) -> Vec<usize> {
     kept
 }
 
-/// Returns whether nothing uses more at `time` than at `other`. What does use more is asked earlier the next time.
+/// Returns whether nothing uses more at `time` than at `other`. A load that does use more is tested earlier the next time.
 fn covers(order: &mut [&Profile], other: usize, time: usize, effort: &mut usize) -> bool {
     let more = order.iter().position(|profile| {
         let (here, there) = (profile.at[time], profile.at[other]);

@@ -11,7 +11,7 @@ fn lighter(net: &Net, node: usize, better: usize, worse: usize) -> bool {
     net.loads[node].iter().all(|load| load.amount[better] <= load.amount[worse])
 }
 
-/// Of a leaf: forbids with each choice of its neighbour what is dominated there.
+/// For a leaf, forbids the choices that are dominated under each choice of its neighbour.
 pub(super) fn given_neighbour(net: &mut Net, leaf: usize) {
     let edge = net.near[leaf][0];
     let other = net.edges[edge].other(leaf);

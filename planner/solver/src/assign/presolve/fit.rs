@@ -1,8 +1,8 @@
-//! What the limit says: loads without what no choice avoids, choices that cannot fit, times that cannot bind.
+//! Reductions from the limit: loads without unavoidable use, choices that cannot fit, times that cannot bind.
 
 use crate::assign::net::{Infeasible, Load, Net};
 
-/// Brings loads and room up to date, and drops choices and times.
+/// Updates loads and limit, and drops choices and times.
 pub(super) fn fit(net: &mut Net) -> Result<(), Infeasible> {
     loop {
         normalise(net)?;
@@ -42,7 +42,7 @@ fn normalise(net: &mut Net) -> Result<(), Infeasible> {
     if net.room.iter().any(|&room| room < 0) { Err(Infeasible) } else { Ok(()) }
 }
 
-/// Drops times at which all loads fit together, and those at which another time asks for more in no more room.
+/// Drops times at which all loads fit together, and those at which another time has larger loads and no larger limit.
 fn drop_times(net: &mut Net) {
     let times = net.room.len();
     let mut most = vec![0i64; times + 1];
@@ -99,7 +99,7 @@ pub(super) fn keep_times(net: &mut Net, kept: &[usize]) {
     net.price = kept.iter().map(|&time| net.price[time]).collect();
 }
 
-/// Drops choices that use more than the room at some time. Says whether any went.
+/// Drops choices that exceed the limit at some time. Returns whether any were dropped.
 fn drop_choices(net: &mut Net) -> Result<bool, Infeasible> {
     let least = Least::new(&net.room);
     let mut changed = false;

@@ -1,6 +1,6 @@
-//! What can be said before any search: choices, nodes, edges and times that no best assignment needs.
+//! Reductions before any search: choices, nodes, edges and times that no best assignment needs.
 //!
-//! Each step leaves at least one optimum of the problem, and says in the trail how to find the choices of nodes it took.
+//! Each step leaves at least one optimum of the problem, and records in the trail how to restore the choices of removed nodes.
 
 mod cover;
 mod dominate;
@@ -33,7 +33,7 @@ pub(crate) fn presolve(net: &mut Net, clock: &mut Clock) -> Result<(), Infeasibl
     }
 }
 
-/// All that can be said of one node.
+/// All reductions of one node.
 fn reduce(net: &mut Net, node: usize, clock: &mut Clock) -> Result<(), Infeasible> {
     clock.spend(100 + net.near[node].iter().map(|&edge| 50 + 8 * net.edges[edge].table.len() as u64).sum::<u64>());
     supported(net, node)?;

@@ -1,7 +1,7 @@
 //! Checks of generated elementwise kernels: all functions in both element types, with and without full vectors, alignment,
 //! accumulation and in-place results.
 
-use super::{Bench, Found, Row, row};
+use super::{Bench, CheckRow, Found, row};
 use crate::backends::cuda::elementwise::Elementwise;
 use crate::backends::cuda::error::Error;
 use crate::backends::cuda::memory::Arena;
@@ -9,7 +9,7 @@ use half::bf16;
 use kernels::cuda::accuracy::{self, Bound};
 use kernels::scalar::{Access, Binary, Element, Input, Program, Step, Strides, Unary, Value};
 
-pub(super) fn check(bench: &mut Bench, rows: &mut Vec<Row>) {
+pub(super) fn check(bench: &mut Bench, rows: &mut Vec<CheckRow>) {
     for element in [Element::F32, Element::Bf16] {
         let kind = if element == Element::F32 { "f32" } else { "bf16" };
         for op in unary() {
@@ -70,7 +70,7 @@ fn binary() -> [Binary; 10] {
     [Add, Sub, Mul, Div, Max, SigmoidGrad, SiluGrad, GeluGrad, GeluErfGrad, ReluSquaredGrad]
 }
 
-/// A matrix of nearly so many elements, read along its columns, and their number.
+/// A matrix of at most `elements` elements, read along its columns, and the number of its elements.
 fn transpose(element: Element, elements: usize) -> (Program, usize) {
     let columns = 1023;
     let rows = elements / columns;
@@ -78,10 +78,10 @@ fn transpose(element: Element, elements: usize) -> (Program, usize) {
     (Program::copy(element, Access::Strided(strides)), rows * columns)
 }
 
-/// What is timed, on sizes beyond the cache.
+/// Programs that are timed, on sizes beyond the cache.
 fn large() -> [(&'static str, Program, Bound); 4] {
     let same = |element| Input { element, access: Access::Same };
-    // `silu(gate) * up`, of which the product is exact up to one rounding on each side.
+    // `silu(gate) * up`; its product is exact up to one rounding on each side.
     let swiglu = |element| Program {
         inputs: vec![same(element), same(element)],
         steps: vec![
@@ -115,7 +115,7 @@ struct ProgramRun {
 }
 
 /// The worst over all sizes, as one row.
-fn over_sizes(bench: &mut Bench, name: &str, program: &Program, bound: Bound, run: ProgramRun) -> Row {
+fn over_sizes(bench: &mut Bench, name: &str, program: &Program, bound: Bound, run: ProgramRun) -> CheckRow {
     let mut worst = Found::results(0.0, f64::from(bound.rounded_to(program.output).relative()));
     // One, less than a vector, whole vectors, and many with a rest.
     let sizes = [1, 3, 4096, bench.extent.elements / 16 + 3];
@@ -168,7 +168,7 @@ fn measure(
         unsafe { bench.staging.write(&bench.stream, addresses[i], buffer)? };
     }
     let out = if run.in_place { addresses[0] } else { addresses[inputs.len()] };
-    // SAFETY: all buffers lie in the arena and are as long as the program reads; this is the only stream.
+    // SAFETY: all buffers are in the arena and are as long as the program reads; this is the only stream.
     let launch = |stream: &_| unsafe { kernel.launch(stream, &addresses[..inputs.len()], out, n, run.accumulate) };
     launch(&bench.stream)?;
     let mut got = vec![0; n * program.output.bytes()];

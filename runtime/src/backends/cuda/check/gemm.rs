@@ -8,7 +8,7 @@
 //! reads 11 bits of each operand, which adds 2^-9.
 
 use super::elementwise::{bytes, floats};
-use super::{Bench, Found, Row, row};
+use super::{Bench, CheckRow, Found, row};
 use crate::backend::{Backend, KernelSite, RngContext, Span};
 use crate::backends::cuda::backend::Cuda;
 use crate::backends::cuda::error::Error;
@@ -26,7 +26,7 @@ const LAMBDA: f64 = 8.0;
 /// Rows of a large product that are compared.
 const COMPARED: usize = 64;
 
-/// Equations over `b`, `m`, `k`, `n` and what they stand for.
+/// Equations over `b`, `m`, `k`, `n`, with their meaning.
 const KINDS: [(&str, &str); 5] = [
     ("mk,kn>mn", "A B"),
     ("mk,nk>mn", "A B'"),
@@ -47,7 +47,7 @@ const SIZES: [[usize; 4]; 8] = [
     [1, 16, 65_536, 16],
 ];
 
-pub(super) fn check(bench: &mut Bench, rows: &mut Vec<Row>) {
+pub(super) fn check(bench: &mut Bench, rows: &mut Vec<CheckRow>) {
     let mut matmul = match Matmul::new(&bench.device) {
         Ok(matmul) => matmul,
         Err(why) => return rows.push(row("cuBLASLt", "", "FLOP/s", Err(why))),
@@ -151,9 +151,9 @@ impl Eq {
     }
 }
 
-/// The operands on the device, and room for the result.
+/// The operands on the device, and the buffer of the result.
 struct Placed {
-    /// What the addresses lie in.
+    /// The allocation that contains the addresses.
     _arena: Arena,
     addresses: [u64; 3],
     result: usize,
@@ -181,7 +181,7 @@ impl Placed {
 
     fn read(&self, bench: &mut Bench) -> Result<Vec<f32>, Error> {
         let mut got = vec![0; 4 * self.result];
-        // SAFETY: the result lies in the arena; this is the only stream.
+        // SAFETY: the result is in the arena; this is the only stream.
         unsafe { bench.staging.read(&bench.stream, &mut got, self.addresses[2])? };
         Ok(floats(&got, Element::F32))
     }
@@ -197,12 +197,12 @@ fn products(bench: &mut Bench, matmul: &mut Matmul, equation: &str, arithmetic: 
             worst = Found { note: Some(format!("largest at b, m, k, n = {size:?}")), ..found };
         }
     }
-    // Which size it was is told of what is wrong.
+    // A failure names its size.
     let note = worst.note.filter(|_| worst.error > worst.bound);
     Ok(Found { note, ..worst })
 }
 
-/// A product that lies as it is, first written and then added to what it wrote.
+/// A matmul in its own layout, first written and then accumulated.
 fn product(
     bench: &mut Bench,
     matmul: &mut Matmul,
@@ -224,7 +224,7 @@ fn product(
     let mut error = 0f64;
     let mut before = held;
     for accumulate in [true, false] {
-        // SAFETY: the matrices lie in the arena; this is the only stream.
+        // SAFETY: the matrices are in the arena; this is the only stream.
         unsafe { matmul.launch(&bench.stream, &plan.gemm, arithmetic, placed.ordered(plan.gemm.swapped), accumulate)? };
         let got = placed.read(bench)?;
         error = error.max(eq.error(bench, &x, &y, &got, &before)?);
@@ -241,14 +241,14 @@ fn identity(bench: &mut Bench, matmul: &mut Matmul, arithmetic: Arithmetic) -> R
     let a: Vec<f32> = bench.normals(n * n, 1).iter().map(|&x| rounded(x, arithmetic)).collect();
     let one: Vec<f32> = (0..n * n).map(|i| if i % (n + 1) == 0 { 1.0 } else { 0.0 }).collect();
     let placed = Placed::new(bench, &a, &one, &vec![0.0; n * n], arithmetic)?;
-    // SAFETY: the matrices lie in the arena; this is the only stream.
+    // SAFETY: the matrices are in the arena; this is the only stream.
     unsafe { matmul.launch(&bench.stream, &plan.gemm, arithmetic, placed.ordered(plan.gemm.swapped), false)? };
     let got = placed.read(bench)?;
     let wrong = got.iter().zip(&a).filter(|(got, a)| got != a).count();
     Ok(Found::results(wrong as f64 / got.len() as f64, 0.0))
 }
 
-/// A large product, of which some rows are compared, and its speed.
+/// A large matmul, with some rows compared, and its speed.
 fn large(
     bench: &mut Bench,
     matmul: &mut Matmul,
@@ -275,7 +275,7 @@ fn large(
     let (a, b) = (numbers(bench, m * k, 0), numbers(bench, k * n, 31));
     let placed = Placed::new(bench, &a, &b, &vec![0.0; m * n], arithmetic)?;
     let operands = placed.ordered(plan.gemm.swapped);
-    // SAFETY: the matrices lie in the arena; this is the only stream.
+    // SAFETY: the matrices are in the arena; this is the only stream.
     unsafe { matmul.launch(&bench.stream, &plan.gemm, arithmetic, operands, false)? };
     let got = placed.read(bench)?;
     let rows = |x: &[f32], width: usize| -> Vec<f32> {

@@ -1,13 +1,13 @@
 //! Checks of copies: correctness and bandwidth.
 
-use super::{Bench, Found, Row, row};
+use super::{Bench, CheckRow, Found, row};
 use crate::backends::cuda::error::Error;
 use crate::backends::cuda::memory::{Arena, Pinned};
 use crate::backends::cuda::staging::BUFFER;
 use crate::backends::cuda::stream::Stream;
 use kernels::scalar::Element;
 
-pub(super) fn check(bench: &mut Bench, rows: &mut Vec<Row>) {
+pub(super) fn check(bench: &mut Bench, rows: &mut Vec<CheckRow>) {
     let long = 4 * bench.extent.elements;
     for bytes in [1, BUFFER, BUFFER + 1, 3 * BUFFER + 5, long] {
         let found = staged(bench, bytes);

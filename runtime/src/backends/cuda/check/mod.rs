@@ -25,14 +25,14 @@ const SCHEMA: &str = "meshwright.gpu-check/1";
 pub struct Report {
     /// The schema.
     pub schema: &'static str,
-    /// What was checked.
+    /// The GPU that was checked.
     pub device: Properties,
     /// One row per check.
-    pub rows: Vec<Row>,
+    pub rows: Vec<CheckRow>,
 }
 
 impl Report {
-    /// Whether all checks came out right.
+    /// True if all checks came out right.
     pub fn is_right(&self) -> bool {
         self.rows.iter().all(|row| row.right)
     }
@@ -40,8 +40,8 @@ impl Report {
 
 /// A check.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Row {
-    /// What ran.
+pub struct CheckRow {
+    /// The kernel.
     pub what: String,
     /// On which sizes.
     pub shape: String,
@@ -49,19 +49,19 @@ pub struct Row {
     pub error: Option<f64>,
     /// The largest that is right.
     pub bound: f64,
-    /// What it reached.
+    /// The measured rate; `None` if untimed.
     pub rate: Option<f64>,
     /// The unit of the rate: `FLOP/s` or `B/s`.
     pub unit: &'static str,
     /// The share of the device's peak, where that is known.
     pub share: Option<f64>,
-    /// Whether the error is within the bound.
+    /// True if the error is within the bound.
     pub right: bool,
     /// Why it could not run, or what else was seen.
     pub note: Option<String>,
 }
 
-/// What a check found.
+/// Result of a check.
 struct Found {
     error: f64,
     bound: f64,
@@ -97,7 +97,7 @@ pub fn check(ordinal: usize, quick: bool) -> Result<Report, Error> {
     Ok(Report { schema: SCHEMA, device: device.properties().clone(), rows })
 }
 
-/// What checks share: the device, a stream, and numbers.
+/// State that checks share: the device, a stream, and random numbers.
 struct Bench {
     device: Arc<Device>,
     stream: Stream,
@@ -116,7 +116,7 @@ struct Extent {
     matrix: usize,
     /// Terms of the largest of the other products.
     terms: usize,
-    /// Timings of which the best counts, and launches in each.
+    /// Number of timings, whose best counts, and launches in each.
     timings: usize,
     launches: usize,
 }
@@ -162,16 +162,16 @@ impl Bench {
 }
 
 /// A check as a row.
-fn row(what: impl Into<String>, shape: impl Into<String>, unit: &'static str, found: Result<Found, Error>) -> Row {
+fn row(what: impl Into<String>, shape: impl Into<String>, unit: &'static str, found: Result<Found, Error>) -> CheckRow {
     let (what, shape) = (what.into(), shape.into());
     match found {
         Ok(Found { error, bound, rate, peak, note }) => {
             let share = rate.zip(peak).map(|(rate, peak)| rate / peak);
-            Row { what, shape, error: Some(error), bound, rate, unit, share, right: error <= bound, note }
+            CheckRow { what, shape, error: Some(error), bound, rate, unit, share, right: error <= bound, note }
         }
         Err(why) => {
             let note = Some(why.to_string());
-            Row { what, shape, error: None, bound: 0.0, rate: None, unit, share: None, right: false, note }
+            CheckRow { what, shape, error: None, bound: 0.0, rate: None, unit, share: None, right: false, note }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Checks of the order between streams, and of leaks.
 
-use super::{Bench, Found, Row, row};
+use super::{Bench, CheckRow, Found, row};
 use crate::backends::cuda::elementwise::Elementwise;
 use crate::backends::cuda::error::Error;
 use crate::backends::cuda::matmul::{Arithmetic, Matmul};
@@ -14,14 +14,14 @@ const STEPS: usize = 200;
 /// Launches of the search for leaks.
 const REPEATS: usize = 1000;
 
-pub(super) fn check(bench: &mut Bench, rows: &mut Vec<Row>) {
+pub(super) fn check(bench: &mut Bench, rows: &mut Vec<CheckRow>) {
     let shape = format!("{STEPS} launches, then a copy");
     rows.push(row("an event orders two lanes", shape, "B/s", ordered(bench)));
     rows.push(row("no memory is lost", format!("{REPEATS} launches"), "B/s", leaks(bench)));
 }
 
 /// A producer on one stream, a consumer on another that waits for the producer's event. The same without the event is run and
-/// told of, but proves nothing either way.
+/// reported, but proves nothing either way.
 fn ordered(bench: &mut Bench) -> Result<Found, Error> {
     let producer = Stream::new(&bench.device)?;
     let consumer = Stream::new(&bench.device)?;
@@ -62,7 +62,7 @@ fn ordered(bench: &mut Bench) -> Result<Found, Error> {
     Ok(Found { note: Some(note), ..Found::results(share(late[0]), 0.0) })
 }
 
-/// Bytes of device memory that are gone after many launches, of everything that is made anew for each.
+/// Bytes of device memory that many launches leak, with all objects created for each launch.
 fn leaks(bench: &mut Bench) -> Result<Found, Error> {
     let size = 64;
     let plan = Contraction::new(&['m', 'k'], &['k', 'n'], &['m', 'n'], &[size, size], &[size, size]);
@@ -73,7 +73,7 @@ fn leaks(bench: &mut Bench) -> Result<Found, Error> {
     let mut matmul = Matmul::new(&bench.device)?;
     let mut once = |stream: &Stream| -> Result<(), Error> {
         let event = Event::new(&bench.device)?;
-        // SAFETY: the places lie in the arena and do not overlap; this is the only stream.
+        // SAFETY: the places are in the arena and do not overlap; this is the only stream.
         unsafe {
             kernel.launch(stream, &places[..1], places[1], size * size, false)?;
             matmul.launch(stream, &gemm, Arithmetic::F32, places, false)?;

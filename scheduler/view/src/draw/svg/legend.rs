@@ -56,7 +56,7 @@ fn keys(pictures: &[Picture]) -> Vec<(LegendKey, &'static str)> {
         (LegendKey::Idle("latency"), "in flight", bars().any(under_way)),
         (LegendKey::Idle("memory"), "blocked by the memory limit", gaps("memory")),
         (LegendKey::Line("critical"), "critical path", bars().any(|bar| bar.critical)),
-        (LegendKey::Line("curve"), "memory held", rows().any(|row| row.peak.is_some())),
+        (LegendKey::Line("curve"), "memory in use", rows().any(|row| row.peak.is_some())),
         (LegendKey::Line("limit"), "memory limit", rows().any(|row| row.limit.is_some())),
     ];
     keys.extend(known.into_iter().filter(|(_, _, occurs)| *occurs).map(|(key, text, _)| (key, text)));

@@ -27,13 +27,13 @@ const MOST_WIDTH: f64 = 12_000.0;
 /// Pixels between two marks of the time axis, at least.
 const MARKS: f64 = 70.0;
 
-/// How a picture lies on the page.
+/// Layout of a picture on the page.
 struct Frame {
     /// Pixels per unit of time.
     scale: f64,
     /// Pixels from left to right.
     width: f64,
-    /// What the memory curve reaches to at its top; 0 where there is none.
+    /// Memory at the top of the curve's scale; 0 without a curve.
     most_memory: f64,
 }
 
@@ -46,7 +46,7 @@ impl Frame {
         Frame { scale: if makespan > 0.0 { width / makespan } else { 0.0 }, width, most_memory }
     }
 
-    /// Pixels of a row, with what lies between it and the next.
+    /// Pixels of a row, with the gap to the next.
     fn row(&self, picture: &Picture) -> f64 {
         let known = self.most_memory > 0.0 && picture.rows.iter().any(|row| row.peak.is_some());
         BAR + if known { MEMORY } else { 0.0 } + BETWEEN
@@ -67,7 +67,7 @@ pub fn svg(pictures: &[Picture]) -> String {
         let height = frame.row(picture);
         let bottom = top + height * picture.rows.len() as f64;
         pen.text(LEFT, y + 26.0, "title", &picture.title);
-        pen.text(LEFT, y + 44.0, "facts", &picture.facts);
+        pen.text(LEFT, y + 44.0, "facts", &picture.summary);
         grid_lines(&mut pen, &frame, picture, top - 6.0, bottom);
         for (number, row) in picture.rows.iter().enumerate() {
             row::draw(&mut pen, &frame, row, top + height * number as f64);

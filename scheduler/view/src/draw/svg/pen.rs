@@ -74,7 +74,7 @@ impl Pen {
         }
     }
 
-    /// A broken line through points, or with `class="area"` what lies below it.
+    /// A broken line through points, or with `class="area"` the area below it.
     pub(super) fn path(&mut self, class: &str, points: &[[f64; 2]]) {
         let _ = write!(self.out, "<path class=\"{class}\" d=\"");
         for (at, [x, y]) in points.iter().enumerate() {

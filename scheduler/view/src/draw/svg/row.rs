@@ -1,7 +1,7 @@
 //! One rank: its bars, its idle time and its memory.
 
 use super::super::axis::figure;
-use super::super::{Bar, Hue, Picture, Row, ink};
+use super::super::{Bar, DrawnRow, Hue, Picture, ink};
 use super::pen::Pen;
 use super::{Frame, LEFT};
 
@@ -17,7 +17,7 @@ const SMALL: f64 = 6.5;
 /// A letter is so wide, as a share of its height (DejaVu Sans, digits and capitals).
 const LETTER: f64 = 0.72;
 
-pub(super) fn draw(pen: &mut Pen, frame: &Frame, row: &Row, y: f64) {
+pub(super) fn draw(pen: &mut Pen, frame: &Frame, row: &DrawnRow, y: f64) {
     pen.text(LEFT - 8.0, y + 0.5 * BAR + 4.0, "rank", &row.name);
     let end = row.bars.last().map_or(0.0, |bar| bar.end);
     pen.rect("idle", [LEFT, y], [frame.x(end) - LEFT, BAR]);
@@ -53,7 +53,7 @@ fn draw_bar(pen: &mut Pen, frame: &Frame, bar: &Bar, y: f64) {
     }
 }
 
-/// The whole text, or what stands from its letter on, or its micro-batch: the first that fits at a readable size.
+/// The full text, the text from its letter on, or its micro-batch: the first that fits at a readable size.
 fn fitting(text: &str, width: f64, largest: f64) -> Option<(f64, &str)> {
     let letter = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(0);
     let size = |text: &str| (width / (LETTER * text.len() as f64)).min(largest);
@@ -64,17 +64,17 @@ fn fitting(text: &str, width: f64, largest: f64) -> Option<(f64, &str)> {
         .find_map(|(text, least)| (size(text) >= least.min(largest)).then(|| (size(text), text)))
 }
 
-/// What the rank holds, with its limit; all curves of a page have one scale.
-fn memory(pen: &mut Pen, frame: &Frame, row: &Row, top: f64) {
+/// Draws the memory of the rank and its limit; all curves of a page have one scale.
+fn memory(pen: &mut Pen, frame: &Frame, row: &DrawnRow, top: f64) {
     let height = MEMORY - MARK - 4.0;
     let bottom = top + height;
-    let y = |held: f64| bottom - height * held / frame.most_memory;
+    let y = |memory: f64| bottom - height * memory / frame.most_memory;
     let mut points = vec![[LEFT, bottom]];
     let mut before = (0.0, 0.0); // when the last bar ended, and what was left then
     for bar in &row.bars {
-        let Some([during, after]) = bar.held else { continue };
+        let Some([during, after]) = bar.memory else { continue };
         if bar.start > before.0 {
-            points.extend([before, (bar.start, before.1)].map(|(time, held)| [frame.x(time), y(held)]));
+            points.extend([before, (bar.start, before.1)].map(|(time, memory)| [frame.x(time), y(memory)]));
         }
         points.extend([bar.start, bar.end].map(|time| [frame.x(time), y(during)]));
         before = (bar.end, after);
@@ -86,8 +86,8 @@ fn memory(pen: &mut Pen, frame: &Frame, row: &Row, top: f64) {
     pen.path("area", &points);
     pen.line("base", [LEFT, bottom], [end, bottom]);
     let peak = figure(row.peak.unwrap_or(0.0));
-    let of = row.limit.map_or_else(String::new, |limit| format!(" of {}", figure(limit)));
-    pen.text(LEFT - 8.0, bottom - 3.0, "held", &format!("peak {peak}{of}"));
+    let limit = row.limit.map_or_else(String::new, |limit| format!(" of {}", figure(limit)));
+    pen.text(LEFT - 8.0, bottom - 3.0, "held", &format!("peak {peak}{limit}"));
     if let Some(limit) = row.limit {
         pen.line("limit", [LEFT, y(limit)], [end, y(limit)]);
     }
@@ -103,7 +103,7 @@ pub(super) fn critical_path(pen: &mut Pen, frame: &Frame, picture: &Picture, top
             let Some(gap) = &bar.gap else { continue };
             let [there, at] = gap.on;
             let from = picture.rows[there].bars[at].end;
-            // From strip to strip, past the bar that lies lower.
+            // From strip to strip, past the bar that is lower.
             pen.line("hop", [frame.x(from), y(there) + MARK], [frame.x(bar.start), y(number)]);
         }
     }

@@ -78,7 +78,7 @@ fn messages_must_fit() {
     assert_eq!(wrong(&early), "line 1, cell 1: `0SEND_F0` is sent before it is computed there");
     let late = good.replace("1RECV_F0,1F0", "1F0,1RECV_F0");
     assert_eq!(wrong(&late), "line 2, cell 2: `1RECV_F0` is received after it is used there");
-    assert_eq!(wrong(&good.replace("0B0", "0B0,0RECV_B0")), "line 1, cell 5: `0RECV_B0` stands twice");
+    assert_eq!(wrong(&good.replace("0B0", "0B0,0RECV_B0")), "line 1, cell 5: `0RECV_B0` appears twice");
     let same = "line 1, cell 3: `1RECV_F0` has its 0SEND_F0 on the same rank, where nothing is sent";
     assert_eq!(wrong("0F0,0SEND_F0,1RECV_F0,1F0"), same);
     assert_eq!(wrong("0B0,0SEND_B0"), "line 1, cell 2: `0SEND_B0` has no stage before it");

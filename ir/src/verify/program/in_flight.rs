@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 
 /// A tensor that persists on a rank between runs.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum Held<'a> {
+enum Resident<'a> {
     /// A tensor of a parameter, by the suffix of its name: none for itself, `.grad`, `.m`.
     Tensor(ParamInstance, &'a str),
     Scalar(&'a str),
@@ -16,8 +16,8 @@ enum Held<'a> {
 
 #[derive(Default)]
 struct Uses<'a> {
-    reads: BTreeSet<Held<'a>>,
-    changes: BTreeSet<Held<'a>>,
+    reads: BTreeSet<Resident<'a>>,
+    changes: BTreeSet<Resident<'a>>,
 }
 
 pub(super) fn check(model: &Model, program: &Program, index: usize, found: &mut Vec<Violation>) {
@@ -34,36 +34,38 @@ pub(super) fn check(model: &Model, program: &Program, index: usize, found: &mut 
             Instr::Start { token, transfer, .. } => (Some(*token), moved(transfer)),
             _ => continue,
         };
-        let flies = |held: &Held<'_>, changed: bool| {
-            flying.values().any(|other| other.changes.contains(held) || changed && other.reads.contains(held))
+        let flies = |resident: &Resident<'_>, changed: bool| {
+            flying.values().any(|other| other.changes.contains(resident) || changed && other.reads.contains(resident))
         };
-        let changed = uses.changes.iter().filter(|held| flies(held, true));
-        for held in changed.chain(uses.reads.iter().filter(|held| flies(held, false))) {
-            let text = format!("{} is used by an operation in flight", held.name(model));
+        let changed = uses.changes.iter().filter(|resident| flies(resident, true));
+        for resident in changed.chain(uses.reads.iter().filter(|resident| flies(resident, false))) {
+            let text = format!("{} is used by an operation in flight", resident.name(model));
             found.push(Violation::in_row("in-flight", index, at, text));
         }
         flying.extend(token.map(|token| (token, uses)));
     }
 }
 
-impl Held<'_> {
+impl Resident<'_> {
     fn name(&self, model: &Model) -> String {
         match self {
-            Held::Tensor((param, instance), suffix) => {
+            Resident::Tensor((param, instance), suffix) => {
                 format!("%{}{suffix}", model.params[*param].instance_name(*instance))
             }
-            Held::Scalar(name) => format!("%{name}"),
+            Resident::Scalar(name) => format!("%{name}"),
         }
     }
 }
 
 fn moved(transfer: &Transfer) -> Uses<'static> {
-    let held = match *transfer {
-        Transfer::SumGradient { param, instance, .. } => Some(Held::Tensor((param, instance), crate::graph::GRADIENT)),
-        Transfer::ShareParam { param, instance, .. } => Some(Held::Tensor((param, instance), "")),
+    let resident = match *transfer {
+        Transfer::SumGradient { param, instance, .. } => {
+            Some(Resident::Tensor((param, instance), crate::graph::GRADIENT))
+        }
+        Transfer::ShareParam { param, instance, .. } => Some(Resident::Tensor((param, instance), "")),
         Transfer::Send { .. } | Transfer::Recv { .. } | Transfer::Sum { .. } => None,
     };
-    Uses { changes: held.into_iter().collect(), ..Uses::default() }
+    Uses { changes: resident.into_iter().collect(), ..Uses::default() }
 }
 
 /// The persistent tensors that a run reads and changes; the step graph stores its results.
@@ -73,7 +75,7 @@ fn run<'a>(model: &'a Model, program: &'a Program, instr: &Instr) -> Uses<'a> {
     let body = &program.bodies[*body];
     let name = |value: Value| body.values[value].name.as_str();
     if body.kind == BodyKind::N {
-        uses.changes.extend(body.results.iter().map(|&value| Held::Scalar(name(value))));
+        uses.changes.extend(body.results.iter().map(|&value| Resident::Scalar(name(value))));
     }
     let Some(block) = body.block.map(|id| &model.blocks[id]) else { return uses };
     let params: Vec<Value> = block.args_of(ArgKind::Param).collect();
@@ -83,7 +85,7 @@ fn run<'a>(model: &'a Model, program: &'a Program, instr: &Instr) -> Uses<'a> {
             Source::Param => Some(arg.value),
             Source::State | Source::Gradient => block.owner_of(arg.value),
             Source::Scalar => {
-                uses.reads.insert(Held::Scalar(name(arg.value)));
+                uses.reads.insert(Resident::Scalar(name(arg.value)));
                 None
             }
             Source::Row | Source::Saved => None,
@@ -91,11 +93,11 @@ fn run<'a>(model: &'a Model, program: &'a Program, instr: &Instr) -> Uses<'a> {
         let place = owner.and_then(|owner| params.iter().position(|&param| param == owner));
         let Some(&param) = place.and_then(|place| bound.get(place)) else { continue };
         let suffix = owner.and_then(|owner| name(arg.value).strip_prefix(block.value_name(owner)));
-        let held = Held::Tensor(param, suffix.unwrap_or_default());
+        let resident = Resident::Tensor(param, suffix.unwrap_or_default());
         if stores(body, arg.value) {
-            uses.changes.insert(held)
+            uses.changes.insert(resident)
         } else {
-            uses.reads.insert(held)
+            uses.reads.insert(resident)
         };
     }
     uses

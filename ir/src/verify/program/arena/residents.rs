@@ -1,4 +1,4 @@
-//! Model states of a class: `held`, and `arena` for scalars.
+//! Model states of a class: `residents`, and `arena` for scalars.
 
 use crate::arena::{Arena, Role};
 use crate::graph::{ArgKind, Model};
@@ -54,14 +54,14 @@ pub(super) fn check(model: &Model, program: &Program, index: usize, arena: &Aren
     };
     let (needed, scalars) = needed(model, program, class);
     let mut times: BTreeMap<(ParamId, u32, Role), u32> = BTreeMap::new();
-    for held in &arena.held {
-        *times.entry((held.param, held.instance, held.role.clone())).or_default() += 1;
+    for resident in &arena.residents {
+        *times.entry((resident.param, resident.instance, resident.role.clone())).or_default() += 1;
     }
     for key in needed.iter().filter(|key| !times.contains_key(key)) {
-        say("held", format!("{} has no place", describe(model, key)));
+        say("residents", format!("{} has no place", describe(model, key)));
     }
     for (key, times) in times.iter().filter(|(_, times)| **times > 1) {
-        say("held", format!("{} has {times} places", describe(model, key)));
+        say("residents", format!("{} has {times} places", describe(model, key)));
     }
     for name in scalars.iter().filter(|name| !arena.scalars.contains_key(*name)) {
         say("arena", format!("the scalar `{name}` has no place"));

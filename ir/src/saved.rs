@@ -6,7 +6,7 @@ use cranelift_entity::EntitySet;
 
 /// The saved values of a block. `I` saves what `W` reads, so that values that only `I` reads are freed after it.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Kept {
+pub struct SavedValues {
     /// Saved by F: the values and arguments of F that I or W reads.
     pub forward: Vec<Value>,
     /// Saved by I: the values of F and I that W reads.
@@ -14,14 +14,14 @@ pub struct Kept {
 }
 
 /// The saved values of a block.
-pub fn kept(block: &Block) -> Kept {
+pub fn saved_values(block: &Block) -> SavedValues {
     let forward = set(forward_args(block).chain(results(&block[SectionKind::F].stmts)));
     let input_section = &block[SectionKind::I];
     let input_made = set(input_section.args.iter().copied().chain(results(&input_section.stmts)));
     let by_input = reads(&input_section.stmts, &input_section.ret);
     let by_weight = reads(&block[SectionKind::W].stmts, &[]);
     let both = || unique(by_input.iter().chain(&by_weight).copied());
-    Kept {
+    SavedValues {
         forward: both().filter(|&value| forward.contains(value)).collect(),
         input: by_weight.iter().copied().filter(|&v| forward.contains(v) || input_made.contains(v)).collect(),
     }

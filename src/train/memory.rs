@@ -16,9 +16,9 @@ const RANK: u64 = 6 << 20;
 /// Bytes of address space that a thread's stack reserves.
 const STACK: u64 = 2 << 20;
 
-/// Memory budget of the process, in bytes.
+/// Free memory of the process, in bytes.
 #[derive(Clone, Copy)]
-pub(super) struct Room {
+pub(super) struct FreeMemory {
     /// Bytes of the arenas of all ranks.
     pub(super) arenas: u64,
     /// Bytes left when all ranks have their arenas and stacks.
@@ -30,7 +30,7 @@ pub(super) struct Room {
 ///
 /// # Errors
 /// The ranks exceed the free memory, or the mesh has more than `MOST_DEVICES` devices.
-pub(super) fn check(model: &Model, program: &Program) -> Result<Room, Error> {
+pub(super) fn check(model: &Model, program: &Program) -> Result<FreeMemory, Error> {
     let devices = model.mesh.devices();
     if devices > MOST_DEVICES {
         let message = format!("{devices} devices exceed the limit of {MOST_DEVICES} per run");
@@ -43,15 +43,15 @@ pub(super) fn check(model: &Model, program: &Program) -> Result<Room, Error> {
     let needed = arenas.saturating_add(devices * RANK);
     // Each rank has at most two threads.
     let addresses = needed.saturating_add(2 * devices * STACK);
-    let (free, room) = (free_memory().unwrap_or(u64::MAX), free_addresses().unwrap_or(u64::MAX));
-    if needed > free || addresses > room {
-        let [needed, free] = if needed > free { [needed, free] } else { [addresses, room] }.map(gib);
+    let (free, address_space) = (free_memory().unwrap_or(u64::MAX), free_addresses().unwrap_or(u64::MAX));
+    if needed > free || addresses > address_space {
+        let [needed, free] = if needed > free { [needed, free] } else { [addresses, address_space] }.map(gib);
         let message =
             format!("the run needs {needed} GiB of memory for its devices ({devices}), but only {free} GiB are free");
         return Err(Error::input(Code::TooLittleMemory, message)
             .help("take a smaller model, sequence or micro-batch, or fewer data-parallel devices"));
     }
-    Ok(Room { arenas, left: (free - needed).min(room - addresses) })
+    Ok(FreeMemory { arenas, left: (free - needed).min(address_space - addresses) })
 }
 
 fn gib(bytes: u64) -> String {
