@@ -7,7 +7,7 @@
 use crate::PlanError;
 use ir::graph::{Block, Model, SectionKind, Stmt};
 use ir::mesh::Axes;
-use ir::ops::{KernelOp, Op};
+use ir::ops::OpClass;
 use ir::options::{AnnotationTarget, CpKind, ParallelConfig, PlanOptions};
 use ir::types::{Dims, Type};
 
@@ -62,19 +62,18 @@ fn uneven([tp, cp]: [u64; 2], dim: String, size: u64) -> PlanError {
     PlanError::NotDivisible { axis: axis.to_string(), degree: tp * cp, dim, size }
 }
 
-fn attentions(block: &Block) -> Vec<Stmt> {
-    let is_attention =
-        |stmt: &&Stmt| matches!(stmt.op, Op::Kernel(KernelOp::Attention(_) | KernelOp::AttentionGrad(_)));
-    block.sections.iter().flat_map(|section| &section.stmts).filter(is_attention).cloned().collect()
+fn attends(stmt: &Stmt) -> bool {
+    stmt.op.class() == OpClass::Attention
 }
 
-/// Statements of F and I that read the statement's results, except attention's own gradient.
+fn attentions(block: &Block) -> Vec<Stmt> {
+    block.sections.iter().flat_map(|section| &section.stmts).filter(|stmt| attends(stmt)).cloned().collect()
+}
+
+/// Statements of F and I that read the statement's results, except attention and its gradient.
 fn readers(block: &Block, made: &Stmt) -> Vec<Stmt> {
     let sections = [SectionKind::F, SectionKind::I].into_iter().flat_map(|kind| &block[kind].stmts);
-    let reads = |stmt: &&Stmt| {
-        let is_gradient = matches!(stmt.op, Op::Kernel(KernelOp::AttentionGrad(_)));
-        !is_gradient && stmt.operands.iter().any(|value| made.results.contains(value))
-    };
+    let reads = |stmt: &&Stmt| !attends(stmt) && stmt.operands.iter().any(|value| made.results.contains(value));
     sections.filter(reads).cloned().collect()
 }
 

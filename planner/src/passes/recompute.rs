@@ -8,7 +8,7 @@ use crate::PlanError;
 use cost::Cluster;
 use ir::graph::{Block, Model, SectionKind};
 use ir::ids::Value;
-use ir::ops::{KernelOp, Op};
+use ir::ops::OpClass;
 use ir::options::{PlanOptions, Recompute};
 use ir::types::Dims;
 use std::collections::BTreeSet;
@@ -71,7 +71,7 @@ fn selected(block: &Block, dims: &Dims, names: &[String], options: &PlanOptions)
 /// Returns whether a product will be a partial sum: it contracts a dim that a rule shards in parameters.
 fn is_summed(block: &Block, dims: &Dims, place: usize, options: &PlanOptions) -> bool {
     let stmt = &block[SectionKind::F].stmts[place];
-    if !matches!(stmt.op, Op::Kernel(KernelOp::Einsum(_))) {
+    if stmt.op.class() != OpClass::Product {
         return false;
     }
     let is_cut = |name: &String| {

@@ -2,7 +2,7 @@
 
 use ir::graph::{Block, SectionKind, Stmt};
 use ir::ids::Value;
-use ir::ops::{BinaryKind, Collective, KernelOp, Op, UnaryKind};
+use ir::ops::{Collective, Op, OpClass};
 use ir::types::Dims;
 use std::collections::BTreeSet;
 
@@ -24,12 +24,13 @@ pub fn of_module(block: &Block, dims: &Dims, module: &str) -> BTreeSet<usize> {
     let site = Site { block, dims };
     match module {
         "op" => site.between_products(),
-        "layernorm" => site.places(|stmt| is_norm(&stmt.op)),
+        "layernorm" => site.places(|stmt| stmt.op.class() == OpClass::Norm),
         "mlp" => site.places(|stmt| site.touches(stmt, &["f"])),
         "moe" => site.places(|stmt| site.touches(stmt, &["e", "m", "n"])),
         "shared_experts" => site.places(|stmt| site.touches(stmt, &["u"])),
         "moe_act" => {
-            site.places(|stmt| is_activation(&stmt.op) && stmt.results.iter().any(|&value| site.has_dim(value, "m")))
+            let is_inner = |value: &Value| site.has_dim(*value, "m");
+            site.places(|stmt| stmt.op.class() == OpClass::Activation && stmt.results.iter().any(is_inner))
         }
         "mla_up_proj" => site.up_projections(),
         _ => BTreeSet::new(),
@@ -64,13 +65,13 @@ impl Site<'_> {
     fn between_products(&self) -> BTreeSet<usize> {
         let mut products = 0;
         let stmts = self.stmts().iter().enumerate();
-        let dropped = stmts.filter(|(_, stmt)| match &stmt.op {
-            Op::Kernel(KernelOp::Attention(_)) | Op::Collective(Collective::ReduceScatter { .. }) => false,
-            Op::Kernel(KernelOp::Einsum(_)) => {
+        let dropped = stmts.filter(|(_, stmt)| match stmt.op.class() {
+            OpClass::Attention => false,
+            OpClass::Product => {
                 products += 1;
                 products % 2 == 0
             }
-            _ => true,
+            _ => !matches!(stmt.op, Op::Collective(Collective::ReduceScatter { .. })),
         });
         dropped.map(|(at, _)| at).collect()
     }
@@ -78,13 +79,13 @@ impl Site<'_> {
     /// All statements between the compressed forms and attention: those that compute its queries, keys and values, back to the
     /// norms. Empty if no product computes their inputs.
     fn up_projections(&self) -> BTreeSet<usize> {
-        let attention = self.stmts().iter().find(|stmt| matches!(stmt.op, Op::Kernel(KernelOp::Attention(_))));
+        let attention = self.stmts().iter().find(|stmt| stmt.op.class() == OpClass::Attention);
         let mut wanted: Vec<Value> = attention.map_or(Vec::new(), |stmt| stmt.operands[..3].to_vec());
         let (mut found, mut is_compressed) = (BTreeSet::new(), false);
         while let Some(value) = wanted.pop() {
             let Some(at) = self.stmts().iter().position(|stmt| stmt.results.contains(&value)) else { continue };
             let stmt = &self.stmts()[at];
-            if is_norm(&stmt.op) || !self.touches(stmt, &["g"]) {
+            if stmt.op.class() == OpClass::Norm || !self.touches(stmt, &["g"]) {
                 is_compressed |= self.is_of_product(value);
             } else if found.insert(at) {
                 wanted.extend(&stmt.operands);
@@ -96,24 +97,9 @@ impl Site<'_> {
     /// True if a product computes a value, possibly followed by moves, slices and norms.
     fn is_of_product(&self, value: Value) -> bool {
         let maker = self.stmts().iter().find(|stmt| stmt.results.contains(&value));
-        maker.is_some_and(|stmt| match (&stmt.op, stmt.operands.first()) {
-            (Op::Kernel(KernelOp::Einsum(_)), _) => true,
+        maker.is_some_and(|stmt| match (stmt.op.class(), stmt.operands.first()) {
+            (OpClass::Product, _) => true,
             (_, source) => source.is_some_and(|&source| self.is_of_product(source)),
         })
-    }
-}
-
-fn is_norm(op: &Op) -> bool {
-    matches!(op, Op::Kernel(KernelOp::RmsNorm(_) | KernelOp::LayerNorm(_)))
-}
-
-/// A function of one value, or a product with one.
-fn is_activation(op: &Op) -> bool {
-    match op {
-        Op::Kernel(KernelOp::Unary(unary)) => !matches!(unary.0, UnaryKind::Cast(_)),
-        Op::Kernel(KernelOp::Binary(binary)) => {
-            !matches!(binary.kind, BinaryKind::Add | BinaryKind::Sub | BinaryKind::Div | BinaryKind::Max)
-        }
-        _ => false,
     }
 }
