@@ -1,5 +1,6 @@
 //! The modules of selective recomputation.
 
+use ir::dim_role::DimRole;
 use ir::graph::{Block, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::ops::{Collective, Op, OpClass};
@@ -25,11 +26,14 @@ pub fn of_module(block: &Block, dims: &Dims, module: &str) -> BTreeSet<usize> {
     match module {
         "op" => site.between_products(),
         "layernorm" => site.places(|stmt| stmt.op.class() == OpClass::Norm),
-        "mlp" => site.places(|stmt| site.touches(stmt, &["f"])),
-        "moe" => site.places(|stmt| site.touches(stmt, &["e", "m", "n"])),
-        "shared_experts" => site.places(|stmt| site.touches(stmt, &["u"])),
+        "mlp" => site.places(|stmt| site.touches(stmt, &[DimRole::FeedForward])),
+        "moe" => {
+            let of_experts = [DimRole::Experts, DimRole::ExpertFeedForward, DimRole::RouterLogits];
+            site.places(|stmt| site.touches(stmt, &of_experts))
+        }
+        "shared_experts" => site.places(|stmt| site.touches(stmt, &[DimRole::SharedFeedForward])),
         "moe_act" => {
-            let is_inner = |value: &Value| site.has_dim(*value, "m");
+            let is_inner = |value: &Value| site.has_role(*value, DimRole::ExpertFeedForward);
             site.places(|stmt| stmt.op.class() == OpClass::Activation && stmt.results.iter().any(is_inner))
         }
         "mla_up_proj" => site.up_projections(),
@@ -51,14 +55,14 @@ impl Site<'_> {
         self.stmts().iter().enumerate().filter(|(_, stmt)| is(stmt)).map(|(at, _)| at).collect()
     }
 
-    fn has_dim(&self, value: Value, name: &str) -> bool {
-        self.block.ty(value).dims.iter().any(|dim| dim.name.is_some_and(|id| self.dims[id].name == name))
+    fn has_role(&self, value: Value, role: DimRole) -> bool {
+        self.block.ty(value).has_role(role, self.dims)
     }
 
-    /// True if a statement reads or computes a tensor with one of the dims.
-    fn touches(&self, stmt: &Stmt, dims: &[&str]) -> bool {
+    /// True if a statement reads or computes a tensor with a dim of one of the roles.
+    fn touches(&self, stmt: &Stmt, roles: &[DimRole]) -> bool {
         let mut values = stmt.operands.iter().chain(&stmt.results);
-        values.any(|&value| dims.iter().any(|dim| self.has_dim(value, dim)))
+        values.any(|&value| roles.iter().any(|&role| self.has_role(value, role)))
     }
 
     /// All of F except attention, sums over tp, and every second product; the first product is saved.
@@ -85,7 +89,7 @@ impl Site<'_> {
         while let Some(value) = wanted.pop() {
             let Some(at) = self.stmts().iter().position(|stmt| stmt.results.contains(&value)) else { continue };
             let stmt = &self.stmts()[at];
-            if stmt.op.class() == OpClass::Norm || !self.touches(stmt, &["g"]) {
+            if stmt.op.class() == OpClass::Norm || !self.touches(stmt, &[DimRole::KvHeads]) {
                 is_compressed |= self.is_of_product(value);
             } else if found.insert(at) {
                 wanted.extend(&stmt.operands);
