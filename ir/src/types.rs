@@ -100,7 +100,7 @@ pub type Dims = PrimaryMap<DimId, DimName>;
 pub struct Dim {
     /// The global size, or its bound.
     pub size: u64,
-    /// Its name in the `dims` table. Equality ignores the name; messages and annotation rules use it.
+    /// Its name in the `dims` table, which has its role too. Equality ignores it.
     pub name: Option<DimId>,
     /// The axes that shard it, major to minor.
     pub axes: Axes,
