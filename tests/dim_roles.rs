@@ -10,7 +10,7 @@ use meshwright::compiler::model_source::ModelSource;
 use meshwright::estimator::{EstimateRequest, Estimator};
 use serde_json::{Value, json};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const BATCH: Batch = Batch { batch: 4, seq: 64, dtype: DType::F32 };
 
@@ -99,7 +99,7 @@ fn models_with_renamed_dims_have_the_same_programs() {
 }
 
 /// An estimate of the model in a file, without the file's name.
-fn estimated(estimator: &Estimator, path: &PathBuf, parallel: &str) -> Option<Value> {
+fn estimated(estimator: &Estimator, path: &Path, parallel: &str) -> Option<Value> {
     let request = EstimateRequest {
         model: path.display().to_string(),
         cluster: "h100".to_string(),
