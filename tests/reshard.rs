@@ -119,7 +119,7 @@ fn shardy_never_sends_less() {
 #[test]
 fn shardy_never_sends_less_of_small_dims() {
     let mut dims = Dims::new();
-    let prime = dims.push(DimName { name: "p".into(), size: 1_048_583, indivisible: true, bounded: false });
+    let prime = dims.push(DimName::new("p", 1_048_583, None).undivided());
     let is_legal = |(case, _, mesh): &(shardy::Case, [Type; 2], Mesh)| case.is_legal() && mesh.axes.len() <= FEW_AXES;
     for (case, mut ends, mesh) in shardy::cases(0, false).into_iter().filter(is_legal) {
         ends.iter_mut().for_each(|ty| ty.dims.push(Dim::named(&dims, prime)));

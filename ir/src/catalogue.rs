@@ -109,6 +109,14 @@ catalogue! {
         "A rank expression has at most 64 operators and parentheses. The rank of a peer takes two or three.";
         "%y: f32[1] = slice(%x, dim=0, start=1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1, length=1)";
         "Shorten the expression.";
+    18 UnknownRole "unknown role of a dim":
+        "The word behind the size of a dim is none of the roles. Passes ask for the role of a dim, never for its name; `no_role` is the word for none.";
+        "dims [samples=8 bach, h=16]";
+        "Correct the word, or leave it out.";
+    19 RoleTwice "role stated twice":
+        "A dim has at most one role. A model has one dim with the role `batch` and one with the role `sequence`; `b` and `s` have these roles if they state no other.";
+        "dims [b=8, samples=4 batch]";
+        "Remove one of the roles; write `no_role` behind the size of a dim whose name implies one.";
     101 UnknownOp "unknown op":
         "No op has this name. Every contraction is an `einsum` with an equation.";
         "%y: f32[b, f] = einsun(%x, %w, eq=\"b h, h f -> b f\")";
@@ -209,10 +217,10 @@ catalogue! {
         "A collective removes axes from the minor end of a dim, or adds axes there, and reduces only over axes that its operand is partial over. A permute preserves the number of shards of each dim. The operand determines the type of the result.";
                 "%1: f32[b{dp}, h] = all_slice(%y.d, dim=1, over={dp})";
         "Name a dim and axes that the operand has, and state the type that the collective gives.";
-    211 UnknownAnnotatedDim "annotation rule names an unknown dim":
-        "An annotation rule such as `tp: g, f, v` assigns axes to dims of the `dims` table. Sharding propagation starts from these annotations.";
+    211 NoDimOfRole "no dim has the role that an axis shards":
+        "An annotation rule such as `tp: kv_heads, feed_forward, vocabulary` assigns an axis to the dims of these roles. Sharding propagation starts from these annotations.";
         "meshwright compile model.ir --parallel dp=2\ndims [n=8, c=16]";
-        "Name the dims as the built models do: b, s, g, f, v.";
+        "State the role of the dim behind its size, `n=8 batch`, or use its conventional name, here `b`.";
     212 BadMesh "invalid mesh":
         "Axis and group names must be distinct, an axis has at least one device, and a group at least one axis.";
         "mesh @m = [dp=2, dp=4]";

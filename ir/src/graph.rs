@@ -4,10 +4,11 @@
 //! `I` the gradient of its inputs, `W` the gradient of its parameters, `U` the update, once a step after the
 //! last micro-batch. A value of one section that a later one reads must be saved.
 
+use crate::dim_role::DimRole;
 use crate::ids::{BlockId, ModelValue, ParamId, Value};
 use crate::mesh::{Axes, Mesh};
 use crate::ops::Op;
-use crate::types::{Dims, Type};
+use crate::types::{DimName, Dims, Type};
 use cranelift_entity::PrimaryMap;
 use std::ops::{Index, IndexMut, Range};
 
@@ -396,6 +397,11 @@ impl Model {
     /// The parameter instances of a run of a call, in the order of the block's parameter arguments.
     pub fn call_params(&self, call: &Call, instance: u32) -> Vec<ParamInstance> {
         call.params.iter().flat_map(|reference| self.resolve(reference, call, instance)).collect()
+    }
+
+    /// The first dim of a role.
+    pub fn dim_of(&self, role: DimRole) -> Option<&DimName> {
+        self.dims.values().find(|dim| dim.role == Some(role))
     }
 
     /// The number of elements of all parameters.

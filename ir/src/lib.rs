@@ -25,6 +25,7 @@ pub mod arena;
 pub mod catalogue;
 pub mod costs;
 pub mod diag;
+pub mod dim_role;
 pub mod experts;
 pub mod expr;
 pub mod graph;

@@ -1,5 +1,6 @@
 //! Compile options: the parallel configuration and the annotation rules. Plain data that crosses the layers of the workspace.
 
+use crate::dim_role::DimRole;
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -16,13 +17,13 @@ pub enum AnnotationTarget {
     Values,
 }
 
-/// An annotation rule, `tp: g, f, v`: the axis shards every dim with one of the names.
+/// An annotation rule, `tp: kv_heads, feed_forward, vocabulary`: the axis shards every dim with one of the roles.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AnnotationRule {
     /// The axis or group.
     pub axis: String,
-    /// The names of the dims.
-    pub dims: Vec<String>,
+    /// The roles of the dims.
+    pub roles: Vec<DimRole>,
     /// The tensors that it applies to.
     pub on: AnnotationTarget,
 }
@@ -205,6 +206,10 @@ impl ParallelConfig {
     /// The axes of a configuration, in the default rank order.
     pub const AXES: [&str; 4] = ["pp", "dp", "cp", "tp"];
 
+    /// The roles of the dims that tensor parallelism shards in parameters.
+    pub const TENSOR_ROLES: [DimRole; 4] =
+        [DimRole::KvHeads, DimRole::FeedForward, DimRole::SharedFeedForward, DimRole::Vocabulary];
+
     /// The number of devices.
     pub fn devices(&self) -> u64 {
         self.dp * self.tp * self.pp * self.cp
@@ -228,26 +233,24 @@ impl ParallelConfig {
     /// al. 2022); experts over ep, and their feed-forward over etp. If several rules shard a dim, the axis of the first is
     /// major.
     pub fn annotation_rules(&self) -> Vec<AnnotationRule> {
-        let rule = |axis: &str, dims: &[&str], on| AnnotationRule {
-            axis: axis.to_string(),
-            dims: dims.iter().map(|dim| dim.to_string()).collect(),
-            on,
-        };
+        let rule =
+            |axis: &str, roles: &[DimRole], on| AnnotationRule { axis: axis.to_string(), roles: roles.to_vec(), on };
         let mut rules = vec![
-            rule("dp", &["b"], AnnotationTarget::Inputs),
-            rule("tp", &["g", "f", "u", "v"], AnnotationTarget::Params),
+            rule("dp", &[DimRole::Batch], AnnotationTarget::Inputs),
+            rule("tp", &Self::TENSOR_ROLES, AnnotationTarget::Params),
         ];
         if self.cp > 1 {
-            rules.extend([AnnotationTarget::Inputs, AnnotationTarget::Values].map(|on| rule("cp", &["s"], on)));
+            let on_both = [AnnotationTarget::Inputs, AnnotationTarget::Values];
+            rules.extend(on_both.map(|on| rule("cp", &[DimRole::Sequence], on)));
         }
         if self.sp {
-            rules.push(rule("tp", &["s"], AnnotationTarget::Values));
+            rules.push(rule("tp", &[DimRole::Sequence], AnnotationTarget::Values));
         }
         if self.ep > 1 {
-            rules.push(rule("ep", &["e"], AnnotationTarget::Params));
+            rules.push(rule("ep", &[DimRole::Experts], AnnotationTarget::Params));
         }
         if self.etp > 1 {
-            rules.push(rule("etp", &["m"], AnnotationTarget::Params));
+            rules.push(rule("etp", &[DimRole::ExpertFeedForward], AnnotationTarget::Params));
         }
         rules
     }

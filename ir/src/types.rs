@@ -6,6 +6,7 @@
 //! key-value heads, r query heads per key-value head, d head size, f feed-forward, v vocabulary. Dim names of experts: q
 //! routing groups, t tokens of a group, e experts, c tokens that an expert takes, m its feed-forward net.
 
+use crate::dim_role::DimRole;
 use crate::ids::{DimId, Value};
 use crate::mesh::{Axes, Mesh};
 use cranelift_entity::PrimaryMap;
@@ -63,17 +64,32 @@ impl DType {
     }
 }
 
-/// A named dim: `s=4096`, `c<=64`.
+/// A named dim: `s=4096`, `c<=64`, `heads indivisible=8 kv_heads`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DimName {
-    /// Its name.
+    /// Its name; it has no meaning beyond its role.
     pub name: String,
     /// Its size, or the bound of a dynamic size.
     pub size: u64,
+    /// What it counts, if some pass treats it differently from other dims.
+    pub role: Option<DimRole>,
     /// The product of its axes must divide its size (heads, experts).
     pub indivisible: bool,
     /// Declared with `<=`.
     pub bounded: bool,
+}
+
+impl DimName {
+    /// A divisible dim of a fixed size.
+    pub fn new(name: &str, size: u64, role: Option<DimRole>) -> DimName {
+        DimName { name: name.to_string(), size, role, indivisible: false, bounded: false }
+    }
+
+    /// The dim, with a size that its axes must divide.
+    #[must_use]
+    pub fn undivided(self) -> DimName {
+        DimName { indivisible: true, ..self }
+    }
 }
 
 /// The table of named dims.
@@ -84,7 +100,7 @@ pub type Dims = PrimaryMap<DimId, DimName>;
 pub struct Dim {
     /// The global size, or its bound.
     pub size: u64,
-    /// Its name in the `dims` table. Equality ignores the name; messages and annotation rules use it.
+    /// Its name in the `dims` table, which has its role too. Equality ignores it.
     pub name: Option<DimId>,
     /// The axes that shard it, major to minor.
     pub axes: Axes,
@@ -103,6 +119,11 @@ impl Dim {
     /// A named dim.
     pub fn named(dims: &Dims, name: DimId) -> Dim {
         Dim { name: Some(name), ..Dim::sized(dims[name].size) }
+    }
+
+    /// Its role, if its name has one.
+    pub fn role(&self, dims: &Dims) -> Option<DimRole> {
+        dims[self.name?].role
     }
 }
 
@@ -175,6 +196,11 @@ impl Type {
     /// The number of dims.
     pub fn rank(&self) -> usize {
         self.dims.len()
+    }
+
+    /// True if one of its dims has the role.
+    pub fn has_role(&self, role: DimRole, dims: &Dims) -> bool {
+        self.dims.iter().any(|dim| dim.role(dims) == Some(role))
     }
 
     /// The global sizes.

@@ -5,9 +5,10 @@
 //! The reshards between the two become all-to-alls.
 
 use crate::PlanError;
+use ir::dim_role::DimRole;
 use ir::graph::{Block, Model, SectionKind, Stmt};
 use ir::mesh::Axes;
-use ir::ops::{KernelOp, Op};
+use ir::ops::OpClass;
 use ir::options::{AnnotationTarget, CpKind, ParallelConfig, PlanOptions};
 use ir::types::{Dims, Type};
 
@@ -29,11 +30,13 @@ pub(crate) fn attend_by_heads(model: &mut Model, options: &PlanOptions) -> Resul
     for block in model.blocks.values_mut() {
         for stmt in attentions(block) {
             let dim = &block.ty(stmt.results[0]).dims[HEADS];
-            let name = dim.name.map_or_else(String::new, |id| model.dims[id].name.clone());
-            let of_params = rules().filter(|rule| rule.dims.contains(&name)).map(|rule| lookup(&rule.axis));
+            let role = dim.role(&model.dims);
+            let of_params = rules().filter(|rule| role.is_some_and(|role| rule.roles.contains(&role)));
+            let of_params = of_params.map(|rule| lookup(&rule.axis));
             let outside = of_params.fold(Axes::none(), |all, axes| all.union(&axes));
             let inside = outside.union(&cp);
             if !model.mesh.is_even(dim.size, &inside) {
+                let name = dim.name.map_or_else(String::new, |id| model.dims[id].name.clone());
                 return Err(uneven([model.mesh.size(&outside), model.mesh.size(&cp)], name, dim.size));
             }
             pin(block, &model.dims, &stmt, &[(SEQUENCE, Axes::none()), (HEADS, inside)]);
@@ -51,8 +54,9 @@ pub(crate) fn attend_by_heads(model: &mut Model, options: &PlanOptions) -> Resul
 /// The model has too few heads.
 pub fn check_heads(dims: &Dims, parallel: &ParallelConfig) -> Result<(), PlanError> {
     let ParallelConfig { tp, cp, cp_kind, .. } = *parallel;
-    let cut = dims.values().filter(|_| cp > 1 && cp_kind == CpKind::Ulysses).find(|dim| dim.name == "g");
-    let too_few = cut.filter(|dim| !dim.size.is_multiple_of(tp * cp));
+    let mut heads = dims.values().filter(|dim| dim.role == Some(DimRole::KvHeads));
+    let by_heads = cp > 1 && cp_kind == CpKind::Ulysses;
+    let too_few = heads.find(|dim| by_heads && !dim.size.is_multiple_of(tp * cp));
     too_few.map_or(Ok(()), |dim| Err(uneven([tp, cp], dim.name.clone(), dim.size)))
 }
 
@@ -62,19 +66,18 @@ fn uneven([tp, cp]: [u64; 2], dim: String, size: u64) -> PlanError {
     PlanError::NotDivisible { axis: axis.to_string(), degree: tp * cp, dim, size }
 }
 
-fn attentions(block: &Block) -> Vec<Stmt> {
-    let is_attention =
-        |stmt: &&Stmt| matches!(stmt.op, Op::Kernel(KernelOp::Attention(_) | KernelOp::AttentionGrad(_)));
-    block.sections.iter().flat_map(|section| &section.stmts).filter(is_attention).cloned().collect()
+fn attends(stmt: &Stmt) -> bool {
+    stmt.op.class() == OpClass::Attention
 }
 
-/// Statements of F and I that read the statement's results, except attention's own gradient.
+fn attentions(block: &Block) -> Vec<Stmt> {
+    block.sections.iter().flat_map(|section| &section.stmts).filter(|stmt| attends(stmt)).cloned().collect()
+}
+
+/// Statements of F and I that read the statement's results, except attention and its gradient.
 fn readers(block: &Block, made: &Stmt) -> Vec<Stmt> {
     let sections = [SectionKind::F, SectionKind::I].into_iter().flat_map(|kind| &block[kind].stmts);
-    let reads = |stmt: &&Stmt| {
-        let is_gradient = matches!(stmt.op, Op::Kernel(KernelOp::AttentionGrad(_)));
-        !is_gradient && stmt.operands.iter().any(|value| made.results.contains(value))
-    };
+    let reads = |stmt: &&Stmt| !attends(stmt) && stmt.operands.iter().any(|value| made.results.contains(value));
     sections.filter(reads).cloned().collect()
 }
 
@@ -82,7 +85,7 @@ fn readers(block: &Block, made: &Stmt) -> Vec<Stmt> {
 fn pin(block: &mut Block, dims: &Dims, stmt: &Stmt, pins: &[(usize, Axes)]) {
     for &result in &stmt.results {
         let ty: &mut Type = &mut block.values[result].ty;
-        let runs_along = ty.dims.get(SEQUENCE).and_then(|dim| dim.name).is_some_and(|id| dims[id].name == "s");
+        let runs_along = ty.dims.get(SEQUENCE).and_then(|dim| dim.role(dims)) == Some(DimRole::Sequence);
         for (place, axes) in pins.iter().filter(|_| runs_along) {
             if let Some(dim) = ty.dims.get_mut(*place).filter(|dim| dim.open) {
                 (dim.axes, dim.open) = (axes.clone(), false);

@@ -5,6 +5,7 @@ use crate::reshard::ReshardCache;
 use cost::Cluster;
 use ir::catalogue::Code;
 use ir::diag::Coded;
+use ir::dim_role::DimRole;
 use ir::experts::Unfolded;
 use ir::graph::Model;
 use ir::limits;
@@ -30,11 +31,13 @@ pub enum PlanError {
         /// The axes of the mesh.
         known: String,
     },
-    /// An annotation rule names a dim that the model does not have.
-    #[error("no dim is named {names}; the model has {known}")]
-    UnknownDim {
-        /// The rule's names.
-        names: String,
+    /// No dim of the model has a role that an annotation rule shards.
+    #[error("no dim has the role {}; the model has {known}", quoted(.roles))]
+    NoDimOfRole {
+        /// The axis of the rule.
+        axis: String,
+        /// The roles of the rule.
+        roles: Vec<DimRole>,
         /// The dims of the model.
         known: String,
     },
@@ -96,6 +99,10 @@ pub enum PlanError {
     },
 }
 
+fn quoted(roles: &[DimRole]) -> String {
+    roles.iter().map(|role| format!("`{}`", role.word())).collect::<Vec<_>>().join(" or ")
+}
+
 fn shortage(is_proved: &bool) -> &'static str {
     if *is_proved { "every sharding needs more than" } else { "no sharding was found within" }
 }
@@ -105,7 +112,7 @@ impl Coded for PlanError {
         match self {
             PlanError::OwnMesh { .. } => Some(Code::ConflictingOptions),
             PlanError::UnknownAxis { .. } => Some(Code::UnknownAxis),
-            PlanError::UnknownDim { .. } => Some(Code::UnknownAnnotatedDim),
+            PlanError::NoDimOfRole { .. } => Some(Code::NoDimOfRole),
             PlanError::NotDivisible { .. } => Some(Code::UnevenIndivisible),
             PlanError::TooManyShards { .. } => Some(Code::AxesAboveDim),
             PlanError::Levels { .. } | PlanError::Experts(_) => Some(Code::ImpossibleDegrees),
@@ -119,10 +126,10 @@ impl Coded for PlanError {
         match self {
             PlanError::OwnMesh { .. } => Some("leave out --parallel, or the file's `mesh` line".to_string()),
             PlanError::UnknownAxis { .. } => Some("use an axis of the mesh".to_string()),
-            PlanError::UnknownDim { .. } => Some(
-                "omit the degree that shards it, or use the dim names of built models: b, s, g, f, u, v; for experts e, m"
-                    .to_string(),
-            ),
+            PlanError::NoDimOfRole { axis, roles, .. } => {
+                let role = roles.first().map_or("", |role| role.word());
+                Some(format!("leave out `{axis}`, or state the role behind the size of a dim: dims [n=8 {role}]"))
+            }
             PlanError::NotDivisible { axis, size, .. } => {
                 let degrees = 1..=(*size).min(limits::DEVICES);
                 let fitting: Vec<String> = degrees.filter(|n| size.is_multiple_of(*n)).map(|n| n.to_string()).collect();

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use ir::catalogue::Code;
+use ir::dim_role::DimRole;
 use ir::graph::Model;
 use ir::ids::ModelValue;
 use ir::types::DType;
@@ -19,9 +20,6 @@ const FIELDS: [(&str, Field); 4] = [
     ("pos", |batch| &batch.positions),
     ("seg", |batch| &batch.segments),
 ];
-
-/// Name of the vocabulary dim in built models.
-const VOCABULARY: &str = "v";
 
 /// Inputs of a model that reads text.
 pub(super) struct Feed {
@@ -53,7 +51,7 @@ impl Feed {
             }
             inputs.push((input.value, *field));
         }
-        match model.dims.values().find(|dim| dim.name == VOCABULARY) {
+        match model.dim_of(DimRole::Vocabulary) {
             Some(dim) if dim.size < VOCAB as u64 => {
                 Err(not_text(format!("its vocabulary is {}, but bytes and an end of document are {VOCAB}", dim.size)))
             }

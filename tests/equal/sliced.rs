@@ -2,6 +2,7 @@
 
 use super::generate::{Case, case, pin, unpinned};
 use super::random::Random;
+use ir::dim_role::DimRole;
 use ir::graph::{ArgKind, Model};
 use ir::ids::Value;
 use ir::types::DimName;
@@ -33,7 +34,7 @@ pub(crate) fn generate(seed: u64) -> Case {
 
 /// Dim 1 of what blocks pass and are fed is the sequence.
 fn name_sequence(model: &mut Model, size: u64) {
-    let name = Some(model.dims.push(DimName { name: "s".to_string(), size, indivisible: false, bounded: false }));
+    let name = Some(model.dims.push(DimName::new("s", size, Some(DimRole::Sequence))));
     model.inputs.iter_mut().for_each(|input| input.ty.dims[1].name = name);
     for block in model.blocks.values_mut() {
         let passed: Vec<Value> = block.args_of(ArgKind::Value).chain(block.args_of(ArgKind::Input)).collect();

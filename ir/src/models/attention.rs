@@ -4,7 +4,9 @@
 use super::config::{ConfigError, invalid, positive};
 use super::draft::{Body, Weight};
 use super::llama::LlamaConfig;
+use crate::dim_role::DimRole;
 use crate::ops::{Attention, Binary, BinaryKind, Broadcast, Concat, Einsum, Equation, RmsNorm, Rope};
+use crate::types::DimName;
 use serde::Serialize;
 
 /// Added to the mean square in the norms of latent vectors. DeepSeek's code leaves these norms at the default of their class,
@@ -43,9 +45,14 @@ impl Latent {
     }
 
     /// The dims that it adds.
-    pub(super) fn dims(&self) -> Vec<(&'static str, u64)> {
-        let mut dims = vec![("lk", self.key_rank), ("dn", self.plain), ("dr", self.turned), ("dv", self.value)];
-        dims.extend(self.query_rank.map(|rank| ("lq", rank)));
+    pub(super) fn dims(&self) -> Vec<DimName> {
+        let mut dims = vec![
+            DimName::new("lk", self.key_rank, Some(DimRole::KvLatent)),
+            DimName::new("dn", self.plain, None),
+            DimName::new("dr", self.turned, Some(DimRole::RotaryHead)),
+            DimName::new("dv", self.value, None),
+        ];
+        dims.extend(self.query_rank.map(|rank| DimName::new("lq", rank, None)));
         dims
     }
 

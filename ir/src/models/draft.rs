@@ -1,6 +1,7 @@
-//! Shared code of the model builders: a model under construction, whose dims have one-letter names.
+//! Shared code of the model builders: a model under construction, whose dims have short names.
 
 use super::config::Batch;
+use crate::dim_role::DimRole;
 use crate::entity::EntityRef;
 use crate::graph::{
     Arg, ArgKind, Block, Call, Init, Model, ModelInput, Param, ParamIndex, ParamRef, Repeat, ResultKind, SectionKind,
@@ -46,14 +47,14 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// A model with its named dims, `b` and `s` first, and its four inputs. Heads and experts are
-    /// `indivisible`: shards must have the same number of them.
-    pub(super) fn new(name: &str, batch: &Batch, dims: &[(&str, u64)]) -> Draft {
+    /// A model with its named dims, `b` and `s` first, and its four inputs.
+    pub(super) fn new(name: &str, batch: &Batch, dims: Vec<DimName>) -> Draft {
         let mut model = Model { name: name.to_string(), ..Model::default() };
-        for &(name, size) in [("b", batch.batch), ("s", batch.seq)].iter().chain(dims) {
-            let indivisible = matches!(name, "g" | "r" | "e");
-            model.dims.push(DimName { name: name.to_string(), size, indivisible, bounded: false });
-        }
+        let batch_dims = [
+            DimName::new("b", batch.batch, Some(DimRole::Batch)),
+            DimName::new("s", batch.seq, Some(DimRole::Sequence)),
+        ];
+        model.dims = batch_dims.into_iter().chain(dims).collect();
         let mut draft = Draft { model, dtype: batch.dtype };
         for name in ["tok", "lab", "pos", "seg"] {
             let value = draft.model.values.push(name.to_string());

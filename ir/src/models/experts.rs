@@ -4,10 +4,11 @@
 use super::config::{ConfigError, invalid, positive};
 use super::draft::{Body, Weight};
 use super::feed_forward::gated;
+use crate::dim_role::DimRole;
 use crate::ops::{
     Binary, BinaryKind, Combine, Dispatch, Einsum, GroupLimit, Reduce, Reshape, Softmax, TopK, Unary, UnaryKind,
 };
-use crate::types::PartialKind;
+use crate::types::{DimName, PartialKind};
 use serde::Serialize;
 
 /// Added to the sum of the scores of a token's experts, which sigmoids of very negative logits leave at 0; the constant of
@@ -87,7 +88,7 @@ impl Experts {
     /// The dims of a model with sequences of `seq` tokens. Routing: q groups of a sequence, t tokens of a group, e experts, c
     /// tokens of an expert, n experts of the router. Widths: m between an expert's matrices, u between those of the shared
     /// expert.
-    pub(super) fn dims(&self, seq: u64) -> Result<Vec<(&'static str, u64)>, ConfigError> {
+    pub(super) fn dims(&self, seq: u64) -> Result<Vec<DimName>, ConfigError> {
         let group = self.group.unwrap_or(seq).min(seq);
         if !seq.is_multiple_of(group) {
             let why = format!("sequences of {seq} tokens do not divide into routing groups of {group}");
@@ -97,14 +98,16 @@ impl Experts {
         // A token chooses an expert at most once, so the capacity is at most the number of tokens in the group.
         let capacity = self.capacity.map_or(group, |factor| ((factor * alike).ceil() as u64).clamp(1, group));
         let mut dims = vec![
-            ("q", seq / group),
-            ("t", group),
-            ("e", self.experts),
-            ("c", capacity),
-            ("n", self.experts),
-            ("m", self.feed_forward),
+            DimName::new("q", seq / group, Some(DimRole::RoutingGroups)),
+            DimName::new("t", group, Some(DimRole::Tokens)),
+            DimName::new("e", self.experts, Some(DimRole::Experts)).undivided(),
+            DimName::new("c", capacity, Some(DimRole::Capacity)),
+            DimName::new("n", self.experts, Some(DimRole::RouterLogits)),
+            DimName::new("m", self.feed_forward, Some(DimRole::ExpertFeedForward)),
         ];
-        dims.extend((self.shared > 0).then_some(("u", self.shared)));
+        if self.shared > 0 {
+            dims.push(DimName::new("u", self.shared, Some(DimRole::SharedFeedForward)));
+        }
         Ok(dims)
     }
 

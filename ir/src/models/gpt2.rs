@@ -3,10 +3,12 @@
 
 use super::config::{Batch, ConfigError, Fields, invalid, not_negative, positive, unsupported};
 use super::draft::{Body, Draft, Weight};
+use crate::dim_role::DimRole;
 use crate::graph::{ArgKind, Model, ResultKind};
 use crate::ops::{
     Attention, Binary, BinaryKind, CrossEntropy, Dropout, Einsum, Embedding, LayerNorm, Unary, UnaryKind,
 };
+use crate::types::DimName;
 use serde::Serialize;
 
 /// A configuration of the GPT-2 family.
@@ -115,15 +117,15 @@ pub(super) fn build(config: &Gpt2Config, batch: &Batch) -> Result<Model, ConfigE
 }
 
 fn blocks(config: &Gpt2Config, batch: &Batch) -> Result<Model, String> {
-    let dims = [
-        ("h", config.hidden),
-        ("g", config.heads),
-        ("r", 1),
-        ("d", config.hidden / config.heads),
-        ("f", config.feed_forward),
-        ("v", config.vocabulary),
+    let dims = vec![
+        DimName::new("h", config.hidden, None),
+        DimName::new("g", config.heads, Some(DimRole::KvHeads)).undivided(),
+        DimName::new("r", 1, None).undivided(),
+        DimName::new("d", config.hidden / config.heads, None),
+        DimName::new("f", config.feed_forward, Some(DimRole::FeedForward)),
+        DimName::new("v", config.vocabulary, Some(DimRole::Vocabulary)),
     ];
-    let mut draft = Draft::new("gpt2", batch, &dims);
+    let mut draft = Draft::new("gpt2", batch, dims);
     let (stream, ids) = (draft.ty("b s h"), draft.ids());
     let embedding = [
         Weight::normal("wte", "v h", config.deviation),

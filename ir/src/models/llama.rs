@@ -7,9 +7,11 @@ use super::config::{Batch, ConfigError, invalid, not_negative, positive};
 use super::draft::{Draft, Weight};
 use super::experts::Experts;
 use super::feed_forward;
+use crate::dim_role::DimRole;
 use crate::graph::{ArgKind, Model, ResultKind};
 use crate::ids::BlockId;
 use crate::ops::{Binary, BinaryKind, CrossEntropy, Einsum, Embedding, RmsNorm, Rope, Scaling};
+use crate::types::DimName;
 use serde::Serialize;
 
 /// A configuration of the LLaMA family.
@@ -110,15 +112,21 @@ impl LlamaConfig {
         self.rope_scaling.map_or(Ok(()), |scaling| scaling.check()).map_err(|why| invalid("rope_scaling", why))
     }
 
-    /// Names and sizes of the dims other than b and s.
-    fn dims(&self, seq: u64) -> Result<Vec<(&'static str, u64)>, ConfigError> {
-        let mut dims = vec![("h", self.hidden), ("g", self.kv_heads), ("r", self.heads / self.kv_heads)];
+    /// The dims other than b and s. Shards have whole heads and experts.
+    fn dims(&self, seq: u64) -> Result<Vec<DimName>, ConfigError> {
+        let mut dims = vec![
+            DimName::new("h", self.hidden, None),
+            DimName::new("g", self.kv_heads, Some(DimRole::KvHeads)).undivided(),
+            DimName::new("r", self.heads / self.kv_heads, None).undivided(),
+        ];
         match &self.latent {
             Some(latent) => dims.extend(latent.dims()),
-            None => dims.push(("d", self.head)),
+            None => dims.push(DimName::new("d", self.head, None)),
         }
-        dims.extend((self.kinds()[0] > 0).then_some(("f", self.feed_forward)));
-        dims.push(("v", self.vocabulary));
+        if self.kinds()[0] > 0 {
+            dims.push(DimName::new("f", self.feed_forward, Some(DimRole::FeedForward)));
+        }
+        dims.push(DimName::new("v", self.vocabulary, Some(DimRole::Vocabulary)));
         if let Some(experts) = &self.experts {
             dims.extend(experts.dims(seq)?);
         }
@@ -132,7 +140,7 @@ pub(super) fn build(config: &LlamaConfig, batch: &Batch) -> Result<Model, Config
     if let Some(window) = config.window.filter(|&window| batch.seq > window) {
         return Err(ConfigError::BeyondWindow { seq: batch.seq, window });
     }
-    let draft = Draft::new("llama", batch, &config.dims(batch.seq)?);
+    let draft = Draft::new("llama", batch, config.dims(batch.seq)?);
     blocks(config, draft).map_err(ConfigError::Contradiction)
 }
 

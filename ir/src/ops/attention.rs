@@ -6,7 +6,7 @@
 //!
 //! With `origin=64, whole=128` the queries are a slice of a sequence of 128 positions, and the keys end where the slice ends.
 
-use super::{Attr, Attrs, Builder, Cotangents, Dropout, Op, OpDef, Piece, Shapes, operands};
+use super::{Attr, Attrs, Builder, Cotangents, Dropout, Op, OpClass, OpDef, Piece, Shapes, operands};
 use crate::ids::Value;
 use crate::types::{DType, Dim, Type};
 
@@ -106,6 +106,10 @@ impl OpDef for Attention {
         attrs(self.scale, self.causal, self.dropout.as_ref(), self.piece)
     }
 
+    fn class(&self) -> OpClass {
+        OpClass::Attention
+    }
+
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let [q, k, v, qpos, kpos, qseg, kseg] = operands::take(operands, "q, k, v, qpos, kpos, qseg, kseg")?;
         let heads = heads([q, k, v], [qpos, kpos, qseg, kseg])?;
@@ -182,6 +186,10 @@ impl OpDef for AttentionGrad {
 
     fn attrs(&self) -> Vec<(&'static str, Attr)> {
         attrs(self.scale, self.causal, self.dropout.as_ref(), self.piece)
+    }
+
+    fn class(&self) -> OpClass {
+        OpClass::Attention
     }
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {

@@ -1,6 +1,6 @@
 //! The properties that every op declares. Each default is the conservative one.
 
-use super::{Attr, Op, Piece};
+use super::{Attr, Op, OpClass, Piece};
 use crate::graph::{Block, Span, Stmt};
 use crate::ids::Value;
 use crate::types::Type;
@@ -34,6 +34,11 @@ pub trait OpDef: Debug {
     /// Its attributes in the text form; `parse` reads them back.
     fn attrs(&self) -> Vec<(&'static str, Attr)> {
         Vec::new()
+    }
+
+    /// Its class.
+    fn class(&self) -> OpClass {
+        OpClass::Other
     }
 
     /// The logical types of the results.

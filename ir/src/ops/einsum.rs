@@ -1,7 +1,7 @@
 //! `einsum(%x, %w, eq="b s h, h g r d -> b s g r d")`: the contraction. Matmul, batched matmul and their gradients are
 //! instances. One operand or two; a factor that the result lacks is summed.
 
-use super::{Attr, Attrs, Builder, Cotangents, Equation, OpDef, Shapes};
+use super::{Attr, Attrs, Builder, Cotangents, Equation, OpClass, OpDef, Shapes};
 use crate::ids::Value;
 use crate::types::Type;
 
@@ -51,6 +51,10 @@ impl OpDef for Einsum {
 
     fn attrs(&self) -> Vec<(&'static str, Attr)> {
         vec![("eq", Attr::Str(self.equation.print()))]
+    }
+
+    fn class(&self) -> OpClass {
+        OpClass::Product
     }
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {

@@ -2,7 +2,7 @@
 //!
 //! There is no implicit broadcasting: two operands have the same dims, or the statement has `eq="b s h, h -> b s h"`.
 
-use super::{Attr, Attrs, Builder, Cotangents, Equation, OpDef, Shapes};
+use super::{Attr, Attrs, Builder, Cotangents, Equation, OpClass, OpDef, Shapes};
 use crate::ids::Value;
 use crate::ops::Reduce;
 use crate::types::{DType, Type};
@@ -129,6 +129,10 @@ impl OpDef for Unary {
             UnaryKind::Cast(to) => vec![("to", Attr::Word(to.name().to_string()))],
             _ => Vec::new(),
         }
+    }
+
+    fn class(&self) -> OpClass {
+        if let UnaryKind::Cast(_) = self.0 { OpClass::Other } else { OpClass::Activation }
     }
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
@@ -322,6 +326,13 @@ impl OpDef for Binary {
 
     fn attrs(&self) -> Vec<(&'static str, Attr)> {
         self.equation.iter().map(|equation| ("eq", Attr::Str(equation.print()))).collect()
+    }
+
+    fn class(&self) -> OpClass {
+        match self.kind {
+            BinaryKind::Add | BinaryKind::Sub | BinaryKind::Div | BinaryKind::Max => OpClass::Other,
+            _ => OpClass::Activation,
+        }
     }
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {

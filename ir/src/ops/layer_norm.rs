@@ -2,7 +2,7 @@
 //! f32.
 
 use super::{
-    Attr, Attrs, BinaryKind, Builder, Cotangents, Equation, OpDef, Reduce, Shapes, UnaryKind, operands,
+    Attr, Attrs, BinaryKind, Builder, Cotangents, Equation, OpClass, OpDef, Reduce, Shapes, UnaryKind, operands,
     rowwise::Rowwise,
 };
 use crate::ids::Value;
@@ -58,6 +58,10 @@ impl OpDef for LayerNorm {
 
     fn attrs(&self) -> Vec<(&'static str, Attr)> {
         vec![("eps", Attr::Float(self.eps))]
+    }
+
+    fn class(&self) -> OpClass {
+        OpClass::Norm
     }
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {

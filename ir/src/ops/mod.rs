@@ -5,6 +5,7 @@
 
 mod attention;
 mod attr;
+mod class;
 mod clip_factor;
 mod collective;
 mod cross_entropy;
@@ -37,6 +38,7 @@ mod windows;
 
 pub use attention::{Attention, AttentionGrad};
 pub use attr::{Attr, Attrs};
+pub use class::OpClass;
 pub use clip_factor::ClipFactor;
 pub use collective::Collective;
 pub use cross_entropy::{CrossEntropy, CrossEntropyGrad};
@@ -164,6 +166,11 @@ impl Op {
     /// True if the result is a view of the operand: [`OpDef::is_view`].
     pub fn is_view(&self) -> bool {
         self.def().is_some_and(|def| def.is_view())
+    }
+
+    /// Its class; that of collectives is `Other`.
+    pub fn class(&self) -> OpClass {
+        self.def().map_or(OpClass::Other, |def| def.class())
     }
 
     /// The name in the text form.

@@ -1,6 +1,8 @@
 //! `rms_norm(%x, %gamma, eps=1e-5)` over the last dim (Zhang and Sennrich 2019), and its gradients. `rstd` is f32.
 
-use super::{Attr, Attrs, BinaryKind, Builder, Cotangents, OpDef, Shapes, UnaryKind, operands, rowwise::Rowwise};
+use super::{
+    Attr, Attrs, BinaryKind, Builder, Cotangents, OpClass, OpDef, Shapes, UnaryKind, operands, rowwise::Rowwise,
+};
 use crate::ids::Value;
 use crate::types::{DType, Type};
 
@@ -41,6 +43,10 @@ impl OpDef for RmsNorm {
 
     fn attrs(&self) -> Vec<(&'static str, Attr)> {
         vec![("eps", Attr::Float(self.eps))]
+    }
+
+    fn class(&self) -> OpClass {
+        OpClass::Norm
     }
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {

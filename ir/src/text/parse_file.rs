@@ -4,8 +4,9 @@ use super::File;
 use super::cursor::{Parsed, Parser};
 use super::lex::Kind;
 use crate::catalogue::Code;
-use crate::diag::Diagnostics;
-use crate::graph::Unit;
+use crate::diag::{Diagnostic, Diagnostics};
+use crate::dim_role::DimRole;
+use crate::graph::{Span, Unit};
 use crate::mesh::{Axes, Axis, Group};
 use crate::program::Program;
 use crate::schedule::Schedule;
@@ -156,7 +157,7 @@ impl Parser<'_> {
         self.no_more()
     }
 
-    fn fresh_axis(&mut self, name: &str, span: crate::graph::Span) -> Parsed<()> {
+    fn fresh_axis(&mut self, name: &str, span: Span) -> Parsed<()> {
         match self.model.mesh.lookup(name) {
             Some(_) => Err(self.fail(Code::BadMesh, span, format!("the mesh already has `{name}`"))),
             None => Ok(()),
@@ -188,7 +189,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// `dims [b=8, g indivisible=8, c<=64]`
+    /// `dims [b=8, g indivisible=8, c<=64, pairs=2 no_role]`
     fn dims(&mut self) -> Parsed<()> {
         self.expect("dims")?;
         self.expect("[")?;
@@ -207,11 +208,42 @@ impl Parser<'_> {
             if size == 0 {
                 return Err(p.fail(Code::BadNumber, span, format!("the size of `{name}` must be at least 1")));
             }
-            let id = p.model.dims.push(DimName { name: name.to_string(), size, indivisible, bounded });
+            let role = p.role(name, span)?;
+            let id = p.model.dims.push(DimName { name: name.to_string(), size, role, indivisible, bounded });
             p.known.dims.insert(name.to_string(), id);
             Ok(())
         })?;
         self.no_more()
+    }
+
+    /// The role of a dim. Only one dim of a model has a role that is unique.
+    fn role(&mut self, name: &str, span: Span) -> Parsed<Option<DimRole>> {
+        let role = self.stated_role(name)?;
+        let Some(unique) = role.filter(|role| role.is_unique()) else { return Ok(role) };
+        let Some(other) = self.model.dim_of(unique) else { return Ok(role) };
+        let message = format!("dims `{}` and `{name}` both have the role `{}`", other.name, unique.word());
+        let help = format!("write `{}` behind the size of one of them", DimRole::NONE);
+        Err(self.report(Diagnostic::new(Code::RoleTwice, message).at(span).help(help)))
+    }
+
+    /// The role of the word behind a dim's size, or else of its name.
+    fn stated_role(&mut self, name: &str) -> Parsed<Option<DimRole>> {
+        let is_next_dim = ["=", "<=", "indivisible"].iter().any(|token| self.ahead_is(1, token));
+        if !self.at_kind(Kind::Ident) || is_next_dim {
+            return Ok(DimRole::of_name(name));
+        }
+        let span = self.span();
+        let word = self.take(Kind::Ident, "a role")?;
+        let role = DimRole::from_word(word);
+        if role.is_none() && word != DimRole::NONE {
+            let known: Vec<String> = DimRole::words().chain([DimRole::NONE]).map(str::to_string).collect();
+            return Err(self.unknown(Code::UnknownRole, span, format!("there is no role `{word}`"), word, &known));
+        }
+        if self.at_kind(Kind::Ident) {
+            let span = self.span();
+            return Err(self.fail(Code::RoleTwice, span, format!("dim `{name}` states its role twice")));
+        }
+        Ok(role)
     }
 
     /// `unit @layer.0 = [%w1, %w2]`

@@ -2,6 +2,7 @@
 
 use super::File;
 use super::print::{Printer, join_args, print_comments, print_float, wrap};
+use crate::dim_role::DimRole;
 use crate::graph::{ArgKind, Call, Init, Model, Param, ParamIndex, ParamRef};
 use crate::mesh::Mesh;
 use crate::staged::{Stage, StagePart, Staged};
@@ -52,7 +53,10 @@ fn print_mesh(mesh: &Mesh) -> String {
 fn print_dims(dims: &Dims) -> String {
     let dims = dims.values().map(|dim| {
         let indivisible = if dim.indivisible { " indivisible" } else { "" };
-        format!("{}{indivisible}{}{}", dim.name, if dim.bounded { "<=" } else { "=" }, dim.size)
+        let size = format!("{}{}", if dim.bounded { "<=" } else { "=" }, dim.size);
+        let role = dim.role.map_or(DimRole::NONE, DimRole::word);
+        let role = if dim.role == DimRole::of_name(&dim.name) { String::new() } else { format!(" {role}") };
+        format!("{}{indivisible}{size}{role}", dim.name)
     });
     wrap("dims [", &dims.collect::<Vec<_>>(), "]", "") + "\n"
 }

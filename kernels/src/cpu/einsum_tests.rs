@@ -136,5 +136,5 @@ fn mistakes_are_reported() {
     assert!(err(&['a', 'a'], &['b'], &['a']).contains("twice"));
     assert!(err(&['a'], &['a'], &['a']).contains("size 2 and size 3"));
     assert!(err(&['a'], &['b'], &['c']).contains("neither"));
-    assert!(Einsum::new(&['a'], &[], &[], &[], &[]).unwrap_err().contains("1 letters for 0"));
+    assert!(Einsum::new(&['a'], &[], &[], &[], &[]).unwrap_err().contains("1 labels for 0"));
 }

@@ -164,5 +164,5 @@ fn mistakes_are_reported() {
     assert!(err(&['a'], &['a'], &['a']).contains("size 2 and size 3"));
     assert!(err(&['a'], &['b'], &['c']).contains("neither"));
     assert!(err(&['a'], &['b'], &['b']).contains("label a is summed over one operand alone"));
-    assert!(Contraction::new(&['a'], &[], &[], &[], &[]).unwrap_err().contains("1 letters for 0"));
+    assert!(Contraction::new(&['a'], &[], &[], &[], &[]).unwrap_err().contains("1 labels for 0"));
 }

@@ -9,6 +9,7 @@ use cost::{CPU, Cluster, Routing};
 use ir::catalogue::Code;
 use ir::costs::ModelCosts;
 use ir::diag::{Coded, Diagnostics};
+use ir::dim_role::DimRole;
 use ir::graph::{Model, Section, SectionKind};
 use ir::limits;
 use ir::mesh::Mesh;
@@ -317,7 +318,7 @@ pub fn mark_experts(mut model: Model, parallel: &ParallelConfig) -> Result<Model
     let mut options = goal_of_blocks(parallel)?;
     options.rules.push(AnnotationRule {
         axis: "dp".to_string(),
-        dims: vec!["b".to_string()],
+        roles: vec![DimRole::Batch],
         on: AnnotationTarget::Values,
     });
     mark(model, &options)

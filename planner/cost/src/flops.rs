@@ -1,6 +1,7 @@
 //! FLOPs of a model, independent of hardware and sharding.
 
 use crate::routing::Routing;
+use ir::dim_role::DimRole;
 use ir::graph::{Block, Model, SectionKind};
 use ir::ops::{KernelOp, Op};
 use ir::types::Type;
@@ -33,7 +34,7 @@ fn forward_flops(model: &Model, block: &Block) -> f64 {
 
 /// Returns whether a tensor has the capacity dim of experts.
 fn takes_places(model: &Model, ty: &Type) -> bool {
-    ty.dims.iter().any(|dim| dim.name.is_some_and(|id| model.dims[id].name == "c"))
+    ty.has_role(DimRole::Capacity, &model.dims)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Expert capacity and token dropping.
 
-use ir::graph::{Block, SectionKind};
+use ir::graph::{Block, SectionKind, Stmt};
+use ir::ops::{KernelOp, Op};
 
 /// Token routing within a routing group.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -18,7 +19,8 @@ pub struct Routing {
 impl Routing {
     /// Routing of a block; `None` without experts.
     pub fn of(block: &Block) -> Option<Routing> {
-        let dispatch = block[SectionKind::F].stmts.iter().find(|stmt| stmt.op.name() == "dispatch")?;
+        let dispatches = |stmt: &&Stmt| matches!(stmt.op, Op::Kernel(KernelOp::Dispatch(_)));
+        let dispatch = block[SectionKind::F].stmts.iter().find(dispatches)?;
         let sizes = |value| block.ty(value).dims.iter().rev().map(|dim| dim.size).collect::<Vec<u64>>();
         // index [.., t, k], places [.., e, c, h].
         let (index, places) = (sizes(dispatch.operands[1]), sizes(dispatch.results[0]));

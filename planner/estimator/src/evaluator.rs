@@ -16,6 +16,7 @@ use compiler::model_source::ModelSource;
 use compiler::pipeline::CompileError;
 use cost::{Cluster, Platform, Stack};
 use ir::catalogue::Code;
+use ir::dim_role::DimRole;
 use ir::options::{ParallelConfig, Recompute};
 use scheduler::predict::pipeline_of;
 use std::collections::HashMap;
@@ -183,9 +184,7 @@ impl Evaluator {
     pub fn work(&self) -> Result<ModelWork, Error> {
         let batch = match self.source() {
             ModelSource::Config { .. } => 1,
-            ModelSource::Text { file, .. } => {
-                file.model.dims.values().find(|dim| dim.name == "b").map_or(1, |dim| dim.size)
-            }
+            ModelSource::Text { file, .. } => file.model.dim_of(DimRole::Batch).map_or(1, |dim| dim.size),
         };
         Ok(ModelWork::of(&*self.block_costs(&ParallelConfig::default())?, batch))
     }

@@ -9,6 +9,7 @@ use super::shape_class::ShapeClass;
 use compiler::error::Error;
 use compiler::model_source::ModelSource;
 use compiler::pipeline::{CompileError, lower_blocks, mark_blocks, mark_experts, reshard_paths_of_blocks};
+use ir::dim_role::DimRole;
 use ir::entity::SecondaryMap;
 use ir::graph::Model;
 use ir::ids::DimId;
@@ -38,8 +39,15 @@ pub(super) struct Sizes {
     dims: Arc<DimSizes>,
 }
 
-/// The sizes of named dims.
-pub(super) type DimSizes = BTreeMap<String, u64>;
+/// The named dims of a model.
+pub(super) type DimSizes = BTreeMap<String, DimSize>;
+
+/// A named dim: its size, and the role that says which passes ask for the size.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DimSize {
+    pub(super) size: u64,
+    pub(super) role: Option<DimRole>,
+}
 
 impl Sizes {
     /// Those of the axes below pp, for a model of these dims.
@@ -58,7 +66,7 @@ impl Sizes {
 
     /// Those of named dims, of a planned model of the same shape.
     fn of_dims(&self, dims: &Dims) -> SecondaryMap<DimId, Option<u64>> {
-        let size = |dim: &DimName| self.dims.get(&dim.name).copied();
+        let size = |dim: &DimName| self.dims.get(&dim.name).map(|dim| dim.size);
         dims.iter().map(|(id, dim)| (id, size(dim))).collect()
     }
 
@@ -170,7 +178,7 @@ impl Plan {
 }
 
 fn sizes(dims: &Dims) -> DimSizes {
-    dims.values().map(|dim| (dim.name.clone(), dim.size)).collect()
+    dims.values().map(|dim| (dim.name.clone(), DimSize { size: dim.size, role: dim.role })).collect()
 }
 
 /// Key of an unplanned model: the configuration without pp of ranks that work together.

@@ -1,6 +1,7 @@
 //! Shape class: everything that the statements of a planned model depend on, except the paths of its reshards.
 
-use super::plan_template::DimSizes;
+use super::plan_template::{DimSize, DimSizes};
+use ir::dim_role::DimRole;
 use ir::entity::EntityRef;
 use ir::mesh::{Axes, Group, Mesh};
 use ir::options::ParallelConfig;
@@ -34,9 +35,9 @@ impl ShapeClass {
 fn of_all(mesh: &Mesh, dims: &DimSizes) -> Vec<(String, Vec<bool>)> {
     let degrees: Vec<u64> = mesh.axes.values().map(|axis| axis.size).collect();
     let products = products(&degrees);
-    let of = |(name, size): (&String, &u64)| {
-        let divided = products.iter().map(|product| size.is_multiple_of(*product));
-        (name.clone(), divided.chain([*size == 1]).collect())
+    let of = |(name, dim): (&String, &DimSize)| {
+        let divided = products.iter().map(|product| dim.size.is_multiple_of(*product));
+        (name.clone(), divided.chain([dim.size == 1]).collect())
     };
     dims.iter().map(of).collect()
 }
@@ -47,25 +48,26 @@ fn of_all(mesh: &Mesh, dims: &DimSizes) -> Vec<(String, Vec<bool>)> {
 /// Into exactly one, so that the remaining axes go to the dim within it? A partial sum is sharded over experts before it is
 /// reduced if the experts have at most one place per token.
 fn of_marks(parallel: &ParallelConfig, mesh: &Mesh, dims: &DimSizes) -> Vec<(String, Vec<bool>)> {
-    let mut cut: BTreeMap<String, Axes> = BTreeMap::new();
+    let mut cut: BTreeMap<DimRole, Axes> = BTreeMap::new();
     for rule in parallel.annotation_rules() {
         let axes = mesh.lookup(&rule.axis).unwrap_or_default();
-        for dim in rule.dims {
-            let all = cut.entry(dim).or_default();
+        for role in rule.roles {
+            let all = cut.entry(role).or_default();
             *all = all.union(&axes);
         }
     }
-    let sequence = cut.get("s").cloned().unwrap_or_default();
-    cut.extend(["q", "t"].map(|dim| (dim.to_string(), sequence.clone())));
-    let asked = |(dim, axes): (String, Axes)| {
-        let size = *dims.get(&dim)?;
-        let degrees: Vec<u64> = axes.iter().map(|axis| mesh.axes[axis].size).collect();
+    let sequence = cut.get(&DimRole::Sequence).cloned().unwrap_or_default();
+    cut.extend([DimRole::RoutingGroups, DimRole::Tokens].map(|role| (role, sequence.clone())));
+    let asked = |(name, &DimSize { size, role }): (&String, &DimSize)| {
+        let degrees: Vec<u64> = cut.get(&role?)?.iter().map(|axis| mesh.axes[axis].size).collect();
         let parts = products(&degrees).into_iter().chain([1]);
-        Some((dim, parts.flat_map(|parts| [size.is_multiple_of(parts), size >= parts, size <= parts]).collect()))
+        let answers = parts.flat_map(|parts| [size.is_multiple_of(parts), size >= parts, size <= parts]);
+        Some((name.clone(), answers.collect()))
     };
-    let size = |dim: &str| dims.get(dim).copied().unwrap_or(1);
-    let places = ("c".to_string(), vec![size("e").saturating_mul(size("c")) > size("t")]);
-    cut.into_iter().filter_map(asked).chain([places]).collect()
+    let size = |role| dims.values().find(|dim| dim.role == Some(role)).map_or(1, |dim| dim.size);
+    let places = size(DimRole::Experts).saturating_mul(size(DimRole::Capacity));
+    let places = ("places".to_string(), vec![places > size(DimRole::Tokens)]);
+    dims.iter().filter_map(asked).chain([places]).collect()
 }
 
 /// Products of degrees that follow each other.

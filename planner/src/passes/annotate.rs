@@ -1,6 +1,6 @@
 //! `annotate`: writes the shardings that are known before any rule is applied.
 //!
-//! A rule `tp: g, f, v` shards every dim of one of these names on its kind of tensor. In a file with its own mesh, the
+//! A rule `tp: kv_heads, vocabulary` shards every dim of one of these roles on its kind of tensor. In a file with its own mesh, the
 //! forward's stated types are pins. Gradients and optimizer states follow their parameter. ZeRO stores them
 //! flat-sharded over the axes of dp and cp that do not shard the parameter: states from stage 1, gradients from stage
 //! 2, parameters at stage 3 (Rajbhandari et al. 2020). All other dims stay open. A model without open dims is
@@ -34,7 +34,7 @@ pub(crate) fn run(model: &mut Model, options: &PlanOptions, _: &Cluster) -> Resu
 pub(crate) fn close(model: &mut Model, options: &PlanOptions) -> Result<(), PlanError> {
     let group = zero_group(&model.mesh, options);
     let stored = |from: u8| if options.parallel.zero >= from { group.clone() } else { Axes::none() };
-    // Dims that no rule names stay unsharded; `propagate` decides the open dims of a file with its own mesh.
+    // Dims of which no rule has the role stay unsharded; `propagate` decides the open dims of a file with its own mesh.
     if options.parallel.devices() > 1 || model.mesh.tensor_axes().is_empty() {
         model.params.values_mut().for_each(|param| param.ty = param.ty.closed());
         model.inputs.iter_mut().for_each(|input| input.ty = input.ty.closed());
@@ -102,16 +102,14 @@ fn check_rule<'a>(model: &Model, rule: &'a AnnotationRule) -> Result<(&'a Annota
         .mesh
         .lookup(&rule.axis)
         .ok_or_else(|| PlanError::UnknownAxis { name: rule.axis.clone(), known: known() })?;
-    let has = |name: &String| model.dims.values().any(|dim| dim.name == *name);
-    if rule.dims.iter().any(has) {
+    if rule.roles.iter().any(|&role| model.dim_of(role).is_some()) {
         return Ok((rule, axes));
     }
     let known = model.dims.values().map(|dim| dim.name.clone()).collect::<Vec<_>>().join(", ");
-    let names = rule.dims.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ");
-    Err(PlanError::UnknownDim { names, known })
+    Err(PlanError::NoDimOfRole { axis: rule.axis.clone(), roles: rule.roles.clone(), known })
 }
 
-/// Adds the rule's axes to the open dims of its names, after the axes of earlier rules.
+/// Adds the rule's axes to the open dims of its roles, after the axes of earlier rules.
 fn shard(
     ty: &mut Type,
     open: &[bool],
@@ -123,7 +121,7 @@ fn shard(
     let used = ty.sharded_axes();
     for (dim, _) in ty.dims.iter_mut().zip(open).filter(|(_, open)| **open) {
         let Some(name) = dim.name.map(|name| &dims[name]) else { continue };
-        if !rule.dims.contains(&name.name) || !used.is_disjoint(axes) {
+        if !name.role.is_some_and(|role| rule.roles.contains(&role)) || !used.is_disjoint(axes) {
             continue;
         }
         let all = dim.axes.union(axes);

@@ -6,9 +6,10 @@
 
 use crate::PlanError;
 use cost::Cluster;
+use ir::dim_role::DimRole;
 use ir::graph::{Block, Model, SectionKind};
 use ir::ids::Value;
-use ir::ops::{KernelOp, Op};
+use ir::ops::OpClass;
 use ir::options::{PlanOptions, Recompute};
 use ir::types::Dims;
 use std::collections::BTreeSet;
@@ -71,15 +72,15 @@ fn selected(block: &Block, dims: &Dims, names: &[String], options: &PlanOptions)
 /// Returns whether a product will be a partial sum: it contracts a dim that a rule shards in parameters.
 fn is_summed(block: &Block, dims: &Dims, place: usize, options: &PlanOptions) -> bool {
     let stmt = &block[SectionKind::F].stmts[place];
-    if !matches!(stmt.op, Op::Kernel(KernelOp::Einsum(_))) {
+    if stmt.op.class() != OpClass::Product {
         return false;
     }
-    let is_cut = |name: &String| {
-        let rules = options.rules.iter().filter(|rule| rule.dims.contains(name));
+    let is_cut = |role: &DimRole| {
+        let rules = options.rules.iter().filter(|rule| rule.roles.contains(role));
         rules.filter_map(|rule| options.parallel.degree(&rule.axis)).any(|degree| degree > 1)
     };
-    let cut =
-        |value: Value| block.ty(value).dims.iter().filter_map(|dim| dim.name).filter(|&id| is_cut(&dims[id].name));
+    let named = |value: Value| block.ty(value).dims.iter().filter_map(|dim| dim.name);
+    let cut = |value: Value| named(value).filter(|&id| dims[id].role.as_ref().is_some_and(is_cut));
     let made: BTreeSet<_> = stmt.results.iter().flat_map(|&value| cut(value)).collect();
     stmt.operands.iter().flat_map(|&value| cut(value)).any(|dim| !made.contains(&dim))
 }

@@ -97,7 +97,7 @@ impl Random {
     fn tensor(&mut self, dims: &mut Dims, rank: usize) -> Type {
         let mut dim = |_| {
             let (size, indivisible) = (self.of(&[5, 12, 16, 64, 1024]), self.below(3) == 0);
-            let name = dims.push(DimName { name: "d".into(), size, indivisible, bounded: false });
+            let name = dims.push(DimName { indivisible, ..DimName::new("d", size, None) });
             Dim::named(dims, name)
         };
         let shape = (0..rank).map(&mut dim).collect();

@@ -126,12 +126,12 @@ fn the_end_of_a_row() {
     });
     let expected = [
         says(Invariant::StepEnd, "rank 0: the row does not end R N U"),
-        says(Invariant::StepEnd, "rank 0, position 6: R stands before the end of the row"),
-        says(Invariant::StepEnd, "rank 0, position 7: N stands before the end of the row"),
+        says(Invariant::StepEnd, "rank 0, position 6: R precedes the end of the row"),
+        says(Invariant::StepEnd, "rank 0, position 7: N precedes the end of the row"),
     ];
     assert_eq!(found, expected);
     let found = invariants(|rows| rows[1].insert(0, Action::One(Item::step(Kind::N))));
-    assert_eq!(found, [says(Invariant::StepEnd, "rank 1, position 0: N stands before the end of the row")]);
+    assert_eq!(found, [says(Invariant::StepEnd, "rank 1, position 0: N precedes the end of the row")]);
 }
 
 #[test]

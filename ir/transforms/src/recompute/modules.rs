@@ -1,8 +1,9 @@
 //! The modules of selective recomputation.
 
+use ir::dim_role::DimRole;
 use ir::graph::{Block, SectionKind, Stmt};
 use ir::ids::Value;
-use ir::ops::{BinaryKind, Collective, KernelOp, Op, UnaryKind};
+use ir::ops::{Collective, Op, OpClass};
 use ir::types::Dims;
 use std::collections::BTreeSet;
 
@@ -24,12 +25,16 @@ pub fn of_module(block: &Block, dims: &Dims, module: &str) -> BTreeSet<usize> {
     let site = Site { block, dims };
     match module {
         "op" => site.between_products(),
-        "layernorm" => site.places(|stmt| is_norm(&stmt.op)),
-        "mlp" => site.places(|stmt| site.touches(stmt, &["f"])),
-        "moe" => site.places(|stmt| site.touches(stmt, &["e", "m", "n"])),
-        "shared_experts" => site.places(|stmt| site.touches(stmt, &["u"])),
+        "layernorm" => site.places(|stmt| stmt.op.class() == OpClass::Norm),
+        "mlp" => site.places(|stmt| site.touches(stmt, &[DimRole::FeedForward])),
+        "moe" => {
+            let of_experts = [DimRole::Experts, DimRole::ExpertFeedForward, DimRole::RouterLogits];
+            site.places(|stmt| site.touches(stmt, &of_experts))
+        }
+        "shared_experts" => site.places(|stmt| site.touches(stmt, &[DimRole::SharedFeedForward])),
         "moe_act" => {
-            site.places(|stmt| is_activation(&stmt.op) && stmt.results.iter().any(|&value| site.has_dim(value, "m")))
+            let is_inner = |value: &Value| site.has_role(*value, DimRole::ExpertFeedForward);
+            site.places(|stmt| stmt.op.class() == OpClass::Activation && stmt.results.iter().any(is_inner))
         }
         "mla_up_proj" => site.up_projections(),
         _ => BTreeSet::new(),
@@ -50,27 +55,27 @@ impl Site<'_> {
         self.stmts().iter().enumerate().filter(|(_, stmt)| is(stmt)).map(|(at, _)| at).collect()
     }
 
-    fn has_dim(&self, value: Value, name: &str) -> bool {
-        self.block.ty(value).dims.iter().any(|dim| dim.name.is_some_and(|id| self.dims[id].name == name))
+    fn has_role(&self, value: Value, role: DimRole) -> bool {
+        self.block.ty(value).has_role(role, self.dims)
     }
 
-    /// True if a statement reads or computes a tensor with one of the dims.
-    fn touches(&self, stmt: &Stmt, dims: &[&str]) -> bool {
+    /// True if a statement reads or computes a tensor with a dim of one of the roles.
+    fn touches(&self, stmt: &Stmt, roles: &[DimRole]) -> bool {
         let mut values = stmt.operands.iter().chain(&stmt.results);
-        values.any(|&value| dims.iter().any(|dim| self.has_dim(value, dim)))
+        values.any(|&value| roles.iter().any(|&role| self.has_role(value, role)))
     }
 
     /// All of F except attention, sums over tp, and every second product; the first product is saved.
     fn between_products(&self) -> BTreeSet<usize> {
         let mut products = 0;
         let stmts = self.stmts().iter().enumerate();
-        let dropped = stmts.filter(|(_, stmt)| match &stmt.op {
-            Op::Kernel(KernelOp::Attention(_)) | Op::Collective(Collective::ReduceScatter { .. }) => false,
-            Op::Kernel(KernelOp::Einsum(_)) => {
+        let dropped = stmts.filter(|(_, stmt)| match stmt.op.class() {
+            OpClass::Attention => false,
+            OpClass::Product => {
                 products += 1;
                 products % 2 == 0
             }
-            _ => true,
+            _ => !matches!(stmt.op, Op::Collective(Collective::ReduceScatter { .. })),
         });
         dropped.map(|(at, _)| at).collect()
     }
@@ -78,13 +83,13 @@ impl Site<'_> {
     /// All statements between the compressed forms and attention: those that compute its queries, keys and values, back to the
     /// norms. Empty if no product computes their inputs.
     fn up_projections(&self) -> BTreeSet<usize> {
-        let attention = self.stmts().iter().find(|stmt| matches!(stmt.op, Op::Kernel(KernelOp::Attention(_))));
+        let attention = self.stmts().iter().find(|stmt| stmt.op.class() == OpClass::Attention);
         let mut wanted: Vec<Value> = attention.map_or(Vec::new(), |stmt| stmt.operands[..3].to_vec());
         let (mut found, mut is_compressed) = (BTreeSet::new(), false);
         while let Some(value) = wanted.pop() {
             let Some(at) = self.stmts().iter().position(|stmt| stmt.results.contains(&value)) else { continue };
             let stmt = &self.stmts()[at];
-            if is_norm(&stmt.op) || !self.touches(stmt, &["g"]) {
+            if stmt.op.class() == OpClass::Norm || !self.touches(stmt, &[DimRole::KvHeads]) {
                 is_compressed |= self.is_of_product(value);
             } else if found.insert(at) {
                 wanted.extend(&stmt.operands);
@@ -96,24 +101,9 @@ impl Site<'_> {
     /// True if a product computes a value, possibly followed by moves, slices and norms.
     fn is_of_product(&self, value: Value) -> bool {
         let maker = self.stmts().iter().find(|stmt| stmt.results.contains(&value));
-        maker.is_some_and(|stmt| match (&stmt.op, stmt.operands.first()) {
-            (Op::Kernel(KernelOp::Einsum(_)), _) => true,
+        maker.is_some_and(|stmt| match (stmt.op.class(), stmt.operands.first()) {
+            (OpClass::Product, _) => true,
             (_, source) => source.is_some_and(|&source| self.is_of_product(source)),
         })
-    }
-}
-
-fn is_norm(op: &Op) -> bool {
-    matches!(op, Op::Kernel(KernelOp::RmsNorm(_) | KernelOp::LayerNorm(_)))
-}
-
-/// A function of one value, or a product with one.
-fn is_activation(op: &Op) -> bool {
-    match op {
-        Op::Kernel(KernelOp::Unary(unary)) => !matches!(unary.0, UnaryKind::Cast(_)),
-        Op::Kernel(KernelOp::Binary(binary)) => {
-            !matches!(binary.kind, BinaryKind::Add | BinaryKind::Sub | BinaryKind::Div | BinaryKind::Max)
-        }
-        _ => false,
     }
 }

@@ -1,6 +1,6 @@
 //! Sequence slices, which run one after the other (Li et al. 2021, TeraPipe; Sun et al. 2024, Seq1F1B).
 //!
-//! The sequence is the dim named `s`, which is split evenly; its size becomes that of a slice. Every block becomes one block
+//! The sequence is the dim of that role, which is split evenly; its size becomes that of a slice. Every block becomes one block
 //! per slice, and every block instance one call per slice:
 //!
 //! ```text
@@ -22,6 +22,7 @@ mod block;
 use along::Along;
 use ir::catalogue::Code;
 use ir::diag::Coded;
+use ir::dim_role::DimRole;
 use ir::entity::PrimaryMap;
 use ir::graph::{Block, Call, Model, Repeat, ResultKind};
 use ir::ids::{BlockId, DimId, ModelValue};
@@ -54,7 +55,7 @@ impl fmt::Display for SliceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SliceError::NoSequence => {
-                f.write_str("no dim of the model is named `s`: there is no sequence to split into slices")
+                f.write_str("no dim of the model has the role `sequence`: there is no sequence to split into slices")
             }
             SliceError::Uneven { slices, size } => {
                 write!(f, "slices of a sequence are equal, but {slices} of them do not divide one of {size}")
@@ -88,9 +89,9 @@ impl Coded for SliceError {
 /// The split of the sequence.
 #[derive(Clone, Copy)]
 struct SequenceSplit {
-    /// The dim named `s`.
+    /// The dim of a slice: the model's sequence.
     dim: DimId,
-    /// The new dim name of the entire sequence, if a name is free.
+    /// The new dim of the entire sequence, unless the model has a dim of its role.
     whole: Option<DimId>,
     /// Its size.
     size: u64,
@@ -114,15 +115,15 @@ impl SequenceSplit {
 /// There is no sequence, its length is not a multiple of the number of slices, or an op needs rows after the end of a
 /// slice.
 pub fn slice(model: &Model, slices: u32) -> Result<Model, SliceError> {
-    let dim = model.dims.iter().find(|(_, dim)| dim.name == "s").map(|(id, _)| id).ok_or(SliceError::NoSequence)?;
+    let is_sequence = |dim: &DimName| dim.role == Some(DimRole::Sequence);
+    let dim = model.dims.iter().find(|(_, dim)| is_sequence(dim)).map(|(id, _)| id).ok_or(SliceError::NoSequence)?;
     let size = model.dims[dim].size;
     if slices == 0 || !size.is_multiple_of(slices.into()) {
         return Err(SliceError::Uneven { slices, size });
     }
     let mut sliced = Model { values: PrimaryMap::new(), calls: Vec::new(), blocks: PrimaryMap::new(), ..model.clone() };
-    let is_free = sliced.dims.values().all(|dim| dim.name != "t");
-    let whole =
-        is_free.then(|| sliced.dims.push(DimName { name: "t".to_string(), size, indivisible: false, bounded: false }));
+    let whole = DimName::new(&free_dim(&sliced, "t"), size, Some(DimRole::Tokens));
+    let whole = sliced.dim_of(DimRole::Tokens).is_none().then(|| sliced.dims.push(whole));
     let length = size / u64::from(slices);
     sliced.dims[dim].size = length;
     let split = SequenceSplit { dim, whole, size, length, slices };
@@ -144,6 +145,15 @@ pub fn slice(model: &Model, slices: u32) -> Result<Model, SliceError> {
         calls.call(call);
     }
     Ok(calls.sliced)
+}
+
+/// The name, or a longer form that no dim of the model has.
+fn free_dim(model: &Model, name: &str) -> String {
+    let mut name = name.to_string();
+    while model.dims.values().any(|dim| dim.name == name) {
+        name.push('_');
+    }
+    name
 }
 
 /// The slice blocks of one block, in order, and the names of the values that each passes to later slices.

@@ -106,7 +106,7 @@ fn what_mixes_places_of_a_sequence_is_refused() {
         (
             "%z: f32[b] = reduce_sum(%x, eq=\"b s -> b\")\n  %y: f32[b] = exp(%z)",
             "accum f32[b]",
-            "of which a slice has only a part",
+            "a slice has only a part of the sum",
         ),
     ] {
         let error = slice(&one_block(statement, result), 2).unwrap_err().to_string();

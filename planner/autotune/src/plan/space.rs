@@ -9,6 +9,7 @@ use cost::Supports;
 use estimator::check_pins;
 use estimator::{Evaluator, pinned};
 use ir::catalogue::Code;
+use ir::dim_role::DimRole;
 use ir::graph::Model;
 use ir::models::Batch;
 use ir::options::ParallelConfig;
@@ -42,8 +43,9 @@ pub(super) fn space(
     let model = evaluator.source().model(&batch)?;
     check_names(&model, &pin.parallel.recompute)?;
     check_pins(&request.pin, evaluator.stack())?;
-    let size = |name: &str| model.dims.values().find(|dim| dim.name == name).map(|dim| dim.size);
-    let cut = model.dims.values().filter(|dim| ["g", "f", "u", "v"].contains(&dim.name.as_str()));
+    let size = |role| model.dim_of(role).map(|dim| dim.size);
+    let is_cut = |role: DimRole| ParallelConfig::TENSOR_ROLES.contains(&role);
+    let cut = model.dims.values().filter(|dim| dim.role.is_some_and(is_cut));
     let runs: u64 = model.calls.iter().map(|call| u64::from(call.instances())).sum();
     let ends = u64::from(runs > 2);
     let platform = evaluator.platform(request.gpus);
@@ -53,9 +55,9 @@ pub(super) fn space(
     let choices = choices(&supports);
     Ok(Space {
         tensor: cut.map(|dim| (dim.size, dim.indivisible)).collect(),
-        heads: size("g").unwrap_or(1),
-        tokens: size("s").unwrap_or(request.seq),
-        experts: size("e").map(|number| [number, size("m").unwrap_or(1)]),
+        heads: size(DimRole::KvHeads).unwrap_or(1),
+        tokens: size(DimRole::Sequence).unwrap_or(request.seq),
+        experts: size(DimRole::Experts).map(|number| [number, size(DimRole::ExpertFeedForward).unwrap_or(1)]),
         layers: [runs - 2 * ends, ends],
         node: platform.cluster.links[0].joins.min(LARGEST_NODE),
         offload,
@@ -102,7 +104,7 @@ fn remembered(orders: impl Fn(u64, u64) -> Vec<Order> + Send + Sync + 'static) -
 
 /// The micro-batch that a text states.
 fn batch_of(model: &Model) -> u64 {
-    model.dims.values().find(|dim| dim.name == "b").map_or(1, |dim| dim.size)
+    model.dim_of(DimRole::Batch).map_or(1, |dim| dim.size)
 }
 
 /// The pins of a text. 1F1B with several stages per rank is interleaved 1F1B.

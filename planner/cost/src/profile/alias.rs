@@ -4,7 +4,7 @@ use ir::entity::EntitySet;
 use ir::graph::{Block, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::mesh::{Axes, Mesh};
-use ir::ops::{Collective, Op};
+use ir::ops::{Collective, KernelOp, Op};
 use rustc_hash::FxHashMap;
 
 /// Values of a block by other values.
@@ -89,7 +89,7 @@ pub(super) fn weighed(block: &Block) -> EntitySet<Value> {
     let backward = || [SectionKind::I, SectionKind::W].into_iter().flat_map(|section| &block[section].stmts);
     let is_once = |value: Value| backward().filter(|stmt| stmt.operands.contains(&value)).count() == 1;
     let mut weighed = EntitySet::new();
-    for stmt in backward().filter(|stmt| stmt.op.name() == "combine_dw") {
+    for stmt in backward().filter(|stmt| matches!(stmt.op, Op::Kernel(KernelOp::CombineDw(_)))) {
         let mut next = Some(stmt.operands[1]);
         while let Some(value) = next.filter(|&value| is_once(value)) {
             weighed.insert(value);

@@ -5,6 +5,7 @@ use super::fusion::role;
 use super::modules::{Dropped, dropped};
 use super::site::Site;
 use crate::platform::Format;
+use ir::dim_role::DimRole;
 use ir::entity::{EntityRef, EntitySet, SecondaryMap};
 use ir::graph::{ArgKind, SectionKind, Stmt};
 use ir::ids::Value;
@@ -109,7 +110,7 @@ impl Keep {
             } else if let Some(stmt) = stmt.filter(|stmt| stmt.op.is_view()) {
                 wanted.extend(&stmt.operands);
             } else if !is_row_sum(site, stmt, value) {
-                let is_logits = site.is_head() && site.local.has_dim(value, "v");
+                let is_logits = site.is_head() && site.local.has_role(value, DimRole::Vocabulary);
                 if is_logits && site.kept_for_loss() > 0.0 {
                     continue;
                 }
@@ -265,7 +266,7 @@ impl Site<'_> {
 
     /// Bytes within a loss or its gradient while it runs.
     fn within_loss(&self, logits: Value) -> f64 {
-        let split = if self.local.is_cut(logits, "v") { self.saved("loss_split", 0.0) } else { 0.0 };
+        let split = if self.local.is_cut(logits, DimRole::Vocabulary) { self.saved("loss_split", 0.0) } else { 0.0 };
         self.local.elements(logits) * (self.saved("loss_within", if self.fusion.loss { 0.0 } else { 4.0 }) + split)
     }
 

@@ -2,6 +2,7 @@
 
 use crate::platform::Recipe;
 use crate::routing::Routing;
+use ir::dim_role::DimRole;
 use ir::entity::EntityRef;
 use ir::graph::{Block, Model};
 use ir::ids::Value;
@@ -41,12 +42,12 @@ impl<'a> Local<'a> {
     /// the others are computed too.
     pub(super) fn size(&self, dim: &Dim) -> f64 {
         let bound = self.mesh().bound(dim.size, &dim.axes) as f64;
-        if self.is_named(dim, "c") { bound * self.filled[0] } else { bound }
+        if self.has_places(dim) { bound * self.filled[0] } else { bound }
     }
 
     /// The same of the whole tensor, without empty places: what the model needs.
     pub(super) fn logical_size(&self, dim: &Dim) -> f64 {
-        if self.is_named(dim, "c") { dim.size as f64 * self.filled[1] } else { dim.size as f64 }
+        if self.has_places(dim) { dim.size as f64 * self.filled[1] } else { dim.size as f64 }
     }
 
     fn sizes(&self, value: Value) -> impl Iterator<Item = f64> + '_ {
@@ -71,19 +72,19 @@ impl<'a> Local<'a> {
         }
     }
 
-    /// Returns whether a dim has a name.
-    pub(super) fn is_named(&self, dim: &Dim, name: &str) -> bool {
-        dim.name.is_some_and(|id| self.model.dims[id].name == name)
+    fn has_places(&self, dim: &Dim) -> bool {
+        dim.role(&self.model.dims) == Some(DimRole::Capacity)
     }
 
-    /// Returns whether some dim of a value has a name.
-    pub(super) fn has_dim(&self, value: Value, name: &str) -> bool {
-        self.dims(value).iter().any(|dim| self.is_named(dim, name))
+    /// Returns whether some dim of a value has a role.
+    pub(super) fn has_role(&self, value: Value, role: DimRole) -> bool {
+        self.block.ty(value).has_role(role, &self.model.dims)
     }
 
-    /// Returns whether a rank has a part of a value's dim with a name.
-    pub(super) fn is_cut(&self, value: Value, name: &str) -> bool {
-        self.dims(value).iter().any(|dim| self.is_named(dim, name) && self.size(dim) < self.logical_size(dim))
+    /// Returns whether a rank has a part of a value's dim with a role.
+    pub(super) fn is_cut(&self, value: Value, role: DimRole) -> bool {
+        let mut dims = self.dims(value).iter().filter(|dim| dim.role(&self.model.dims) == Some(role));
+        dims.any(|dim| self.size(dim) < self.logical_size(dim))
     }
 
     /// How many data-parallel ranks the mesh has: those along the axes of ep that lie within dp.

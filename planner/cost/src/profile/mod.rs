@@ -25,6 +25,7 @@ pub use tensors::Recomputed;
 
 use crate::block_options::BlockOptions;
 use crate::platform::Platform;
+use ir::dim_role::DimRole;
 use ir::graph::{ArgKind, Block, Model, ResultKind, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::options::Recompute;
@@ -202,7 +203,7 @@ fn passed_on(block: &Block) -> impl Iterator<Item = Value> + '_ {
 fn parameters(site: &Site<'_>) -> [f64; 2] {
     let mut elements = [0.0; 2];
     for param in site.block().args_of(ArgKind::Param) {
-        elements[usize::from(site.local.has_dim(param, "e"))] += site.local.elements(param);
+        elements[usize::from(site.local.has_role(param, DimRole::Experts))] += site.local.elements(param);
     }
     elements
 }

@@ -4,6 +4,7 @@ use super::fusion::{Role, role};
 use super::local::Local;
 use super::site::Site;
 use crate::platform::Format;
+use ir::dim_role::DimRole;
 use ir::entity::{EntitySet, SecondaryMap};
 use ir::graph::{SectionKind, Stmt};
 use ir::ids::Value;
@@ -102,7 +103,7 @@ impl Products {
             None => {
                 let format = format(site, stmt);
                 let accumulate = section == SectionKind::W && stmt.accumulate;
-                let is_grouped = operands.iter().all(|&value| site.local.has_dim(value, "e"));
+                let is_grouped = operands.iter().all(|&value| site.local.has_role(value, DimRole::Experts));
                 self.list.push(Product { shape, role, operands, format, accumulate, is_grouped, seconds: 0.0 });
             }
         }
@@ -182,12 +183,15 @@ impl Product {
 /// The matmuls that the stack may join with one: heads with heads, the source of keys and values with their rotated part, halves of
 /// a feed-forward net with halves.
 fn joint(site: &Site<'_>, operands: &[Value; 2]) -> Option<Joint> {
-    let has = |names: &[&str]| operands.iter().any(|&value| names.iter().any(|name| site.local.has_dim(value, name)));
-    if site.fusion.qkv && has(&["g"]) {
+    let has =
+        |roles: &[DimRole]| operands.iter().any(|&value| roles.iter().any(|&role| site.local.has_role(value, role)));
+    if site.fusion.qkv && has(&[DimRole::KvHeads]) {
         Some(Joint::Qkv)
-    } else if site.fusion.qkv && has(&["lk", "dr"]) {
+    } else if site.fusion.qkv && has(&[DimRole::KvLatent, DimRole::RotaryHead]) {
         Some(Joint::Latent)
-    } else if site.fusion.gate_up && has(&["f", "m", "u"]) {
+    } else if site.fusion.gate_up
+        && has(&[DimRole::FeedForward, DimRole::ExpertFeedForward, DimRole::SharedFeedForward])
+    {
         Some(Joint::GateUp)
     } else {
         None

@@ -5,6 +5,7 @@ use super::fusion::{Fusion, Role, role};
 use super::local::Local;
 use crate::block_options::BlockOptions;
 use crate::platform::Platform;
+use crate::routing::Routing;
 use ir::entity::EntitySet;
 use ir::graph::{Block, Model, ResultKind, SectionKind, Stmt};
 use ir::ids::Value;
@@ -48,7 +49,7 @@ impl<'a> Site<'a> {
             alias: Alias::default(),
             unread: if platform.stack.facts.weighs_inside { weighed(block) } else { EntitySet::new() },
             has_attention: block[SectionKind::F].stmts.iter().any(is_attention),
-            has_experts: block[SectionKind::F].stmts.iter().any(|stmt| stmt.op.name() == "dispatch"),
+            has_experts: Routing::of(block).is_some(),
         };
         site.alias = Alias::of(block, site.local.mesh(), site.saved("whole", 0.0) > 0.0);
         site.later.retain(|value| !site.unread.contains(*value));
