@@ -448,7 +448,7 @@ fn what_is_computed_again_takes_time_of_the_cpu() {
     let spare = |mode: &str, checkpoint: f64| {
         let mut stack = Stack::find("fsdp-eager").expect("a preset");
         stack.facts.checkpoint = checkpoint;
-        of_block(&model, "layer", &recomputing(&parallel, mode), &stack).spare[1]
+        of_block(&model, "layer", &recomputing(&parallel, mode), &stack).spare.backward
     };
     let launch = Stack::find("fsdp-eager").expect("a preset").fitted.launch_us.value * 1e-6;
     for (mode, checkpoints) in [("none", 0.0), ("full", 1.0), ("selective:layernorm", 2.0), ("selective:mlp+moe", 1.0)]

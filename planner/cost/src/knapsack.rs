@@ -8,6 +8,7 @@
 //! and the recomputed steps of clusters that are not fully decided. Each state has a Pareto list of bytes and seconds.
 //! The result is exact.
 
+use crate::quantities::RecomputeCost;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
@@ -75,8 +76,8 @@ struct Part {
 }
 
 impl Part {
-    fn figures(&self) -> [f64; 2] {
-        [self.bytes, self.seconds]
+    fn cost(&self) -> RecomputeCost {
+        RecomputeCost { bytes: self.bytes, seconds: self.seconds }
     }
 }
 
@@ -125,7 +126,7 @@ pub(crate) fn best(forward: &Forward<'_>, resolution: f64) -> Vec<Point> {
                 }
             }
         }
-        next.values_mut().for_each(|parts| prune(parts, resolution, Part::figures));
+        next.values_mut().for_each(|parts| prune(parts, resolution, Part::cost));
         states = next;
     }
     let mut given = vec![true; forward.bytes.len()];
@@ -138,7 +139,7 @@ pub(crate) fn best(forward: &Forward<'_>, resolution: f64) -> Vec<Point> {
             parts.into_iter().map(move |part| Part { bytes: part.bytes + bytes, ..part })
         })
         .collect();
-    prune(&mut all, resolution, Part::figures);
+    prune(&mut all, resolution, Part::cost);
     let again = |mut place: usize| {
         let mut steps = Vec::new();
         while place > 0 {
@@ -150,16 +151,17 @@ pub(crate) fn best(forward: &Forward<'_>, resolution: f64) -> Vec<Point> {
     all.iter().map(|part| Point { bytes: part.bytes, seconds: part.seconds, again: again(part.last) }).collect()
 }
 
-/// Removes dominated entries, in order of seconds; `of` gives bytes and seconds.
-pub(crate) fn prune<T>(all: &mut Vec<T>, resolution: f64, of: impl Fn(&T) -> [f64; 2]) {
+/// Sorts entries by seconds, and removes those that save less than `resolution` bytes over a faster entry, except the
+/// smallest.
+pub(crate) fn prune<T>(all: &mut Vec<T>, resolution: f64, cost: impl Fn(&T) -> RecomputeCost) {
     all.sort_by(|a, b| {
-        let ([a, s], [b, t]) = (of(a), of(b));
-        s.total_cmp(&t).then(a.total_cmp(&b))
+        let (a, b) = (cost(a), cost(b));
+        a.seconds.total_cmp(&b.seconds).then(a.bytes.total_cmp(&b.bytes))
     });
-    let least = all.iter().map(|it| of(it)[0]).fold(f64::INFINITY, f64::min);
+    let least = all.iter().map(|it| cost(it).bytes).fold(f64::INFINITY, f64::min);
     let mut last = f64::INFINITY;
     all.retain(|it| {
-        let [bytes, _] = of(it);
+        let RecomputeCost { bytes, .. } = cost(it);
         let is_better = bytes < last - resolution || (bytes == least && least < last);
         last = if is_better { bytes } else { last };
         is_better

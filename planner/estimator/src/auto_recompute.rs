@@ -10,8 +10,8 @@ use compiler::error::Error;
 use ir::options::{ParallelConfig, Recompute};
 
 impl Estimator {
-    /// Under none, or the fastest recomputation that fits: of single values, of so many layers, or of all; if nothing fits,
-    /// under all.
+    /// Report without recomputation, or with the fastest recomputation that fits: of single values, of some layers, or of all
+    /// layers. If nothing fits, all layers are recomputed.
     pub(super) fn least(&self, mut prediction: Prediction<'_>) -> Result<EstimateReport, Error> {
         if prediction.candidate.parallel.offload {
             return self.least_beside_host(prediction);
@@ -38,8 +38,8 @@ impl Estimator {
         prediction.report(stepped)
     }
 
-    /// The same of a configuration that offloads: values are recomputed where that takes less time than waiting for their copies, and as
-    /// the host's memory asks for.
+    /// The same for a configuration that offloads. Values are recomputed if that is faster than waiting for their copies, or if
+    /// host memory is too small.
     fn least_beside_host(&self, mut prediction: Prediction<'_>) -> Result<EstimateReport, Error> {
         let parallel = &prediction.candidate.parallel;
         let evaluator = Evaluator::new(self, prediction.request.clone(), [parallel.devices(); 2])?;

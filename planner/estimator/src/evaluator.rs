@@ -6,6 +6,7 @@ use super::cost_database::CostDatabase;
 use super::estimator::Estimator;
 use super::memory::fullest_host;
 use super::model_work::ModelWork;
+use super::pipeline::ScheduledPipeline;
 use super::projection::BlockConfig;
 use super::recompute_choice::{Trial, crowded, fitting};
 use super::relaxation::{Relaxation, StepCost};
@@ -13,11 +14,9 @@ use super::replicas::Replicas;
 use super::request::EstimateRequest;
 use compiler::error::Error;
 use compiler::model_source::ModelSource;
-use compiler::pipeline::CompileError;
 use cost::{Cluster, Platform, Stack};
 use ir::catalogue::Code;
 use ir::options::{ParallelConfig, Recompute};
-use scheduler::predict::pipeline_of;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -136,8 +135,8 @@ impl Evaluator {
         }
         let runs = crowded(&none.staged, &none.memory, |rank| rank.device, &none.blocks.outline, room);
         let choices = self.database.frontier(&candidate.block_config()?, &runs)?;
-        let (kind, pipeline) = pipeline_of(parallel, candidate.microbatches).map_err(CompileError::from)?;
-        let longer = Relaxation::of(&candidate, &none.blocks).longer(&none.staged, kind, &pipeline);
+        let schedule = ScheduledPipeline::of(parallel, candidate.microbatches)?;
+        let longer = Relaxation::of(&candidate, &none.blocks).longer(&none.staged, &schedule);
         let under = |recompute: Recompute| {
             candidate.parallel.recompute = recompute;
             let floor = self.database.stepped(&candidate)?.floor();

@@ -22,47 +22,47 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use support::query::Memo;
 
-/// What of a model is planned.
+/// Blocks of a model that are planned.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Part {
     /// All blocks.
     All,
-    /// Those with experts, where these take axes that attention has.
+    /// Blocks with folded experts.
     Experts,
 }
 
-/// The sizes of a configuration: of the mesh, and of the dims that depend on it.
+/// Sizes of a configuration: of the mesh, and of the dims that depend on the configuration.
 #[derive(Debug)]
 pub(super) struct Sizes {
     mesh: Mesh,
     dims: Arc<DimSizes>,
 }
 
-/// The sizes of named dims.
+/// Sizes of named dims.
 pub(super) type DimSizes = BTreeMap<String, u64>;
 
 impl Sizes {
-    /// Those of the axes below pp, for a model of these dims.
+    /// Sizes on the axes below pp, for a model with these dims.
     ///
     /// # Errors
-    /// The degrees do not go together.
+    /// The degrees do not fit together.
     pub(super) fn of(parallel: &ParallelConfig, dims: Arc<DimSizes>) -> Result<Sizes, Error> {
         let mesh = planner::mesh(parallel).map_err(CompileError::from)?;
         Ok(Sizes { mesh, dims })
     }
 
-    /// What statements depend on under this configuration, of a model that is built or any.
+    /// Shape class of a configuration, for a built model or any model.
     pub(super) fn shape(&self, parallel: &ParallelConfig, is_built: bool) -> ShapeClass {
         ShapeClass::of(parallel, &self.mesh, &self.dims, is_built)
     }
 
-    /// Those of named dims, of a planned model of the same shape.
+    /// Sizes of the dims of a planned model of the same shape.
     fn of_dims(&self, dims: &Dims) -> SecondaryMap<DimId, Option<u64>> {
         let size = |dim: &DimName| self.dims.get(&dim.name).copied();
         dims.iter().map(|(id, dim)| (id, size(dim))).collect()
     }
 
-    /// Gives a planned model of the same shape these sizes.
+    /// Sets the sizes of a planned model of the same shape.
     fn give(&self, model: &mut Model) {
         let of = self.of_dims(&model.dims);
         for (id, dim) in &mut model.dims {
@@ -81,27 +81,27 @@ fn resize(ty: &mut Type, to: &SecondaryMap<DimId, Option<u64>>) {
     }
 }
 
-/// A planned model that stands for all of its shape.
+/// A planned model that stands for its whole shape class.
 #[derive(Debug)]
 pub(super) struct Template {
-    /// Planned up to its changes of configuration.
+    /// The model, planned up to its reshards.
     model: Model,
-    /// The changes of configuration that are marked, each once.
+    /// The marked reshards, each once.
     marked: Vec<[Type; 2]>,
-    /// The whole plans, by the ways that the marked changes go.
+    /// Complete plans, by the reshard paths of the marked reshards.
     plans: Memo<Vec<Vec<Collective>>, Plan>,
 }
 
-/// A model planned to the end, in any sizes in which its changes of configuration go the same ways.
+/// A complete plan, for all sizes in which its reshards take the same paths.
 #[derive(Debug)]
 pub(super) struct Plan {
     planned: Planned,
-    /// Copies, whatever sizes they have now.
+    /// Copies in any sizes.
     copies: Mutex<Vec<Model>>,
 }
 
 impl Template {
-    /// Of a part of a model that has the sizes of a configuration, planned as far as all of its shape agree.
+    /// Plans a part of a model in the sizes of a configuration, up to the passes that depend on sizes.
     ///
     /// # Errors
     /// The model cannot have this batch, or the configuration does not fit it.
@@ -119,32 +119,32 @@ impl Template {
         Ok(Template { marked: planner::marked(&model), model, plans: Memo::default() })
     }
 
-    /// The whole plan in these sizes; changes of configuration go by ways that others have taken.
+    /// Complete plan in these sizes; it is shared with other sizes of the same reshard paths.
     ///
     /// # Errors
-    /// A change of configuration has no way: a fault of the planner.
+    /// A reshard has no path, which is an internal error of the planner.
     pub(super) fn plan(
         &self,
         parallel: &ParallelConfig,
         sizes: &Sizes,
-        ways: &ReshardCache,
+        known: &ReshardCache,
     ) -> Result<Arc<Plan>, Error> {
-        let marked = self.ways(sizes, ways)?;
-        self.plans.get(&marked, || {
+        let paths = self.paths(sizes, known)?;
+        self.plans.get(&paths, || {
             let mut model = self.model.clone();
             sizes.give(&mut model);
-            let model = lower_blocks(model, parallel, ways)?;
+            let model = lower_blocks(model, parallel, known)?;
             Ok(Plan { planned: Planned { outline: Arc::new(Outline::of(&model)), model }, copies: Mutex::default() })
         })
     }
 
-    /// The ways of the marked changes in these sizes.
-    fn ways(&self, sizes: &Sizes, known: &ReshardCache) -> Result<Vec<Vec<Collective>>, Error> {
-        let of = sizes.of_dims(&self.model.dims);
-        let in_sizes = |change: &[Type; 2]| {
-            let mut change = change.clone();
-            change.iter_mut().for_each(|ty| resize(ty, &of));
-            change
+    /// Paths of the marked reshards in these sizes.
+    fn paths(&self, sizes: &Sizes, known: &ReshardCache) -> Result<Vec<Vec<Collective>>, Error> {
+        let dims = sizes.of_dims(&self.model.dims);
+        let in_sizes = |reshard: &[Type; 2]| {
+            let mut reshard = reshard.clone();
+            reshard.iter_mut().for_each(|ty| resize(ty, &dims));
+            reshard
         };
         let marked = self.marked.iter().map(in_sizes);
         Ok(ways_of_blocks(marked, &sizes.mesh, &self.model.dims, known)?)
@@ -152,13 +152,13 @@ impl Template {
 }
 
 impl Plan {
-    /// What is done with the model in some sizes.
+    /// Calls `then` with the model in these sizes.
     pub(super) fn in_sizes<T>(&self, sizes: &Sizes, then: impl FnOnce(&Model, &Arc<Outline>) -> T) -> T {
         let copies = || self.copies.lock().unwrap_or_else(PoisonError::into_inner);
         let copy = copies().pop();
         let mut model = copy.unwrap_or_else(|| self.planned.model.clone());
         sizes.give(&mut model);
-        // Nothing but the parts of shared parameters is another in other sizes.
+        // Of the outline, only the elements of shared parameters depend on sizes.
         let outline = match self.planned.outline.tied.is_empty() {
             true => Arc::clone(&self.planned.outline),
             false => Arc::new(Outline::of(&model)),
@@ -173,12 +173,12 @@ fn sizes(dims: &Dims) -> DimSizes {
     dims.values().map(|dim| (dim.name.clone(), dim.size)).collect()
 }
 
-/// What a model depends on, before it is planned, of a configuration without pp of ranks that work together.
+/// The options of a configuration that a model depends on before it is planned.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Unplanned {
     batch: u64,
     seq: u64,
-    /// The ranks that share a sequence, each of which routes its tokens by itself.
+    /// Number of ranks that share a sequence; each routes its own tokens.
     cuts: u64,
     dtype: DType,
 }
@@ -189,7 +189,7 @@ impl Unplanned {
         Unplanned { batch: together.dp.saturating_mul(together.mbs), seq, cuts, dtype }
     }
 
-    /// The model of one micro-batch of all of them.
+    /// Model of one micro-batch of all ranks together.
     ///
     /// # Errors
     /// The model cannot have this batch.
@@ -198,7 +198,7 @@ impl Unplanned {
         source.routed_in(cuts, seq).model(&Batch { batch, seq, dtype })
     }
 
-    /// The sizes of its dims.
+    /// Sizes of the model's dims.
     ///
     /// # Errors
     /// As [`Unplanned::model`].

@@ -99,7 +99,7 @@ impl PlanConfig {
     }
 }
 
-/// A plan that is asked for: its configuration, tokens per sequence, and the element type of the model.
+/// Key of a plan: configuration, tokens per sequence, and the element type of the model.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct PlanKey {
     pub(super) config: PlanConfig,
@@ -244,11 +244,20 @@ pub(super) struct AverageRankConfig {
     budget: Option<u64>,
 }
 
+/// Values that follow from a configuration and a request.
+#[derive(Clone, Copy)]
+pub(super) struct StepContext {
+    /// ZeRO stage under which micro-batches run.
+    pub(super) zero: u8,
+    pub(super) microbatches: u32,
+    pub(super) cores_each: u64,
+}
+
 impl AverageRankConfig {
-    /// The fields of a configuration whose micro-batches run under the stage `zero` of ZeRO.
+    /// The fields of a configuration.
     pub(super) fn of(
         parallel: &ParallelConfig,
-        (zero, microbatches, cores_each): (u8, u32, u64),
+        context: StepContext,
         slices: u32,
         budget: Option<f64>,
     ) -> AverageRankConfig {
@@ -275,6 +284,7 @@ impl AverageRankConfig {
             slices: _,
             stages: _,
         } = *parallel;
+        let StepContext { zero, microbatches, cores_each } = context;
         AverageRankConfig {
             dp,
             tp,

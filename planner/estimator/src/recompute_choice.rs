@@ -3,14 +3,15 @@
 use super::blocks::Outline;
 use super::candidate::Staged;
 use super::memory::GIB;
+use super::quantities::StageRuns;
 use super::report::StageMemory;
 use compiler::error::Error;
 use cost::{BlockOptions, Frontier, Kind, Platform, RecomputeChoice, frontier};
 use ir::graph::Model;
 use ir::options::Recompute;
 
-/// How many runs of each block, layers alone, lie on pipeline ranks that hold more GiB than there is `room` for, in bytes. One kind
-/// alone counts once, since its choices do not depend on how many there are.
+/// Number of instances of each layer block on pipeline ranks that exceed the memory budget `room`, in bytes. A single kind of
+/// layer counts once, since its choices do not depend on the number.
 pub(super) fn crowded(
     staged: &Staged,
     memory: &[StageMemory],
@@ -20,7 +21,7 @@ pub(super) fn crowded(
 ) -> Vec<f64> {
     let mut runs = vec![0.0; outline.tensors.len()];
     let ranks = staged.flow.ranks.iter().zip(memory).filter(|(_, memory)| held(memory) * GIB > room);
-    for (stage, _) in ranks.flat_map(|(rank, _)| &rank.stages) {
+    for StageRuns { stage, .. } in ranks.flat_map(|(rank, _)| &rank.stages) {
         let layers = staged.loads[*stage].runs.clone().filter(|run| outline.layers.contains(run));
         layers.for_each(|run| runs[outline.runs[run]] += 1.0);
     }
@@ -30,78 +31,78 @@ pub(super) fn crowded(
     runs
 }
 
-/// The best choices of values for a run of each block alone; none for those that are no layers.
+/// Pareto-optimal choices of values for one instance of each block; empty for blocks that are not layers.
 pub(super) fn choices_of_each(
     model: &Model,
     options: &BlockOptions,
     platform: &Platform<'_>,
 ) -> Vec<Vec<RecomputeChoice>> {
-    let of = |block: usize| {
+    let choices = |block: usize| {
         let alone: Vec<f64> = (0..model.blocks.len()).map(|at| f64::from(u8::from(at == block))).collect();
         let mut best = frontier(model, &alone, options, platform).best;
         best.retain(|again| !again.choices.is_empty());
         best
     };
-    (0..model.blocks.len()).map(of).collect()
+    (0..model.blocks.len()).map(choices).collect()
 }
 
-/// The names of the values of a choice for each kind of layers, of which each takes least by what `seconds` says of a block's
-/// choice; `each` are the choices of the blocks alone.
+/// Names of recomputed values, with the choice of fewest `seconds` for each kind of layer. `each` has the choices of each block
+/// alone.
 pub(super) fn fastest(
     all_layers: impl FnOnce(&[f64]) -> Frontier,
     each: &[Vec<RecomputeChoice>],
     seconds: impl Fn(usize, &RecomputeChoice) -> f64,
 ) -> Vec<String> {
     let runs: Vec<f64> = each.iter().map(|choices| f64::from(u8::from(!choices.is_empty()))).collect();
-    let of = |(block, choices): (usize, &Vec<RecomputeChoice>)| {
+    let fastest = |(block, choices): (usize, &Vec<RecomputeChoice>)| {
         let least = choices.iter().min_by(|a, b| seconds(block, a).total_cmp(&seconds(block, b)))?;
         Some(least.choices[0])
     };
-    let chosen: Vec<usize> = each.iter().enumerate().filter_map(of).collect();
+    let chosen: Vec<usize> = each.iter().enumerate().filter_map(fastest).collect();
     let all = all_layers(&runs);
-    // What is best for one kind of layers alone is no set of all.
+    // Choices of each kind alone do not combine into a set for all layers.
     if all.is_of_sets() { Vec::new() } else { all.names(&chosen) }
 }
 
-/// A configuration with a choice of values, and the bytes of its fullest device.
+/// A tried choice of values, and the bytes of the peak-memory device.
 #[derive(Clone)]
 pub(super) struct Trial<T> {
     pub(super) of: T,
     pub(super) bytes: f64,
 }
 
-/// The kind of most layers.
+/// Index of the kind with most layers.
 fn commonest(kinds: &[Kind]) -> usize {
     (0..kinds.len()).max_by(|&a, &b| kinds[a].runs.total_cmp(&kinds[b].runs)).unwrap_or(0)
 }
 
-/// Choices with another one of a kind.
+/// Choices with another one for a kind.
 fn with(choices: &[usize], kind: usize, at: usize) -> Vec<usize> {
     let mut choices = choices.to_vec();
     choices[kind] = at;
     choices
 }
 
-/// What was tried, and the choice of each kind of layers.
+/// A trial, and the choice of each kind of layer.
 type Chosen<T> = (Trial<T>, Vec<usize>);
 
-/// What a choice of each kind of layers takes.
+/// Tries a choice of each kind of layer.
 type Under<'a, T> = dyn FnMut(&[usize]) -> Result<Trial<T>, Error> + 'a;
 
-/// Choices that are tried, one for each kind of layers.
+/// Search over choices of each kind of layer.
 struct ChoiceSearch<'a, T> {
-    /// What devices have room for.
+    /// Memory budget in bytes.
     room: f64,
     under: &'a mut Under<'a, T>,
-    /// Whether a choice, and all that make no less again, are of no use.
+    /// Returns `true` if a choice, and all choices that recompute no less, exceed the time limit.
     is_too_slow: &'a dyn Fn(&[usize]) -> bool,
 }
 
-/// The fastest choice of values with which devices have `room`, where so many bytes are held with none; nothing if none fits, or
-/// none that does is of use.
+/// Finds the fastest choice of values that fits in the memory budget `room`; `none` are the bytes without recomputation. Returns
+/// `None` if no choice fits, or every choice that fits is too slow.
 ///
 /// # Errors
-/// A choice cannot be priced.
+/// The cost of a choice cannot be computed.
 pub(super) fn fitting<T: Clone>(
     frontier: &Frontier,
     none: f64,
@@ -115,11 +116,11 @@ pub(super) fn fitting<T: Clone>(
 }
 
 impl<T: Clone> ChoiceSearch<'_, T> {
-    /// The fastest choice, of kinds with these best choices, alone and together.
+    /// Finds the fastest choice; `best` are the Pareto-optimal choices of all kinds together.
     fn fitting(&mut self, kinds: &[Kind], best: &[RecomputeChoice], none: f64) -> Result<Option<Trial<T>>, Error> {
         let Some(least) = best.last().filter(|_| best.len() > 1) else { return Ok(None) };
         let (kind, zero) = (commonest(kinds), vec![0; kinds.len()]);
-        // Where the first choice of the commonest kind takes too long, it makes none again, whatever the others do.
+        // If the first choice of the commonest kind is too slow, that kind recomputes nothing.
         let makes_none = kinds.len() > 1 && least.choices[kind] > 0 && (self.is_too_slow)(&with(&zero, kind, 1));
         if makes_none && (self.under)(&with(&least.choices, kind, 0))?.bytes > self.room {
             return Ok(None);
@@ -137,8 +138,7 @@ impl<T: Clone> ChoiceSearch<'_, T> {
         if kinds.len() > 1 { self.each(kinds, found, choices, &from) } else { Ok(Some(found)) }
     }
 
-    /// The first choice of the kind of most layers that fits where all others keep least: what it does not do with less, it does
-    /// not do.
+    /// First choice of the commonest kind that fits if all other kinds save least: a lower limit on that kind's choice.
     fn commonest(
         &mut self,
         kinds: &[Kind],
@@ -151,19 +151,19 @@ impl<T: Clone> ChoiceSearch<'_, T> {
             return Ok(Some(0));
         }
         let kept = &kinds[kind].bytes[..=least[kind]];
-        // All others keep least already.
+        // All other kinds save least already.
         let frees = |kind: usize| kinds[kind].runs * (kinds[kind].bytes[0] - kinds[kind].bytes[least[kind]]);
         let share = frees(kind) / (0..kinds.len()).map(frees).sum::<f64>();
         let held = last.bytes + (none - last.bytes) * share;
         let under = |trial: &mut Self, at: usize| (trial.under)(&with(least, kind, at));
         let is_too_slow = |trial: &Self, at: usize| (trial.is_too_slow)(&with(&vec![0; kinds.len()], kind, at));
         let Some((_, at)) = self.first(kept, held, last.clone(), under, is_too_slow)? else { return Ok(None) };
-        // That nothing fits where this kind makes none again is not known.
+        // This kind may also fit without recomputation.
         let is_free = at == 1 && (self.under)(&with(least, kind, 0))?.bytes <= self.room;
         Ok(Some(if is_free { 0 } else { at }))
     }
 
-    /// The first of the best choices for all kinds of layers that fits, and the choice of each kind, from some on.
+    /// First of the choices for all kinds that fits, among those with at least the choices `from` of each kind.
     fn together(
         &mut self,
         best: &[RecomputeChoice],
@@ -177,7 +177,7 @@ impl<T: Clone> ChoiceSearch<'_, T> {
         let share = (kept[begin] - kept[kept.len() - 1]) / (kept[0] - kept[kept.len() - 1]);
         let held = last.bytes + (none - last.bytes) * share;
         let under = |trial: &mut Self, at: usize| (trial.under)(&best[begin + at].choices);
-        // Of several kinds each may yet come to make less again than together.
+        // With several kinds, each kind may end with a smaller choice than here.
         let is_too_slow = |trial: &Self, at: usize| match best[begin + at].choices.as_slice() {
             alone @ [_] => (trial.is_too_slow)(alone),
             _ => false,
@@ -186,8 +186,7 @@ impl<T: Clone> ChoiceSearch<'_, T> {
         Ok(found.map(|(found, at)| (found, best[begin + at].choices.clone())))
     }
 
-    /// Kinds of layers that lie on other ranks may have room left: of each the fastest choice, from some on, with which all still
-    /// fits.
+    /// Reduces the choice of each kind to the fastest one that still fits: kinds on other ranks may have free memory.
     fn each(
         &mut self,
         kinds: &[Kind],
@@ -203,7 +202,7 @@ impl<T: Clone> ChoiceSearch<'_, T> {
             let found = if first.bytes <= self.room {
                 Some((first, begin))
             } else {
-                // Those that come later may make less again.
+                // Later kinds may still be reduced.
                 let least = [&choices[..kind], &from[kind..]].concat();
                 let under = |trial: &mut Self, at: usize| (trial.under)(&with(&choices, kind, begin + at));
                 let is_too_slow = |trial: &Self, at: usize| (trial.is_too_slow)(&with(&least, kind, begin + at));
@@ -217,9 +216,11 @@ impl<T: Clone> ChoiceSearch<'_, T> {
         Ok(Some(best))
     }
 
-    /// The first that fits of some choices that keep ever less, of which the first holds so many bytes and does not, and the last
-    /// does. What devices hold grows with what layers keep, nearly in proportion: that tells which one to try next. Where it has
-    /// erred to one side more than once, the next is twice as far from there each time.
+    /// First choice that fits, among choices that save ever fewer bytes. The first one has `held` device bytes and does not fit;
+    /// the last one fits.
+    ///
+    /// Device bytes are nearly affine in the saved bytes, so interpolation gives the next trial. After several errors to one
+    /// side, the step away from that side doubles each time.
     fn first(
         &mut self,
         kept: &[f64],
@@ -237,9 +238,10 @@ impl<T: Clone> ChoiceSearch<'_, T> {
                 return Ok(Some((found, small)));
             }
             let more = (self.room - found.bytes) / (held - found.bytes) * (kept[large] - kept[small]);
-            let told = kept.partition_point(|&bytes| bytes > kept[small] + more);
+            let interpolated = kept.partition_point(|&bytes| bytes > kept[small] + more);
             let far = 1 << side.unsigned_abs().saturating_sub(1);
-            let next = if side > 0 { told.min(small.saturating_sub(far)) } else { told.max(large + far) };
+            let next =
+                if side > 0 { interpolated.min(small.saturating_sub(far)) } else { interpolated.max(large + far) };
             let next = next.clamp(large + 1, small - 1);
             let tried = under(self, next)?;
             if tried.bytes <= self.room {

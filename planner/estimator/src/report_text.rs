@@ -2,6 +2,7 @@
 
 use super::report::{EstimateReport, Recomputed, StageMemory};
 use compiler::parallel;
+use cost::Interval;
 use std::fmt;
 use support::table::table;
 use support::units::{bytes, count, percent, share, short, with_unit};
@@ -15,7 +16,8 @@ impl fmt::Display for EstimateReport {
 
 fn text(report: &EstimateReport) -> String {
     let EstimateReport { inputs, predicted, parallel, .. } = report;
-    let [low, high] = predicted.interval_s.map(short);
+    let Interval { low, high } = predicted.interval_s;
+    let (low, high) = (short(low), short(high));
     let text = format!(
         "model     {}, {} parameters, {:.0} bytes each\n\
          cluster   {}, {} devices, stack {}, {}\n\
@@ -51,7 +53,7 @@ fn beyond(report: &EstimateReport) -> String {
     )
 }
 
-/// What layers make again by the names of values; nothing where they do not.
+/// Table of the recomputed values; empty if there are none.
 fn recomputed(report: &EstimateReport) -> String {
     if report.recomputed.is_empty() {
         return String::new();
@@ -151,7 +153,7 @@ fn offloaded(report: &EstimateReport) -> String {
     format!("offloaded to host memory, on the worst device: {held:.2}, {of}\n")
 }
 
-/// The name of a part of a step, by its field in a report.
+/// Name of a part of a step, by its field in a report.
 pub fn part_name(part: &str) -> &'static str {
     match part {
         "gemm" => "matmuls",

@@ -13,21 +13,21 @@ use cost::Supports;
 use estimator::{EstimateReport, EstimateRequest, Estimator, Evaluator, ModelWork};
 use ir::options::ParallelConfig;
 
-/// A gain from which on it is told that a better configuration lies beyond the stack.
+/// Least relative gain for which a configuration beyond the stack is reported.
 const WORTH_TELLING: f64 = 0.005;
 
-/// The job of a plan, to be asked for configurations.
+/// The job of a plan, for further searches.
 pub struct Explorer<'a> {
     estimator: &'a Estimator,
     request: PlanRequest,
     evaluator: Evaluator,
     work: ModelWork,
-    /// Until when it is to answer.
+    /// Deadline of all searches.
     until: Deadline,
 }
 
 impl<'a> Explorer<'a> {
-    /// Of a request on as many devices as a plan has, until its deadline.
+    /// Opens the job of a request on the number of devices of its plan.
     ///
     /// # Errors
     /// As [`find`](super::find).
@@ -43,8 +43,8 @@ impl<'a> Explorer<'a> {
         Ok(Explorer { estimator, request, evaluator, work, until })
     }
 
-    /// The best configuration with these pins beside the request's that takes less than so many seconds, of all or of those around one;
-    /// none where there is none, or none was found in time.
+    /// Best configuration with these pins in addition to the request's that takes less than `enough` seconds, of all
+    /// configurations or of those near one. Returns `None` if there is none, or none was found in time.
     pub fn better(
         &self,
         pins: &str,
@@ -80,7 +80,7 @@ impl<'a> Explorer<'a> {
     }
 }
 
-/// The best configuration of a plan's degrees and micro-batch that the stack does not support, if it is worth telling.
+/// Best configuration with a plan's degrees and micro-batch that the stack does not support, if its gain is large enough.
 pub fn beyond(
     estimator: &Estimator,
     request: &PlanRequest,

@@ -127,16 +127,17 @@ fn a_configuration_fits_where_it_fits() {
         recompute=full,tp_overlap=false,stages=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27";
     let together = "dp=2,tp=2,pp=2,cp=4,ep=4,etp=4,sp=false,zero=0,mbs=128,schedule=zb-h1,stages=26,\
         recompute=selective:a+q0+q1+q+o+p+x1+n+ex+eg+eu+ep";
-    let whole = MemoryChoices { parts: false, whole: vec![u32::MAX], hosts: vec![false] };
-    let parts = MemoryChoices { parts: true, whole: Vec::new(), hosts: vec![false] };
+    let whole = MemoryChoices { selective: false, full: vec![u32::MAX], offload: vec![false] };
+    let parts = MemoryChoices { selective: true, full: Vec::new(), offload: vec![false] };
     let cases = [("deepseek-v2-lite", "h800", 64, chained, whole), ("qwen3-30b-a3b", "h100", 32, together, parts)];
-    for (model, cluster, gpus, text, means) in cases {
+    for (model, cluster, gpus, text, choices) in cases {
         let request = PlanRequest { seq: 4096, beyond_stack: true, ..request(model, cluster, gpus, 256, "") };
         let estimator = Estimator::new();
         let evaluator = Evaluator::new(&estimator, request.under(String::new()), [gpus; 2]).unwrap();
         let parallel = parallel::parse_any(text).unwrap();
         let StepCost { seconds, bytes } = evaluator.price(&parallel).unwrap();
-        let ask = BoundKind::Seconds { enough: seconds * (1.0 + 1e-9), room: bytes, means, is_ordered: true };
+        let enough = seconds * (1.0 + 1e-9);
+        let ask = BoundKind::Seconds { enough, budget: bytes, choices, is_ordered: true };
         let floor = evaluator.floor(&ParallelConfig { recompute: Recompute::None, ..parallel }, &ask).unwrap();
         assert!(floor.seconds <= seconds * (1.0 + 1e-9), "{model}: {floor:?} {seconds}");
         assert!(floor.seconds > 0.95 * seconds, "{model}: {floor:?} {seconds}");
@@ -208,7 +209,7 @@ fn heads_that_no_program_cuts_are_not_planned() {
         let request = request("mixtral-8x7b", "b200", 16, 16, pin);
         let evaluator = Evaluator::new(&estimator, request.under(String::new()), [16; 2]).unwrap();
         let space = space(&request, &evaluator, Deadline::default(), false).unwrap();
-        let ways = |node: &SearchNode| space.ways(&node.parallel);
+        let ways = |node: &SearchNode| space.sequence_shardings(&node.parallel);
         space.roots().iter().flat_map(ways).filter(|way| way.cp_kind == CpKind::Ulysses).count()
     };
     assert!(space("cp=8") > 0);

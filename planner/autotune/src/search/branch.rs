@@ -226,7 +226,7 @@ fn go_through(
         }
         let value = |ranked: &Ranked| if by_memory { ranked.price.bytes } else { ranked.price.seconds };
         (task.progress)(Progress { candidates: *candidates, open: heap.len(), best: best.first().map(value) });
-        // Questions asked after the stop have no answer.
+        // Evaluations after the stop have no result.
         if stop() {
             return false;
         }
@@ -278,7 +278,7 @@ impl Look<'_> {
         parts(node).into_iter().map(|node| Question { node, known, is_priced: false }).collect()
     }
 
-    /// Evaluates each question. Costs take longest: they are distributed so that no core starts one when the others are
+    /// Runs all evaluations. Costs take longest: they are distributed so that no core starts one when the others are
     /// done, and no two cores evaluate the same pipeline, for which they would wait on each other.
     fn answers(&self, oracle: &impl Oracle, asked: &[&Question]) -> Vec<Option<Answer>> {
         let mut order: Vec<usize> = (0..asked.len()).collect();
@@ -332,7 +332,7 @@ impl Look<'_> {
         if found.bytes < bytes.round() - NEARLY_HALF {
             return false;
         }
-        let is_hosted = node.level >= Level::Host && node.parallel.offload;
+        let is_hosted = node.level >= Level::Offload && node.parallel.offload;
         if is_hosted != rival.parallel.offload {
             return is_hosted;
         }

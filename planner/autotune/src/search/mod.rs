@@ -40,7 +40,7 @@ pub enum Level {
     /// Schedule among those with the action order.
     Schedule,
     /// Activation offload.
-    Host,
+    Offload,
     /// Some layers of each stage are recomputed entirely, but their number is open.
     Layers,
     /// Everything: a single configuration.
@@ -86,7 +86,7 @@ pub struct Bound {
 pub struct Limits {
     /// Step time limit in seconds; a bound above it need not be tightened.
     pub seconds: f64,
-    /// Device memory limit in bytes; `None` if memory is the objective, where a bound says nothing of seconds.
+    /// Device memory limit in bytes; `None` if memory is the objective. Bounds then have no seconds.
     pub bytes: Option<f64>,
 }
 

@@ -183,7 +183,7 @@ impl Space {
         some.iter().flat_map(all).collect()
     }
 
-    /// Family with only degrees decided.
+    /// Node with only degrees decided.
     fn node(&self, parallel: ParallelConfig, level: Level) -> SearchNode {
         let devices = [parallel.devices(); 2];
         SearchNode { parallel, level, devices, schedules: Arc::from([]) }
@@ -269,15 +269,17 @@ impl Space {
         match node.level {
             Level::Devices => self.halves(node.devices),
             Level::Degrees => self.with_experts(&node.parallel).collect(),
-            Level::Axes => {
-                self.ways(&node.parallel).into_iter().map(|way| node.part(way, Level::SequenceSharding)).collect()
-            }
+            Level::Axes => self
+                .sequence_shardings(&node.parallel)
+                .into_iter()
+                .map(|way| node.part(way, Level::SequenceSharding))
+                .collect(),
             Level::SequenceSharding => self.batches(node),
             Level::Batch => self.pipelines(node),
             Level::Pipeline => self.shards(node),
             Level::Shards => schedules(node),
-            Level::Schedule => self.with_hosts(node),
-            Level::Host => self.recomputations(node),
+            Level::Schedule => self.with_offload(node),
+            Level::Offload => self.recomputations(node),
             Level::Layers => self.layers_again(node),
             Level::Complete => Vec::new(),
         }
@@ -300,7 +302,7 @@ impl Space {
     }
 
     /// Configurations with each option of the level [`Level::SequenceSharding`].
-    pub fn ways(&self, parallel: &ParallelConfig) -> Vec<ParallelConfig> {
+    pub fn sequence_shardings(&self, parallel: &ParallelConfig) -> Vec<ParallelConfig> {
         let given = &self.pin.parallel;
         let sps = self.pin.or(
             "sp",
@@ -410,13 +412,13 @@ impl Space {
     }
 
     /// Options for activation offload.
-    pub fn hosts(&self) -> Vec<bool> {
+    pub fn offload_options(&self) -> Vec<bool> {
         self.pin.or("offload", &self.pin.parallel.offload, vec![self.offload])
     }
 
-    fn with_hosts(&self, node: &SearchNode) -> Vec<SearchNode> {
+    fn with_offload(&self, node: &SearchNode) -> Vec<SearchNode> {
         let with = |offload| ParallelConfig { offload, ..node.parallel.clone() };
-        self.hosts().into_iter().map(|offload| node.part(with(offload), Level::Host)).collect()
+        self.offload_options().into_iter().map(|offload| node.part(with(offload), Level::Offload)).collect()
     }
 
     /// Options for the overlap of a kind of communication: the stack's default and, if the stack overlaps it, no

@@ -1,4 +1,4 @@
-//! What statements take, one kernel after the other.
+//! Cost of statements that run one kernel after the other.
 
 use super::collectives::waits;
 use super::pointwise::moves;
@@ -7,23 +7,23 @@ use super::site::Site;
 use super::{Seconds, attention};
 use ir::graph::{SectionKind, Stmt};
 
-/// What statements take of a device and of the CPU that launches their kernels.
+/// Cost of statements on a device and on the CPU that launches their kernels.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Cost {
-    /// Of the device; `launch` is 0.
+    /// Device seconds; `launch` is 0.
     pub(super) device: Seconds,
-    /// Of the CPU.
+    /// CPU seconds.
     pub(super) host: f64,
-    /// Ranks that tensor-parallel collectives join, each counted as often as it is joined.
+    /// Ranks of tensor-parallel collectives, summed over collectives.
     pub(super) peers: f64,
 }
 
-/// Seconds by which the device works longer than its CPU when these run one after the other.
+/// Device seconds minus CPU seconds of costs that follow each other.
 pub(super) fn spare(costs: &[Cost]) -> f64 {
     costs.iter().map(|cost| cost.device.total() - cost.host).sum()
 }
 
-/// What statements of a section take on one rank.
+/// Cost of statements of a section on one rank.
 pub(super) fn cost_of(site: &Site<'_>, section: SectionKind, stmts: &[&Stmt]) -> Cost {
     if stmts.is_empty() {
         return Cost::default();

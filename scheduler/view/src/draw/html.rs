@@ -42,7 +42,7 @@ fn row(row: &Row) -> Value {
 /// Lists are shorter than objects: a large schedule has tens of thousands of bars.
 fn bar(bar: &Bar) -> Value {
     let gap = bar.gap.as_ref().map(|gap| json!([short(gap.since), short(gap.made), gap.reason, gap.on[0], gap.on[1]]));
-    let held = bar.held.map(|held| held.map(short));
+    let held = bar.held.map(|held| [held.during, held.after].map(short));
     json!([
         format!("{:?}", bar.hue),
         bar.name,

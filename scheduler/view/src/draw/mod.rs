@@ -72,8 +72,17 @@ pub struct Bar {
     pub critical: bool,
     /// Why the rank was idle before it.
     pub gap: Option<Gap>,
-    /// What the rank holds while it runs, and after it.
-    pub held: Option<[f64; 2]>,
+    /// Memory of the rank.
+    pub held: Option<HeldMemory>,
+}
+
+/// Memory of a rank around a bar, in the unit of the schedule's costs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HeldMemory {
+    /// While the bar's action runs.
+    pub during: f64,
+    /// After the action.
+    pub after: f64,
 }
 
 /// The colour and the hatching of a bar.
@@ -120,7 +129,7 @@ impl Picture {
                 held = during - frees;
                 Bar {
                     critical: critical.contains(&(rank as u32, position as u32)),
-                    held: Some([during, held]),
+                    held: Some(HeldMemory { during, after: held }),
                     ..bar(timeline, &chunks, rank, slot)
                 }
             };

@@ -3,7 +3,7 @@
 //!
 //! Source: "Trace Event Format", Duca and Sinclair, 2016. Times are in microseconds.
 
-use super::Picture;
+use super::{HeldMemory, Picture};
 use ir::schedule::{Item, Kind};
 use scheduler::simulate::Timeline;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ pub fn trace(picture: &Picture, timeline: &Timeline) -> String {
             events.push(json!({
                 "ph": "X", "pid": rank, "tid": 0, "name": name, "cat": cat, "ts": ts, "dur": dur, "args": args
             }));
-            if let Some([during, after]) = bar.held {
+            if let Some(HeldMemory { during, after }) = bar.held {
                 events.push(counter(rank, ts, during));
                 events.push(counter(rank, ts + dur, after));
             }
