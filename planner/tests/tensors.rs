@@ -60,7 +60,7 @@ fn of_values(name: &str) -> Stack {
 /// Saved bytes and seconds of the backward of all layers of a job.
 #[derive(Clone, Copy)]
 struct Layers {
-    kept: f64,
+    saved: f64,
     backward: f64,
 }
 
@@ -79,8 +79,8 @@ fn of_job(
         let layers = planned.blocks.values().filter(|block| is_layer(block));
         let options = options(&parallel);
         let profiles: Vec<Profile> = layers.map(|block| profile(&planned, block, &options, &platform)).collect();
-        let backward = |it: &Profile| it.again.total() + it.i.total() + it.w.total();
-        Layers { kept: profiles.iter().map(|it| it.kept).sum(), backward: profiles.iter().map(backward).sum() }
+        let backward = |it: &Profile| it.recomputed.total() + it.i.total() + it.w.total();
+        Layers { saved: profiles.iter().map(|it| it.saved).sum(), backward: profiles.iter().map(backward).sum() }
     };
     then(
         &frontier(&planned, &runs, &options(&parallel), &platform),
@@ -109,10 +109,10 @@ fn choices_take_what_they_say() {
                 let names = frontier.names(choices);
                 let recompute = selective(&names);
                 check_names(planned, &recompute).expect("names that there are");
-                let Layers { kept, backward } = under(&recompute);
-                assert!((kept / bytes - 1.0).abs() < 1e-9, "{title} {names:?}: {kept} {bytes}");
-                let again = backward - none;
-                assert!((again - seconds).abs() <= 1e-6 * backward, "{title} {names:?}: {again} {seconds}");
+                let Layers { saved, backward } = under(&recompute);
+                assert!((saved / bytes - 1.0).abs() < 1e-9, "{title} {names:?}: {saved} {bytes}");
+                let recomputed = backward - none;
+                assert!((recomputed - seconds).abs() <= 1e-6 * backward, "{title} {names:?}: {recomputed} {seconds}");
                 assert!((least - seconds).abs() <= 1e-6 * backward, "{title} {names:?}: {least} {seconds}");
             }
             for pair in best.windows(2) {
@@ -134,12 +134,16 @@ fn no_modules_are_better_than_values() {
                 Recompute::Selective(named.map(|(_, (name, _))| name.to_string()).collect())
             });
             for recompute in some.chain([Recompute::None, Recompute::Full(None)]) {
-                let (Layers { kept, backward }, none) = (under(&recompute), under(&Recompute::None).backward);
+                let (Layers { saved, backward }, none) = (under(&recompute), under(&Recompute::None).backward);
                 // Choices are listed by steps of 1/256 of what is kept without any.
                 let is_no_worse = |it: &RecomputeChoice| {
-                    it.bytes <= kept + choices[0].bytes / 256.0 && none + it.seconds <= backward * (1.0 + 1e-9)
+                    it.bytes <= saved + choices[0].bytes / 256.0 && none + it.seconds <= backward * (1.0 + 1e-9)
                 };
-                assert!(choices.iter().any(is_no_worse), "{title} {recompute}: {kept} {backward} {:?}", choices.last());
+                assert!(
+                    choices.iter().any(is_no_worse),
+                    "{title} {recompute}: {saved} {backward} {:?}",
+                    choices.last()
+                );
             }
         });
     }

@@ -63,7 +63,7 @@ pub(crate) struct Point {
     pub(crate) bytes: f64,
     pub(crate) seconds: f64,
     /// Recomputed steps, ascending.
-    pub(crate) again: Vec<usize>,
+    pub(crate) recomputed: Vec<usize>,
 }
 
 /// Choice for the steps processed so far.
@@ -118,11 +118,11 @@ pub(crate) fn best(forward: &Forward<'_>, resolution: f64) -> Vec<Point> {
                         add(left, plus(kept + step.beside));
                     }
                     let more = clusters.more(at, |other| state & bits.steps[other] != 0);
-                    let again = parts.iter().map(|part| {
+                    let recomputed = parts.iter().map(|part| {
                         tree.push((at, part.last));
                         Part { seconds: part.seconds + more, last: tree.len() - 1, ..*part }
                     });
-                    add(left | reads | bits.steps[at], again.collect());
+                    add(left | reads | bits.steps[at], recomputed.collect());
                 }
             }
         }
@@ -140,7 +140,7 @@ pub(crate) fn best(forward: &Forward<'_>, resolution: f64) -> Vec<Point> {
         })
         .collect();
     prune(&mut all, resolution, Part::cost);
-    let again = |mut place: usize| {
+    let recomputed = |mut place: usize| {
         let mut steps = Vec::new();
         while place > 0 {
             steps.push(tree[place].0);
@@ -148,7 +148,9 @@ pub(crate) fn best(forward: &Forward<'_>, resolution: f64) -> Vec<Point> {
         }
         steps
     };
-    all.iter().map(|part| Point { bytes: part.bytes, seconds: part.seconds, again: again(part.last) }).collect()
+    all.iter()
+        .map(|part| Point { bytes: part.bytes, seconds: part.seconds, recomputed: recomputed(part.last) })
+        .collect()
 }
 
 /// Sorts entries by seconds, and removes those that save less than `resolution` bytes over a faster entry, except the
@@ -268,24 +270,24 @@ mod tests {
     /// What a choice takes: `run` are the steps that run again where what they make is wanted.
     fn taken(forward: &Forward<'_>, run: u32) -> (f64, f64) {
         let mut wanted = forward.wanted.clone();
-        let (mut bytes, mut again) = (0.0, vec![false; forward.steps.len()]);
+        let (mut bytes, mut recomputed) = (0.0, vec![false; forward.steps.len()]);
         for (at, step) in forward.steps.iter().enumerate().rev() {
             let made: Vec<usize> = step.makes.iter().copied().filter(|value| wanted.contains(value)).collect();
             let runs = step.choice == Choice::Recompute || (step.choice == Choice::Either && run >> at & 1 == 1);
-            again[at] = runs && !made.is_empty();
+            recomputed[at] = runs && !made.is_empty();
             if !made.is_empty() && (runs || step.choice == Choice::View) {
                 wanted.extend(&step.reads);
             } else {
                 bytes += made.iter().map(|&value| forward.bytes[value]).sum::<f64>();
             }
-            bytes += if again[at] { 0.0 } else { step.beside };
+            bytes += if recomputed[at] { 0.0 } else { step.beside };
         }
         bytes +=
             [0, 1].into_iter().filter(|value| wanted.contains(value)).map(|value| forward.bytes[value]).sum::<f64>();
         let of = |cluster: usize| -> Vec<usize> {
-            (0..again.len()).filter(|&at| again[at] && forward.steps[at].cluster == cluster).collect()
+            (0..recomputed.len()).filter(|&at| recomputed[at] && forward.steps[at].cluster == cluster).collect()
         };
-        let clusters = (0..again.len()).map(of).filter(|steps| !steps.is_empty());
+        let clusters = (0..recomputed.len()).map(of).filter(|steps| !steps.is_empty());
         (bytes, clusters.map(|steps| (forward.seconds)(&steps)).sum())
     }
 
@@ -323,7 +325,7 @@ mod tests {
             let figures: Vec<(f64, f64)> = found.iter().map(|point| (point.bytes, point.seconds)).collect();
             assert_eq!(figures, all);
             for point in &found {
-                let run = point.again.iter().map(|&at| 1 << at).sum();
+                let run = point.recomputed.iter().map(|&at| 1 << at).sum();
                 assert_eq!(taken(&forward, run), (point.bytes, point.seconds));
             }
             sizes.push(found.len());

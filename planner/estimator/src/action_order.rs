@@ -96,9 +96,9 @@ impl Order {
     pub(super) fn run(&self, costs: &StageCosts, hops: &[f64], slices: f64) -> (Vec<Rank>, CriticalPath) {
         let run = self.graph.run(costs);
         let figures = run.ends.iter().zip(run.idle()).zip(&run.peak_memory);
-        let rank = |(own, ((&end, idle), &kept)): (&RankActions, _)| {
+        let rank = |(own, ((&end, idle), &saved)): (&RankActions, _)| {
             let RankActions { ref stages, in_flight } = *own;
-            Rank { stages: stages.clone(), end, idle, messages: own.messages(hops), kept, in_flight, offloaded: 0.0 }
+            Rank { stages: stages.clone(), end, idle, messages: own.messages(hops), saved, in_flight, offloaded: 0.0 }
         };
         (self.ranks.iter().zip(figures).map(rank).collect(), CriticalPath::of(&run, costs.f.len(), hops, slices))
     }

@@ -76,7 +76,7 @@ pub(super) struct Blocks {
     /// Profile of each distinct block.
     pub(super) profiles: Vec<Profile>,
     /// The same with full recomputation, if the configuration has it for some layers.
-    pub(super) again: Option<Vec<Profile>>,
+    pub(super) recomputed: Option<Vec<Profile>>,
 }
 
 /// Lower bound on the launches of a small micro-batch over those of a large one, whose reshard paths may have more collectives.
@@ -188,17 +188,17 @@ impl Blocks {
         let seconds = |of: &Seconds| plus(Seconds::default(), &Seconds { launch: 0.0, ..*of }, share);
         let part = |of: &Profile| {
             let Profile { dense, experts, .. } = *of;
-            let [mut f, mut i, w, again] = [&of.f, &of.i, &of.w, &of.again].map(seconds);
+            let [mut f, mut i, w, recomputed] = [&of.f, &of.i, &of.w, &of.recomputed].map(seconds);
             let Passes { forward, backward } = of.launches().map(|host| host * LAUNCHED);
             f.launch = (forward - f.total()).max(0.0);
-            i.launch = (backward - i.total() - w.total() - again.total()).max(0.0);
-            Profile { f, i, w, again, dense, experts, ..Profile::default() }
+            i.launch = (backward - i.total() - w.total() - recomputed.total()).max(0.0);
+            Profile { f, i, w, recomputed, dense, experts, ..Profile::default() }
         };
         let mut profiles: Vec<Profile> = self.profiles.iter().map(part).collect();
         for end in self.outline.spans.iter().filter(|span| !span.are_layers) {
             profiles[end.block].transient = share * self.profiles[end.block].transient;
         }
-        Blocks { outline: Arc::clone(&self.outline), profiles, again: None }
+        Blocks { outline: Arc::clone(&self.outline), profiles, recomputed: None }
     }
 
     /// Costs of some blocks of a planned model under options. Attention computes `share` of the pairs of one causal document.
@@ -219,14 +219,14 @@ impl Blocks {
             };
             model.blocks.iter().map(cost).collect()
         };
-        let again = || under(Recompute::Full(None), &|others| others.again.as_deref().unwrap_or_default());
-        let (recompute, again) = match &options.recompute {
+        let recomputed = || under(Recompute::Full(None), &|others| others.recomputed.as_deref().unwrap_or_default());
+        let (recompute, recomputed) = match &options.recompute {
             // Full recomputation applies to layers, not to the ends of the model.
-            Recompute::Full(_) => (Recompute::None, Some(again())),
+            Recompute::Full(_) => (Recompute::None, Some(recomputed())),
             other => (other.clone(), None),
         };
         let profiles = under(recompute, &|others| &others.profiles);
-        Blocks { outline: Arc::clone(outline), profiles, again }
+        Blocks { outline: Arc::clone(outline), profiles, recomputed }
     }
 }
 
@@ -240,10 +240,10 @@ fn masked(profile: Profile, share: f64) -> Profile {
         f: seconds(profile.f),
         i: seconds(profile.i),
         w: seconds(profile.w),
-        again: seconds(profile.again),
+        recomputed: seconds(profile.recomputed),
         work: profile.work - attention * (1.0 - share),
         flops: less(profile.flops, profile.flops_noncausal),
-        again_flops: less(profile.again_flops, profile.again_flops_noncausal),
+        recomputed_flops: less(profile.recomputed_flops, profile.recomputed_flops_noncausal),
         executed: ExecutedFlops { attention: profile.executed.attention * share, ..profile.executed },
         ..profile
     }

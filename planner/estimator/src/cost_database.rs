@@ -248,11 +248,11 @@ impl CostDatabase {
     }
 
     /// Costs of some blocks.
-    fn priced(&self, config: &BlockConfig, which: BlockFilter<'_>) -> Answer<Blocks> {
+    fn compute_costs(&self, config: &BlockConfig, which: BlockFilter<'_>) -> Answer<Blocks> {
         let cluster = self.clusters.get(self, &config.cores_each);
         let part = if let BlockFilter::Experts(_) = which { Part::Experts } else { Part::All };
         self.in_plan(config, part, |model, outline| {
-            // The other blocks were checked when they were priced.
+            // The other blocks were checked when their costs were computed.
             if part == Part::All {
                 check(model, config)?;
             }
@@ -278,14 +278,14 @@ fn block_costs(database: &CostDatabase, config: &BlockConfig) -> Answer<Blocks> 
     let is_plain = config.options.recompute == Recompute::None;
     if let Some(Ok(whole)) = is_plain.then(|| database.block_costs.known(&config.recomputing_layers())).flatten() {
         let Blocks { outline, profiles, .. } = &*whole;
-        return Ok(Arc::new(Blocks { outline: Arc::clone(outline), profiles: profiles.clone(), again: None }));
+        return Ok(Arc::new(Blocks { outline: Arc::clone(outline), profiles: profiles.clone(), recomputed: None }));
     }
     let dense = if database.planning == Planning::ByShape { database.dense_of(config)? } else { None };
-    database.priced(config, dense.as_deref().map_or(BlockFilter::All, BlockFilter::Experts))
+    database.compute_costs(config, dense.as_deref().map_or(BlockFilter::All, BlockFilter::Experts))
 }
 
 fn dense_costs(database: &CostDatabase, config: &BlockConfig) -> Answer<Blocks> {
-    database.priced(config, BlockFilter::Others)
+    database.compute_costs(config, BlockFilter::Others)
 }
 
 fn partition(database: &CostDatabase, config: &PartitionConfig) -> Answer<Vec<usize>> {
@@ -327,8 +327,8 @@ fn offload_choice(database: &CostDatabase, config: &BlockConfig) -> Answer<Vec<S
     let each = database.block_frontiers.get(database, config)?;
     let cluster = database.clusters.get(database, &config.cores_each);
     let platform = database.platform(&cluster);
-    let seconds = |block: usize, again: &RecomputeChoice| {
-        let cost = RecomputeCost { bytes: again.bytes, seconds: again.seconds };
+    let seconds = |block: usize, recomputed: &RecomputeChoice| {
+        let cost = RecomputeCost { bytes: recomputed.bytes, seconds: recomputed.seconds };
         offloaded(&all.profiles[block], cost, &platform).seconds()
     };
     database.in_plan(config, Part::All, |model, _| {

@@ -54,7 +54,7 @@ impl CriticalPath {
         if self.rank != more.rank {
             return None;
         }
-        let at = |few: f64, more: f64| (more >= few).then(|| few + (more - few) * rounds);
+        let at = |few: f64, more: f64| (more >= few).then_some(few + (more - few) * rounds);
         let runs = self.runs.iter().zip(&more.runs).map(|(few, more)| {
             Some(PerSection { f: at(few.f, more.f)?, i: at(few.i, more.i)?, w: at(few.w, more.w)? })
         });

@@ -27,16 +27,16 @@ impl Relaxation<'_> {
     fn with_most(&self, block: usize, runs: u64, small: &Blocks, replicas: &Replicas<'_>) -> f64 {
         let facts = &self.platform.stack.facts;
         let fast = &self.fast.profiles[block];
-        let small: &Profile = &small.again.as_ref().unwrap_or(&small.profiles)[block];
+        let small: &Profile = &small.recomputed.as_ref().unwrap_or(&small.profiles)[block];
         let layers = runs.div_ceil(self.parallel.pp) as f64;
         let states = states(fast.elements() * layers, replicas);
-        let kept = layers * small.kept;
+        let saved = layers * small.saved;
         // A step's only backward may reuse the memory of the saved activations for gradients.
-        let replaced = if facts.frees_gradients && self.microbatches < 2 { kept.min(states.gradients) } else { 0.0 };
+        let replaced = if facts.frees_gradients && self.microbatches < 2 { saved.min(states.gradients) } else { 0.0 };
         let one = BlockPeak { transient: small.transient.min(fast.transient), elements: fast.elements().total() };
         let inner = within(one, BlockPeak::default(), 0.0, 0.0, gathers(replicas), self.platform.recipe);
         let messages = if self.parallel.pp > 1 { 4.0 * fast.boundary } else { 0.0 };
-        let needed = states.total() + kept - replaced + inner + messages + facts.workspace;
+        let needed = states.total() + saved - replaced + inner + messages + facts.workspace;
         needed * facts.reserve + facts.context + communicators(self.parallel, self.platform)
     }
 

@@ -46,7 +46,7 @@ mod stack_support;
 mod stages;
 mod step;
 
-pub use budget::{ROUNDING, has_room};
+pub use budget::{ROUNDING, fits_budget};
 pub use estimate_all::estimate_until;
 pub use estimate_all::{ConfigLine, estimate_all};
 pub use estimator::Estimator;

@@ -94,7 +94,7 @@ impl OrderedStages<'_> {
         let gathers = if whole.gathered > 0.0 { 2 } else { replicas.zero };
         let buffers = buffers(&own().collect::<Vec<_>>(), loads.len(), logits, gathers, platform);
         let logits = logits * rank.in_flight;
-        let activations = (rank.kept - logits).max(0.0);
+        let activations = (rank.saved - logits).max(0.0);
         states.parameters += whole.gathered + whole.copies;
         states.gradients += whole.wide;
         if facts.frees_gradients && rank.stages.iter().all(|it| it.runs.f <= 1.0) {
@@ -154,7 +154,7 @@ impl Whole {
             experts: if parts.experts > 1.0 { elements.experts } else { 0.0 },
         };
         if replicas.zero < 3 {
-            let wide = (recipe.wire - recipe.gradient).max(0.0) * sharded.dense;
+            let wide = (recipe.comm_gradient - recipe.gradient).max(0.0) * sharded.dense;
             whole.copies += recipe.parameter * (sharded / parts).total();
             whole.wide = if facts.accumulates_wide { wide } else { 0.0 };
         } else if facts.keeps_gathered {
@@ -215,8 +215,8 @@ fn buffers(own: &[&StageCost], stages: usize, logits: f64, zero: u8, platform: &
 pub(super) fn within(layer: BlockPeak, end: BlockPeak, ends: f64, logits: f64, zero: u8, recipe: &Recipe) -> f64 {
     let gathered = |elements: f64| if zero > 2 { (elements + layer.elements) * recipe.parameter } else { 0.0 };
     let summed = |elements: f64, bytes: f64| if zero > 1 { elements * bytes } else { 0.0 };
-    let in_layer = layer.transient + gathered(ends + layer.elements) + summed(layer.elements, recipe.wire);
-    let in_end = end.transient.max(summed(end.elements, recipe.parameter + recipe.wire));
+    let in_layer = layer.transient + gathered(ends + layer.elements) + summed(layer.elements, recipe.comm_gradient);
+    let in_end = end.transient.max(summed(end.elements, recipe.parameter + recipe.comm_gradient));
     (in_layer - logits).max(in_end + gathered(ends.max(end.elements)))
 }
 
@@ -308,8 +308,8 @@ mod tests {
         let recipe = Recipe { gradient: 2.0, ..Recipe::bf16() };
         let platform = Platform { cluster: &cluster, stack: &stack, recipe: &recipe };
         let (parallel, loads) = (ParallelConfig::default(), [StageCost { dense: 1e9, ..StageCost::default() }]);
-        let gradients = |forwards: f64, kept: f64| {
-            let rank = Rank { stages: smallvec![runs(0, forwards)], kept, in_flight: 1.0, ..Rank::default() };
+        let gradients = |forwards: f64, saved: f64| {
+            let rank = Rank { stages: smallvec![runs(0, forwards)], saved, in_flight: 1.0, ..Rank::default() };
             let (replicas, flow) = (
                 Replicas::new(&parallel, forwards as u32, &platform),
                 PipelineTimeline { ranks: vec![rank], bubble: 0.0, path: None },

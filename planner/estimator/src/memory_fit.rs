@@ -146,7 +146,7 @@ impl RecomputeOptions {
         platform: &Platform<'_>,
         waits: bool,
     ) -> RecomputeOptions {
-        let whole = whole.again.as_ref().unwrap_or(&whole.profiles);
+        let whole = whole.recomputed.as_ref().unwrap_or(&whole.profiles);
         let cost = |profile: &Profile, all: &Profile, offload: bool| {
             let (passes, before) = (profile.passes(), all.passes());
             let wait = if offload && waits { waits_for_host(profile, platform) } else { Passes::default() };
@@ -154,7 +154,7 @@ impl RecomputeOptions {
                 forward_s: passes.forward - before.forward + wait.forward,
                 backward_s: passes.backward - before.backward + wait.backward,
                 either_s: 0.0,
-                saved_bytes: if offload { 0.0 } else { profile.kept },
+                saved_bytes: if offload { 0.0 } else { profile.saved },
             }
         };
         let in_place = |offload: bool| {
@@ -234,7 +234,7 @@ fn after(savings: &[Saving], runs: &[Count], share: f64) -> Reduction {
 
 /// Lower hull of a block's choices, starting from saving everything.
 fn savings(block: usize, all: &Blocks, choices: &[RecomputeChoice]) -> Vec<Saving> {
-    let everything = all.profiles[block].kept;
+    let everything = all.profiles[block].saved;
     let mut hull = vec![RecomputeCost { bytes: everything, seconds: 0.0 }];
     for choice in choices.iter().filter(|choice| choice.bytes < everything) {
         let next = RecomputeCost { bytes: choice.bytes, seconds: choice.least };
@@ -266,7 +266,7 @@ pub(super) fn offloaded(all: &Profile, choice: RecomputeCost, platform: &Platfor
 
 /// Seconds that the passes of a block instance wait for copies of its saved activations: to the host, and back.
 fn waits_for_host(profile: &Profile, platform: &Platform<'_>) -> Passes {
-    let copy = profile.kept / platform.cluster.device.host_bandwidth;
+    let copy = profile.saved / platform.cluster.device.host_bandwidth;
     profile.passes().map(|compute| (copy - compute).max(0.0))
 }
 
@@ -276,7 +276,7 @@ pub(super) struct MemoryFit<'a> {
     /// Block instances of each stage.
     pub(super) counts: Vec<Vec<Count>>,
     /// Bytes that each stage saves.
-    pub(super) kept: Vec<f64>,
+    pub(super) saved: Vec<f64>,
     /// Ranks by number.
     pub(super) ranks: Vec<FitRank>,
     /// Critical path of an order that does not depend on costs.
@@ -363,16 +363,16 @@ impl MemoryFit<'_> {
     /// Number of savings, the last one in part, that a rank needs in addition to the `rest` that it already saves, so that its
     /// forwards save no more than `most` bytes. Returns `None` if all of them are too few.
     fn share(&self, rank: &FitRank, savings: &[Saving], rest: &dyn Fn(&[Count]) -> f64, most: f64) -> Option<f64> {
-        let mut kept = vec![0.0; self.counts.len()];
+        let mut saved = vec![0.0; self.counts.len()];
         let stages: Vec<(usize, f64, Reductions)> = (rank.bound.stages.iter())
             .map(|own| {
                 let counts = &self.counts[own.stage];
-                (own.stage, self.kept[own.stage] - rest(counts), Reductions::of(savings, counts))
+                (own.stage, self.saved[own.stage] - rest(counts), Reductions::of(savings, counts))
             })
             .collect();
         let mut is_enough = |share: f64| {
-            stages.iter().for_each(|(at, before, reductions)| kept[*at] = before - reductions.after(share).bytes);
-            rank.bound.least_kept(rank.number, &kept, self.schedule, &self.lifetime, 0.0) <= most
+            stages.iter().for_each(|(at, before, reductions)| saved[*at] = before - reductions.after(share).bytes);
+            rank.bound.least_saved(rank.number, &saved, self.schedule, &self.lifetime, 0.0) <= most
         };
         if is_enough(0.0) {
             return Some(0.0);
@@ -403,13 +403,13 @@ impl MemoryFit<'_> {
     /// `stage` returns. Returns `None` if some device exceeds its budget.
     fn under(&self, stage: impl Fn(&[Count]) -> OptionCost, budget: f64) -> Option<f64> {
         let stages: SmallVec<[OptionCost; 16]> = self.counts.iter().map(|runs| stage(runs)).collect();
-        let kept: SmallVec<[f64; 16]> = stages.iter().map(|stage| stage.saved_bytes).collect();
+        let saved: SmallVec<[f64; 16]> = stages.iter().map(|stage| stage.saved_bytes).collect();
         // A pass that takes less time shortens the path through other stages.
         let shorter = stages.iter().map(|stage| stage.forward_s.min(0.0) + stage.backward_s.min(0.0)).sum::<f64>();
         let mut end = 0.0_f64;
         for rank in &self.ranks {
-            let kept = rank.bound.least_kept(rank.number, &kept, self.schedule, &self.lifetime, shorter);
-            if (rank.device_bytes - self.reserve * (rank.saved_bytes - kept)) * (1.0 - ROUNDING) > budget {
+            let saved = rank.bound.least_saved(rank.number, &saved, self.schedule, &self.lifetime, shorter);
+            if (rank.device_bytes - self.reserve * (rank.saved_bytes - saved)) * (1.0 - ROUNDING) > budget {
                 return None;
             }
             let longer = rank.bound.stages.iter().map(|own| stages[own.stage].seconds_of(own.runs)).sum::<f64>();

@@ -110,7 +110,7 @@ pub(super) struct Rank {
     /// Seconds of its messages, half of each.
     pub(super) messages: f64,
     /// Peak bytes of saved activations on the device.
-    pub(super) kept: f64,
+    pub(super) saved: f64,
     /// Peak bytes of saved activations in host memory.
     pub(super) offloaded: f64,
     /// Peak number of micro-batches in flight of its last stage.
@@ -188,8 +188,9 @@ fn is_settled(few: &[Rank], more: &[Rank]) -> bool {
     let longer = || both().map(|(few, more)| more.end - few.end);
     let (least, most) = (longer().fold(f64::INFINITY, f64::min), longer().fold(0.0, f64::max));
     let waits = |rank: &Rank| rank.end - rank.busy();
-    let is_no_less =
-        |(few, more): (&Rank, &Rank)| waits(more) - waits(few) >= -SAME * most && more.kept >= (1.0 - SAME) * few.kept;
+    let is_no_less = |(few, more): (&Rank, &Rank)| {
+        waits(more) - waits(few) >= -SAME * most && more.saved >= (1.0 - SAME) * few.saved
+    };
     most - least <= SAME * most && both().all(is_no_less)
 }
 
@@ -225,9 +226,9 @@ impl ActivationLifetime {
     }
 
     /// Average bytes that a rank with these stages holds, if the trip to the last stage and back takes `more` extra seconds.
-    fn kept(&self, stages: &[StageRuns], kept: &[f64], more: f64) -> f64 {
+    fn saved(&self, stages: &[StageRuns], saved: &[f64], more: f64) -> f64 {
         let of_stage =
-            |StageRuns { stage, runs }: &StageRuns| runs.f * kept[*stage] * (self.seconds[*stage] + more).max(0.0);
+            |StageRuns { stage, runs }: &StageRuns| runs.f * saved[*stage] * (self.seconds[*stage] + more).max(0.0);
         stages.iter().map(of_stage).sum::<f64>() / self.within
     }
 }
@@ -293,27 +294,27 @@ pub(super) fn least_of_ranks(seconds: &[PerSection], hops: &[f64], schedule: &Sc
 
 impl RankBound {
     /// Lower bound on the peak bytes of saved activations of rank number `rank`: from the number of micro-batches that the
-    /// schedule kind has in flight, and from the lifetimes of activations. `more` is as in [`ActivationLifetime::kept`].
-    pub(super) fn least_kept(
+    /// schedule kind has in flight, and from the lifetimes of activations. `more` is as in [`ActivationLifetime::saved`].
+    pub(super) fn least_saved(
         &self,
         rank: u32,
-        kept: &[f64],
+        saved: &[f64],
         schedule: &ScheduledPipeline,
         lifetime: &ActivationLifetime,
         more: f64,
     ) -> f64 {
         let ScheduledPipeline { kind, ref pipeline } = *schedule;
-        let each = || self.stages.iter().map(|it| kept[it.stage] / f64::from(pipeline.slices));
+        let each = || self.stages.iter().map(|it| saved[it.stage] / f64::from(pipeline.slices));
         let all = f64::from(kind.min_in_flight(rank, pipeline)) * each().fold(f64::INFINITY, f64::min);
-        each().fold(all, f64::max).max(lifetime.kept(&self.stages, kept, more))
+        each().fold(all, f64::max).max(lifetime.saved(&self.stages, saved, more))
     }
 }
 
-/// Timeline that no order of the schedule kind beats, for stages that take these seconds and save `kept` bytes per forward, in
+/// Timeline that no order of the schedule kind beats, for stages that take these seconds and save `saved` bytes per forward, in
 /// steps of at most `within` seconds. The rank with the first stage ends no earlier than the longest chain.
 pub(super) fn least(
     seconds: &[PerSection],
-    kept: &[f64],
+    saved: &[f64],
     hops: &[f64],
     schedule: &ScheduledPipeline,
     within: f64,
@@ -321,10 +322,10 @@ pub(super) fn least(
     let bounds = least_of_ranks(seconds, hops, schedule);
     let lifetime = ActivationLifetime::of(seconds, hops, schedule, within);
     let timeline = |(rank, bound): (u32, &RankBound)| {
-        let kept = bound.least_kept(rank, kept, schedule, &lifetime, 0.0);
+        let saved = bound.least_saved(rank, saved, schedule, &lifetime, 0.0);
         let idle = Idle { dependency: bound.before, ..Idle::default() };
         let (stages, end) = (bound.stages.clone(), bound.before + bound.work);
-        Rank { stages, end, idle, kept, ..Rank::default() }
+        Rank { stages, end, idle, saved, ..Rank::default() }
     };
     let mut ranks: Vec<Rank> = (0..).zip(&bounds).map(timeline).collect();
     raise(&mut ranks, &bounds);
@@ -367,9 +368,9 @@ pub(super) fn costs(loads: &[StageCost], hops: &[f64], slices: f64) -> StageCost
         i: each(&|load| load.seconds().i),
         w: each(&|load| load.seconds().w),
         comm: hops.iter().map(|hop| hop / slices).collect(),
-        mem_f: each(&StageCost::saved),
-        mem_i: each(&|load| load.saved() - load.held_for_w.min(load.saved())),
-        mem_w: each(&|load| load.held_for_w.min(load.saved())),
+        mem_f: each(&StageCost::saved_anywhere),
+        mem_i: each(&|load| load.saved_anywhere() - load.saved_for_w.min(load.saved_anywhere())),
+        mem_w: each(&|load| load.saved_for_w.min(load.saved_anywhere())),
         ..StageCosts::uniform(loads.len() as u32, 0.0, 0.0, 0.0, 0.0)
     }
 }
@@ -400,7 +401,7 @@ impl PipelineTimeline {
 
     /// The same with all saved activations in host memory.
     fn offloaded(mut self) -> PipelineTimeline {
-        self.ranks.iter_mut().for_each(|rank| rank.offloaded = std::mem::take(&mut rank.kept));
+        self.ranks.iter_mut().for_each(|rank| rank.offloaded = std::mem::take(&mut rank.saved));
         self
     }
 }
@@ -433,7 +434,7 @@ impl Rank {
             },
             messages: at(self.messages, more.messages),
             // A peak never falls with more micro-batches.
-            kept: at(self.kept, more.kept).max(self.kept),
+            saved: at(self.saved, more.saved).max(self.saved),
             offloaded: 0.0,
             in_flight: at(self.in_flight, more.in_flight),
         }
@@ -449,7 +450,7 @@ mod tests {
     fn loads() -> Vec<StageCost> {
         let load = |gemm: f64| {
             let seconds = Seconds { gemm, ..Seconds::default() };
-            StageCost { f: seconds, i: seconds, w: seconds, kept: 10.0, ..StageCost::default() }
+            StageCost { f: seconds, i: seconds, w: seconds, saved: 10.0, ..StageCost::default() }
         };
         [1.0, 1.0, 1.1, 1.3].map(load).to_vec()
     }
@@ -467,7 +468,7 @@ mod tests {
                 for (ours, all) in ours.ranks.iter().zip(&all.ranks) {
                     assert!((ours.end / all.end - 1.0).abs() < 1e-9, "{schedule}: {ours:?}, {all:?}");
                     assert!((ours.busy() / all.busy() - 1.0).abs() < 1e-9, "{schedule}: {ours:?}, {all:?}");
-                    assert!((ours.kept / all.kept - 1.0).abs() < 1e-9, "{schedule}: {ours:?}, {all:?}");
+                    assert!((ours.saved / all.saved - 1.0).abs() < 1e-9, "{schedule}: {ours:?}, {all:?}");
                     assert_eq!(ours.in_flight, all.in_flight, "{schedule}");
                 }
                 assert!((ours.bubble - all.bubble).abs() < 1e-9);
@@ -482,7 +483,7 @@ mod tests {
             |stage: usize| 1.0 + [0.0, 0.02, 0.01, 0.05, 0.03][stage * 7 % 5] + if stage == 9 { 0.06 } else { 0.0 };
         let load = |stage: usize| {
             let seconds = Seconds { gemm: gemm(stage), ..Seconds::default() };
-            StageCost { f: seconds, i: seconds, w: seconds, kept: 10.0, ..StageCost::default() }
+            StageCost { f: seconds, i: seconds, w: seconds, saved: 10.0, ..StageCost::default() }
         };
         let wide = ["grouped-interleaved", "interleaved-1f1b", "interleaved-zb"].map(|kind| (kind, 4, Some(4)));
         let folded = ["zb-v", "v-half", "v-min", "1f1b-v", "dualpipe-v"].map(|kind| (kind, 8, None));
@@ -499,7 +500,7 @@ mod tests {
             let all = PipelineTimeline::of(ranks(&loads, &hops, &scheduled, &OrderCache::default()).unwrap().0);
             for (ours, all) in ours.ranks.iter().zip(&all.ranks) {
                 assert!((ours.end / all.end - 1.0).abs() < 1e-5, "{schedule}: {ours:?}, {all:?}");
-                assert!((ours.kept / all.kept - 1.0).abs() < 1e-5, "{schedule}: {ours:?}, {all:?}");
+                assert!((ours.saved / all.saved - 1.0).abs() < 1e-5, "{schedule}: {ours:?}, {all:?}");
                 assert!(ours.idle.dependency > -1e-6 * ours.end, "{schedule}: {ours:?}");
             }
         }

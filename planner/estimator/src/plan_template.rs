@@ -224,7 +224,7 @@ mod tests {
                 EstimateRequest { model: name, cluster, seq: 512, global_batch: 192, ..EstimateRequest::default() };
             let request = |parallel: String| EstimateRequest { gpus: Some(gpus), parallel, ..job.clone() };
             let evaluator = Evaluator::new(&estimator, request(String::new()), [gpus; 2]).unwrap();
-            let mut priced = 0;
+            let mut costed = 0;
             for at in 0..600_u64 {
                 let pick = |from: &[u64], step: u64| from[(at * 7919 / step % from.len() as u64) as usize];
                 let (tp, cp) = (pick(&[1, 2, 4], 1), pick(&[1, 2, 3, 4], 3));
@@ -244,11 +244,11 @@ mod tests {
                 let parallel = ParallelConfig { dp: gpus / tp / cp, tp, cp, ep, etp, mbs, ..ways };
                 let text = parallel::print(&parallel);
                 let Ok(told) = estimator.estimate(&request(text.clone())) else { continue };
-                let (ours, own) = (evaluator.price(&parallel).unwrap().seconds, told.predicted.step_time_s);
+                let (ours, own) = (evaluator.cost(&parallel).unwrap().seconds, told.predicted.step_time_s);
                 assert!((ours / own - 1.0).abs() < 1e-9, "{model} {text}: {ours}, {own}");
-                priced += 1;
+                costed += 1;
             }
-            assert!(priced > 60, "{model} {priced}");
+            assert!(costed > 60, "{model} {costed}");
         }
     }
 
@@ -268,7 +268,7 @@ mod tests {
         };
         let told = estimator.estimate(&request).unwrap().predicted.step_time_s;
         let evaluator = Evaluator::new(&estimator, request, [512; 2]).unwrap();
-        let ours = evaluator.price(&parallel::parse_any(parallel).unwrap()).unwrap().seconds;
+        let ours = evaluator.cost(&parallel::parse_any(parallel).unwrap()).unwrap().seconds;
         assert!((ours / told - 1.0).abs() < 1e-9, "{ours}, {told}");
     }
 }

@@ -166,9 +166,10 @@ impl StepFlops {
                 let profile = &blocks.profiles[block];
                 work.causal += 3.0 * profile.flops;
                 work.whole += 3.0 * profile.flops_noncausal;
-                let again = blocks.again.as_ref().filter(|_| blocks.outline.layers.contains(&run) && whole > 0);
-                whole -= usize::from(again.is_some());
-                work.executed += again.unwrap_or(&blocks.profiles)[block].executed.total();
+                let recomputed =
+                    blocks.recomputed.as_ref().filter(|_| blocks.outline.layers.contains(&run) && whole > 0);
+                whole -= usize::from(recomputed.is_some());
+                work.executed += recomputed.unwrap_or(&blocks.profiles)[block].executed.total();
             }
         }
         work

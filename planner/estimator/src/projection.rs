@@ -376,8 +376,8 @@ mod tests {
             let alone = seconds(&Estimator::new());
             assert_eq!(seconds(&shared), alone, "{}", request.parallel);
             let parallel = parallel::parse(&request.parallel).unwrap();
-            let priced = evaluator.price(&parallel).unwrap().seconds;
-            assert!((priced / alone - 1.0).abs() < 1e-9, "{}: {priced}, {alone}", request.parallel);
+            let costed = evaluator.cost(&parallel).unwrap().seconds;
+            assert!((costed / alone - 1.0).abs() < 1e-9, "{}: {costed}, {alone}", request.parallel);
         }
     }
 
@@ -399,9 +399,9 @@ mod tests {
         for order in ["pp,dp,cp,tp", "pp,dp,tp,cp", "dp,tp,pp,cp"] {
             let text = format!("dp=1,cp=4,tp=4,rank_order={order}");
             let alone = Estimator::new().estimate(&request(&text)).unwrap().predicted.step_time_s;
-            let priced = evaluator.price(&parallel::parse(&text).unwrap()).unwrap().seconds;
-            assert!((priced / alone - 1.0).abs() < 1e-9, "{text}: {priced}, {alone}");
-            all.push(priced);
+            let costed = evaluator.cost(&parallel::parse(&text).unwrap()).unwrap().seconds;
+            assert!((costed / alone - 1.0).abs() < 1e-9, "{text}: {costed}, {alone}");
+            all.push(costed);
         }
         assert!(all[0] != all[1] && all[1] == all[2], "{all:?}");
     }

@@ -55,7 +55,7 @@ pub fn recipe(
         blocks: matches!(name, "fp8-row" | "fp8-block" | "mxfp8" | "mxfp4" | "nvfp4"),
         parameter,
         gradient: given.unwrap_or(stated(stack.facts.gradient_bytes)),
-        wire: given.unwrap_or(stated(stack.facts.wire_bytes)),
+        comm_gradient: given.unwrap_or(stated(stack.facts.wire_bytes)),
         master: match master {
             None if pure => 0.0,
             None if aware => default_master - parameter,

@@ -10,17 +10,17 @@ use cost::{BlockOptions, Frontier, Kind, Platform, RecomputeChoice, frontier};
 use ir::graph::Model;
 use ir::options::Recompute;
 
-/// Number of instances of each layer block on pipeline ranks that exceed the memory budget `room`, in bytes. A single kind of
+/// Number of instances of each layer block on pipeline ranks that exceed the memory budget `budget`, in bytes. A single kind of
 /// layer counts once, since its choices do not depend on the number.
 pub(super) fn crowded(
     staged: &Staged,
     memory: &[StageMemory],
     held: impl Fn(&StageMemory) -> f64,
     outline: &Outline,
-    room: f64,
+    budget: f64,
 ) -> Vec<f64> {
     let mut runs = vec![0.0; outline.tensors.len()];
-    let ranks = staged.flow.ranks.iter().zip(memory).filter(|(_, memory)| held(memory) * GIB > room);
+    let ranks = staged.flow.ranks.iter().zip(memory).filter(|(_, memory)| held(memory) * GIB > budget);
     for StageRuns { stage, .. } in ranks.flat_map(|(rank, _)| &rank.stages) {
         let layers = staged.loads[*stage].runs.clone().filter(|run| outline.layers.contains(run));
         layers.for_each(|run| runs[outline.runs[run]] += 1.0);
@@ -40,7 +40,7 @@ pub(super) fn choices_of_each(
     let choices = |block: usize| {
         let alone: Vec<f64> = (0..model.blocks.len()).map(|at| f64::from(u8::from(at == block))).collect();
         let mut best = frontier(model, &alone, options, platform).best;
-        best.retain(|again| !again.choices.is_empty());
+        best.retain(|recomputed| !recomputed.choices.is_empty());
         best
     };
     (0..model.blocks.len()).map(choices).collect()
@@ -92,13 +92,13 @@ type Under<'a, T> = dyn FnMut(&[usize]) -> Result<Trial<T>, Error> + 'a;
 /// Search over choices of each kind of layer.
 struct ChoiceSearch<'a, T> {
     /// Memory budget in bytes.
-    room: f64,
+    budget: f64,
     under: &'a mut Under<'a, T>,
     /// Returns `true` if a choice, and all choices that recompute no less, exceed the time limit.
     is_too_slow: &'a dyn Fn(&[usize]) -> bool,
 }
 
-/// Finds the fastest choice of values that fits in the memory budget `room`; `none` are the bytes without recomputation. Returns
+/// Finds the fastest choice of values that fits in the memory budget `budget`; `none` are the bytes without recomputation. Returns
 /// `None` if no choice fits, or every choice that fits is too slow.
 ///
 /// # Errors
@@ -106,12 +106,12 @@ struct ChoiceSearch<'a, T> {
 pub(super) fn fitting<T: Clone>(
     frontier: &Frontier,
     none: f64,
-    room: f64,
+    budget: f64,
     mut under: impl FnMut(Recompute) -> Result<Trial<T>, Error>,
     is_too_slow: impl Fn(&[usize]) -> bool,
 ) -> Result<Option<T>, Error> {
     let mut under = |choices: &[usize]| under(Recompute::Selective(frontier.names(choices)));
-    let mut trial = ChoiceSearch { room, under: &mut under, is_too_slow: &is_too_slow };
+    let mut trial = ChoiceSearch { budget, under: &mut under, is_too_slow: &is_too_slow };
     Ok(trial.fitting(&frontier.kinds, &frontier.best, none)?.map(|best| best.of))
 }
 
@@ -122,11 +122,11 @@ impl<T: Clone> ChoiceSearch<'_, T> {
         let (kind, zero) = (commonest(kinds), vec![0; kinds.len()]);
         // If the first choice of the commonest kind is too slow, that kind recomputes nothing.
         let makes_none = kinds.len() > 1 && least.choices[kind] > 0 && (self.is_too_slow)(&with(&zero, kind, 1));
-        if makes_none && (self.under)(&with(&least.choices, kind, 0))?.bytes > self.room {
+        if makes_none && (self.under)(&with(&least.choices, kind, 0))?.bytes > self.budget {
             return Ok(None);
         }
         let last = (self.under)(&least.choices)?;
-        if last.bytes > self.room {
+        if last.bytes > self.budget {
             return Ok(None);
         }
         let mut from = zero;
@@ -150,16 +150,16 @@ impl<T: Clone> ChoiceSearch<'_, T> {
         if least[kind] == 0 {
             return Ok(Some(0));
         }
-        let kept = &kinds[kind].bytes[..=least[kind]];
+        let saved = &kinds[kind].bytes[..=least[kind]];
         // All other kinds save least already.
         let frees = |kind: usize| kinds[kind].runs * (kinds[kind].bytes[0] - kinds[kind].bytes[least[kind]]);
         let share = frees(kind) / (0..kinds.len()).map(frees).sum::<f64>();
         let held = last.bytes + (none - last.bytes) * share;
         let under = |trial: &mut Self, at: usize| (trial.under)(&with(least, kind, at));
         let is_too_slow = |trial: &Self, at: usize| (trial.is_too_slow)(&with(&vec![0; kinds.len()], kind, at));
-        let Some((_, at)) = self.first(kept, held, last.clone(), under, is_too_slow)? else { return Ok(None) };
+        let Some((_, at)) = self.first(saved, held, last.clone(), under, is_too_slow)? else { return Ok(None) };
         // This kind may also fit without recomputation.
-        let is_free = at == 1 && (self.under)(&with(least, kind, 0))?.bytes <= self.room;
+        let is_free = at == 1 && (self.under)(&with(least, kind, 0))?.bytes <= self.budget;
         Ok(Some(if is_free { 0 } else { at }))
     }
 
@@ -171,10 +171,11 @@ impl<T: Clone> ChoiceSearch<'_, T> {
         last: Trial<T>,
         from: &[usize],
     ) -> Result<Option<Chosen<T>>, Error> {
-        let is_before = |again: &RecomputeChoice| again.choices.iter().zip(from).any(|(own, from)| own < from);
+        let is_before =
+            |recomputed: &RecomputeChoice| recomputed.choices.iter().zip(from).any(|(own, from)| own < from);
         let begin = best.iter().rposition(is_before).unwrap_or(0);
-        let kept: Vec<f64> = best.iter().map(|again| again.bytes).collect();
-        let share = (kept[begin] - kept[kept.len() - 1]) / (kept[0] - kept[kept.len() - 1]);
+        let saved: Vec<f64> = best.iter().map(|recomputed| recomputed.bytes).collect();
+        let share = (saved[begin] - saved[saved.len() - 1]) / (saved[0] - saved[saved.len() - 1]);
         let held = last.bytes + (none - last.bytes) * share;
         let under = |trial: &mut Self, at: usize| (trial.under)(&best[begin + at].choices);
         // With several kinds, each kind may end with a smaller choice than here.
@@ -182,7 +183,7 @@ impl<T: Clone> ChoiceSearch<'_, T> {
             alone @ [_] => (trial.is_too_slow)(alone),
             _ => false,
         };
-        let found = self.first(&kept[begin..], held, last, under, is_too_slow)?;
+        let found = self.first(&saved[begin..], held, last, under, is_too_slow)?;
         Ok(found.map(|(found, at)| (found, best[begin + at].choices.clone())))
     }
 
@@ -199,7 +200,7 @@ impl<T: Clone> ChoiceSearch<'_, T> {
                 continue;
             }
             let first = (self.under)(&with(&choices, kind, begin))?;
-            let found = if first.bytes <= self.room {
+            let found = if first.bytes <= self.budget {
                 Some((first, begin))
             } else {
                 // Later kinds may still be reduced.
@@ -223,13 +224,13 @@ impl<T: Clone> ChoiceSearch<'_, T> {
     /// side, the step away from that side doubles each time.
     fn first(
         &mut self,
-        kept: &[f64],
+        saved: &[f64],
         mut held: f64,
         last: Trial<T>,
         under: impl Fn(&mut Self, usize) -> Result<Trial<T>, Error>,
         is_too_slow: impl Fn(&Self, usize) -> bool,
     ) -> Result<Option<(Trial<T>, usize)>, Error> {
-        let (mut found, mut small, mut large, mut side) = (last, kept.len() - 1, 0, 0_i32);
+        let (mut found, mut small, mut large, mut side) = (last, saved.len() - 1, 0, 0_i32);
         loop {
             if is_too_slow(self, large + 1) {
                 return Ok(None);
@@ -237,14 +238,14 @@ impl<T: Clone> ChoiceSearch<'_, T> {
             if small - large < 2 {
                 return Ok(Some((found, small)));
             }
-            let more = (self.room - found.bytes) / (held - found.bytes) * (kept[large] - kept[small]);
-            let interpolated = kept.partition_point(|&bytes| bytes > kept[small] + more);
+            let more = (self.budget - found.bytes) / (held - found.bytes) * (saved[large] - saved[small]);
+            let interpolated = saved.partition_point(|&bytes| bytes > saved[small] + more);
             let far = 1 << side.unsigned_abs().saturating_sub(1);
             let next =
                 if side > 0 { interpolated.min(small.saturating_sub(far)) } else { interpolated.max(large + far) };
             let next = next.clamp(large + 1, small - 1);
             let tried = under(self, next)?;
-            if tried.bytes <= self.room {
+            if tried.bytes <= self.budget {
                 (found, small, side) = (tried, next, side.max(0) + 1);
             } else {
                 (held, large, side) = (tried.bytes, next, side.min(0) - 1);
@@ -260,18 +261,18 @@ mod tests {
     use ir::ids::BlockId;
 
     /// A choice of so many seconds.
-    fn again(choices: Vec<usize>, bytes: f64, seconds: usize) -> RecomputeChoice {
+    fn recomputed(choices: Vec<usize>, bytes: f64, seconds: usize) -> RecomputeChoice {
         RecomputeChoice { choices, bytes, seconds: seconds as f64, least: seconds as f64 }
     }
 
     fn choices(bytes: &[f64]) -> Vec<RecomputeChoice> {
-        let of = |(at, &bytes): (usize, &f64)| again(vec![at], bytes, at);
+        let of = |(at, &bytes): (usize, &f64)| recomputed(vec![at], bytes, at);
         bytes.iter().enumerate().map(of).collect()
     }
 
     /// A trial in a room, of choices that hold so much, and how many tries it took.
     fn trial<T>(
-        room: f64,
+        budget: f64,
         held: impl Fn(&[usize]) -> f64,
         is_too_slow: impl Fn(&[usize]) -> bool,
         then: impl FnOnce(&mut ChoiceSearch<'_, Vec<usize>>) -> Result<T, Error>,
@@ -281,7 +282,7 @@ mod tests {
             tries += 1;
             Ok(Trial { of: choices.to_vec(), bytes: held(choices) })
         };
-        let found = then(&mut ChoiceSearch { room, under: &mut under, is_too_slow: &is_too_slow }).unwrap();
+        let found = then(&mut ChoiceSearch { budget, under: &mut under, is_too_slow: &is_too_slow }).unwrap();
         (found, tries)
     }
 
@@ -294,16 +295,16 @@ mod tests {
     /// Held: 40 and three times what is kept. The first choice that fits is found, in few steps; nothing where it is too slow.
     #[test]
     fn the_fastest_that_fits_is_found() {
-        let kept: Vec<f64> = (0..100).map(|at| 1000.0 - f64::from(at * at) / 10.0).collect();
-        let held = |at: usize| 40.0 + 3.0 * kept[at];
-        let kinds = [kind(0, 1.0, kept.clone())];
-        for room in [held(99), held(98), held(50) + 1.0, held(1), held(0) - 1.0] {
-            let wanted = (1..100).find(|&at| held(at) <= room);
+        let saved: Vec<f64> = (0..100).map(|at| 1000.0 - f64::from(at * at) / 10.0).collect();
+        let held = |at: usize| 40.0 + 3.0 * saved[at];
+        let kinds = [kind(0, 1.0, saved.clone())];
+        for budget in [held(99), held(98), held(50) + 1.0, held(1), held(0) - 1.0] {
+            let wanted = (1..100).find(|&at| held(at) <= budget);
             for enough in [99, wanted.unwrap(), wanted.unwrap() - 1] {
                 let of = |choices: &[usize]| held(choices[0]);
                 let is_too_slow = |choices: &[usize]| choices[0] > enough;
-                let find = |trial: &mut ChoiceSearch<'_, Vec<usize>>| trial.fitting(&kinds, &choices(&kept), held(0));
-                let (found, tries) = trial(room, of, is_too_slow, find);
+                let find = |trial: &mut ChoiceSearch<'_, Vec<usize>>| trial.fitting(&kinds, &choices(&saved), held(0));
+                let (found, tries) = trial(budget, of, is_too_slow, find);
                 let found = found.map(|tried| tried.of[0]);
                 assert_eq!(found, wanted.filter(|&wanted| wanted <= enough));
                 assert!(tries <= 4, "{tries}");
@@ -313,9 +314,9 @@ mod tests {
 
     #[test]
     fn nothing_may_fit() {
-        let none = |kept: &[f64], held: f64, room: f64| {
-            let kinds = [kind(0, 1.0, kept.to_vec())];
-            trial(room, |_| 9.0, |_| false, |trial| trial.fitting(&kinds, &choices(kept), held)).0.is_none()
+        let none = |saved: &[f64], held: f64, budget: f64| {
+            let kinds = [kind(0, 1.0, saved.to_vec())];
+            trial(budget, |_| 9.0, |_| false, |trial| trial.fitting(&kinds, &choices(saved), held)).0.is_none()
         };
         assert!(none(&[3.0, 2.0], 10.0, 8.0));
         assert!(none(&[3.0], 10.0, 9.5));
@@ -326,7 +327,8 @@ mod tests {
     fn each_kind_takes_the_room_of_its_rank() {
         let held = |choices: &[usize]| f64::max(100.0 - choices[0] as f64, 60.0 - 2.0 * choices[1] as f64);
         let kinds = [1.0, 2.0].map(|each| kind(0, each, (0..21).map(|at| 100.0 - each * f64::from(at)).collect()));
-        let both: Vec<RecomputeChoice> = (0..21).map(|at| again(vec![at; 2], 300.0 - 3.0 * at as f64, at)).collect();
+        let both: Vec<RecomputeChoice> =
+            (0..21).map(|at| recomputed(vec![at; 2], 300.0 - 3.0 * at as f64, at)).collect();
         let each = |is_too_slow: &dyn Fn(&[usize]) -> bool| {
             let find = |trial: &mut ChoiceSearch<'_, Vec<usize>>| trial.fitting(&kinds, &both, held(&[0, 0]));
             trial(85.0, held, is_too_slow, find).0.map(|best| best.of)
@@ -340,7 +342,8 @@ mod tests {
     #[test]
     fn a_kind_may_have_no_choice() {
         let kinds = [kind(0, 9.0, vec![5.0]), kind(1, 1.0, vec![40.0, 30.0, 20.0])];
-        let both: Vec<RecomputeChoice> = (0..3).map(|at| again(vec![0, at], 45.0 - 10.0 * at as f64, at)).collect();
+        let both: Vec<RecomputeChoice> =
+            (0..3).map(|at| recomputed(vec![0, at], 45.0 - 10.0 * at as f64, at)).collect();
         let held = |choices: &[usize]| 50.0 - 10.0 * choices[1] as f64;
         let is_too_slow = |choices: &[usize]| choices.iter().zip(&kinds).any(|(&at, kind)| kind.seconds[at] > 2.0);
         let (found, _) = trial(40.0, held, is_too_slow, |trial| trial.fitting(&kinds, &both, 50.0));
@@ -352,9 +355,9 @@ mod tests {
     fn the_commonest_kind_may_make_none_again() {
         let kinds = [kind(0, 1.0, vec![40.0, 30.0, 20.0]), kind(1, 9.0, vec![5.0, 4.0, 3.0])];
         let held = |choices: &[usize]| 50.0 - 10.0 * choices[0] as f64 - choices[1] as f64;
-        let both: Vec<RecomputeChoice> = (0..3).map(|at| again(vec![at; 2], held(&[at; 2]), at)).collect();
+        let both: Vec<RecomputeChoice> = (0..3).map(|at| recomputed(vec![at; 2], held(&[at; 2]), at)).collect();
         let is_too_slow = |choices: &[usize]| choices[1] > 0;
-        let find = |room: f64| trial(room, held, is_too_slow, |trial| trial.fitting(&kinds, &both, 50.0)).0;
+        let find = |budget: f64| trial(budget, held, is_too_slow, |trial| trial.fitting(&kinds, &both, 50.0)).0;
         assert_eq!(find(40.0).map(|found| found.of), Some(vec![1, 0]));
         assert!(find(29.0).is_none());
     }
@@ -367,7 +370,8 @@ mod tests {
             kind(1, 9.0, (0..21).map(|at| 200.0 - f64::from(at)).collect()),
         ];
         let held = |choices: &[usize]| 220.0 - 2.0 * choices[0] as f64 - 9.0 * choices[1] as f64;
-        let both: Vec<RecomputeChoice> = (0..21).map(|at| again(vec![at / 2, at], held(&[at / 2, at]), at)).collect();
+        let both: Vec<RecomputeChoice> =
+            (0..21).map(|at| recomputed(vec![at / 2, at], held(&[at / 2, at]), at)).collect();
         let find = |enough: usize| {
             let is_too_slow = |choices: &[usize]| choices[1] > enough;
             trial(100.0, held, is_too_slow, |trial| trial.fitting(&kinds, &both, held(&[0, 0])))

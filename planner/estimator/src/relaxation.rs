@@ -1,7 +1,7 @@
 //! Lower bounds of a search node: the same step and memory model, with a pipeline timeline that no order beats.
 
 use super::blocks::{Blocks, Span};
-use super::budget::has_room;
+use super::budget::fits_budget;
 use super::candidate::{Candidate, Staged};
 use super::critical_path::CriticalPath;
 use super::memory::states;
@@ -96,7 +96,7 @@ impl<'a> Relaxation<'a> {
         let replicas = Replicas::new(parallel, self.microbatches, self.platform);
         let elements = self.average_elements();
         let bytes = self.average_bytes(elements, None, &replicas);
-        if !has_room(bytes, budget) {
+        if !fits_budget(bytes, budget) {
             return StepCost { seconds: 0.0, bytes };
         }
         let load = run_loads(self.fast, parallel, &replicas);
@@ -126,12 +126,12 @@ impl<'a> Relaxation<'a> {
     ) -> f64 {
         let states = states(elements, replicas);
         let facts = &self.platform.stack.facts;
-        let kept = small.map_or(0.0, kept_by_whole) / self.parallel.pp as f64;
+        let saved = small.map_or(0.0, saved_by_recomputing_all) / self.parallel.pp as f64;
         // Some rank has the block with the largest inner values.
         let inner = self.fast.profiles.iter().map(|profile| profile.transient).fold(0.0, f64::max);
         // A step's only backward may reuse the memory of the saved activations for gradients.
-        let replaced = if facts.frees_gradients && self.microbatches < 2 { kept.min(states.gradients) } else { 0.0 };
-        (states.total() + kept - replaced).max(inner) * facts.reserve + facts.context
+        let replaced = if facts.frees_gradients && self.microbatches < 2 { saved.min(states.gradients) } else { 0.0 };
+        (states.total() + saved - replaced).max(inner) * facts.reserve + facts.context
     }
 
     /// Seconds until a micro-batch is through, whose forward, input and weight gradients take the times in `whole`. An
@@ -257,7 +257,7 @@ impl<'a> Relaxation<'a> {
         let loads: Vec<StageCost> = staged.loads.iter().map(|load| StageCost { reductions, ..load.clone() }).collect();
         let device = self.device(&staged.flow, &loads, &staged.replicas);
         let counts = counts(self.fast, starts);
-        let kept = counts.iter().map(|runs| sum(runs, |run| self.fast.profiles[run.block].kept)).collect();
+        let saved = counts.iter().map(|runs| sum(runs, |run| self.fast.profiles[run.block].saved)).collect();
         let reserve = self.platform.stack.facts.reserve;
         let LeastAfter { reduce, update } = self.ordered(&staged.flow, &staged.loads, &staged.replicas).least_after();
         let ranks = (ranks.into_iter().zip(reduce))
@@ -268,10 +268,10 @@ impl<'a> Relaxation<'a> {
                 bound,
                 reduce_s,
                 device_bytes,
-                saved_bytes: rank.kept,
+                saved_bytes: rank.saved,
             })
             .collect();
-        let fit = MemoryFit { schedule, counts, kept, ranks, path, lifetime, reserve };
+        let fit = MemoryFit { schedule, counts, saved, ranks, path, lifetime, reserve };
         (fit.seconds(query.options, query.choices, query.budget) + update + self.platform.fixed())
             * self.platform.stragglers(self.parallel.devices())
     }
@@ -296,14 +296,14 @@ pub(super) fn flow_of(
     schedule: &ScheduledPipeline,
     within: f64,
 ) -> PipelineTimeline {
-    let kept: Vec<f64> = loads.iter().map(|load| load.kept).collect();
-    least(&loads.iter().map(StageCost::seconds).collect::<Vec<_>>(), &kept, hops, schedule, within)
+    let saved: Vec<f64> = loads.iter().map(|load| load.saved).collect();
+    least(&loads.iter().map(StageCost::seconds).collect::<Vec<_>>(), &saved, hops, schedule, within)
 }
 
 /// Bytes that all block instances save if all layers that can be are recomputed.
-fn kept_by_whole(blocks: &Blocks) -> f64 {
-    let profiles = blocks.again.as_ref().unwrap_or(&blocks.profiles);
-    blocks.outline.spans.iter().map(|span| span.runs.len() as f64 * profiles[span.block].kept).sum()
+fn saved_by_recomputing_all(blocks: &Blocks) -> f64 {
+    let profiles = blocks.recomputed.as_ref().unwrap_or(&blocks.profiles);
+    blocks.outline.spans.iter().map(|span| span.runs.len() as f64 * profiles[span.block].saved).sum()
 }
 
 /// Seconds of a rank that executes all blocks `times` times, plus the fixed cost of each step.

@@ -91,10 +91,10 @@ impl<'a> Replicas<'a> {
 
     /// Seconds of reducing gradients to the ranks that update the parameters, in messages of at most `bucket` bytes.
     fn reduce(&self, elements: SplitByExperts, bucket: f64) -> f64 {
-        let wire = self.platform.recipe.wire;
+        let element = self.platform.recipe.comm_gradient;
         let exchange = |exchange: CollectiveKind, elements: f64, group: Group| {
-            let messages = (elements * wire / bucket).ceil().max(1.0);
-            messages * self.platform.collective_time(exchange, elements * wire / messages, group)
+            let messages = (elements * element / bucket).ceil().max(1.0);
+            messages * self.platform.collective_time(exchange, elements * element / messages, group)
         };
         let seconds = |elements: f64, ReplicaGroups { shards, copies }: ReplicaGroups| {
             if self.zero == 0 {
@@ -198,7 +198,7 @@ impl<'a> Replicas<'a> {
     /// fills it, and is exposed. Updated parameters are gathered at once, or during the next step's first forward if the
     /// stack does so, and copied to their places.
     pub(super) fn exchange(&self, elements: SplitByExperts, tensors: usize, compute: Passes) -> Exchange {
-        let bytes = elements.total() * self.platform.recipe.wire;
+        let bytes = elements.total() * self.platform.recipe.comm_gradient;
         // Gradients that are not hidden are sent in one message.
         let bucket = self.platform.stack.facts.bucket + bytes / tensors.max(1) as f64;
         let bucket = if self.hides { bucket } else { f64::INFINITY };

@@ -58,9 +58,10 @@ fn recomputed(report: &EstimateReport) -> String {
     if report.recomputed.is_empty() {
         return String::new();
     }
-    let row = |again: &Recomputed| {
-        let kept = if again.bytes_saved > 0.0 { bytes(again.bytes_saved as u64) } else { "(shared)".to_string() };
-        [again.value.clone(), again.layer.clone(), kept, short(again.time_s)]
+    let row = |recomputed: &Recomputed| {
+        let saved =
+            if recomputed.bytes_saved > 0.0 { bytes(recomputed.bytes_saved as u64) } else { "(shared)".to_string() };
+        [recomputed.value.clone(), recomputed.layer.clone(), saved, short(recomputed.time_s)]
     };
     let rows: Vec<_> = report.recomputed.iter().map(row).collect();
     table(["RECOMPUTED", "LAYER", "SAVED", "COST"], &rows) + "\n"

@@ -51,7 +51,7 @@ impl Evaluator {
     /// is the largest number of sequence slices of any order. If `budget` is `None`, only the memory bound is computed.
     ///
     /// # Errors
-    /// As [`Evaluator::price`].
+    /// As [`Evaluator::cost`].
     pub fn average_rank(&self, fast: &ParallelConfig, slices: u32, budget: Option<f64>) -> Result<StepCost, Error> {
         let context = StepContext {
             zero: self.zero(fast),
@@ -65,7 +65,7 @@ impl Evaluator {
     /// of `shards`, and save no less than `small`.
     ///
     /// # Errors
-    /// As [`Evaluator::price`].
+    /// As [`Evaluator::cost`].
     pub fn least_of_any(&self, small: &ParallelConfig, shards: &[ParallelConfig]) -> Result<f64, Error> {
         let small = self.block_costs(small)?;
         let mut least = f64::INFINITY;
@@ -82,7 +82,7 @@ impl Evaluator {
     /// states as one of `shards`.
     ///
     /// # Errors
-    /// As [`Evaluator::price`].
+    /// As [`Evaluator::cost`].
     pub fn least_bytes(
         &self,
         fast: &ParallelConfig,
@@ -100,7 +100,7 @@ impl Evaluator {
     /// Lower bounds over all pipelines, for configurations whose micro-batches take a share of the work of a large one.
     ///
     /// # Errors
-    /// As [`Evaluator::price`].
+    /// As [`Evaluator::cost`].
     pub fn average_ranks_by(
         &self,
         large: LargeShare<'_>,
@@ -118,7 +118,7 @@ impl Evaluator {
     /// Seconds of the work of a configuration's stages and of the critical path through them, in a schedule of its order.
     ///
     /// # Errors
-    /// As [`Evaluator::price`].
+    /// As [`Evaluator::cost`].
     pub fn rough(&self, parallel: &ParallelConfig) -> Result<f64, Error> {
         let candidate = self.candidate(parallel.clone());
         let (config, blocks) = self.blocks(&candidate)?;
@@ -131,7 +131,7 @@ impl Evaluator {
     /// offloading do not change the stages.
     ///
     /// # Errors
-    /// As [`Evaluator::price`].
+    /// As [`Evaluator::cost`].
     pub fn floor(&self, fast: &ParallelConfig, ask: &BoundKind) -> Result<StepCost, Error> {
         let candidate = self.candidate(fast.clone());
         let (config, blocks) = self.blocks(&candidate)?;
@@ -187,7 +187,7 @@ impl Evaluator {
     /// pipeline.
     ///
     /// # Errors
-    /// As [`Evaluator::price`].
+    /// As [`Evaluator::cost`].
     pub fn work_of(&self, parallel: ParallelConfig) -> Result<f64, Error> {
         let candidate = self.candidate(parallel);
         let (parallel, blocks) = (&candidate.parallel, self.block_costs(&candidate.parallel)?);

@@ -25,19 +25,19 @@ pub(super) struct StageCost {
     /// The weight gradient.
     pub(super) w: Seconds,
     /// Recomputation before the input gradient.
-    pub(super) again: Seconds,
+    pub(super) recomputed: Seconds,
     /// Seconds of messages that block the stage, in a forward, and the same number in a backward.
     pub(super) messages: f64,
     /// Exposed seconds of parameter gathers and gradient scatters.
     pub(super) shards: Passes,
     /// Saved activations on the device, in bytes.
-    pub(super) kept: f64,
+    pub(super) saved: f64,
     /// Saved activations in host memory, in bytes.
     pub(super) offloaded: f64,
-    /// Part of `kept` for logits and for the loss.
+    /// Part of `saved` for logits and for the loss.
     pub(super) logits: f64,
     /// Bytes that stay in memory between the input gradient and the weight gradient.
-    pub(super) held_for_w: f64,
+    pub(super) saved_for_w: f64,
     /// Peaks over its layers.
     pub(super) layer: BlockPeak,
     /// Peaks over the ends of the model that it has.
@@ -66,7 +66,7 @@ impl StageCost {
 
     /// The same with other exposed seconds of parameter gathers and gradient scatters.
     pub(super) fn with_shards(&self, shards: Passes) -> PerSection {
-        let (f, i) = (self.f.total() + shards.forward, self.again.total() + self.i.total() + shards.backward);
+        let (f, i) = (self.f.total() + shards.forward, self.recomputed.total() + self.i.total() + shards.backward);
         PerSection { f: f + self.messages, i: i + self.messages, w: self.w.total() }
     }
 
@@ -76,8 +76,8 @@ impl StageCost {
     }
 
     /// Saved activations on the device and in host memory, in bytes.
-    pub(super) fn saved(&self) -> f64 {
-        self.kept + self.offloaded
+    pub(super) fn saved_anywhere(&self) -> f64 {
+        self.saved + self.offloaded
     }
 }
 
@@ -179,7 +179,7 @@ pub(super) fn loads(
 pub(super) fn seconds(blocks: &Blocks, parallel: &ParallelConfig, starts: &[usize]) -> Vec<PerSection> {
     let most = most(parallel);
     let of_piece = |Piece { profile, times, .. }: Piece<'_>| {
-        let i = profile.again.total() + profile.i.total();
+        let i = profile.recomputed.total() + profile.i.total();
         PerSection { f: profile.f.total(), i, w: profile.w.total() } * times as f64
     };
     let of_stage = |runs: Range<usize>| pieces(blocks, runs, most).map(of_piece).sum();
@@ -283,15 +283,15 @@ fn pieces<'a>(blocks: &'a Blocks, runs: Range<usize>, most: usize) -> impl Itera
     let mut left = most;
     let of_span = move |span: &Span| {
         let times = span.within(&runs);
-        let again = blocks.again.as_ref().filter(|_| span.are_layers);
-        let whole = again.map_or(0, |_| times.min(left));
+        let recomputed = blocks.recomputed.as_ref().filter(|_| span.are_layers);
+        let whole = recomputed.map_or(0, |_| times.min(left));
         left -= whole;
         let (tensors, are_layers) = (blocks.outline.tensors[span.block], span.are_layers);
         let some = |profiles: &'a [Profile], times: usize, is_whole: bool| {
             let profile = &profiles[span.block];
             (times > 0).then_some(Piece { block: span.block, profile, tensors, times, are_layers, is_whole })
         };
-        [again.and_then(|again| some(again, whole, true)), some(&blocks.profiles, times - whole, false)]
+        [recomputed.and_then(|recomputed| some(recomputed, whole, true)), some(&blocks.profiles, times - whole, false)]
     };
     blocks.outline.spans.iter().flat_map(of_span).flatten()
 }
@@ -327,12 +327,12 @@ impl StageCost {
         self.f = plus(self.f, &profile.f, times);
         self.i = plus(self.i, &profile.i, times);
         self.w = plus(self.w, &profile.w, times);
-        self.again = plus(self.again, &profile.again, times);
+        self.recomputed = plus(self.recomputed, &profile.recomputed, times);
         self.lag += times * profile.spare.total();
-        self.kept += times * profile.kept;
+        self.saved += times * profile.saved;
         self.offloaded += times * profile.offloaded;
         self.logits += times * profile.logits;
-        self.held_for_w += times * profile.held_for_w;
+        self.saved_for_w += times * profile.saved_for_w;
         self.dense += times * profile.dense;
         self.experts += times * profile.experts;
     }

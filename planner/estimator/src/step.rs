@@ -138,17 +138,21 @@ pub(super) fn optimizer(elements: f64, platform: &Platform<'_>) -> f64 {
 /// Seconds of reducing the gradients of parameters that the first and the last stage share.
 pub(super) fn tied(elements: f64, parallel: &ParallelConfig, platform: &Platform<'_>) -> f64 {
     let stride = super::place::stride(parallel, "pp") * (parallel.pp - 1);
-    platform.collective_time(CollectiveKind::AllReduce, elements * platform.recipe.wire, Group { ranks: 2, stride })
+    platform.collective_time(
+        CollectiveKind::AllReduce,
+        elements * platform.recipe.comm_gradient,
+        Group { ranks: 2, stride },
+    )
 }
 
 /// Breakdown of a rank's seconds up to its last backward.
 fn shares(rank: &Rank, loads: &[StageCost]) -> TimeShares {
-    let (mut own, mut again) = (Seconds::default(), Seconds::default());
+    let (mut own, mut recomputed) = (Seconds::default(), Seconds::default());
     let (mut shards, mut messages) = (0.0, 0.0);
     for &StageRuns { stage, runs: PerSection { f, i, w } } in &rank.stages {
         let load = &loads[stage];
         own = plus(plus(plus(own, &load.f, f), &load.i, i), &load.w, w);
-        again = plus(again, &load.again, i);
+        recomputed = plus(recomputed, &load.recomputed, i);
         shards += f * load.shards.forward + i * load.shards.backward;
         messages += (f + i) * load.messages;
     }
@@ -156,10 +160,10 @@ fn shares(rank: &Rank, loads: &[StageCost]) -> TimeShares {
         gemm: own.gemm,
         attention: own.attention,
         memory_bound: own.memory_bound,
-        recompute: again.gemm + again.attention + again.memory_bound + again.launch,
-        tp: own.tp + again.tp,
-        cp: own.cp + again.cp,
-        ep: own.ep + again.ep,
+        recompute: recomputed.gemm + recomputed.attention + recomputed.memory_bound + recomputed.launch,
+        tp: own.tp + recomputed.tp,
+        cp: own.cp + recomputed.cp,
+        ep: own.ep + recomputed.ep,
         dp: shards,
         p2p: messages + rank.idle.latency,
         bubble: rank.idle.dependency + rank.idle.memory,

@@ -7,7 +7,7 @@ use crate::search::divisors;
 use compiler::deadline::Deadline;
 use compiler::error::Error;
 use compiler::parallel::{parse_any, pinned, print};
-use estimator::has_room;
+use estimator::fits_budget;
 use estimator::{EstimateReport, EstimateRequest, Estimator, Evaluator, Undecided, estimate_until};
 use ir::options::{CpKind, ParallelConfig, Recompute};
 use std::collections::HashSet;
@@ -102,7 +102,7 @@ fn smallest(
     let fits = |parallel: &ParallelConfig| {
         let open = Undecided { zero: Some(parallel.zero), microbatches: 1, mbs: parallel.mbs };
         let least = || work.floor(parallel, open, request.global_batch, &platform).bytes;
-        parallel.fold().is_ok() && has_room(least(), Some(device.memory as f64))
+        parallel.fold().is_ok() && fits_budget(least(), Some(device.memory as f64))
     };
     let (mut asked, mut known) = (Vec::new(), HashSet::new());
     for [dp, tp, pp, cp] in shares(devices) {

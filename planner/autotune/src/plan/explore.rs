@@ -74,8 +74,8 @@ impl<'a> Explorer<'a> {
             progress: &mut |_| (),
         };
         let found = search::search(&space, &roots, &oracle, task);
-        let best = found.best.first().filter(|best| best.price.seconds < below)?;
-        let asked = EstimateRequest { gpus: Some(request.gpus), ..request.under(best.price.text.clone()) };
+        let best = found.best.first().filter(|best| best.cost.seconds < below)?;
+        let asked = EstimateRequest { gpus: Some(request.gpus), ..request.under(best.cost.text.clone()) };
         self.estimator.estimate(&asked).ok()
     }
 }

@@ -147,7 +147,7 @@ impl Scope<'_> {
             run(request.top, Some(memory), request.objective == Objective::Memory, 0);
         let report = |ranked: &Ranked| {
             let gpus = Some(ranked.parallel.devices());
-            estimator.estimate(&EstimateRequest { gpus, ..request.under(ranked.price.text.clone()) })
+            estimator.estimate(&EstimateRequest { gpus, ..request.under(ranked.cost.text.clone()) })
         };
         let mut found = Found { search: so_far(candidates, finished), deadline: deadline.clone(), ..Found::default() };
         if best.is_empty() && finished && !asks_least {

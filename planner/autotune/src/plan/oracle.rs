@@ -1,9 +1,9 @@
 //! Cost oracle of the search.
 
 use super::large_microbatch::LargeMicrobatches;
-use crate::search::{Bound, Level, Limits, Oracle, Price, SearchNode, Space};
+use crate::search::{Bound, CostEstimate, Level, Limits, Oracle, SearchNode, Space};
 use compiler::parallel;
-use estimator::{BoundKind, Evaluator, LargeShare, MemoryChoices, ModelWork, StepCost, Undecided, has_room};
+use estimator::{BoundKind, Evaluator, LargeShare, MemoryChoices, ModelWork, StepCost, Undecided, fits_budget};
 use ir::options::{ParallelConfig, Recompute};
 
 /// Costs and lower bounds of the configurations of a space.
@@ -45,12 +45,12 @@ impl Oracle for Costs<'_> {
         Some(Bound { seconds: floor.seconds, bytes: floor.bytes })
     }
 
-    fn price(&self, parallel: &ParallelConfig, limits: Limits) -> Option<Price> {
+    fn cost(&self, parallel: &ParallelConfig, limits: Limits) -> Option<CostEstimate> {
         let (parallel, StepCost { seconds, bytes }) = match parallel.recompute {
             Recompute::Auto => self.evaluator.fitting(parallel, limits.seconds).ok()??,
-            _ => (parallel.clone(), self.evaluator.price(parallel).ok()?),
+            _ => (parallel.clone(), self.evaluator.cost(parallel).ok()?),
         };
-        Some(Price { seconds, bytes, text: parallel::print(&parallel) })
+        Some(CostEstimate { seconds, bytes, text: parallel::print(&parallel) })
     }
 }
 
@@ -112,7 +112,7 @@ impl Costs<'_> {
             // Values are chosen to fit on the device, or not at all.
             Level::Complete if node.parallel.recompute == Recompute::Auto && !node.parallel.offload => {
                 let budget = self.evaluator.platform(fast.devices()).cluster.device.memory as f64;
-                of_shards(std::slice::from_ref(&fast)).filter(|bytes| has_room(*bytes, Some(budget)))
+                of_shards(std::slice::from_ref(&fast)).filter(|bytes| fits_budget(*bytes, Some(budget)))
             }
             Level::Complete if fast == small => {
                 self.evaluator.floor(&fast, &BoundKind::Bytes).ok().map(|floor| floor.bytes)
@@ -158,7 +158,7 @@ impl Costs<'_> {
     }
 
     fn is_ruled_out(&self, floor: StepCost, limits: Limits) -> bool {
-        floor.seconds > limits.seconds || !has_room(floor.bytes, limits.bytes)
+        floor.seconds > limits.seconds || !fits_budget(floor.bytes, limits.bytes)
     }
 
     /// Lower bound of a node with degrees alone: FLOPs / peak and, if that does not rule it out, the bound of large
@@ -244,7 +244,7 @@ impl Costs<'_> {
 /// Lower bound over several nodes: seconds of those within the memory budget, if there are any.
 fn least(floors: impl IntoIterator<Item = StepCost>, limits: Limits) -> Option<StepCost> {
     let both = |a: StepCost, b: StepCost| {
-        let seconds = match (has_room(a.bytes, limits.bytes), has_room(b.bytes, limits.bytes)) {
+        let seconds = match (fits_budget(a.bytes, limits.bytes), fits_budget(b.bytes, limits.bytes)) {
             (true, false) => a.seconds,
             (false, true) => b.seconds,
             _ => a.seconds.min(b.seconds),

@@ -92,7 +92,7 @@ pub struct Limits {
 
 /// Cost of a configuration.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Price {
+pub struct CostEstimate {
     /// Step time in seconds.
     pub seconds: f64,
     /// Peak device memory in bytes.
@@ -108,5 +108,5 @@ pub trait Oracle: Sync {
     fn bound(&self, node: &SearchNode, known: Bound, limits: Limits) -> Option<Bound>;
 
     /// Cost of a configuration; `None` if it is invalid or known not to be useful.
-    fn price(&self, parallel: &ParallelConfig, limits: Limits) -> Option<Price>;
+    fn cost(&self, parallel: &ParallelConfig, limits: Limits) -> Option<CostEstimate>;
 }

@@ -42,9 +42,9 @@ impl Alias {
             if !is_kept {
                 continue;
             }
-            let (done, again) = (chain(block, SectionKind::F, operand), chain(block, SectionKind::W, operand));
-            for ((done, _), (again, _)) in done.iter().zip(&again) {
-                self.stands_for(again.results[0], done.results[0]);
+            let (done, recomputed) = (chain(block, SectionKind::F, operand), chain(block, SectionKind::W, operand));
+            for ((done, _), (recomputed, _)) in done.iter().zip(&recomputed) {
+                self.stands_for(recomputed.results[0], done.results[0]);
             }
             let last =
                 done.last().map(|&(last, collective)| (last, matches!(collective, Collective::AllGather { .. })));

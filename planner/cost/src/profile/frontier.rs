@@ -93,8 +93,8 @@ pub fn frontier(model: &Model, runs: &[f64], options: &BlockOptions, platform: &
 /// Combines choices with those of another kind, which has `runs` instances.
 fn with(best: &[RecomputeChoice], chosen: &[Chosen], runs: f64) -> Vec<RecomputeChoice> {
     let mut pairs = Vec::with_capacity(best.len() * chosen.len());
-    for (before, again) in best.iter().enumerate() {
-        let sums = chosen.iter().map(|it| again.cost() + runs * it.cost());
+    for (before, recomputed) in best.iter().enumerate() {
+        let sums = chosen.iter().map(|it| recomputed.cost() + runs * it.cost());
         pairs.extend(sums.enumerate().map(|(at, cost)| (before, at, cost)));
     }
     let most = pairs.iter().map(|(.., cost)| cost.bytes).fold(0.0, f64::max);

@@ -45,7 +45,7 @@ pub(super) struct Keep {
     pub(super) logits: f64,
     values: EntitySet<Value>,
     /// Indices of the statements of F that are recomputed.
-    again: BTreeSet<usize>,
+    recomputed: BTreeSet<usize>,
     /// Saved activations without recomputation.
     whole: Whole,
 }
@@ -78,8 +78,8 @@ impl Keep {
                 let values: Vec<Value> = site.block().args_of(ArgKind::Value).collect();
                 let parts = if site.saved("partitioned", 0.0) > 0.0 && !site.options.sp { site.options.tp } else { 1 };
                 let bytes = values.iter().map(|&value| site.local.bytes(value)).sum::<f64>() / parts as f64;
-                let again = (0..again_until(site)).collect();
-                Keep { bytes, logits: 0.0, values: set(values.into_iter()), again, whole: nothing.whole }
+                let recomputed = (0..recomputed_until(site)).collect();
+                Keep { bytes, logits: 0.0, values: set(values.into_iter()), recomputed, whole: nothing.whole }
             }
         }
     }
@@ -91,7 +91,7 @@ impl Keep {
         for (at, stmt) in stmts.iter().enumerate() {
             stmt.results.iter().for_each(|&value| makers[value] = Some(at));
         }
-        let (mut values, mut again) = (EntitySet::new(), dropped.again);
+        let (mut values, mut recomputed) = (EntitySet::new(), dropped.recomputed);
         let mut bytes = 0.0;
         let mut logits = 0.0;
         let mut wanted: Vec<Value> = site.later.iter().rev().copied().collect();
@@ -105,7 +105,7 @@ impl Keep {
             if let Some(sources) = site.remade.get(&value) {
                 wanted.extend(sources);
             } else if let Some(at) = maker.filter(|_| dropped.values.contains(value)) {
-                again.insert(at);
+                recomputed.insert(at);
                 wanted.extend(&stmts[at].operands);
             } else if let Some(stmt) = stmt.filter(|stmt| stmt.op.is_view()) {
                 wanted.extend(&stmt.operands);
@@ -121,13 +121,13 @@ impl Keep {
                 }
             }
         }
-        let held = stmts.iter().enumerate().filter(|(at, _)| !again.contains(at));
+        let held = stmts.iter().enumerate().filter(|(at, _)| !recomputed.contains(at));
         let (of_loss, others): (Vec<_>, Vec<_>) = held.map(|(_, stmt)| stmt).partition(|stmt| is_loss(stmt));
         let of_loss: f64 = of_loss.into_iter().map(|stmt| site.beside(stmt)).sum();
         let others: f64 = others.into_iter().map(|stmt| site.beside(stmt)).sum();
         let bytes = bytes + of_loss + others;
         let whole = Whole { values: values.clone(), bytes };
-        Keep { bytes, logits: logits + of_loss, values, again, whole }
+        Keep { bytes, logits: logits + of_loss, values, recomputed, whole }
     }
 
     /// Bytes of a value of a layer if it is saved. `maker` is the statement that computes it; `None` for an argument.
@@ -142,12 +142,12 @@ impl Keep {
 
     /// Returns whether the statement of F with this index is recomputed.
     pub(super) fn runs(&self, place: usize) -> bool {
-        self.again.contains(&place)
+        self.recomputed.contains(&place)
     }
 
     /// Statements of F that are recomputed before the input gradient.
-    pub(super) fn again<'a>(&self, site: &Site<'a>) -> Vec<&'a Stmt> {
-        self.again.iter().map(|&at| &site.block()[SectionKind::F].stmts[at]).collect()
+    pub(super) fn recomputed<'a>(&self, site: &Site<'a>) -> Vec<&'a Stmt> {
+        self.recomputed.iter().map(|&at| &site.block()[SectionKind::F].stmts[at]).collect()
     }
 
     /// Peak bytes in addition to the saved activations: of values of the forward that are neither saved nor passed on, and of
@@ -167,7 +167,7 @@ impl Keep {
 
 /// Bytes that the products of the weight gradient read: saved values of the forward, and values of the input gradient. They
 /// stay in memory until the weight gradient runs. Gradients of norm gains are computed with the input gradient.
-pub(super) fn held_for_w(site: &Site<'_>) -> f64 {
+pub(super) fn saved_for_w(site: &Site<'_>) -> f64 {
     let block = site.block();
     let own = set(results(&block[SectionKind::W].stmts));
     let products = block[SectionKind::W].stmts.iter().filter(|stmt| is_product_or_gather(stmt));
@@ -286,7 +286,7 @@ impl Site<'_> {
 }
 
 /// Number of statements of F that full recomputation runs: all, or those up to the last one whose result the backward reads.
-fn again_until(site: &Site<'_>) -> usize {
+fn recomputed_until(site: &Site<'_>) -> usize {
     let stmts = &site.block()[SectionKind::F].stmts;
     let is_read = |stmt: &Stmt| stmt.results.iter().any(|value| site.later.contains(value));
     let last = stmts.iter().rposition(is_read).filter(|_| site.platform.stack.facts.stops_early);

@@ -29,7 +29,7 @@ use crate::quantities::{Passes, SplitByExperts};
 use ir::graph::{ArgKind, Block, Model, ResultKind, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::options::Recompute;
-use keep::{Keep, held_for_w, summed};
+use keep::{Keep, saved_for_w, summed};
 use section::{cost_of, spare};
 use site::Site;
 use transforms::recompute::is_layer;
@@ -66,16 +66,16 @@ pub struct Profile {
     /// The weight gradient.
     pub w: Seconds,
     /// Recomputation before the input gradient.
-    pub again: Seconds,
+    pub recomputed: Seconds,
     /// Seconds of F, I and W without recomputation or offload, used to balance stages.
     pub work: f64,
     /// Saved activations on the device, in bytes.
-    pub kept: f64,
-    /// Part of `kept` for logits and for the loss, in bytes.
+    pub saved: f64,
+    /// Part of `saved` for logits and for the loss, in bytes.
     pub logits: f64,
     /// Bytes that the weight gradient reads of saved values and of the input gradient's values, on the device or on the
     /// host.
-    pub held_for_w: f64,
+    pub saved_for_w: f64,
     /// Saved activations in host memory, in bytes; 0 without `offload`.
     pub offloaded: f64,
     /// Device seconds minus CPU seconds; if negative, `launch` is the wait.
@@ -100,9 +100,9 @@ pub struct Profile {
     /// Same as `flops`, with full attention.
     pub flops_noncausal: f64,
     /// FLOPs of recomputation, counted as in `flops`.
-    pub again_flops: f64,
-    /// Same as `again_flops`, with full attention.
-    pub again_flops_noncausal: f64,
+    pub recomputed_flops: f64,
+    /// Same as `recomputed_flops`, with full attention.
+    pub recomputed_flops_noncausal: f64,
     /// FLOPs executed by kernels in forward and backward, including recomputation.
     pub executed: ExecutedFlops,
 }
@@ -136,7 +136,7 @@ impl Profile {
         let device = |parts: &[Seconds]| parts.iter().map(|part| part.total() - part.launch).sum::<f64>();
         Passes {
             forward: device(&[self.f]) - self.spare.forward,
-            backward: device(&[self.i, self.w, self.again]) - self.spare.backward,
+            backward: device(&[self.i, self.w, self.recomputed]) - self.spare.backward,
         }
     }
 
@@ -147,7 +147,7 @@ impl Profile {
 
     /// Seconds of each pass; the backward includes recomputation and both gradients.
     pub fn passes(&self) -> Passes {
-        Passes { forward: self.f.total(), backward: self.again.total() + self.i.total() + self.w.total() }
+        Passes { forward: self.f.total(), backward: self.recomputed.total() + self.i.total() + self.w.total() }
     }
 }
 
@@ -159,21 +159,23 @@ pub fn profile(model: &Model, block: &Block, options: &BlockOptions, platform: &
     let [f, i, w] =
         [SectionKind::F, SectionKind::I, SectionKind::W].map(|kind| cost_of(&site, kind, &site.stmts(kind)));
     let keep = Keep::under(&site, &options.recompute);
-    let again = keep.again(&site);
-    let mut again_cost = cost_of(&site, SectionKind::F, &again);
+    let recomputed = keep.recomputed(&site);
+    let mut recomputed_cost = cost_of(&site, SectionKind::F, &recomputed);
     let calls = modules::parts(&site, &options.recompute) * platform.stack.facts.checkpoint;
-    again_cost.host += calls * platform.launch(site.has_experts);
+    recomputed_cost.host += calls * platform.launch(site.has_experts);
     let summed = summed(&site);
     let flops = flops(&site, &site.stmts(SectionKind::F));
-    let again_flops = self::flops(&site, &again);
+    let recomputed_flops = self::flops(&site, &recomputed);
     let SplitByExperts { dense, experts } = parameters(&site);
     let boundary = passed_on(block).map(|value| site.local.bytes(value)).sum();
-    let (kept, offloaded) = if options.offload { (0.0, keep.bytes) } else { (keep.bytes, 0.0) };
-    let spare = Passes { forward: spare(&[f]), backward: spare(&[again_cost, i, w]) };
+    let (saved, offloaded) = if options.offload { (0.0, keep.bytes) } else { (keep.bytes, 0.0) };
+    let spare = Passes { forward: spare(&[f]), backward: spare(&[recomputed_cost, i, w]) };
     let mut forward = Seconds { launch: (-spare.forward).max(0.0), ..f.device };
     let mut backward = Seconds { launch: (-spare.backward).max(0.0), ..i.device };
-    let compute =
-        Passes { forward: forward.total(), backward: again_cost.device.total() + w.device.total() + backward.total() };
+    let compute = Passes {
+        forward: forward.total(),
+        backward: recomputed_cost.device.total() + w.device.total() + backward.total(),
+    };
     let copies = compute.map(|seconds| waits_for_copies(offloaded, seconds, platform));
     forward.memory_bound += copies.forward;
     backward.memory_bound += copies.backward;
@@ -182,14 +184,14 @@ pub fn profile(model: &Model, block: &Block, options: &BlockOptions, platform: &
         f: forward,
         i: backward,
         w: w.device,
-        again: again_cost.device,
+        recomputed: recomputed_cost.device,
         work: f.host.max(f.device.total()) + (i.host + w.host).max(i.device.total() + w.device.total()),
-        kept,
+        saved,
         logits: keep.logits,
-        held_for_w: held_for_w(&site),
+        saved_for_w: saved_for_w(&site),
         offloaded,
         spare: spare + copies,
-        peers: Passes { forward: f.peers, backward: again_cost.peers + i.peers + w.peers },
+        peers: Passes { forward: f.peers, backward: recomputed_cost.peers + i.peers + w.peers },
         transient: keep.transient(&site),
         summed: summed.iter().copied().fold(0.0, f64::max),
         sums: summed.len() as f64,
@@ -198,9 +200,9 @@ pub fn profile(model: &Model, block: &Block, options: &BlockOptions, platform: &
         boundary,
         flops: flops.causal,
         flops_noncausal: flops.whole,
-        again_flops: again_flops.causal,
-        again_flops_noncausal: again_flops.whole,
-        executed: executed(&flops, &again_flops),
+        recomputed_flops: recomputed_flops.causal,
+        recomputed_flops_noncausal: recomputed_flops.whole,
+        executed: executed(&flops, &recomputed_flops),
     }
 }
 
@@ -275,9 +277,9 @@ fn flops(site: &Site<'_>, stmts: &[&Stmt]) -> Flops {
 }
 
 /// FLOPs executed by kernels for a forward, its backward (two products per forward product), and recomputation.
-fn executed(own: &Flops, again: &Flops) -> ExecutedFlops {
+fn executed(own: &Flops, recomputed: &Flops) -> ExecutedFlops {
     ExecutedFlops {
-        products: 3.0 * own.products + again.products,
-        attention: own.attention.total() + again.attention.forward,
+        products: 3.0 * own.products + recomputed.products,
+        attention: own.attention.total() + recomputed.attention.forward,
     }
 }

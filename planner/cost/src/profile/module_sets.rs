@@ -100,7 +100,7 @@ impl Layers {
             // An empty list of names means the core of attention.
             let recompute = if names.is_empty() { Recompute::None } else { Recompute::Selective(names) };
             let keep = Keep::under(site, &recompute);
-            RecomputeCost { bytes: keep.bytes, seconds: times.of_stmts(&keep.again(site)) }
+            RecomputeCost { bytes: keep.bytes, seconds: times.of_stmts(&keep.recomputed(site)) }
         };
         let none = cost(0);
         let is_change = |at: &usize| cost(1 << at) != none;

@@ -16,7 +16,7 @@ use transforms::recompute::{is_layer, is_module, of_module, of_value};
 pub(super) struct Dropped {
     pub(super) values: EntitySet<Value>,
     /// Indices of statements that are recomputed even if nothing reads their results.
-    pub(super) again: BTreeSet<usize>,
+    pub(super) recomputed: BTreeSet<usize>,
 }
 
 /// Dropped values of the named modules and values. Without names, the core of attention is dropped (Korthikanti et al. 2022,
@@ -31,12 +31,12 @@ pub(super) fn dropped(site: &Site<'_>, names: &[String]) -> Dropped {
     for module in if names.is_empty() { &core[..] } else { names } {
         let at = of_module(site.block(), &site.local.model.dims, module);
         match module.as_str() {
-            "core_attn" if !site.platform.has_flash() => dropped.again.extend(attention(site)),
+            "core_attn" if !site.platform.has_flash() => dropped.recomputed.extend(attention(site)),
             // A checkpoint around a module recomputes all of its statements, whether their results are read or not.
             "mlp" | "moe" | "shared_experts" => {
                 let at = with_collectives(site, at);
                 dropped.drop(site, &at);
-                dropped.again.extend(at);
+                dropped.recomputed.extend(at);
             }
             "op" => {
                 dropped.drop(site, &at);
@@ -76,8 +76,8 @@ pub(super) fn parts(site: &Site<'_>, recompute: &Recompute) -> f64 {
 fn runs(site: &Site<'_>, places: &BTreeSet<usize>) -> usize {
     let stmts = site.block()[SectionKind::F].stmts.iter().enumerate();
     let kernels = stmts.filter(|(_, stmt)| matches!(&stmt.op, Op::Kernel(op) if !op.def().is_view()));
-    let again: Vec<bool> = [false].into_iter().chain(kernels.map(|(at, _)| places.contains(&at))).collect();
-    again.windows(2).filter(|pair| !pair[0] && pair[1]).count()
+    let recomputed: Vec<bool> = [false].into_iter().chain(kernels.map(|(at, _)| places.contains(&at))).collect();
+    recomputed.windows(2).filter(|pair| !pair[0] && pair[1]).count()
 }
 
 impl Dropped {

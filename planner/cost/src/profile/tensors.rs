@@ -119,8 +119,8 @@ pub(super) fn frontier(site: &Site<'_>) -> Vec<Chosen> {
         wanted: site.later.iter().copied().filter(|&value| may_be_kept(site, value)).map(EntityRef::index).collect(),
         seconds: &seconds,
     };
-    let named = |Point { bytes, seconds, again }: Point| {
-        let chosen = again.iter().filter(|&&at| parts[at].choice == Choice::Either);
+    let named = |Point { bytes, seconds, recomputed }: Point| {
+        let chosen = recomputed.iter().filter(|&&at| parts[at].choice == Choice::Either);
         let names = chosen.filter_map(|&at| stmts[parts[at].stmts[0]].results.iter().find_map(|&it| name(site, it)));
         Chosen { names: names.map(str::to_string).collect(), bytes, seconds, least: seconds }
     };
@@ -169,8 +169,8 @@ impl<'s, 'a> RecomputeTimes<'s, 'a> {
     /// choice's do.
     fn bound(&self, all: &mut [Chosen]) {
         let together = |choice: &Chosen| {
-            let again = Keep::of_dropped(self.site, dropped(self.site, &choice.names)).again(self.site);
-            self.of_stmts(&again).min(choice.seconds)
+            let recomputed = Keep::of_dropped(self.site, dropped(self.site, &choice.names)).recomputed(self.site);
+            self.of_stmts(&recomputed).min(choice.seconds)
         };
         if all.last().is_none_or(|last| together(last) >= last.seconds * (1.0 - SAME)) {
             return;

@@ -26,13 +26,13 @@ fn pipelines(kind: &ScheduleKind) -> Vec<Pipeline> {
 fn stages(number: usize, slow: usize, hop: f64) -> (Vec<StageCost>, Vec<f64>) {
     let load = |stage: usize| {
         let seconds = |part: f64| Seconds { gemm: if stage == slow { 1.7 * part } else { part }, ..Seconds::default() };
-        let kept = 10.0 + stage as f64 / 3.0;
+        let saved = 10.0 + stage as f64 / 3.0;
         StageCost {
             f: seconds(1.0),
             i: seconds(1.3),
             w: seconds(0.8),
-            kept,
-            held_for_w: kept / 3.0,
+            saved,
+            saved_for_w: saved / 3.0,
             ..StageCost::default()
         }
     };
@@ -50,7 +50,7 @@ fn rank_of(timeline: &Timeline, rank: usize, hops: &[f64], slices: f64) -> Rank 
         stages: own.stages,
         end: timeline.rows[rank].last().map_or(0.0, |slot| slot.end),
         idle: timeline.idle(rank),
-        kept: timeline.peak_memory[rank],
+        saved: timeline.peak_memory[rank],
         in_flight: own.in_flight,
     }
 }
