@@ -33,7 +33,7 @@ pub(crate) struct Step {
     pub(crate) makes: Vec<usize>,
     pub(crate) reads: Vec<usize>,
     /// Bytes that the step saves in addition to its values, unless it is recomputed.
-    pub(crate) beside: f64,
+    pub(crate) extra: f64,
     /// Cluster number; steps of one cluster run together.
     pub(crate) cluster: usize,
 }
@@ -110,12 +110,12 @@ pub(crate) fn best(forward: &Forward<'_>, resolution: f64) -> Vec<Point> {
             let plus = |bytes: f64| parts.iter().map(|part| Part { bytes: part.bytes + bytes, ..*part }).collect();
             let left = state & !makes;
             match step.choice {
-                _ if state & makes == 0 => add(state, plus(step.beside)),
-                Choice::View => add(left | reads, plus(step.beside)),
-                Choice::Keep => add(left, plus(kept + step.beside)),
+                _ if state & makes == 0 => add(state, plus(step.extra)),
+                Choice::View => add(left | reads, plus(step.extra)),
+                Choice::Keep => add(left, plus(kept + step.extra)),
                 Choice::Recompute | Choice::Either => {
                     if step.choice == Choice::Either {
-                        add(left, plus(kept + step.beside));
+                        add(left, plus(kept + step.extra));
                     }
                     let more = clusters.more(at, |other| state & bits.steps[other] != 0);
                     let recomputed = parts.iter().map(|part| {
@@ -261,13 +261,13 @@ mod tests {
                 _ => Choice::Either,
             };
             let cluster = if at > 0 && dice.below(3) == 0 { steps[at - 1].cluster } else { at };
-            steps.push(Step { choice, makes, reads, beside: dice.below(3) as f64, cluster });
+            steps.push(Step { choice, makes, reads, extra: dice.below(3) as f64, cluster });
         }
         let wanted = (0..bytes.len()).filter(|_| dice.below(2) == 0).collect();
         (bytes, steps, wanted)
     }
 
-    /// What a choice takes: `run` are the steps that run again where what they make is wanted.
+    /// Cost of a choice: `run` has a bit for each step that is recomputed if its values are wanted.
     fn taken(forward: &Forward<'_>, run: u32) -> (f64, f64) {
         let mut wanted = forward.wanted.clone();
         let (mut bytes, mut recomputed) = (0.0, vec![false; forward.steps.len()]);
@@ -280,7 +280,7 @@ mod tests {
             } else {
                 bytes += made.iter().map(|&value| forward.bytes[value]).sum::<f64>();
             }
-            bytes += if recomputed[at] { 0.0 } else { step.beside };
+            bytes += if recomputed[at] { 0.0 } else { step.extra };
         }
         bytes +=
             [0, 1].into_iter().filter(|value| wanted.contains(value)).map(|value| forward.bytes[value]).sum::<f64>();

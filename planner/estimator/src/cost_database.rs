@@ -37,7 +37,7 @@ use scheduler::placement::Pipeline;
 use std::sync::Arc;
 use support::query::Query;
 
-/// How a database plans configurations.
+/// Planning of the configurations of a database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Planning {
     /// Each by itself: slow, and independent of shape classes. Reports need such plans.
@@ -327,8 +327,8 @@ fn offload_choice(database: &CostDatabase, config: &BlockConfig) -> Answer<Vec<S
     let each = database.block_frontiers.get(database, config)?;
     let cluster = database.clusters.get(database, &config.cores_each);
     let platform = database.platform(&cluster);
-    let seconds = |block: usize, recomputed: &RecomputeChoice| {
-        let cost = RecomputeCost { bytes: recomputed.bytes, seconds: recomputed.seconds };
+    let seconds = |block: usize, choice: &RecomputeChoice| {
+        let cost = RecomputeCost { bytes: choice.bytes, seconds: choice.seconds };
         offloaded(&all.profiles[block], cost, &platform).seconds()
     };
     database.in_plan(config, Part::All, |model, _| {

@@ -77,7 +77,7 @@ mod tests {
     use scheduler::predict::pipeline_of;
     use scheduler::simulate::DependencyGraph;
 
-    /// Of each schedule whose order no cost moves: its chain takes as long as the step, and under other times no longer than it.
+    /// For schedules with a fixed order, the chain takes as long as the step. Under other times it takes no longer than the step.
     #[test]
     fn a_chain_is_as_long_as_its_step_and_no_longer_than_another() {
         for schedule in ["1f1b", "gpipe", "zb-h1", "interleaved-1f1b", "interleaved-zb", "dualpipe", "zb-v"] {

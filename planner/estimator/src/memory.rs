@@ -232,7 +232,7 @@ mod tests {
         StageRuns { stage, runs: PerSection::uniform(microbatches) }
     }
 
-    /// Llama's head of 128256 x 4096 under FSDP: its logits, or its gathered parameters with their gradients on the wire,
+    /// Llama's head of 128256 x 4096 under FSDP: its logits, or its gathered parameters with their communicated gradients,
     /// whichever is more; without ZeRO its logits alone.
     #[test]
     fn an_end_holds_its_inner_values_or_its_gradients() {
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(within(layer, head(4.2e9), 0.0, logits, 0, &recipe), 4.2e9);
     }
 
-    /// Of 8 sums and 3 micro-batches: 24 tensors, if as many may wait; of the only one 8.
+    /// 8 reductions and 3 micro-batches hold 24 tensors, up to the limit; one micro-batch holds 8.
     #[test]
     fn what_sums_have_read_waits_for_the_device() {
         let reductions = TpReductions { count: 8.0, largest_input: 1e6 };
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!([tensors(1.0, 0, 4.0), tensors(1.0, 1, 4.0), tensors(-1.0, 0, 2.0)], [4.0, 2.0, 0.0]);
     }
 
-    /// Of 8 ranks that hold the same dense parameters and experts of their own.
+    /// 8 ranks with the same dense parameters and different experts.
     #[test]
     fn states_of_a_group_are_widened_at_once() {
         let (cluster, stack) = (Cluster::find("h100").unwrap(), Stack::find("megatron-core-2025").unwrap());
@@ -284,8 +284,8 @@ mod tests {
         assert_eq!([bytes(0), bytes(1)], [32e9, 8e9]);
     }
 
-    /// Of 32 ranks, 16 of which share out the experts: while micro-batches accumulate all is whole, with gradients of all but
-    /// experts in f32; of one only what a forward has gathered.
+    /// 32 ranks, with experts sharded over 16. While micro-batches accumulate, parameters are unsharded and dense gradients are in
+    /// f32. With one micro-batch, only gathered parameters are unsharded.
     #[test]
     fn whole_parameters_lie_beside_their_parts() {
         let (cluster, stack) = (Cluster::find("gb200-nvl72").unwrap(), Stack::find("automodel-2026").unwrap());

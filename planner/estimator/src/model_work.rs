@@ -131,13 +131,13 @@ impl ModelWork {
         let layer = on_a_rank(self.layer, parallel);
         let one = BlockPeak { transient: 0.0, elements: layer.total() };
         let whole = within(one, BlockPeak::default(), 0.0, 0.0, gathers(&replicas), platform.recipe);
-        let (held, beside) = if parallel.pp > 1 {
+        let (elements, temporary) = if parallel.pp > 1 {
             let layers = self.layers.div_ceil(parallel.pp) as f64;
             (layer * layers, whole)
         } else {
             (on_a_rank(self.elements, parallel), whole.max(inner))
         };
-        states(held, &replicas).total() + beside + platform.stack.facts.workspace
+        states(elements, &replicas).total() + temporary + platform.stack.facts.workspace
     }
 }
 

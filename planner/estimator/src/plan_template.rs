@@ -213,8 +213,8 @@ mod tests {
     use compiler::parallel;
     use ir::options::{CpKind, ParallelConfig, Recompute};
 
-    /// Experts shared in all ways, in shapes that are met in another size first, with all that a block sees of a configuration: prices
-    /// are those of a plan of their own.
+    /// Costs by a plan of another size equal those by the configuration's own plan, for all degrees of experts and all options that
+    /// blocks depend on.
     #[test]
     fn a_plan_in_other_sizes_costs_what_its_own_plan_does() {
         for (model, gpus) in [("deepseek-v2-lite", 64), ("tiny-moe", 24), ("mixtral-8x7b", 32)] {
@@ -240,11 +240,11 @@ mod tests {
                     continue;
                 }
                 let cp_kind = [CpKind::AllGather, CpKind::Ring][cp_kind as usize];
-                let ways = ParallelConfig { sp, offload, cp_kind, recompute, ..ParallelConfig::default() };
-                let parallel = ParallelConfig { dp: gpus / tp / cp, tp, cp, ep, etp, mbs, ..ways };
+                let options = ParallelConfig { sp, offload, cp_kind, recompute, ..ParallelConfig::default() };
+                let parallel = ParallelConfig { dp: gpus / tp / cp, tp, cp, ep, etp, mbs, ..options };
                 let text = parallel::print(&parallel);
-                let Ok(told) = estimator.estimate(&request(text.clone())) else { continue };
-                let (ours, own) = (evaluator.cost(&parallel).unwrap().seconds, told.predicted.step_time_s);
+                let Ok(expected) = estimator.estimate(&request(text.clone())) else { continue };
+                let (ours, own) = (evaluator.cost(&parallel).unwrap().seconds, expected.predicted.step_time_s);
                 assert!((ours / own - 1.0).abs() < 1e-9, "{model} {text}: {ours}, {own}");
                 costed += 1;
             }
@@ -252,7 +252,7 @@ mod tests {
         }
     }
 
-    /// A dense layer exchanges parts of its sequences over tp: on the finer axes that experts leave it finds another way.
+    /// A dense layer that exchanges parts of its sequences over tp may take another reshard path on the finer axes of experts.
     #[test]
     fn blocks_that_exchange_parts_are_planned_with_the_axes_of_experts() {
         let estimator = Estimator::new();
@@ -266,9 +266,9 @@ mod tests {
             parallel: parallel.to_string(),
             ..EstimateRequest::default()
         };
-        let told = estimator.estimate(&request).unwrap().predicted.step_time_s;
+        let expected = estimator.estimate(&request).unwrap().predicted.step_time_s;
         let evaluator = Evaluator::new(&estimator, request, [512; 2]).unwrap();
         let ours = evaluator.cost(&parallel::parse_any(parallel).unwrap()).unwrap().seconds;
-        assert!((ours / told - 1.0).abs() < 1e-9, "{ours}, {told}");
+        assert!((ours / expected - 1.0).abs() < 1e-9, "{ours}, {expected}");
     }
 }

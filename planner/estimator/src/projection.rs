@@ -92,7 +92,7 @@ pub(super) struct PlanConfig {
 }
 
 impl PlanConfig {
-    /// The configuration that has these fields, and defaults beside them.
+    /// Configuration with these fields, and defaults otherwise.
     pub(super) fn parallel(&self) -> ParallelConfig {
         let PlanConfig { dp, tp, cp, ep, etp, mbs, sp, ref rank_order } = *self;
         ParallelConfig { dp, tp, cp, ep, etp, mbs, sp, rank_order: Arc::clone(rank_order), ..ParallelConfig::default() }
@@ -178,7 +178,7 @@ impl BlockConfig {
         BlockConfig { plan, options: BlockOptions { spread, ..self.options.clone() }, ..self.clone() }
     }
 
-    /// The configuration that has these fields, and defaults beside them.
+    /// Configuration with these fields, and defaults otherwise.
     pub(super) fn parallel(&self) -> ParallelConfig {
         let BlockOptions { tp: _, sp: _, cp_kind, ref recompute, offload, tp_overlap, spread: _ } = self.options;
         let recompute = recompute.clone();
@@ -314,7 +314,7 @@ impl AverageRankConfig {
         self.budget.map(f64::from_bits)
     }
 
-    /// The configuration that has these fields, and defaults beside them.
+    /// Configuration with these fields, and defaults otherwise.
     pub(super) fn parallel(&self) -> ParallelConfig {
         let AverageRankConfig { dp, tp, pp, cp, ep, etp, mbs, zero, shard, cp_kind, sp, offload, .. } = *self;
         let AverageRankConfig { tp_overlap, dp_overlap, ref recompute, ref rank_order, .. } = *self;
@@ -356,7 +356,7 @@ mod tests {
 
     /// With dp inside tp, neighbours on tp are further apart the more data-parallel ranks there are: on one node or on several.
     #[test]
-    fn configurations_whose_ranks_are_spread_otherwise_share_no_prices() {
+    fn configurations_whose_ranks_are_spread_otherwise_share_no_costs() {
         let configs = ["dp=8,tp=2", "dp=2,tp=2,pp=4", "dp=2,cp=2,tp=2,pp=2", "dp=1,tp=2,pp=8"];
         let order = ",rank_order=cp,tp,dp,pp";
         let request = |parallel: &str, gpus| EstimateRequest {
@@ -383,7 +383,7 @@ mod tests {
 
     /// Rank orders change how far the ranks of an axis lie apart. One database serves configurations of several orders.
     #[test]
-    fn configurations_of_other_rank_orders_share_no_prices() {
+    fn configurations_of_other_rank_orders_share_no_costs() {
         let request = |parallel: &str| EstimateRequest {
             model: "gpt2".into(),
             cluster: "h100".into(),

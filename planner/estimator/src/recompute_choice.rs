@@ -40,7 +40,7 @@ pub(super) fn choices_of_each(
     let choices = |block: usize| {
         let alone: Vec<f64> = (0..model.blocks.len()).map(|at| f64::from(u8::from(at == block))).collect();
         let mut best = frontier(model, &alone, options, platform).best;
-        best.retain(|recomputed| !recomputed.choices.is_empty());
+        best.retain(|choice| !choice.choices.is_empty());
         best
     };
     (0..model.blocks.len()).map(choices).collect()
@@ -171,10 +171,9 @@ impl<T: Clone> ChoiceSearch<'_, T> {
         last: Trial<T>,
         from: &[usize],
     ) -> Result<Option<Chosen<T>>, Error> {
-        let is_before =
-            |recomputed: &RecomputeChoice| recomputed.choices.iter().zip(from).any(|(own, from)| own < from);
+        let is_before = |choice: &RecomputeChoice| choice.choices.iter().zip(from).any(|(own, from)| own < from);
         let begin = best.iter().rposition(is_before).unwrap_or(0);
-        let saved: Vec<f64> = best.iter().map(|recomputed| recomputed.bytes).collect();
+        let saved: Vec<f64> = best.iter().map(|choice| choice.bytes).collect();
         let share = (saved[begin] - saved[saved.len() - 1]) / (saved[0] - saved[saved.len() - 1]);
         let held = last.bytes + (none - last.bytes) * share;
         let under = |trial: &mut Self, at: usize| (trial.under)(&best[begin + at].choices);
@@ -260,17 +259,17 @@ mod tests {
     use ir::entity::EntityRef;
     use ir::ids::BlockId;
 
-    /// A choice of so many seconds.
-    fn recomputed(choices: Vec<usize>, bytes: f64, seconds: usize) -> RecomputeChoice {
+    /// A choice that takes these seconds.
+    fn choice(choices: Vec<usize>, bytes: f64, seconds: usize) -> RecomputeChoice {
         RecomputeChoice { choices, bytes, seconds: seconds as f64, least: seconds as f64 }
     }
 
     fn choices(bytes: &[f64]) -> Vec<RecomputeChoice> {
-        let of = |(at, &bytes): (usize, &f64)| recomputed(vec![at], bytes, at);
-        bytes.iter().enumerate().map(of).collect()
+        let at_index = |(at, &bytes): (usize, &f64)| choice(vec![at], bytes, at);
+        bytes.iter().enumerate().map(at_index).collect()
     }
 
-    /// A trial in a room, of choices that hold so much, and how many tries it took.
+    /// Calls `then` with a search whose choices have `held` bytes, and returns the result and the number of trials.
     fn trial<T>(
         budget: f64,
         held: impl Fn(&[usize]) -> f64,
@@ -292,7 +291,7 @@ mod tests {
         Kind { block: BlockId::new(at), runs, bytes, least: seconds.clone(), seconds }
     }
 
-    /// Held: 40 and three times what is kept. The first choice that fits is found, in few steps; nothing where it is too slow.
+    /// Device bytes are 40 plus three times the saved bytes. The first choice that fits is found in few steps, unless it is too slow.
     #[test]
     fn the_fastest_that_fits_is_found() {
         let saved: Vec<f64> = (0..100).map(|at| 1000.0 - f64::from(at * at) / 10.0).collect();
@@ -322,13 +321,12 @@ mod tests {
         assert!(none(&[3.0], 10.0, 9.5));
     }
 
-    /// Two kinds on two ranks, each with what it keeps: both come as far as their own rank has room.
+    /// Two kinds on two ranks: each recomputes what its own rank needs.
     #[test]
-    fn each_kind_takes_the_room_of_its_rank() {
+    fn each_kind_uses_the_budget_of_its_rank() {
         let held = |choices: &[usize]| f64::max(100.0 - choices[0] as f64, 60.0 - 2.0 * choices[1] as f64);
         let kinds = [1.0, 2.0].map(|each| kind(0, each, (0..21).map(|at| 100.0 - each * f64::from(at)).collect()));
-        let both: Vec<RecomputeChoice> =
-            (0..21).map(|at| recomputed(vec![at; 2], 300.0 - 3.0 * at as f64, at)).collect();
+        let both: Vec<RecomputeChoice> = (0..21).map(|at| choice(vec![at; 2], 300.0 - 3.0 * at as f64, at)).collect();
         let each = |is_too_slow: &dyn Fn(&[usize]) -> bool| {
             let find = |trial: &mut ChoiceSearch<'_, Vec<usize>>| trial.fitting(&kinds, &both, held(&[0, 0]));
             trial(85.0, held, is_too_slow, find).0.map(|best| best.of)
@@ -338,31 +336,30 @@ mod tests {
         assert_eq!(each(&|choices| choices[0] > 10), None);
     }
 
-    /// The commonest kind may have no choice: it always makes none again.
+    /// The commonest kind may have no choice: it recomputes nothing.
     #[test]
     fn a_kind_may_have_no_choice() {
         let kinds = [kind(0, 9.0, vec![5.0]), kind(1, 1.0, vec![40.0, 30.0, 20.0])];
-        let both: Vec<RecomputeChoice> =
-            (0..3).map(|at| recomputed(vec![0, at], 45.0 - 10.0 * at as f64, at)).collect();
+        let both: Vec<RecomputeChoice> = (0..3).map(|at| choice(vec![0, at], 45.0 - 10.0 * at as f64, at)).collect();
         let held = |choices: &[usize]| 50.0 - 10.0 * choices[1] as f64;
         let is_too_slow = |choices: &[usize]| choices.iter().zip(&kinds).any(|(&at, kind)| kind.seconds[at] > 2.0);
         let (found, _) = trial(40.0, held, is_too_slow, |trial| trial.fitting(&kinds, &both, 50.0));
         assert_eq!(found.map(|found| found.of), Some(vec![0, 1]));
     }
 
-    /// The commonest kind may have no time to make any again: then the other one makes room.
+    /// The commonest kind may be too slow to recompute: then the other kind does.
     #[test]
-    fn the_commonest_kind_may_make_none_again() {
+    fn the_commonest_kind_may_recompute_nothing() {
         let kinds = [kind(0, 1.0, vec![40.0, 30.0, 20.0]), kind(1, 9.0, vec![5.0, 4.0, 3.0])];
         let held = |choices: &[usize]| 50.0 - 10.0 * choices[0] as f64 - choices[1] as f64;
-        let both: Vec<RecomputeChoice> = (0..3).map(|at| recomputed(vec![at; 2], held(&[at; 2]), at)).collect();
+        let both: Vec<RecomputeChoice> = (0..3).map(|at| choice(vec![at; 2], held(&[at; 2]), at)).collect();
         let is_too_slow = |choices: &[usize]| choices[1] > 0;
         let find = |budget: f64| trial(budget, held, is_too_slow, |trial| trial.fitting(&kinds, &both, 50.0)).0;
         assert_eq!(find(40.0).map(|found| found.of), Some(vec![1, 0]));
         assert!(find(29.0).is_none());
     }
 
-    /// The commoner of two kinds on the same ranks is held to what it must do at least, and given up where that is too slow.
+    /// The commoner of two kinds on the same ranks has a lower limit on its choice, and the search ends if that is too slow.
     #[test]
     fn the_commonest_kind_is_given_up_first() {
         let kinds = [
@@ -370,8 +367,7 @@ mod tests {
             kind(1, 9.0, (0..21).map(|at| 200.0 - f64::from(at)).collect()),
         ];
         let held = |choices: &[usize]| 220.0 - 2.0 * choices[0] as f64 - 9.0 * choices[1] as f64;
-        let both: Vec<RecomputeChoice> =
-            (0..21).map(|at| recomputed(vec![at / 2, at], held(&[at / 2, at]), at)).collect();
+        let both: Vec<RecomputeChoice> = (0..21).map(|at| choice(vec![at / 2, at], held(&[at / 2, at]), at)).collect();
         let find = |enough: usize| {
             let is_too_slow = |choices: &[usize]| choices[1] > enough;
             trial(100.0, held, is_too_slow, |trial| trial.fitting(&kinds, &both, held(&[0, 0])))

@@ -13,7 +13,7 @@ pub(super) struct Replicas<'a> {
     pub(super) platform: &'a Platform<'a>,
     /// The stage of ZeRO under which micro-batches run.
     pub(super) zero: u8,
-    /// Whether communication hides behind compute.
+    /// `true` if communication overlaps with compute.
     hides: bool,
     groups: SplitByExperts<ReplicaGroups>,
 }

@@ -69,13 +69,13 @@ fn recomputed(report: &EstimateReport) -> String {
 
 /// Line on the expected share of dropped tokens.
 fn dropped(expected: Option<f64>) -> String {
-    let said = match expected {
+    let drop = match expected {
         None => return String::new(),
         Some(0.0) => "0 %".to_string(),
         Some(few) if few < 5e-4 => "less than 0.1 % (uniform routing)".to_string(),
         Some(expected) => format!("{} (uniform routing)", share(expected)),
     };
-    format!("expected token drop  {said}\n\n")
+    format!("expected token drop  {drop}\n\n")
 }
 
 /// Table of the parts of the step, largest first.
@@ -137,21 +137,21 @@ fn verdict(report: &EstimateReport) -> String {
     } else {
         "it does not fit".to_string()
     };
-    let of =
+    let usable =
         if usable < capacity { format!(", {usable:.2} of it usable with {free} left free") } else { String::new() };
-    format!("a device has {capacity:.2}{of}: {fits}")
+    format!("a device has {capacity:.2}{usable}: {fits}")
 }
 
 /// Line on offloaded activations; empty if nothing is offloaded.
 fn offloaded(report: &EstimateReport) -> String {
     let (held, capacity) = (report.predicted.offloaded(), report.predicted.memory_gib.host_capacity);
-    let of = match capacity {
+    let limit = match capacity {
         _ if held == 0.0 => return String::new(),
         Some(capacity) if held <= capacity => format!("of {capacity:.2} available per device: it fits"),
         Some(capacity) => format!("of {capacity:.2} available per device: it does not fit"),
         None => "capacity unknown: the cluster file has no host.memory".to_string(),
     };
-    format!("offloaded to host memory, on the worst device: {held:.2}, {of}\n")
+    format!("offloaded to host memory, on the worst device: {held:.2}, {limit}\n")
 }
 
 /// Name of a part of a step, by its field in a report.

@@ -97,12 +97,12 @@ impl EstimateRequest {
 /// # Errors
 /// The size is out of range.
 pub fn check_size(option: &str, size: u64, most: u64) -> Result<(), Error> {
-    let told = match size {
+    let size = match size {
         0 => "0 or missing".to_string(),
         _ if size > most => format!("{size}, more than {most}"),
         _ => return Ok(()),
     };
-    Err(Error::input(Code::BadOption, format!("`--{option}` is {told}"))
+    Err(Error::input(Code::BadOption, format!("`--{option}` is {size}"))
         .help(format!("--{option} takes a whole number from 1 to {most}")))
 }
 
@@ -113,12 +113,14 @@ mod tests {
     #[test]
     fn sizes_that_cannot_be_counted_are_refused() {
         let base = EstimateRequest { seq: 100, global_batch: 8, ..EstimateRequest::default() };
-        let said = |request: EstimateRequest| request.check().unwrap_err().to_string();
+        let message = |request: EstimateRequest| request.check().unwrap_err().to_string();
         assert!(base.check().is_ok());
-        assert!(said(EstimateRequest { global_batch: 1 << 63, ..base.clone() }).contains("--global-batch"));
-        assert!(said(EstimateRequest { seq: u64::MAX, ..base.clone() }).contains("--seq"));
-        assert!(said(EstimateRequest { gpus: Some(u64::MAX), ..base.clone() }).contains("--gpus"));
-        assert!(said(EstimateRequest { lengths: vec![u64::MAX, 2], ..base.clone() }).contains("in sequences of 100"));
-        assert!(said(EstimateRequest { lengths: vec![0], ..base }).contains("of 0 tokens"));
+        assert!(message(EstimateRequest { global_batch: 1 << 63, ..base.clone() }).contains("--global-batch"));
+        assert!(message(EstimateRequest { seq: u64::MAX, ..base.clone() }).contains("--seq"));
+        assert!(message(EstimateRequest { gpus: Some(u64::MAX), ..base.clone() }).contains("--gpus"));
+        assert!(
+            message(EstimateRequest { lengths: vec![u64::MAX, 2], ..base.clone() }).contains("in sequences of 100")
+        );
+        assert!(message(EstimateRequest { lengths: vec![0], ..base }).contains("of 0 tokens"));
     }
 }

@@ -21,7 +21,7 @@ pub enum BoundKind {
         enough: f64,
         /// Memory budget of a device, in bytes.
         budget: f64,
-        /// How configurations may save memory.
+        /// Memory options of the configurations.
         choices: MemoryChoices,
         /// True if the order of actions is decided.
         is_ordered: bool,

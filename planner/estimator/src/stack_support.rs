@@ -113,11 +113,11 @@ mod tests {
     #[test]
     fn a_pin_is_refused_with_where_it_is_supported() {
         let stack = Stack::find("megatron-core-2025").unwrap();
-        let said = |pins: &str| check_pins(pins, &stack).map_err(|error| error.to_string());
-        let message = said("schedule=zb-v").unwrap_err();
+        let check = |pins: &str| check_pins(pins, &stack).map_err(|error| error.to_string());
+        let message = check("schedule=zb-v").unwrap_err();
         assert!(message.contains("1f1b, interleaved-1f1b") && message.contains("meshwright-threads"), "{message}");
         assert!(message.contains("--beyond-stack") && !message.contains("foundry-2023"), "{message}");
-        assert_eq!(said("pp=1,schedule=zb-v,zero=2,recompute=selective:mlp"), Ok(()));
+        assert_eq!(check("pp=1,schedule=zb-v,zero=2,recompute=selective:mlp"), Ok(()));
         assert!(check_pins("zero=1", &Stack::find("foundry-2023").unwrap()).is_err());
     }
 

@@ -156,9 +156,9 @@ impl Frontier {
             for name in chosen(kind) {
                 let lacks = |other: usize| self.names[other].values.contains(name) && !chosen(other).contains(name);
                 let alone = !is_module(name) && !(0..self.names.len()).any(lacks);
-                let said = if alone { name.clone() } else { format!("{block}.{name}") };
-                if !names.contains(&said) {
-                    names.push(said);
+                let qualified = if alone { name.clone() } else { format!("{block}.{name}") };
+                if !names.contains(&qualified) {
+                    names.push(qualified);
                 }
             }
         }

@@ -147,8 +147,8 @@ impl Part {
         let read: BTreeSet<Value> =
             read.into_iter().filter(|value| !makes.contains(value) && may_be_kept(site, *value)).collect();
         let places = |values: BTreeSet<Value>| values.into_iter().map(EntityRef::index).collect();
-        let beside = stmts().map(|stmt| site.beside(stmt)).sum();
-        Step { choice: self.choice, makes: places(makes), reads: places(read), beside, cluster }
+        let extra = stmts().map(|stmt| site.beside(stmt)).sum();
+        Step { choice: self.choice, makes: places(makes), reads: places(read), extra, cluster }
     }
 }
 
