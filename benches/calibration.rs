@@ -44,14 +44,21 @@ const WARMUP: usize = 3;
 /// Clock ticks of a second in `/proc` (`man 5 proc_pid_stat`).
 const TICKS: f64 = 100.0;
 
-/// Per step: its seconds, and the processor seconds of the run up to its end.
+/// Steps of a run.
 #[derive(Default)]
-struct Steps(Vec<[f64; 2]>);
+struct Steps(Vec<StepTime>);
+
+struct StepTime {
+    /// Seconds of the step.
+    step_s: f64,
+    /// Processor seconds of the run up to the end of the step.
+    processor_s: f64,
+}
 
 impl Progress for Steps {
     fn started(&mut self, _: &RunHeader) {}
     fn step(&mut self, step: &StepRecord) {
-        self.0.push([step.step_time_s, processor_seconds().unwrap_or(f64::NAN)]);
+        self.0.push(StepTime { step_s: step.step_time_s, processor_s: processor_seconds().unwrap_or(f64::NAN) });
     }
     fn evaluating(&mut self, _: u64) {}
     fn evaluated(&mut self, _: &EvalRecord) {}
@@ -66,7 +73,7 @@ fn main() {
     println!("|---|---|---|---|---|---|");
     let mut errors = [Vec::new(), Vec::new()];
     for text in LAYOUTS {
-        let [step, processor] = measured(text);
+        let StepTime { step_s: step, processor_s: processor } = measured(text);
         let predicted = predicted(&estimator, &path, text).predicted;
         let (seconds, busy) = (predicted.step_time_s, processor / cores);
         let ms = |seconds: f64| format!("{:.0} ms", 1e3 * seconds);
@@ -104,8 +111,8 @@ fn predicted(estimator: &Estimator, cluster: &Path, text: &str) -> EstimateRepor
     estimator.estimate(&request).unwrap_or_else(|why| panic!("{text}: {why}"))
 }
 
-/// Median seconds of a step, and the processor's seconds of one: these count on a machine that has other work too.
-fn measured(text: &str) -> [f64; 2] {
+/// Median seconds of a step, and average processor seconds of one, which count on a machine that has other work too.
+fn measured(text: &str) -> StepTime {
     assert_eq!(parallel::parse(text).map(|parallel| parallel.devices()), Ok(8), "{text}");
     let request = TrainRequest {
         parallel: text.into(),
@@ -119,8 +126,9 @@ fn measured(text: &str) -> [f64; 2] {
     let mut steps = Steps::default();
     train(&request, &mut steps).unwrap_or_else(|why| panic!("{text}: {why}"));
     let rest = steps.0.split_off(WARMUP);
-    let taken = rest[rest.len() - 1][1] - rest[0][1];
-    [median(rest.iter().map(|step| step[0]).collect()), taken / (rest.len() - 1) as f64]
+    let taken = rest[rest.len() - 1].processor_s - rest[0].processor_s;
+    let step_s = median(rest.iter().map(|step| step.step_s).collect());
+    StepTime { step_s, processor_s: taken / (rest.len() - 1) as f64 }
 }
 
 /// Processor seconds of all threads of this process, if the system reports them.

@@ -61,24 +61,34 @@ fn hold(found: &[Summary], bounds: &[(&str, f64, f64)]) {
 fn predictions_hardly_order_what_is_called_a_tie() {
     let runs = read(include_str!("accuracy/runs.jsonl")).unwrap();
     let scored = score(&Estimator::new(), &runs);
-    let mut jobs: BTreeMap<String, Vec<[f64; 2]>> = BTreeMap::new();
+    struct Logs {
+        measured: f64,
+        predicted: f64,
+    }
+    #[derive(Default, Debug)]
+    struct Pairs {
+        all: f64,
+        in_order: f64,
+    }
+    let mut jobs: BTreeMap<String, Vec<Logs>> = BTreeMap::new();
     for row in &scored {
         let Some(ratio) = row.ratio() else { continue };
         let EstimateRequest { gpus, global_batch, seq, precision, .. } = &row.run.request;
         let job = format!("{} {} {gpus:?} {global_batch} {seq} {precision}", row.run.source, row.run.model);
-        jobs.entry(job).or_default().push([row.run.step_time_s, row.run.step_time_s * ratio].map(f64::ln));
+        let seconds = row.run.step_time_s;
+        jobs.entry(job).or_default().push(Logs { measured: seconds.ln(), predicted: (seconds * ratio).ln() });
     }
     let pairs =
-        jobs.values().flat_map(|rows| (1..rows.len()).flat_map(move |a| (0..a).map(move |b| (rows[a], rows[b]))));
-    let (mut near, mut far) = ([0.0; 2], [0.0; 2]);
+        jobs.values().flat_map(|rows| (1..rows.len()).flat_map(move |a| (0..a).map(move |b| (&rows[a], &rows[b]))));
+    let (mut near, mut far) = (Pairs::default(), Pairs::default());
     for (a, b) in pairs {
-        let [measured, predicted] = [0, 1].map(|figure| a[figure] - b[figure]);
+        let (measured, predicted) = (a.measured - b.measured, a.predicted - b.predicted);
         let side = if predicted.abs() < TIE { &mut near } else { &mut far };
-        side[0] += 1.0;
-        side[1] += f64::from(u8::from(measured * predicted > 0.0));
+        side.all += 1.0;
+        side.in_order += f64::from(u8::from(measured * predicted > 0.0));
     }
-    assert!(near[0] > 1000.0 && near[1] / near[0] < 2.0 / 3.0, "{near:?}");
-    assert!(far[0] > 1000.0 && far[1] / far[0] > 3.0 / 4.0, "{far:?}");
+    assert!(near.all > 1000.0 && near.in_order / near.all < 2.0 / 3.0, "{near:?}");
+    assert!(far.all > 1000.0 && far.in_order / far.all > 3.0 / 4.0, "{far:?}");
 }
 
 /// The published runs are within the stacks that they ran on.

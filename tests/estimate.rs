@@ -1,5 +1,6 @@
 //! Predictions of configurations as a whole: parts sum to the whole, and what a change of configuration must do, it does.
 
+use cost::Interval;
 use meshwright::compiler::error::Error;
 use meshwright::estimator::{ConfigLine, EstimateReport, EstimateRequest, Estimator, estimate_all};
 use transforms::recompute::MODULES;
@@ -52,7 +53,7 @@ fn parts_sum_to_the_whole() {
         }
         let speed = 64.0 * 4096.0 / predicted.step_time_s / 16.0;
         assert!(near(predicted.tokens_per_s_per_gpu, speed), "{parallel}");
-        let [low, high] = predicted.interval_s;
+        let Interval { low, high } = predicted.interval_s;
         assert!(low < predicted.step_time_s && predicted.step_time_s < high, "{parallel}");
         assert!(predicted.mfu < predicted.mfu_noncausal && predicted.mfu < predicted.hfu, "{parallel}");
         for stage in &predicted.memory_gib.per_stage {

@@ -73,7 +73,7 @@ fn activation_memory_is_that_of_the_paper() {
     let scores = 5.0 * a * s / h;
     let check = |t: f64, sp: bool, mode: &str, wanted: f64| {
         let parallel = recomputing(&parallel(t as u64, sp), mode);
-        close(layer(&gpt3(&parallel), &parallel, "megatron-2022").kept / (s * h), wanted, 0.02);
+        close(layer(&gpt3(&parallel), &parallel, "megatron-2022").saved / (s * h), wanted, 0.02);
     };
     check(1.0, false, "none", 34.0 + scores);
     check(8.0, false, "none", 10.0 + 24.0 / 8.0 + scores / 8.0);
@@ -88,7 +88,7 @@ fn activation_memory_is_that_of_the_paper() {
 fn what_waits_for_the_weight_gradient_is_that_of_the_paper() {
     let (s, h) = (2048.0, 12288.0);
     let plain = parallel(1, false);
-    close(layer(&gpt3(&plain), &plain, "megatron-2022").held_for_w / (s * h), 32.0, 0.02);
+    close(layer(&gpt3(&plain), &plain, "megatron-2022").saved_for_w / (s * h), 32.0, 0.02);
 }
 
 /// "70 % of the memory at 2.7 % of the FLOPs" (section 5): of the activations, and of the forward's operations.
@@ -98,12 +98,12 @@ fn selective_recomputation_saves_most_for_little() {
     let model = gpt3(&plain);
     let none = layer(&model, &plain, "megatron-2022");
     let selective = layer(&model, &recomputing(&plain, "selective"), "megatron-2022");
-    close(1.0 - selective.kept / none.kept, 0.70, 0.01);
-    close(selective.again_flops_noncausal / none.flops_noncausal, 0.027, 0.01);
+    close(1.0 - selective.saved / none.saved, 0.70, 0.01);
+    close(selective.recomputed_flops_noncausal / none.flops_noncausal, 0.027, 0.01);
     // Flash attention keeps no scores: nothing is saved, nothing is paid.
     let selective = layer(&model, &recomputing(&plain, "selective"), "megatron-core-2025");
     let none = layer(&model, &plain, "megatron-core-2025");
-    assert_eq!((selective.kept, selective.again.total()), (none.kept, 0.0));
+    assert_eq!((selective.saved, selective.recomputed.total()), (none.saved, 0.0));
 }
 
 #[test]
@@ -113,17 +113,17 @@ fn what_is_recomputed_is_paid_in_seconds_and_saved_in_bytes() {
     let modes = ["none", "selective:layernorm", "selective:layernorm+mlp", "full"];
     let profiles = modes.map(|mode| layer(&model, &recomputing(&plain, mode), "megatron-core-2025"));
     for pair in profiles.windows(2) {
-        assert!(pair[1].kept < pair[0].kept, "{} {}", pair[1].kept, pair[0].kept);
-        assert!(pair[1].again.total() > pair[0].again.total());
+        assert!(pair[1].saved < pair[0].saved, "{} {}", pair[1].saved, pair[0].saved);
+        assert!(pair[1].recomputed.total() > pair[0].recomputed.total());
         assert!(pair[1].transient > pair[0].transient);
     }
     let full = &profiles[3];
-    assert_eq!(full.again, full.f, "a layer that keeps its input runs whole again");
-    assert_eq!(full.kept, full.boundary);
-    assert_eq!(full.again_flops, full.flops);
+    assert_eq!(full.recomputed, full.f, "a layer that keeps its input runs whole again");
+    assert_eq!(full.saved, full.boundary);
+    assert_eq!(full.recomputed_flops, full.flops);
     // A block outside the layers is not recomputed.
     let head = |mode| of_block(&model, "head", &recomputing(&plain, mode), &Stack::find("megatron-core-2025").unwrap());
-    assert_eq!(head("full").kept, head("none").kept);
+    assert_eq!(head("full").saved, head("none").saved);
 }
 
 /// Recomputation ends before the matmul from f to h and its reduction: no backward statement reads them.
@@ -131,20 +131,20 @@ fn what_is_recomputed_is_paid_in_seconds_and_saved_in_bytes() {
 fn a_checkpoint_that_ends_early_leaves_out_the_last_product() {
     let plain = parallel(2, true);
     let (model, parallel) = (llama(&plain), recomputing(&plain, "full"));
-    let again = |stops_early: bool| {
+    let recomputed = |stops_early: bool| {
         let mut stack = found("fsdp-eager");
         stack.facts.stops_early = stops_early;
         of_block(&model, "layer", &parallel, &stack)
     };
-    let (whole, early) = (again(false), again(true));
+    let (whole, early) = (recomputed(false), recomputed(true));
     let products = 2.0 * 2048.0 * (4.0 * 4096.0 + 3.0 * 11008.0) * 4096.0;
     let last = 2.0 * 2048.0 * 11008.0 * 4096.0;
-    assert_eq!(whole.again, whole.f);
-    close(whole.again_flops - early.again_flops, last, 1e-9);
-    close((whole.again.gemm - early.again.gemm) / whole.again.gemm, last / products, 0.1);
+    assert_eq!(whole.recomputed, whole.f);
+    close(whole.recomputed_flops - early.recomputed_flops, last, 1e-9);
+    close((whole.recomputed.gemm - early.recomputed.gemm) / whole.recomputed.gemm, last / products, 0.1);
     // Two gathers and one of two sums.
-    close(early.again.tp / whole.again.tp, 0.75, 0.02);
-    assert_eq!((whole.kept, whole.i, whole.w), (early.kept, early.i, early.w));
+    close(early.recomputed.tp / whole.recomputed.tp, 0.75, 0.02);
+    assert_eq!((whole.saved, whole.i, whole.w), (early.saved, early.i, early.w));
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn tensor_parallelism_divides_products_and_parameters() {
     close(part.dense, whole.dense / 4.0, 0.001);
     assert_eq!(part.flops, whole.flops);
     close(part.boundary, whole.boundary / 4.0, 0.0);
-    close(part.kept, whole.kept / 4.0, 0.001);
+    close(part.saved, whole.saved / 4.0, 0.001);
 }
 
 /// Six FLOPs a weight and token, of which two are the forward's.
@@ -215,7 +215,7 @@ fn context_parallelism_divides_tokens_and_exchanges_keys() {
     let alone = of(1, CpKind::AllGather);
     let [ring, gathered, heads] = [CpKind::Ring, CpKind::AllGather, CpKind::Ulysses].map(|kind| of(4, kind));
     for part in [&ring, &gathered, &heads] {
-        close(part.kept, alone.kept / 4.0, 0.001);
+        close(part.saved, alone.saved / 4.0, 0.001);
         close(part.dense, alone.dense, 0.0);
         close(part.f.gemm, alone.f.gemm / 4.0, 0.2);
         assert!(part.f.attention > alone.f.attention / 4.0);
@@ -242,7 +242,7 @@ fn expert_parallelism_exchanges_tokens_and_divides_experts() {
     for (part, ep) in [(&four, 4.0), (&eight, 8.0)] {
         close(part.experts, alone.experts / ep, 0.0);
         assert_eq!((part.dense, part.flops), (alone.dense, alone.flops));
-        close(part.kept, alone.kept, 0.001);
+        close(part.saved, alone.saved, 0.001);
         close(part.f.gemm, alone.f.gemm, 0.1);
         close(part.f.memory_bound, alone.f.memory_bound, 0.05);
         close(part.i.ep, part.f.ep, 0.001);
@@ -267,7 +267,7 @@ fn experts_that_weigh_inside_keep_no_results() {
             of_block(&model, "layer", &parallel, &stack)
         };
         let (inside, outside) = (with(true), with(false));
-        close(outside.kept - inside.kept, 2.0 * 2048.0 * 4096.0 * 2.0, 1e-6);
+        close(outside.saved - inside.saved, 2.0 * 2048.0 * 4096.0 * 2.0, 1e-6);
         assert!(inside.transient <= outside.transient);
         assert_eq!((inside.f, inside.i), (outside.f, outside.i));
     }
@@ -288,7 +288,7 @@ fn ranks_that_cut_sequences_route_their_own_tokens() {
     let folded = of(ParallelConfig { dp: 4, tp: 2, sp: true, ep: 8, ..ParallelConfig::default() }, 2);
     let shared = of(ParallelConfig { dp: 4, tp: 2, sp: true, ep: 4, etp: 2, ..ParallelConfig::default() }, 2);
     for (cut, whole) in [(&folded, whole(8)), (&shared, whole(4))] {
-        close(cut.kept, whole.kept / 2.0, 0.3);
+        close(cut.saved, whole.saved / 2.0, 0.3);
         close(cut.f.ep, whole.f.ep / 2.0, 0.2);
         close(cut.i.ep, cut.f.ep, 0.001);
         close(cut.f.memory_bound, whole.f.memory_bound / 2.0, 0.35);
@@ -333,11 +333,11 @@ fn modules_of_experts_are_recomputed_by_name() {
     let none = with("none");
     for mode in ["moe_act", "mla_up_proj", "shared_experts", "layernorm", "moe"] {
         let some = with(&format!("selective:{mode}"));
-        assert!(some.kept < none.kept && some.again.total() > 0.0, "{mode}");
+        assert!(some.saved < none.saved && some.recomputed.total() > 0.0, "{mode}");
     }
-    assert!(with("selective:moe").again.ep > 0.0 && with("selective:moe_act").again.ep == 0.0);
-    assert_eq!(with("selective:mlp").kept, none.kept, "its layers have experts");
-    assert!(with("selective:moe+mla_up_proj").kept < with("selective:moe").kept);
+    assert!(with("selective:moe").recomputed.ep > 0.0 && with("selective:moe_act").recomputed.ep == 0.0);
+    assert_eq!(with("selective:mlp").saved, none.saved, "its layers have experts");
+    assert!(with("selective:moe+mla_up_proj").saved < with("selective:moe").saved);
 }
 
 #[test]
@@ -351,7 +351,7 @@ fn stacks_that_fuse_move_less_and_keep_less() {
     });
     assert!(fused.f.memory_bound < 0.7 * eager.f.memory_bound);
     assert!(fused.i.memory_bound < eager.i.memory_bound);
-    assert!(fused.kept < eager.kept, "SwiGLU's inner value is made again");
+    assert!(fused.saved < eager.saved, "SwiGLU's inner value is made again");
 }
 
 /// One product for queries, keys and values, and one for gate and up, in all three sections: as many operations in larger
@@ -380,8 +380,8 @@ fn what_only_products_read_is_kept_quantised() {
     let model = llama(&parallel);
     let eight = Recipe { name: "fp8-block".to_string(), products: Format::F8, ..bf16() };
     let saves = |stack: &str| {
-        let kept = |recipe: &Recipe| in_format(&model, "layer", &parallel, &found(stack), recipe).kept;
-        kept(&bf16()) - kept(&eight)
+        let saved = |recipe: &Recipe| in_format(&model, "layer", &parallel, &found(stack), recipe).saved;
+        saved(&bf16()) - saved(&eight)
     };
     close(saves("megatron-core-2025"), 2048.0 * (2.0 * 4096.0 + 11008.0), 0.001);
     assert_eq!(saves("fsdp-compile"), 0.0);
@@ -395,13 +395,13 @@ fn per_op_recomputation_keeps_what_its_list_names() {
     let parallel = recomputing(&parallel(1, false), "selective:op");
     let model = llama(&parallel);
     let four = Recipe { name: "nvfp4".to_string(), products: Format::F4, ..bf16() };
-    let kept = |stack: &str, recipe: &Recipe| in_format(&model, "layer", &parallel, &found(stack), recipe).kept;
+    let saved = |stack: &str, recipe: &Recipe| in_format(&model, "layer", &parallel, &found(stack), recipe).saved;
     let (tokens, h, f) = (2048.0, 4096.0, 11008.0);
     let (stream, sums) = (2.0 * tokens * h, 4.0 * tokens * 32.0);
-    close(kept("fsdp-compile", &bf16()), 4.0 * stream + 2.0 * tokens * f + sums, 0.001);
-    close(kept("fsdp-compile", &four), 2.0 * stream + sums, 0.001);
-    close(kept("fsdp-compile-2025", &bf16()), 3.0 * stream + 2.0 * tokens * f, 0.001);
-    close(kept("fsdp-eager", &bf16()), 5.0 * stream + 2.0 * tokens * f + sums, 0.001);
+    close(saved("fsdp-compile", &bf16()), 4.0 * stream + 2.0 * tokens * f + sums, 0.001);
+    close(saved("fsdp-compile", &four), 2.0 * stream + sums, 0.001);
+    close(saved("fsdp-compile-2025", &bf16()), 3.0 * stream + 2.0 * tokens * f, 0.001);
+    close(saved("fsdp-eager", &bf16()), 5.0 * stream + 2.0 * tokens * f + sums, 0.001);
 }
 
 /// Beside its softmax: PyTorch's loss makes the gradient from two more tensors in f32, and two more where the vocabulary is
@@ -448,7 +448,7 @@ fn what_is_computed_again_takes_time_of_the_cpu() {
     let spare = |mode: &str, checkpoint: f64| {
         let mut stack = Stack::find("fsdp-eager").expect("a preset");
         stack.facts.checkpoint = checkpoint;
-        of_block(&model, "layer", &recomputing(&parallel, mode), &stack).spare[1]
+        of_block(&model, "layer", &recomputing(&parallel, mode), &stack).spare.backward
     };
     let launch = Stack::find("fsdp-eager").expect("a preset").fitted.launch_us.value * 1e-6;
     for (mode, checkpoints) in [("none", 0.0), ("full", 1.0), ("selective:layernorm", 2.0), ("selective:mlp+moe", 1.0)]
@@ -462,5 +462,5 @@ fn what_is_computed_again_takes_time_of_the_cpu() {
 fn what_is_kept_may_wait_in_the_host() {
     let parallel = ParallelConfig { offload: true, recompute: Recompute::Full(None), ..parallel(1, false) };
     let away = layer(&llama(&parallel), &parallel, "megatron-core-2025");
-    assert_eq!((away.kept, away.offloaded), (0.0, away.boundary));
+    assert_eq!((away.saved, away.offloaded), (0.0, away.boundary));
 }

@@ -57,10 +57,17 @@ fn of_values(name: &str) -> Stack {
     stack
 }
 
-/// A job's choices, and bytes and seconds of the backward of all its layers under a mode of recomputation.
+/// Saved bytes and seconds of the backward of all layers of a job.
+#[derive(Clone, Copy)]
+struct Layers {
+    saved: f64,
+    backward: f64,
+}
+
+/// Calls `then` with a job's choices, and with its layers under a mode of recomputation.
 fn of_job(
     (model, text, stack): (&str, &str, &str),
-    then: impl Fn(&Frontier, &dyn Fn(&Recompute) -> [f64; 2], &str, &Model),
+    then: impl Fn(&Frontier, &dyn Fn(&Recompute) -> Layers, &str, &Model),
 ) {
     let (cluster, stack) = (Cluster::find("h100").expect("a preset"), of_values(stack));
     let (recipe, parallel) = (Recipe::bf16(), parallel(text));
@@ -72,8 +79,8 @@ fn of_job(
         let layers = planned.blocks.values().filter(|block| is_layer(block));
         let options = options(&parallel);
         let profiles: Vec<Profile> = layers.map(|block| profile(&planned, block, &options, &platform)).collect();
-        let backward = |it: &Profile| it.again.total() + it.i.total() + it.w.total();
-        [profiles.iter().map(|it| it.kept).sum(), profiles.iter().map(backward).sum()]
+        let backward = |it: &Profile| it.recomputed.total() + it.i.total() + it.w.total();
+        Layers { saved: profiles.iter().map(|it| it.saved).sum(), backward: profiles.iter().map(backward).sum() }
     };
     then(
         &frontier(&planned, &runs, &options(&parallel), &platform),
@@ -97,15 +104,15 @@ fn choices_take_what_they_say() {
         of_job(job, |frontier, under, title, planned| {
             let best = &frontier.best;
             assert!(best.len() > 5 && frontier.names(&best[0].choices).is_empty(), "{title}: {best:?}");
-            let none = under(&Recompute::None)[1];
+            let none = under(&Recompute::None).backward;
             for RecomputeChoice { choices, bytes, seconds, least } in best {
                 let names = frontier.names(choices);
                 let recompute = selective(&names);
                 check_names(planned, &recompute).expect("names that there are");
-                let [kept, backward] = under(&recompute);
-                assert!((kept / bytes - 1.0).abs() < 1e-9, "{title} {names:?}: {kept} {bytes}");
-                let again = backward - none;
-                assert!((again - seconds).abs() <= 1e-6 * backward, "{title} {names:?}: {again} {seconds}");
+                let Layers { saved, backward } = under(&recompute);
+                assert!((saved / bytes - 1.0).abs() < 1e-9, "{title} {names:?}: {saved} {bytes}");
+                let recomputed = backward - none;
+                assert!((recomputed - seconds).abs() <= 1e-6 * backward, "{title} {names:?}: {recomputed} {seconds}");
                 assert!((least - seconds).abs() <= 1e-6 * backward, "{title} {names:?}: {least} {seconds}");
             }
             for pair in best.windows(2) {
@@ -127,12 +134,16 @@ fn no_modules_are_better_than_values() {
                 Recompute::Selective(named.map(|(_, (name, _))| name.to_string()).collect())
             });
             for recompute in some.chain([Recompute::None, Recompute::Full(None)]) {
-                let ([kept, backward], none) = (under(&recompute), under(&Recompute::None)[1]);
+                let (Layers { saved, backward }, none) = (under(&recompute), under(&Recompute::None).backward);
                 // Choices are listed by steps of 1/256 of what is kept without any.
                 let is_no_worse = |it: &RecomputeChoice| {
-                    it.bytes <= kept + choices[0].bytes / 256.0 && none + it.seconds <= backward * (1.0 + 1e-9)
+                    it.bytes <= saved + choices[0].bytes / 256.0 && none + it.seconds <= backward * (1.0 + 1e-9)
                 };
-                assert!(choices.iter().any(is_no_worse), "{title} {recompute}: {kept} {backward} {:?}", choices.last());
+                assert!(
+                    choices.iter().any(is_no_worse),
+                    "{title} {recompute}: {saved} {backward} {:?}",
+                    choices.last()
+                );
             }
         });
     }

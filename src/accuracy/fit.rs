@@ -3,7 +3,7 @@
 use super::runs::Run;
 use super::score::{Scored, score};
 use super::summary::quantile;
-use cost::{Constant, Stack};
+use cost::{Constant, Interval, Stack};
 use estimator::Estimator;
 use std::collections::BTreeMap;
 
@@ -23,11 +23,19 @@ pub struct Fit {
 /// Cap of |ln(predicted / measured)| of one run. A larger error has a cause that the cost model does not know.
 pub(super) const FAR: f64 = 0.35;
 
-/// First and last step of the search, as shares of the interval.
-const STEPS: [f64; 2] = [0.2, 0.004];
+/// Steps of a pattern search, as shares of a constant's interval.
+#[derive(Clone, Copy)]
+struct Steps {
+    first: f64,
+    /// The search ends when its step is no longer than this one.
+    last: f64,
+}
 
-/// First and last step of a search that starts from fitted values, as shares of the interval.
-const NEAR: [f64; 2] = [0.05, 0.02];
+/// Steps of a search over the intervals.
+const STEPS: Steps = Steps { first: 0.2, last: 0.004 };
+
+/// Steps of a search that starts from fitted values.
+const NEAR: Steps = Steps { first: 0.05, last: 0.02 };
 
 /// Share of its interval within which a constant counts as being at an end.
 const END: f64 = 0.005;
@@ -44,10 +52,11 @@ pub(super) fn refit(estimator: &Estimator, stack: &Stack, runs: &[&Run]) -> Stac
     search(estimator, stack, runs, NEAR).stack
 }
 
-fn search(estimator: &Estimator, stack: &Stack, runs: &[&Run], [mut step, last]: [f64; 2]) -> Fit {
+fn search(estimator: &Estimator, stack: &Stack, runs: &[&Run], steps: Steps) -> Fit {
+    let mut step = steps.first;
     let mut best = stack.clone();
     let mut error = error_of(&scored(estimator, &best, runs));
-    while step > last {
+    while step > steps.last {
         let before = (best.clone(), error);
         for constant in 0..best.fitted.by_name().len() {
             for direction in [step, -step] {
@@ -72,7 +81,7 @@ fn search(estimator: &Estimator, stack: &Stack, runs: &[&Run], [mut step, last]:
     }
     let scored = scored(estimator, &best, runs);
     let logs: Vec<f64> = scored.iter().filter_map(Scored::ratio).map(|ratio| -ratio.ln()).collect();
-    best.residual = [0.1, 0.9].map(|share| (quantile(&logs, share) * 1e3).round() / 1e3);
+    best.residual = Interval { low: 0.1, high: 0.9 }.map(|share| (quantile(&logs, share) * 1e3).round() / 1e3);
     let at_end = best.fitted.by_name().into_iter().filter(|(_, constant)| is_at_end(constant)).map(|it| it.0);
     Fit { at_end: at_end.collect(), rows: logs.len(), error, stack: best }
 }

@@ -2,6 +2,7 @@
 
 use super::runs::{MemoryKind, Run};
 use compiler::error::Error;
+use cost::Interval;
 use estimator::{EstimateReport, EstimateRequest, Estimator, estimate_all};
 
 /// A run and its prediction.
@@ -19,7 +20,7 @@ pub struct Prediction {
     /// Predicted step time, in seconds.
     pub step_time_s: f64,
     /// 10th and 90th percentile of the step time, in seconds.
-    pub interval_s: [f64; 2],
+    pub interval_s: Interval,
     /// Predicted memory in GiB, of the kind that the source prints; allocated memory if the source prints none.
     pub memory_gib: f64,
 }
@@ -64,7 +65,6 @@ impl Scored<'_> {
 
     /// Returns whether the measured time is within the predicted interval.
     pub fn inside(&self) -> Option<bool> {
-        let [low, high] = self.prediction.as_ref().ok()?.interval_s;
-        Some((low..=high).contains(&self.run.step_time_s))
+        Some(self.prediction.as_ref().ok()?.interval_s.contains(self.run.step_time_s))
     }
 }

@@ -1,5 +1,6 @@
 //! Cost-model constants that reproduce the measured times: each formula of `planner/cost` solved for its constants.
 
+use cost::TablePoint;
 use runtime::measure::Measured;
 
 /// Constants of matrix products: a product takes `2 m n (k + depth) / rate` seconds.
@@ -11,7 +12,8 @@ pub(super) struct Products {
 /// Constants of attention: it runs at `peak x share(head) x l / (l + half)` FLOP/s, where l is the number of keys per
 /// query.
 pub(super) struct AttentionFit {
-    pub(super) shares: Vec<[f64; 2]>,
+    /// Shares of the peak by head size.
+    pub(super) shares: Vec<TablePoint>,
     pub(super) half: f64,
 }
 
@@ -21,7 +23,8 @@ pub(super) struct Sums {
     pub(super) start: f64,
     pub(super) latency: f64,
     pub(super) bandwidth: f64,
-    pub(super) shares: Vec<[f64; 2]>,
+    /// Shares of the bandwidth by the bytes that a rank passes on.
+    pub(super) shares: Vec<TablePoint>,
 }
 
 /// The line `at_zero + slope x`, with both constants at least zero.
@@ -73,14 +76,15 @@ pub(super) fn attention(measured: &Measured, peak: f64, backward: bool) -> Atten
                 let flops = pairs * time.head as f64 * if backward { 10.0 } else { 4.0 };
                 // The cost model's efficiency of n blocks of 128 rows is n / (n + 1/2).
                 let blocks = (time.heads * time.length.div_ceil(128)) as f64;
-                (1.0 / looked_at, time.seconds[usize::from(backward)] * peak / flops * blocks / (blocks + 0.5))
+                (1.0 / looked_at, time.seconds(backward) * peak / flops * blocks / (blocks + 0.5))
             });
             (head as f64, line(points))
         })
         .collect();
     let mut halves: Vec<f64> = lines.iter().map(|(_, line)| line.slope / line.at_zero).collect();
     halves.sort_by(f64::total_cmp);
-    let shares = lines.iter().map(|(head, line)| [*head, (1.0 / line.at_zero).clamp(0.01, 1.0)]);
+    let share = |line: &LinearFit| (1.0 / line.at_zero).clamp(0.01, 1.0);
+    let shares = lines.iter().map(|(head, line)| TablePoint { size: *head, value: share(line) });
     AttentionFit { shares: shares.collect(), half: halves[halves.len() / 2] }
 }
 
@@ -101,13 +105,22 @@ pub(super) fn sums(measured: &Measured) -> Sums {
             let fixed = meeting.at_zero + hops(sum.ranks) * meeting.slope;
             let seconds = work(sum.ranks, sum.seconds);
             let part = bytes as f64 / sum.ranks as f64;
-            [part, hops(sum.ranks) * part / (seconds - fixed).max(seconds / 10.0)]
+            TablePoint { size: part, value: hops(sum.ranks) * part / (seconds - fixed).max(seconds / 10.0) }
         });
-        let logs: Vec<[f64; 2]> = rates.map(|pair| pair.map(f64::ln)).collect();
-        [0, 1].map(|at| (logs.iter().map(|pair| pair[at]).sum::<f64>() / logs.len() as f64).exp())
+        let rates: Vec<TablePoint> = rates.collect();
+        TablePoint {
+            size: geometric_mean(rates.iter().map(|rate| rate.size)),
+            value: geometric_mean(rates.iter().map(|rate| rate.value)),
+        }
     };
-    let rates: Vec<[f64; 2]> = sizes.into_iter().map(rate).collect();
-    let bandwidth = rates.iter().map(|&[_, rate]| rate).fold(0.0, f64::max);
-    let shares = rates.iter().map(|&[part, rate]| [part.round(), rate / bandwidth]).collect();
+    let rates: Vec<TablePoint> = sizes.into_iter().map(rate).collect();
+    let bandwidth = rates.iter().map(|rate| rate.value).fold(0.0, f64::max);
+    let share = |rate: &TablePoint| TablePoint { size: rate.size.round(), value: rate.value / bandwidth };
+    let shares = rates.iter().map(share).collect();
     Sums { start: meeting.at_zero, latency: meeting.slope, bandwidth, shares }
+}
+
+fn geometric_mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let number = values.len() as f64;
+    (values.map(f64::ln).sum::<f64>() / number).exp()
 }

@@ -2,7 +2,7 @@
 
 mod fit;
 
-use cost::{Attention, Cluster, Device, Kernel, Link, Matmul, Table};
+use cost::{Attention, Cluster, Device, Kernel, Link, Matmul, Passes, Table, TablePoint};
 use fit::{attention, line, products, sums};
 use runtime::measure::Measured;
 use std::collections::BTreeMap;
@@ -47,12 +47,15 @@ pub fn cluster(measured: &Measured, memory: u64) -> Cluster {
 
 fn attention_of(measured: &Measured, peak: f64) -> Attention {
     let [forward, backward] = [false, true].map(|backward| attention(measured, peak, backward));
-    let table = |rows: &[[f64; 2]]| Table(rows.iter().map(|&[head, share]| [head, rounded(share)]).collect());
     Attention {
         forward: table(&forward.shares),
         backward: table(&backward.shares),
-        half: [rounded(forward.half), rounded(backward.half)],
+        half: Passes { forward: rounded(forward.half), backward: rounded(backward.half) },
     }
+}
+
+fn table(points: &[TablePoint]) -> Table {
+    Table(points.iter().map(|point| TablePoint { value: rounded(point.value), ..*point }).collect())
 }
 
 /// Builds the link of the memory between cores. Times are those of a core's work, since ranks wait for cores, not for
@@ -64,7 +67,7 @@ fn link(measured: &Measured) -> Link {
     Link {
         name: "memory".into(),
         start: rounded(sums.start),
-        share: Table(sums.shares.iter().map(|&[bytes, share]| [bytes, rounded(share)]).collect()),
+        share: table(&sums.shares),
         pair: Some(rounded(1.0 / message.slope)),
         ..Link::plain(rounded(sums.bandwidth), rounded(sums.latency))
     }

@@ -15,7 +15,7 @@ fn ideal() -> Measured {
             let flops = (heads * length * head) as f64 * looked_at * each;
             flops / (100e9 * looked_at / (looked_at + 50.0))
         };
-        AttentionTime { heads, length, head, seconds: [at(4.0), at(10.0)] }
+        AttentionTime { heads, length, head, forward_s: at(4.0), backward_s: at(10.0) }
     };
     // All ranks share two cores.
     let sum = |ranks: u64, bytes: u64| {
@@ -63,7 +63,7 @@ fn the_model_gives_back_what_was_timed() {
             share,
         };
         for backward in [false, true] {
-            near(platform.attention(&shape, backward), one.seconds[usize::from(backward)], 0.05, "attention");
+            near(platform.attention(&shape, backward), one.seconds(backward), 0.05, "attention");
         }
     }
     for one in &measured.sums {

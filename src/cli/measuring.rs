@@ -52,7 +52,7 @@ fn told(measured: &Measured, cluster: &Cluster) -> String {
     }
     for one in &measured.attention {
         let pairs = (one.heads * one.length) as f64 * (one.length as f64 + 1.0) / 2.0;
-        for (way, seconds, each) in [("forward", one.seconds[0], 4.0), ("backward", one.seconds[1], 10.0)] {
+        for (way, seconds, each) in [("forward", one.forward_s, 4.0), ("backward", one.backward_s, 10.0)] {
             let what = format!("attention {way}, {} tokens, heads of {}", one.length, one.head);
             row(what, seconds, pairs * each * one.head as f64 / seconds, "FLOP/s");
         }

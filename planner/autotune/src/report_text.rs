@@ -1,4 +1,4 @@
-//! A plan and the answers about it as text, in 100 columns.
+//! Reports of plans as text, in 100 columns.
 
 use crate::explain::{Planned, WhyNot, brief, differences};
 use crate::plan::{Alternative, Infeasible, PlanReport, Relaxation, Search, WhatIf, Why};
@@ -13,21 +13,21 @@ const LABEL: usize = 15;
 /// Width of running text, in columns.
 const WIDTH: usize = 100;
 
-/// The prediction of the configuration, then the [explanation](PlanReport::explanation); ends in a newline.
+/// Text of the prediction, then the [explanation](PlanReport::explanation); ends in a newline.
 impl fmt::Display for PlanReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}\n{}", self.chosen, self.explanation())
     }
 }
 
-/// The conflict and its fixes, or the progress of an unfinished search; ends in a newline.
+/// Text of the conflict and its fixes, or of the progress of an unfinished search; ends in a newline.
 impl fmt::Display for Infeasible {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&infeasible(self))
     }
 }
 
-/// The text of the answer: a plan, or why none fits.
+/// Text of the answer: a plan, or an infeasible request.
 impl fmt::Display for Planned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -38,7 +38,7 @@ impl fmt::Display for Planned {
 }
 
 impl PlanReport {
-    /// The text of the explanation, without the prediction: choices, binding constraints, alternatives, what-ifs, and
+    /// Text of the explanation, without the prediction: choices, binding constraints, alternatives, what-ifs, and
     /// the line on the search.
     pub fn explanation(&self) -> String {
         explanation(self)
@@ -46,7 +46,7 @@ impl PlanReport {
 }
 
 impl WhyNot {
-    /// The text of the answer about `plan`, the plan that was asked about; ends in a newline.
+    /// Text of the comparison with `plan`; ends in a newline.
     pub fn text(&self, plan: &PlanReport) -> String {
         why_not(plan, self)
     }
@@ -73,17 +73,17 @@ fn explanation(report: &PlanReport) -> String {
     parts.join("\n")
 }
 
-/// Each choice, and below it how others compare.
+/// Table of the choices, each compared with others.
 fn choices(why: &Why) -> String {
     let mut text = "WHY THIS CONFIGURATION\n".to_string();
-    let mut told = "";
+    let mut last = "";
     for note in &why.choices {
-        if note.choice != told {
+        if note.choice != last {
             // A long choice has a line of its own.
             let long = note.choice.len() >= LABEL;
             text += &if long { format!("  {}\n", note.choice) } else { String::new() };
             text += &hung(&format!("{:<LABEL$}", if long { "" } else { &note.choice }), &note.meaning);
-            told = &note.choice;
+            last = &note.choice;
         }
         if !note.comparison.is_empty() {
             text += &hung(&format!("{:17}", ""), &format!("{}: {}", shortened(&note.against), note.comparison));
@@ -100,10 +100,10 @@ fn constraints(why: &Why) -> String {
 /// Note on differences within the prediction error.
 const TIE: &str = "within prediction error: benchmark both if the difference matters";
 
-/// Characters up to which an item of a configuration is whole in a table.
+/// Largest number of characters of an option that is not shortened in a table.
 const LONG_ITEM: usize = 24;
 
-/// The alternatives by their differences.
+/// Table of the alternatives.
 fn runners_up(report: &PlanReport) -> String {
     let row = |other: &Alternative| {
         let difference = other.difference.as_ref();
@@ -124,7 +124,7 @@ fn runners_up(report: &PlanReport) -> String {
     table(["ALTERNATIVES", "SLOWER", "MEMORY", "DIFFERENCE", "WHY"], &rows) + &note
 }
 
-/// The items of a configuration, long lists by their ends: `stages=2,4,..,126`, `recompute=selective:a+q0+..+fp`.
+/// Options of a configuration, long lists shortened to their ends: `stages=2,4,..,126`, `recompute=selective:a+q0+..+fp`.
 fn shortened(parallel: &str) -> String {
     let short = |item: String| {
         let list = if item.contains('+') { "+" } else { "," };
@@ -153,7 +153,7 @@ fn search(search: &Search) -> String {
         (None, _) => "stopped by the deadline".to_string(),
     };
     let days = days.map_or_else(String::new, |days| format!("\ndays      {} for the requested tokens", tenths(days)));
-    // What an unfinished search has not predicted was not ruled out.
+    // Configurations that an unfinished search did not predict are not ruled out.
     let rest =
         if optimal_under.is_some() { format!(", {} pruned by bounds", count(pruned as f64)) } else { String::new() };
     format!(
@@ -165,7 +165,7 @@ fn search(search: &Search) -> String {
     )
 }
 
-/// Time saved by a configuration that the stack does not support.
+/// Line on a faster configuration that the stack does not support.
 fn beyond(report: &PlanReport, search: &Search) -> String {
     let Some(other) = &search.beyond else { return String::new() };
     let (stack, otherwise) =
@@ -212,7 +212,7 @@ fn unknown(answer: &Infeasible) -> String {
     text + &search(found)
 }
 
-/// The answer to `--why-not`.
+/// Text of the answer to `--why-not`.
 fn why_not(plan: &PlanReport, answer: &WhyNot) -> String {
     let mut text = format!("plan      {}: {}\n", brief(&plan.chosen.parallel), time(plan.chosen.predicted.step_time_s));
     let found = match (&answer.parallel, &answer.predicted) {
@@ -226,8 +226,9 @@ fn why_not(plan: &PlanReport, answer: &WhyNot) -> String {
     }
     let changes = |unit: fn(f64) -> String, changes: &[(&'static str, f64)], whole: f64| {
         // Differences below a thousandth of the plan's figure are left out.
-        let told = changes.iter().filter(|(_, by)| by.abs() > 1e-3 * whole);
-        told.map(|(what, by)| [what.to_string(), format!("{}{}", if *by < 0.0 { '-' } else { '+' }, unit(by.abs()))])
+        let large = changes.iter().filter(|(_, by)| by.abs() > 1e-3 * whole);
+        large
+            .map(|(what, by)| [what.to_string(), format!("{}{}", if *by < 0.0 { '-' } else { '+' }, unit(by.abs()))])
             .collect::<Vec<_>>()
     };
     let seconds = changes(time, &answer.seconds, plan.chosen.predicted.step_time_s);

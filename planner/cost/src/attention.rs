@@ -2,6 +2,7 @@
 
 use crate::cluster::{Attention, Kernel};
 use crate::platform::{Format, Platform};
+use crate::quantities::Passes;
 
 /// Shape of one attention on one rank.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -29,11 +30,11 @@ const BLOCK: f64 = 128.0;
 
 /// Bytes that softmax and dropout move per score if scores are in memory. Forward: softmax reads and writes 2, dropout
 /// 2 and 2 and a mask of 1. Backward: dropout reads 2 and 1 and writes 2, softmax reads 2 and 2 and writes 2.
-const SCORE_BYTES: [f64; 2] = [9.0, 11.0];
+const SCORE_BYTES: Passes = Passes { forward: 9.0, backward: 11.0 };
 
 /// Extra bytes if scale and mask are separate kernels: a quotient, a product and a difference, each reads and writes 2.
 /// In the backward, the quotient's and the product's (Megatron-LM of 2019, mpu/transformer.py).
-const MASK_BYTES: [f64; 2] = [12.0, 8.0];
+const MASK_BYTES: Passes = Passes { forward: 12.0, backward: 8.0 };
 
 impl AttentionShape {
     /// Operations: `2 (d + c)` per query-key pair in the forward. The backward recomputes the scores and has five
@@ -83,11 +84,10 @@ impl Platform<'_> {
     /// multiprocessors in use, one per block.
     fn flash(&self, shape: &AttentionShape, backward: bool, kernel: &Attention) -> f64 {
         let device = &self.cluster.device;
-        let [forward_half, backward_half] = kernel.half;
         let (shares, half, rows) = if backward {
-            (&kernel.backward, backward_half, shape.keys)
+            (&kernel.backward, kernel.half.backward, shape.keys)
         } else {
-            (&kernel.forward, forward_half, shape.queries)
+            (&kernel.forward, kernel.half.forward, shape.queries)
         };
         let looked_at = shape.keys * shape.share;
         let share = shares.at(shape.d) * looked_at / (looked_at + half);
@@ -101,8 +101,8 @@ impl Platform<'_> {
     fn unfused(&self, shape: &AttentionShape, backward: bool) -> f64 {
         let AttentionShape { batch, heads, queries, keys, d, c, .. } = *shape;
         let product = |m, n, k| self.matmul(batch * heads, m, n, k, Format::Half, false);
-        let at = usize::from(backward);
-        let bytes = SCORE_BYTES[at] + if self.stack.fuses("softmax") { 0.0 } else { MASK_BYTES[at] };
+        let bytes = if self.stack.fuses("softmax") { SCORE_BYTES } else { SCORE_BYTES + MASK_BYTES };
+        let bytes = if backward { bytes.backward } else { bytes.forward };
         let scores = self.memory_bound(batch * heads * queries * keys * bytes);
         let products = if backward {
             product(queries, keys, c)

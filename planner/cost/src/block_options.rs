@@ -2,7 +2,7 @@
 
 use ir::options::{CpKind, ParallelConfig, Recompute};
 
-/// Options of a block beside its plan, which has the degrees. Costs see nothing else of a configuration, so two
+/// Options of a block that are not in its plan, which has the degrees. Costs see nothing else of a configuration, so two
 /// configurations with equal options and equal plans have equal costs.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct BlockOptions {
@@ -75,8 +75,8 @@ impl Spread {
 mod tests {
     use super::*;
 
-    /// Two of 8 data-parallel ranks are in the block's mesh. In the default order they are outside tp and cp; with dp and pp
-    /// innermost, 4 copies and 3 stages lie between neighbours.
+    /// 2 of 8 data-parallel ranks are in the block's mesh. In the default order they are outside tp and cp. With dp and pp
+    /// innermost, 4 copies and 3 stages are between neighbours.
     #[test]
     fn ranks_inside_an_axis_spread_it() {
         let spread = |order: [&str; 4]| {

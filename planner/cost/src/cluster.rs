@@ -2,6 +2,7 @@
 
 use crate::interpolation::Table;
 use crate::platform::Format;
+use crate::quantities::Passes;
 use ir::mesh::{Axes, Mesh};
 use ir::types::DType;
 use serde::{Deserialize, Serialize};
@@ -64,8 +65,40 @@ pub struct Matmul {
     pub power: f64,
     /// Cost of filling and draining a tile, in steps of k.
     pub depth: f64,
-    /// Tile sizes of a part: rows, columns, and the fraction of the full rate that the tile reaches.
-    pub tiles: Vec<[f64; 3]>,
+    /// Tiles that a part computes with.
+    pub tiles: Vec<Tile>,
+}
+
+/// Tile of a matrix product on one part of a device; in files `[rows, columns, share]`.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(from = "[f64; 3]", into = "[f64; 3]")]
+pub struct Tile {
+    /// Number of rows.
+    pub rows: f64,
+    /// Number of columns.
+    pub columns: f64,
+    /// Fraction of the full rate that the tile reaches.
+    pub share: f64,
+}
+
+impl Tile {
+    /// Tile with rows and columns exchanged.
+    #[must_use]
+    pub fn transposed(self) -> Tile {
+        Tile { rows: self.columns, columns: self.rows, ..self }
+    }
+}
+
+impl From<[f64; 3]> for Tile {
+    fn from([rows, columns, share]: [f64; 3]) -> Tile {
+        Tile { rows, columns, share }
+    }
+}
+
+impl From<Tile> for [f64; 3] {
+    fn from(Tile { rows, columns, share }: Tile) -> [f64; 3] {
+        [rows, columns, share]
+    }
 }
 
 /// Implementation of attention. A stack names its best one; a device lists those that run on it.
@@ -93,8 +126,8 @@ pub struct Attention {
     pub forward: Table,
     /// Backward fraction of the bf16 peak, by head size.
     pub backward: Table,
-    /// Number of keys per query at which half of that fraction is reached: forward, backward.
-    pub half: [f64; 2],
+    /// Number of keys per query at which half of that fraction is reached.
+    pub half: Passes,
 }
 
 /// Level of the network.
@@ -171,7 +204,8 @@ pub static CPU: LazyLock<Cluster> =
 impl Default for Matmul {
     /// Values for large products on the accelerators of the presets, without tiles.
     fn default() -> Matmul {
-        Matmul { f32: 0.8, half: 0.8, f8: 0.7, f4: 0.6, power: 1.0, depth: 0.0, tiles: vec![[1.0, 1.0, 1.0]] }
+        let tiles = vec![Tile { rows: 1.0, columns: 1.0, share: 1.0 }];
+        Matmul { f32: 0.8, half: 0.8, f8: 0.7, f4: 0.6, power: 1.0, depth: 0.0, tiles }
     }
 }
 

@@ -8,6 +8,7 @@
 //! and the recomputed steps of clusters that are not fully decided. Each state has a Pareto list of bytes and seconds.
 //! The result is exact.
 
+use crate::quantities::RecomputeCost;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
@@ -32,7 +33,7 @@ pub(crate) struct Step {
     pub(crate) makes: Vec<usize>,
     pub(crate) reads: Vec<usize>,
     /// Bytes that the step saves in addition to its values, unless it is recomputed.
-    pub(crate) beside: f64,
+    pub(crate) extra: f64,
     /// Cluster number; steps of one cluster run together.
     pub(crate) cluster: usize,
 }
@@ -62,7 +63,7 @@ pub(crate) struct Point {
     pub(crate) bytes: f64,
     pub(crate) seconds: f64,
     /// Recomputed steps, ascending.
-    pub(crate) again: Vec<usize>,
+    pub(crate) recomputed: Vec<usize>,
 }
 
 /// Choice for the steps processed so far.
@@ -75,8 +76,8 @@ struct Part {
 }
 
 impl Part {
-    fn figures(&self) -> [f64; 2] {
-        [self.bytes, self.seconds]
+    fn cost(&self) -> RecomputeCost {
+        RecomputeCost { bytes: self.bytes, seconds: self.seconds }
     }
 }
 
@@ -109,23 +110,23 @@ pub(crate) fn best(forward: &Forward<'_>, resolution: f64) -> Vec<Point> {
             let plus = |bytes: f64| parts.iter().map(|part| Part { bytes: part.bytes + bytes, ..*part }).collect();
             let left = state & !makes;
             match step.choice {
-                _ if state & makes == 0 => add(state, plus(step.beside)),
-                Choice::View => add(left | reads, plus(step.beside)),
-                Choice::Keep => add(left, plus(kept + step.beside)),
+                _ if state & makes == 0 => add(state, plus(step.extra)),
+                Choice::View => add(left | reads, plus(step.extra)),
+                Choice::Keep => add(left, plus(kept + step.extra)),
                 Choice::Recompute | Choice::Either => {
                     if step.choice == Choice::Either {
-                        add(left, plus(kept + step.beside));
+                        add(left, plus(kept + step.extra));
                     }
                     let more = clusters.more(at, |other| state & bits.steps[other] != 0);
-                    let again = parts.iter().map(|part| {
+                    let recomputed = parts.iter().map(|part| {
                         tree.push((at, part.last));
                         Part { seconds: part.seconds + more, last: tree.len() - 1, ..*part }
                     });
-                    add(left | reads | bits.steps[at], again.collect());
+                    add(left | reads | bits.steps[at], recomputed.collect());
                 }
             }
         }
-        next.values_mut().for_each(|parts| prune(parts, resolution, Part::figures));
+        next.values_mut().for_each(|parts| prune(parts, resolution, Part::cost));
         states = next;
     }
     let mut given = vec![true; forward.bytes.len()];
@@ -138,8 +139,8 @@ pub(crate) fn best(forward: &Forward<'_>, resolution: f64) -> Vec<Point> {
             parts.into_iter().map(move |part| Part { bytes: part.bytes + bytes, ..part })
         })
         .collect();
-    prune(&mut all, resolution, Part::figures);
-    let again = |mut place: usize| {
+    prune(&mut all, resolution, Part::cost);
+    let recomputed = |mut place: usize| {
         let mut steps = Vec::new();
         while place > 0 {
             steps.push(tree[place].0);
@@ -147,19 +148,22 @@ pub(crate) fn best(forward: &Forward<'_>, resolution: f64) -> Vec<Point> {
         }
         steps
     };
-    all.iter().map(|part| Point { bytes: part.bytes, seconds: part.seconds, again: again(part.last) }).collect()
+    all.iter()
+        .map(|part| Point { bytes: part.bytes, seconds: part.seconds, recomputed: recomputed(part.last) })
+        .collect()
 }
 
-/// Removes dominated entries, in order of seconds; `of` gives bytes and seconds.
-pub(crate) fn prune<T>(all: &mut Vec<T>, resolution: f64, of: impl Fn(&T) -> [f64; 2]) {
+/// Sorts entries by seconds, and removes those that save less than `resolution` bytes over a faster entry, except the
+/// smallest.
+pub(crate) fn prune<T>(all: &mut Vec<T>, resolution: f64, cost: impl Fn(&T) -> RecomputeCost) {
     all.sort_by(|a, b| {
-        let ([a, s], [b, t]) = (of(a), of(b));
-        s.total_cmp(&t).then(a.total_cmp(&b))
+        let (a, b) = (cost(a), cost(b));
+        a.seconds.total_cmp(&b.seconds).then(a.bytes.total_cmp(&b.bytes))
     });
-    let least = all.iter().map(|it| of(it)[0]).fold(f64::INFINITY, f64::min);
+    let least = all.iter().map(|it| cost(it).bytes).fold(f64::INFINITY, f64::min);
     let mut last = f64::INFINITY;
     all.retain(|it| {
-        let [bytes, _] = of(it);
+        let RecomputeCost { bytes, .. } = cost(it);
         let is_better = bytes < last - resolution || (bytes == least && least < last);
         last = if is_better { bytes } else { last };
         is_better
@@ -257,33 +261,33 @@ mod tests {
                 _ => Choice::Either,
             };
             let cluster = if at > 0 && dice.below(3) == 0 { steps[at - 1].cluster } else { at };
-            steps.push(Step { choice, makes, reads, beside: dice.below(3) as f64, cluster });
+            steps.push(Step { choice, makes, reads, extra: dice.below(3) as f64, cluster });
         }
         let wanted = (0..bytes.len()).filter(|_| dice.below(2) == 0).collect();
         (bytes, steps, wanted)
     }
 
-    /// Time and bytes of a choice: `run` is the set of steps that are recomputed if their results are needed.
+    /// Cost of a choice: `run` has a bit for each step that is recomputed if its values are wanted.
     fn taken(forward: &Forward<'_>, run: u32) -> (f64, f64) {
         let mut wanted = forward.wanted.clone();
-        let (mut bytes, mut again) = (0.0, vec![false; forward.steps.len()]);
+        let (mut bytes, mut recomputed) = (0.0, vec![false; forward.steps.len()]);
         for (at, step) in forward.steps.iter().enumerate().rev() {
             let made: Vec<usize> = step.makes.iter().copied().filter(|value| wanted.contains(value)).collect();
             let runs = step.choice == Choice::Recompute || (step.choice == Choice::Either && run >> at & 1 == 1);
-            again[at] = runs && !made.is_empty();
+            recomputed[at] = runs && !made.is_empty();
             if !made.is_empty() && (runs || step.choice == Choice::View) {
                 wanted.extend(&step.reads);
             } else {
                 bytes += made.iter().map(|&value| forward.bytes[value]).sum::<f64>();
             }
-            bytes += if again[at] { 0.0 } else { step.beside };
+            bytes += if recomputed[at] { 0.0 } else { step.extra };
         }
         bytes +=
             [0, 1].into_iter().filter(|value| wanted.contains(value)).map(|value| forward.bytes[value]).sum::<f64>();
         let of = |cluster: usize| -> Vec<usize> {
-            (0..again.len()).filter(|&at| again[at] && forward.steps[at].cluster == cluster).collect()
+            (0..recomputed.len()).filter(|&at| recomputed[at] && forward.steps[at].cluster == cluster).collect()
         };
-        let clusters = (0..again.len()).map(of).filter(|steps| !steps.is_empty());
+        let clusters = (0..recomputed.len()).map(of).filter(|steps| !steps.is_empty());
         (bytes, clusters.map(|steps| (forward.seconds)(&steps)).sum())
     }
 
@@ -321,7 +325,7 @@ mod tests {
             let figures: Vec<(f64, f64)> = found.iter().map(|point| (point.bytes, point.seconds)).collect();
             assert_eq!(figures, all);
             for point in &found {
-                let run = point.again.iter().map(|&at| 1 << at).sum();
+                let run = point.recomputed.iter().map(|&at| 1 << at).sum();
                 assert_eq!(taken(&forward, run), (point.bytes, point.seconds));
             }
             sizes.push(found.len());

@@ -1,5 +1,6 @@
 //! Time of matrix products, from tiles, waves, depth and bytes.
 
+use crate::cluster::Tile;
 use crate::platform::{Format, Platform};
 
 /// Split-k factors; each part of k has tiles of its own.
@@ -46,13 +47,13 @@ impl Platform<'_> {
     fn waves(&self, batch: f64, m: f64, n: f64, k: f64, format: Format) -> f64 {
         let device = &self.cluster.device;
         let rate = device.sustained(format) * self.stack.fitted.matmul.value / device.sms as f64;
-        let of = |rows: f64, columns: f64, share: f64| {
+        let seconds = |Tile { rows, columns, share }: Tile| {
             let tiles = batch * (m / rows).ceil() * (n / columns).ceil();
             let waves = (tiles / device.sms as f64).ceil();
             waves * 2.0 * rows * columns * (k + device.matmul.depth) / (rate * share)
         };
-        let tiles = device.matmul.tiles.iter().flat_map(|&[a, b, share]| [of(a, b, share), of(b, a, share)]);
-        tiles.fold(f64::INFINITY, f64::min)
+        let tiles = device.matmul.tiles.iter().flat_map(|&tile| [tile, tile.transposed()]);
+        tiles.map(seconds).fold(f64::INFINITY, f64::min)
     }
 }
 

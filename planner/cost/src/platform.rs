@@ -42,7 +42,7 @@ pub struct Recipe {
     /// Bytes of an accumulated gradient.
     pub gradient: f64,
     /// Bytes of a communicated gradient.
-    pub wire: f64,
+    pub comm_gradient: f64,
     /// Bytes of the master copy of a parameter; 0 without a master copy.
     pub master: f64,
     /// Bytes of a parameter's optimizer states: 8 for two f32 moments.
@@ -74,7 +74,7 @@ impl Recipe {
             blocks: false,
             parameter: 2.0,
             gradient: 4.0,
-            wire: 4.0,
+            comm_gradient: 4.0,
             master: 4.0,
             states: 8.0,
             widened: 0.0,

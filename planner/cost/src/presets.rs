@@ -1,4 +1,4 @@
-//! Clusters and stacks by name, and what a cluster's file must say. Files are read elsewhere: here is text in, figures out.
+//! Clusters and stacks by name, and the check of a cluster's file. This module reads text, not files.
 
 use crate::cluster::{Cluster, Device, Link};
 use crate::interpolation::Table;
@@ -6,12 +6,12 @@ use ir::catalogue::Code;
 use ir::diag::{Coded, nearest};
 use std::fmt;
 
-/// A file that comes with the program.
+/// File that is part of the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Preset {
-    /// Its name.
+    /// Name.
     pub name: &'static str,
-    /// Its text.
+    /// Text of the file.
     pub text: &'static str,
 }
 
@@ -21,18 +21,18 @@ macro_rules! presets {
     };
 }
 
-/// The clusters that are known by name.
+/// Clusters known by name.
 pub const CLUSTERS: &[Preset] = presets!("clusters":
     "cpu" "v100-dgx2" "a100-40gb" "a100-80gb" "h100-dgx-ndr" "h100-p5-efa" "h100-roce1600" "h100-96gb" "h800" "h200" "b200"
     "gb200-nvl72" "b300" "gb300-nvl72" "mi300x");
 
-/// The stacks that are known by name. `--stack` left out means the first.
+/// Stacks known by name; the first is the default of `--stack`.
 pub const STACKS: &[Preset] = presets!("stacks":
     "megatron-core-2025" "megatron-core-2025-alltoall" "megatron-core-2025-drop" "megatron-core-2026" "megatron-2022" "megatron-deepspeed-2021" "megatron-2019" "nanotron-2024"
     "fsdp-eager" "fsdp-compile" "fsdp-compile-2024" "fsdp-compile-2025" "fsdp-compile-2026" "automodel-2026" "foundry-2023"
     "nemo" "nemo-2024-01" "jax-2023" "jax-xla-2023" "meshwright" "meshwright-threads");
 
-/// Why there is no cluster or stack.
+/// Error of a cluster or a stack.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PresetError {
     code: Code,
@@ -73,17 +73,17 @@ impl PresetError {
         PresetError { code, message, help: None }
     }
 
-    /// The same with the file that is wrong.
+    /// The same with the file that has the error.
     pub(crate) fn within(self, place: &str) -> PresetError {
         PresetError { message: format!("{place}: {}", self.message), ..self }
     }
 }
 
 impl Cluster {
-    /// The preset of a name or an alias.
+    /// Preset of a name or an alias.
     ///
     /// # Errors
-    /// There is none.
+    /// No preset has the name.
     pub fn find(name: &str) -> Result<Cluster, PresetError> {
         if let Some(preset) = CLUSTERS.iter().find(|preset| preset.name == name) {
             return Cluster::parse(preset.text);
@@ -97,12 +97,12 @@ impl Cluster {
         })
     }
 
-    /// The cluster that a file's text describes.
+    /// Reads a cluster from the text of a file.
     ///
     /// # Errors
-    /// The text is no TOML, lacks a figure, has one that is not known, or one that its unit cannot have.
+    /// The text is not TOML, lacks a key, has an unknown key, or a figure is out of range.
     pub fn parse(text: &str) -> Result<Cluster, PresetError> {
-        let cluster: Cluster = toml::from_str(text).map_err(|why| told(Code::BadCluster, &why))?;
+        let cluster: Cluster = toml::from_str(text).map_err(|why| toml_error(Code::BadCluster, &why))?;
         let mut complaints = Vec::new();
         check_device(&cluster.device, &mut complaints);
         if let Some(cores) = cluster.cores {
@@ -124,8 +124,8 @@ impl Cluster {
     }
 }
 
-/// The error of TOML, with its line and key.
-pub(crate) fn told(code: Code, why: &toml::de::Error) -> PresetError {
+/// Error of the TOML parser, with its line and key.
+pub(crate) fn toml_error(code: Code, why: &toml::de::Error) -> PresetError {
     PresetError::wrong(code, why.to_string().trim_end().to_string())
 }
 
@@ -139,7 +139,7 @@ pub(crate) fn out_of_range(key: &str, value: f64, low: f64, high: f64, unit: &st
     (!is_in).then(|| format!("`{key}` is {value}, expected {unit}: from {} to {}", short(low), short(high)))
 }
 
-/// The ranges are those of any hardware in these units, so that a slip of the unit is told.
+/// Checks a device against the ranges of any hardware in these units: a wrong unit is reported.
 fn check_device(device: &Device, complaints: &mut Vec<String>) {
     let mut check = |key: &str, value: f64, low: f64, high: f64, unit: &str| {
         complaints.extend(out_of_range(&format!("device.{key}"), value, low, high, unit));
@@ -169,18 +169,21 @@ fn check_device(device: &Device, complaints: &mut Vec<String>) {
     check("matmul.depth", matmul.depth, 0.0, 1e5, "steps of k");
     check("matmul.tiles", matmul.tiles.len() as f64, 1.0, 64.0, "a number of tiles");
     for tile in &matmul.tiles {
-        tile[..2].iter().for_each(|&side| check("matmul.tiles", side, 1.0, 4096.0, "rows and columns of a tile"));
-        check("matmul.tiles", tile[2], 0.01, 1.0, "a share of the full rate");
+        let sides = [tile.rows, tile.columns];
+        sides.into_iter().for_each(|side| check("matmul.tiles", side, 1.0, 4096.0, "rows and columns of a tile"));
+        check("matmul.tiles", tile.share, 0.01, 1.0, "a share of the full rate");
     }
     for (kernel, rates) in &device.attention {
         let key = format!("attention.{kernel:?}").to_lowercase();
-        for (part, Table(rows)) in [("forward", &rates.forward), ("backward", &rates.backward)] {
-            for [size, share] in rows {
-                check(&format!("{key}.{part}"), *size, 1.0, 1e6, "the size of a head");
-                check(&format!("{key}.{part}"), *share, 0.01, 1.0, "a share of the peak");
+        for (part, Table(points)) in [("forward", &rates.forward), ("backward", &rates.backward)] {
+            for point in points {
+                check(&format!("{key}.{part}"), point.size, 1.0, 1e6, "the size of a head");
+                check(&format!("{key}.{part}"), point.value, 0.01, 1.0, "a share of the peak");
             }
         }
-        rates.half.iter().for_each(|&half| check(&format!("{key}.half"), half, 0.0, 1e5, "a number of keys"));
+        for half in [rates.half.forward, rates.half.backward] {
+            check(&format!("{key}.half"), half, 0.0, 1e5, "a number of keys");
+        }
     }
 }
 
@@ -198,12 +201,12 @@ fn check_link(level: usize, link: &Link, complaints: &mut Vec<String>) {
     }
     link.tree.into_iter().for_each(|share| check("tree", share, 0.01, 1.0, "a share of the bandwidth"));
     link.step.into_iter().for_each(|seconds| check("step", seconds, 0.0, 0.1, "seconds"));
-    let Table(rows) = &link.share;
-    for [bytes, share] in rows {
-        check("share", *bytes, 1.0, 1e15, "bytes of a message");
-        check("share", *share, 1e-4, 1.0, "a share of the bandwidth");
+    let Table(points) = &link.share;
+    for point in points {
+        check("share", point.size, 1.0, 1e15, "bytes of a message");
+        check("share", point.value, 1e-4, 1.0, "a share of the bandwidth");
     }
-    if !rows.windows(2).all(|pair| pair[0][0] < pair[1][0]) {
+    if !points.windows(2).all(|pair| pair[0].size < pair[1].size) {
         complaints.push(format!("`links[{level}].share` must go by increasing bytes"));
     }
 }

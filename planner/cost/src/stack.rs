@@ -1,6 +1,7 @@
 //! Software description: how well a framework uses the hardware. A file of `planner/cost/stacks/`.
 
 use crate::cluster::Kernel;
+use crate::quantities::Interval;
 use crate::supports::Supports;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -23,7 +24,7 @@ pub struct Stack {
     pub supports: Supports,
     /// 10 % and 90 % quantiles of the natural logarithm of measured over predicted step time.
     #[serde(default = "unfitted")]
-    pub residual: [f64; 2],
+    pub residual: Interval,
 }
 
 /// Constants of a stack that are fitted to measured runs. There are no others.
@@ -285,6 +286,6 @@ impl Fitted {
 }
 
 /// Default interval before any fit: from 10 % below to 25 % above.
-fn unfitted() -> [f64; 2] {
-    [-0.105, 0.223]
+fn unfitted() -> Interval {
+    Interval { low: -0.105, high: 0.223 }
 }

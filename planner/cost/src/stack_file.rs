@@ -1,25 +1,25 @@
-//! Reader of a stack's file. The file may begin from another (`from = "fsdp-compile"`) and state only the differences.
+//! Stack files. A file may begin from another (`from = "fsdp-compile"`) and state only the differences.
 
-use crate::presets::{PresetError, STACKS, none_or, told};
+use crate::presets::{PresetError, STACKS, none_or, toml_error};
 use crate::profile::SAVED;
 use crate::stack::Stack;
 use ir::catalogue::Code;
 use toml::{Table, Value};
 
-/// A stack's file.
+/// File of a stack.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StackFile {
-    /// Its canonical path, for any spelling in `from`.
+    /// Location, in one spelling for all spellings in `from`.
     pub place: String,
-    /// Its text.
+    /// Text of the file.
     pub text: String,
 }
 
 impl StackFile {
-    /// The file of a preset.
+    /// File of a preset.
     ///
     /// # Errors
-    /// There is none of this name.
+    /// No preset has the name.
     pub fn preset(name: &str) -> Result<StackFile, PresetError> {
         let known = || STACKS.iter().map(|preset| preset.name);
         let preset = STACKS.iter().find(|preset| preset.name == name);
@@ -29,15 +29,15 @@ impl StackFile {
 }
 
 impl Stack {
-    /// The preset of a name.
+    /// Preset of a name.
     ///
     /// # Errors
-    /// There is none.
+    /// No preset has the name.
     pub fn find(name: &str) -> Result<Stack, PresetError> {
         Stack::parse(&StackFile::preset(name)?.text)
     }
 
-    /// The stack that a file's text describes, which may begin from a preset.
+    /// Reads a stack from the text of a file, which may begin from a preset.
     ///
     /// # Errors
     /// As [`Stack::read`].
@@ -45,20 +45,20 @@ impl Stack {
         Stack::read(text, &mut |name| StackFile::preset(name))
     }
 
-    /// The stack that a file's text describes; `open` gives the file that is named beside `from`, if the text or that file has
-    /// it. Tables are joined key by key, and the rest is as the later file has it; a name and a description are its own.
+    /// Reads a stack from the text of a file; `open` returns the file named by `from`. Tables are merged key by key; for other
+    /// values the later file wins. Name and description are not inherited.
     ///
     /// # Errors
-    /// A text is no TOML, lacks a constant, has an unknown key, or a figure out of its range; files begin from each other; what
-    /// `open` says.
+    /// A text is not TOML, lacks a constant, has an unknown key, or a figure is out of range. Files begin from each other. `open`
+    /// fails.
     pub fn read<E: From<PresetError>>(
         text: &str,
         open: &mut dyn FnMut(&str) -> Result<StackFile, E>,
     ) -> Result<Stack, E> {
-        let mut whole: Table = toml::from_str(text).map_err(|why| told(Code::BadStack, &why))?;
+        let mut whole: Table = toml::from_str(text).map_err(|why| toml_error(Code::BadStack, &why))?;
         if !whole.contains_key("from") {
-            // The text itself, so that what is wrong is told with its line.
-            return Ok(checked(toml::from_str(text).map_err(|why| told(Code::BadStack, &why))?)?);
+            // Parses the text itself, so that an error has a line number.
+            return Ok(checked(toml::from_str(text).map_err(|why| toml_error(Code::BadStack, &why))?)?);
         }
         let (mut names, mut places): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
         while let Some(from) = whole.remove("from") {
@@ -74,17 +74,17 @@ impl Stack {
                 return Err(wrong(circle).into());
             }
             places.push(place);
-            let under = toml::from_str(&text).map_err(|why| told(Code::BadStack, &why));
+            let under = toml::from_str(&text).map_err(|why| toml_error(Code::BadStack, &why));
             let mut under: Table = under.map_err(|why| why.within(&names[names.len() - 1]))?;
             ["name", "about"].into_iter().for_each(|key| drop(under.remove(key)));
             whole = joined(under, whole);
         }
-        let stack = whole.try_into().map_err(|why| told(Code::BadStack, &why))?;
+        let stack = whole.try_into().map_err(|why| toml_error(Code::BadStack, &why))?;
         Ok(checked(stack)?)
     }
 }
 
-/// The first table with what the second states.
+/// First table, with the values of the second where it has any.
 fn joined(mut under: Table, over: Table) -> Table {
     for (key, value) in over {
         let value = match (under.remove(&key), value) {

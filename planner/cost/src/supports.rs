@@ -90,9 +90,9 @@ impl Supports {
     pub(crate) fn check(&self, complaints: &mut Vec<String>) {
         let mut known = |key: &str, words: Option<&Vec<String>>, known: &[&str]| {
             let unknown = words.into_iter().flatten().filter(|word| !known.contains(&word.as_str()));
-            let said =
+            let messages =
                 unknown.map(|word| format!("`supports.{key}` has `{word}`, which is none of {}", known.join(", ")));
-            complaints.extend(said);
+            complaints.extend(messages);
         };
         known("degrees", self.degrees.as_ref(), &Supports::DEGREES);
         known("cp_kind", self.cp_kind.as_ref(), &CpKind::ALL.map(|(name, _)| name));

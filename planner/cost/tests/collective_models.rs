@@ -4,7 +4,7 @@
 //! reshard paths by it: it needs no stack, and is affine in the bytes. [`Platform::collective_time`] is fitted to measurements. It has
 //! start-up times, bandwidth by message size, rings, trees, and the levels of a cluster. Estimates and plans use it.
 
-use meshwright_cost::{CLUSTERS, Cluster, CollectiveKind, Group, Pattern, Platform, Recipe, Stack};
+use meshwright_cost::{CLUSTERS, Cluster, CollectiveKind, Group, Interval, Pattern, Platform, Recipe, Stack};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -23,16 +23,16 @@ struct Row {
     bytes: &'static [u64],
     /// `true` for groups within the innermost link level, `false` for larger ones.
     is_inner: bool,
-    range: [f64; 2],
+    range: Interval,
 }
 
 const fn row(
     kinds: &'static [(CollectiveKind, Pattern)],
     bytes: &'static [u64],
     is_inner: bool,
-    range: [f64; 2],
+    [low, high]: [f64; 2],
 ) -> Row {
-    Row { kinds, bytes, is_inner, range }
+    Row { kinds, bytes, is_inner, range: Interval { low, high } }
 }
 
 /// The table of `docs/plans.md`, "Two cost models, and when they disagree".
@@ -82,7 +82,7 @@ fn the_models_differ_by_known_factors() {
                 }
             }
         }
-        let [low, high] = row.range;
+        let Interval { low, high } = row.range;
         assert!(low <= least && most <= high, "row {number}: {least} to {most} is beyond {low} to {high}");
         assert!(least < 1.3 * low && most > high / 1.3, "row {number}: {least} to {most} is far from {low} to {high}");
     }

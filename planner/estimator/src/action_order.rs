@@ -1,7 +1,8 @@
 //! Orders of micro-batches, compiled to dependency graphs for simulation; orders independent of costs are computed once.
 
 use super::critical_path::CriticalPath;
-use super::pipeline::{Rank, Runs};
+use super::pipeline::Rank;
+use super::quantities::{PerSection, RankStages, StageRuns};
 use compiler::error::Error;
 use compiler::pipeline::CompileError;
 use ir::schedule::{Action, Item, Kind};
@@ -12,7 +13,7 @@ use scheduler::simulate::DependencyGraph;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Orders that no cost moves, for many threads.
+/// Thread-safe cache of orders that do not depend on costs.
 #[derive(Default)]
 pub(super) struct OrderCache {
     known: Mutex<CachedOrders>,
@@ -21,19 +22,18 @@ pub(super) struct OrderCache {
 #[derive(Default)]
 struct CachedOrders {
     orders: HashMap<(&'static str, Pipeline), Arc<Order>>,
-    /// Actions of all orders.
+    /// Number of actions of all orders.
     actions: usize,
 }
 
-/// Actions up to which orders are kept, of some 20 bytes each.
-const KEPT: usize = 1 << 20;
+/// Largest number of cached actions, of about 20 bytes each.
+const CACHED: usize = 1 << 20;
 
 impl OrderCache {
-    /// The order of a schedule's kind on a pipeline under these costs. Where one more than can be kept is asked for, all are
-    /// forgotten.
+    /// Order of a schedule kind on a pipeline under these costs. If the cache is full, it is emptied first.
     ///
     /// # Errors
-    /// The schedule does not suit the pipeline.
+    /// The schedule does not support the pipeline.
     pub(super) fn get(
         &self,
         kind: &ScheduleKind,
@@ -57,26 +57,26 @@ impl OrderCache {
 
 impl CachedOrders {
     fn keep(&mut self, key: (&'static str, Pipeline), order: &Arc<Order>) {
-        if self.actions + order.wiring.len() > KEPT {
+        if self.actions + order.graph.len() > CACHED {
             *self = CachedOrders::default();
         }
         if self.orders.insert(key, Arc::clone(order)).is_none() {
-            self.actions += order.wiring.len();
+            self.actions += order.graph.len();
         }
     }
 }
 
-/// An order, and what each rank does in it whatever actions take.
+/// An order as a dependency graph, with the actions of each rank.
 pub(super) struct Order {
-    wiring: DependencyGraph,
-    lanes: Vec<RankActions>,
+    graph: DependencyGraph,
+    ranks: Vec<RankActions>,
 }
 
 /// Actions of a rank.
 struct RankActions {
-    /// The stages that it runs.
-    stages: Runs,
-    /// The most micro-batches in flight of the last of them.
+    /// Stages of the rank.
+    stages: RankStages,
+    /// Peak number of micro-batches in flight of its last stage.
     in_flight: f64,
 }
 
@@ -84,61 +84,63 @@ impl Order {
     fn of(kind: &ScheduleKind, pipeline: &Pipeline, costs: &StageCosts) -> Result<Order, Error> {
         let schedule = kind.make(costs, pipeline).map_err(CompileError::Schedule)?;
         let stages = costs.f.len();
-        let wiring = DependencyGraph::of(&schedule, stages).map_err(|why| CompileError::Schedule(why.to_string()))?;
-        let mut tallies = vec![ActionCounts::new(stages); wiring.ranks()];
-        for (rank, action) in wiring.actions() {
-            tallies[rank].add(action, 1.0 / f64::from(pipeline.slices));
+        let graph = DependencyGraph::of(&schedule, stages).map_err(|why| CompileError::Schedule(why.to_string()))?;
+        let mut counts = vec![ActionCounts::new(stages); graph.ranks()];
+        for (rank, action) in graph.actions() {
+            counts[rank].add(action, 1.0 / f64::from(pipeline.slices));
         }
-        Ok(Order { lanes: tallies.into_iter().map(RankActions::of).collect(), wiring })
+        Ok(Order { ranks: counts.into_iter().map(RankActions::of).collect(), graph })
     }
 
-    /// Timeline of each rank under these costs, with `hops` seconds between stages, and the critical path.
+    /// Timelines of all ranks under costs, with `hops` seconds between stages, and the critical path.
     pub(super) fn run(&self, costs: &StageCosts, hops: &[f64], slices: f64) -> (Vec<Rank>, CriticalPath) {
-        let run = self.wiring.run(costs);
+        let run = self.graph.run(costs);
         let figures = run.ends.iter().zip(run.idle()).zip(&run.peak_memory);
-        let rank = |(lane, ((&end, idle), &kept)): (&RankActions, _)| {
-            let RankActions { ref stages, in_flight } = *lane;
-            Rank { stages: stages.clone(), end, idle, messages: lane.messages(hops), kept, in_flight, offloaded: 0.0 }
+        let rank = |(own, ((&end, idle), &saved)): (&RankActions, _)| {
+            let RankActions { ref stages, in_flight } = *own;
+            Rank { stages: stages.clone(), end, idle, messages: own.messages(hops), saved, in_flight, offloaded: 0.0 }
         };
-        (self.lanes.iter().zip(figures).map(rank).collect(), CriticalPath::of(&run, costs.f.len(), hops, slices))
+        (self.ranks.iter().zip(figures).map(rank).collect(), CriticalPath::of(&run, costs.f.len(), hops, slices))
     }
 }
 
 impl RankActions {
-    fn of(tally: ActionCounts) -> RankActions {
-        let stages: Runs = tally.runs.into_iter().enumerate().filter(|(_, runs)| runs[0] > 0.0).collect();
-        RankActions { in_flight: stages.last().map_or(0.0, |(stage, _)| tally.most[*stage]), stages }
+    fn of(counts: ActionCounts) -> RankActions {
+        let all = counts.runs.into_iter().enumerate().map(|(stage, runs)| StageRuns { stage, runs });
+        let stages: RankStages = all.filter(|it| it.runs.f > 0.0).collect();
+        RankActions { in_flight: stages.last().map_or(0.0, |it| counts.most[it.stage]), stages }
     }
 
-    /// Seconds of the messages that it sends and gets, half of each.
+    /// Seconds of its messages, half of each.
     fn messages(&self, hops: &[f64]) -> f64 {
         let hop = |hop: Option<usize>| hop.and_then(|hop| hops.get(hop)).copied().unwrap_or(0.0);
-        let of =
-            |(stage, [f, i, _]): &(usize, [f64; 3])| (f + i) / 2.0 * (hop(stage.checked_sub(1)) + hop(Some(*stage)));
-        self.stages.iter().map(of).sum()
+        let of_stage = |StageRuns { stage, runs }: &StageRuns| {
+            (runs.f + runs.i) / 2.0 * (hop(stage.checked_sub(1)) + hop(Some(*stage)))
+        };
+        self.stages.iter().map(of_stage).sum()
     }
 }
 
-/// Actions that a rank has done, by stage.
+/// Actions of a rank by stage, counted in order.
 #[derive(Clone)]
 struct ActionCounts {
-    /// How often it has run F, I and W.
-    runs: Vec<[f64; 3]>,
-    /// The micro-batches in flight.
+    /// Number of runs of each section.
+    runs: Vec<PerSection>,
+    /// Micro-batches in flight.
     open: Vec<f64>,
-    /// The most of them so far.
+    /// Peak of `open` so far.
     most: Vec<f64>,
 }
 
 impl ActionCounts {
     fn new(stages: usize) -> ActionCounts {
-        ActionCounts { runs: vec![[0.0; 3]; stages], open: vec![0.0; stages], most: vec![0.0; stages] }
+        ActionCounts { runs: vec![PerSection::default(); stages], open: vec![0.0; stages], most: vec![0.0; stages] }
     }
 
     fn add(&mut self, action: &Action, times: f64) {
         for Item { kind, stage, .. } in action.items() {
             let Some(stage) = stage.map(|stage| stage as usize) else { continue };
-            let ([f, i, w], open) = (&mut self.runs[stage], &mut self.open[stage]);
+            let (PerSection { f, i, w }, open) = (&mut self.runs[stage], &mut self.open[stage]);
             match kind {
                 Kind::F => (*f, *open) = (*f + times, *open + times),
                 Kind::I => *i += times,

@@ -10,36 +10,36 @@ use compiler::error::Error;
 use ir::options::{ParallelConfig, Recompute};
 
 impl Estimator {
-    /// Under none, or the fastest recomputation that fits: of single values, of so many layers, or of all; if nothing fits,
-    /// under all.
+    /// Report without recomputation, or with the fastest recomputation that fits: of single values, of some layers, or of all
+    /// layers. If nothing fits, all layers are recomputed.
     pub(super) fn least(&self, mut prediction: Prediction<'_>) -> Result<EstimateReport, Error> {
         if prediction.candidate.parallel.offload {
             return self.least_beside_host(prediction);
         }
         prediction.candidate.parallel.recompute = Recompute::None;
         let none = prediction.stepped()?;
-        let room = prediction.candidate.platform.cluster.device.memory as f64;
+        let budget = prediction.candidate.platform.cluster.device.memory as f64;
         let held = none.floor().bytes;
-        if held <= room {
+        if held <= budget {
             return prediction.report(none);
         }
-        let runs = crowded(&none.staged, &none.memory, |rank| rank.device, &none.blocks.outline, room);
+        let runs = crowded(&none.staged, &none.memory, |rank| rank.device, &none.blocks.outline, budget);
         let config = prediction.candidate.block_config()?;
         let choices = prediction.database.frontier(&config, &runs)?;
         let under = |recompute: Recompute| {
             let floor = prediction.under(&recompute)?.floor();
             Ok(Trial { bytes: floor.bytes, of: (recompute, floor) })
         };
-        let values = fitting(&choices, held, room, under, |_| false)?;
-        let (whole, layers) = self.layers(&mut prediction, room)?;
-        let is_best = |values: &StepCost| layers.bytes > room || values.seconds <= layers.seconds;
+        let values = fitting(&choices, held, budget, under, |_| false)?;
+        let (whole, layers) = self.layers(&mut prediction, budget)?;
+        let is_best = |values: &StepCost| layers.bytes > budget || values.seconds <= layers.seconds;
         let best = values.filter(|(_, floor)| is_best(floor)).map_or(whole, |(recompute, _)| recompute);
         let stepped = prediction.under(&best)?;
         prediction.report(stepped)
     }
 
-    /// The same of a configuration that offloads: values are recomputed where that takes less time than waiting for their copies, and as
-    /// the host's memory asks for.
+    /// The same for a configuration that offloads. Values are recomputed if that is faster than waiting for their copies, or if
+    /// host memory is too small.
     fn least_beside_host(&self, mut prediction: Prediction<'_>) -> Result<EstimateReport, Error> {
         let parallel = &prediction.candidate.parallel;
         let evaluator = Evaluator::new(self, prediction.request.clone(), [parallel.devices(); 2])?;
@@ -61,10 +61,10 @@ impl Estimator {
     }
 
     /// With as few layers recomputed as fit, if the stack can choose how many; if none do, with all.
-    fn layers(&self, prediction: &mut Prediction<'_>, room: f64) -> Result<(Recompute, StepCost), Error> {
+    fn layers(&self, prediction: &mut Prediction<'_>, budget: f64) -> Result<(Recompute, StepCost), Error> {
         let all = prediction.under(&Recompute::Full(None))?;
         let mut best = (Recompute::Full(None), all.floor());
-        if best.1.bytes > room || !prediction.candidate.platform.stack.supports.recomputes("full:n") {
+        if best.1.bytes > budget || !prediction.candidate.platform.stack.supports.recomputes("full:n") {
             return Ok(best);
         }
         // One layer more frees memory on every stage: the least number that fits lies between none and all.
@@ -74,7 +74,7 @@ impl Estimator {
             let middle = low + (high - low) / 2;
             let recompute = Recompute::Full(Some(middle));
             let floor = prediction.under(&recompute)?.floor();
-            if floor.bytes <= room { (best, high) = ((recompute, floor), middle) } else { low = middle }
+            if floor.bytes <= budget { (best, high) = ((recompute, floor), middle) } else { low = middle }
         }
         Ok(best)
     }

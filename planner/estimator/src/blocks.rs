@@ -5,7 +5,7 @@ use super::projection::BlockConfig;
 use super::stages::plus;
 use compiler::error::Error;
 use compiler::pipeline::CompileError;
-use cost::{BlockOptions, Platform, Profile, Routing, Seconds, Stack, profile};
+use cost::{BlockOptions, ExecutedFlops, Passes, Platform, Profile, Routing, Seconds, Stack, profile};
 use ir::entity::EntityRef;
 use ir::graph::{ArgKind, Block, Model, ParamInstance};
 use ir::ids::{BlockId, Value};
@@ -14,112 +14,112 @@ use std::ops::Range;
 use std::sync::Arc;
 use transforms::recompute::check_names;
 
-/// A model planned for one micro-batch of the ranks that work on a block together.
+/// A model planned for one micro-batch of the ranks that compute a block together.
 #[derive(Debug)]
 pub(super) struct Planned {
     /// The model with its collectives.
     pub(super) model: Model,
-    /// Its runs and parameters.
+    /// Its block instances and parameters.
     pub(super) outline: Arc<Outline>,
 }
 
-/// The runs and parameters of a planned model.
+/// Block instances and parameters of a planned model.
 #[derive(Debug)]
 pub(super) struct Outline {
-    /// The block of each run, in the model's order.
+    /// Block of each instance, in the model's order.
     pub(super) runs: Vec<usize>,
-    /// The name of each run: `layer[3]`.
+    /// Name of each instance: `layer[3]`.
     pub(super) names: Vec<String>,
-    /// The runs between the first and the last block.
+    /// The instances between the first and the last block.
     pub(super) layers: Range<usize>,
-    /// Runs of one block that follow each other.
+    /// Consecutive instances of one block.
     pub(super) spans: Vec<Span>,
-    /// How many parameters each distinct block has.
+    /// Number of parameters of each distinct block.
     pub(super) tensors: Vec<usize>,
-    /// Parameters that several runs bind.
+    /// Parameters that several instances share.
     pub(super) tied: Vec<Tied>,
     /// Elements of all parameters.
     pub(super) parameters: u64,
 }
 
-/// Runs of one block that follow each other, all of them layers or none.
+/// Consecutive instances of one block, all of them layers or none.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Span {
-    /// The block.
     pub(super) block: usize,
-    /// The runs.
+    /// The instances.
     pub(super) runs: Range<usize>,
-    /// True if they are layers.
+    /// `true` if they are layers.
     pub(super) are_layers: bool,
 }
 
 impl Span {
-    /// How many of them are among other runs.
+    /// Number of these instances that are in a range.
     pub(super) fn within(&self, runs: &Range<usize>) -> usize {
         self.runs.end.min(runs.end).saturating_sub(self.runs.start.max(runs.start))
     }
 }
 
-/// A parameter that several runs bind.
+/// A parameter that several block instances share.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Tied {
-    /// The runs.
+    /// The instances.
     pub(super) runs: Vec<usize>,
-    /// Its elements on one rank.
+    /// Number of elements on one rank.
     pub(super) elements: f64,
 }
 
-/// Costs of the block instances of a model on one rank of a configuration.
+/// Costs of a model's block instances on one rank of a configuration.
 #[derive(Debug)]
 pub(super) struct Blocks {
-    /// The runs.
+    /// Block instances and parameters.
     pub(super) outline: Arc<Outline>,
     /// Profile of each distinct block.
     pub(super) profiles: Vec<Profile>,
-    /// The same where all of a layer is computed again, if the configuration has layers of both kinds.
-    pub(super) again: Option<Vec<Profile>>,
+    /// The same with full recomputation, if the configuration has it for some layers.
+    pub(super) recomputed: Option<Vec<Profile>>,
 }
 
-/// Launches of a small micro-batch for each of a large one at least: its ways between configurations may have fewer. (Of 21,000 configurations
-/// of nine models, drawn at random, none has fewer than 0.918, and without experts on attention's axes all have as many.)
+/// Lower bound on the launches of a small micro-batch over those of a large one, whose reshard paths may have more collectives.
+/// **Empirical, not proved:** over 21,000 random configurations of nine models the smallest observed ratio was 0.918, and 1
+/// without folded experts.
 const LAUNCHED: f64 = 0.85;
 
-/// The blocks that are priced.
+/// Blocks of which costs are computed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum BlockFilter<'a> {
-    /// All.
+    /// All blocks.
     All,
-    /// Those without experts; the others cost nothing.
+    /// Blocks without experts; the others cost nothing.
     Others,
-    /// Those with experts; the others cost what is known.
+    /// Blocks with experts; the costs of the others are given.
     Experts(&'a Blocks),
 }
 
-/// True if a planned model has what its configuration asks for beside the plan: values to be made again, and heads to be cut.
+/// Checks the options of a configuration that a plan does not depend on: names of recomputed values, and sharded heads.
 ///
 /// # Errors
-/// It has not.
+/// The model lacks a recomputed value, or the degrees do not divide the heads.
 pub(super) fn check(model: &Model, config: &BlockConfig) -> Result<(), Error> {
     check_names(model, &config.options.recompute)?;
     Ok(planner::check_heads(&model.dims, &config.parallel()).map_err(CompileError::from)?)
 }
 
 impl Planned {
-    /// The share of choices of experts that is dropped, in the mean of all layers with experts, if these drop any.
+    /// Fraction of routed tokens that experts drop, averaged over layers with experts; `None` without experts.
     pub(super) fn dropped(&self, stack: &Stack) -> Option<f64> {
-        let of = |routing: Routing| match (stack.facts.drops, stack.facts.pads_experts) {
+        let dropped = |routing: Routing| match (stack.facts.drops, stack.facts.pads_experts) {
             (false, _) => 0.0,
             (true, false) if routing.capacity >= routing.tokens => routing.even().dropped(),
             (true, _) => routing.dropped(),
         };
-        let blocks: Vec<_> = self.model.blocks.values().map(|block| Routing::of(block).map(of)).collect();
+        let blocks: Vec<_> = self.model.blocks.values().map(|block| Routing::of(block).map(dropped)).collect();
         let shares: Vec<f64> = self.outline.runs.iter().filter_map(|&run| blocks[run]).collect();
         (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64)
     }
 }
 
 impl Outline {
-    /// The blocks that layers run, and how many run each.
+    /// Blocks of layers, with the number of instances of each.
     pub(super) fn layers_by_block(&self) -> Vec<(usize, u64)> {
         let mut all: Vec<(usize, u64)> = Vec::new();
         for span in self.spans.iter().filter(|span| span.are_layers) {
@@ -132,7 +132,7 @@ impl Outline {
         all
     }
 
-    /// That of a planned model.
+    /// Outline of a planned model.
     pub(super) fn of(model: &Model) -> Outline {
         let calls = || model.calls.iter().flat_map(|call| (0..call.instances()).map(move |instance| (call, instance)));
         let name = |block: &str, instances: u32, index: u32| match instances {
@@ -177,32 +177,31 @@ fn spans(blocks: &[usize], layers: &Range<usize>) -> Vec<Span> {
 }
 
 impl Blocks {
-    /// A figure of all runs.
+    /// Sum of a figure over all block instances.
     pub(super) fn sum(&self, of: impl Fn(&Profile) -> f64) -> f64 {
         self.outline.spans.iter().map(|span| span.runs.len() as f64 * of(&self.profiles[span.block])).sum()
     }
 
-    /// The same runs with a share of what they take of a device, and the ends of the model with as much of their inner values.
-    /// Their kernels are launched one by one as before.
+    /// Lower bound for smaller micro-batches, with `share` of the work: device seconds, and temporary values of the model's ends.
+    /// The number of kernel launches stays, except for [`LAUNCHED`].
     pub(super) fn part(&self, share: f64) -> Blocks {
         let seconds = |of: &Seconds| plus(Seconds::default(), &Seconds { launch: 0.0, ..*of }, share);
         let part = |of: &Profile| {
             let Profile { dense, experts, .. } = *of;
-            let [mut f, mut i, w, again] = [&of.f, &of.i, &of.w, &of.again].map(seconds);
-            let [forward, backward] = of.launches().map(|host| host * LAUNCHED);
+            let [mut f, mut i, w, recomputed] = [&of.f, &of.i, &of.w, &of.recomputed].map(seconds);
+            let Passes { forward, backward } = of.launches().map(|host| host * LAUNCHED);
             f.launch = (forward - f.total()).max(0.0);
-            i.launch = (backward - i.total() - w.total() - again.total()).max(0.0);
-            Profile { f, i, w, again, dense, experts, ..Profile::default() }
+            i.launch = (backward - i.total() - w.total() - recomputed.total()).max(0.0);
+            Profile { f, i, w, recomputed, dense, experts, ..Profile::default() }
         };
         let mut profiles: Vec<Profile> = self.profiles.iter().map(part).collect();
         for end in self.outline.spans.iter().filter(|span| !span.are_layers) {
             profiles[end.block].transient = share * self.profiles[end.block].transient;
         }
-        Blocks { outline: Arc::clone(&self.outline), profiles, again: None }
+        Blocks { outline: Arc::clone(&self.outline), profiles, recomputed: None }
     }
 
-    /// Prices such blocks of a planned model under a configuration; attention looks at `share` of the pairs that one causal document
-    /// has.
+    /// Costs of some blocks of a planned model under options. Attention computes `share` of the pairs of one causal document.
     pub(super) fn of(
         model: &Model,
         outline: &Arc<Outline>,
@@ -213,25 +212,26 @@ impl Blocks {
     ) -> Blocks {
         let under = |recompute: Recompute, known: &dyn Fn(&Blocks) -> &[Profile]| -> Vec<Profile> {
             let options = BlockOptions { recompute, ..options.clone() };
-            let of = |(id, block): (BlockId, &Block)| match (which, Routing::of(block)) {
+            let cost = |(id, block): (BlockId, &Block)| match (which, Routing::of(block)) {
                 (BlockFilter::Others, Some(_)) => Profile::default(),
                 (BlockFilter::Experts(others), None) => known(others)[id.index()].clone(),
                 _ => masked(profile(model, block, &options, platform), share),
             };
-            model.blocks.iter().map(of).collect()
+            model.blocks.iter().map(cost).collect()
         };
-        let again = || under(Recompute::Full(None), &|others| others.again.as_deref().unwrap_or_default());
-        let (recompute, again) = match &options.recompute {
-            // The ends of the model are no layers.
-            Recompute::Full(_) => (Recompute::None, Some(again())),
+        let recomputed = || under(Recompute::Full(None), &|others| others.recomputed.as_deref().unwrap_or_default());
+        let (recompute, recomputed) = match &options.recompute {
+            // Full recomputation applies to layers, not to the ends of the model.
+            Recompute::Full(_) => (Recompute::None, Some(recomputed())),
             other => (other.clone(), None),
         };
         let profiles = under(recompute, &|others| &others.profiles);
-        Blocks { outline: Arc::clone(outline), profiles, again }
+        Blocks { outline: Arc::clone(outline), profiles, recomputed }
     }
 }
 
-/// Documents of their own leave less of attention. Causal attention's FLOPs are what whole attention has beyond it.
+/// Profile with attention masked by documents, to `share` of the pairs. Causal attention has half of the FLOPs of full
+/// attention.
 fn masked(profile: Profile, share: f64) -> Profile {
     let seconds = |seconds: Seconds| Seconds { attention: seconds.attention * share, ..seconds };
     let less = |causal: f64, whole: f64| causal - (whole - causal) * (1.0 - share);
@@ -240,11 +240,11 @@ fn masked(profile: Profile, share: f64) -> Profile {
         f: seconds(profile.f),
         i: seconds(profile.i),
         w: seconds(profile.w),
-        again: seconds(profile.again),
+        recomputed: seconds(profile.recomputed),
         work: profile.work - attention * (1.0 - share),
         flops: less(profile.flops, profile.flops_noncausal),
-        again_flops: less(profile.again_flops, profile.again_flops_noncausal),
-        executed: [profile.executed[0], profile.executed[1] * share],
+        recomputed_flops: less(profile.recomputed_flops, profile.recomputed_flops_noncausal),
+        executed: ExecutedFlops { attention: profile.executed.attention * share, ..profile.executed },
         ..profile
     }
 }

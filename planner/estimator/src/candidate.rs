@@ -5,7 +5,7 @@ use super::blocks::Blocks;
 use super::critical_path::CriticalPath;
 use super::memory::{fullest_device, host_holds};
 use super::ordered_stages::OrderedStages;
-use super::pipeline::{PipelineTimeline, flow};
+use super::pipeline::{PipelineTimeline, ScheduledPipeline, flow};
 use super::place::neighbours;
 use super::projection::{BlockConfig, PipelineConfig};
 use super::relaxation::StepCost;
@@ -17,7 +17,6 @@ use compiler::error::Error;
 use cost::{Cluster, CollectiveKind, Platform};
 use ir::options::ParallelConfig;
 use scheduler::placement::Pipeline;
-use scheduler::schedules::ScheduleKind;
 use std::sync::Arc;
 
 /// A configuration to be evaluated.
@@ -39,18 +38,18 @@ pub(super) struct Staged {
 }
 
 impl Staged {
-    /// The first run of each stage.
+    /// First block instance of each stage.
     pub(super) fn starts(&self) -> Vec<usize> {
         self.loads.iter().map(|load| load.runs.start).collect()
     }
 
-    /// The critical path, if known.
+    /// Critical path, if it is known.
     pub(super) fn path(&self) -> Option<&CriticalPath> {
         self.flow.path.as_ref()
     }
 }
 
-/// A configuration's step and memory, and what they follow from.
+/// Step and memory of a configuration, with the costs that they follow from.
 pub(super) struct Stepped {
     pub(super) blocks: Arc<Blocks>,
     pub(super) staged: Arc<Staged>,
@@ -59,12 +58,12 @@ pub(super) struct Stepped {
 }
 
 impl Stepped {
-    /// True if the host's memory holds what is offloaded.
+    /// Returns `true` if the offloaded activations fit in host memory.
     pub(super) fn fits_host(&self, cluster: &Cluster) -> bool {
         host_holds(cluster, &self.memory)
     }
 
-    /// Seconds of the step, and bytes of the fullest device.
+    /// Seconds of the step, and bytes of the peak-memory device.
     pub(super) fn floor(&self) -> StepCost {
         StepCost { seconds: self.step.seconds, bytes: fullest_device(&self.memory) }
     }
@@ -88,19 +87,18 @@ impl Candidate<'_> {
     /// Stages that begin at `starts`, in the order of a schedule.
     ///
     /// # Errors
-    /// The schedule does not suit the pipeline.
+    /// The schedule does not support the pipeline.
     pub(super) fn staged(
         &self,
         blocks: &Blocks,
         starts: &[usize],
-        kind: &ScheduleKind,
-        pipeline: &Pipeline,
+        schedule: &ScheduledPipeline,
         orders: &OrderCache,
     ) -> Result<Staged, Error> {
         let mut loads =
             loads(blocks, &self.parallel, starts, &Replicas::new(&self.parallel, self.microbatches, &self.platform));
-        let hops = self.hops(&mut loads, pipeline);
-        let flow = flow(&loads, &hops, kind, pipeline, orders)?;
+        let hops = self.hops(&mut loads, &schedule.pipeline);
+        let flow = flow(&loads, &hops, schedule, orders)?;
         Ok(Staged { loads, hops, flow })
     }
 
@@ -113,14 +111,14 @@ impl Candidate<'_> {
         (ordered.step(self.tied(blocks, loads)), ordered.memory())
     }
 
-    /// Seconds between each stage and the next. Where a stack sends and receives at once, both ends wait for half of it
-    /// themselves; one that hides messages does so where a rank has another stage to go on with.
+    /// Seconds between each stage and the next. If a stack sends and receives in one call, both ends are blocked for half of the
+    /// seconds. A stack that hides messages does so only on ranks with several stages.
     pub(super) fn hops(&self, loads: &mut [StageCost], pipeline: &Pipeline) -> Vec<f64> {
         let facts = &self.platform.stack.facts;
         let goes_on = self.platform.stack.hides("p2p") && pipeline.stages() > pipeline.ranks;
         let shown = if goes_on { 1.0 - self.platform.stack.fitted.overlap.value } else { 1.0 };
         let neighbours = neighbours(&self.parallel);
-        // Most stages send as much.
+        // Most stages send the same number of bytes.
         let mut last = (f64::NAN, 0.0);
         let send = |load: &StageCost| {
             if load.boundary != last.0 {
@@ -140,7 +138,7 @@ impl Candidate<'_> {
         hops
     }
 
-    /// Seconds of parameters that stages on different ranks hold.
+    /// Seconds of reducing the gradients of parameters that stages on different ranks share.
     fn tied(&self, blocks: &Blocks, loads: &[StageCost]) -> f64 {
         let apart = blocks.outline.tied.iter().filter(|tied| {
             let stage = |run: &usize| loads.iter().position(|load| load.runs.contains(run));

@@ -18,8 +18,9 @@
 use super::action_order::OrderCache;
 use super::blocks::{BlockFilter, Blocks, Outline, Planned, check};
 use super::candidate::{Candidate, Staged, Stepped};
-use super::memory_fit::{RecomputeOptions, hosted};
+use super::memory_fit::{RecomputeOptions, offloaded};
 use super::model_plans::ModelPlans;
+use super::pipeline::ScheduledPipeline;
 use super::plan_template::{Part, Plan};
 use super::projection::{
     AverageRankConfig, BlockConfig, CostContext, PartitionConfig, PipelineConfig, PlanConfig, PlanKey,
@@ -28,17 +29,15 @@ use super::recompute_choice::{choices_of_each, fastest};
 use super::relaxation::{Relaxation, StepCost};
 use super::stages::{given_starts, is_even, starts};
 use compiler::error::Error;
-use compiler::pipeline::CompileError;
-use cost::{Cluster, Frontier, Platform, Profile, Recipe, RecomputeChoice, Stack, frontier};
+use cost::{Cluster, Frontier, Platform, Profile, Recipe, RecomputeChoice, RecomputeCost, Stack, frontier};
 use ir::graph::Model;
 use ir::options::Recompute;
 use ir::types::DType;
 use scheduler::placement::Pipeline;
-use scheduler::predict::pipeline_of;
 use std::sync::Arc;
 use support::query::Query;
 
-/// How a database plans configurations.
+/// Planning of the configurations of a database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Planning {
     /// Each by itself: slow, and independent of shape classes. Reports need such plans.
@@ -79,6 +78,12 @@ pub(super) struct CostDatabase {
     average_ranks: CostQuery<AverageRankConfig, Result<StepCost, Error>>,
 }
 
+/// Results that databases share.
+pub(super) struct SharedResults {
+    pub(super) plans: Arc<ModelPlans>,
+    pub(super) orders: Arc<OrderCache>,
+}
+
 impl CostDatabase {
     /// A database without results.
     ///
@@ -89,8 +94,9 @@ impl CostDatabase {
         planning: Planning,
         cluster: &Cluster,
         stack: Arc<Stack>,
-        (plans, orders): (Arc<ModelPlans>, Arc<OrderCache>),
+        shared: SharedResults,
     ) -> Result<CostDatabase, Error> {
+        let SharedResults { plans, orders } = shared;
         let stack = context.allowed(stack);
         let recipe = context.recipe(&stack)?;
         let mut cluster = cluster.clone();
@@ -242,11 +248,11 @@ impl CostDatabase {
     }
 
     /// Costs of some blocks.
-    fn priced(&self, config: &BlockConfig, which: BlockFilter<'_>) -> Answer<Blocks> {
+    fn compute_costs(&self, config: &BlockConfig, which: BlockFilter<'_>) -> Answer<Blocks> {
         let cluster = self.clusters.get(self, &config.cores_each);
         let part = if let BlockFilter::Experts(_) = which { Part::Experts } else { Part::All };
         self.in_plan(config, part, |model, outline| {
-            // The other blocks were checked when they were priced.
+            // The other blocks were checked when their costs were computed.
             if part == Part::All {
                 check(model, config)?;
             }
@@ -272,14 +278,14 @@ fn block_costs(database: &CostDatabase, config: &BlockConfig) -> Answer<Blocks> 
     let is_plain = config.options.recompute == Recompute::None;
     if let Some(Ok(whole)) = is_plain.then(|| database.block_costs.known(&config.recomputing_layers())).flatten() {
         let Blocks { outline, profiles, .. } = &*whole;
-        return Ok(Arc::new(Blocks { outline: Arc::clone(outline), profiles: profiles.clone(), again: None }));
+        return Ok(Arc::new(Blocks { outline: Arc::clone(outline), profiles: profiles.clone(), recomputed: None }));
     }
     let dense = if database.planning == Planning::ByShape { database.dense_of(config)? } else { None };
-    database.priced(config, dense.as_deref().map_or(BlockFilter::All, BlockFilter::Experts))
+    database.compute_costs(config, dense.as_deref().map_or(BlockFilter::All, BlockFilter::Experts))
 }
 
 fn dense_costs(database: &CostDatabase, config: &BlockConfig) -> Answer<Blocks> {
-    database.priced(config, BlockFilter::Others)
+    database.compute_costs(config, BlockFilter::Others)
 }
 
 fn partition(database: &CostDatabase, config: &PartitionConfig) -> Answer<Vec<usize>> {
@@ -296,9 +302,9 @@ fn timeline(database: &CostDatabase, config: &PipelineConfig) -> Answer<Staged> 
     let candidate = Candidate { parallel: parallel.clone(), platform, microbatches, cores_each };
     let config = candidate.block_config()?;
     let blocks = database.block_costs(&config)?;
-    let (kind, pipeline) = pipeline_of(parallel, microbatches).map_err(CompileError::from)?;
-    let starts = database.stage_starts(&parallel.stages, &config, &blocks, &pipeline)?;
-    candidate.staged(&blocks, &starts, kind, &pipeline, &database.orders).map(Arc::new)
+    let schedule = ScheduledPipeline::of(parallel, microbatches)?;
+    let starts = database.stage_starts(&parallel.stages, &config, &blocks, &schedule.pipeline)?;
+    candidate.staged(&blocks, &starts, &schedule, &database.orders).map(Arc::new)
 }
 
 fn frontier_of(database: &CostDatabase, (config, runs): &(BlockConfig, Vec<u64>)) -> Answer<Frontier> {
@@ -321,8 +327,9 @@ fn offload_choice(database: &CostDatabase, config: &BlockConfig) -> Answer<Vec<S
     let each = database.block_frontiers.get(database, config)?;
     let cluster = database.clusters.get(database, &config.cores_each);
     let platform = database.platform(&cluster);
-    let seconds = |block: usize, again: &RecomputeChoice| {
-        hosted(&all.profiles[block], [again.bytes, again.seconds], &platform).iter().sum::<f64>()
+    let seconds = |block: usize, choice: &RecomputeChoice| {
+        let cost = RecomputeCost { bytes: choice.bytes, seconds: choice.seconds };
+        offloaded(&all.profiles[block], cost, &platform).seconds()
     };
     database.in_plan(config, Part::All, |model, _| {
         Arc::new(fastest(|runs| frontier(model, runs, &config.options, &platform), &each, seconds))
@@ -343,5 +350,5 @@ fn average_rank(database: &CostDatabase, config: &AverageRankConfig) -> Result<S
     let platform = database.platform(&cluster);
     let candidate = Candidate { parallel: config.parallel(), platform, microbatches, cores_each };
     let blocks = database.block_costs(&candidate.block_config()?)?;
-    Ok(Relaxation::of(&candidate, &blocks).mean(config.slices, config.budget()))
+    Ok(Relaxation::of(&candidate, &blocks).average_rank(config.slices, config.budget()))
 }

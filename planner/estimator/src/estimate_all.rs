@@ -10,20 +10,20 @@ use serde::Deserialize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use support::parallel::each;
 
-/// A line of `--configs`: a configuration, or an object with a configuration and what differs from the rest of the request.
+/// Line of `--configs`: a configuration, or an object with a configuration and other changes to the request.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConfigLine {
     /// The configuration.
     #[serde(alias = "layout")]
     pub parallel: String,
-    /// Another model.
+    /// Model.
     pub model: Option<String>,
-    /// Other hardware.
+    /// Cluster.
     pub cluster: Option<String>,
-    /// Other software.
+    /// Stack.
     pub stack: Option<String>,
-    /// As many devices.
+    /// Number of devices.
     pub gpus: Option<u64>,
     /// Tokens per sequence.
     pub seq: Option<u64>,
@@ -34,10 +34,10 @@ pub struct ConfigLine {
 }
 
 impl ConfigLine {
-    /// A line of a file: an object or a text of JSON, or a bare configuration.
+    /// Parses a line of a file: a JSON object, a JSON string, or a bare configuration.
     ///
     /// # Errors
-    /// It is JSON of another form.
+    /// The line is JSON of another form.
     pub fn parse(text: &str) -> Result<ConfigLine, Error> {
         let text = text.trim();
         let of = |parallel: String| ConfigLine { parallel, ..ConfigLine::default() };
@@ -52,7 +52,7 @@ impl ConfigLine {
         })
     }
 
-    /// The request with what the line says.
+    /// The request with the changes of the line.
     pub fn over(self, base: &EstimateRequest) -> EstimateRequest {
         let base = base.clone();
         EstimateRequest {
@@ -69,7 +69,7 @@ impl ConfigLine {
     }
 }
 
-/// Predicts all requests, in their order; `done` is told of how many there are answers.
+/// Predicts all requests, in order, and calls `done` with the number of finished requests.
 pub fn estimate_all(
     estimator: &Estimator,
     requests: &[EstimateRequest],
@@ -83,7 +83,7 @@ pub fn estimate_all(
     })
 }
 
-/// Predicts all requests, in their order, until a deadline: of those that it leaves no time for there is nothing.
+/// Predicts all requests, in order, until a deadline; requests without time left are `None`.
 pub fn estimate_until(
     estimator: &Estimator,
     requests: &[EstimateRequest],

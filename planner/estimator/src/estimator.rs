@@ -2,7 +2,7 @@
 
 use super::action_order::OrderCache;
 use super::candidate::Candidate;
-use super::cost_database::{CostDatabase, Planning};
+use super::cost_database::{CostDatabase, Planning, SharedResults};
 use super::model_plans::ModelPlans;
 use super::pipeline::drawn_costs;
 use super::place::config_on;
@@ -22,14 +22,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use support::query::Memo;
 use view::report::ScheduleRequest;
 
-/// Predicts steps. Requests share the results they have in common: keep one estimator for many requests, and share it among
-/// threads.
+/// Predicts steps. Requests share common results: use one estimator for many requests, and share it among threads.
 #[derive(Default)]
 pub struct Estimator {
     plans: Arc<Plans>,
     /// Costs in which each configuration is planned by itself.
     databases: Arc<Memo<CostContext, CostDatabase>>,
-    /// Costs of the last request that was evaluated for many configurations.
+    /// Costs of the last request evaluated for many configurations.
     evaluated: Mutex<Option<(CostContext, Arc<CostDatabase>)>>,
     clusters: Memo<String, Cluster>,
     stacks: Arc<Memo<String, Stack>>,
@@ -161,12 +160,12 @@ impl Estimator {
         let (cluster, stack) = (self.cluster(&context.cluster)?, self.stack(&context.stack)?);
         let plans = self.plans.models.get(&context.model, || {
             let source = ModelSource::open(&context.model)?;
-            // What does not compile is refused as `compile` refuses it; then what does, but states what is decided here.
+            // First the errors of `compile`, then files that compile but state decisions that an estimate makes.
             check_text(&source)?;
             source.check_open()?;
             Ok::<_, Error>(Arc::new(ModelPlans::new(source, Arc::clone(&self.plans.paths))))
         })?;
-        let orders = Arc::clone(&self.plans.orders);
-        CostDatabase::new(context, planning, &cluster, stack, (Arc::clone(&plans), orders))
+        let shared = SharedResults { plans: Arc::clone(&plans), orders: Arc::clone(&self.plans.orders) };
+        CostDatabase::new(context, planning, &cluster, stack, shared)
     }
 }

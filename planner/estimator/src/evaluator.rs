@@ -6,6 +6,7 @@ use super::cost_database::CostDatabase;
 use super::estimator::Estimator;
 use super::memory::fullest_host;
 use super::model_work::ModelWork;
+use super::pipeline::ScheduledPipeline;
 use super::projection::BlockConfig;
 use super::recompute_choice::{Trial, crowded, fitting};
 use super::relaxation::{Relaxation, StepCost};
@@ -13,12 +14,10 @@ use super::replicas::Replicas;
 use super::request::EstimateRequest;
 use compiler::error::Error;
 use compiler::model_source::ModelSource;
-use compiler::pipeline::CompileError;
 use cost::{Cluster, Platform, Stack};
 use ir::catalogue::Code;
 use ir::dim_role::DimRole;
 use ir::options::{ParallelConfig, Recompute};
-use scheduler::predict::pipeline_of;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -99,7 +98,7 @@ impl Evaluator {
     /// Returns `true` if the blocks whose reshards depend on sizes have the same statements in both configurations.
     ///
     /// # Errors
-    /// As [`Evaluator::price`].
+    /// As [`Evaluator::cost`].
     pub fn have_same_statements(&self, one: &ParallelConfig, other: &ParallelConfig) -> Result<bool, Error> {
         let plan = |parallel| self.database.shared_plan(&self.block_config(parallel)?);
         Ok(Arc::ptr_eq(&plan(one)?, &plan(other)?))
@@ -109,7 +108,7 @@ impl Evaluator {
     ///
     /// # Errors
     /// The configuration does not fit the model, its schedule does not suit it, or the host's memory does not hold what is offloaded.
-    pub fn price(&self, parallel: &ParallelConfig) -> Result<StepCost, Error> {
+    pub fn cost(&self, parallel: &ParallelConfig) -> Result<StepCost, Error> {
         let candidate = self.candidate(parallel.clone());
         let stepped = self.database.stepped(&candidate)?;
         if stepped.fits_host(candidate.platform.cluster) {
@@ -124,28 +123,28 @@ impl Evaluator {
     /// offloading, recomputing can always reduce the copies, so the result is the fastest choice of all.
     ///
     /// # Errors
-    /// As [`Evaluator::price`].
+    /// As [`Evaluator::cost`].
     pub fn fitting(&self, parallel: &ParallelConfig, enough: f64) -> Result<Option<(ParallelConfig, StepCost)>, Error> {
         if parallel.offload {
             return self.hosted(parallel);
         }
         let mut candidate = self.candidate(ParallelConfig { recompute: Recompute::None, ..parallel.clone() });
         let none = self.database.stepped(&candidate)?;
-        let room = candidate.platform.cluster.device.memory as f64;
-        if none.floor().bytes <= room {
+        let budget = candidate.platform.cluster.device.memory as f64;
+        if none.floor().bytes <= budget {
             return Ok(None);
         }
-        let runs = crowded(&none.staged, &none.memory, |rank| rank.device, &none.blocks.outline, room);
+        let runs = crowded(&none.staged, &none.memory, |rank| rank.device, &none.blocks.outline, budget);
         let choices = self.database.frontier(&candidate.block_config()?, &runs)?;
-        let (kind, pipeline) = pipeline_of(parallel, candidate.microbatches).map_err(CompileError::from)?;
-        let longer = Relaxation::of(&candidate, &none.blocks).longer(&none.staged, kind, &pipeline);
+        let schedule = ScheduledPipeline::of(parallel, candidate.microbatches)?;
+        let longer = Relaxation::of(&candidate, &none.blocks).longer(&none.staged, &schedule);
         let under = |recompute: Recompute| {
             candidate.parallel.recompute = recompute;
             let floor = self.database.stepped(&candidate)?.floor();
             Ok(Trial { bytes: floor.bytes, of: (candidate.parallel.clone(), floor) })
         };
         let is_too_slow = |chosen: &[usize]| longer.seconds(|block| choices.least(chosen, block)) > enough;
-        fitting(&choices, none.floor().bytes, room, under, is_too_slow)
+        fitting(&choices, none.floor().bytes, budget, under, is_too_slow)
     }
 
     /// The configuration with the fastest choice of values to recompute while the rest is offloaded, if host memory holds the
@@ -161,20 +160,20 @@ impl Evaluator {
                 stepped,
             ))
         };
-        let room = self.platform(parallel.devices()).cluster.host_memory().unwrap_or(f64::INFINITY);
+        let budget = self.platform(parallel.devices()).cluster.host_memory().unwrap_or(f64::INFINITY);
         if !names.is_empty() {
             let fastest = under(Recompute::Selective(names.to_vec()))?.0;
-            if fastest.bytes <= room {
+            if fastest.bytes <= budget {
                 return Ok(Some(fastest.of));
             }
         }
         let (none, stepped) = under(Recompute::None)?;
-        if none.bytes <= room {
+        if none.bytes <= budget {
             return Ok(None);
         }
-        let runs = crowded(&stepped.staged, &stepped.memory, |rank| rank.host, &stepped.blocks.outline, room);
+        let runs = crowded(&stepped.staged, &stepped.memory, |rank| rank.host, &stepped.blocks.outline, budget);
         let choices = self.database.frontier(&self.block_config(parallel)?, &runs)?;
-        fitting(&choices, none.bytes, room, |recompute| Ok(under(recompute)?.0), |_| false)
+        fitting(&choices, none.bytes, budget, |recompute| Ok(under(recompute)?.0), |_| false)
     }
 
     /// Work of a sequence, and the parameters.

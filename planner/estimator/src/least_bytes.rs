@@ -2,24 +2,24 @@
 //! fits.
 
 use super::blocks::Blocks;
-use super::memory::{Inner, fullest_device, states, within};
+use super::memory::{fullest_device, states, within};
 use super::ordered_stages::OrderedStages;
+use super::pipeline::ScheduledPipeline;
+use super::quantities::{BlockPeak, TpReductions};
 use super::relaxation::{Relaxation, flow_of};
 use super::replicas::Replicas;
 use super::stages::memory_loads;
 use cost::{Platform, Profile};
 use ir::options::ParallelConfig;
-use scheduler::placement::Pipeline;
-use scheduler::schedules::ScheduleKind;
 
 impl Relaxation<'_> {
     /// Lower bound over all pipelines: the average rank, or the rank with most layers, if blocks save as little as `small`
     /// ones.
     pub(super) fn least_of_any(&self, small: &Blocks) -> f64 {
         let replicas = Replicas::new(self.parallel, self.microbatches, self.platform);
-        let mean = self.mean_bytes(self.mean_elements(), Some(small), &replicas);
+        let average = self.average_bytes(self.average_elements(), Some(small), &replicas);
         let layers = self.fast.outline.layers_by_block().into_iter();
-        layers.map(|(block, runs)| self.with_most(block, runs, small, &replicas)).fold(mean, f64::max)
+        layers.map(|(block, runs)| self.with_most(block, runs, small, &replicas)).fold(average, f64::max)
     }
 
     /// Bytes of the rank with most layers of one kind. Of n layers on p ranks, some rank has n/p, rounded up. Until the first
@@ -27,16 +27,16 @@ impl Relaxation<'_> {
     fn with_most(&self, block: usize, runs: u64, small: &Blocks, replicas: &Replicas<'_>) -> f64 {
         let facts = &self.platform.stack.facts;
         let fast = &self.fast.profiles[block];
-        let small: &Profile = &small.again.as_ref().unwrap_or(&small.profiles)[block];
+        let small: &Profile = &small.recomputed.as_ref().unwrap_or(&small.profiles)[block];
         let layers = runs.div_ceil(self.parallel.pp) as f64;
-        let states = states([fast.dense, fast.experts].map(|elements| layers * elements), replicas);
-        let kept = layers * small.kept;
+        let states = states(fast.elements() * layers, replicas);
+        let saved = layers * small.saved;
         // A step's only backward may reuse the memory of the saved activations for gradients.
-        let replaced = if facts.frees_gradients && self.microbatches < 2 { kept.min(states.gradients) } else { 0.0 };
-        let one = Inner { transient: small.transient.min(fast.transient), elements: fast.dense + fast.experts };
-        let inner = within(one, Inner::default(), 0.0, 0.0, gathers(replicas), self.platform.recipe);
+        let replaced = if facts.frees_gradients && self.microbatches < 2 { saved.min(states.gradients) } else { 0.0 };
+        let one = BlockPeak { transient: small.transient.min(fast.transient), elements: fast.elements().total() };
+        let inner = within(one, BlockPeak::default(), 0.0, 0.0, gathers(replicas), self.platform.recipe);
         let messages = if self.parallel.pp > 1 { 4.0 * fast.boundary } else { 0.0 };
-        let needed = states.total() + kept - replaced + inner + messages + facts.workspace;
+        let needed = states.total() + saved - replaced + inner + messages + facts.workspace;
         needed * facts.reserve + facts.context + communicators(self.parallel, self.platform)
     }
 
@@ -46,23 +46,23 @@ impl Relaxation<'_> {
         &self,
         small: &Blocks,
         starts: &[usize],
-        (kind, pipeline): (&ScheduleKind, &Pipeline),
+        schedule: &ScheduledPipeline,
         shards: &[ParallelConfig],
     ) -> f64 {
         let mut loads = memory_loads(small, starts);
         for (small, fast) in loads.iter_mut().zip(memory_loads(self.fast, starts)) {
             // Recomputed values are among the inner values, so there are at least as many inner values as without
             // recomputation.
-            small.transient[0] = small.transient[0].min(fast.transient[0]);
+            small.layer.transient = small.layer.transient.min(fast.layer.transient);
             // The lead of the CPU over the device is not known either.
-            small.summed = [0.0; 2];
+            small.reductions = TpReductions::default();
         }
-        let flow = flow_of(&loads, &vec![0.0; loads.len()], (kind, pipeline), f64::INFINITY);
-        let of = |parallel: &ParallelConfig| {
+        let flow = flow_of(&loads, &vec![0.0; loads.len()], schedule, f64::INFINITY);
+        let bytes = |parallel: &ParallelConfig| {
             let replicas = Replicas::new(parallel, self.microbatches, self.platform);
             fullest_device(&OrderedStages { parallel, replicas: &replicas, loads: &loads, flow: &flow }.memory())
         };
-        shards.iter().map(of).fold(f64::INFINITY, f64::min)
+        shards.iter().map(bytes).fold(f64::INFINITY, f64::min)
     }
 }
 

@@ -32,6 +32,7 @@ mod place;
 mod plan_template;
 mod prediction;
 mod projection;
+mod quantities;
 mod recipe;
 mod recompute_choice;
 mod relaxation;
@@ -62,5 +63,5 @@ pub use report::{
 pub use report_text::part_name;
 pub use request::check_size;
 pub use request::{EstimateRequest, MEMORY_MARGIN};
-pub use search_bounds::BoundKind;
+pub use search_bounds::{BoundKind, LargeShare};
 pub use stack_support::{beyond, check_pins};

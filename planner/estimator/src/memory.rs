@@ -3,16 +3,17 @@
 use super::least_bytes::communicators;
 use super::ordered_stages::OrderedStages;
 use super::pipeline::Rank;
+use super::quantities::BlockPeak;
 use super::replicas::Replicas;
 use super::report::StageMemory;
 use super::stages::StageCost;
-use cost::{Cluster, Format, Platform, Recipe};
+use cost::{Cluster, Format, Platform, Recipe, SplitByExperts};
 use ir::options::ParallelConfig;
 
 /// Bytes of a GiB.
 pub(super) const GIB: f64 = 1024.0 * 1024.0 * 1024.0;
 
-/// Bytes that live from step to step.
+/// Model states: bytes that live from step to step.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ModelStates {
     /// Parameters as kernels read them.
@@ -24,62 +25,59 @@ pub struct ModelStates {
 }
 
 impl ModelStates {
-    /// Those of so many elements of dense parameters and of experts on one rank, whose copies lie on so many data-parallel
-    /// ranks each. Parameters, gradients and optimizer states are cut among these from ZeRO stage 3, 2 and 1 on (Rajbhandari
-    /// et al. 2020, section 5).
-    pub fn of(elements: [f64; 2], ranks: [f64; 2], zero: u8, recipe: &Recipe) -> ModelStates {
-        let held = |bytes: f64, from: u8| {
-            let [dense, experts] = if zero >= from { ranks } else { [1.0; 2] };
-            bytes * (elements[0] / dense + elements[1] / experts)
+    /// Model states of a rank with these parameter elements. From ZeRO stage 3, 2 and 1 on, parameters, gradients and
+    /// optimizer states are sharded over `ranks` data-parallel ranks (Rajbhandari et al. 2020, section 5).
+    pub fn of(elements: SplitByExperts, ranks: SplitByExperts, zero: u8, recipe: &Recipe) -> ModelStates {
+        let on_rank = |bytes: f64, from: u8| {
+            let parts = if zero >= from { ranks } else { SplitByExperts::uniform(1.0) };
+            bytes * (elements / parts).total()
         };
         ModelStates {
-            parameters: held(recipe.parameter, 3),
-            gradients: held(recipe.gradient, 2),
-            optimizer: held(recipe.master + recipe.states, 1),
+            parameters: on_rank(recipe.parameter, 3),
+            gradients: on_rank(recipe.gradient, 2),
+            optimizer: on_rank(recipe.master + recipe.states, 1),
         }
     }
 
-    /// All of them.
+    /// Sum of all states.
     pub fn total(&self) -> f64 {
         self.parameters + self.gradients + self.optimizer
     }
 }
 
-/// Those of a rank on a stack.
-pub(super) fn states(elements: [f64; 2], replicas: &Replicas<'_>) -> ModelStates {
+/// Model states of a rank on a stack.
+pub(super) fn states(elements: SplitByExperts, replicas: &Replicas<'_>) -> ModelStates {
     let (recipe, facts) = (replicas.platform.recipe, &replicas.platform.stack.facts);
     let mut states = ModelStates::of(elements, replicas.parts(), replicas.zero, recipe);
-    let [dense, experts] = if replicas.zero > 0 { replicas.parts() } else { [1.0; 2] };
-    states.optimizer += facts.update_bytes * (elements[0] / dense + elements[1] / experts);
+    states.optimizer += facts.update_bytes * (elements / replicas.state_parts()).total();
     if facts.casts_gathered && replicas.zero > 2 && recipe.master > 0.0 {
         states.parameters = 0.0;
     }
     states
 }
 
-/// Bytes of the fullest device.
+/// Bytes of the peak-memory device.
 pub(super) fn fullest_device(ranks: &[StageMemory]) -> f64 {
     ranks.iter().map(|rank| rank.device * GIB).fold(0.0, f64::max)
 }
 
-/// Bytes that a device has in the host's memory at most.
+/// Largest number of bytes that a device offloads to host memory.
 pub(super) fn fullest_host(ranks: &[StageMemory]) -> f64 {
     ranks.iter().map(|rank| rank.host * GIB).fold(0.0, f64::max)
 }
 
-/// True if a cluster's devices, and the host's memory beside them, hold so much. Of a host of which nothing is known it is not
-/// asked.
+/// Returns `true` if the ranks fit in the memory of the cluster's devices and, if it is known, of their hosts.
 pub(super) fn holds(cluster: &Cluster, ranks: &[StageMemory]) -> bool {
     fullest_device(ranks) <= cluster.device.memory as f64 && host_holds(cluster, ranks)
 }
 
-/// True if the host's memory holds what each device offloads.
+/// Returns `true` if the offloaded bytes fit in host memory, or host memory is unknown.
 pub(super) fn host_holds(cluster: &Cluster, ranks: &[StageMemory]) -> bool {
     cluster.host_memory().is_none_or(|memory| fullest_host(ranks) <= memory)
 }
 
 impl OrderedStages<'_> {
-    /// The bytes of each rank, in GiB.
+    /// Memory of each rank, in GiB.
     pub(super) fn memory(&self) -> Vec<StageMemory> {
         self.flow.ranks.iter().map(|rank| self.memory_of(rank)).collect()
     }
@@ -88,26 +86,26 @@ impl OrderedStages<'_> {
         let OrderedStages { parallel, replicas, loads, .. } = *self;
         let platform = replicas.platform;
         let facts = &platform.stack.facts;
-        let own = || rank.stages.iter().map(|(stage, _)| &loads[*stage]);
-        let elements = [own().map(|load| load.dense).sum::<f64>(), own().map(|load| load.experts).sum()];
+        let own = || rank.stages.iter().map(|it| &loads[it.stage]);
+        let elements = own().map(StageCost::elements).sum::<SplitByExperts>();
         let mut states = states(elements, replicas);
         let whole = Whole::of(elements, parallel, replicas);
         let logits = own().map(|load| load.logits).sum::<f64>();
         let gathers = if whole.gathered > 0.0 { 2 } else { replicas.zero };
         let buffers = buffers(&own().collect::<Vec<_>>(), loads.len(), logits, gathers, platform);
         let logits = logits * rank.in_flight;
-        let activations = (rank.kept - logits).max(0.0);
+        let activations = (rank.saved - logits).max(0.0);
         states.parameters += whole.gathered + whole.copies;
         states.gradients += whole.wide;
-        if facts.frees_gradients && rank.stages.iter().all(|(_, [forwards, ..])| *forwards <= 1.0) {
-            // What the only backward makes takes the place of what the forward left.
+        if facts.frees_gradients && rank.stages.iter().all(|it| it.runs.f <= 1.0) {
+            // Gradients of a step's only backward reuse the memory of the saved activations.
             states.gradients = (states.gradients - activations - logits - whole.gathered).max(0.0);
         }
         let before = facts.context + communicators(parallel, platform);
         let before_update = states.total() + activations + logits + buffers;
         let needed = before_update.max(states.total() + updating(elements, replicas, platform.recipe));
         let buffers = buffers + needed - before_update;
-        // What waits is waited for where there is no memory left.
+        // Tensors are held only while there is free memory; without it the CPU waits for the device.
         let left = ((platform.cluster.device.memory as f64 - before) / facts.reserve - needed).max(0.0);
         let waiting = waiting(rank, loads, facts.waiting).min(left);
         let (allocated, buffers) = (needed + waiting, buffers + waiting);
@@ -128,55 +126,60 @@ impl OrderedStages<'_> {
     }
 }
 
-/// Bytes beside the states, where what ZeRO-3 cuts stays whole for a time.
+/// Bytes of unsharded copies that a stack holds under ZeRO-3, in addition to the states.
 #[derive(Clone, Copy, Default)]
 struct Whole {
-    /// Bytes of parameters that a forward gathered and that stay until the backward.
+    /// Parameters that stay gathered from the forward to the backward.
     gathered: f64,
-    /// Bytes of second copies of parameters: a rank's shard next to the gathered tensor, and experts quantised for their matmuls.
+    /// Second copies of parameters: a rank's shard in addition to the gathered tensor, and experts quantised for their products.
     copies: f64,
-    /// Bytes of gradients that wait for the last micro-batch in the dtype of communication.
+    /// Extra bytes of gradients that accumulate in the communication dtype.
     wide: f64,
 }
 
 impl Whole {
-    fn of(elements: [f64; 2], parallel: &ParallelConfig, replicas: &Replicas<'_>) -> Whole {
+    fn of(elements: SplitByExperts, parallel: &ParallelConfig, replicas: &Replicas<'_>) -> Whole {
         let (recipe, facts) = (replicas.platform.recipe, &replicas.platform.stack.facts);
         let is_narrow = matches!(recipe.products, Format::F8 | Format::F4);
-        let quantised = if is_narrow { facts.quantised_experts * recipe.products.bytes() * elements[1] } else { 0.0 };
+        let quantised =
+            if is_narrow { facts.quantised_experts * recipe.products.bytes() * elements.experts } else { 0.0 };
         let mut whole = Whole { copies: quantised, ..Whole::default() };
         if parallel.zero < 3 || facts.casts_gathered {
             return whole;
         }
-        // What no other rank holds is not cut.
-        let cut = replicas.parts().map(|ranks| ranks > 1.0);
-        let [dense, experts] = [0, 1].map(|kind| if cut[kind] { elements[kind] } else { 0.0 });
+        // Parameters without replicas are not sharded.
+        let parts = replicas.parts();
+        let sharded = SplitByExperts {
+            dense: if parts.dense > 1.0 { elements.dense } else { 0.0 },
+            experts: if parts.experts > 1.0 { elements.experts } else { 0.0 },
+        };
         if replicas.zero < 3 {
-            let [dense_ranks, expert_ranks] = replicas.parts();
-            whole.copies += recipe.parameter * (dense / dense_ranks + experts / expert_ranks);
-            whole.wide = if facts.accumulates_wide { (recipe.wire - recipe.gradient).max(0.0) * dense } else { 0.0 };
+            let wide = (recipe.comm_gradient - recipe.gradient).max(0.0) * sharded.dense;
+            whole.copies += recipe.parameter * (sharded / parts).total();
+            whole.wide = if facts.accumulates_wide { wide } else { 0.0 };
         } else if facts.keeps_gathered {
-            whole.gathered = recipe.parameter * (dense + experts);
+            whole.gathered = recipe.parameter * sharded.total();
         }
         whole
     }
 }
 
-/// Bytes of f32 copies of 16-bit states while a group of parameters is updated: experts are one, all else another.
-fn updating(elements: [f64; 2], replicas: &Replicas<'_>, recipe: &Recipe) -> f64 {
-    let [dense, experts] = if replicas.zero > 0 { replicas.parts() } else { [1.0; 2] };
-    recipe.widened * (elements[0] / dense).max(elements[1] / experts)
+/// Bytes of f32 copies of 16-bit states during the update of a group of parameters. There are two groups: dense and experts.
+fn updating(elements: SplitByExperts, replicas: &Replicas<'_>, recipe: &Recipe) -> f64 {
+    let SplitByExperts { dense, experts } = elements / replicas.state_parts();
+    recipe.widened * dense.max(experts)
 }
 
-/// Upper bound on the bytes of tensors that sums over tp have read and that stay, since the CPU is ahead of the device. The CPU
-/// waits for the device with each message that it receives. In a pipeline it is ahead from one micro-batch to the next only if
-/// the device has more work than the CPU. Otherwise it is ahead while the first stage begins, which receives no messages forward:
-/// the second message of the first stage waits for the next stage, which is late in a first step.
+/// Bytes of inputs of reductions over tp that are held because the CPU is ahead of the device; `most` limits their number.
+///
+/// The CPU waits for the device with each message that it receives. In a pipeline it is therefore ahead across micro-batches
+/// only if the device is slower than the CPU. Otherwise it is ahead while the first stage begins, which receives no messages in
+/// the forward. There, the second message that it sends waits for the next stage, which is late in a first step.
 fn waiting(rank: &Rank, loads: &[StageCost], most: f64) -> f64 {
-    let own = || rank.stages.iter().map(|(stage, [forwards, ..])| (&loads[*stage], *forwards));
-    let largest = own().map(|(load, _)| load.summed[1]).fold(0.0, f64::max);
+    let own = || rank.stages.iter().map(|it| (&loads[it.stage], it.runs.f));
+    let largest = own().map(|(load, _)| load.reductions.largest_input).fold(0.0, f64::max);
     let stages = loads.len() as f64;
-    let is_first = stages > 1.0 && rank.stages.iter().any(|(stage, _)| *stage == 0);
+    let is_first = stages > 1.0 && rank.stages.iter().any(|it| it.stage == 0);
     let begun = if is_first { (rank.in_flight - 2.0).max(0.0) } else { 0.0 };
     let is_ahead = stages < 2.0 || own().map(|(load, forwards)| forwards * load.lag).sum::<f64>() > 0.0;
     let ahead = |forwards: f64| match is_ahead {
@@ -184,59 +187,57 @@ fn waiting(rank: &Rank, loads: &[StageCost], most: f64) -> f64 {
         true => begun.max(1.0),
         false => begun,
     };
-    own().map(|(load, forwards)| ahead(forwards) * load.summed[0]).sum::<f64>().min(most) * largest
+    own().map(|(load, forwards)| ahead(forwards) * load.reductions.count).sum::<f64>().min(most) * largest
 }
 
-/// Bytes besides saved activations, which include a micro-batch's logits. They are inner values of the current block, the
-/// workspace of the matmul library, and messages to and from the neighbours (one in use, one in flight). Buffers of sums, and
-/// gathered tensors of ZeRO-2 and 3, add to them.
+/// Bytes in addition to states and saved activations, with the `logits` of one micro-batch among the latter: temporary values
+/// of the running block, the workspace of the product library, messages (one in use and one in flight per neighbour),
+/// reduction buffers, and parameters and gradients that ZeRO-2 and ZeRO-3 hold unsharded.
 fn buffers(own: &[&StageCost], stages: usize, logits: f64, zero: u8, platform: &Platform<'_>) -> f64 {
     let most = |of: &dyn Fn(&StageCost) -> f64| own.iter().map(|load| of(load)).fold(0.0, f64::max);
     let messages = if stages > 1 { 4.0 * most(&|load| load.boundary) } else { 0.0 };
-    let [layer, end] = [0, 1].map(|place| Inner {
-        transient: most(&|load| load.transient[place]),
-        elements: most(&|load| load.largest[place]),
-    });
+    let peak =
+        |of: fn(&StageCost) -> BlockPeak| own.iter().map(|load| of(load)).fold(BlockPeak::default(), BlockPeak::max);
+    let (layer, end) = (peak(|load| load.layer), peak(|load| load.end));
     let facts = &platform.stack.facts;
     let ends = if facts.keeps_ends { own.iter().map(|load| load.ends).sum() } else { 0.0 };
-    // No sum is of more than all gradients.
+    // No reduction is larger than all gradients.
     let sums =
         facts.buffers.min(platform.recipe.parameter * own.iter().map(|load| load.dense + load.experts).sum::<f64>());
     facts.workspace + sums + messages + within(layer, end, ends, logits, zero, platform.recipe)
 }
 
-/// The most that a kind of block has within, and the elements of its parameters.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Inner {
-    pub(super) transient: f64,
-    pub(super) elements: f64,
-}
-
-/// The most inner values, with what is whole beside them. ZeRO-3 gathers the parameters of the block under way and of the next,
-/// a layer, and may keep those of the `ends`; while a layer's gradients are computed those of the one after it are summed. An
-/// end's inner values are gone by the time its own gradients are summed, from a copy on the wire; and its logits, which are
-/// kept, before layers go backward.
-pub(super) fn within(layer: Inner, end: Inner, ends: f64, logits: f64, zero: u8, recipe: &Recipe) -> f64 {
+/// Peak temporary bytes, gathered parameters and unsharded gradients included.
+///
+/// ZeRO-3 gathers the parameters of the running block and of the next layer, and may retain those of the `ends`. While a
+/// layer's gradients are computed, those of the layer after it are reduced. An end frees its temporary values before its
+/// gradients are reduced, and its saved logits before layers run backward.
+pub(super) fn within(layer: BlockPeak, end: BlockPeak, ends: f64, logits: f64, zero: u8, recipe: &Recipe) -> f64 {
     let gathered = |elements: f64| if zero > 2 { (elements + layer.elements) * recipe.parameter } else { 0.0 };
     let summed = |elements: f64, bytes: f64| if zero > 1 { elements * bytes } else { 0.0 };
-    let in_layer = layer.transient + gathered(ends + layer.elements) + summed(layer.elements, recipe.wire);
-    let in_end = end.transient.max(summed(end.elements, recipe.parameter + recipe.wire));
+    let in_layer = layer.transient + gathered(ends + layer.elements) + summed(layer.elements, recipe.comm_gradient);
+    let in_end = end.transient.max(summed(end.elements, recipe.parameter + recipe.comm_gradient));
     (in_layer - logits).max(in_end + gathered(ends.max(end.elements)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::pipeline::PipelineTimeline;
+    use super::super::quantities::{PerSection, StageRuns, TpReductions};
     use super::*;
     use cost::Stack;
     use smallvec::smallvec;
 
-    /// Llama's head of 128256 x 4096 under FSDP: its logits, or its gathered parameters with their gradients on the wire,
+    fn runs(stage: usize, microbatches: f64) -> StageRuns {
+        StageRuns { stage, runs: PerSection::uniform(microbatches) }
+    }
+
+    /// Llama's head of 128256 x 4096 under FSDP: its logits, or its gathered parameters with their communicated gradients,
     /// whichever is more; without ZeRO its logits alone.
     #[test]
     fn an_end_holds_its_inner_values_or_its_gradients() {
-        let (layer, logits) = (Inner { transient: 1e9, elements: 218e6 }, 2.1e9);
-        let head = |transient| Inner { transient, elements: 525e6 };
+        let (layer, logits) = (BlockPeak { transient: 1e9, elements: 218e6 }, 2.1e9);
+        let head = |transient| BlockPeak { transient, elements: 525e6 };
         let recipe = Recipe::bf16();
         let gathered = 2.0 * (525e6 + 218e6);
         assert_eq!(within(layer, head(4.2e9), 0.0, logits, 3, &recipe), 4.2e9 + gathered);
@@ -245,11 +246,12 @@ mod tests {
         assert_eq!(within(layer, head(4.2e9), 0.0, logits, 0, &recipe), 4.2e9);
     }
 
-    /// With 8 sums and 3 micro-batches 24 tensors wait, if 24 may; with one micro-batch 8.
+    /// 8 reductions and 3 micro-batches hold 24 tensors, up to the limit; one micro-batch holds 8.
     #[test]
     fn what_sums_have_read_waits_for_the_device() {
-        let loads = [StageCost { summed: [8.0, 1e6], ..StageCost::default() }];
-        let rank = |microbatches: f64| Rank { stages: smallvec![(0, [microbatches; 3])], ..Rank::default() };
+        let reductions = TpReductions { count: 8.0, largest_input: 1e6 };
+        let loads = [StageCost { reductions, ..StageCost::default() }];
+        let rank = |microbatches: f64| Rank { stages: smallvec![runs(0, microbatches)], ..Rank::default() };
         assert_eq!([0.0, 10.0, 40.0].map(|most| waiting(&rank(3.0), &loads, most)), [0.0, 1e7, 2.4e7]);
         assert_eq!(waiting(&rank(1.0), &loads, 40.0), 8e6);
     }
@@ -258,10 +260,10 @@ mod tests {
     #[test]
     fn in_a_pipeline_what_waits_is_what_the_cpu_is_ahead() {
         let tensors = |lag: f64, stage: usize, microbatches: f64| {
-            let loads: Vec<StageCost> =
-                (0..4).map(|_| StageCost { summed: [2.0, 1.0], lag, ..StageCost::default() }).collect();
+            let reductions = TpReductions { count: 2.0, largest_input: 1.0 };
+            let loads: Vec<StageCost> = (0..4).map(|_| StageCost { reductions, lag, ..StageCost::default() }).collect();
             let in_flight = microbatches.min(4.0 - stage as f64);
-            let rank = Rank { stages: smallvec![(stage, [microbatches; 3])], in_flight, ..Rank::default() };
+            let rank = Rank { stages: smallvec![runs(stage, microbatches)], in_flight, ..Rank::default() };
             waiting(&rank, &loads, 40.0)
         };
         assert_eq!([tensors(1.0, 0, 32.0), tensors(1.0, 3, 32.0)], [40.0, 40.0]);
@@ -269,7 +271,7 @@ mod tests {
         assert_eq!([tensors(1.0, 0, 4.0), tensors(1.0, 1, 4.0), tensors(-1.0, 0, 2.0)], [4.0, 2.0, 0.0]);
     }
 
-    /// States on 8 ranks with the same dense parameters and different experts.
+    /// 8 ranks with the same dense parameters and different experts.
     #[test]
     fn states_of_a_group_are_widened_at_once() {
         let (cluster, stack) = (Cluster::find("h100").unwrap(), Stack::find("megatron-core-2025").unwrap());
@@ -277,13 +279,13 @@ mod tests {
         let platform = Platform { cluster: &cluster, stack: &stack, recipe: &recipe };
         let bytes = |zero| {
             let parallel = ParallelConfig { dp: 8, ep: 8, zero, ..ParallelConfig::default() };
-            updating([4e9, 1e9], &Replicas::new(&parallel, 1, &platform), &recipe)
+            updating(SplitByExperts { dense: 4e9, experts: 1e9 }, &Replicas::new(&parallel, 1, &platform), &recipe)
         };
         assert_eq!([bytes(0), bytes(1)], [32e9, 8e9]);
     }
 
-    /// States on 32 ranks, with experts over 16 of them. While micro-batches accumulate, all states are gathered, with gradients of all but
-    /// experts in f32; of one only what a forward has gathered.
+    /// 32 ranks, with experts sharded over 16. While micro-batches accumulate, parameters are unsharded and dense gradients are in
+    /// f32. With one micro-batch, only gathered parameters are unsharded.
     #[test]
     fn whole_parameters_lie_beside_their_parts() {
         let (cluster, stack) = (Cluster::find("gb200-nvl72").unwrap(), Stack::find("automodel-2026").unwrap());
@@ -291,7 +293,8 @@ mod tests {
             let parallel = ParallelConfig { dp: 32, ep, zero: 3, ..ParallelConfig::default() };
             let recipe = Recipe { products, gradient: 2.0, ..Recipe::bf16() };
             let platform = Platform { cluster: &cluster, stack: &stack, recipe: &recipe };
-            let whole = Whole::of([32e9, 2e9], &parallel, &Replicas::new(&parallel, microbatches, &platform));
+            let elements = SplitByExperts { dense: 32e9, experts: 2e9 };
+            let whole = Whole::of(elements, &parallel, &Replicas::new(&parallel, microbatches, &platform));
             [whole.gathered, whole.copies, whole.wide]
         };
         assert_eq!(bytes(16, 4, Format::Half), [0.0, 2.0 * (1e9 + 1e9), 2.0 * 32e9]);
@@ -305,8 +308,8 @@ mod tests {
         let recipe = Recipe { gradient: 2.0, ..Recipe::bf16() };
         let platform = Platform { cluster: &cluster, stack: &stack, recipe: &recipe };
         let (parallel, loads) = (ParallelConfig::default(), [StageCost { dense: 1e9, ..StageCost::default() }]);
-        let gradients = |forwards: f64, kept: f64| {
-            let rank = Rank { stages: smallvec![(0, [forwards; 3])], kept, in_flight: 1.0, ..Rank::default() };
+        let gradients = |forwards: f64, saved: f64| {
+            let rank = Rank { stages: smallvec![runs(0, forwards)], saved, in_flight: 1.0, ..Rank::default() };
             let (replicas, flow) = (
                 Replicas::new(&parallel, forwards as u32, &platform),
                 PipelineTimeline { ranks: vec![rank], bubble: 0.0, path: None },
@@ -328,7 +331,7 @@ mod tests {
 
     #[test]
     fn layers_go_backward_when_logits_are_gone() {
-        let (layer, none) = (Inner { transient: 3e9, elements: 1e8 }, Inner { transient: 0.0, elements: 0.0 });
+        let (layer, none) = (BlockPeak { transient: 3e9, elements: 1e8 }, BlockPeak::default());
         assert_eq!(within(layer, none, 0.0, 2e9, 0, &Recipe::bf16()), 1e9);
         assert_eq!(within(layer, none, 0.0, 0.0, 2, &Recipe::bf16()), 3e9 + 4e8);
     }

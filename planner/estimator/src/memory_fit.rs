@@ -3,44 +3,123 @@
 
 use super::blocks::Blocks;
 use super::critical_path::CriticalPath;
-use super::pipeline::{ActivationLifetime, RankBound, least_kept};
+use super::pipeline::{ActivationLifetime, RankBound, ScheduledPipeline};
+use super::quantities::PerSection;
 use super::stages::Count;
-use cost::{Platform, Profile, RecomputeChoice};
-use scheduler::placement::Pipeline;
-use scheduler::schedules::ScheduleKind;
+use cost::{Passes, Platform, Profile, RecomputeChoice, RecomputeCost};
 use smallvec::SmallVec;
+use std::iter::Sum;
+use std::ops::{Add, Mul};
 
 /// Options of a search node for saving memory.
 #[derive(Clone, Debug)]
 pub struct MemoryChoices {
     /// `true` if nothing or parts of layers may be recomputed.
-    pub parts: bool,
+    pub selective: bool,
     /// Numbers of layers of each stage that may be recomputed as a whole; a stage with fewer layers recomputes all of them.
-    pub whole: Vec<u32>,
+    pub full: Vec<u32>,
     /// Open values of offloading: saved activations stay on the device (`false`) or are offloaded (`true`).
-    pub hosts: Vec<bool>,
+    pub offload: Vec<bool>,
 }
 
 impl MemoryChoices {
     /// Options of a search node in which everything is decided.
-    pub const NONE: MemoryChoices = MemoryChoices { parts: false, whole: Vec::new(), hosts: Vec::new() };
+    pub const NONE: MemoryChoices = MemoryChoices { selective: false, full: Vec::new(), offload: Vec::new() };
 
     /// Returns `true` if no option is open.
     pub(super) fn are_none(&self) -> bool {
-        self.hosts.is_empty()
+        self.offload.is_empty()
     }
 }
 
-/// Cost of one block instance relative to saving all its activations on the device: extra forward seconds, extra backward
-/// seconds, bytes saved on the device, and extra seconds of either pass.
-pub(super) type Run = [f64; 4];
+/// Cost of one block instance, or of all instances of a stage, relative to saving all activations on the device.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct OptionCost {
+    /// Extra seconds of the forward.
+    forward_s: f64,
+    /// Extra seconds of the backward.
+    backward_s: f64,
+    /// Extra seconds of either pass.
+    either_s: f64,
+    /// Bytes saved on the device.
+    saved_bytes: f64,
+}
 
-/// Saved values of a block to recompute: bytes, and the seconds of recomputing them.
+impl OptionCost {
+    /// One value for all quantities.
+    fn uniform(value: f64) -> OptionCost {
+        OptionCost { forward_s: value, backward_s: value, either_s: value, saved_bytes: value }
+    }
+
+    /// Extra seconds of both passes.
+    pub(super) fn seconds(&self) -> f64 {
+        self.forward_s + self.backward_s + self.either_s
+    }
+
+    /// Combines each quantity with that of another option.
+    fn zip(self, other: OptionCost, join: impl Fn(f64, f64) -> f64) -> OptionCost {
+        OptionCost {
+            forward_s: join(self.forward_s, other.forward_s),
+            backward_s: join(self.backward_s, other.backward_s),
+            either_s: join(self.either_s, other.either_s),
+            saved_bytes: join(self.saved_bytes, other.saved_bytes),
+        }
+    }
+
+    /// Extra seconds of a stage on a rank that runs its sections this often.
+    fn seconds_of(&self, runs: PerSection) -> f64 {
+        runs.f * self.forward_s + runs.i * self.backward_s + runs.f.min(runs.i) * self.either_s
+    }
+}
+
+impl Add for OptionCost {
+    type Output = OptionCost;
+
+    fn add(self, other: OptionCost) -> OptionCost {
+        self.zip(other, |a, b| a + b)
+    }
+}
+
+impl Mul<OptionCost> for f64 {
+    type Output = OptionCost;
+
+    fn mul(self, cost: OptionCost) -> OptionCost {
+        cost.zip(cost, |figure, _| self * figure)
+    }
+}
+
+impl Sum for OptionCost {
+    fn sum<I: Iterator<Item = OptionCost>>(all: I) -> OptionCost {
+        all.fold(OptionCost::default(), Add::add)
+    }
+}
+
+/// Saved values of a block to recompute.
 #[derive(Clone, Copy, Debug)]
 struct Saving {
     block: usize,
+    /// Reduction per block instance.
+    each: Reduction,
+}
+
+/// Reduction of saved activations.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reduction {
+    /// Bytes that are no longer saved.
     bytes: f64,
+    /// Seconds of recomputing them.
     seconds: f64,
+}
+
+/// Options of block instances that save their activations in one place.
+#[derive(Debug)]
+struct PlaceOptions {
+    /// Cost of an instance of each block that recomputes nothing.
+    none: Vec<OptionCost>,
+    /// Cost of an instance of each block that is recomputed as a whole.
+    whole: Vec<OptionCost>,
+    /// `true` if recomputed layers take no less in either pass, and save no more.
+    ascends: bool,
 }
 
 /// Options of a model's block instances to save less.
@@ -51,13 +130,9 @@ pub(super) struct RecomputeOptions {
     /// The same for each kind of layer.
     kinds: Vec<Vec<Saving>>,
     /// Lower bound on an instance of each block with offloading: no choice of values takes less in either pass or in both.
-    hosted: Vec<Run>,
-    /// An instance of each block that is recomputed as a whole: saved on the device, and offloaded.
-    whole: [Vec<Run>; 2],
-    /// The same without recomputation.
-    none: [Vec<Run>; 2],
-    /// `true` if recomputed layers take no less in either pass, and save no more.
-    ascends: [bool; 2],
+    offloaded: Vec<OptionCost>,
+    on_device: PlaceOptions,
+    on_host: PlaceOptions,
 }
 
 impl RecomputeOptions {
@@ -71,81 +146,99 @@ impl RecomputeOptions {
         platform: &Platform<'_>,
         waits: bool,
     ) -> RecomputeOptions {
-        let way = |profiles: &[Profile], is_hosted: bool| -> Vec<Run> {
-            let of = |(profile, all): (&Profile, &Profile)| {
-                let more = [0, 1].map(|pass| passes(profile)[pass] - passes(all)[pass]);
-                let wait = if is_hosted && waits { waits_for_host(profile, platform) } else { [0.0; 2] };
-                [more[0] + wait[0], more[1] + wait[1], if is_hosted { 0.0 } else { profile.kept }, 0.0]
-            };
-            profiles.iter().zip(&all.profiles).map(of).collect()
+        let whole = whole.recomputed.as_ref().unwrap_or(&whole.profiles);
+        let cost = |profile: &Profile, all: &Profile, offload: bool| {
+            let (passes, before) = (profile.passes(), all.passes());
+            let wait = if offload && waits { waits_for_host(profile, platform) } else { Passes::default() };
+            OptionCost {
+                forward_s: passes.forward - before.forward + wait.forward,
+                backward_s: passes.backward - before.backward + wait.backward,
+                either_s: 0.0,
+                saved_bytes: if offload { 0.0 } else { profile.saved },
+            }
         };
-        let again = whole.again.as_ref().unwrap_or(&whole.profiles);
-        let both = [false, true];
-        let none = both.map(|hosted| way(&all.profiles, hosted));
-        let best_hosted = |(block, choices): (usize, &Vec<RecomputeChoice>)| {
-            let none = none[1][block];
-            let of = |again: &RecomputeChoice| {
-                if waits { hosted(&all.profiles[block], [again.bytes, again.least], platform) } else { [0.0; 4] }
+        let in_place = |offload: bool| {
+            let costs = |profiles: &[Profile]| -> Vec<OptionCost> {
+                profiles.iter().zip(&all.profiles).map(|(profile, all)| cost(profile, all, offload)).collect()
             };
-            let both = |run: &Run| run[0] + run[1];
-            let least = choices.iter().map(of).fold([none, none], |[each, sum], run| {
-                [[0, 1, 2, 3].map(|at| each[at].min(run[at])), if both(&run) < both(&sum) { run } else { sum }]
+            let (none, whole) = (costs(&all.profiles), costs(whole));
+            let is_more = |(whole, none): (&OptionCost, &OptionCost)| {
+                whole.forward_s >= none.forward_s
+                    && whole.backward_s >= none.backward_s
+                    && whole.saved_bytes <= none.saved_bytes
+            };
+            let ascends = whole.iter().zip(&none).all(is_more);
+            PlaceOptions { none, whole, ascends }
+        };
+        let (on_device, on_host) = (in_place(false), in_place(true));
+        let least_offloaded = |(block, choices): (usize, &Vec<RecomputeChoice>)| {
+            let none = on_host.none[block];
+            let costs = choices.iter().map(|choice| {
+                let cost = RecomputeCost { bytes: choice.bytes, seconds: choice.least };
+                if waits { offloaded(&all.profiles[block], cost, platform) } else { OptionCost::default() }
             });
-            let [[forward, backward, kept, _], sum] = least;
-            [forward, backward, kept, both(&sum) - forward - backward]
+            let both_s = |cost: &OptionCost| cost.forward_s + cost.backward_s;
+            let (each, sum) = costs.fold((none, none), |(each, sum), cost| {
+                (each.zip(cost, f64::min), if both_s(&cost) < both_s(&sum) { cost } else { sum })
+            });
+            OptionCost { either_s: both_s(&sum) - each.forward_s - each.backward_s, ..each }
         };
-        let hosted = choices.iter().enumerate().map(best_hosted).collect();
+        let offloaded = choices.iter().enumerate().map(least_offloaded).collect();
         let kinds = choices.iter().enumerate().map(|(block, choices)| savings(block, all, choices));
         let kinds: Vec<Vec<Saving>> = kinds.filter(|savings| !savings.is_empty()).collect();
         let mut savings = kinds.concat();
-        savings.sort_by(|a, b| (a.seconds / a.bytes).total_cmp(&(b.seconds / b.bytes)));
-        let whole = both.map(|hosted| way(again, hosted));
-        let is_more = |(whole, none): (&Run, &Run)| whole[0] >= none[0] && whole[1] >= none[1] && whole[2] <= none[2];
-        let ascends = [0, 1].map(|hosted| whole[hosted].iter().zip(&none[hosted]).all(is_more));
-        RecomputeOptions { savings, kinds, hosted, whole, none, ascends }
+        savings.sort_by(|a, b| (a.each.seconds / a.each.bytes).total_cmp(&(b.each.seconds / b.each.bytes)));
+        RecomputeOptions { savings, kinds, offloaded, on_device, on_host }
+    }
+
+    /// Options of instances that offload their saved activations, or of those that do not.
+    fn in_place(&self, offload: bool) -> &PlaceOptions {
+        if offload { &self.on_host } else { &self.on_device }
     }
 
     /// Bytes that a stage saves less after all savings of all kinds of layers except `kind`.
     fn all_but(&self, kind: usize, runs: &[Count]) -> f64 {
         let others = self.kinds.iter().enumerate().filter(|(other, _)| *other != kind);
-        others.map(|(_, savings)| after(savings, runs, savings.len() as f64)[1]).sum()
+        others.map(|(_, savings)| after(savings, runs, savings.len() as f64).bytes).sum()
     }
 }
 
-/// Extra seconds of a micro-batch on a stage, and reduction of its saved bytes, after each of some savings.
-struct Saved(Vec<[f64; 2]>);
+/// Reduction of a stage's saved activations per micro-batch, after each of some savings.
+struct Reductions(Vec<Reduction>);
 
-impl Saved {
-    fn of(savings: &[Saving], runs: &[Count]) -> Saved {
-        let mut sum = [0.0; 2];
-        let after = |saving: &Saving| {
-            let times = runs.iter().filter(|run| run.block == saving.block).map(|run| run.times).sum::<f64>();
-            sum = [sum[0] + times * saving.seconds, sum[1] + times * saving.bytes];
+impl Reductions {
+    fn of(savings: &[Saving], runs: &[Count]) -> Reductions {
+        let mut sum = Reduction::default();
+        let after = |Saving { block, each }: &Saving| {
+            let times = runs.iter().filter(|run| run.block == *block).map(|run| run.times).sum::<f64>();
+            sum = Reduction { bytes: sum.bytes + times * each.bytes, seconds: sum.seconds + times * each.seconds };
             sum
         };
-        Saved([[0.0; 2]].into_iter().chain(savings.iter().map(after)).collect())
+        Reductions([Reduction::default()].into_iter().chain(savings.iter().map(after)).collect())
     }
 
-    /// Values after `share` savings, the last one taken in part.
-    fn after(&self, share: f64) -> [f64; 2] {
+    /// Reduction after `share` savings, the last one taken in part.
+    fn after(&self, share: f64) -> Reduction {
         let (whole, part) = (share as usize, share.fract());
         let before = self.0[whole];
         let next = self.0.get(whole + 1).unwrap_or(&before);
-        [0, 1].map(|at| before[at] + part * (next[at] - before[at]))
+        let at = |before: f64, next: f64| before + part * (next - before);
+        Reduction { bytes: at(before.bytes, next.bytes), seconds: at(before.seconds, next.seconds) }
     }
 }
 
 /// The same after the first `share` of `savings`.
-fn after(savings: &[Saving], runs: &[Count], share: f64) -> [f64; 2] {
-    Saved::of(savings, runs).after(share)
+fn after(savings: &[Saving], runs: &[Count], share: f64) -> Reduction {
+    Reductions::of(savings, runs).after(share)
 }
 
 /// Lower hull of a block's choices, starting from saving everything.
 fn savings(block: usize, all: &Blocks, choices: &[RecomputeChoice]) -> Vec<Saving> {
-    let mut hull: Vec<[f64; 2]> = vec![[all.profiles[block].kept, 0.0]];
-    for choice in choices.iter().filter(|choice| choice.bytes < all.profiles[block].kept) {
-        let next = [choice.bytes, choice.least];
-        let slope = |from: &[f64; 2], to: &[f64; 2]| (to[1] - from[1]) / (from[0] - to[0]);
+    let everything = all.profiles[block].saved;
+    let mut hull = vec![RecomputeCost { bytes: everything, seconds: 0.0 }];
+    for choice in choices.iter().filter(|choice| choice.bytes < everything) {
+        let next = RecomputeCost { bytes: choice.bytes, seconds: choice.least };
+        let slope = |from: &RecomputeCost, to: &RecomputeCost| (to.seconds - from.seconds) / (from.bytes - to.bytes);
         while hull.len() > 1
             && slope(&hull[hull.len() - 2], &next) <= slope(&hull[hull.len() - 2], &hull[hull.len() - 1])
         {
@@ -153,116 +246,133 @@ fn savings(block: usize, all: &Blocks, choices: &[RecomputeChoice]) -> Vec<Savin
         }
         hull.push(next);
     }
-    let pairs = hull.windows(2);
-    pairs.map(|pair| Saving { block, bytes: pair[0][0] - pair[1][0], seconds: pair[1][1] - pair[0][1] }).collect()
+    let reduction = |from: RecomputeCost, to: RecomputeCost| Reduction {
+        bytes: from.bytes - to.bytes,
+        seconds: to.seconds - from.seconds,
+    };
+    hull.windows(2).map(|pair| Saving { block, each: reduction(pair[0], pair[1]) }).collect()
 }
 
-/// Cost of a block instance that recomputes some values in `again` seconds and offloads the rest to host memory.
-pub(super) fn hosted(all: &Profile, [rest, again]: [f64; 2], platform: &Platform<'_>) -> Run {
-    let [forward, backward] = passes(all);
-    let copy = rest / platform.cluster.device.host_bandwidth;
-    [(copy - forward).max(0.0), again.max(copy - backward), 0.0, 0.0]
-}
-
-/// Seconds of the forward and of the backward.
-fn passes(profile: &Profile) -> [f64; 2] {
-    [profile.f.total(), profile.again.total() + profile.i.total() + profile.w.total()]
+/// Cost of a block instance that recomputes some values and offloads the rest, `choice.bytes`, to host memory.
+pub(super) fn offloaded(all: &Profile, choice: RecomputeCost, platform: &Platform<'_>) -> OptionCost {
+    let passes = all.passes();
+    let copy = choice.bytes / platform.cluster.device.host_bandwidth;
+    OptionCost {
+        forward_s: (copy - passes.forward).max(0.0),
+        backward_s: choice.seconds.max(copy - passes.backward),
+        ..OptionCost::default()
+    }
 }
 
 /// Seconds that the passes of a block instance wait for copies of its saved activations: to the host, and back.
-fn waits_for_host(profile: &Profile, platform: &Platform<'_>) -> [f64; 2] {
-    let copy = profile.kept / platform.cluster.device.host_bandwidth;
-    passes(profile).map(|beside| (copy - beside).max(0.0))
+fn waits_for_host(profile: &Profile, platform: &Platform<'_>) -> Passes {
+    let copy = profile.saved / platform.cluster.device.host_bandwidth;
+    profile.passes().map(|compute| (copy - compute).max(0.0))
 }
 
 /// A pipeline whose stages save everything, queried for its time if the stages save less.
 pub(super) struct MemoryFit<'a> {
-    pub(super) pipeline: (&'a ScheduleKind, &'a Pipeline),
+    pub(super) schedule: &'a ScheduledPipeline,
     /// Block instances of each stage.
     pub(super) counts: Vec<Vec<Count>>,
     /// Bytes that each stage saves.
-    pub(super) kept: Vec<f64>,
-    /// Lower bounds of each rank over all orders.
-    pub(super) ranks: Vec<RankBound>,
-    /// Seconds of the reduction of each rank's gradients after its last backward.
-    pub(super) reduce: Vec<f64>,
-    /// Critical path of an order that does not depend on costs, and its seconds.
-    pub(super) path: Option<(&'a CriticalPath, f64)>,
+    pub(super) saved: Vec<f64>,
+    /// Ranks by number.
+    pub(super) ranks: Vec<FitRank>,
+    /// Critical path of an order that does not depend on costs.
+    pub(super) path: Option<KnownPath<'a>>,
     /// Lower bounds on how long activations stay saved.
-    pub(super) returns: ActivationLifetime,
-    /// Lower bound on the bytes of each rank's device, and of those the bytes its forwards save.
-    pub(super) device: Vec<[f64; 2]>,
+    pub(super) lifetime: ActivationLifetime,
     /// Bytes the allocator reserves for each byte.
     pub(super) reserve: f64,
 }
 
+/// A rank whose stages save everything.
+pub(super) struct FitRank {
+    pub(super) number: u32,
+    /// Lower bound over all orders.
+    pub(super) bound: RankBound,
+    /// Seconds of the reduction of its gradients after its last backward.
+    pub(super) reduce_s: f64,
+    /// Lower bound on the bytes of its device.
+    pub(super) device_bytes: f64,
+    /// The part of `device_bytes` that forwards save.
+    pub(super) saved_bytes: f64,
+}
+
+/// Critical path of an order.
+#[derive(Clone, Copy)]
+pub(super) struct KnownPath<'a> {
+    pub(super) path: &'a CriticalPath,
+    /// Seconds of the path.
+    pub(super) seconds: f64,
+}
+
 impl MemoryFit<'_> {
-    /// Lower bound on the seconds until all gradients are reduced, over those options with which every device has a budget of
-    /// `room` bytes; infinite if there are none.
-    pub(super) fn seconds(&self, ways: &RecomputeOptions, means: &MemoryChoices, room: f64) -> f64 {
-        let of_host = |&hosted: &bool| {
-            let parts = match (means.parts, hosted) {
+    /// Lower bound on the seconds until all gradients are reduced, over those options with which every device fits in a budget
+    /// of `budget` bytes; infinite if there are none.
+    pub(super) fn seconds(&self, options: &RecomputeOptions, choices: &MemoryChoices, budget: f64) -> f64 {
+        let least = |&offload: &bool| {
+            let selective = match (choices.selective, offload) {
                 (false, _) => f64::INFINITY,
-                (true, true) => self.under(|runs| sum_of(runs, &ways.hosted), room).unwrap_or(f64::INFINITY),
-                (true, false) => self.by_values(ways, room),
+                (true, true) => self.under(|runs| sum_of(runs, &options.offloaded), budget).unwrap_or(f64::INFINITY),
+                (true, false) => self.by_values(options, budget),
             };
-            let whole = |most: &u32| self.under(|runs| whole_layers(runs, ways, hosted, *most), room);
-            let mut some = &means.whole[..];
-            if ways.ascends[usize::from(hosted)] {
+            let in_place = options.in_place(offload);
+            let full = |most: &u32| self.under(|runs| whole_layers(runs, in_place, *most), budget);
+            let mut numbers = &choices.full[..];
+            if in_place.ascends {
                 // The fewest layers that fit take least time.
-                let fewest = some.partition_point(|most| whole(most).is_none());
-                some = &some[fewest..some.len().min(fewest + 1)];
+                let fewest = numbers.partition_point(|most| full(most).is_none());
+                numbers = &numbers[fewest..numbers.len().min(fewest + 1)];
             }
-            some.iter().filter_map(whole).fold(parts, f64::min)
+            numbers.iter().filter_map(full).fold(selective, f64::min)
         };
-        means.hosts.iter().map(of_host).fold(f64::INFINITY, f64::min)
+        choices.offload.iter().map(least).fold(f64::INFINITY, f64::min)
     }
 
     /// Lower bound on the seconds until all gradients are reduced, if values are recomputed. Each rank recomputes as few as
     /// it must. All layers of one kind recompute the same values: those the neediest rank must recompute even if all other
     /// kinds recompute everything.
-    fn by_values(&self, ways: &RecomputeOptions, room: f64) -> f64 {
-        let (mut end, mut most) = (0.0_f64, vec![0.0_f64; ways.kinds.len()]);
-        for ((rank, least, summed), [device, kept]) in self.all_ranks().zip(&self.device) {
-            let free = (device * (1.0 - ROUNDING) - room) / self.reserve;
+    fn by_values(&self, options: &RecomputeOptions, budget: f64) -> f64 {
+        let (mut end, mut most) = (0.0_f64, vec![0.0_f64; options.kinds.len()]);
+        for rank in &self.ranks {
+            let free = (rank.device_bytes * (1.0 - ROUNDING) - budget) / self.reserve;
             let share = |savings: &[Saving], rest: &dyn Fn(&[Count]) -> f64| {
-                self.share((rank, least), savings, rest, kept - free)
+                self.share(rank, savings, rest, rank.saved_bytes - free)
             };
-            let Some(together) = share(&ways.savings, &|_| 0.0) else { return f64::INFINITY };
-            end = end.max(summed + self.more(least, |runs| after(&ways.savings, runs, together)[0]));
+            let Some(together) = share(&options.savings, &|_| 0.0) else { return f64::INFINITY };
+            let longer = self.longer(&rank.bound, |runs| after(&options.savings, runs, together).seconds);
+            end = end.max(self.reduced(rank) + longer);
             for (kind, most) in most.iter_mut().enumerate() {
-                let alone = || share(&ways.kinds[kind], &|runs| ways.all_but(kind, runs)).unwrap_or(0.0);
-                *most = most.max(if ways.kinds.len() > 1 { alone() } else { together });
+                let alone = || share(&options.kinds[kind], &|runs| options.all_but(kind, runs)).unwrap_or(0.0);
+                *most = most.max(if options.kinds.len() > 1 { alone() } else { together });
             }
         }
         let stage = |runs: &[Count]| -> f64 {
-            ways.kinds.iter().zip(&most).map(|(savings, most)| after(savings, runs, *most)[0]).sum()
+            options.kinds.iter().zip(&most).map(|(savings, most)| after(savings, runs, *most).seconds).sum()
         };
-        let all = self.all_ranks().map(|(_, least, summed)| summed + self.more(least, stage));
-        let of_stage = |(runs, counts): (&[f64; 3], &Vec<Count>)| runs[1] * stage(counts);
-        let along = |path: &CriticalPath| path.runs.iter().zip(&self.counts).map(of_stage).sum::<f64>();
-        let chain = self.path.map_or(0.0, |(path, seconds)| seconds + along(path) + self.reduce[path.rank]);
+        let all = self.ranks.iter().map(|rank| self.reduced(rank) + self.longer(&rank.bound, stage));
+        let longer = |(runs, counts): (&PerSection, &Vec<Count>)| runs.i * stage(counts);
+        let along = |path: &CriticalPath| path.runs.iter().zip(&self.counts).map(longer).sum::<f64>();
+        let chain =
+            self.path.map_or(0.0, |KnownPath { path, seconds }| seconds + along(path) + self.ranks[path.rank].reduce_s);
         all.fold(end, f64::max).max(chain)
     }
 
-    /// Number of savings, the last one in part, that a rank needs in addition to the `rest` that it already saves, so that it
-    /// holds no more than the given bytes. Returns `None` if all of them are too few.
-    fn share(
-        &self,
-        (rank, least): (u32, &RankBound),
-        savings: &[Saving],
-        rest: &dyn Fn(&[Count]) -> f64,
-        most: f64,
-    ) -> Option<f64> {
-        let mut kept = vec![0.0; self.counts.len()];
-        let stage = |(at, _): &(usize, _)| {
-            let counts = &self.counts[*at];
-            (*at, self.kept[*at] - rest(counts), Saved::of(savings, counts))
-        };
-        let stages: Vec<(usize, f64, Saved)> = least.stages.iter().map(stage).collect();
+    /// Number of savings, the last one in part, that a rank needs in addition to the `rest` that it already saves, so that its
+    /// forwards save no more than `most` bytes. Returns `None` if all of them are too few.
+    fn share(&self, rank: &FitRank, savings: &[Saving], rest: &dyn Fn(&[Count]) -> f64, most: f64) -> Option<f64> {
+        let mut saved = vec![0.0; self.counts.len()];
+        let stages: Vec<(usize, f64, Reductions)> = (rank.bound.stages.iter())
+            .map(|own| {
+                let counts = &self.counts[own.stage];
+                (own.stage, self.saved[own.stage] - rest(counts), Reductions::of(savings, counts))
+            })
+            .collect();
         let mut is_enough = |share: f64| {
-            stages.iter().for_each(|(at, before, saved)| kept[*at] = before - saved.after(share)[1]);
-            least_kept(rank, &least.stages, &kept, self.pipeline, (&self.returns, 0.0)) <= most
+            stages.iter().for_each(|(at, before, reductions)| saved[*at] = before - reductions.after(share).bytes);
+            rank.bound.least_saved(rank.number, &saved, self.schedule, &self.lifetime, 0.0) <= most
         };
         if is_enough(0.0) {
             return Some(0.0);
@@ -279,41 +389,41 @@ impl MemoryFit<'_> {
         Some(low)
     }
 
-    /// Ranks by number, each with the earliest time at which its gradients are reduced.
-    fn all_ranks(&self) -> impl Iterator<Item = (u32, &RankBound, f64)> {
-        let summed =
-            |((rank, least), own): ((u32, _), &f64)| (rank, least, RankBound::summed(least, *own, self.reduce[0]));
-        (0..).zip(&self.ranks).zip(&self.reduce).map(summed)
+    /// Earliest time at which the gradients are reduced, by the bound of this rank.
+    fn reduced(&self, rank: &FitRank) -> f64 {
+        rank.bound.summed(rank.reduce_s, self.ranks[0].reduce_s)
     }
 
-    /// Extra seconds of a rank whose stages take `stage` more seconds for a micro-batch.
-    fn more(&self, least: &RankBound, stage: impl Fn(&[Count]) -> f64) -> f64 {
-        least.longer(|at| stage(&self.counts[at]))
+    /// Extra seconds of a rank, if the backward of a stage takes `stage` extra seconds for a micro-batch.
+    fn longer(&self, bound: &RankBound, stage: impl Fn(&[Count]) -> f64) -> f64 {
+        bound.longer(|at| stage(&self.counts[at]))
     }
 
     /// Lower bound on the seconds until all gradients are reduced, if stages take the extra seconds and save the bytes that
     /// `stage` returns. Returns `None` if some device exceeds its budget.
-    fn under(&self, stage: impl Fn(&[Count]) -> Run, room: f64) -> Option<f64> {
-        let stages: SmallVec<[Run; 16]> = self.counts.iter().map(|runs| stage(runs)).collect();
-        let kept: SmallVec<[f64; 16]> = stages.iter().map(|[_, _, kept, _]| *kept).collect();
-        let more = |runs: &[f64; 3], [forward, backward, _, either]: &Run| {
-            runs[0] * forward + runs[1] * backward + runs[0].min(runs[1]) * either
-        };
+    fn under(&self, stage: impl Fn(&[Count]) -> OptionCost, budget: f64) -> Option<f64> {
+        let stages: SmallVec<[OptionCost; 16]> = self.counts.iter().map(|runs| stage(runs)).collect();
+        let saved: SmallVec<[f64; 16]> = stages.iter().map(|stage| stage.saved_bytes).collect();
         // A pass that takes less time shortens the path through other stages.
-        let shorter = stages.iter().map(|[forward, backward, ..]| forward.min(0.0) + backward.min(0.0)).sum::<f64>();
+        let shorter = stages.iter().map(|stage| stage.forward_s.min(0.0) + stage.backward_s.min(0.0)).sum::<f64>();
         let mut end = 0.0_f64;
-        for ((rank, least, summed), [device, before]) in self.all_ranks().zip(&self.device) {
-            let kept = least_kept(rank, &least.stages, &kept, self.pipeline, (&self.returns, shorter));
-            if (device - self.reserve * (before - kept)) * (1.0 - ROUNDING) > room {
+        for rank in &self.ranks {
+            let saved = rank.bound.least_saved(rank.number, &saved, self.schedule, &self.lifetime, shorter);
+            if (rank.device_bytes - self.reserve * (rank.saved_bytes - saved)) * (1.0 - ROUNDING) > budget {
                 return None;
             }
-            let longer = least.stages.iter().map(|(at, runs)| more(runs, &stages[*at])).sum::<f64>();
-            end = end.max(summed + longer);
+            let longer = rank.bound.stages.iter().map(|own| stages[own.stage].seconds_of(own.runs)).sum::<f64>();
+            end = end.max(self.reduced(rank) + longer);
         }
         let end = end + shorter;
-        let along =
-            |path: &CriticalPath| path.runs.iter().zip(&stages).map(|(runs, stage)| more(runs, stage)).sum::<f64>();
-        Some(self.path.map_or(end, |(path, seconds)| end.max(seconds + along(path) + self.reduce[path.rank])))
+        let along = |path: &CriticalPath| {
+            path.runs.iter().zip(&stages).map(|(&runs, stage)| stage.seconds_of(runs)).sum::<f64>()
+        };
+        Some(
+            self.path.map_or(end, |KnownPath { path, seconds }| {
+                end.max(seconds + along(path) + self.ranks[path.rank].reduce_s)
+            }),
+        )
     }
 }
 
@@ -324,22 +434,26 @@ const HALVINGS: usize = 8;
 pub(super) const ROUNDING: f64 = 1e-9;
 
 /// Sum over all block instances of a stage.
-pub(super) fn sum(runs: &[Count], of: impl Fn(&Count) -> f64) -> f64 {
-    runs.iter().map(|run| run.times * of(run)).sum()
+pub(super) fn sum(runs: &[Count], each: impl Fn(&Count) -> f64) -> f64 {
+    runs.iter().map(|run| run.times * each(run)).sum()
 }
 
-/// Cost of a stage whose block instances all use one option.
-fn sum_of(runs: &[Count], way: &[Run]) -> Run {
-    [0, 1, 2, 3].map(|at| sum(runs, |run| way[run.block][at]))
+/// Cost of a stage whose block instances use these options.
+fn sum_of(runs: &[Count], costs: &[OptionCost]) -> OptionCost {
+    runs.iter().map(|run| run.times * costs[run.block]).sum()
 }
 
 /// Lower bound on a stage that recomputes up to `most` of its layers: those that save as much and cost as little as any.
-fn whole_layers(runs: &[Count], ways: &RecomputeOptions, hosted: bool, most: u32) -> Run {
-    let (none, whole) = (&ways.none[usize::from(hosted)], &ways.whole[usize::from(hosted)]);
+fn whole_layers(runs: &[Count], options: &PlaceOptions, most: u32) -> OptionCost {
     let layers = || runs.iter().filter(|run| run.are_layers);
-    let again = layers().map(|run| run.times).sum::<f64>().min(f64::from(most));
-    let least =
-        |at: usize| layers().map(|run| whole[run.block][at] - none[run.block][at]).fold(f64::INFINITY, f64::min);
-    let stage = sum_of(runs, none);
-    if again > 0.0 { [0, 1, 2, 3].map(|at| stage[at] + again * least(at)) } else { stage }
+    let recomputed = layers().map(|run| run.times).sum::<f64>().min(f64::from(most));
+    let stage = sum_of(runs, &options.none);
+    if recomputed > 0.0 {
+        let changes =
+            layers().map(|run| options.whole[run.block].zip(options.none[run.block], |whole, none| whole - none));
+        let least = changes.fold(OptionCost::uniform(f64::INFINITY), |least, change| least.zip(change, f64::min));
+        stage + recomputed * least
+    } else {
+        stage
+    }
 }

@@ -57,8 +57,8 @@ impl ModelPlans {
         Ok(plan.in_sizes(&sizes, then))
     }
 
-    /// That plan, which configurations share if they have the same statements, collectives of reshards included; and the
-    /// sizes.
+    /// Plan and sizes of a configuration. Configurations share the plan if they have the same statements, collectives of
+    /// reshards included.
     ///
     /// # Errors
     /// As [`ModelPlans::planned`].

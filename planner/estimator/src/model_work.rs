@@ -1,43 +1,43 @@
-//! Lower bounds from some degrees alone, known before any model is planned for them: FLOPs / peak, and model states / ranks
-//! that hold them.
+//! Lower bounds from degrees alone, before a model is planned: FLOPs / peak, and model states / ranks that hold them.
 
 use super::blocks::Blocks;
 use super::least_bytes::{communicators, gathers};
-use super::memory::{Inner, states, within};
+use super::memory::{states, within};
+use super::quantities::BlockPeak;
 use super::relaxation::StepCost;
 use super::replicas::Replicas;
-use cost::{Format, Platform, Recipe};
+use cost::{Format, Platform, Recipe, SplitByExperts};
 use ir::options::ParallelConfig;
 
-/// The work of a sequence and the parameters of a model, which no configuration changes.
+/// Work of a sequence and parameters of a model; no configuration changes them.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ModelWork {
     /// FLOPs of a sequence's products, forward and backward.
     products: f64,
-    /// FLOPs of its attention.
+    /// FLOPs of a sequence's attention, forward and backward.
     attention: f64,
-    /// Parameters that are no experts', and the experts'.
-    elements: [f64; 2],
-    /// Bytes of the inner values of a sequence in the end of the model that has most.
+    /// Parameters of the model.
+    elements: SplitByExperts,
+    /// Temporary bytes of a sequence, in the end of the model with the most of them.
     inner: f64,
-    /// Number of layers of the kind with most parameters.
+    /// Number of layers of the kind that has most parameters.
     layers: u64,
-    /// Parameters of one of these: those that are no experts', and the experts'.
-    layer: [f64; 2],
+    /// Parameters of one of these layers.
+    layer: SplitByExperts,
 }
 
-/// The keys of a configuration that its degrees leave open.
+/// Options that degrees leave open.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Undecided {
     /// The ZeRO stage, if it is pinned.
     pub zero: Option<u8>,
-    /// Micro-batches of a step: no configuration has fewer.
+    /// Least number of micro-batches of a step.
     pub microbatches: u32,
-    /// Sequences of a micro-batch: no configuration has fewer.
+    /// Least number of sequences of a micro-batch.
     pub mbs: u64,
 }
 
-/// Ranks that share a sequence cut its inner values into as many parts at most; of a part this much is counted.
+/// Safety factor on temporary values: ranks that share a sequence shard them at most by the number of ranks.
 const SHARED_INNER: f64 = 0.5;
 
 impl ModelWork {
@@ -47,33 +47,35 @@ impl ModelWork {
         let shared: f64 = blocks.outline.tied.iter().map(|tied| tied.elements * (tied.runs.len() - 1) as f64).sum();
         let attention = whole - causal;
         let ends = blocks.outline.spans.iter().filter(|span| !span.are_layers);
-        let elements = |block: usize| [blocks.profiles[block].dense, blocks.profiles[block].experts];
-        let all = |&(block, runs): &(usize, u64)| runs as f64 * elements(block).iter().sum::<f64>();
+        let elements = |block: usize| blocks.profiles[block].elements();
+        let all = |&(block, runs): &(usize, u64)| runs as f64 * elements(block).total();
         let most = blocks.outline.layers_by_block().into_iter().max_by(|a, b| all(a).total_cmp(&all(b)));
-        let (layers, layer) = most.map_or((0, [0.0; 2]), |(block, runs)| (runs, elements(block)));
+        let (layers, layer) = most.map_or((0, SplitByExperts::default()), |(block, runs)| (runs, elements(block)));
         ModelWork {
             products: 3.0 * (causal - attention) / sequences as f64,
             attention: 3.0 * attention / sequences as f64,
-            elements: [blocks.sum(|it| it.dense) - shared, blocks.sum(|it| it.experts)],
+            elements: SplitByExperts {
+                dense: blocks.sum(|it| it.dense) - shared,
+                experts: blocks.sum(|it| it.experts),
+            },
             inner: ends.map(|end| blocks.profiles[end.block].transient).fold(0.0, f64::max) / sequences as f64,
             layers,
             layer,
         }
     }
 
-    /// Bytes of the inner values of a micro-batch of one sequence on a rank at least.
+    /// Lower bound on a rank's temporary bytes of a micro-batch of one sequence.
     fn inner(&self, parallel: &ParallelConfig) -> f64 {
         self.inner * SHARED_INNER / (parallel.tp * parallel.cp) as f64
     }
 
-    /// The most sequences of a micro-batch whose inner values have so much room.
-    pub fn most_sequences(&self, parallel: &ParallelConfig, room: f64) -> u64 {
-        (room / self.inner(parallel).max(1.0)) as u64
+    /// Largest number of sequences of a micro-batch whose temporary values fit in `budget` bytes.
+    pub fn most_sequences(&self, parallel: &ParallelConfig, budget: f64) -> u64 {
+        (budget / self.inner(parallel).max(1.0)) as u64
     }
 
-    /// Lower bound on all configurations with these degrees: all devices at their full rate all the time, and the states of the average rank, the
-    /// inner values of a micro-batch, or what the rank with most layers holds. With one micro-batch every stage of ZeRO is as
-    /// asked for.
+    /// Lower bound over all configurations with these degrees. Seconds: all devices compute at their full rate. Bytes: the states
+    /// of the average rank, the temporary values of a micro-batch, or the memory of the rank with most layers.
     pub fn floor(
         &self,
         parallel: &ParallelConfig,
@@ -87,7 +89,7 @@ impl ModelWork {
         let mean = {
             let parallel = under(open.zero.unwrap_or(3));
             let replicas = Replicas::new(&parallel, open.microbatches, platform);
-            states(on_a_rank(self.elements, &parallel).map(|all| all / parallel.pp as f64), &replicas).total()
+            states(on_a_rank(self.elements, &parallel) / parallel.pp as f64, &replicas).total()
         };
         // While micro-batches accumulate, stacks may run ZeRO-2 and 3 as ZeRO-1.
         let inner = self.inner(parallel) * open.mbs as f64;
@@ -99,17 +101,17 @@ impl ModelWork {
         StepCost { seconds, bytes: held * facts.reserve + facts.context + communicators(parallel, platform) }
     }
 
-    /// Lower bound on all configurations with a number of devices in this range: each state is stored at least once.
+    /// Lower bound over all configurations on a number of devices between `fewest` and `most`: each state is stored once.
     pub fn of_devices(&self, [fewest, most]: [u64; 2], sequences: u64, platform: &Platform<'_>) -> StepCost {
         let seconds = self.seconds(most, sequences, platform) * platform.stragglers(fewest);
         let parallel = ParallelConfig { dp: most, zero: 3, ..ParallelConfig::default() };
         let replicas = Replicas::new(&parallel, 1, platform);
-        let elements = self.elements.iter().sum::<f64>();
+        let elements = SplitByExperts { dense: self.elements.total(), experts: 0.0 };
         let facts = &platform.stack.facts;
-        StepCost { seconds, bytes: states([elements, 0.0], &replicas).total() * facts.reserve + facts.context }
+        StepCost { seconds, bytes: states(elements, &replicas).total() * facts.reserve + facts.context }
     }
 
-    /// Seconds of a step in which so many devices work at their full rate all the time.
+    /// Seconds of a step in which all devices compute at their full rate.
     fn seconds(&self, devices: u64, sequences: u64, platform: &Platform<'_>) -> f64 {
         let device = &platform.cluster.device;
         let Recipe { products, .. } = *platform.recipe;
@@ -119,27 +121,27 @@ impl ModelWork {
         seconds * sequences as f64 / devices as f64 + platform.fixed()
     }
 
-    /// Bytes of the rank with most layers: n on p ranks are n/p, rounded up, on one of them. It holds their states, and what
-    /// ZeRO gathers and sums of one. A single rank holds all states, and the inner values of the ends.
+    /// Bytes of the rank with most layers. Of n layers on p ranks, some rank has n/p, rounded up. It holds their states, and the
+    /// gathered parameters and unsharded gradients of one. A single rank holds all states, and temporary values of the ends.
     fn fullest(&self, parallel: &ParallelConfig, microbatches: u32, inner: f64, platform: &Platform<'_>) -> f64 {
         if self.layers == 0 {
             return 0.0;
         }
         let replicas = Replicas::new(parallel, microbatches, platform);
         let layer = on_a_rank(self.layer, parallel);
-        let one = Inner { transient: 0.0, elements: layer.iter().sum() };
-        let whole = within(one, Inner::default(), 0.0, 0.0, gathers(&replicas), platform.recipe);
-        let (held, beside) = if parallel.pp > 1 {
+        let one = BlockPeak { transient: 0.0, elements: layer.total() };
+        let whole = within(one, BlockPeak::default(), 0.0, 0.0, gathers(&replicas), platform.recipe);
+        let (elements, temporary) = if parallel.pp > 1 {
             let layers = self.layers.div_ceil(parallel.pp) as f64;
-            (layer.map(|elements| layers * elements), whole)
+            (layer * layers, whole)
         } else {
             (on_a_rank(self.elements, parallel), whole.max(inner))
         };
-        states(held, &replicas).total() + beside + platform.stack.facts.workspace
+        states(elements, &replicas).total() + temporary + platform.stack.facts.workspace
     }
 }
 
-/// Number of some parameters on a rank, without pipeline and ZeRO.
-fn on_a_rank([dense, experts]: [f64; 2], parallel: &ParallelConfig) -> [f64; 2] {
-    [dense / parallel.tp as f64, experts / (parallel.ep * parallel.etp) as f64]
+/// Parameter elements on one rank before ZeRO, of parameters of one stage.
+fn on_a_rank(elements: SplitByExperts, parallel: &ParallelConfig) -> SplitByExperts {
+    elements / SplitByExperts { dense: parallel.tp as f64, experts: (parallel.ep * parallel.etp) as f64 }
 }

@@ -14,6 +14,6 @@ pub(super) struct OrderedStages<'a> {
     pub(super) replicas: &'a Replicas<'a>,
     /// The stages.
     pub(super) loads: &'a [StageCost],
-    /// Timeline of the ranks until their last backward.
+    /// Timeline of the ranks up to their last backward.
     pub(super) flow: &'a PipelineTimeline,
 }

@@ -2,163 +2,222 @@
 
 use super::action_order::OrderCache;
 use super::critical_path::CriticalPath;
+use super::quantities::{PerSection, RankStages, StageRuns};
 use super::stages::StageCost;
 use compiler::error::Error;
 use compiler::pipeline::CompileError;
+use cost::Passes;
 use ir::limits;
+use ir::options::ParallelConfig;
 use scheduler::costs::{CostsFile, PerStage, StageCosts};
 use scheduler::placement::{Pipeline, Placement};
+use scheduler::predict::pipeline_of;
 use scheduler::schedules::ScheduleKind;
 use scheduler::simulate::Idle;
-use smallvec::SmallVec;
 
-/// A step of a pipeline, up to the last backward.
-#[derive(Debug)]
-pub(super) struct PipelineTimeline {
-    /// Timeline of each rank.
-    pub(super) ranks: Vec<Rank>,
-    /// The idle share of the ranks in the mean.
-    pub(super) bubble: f64,
-    /// The critical path, if known.
-    pub(super) path: Option<CriticalPath>,
+/// A pipeline, and the kind of schedule that orders its micro-batches.
+#[derive(Clone, Copy)]
+pub(super) struct ScheduledPipeline {
+    pub(super) kind: &'static ScheduleKind,
+    pub(super) pipeline: Pipeline,
 }
 
-/// Stages, and how often a rank runs their F, I and W: most have one or two.
-pub(super) type Runs = SmallVec<[(usize, [f64; 3]); 2]>;
+impl ScheduledPipeline {
+    /// The pipeline of a configuration.
+    ///
+    /// # Errors
+    /// The schedule does not support the configuration's pipeline.
+    pub(super) fn of(parallel: &ParallelConfig, microbatches: u32) -> Result<ScheduledPipeline, Error> {
+        let (kind, pipeline) = pipeline_of(parallel, microbatches).map_err(CompileError::from)?;
+        Ok(ScheduledPipeline { kind, pipeline })
+    }
+
+    /// The same with another number of micro-batches.
+    fn with(&self, microbatches: u32) -> ScheduledPipeline {
+        ScheduledPipeline { kind: self.kind, pipeline: Pipeline { microbatches, ..self.pipeline } }
+    }
+
+    /// Number of F of a step, slices counted.
+    fn actions(&self) -> u64 {
+        let Pipeline { microbatches, slices, .. } = self.pipeline;
+        u64::from(self.pipeline.stages()) * u64::from(microbatches) * u64::from(slices)
+    }
+
+    /// The numbers of micro-batches from which a step is extrapolated; `None` if all micro-batches are simulated.
+    fn extrapolation(&self) -> Option<Extrapolation> {
+        let ScheduledPipeline { kind, ref pipeline } = *self;
+        let microbatches = pipeline.microbatches;
+        let (simulated, rounds) = if kind.repeats_rounds() { (SIMULATED, 1) } else { (SIMULATED * LONG, LONG as u32) };
+        // Two chains share the micro-batches.
+        let round = pipeline.ranks * rounds * if pipeline.placement == Placement::Bidirectional { 2 } else { 1 };
+        let filled = 3 * round + microbatches % round;
+        (self.actions() > simulated && pipeline.group.is_none() && microbatches > filled + round)
+            .then_some(Extrapolation { filled, round })
+    }
+
+    /// The stages of a rank, with how often it runs their sections. Two chains share the micro-batches.
+    fn stages_of(&self, rank: u32) -> RankStages {
+        let pipeline = &self.pipeline;
+        let microbatches = f64::from(pipeline.microbatches);
+        let runs = |stage: u32, microbatches: f64| StageRuns {
+            stage: stage as usize,
+            runs: PerSection::uniform(microbatches),
+        };
+        if pipeline.placement != Placement::Bidirectional {
+            return pipeline.stages_of(rank, 0).map(|stage| runs(stage, microbatches)).collect();
+        }
+        let down = f64::from(pipeline.microbatches.div_ceil(2));
+        let pair = [runs(rank, down), runs(pipeline.ranks - 1 - rank, microbatches - down)];
+        let mut stages = RankStages::new();
+        for own in pair.into_iter().filter(|own| own.runs.f > 0.0) {
+            match stages.iter_mut().find(|other| other.stage == own.stage) {
+                Some(both) => both.runs = both.runs + own.runs,
+                None => stages.push(own),
+            }
+        }
+        stages.sort_by_key(|own| own.stage);
+        stages
+    }
+}
+
+/// Numbers of micro-batches of a pipeline whose step is extrapolated.
+#[derive(Clone, Copy)]
+struct Extrapolation {
+    /// Micro-batches that fill the pipeline.
+    filled: u32,
+    /// Micro-batches of a round.
+    round: u32,
+}
+
+/// Timeline of a pipeline's step up to the last backward.
+#[derive(Debug)]
+pub(super) struct PipelineTimeline {
+    pub(super) ranks: Vec<Rank>,
+    /// Idle fraction, averaged over ranks.
+    pub(super) bubble: f64,
+    /// Critical path, if it is known.
+    pub(super) path: Option<CriticalPath>,
+}
 
 /// Timeline of a rank.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Rank {
-    /// The stages that it runs.
-    pub(super) stages: Runs,
-    /// When its last action ends.
+    pub(super) stages: RankStages,
+    /// End of the last action, in seconds.
     pub(super) end: f64,
-    /// Its idle time.
+    /// Idle seconds by cause.
     pub(super) idle: Idle,
-    /// Seconds of the messages that it sends and gets, half of each.
+    /// Seconds of its messages, half of each.
     pub(super) messages: f64,
-    /// The most bytes that forwards keep at once on the device.
-    pub(super) kept: f64,
-    /// The same in the host's memory, where activations are offloaded.
+    /// Peak bytes of saved activations on the device.
+    pub(super) saved: f64,
+    /// Peak bytes of saved activations in host memory.
     pub(super) offloaded: f64,
-    /// The most micro-batches in flight of the last stage that it has.
+    /// Peak number of micro-batches in flight of its last stage.
     pub(super) in_flight: f64,
 }
 
-/// Actions up to which all micro-batches are simulated.
+/// Number of actions up to which all micro-batches are simulated.
 const SIMULATED: u64 = 4096;
 
-/// Actions up to which more of them are simulated where further rounds are not all the same.
+/// Number of actions up to which more micro-batches are simulated if rounds differ.
 const UNSETTLED: u64 = 1 << 16;
 
-/// Seconds that differ by less of their sum are the same.
+/// Relative difference up to which seconds count as equal.
 const SAME: f64 = 1e-6;
 
-/// Orders and simulates the micro-batches of a step; `hops[s]` are the seconds between stages s and s + 1. Of many, only as
-/// many as fill the pipeline a few times: from then on each further round of them adds the same to every figure. Where stages
-/// are uneven, a slower one may hold up the others only after many rounds.
+/// Factor on the simulated actions, and on the micro-batches of a round, for schedules that repeat no short round.
+const LONG: u64 = 8;
+
+/// Orders and simulates the micro-batches of a step; `hops[s]` are the seconds between stages s and s + 1.
+///
+/// If there are many micro-batches, only those that fill the pipeline a few times are simulated. Each further round adds the
+/// same to every figure. With uneven stages, a slow stage may delay the others only after many rounds.
 ///
 /// # Errors
-/// The schedule does not suit the pipeline.
+/// The schedule does not support the pipeline.
 pub(super) fn flow(
     loads: &[StageCost],
     hops: &[f64],
-    kind: &ScheduleKind,
-    pipeline: &Pipeline,
+    schedule: &ScheduledPipeline,
     orders: &OrderCache,
 ) -> Result<PipelineTimeline, Error> {
-    let flow = simulated(loads, hops, kind, pipeline, orders)?;
+    let flow = simulated(loads, hops, schedule, orders)?;
     Ok(if loads.iter().any(|load| load.offloaded > 0.0) { flow.offloaded() } else { flow })
 }
 
-/// The same, with all that forwards keep on the device.
+/// The same, with all saved activations on the device.
 fn simulated(
     loads: &[StageCost],
     hops: &[f64],
-    kind: &ScheduleKind,
-    pipeline: &Pipeline,
+    schedule: &ScheduledPipeline,
     orders: &OrderCache,
 ) -> Result<PipelineTimeline, Error> {
-    let microbatches = pipeline.microbatches;
-    let of = |microbatches| ranks(loads, hops, kind, &Pipeline { microbatches, ..*pipeline }, orders);
-    let whole =
-        || of(microbatches).map(|(ranks, path)| PipelineTimeline { path: Some(path), ..PipelineTimeline::of(ranks) });
-    let Some((mut filled, round)) = repeated(kind, pipeline) else { return whole() };
+    let microbatches = schedule.pipeline.microbatches;
+    let simulate = |microbatches| ranks(loads, hops, &schedule.with(microbatches), orders);
+    let whole = || {
+        simulate(microbatches).map(|(ranks, path)| PipelineTimeline { path: Some(path), ..PipelineTimeline::of(ranks) })
+    };
+    let Some(Extrapolation { mut filled, round }) = schedule.extrapolation() else { return whole() };
     loop {
-        let ((few, path), (more, longer)) = (of(filled)?, of(filled + round)?);
-        let next = 4 * filled - 3 * (filled % round); // four times as many rounds
+        let ((few, path), (more, longer)) = (simulate(filled)?, simulate(filled + round)?);
+        let next = 4 * filled - 3 * (filled % round); // four times the number of rounds
         let is_beyond = next + round >= microbatches;
-        if kind.repeats_rounds() && !is_fully_specified(&few, &more) {
-            if is_beyond && actions(pipeline) <= UNSETTLED {
+        if schedule.kind.repeats_rounds() && !is_settled(&few, &more) {
+            if is_beyond && schedule.actions() <= UNSETTLED {
                 return whole();
             }
-            if !is_beyond && actions(&Pipeline { microbatches: next, ..*pipeline }) <= UNSETTLED {
+            if !is_beyond && schedule.with(next).actions() <= UNSETTLED {
                 filled = next;
                 continue;
             }
         }
         let rounds = f64::from((microbatches - filled) / round);
         let mut ranks: Vec<Rank> = few.iter().zip(&more).map(|(few, more)| few.further(more, rounds)).collect();
-        // Rounds that are not alike may add up to less than there is to do.
-        let seconds: Vec<[f64; 3]> = loads.iter().map(StageCost::seconds).collect();
-        hold(&mut ranks, &least_of_ranks(&seconds, hops, kind, pipeline));
+        // Rounds that differ may add up to less than the work of a rank.
+        let seconds: Vec<PerSection> = loads.iter().map(StageCost::seconds).collect();
+        raise(&mut ranks, &least_of_ranks(&seconds, hops, schedule));
         return Ok(PipelineTimeline { path: path.further(&longer, rounds), ..PipelineTimeline::of(ranks) });
     }
 }
 
-/// True if a further round takes all ranks as long, as it does once the slowest holds up all others; as long as a rank waits or
-/// keeps less with each round, it does not yet.
-fn is_fully_specified(few: &[Rank], more: &[Rank]) -> bool {
+/// Returns `true` if a further round takes the same seconds on all ranks. Rounds do so once the slowest rank delays all
+/// others; until then some rank idles less, or holds less, with each round.
+fn is_settled(few: &[Rank], more: &[Rank]) -> bool {
     let both = || few.iter().zip(more);
     let longer = || both().map(|(few, more)| more.end - few.end);
     let (least, most) = (longer().fold(f64::INFINITY, f64::min), longer().fold(0.0, f64::max));
     let waits = |rank: &Rank| rank.end - rank.busy();
-    let is_no_less =
-        |(few, more): (&Rank, &Rank)| waits(more) - waits(few) >= -SAME * most && more.kept >= (1.0 - SAME) * few.kept;
+    let is_no_less = |(few, more): (&Rank, &Rank)| {
+        waits(more) - waits(few) >= -SAME * most && more.saved >= (1.0 - SAME) * few.saved
+    };
     most - least <= SAME * most && both().all(is_no_less)
 }
 
-fn actions(pipeline: &Pipeline) -> u64 {
-    u64::from(pipeline.stages()) * u64::from(pipeline.microbatches) * u64::from(pipeline.slices)
-}
-
-/// For a pipeline that is not fully simulated: the micro-batches that fill it, and those of a round.
-fn repeated(kind: &ScheduleKind, pipeline: &Pipeline) -> Option<(u32, u32)> {
-    let microbatches = pipeline.microbatches;
-    let (simulated, rounds) = if kind.repeats_rounds() { (SIMULATED, 1) } else { (SIMULATED * LONG, LONG as u32) };
-    // Two chains share the micro-batches.
-    let round = pipeline.ranks * rounds * if pipeline.placement == Placement::Bidirectional { 2 } else { 1 };
-    let filled = 3 * round + microbatches % round;
-    (actions(pipeline) > simulated && pipeline.group.is_none() && microbatches > filled + round)
-        .then_some((filled, round))
-}
-
-/// How many times as many of both where rounds are not alike.
-const LONG: u64 = 8;
-
-/// Lower bound on the lifetime of saved activations. The mean of a rank's activations over a step is a sum over its stages: bytes
-/// times number times lifetime, over the seconds of the step (Little 1961). The peak is at least the mean.
+/// Lower bound on the time activations stay saved, and with it on the average bytes that a rank holds. A stage's average is its
+/// bytes, times the number of forwards, times the seconds each stays, over the seconds of the step (Little 1961). The peak is
+/// at least the average.
 pub(super) struct ActivationLifetime {
     /// Seconds between the end of each stage's forward and the start of its backward.
     seconds: Vec<f64>,
-    /// Seconds of the step at most.
+    /// Upper limit on the seconds of the step.
     within: f64,
 }
 
 impl ActivationLifetime {
-    /// Bound for stages with these seconds of F, I and W, in steps of at most `step` seconds. For slices, and for pipelines that are not
-    /// simulated whole, nothing is said.
+    /// Lifetimes for stages with these seconds, in steps of at most `within` seconds. They are 0 with slices, and for
+    /// pipelines that are extrapolated.
     pub(super) fn of(
-        seconds: &[[f64; 3]],
+        seconds: &[PerSection],
         hops: &[f64],
-        kind: &ScheduleKind,
-        pipeline: &Pipeline,
+        schedule: &ScheduledPipeline,
         within: f64,
     ) -> ActivationLifetime {
+        let ScheduledPipeline { kind, ref pipeline } = *schedule;
         let mut returns = vec![0.0; seconds.len()];
-        if pipeline.slices == 1 && repeated(kind, pipeline).is_none() {
+        if pipeline.slices == 1 && schedule.extrapolation().is_none() {
             for stage in (1..seconds.len()).rev() {
-                let [f, i, w] = seconds[stage];
+                let PerSection { f, i, w } = seconds[stage];
                 let hop = if pipeline.ranks > 1 { hops[stage - 1] } else { 0.0 };
                 returns[stage - 1] = returns[stage] + f + i + if !kind.splits_backward { w } else { 0.0 } + 2.0 * hop;
             }
@@ -166,178 +225,157 @@ impl ActivationLifetime {
         ActivationLifetime { seconds: returns, within }
     }
 
-    /// Bytes that a rank holds in the mean, if the way to the last stage and back takes so many seconds `more`.
-    fn kept(&self, stages: &[(usize, [f64; 3])], kept: &[f64], more: f64) -> f64 {
-        let of = |(stage, [forwards, ..]): &(usize, [f64; 3])| {
-            forwards * kept[*stage] * (self.seconds[*stage] + more).max(0.0)
-        };
-        stages.iter().map(of).sum::<f64>() / self.within
+    /// Average bytes that a rank with these stages holds, if the trip to the last stage and back takes `more` extra seconds.
+    fn saved(&self, stages: &[StageRuns], saved: &[f64], more: f64) -> f64 {
+        let of_stage =
+            |StageRuns { stage, runs }: &StageRuns| runs.f * saved[*stage] * (self.seconds[*stage] + more).max(0.0);
+        stages.iter().map(of_stage).sum::<f64>() / self.within
     }
 }
 
-/// Bound on a rank that no order of a schedule's kind beats.
+/// Lower bound on a rank's timeline over all orders of a schedule kind.
 pub(super) struct RankBound {
-    /// The stages that it runs.
-    pub(super) stages: Runs,
-    /// When the first micro-batch can have reached its first stage.
+    pub(super) stages: RankStages,
+    /// Earliest arrival of the first micro-batch at its first stage, in seconds.
     before: f64,
-    /// Seconds in which it works.
+    /// Seconds of its work.
     work: f64,
-    /// When all that must follow its last backward can have ended.
+    /// Earliest end of the chain of actions that follows its last backward, in seconds.
     chain: f64,
 }
 
 impl RankBound {
-    /// When a step with such a rank ends at the earliest.
+    /// Earliest end of a step, in seconds.
     pub(super) fn end(&self) -> f64 {
         self.summed(0.0, 0.0)
     }
 
-    /// The same if it takes so many seconds to sum the gradients of this rank, and of the first one, where all chains end.
+    /// Earliest end of all gradient reductions, in seconds. Reductions take `own` seconds on this rank, and `first` seconds on
+    /// the first rank, where all chains end.
     pub(super) fn summed(&self, own: f64, first: f64) -> f64 {
         (self.chain + first).max(self.before + self.work + own)
     }
 
-    /// Seconds that its backwards take more, if that of each of its stages does so for a micro-batch.
-    pub(super) fn longer(&self, stage: impl Fn(usize) -> f64) -> f64 {
-        self.stages.iter().map(|(at, runs)| runs[1] * stage(*at)).sum()
+    /// Extra seconds of its backwards, if the backward of stage `s` takes `more(s)` extra seconds for a micro-batch.
+    pub(super) fn longer(&self, more: impl Fn(usize) -> f64) -> f64 {
+        self.stages.iter().map(|it| it.runs.i * more(it.stage)).sum()
     }
 }
 
-/// Each rank of a pipeline whose stages take these seconds for F, I and W: it begins when the first micro-batch can have
-/// reached its first stage, and then works without a pause. After its last input gradient those of all stages before it must
-/// follow, after its last whole backward the whole backwards.
-pub(super) fn least_of_ranks(
-    seconds: &[[f64; 3]],
-    hops: &[f64],
-    kind: &ScheduleKind,
-    pipeline: &Pipeline,
-) -> Vec<RankBound> {
+/// Lower bound of each rank of a pipeline whose stages take these seconds. A rank begins when the first micro-batch can have
+/// reached its first stage, and then works without a pause. Its last input gradient is followed by those of all stages before
+/// it, or by the whole backwards if the schedule does not split them.
+pub(super) fn least_of_ranks(seconds: &[PerSection], hops: &[f64], schedule: &ScheduledPipeline) -> Vec<RankBound> {
+    let ScheduledPipeline { kind, ref pipeline } = *schedule;
     let slices = f64::from(pipeline.slices);
     let is_whole = !kind.splits_backward;
-    // Seconds of the way of a slice through all stages before each, forward and backward.
-    let mut ways = vec![[0.0; 2]; seconds.len()];
+    // Seconds of a slice's trip through all stages before each stage.
+    let mut trips = vec![Passes::default(); seconds.len()];
     for stage in 1..seconds.len() {
-        let [forward, backward] = ways[stage - 1];
-        let [f, i, w] = seconds[stage - 1].map(|seconds| seconds / slices);
+        let Passes { forward, backward } = trips[stage - 1];
+        let PerSection { f, i, w } = seconds[stage - 1] / slices;
         let hop = if pipeline.ranks > 1 { hops[stage - 1] / slices } else { 0.0 };
-        ways[stage] = [forward + f + hop, backward + i + hop + if is_whole { w } else { 0.0 }];
+        trips[stage] =
+            Passes { forward: forward + f + hop, backward: backward + i + hop + if is_whole { w } else { 0.0 } };
     }
-    let of = |rank: u32| {
-        let stages = runs_of(rank, pipeline);
-        let parts = |part: usize| stages.iter().map(|(stage, runs)| seconds[*stage][part] * runs[part]).sum::<f64>();
-        let weights = parts(2);
-        let work = parts(0) + parts(1) + weights;
-        let first = stages.iter().map(|(stage, _)| *stage).min().unwrap_or(0);
-        let [before, after] = ways[first];
+    let bound = |rank: u32| {
+        let stages = schedule.stages_of(rank);
+        let own: PerSection = stages.iter().map(|it| seconds[it.stage] * it.runs).sum();
+        let work = own.total();
+        let first = stages.iter().map(|it| it.stage).min().unwrap_or(0);
+        let Passes { forward: before, backward: after } = trips[first];
         // The first stage's own weight gradient follows its last input gradient.
         let (chained, behind) =
-            if is_whole || first == 0 { (work, 0.0) } else { (work - weights, seconds[0][2] / slices) };
+            if is_whole || first == 0 { (work, 0.0) } else { (work - own.w, seconds[0].w / slices) };
         RankBound { stages, before, work, chain: before + chained + after + behind }
     };
-    (0..pipeline.ranks).map(of).collect()
+    (0..pipeline.ranks).map(bound).collect()
 }
 
-/// Bytes that a rank holds of what forwards keep: as many of them as the kind has on it at least, or as many as return so late.
-pub(super) fn least_kept(
-    rank: u32,
-    stages: &[(usize, [f64; 3])],
-    kept: &[f64],
-    (kind, pipeline): (&ScheduleKind, &Pipeline),
-    (returns, more): (&ActivationLifetime, f64),
-) -> f64 {
-    let each = || stages.iter().map(|(stage, _)| kept[*stage] / f64::from(pipeline.slices));
-    let all = f64::from(kind.min_in_flight(rank, pipeline)) * each().fold(f64::INFINITY, f64::min);
-    each().fold(all, f64::max).max(returns.kept(stages, kept, more))
+impl RankBound {
+    /// Lower bound on the peak bytes of saved activations of rank number `rank`: from the number of micro-batches that the
+    /// schedule kind has in flight, and from the lifetimes of activations. `more` is as in [`ActivationLifetime::saved`].
+    pub(super) fn least_saved(
+        &self,
+        rank: u32,
+        saved: &[f64],
+        schedule: &ScheduledPipeline,
+        lifetime: &ActivationLifetime,
+        more: f64,
+    ) -> f64 {
+        let ScheduledPipeline { kind, ref pipeline } = *schedule;
+        let each = || self.stages.iter().map(|it| saved[it.stage] / f64::from(pipeline.slices));
+        let all = f64::from(kind.min_in_flight(rank, pipeline)) * each().fold(f64::INFINITY, f64::min);
+        each().fold(all, f64::max).max(lifetime.saved(&self.stages, saved, more))
+    }
 }
 
-/// Timeline that no order of the schedule's kind beats, for steps of at most `step` seconds. The stages have these seconds of F, I
-/// and W, and these bytes that a forward saves. The rank of the first stage ends no earlier than the work that must follow the
-/// last backward of any rank.
+/// Timeline that no order of the schedule kind beats, for stages that take these seconds and save `saved` bytes per forward, in
+/// steps of at most `within` seconds. The rank with the first stage ends no earlier than the longest chain.
 pub(super) fn least(
-    seconds: &[[f64; 3]],
-    kept: &[f64],
+    seconds: &[PerSection],
+    saved: &[f64],
     hops: &[f64],
-    (kind, pipeline): (&ScheduleKind, &Pipeline),
+    schedule: &ScheduledPipeline,
     within: f64,
 ) -> PipelineTimeline {
-    let ranks = least_of_ranks(seconds, hops, kind, pipeline);
-    let returns = ActivationLifetime::of(seconds, hops, kind, pipeline, within);
-    let of = |(rank, least): (u32, &RankBound)| {
-        let kept = least_kept(rank, &least.stages, kept, (kind, pipeline), (&returns, 0.0));
-        let idle = Idle { dependency: least.before, ..Idle::default() };
-        let (stages, end) = (least.stages.clone(), least.before + least.work);
-        Rank { stages, end, idle, kept, ..Rank::default() }
+    let bounds = least_of_ranks(seconds, hops, schedule);
+    let lifetime = ActivationLifetime::of(seconds, hops, schedule, within);
+    let timeline = |(rank, bound): (u32, &RankBound)| {
+        let saved = bound.least_saved(rank, saved, schedule, &lifetime, 0.0);
+        let idle = Idle { dependency: bound.before, ..Idle::default() };
+        let (stages, end) = (bound.stages.clone(), bound.before + bound.work);
+        Rank { stages, end, idle, saved, ..Rank::default() }
     };
-    let mut flow: Vec<Rank> = (0..).zip(&ranks).map(of).collect();
-    hold(&mut flow, &ranks);
-    PipelineTimeline::of(flow)
+    let mut ranks: Vec<Rank> = (0..).zip(&bounds).map(timeline).collect();
+    raise(&mut ranks, &bounds);
+    PipelineTimeline::of(ranks)
 }
 
-/// No rank ends before its work can be done, nor the one that has the first stage before what must follow the last backward of
-/// any.
-fn hold(ranks: &mut [Rank], least: &[RankBound]) {
-    let last = least.iter().map(|least| least.chain).fold(0.0, f64::max);
-    for (rank, least) in ranks.iter_mut().zip(least) {
-        rank.wait_until(least.before + least.work);
+/// Raises the end of each rank to the end of its work, and that of the first rank to the end of the longest chain.
+fn raise(ranks: &mut [Rank], bounds: &[RankBound]) {
+    let last = bounds.iter().map(|bound| bound.chain).fold(0.0, f64::max);
+    for (rank, bound) in ranks.iter_mut().zip(bounds) {
+        rank.wait_until(bound.before + bound.work);
     }
     if let Some(first) = ranks.first_mut() {
         first.wait_until(last);
     }
 }
 
-/// The stages of a rank with how often it runs their F, I and W. Two chains share the micro-batches.
-fn runs_of(rank: u32, pipeline: &Pipeline) -> Runs {
-    let microbatches = f64::from(pipeline.microbatches);
-    if pipeline.placement != Placement::Bidirectional {
-        return pipeline.stages_of(rank, 0).map(|stage| (stage as usize, [microbatches; 3])).collect();
-    }
-    let down = f64::from(pipeline.microbatches.div_ceil(2));
-    let pair = [(rank as usize, down), ((pipeline.ranks - 1 - rank) as usize, microbatches - down)];
-    let mut stages = Runs::new();
-    for (stage, runs) in pair.into_iter().filter(|(_, runs)| *runs > 0.0) {
-        match stages.iter_mut().find(|(other, _)| *other == stage) {
-            Some((_, both)) => both.iter_mut().for_each(|both| *both += runs),
-            None => stages.push((stage, [runs; 3])),
-        }
-    }
-    stages.sort_by_key(|(stage, _)| *stage);
-    stages
-}
-
-/// Timeline of each rank for all micro-batches of a pipeline, and the critical path.
+/// Timelines of all ranks, every micro-batch simulated, and the critical path.
 fn ranks(
     loads: &[StageCost],
     hops: &[f64],
-    kind: &ScheduleKind,
-    pipeline: &Pipeline,
+    schedule: &ScheduledPipeline,
     orders: &OrderCache,
 ) -> Result<(Vec<Rank>, CriticalPath), Error> {
-    if actions(pipeline) > limits::ACTIONS {
+    let pipeline = &schedule.pipeline;
+    if schedule.actions() > limits::ACTIONS {
         let (runs, microbatches) = (u64::from(pipeline.stages()), pipeline.microbatches);
         return Err(CompileError::TooManyActions { runs, microbatches }.into());
     }
     let slices = f64::from(pipeline.slices);
     let costs = costs(loads, hops, slices);
-    Ok(orders.get(kind, pipeline, &costs)?.run(&costs, hops, slices))
+    Ok(orders.get(schedule.kind, pipeline, &costs)?.run(&costs, hops, slices))
 }
 
-/// Costs of an action of each stage, in seconds and bytes.
+/// Seconds and bytes of an action of each stage.
 pub(super) fn costs(loads: &[StageCost], hops: &[f64], slices: f64) -> StageCosts {
     let each = |of: &dyn Fn(&StageCost) -> f64| loads.iter().map(|load| of(load) / slices).collect::<Vec<f64>>();
     StageCosts {
-        f: each(&|load| load.seconds()[0]),
-        i: each(&|load| load.seconds()[1]),
-        w: each(&|load| load.seconds()[2]),
+        f: each(&|load| load.seconds().f),
+        i: each(&|load| load.seconds().i),
+        w: each(&|load| load.seconds().w),
         comm: hops.iter().map(|hop| hop / slices).collect(),
-        mem_f: each(&StageCost::saved),
-        mem_i: each(&|load| load.saved() - load.held_for_w.min(load.saved())),
-        mem_w: each(&|load| load.held_for_w.min(load.saved())),
+        mem_f: each(&StageCost::saved_anywhere),
+        mem_i: each(&|load| load.saved_anywhere() - load.saved_for_w.min(load.saved_anywhere())),
+        mem_w: each(&|load| load.saved_for_w.min(load.saved_anywhere())),
         ..StageCosts::uniform(loads.len() as u32, 0.0, 0.0, 0.0, 0.0)
     }
 }
 
-/// The same in ms and GiB, as a schedule is asked for.
+/// The same in ms and GiB, as in the file of a schedule's costs.
 pub(super) fn drawn_costs(loads: &[StageCost], hops: &[f64], slices: f64) -> CostsFile {
     let costs = costs(loads, hops, slices);
     let each = |figures: Vec<f64>, unit: f64| PerStage::Each(figures.into_iter().map(|figure| figure / unit).collect());
@@ -360,36 +398,31 @@ impl PipelineTimeline {
         let busy = ranks.iter().map(Rank::busy).sum::<f64>() / ranks.len().max(1) as f64;
         PipelineTimeline { ranks, bubble: if last > 0.0 { 1.0 - busy / last } else { 0.0 }, path: None }
     }
-}
 
-impl PipelineTimeline {
-    /// The same where all that forwards keep waits in the host's memory.
+    /// The same with all saved activations in host memory.
     fn offloaded(mut self) -> PipelineTimeline {
-        self.ranks.iter_mut().for_each(|rank| rank.offloaded = std::mem::take(&mut rank.kept));
+        self.ranks.iter_mut().for_each(|rank| rank.offloaded = std::mem::take(&mut rank.saved));
         self
     }
 }
 
 impl Rank {
-    /// Seconds in which it works.
+    /// Seconds of its work.
     pub(super) fn busy(&self) -> f64 {
         self.end - self.idle.dependency - self.idle.latency - self.idle.memory
     }
 
-    /// Ends no earlier than so.
+    /// Idles until `end`, if that is later than its own end.
     pub(super) fn wait_until(&mut self, end: f64) {
         self.idle.dependency += (end - self.end).max(0.0);
         self.end = self.end.max(end);
     }
 
-    /// The figures so many rounds later, if `more` are those of one.
+    /// Extrapolates by a number of rounds; `more` is the timeline with one round more.
     fn further(&self, more: &Rank, rounds: f64) -> Rank {
         let at = |few: f64, more: f64| few + (more - few) * rounds;
-        let stages = self.stages.iter().zip(&more.stages).map(|((stage, few), (_, more))| {
-            let mut runs = *few;
-            runs.iter_mut().zip(more).for_each(|(few, more)| *few = at(*few, *more));
-            (*stage, runs)
-        });
+        let stages = self.stages.iter().zip(&more.stages);
+        let stages = stages.map(|(few, more)| StageRuns { stage: few.stage, runs: few.runs.zip(more.runs, at) });
         Rank {
             stages: stages.collect(),
             end: at(self.end, more.end),
@@ -401,7 +434,7 @@ impl Rank {
             },
             messages: at(self.messages, more.messages),
             // A peak never falls with more micro-batches.
-            kept: at(self.kept, more.kept).max(self.kept),
+            saved: at(self.saved, more.saved).max(self.saved),
             offloaded: 0.0,
             in_flight: at(self.in_flight, more.in_flight),
         }
@@ -412,14 +445,12 @@ impl Rank {
 mod tests {
     use super::*;
     use cost::Seconds;
-    use ir::options::ParallelConfig;
-    use scheduler::predict::pipeline_of;
 
     /// Four stages of which the last is slower.
     fn loads() -> Vec<StageCost> {
         let load = |gemm: f64| {
             let seconds = Seconds { gemm, ..Seconds::default() };
-            StageCost { f: seconds, i: seconds, w: seconds, kept: 10.0, ..StageCost::default() }
+            StageCost { f: seconds, i: seconds, w: seconds, saved: 10.0, ..StageCost::default() }
         };
         [1.0, 1.0, 1.1, 1.3].map(load).to_vec()
     }
@@ -430,15 +461,14 @@ mod tests {
             let chunks = if schedule.starts_with("interleaved") { 2 } else { 1 };
             let parallel = ParallelConfig { pp: 4 / chunks, schedule: schedule.into(), ..ParallelConfig::default() };
             for microbatches in [1502, 2048] {
-                let (kind, pipeline) = pipeline_of(&parallel, microbatches).unwrap();
-                let ours = flow(&loads(), &[0.1; 3], kind, &pipeline, &OrderCache::default()).unwrap();
-                let all = PipelineTimeline::of(
-                    ranks(&loads(), &[0.1; 3], kind, &pipeline, &OrderCache::default()).unwrap().0,
-                );
+                let scheduled = ScheduledPipeline::of(&parallel, microbatches).unwrap();
+                let ours = flow(&loads(), &[0.1; 3], &scheduled, &OrderCache::default()).unwrap();
+                let all =
+                    PipelineTimeline::of(ranks(&loads(), &[0.1; 3], &scheduled, &OrderCache::default()).unwrap().0);
                 for (ours, all) in ours.ranks.iter().zip(&all.ranks) {
                     assert!((ours.end / all.end - 1.0).abs() < 1e-9, "{schedule}: {ours:?}, {all:?}");
                     assert!((ours.busy() / all.busy() - 1.0).abs() < 1e-9, "{schedule}: {ours:?}, {all:?}");
-                    assert!((ours.kept / all.kept - 1.0).abs() < 1e-9, "{schedule}: {ours:?}, {all:?}");
+                    assert!((ours.saved / all.saved - 1.0).abs() < 1e-9, "{schedule}: {ours:?}, {all:?}");
                     assert_eq!(ours.in_flight, all.in_flight, "{schedule}");
                 }
                 assert!((ours.bubble - all.bubble).abs() < 1e-9);
@@ -453,7 +483,7 @@ mod tests {
             |stage: usize| 1.0 + [0.0, 0.02, 0.01, 0.05, 0.03][stage * 7 % 5] + if stage == 9 { 0.06 } else { 0.0 };
         let load = |stage: usize| {
             let seconds = Seconds { gemm: gemm(stage), ..Seconds::default() };
-            StageCost { f: seconds, i: seconds, w: seconds, kept: 10.0, ..StageCost::default() }
+            StageCost { f: seconds, i: seconds, w: seconds, saved: 10.0, ..StageCost::default() }
         };
         let wide = ["grouped-interleaved", "interleaved-1f1b", "interleaved-zb"].map(|kind| (kind, 4, Some(4)));
         let folded = ["zb-v", "v-half", "v-min", "1f1b-v", "dualpipe-v"].map(|kind| (kind, 8, None));
@@ -463,14 +493,14 @@ mod tests {
         let cases = kinds.map(|kind| (kind, 640)).chain([(("interleaved-zb", 12, Some(8)), 64)]);
         for ((schedule, pp, vp), microbatches) in cases {
             let parallel = ParallelConfig { pp, vp, schedule: schedule.into(), ..ParallelConfig::default() };
-            let (kind, pipeline) = pipeline_of(&parallel, microbatches).unwrap();
-            let loads: Vec<StageCost> = (0..pipeline.stages() as usize).map(load).collect();
+            let scheduled = ScheduledPipeline::of(&parallel, microbatches).unwrap();
+            let loads: Vec<StageCost> = (0..scheduled.pipeline.stages() as usize).map(load).collect();
             let hops = vec![0.01; loads.len() - 1];
-            let ours = flow(&loads, &hops, kind, &pipeline, &OrderCache::default()).unwrap();
-            let all = PipelineTimeline::of(ranks(&loads, &hops, kind, &pipeline, &OrderCache::default()).unwrap().0);
+            let ours = flow(&loads, &hops, &scheduled, &OrderCache::default()).unwrap();
+            let all = PipelineTimeline::of(ranks(&loads, &hops, &scheduled, &OrderCache::default()).unwrap().0);
             for (ours, all) in ours.ranks.iter().zip(&all.ranks) {
                 assert!((ours.end / all.end - 1.0).abs() < 1e-5, "{schedule}: {ours:?}, {all:?}");
-                assert!((ours.kept / all.kept - 1.0).abs() < 1e-5, "{schedule}: {ours:?}, {all:?}");
+                assert!((ours.saved / all.saved - 1.0).abs() < 1e-5, "{schedule}: {ours:?}, {all:?}");
                 assert!(ours.idle.dependency > -1e-6 * ours.end, "{schedule}: {ours:?}");
             }
         }
@@ -486,10 +516,10 @@ mod tests {
         for (schedule, pp, vp) in deep.into_iter().chain(folded).chain(wide) {
             let parallel = ParallelConfig { pp, vp, schedule: schedule.into(), ..ParallelConfig::default() };
             for hop in [0.1, 1.0] {
-                let (kind, pipeline) = pipeline_of(&parallel, 3000).unwrap();
-                let ours = flow(&loads, &[hop; 15], kind, &pipeline, &OrderCache::default()).unwrap();
+                let scheduled = ScheduledPipeline::of(&parallel, 3000).unwrap();
+                let ours = flow(&loads, &[hop; 15], &scheduled, &OrderCache::default()).unwrap();
                 let all =
-                    PipelineTimeline::of(ranks(&loads, &[hop; 15], kind, &pipeline, &OrderCache::default()).unwrap().0);
+                    PipelineTimeline::of(ranks(&loads, &[hop; 15], &scheduled, &OrderCache::default()).unwrap().0);
                 for (ours, all) in ours.ranks.iter().zip(&all.ranks) {
                     assert!((ours.end / all.end - 1.0).abs() < 0.01, "{schedule}: {ours:?}, {all:?}");
                 }

@@ -1,5 +1,6 @@
 //! Placement of a configuration on devices: degrees that fill the devices, and the replica groups of each collective.
 
+use super::replicas::ReplicaGroups;
 use compiler::error::Error;
 use compiler::parallel;
 use cost::Group;
@@ -8,11 +9,11 @@ use ir::options::ParallelConfig;
 use scheduler::schedules;
 use transforms::slices::SliceError;
 
-/// The configuration of a text on so many devices: dp is derived where it is not given, and more than one stage per rank makes
-/// 1F1B the interleaved one (Narayanan et al. 2021).
+/// Configuration of a text on `gpus` devices. A missing dp is derived, and 1F1B with several stages per rank is interleaved
+/// 1F1B (Narayanan et al. 2021).
 ///
 /// # Errors
-/// The text is no configuration, or its degrees do not go together.
+/// The text is not a configuration, or its degrees do not fit together.
 pub(super) fn config_on(text: &str, gpus: Option<u64>) -> Result<ParallelConfig, Error> {
     let mut parallel = parallel::parse_any(text)?;
     if let Some(gpus) = gpus {
@@ -35,17 +36,17 @@ pub(super) fn config_on(text: &str, gpus: Option<u64>) -> Result<ParallelConfig,
     Ok(parallel)
 }
 
-/// The configuration of pins, which need not be whole: nothing is derived.
+/// Configuration of pins, which may leave options open; nothing is derived.
 ///
 /// # Errors
-/// The text is no configuration, or names what there is not.
+/// The text is not a configuration, or names an unknown schedule.
 pub fn pinned(text: &str) -> Result<ParallelConfig, Error> {
     let parallel = parallel::parse_any(text)?;
     schedules::find(&parallel.schedule)?;
     Ok(parallel)
 }
 
-/// Groups over several axes must be made of whole ones.
+/// Checks that ep x etp and `shard` divide the ranks that they group.
 fn check_groups(parallel: &ParallelConfig) -> Result<(), Error> {
     let ParallelConfig { dp, tp, cp, ep, etp, shard, .. } = *parallel;
     if !(dp * cp * tp).is_multiple_of(ep.saturating_mul(etp)) {
@@ -62,29 +63,29 @@ fn check_groups(parallel: &ParallelConfig) -> Result<(), Error> {
     }
 }
 
-/// Slices of a sequence are equal.
+/// Checks that the slices of a sequence are equal.
 pub(super) fn check_slices(seq: u64, slices: u32) -> Result<(), Error> {
     if seq.is_multiple_of(slices.max(1).into()) { Ok(()) } else { Err(SliceError::Uneven { slices, size: seq }.into()) }
 }
 
-/// A configuration that no framework could run.
+/// Error of a configuration that no framework can run.
 pub(super) fn impossible(message: String) -> Error {
     Error::input(Code::ImpossibleLayout, message)
 }
 
-/// How far apart neighbours on an axis are, in ranks.
+/// Distance between neighbours on an axis, in ranks.
 pub(super) fn stride(parallel: &ParallelConfig, axis: &str) -> u64 {
     let inner = parallel.rank_order.iter().skip_while(|name| *name != axis).skip(1);
     inner.filter_map(|name| parallel.degree(name)).product()
 }
 
-/// The ranks that hold the same dense parameters: those of dp and cp.
+/// Replica group of dense parameters: the ranks of dp and cp.
 pub(super) fn replicas(parallel: &ParallelConfig) -> Group {
     Group { ranks: parallel.dp * parallel.cp, stride: least_stride(parallel, &["dp", "cp"]) }
 }
 
-/// The ranks that hold the same experts: all below pp, but for ep and etp, which lie innermost (Liu et al. 2025, MoE
-/// parallel folding).
+/// Replica group of experts: the ranks below pp, except ep and etp, which are innermost (Liu et al. 2025, MoE parallel
+/// folding).
 pub(super) fn expert_replicas(parallel: &ParallelConfig) -> Group {
     let inner = parallel.ep * parallel.etp;
     Group {
@@ -93,19 +94,20 @@ pub(super) fn expert_replicas(parallel: &ParallelConfig) -> Group {
     }
 }
 
-/// The distance of neighbours in a group over several axes.
+/// Distance between neighbours in a group over several axes, in ranks.
 fn least_stride(parallel: &ParallelConfig, axes: &[&str]) -> u64 {
     let there = axes.iter().filter(|axis| parallel.degree(axis).is_some_and(|degree| degree > 1));
     there.map(|axis| stride(parallel, axis)).min().unwrap_or(1)
 }
 
-/// The ranks of a group among whom ZeRO shards, and those with the same shard.
-pub(super) fn sharded(group: Group, shard: Option<u64>) -> (Group, Group) {
+/// Splits a group into the ranks among which ZeRO shards, and the ranks with the same shard.
+pub(super) fn sharded(group: Group, shard: Option<u64>) -> ReplicaGroups {
     let ranks = shard.map_or(group.ranks, |shard| shard.min(group.ranks));
-    (Group { ranks, ..group }, Group { ranks: group.ranks.div_ceil(ranks), stride: group.stride * ranks })
+    let copies = Group { ranks: group.ranks.div_ceil(ranks), stride: group.stride * ranks };
+    ReplicaGroups { shards: Group { ranks, ..group }, copies }
 }
 
-/// Neighbours of a pipeline.
+/// Group of two neighbouring pipeline ranks.
 pub(super) fn neighbours(parallel: &ParallelConfig) -> Group {
     Group { ranks: 2, stride: stride(parallel, "pp") }
 }
@@ -133,8 +135,8 @@ mod tests {
 
     #[test]
     fn shards_lie_inside() {
-        let (inner, outer) = sharded(Group { ranks: 32, stride: 2 }, Some(8));
-        assert_eq!((inner, outer), (Group { ranks: 8, stride: 2 }, Group { ranks: 4, stride: 16 }));
+        let ReplicaGroups { shards, copies } = sharded(Group { ranks: 32, stride: 2 }, Some(8));
+        assert_eq!((shards, copies), (Group { ranks: 8, stride: 2 }, Group { ranks: 4, stride: 16 }));
     }
 
     #[test]

@@ -23,26 +23,26 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use support::query::Memo;
 
-/// Part of a model that is planned.
+/// Blocks of a model that are planned.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Part {
     /// All blocks.
     All,
-    /// Those with experts, where these take axes that attention has.
+    /// Blocks with folded experts.
     Experts,
 }
 
-/// The sizes of a configuration: of the mesh, and of the dims that depend on it.
+/// Sizes of a configuration: of the mesh, and of the dims that depend on the configuration.
 #[derive(Debug)]
 pub(super) struct Sizes {
     mesh: Mesh,
     dims: Arc<DimSizes>,
 }
 
-/// The named dims of a model.
+/// Sizes of named dims.
 pub(super) type DimSizes = BTreeMap<String, DimSize>;
 
-/// A named dim: its size, and the role that says which passes ask for the size.
+/// Size of a named dim, and its role, which decides the passes that ask for the size.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DimSize {
     pub(super) size: u64,
@@ -50,27 +50,27 @@ pub(super) struct DimSize {
 }
 
 impl Sizes {
-    /// Those of the axes below pp, for a model of these dims.
+    /// Sizes on the axes below pp, for a model with these dims.
     ///
     /// # Errors
-    /// The degrees do not go together.
+    /// The degrees do not fit together.
     pub(super) fn of(parallel: &ParallelConfig, dims: Arc<DimSizes>) -> Result<Sizes, Error> {
         let mesh = planner::mesh(parallel).map_err(CompileError::from)?;
         Ok(Sizes { mesh, dims })
     }
 
-    /// Shape class of statements under this configuration, for a built model or any model.
+    /// Shape class of a configuration, for a built model or any model.
     pub(super) fn shape(&self, parallel: &ParallelConfig, is_built: bool) -> ShapeClass {
         ShapeClass::of(parallel, &self.mesh, &self.dims, is_built)
     }
 
-    /// Those of named dims, of a planned model of the same shape.
+    /// Sizes of the dims of a planned model of the same shape.
     fn of_dims(&self, dims: &Dims) -> SecondaryMap<DimId, Option<u64>> {
         let size = |dim: &DimName| self.dims.get(&dim.name).map(|dim| dim.size);
         dims.iter().map(|(id, dim)| (id, size(dim))).collect()
     }
 
-    /// Gives a planned model of the same shape these sizes.
+    /// Sets the sizes of a planned model of the same shape.
     fn give(&self, model: &mut Model) {
         let of = self.of_dims(&model.dims);
         for (id, dim) in &mut model.dims {
@@ -89,27 +89,27 @@ fn resize(ty: &mut Type, to: &SecondaryMap<DimId, Option<u64>>) {
     }
 }
 
-/// A planned model that stands for all of its shape.
+/// A planned model that stands for its whole shape class.
 #[derive(Debug)]
 pub(super) struct Template {
-    /// Planned up to its changes of configuration.
+    /// The model, planned up to its reshards.
     model: Model,
-    /// The changes of configuration that are marked, each once.
+    /// The marked reshards, each once.
     marked: Vec<[Type; 2]>,
-    /// The whole plans, by the ways that the marked changes go.
+    /// Complete plans, by the reshard paths of the marked reshards.
     plans: Memo<Vec<Vec<Collective>>, Plan>,
 }
 
-/// A model planned to the end, in any sizes in which its changes of configuration go the same ways.
+/// A complete plan, for all sizes in which its reshards take the same paths.
 #[derive(Debug)]
 pub(super) struct Plan {
     planned: Planned,
-    /// Copies, whatever sizes they have now.
+    /// Copies in any sizes.
     copies: Mutex<Vec<Model>>,
 }
 
 impl Template {
-    /// Creates the template of a part of a model, planned as far as all configurations of its shape class agree.
+    /// Plans a part of a model in the sizes of a configuration, up to the passes that depend on sizes.
     ///
     /// # Errors
     /// The model cannot have this batch, or the configuration does not fit it.
@@ -127,32 +127,32 @@ impl Template {
         Ok(Template { marked: planner::marked(&model), model, plans: Memo::default() })
     }
 
-    /// The whole plan in these sizes; changes of configuration go by ways that others have taken.
+    /// Complete plan in these sizes; it is shared with other sizes of the same reshard paths.
     ///
     /// # Errors
-    /// A change of configuration has no way: a fault of the planner.
+    /// A reshard has no path, which is an internal error of the planner.
     pub(super) fn plan(
         &self,
         parallel: &ParallelConfig,
         sizes: &Sizes,
-        ways: &ReshardCache,
+        known: &ReshardCache,
     ) -> Result<Arc<Plan>, Error> {
-        let marked = self.ways(sizes, ways)?;
-        self.plans.get(&marked, || {
+        let paths = self.paths(sizes, known)?;
+        self.plans.get(&paths, || {
             let mut model = self.model.clone();
             sizes.give(&mut model);
-            let model = lower_blocks(model, parallel, ways)?;
+            let model = lower_blocks(model, parallel, known)?;
             Ok(Plan { planned: Planned { outline: Arc::new(Outline::of(&model)), model }, copies: Mutex::default() })
         })
     }
 
-    /// The ways of the marked changes in these sizes.
-    fn ways(&self, sizes: &Sizes, known: &ReshardCache) -> Result<Vec<Vec<Collective>>, Error> {
-        let of = sizes.of_dims(&self.model.dims);
-        let in_sizes = |change: &[Type; 2]| {
-            let mut change = change.clone();
-            change.iter_mut().for_each(|ty| resize(ty, &of));
-            change
+    /// Paths of the marked reshards in these sizes.
+    fn paths(&self, sizes: &Sizes, known: &ReshardCache) -> Result<Vec<Vec<Collective>>, Error> {
+        let dims = sizes.of_dims(&self.model.dims);
+        let in_sizes = |reshard: &[Type; 2]| {
+            let mut reshard = reshard.clone();
+            reshard.iter_mut().for_each(|ty| resize(ty, &dims));
+            reshard
         };
         let marked = self.marked.iter().map(in_sizes);
         Ok(reshard_paths_of_blocks(marked, &sizes.mesh, &self.model.dims, known)?)
@@ -160,13 +160,13 @@ impl Template {
 }
 
 impl Plan {
-    /// Calls a function with the model in some sizes.
+    /// Calls `then` with the model in these sizes.
     pub(super) fn in_sizes<T>(&self, sizes: &Sizes, then: impl FnOnce(&Model, &Arc<Outline>) -> T) -> T {
         let copies = || self.copies.lock().unwrap_or_else(PoisonError::into_inner);
         let copy = copies().pop();
         let mut model = copy.unwrap_or_else(|| self.planned.model.clone());
         sizes.give(&mut model);
-        // Nothing but the parts of shared parameters is another in other sizes.
+        // Of the outline, only the elements of shared parameters depend on sizes.
         let outline = match self.planned.outline.tied.is_empty() {
             true => Arc::clone(&self.planned.outline),
             false => Arc::new(Outline::of(&model)),
@@ -181,12 +181,12 @@ fn sizes(dims: &Dims) -> DimSizes {
     dims.values().map(|dim| (dim.name.clone(), DimSize { size: dim.size, role: dim.role })).collect()
 }
 
-/// Key of an unplanned model: the configuration without pp of ranks that work together.
+/// The options of a configuration that a model depends on before it is planned.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Unplanned {
     batch: u64,
     seq: u64,
-    /// The ranks that share a sequence, each of which routes its tokens by itself.
+    /// Number of ranks that share a sequence; each routes its own tokens.
     cuts: u64,
     dtype: DType,
 }
@@ -197,7 +197,7 @@ impl Unplanned {
         Unplanned { batch: together.dp.saturating_mul(together.mbs), seq, cuts, dtype }
     }
 
-    /// The model of one micro-batch of all of them.
+    /// Model of one micro-batch of all ranks together.
     ///
     /// # Errors
     /// The model cannot have this batch.
@@ -206,7 +206,7 @@ impl Unplanned {
         source.routed_in(cuts, seq).model(&Batch { batch, seq, dtype })
     }
 
-    /// The sizes of its dims.
+    /// Sizes of the model's dims.
     ///
     /// # Errors
     /// As [`Unplanned::model`].
@@ -221,8 +221,8 @@ mod tests {
     use compiler::parallel;
     use ir::options::{CpKind, ParallelConfig, Recompute};
 
-    /// Experts shared in all ways, in shapes that are met in another size first, with all that a block sees of a configuration: prices
-    /// are those of a plan of their own.
+    /// Costs by a plan of another size equal those by the configuration's own plan, for all degrees of experts and all options that
+    /// blocks depend on.
     #[test]
     fn a_plan_in_other_sizes_costs_what_its_own_plan_does() {
         for (model, gpus) in [("deepseek-v2-lite", 64), ("tiny-moe", 24), ("mixtral-8x7b", 32)] {
@@ -232,7 +232,7 @@ mod tests {
                 EstimateRequest { model: name, cluster, seq: 512, global_batch: 192, ..EstimateRequest::default() };
             let request = |parallel: String| EstimateRequest { gpus: Some(gpus), parallel, ..job.clone() };
             let evaluator = Evaluator::new(&estimator, request(String::new()), [gpus; 2]).unwrap();
-            let mut priced = 0;
+            let mut costed = 0;
             for at in 0..600_u64 {
                 let pick = |from: &[u64], step: u64| from[(at * 7919 / step % from.len() as u64) as usize];
                 let (tp, cp) = (pick(&[1, 2, 4], 1), pick(&[1, 2, 3, 4], 3));
@@ -248,19 +248,19 @@ mod tests {
                     continue;
                 }
                 let cp_kind = [CpKind::AllGather, CpKind::Ring][cp_kind as usize];
-                let ways = ParallelConfig { sp, offload, cp_kind, recompute, ..ParallelConfig::default() };
-                let parallel = ParallelConfig { dp: gpus / tp / cp, tp, cp, ep, etp, mbs, ..ways };
+                let options = ParallelConfig { sp, offload, cp_kind, recompute, ..ParallelConfig::default() };
+                let parallel = ParallelConfig { dp: gpus / tp / cp, tp, cp, ep, etp, mbs, ..options };
                 let text = parallel::print(&parallel);
-                let Ok(told) = estimator.estimate(&request(text.clone())) else { continue };
-                let (ours, own) = (evaluator.price(&parallel).unwrap().seconds, told.predicted.step_time_s);
+                let Ok(expected) = estimator.estimate(&request(text.clone())) else { continue };
+                let (ours, own) = (evaluator.cost(&parallel).unwrap().seconds, expected.predicted.step_time_s);
                 assert!((ours / own - 1.0).abs() < 1e-9, "{model} {text}: {ours}, {own}");
-                priced += 1;
+                costed += 1;
             }
-            assert!(priced > 60, "{model} {priced}");
+            assert!(costed > 60, "{model} {costed}");
         }
     }
 
-    /// A dense layer exchanges parts of its sequences over tp: on the finer axes that experts leave it finds another way.
+    /// A dense layer that exchanges parts of its sequences over tp may take another reshard path on the finer axes of experts.
     #[test]
     fn blocks_that_exchange_parts_are_planned_with_the_axes_of_experts() {
         let estimator = Estimator::new();
@@ -274,9 +274,9 @@ mod tests {
             parallel: parallel.to_string(),
             ..EstimateRequest::default()
         };
-        let told = estimator.estimate(&request).unwrap().predicted.step_time_s;
+        let expected = estimator.estimate(&request).unwrap().predicted.step_time_s;
         let evaluator = Evaluator::new(&estimator, request, [512; 2]).unwrap();
-        let ours = evaluator.price(&parallel::parse_any(parallel).unwrap()).unwrap().seconds;
-        assert!((ours / told - 1.0).abs() < 1e-9, "{ours}, {told}");
+        let ours = evaluator.cost(&parallel::parse_any(parallel).unwrap()).unwrap().seconds;
+        assert!((ours / expected - 1.0).abs() < 1e-9, "{ours}, {expected}");
     }
 }

@@ -29,7 +29,7 @@ impl Prediction<'_> {
     /// The step, and the memory of each pipeline rank.
     ///
     /// # Errors
-    /// The configuration does not fit the model, or its schedule does not suit it.
+    /// The configuration does not fit the model, or its schedule does not support it.
     pub(super) fn stepped(&self) -> Result<Stepped, Error> {
         let Candidate { parallel, microbatches, .. } = &self.candidate;
         self.database.block_costs(&self.candidate.block_config()?)?;
@@ -38,7 +38,7 @@ impl Prediction<'_> {
         self.database.stepped(&self.candidate)
     }
 
-    /// The same under a recomputation, which the candidate then has.
+    /// The same under another recomputation, which becomes the candidate's.
     ///
     /// # Errors
     /// As [`Prediction::stepped`].
@@ -69,7 +69,7 @@ impl Prediction<'_> {
         let work = StepFlops::of(&blocks, &staged.loads);
         let rate = |flops: f64| flops * batches / (step.seconds * parallel.devices() as f64 * peak);
         let tokens = request.global_batch as f64 * request.seq as f64;
-        let [low, high] = platform.stack.residual.map(|log| step.seconds * log.exp());
+        let interval_s = platform.stack.residual.map(|log| step.seconds * log.exp());
         let shares = step.shares;
         let worst_rank =
             (0..per_stage.len()).max_by(|&a, &b| per_stage[a].reserved.total_cmp(&per_stage[b].reserved)).unwrap_or(0);
@@ -87,7 +87,7 @@ impl Prediction<'_> {
             stages: staged.loads.iter().map(|load| self.stage(&blocks, load)).collect(),
             predicted: Predicted {
                 step_time_s: step.seconds,
-                interval_s: [low, high],
+                interval_s,
                 tokens_per_s_per_gpu: tokens / (step.seconds * parallel.devices() as f64),
                 mfu: rate(work.causal),
                 mfu_noncausal: rate(work.whole),
@@ -114,10 +114,10 @@ impl Prediction<'_> {
         })
     }
 
-    /// Values that each kind of layer recomputes by name.
+    /// Recomputed values of each kind of layer.
     fn recomputed(&self, planned: &Planned) -> Result<Vec<Recomputed>, Error> {
         let (model, options) = (&planned.model, self.candidate.block_config()?.options);
-        let of = |block: &Block| {
+        let of_layer = |block: &Block| {
             let values = recomputed(model, block, &options, &self.candidate.platform).into_iter();
             let name = block.name.clone();
             values.map(move |it| Recomputed {
@@ -127,7 +127,7 @@ impl Prediction<'_> {
                 time_s: it.seconds,
             })
         };
-        Ok(model.blocks.values().flat_map(of).collect())
+        Ok(model.blocks.values().flat_map(of_layer).collect())
     }
 
     fn stage(&self, blocks: &Blocks, load: &StageCost) -> StageReport {
@@ -148,11 +148,11 @@ fn mesh(parallel: &ParallelConfig) -> Mesh {
 
 /// FLOPs of a micro-batch of one data-parallel rank: forward once and backward twice.
 struct StepFlops {
-    /// Causal attention halved.
+    /// With causal attention halved.
     causal: f64,
-    /// Attention whole.
+    /// With full attention.
     whole: f64,
-    /// That kernels execute, with what is computed again.
+    /// Executed by kernels, recomputation included.
     executed: f64,
 }
 
@@ -166,9 +166,10 @@ impl StepFlops {
                 let profile = &blocks.profiles[block];
                 work.causal += 3.0 * profile.flops;
                 work.whole += 3.0 * profile.flops_noncausal;
-                let again = blocks.again.as_ref().filter(|_| blocks.outline.layers.contains(&run) && whole > 0);
-                whole -= usize::from(again.is_some());
-                work.executed += again.unwrap_or(&blocks.profiles)[block].executed.iter().sum::<f64>();
+                let recomputed =
+                    blocks.recomputed.as_ref().filter(|_| blocks.outline.layers.contains(&run) && whole > 0);
+                whole -= usize::from(recomputed.is_some());
+                work.executed += recomputed.unwrap_or(&blocks.profiles)[block].executed.total();
             }
         }
         work

@@ -92,14 +92,14 @@ pub(super) struct PlanConfig {
 }
 
 impl PlanConfig {
-    /// The configuration that has these fields, and defaults beside them.
+    /// Configuration with these fields, and defaults otherwise.
     pub(super) fn parallel(&self) -> ParallelConfig {
         let PlanConfig { dp, tp, cp, ep, etp, mbs, sp, ref rank_order } = *self;
         ParallelConfig { dp, tp, cp, ep, etp, mbs, sp, rank_order: Arc::clone(rank_order), ..ParallelConfig::default() }
     }
 }
 
-/// A plan that is asked for: its configuration, tokens per sequence, and the element type of the model.
+/// Key of a plan: configuration, tokens per sequence, and the element type of the model.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct PlanKey {
     pub(super) config: PlanConfig,
@@ -178,7 +178,7 @@ impl BlockConfig {
         BlockConfig { plan, options: BlockOptions { spread, ..self.options.clone() }, ..self.clone() }
     }
 
-    /// The configuration that has these fields, and defaults beside them.
+    /// Configuration with these fields, and defaults otherwise.
     pub(super) fn parallel(&self) -> ParallelConfig {
         let BlockOptions { tp: _, sp: _, cp_kind, ref recompute, offload, tp_overlap, spread: _ } = self.options;
         let recompute = recompute.clone();
@@ -244,11 +244,20 @@ pub(super) struct AverageRankConfig {
     budget: Option<u64>,
 }
 
+/// Values that follow from a configuration and a request.
+#[derive(Clone, Copy)]
+pub(super) struct StepContext {
+    /// ZeRO stage under which micro-batches run.
+    pub(super) zero: u8,
+    pub(super) microbatches: u32,
+    pub(super) cores_each: u64,
+}
+
 impl AverageRankConfig {
-    /// The fields of a configuration whose micro-batches run under the stage `zero` of ZeRO.
+    /// The fields of a configuration.
     pub(super) fn of(
         parallel: &ParallelConfig,
-        (zero, microbatches, cores_each): (u8, u32, u64),
+        context: StepContext,
         slices: u32,
         budget: Option<f64>,
     ) -> AverageRankConfig {
@@ -275,6 +284,7 @@ impl AverageRankConfig {
             slices: _,
             stages: _,
         } = *parallel;
+        let StepContext { zero, microbatches, cores_each } = context;
         AverageRankConfig {
             dp,
             tp,
@@ -304,7 +314,7 @@ impl AverageRankConfig {
         self.budget.map(f64::from_bits)
     }
 
-    /// The configuration that has these fields, and defaults beside them.
+    /// Configuration with these fields, and defaults otherwise.
     pub(super) fn parallel(&self) -> ParallelConfig {
         let AverageRankConfig { dp, tp, pp, cp, ep, etp, mbs, zero, shard, cp_kind, sp, offload, .. } = *self;
         let AverageRankConfig { tp_overlap, dp_overlap, ref recompute, ref rank_order, .. } = *self;
@@ -346,7 +356,7 @@ mod tests {
 
     /// With dp inside tp, neighbours on tp are further apart the more data-parallel ranks there are: on one node or on several.
     #[test]
-    fn configurations_whose_ranks_are_spread_otherwise_share_no_prices() {
+    fn configurations_whose_ranks_are_spread_otherwise_share_no_costs() {
         let configs = ["dp=8,tp=2", "dp=2,tp=2,pp=4", "dp=2,cp=2,tp=2,pp=2", "dp=1,tp=2,pp=8"];
         let order = ",rank_order=cp,tp,dp,pp";
         let request = |parallel: &str, gpus| EstimateRequest {
@@ -366,14 +376,14 @@ mod tests {
             let alone = seconds(&Estimator::new());
             assert_eq!(seconds(&shared), alone, "{}", request.parallel);
             let parallel = parallel::parse(&request.parallel).unwrap();
-            let priced = evaluator.price(&parallel).unwrap().seconds;
-            assert!((priced / alone - 1.0).abs() < 1e-9, "{}: {priced}, {alone}", request.parallel);
+            let costed = evaluator.cost(&parallel).unwrap().seconds;
+            assert!((costed / alone - 1.0).abs() < 1e-9, "{}: {costed}, {alone}", request.parallel);
         }
     }
 
     /// Rank orders change how far the ranks of an axis lie apart. One database serves configurations of several orders.
     #[test]
-    fn configurations_of_other_rank_orders_share_no_prices() {
+    fn configurations_of_other_rank_orders_share_no_costs() {
         let request = |parallel: &str| EstimateRequest {
             model: "gpt2".into(),
             cluster: "h100".into(),
@@ -389,9 +399,9 @@ mod tests {
         for order in ["pp,dp,cp,tp", "pp,dp,tp,cp", "dp,tp,pp,cp"] {
             let text = format!("dp=1,cp=4,tp=4,rank_order={order}");
             let alone = Estimator::new().estimate(&request(&text)).unwrap().predicted.step_time_s;
-            let priced = evaluator.price(&parallel::parse(&text).unwrap()).unwrap().seconds;
-            assert!((priced / alone - 1.0).abs() < 1e-9, "{text}: {priced}, {alone}");
-            all.push(priced);
+            let costed = evaluator.cost(&parallel::parse(&text).unwrap()).unwrap().seconds;
+            assert!((costed / alone - 1.0).abs() < 1e-9, "{text}: {costed}, {alone}");
+            all.push(costed);
         }
         assert!(all[0] != all[1] && all[1] == all[2], "{all:?}");
     }

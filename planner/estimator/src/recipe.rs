@@ -5,11 +5,11 @@ use cost::{Format, Recipe, Stack};
 use ir::catalogue::Code;
 use ir::diag::nearest;
 
-/// The recipes: name, the operands of matrix products, bytes of a parameter as kernels read it, of a gradient unless the
-/// stack says otherwise, of the master copy.
+/// Recipes: name, format of the operands of matrix products, bytes of a parameter, of a gradient unless the stack states
+/// another, and of the master copy.
 ///
-/// Mixed precision keeps f32 master weights and moments (Micikevicius et al. 2018); fp8 recipes change the products alone
-/// and keep parameters in bf16 (DeepSeek-V3, section 3.3; Transformer Engine).
+/// Mixed precision has f32 master weights and moments (Micikevicius et al. 2018). fp8 recipes change only the products, and
+/// have parameters in bf16 (DeepSeek-V3, section 3.3; Transformer Engine).
 const RECIPES: [(&str, Format, f64, f64, f64); 9] = [
     ("bf16", Format::Half, 2.0, 4.0, 4.0),
     ("fp16", Format::Half, 2.0, 4.0, 4.0),
@@ -22,13 +22,13 @@ const RECIPES: [(&str, Format, f64, f64, f64); 9] = [
     ("f32", Format::F32, 4.0, 4.0, 0.0),
 ];
 
-/// The optimizers: name and bytes of the states of a parameter; moments in bf16 as DeepSeek-V3 has them (section 3.3.2).
+/// Optimizers: name, and bytes of the states of a parameter. DeepSeek-V3 has moments in bf16 (section 3.3.2).
 const OPTIMIZERS: [(&str, f64); 4] = [("adamw", 8.0), (NARROW, 4.0), ("momentum", 4.0), ("sgd", 0.0)];
 
-/// The optimizer with 16-bit states.
+/// Optimizer with 16-bit states.
 const NARROW: &str = "adamw-bf16";
 
-/// The recipe of a precision, with what the stack and the user say of gradients and the master copy.
+/// Recipe of a precision, with the types of gradients and master copy from the stack and the user.
 ///
 /// # Errors
 /// A name is not known.
@@ -55,7 +55,7 @@ pub fn recipe(
         blocks: matches!(name, "fp8-row" | "fp8-block" | "mxfp8" | "mxfp4" | "nvfp4"),
         parameter,
         gradient: given.unwrap_or(stated(stack.facts.gradient_bytes)),
-        wire: given.unwrap_or(stated(stack.facts.wire_bytes)),
+        comm_gradient: given.unwrap_or(stated(stack.facts.wire_bytes)),
         master: match master {
             None if pure => 0.0,
             None if aware => default_master - parameter,

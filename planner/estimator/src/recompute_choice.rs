@@ -3,24 +3,25 @@
 use super::blocks::Outline;
 use super::candidate::Staged;
 use super::memory::GIB;
+use super::quantities::StageRuns;
 use super::report::StageMemory;
 use compiler::error::Error;
 use cost::{BlockOptions, Frontier, Kind, Platform, RecomputeChoice, frontier};
 use ir::graph::Model;
 use ir::options::Recompute;
 
-/// How many runs of each block, layers alone, lie on pipeline ranks that hold more GiB than there is `room` for, in bytes. One kind
-/// alone counts once, since its choices do not depend on how many there are.
+/// Number of instances of each layer block on pipeline ranks that exceed the memory budget `budget`, in bytes. A single kind of
+/// layer counts once, since its choices do not depend on the number.
 pub(super) fn crowded(
     staged: &Staged,
     memory: &[StageMemory],
     held: impl Fn(&StageMemory) -> f64,
     outline: &Outline,
-    room: f64,
+    budget: f64,
 ) -> Vec<f64> {
     let mut runs = vec![0.0; outline.tensors.len()];
-    let ranks = staged.flow.ranks.iter().zip(memory).filter(|(_, memory)| held(memory) * GIB > room);
-    for (stage, _) in ranks.flat_map(|(rank, _)| &rank.stages) {
+    let ranks = staged.flow.ranks.iter().zip(memory).filter(|(_, memory)| held(memory) * GIB > budget);
+    for StageRuns { stage, .. } in ranks.flat_map(|(rank, _)| &rank.stages) {
         let layers = staged.loads[*stage].runs.clone().filter(|run| outline.layers.contains(run));
         layers.for_each(|run| runs[outline.runs[run]] += 1.0);
     }
@@ -30,102 +31,102 @@ pub(super) fn crowded(
     runs
 }
 
-/// The best choices of values for a run of each block alone; none for those that are no layers.
+/// Pareto-optimal choices of values for one instance of each block; empty for blocks that are not layers.
 pub(super) fn choices_of_each(
     model: &Model,
     options: &BlockOptions,
     platform: &Platform<'_>,
 ) -> Vec<Vec<RecomputeChoice>> {
-    let of = |block: usize| {
+    let choices = |block: usize| {
         let alone: Vec<f64> = (0..model.blocks.len()).map(|at| f64::from(u8::from(at == block))).collect();
         let mut best = frontier(model, &alone, options, platform).best;
-        best.retain(|again| !again.choices.is_empty());
+        best.retain(|choice| !choice.choices.is_empty());
         best
     };
-    (0..model.blocks.len()).map(of).collect()
+    (0..model.blocks.len()).map(choices).collect()
 }
 
-/// The names of the values of a choice for each kind of layers, of which each takes least by what `seconds` says of a block's
-/// choice; `each` are the choices of the blocks alone.
+/// Names of recomputed values, with the choice of fewest `seconds` for each kind of layer. `each` has the choices of each block
+/// alone.
 pub(super) fn fastest(
     all_layers: impl FnOnce(&[f64]) -> Frontier,
     each: &[Vec<RecomputeChoice>],
     seconds: impl Fn(usize, &RecomputeChoice) -> f64,
 ) -> Vec<String> {
     let runs: Vec<f64> = each.iter().map(|choices| f64::from(u8::from(!choices.is_empty()))).collect();
-    let of = |(block, choices): (usize, &Vec<RecomputeChoice>)| {
+    let fastest = |(block, choices): (usize, &Vec<RecomputeChoice>)| {
         let least = choices.iter().min_by(|a, b| seconds(block, a).total_cmp(&seconds(block, b)))?;
         Some(least.choices[0])
     };
-    let chosen: Vec<usize> = each.iter().enumerate().filter_map(of).collect();
+    let chosen: Vec<usize> = each.iter().enumerate().filter_map(fastest).collect();
     let all = all_layers(&runs);
-    // What is best for one kind of layers alone is no set of all.
+    // Choices of each kind alone do not combine into a set for all layers.
     if all.is_of_sets() { Vec::new() } else { all.names(&chosen) }
 }
 
-/// A configuration with a choice of values, and the bytes of its fullest device.
+/// A tried choice of values, and the bytes of the peak-memory device.
 #[derive(Clone)]
 pub(super) struct Trial<T> {
     pub(super) of: T,
     pub(super) bytes: f64,
 }
 
-/// The kind of most layers.
+/// Index of the kind with most layers.
 fn commonest(kinds: &[Kind]) -> usize {
     (0..kinds.len()).max_by(|&a, &b| kinds[a].runs.total_cmp(&kinds[b].runs)).unwrap_or(0)
 }
 
-/// Choices with another one of a kind.
+/// Choices with another one for a kind.
 fn with(choices: &[usize], kind: usize, at: usize) -> Vec<usize> {
     let mut choices = choices.to_vec();
     choices[kind] = at;
     choices
 }
 
-/// A trial, and the choice of each kind of layers.
+/// A trial, and the choice of each kind of layer.
 type Chosen<T> = (Trial<T>, Vec<usize>);
 
-/// Cost of a choice of each kind of layers.
+/// Tries a choice of each kind of layer.
 type Under<'a, T> = dyn FnMut(&[usize]) -> Result<Trial<T>, Error> + 'a;
 
-/// Choices that are tried, one for each kind of layers.
+/// Search over choices of each kind of layer.
 struct ChoiceSearch<'a, T> {
-    /// Memory budget of a device, in bytes.
-    room: f64,
+    /// Memory budget in bytes.
+    budget: f64,
     under: &'a mut Under<'a, T>,
-    /// True if a choice, and all that make no less again, are of no use.
+    /// Returns `true` if a choice, and all choices that recompute no less, exceed the time limit.
     is_too_slow: &'a dyn Fn(&[usize]) -> bool,
 }
 
-/// The fastest choice of values with which devices have `room`, where so many bytes are held with none; nothing if none fits, or
-/// none that does is of use.
+/// Finds the fastest choice of values that fits in the memory budget `budget`; `none` are the bytes without recomputation. Returns
+/// `None` if no choice fits, or every choice that fits is too slow.
 ///
 /// # Errors
-/// A choice cannot be priced.
+/// The cost of a choice cannot be computed.
 pub(super) fn fitting<T: Clone>(
     frontier: &Frontier,
     none: f64,
-    room: f64,
+    budget: f64,
     mut under: impl FnMut(Recompute) -> Result<Trial<T>, Error>,
     is_too_slow: impl Fn(&[usize]) -> bool,
 ) -> Result<Option<T>, Error> {
     let mut under = |choices: &[usize]| under(Recompute::Selective(frontier.names(choices)));
-    let mut trial = ChoiceSearch { room, under: &mut under, is_too_slow: &is_too_slow };
+    let mut trial = ChoiceSearch { budget, under: &mut under, is_too_slow: &is_too_slow };
     Ok(trial.fitting(&frontier.kinds, &frontier.best, none)?.map(|best| best.of))
 }
 
 impl<T: Clone> ChoiceSearch<'_, T> {
-    /// The fastest choice, of kinds with these best choices, alone and together.
+    /// Finds the fastest choice; `best` are the Pareto-optimal choices of all kinds together.
     fn fitting(&mut self, kinds: &[Kind], best: &[RecomputeChoice], none: f64) -> Result<Option<Trial<T>>, Error> {
         let Some(least) = best.last().filter(|_| best.len() > 1) else { return Ok(None) };
         let (kind, zero) = (commonest(kinds), vec![0; kinds.len()]);
-        // Where the first choice of the commonest kind takes too long, it makes none again, whatever the others do.
+        // If the first choice of the commonest kind is too slow, that kind recomputes nothing.
         let makes_none = kinds.len() > 1 && least.choices[kind] > 0 && (self.is_too_slow)(&with(&zero, kind, 1));
-        if makes_none && (self.under)(&with(&least.choices, kind, 0))?.bytes > self.room {
+        if makes_none && (self.under)(&with(&least.choices, kind, 0))?.bytes > self.budget {
             return Ok(None);
         }
         let last = (self.under)(&least.choices)?;
-        if last.bytes > self.room {
+        if last.bytes > self.budget {
             return Ok(None);
         }
         let mut from = zero;
@@ -137,8 +138,7 @@ impl<T: Clone> ChoiceSearch<'_, T> {
         if kinds.len() > 1 { self.each(kinds, found, choices, &from) } else { Ok(Some(found)) }
     }
 
-    /// The first choice of the kind of most layers that fits where all others keep least: what it does not do with less, it does
-    /// not do.
+    /// First choice of the commonest kind that fits if all other kinds save least: a lower limit on that kind's choice.
     fn commonest(
         &mut self,
         kinds: &[Kind],
@@ -150,20 +150,20 @@ impl<T: Clone> ChoiceSearch<'_, T> {
         if least[kind] == 0 {
             return Ok(Some(0));
         }
-        let kept = &kinds[kind].bytes[..=least[kind]];
-        // All others keep least already.
+        let saved = &kinds[kind].bytes[..=least[kind]];
+        // All other kinds save least already.
         let frees = |kind: usize| kinds[kind].runs * (kinds[kind].bytes[0] - kinds[kind].bytes[least[kind]]);
         let share = frees(kind) / (0..kinds.len()).map(frees).sum::<f64>();
         let held = last.bytes + (none - last.bytes) * share;
         let under = |trial: &mut Self, at: usize| (trial.under)(&with(least, kind, at));
         let is_too_slow = |trial: &Self, at: usize| (trial.is_too_slow)(&with(&vec![0; kinds.len()], kind, at));
-        let Some((_, at)) = self.first(kept, held, last.clone(), under, is_too_slow)? else { return Ok(None) };
-        // That nothing fits where this kind makes none again is not known.
-        let is_free = at == 1 && (self.under)(&with(least, kind, 0))?.bytes <= self.room;
+        let Some((_, at)) = self.first(saved, held, last.clone(), under, is_too_slow)? else { return Ok(None) };
+        // This kind may also fit without recomputation.
+        let is_free = at == 1 && (self.under)(&with(least, kind, 0))?.bytes <= self.budget;
         Ok(Some(if is_free { 0 } else { at }))
     }
 
-    /// The first of the best choices for all kinds of layers that fits, and the choice of each kind, from some on.
+    /// First of the choices for all kinds that fits, among those with at least the choices `from` of each kind.
     fn together(
         &mut self,
         best: &[RecomputeChoice],
@@ -171,23 +171,22 @@ impl<T: Clone> ChoiceSearch<'_, T> {
         last: Trial<T>,
         from: &[usize],
     ) -> Result<Option<Chosen<T>>, Error> {
-        let is_before = |again: &RecomputeChoice| again.choices.iter().zip(from).any(|(own, from)| own < from);
+        let is_before = |choice: &RecomputeChoice| choice.choices.iter().zip(from).any(|(own, from)| own < from);
         let begin = best.iter().rposition(is_before).unwrap_or(0);
-        let kept: Vec<f64> = best.iter().map(|again| again.bytes).collect();
-        let share = (kept[begin] - kept[kept.len() - 1]) / (kept[0] - kept[kept.len() - 1]);
+        let saved: Vec<f64> = best.iter().map(|choice| choice.bytes).collect();
+        let share = (saved[begin] - saved[saved.len() - 1]) / (saved[0] - saved[saved.len() - 1]);
         let held = last.bytes + (none - last.bytes) * share;
         let under = |trial: &mut Self, at: usize| (trial.under)(&best[begin + at].choices);
-        // Of several kinds each may yet come to make less again than together.
+        // With several kinds, each kind may end with a smaller choice than here.
         let is_too_slow = |trial: &Self, at: usize| match best[begin + at].choices.as_slice() {
             alone @ [_] => (trial.is_too_slow)(alone),
             _ => false,
         };
-        let found = self.first(&kept[begin..], held, last, under, is_too_slow)?;
+        let found = self.first(&saved[begin..], held, last, under, is_too_slow)?;
         Ok(found.map(|(found, at)| (found, best[begin + at].choices.clone())))
     }
 
-    /// Kinds of layers that lie on other ranks may have room left: of each the fastest choice, from some on, with which all still
-    /// fits.
+    /// Reduces the choice of each kind to the fastest one that still fits: kinds on other ranks may have free memory.
     fn each(
         &mut self,
         kinds: &[Kind],
@@ -200,10 +199,10 @@ impl<T: Clone> ChoiceSearch<'_, T> {
                 continue;
             }
             let first = (self.under)(&with(&choices, kind, begin))?;
-            let found = if first.bytes <= self.room {
+            let found = if first.bytes <= self.budget {
                 Some((first, begin))
             } else {
-                // Those that come later may make less again.
+                // Later kinds may still be reduced.
                 let least = [&choices[..kind], &from[kind..]].concat();
                 let under = |trial: &mut Self, at: usize| (trial.under)(&with(&choices, kind, begin + at));
                 let is_too_slow = |trial: &Self, at: usize| (trial.is_too_slow)(&with(&least, kind, begin + at));
@@ -217,18 +216,20 @@ impl<T: Clone> ChoiceSearch<'_, T> {
         Ok(Some(best))
     }
 
-    /// The first that fits of some choices that keep ever less, of which the first holds so many bytes and does not, and the last
-    /// does. What devices hold grows with what layers keep, nearly in proportion: that tells which one to try next. Where it has
-    /// erred to one side more than once, the next is twice as far from there each time.
+    /// First choice that fits, among choices that save ever fewer bytes. The first one has `held` device bytes and does not fit;
+    /// the last one fits.
+    ///
+    /// Device bytes are nearly affine in the saved bytes, so interpolation gives the next trial. After several errors to one
+    /// side, the step away from that side doubles each time.
     fn first(
         &mut self,
-        kept: &[f64],
+        saved: &[f64],
         mut held: f64,
         last: Trial<T>,
         under: impl Fn(&mut Self, usize) -> Result<Trial<T>, Error>,
         is_too_slow: impl Fn(&Self, usize) -> bool,
     ) -> Result<Option<(Trial<T>, usize)>, Error> {
-        let (mut found, mut small, mut large, mut side) = (last, kept.len() - 1, 0, 0_i32);
+        let (mut found, mut small, mut large, mut side) = (last, saved.len() - 1, 0, 0_i32);
         loop {
             if is_too_slow(self, large + 1) {
                 return Ok(None);
@@ -236,13 +237,14 @@ impl<T: Clone> ChoiceSearch<'_, T> {
             if small - large < 2 {
                 return Ok(Some((found, small)));
             }
-            let more = (self.room - found.bytes) / (held - found.bytes) * (kept[large] - kept[small]);
-            let told = kept.partition_point(|&bytes| bytes > kept[small] + more);
+            let more = (self.budget - found.bytes) / (held - found.bytes) * (saved[large] - saved[small]);
+            let interpolated = saved.partition_point(|&bytes| bytes > saved[small] + more);
             let far = 1 << side.unsigned_abs().saturating_sub(1);
-            let next = if side > 0 { told.min(small.saturating_sub(far)) } else { told.max(large + far) };
+            let next =
+                if side > 0 { interpolated.min(small.saturating_sub(far)) } else { interpolated.max(large + far) };
             let next = next.clamp(large + 1, small - 1);
             let tried = under(self, next)?;
-            if tried.bytes <= self.room {
+            if tried.bytes <= self.budget {
                 (found, small, side) = (tried, next, side.max(0) + 1);
             } else {
                 (held, large, side) = (tried.bytes, next, side.min(0) - 1);
@@ -257,19 +259,19 @@ mod tests {
     use ir::entity::EntityRef;
     use ir::ids::BlockId;
 
-    /// A choice of so many seconds.
-    fn again(choices: Vec<usize>, bytes: f64, seconds: usize) -> RecomputeChoice {
+    /// A choice that takes these seconds.
+    fn choice(choices: Vec<usize>, bytes: f64, seconds: usize) -> RecomputeChoice {
         RecomputeChoice { choices, bytes, seconds: seconds as f64, least: seconds as f64 }
     }
 
     fn choices(bytes: &[f64]) -> Vec<RecomputeChoice> {
-        let of = |(at, &bytes): (usize, &f64)| again(vec![at], bytes, at);
-        bytes.iter().enumerate().map(of).collect()
+        let at_index = |(at, &bytes): (usize, &f64)| choice(vec![at], bytes, at);
+        bytes.iter().enumerate().map(at_index).collect()
     }
 
-    /// A trial in a room, of choices that hold so much, and how many tries it took.
+    /// Calls `then` with a search whose choices have `held` bytes, and returns the result and the number of trials.
     fn trial<T>(
-        room: f64,
+        budget: f64,
         held: impl Fn(&[usize]) -> f64,
         is_too_slow: impl Fn(&[usize]) -> bool,
         then: impl FnOnce(&mut ChoiceSearch<'_, Vec<usize>>) -> Result<T, Error>,
@@ -279,7 +281,7 @@ mod tests {
             tries += 1;
             Ok(Trial { of: choices.to_vec(), bytes: held(choices) })
         };
-        let found = then(&mut ChoiceSearch { room, under: &mut under, is_too_slow: &is_too_slow }).unwrap();
+        let found = then(&mut ChoiceSearch { budget, under: &mut under, is_too_slow: &is_too_slow }).unwrap();
         (found, tries)
     }
 
@@ -289,19 +291,19 @@ mod tests {
         Kind { block: BlockId::new(at), runs, bytes, least: seconds.clone(), seconds }
     }
 
-    /// Held: 40 and three times what is kept. The first choice that fits is found, in few steps; nothing where it is too slow.
+    /// Device bytes are 40 plus three times the saved bytes. The first choice that fits is found in few steps, unless it is too slow.
     #[test]
     fn the_fastest_that_fits_is_found() {
-        let kept: Vec<f64> = (0..100).map(|at| 1000.0 - f64::from(at * at) / 10.0).collect();
-        let held = |at: usize| 40.0 + 3.0 * kept[at];
-        let kinds = [kind(0, 1.0, kept.clone())];
-        for room in [held(99), held(98), held(50) + 1.0, held(1), held(0) - 1.0] {
-            let wanted = (1..100).find(|&at| held(at) <= room);
+        let saved: Vec<f64> = (0..100).map(|at| 1000.0 - f64::from(at * at) / 10.0).collect();
+        let held = |at: usize| 40.0 + 3.0 * saved[at];
+        let kinds = [kind(0, 1.0, saved.clone())];
+        for budget in [held(99), held(98), held(50) + 1.0, held(1), held(0) - 1.0] {
+            let wanted = (1..100).find(|&at| held(at) <= budget);
             for enough in [99, wanted.unwrap(), wanted.unwrap() - 1] {
                 let of = |choices: &[usize]| held(choices[0]);
                 let is_too_slow = |choices: &[usize]| choices[0] > enough;
-                let find = |trial: &mut ChoiceSearch<'_, Vec<usize>>| trial.fitting(&kinds, &choices(&kept), held(0));
-                let (found, tries) = trial(room, of, is_too_slow, find);
+                let find = |trial: &mut ChoiceSearch<'_, Vec<usize>>| trial.fitting(&kinds, &choices(&saved), held(0));
+                let (found, tries) = trial(budget, of, is_too_slow, find);
                 let found = found.map(|tried| tried.of[0]);
                 assert_eq!(found, wanted.filter(|&wanted| wanted <= enough));
                 assert!(tries <= 4, "{tries}");
@@ -311,20 +313,20 @@ mod tests {
 
     #[test]
     fn nothing_may_fit() {
-        let none = |kept: &[f64], held: f64, room: f64| {
-            let kinds = [kind(0, 1.0, kept.to_vec())];
-            trial(room, |_| 9.0, |_| false, |trial| trial.fitting(&kinds, &choices(kept), held)).0.is_none()
+        let none = |saved: &[f64], held: f64, budget: f64| {
+            let kinds = [kind(0, 1.0, saved.to_vec())];
+            trial(budget, |_| 9.0, |_| false, |trial| trial.fitting(&kinds, &choices(saved), held)).0.is_none()
         };
         assert!(none(&[3.0, 2.0], 10.0, 8.0));
         assert!(none(&[3.0], 10.0, 9.5));
     }
 
-    /// Two kinds on two ranks, each with what it keeps: both come as far as their own rank has room.
+    /// Two kinds on two ranks: each recomputes what its own rank needs.
     #[test]
-    fn each_kind_takes_the_room_of_its_rank() {
+    fn each_kind_uses_the_budget_of_its_rank() {
         let held = |choices: &[usize]| f64::max(100.0 - choices[0] as f64, 60.0 - 2.0 * choices[1] as f64);
         let kinds = [1.0, 2.0].map(|each| kind(0, each, (0..21).map(|at| 100.0 - each * f64::from(at)).collect()));
-        let both: Vec<RecomputeChoice> = (0..21).map(|at| again(vec![at; 2], 300.0 - 3.0 * at as f64, at)).collect();
+        let both: Vec<RecomputeChoice> = (0..21).map(|at| choice(vec![at; 2], 300.0 - 3.0 * at as f64, at)).collect();
         let each = |is_too_slow: &dyn Fn(&[usize]) -> bool| {
             let find = |trial: &mut ChoiceSearch<'_, Vec<usize>>| trial.fitting(&kinds, &both, held(&[0, 0]));
             trial(85.0, held, is_too_slow, find).0.map(|best| best.of)
@@ -334,30 +336,30 @@ mod tests {
         assert_eq!(each(&|choices| choices[0] > 10), None);
     }
 
-    /// The commonest kind may have no choice: it always makes none again.
+    /// The commonest kind may have no choice: it recomputes nothing.
     #[test]
     fn a_kind_may_have_no_choice() {
         let kinds = [kind(0, 9.0, vec![5.0]), kind(1, 1.0, vec![40.0, 30.0, 20.0])];
-        let both: Vec<RecomputeChoice> = (0..3).map(|at| again(vec![0, at], 45.0 - 10.0 * at as f64, at)).collect();
+        let both: Vec<RecomputeChoice> = (0..3).map(|at| choice(vec![0, at], 45.0 - 10.0 * at as f64, at)).collect();
         let held = |choices: &[usize]| 50.0 - 10.0 * choices[1] as f64;
         let is_too_slow = |choices: &[usize]| choices.iter().zip(&kinds).any(|(&at, kind)| kind.seconds[at] > 2.0);
         let (found, _) = trial(40.0, held, is_too_slow, |trial| trial.fitting(&kinds, &both, 50.0));
         assert_eq!(found.map(|found| found.of), Some(vec![0, 1]));
     }
 
-    /// The commonest kind may have no time to make any again: then the other one makes room.
+    /// The commonest kind may be too slow to recompute: then the other kind does.
     #[test]
-    fn the_commonest_kind_may_make_none_again() {
+    fn the_commonest_kind_may_recompute_nothing() {
         let kinds = [kind(0, 1.0, vec![40.0, 30.0, 20.0]), kind(1, 9.0, vec![5.0, 4.0, 3.0])];
         let held = |choices: &[usize]| 50.0 - 10.0 * choices[0] as f64 - choices[1] as f64;
-        let both: Vec<RecomputeChoice> = (0..3).map(|at| again(vec![at; 2], held(&[at; 2]), at)).collect();
+        let both: Vec<RecomputeChoice> = (0..3).map(|at| choice(vec![at; 2], held(&[at; 2]), at)).collect();
         let is_too_slow = |choices: &[usize]| choices[1] > 0;
-        let find = |room: f64| trial(room, held, is_too_slow, |trial| trial.fitting(&kinds, &both, 50.0)).0;
+        let find = |budget: f64| trial(budget, held, is_too_slow, |trial| trial.fitting(&kinds, &both, 50.0)).0;
         assert_eq!(find(40.0).map(|found| found.of), Some(vec![1, 0]));
         assert!(find(29.0).is_none());
     }
 
-    /// The commoner of two kinds on the same ranks is held to what it must do at least, and given up where that is too slow.
+    /// The commoner of two kinds on the same ranks has a lower limit on its choice, and the search ends if that is too slow.
     #[test]
     fn the_commonest_kind_is_given_up_first() {
         let kinds = [
@@ -365,7 +367,7 @@ mod tests {
             kind(1, 9.0, (0..21).map(|at| 200.0 - f64::from(at)).collect()),
         ];
         let held = |choices: &[usize]| 220.0 - 2.0 * choices[0] as f64 - 9.0 * choices[1] as f64;
-        let both: Vec<RecomputeChoice> = (0..21).map(|at| again(vec![at / 2, at], held(&[at / 2, at]), at)).collect();
+        let both: Vec<RecomputeChoice> = (0..21).map(|at| choice(vec![at / 2, at], held(&[at / 2, at]), at)).collect();
         let find = |enough: usize| {
             let is_too_slow = |choices: &[usize]| choices[1] > enough;
             trial(100.0, held, is_too_slow, |trial| trial.fitting(&kinds, &both, held(&[0, 0])))

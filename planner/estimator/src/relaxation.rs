@@ -5,16 +5,15 @@ use super::budget::fits_budget;
 use super::candidate::{Candidate, Staged};
 use super::critical_path::CriticalPath;
 use super::memory::states;
-use super::memory_fit::{MemoryChoices, MemoryFit, ROUNDING, RecomputeOptions, sum};
+use super::memory_fit::{FitRank, KnownPath, MemoryChoices, MemoryFit, ROUNDING, RecomputeOptions, sum};
 use super::ordered_stages::OrderedStages;
-use super::pipeline::{ActivationLifetime, PipelineTimeline, RankBound, least, least_of_ranks};
+use super::pipeline::{ActivationLifetime, PipelineTimeline, RankBound, ScheduledPipeline, least, least_of_ranks};
+use super::quantities::{PerSection, TpReductions};
 use super::replicas::Replicas;
 use super::stages::{Count, StageCost, counts, loads, memory_loads, run_loads, seconds};
 use super::step::LeastAfter;
-use cost::Platform;
+use cost::{Passes, Platform, SplitByExperts};
 use ir::options::ParallelConfig;
-use scheduler::placement::Pipeline;
-use scheduler::schedules::ScheduleKind;
 
 /// Seconds of a step and bytes of the peak-memory device.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -91,45 +90,48 @@ impl<'a> Relaxation<'a> {
     /// - Ranks communicate on average no less than all of them as one rank, each with its share.
     ///
     /// Idle time is not counted, except that a micro-batch, in at most `slices` slices, goes through all ranks. Saved
-    /// activations are not counted. If the rest exceeds `room`, or `room` is `None`, no bound on seconds is given.
-    pub(super) fn mean(&self, slices: u32, room: Option<f64>) -> StepCost {
+    /// activations are not counted. If the rest exceeds `budget`, or `budget` is `None`, no bound on seconds is given.
+    pub(super) fn average_rank(&self, slices: u32, budget: Option<f64>) -> StepCost {
         let (parallel, pp) = (self.parallel, self.parallel.pp as f64);
         let replicas = Replicas::new(parallel, self.microbatches, self.platform);
-        let elements = self.mean_elements();
-        let bytes = self.mean_bytes(elements, None, &replicas);
-        if !fits_budget(bytes, room) {
+        let elements = self.average_elements();
+        let bytes = self.average_bytes(elements, None, &replicas);
+        if !fits_budget(bytes, budget) {
             return StepCost { seconds: 0.0, bytes };
         }
         let load = run_loads(self.fast, parallel, &replicas);
         let microbatches = f64::from(self.microbatches);
         let whole = load.seconds();
-        let [forward, i, w] = whole.map(|seconds| seconds / pp);
-        let work = microbatches * (forward + i + w);
-        let [dense, experts] = replicas.parts();
-        let local =
-            if parallel.zero > 0 { elements[0] / dense + elements[1] / experts } else { elements[0] + elements[1] };
-        let exchange = replicas.least_exchange(elements, forward, i + w);
+        let average = whole / pp;
+        let work = microbatches * average.total();
+        let local = if parallel.zero > 0 { elements / replicas.parts() } else { elements }.total();
+        let compute = Passes { forward: average.f, backward: average.i + average.w };
+        let exchange = replicas.least_exchange(elements, compute);
         let summed = (work + exchange.reduce).max(self.fullest()).max(self.through(whole, slices));
         let path = summed + super::step::optimizer(local, self.platform) + exchange.gather + self.platform.fixed();
         StepCost { seconds: path * self.platform.stragglers(parallel.devices()), bytes }
     }
 
-    /// Elements of the average rank: dense ones and those of experts.
-    pub(super) fn mean_elements(&self) -> [f64; 2] {
-        let all = &memory_loads(self.fast, &[0])[0];
-        [all.dense, all.experts].map(|elements| elements / self.parallel.pp as f64)
+    /// Elements of the average rank.
+    pub(super) fn average_elements(&self) -> SplitByExperts {
+        memory_loads(self.fast, &[0])[0].elements() / self.parallel.pp as f64
     }
 
     /// Bytes of the average rank, which has `elements` elements and saves the activations of the `small` blocks.
-    pub(super) fn mean_bytes(&self, elements: [f64; 2], small: Option<&Blocks>, replicas: &Replicas<'_>) -> f64 {
+    pub(super) fn average_bytes(
+        &self,
+        elements: SplitByExperts,
+        small: Option<&Blocks>,
+        replicas: &Replicas<'_>,
+    ) -> f64 {
         let states = states(elements, replicas);
         let facts = &self.platform.stack.facts;
-        let kept = small.map_or(0.0, kept_by_whole) / self.parallel.pp as f64;
+        let saved = small.map_or(0.0, saved_by_recomputing_all) / self.parallel.pp as f64;
         // Some rank has the block with the largest inner values.
         let inner = self.fast.profiles.iter().map(|profile| profile.transient).fold(0.0, f64::max);
         // A step's only backward may reuse the memory of the saved activations for gradients.
-        let replaced = if facts.frees_gradients && self.microbatches < 2 { kept.min(states.gradients) } else { 0.0 };
-        (states.total() + kept - replaced).max(inner) * facts.reserve + facts.context
+        let replaced = if facts.frees_gradients && self.microbatches < 2 { saved.min(states.gradients) } else { 0.0 };
+        (states.total() + saved - replaced).max(inner) * facts.reserve + facts.context
     }
 
     /// Seconds until a micro-batch is through, whose forward, input and weight gradients take the times in `whole`. An
@@ -138,15 +140,14 @@ impl<'a> Relaxation<'a> {
     /// With q slices, a chain of p ranks goes through whole backwards. Each rank's m micro-batches wait for the first slice
     /// to come through the ranks before it, and the last one goes back through them. With shares of the work that let all
     /// ranks end at once, the step takes S/(q (1 - (1 - 1/(q m))^p)), where S is the seconds of a micro-batch.
-    fn through(&self, whole: [f64; 3], slices: u32) -> f64 {
-        let [forward, i, w] = whole;
-        let once = forward + i;
+    fn through(&self, whole: PerSection, slices: u32) -> f64 {
+        let once = whole.f + whole.i;
         if slices < 2 {
             return once;
         }
         let (slices, microbatches) = (f64::from(slices), f64::from(self.microbatches));
         let rest = (1.0 - 1.0 / (slices * microbatches)).powf(self.parallel.pp as f64);
-        once.min((once + w) / (slices * (1.0 - rest)))
+        once.min((once + whole.w) / (slices * (1.0 - rest)))
     }
 
     /// Seconds of the rank with most layers, since layers are indivisible. Of n layers on p ranks, some rank has n/p, rounded
@@ -155,28 +156,28 @@ impl<'a> Relaxation<'a> {
         let layers = self.fast.outline.layers.len() as u64;
         let most = (2 * layers).div_ceil(self.parallel.pp) as f64 / 2.0;
         let spans = self.fast.outline.spans.iter().filter(|span| span.are_layers);
-        let least = spans.map(|span| self.seconds(span).iter().sum()).fold(f64::INFINITY, f64::min);
+        let least = spans.map(|span| self.seconds(span).total()).fold(f64::INFINITY, f64::min);
         if layers > 0 { f64::from(self.microbatches) * most * least } else { 0.0 }
     }
 
     /// Seconds of a forward, an input gradient and a weight gradient of one of these block instances.
-    fn seconds(&self, span: &Span) -> [f64; 3] {
+    fn seconds(&self, span: &Span) -> PerSection {
         let profile = &self.fast.profiles[span.block];
-        [profile.f, profile.i, profile.w].map(|part| part.total())
+        PerSection { f: profile.f.total(), i: profile.i.total(), w: profile.w.total() }
     }
 
     /// Seconds of the stages that begin at `starts`, in a schedule, without messages, gathers and the work after the last
     /// backward.
-    pub(super) fn rough(&self, starts: &[usize], kind: &ScheduleKind, pipeline: &Pipeline) -> f64 {
-        let ranks = self.least_of_ranks(starts, kind, pipeline);
+    pub(super) fn rough(&self, starts: &[usize], schedule: &ScheduledPipeline) -> f64 {
+        let ranks = self.least_of_ranks(starts, schedule);
         ranks.iter().map(RankBound::end).fold(0.0, f64::max) * self.platform.stragglers(self.parallel.devices())
     }
 
     /// Stages that save everything, prepared for bounds with values to recompute.
-    pub(super) fn longer(&self, staged: &Staged, kind: &ScheduleKind, pipeline: &Pipeline) -> RecomputeBound {
+    pub(super) fn longer(&self, staged: &Staged, schedule: &ScheduledPipeline) -> RecomputeBound {
         let (starts, replicas) = (staged.starts(), Replicas::new(self.parallel, self.microbatches, self.platform));
         RecomputeBound {
-            ranks: self.least_of_ranks(&starts, kind, pipeline),
+            ranks: self.least_of_ranks(&starts, schedule),
             counts: counts(self.fast, &starts),
             after: self.ordered(&staged.flow, &staged.loads, &replicas).least_after(),
             fixed: self.platform.fixed(),
@@ -185,9 +186,9 @@ impl<'a> Relaxation<'a> {
     }
 
     /// Lower bounds of each rank over all orders, likewise.
-    fn least_of_ranks(&self, starts: &[usize], kind: &ScheduleKind, pipeline: &Pipeline) -> Vec<RankBound> {
+    fn least_of_ranks(&self, starts: &[usize], schedule: &ScheduledPipeline) -> Vec<RankBound> {
         let seconds = seconds(self.fast, self.parallel, starts);
-        least_of_ranks(&seconds, &vec![0.0; seconds.len()], kind, pipeline)
+        least_of_ranks(&seconds, &vec![0.0; seconds.len()], schedule)
     }
 
     /// The stages that begin at `starts`, in a schedule. Each rank ends as early as any order allows, and holds as little as
@@ -195,14 +196,14 @@ impl<'a> Relaxation<'a> {
     pub(super) fn staged(
         &self,
         starts: &[usize],
-        (kind, pipeline): (&ScheduleKind, &Pipeline),
+        schedule: &ScheduledPipeline,
         hops: impl Fn(&mut [StageCost]) -> Vec<f64>,
         within: f64,
     ) -> Stages<'a> {
         let replicas = Replicas::new(self.parallel, self.microbatches, self.platform);
         let mut loads = loads(self.fast, self.parallel, starts, &replicas);
         let hops = hops(&mut loads);
-        let flow = flow_of(&loads, &hops, (kind, pipeline), within);
+        let flow = flow_of(&loads, &hops, schedule, within);
         let seconds = self.ordered(&flow, &loads, &replicas).step(0.0).seconds;
         let device = if seconds > within { Vec::new() } else { self.device(&flow, &loads, &replicas) };
         Stages { seconds, device, loads, hops, flow, replicas }
@@ -211,7 +212,7 @@ impl<'a> Relaxation<'a> {
     /// Raises the seconds of these stages to the critical path of a simulated configuration, if the stages run in that
     /// configuration's order.
     pub(super) fn along(&self, staged: &mut Stages<'_>, path: &CriticalPath) {
-        let seconds: Vec<[f64; 3]> = staged.loads.iter().map(StageCost::seconds).collect();
+        let seconds: Vec<PerSection> = staged.loads.iter().map(StageCost::seconds).collect();
         let end = path.seconds(&seconds, &staged.hops);
         let rank = &mut staged.flow.ranks[path.rank];
         if end > rank.end {
@@ -236,57 +237,77 @@ impl<'a> Relaxation<'a> {
     }
 
     /// Lower bound on the seconds of a step in which, by some memory option, every device fits in its budget and which ends
-    /// in time. If the order does not depend on costs, the bound includes the critical path of the order that saves
+    /// in time. If the order does not depend on costs, the bound includes the critical path `path` of the order that saves
     /// everything.
     pub(super) fn fitted(
         &self,
         staged: &Stages<'_>,
         starts: &[usize],
-        (kind, pipeline): (&ScheduleKind, &Pipeline),
+        schedule: &ScheduledPipeline,
         path: Option<&CriticalPath>,
-        (ways, means): (&RecomputeOptions, &MemoryChoices),
-        (room, within): (f64, f64),
+        query: &FitQuery<'_>,
     ) -> f64 {
-        let ranks = self.least_of_ranks(starts, kind, pipeline);
+        let ranks = self.least_of_ranks(starts, schedule);
         // Compute that hides gathers and scatters takes longer with recomputation.
-        let alone: Vec<[f64; 3]> = staged.loads.iter().map(|load| load.with_shards([0.0; 2])).collect();
-        let path = path.map(|path| (path, path.seconds(&alone, &staged.hops)));
-        let returns = ActivationLifetime::of(&alone, &vec![0.0; alone.len()], kind, pipeline, within);
+        let alone: Vec<PerSection> = staged.loads.iter().map(|load| load.with_shards(Passes::default())).collect();
+        let path = path.map(|path| KnownPath { path, seconds: path.seconds(&alone, &staged.hops) });
+        let lifetime = ActivationLifetime::of(&alone, &vec![0.0; alone.len()], schedule, query.within);
         // The lead of the CPU over the device is not known either.
-        let loads: Vec<StageCost> =
-            staged.loads.iter().map(|load| StageCost { summed: [0.0; 2], ..load.clone() }).collect();
+        let reductions = TpReductions::default();
+        let loads: Vec<StageCost> = staged.loads.iter().map(|load| StageCost { reductions, ..load.clone() }).collect();
         let device = self.device(&staged.flow, &loads, &staged.replicas);
         let counts = counts(self.fast, starts);
-        let kept = counts.iter().map(|runs| sum(runs, |run| self.fast.profiles[run.block].kept)).collect();
-        let device = device.iter().zip(&staged.flow.ranks).map(|(device, rank)| [*device, rank.kept]).collect();
+        let saved = counts.iter().map(|runs| sum(runs, |run| self.fast.profiles[run.block].saved)).collect();
         let reserve = self.platform.stack.facts.reserve;
         let LeastAfter { reduce, update } = self.ordered(&staged.flow, &staged.loads, &staged.replicas).least_after();
-        let fitting =
-            MemoryFit { pipeline: (kind, pipeline), counts, kept, ranks, reduce, path, returns, device, reserve };
-        (fitting.seconds(ways, means, room) + update + self.platform.fixed())
+        let ranks = (ranks.into_iter().zip(reduce))
+            .zip(device.into_iter().zip(&staged.flow.ranks))
+            .zip(0..)
+            .map(|(((bound, reduce_s), (device_bytes, rank)), number)| FitRank {
+                number,
+                bound,
+                reduce_s,
+                device_bytes,
+                saved_bytes: rank.saved,
+            })
+            .collect();
+        let fit = MemoryFit { schedule, counts, saved, ranks, path, lifetime, reserve };
+        (fit.seconds(query.options, query.choices, query.budget) + update + self.platform.fixed())
             * self.platform.stragglers(self.parallel.devices())
     }
+}
+
+/// Arguments of a lower bound with memory options.
+pub(super) struct FitQuery<'a> {
+    /// Options of the blocks.
+    pub(super) options: &'a RecomputeOptions,
+    /// Options of the search node.
+    pub(super) choices: &'a MemoryChoices,
+    /// Memory budget of a device, in bytes.
+    pub(super) budget: f64,
+    /// Upper limit on the seconds of the step.
+    pub(super) within: f64,
 }
 
 /// Stages in an order that no other order beats.
 pub(super) fn flow_of(
     loads: &[StageCost],
     hops: &[f64],
-    pipeline: (&ScheduleKind, &Pipeline),
+    schedule: &ScheduledPipeline,
     within: f64,
 ) -> PipelineTimeline {
-    let kept: Vec<f64> = loads.iter().map(|load| load.kept).collect();
-    least(&loads.iter().map(StageCost::seconds).collect::<Vec<_>>(), &kept, hops, pipeline, within)
+    let saved: Vec<f64> = loads.iter().map(|load| load.saved).collect();
+    least(&loads.iter().map(StageCost::seconds).collect::<Vec<_>>(), &saved, hops, schedule, within)
 }
 
 /// Bytes that all block instances save if all layers that can be are recomputed.
-fn kept_by_whole(blocks: &Blocks) -> f64 {
-    let profiles = blocks.again.as_ref().unwrap_or(&blocks.profiles);
-    blocks.outline.spans.iter().map(|span| span.runs.len() as f64 * profiles[span.block].kept).sum()
+fn saved_by_recomputing_all(blocks: &Blocks) -> f64 {
+    let profiles = blocks.recomputed.as_ref().unwrap_or(&blocks.profiles);
+    blocks.outline.spans.iter().map(|span| span.runs.len() as f64 * profiles[span.block].saved).sum()
 }
 
 /// Seconds of a rank that executes all blocks `times` times, plus the fixed cost of each step.
 pub(super) fn work_of(blocks: &Blocks, times: f64, platform: &Platform<'_>) -> f64 {
-    let of = |profile: &cost::Profile| profile.f.total() + profile.i.total() + profile.w.total();
-    blocks.sum(of) * times + platform.fixed()
+    let seconds = |profile: &cost::Profile| profile.f.total() + profile.i.total() + profile.w.total();
+    blocks.sum(seconds) * times + platform.fixed()
 }

@@ -3,73 +3,100 @@
 //! Rajbhandari et al. 2020 (ZeRO); Zhao et al. 2023 (FSDP).
 
 use super::place::{expert_replicas, replicas, sharded};
-use cost::{CollectiveKind, Group, Platform, Profile};
+use cost::{CollectiveKind, Group, Passes, Platform, Profile, SplitByExperts};
 use ir::options::ParallelConfig;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
-/// The ranks that hold the same parameters, and what they talk about.
+/// Ranks that hold the same parameters, and the cost of their collectives.
 #[derive(Clone, Debug)]
 pub(super) struct Replicas<'a> {
     pub(super) platform: &'a Platform<'a>,
     /// The stage of ZeRO under which micro-batches run.
     pub(super) zero: u8,
-    /// True if communication hides behind compute.
+    /// `true` if communication overlaps with compute.
     hides: bool,
-    /// For dense parameters and for experts: the ranks that share a copy, and those with the same shard.
-    groups: [(Group, Group); 2],
+    groups: SplitByExperts<ReplicaGroups>,
 }
 
-/// Seconds that parameters cost: those of a rank once a step beyond what is hidden, or those of a run with nothing beside them.
+/// Ranks that hold the same parameters.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct ReplicaGroups {
+    /// Ranks among which ZeRO shards one copy.
+    pub(super) shards: Group,
+    /// Ranks with the same shard of different copies.
+    pub(super) copies: Group,
+}
+
+/// Seconds of the collectives over data-parallel ranks: exposed ones of a rank in a step, or all of one block instance.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(super) struct Exchange {
-    /// Seconds of gradients after the last backward.
+    /// Reduction of gradients, after the last backward.
     pub(super) reduce: f64,
-    /// Seconds of updated parameters after the update.
+    /// Gather of updated parameters, after the update.
     pub(super) gather: f64,
 }
 
-/// Runs that follow each other and are alike, and what the parameters of each talk about.
-pub(super) struct Row<'a> {
+/// Equal consecutive block instances of a stage.
+pub(super) struct Repeated<'a> {
     pub(super) profile: &'a Profile,
+    /// Number of instances.
     pub(super) times: usize,
+    /// Collectives of one instance.
     pub(super) exchange: Exchange,
 }
 
-impl Row<'_> {
-    /// How many of its runs have what before and after them.
-    fn places(&self, before: Exchange, after: Exchange) -> [(f64, Exchange, Exchange); 3] {
+/// Instances with the same collectives before and after them.
+struct Neighbours {
+    /// Number of instances.
+    times: f64,
+    before: Exchange,
+    after: Exchange,
+}
+
+impl Repeated<'_> {
+    /// The first instance, the inner ones and the last one, between `before` and `after`.
+    fn neighbours(&self, before: Exchange, after: Exchange) -> SmallVec<[Neighbours; 3]> {
         let own = self.exchange;
-        match self.times {
-            1 => [(1.0, before, after), (0.0, own, own), (0.0, own, own)],
-            times => [(1.0, before, own), ((times - 2) as f64, own, own), (1.0, own, after)],
+        if self.times == 1 {
+            return smallvec![Neighbours { times: 1.0, before, after }];
         }
+        smallvec![
+            Neighbours { times: 1.0, before, after: own },
+            Neighbours { times: (self.times - 2) as f64, before: own, after: own },
+            Neighbours { times: 1.0, before: own, after },
+        ]
     }
 }
 
 impl<'a> Replicas<'a> {
     pub(super) fn new(parallel: &ParallelConfig, microbatches: u32, platform: &'a Platform<'a>) -> Replicas<'a> {
         let hides = parallel.dp_overlap.unwrap_or(platform.stack.hides("dp"));
-        let groups = [replicas(parallel), expert_replicas(parallel)].map(|group| sharded(group, parallel.shard));
+        let groups = SplitByExperts { dense: replicas(parallel), experts: expert_replicas(parallel) };
+        let groups = groups.map(|group| sharded(group, parallel.shard));
         let facts = &platform.stack.facts;
         let stays_whole = microbatches > 1 && (facts.accumulates_whole || facts.pipelines_whole && parallel.pp > 1);
         let zero = if stays_whole { parallel.zero.min(1) } else { parallel.zero };
         Replicas { platform, zero, hides, groups }
     }
 
-    /// Into how many parts dense parameters, and experts, are cut.
-    pub(super) fn parts(&self) -> [f64; 2] {
-        self.groups.map(|(shards, _)| shards.ranks as f64)
+    /// Number of ranks among which ZeRO shards a copy.
+    pub(super) fn parts(&self) -> SplitByExperts {
+        self.groups.map(|ranks| ranks.shards.ranks as f64)
     }
 
-    /// Seconds in which the gradients of parameters are summed, to those who update them, in messages of at most `bucket`
-    /// bytes.
-    fn reduce(&self, elements: [f64; 2], bucket: f64) -> f64 {
-        let wire = self.platform.recipe.wire;
+    /// Number of parts of optimizer states: those of [`Replicas::parts`] from ZeRO-1 on.
+    pub(super) fn state_parts(&self) -> SplitByExperts {
+        if self.zero > 0 { self.parts() } else { SplitByExperts::uniform(1.0) }
+    }
+
+    /// Seconds of reducing gradients to the ranks that update the parameters, in messages of at most `bucket` bytes.
+    fn reduce(&self, elements: SplitByExperts, bucket: f64) -> f64 {
+        let element = self.platform.recipe.comm_gradient;
         let exchange = |exchange: CollectiveKind, elements: f64, group: Group| {
-            let messages = (elements * wire / bucket).ceil().max(1.0);
-            messages * self.platform.collective_time(exchange, elements * wire / messages, group)
+            let messages = (elements * element / bucket).ceil().max(1.0);
+            messages * self.platform.collective_time(exchange, elements * element / messages, group)
         };
-        let of = |(elements, (shards, copies)): (f64, (Group, Group))| {
+        let seconds = |elements: f64, ReplicaGroups { shards, copies }: ReplicaGroups| {
             if self.zero == 0 {
                 let all = Group { ranks: shards.ranks * copies.ranks, ..shards };
                 return exchange(CollectiveKind::AllReduce, elements, all);
@@ -78,100 +105,110 @@ impl<'a> Replicas<'a> {
             exchange(CollectiveKind::ReduceScatter, elements, shards)
                 + exchange(CollectiveKind::AllReduce, part, copies)
         };
-        elements.into_iter().zip(self.groups).map(of).sum()
+        seconds(elements.dense, self.groups.dense) + seconds(elements.experts, self.groups.experts)
     }
 
-    /// Seconds in which parts of so many parameters come to all who share a copy.
-    fn gather(&self, elements: [f64; 2]) -> f64 {
-        let of = |(elements, (shards, _)): (f64, (Group, Group))| {
+    /// Seconds of gathering the shards of parameters on all ranks of a copy.
+    fn gather(&self, elements: SplitByExperts) -> f64 {
+        let seconds = |elements: f64, ReplicaGroups { shards, .. }: ReplicaGroups| {
             self.platform.collective_time(CollectiveKind::AllGather, elements * self.platform.recipe.parameter, shards)
         };
-        elements.into_iter().zip(self.groups).map(of).sum()
+        seconds(elements.dense, self.groups.dense) + seconds(elements.experts, self.groups.experts)
     }
 
-    /// Seconds of communication that these seconds of compute cannot hide.
-    fn left(&self, communication: f64, compute: f64) -> f64 {
+    /// Exposed seconds of communication that runs concurrently with `compute` seconds.
+    fn exposed(&self, communication: f64, compute: f64) -> f64 {
         if !self.hides {
             return communication;
         }
         let hidden = communication.min(compute) * self.platform.stack.fitted.overlap.value;
-        // What is hidden takes some of the device from what hides it.
+        // Hidden communication slows the compute that hides it.
         communication - hidden + hidden * (self.platform.contention() - 1.0)
     }
 
-    /// Seconds per micro-batch of a stage with these runs that parts of parameters cost, with the forward and with the
-    /// backward. ZeRO-3 gathers each block before its forward and again before its backward, the next one while a block
-    /// computes, and both ZeRO-2 and 3 scatter its gradients; the first gather and the last scatter have nothing beside them.
-    /// What is gathered stays for the backward (`stays`) where nothing else is computed in between: on stages of one run.
-    pub(super) fn shards<'p>(&self, rows: impl Iterator<Item = Row<'p>>, stays: bool) -> [f64; 2] {
+    /// Exposed seconds of gathers and scatters per micro-batch of a stage with these block instances.
+    ///
+    /// ZeRO-3 gathers a block before its forward and, unless `stays`, before its backward, while its neighbour computes.
+    /// ZeRO-2 and ZeRO-3 scatter its gradients. The first gather and the last scatter are exposed. `stays` is true for stages
+    /// of one block instance: nothing else is computed between its forward and backward, so its parameters stay gathered.
+    pub(super) fn shards<'p>(&self, blocks: impl Iterator<Item = Repeated<'p>>, stays: bool) -> Passes {
         if self.zero < 2 {
-            return [0.0; 2];
+            return Passes::default();
         }
-        let rows: SmallVec<[Row<'_>; 4]> = rows.collect();
-        let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return [0.0; 2] };
-        let mut seconds = [first.exchange.gather, first.exchange.reduce];
-        for (at, row) in rows.iter().enumerate() {
-            let before = at.checked_sub(1).map_or(Exchange::default(), |at| rows[at].exchange);
-            let after = rows.get(at + 1).map_or(Exchange::default(), |row| row.exchange);
-            let backward = row.profile.again.total() + row.profile.i.total() + row.profile.w.total();
-            for (times, before, after) in row.places(before, after) {
-                seconds[0] += times * self.left(after.gather, row.profile.f.total());
-                // The backward goes the other way: the block before is gathered, the one after has given its gradients.
-                let again = if stays { 0.0 } else { before.gather };
-                seconds[1] += times * self.left(again + after.reduce, backward);
+        let blocks: SmallVec<[Repeated<'_>; 4]> = blocks.collect();
+        let (Some(first), Some(last)) = (blocks.first(), blocks.last()) else { return Passes::default() };
+        let mut seconds = Passes { forward: first.exchange.gather, backward: first.exchange.reduce };
+        for (at, block) in blocks.iter().enumerate() {
+            let before = at.checked_sub(1).map_or(Exchange::default(), |at| blocks[at].exchange);
+            let after = blocks.get(at + 1).map_or(Exchange::default(), |block| block.exchange);
+            let compute = block.profile.passes();
+            for Neighbours { times, before, after } in block.neighbours(before, after) {
+                seconds.forward += times * self.exposed(after.gather, compute.forward);
+                // In the backward, the block before is gathered while the gradients of the block after are scattered.
+                let gather = if stays { 0.0 } else { before.gather };
+                seconds.backward += times * self.exposed(gather + after.reduce, compute.backward);
             }
         }
         if !stays {
-            seconds[1] += last.exchange.gather;
+            seconds.backward += last.exchange.gather;
         }
         seconds
     }
 
-    /// Exchanges of the parameters of each block instance that every micro-batch needs, without overlap.
+    /// Seconds of the collectives of an instance of each block, for blocks whose micro-batches need them; nothing is hidden.
     pub(super) fn exchanges(&self, profiles: &[Profile]) -> Vec<Exchange> {
-        let of = |profile: &Profile| {
-            let elements = [profile.dense, profile.experts];
+        let exchange = |profile: &Profile| {
+            let elements = profile.elements();
             let gather = if self.zero > 2 { self.gather(elements) } else { 0.0 };
             Exchange { gather, reduce: self.reduce(elements, f64::INFINITY) }
         };
-        if self.zero < 2 { vec![Exchange::default(); profiles.len()] } else { profiles.iter().map(of).collect() }
+        if self.zero < 2 { vec![Exchange::default(); profiles.len()] } else { profiles.iter().map(exchange).collect() }
     }
 
-    /// Seconds of parameters once a step on the average rank, given the average numbers of elements and the seconds of compute
-    /// beside it: as if all went in one message of endless size. What is left beside compute is convex in both.
-    pub(super) fn least_exchange(&self, elements: [f64; 2], forward: f64, backward: f64) -> Exchange {
+    /// Lower bound on a step's exposed collectives, averaged over ranks with these average `elements` and seconds of
+    /// `compute`. Elements are sent at the rate of a message of `ENDLESS` elements; exposed seconds are convex in both
+    /// arguments.
+    pub(super) fn least_exchange(&self, elements: SplitByExperts, compute: Passes) -> Exchange {
         const ENDLESS: f64 = 1e15;
-        let rate = |of: &dyn Fn([f64; 2]) -> f64| {
-            [elements[0] * of([ENDLESS, 0.0]), elements[1] * of([0.0, ENDLESS])].into_iter().sum::<f64>() / ENDLESS
+        let at_best_rate = |seconds: &dyn Fn(SplitByExperts) -> f64| {
+            let dense = elements.dense * seconds(SplitByExperts { dense: ENDLESS, experts: 0.0 });
+            let experts = elements.experts * seconds(SplitByExperts { dense: 0.0, experts: ENDLESS });
+            (dense + experts) / ENDLESS
         };
-        let reduce = if self.zero < 2 { rate(&|elements| self.reduce(elements, f64::INFINITY)) } else { 0.0 };
-        let gather = if matches!(self.zero, 1 | 2) { rate(&|elements| self.gather(elements)) } else { 0.0 };
-        self.beside(reduce, gather, forward, backward)
+        let reduces_once = self.zero < 2;
+        let reduce = if reduces_once { at_best_rate(&|elements| self.reduce(elements, f64::INFINITY)) } else { 0.0 };
+        let gathers_once = matches!(self.zero, 1 | 2);
+        let gather = if gathers_once { at_best_rate(&|elements| self.gather(elements)) } else { 0.0 };
+        self.exposed_exchange(Exchange { reduce, gather }, compute)
     }
 
-    /// Seconds of reductions and gathers that compute cannot hide.
-    fn beside(&self, reduce: f64, gather: f64, forward: f64, backward: f64) -> Exchange {
+    /// Exposed part of an exchange that runs concurrently with `compute` seconds.
+    fn exposed_exchange(&self, exchange: Exchange, compute: Passes) -> Exchange {
+        let Exchange { reduce, gather } = exchange;
         let hides_update = self.platform.stack.facts.hides_update;
         Exchange {
-            reduce: self.left(reduce, backward),
-            gather: if hides_update { self.left(gather, forward) } else { gather },
+            reduce: self.exposed(reduce, compute.backward),
+            gather: if hides_update { self.exposed(gather, compute.forward) } else { gather },
         }
     }
 
-    /// Seconds of a rank's parameters once a step. Gradients go in buckets during `backward` seconds of the last
-    /// micro-batch's backward, all but the last bucket, which ends with the tensor that fills it. Updated shards are gathered at once,
-    /// or during `forward` seconds of the next step's first forward if the stack does so. They are then copied to their places.
-    pub(super) fn exchange(&self, elements: [f64; 2], tensors: usize, forward: f64, backward: f64) -> Exchange {
-        let bytes = (elements[0] + elements[1]) * self.platform.recipe.wire;
-        // Only what is to be hidden is sent in parts.
+    /// Exposed seconds of a rank's collectives in a step.
+    ///
+    /// Gradients are reduced in buckets during the last micro-batch's backward. The last bucket ends with the tensor that
+    /// fills it, and is exposed. Updated parameters are gathered at once, or during the next step's first forward if the
+    /// stack does so, and copied to their places.
+    pub(super) fn exchange(&self, elements: SplitByExperts, tensors: usize, compute: Passes) -> Exchange {
+        let bytes = elements.total() * self.platform.recipe.comm_gradient;
+        // Gradients that are not hidden are sent in one message.
         let bucket = self.platform.stack.facts.bucket + bytes / tensors.max(1) as f64;
         let bucket = if self.hides { bucket } else { f64::INFINITY };
         let reduce = if self.zero < 2 { self.reduce(elements, bucket) } else { 0.0 };
-        let [ranks, _] = self.parts();
+        let ranks = self.parts().dense;
         let copies = if ranks > 1.0 { self.platform.stack.facts.part * tensors as f64 * ranks } else { 0.0 };
         let gather = if matches!(self.zero, 1 | 2) { self.gather(elements) + copies } else { 0.0 };
         let last = reduce * (bucket / bytes.max(1.0)).min(1.0);
-        let Exchange { reduce, gather } = self.beside(reduce - last, gather, forward, backward);
+        let hideable = Exchange { reduce: reduce - last, gather };
+        let Exchange { reduce, gather } = self.exposed_exchange(hideable, compute);
         Exchange { reduce: last + reduce, gather }
     }
 }
@@ -185,7 +222,8 @@ mod tests {
         let cluster = Cluster::find("h100-p5-efa").unwrap();
         let platform = Platform { cluster: &cluster, stack, recipe: &Recipe::bf16() };
         let parallel = ParallelConfig { dp: 64, zero, ..ParallelConfig::default() };
-        Replicas::new(&parallel, 1, &platform).exchange([1e9, 0.0], tensors, 1.0, 10.0)
+        let elements = SplitByExperts { dense: 1e9, experts: 0.0 };
+        Replicas::new(&parallel, 1, &platform).exchange(elements, tensors, Passes { forward: 1.0, backward: 10.0 })
     }
 
     #[test]

@@ -1,44 +1,45 @@
-//! The answer: `meshwright.estimate/2`.
+//! Report of an estimate: `meshwright.estimate/2`.
 
 use super::request::EstimateRequest;
+use cost::Interval;
 use serde::{Deserialize, Serialize};
 
-/// Version of the form of an estimate.
+/// Version of the report's schema.
 pub const SCHEMA: &str = "meshwright.estimate/2";
 
-/// A predicted step.
+/// Prediction of a step.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct EstimateReport {
     /// `meshwright.estimate/2`.
     pub schema: String,
-    /// The version of this program.
+    /// Version of this program.
     pub tool_version: String,
     /// `ok`.
     pub status: String,
     /// The request.
     pub inputs: EstimateRequest,
-    /// The devices.
+    /// Devices by axis.
     pub mesh: Mesh,
     /// The configuration in full.
     pub parallel: ir::options::ParallelConfig,
-    /// Items of the configuration that the stack does not support: `schedule=zb-v`.
+    /// Options of the configuration that the stack does not support: `schedule=zb-v`.
     #[serde(default)]
     pub beyond_stack: Vec<String>,
-    /// Values that layers recompute by name, in the order of the forward.
+    /// Recomputed values, in forward order.
     #[serde(default)]
     pub recomputed: Vec<Recomputed>,
     /// The stages in the order of the model.
     pub stages: Vec<StageReport>,
-    /// The prediction of a step.
+    /// Predicted time and memory.
     pub predicted: Predicted,
 }
 
-/// The devices by axis.
+/// Devices by axis.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Mesh {
-    /// All of them.
+    /// Number of devices.
     pub devices: u64,
-    /// The axes, outermost first.
+    /// Names of the axes, outermost first.
     pub rank_order: Vec<String>,
     /// Pipeline ranks.
     pub pp: u64,
@@ -54,84 +55,83 @@ pub struct Mesh {
     pub etp: u64,
 }
 
-/// A value that the backward of a layer makes again instead of it being kept; of one micro-batch on one rank.
+/// Recomputed value of a layer, for one micro-batch on one rank.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Recomputed {
-    /// The layer's block.
+    /// Block of the layer.
     pub layer: String,
-    /// The value.
+    /// Name of the value.
     pub value: String,
-    /// Bytes that are not kept for it; 0: only others need it.
+    /// Bytes that are not saved; 0 if the value is recomputed only for other values.
     pub bytes_saved: f64,
-    /// Seconds of making it by itself.
+    /// Seconds of recomputing it alone.
     pub time_s: f64,
 }
 
 /// A pipeline stage.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct StageReport {
-    /// Its first run of a block.
+    /// Name of its first block instance.
     pub first: String,
-    /// Its last.
+    /// Name of its last block instance.
     pub last: String,
     /// Its recomputation.
     pub variant: String,
-    /// How many of its layers are computed again as a whole.
+    /// Number of its layers that are recomputed as a whole.
     pub whole: usize,
 }
 
-/// The prediction of a step.
+/// Predicted time and memory of a step.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Predicted {
     /// Seconds of a step.
     pub step_time_s: f64,
-    /// Seconds that a tenth, and nine tenths, of measured runs stayed below.
-    pub interval_s: [f64; 2],
+    /// 10th and 90th percentile of measured step times, in seconds.
+    pub interval_s: Interval,
     /// Tokens per second and device.
     pub tokens_per_s_per_gpu: f64,
-    /// Model FLOPs per second over the peak, causal attention halved.
+    /// Model FLOPs per second over the peak, with causal attention halved.
     pub mfu: f64,
-    /// The same with attention whole.
+    /// The same with full attention.
     pub mfu_noncausal: f64,
-    /// FLOPs per second that kernels execute, with what is computed again, over the peak: causal flash attention without what the
-    /// mask hides.
+    /// FLOPs per second executed by kernels, recomputation included, over the peak. Flash attention skips masked pairs.
     pub hfu: f64,
-    /// Model FLOPs of a token, forward and backward, causal attention halved.
+    /// Model FLOPs per token, forward and backward, with causal attention halved.
     pub flops_per_token: f64,
-    /// Dense peak of a device on the operands of its products, per second.
+    /// Dense peak FLOPs per second of a device for the format of its products.
     pub peak_flops: f64,
-    /// Bytes that a parameter takes: as kernels read it, its gradient, its master copy and its states.
+    /// Bytes per parameter: the parameter, its gradient, its master copy and its optimizer states.
     pub bytes_per_parameter: f64,
-    /// Parameters of the model.
+    /// Number of parameters of the model.
     pub parameters: u64,
-    /// Micro-batches of a step.
+    /// Number of micro-batches of a step.
     pub microbatches: u32,
-    /// The share of choices of experts that is expected to be dropped under a router that prefers none, 0 where the stack gives
-    /// experts no capacity; none of a model without experts.
+    /// Expected fraction of dropped tokens under uniform routing; 0 if the stack gives experts no capacity, `None` without
+    /// experts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped: Option<f64>,
-    /// The idle share of the pipeline's ranks until the last backward, in the mean.
+    /// Idle fraction of the pipeline up to the last backward, averaged over ranks.
     pub bubble: f64,
-    /// Parts of the step time on the rank that ends last; they sum to the step time.
+    /// Breakdown of the step on the rank that ends last; the parts add up to the step time.
     pub time_s: TimeShares,
-    /// Communication that nothing hides, of these.
+    /// Exposed communication, part of the breakdown.
     pub exposed_comm_s: Comm,
     /// Memory of the devices.
     pub memory_gib: Memory,
-    /// True if it fits on the devices and leaves the margin free, and what is offloaded in the host's memory.
+    /// `true` if the configuration fits in device memory with the margin free, and offloaded activations fit in host memory.
     pub fits: bool,
 }
 
-/// Seconds by what they go to.
+/// Breakdown of a step, in seconds.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct TimeShares {
     /// Matrix products.
     pub gemm: f64,
     /// Attention.
     pub attention: f64,
-    /// Kernels that move bytes.
+    /// Memory-bound kernels.
     pub memory_bound: f64,
-    /// Recomputation, without its communication.
+    /// Recomputation without its communication.
     pub recompute: f64,
     /// Tensor-parallel communication.
     pub tp: f64,
@@ -145,17 +145,17 @@ pub struct TimeShares {
     pub p2p: f64,
     /// Waiting for other stages.
     pub bubble: f64,
-    /// The update.
+    /// Optimizer update.
     pub optimizer: f64,
     /// Waiting for the CPU to launch kernels.
     pub launch: f64,
-    /// Waiting for a core, where devices share them.
+    /// Waiting for a core, if devices share cores.
     pub cores: f64,
-    /// Other costs of a step, and waiting for the slowest device.
+    /// Fixed time of a step, and waiting for the slowest device.
     pub other: f64,
 }
 
-/// Seconds of communication that nothing hides, by axis.
+/// Exposed communication by axis, in seconds.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Comm {
     /// Tensor-parallel.
@@ -170,66 +170,66 @@ pub struct Comm {
     pub pp: f64,
 }
 
-/// GiB of devices.
+/// Memory of devices, in GiB.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Memory {
     /// Reserved on the worst rank.
     pub total: f64,
-    /// That rank of the pipeline.
+    /// Pipeline rank with most reserved memory.
     pub worst_rank: usize,
-    /// Capacity of a device.
+    /// Memory of a device.
     #[serde(default)]
     pub capacity: f64,
-    /// Usable part of it; the rest is the margin.
+    /// Usable memory of a device: its memory without the margin.
     #[serde(default)]
     pub usable: f64,
-    /// Share of a node's host memory per device; `None` if unknown.
+    /// Host memory per device; `None` if unknown.
     #[serde(default)]
     pub host_capacity: Option<f64>,
     /// Memory of each pipeline rank.
     pub per_stage: Vec<StageMemory>,
 }
 
-/// GiB of a device, when it holds most.
+/// Peak memory of a device, in GiB.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct StageMemory {
-    /// Parameters as kernels read them.
+    /// Parameters.
     pub parameters: f64,
     /// Gradients.
     pub gradients: f64,
     /// Master copies and optimizer states.
     pub optimizer: f64,
-    /// Saved activations.
+    /// Saved activations without logits.
     pub activations: f64,
-    /// Logits and the values that the loss saves; not part of `activations`.
+    /// Logits, and activations saved for the loss.
     pub logits: f64,
-    /// Inner values, messages, gathered parameters, workspace.
+    /// Temporary values, messages, gathered parameters and workspace.
     pub buffers: f64,
-    /// All of these.
+    /// Allocated memory: the sum of the above.
     pub allocated: f64,
-    /// With what the allocator keeps beside.
+    /// Memory reserved by the allocator.
     pub reserved: f64,
-    /// With CUDA's context and the communicators' buffers.
+    /// Device memory: reserved memory, CUDA context and communicator buffers.
     pub device: f64,
-    /// Saved activations in host memory; 0 without `offload`.
+    /// Offloaded activations in host memory; 0 without `offload`.
     #[serde(default)]
     pub host: f64,
 }
 
 impl Predicted {
-    /// The most that a device has in the host's memory.
+    /// Largest offloaded memory of a device, in GiB.
     pub fn offloaded(&self) -> f64 {
         self.memory_gib.per_stage.iter().map(|stage| stage.host).fold(0.0, f64::max)
     }
 
-    /// Memory of the rank with the highest peak.
+    /// Memory of the rank with most device memory.
     pub fn fullest(&self) -> StageMemory {
         self.memory_gib.per_stage.get(self.memory_gib.worst_rank).copied().unwrap_or_default()
     }
 }
 
 impl TimeShares {
-    /// All by name, in a fixed order.
+    /// Parts by name, in a fixed order.
     pub fn by_name(&self) -> [(&'static str, f64); 14] {
         [
             ("gemm", self.gemm),
@@ -249,7 +249,7 @@ impl TimeShares {
         ]
     }
 
-    /// Seconds of all of it.
+    /// Sum of all parts.
     pub fn total(&self) -> f64 {
         self.by_name().iter().map(|(_, seconds)| seconds).sum()
     }

@@ -2,6 +2,7 @@
 
 use super::report::{EstimateReport, Recomputed, StageMemory};
 use compiler::parallel;
+use cost::Interval;
 use std::fmt;
 use support::table::table;
 use support::units::{bytes, count, percent, share, short, with_unit};
@@ -15,7 +16,8 @@ impl fmt::Display for EstimateReport {
 
 fn text(report: &EstimateReport) -> String {
     let EstimateReport { inputs, predicted, parallel, .. } = report;
-    let [low, high] = predicted.interval_s.map(short);
+    let Interval { low, high } = predicted.interval_s;
+    let (low, high) = (short(low), short(high));
     let text = format!(
         "model     {}, {} parameters, {:.0} bytes each\n\
          cluster   {}, {} devices, stack {}, {}\n\
@@ -51,14 +53,15 @@ fn beyond(report: &EstimateReport) -> String {
     )
 }
 
-/// Text of the values that layers recompute by name; empty if there are none.
+/// Table of the recomputed values; empty if there are none.
 fn recomputed(report: &EstimateReport) -> String {
     if report.recomputed.is_empty() {
         return String::new();
     }
-    let row = |again: &Recomputed| {
-        let kept = if again.bytes_saved > 0.0 { bytes(again.bytes_saved as u64) } else { "(shared)".to_string() };
-        [again.value.clone(), again.layer.clone(), kept, short(again.time_s)]
+    let row = |recomputed: &Recomputed| {
+        let saved =
+            if recomputed.bytes_saved > 0.0 { bytes(recomputed.bytes_saved as u64) } else { "(shared)".to_string() };
+        [recomputed.value.clone(), recomputed.layer.clone(), saved, short(recomputed.time_s)]
     };
     let rows: Vec<_> = report.recomputed.iter().map(row).collect();
     table(["RECOMPUTED", "LAYER", "SAVED", "COST"], &rows) + "\n"
@@ -66,13 +69,13 @@ fn recomputed(report: &EstimateReport) -> String {
 
 /// Line on the expected share of dropped tokens.
 fn dropped(expected: Option<f64>) -> String {
-    let said = match expected {
+    let drop = match expected {
         None => return String::new(),
         Some(0.0) => "0 %".to_string(),
         Some(few) if few < 5e-4 => "less than 0.1 % (uniform routing)".to_string(),
         Some(expected) => format!("{} (uniform routing)", share(expected)),
     };
-    format!("expected token drop  {said}\n\n")
+    format!("expected token drop  {drop}\n\n")
 }
 
 /// Table of the parts of the step, largest first.
@@ -134,23 +137,24 @@ fn verdict(report: &EstimateReport) -> String {
     } else {
         "it does not fit".to_string()
     };
-    let of = if usable < capacity { format!(", {usable:.2} usable with {free} left free") } else { String::new() };
-    format!("device capacity {capacity:.2}{of}: {fits}")
+    let usable =
+        if usable < capacity { format!(", {usable:.2} of it usable with {free} left free") } else { String::new() };
+    format!("a device has {capacity:.2}{usable}: {fits}")
 }
 
 /// Line on offloaded activations; empty if nothing is offloaded.
 fn offloaded(report: &EstimateReport) -> String {
     let (held, capacity) = (report.predicted.offloaded(), report.predicted.memory_gib.host_capacity);
-    let of = match capacity {
+    let limit = match capacity {
         _ if held == 0.0 => return String::new(),
         Some(capacity) if held <= capacity => format!("of {capacity:.2} available per device: it fits"),
         Some(capacity) => format!("of {capacity:.2} available per device: it does not fit"),
         None => "capacity unknown: the cluster file has no host.memory".to_string(),
     };
-    format!("offloaded to host memory, on the worst device: {held:.2}, {of}\n")
+    format!("offloaded to host memory, on the worst device: {held:.2}, {limit}\n")
 }
 
-/// The name of a part of a step, by its field in a report.
+/// Name of a part of a step, by its field in a report.
 pub fn part_name(part: &str) -> &'static str {
     match part {
         "gemm" => "matmuls",

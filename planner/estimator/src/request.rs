@@ -5,7 +5,7 @@ use ir::catalogue::Code;
 use ir::limits;
 use serde::{Deserialize, Serialize};
 
-/// A model under a configuration on a cluster. What is left out has its default.
+/// A model under a configuration on a cluster. Missing fields have their defaults.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EstimateRequest {
@@ -15,7 +15,7 @@ pub struct EstimateRequest {
     pub cluster: String,
     /// The software: a preset, or a TOML file.
     pub stack: String,
-    /// Devices; left out: those of the configuration.
+    /// Number of devices; `None`: that of the configuration.
     pub gpus: Option<u64>,
     /// Tokens per sequence.
     pub seq: u64,
@@ -23,9 +23,9 @@ pub struct EstimateRequest {
     pub global_batch: u64,
     /// Number formats: see [`recipe`](super::recipe()).
     pub precision: String,
-    /// Type of accumulated gradients and of those on the wire; left out: as the stack has it.
+    /// Type of accumulated and communicated gradients; `None`: as the stack has it.
     pub grad_dtype: Option<String>,
-    /// Type of the master copy of parameters, or `none`; left out: f32 where parameters are not.
+    /// Type of the master copy of parameters, or `none`; `None`: f32 unless the parameters are f32.
     pub master: Option<String>,
     /// `adamw`, `adamw-bf16`, `momentum` or `sgd`.
     pub optimizer: String,
@@ -34,14 +34,14 @@ pub struct EstimateRequest {
     pub parallel: String,
     /// Lengths of the documents of a sequence, in tokens: attention stays within each. Empty: one document.
     pub lengths: Vec<u64>,
-    /// The share of a device's memory that stays free: see [`MEMORY_MARGIN`].
+    /// Fraction of a device's memory that stays free: see [`MEMORY_MARGIN`].
     pub memory_margin: f64,
-    /// True if what the stack does not support is meant.
+    /// `true` to allow options that the stack does not support.
     pub beyond_stack: bool,
 }
 
-/// The share of a device's memory that is left free where nothing is said: predictions of memory are 2 to 4 % off in the median
-/// (`docs/accuracy.md`), and a process that runs out of it ends.
+/// Default fraction of a device's memory that stays free. Predictions of memory have a median error of 2 to 4 %
+/// (`docs/accuracy.md`), and a process that runs out of memory ends.
 pub const MEMORY_MARGIN: f64 = 0.05;
 
 impl Default for EstimateRequest {
@@ -66,10 +66,10 @@ impl Default for EstimateRequest {
 }
 
 impl EstimateRequest {
-    /// True if sizes that nothing can be said without are there, and within what can be counted.
+    /// Checks that all sizes are stated and within their limits.
     ///
     /// # Errors
-    /// One of them is 0 or too large.
+    /// A size is 0 or too large.
     pub(super) fn check(&self) -> Result<(), Error> {
         check_size("seq", self.seq, limits::ELEMENTS)?;
         check_size("global-batch", self.global_batch, limits::SEQUENCES)?;
@@ -92,18 +92,18 @@ impl EstimateRequest {
     }
 }
 
-/// True if a size that an option states is at least 1 and not above a limit.
+/// Checks that the size of an option is at least 1 and at most `most`.
 ///
 /// # Errors
-/// It is not.
+/// The size is out of range.
 pub fn check_size(option: &str, size: u64, most: u64) -> Result<(), Error> {
-    let told = match size {
+    let size = match size {
         0 => "0 or missing".to_string(),
         _ if size > most => format!("{size}, more than {most}"),
         _ => return Ok(()),
     };
-    Err(Error::input(Code::BadOption, format!("`--{option}` is {told}"))
-        .help(format!("--{option} takes an integer from 1 to {most}")))
+    Err(Error::input(Code::BadOption, format!("`--{option}` is {size}"))
+        .help(format!("--{option} takes a whole number from 1 to {most}")))
 }
 
 #[cfg(test)]
@@ -113,12 +113,14 @@ mod tests {
     #[test]
     fn sizes_that_cannot_be_counted_are_refused() {
         let base = EstimateRequest { seq: 100, global_batch: 8, ..EstimateRequest::default() };
-        let said = |request: EstimateRequest| request.check().unwrap_err().to_string();
+        let message = |request: EstimateRequest| request.check().unwrap_err().to_string();
         assert!(base.check().is_ok());
-        assert!(said(EstimateRequest { global_batch: 1 << 63, ..base.clone() }).contains("--global-batch"));
-        assert!(said(EstimateRequest { seq: u64::MAX, ..base.clone() }).contains("--seq"));
-        assert!(said(EstimateRequest { gpus: Some(u64::MAX), ..base.clone() }).contains("--gpus"));
-        assert!(said(EstimateRequest { lengths: vec![u64::MAX, 2], ..base.clone() }).contains("in sequences of 100"));
-        assert!(said(EstimateRequest { lengths: vec![0], ..base }).contains("of 0 tokens"));
+        assert!(message(EstimateRequest { global_batch: 1 << 63, ..base.clone() }).contains("--global-batch"));
+        assert!(message(EstimateRequest { seq: u64::MAX, ..base.clone() }).contains("--seq"));
+        assert!(message(EstimateRequest { gpus: Some(u64::MAX), ..base.clone() }).contains("--gpus"));
+        assert!(
+            message(EstimateRequest { lengths: vec![u64::MAX, 2], ..base.clone() }).contains("in sequences of 100")
+        );
+        assert!(message(EstimateRequest { lengths: vec![0], ..base }).contains("of 0 tokens"));
     }
 }

@@ -4,31 +4,39 @@ use super::blocks::Blocks;
 use super::candidate::Candidate;
 use super::evaluator::Evaluator;
 use super::memory_fit::MemoryChoices;
-use super::projection::{AverageRankConfig, BlockConfig};
-use super::relaxation::{Relaxation, StepCost, work_of};
+use super::pipeline::ScheduledPipeline;
+use super::projection::{AverageRankConfig, BlockConfig, StepContext};
+use super::relaxation::{FitQuery, Relaxation, StepCost, work_of};
+use super::stages::StageCost;
 use compiler::error::Error;
-use compiler::pipeline::CompileError;
 use ir::options::{ParallelConfig, Recompute};
-use scheduler::predict::pipeline_of;
 use std::sync::Arc;
 
 /// Quantity requested from the lower bound of a search node.
 pub enum BoundKind {
-    /// Lower bound on step time, in seconds, for configurations that fit in the budget `room`, given the options `means` for
-    /// saving memory. If `is_ordered`, the order may be decided. The computation may stop as soon as the bound exceeds
-    /// `enough`.
+    /// Lower bound on step time, in seconds, over the configurations that fit in `budget` with some of the memory options
+    /// `choices`. The computation may stop as soon as the bound exceeds `enough`.
     Seconds {
         /// Seconds from which on the bound need not be tighter.
         enough: f64,
         /// Memory budget of a device, in bytes.
-        room: f64,
-        /// How configurations may save memory.
-        means: MemoryChoices,
+        budget: f64,
+        /// Memory options of the configurations.
+        choices: MemoryChoices,
         /// True if the order of actions is decided.
         is_ordered: bool,
     },
     /// Lower bounds on the seconds and bytes of the configuration itself.
     Bytes,
+}
+
+/// A share of the work of a large micro-batch.
+#[derive(Clone, Copy)]
+pub struct LargeShare<'a> {
+    /// Configuration of the large micro-batch.
+    pub config: &'a ParallelConfig,
+    /// Share of its work that a smaller micro-batch takes at least.
+    pub share: f64,
 }
 
 impl Evaluator {
@@ -40,20 +48,24 @@ impl Evaluator {
     }
 
     /// Lower bound over all pipelines of configurations at least as fast as `fast`, with memory options left open. `slices`
-    /// is the largest number of sequence slices of any order. If `room` is `None`, only the memory bound is computed.
+    /// is the largest number of sequence slices of any order. If `budget` is `None`, only the memory bound is computed.
     ///
     /// # Errors
-    /// As [`Evaluator::price`].
-    pub fn mean(&self, fast: &ParallelConfig, slices: u32, room: Option<f64>) -> Result<StepCost, Error> {
-        let at = (self.zero(fast), self.microbatches(fast), self.cores_each(fast));
-        self.database.average_rank(&AverageRankConfig::of(fast, at, slices, room))
+    /// As [`Evaluator::cost`].
+    pub fn average_rank(&self, fast: &ParallelConfig, slices: u32, budget: Option<f64>) -> Result<StepCost, Error> {
+        let context = StepContext {
+            zero: self.zero(fast),
+            microbatches: self.microbatches(fast),
+            cores_each: self.cores_each(fast),
+        };
+        self.database.average_rank(&AverageRankConfig::of(fast, context, slices, budget))
     }
 
     /// Lower bound on bytes over all pipelines and all numbers of micro-batches. The configurations shard their states as one
     /// of `shards`, and save no less than `small`.
     ///
     /// # Errors
-    /// As [`Evaluator::price`].
+    /// As [`Evaluator::cost`].
     pub fn least_of_any(&self, small: &ParallelConfig, shards: &[ParallelConfig]) -> Result<f64, Error> {
         let small = self.block_costs(small)?;
         let mut least = f64::INFINITY;
@@ -70,7 +82,7 @@ impl Evaluator {
     /// states as one of `shards`.
     ///
     /// # Errors
-    /// As [`Evaluator::price`].
+    /// As [`Evaluator::cost`].
     pub fn least_bytes(
         &self,
         fast: &ParallelConfig,
@@ -79,57 +91,58 @@ impl Evaluator {
     ) -> Result<f64, Error> {
         let candidate = self.candidate(fast.clone());
         let (config, blocks) = self.blocks(&candidate)?;
-        let (kind, pipeline) = pipeline_of(fast, candidate.microbatches).map_err(CompileError::from)?;
-        let starts = self.database.stage_starts(&candidate.parallel.stages, &config, &blocks, &pipeline)?;
+        let schedule = ScheduledPipeline::of(fast, candidate.microbatches)?;
+        let starts = self.database.stage_starts(&candidate.parallel.stages, &config, &blocks, &schedule.pipeline)?;
         let small = self.block_costs(small)?;
-        Ok(Relaxation::of(&candidate, &blocks).least_bytes(&small, &starts, (kind, &pipeline), shards))
+        Ok(Relaxation::of(&candidate, &blocks).least_bytes(&small, &starts, &schedule, shards))
     }
 
-    /// Lower bound over all pipelines, for configurations whose micro-batches take a share of the work of this large one.
+    /// Lower bounds over all pipelines, for configurations whose micro-batches take a share of the work of a large one.
     ///
     /// # Errors
-    /// As [`Evaluator::price`].
-    pub fn means_of_large(
+    /// As [`Evaluator::cost`].
+    pub fn average_ranks_by(
         &self,
+        large: LargeShare<'_>,
         fast: &[ParallelConfig],
-        (large, share): (&ParallelConfig, f64),
         slices: u32,
-        room: Option<f64>,
+        budget: Option<f64>,
     ) -> Result<Vec<StepCost>, Error> {
-        let blocks = self.block_costs(large)?.part(share);
-        let of =
-            |parallel: &ParallelConfig| Relaxation::of(&self.candidate(parallel.clone()), &blocks).mean(slices, room);
-        Ok(fast.iter().map(of).collect())
+        let blocks = self.block_costs(large.config)?.part(large.share);
+        let bound = |parallel: &ParallelConfig| {
+            Relaxation::of(&self.candidate(parallel.clone()), &blocks).average_rank(slices, budget)
+        };
+        Ok(fast.iter().map(bound).collect())
     }
 
     /// Seconds of the work of a configuration's stages and of the critical path through them, in a schedule of its order.
     ///
     /// # Errors
-    /// As [`Evaluator::price`].
+    /// As [`Evaluator::cost`].
     pub fn rough(&self, parallel: &ParallelConfig) -> Result<f64, Error> {
         let candidate = self.candidate(parallel.clone());
         let (config, blocks) = self.blocks(&candidate)?;
-        let (kind, pipeline) = pipeline_of(parallel, candidate.microbatches).map_err(CompileError::from)?;
-        let starts = self.database.stage_starts(&candidate.parallel.stages, &config, &blocks, &pipeline)?;
-        Ok(Relaxation::of(&candidate, &blocks).rough(&starts, kind, &pipeline))
+        let schedule = ScheduledPipeline::of(parallel, candidate.microbatches)?;
+        let starts = self.database.stage_starts(&candidate.parallel.stages, &config, &blocks, &schedule.pipeline)?;
+        Ok(Relaxation::of(&candidate, &blocks).rough(&starts, &schedule))
     }
 
     /// Lower bound over configurations at least as fast as `fast`, with memory options left open: recomputation and
     /// offloading do not change the stages.
     ///
     /// # Errors
-    /// As [`Evaluator::price`].
+    /// As [`Evaluator::cost`].
     pub fn floor(&self, fast: &ParallelConfig, ask: &BoundKind) -> Result<StepCost, Error> {
         let candidate = self.candidate(fast.clone());
         let (config, blocks) = self.blocks(&candidate)?;
-        let (kind, pipeline) = pipeline_of(fast, candidate.microbatches).map_err(CompileError::from)?;
-        let starts = self.database.stage_starts(&candidate.parallel.stages, &config, &blocks, &pipeline)?;
+        let schedule = ScheduledPipeline::of(fast, candidate.microbatches)?;
+        let starts = self.database.stage_starts(&candidate.parallel.stages, &config, &blocks, &schedule.pipeline)?;
         let open = Relaxation::of(&candidate, &blocks);
         // If everything is saved, the bound is known from before the shards were decided.
         if let BoundKind::Seconds { enough, .. } = ask
             && fast.recompute != Recompute::None
         {
-            let rough = open.rough(&starts, kind, &pipeline);
+            let rough = open.rough(&starts, &schedule);
             if rough > *enough {
                 return Ok(StepCost { seconds: rough, bytes: 0.0 });
             }
@@ -138,11 +151,12 @@ impl Evaluator {
             BoundKind::Seconds { enough, .. } => *enough,
             BoundKind::Bytes => f64::INFINITY,
         };
-        let mut staged = open.staged(&starts, (kind, &pipeline), |loads| candidate.hops(loads, &pipeline), within);
+        let hops = |loads: &mut [StageCost]| candidate.hops(loads, &schedule.pipeline);
+        let mut staged = open.staged(&starts, &schedule, hops, within);
         let mut order = None;
         if let BoundKind::Seconds { enough, is_ordered: true, .. } = ask
             && staged.seconds <= *enough
-            && kind.has_fixed_order()
+            && schedule.kind.has_fixed_order()
         {
             // The same without recomputation or offloading: one cached result serves all.
             let plain = self.candidate(ParallelConfig { offload: false, recompute: Recompute::None, ..fast.clone() });
@@ -155,14 +169,15 @@ impl Evaluator {
         let seconds = staged.seconds;
         match ask {
             BoundKind::Bytes => Ok(StepCost { seconds, bytes: staged.bytes() }),
-            BoundKind::Seconds { means, .. } if means.are_none() => Ok(StepCost { seconds, bytes: staged.bytes() }),
-            BoundKind::Seconds { enough, room, means, .. } => {
-                let fits = means.hosts.contains(&false) && means.parts && staged.bytes() <= *room;
+            BoundKind::Seconds { choices, .. } if choices.are_none() => Ok(StepCost { seconds, bytes: staged.bytes() }),
+            BoundKind::Seconds { enough, budget, choices, .. } => {
+                let fits = choices.offload.contains(&false) && choices.selective && staged.bytes() <= *budget;
                 if fits || seconds > *enough {
                     return Ok(StepCost { seconds, bytes: 0.0 });
                 }
-                let ways = self.database.memory_options(&config)?;
-                let fitted = open.fitted(&staged, &starts, (kind, &pipeline), path, (&ways, means), (*room, within));
+                let options = self.database.memory_options(&config)?;
+                let query = FitQuery { options: &options, choices, budget: *budget, within };
+                let fitted = open.fitted(&staged, &starts, &schedule, path, &query);
                 Ok(StepCost { seconds: seconds.max(fitted), bytes: 0.0 })
             }
         }
@@ -172,7 +187,7 @@ impl Evaluator {
     /// pipeline.
     ///
     /// # Errors
-    /// As [`Evaluator::price`].
+    /// As [`Evaluator::cost`].
     pub fn work_of(&self, parallel: ParallelConfig) -> Result<f64, Error> {
         let candidate = self.candidate(parallel);
         let (parallel, blocks) = (&candidate.parallel, self.block_costs(&candidate.parallel)?);

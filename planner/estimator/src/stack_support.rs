@@ -6,8 +6,8 @@ use cost::{STACKS, Stack};
 use ir::catalogue::Code;
 use ir::options::ParallelConfig;
 
-/// The items of a configuration that a stack does not support, as they are written: `schedule=zb-v`. What changes nothing, as the
-/// schedule where there is one stage, is none of them.
+/// Items of a configuration that a stack does not support, as written: `schedule=zb-v`. Items without effect, such as the
+/// schedule of one stage, are left out.
 pub fn beyond(parallel: &ParallelConfig, stack: &Stack) -> Vec<String> {
     let supports = &stack.supports;
     let ParallelConfig {
@@ -45,13 +45,13 @@ pub fn beyond(parallel: &ParallelConfig, stack: &Stack) -> Vec<String> {
     items
 }
 
-/// Refuses pins of what a stack does not support.
+/// Checks that a stack supports all pins.
 ///
 /// # Errors
-/// A pin is beyond the stack, or the pins are no configuration.
+/// The stack does not support a pin, or the pins are not a configuration.
 pub fn check_pins(pins: &str, stack: &Stack) -> Result<(), Error> {
     let keys = parallel::keys(pins)?;
-    // Degrees that are open may be more than 1.
+    // Open degrees may be greater than 1.
     let open = ["dp", "tp", "pp", "cp"].into_iter().filter(|key| !keys.contains(key));
     let open: Vec<String> = open.map(|key| format!("{key}=2")).collect();
     let pinned = parallel::parse_any(&parallel::pinned(&open.join(","), pins))?;
@@ -60,7 +60,7 @@ pub fn check_pins(pins: &str, stack: &Stack) -> Result<(), Error> {
         return Ok(());
     };
     let key = item.split('=').next().unwrap_or_default();
-    // A stack without pipelines lacks no schedule, and has none.
+    // A stack without pipelines supports no schedule, but lacks none.
     let needs =
         [("schedule", "pp"), ("cp_kind", "cp")].into_iter().find(|(of, _)| *of == key).map(|(_, degree)| degree);
     let has = |other: &Stack| {
@@ -76,7 +76,7 @@ pub fn check_pins(pins: &str, stack: &Stack) -> Result<(), Error> {
     Err(Error::input(Code::BeyondStack, message).help(format!("{have}; --beyond-stack plans with it anyway")))
 }
 
-/// Values of a key that a stack supports.
+/// Text on what the stack supports instead.
 fn supported(key: &str, stack: &Stack) -> String {
     let supports = &stack.supports;
     let words = match key {
@@ -113,11 +113,11 @@ mod tests {
     #[test]
     fn a_pin_is_refused_with_where_it_is_supported() {
         let stack = Stack::find("megatron-core-2025").unwrap();
-        let said = |pins: &str| check_pins(pins, &stack).map_err(|error| error.to_string());
-        let message = said("schedule=zb-v").unwrap_err();
+        let check = |pins: &str| check_pins(pins, &stack).map_err(|error| error.to_string());
+        let message = check("schedule=zb-v").unwrap_err();
         assert!(message.contains("1f1b, interleaved-1f1b") && message.contains("meshwright-threads"), "{message}");
         assert!(message.contains("--beyond-stack") && !message.contains("foundry-2023"), "{message}");
-        assert_eq!(said("pp=1,schedule=zb-v,zero=2,recompute=selective:mlp"), Ok(()));
+        assert_eq!(check("pp=1,schedule=zb-v,zero=2,recompute=selective:mlp"), Ok(()));
         assert!(check_pins("zero=1", &Stack::find("foundry-2023").unwrap()).is_err());
     }
 

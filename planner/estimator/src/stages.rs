@@ -1,21 +1,22 @@
 //! Partition of a model's block instances into stages, and the cost of each stage for one micro-batch.
 
 use super::blocks::{Blocks, Span};
-use super::replicas::{Exchange, Replicas, Row};
+use super::quantities::{BlockPeak, PerSection, TpReductions};
+use super::replicas::{Exchange, Repeated, Replicas};
 use compiler::error::Error;
-use cost::{Cut, Platform, Profile, Seconds};
+use cost::{Cut, Passes, Platform, Profile, Seconds, SplitByExperts};
 use ir::costs::{BlockCosts, CallCosts, ModelCosts, SectionSeconds};
 use ir::options::{ParallelConfig, Recompute};
 use scheduler::partition::{PartitionError, balanced, check_starts, stage_runs};
 use scheduler::placement::{Pipeline, Placement};
 use std::ops::Range;
 
-/// Costs of a stage on one rank for one micro-batch.
+/// Cost of a stage on one rank for one micro-batch.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct StageCost {
-    /// Its runs.
+    /// Its block instances.
     pub(super) runs: Range<usize>,
-    /// How many of its layers are computed again as a whole.
+    /// Number of its layers that are recomputed as a whole.
     pub(super) whole: usize,
     /// The forward.
     pub(super) f: Seconds,
@@ -23,59 +24,64 @@ pub(super) struct StageCost {
     pub(super) i: Seconds,
     /// The weight gradient.
     pub(super) w: Seconds,
-    /// Seconds of recomputation before the input gradient.
-    pub(super) again: Seconds,
-    /// Seconds of messages that the stage waits for itself: with a forward, and as many with a backward.
+    /// Recomputation before the input gradient.
+    pub(super) recomputed: Seconds,
+    /// Seconds of messages that block the stage, in a forward, and the same number in a backward.
     pub(super) messages: f64,
-    /// Seconds of parameters gathered, and gradients scattered, that nothing hides: with the forward, with the backward.
-    pub(super) shards: [f64; 2],
-    /// Bytes kept from the forward to the backward on the device.
-    pub(super) kept: f64,
-    /// The same in the host's memory, instead.
+    /// Exposed seconds of parameter gathers and gradient scatters.
+    pub(super) shards: Passes,
+    /// Saved activations on the device, in bytes.
+    pub(super) saved: f64,
+    /// Saved activations in host memory, in bytes.
     pub(super) offloaded: f64,
-    /// The part of logits and of the values that the loss saves.
+    /// Part of `saved` for logits and for the loss.
     pub(super) logits: f64,
-    /// Bytes that wait for the weight gradient, once the input gradient is there.
-    pub(super) held_for_w: f64,
-    /// The most bytes of inner values at once: of a layer, of an end of the model.
-    pub(super) transient: [f64; 2],
-    /// Elements of parameters that all data-parallel ranks hold.
+    /// Bytes that stay in memory between the input gradient and the weight gradient.
+    pub(super) saved_for_w: f64,
+    /// Peaks over its layers.
+    pub(super) layer: BlockPeak,
+    /// Peaks over the ends of the model that it has.
+    pub(super) end: BlockPeak,
+    /// Elements of dense parameters.
     pub(super) dense: f64,
     /// Elements of experts.
     pub(super) experts: f64,
-    /// How many parameters it has.
+    /// Number of parameters.
     pub(super) tensors: usize,
-    /// How many sums over tp its layers' forwards have, and the bytes of the largest tensor that these are given.
-    pub(super) summed: [f64; 2],
-    /// Seconds by which the device works longer than its CPU, forward and backward together.
+    /// Reductions over tp in the forward of its layers.
+    pub(super) reductions: TpReductions,
+    /// Device seconds minus CPU seconds, forward and backward together.
     pub(super) lag: f64,
-    /// The most elements of one run's parameters, of the same.
-    pub(super) largest: [f64; 2],
-    /// Elements of the parameters of all ends of the model that it has.
+    /// Parameter elements of the ends of the model that it has.
     pub(super) ends: f64,
-    /// Bytes given to the next stage.
+    /// Bytes sent to the next stage.
     pub(super) boundary: f64,
 }
 
 impl StageCost {
-    /// Seconds of a forward, an input gradient with what is computed again for it, and a weight gradient.
-    pub(super) fn seconds(&self) -> [f64; 3] {
+    /// Seconds of each section; recomputation counts with the input gradient.
+    pub(super) fn seconds(&self) -> PerSection {
         self.with_shards(self.shards)
     }
 
-    /// The same if shards of parameters and gradients took so many.
-    pub(super) fn with_shards(&self, [forward, backward]: [f64; 2]) -> [f64; 3] {
-        let (f, i) = (self.f.total() + forward, self.again.total() + self.i.total() + backward);
-        [f + self.messages, i + self.messages, self.w.total()]
+    /// The same with other exposed seconds of parameter gathers and gradient scatters.
+    pub(super) fn with_shards(&self, shards: Passes) -> PerSection {
+        let (f, i) = (self.f.total() + shards.forward, self.recomputed.total() + self.i.total() + shards.backward);
+        PerSection { f: f + self.messages, i: i + self.messages, w: self.w.total() }
     }
 
-    /// Bytes kept from the forward to the backward, wherever they are.
-    pub(super) fn saved(&self) -> f64 {
-        self.kept + self.offloaded
+    /// Elements of its parameters on one rank before ZeRO.
+    pub(super) fn elements(&self) -> SplitByExperts {
+        SplitByExperts { dense: self.dense, experts: self.experts }
+    }
+
+    /// Saved activations on the device and in host memory, in bytes.
+    pub(super) fn saved_anywhere(&self) -> f64 {
+        self.saved + self.offloaded
     }
 }
 
-/// The sum of two, the second counted so many times.
+/// Sum of the first, and `times` the second.
 pub(super) fn plus(sum: Seconds, more: &Seconds, times: f64) -> Seconds {
     Seconds {
         gemm: sum.gemm + times * more.gemm,
@@ -88,18 +94,18 @@ pub(super) fn plus(sum: Seconds, more: &Seconds, times: f64) -> Seconds {
     }
 }
 
-/// The first block instance of each stage, as a configuration gives them for all stages but the first.
+/// First block instance of each stage, as a configuration states them for all stages but the first.
 ///
 /// # Errors
-/// They do not fit the model.
+/// The starts do not fit the model.
 pub(super) fn given_starts(blocks: &Blocks, given: &[u32], pipeline: &Pipeline) -> Result<Vec<usize>, Error> {
     let starts: Vec<usize> = [0].into_iter().chain(given.iter().map(|&start| start as usize)).collect();
     check_starts(&starts, pipeline, &costs(blocks))?;
     Ok(starts)
 }
 
-/// The first block instance of each stage: by parameters if the stack partitions so; else equally many layers on each stage,
-/// if they divide; else balanced by time, optimally in a chain. Recomputation moves no layer.
+/// First block instance of each stage. A stack partitions by parameters or by time. By time, all stages have the same number of
+/// layers if the number divides; otherwise they are balanced, optimally in a chain. Recomputation moves no layer.
 ///
 /// # Errors
 /// The model has fewer block instances than stages.
@@ -107,7 +113,7 @@ pub(super) fn starts(blocks: &Blocks, cut: Cut, pipeline: &Pipeline) -> Result<V
     let stages = pipeline.stages() as usize;
     let profile = |run: usize| &blocks.profiles[blocks.outline.runs[run]];
     if cut == Cut::Parameters {
-        // An embedding has no products.
+        // An embedding has no matrix products.
         let weight =
             |run| if run < blocks.outline.layers.start { 0.0 } else { profile(run).dense + profile(run).experts };
         return by_shares(&(0..blocks.outline.runs.len()).map(weight).collect::<Vec<f64>>(), stages);
@@ -124,7 +130,8 @@ pub(super) fn starts(blocks: &Blocks, cut: Cut, pipeline: &Pipeline) -> Result<V
     by_shares(&(0..blocks.outline.runs.len()).map(|run| profile(run).work).collect::<Vec<f64>>(), stages)
 }
 
-/// A stage ends after the run with which the weights up to it reach its share, or when as many runs are left as stages.
+/// Partition by weights: a stage ends after the block instance with which the cumulative weight reaches its share, or earlier
+/// if only one instance remains per later stage.
 fn by_shares(weights: &[f64], stages: usize) -> Result<Vec<usize>, Error> {
     let (runs, total): (usize, f64) = (weights.len(), weights.iter().sum());
     let (mut starts, mut sum) = (vec![0], 0.0);
@@ -142,20 +149,20 @@ fn by_shares(weights: &[f64], stages: usize) -> Result<Vec<usize>, Error> {
     Err(PartitionError::TooMany { stages: u32::try_from(stages).unwrap_or(u32::MAX), runs }.into())
 }
 
-/// The profiles as costs that can be cut.
+/// Costs of the model for the scheduler's partition.
 fn costs(blocks: &Blocks) -> ModelCosts {
-    let of = |profile: &Profile| BlockCosts {
+    let cost = |profile: &Profile| BlockCosts {
         f: SectionSeconds { compute: profile.work, collectives: 0.0 },
         ..BlockCosts::default()
     };
     ModelCosts {
         calls: blocks.outline.runs.iter().map(|&block| CallCosts { block, instances: 1 }).collect(),
-        blocks: blocks.profiles.iter().map(of).collect(),
+        blocks: blocks.profiles.iter().map(cost).collect(),
         ..ModelCosts::default()
     }
 }
 
-/// Costs of each stage.
+/// Cost of each stage.
 pub(super) fn loads(
     blocks: &Blocks,
     parallel: &ParallelConfig,
@@ -163,44 +170,41 @@ pub(super) fn loads(
     replicas: &Replicas<'_>,
 ) -> Vec<StageCost> {
     let exchanges = replicas.exchanges(&blocks.profiles);
-    let of = |runs: Range<usize>| {
+    let stage = |runs: Range<usize>| {
         let stays = runs.len() == 1;
-        load(blocks, runs, parallel, (replicas, &exchanges), stays)
+        load(blocks, runs, parallel, &Collectives { replicas, exchanges: &exchanges, stays })
     };
-    stage_runs(starts, blocks.outline.runs.len()).into_iter().map(of).collect()
+    stage_runs(starts, blocks.outline.runs.len()).into_iter().map(stage).collect()
 }
 
-/// Seconds of F, I and W of each stage, with nothing gathered, scattered or sent.
-pub(super) fn seconds(blocks: &Blocks, parallel: &ParallelConfig, starts: &[usize]) -> Vec<[f64; 3]> {
+/// Seconds of each stage without gathers, scatters and messages.
+pub(super) fn seconds(blocks: &Blocks, parallel: &ParallelConfig, starts: &[usize]) -> Vec<PerSection> {
     let most = most(parallel);
-    let of = |runs: Range<usize>| {
-        pieces(blocks, runs, most).fold([0.0; 3], |[f, i, w], Piece { profile, times, .. }| {
-            let times = times as f64;
-            let backward = profile.again.total() + profile.i.total();
-            [f + times * profile.f.total(), i + times * backward, w + times * profile.w.total()]
-        })
+    let of_piece = |Piece { profile, times, .. }: Piece<'_>| {
+        let i = profile.recomputed.total() + profile.i.total();
+        PerSection { f: profile.f.total(), i, w: profile.w.total() } * times as f64
     };
-    stage_runs(starts, blocks.outline.runs.len()).into_iter().map(of).collect()
+    let of_stage = |runs: Range<usize>| pieces(blocks, runs, most).map(of_piece).sum();
+    stage_runs(starts, blocks.outline.runs.len()).into_iter().map(of_stage).collect()
 }
 
-/// Lower bound on the costs of a model as one stage. With several stages, each may have one block instance.
+/// Lower bound on the cost of a model on all stages together. With several stages, each may have one block instance.
 pub(super) fn run_loads(blocks: &Blocks, parallel: &ParallelConfig, replicas: &Replicas<'_>) -> StageCost {
     let (runs, exchanges) = (0..blocks.outline.runs.len(), replicas.exchanges(&blocks.profiles));
     let stays = runs.len() == 1 || parallel.pp > 1;
-    load(blocks, runs, parallel, (replicas, &exchanges), stays)
+    load(blocks, runs, parallel, &Collectives { replicas, exchanges: &exchanges, stays })
 }
 
-/// Runs of one block on a stage.
+/// Instances of one block on a stage.
 pub(super) struct Count {
-    /// The block.
     pub(super) block: usize,
-    /// How many.
+    /// Number of instances.
     pub(super) times: f64,
-    /// True if they are layers.
+    /// `true` if they are layers.
     pub(super) are_layers: bool,
 }
 
-/// The runs of each stage.
+/// Block instances of each stage.
 pub(super) fn counts(blocks: &Blocks, starts: &[usize]) -> Vec<Vec<Count>> {
     let of_stage = |runs: Range<usize>| {
         let of_span = |span: &Span| {
@@ -212,12 +216,12 @@ pub(super) fn counts(blocks: &Blocks, starts: &[usize]) -> Vec<Vec<Count>> {
     stage_runs(starts, blocks.outline.runs.len()).into_iter().map(of_stage).collect()
 }
 
-/// Memory of each stage with full recomputation; seconds of gathers and scatters are left out.
+/// Cost of each stage if all layers that can be are recomputed, without gathers and scatters; used for memory.
 pub(super) fn memory_loads(blocks: &Blocks, starts: &[usize]) -> Vec<StageCost> {
     stage_runs(starts, blocks.outline.runs.len()).into_iter().map(|runs| sum(blocks, runs, usize::MAX)).collect()
 }
 
-/// The most layers of a stage that are computed again as a whole.
+/// Largest number of layers of a stage that are recomputed as a whole.
 fn most(parallel: &ParallelConfig) -> usize {
     match parallel.recompute {
         Recompute::Full(Some(layers)) => layers as usize,
@@ -225,24 +229,29 @@ fn most(parallel: &ParallelConfig) -> usize {
     }
 }
 
-/// Returns `true` if a stack partitions into stages of equally many layers.
+/// Returns `true` if all stages have the same number of layers.
 pub(super) fn is_even(blocks: &Blocks, cut: Cut, stages: u32) -> bool {
     let layers = blocks.outline.layers.len();
     let divides = layers > 0 && stages > 0 && layers.is_multiple_of(stages as usize);
     cut == Cut::Time && divides
 }
 
-fn load(
-    blocks: &Blocks,
-    runs: Range<usize>,
-    parallel: &ParallelConfig,
-    (replicas, exchanges): (&Replicas<'_>, &[Exchange]),
+/// Collectives of a stage over data-parallel ranks.
+struct Collectives<'a> {
+    replicas: &'a Replicas<'a>,
+    /// Seconds of an instance of each block.
+    exchanges: &'a [Exchange],
+    /// `true` if parameters stay gathered from the forward to the backward.
     stays: bool,
-) -> StageCost {
+}
+
+/// Cost of a stage with these block instances.
+fn load(blocks: &Blocks, runs: Range<usize>, parallel: &ParallelConfig, collectives: &Collectives<'_>) -> StageCost {
+    let Collectives { replicas, exchanges, stays } = *collectives;
     let most = most(parallel);
     let pieces = || pieces(blocks, runs.clone(), most);
-    let row = |Piece { profile, times, block, .. }| Row { profile, times, exchange: exchanges[block] };
-    let shards = replicas.shards(pieces().map(row), stays);
+    let repeated = |Piece { profile, times, block, .. }| Repeated { profile, times, exchange: exchanges[block] };
+    let shards = replicas.shards(pieces().map(repeated), stays);
     let mut load = StageCost { shards, ..sum(blocks, runs.clone(), most) };
     let peer = peer(parallel, replicas.platform);
     if peer > 0.0 {
@@ -251,45 +260,45 @@ fn load(
     load
 }
 
-/// Seconds of the CPU for each rank that a tensor-parallel collective joins.
+/// CPU seconds per rank of a tensor-parallel collective.
 fn peer(parallel: &ParallelConfig, platform: &Platform<'_>) -> f64 {
     let is_on_nodes = platform.cluster.links[0].joins < parallel.devices();
     if parallel.pp > 1 && is_on_nodes { platform.stack.facts.peer } else { 0.0 }
 }
 
-/// Runs of a stage that follow each other and cost the same.
+/// Consecutive block instances of a stage with the same cost.
 struct Piece<'a> {
     block: usize,
     profile: &'a Profile,
-    /// How many parameters a run has.
+    /// Number of parameters of an instance.
     tensors: usize,
-    /// How many runs there are.
+    /// Number of instances.
     times: usize,
-    /// True if they are layers (0) or ends of the model (1).
-    place: usize,
-    /// True if they are layers that are computed again as a whole.
+    /// `true` for layers, `false` for ends of the model.
+    are_layers: bool,
+    /// `true` for layers that are recomputed as a whole.
     is_whole: bool,
 }
 
-/// The runs of a stage; its first layers are computed again, if any are, up to `most`.
+/// Pieces of a stage. Its first layers, up to `most`, are recomputed if any are.
 fn pieces<'a>(blocks: &'a Blocks, runs: Range<usize>, most: usize) -> impl Iterator<Item = Piece<'a>> {
     let mut left = most;
     let of_span = move |span: &Span| {
         let times = span.within(&runs);
-        let again = blocks.again.as_ref().filter(|_| span.are_layers);
-        let whole = again.map_or(0, |_| times.min(left));
+        let recomputed = blocks.recomputed.as_ref().filter(|_| span.are_layers);
+        let whole = recomputed.map_or(0, |_| times.min(left));
         left -= whole;
-        let (tensors, place) = (blocks.outline.tensors[span.block], usize::from(!span.are_layers));
+        let (tensors, are_layers) = (blocks.outline.tensors[span.block], span.are_layers);
         let some = |profiles: &'a [Profile], times: usize, is_whole: bool| {
             let profile = &profiles[span.block];
-            (times > 0).then_some(Piece { block: span.block, profile, tensors, times, place, is_whole })
+            (times > 0).then_some(Piece { block: span.block, profile, tensors, times, are_layers, is_whole })
         };
-        [again.and_then(|again| some(again, whole, true)), some(&blocks.profiles, times - whole, false)]
+        [recomputed.and_then(|recomputed| some(recomputed, whole, true)), some(&blocks.profiles, times - whole, false)]
     };
     blocks.outline.spans.iter().flat_map(of_span).flatten()
 }
 
-/// Costs of a stage without gathers and scatters.
+/// Cost of a stage without gathers and scatters.
 fn sum(blocks: &Blocks, runs: Range<usize>, most: usize) -> StageCost {
     let mut load = StageCost { runs: runs.clone(), ..StageCost::default() };
     pieces(blocks, runs.clone(), most).for_each(|piece| load.add(&piece));
@@ -303,40 +312,40 @@ fn sum(blocks: &Blocks, runs: Range<usize>, most: usize) -> StageCost {
 
 impl StageCost {
     fn add(&mut self, piece: &Piece<'_>) {
-        let Piece { profile, tensors, times, place, is_whole, .. } = *piece;
+        let Piece { profile, tensors, times, are_layers, is_whole, .. } = *piece;
         self.whole += if is_whole { times } else { 0 };
         self.tensors += times * tensors;
-        let elements = profile.dense + profile.experts;
-        self.largest[place] = self.largest[place].max(elements);
-        self.transient[place] = self.transient[place].max(profile.transient);
+        let peak = BlockPeak { transient: profile.transient, elements: profile.elements().total() };
         self.boundary = profile.boundary;
         let times = times as f64;
-        if place == 0 {
-            self.summed = [self.summed[0] + times * profile.sums, self.summed[1].max(profile.summed)];
+        if are_layers {
+            self.layer = self.layer.max(peak);
+            let TpReductions { count, largest_input } = &mut self.reductions;
+            (*count, *largest_input) = (*count + times * profile.sums, largest_input.max(profile.summed));
         } else {
-            self.ends += times * elements;
+            self.end = self.end.max(peak);
+            self.ends += times * peak.elements;
         }
         self.f = plus(self.f, &profile.f, times);
         self.i = plus(self.i, &profile.i, times);
         self.w = plus(self.w, &profile.w, times);
-        self.again = plus(self.again, &profile.again, times);
-        self.lag += times * profile.spare.iter().sum::<f64>();
-        self.kept += times * profile.kept;
+        self.recomputed = plus(self.recomputed, &profile.recomputed, times);
+        self.lag += times * profile.spare.total();
+        self.saved += times * profile.saved;
         self.offloaded += times * profile.offloaded;
         self.logits += times * profile.logits;
-        self.held_for_w += times * profile.held_for_w;
+        self.saved_for_w += times * profile.saved_for_w;
         self.dense += times * profile.dense;
         self.experts += times * profile.experts;
     }
 
-    /// Adds what the device waits for its CPU beyond the profiles' `launch`, where the CPU has so much to do for each rank of a
-    /// collective.
+    /// Adds the launch wait beyond that of the profiles, if the CPU takes `peer` seconds per rank of a collective.
     fn wait(&mut self, piece: &Piece<'_>, peer: f64) {
         let Piece { profile, times, .. } = *piece;
-        let more = |part: usize| (profile.peers[part] * peer - profile.spare[part].max(0.0)).max(0.0);
-        self.f.launch += times as f64 * more(0);
-        self.i.launch += times as f64 * more(1);
-        self.lag -= times as f64 * peer * profile.peers.iter().sum::<f64>();
+        let more = |peers: f64, spare: f64| (peers * peer - spare.max(0.0)).max(0.0);
+        self.f.launch += times as f64 * more(profile.peers.forward, profile.spare.forward);
+        self.i.launch += times as f64 * more(profile.peers.backward, profile.spare.backward);
+        self.lag -= times as f64 * peer * profile.peers.total();
     }
 }
 
@@ -361,10 +370,13 @@ mod tests {
     #[test]
     fn the_device_waits_for_what_its_cpu_does_for_each_peer() {
         let mut load = StageCost::default();
-        let profile = Profile { spare: [1.0, -0.5], peers: [10.0, 20.0], ..Profile::default() };
-        load.wait(&Piece { block: 0, profile: &profile, tensors: 1, times: 1, place: 0, is_whole: false }, 0.2);
+        let spare = Passes { forward: 1.0, backward: -0.5 };
+        let peers = Passes { forward: 10.0, backward: 20.0 };
+        let profile = Profile { spare, peers, ..Profile::default() };
+        let piece = Piece { block: 0, profile: &profile, tensors: 1, times: 1, are_layers: true, is_whole: false };
+        load.wait(&piece, 0.2);
         assert_eq!((load.f.launch, load.i.launch), (1.0, 4.0));
-        load.wait(&Piece { block: 0, profile: &profile, tensors: 1, times: 1, place: 0, is_whole: false }, 0.05);
+        load.wait(&piece, 0.05);
         assert_eq!((load.f.launch, load.i.launch), (1.0, 5.0));
     }
 

@@ -1,27 +1,28 @@
-//! From the parts to a step: the last rank to reduce its gradients, the optimizer update after it, and a breakdown of the
-//! step's seconds.
+//! Time of a step: the last gradient reduction, the optimizer update after it, and a breakdown of the step's seconds.
 
 use super::ordered_stages::OrderedStages;
 use super::pipeline::Rank;
+use super::quantities::{PerSection, StageRuns};
 use super::replicas::{Exchange, Replicas};
 use super::report::TimeShares;
 use super::stages::{StageCost, plus};
-use cost::{CollectiveKind, Group, Platform, Seconds};
+use cost::{CollectiveKind, Group, Passes, Platform, Seconds, SplitByExperts};
 use ir::options::ParallelConfig;
 
-/// A step in time.
+/// Time of a step.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Step {
-    /// From its begin to its end.
+    /// Seconds of the step.
     pub(super) seconds: f64,
-    /// Parts of the step on the rank that ends last.
+    /// Breakdown of the seconds on the rank that ends last.
     pub(super) shares: TimeShares,
 }
 
 impl OrderedStages<'_> {
-    /// The step, if it takes so many seconds to sum `tied` gradients. The norm of the gradients joins all ranks before the
-    /// update; after it each updates what it holds, and the slowest ends the step. Devices differ, and all wait for the slowest;
-    /// and where they share cores, they wait for these.
+    /// Time of the step, if the reduction of shared parameters' gradients takes `tied` seconds.
+    ///
+    /// The norm of the gradients synchronises all ranks before the update. The slowest update ends the step. All devices wait for
+    /// the slowest device and, if devices share cores, for a core.
     pub(super) fn step(&self, tied: f64) -> Step {
         let OrderedStages { parallel, replicas: Replicas { platform, .. }, loads, flow } = *self;
         let after = self.after(flow.ranks.iter().map(|rank| Own::of(rank, loads)));
@@ -34,7 +35,7 @@ impl OrderedStages<'_> {
         let each = (parallel.devices() / parallel.pp.max(1)) as f64;
         let all =
             flow.ranks.iter().zip(&after).map(|(rank, after)| each * (rank.busy() + rank.messages + after.work()));
-        // However many devices work at once, a core does the work of one at a time.
+        // A core computes for one device at a time.
         let seconds = platform.cluster.cores.map_or(path, |cores| path.max(all.sum::<f64>() / cores as f64 + fixed));
         let mut shares = shares(&flow.ranks[last], loads);
         shares.dp += after[last].exchange.reduce + after[last].exchange.gather + tied;
@@ -45,61 +46,60 @@ impl OrderedStages<'_> {
         Step { seconds, shares }
     }
 
-    /// Lower bound on the time after the last backwards, for any times of these.
+    /// Lower bound on the work after the last backwards, over all times of the backwards.
     pub(super) fn least_after(&self) -> LeastAfter {
-        let ranks = self.after(self.flow.ranks.iter().map(|rank| Own::of(rank, self.loads).beside([f64::INFINITY; 2])));
+        let compute = Passes { forward: f64::INFINITY, backward: f64::INFINITY };
+        let ranks = self.after(self.flow.ranks.iter().map(|rank| Own { compute, ..Own::of(rank, self.loads) }));
         let update = ranks.iter().map(After::update).fold(0.0, f64::max);
         LeastAfter { reduce: ranks.iter().map(|after| after.exchange.reduce).collect(), update }
     }
 
-    /// Time after the last backward of each rank; most equal the one before.
+    /// Work of each rank after its last backward. Most ranks equal the rank before them.
     fn after(&self, ranks: impl Iterator<Item = Own>) -> Vec<After> {
         let mut last: Option<(Own, After)> = None;
-        let of = |own: Own| match last {
+        let after = |own: Own| match last {
             Some((same, after)) if same == own => after,
             _ => last.insert((own, After::of(own, self.parallel, self.replicas))).1,
         };
-        ranks.map(of).collect()
+        ranks.map(after).collect()
     }
 }
 
-/// Lower bound on the time after the last backwards.
+/// Lower bound on the work after the last backwards.
 pub(super) struct LeastAfter {
-    /// Seconds in which each rank's gradients are summed.
+    /// Seconds of each rank's gradient reduction.
     pub(super) reduce: Vec<f64>,
     /// Seconds of the update.
     pub(super) update: f64,
 }
 
-/// Figures of a rank's stages that determine the time after its last backward.
+/// The quantities of a rank that its work after the last backward depends on.
 #[derive(Clone, Copy, PartialEq)]
 struct Own {
-    /// Elements of dense parameters and of experts.
-    elements: [f64; 2],
-    /// How many parameters there are.
+    /// Parameter elements before ZeRO.
+    elements: SplitByExperts,
+    /// Number of parameters.
     tensors: usize,
-    /// Seconds of a forward and of a backward.
-    beside: [f64; 2],
+    /// Seconds of a micro-batch that may hide collectives.
+    compute: Passes,
 }
 
 impl Own {
     fn of(rank: &Rank, loads: &[StageCost]) -> Own {
-        let own = || rank.stages.iter().map(|(stage, _)| &loads[*stage]);
+        let own = || rank.stages.iter().map(|it| &loads[it.stage]);
         let seconds = || own().map(StageCost::seconds);
         Own {
-            elements: [own().map(|load| load.dense).sum(), own().map(|load| load.experts).sum()],
+            elements: own().map(StageCost::elements).sum(),
             tensors: own().map(|load| load.tensors).sum(),
-            beside: [seconds().map(|[f, ..]| f).sum(), seconds().map(|[_, i, w]| i + w).sum()],
+            compute: Passes {
+                forward: seconds().map(|seconds| seconds.f).sum(),
+                backward: seconds().map(|seconds| seconds.i + seconds.w).sum(),
+            },
         }
-    }
-
-    /// The same beside so many seconds of a forward and a backward.
-    fn beside(self, beside: [f64; 2]) -> Own {
-        Own { beside, ..self }
     }
 }
 
-/// Time after a rank's last backward.
+/// Work of a rank after its last backward.
 #[derive(Clone, Copy)]
 struct After {
     exchange: Exchange,
@@ -108,13 +108,11 @@ struct After {
 
 impl After {
     fn of(own: Own, parallel: &ParallelConfig, replicas: &Replicas<'_>) -> After {
-        let Own { elements, tensors, beside: [forward, backward] } = own;
-        let [dense, experts] = replicas.parts();
-        let cut = parallel.zero > 0;
-        let local = if cut { elements[0] / dense + elements[1] / experts } else { elements[0] + elements[1] };
+        let Own { elements, tensors, compute } = own;
+        let updated = if parallel.zero > 0 { elements / replicas.parts() } else { elements };
         After {
-            exchange: replicas.exchange(elements, tensors, forward, backward),
-            optimizer: optimizer(local, replicas.platform),
+            exchange: replicas.exchange(elements, tensors, compute),
+            optimizer: optimizer(updated.total(), replicas.platform),
         }
     }
 
@@ -127,9 +125,9 @@ impl After {
     }
 }
 
-/// Seconds of an update of so many elements: gradients are read for the norm and again, master copies and states are read
-/// and written, parameters written; 34 bytes of an element in mixed precision with AdamW. Copies of the states in f32 are
-/// written, read, written and read once more.
+/// Seconds of the optimizer update of some elements. It reads gradients twice (for the norm, and for the update), reads and
+/// writes master copies and states, and writes parameters: 34 bytes per element in mixed precision with AdamW. Temporary f32
+/// copies of the states are written and read twice.
 pub(super) fn optimizer(elements: f64, platform: &Platform<'_>) -> f64 {
     let recipe = platform.recipe;
     let parameter = if recipe.master > 0.0 { recipe.parameter } else { 2.0 * recipe.parameter };
@@ -137,31 +135,35 @@ pub(super) fn optimizer(elements: f64, platform: &Platform<'_>) -> f64 {
     platform.copy(elements * (2.0 * recipe.gradient + states + parameter))
 }
 
-/// Seconds in which the first and the last stage sum the gradients of parameters that both hold.
+/// Seconds of reducing the gradients of parameters that the first and the last stage share.
 pub(super) fn tied(elements: f64, parallel: &ParallelConfig, platform: &Platform<'_>) -> f64 {
     let stride = super::place::stride(parallel, "pp") * (parallel.pp - 1);
-    platform.collective_time(CollectiveKind::AllReduce, elements * platform.recipe.wire, Group { ranks: 2, stride })
+    platform.collective_time(
+        CollectiveKind::AllReduce,
+        elements * platform.recipe.comm_gradient,
+        Group { ranks: 2, stride },
+    )
 }
 
-/// Parts of a rank's time until its last backward ends.
+/// Breakdown of a rank's seconds up to its last backward.
 fn shares(rank: &Rank, loads: &[StageCost]) -> TimeShares {
-    let (mut own, mut again) = (Seconds::default(), Seconds::default());
+    let (mut own, mut recomputed) = (Seconds::default(), Seconds::default());
     let (mut shards, mut messages) = (0.0, 0.0);
-    for (stage, [f, i, w]) in &rank.stages {
-        let load = &loads[*stage];
-        own = plus(plus(plus(own, &load.f, *f), &load.i, *i), &load.w, *w);
-        again = plus(again, &load.again, *i);
-        shards += f * load.shards[0] + i * load.shards[1];
+    for &StageRuns { stage, runs: PerSection { f, i, w } } in &rank.stages {
+        let load = &loads[stage];
+        own = plus(plus(plus(own, &load.f, f), &load.i, i), &load.w, w);
+        recomputed = plus(recomputed, &load.recomputed, i);
+        shards += f * load.shards.forward + i * load.shards.backward;
         messages += (f + i) * load.messages;
     }
     TimeShares {
         gemm: own.gemm,
         attention: own.attention,
         memory_bound: own.memory_bound,
-        recompute: again.gemm + again.attention + again.memory_bound + again.launch,
-        tp: own.tp + again.tp,
-        cp: own.cp + again.cp,
-        ep: own.ep + again.ep,
+        recompute: recomputed.gemm + recomputed.attention + recomputed.memory_bound + recomputed.launch,
+        tp: own.tp + recomputed.tp,
+        cp: own.cp + recomputed.cp,
+        ep: own.ep + recomputed.ep,
         dp: shards,
         p2p: messages + rank.idle.latency,
         bubble: rank.idle.dependency + rank.idle.memory,

@@ -54,7 +54,8 @@ fn time(cores: usize, heads: usize, length: usize, head: usize) -> AttentionTime
             shape.backward(&inputs([q, k, v], tokens), &saved, Gradients { dq, dk, dv }, Par(1), &mut scratch);
         }
     };
-    AttentionTime { heads, length, head, seconds: [seconds(cores, forward), seconds(cores, backward)] }
+    let (forward_s, backward_s) = (seconds(cores, forward), seconds(cores, backward));
+    AttentionTime { heads, length, head, forward_s, backward_s }
 }
 
 /// Sets of queries, keys, values, results and their gradients that calls take in turn.

@@ -63,8 +63,17 @@ pub struct AttentionTime {
     pub length: usize,
     /// Size of a head.
     pub head: usize,
-    /// Seconds forward and backward.
-    pub seconds: [f64; 2],
+    /// Seconds of the forward.
+    pub forward_s: f64,
+    /// Seconds of the backward.
+    pub backward_s: f64,
+}
+
+impl AttentionTime {
+    /// Seconds of the backward, or of the forward.
+    pub fn seconds(&self, backward: bool) -> f64 {
+        if backward { self.backward_s } else { self.forward_s }
+    }
 }
 
 /// A sum of equal tensors over ranks, to all of them.
@@ -91,7 +100,7 @@ pub fn measure(tell: &mut dyn FnMut(&str)) -> Result<Measured, String> {
     tell("attention");
     let attention = attention::all(cores);
     tell("memory");
-    let [sum_bandwidth, pointwise_bandwidth] = pointwise::bandwidths(cores);
+    let (sum_bandwidth, pointwise_bandwidth) = (pointwise::sum_bandwidth(cores), pointwise::layer_bandwidth(cores));
     tell("communication");
     let sums = collectives::sums()?;
     let messages = collectives::messages()?;

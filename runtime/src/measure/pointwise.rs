@@ -20,18 +20,26 @@ struct Tensors {
     rstd: Vec<f32>,
 }
 
-/// Bytes per second of a core: of sums, and of the kernels of a layer.
-pub(super) fn bandwidths(cores: usize) -> [f64; 2] {
-    let bytes = |tensors: usize| (4 * ELEMENTS * tensors) as f64;
+/// Bytes per second of a core that adds tensors.
+pub(super) fn sum_bandwidth(cores: usize) -> f64 {
     let sums = || {
         let mut tensors = Tensors::new();
         move || tensors.pointwise(Binary::Add)
     };
+    bytes(3) / seconds(cores, sums)
+}
+
+/// Bytes per second of a core that runs the kernels of a layer.
+pub(super) fn layer_bandwidth(cores: usize) -> f64 {
     let layer = || {
         let mut tensors = Tensors::new();
         move || tensors.layer()
     };
-    [bytes(3) / seconds(cores, sums), bytes(MOVED) / seconds(cores, layer)]
+    bytes(MOVED) / seconds(cores, layer)
+}
+
+fn bytes(tensors: usize) -> f64 {
+    (4 * ELEMENTS * tensors) as f64
 }
 
 impl Tensors {

@@ -32,16 +32,25 @@ pub(super) struct Rank<const N: usize> {
     seconds: [f64; N],
     /// Change in used memory by each sort.
     memory: [f64; N],
-    /// Memory that must be free for each sort to start: its own and, before an F that is not eager, that of an F of the next
-    /// chunk.
-    room: [[f64; N]; 2],
-    /// Second memory condition: an amount for each F without a second-chunk F, this one included, and for one F of the second
-    /// chunk.
-    pairs: [[f64; N]; 2],
+    /// Memory that must be free for each sort to start: its own.
+    own: [f64; N],
+    /// In addition, before an F that is not eager: memory of an F of the next chunk.
+    next_chunk: [f64; N],
+    /// Second memory condition: memory of each F without a second-chunk F, this one included.
+    unpaired: [f64; N],
+    /// In addition: memory of one F of the second chunk.
+    second: [f64; N],
     /// Change in the number of F without a second-chunk F, by sort.
     lonely: [f64; N],
-    /// Seconds and memory change of the W that belongs to each sort.
-    weight: [[f64; 2]; N],
+    /// The W that belongs to each sort.
+    weight: [Work; N],
+}
+
+/// Seconds of an action, and the change in used memory by it.
+#[derive(Clone, Copy)]
+struct Work {
+    seconds: f64,
+    memory: f64,
 }
 
 impl<const N: usize> Rank<N> {
@@ -79,10 +88,12 @@ impl<const N: usize> Rank<N> {
             sorts,
             seconds: each(&costs.f, &costs.i, 1.0),
             memory: each(&costs.mem_f, &costs.mem_i, -1.0),
-            room: [of_f(&forward, f64::NEG_INFINITY), paired(false, N / 2 - 1, 0.0)],
-            pairs: [paired(true, 0, 0.0), paired(true, N / 2 - 1, f64::NEG_INFINITY)],
+            own: of_f(&forward, f64::NEG_INFINITY),
+            next_chunk: paired(false, N / 2 - 1, 0.0),
+            unpaired: paired(true, 0, 0.0),
+            second: paired(true, N / 2 - 1, f64::NEG_INFINITY),
             lonely: of_f(&|chunk| if chunk == 0 { 1.0 } else { -1.0 }, 0.0),
-            weight: sorts.map(|(_, chunk)| [costs.w[own[chunk]], -costs.mem_w[own[chunk]]]),
+            weight: sorts.map(|(_, chunk)| Work { seconds: costs.w[own[chunk]], memory: -costs.mem_w[own[chunk]] }),
         };
         rank.fit = rank.fitting();
         rank
@@ -91,10 +102,9 @@ impl<const N: usize> Rank<N> {
     /// Returns the sorts of work that fit, one bit each.
     #[inline]
     fn fitting(&self) -> u32 {
-        let ([room, beside], [first, second]) = (&self.room, &self.pairs);
         let fits = |sort: usize| {
-            let held = self.held + room[sort] + beside[sort];
-            let pairs = (self.alone + 1.0) * first[sort] + second[sort];
+            let held = self.held + self.own[sort] + self.next_chunk[sort];
+            let pairs = (self.alone + 1.0) * self.unpaired[sort] + self.second[sort];
             (held <= self.limit) & (pairs <= self.limit)
         };
         (0..N).map(|sort| u32::from(fits(sort)) << sort).sum()
@@ -117,7 +127,7 @@ impl<const N: usize> Rank<N> {
     /// Returns the seconds of the next W, if one can run.
     #[inline]
     pub(super) fn next_weight(&self) -> Option<f64> {
-        self.backwards.get(self.weights).map(|&sort| self.weight[sort as usize][0])
+        self.backwards.get(self.weights).map(|&sort| self.weight[sort as usize].seconds)
     }
 
     /// Runs an F or I.
@@ -128,7 +138,7 @@ impl<const N: usize> Rank<N> {
         }
         self.alone += self.lonely[sort];
         self.started[sort] += 1;
-        self.run(sort, time, [self.seconds[sort], self.memory[sort]]);
+        self.run(sort, time, Work { seconds: self.seconds[sort], memory: self.memory[sort] });
     }
 
     /// Runs the next W.
@@ -140,15 +150,15 @@ impl<const N: usize> Rank<N> {
     }
 
     #[inline]
-    fn run(&mut self, what: usize, time: f64, [seconds, memory]: [f64; 2]) {
+    fn run(&mut self, what: usize, time: f64, work: Work) {
         if self.row.is_empty() {
             self.first = time;
             self.now = time;
         }
         self.least += time - self.now;
         self.row.push(what as u8);
-        self.held += memory;
-        self.now = time + seconds;
+        self.held += work.memory;
+        self.now = time + work.seconds;
         self.fit = self.fitting();
     }
 

@@ -1,4 +1,4 @@
-//! A plan as the model's text: every tensor with its sharding under the configuration, and the collectives this implies.
+//! A plan as the text of its model: every tensor with its sharding, and the collectives that follow.
 
 use super::brief::differences;
 use crate::plan::Infeasible;
@@ -12,11 +12,11 @@ use ir::options::{CpKind, ParallelConfig, Recompute};
 use ir::text;
 use support::units::gib;
 
-/// The text that `compile` prints after the planner's last pass. Keys other than shardings are in a comment: they are
-/// priced, not compiled.
+/// Output of `compile` after the planner's last pass. Options other than shardings are in a comment: they are estimated, not
+/// compiled.
 ///
 /// # Errors
-/// The model is not there any more, or cannot be planned so.
+/// The model no longer exists, or cannot be planned under the configuration.
 pub fn annotated(plan: &EstimateReport) -> Result<String, Error> {
     let sharded = shardings(&plan.parallel);
     let order = CompileRequest {
@@ -34,10 +34,10 @@ pub fn annotated(plan: &EstimateReport) -> Result<String, Error> {
     Ok(note + &text::print(&file))
 }
 
-/// The configuration that needs least of a request for which nothing fits, as [`annotated`] gives a plan; its head says so.
+/// The same for an infeasible request: the configuration of least memory, with a note in its head.
 ///
 /// # Errors
-/// No such configuration is known, the model is not there any more, or cannot be planned so.
+/// No such configuration is known, the model no longer exists, or cannot be planned under the configuration.
 pub fn annotated_closest(answer: &Infeasible) -> Result<String, Error> {
     let Some(closest) = &answer.closest else {
         let help = "see --format table; a longer --deadline finds the smallest configuration";
@@ -58,7 +58,7 @@ pub fn annotated_closest(answer: &Infeasible) -> Result<String, Error> {
     Ok(format!("// {fits} This is {least}: {needs} on its worst rank.\n") + &annotated(closest)?)
 }
 
-/// The configuration without what shards no tensor of the model's text, or is not in this version's compiler.
+/// The configuration without options that shard no tensor, or that the compiler does not support.
 fn shardings(parallel: &ParallelConfig) -> ParallelConfig {
     ParallelConfig {
         cp_kind: CpKind::default(),

@@ -3,7 +3,7 @@
 use compiler::parallel::{KEYS, keys, parse_any};
 use ir::options::{ParallelConfig, Recompute};
 
-/// The items of a configuration that differ from their defaults: `dp=8,tp=4,sp=true,zero=1`.
+/// Options of a configuration that differ from their defaults: `dp=8,tp=4,sp=true,zero=1`.
 pub fn brief(parallel: &ParallelConfig) -> String {
     let plain = values(&ParallelConfig::default());
     let kept = |(at, (key, value)): (usize, &(&str, String))| {
@@ -13,27 +13,27 @@ pub fn brief(parallel: &ParallelConfig) -> String {
     values(parallel).iter().enumerate().filter_map(kept).collect::<Vec<_>>().join(",")
 }
 
-/// The items of the second configuration that differ from the first: `tp=2,dp=16`.
+/// Options of the second configuration that differ from the first: `tp=2,dp=16`.
 pub fn differences(from: &ParallelConfig, to: &ParallelConfig) -> String {
     let pairs = values(from).into_iter().zip(values(to));
     let differ = pairs.filter(|((_, from), (_, to))| from != to).map(|(_, (key, value))| format!("{key}={value}"));
     differ.collect::<Vec<_>>().join(",")
 }
 
-/// The item of a key: `tp=8`.
+/// Text of one option of a configuration: `tp=8`.
 pub(super) fn said(parallel: &ParallelConfig, key: &str) -> String {
     let value = values(parallel).into_iter().find(|(name, _)| *name == key).map(|(_, value)| value);
     format!("{key}={}", value.unwrap_or_default())
 }
 
-/// True if a configuration has what the pins say; pins that are no configuration hold nowhere.
+/// Returns whether a configuration has the pinned options; `false` for pins that do not parse.
 pub(super) fn holds(parallel: &ParallelConfig, pins: &str) -> bool {
     let (Ok(asked), Ok(keys)) = (parse_any(pins), keys(pins)) else { return false };
     let auto = |key: &str| key == "recompute" && asked.recompute == Recompute::Auto;
     keys.into_iter().all(|key| auto(key) || said(parallel, key) == said(&asked, key))
 }
 
-/// All that a configuration says, by key, in the order of the table.
+/// All options of a configuration by key, in the order of the table.
 fn values(parallel: &ParallelConfig) -> Vec<(&'static str, String)> {
     KEYS.iter().map(|key| (key.name, (key.text)(parallel))).collect()
 }

@@ -8,7 +8,7 @@ use estimator::{EstimateReport, Predicted};
 use ir::options::ParallelConfig;
 use support::units::{gib, share, time};
 
-/// A note for each choice of the configuration against having less of it, and one against having more, where that can be.
+/// Notes on each choice of the configuration, compared with less of it and with more of it if those exist.
 pub(super) fn choices(best: &EstimateReport, pool: &Pool) -> Vec<ChoiceNote> {
     let mut notes = vec![rest(best)];
     for key in KEYS {
@@ -27,7 +27,7 @@ pub(super) fn choices(best: &EstimateReport, pool: &Pool) -> Vec<ChoiceNote> {
     notes
 }
 
-/// Choices in the order in which they are told.
+/// Choices in the order of their notes.
 pub(super) const KEYS: [&str; 17] = [
     "tp",
     "sp",
@@ -48,7 +48,7 @@ pub(super) const KEYS: [&str; 17] = [
     "dp_overlap",
 ];
 
-/// The degree that follows from the others.
+/// Note on dp, which follows from the other degrees.
 fn rest(best: &EstimateReport) -> ChoiceNote {
     let ParallelConfig { dp, .. } = best.parallel;
     let each = of(best.inputs.global_batch / dp.max(1), "sequence");
@@ -66,7 +66,7 @@ fn rest(best: &EstimateReport) -> ChoiceNote {
     }
 }
 
-/// True if the configuration has any of it.
+/// Returns whether the configuration makes use of the choice.
 fn has(key: &str, parallel: &ParallelConfig) -> bool {
     match key {
         "tp" => parallel.tp > 1,
@@ -100,7 +100,7 @@ fn note(key: &str, best: &EstimateReport, other: &EstimateReport) -> ChoiceNote 
     }
 }
 
-/// A part without which no configuration is legal.
+/// Note on a part without which no configuration is valid.
 fn alone(key: &str, best: &EstimateReport, pool: &Pool) -> Option<ChoiceNote> {
     let (parallel, error) = pool.refused(key, false)?;
     let against = differences(&best.parallel, parallel);
@@ -115,10 +115,10 @@ fn alone(key: &str, best: &EstimateReport, pool: &Pool) -> Option<ChoiceNote> {
     })
 }
 
-/// Difference in memory to the other configuration, if times alone do not decide.
+/// Difference in memory, if times alone do not decide.
 fn memory_change(here: &Predicted, there: &Predicted) -> String {
     let more = there.fullest().device - here.fullest().device;
-    // A tenth of a GiB is what is printed.
+    // Memory is printed in tenths of a GiB.
     if (there.step_time_s / here.step_time_s - 1.0).abs() >= ALIKE || more.abs() < 0.1 {
         return String::new();
     }
@@ -139,7 +139,7 @@ fn costs(key: &str, predicted: &Predicted) -> f64 {
     }
 }
 
-/// Meaning and cost of a choice.
+/// Meaning and cost of a choice, as text.
 fn meaning(key: &str, best: &EstimateReport) -> String {
     let (parallel, predicted) = (&best.parallel, &best.predicted);
     let spent = |seconds: f64, on: &str| {
@@ -180,7 +180,7 @@ fn meaning(key: &str, best: &EstimateReport) -> String {
     }
 }
 
-/// Model states that a ZeRO stage shards.
+/// States that a ZeRO stage shards, as text.
 fn sharded(zero: u8) -> &'static str {
     match zero {
         0 => "optimizer states are replicated on every data-parallel rank",

@@ -4,17 +4,17 @@ use cost::Cluster;
 use estimator::{EstimateReport, Memory, Predicted, StageMemory, part_name};
 use support::units::{gib, share, time};
 
-/// A part that changed, in words, and its change; negative if it shrank.
+/// A part that differs, with its growth; negative if it shrank.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Change {
     pub(super) what: &'static str,
     pub(super) by: f64,
 }
 
-/// By how many seconds the parts of the step differ, the largest difference first.
+/// Differences of the parts of the step in seconds, largest first.
 ///
-/// The parts are those of the rank that ends last, which may be another in another configuration: one that works more and waits less.
-/// So work and waiting of opposite sign are set off against each other.
+/// The parts are those of the rank that ends last. In another configuration this may be a rank that works more and waits less, so
+/// differences of work and waiting with opposite signs are offset against each other.
 pub(super) fn seconds(from: &Predicted, to: &Predicted) -> Vec<Change> {
     let pairs = from.time_s.by_name().into_iter().zip(to.time_s.by_name());
     let mut changes: Vec<Change> =
@@ -35,7 +35,7 @@ pub(super) fn seconds(from: &Predicted, to: &Predicted) -> Vec<Change> {
     changes
 }
 
-/// By how many GiB the parts of the worst rank's memory differ, the largest difference first.
+/// Differences of the parts of the worst rank's memory in GiB, largest first.
 pub(super) fn memory(from: &Predicted, to: &Predicted) -> Vec<Change> {
     let pairs = parts(from.fullest()).into_iter().zip(parts(to.fullest()));
     let mut changes: Vec<Change> = pairs.map(|((what, from), (_, to))| Change { what, by: to - from }).collect();
@@ -43,7 +43,7 @@ pub(super) fn memory(from: &Predicted, to: &Predicted) -> Vec<Change> {
     changes
 }
 
-/// Memory of a device by category, in GiB.
+/// Parts of a device's memory by name, in GiB.
 pub(super) fn parts(memory: StageMemory) -> [(&'static str, f64); 6] {
     [
         ("parameters", memory.parameters),
@@ -55,12 +55,12 @@ pub(super) fn parts(memory: StageMemory) -> [(&'static str, f64); 6] {
     ]
 }
 
-/// GiB of a device of the cluster.
+/// Memory of a device of the cluster, in GiB.
 pub(super) fn device_gib(cluster: &Cluster) -> f64 {
     cluster.device.memory as f64 / 1024.0_f64.powi(3)
 }
 
-/// Why the other configuration does not fit: `would not fit: needs 93.1 GiB of 79.1 GiB per device (..)`.
+/// Text for a configuration that does not fit: `would not fit: needs 93.1 GiB of 79.1 GiB per device (..)`.
 pub(super) fn misfit(best: &Predicted, other: &Predicted) -> String {
     let (held, offloaded) = (other.fullest().device, other.offloaded());
     let Memory { usable, host_capacity, .. } = other.memory_gib;
@@ -80,34 +80,34 @@ pub(super) fn misfit(best: &Predicted, other: &Predicted) -> String {
     }
 }
 
-/// How the other configuration's time compares: `6.1 % slower: waiting in the pipeline +1.20 s, though recomputation -0.30 s`.
+/// Text comparing the other configuration's time: `6.1 % slower: waiting in the pipeline +1.20 s, though recomputation -0.30 s`.
 pub(super) fn pace(best: &Predicted, other: &Predicted) -> String {
     let slower = other.step_time_s / best.step_time_s - 1.0;
     let sign = slower.signum();
-    let said = |change: &Change| {
+    let text = |change: &Change| {
         let sign = if change.by < 0.0 { '-' } else { '+' };
         format!("{} {sign}{}", change.what, time(change.by.abs()))
     };
     let changes = seconds(best, other);
     let with = |grows: bool| changes.iter().find(|change| (change.by * sign > 0.0) == grows && change.by != 0.0);
-    let told = if slower.abs() < ALIKE { "equally fast".to_string() } else { told_share(slower) };
+    let pace = if slower.abs() < ALIKE { "equally fast".to_string() } else { slowdown(slower) };
     let reason =
-        with(true).filter(|_| slower.abs() >= ALIKE).map_or_else(String::new, |change| format!(": {}", said(change)));
-    // What goes the other way is told where it is a good part of the difference.
+        with(true).filter(|_| slower.abs() >= ALIKE).map_or_else(String::new, |change| format!(": {}", text(change)));
+    // A change in the other direction is noted if it is a large part of the difference.
     let difference = (other.step_time_s - best.step_time_s).abs();
     let though = with(false).filter(|change| slower.abs() >= ALIKE && change.by.abs() > difference / 4.0);
-    let though = though.map_or_else(String::new, |change| format!(", though {}", said(change)));
-    format!("{told}{reason}{though}")
+    let though = though.map_or_else(String::new, |change| format!(", though {}", text(change)));
+    format!("{pace}{reason}{though}")
 }
 
-/// Relative differences of time below which two configurations are as fast for a reader: they print alike.
+/// Relative time difference below which two configurations count as equally fast, since they print alike.
 pub(super) const ALIKE: f64 = 5e-4;
 
-fn told_share(slower: f64) -> String {
+fn slowdown(slower: f64) -> String {
     format!("{} {}", share(slower.abs()), if slower > 0.0 { "slower" } else { "faster" })
 }
 
-/// The order of preference: what fits before what does not; of the former the fastest, of the latter the smallest.
+/// Order of preference: configurations that fit first, by time; then the others, by memory.
 pub(super) fn better<'a>(a: &'a EstimateReport, b: &'a EstimateReport) -> &'a EstimateReport {
     let (x, y) = (&a.predicted, &b.predicted);
     let first = match (x.fits, y.fits) {

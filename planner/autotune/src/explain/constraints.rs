@@ -11,7 +11,7 @@ use ir::catalogue::Code;
 use ir::options::ParallelConfig;
 use support::units::{gib, share, time};
 
-/// Micro-batches per stage from which on a pipeline's bubble is small (Huang et al. 2019, section 2.3).
+/// Number of micro-batches per stage above which a pipeline's bubble is small (Huang et al. 2019, section 2.3).
 const MICROBATCHES_PER_STAGE: u64 = 4;
 
 /// Constraints that bind, or nearly bind.
@@ -41,7 +41,7 @@ pub(super) fn constraints(
     constraints
 }
 
-/// How full the fullest device is, of what, and whether more would help.
+/// Note on the memory of the peak-memory device.
 fn memory(best: &EstimateReport, cluster: &Cluster, what_ifs: &[WhatIf]) -> BindingConstraint {
     let memory = best.predicted.fullest();
     let mut held = parts(memory);
@@ -72,7 +72,7 @@ fn memory(best: &EstimateReport, cluster: &Cluster, what_ifs: &[WhatIf]) -> Bind
     }
 }
 
-/// Tensor parallelism that fills the innermost level of the network.
+/// Note on tensor parallelism that fills the innermost level of the network.
 fn network(best: &EstimateReport, cluster: &Cluster) -> Option<BindingConstraint> {
     let [inner, outer, ..] = &cluster.links[..] else { return None };
     let tp = best.parallel.tp;
@@ -85,12 +85,12 @@ fn network(best: &EstimateReport, cluster: &Cluster) -> Option<BindingConstraint
     })
 }
 
-/// Too few micro-batches for the stages, or none to share out.
+/// Note on the number of micro-batches, too small for the stages or for more data parallelism.
 fn batch(best: &EstimateReport) -> Option<BindingConstraint> {
     let (parallel, predicted) = (&best.parallel, &best.predicted);
     let (microbatches, stages) = (u64::from(predicted.microbatches), parallel.pp);
     let batch = best.inputs.global_batch;
-    // What waits less than predictions can tell binds nothing.
+    // Waiting below the prediction error is not a constraint.
     let waits = predicted.time_s.bubble / predicted.step_time_s > TIE;
     let message = if stages > 1 && microbatches < MICROBATCHES_PER_STAGE * stages && waits {
         format!(

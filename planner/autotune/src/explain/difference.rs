@@ -1,16 +1,16 @@
-//! Reasons why the alternatives lost.
+//! Differences of the alternatives from the best configuration.
 
 use super::compare::{memory, pace, seconds};
 use crate::plan::{Alternative, Difference, Objective};
+use cost::Interval;
 use estimator::{EstimateReport, Predicted};
 use support::units::{gib, time};
 
-/// The others with the reason of each. `residual` are the logarithms of measured over predicted time that a tenth, and nine
-/// tenths, of the stack's runs stay below.
+/// Returns the alternatives, each with its difference from the best. `residual` is that of the stack ([`cost::Stack::residual`]).
 pub(super) fn alternatives(
     best: &EstimateReport,
     others: Vec<EstimateReport>,
-    residual: [f64; 2],
+    residual: Interval,
     objective: Objective,
 ) -> Vec<Alternative> {
     let alternative = |other: EstimateReport| Alternative {
@@ -21,20 +21,20 @@ pub(super) fn alternatives(
     others.into_iter().map(alternative).collect()
 }
 
-/// Relative differences below which predictions hardly tell which of two configurations is faster: of the pairs of published runs of
-/// one job in `tests/accuracy/runs.jsonl`, they order three of five right below it, and three of four above it.
+/// Relative difference below which predictions hardly order two configurations. Of the pairs of published runs of one job
+/// (`tests/accuracy/runs.jsonl`), predictions order three of five correctly below it, and three of four above it.
 pub const TIE: f64 = 0.05;
 
-/// Why one prediction lost against another. Two times are a tie where they differ by less than [`TIE`], and by less than half
-/// of the spread of the stack's residual: a stack that is fitted to a user's own runs may tell more.
+/// Difference of a prediction from the best. Two times are a tie if they differ by less than [`TIE`] and by less than half of
+/// the width of the stack's residual. A stack fitted to a user's own runs may thus have a smaller tie.
 pub(super) fn difference_of(
     best: &Predicted,
     other: &Predicted,
-    residual: [f64; 2],
+    residual: Interval,
     objective: Objective,
 ) -> Difference {
     let slower = other.step_time_s / best.step_time_s - 1.0;
-    let tie = (1.0 + slower).ln().abs() < TIE.min((residual[1] - residual[0]) / 2.0);
+    let tie = (1.0 + slower).ln().abs() < TIE.min(residual.width() / 2.0);
     let reason = match objective {
         Objective::Memory => heavier(best, other),
         Objective::Time => reason(best, other),
@@ -42,7 +42,7 @@ pub(super) fn difference_of(
     Difference { slower, tie: tie && objective == Objective::Time, reason }
 }
 
-/// The part of the step that grew most.
+/// Text on the part of the step that grew most.
 fn reason(best: &Predicted, other: &Predicted) -> String {
     match seconds(best, other).into_iter().find(|change| change.by > 0.0) {
         Some(change) if other.step_time_s > best.step_time_s => format!("{} +{}", change.what, time(change.by)),
@@ -51,7 +51,7 @@ fn reason(best: &Predicted, other: &Predicted) -> String {
     }
 }
 
-/// The part of the memory that grew most.
+/// Text on the part of the memory that grew most.
 fn heavier(best: &Predicted, other: &Predicted) -> String {
     let more = other.fullest().device - best.fullest().device;
     let grown = memory(best, other).into_iter().find(|change| change.by > 0.0);

@@ -14,13 +14,13 @@ use ir::limits;
 use std::sync::Arc;
 use support::units::{gib, share};
 
-/// Doublings of the devices that are tried: 4096 times as many.
+/// Number of doublings of the devices that are tried: up to 4096 times the number.
 const DOUBLINGS: u32 = 12;
 
-/// Steps from half as many devices to as many as are enough.
+/// Number of steps between half of the sufficient devices and all of them.
 const STEPS: u64 = 16;
 
-/// Something that was asked for.
+/// Constraint of a request.
 #[derive(Clone, PartialEq, Debug)]
 enum Constraint {
     Pin(String),
@@ -29,16 +29,16 @@ enum Constraint {
     Memory,
 }
 
-/// The configuration that needs least memory of those that were looked at.
+/// Configuration of least memory among those evaluated.
 pub(super) struct Closest {
-    /// It, if there is one.
+    /// The configuration, if there is one.
     pub(super) report: Option<EstimateReport>,
-    /// True if no configuration needs less.
+    /// `true` if no configuration needs less memory.
     pub(super) is_least: bool,
 }
 
-/// The conflict and its relaxations. For each relaxed request the smallest configurations are predicted, without a search. If it is
-/// not known that nothing fits, there is no conflict.
+/// Conflict and relaxations of a request. For each weaker request the configurations of least memory are predicted, without a
+/// search. Without proof that nothing fits, the conflict is empty.
 ///
 /// # Errors
 /// The cluster is not known.
@@ -55,7 +55,7 @@ pub(super) fn explain(
     let conflict = if is_known { trials.conflict().unwrap_or_default() } else { Vec::new() };
     let mut relaxations = Vec::new();
     if is_known {
-        // What was found until the deadline holds without the rest.
+        // Relaxations found before the deadline are valid without the others.
         let _ = trials.relaxations(&mut relaxations);
     }
     Ok(Infeasible {
@@ -71,7 +71,7 @@ pub(super) fn explain(
     })
 }
 
-/// Requests with fewer constraints.
+/// Trials of requests with fewer constraints.
 struct Trials<'a> {
     estimator: &'a Estimator,
     request: &'a PlanRequest,
@@ -79,12 +79,12 @@ struct Trials<'a> {
     deadline: &'a Deadline,
 }
 
-/// A request for which something fits, with a configuration that does.
+/// A request for which some configuration fits, with this configuration.
 type Fit = (PlanRequest, EstimateReport);
 
 impl Trials<'_> {
-    /// A smallest set of constraints that clash: each is dropped in turn, and stays dropped where still nothing fits without
-    /// it. The memory is one of them in any case: without it all that is legal fits.
+    /// Minimal set of conflicting constraints (deletion filter): each is dropped in turn, and stays dropped if still nothing
+    /// fits. The memory is always in the set, since everything valid fits without it.
     fn conflict(&self) -> Result<Vec<Constraint>, Stopped> {
         let pins = pins(&self.request.pin).into_iter().map(Constraint::Pin);
         let (mut kept, mut dropped): (Vec<Constraint>, Vec<Constraint>) = (Vec::new(), Vec::new());
@@ -99,7 +99,7 @@ impl Trials<'_> {
         Ok(kept)
     }
 
-    /// The request without these constraints: with more and more devices, where their number is one of them.
+    /// Requests without these constraints: several with growing device counts, if the number of devices is among them.
     fn without(&self, dropped: &[Constraint]) -> Vec<PlanRequest> {
         let mut request = self.request.clone();
         let kept = pins(&request.pin).into_iter().filter(|pin| !dropped.contains(&Constraint::Pin(pin.clone())));
@@ -110,8 +110,8 @@ impl Trials<'_> {
         if dropped.contains(&Constraint::Gpus) { doubled(&request).collect() } else { vec![request] }
     }
 
-    /// Relaxations that make something fit. Dropped pins cost nothing and come first, then more devices, no margin, keys that the
-    /// stack does not support, larger devices, and last a shorter sequence, which is another job.
+    /// Changes that make some configuration fit, cheapest first: fewer pins, more devices, no margin, unsupported options, larger
+    /// devices, and a shorter sequence, which is another job.
     fn relaxations(&self, ways: &mut Vec<Relaxation>) -> Result<(), Stopped> {
         let pins = pins(&self.request.pin);
         let without = |kept: Vec<&String>| {
@@ -148,7 +148,7 @@ impl Trials<'_> {
         Ok(())
     }
 
-    /// The first of these requests for which something fits, with a fast configuration of it.
+    /// Relaxation by the first of these requests for which some configuration fits.
     fn way(
         &self,
         requests: impl IntoIterator<Item = PlanRequest>,
@@ -157,7 +157,7 @@ impl Trials<'_> {
         Ok(self.first(requests)?.map(|found| self.told_way(found, told)))
     }
 
-    /// A request for which something fits, with a fast configuration of it.
+    /// Relaxation by a request for which some configuration fits, with a fast configuration.
     fn told_way(&self, found: Fit, told: impl Fn(&PlanRequest) -> String) -> Relaxation {
         let (request, small) = found;
         let report = climbed(self.estimator, &request, small, self.deadline);
@@ -165,8 +165,8 @@ impl Trials<'_> {
         Relaxation { change: told(&request), parallel: brief(&report.parallel), step_time_s }
     }
 
-    /// The request on the fewest devices on which something fits: twice as many and again, then fewer than those that are
-    /// enough, in sixteen steps at most.
+    /// The request on the fewest devices on which some configuration fits: by doubling the number, then by at most sixteen
+    /// steps below a sufficient number.
     fn fewest(&self, request: &PlanRequest) -> Result<Option<Fit>, Stopped> {
         let Some((enough, fit)) = self.first(doubled(request))? else { return Ok(None) };
         let (few, many) = (enough.gpus / 2, enough.gpus);
@@ -175,13 +175,13 @@ impl Trials<'_> {
         Ok(self.first(fewer.map(|gpus| on(request, gpus)))?.or(Some((enough, fit))))
     }
 
-    /// Requests each of which is easier than the one before; none of them where the last is still too hard.
+    /// Requests each easier than the one before; empty if nothing fits for the last.
     fn eased(&self, requests: Vec<PlanRequest>) -> Result<Vec<PlanRequest>, Stopped> {
         let Some(last) = requests.last() else { return Ok(requests) };
         Ok(if fitting(self.estimator, last, self.deadline)?.is_some() { requests } else { Vec::new() })
     }
 
-    /// The request on presets whose devices have more memory, the least first.
+    /// The request on presets with more device memory, the least memory first.
     fn larger(&self) -> Vec<PlanRequest> {
         let mut larger: Vec<Cluster> =
             super::what_if::presets().filter(|other| other.device.memory > self.cluster.device.memory).collect();
@@ -189,7 +189,7 @@ impl Trials<'_> {
         larger.into_iter().map(|cluster| PlanRequest { cluster: cluster.name, ..self.request.clone() }).collect()
     }
 
-    /// The first of these requests for which something fits.
+    /// First of these requests for which some configuration fits.
     fn first(&self, requests: impl IntoIterator<Item = PlanRequest>) -> Result<Option<Fit>, Stopped> {
         for request in requests {
             if let Some(report) = fitting(self.estimator, &request, self.deadline)? {
@@ -221,7 +221,7 @@ impl Trials<'_> {
         Conflict { constraint, message }
     }
 
-    /// Memory of all devices, against the model states.
+    /// Text comparing the total device memory with the model states.
     fn devices(&self, closest: Option<&EstimateReport>) -> String {
         let all = device_gib(&self.cluster) * self.request.gpus as f64;
         let states = closest.map(|report| {
@@ -233,7 +233,7 @@ impl Trials<'_> {
     }
 }
 
-/// Memory of the configuration that needs least.
+/// Text on the memory of the configuration of least memory.
 fn least(closest: &Closest, own: f64) -> String {
     match &closest.report {
         Some(report) => {
@@ -246,13 +246,13 @@ fn least(closest: &Closest, own: f64) -> String {
     }
 }
 
-/// The request with more and more devices.
+/// The request with growing numbers of devices.
 fn doubled(request: &PlanRequest) -> impl Iterator<Item = PlanRequest> {
     let more = (1..=DOUBLINGS).filter_map(|doublings| request.gpus.checked_mul(1 << doublings));
     more.take_while(|gpus| *gpus <= limits::DEVICES).map(|gpus| on(request, gpus))
 }
 
-/// The request on so many devices.
+/// The request on another number of devices.
 fn on(request: &PlanRequest, gpus: u64) -> PlanRequest {
     PlanRequest { gpus, max_gpus: request.max_gpus.map(|most| most.max(gpus)), ..request.clone() }
 }

@@ -12,15 +12,15 @@ use estimator::{EstimateReport, EstimateRequest, Estimator, Evaluator, Undecided
 use ir::options::{CpKind, ParallelConfig, Recompute};
 use std::collections::HashSet;
 
-/// Sizes of groups of experts that are tried; a model without experts has none.
+/// Tried sizes of expert groups; not used without experts.
 const EXPERTS: [u64; 3] = [1, 8, 64];
 
-/// The deadline came before it was known whether anything fits.
+/// The deadline passed before it was known whether anything fits.
 pub(super) struct Stopped;
 
-/// A fast configuration of a request, if anything fits: of those that need least the fastest that is known at the deadline. For each
-/// parallel configuration that configuration needs least which shards all states and recomputes all; where none of them fits, with what
-/// is left offloaded.
+/// Fast configuration of a request, if some configuration fits: the fastest known at the deadline, among those of least memory.
+/// For given degrees, the configuration of least memory shards all states and recomputes everything. If none of these fits, the
+/// remaining saved activations are offloaded.
 pub(super) fn fitting(
     estimator: &Estimator,
     request: &PlanRequest,
@@ -44,7 +44,7 @@ pub(super) fn fitting(
     Ok(None)
 }
 
-/// A configuration that fits on some number of devices of a request, if one is found until the deadline: more are likelier to do.
+/// Configuration that fits on some number of devices of a request, if one is found before the deadline; larger numbers first.
 pub(super) fn any(estimator: &Estimator, request: &PlanRequest, deadline: &Deadline) -> Option<EstimateReport> {
     let [least, most] = request.devices();
     let round = 1 << most.ilog2();
@@ -58,8 +58,8 @@ pub(super) fn any(estimator: &Estimator, request: &PlanRequest, deadline: &Deadl
     small.map(|(request, small)| climbed(estimator, &request, small, deadline))
 }
 
-/// A configuration reached from this one by single changes, each of which is faster; the last has no faster one near, or is the best at
-/// the deadline.
+/// Configuration reached from this one by single changes, each of which is faster. It is a local optimum, or the best known at the
+/// deadline.
 pub(super) fn climbed(
     estimator: &Estimator,
     request: &PlanRequest,
@@ -78,9 +78,8 @@ fn time(report: &EstimateReport) -> f64 {
     report.predicted.step_time_s
 }
 
-/// For each way to share out the devices, the configuration that needs least, with what is pinned, within the stack: those whose states
-/// have room. None with offload where the cluster or the stack has none. Nothing if the deadline comes before all of them are
-/// listed.
+/// For each assignment of degrees, the configuration of least memory that has the pins and is supported by the stack, if its
+/// states fit. There are none with offloading if the cluster or the stack does not support it. Fails if the deadline passes.
 fn smallest(
     estimator: &Estimator,
     request: &PlanRequest,
@@ -139,7 +138,7 @@ fn smallest(
     Ok(Some(asked))
 }
 
-/// The ways to share out devices among dp, tp, pp and cp.
+/// Assignments of the degrees dp, tp, pp and cp to a number of devices.
 fn shares(devices: u64) -> Vec<[u64; 4]> {
     let parts = |all: u64| divisors(all).into_iter().map(move |part| (part, all / part));
     let ways = parts(devices).flat_map(|(tp, rest)| parts(rest).map(move |(pp, rest)| (tp, pp, rest)));

@@ -4,8 +4,8 @@
 //! Data flow:
 //! 1. `near` makes configurations near the best one, and `pool` predicts them.
 //! 2. `compare` turns a pair of predictions into text.
-//! 3. From this text come the notes on each part (`choices`), the reasons of the alternatives (`losses`), limits (`constraints`) and
-//!    what-if changes (`what_ifs`).
+//! 3. This text is part of the notes on each choice (`choices`), the differences of the alternatives (`difference`), binding
+//!    constraints (`constraints`) and what-if changes (`what_if`).
 //! 4. If nothing fits, `infeasible` and `least` drop constraints until some configuration fits.
 
 mod annotated;
@@ -37,7 +37,7 @@ use estimator::{EstimateReport, Estimator};
 use pool::Pool;
 use serde::Serialize;
 
-/// A search for the best configurations of a request: [`crate::plan::find`].
+/// Search for the best configurations of a request: [`crate::plan::find`].
 pub type Find<'a> = dyn Fn(&Estimator, &PlanRequest) -> Result<Found, Error> + 'a;
 
 /// Answer to a request to plan.
@@ -46,12 +46,12 @@ pub type Find<'a> = dyn Fn(&Estimator, &PlanRequest) -> Result<Found, Error> + '
 pub enum Planned {
     /// The best configuration, explained.
     Best(Box<PlanReport>),
-    /// Nothing fits, or nothing that does was found until the deadline.
+    /// Nothing fits, or nothing that fits was found before the deadline.
     Infeasible(Box<Infeasible>),
 }
 
-/// Explains a search result: the best configuration with each other choice, or, if nothing fits, the smallest ones of relaxed
-/// requests. Parts that the deadline leaves no time for are omitted.
+/// Explains a search result, by the best configuration with each other choice. If nothing fits, it is explained by the
+/// configurations of least memory of weaker requests. The deadline may cut explanations short.
 ///
 /// # Errors
 /// The cluster or the stack is not known, or the search's token is cancelled.
@@ -65,7 +65,7 @@ pub fn plan(estimator: &Estimator, request: &PlanRequest, found: Found) -> Resul
 fn explained(estimator: &Estimator, request: &PlanRequest, found: Found) -> Result<Planned, Error> {
     let Found { best, closest, closest_is_least, mut search, deadline } = found;
     let mut ranked = best.into_iter();
-    // A search that was stopped before it found anything has not shown that nothing fits.
+    // A search stopped before it found anything is no proof that nothing fits.
     let stopped = || if search.proved_optimal { None } else { least::any(estimator, request, &deadline) };
     let Some(best) = ranked.next().or_else(stopped) else {
         let closest = infeasible::Closest { report: closest, is_least: closest_is_least };
@@ -83,7 +83,7 @@ fn explained(estimator: &Estimator, request: &PlanRequest, found: Found) -> Resu
     Ok(Planned::Best(Box::new(PlanReport { chosen, alternatives, search: Some(search), why })))
 }
 
-/// Why a configuration is the best that is known; nothing if the deadline comes before all of it is.
+/// Reasons for the best known configuration; `None` if the deadline passes first.
 fn why(
     estimator: &Estimator,
     request: &PlanRequest,

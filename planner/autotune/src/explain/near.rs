@@ -7,18 +7,18 @@ use scheduler::schedules;
 /// A configuration that differs in one choice.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Near {
-    /// The choice, by its key.
+    /// Key of the choice.
     pub(super) key: &'static str,
-    /// True if it has more of it, rather than less or none.
+    /// `true` if it has more of the choice, `false` if less or none.
     pub(super) more: bool,
     /// The configuration.
     pub(super) parallel: ParallelConfig,
 }
 
-/// The degrees between which factors can move.
+/// Degrees between which factors can move.
 const DEGREES: [&str; 4] = ["dp", "tp", "cp", "pp"];
 
-/// All that is near. Not each of them is legal.
+/// All neighbours of a configuration, including invalid ones.
 pub(super) fn near(best: &ParallelConfig, global_batch: u64) -> Vec<Near> {
     let mut all = Vec::new();
     for key in ["tp", "cp", "pp"] {
@@ -32,7 +32,7 @@ pub(super) fn near(best: &ParallelConfig, global_batch: u64) -> Vec<Near> {
     for (key, more, parallel) in all {
         let parallel = repaired(parallel, best, global_batch);
         let new = Near { key, more, parallel };
-        // What had to follow may have undone the choice.
+        // Dependent changes may have reverted the choice.
         let changed = differences(best, &new.parallel).split(',').any(|item| item.split('=').next() == Some(key));
         if changed && !near.contains(&new) {
             near.push(new);
@@ -41,7 +41,7 @@ pub(super) fn near(best: &ParallelConfig, global_batch: u64) -> Vec<Near> {
     near
 }
 
-/// A factor of one degree given to another.
+/// Neighbours that move a factor from one degree to another.
 fn moved(best: &ParallelConfig, from: &str, to: &str) -> Option<ParallelConfig> {
     let mut parallel = ParallelConfig { recompute: Recompute::Auto, ..best.clone() };
     let factor =
@@ -60,7 +60,7 @@ fn degree<'a>(parallel: &'a mut ParallelConfig, key: &str) -> &'a mut u64 {
     }
 }
 
-/// The same degrees, and another choice of the rest.
+/// Neighbours with the same degrees and another option.
 fn within(best: &ParallelConfig) -> Vec<(&'static str, bool, ParallelConfig)> {
     let again = || ParallelConfig { recompute: Recompute::Auto, ..best.clone() };
     let mut all = Vec::new();
@@ -115,7 +115,7 @@ fn within(best: &ParallelConfig) -> Vec<(&'static str, bool, ParallelConfig)> {
     all
 }
 
-/// Other schedules of a pipeline: fewer or more stages on a rank, and plain 1F1B.
+/// Neighbours with another schedule: fewer or more stages per rank, and 1F1B.
 fn pipelines(best: &ParallelConfig) -> Vec<(&'static str, bool, ParallelConfig)> {
     if best.pp < 2 {
         return Vec::new();
@@ -144,8 +144,8 @@ fn pipelines(best: &ParallelConfig) -> Vec<(&'static str, bool, ParallelConfig)>
     all
 }
 
-/// Repairs the keys that depend on a choice: a micro-batch that divides the batch, no sequence parallelism and no schedule if there is
-/// nothing to cut, groups that are made of what is there.
+/// Applies the changes that a choice requires: a micro-batch that divides the batch, no sequence parallelism without tp, no
+/// schedule without pp, and groups that divide their ranks.
 fn repaired(parallel: ParallelConfig, best: &ParallelConfig, global_batch: u64) -> ParallelConfig {
     let mut parallel = parallel;
     if parallel.tp == 1 {

@@ -11,16 +11,16 @@ use serde_json::Value;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-/// The JSON schema of a plan file. The part of the parallel configuration comes from its table of keys.
+/// JSON schema of a plan file. The part of the parallel configuration comes from its table of keys.
 pub fn plan_schema() -> String {
     let template = include_str!("plan.schema.json");
     template.replace("\"the table of keys\"", &format!("{:#}", parallel::json_schema()).replace('\n', "\n  "))
 }
 
-/// The plan of a file; `-` is standard input.
+/// Reads the plan of a file; `-` is standard input.
 ///
 /// # Errors
-/// The file cannot be read, holds no plan, one of another version, or the answer that nothing fits.
+/// The file cannot be read, is not a plan, has another version, or is the report of an infeasible request.
 pub fn read_plan(path: &Path) -> Result<PlanReport, Error> {
     let text = read_text(path)?;
     let place = path.display().to_string();
@@ -55,7 +55,7 @@ pub fn read_plan(path: &Path) -> Result<PlanReport, Error> {
         _ => {}
     }
     let plan: PlanReport = serde_json::from_value(value).map_err(|why| is_none(why.to_string()))?;
-    // What is drawn and compared counts on degrees that can be.
+    // Drawings and comparisons need valid degrees.
     parallel::parse_any(&parallel::print(&plan.chosen.parallel)).map_err(|why| is_none(why.message()))?;
     let others = plan.alternatives.iter().map(|other| &other.predicted);
     match std::iter::once(&plan.chosen.predicted).chain(others).find_map(absurd) {
@@ -64,13 +64,13 @@ pub fn read_plan(path: &Path) -> Result<PlanReport, Error> {
     }
 }
 
-/// Seconds that a step can take: from a nanosecond to thirty years.
+/// Valid step times in seconds: from a nanosecond to thirty years.
 const STEP: RangeInclusive<f64> = 1e-9..=1e9;
 
-/// GiB that a device can hold.
+/// Valid memory of a device in GiB.
 const HELD: RangeInclusive<f64> = 0.0..=1e9;
 
-/// A figure of a prediction that is impossible, if any.
+/// Message about a value of a prediction that is out of range.
 fn absurd(predicted: &Predicted) -> Option<String> {
     let Predicted { step_time_s, interval_s, ref time_s, ref exposed_comm_s, ref memory_gib, .. } = *predicted;
     let wrong = |name: &str, value: f64, range: &RangeInclusive<f64>| {
@@ -78,7 +78,7 @@ fn absurd(predicted: &Predicted) -> Option<String> {
         (!range.contains(&value)).then(|| format!("`{name}` is {value:e}, not between {low:e} and {high:e}"))
     };
     let Comm { tp, cp, ep, dp, pp } = *exposed_comm_s;
-    // What is left over after the parts of a step may be below 0 by rounding.
+    // The remainder of a step may be negative by rounding.
     let part = -1e-6 * step_time_s..=1e9;
     let parts = time_s.by_name().into_iter().chain([("exposed_comm_s", tp + cp + ep + dp + pp)]);
     let held = memory_gib.per_stage.iter().flat_map(|stage| {
@@ -86,12 +86,14 @@ fn absurd(predicted: &Predicted) -> Option<String> {
         [parameters, gradients, optimizer, activations, buffers, device]
     });
     wrong("step_time_s", step_time_s, &STEP)
-        .or_else(|| interval_s.into_iter().find_map(|seconds| wrong("interval_s", seconds, &STEP)))
+        .or_else(|| {
+            [interval_s.low, interval_s.high].into_iter().find_map(|seconds| wrong("interval_s", seconds, &STEP))
+        })
         .or_else(|| parts.into_iter().find_map(|(name, seconds)| wrong(name, seconds, &part)))
         .or_else(|| held.chain([memory_gib.total]).find_map(|gib| wrong("memory_gib", gib, &HELD)))
 }
 
-/// The request that a plan answers.
+/// Request of a plan.
 pub fn request_of(plan: &PlanReport) -> PlanRequest {
     let inputs = plan.chosen.inputs.clone();
     let search = plan.search.clone().unwrap_or_default();

@@ -12,24 +12,24 @@ use estimator::beyond;
 use estimator::{EstimateReport, EstimateRequest, Estimator, estimate_until};
 use ir::options::ParallelConfig;
 
-/// Factor on the best time up to which a configuration with a choice is searched, if none near the best one fits.
+/// Time limit of a search for a configuration with another choice, as a multiple of the best time, if no neighbour fits.
 const MOST_SLOWER: f64 = 4.0;
 
-/// The keys of which each choice makes a configuration of another [kind](crate::search::Kind).
+/// Keys whose choices change the [kind](crate::search::Kind) of a configuration.
 const KINDS: [&str; 7] = ["tp", "cp", "pp", "ep", "etp", "zero", "mbs"];
 
-/// Known configurations other than the best.
+/// Predictions known in addition to that of the best configuration.
 pub(super) struct Pool {
-    /// Configurations that change one choice of the best one.
+    /// Neighbours of the best configuration.
     near: Vec<(Near, Result<EstimateReport, Error>)>,
-    /// The runners-up.
+    /// Alternatives.
     others: Vec<EstimateReport>,
-    /// The pins of the configuration.
+    /// Pinned options.
     pins: String,
 }
 
 impl Pool {
-    /// Predicts what is near the best configuration; nothing if the deadline comes before all of it is known.
+    /// Predicts the neighbours of the best configuration; `None` if the deadline passes first.
     pub(super) fn around(
         estimator: &Estimator,
         request: &PlanRequest,
@@ -47,7 +47,7 @@ impl Pool {
         Some(Pool { near: near.into_iter().zip(answers).collect(), others: others.to_vec(), pins: request.pin.clone() })
     }
 
-    /// Without what a search has proved to be no configuration of its space: what fits, has the pins and is faster than its best.
+    /// Removes configurations that fit, have the pins and beat the best: a complete search has proved them outside its space.
     pub(super) fn inside(mut self, best: &EstimateReport) -> Pool {
         let pins = self.pins.clone();
         let time = |report: &EstimateReport| report.predicted.step_time_s;
@@ -58,7 +58,7 @@ impl Pool {
         self
     }
 
-    /// With the runners-up among what has another choice, so that no note says less of it than they do.
+    /// Adds alternatives with another choice that beat the known neighbours.
     pub(super) fn with_runners_up(mut self) -> Pool {
         for (key, more) in KEYS.into_iter().flat_map(|key| [(key, false), (key, true)]) {
             let Some(choice) = self.without(key, more).map(|known| said(&known.parallel, key)) else { continue };
@@ -71,7 +71,7 @@ impl Pool {
         self
     }
 
-    /// With the best configuration of each choice that the best one does not have: what is near is no more than the first guess.
+    /// Adds the best configuration of each choice that the best one lacks; a neighbour is only a first guess.
     pub(super) fn explored(mut self, explorer: &Explorer<'_>, best: &EstimateReport) -> Pool {
         let sides = KEYS.into_iter().flat_map(|key| [(key, false), (key, true)]);
         for (key, more) in sides {
@@ -89,24 +89,24 @@ impl Pool {
         self
     }
 
-    /// The choice that is known on this side of a key, as a pin, if a better configuration may have it.
+    /// Choice on this side of a key, as a pin, if a better configuration may have it.
     fn open(&self, key: &str, more: bool) -> Option<(String, &EstimateReport)> {
         let known = self.without(key, more).filter(|_| !self.is_pinned(key))?;
         let pin = said(&known.parallel, key);
-        // Runners-up are the best of their kind: the first with a choice that makes another kind is the best that has it.
+        // Alternatives are the best of their kind, so the first with a choice of another kind is the best with that choice.
         let is_proved = KINDS.contains(&key) && self.others.iter().any(|other| said(&other.parallel, key) == pin);
-        // No pin says that a choice is left to the stack; without offload nothing fits where it is proposed.
+        // No pin leaves a choice to the stack. Offloading is proposed only if nothing fits without it.
         let is_none = matches!(key, "stages" | "offload") || ["=all", "=default"].iter().any(|end| pin.ends_with(end));
         (!is_proved && !is_none).then_some((pin, known))
     }
 
-    /// The best configuration that changes this choice to more or to less of it, whether or not it may.
+    /// Best configuration with more or with less of this choice, valid or not.
     pub(super) fn without(&self, key: &str, more: bool) -> Option<&EstimateReport> {
         let of = self.near.iter().filter(|(near, _)| near.key == key && near.more == more);
         of.filter_map(|(_, answer)| answer.as_ref().ok()).reduce(better)
     }
 
-    /// Why no configuration that changes this choice so is legal; nothing where one is, or none was tried.
+    /// Error of the configurations that change this choice; `None` if one is valid, or none was tried.
     pub(super) fn refused(&self, key: &str, more: bool) -> Option<(&ParallelConfig, &Error)> {
         let mut of = self.near.iter().filter(|(near, _)| near.key == key && near.more == more).peekable();
         let (first, _) = of.peek()?;
@@ -115,18 +115,18 @@ impl Pool {
         errors.and_then(|errors| errors.into_iter().next()).map(|error| (parallel, error))
     }
 
-    /// All that was predicted and has what the configuration must have.
+    /// All predictions of configurations with the pins.
     pub(super) fn reports(&self) -> impl Iterator<Item = &EstimateReport> {
         let near = self.near.iter().filter_map(|(_, answer)| answer.as_ref().ok());
         self.others.iter().chain(near.filter(|report| holds(&report.parallel, &self.pins)))
     }
 
-    /// The runners-up, and what is near, as it was asked for.
+    /// Alternatives and neighbours that have the pins.
     pub(super) fn configs(&self) -> impl Iterator<Item = &ParallelConfig> {
         self.others.iter().map(|report| &report.parallel).chain(self.near.iter().map(|(near, _)| &near.parallel))
     }
 
-    /// True if the configuration must have this choice.
+    /// Returns whether this choice is pinned.
     pub(super) fn is_pinned(&self, key: &str) -> bool {
         parallel::has_key(&self.pins, key)
     }

@@ -14,11 +14,11 @@ use estimator::{EstimateReport, EstimateRequest, Estimator, estimate_until};
 use ir::options::{ParallelConfig, Recompute};
 use support::units::gib;
 
-/// A fifth more.
+/// Factor on the memory of the first what-if change.
 const A_FIFTH: f64 = 1.2;
 
-/// The wishes of a request for time: a fifth more memory, the next larger device's, and twice the network. Nothing if the
-/// deadline comes before all of them are known.
+/// What-if changes of a request for time: a fifth more memory, the memory of the next larger device, and twice the network
+/// bandwidth. Returns `None` if the deadline passes first.
 pub(super) fn what_ifs(
     estimator: &Estimator,
     request: &PlanRequest,
@@ -30,7 +30,7 @@ pub(super) fn what_ifs(
     if request.objective != Objective::Time {
         return Some(Vec::new());
     }
-    // Of a configuration that was given and not searched for, what is better without any wish counts for none.
+    // A given configuration may not be the best: configurations that are better without the change do not count.
     let known = std::iter::once(best).chain(pool.reports()).filter(|report| report.predicted.fits);
     let now = known.map(|report| report.predicted.step_time_s).reduce(f64::min).unwrap_or(best.predicted.step_time_s);
     let on = |(estimator, cluster, given): (Estimator, String, String)| {
@@ -55,29 +55,29 @@ pub(super) fn what_ifs(
     let network = (estimator.with_cluster(faster.clone()), faster.name, given);
     let changed_requests = [more(A_FIFTH * own, "a fifth more"), next, Some(network)];
     let what_ifs = changed_requests.into_iter().flatten().filter_map(on).collect();
-    // The best of a part may be no better than what is known without the wish.
+    // The best under a change may be no better than the best known without it.
     if deadline.is_over() { None } else { Some(what_ifs) }
 }
 
-/// A configuration with what is recomputed chosen again, as other memory may ask for.
+/// A configuration with its recomputation chosen again, for another memory budget.
 fn anew(parallel: &ParallelConfig, pin: &str) -> Option<ParallelConfig> {
     let is_open = parallel.recompute != Recompute::None && !parallel.offload && !parallel::has_key(pin, "recompute");
     is_open.then(|| ParallelConfig { recompute: Recompute::Auto, ..parallel.clone() })
 }
 
-/// The clusters that are known.
+/// All cluster presets.
 pub(super) fn presets() -> impl Iterator<Item = Cluster> {
     CLUSTERS.iter().filter_map(|preset| Cluster::parse(preset.text).ok())
 }
 
-/// The memory of the device of a preset with the least that is more than so many GiB, and its name.
+/// Preset with the least device memory above `gib`: its memory and its name.
 fn next_larger(gib: f64) -> Option<(f64, String)> {
     let more = presets().filter(|other| device_gib(other) > gib);
     let next = more.min_by_key(|other| other.device.memory)?;
     Some((device_gib(&next), next.device.name.clone()))
 }
 
-/// The cluster with twice the bandwidth between nodes, or between devices where these are all of a node; and what is faster.
+/// The cluster with twice the bandwidth between nodes, or between devices within one node, and the name of that link.
 fn twice(cluster: &Cluster, devices: u64) -> (Cluster, String) {
     let mut faster = cluster.clone();
     faster.name = format!("{}, network x 2", cluster.name);

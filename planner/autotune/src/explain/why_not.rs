@@ -13,31 +13,32 @@ use estimator::{EstimateReport, Estimator, Predicted};
 use serde::Serialize;
 use support::units::gib;
 
-/// The answer to `--why-not`.
+/// Answer to `--why-not`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct WhyNot {
-    /// The pins that were asked for.
+    /// Pins of the question.
     pub asked: String,
-    /// `slower`, `same`, `does not fit`, `impossible`, or `unknown` where the search was stopped before it found any.
+    /// `slower`, `same`, `does not fit`, `impossible`, or `unknown` if the search stopped before it found any.
     pub verdict: &'static str,
-    /// In words.
+    /// Text of the answer.
     pub message: String,
-    /// The best configuration that has it.
+    /// Best configuration with the pins.
     pub parallel: Option<String>,
-    /// The prediction of its step.
+    /// Prediction of its step.
     pub predicted: Option<Predicted>,
-    /// Why it lost.
+    /// Difference from the plan.
     pub difference: Option<Difference>,
-    /// Seconds by which each part of the step differs from the plan's, the largest difference first.
+    /// Differences of the parts of the step from the plan's in seconds, largest first.
     pub seconds: Vec<(&'static str, f64)>,
-    /// GiB by which each part of the worst rank's memory differs from the plan's.
+    /// Differences of the parts of the worst rank's memory from the plan's in GiB.
     pub gib: Vec<(&'static str, f64)>,
 }
 
-/// The best configuration that has these pins in addition to the plan's own, or the best that is known at the deadline, against the plan.
+/// Compares the plan with the best configuration that has these pins in addition to the plan's own, or with the best known at the
+/// deadline.
 ///
 /// # Errors
-/// The pins are no configuration, or the cluster or the stack of the plan is not known.
+/// The pins are not a configuration, or the plan's cluster or stack is not known.
 pub fn why_not(
     estimator: &Estimator,
     report: &PlanReport,

@@ -13,21 +13,21 @@ use cost::Supports;
 use estimator::{EstimateReport, EstimateRequest, Estimator, Evaluator, ModelWork};
 use ir::options::ParallelConfig;
 
-/// Least gain with which a configuration beyond the stack is reported.
+/// Least relative gain for which a configuration beyond the stack is reported.
 const WORTH_TELLING: f64 = 0.005;
 
-/// The job of a plan, to be asked for configurations.
+/// The job of a plan, for further searches.
 pub struct Explorer<'a> {
     estimator: &'a Estimator,
     request: PlanRequest,
     evaluator: Evaluator,
     work: ModelWork,
-    /// Until when it is to answer.
+    /// Deadline of all searches.
     until: Deadline,
 }
 
 impl<'a> Explorer<'a> {
-    /// Creates the search of a request on the devices of a plan, until its deadline.
+    /// Opens the job of a request on the number of devices of its plan.
     ///
     /// # Errors
     /// As [`find`](super::find).
@@ -43,8 +43,8 @@ impl<'a> Explorer<'a> {
         Ok(Explorer { estimator, request, evaluator, work, until })
     }
 
-    /// The best configuration with these pins in addition to the request's that takes less than `below` seconds, of all or of those around one;
-    /// none where there is none, or none was found in time.
+    /// Best configuration with these pins in addition to the request's that takes less than `enough` seconds, of all
+    /// configurations or of those near one. Returns `None` if there is none, or none was found in time.
     pub fn better(
         &self,
         pins: &str,
@@ -74,13 +74,13 @@ impl<'a> Explorer<'a> {
             progress: &mut |_| (),
         };
         let found = search::search(&space, &roots, &oracle, task);
-        let best = found.best.first().filter(|best| best.price.seconds < below)?;
-        let asked = EstimateRequest { gpus: Some(request.gpus), ..request.under(best.price.text.clone()) };
+        let best = found.best.first().filter(|best| best.cost.seconds < below)?;
+        let asked = EstimateRequest { gpus: Some(request.gpus), ..request.under(best.cost.text.clone()) };
         self.estimator.estimate(&asked).ok()
     }
 }
 
-/// The best configuration of a plan's degrees and micro-batch that the stack does not support, if it is worth telling.
+/// Best configuration with a plan's degrees and micro-batch that the stack does not support, if its gain is large enough.
 pub fn beyond(
     estimator: &Estimator,
     request: &PlanRequest,

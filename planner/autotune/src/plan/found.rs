@@ -16,35 +16,35 @@ use ir::limits;
 use std::time::Instant;
 use support::parallel::each;
 
-/// Result of a search.
+/// Result of the searches of a request.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Found {
-    /// Configurations that fit, the best first; empty: nothing fits, if the search was finished.
+    /// Configurations that fit, the best first. If it is empty and the search is complete, nothing fits.
     pub best: Vec<EstimateReport>,
-    /// The smallest known configuration, if none that fits was found.
+    /// If none was found that fits: the configuration of least memory among those evaluated.
     pub closest: Option<EstimateReport>,
-    /// True if no configuration needs less than 98 % of its memory.
+    /// `true` if no configuration needs less than 98 % of its memory.
     pub closest_is_least: bool,
-    /// How it was found.
+    /// Result of the search.
     pub search: Search,
-    /// Until when the whole answer is wanted.
+    /// Deadline of the entire answer.
     pub deadline: Deadline,
 }
 
-/// The share of the time that the search may take: the rest is for what is said of what it finds.
+/// Share of the time for the search; the rest is for explanations.
 const SEARCH: f64 = 0.8;
 
-/// If nothing fits, the search may miss a configuration that needs less by at most this share: predictions of memory
-/// are 2 to 4 % off in the median (`docs/accuracy.md`).
+/// Relative difference in memory below which a smaller configuration need not be found if nothing fits. Predictions of memory
+/// have a median error of 2 to 4 % (`docs/accuracy.md`).
 const CLOSE: f64 = 0.02;
 
-/// The share of that in which configurations are counted.
+/// Share of the search time in which configurations are counted.
 const COUNT: f64 = 0.2;
 
-/// The best configurations of a request; `progress` is told of what is known so far.
+/// Finds the best configurations of a request, and calls `progress` with intermediate results.
 ///
 /// # Errors
-/// A name is not known, a size is out of its range, pins contradict each other, or no configuration serves so many devices.
+/// A name is not known, a size is out of its range, pins contradict each other, or no configuration uses that many devices.
 pub fn find(estimator: &Estimator, request: &PlanRequest, progress: &Progress<'_>) -> Result<Found, Error> {
     found_by(estimator, request, Deadline::asked(request.deadline)?, progress)
 }
@@ -77,7 +77,7 @@ fn found_by(
     let evaluator = Evaluator::new(estimator, request.under(String::new()), request.devices())?;
     let work = evaluator.work()?;
     let scope = Scope { estimator, request, evaluator: &evaluator, work, began, deadline, until, progress };
-    // What is offloaded takes the host's memory and its links: only where nothing else fits.
+    // Offloading takes host memory and bandwidth, so it is searched only if nothing else fits.
     if !evaluator.offloads() || parallel::has_key(&request.pin, "offload") {
         return scope.search(false, true);
     }
@@ -85,7 +85,7 @@ fn found_by(
     if !found.best.is_empty() || !found.search.proved_optimal {
         return Ok(found);
     }
-    // Where no host holds what any configuration offloads, what needs least keeps all on the device.
+    // If no host can hold the offloaded activations, the configuration of least memory keeps all on the device.
     scope.search(true, true).or_else(|_| scope.search(false, true))
 }
 
@@ -106,7 +106,7 @@ struct Scope<'a> {
 }
 
 impl Scope<'_> {
-    /// The best configurations, with activations offloaded or not; where nothing fits, if that is asked for, the one that needs least.
+    /// Best configurations, with or without offloading, or the configuration of least memory.
     fn search(&self, offload: bool, asks_least: bool) -> Result<Found, Error> {
         let Scope { estimator, request, evaluator, work, began, ref deadline, ref until, progress } = *self;
         let space = space(request, evaluator, until.clone(), offload)?;
@@ -147,7 +147,7 @@ impl Scope<'_> {
             run(request.top, Some(memory), request.objective == Objective::Memory, 0);
         let report = |ranked: &Ranked| {
             let gpus = Some(ranked.parallel.devices());
-            estimator.estimate(&EstimateRequest { gpus, ..request.under(ranked.price.text.clone()) })
+            estimator.estimate(&EstimateRequest { gpus, ..request.under(ranked.cost.text.clone()) })
         };
         let mut found = Found { search: so_far(candidates, finished), deadline: deadline.clone(), ..Found::default() };
         if best.is_empty() && finished && !asks_least {
@@ -170,22 +170,22 @@ impl Scope<'_> {
     }
 }
 
-/// Why no configuration can be: what is said of the plainest one, or that none serves.
+/// Error of a request without any configuration: that of the simplest configuration, if it has one.
 fn none_can_be(estimator: &Estimator, request: &PlanRequest) -> Error {
     let plain = EstimateRequest { gpus: Some(request.gpus), ..request.under(request.pin.clone()) };
     estimator.estimate(&plain).err().unwrap_or_else(|| none_serves(request))
 }
 
-/// Days in which a configuration has seen the tokens that are to be trained on.
+/// Days until a configuration has trained on the requested tokens.
 fn days(best: &EstimateReport, request: &PlanRequest) -> Option<f64> {
     let speed = best.predicted.tokens_per_s_per_gpu * best.parallel.devices() as f64;
     request.tokens.map(|tokens| tokens / speed / 86400.0)
 }
 
-/// More tokens than are trained on.
+/// Upper limit on the number of tokens.
 const MOST_TOKENS: f64 = 1e20;
 
-/// True if numbers are in their range.
+/// Checks the ranges of the request's numbers.
 fn check(request: &PlanRequest) -> Result<(), Error> {
     let wrong = |message: String, help: &str| Err(Error::input(Code::BadOption, message).help(help));
     check_size("gpus", request.gpus, limits::DEVICES)?;

@@ -5,11 +5,11 @@
 //!
 //! The exception is resharding between token and expert shardings with folded experts. The reshard path depends on size, and
 //! is chosen with simpler formulas than the costs used here. If the paths differ, or are not compared, the bound is
-//! multiplied by a safety factor (`OTHER_WAYS`). It is also capped at a multiple of the bound with unsharded experts on each
-//! rank (`MOST_WAYS`). (A test compares all of these bounds with estimated costs.)
+//! multiplied by a safety factor (`OTHER_PATHS`). It is also capped at a multiple of the bound with unsharded experts on each
+//! rank (`MOST_OF_UNSHARDED`). (A test compares all of these bounds with estimated costs.)
 
 use crate::search::{Space, divisors};
-use estimator::{Evaluator, StepCost};
+use estimator::{Evaluator, LargeShare, StepCost};
 use ir::options::{CpKind, ParallelConfig, Recompute};
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -21,13 +21,16 @@ const MOST_TOKENS: u64 = 1 << 28;
 /// Number of experts that may each have a slot for every one of these tokens, whatever a model's hidden size.
 const FEW_EXPERTS: u64 = 8;
 
-/// Safety factor for the large-micro-batch bound with folded experts: `[unsharded, sharded]`. **Empirical, not proved:** over
-/// 13,500 random configurations of five MoE models the smallest observed ratio was 0.977 (unsharded) and 0.88 (sharded). The
-/// sharded ratio ignores configurations three times slower than with unsharded experts on each rank.
-const OTHER_WAYS: [f64; 2] = [0.95, 0.85];
+/// Safety factor for the large-micro-batch bound with folded, unsharded experts. **Empirical, not proved:** over 13,500 random
+/// configurations of five MoE models the smallest observed ratio was 0.977.
+const OTHER_PATHS: f64 = 0.95;
+
+/// The same for sharded experts. **Empirical, not proved:** over the same configurations the smallest observed ratio was 0.88,
+/// configurations three times slower than with unsharded experts on each rank excepted.
+const OTHER_PATHS_SHARDED: f64 = 0.85;
 
 /// Cap of the large-micro-batch bound, as a multiple of the time with unsharded experts on each rank.
-const MOST_WAYS: f64 = 2.0;
+const MOST_OF_UNSHARDED: f64 = 2.0;
 
 /// Safety factor for bounding experts on some ranks by experts on fewer ranks: larger groups may send rows to other nodes
 /// faster than smaller groups.
@@ -41,8 +44,8 @@ const FEWER_TOGETHER: f64 = 0.95;
 /// Threshold and factor for experts sharded too finely. If experts on one rank each, sharded into a few parts, take
 /// `TOO_SMALL` times as long as unsharded ones, more parts or ranks take at least `TIMES_TOO_SMALL` times as long.
 /// **Empirical, not proved:** of the degrees of three MoE models none takes less than 1.64 times.
-const TOO_SMALL: f64 = 2.0 * OTHER_WAYS[1];
-const TIMES_TOO_SMALL: f64 = 1.64 * OTHER_WAYS[1];
+const TOO_SMALL: f64 = 2.0 * OTHER_PATHS_SHARDED;
+const TIMES_TOO_SMALL: f64 = 1.64 * OTHER_PATHS_SHARDED;
 
 /// Share that a still larger micro-batch could save in its last, partly filled wave of tiles: at this size there are 10^4
 /// waves.
@@ -195,37 +198,38 @@ impl<'a> LargeMicrobatches<'a> {
 
     fn fastest_of(&self, config: &LayerConfig) -> f64 {
         let ways = self.space.sequence_shardings(&config.parallel());
-        // With overlap, a stack takes no longer than if told not to overlap.
+        // With overlap, a stack takes no longer than without.
         let hidden = ways.iter().filter(|way| way.tp_overlap == ways[0].tp_overlap);
-        hidden.map(|way| self.of_way(way)).fold(f64::INFINITY, f64::min)
+        hidden.map(|way| self.of_sharing(way)).fold(f64::INFINITY, f64::min)
     }
 
     /// Seconds of work of configurations with one option for sharing a sequence.
-    pub(super) fn of_way(&self, parallel: &ParallelConfig) -> f64 {
+    pub(super) fn of_sharing(&self, parallel: &ParallelConfig) -> f64 {
         let LargeWork { seconds, share } = self.work(parallel);
         seconds * share
     }
 
-    /// Lower bound `of` a configuration, from a large micro-batch and the share of its work that holds for the
+    /// Lower bound of a configuration: `bound` of a large micro-batch, with the share of its work that holds for the
     /// configuration's size. A bound that rules nothing out need not be the tightest.
     pub(super) fn least(
         &self,
         parallel: &ParallelConfig,
-        of: impl Fn(&ParallelConfig, f64) -> Option<StepCost>,
+        bound: impl Fn(LargeShare<'_>) -> Option<StepCost>,
         is_ruled_out: impl Fn(StepCost) -> bool,
     ) -> Option<StepCost> {
         let large = self.large(parallel);
-        let part = |share: f64| of(&large, share * parallel.mbs as f64 / large.mbs as f64);
+        let part =
+            |share: f64| bound(LargeShare { config: &large, share: share * parallel.mbs as f64 / large.mbs as f64 });
         let some = part(self.work(parallel).share)?;
         if is_ruled_out(some) || !parallel.has_folded_experts() {
             return Some(some);
         }
         let all = part(1.0 - LAST_WAVE)?;
-        Some(if is_ruled_out(all) && self.has_ways_of_large(parallel) { all } else { some })
+        Some(if is_ruled_out(all) && self.has_paths_of_large(parallel) { all } else { some })
     }
 
     /// Returns `true` if a micro-batch takes the same reshard paths as the larger one.
-    fn has_ways_of_large(&self, parallel: &ParallelConfig) -> bool {
+    fn has_paths_of_large(&self, parallel: &ParallelConfig) -> bool {
         self.alike.get(self, &(LayerConfig::of(parallel), parallel.mbs))
     }
 
@@ -252,7 +256,8 @@ impl<'a> LargeMicrobatches<'a> {
         }
         let whole = self.space.sequence_shardings(&ParallelConfig { ep: 1, etp: 1, ..parallel.clone() });
         let whole = whole.iter().map(|way| self.work(way).seconds).fold(f64::INFINITY, f64::min);
-        f64::min(OTHER_WAYS[usize::from(parallel.etp > 1)], whole * MOST_WAYS / seconds)
+        let factor = if parallel.etp > 1 { OTHER_PATHS_SHARDED } else { OTHER_PATHS };
+        f64::min(factor, whole * MOST_OF_UNSHARDED / seconds)
     }
 
     /// Seconds of all work of a configuration in large micro-batches; 0 if it cannot be planned.

@@ -1,10 +1,10 @@
-//! The best configuration for a model on a cluster, and why it is.
+//! The best configuration for a model on a cluster.
 //!
 //! Data flow:
 //! 1. A request names a model, a cluster, a batch and pins (`request`).
-//! 2. The search over configurations ([`crate::search`]) asks the cost model of [`estimator`] (`oracle`).
-//! 3. It gives the best configuration and the alternatives (`found`), also those with another choice (`explore`).
-//! 4. [`crate::explain`] gives the reasons of losses, the limits that bind, and what-if changes (`report`).
+//! 2. The search over configurations ([`crate::search`]) evaluates the cost model of [`estimator`] (`oracle`).
+//! 3. The search returns the best configuration and its alternatives (`found`), and those with another choice (`explore`).
+//! 4. [`crate::explain`] adds differences, binding constraints and what-if changes (`report`).
 
 mod explore;
 mod found;

@@ -1,9 +1,9 @@
 //! Cost oracle of the search.
 
 use super::large_microbatch::LargeMicrobatches;
-use crate::search::{Bound, Level, Limits, Oracle, Price, SearchNode, Space};
+use crate::search::{Bound, CostEstimate, Level, Limits, Oracle, SearchNode, Space};
 use compiler::parallel;
-use estimator::{BoundKind, Evaluator, MemoryChoices, ModelWork, StepCost, Undecided, fits_budget};
+use estimator::{BoundKind, Evaluator, LargeShare, MemoryChoices, ModelWork, StepCost, Undecided, fits_budget};
 use ir::options::{ParallelConfig, Recompute};
 
 /// Costs and lower bounds of the configurations of a space.
@@ -19,23 +19,23 @@ impl Oracle for Costs<'_> {
     /// planned.
     fn bound(&self, node: &SearchNode, known: Bound, limits: Limits) -> Option<Bound> {
         let known = StepCost { seconds: known.seconds, bytes: known.bytes };
-        let Some(room) = limits.bytes else {
+        let Some(budget) = limits.bytes else {
             return Some(Bound { seconds: 0.0, bytes: self.least_bytes(node, known.bytes)? });
         };
         let ask = || {
             let is_ordered = node.level >= Level::Schedule;
-            BoundKind::Seconds { enough: limits.seconds, room, means: self.means(node), is_ordered }
+            BoundKind::Seconds { enough: limits.seconds, budget, choices: self.memory_choices(node), is_ordered }
         };
         let floor = match node.level {
             Level::Devices | Level::Degrees => self.of_degrees(node, limits),
             Level::Axes => self.of_axes(node, limits),
-            Level::SequenceSharding => StepCost { seconds: self.of_way(&node.parallel), ..known },
+            Level::SequenceSharding => StepCost { seconds: self.of_sharing(&node.parallel), ..known },
             Level::Batch => self.of_blocks(node, limits)?,
             Level::Pipeline => StepCost { seconds: self.evaluator.rough(&self.fastest(node)).ok()?, ..known },
             Level::Shards => {
-                let mean = self.mean(node, limits)?;
-                if self.is_ruled_out(mean, limits) {
-                    mean
+                let average = self.average_rank(node, limits)?;
+                if self.is_ruled_out(average, limits) {
+                    average
                 } else {
                     self.evaluator.floor(&self.fastest(node), &ask()).ok()?
                 }
@@ -45,12 +45,12 @@ impl Oracle for Costs<'_> {
         Some(Bound { seconds: floor.seconds, bytes: floor.bytes })
     }
 
-    fn price(&self, parallel: &ParallelConfig, limits: Limits) -> Option<Price> {
+    fn cost(&self, parallel: &ParallelConfig, limits: Limits) -> Option<CostEstimate> {
         let (parallel, StepCost { seconds, bytes }) = match parallel.recompute {
             Recompute::Auto => self.evaluator.fitting(parallel, limits.seconds).ok()??,
-            _ => (parallel.clone(), self.evaluator.price(parallel).ok()?),
+            _ => (parallel.clone(), self.evaluator.cost(parallel).ok()?),
         };
-        Some(Price { seconds, bytes, text: parallel::print(&parallel) })
+        Some(CostEstimate { seconds, bytes, text: parallel::print(&parallel) })
     }
 }
 
@@ -67,19 +67,19 @@ impl Costs<'_> {
     }
 
     /// Options of a node's configurations for saving memory.
-    fn means(&self, node: &SearchNode) -> MemoryChoices {
+    fn memory_choices(&self, node: &SearchNode) -> MemoryChoices {
         let (space, parallel) = (self.space, &node.parallel);
         if node.level == Level::Complete {
-            let parts = parallel.recompute == Recompute::Auto;
-            return if parts {
-                MemoryChoices { parts, whole: Vec::new(), hosts: vec![parallel.offload] }
+            let selective = parallel.recompute == Recompute::Auto;
+            return if selective {
+                MemoryChoices { selective, full: Vec::new(), offload: vec![parallel.offload] }
             } else {
                 MemoryChoices::NONE
             };
         }
-        let hosts = if node.level < Level::Host { space.hosts() } else { vec![parallel.offload] };
+        let offload = if node.level < Level::Offload { space.offload_options() } else { vec![parallel.offload] };
         let some = || (1..space.longest(parallel) as u32).chain([u32::MAX]).collect();
-        let (parts, whole) = match (&space.pin.parallel.recompute, space.choices.recompute) {
+        let (selective, full) = match (&space.pin.parallel.recompute, space.choices.recompute) {
             _ if node.level == Level::Layers => (false, some()),
             (Recompute::Full(layers), _) if space.pin.has("recompute") => (false, vec![layers.unwrap_or(u32::MAX)]),
             (Recompute::None | Recompute::Selective(_), _) if space.pin.has("recompute") => (true, Vec::new()),
@@ -87,7 +87,7 @@ impl Costs<'_> {
             (_, [_, true, false]) => (true, vec![u32::MAX]),
             (_, [_, false, false]) => (true, Vec::new()),
         };
-        MemoryChoices { parts, whole, hosts }
+        MemoryChoices { selective, full, offload }
     }
 
     /// Lower bound on the bytes of a search node. For degrees alone it counts the states; from the micro-batch level on, the
@@ -111,8 +111,8 @@ impl Costs<'_> {
             }
             // Values are chosen to fit on the device, or not at all.
             Level::Complete if node.parallel.recompute == Recompute::Auto && !node.parallel.offload => {
-                let room = self.evaluator.platform(fast.devices()).cluster.device.memory as f64;
-                of_shards(std::slice::from_ref(&fast)).filter(|bytes| fits_budget(*bytes, Some(room)))
+                let budget = self.evaluator.platform(fast.devices()).cluster.device.memory as f64;
+                of_shards(std::slice::from_ref(&fast)).filter(|bytes| fits_budget(*bytes, Some(budget)))
             }
             Level::Complete if fast == small => {
                 self.evaluator.floor(&fast, &BoundKind::Bytes).ok().map(|floor| floor.bytes)
@@ -138,7 +138,7 @@ impl Costs<'_> {
         let zero = self.space.pin.has("zero").then_some(parallel.zero);
         let (most, mbs) = match limits.bytes {
             _ if node.level == Level::Batch => (parallel.mbs, parallel.mbs),
-            Some(room) => (self.work.most_sequences(parallel, room).clamp(1, local), 1),
+            Some(budget) => (self.work.most_sequences(parallel, budget).clamp(1, local), 1),
             None => (local, 1),
         };
         let microbatches = u32::try_from(local.div_ceil(most)).unwrap_or(u32::MAX);
@@ -173,8 +173,8 @@ impl Costs<'_> {
     }
 
     /// Lower bound of a node with one option for sharing a sequence: the work of large micro-batches.
-    fn of_way(&self, parallel: &ParallelConfig) -> f64 {
-        if self.has_large() { self.large.of_way(parallel) } else { 0.0 }
+    fn of_sharing(&self, parallel: &ParallelConfig) -> f64 {
+        if self.has_large() { self.large.of_sharing(parallel) } else { 0.0 }
     }
 
     /// Lower bound of a node whose pipeline is open. It tries FLOPs / peak, then large micro-batches with each option for
@@ -188,17 +188,17 @@ impl Costs<'_> {
         let shards = self.shards(node);
         if self.has_large() {
             let fast: Vec<ParallelConfig> = shards.iter().map(|part| self.fastest(part)).collect();
-            let of = |large: &ParallelConfig, share| {
-                let means = self.evaluator.means_of_large(&fast, (large, share), self.space.slices, limits.bytes);
-                least(means.ok()?, limits)
+            let bound = |large: LargeShare<'_>| {
+                let bounds = self.evaluator.average_ranks_by(large, &fast, self.space.slices, limits.bytes);
+                least(bounds.ok()?, limits)
             };
             // A large micro-batch that cannot be planned gives no bound.
-            let mean = self.large.least(parallel, of, |mean| self.is_ruled_out(mean, limits));
-            if let Some(mean) = mean.filter(|mean| self.is_ruled_out(*mean, limits)) {
-                return Some(mean);
+            let average = self.large.least(parallel, bound, |average| self.is_ruled_out(average, limits));
+            if let Some(average) = average.filter(|average| self.is_ruled_out(*average, limits)) {
+                return Some(average);
             }
         }
-        least(shards.into_iter().filter_map(|part| self.mean(&part, limits)), limits)
+        least(shards.into_iter().filter_map(|part| self.average_rank(&part, limits)), limits)
     }
 
     /// Options for sharding states that change the cost of the average rank. With overlap, a stack takes no longer than if
@@ -208,17 +208,17 @@ impl Costs<'_> {
         let hides = all.first().and_then(|first| first.parallel.dp_overlap);
         let mut seen = Vec::new();
         let is_new = |part: &SearchNode| {
-            let way = (self.evaluator.zero(&part.parallel), part.parallel.shard);
-            let is_new = part.parallel.dp_overlap == hides && !seen.contains(&way);
-            seen.push(way);
+            let sharding = (self.evaluator.zero(&part.parallel), part.parallel.shard);
+            let is_new = part.parallel.dp_overlap == hides && !seen.contains(&sharding);
+            seen.push(sharding);
             is_new
         };
         all.into_iter().filter(is_new).collect()
     }
 
     /// Lower bound from the average rank; saved activations do not count.
-    fn mean(&self, node: &SearchNode, limits: Limits) -> Option<StepCost> {
-        self.evaluator.mean(&self.fastest(node), self.space.slices, limits.bytes).ok()
+    fn average_rank(&self, node: &SearchNode, limits: Limits) -> Option<StepCost> {
+        self.evaluator.average_rank(&self.fastest(node), self.space.slices, limits.bytes).ok()
     }
 
     /// The node's configuration that saves least: undecided options recompute everything, or offload it.
@@ -231,7 +231,7 @@ impl Costs<'_> {
             return parallel;
         }
         let pin = &self.space.pin;
-        if node.level < Level::Host && self.space.offload && !pin.has("offload") {
+        if node.level < Level::Offload && self.space.offload && !pin.has("offload") {
             parallel.offload = true;
         }
         let given = &pin.parallel.recompute;

@@ -8,59 +8,59 @@ use ir::options::ParallelConfig;
 use serde::{Deserialize, Serialize};
 use support::units::count;
 
-/// Version of the form of a plan.
+/// Version of a plan's schema.
 pub const SCHEMA: &str = "meshwright.plan/2";
 
-/// A plan: the best configuration that was found, and why it is the best.
+/// Report of a plan: the best configuration found, and the reasons for it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PlanReport {
-    /// Its prediction. In JSON its fields are at the level of those below.
+    /// Prediction of the best configuration. In JSON its fields are next to those below.
     #[serde(flatten)]
     pub chosen: EstimateReport,
-    /// Other configurations, best first; none where one configuration was given.
+    /// Other configurations, best first; empty for a given configuration.
     #[serde(default)]
     pub alternatives: Vec<Alternative>,
-    /// How it was found; none where it was given.
+    /// Result of the search; `None` for a given configuration.
     #[serde(default)]
     pub search: Option<Search>,
-    /// Why it is as it is; none where it was given, or no time was left.
+    /// Reasons for each choice; `None` for a given configuration, or if no time was left.
     #[serde(default)]
     pub why: Option<Why>,
 }
 
-/// How the configuration was found.
+/// Result of a search.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Search {
-    /// Configurations of the space before anything was ruled out.
+    /// Number of configurations of the space.
     pub space: u64,
-    /// True if the space has more: it is too large, or the time was too short, to count them all.
+    /// `true` if the space has more: it was too large, or the time too short, to count all.
     #[serde(default)]
     pub has_more: bool,
-    /// Configurations whose step was predicted.
+    /// Number of configurations whose step was predicted.
     pub candidates: u64,
-    /// Configurations ruled out by a bound on time or memory, or as copies of another.
+    /// Number of configurations pruned by a bound on time or memory, or as duplicates.
     pub pruned: u64,
-    /// Seconds on the clock.
+    /// Wall-clock seconds of the search.
     pub seconds: f64,
-    /// True if the search was finished: no configuration of the space is better, under `optimal_under`, or none fits.
+    /// `true` if the search is complete: under `optimal_under`, no configuration of the space is better, or none fits.
     pub proved_optimal: bool,
-    /// Basis of the proof; `None` if the search was not finished.
+    /// Basis of the proof; `None` if the search is not complete.
     #[serde(default)]
     pub optimal_under: Option<Basis>,
-    /// True if the same request gives the same answer on every machine: not under a deadline.
+    /// `true` if the same request gives the same answer on every machine; `false` with a deadline.
     pub deterministic: bool,
-    /// The pins of the configuration.
+    /// Pinned options.
     pub pin: String,
-    /// The objective.
+    /// Objective.
     pub objective: Objective,
-    /// Days to train on the tokens asked for.
+    /// Days to train on the requested tokens.
     pub days: Option<f64>,
-    /// A faster configuration of the same degrees and micro-batch that the stack does not support.
+    /// A faster configuration with the same degrees and micro-batch that the stack does not support.
     #[serde(default)]
     pub beyond: Option<Beyond>,
 }
 
-/// Basis of the proof of a search.
+/// Basis of a search's proof.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Basis {
     /// The cost model alone: every configuration was predicted.
@@ -72,7 +72,7 @@ pub enum Basis {
 }
 
 impl Basis {
-    /// As the report prints it.
+    /// Text in the report.
     pub fn text(self) -> &'static str {
         match self {
             Basis::CostModel => "this cost model",
@@ -88,7 +88,7 @@ pub struct Beyond {
     pub parallel: ParallelConfig,
     /// Seconds of its step.
     pub step_time_s: f64,
-    /// The time that it saves, of the plan's.
+    /// Time saved, as a fraction of the plan's time.
     pub gain: f64,
 }
 
@@ -97,55 +97,55 @@ pub struct Beyond {
 pub struct Alternative {
     /// The configuration in full.
     pub parallel: ParallelConfig,
-    /// The prediction of its step.
+    /// Prediction of its step.
     pub predicted: Predicted,
-    /// Why it lost; none until it is explained.
+    /// Difference from the best; `None` until it is explained.
     #[serde(default)]
     pub difference: Option<Difference>,
 }
 
-/// Why a configuration lost.
+/// Difference of a configuration from the best.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Difference {
-    /// Its time over the best one's, less 1.
+    /// Its time over the best time, minus 1.
     pub slower: f64,
-    /// True if the difference is within what predictions are good for.
+    /// `true` if the difference is within the prediction error.
     pub tie: bool,
-    /// The one reason, in words: the part of the step that grew most, or the memory that is missing.
+    /// Main reason as text: the part of the step that grew most, or the missing memory.
     pub reason: String,
 }
 
-/// Why the configuration is as it is.
+/// Reasons for a configuration.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Why {
-    /// Costs and savings of each part of the configuration.
+    /// Cost and saving of each part of the configuration.
     pub choices: Vec<ChoiceNote>,
     /// Binding constraints.
     pub constraints: Vec<BindingConstraint>,
-    /// What-ifs: gains from relaxed constraints.
+    /// What-if changes.
     pub what_if: Vec<WhatIf>,
 }
 
-/// A part of the configuration, against the configuration without it.
+/// A part of the configuration, compared with a configuration without it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ChoiceNote {
-    /// As the configuration has it: `tp=8`.
+    /// Text of the part: `tp=8`.
     pub choice: String,
-    /// The nearest configuration without it, or with the next lower degree.
+    /// Nearest configuration without it, or with the next lower degree.
     pub against: String,
-    /// Seconds that a step is longer without it; negative: shorter; none: no such configuration exists.
+    /// Extra seconds of a step without it, negative if shorter; `None` if no such configuration exists.
     pub saves_s: Option<f64>,
-    /// Seconds that the step spends on it: exposed communication of its axis, or what is recomputed.
+    /// Seconds that the step spends on it: exposed communication of its axis, or recomputation.
     pub costs_s: f64,
-    /// GiB of the worst rank more without it.
+    /// Extra GiB of the worst rank without it.
     pub saves_gib: Option<f64>,
-    /// Meaning and cost of the choice, in words.
+    /// Meaning and cost of the choice, as text.
     pub meaning: String,
-    /// How the other configuration compares, in words.
+    /// Comparison with the other configuration, as text.
     pub comparison: String,
 }
 
-/// A limit that the configuration touches.
+/// A constraint that binds, or nearly binds.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct BindingConstraint {
     /// `memory`, `network`, `batch`, `layers`, `heads`, ..
@@ -154,44 +154,44 @@ pub struct BindingConstraint {
     pub message: String,
 }
 
-/// A what-if: the best configuration under a relaxed constraint.
+/// A what-if change, with the best configuration under it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct WhatIf {
-    /// The relaxed constraint: `memory 94.9 GiB, a fifth more`.
+    /// The change: `memory 94.9 GiB, a fifth more`.
     #[serde(rename = "if")]
     pub condition: String,
-    /// The best configuration then.
+    /// Best configuration under the change.
     pub parallel: String,
     /// Seconds of its step.
     pub step_time_s: f64,
-    /// The time saved, of that of the best known configuration without it.
+    /// Time saved, as a fraction of the best known time without the change.
     pub gain: f64,
 }
 
-/// Nothing fits, or nothing that does was found until the deadline.
+/// Report of a request for which nothing fits, or nothing that fits was found before the deadline.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Infeasible {
-    /// The version of the form.
+    /// Version of the schema.
     pub schema: String,
-    /// The version of this program.
+    /// Version of this program.
     pub tool_version: String,
-    /// `infeasible`; `unknown` where the search was not finished.
+    /// `infeasible`, or `unknown` if the search is not complete.
     pub status: String,
     /// The request.
     pub inputs: EstimateRequest,
-    /// The configuration that needs least memory of those that were looked at, if any was.
+    /// Configuration of least memory among those evaluated, if there is one.
     pub closest: Option<Box<EstimateReport>>,
-    /// True if no configuration needs less than 98 % of its memory.
+    /// `true` if no configuration needs less than 98 % of its memory.
     pub closest_is_least: bool,
-    /// The smallest set of constraints that clash; empty where that is not known.
+    /// Minimal set of conflicting constraints; empty if it is not known.
     pub conflict: Vec<Conflict>,
-    /// Relaxations that make it fit, the cheapest first: those found until the deadline.
+    /// Changes that would make some configuration fit, cheapest first, as found before the deadline.
     pub relaxations: Vec<Relaxation>,
-    /// How it was searched.
+    /// Result of the search.
     pub search: Search,
 }
 
-/// A constraint of those that clash: without any one of them, something fits.
+/// A constraint of a conflict: without it, some configuration fits.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Conflict {
     /// `pin tp=4`, `memory 80 GiB`, `gpus 8`, ..
@@ -200,12 +200,12 @@ pub struct Conflict {
     pub message: String,
 }
 
-/// A change after which something fits.
+/// A change after which some configuration fits.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Relaxation {
     /// The change: `--gpus 16`, `without pin tp=1`, ..
     pub change: String,
-    /// A fast configuration then: reached by single changes from the one that needs least.
+    /// A fast configuration under the change, reached by single changes from the one of least memory.
     pub parallel: String,
     /// Seconds of its step.
     pub step_time_s: f64,

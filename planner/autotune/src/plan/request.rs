@@ -3,18 +3,18 @@
 use estimator::EstimateRequest;
 use serde::{Deserialize, Serialize};
 
-/// The quantity to minimise.
+/// Objective to minimise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Objective {
-    /// The time of a step, among what fits.
+    /// Step time, among configurations that fit.
     #[default]
     Time,
-    /// The memory of the worst rank.
+    /// Memory of the worst rank.
     Memory,
 }
 
-/// A model and a batch, to be planned on a cluster. Fields that are left out have their defaults.
+/// A model and a batch to plan on a cluster. Missing fields have their defaults.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PlanRequest {
@@ -24,9 +24,9 @@ pub struct PlanRequest {
     pub cluster: String,
     /// The software: a preset, or a TOML file.
     pub stack: String,
-    /// Devices: as many are used.
+    /// Number of devices.
     pub gpus: u64,
-    /// Given, fewer may be used too: any number up to this one, and `gpus` is the least.
+    /// Largest number of devices. If given, `gpus` is the smallest number.
     pub max_gpus: Option<u64>,
     /// Tokens per sequence.
     pub seq: u64,
@@ -34,29 +34,29 @@ pub struct PlanRequest {
     pub global_batch: u64,
     /// Number formats: see [`recipe`](estimator::recipe()).
     pub precision: String,
-    /// Type of accumulated gradients and of those on the wire; left out: as the stack has it.
+    /// Type of accumulated and communicated gradients; `None`: as the stack has it.
     pub grad_dtype: Option<String>,
-    /// Type of the master copy of parameters, or `none`; left out: f32 where parameters are not.
+    /// Type of the master copy of parameters, or `none`; `None`: f32 unless the parameters are f32.
     pub master: Option<String>,
     /// `adamw`, `momentum` or `sgd`.
     pub optimizer: String,
     /// Lengths of the documents of a sequence, in tokens. Empty: one document.
     pub lengths: Vec<u64>,
-    /// Pinned items of the configuration, in the grammar of [`compiler::parallel`].
+    /// Pinned options, in the grammar of [`compiler::parallel`].
     pub pin: String,
-    /// How many configurations are wanted, the best one included.
+    /// Number of configurations to return, the best one included.
     pub top: usize,
-    /// The quantity to minimise.
+    /// Objective to minimise.
     pub objective: Objective,
-    /// Seconds within which there is an answer, with what is known by then: it depends on the machine.
+    /// Seconds until the answer, which then has the best found so far and depends on the machine.
     pub deadline: Option<f64>,
-    /// Every configuration is predicted, none is ruled out by a bound.
+    /// `true` to predict every configuration instead of pruning by bounds.
     pub exhaustive: bool,
-    /// Tokens to train on in all: the plan says how many days.
+    /// Number of tokens to train on; the plan then has the number of days.
     pub tokens: Option<f64>,
-    /// The share of a device's memory that stays free.
+    /// Fraction of a device's memory that stays free.
     pub memory_margin: f64,
-    /// True if configurations may have what the stack does not support.
+    /// `true` to allow options that the stack does not support.
     pub beyond_stack: bool,
 }
 
@@ -90,18 +90,18 @@ impl Default for PlanRequest {
 }
 
 impl PlanRequest {
-    /// Creates a request from the fields without defaults: model, cluster, devices, tokens of a sequence, sequences of a step.
+    /// A request from the fields without defaults: model, cluster, number of devices, tokens per sequence, sequences per step.
     pub fn new(model: &str, cluster: &str, gpus: u64, seq: u64, global_batch: u64) -> PlanRequest {
         let (model, cluster) = (model.to_string(), cluster.to_string());
         PlanRequest { model, cluster, gpus, seq, global_batch, ..PlanRequest::default() }
     }
 
-    /// The least and the most devices that may be used.
+    /// Least and largest number of devices.
     pub fn devices(&self) -> [u64; 2] {
         [self.gpus, self.max_gpus.unwrap_or(self.gpus)]
     }
 
-    /// The same job under a configuration, to be predicted.
+    /// Request of an estimate of the same job under a configuration.
     pub fn under(&self, parallel: String) -> EstimateRequest {
         EstimateRequest {
             model: self.model.clone(),

@@ -21,17 +21,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use transforms::recompute::check_names;
 use transforms::slices::slice;
 
-/// The most stages on a rank; more never were used, and each makes messages smaller.
+/// Largest number of stages per rank of the search. More stages make messages smaller, and no published run has more.
 const MOST_CHUNKS: u32 = 16;
 
-/// Without nodes if one level of links joins all devices.
+/// Upper limit on the devices of a node, for clusters whose innermost link joins all devices.
 const LARGEST_NODE: u64 = 1 << 32;
 
-/// The space of a request, which is searched until a deadline, with all that forwards keep on the device or all of it offloaded,
-/// where that is not pinned.
+/// Search space of a request until a deadline. Unless it is pinned, `offload` decides whether saved activations are offloaded.
 ///
 /// # Errors
-/// The pins are no configuration, or beyond the stack, or the model cannot be built.
+/// The pins are not a configuration, the stack does not support them, or the model cannot be built.
 pub(super) fn space(
     request: &PlanRequest,
     evaluator: &Evaluator,
@@ -74,7 +73,7 @@ pub(super) fn space(
     })
 }
 
-/// The choices within the features of a stack.
+/// Options that a stack supports.
 fn choices(supports: &Supports) -> Choices {
     let all = Choices::default();
     let [parts, whole, some] =
@@ -90,10 +89,10 @@ fn choices(supports: &Supports) -> Choices {
     }
 }
 
-/// By pipeline ranks and micro-batches.
+/// Orders by pipeline ranks and micro-batches.
 type Known = HashMap<(u64, u64), Arc<[Order]>>;
 
-/// Orders that are worked out once.
+/// Caches orders.
 fn remembered(orders: impl Fn(u64, u64) -> Vec<Order> + Send + Sync + 'static) -> Orders {
     let known: Mutex<Known> = Mutex::default();
     Box::new(move |pp, microbatches| {
@@ -102,21 +101,21 @@ fn remembered(orders: impl Fn(u64, u64) -> Vec<Order> + Send + Sync + 'static) -
     })
 }
 
-/// The micro-batch that a text states.
+/// Micro-batch size that a `.ir` file states.
 fn batch_of(model: &Model) -> u64 {
     model.dim_of(DimRole::Batch).map_or(1, |dim| dim.size)
 }
 
-/// The pins of a text. 1F1B with several stages per rank is interleaved 1F1B.
+/// Pins of a text. 1F1B with several stages per rank is interleaved 1F1B.
 fn pin(text: &str) -> Result<Pin, Error> {
     let mut parallel = pinned(text)?;
     parallel.schedule = schedules::with_chunks(&parallel.schedule, parallel.vp).to_string();
     Ok(Pin { parallel, keys: parallel::keys(text)?.into_iter().map(str::to_string).collect() })
 }
 
-/// How a pipeline of so many ranks can be run. One rank has nothing to order: its micro-batches follow each other. A kind that
-/// searches for its order takes seconds for each configuration and is in the space only where it is pinned. Slices of sequences run only
-/// in models whose blocks go through them in turn.
+/// Orders of a pipeline. One rank has one order: its micro-batches follow each other. A schedule kind that searches for its
+/// order takes seconds per configuration, so it is in the space only if pinned. Slices need a model whose blocks run them in
+/// turn.
 fn orders(pp: u64, microbatches: u64, (schedule, supports): (Option<&str>, &Supports), slices: bool) -> Vec<Order> {
     let (Ok(ranks), Ok(microbatches)) = (u32::try_from(pp), u32::try_from(microbatches)) else { return Vec::new() };
     let known = SCHEDULES.iter().filter(|kind| match schedule {
@@ -151,14 +150,14 @@ fn orders(pp: u64, microbatches: u64, (schedule, supports): (Option<&str>, &Supp
     orders
 }
 
-/// The most slices that a schedule cuts sequences into by itself, where they can be.
+/// Largest number of slices that a schedule uses by default, if the model supports slices.
 fn most_slices(schedule: Option<&str>, slices: bool, supports: &Supports) -> u32 {
     let is_open = |kind: &ScheduleKind| schedule.map_or(supports.schedule(kind.name), |name| kind.name == name);
     let known = SCHEDULES.iter().filter(|kind| slices && is_open(kind));
     known.filter_map(|kind| kind.pipeline(1, None, 1).ok()).map(|pipeline| pipeline.slices).max().unwrap_or(1)
 }
 
-/// One more schedule of an order; those that save least first. A schedule that saves less than another does so on every rank.
+/// Adds a schedule to those of its order, sorted by saved activations. A schedule that saves less does so on every rank.
 fn with(schedules: &Schedules, kind: &'static ScheduleKind, pipeline: &Pipeline) -> Schedules {
     let of_all = |kind: &ScheduleKind| {
         (0..pipeline.ranks).map(|rank| u64::from(kind.min_in_flight(rank, pipeline))).sum::<u64>()
@@ -169,7 +168,7 @@ fn with(schedules: &Schedules, kind: &'static ScheduleKind, pipeline: &Pipeline)
     names.into()
 }
 
-/// Nothing serves a request.
+/// Error of a request without any valid configuration.
 pub(super) fn none_serves(request: &PlanRequest) -> Error {
     let pins = if request.pin.is_empty() { String::new() } else { format!(" with the pins {}", request.pin) };
     let gpus = match request.max_gpus {

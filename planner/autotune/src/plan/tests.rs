@@ -72,7 +72,7 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
         let axes = space.roots();
         let costs =
             Costs { evaluator: &evaluator, work, space: &space, large: LargeMicrobatches::new(&evaluator, &space) };
-        let (mut dice, mut priced) = (Dice(7), 0);
+        let (mut dice, mut costed) = (Dice(7), 0);
         for _ in 0..60 {
             let Some(mut way) = way(&space, &axes, &mut dice) else { continue };
             // Before its degrees are known, and those of its experts.
@@ -85,36 +85,35 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
                 estimator.estimate(&EstimateRequest { gpus: Some(request.gpus), ..request.under(text.to_string()) })
             };
             let unlimited = Limits { seconds: f64::INFINITY, bytes: None };
-            let Some(price) = costs.price(one, unlimited) else {
+            let Some(cost) = costs.cost(one, unlimited) else {
                 let text = parallel::print(one);
                 assert!(one.recompute == Recompute::Auto || told(&text).is_err(), "{} {text}", request.model);
                 continue;
             };
-            priced += 1;
+            costed += 1;
             // What is just of use is not given up.
-            assert_eq!(costs.price(one, Limits { seconds: price.seconds, ..unlimited }).as_ref(), Some(&price));
-            let text = &price.text;
+            assert_eq!(costs.cost(one, Limits { seconds: cost.seconds, ..unlimited }).as_ref(), Some(&cost));
+            let text = &cost.text;
             let seconds = told(text).unwrap().predicted.step_time_s;
-            assert!((price.seconds / seconds - 1.0).abs() < 1e-9, "{} {text}: {price:?}, {seconds}", request.model);
+            assert!((cost.seconds / seconds - 1.0).abs() < 1e-9, "{} {text}: {cost:?}, {seconds}", request.model);
             let mut known = Bound { seconds: 0.0, bytes: 0.0 };
             for node in &way {
                 let bound = |known, limits| {
-                    let none = || {
-                        panic!("{} {:?} {text} has no bound within {limits:?}: {price:?}", request.model, node.level)
-                    };
+                    let none =
+                        || panic!("{} {:?} {text} has no bound within {limits:?}: {cost:?}", request.model, node.level);
                     costs.bound(node, known, limits).unwrap_or_else(none)
                 };
                 known = bound(known, unlimited);
                 // A device with just as much memory as the configuration needs, and just its time, leave little to choose.
-                let room = Limits { seconds: price.seconds * (1.0 + 1e-9), bytes: Some(price.bytes) };
+                let room = Limits { seconds: cost.seconds * (1.0 + 1e-9), bytes: Some(cost.bytes) };
                 let fitting = bound(known, room);
                 let Bound { seconds, bytes } = known;
-                let at = format!("{} {:?} {text}: {known:?}, {fitting:?}, {price:?}", request.model, node.level);
-                assert!(seconds.max(fitting.seconds) <= price.seconds * (1.0 + 1e-9), "{at}");
-                assert!(bytes.max(fitting.bytes) <= price.bytes * (1.0 + 1e-9), "{at}");
+                let at = format!("{} {:?} {text}: {known:?}, {fitting:?}, {cost:?}", request.model, node.level);
+                assert!(seconds.max(fitting.seconds) <= cost.seconds * (1.0 + 1e-9), "{at}");
+                assert!(bytes.max(fitting.bytes) <= cost.bytes * (1.0 + 1e-9), "{at}");
             }
         }
-        assert!(priced > 30, "{} {priced}", request.model);
+        assert!(costed > 30, "{} {costed}", request.model);
     }
 }
 
@@ -127,16 +126,17 @@ fn a_configuration_fits_where_it_fits() {
         recompute=full,tp_overlap=false,stages=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27";
     let together = "dp=2,tp=2,pp=2,cp=4,ep=4,etp=4,sp=false,zero=0,mbs=128,schedule=zb-h1,stages=26,\
         recompute=selective:a+q0+q1+q+o+p+x1+n+ex+eg+eu+ep";
-    let whole = MemoryChoices { parts: false, whole: vec![u32::MAX], hosts: vec![false] };
-    let parts = MemoryChoices { parts: true, whole: Vec::new(), hosts: vec![false] };
+    let whole = MemoryChoices { selective: false, full: vec![u32::MAX], offload: vec![false] };
+    let parts = MemoryChoices { selective: true, full: Vec::new(), offload: vec![false] };
     let cases = [("deepseek-v2-lite", "h800", 64, chained, whole), ("qwen3-30b-a3b", "h100", 32, together, parts)];
-    for (model, cluster, gpus, text, means) in cases {
+    for (model, cluster, gpus, text, choices) in cases {
         let request = PlanRequest { seq: 4096, beyond_stack: true, ..request(model, cluster, gpus, 256, "") };
         let estimator = Estimator::new();
         let evaluator = Evaluator::new(&estimator, request.under(String::new()), [gpus; 2]).unwrap();
         let parallel = parallel::parse_any(text).unwrap();
-        let StepCost { seconds, bytes } = evaluator.price(&parallel).unwrap();
-        let ask = BoundKind::Seconds { enough: seconds * (1.0 + 1e-9), room: bytes, means, is_ordered: true };
+        let StepCost { seconds, bytes } = evaluator.cost(&parallel).unwrap();
+        let enough = seconds * (1.0 + 1e-9);
+        let ask = BoundKind::Seconds { enough, budget: bytes, choices, is_ordered: true };
         let floor = evaluator.floor(&ParallelConfig { recompute: Recompute::None, ..parallel }, &ask).unwrap();
         assert!(floor.seconds <= seconds * (1.0 + 1e-9), "{model}: {floor:?} {seconds}");
         assert!(floor.seconds > 0.95 * seconds, "{model}: {floor:?} {seconds}");
@@ -183,7 +183,7 @@ fn values_are_made_again_where_copies_to_the_host_are_waited_for() {
         ..ParallelConfig::default()
     };
     let (_, floor) = evaluator.fitting(&parallel(Recompute::Auto), f64::INFINITY).unwrap().unwrap();
-    let seconds = |recompute: Recompute| evaluator.price(&parallel(recompute)).unwrap().seconds;
+    let seconds = |recompute: Recompute| evaluator.cost(&parallel(recompute)).unwrap().seconds;
     assert!(floor.seconds < seconds(Recompute::None));
     for module in ["layernorm", "mlp", "core_attn"] {
         let modules = seconds(Recompute::Selective(vec![module.to_string()]));

@@ -1,6 +1,6 @@
 //! Best configurations found so far, one per kind.
 
-use super::{Level, Price, SearchNode};
+use super::{CostEstimate, Level, SearchNode};
 use ir::options::{ParallelConfig, Recompute};
 use std::cmp::Ordering;
 
@@ -20,7 +20,7 @@ pub struct Ranked {
     /// The configuration.
     pub parallel: ParallelConfig,
     /// Its cost.
-    pub price: Price,
+    pub cost: CostEstimate,
 }
 
 /// Largest ratio of an alternative's objective to the best objective.
@@ -75,18 +75,17 @@ impl Best {
     /// Orders by the objective; ties prefer no host offload, then the lower value of the other metric.
     fn compare(&self, a: &Ranked, b: &Ranked) -> Ordering {
         let key = |ranked: &Ranked| {
-            let Price { seconds, bytes, .. } = ranked.price;
+            let CostEstimate { seconds, bytes, .. } = ranked.cost;
             if self.by_memory { [bytes.round(), seconds] } else { [seconds, bytes] }
         };
         let ([a0, a1], [b0, b1]) = (key(a), key(b));
         let host = || a.parallel.offload.cmp(&b.parallel.offload);
-        a0.total_cmp(&b0).then_with(host).then(a1.total_cmp(&b1)).then_with(|| a.price.text.cmp(&b.price.text))
+        a0.total_cmp(&b0).then_with(host).then(a1.total_cmp(&b1)).then_with(|| a.cost.text.cmp(&b.cost.text))
     }
 
     /// Objective value above which a configuration is not useful.
     pub(super) fn threshold(&self) -> f64 {
-        let value =
-            |at: usize| self.list.get(at).map(|(_, ranked)| self.value(ranked.price.seconds, ranked.price.bytes));
+        let value = |at: usize| self.list.get(at).map(|(_, ranked)| self.value(ranked.cost.seconds, ranked.cost.bytes));
         let spread = value(0).map_or(f64::INFINITY, |best| best * if self.wanted > 1 { SPREAD } else { 1.0 });
         value(self.wanted - 1).unwrap_or(f64::INFINITY).min(spread)
     }
@@ -96,7 +95,7 @@ impl Best {
     pub(super) fn threshold_of(&self, node: &SearchNode) -> f64 {
         let is_one_kind = matches!(node.level, Level::Complete | Level::Layers);
         let same = self.list.iter().find(|(kind, _)| is_one_kind && kind.is_of(&node.parallel));
-        same.map_or(f64::INFINITY, |(_, ranked)| self.value(ranked.price.seconds, ranked.price.bytes))
+        same.map_or(f64::INFINITY, |(_, ranked)| self.value(ranked.cost.seconds, ranked.cost.bytes))
     }
 
     /// Configuration that every member of a node must beat: the entry of the node's only kind, else the last wanted
@@ -122,7 +121,7 @@ impl Best {
         self.list.truncate(self.wanted);
         let threshold = self.threshold();
         let mut list = std::mem::take(&mut self.list);
-        list.retain(|(_, ranked)| self.value(ranked.price.seconds, ranked.price.bytes) <= threshold);
+        list.retain(|(_, ranked)| self.value(ranked.cost.seconds, ranked.cost.bytes) <= threshold);
         self.list = list;
     }
 
@@ -145,7 +144,7 @@ mod tests {
     fn of_equals_the_one_that_leaves_the_host_alone_is_best() {
         let ranked = |offload: bool, seconds: f64, bytes: f64| Ranked {
             parallel: ParallelConfig { offload, ..ParallelConfig::default() },
-            price: Price { seconds, bytes, text: format!("offload={offload}") },
+            cost: CostEstimate { seconds, bytes, text: format!("offload={offload}") },
         };
         let first = |by_memory: bool, offered: [Ranked; 2]| {
             let mut best = Best::new(1, by_memory);

@@ -11,7 +11,7 @@
 use super::best::{Best, Ranked};
 use super::region::Region;
 use super::space::Space;
-use super::{Bound, Level, Limits, Oracle, Price, SearchNode};
+use super::{Bound, CostEstimate, Level, Limits, Oracle, SearchNode};
 use estimator::{ROUNDING, fits_budget};
 use ir::options::ParallelConfig;
 use std::collections::BinaryHeap;
@@ -75,7 +75,7 @@ pub struct Outcome {
 }
 
 /// Open node, ordered by the least guess, then the deepest level, then the oldest.
-struct Waiting {
+struct OpenNode {
     /// Lower bound on the objective.
     bound: f64,
     /// Bound scaled by its expected growth at lower levels.
@@ -85,34 +85,34 @@ struct Waiting {
     node: SearchNode,
 }
 
-impl Waiting {
-    fn new(bound: f64, known: Bound, number: u64, node: SearchNode) -> Waiting {
+impl OpenNode {
+    fn new(bound: f64, known: Bound, number: u64, node: SearchNode) -> OpenNode {
         // Bounds of higher levels are looser. Scaling by level finds an incumbent early.
         let grows = match node.level {
             Level::Devices | Level::Degrees | Level::Axes | Level::SequenceSharding | Level::Batch => 1.15,
             Level::Pipeline => 1.02,
             _ => 1.0,
         };
-        Waiting { bound, guess: bound * grows, known, number, node }
+        OpenNode { bound, guess: bound * grows, known, number, node }
     }
 }
 
-impl PartialEq for Waiting {
-    fn eq(&self, other: &Waiting) -> bool {
+impl PartialEq for OpenNode {
+    fn eq(&self, other: &OpenNode) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Waiting {}
+impl Eq for OpenNode {}
 
-impl PartialOrd for Waiting {
-    fn partial_cmp(&self, other: &Waiting) -> Option<std::cmp::Ordering> {
+impl PartialOrd for OpenNode {
+    fn partial_cmp(&self, other: &OpenNode) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Waiting {
-    fn cmp(&self, other: &Waiting) -> std::cmp::Ordering {
+impl Ord for OpenNode {
+    fn cmp(&self, other: &OpenNode) -> std::cmp::Ordering {
         let deeper = self.node.level.cmp(&other.node.level);
         other.guess.total_cmp(&self.guess).then(deeper).then(other.number.cmp(&self.number))
     }
@@ -120,7 +120,7 @@ impl Ord for Waiting {
 
 /// State that a round uses.
 #[derive(Clone, Copy)]
-struct Look<'a> {
+struct SearchState<'a> {
     best: &'a Best,
     memory: Option<f64>,
     by_memory: bool,
@@ -199,7 +199,7 @@ fn go_through(
     let Pass { parts, is_first, stop } = *pass;
     for node in nodes {
         number += 1;
-        heap.push(Waiting::new(UNKNOWN, Bound { seconds: 0.0, bytes: 0.0 }, number, node));
+        heap.push(OpenNode::new(UNKNOWN, Bound { seconds: 0.0, bytes: 0.0 }, number, node));
     }
     let Task { memory, by_memory, exhaustive, below, gap, .. } = *task;
     while !heap.is_empty() {
@@ -208,25 +208,25 @@ fn go_through(
         let most = if exhaustive || threshold.is_finite() { ROUND } else { DIVE };
         let round = round(&mut heap, most, threshold);
         let is_doubted = memory.is_some() && !by_memory && !exhaustive && !is_first && best.first().is_none();
-        let look = Look { best, memory, by_memory, exhaustive, threshold, is_doubted, stop };
-        let asked: Vec<Vec<Question>> = each(&round, |waiting| look.questions(parts, waiting));
-        let answers = look.answers(oracle, &asked.iter().flatten().collect::<Vec<&Question>>());
-        for (Question { node, is_priced, .. }, answer) in asked.into_iter().flatten().zip(answers) {
-            *candidates += u64::from(is_priced);
-            match answer {
-                Some(Answer::Bound(bound, known)) => {
+        let state = SearchState { best, memory, by_memory, exhaustive, threshold, is_doubted, stop };
+        let evaluations: Vec<Vec<Evaluation>> = each(&round, |waiting| state.evaluations(parts, waiting));
+        let results = state.evaluate_all(oracle, &evaluations.iter().flatten().collect::<Vec<&Evaluation>>());
+        for (Evaluation { node, is_costed, .. }, result) in evaluations.into_iter().flatten().zip(results) {
+            *candidates += u64::from(is_costed);
+            match result {
+                Some(EvaluationResult::Bound(bound, known)) => {
                     number += 1;
-                    heap.push(Waiting::new(bound, known, number, node));
+                    heap.push(OpenNode::new(bound, known, number, node));
                 }
-                Some(Answer::Price(price)) if memory.is_none_or(|memory| price.bytes <= memory) => {
-                    best.offer(Ranked { parallel: node.parallel, price });
+                Some(EvaluationResult::Cost(cost)) if memory.is_none_or(|memory| cost.bytes <= memory) => {
+                    best.offer(Ranked { parallel: node.parallel, cost });
                 }
                 _ => {}
             }
         }
-        let value = |ranked: &Ranked| if by_memory { ranked.price.bytes } else { ranked.price.seconds };
+        let value = |ranked: &Ranked| if by_memory { ranked.cost.bytes } else { ranked.cost.seconds };
         (task.progress)(Progress { candidates: *candidates, open: heap.len(), best: best.first().map(value) });
-        // Questions asked after the stop have no answer.
+        // Evaluations after the stop have no result.
         if stop() {
             return false;
         }
@@ -235,7 +235,7 @@ fn go_through(
 }
 
 /// Next nodes within the threshold: at most `most`, or [`FIRST_ROUND`] of those without a bound.
-fn round(heap: &mut BinaryHeap<Waiting>, most: usize, threshold: f64) -> Vec<Waiting> {
+fn round(heap: &mut BinaryHeap<OpenNode>, most: usize, threshold: f64) -> Vec<OpenNode> {
     let are_new = heap.peek().is_some_and(|next| next.bound == UNKNOWN);
     let most = if are_new { FIRST_ROUND } else { most };
     let mut round = Vec::new();
@@ -250,60 +250,64 @@ fn round(heap: &mut BinaryHeap<Waiting>, most: usize, threshold: f64) -> Vec<Wai
 }
 
 /// Evaluation of a node.
-struct Question {
+struct Evaluation {
     node: SearchNode,
     /// Bounds inherited from a larger node.
     known: Bound,
     /// True to compute the cost rather than a bound.
-    is_priced: bool,
+    is_costed: bool,
 }
 
-enum Answer {
+enum EvaluationResult {
     /// Lower bound on the objective, and the bounds on both metrics.
     Bound(f64, Bound),
-    Price(Price),
+    Cost(CostEstimate),
 }
 
-impl Look<'_> {
+impl SearchState<'_> {
     /// Evaluations for an open node.
-    fn questions(&self, parts: &Parts<'_>, waiting: &Waiting) -> Vec<Question> {
-        let Waiting { node, known, bound, .. } = waiting;
+    fn evaluations(&self, parts: &Parts<'_>, waiting: &OpenNode) -> Vec<Evaluation> {
+        let OpenNode { node, known, bound, .. } = waiting;
         let known = *known;
         if !self.exhaustive && self.best.threshold_of(node) < *bound {
             return Vec::new();
         }
         if *bound == UNKNOWN || node.level == Level::Complete {
-            return vec![Question { node: node.clone(), known, is_priced: *bound != UNKNOWN }];
+            return vec![Evaluation { node: node.clone(), known, is_costed: *bound != UNKNOWN }];
         }
-        parts(node).into_iter().map(|node| Question { node, known, is_priced: false }).collect()
+        parts(node).into_iter().map(|node| Evaluation { node, known, is_costed: false }).collect()
     }
 
-    /// Evaluates each question. Costs take longest: they are distributed so that no core starts one when the others are
+    /// Runs all evaluations. Costs take longest: they are distributed so that no core starts one when the others are
     /// done, and no two cores evaluate the same pipeline, for which they would wait on each other.
-    fn answers(&self, oracle: &impl Oracle, asked: &[&Question]) -> Vec<Option<Answer>> {
-        let mut order: Vec<usize> = (0..asked.len()).collect();
+    fn evaluate_all(&self, oracle: &impl Oracle, evaluations: &[&Evaluation]) -> Vec<Option<EvaluationResult>> {
+        let mut order: Vec<usize> = (0..evaluations.len()).collect();
         order.sort_by_key(|&at| {
-            let Question { node: SearchNode { parallel, .. }, is_priced, .. } = asked[at];
+            let Evaluation { node: SearchNode { parallel, .. }, is_costed, .. } = evaluations[at];
             let pipeline = (&parallel.schedule, parallel.pp, parallel.mbs, &parallel.stages);
-            (!is_priced, is_priced.then_some(pipeline))
+            (!is_costed, is_costed.then_some(pipeline))
         });
-        let mut answers: Vec<Option<Answer>> = asked.iter().map(|_| None).collect();
-        let answer = |&at: &usize| if (self.stop)() { None } else { self.answer(oracle, asked[at]) };
-        for (&at, answer) in order.iter().zip(each(&order, answer)) {
-            answers[at] = answer;
+        let mut results: Vec<Option<EvaluationResult>> = evaluations.iter().map(|_| None).collect();
+        let evaluate = |&at: &usize| if (self.stop)() { None } else { self.evaluate(oracle, evaluations[at]) };
+        for (&at, result) in order.iter().zip(each(&order, evaluate)) {
+            results[at] = result;
         }
-        answers
+        results
     }
 
     /// Cost of a configuration, or bound of a node that is valid, fits the memory budget and may be useful.
-    fn answer(&self, oracle: &impl Oracle, Question { node, known, is_priced }: &Question) -> Option<Answer> {
+    fn evaluate(
+        &self,
+        oracle: &impl Oracle,
+        Evaluation { node, known, is_costed }: &Evaluation,
+    ) -> Option<EvaluationResult> {
         let limits = if self.by_memory {
             Limits { seconds: f64::INFINITY, bytes: None }
         } else {
             Limits { seconds: self.threshold, bytes: self.memory }
         };
-        if *is_priced {
-            return oracle.price(&node.parallel, limits).map(Answer::Price);
+        if *is_costed {
+            return oracle.cost(&node.parallel, limits).map(EvaluationResult::Cost);
         }
         let Bound { seconds, bytes } = oracle.bound(node, *known, limits)?;
         // Bounds of a node hold for its parts.
@@ -313,7 +317,7 @@ impl Look<'_> {
         let is_of_use =
             || fits && bound.is_finite() && bound <= self.threshold && self.best.threshold_of(node) >= bound;
         let is_ruled_out = || self.has_no_room(oracle, node, found) || self.is_beaten(oracle, node, found);
-        (self.exhaustive || is_of_use() && !is_ruled_out()).then_some(Answer::Bound(bound, found))
+        (self.exhaustive || is_of_use() && !is_ruled_out()).then_some(EvaluationResult::Bound(bound, found))
     }
 
     /// Returns whether no member of a node fits, checked only while feasibility is in doubt; time bounds say little about
@@ -328,11 +332,11 @@ impl Look<'_> {
     /// beat.
     fn is_beaten(&self, oracle: &impl Oracle, node: &SearchNode, found: Bound) -> bool {
         let Some(rival) = self.best.rival(node).filter(|_| self.by_memory) else { return false };
-        let Price { seconds, bytes, .. } = rival.price;
+        let CostEstimate { seconds, bytes, .. } = rival.cost;
         if found.bytes < bytes.round() - NEARLY_HALF {
             return false;
         }
-        let is_hosted = node.level >= Level::Host && node.parallel.offload;
+        let is_hosted = node.level >= Level::Offload && node.parallel.offload;
         if is_hosted != rival.parallel.offload {
             return is_hosted;
         }

@@ -25,12 +25,12 @@ pub fn count(space: &Space, roots: &[SearchNode], stop: &(dyn Fn() -> bool + Syn
     let listed = Listed::of(space, roots, stop);
     let ranks: BTreeSet<u64> = listed.nodes.iter().map(|node| node.parallel.pp).collect();
     let ranks: Vec<u64> = ranks.into_iter().collect();
-    let of = |&pp: &u64| of_ranks(space, listed.nodes.iter().filter(|node| node.parallel.pp == pp), stop);
-    let configs = each(&ranks, of).into_iter().fold(0, u64::saturating_add);
+    let count = |&pp: &u64| of_ranks(space, listed.nodes.iter().filter(|node| node.parallel.pp == pp), stop);
+    let configs = each(&ranks, count).into_iter().fold(0, u64::saturating_add);
     Counted { configs, is_all: listed.is_all && !stop() }
 }
 
-/// Families with all degrees decided.
+/// Nodes with all degrees decided.
 struct Listed<'a> {
     nodes: Vec<Cow<'a, SearchNode>>,
     is_all: bool,

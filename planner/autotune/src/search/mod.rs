@@ -40,7 +40,7 @@ pub enum Level {
     /// Schedule among those with the action order.
     Schedule,
     /// Activation offload.
-    Host,
+    Offload,
     /// Some layers of each stage are recomputed entirely, but their number is open.
     Layers,
     /// Everything: a single configuration.
@@ -86,13 +86,13 @@ pub struct Bound {
 pub struct Limits {
     /// Step time limit in seconds; a bound above it need not be tightened.
     pub seconds: f64,
-    /// Device memory limit in bytes; `None` if memory is the objective, where a bound says nothing of seconds.
+    /// Device memory limit in bytes; `None` if memory is the objective. Bounds then have no seconds.
     pub bytes: Option<f64>,
 }
 
 /// Cost of a configuration.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Price {
+pub struct CostEstimate {
     /// Step time in seconds.
     pub seconds: f64,
     /// Peak device memory in bytes.
@@ -108,5 +108,5 @@ pub trait Oracle: Sync {
     fn bound(&self, node: &SearchNode, known: Bound, limits: Limits) -> Option<Bound>;
 
     /// Cost of a configuration; `None` if it is invalid or known not to be useful.
-    fn price(&self, parallel: &ParallelConfig, limits: Limits) -> Option<Price>;
+    fn cost(&self, parallel: &ParallelConfig, limits: Limits) -> Option<CostEstimate>;
 }

@@ -183,7 +183,7 @@ impl Space {
         some.iter().flat_map(all).collect()
     }
 
-    /// Family with only degrees decided.
+    /// Node with only degrees decided.
     fn node(&self, parallel: ParallelConfig, level: Level) -> SearchNode {
         let devices = [parallel.devices(); 2];
         SearchNode { parallel, level, devices, schedules: Arc::from([]) }
@@ -278,8 +278,8 @@ impl Space {
             Level::Batch => self.pipelines(node),
             Level::Pipeline => self.shards(node),
             Level::Shards => schedules(node),
-            Level::Schedule => self.with_hosts(node),
-            Level::Host => self.recomputations(node),
+            Level::Schedule => self.with_offload(node),
+            Level::Offload => self.recomputations(node),
             Level::Layers => self.layers_again(node),
             Level::Complete => Vec::new(),
         }
@@ -412,13 +412,13 @@ impl Space {
     }
 
     /// Options for activation offload.
-    pub fn hosts(&self) -> Vec<bool> {
+    pub fn offload_options(&self) -> Vec<bool> {
         self.pin.or("offload", &self.pin.parallel.offload, vec![self.offload])
     }
 
-    fn with_hosts(&self, node: &SearchNode) -> Vec<SearchNode> {
+    fn with_offload(&self, node: &SearchNode) -> Vec<SearchNode> {
         let with = |offload| ParallelConfig { offload, ..node.parallel.clone() };
-        self.hosts().into_iter().map(|offload| node.part(with(offload), Level::Host)).collect()
+        self.offload_options().into_iter().map(|offload| node.part(with(offload), Level::Offload)).collect()
     }
 
     /// Options for the overlap of a kind of communication: the stack's default and, if the stack overlaps it, no

@@ -7,8 +7,8 @@ fn preset(name: &str) -> &'static str {
     CLUSTERS.iter().chain(STACKS).find(|preset| preset.name == name).unwrap().text
 }
 
-/// The error of a preset after a part of its text is replaced.
-fn said(name: &str, part: &str, by: &str) -> String {
+/// Error of a preset after a part of its text is replaced.
+fn error_of(name: &str, part: &str, by: &str) -> String {
     let text = preset(name);
     assert!(text.contains(part), "{part}");
     let text = text.replacen(part, by, 1);
@@ -50,23 +50,25 @@ fn unknown_names_have_their_nearest_beside_them() {
 
 #[test]
 fn a_file_with_wrong_units_or_missing_figures_is_told() {
-    let bandwidth = said("h100-dgx-ndr", "memory_bandwidth = 3.35e12", "memory_bandwidth = 3350");
+    let bandwidth = error_of("h100-dgx-ndr", "memory_bandwidth = 3.35e12", "memory_bandwidth = 3350");
     assert!(bandwidth.contains("`device.memory_bandwidth` is 3350, expected bytes per second"), "{bandwidth}");
-    assert!(said("h100-dgx-ndr", "memory = 84900000000", "memory = 80").contains("expected bytes"));
-    assert!(said("h100-dgx-ndr", "latency = 12e-6", "latency = 12").contains("`links[1].latency` is 12"));
+    assert!(error_of("h100-dgx-ndr", "memory = 84900000000", "memory = 80").contains("expected bytes"));
+    assert!(error_of("h100-dgx-ndr", "latency = 12e-6", "latency = 12").contains("`links[1].latency` is 12"));
     // Microseconds, a unit beside the number, less than nothing, no number.
-    assert!(said("h100-dgx-ndr", "latency = 12e-6", "latency = 0.7").contains("expected seconds: from 0 to 0.1"));
-    assert!(said("h100-dgx-ndr", "latency = 12e-6", "latency = -12e-6").contains("`links[1].latency` is -0.000012"));
-    assert!(said("h100-dgx-ndr", "latency = 12e-6", "latency = nan").contains("`links[1].latency` is NaN"));
-    let unit = said("h100-dgx-ndr", "memory_bandwidth = 3.35e12", "memory_bandwidth = \"3.35 TB\"");
+    assert!(error_of("h100-dgx-ndr", "latency = 12e-6", "latency = 0.7").contains("expected seconds: from 0 to 0.1"));
+    assert!(
+        error_of("h100-dgx-ndr", "latency = 12e-6", "latency = -12e-6").contains("`links[1].latency` is -0.000012")
+    );
+    assert!(error_of("h100-dgx-ndr", "latency = 12e-6", "latency = nan").contains("`links[1].latency` is NaN"));
+    let unit = error_of("h100-dgx-ndr", "memory_bandwidth = 3.35e12", "memory_bandwidth = \"3.35 TB\"");
     assert!(unit.contains("invalid type: string \"3.35 TB\", expected f64"), "{unit}");
-    assert!(said("h100-dgx-ndr", "flops_bf16 = 989.5e12\n", "").contains("missing field `flops_bf16`"));
-    assert!(said("h100-dgx-ndr", "flops_bf16 =", "flops_bf61 = 1.0\nflops_bf16 =").contains("flops_bf61"));
-    assert!(said("h100-dgx-ndr", "joins = 8\n", "").contains("greater `joins`"));
-    assert!(said("nemo", "\nspread = {", "\nspraed = {").contains("spraed"));
-    assert!(said("nemo", "\"swiglu\"", "\"swigul\"").contains("`swigul`"));
-    assert!(said("megatron-2022", "\ndropout = 1.0", "\ndropuot = 1.0").contains("`dropuot`"));
-    let high = said("nemo", "\nattention = { value = ", "\nattention = { value = 7");
+    assert!(error_of("h100-dgx-ndr", "flops_bf16 = 989.5e12\n", "").contains("missing field `flops_bf16`"));
+    assert!(error_of("h100-dgx-ndr", "flops_bf16 =", "flops_bf61 = 1.0\nflops_bf16 =").contains("flops_bf61"));
+    assert!(error_of("h100-dgx-ndr", "joins = 8\n", "").contains("greater `joins`"));
+    assert!(error_of("nemo", "\nspread = {", "\nspraed = {").contains("spraed"));
+    assert!(error_of("nemo", "\"swiglu\"", "\"swigul\"").contains("`swigul`"));
+    assert!(error_of("megatron-2022", "\ndropout = 1.0", "\ndropuot = 1.0").contains("`dropuot`"));
+    let high = error_of("nemo", "\nattention = { value = ", "\nattention = { value = 7");
     assert!(high.contains("`fitted.attention` is 7"), "{high}");
 }
 
@@ -98,8 +100,8 @@ fn at<'a>(value: &'a mut toml::Value, path: &[String]) -> &'a mut toml::Value {
     })
 }
 
-/// Every number of a file, each in turn, is no number, infinite, or far below what it can be: none of it is taken, and what is
-/// said names the key.
+/// Every number of a file is replaced in turn by NaN, by an infinity, or by a value far below its range. Each is refused with an
+/// error that names the key.
 #[test]
 fn no_figure_is_taken_that_cannot_be() {
     let more = "joins = 1048576\npair = 1e9\nstep = 1e-5\n";
@@ -116,10 +118,10 @@ fn no_figure_is_taken_that_cannot_be() {
                 let mut wrong = value.clone();
                 *at(&mut wrong, path) = toml::Value::Float(figure);
                 let text = toml::to_string(&wrong).unwrap();
-                let said = if is_cluster { Cluster::parse(&text).err() } else { Stack::parse(&text).err() };
-                let said = said.unwrap_or_else(|| panic!("{path:?} = {figure} is taken")).to_string();
+                let error = if is_cluster { Cluster::parse(&text).err() } else { Stack::parse(&text).err() };
+                let error = error.unwrap_or_else(|| panic!("{path:?} = {figure} is taken")).to_string();
                 let key = path.iter().rev().find(|key| key.parse::<usize>().is_err()).unwrap();
-                assert!(said.contains(key.as_str()), "{path:?} = {figure}: {said}");
+                assert!(error.contains(key.as_str()), "{path:?} = {figure}: {error}");
             }
         }
     }

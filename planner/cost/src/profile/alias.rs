@@ -1,4 +1,4 @@
-//! Collectives that a framework does without, and what it does instead: the plan states one way of what can be done in several.
+//! Collectives of a plan that a framework avoids or merges.
 
 use ir::entity::EntitySet;
 use ir::graph::{Block, SectionKind, Stmt};
@@ -7,16 +7,16 @@ use ir::mesh::{Axes, Mesh};
 use ir::ops::{Collective, KernelOp, Op};
 use rustc_hash::FxHashMap;
 
-/// Values of a block by other values.
+/// Values of a block for which a framework uses other values.
 #[derive(Default)]
 pub(super) struct Alias {
-    /// Values that are never materialised, by the value in their place.
+    /// Values that do not exist, with the value that stands in for each.
     pub(super) there: FxHashMap<Value, Value>,
-    /// All-to-alls by their operands, with all axes over which these go on.
+    /// First operands of consecutive all-to-alls, with the axes of all of them.
     pub(super) exchanges: FxHashMap<Value, Axes>,
-    /// The collectives with these results are part of another, or not needed.
+    /// Results of collectives that are part of another collective, or not needed.
     pub(super) free: EntitySet<Value>,
-    /// Values that frameworks save in place of saved values of the plan.
+    /// Saved values of F in the plan, with the value that a framework saves instead.
     pub(super) instead: FxHashMap<Value, Value>,
 }
 
@@ -30,7 +30,8 @@ impl Alias {
         alias
     }
 
-    /// Records the values that F exchanged, and gathered if gathered inputs are saved.
+    /// A value that F has exchanged is saved exchanged, so W does not exchange it. With `keeps_gathered` the same holds for
+    /// gathered values.
     fn kept(&mut self, block: &Block, mesh: &Mesh, keeps_gathered: bool) {
         for stmt in &block[SectionKind::W].stmts {
             let operand = stmt.operands[0];
@@ -41,9 +42,9 @@ impl Alias {
             if !is_kept {
                 continue;
             }
-            let (done, again) = (chain(block, SectionKind::F, operand), chain(block, SectionKind::W, operand));
-            for ((done, _), (again, _)) in done.iter().zip(&again) {
-                self.stands_for(again.results[0], done.results[0]);
+            let (done, recomputed) = (chain(block, SectionKind::F, operand), chain(block, SectionKind::W, operand));
+            for ((done, _), (recomputed, _)) in done.iter().zip(&recomputed) {
+                self.stands_for(recomputed.results[0], done.results[0]);
             }
             let last =
                 done.last().map(|&(last, collective)| (last, matches!(collective, Collective::AllGather { .. })));
@@ -55,7 +56,7 @@ impl Alias {
         }
     }
 
-    /// Exchanges over one axis after the other are one over all of them: the first is priced, the others are not.
+    /// Consecutive exchanges are one exchange over all of their axes: the first has the entire cost, the others are free.
     fn exchanged(&mut self, block: &Block, mesh: &Mesh, section: SectionKind) {
         let is_exchange = |stmt: &Stmt| is_exchange(block, mesh, stmt);
         for stmt in block[section].stmts.iter().filter(|stmt| is_exchange(stmt)) {
@@ -78,13 +79,13 @@ impl Alias {
     }
 }
 
-/// Returns whether a statement is a collective that exchanges shards of one dim for those of another.
+/// Returns whether a statement is a collective that exchanges shards of one dim for shards of another.
 pub(super) fn is_exchange(block: &Block, mesh: &Mesh, stmt: &Stmt) -> bool {
     matches!(&stmt.op, Op::Collective(collective) if collective.exchanges(block.ty(stmt.operands[0]), mesh))
 }
 
-/// Results of experts as the gradient of their weights alone reads them: in the forward, and as the backward exchanges them.
-/// If experts weigh the value between their matmuls, that gradient reads this value instead.
+/// Results of experts that only the gradient of the routing weights reads, in the forward and after each exchange of the
+/// backward. If routing weights are applied between an expert's products, that gradient reads none of these results.
 pub(super) fn weighed(block: &Block) -> EntitySet<Value> {
     let backward = || [SectionKind::I, SectionKind::W].into_iter().flat_map(|section| &block[section].stmts);
     let is_once = |value: Value| backward().filter(|stmt| stmt.operands.contains(&value)).count() == 1;
@@ -100,7 +101,7 @@ pub(super) fn weighed(block: &Block) -> EntitySet<Value> {
     weighed
 }
 
-/// The change of configuration of a value in a section.
+/// First reshard of a value in a section.
 fn change(block: &Block, section: SectionKind, value: Value) -> Option<(&Stmt, &Collective)> {
     block[section].stmts.iter().find_map(|stmt| match &stmt.op {
         Op::Collective(collective) if stmt.operands[0] == value && collective.communicates() => {
@@ -110,7 +111,7 @@ fn change(block: &Block, section: SectionKind, value: Value) -> Option<(&Stmt, &
     })
 }
 
-/// The changes of configuration of a value, one after the other.
+/// Consecutive reshards of a value in a section.
 fn chain(block: &Block, section: SectionKind, mut value: Value) -> Vec<(&Stmt, &Collective)> {
     let mut chain = Vec::new();
     while let Some((stmt, collective)) = change(block, section, value) {

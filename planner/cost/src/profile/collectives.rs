@@ -1,4 +1,4 @@
-//! Seconds of a section's collectives, and what of them nothing hides.
+//! Exposed and hidden seconds of a section's collectives.
 
 use super::alias::is_exchange;
 use super::local::base;
@@ -11,20 +11,24 @@ use ir::mesh::Axes;
 use ir::ops::{Collective, KernelOp, Op};
 use ir::options::CpKind;
 
-/// Seconds that a section's ranks wait for collectives, by axis.
+/// Collectives of a section.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Waits {
+    /// Exposed seconds of tensor-parallel collectives.
     pub(super) tp: f64,
+    /// Exposed seconds of context-parallel collectives.
     pub(super) cp: f64,
+    /// Exposed seconds of expert-parallel collectives.
     pub(super) ep: f64,
-    /// Seconds hidden behind matmuls.
+    /// Seconds hidden behind products.
     pub(super) behind_gemm: f64,
     /// Seconds hidden behind attention.
     pub(super) behind_attention: f64,
-    /// Copies within a rank.
+    /// Bytes of copies within a rank.
     pub(super) copies: f64,
+    /// Number of kernels.
     pub(super) kernels: f64,
-    /// Ranks that tensor-parallel ones join.
+    /// Ranks of tensor-parallel collectives, summed over collectives.
     pub(super) peers: f64,
 }
 
@@ -35,7 +39,7 @@ enum Axis {
     Ep,
 }
 
-/// The seconds of a section's collectives; `attention` and `products` may hide some of them.
+/// Collectives of a section. `products`, and `attention` in seconds, may hide some of them.
 pub(super) fn waits(
     site: &Site<'_>,
     section: SectionKind,
@@ -72,7 +76,7 @@ pub(super) fn waits(
             Axis::Ep => waits.ep += seconds,
         }
     }
-    // A ring passes blocks on while attention works on the ones before (Liu et al. 2023, section 3).
+    // A ring sends blocks while attention computes with the blocks before them (Liu et al. 2023, section 3).
     let behind_attention = site.overlap() * ring.min(attention);
     let gathered = if site.hides("cp") { site.overlap() * waits.cp.min(attention) } else { 0.0 };
     let exchanged = if site.hides("ep") { site.overlap() * waits.ep.min(gemm + attention) } else { 0.0 };
@@ -83,7 +87,7 @@ pub(super) fn waits(
     waits
 }
 
-/// Seconds of a collective alone.
+/// Seconds of a collective, nothing hidden.
 fn seconds(site: &Site<'_>, stmt: &Stmt, collective: &Collective, group: Group) -> f64 {
     let bytes = |values: &[Value]| values.iter().map(|&value| site.local.bytes(value)).sum::<f64>();
     let (before, after) = (bytes(&stmt.operands), bytes(&stmt.results));
@@ -111,7 +115,7 @@ fn seconds(site: &Site<'_>, stmt: &Stmt, collective: &Collective, group: Group) 
     }
 }
 
-/// How the rows of experts are exchanged.
+/// Kind of the collective that dispatches and combines the rows of experts.
 fn exchange(site: &Site<'_>) -> CollectiveKind {
     let facts = &site.platform.stack.facts;
     let chosen = site.block()[SectionKind::F].stmts.iter().find_map(|stmt| match &stmt.op {
@@ -126,9 +130,12 @@ fn exchange(site: &Site<'_>) -> CollectiveKind {
     }
 }
 
-/// Hides part of a tensor-parallel collective behind the matmul that reads or computes its tensor, and subtracts it from the
-/// product's time. Where a stack hides the backward's only (`tp_backward`), what I sums waits behind the weight's product and
-/// what W gathers behind the input's, which are as long as their neighbours here; what I gathers is needed at once.
+/// Seconds of a tensor-parallel collective that the product before or after it hides; they are taken off the product's
+/// `budget`.
+///
+/// A stack may hide those of the backward alone (`tp_backward`). A reduction of I then hides behind the product of the weight
+/// gradient, and a gather of W behind that of the input gradient. These products take as long as the neighbours here. A gather
+/// of I is needed at once, and is exposed.
 fn hide(
     site: &Site<'_>,
     section: SectionKind,
@@ -159,8 +166,8 @@ fn hide(
 }
 
 impl Site<'_> {
-    /// True if a collective needs nothing: of inputs, which every rank is fed; of a sum that another section has paid; of
-    /// what the stack has kept whole; and between ranks that cut heads instead of sequences.
+    /// Returns whether a collective costs nothing. Inputs are fed to every rank. Another section may have reduced the value, or
+    /// the stack may have saved it gathered. Ranks that shard heads instead of sequences exchange nothing here.
     fn is_free(&self, stmt: &Stmt) -> bool {
         let Op::Collective(collective) = &stmt.op else { return false };
         let fed = self.block().arg_kind(stmt.operands[0]) == Some(ArgKind::Input);
@@ -169,7 +176,7 @@ impl Site<'_> {
         fed || by_heads || self.alias.free.contains(stmt.results[0])
     }
 
-    /// Exchanges are those of experts; all else is told by the names of the axes.
+    /// Kind of parallelism of a collective: exchanges are expert-parallel, others follow from the names of their axes.
     fn axis(&self, stmt: &Stmt, collective: &Collective) -> Axis {
         let mut names = collective.over().iter().map(|axis| base(&self.local.mesh().axes[axis].name));
         match collective {
@@ -185,7 +192,7 @@ impl Site<'_> {
         matches!(&stmt.op, Op::Collective(collective) if self.axis(stmt, collective) == Axis::Tp)
     }
 
-    /// The ranks along the axes, within all ranks of the configuration: axes that the mesh leaves out lie between its own.
+    /// Replica group of some axes, among all ranks of the configuration. Axes that are not in the mesh may be inside its own.
     pub(super) fn group(&self, over: &Axes) -> Group {
         let mesh = self.local.mesh();
         let Some(inner) = over.iter().max() else { return Group { ranks: 1, stride: 1 } };
@@ -194,7 +201,7 @@ impl Site<'_> {
         Group { ranks: mesh.size(over), stride: within * spread }
     }
 
-    /// The ranks along the axes of cp; `None` where there are none.
+    /// Replica group of the cp axes; `None` without cp.
     pub(super) fn context_ranks(&self) -> Option<Group> {
         let axes = self.local.mesh().axes.iter().filter(|(_, axis)| base(&axis.name) == "cp");
         let over: Axes = axes.map(|(id, _)| id).collect();

@@ -6,6 +6,7 @@ use super::tensors::{self, Chosen, STEPS};
 use crate::block_options::BlockOptions;
 use crate::knapsack::prune;
 use crate::platform::Platform;
+use crate::quantities::RecomputeCost;
 use ir::entity::EntityRef;
 use ir::graph::{Block, Model};
 use ir::ids::BlockId;
@@ -35,6 +36,12 @@ pub struct RecomputeChoice {
     pub seconds: f64,
     /// Lower bound in seconds on this choice and on all choices that save fewer bytes.
     pub least: f64,
+}
+
+impl RecomputeChoice {
+    fn cost(&self) -> RecomputeCost {
+        RecomputeCost { bytes: self.bytes, seconds: self.seconds }
+    }
 }
 
 /// A kind of layers with its Pareto-optimal choices, from the fewest seconds to the fewest bytes.
@@ -86,17 +93,17 @@ pub fn frontier(model: &Model, runs: &[f64], options: &BlockOptions, platform: &
 /// Combines choices with those of another kind, which has `runs` instances.
 fn with(best: &[RecomputeChoice], chosen: &[Chosen], runs: f64) -> Vec<RecomputeChoice> {
     let mut pairs = Vec::with_capacity(best.len() * chosen.len());
-    for (before, again) in best.iter().enumerate() {
-        let sums = chosen.iter().map(|it| [again.bytes + runs * it.bytes, again.seconds + runs * it.seconds]);
-        pairs.extend(sums.enumerate().map(|(at, figures)| (before, at, figures)));
+    for (before, recomputed) in best.iter().enumerate() {
+        let sums = chosen.iter().map(|it| recomputed.cost() + runs * it.cost());
+        pairs.extend(sums.enumerate().map(|(at, cost)| (before, at, cost)));
     }
-    let most = pairs.iter().map(|(.., [bytes, _])| *bytes).fold(0.0, f64::max);
-    prune(&mut pairs, most / STEPS, |(.., figures)| *figures);
-    let again = |(before, at, [bytes, seconds]): (usize, usize, [f64; 2])| {
+    let most = pairs.iter().map(|(.., cost)| cost.bytes).fold(0.0, f64::max);
+    prune(&mut pairs, most / STEPS, |(.., cost)| *cost);
+    let joined = |(before, at, RecomputeCost { bytes, seconds }): (usize, usize, RecomputeCost)| {
         let choices = best[before].choices.iter().copied().chain([at]).collect();
         RecomputeChoice { choices, bytes, seconds, least: best[before].least + runs * chosen[at].least }
     };
-    pairs.into_iter().map(again).collect()
+    pairs.into_iter().map(joined).collect()
 }
 
 fn values(block: &Block) -> Vec<String> {
@@ -149,9 +156,9 @@ impl Frontier {
             for name in chosen(kind) {
                 let lacks = |other: usize| self.names[other].values.contains(name) && !chosen(other).contains(name);
                 let alone = !is_module(name) && !(0..self.names.len()).any(lacks);
-                let said = if alone { name.clone() } else { format!("{block}.{name}") };
-                if !names.contains(&said) {
-                    names.push(said);
+                let qualified = if alone { name.clone() } else { format!("{block}.{name}") };
+                if !names.contains(&qualified) {
+                    names.push(qualified);
                 }
             }
         }

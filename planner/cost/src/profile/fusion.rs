@@ -1,10 +1,10 @@
-//! Fusion: the ops that a stack runs in one kernel.
+//! Ops that a stack fuses into one kernel.
 
 use crate::stack::Stack;
 use ir::graph::{ArgKind, Block, Stmt};
 use ir::ops::{BinaryKind, KernelOp, Op, UnaryKind};
 
-/// A stack's kernels, by the names of [`Stack::GROUPS`].
+/// Fused kernels of a stack, by the names of [`Stack::GROUPS`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Fusion {
     pub(super) swiglu: bool,
@@ -25,7 +25,7 @@ pub(super) struct Fusion {
 /// Role of a pointwise statement in a transformer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Role {
-    /// A function of one value, and its cotangent.
+    /// A function of one value, or its gradient.
     Activation,
     /// A product.
     Gate,
@@ -35,11 +35,11 @@ pub(super) enum Role {
     Sum,
     /// Dropout.
     Dropout,
-    /// A norm, and its cotangents.
+    /// A norm, or its gradient.
     Norm,
-    /// A rotation.
+    /// A rotary embedding.
     Rope,
-    /// All else that goes from element to element.
+    /// Any other pointwise op.
     Other,
 }
 
@@ -62,7 +62,7 @@ impl Fusion {
         }
     }
 
-    /// Returns whether two neighbours are one kernel.
+    /// Returns whether neighbours with these roles share a kernel.
     pub(super) fn joins(&self, a: Role, b: Role) -> bool {
         use Role::{Activation, Bias, Dropout, Gate, Norm, Sum};
         let both = |roles: &[Role]| roles.contains(&a) && roles.contains(&b);
@@ -73,7 +73,7 @@ impl Fusion {
     }
 }
 
-/// The role of a statement; `None`: it is no pointwise op.
+/// Role of a statement; `None` if it is not a pointwise op.
 pub(super) fn role(block: &Block, stmt: &Stmt) -> Option<Role> {
     let Op::Kernel(op) = &stmt.op else { return None };
     Some(match op {

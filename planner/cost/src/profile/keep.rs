@@ -1,4 +1,4 @@
-//! Activation memory: what a block keeps for its backward, what it makes again, and the most that is there between.
+//! Activation memory of a block: saved activations, recomputed values, and the peak of temporary values.
 
 use super::attention;
 use super::fusion::role;
@@ -38,19 +38,20 @@ pub const SAVED: [(&str, &str); 12] = [
 /// The name in [`SAVED`] of dropout's mask.
 pub(super) const MASK: &str = "dropout";
 
-/// Saved values of a block under a mode of recomputation.
+/// Saved activations of a block under a mode of recomputation.
 pub(super) struct Keep {
-    /// Bytes from the forward to the backward.
+    /// Bytes of all of them.
     pub(super) bytes: f64,
-    /// The part of logits and of the values that the loss saves.
+    /// Part of `bytes` for logits and for the loss.
     pub(super) logits: f64,
     values: EntitySet<Value>,
-    again: BTreeSet<usize>,
-    /// Saved values without recomputation.
+    /// Indices of the statements of F that are recomputed.
+    recomputed: BTreeSet<usize>,
+    /// Saved activations without recomputation.
     whole: Whole,
 }
 
-/// Saved values of a block without recomputation: those live when its backward begins.
+/// Saved activations without recomputation. After recomputation, a backward begins with all of them.
 #[derive(Clone)]
 struct Whole {
     values: EntitySet<Value>,
@@ -78,20 +79,20 @@ impl Keep {
                 let values: Vec<Value> = site.block().args_of(ArgKind::Value).collect();
                 let parts = if site.saved("partitioned", 0.0) > 0.0 && !site.options.sp { site.options.tp } else { 1 };
                 let bytes = values.iter().map(|&value| site.local.bytes(value)).sum::<f64>() / parts as f64;
-                let again = (0..again_until(site)).collect();
-                Keep { bytes, logits: 0.0, values: set(values.into_iter()), again, whole: nothing.whole }
+                let recomputed = (0..recomputed_until(site)).collect();
+                Keep { bytes, logits: 0.0, values: set(values.into_iter()), recomputed, whole: nothing.whole }
             }
         }
     }
 
-    /// All that I and W read, less what is dropped: what that is made from stays in its place.
+    /// Saves the values that I and W read. A dropped value is recomputed, and the values it is computed from are saved instead.
     pub(super) fn of_dropped(site: &Site<'_>, dropped: Dropped) -> Keep {
         let stmts = &site.block()[SectionKind::F].stmts;
         let mut makers: SecondaryMap<Value, Option<usize>> = SecondaryMap::new();
         for (at, stmt) in stmts.iter().enumerate() {
             stmt.results.iter().for_each(|&value| makers[value] = Some(at));
         }
-        let (mut values, mut again) = (EntitySet::new(), dropped.again);
+        let (mut values, mut recomputed) = (EntitySet::new(), dropped.recomputed);
         let mut bytes = 0.0;
         let mut logits = 0.0;
         let mut wanted: Vec<Value> = site.later.iter().rev().copied().collect();
@@ -105,7 +106,7 @@ impl Keep {
             if let Some(sources) = site.remade.get(&value) {
                 wanted.extend(sources);
             } else if let Some(at) = maker.filter(|_| dropped.values.contains(value)) {
-                again.insert(at);
+                recomputed.insert(at);
                 wanted.extend(&stmts[at].operands);
             } else if let Some(stmt) = stmt.filter(|stmt| stmt.op.is_view()) {
                 wanted.extend(&stmt.operands);
@@ -121,37 +122,37 @@ impl Keep {
                 }
             }
         }
-        let held = stmts.iter().enumerate().filter(|(at, _)| !again.contains(at));
+        let held = stmts.iter().enumerate().filter(|(at, _)| !recomputed.contains(at));
         let (of_loss, others): (Vec<_>, Vec<_>) = held.map(|(_, stmt)| stmt).partition(|stmt| is_loss(stmt));
         let of_loss: f64 = of_loss.into_iter().map(|stmt| site.beside(stmt)).sum();
         let others: f64 = others.into_iter().map(|stmt| site.beside(stmt)).sum();
         let bytes = bytes + of_loss + others;
         let whole = Whole { values: values.clone(), bytes };
-        Keep { bytes, logits: logits + of_loss, values, again, whole }
+        Keep { bytes, logits: logits + of_loss, values, recomputed, whole }
     }
 
-    /// Bytes of a value of a layer, made by a statement or given, if it is kept.
+    /// Bytes of a value of a layer if it is saved. `maker` is the statement that computes it; `None` for an argument.
     pub(super) fn of_value(site: &Site<'_>, maker: Option<&Stmt>, value: Value) -> f64 {
         if is_row_sum(site, maker, value) { 0.0 } else { site.kept_bytes(value) }
     }
 
-    /// Returns whether a value is kept.
+    /// Returns whether a value is saved.
     pub(super) fn has(&self, value: Value) -> bool {
         self.values.contains(value)
     }
 
-    /// Returns whether the statement of F at a place runs again.
+    /// Returns whether the statement of F with this index is recomputed.
     pub(super) fn runs(&self, place: usize) -> bool {
-        self.again.contains(&place)
+        self.recomputed.contains(&place)
     }
 
-    /// The statements of F that run again before the input gradient.
-    pub(super) fn again<'a>(&self, site: &Site<'a>) -> Vec<&'a Stmt> {
-        self.again.iter().map(|&at| &site.block()[SectionKind::F].stmts[at]).collect()
+    /// Statements of F that are recomputed before the input gradient.
+    pub(super) fn recomputed<'a>(&self, site: &Site<'a>) -> Vec<&'a Stmt> {
+        self.recomputed.iter().map(|&at| &site.block()[SectionKind::F].stmts[at]).collect()
     }
 
-    /// The most bytes at once beside what is kept: of values that are neither kept nor passed on, and in the backward of all
-    /// that is made again. What was kept goes as soon as nothing reads it any more.
+    /// Peak bytes in addition to the saved activations: of values of the forward that are neither saved nor passed on, and of
+    /// values of the backward, recomputed ones included. A saved value is freed after its last use.
     pub(super) fn transient(&self, site: &Site<'_>) -> f64 {
         let block = site.block();
         let given = |kind: SectionKind| block[kind].ret.iter().copied();
@@ -165,9 +166,9 @@ impl Keep {
     }
 }
 
-/// Bytes that the products of the weight gradient read of what the forward kept and of what the input gradient got and made:
-/// where they wait, this waits. Kernels of norms give the gradients of their gains with that of their input.
-pub(super) fn held_for_w(site: &Site<'_>) -> f64 {
+/// Bytes that the products of the weight gradient read: saved values of the forward, and values of the input gradient. They
+/// stay in memory until the weight gradient runs. Gradients of norm gains are computed with the input gradient.
+pub(super) fn saved_for_w(site: &Site<'_>) -> f64 {
     let block = site.block();
     let own = set(results(&block[SectionKind::W].stmts));
     let products = block[SectionKind::W].stmts.iter().filter(|stmt| is_product_or_gather(stmt));
@@ -178,7 +179,7 @@ pub(super) fn held_for_w(site: &Site<'_>) -> f64 {
     read.into_iter().map(|value| site.kept_bytes(value)).sum()
 }
 
-/// Bytes of the tensors that the forward gives to sums over tp.
+/// Bytes of the inputs of reductions over tp in the forward.
 pub(super) fn summed(site: &Site<'_>) -> Vec<f64> {
     let is_sum = |stmt: &&Stmt| match &stmt.op {
         Op::Collective(Collective::ReduceScatter { .. } | Collective::AllReduce { .. }) => {
@@ -190,7 +191,7 @@ pub(super) fn summed(site: &Site<'_>) -> Vec<f64> {
     sums.map(|stmt| site.local.bytes(stmt.operands[0])).collect()
 }
 
-/// I and W as one: a weight's gradient as soon as what it reads is there, as automatic differentiation computes it.
+/// Statements of I and W in the order of automatic differentiation: a weight gradient runs as soon as its operands exist.
 fn backward<'a>(site: &Site<'a>) -> Vec<&'a Stmt> {
     let made_in = |kind| set(results(&site.block()[kind].stmts));
     let (mut missing, mut waiting) = (made_in(SectionKind::I), site.stmts(SectionKind::W));
@@ -219,7 +220,7 @@ fn backward<'a>(site: &Site<'a>) -> Vec<&'a Stmt> {
 }
 
 impl Site<'_> {
-    /// Bytes of a kept value. What only products read is kept as they read it: quantised, where the recipe has 8 or 4 bits.
+    /// Bytes of a saved value. A value that only products read is saved quantised if the recipe has 8 or 4 bits.
     fn kept_bytes(&self, value: Value) -> f64 {
         let format = self.platform.recipe.products;
         let only_products = || {
@@ -233,12 +234,12 @@ impl Site<'_> {
         }
     }
 
-    /// A figure of the stack's list of saved tensors.
+    /// Figure of the stack's list of saved tensors ([`SAVED`]).
     pub(super) fn saved(&self, name: &str, default: f64) -> f64 {
         self.platform.stack.facts.saved.get(name).copied().unwrap_or(default)
     }
 
-    /// Bytes that a stack saves for a statement besides the values that the graph reads.
+    /// Bytes that a stack saves for a statement in addition to the values that the graph reads.
     pub(super) fn beside(&self, stmt: &Stmt) -> f64 {
         let elements = self.local.elements(stmt.operands.first().copied().unwrap_or(stmt.results[0]));
         let Op::Kernel(op) = &stmt.op else { return 0.0 };
@@ -259,18 +260,18 @@ impl Site<'_> {
         }
     }
 
-    /// Bytes of a logit that the loss keeps for its gradient, which then reads these in the logits' place.
+    /// Bytes per logit that the loss saves for its gradient. The gradient then reads them instead of the logits.
     fn kept_for_loss(&self) -> f64 {
         self.saved("loss", if self.fusion.loss { 0.0 } else { 4.0 })
     }
 
-    /// Bytes within a loss or its gradient while it runs.
+    /// Peak temporary bytes of a loss or its gradient.
     fn within_loss(&self, logits: Value) -> f64 {
         let split = if self.local.is_cut(logits, DimRole::Vocabulary) { self.saved("loss_split", 0.0) } else { 0.0 };
         self.local.elements(logits) * (self.saved("loss_within", if self.fusion.loss { 0.0 } else { 4.0 }) + split)
     }
 
-    /// Bytes within a statement while it runs.
+    /// Peak temporary bytes of a statement.
     fn within(&self, stmt: &Stmt) -> f64 {
         match &stmt.op {
             Op::Kernel(KernelOp::Attention(_) | KernelOp::AttentionGrad(_)) if !self.platform.has_flash() => {
@@ -285,16 +286,15 @@ impl Site<'_> {
     }
 }
 
-/// How many statements of F run again where all of it is computed again: all, or those up to the last that makes what the
-/// backward reads, so that the product behind it does not run.
-fn again_until(site: &Site<'_>) -> usize {
+/// Number of statements of F that full recomputation runs: all, or those up to the last one whose result the backward reads.
+fn recomputed_until(site: &Site<'_>) -> usize {
     let stmts = &site.block()[SectionKind::F].stmts;
     let is_read = |stmt: &Stmt| stmt.results.iter().any(|value| site.later.contains(value));
     let last = stmts.iter().rposition(is_read).filter(|_| site.platform.stack.facts.stops_early);
     last.map_or(stmts.len(), |last| last + 1)
 }
 
-/// Bytes of products' results that are neither made again nor read.
+/// Bytes of results of products that are neither recomputed nor read.
 fn unread(site: &Site<'_>, made: &EntitySet<Value>, read: &EntitySet<Value>) -> f64 {
     let products = site.block()[SectionKind::F].stmts.iter().filter(|stmt| is_product(stmt));
     let results = products.flat_map(|stmt| &stmt.results);
@@ -313,14 +313,14 @@ fn is_loss(stmt: &Stmt) -> bool {
     matches!(stmt.op, Op::Kernel(KernelOp::CrossEntropy(_) | KernelOp::SumExp(_)))
 }
 
-/// The log-sum-exp of an attention, which is kept only where the softmax is not.
+/// Returns whether a value is the log-sum-exp of an attention that saves its softmax instead.
 fn is_row_sum(site: &Site<'_>, maker: Option<&Stmt>, value: Value) -> bool {
     let attention = maker.filter(|stmt| matches!(stmt.op, Op::Kernel(KernelOp::Attention(_))));
     !site.platform.has_flash() && attention.is_some_and(|stmt| value != attention::result(stmt))
 }
 
-/// The most bytes at once of values that statements make, without those that are given away; a pointwise op writes on what
-/// it reads last. `dying` are there before the first, and count as nothing until the last that reads one frees it.
+/// Peak bytes of the values that statements compute, except the `given` ones. A pointwise op overwrites an operand that it
+/// reads last. Values in `dying` exist before the first statement; they count 0, and their last use frees their bytes.
 fn most(site: &Site<'_>, stmts: &[&Stmt], given: &EntitySet<Value>, dying: &EntitySet<Value>) -> f64 {
     let mut last = vec![None; site.block().values.len()];
     for (at, stmt) in stmts.iter().enumerate() {

@@ -25,11 +25,12 @@ pub use tensors::Recomputed;
 
 use crate::block_options::BlockOptions;
 use crate::platform::Platform;
+use crate::quantities::{Passes, SplitByExperts};
 use ir::dim_role::DimRole;
 use ir::graph::{ArgKind, Block, Model, ResultKind, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::options::Recompute;
-use keep::{Keep, held_for_w, summed};
+use keep::{Keep, saved_for_w, summed};
 use section::{cost_of, spare};
 use site::Site;
 use transforms::recompute::is_layer;
@@ -66,22 +67,22 @@ pub struct Profile {
     /// The weight gradient.
     pub w: Seconds,
     /// Recomputation before the input gradient.
-    pub again: Seconds,
+    pub recomputed: Seconds,
     /// Seconds of F, I and W without recomputation or offload, used to balance stages.
     pub work: f64,
     /// Saved activations on the device, in bytes.
-    pub kept: f64,
-    /// Part of `kept` for logits and for the loss, in bytes.
+    pub saved: f64,
+    /// Part of `saved` for logits and for the loss, in bytes.
     pub logits: f64,
     /// Bytes that the weight gradient reads of saved values and of the input gradient's values, on the device or on the
     /// host.
-    pub held_for_w: f64,
+    pub saved_for_w: f64,
     /// Saved activations in host memory, in bytes; 0 without `offload`.
     pub offloaded: f64,
-    /// Device seconds minus CPU seconds, forward and backward; if negative, `launch` is the wait.
-    pub spare: [f64; 2],
-    /// Ranks of tensor-parallel collectives, summed over collectives, forward and backward.
-    pub peers: [f64; 2],
+    /// Device seconds minus CPU seconds; if negative, `launch` is the wait.
+    pub spare: Passes,
+    /// Ranks of tensor-parallel collectives, summed over collectives.
+    pub peers: Passes,
     /// Peak bytes of temporary values, including recomputed ones.
     pub transient: f64,
     /// Bytes of the largest input of a reduction over tp in the forward.
@@ -100,12 +101,27 @@ pub struct Profile {
     /// Same as `flops`, with full attention.
     pub flops_noncausal: f64,
     /// FLOPs of recomputation, counted as in `flops`.
-    pub again_flops: f64,
-    /// Same as `again_flops`, with full attention.
-    pub again_flops_noncausal: f64,
-    /// FLOPs executed by kernels in forward and backward, including recomputation: of products, and of attention. Flash
-    /// kernels skip masked blocks and recompute scores in the backward.
-    pub executed: [f64; 2],
+    pub recomputed_flops: f64,
+    /// Same as `recomputed_flops`, with full attention.
+    pub recomputed_flops_noncausal: f64,
+    /// FLOPs executed by kernels in forward and backward, including recomputation.
+    pub executed: ExecutedFlops,
+}
+
+/// FLOPs executed by kernels.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct ExecutedFlops {
+    /// Of matrix products.
+    pub products: f64,
+    /// Of attention. Flash kernels skip masked blocks and recompute scores in the backward.
+    pub attention: f64,
+}
+
+impl ExecutedFlops {
+    /// Sum of both.
+    pub fn total(self) -> f64 {
+        self.products + self.attention
+    }
 }
 
 impl Seconds {
@@ -116,10 +132,23 @@ impl Seconds {
 }
 
 impl Profile {
-    /// CPU seconds of kernel launches, forward and backward.
-    pub fn launches(&self) -> [f64; 2] {
+    /// CPU seconds of kernel launches.
+    pub fn launches(&self) -> Passes {
         let device = |parts: &[Seconds]| parts.iter().map(|part| part.total() - part.launch).sum::<f64>();
-        [device(&[self.f]) - self.spare[0], device(&[self.i, self.w, self.again]) - self.spare[1]]
+        Passes {
+            forward: device(&[self.f]) - self.spare.forward,
+            backward: device(&[self.i, self.w, self.recomputed]) - self.spare.backward,
+        }
+    }
+
+    /// Parameter elements on one rank before ZeRO.
+    pub fn elements(&self) -> SplitByExperts {
+        SplitByExperts { dense: self.dense, experts: self.experts }
+    }
+
+    /// Seconds of each pass; the backward includes recomputation and both gradients.
+    pub fn passes(&self) -> Passes {
+        Passes { forward: self.f.total(), backward: self.recomputed.total() + self.i.total() + self.w.total() }
     }
 }
 
@@ -131,37 +160,39 @@ pub fn profile(model: &Model, block: &Block, options: &BlockOptions, platform: &
     let [f, i, w] =
         [SectionKind::F, SectionKind::I, SectionKind::W].map(|kind| cost_of(&site, kind, &site.stmts(kind)));
     let keep = Keep::under(&site, &options.recompute);
-    let again = keep.again(&site);
-    let mut again_cost = cost_of(&site, SectionKind::F, &again);
+    let recomputed = keep.recomputed(&site);
+    let mut recomputed_cost = cost_of(&site, SectionKind::F, &recomputed);
     let calls = modules::parts(&site, &options.recompute) * platform.stack.facts.checkpoint;
-    again_cost.host += calls * platform.launch(site.has_experts);
+    recomputed_cost.host += calls * platform.launch(site.has_experts);
     let summed = summed(&site);
     let flops = flops(&site, &site.stmts(SectionKind::F));
-    let again_flops = self::flops(&site, &again);
-    let [dense, experts] = parameters(&site);
+    let recomputed_flops = self::flops(&site, &recomputed);
+    let SplitByExperts { dense, experts } = parameters(&site);
     let boundary = passed_on(block).map(|value| site.local.bytes(value)).sum();
-    let (kept, offloaded) = if options.offload { (0.0, keep.bytes) } else { (keep.bytes, 0.0) };
-    let spare = [spare(&[f]), spare(&[again_cost, i, w])];
-    let mut forward = Seconds { launch: (-spare[0]).max(0.0), ..f.device };
-    let mut backward = Seconds { launch: (-spare[1]).max(0.0), ..i.device };
-    let beside = again_cost.device.total() + w.device.total() + backward.total();
-    let copies =
-        [waits_for_copies(offloaded, forward.total(), platform), waits_for_copies(offloaded, beside, platform)];
-    forward.memory_bound += copies[0];
-    backward.memory_bound += copies[1];
+    let (saved, offloaded) = if options.offload { (0.0, keep.bytes) } else { (keep.bytes, 0.0) };
+    let spare = Passes { forward: spare(&[f]), backward: spare(&[recomputed_cost, i, w]) };
+    let mut forward = Seconds { launch: (-spare.forward).max(0.0), ..f.device };
+    let mut backward = Seconds { launch: (-spare.backward).max(0.0), ..i.device };
+    let compute = Passes {
+        forward: forward.total(),
+        backward: recomputed_cost.device.total() + w.device.total() + backward.total(),
+    };
+    let copies = compute.map(|seconds| waits_for_copies(offloaded, seconds, platform));
+    forward.memory_bound += copies.forward;
+    backward.memory_bound += copies.backward;
     Profile {
         name: block.name.clone(),
         f: forward,
         i: backward,
         w: w.device,
-        again: again_cost.device,
+        recomputed: recomputed_cost.device,
         work: f.host.max(f.device.total()) + (i.host + w.host).max(i.device.total() + w.device.total()),
-        kept,
+        saved,
         logits: keep.logits,
-        held_for_w: held_for_w(&site),
+        saved_for_w: saved_for_w(&site),
         offloaded,
-        spare: [spare[0] + copies[0], spare[1] + copies[1]],
-        peers: [f.peers, again_cost.peers + i.peers + w.peers],
+        spare: spare + copies,
+        peers: Passes { forward: f.peers, backward: recomputed_cost.peers + i.peers + w.peers },
         transient: keep.transient(&site),
         summed: summed.iter().copied().fold(0.0, f64::max),
         sums: summed.len() as f64,
@@ -170,9 +201,9 @@ pub fn profile(model: &Model, block: &Block, options: &BlockOptions, platform: &
         boundary,
         flops: flops.causal,
         flops_noncausal: flops.whole,
-        again_flops: again_flops.causal,
-        again_flops_noncausal: again_flops.whole,
-        executed: executed(&flops, &again_flops),
+        recomputed_flops: recomputed_flops.causal,
+        recomputed_flops_noncausal: recomputed_flops.whole,
+        executed: executed(&flops, &recomputed_flops),
     }
 }
 
@@ -187,10 +218,10 @@ pub fn recomputed(model: &Model, block: &Block, options: &BlockOptions, platform
     }
 }
 
-/// Seconds of host copies that exceed the concurrent compute (Rajbhandari et al. 2020, section 6.1: P_a+cpu).
-fn waits_for_copies(bytes: f64, beside: f64, platform: &Platform<'_>) -> f64 {
+/// Seconds of host copies beyond `compute` seconds that run at once (Rajbhandari et al. 2020, section 6.1: P_a+cpu).
+fn waits_for_copies(bytes: f64, compute: f64, platform: &Platform<'_>) -> f64 {
     let bandwidth = platform.cluster.device.host_bandwidth;
-    if bytes > 0.0 && bandwidth > 0.0 { (bytes / bandwidth - beside).max(0.0) } else { 0.0 }
+    if bytes > 0.0 && bandwidth > 0.0 { (bytes / bandwidth - compute).max(0.0) } else { 0.0 }
 }
 
 /// Values that a block passes to the next block.
@@ -199,13 +230,14 @@ fn passed_on(block: &Block) -> impl Iterator<Item = Value> + '_ {
     results.filter(|(kind, _)| **kind == ResultKind::Value).map(|(_, &value)| value)
 }
 
-/// Parameter elements on one rank, without and with an expert dim.
-fn parameters(site: &Site<'_>) -> [f64; 2] {
+/// Parameter elements on one rank; those of experts have an expert dim.
+fn parameters(site: &Site<'_>) -> SplitByExperts {
     let mut elements = [0.0; 2];
     for param in site.block().args_of(ArgKind::Param) {
         elements[usize::from(site.local.has_role(param, DimRole::Experts))] += site.local.elements(param);
     }
-    elements
+    let [dense, experts] = elements;
+    SplitByExperts { dense, experts }
 }
 
 #[derive(Default)]
@@ -214,8 +246,8 @@ struct Flops {
     whole: f64,
     /// FLOPs of products.
     products: f64,
-    /// FLOPs executed by attention kernels: forward, and backward of such a forward.
-    attention: [f64; 2],
+    /// FLOPs executed by attention kernels.
+    attention: Passes,
 }
 
 /// FLOPs of products and attention on unsharded tensors, for one of the mesh's data-parallel ranks.
@@ -223,18 +255,16 @@ fn flops(site: &Site<'_>, stmts: &[&Stmt]) -> Flops {
     let mut flops = Flops::default();
     for stmt in stmts {
         if let Some(shape) = products::logical(&site.local, stmt) {
-            let of = 2.0 * shape.batch * shape.m * shape.n * shape.k;
-            flops.causal += of;
-            flops.whole += of;
-            flops.products += of;
+            let product = 2.0 * shape.batch * shape.m * shape.n * shape.k;
+            flops.causal += product;
+            flops.whole += product;
+            flops.products += product;
         } else if let Some(attention) = attention::logical(&site.local, stmt) {
             let shape = attention.shape;
             let whole = 2.0 * shape.batch * shape.heads * shape.queries * shape.keys * (shape.d + shape.c);
             flops.causal += if attention.causal { whole / 2.0 } else { whole };
             flops.whole += whole;
-            let [forward, backward] = attention::executed(&attention, site.platform.has_flash());
-            flops.attention[0] += forward;
-            flops.attention[1] += backward;
+            flops.attention = flops.attention + attention::executed(&attention, site.platform.has_flash());
         }
     }
     let ranks = site.local.data_ranks();
@@ -243,12 +273,14 @@ fn flops(site: &Site<'_>, stmts: &[&Stmt]) -> Flops {
         causal: causal / ranks,
         whole: whole / ranks,
         products: products / ranks,
-        attention: attention.map(|of| of / ranks),
+        attention: attention.map(|flops| flops / ranks),
     }
 }
 
 /// FLOPs executed by kernels for a forward, its backward (two products per forward product), and recomputation.
-fn executed(own: &Flops, again: &Flops) -> [f64; 2] {
-    let [forward, backward] = own.attention;
-    [3.0 * own.products + again.products, forward + backward + again.attention[0]]
+fn executed(own: &Flops, recomputed: &Flops) -> ExecutedFlops {
+    ExecutedFlops {
+        products: 3.0 * own.products + recomputed.products,
+        attention: own.attention.total() + recomputed.attention.forward,
+    }
 }

@@ -1,12 +1,13 @@
-//! The best sets of modules to be recomputed, where a stack recomputes no single values. A set is of all layers: no framework
-//! chooses it by kind.
+//! Pareto-optimal sets of modules to recompute, for stacks that cannot recompute single values. A set applies to all layers:
+//! no framework chooses it by kind of layer.
 
 use super::frontier::{Frontier, Kind, RecomputeChoice};
 use super::keep::Keep;
 use super::site::Site;
-use super::tensors::Prices;
+use super::tensors::RecomputeTimes;
 use crate::block_options::BlockOptions;
 use crate::platform::Platform;
+use crate::quantities::RecomputeCost;
 use ir::entity::EntityRef;
 use ir::graph::Model;
 use ir::ids::BlockId;
@@ -14,19 +15,18 @@ use ir::options::Recompute;
 use std::collections::HashMap;
 use transforms::recompute::is_layer;
 
-/// Figures of a block instance under a set: bytes that it saves, and seconds of recomputation.
-type Figures = [f64; 2];
-
-/// The layers of a kind, and what they take under each set of modules that changes something for them.
+/// The layers of a kind, with the cost of an instance under each set of modules that changes this cost.
 struct Layers {
     block: BlockId,
+    /// Number of instances.
     runs: f64,
-    /// By the bits of the modules that change something.
-    figures: HashMap<usize, Figures>,
+    /// Cost of an instance, by the bits of the modules in `changes`.
+    costs: HashMap<usize, RecomputeCost>,
+    /// Bits of the modules that change the cost.
     changes: usize,
 }
 
-/// The sets of these modules that no other is better than in bytes and in seconds, for so many runs of each block.
+/// Pareto-optimal sets of these modules in bytes and seconds, for `runs` instances of each block.
 pub(super) fn frontier(
     model: &Model,
     runs: &[f64],
@@ -43,75 +43,73 @@ pub(super) fn frontier(
     }
     let changes = layers.iter().fold(0, |bits, kind| bits | kind.changes);
     let all = (0..1usize << modules.len()).filter(|set| set & !changes == 0);
-    let mut sets: Vec<(usize, Figures)> = all.map(|set| (set, sum(&layers, set))).collect();
-    sets.sort_by(|(_, a), (_, b)| a[1].total_cmp(&b[1]).then(a[0].total_cmp(&b[0])));
+    let mut sets: Vec<(usize, RecomputeCost)> = all.map(|set| (set, sum(&layers, set))).collect();
+    sets.sort_by(|(_, a), (_, b)| a.seconds.total_cmp(&b.seconds).then(a.bytes.total_cmp(&b.bytes)));
     let mut least = f64::INFINITY;
-    sets.retain(|(_, [bytes, _])| {
-        let is_less = *bytes < least;
-        least = least.min(*bytes);
+    sets.retain(|(_, cost)| {
+        let is_less = cost.bytes < least;
+        least = least.min(cost.bytes);
         is_less
     });
     of_sets(&layers, &sets, modules)
 }
 
-fn sum(layers: &[Layers], set: usize) -> Figures {
-    layers.iter().fold([0.0; 2], |sum, kind| {
-        let [bytes, seconds] = kind.under(set);
-        [sum[0] + kind.runs * bytes, sum[1] + kind.runs * seconds]
-    })
+/// Cost of all layers under a set.
+fn sum(layers: &[Layers], set: usize) -> RecomputeCost {
+    layers.iter().fold(RecomputeCost::default(), |sum, kind| sum + kind.runs * kind.under(set))
 }
 
-/// The sets as choices, the fastest first.
-fn of_sets(layers: &[Layers], sets: &[(usize, Figures)], modules: &[&str]) -> Frontier {
-    // What a set and all that keep less take at least.
-    let suffix = |of: &dyn Fn(usize) -> f64| -> Vec<f64> {
+/// Choices of sets, the fastest first.
+fn of_sets(layers: &[Layers], sets: &[(usize, RecomputeCost)], modules: &[&str]) -> Frontier {
+    // Least seconds of each set and of all sets that save less.
+    let suffix_minima = |seconds: &dyn Fn(usize) -> f64| -> Vec<f64> {
         let mut least = f64::INFINITY;
-        let mut of_more = |set: usize| {
-            least = least.min(of(set));
+        let mut with = |set: usize| {
+            least = least.min(seconds(set));
             least
         };
-        let mut figures: Vec<f64> = sets.iter().rev().map(|(set, _)| of_more(*set)).collect();
-        figures.reverse();
-        figures
+        let mut minima: Vec<f64> = sets.iter().rev().map(|(set, _)| with(*set)).collect();
+        minima.reverse();
+        minima
     };
-    let least = suffix(&|set| sum(layers, set)[1]);
-    let by_block = layers.iter().map(|kind| (kind.block, suffix(&|set| kind.under(set)[1]))).collect();
+    let least = suffix_minima(&|set| sum(layers, set).seconds);
+    let by_block = layers.iter().map(|kind| (kind.block, suffix_minima(&|set| kind.under(set).seconds))).collect();
     let names = |set: usize| {
         let named = modules.iter().enumerate().filter(|(at, _)| set >> at & 1 == 1);
         named.map(|(_, module)| module.to_string()).collect()
     };
-    let again = |(at, &(_, [bytes, seconds])): (usize, &(usize, Figures))| RecomputeChoice {
+    let choice = |(at, &(_, RecomputeCost { bytes, seconds })): (usize, &(usize, RecomputeCost))| RecomputeChoice {
         choices: vec![at],
         bytes,
         seconds,
         least: least[at],
     };
-    let best: Vec<RecomputeChoice> = sets.iter().enumerate().map(again).collect();
-    let of = |figure: fn(&RecomputeChoice) -> f64| best.iter().map(figure).collect();
-    let kind =
-        Kind { block: layers[0].block, runs: 1.0, bytes: of(|it| it.bytes), seconds: of(|it| it.seconds), least };
+    let best: Vec<RecomputeChoice> = sets.iter().enumerate().map(choice).collect();
+    let bytes = best.iter().map(|choice| choice.bytes).collect();
+    let seconds = best.iter().map(|choice| choice.seconds).collect();
+    let kind = Kind { block: layers[0].block, runs: 1.0, bytes, seconds, least };
     Frontier::of_sets(kind, sets.iter().map(|(set, _)| names(*set)).collect(), by_block, best)
 }
 
 impl Layers {
     fn of(block: BlockId, runs: f64, site: &Site<'_>, modules: &[&str]) -> Layers {
-        let prices = Prices::of(site);
-        let figures = |set: usize| {
+        let times = RecomputeTimes::of(site);
+        let cost = |set: usize| {
             let names = modules.iter().enumerate().filter(|(at, _)| set >> at & 1 == 1);
             let names: Vec<String> = names.map(|(_, module)| module.to_string()).collect();
             // An empty list of names means the core of attention.
             let recompute = if names.is_empty() { Recompute::None } else { Recompute::Selective(names) };
             let keep = Keep::under(site, &recompute);
-            [keep.bytes, prices.of_stmts(&keep.again(site))]
+            RecomputeCost { bytes: keep.bytes, seconds: times.of_stmts(&keep.recomputed(site)) }
         };
-        let none = figures(0);
-        let is_change = |at: &usize| figures(1 << at) != none;
+        let none = cost(0);
+        let is_change = |at: &usize| cost(1 << at) != none;
         let changes = (0..modules.len()).filter(is_change).fold(0, |bits, at| bits | 1 << at);
         let sets = (0..1usize << modules.len()).filter(|set| set & !changes == 0);
-        Layers { block, runs, figures: sets.map(|set| (set, figures(set))).collect(), changes }
+        Layers { block, runs, costs: sets.map(|set| (set, cost(set))).collect(), changes }
     }
 
-    fn under(&self, set: usize) -> Figures {
-        self.figures[&(set & self.changes)]
+    fn under(&self, set: usize) -> RecomputeCost {
+        self.costs[&(set & self.changes)]
     }
 }

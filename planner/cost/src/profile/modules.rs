@@ -1,4 +1,4 @@
-//! Modules and values that selective recomputation names, with the collectives around them.
+//! Selective recomputation: modules and values by name, with the collectives around them.
 
 use super::site::Site;
 use super::tensors::results_of;
@@ -11,14 +11,15 @@ use ir::options::Recompute;
 use std::collections::BTreeSet;
 use transforms::recompute::{is_layer, is_module, of_module, of_value};
 
-/// Values that are not saved, and the statements of F that recompute them.
+/// Values of F that are not saved.
 #[derive(Default)]
 pub(super) struct Dropped {
     pub(super) values: EntitySet<Value>,
-    pub(super) again: BTreeSet<usize>,
+    /// Indices of statements that are recomputed even if nothing reads their results.
+    pub(super) recomputed: BTreeSet<usize>,
 }
 
-/// Values that are not saved under these names of modules and values; no name means the core of attention (Korthikanti et al. 2022,
+/// Dropped values of the named modules and values. Without names, the core of attention is dropped (Korthikanti et al. 2022,
 /// section 5).
 pub(super) fn dropped(site: &Site<'_>, names: &[String]) -> Dropped {
     let mut dropped = Dropped::default();
@@ -30,12 +31,12 @@ pub(super) fn dropped(site: &Site<'_>, names: &[String]) -> Dropped {
     for module in if names.is_empty() { &core[..] } else { names } {
         let at = of_module(site.block(), &site.local.model.dims, module);
         match module.as_str() {
-            "core_attn" if !site.platform.has_flash() => dropped.again.extend(attention(site)),
-            // A checkpoint around a module runs all of it again, read or not.
+            "core_attn" if !site.platform.has_flash() => dropped.recomputed.extend(attention(site)),
+            // A checkpoint around a module recomputes all of its statements, whether their results are read or not.
             "mlp" | "moe" | "shared_experts" => {
                 let at = with_collectives(site, at);
                 dropped.drop(site, &at);
-                dropped.again.extend(at);
+                dropped.recomputed.extend(at);
             }
             "op" => {
                 dropped.drop(site, &at);
@@ -47,15 +48,15 @@ pub(super) fn dropped(site: &Site<'_>, names: &[String]) -> Dropped {
     dropped
 }
 
-/// The statements of F, by place, that make the values among the names.
+/// Indices of the statements of F that compute the named values.
 fn named(site: &Site<'_>, names: &[String]) -> BTreeSet<usize> {
     names.iter().filter(|name| !is_module(name)).filter_map(|name| of_value(site.block(), name)).collect()
 }
 
-/// How many parts of a block are computed again, each by itself: a norm is one, any other module, statements of single values
-/// that follow each other, or all of the layer.
+/// Number of separately recomputed parts of a block. A part is a norm, another module, consecutive statements of single values,
+/// or the entire layer.
 pub(super) fn parts(site: &Site<'_>, recompute: &Recompute) -> f64 {
-    let of = |module: &String| match module.as_str() {
+    let parts_of = |module: &String| match module.as_str() {
         "core_attn" => usize::from(site.has_attention),
         "layernorm" => of_module(site.block(), &site.local.model.dims, module).len(),
         _ => of_module(site.block(), &site.local.model.dims, module).len().min(1),
@@ -64,21 +65,23 @@ pub(super) fn parts(site: &Site<'_>, recompute: &Recompute) -> f64 {
         _ if !is_layer(site.block()) => 0.0,
         Recompute::None | Recompute::Auto => 0.0,
         Recompute::Selective(modules) if modules.is_empty() => f64::from(u8::from(site.has_attention)),
-        Recompute::Selective(names) => (names.iter().map(of).sum::<usize>() + runs(site, &named(site, names))) as f64,
+        Recompute::Selective(names) => {
+            (names.iter().map(parts_of).sum::<usize>() + runs(site, &named(site, names))) as f64
+        }
         Recompute::Full(_) => 1.0,
     }
 }
 
-/// How many times statements at these places follow others that are at none of them, what moves nothing aside.
+/// Number of contiguous ranges that the statements with these indices form, views not counted.
 fn runs(site: &Site<'_>, places: &BTreeSet<usize>) -> usize {
     let stmts = site.block()[SectionKind::F].stmts.iter().enumerate();
     let kernels = stmts.filter(|(_, stmt)| matches!(&stmt.op, Op::Kernel(op) if !op.def().is_view()));
-    let again: Vec<bool> = [false].into_iter().chain(kernels.map(|(at, _)| places.contains(&at))).collect();
-    again.windows(2).filter(|pair| !pair[0] && pair[1]).count()
+    let recomputed: Vec<bool> = [false].into_iter().chain(kernels.map(|(at, _)| places.contains(&at))).collect();
+    recomputed.windows(2).filter(|pair| !pair[0] && pair[1]).count()
 }
 
 impl Dropped {
-    /// Results that are made again where they are read.
+    /// Drops the results of the statements with these indices.
     fn drop(&mut self, site: &Site<'_>, at: &BTreeSet<usize>) {
         let stmts = &site.block()[SectionKind::F].stmts;
         for &value in at.iter().flat_map(|&at| &stmts[at].results) {
@@ -87,7 +90,7 @@ impl Dropped {
     }
 }
 
-/// Statements that the list of ops to save does not name: matmuls in 4 bits, and the kernel of attention on some devices.
+/// Indices of statements that the list of saved ops lacks: products in 4 bits, and the attention kernel of some devices.
 fn unlisted(site: &Site<'_>) -> BTreeSet<usize> {
     let is_unlisted = |stmt: &Stmt| match &stmt.op {
         Op::Kernel(KernelOp::Einsum(_)) => site.platform.recipe.products == Format::F4,
@@ -104,7 +107,7 @@ fn attention(site: &Site<'_>) -> BTreeSet<usize> {
     stmts.filter(|(_, stmt)| is_attention(stmt)).map(|(at, _)| at).collect()
 }
 
-/// Statements with the gathers that feed them and the sums of what they make.
+/// Adds the gathers of the statements' operands and the reductions of their results.
 fn with_collectives(site: &Site<'_>, mut at: BTreeSet<usize>) -> BTreeSet<usize> {
     let stmts = &site.block()[SectionKind::F].stmts;
     let reads = |value: &Value| at.iter().any(|&at| stmts[at].operands.contains(value));

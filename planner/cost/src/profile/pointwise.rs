@@ -1,4 +1,4 @@
-//! Kernels that move bytes: groups of pointwise ops, norms, rotations, tables, the loss.
+//! Memory-bound kernels: groups of pointwise ops, norms, rotary embeddings, embedding tables, the loss.
 
 use super::fusion::{Role, role};
 use super::keep::MASK;
@@ -10,26 +10,27 @@ use ir::ids::Value;
 use ir::ops::{KernelOp, Op};
 use smallvec::{SmallVec, smallvec};
 
-/// Kernels and the bytes that they move.
+/// Cost of memory-bound kernels.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(super) struct Moves {
     pub(super) seconds: f64,
+    /// Number of kernels.
     pub(super) kernels: f64,
 }
 
-/// One statement that is no product, no attention and no collective.
+/// Kernels of one statement.
 enum Piece {
-    /// May be one kernel with its neighbours.
+    /// A pointwise op, which may share a kernel with its neighbours.
     Pointwise(Role),
-    /// A kernel or several of its own.
+    /// Kernels that it shares with no other statement.
     Alone { bytes: f64, kernels: f64 },
-    /// Nothing is done.
+    /// No kernel: a view, or part of a product.
     Nothing,
-    /// Another kind of statement, across which no kernel reaches.
+    /// A product, an attention or a collective. No memory-bound kernel spans it.
     Wall,
 }
 
-/// The kernels that move bytes in a section.
+/// Memory-bound kernels of a section.
 pub(super) fn moves(site: &Site<'_>, section: SectionKind, stmts: &[&Stmt], products: &Products) -> Moves {
     let mut moves = Moves::default();
     let mut add = |bytes: f64, kernels: f64| {
@@ -52,7 +53,7 @@ pub(super) fn moves(site: &Site<'_>, section: SectionKind, stmts: &[&Stmt], prod
             continue;
         }
         if products.of[stmt.results[0]].is_some() && stmt.accumulate {
-            // The product is written and read back to be added to the sum over micro-batches.
+            // The product is written, read back, and added to the sum over micro-batches.
             add(site.local.elements(stmt.results[0]) * 2.0 * site.platform.recipe.activation, 1.0);
         }
     }
@@ -71,11 +72,11 @@ fn piece(site: &Site<'_>, stmt: &Stmt, products: &Products) -> Piece {
     match op {
         KernelOp::Einsum(_) if products.of[stmt.results[0]].is_some() => Piece::Wall,
         KernelOp::Attention(_) | KernelOp::AttentionGrad(_) => Piece::Wall,
-        // As the op's own graph of smaller ones in f32: casts, square, mean, two products and casts back.
+        // Eager ops in f32: casts, square, mean, two products and casts back.
         KernelOp::RmsNorm(_) if !site.fusion.norm => alone(32.0 + 2.0 * a, 8.0),
         KernelOp::RmsNormDx(_) if !site.fusion.norm => alone(72.0 + 3.0 * a, 10.0),
         KernelOp::RmsNormDgamma(_) if !site.fusion.norm => alone(4.0 * a, 2.0),
-        // Half of it negated, halves joined, two products and their sum.
+        // Eager ops: negation of one half, concatenation, two products and their sum.
         KernelOp::Rope(_) if !site.fusion.rope => alone(10.0 * a, 5.0),
         // Passes in f32: cast, maximum, difference, exponential, sum, quotient; backward difference, product, cast back.
         KernelOp::CrossEntropy(_) if !site.fusion.loss => alone(36.0 + a, 8.0),
@@ -83,7 +84,7 @@ fn piece(site: &Site<'_>, stmt: &Stmt, products: &Products) -> Piece {
         KernelOp::CrossEntropyGrad(_) if !site.fusion.loss => alone(12.0 + a, 3.0),
         KernelOp::Pick(_) => Piece::Alone { bytes: 3.0 * site.local.bytes(stmt.results[0]), kernels: 1.0 },
         KernelOp::Embedding(_) => Piece::Alone { bytes: 2.0 * site.local.bytes(stmt.results[0]), kernels: 1.0 },
-        // A table of zeros to which rows are added, and which is added to the sum over micro-batches.
+        // Rows are added to a table of zeros, which is added to the sum over micro-batches.
         KernelOp::EmbeddingGrad(_) => {
             let table = site.local.elements(stmt.results[0]) * (2.0 * a + 2.0 * site.platform.recipe.gradient);
             Piece::Alone { bytes: table + 2.0 * site.local.bytes(stmt.operands[1]), kernels: 3.0 }
@@ -98,8 +99,8 @@ fn piece(site: &Site<'_>, stmt: &Stmt, products: &Products) -> Piece {
     }
 }
 
-/// How many kernels an op is. Eager routing: softmax, selection, a mask of the choices, their counts, their sum and quotient;
-/// eager permutation: a sort, its places, their inverse and the copy; backward the copy alone.
+/// Number of kernels of an op. Eager routing has a softmax, the selection, a mask of the choices, their counts, their sum and the
+/// quotient. An eager permutation has a sort, its indices, their inverse and the copy; its backward has only the copy.
 fn kernels(site: &Site<'_>, op: &str) -> f64 {
     match op {
         "top_k" if !site.fusion.router => 6.0,
@@ -108,8 +109,8 @@ fn kernels(site: &Site<'_>, op: &str) -> f64 {
     }
 }
 
-/// A run of neighbouring pointwise statements as the kernels that the stack makes of them: those that read one another, or
-/// read the same, are together where the stack joins their roles.
+/// Groups neighbouring pointwise statements into the stack's kernels. Two statements share a kernel if one reads the other's
+/// result, or both read the same value, and the stack fuses their roles.
 fn groups(site: &Site<'_>, stmts: &[&Stmt], run: &[(usize, Role)]) -> Vec<Group> {
     let mut groups: Vec<SmallVec<[(usize, Role); 8]>> = Vec::new();
     for &(at, role) in run {
@@ -131,12 +132,12 @@ fn groups(site: &Site<'_>, stmts: &[&Stmt], run: &[(usize, Role)]) -> Vec<Group>
     groups.into_iter().map(|group| group.into_iter().map(|(at, _)| at).collect()).collect()
 }
 
-/// The places of the statements of a kernel.
+/// Indices of the statements of a kernel.
 type Group = SmallVec<[usize; 8]>;
 
-/// Values of a section that are read outside a kernel.
+/// Uses of a section's values outside of one kernel.
 struct Outside {
-    /// By later sections, or as the section's result.
+    /// Values that later sections read, or that the section returns.
     later: EntitySet<Value>,
 }
 
@@ -160,7 +161,7 @@ impl Outside {
         Outside { later }
     }
 
-    /// Bytes that a kernel reads from and writes for other kernels, with masks of dropout.
+    /// Bytes that a kernel moves: operands computed elsewhere, results read elsewhere, and masks of dropout.
     fn bytes(&self, site: &Site<'_>, stmts: &[&Stmt], group: &[usize]) -> f64 {
         let made = |value: Value| group.iter().any(|&at| stmts[at].results.contains(&value));
         let mut read: SmallVec<[Value; 8]> = SmallVec::new();

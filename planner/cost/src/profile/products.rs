@@ -1,4 +1,4 @@
-//! Matrix products: the shape of an einsum on one rank, and which products a stack joins into one.
+//! Matrix products: the shape of an einsum on one rank, and the products that a stack joins into one.
 
 use super::fusion::{Role, role};
 use super::local::Local;
@@ -20,7 +20,7 @@ pub(super) struct Shape {
     pub(super) k: f64,
 }
 
-/// A product, or several as one.
+/// One product, or several joined ones.
 pub(super) struct Product {
     shape: Shape,
     role: Option<Joint>,
@@ -31,7 +31,7 @@ pub(super) struct Product {
     pub(super) seconds: f64,
 }
 
-/// Matmuls of a layer that may be joined.
+/// Kind of products of a layer that a stack joins.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Joint {
     Qkv,
@@ -43,23 +43,23 @@ enum Joint {
 #[derive(Default)]
 pub(super) struct Products {
     pub(super) list: Vec<Product>,
-    /// The product that gives a value: itself, a sum of joined products, or with a bias as its epilogue.
+    /// Index of the product that computes a value: as its result, as the sum of joined products, or with a bias as epilogue.
     pub(super) of: SecondaryMap<Value, Option<usize>>,
-    /// The values of pointwise statements that the products' kernels do.
+    /// Values of pointwise statements that are part of a product's kernel.
     pub(super) swallowed: EntitySet<Value>,
 }
 
-/// The shape on one rank of a statement, if it is a product of two tensors.
+/// Shape of a statement on one rank, if it is a product of two tensors.
 pub(super) fn local(local: &Local<'_>, stmt: &Stmt) -> Option<Shape> {
     shape(local, stmt, |dim| local.size(dim))
 }
 
-/// The same of whole tensors.
+/// The same on unsharded tensors.
 pub(super) fn logical(local: &Local<'_>, stmt: &Stmt) -> Option<Shape> {
     shape(local, stmt, |dim| local.logical_size(dim))
 }
 
-/// Letters of both operands are batch, or k where the result lacks them; those of one are m or n.
+/// A factor of both operands is a batch factor, or k if the result lacks it. A factor of one operand is m or n.
 fn shape(local: &Local<'_>, stmt: &Stmt, size: impl Fn(&Dim) -> f64) -> Option<Shape> {
     let Op::Kernel(KernelOp::Einsum(einsum)) = &stmt.op else { return None };
     let [a, b] = einsum.equation.operands.as_slice() else { return None };
@@ -110,7 +110,7 @@ impl Products {
         self.of[result] = Some(at);
     }
 
-    /// A bias behind a product is its epilogue, and the sum of two products that the stack joins is one with a longer k.
+    /// Merges a statement into a product: a bias is an epilogue, and the sum of two joined products is a product with longer k.
     fn swallow(&mut self, site: &Site<'_>, stmt: &Stmt) {
         let product = |value: Value| self.of[value];
         let at = match role(site.block(), stmt) {
@@ -137,14 +137,14 @@ impl Products {
         a.role.is_some() && a.role == b.role && sizes(a.shape) == sizes(b.shape)
     }
 
-    /// How often one call for all experts of a rank launches a kernel for each: its product, and its quantised operand
-    /// (Transformer Engine's `GroupedLinear`).
+    /// Number of kernels per expert: one call for all experts of a rank launches a product for each, and the quantisation of its
+    /// operand (Transformer Engine's `GroupedLinear`).
     pub(super) fn of_experts(&self) -> f64 {
         let experts = self.list.iter().filter(|product| product.is_grouped);
         experts.map(|product| product.shape.batch * (1.0 + product.quantises())).sum()
     }
 
-    /// How many kernels they are.
+    /// Number of kernels.
     pub(super) fn kernels(&self) -> f64 {
         let products = self.list.iter().filter(|product| product.shape.k > 0.0);
         products.map(|product| 1.0 + product.quantises()).sum()
@@ -152,7 +152,7 @@ impl Products {
 }
 
 impl Product {
-    /// Seconds of it; products of experts are one kernel with different weights.
+    /// Seconds of the product; those of experts are one kernel with different weights.
     fn seconds(&self, site: &Site<'_>) -> f64 {
         let Shape { batch, m, n, k } = self.shape;
         if self.is_grouped {
@@ -162,26 +162,26 @@ impl Product {
         }
     }
 
-    /// Kernels that quantise what it reads: one, where a weight's gradient does not find it done.
+    /// Number of kernels that quantise its operands: 1 below 16 bits, except for weight gradients, which reuse them.
     fn quantises(&self) -> f64 {
         f64::from(u8::from(matches!(self.format, Format::F8 | Format::F4) && !self.accumulate))
     }
 
-    /// Returns whether another product with one operand in common goes beside this one.
+    /// Returns whether another product with an operand in common can be joined to this one.
     fn takes(&self, role: Option<Joint>, operands: &[Value; 2], shape: &Shape) -> bool {
-        let beside = |shape: &Shape, common: usize| (shape.batch, shape.k, if common == 0 { shape.m } else { shape.n });
+        let sizes = |shape: &Shape, common: usize| (shape.batch, shape.k, if common == 0 { shape.m } else { shape.n });
         let common = (0..2).find(|&at| self.operands[at] == operands[at]);
-        self.role == role && common.is_some_and(|at| beside(&self.shape, at) == beside(shape, at))
+        self.role == role && common.is_some_and(|at| sizes(&self.shape, at) == sizes(shape, at))
     }
 
-    /// Returns whether it reads a value.
+    /// Returns whether the product reads a value.
     pub(super) fn reads(&self, value: Value) -> bool {
         self.operands.contains(&value)
     }
 }
 
-/// The matmuls that the stack may join with one: heads with heads, the source of keys and values with their rotated part, halves of
-/// a feed-forward net with halves.
+/// Kind of products that the stack joins a product with: of heads, of the latents of keys and values with their rotated part,
+/// or of the two halves of a gated MLP.
 fn joint(site: &Site<'_>, operands: &[Value; 2]) -> Option<Joint> {
     let has =
         |roles: &[DimRole]| operands.iter().any(|&value| roles.iter().any(|&role| site.local.has_role(value, role)));
@@ -198,8 +198,8 @@ fn joint(site: &Site<'_>, operands: &[Value; 2]) -> Option<Joint> {
     }
 }
 
-/// Products of the layers' matrices are in the recipe's format, those of the head in half precision at most, and those that
-/// the model wants in f32 (routing) in f32.
+/// Format of a product's operands: the recipe's in layers, at most half precision in the head, and f32 for f32 operands
+/// (routing).
 fn format(site: &Site<'_>, stmt: &Stmt) -> Format {
     let products = site.platform.recipe.products;
     let is_f32 = site.block().ty(stmt.operands[0]).dtype == DType::F32;

@@ -1,4 +1,4 @@
-//! Costs of statements, one kernel after the other.
+//! Cost of statements that run one kernel after the other.
 
 use super::collectives::waits;
 use super::pointwise::moves;
@@ -10,15 +10,15 @@ use ir::graph::{SectionKind, Stmt};
 /// Cost of statements on a device and on the CPU that launches their kernels.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Cost {
-    /// Seconds of the device; `launch` is 0.
+    /// Device seconds; `launch` is 0.
     pub(super) device: Seconds,
-    /// Seconds of the CPU.
+    /// CPU seconds.
     pub(super) host: f64,
-    /// Ranks that tensor-parallel collectives join, each counted as often as it is joined.
+    /// Ranks of tensor-parallel collectives, summed over collectives.
     pub(super) peers: f64,
 }
 
-/// Seconds by which the device works longer than its CPU when these run one after the other.
+/// Device seconds minus CPU seconds of costs that follow each other.
 pub(super) fn spare(costs: &[Cost]) -> f64 {
     costs.iter().map(|cost| cost.device.total() - cost.host).sum()
 }

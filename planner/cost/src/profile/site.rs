@@ -1,4 +1,4 @@
-//! A block on a rank of a machine: what all parts of its profile look at.
+//! A block on a rank: the context of all parts of its profile.
 
 use super::alias::{Alias, weighed};
 use super::fusion::{Fusion, Role, role};
@@ -13,6 +13,7 @@ use ir::ops::{KernelOp, Op};
 use ir::saved::saved_values;
 use rustc_hash::FxHashMap;
 
+/// A block under options on a platform.
 pub(super) struct Site<'a> {
     pub(super) local: Local<'a>,
     pub(super) options: &'a BlockOptions,
@@ -20,11 +21,11 @@ pub(super) struct Site<'a> {
     pub(super) fusion: Fusion,
     /// Values of F that I and W read.
     pub(super) later: Vec<Value>,
-    /// Values of F that the backward's kernels make again from others, and these others.
+    /// Values of F that kernels of the backward recompute, with the values that they read for it.
     pub(super) remade: FxHashMap<Value, Vec<Value>>,
-    /// Values by the tensor that holds them.
+    /// Collectives that the stack avoids or merges.
     pub(super) alias: Alias,
-    /// Values that the backward names but does not need.
+    /// Values that the plan's backward reads, but the stack's does not.
     pub(super) unread: EntitySet<Value>,
     pub(super) has_attention: bool,
     pub(super) has_experts: bool,
@@ -71,7 +72,7 @@ impl<'a> Site<'a> {
         self.block()[section].stmts.iter().collect()
     }
 
-    /// Bytes of a value on one rank, of the one that it stands for.
+    /// Bytes of a value on one rank, or of the value that stands in for it.
     pub(super) fn bytes(&self, value: Value) -> f64 {
         self.local.bytes(self.alias.there.get(&value).copied().unwrap_or(value))
     }
@@ -86,14 +87,14 @@ impl<'a> Site<'a> {
         self.platform.stack.hides(kind)
     }
 
-    /// The share that is hidden of what could be.
+    /// Fraction of the hideable communication that is hidden.
     pub(super) fn overlap(&self) -> f64 {
         self.platform.stack.fitted.overlap.value
     }
 }
 
-/// Activations that a fused kernel of the backward makes from what the forward's read, so that nothing keeps them: those that
-/// only pointwise ops of I and W read.
+/// Activations that a fused kernel of the backward recomputes from the operands of the forward, so that they are not saved.
+/// Only pointwise ops of I and W read them.
 fn remade(block: &Block, fusion: Fusion) -> FxHashMap<Value, Vec<Value>> {
     if !fusion.swiglu {
         return FxHashMap::default();

@@ -1,10 +1,11 @@
-//! Single values that are made again: a block's forward as steps that keep what they make or run again.
+//! Recomputation of single values: a block's forward as steps whose results are saved or recomputed.
 
 use super::keep::Keep;
 use super::modules::{Dropped, dropped};
 use super::section::{cost_of, spare};
 use super::site::Site;
 use crate::knapsack::{Choice, Forward, Point, Step, best};
+use crate::quantities::RecomputeCost;
 use ir::entity::{EntityRef, EntitySet};
 use ir::graph::{ArgKind, SectionKind, Stmt};
 use ir::ids::Value;
@@ -12,25 +13,25 @@ use ir::ops::{Collective, Op};
 use rustc_hash::FxHashSet;
 use std::collections::BTreeSet;
 
-/// Choices that differ by less than one part in so many of what is kept are as good as alike: predictions of memory are much
-/// less exact.
+/// Choices whose saved bytes differ by less than the total over `STEPS` count as equal; predictions of memory are less exact.
 pub(super) const STEPS: f64 = 256.0;
 
-/// Sums that differ by less, of the larger, are the same.
+/// Relative difference up to which sums count as equal.
 const SAME: f64 = 1e-9;
 
-/// Steps of a cluster: as many as a stack runs together, with the collectives that hide behind them.
+/// Largest number of steps of a cluster: those a stack joins, with the collectives that they hide.
 const MOST_TOGETHER: usize = 8;
 
-/// Statements of F that are one choice: one with a name, and what sums or exchanges its results, or gathers them to be kept.
+/// Statements of F with one choice: a named statement, and collectives that reduce or exchange its results, or that gather a
+/// saved result.
 pub(super) struct Part {
-    /// Their places.
+    /// Their indices.
     pub(super) stmts: Vec<usize>,
     pub(super) choice: Choice,
 }
 
-/// F in parts. What is gathered again where it is read is never kept, nor is what a pass has put between the values of a
-/// statement.
+/// Parts of F. Values that are gathered again by their readers are never saved, nor are values that passes inserted between
+/// those of a statement.
 pub(super) fn parts(site: &Site<'_>) -> Vec<Part> {
     let block = site.block();
     let later: FxHashSet<Value> = site.later.iter().copied().collect();
@@ -63,12 +64,12 @@ pub(super) fn parts(site: &Site<'_>) -> Vec<Part> {
     parts
 }
 
-/// The name by which a configuration can say a value: none for what a pass has numbered.
+/// Name of a value in a configuration; `None` for values that a pass has numbered.
 fn name<'a>(site: &Site<'a>, value: Value) -> Option<&'a str> {
     Some(site.block().value_name(value)).filter(|name| name.parse::<u32>().is_err())
 }
 
-/// Values that are not saved if the statements at these places are recomputed: their results, and values that are never saved.
+/// Values that are not saved if the statements with these indices are recomputed: their results, and those never saved.
 pub(super) fn results_of(site: &Site<'_>, places: &BTreeSet<usize>) -> EntitySet<Value> {
     let stmts = &site.block()[SectionKind::F].stmts;
     let runs = |part: &Part| part.choice == Choice::Recompute || part.stmts.iter().any(|at| places.contains(at));
@@ -81,23 +82,32 @@ pub(super) fn results_of(site: &Site<'_>, places: &BTreeSet<usize>) -> EntitySet
     values
 }
 
-/// Values to be made again, by their names.
+/// Choice of values to recompute.
 pub(super) struct Chosen {
+    /// Names of the values.
     pub(super) names: Vec<String>,
-    /// Bytes that are kept.
+    /// Saved bytes.
     pub(super) bytes: f64,
-    /// Seconds of making the rest, cluster by cluster.
+    /// Seconds of recomputing the rest, cluster by cluster.
     pub(super) seconds: f64,
-    /// Lower bound on the cost of this choice and of all that save less.
+    /// Lower bound in seconds on this choice and on all choices that save fewer bytes.
     pub(super) least: f64,
 }
 
-/// The best choices of values to be made again, from the fewest seconds to the fewest bytes.
+impl Chosen {
+    /// Bytes that are saved, and seconds of recomputing the rest.
+    pub(super) fn cost(&self) -> RecomputeCost {
+        RecomputeCost { bytes: self.bytes, seconds: self.seconds }
+    }
+}
+
+/// Pareto-optimal choices of values to recompute, from the fewest seconds to the fewest bytes.
 pub(super) fn frontier(site: &Site<'_>) -> Vec<Chosen> {
     let parts = parts(site);
-    let seconds = Prices::of(site);
-    let of = |steps: &[usize]| seconds.seconds(&steps.iter().flat_map(|&at| parts[at].stmts.iter().copied()).collect());
-    let clusters = clusters(site, &parts, &of);
+    let times = RecomputeTimes::of(site);
+    let seconds =
+        |steps: &[usize]| times.seconds(&steps.iter().flat_map(|&at| parts[at].stmts.iter().copied()).collect());
+    let clusters = clusters(site, &parts, &seconds);
     let step = |(part, cluster): (&Part, usize)| part.step(site, cluster);
     let steps = parts.iter().zip(clusters).map(step).collect();
     let values = site.block().values.keys();
@@ -107,19 +117,19 @@ pub(super) fn frontier(site: &Site<'_>) -> Vec<Chosen> {
         bytes: values.map(|value| Keep::of_value(site, maker(value), value)).collect(),
         steps,
         wanted: site.later.iter().copied().filter(|&value| may_be_kept(site, value)).map(EntityRef::index).collect(),
-        seconds: &of,
+        seconds: &seconds,
     };
-    let named = |Point { bytes, seconds, again }: Point| {
-        let chosen = again.iter().filter(|&&at| parts[at].choice == Choice::Either);
+    let named = |Point { bytes, seconds, recomputed }: Point| {
+        let chosen = recomputed.iter().filter(|&&at| parts[at].choice == Choice::Either);
         let names = chosen.filter_map(|&at| stmts[parts[at].stmts[0]].results.iter().find_map(|&it| name(site, it)));
         Chosen { names: names.map(str::to_string).collect(), bytes, seconds, least: seconds }
     };
     let mut all: Vec<Chosen> = best(&forward, forward.whole() / STEPS).into_iter().map(named).collect();
-    seconds.together(&mut all);
+    times.bound(&mut all);
     all
 }
 
-/// Returns whether a value is kept from the forward: parameters and inputs are there anyway.
+/// Returns whether a value can be saved by the forward; parameters and inputs stay in memory anyway.
 fn may_be_kept(site: &Site<'_>, value: Value) -> bool {
     matches!(site.block().arg_kind(value), None | Some(ArgKind::Value))
 }
@@ -128,7 +138,7 @@ impl Part {
     fn step(&self, site: &Site<'_>, cluster: usize) -> Step {
         let stmts = || self.stmts.iter().map(|&at| &site.block()[SectionKind::F].stmts[at]);
         let makes: BTreeSet<Value> = stmts().flat_map(|stmt| stmt.results.iter().copied()).collect();
-        // A kernel of the backward makes some values from others than their statement does.
+        // A kernel of the backward computes some values from other operands than their statement does.
         let remade = || makes.iter().filter_map(|value| site.remade.get(value)).flatten().copied();
         let read: Vec<Value> = match remade().next() {
             Some(_) => remade().collect(),
@@ -137,36 +147,37 @@ impl Part {
         let read: BTreeSet<Value> =
             read.into_iter().filter(|value| !makes.contains(value) && may_be_kept(site, *value)).collect();
         let places = |values: BTreeSet<Value>| values.into_iter().map(EntityRef::index).collect();
-        let beside = stmts().map(|stmt| site.beside(stmt)).sum();
-        Step { choice: self.choice, makes: places(makes), reads: places(read), beside, cluster }
+        let extra = stmts().map(|stmt| site.beside(stmt)).sum();
+        Step { choice: self.choice, makes: places(makes), reads: places(read), extra, cluster }
     }
 }
 
-/// Seconds of recomputed statements: of the device, or of the CPU if the CPU is behind without them.
-pub(super) struct Prices<'s, 'a> {
+/// Seconds of recomputed statements: on the device or, if the backward waits for the CPU even without them, on the CPU.
+pub(super) struct RecomputeTimes<'s, 'a> {
     site: &'s Site<'a>,
     waits_for_cpu: bool,
 }
 
-impl<'s, 'a> Prices<'s, 'a> {
-    pub(super) fn of(site: &'s Site<'a>) -> Prices<'s, 'a> {
+impl<'s, 'a> RecomputeTimes<'s, 'a> {
+    pub(super) fn of(site: &'s Site<'a>) -> RecomputeTimes<'s, 'a> {
         let backward = [SectionKind::I, SectionKind::W].map(|kind| cost_of(site, kind, &site.stmts(kind)));
-        Prices { site, waits_for_cpu: spare(&backward) < 0.0 }
+        RecomputeTimes { site, waits_for_cpu: spare(&backward) < 0.0 }
     }
 
-    /// Notes what choices take at least. More products hide more of what is sent beside them, also across clusters: most where
-    /// all is made again. Where even that takes no less than its clusters, no choice does.
-    fn together(&self, all: &mut [Chosen]) {
-        let of = |choice: &Chosen| {
-            let again = Keep::of_dropped(self.site, dropped(self.site, &choice.names)).again(self.site);
-            self.of_stmts(&again).min(choice.seconds)
+    /// Sets the lower bounds `least` of choices, from the fewest seconds to the fewest bytes. Products hide collectives, also
+    /// across clusters; the last choice recomputes most and hides most. If even its clusters take no less time together, no
+    /// choice's do.
+    fn bound(&self, all: &mut [Chosen]) {
+        let together = |choice: &Chosen| {
+            let recomputed = Keep::of_dropped(self.site, dropped(self.site, &choice.names)).recomputed(self.site);
+            self.of_stmts(&recomputed).min(choice.seconds)
         };
-        if all.last().is_none_or(|last| of(last) >= last.seconds * (1.0 - SAME)) {
+        if all.last().is_none_or(|last| together(last) >= last.seconds * (1.0 - SAME)) {
             return;
         }
         let mut least = f64::INFINITY;
         for choice in all.iter_mut().rev().filter(|choice| !choice.names.is_empty()) {
-            least = least.min(of(choice));
+            least = least.min(together(choice));
             choice.least = least;
         }
     }
@@ -183,8 +194,8 @@ impl<'s, 'a> Prices<'s, 'a> {
     }
 }
 
-/// The cluster of each part, by one of its parts: two that read or make the same and that take another time together than one
-/// after the other are in one.
+/// Cluster of each part, by the index of one of its parts. Two parts that touch the same value are in one cluster if their time
+/// together differs from the sum of their times.
 fn clusters(site: &Site<'_>, parts: &[Part], seconds: &dyn Fn(&[usize]) -> f64) -> Vec<usize> {
     let stmts = &site.block()[SectionKind::F].stmts;
     let touched = |part: &Part| -> BTreeSet<Value> {
@@ -208,24 +219,24 @@ fn clusters(site: &Site<'_>, parts: &[Part], seconds: &dyn Fn(&[usize]) -> f64) 
     clusters
 }
 
-/// A value that is made again, in one run of a block.
+/// Recomputed value of one block instance.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Recomputed {
-    /// Its name.
+    /// Name of the value.
     pub name: String,
-    /// Bytes of it, and of what its statement makes beside it, that are not kept.
+    /// Bytes of all results of its statement that are not saved.
     pub bytes: f64,
-    /// Seconds of making it, if nothing else is made with it.
+    /// Seconds of recomputing it alone.
     pub seconds: f64,
 }
 
-/// Values that a configuration recomputes by name, in the order of the forward.
+/// Values that a configuration recomputes by name, in forward order.
 pub(super) fn recomputed(site: &Site<'_>, names: &[String]) -> Vec<Recomputed> {
     let keep = Keep::of_dropped(site, dropped(site, names));
-    let prices = Prices::of(site);
+    let times = RecomputeTimes::of(site);
     let stmts = &site.block()[SectionKind::F].stmts;
     let whole = Keep::of_dropped(site, Dropped::default());
-    let of = |part: &Part| {
+    let recomputed = |part: &Part| {
         let runs = part.choice == Choice::Either && part.stmts.iter().any(|&at| keep.runs(at));
         let name = stmts[part.stmts[0]].results.iter().find_map(|&value| name(site, value)).filter(|_| runs)?;
         let saved = |stmt: &Stmt| {
@@ -235,8 +246,8 @@ pub(super) fn recomputed(site: &Site<'_>, names: &[String]) -> Vec<Recomputed> {
         Some(Recomputed {
             name: name.to_string(),
             bytes: part.stmts.iter().map(|&at| saved(&stmts[at])).sum(),
-            seconds: prices.seconds(&part.stmts.iter().copied().collect()),
+            seconds: times.seconds(&part.stmts.iter().copied().collect()),
         })
     };
-    parts(site).iter().filter_map(of).collect()
+    parts(site).iter().filter_map(recomputed).collect()
 }

@@ -1,15 +1,16 @@
-//! Between which figures each of a stack's must lie: those of any software on any hardware, so that a slip of the unit is told.
+//! Ranges of a stack's figures: those of any software on any hardware, so that a wrong unit is reported.
 
 use crate::presets::out_of_range;
+use crate::quantities::Interval;
 use crate::stack::Stack;
 
-/// A figure by its key, the least and the most that it can be, and its unit.
+/// Key, value, least value, greatest value, and unit.
 type Range = (&'static str, f64, f64, f64, &'static str);
 
-/// The most bytes that a stack keeps of anything on a device.
+/// Upper limit of any number of bytes on a device.
 const BYTES: f64 = 1e12;
 
-/// Complaints about the figures of a stack.
+/// Messages about figures that are out of range.
 pub(super) fn complaints(stack: &Stack) -> Vec<String> {
     let mut stack = stack.clone();
     let mut found = Vec::new();
@@ -37,7 +38,7 @@ pub(super) fn complaints(stack: &Stack) -> Vec<String> {
     found.extend(saved.filter_map(|(name, &bytes)| {
         out_of_range(&format!("facts.saved.{name}"), bytes, 0.0, 64.0, "bytes of an element")
     }));
-    let [low, high] = stack.residual;
+    let Interval { low, high } = stack.residual;
     let logarithms = [low, high].into_iter();
     found
         .extend(logarithms.filter_map(|log| out_of_range("residual", log, -5.0, 5.0, "natural logarithms of a ratio")));
@@ -47,7 +48,7 @@ pub(super) fn complaints(stack: &Stack) -> Vec<String> {
     found
 }
 
-/// The least and the most of each fitted constant, and its unit, in the order of [`Fitted::by_name`](crate::Fitted::by_name).
+/// Least value, greatest value and unit of each fitted constant, in the order of [`Fitted::by_name`](crate::Fitted::by_name).
 const FITTED: [(f64, f64, &str); 8] = [
     (0.01, 2.0, "a share of the rate"),
     (0.01, 2.0, "a share of the rate"),
@@ -59,7 +60,7 @@ const FITTED: [(f64, f64, &str); 8] = [
     (0.0, 1.0, "a share of the step"),
 ];
 
-/// The figures of what is known of the code.
+/// Figures of the stack's traits.
 fn facts(stack: &Stack) -> [Range; 20] {
     let facts = &stack.facts;
     [

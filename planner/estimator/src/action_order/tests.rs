@@ -1,4 +1,4 @@
-//! Figures of a prepared schedule, against those of a timeline.
+//! Simulations of dependency graphs, compared with timelines.
 
 use super::super::pipeline::costs;
 use super::super::stages::StageCost;
@@ -7,7 +7,7 @@ use cost::Seconds;
 use scheduler::schedules::SCHEDULES;
 use scheduler::simulate::{Slot, Timeline, simulate};
 
-/// Pipelines of a kind with all its choices.
+/// Pipelines of a schedule kind with all of its options.
 fn pipelines(kind: &ScheduleKind) -> Vec<Pipeline> {
     let mut pipelines = Vec::new();
     for (ranks, chunks) in [(1, None), (2, None), (4, None), (7, None), (2, Some(3)), (4, Some(4))] {
@@ -22,17 +22,17 @@ fn pipelines(kind: &ScheduleKind) -> Vec<Pipeline> {
     pipelines
 }
 
-/// Stages of which one is slow, and what lies between them.
+/// Stages, one of them slow, and the seconds between them.
 fn stages(number: usize, slow: usize, hop: f64) -> (Vec<StageCost>, Vec<f64>) {
     let load = |stage: usize| {
         let seconds = |part: f64| Seconds { gemm: if stage == slow { 1.7 * part } else { part }, ..Seconds::default() };
-        let kept = 10.0 + stage as f64 / 3.0;
+        let saved = 10.0 + stage as f64 / 3.0;
         StageCost {
             f: seconds(1.0),
             i: seconds(1.3),
             w: seconds(0.8),
-            kept,
-            held_for_w: kept / 3.0,
+            saved,
+            saved_for_w: saved / 3.0,
             ..StageCost::default()
         }
     };
@@ -41,24 +41,24 @@ fn stages(number: usize, slow: usize, hop: f64) -> (Vec<StageCost>, Vec<f64>) {
 }
 
 fn rank_of(timeline: &Timeline, rank: usize, hops: &[f64], slices: f64) -> Rank {
-    let mut tally = ActionCounts::new(hops.len() + 1);
-    timeline.rows[rank].iter().for_each(|slot| tally.add(&slot.action, 1.0 / slices));
-    let lane = RankActions::of(tally);
+    let mut counts = ActionCounts::new(hops.len() + 1);
+    timeline.rows[rank].iter().for_each(|slot| counts.add(&slot.action, 1.0 / slices));
+    let own = RankActions::of(counts);
     Rank {
         offloaded: 0.0,
-        messages: lane.messages(hops),
-        stages: lane.stages,
+        messages: own.messages(hops),
+        stages: own.stages,
         end: timeline.rows[rank].last().map_or(0.0, |slot| slot.end),
         idle: timeline.idle(rank),
-        kept: timeline.peak_memory[rank],
-        in_flight: lane.in_flight,
+        saved: timeline.peak_memory[rank],
+        in_flight: own.in_flight,
     }
 }
 
 fn path_of(timeline: &Timeline, stages: usize, hops: &[f64], slices: f64) -> CriticalPath {
     let places = timeline.critical_path();
     let rank = places.last().map_or(0, |place| place.rank as usize);
-    let mut path = CriticalPath { rank, runs: vec![[0.0; 3]; stages], hops: vec![0.0; stages - 1] };
+    let mut path = CriticalPath { rank, runs: vec![PerSection::default(); stages], hops: vec![0.0; stages - 1] };
     for (at, place) in places.iter().enumerate() {
         let slot = timeline.slot(*place);
         path.add(&slot.action, 1.0 / slices);
@@ -69,7 +69,7 @@ fn path_of(timeline: &Timeline, stages: usize, hops: &[f64], slices: f64) -> Cri
     path
 }
 
-/// From a stage to the next: what an F waits for is the F before it, what a gradient waits for the one after.
+/// Index of the hop between two slots: an F waits for the F of the stage before, a gradient for that of the stage after.
 fn crossed(from: &Slot, to: &Slot, seconds: &[f64]) -> usize {
     let crossed = |to: Item| {
         let (stage, is_forward) = (to.stage?, to.kind == Kind::F);
@@ -84,9 +84,9 @@ fn crossed(from: &Slot, to: &Slot, seconds: &[f64]) -> usize {
     to.action.items().filter_map(crossed).max_by(|&a, &b| seconds[a].total_cmp(&seconds[b])).unwrap()
 }
 
-/// For all kinds but those that search; an order that is kept serves all costs.
+/// All kinds except those that search; a cached order serves all costs.
 #[test]
-fn a_run_tells_what_a_timeline_tells() {
+fn a_simulation_of_an_order_equals_its_timeline() {
     for kind in SCHEDULES.iter().filter(|kind| !kind.searches()) {
         let orders = OrderCache::default();
         for pipeline in pipelines(kind).iter().filter(|pipeline| kind.accepts(pipeline)) {
@@ -100,23 +100,23 @@ fn a_run_tells_what_a_timeline_tells() {
                 }
                 let timeline = simulate(&made.unwrap(), &costs).unwrap();
                 let ranks = (0..timeline.rows.len()).map(|rank| rank_of(&timeline, rank, &hops, slices)).collect();
-                let told = (ranks, path_of(&timeline, number, &hops, slices));
+                let expected = (ranks, path_of(&timeline, number, &hops, slices));
                 let order = orders.get(kind, pipeline, &costs).unwrap();
-                assert_eq!(order.run(&costs, &hops, slices), told, "{} {pipeline:?} {slow} {hop}", kind.name);
+                assert_eq!(order.run(&costs, &hops, slices), expected, "{} {pipeline:?} {slow} {hop}", kind.name);
             }
         }
     }
 }
 
 #[test]
-fn so_many_orders_are_kept() {
+fn a_full_cache_is_emptied() {
     let kind = scheduler::schedules::find("1f1b").unwrap();
     let costs = StageCosts::uniform(4, 1.0, 1.0, 1.0, 0.0);
     let orders = OrderCache::default();
     let get = |microbatches| orders.get(kind, &kind.pipeline(4, None, microbatches).unwrap(), &costs).unwrap();
     let first = get(8);
     assert!(Arc::ptr_eq(&first, &get(8)));
-    (0..KEPT as u32 / 8000 + 1).for_each(|more| drop(get(1000 + more))); // of 8,000 actions or more
+    (0..CACHED as u32 / 8000 + 1).for_each(|more| drop(get(1000 + more))); // of 8,000 actions or more
     assert!(!Arc::ptr_eq(&first, &get(8)));
-    assert!(orders.known.lock().unwrap().actions <= KEPT);
+    assert!(orders.known.lock().unwrap().actions <= CACHED);
 }

@@ -42,7 +42,7 @@ fn row(row: &DrawnRow) -> Value {
 /// Lists are shorter than objects: a large schedule has tens of thousands of bars.
 fn bar(bar: &Bar) -> Value {
     let gap = bar.gap.as_ref().map(|gap| json!([short(gap.since), short(gap.made), gap.reason, gap.on[0], gap.on[1]]));
-    let memory = bar.memory.map(|memory| memory.map(short));
+    let memory = bar.memory.map(|memory| [memory.during, memory.after].map(short));
     json!([
         format!("{:?}", bar.hue),
         bar.name,

@@ -72,8 +72,17 @@ pub struct Bar {
     pub critical: bool,
     /// Why the rank was idle before it.
     pub gap: Option<Gap>,
-    /// Memory of the rank during the bar and after it.
-    pub memory: Option<[f64; 2]>,
+    /// Memory of the rank.
+    pub memory: Option<BarMemory>,
+}
+
+/// Memory of a rank around a bar, in the unit of the schedule's costs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BarMemory {
+    /// While the bar's action runs.
+    pub during: f64,
+    /// After the action.
+    pub after: f64,
 }
 
 /// The colour and the hatching of a bar.
@@ -120,7 +129,7 @@ impl Picture {
                 memory = during - frees;
                 Bar {
                     critical: critical.contains(&(rank as u32, position as u32)),
-                    memory: Some([during, memory]),
+                    memory: Some(BarMemory { during, after: memory }),
                     ..bar(timeline, &chunks, rank, slot)
                 }
             };

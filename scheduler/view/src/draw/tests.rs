@@ -29,7 +29,8 @@ fn a_picture_tells_why_and_how_much() {
     let names: Vec<&str> = row.bars.iter().map(|bar| bar.name.as_str()).collect();
     assert_eq!(names, ["0F0", "0F1", "0B0", "0F2", "0B1", "0B2"], "without what ends the step");
     assert_eq!((row.peak, row.limit), (Some(2.0), Some(2.0)));
-    let memory: Vec<[f64; 2]> = row.bars.iter().filter_map(|bar| bar.memory).collect();
+    let memory: Vec<[f64; 2]> =
+        row.bars.iter().filter_map(|bar| bar.memory).map(|memory| [memory.during, memory.after]).collect();
     assert_eq!(memory, [[1., 1.], [2., 2.], [2., 1.], [2., 2.], [2., 1.], [1., 0.]]);
     let critical: usize = picture.rows.iter().flat_map(|row| &row.bars).filter(|bar| bar.critical).count();
     assert_eq!(critical, timeline.critical_path().len());

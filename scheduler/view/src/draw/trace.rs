@@ -3,7 +3,7 @@
 //!
 //! Source: "Trace Event Format", Duca and Sinclair, 2016. Times are in microseconds.
 
-use super::Picture;
+use super::{BarMemory, Picture};
 use ir::schedule::{Item, Kind};
 use scheduler::simulate::Timeline;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ pub fn trace(picture: &Picture, timeline: &Timeline) -> String {
             events.push(json!({
                 "ph": "X", "pid": rank, "tid": 0, "name": name, "cat": cat, "ts": ts, "dur": dur, "args": args
             }));
-            if let Some([during, after]) = bar.memory {
+            if let Some(BarMemory { during, after }) = bar.memory {
                 events.push(counter(rank, ts, during));
                 events.push(counter(rank, ts + dur, after));
             }
@@ -66,7 +66,7 @@ fn meta(rank: usize, name: &str, args: Value) -> Value {
 }
 
 fn counter(rank: usize, ts: f64, memory: f64) -> Value {
-    json!({ "ph": "C", "pid": rank, "name": "memory", "ts": ts, "args": { "bytes": memory } })
+    json!({ "ph": "C", "pid": rank, "name": "memory", "ts": ts, "args": { "memory": memory } })
 }
 
 /// A rank and a position in its row.

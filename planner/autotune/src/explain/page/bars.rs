@@ -12,7 +12,7 @@ const LEFT: f64 = 250.0;
 /// Pixels from bar to bar.
 const ROW: f64 = 26.0;
 
-/// Bars of the parts of a step, the largest first.
+/// Bars of the parts of the step, largest first.
 pub(super) fn time(plan: &EstimateReport) -> String {
     let mut shares: Vec<(&str, f64)> =
         plan.predicted.time_s.by_name().into_iter().filter(|part| part.1 > 0.0).collect();
@@ -38,7 +38,7 @@ pub(super) fn time(plan: &EstimateReport) -> String {
     drawing("step time by category", LEFT + WIDTH + 160.0, ROW * shares.len() as f64 + 6.0, &bars)
 }
 
-/// True if a part of the step is work, communication, or neither.
+/// CSS class of a part of the step: work, communication, or neither.
 fn kind(part: &str) -> &'static str {
     match part {
         "gemm" | "attention" | "memory_bound" | "optimizer" => "work",
@@ -47,7 +47,7 @@ fn kind(part: &str) -> &'static str {
     }
 }
 
-/// Bars of the memory of pipeline ranks, against the capacity of a device.
+/// Bars of the memory of each pipeline rank, with the memory of a device.
 pub(super) fn memory(plan: &EstimateReport, limit: f64) -> String {
     let ranks = &plan.predicted.memory_gib.per_stage;
     let most = ranks.iter().map(|rank| rank.device).fold(limit, f64::max);
@@ -85,7 +85,7 @@ pub(super) fn memory(plan: &EstimateReport, limit: f64) -> String {
     drawing("memory of each pipeline rank", LEFT + WIDTH + 160.0, end + 22.0, &text)
 }
 
-/// Memory of a device besides allocations.
+/// Device memory in addition to the allocated memory.
 const BESIDE: &str = "allocator, CUDA and communicators";
 
 fn legend() -> String {
@@ -97,13 +97,13 @@ fn legend() -> String {
             "<rect class=\"part{place}\" x=\"{x:.0}\" y=\"4\" width=\"12\" height=\"12\" rx=\"2\"/><text x=\"{:.0}\" y=\"14\">{what}</text>",
             x + 17.0
         );
-        // Letters of the page's font are some 6.6 pixels wide.
+        // Letters of the page's font are about 6.6 pixels wide.
         x += 34.0 + 6.6 * what.len() as f64;
     }
     text
 }
 
-/// A drawing of so many pixels, which shrinks with the page.
+/// An SVG drawing of a size in pixels, which shrinks with the page.
 pub(super) fn drawing(what: &str, width: f64, height: f64, content: &str) -> String {
     format!(
         "<svg class=\"chart\" role=\"img\" aria-label=\"{}\" viewBox=\"0 0 {width:.0} {height:.0}\" style=\"max-width:{width:.0}px\">\n{content}</svg>\n",

@@ -10,10 +10,10 @@ use view::draw::{self, escaped, filled};
 
 const BODY: &str = include_str!("infeasible.html");
 
-/// The page of an answer that nothing fits, or that it is not known.
+/// Page of an infeasible request, or of one whose feasibility is not known.
 ///
 /// # Errors
-/// The cluster is not there any more.
+/// The cluster no longer exists.
 pub fn page_of_conflict(estimator: &Estimator, answer: &Infeasible) -> Result<String, Error> {
     let limit = device_gib(&*estimator.cluster(&answer.inputs.cluster)?);
     let (model, cluster) = (&answer.inputs.model, &answer.inputs.cluster);

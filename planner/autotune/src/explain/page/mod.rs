@@ -13,6 +13,7 @@ use super::compare::device_gib;
 use crate::plan::PlanReport;
 use compiler::error::Error;
 use compiler::parallel;
+use cost::Interval;
 use estimator::{EstimateReport, EstimateRequest, Estimator};
 use support::units::{count, gib, percent, tenths, time};
 use view::draw::{self, Picture, escaped, filled, svg};
@@ -21,13 +22,13 @@ use view::report::report_telling;
 const BODY: &str = include_str!("page.html");
 const STYLE: &str = include_str!("style.css");
 
-/// Bars up to which a schedule is drawn with several rounds of micro-batches.
+/// Largest number of bars of a schedule that is drawn with several rounds of micro-batches.
 const BARS: u64 = 2048;
 
-/// The page of a plan.
+/// Page of a plan.
 ///
 /// # Errors
-/// The plan's model, cluster or stack is not there any more.
+/// The plan's model, cluster or stack no longer exists.
 pub fn page(estimator: &Estimator, report: &PlanReport) -> Result<String, Error> {
     let plan = &report.chosen;
     let cluster = estimator.cluster(&plan.inputs.cluster)?;
@@ -52,7 +53,7 @@ pub fn page(estimator: &Estimator, report: &PlanReport) -> Result<String, Error>
     Ok(draw::page(&title, STYLE, &filled(BODY, &parts)))
 }
 
-/// The job in a line.
+/// Line on the job.
 fn facts(plan: &EstimateReport) -> String {
     let EstimateRequest { seq, global_batch, ref stack, ref precision, .. } = plan.inputs;
     let parameters = count(plan.predicted.parameters as f64);
@@ -61,11 +62,12 @@ fn facts(plan: &EstimateReport) -> String {
     ))
 }
 
-/// The figures that are asked for first.
+/// Main figures.
 fn tiles(report: &PlanReport, limit: f64) -> String {
     let plan = &report.chosen;
     let predicted = &plan.predicted;
-    let [low, high] = predicted.interval_s.map(time);
+    let Interval { low, high } = predicted.interval_s;
+    let (low, high) = (time(low), time(high));
     let device = predicted.memory_gib.per_stage.iter().map(|stage| stage.device).fold(0.0, f64::max);
     let days = report.search.as_ref().and_then(|search| search.days);
     let mut tiles = vec![
@@ -98,13 +100,13 @@ fn tiles(report: &PlanReport, limit: f64) -> String {
     tiles.into_iter().map(tile).collect()
 }
 
-/// The schedule in time; of a long step its first micro-batches. Nothing where there is no pipeline.
+/// Timeline of the schedule, or of the first micro-batches of a long step; empty without a pipeline.
 fn timeline(estimator: &Estimator, plan: &EstimateReport) -> Result<String, Error> {
     let stages = plan.stages.len() as u64;
     if plan.parallel.pp < 2 {
         return Ok("<p>There is one stage: every rank runs its micro-batches one after the other.</p>".to_string());
     }
-    // Rounds of as many micro-batches as ranks: interleaved schedules take no others.
+    // Rounds have as many micro-batches as ranks, since interleaved schedules accept no others.
     let rounds = (BARS / (2 * stages * plan.parallel.pp)).max(1);
     let most = u32::try_from(rounds * plan.parallel.pp).unwrap_or(u32::MAX);
     let asked = EstimateRequest { parallel: parallel::print(&plan.parallel), gpus: None, ..plan.inputs.clone() };

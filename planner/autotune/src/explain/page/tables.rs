@@ -6,7 +6,7 @@ use crate::plan::{Basis, Infeasible, Search};
 use support::units::{count, gib, share, time};
 use view::draw::escaped;
 
-/// The runners-up, numbered as in the plot.
+/// Table of the alternatives, numbered as in the plot.
 pub(super) fn alternatives(plan: &PlanReport) -> String {
     let row = |(place, other): (usize, &crate::plan::Alternative)| {
         let difference = other.difference.as_ref();
@@ -26,7 +26,7 @@ pub(super) fn alternatives(plan: &PlanReport) -> String {
     table(&["", "difference", "step", "slower", "memory", "why"], &rows)
 }
 
-/// Each choice and how others compare.
+/// Table of the choices, compared with others.
 pub(super) fn why(plan: &PlanReport) -> String {
     let notes = plan.why.iter().flat_map(|why| &why.choices);
     let mut told = "";
@@ -41,13 +41,13 @@ pub(super) fn why(plan: &PlanReport) -> String {
     table(&["choice", "meaning", "alternative", "effect"], &rows)
 }
 
-/// The limits.
+/// Table of the binding constraints.
 pub(super) fn constraints(plan: &PlanReport) -> String {
     let constraints = plan.why.iter().flat_map(|why| &why.constraints);
     table(&["limit", ""], &constraints.map(|bind| vec![bind.limit.clone(), bind.message.clone()]).collect::<Vec<_>>())
 }
 
-/// Table of what-ifs.
+/// Table of the what-if changes.
 pub(super) fn what_ifs(plan: &PlanReport) -> String {
     let what_ifs = plan.why.iter().flat_map(|why| &why.what_if);
     let row = |what_if: &crate::plan::WhatIf| {
@@ -67,13 +67,13 @@ pub(super) fn conflict(answer: &Infeasible) -> String {
     "<p>Dropping any one of these makes the request feasible.</p>\n".to_string() + &table(&["constraint", ""], &rows)
 }
 
-/// Table of the fixes.
+/// Table of the relaxations.
 pub(super) fn relaxations(answer: &Infeasible) -> String {
     let row = |way: &crate::plan::Relaxation| vec![way.change.clone(), time(way.step_time_s), way.parallel.clone()];
     table(&["fix", "step", "config"], &answer.relaxations.iter().map(row).collect::<Vec<_>>())
 }
 
-/// How it was found.
+/// Text on the search.
 pub(super) fn search(search: Option<&Search>) -> String {
     let Some(search) = search else { return "<p>None: the configuration was given.</p>".to_string() };
     let proved = search.optimal_under.map_or("not proved", Basis::text);
@@ -91,10 +91,10 @@ pub(super) fn search(search: Option<&Search>) -> String {
     table(&["search", ""], &rows.map(|(name, value)| vec![name.to_string(), value]))
 }
 
-/// The longest text that stays on its line: a time, a size, a choice.
+/// Largest number of characters of a cell that does not wrap: a time, a size, a choice.
 const SHORT: usize = 14;
 
-/// A cell; the items of a configuration, and the values that it makes again, may be on lines of their own.
+/// A cell. Options of a configuration and recomputed values may wrap.
 fn cell(text: &str) -> String {
     let class = if text.len() <= SHORT { " class=\"short\"" } else { "" };
     let mut cell = String::new();
@@ -110,7 +110,7 @@ fn cell(text: &str) -> String {
     format!("<td{class}>{cell}</td>")
 }
 
-/// A table, where it has rows.
+/// A table; empty without rows.
 fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     if rows.is_empty() {
         return "<p>None.</p>".to_string();

@@ -1,11 +1,11 @@
 //! Legend of a page's colours and marks. It has only those that occur.
 
 use super::super::{Hue, Picture, ink};
-use super::pen::Pen;
+use super::pen::{Pen, Point, Size};
 use super::{Frame, LEFT, RIGHT};
 
 /// Pixels of a sample, and of a letter of its text.
-const SAMPLE: [f64; 2] = [26.0, 14.0];
+const SAMPLE: Size = Size { width: 26.0, height: 14.0 };
 const LETTER: f64 = 6.8;
 const LINE: f64 = 22.0;
 
@@ -20,19 +20,23 @@ enum LegendKey {
 pub(super) fn draw(pen: &mut Pen, frame: &Frame, pictures: &[Picture], top: f64) -> f64 {
     let (mut x, mut y) = (LEFT, top);
     for (key, text) in keys(pictures) {
-        let width = SAMPLE[0] + 6.0 + LETTER * text.len() as f64 + 16.0;
+        let width = SAMPLE.width + 6.0 + LETTER * text.len() as f64 + 16.0;
         if x > LEFT && x + width > LEFT + frame.width + RIGHT {
             (x, y) = (LEFT, y + LINE);
         }
-        let middle = y + 0.5 * SAMPLE[1];
+        let (at, middle) = (Point { x, y }, y + 0.5 * SAMPLE.height);
         match key {
-            LegendKey::Bar(hue) => pen.bar(hue, 0.0, [x, y], SAMPLE, text),
-            LegendKey::Shade(shade) => pen.bar(Hue::F, shade, [x, y], SAMPLE, text),
-            LegendKey::Idle(class) => pen.rect(class, [x, y], SAMPLE),
-            LegendKey::Line("critical") => pen.rect("critical", [x, middle - 1.5], [SAMPLE[0], 3.0]),
-            LegendKey::Line(class) => pen.line(class, [x, middle], [x + SAMPLE[0], middle]),
+            LegendKey::Bar(hue) => pen.bar(hue, 0.0, at, SAMPLE, text),
+            LegendKey::Shade(shade) => pen.bar(Hue::F, shade, at, SAMPLE, text),
+            LegendKey::Idle(class) => pen.rect(class, at, SAMPLE),
+            LegendKey::Line("critical") => {
+                pen.rect("critical", Point { x, y: middle - 1.5 }, Size { height: 3.0, ..SAMPLE });
+            }
+            LegendKey::Line(class) => {
+                pen.line(class, Point { x, y: middle }, Point { x: x + SAMPLE.width, y: middle });
+            }
         }
-        pen.text(x + SAMPLE[0] + 6.0, y + 11.0, "key", text);
+        pen.text(x + SAMPLE.width + 6.0, y + 11.0, "key", text);
         x += width;
     }
     y + LINE + 4.0

@@ -8,7 +8,7 @@ mod pen;
 mod row;
 
 use super::{Picture, axis};
-use pen::Pen;
+use pen::{Pen, Point};
 use row::{BAR, MEMORY};
 
 /// Pixels left of time 0, for names of ranks; right of the last bar; and above the first row.
@@ -91,7 +91,7 @@ fn grid_lines(pen: &mut Pen, frame: &Frame, picture: &Picture, top: f64, bottom:
         if time > picture.makespan * (1.0 + 1e-9) {
             break;
         }
-        pen.line("tick", [x, top], [x, bottom]);
+        pen.line("tick", Point { x, y: top }, Point { x, y: bottom });
         let unit = if number == 0 { format!(" {}", picture.unit) } else { String::new() };
         pen.text(x, bottom + 12.0, "time", &format!("{}{unit}", axis::label(time, step)));
     }

@@ -4,6 +4,20 @@ use super::super::page::escaped;
 use super::super::{Hue, ink};
 use std::fmt::Write;
 
+/// A point in pixels.
+#[derive(Clone, Copy)]
+pub(super) struct Point {
+    pub(super) x: f64,
+    pub(super) y: f64,
+}
+
+/// The size of a rectangle in pixels.
+#[derive(Clone, Copy)]
+pub(super) struct Size {
+    pub(super) width: f64,
+    pub(super) height: f64,
+}
+
 /// The elements written so far.
 #[derive(Default)]
 pub(super) struct Pen {
@@ -39,34 +53,30 @@ impl Pen {
     }
 
     /// Text in the middle of a bar, as large as fits.
-    pub(super) fn centred(&mut self, [x, y]: [f64; 2], size: f64, white: bool, text: &str) {
+    pub(super) fn centred(&mut self, at: Point, size: f64, white: bool, text: &str) {
         let class = if white { "white" } else { "black" };
         let _ = writeln!(
             self.out,
             "<text x=\"{}\" y=\"{}\" class=\"{class}\" font-size=\"{}\">{}</text>",
-            number(x),
-            number(y + 0.36 * size),
+            number(at.x),
+            number(at.y + 0.36 * size),
             number(size),
             escaped(text)
         );
     }
 
-    pub(super) fn line(&mut self, class: &str, from: [f64; 2], to: [f64; 2]) {
-        let [x1, y1, x2, y2] = [from[0], from[1], to[0], to[1]].map(number);
+    pub(super) fn line(&mut self, class: &str, from: Point, to: Point) {
+        let [x1, y1, x2, y2] = [from.x, from.y, to.x, to.y].map(number);
         let _ = writeln!(self.out, "<line class=\"{class}\" x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\"/>");
     }
 
-    pub(super) fn rect(&mut self, class: &str, [x, y]: [f64; 2], [width, height]: [f64; 2]) {
-        let [x, y, width, height] = [x, y, width, height].map(number);
-        let _ =
-            writeln!(self.out, "<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\"/>");
+    pub(super) fn rect(&mut self, class: &str, at: Point, size: Size) {
+        let _ = writeln!(self.out, "<rect class=\"{class}\" {}/>", bounds(at, size));
     }
 
     /// A bar in its colour, hatched, with what a browser shows when the pointer rests on it.
-    pub(super) fn bar(&mut self, hue: Hue, shade: f64, at: [f64; 2], size: [f64; 2], tip: &str) {
-        let ([x, y], [width, height]) = (at.map(number), size.map(number));
-        let fill = ink::hex(ink::fill(hue, shade));
-        let place = format!("x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\"");
+    pub(super) fn bar(&mut self, hue: Hue, shade: f64, at: Point, size: Size, tip: &str) {
+        let (fill, place) = (ink::hex(ink::fill(hue, shade)), bounds(at, size));
         let _ =
             writeln!(self.out, "<rect class=\"bar\" {place} fill=\"{fill}\"><title>{}</title></rect>", escaped(tip));
         if hue != Hue::F {
@@ -74,15 +84,21 @@ impl Pen {
         }
     }
 
-    /// A broken line through points, or with `class="area"` the area below it.
-    pub(super) fn path(&mut self, class: &str, points: &[[f64; 2]]) {
+    /// A broken line through points, or with `class="area"` what lies below it.
+    pub(super) fn path(&mut self, class: &str, points: &[Point]) {
         let _ = write!(self.out, "<path class=\"{class}\" d=\"");
-        for (at, [x, y]) in points.iter().enumerate() {
+        for (at, Point { x, y }) in points.iter().enumerate() {
             let letter = if at == 0 { 'M' } else { 'L' };
             let _ = write!(self.out, "{letter}{} {}", number(*x), number(*y));
         }
         self.out.push_str("\"/>\n");
     }
+}
+
+/// The attributes of a rectangle.
+fn bounds(at: Point, size: Size) -> String {
+    let [x, y, width, height] = [at.x, at.y, size.width, size.height].map(number);
+    format!("x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\"")
 }
 
 /// A number to hundredths of a pixel, as short as it can be.

@@ -2,7 +2,7 @@
 
 use super::super::axis::figure;
 use super::super::{Bar, DrawnRow, Hue, Picture, ink};
-use super::pen::Pen;
+use super::pen::{Pen, Point, Size};
 use super::{Frame, LEFT};
 
 /// Pixels of a bar, of the memory curve, and of the mark of the critical path below a bar.
@@ -20,7 +20,7 @@ const LETTER: f64 = 0.72;
 pub(super) fn draw(pen: &mut Pen, frame: &Frame, row: &DrawnRow, y: f64) {
     pen.text(LEFT - 8.0, y + 0.5 * BAR + 4.0, "rank", &row.name);
     let end = row.bars.last().map_or(0.0, |bar| bar.end);
-    pen.rect("idle", [LEFT, y], [frame.x(end) - LEFT, BAR]);
+    pen.rect("idle", Point { x: LEFT, y }, Size { width: frame.x(end) - LEFT, height: BAR });
     for bar in &row.bars {
         gap(pen, frame, bar, y);
         draw_bar(pen, frame, bar, y);
@@ -35,20 +35,20 @@ fn gap(pen: &mut Pen, frame: &Frame, bar: &Bar, y: f64) {
     let (class, from) = if gap.reason == "memory" { ("memory", gap.since) } else { ("latency", gap.made) };
     let width = (bar.start - from) * frame.scale;
     if width > 0.05 {
-        pen.rect(class, [frame.x(from), y + 3.0], [width, BAR - 6.0]);
+        pen.rect(class, Point { x: frame.x(from), y: y + 3.0 }, Size { width, height: BAR - 6.0 });
     }
 }
 
 fn draw_bar(pen: &mut Pen, frame: &Frame, bar: &Bar, y: f64) {
     let (x, width) = (frame.x(bar.start), (bar.end - bar.start) * frame.scale);
     let tip = format!("{}: {} to {}", bar.name, figure(bar.start), figure(bar.end));
-    pen.bar(bar.hue, bar.shade, [x, y], [width, BAR], &tip);
+    pen.bar(bar.hue, bar.shade, Point { x, y }, Size { width, height: BAR }, &tip);
     let white = ink::takes_white(ink::fill(bar.hue, bar.shade));
     let lines = bar.texts.len() as f64;
     for (at, text) in bar.texts.iter().enumerate() {
         if let Some((size, shown)) = fitting(text, width - 2.0, LARGE.min(BAR / lines - 1.5)) {
-            let middle = y + BAR * (at as f64 + 0.5) / lines;
-            pen.centred([x + 0.5 * width, middle], size, white, shown);
+            let middle = Point { x: x + 0.5 * width, y: y + BAR * (at as f64 + 0.5) / lines };
+            pen.centred(middle, size, white, shown);
         }
     }
 }
@@ -68,28 +68,29 @@ fn fitting(text: &str, width: f64, largest: f64) -> Option<(f64, &str)> {
 fn memory(pen: &mut Pen, frame: &Frame, row: &DrawnRow, top: f64) {
     let height = MEMORY - MARK - 4.0;
     let bottom = top + height;
-    let y = |memory: f64| bottom - height * memory / frame.most_memory;
-    let mut points = vec![[LEFT, bottom]];
-    let mut before = (0.0, 0.0); // when the last bar ended, and what was left then
+    let y = |used: f64| bottom - height * used / frame.most_memory;
+    let at = |time: f64, used: f64| Point { x: frame.x(time), y: y(used) };
+    let mut points = vec![Point { x: LEFT, y: bottom }];
+    let (mut end, mut left) = (0.0, 0.0); // of the last bar
     for bar in &row.bars {
-        let Some([during, after]) = bar.memory else { continue };
-        if bar.start > before.0 {
-            points.extend([before, (bar.start, before.1)].map(|(time, memory)| [frame.x(time), y(memory)]));
+        let Some(memory) = bar.memory else { continue };
+        if bar.start > end {
+            points.extend([at(end, left), at(bar.start, left)]);
         }
-        points.extend([bar.start, bar.end].map(|time| [frame.x(time), y(during)]));
-        before = (bar.end, after);
+        points.extend([at(bar.start, memory.during), at(bar.end, memory.during)]);
+        (end, left) = (bar.end, memory.after);
     }
-    points.push([frame.x(before.0), y(before.1)]);
-    let end = points.last().map_or(LEFT, |point| point[0]);
+    points.push(at(end, left));
+    let end = frame.x(end);
     pen.path("curve", &points);
-    points.push([end, bottom]);
+    points.push(Point { x: end, y: bottom });
     pen.path("area", &points);
-    pen.line("base", [LEFT, bottom], [end, bottom]);
+    pen.line("base", Point { x: LEFT, y: bottom }, Point { x: end, y: bottom });
     let peak = figure(row.peak.unwrap_or(0.0));
     let limit = row.limit.map_or_else(String::new, |limit| format!(" of {}", figure(limit)));
     pen.text(LEFT - 8.0, bottom - 3.0, "held", &format!("peak {peak}{limit}"));
     if let Some(limit) = row.limit {
-        pen.line("limit", [LEFT, y(limit)], [end, y(limit)]);
+        pen.line("limit", Point { x: LEFT, y: y(limit) }, Point { x: end, y: y(limit) });
     }
 }
 
@@ -99,12 +100,13 @@ pub(super) fn critical_path(pen: &mut Pen, frame: &Frame, picture: &Picture, top
     let y = |row: usize| top + height * row as f64 + BAR;
     for (number, row) in picture.rows.iter().enumerate() {
         for bar in row.bars.iter().filter(|bar| bar.critical && bar.hue != Hue::X) {
-            pen.rect("critical", [frame.x(bar.start), y(number)], [(bar.end - bar.start) * frame.scale, MARK]);
+            let start = Point { x: frame.x(bar.start), y: y(number) };
+            pen.rect("critical", start, Size { width: (bar.end - bar.start) * frame.scale, height: MARK });
             let Some(gap) = &bar.gap else { continue };
             let [there, at] = gap.on;
             let from = picture.rows[there].bars[at].end;
-            // From strip to strip, past the bar that is lower.
-            pen.line("hop", [frame.x(from), y(there) + MARK], [frame.x(bar.start), y(number)]);
+            // From strip to strip, past the bar that lies lower.
+            pen.line("hop", Point { x: frame.x(from), y: y(there) + MARK }, start);
         }
     }
 }

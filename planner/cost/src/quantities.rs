@@ -1,0 +1,180 @@
+//! Small records of quantities that belong together. The field that holds a record states the unit.
+
+use serde::{Deserialize, Serialize};
+use std::iter::Sum;
+use std::ops::{Add, Div, Mul};
+
+/// A quantity of the forward pass and of the backward pass; in files and JSON `[forward, backward]`.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(from = "[f64; 2]", into = "[f64; 2]")]
+pub struct Passes {
+    /// Of the forward.
+    pub forward: f64,
+    /// Of the backward.
+    pub backward: f64,
+}
+
+impl Passes {
+    /// Sum of both passes.
+    pub fn total(self) -> f64 {
+        self.forward + self.backward
+    }
+
+    /// Applies a function to both passes.
+    #[must_use]
+    pub fn map(self, change: impl Fn(f64) -> f64) -> Passes {
+        Passes { forward: change(self.forward), backward: change(self.backward) }
+    }
+}
+
+impl Add for Passes {
+    type Output = Passes;
+
+    fn add(self, other: Passes) -> Passes {
+        Passes { forward: self.forward + other.forward, backward: self.backward + other.backward }
+    }
+}
+
+impl From<[f64; 2]> for Passes {
+    fn from([forward, backward]: [f64; 2]) -> Passes {
+        Passes { forward, backward }
+    }
+}
+
+impl From<Passes> for [f64; 2] {
+    fn from(Passes { forward, backward }: Passes) -> [f64; 2] {
+        [forward, backward]
+    }
+}
+
+/// Lower and upper end of a range; in files and JSON `[low, high]`.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(from = "[f64; 2]", into = "[f64; 2]")]
+pub struct Interval {
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+impl Interval {
+    /// Distance between the ends.
+    pub fn width(self) -> f64 {
+        self.high - self.low
+    }
+
+    /// Returns whether a value is in the interval, ends included.
+    pub fn contains(self, value: f64) -> bool {
+        (self.low..=self.high).contains(&value)
+    }
+
+    /// Applies a function to both ends.
+    #[must_use]
+    pub fn map(self, change: impl Fn(f64) -> f64) -> Interval {
+        Interval { low: change(self.low), high: change(self.high) }
+    }
+}
+
+impl From<[f64; 2]> for Interval {
+    fn from([low, high]: [f64; 2]) -> Interval {
+        Interval { low, high }
+    }
+}
+
+impl From<Interval> for [f64; 2] {
+    fn from(Interval { low, high }: Interval) -> [f64; 2] {
+        [low, high]
+    }
+}
+
+/// A quantity of the dense parameters and of the experts. The dense parameters are replicated on all data-parallel ranks,
+/// the experts only on ranks outside ep.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct SplitByExperts<T = f64> {
+    /// Of the dense parameters.
+    pub dense: T,
+    /// Of the experts.
+    pub experts: T,
+}
+
+impl<T> SplitByExperts<T> {
+    /// Applies a function to both parts.
+    pub fn map<U>(self, change: impl Fn(T) -> U) -> SplitByExperts<U> {
+        SplitByExperts { dense: change(self.dense), experts: change(self.experts) }
+    }
+}
+
+impl SplitByExperts {
+    /// One value for both parts.
+    pub fn uniform(value: f64) -> SplitByExperts {
+        SplitByExperts { dense: value, experts: value }
+    }
+
+    /// Sum of both parts.
+    pub fn total(self) -> f64 {
+        self.dense + self.experts
+    }
+}
+
+impl Add for SplitByExperts {
+    type Output = SplitByExperts;
+
+    fn add(self, other: SplitByExperts) -> SplitByExperts {
+        SplitByExperts { dense: self.dense + other.dense, experts: self.experts + other.experts }
+    }
+}
+
+impl Sum for SplitByExperts {
+    fn sum<I: Iterator<Item = SplitByExperts>>(all: I) -> SplitByExperts {
+        all.fold(SplitByExperts::default(), Add::add)
+    }
+}
+
+impl Mul<f64> for SplitByExperts {
+    type Output = SplitByExperts;
+
+    fn mul(self, times: f64) -> SplitByExperts {
+        self.map(|part| part * times)
+    }
+}
+
+impl Div<f64> for SplitByExperts {
+    type Output = SplitByExperts;
+
+    fn div(self, parts: f64) -> SplitByExperts {
+        self.map(|part| part / parts)
+    }
+}
+
+impl Div for SplitByExperts {
+    type Output = SplitByExperts;
+
+    fn div(self, parts: SplitByExperts) -> SplitByExperts {
+        SplitByExperts { dense: self.dense / parts.dense, experts: self.experts / parts.experts }
+    }
+}
+
+/// Cost of a choice of saved activations.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct RecomputeCost {
+    /// Saved activations in bytes.
+    pub bytes: f64,
+    /// Recomputation time in seconds.
+    pub seconds: f64,
+}
+
+impl Add for RecomputeCost {
+    type Output = RecomputeCost;
+
+    fn add(self, other: RecomputeCost) -> RecomputeCost {
+        RecomputeCost { bytes: self.bytes + other.bytes, seconds: self.seconds + other.seconds }
+    }
+}
+
+impl Mul<RecomputeCost> for f64 {
+    type Output = RecomputeCost;
+
+    fn mul(self, cost: RecomputeCost) -> RecomputeCost {
+        RecomputeCost { bytes: self * cost.bytes, seconds: self * cost.seconds }
+    }
+}
