@@ -27,8 +27,8 @@ use super::projection::{
 use super::recompute_choice::{choices_of_each, fastest};
 use super::relaxation::{Relaxation, StepCost};
 use super::stages::{given_starts, is_even, starts};
+use compiler::compile_error::CompileError;
 use compiler::error::Error;
-use compiler::pipeline::CompileError;
 use cost::{Cluster, Frontier, Platform, Profile, Recipe, RecomputeChoice, Stack, frontier};
 use ir::graph::Model;
 use ir::options::Recompute;

@@ -3,8 +3,8 @@
 use super::action_order::OrderCache;
 use super::critical_path::CriticalPath;
 use super::stages::StageCost;
+use compiler::compile_error::CompileError;
 use compiler::error::Error;
-use compiler::pipeline::CompileError;
 use ir::limits;
 use scheduler::costs::{CostsFile, PerStage, StageCosts};
 use scheduler::placement::{Pipeline, Placement};
