@@ -1,6 +1,5 @@
 //! From a user's request to a compilation: opens the model for its batch, and gives each error its code.
 
-use crate::debug::Debug;
 use crate::error::Error;
 
 use crate::batch::{ConfigOptions, microbatches};
@@ -234,14 +233,9 @@ fn compile_with(
     source: &ModelSource,
     file: File,
     request: &PipelineOptions,
-    (observer, watch): (&mut Observer<'_>, &mut Watch<'_>),
+    listeners: (&mut Observer<'_>, &mut Watch<'_>),
 ) -> Result<File, Error> {
-    let mut debug = Debug::from_environment();
-    let mut observe = |pass: &'static str, file: &File| {
-        debug.pass(pass, file);
-        observer(pass, file);
-    };
-    within::compile(passes, file, request, &CPU, (&mut observe, watch)).map_err(|error| told(source, error))
+    within::compile(passes, file, request, &CPU, listeners).map_err(|error| told(source, error))
 }
 
 /// A schedule in the file says how many micro-batches there are; else the global batch does, over the sequences of one.

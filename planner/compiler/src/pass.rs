@@ -1,6 +1,7 @@
 //! What a pass is: a value that rewrites a file or adds a level to it, with a checker.
 
 use crate::compile_error::CompileError;
+use crate::pass_events;
 use crate::pipeline_options::{Observer, PipelineOptions};
 use cost::Cluster;
 use ir::costs::ModelCosts;
@@ -147,14 +148,22 @@ impl<'a> Context<'a> {
     /// against its result.
     pub(crate) fn observe(&mut self, info: &PassInfo, file: &mut File) {
         if info.adds_level() {
-            return (self.observer)(info.name, file);
+            return self.show(info, file);
         }
         let staged = file.staged.take_if(|_| info.writes < Level::Staged);
         let schedule = file.schedule.take_if(|_| info.writes < Level::Scheduled);
         let program = file.program.take_if(|_| info.writes < Level::Program);
-        (self.observer)(info.name, file);
+        self.show(info, file);
         file.staged = staged.or(file.staged.take());
         file.schedule = schedule.or(file.schedule.take());
         file.program = program.or(file.program.take());
+    }
+
+    fn show(&mut self, info: &PassInfo, file: &File) {
+        pass_events::log_text(info.name, file);
+        if info.writes == Level::Scheduled {
+            pass_events::log_order(file);
+        }
+        (self.observer)(info.name, file);
     }
 }

@@ -8,6 +8,7 @@ use ir::diag::{Coded, nearest};
 use ir::text::File;
 use ir::verify;
 use scheduler::schedules;
+use tracing::debug_span;
 
 /// Passes in execution order.
 ///
@@ -158,6 +159,7 @@ fn step(pass: &mut dyn Pass, file: &mut File, context: &mut Context<'_>, is_stat
     if !pass.is_needed(file, context)? {
         return if info.adds_level() { pass.verify(file, context) } else { Ok(()) };
     }
+    let _span = debug_span!("pass", name = info.name).entered();
     pass.run(file, context)?;
     if info.writes <= Level::Differentiated {
         context.discard_costs();

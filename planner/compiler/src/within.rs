@@ -12,6 +12,7 @@ use ir::text::File;
 use planner::PlanError;
 use planner::shard::{Decided, Watch};
 use std::time::{Duration, Instant};
+use tracing::debug;
 
 /// How often the search gets less memory.
 const ROUNDS: u32 = 8;
@@ -57,6 +58,13 @@ pub(crate) fn compile(
             _ => {}
         }
         let arena = made.as_ref().map_or(0, arena);
+        debug!(
+            round,
+            searched_bytes = rounds.memory,
+            arena_bytes = arena,
+            limit_bytes = limit,
+            "memory of the shardings"
+        );
         if arena > limit {
             let Some(held) = held else { break };
             rounds.take(held, (arena - limit).max(u64::from(round) * limit / LEAST));
