@@ -136,7 +136,8 @@ macro_rules! from_coded {
 }
 
 from_coded![
-    compiler::pipeline::CompileError,
+    compiler::compile_error::CompileError,
+    compiler::pass_manager::UnknownPass,
     cost::PresetError,
     ir::diag::Diagnostics,
     ir::models::ConfigError,

@@ -18,7 +18,7 @@ mod spread;
 mod sums;
 
 pub use heads::check_heads;
-pub use pass::{Observer, PASSES, Pass, PlanError, finish, plan, plan_watched};
+pub use pass::{Observer, PASSES, Pass, PlanError, finish, plan};
 pub use passes::build_mesh::mesh;
 pub use passes::collectives::{marked, reshard_paths};
 pub use passes::shard;

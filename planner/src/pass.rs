@@ -4,12 +4,13 @@ use crate::passes::{annotate, build_mesh, collectives, decompose, propagate, rec
 use crate::reshard::ReshardCache;
 use cost::Cluster;
 use ir::catalogue::Code;
-use ir::diag::Coded;
+use ir::diag::{Coded, Diagnostics};
 use ir::dim_role::DimRole;
 use ir::experts::Unfolded;
 use ir::graph::Model;
 use ir::limits;
 use ir::options::PlanOptions;
+use ir::verify;
 use shard::Watch;
 use transforms::recompute::UnknownName;
 use transforms::renumber::renumber;
@@ -157,6 +158,8 @@ pub struct Pass {
     pub does: &'static str,
     /// Reason for the position in [`PASSES`].
     pub why_here: &'static str,
+    /// Checker of the model after the pass.
+    pub verify: fn(&Model) -> Result<(), Diagnostics>,
     run: Run,
 }
 
@@ -174,22 +177,32 @@ const fn pass(
     why_here: &'static str,
     run: fn(&mut Model, &PlanOptions, &Cluster) -> Result<(), PlanError>,
 ) -> Pass {
-    Pass { name, does, why_here, run: Run::Silent(run) }
+    Pass { name, does, why_here, verify: verify::verify, run: Run::Silent(run) }
 }
 
 impl Pass {
-    fn over(
+    /// The same pass, after which every operand must have a sharding that its op accepts.
+    const fn with_legal_operands(self) -> Pass {
+        Pass { verify: verify::verify_planned, ..self }
+    }
+
+    /// Runs the pass. `cluster` supplies the cost of reshards; `watch` hears of the sharding search.
+    ///
+    /// # Errors
+    /// The options do not fit the model, or the pass has an internal error.
+    pub fn run(
         &self,
-        mut model: Model,
+        model: &mut Model,
         options: &PlanOptions,
         cluster: &Cluster,
         watch: &mut Watch<'_>,
-    ) -> Result<Model, PlanError> {
+    ) -> Result<(), PlanError> {
         match self.run {
-            Run::Silent(run) => run(&mut model, options, cluster)?,
-            Run::Watched(run) => run(&mut model, options, cluster, watch)?,
+            Run::Silent(run) => run(model, options, cluster)?,
+            Run::Watched(run) => run(model, options, cluster, watch)?,
         }
-        Ok(renumbered(model))
+        renumber_all(model);
+        Ok(())
     }
 }
 
@@ -217,6 +230,7 @@ pub const PASSES: &[Pass] = &[
         name: "shard",
         does: "with --shard auto: decide every type by its cost",
         why_here: "after annotate: annotations are constraints",
+        verify: verify::verify,
         run: Run::Watched(shard::run),
     },
     pass(
@@ -236,13 +250,15 @@ pub const PASSES: &[Pass] = &[
         "insert a reshard where an op needs another sharding",
         "after decompose, which adds the last statements",
         reshard::run,
-    ),
+    )
+    .with_legal_operands(),
     pass(
         "collectives",
         "replace each reshard by its cheapest collectives; combine gradients into buckets",
         "last: all shardings are known",
         collectives::run,
-    ),
+    )
+    .with_legal_operands(),
 ];
 
 /// Callback that receives each pass's name and the model after that pass.
@@ -251,30 +267,16 @@ pub type Observer<'a> = dyn FnMut(&'static str, &Model) + 'a;
 /// Runs the passes up to and including `stop_after`. `cluster` supplies the cost of reshards.
 ///
 /// # Errors
-/// The options does not fit the model, or a pass has an internal error.
+/// The options do not fit the model, or a pass has an internal error.
 pub fn plan(
-    model: Model,
+    mut model: Model,
     options: &PlanOptions,
     cluster: &Cluster,
     stop_after: Option<&str>,
     observer: &mut Observer<'_>,
 ) -> Result<Model, PlanError> {
-    plan_watched(model, options, cluster, stop_after, (observer, &mut |_| {}))
-}
-
-/// Runs the passes as [`plan`] does and reports the sharding search to `watch`.
-///
-/// # Errors
-/// Same as [`plan`].
-pub fn plan_watched(
-    mut model: Model,
-    options: &PlanOptions,
-    cluster: &Cluster,
-    stop_after: Option<&str>,
-    (observer, watch): (&mut Observer<'_>, &mut Watch<'_>),
-) -> Result<Model, PlanError> {
     for pass in PASSES {
-        model = pass.over(model, options, cluster, watch)?;
+        pass.run(&mut model, options, cluster, &mut |_| {})?;
         observer(pass.name, &model);
         if stop_after == Some(pass.name) {
             break;
@@ -295,10 +297,10 @@ pub fn finish(
     ways: &ReshardCache,
 ) -> Result<Model, PlanError> {
     collectives::run_by(ways, &mut model, options, cluster)?;
-    Ok(renumbered(model))
+    renumber_all(&mut model);
+    Ok(model)
 }
 
-fn renumbered(mut model: Model) -> Model {
+fn renumber_all(model: &mut Model) {
     model.blocks.values_mut().chain(model.step.as_mut().map(|step| &mut step.graph)).for_each(renumber);
-    model
 }

@@ -1,10 +1,12 @@
 //! Builder of a compilation.
 
 use super::values::{ConfigText, ModelInput, PrecisionText};
-use compiler::compile::{CompileRequest, compile_source_watched};
+use compiler::compile::{CompileRequest, compile_source_with};
 use compiler::error::Error;
 use compiler::model_source::ModelSource;
 use compiler::parallel;
+use compiler::pass::Pass;
+use compiler::pass_manager::{PassManager, UnknownPass};
 use compiler::pipeline::Observer;
 use ir::text::File;
 use planner::shard::{Decided, Watch};
@@ -27,6 +29,7 @@ pub fn compile<'a>(model: impl Into<ModelInput>) -> CompileBuilder<'a> {
     CompileBuilder {
         model: model.into(),
         request: CompileRequest::default(),
+        passes: Ok(PassManager::standard()),
         stop_after: None,
         observer: Box::new(|_, _| ()),
         progress: Box::new(|_| ()),
@@ -38,6 +41,7 @@ pub fn compile<'a>(model: impl Into<ModelInput>) -> CompileBuilder<'a> {
 pub struct CompileBuilder<'a> {
     model: ModelInput,
     request: CompileRequest,
+    passes: Result<PassManager<'a>, UnknownPass>,
     stop_after: Option<String>,
     observer: Box<Observer<'a>>,
     progress: Box<Watch<'a>>,
@@ -94,6 +98,20 @@ impl<'a> CompileBuilder<'a> {
         self
     }
 
+    /// Runs a pass of the caller before the pass of a name.
+    pub fn pass_before(mut self, name: &str, pass: impl Pass + 'a) -> Self {
+        let insert = |mut passes: PassManager<'a>| passes.insert_before(name, pass).map(|()| passes);
+        self.passes = self.passes.and_then(insert);
+        self
+    }
+
+    /// Runs a pass of the caller after the pass of a name; [`PassManager`] shows one.
+    pub fn pass_after(mut self, name: &str, pass: impl Pass + 'a) -> Self {
+        let insert = |mut passes: PassManager<'a>| passes.insert_after(name, pass).map(|()| passes);
+        self.passes = self.passes.and_then(insert);
+        self
+    }
+
     /// Calls `observer` with the name of each pass and the file after it.
     pub fn observe(mut self, observer: impl FnMut(&'static str, &File) + 'a) -> Self {
         self.observer = Box::new(observer);
@@ -111,12 +129,12 @@ impl<'a> CompileBuilder<'a> {
     /// # Errors
     /// The model or a name is wrong, or the model cannot have the configuration.
     pub fn run(self) -> Result<File, Error> {
-        let CompileBuilder { model, request, stop_after, mut observer, mut progress } = self;
+        let CompileBuilder { model, request, passes, stop_after, mut observer, mut progress } = self;
         let source = match model {
             ModelInput::Name(name) => ModelSource::open(&name)?,
             ModelInput::Source(source) => *source,
         };
         let told = (&mut *observer, &mut *progress);
-        compile_source_watched(&source, &request, stop_after.as_deref(), told)
+        compile_source_with(&mut passes?, &source, &request, stop_after.as_deref(), told)
     }
 }

@@ -11,10 +11,8 @@ use crate::predicting::{predict, write_trace};
 use clap::Args;
 use compiler::compile::{CompileRequest, compile_source_watched};
 use compiler::model_source::ModelSource;
-use compiler::pipeline;
+use compiler::pass_manager::PassManager;
 use cost::CPU;
-use ir::catalogue::Code;
-use ir::diag::nearest;
 use ir::text;
 use planner::shard::Decided;
 use serde::Serialize;
@@ -131,29 +129,7 @@ fn sharded(decided: &Decided) -> String {
     format!("shardings  {} per step (sum of costs), {proof}", short(decided.seconds))
 }
 
-/// Old and new names of passes.
-const RENAMED_PASSES: [(&str, &str); 6] = [
-    ("refine", "build_mesh"),
-    ("seed", "annotate"),
-    ("expand", "decompose"),
-    ("cut", "partition"),
-    ("emit", "codegen"),
-    ("memory", "assign_buffers"),
-];
-
 /// Resolves the name of a pass.
 fn known_pass(name: &str) -> Result<&'static str, Error> {
-    let passes = pipeline::passes();
-    let names = || passes.iter().map(|pass| pass.name);
-    names().find(|pass| *pass == name).ok_or_else(|| {
-        let known = names().collect::<Vec<_>>().join(", ");
-        let renamed = RENAMED_PASSES.iter().find(|(old, _)| *old == name);
-        let near = match (renamed, nearest(name, names())) {
-            (Some((old, now)), _) => format!("`{old}` is now `{now}`; "),
-            (None, Some(near)) => format!("did you mean `{near}`? "),
-            (None, None) => String::new(),
-        };
-        Error::input(Code::UnknownPass, format!("there is no pass `{name}`"))
-            .help(format!("{near}the passes are, in order: {known}"))
-    })
+    Ok(PassManager::standard().find(name)?.name)
 }

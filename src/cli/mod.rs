@@ -12,6 +12,7 @@ mod explain;
 mod gpu_check;
 mod job;
 mod keys;
+mod log;
 mod measuring;
 mod memory;
 mod models;
@@ -166,6 +167,7 @@ pub fn main() -> ExitCode {
 
 /// Parses the command line, runs the subcommand and prints its answer.
 fn answer() -> Result<u8, Error> {
+    log::install()?;
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(told) if told.use_stderr() && told.kind() != MISSING => return Err(Error::Usage(usage(&told))),

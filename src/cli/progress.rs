@@ -3,7 +3,6 @@
 
 use super::signals::Signals;
 use crate::train::{Progress, Routed, RunHeader, Signal};
-use compiler::debug::Debug;
 use indicatif::{ProgressBar, ProgressStyle};
 use ir::options::Recompute;
 use runtime::metrics::{EvalRecord, StepRecord};
@@ -81,10 +80,9 @@ impl Watch {
     }
 }
 
-/// Progress display of a search or of a list of predictions: the last message and the elapsed time. With
-/// `MESHWRIGHT_DEBUG` it shows all messages.
+/// Progress display of a search or of a list of predictions: the last message and the elapsed time. The log has all
+/// messages.
 pub(super) struct SearchWatch {
-    debug: Debug,
     spinner: Option<ProgressBar>,
 }
 
@@ -94,12 +92,12 @@ impl SearchWatch {
         let style = ProgressStyle::with_template("{elapsed:>4}  {msg}").ok();
         let terminal = std::io::stderr().is_terminal();
         let spinner = style.filter(|_| terminal).map(|style| ProgressBar::new_spinner().with_style(style));
-        SearchWatch { debug: Debug::from_environment(), spinner }
+        SearchWatch { spinner }
     }
 
     /// Shows a message of the search. The message is formatted only if it is shown.
     pub(super) fn line(&self, told: impl Display) {
-        self.debug.search(&told);
+        tracing::debug!("{told}");
         if let Some(spinner) = &self.spinner {
             spinner.set_message(told.to_string());
             spinner.tick();

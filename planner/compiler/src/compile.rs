@@ -1,11 +1,12 @@
 //! From a user's request to a compilation: opens the model for its batch, and gives each error its code.
 
-use crate::debug::Debug;
 use crate::error::Error;
 
 use crate::batch::{ConfigOptions, microbatches};
+use crate::compile_error::CompileError;
 use crate::model_source::ModelSource;
-use crate::pipeline::{self, CompileError, Observer, PipelineOptions};
+use crate::pass_manager::PassManager;
+use crate::pipeline::{self, Observer, PipelineOptions};
 use crate::within;
 use cost::CPU;
 use ir::catalogue::Code;
@@ -110,6 +111,20 @@ pub fn compile_source_watched(
     stop_after: Option<&str>,
     told: (&mut Observer<'_>, &mut Watch<'_>),
 ) -> Result<File, Error> {
+    compile_source_with(&mut PassManager::standard(), source, request, stop_after, told)
+}
+
+/// The same by a list of passes, which may have passes of the caller.
+///
+/// # Errors
+/// As [`compile_source`], and what the caller's passes refuse.
+pub fn compile_source_with(
+    passes: &mut PassManager<'_>,
+    source: &ModelSource,
+    request: &CompileRequest,
+    stop_after: Option<&str>,
+    told: (&mut Observer<'_>, &mut Watch<'_>),
+) -> Result<File, Error> {
     let dtype = dtype(&request.precision)?;
     let parallel = request.parallel()?;
     let file = open(source, &parallel, request.seq, dtype)?;
@@ -120,7 +135,7 @@ pub fn compile_source_watched(
         optimizer: Optimizer::default(),
         stop_after: stop_after.map(str::to_string),
     };
-    compile_watched(source, file, &options, told)
+    compile_with(passes, source, file, &options, told)
 }
 
 /// Checks that a text compiles as it is: on one device, or on the mesh that it states.
@@ -210,21 +225,17 @@ pub fn compile(
     request: &PipelineOptions,
     observer: &mut Observer<'_>,
 ) -> Result<File, Error> {
-    compile_watched(source, file, request, (observer, &mut |_| {}))
+    compile_with(&mut PassManager::standard(), source, file, request, (observer, &mut |_| {}))
 }
 
-fn compile_watched(
+fn compile_with(
+    passes: &mut PassManager<'_>,
     source: &ModelSource,
     file: File,
     request: &PipelineOptions,
-    (observer, watch): (&mut Observer<'_>, &mut Watch<'_>),
+    listeners: (&mut Observer<'_>, &mut Watch<'_>),
 ) -> Result<File, Error> {
-    let mut debug = Debug::from_environment();
-    let mut observe = |pass: &'static str, file: &File| {
-        debug.pass(pass, file);
-        observer(pass, file);
-    };
-    within::compile(file, request, &CPU, (&mut observe, watch)).map_err(|error| told(source, error))
+    within::compile(passes, file, request, &CPU, listeners).map_err(|error| told(source, error))
 }
 
 /// The number of micro-batches: that of a schedule in the file, else the global batch over the sequences of one.

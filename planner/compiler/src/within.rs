@@ -2,13 +2,17 @@
 //! arena is known only after buffer assignment. The search is then repeated with a budget smaller by this rest, until the
 //! arenas fit.
 
-use crate::pipeline::{self, CompileError, Observer, PipelineOptions};
+use crate::compile_error::CompileError;
+use crate::pass::Context;
+use crate::pass_manager::PassManager;
+use crate::pipeline_options::{Observer, PipelineOptions};
 use cost::Cluster;
 use ir::options::{PlanOptions, Sharding};
 use ir::text::File;
 use planner::PlanError;
 use planner::shard::{Decided, Watch};
 use std::time::{Duration, Instant};
+use tracing::debug;
 
 /// How often the search gets less memory.
 const ROUNDS: u32 = 8;
@@ -19,19 +23,20 @@ const LEAST: u64 = 500;
 /// The part of a deadline that each round gets of what is left.
 const SHARE: f64 = 0.6;
 
-/// Compiles as [`pipeline::compile_watched`], with no arena above the memory of a device where shardings are decided by cost.
+/// Compiles as [`PassManager::run`], with no arena above the memory of a device where shardings are decided by cost.
 ///
 /// # Errors
 /// As there; and no shardings are found whose arenas fit.
 pub(crate) fn compile(
+    passes: &mut PassManager<'_>,
     file: File,
     request: &PipelineOptions,
     cluster: &Cluster,
     (observer, watch): (&mut Observer<'_>, &mut Watch<'_>),
 ) -> Result<File, CompileError> {
     let limit = match request.options.sharding {
-        Sharding::Auto { memory, .. } if is_decided(&file, request) => memory.unwrap_or(cluster.device.memory),
-        _ => return pipeline::compile_watched(file, request, cluster, (observer, watch)),
+        Sharding::Auto { memory, .. } if is_decided(passes, &file, request) => memory.unwrap_or(cluster.device.memory),
+        _ => return passes.run(file, &mut Context::new(request, cluster, observer, watch)),
     };
     let mut rounds = Rounds::new(request, limit);
     for round in 1..=ROUNDS {
@@ -43,7 +48,7 @@ pub(crate) fn compile(
             held = Some(so_far.peak);
             watch(so_far);
         };
-        let made = pipeline::compile_watched(file.clone(), &whole, cluster, (&mut see, &mut hear));
+        let made = passes.run(file.clone(), &mut Context::new(&whole, cluster, &mut see, &mut hear));
         match made {
             Err(CompileError::Plan(PlanError::NoRoom { .. })) if round > 1 => break,
             Err(CompileError::Plan(PlanError::NoRoom { .. })) => {
@@ -53,13 +58,20 @@ pub(crate) fn compile(
             _ => {}
         }
         let arena = made.as_ref().map_or(0, arena);
+        debug!(
+            round,
+            searched_bytes = rounds.memory,
+            arena_bytes = arena,
+            limit_bytes = limit,
+            "memory of the shardings"
+        );
         if arena > limit {
             let Some(held) = held else { break };
             rounds.take(held, (arena - limit).max(u64::from(round) * limit / LEAST));
             continue;
         }
         if request.stop_after.is_some() {
-            return pipeline::compile_watched(file, &request, cluster, (observer, &mut |_| {}));
+            return passes.run(file, &mut Context::new(&request, cluster, observer, &mut |_| {}));
         }
         seen.iter().for_each(|(pass, file)| observer(pass, file));
         return made;
@@ -68,9 +80,8 @@ pub(crate) fn compile(
 }
 
 /// True if the file leaves shardings open and the request goes on until they are decided.
-fn is_decided(file: &File, request: &PipelineOptions) -> bool {
-    let passes = pipeline::passes();
-    let place = |name: &str| passes.iter().position(|pass| pass.name == name);
+fn is_decided(passes: &PassManager<'_>, file: &File, request: &PipelineOptions) -> bool {
+    let place = |name: &str| passes.place(name).ok();
     let reached = request.stop_after.as_deref().is_none_or(|stop| place(stop) >= place("shard"));
     reached && !(file.model.has_mesh && file.model.is_fully_specified())
 }

@@ -3,8 +3,8 @@
 use super::critical_path::CriticalPath;
 use super::pipeline::Rank;
 use super::quantities::{PerSection, RankStages, StageRuns};
+use compiler::compile_error::CompileError;
 use compiler::error::Error;
-use compiler::pipeline::CompileError;
 use ir::schedule::{Action, Item, Kind};
 use scheduler::costs::StageCosts;
 use scheduler::placement::Pipeline;

@@ -3,8 +3,8 @@
 
 use super::projection::BlockConfig;
 use super::stages::plus;
+use compiler::compile_error::CompileError;
 use compiler::error::Error;
-use compiler::pipeline::CompileError;
 use cost::{BlockOptions, ExecutedFlops, Passes, Platform, Profile, Routing, Seconds, Stack, profile};
 use ir::entity::EntityRef;
 use ir::graph::{ArgKind, Block, Model, ParamInstance};

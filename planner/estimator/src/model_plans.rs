@@ -6,7 +6,7 @@ use super::projection::PlanKey;
 use super::shape_class::ShapeClass;
 use compiler::error::Error;
 use compiler::model_source::ModelSource;
-use compiler::pipeline::plan_blocks;
+use compiler::plan_blocks::plan_blocks;
 use ir::graph::Model;
 use ir::types::DType;
 use planner::reshard::ReshardCache;

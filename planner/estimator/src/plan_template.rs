@@ -6,9 +6,10 @@
 
 use super::blocks::{Outline, Planned};
 use super::shape_class::ShapeClass;
+use compiler::compile_error::CompileError;
 use compiler::error::Error;
 use compiler::model_source::ModelSource;
-use compiler::pipeline::{CompileError, lower_blocks, mark_blocks, mark_experts, reshard_paths_of_blocks};
+use compiler::plan_blocks::{lower_blocks, mark_blocks, mark_experts, reshard_paths_of_blocks};
 use ir::dim_role::DimRole;
 use ir::entity::SecondaryMap;
 use ir::graph::Model;

@@ -9,8 +9,8 @@ use super::report::{Comm, EstimateReport, Memory, Mesh, Predicted, Recomputed, S
 use super::request::EstimateRequest;
 use super::stages::StageCost;
 use crate::stack_support::beyond;
+use compiler::compile_error::CompileError;
 use compiler::error::Error;
-use compiler::pipeline::CompileError;
 use cost::{Format, Recipe, recomputed};
 use ir::graph::Block;
 use ir::options::{ParallelConfig, Recompute};

@@ -27,6 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 use trace::Trace;
+use tracing::{debug_span, trace_span};
 
 /// How a program is run.
 #[derive(Clone, Debug)]
@@ -173,6 +174,7 @@ impl Executor {
     /// The program is broken, or the backend cannot run it.
     pub fn load(model: &Model, program: &Program, options: &Options<'_>) -> Result<Executor, Error> {
         let devices = model.mesh.devices() as usize;
+        let _span = debug_span!("load", devices).entered();
         let programs: Vec<&Program> = [program].into_iter().chain(options.evaluation).collect();
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
         let async_threads = options.async_threads.unwrap_or(cores > devices * options.threads);
@@ -213,6 +215,7 @@ impl Executor {
     /// # Errors
     /// The inputs are not those of the model, or a rank failed.
     pub fn step(&mut self, input: StepInput) -> Result<StepOutput, Error> {
+        let _span = trace_span!("step").entered();
         self.training.check(&input)?;
         self.run(0, input)
     }

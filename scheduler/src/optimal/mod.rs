@@ -33,6 +33,7 @@ use crate::problem::Problem;
 use crate::simulate::{Timeline, simulate};
 use ir::schedule::Schedule;
 use shop::Shop;
+use tracing::{debug, debug_span};
 
 /// The best order found, and its bound.
 #[derive(Clone, Debug)]
@@ -97,6 +98,7 @@ pub fn solve(
     log: &(dyn Fn(&str) + Sync),
 ) -> Result<Answer, Infeasible> {
     let instance = Instance::new(problem);
+    let _span = debug_span!("order_search", operations = instance.operations.len()).entered();
     let mut best = start::best(problem, &instance, starts, log)?;
     let mut bound = bound::of(problem, Some(&instance), best.value);
     let tolerance = if Shop::new(problem, &instance, best.value).exact { EXACT } else { ROUNDED };
@@ -112,6 +114,7 @@ pub fn solve(
         let found = engine.search(&task);
         bound = bound.max(found.bound);
         best = found.better.unwrap_or(best);
+        debug!(engine = engine.name(), value = best.value, bound, "engine finished");
     }
     log(&format!("value {} by {}, bound {bound}", best.value, best.by));
     let timeline = simulate(&best.schedule, problem.costs).expect("an incumbent has been simulated");

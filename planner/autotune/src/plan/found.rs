@@ -15,6 +15,7 @@ use ir::catalogue::Code;
 use ir::limits;
 use std::time::Instant;
 use support::parallel::each;
+use tracing::{debug, debug_span};
 
 /// Result of the searches of a request.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -72,6 +73,7 @@ fn found_by(
     progress: &Progress<'_>,
 ) -> Result<Found, Error> {
     check(request)?;
+    let _span = debug_span!("plan_search", model = request.model, gpus = request.gpus).entered();
     let began = Instant::now();
     let until = deadline.share(SEARCH);
     let evaluator = Evaluator::new(estimator, request.under(String::new()), request.devices())?;
@@ -145,6 +147,7 @@ impl Scope<'_> {
         };
         let Outcome { best, candidates, finished } =
             run(request.top, Some(memory), request.objective == Objective::Memory, 0);
+        debug!(offload, space = counted.configs, candidates, finished, fit = best.len(), "configurations searched");
         let report = |ranked: &Ranked| {
             let gpus = Some(ranked.parallel.devices());
             estimator.estimate(&EstimateRequest { gpus, ..request.under(ranked.cost.text.clone()) })

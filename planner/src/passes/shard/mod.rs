@@ -43,6 +43,7 @@ use search::{PAIRS, Search};
 use solver::assign::{Assignment, Budget, Deadline, Solution};
 use start::propagated;
 use std::rc::Rc;
+use tracing::{debug, debug_span};
 use turns::{Before, Turn};
 use weights::Weights;
 
@@ -112,6 +113,7 @@ pub fn decide(
     let task = Task { model, ports: &ports, classes: &classes, microbatches, zero: &zero };
     let rules = propagated(model, options, cluster, (&ports, &classes));
     let prices = Prices::new(Site { mesh: &mesh, dims: &dims, cluster });
+    let _span = debug_span!("sharding_search", axes = mesh.tensor_axes().len(), limit_bytes = limit).entered();
     let search = Search { task: &task, prices, limit, end, watch: &mut *watch, best: None, spent: 0, most: PAIRS };
     let (best, bound) = search.run(rules).map_err(fault)?;
     let Some(Found { solution, meaning, peak, nodes, .. }) = best.filter(|found| found.peak <= limit) else {
@@ -121,6 +123,7 @@ pub fn decide(
     chosen.write(model).map_err(fault)?;
     let (seconds, bound) = (solution.cost, bound.clamp(0.0, solution.cost));
     let decided = Decided { seconds, bound, is_proved: seconds - bound <= PROVED * seconds, peak, nodes };
+    debug!(?decided, "shardings");
     watch(&decided);
     Ok(Some(decided))
 }

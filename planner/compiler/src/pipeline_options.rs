@@ -1,0 +1,21 @@
+//! Options of a compilation.
+
+use ir::optimizer::Optimizer;
+use ir::options::PlanOptions;
+use ir::text::File;
+
+/// How a model is to be compiled.
+#[derive(Clone, Debug)]
+pub struct PipelineOptions {
+    /// The configuration and the rules that seed it.
+    pub options: PlanOptions,
+    /// What updates the parameters.
+    pub optimizer: Optimizer,
+    /// Micro-batches per step.
+    pub microbatches: u32,
+    /// The pass after which to stop: one of [`passes`](crate::pipeline::passes).
+    pub stop_after: Option<String>,
+}
+
+/// Told of each level and pass that is reached.
+pub type Observer<'a> = dyn FnMut(&'static str, &File) + 'a;
