@@ -1,4 +1,4 @@
-//! Errors of the command line: those of requests, of training runs, and of the command itself.
+//! Errors of the library's entry points: those of requests, of training runs, and of the command line.
 
 use ir::catalogue::Code;
 use ir::diag::Diagnostic;
@@ -6,7 +6,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-/// Why a subcommand has no answer.
+/// Why a call has no answer. Every error but an internal one has a [`Code`], a message and a fix.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Error {
     /// A request is wrong, or this program is.
@@ -138,6 +138,7 @@ macro_rules! from_coded {
 from_coded![
     compiler::compile_error::CompileError,
     compiler::pass_manager::UnknownPass,
+    codegen::CodegenError,
     cost::PresetError,
     ir::diag::Diagnostics,
     ir::models::ConfigError,
@@ -147,9 +148,14 @@ from_coded![
     runtime::exec::Error,
     scheduler::check::Violation,
     scheduler::costs::CostsError,
+    scheduler::partition::PartitionError,
+    scheduler::schedules::UnknownSchedule,
+    scheduler::simulate::SimulateError,
+    transforms::differentiate::DifferentiateError,
+    transforms::rewrite::RewriteError,
+    transforms::slices::SliceError,
     view::draw::MeasuredError,
     view::interop::ImportError,
     view::interop::ReadError,
     view::report::Error,
-    scheduler::schedules::UnknownSchedule,
 ];

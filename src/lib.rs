@@ -13,15 +13,20 @@
 //! | entry point | answer |
 //! |---|---|
 //! | [`plan`](fn@plan) | the best configuration, with its prediction, alternatives and reasons: [`Plan`] |
-//! | [`estimate`](fn@estimate) | step time and memory of one configuration: [`EstimateReport`] |
+//! | [`estimate`](fn@estimate) | step time and memory of one configuration, or of many: [`EstimateReport`] |
 //! | [`compile`](fn@compile) | the IR after any pass, and the [`Program`] of every rank: [`File`] |
-//! | [`train::train`] | trains a model on text; every device is a thread of the process |
-//! | [`reshard::reshard`] | the cheapest collectives between two shardings of a tensor |
+//! | [`predicting::predict`] | the simulated step of a compiled file: [`predicting::StepPrediction`] |
+//! | [`train`](fn@train) | a trained model; every device is a thread of the process: [`train::TrainReport`] |
+//! | [`reshard::reshard`] | the cheapest collectives between two shardings of a tensor: [`reshard::ReshardReport`] |
 //! | [`view::report`](view::report::report) | a pipeline schedule, checked, simulated, and drawn by [`view::draw`] |
+//! | [`calibrate`], [`accuracy`] | this machine as a [`Cluster`]; predictions against measured runs |
+//!
+//! The programs in `examples/` of the repository show each of these in about 50 lines.
 //!
 //! Settings are typed values or their texts: `.parallel("tp=2,zero=1")` is `.parallel(ParallelConfig { tp: 2, zero: 1,
-//! ..Default::default() })`. Reports implement `Display` with the text that the command line prints, and `serde::Serialize` with
-//! the fields of `--format json`. A [`CancelToken`] ends a search or a compilation from another thread.
+//! ..Default::default() })`. A model is a name, a path, or a [`Model`]; a cluster is a name, a path, or a [`Cluster`].
+//! Reports implement `Display` with the text that the command line prints; [`json`](fn@json) writes the fields of `--format json`. A
+//! [`CancelToken`] ends a search or a training run from another thread.
 //!
 //! [`Error`] has a [`Code`] of the catalogue, a message and a fix. The crates below are re-exported whole, [`ir`] first, so that
 //! a program needs no other dependency. [`cli`] is the command line.
@@ -31,6 +36,7 @@ mod builders;
 pub mod calibrate;
 pub mod cli;
 pub mod error;
+mod json;
 pub mod predicting;
 pub mod reshard;
 pub mod train;
@@ -43,14 +49,16 @@ pub use {
 pub use autotune::explain::{Planned, WhyNot};
 pub use autotune::plan::{Infeasible, Objective, PlanReport, PlanRequest, Search};
 pub use builders::{
-    ClusterInput, CompileBuilder, ConfigText, EstimateBuilder, ModelInput, Plan, PlanBuilder, PrecisionText,
-    StackInput, compile, estimate, plan,
+    ClusterInput, CompileBuilder, ConfigText, EstimateBuilder, ModelInput, OptimizerText, Plan, PlanBuilder,
+    PrecisionText, StackInput, TrainBuilder, UpdateRule, compile, estimate, plan, train,
 };
 pub use compiler::cancel::CancelToken;
 pub use compiler::compile::CompileRequest;
-pub use compiler::error::Error;
 pub use compiler::model_source::ModelSource;
+pub use compiler::pass::{Pass, PassInfo};
+pub use compiler::pipeline::passes;
 pub use cost::{Cluster, Stack};
+pub use error::Error;
 pub use estimator::{EstimateReport, EstimateRequest, Estimator};
 pub use ir::catalogue::Code;
 pub use ir::graph::Model;
@@ -61,4 +69,5 @@ pub use ir::schedule::Schedule;
 pub use ir::staged::Staged;
 pub use ir::text::File;
 pub use ir::types::DType;
+pub use json::json;
 pub use scheduler::schedules::{SCHEDULES, ScheduleKind};

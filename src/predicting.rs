@@ -9,8 +9,11 @@ use scheduler::model_costs;
 use scheduler::predict::predict_staged;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
 use support::files;
+use support::table::table;
+use support::units::{count, percent, short};
 use trace::{Profile, Trace};
 
 /// A step that has not been run.
@@ -41,7 +44,25 @@ pub struct StepPrediction {
     pub shares: BTreeMap<String, f64>,
 }
 
+/// Step time, speed and MFU, and the shares of the step; ends in a newline.
+impl fmt::Display for StepPrediction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&text(self))
+    }
+}
+
 /// Predicts a step of a file at the level of programs, and shows it in time.
+///
+/// ```
+/// use meshwright::cost::CPU;
+/// use meshwright::predicting::predict;
+///
+/// let file = meshwright::compile("tiny-llama").parallel("dp=2,pp=2").run()?;
+/// let (step, trace) = predict(&file, &CPU)?;
+/// assert_eq!((step.devices, step.program_s), (4, trace.seconds));
+/// println!("{step}");
+/// # Ok::<(), meshwright::Error>(())
+/// ```
 ///
 /// # Errors
 /// The file has no program, or its ranks would wait for each other.
@@ -87,4 +108,31 @@ fn shares(trace: &Trace) -> BTreeMap<String, f64> {
 /// The file cannot be written.
 pub fn write_trace(trace: &Trace, path: &Path) -> Result<(), Error> {
     files::write(path, |out| trace::write(trace, out)).map_err(|why| Error::file("write", path, &why))
+}
+
+fn text(step: &StepPrediction) -> String {
+    let StepPrediction { cluster, devices, microbatches, schedule_s, program_s, ratio, mfu, .. } = step;
+    let mut text = format!(
+        "cluster   {cluster}, {devices} device{}, {microbatches} micro-batch{}\n\
+         stages    {} (stage costs in schedule order, then the update)\n\
+         simulated {} (per-rank program; {ratio:.3}x of the stage estimate)\n",
+        if *devices == 1 { "" } else { "s" },
+        if *microbatches == 1 { "" } else { "es" },
+        short(*schedule_s),
+        short(*program_s),
+    );
+    if let (Some(tokens), Some(speed)) = (step.tokens, step.tokens_per_s) {
+        text += &format!("speed     {} tokens/s, {} tokens per step\n", count(speed), count(tokens as f64));
+    }
+    text += &format!("mfu       {:.1} %\n\n", 100.0 * mfu);
+    text + &share_table("where the step goes", &step.shares)
+}
+
+/// Table of shares, largest first. Shares that round to 0 are left out.
+pub(crate) fn share_table(of_what: &str, shares: &BTreeMap<String, f64>) -> String {
+    let mut shares: Vec<_> = shares.iter().map(|(name, share)| (name, percent(*share), *share)).collect();
+    shares.retain(|(_, percent, _)| percent.trim() != "0.0 %");
+    shares.sort_by(|a, b| b.2.total_cmp(&a.2));
+    let rows: Vec<_> = shares.into_iter().map(|(name, percent, _)| [name.clone(), percent]).collect();
+    table([of_what, "share"], &rows)
 }

@@ -10,6 +10,9 @@ use ir::types::Type;
 use ir::verify::verify;
 use planner::reshard::{ReshardStep, Site, cheapest, naive};
 use serde::Serialize;
+use std::fmt;
+use support::table::table;
+use support::units::{count, time};
 
 /// A tensor and two shardings of it, as text.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -68,7 +71,30 @@ pub struct StepReport {
     pub seconds: f64,
 }
 
+/// The collectives with their types, bytes and times, and the naive path; ends in a newline.
+impl fmt::Display for ReshardReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&text(self))
+    }
+}
+
 /// Finds the cheapest reshard path.
+///
+/// ```
+/// use meshwright::reshard::{ReshardRequest, reshard};
+///
+/// let request = ReshardRequest {
+///     mesh: "x=2,y=4".to_string(),
+///     shape: "16,16".to_string(),
+///     dtype: "f32".to_string(),
+///     from: "{x},{y}".to_string(),
+///     to: "{},{x}".to_string(),
+/// };
+/// let report = reshard(&request)?;
+/// assert!(report.cheapest.seconds < report.naive.seconds);
+/// println!("{report}");
+/// # Ok::<(), meshwright::Error>(())
+/// ```
 ///
 /// # Errors
 /// A sharding does not fit the mesh, or no collective leads to the target.
@@ -93,6 +119,26 @@ pub fn reshard(request: &ReshardRequest) -> Result<ReshardReport, Error> {
         cheapest: path_report(&model, &from, best),
         naive: path_report(&model, &from, naive_path),
     })
+}
+
+fn text(report: &ReshardReport) -> String {
+    let first = ["".into(), report.from.clone(), "".into(), "".into()];
+    let steps = report
+        .cheapest
+        .steps
+        .iter()
+        .map(|step| [step.collective.clone(), step.ty.clone(), count(step.bytes as f64), time(step.seconds)]);
+    let rows: Vec<_> = std::iter::once(first).chain(steps).collect();
+    let total = |path: &PathReport| {
+        let steps = if path.steps.len() == 1 { "1 step".to_string() } else { format!("{} steps", path.steps.len()) };
+        format!("{steps}, {} bytes to each rank, {}", count(path.bytes as f64), time(path.seconds))
+    };
+    format!(
+        "{}\ntotal    {}\nnaive    {}: all-gather, then slice\n",
+        table(["STEP", "TYPE", "BYTES", "TIME"], &rows),
+        total(&report.cheapest),
+        total(&report.naive),
+    )
 }
 
 fn path_report(model: &Model, from: &Type, steps: Vec<ReshardStep>) -> PathReport {

@@ -1,6 +1,10 @@
 //! The library as other programs use it: builders, typed values and texts, and cancellation.
 
-use meshwright::{CancelToken, Cluster, Code, ModelSource, ParallelConfig, Planned};
+use meshwright::ir::models::{Batch, preset};
+use meshwright::{
+    CancelToken, Cluster, Code, DType, Estimator, ModelSource, ParallelConfig, Plan, Planned, UpdateRule,
+};
+use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -80,4 +84,68 @@ fn a_model_in_memory_compiles() {
     assert_eq!((passes.first(), passes.last()), (Some(&"differentiate"), Some(&"assign_buffers")));
     let wrong = ModelSource::read("wrong", "dims [b=").err().unwrap();
     assert!(wrong.to_string().contains("wrong:1"), "{wrong}");
+}
+
+#[test]
+fn a_model_in_memory_is_planned_and_estimated_as_its_name() {
+    let config = preset("tiny-llama").unwrap().config.clone();
+    let of_value = meshwright::estimate(config.clone()).batch(16, 128).parallel("dp=2").run().unwrap();
+    let of_name = meshwright::estimate("tiny-llama").batch(16, 128).parallel("dp=2").run().unwrap();
+    assert_eq!(of_value.predicted, of_name.predicted);
+    let plan = meshwright::plan(config.clone()).on("h100", 2).batch(16, 128).run().unwrap();
+    assert_eq!(plan.compile().unwrap().model.mesh.devices(), 2);
+    assert!(plan.why_not("tp=2").is_ok());
+    // A model at level 1 has its own batch and its name.
+    let model = config.build(&Batch { batch: 2, seq: 16, dtype: DType::F32 }).unwrap();
+    let name = model.name.clone();
+    let report = meshwright::estimate(model).batch(2, 16).precision(DType::F32).run().unwrap();
+    assert_eq!(report.inputs.model, name);
+}
+
+#[test]
+fn an_update_rule_is_its_name() {
+    let request = || meshwright::estimate("tiny-llama").batch(16, 128).parallel("dp=2");
+    for (rule, name) in [
+        (UpdateRule::AdamW, "adamw"),
+        (UpdateRule::AdamWBf16, "adamw-bf16"),
+        (UpdateRule::Momentum, "momentum"),
+        (UpdateRule::Sgd, "sgd"),
+    ] {
+        assert_eq!(request().optimizer(rule).run().unwrap(), request().optimizer(name).run().unwrap());
+    }
+}
+
+#[test]
+fn a_plan_on_a_cluster_of_ones_own_goes_on_from_its_file() {
+    let mut cluster = Cluster::find("h100").unwrap();
+    cluster.name = "mine".to_string();
+    let plan = meshwright::plan("tiny-llama").on(cluster.clone(), 2).batch(16, 128).run().unwrap();
+    let path = std::env::temp_dir().join(format!("meshwright-own-cluster-{}.json", std::process::id()));
+    plan.save(&path).unwrap();
+    let read = Plan::open(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    assert_eq!(read.report, plan.report);
+    assert!(read.why_not("tp=2").unwrap_err().to_string().contains("mine"));
+    let read = Plan::of(read.report, Estimator::new().with_cluster(cluster));
+    assert_eq!(read.why_not("tp=2").unwrap(), plan.why_not("tp=2").unwrap());
+}
+
+#[test]
+fn a_cancelled_run_saves_a_checkpoint_and_is_resumed() {
+    let folder = std::env::temp_dir().join(format!("meshwright-cancelled-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let text = folder.join("text.txt");
+    fs::write(&text, "A checkpoint is a folder of tensors with a manifest. ".repeat(200)).unwrap();
+    let request = || meshwright::train("tiny-llama").data(&text).out(folder.join("out")).batch(4, 16).steps(3);
+    let token = CancelToken::new();
+    let error = request().progress(|_| token.cancel()).cancel(&token).run().unwrap_err();
+    assert_eq!(error.code(), Some(Code::Cancelled));
+    assert!(error.to_string().contains("after step 1 of 3"), "{error}");
+    let (mut steps, mut validations) = (Vec::new(), 0);
+    let resumed = request().resume(folder.join("out")).parallel("dp=2").progress(|step| steps.push(step.step));
+    let report = resumed.validations(|_| validations += 1).run().unwrap();
+    assert_eq!((report.run.done, validations), (1, 1));
+    assert_eq!(steps, [2, 3]);
+    assert!(report.to_string().contains("validation loss"));
+    fs::remove_dir_all(&folder).unwrap();
 }

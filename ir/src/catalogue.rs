@@ -298,9 +298,9 @@ catalogue! {
         "meshwright compile tiny-llama --parallel dp=2 --shard auto --memory 1MB";
         "Use more devices, smaller micro-batches, or devices with more memory.";
     411 Cancelled "request cancelled":
-        "A program that uses the library cancelled the search or the compilation through its token. A cancelled request has no answer, not even a partial one.";
+        "A program that uses the library cancelled the request through its token. A cancelled search has no answer, not even a partial one. A cancelled training run has saved a checkpoint.";
         "let request = meshwright::plan(\"tiny-llama\").on(\"h100\", 8).batch(8, 128).cancel(&cancelled());";
-        "Start the request again. A request with a deadline returns the best answer found by then.";
+        "Start the request again, or resume the run. A search with a deadline returns the best answer found by then.";
     501 Deadlock "deadlock between ranks":
         "The ranks reach a state in which none can proceed: each waits for a later action of another.";
         "rank 0: 0B0 0F0 R N U";

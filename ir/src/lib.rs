@@ -1,5 +1,8 @@
 //! The intermediate representation: four levels, four types, one text form. It makes no planning decisions.
 //!
+//! The crate is the bottom layer of Meshwright, next to `kernels`: it imports no other crate of the workspace, and all other
+//! crates work on its types.
+//!
 //! | level | type | content |
 //! |---|---|---|
 //! | 1 | [`graph::Model`] | the computation, and after planning the sharding of each tensor |
@@ -20,6 +23,24 @@
 //! Every level prints and parses back byte for byte ([`text`]), and has a checker that shares no code with its producer
 //! ([`verify`]). Every error in a text has a code in the [`catalogue`]. The meaning of a model is the result that the
 //! reference evaluator of the runtime computes from it; every compiled program computes the same values.
+//!
+//! ```
+//! use meshwright_ir::models::{Batch, preset};
+//! use meshwright_ir::text::{File, parse, print};
+//! use meshwright_ir::types::DType;
+//! use meshwright_ir::verify::verify;
+//!
+//! let config = &preset("tiny-llama").unwrap().config;
+//! let model = config.build(&Batch { batch: 2, seq: 16, dtype: DType::F32 })?;
+//! verify(&model)?;
+//! let text = print(&File::from(model));
+//! assert!(text.contains("block @layer("));
+//! assert_eq!(print(&parse(&text)?), text);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`graph::Model`], [`ops::Op`] and [`types::Type`] are the types to begin with; [`options::ParallelConfig`] is what a user asks
+//! for.
 
 pub mod arena;
 pub mod catalogue;

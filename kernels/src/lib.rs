@@ -1,12 +1,31 @@
 //! Compute kernels on plain slices.
 //!
+//! The crate is part of the bottom layer of Meshwright: it imports no other crate of the workspace, and only `runtime` uses it.
+//!
 //! A kernel is a function of input slices, output slices and sizes. It knows no graph, no device and no sharding. Tensors
 //! are dense and row-major. A kernel that works on a shard of a larger tensor (of the vocabulary or of the sequence) takes
-//! the shard's `origin` or its elements' positions as arguments.
+//! the shard's `origin` or its elements' positions as arguments. [`cpu::Par`] is the number of threads that it may use.
 //!
 //! A size mismatch by the caller panics; each function documents its condition. Every size may be zero.
 //!
-//! [`cuda`] describes the same kernels for GPUs as text and descriptors; the runtime launches them.
+//! ```
+//! use meshwright_kernels::cpu::Par;
+//! use meshwright_kernels::cpu::elementwise::{Binary, binary};
+//! use meshwright_kernels::cpu::softmax::softmax;
+//!
+//! let mut sum = [0.0; 4];
+//! binary(Binary::Add, &[1.0, 2.0, 3.0, 4.0][..], &[1.0, 0.0, -1.0, -2.0][..], &mut sum, Par(1));
+//! assert_eq!(sum, [2.0; 4]);
+//!
+//! // Two rows of two columns.
+//! let mut shares = [0.0; 4];
+//! softmax(&sum, 2, &mut shares, Par(1));
+//! assert_eq!(shares, [0.5; 4]);
+//! ```
+//!
+//! [`cpu`] has the kernels, compiled for AVX-512, AVX2 and the baseline and chosen at run time. [`cuda`] describes the same
+//! kernels for GPUs as text and descriptors; the runtime launches them. [`scalar`] has the elementwise functions as programs, from
+//! which the text is made.
 
 pub mod cpu;
 pub mod cuda;

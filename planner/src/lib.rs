@@ -1,8 +1,32 @@
 //! Sharding planner: which mesh axes shard which dims, and which collectives follow.
 //!
+//! The crate is above `ir`, `ir/transforms`, `planner/cost` and `planner/solver`; `planner/compiler` joins it with the scheduler,
+//! which it does not know.
+//!
 //! The passes of [`PASSES`] run in order over a differentiated model at level 1 and return a model at level 1. After
 //! the last pass every sharding is closed. Every statement obeys its op's rule, and each reshard is a sequence of
-//! collectives.
+//! collectives. [`plan`] runs them, [`shard`] chooses shardings by cost, and [`reshard`] finds the cheapest collectives between two
+//! shardings.
+//!
+//! ```
+//! use cost::CPU;
+//! use ir::models::{Batch, preset};
+//! use ir::optimizer::Optimizer;
+//! use ir::options::{ParallelConfig, PlanOptions};
+//! use ir::text::{File, print};
+//! use ir::types::DType;
+//! use meshwright_planner::plan;
+//! use transforms::differentiate::differentiate;
+//!
+//! let config = &preset("tiny-llama").unwrap().config;
+//! let model = config.build(&Batch { batch: 4, seq: 16, dtype: DType::F32 })?;
+//! let model = differentiate(model, &Optimizer::default())?;
+//! let options = PlanOptions::of(ParallelConfig { dp: 2, tp: 2, ..Default::default() });
+//! let planned = plan(model, &options, &CPU, None, &mut |pass, _| println!("{pass}"))?;
+//! assert!(planned.is_settled());
+//! assert!(print(&File::from(planned)).contains("all_reduce("));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod assign;
 mod choose;

@@ -1,5 +1,36 @@
 //! Executes compiled per-rank programs: device backends, communicators, training data, checkpoints, and the reference
 //! evaluator.
+//!
+//! The crate is above `ir`, `kernels` and `runtime/trace`. It never plans: it does only what a program says. The root package joins
+//! it with the compiler.
+//!
+//! - [`exec::Executor`] loads a program once for each rank and runs its steps, one thread for each device.
+//! - [`reference::Reference`] computes what a model means, without kernels and ranks.
+//! - [`data`] reads text, [`checkpoint`] saves and loads, [`measure`] times kernels and collectives.
+//! - [`backend`] and [`comm`] are the interfaces of backends and communicators.
+//!
+//! ```
+//! use ir::optimizer::Optimizer;
+//! use ir::text::parse;
+//! use meshwright_runtime::reference::{Array, MicroBatch, Reference, Tensor};
+//! use std::collections::BTreeMap;
+//! use transforms::differentiate::differentiate;
+//!
+//! // Two feed-forward layers and a classifier, of 8 samples, 16 features and 32 classes.
+//! let text = include_str!("../../docs/example.ir");
+//! let model = differentiate(parse(text)?.model, &Optimizer::default())?;
+//! let samples = Tensor::from_fn(&[8, 16], |at| (at as f64).sin());
+//! let labels = Tensor::from_fn(&[8], |at| at as i32);
+//! let inputs = BTreeMap::from([("in".to_string(), Array::Real(samples)), ("lab".to_string(), Array::Int(labels))]);
+//!
+//! let mut reference = Reference::<f64>::new(&model, 0);
+//! let batch = [MicroBatch { inputs, valid: 8 }];
+//! let first = reference.step(&batch, 1e-2)?.loss;
+//! assert!(reference.loss(&batch)? < first);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! `examples/own_op.rs` of the repository loads the compiled program of the same model into an executor, and compares.
 
 pub mod arena;
 pub mod backend;

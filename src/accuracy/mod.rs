@@ -7,6 +7,20 @@
 //! 4. `fit` searches a stack's fitted constants within their intervals, and `folds` judges them on runs that the fit has not
 //!    seen.
 //! 5. `report` writes the tables as a document.
+//!
+//! ```
+//! use meshwright::Estimator;
+//! use meshwright::accuracy::{by_source, read, score};
+//!
+//! // One run a line: what ran, and how long a step took.
+//! let runs = read(
+//!     r#"{"model":"llama3-8b","cluster":"h100","stack":"nemo","gpus":8,"seq":8192,"global_batch":128,"precision":"bf16","parallel":"tp=2,sp=true,zero=1","step_time_s":12.0}"#,
+//! )?;
+//! let scored = score(&Estimator::new(), &runs);
+//! println!("predicted / measured: {:.2}", scored[0].ratio().unwrap());
+//! assert_eq!(by_source(&scored)[0].rows, 1);
+//! # Ok::<(), meshwright::Error>(())
+//! ```
 
 mod fit;
 mod folds;

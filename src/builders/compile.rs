@@ -1,8 +1,8 @@
 //! Builder of a compilation.
 
 use super::values::{ConfigText, ModelInput, PrecisionText};
+use crate::error::Error;
 use compiler::compile::{CompileRequest, compile_source_with};
-use compiler::error::Error;
 use compiler::model_source::ModelSource;
 use compiler::parallel;
 use compiler::pass::Pass;
@@ -89,6 +89,7 @@ impl<'a> CompileBuilder<'a> {
     /// Stops after a pass of [`passes`](compiler::pipeline::passes).
     ///
     /// ```
+    /// assert!(meshwright::passes().iter().any(|pass| pass.name == "collectives"));
     /// let file = meshwright::compile("tiny-llama").parallel("tp=2").stop_after("collectives").run()?;
     /// assert!(file.program.is_none());
     /// # Ok::<(), meshwright::Error>(())
@@ -135,6 +136,6 @@ impl<'a> CompileBuilder<'a> {
             ModelInput::Source(source) => *source,
         };
         let told = (&mut *observer, &mut *progress);
-        compile_source_with(&mut passes?, &source, &request, stop_after.as_deref(), told)
+        Ok(compile_source_with(&mut passes?, &source, &request, stop_after.as_deref(), told)?)
     }
 }

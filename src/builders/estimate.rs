@@ -1,12 +1,13 @@
 //! Builder of an estimate.
 
-use super::values::{ClusterInput, ConfigText, Machine, PrecisionText, StackInput};
-use compiler::error::Error;
+use super::values::{ClusterInput, ConfigText, Machine, ModelInput, OptimizerText, PrecisionText, StackInput};
+use crate::error::Error;
+use compiler::model_source::ModelSource;
 use compiler::parallel;
 use estimator::{EstimateReport, EstimateRequest};
 
 /// Starts the request for step time and memory of a configuration of a model: a preset, the path of a `config.json` or `.ir`
-/// file, or the text of a `config.json`.
+/// file, the text of a `config.json`, or a [`Model`](ir::graph::Model) or [`ModelConfig`](ir::models::ModelConfig).
 ///
 /// ```
 /// use meshwright::{DType, ParallelConfig};
@@ -18,20 +19,22 @@ use estimator::{EstimateReport, EstimateRequest};
 /// println!("{report}");
 /// # Ok::<(), meshwright::Error>(())
 /// ```
-pub fn estimate(model: impl Into<String>) -> EstimateBuilder {
-    EstimateBuilder::from(EstimateRequest { model: model.into(), ..EstimateRequest::default() })
+pub fn estimate(model: impl Into<ModelInput>) -> EstimateBuilder {
+    let (model, source) = model.into().named();
+    EstimateBuilder { source, ..EstimateBuilder::from(EstimateRequest { model, ..EstimateRequest::default() }) }
 }
 
 /// Request of an estimate with typed setters; [`estimate`](fn@estimate) starts one. It must name a batch.
 #[must_use = "a builder does nothing until `run`"]
 pub struct EstimateBuilder {
     request: EstimateRequest,
+    source: Option<Box<ModelSource>>,
     machine: Machine,
 }
 
 impl From<EstimateRequest> for EstimateBuilder {
     fn from(request: EstimateRequest) -> EstimateBuilder {
-        EstimateBuilder { request, machine: Machine::default() }
+        EstimateBuilder { request, source: None, machine: Machine::default() }
     }
 }
 
@@ -74,8 +77,8 @@ impl EstimateBuilder {
     }
 
     /// Sets the optimizer: `adamw` (default), `adamw-bf16`, `momentum` or `sgd`.
-    pub fn optimizer(mut self, name: impl Into<String>) -> Self {
-        self.request.optimizer = name.into();
+    pub fn optimizer(mut self, optimizer: impl Into<OptimizerText>) -> Self {
+        self.request.optimizer = optimizer.into().0;
         self
     }
 
@@ -103,6 +106,31 @@ impl EstimateBuilder {
     /// # Errors
     /// A name is not known, a size is missing or out of range, or the configuration fits neither the devices nor the model.
     pub fn run(self) -> Result<EstimateReport, Error> {
-        self.machine.estimator(&self.request.cluster)?.estimate(&self.request)
+        let estimator = self.machine.estimator(self.source.as_deref(), &self.request.cluster)?;
+        Ok(estimator.estimate(&self.request)?)
+    }
+
+    /// Predicts the step of each configuration, its keys over those of [`parallel`](Self::parallel), in their order.
+    /// Configurations share the work that they have in common.
+    ///
+    /// ```
+    /// let request = meshwright::estimate("llama3-8b").on("h100", 8).batch(64, 8192).parallel("zero=1");
+    /// let reports = request.sweep(["tp=2", "tp=4", "tp=3"])?;
+    /// assert!(reports[0].is_ok() && reports[1].is_ok() && reports[2].is_err());
+    /// # Ok::<(), meshwright::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The cluster, the stack or the model is not known. The error of a configuration is in its place of the answer.
+    pub fn sweep<C: Into<ConfigText>>(
+        self,
+        configs: impl IntoIterator<Item = C>,
+    ) -> Result<Vec<Result<EstimateReport, Error>>, Error> {
+        let estimator = self.machine.estimator(self.source.as_deref(), &self.request.cluster)?;
+        let estimate = |config: C| {
+            let parallel = parallel::pinned(&self.request.parallel, &config.into().0);
+            Ok(estimator.estimate(&EstimateRequest { parallel, ..self.request.clone() })?)
+        };
+        Ok(configs.into_iter().map(estimate).collect())
     }
 }

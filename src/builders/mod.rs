@@ -3,9 +3,11 @@
 mod compile;
 mod estimate;
 mod plan;
+mod training;
 mod values;
 
 pub use compile::{CompileBuilder, compile};
 pub use estimate::{EstimateBuilder, estimate};
 pub use plan::{Plan, PlanBuilder, plan};
-pub use values::{ClusterInput, ConfigText, ModelInput, PrecisionText, StackInput};
+pub use training::{TrainBuilder, train};
+pub use values::{ClusterInput, ConfigText, ModelInput, OptimizerText, PrecisionText, StackInput, UpdateRule};

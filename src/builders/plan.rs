@@ -1,21 +1,24 @@
 //! Builder of a plan.
 
-use super::values::{ClusterInput, ConfigText, Machine, PrecisionText, StackInput};
-use autotune::explain::{self, Planned, WhyNot};
+use super::values::{ClusterInput, ConfigText, Machine, ModelInput, OptimizerText, PrecisionText, StackInput};
+use crate::error::Error;
+use crate::json;
+use autotune::explain::{self, Planned, WhyNot, read_plan};
 use autotune::plan::{Objective, PlanReport, PlanRequest, Progress, Search, find_until_cancelled};
 use compiler::cancel::CancelToken;
 use compiler::compile::{CompileRequest, compile_source};
 use compiler::deadline::Deadline;
-use compiler::error::Error;
 use compiler::model_source::ModelSource;
 use compiler::parallel;
+use compiler::text_files::write_text;
 use estimator::Estimator;
 use ir::text::File;
 use std::fmt;
+use std::path::Path;
 use std::time::Duration;
 
-/// Starts the request for the best configuration of a model: a preset, the path of a `config.json` or `.ir` file, or the text of
-/// a `config.json`.
+/// Starts the request for the best configuration of a model: a preset, the path of a `config.json` or `.ir` file, the text of a
+/// `config.json`, or a [`Model`](ir::graph::Model) or [`ModelConfig`](ir::models::ModelConfig).
 ///
 /// ```
 /// let plan = meshwright::plan("tiny-llama").on("h100", 2).batch(16, 128).pin("zero=1").run()?;
@@ -24,14 +27,16 @@ use std::time::Duration;
 /// assert!(best.predicted.fits);
 /// # Ok::<(), meshwright::Error>(())
 /// ```
-pub fn plan<'a>(model: impl Into<String>) -> PlanBuilder<'a> {
-    PlanBuilder::from(PlanRequest { model: model.into(), ..PlanRequest::default() })
+pub fn plan<'a>(model: impl Into<ModelInput>) -> PlanBuilder<'a> {
+    let (model, source) = model.into().named();
+    PlanBuilder { source, ..PlanBuilder::from(PlanRequest { model, ..PlanRequest::default() }) }
 }
 
 /// Request of a plan with typed setters; [`plan`](fn@plan) starts one. It must name a cluster and a batch.
 #[must_use = "a builder does nothing until `run`"]
 pub struct PlanBuilder<'a> {
     request: PlanRequest,
+    source: Option<Box<ModelSource>>,
     machine: Machine,
     progress: Box<Progress<'a>>,
     cancel: CancelToken,
@@ -39,7 +44,8 @@ pub struct PlanBuilder<'a> {
 
 impl From<PlanRequest> for PlanBuilder<'_> {
     fn from(request: PlanRequest) -> Self {
-        PlanBuilder { request, machine: Machine::default(), progress: Box::new(|_| ()), cancel: CancelToken::default() }
+        let (source, machine, cancel) = (None, Machine::default(), CancelToken::new());
+        PlanBuilder { request, source, machine, progress: Box::new(|_| ()), cancel }
     }
 }
 
@@ -76,8 +82,8 @@ impl<'a> PlanBuilder<'a> {
     }
 
     /// Sets the optimizer: `adamw` (default), `momentum` or `sgd`.
-    pub fn optimizer(mut self, name: impl Into<String>) -> Self {
-        self.request.optimizer = name.into();
+    pub fn optimizer(mut self, optimizer: impl Into<OptimizerText>) -> Self {
+        self.request.optimizer = optimizer.into().0;
         self
     }
 
@@ -127,7 +133,7 @@ impl<'a> PlanBuilder<'a> {
         self
     }
 
-    /// Ends the search with [`Error::Cancelled`] once `token` is cancelled.
+    /// Ends the search with an error of [`Code::Cancelled`](ir::catalogue::Code::Cancelled) once `token` is cancelled.
     pub fn cancel(mut self, token: &CancelToken) -> Self {
         self.cancel = token.clone();
         self
@@ -152,10 +158,10 @@ impl<'a> PlanBuilder<'a> {
     /// the conflict then. [`Code::NotFinished`](ir::catalogue::Code::NotFinished) if the deadline passed before the first
     /// fit. A name is not known, a size is out of range, pins contradict each other, or the token is cancelled.
     pub fn run(self) -> Result<Plan, Error> {
-        let (answer, estimator) = self.answered()?;
+        let (answer, source, estimator) = self.answered()?;
         match answer {
-            Planned::Best(report) => Ok(Plan { report: *report, estimator }),
-            Planned::Infeasible(answer) => Err(answer.error()),
+            Planned::Best(report) => Ok(Plan { report: *report, source, estimator }),
+            Planned::Infeasible(answer) => Err(answer.error().into()),
         }
     }
 
@@ -176,11 +182,11 @@ impl<'a> PlanBuilder<'a> {
         Ok(self.answered()?.0)
     }
 
-    fn answered(self) -> Result<(Planned, Estimator), Error> {
-        let PlanBuilder { request, machine, progress, cancel } = self;
-        let estimator = machine.estimator(&request.cluster)?;
+    fn answered(self) -> Result<(Planned, Option<Box<ModelSource>>, Estimator), Error> {
+        let PlanBuilder { request, source, machine, progress, cancel } = self;
+        let estimator = machine.estimator(source.as_deref(), &request.cluster)?;
         let found = find_until_cancelled(&estimator, &request, &cancel, &*progress)?;
-        Ok((explain::plan(&estimator, &request, found)?, estimator))
+        Ok((explain::plan(&estimator, &request, found)?, source, estimator))
     }
 }
 
@@ -188,7 +194,15 @@ impl<'a> PlanBuilder<'a> {
 pub struct Plan {
     /// Prediction, alternatives and reasons, with the fields of `plan --format json`.
     pub report: PlanReport,
+    /// The model, where it is in memory.
+    source: Option<Box<ModelSource>>,
     estimator: Estimator,
+}
+
+impl fmt::Debug for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plan").field("report", &self.report).finish_non_exhaustive()
+    }
 }
 
 impl fmt::Display for Plan {
@@ -198,6 +212,39 @@ impl fmt::Display for Plan {
 }
 
 impl Plan {
+    /// Reads a plan file, which [`save`](Self::save) or `meshwright plan --format json` wrote. The report has the names of model,
+    /// cluster and stack alone: a plan of values continues with [`Plan::of`].
+    ///
+    /// # Errors
+    /// The file cannot be read, holds no plan, one of another version, or the answer that nothing fits.
+    pub fn open(path: impl AsRef<Path>) -> Result<Plan, Error> {
+        Ok(Plan::of(read_plan(path.as_ref())?, Estimator::new()))
+    }
+
+    /// A plan of a report. The estimator knows the report's cluster and stack, by name or as values.
+    pub fn of(report: PlanReport, estimator: Estimator) -> Plan {
+        Plan { report, source: None, estimator }
+    }
+
+    /// Writes a plan file, which [`open`](Self::open) and `meshwright explain` read.
+    ///
+    /// ```
+    /// use meshwright::Plan;
+    ///
+    /// let plan = meshwright::plan("tiny-llama").on("h100", 2).batch(16, 128).run()?;
+    /// let path = std::env::temp_dir().join(format!("meshwright-plan-{}.json", std::process::id()));
+    /// plan.save(&path)?;
+    /// assert_eq!(Plan::open(&path)?.report, plan.report);
+    /// # std::fs::remove_file(&path).unwrap();
+    /// # Ok::<(), meshwright::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        Ok(write_text(path.as_ref(), &json(&self.report)?)?)
+    }
+
     /// Compiles the model under the plan's configuration, to the program of every rank.
     ///
     /// # Errors
@@ -213,7 +260,11 @@ impl Plan {
             precision: chosen.inputs.precision.clone(),
             ..CompileRequest::default()
         };
-        compile_source(&ModelSource::open(&request.model)?, &request, None, &mut |_, _| ())
+        let compile = |source: &ModelSource| Ok(compile_source(source, &request, None, &mut |_, _| ())?);
+        match &self.source {
+            Some(source) => compile(source),
+            None => compile(&ModelSource::open(&request.model)?),
+        }
     }
 
     /// Compares the plan with the best configuration that also has these keys.
@@ -226,10 +277,13 @@ impl Plan {
     /// ```
     ///
     /// # Errors
-    /// The keys are no configuration.
+    /// The keys are no configuration, or the plan's cluster or stack is not known.
     pub fn why_not(&self, keys: impl Into<ConfigText>) -> Result<WhyNot, Error> {
+        let inputs = &self.report.chosen.inputs;
+        self.estimator.cluster(&inputs.cluster)?;
+        self.estimator.stack(&inputs.stack)?;
         let find: &explain::Find<'_> = &|estimator, request| autotune::plan::find(estimator, request, &|_| ());
-        explain::why_not(&self.estimator, &self.report, &keys.into().0, (find, &Deadline::default()))
+        Ok(explain::why_not(&self.estimator, &self.report, &keys.into().0, (find, &Deadline::default()))?)
     }
 
     /// Draws the plan as a web page with charts, which loads no other file.
@@ -237,6 +291,6 @@ impl Plan {
     /// # Errors
     /// The model is not there any more.
     pub fn html(&self) -> Result<String, Error> {
-        explain::page(&self.estimator, &self.report)
+        Ok(explain::page(&self.estimator, &self.report)?)
     }
 }

@@ -1,6 +1,6 @@
 //! Inputs of the builders: each is a name, a text or a typed value.
 
-use compiler::error::Error;
+use crate::error::Error;
 use compiler::model_source::ModelSource;
 use compiler::parallel;
 use cost::{Cluster, Stack};
@@ -66,6 +66,47 @@ impl From<DType> for PrecisionText {
     }
 }
 
+/// The update rules by name. Requests have settings such as the weight decay in fields of their own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UpdateRule {
+    /// `adamw`: AdamW, with states in f32.
+    AdamW,
+    /// `adamw-bf16`: AdamW, with states in bf16; only for estimates.
+    AdamWBf16,
+    /// `momentum`: stochastic gradient descent with a velocity; not for training.
+    Momentum,
+    /// `sgd`: stochastic gradient descent.
+    Sgd,
+}
+
+/// An optimizer: the name of an update rule, or an [`UpdateRule`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OptimizerText(pub(super) String);
+
+impl From<&str> for OptimizerText {
+    fn from(name: &str) -> OptimizerText {
+        OptimizerText(name.to_string())
+    }
+}
+
+impl From<String> for OptimizerText {
+    fn from(name: String) -> OptimizerText {
+        OptimizerText(name)
+    }
+}
+
+impl From<UpdateRule> for OptimizerText {
+    fn from(rule: UpdateRule) -> OptimizerText {
+        match rule {
+            UpdateRule::AdamW => "adamw",
+            UpdateRule::AdamWBf16 => "adamw-bf16",
+            UpdateRule::Momentum => "momentum",
+            UpdateRule::Sgd => "sgd",
+        }
+        .into()
+    }
+}
+
 /// The hardware: the name of a preset, the path of a TOML file, or a [`Cluster`].
 #[derive(Clone, PartialEq, Debug)]
 pub enum ClusterInput {
@@ -120,7 +161,29 @@ impl From<Stack> for StackInput {
     }
 }
 
-/// A model to compile: a name, a path, or a value.
+/// A model: a name, a path, or a value. Reports name a [`Model`] by the name in its text.
+///
+/// ```
+/// use meshwright::ModelSource;
+///
+/// let text = "
+/// dims [b=4, h=8]
+/// param %w: f32[h] init=constant(1.0) decay=false
+/// model @scaled(%x: input f32[b, h]) {
+///   call @head(%x; %w)
+/// }
+/// block @head(%x: input f32[b, h]; %w: param f32[h]) -> loss f32[] {
+///   %y: f32[b, h] = mul(%x, %w, eq=\"b h, h -> b h\")
+///   %l: f32[] = reduce_sum(%y, eq=\"b h ->\")
+///   return %l
+/// }";
+/// // The source checks the text, and its errors show its lines.
+/// let source = ModelSource::read("scaled.ir", text)?;
+/// let file = meshwright::compile(source).parallel("dp=2").run()?;
+/// assert_eq!(file.model.mesh.devices(), 2);
+/// assert!(ModelSource::read("scaled.ir", "dims [b=").is_err_and(|error| error.to_string().contains("scaled.ir:1")));
+/// # Ok::<(), meshwright::Error>(())
+/// ```
 pub enum ModelInput {
     /// A preset, the path of a `config.json`, of its folder or of a `.ir` file, or the text of a `config.json`.
     Name(String),
@@ -167,13 +230,24 @@ impl From<ModelConfig> for ModelInput {
 
 impl From<File> for ModelInput {
     fn from(file: File) -> ModelInput {
-        ModelSource::of_file("the model", file).into()
+        let name = if file.model.name.is_empty() { "the model".to_string() } else { file.model.name.clone() };
+        ModelSource::of_file(&name, file).into()
     }
 }
 
 impl From<Model> for ModelInput {
     fn from(model: Model) -> ModelInput {
         File::from(model).into()
+    }
+}
+
+impl ModelInput {
+    /// The name of the model in requests and reports, and the model where it is in memory.
+    pub(super) fn named(self) -> (String, Option<Box<ModelSource>>) {
+        match self {
+            ModelInput::Name(name) => (name, None),
+            ModelInput::Source(source) => (source.name().to_string(), Some(source)),
+        }
     }
 }
 
@@ -213,12 +287,12 @@ impl Machine {
         self.memory = Some(bytes);
     }
 
-    /// An estimator that knows these values; `cluster` is the name of the request's cluster.
+    /// An estimator that knows these values and the model in memory; `cluster` is the name of the request's cluster.
     ///
     /// # Errors
-    /// The memory of a cluster is set that is not known.
-    pub(super) fn estimator(self, cluster: &str) -> Result<Estimator, Error> {
-        let mut estimator = Estimator::new();
+    /// The memory of a cluster is set that is not known. The model does not compile, or states its own mesh or gradients.
+    pub(super) fn estimator(self, model: Option<&ModelSource>, cluster: &str) -> Result<Estimator, Error> {
+        let mut estimator = model.cloned().map_or_else(|| Ok(Estimator::new()), Estimator::with_model)?;
         if let Some(stack) = self.stack {
             estimator = estimator.with_stack(*stack);
         }
@@ -226,7 +300,7 @@ impl Machine {
             estimator = estimator.with_cluster(*cluster);
         }
         match self.memory {
-            Some(bytes) => estimator.with_memory(cluster, bytes),
+            Some(bytes) => Ok(estimator.with_memory(cluster, bytes)?),
             None => Ok(estimator),
         }
     }

@@ -1,4 +1,15 @@
 //! Cluster file of this machine: the times from [`runtime::measure`] as constants of a device and a link.
+//!
+//! ```no_run
+//! use meshwright::calibrate::cluster;
+//! use meshwright::runtime::measure::measure;
+//!
+//! // About ten seconds, with 8 GiB for each device.
+//! let machine = cluster(&measure(&mut |_| ())?, 8 << 30);
+//! let plan = meshwright::plan("tiny-llama").on(machine, 2).stack("meshwright-threads").precision("f32").batch(16, 128);
+//! println!("{}", plan.run()?);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod fit;
 

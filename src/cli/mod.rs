@@ -20,7 +20,6 @@ mod parallel;
 mod passes;
 mod plan;
 mod prediction;
-mod profile;
 mod progress;
 mod request;
 mod reshard;
@@ -34,6 +33,7 @@ mod toml_text;
 mod train;
 
 use crate::error::Error;
+use crate::json;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand, ValueEnum};
 use compiler::text_files::write_text;
@@ -230,12 +230,6 @@ fn guarded<T>(f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         let (place, message) = last.unwrap_or_default();
         Err(Error::fault(place, message))
     })
-}
-
-/// JSON text of an answer, with a newline.
-fn json(answer: &impl serde::Serialize) -> Result<String, Error> {
-    let text = serde_json::to_string_pretty(answer).map_err(|why| Error::fault("json", why))?;
-    Ok(text + "\n")
 }
 
 #[cfg(test)]

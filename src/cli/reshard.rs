@@ -2,10 +2,8 @@
 
 use super::TableFormat;
 use crate::error::Error;
-use crate::reshard::{PathReport, ReshardReport, ReshardRequest, reshard};
+use crate::reshard::{ReshardRequest, reshard};
 use clap::Args;
-use support::table::table;
-use support::units::{count, time};
 
 /// Find the cheapest sequence of collectives between two shardings of a tensor
 ///
@@ -43,28 +41,8 @@ impl Reshard {
         let Reshard { mesh, shape, from, to, dtype, format } = self;
         let report = reshard(&ReshardRequest { mesh, shape, dtype, from, to })?;
         match format {
-            TableFormat::Table => Ok(drawn(&report)),
+            TableFormat::Table => Ok(report.to_string()),
             TableFormat::Json => super::json(&report),
         }
     }
-}
-
-fn drawn(report: &ReshardReport) -> String {
-    let first = ["".into(), report.from.clone(), "".into(), "".into()];
-    let steps = report
-        .cheapest
-        .steps
-        .iter()
-        .map(|step| [step.collective.clone(), step.ty.clone(), count(step.bytes as f64), time(step.seconds)]);
-    let rows: Vec<_> = std::iter::once(first).chain(steps).collect();
-    let total = |path: &PathReport| {
-        let steps = if path.steps.len() == 1 { "1 step".to_string() } else { format!("{} steps", path.steps.len()) };
-        format!("{steps}, {} bytes to each rank, {}", count(path.bytes as f64), time(path.seconds))
-    };
-    format!(
-        "{}\ntotal    {}\nnaive    {}: all-gather, then slice\n",
-        table(["STEP", "TYPE", "BYTES", "TIME"], &rows),
-        total(&report.cheapest),
-        total(&report.naive),
-    )
 }

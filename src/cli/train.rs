@@ -3,10 +3,10 @@
 use super::parallel::ParallelFlags;
 use super::progress::Watch;
 use super::request::{Fields, from_json, from_toml, resolve};
-use super::{TableFormat, prediction, profile};
+use super::{TableFormat, prediction};
 use crate::error::Error;
 use crate::predicting::write_trace;
-use crate::train::{TrainReport, TrainRequest, predict, train};
+use crate::train::{TrainRequest, predict, train};
 use autotune::explain::read_plan;
 use clap::Args;
 use compiler::parallel;
@@ -14,7 +14,7 @@ use estimator::EstimateReport;
 use runtime::checkpoint::run_of;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use support::units::{count, finite, seconds, share};
+use support::units::finite;
 
 /// Train a model on text, on virtual devices: one thread each, in this process
 ///
@@ -164,7 +164,7 @@ impl Train {
         }
         let json = self.format == TableFormat::Json;
         let report = train(&request, &mut Watch::new(json))?;
-        if json { super::json(&report) } else { Ok(summary(&report)) }
+        if json { super::json(&report) } else { Ok(format!("\n{report}")) }
     }
 }
 
@@ -195,50 +195,4 @@ fn of_plan(path: &Path, has_config: bool) -> Result<Fields, Error> {
     fields.insert("seq".into(), inputs.seq.into());
     fields.insert("global_batch".into(), inputs.global_batch.into());
     Ok(fields)
-}
-
-fn summary(report: &TrainReport) -> String {
-    let mut text = "\n".to_string();
-    if let Some(loss) = report.train_loss {
-        text += &format!("train loss       {loss:.4} nats per token, over the last steps\n");
-    }
-    let part = if report.valid_share < 1.0 {
-        format!("{} of the held-out part (--final-eval-batches)", share(report.valid_share))
-    } else {
-        "the whole held-out part".to_string()
-    };
-    text +=
-        &format!("validation loss  {:.4} nats per token, over {part}, ends of documents included\n", report.valid_loss);
-    if let (Some(bigram), Some(below)) = (report.run.bigram_entropy, report.below_bigram) {
-        let side = if below >= 0.0 { "below" } else { "above" };
-        text += &format!(
-            "baseline         {bigram:.4} nats/byte (byte-bigram model): the loss is {:.4} {side} it\n",
-            below.abs()
-        );
-    }
-    if let (Some(last), Some([dropped, choices])) = (report.dropped, report.dropped_choices) {
-        text += &match dropped {
-            0 => format!("token drop       none of {} expert assignments\n", count(choices as f64)),
-            _ => format!(
-                "token drop       {} of {} expert assignments, above the capacity; {} over the last steps\n",
-                count(dropped as f64),
-                count(choices as f64),
-                share(last)
-            ),
-        };
-    }
-    let saved = report.checkpoint.as_ref().and_then(|path| path.file_name());
-    let saved = saved.map_or_else(String::new, |name| format!(", {}", name.display()));
-    let devices = report.run.devices;
-    text += &format!(
-        "speed            {} tokens/s on {devices} device{}, {} tokens in {}\n\
-             outputs          {}: metrics.jsonl, run.toml{}\n",
-        count(report.tokens_per_s),
-        if devices == 1 { "" } else { "s" },
-        count(report.tokens as f64),
-        seconds(report.seconds),
-        report.out.display(),
-        saved
-    );
-    text + &report.profile.as_ref().map_or_else(String::new, profile::text)
 }

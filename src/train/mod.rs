@@ -3,6 +3,17 @@
 //! ```text
 //! request -> data, model -> compile -> executor;   per step: fill -> step -> record;   now and then: save, evaluate
 //! ```
+//!
+//! [`train`](fn@crate::train) of the crate's root starts a run by a builder. [`predict`] simulates a step without data:
+//!
+//! ```
+//! use meshwright::train::{TrainRequest, predict};
+//!
+//! let request = TrainRequest { parallel: "dp=2,tp=2".to_string(), ..TrainRequest::default() };
+//! let (step, _trace) = predict(&request)?;
+//! assert_eq!((step.devices, step.tokens), (4, Some(16 * 128)));
+//! # Ok::<(), meshwright::Error>(())
+//! ```
 
 mod backend;
 mod checkpoint;
@@ -14,6 +25,7 @@ mod memory;
 mod outputs;
 mod prepare;
 mod report;
+mod report_text;
 mod request;
 mod run;
 
@@ -22,4 +34,5 @@ pub use free::free_memory;
 pub use prepare::predict;
 pub use report::{ProfileReport, Progress, Quiet, Routed, RunHeader, Signal, TrainReport};
 pub use request::{TrainRequest, check_precision};
-pub use run::train;
+pub use run::{train, train_source};
+pub use runtime::metrics::{EvalRecord, StepRecord};

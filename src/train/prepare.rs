@@ -27,15 +27,15 @@ pub(super) struct Prepared {
     pub(super) microbatches: u32,
 }
 
-/// Resolves the request and compiles its model.
+/// Resolves the request and compiles its model: `source`, or the one that the request names.
 ///
 /// # Errors
 /// The request is invalid, or this version cannot run it.
-pub(super) fn prepare(request: &TrainRequest) -> Result<Prepared, Error> {
+pub(super) fn prepare(request: &TrainRequest, source: Option<ModelSource>) -> Result<Prepared, Error> {
     let mut request = request.resolved()?;
     check_device(&request.backend)?;
     let parallel = request.parallel()?;
-    let source = ModelSource::open(&request.model)?;
+    let source = source.map_or_else(|| ModelSource::open(&request.model), Ok)?;
     let file = open(&source, &parallel, request.seq, DType::F32)?;
     let feed = Feed::of(&file.model)?;
     request.seq = feed.seq;
@@ -56,5 +56,5 @@ pub(super) fn prepare(request: &TrainRequest) -> Result<Prepared, Error> {
 /// # Errors
 /// The request is invalid, or this version cannot run it.
 pub fn predict(request: &TrainRequest) -> Result<(StepPrediction, Trace), Error> {
-    Ok(predicting::predict(&prepare(request)?.compiled, &CPU)?)
+    Ok(predicting::predict(&prepare(request, None)?.compiled, &CPU)?)
 }

@@ -27,6 +27,10 @@ pub trait Progress {
     fn asked_to_end(&self) -> Option<Signal> {
         None
     }
+    /// Returns whether the caller asks the run to end early. The run then saves a checkpoint.
+    fn is_cancelled(&self) -> bool {
+        false
+    }
 }
 
 /// Signal that asks a run to end.

@@ -47,7 +47,23 @@ const SCHEMA: &str = "meshwright.train/1";
 /// The request is invalid or not supported, a rank failed, the loss is not finite, or a checkpoint cannot be read or
 /// written.
 pub fn train(request: &TrainRequest, progress: &mut dyn Progress) -> Result<TrainReport, Error> {
-    let Prepared { request, source, parallel, compiled, feed, microbatches } = prepare(request)?;
+    run(prepare(request, None)?, progress)
+}
+
+/// Trains a model in memory, which the request's field `model` only names.
+///
+/// # Errors
+/// As [`train`].
+pub fn train_source(
+    source: ModelSource,
+    request: &TrainRequest,
+    progress: &mut dyn Progress,
+) -> Result<TrainReport, Error> {
+    run(prepare(request, Some(source))?, progress)
+}
+
+fn run(prepared: Prepared, progress: &mut dyn Progress) -> Result<TrainReport, Error> {
+    let Prepared { request, source, parallel, compiled, feed, microbatches } = prepared;
     let memory = check(&compiled, &request)?;
     let data = TextData::load(&request.data, request.valid_fraction, memory.left)?;
     let samplers = Samplers {
@@ -218,13 +234,16 @@ impl TrainingRun<'_> {
         Ok(())
     }
 
-    /// Ends the run after a step with a checkpoint, if a signal asked for it.
+    /// Ends the run after a step with a checkpoint, if a signal or the caller asked for it.
     fn heed(&mut self, step: u64, progress: &dyn Progress) -> Result<(), Error> {
-        let Some(signal) = progress.asked_to_end() else { return Ok(()) };
+        let signal = progress.asked_to_end();
+        if signal.is_none() && !progress.is_cancelled() {
+            return Ok(());
+        }
         if self.saved.as_ref().is_none_or(|(saved, _)| *saved != step) {
             self.save(step)?;
         }
-        Err(ended(signal, step, &self.request))
+        Err(signal.map_or_else(|| cancelled(step, &self.request), |signal| ended(signal, step, &self.request)))
     }
 
     /// Writes the trace, if one is recorded. A failed write does not end the run; the end of the run retries.
@@ -420,6 +439,15 @@ fn ended(signal: Signal, step: u64, request: &TrainRequest) -> Error {
         code: Code::RunEnded,
         signal: signal.number(),
         message: format!("{} ended the run after step {step} of {}", signal.name(), request.steps),
+        help: go_on(&request.out),
+    }
+}
+
+/// Error that ends a run whose caller cancelled it.
+fn cancelled(step: u64, request: &TrainRequest) -> Error {
+    Error::Failed {
+        code: Code::Cancelled,
+        message: format!("the run was cancelled after step {step} of {}", request.steps),
         help: go_on(&request.out),
     }
 }

@@ -1,5 +1,25 @@
-//! Services that every layer may use. [`files`] reads files within a limit and writes them atomically; [`parallel`] maps over
-//! all cores; [`query`] caches computations by their keys. [`units`] formats numbers with units, and [`table`] aligned columns.
+//! Functions that every layer may need of the system and no layer owns.
+//!
+//! The crate is part of the bottom layer of Meshwright: it imports no other crate of the workspace.
+//!
+//! - [`files`]: files that are read with a limit and written atomically.
+//! - [`parallel`]: a parallel map over all cores.
+//! - [`query`]: computations that are cached by their keys.
+//! - [`units`] and [`table`]: numbers as people read and write them, and aligned columns.
+//!
+//! ```
+//! use meshwright_support::query::Query;
+//! use meshwright_support::table::table;
+//! use meshwright_support::units::{bytes_of, count, time};
+//!
+//! assert_eq!((count(8.03e9).as_str(), time(2.41e-3).as_str()), ("8.03B", "2.41 ms"));
+//! assert_eq!(bytes_of("8GiB"), Ok(8 << 30));
+//! assert_eq!(table(["model", "size"], &[["gpt2".to_string(), count(124e6)]]), "model  size\ngpt2   124M\n");
+//!
+//! // A query computes the answer of each key once, from its database and the key.
+//! let lengths: Query<Vec<String>, usize, usize> = Query::new(|words, &at| words[at].len());
+//! assert_eq!(lengths.get(&vec!["mesh".to_string()], &0), 4);
+//! ```
 
 pub mod files;
 pub mod parallel;

@@ -1,10 +1,30 @@
 //! The whole compiler: takes a model and returns a program for every rank.
 //!
-//! [`model_source::ModelSource`] opens a preset, a `config.json` or a `.ir` file. [`compile::compile_source`] compiles it as
-//! a [`compile::CompileRequest`] request asks. [`pipeline::compile`] runs the passes themselves; [`pipeline::passes`] lists them,
-//! and a [`pass_manager::PassManager`] takes a caller's own [`pass::Pass`] among them.
-//! A configuration is written in the grammar of [`parallel`]. All functions here return [`error::Error`], which has a code, a
-//! message and what to do.
+//! The crate joins `planner` and `scheduler`, which do not know each other, and `scheduler/codegen`. The estimator, the search and
+//! the root package use it.
+//!
+//! - [`model_source::ModelSource`] opens a preset, a `config.json` or a `.ir` file.
+//! - [`compile::compile_source`] compiles it as a [`compile::CompileRequest`] asks.
+//! - [`pipeline::compile`] runs the passes themselves; [`pipeline::passes`] lists them, and a
+//!   [`pass_manager::PassManager`] takes a caller's own [`pass::Pass`] among them.
+//! - [`parallel`] is the grammar of a configuration. [`cancel::CancelToken`] and [`deadline::Deadline`] end long requests.
+//!
+//! All functions here return [`error::Error`], which has a code, a message and what to do.
+//!
+//! ```
+//! use meshwright_compiler::compile::{CompileRequest, compile_source};
+//! use meshwright_compiler::model_source::ModelSource;
+//! use meshwright_compiler::parallel;
+//!
+//! let source = ModelSource::open("tiny-llama")?;
+//! let request = CompileRequest { parallel: "dp=2,pp=2".to_string(), ..CompileRequest::default() };
+//! let mut passes = Vec::new();
+//! let file = compile_source(&source, &request, None, &mut |pass, _| passes.push(pass))?;
+//! assert_eq!(passes.last(), Some(&"assign_buffers"));
+//! assert_eq!(file.program.unwrap().classes.len(), 2);
+//! assert_eq!(parallel::parse("dp=2,pp=2")?.devices(), 4);
+//! # Ok::<(), meshwright_compiler::error::Error>(())
+//! ```
 
 pub mod batch;
 pub mod cancel;

@@ -11,6 +11,7 @@ use ir::verify::verify_stated;
 use std::path::{Path, PathBuf};
 
 /// A model before its batch is known.
+#[derive(Clone)]
 pub enum ModelSource {
     /// A configuration, for which blocks are built.
     Config {
@@ -71,6 +72,13 @@ impl ModelSource {
         match checked {
             Ok(file) => Ok(ModelSource::Text { from, source, file: Box::new(file) }),
             Err(diagnostics) => Err(Error::Diagnostics { file: from, source, diagnostics }),
+        }
+    }
+
+    /// The name of the model in messages: a preset's, a path, or what [`of_file`](Self::of_file) was given.
+    pub fn name(&self) -> &str {
+        match self {
+            ModelSource::Config { from, .. } | ModelSource::Text { from, .. } => from,
         }
     }
 

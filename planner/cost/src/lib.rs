@@ -1,4 +1,26 @@
-//! Cost model: time of an op, a section and a collective on a cluster. This crate makes no decisions.
+//! Cost model: time of an op, a section and a collective on a cluster, bytes that a collective sends, and FLOPs of a model.
+//!
+//! The crate makes no decisions. It is above `ir` and `ir/transforms`; planner, scheduler, code generation, simulator and estimator
+//! use it.
+//!
+//! - [`Cluster`]: the hardware, a file of figures with sources. [`Stack`]: the software on it. [`Platform`] joins the two.
+//! - [`seconds_of_section`] and [`seconds_of_change`]: times of compute and of reshards, for `compile`.
+//! - [`profile()`]: the costs of a planned block section by section, for `estimate` and `plan`.
+//! - [`model_flops`]: the FLOPs that a model needs.
+//!
+//! ```
+//! use ir::models::{Batch, preset};
+//! use ir::types::DType;
+//! use meshwright_cost::{Cluster, Stack, model_flops};
+//!
+//! let (cluster, stack) = (Cluster::find("h100")?, Stack::find("megatron-core-2025")?);
+//! assert!(stack.supports.schedules.is_none_or(|kinds| kinds.iter().any(|kind| kind == "1f1b")));
+//!
+//! let config = &preset("tiny-llama").unwrap().config;
+//! let flops = model_flops(&config.build(&Batch { batch: 2, seq: 16, dtype: DType::BF16 })?);
+//! assert!(flops / cluster.device.flops(DType::BF16) < 1e-3);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod attention;
 mod block_options;

@@ -48,6 +48,16 @@ impl Estimator {
         Estimator::default()
     }
 
+    /// An estimator that takes this model under its [name](ModelSource::name). It shares nothing.
+    ///
+    /// # Errors
+    /// The model does not compile, or states its own mesh or gradients.
+    pub fn with_model(source: ModelSource) -> Result<Estimator, Error> {
+        let paths = Arc::new(ReshardCache::default());
+        let models = Memo::with(source.name().to_string(), model_plans(source, &paths)?);
+        Ok(Estimator { plans: Arc::new(Plans { models, paths, ..Plans::default() }), ..Estimator::default() })
+    }
+
     /// An estimator that shares the planned models, and takes this stack under its name.
     #[must_use]
     pub fn with_stack(&self, stack: Stack) -> Estimator {
@@ -158,14 +168,21 @@ impl Estimator {
     /// A database without results, of the inputs that a context names.
     fn open(&self, context: &CostContext, planning: Planning) -> Result<CostDatabase, Error> {
         let (cluster, stack) = (self.cluster(&context.cluster)?, self.stack(&context.stack)?);
-        let plans = self.plans.models.get(&context.model, || {
-            let source = ModelSource::open(&context.model)?;
-            // First the errors of `compile`, then files that compile but state decisions that an estimate makes.
-            check_text(&source)?;
-            source.check_open()?;
-            Ok::<_, Error>(Arc::new(ModelPlans::new(source, Arc::clone(&self.plans.paths))))
-        })?;
-        let shared = SharedResults { plans: Arc::clone(&plans), orders: Arc::clone(&self.plans.orders) };
+        let open = || model_plans(ModelSource::open(&context.model)?, &self.plans.paths);
+        let plans = self.plans.models.get(&context.model, open)?;
+        let orders = Arc::clone(&self.plans.orders);
+        let shared = SharedResults { plans: Arc::clone(&plans), orders };
         CostDatabase::new(context, planning, &cluster, stack, shared)
     }
+}
+
+/// A checked model without plans.
+///
+/// # Errors
+/// The model does not compile, or states its own mesh or gradients.
+fn model_plans(source: ModelSource, paths: &Arc<ReshardCache>) -> Result<Arc<ModelPlans>, Error> {
+    // First the errors of `compile`, then files that compile but state decisions that an estimate makes.
+    check_text(&source)?;
+    source.check_open()?;
+    Ok(Arc::new(ModelPlans::new(source, Arc::clone(paths))))
 }

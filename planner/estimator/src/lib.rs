@@ -1,5 +1,24 @@
 //! Predicted step time and memory of a configuration. No program is made, and no device is needed.
 //!
+//! The crate is above `planner/compiler`, of which it uses the passes on single blocks; `planner/autotune` searches with it.
+//!
+//! ```
+//! use meshwright_estimator::{EstimateRequest, Estimator};
+//!
+//! let request = EstimateRequest {
+//!     model: "llama3-8b".to_string(),
+//!     gpus: Some(8),
+//!     seq: 8192,
+//!     global_batch: 64,
+//!     parallel: "tp=2,zero=1".to_string(),
+//!     ..EstimateRequest::default()
+//! };
+//! let report = Estimator::new().estimate(&request)?;
+//! assert_eq!(report.parallel.dp, 4);
+//! println!("{report}");
+//! # Ok::<(), compiler::error::Error>(())
+//! ```
+//!
 //! Data flow:
 //! 1. A request names a model, a cluster, a stack and a configuration (`request`).
 //! 2. `place` fits the configuration to the devices.

@@ -1,4 +1,7 @@
-//! Simulator: steps through a program with the cost model and advances clocks, without computing.
+//! Simulator: steps through a compiled program with the cost model and advances clocks, without computing.
+//!
+//! The crate is above `ir`, `planner/cost` and `runtime/trace`; it knows no runtime. [`step`] returns the [`Trace`](trace::Trace) of
+//! a step, of the same type as that of a measured one.
 //!
 //! Ranks that differ only below pp execute the same instruction stream on equal bounds. One simulated rank therefore
 //! represents a whole pipeline rank, and a cluster may have any size. The timing rules are:
@@ -11,6 +14,36 @@
 //! - A message moves when both ends have started, and the sender's outgoing and the receiver's incoming link are free.
 //! - A sum over stages moves when all members have started.
 //! - A wait ends when its request completes.
+//!
+//! ```
+//! use cost::CPU;
+//! use ir::text::parse;
+//!
+//! // One stage; a step feeds `%x` and runs one block.
+//! let text = "
+//! dims [b=8, h=16]
+//! model @m(%x: input f32[b, h]) {
+//!   %y = call @a(%x)
+//! }
+//! block @a(%x: f32[b, h]) -> f32[b, h] {
+//! F:
+//!   %y: f32[b, h] = silu(%x)
+//!   return %y
+//! }
+//! program @p microbatches=1 {
+//!   body @a.F(%x: f32[b, h]) -> (%y) {
+//!     %y: f32[b, h] = silu(%x)
+//!   }
+//!   class 0..1 {
+//!     %x:0 = feed %x microbatch=0
+//!     %y:0 = run @a.F call=0 instance=0 microbatch=0 (%x:0)
+//!   }
+//! }";
+//! let file = parse(text)?;
+//! let trace = meshwright_simulator::step(&file.model, file.program.as_ref().unwrap(), &CPU)?;
+//! assert!(trace.seconds > 0.0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod costs;
 mod deadlock;

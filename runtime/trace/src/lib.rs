@@ -4,6 +4,34 @@
 //! of axes and starting thread, outgoing and incoming messages. Events have the program's names, `layer.F %q = einsum`; the
 //! event of a body invocation encloses those of its steps. Flows join the two ends of a message and the members of a sum
 //! over stages.
+//!
+//! The crate is above `ir` alone. `runtime` records traces, `runtime/simulator` predicts them. [`write()`] writes Chrome's trace
+//! event format for ui.perfetto.dev, and [`Profile`] sums up steps.
+//!
+//! ```
+//! use meshwright_trace::{Event, Kind, Stream, Trace, TraceSite, write};
+//!
+//! let site = TraceSite {
+//!     name: "layer.F %q = einsum".to_string(),
+//!     op: "einsum".to_string(),
+//!     kind: Kind::Matmul,
+//!     flops: 1 << 20,
+//!     bytes: 1 << 16,
+//!     axes: String::new(),
+//!     shapes: "64x128, 128x64".to_string(),
+//! };
+//! let mut trace = Trace { sites: vec![site], ..Trace::default() };
+//! let track = trace.track(0, 0, &Stream::Main);
+//! for start in [0.0, 3e-3] {
+//!     trace.push(track, Event { site: 0, start, seconds: 1e-3, run: None, awaits: None });
+//! }
+//! assert_eq!(trace.seconds, 4e-3);
+//!
+//! let mut json = Vec::new();
+//! write(&trace, &mut json)?;
+//! assert!(String::from_utf8_lossy(&json).contains("layer.F %q = einsum"));
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 mod chrome;
 mod profile;

@@ -1,10 +1,42 @@
 //! Code generation: lowers a scheduled model (level 3) to a program for each class of ranks (level 4).
 //!
+//! The crate is above `scheduler`, and takes any order that its checker accepts. `planner/compiler` calls it as the last two
+//! passes.
+//!
 //! [`lower`] takes a planned and differentiated model, its stages and a schedule. It gives a [`Program`](ir::program::Program):
 //! the bodies of the blocks, and for each class of ranks the instruction stream that calls them and moves values between
 //! stages. [`lower_forward`] does the same for an evaluation. [`buffers::assign_buffers`] then gives every tensor of the program
-//! a fixed offset in the arena of its rank. Start reading at `lower/mod.rs`: the function `program` goes through the ranks, and
-//! `lower/body.rs` makes the bodies. Begin at `buffers/mod.rs` for offsets.
+//! a fixed offset in the arena of its rank.
+//!
+//! ```
+//! use cost::CPU;
+//! use ir::models::{Batch, preset};
+//! use ir::optimizer::Optimizer;
+//! use ir::types::DType;
+//! use meshwright_codegen::buffers::assign_buffers;
+//! use meshwright_codegen::lower;
+//! use scheduler::costs::StageCosts;
+//! use scheduler::model_costs;
+//! use scheduler::partition::partition;
+//! use scheduler::placement::{Pipeline, Placement};
+//! use transforms::differentiate::differentiate;
+//!
+//! // On one device no sharding is to be planned. Without clipping no op is composite.
+//! let config = &preset("tiny-llama").unwrap().config;
+//! let model = config.build(&Batch { batch: 2, seq: 16, dtype: DType::F32 })?;
+//! let model = differentiate(model, &Optimizer { clip: None, ..Optimizer::default() })?;
+//! let pipeline = Pipeline::new(Placement::Chain, 1, 2);
+//! let staged = partition(&model, &pipeline, &model_costs(&model, &CPU, 2))?;
+//! let costs = StageCosts::uniform(1, 1.0, 1.0, 1.0, 0.0);
+//! let schedule = scheduler::schedules::find("1f1b")?.make(&costs, &pipeline)?;
+//! let mut program = lower(&model, &staged, &schedule, 2, &CPU)?;
+//! assign_buffers(&model, &mut program, None);
+//! assert!(program.has_places());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Start reading at `lower/mod.rs`: the function `program` goes through the ranks, and `lower/body.rs` makes the bodies. Begin at
+//! `buffers/mod.rs` for offsets.
 
 pub mod buffers;
 mod codes;

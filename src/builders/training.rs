@@ -1,0 +1,181 @@
+//! Builder of a training run.
+
+use super::values::{ConfigText, ModelInput, OptimizerText, PrecisionText};
+use crate::error::Error;
+use crate::train::{self, EvalRecord, Progress, RunHeader, StepRecord, TrainReport, TrainRequest};
+use compiler::cancel::CancelToken;
+use compiler::model_source::ModelSource;
+use compiler::parallel;
+use std::path::PathBuf;
+
+/// Starts a training run of a model: a name, a path, or a [`Model`](ir::graph::Model), [`File`](ir::text::File) or
+/// [`ModelConfig`](ir::models::ModelConfig).
+///
+/// ```
+/// # let folder = std::env::temp_dir().join(format!("meshwright-train-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// let text = folder.join("text.txt");
+/// std::fs::write(&text, "Pack my box with five dozen liquor jugs. ".repeat(200))?;
+///
+/// let mut losses = Vec::new();
+/// let run = meshwright::train("tiny-llama").data(&text).batch(4, 32).steps(2).out(folder.join("out"));
+/// let report = run.parallel("dp=2").progress(|step| losses.push(step.loss)).run()?;
+/// assert_eq!((report.run.devices, losses.len()), (2, 2));
+/// # std::fs::remove_dir_all(&folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn train<'a>(model: impl Into<ModelInput>) -> TrainBuilder<'a> {
+    let (model, source) = model.into().named();
+    TrainBuilder { source, ..TrainBuilder::from(TrainRequest { model, ..TrainRequest::default() }) }
+}
+
+/// Request of a training run with typed setters; [`train`](fn@train) starts one. The defaults are those of `meshwright train`.
+#[must_use = "a builder does nothing until `run`"]
+pub struct TrainBuilder<'a> {
+    request: TrainRequest,
+    source: Option<Box<ModelSource>>,
+    observer: Observer<'a>,
+}
+
+impl From<TrainRequest> for TrainBuilder<'_> {
+    fn from(request: TrainRequest) -> Self {
+        TrainBuilder { request, source: None, observer: Observer::default() }
+    }
+}
+
+impl<'a> TrainBuilder<'a> {
+    /// Sets the text: a file, or a folder of text files; default: the current folder.
+    pub fn data(mut self, path: impl Into<PathBuf>) -> Self {
+        self.request.data = path.into();
+        self
+    }
+
+    /// Sets keys of the configuration, over those set before; default: one device. All devices are threads of this process.
+    pub fn parallel(mut self, keys: impl Into<ConfigText>) -> Self {
+        self.request.parallel = parallel::pinned(&self.request.parallel, &keys.into().0);
+        self
+    }
+
+    /// Sets the batch of a step: the number of sequences over all ranks, and the tokens of each; default: 16 of 128.
+    pub fn batch(mut self, sequences: u64, tokens: u64) -> Self {
+        (self.request.global_batch, self.request.seq) = (sequences, tokens);
+        self
+    }
+
+    /// Sets the number of steps; default: 400.
+    pub fn steps(mut self, steps: u64) -> Self {
+        self.request.steps = steps;
+        self
+    }
+
+    /// Sets the learning rate after warm-up, and the steps of warm-up; default: 2e-3 after 40.
+    pub fn learning_rate(mut self, rate: f64, warmup: u64) -> Self {
+        (self.request.lr, self.request.warmup) = (rate, warmup);
+        self
+    }
+
+    /// Sets the optimizer: `adamw` (default) or `sgd`.
+    pub fn optimizer(mut self, optimizer: impl Into<OptimizerText>) -> Self {
+        self.request.optimizer = optimizer.into().0;
+        self
+    }
+
+    /// Sets the type of parameters and compute; default, and the only one of this version: f32.
+    pub fn precision(mut self, precision: impl Into<PrecisionText>) -> Self {
+        self.request.precision = precision.into().0;
+        self
+    }
+
+    /// Sets the seed of the initial parameters and of the order of the data; default: 0.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.request.seed = seed;
+        self
+    }
+
+    /// Sets the folder of `run.toml`, `metrics.jsonl` and the checkpoints; default: `out`.
+    pub fn out(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.request.out = folder.into();
+        self
+    }
+
+    /// Saves a checkpoint every `steps` steps, and after the last one; default: none.
+    pub fn save_every(mut self, steps: u64) -> Self {
+        self.request.save_every = steps;
+        self
+    }
+
+    /// Resumes from a checkpoint, or from the newest one in the folder of a run.
+    pub fn resume(mut self, path: impl Into<PathBuf>) -> Self {
+        self.request.resume = Some(path.into());
+        self
+    }
+
+    /// Reports each step: its loss, gradient norm, learning rate and speed.
+    pub fn progress(mut self, step: impl FnMut(&StepRecord) + 'a) -> Self {
+        self.observer.step = Box::new(step);
+        self
+    }
+
+    /// Reports each validation.
+    pub fn validations(mut self, evaluated: impl FnMut(&EvalRecord) + 'a) -> Self {
+        self.observer.evaluated = Box::new(evaluated);
+        self
+    }
+
+    /// Ends the run once `token` is cancelled: it finishes the current step, saves a checkpoint, and returns an error with
+    /// [`Code::Cancelled`](ir::catalogue::Code::Cancelled). [`resume`](Self::resume) continues it.
+    pub fn cancel(mut self, token: &CancelToken) -> Self {
+        self.observer.cancel = token.clone();
+        self
+    }
+
+    /// Changes the fields of the request that have no setter.
+    pub fn with(mut self, change: impl FnOnce(&mut TrainRequest)) -> Self {
+        change(&mut self.request);
+        self
+    }
+
+    /// Trains and validates, and writes the outputs.
+    ///
+    /// # Errors
+    /// The request is invalid or not supported, a rank failed, the loss is not finite, a file cannot be read or written, or the
+    /// token is cancelled.
+    pub fn run(self) -> Result<TrainReport, Error> {
+        let TrainBuilder { request, source, mut observer } = self;
+        match source {
+            Some(source) => train::train_source(*source, &request, &mut observer),
+            None => train::train(&request, &mut observer),
+        }
+    }
+}
+
+/// Observer of a run that calls the callbacks of a builder.
+struct Observer<'a> {
+    step: Box<dyn FnMut(&StepRecord) + 'a>,
+    evaluated: Box<dyn FnMut(&EvalRecord) + 'a>,
+    cancel: CancelToken,
+}
+
+impl Default for Observer<'_> {
+    fn default() -> Self {
+        Observer { step: Box::new(|_| ()), evaluated: Box::new(|_| ()), cancel: CancelToken::new() }
+    }
+}
+
+impl Progress for Observer<'_> {
+    fn started(&mut self, _: &RunHeader) {}
+
+    fn step(&mut self, step: &StepRecord) {
+        (self.step)(step);
+    }
+
+    fn evaluating(&mut self, _: u64) {}
+
+    fn evaluated(&mut self, eval: &EvalRecord) {
+        (self.evaluated)(eval);
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancel.is_cancelled()
+    }
+}
