@@ -124,32 +124,41 @@ impl From<compiler::error::Error> for Error {
     }
 }
 
-/// Conversion of a library error: an input error, unless it has no code.
-macro_rules! from_coded {
-    ($($error:ty),+ $(,)?) => {
+/// Conversions of library errors.
+macro_rules! from_errors {
+    ($into:path: $($error:ty),+ $(,)?) => {
         $(impl From<$error> for Error {
             fn from(error: $error) -> Error {
-                compiler::error::Error::from(error).into()
+                Error::Request($into(error))
             }
         })+
     };
 }
 
-from_coded![
+from_errors![
+    compiler::error::Error::from:
+    autotune::error::Error,
     compiler::compile_error::CompileError,
+    compiler::parallel::ParallelError,
     compiler::pass_manager::UnknownPass,
-    codegen::CodegenError,
+    compiler::request_error::RequestError,
     cost::PresetError,
+    estimator::Error,
     ir::diag::Diagnostics,
     ir::models::ConfigError,
     planner::PlanError,
+    scheduler::schedules::UnknownSchedule,
+];
+
+from_errors![
+    compiler::error::Error::of:
+    codegen::CodegenError,
     runtime::checkpoint::Error,
     runtime::data::DataError,
     runtime::exec::Error,
     scheduler::check::Violation,
     scheduler::costs::CostsError,
     scheduler::partition::PartitionError,
-    scheduler::schedules::UnknownSchedule,
     scheduler::simulate::SimulateError,
     transforms::differentiate::DifferentiateError,
     transforms::rewrite::RewriteError,

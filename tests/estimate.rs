@@ -198,6 +198,7 @@ fn what_cannot_be_is_refused_with_the_reason() {
     let refused = |request: &EstimateRequest| match estimator.estimate(request) {
         Ok(report) => panic!("{} is no configuration, but takes {} s", request.parallel, report.predicted.step_time_s),
         Err(error) => {
+            let error = Error::from(error);
             assert!(matches!(error, Error::Input { .. }), "{error}");
             error.to_string()
         }

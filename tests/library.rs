@@ -1,5 +1,6 @@
 //! The library as other programs use it: builders, typed values and texts, and cancellation.
 
+use meshwright::ir::diag::Coded;
 use meshwright::ir::models::{Batch, preset};
 use meshwright::{
     CancelToken, Cluster, Code, DType, Estimator, ModelSource, ParallelConfig, Plan, Planned, UpdateRule,

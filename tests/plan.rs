@@ -1,6 +1,7 @@
 //! Plans: as good as trying all configurations, within the pins, the same each time, and clear where there is none.
 
 use meshwright::autotune::plan::{Found, Objective, PlanRequest, find};
+use meshwright::compiler::error::Error;
 use meshwright::estimator::Estimator;
 
 fn request(model: &str, cluster: &str, gpus: u64, global_batch: u64, pin: &str) -> PlanRequest {
@@ -52,7 +53,7 @@ fn the_search_is_as_good_as_trying_all() {
                         assert!(found.search.candidates <= all.search.candidates);
                         cases += 1;
                     }
-                    (Err(found), Err(all)) => assert_eq!(found, all),
+                    (Err(found), Err(all)) => assert_eq!(Error::from(found), Error::from(all)),
                     (found, all) => panic!("{request:?}: {found:?}, {all:?}"),
                 }
             }
@@ -121,7 +122,8 @@ fn what_does_not_fit_is_told_with_what_needs_least() {
 
 #[test]
 fn what_cannot_be_is_refused() {
-    let refused = |request: PlanRequest| find(&Estimator::new(), &request, &|_| {}).unwrap_err().to_string();
+    let refused =
+        |request: PlanRequest| Error::from(find(&Estimator::new(), &request, &|_| {}).unwrap_err()).to_string();
     for (gpus, pin, part) in [
         (7, "cp=1", "no configuration of 7 devices serves"),
         (8, "tp=8,pp=2", "with the pins tp=8,pp=2"),
@@ -262,7 +264,7 @@ fn plans_leave_a_margin() {
 fn pins_beyond_the_stack_are_refused() {
     let refused = |pin: &str| {
         let request = PlanRequest { pin: pin.into(), ..PlanRequest::new("tiny-llama", "h100", 8, 512, 8) };
-        find(&Estimator::new(), &request, &|_| {}).unwrap_err().to_string()
+        Error::from(find(&Estimator::new(), &request, &|_| {}).unwrap_err()).to_string()
     };
     for (pin, part) in [
         ("schedule=zb-v", "megatron-core-2025 does not support it: it has 1f1b, interleaved-1f1b"),

@@ -30,9 +30,9 @@ pub fn score<'a>(estimator: &Estimator, runs: impl IntoIterator<Item = &'a Run>)
     let runs: Vec<&Run> = runs.into_iter().collect();
     let requests: Vec<EstimateRequest> = runs.iter().map(|run| run.request.clone()).collect();
     let reports = estimate_all(estimator, &requests, &|_| ());
-    let scored = |(run, report): (&'a Run, Result<EstimateReport, Error>)| {
+    let scored = |(run, report): (&'a Run, Result<EstimateReport, estimator::Error>)| {
         let kind = run.memory.map_or(MemoryKind::Allocated, |memory| memory.1);
-        Scored { run, prediction: report.map(|report| Prediction::of(&report, kind)) }
+        Scored { run, prediction: report.map(|report| Prediction::of(&report, kind)).map_err(Error::from) }
     };
     runs.into_iter().zip(reports).map(scored).collect()
 }

@@ -94,7 +94,10 @@ fn many(base: &EstimateRequest, lines: &str, format: TableFormat) -> Result<Answ
     let told = |done| watch.line(format_args!("{done} of {} configurations predicted", whole.len()));
     let mut answers = estimate_all(&Estimator::new(), &whole, &told).into_iter();
     watch.over();
-    let answers = requests.into_iter().map(|request| request.and_then(|_| answers.next().unwrap_or_else(unanswered)));
+    let answers = requests.into_iter().map(|request| match request.and_then(|_| answers.next().transpose()) {
+        Ok(answer) => answer.ok_or_else(|| RequestError::fault("estimate", "a line has no answer")),
+        Err(error) => Err(error.into()),
+    });
     let answers: Vec<(&str, Result<EstimateReport, RequestError>)> = lines.into_iter().zip(answers).collect();
     let wrong = numbers.iter().zip(&answers).filter(|(_, (_, answer))| answer.as_ref().is_err_and(is_no_config));
     let wrong: Vec<String> = wrong.map(|(number, _)| number.to_string()).collect();
@@ -128,10 +131,6 @@ fn json_lines(answers: Vec<(&str, Result<EstimateReport, RequestError>)>) -> Res
         text.push('\n');
     }
     Ok(text)
-}
-
-fn unanswered() -> Result<EstimateReport, RequestError> {
-    Err(RequestError::fault("estimate", "a line has no answer"))
 }
 
 fn refusal(line: &str, error: &RequestError) -> serde_json::Value {

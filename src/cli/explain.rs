@@ -82,7 +82,7 @@ impl Explain {
 }
 
 /// The search without anybody who watches it.
-fn find(estimator: &Estimator, request: &PlanRequest) -> Result<Found, compiler::error::Error> {
+fn find(estimator: &Estimator, request: &PlanRequest) -> Result<Found, autotune::error::Error> {
     plan::find(estimator, request, &|_| ())
 }
 

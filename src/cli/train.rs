@@ -185,8 +185,7 @@ fn of_plan(path: &Path, has_config: bool) -> Result<Fields, Error> {
     let EstimateReport { inputs, parallel, .. } = read_plan(path)?.chosen;
     let text = parallel::print(&parallel);
     if !has_config {
-        let refused =
-            |error: compiler::error::Error| error.within(&format!("{} cannot be run as it is", path.display()));
+        let refused = |error| Error::from(error).within(&format!("{} cannot be run as it is", path.display()));
         parallel::parse(&text).map_err(refused)?;
     }
     let mut fields = Fields::new();

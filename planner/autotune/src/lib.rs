@@ -19,6 +19,7 @@
 //! # Ok::<(), compiler::error::Error>(())
 //! ```
 
+pub mod error;
 pub mod explain;
 pub mod plan;
 mod report_text;

@@ -1,30 +1,19 @@
 //! Micro-batches of a step, and the options that supplement a configuration's text.
 
-use crate::error::Error;
 use crate::parallel;
-use ir::catalogue::Code;
+use crate::request_error::RequestError;
 use ir::options::ParallelConfig;
 
 /// Micro-batches of a step, each of `sequences` over all data-parallel ranks.
 ///
 /// # Errors
 /// The global batch does not split.
-pub fn microbatches(global_batch: u64, sequences: u64) -> Result<u32, Error> {
+pub fn microbatches(global_batch: u64, sequences: u64) -> Result<u32, RequestError> {
     if global_batch > 0 && sequences > 0 && global_batch.is_multiple_of(sequences) {
         let count = global_batch / sequences;
-        return u32::try_from(count).map_err(|_| {
-            let message = format!("a global batch of {global_batch} sequences is {count} micro-batches of {sequences}");
-            Error::input(Code::TooManyActions, message).help("a smaller --global-batch, or a larger --mbs")
-        });
+        return u32::try_from(count).map_err(|_| RequestError::TooManyMicrobatches { global_batch, sequences });
     }
-    let message = format!(
-        "a global batch of {global_batch} sequences does not split into micro-batches of {sequences}: dp x mbs"
-    );
-    let help = match global_batch.max(1).checked_next_multiple_of(sequences.max(1)) {
-        Some(next) => format!("--global-batch {next}, or another --mbs"),
-        None => "a smaller --global-batch".to_string(),
-    };
-    Err(Error::input(Code::BatchDoesNotDivide, message).help(help))
+    Err(RequestError::UnevenBatch { global_batch, sequences })
 }
 
 /// A configuration's text and the options that override single keys of it.
@@ -48,7 +37,7 @@ impl ConfigOptions<'_> {
     ///
     /// # Errors
     /// The text is malformed, or its values conflict.
-    pub fn resolve(&self, default_mbs: impl FnOnce(&ParallelConfig) -> u64) -> Result<ParallelConfig, Error> {
+    pub fn resolve(&self, default_mbs: impl FnOnce(&ParallelConfig) -> u64) -> Result<ParallelConfig, RequestError> {
         let mut config = parallel::parse(self.text)?;
         if let Some(mbs) = self.mbs {
             config.mbs = mbs;
@@ -68,11 +57,12 @@ impl ConfigOptions<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ir::diag::Coded;
 
     #[test]
     fn the_batch_splits_or_says_what_would() {
         assert_eq!(microbatches(12, 6).unwrap(), 2);
-        assert!(microbatches(8, 6).unwrap_err().to_string().contains("--global-batch 12"));
+        assert!(microbatches(8, 6).unwrap_err().help().unwrap().contains("--global-batch 12"));
         for wrong in [(0, 6), (6, 0), (u64::MAX, 1), (u64::MAX, 2)] {
             assert!(microbatches(wrong.0, wrong.1).is_err(), "{wrong:?}");
         }

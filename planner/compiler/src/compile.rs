@@ -7,9 +7,9 @@ use crate::compile_error::CompileError;
 use crate::model_source::ModelSource;
 use crate::pass_manager::PassManager;
 use crate::pipeline::{self, Observer, PipelineOptions};
+use crate::request_error::RequestError;
 use crate::within;
 use cost::CPU;
-use ir::catalogue::Code;
 use ir::diag::Diagnostic;
 use ir::graph::Model;
 use ir::models::Batch;
@@ -82,7 +82,7 @@ impl CompileRequest {
     ///
     /// # Errors
     /// It cannot be.
-    pub fn parallel(&self) -> Result<ParallelConfig, Error> {
+    pub fn parallel(&self) -> Result<ParallelConfig, RequestError> {
         let (text, schedule) = (self.parallel.as_str(), self.schedule.as_deref());
         ConfigOptions { text, mbs: self.mbs, sp: self.sp, zero: self.zero, schedule }.resolve(|_| 1)
     }
@@ -158,17 +158,15 @@ pub fn check_text(source: &ModelSource) -> Result<(), Error> {
 }
 
 /// Options of the planner that a request gives.
-fn plan_options(request: &CompileRequest, parallel: ParallelConfig, microbatches: u32) -> Result<PlanOptions, Error> {
+fn plan_options(
+    request: &CompileRequest,
+    parallel: ParallelConfig,
+    microbatches: u32,
+) -> Result<PlanOptions, RequestError> {
     match request.shard.as_str() {
-        "rules" if request.deadline.is_some() => {
-            let message = "`--deadline` requires --shard auto";
-            Err(Error::input(Code::ConflictingOptions, message).help("add --shard auto, or leave out --deadline"))
-        }
+        "rules" if request.deadline.is_some() => Err(RequestError::DeadlineWithoutSearch),
         "rules" => Ok(PlanOptions::of(parallel)),
-        "auto" if parallel.sp => {
-            let message = "`sp` conflicts with `--shard auto`, which chooses all shardings itself";
-            Err(Error::input(Code::ConflictingOptions, message).help("leave out one of the two"))
-        }
+        "auto" if parallel.sp => Err(RequestError::SequenceParallelWithSearch),
         "auto" => {
             let (memory, deadline) = (request.memory, request.deadline.map(deadline).transpose()?);
             Ok(PlanOptions {
@@ -176,28 +174,21 @@ fn plan_options(request: &CompileRequest, parallel: ParallelConfig, microbatches
                 ..PlanOptions::auto(parallel, None, 1)
             })
         }
-        other => {
-            Err(Error::input(Code::BadOption, format!("`--shard {other}`: it must be rules or auto"))
-                .help("--shard auto"))
-        }
+        other => Err(RequestError::UnknownShard { shard: other.to_string() }),
     }
 }
 
-fn deadline(seconds: f64) -> Result<Duration, Error> {
-    let wrong = || {
-        let message = format!("`--deadline {seconds}`: it must be a number of seconds above 0");
-        Error::input(Code::BadOption, message).help("--deadline 60")
-    };
+fn deadline(seconds: f64) -> Result<Duration, RequestError> {
+    let wrong = || RequestError::CompileDeadline { seconds };
     Duration::try_from_secs_f64(seconds).ok().filter(|deadline| !deadline.is_zero()).ok_or_else(wrong)
 }
 
 /// The type of parameters and activations that a precision means. bf16 plans and prints; training refuses it.
-fn dtype(precision: &str) -> Result<DType, Error> {
+fn dtype(precision: &str) -> Result<DType, RequestError> {
     match precision {
         "f32" => Ok(DType::F32),
         "bf16" => Ok(DType::BF16),
-        other => Err(Error::input(Code::PrecisionRefused, format!("precision `{other}` is not in this version"))
-            .help("--precision f32, or bf16 (with f32 master weights)")),
+        other => Err(RequestError::UnknownPrecision { precision: other.to_string() }),
     }
 }
 
@@ -239,7 +230,7 @@ fn compile_with(
 }
 
 /// The number of micro-batches: that of a schedule in the file, else the global batch over the sequences of one.
-fn request_microbatches(request: &CompileRequest, file: &File, parallel: &ParallelConfig) -> Result<u32, Error> {
+fn request_microbatches(request: &CompileRequest, file: &File, parallel: &ParallelConfig) -> Result<u32, RequestError> {
     if let Some(schedule) = &file.schedule {
         return Ok(microbatches_of(schedule));
     }

@@ -2,7 +2,7 @@
 
 use crate::cancel::CancelToken;
 use crate::error::Error;
-use ir::catalogue::Code;
+use crate::request_error::RequestError;
 use std::time::{Duration, Instant};
 
 /// The moment from which on an answer is given with what is known by then; without one, never. A deadline is over too once its
@@ -24,12 +24,9 @@ impl Deadline {
     ///
     /// # Errors
     /// They are not above 0.
-    pub fn asked(seconds: Option<f64>) -> Result<Deadline, Error> {
+    pub fn asked(seconds: Option<f64>) -> Result<Deadline, RequestError> {
         match seconds.filter(|seconds| !(*seconds > 0.0 && seconds.is_finite())) {
-            Some(seconds) => {
-                Err(Error::input(Code::BadOption, format!("`--deadline {seconds}` is not a number of seconds"))
-                    .help("--deadline must be above 0"))
-            }
+            Some(seconds) => Err(RequestError::Deadline { seconds }),
             None => Ok(Deadline::after(seconds)),
         }
     }

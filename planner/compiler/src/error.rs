@@ -1,5 +1,9 @@
 //! Errors of requests: what is wrong with an input, or with this program.
 
+use crate::compile_error::CompileError;
+use crate::parallel::ParallelError;
+use crate::pass_manager::UnknownPass;
+use crate::request_error::RequestError;
 use ir::catalogue::Code;
 use ir::diag::{Coded, Diagnostic, Diagnostics};
 use std::fmt;
@@ -59,6 +63,15 @@ impl Error {
         Error::Fault { pass: pass.into(), why: why.to_string() }
     }
 
+    /// Conversion of a library error: an input error, unless it has no code.
+    pub fn of<E: Coded>(error: E) -> Error {
+        let message = error.to_string();
+        match error.code() {
+            Some(code) => Error::Input { code, message, help: error.help() },
+            None => Error::Fault { pass: module::<E>(), why: message },
+        }
+    }
+
     /// A file or folder that cannot be read or written: `cannot write out/run.toml: no space left`.
     pub fn file(what: &str, path: &Path, source: &io::Error) -> Error {
         let help = match source.kind() {
@@ -105,6 +118,17 @@ impl Error {
         }
     }
 
+    /// The fix, if one is known.
+    pub fn fix(&self) -> Option<String> {
+        match self {
+            Error::Diagnostics { diagnostics, .. } => diagnostics.help(),
+            Error::Input { help, .. } => help.clone(),
+            Error::NotFinished { help, .. } => Some(help.clone()),
+            Error::Cancelled => Some(CANCELLED[1].to_string()),
+            Error::Fault { .. } => None,
+        }
+    }
+
     /// The message in one line, without code and help.
     pub fn message(&self) -> String {
         match self {
@@ -144,19 +168,30 @@ fn coded(f: &mut fmt::Formatter<'_>, code: Code, message: &str, help: Option<&st
 
 impl std::error::Error for Error {}
 
-/// Conversion of a library error: an input error, unless it has no code.
-impl<E: Coded> From<E> for Error {
-    fn from(error: E) -> Error {
-        let message = error.to_string();
-        match error.code() {
-            Some(code) => Error::Input { code, message, help: error.help() },
-            None => Error::Fault { pass: module::<E>(), why: message },
-        }
-    }
+macro_rules! from_coded {
+    ($($error:ty),+ $(,)?) => {
+        $(impl From<$error> for Error {
+            fn from(error: $error) -> Error {
+                Error::of(error)
+            }
+        })+
+    };
 }
 
+from_coded![
+    CompileError,
+    RequestError,
+    ParallelError,
+    UnknownPass,
+    cost::PresetError,
+    ir::diag::Diagnostics,
+    ir::models::ConfigError,
+    planner::PlanError,
+    scheduler::schedules::UnknownSchedule,
+];
+
 /// The module of an error: `view::report`.
-pub fn module<E>() -> String {
+fn module<E>() -> String {
     let name = std::any::type_name::<E>();
     name.rsplit_once("::").map_or(name, |(module, _)| module).to_string()
 }

@@ -9,7 +9,7 @@
 //!   [`pass_manager::PassManager`] takes a caller's own [`pass::Pass`] among them.
 //! - [`parallel`] is the grammar of a configuration. [`cancel::CancelToken`] and [`deadline::Deadline`] end long requests.
 //!
-//! All functions here return [`error::Error`], which has a code, a message and what to do.
+//! Errors are enums whose variants have a code, a message and a fix; all convert to [`error::Error`], as `?` does.
 //!
 //! ```
 //! use meshwright_compiler::compile::{CompileRequest, compile_source};
@@ -42,5 +42,6 @@ mod passes;
 pub mod pipeline;
 mod pipeline_options;
 pub mod plan_blocks;
+pub mod request_error;
 pub mod text_files;
 mod within;

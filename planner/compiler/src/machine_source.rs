@@ -1,10 +1,9 @@
 //! Clusters and stacks by preset or by file.
 
 use crate::error::Error;
+use crate::request_error::RequestError;
 use crate::text_files::read_settings;
 use cost::{Cluster, Stack, StackFile};
-use ir::catalogue::Code;
-use ir::diag::nearest;
 use scheduler::schedules::SCHEDULES;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,12 +47,7 @@ fn with_known_schedules(stack: Stack) -> Result<Stack, Error> {
     let known = || SCHEDULES.iter().map(|kind| kind.name);
     let mut schedules = stack.supports.schedules.iter().flatten();
     let Some(unknown) = schedules.find(|name| known().all(|kind| kind != name.as_str())) else { return Ok(stack) };
-    let help = match nearest(unknown, known()) {
-        Some(near) => format!("did you mean `{near}`? meshwright schedules lists them"),
-        None => format!("the schedules are {}", known().collect::<Vec<_>>().join(", ")),
-    };
-    Err(Error::input(Code::BadStack, format!("`supports.schedules` has `{unknown}`, which is not a schedule"))
-        .help(help))
+    Err(RequestError::UnknownStackSchedule { schedule: unknown.clone() }.into())
 }
 
 fn is_path(name: &str) -> bool {

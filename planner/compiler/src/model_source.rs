@@ -1,11 +1,10 @@
 //! Forms of MODEL on the command line: a preset, a `config.json` or its folder, or a `.ir` file.
 
 use crate::error::Error;
+use crate::request_error::RequestError;
 use crate::text_files::{read_settings, read_text};
-use ir::catalogue::Code;
-use ir::diag::nearest;
 use ir::graph::{Block, Model, Section, SectionKind};
-use ir::models::{Batch, ModelConfig, preset, presets, read_config};
+use ir::models::{Batch, ModelConfig, preset, read_config};
 use ir::text;
 use ir::verify::verify_stated;
 use std::path::{Path, PathBuf};
@@ -106,23 +105,16 @@ impl ModelSource {
     ///
     /// # Errors
     /// The text states its own mesh, or its own gradients.
-    pub fn check_open(&self) -> Result<(), Error> {
+    pub fn check_open(&self) -> Result<(), RequestError> {
         let ModelSource::Text { from, file, .. } = self else { return Ok(()) };
-        let refused = |what: String, help: &str| Err(Error::input(Code::ConflictingOptions, what).help(help));
+        let from = from.clone();
         if file.model.has_mesh {
-            let mesh = &file.model.mesh.name;
-            return refused(
-                format!("{from} defines its own mesh `@{mesh}`, but a prediction chooses the mesh"),
-                "leave out the `mesh` line and the axes of the types; `compile` takes the file as it is",
-            );
+            return Err(RequestError::OwnMesh { from, mesh: file.model.mesh.name.clone() });
         }
         let sections = [SectionKind::I, SectionKind::W, SectionKind::U];
         let states = |block: &Block| sections.iter().any(|&kind| block[kind] != Section::default());
         if file.model.is_differentiated() || file.model.blocks.values().any(states) {
-            return refused(
-                format!("{from} defines its own gradients, but a prediction derives them"),
-                "leave out the sections I, W and U and the `step`; `compile` takes the file as it is",
-            );
+            return Err(RequestError::OwnGradients { from });
         }
         Ok(())
     }
@@ -147,26 +139,17 @@ impl ModelSource {
 }
 
 /// The file that a path means: itself, or the `config.json` in it.
-fn file_of(name: &str) -> Result<PathBuf, Error> {
+fn file_of(name: &str) -> Result<PathBuf, RequestError> {
     let path = Path::new(name);
     if path.is_dir() {
         let inside = path.join("config.json");
-        return if inside.is_file() {
-            Ok(inside)
-        } else {
-            Err(Error::input(Code::UnknownModel, format!("the folder {name} has no config.json"))
-                .help("name a folder as `transformers` saves it, a config.json, a .ir file or a preset"))
-        };
+        return if inside.is_file() { Ok(inside) } else { Err(RequestError::NoConfig { folder: name.to_string() }) };
     }
     if path.exists() { Ok(path.to_path_buf()) } else { Err(unknown(name)) }
 }
 
-fn unknown(name: &str) -> Error {
+fn unknown(name: &str) -> RequestError {
     let is_path = name.contains(['/', '\\']) || name.ends_with(".ir") || name.ends_with(".json");
-    let message = if is_path { format!("there is no file {name}") } else { format!("there is no model `{name}`") };
-    let help = match nearest(name, presets().map(|preset| preset.name)) {
-        Some(near) => format!("did you mean `{near}`? meshwright models lists the presets"),
-        None => "meshwright models lists the presets".to_string(),
-    };
-    Error::input(Code::UnknownModel, message).help(help)
+    let name = name.to_string();
+    if is_path { RequestError::NoFile { path: name } } else { RequestError::UnknownModel { name } }
 }

@@ -3,13 +3,12 @@
 //! Items are separated by commas; an item without `=` continues the list before it. Degrees left out are 1. [`parse`] reads
 //! what can be compiled and run, [`parse_any`] all that can be predicted. The keys are rows of [`KEYS`].
 
+mod error;
 mod keys;
 
+pub use error::ParallelError;
 pub use keys::{KEYS, Key, find, json_schema};
 
-use crate::error::Error;
-use ir::catalogue::Code;
-use ir::diag::nearest;
 use ir::limits;
 use ir::options::{CpKind, ParallelConfig, Recompute};
 use scheduler::schedules;
@@ -18,7 +17,7 @@ use scheduler::schedules;
 ///
 /// # Errors
 /// An unknown key, a value that cannot be, a key given twice, or what this version cannot do.
-pub fn parse(text: &str) -> Result<ParallelConfig, Error> {
+pub fn parse(text: &str) -> Result<ParallelConfig, ParallelError> {
     let parallel = parse_any(text)?;
     check(&parallel)?;
     Ok(parallel)
@@ -28,12 +27,12 @@ pub fn parse(text: &str) -> Result<ParallelConfig, Error> {
 ///
 /// # Errors
 /// An unknown key, a value that cannot be, or a key given twice.
-pub fn parse_any(text: &str) -> Result<ParallelConfig, Error> {
+pub fn parse_any(text: &str) -> Result<ParallelConfig, ParallelError> {
     let mut parallel = ParallelConfig::default();
     let mut seen: Vec<&str> = Vec::new();
     for (key, values) in items(text)? {
         if seen.contains(&key) {
-            return Err(wrong(format!("`{key}` is given twice in `{text}`")));
+            return Err(ParallelError::GivenTwice { key: key.to_string(), text: text.to_string() });
         }
         seen.push(key);
         set(&mut parallel, key, &values)?;
@@ -64,7 +63,7 @@ pub fn pinned(base: &str, over: &str) -> String {
 ///
 /// # Errors
 /// The text is no configuration.
-pub fn keys(text: &str) -> Result<Vec<&str>, Error> {
+pub fn keys(text: &str) -> Result<Vec<&str>, ParallelError> {
     Ok(items(text)?.into_iter().map(|(key, _)| key).collect())
 }
 
@@ -93,15 +92,14 @@ pub fn names() -> String {
 ///
 /// # Errors
 /// It cannot.
-pub fn check(parallel: &ParallelConfig) -> Result<(), Error> {
-    if let Some(Missing { item, what, instead }) = missing(parallel).first() {
-        let message = format!("`{item}` ({what}) is not in this version");
-        return Err(Error::input(Code::NotInThisVersion, message).help(*instead));
+pub fn check(parallel: &ParallelConfig) -> Result<(), ParallelError> {
+    if let Some(Missing { item, what, instead }) = missing(parallel).into_iter().next() {
+        return Err(ParallelError::NotInThisVersion { item, what, instead });
     }
     if let Some(shard) =
         parallel.shard.filter(|&shard| parallel.zero > 0 && !(parallel.dp * parallel.cp).is_multiple_of(shard))
     {
-        return Err(wrong(format!("`shard={shard}` does not divide dp x cp = {}", parallel.dp * parallel.cp)));
+        return Err(ParallelError::UnevenShard { shard, replicas: parallel.dp * parallel.cp });
     }
     check_degrees(parallel)
 }
@@ -144,7 +142,7 @@ pub fn missing(parallel: &ParallelConfig) -> Vec<Missing> {
 }
 
 /// True if the numbers of a configuration can be, by themselves.
-fn check_degrees(parallel: &ParallelConfig) -> Result<(), Error> {
+fn check_degrees(parallel: &ParallelConfig) -> Result<(), ParallelError> {
     let optional = [
         ("vp", parallel.vp.map(u64::from)),
         ("group", parallel.group.map(u64::from)),
@@ -156,17 +154,17 @@ fn check_degrees(parallel: &ParallelConfig) -> Result<(), Error> {
     let degrees = [("dp", dp), ("tp", tp), ("pp", pp), ("cp", cp), ("ep", ep), ("etp", etp), ("mbs", mbs)];
     for (key, value) in degrees.into_iter().chain(optional) {
         if value == 0 {
-            return Err(wrong(format!("`{key}` is 0, but must be 1 or more")));
+            return Err(ParallelError::Zero { key });
         }
     }
     for (product, degrees) in [("dp x tp x pp x cp", vec![dp, tp, pp, cp]), ("ep x etp", vec![ep, etp])] {
         let devices = degrees.into_iter().try_fold(1u64, u64::checked_mul);
         if devices.is_none_or(|devices| devices > limits::DEVICES) {
-            return Err(wrong(format!("{product} is more than {} devices", limits::DEVICES)));
+            return Err(ParallelError::TooManyDevices { product });
         }
     }
     if parallel.zero > 3 {
-        return Err(wrong(format!("`zero={}`: there are ZeRO stages 0 to 3", parallel.zero)));
+        return Err(ParallelError::ZeroStage { zero: parallel.zero });
     }
     let mut order: Vec<&str> = parallel.rank_order.iter().map(String::as_str).collect();
     order.sort_unstable();
@@ -174,76 +172,53 @@ fn check_degrees(parallel: &ParallelConfig) -> Result<(), Error> {
         order.insert(0, "cp");
     }
     if order != ["cp", "dp", "pp", "tp"] {
-        return Err(wrong(format!(
-            "`rank_order={}` does not name each of pp, dp, cp and tp once",
-            parallel.rank_order.join(",")
-        )));
+        return Err(ParallelError::RankOrder { order: parallel.rank_order.join(",") });
     }
     check_starts(parallel)
 }
 
 /// One start per stage except the first. An unknown or impossible schedule is refused where it is made.
-fn check_starts(parallel: &ParallelConfig) -> Result<(), Error> {
+fn check_starts(parallel: &ParallelConfig) -> Result<(), ParallelError> {
     let kind = schedules::find(&parallel.schedule).ok().filter(|_| !parallel.stages.is_empty());
     let pipeline = kind.and_then(|kind| kind.pipeline(parallel.pp as u32, parallel.vp, 1).ok());
     let Some(starts) = pipeline.map(|pipeline| pipeline.stages() as usize - 1) else { return Ok(()) };
     if parallel.stages.len() == starts {
         return Ok(());
     }
-    let vp = parallel.vp.map_or_else(String::new, |vp| format!(",vp={vp}"));
-    Err(wrong(format!(
-        "`stages` lists the first block of each stage but the first: {starts} of them for pp={}{vp},schedule={}, not {}",
-        parallel.pp,
-        parallel.schedule,
-        parallel.stages.len()
-    )))
+    let ParallelConfig { pp, vp: chunks, ref schedule, ref stages, .. } = *parallel;
+    Err(ParallelError::Stages { starts, pp, chunks, schedule: schedule.clone(), given: stages.len() })
 }
 
 /// The items as key and values, in the order of the text.
-fn items(text: &str) -> Result<Vec<(&str, Vec<&str>)>, Error> {
+fn items(text: &str) -> Result<Vec<(&str, Vec<&str>)>, ParallelError> {
     let mut items: Vec<(&str, Vec<&str>)> = Vec::new();
     let text = text.trim();
     for item in text.strip_suffix(',').unwrap_or(text).split(',').map(str::trim).filter(|_| !text.is_empty()) {
         if item.is_empty() {
-            return Err(wrong(format!("an item of `{text}` is empty")));
+            return Err(ParallelError::EmptyItem { text: text.to_string() });
         }
         match (item.split_once('='), items.last_mut()) {
             (Some((key, value)), _) => items.push((key.trim(), vec![value.trim()])),
             (None, Some((_, values))) => values.push(item),
-            (None, None) => return Err(wrong(format!("`{item}` in `{text}` is not of the form key=value"))),
+            (None, None) => return Err(ParallelError::NoKey { item: item.to_string(), text: text.to_string() }),
         }
     }
     Ok(items)
 }
 
-fn set(parallel: &mut ParallelConfig, name: &str, values: &[&str]) -> Result<(), Error> {
-    let key = find(name).ok_or_else(|| unknown(name))?;
+fn set(parallel: &mut ParallelConfig, name: &str, values: &[&str]) -> Result<(), ParallelError> {
+    let key = find(name).ok_or_else(|| ParallelError::UnknownKey { key: name.to_string() })?;
     if !key.is_list && values.len() > 1 {
-        return Err(wrong(format!("`{}` after `{name}={}` is not of the form key=value", values[1], values[0])));
+        let [value, item] = [values[0], values[1]].map(str::to_string);
+        return Err(ParallelError::NoList { item, key: name.to_string(), value });
     }
     (key.read)(parallel, values)
-}
-
-/// Keys by the names that they had, and by those that they have.
-const RENAMED: [(&str, &str); 1] = [("order", "rank_order")];
-
-fn unknown(key: &str) -> Error {
-    let renamed = RENAMED.iter().find(|(old, _)| *old == key);
-    let help = match (renamed, nearest(key, KEYS.iter().map(|key| key.name))) {
-        (Some((old, now)), _) => format!("`{old}` is now `{now}`"),
-        (None, Some(near)) => format!("did you mean `{near}`?"),
-        (None, None) => format!("the keys of a configuration are {}", names()),
-    };
-    wrong(format!("there is no `{key}` in a configuration")).help(help)
-}
-
-fn wrong(message: String) -> Error {
-    Error::input(Code::BadOption, message).help("for example dp=2,tp=2,pp=2")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Error;
 
     #[test]
     fn a_configuration_comes_back() {
@@ -283,7 +258,7 @@ mod tests {
             ("order=pp,tp,dp", "`order` is now `rank_order`"),
             ("recompte=full", "did you mean `recompute`"),
         ] {
-            let message = parse_any(text).unwrap_err().to_string();
+            let message = Error::from(parse_any(text).unwrap_err()).to_string();
             assert!(message.contains(part), "{text}: {message}");
         }
     }
@@ -307,7 +282,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said() {
-        let message = |text| parse(text).unwrap_err().to_string();
+        let message = |text| Error::from(parse(text).unwrap_err()).to_string();
         for (text, part) in [
             ("dp=2,dp=2", "given twice"),
             ("tp", "key=value"),

@@ -1,10 +1,10 @@
 //! Orders of micro-batches, compiled to dependency graphs for simulation; orders independent of costs are computed once.
 
 use super::critical_path::CriticalPath;
+use super::error::Error;
 use super::pipeline::Rank;
 use super::quantities::{PerSection, RankStages, StageRuns};
 use compiler::compile_error::CompileError;
-use compiler::error::Error;
 use ir::schedule::{Action, Item, Kind};
 use scheduler::costs::StageCosts;
 use scheduler::placement::Pipeline;

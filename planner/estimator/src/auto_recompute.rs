@@ -1,12 +1,12 @@
 //! `recompute=auto`: the fastest recomputation that fits.
 
+use super::error::Error;
 use super::estimator::Estimator;
 use super::evaluator::Evaluator;
 use super::prediction::Prediction;
 use super::recompute_choice::{Trial, crowded, fitting};
 use super::relaxation::StepCost;
 use super::report::EstimateReport;
-use compiler::error::Error;
 use ir::options::{ParallelConfig, Recompute};
 
 impl Estimator {

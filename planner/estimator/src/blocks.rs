@@ -1,10 +1,9 @@
 //! The blocks of a model on one rank. Configurations that share the axes below pp share one plan; configurations that share
 //! every field a block depends on share its cost.
 
+use super::error::Error;
 use super::projection::BlockConfig;
 use super::stages::plus;
-use compiler::compile_error::CompileError;
-use compiler::error::Error;
 use cost::{BlockOptions, ExecutedFlops, Passes, Platform, Profile, Routing, Seconds, Stack, profile};
 use ir::entity::EntityRef;
 use ir::graph::{ArgKind, Block, Model, ParamInstance};
@@ -101,7 +100,7 @@ pub(super) enum BlockFilter<'a> {
 /// The model lacks a recomputed value, or the degrees do not divide the heads.
 pub(super) fn check(model: &Model, config: &BlockConfig) -> Result<(), Error> {
     check_names(model, &config.options.recompute)?;
-    Ok(planner::check_heads(&model.dims, &config.parallel()).map_err(CompileError::from)?)
+    Ok(planner::check_heads(&model.dims, &config.parallel())?)
 }
 
 impl Planned {

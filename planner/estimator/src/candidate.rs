@@ -3,6 +3,7 @@
 use super::action_order::OrderCache;
 use super::blocks::Blocks;
 use super::critical_path::CriticalPath;
+use super::error::Error;
 use super::memory::{fullest_device, host_holds};
 use super::ordered_stages::OrderedStages;
 use super::pipeline::{PipelineTimeline, ScheduledPipeline, flow};
@@ -13,7 +14,6 @@ use super::replicas::Replicas;
 use super::report::StageMemory;
 use super::stages::{StageCost, loads};
 use super::step::{Step, tied};
-use compiler::error::Error;
 use cost::{Cluster, CollectiveKind, Platform};
 use ir::options::ParallelConfig;
 use scheduler::placement::Pipeline;

@@ -18,6 +18,7 @@
 use super::action_order::OrderCache;
 use super::blocks::{BlockFilter, Blocks, Outline, Planned, check};
 use super::candidate::{Candidate, Staged, Stepped};
+use super::error::Error;
 use super::memory_fit::{RecomputeOptions, offloaded};
 use super::model_plans::ModelPlans;
 use super::pipeline::ScheduledPipeline;
@@ -28,7 +29,6 @@ use super::projection::{
 use super::recompute_choice::{choices_of_each, fastest};
 use super::relaxation::{Relaxation, StepCost};
 use super::stages::{given_starts, is_even, starts};
-use compiler::error::Error;
 use cost::{Cluster, Frontier, Platform, Profile, Recipe, RecomputeChoice, RecomputeCost, Stack, frontier};
 use ir::graph::Model;
 use ir::options::Recompute;

@@ -1,11 +1,10 @@
 //! Batch evaluation of many configurations on all cores.
 
+use super::error::Error;
 use super::estimator::Estimator;
 use super::report::EstimateReport;
 use super::request::EstimateRequest;
 use compiler::deadline::Deadline;
-use compiler::error::Error;
-use ir::catalogue::Code;
 use serde::Deserialize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use support::parallel::each;
@@ -46,10 +45,7 @@ impl ConfigLine {
             Some(b'"') => serde_json::from_str(text).map(of),
             _ => Ok(of(text.to_string())),
         };
-        read.map_err(|why| {
-            Error::input(Code::RequestUnreadable, format!("`{text}`: {why}"))
-                .help("a line is a configuration, or {\"parallel\": .., \"model\": .., \"gpus\": ..}")
-        })
+        read.map_err(|why| Error::Line { line: text.to_string(), why: why.to_string() })
     }
 
     /// The request with the changes of the line.

@@ -3,6 +3,7 @@
 use super::action_order::OrderCache;
 use super::candidate::Candidate;
 use super::cost_database::{CostDatabase, Planning, SharedResults};
+use super::error::Error;
 use super::model_plans::ModelPlans;
 use super::pipeline::drawn_costs;
 use super::place::config_on;
@@ -12,7 +13,6 @@ use super::report::EstimateReport;
 use super::request::EstimateRequest;
 use compiler::batch::microbatches;
 use compiler::compile::check_text;
-use compiler::error::Error;
 use compiler::machine_source;
 use compiler::model_source::ModelSource;
 use cost::{Cluster, Platform, Stack};
@@ -90,7 +90,7 @@ impl Estimator {
     /// # Errors
     /// There is none of this name, or the file cannot be read or used.
     pub fn cluster(&self, name: &str) -> Result<Arc<Cluster>, Error> {
-        self.clusters.get(&name.to_string(), || machine_source::cluster(name))
+        self.clusters.get(&name.to_string(), || Ok(machine_source::cluster(name)?))
     }
 
     /// The stack of a name: one that it was given, a preset, or a file.
@@ -98,7 +98,7 @@ impl Estimator {
     /// # Errors
     /// There is none of this name, or the file cannot be read or used.
     pub fn stack(&self, name: &str) -> Result<Arc<Stack>, Error> {
-        self.stacks.get(&name.to_string(), || machine_source::stack(name))
+        self.stacks.get(&name.to_string(), || Ok(machine_source::stack(name)?))
     }
 
     /// Predicts a step of the request. With `recompute=auto`, the step has the fastest recomputation that fits, which the

@@ -3,6 +3,7 @@
 use super::blocks::Blocks;
 use super::candidate::{Candidate, Stepped};
 use super::cost_database::CostDatabase;
+use super::error::Error;
 use super::estimator::Estimator;
 use super::memory::fullest_host;
 use super::model_work::ModelWork;
@@ -12,10 +13,8 @@ use super::recompute_choice::{Trial, crowded, fitting};
 use super::relaxation::{Relaxation, StepCost};
 use super::replicas::Replicas;
 use super::request::EstimateRequest;
-use compiler::error::Error;
 use compiler::model_source::ModelSource;
 use cost::{Cluster, Platform, Stack};
-use ir::catalogue::Code;
 use ir::dim_role::DimRole;
 use ir::options::{ParallelConfig, Recompute};
 use std::collections::HashMap;
@@ -114,8 +113,7 @@ impl Evaluator {
         if stepped.fits_host(candidate.platform.cluster) {
             return Ok(stepped.floor());
         }
-        Err(Error::input(Code::NothingFits, "the offloaded activations do not fit into host memory")
-            .help("recompute more, or leave out offload=true"))
+        Err(Error::HostMemory)
     }
 
     /// The configuration with the fastest choice of values to recompute that fits in memory. Returns `None` if the

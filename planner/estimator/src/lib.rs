@@ -37,6 +37,7 @@ mod budget;
 mod candidate;
 mod cost_database;
 mod critical_path;
+mod error;
 mod estimate_all;
 mod estimator;
 mod evaluator;
@@ -66,6 +67,7 @@ mod stages;
 mod step;
 
 pub use budget::{ROUNDING, fits_budget};
+pub use error::Error;
 pub use estimate_all::estimate_until;
 pub use estimate_all::{ConfigLine, estimate_all};
 pub use estimator::Estimator;

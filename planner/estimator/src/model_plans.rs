@@ -1,10 +1,10 @@
 //! Plans of one model's blocks, which depend on neither cluster nor stack.
 
 use super::blocks::{Outline, Planned};
+use super::error::Error;
 use super::plan_template::{DimSizes, Part, Plan, Sizes, Template, Unplanned};
 use super::projection::PlanKey;
 use super::shape_class::ShapeClass;
-use compiler::error::Error;
 use compiler::model_source::ModelSource;
 use compiler::plan_blocks::plan_blocks;
 use ir::graph::Model;

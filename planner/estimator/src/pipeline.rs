@@ -2,10 +2,10 @@
 
 use super::action_order::OrderCache;
 use super::critical_path::CriticalPath;
+use super::error::Error;
 use super::quantities::{PerSection, RankStages, StageRuns};
 use super::stages::StageCost;
 use compiler::compile_error::CompileError;
-use compiler::error::Error;
 use cost::Passes;
 use ir::limits;
 use ir::options::ParallelConfig;

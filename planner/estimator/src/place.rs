@@ -1,10 +1,9 @@
 //! Placement of a configuration on devices: degrees that fill the devices, and the replica groups of each collective.
 
+use super::error::Error;
 use super::replicas::ReplicaGroups;
-use compiler::error::Error;
 use compiler::parallel;
 use cost::Group;
-use ir::catalogue::Code;
 use ir::options::ParallelConfig;
 use scheduler::schedules;
 use transforms::slices::SliceError;
@@ -23,11 +22,7 @@ pub(super) fn config_on(text: &str, gpus: Option<u64>) -> Result<ParallelConfig,
         }
         if parallel.devices() != gpus {
             let ParallelConfig { dp, tp, pp, cp, .. } = parallel;
-            return Err(impossible(format!(
-                "dp={dp} x tp={tp} x pp={pp} x cp={cp} is {} devices, not {gpus}",
-                parallel.devices()
-            ))
-            .help("leave out dp to derive it, or choose degrees whose product is --gpus"));
+            return Err(Error::Devices { dp, tp, pp, cp, devices: parallel.devices(), gpus });
         }
     }
     parallel.schedule = schedules::with_chunks(&parallel.schedule, parallel.vp).to_string();
@@ -50,15 +45,11 @@ pub fn pinned(text: &str) -> Result<ParallelConfig, Error> {
 fn check_groups(parallel: &ParallelConfig) -> Result<(), Error> {
     let ParallelConfig { dp, tp, cp, ep, etp, shard, .. } = *parallel;
     if !(dp * cp * tp).is_multiple_of(ep.saturating_mul(etp)) {
-        return Err(impossible(format!("ep={ep} x etp={etp} does not divide dp={dp} x cp={cp} x tp={tp}"))
-            .help("ep x etp must divide dp x cp x tp"));
+        return Err(Error::Experts { ep, etp, dp, cp, tp });
     }
     let replicas = dp * cp;
     match shard {
-        Some(shard) if !replicas.is_multiple_of(shard) => {
-            Err(impossible(format!("shard={shard} does not divide dp={dp} x cp={cp}"))
-                .help("ZeRO shards over data-parallel ranks: choose a divisor of their number"))
-        }
+        Some(shard) if !replicas.is_multiple_of(shard) => Err(Error::Shard { shard, dp, cp }),
         _ => Ok(()),
     }
 }
@@ -66,11 +57,6 @@ fn check_groups(parallel: &ParallelConfig) -> Result<(), Error> {
 /// Checks that the slices of a sequence are equal.
 pub(super) fn check_slices(seq: u64, slices: u32) -> Result<(), Error> {
     if seq.is_multiple_of(slices.max(1).into()) { Ok(()) } else { Err(SliceError::Uneven { slices, size: seq }.into()) }
-}
-
-/// Error of a configuration that no framework can run.
-pub(super) fn impossible(message: String) -> Error {
-    Error::input(Code::ImpossibleLayout, message)
 }
 
 /// Distance between neighbours on an axis, in ranks.

@@ -5,9 +5,8 @@
 //! cheapest reshard path depends on sizes. Sizes whose reshards take the same paths share the whole plan.
 
 use super::blocks::{Outline, Planned};
+use super::error::Error;
 use super::shape_class::ShapeClass;
-use compiler::compile_error::CompileError;
-use compiler::error::Error;
 use compiler::model_source::ModelSource;
 use compiler::plan_blocks::{lower_blocks, mark_blocks, mark_experts, reshard_paths_of_blocks};
 use ir::dim_role::DimRole;
@@ -56,7 +55,7 @@ impl Sizes {
     /// # Errors
     /// The degrees do not fit together.
     pub(super) fn of(parallel: &ParallelConfig, dims: Arc<DimSizes>) -> Result<Sizes, Error> {
-        let mesh = planner::mesh(parallel).map_err(CompileError::from)?;
+        let mesh = planner::mesh(parallel)?;
         Ok(Sizes { mesh, dims })
     }
 
@@ -204,7 +203,7 @@ impl Unplanned {
     /// The model cannot have this batch.
     pub(super) fn model(&self, source: &ModelSource) -> Result<Model, Error> {
         let Unplanned { batch, seq, cuts, dtype } = *self;
-        source.routed_in(cuts, seq).model(&Batch { batch, seq, dtype })
+        Ok(source.routed_in(cuts, seq).model(&Batch { batch, seq, dtype })?)
     }
 
     /// Sizes of the model's dims.

@@ -3,14 +3,13 @@
 use super::blocks::{Blocks, Planned};
 use super::candidate::{Candidate, Stepped};
 use super::cost_database::CostDatabase;
+use super::error::Error;
 use super::memory::{GIB, holds};
 use super::place::check_slices;
 use super::report::{Comm, EstimateReport, Memory, Mesh, Predicted, Recomputed, SCHEMA, StageReport};
 use super::request::EstimateRequest;
 use super::stages::StageCost;
 use crate::stack_support::beyond;
-use compiler::compile_error::CompileError;
-use compiler::error::Error;
 use cost::{Format, Recipe, recomputed};
 use ir::graph::Block;
 use ir::options::{ParallelConfig, Recompute};
@@ -33,7 +32,7 @@ impl Prediction<'_> {
     pub(super) fn stepped(&self) -> Result<Stepped, Error> {
         let Candidate { parallel, microbatches, .. } = &self.candidate;
         self.database.block_costs(&self.candidate.block_config()?)?;
-        let (_, pipeline) = pipeline_of(parallel, *microbatches).map_err(CompileError::from)?;
+        let (_, pipeline) = pipeline_of(parallel, *microbatches)?;
         check_slices(self.request.seq, pipeline.slices)?;
         self.database.stepped(&self.candidate)
     }

@@ -2,10 +2,9 @@
 //! queries, and all that a query sees. Each names every field of what it is made of, so a new option does not compile until
 //! each projection takes it or drops it.
 
-use super::place::impossible;
+use super::error::Error;
 use super::recipe;
 use super::request::EstimateRequest;
-use compiler::error::Error;
 use cost::{BlockOptions, Recipe, Spread, Stack, Supports};
 use ir::options::{CpKind, ParallelConfig, Recompute};
 use ir::types::DType;
@@ -345,7 +344,7 @@ impl AverageRankConfig {
 /// # Errors
 /// The degrees of the experts do not divide those of the other blocks.
 pub(super) fn together(parallel: &ParallelConfig) -> Result<ParallelConfig, Error> {
-    parallel.together().map_err(|why| impossible(why.to_string()))
+    Ok(parallel.together()?)
 }
 
 #[cfg(test)]

@@ -1,9 +1,7 @@
 //! Number formats by name: the element types of the tensors of a training run.
 
-use compiler::error::Error;
+use super::error::Error;
 use cost::{Format, Recipe, Stack};
-use ir::catalogue::Code;
-use ir::diag::nearest;
 
 /// Recipes: name, format of the operands of matrix products, bytes of a parameter, of a gradient unless the stack states
 /// another, and of the master copy.
@@ -69,7 +67,7 @@ pub fn recipe(
     })
 }
 
-fn bytes_of(option: &str, dtype: &str) -> Result<f64, Error> {
+fn bytes_of(option: &'static str, dtype: &str) -> Result<f64, Error> {
     match dtype {
         "f32" | "fp32" => Ok(4.0),
         "bf16" | "fp16" => Ok(2.0),
@@ -77,10 +75,8 @@ fn bytes_of(option: &str, dtype: &str) -> Result<f64, Error> {
     }
 }
 
-fn unknown(option: &str, name: &str, known: &[&str]) -> Error {
-    let near = nearest(name, known.iter().copied()).map_or_else(String::new, |near| format!("did you mean `{near}`? "));
-    Error::input(Code::PrecisionRefused, format!("`{option} {name}` is unknown"))
-        .help(format!("{near}{option} is one of {}", known.join(", ")))
+fn unknown(option: &'static str, name: &str, known: &[&'static str]) -> Error {
+    Error::UnknownName { option, name: name.to_string(), known: known.to_vec() }
 }
 
 #[cfg(test)]

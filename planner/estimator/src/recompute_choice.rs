@@ -2,10 +2,10 @@
 
 use super::blocks::Outline;
 use super::candidate::Staged;
+use super::error::Error;
 use super::memory::GIB;
 use super::quantities::StageRuns;
 use super::report::StageMemory;
-use compiler::error::Error;
 use cost::{BlockOptions, Frontier, Kind, Platform, RecomputeChoice, frontier};
 use ir::graph::Model;
 use ir::options::Recompute;

@@ -1,7 +1,6 @@
 //! Request of an estimate.
 
-use compiler::error::Error;
-use ir::catalogue::Code;
+use super::error::Error;
 use ir::limits;
 use serde::{Deserialize, Serialize};
 
@@ -75,18 +74,12 @@ impl EstimateRequest {
         check_size("global-batch", self.global_batch, limits::SEQUENCES)?;
         check_size("gpus", self.gpus.unwrap_or(1), limits::DEVICES)?;
         if !(0.0..1.0).contains(&self.memory_margin) {
-            let message = format!("`--memory-margin` is {}, not a share from 0 up to 1", self.memory_margin);
-            return Err(Error::input(Code::BadOption, message).help("give a share: 0.05 leaves 5 % of a device free"));
+            return Err(Error::MemoryMargin { margin: self.memory_margin });
         }
-        let wrong = |message: String| {
-            Err(Error::input(Code::BadOption, message)
-                .help(format!("give the tokens of each document, from 1 to --seq {}", self.seq)))
-        };
-        match self.lengths.iter().find(|&&length| length == 0 || length > self.seq) {
-            Some(0) => wrong("`--lengths` has a document of 0 tokens".to_string()),
-            Some(length) => {
-                wrong(format!("`--lengths` has a document of {length} tokens in sequences of {}", self.seq))
-            }
+        let seq = self.seq;
+        match self.lengths.iter().find(|&&length| length == 0 || length > seq) {
+            Some(0) => Err(Error::EmptyDocument { seq }),
+            Some(&length) => Err(Error::LongDocument { length, seq }),
             None => Ok(()),
         }
     }
@@ -96,14 +89,12 @@ impl EstimateRequest {
 ///
 /// # Errors
 /// The size is out of range.
-pub fn check_size(option: &str, size: u64, most: u64) -> Result<(), Error> {
-    let size = match size {
-        0 => "0 or missing".to_string(),
-        _ if size > most => format!("{size}, more than {most}"),
-        _ => return Ok(()),
-    };
-    Err(Error::input(Code::BadOption, format!("`--{option}` is {size}"))
-        .help(format!("--{option} takes a whole number from 1 to {most}")))
+pub fn check_size(option: &'static str, size: u64, most: u64) -> Result<(), Error> {
+    match size {
+        0 => Err(Error::NoSize { option, most }),
+        _ if size > most => Err(Error::LargeSize { option, size, most }),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -2,13 +2,13 @@
 
 use super::blocks::Blocks;
 use super::candidate::Candidate;
+use super::error::Error;
 use super::evaluator::Evaluator;
 use super::memory_fit::MemoryChoices;
 use super::pipeline::ScheduledPipeline;
 use super::projection::{AverageRankConfig, BlockConfig, StepContext};
 use super::relaxation::{FitQuery, Relaxation, StepCost, work_of};
 use super::stages::StageCost;
-use compiler::error::Error;
 use ir::options::{ParallelConfig, Recompute};
 use std::sync::Arc;
 

@@ -1,9 +1,8 @@
 //! Parts of a configuration that a stack does not support.
 
-use compiler::error::Error;
+use super::error::Error;
 use compiler::parallel;
 use cost::{STACKS, Stack};
-use ir::catalogue::Code;
 use ir::options::ParallelConfig;
 
 /// Items of a configuration that a stack does not support, as written: `schedule=zb-v`. Items without effect, such as the
@@ -68,31 +67,27 @@ pub fn check_pins(pins: &str, stack: &Stack) -> Result<(), Error> {
     };
     let others = STACKS.iter().filter_map(|preset| Stack::find(preset.name).ok());
     let others: Vec<String> = others.filter(has).map(|other| other.name).collect();
-    let have = match others.as_slice() {
-        [] => "no preset stack supports it".to_string(),
-        some => format!("the stacks {} support it", some.join(", ")),
-    };
-    let message = format!("`{item}` is pinned, but {} does not support it{}", stack.name, supported(key, stack));
-    Err(Error::input(Code::BeyondStack, message).help(format!("{have}; --beyond-stack plans with it anyway")))
+    Err(Error::BeyondStack { item: item.clone(), stack: stack.name.clone(), supported: supported(key, stack), others })
 }
 
 /// Text on what the stack supports instead.
-fn supported(key: &str, stack: &Stack) -> String {
+fn supported(key: &str, stack: &Stack) -> Vec<String> {
     let supports = &stack.supports;
-    let words = match key {
+    match key {
         "schedule" => supports.schedules.clone(),
         "recompute" => supports.recompute.clone(),
         "cp_kind" => supports.cp_kind.clone(),
         "zero" => supports.zero.as_ref().map(|stages| stages.iter().map(u8::to_string).collect()),
         _ => None,
-    };
-    words.filter(|words| !words.is_empty()).map_or_else(String::new, |words| format!(": it has {}", words.join(", ")))
+    }
+    .unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use compiler::parallel::{missing, parse_any};
+    use ir::diag::Coded;
     use scheduler::schedules::SCHEDULES;
     use transforms::recompute::MODULES;
 
@@ -113,7 +108,8 @@ mod tests {
     #[test]
     fn a_pin_is_refused_with_where_it_is_supported() {
         let stack = Stack::find("megatron-core-2025").unwrap();
-        let check = |pins: &str| check_pins(pins, &stack).map_err(|error| error.to_string());
+        let check =
+            |pins: &str| check_pins(pins, &stack).map_err(|error| format!("{error}; {}", error.help().unwrap()));
         let message = check("schedule=zb-v").unwrap_err();
         assert!(message.contains("1f1b, interleaved-1f1b") && message.contains("meshwright-threads"), "{message}");
         assert!(message.contains("--beyond-stack") && !message.contains("foundry-2023"), "{message}");

@@ -1,9 +1,9 @@
 //! Partition of a model's block instances into stages, and the cost of each stage for one micro-batch.
 
 use super::blocks::{Blocks, Span};
+use super::error::Error;
 use super::quantities::{BlockPeak, PerSection, TpReductions};
 use super::replicas::{Exchange, Repeated, Replicas};
-use compiler::error::Error;
 use cost::{Cut, Passes, Platform, Profile, Seconds, SplitByExperts};
 use ir::costs::{BlockCosts, CallCosts, ModelCosts, SectionSeconds};
 use ir::options::{ParallelConfig, Recompute};
@@ -146,7 +146,8 @@ fn by_shares(weights: &[f64], stages: usize) -> Result<Vec<usize>, Error> {
     if starts.len() == stages {
         return Ok(starts);
     }
-    Err(PartitionError::TooMany { stages: u32::try_from(stages).unwrap_or(u32::MAX), runs }.into())
+    let stages = u32::try_from(stages).unwrap_or(u32::MAX);
+    Err(PartitionError::TooMany { stages, runs }.into())
 }
 
 /// Costs of the model for the scheduler's partition.

@@ -1,13 +1,12 @@
 //! A plan as the text of its model: every tensor with its sharding, and the collectives that follow.
 
 use super::brief::differences;
+use crate::error::Error;
 use crate::plan::Infeasible;
 use compiler::compile::{CompileRequest, compile_source};
-use compiler::error::Error;
 use compiler::model_source::ModelSource;
 use compiler::parallel;
 use estimator::EstimateReport;
-use ir::catalogue::Code;
 use ir::options::{CpKind, ParallelConfig, Recompute};
 use ir::text;
 use support::units::gib;
@@ -40,13 +39,7 @@ pub fn annotated(plan: &EstimateReport) -> Result<String, Error> {
 /// No such configuration is known, the model no longer exists, or cannot be planned under the configuration.
 pub fn annotated_closest(answer: &Infeasible) -> Result<String, Error> {
     let Some(closest) = &answer.closest else {
-        let help = "see --format table; a longer --deadline finds the smallest configuration";
-        if answer.is_known() {
-            let message = "no configuration fits, and the smallest is not known";
-            return Err(Error::input(Code::NothingFits, message).help(help));
-        }
-        let message = "no configuration was found before the deadline".to_string();
-        return Err(Error::NotFinished { message, help: help.to_string() });
+        return Err(if answer.is_known() { Error::SmallestUnknown } else { Error::NoneFound });
     };
     let needs = gib(closest.predicted.fullest().device);
     let fits = if answer.is_known() { "Nothing fits." } else { "It is not known yet whether anything fits." };

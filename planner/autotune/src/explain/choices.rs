@@ -107,7 +107,7 @@ fn alone(key: &str, best: &EstimateReport, pool: &Pool) -> Option<ChoiceNote> {
     Some(ChoiceNote {
         choice: said(&best.parallel, key),
         meaning: meaning(key, best),
-        comparison: format!("impossible: {}", error.message()),
+        comparison: format!("impossible: {error}"),
         against,
         saves_s: None,
         costs_s: costs(key, &best.predicted),

@@ -8,6 +8,7 @@ use crate::plan::{BindingConstraint, WhatIf};
 use cost::Cluster;
 use estimator::EstimateReport;
 use ir::catalogue::Code;
+use ir::diag::Coded;
 use ir::options::ParallelConfig;
 use support::units::{gib, share, time};
 
@@ -35,7 +36,7 @@ pub(super) fn constraints(
         };
         constraints.push(BindingConstraint {
             limit: limit.into(),
-            message: format!("{} is impossible: {}", differences(&best.parallel, &parallel), error.message()),
+            message: format!("{} is impossible: {error}", differences(&best.parallel, &parallel)),
         });
     }
     constraints

@@ -3,10 +3,10 @@
 use super::brief::brief;
 use super::compare::device_gib;
 use super::least::{Stopped, climbed, fitting};
+use crate::error::Error;
 use crate::plan::SCHEMA;
 use crate::plan::{Conflict, Infeasible, PlanRequest, Relaxation, Search};
 use compiler::deadline::Deadline;
-use compiler::error::Error;
 use compiler::parallel::pins;
 use cost::Cluster;
 use estimator::{EstimateReport, Estimator};

@@ -2,10 +2,10 @@
 
 use super::brief::holds;
 use super::pool::Pool;
+use crate::error::Error;
 use crate::plan::PlanRequest;
 use crate::search::divisors;
 use compiler::deadline::Deadline;
-use compiler::error::Error;
 use compiler::parallel::{parse_any, pinned, print};
 use estimator::fits_budget;
 use estimator::{EstimateReport, EstimateRequest, Estimator, Evaluator, Undecided, estimate_until};

@@ -30,9 +30,9 @@ pub use page::{page, page_of_conflict};
 pub use plan_file::{plan_schema, read_plan, request_of};
 pub use why_not::{WhyNot, why_not};
 
+use crate::error::Error;
 use crate::plan::{self, Explorer, Found, Infeasible, Objective, PlanReport, PlanRequest, Search, Why};
 use compiler::deadline::Deadline;
-use compiler::error::Error;
 use estimator::{EstimateReport, Estimator};
 use pool::Pool;
 use serde::Serialize;

@@ -1,12 +1,11 @@
 //! Reading plan files.
 
+use crate::error::{Error, NotAPlan};
 use crate::plan::SCHEMA;
 use crate::plan::{PlanReport, PlanRequest};
-use compiler::error::Error;
 use compiler::parallel;
 use compiler::text_files::read_text;
 use estimator::{Comm, Predicted, StageMemory};
-use ir::catalogue::Code;
 use serde_json::Value;
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -24,42 +23,28 @@ pub fn plan_schema() -> String {
 pub fn read_plan(path: &Path) -> Result<PlanReport, Error> {
     let text = read_text(path)?;
     let place = path.display().to_string();
-    let is_none = |why: String| {
-        Error::input(Code::NoPlan, format!("{place} is not a plan: {why}"))
-            .help("meshwright plan MODEL .. --format json -o FILE writes one")
-    };
-    let value: Value = serde_json::from_str(&text).map_err(|why| is_none(why.to_string()))?;
+    let is_none = |why: NotAPlan| Error::NotAPlan { place: place.clone(), why };
+    let has_wrong = |why: String| is_none(NotAPlan::Content(why));
+    let value: Value = serde_json::from_str(&text).map_err(|why| has_wrong(why.to_string()))?;
     let schema = value.get("schema").and_then(Value::as_str).unwrap_or_default().to_string();
     if schema.starts_with("meshwright.") && schema != SCHEMA {
         let version = value.get("tool_version").and_then(Value::as_str).unwrap_or("another version");
-        return Err(Error::input(
-            Code::PlanVersion,
-            format!("{place} has the schema {schema}; this version reads {SCHEMA}"),
-        )
-        .help(format!("plan again, or read it with meshwright {version}")));
+        return Err(Error::PlanVersion { place, schema, read: SCHEMA, version: version.to_string() });
     }
     if schema != SCHEMA && schema != estimator::SCHEMA {
-        return Err(is_none("it lacks `\"schema\": \"meshwright.plan/2\"`".to_string()));
+        return Err(is_none(NotAPlan::NoSchema));
     }
     match value.get("status").and_then(Value::as_str) {
-        Some("infeasible") => {
-            return Err(
-                is_none("it states that nothing fits".to_string()).help("plan again with one of its `relaxations`")
-            );
-        }
-        Some("unknown") => {
-            return Err(
-                is_none("its search found none before the deadline".to_string()).help("plan with a longer --deadline")
-            );
-        }
+        Some("infeasible") => return Err(is_none(NotAPlan::Infeasible)),
+        Some("unknown") => return Err(is_none(NotAPlan::Unknown)),
         _ => {}
     }
-    let plan: PlanReport = serde_json::from_value(value).map_err(|why| is_none(why.to_string()))?;
+    let plan: PlanReport = serde_json::from_value(value).map_err(|why| has_wrong(why.to_string()))?;
     // Drawings and comparisons need valid degrees.
-    parallel::parse_any(&parallel::print(&plan.chosen.parallel)).map_err(|why| is_none(why.message()))?;
+    parallel::parse_any(&parallel::print(&plan.chosen.parallel)).map_err(|why| has_wrong(why.to_string()))?;
     let others = plan.alternatives.iter().map(|other| &other.predicted);
     match std::iter::once(&plan.chosen.predicted).chain(others).find_map(absurd) {
-        Some(why) => Err(is_none(why)),
+        Some(why) => Err(has_wrong(why)),
         None => Ok(plan),
     }
 }

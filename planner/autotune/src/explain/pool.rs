@@ -6,7 +6,6 @@ use super::compare::{ALIKE, better};
 use super::near::{Near, near};
 use crate::plan::{Explorer, PlanRequest};
 use compiler::deadline::Deadline;
-use compiler::error::Error;
 use compiler::parallel;
 use estimator::beyond;
 use estimator::{EstimateReport, EstimateRequest, Estimator, estimate_until};
@@ -21,7 +20,7 @@ const KINDS: [&str; 7] = ["tp", "cp", "pp", "ep", "etp", "zero", "mbs"];
 /// Predictions known in addition to that of the best configuration.
 pub(super) struct Pool {
     /// Neighbours of the best configuration.
-    near: Vec<(Near, Result<EstimateReport, Error>)>,
+    near: Vec<(Near, Result<EstimateReport, estimator::Error>)>,
     /// Alternatives.
     others: Vec<EstimateReport>,
     /// Pinned options.
@@ -107,11 +106,11 @@ impl Pool {
     }
 
     /// Error of the configurations that change this choice; `None` if one is valid, or none was tried.
-    pub(super) fn refused(&self, key: &str, more: bool) -> Option<(&ParallelConfig, &Error)> {
+    pub(super) fn refused(&self, key: &str, more: bool) -> Option<(&ParallelConfig, &estimator::Error)> {
         let mut of = self.near.iter().filter(|(near, _)| near.key == key && near.more == more).peekable();
         let (first, _) = of.peek()?;
         let parallel = &first.parallel;
-        let errors: Option<Vec<&Error>> = of.map(|(_, answer)| answer.as_ref().err()).collect();
+        let errors: Option<Vec<&estimator::Error>> = of.map(|(_, answer)| answer.as_ref().err()).collect();
         errors.and_then(|errors| errors.into_iter().next()).map(|error| (parallel, error))
     }
 

@@ -1,12 +1,13 @@
 //! Explanations of small plans, over configurations that a plain loop tries.
 
 use super::{Planned, annotated_closest, brief, page_of_conflict, plan, why_not};
+use crate::error::Error;
 use crate::plan::{Found, Infeasible, PlanReport, PlanRequest, Search, find};
 use compiler::deadline::Deadline;
-use compiler::error::Error;
 use compiler::parallel::{pinned, pins};
 use estimator::{EstimateReport, Estimator, estimate_all};
 use ir::catalogue::Code;
+use ir::diag::Coded;
 use ir::options::Recompute;
 
 /// All powers of two over dp, tp and pp, ZeRO 0, 1 and 3, with as little recomputation as fits.

@@ -5,9 +5,9 @@ use super::brief::{brief, differences};
 use super::compare::{ALIKE, memory, misfit, pace, seconds};
 use super::difference::difference_of;
 use super::plan_file::request_of;
+use crate::error::Error;
 use crate::plan::{Difference, Objective, PlanReport, PlanRequest};
 use compiler::deadline::Deadline;
-use compiler::error::Error;
 use compiler::parallel::pinned;
 use estimator::{EstimateReport, Estimator, Predicted};
 use serde::Serialize;
@@ -61,7 +61,7 @@ pub fn why_not(
     };
     let found = match find(estimator, &request) {
         Ok(found) => found,
-        Err(error) => return Ok(answer("impossible", error.message(), None)),
+        Err(error) => return Ok(answer("impossible", error.to_string(), None)),
     };
     let is_proved = found.search.proved_optimal;
     let Some(other) = found.best.first() else {

@@ -5,13 +5,12 @@ use super::oracle::Costs;
 use super::report::{Basis, Search};
 use super::request::{Objective, PlanRequest};
 use super::space::{none_serves, space};
+use crate::error::Error;
 use crate::search::{self, Counted, Outcome, Ranked, Task};
 use compiler::cancel::CancelToken;
 use compiler::deadline::Deadline;
-use compiler::error::Error;
 use compiler::parallel;
 use estimator::{EstimateReport, EstimateRequest, Estimator, Evaluator, ModelWork, check_size};
-use ir::catalogue::Code;
 use ir::limits;
 use std::time::Instant;
 use support::parallel::each;
@@ -176,7 +175,7 @@ impl Scope<'_> {
 /// Error of a request without any configuration: that of the simplest configuration, if it has one.
 fn none_can_be(estimator: &Estimator, request: &PlanRequest) -> Error {
     let plain = EstimateRequest { gpus: Some(request.gpus), ..request.under(request.pin.clone()) };
-    estimator.estimate(&plain).err().unwrap_or_else(|| none_serves(request))
+    estimator.estimate(&plain).err().map_or_else(|| none_serves(request), Error::from)
 }
 
 /// Days until a configuration has trained on the requested tokens.
@@ -190,24 +189,18 @@ const MOST_TOKENS: f64 = 1e20;
 
 /// Checks the ranges of the request's numbers.
 fn check(request: &PlanRequest) -> Result<(), Error> {
-    let wrong = |message: String, help: &str| Err(Error::input(Code::BadOption, message).help(help));
     check_size("gpus", request.gpus, limits::DEVICES)?;
     if let Some(most) = request.max_gpus {
         check_size("max-gpus", most, limits::DEVICES)?;
         if most < request.gpus {
-            return wrong(
-                format!("--max-gpus {most} is less than --gpus {}", request.gpus),
-                "--max-gpus is the upper limit on devices",
-            );
+            return Err(Error::MaxGpus { max_gpus: most, gpus: request.gpus });
         }
     }
     if request.top == 0 {
-        return wrong("`--top` is 0".into(), "--top is the number of configurations to show, including the best");
+        return Err(Error::NoTop);
     }
     match request.tokens.filter(|tokens| !(*tokens > 0.0 && *tokens <= MOST_TOKENS)) {
-        Some(tokens) => {
-            wrong(format!("`--tokens {tokens:e}` is out of range"), "--tokens must be above 0, and at most 1e20")
-        }
+        Some(tokens) => Err(Error::Tokens { tokens }),
         None => Ok(()),
     }
 }

@@ -1,9 +1,8 @@
 //! Report of a plan, in addition to the prediction of its configuration: how it was found, the alternatives, and the reasons.
 
 use super::request::Objective;
-use compiler::error::Error;
+use crate::error::Error;
 use estimator::{EstimateReport, EstimateRequest, Predicted};
-use ir::catalogue::Code;
 use ir::options::ParallelConfig;
 use serde::{Deserialize, Serialize};
 use support::units::count;
@@ -217,25 +216,15 @@ impl Infeasible {
         self.search.proved_optimal
     }
 
-    /// The answer as an error, with the cheapest fix: [`Code::NothingFits`], or [`Code::NotFinished`] where that is not
+    /// The answer as an error, with the cheapest fix: [`Error::NothingFits`], or [`Error::NotFinished`] where that is not
     /// known.
     pub fn error(&self) -> Error {
         let closest = self.closest.as_ref();
         let needs = closest.map(|closest| format!("{:.1} GiB", closest.predicted.fullest().device));
         if !self.is_known() {
-            let least = needs.map_or_else(String::new, |needs| format!(" (the smallest needs {needs})"));
-            let looked = count(self.search.candidates as f64);
-            return Error::NotFinished {
-                message: format!("not known yet whether any configuration fits: {looked} predicted{least}"),
-                help: "a longer --deadline, or none, finishes the search; --pin narrows it".to_string(),
-            };
+            return Error::NotFinished { predicted: count(self.search.candidates as f64), needs };
         }
-        let which = if self.closest_is_least { "the smallest" } else { "the smallest of those evaluated" };
-        let least = needs.map_or_else(String::new, |needs| format!("; {which} needs {needs}"));
-        let help = match self.relaxations.first() {
-            Some(fix) => format!("the cheapest fix: {}", fix.change),
-            None => "use more devices (--gpus), fewer pins, or a smaller batch or sequence".to_string(),
-        };
-        Error::input(Code::NothingFits, format!("no configuration fits{least}")).help(help)
+        let fix = self.relaxations.first().map(|fix| fix.change.clone());
+        Error::NothingFits { needs, is_least: self.closest_is_least, fix }
     }
 }

@@ -1,14 +1,13 @@
 //! Search space of a request: the options its pins leave open.
 
 use super::request::PlanRequest;
+use crate::error::Error;
 use crate::search::{Choices, Order, Orders, Pin, Schedules, Space};
 use compiler::deadline::Deadline;
-use compiler::error::Error;
 use compiler::parallel;
 use cost::Supports;
 use estimator::check_pins;
 use estimator::{Evaluator, pinned};
-use ir::catalogue::Code;
 use ir::dim_role::DimRole;
 use ir::graph::Model;
 use ir::models::Batch;
@@ -40,7 +39,7 @@ pub(super) fn space(
     let pin = pin(&request.pin)?;
     let batch = Batch { batch: 1, seq: request.seq, dtype: DType::F32 };
     let model = evaluator.source().model(&batch)?;
-    check_names(&model, &pin.parallel.recompute)?;
+    check_names(&model, &pin.parallel.recompute).map_err(estimator::Error::from)?;
     check_pins(&request.pin, evaluator.stack())?;
     let size = |role| model.dim_of(role).map(|dim| dim.size);
     let is_cut = |role: DimRole| ParallelConfig::TENSOR_ROLES.contains(&role);
@@ -170,17 +169,10 @@ fn with(schedules: &Schedules, kind: &'static ScheduleKind, pipeline: &Pipeline)
 
 /// Error of a request without any valid configuration.
 pub(super) fn none_serves(request: &PlanRequest) -> Error {
-    let pins = if request.pin.is_empty() { String::new() } else { format!(" with the pins {}", request.pin) };
     let gpus = match request.max_gpus {
         Some(most) => format!("{} to {most}", request.gpus),
         None => request.gpus.to_string(),
     };
-    let message = format!(
-        "no configuration of {gpus} devices serves {}{pins} and a global batch of {}",
-        request.model, request.global_batch
-    );
-    Error::input(Code::NoLayout, message).help(
-        "dp x tp x cp x pp must equal the number of devices, dp x mbs must divide the batch, tp the heads, ep the \
-              experts: change --gpus, --global-batch or --pin",
-    )
+    let PlanRequest { model, pin, global_batch, .. } = request;
+    Error::NoneServes { gpus, model: model.clone(), pin: pin.clone(), global_batch: *global_batch }
 }

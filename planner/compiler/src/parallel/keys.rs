@@ -1,8 +1,7 @@
 //! The table of a configuration's keys. Parser, printer, help, JSON schema and comparisons are made from it: a new key is a
 //! field of [`ParallelConfig`] and a row here.
 
-use super::wrong;
-use crate::error::Error;
+use super::ParallelError;
 use ir::options::{CpKind, ParallelConfig};
 use serde_json::{Value as Json, json};
 use std::fmt::Display;
@@ -19,7 +18,7 @@ pub struct Key {
     /// True if the printed form has it.
     pub is_printed: fn(&ParallelConfig) -> bool,
     /// Reads its value.
-    pub read: fn(&mut ParallelConfig, &[&str]) -> Result<(), Error>,
+    pub read: fn(&mut ParallelConfig, &[&str]) -> Result<(), ParallelError>,
     /// Its value as text; a word where the schedule or the stack decides it.
     pub text: fn(&ParallelConfig) -> String,
     /// The JSON schema of its field, without the description.
@@ -107,7 +106,7 @@ pub const KEYS: &[Key] = &[
          json: json!({ "enum": CpKind::ALL.map(|(name, _)| name) })),
     key!(shard, "ranks in a ZeRO group", else "all"),
     key!(recompute, "recomputed values: none, full, full:N, selective, selective:NAME+NAME or auto",
-         changed: |_, text: &str| text.parse().map_err(|why| wrong(format!("`recompute`: {why}"))),
+         changed: |_, text: &str| text.parse().map_err(|why| ParallelError::Recompute { why }),
          json: String::json()),
     key!(offload, "offload saved activations to host memory; true or false", changed: truth, json: bool::json()),
     key!(tp_overlap, "tensor-parallel communication overlaps matmuls; true or false", else "default"),
@@ -197,15 +196,16 @@ fn or_null<T: Value>(_: fn(&ParallelConfig) -> &Option<T>) -> Json {
     schema
 }
 
-fn value<T: Value>(key: &str, text: &str) -> Result<T, Error> {
-    text.parse().map_err(|_| wrong(format!("`{key}={text}` {}", T::MUST)))
+fn value<T: Value>(key: &str, text: &str) -> Result<T, ParallelError> {
+    let wrong = |_| ParallelError::Value { key: key.to_string(), value: text.to_string(), must: T::MUST };
+    text.parse().map_err(wrong)
 }
 
-fn truth(key: &str, text: &str) -> Result<bool, Error> {
+fn truth(key: &str, text: &str) -> Result<bool, ParallelError> {
     value(key, text)
 }
 
-fn some<T: Value>(key: &str, text: &str) -> Result<Option<T>, Error> {
+fn some<T: Value>(key: &str, text: &str) -> Result<Option<T>, ParallelError> {
     value(key, text).map(Some)
 }
 
@@ -213,9 +213,9 @@ fn or<T: Display>(word: &str, value: &Option<T>) -> String {
     value.as_ref().map_or_else(|| word.to_string(), ToString::to_string)
 }
 
-fn cp_kind(key: &str, text: &str) -> Result<CpKind, Error> {
+fn cp_kind(key: &str, text: &str) -> Result<CpKind, ParallelError> {
     CpKind::ALL.iter().find(|(name, _)| *name == text).map(|(_, kind)| *kind).ok_or_else(|| {
         let names = CpKind::ALL.map(|(name, _)| name).join(", ");
-        wrong(format!("`{key}={text}`: it must be one of {names}"))
+        ParallelError::NotOneOf { key: key.to_string(), value: text.to_string(), names }
     })
 }

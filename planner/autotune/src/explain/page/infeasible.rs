@@ -1,10 +1,10 @@
 //! Page of an infeasible request: the conflict, the memory of the configuration that needs least, and the relaxations.
 
 use super::{STYLE, bars, tables};
+use crate::error::Error;
 use crate::explain::brief::brief;
 use crate::explain::compare::device_gib;
 use crate::plan::Infeasible;
-use compiler::error::Error;
 use estimator::Estimator;
 use view::draw::{self, escaped, filled};
 

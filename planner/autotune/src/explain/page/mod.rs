@@ -10,8 +10,8 @@ pub use infeasible::page_of_conflict;
 
 use super::brief::brief;
 use super::compare::device_gib;
+use crate::error::Error;
 use crate::plan::PlanReport;
-use compiler::error::Error;
 use compiler::parallel;
 use cost::Interval;
 use estimator::{EstimateReport, EstimateRequest, Estimator};

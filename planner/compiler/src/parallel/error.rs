@@ -1,0 +1,165 @@
+//! Errors of parallel configurations.
+
+use super::{KEYS, names};
+use ir::catalogue::Code;
+use ir::diag::{Coded, nearest};
+use ir::limits;
+
+/// Error of the text or the values of a parallel configuration.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ParallelError {
+    /// A key has two values.
+    #[error("`{key}` is given twice in `{text}`")]
+    GivenTwice {
+        /// The key.
+        key: String,
+        /// The whole text.
+        text: String,
+    },
+    /// An item of the text has no characters.
+    #[error("an item of `{text}` is empty")]
+    EmptyItem {
+        /// The whole text.
+        text: String,
+    },
+    /// The first item has no key.
+    #[error("`{item}` in `{text}` is not of the form key=value")]
+    NoKey {
+        /// The item.
+        item: String,
+        /// The whole text.
+        text: String,
+    },
+    /// A key that takes one value has a list.
+    #[error("`{item}` after `{key}={value}` is not of the form key=value")]
+    NoList {
+        /// The item without a key.
+        item: String,
+        /// The key before it.
+        key: String,
+        /// The value of this key.
+        value: String,
+    },
+    /// No configuration has the key.
+    #[error("there is no `{key}` in a configuration")]
+    UnknownKey {
+        /// The key.
+        key: String,
+    },
+    /// A value is not of its key's type.
+    #[error("`{key}={value}` {must}")]
+    Value {
+        /// The key.
+        key: String,
+        /// The value.
+        value: String,
+        /// Requirement of its type.
+        must: &'static str,
+    },
+    /// A value is none of the names that its key takes.
+    #[error("`{key}={value}`: it must be one of {names}")]
+    NotOneOf {
+        /// The key.
+        key: String,
+        /// The value.
+        value: String,
+        /// The names.
+        names: String,
+    },
+    /// The value of `recompute` is wrong.
+    #[error("`recompute`: {why}")]
+    Recompute {
+        /// The cause.
+        why: String,
+    },
+    /// A number is 0.
+    #[error("`{key}` is 0, but must be 1 or more")]
+    Zero {
+        /// The key.
+        key: &'static str,
+    },
+    /// Degrees multiply to more devices than a cluster may have.
+    #[error("{product} is more than {} devices", limits::DEVICES)]
+    TooManyDevices {
+        /// The degrees.
+        product: &'static str,
+    },
+    /// A ZeRO stage that does not exist.
+    #[error("`zero={zero}`: there are ZeRO stages 0 to 3")]
+    ZeroStage {
+        /// The stage.
+        zero: u8,
+    },
+    /// The rank order lacks an axis or has one twice.
+    #[error("`rank_order={order}` does not name each of pp, dp, cp and tp once")]
+    RankOrder {
+        /// The order.
+        order: String,
+    },
+    /// The number of stages differs from that of the schedule.
+    #[error(
+        "`stages` lists the first block of each stage but the first: {starts} of them for pp={pp}{},schedule={schedule}, \
+         not {given}", vp(.chunks)
+    )]
+    Stages {
+        /// Number of stages except the first.
+        starts: usize,
+        /// Pipeline ranks.
+        pp: u64,
+        /// Stages per rank, if the configuration has them.
+        chunks: Option<u32>,
+        /// Name of the schedule.
+        schedule: String,
+        /// Number of listed blocks.
+        given: usize,
+    },
+    /// The ZeRO group does not divide the data-parallel ranks.
+    #[error("`shard={shard}` does not divide dp x cp = {replicas}")]
+    UnevenShard {
+        /// Ranks of a group.
+        shard: u64,
+        /// Ranks of dp and cp.
+        replicas: u64,
+    },
+    /// The configuration can be predicted, but not run.
+    #[error("`{item}` ({what}) is not in this version")]
+    NotInThisVersion {
+        /// The item.
+        item: String,
+        /// Its meaning.
+        what: &'static str,
+        /// The fix.
+        instead: &'static str,
+    },
+}
+
+fn vp(chunks: &Option<u32>) -> String {
+    chunks.map_or_else(String::new, |chunks| format!(",vp={chunks}"))
+}
+
+/// Keys by the names that they had, and by those that they have.
+const RENAMED: [(&str, &str); 1] = [("order", "rank_order")];
+
+impl Coded for ParallelError {
+    fn code(&self) -> Option<Code> {
+        match self {
+            ParallelError::NotInThisVersion { .. } => Some(Code::NotInThisVersion),
+            _ => Some(Code::BadOption),
+        }
+    }
+
+    fn help(&self) -> Option<String> {
+        match self {
+            ParallelError::NotInThisVersion { instead, .. } => Some((*instead).to_string()),
+            ParallelError::UnknownKey { key } => {
+                let renamed = RENAMED.iter().find(|(old, _)| old == key);
+                Some(match (renamed, nearest(key, KEYS.iter().map(|key| key.name))) {
+                    (Some((old, new)), _) => format!("`{old}` is now `{new}`"),
+                    (None, Some(near)) => format!("did you mean `{near}`?"),
+                    (None, None) => format!("the keys of a configuration are {}", names()),
+                })
+            }
+            _ => Some("for example dp=2,tp=2,pp=2".to_string()),
+        }
+    }
+}
