@@ -137,9 +137,8 @@ fn verdict(report: &EstimateReport) -> String {
     } else {
         "it does not fit".to_string()
     };
-    let usable =
-        if usable < capacity { format!(", {usable:.2} of it usable with {free} left free") } else { String::new() };
-    format!("a device has {capacity:.2}{usable}: {fits}")
+    let of = if usable < capacity { format!(", {usable:.2} usable with {free} left free") } else { String::new() };
+    format!("device capacity {capacity:.2}{of}: {fits}")
 }
 
 /// Line on offloaded activations; empty if nothing is offloaded.
