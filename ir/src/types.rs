@@ -71,7 +71,7 @@ pub struct DimName {
     pub name: String,
     /// Its size, or the bound of a dynamic size.
     pub size: u64,
-    /// What it counts, if some pass treats it differently from other dims.
+    /// Its role, if some pass treats it differently from other dims.
     pub role: Option<DimRole>,
     /// The product of its axes must divide its size (heads, experts).
     pub indivisible: bool,

@@ -142,7 +142,7 @@ const PROFILES: [&str; 2] = ["planner/cost", "planner/estimator"];
 const PROFILE_WORDS: [&str; 3] = ["kept", "held", "again"];
 
 /// Files that list old names of keywords and passes, to answer them with the new ones.
-const OLD_NAMES: [&str; 2] = ["ir/src/text/retired.rs", "src/cli/compile.rs"];
+const OLD_NAMES: [&str; 2] = ["ir/src/text/retired.rs", "planner/compiler/src/pass_manager.rs"];
 
 /// The most modules that define a public type of one name.
 const SAME_NAME: usize = 4;

@@ -66,7 +66,7 @@ pub enum CompileError {
     Misplanned {
         /// The pass.
         pass: &'static str,
-        /// What is wrong with it.
+        /// Errors in the result.
         found: Diagnostics,
     },
     /// A checker refuses what a pass has made: an internal error.
@@ -74,7 +74,7 @@ pub enum CompileError {
     Fault {
         /// The pass.
         pass: &'static str,
-        /// What the checker found.
+        /// The checker's message.
         why: String,
     },
 }

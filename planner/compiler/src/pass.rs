@@ -1,4 +1,4 @@
-//! What a pass is: a value that rewrites a file or adds a level to it, with a checker.
+//! Passes: values that rewrite a file or add a level to it, with a checker.
 
 use crate::compile_error::CompileError;
 use crate::pass_events;
@@ -11,7 +11,7 @@ use ir::verify;
 use planner::shard::Watch;
 use scheduler::model_costs;
 
-/// What a file has, in the order in which passes add it.
+/// Contents of a file, in the order in which passes add them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Level {
     /// A model with forward sections.
@@ -42,7 +42,7 @@ impl Level {
     }
 }
 
-/// What a pass says of itself.
+/// Description of a pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PassInfo {
     /// Name for `--stop-after`, observers and dumps.
@@ -99,7 +99,7 @@ pub trait Pass {
     }
 }
 
-/// What passes share during one compilation.
+/// Data that passes share during one compilation.
 pub struct Context<'a> {
     request: &'a PipelineOptions,
     cluster: &'a Cluster,

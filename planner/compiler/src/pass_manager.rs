@@ -92,7 +92,7 @@ impl<'a> PassManager<'a> {
         PassManager { passes: passes::all() }
     }
 
-    /// What each pass says of itself, in order.
+    /// Descriptions of the passes, in order.
     pub fn infos(&self) -> impl Iterator<Item = PassInfo> + '_ {
         self.passes.iter().map(|pass| pass.info())
     }

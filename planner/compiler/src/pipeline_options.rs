@@ -9,7 +9,7 @@ use ir::text::File;
 pub struct PipelineOptions {
     /// The configuration and the rules that seed it.
     pub options: PlanOptions,
-    /// What updates the parameters.
+    /// Update rule of the parameters.
     pub optimizer: Optimizer,
     /// Micro-batches per step.
     pub microbatches: u32,

@@ -8,9 +8,9 @@ use std::ops::{Add, Div, Mul};
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(from = "[f64; 2]", into = "[f64; 2]")]
 pub struct Passes {
-    /// Of the forward.
+    /// Quantity of the forward.
     pub forward: f64,
-    /// Of the backward.
+    /// Quantity of the backward.
     pub backward: f64,
 }
 
@@ -91,9 +91,9 @@ impl From<Interval> for [f64; 2] {
 /// the experts only on ranks outside ep.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct SplitByExperts<T = f64> {
-    /// Of the dense parameters.
+    /// Quantity of the dense parameters.
     pub dense: T,
-    /// Of the experts.
+    /// Quantity of the experts.
     pub experts: T,
 }
 

@@ -190,9 +190,9 @@ fn waiting(rank: &Rank, loads: &[StageCost], most: f64) -> f64 {
     own().map(|(load, forwards)| ahead(forwards) * load.reductions.count).sum::<f64>().min(most) * largest
 }
 
-/// Bytes in addition to states and saved activations, with the `logits` of one micro-batch among the latter: temporary values
-/// of the running block, the workspace of the product library, messages (one in use and one in flight per neighbour),
-/// reduction buffers, and parameters and gradients that ZeRO-2 and ZeRO-3 hold unsharded.
+/// Bytes in addition to states and saved activations: temporary values of the running block, the workspace of the product
+/// library, reduction buffers and messages. Each of two neighbours has a message in use and one in flight. Parameters and
+/// gradients that ZeRO-2 and ZeRO-3 hold unsharded are included. The saved activations include the `logits` of one micro-batch.
 fn buffers(own: &[&StageCost], stages: usize, logits: f64, zero: u8, platform: &Platform<'_>) -> f64 {
     let most = |of: &dyn Fn(&StageCost) -> f64| own.iter().map(|load| of(load)).fold(0.0, f64::max);
     let messages = if stages > 1 { 4.0 * most(&|load| load.boundary) } else { 0.0 };

@@ -7,11 +7,11 @@ use std::ops::{Add, Div, Mul};
 /// A quantity of each of the sections F, I and W.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(super) struct PerSection {
-    /// Of the forward.
+    /// Quantity of the forward.
     pub(super) f: f64,
-    /// Of the input gradient.
+    /// Quantity of the input gradient.
     pub(super) i: f64,
-    /// Of the weight gradient.
+    /// Quantity of the weight gradient.
     pub(super) w: f64,
 }
 

@@ -111,9 +111,9 @@ pub struct Profile {
 /// FLOPs executed by kernels.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct ExecutedFlops {
-    /// Of matrix products.
+    /// FLOPs of matrix products.
     pub products: f64,
-    /// Of attention. Flash kernels skip masked blocks and recompute scores in the backward.
+    /// FLOPs of attention. Flash kernels skip masked blocks and recompute scores in the backward.
     pub attention: f64,
 }
 
