@@ -15,10 +15,10 @@ use tracing::debug_span;
 /// A program of its own adds a pass to the compiler's:
 ///
 /// ```
+/// use ir::text::File;
 /// use meshwright_compiler::compile_error::CompileError;
 /// use meshwright_compiler::pass::{Context, Level, Pass, PassInfo};
 /// use meshwright_compiler::pass_manager::PassManager;
-/// use meshwright_ir::text::File;
 ///
 /// struct CountCalls<'a>(&'a mut usize);
 ///
