@@ -1,6 +1,6 @@
 //! Plans: as good as trying all configurations, within the pins, the same each time, and clear where there is none.
 
-use meshwright::autotune::plan::{Found, Objective, PlanRequest, find};
+use meshwright::autotune::plan::{Basis, Found, Objective, PlanRequest, find};
 use meshwright::compiler::error::Error;
 use meshwright::estimator::Estimator;
 
@@ -50,6 +50,9 @@ fn the_search_is_as_good_as_trying_all() {
                     (Ok(found), Ok(all)) => {
                         assert_eq!(answer(&found), answer(&all), "{request:?}");
                         assert!(found.search.proved_optimal && !found.best.is_empty());
+                        let basis = if model == "tiny-moe" { Basis::SampledBounds } else { Basis::CostModel };
+                        assert_eq!(found.search.optimal_under, Some(basis), "{request:?}");
+                        assert_eq!(all.search.optimal_under, Some(Basis::CostModel));
                         assert!(found.search.candidates <= all.search.candidates);
                         cases += 1;
                     }

@@ -118,6 +118,9 @@ impl Scope<'_> {
             return Err(none_serves(request));
         }
         let oracle = Costs { evaluator, work, space: &space, large: LargeMicrobatches::new(evaluator, &space) };
+        // Only the bounds of experts have sampled factors.
+        let is_sampled = space.experts.is_some() && !request.exhaustive;
+        let basis = if is_sampled { Basis::SampledBounds } else { Basis::CostModel };
         let so_far = |candidates: u64, proved_optimal: bool| Search {
             space: counted.configs,
             has_more: !counted.is_all,
@@ -125,11 +128,7 @@ impl Scope<'_> {
             pruned: counted.configs.saturating_sub(candidates),
             seconds: began.elapsed().as_secs_f64(),
             proved_optimal,
-            optimal_under: proved_optimal.then_some(if request.exhaustive {
-                Basis::CostModel
-            } else {
-                Basis::SampledBounds
-            }),
+            optimal_under: proved_optimal.then_some(basis),
             deterministic: request.deadline.is_none(),
             pin: request.pin.clone(),
             objective: request.objective,

@@ -11,9 +11,8 @@
 use crate::search::{Space, divisors};
 use estimator::{Evaluator, LargeShare, StepCost};
 use ir::options::{CpKind, ParallelConfig, Recompute};
-use std::convert::Infallible;
 use std::sync::Arc;
-use support::query::{Memo, Query};
+use support::query::Query;
 
 /// Tokens of a micro-batch that exceeds every device's memory, while no tensor size exceeds its limits.
 const MOST_TOKENS: u64 = 1 << 28;
@@ -36,11 +35,6 @@ const MOST_OF_UNSHARDED: f64 = 2.0;
 /// faster than smaller groups.
 const FEWER_RANKS: f64 = 0.95;
 
-/// Safety factor for bounding ranks that share a layer or a sequence by fewer such ranks, with unsharded experts.
-/// **Empirical, not proved:** of the degrees of twelve models on 64 and 512 devices of five clusters none takes less than
-/// 0.983 of the time of fewer ranks.
-const FEWER_TOGETHER: f64 = 0.95;
-
 /// Threshold and factor for experts sharded too finely. If experts on one rank each, sharded into a few parts, take
 /// `TOO_SMALL` times as long as unsharded ones, more parts or ranks take at least `TIMES_TOO_SMALL` times as long.
 /// **Empirical, not proved:** of the degrees of three MoE models none takes less than 1.64 times.
@@ -60,9 +54,6 @@ pub(super) struct LargeMicrobatches<'a> {
     works: Query<LargeMicrobatches<'a>, LayerConfig, LargeWork>,
     /// Seconds of work with the fastest option for sharing a sequence, whatever option the key has.
     fastest: Query<LargeMicrobatches<'a>, LayerConfig, f64>,
-    /// Lower bounds from fewer ranks, by the data-parallel, tp and cp ranks. They depend on the time that is enough, which
-    /// only falls: a bound that exceeded it once always does.
-    fewer: Memo<[u64; 3], f64>,
     /// `true` for micro-batches of this many sequences whose reshard paths are those of large ones.
     alike: Query<LargeMicrobatches<'a>, (LayerConfig, u64), bool>,
 }
@@ -136,8 +127,8 @@ impl<'a> LargeMicrobatches<'a> {
     pub(super) fn new(evaluator: &'a Evaluator, space: &'a Space) -> LargeMicrobatches<'a> {
         let batches = divisors(space.global_batch);
         let (works, fastest) = (Query::new(LargeMicrobatches::work_of), Query::new(LargeMicrobatches::fastest_of));
-        let (fewer, alike) = (Memo::default(), Query::new(LargeMicrobatches::are_alike));
-        LargeMicrobatches { evaluator, space, batches, works, fastest, fewer, alike }
+        let alike = Query::new(LargeMicrobatches::are_alike);
+        LargeMicrobatches { evaluator, space, batches, works, fastest, alike }
     }
 
     /// Lower bound on the seconds of work of all configurations with these degrees. The computation may stop as soon as the
@@ -148,10 +139,6 @@ impl<'a> LargeMicrobatches<'a> {
     /// experts on increasing numbers of ranks, then experts sharded too finely.
     pub(super) fn of_degrees(&self, parallel: &ParallelConfig, enough: f64) -> f64 {
         let with = |ep, etp| self.with(&ParallelConfig { ep, etp, ..parallel.clone() });
-        let fewer = self.of_fewer(parallel, enough);
-        if fewer > enough {
-            return fewer;
-        }
         let whole = with(1, 1);
         let mut seconds = whole;
         for ep in divisors(parallel.ep) {
@@ -166,28 +153,6 @@ impl<'a> LargeMicrobatches<'a> {
             seconds = seconds.max(TIMES_TOO_SMALL * whole);
         }
         if seconds > enough { seconds } else { seconds.max(with(parallel.ep, parallel.etp)) }
-    }
-
-    /// Lower bound for unsharded experts, from configurations in which fewer ranks share a layer or a sequence.
-    fn of_fewer(&self, parallel: &ParallelConfig, enough: f64) -> f64 {
-        let ParallelConfig { dp, tp, cp, pp, .. } = *parallel;
-        let pin = &self.space.pin;
-        let climb = || {
-            let mut seconds = 0.0;
-            for less in pin.or("tp", &tp, divisors(tp)) {
-                for fewer in pin.or("cp", &cp, divisors(cp)) {
-                    if seconds <= enough && less * fewer < tp * cp && !(self.space.stop)() {
-                        let dp = dp * pp * (tp / less) * (cp / fewer);
-                        let parallel =
-                            ParallelConfig { dp, pp: 1, tp: less, cp: fewer, ep: 1, etp: 1, ..parallel.clone() };
-                        seconds = f64::max(seconds, FEWER_TOGETHER * self.with(&parallel));
-                    }
-                }
-            }
-            Ok::<_, Infallible>(seconds)
-        };
-        let Ok(seconds) = self.fewer.get(&[dp * pp, tp, cp], climb);
-        *seconds
     }
 
     /// Seconds of work of configurations with exactly these degrees, with the fastest option for sharing a sequence.

@@ -62,10 +62,10 @@ pub struct Search {
 /// Basis of a search's proof.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Basis {
-    /// The cost model alone: every configuration was predicted.
+    /// The cost model alone: every configuration was predicted, or all bounds follow from its formulas.
     #[serde(rename = "cost model")]
     CostModel,
-    /// Bounds whose constants were sampled from random configurations: `docs/plans.md` lists them.
+    /// Bounds of experts whose constants were sampled from random configurations: `docs/plans.md` lists them.
     #[serde(rename = "sampled bounds")]
     SampledBounds,
 }
