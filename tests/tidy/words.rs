@@ -136,11 +136,6 @@ const OTHER_SENSE: &[(&str, &str)] = &[
     ("Coded", "an error with a code of the error index"),
 ];
 
-/// The crates of the cost model, and words of its profiles. A profile states what a framework keeps and holds on the device, which is
-/// more than the values that the graph saves, and the seconds of F that run again.
-const PROFILES: [&str; 2] = ["planner/cost", "planner/estimator"];
-const PROFILE_WORDS: [&str; 3] = ["kept", "held", "again"];
-
 /// Files that list old names of keywords and passes, to answer them with the new ones.
 const OLD_NAMES: [&str; 2] = ["ir/src/text/retired.rs", "planner/compiler/src/pass_manager.rs"];
 
@@ -219,9 +214,6 @@ fn public_names_have_the_words_of_the_glossary() {
             };
             let words = words_of(name);
             for (word, now) in RETIRED_NAMES.iter().filter(|(word, _)| words.iter().any(|it| it == word)) {
-                if PROFILE_WORDS.contains(word) && PROFILES.iter().any(|folder| source.is_under(folder)) {
-                    continue;
-                }
                 complaints.push(format!("{}:{}: `{name}` has `{word}`: use {now}", source.path, number + 1));
             }
         }
