@@ -32,7 +32,7 @@ pub const DEFAULT_SEQ: u64 = 128;
 pub struct CompileRequest {
     /// A preset, a `config.json`, or a `.ir` file of any level.
     pub model: String,
-    /// The configuration in the grammar of [`parallel`].
+    /// The configuration in the grammar of [`parallel`](crate::parallel).
     #[serde(alias = "mesh")]
     pub parallel: String,
     /// Sequences per micro-batch and data-parallel rank; overrides `parallel`.

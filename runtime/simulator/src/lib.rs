@@ -1,6 +1,6 @@
 //! Simulator: steps through a compiled program with the cost model and advances clocks, without computing.
 //!
-//! The crate is above `ir`, `planner/cost` and `runtime/trace`; it knows no runtime. [`step`] returns the [`Trace`](trace::Trace) of
+//! The crate is above `ir`, `planner/cost` and `runtime/trace`; it knows no runtime. [`step`] returns the [`Trace`] of
 //! a step, of the same type as that of a measured one.
 //!
 //! Ranks that differ only below pp execute the same instruction stream on equal bounds. One simulated rank therefore

@@ -49,7 +49,7 @@ pub fn find(estimator: &Estimator, request: &PlanRequest, progress: &Progress<'_
     found_by(estimator, request, Deadline::asked(request.deadline)?, progress)
 }
 
-/// As [`find`], and stops with [`Error::Cancelled`] as soon as `cancel` is cancelled.
+/// As [`find`], and stops with [`Cancelled`](compiler::error::Error::Cancelled) as soon as `cancel` is cancelled.
 ///
 /// # Errors
 /// As [`find`]; and the token is cancelled.
