@@ -297,7 +297,7 @@ fn keys_without_meaning_are_told_and_slips_refused() {
         ("deepseek_v3", json!({"topk_method": "greedy"}), "only noaux_tc"),
         ("deepseek_v3", json!({"scoring_func": "softmax"}), "only sigmoid"),
         ("deepseek_v3", json!({"n_group": 256, "topk_group": 8}), "do not go with 8 open groups of 1 experts"),
-        ("deepseek_v3", json!({"num_key_value_heads": 8}), "only as many as the 128 query heads"),
+        ("deepseek_v3", json!({"num_key_value_heads": 8}), "only the number of query heads, 128"),
         ("gpt2", json!({"scale_attn_by_inverse_layer_idx": true}), "`scale_attn_by_inverse_layer_idx`"),
     ] {
         let message = said(family, more.clone());

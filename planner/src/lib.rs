@@ -23,7 +23,7 @@
 //! let model = differentiate(model, &Optimizer::default())?;
 //! let options = PlanOptions::of(ParallelConfig { dp: 2, tp: 2, ..Default::default() });
 //! let planned = plan(model, &options, &CPU, None, &mut |pass, _| println!("{pass}"))?;
-//! assert!(planned.is_settled());
+//! assert!(planned.is_fully_specified());
 //! assert!(print(&File::from(planned)).contains("all_reduce("));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -9,12 +9,12 @@
 //! event format for ui.perfetto.dev, and [`Profile`] sums up steps.
 //!
 //! ```
-//! use meshwright_trace::{Event, Kind, Stream, Trace, TraceSite, write};
+//! use meshwright_trace::{Event, SiteKind, Stream, Trace, TraceSite, write};
 //!
 //! let site = TraceSite {
 //!     name: "layer.F %q = einsum".to_string(),
 //!     op: "einsum".to_string(),
-//!     kind: Kind::Matmul,
+//!     kind: SiteKind::Matmul,
 //!     flops: 1 << 20,
 //!     bytes: 1 << 16,
 //!     axes: String::new(),
