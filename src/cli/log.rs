@@ -4,9 +4,11 @@ use crate::error::Error;
 use ir::catalogue::Code;
 use std::env::{self, VarError};
 use std::io::{Write, stderr};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt;
 use tracing_subscriber::fmt::format::FmtSpan;
 use tracing_subscriber::fmt::time::Uptime;
+use tracing_subscriber::prelude::*;
 
 /// Environment variable with the filter.
 const VARIABLE: &str = "MESHWRIGHT_LOG";
@@ -29,11 +31,11 @@ pub(super) fn install() -> Result<(), Error> {
         Err(VarError::NotPresent) => return Ok(()),
         Err(VarError::NotUnicode(text)) => return Err(malformed(&text.to_string_lossy())),
     };
-    let filter = EnvFilter::builder().with_regex(false).parse(&text).map_err(|_| malformed(&text))?;
+    let filter: Targets = text.parse().map_err(|_| malformed(&text))?;
     // A span is logged when it ends, with the time that it took.
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_span_events(FmtSpan::CLOSE);
+    let log = fmt::layer().with_span_events(FmtSpan::CLOSE).with_timer(Uptime::default()).with_ansi(false);
     // Only a program that calls this function twice has a log already, which then stays.
-    let _ = log.with_timer(Uptime::default()).with_ansi(false).with_writer(stderr).try_init();
+    let _ = tracing_subscriber::registry().with(log.with_writer(stderr).with_filter(filter)).try_init();
     Ok(())
 }
 
