@@ -22,7 +22,7 @@ pub(crate) fn run(out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     let plan = meshwright::plan("llama3-8b").on("h100", 8).batch(64, 8192).run()?;
     writeln!(out, "{plan}")?;
 
-    // The same as values. `parallel::print` writes a configuration as its keys.
+    // Typed values work too. `parallel::print` writes a configuration as its keys.
     let chosen = &plan.report.chosen;
     let fullest = chosen.predicted.fullest().device;
     writeln!(out, "best: {:.2} s, {fullest:.1} GiB, tp={}", chosen.predicted.step_time_s, chosen.parallel.tp)?;

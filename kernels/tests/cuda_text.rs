@@ -78,7 +78,7 @@ fn rounded(x: f32, element: Element) -> f32 {
     }
     let below = f32::from_bits(x.to_bits() & 0xffff_0000);
     let above = f32::from_bits((x.to_bits() & 0xffff_0000).wrapping_add(0x1_0000));
-    // What is behind the largest number is infinite, and rounded to as if it were the next.
+    // Infinity stands for the next number after the largest, and rounding treats it so.
     let next = if above.is_finite() { f64::from(above) } else { 2f64.powi(128).copysign(f64::from(x)) };
     let (down, up) = ((f64::from(x) - f64::from(below)).abs(), (next - f64::from(x)).abs());
     let even = below.to_bits() & 0x1_0000 == 0;

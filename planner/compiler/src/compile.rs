@@ -114,7 +114,7 @@ pub fn compile_source_watched(
     compile_source_with(&mut PassManager::standard(), source, request, stop_after, told)
 }
 
-/// The same by a list of passes, which may have passes of the caller.
+/// Compiles by a list of passes, which may have passes of the caller.
 ///
 /// # Errors
 /// As [`compile_source`], and what the caller's passes refuse.

@@ -1,5 +1,6 @@
 //! Interpolated tables of measured values.
 
+use crate::quantities::array_form;
 use serde::{Deserialize, Serialize};
 
 /// Points by increasing size. Values are interpolated over the logarithm of the size and are constant beyond the ends. An
@@ -18,17 +19,7 @@ pub struct TablePoint {
     pub value: f64,
 }
 
-impl From<[f64; 2]> for TablePoint {
-    fn from([size, value]: [f64; 2]) -> TablePoint {
-        TablePoint { size, value }
-    }
-}
-
-impl From<TablePoint> for [f64; 2] {
-    fn from(TablePoint { size, value }: TablePoint) -> [f64; 2] {
-        [size, value]
-    }
-}
+array_form!(TablePoint { size, value });
 
 impl Table {
     /// Value at a size.

@@ -4,6 +4,24 @@ use serde::{Deserialize, Serialize};
 use std::iter::Sum;
 use std::ops::{Add, Div, Mul};
 
+/// Conversions between a record of two numbers and the array that files have for it.
+macro_rules! array_form {
+    ($record:ident { $first:ident, $second:ident }) => {
+        impl From<[f64; 2]> for $record {
+            fn from([$first, $second]: [f64; 2]) -> $record {
+                $record { $first, $second }
+            }
+        }
+
+        impl From<$record> for [f64; 2] {
+            fn from($record { $first, $second }: $record) -> [f64; 2] {
+                [$first, $second]
+            }
+        }
+    };
+}
+pub(crate) use array_form;
+
 /// A quantity of the forward pass and of the backward pass; in files and JSON `[forward, backward]`.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(from = "[f64; 2]", into = "[f64; 2]")]
@@ -35,17 +53,7 @@ impl Add for Passes {
     }
 }
 
-impl From<[f64; 2]> for Passes {
-    fn from([forward, backward]: [f64; 2]) -> Passes {
-        Passes { forward, backward }
-    }
-}
-
-impl From<Passes> for [f64; 2] {
-    fn from(Passes { forward, backward }: Passes) -> [f64; 2] {
-        [forward, backward]
-    }
-}
+array_form!(Passes { forward, backward });
 
 /// Lower and upper end of a range; in files and JSON `[low, high]`.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -75,17 +83,7 @@ impl Interval {
     }
 }
 
-impl From<[f64; 2]> for Interval {
-    fn from([low, high]: [f64; 2]) -> Interval {
-        Interval { low, high }
-    }
-}
-
-impl From<Interval> for [f64; 2] {
-    fn from(Interval { low, high }: Interval) -> [f64; 2] {
-        [low, high]
-    }
-}
+array_form!(Interval { low, high });
 
 /// A quantity of the dense parameters and of the experts. The dense parameters are replicated on all data-parallel ranks,
 /// the experts only on ranks outside ep.

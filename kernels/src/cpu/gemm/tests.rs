@@ -50,7 +50,7 @@ fn check(level: &Level, size: [usize; 3], [a, b, out]: [[usize; 2]; 3]) {
         };
         // SAFETY: all three have the elements that size and strides reach.
         unsafe { product.with_contiguous_rows().run(level) };
-        // What is in the gaps is compared too.
+        // The comparison includes the gaps.
         assert_close(&values, &expected, 2e-4);
     }
 }

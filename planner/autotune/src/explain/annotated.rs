@@ -33,7 +33,7 @@ pub fn annotated(plan: &EstimateReport) -> Result<String, Error> {
     Ok(note + &text::print(&file))
 }
 
-/// The same for an infeasible request: the configuration of least memory, with a note in its head.
+/// Annotated text of an infeasible request: the configuration of least memory, with a note in its head.
 ///
 /// # Errors
 /// No such configuration is known, the model no longer exists, or cannot be planned under the configuration.

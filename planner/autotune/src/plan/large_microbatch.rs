@@ -24,7 +24,7 @@ const FEW_EXPERTS: u64 = 8;
 /// configurations of five MoE models the smallest observed ratio was 0.977.
 const OTHER_PATHS: f64 = 0.95;
 
-/// The same for sharded experts. **Empirical, not proved:** over the same configurations the smallest observed ratio was 0.88,
+/// Safety factor for folded, sharded experts. **Empirical, not proved:** over the same configurations the smallest observed ratio was 0.88,
 /// configurations three times slower than with unsharded experts on each rank excepted.
 const OTHER_PATHS_SHARDED: f64 = 0.85;
 
