@@ -81,7 +81,8 @@ pub(crate) fn run(out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     let mut executor = Executor::load(&file.model, program, &Options { seed: SEED, ..Options::default() })?;
     let feed = |name: &str| if name == "in" { Input::Floats(input.clone()) } else { Input::Ints(labels.clone()) };
     let inputs = file.model.inputs.iter().map(|input| (input.value, feed(&file.model.values[input.value]))).collect();
-    let step = StepInput { microbatches: vec![inputs], valid_tokens: B as u64, loss_scale: 1.0, lr: RATE, step: 1 };
+    let step =
+        StepInput { microbatches: vec![inputs], valid_tokens: B as u64, loss_scale: 1.0, lr: RATE, step: 1, update: 1 };
     let loss = executor.step(step)?.loss.ok_or("no loss")?;
     writeln!(out, "\nloss: {:.5} by the reference, {loss:.5} on {} devices", expected.loss, file.model.mesh.devices())?;
 

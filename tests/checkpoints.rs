@@ -8,6 +8,8 @@ mod configs;
 mod faults;
 #[path = "checkpoints/runs.rs"]
 mod runs;
+#[path = "checkpoints/skipped.rs"]
+mod skipped;
 
 use runs::{Folder, copy, data_files, losses};
 use std::fs;

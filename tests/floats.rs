@@ -94,7 +94,7 @@ proptest! {
 
     #[test]
     fn a_manifest_keeps_the_options_of_a_run(numbers in prop::collection::vec(number(), 1..20)) {
-        let position = Position { step: 1, consumed_samples: 8, epoch: 0, shuffle_seed: 7, rng_key: 7 };
+        let position = Position { step: 1, skipped: 0, consumed_samples: 8, epoch: 0, shuffle_seed: 7, rng_key: 7 };
         let fixed = json!({ "model": { "rope_scaling": { "Yarn": { "factor": 0.5 } } }, "all": numbers });
         let (schema, version) = (runtime::checkpoint::SCHEMA.to_string(), "0".to_string());
         let (files, parameters) = (Vec::new(), Default::default());

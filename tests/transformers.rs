@@ -172,6 +172,7 @@ fn input(model: &Model, case: &Case, stored: &Stored, step: usize) -> StepInput 
         loss_scale: 1.0,
         lr: case.lr,
         step: step as u64 + 1,
+        update: step as u64 + 1,
     }
 }
 

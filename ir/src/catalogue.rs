@@ -374,9 +374,9 @@ catalogue! {
         "meshwright train tiny-gpt2 --data text --valid-fraction 0.3 --seq 16 --seed 1 --resume";
         "Use the options of the run, as `--resume` alone does, or start over with another --out.";
     706 NotFinite "non-finite loss":
-        "The loss or the gradient norm became NaN or infinite; another step would corrupt the parameters.";
+        "The loss or the gradient norm became NaN or infinite, more often than --skip-nonfinite allows. A norm that is not finite leaves parameters and optimizer states unchanged.";
         "let request = TrainRequest { lr: 1e30, optimizer: \"sgd\".into(), clip: 0.0, warmup: 0, ..request };";
-        "Lower the learning rate, lengthen the warm-up or clip the gradient norm.";
+        "Lower the learning rate, lengthen the warm-up or clip the gradient norm. If such steps are few, allow some with --skip-nonfinite.";
     707 RankFailed "rank failed":
         "One rank stopped with an error, and the others were aborted. The message names the first rank that failed.";
         "ranks[1].fail(\"out of memory\".into());";
@@ -387,7 +387,7 @@ catalogue! {
         "Use those inputs, and a vocabulary of at least 257.";
     709 InputMismatch "input does not match the program":
         "A step takes one set of inputs per micro-batch, each with the number of elements of its type.";
-        "let input = StepInput { microbatches: Vec::new(), valid_tokens: 1, loss_scale: 1.0, lr: 0.1, step: 1 };";
+        "let input = StepInput { microbatches: Vec::new(), valid_tokens: 1, loss_scale: 1.0, lr: 0.1, step: 1, update: 1 };";
         "Pass the inputs that the program declares; the state of the executor is unchanged.";
     710 TooLittleMemory "not enough memory for the run":
         "All devices are threads of one process and share its memory: parameters, gradients, optimizer state and activations of all ranks, and the text. The limit is the free memory of the machine or the limit of the process (ulimit, cgroups). Other commands report this error when an allocation fails.";

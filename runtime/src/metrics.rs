@@ -51,7 +51,7 @@ pub struct StepRecord {
     pub mfu: Option<f64>,
     /// Largest memory of any device, in bytes, if known.
     pub mem_peak_bytes: Option<u64>,
-    /// True if the update was left out because a gradient was not finite.
+    /// True if the update was skipped because the gradient's norm was not finite.
     pub skipped: bool,
 }
 
@@ -105,7 +105,7 @@ impl MetricsWriter {
     pub fn create(path: &Path, header: &Header) -> io::Result<Self> {
         let file = files::edit(path)?;
         let steps = Lines::new(&file).filter(|line| {
-            matches!(line, Ok(MetricsLine { place: Some(ResumePlace { step: Some(_), loss: Some(_), .. }), .. }))
+            matches!(line, Ok(MetricsLine { place: Some(ResumePlace { step: Some(_), valid_loss: None, .. }), .. }))
         });
         let notes = match steps.count() {
             0 => Vec::new(),

@@ -125,6 +125,12 @@ impl Progress for Watch {
 
     fn step(&mut self, record: &StepRecord) {
         let done = record.step;
+        if record.skipped {
+            self.noted(&format!(
+                "step {done} was skipped: the loss is {}, the gradient norm {}",
+                record.loss, record.grad_norm
+            ));
+        }
         let dropped = record.dropped.filter(|dropped| *dropped > 0.0);
         let dropped = dropped.map_or_else(String::new, |dropped| format!("  token drop {}", share(dropped)));
         let (speed, left) = (count(record.tokens_per_s), self.time_left(done));

@@ -97,6 +97,10 @@ struct Flags {
     /// Gradient-norm clipping threshold; 0: no clipping [default: 1]
     #[arg(long, value_name = "NORM", value_parser = finite)]
     clip: Option<f64>,
+    /// Steps of the run whose update may be skipped because the norm of the gradient is infinite or not a number; one more ends
+    /// the run [default: 0]
+    #[arg(long, value_name = "N")]
+    skip_nonfinite: Option<u64>,
     /// Random seed of the initial parameters and of the data order [default: 0]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -124,8 +128,8 @@ struct Flags {
     /// Resume from a checkpoint, or from the newest one in a run's folder [default without PATH: --out]
     ///
     /// Other options come from that run (its run.toml, unless --config or --request is given); flags override them. These may
-    /// change: the configuration, --steps, learning rate, --weight-decay, --clip, --eval-*, --final-eval-batches, --save-every,
-    /// --keep-last and --out. These may not, which is checked: the model, the text, --valid-fraction, --seq, --global-batch,
+    /// change: the configuration, --steps, learning rate, --weight-decay, --clip, --skip-nonfinite, --eval-*, --final-eval-batches,
+    /// --save-every, --keep-last and --out. These may not, which is checked: the model, the text, --valid-fraction, --seq, --global-batch,
     /// --optimizer, --precision and --seed. On the same configuration a resumed run is bit-identical to an uninterrupted one;
     /// on another configuration it is equal up to rounding. Later checkpoints in that folder are deleted once the next one is saved
     #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "")]

@@ -73,7 +73,7 @@ impl Feed {
             self.inputs.iter().map(|(value, field)| (*value, Input::Ints(field(&batch).to_vec()))).collect()
         };
         let microbatches: Vec<Inputs> = (0..microbatches).map(&mut fill).collect();
-        StepInput { microbatches, valid_tokens, loss_scale: 1.0, lr: 0.0, step: 1 }
+        StepInput { microbatches, valid_tokens, loss_scale: 1.0, lr: 0.0, step: 1, update: 1 }
     }
 }
 

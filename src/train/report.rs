@@ -163,6 +163,8 @@ pub struct TrainReport {
     /// Number of dropped expert choices since the run was resumed, and the number of choices.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dropped_choices: Option<[u64; 2]>,
+    /// Steps of the whole run whose update was skipped, because the norm of the gradient was not finite.
+    pub skipped: u64,
     /// Validation loss in nats per token: mean over the valid labels of the held-out part. The end of a document is a
     /// token like any other. A label across the border of a chunk is ignored.
     pub valid_loss: f64,

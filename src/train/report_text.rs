@@ -57,6 +57,13 @@ fn text(report: &TrainReport) -> String {
             ),
         };
     }
+    if report.skipped > 0 {
+        let steps = if report.skipped == 1 { "step" } else { "steps" };
+        text += &format!(
+            "skipped          the updates of {} {steps}, whose gradient norm was not finite\n",
+            report.skipped
+        );
+    }
     let saved = report.checkpoint.as_ref().and_then(|path| path.file_name());
     let saved = saved.map_or_else(String::new, |name| format!(", {}", name.display()));
     let devices = report.run.devices;

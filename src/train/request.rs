@@ -58,6 +58,8 @@ pub struct TrainRequest {
     pub weight_decay: f64,
     /// Bound of the gradient norm; 0 for none.
     pub clip: f64,
+    /// Steps of the run whose update may be skipped because the gradient's norm is not finite.
+    pub skip_nonfinite: u64,
     /// Seed of the initial parameters and of the data order.
     pub seed: u64,
     /// Type of parameters and compute.
@@ -113,6 +115,7 @@ impl Default for TrainRequest {
             optimizer: "adamw".into(),
             weight_decay: 0.1,
             clip: 1.0,
+            skip_nonfinite: 0,
             seed: 0,
             precision: "f32".into(),
             backend: "cpu".into(),

@@ -85,6 +85,7 @@ fn run(prepared: Prepared, progress: &mut dyn Progress) -> Result<TrainReport, E
     header.resumed = from.as_ref().map(|from| from.path.clone());
     let metrics = outputs(&request, header.parameters, from.as_ref())?;
     let samples = from.as_ref().map_or(0, |from| from.manifest.position.consumed_samples);
+    let skipped = from.as_ref().map_or(0, |from| from.manifest.position.skipped);
     let saved = from.filter(|from| is_in(from, &request.out)).map(|from| (from.manifest.position.step, from.path));
     let mut run = TrainingRun {
         request,
@@ -97,6 +98,7 @@ fn run(prepared: Prepared, progress: &mut dyn Progress) -> Result<TrainReport, E
         header,
         fixed,
         samples,
+        skipped,
         saved,
     };
     let report = run.go(progress)?;
@@ -125,6 +127,8 @@ struct TrainingRun<'a> {
     fixed: Value,
     /// Number of samples consumed.
     samples: u64,
+    /// Steps so far whose update was skipped.
+    skipped: u64,
     /// Step and path of the last checkpoint in the run's folder.
     saved: Option<(u64, PathBuf)>,
 }
@@ -147,7 +151,7 @@ impl TrainingRun<'_> {
                 let record = self.step(step)?;
                 training += record.step_time_s;
                 progress.step(&record);
-                last_losses.extend((step > before_last).then_some(record.loss));
+                last_losses.extend((step > before_last && record.loss.is_finite()).then_some(record.loss));
                 dropped_steps += record.dropped.unwrap_or(0.0);
                 last_dropped.extend(record.dropped.filter(|_| step > before_last));
                 if due(step, self.request.save_every) {
@@ -169,6 +173,7 @@ impl TrainingRun<'_> {
             dropped_choices: self.header.routing.map(|Routed { choices, .. }| {
                 [(dropped_steps * choices as f64).round() as u64, (steps - done) * choices]
             }),
+            skipped: self.skipped,
             valid_loss,
             valid_share,
             below_bigram: self.header.bigram_entropy.map(|bigram| bigram - valid_loss),
@@ -181,15 +186,18 @@ impl TrainingRun<'_> {
         })
     }
 
-    /// Runs one step and records it. A non-finite loss is recorded before the run ends.
+    /// Runs one step and records it. A non-finite norm skips the update, within the request's budget. Without budget, and for a
+    /// non-finite loss of an update that was done, the step is recorded before the run ends.
     fn step(&mut self, step: u64) -> Result<StepRecord, Error> {
         let clock = Instant::now();
         let lr = self.request.learning_rate().at(step - 1);
         let mut input = self.feed.step(&self.samplers.train, self.samples, self.microbatches, u64::MAX);
         self.samples += self.request.global_batch;
-        (input.lr, input.step) = (lr as f32, step);
+        (input.lr, input.step, input.update) = (lr as f32, step, step - self.skipped);
         let data_wait_s = clock.elapsed().as_secs_f64();
-        let StepOutput { loss, grad_norm, dropped, .. } = self.executor.step(input).map_err(executor_error)?;
+        let output = self.executor.step(input).map_err(executor_error)?;
+        let skipped = output.is_skipped();
+        let StepOutput { loss, grad_norm, dropped, .. } = output;
         let step_time_s = clock.elapsed().as_secs_f64();
         self.measure.iter_mut().for_each(|measure| measure.step(step, &self.executor));
         let tokens = self.header.tokens_per_step();
@@ -207,11 +215,13 @@ impl TrainingRun<'_> {
             data_wait_s,
             mfu: self.measure.as_ref().and_then(|measure| measure.mfu(step_time_s)),
             mem_peak_bytes: self.executor.arena_bytes().into_iter().max(),
-            skipped: false,
+            skipped,
         };
         self.metrics.step(&record).map_err(|why| self.no_metrics(&why))?;
-        if !record.loss.is_finite() || grad_norm.is_some_and(|norm| !norm.is_finite()) {
-            return Err(not_finite(step, record.loss, record.grad_norm));
+        if skipped && self.skipped < self.request.skip_nonfinite {
+            self.skipped += 1;
+        } else if skipped || !record.loss.is_finite() {
+            return Err(not_finite(&record, self.skipped));
         }
         Ok(record)
     }
@@ -223,6 +233,7 @@ impl TrainingRun<'_> {
         let seed = self.request.seed;
         let position = Position {
             step,
+            skipped: self.skipped,
             consumed_samples: self.samples,
             epoch: self.samples / self.samplers.train.windows(),
             shuffle_seed: seed,
@@ -288,7 +299,7 @@ impl TrainingRun<'_> {
         if record.valid_loss.is_finite() {
             Ok((record.valid_loss, batches as f64 / all.max(1) as f64))
         } else {
-            Err(not_finite(step, record.valid_loss, 0.0))
+            Err(no_valid_loss(step, record.valid_loss))
         }
     }
 }
@@ -452,10 +463,25 @@ fn cancelled(step: u64, request: &TrainRequest) -> Error {
     }
 }
 
-fn not_finite(step: u64, loss: f64, norm: f64) -> Error {
+fn not_finite(record: &StepRecord, skipped: u64) -> Error {
+    let StepRecord { step, loss, grad_norm, .. } = record;
+    let before = match skipped {
+        0 => String::new(),
+        1 => "; 1 step was skipped before".to_string(),
+        _ => format!("; {skipped} steps were skipped before"),
+    };
+    let help = "lower --lr, lengthen --warmup or set --clip; --skip-nonfinite N skips the updates of N such steps, if they are few";
     Error::Hopeless {
         code: Code::NotFinite,
-        message: format!("step {step}: the loss is {loss}, the gradient norm {norm}"),
+        message: format!("step {step}: the loss is {loss}, the gradient norm {grad_norm}{before}"),
+        help: help.into(),
+    }
+}
+
+fn no_valid_loss(step: u64, loss: f64) -> Error {
+    Error::Hopeless {
+        code: Code::NotFinite,
+        message: format!("step {step}: the validation loss is {loss}"),
         help: "lower --lr, lengthen --warmup or set --clip; an unchanged run would fail again".into(),
     }
 }

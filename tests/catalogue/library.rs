@@ -184,13 +184,13 @@ fn executor() -> Executor {
 
 fn input_mismatch() -> Option<Code> {
     let mut executor = executor();
-    let input = StepInput { microbatches: Vec::new(), valid_tokens: 1, loss_scale: 1.0, lr: 0.1, step: 1 };
+    let input = StepInput { microbatches: Vec::new(), valid_tokens: 1, loss_scale: 1.0, lr: 0.1, step: 1, update: 1 };
     executor.step(input).unwrap_err().code()
 }
 
 fn checkpoint_unwritable() -> Option<Code> {
     let run = Path::new("/dev/null/run");
-    let position = Position { step: 1, consumed_samples: 1, epoch: 0, shuffle_seed: 0, rng_key: 0 };
+    let position = Position { step: 1, skipped: 0, consumed_samples: 1, epoch: 0, shuffle_seed: 0, rng_key: 0 };
     let what = Save { run, position, fixed: &serde_json::Value::Null, keep_last: 1 };
     save(&mut executor(), &what).unwrap_err().code()
 }

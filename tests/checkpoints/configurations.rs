@@ -20,10 +20,10 @@ const SEQ: u64 = 4;
 const SEQUENCES: u64 = 4;
 
 /// Parameters and states by global name, as bits.
-type Bits = BTreeMap<String, Vec<u32>>;
+pub(super) type Bits = BTreeMap<String, Vec<u32>>;
 
 /// The two families, small; 3 divides the heads, but neither 3 nor 4 the vocabulary or the feed-forward net.
-fn models() -> [ModelConfig; 2] {
+pub(super) fn models() -> [ModelConfig; 2] {
     let (vocabulary, hidden, feed_forward, layers, heads) = (19, 24, 50, 4, 12);
     let small = |name| preset(name).expect("a preset").config.clone();
     ["tiny-llama", "tiny-gpt2"].map(|name| match small(name) {
@@ -41,10 +41,15 @@ fn models() -> [ModelConfig; 2] {
 
 /// An executor for a configuration, whose parameters come from the seed.
 fn executor(config: &ModelConfig, mesh: &str, seed: u64) -> (Executor, StepInput) {
+    executor_of(config, mesh, seed, Optimizer::default())
+}
+
+/// The same with an optimizer.
+pub(super) fn executor_of(config: &ModelConfig, mesh: &str, seed: u64, optimizer: Optimizer) -> (Executor, StepInput) {
     let batch = Batch { batch: SEQUENCES, seq: SEQ, dtype: DType::F32 };
     let request = PipelineOptions {
         options: PlanOptions::of(parallel::parse(mesh).expect("a configuration")),
-        optimizer: Optimizer::default(),
+        optimizer,
         microbatches: 4,
         stop_after: None,
     };
@@ -59,11 +64,11 @@ fn executor(config: &ModelConfig, mesh: &str, seed: u64) -> (Executor, StepInput
     let input = |value| (value, Input::Ints(tokens(&file.model.values[value])));
     let inputs: runtime::exec::Inputs = file.model.inputs.iter().map(|given| input(given.value)).collect();
     let valid_tokens = 4 * SEQUENCES * SEQ;
-    let step = StepInput { microbatches: vec![inputs; 4], valid_tokens, loss_scale: 1.0, lr: 0.01, step: 1 };
+    let step = StepInput { microbatches: vec![inputs; 4], valid_tokens, loss_scale: 1.0, lr: 0.01, step: 1, update: 1 };
     (executor, step)
 }
 
-fn bits(executor: &mut Executor) -> Bits {
+pub(super) fn bits(executor: &mut Executor) -> Bits {
     let bits = |data: Vec<f32>| data.into_iter().map(f32::to_bits).collect();
     executor.export_state().expect("no rank failed").into_iter().map(|(name, whole)| (name, bits(whole.data))).collect()
 }
@@ -72,9 +77,9 @@ fn bits(executor: &mut Executor) -> Bits {
 fn saved(config: &ModelConfig, mesh: &str, folder: &Folder) -> (Checkpoint, Bits) {
     let (mut executor, step) = executor(config, mesh, 1);
     for number in 1..=2 {
-        executor.step(StepInput { step: number, ..step.clone() }).expect("no rank failed");
+        executor.step(StepInput { step: number, update: number, ..step.clone() }).expect("no rank failed");
     }
-    let position = Position { step: 2, consumed_samples: 32, epoch: 0, shuffle_seed: 1, rng_key: 1 };
+    let position = Position { step: 2, skipped: 0, consumed_samples: 32, epoch: 0, shuffle_seed: 1, rng_key: 1 };
     let order = Save { run: &folder.path(""), position, fixed: &json!({}), keep_last: 1 };
     let path = save(&mut executor, &order).expect("it is written");
     let checkpoint = Checkpoint::open(&path).expect("it is whole");

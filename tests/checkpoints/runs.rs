@@ -57,7 +57,7 @@ impl Folder {
         checkpoints.into_iter().map(|(step, _)| step).collect()
     }
 
-    fn run(&self, args: &str) -> Output {
+    pub(super) fn run(&self, args: &str) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_meshwright"));
         command.args(args.split_whitespace()).current_dir(&self.0).output().unwrap()
     }

@@ -74,6 +74,7 @@ pub(crate) fn compare(case: &Case, meaning: &Model, file: &File) -> Result<Outco
         loss_scale: 1.0,
         lr: LEARNING_RATE as f32,
         step: 1,
+        update: 1,
     };
     let want = reference.step(&batch, LEARNING_RATE)?;
     if !is_well_conditioned(case, meaning, &data, &reference)? {

@@ -97,6 +97,7 @@ pub(crate) fn inputs(model: &Model, recipe: &Recipe) -> Vec<StepInput> {
         loss_scale: 1.0,
         lr: recipe.lr as f32,
         step: number,
+        update: number,
     };
     (1..).zip(steps(recipe.steps, sequences)).map(step).collect()
 }

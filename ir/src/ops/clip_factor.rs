@@ -1,5 +1,6 @@
 //! `clip_factor(%norm, max=1)`: the factor that bounds the global gradient norm by `max`:
 //! `min(1, max / (norm + 1e-6))`, as in Pascanu et al. 2013 with the epsilon of common trainers.
+//! It is 0 for an infinite norm and not a number for one that is none: updates are then skipped.
 
 use super::{Attr, Attrs, Builder, OpDef, Shapes, Unary, UnaryKind};
 use crate::ids::Value;

@@ -38,7 +38,7 @@ pub enum UnaryKind {
     Scale(f64),
     /// `x + c`
     Shift(f64),
-    /// `min(x, c)`
+    /// `min(x, c)`; what is not a number stays so.
     AtMost(f64),
     /// To another element type.
     Cast(DType),

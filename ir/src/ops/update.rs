@@ -1,5 +1,7 @@
 //! Once a step: `sum_squares`, and the updates `adamw` and `sgd`, which are all f32. Tensors are the same run of dims, so each
 //! accepts flat shards.
+//!
+//! An update whose `clip` is not above 0 leaves all as it is: the norm was not finite, and the step is skipped.
 
 use super::{Attr, Attrs, OpDef, Shapes, operands};
 use crate::types::{DType, Type};

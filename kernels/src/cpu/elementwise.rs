@@ -191,7 +191,7 @@ simd! {
             Unary::ReluSquared => map(x, out, #[inline(always)] |x| relu(x) * relu(x)),
             Unary::Scale(c) => map(x, out, #[inline(always)] |x| c * x),
             Unary::Shift(c) => map(x, out, #[inline(always)] |x| x + c),
-            Unary::AtMost(c) => map(x, out, #[inline(always)] |x| if x < c { x } else { c }),
+            Unary::AtMost(c) => map(x, out, #[inline(always)] |x| if x > c { c } else { x }),
         }
     }
 

@@ -3,6 +3,11 @@
 use super::par::{Par, Rows};
 use super::simd::simd;
 
+/// True if the norm that gave this factor of the gradient was finite. Else an update is skipped.
+fn is_finite_step(scale: f32) -> bool {
+    scale > 0.0
+}
+
 /// The settings of one AdamW step.
 #[derive(Clone, Copy, Debug)]
 pub struct AdamW {
@@ -39,24 +44,31 @@ pub struct Sgd {
 
 /// One step of AdamW as PyTorch defines it: `w -= lr weight_decay w`, then
 /// `w -= lr (m / bias1) / (sqrt(v / bias2) + eps)` with the means `m` and `v` brought up to date.
+/// Nothing changes unless `scale` is above 0.
 ///
 /// # Panics
 /// If the sizes differ.
 pub fn adamw(w: &mut [f32], g: &[f32], m: &mut [f32], v: &mut [f32], settings: &AdamW, par: Par) {
     let n = w.len();
     assert!([g.len(), m.len(), v.len()] == [n; 3], "w, g, m and v are as long");
+    if !is_finite_step(settings.scale) {
+        return;
+    }
     let parts = (Rows(w, 1), Rows(g, 1), Rows(m, 1), Rows(v, 1));
     par.rows(n, 4, parts, &|_, (w, g, m, v)| adamw_run(w.0, g.0, m.0, v.0, settings));
 }
 
 /// One step of stochastic gradient descent as PyTorch defines it: `velocity = momentum velocity + g` and
-/// `w -= lr velocity`, or `w -= lr g` without velocity.
+/// `w -= lr velocity`, or `w -= lr g` without velocity. Nothing changes unless `scale` is above 0.
 ///
 /// # Panics
 /// If the sizes differ.
 pub fn sgd(w: &mut [f32], g: &[f32], velocity: Option<&mut [f32]>, settings: &Sgd, par: Par) {
     let n = w.len();
     assert!(g.len() == n && velocity.as_ref().is_none_or(|m| m.len() == n), "w, g and velocity are as long");
+    if !is_finite_step(settings.scale) {
+        return;
+    }
     let parts = (Rows(w, 1), Rows(g, 1), velocity.map(|m| Rows(m, 1)));
     par.rows(n, 3, parts, &|_, (w, g, velocity)| match velocity {
         Some(velocity) => momentum_run(w.0, g.0, velocity.0, settings),

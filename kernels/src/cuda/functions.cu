@@ -35,7 +35,7 @@ FUNCTION float relu(float x) { return x < 0.0f ? 0.0f : x; }
 FUNCTION float unary_relu_squared(float x) { return relu(x) * relu(x); }
 FUNCTION float unary_scale(float x, float by) { return by * x; }
 FUNCTION float unary_shift(float x, float by) { return x + by; }
-FUNCTION float unary_at_most(float x, float max) { return x < max ? x : max; }
+FUNCTION float unary_at_most(float x, float max) { return x > max ? max : x; }
 
 FUNCTION float binary_add(float a, float b) { return a + b; }
 FUNCTION float binary_sub(float a, float b) { return a - b; }

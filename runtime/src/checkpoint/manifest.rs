@@ -49,8 +49,11 @@ pub struct Manifest {
 /// How far a run has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Position {
-    /// Optimizer steps done.
+    /// Steps done.
     pub step: u64,
+    /// Steps among them whose update was skipped.
+    #[serde(default)]
+    pub skipped: u64,
     /// Samples taken from the data.
     pub consumed_samples: u64,
     /// Times that the data has been gone through.
@@ -212,7 +215,10 @@ impl Manifest {
 impl Position {
     /// Error if no run with this global batch can be at this position: every step takes `global_batch` samples, and an epoch at least one.
     pub fn fault(&self, global_batch: u64) -> Option<String> {
-        let Position { step, consumed_samples, epoch, .. } = *self;
+        let Position { step, skipped, consumed_samples, epoch, .. } = *self;
+        if skipped > step {
+            return Some(format!("has {skipped} skipped steps of {step}"));
+        }
         if step == 0 || step.checked_mul(global_batch) != Some(consumed_samples) {
             return Some(format!("has {consumed_samples} samples in {step} steps of {global_batch}"));
         }
@@ -271,7 +277,7 @@ mod tests {
 
     #[test]
     fn differences_are_named_to_the_leaf() {
-        let position = Position { step: 1, consumed_samples: 8, epoch: 0, shuffle_seed: 7, rng_key: 7 };
+        let position = Position { step: 1, skipped: 0, consumed_samples: 8, epoch: 0, shuffle_seed: 7, rng_key: 7 };
         let fixed = json!({"seq": 16, "model": {"layers": 4, "tied": true}, "old": 1});
         let manifest = Manifest {
             schema: SCHEMA.into(),
@@ -302,7 +308,7 @@ mod tests {
     fn a_tensor_with_a_gap_is_a_fault() {
         let held = |offset: u64| StoredShard { shard: Shard { offset: vec![offset], shape: vec![2] }, file: 0 };
         let mut stored = Stored { sizes: vec![4], shards: vec![held(0)] };
-        let position = Position { step: 0, consumed_samples: 0, epoch: 0, shuffle_seed: 0, rng_key: 0 };
+        let position = Position { step: 0, skipped: 0, consumed_samples: 0, epoch: 0, shuffle_seed: 0, rng_key: 0 };
         let files = vec![DataFile { name: "a".into(), bytes: 0, crc32: String::new() }];
         let manifest = |stored: &Stored| Manifest {
             schema: SCHEMA.into(),
@@ -331,7 +337,7 @@ mod tests {
     #[test]
     fn counters_that_no_run_has_are_a_fault() {
         let position = |step, consumed_samples, epoch| {
-            Position { step, consumed_samples, epoch, shuffle_seed: 0, rng_key: 0 }.fault(16)
+            Position { step, skipped: 0, consumed_samples, epoch, shuffle_seed: 0, rng_key: 0 }.fault(16)
         };
         assert_eq!(position(5, 80, 2), None);
         for (step, samples, epoch) in

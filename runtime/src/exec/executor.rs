@@ -78,6 +78,15 @@ pub struct StepInput {
     pub lr: f32,
     /// The number of the step, from 1.
     pub step: u64,
+    /// The number of the update, from 1: the step's, less the steps before it whose update was skipped.
+    pub update: u64,
+}
+
+impl StepOutput {
+    /// True if the gradient's norm was not finite, so that no parameter and no state changed.
+    pub fn is_skipped(&self) -> bool {
+        self.grad_norm.is_some_and(|norm| !norm.is_finite())
+    }
 }
 
 impl StepInput {

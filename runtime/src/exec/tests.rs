@@ -301,7 +301,7 @@ fn input(built: &Built, step: u64) -> StepInput {
     let x = |mb: u64| (0..SIZES[0] * SIZES[1]).map(|i| ((i * 7 + mb * 5 + step) % 11) as f32 / 11.0 - 0.4).collect();
     let inputs = |mb| Inputs::from([(built.model.inputs[0].value, Input::Floats(x(mb)))]);
     let microbatches = (0..u64::from(MICROBATCHES)).map(inputs).collect();
-    StepInput { microbatches, valid_tokens: 15, loss_scale: 1.0, lr: LR, step }
+    StepInput { microbatches, valid_tokens: 15, loss_scale: 1.0, lr: LR, step, update: step }
 }
 
 /// Mean loss, gradient norm and gradient by the formulas; updates `w`.

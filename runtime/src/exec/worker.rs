@@ -36,7 +36,7 @@ impl<B: Backend + 'static, C: Communicator> Worker<B, C> {
     /// A rank failed.
     pub(super) fn run(&mut self, row: usize, input: &StepInput) -> Result<(), RankFailure> {
         let rank_programs = self.rank_programs.clone();
-        for (span, value) in rank_programs[row].scalars.iter().zip([input.lr, input.step as f32]) {
+        for (span, value) in rank_programs[row].scalars.iter().zip([input.lr, input.update as f32]) {
             span.iter().for_each(|&span| self.context.backend.write(span, &[value]));
         }
         for (at, action) in rank_programs[row].actions.iter().enumerate() {

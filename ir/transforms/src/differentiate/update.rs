@@ -211,10 +211,10 @@ pub(super) fn step(optimizer: &Optimizer) -> Result<Step, String> {
     let norm = builder.named("norm", Unary(UnaryKind::Sqrt), &[squares])?;
     let clip = match optimizer.clip {
         Some(max) => builder.named("clip", ClipFactor { max }, &[norm])?,
-        // min(norm + 1, 1): one for every norm, so that updates read a factor in either case.
+        // 0 norm + 1: one for every finite norm, and no number for others, as of which updates are skipped.
         None => {
-            let above = builder.one(Unary(UnaryKind::Shift(1.0)), &[norm])?;
-            builder.named("clip", Unary(UnaryKind::AtMost(1.0)), &[above])?
+            let zero = builder.one(Unary(UnaryKind::Scale(0.0)), &[norm])?;
+            builder.named("clip", Unary(UnaryKind::Shift(1.0)), &[zero])?
         }
     };
     let stmts = builder.stmts;

@@ -24,7 +24,13 @@ pub(super) fn unary<R: Real>(kind: UnaryKind, x: &Tensor<R>) -> Tensor<R> {
         UnaryKind::ReluSquared => x.max(R::zero()) * x.max(R::zero()),
         UnaryKind::Scale(by) => R::of(by) * x,
         UnaryKind::Shift(by) => x + R::of(by),
-        UnaryKind::AtMost(max) => x.min(R::of(max)),
+        UnaryKind::AtMost(max) => {
+            if x > R::of(max) {
+                R::of(max)
+            } else {
+                x
+            }
+        }
         UnaryKind::Cast(_) => x,
     })
 }

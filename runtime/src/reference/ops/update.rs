@@ -33,12 +33,21 @@ pub(super) fn sum_squares<R: Real>(x: &Tensor<R>) -> Tensor<R> {
     Tensor::scalar(x.data.iter().map(|&x| x * x).sum())
 }
 
+/// True if the norm that gave the clip factor was finite.
+fn is_finite_step<R: Real>(clip: R) -> bool {
+    clip > R::zero()
+}
+
 /// AdamW as PyTorch defines it (Loshchilov and Hutter 2019). Operands w, g, m, v, clip, lr and step, which counts from 1;
-/// gives w, m, v.
+/// gives w, m, v, which stay
+/// as they are unless clip is above 0.
 pub(super) fn adamw<R: Real>(op: &AdamW, operands: &[&Tensor<R>]) -> Vec<Tensor<R>> {
     let [beta1, beta2, eps, decay] = [op.beta1, op.beta2, op.eps, op.weight_decay].map(R::of);
     let [mut w, mut m, mut v] = [0, 2, 3].map(|i| operands[i].clone());
     let [clip, lr, step] = [4, 5, 6].map(|i| operands[i].data[0]);
+    if !is_finite_step(clip) {
+        return vec![w, m, v];
+    }
     let bias = |beta: f64| R::of(1.0 - beta.powf(step.to_f64()));
     let (bias1, bias2) = (bias(op.beta1), bias(op.beta2));
     for (i, &g) in operands[1].data.iter().enumerate() {
@@ -53,12 +62,15 @@ pub(super) fn adamw<R: Real>(op: &AdamW, operands: &[&Tensor<R>]) -> Vec<Tensor<
 }
 
 /// Stochastic gradient descent as PyTorch defines it. Operands w, g, clip, lr, or with momentum w, g, m, clip, lr; gives w,
-/// or w and m.
+/// or w and m, which stay as they are unless clip is above 0.
 pub(super) fn sgd<R: Real>(op: &Sgd, operands: &[&Tensor<R>]) -> Vec<Tensor<R>> {
     let [momentum, decay] = [op.momentum, op.weight_decay].map(R::of);
     let (tensors, scalars) = operands.split_at(operands.len() - 2);
     let (clip, lr) = (scalars[0].data[0], scalars[1].data[0]);
     let (w, g) = (tensors[0], tensors[1]);
+    if !is_finite_step(clip) {
+        return [Some(&w), tensors.get(2)].into_iter().flatten().map(|&tensor| tensor.clone()).collect();
+    }
     let mut velocity = Tensor::from_fn(&w.dims, |i| g.data[i] * clip + decay * w.data[i]);
     if let Some(last) = tensors.get(2) {
         velocity.data.iter_mut().zip(&last.data).for_each(|(v, &last)| *v = momentum * last + *v);
