@@ -129,9 +129,9 @@ struct Flags {
     ///
     /// Other options come from that run (its run.toml, unless --config or --request is given); flags override them. These may
     /// change: the configuration, --steps, learning rate, --weight-decay, --clip, --skip-nonfinite, --eval-*, --final-eval-batches,
-    /// --save-every, --keep-last and --out. These may not, which is checked: the model, the text, --valid-fraction, --seq, --global-batch,
-    /// --optimizer, --precision and --seed. On the same configuration a resumed run is bit-identical to an uninterrupted one;
-    /// on another configuration it is equal up to rounding. Later checkpoints in that folder are deleted once the next one is saved
+    /// --save-every, --keep-last and --out. These may not, which is checked: the model, the text, --valid-fraction, --seq,
+    /// --global-batch, --optimizer, --precision and --seed. On the same configuration a resumed run is bit-identical to an
+    /// uninterrupted one; on another configuration it is equal up to rounding. Later checkpoints in that folder are deleted once the next one is saved
     #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "")]
     resume: Option<String>,
     /// Output folder of run.toml, metrics.jsonl and checkpoints [default: out]

@@ -463,6 +463,7 @@ fn cancelled(step: u64, request: &TrainRequest) -> Error {
     }
 }
 
+/// Error that ends a run on a step without an update, or with a loss that is no number.
 fn not_finite(record: &StepRecord, skipped: u64) -> Error {
     let StepRecord { step, loss, grad_norm, .. } = record;
     let before = match skipped {
@@ -470,18 +471,18 @@ fn not_finite(record: &StepRecord, skipped: u64) -> Error {
         1 => "; 1 step was skipped before".to_string(),
         _ => format!("; {skipped} steps were skipped before"),
     };
-    let help = "lower --lr, lengthen --warmup or set --clip; --skip-nonfinite N skips the updates of N such steps, if they are few";
-    Error::Hopeless {
-        code: Code::NotFinite,
-        message: format!("step {step}: the loss is {loss}, the gradient norm {grad_norm}{before}"),
-        help: help.into(),
-    }
+    diverged(
+        format!("step {step}: the loss is {loss}, the gradient norm {grad_norm}{before}"),
+        "--skip-nonfinite N skips the updates of N such steps, if they are few",
+    )
 }
 
+/// Error that ends a run on a validation loss that is no number.
 fn no_valid_loss(step: u64, loss: f64) -> Error {
-    Error::Hopeless {
-        code: Code::NotFinite,
-        message: format!("step {step}: the validation loss is {loss}"),
-        help: "lower --lr, lengthen --warmup or set --clip; an unchanged run would fail again".into(),
-    }
+    diverged(format!("step {step}: the validation loss is {loss}"), "an unchanged run would fail again")
+}
+
+fn diverged(message: String, further: &str) -> Error {
+    let help = format!("lower --lr, lengthen --warmup or set --clip; {further}");
+    Error::Hopeless { code: Code::NotFinite, message, help }
 }

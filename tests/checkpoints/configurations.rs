@@ -44,7 +44,7 @@ fn executor(config: &ModelConfig, mesh: &str, seed: u64) -> (Executor, StepInput
     executor_of(config, mesh, seed, Optimizer::default())
 }
 
-/// The same with an optimizer.
+/// An executor for a configuration and an optimizer, whose parameters come from the seed.
 pub(super) fn executor_of(config: &ModelConfig, mesh: &str, seed: u64, optimizer: Optimizer) -> (Executor, StepInput) {
     let batch = Batch { batch: SEQUENCES, seq: SEQ, dtype: DType::F32 };
     let request = PipelineOptions {

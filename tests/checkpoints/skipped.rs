@@ -97,7 +97,7 @@ fn a_run_counts_skipped_steps_within_its_budget() {
     let skipped: Vec<&Value> = records.iter().map(|record| &record["skipped"]).collect();
     assert_eq!(skipped, [false, true, true, true]);
 
-    // Those of before count in a resumed run, whose budget may change.
+    // Earlier skipped steps count in a resumed run, whose budget may change.
     ends("train --resume --skip-nonfinite 2", "step 4: ");
     ends("train --resume --skip-nonfinite 4", "step 6: ");
 }

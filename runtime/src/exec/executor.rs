@@ -82,13 +82,6 @@ pub struct StepInput {
     pub update: u64,
 }
 
-impl StepOutput {
-    /// True if the gradient's norm was not finite, so that no parameter and no state changed.
-    pub fn is_skipped(&self) -> bool {
-        self.grad_norm.is_some_and(|norm| !norm.is_finite())
-    }
-}
-
 impl StepInput {
     /// The cotangent of the summed loss: `loss_scale / valid_tokens`, 0 where no token counts.
     pub(super) fn loss_cotangent(&self) -> f32 {
@@ -107,6 +100,13 @@ pub struct StepOutput {
     pub dropped: Option<f64>,
     /// All that the program reports, by name; `loss` is the sum over tokens.
     pub outs: BTreeMap<String, f32>,
+}
+
+impl StepOutput {
+    /// True if the gradient's norm was not finite, so that no parameter and no state changed.
+    pub fn is_skipped(&self) -> bool {
+        self.grad_norm.is_some_and(|norm| !norm.is_finite())
+    }
 }
 
 /// Executor of a loaded program on all ranks.

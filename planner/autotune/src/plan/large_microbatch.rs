@@ -24,8 +24,8 @@ const FEW_EXPERTS: u64 = 8;
 /// configurations of five MoE models the smallest observed ratio was 0.977.
 const OTHER_PATHS: f64 = 0.95;
 
-/// Safety factor for folded, sharded experts. **Empirical, not proved:** over the same configurations the smallest observed ratio was 0.88,
-/// configurations three times slower than with unsharded experts on each rank excepted.
+/// Safety factor for folded, sharded experts. **Empirical, not proved:** over the same configurations the smallest observed ratio
+/// was 0.88, configurations three times slower than with unsharded experts on each rank excepted.
 const OTHER_PATHS_SHARDED: f64 = 0.85;
 
 /// Cap of the large-micro-batch bound, as a multiple of the time with unsharded experts on each rank.
