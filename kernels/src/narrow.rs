@@ -1,0 +1,250 @@
+//! Float formats narrower than f32, in which tensors are stored. Kernels compute in f32: [`widen`] and [`round`] convert.
+//!
+//! | format | bits of exponent, mantissa | largest | infinities |
+//! |---|---|---|---|
+//! | bf16 | 8, 7 | 3.39e38 | yes |
+//! | f16 | 5, 10 | 65504 | yes |
+//! | f8e4m3 | 4, 3 | 448 | no: `S.1111.111` is the one NaN |
+//! | f8e5m2 | 5, 2 | 57344 | yes |
+//!
+//! The 8-bit formats are those of Micikevicius et al., "FP8 Formats for Deep Learning" (2022). Every narrow number is an f32, so widening is
+//! exact. Rounding is to nearest, ties to even. What exceeds a 16-bit format becomes infinite. What exceeds an 8-bit format
+//! becomes the largest finite number, as that paper's conversions saturate; infinities saturate too.
+
+use crate::cpu::Par;
+use crate::cpu::par::Rows;
+use crate::cpu::simd::simd;
+use half::f16;
+use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
+use std::sync::LazyLock;
+
+/// A format narrower than f32.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Narrow {
+    /// The upper half of an f32.
+    Bf16,
+    /// IEEE half.
+    F16,
+    /// 8 bits for weights and activations.
+    F8E4M3,
+    /// 8 bits for gradients.
+    F8E5M2,
+}
+
+impl Narrow {
+    /// All formats.
+    pub const ALL: [Narrow; 4] = [Narrow::Bf16, Narrow::F16, Narrow::F8E4M3, Narrow::F8E5M2];
+
+    /// Bytes of an element.
+    pub fn bytes(self) -> usize {
+        match self {
+            Narrow::Bf16 | Narrow::F16 => 2,
+            Narrow::F8E4M3 | Narrow::F8E5M2 => 1,
+        }
+    }
+
+    /// The largest finite number.
+    pub fn largest(self) -> f32 {
+        match self {
+            Narrow::Bf16 => f32::from_bits(0x7f7f_0000),
+            Narrow::F16 => 65504.0,
+            Narrow::F8E4M3 => 448.0,
+            Narrow::F8E5M2 => 57344.0,
+        }
+    }
+
+    /// The nearest number of the format.
+    pub fn nearest(self, x: f32) -> f32 {
+        let (mut stored, mut wide) = ([0; 2], [0.0]);
+        round_part(self, &[x], &mut stored[..self.bytes()]);
+        widen_part(self, &stored[..self.bytes()], &mut wide);
+        wide[0]
+    }
+}
+
+/// Writes the numbers that `from` stores, little-endian.
+///
+/// # Panics
+/// If `from` has not the bytes of `to.len()` elements.
+pub fn widen(format: Narrow, from: &[u8], to: &mut [f32], par: Par) {
+    assert_eq!(from.len(), to.len() * format.bytes(), "an element for each number");
+    let parts = (Rows(from, format.bytes()), Rows(&mut *to, 1));
+    par.rows(from.len() / format.bytes(), 1, parts, &|_, (from, to)| widen_part(format, from.0, to.0));
+}
+
+/// Stores the nearest numbers of the format, little-endian.
+///
+/// # Panics
+/// If `to` has not the bytes of `from.len()` elements.
+pub fn round(format: Narrow, from: &[f32], to: &mut [u8], par: Par) {
+    assert_eq!(to.len(), from.len() * format.bytes(), "an element for each number");
+    let parts = (Rows(from, 1), Rows(&mut *to, format.bytes()));
+    par.rows(from.len(), 1, parts, &|_, (from, to)| round_part(format, from.0, to.0));
+}
+
+fn widen_part(format: Narrow, from: &[u8], to: &mut [f32]) {
+    match format {
+        Narrow::Bf16 => widen_bf16(from.as_chunks().0, to),
+        Narrow::F16 => widen_f16(from.as_chunks().0, to),
+        Narrow::F8E4M3 => look_up(&TABLES[0], from, to),
+        Narrow::F8E5M2 => look_up(&TABLES[1], from, to),
+    }
+}
+
+fn round_part(format: Narrow, from: &[f32], to: &mut [u8]) {
+    match format {
+        Narrow::Bf16 => round_bf16(from, to.as_chunks_mut().0),
+        Narrow::F16 => round_f16(from, to.as_chunks_mut().0),
+        Narrow::F8E4M3 => round_f8e4m3(from, to),
+        Narrow::F8E5M2 => round_f8e5m2(from, to),
+    }
+}
+
+simd! {
+    fn widen_bf16(from: &[[u8; 2]], to: &mut [f32]) {
+        for (to, &from) in to.iter_mut().zip(from) {
+            *to = f32::from_bits(u32::from(u16::from_le_bytes(from)) << 16);
+        }
+    }
+
+    fn round_bf16(from: &[f32], to: &mut [[u8; 2]]) {
+        for (to, &from) in to.iter_mut().zip(from) {
+            let bits = from.to_bits();
+            // Half of the last place, less one where the kept part is even: a tie then does not carry.
+            let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
+            let upper = if from.is_nan() { bits >> 16 | 0x40 } else { rounded };
+            *to = (upper as u16).to_le_bytes();
+        }
+    }
+
+    fn look_up(table: &[f32; 256], from: &[u8], to: &mut [f32]) {
+        for (to, &from) in to.iter_mut().zip(from) {
+            *to = table[usize::from(from)];
+        }
+    }
+
+    fn round_f8e4m3(from: &[f32], to: &mut [u8]) {
+        for (to, &from) in to.iter_mut().zip(from) {
+            *to = f8::<3, 7>(from, 448.0, 0x7f);
+        }
+    }
+
+    fn round_f8e5m2(from: &[f32], to: &mut [u8]) {
+        for (to, &from) in to.iter_mut().zip(from) {
+            *to = f8::<2, 15>(from, 57344.0, 0x7e);
+        }
+    }
+}
+
+/// Elements that are converted at a time where a library wants aligned ones.
+const PIECE: usize = 256;
+
+fn widen_f16(from: &[[u8; 2]], to: &mut [f32]) {
+    let mut bits = [0; PIECE];
+    for (from, to) in from.chunks(PIECE).zip(to.chunks_mut(PIECE)) {
+        bits.iter_mut().zip(from).for_each(|(bits, &from)| *bits = u16::from_le_bytes(from));
+        bits[..to.len()].reinterpret_cast::<f16>().convert_to_f32_slice(to);
+    }
+}
+
+fn round_f16(from: &[f32], to: &mut [[u8; 2]]) {
+    let mut bits = [0; PIECE];
+    for (from, to) in from.chunks(PIECE).zip(to.chunks_mut(PIECE)) {
+        bits[..to.len()].reinterpret_cast_mut::<f16>().convert_from_f32_slice(from);
+        to.iter_mut().zip(bits).for_each(|(to, bits)| *to = bits.to_le_bytes());
+    }
+}
+
+/// The nearest 8-bit number with so many bits of mantissa and this bias, which saturates.
+#[inline(always)]
+fn f8<const MANTISSA: u32, const BIAS: u32>(x: f32, largest: f32, nan: u8) -> u8 {
+    let sign = (x.to_bits() >> 24 & 0x80) as u8;
+    // A NaN is larger than nothing, so it stays.
+    let size = if x.abs() > largest { largest } else { x.abs() };
+    let shift = 23 - MANTISSA;
+    let rounded = size.to_bits().wrapping_add((1 << (shift - 1)) - 1 + (size.to_bits() >> shift & 1)) >> shift;
+    let normal = rounded.wrapping_sub((127 - BIAS) << MANTISSA);
+    // Below the normal numbers, places are all alike: they are the last ones of a number so large that they are its units.
+    let unit = f32::from_bits((127 + 23 + 1 - BIAS - MANTISSA) << 23);
+    let small = (size + unit).to_bits().wrapping_sub(unit.to_bits());
+    let least_normal = f32::from_bits((128 - BIAS) << 23);
+    let stored = if size < least_normal { small } else { normal };
+    if x.is_nan() { sign | nan } else { sign | stored as u8 }
+}
+
+/// The numbers of the 8-bit formats.
+static TABLES: LazyLock<[[f32; 256]; 2]> = LazyLock::new(|| {
+    let table = |number: fn(u8) -> f32| std::array::from_fn(|bits| number(bits as u8));
+    [table(f8e4m3), table(|bits| f16::from_bits(u16::from(bits) << 8).to_f32())]
+});
+
+fn f8e4m3(bits: u8) -> f32 {
+    let (exponent, mantissa) = (i32::from(bits >> 3 & 0xf), f32::from(bits & 7) / 8.0);
+    let size = match (bits & 0x7f, exponent) {
+        (0x7f, _) => f32::NAN,
+        (_, 0) => mantissa * 2f32.powi(-6),
+        _ => (1.0 + mantissa) * 2f32.powi(exponent - 7),
+    };
+    if bits & 0x80 == 0 { size } else { -size }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All numbers of a format by their bits, in order of size, without NaN.
+    fn numbers(format: Narrow) -> Vec<f32> {
+        let count = 1usize << (8 * format.bytes());
+        let stored: Vec<u8> = (0..count).flat_map(|bits| bits.to_le_bytes()[..format.bytes()].to_vec()).collect();
+        let mut numbers = vec![0.0; count];
+        widen(format, &stored, &mut numbers, Par(2));
+        numbers.retain(|x| !x.is_nan());
+        numbers.sort_by(f32::total_cmp);
+        numbers
+    }
+
+    #[test]
+    fn every_number_stays_itself() {
+        for format in Narrow::ALL {
+            let numbers = numbers(format);
+            let finite = numbers.iter().filter(|x| x.is_finite());
+            assert!(finite.clone().all(|&x| format.nearest(x).to_bits() == x.to_bits()), "{format:?}");
+            assert_eq!(finite.copied().fold(0.0, f32::max), format.largest(), "{format:?}");
+            assert!(format.nearest(f32::NAN).is_nan() && format.nearest(-f32::NAN).is_nan(), "{format:?}");
+        }
+    }
+
+    #[test]
+    fn what_lies_between_goes_to_the_nearest() {
+        for format in Narrow::ALL {
+            let numbers: Vec<f32> = numbers(format).into_iter().filter(|x| x.is_finite()).collect();
+            for (place, pair) in numbers.windows(2).enumerate() {
+                let [low, high] = [pair[0], pair[1]];
+                let middle = ((f64::from(low) + f64::from(high)) / 2.0) as f32;
+                if low == high || low == middle {
+                    continue;
+                }
+                assert_eq!(format.nearest(middle.next_down()), low, "{format:?} below {middle}");
+                assert_eq!(format.nearest(middle.next_up()), high, "{format:?} above {middle}");
+                // Neighbours alternate between even and odd; zero is even, and has a neighbour twice: itself, negative.
+                let zero = numbers.iter().position(|x| x.to_bits() == 0).unwrap();
+                let even = |at: usize| at.abs_diff(if at < zero { zero - 1 } else { zero }).is_multiple_of(2);
+                let want = if even(place) { low } else { high };
+                assert_eq!(format.nearest(middle), want, "{format:?} at {middle}, between {low} and {high}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_too_large_overflows_or_saturates() {
+        for (format, beyond) in [(Narrow::Bf16, f32::MAX), (Narrow::F16, 65520.0)] {
+            assert_eq!([beyond, -beyond].map(|x| format.nearest(x)), [f32::INFINITY, f32::NEG_INFINITY]);
+        }
+        assert_eq!(Narrow::F16.nearest(65519.0), 65504.0);
+        for format in [Narrow::F8E4M3, Narrow::F8E5M2] {
+            for x in [format.largest() * 1.01, f32::MAX, f32::INFINITY] {
+                assert_eq!([x, -x].map(|x| format.nearest(x)), [format.largest(), -format.largest()], "{format:?} {x}");
+            }
+        }
+    }
+}
