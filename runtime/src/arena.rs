@@ -3,6 +3,7 @@
 use crate::backend::Span;
 use crate::memory;
 use ir::arena::ALIGNMENT;
+use ir::types::DType;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
@@ -34,21 +35,22 @@ impl Arena {
         Ok(Arena { start, layout })
     }
 
-    /// Its size.
-    pub fn bytes(&self) -> usize {
+    /// Its size in bytes.
+    pub fn size(&self) -> usize {
         self.layout.size()
     }
 
-    /// The elements at a place, as floats.
+    /// The elements at a place.
     ///
     /// # Safety
     /// Nobody writes them while the slice lives.
     ///
     /// # Panics
-    /// If the place is not within the arena.
-    pub(crate) unsafe fn floats(&self, span: Span) -> &[f32] {
-        // SAFETY: they are within the block, every bit pattern is a float, and by the caller's contract nobody writes them.
-        unsafe { std::slice::from_raw_parts(self.at(span), span.len) }
+    /// If they are of another type, or the place is not within the arena.
+    pub(crate) unsafe fn elements<T: Stored>(&self, span: Span) -> &[T] {
+        assert!(T::stores(span.dtype), "elements are read as what they are, not as {span:?}");
+        // SAFETY: they are within the block, every bit pattern is an element, and by the caller's contract nobody writes them.
+        unsafe { std::slice::from_raw_parts(self.at(span).cast(), span.len) }
     }
 
     /// The elements at a place, to be written.
@@ -57,45 +59,86 @@ impl Arena {
     /// Nobody else reads or writes them while the slice lives.
     ///
     /// # Panics
-    /// If the place is not within the arena.
+    /// As [`elements`](Arena::elements).
     #[allow(clippy::mut_from_ref, reason = "the caller answers for exclusion")]
-    pub(crate) unsafe fn floats_mut(&self, span: Span) -> &mut [f32] {
+    pub(crate) unsafe fn elements_mut<T: Stored>(&self, span: Span) -> &mut [T] {
+        assert!(T::stores(span.dtype), "elements are written as what they are, not as {span:?}");
         // SAFETY: they are within the block, and by the caller's contract nobody else touches them.
-        unsafe { std::slice::from_raw_parts_mut(self.at(span), span.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.at(span).cast(), span.len) }
     }
 
-    fn at(&self, span: Span) -> *mut f32 {
-        let end = span.len.checked_mul(4).and_then(|bytes| bytes.checked_add(span.offset));
-        let inside = span.offset.is_multiple_of(4) && end.is_some_and(|end| end <= self.bytes());
-        assert!(inside, "{span:?} does not lie in an arena of {} bytes", self.bytes());
+    /// The bytes of a place.
+    ///
+    /// # Safety
+    /// Nobody writes them while the slice lives.
+    ///
+    /// # Panics
+    /// If the place is not within the arena.
+    pub(crate) unsafe fn bytes(&self, span: Span) -> &[u8] {
+        // SAFETY: as in `elements`.
+        unsafe { std::slice::from_raw_parts(self.at(span), span.bytes()) }
+    }
+
+    /// The bytes of a place, to be written.
+    ///
+    /// # Safety
+    /// Nobody else reads or writes them while the slice lives.
+    ///
+    /// # Panics
+    /// If the place is not within the arena.
+    #[allow(clippy::mut_from_ref, reason = "the caller answers for exclusion")]
+    pub(crate) unsafe fn bytes_mut(&self, span: Span) -> &mut [u8] {
+        // SAFETY: as in `elements_mut`.
+        unsafe { std::slice::from_raw_parts_mut(self.at(span), span.bytes()) }
+    }
+
+    /// The address of a place, aligned to its elements.
+    fn at(&self, span: Span) -> *mut u8 {
+        let size = span.dtype.bytes() as usize;
+        let end = span.len.checked_mul(size).and_then(|bytes| bytes.checked_add(span.offset));
+        let inside = span.offset.is_multiple_of(size) && end.is_some_and(|end| end <= self.size());
+        assert!(inside, "{span:?} does not lie in an arena of {} bytes", self.size());
         // SAFETY: the offset is within the block.
-        unsafe { self.start.as_ptr().add(span.offset).cast() }
+        unsafe { self.start.as_ptr().add(span.offset) }
     }
 }
+
+/// Elements as the arena has them, all of whose bit patterns are values.
+pub(crate) trait Stored: Copy {
+    /// True if it is what tensors of a type have.
+    fn stores(dtype: DType) -> bool;
+}
+
+impl Stored for f32 {
+    fn stores(dtype: DType) -> bool {
+        dtype == DType::F32
+    }
+}
+
+impl Stored for i32 {
+    fn stores(dtype: DType) -> bool {
+        dtype == DType::I32
+    }
+}
+
+macro_rules! bits {
+    ($($bits:ident),*) => {$(
+        impl Stored for $bits {
+            fn stores(dtype: DType) -> bool {
+                dtype.bytes() as usize == size_of::<$bits>()
+            }
+        }
+    )*};
+}
+
+// Elements that are only moved.
+bits!(u8, u16, u32);
 
 impl Drop for Arena {
     fn drop(&mut self) {
         // SAFETY: the block was allocated with this layout.
         unsafe { dealloc(self.start.as_ptr(), self.layout) }
     }
-}
-
-/// Floats seen as integers, bit by bit.
-pub fn as_ints(floats: &[f32]) -> &[i32] {
-    // SAFETY: the element types have the same size and alignment, and every bit pattern is a value of both.
-    unsafe { std::slice::from_raw_parts(floats.as_ptr().cast(), floats.len()) }
-}
-
-/// Floats to be written as integers, bit by bit.
-pub fn as_ints_mut(floats: &mut [f32]) -> &mut [i32] {
-    // SAFETY: as in `as_ints`.
-    unsafe { std::slice::from_raw_parts_mut(floats.as_mut_ptr().cast(), floats.len()) }
-}
-
-/// Integers seen as floats, bit by bit.
-pub fn as_floats(ints: &[i32]) -> &[f32] {
-    // SAFETY: as in `as_ints`.
-    unsafe { std::slice::from_raw_parts(ints.as_ptr().cast(), ints.len()) }
 }
 
 #[cfg(test)]
@@ -105,17 +148,25 @@ mod tests {
     #[test]
     fn places_lie_within_and_keep_their_bits() {
         let arena = Arena::new(100).unwrap();
-        assert_eq!(arena.bytes(), 128);
-        let span = Span { offset: 64, len: 3 };
+        assert_eq!(arena.size(), 128);
+        let span = Span::new(DType::I32, 64, 3);
         // SAFETY: nobody else has the arena.
-        unsafe { arena.floats_mut(span) }.copy_from_slice(as_floats(&[-1, 0, i32::MAX]));
+        unsafe { arena.elements_mut(span) }.copy_from_slice(&[-1, 0, i32::MAX]);
         // SAFETY: as above.
-        assert_eq!(as_ints(unsafe { arena.floats(span) }), [-1, 0, i32::MAX]);
-        for (offset, len) in [(0, 33), (66, 1), (128, 1), (usize::MAX - 3, 2), (0, usize::MAX)] {
+        assert_eq!(unsafe { arena.elements::<i32>(span) }, [-1, 0, i32::MAX]);
+        // SAFETY: as above.
+        assert_eq!(unsafe { arena.bytes(Span::new(DType::BF16, 64, 1)) }, [0xff, 0xff]);
+        let outside =
+            [(4, 0, 33), (4, 66, 1), (4, 128, 1), (4, usize::MAX - 3, 2), (4, 0, usize::MAX), (2, 1, 1), (2, 0, 65)];
+        for (bytes, offset, len) in outside {
+            let span = Span::new(if bytes == 4 { DType::F32 } else { DType::F16 }, offset, len);
             // SAFETY: as above.
-            let outside = || unsafe { arena.floats(Span { offset, len }).len() };
+            let outside = || unsafe { arena.bytes(span).len() };
             assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(outside)).is_err(), "{offset} {len}");
         }
+        // SAFETY: as above.
+        let other = || unsafe { arena.elements::<f32>(span).len() };
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(other)).is_err());
         assert!(Arena::new(usize::MAX).is_err());
     }
 }

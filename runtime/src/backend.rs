@@ -3,21 +3,45 @@
 
 use ir::mesh::Mesh;
 use ir::ops::KernelOp;
-use ir::types::Type;
+use ir::types::{DType, Type};
 
-/// A tensor's place in a rank's arena. All element types have four bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+/// A tensor's place in a rank's arena.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Span {
     /// Bytes from the start of the arena.
     pub offset: usize,
     /// Elements.
     pub len: usize,
+    /// Their type.
+    pub dtype: DType,
 }
 
 impl Span {
+    /// A place of `len` elements.
+    pub fn new(dtype: DType, offset: usize, len: usize) -> Span {
+        Span { offset, len, dtype }
+    }
+
+    /// Its size in bytes.
+    ///
+    /// # Panics
+    /// If it is larger than memory can be.
+    pub fn bytes(self) -> usize {
+        self.len.checked_mul(self.dtype.bytes() as usize).expect("a tensor is smaller than memory can be")
+    }
+
+    /// Some of its elements.
+    ///
+    /// # Panics
+    /// If it has not as many.
+    pub fn part(self, start: usize, len: usize) -> Span {
+        assert!(start + len <= self.len, "a piece is within the tensor");
+        Span { offset: self.offset + start * self.dtype.bytes() as usize, len, ..self }
+    }
+
     /// True if both have an element.
     pub fn meets(self, other: Span) -> bool {
-        let below = |a: Span, b: Span| a.offset + 4 * a.len <= b.offset;
+        let below = |a: Span, b: Span| a.offset + a.bytes() <= b.offset;
         self.len > 0 && other.len > 0 && !below(self, other) && !below(other, self)
     }
 }
@@ -37,23 +61,36 @@ pub struct KernelSite<'a> {
     pub forward: bool,
 }
 
-/// Context of random numbers: dropout is a function of these numbers and of logical indices.
+/// The place of a launch in a step. With [`Backend::begin_step`], dropout is a function of these numbers and of logical indices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct RngContext {
-    /// The seed of the run.
-    pub seed: u64,
-    /// The step, from 1.
-    pub step: u64,
+pub struct LaunchSite {
     /// The micro-batch within the step, from 0.
     pub microbatch: u64,
     /// The repeat's variable of the run of the block, 0 outside a repeat.
     pub index: u64,
 }
 
+/// The memory of a rank, seen from the host: elements as they are stored, little-endian.
+pub trait Memory {
+    /// Copies from the host.
+    ///
+    /// # Panics
+    /// If `data` has not the bytes of the place.
+    fn write(&mut self, to: Span, data: &[u8]);
+
+    /// Copies to the host, when all that was launched before is done.
+    ///
+    /// # Panics
+    /// If `data` has not the bytes of the place.
+    fn read(&mut self, from: Span, data: &mut [u8]);
+}
+
 /// A device, as one thread of a rank uses it. The threads of a rank have a backend each, and share the arena.
 ///
-/// Places are trusted: the checker of programs ensures that no two live tensors overlap.
-pub trait Backend: Sized + Send {
+/// Places are trusted: the checker of programs ensures that no two live tensors overlap. What a step takes from the host
+/// and gives to it passes at its borders: [`stage`](Backend::stage) and [`begin_step`](Backend::begin_step) come before the
+/// first launch, [`reports`](Backend::reports) after the last. A device can thus run all that lies between by itself.
+pub trait Backend: Memory + Sized + Send {
     /// A kernel made ready for the shapes of one statement on one rank.
     type Kernel: Send;
 
@@ -63,7 +100,7 @@ pub trait Backend: Sized + Send {
     /// There is not so much.
     fn reserve(&mut self, bytes: usize) -> Result<(), String>;
 
-    /// A backend for another thread of the same rank, on the same arena.
+    /// A backend for another thread of the same rank, on the same arena and with the same steps.
     ///
     /// # Errors
     /// The device has no more.
@@ -75,28 +112,43 @@ pub trait Backend: Sized + Send {
     /// The op cannot run on these types.
     fn prepare(&mut self, op: &KernelOp, site: &KernelSite<'_>) -> Result<Self::Kernel, String>;
 
+    /// Gives the seed of the run and the number of the step, from 1, that launches read from now on, on all forks.
+    fn begin_step(&mut self, seed: u64, step: u64);
+
+    /// Takes the data of a feed for the coming step. Feeds are numbered from 0.
+    fn stage(&mut self, feed: usize, data: &[u8]);
+
+    /// Copies what was staged for a feed to its place.
+    ///
+    /// # Panics
+    /// If that has not the bytes of the place.
+    fn feed(&mut self, feed: usize, to: Span);
+
     /// Runs a kernel. A result may have exactly the place of an operand. The tensor that an update changes ([`updated`]) is already in its
     /// results. With `accumulate`, which is for kernels of one result, the result is added to what is there.
     fn launch(
         &mut self,
         kernel: &mut Self::Kernel,
-        rng: RngContext,
+        site: LaunchSite,
         operands: &[Span],
         results: &[Span],
         accumulate: bool,
     );
 
-    /// `into += from`
+    /// `into += from`, for tensors of one type: added in f32 and rounded once.
     fn add(&mut self, into: Span, from: Span);
 
     /// Copies a tensor.
     fn copy(&mut self, to: Span, from: Span);
 
-    /// Copies from the host.
-    fn write(&mut self, to: Span, data: &[f32]);
+    /// Keeps a scalar in f32 until [`reports`](Backend::reports). Scalars are numbered from 0.
+    fn report(&mut self, out: usize, from: Span);
 
-    /// Copies to the host, when all that was launched before is done.
-    fn read(&mut self, from: Span, data: &mut [f32]);
+    /// The scalars that the step has reported, when all of it is done.
+    fn reports(&mut self, outs: &mut [f32]);
+
+    /// The choices of experts that forwards made since the last call, and those of them that were dropped because the expert was full.
+    fn take_choices(&mut self) -> [u64; 2];
 }
 
 /// The operands whose elements an op changes into its results, one per result; none if its results are all new.

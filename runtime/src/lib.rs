@@ -41,6 +41,7 @@ pub mod comm;
 mod cores;
 pub mod data;
 pub mod exec;
+pub mod host;
 pub mod learning_rate;
 pub mod measure;
 pub mod memory;

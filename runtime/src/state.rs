@@ -2,10 +2,11 @@
 //!
 //! Initial values depend on name and logical index, so every sharding starts from the same ones. Element `i` of a parameter
 //! is `std normal(key, i)` where the key is the FNV-1a hash of the seed and the instance name. States start at zero, except
-//! a `master`, which starts as its parameter.
+//! a `master`, which starts as these numbers before they are rounded to the parameter's format.
 
-use crate::backend::{Backend, Span};
+use crate::backend::{Memory, Span};
 use crate::comm::{Region, assemble, extract};
+use crate::host::{get, put};
 use ir::graph::{GRADIENT, Init, Model, ParamInstance};
 use ir::mesh::Mesh;
 use ir::types::Type;
@@ -44,6 +45,13 @@ pub struct StateSlot {
     init: Init,
 }
 
+impl StateSlot {
+    /// True for the f32 copy of a parameter that the optimizer updates.
+    pub fn is_master(&self) -> bool {
+        matches!(&self.role, Role::State(suffix) if suffix == MASTER)
+    }
+}
+
 /// A persistent tensor of a rank with the elements of the rank's shard.
 pub struct StateShard {
     /// Which.
@@ -74,7 +82,7 @@ impl State {
         let param = &model.params[owner.0];
         let name = name(model, owner, role);
         let region = Region::of(ty, &model.mesh, coordinates);
-        let span = Span { offset: at as usize, len: region.len() };
+        let span = Span::new(ty.dtype, at as usize, region.len());
         if let Some(known) = self.slots.iter().position(|slot| slot.name == name) {
             let known = &self.slots[known];
             return match (known.region == region, known.span == span) {
@@ -104,7 +112,7 @@ impl State {
     }
 
     /// Sets all tensors to their first numbers.
-    pub fn reset(&self, backend: &mut impl Backend, seed: u64) {
+    pub fn reset(&self, memory: &mut impl Memory, seed: u64) {
         for slot in &self.slots {
             let mut part = vec![0.0; slot.region.len()];
             match slot.init {
@@ -115,30 +123,26 @@ impl State {
                 }
                 Init::Constant(value) => part.fill(value as f32),
             }
-            backend.write(slot.span, &part);
+            put(memory, slot.span, &part);
         }
     }
 
     /// All tensors and their elements.
-    pub fn export(&self, backend: &mut impl Backend) -> Vec<StateShard> {
-        let part = |slot: &StateSlot| {
-            let mut data = vec![0.0; slot.region.len()];
-            backend.read(slot.span, &mut data);
-            StateShard { slot: slot.clone(), data }
-        };
-        self.slots.iter().map(part).collect()
+    pub fn export(&self, memory: &mut impl Memory) -> Vec<StateShard> {
+        self.slots.iter().map(|slot| StateShard { slot: slot.clone(), data: get(memory, slot.span) }).collect()
     }
 
-    /// Replaces the rank's parts of the tensors that are named.
+    /// Replaces the rank's parts of the tensors that are named. A `master` that is not named follows its parameter.
     ///
     /// # Panics
     /// If a tensor has not its size.
-    pub fn import(&self, backend: &mut impl Backend, tensors: &BTreeMap<String, Vec<f32>>) {
+    pub fn import(&self, memory: &mut impl Memory, tensors: &BTreeMap<String, Vec<f32>>) {
         for slot in &self.slots {
-            if let Some(whole) = tensors.get(&slot.name) {
+            let followed = slot.is_master().then(|| tensors.get(&slot.param)).flatten();
+            if let Some(whole) = tensors.get(&slot.name).or(followed) {
                 let mut part = vec![0.0; slot.region.len()];
                 extract(whole, &slot.ty, &slot.region, &mut part);
-                backend.write(slot.span, &part);
+                put(memory, slot.span, &part);
             }
         }
     }
@@ -211,6 +215,7 @@ pub fn key(parts: &[&[u8]]) -> [u32; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::Backend;
     use crate::backends::cpu::Cpu;
     use ir::entity::EntityRef;
     use ir::graph::{Param, Span};

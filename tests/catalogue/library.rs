@@ -17,7 +17,7 @@ use runtime::arena::Arena;
 use runtime::backends::cuda::device::Device;
 use runtime::checkpoint::{Position, Save, save};
 use runtime::comm::threads::Fabric;
-use runtime::comm::{Communicator, WaitReason};
+use runtime::comm::{Parking, WaitReason};
 use runtime::exec::{Executor, Options, StepInput};
 use runtime::metrics::{EvalRecord, StepRecord};
 use std::path::Path;

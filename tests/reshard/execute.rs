@@ -8,7 +8,8 @@ use planner::reshard::ReshardStep;
 use runtime::backend::{Backend, Span};
 use runtime::backends::cpu::Cpu;
 use runtime::comm::threads::{Fabric, ThreadCommunicator};
-use runtime::comm::{Communicator, Exchange, ThreadRole};
+use runtime::comm::{Exchange, Parking, ThreadRole, Transport};
+use runtime::host::{get, put};
 
 /// A way: from, to, and the steps.
 type Way = (Type, Type, Vec<ReshardStep>);
@@ -54,13 +55,13 @@ pub(crate) fn check(mesh: &Mesh, ways: &[Way]) {
 /// Result of a reshard path on a rank. Each tensor of the path takes the next place of the arena.
 fn result(mesh: &Mesh, (from, _, steps): &Way, rank: usize, cpu: &mut Cpu, end: &mut ThreadCommunicator) -> Vec<f32> {
     let data = cut(mesh, from, &partial(mesh, from, rank), rank);
-    let mut tensor = Span { offset: 0, len: data.len() };
-    cpu.write(tensor, &data);
+    let mut tensor = Span::new(from.dtype, 0, data.len());
+    put(cpu, tensor, &data);
     let mut ty = from;
     for step in steps {
         let plan = Exchange::plan(mesh, rank, &step.change, &[ty]).expect("a legal step");
-        let next = tensor.offset + (4 * tensor.len).next_multiple_of(64);
-        let made = Span { offset: next, len: plan.tensors[0].len };
+        let next = tensor.offset + tensor.bytes().next_multiple_of(64);
+        let made = Span::new(from.dtype, next, plan.tensors[0].len);
         let group = end.join(&plan.ranks, ThreadRole::Main);
         let mut request = end.start(&group, &plan, &[tensor], &[made]);
         let waited = end.wait(&mut || {
@@ -70,9 +71,7 @@ fn result(mesh: &Mesh, (from, _, steps): &Way, rank: usize, cpu: &mut Cpu, end: 
         waited.expect("no rank fails");
         (tensor, ty) = (made, &step.ty);
     }
-    let mut left = vec![0.0; tensor.len];
-    cpu.read(tensor, &mut left);
-    left
+    get(cpu, tensor)
 }
 
 /// The tensor that a rank has a part of: it differs along the partial axes only. Whole numbers, so that sums are exact.

@@ -20,7 +20,7 @@ const TILE: usize = 8;
 /// # Panics
 /// If a view reaches beyond its slice or has not one stride per dimension.
 pub fn copy_strided<T: Copy>(src: &[T], from: View<'_>, dst: &mut [T], to: View<'_>, dims: &[usize]) {
-    strided(src, from, dst, to, dims, |d, s| *d = s);
+    put_strided(src, from, dst, to, dims, |d, s| *d = s);
 }
 
 /// Adds a view of shape `dims` in `src` to one in `dst`.
@@ -28,14 +28,14 @@ pub fn copy_strided<T: Copy>(src: &[T], from: View<'_>, dst: &mut [T], to: View<
 /// # Panics
 /// As [`copy_strided`].
 pub fn add_strided(src: &[f32], from: View<'_>, dst: &mut [f32], to: View<'_>, dims: &[usize]) {
-    strided(src, from, dst, to, dims, |d, s| *d += s);
+    put_strided(src, from, dst, to, dims, |d, s| *d += s);
 }
 
 /// `dst[m, i, h] = src[m, n - 1 - i, h]`.
 ///
 /// # Panics
 /// If the slices differ in length.
-pub fn reverse(src: &[f32], n: usize, inner: usize, dst: &mut [f32]) {
+pub fn reverse<T: Copy>(src: &[T], n: usize, inner: usize, dst: &mut [T]) {
     assert_eq!(src.len(), dst.len(), "equal numbers of elements");
     if src.is_empty() {
         return;
@@ -51,7 +51,11 @@ pub fn fill<T: Copy>(dst: &mut [T], value: T) {
     dst.fill(value);
 }
 
-fn strided<T: Copy>(
+/// Puts the elements of a view of shape `dims` in `src` to those of one in `dst`, by `put`.
+///
+/// # Panics
+/// As [`copy_strided`].
+pub fn put_strided<T: Copy>(
     src: &[T],
     from: View<'_>,
     dst: &mut [T],

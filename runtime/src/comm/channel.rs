@@ -51,7 +51,7 @@ impl ChannelEnd {
     /// the message and whether it is complete.
     ///
     /// # Panics
-    /// If the ends do not agree on the size.
+    /// If the ends do not agree on size and type.
     pub(super) fn start_message(&self, span: Span, arenas: [&Arena; 2], in_flight: &AtomicUsize) -> (u64, bool) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let room = || (0..in_flight.load(Ordering::Relaxed).max(1)).map(|_| MessageSlot::default()).collect();
@@ -66,11 +66,12 @@ impl ChannelEnd {
         let (source, target) = if self.sends { (span, other) } else { (other, span) };
         let Channel { from, to, tag, .. } = *self.channel;
         assert_eq!(
-            source.len, target.len,
-            "rank {from} sends the number of elements with tag {tag} that rank {to} awaits"
+            (source.len, source.dtype),
+            (target.len, target.dtype),
+            "rank {from} sends the elements with tag {tag} that rank {to} awaits"
         );
         // SAFETY: the program changes neither until both waits are over.
-        unsafe { arenas[1].floats_mut(target).copy_from_slice(arenas[0].floats(source)) };
+        unsafe { arenas[1].bytes_mut(target).copy_from_slice(arenas[0].bytes(source)) };
         slot.completed.fetch_add(1, Ordering::Release);
         (number, true)
     }

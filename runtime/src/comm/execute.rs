@@ -1,10 +1,15 @@
-//! Execution of an exchange: the data that one rank reads from its peers, and their combination.
+//! Execution of an exchange: the data that one rank reads from its peers, and their combination. Sums of narrow formats are made
+//! in f32 and rounded once.
 
 use super::exchange::{Exchange, Move, TensorPlan};
-use crate::arena::Arena;
+use crate::arena::{Arena, Stored};
 use crate::backend::Span;
-use ir::types::PartialKind;
-use kernels::cpu::shape::{View, add_strided, copy_strided};
+use crate::host::narrow;
+use ir::types::{DType, PartialKind};
+use kernels::cpu::Par;
+use kernels::cpu::shape::{View, copy_strided, put_strided};
+use kernels::narrow::{Narrow, round, widen};
+use std::ops::AddAssign;
 
 /// Locations of the tensors of one peer.
 #[derive(Clone, Copy)]
@@ -12,6 +17,16 @@ pub(super) struct PeerBuffers<'a> {
     pub(super) arena: &'a Arena,
     pub(super) sources: &'a [Span],
     pub(super) results: &'a [Span],
+}
+
+/// Memory for combinations; it grows as needed.
+#[derive(Default)]
+pub(super) struct Scratch {
+    /// What is combined so far.
+    sum: Vec<f32>,
+    /// A block of a peer's tensor, dense: as it is stored, and in f32.
+    block: Vec<u8>,
+    wide: Vec<f32>,
 }
 
 /// Elements of a sum in place that are made at a time: 16 KiB, half of a first-level cache.
@@ -23,15 +38,18 @@ impl Exchange {
     /// # Safety
     /// Nobody writes a source or touches one's own results, except, where the plan is for that, the peers their own pieces
     /// in place.
-    pub(super) unsafe fn pull<'a>(&self, me: usize, peer: impl Fn(usize) -> PeerBuffers<'a>, scratch: &mut Vec<f32>) {
+    pub(super) unsafe fn pull<'a>(&self, me: usize, peer: impl Fn(usize) -> PeerBuffers<'a>, scratch: &mut Scratch) {
         for (index, plan) in self.tensors.iter().enumerate() {
             let source = |place: usize| (peer(place).arena, peer(place).sources[index]);
             let result = (peer(me).arena, peer(me).results[index]);
             // SAFETY: by the caller's contract.
             unsafe {
-                match plan.combine {
-                    Some(kind) if plan.in_place => plan.reduce_in_place(kind, source, result, scratch),
-                    _ => plan.make(source, result, scratch),
+                match (plan.combine, narrow(result.1.dtype)) {
+                    (None, _) => plan.copy(source, result),
+                    (Some(kind), Some(format)) => plan.combine_narrow((kind, format), source, result, scratch),
+                    (Some(kind), None) if plan.in_place => plan.reduce_in_place(kind, source, result, scratch),
+                    (Some(kind), None) if result.1.dtype == DType::I32 => plan.reduce::<i32>(kind, source, result),
+                    (Some(kind), None) => plan.reduce::<f32>(kind, source, result),
                 }
             }
         }
@@ -48,8 +66,8 @@ impl Exchange {
                 let len = piece.sizes[0];
                 // SAFETY: by the caller's contract; the slices are of different arenas.
                 unsafe {
-                    let reduced = theirs.arena.floats(part(theirs.results[index], piece.from, len));
-                    own.arena.floats_mut(part(own.results[index], piece.to, len)).copy_from_slice(reduced);
+                    let reduced = theirs.arena.bytes(theirs.results[index].part(piece.from, len));
+                    own.arena.bytes_mut(own.results[index].part(piece.to, len)).copy_from_slice(reduced);
                 }
             }
         }
@@ -57,23 +75,103 @@ impl Exchange {
 }
 
 impl TensorPlan {
+    /// Copies blocks, whatever their type.
+    ///
     /// # Safety
-    /// Nobody writes a source or touches the result, and no source overlaps the result.
-    unsafe fn make<'a>(
+    /// Nobody writes a source or touches the result, and no source overlaps the result. A copy in place (a broadcast) has no
+    /// move at the rank that others read.
+    unsafe fn copy<'a>(&self, source: impl Fn(usize) -> (&'a Arena, Span), result: (&'a Arena, Span)) {
+        // SAFETY: by the caller's contract.
+        unsafe {
+            match result.1.dtype.bytes() {
+                4 => self.copy_words::<u32>(source, result),
+                2 => self.copy_words::<u16>(source, result),
+                _ => self.copy_words::<u8>(source, result),
+            }
+        }
+    }
+
+    /// # Safety
+    /// As for [`TensorPlan::copy`].
+    unsafe fn copy_words<'a, T: Stored + Default>(
         &self,
         source: impl Fn(usize) -> (&'a Arena, Span),
         (arena, result): (&'a Arena, Span),
-        scratch: &mut Vec<f32>,
     ) {
-        // SAFETY: by the caller's contract. A copy in place (a broadcast) has no move at the rank that others read.
-        let result = unsafe { arena.floats_mut(result) };
+        // SAFETY: by the caller's contract.
+        let result = unsafe { arena.elements_mut::<T>(result) };
         if self.zero {
-            result.fill(0.0);
+            result.fill(T::default());
         }
+        for block in &self.moves {
+            let (arena, span) = source(block.peer);
+            // SAFETY: by the caller's contract.
+            let from = unsafe { arena.elements::<T>(span) };
+            copy_strided(from, block.from(), result, block.to(), &block.sizes);
+        }
+    }
+
+    /// Combines blocks.
+    ///
+    /// # Safety
+    /// Nobody writes a source or touches the result, and no source overlaps the result.
+    unsafe fn reduce<'a, T: Stored + PartialOrd + AddAssign>(
+        &self,
+        kind: PartialKind,
+        source: impl Fn(usize) -> (&'a Arena, Span),
+        (arena, result): (&'a Arena, Span),
+    ) {
+        // SAFETY: by the caller's contract.
+        let result = unsafe { arena.elements_mut::<T>(result) };
         for (place, block) in self.moves.iter().enumerate() {
             let (arena, span) = source(block.peer);
             // SAFETY: by the caller's contract.
-            block.apply(self.combine.filter(|_| place > 0), unsafe { arena.floats(span) }, result, scratch);
+            let (from, source) = (unsafe { arena.elements::<T>(span) }, block.from());
+            match (place, kind) {
+                (0, _) => copy_strided(from, source, result, block.to(), &block.sizes),
+                (_, PartialKind::Sum) => put_strided(from, source, result, block.to(), &block.sizes, |a, b| *a += b),
+                (_, PartialKind::Max) => {
+                    let larger = |a: &mut T, b: T| *a = if b > *a { b } else { *a };
+                    put_strided(from, source, result, block.to(), &block.sizes, larger);
+                }
+            }
+        }
+    }
+
+    /// Combines narrow blocks, chunk by chunk where they are contiguous, and rounds what came of it.
+    ///
+    /// # Safety
+    /// Nobody writes a source. Nobody touches the result, but in place the peers may read or write what this rank does not make.
+    unsafe fn combine_narrow<'a>(
+        &self,
+        (kind, format): (PartialKind, Narrow),
+        source: impl Fn(usize) -> (&'a Arena, Span),
+        (arena, result): (&'a Arena, Span),
+        scratch: &mut Scratch,
+    ) {
+        let Some(first) = self.moves.first() else { return };
+        let (len, is_run) = (first.sizes.iter().product(), first.sizes.len() == 1);
+        for at in (0..len).step_by(if is_run { CHUNK } else { len }) {
+            let count = if is_run { CHUNK.min(len - at) } else { len };
+            for (place, block) in self.moves.iter().enumerate() {
+                let (arena, span) = source(block.peer);
+                scratch.wide.resize(count, 0.0);
+                // SAFETY: by the caller's contract; what is read of a source in place is written below.
+                unsafe {
+                    match is_run {
+                        true => {
+                            widen(format, arena.bytes(span.part(block.from + at, count)), &mut scratch.wide, Par(1))
+                        }
+                        false => block.widen(format, arena, span, scratch),
+                    }
+                }
+                match place {
+                    0 => scratch.sum.clone_from(&scratch.wide),
+                    _ => combine(kind, &mut scratch.sum, &scratch.wide),
+                }
+            }
+            // SAFETY: by the caller's contract, and no slice of the sources lives.
+            round(format, &scratch.sum, unsafe { arena.bytes_mut(result.part(first.to + at, count)) }, Par(1));
         }
     }
 
@@ -87,51 +185,65 @@ impl TensorPlan {
         kind: PartialKind,
         source: impl Fn(usize) -> (&'a Arena, Span),
         (arena, result): (&'a Arena, Span),
-        scratch: &mut Vec<f32>,
+        scratch: &mut Scratch,
     ) {
         let Some(piece) = self.moves.first() else { return };
         let (start, end) = (piece.from, piece.from + piece.sizes[0]);
         for at in (start..end).step_by(CHUNK) {
             let len = CHUNK.min(end - at);
-            scratch.clear();
+            let sum = &mut scratch.sum;
+            sum.clear();
             for block in &self.moves {
                 let (arena, span) = source(block.peer);
                 // SAFETY: by the caller's contract; the own piece is written below.
-                let theirs = unsafe { arena.floats(part(span, at, len)) };
-                match (scratch.is_empty(), kind) {
-                    (true, _) => scratch.extend_from_slice(theirs),
-                    (false, PartialKind::Sum) => scratch.iter_mut().zip(theirs).for_each(|(a, &b)| *a += b),
-                    (false, PartialKind::Max) => scratch.iter_mut().zip(theirs).for_each(|(a, &b)| *a = a.max(b)),
+                let theirs = unsafe { arena.elements(span.part(at, len)) };
+                match sum.is_empty() {
+                    true => sum.extend_from_slice(theirs),
+                    false => combine(kind, sum, theirs),
                 }
             }
             // SAFETY: by the caller's contract, and no slice of the sources lives.
-            unsafe { arena.floats_mut(part(result, at, len)) }.copy_from_slice(scratch);
+            unsafe { arena.elements_mut(result.part(at, len)) }.copy_from_slice(sum);
         }
     }
 }
 
-/// Some elements of a tensor.
-fn part(span: Span, start: usize, len: usize) -> Span {
-    assert!(start + len <= span.len, "a piece is within the tensor");
-    Span { offset: span.offset + 4 * start, len }
+/// Adds numbers, or takes the larger ones.
+fn combine(kind: PartialKind, into: &mut [f32], from: &[f32]) {
+    match kind {
+        PartialKind::Sum => into.iter_mut().zip(from).for_each(|(a, &b)| *a += b),
+        PartialKind::Max => into.iter_mut().zip(from).for_each(|(a, &b)| *a = a.max(b)),
+    }
 }
 
 impl Move {
-    /// Copies, adds or takes the maximum of the block; `scratch` grows as needed.
-    fn apply(&self, combine: Option<PartialKind>, from: &[f32], to: &mut [f32], scratch: &mut Vec<f32>) {
-        let source = View { offset: self.from, strides: &self.from_strides };
-        let target = View { offset: self.to, strides: &self.to_strides };
-        match combine {
-            None => copy_strided(from, source, to, target, &self.sizes),
-            Some(PartialKind::Sum) => add_strided(from, source, to, target, &self.sizes),
-            Some(PartialKind::Max) => {
-                // Blocks that are combined cover a contiguous part of the result: its strides are those of the block.
-                let len = self.sizes.iter().product();
-                scratch.resize(len, 0.0);
-                copy_strided(from, source, scratch, View { offset: 0, strides: &self.to_strides }, &self.sizes);
-                let part = &mut to[self.to..self.to + len];
-                part.iter_mut().zip(&*scratch).for_each(|(a, &b)| *a = a.max(b));
+    fn from(&self) -> View<'_> {
+        View { offset: self.from, strides: &self.from_strides }
+    }
+
+    fn to(&self) -> View<'_> {
+        View { offset: self.to, strides: &self.to_strides }
+    }
+
+    /// Widens the block into dense scratch memory. Blocks that are combined cover a contiguous part of the result: its
+    /// strides are those of the block.
+    ///
+    /// # Safety
+    /// Nobody writes the source.
+    unsafe fn widen(&self, format: Narrow, arena: &Arena, source: Span, scratch: &mut Scratch) {
+        let Scratch { block, wide, .. } = scratch;
+        block.resize(wide.len() * format.bytes(), 0);
+        let to = View { offset: 0, strides: &self.to_strides };
+        // SAFETY: by the caller's contract.
+        match format.bytes() {
+            1 => copy_strided(unsafe { arena.elements(source) }, self.from(), block, to, &self.sizes),
+            _ => {
+                let (pairs, _) = block.as_chunks_mut::<2>();
+                // SAFETY: as above; pairs of bytes are elements of two bytes.
+                let (from, _) = unsafe { arena.bytes(source) }.as_chunks::<2>();
+                copy_strided(from, self.from(), pairs, to, &self.sizes);
             }
         }
+        widen(format, block, wide, Par(1));
     }
 }

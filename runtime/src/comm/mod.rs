@@ -80,9 +80,8 @@ impl Request {
     }
 }
 
-/// One rank's endpoint, for one of its threads. Only [`wait`](Communicator::wait) and [`park`](Communicator::park) block.
-/// Both return an error if any rank has failed, or if all threads wait.
-pub trait Communicator: Sized + Send + 'static {
+/// Data movement of one rank, for one of its threads. Nothing here blocks.
+pub trait Transport: Sized + Send + 'static {
     /// The rank's membership in a group.
     type Group: Send + Sync;
     /// The rank's end of a message channel.
@@ -118,7 +117,11 @@ pub trait Communicator: Sized + Send + 'static {
 
     /// The reason why a message is still pending; none if the message is complete.
     fn pending(&self, channel: &Self::Channel, number: u64) -> Option<WaitReason>;
+}
 
+/// Waiting and failing of the threads of all ranks. Only [`wait`](Parking::wait) and [`park`](Parking::park) block. Both return an
+/// error if any rank has failed, or if all threads wait.
+pub trait Parking {
     /// Waits until `pending` returns none. Every notification of this thread calls `pending` again. `pending` must make all
     /// possible progress before it returns a reason, since skipped work wakes no thread.
     ///
@@ -126,7 +129,7 @@ pub trait Communicator: Sized + Send + 'static {
     /// A rank failed, or the threads are deadlocked.
     fn wait(&self, pending: &mut dyn FnMut() -> Option<WaitReason>) -> Result<(), RankFailure>;
 
-    /// Parks an idle thread until `has_work`. Each [`unpark`](Communicator::unpark) calls `has_work` again.
+    /// Parks an idle thread until `has_work`. Each [`unpark`](Parking::unpark) calls `has_work` again.
     ///
     /// # Errors
     /// A rank failed.
@@ -144,3 +147,8 @@ pub trait Communicator: Sized + Send + 'static {
     /// The first failure, if any.
     fn failure(&self) -> Option<RankFailure>;
 }
+
+/// One rank's endpoint, for one of its threads: it moves data, and its thread waits with those of all ranks.
+pub trait Communicator: Transport + Parking {}
+
+impl<T: Transport + Parking> Communicator for T {}

@@ -4,6 +4,7 @@ use super::threads::{Fabric, ThreadCommunicator};
 use super::*;
 use crate::backend::Backend;
 use crate::backends::cpu::Cpu;
+use crate::host::{get, put};
 use ir::entity::EntityRef;
 use ir::ids::AxisId;
 use ir::mesh::{Axes, Mesh};
@@ -22,21 +23,19 @@ struct TestRank {
 
 impl TestRank {
     fn room(&mut self, len: usize) -> Span {
-        let span = Span { offset: self.used, len };
-        self.used += (4 * len).next_multiple_of(64);
+        let span = Span::new(DType::F32, self.used, len);
+        self.used += span.bytes().next_multiple_of(64);
         span
     }
 
     fn put(&mut self, data: &[f32]) -> Span {
         let span = self.room(data.len());
-        self.cpu.write(span, data);
+        put(&mut self.cpu, span, data);
         span
     }
 
     fn get(&mut self, span: Span) -> Vec<f32> {
-        let mut data = vec![0.0; span.len];
-        self.cpu.read(span, &mut data);
-        data
+        get(&mut self.cpu, span)
     }
 
     /// Waits until an exchange is complete.

@@ -3,10 +3,10 @@
 //! A message is copied once, from arena to arena.
 
 use super::channel::{Channel, ChannelEnd};
-use super::execute::PeerBuffers;
+use super::execute::{PeerBuffers, Scratch};
 use super::group::{Group, GroupMember, Phase};
 use super::parking_lot::{ParkingLot, locked};
-use super::{Communicator, Exchange, RankFailure, Request, ThreadRole, WaitReason};
+use super::{Exchange, Parking, RankFailure, Request, ThreadRole, Transport, WaitReason};
 use crate::arena::Arena;
 use crate::backend::Span;
 use std::cell::RefCell;
@@ -38,7 +38,7 @@ pub struct ThreadCommunicator {
     fabric: Arc<Fabric>,
     members: BTreeMap<GroupKey, Arc<GroupMember>>,
     channels: BTreeMap<(usize, usize, u32), Arc<ChannelEnd>>,
-    scratch: RefCell<Vec<f32>>,
+    scratch: RefCell<Scratch>,
 }
 
 impl Fabric {
@@ -121,7 +121,7 @@ impl ThreadCommunicator {
     }
 }
 
-impl Communicator for ThreadCommunicator {
+impl Transport for ThreadCommunicator {
     type Group = GroupMember;
     type Channel = ChannelEnd;
 
@@ -222,7 +222,9 @@ impl Communicator for ThreadCommunicator {
         let wait_reason = if end.sends { WaitReason::Receiver { rank, tag } } else { WaitReason::Sender { rank, tag } };
         (!end.is_complete(number)).then_some(wait_reason)
     }
+}
 
+impl Parking for ThreadCommunicator {
     fn wait(&self, pending: &mut dyn FnMut() -> Option<WaitReason>) -> Result<(), RankFailure> {
         self.fabric
             .parking_lot

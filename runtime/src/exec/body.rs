@@ -1,14 +1,14 @@
 //! Bodies compiled for one rank: kernels with their shapes, collectives with their blocks.
 
 use super::rank_program::{BodyCode, BodyStep, ExchangeCall};
-use crate::backend::{Backend, KernelSite, updated};
+use crate::backend::{Backend, KernelSite, Span, updated};
 use crate::comm::{Communicator, Exchange, Region, ThreadRole, local_len};
 use ir::graph::Stmt;
 use ir::ids::{Token, Value};
 use ir::mesh::Mesh;
 use ir::ops::Collective;
 use ir::program::{Body, BodyInstr, BodyKind, Source};
-use ir::types::Type;
+use ir::types::{DType, Type};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -17,11 +17,25 @@ pub(super) struct Compiled<C: Communicator, K> {
     pub(super) code: BodyCode<C>,
     pub(super) kernels: Vec<K>,
     /// Operands of the steps, with their numbers of elements.
-    pub(super) places: Vec<(Operand, usize)>,
+    pub(super) places: Vec<(Operand, Extent)>,
     /// The gradient sums that its kernels add to, and then those that its reshards add to.
     pub(super) sums: [Vec<Value>; 2],
     /// The most tensors of one reshard.
     pub(super) tensors: usize,
+}
+
+/// Type and number of the elements of an operand.
+#[derive(Clone, Copy)]
+pub(super) struct Extent {
+    dtype: DType,
+    len: usize,
+}
+
+impl Extent {
+    /// The operand at an offset.
+    pub(super) fn at(self, offset: u64) -> Span {
+        Span::new(self.dtype, offset as usize, self.len)
+    }
 }
 
 /// Operand of a step.
@@ -96,8 +110,9 @@ impl<'a, C: Communicator, K> Compiler<'a, C, K> {
         let start = self.compiled.places.len();
         for operand in operands {
             let (Operand::Value(value) | Operand::Staged(value)) = operand;
-            let len = local_len(&self.body.values[value].ty, self.mesh, &self.coordinates);
-            self.compiled.places.push((operand, len));
+            let ty = &self.body.values[value].ty;
+            let (dtype, len) = (ty.dtype, local_len(ty, self.mesh, &self.coordinates));
+            self.compiled.places.push((operand, Extent { dtype, len }));
         }
         start..self.compiled.places.len()
     }

@@ -3,7 +3,7 @@
 use super::rank_program::{BodyRun, BodyStep, ExchangeCall, RankProgram};
 use super::recorder::{EventKind, EventRecorder};
 use super::row::Kernels;
-use crate::backend::{Backend, RngContext, Span};
+use crate::backend::{Backend, LaunchSite, Span};
 use crate::comm::{Communicator, Request, ThreadRole, WaitReason};
 use std::sync::Arc;
 use std::time::Instant;
@@ -63,7 +63,7 @@ pub(super) trait ProgressEngine<C: Communicator> {
 pub(super) struct BodyCursor {
     pub(super) rank_program: usize,
     pub(super) run: usize,
-    pub(super) rng: RngContext,
+    pub(super) site: LaunchSite,
     /// The next step.
     next: usize,
     /// The first completion slot of the body.
@@ -79,16 +79,14 @@ impl BodyCursor {
         rank_programs: &[RankProgram<C>],
         rank_program: usize,
         run: usize,
-        seed: u64,
-        step: u64,
     ) -> BodyCursor {
         let (completions, of) = (rank_programs[rank_program].completions, &rank_programs[rank_program].runs[run]);
         let completion = match rank_programs[rank_program].codes[of.code].role {
             ThreadRole::Main => completions[0],
             ThreadRole::Async => completions[0] + completions[1],
         };
-        let rng = RngContext { seed, step, microbatch: of.microbatch, index: of.index };
-        BodyCursor { rank_program, run, rng, next: 0, completion, began: None, since: None }
+        let site = LaunchSite { microbatch: of.microbatch, index: of.index };
+        BodyCursor { rank_program, run, site, next: 0, completion, began: None, since: None }
     }
 
     /// Executes steps until one must wait, and returns the reason; none at the end of the body.
@@ -136,11 +134,11 @@ impl BodyCursor {
                 for (&to, &operand) in results.iter().zip(*updated) {
                     move_to(backend, to, operands[operand]);
                 }
-                backend.launch(&mut kernels[*kernel], self.rng, operands, results, false);
+                backend.launch(&mut kernels[*kernel], self.site, operands, results, false);
             }
             BodyStep::Accumulate { kernel, operands, into, sum } => {
                 let (operands, into) = (&places[operands.clone()], &places[*into..=*into]);
-                backend.launch(&mut kernels[*kernel], self.rng, operands, into, run.accumulates[*sum]);
+                backend.launch(&mut kernels[*kernel], self.site, operands, into, run.accumulates[*sum]);
             }
             BodyStep::Start { call, sources, results, completion } => {
                 let request = comm.start(&call.group, &call.plan, &places[sources.clone()], &places[results.clone()]);

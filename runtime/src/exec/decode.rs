@@ -1,11 +1,10 @@
 //! Converts the threads' event buffers to a trace: indices of the rank program become program locations, and events that several ranks
 //! share are joined.
 
-use super::executor::RankMemory;
+use super::load::RankView;
 use super::rank_program::{Action, BodyStep, RankProgram};
 use super::recorder::{EventKind, RecordedEvent};
-use crate::comm::ThreadRole;
-use crate::comm::threads::ThreadCommunicator;
+use crate::comm::{Communicator, ThreadRole};
 use ir::entity::SecondaryMap;
 use ir::graph::Model;
 use ir::ids::{BodyId, Token};
@@ -15,12 +14,17 @@ use std::time::Instant;
 use trace::{BodyRunId, Event, EventRef, Flow, SiteKind, Stream, Trace, TraceSite, body_sites, instr_site};
 
 /// The trace of the step that began at `began`.
-pub(super) fn decode(model: &Model, program: &Program, memories: &[RankMemory], began: Instant) -> Trace {
+pub(super) fn decode<C: Communicator>(
+    model: &Model,
+    program: &Program,
+    views: &[RankView<C>],
+    began: Instant,
+) -> Trace {
     let mut decoder = Decoder::new(model, program, began);
-    for (rank, memory) in memories.iter().enumerate() {
+    for (rank, view) in views.iter().enumerate() {
         let coordinates = model.mesh.coordinates(rank as u64);
         let Ok(class) = super::row::class_of(program, model, &coordinates) else { continue };
-        let (Some(recorders), Some(rank_program)) = (&memory.recorders, memory.rank_programs.first()) else { continue };
+        let (Some(recorders), Some(rank_program)) = (&view.recorders, view.rank_programs.first()) else { continue };
         let recorded = [recorders[0].events(), recorders[1].events()];
         decoder.ranks.push(RankEvents { rank, coordinates, class, rank_program, recorded, places: HashMap::new() });
     }
@@ -35,7 +39,7 @@ pub(super) fn decode(model: &Model, program: &Program, memories: &[RankMemory], 
     decoder.trace
 }
 
-struct Decoder<'a> {
+struct Decoder<'a, C: Communicator> {
     model: &'a Model,
     program: &'a Program,
     began: Instant,
@@ -44,14 +48,14 @@ struct Decoder<'a> {
     bodies: SecondaryMap<BodyId, u32>,
     /// Sites of instructions, by class and index.
     rows: HashMap<(u32, u32), Option<u32>>,
-    ranks: Vec<RankEvents<'a>>,
+    ranks: Vec<RankEvents<'a, C>>,
 }
 
-struct RankEvents<'a> {
+struct RankEvents<'a, C: Communicator> {
     rank: usize,
     coordinates: Vec<u64>,
     class: &'a Class,
-    rank_program: &'a RankProgram<ThreadCommunicator>,
+    rank_program: &'a RankProgram<C>,
     /// Events of the main thread and of the async worker.
     recorded: [Vec<RecordedEvent>; 2],
     /// The trace events of exchanges, body invocations, and messages (by the action that starts them).
@@ -68,8 +72,8 @@ struct ExchangeSide {
     times: (f64, f64),
 }
 
-impl<'a> Decoder<'a> {
-    fn new(model: &'a Model, program: &'a Program, began: Instant) -> Decoder<'a> {
+impl<'a, C: Communicator> Decoder<'a, C> {
+    fn new(model: &'a Model, program: &'a Program, began: Instant) -> Decoder<'a, C> {
         let (mut trace, mut bodies) = (Trace::default(), SecondaryMap::new());
         for (id, body) in &program.bodies {
             let (run, steps) = body_sites(&model.mesh, body);
@@ -302,9 +306,9 @@ impl<'a> Decoder<'a> {
 }
 
 /// The event of the last start of a token.
-fn started(
+fn started<C: Communicator>(
     class: &Class,
-    rank_program: &RankProgram<ThreadCommunicator>,
+    rank_program: &RankProgram<C>,
     wait: usize,
     token: Token,
 ) -> Option<EventKind> {

@@ -1,30 +1,22 @@
 //! All ranks of a program as threads of this process, and the operations that a caller can request.
 
 use super::Error;
-use super::background::Background;
-use super::cursor::ThreadContext;
 use super::decode::decode;
-use super::rank::{Answer, Command, CpuWorker, RankState, RankThread, Visit};
-use super::rank_program::RankProgram;
+use super::load::{RankView, catalogue, load_ranks};
+use super::platform::{Platform, Threads};
+use super::rank::{Answer, Command, RankState, RankThread, Visit};
 use super::recorder::EventRecorder;
-use super::row::{Loader, class_of, fed, is_integer};
-use super::worker::Worker;
-use crate::arena::Arena;
-use crate::backend::{Backend, Span};
-use crate::backends::cpu::{Cpu, Tally};
+use super::row::{fed, is_integer};
 use crate::comm::RankFailure;
-use crate::comm::threads::{Fabric, ThreadCommunicator};
-use crate::memory;
-use crate::state::{GlobalTensor, Role, State, StateShard, gather};
-use ir::arena::ALIGNMENT;
+use crate::state::{GlobalTensor, Role, StateShard, gather};
 use ir::graph::Model;
 use ir::ids::ModelValue;
 use ir::mesh::Mesh;
-use ir::program::{Class, Program};
+use ir::program::Program;
 use ir::types::Type;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 use trace::Trace;
 use tracing::{debug_span, trace_span};
@@ -110,16 +102,16 @@ impl StepOutput {
 }
 
 /// Executor of a loaded program on all ranks.
-pub struct Executor {
+pub struct Executor<P: Platform = Threads> {
     mesh: Mesh,
     training: Feeds,
     evaluation: Option<Feeds>,
     /// Elements of each persistent tensor.
     catalogue: BTreeMap<String, u64>,
-    fabric: Arc<Fabric>,
+    platform: P,
     ranks: Vec<RankThread>,
     /// Per rank.
-    memories: Vec<RankMemory>,
+    views: Vec<RankView<P::Communicator>>,
     failed: Option<RankFailure>,
     /// When the last step began.
     began: Instant,
@@ -131,77 +123,28 @@ struct Feeds {
     inputs: Vec<(ModelValue, String, Type)>,
 }
 
-/// Data of a rank that the executor shares with the threads of the rank.
-pub(super) struct RankMemory {
-    arena: Arc<Arena>,
-    pub(super) rank_programs: Arc<[RankProgram<ThreadCommunicator>]>,
-    /// Event buffers of the main thread and of the async worker.
-    pub(super) recorders: Option<[EventRecorder; 2]>,
-    /// Places of model states.
-    held: Vec<Span>,
-    /// For each row, the names of what it reports.
-    names: Vec<Vec<String>>,
-    /// Outputs of the last step.
-    outs: Arc<[AtomicU32]>,
-    /// Counts of the experts that its forwards chose.
-    tally: Arc<Tally>,
-}
-
-/// The bits of a number that is none, as no kernel makes them.
-const POISON: u32 = 0x7fc0_dead;
-
-impl RankMemory {
-    /// The arena's elements; no rank works while they are borrowed.
-    fn elements(&mut self) -> &mut [f32] {
-        // SAFETY: ranks work only while the executor waits for them.
-        unsafe { self.arena.floats_mut(Span { offset: 0, len: self.arena.bytes() / 4 }) }
-    }
-
-    /// Fills what is not held.
-    fn poison(&mut self) {
-        let mut held = self.held.clone();
-        held.sort_by_key(|span| span.offset);
-        let (elements, mut end) = (self.elements(), 0);
-        for Span { offset, len } in held {
-            elements[end..offset / 4].fill(f32::from_bits(POISON));
-            end = offset / 4 + len;
-        }
-        elements[end..].fill(f32::from_bits(POISON));
-    }
-
-    /// Bytes up to the last that was written since, in whole places.
-    fn used(&mut self) -> u64 {
-        let last = self.elements().iter().rposition(|element| element.to_bits() != POISON);
-        (4 * last.map_or(0, |last| last as u64 + 1)).next_multiple_of(ALIGNMENT)
-    }
-}
-
 impl Executor {
-    /// Makes a program ready on all devices of the model's mesh and sets parameters to their first numbers.
+    /// Makes a program ready on all devices of the model's mesh, as threads of this process, and sets parameters to their first
+    /// numbers.
     ///
     /// # Errors
     /// The program is broken, or the backend cannot run it.
     pub fn load(model: &Model, program: &Program, options: &Options<'_>) -> Result<Executor, Error> {
         let devices = model.mesh.devices() as usize;
+        let platform = Threads::new(devices, options.threads, options.async_threads);
+        Executor::load_on(platform, model, program, options)
+    }
+}
+
+impl<P: Platform> Executor<P> {
+    /// Makes a program ready on all ranks of a platform and sets parameters to their first numbers.
+    ///
+    /// # Errors
+    /// The program is broken, or the platform cannot run it.
+    pub fn load_on(platform: P, model: &Model, program: &Program, options: &Options<'_>) -> Result<Executor<P>, Error> {
+        let devices = model.mesh.devices() as usize;
         let _span = debug_span!("load", devices).entered();
-        let programs: Vec<&Program> = [program].into_iter().chain(options.evaluation).collect();
-        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-        let async_threads = options.async_threads.unwrap_or(cores > devices * options.threads);
-        let fabric = Fabric::new(devices, async_threads);
-        let (mut workers, mut memories) = (Vec::new(), Vec::new());
-        let taken = memory::taken();
-        for rank in 0..devices {
-            let at = |why| match why {
-                Refused::Program(why) => Error::Load(format!("rank {rank}: {why}")),
-                Refused::System(why) => Error::Resources(format!("rank {rank}: {why}")),
-            };
-            let (worker, memory) = load_rank(model, &programs, options, (rank, &fabric, async_threads)).map_err(at)?;
-            workers.push(worker);
-            memories.push(memory);
-            if rank + 1 == LOOKED_AT {
-                check_memory(model, program, memory::taken().saturating_sub(taken), options.memory_limit)?;
-            }
-        }
+        let (workers, views) = load_ranks(&platform, model, program, options)?;
         let catalogue = catalogue(&workers);
         let named = |(rank, worker)| RankThread::start(rank, devices, worker).map_err(Error::Resources);
         let mut executor = Executor {
@@ -209,9 +152,9 @@ impl Executor {
             training: Feeds::of(model, program)?,
             evaluation: options.evaluation.map(|program| Feeds::of(model, program)).transpose()?,
             catalogue,
-            fabric,
+            platform,
             ranks: workers.into_iter().enumerate().map(named).collect::<Result<_, _>>()?,
-            memories,
+            views,
             failed: None,
             began: Instant::now(),
         };
@@ -297,13 +240,13 @@ impl Executor {
 
     /// Bytes of each rank's arena: all the memory that its tensors ever use.
     pub fn arena_bytes(&self) -> Vec<u64> {
-        self.memories.iter().map(|memory| memory.arena.bytes() as u64).collect()
+        self.views.iter().map(|view| view.arena_bytes as u64).collect()
     }
 
     /// Trace of the last step of the loaded program and model; empty if no events are recorded
     /// ([`Options::record`]).
     pub fn trace(&self, model: &Model, program: &Program) -> Trace {
-        decode(model, program, &self.memories, self.began)
+        decode(model, program, &self.views, self.began)
     }
 
     /// Runs a training step with poison wherever nothing lives from step to step, so that who reads what the step has not
@@ -312,9 +255,9 @@ impl Executor {
     /// # Errors
     /// As [`step`](Executor::step).
     pub fn step_on_poison(&mut self, input: StepInput) -> Result<(StepOutput, Vec<u64>), Error> {
-        self.memories.iter_mut().for_each(RankMemory::poison);
+        self.visit(|_, kept| kept.poison())?;
         let output = self.step(input)?;
-        Ok((output, self.memories.iter_mut().map(RankMemory::used).collect()))
+        Ok((output, self.visit(|_, kept| kept.used())?))
     }
 
     fn export(&mut self, wanted: impl Fn(&Role) -> bool) -> Result<BTreeMap<String, GlobalTensor>, Error> {
@@ -326,20 +269,17 @@ impl Executor {
 
     fn run(&mut self, row: usize, input: StepInput) -> Result<StepOutput, Error> {
         let valid_tokens = input.valid_tokens.max(1) as f32;
-        self.fabric.enter(self.ranks.len());
-        self.memories.iter().flat_map(|memory| &memory.recorders).flatten().for_each(EventRecorder::clear);
+        self.platform.enter(self.ranks.len());
+        self.views.iter().flat_map(|view| &view.recorders).flatten().for_each(EventRecorder::clear);
         self.began = Instant::now();
         self.ask(&Command::Run(row, Arc::new(input)))?;
         // Where several ranks choose alike, all do.
-        let [chosen, dropped] = self
-            .memories
-            .iter()
-            .map(|memory| memory.tally.take())
-            .fold([0, 0], |sum, of| [0, 1].map(|at| sum[at] + of[at]));
+        let choices = |at: usize| self.views.iter().map(|v| v.report.choices[at].load(Ordering::Relaxed)).sum::<u64>();
+        let [chosen, dropped] = [choices(0), choices(1)];
         let dropped = (chosen > 0).then(|| dropped as f64 / chosen as f64);
         let mut outs = BTreeMap::new();
-        for RankMemory { names, outs: values, .. } in &self.memories {
-            for (name, value) in names[row].iter().zip(values.iter()) {
+        for RankView { names, report, .. } in &self.views {
+            for (name, value) in names[row].iter().zip(&report.outs) {
                 outs.entry(name.clone()).or_insert(f32::from_bits(value.load(Ordering::Relaxed)));
             }
         }
@@ -362,7 +302,7 @@ impl Executor {
     }
 }
 
-impl Drop for Executor {
+impl<P: Platform> Drop for Executor<P> {
     fn drop(&mut self) {
         self.ranks.iter_mut().for_each(RankThread::dismiss);
     }
@@ -400,98 +340,4 @@ impl Feeds {
         }
         Ok(())
     }
-}
-
-fn catalogue(workers: &[CpuWorker]) -> BTreeMap<String, u64> {
-    let slots = workers.iter().flat_map(|worker| worker.state.slots());
-    slots.filter(|slot| slot.role != Role::Gradient).map(|slot| (slot.name.clone(), slot.ty.elements())).collect()
-}
-
-/// The number of ranks after which what all will take is looked at: what they are made ready with grows with the groups
-/// that they exchange in.
-const LOOKED_AT: usize = 8;
-
-/// Refuses a program of whose ranks the first few have taken so much that all would take more than there is. Their arenas
-/// are not among it: nothing has been written there.
-fn check_memory(model: &Model, program: &Program, taken: u64, memory_limit: u64) -> Result<(), Error> {
-    let devices = model.mesh.devices();
-    let stages = model.mesh.pipeline().map_or(1, |pp| model.mesh.axes[pp].size);
-    let arena = |class: &Class| class.arena.as_ref().map_or(0, |arena| arena.bytes);
-    let of_class = |class: &Class| arena(class).saturating_mul(class.ranks.len() as u64 * (devices / stages));
-    let arenas = program.classes.iter().map(of_class).fold(0, u64::saturating_add);
-    let needed = arenas.saturating_add((taken / LOOKED_AT as u64).saturating_mul(devices));
-    if needed <= memory_limit {
-        return Ok(());
-    }
-    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-    let (needed, memory_limit) = (gib(needed), gib(memory_limit));
-    Err(Error::Resources(format!(
-        "the run needs {needed:.1} GiB of memory for its devices ({devices}), {memory_limit:.1} GiB are free"
-    )))
-}
-
-/// Why a rank cannot be made ready.
-enum Refused {
-    /// Its program is broken.
-    Program(String),
-    /// There is no memory or no thread for it.
-    System(String),
-}
-
-impl From<String> for Refused {
-    fn from(why: String) -> Refused {
-        Refused::Program(why)
-    }
-}
-
-fn load_rank(
-    model: &Model,
-    programs: &[&Program],
-    options: &Options<'_>,
-    (rank, fabric, async_threads): (usize, &Arc<Fabric>, bool),
-) -> Result<(CpuWorker, RankMemory), Refused> {
-    let coordinates = model.mesh.coordinates(rank as u64);
-    let mut bytes = 0;
-    for program in programs {
-        let arena = class_of(program, model, &coordinates)?.arena.as_ref();
-        bytes = bytes.max(arena.map_or(0, |arena| arena.bytes));
-    }
-    let mut backend = Cpu::new(options.threads);
-    backend.reserve(bytes as usize).map_err(Refused::System)?;
-    let (mut async_backend, mut state) = (backend.fork()?, State::default());
-    let mut comm = fabric.endpoint(rank, backend.arena().clone());
-    let backends = [&mut backend, &mut async_backend];
-    let mut loader = Loader { model, rank, coordinates, backends, comm: &mut comm, state: &mut state };
-    let (mut rank_programs, mut kernels) = (Vec::new(), [Vec::new(), Vec::new()]);
-    for program in programs {
-        let (rank_program, of_program) = loader.row(program)?;
-        rank_programs.push(rank_program);
-        kernels.iter_mut().zip(of_program).for_each(|(all, kernels)| all.push(kernels));
-    }
-    let most = |of: fn(&RankProgram<ThreadCommunicator>) -> usize| rank_programs.iter().map(of).max().unwrap_or(0);
-    let (message_numbers, fed) =
-        (vec![0; most(|program| program.message_slots)], vec![0.0; most(|program| program.fed)]);
-    let outs: Arc<[AtomicU32]> = (0..most(|program| program.outs.len())).map(|_| AtomicU32::new(0)).collect();
-    let names = rank_programs.iter().map(|program| program.outs.clone()).collect();
-    let held = state.slots().iter().map(|slot| slot.span).collect();
-    let rank_programs: Arc<[RankProgram<ThreadCommunicator>]> = rank_programs.into();
-    let recorders = options.record.then(|| [EventRecorder::new(&rank_programs), EventRecorder::new(&rank_programs)]);
-    let [recorder, async_recorder] = recorders.clone().map_or([None, None], |recorders| recorders.map(Some));
-    let (arena, tally) = (backend.arena().clone(), backend.tally().clone());
-    let memory =
-        RankMemory { arena, rank_programs: rank_programs.clone(), recorders, held, names, outs: outs.clone(), tally };
-    let [own, async_kernels] = kernels;
-    if async_threads {
-        fabric.enter(1);
-    }
-    let thread = async_threads.then(|| format!("async {rank}"));
-    let background = Background::new(
-        rank_programs.clone(),
-        ThreadContext { backend: async_backend, kernels: async_kernels, recorder: async_recorder },
-        &comm,
-        thread,
-    )
-    .map_err(Refused::System)?;
-    let (context, seed) = (ThreadContext { backend, kernels: own, recorder }, options.seed);
-    Ok((Worker { state, rank_programs, context, comm, background, seed, message_numbers, fed, outs }, memory))
 }

@@ -4,7 +4,7 @@
 //! At load, every instruction of every instruction stream is translated once for its rank (`row`, `body`, `run`). Each
 //! tensor then has a fixed offset in the arena (`places`), and the translation is a `rank_program`. A step walks the rank
 //! program: `worker` executes its actions, a `cursor` the steps of a body, `background` the started bodies. A step
-//! allocates nothing. [`Executor`] owns the threads.
+//! allocates nothing. [`Executor`] owns the threads; a [`Platform`] names the backend and the communicator of its ranks.
 
 mod background;
 mod body;
@@ -12,8 +12,11 @@ mod cursor;
 mod decode;
 mod error;
 mod executor;
+mod load;
 mod mailbox;
 mod places;
+mod platform;
+mod poison;
 mod rank;
 mod rank_program;
 mod recorder;
@@ -25,4 +28,5 @@ mod worker;
 
 pub use error::Error;
 pub use executor::{Executor, Input, Inputs, Options, StepInput, StepOutput};
+pub use platform::{Platform, Threads};
 pub use rank::RankState;

@@ -4,20 +4,16 @@ use super::background::panic_message;
 use super::executor::StepInput;
 use super::mailbox::Mailbox;
 use super::worker::Worker;
-use crate::backend::Backend;
-use crate::backends::cpu::Cpu;
-use crate::comm::threads::ThreadCommunicator;
+use crate::backend::{Backend, Memory};
 use crate::comm::{Communicator, RankFailure};
 use crate::cores::pin_thread;
+use crate::host::{get, put};
 use crate::state::{State, StateShard, StateSlot};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-
-/// A rank on the processor, joined to others of this process.
-pub(super) type CpuWorker = Worker<Cpu, ThreadCommunicator>;
 
 /// A rank's thread.
 pub(super) struct RankThread {
@@ -47,7 +43,8 @@ pub(super) type Visit = Arc<dyn Fn(usize, &mut RankState<'_>) -> Box<dyn Any + S
 /// Access to the persistent tensors of a rank.
 pub struct RankState<'a> {
     state: &'a State,
-    backend: &'a mut Cpu,
+    memory: &'a mut dyn Memory,
+    arena_bytes: usize,
 }
 
 impl RankState<'_> {
@@ -56,20 +53,33 @@ impl RankState<'_> {
         self.state.slots()
     }
 
-    /// The elements of the rank's part of one.
+    /// The numbers of the rank's part of one.
     pub fn read(&mut self, slot: usize) -> Vec<f32> {
-        let slot = &self.state.slots()[slot];
-        let mut part = vec![0.0; slot.region.len()];
-        self.backend.read(slot.span, &mut part);
-        part
+        get(self.memory, self.state.slots()[slot].span)
     }
 
-    /// Replaces them.
+    /// Replaces them, rounded to the format of the tensor.
     ///
     /// # Panics
     /// If their number differs.
     pub fn write(&mut self, slot: usize, part: &[f32]) {
-        self.backend.write(self.state.slots()[slot].span, part);
+        put(self.memory, self.state.slots()[slot].span, part);
+    }
+
+    /// Copies the bytes of the rank's part of one, as they are stored.
+    pub fn stored(&mut self, slot: usize) -> Vec<u8> {
+        let span = self.state.slots()[slot].span;
+        let mut bytes = vec![0; span.bytes()];
+        self.memory.read(span, &mut bytes);
+        bytes
+    }
+
+    pub(super) fn memory(&mut self) -> &mut dyn Memory {
+        self.memory
+    }
+
+    pub(super) fn arena_bytes(&self) -> usize {
+        self.arena_bytes
     }
 }
 
@@ -85,7 +95,11 @@ impl RankThread {
     ///
     /// # Errors
     /// There is none.
-    pub(super) fn start(rank: usize, ranks: usize, mut worker: CpuWorker) -> Result<RankThread, String> {
+    pub(super) fn start<B: Backend + 'static, C: Communicator>(
+        rank: usize,
+        ranks: usize,
+        mut worker: Worker<B, C>,
+    ) -> Result<RankThread, String> {
         let (commands, answers) = (Arc::new(Mailbox::new()), Arc::new(Mailbox::new()));
         let (inbox, reports) = (commands.clone(), answers.clone());
         let work = move || {
@@ -127,21 +141,25 @@ impl Drop for RankThread {
     }
 }
 
-fn execute(rank: usize, worker: &mut CpuWorker, command: Command) -> Result<Answer, RankFailure> {
-    let backend = &mut worker.context.backend;
+fn execute<B: Backend + 'static, C: Communicator>(
+    rank: usize,
+    worker: &mut Worker<B, C>,
+    command: Command,
+) -> Result<Answer, RankFailure> {
+    let memory = &mut worker.context.backend;
     match command {
-        Command::Reset(seed) => worker.state.reset(backend, seed),
+        Command::Reset(seed) => worker.state.reset(memory, seed),
         Command::Run(row, input) => {
             let outcome = worker.run(row, &input);
             worker.comm.leave();
             outcome?;
         }
-        Command::Export => return Ok(Answer::Parts(worker.state.export(backend))),
+        Command::Export => return Ok(Answer::Parts(worker.state.export(memory))),
         Command::Visit(what) => {
-            let mut kept = RankState { state: &worker.state, backend };
+            let mut kept = RankState { state: &worker.state, memory, arena_bytes: worker.arena_bytes };
             return Ok(Answer::Found(what(rank, &mut kept)));
         }
-        Command::Import(tensors) => worker.state.import(backend, &tensors),
+        Command::Import(tensors) => worker.state.import(memory, &tensors),
     }
     Ok(Answer::Done)
 }

@@ -3,6 +3,7 @@
 use crate::backend::Span;
 use crate::comm::{Communicator, Exchange, RegionPiece, ThreadRole};
 use ir::ids::ModelValue;
+use ir::types::DType;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -20,18 +21,28 @@ pub(super) struct RankProgram<C: Communicator> {
     pub(super) completions: [usize; 3],
     /// The largest number of messages in flight.
     pub(super) message_slots: usize,
-    /// Elements of the largest input.
-    pub(super) fed: usize,
-    /// The learning rate, and the number of the step, from 1.
-    pub(super) scalars: [Option<Span>; 2],
+    /// What it takes from the host, by the number of the feed.
+    pub(super) feeds: Vec<Feed>,
+    /// Feeds of scalars that are there from the beginning of the step.
+    pub(super) scalars: Vec<(usize, Span)>,
+}
+
+/// What the host stages for a step.
+pub(super) enum Feed {
+    /// The rank's part of an input, of `len` elements of a type.
+    Input { input: ModelValue, microbatch: usize, pieces: Vec<RegionPiece>, len: usize, dtype: DType },
+    /// The cotangent of the summed loss.
+    LossCotangent,
+    /// The learning rate.
+    LearningRate,
+    /// The number of the update, from 1.
+    Update,
 }
 
 /// A compiled instruction.
 pub(super) enum Action<C: Communicator> {
-    /// Cuts the rank's part out of an input.
-    Feed { to: Span, input: ModelValue, microbatch: usize, pieces: Vec<RegionPiece> },
-    /// The cotangent of the losses.
-    LossGrad { to: Span },
+    /// Takes over what was staged.
+    Feed { feed: usize, to: Span },
     /// Runs a body.
     Run(usize),
     /// Starts a body on the async worker.

@@ -1,8 +1,8 @@
 //! Instruction streams compiled for one rank: every register, persistent tensor, peer and group is resolved once.
 
-use super::body::{self, Operand};
+use super::body::{self, Extent, Operand};
 use super::places::Places;
-use super::rank_program::{Action, ExchangeCall, RankProgram};
+use super::rank_program::{Action, ExchangeCall, Feed, RankProgram};
 use crate::backend::{Backend, Span};
 use crate::comm::{Communicator, Exchange, Region, ThreadRole, local_len, pieces};
 use crate::state::{self, Role, State};
@@ -61,8 +61,8 @@ impl<B: Backend, C: Communicator> Loader<'_, B, C> {
             outs: Vec::new(),
             completions: [0; 3],
             message_slots: 0,
-            fed: 0,
-            scalars: ["lr", "step"].map(|name| places.scalar(name).map(|at| Span { offset: at as usize, len: 1 })),
+            feeds: Vec::new(),
+            scalars: Vec::new(),
         };
         let mut rows = RowLoader {
             loader: self,
@@ -79,6 +79,7 @@ impl<B: Backend, C: Communicator> Loader<'_, B, C> {
             tensors: 1,
             rank_program,
         };
+        rows.scalars();
         for (at, instr) in class.instrs.iter().enumerate() {
             rows.instr(at, instr)?;
             rows.rank_program.origins.resize(rows.rank_program.actions.len(), at as u32);
@@ -105,7 +106,7 @@ impl<B: Backend, C: Communicator> Loader<'_, B, C> {
 
 /// A compiled body, whose values are placed for each invocation.
 pub(super) struct CompiledBody {
-    pub(super) places: Vec<(Operand, usize)>,
+    pub(super) places: Vec<(Operand, Extent)>,
     pub(super) sums: [Vec<Value>; 2],
 }
 
@@ -141,12 +142,12 @@ pub(super) struct RowLoader<'l, 'a, B: Backend, C: Communicator> {
 impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
     fn instr(&mut self, at: usize, instr: &'l Instr) -> Result<(), String> {
         match instr {
-            Instr::Feed { out, input, microbatch } => self.feed(at, *out, *input, *microbatch)?,
+            Instr::Feed { out, input, microbatch } => self.input(at, *out, *input, *microbatch)?,
             Instr::LossGrad { out } => {
                 let place = self.places.one(at)?;
                 self.places.set(*out, place);
                 let to = self.span(*out)?;
-                self.rank_program.actions.push(Action::LossGrad { to });
+                self.feed(Feed::LossCotangent, to);
             }
             Instr::Run { token, .. } => {
                 let run = self.run(at, instr)?;
@@ -216,16 +217,31 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
 
     /// Place of a register.
     fn span(&self, reg: Reg) -> Result<Span, String> {
-        Ok(Span { len: self.len(reg)?, offset: self.places.register(reg)? as usize })
+        Ok(Span::new(self.reg_type(reg)?.dtype, self.places.register(reg)? as usize, self.len(reg)?))
     }
 
-    fn feed(&mut self, at: usize, out: Reg, input: ModelValue, microbatch: u32) -> Result<(), String> {
+    /// The scalars that a step begins with, in the places that the program reads.
+    fn scalars(&mut self) {
+        for (name, feed) in [("lr", Feed::LearningRate), ("step", Feed::Update)] {
+            if let Some(at) = self.places.scalar(name) {
+                self.rank_program.scalars.push((self.rank_program.feeds.len(), scalar_at(at)));
+                self.rank_program.feeds.push(feed);
+            }
+        }
+    }
+
+    fn feed(&mut self, feed: Feed, to: Span) {
+        self.rank_program.actions.push(Action::Feed { feed: self.rank_program.feeds.len(), to });
+        self.rank_program.feeds.push(feed);
+    }
+
+    fn input(&mut self, at: usize, out: Reg, input: ModelValue, microbatch: u32) -> Result<(), String> {
         let place = self.places.one(at)?;
         self.places.set(out, place);
         let (ty, to) = (self.reg_type(out)?, self.span(out)?);
         let pieces = pieces(ty, &Region::of(ty, &self.loader.model.mesh, &self.loader.coordinates));
-        self.rank_program.fed = self.rank_program.fed.max(to.len);
-        self.rank_program.actions.push(Action::Feed { to, input, microbatch: microbatch as usize, pieces });
+        let (microbatch, len, dtype) = (microbatch as usize, to.len, to.dtype);
+        self.feed(Feed::Input { input, microbatch, pieces, len, dtype }, to);
         Ok(())
     }
 
@@ -242,7 +258,7 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
                 let len = local_len(ty, &self.loader.model.mesh, &self.loader.coordinates);
                 let from = self.peer(peer)?;
                 let channel = self.loader.comm.channel_from(from, *tag);
-                Ok(self.message(channel, Span { offset: place as usize, len }, Some(place)))
+                Ok(self.message(channel, Span::new(ty.dtype, place as usize, len), Some(place)))
             }
             Transfer::Sum { ranks } => {
                 let reg = operand.ok_or("a sum has no operand")?;
@@ -333,6 +349,11 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
         self.compiled.insert((id, role), self.bodies.len() - 1);
         Ok(self.bodies.len() - 1)
     }
+}
+
+/// The place of a scalar of the step.
+pub(super) fn scalar_at(offset: u64) -> Span {
+    Span::new(DType::F32, offset as usize, 1)
 }
 
 /// Takes a number that is not in use.

@@ -1,9 +1,9 @@
 //! Body invocations compiled: the location of each value of a body, and the tensors that the invocation updates.
 
-use super::body::Operand;
+use super::body::{Extent, Operand};
 use super::places::Frame;
 use super::rank_program::BodyRun;
-use super::row::RowLoader;
+use super::row::{RowLoader, scalar_at};
 use crate::backend::{Backend, Span};
 use crate::comm::{Communicator, ThreadRole};
 use ir::arena::Role;
@@ -33,7 +33,7 @@ impl<B: Backend, C: Communicator> RowLoader<'_, '_, B, C> {
         let stated = self.places.stated(at);
         let mut frame = Frame { body, given, begins: Vec::new(), stated, keeps: keep.is_some() };
         let accumulates = self.sums(&binding, code, &mut frame, *first).map_err(failed)?;
-        let place = |&(operand, len): &(Operand, usize)| Ok(Span { offset: frame.at(operand)? as usize, len });
+        let place = |&(operand, extent): &(Operand, Extent)| Ok(extent.at(frame.at(operand)?));
         let places = self.bodies[code].places.iter().map(place).collect::<Result<_, _>>().map_err(failed)?;
         let index = if body.block.is_some() { u64::from(binding.call()?.index(*instance)) } else { 0 };
         let microbatch = u64::from(microbatch.unwrap_or(0));
@@ -119,7 +119,6 @@ impl<B: Backend, C: Communicator> RowLoader<'_, '_, B, C> {
         let mut leaves = Vec::new();
         for &value in body.results.iter().filter(|_| body.kind == BodyKind::N) {
             if let Some(scalar) = self.places.scalar(&body.values[value].name) {
-                let scalar_at = |at: u64| Span { offset: at as usize, len: 1 };
                 leaves.push((scalar_at(scalar), scalar_at(frame.at(Operand::Value(value))?)));
             }
         }

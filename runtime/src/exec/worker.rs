@@ -3,18 +3,20 @@
 use super::background::Background;
 use super::cursor::{BodyCursor, PendingOp, ProgressEngine, ThreadContext};
 use super::executor::{Input, StepInput};
-use super::rank_program::{Action, RankProgram};
+use super::rank_program::{Action, Feed, RankProgram};
 use super::recorder::EventKind;
-use crate::arena::as_floats;
-use crate::backend::{Backend, Span};
-use crate::comm::{Communicator, RankFailure, RegionPiece};
+use crate::backend::Backend;
+use crate::comm::{Communicator, RankFailure};
+use crate::host::{bytes_of, stored};
 use crate::state::State;
+use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// One rank.
 pub(super) struct Worker<B: Backend, C: Communicator> {
     pub(super) state: State,
+    pub(super) arena_bytes: usize,
     /// The rank programs of a training step and of an evaluation.
     pub(super) rank_programs: Arc<[RankProgram<C>]>,
     pub(super) context: ThreadContext<B>,
@@ -24,48 +26,86 @@ pub(super) struct Worker<B: Backend, C: Communicator> {
     /// The numbers of the messages in flight, by message slot.
     pub(super) message_numbers: Vec<u64>,
     /// The rank's part of an input.
-    pub(super) fed: Vec<f32>,
-    /// The reported scalars as bits, in the order of the names in the rank program.
-    pub(super) outs: Arc<[AtomicU32]>,
+    pub(super) fed: Vec<u8>,
+    /// The reported scalars, in the order of the names in the rank program.
+    pub(super) outs: Vec<f32>,
+    pub(super) report: Arc<Report>,
+}
+
+/// What a rank tells the executor after a step.
+pub(super) struct Report {
+    /// The reported scalars as bits.
+    pub(super) outs: Box<[AtomicU32]>,
+    /// The choices of experts, and those of them that were dropped.
+    pub(super) choices: [AtomicU64; 2],
+}
+
+impl Report {
+    pub(super) fn new(outs: usize) -> Report {
+        Report { outs: (0..outs).map(|_| AtomicU32::new(0)).collect(), choices: Default::default() }
+    }
 }
 
 impl<B: Backend + 'static, C: Communicator> Worker<B, C> {
-    /// Executes a rank program; afterwards `outs` has the reported scalars.
+    /// Executes a rank program; afterwards the report has what it tells.
     ///
     /// # Errors
     /// A rank failed.
     pub(super) fn run(&mut self, row: usize, input: &StepInput) -> Result<(), RankFailure> {
         let rank_programs = self.rank_programs.clone();
-        for (span, value) in rank_programs[row].scalars.iter().zip([input.lr, input.update as f32]) {
-            span.iter().for_each(|&span| self.context.backend.write(span, &[value]));
-        }
+        self.begin(&rank_programs[row], input);
         for (at, action) in rank_programs[row].actions.iter().enumerate() {
             let began = self.context.now();
-            self.act(row, (at, action), input)?;
+            self.act(row, (at, action))?;
             if !matches!(action, Action::Run(_)) {
                 self.context.record(EventKind::Action(at as u32), began);
             }
         }
+        self.end(&rank_programs[row]);
         Ok(())
     }
 
+    /// Gives the backend all that the step takes from the host.
+    fn begin(&mut self, rank_program: &RankProgram<C>, input: &StepInput) {
+        let Worker { context: ThreadContext { backend, .. }, seed, fed, .. } = self;
+        for (number, feed) in rank_program.feeds.iter().enumerate() {
+            let scalar = match feed {
+                Feed::Input { .. } => {
+                    cut(feed, input, fed);
+                    backend.stage(number, fed);
+                    continue;
+                }
+                Feed::LossCotangent => input.loss_cotangent(),
+                Feed::LearningRate => input.lr,
+                Feed::Update => input.update as f32,
+            };
+            backend.stage(number, &scalar.to_le_bytes());
+        }
+        backend.begin_step(*seed, input.step);
+        rank_program.scalars.iter().for_each(|&(feed, to)| backend.feed(feed, to));
+    }
+
+    /// Tells what the step gives to the host.
+    fn end(&mut self, rank_program: &RankProgram<C>) {
+        let Worker { context: ThreadContext { backend, .. }, outs, report, .. } = self;
+        let outs = &mut outs[..rank_program.outs.len()];
+        backend.reports(outs);
+        report.outs.iter().zip(outs).for_each(|(to, out)| to.store(out.to_bits(), Ordering::Relaxed));
+        report.choices.iter().zip(backend.take_choices()).for_each(|(to, count)| to.store(count, Ordering::Relaxed));
+    }
+
     /// Executes one action; all actions of all rank programs pass here.
-    fn act(&mut self, row: usize, (at, action): (usize, &Action<C>), input: &StepInput) -> Result<(), RankFailure> {
+    fn act(&mut self, row: usize, (at, action): (usize, &Action<C>)) -> Result<(), RankFailure> {
         let began = self.context.now();
         let backend = &mut self.context.backend;
         match action {
-            Action::Feed { to, input: value, microbatch, pieces } => match &input.microbatches[*microbatch][value] {
-                Input::Ints(whole) => feed(backend, as_floats(whole), pieces, *to, &mut self.fed),
-                Input::Floats(whole) => feed(backend, whole, pieces, *to, &mut self.fed),
-            },
-            Action::LossGrad { to } => backend.write(*to, &[input.loss_cotangent()]),
+            Action::Feed { feed, to } => backend.feed(*feed, *to),
             Action::Run(run) => {
-                let cursor = BodyCursor::new(&self.rank_programs, row, *run, self.seed, input.step);
+                let cursor = BodyCursor::new(&self.rank_programs, row, *run);
                 return self.run_body(cursor);
             }
             Action::StartRun { run, completion } => {
-                self.background
-                    .run(BodyCursor::new(&self.rank_programs, row, *run, self.seed, input.step), *completion);
+                self.background.run(BodyCursor::new(&self.rank_programs, row, *run), *completion);
             }
             Action::Start { call, from, to, completion } => {
                 let request = self.comm.start(&call.group, &call.plan, &[*from], &[*to]);
@@ -96,11 +136,7 @@ impl<B: Backend + 'static, C: Communicator> Worker<B, C> {
             }
             Action::Copy { to, from } => backend.copy(*to, *from),
             Action::Add { into, from } => backend.add(*into, *from),
-            Action::Out { place, from } => {
-                let mut value = [0.0];
-                backend.read(*from, &mut value);
-                self.outs[*place].store(value[0].to_bits(), Ordering::Relaxed);
-            }
+            Action::Out { place, from } => backend.report(*place, *from),
         }
         Ok(())
     }
@@ -120,10 +156,17 @@ impl<B: Backend + 'static, C: Communicator> Worker<B, C> {
     }
 }
 
-/// Puts the rank's part of an input in its place.
-fn feed(backend: &mut impl Backend, whole: &[f32], pieces: &[RegionPiece], to: Span, part: &mut [f32]) {
+/// Cuts the rank's part out of an input, as it is stored.
+fn cut(feed: &Feed, input: &StepInput, part: &mut Vec<u8>) {
+    let Feed::Input { input: value, microbatch, pieces, len, dtype } = feed else { return };
+    let element = dtype.bytes() as usize;
+    part.resize(len * element, 0);
     for piece in pieces {
-        part[piece.part..][..piece.len].copy_from_slice(&whole[piece.whole..][..piece.len]);
+        let whole = piece.whole..piece.whole + piece.len;
+        let stored = match &input.microbatches[*microbatch][value] {
+            Input::Ints(elements) => Cow::Borrowed(bytes_of(&elements[whole])),
+            Input::Floats(elements) => stored(*dtype, &elements[whole]),
+        };
+        part[piece.part * element..][..stored.len()].copy_from_slice(&stored);
     }
-    backend.write(to, &part[..to.len]);
 }

@@ -4,8 +4,9 @@ use super::{Sum, quartile};
 use crate::backend::{Backend, Span};
 use crate::backends::cpu::Cpu;
 use crate::comm::threads::{Fabric, ThreadCommunicator};
-use crate::comm::{Communicator, Exchange, RankFailure, ThreadRole};
+use crate::comm::{Exchange, Parking, RankFailure, ThreadRole, Transport};
 use crate::cores::pin_thread;
+use ir::types::DType;
 use std::time::Instant;
 
 /// How many ranks take part in a sum.
@@ -33,7 +34,7 @@ pub(super) fn messages() -> Result<Vec<(u64, f64)>, String> {
 }
 
 fn sum(ranks: usize, bytes: usize) -> Result<f64, String> {
-    let span = Span { offset: 0, len: bytes / 4 };
+    let span = Span::new(DType::F32, 0, bytes / 4);
     on_ranks(ranks, bytes, &|rank, end| {
         let all: Vec<usize> = (0..ranks).collect();
         let group = end.join(&all, ThreadRole::Main);
@@ -50,7 +51,7 @@ fn sum(ranks: usize, bytes: usize) -> Result<f64, String> {
 
 /// Half of a way there and back.
 fn message(bytes: usize) -> Result<f64, String> {
-    let span = Span { offset: 0, len: bytes / 4 };
+    let span = Span::new(DType::F32, 0, bytes / 4);
     let seconds = on_ranks(2, bytes, &|rank, end| {
         let peer = 1 - rank;
         let lines = [end.channel_to(peer, 0), end.channel_from(peer, 0)];

@@ -1,8 +1,8 @@
 //! Attention and the rotary embedding of its queries and keys.
 
 use super::pointwise::dropout_key;
-use super::{Call, KernelFn};
-use crate::backend::{KernelSite, RngContext};
+use super::{Call, KernelFn, Rng};
+use crate::backend::KernelSite;
 use ir::ops::{Attention, AttentionGrad, Dropout, Piece, Rope};
 use kernels::cpu::attention::{self, Gradients, Inputs, Saved};
 use kernels::cpu::rope::{self, Heads};
@@ -56,9 +56,9 @@ struct Plan {
 
 impl Plan {
     /// The attention with its dropout key. Random numbers are those of `dropout` on the weights.
-    fn at(&self, rng: RngContext) -> attention::Attention {
+    fn at(&self, rng: Rng) -> attention::Attention {
         let mut origin = self.origin;
-        origin[0] += rng.microbatch * self.whole[0];
+        origin[0] += rng.site.microbatch * self.whole[0];
         let drop = |op: &Dropout| attention::Dropout {
             p: op.p as f32,
             key: dropout_key(rng, &op.path),

@@ -1,8 +1,7 @@
 //! Mixture of experts: routing, dispatch and combine.
 
 use super::rows::last;
-use super::{Call, KernelFn, Tally};
-use crate::arena::as_ints_mut;
+use super::{Call, KernelFn, Shared};
 use crate::backend::KernelSite;
 use ir::ops::{GroupLimit, TopK};
 use kernels::cpu::experts::{self, Routing};
@@ -18,8 +17,9 @@ pub(super) fn top_k(op: &TopK, site: &KernelSite<'_>) -> Result<KernelFn, String
     });
     Ok(Box::new(move |call, par| {
         let (x, bias) = (call.float(0), biased.then(|| call.float(1)));
-        let [values, index] = call.outs();
-        top_k::top_k(x, &top_k::TopK { columns, k, bias, limit }, values, as_ints_mut(index), par);
+        let index = call.stored(1);
+        let [values] = call.outs();
+        top_k::top_k(x, &top_k::TopK { columns, k, bias, limit }, values, index, par);
     }))
 }
 
@@ -58,25 +58,28 @@ impl Sizes {
 }
 
 /// Writes the result with a place for a number of each local expert of each group.
-fn with_counts(call: &mut Call<'_>, sizes: &Sizes, choices: usize, write: impl FnOnce(&mut [f32], &mut [i32])) {
-    let mut scratch = std::mem::take(call.scratch);
-    scratch.resize(choices / (sizes.tokens * sizes.choices).max(1) * sizes.experts, 0.0);
-    write(call.out(), as_ints_mut(&mut scratch));
-    *call.scratch = scratch;
+fn with_counts(
+    (call, counts): (&mut Call<'_>, &mut Vec<i32>),
+    sizes: &Sizes,
+    choices: usize,
+    write: impl FnOnce(&mut [f32], &mut [i32]),
+) {
+    counts.resize(choices / (sizes.tokens * sizes.choices).max(1) * sizes.experts, 0);
+    write(call.out(), counts);
 }
 
-pub(super) fn dispatch(site: &KernelSite<'_>, tally: &Arc<Tally>) -> Result<KernelFn, String> {
+pub(super) fn dispatch(site: &KernelSite<'_>, shared: &Arc<Shared>) -> Result<KernelFn, String> {
     let rows = site.results[0];
     let sizes = Sizes::new(&site.operand(1)?, &site.result(0)?, site.origin(rows, rows.rank() - 3))?;
     let weighted = site.operands.len() == 3;
-    let tally = site.forward.then(|| tally.clone());
+    let shared = site.forward.then(|| shared.clone());
     Ok(Box::new(move |call, par| {
         let routing = sizes.routing(call.int(1), weighted.then(|| call.float(2)));
         let x = call.float(0);
-        let [out, count] = call.outs();
-        let count = as_ints_mut(count);
+        let count = call.stored(1);
+        let [out] = call.outs();
         experts::dispatch(x, sizes.h, &routing, out, count, par);
-        tally.iter().for_each(|tally| tally.note(count, sizes.capacity));
+        shared.iter().for_each(|shared| shared.tally.note(count, sizes.capacity));
     }))
 }
 
@@ -84,10 +87,11 @@ pub(super) fn combine(site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let rows = site.operands[0];
     let sizes = Sizes::new(&site.operand(1)?, &site.operand(0)?, site.origin(rows, rows.rank() - 3))?;
     let weighted = site.operands.len() == 3;
+    let mut counts = Vec::new();
     Ok(Box::new(move |call, par| {
         let (y, index) = (call.float(0), call.int(1));
         let routing = sizes.routing(index, weighted.then(|| call.float(2)));
-        with_counts(call, &sizes, index.len(), |out, count| {
+        with_counts((call, &mut counts), &sizes, index.len(), |out, count| {
             experts::combine(y, sizes.h, &routing, out, count, par);
         });
     }))
@@ -96,9 +100,10 @@ pub(super) fn combine(site: &KernelSite<'_>) -> Result<KernelFn, String> {
 pub(super) fn combine_dw(site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let rows = site.operands[1];
     let sizes = Sizes::new(&site.operand(2)?, &site.operand(1)?, site.origin(rows, rows.rank() - 3))?;
+    let mut counts = Vec::new();
     Ok(Box::new(move |call, par| {
         let (x, y, index) = (call.float(0), call.float(1), call.int(2));
-        with_counts(call, &sizes, index.len(), |out, count| {
+        with_counts((call, &mut counts), &sizes, index.len(), |out, count| {
             experts::combine_dw(x, y, sizes.h, &sizes.routing(index, None), out, count, par);
         });
     }))

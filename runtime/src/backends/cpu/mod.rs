@@ -2,6 +2,7 @@
 //! closure that calls the kernel.
 
 mod attend;
+mod call;
 mod contract;
 mod experts;
 mod peak;
@@ -15,16 +16,16 @@ mod tests;
 mod tokens;
 mod update;
 
+use self::call::{Buffers, Call, Writing};
+use self::tally::Tally;
 use super::sizes;
-use crate::arena::{Arena, as_ints};
-use crate::backend::{Backend, KernelSite, RngContext, Span, updated};
+use crate::arena::Arena;
+use crate::backend::{Backend, KernelSite, LaunchSite, Memory, Span, updated};
 use ir::ops::{KernelOp, Unary, UnaryKind};
-use ir::types::DType;
-use kernels::cpu::elementwise::add_assign;
-use kernels::cpu::{Par, Source};
+use kernels::cpu::Par;
 pub use peak::peak;
 use std::sync::Arc;
-pub use tally::Tally;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The processor, for one thread of one rank.
 pub struct Cpu {
@@ -32,10 +33,31 @@ pub struct Cpu {
     par: Par,
     /// Scratch memory of kernels.
     scratch: Vec<f32>,
-    /// A result that is to be added.
-    aside: Vec<f32>,
-    /// Counts of chosen experts, over all threads.
-    tally: Arc<Tally>,
+    /// Operands and results that are not in the arena as kernels take them.
+    buffers: Buffers,
+    /// What the threads of the rank share.
+    shared: Arc<Shared>,
+    /// The data of each feed.
+    staged: Vec<Vec<u8>>,
+    /// The scalars that the step has reported.
+    reported: Vec<f32>,
+}
+
+/// What the backends of a rank's threads share.
+#[derive(Default)]
+struct Shared {
+    seed: AtomicU64,
+    step: AtomicU64,
+    /// Counts of chosen experts.
+    tally: Tally,
+}
+
+/// Context of random numbers: dropout is a function of these numbers and of logical indices.
+#[derive(Clone, Copy)]
+struct Rng {
+    seed: u64,
+    step: u64,
+    site: LaunchSite,
 }
 
 /// A kernel with its shapes.
@@ -43,6 +65,8 @@ pub struct Kernel {
     run: KernelFn,
     /// True if it adds to its result by itself.
     adds: bool,
+    /// True if it reads and writes narrow elements by itself.
+    by_itself: bool,
     place: InPlace,
 }
 
@@ -62,69 +86,6 @@ enum InPlace {
 /// The call of a kernel.
 type KernelFn = Box<dyn FnMut(&mut Call<'_>, Par) + Send>;
 
-/// Arguments of a kernel call.
-struct Call<'a> {
-    arena: &'a Arena,
-    operands: &'a [Span],
-    results: Results<'a>,
-    rng: RngContext,
-    accumulate: bool,
-    scratch: &'a mut Vec<f32>,
-}
-
-/// Destination of results.
-enum Results<'a> {
-    /// To places that no operand meets, and none another.
-    Places(&'a [Span]),
-    /// The one result, to a buffer.
-    Aside(&'a mut [f32]),
-}
-
-impl<'a> Call<'a> {
-    /// An operand's floats.
-    fn float(&self, operand: usize) -> &'a [f32] {
-        let span = self.operands[operand];
-        let places = if let Results::Places(places) = self.results { places } else { &[] };
-        assert!(!places.iter().any(|place| place.meets(span)), "no result overlaps an operand");
-        // SAFETY: no result meets it, and the program lets nobody else write it now.
-        unsafe { self.arena.floats(span) }
-    }
-
-    /// An operand whose place the result may have.
-    fn source(&self, operand: usize) -> Source<'a> {
-        match self.results {
-            Results::Places(places) if places[0] == self.operands[operand] => Source::Own,
-            _ => Source::Other(self.float(operand)),
-        }
-    }
-
-    /// An operand's integers.
-    fn int(&self, operand: usize) -> &'a [i32] {
-        as_ints(self.float(operand))
-    }
-
-    /// A scalar operand.
-    fn scalar(&self, operand: usize) -> f32 {
-        self.float(operand)[0]
-    }
-
-    /// The one result.
-    fn out(&mut self) -> &mut [f32] {
-        match &mut self.results {
-            // SAFETY: no operand that is read and no other result meets it, and nobody else touches it now.
-            Results::Places(places) => unsafe { self.arena.floats_mut(places[0]) },
-            Results::Aside(buffer) => buffer,
-        }
-    }
-
-    /// All results.
-    fn outs<const N: usize>(&mut self) -> [&'a mut [f32]; N] {
-        let Results::Places(places) = self.results else { return std::array::from_fn(|_| &mut [][..]) };
-        // SAFETY: as in `out`.
-        std::array::from_fn(|i| places.get(i).map_or(&mut [][..], |&place| unsafe { self.arena.floats_mut(place) }))
-    }
-}
-
 impl Cpu {
     /// A rank's share of the processor: `threads` threads.
     ///
@@ -132,17 +93,29 @@ impl Cpu {
     /// If there is no memory at all.
     pub fn new(threads: usize) -> Cpu {
         let arena = Arc::new(Arena::new(0).expect("some memory"));
-        Cpu { arena, par: Par(threads.max(1)), scratch: Vec::new(), aside: Vec::new(), tally: Arc::default() }
+        Cpu::on(arena, Par(threads.max(1)), Arc::default())
+    }
+
+    fn on(arena: Arc<Arena>, par: Par, shared: Arc<Shared>) -> Cpu {
+        let (scratch, buffers, staged, reported) = (Vec::new(), Buffers::default(), Vec::new(), Vec::new());
+        Cpu { arena, par, scratch, buffers, shared, staged, reported }
     }
 
     /// The memory, which peers may read and write too.
     pub fn arena(&self) -> &Arc<Arena> {
         &self.arena
     }
+}
 
-    /// Counts of the experts that forwards chose.
-    pub fn tally(&self) -> &Arc<Tally> {
-        &self.tally
+impl Memory for Cpu {
+    fn write(&mut self, to: Span, data: &[u8]) {
+        // SAFETY: nobody else touches it now.
+        unsafe { self.arena.bytes_mut(to) }.copy_from_slice(data);
+    }
+
+    fn read(&mut self, from: Span, data: &mut [u8]) {
+        // SAFETY: nobody writes it now.
+        data.copy_from_slice(unsafe { self.arena.bytes(from) });
     }
 }
 
@@ -155,15 +128,10 @@ impl Backend for Cpu {
     }
 
     fn fork(&self) -> Result<Cpu, String> {
-        let (arena, tally) = (self.arena.clone(), self.tally.clone());
-        Ok(Cpu { arena, par: self.par, scratch: Vec::new(), aside: Vec::new(), tally })
+        Ok(Cpu::on(self.arena.clone(), self.par, self.shared.clone()))
     }
 
     fn prepare(&mut self, op: &KernelOp, site: &KernelSite<'_>) -> Result<Kernel, String> {
-        let mut types = site.operands.iter().chain(site.results);
-        if let Some(ty) = types.find(|ty| !matches!(ty.dtype, DType::F32 | DType::I32)) {
-            return Err(format!("the cpu backend computes in f32, not in {}", ty.dtype.name()));
-        }
         use KernelOp as Op;
         let adds = matches!(op, Op::Einsum(_) | Op::EmbeddingGrad(_) | Op::RmsNormDgamma(_) | Op::LayerNormDgamma(_));
         let place = match op {
@@ -173,49 +141,97 @@ impl Backend for Cpu {
             op if updated(op).is_empty() => InPlace::Never,
             op => InPlace::Updates(updated(op)),
         };
-        Ok(Kernel { run: closure(op, site, &self.tally)?, adds, place })
+        let by_itself = moves(op);
+        Ok(Kernel { run: closure(op, site, &self.shared)?, adds, by_itself, place })
     }
 
-    fn launch(&mut self, kernel: &mut Kernel, rng: RngContext, operands: &[Span], results: &[Span], accumulate: bool) {
-        let Cpu { arena, par, scratch, aside, .. } = self;
+    fn begin_step(&mut self, seed: u64, step: u64) {
+        self.shared.seed.store(seed, Ordering::Relaxed);
+        self.shared.step.store(step, Ordering::Relaxed);
+    }
+
+    fn stage(&mut self, feed: usize, data: &[u8]) {
+        if self.staged.len() <= feed {
+            self.staged.resize(feed + 1, Vec::new());
+        }
+        self.staged[feed].clear();
+        self.staged[feed].extend_from_slice(data);
+    }
+
+    fn feed(&mut self, feed: usize, to: Span) {
+        // SAFETY: nobody else touches it now.
+        unsafe { self.arena.bytes_mut(to) }.copy_from_slice(&self.staged[feed]);
+    }
+
+    fn launch(&mut self, kernel: &mut Kernel, site: LaunchSite, operands: &[Span], results: &[Span], accumulate: bool) {
         let is_there = lies_on_operand(kernel.place, operands, results) && kernel.place == InPlace::IsThere;
         if is_there && !accumulate {
             return;
         }
-        let mut call = Call { arena, operands, results: Results::Places(results), rng, accumulate, scratch };
-        if !accumulate || kernel.adds {
-            return (kernel.run)(&mut call, *par);
-        }
-        aside.resize(results[0].len, 0.0);
-        call.results = Results::Aside(aside);
+        let [seed, step] = [&self.shared.seed, &self.shared.step].map(|number| number.load(Ordering::Relaxed));
+        let Cpu { arena, par, scratch, buffers, .. } = self;
+        let updates = matches!(kernel.place, InPlace::Updates(_));
+        let how = Writing {
+            by_itself: kernel.by_itself && !accumulate,
+            reads: updates || accumulate && kernel.adds,
+            adds_after: accumulate && !kernel.adds,
+        };
+        // SAFETY: the program lets nobody else write the operands or touch the results now.
+        unsafe { buffers.fill(arena, [operands, results], how, *par) };
+        let mut call = Call::new(arena, [operands, results], buffers, (Rng { seed, step, site }, accumulate), scratch);
         (kernel.run)(&mut call, *par);
-        // SAFETY: nobody else touches the result now.
-        add_assign(unsafe { arena.floats_mut(results[0]) }, aside, *par);
+        // SAFETY: as above.
+        unsafe { buffers.empty(arena, results, how, *par) };
     }
 
     fn add(&mut self, into: Span, from: Span) {
         assert!(!into.meets(from), "a sum does not lie on what is added");
+        let Cpu { arena, par, buffers, .. } = self;
         // SAFETY: the two are apart, and nobody else touches them now.
-        let (into, from) = unsafe { (self.arena.floats_mut(into), self.arena.floats(from)) };
-        add_assign(into, from, self.par);
+        unsafe { buffers.add(arena, into, from, *par) };
     }
 
     fn copy(&mut self, to: Span, from: Span) {
         assert!(!to.meets(from), "a copy does not lie on its source");
+        assert_eq!(to.dtype, from.dtype, "a copy has the type of its source");
         // SAFETY: the two are apart, and nobody else touches them now.
-        let (to, from) = unsafe { (self.arena.floats_mut(to), self.arena.floats(from)) };
+        let (to, from) = unsafe { (self.arena.bytes_mut(to), self.arena.bytes(from)) };
         to.copy_from_slice(from);
     }
 
-    fn write(&mut self, to: Span, data: &[f32]) {
-        // SAFETY: nobody else touches it now.
-        unsafe { self.arena.floats_mut(to) }.copy_from_slice(data);
+    fn report(&mut self, out: usize, from: Span) {
+        if self.reported.len() <= out {
+            self.reported.resize(out + 1, 0.0);
+        }
+        // SAFETY: nobody writes it now.
+        self.reported[out] = unsafe { self.arena.elements::<f32>(from) }[0];
     }
 
-    fn read(&mut self, from: Span, data: &mut [f32]) {
-        // SAFETY: nobody writes it now.
-        data.copy_from_slice(unsafe { self.arena.floats(from) });
+    fn reports(&mut self, outs: &mut [f32]) {
+        outs.copy_from_slice(&self.reported[..outs.len()]);
     }
+
+    fn take_choices(&mut self) -> [u64; 2] {
+        self.shared.tally.take()
+    }
+}
+
+/// True if an op only moves elements, whatever their type.
+fn moves(op: &KernelOp) -> bool {
+    use KernelOp as Op;
+    matches!(
+        op,
+        Op::Broadcast(_)
+            | Op::Permute(_)
+            | Op::Reshape(_)
+            | Op::Slice(_)
+            | Op::Concat(_)
+            | Op::Pad(_)
+            | Op::Reverse(_)
+            | Op::Windows(_)
+            | Op::DynamicSlice(_)
+            | Op::DynamicPad(_)
+    )
 }
 
 /// True if a result has the place of an operand, other than by an update.
@@ -236,7 +252,7 @@ fn lies_on_operand(place: InPlace, operands: &[Span], results: &[Span]) -> bool 
     found
 }
 
-fn closure(op: &KernelOp, site: &KernelSite<'_>, tally: &Arc<Tally>) -> Result<KernelFn, String> {
+fn closure(op: &KernelOp, site: &KernelSite<'_>, shared: &Arc<Shared>) -> Result<KernelFn, String> {
     match op {
         KernelOp::Einsum(op) => contract::einsum(op, site),
         KernelOp::Reduce(op) => contract::reduce(op, site),
@@ -245,7 +261,7 @@ fn closure(op: &KernelOp, site: &KernelSite<'_>, tally: &Arc<Tally>) -> Result<K
         KernelOp::Dropout(op) => pointwise::dropout(op, site),
         KernelOp::Broadcast(op) => rearrange::broadcast(op, site),
         KernelOp::Permute(op) => rearrange::permute(op, site),
-        KernelOp::Reshape(_) => Ok(rearrange::reshape()),
+        KernelOp::Reshape(_) => Ok(rearrange::reshape(site)),
         KernelOp::Slice(op) => rearrange::slice(op, site),
         KernelOp::Concat(op) => rearrange::concat(op, site),
         KernelOp::Pad(op) => rearrange::pad(op, site),
@@ -278,7 +294,7 @@ fn closure(op: &KernelOp, site: &KernelSite<'_>, tally: &Arc<Tally>) -> Result<K
         KernelOp::TokenLoss(_) => Ok(tokens::token_loss()),
         KernelOp::TopK(op) => experts::top_k(op, site),
         KernelOp::TopKGrad(_) => experts::top_k_grad(site),
-        KernelOp::Dispatch(_) => experts::dispatch(site, tally),
+        KernelOp::Dispatch(_) => experts::dispatch(site, shared),
         KernelOp::Combine(_) => experts::combine(site),
         KernelOp::CombineDw(_) => experts::combine_dw(site),
         KernelOp::SumSquares(_) => Ok(update::sum_squares()),

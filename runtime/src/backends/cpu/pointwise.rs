@@ -1,8 +1,8 @@
 //! Elementwise ops. Ops that do not broadcast run on any storage, by length alone.
 
-use super::KernelFn;
 use super::sizes::strides_in;
-use crate::backend::{KernelSite, RngContext};
+use super::{KernelFn, Rng};
+use crate::backend::KernelSite;
 use crate::backends::scalar;
 use crate::state::key;
 use ir::ops::{Binary, Dropout, Unary};
@@ -38,8 +38,8 @@ pub(super) fn binary(op: &Binary, site: &KernelSite<'_>) -> Result<KernelFn, Str
 }
 
 /// Dropout key: a hash of seed, step, repeat variable and path.
-pub(super) fn dropout_key(rng: RngContext, path: &str) -> [u32; 2] {
-    let times = [rng.seed, rng.step, rng.index].map(u64::to_le_bytes);
+pub(super) fn dropout_key(rng: Rng, path: &str) -> [u32; 2] {
+    let times = [rng.seed, rng.step, rng.site.index].map(u64::to_le_bytes);
     key(&[&times[0], &times[1], &times[2], path.as_bytes()])
 }
 
@@ -54,7 +54,7 @@ pub(super) fn dropout(op: &Dropout, site: &KernelSite<'_>) -> Result<KernelFn, S
     let (path, mut origin) = (op.path.clone(), first.clone());
     Ok(Box::new(move |call, par| {
         let key = dropout_key(call.rng, &path);
-        origin[0] = first[0] + call.rng.microbatch * whole[0];
+        origin[0] = first[0] + call.rng.site.microbatch * whole[0];
         let part = TensorPart { dims: &dims, origin: &origin, global_dims: &whole };
         dropout::dropout(call.source(0), call.out(), p, key, part, par);
     }))

@@ -1,13 +1,11 @@
 //! Ops selected by run-time values: entries by index, ranges, elements by a mask.
 
-use super::KernelFn;
 use super::sizes::row_major;
-use crate::arena::as_ints_mut;
+use super::{KernelFn, rearrange};
 use crate::backend::KernelSite;
 use ir::ops::{Compare, CompareKind, DynamicPad, DynamicSlice, ScatterAdd, Select, Selected, Take};
 use ir::types::DType;
 use kernels::cpu::select;
-use kernels::cpu::shape::{View, copy_strided};
 use kernels::cpu::take::{self, Selection};
 
 /// The sizes of a selection from a tensor of these local sizes by an index of those.
@@ -43,27 +41,23 @@ fn begin(start: i32, length: usize, size: usize) -> usize {
 
 pub(super) fn dynamic_slice(op: &DynamicSlice, site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let (whole, sizes, dim) = (site.operand(0)?, site.result(0)?, op.dim);
-    let (from, to) = (row_major(&whole), row_major(&sizes));
+    let (from, length) = (row_major(&whole), sizes[dim]);
+    let (size, stride) = (whole[dim], from[dim]);
+    let mut copies = rearrange::copy([0, 0], [from, row_major(&sizes)], sizes, false);
     Ok(Box::new(move |call, _| {
-        let (x, start) = (call.float(0), begin(call.int(1)[0], sizes[dim], whole[dim]));
-        if !sizes.contains(&0) {
-            let from = View { offset: start * from[dim], strides: &from };
-            copy_strided(x, from, call.out(), View { offset: 0, strides: &to }, &sizes);
-        }
+        copies.boxes[0].offsets[0] = begin(call.int(1)[0], length, size) * stride;
+        copies.run(call);
     }))
 }
 
 pub(super) fn dynamic_pad(op: &DynamicPad, site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let (whole, sizes, dim) = (site.result(0)?, site.operand(0)?, op.dim);
-    let (from, to) = (row_major(&sizes), row_major(&whole));
+    let (to, length) = (row_major(&whole), sizes[dim]);
+    let (size, stride) = (whole[dim], to[dim]);
+    let mut copies = rearrange::copy([0, 0], [row_major(&sizes), to], sizes, true);
     Ok(Box::new(move |call, _| {
-        let (y, start) = (call.float(0), begin(call.int(1)[0], sizes[dim], whole[dim]));
-        let out = call.out();
-        out.fill(0.0);
-        if !sizes.contains(&0) {
-            let to = View { offset: start * to[dim], strides: &to };
-            copy_strided(y, View { offset: 0, strides: &from }, out, to, &sizes);
-        }
+        copies.boxes[0].offsets[1] = begin(call.int(1)[0], length, size) * stride;
+        copies.run(call);
     }))
 }
 
@@ -72,12 +66,12 @@ pub(super) fn compare(op: &Compare, site: &KernelSite<'_>) -> KernelFn {
     if site.operands[0].dtype == DType::I32 {
         return Box::new(move |call, _| {
             let (a, b) = (call.int(0), call.int(1));
-            select::compare(a, b, as_ints_mut(call.out()), |a, b| holds(kind, a, b));
+            select::compare(a, b, call.stored(0), |a, b| holds(kind, a, b));
         });
     }
     Box::new(move |call, _| {
         let (a, b) = (call.float(0), call.float(1));
-        select::compare(a, b, as_ints_mut(call.out()), |a, b| holds(kind, a, b));
+        select::compare(a, b, call.stored(0), |a, b| holds(kind, a, b));
     })
 }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Choices of experts, and those of them whose expert was full: such a choice is dropped.
 #[derive(Default, Debug)]
-pub struct Tally {
+pub(super) struct Tally {
     chosen: AtomicU64,
     dropped: AtomicU64,
 }
@@ -22,7 +22,7 @@ impl Tally {
     }
 
     /// The numbers of chosen and dropped tokens since the last call.
-    pub fn take(&self) -> [u64; 2] {
+    pub(super) fn take(&self) -> [u64; 2] {
         [&self.chosen, &self.dropped].map(|count| count.swap(0, Ordering::Relaxed))
     }
 }

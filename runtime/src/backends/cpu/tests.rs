@@ -2,9 +2,9 @@
 //! three.
 
 use super::Cpu;
-use crate::arena::as_floats;
-use crate::backend::{Backend, KernelSite, RngContext, Span, updated};
+use crate::backend::{Backend, KernelSite, LaunchSite, Memory, Span, updated};
 use crate::comm::{Region, assemble, extract};
+use crate::host;
 use crate::reference::{Array, Context, Tensor as Dense, ops::evaluate};
 use ir::ids::AxisId;
 use ir::mesh::{Axes, Mesh};
@@ -13,7 +13,9 @@ use ir::rule::{Rule, TensorFactors};
 use ir::types::{DType, Dim, PartialKind, Type};
 use kernels::cpu::dropout::{normal, uniform};
 
-const RNG: RngContext = RngContext { seed: 5, step: 2, microbatch: 3, index: 4 };
+const SEED: u64 = 5;
+const STEP: u64 = 2;
+const SITE: LaunchSite = LaunchSite { microbatch: 3, index: 4 };
 
 /// Ops with their operands' sizes; `i` numbers the integer operands.
 type Case = (Op, Vec<&'static [u64]>, &'static [usize]);
@@ -165,22 +167,38 @@ fn operand(op: &Op, place: usize, ty: &Type) -> Array<f64> {
     Array::Real(Dense::from_fn(&dims, |i| if step { 2.0 } else { f64::from(number(i)) }))
 }
 
-/// The rank's part of an operand, bit by bit.
-fn part(array: &Array<f64>, ty: &Type, region: &Region) -> Vec<f32> {
-    let whole: Vec<f32> = match array {
-        Array::Int(whole) => as_floats(&whole.data).to_vec(),
-        Array::Real(whole) => whole.data.iter().map(|&x| x as f32).collect(),
-    };
-    let mut part = vec![0.0; region.len()];
-    extract(&whole, ty, region, &mut part);
-    part
+/// The rank's part of an operand, as it is stored.
+fn part(array: &Array<f64>, ty: &Type, region: &Region) -> Vec<u8> {
+    match array {
+        Array::Int(whole) => {
+            let mut part = vec![0; region.len()];
+            extract(&whole.data, ty, region, &mut part);
+            host::bytes_of(&part).to_vec()
+        }
+        Array::Real(whole) => {
+            let whole: Vec<f32> = whole.data.iter().map(|&x| x as f32).collect();
+            let mut part = vec![0.0; region.len()];
+            extract(&whole, ty, region, &mut part);
+            host::stored(ty.dtype, &part).into_owned()
+        }
+    }
 }
 
-/// The numbers of a result: of integers what their bits are as floats.
+/// The numbers at a place.
+fn made(backend: &mut Cpu, span: Span) -> Vec<f32> {
+    if span.dtype != DType::I32 {
+        return host::get(backend, span);
+    }
+    let mut ints = vec![0i32; span.len];
+    backend.read(span, host::bytes_of_mut(&mut ints));
+    ints.into_iter().map(|int| int as f32).collect()
+}
+
+/// The numbers of a result.
 fn numbers(array: Array<f64>) -> Vec<f64> {
     match array {
         Array::Real(whole) => whole.data,
-        Array::Int(whole) => as_floats(&whole.data).iter().copied().map(f64::from).collect(),
+        Array::Int(whole) => whole.data.iter().copied().map(f64::from).collect(),
     }
 }
 
@@ -203,8 +221,8 @@ fn run(op: &KernelOp, mesh: &Mesh, given: &[Array<f64>], types: [&[Type]; 2], ho
         let region = |ty: &Type| Region::of(ty, mesh, &coordinates);
         let mut end = 0;
         let mut room = |ty: &Type| {
-            let span = Span { offset: end, len: region(ty).len() };
-            end += (4 * span.len).next_multiple_of(64);
+            let span = Span::new(ty.dtype, end, region(ty).len());
+            end += span.bytes().next_multiple_of(64);
             span
         };
         let operands: Vec<Span> = types[0].iter().map(&mut room).collect();
@@ -214,6 +232,7 @@ fn run(op: &KernelOp, mesh: &Mesh, given: &[Array<f64>], types: [&[Type]; 2], ho
             results[0] = operands[operand];
         }
         backend.reserve(end).unwrap();
+        backend.begin_step(SEED, STEP);
         for ((&span, array), ty) in operands.iter().zip(given).zip(types[0]) {
             backend.write(span, &part(array, ty, &region(ty)));
         }
@@ -221,30 +240,46 @@ fn run(op: &KernelOp, mesh: &Mesh, given: &[Array<f64>], types: [&[Type]; 2], ho
         let site =
             KernelSite { mesh, coordinates: &coordinates, operands: &sides[0], results: &sides[1], forward: true };
         let mut kernel = backend.prepare(op, &site).unwrap();
-        backend.launch(&mut kernel, RNG, &operands, &results, false);
+        backend.launch(&mut kernel, SITE, &operands, &results, false);
         if how == How::Added {
-            backend.launch(&mut kernel, RNG, &operands, &results, true);
+            backend.launch(&mut kernel, SITE, &operands, &results, true);
         }
         for ((&result, ty), whole) in results.iter().zip(types[1]).zip(&mut wholes) {
             let counts = rank == 0 || !ty.sharded_axes().is_empty() || ty.partial.is_some();
             if counts {
-                let mut made = vec![0.0; result.len];
-                backend.read(result, &mut made);
-                assemble(&made, ty, &region(ty), whole);
+                assemble(&made(&mut backend, result), ty, &region(ty), whole);
             }
         }
     }
     wholes
 }
 
-fn check(op: &Op, got: &[Vec<f32>], want: &[Vec<f64>], times: f64, how: &str) {
-    for (got, want) in got.iter().zip(want) {
+/// Checks that results are `times` those of the reference, to within the rounding of f32 inside a kernel and, in a narrow format, to
+/// the nearest number or, where that rounding decides, to its neighbour.
+fn check(op: &Op, got: &[Vec<f32>], (want, types): (&[Vec<f64>], &[Type]), times: f64, how: &str) {
+    for ((got, want), ty) in got.iter().zip(want).zip(types) {
         let size = want.iter().filter(|x| x.is_finite()).fold(1e-3f64, |max, x| max.max(x.abs())) * times;
         for (&got, &want) in got.iter().zip(want) {
-            let same = f64::from(got) == want || (f64::from(got) - times * want).abs() <= 1e-5 * size;
-            assert!(same, "{} {how}: {got} is not {}", op.name(), times * want);
+            let want = times * want;
+            let inside = 1e-5 * size;
+            // Each rounding of a sum, or of its terms when it is added to, is half of a last place.
+            let last = last_place(ty.dtype, want.abs() + inside);
+            let same = f64::from(got) == want || (f64::from(got) - want).abs() <= inside + times / 2.0 * last;
+            assert!(same, "{} {how}: {got} is not {want}: {:?}", op.name(), ty.dtype);
         }
     }
+}
+
+/// The distance of a number to the next larger one of a format, or if it is the largest, to the next smaller one.
+fn last_place(dtype: DType, size: f64) -> f64 {
+    let Some(format) = host::narrow(dtype) else { return 0.0 };
+    let near = format.nearest(size as f32).min(format.largest());
+    let side = if near < format.largest() { 1.0 } else { -1.0 };
+    let mut step = (near * f32::EPSILON).max(f32::from_bits(1));
+    while format.nearest(near + side * step) == near {
+        step *= 2.0;
+    }
+    f64::from((near - format.nearest(near + side * step)).abs())
 }
 
 /// The types with the letter's dims cut in three; none if the rule forbids it.
@@ -271,39 +306,89 @@ fn sharded(op: &KernelOp, factor: usize, types: [&[Type]; 2]) -> Option<[Vec<Typ
     Some([operands, results.collect()])
 }
 
+/// The types of an op's operands and results.
+type Signature = [Vec<Type>; 2];
+
+/// The signatures of an op whose float operands are f32 or of one narrow format each, as the op's law allows.
+fn signatures(op: &Op, sizes: &[&[u64]], ints: &[usize], narrow: DType) -> Vec<Signature> {
+    let floats: Vec<usize> = (0..sizes.len()).filter(|place| !ints.contains(place)).collect();
+    let signature = |chosen: usize| {
+        let dtype = |place: usize| match floats.iter().position(|&float| float == place) {
+            None => DType::I32,
+            Some(at) if chosen >> at & 1 == 1 => narrow,
+            Some(_) => DType::F32,
+        };
+        let types: Vec<Type> = sizes.iter().enumerate().map(|(place, sizes)| Type::of(dtype(place), sizes)).collect();
+        let results = op.infer(&types.iter().collect::<Vec<_>>()).ok()?;
+        Some([types, results])
+    };
+    (1..1 << floats.len()).filter_map(signature).collect()
+}
+
+/// Runs an op in all ways on these types and compares it with the reference.
+fn compare(op: &Op, [types, results]: &Signature) {
+    let (one, mesh) = (Mesh::default(), Mesh::new("m", &[("a", 3)]));
+    let Op::Kernel(kernel) = op else { return };
+    let rounded = |(place, ty): (usize, &Type)| match (operand(op, place, ty), host::narrow(ty.dtype)) {
+        (Array::Real(whole), Some(format)) => Array::Real(whole.map(|x| f64::from(format.nearest(x as f32)))),
+        (array, _) => array,
+    };
+    let given: Vec<Array<f64>> = types.iter().enumerate().map(rounded).collect();
+    let dims: Vec<Vec<usize>> =
+        results.iter().map(|ty| ty.sizes().iter().map(|&size| size as usize).collect()).collect();
+    let context = Context { seed: SEED, step: STEP, index: SITE.index, microbatch: SITE.microbatch };
+    let want = evaluate(op, &given.iter().collect::<Vec<_>>(), &dims, context).unwrap();
+    let want: Vec<Vec<f64>> = want.into_iter().map(numbers).collect();
+    let apart = run(kernel, &one, &given, [types, results], How::Apart);
+    check(op, &apart, (&want, results), 1.0, "whole");
+    let views: &[usize] = if kernel.def().is_view() { &[0] } else { &[] };
+    for &place in kernel.def().in_place().iter().chain(views) {
+        if types[place].dtype == results[0].dtype {
+            assert_eq!(run(kernel, &one, &given, [types, results], How::On(place)), apart, "{} in place", op.name());
+        }
+    }
+    if results.len() == 1 && results[0].dtype.is_float() && updated(kernel).is_empty() {
+        check(op, &run(kernel, &one, &given, [types, results], How::Added), (&want, results), 2.0, "added");
+    }
+    for factor in 0.. {
+        let Some([types, results]) = sharded(kernel, factor, [types, results]) else { break };
+        // Terms of a sum that are rounded one by one are no rounded sum.
+        if results.iter().any(|ty| ty.partial.is_some() && ty.dtype != DType::F32) {
+            continue;
+        }
+        let got = run(kernel, &mesh, &given, [&types, &results], How::Apart);
+        check(op, &got, (&want, &results), 1.0, &format!("with factor {factor} sharded"));
+    }
+}
+
 #[test]
 fn every_op_equals_the_reference_whole_and_sharded() {
-    let mesh = Mesh::new("m", &[("a", 3)]);
     let mut seen: Vec<&str> = Vec::new();
     for (op, sizes, ints) in cases().into_iter().chain(selections()) {
         seen.push(op.name());
-        let Op::Kernel(kernel) = &op else { continue };
         let dtype = |place| if ints.contains(&place) { DType::I32 } else { DType::F32 };
         let types: Vec<Type> = sizes.iter().enumerate().map(|(place, sizes)| Type::of(dtype(place), sizes)).collect();
         let results = op.infer(&types.iter().collect::<Vec<_>>()).unwrap_or_else(|why| panic!("{}: {why}", op.name()));
-        let given: Vec<Array<f64>> = types.iter().enumerate().map(|(place, ty)| operand(&op, place, ty)).collect();
-        let dims: Vec<Vec<usize>> =
-            results.iter().map(|ty| ty.sizes().iter().map(|&size| size as usize).collect()).collect();
-        let RngContext { seed, step, microbatch, index } = RNG;
-        let context = Context { seed, step, index, microbatch };
-        let want = evaluate(&op, &given.iter().collect::<Vec<_>>(), &dims, context).unwrap();
-        let want: Vec<Vec<f64>> = want.into_iter().map(numbers).collect();
-        let one = Mesh::default();
-        let apart = run(kernel, &one, &given, [&types, &results], How::Apart);
-        check(&op, &apart, &want, 1.0, "whole");
-        let views: &[usize] = if kernel.def().is_view() { &[0] } else { &[] };
-        for &place in kernel.def().in_place().iter().chain(views) {
-            assert_eq!(run(kernel, &one, &given, [&types, &results], How::On(place)), apart, "{} in place", op.name());
-        }
-        if results.len() == 1 && updated(kernel).is_empty() {
-            check(&op, &run(kernel, &one, &given, [&types, &results], How::Added), &want, 2.0, "added");
-        }
-        for factor in 0.. {
-            let Some([types, results]) = sharded(kernel, factor, [&types, &results]) else { break };
-            let got = run(kernel, &mesh, &given, [&types, &results], How::Apart);
-            check(&op, &got, &want, 1.0, &format!("with factor {factor} sharded"));
-        }
+        compare(&op, &[types, results]);
     }
     let missing: Vec<_> = names().into_iter().filter(|name| !seen.contains(name) && *name != "clip_factor").collect();
     assert!(missing.is_empty(), "{missing:?} have no case");
+}
+
+#[test]
+fn every_op_takes_narrow_operands_as_its_law_allows() {
+    let mut taken = Vec::new();
+    for (op, sizes, ints) in cases().into_iter().chain(selections()) {
+        for dtype in [DType::BF16, DType::F16, DType::F8E4M3, DType::F8E5M2] {
+            let signatures = signatures(&op, &sizes, ints, dtype);
+            taken.extend((!signatures.is_empty()).then_some((dtype, op.name())));
+            signatures.iter().for_each(|signature| compare(&op, signature));
+        }
+    }
+    for dtype in [DType::BF16, DType::F16] {
+        let never = |name: &&str| !taken.contains(&(dtype, *name));
+        // Cases with integers alone, and ops on what the optimizer keeps in f32.
+        let f32_only = ["less_equal", "equal", "token_loss", "adamw", "sgd", "clip_factor"];
+        assert_eq!(names().into_iter().filter(never).collect::<Vec<_>>(), f32_only, "{dtype:?}");
+    }
 }

@@ -8,8 +8,10 @@ use super::memory::Arena;
 use super::plan::{Plan, plan};
 use super::staging::Staging;
 use super::stream::Stream;
-use crate::backend::{Backend, KernelSite, RngContext, Span};
+use crate::backend::{Backend, KernelSite, LaunchSite, Memory, Span};
+use crate::host::get;
 use ir::ops::KernelOp;
+use ir::types::DType;
 use kernels::cuda::gemm::Contraction;
 use kernels::scalar::{Access, Element, Program};
 use std::sync::Arc;
@@ -31,6 +33,10 @@ pub struct Cuda {
     matmul: Matmul,
     staging: Staging,
     copying: Elementwise,
+    /// The data of each feed.
+    staged: Vec<Vec<u8>>,
+    /// The scalars that the step has reported.
+    reported: Vec<f32>,
 }
 
 /// A kernel with its shapes.
@@ -90,12 +96,14 @@ impl Cuda {
             matmul: Matmul::new(device)?,
             staging: Staging::new(device)?,
             copying: Elementwise::new(device, &Program::copy(Element::F32, Access::Same))?,
+            staged: Vec::new(),
+            reported: Vec::new(),
         })
     }
 
     /// The address of a tensor in the arena.
     fn at(&self, span: Span) -> u64 {
-        self.arena.address(span.offset, BYTES * span.len)
+        self.arena.address(span.offset, span.bytes())
     }
 
     fn ready(&mut self, plan: Plan) -> Result<Kernel, Error> {
@@ -159,7 +167,23 @@ impl Backend for Cuda {
         self.ready(plan).map_err(|why| why.to_string())
     }
 
-    fn launch(&mut self, kernel: &mut Kernel, _: RngContext, operands: &[Span], results: &[Span], accumulate: bool) {
+    /// No kernel reads the seed or the step: ops with random numbers have none here.
+    fn begin_step(&mut self, _: u64, _: u64) {}
+
+    fn stage(&mut self, feed: usize, data: &[u8]) {
+        if self.staged.len() <= feed {
+            self.staged.resize(feed + 1, Vec::new());
+        }
+        self.staged[feed] = data.to_vec();
+    }
+
+    fn feed(&mut self, feed: usize, to: Span) {
+        let data = std::mem::take(&mut self.staged[feed]);
+        self.write(to, &data);
+        self.staged[feed] = data;
+    }
+
+    fn launch(&mut self, kernel: &mut Kernel, _: LaunchSite, operands: &[Span], results: &[Span], accumulate: bool) {
         let out = results[0];
         let done = match kernel {
             Kernel::Copy if accumulate => return self.add(out, operands[0]),
@@ -176,6 +200,7 @@ impl Backend for Cuda {
     }
 
     fn add(&mut self, into: Span, from: Span) {
+        assert_eq!([into.dtype, from.dtype], [DType::F32; 2], "no op in a narrow format has a kernel here");
         // SAFETY: as in `launch`.
         let done = unsafe { self.copying.launch(&self.stream, &[self.at(from)], self.at(into), into.len, true) };
         done.unwrap_or_else(|why| panic!("{why}"));
@@ -184,28 +209,42 @@ impl Backend for Cuda {
     fn copy(&mut self, to: Span, from: Span) {
         if to.offset != from.offset && to.len > 0 {
             // SAFETY: as in `launch`; tensors that are alive together do not overlap.
-            let done = unsafe { self.stream.copy(self.at(to), self.at(from), BYTES * to.len) };
+            let done = unsafe { self.stream.copy(self.at(to), self.at(from), to.bytes()) };
             done.unwrap_or_else(|why| panic!("{why}"));
         }
     }
 
-    fn write(&mut self, to: Span, data: &[f32]) {
-        assert_eq!(to.len, data.len(), "equal numbers of elements on both sides");
-        // SAFETY: floats are bytes.
-        let bytes = unsafe { std::slice::from_raw_parts(data.as_ptr().cast(), size_of_val(data)) };
+    fn report(&mut self, out: usize, from: Span) {
+        if self.reported.len() <= out {
+            self.reported.resize(out + 1, 0.0);
+        }
+        self.reported[out] = get(self, from)[0];
+    }
+
+    fn reports(&mut self, outs: &mut [f32]) {
+        outs.copy_from_slice(&self.reported[..outs.len()]);
+    }
+
+    /// No op that chooses experts has a kernel here.
+    fn take_choices(&mut self) -> [u64; 2] {
+        [0, 0]
+    }
+}
+
+impl Memory for Cuda {
+    fn write(&mut self, to: Span, data: &[u8]) {
+        assert_eq!(to.bytes(), data.len(), "equal numbers of bytes on both sides");
         let to = self.at(to);
         // SAFETY: as in `launch`.
-        let done = unsafe { self.staging.write(&self.stream, to, bytes) };
+        let done = unsafe { self.staging.write(&self.stream, to, data) };
         done.unwrap_or_else(|why| panic!("{why}"));
     }
 
-    fn read(&mut self, from: Span, data: &mut [f32]) {
-        assert_eq!(from.len, data.len(), "equal numbers of elements on both sides");
-        // SAFETY: floats are bytes, all of which may have any value.
-        let bytes = unsafe { std::slice::from_raw_parts_mut(data.as_mut_ptr().cast(), size_of_val(data)) };
+    fn read(&mut self, from: Span, data: &mut [u8]) {
+        assert_eq!(from.bytes(), data.len(), "equal numbers of bytes on both sides");
         let from = self.at(from);
         // SAFETY: as in `launch`.
-        let done = unsafe { self.staging.read(&self.stream, bytes, from) };
+        let done = unsafe { self.staging.read(&self.stream, data, from) };
         done.unwrap_or_else(|why| panic!("{why}"));
     }
 }

@@ -9,11 +9,12 @@
 
 use super::elementwise::{bytes, floats};
 use super::{Bench, CheckRow, Found, row};
-use crate::backend::{Backend, KernelSite, RngContext, Span};
+use crate::backend::{Backend, KernelSite, LaunchSite, Span};
 use crate::backends::cuda::backend::Cuda;
 use crate::backends::cuda::error::Error;
 use crate::backends::cuda::matmul::{Arithmetic, Matmul};
 use crate::backends::cuda::memory::Arena;
+use crate::host::{get, put};
 use half::bf16;
 use ir::mesh::Mesh;
 use ir::ops::KernelOp;
@@ -315,8 +316,9 @@ fn einsum(bench: &mut Bench, equation: &str) -> Result<Found, Error> {
     let mut spans = Vec::new();
     let mut end = 0;
     for ty in operands.iter().chain([&result]) {
-        spans.push(Span { offset: end, len: ty.elements() as usize });
-        end += (4 * ty.elements() as usize).next_multiple_of(256);
+        let span = Span::new(DType::F32, end, ty.elements() as usize);
+        spans.push(span);
+        end += span.bytes().next_multiple_of(256);
     }
     let mut cuda = Cuda::new(&bench.device)?;
     cuda.reserve(end).map_err(Error::Program)?;
@@ -328,11 +330,10 @@ fn einsum(bench: &mut Bench, equation: &str) -> Result<Found, Error> {
     let (a, b) = (bench.normals(spans[0].len, 1).to_vec(), bench.normals(spans[1].len, 2).to_vec());
     let held = bench.normals(spans[2].len, 3).to_vec();
     for (span, data) in spans.iter().zip([&a, &b, &held]) {
-        cuda.write(*span, data);
+        put(&mut cuda, *span, data);
     }
-    other.launch(&mut kernel, RngContext::default(), &spans[..2], &spans[2..], true);
-    let mut got = vec![0.0; held.len()];
-    cuda.read(spans[2], &mut got);
+    other.launch(&mut kernel, LaunchSite::default(), &spans[..2], &spans[2..], true);
+    let got = get(&mut cuda, spans[2]);
     let terms =
         eq.letters[0].iter().filter(|l| !eq.letters[2].contains(l)).map(|l| size(&l.to_string())).product::<usize>();
     Ok(Found::results(eq.error(bench, &a, &b, &got, &held)?, bound(terms + 1, Arithmetic::F32)))

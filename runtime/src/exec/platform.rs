@@ -1,0 +1,65 @@
+//! Choice of what ranks run on: the backend of each and the communicator that joins them are named here alone.
+
+use crate::backend::Backend;
+use crate::backends::cpu::Cpu;
+use crate::comm::Communicator;
+use crate::comm::threads::{Fabric, ThreadCommunicator};
+use std::sync::Arc;
+
+/// What the ranks of this process run on.
+pub trait Platform {
+    /// The device of a rank.
+    type Backend: Backend + 'static;
+    /// What joins the ranks.
+    type Communicator: Communicator;
+
+    /// The device of a rank with memory of `bytes` bytes, and the endpoint of its main thread.
+    ///
+    /// # Errors
+    /// There is no such device, or not so much memory.
+    fn connect(&self, rank: usize, bytes: usize) -> Result<(Self::Backend, Self::Communicator), String>;
+
+    /// True if the async worker of each rank has a thread of its own.
+    fn has_async_threads(&self) -> bool;
+
+    /// Counts threads as awake: before each step all main threads, and at load all async workers.
+    fn enter(&self, threads: usize);
+}
+
+/// Ranks as threads of this process, each on its share of the processor.
+pub struct Threads {
+    fabric: Arc<Fabric>,
+    /// Threads that the kernels of one rank may use.
+    kernel_threads: usize,
+    async_threads: bool,
+}
+
+impl Threads {
+    /// A place for `ranks` ranks, the kernels of each on `kernel_threads` threads. `async_threads`: whether async workers have
+    /// threads of their own; `None`: if cores are free.
+    pub fn new(ranks: usize, kernel_threads: usize, async_threads: Option<bool>) -> Threads {
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        let async_threads = async_threads.unwrap_or(cores > ranks * kernel_threads);
+        Threads { fabric: Fabric::new(ranks, async_threads), kernel_threads, async_threads }
+    }
+}
+
+impl Platform for Threads {
+    type Backend = Cpu;
+    type Communicator = ThreadCommunicator;
+
+    fn connect(&self, rank: usize, bytes: usize) -> Result<(Cpu, ThreadCommunicator), String> {
+        let mut backend = Cpu::new(self.kernel_threads);
+        backend.reserve(bytes)?;
+        let endpoint = self.fabric.endpoint(rank, backend.arena().clone());
+        Ok((backend, endpoint))
+    }
+
+    fn has_async_threads(&self) -> bool {
+        self.async_threads
+    }
+
+    fn enter(&self, threads: usize) {
+        self.fabric.enter(threads);
+    }
+}
