@@ -367,10 +367,10 @@ catalogue! {
         "Add text, use a shorter sequence, or change the held-out fraction.";
     704 PrecisionRefused "unsupported precision":
         "This command does not support the precision. It stops instead of silently computing in another precision.";
-        "meshwright train tiny-llama --precision bf16";
-        "Train with --precision f32.";
+        "meshwright train tiny-llama --precision f64";
+        "Train with --precision f32, bf16 or f16.";
     705 CheckpointMismatch "checkpoint does not match the run":
-        "A run resumes from a checkpoint with the same model, text, held-out fraction, sequence length, global batch, optimizer, precision and seed. The parallel configuration, the number of steps, learning rate, clipping and output options may change.";
+        "A run resumes from a checkpoint with the same model, text, held-out fraction, sequence length, global batch, optimizer and seed. The parallel configuration, the precision, the number of steps, learning rate, clipping and output options may change.";
         "meshwright train tiny-gpt2 --data text --valid-fraction 0.3 --seq 16 --seed 1 --resume";
         "Use the options of the run, as `--resume` alone does, or start over with another --out.";
     706 NotFinite "non-finite loss":

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 pub use ir::arena::Role;
 
 /// The suffix of the state that starts as a copy of its parameter.
-const MASTER: &str = "master";
+pub(crate) const MASTER: &str = "master";
 
 /// A global tensor.
 #[derive(Clone, PartialEq, Debug)]

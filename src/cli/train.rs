@@ -104,7 +104,8 @@ struct Flags {
     /// Random seed of the initial parameters and of the data order [default: 0]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Type of parameters and compute: f32 [default: f32]
+    /// Type of parameters and compute: f32, bf16 or f16; below f32 the optimizer updates an f32 copy of the parameters
+    /// [default: f32]
     #[arg(long, value_name = "TYPE")]
     precision: Option<String>,
     /// Backend: cpu, or cuda (NVIDIA GPU) [default: cpu]
@@ -128,9 +129,9 @@ struct Flags {
     /// Resume from a checkpoint, or from the newest one in a run's folder [default without PATH: --out]
     ///
     /// Other options come from that run (its run.toml, unless --config or --request is given); flags override them. These may
-    /// change: the configuration, --steps, learning rate, --weight-decay, --clip, --skip-nonfinite, --eval-*, --final-eval-batches,
+    /// change: the configuration, --precision, --steps, learning rate, --weight-decay, --clip, --skip-nonfinite, --eval-*, --final-eval-batches,
     /// --save-every, --keep-last and --out. These may not, which is checked: the model, the text, --valid-fraction, --seq,
-    /// --global-batch, --optimizer, --precision and --seed. On the same configuration a resumed run is bit-identical to an
+    /// --global-batch, --optimizer and --seed. On the same configuration a resumed run is bit-identical to an
     /// uninterrupted one; on another configuration it is equal up to rounding. Later checkpoints in that folder are deleted once the next one is saved
     #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "")]
     resume: Option<String>,

@@ -31,7 +31,6 @@ pub(super) fn fixed(request: &TrainRequest, source: &ModelSource, data: &TextDat
         "seq": request.seq,
         "global_batch": request.global_batch,
         "optimizer": request.optimizer,
-        "precision": request.precision,
     })
 }
 

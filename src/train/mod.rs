@@ -33,6 +33,6 @@ pub use backend::{check_ops, no_gpu};
 pub use free::free_memory;
 pub use prepare::predict;
 pub use report::{ProfileReport, Progress, Quiet, Routed, RunHeader, Signal, TrainReport};
-pub use request::{TrainRequest, check_precision};
+pub use request::TrainRequest;
 pub use run::{train, train_source};
 pub use runtime::metrics::{EvalRecord, StepRecord};

@@ -6,13 +6,12 @@ use super::request::TrainRequest;
 use crate::error::Error;
 use crate::predicting::{self, StepPrediction};
 use compiler::batch::microbatches;
-use compiler::compile::{compile, open};
+use compiler::compile::{compile, dtype, open};
 use compiler::model_source::ModelSource;
 use compiler::pipeline::PipelineOptions;
 use cost::CPU;
 use ir::options::{ParallelConfig, PlanOptions};
 use ir::text::File;
-use ir::types::DType;
 use trace::Trace;
 
 /// A request with its compiled model.
@@ -36,7 +35,7 @@ pub(super) fn prepare(request: &TrainRequest, source: Option<ModelSource>) -> Re
     check_device(&request.backend)?;
     let parallel = request.parallel()?;
     let source = source.map_or_else(|| ModelSource::open(&request.model), Ok)?;
-    let file = open(&source, &parallel, request.seq, DType::F32)?;
+    let file = open(&source, &parallel, request.seq, dtype(&request.precision)?)?;
     let feed = Feed::of(&file.model)?;
     request.seq = feed.seq;
     let microbatches = microbatches(request.global_batch, feed.sequences)?;

@@ -3,7 +3,7 @@
 use super::backend::BACKENDS;
 use crate::error::Error;
 use compiler::batch::ConfigOptions;
-use compiler::compile::DEFAULT_SEQ;
+use compiler::compile::{DEFAULT_SEQ, dtype};
 use compiler::parallel;
 use ir::catalogue::Code;
 use ir::optimizer::{Optimizer, OptimizerKind};
@@ -62,7 +62,7 @@ pub struct TrainRequest {
     pub skip_nonfinite: u64,
     /// Seed of the initial parameters and of the data order.
     pub seed: u64,
-    /// Type of parameters and compute.
+    /// Type of parameters and compute: f32, bf16 or f16.
     pub precision: String,
     /// Name of the backend.
     pub backend: String,
@@ -198,7 +198,7 @@ impl TrainRequest {
     }
 
     fn check(&self) -> Result<(), Error> {
-        check_precision(&self.precision)?;
+        dtype(&self.precision)?;
         self.optimizer()?;
         check_backend(&self.backend)?;
         self.check_trace()?;
@@ -237,18 +237,6 @@ fn check_backend(backend: &str) -> Result<(), Error> {
     Err(option(format!("there is no backend `{backend}`")).help(help))
 }
 
-/// Checks that the type of parameters and compute is supported.
-///
-/// # Errors
-/// The type is not f32, the only type of this version.
-pub fn check_precision(precision: &str) -> Result<(), Error> {
-    match precision {
-        "f32" => Ok(()),
-        other => Err(Error::input(Code::PrecisionRefused, format!("precision `{other}` is not in this version"))
-            .help("--precision f32 is exact enough for any model; it takes twice the memory of bf16")),
-    }
-}
-
 /// The largest split of a rank's sequences up to 8 that leaves each of several stages two micro-batches.
 fn default_mbs(global_batch: u64, parallel: &ParallelConfig) -> u64 {
     let rank = global_batch / parallel.dp;
@@ -285,7 +273,7 @@ mod tests {
     fn values_that_cannot_be_are_refused() {
         let base = TrainRequest::default;
         for (request, part) in [
-            (TrainRequest { precision: "bf16".into(), ..base() }, "bf16"),
+            (TrainRequest { precision: "f64".into(), ..base() }, "f64"),
             (TrainRequest { optimizer: "adam".into(), ..base() }, "adamw or sgd"),
             (TrainRequest { backend: "tpu".into(), ..base() }, "there is no backend `tpu`"),
             (TrainRequest { steps: 0, ..base() }, "`steps` is 0"),

@@ -183,11 +183,15 @@ fn deadline(seconds: f64) -> Result<Duration, RequestError> {
     Duration::try_from_secs_f64(seconds).ok().filter(|deadline| !deadline.is_zero()).ok_or_else(wrong)
 }
 
-/// The type of parameters and activations that a precision means. bf16 plans and prints; training refuses it.
-fn dtype(precision: &str) -> Result<DType, RequestError> {
+/// The type of parameters and activations that a precision means. Below f32, the optimizer keeps an f32 copy of parameters.
+///
+/// # Errors
+/// It is none of these.
+pub fn dtype(precision: &str) -> Result<DType, RequestError> {
     match precision {
         "f32" => Ok(DType::F32),
         "bf16" => Ok(DType::BF16),
+        "f16" => Ok(DType::F16),
         other => Err(RequestError::UnknownPrecision { precision: other.to_string() }),
     }
 }

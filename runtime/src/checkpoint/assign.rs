@@ -2,6 +2,7 @@
 
 use super::shard::Shard;
 use crate::state::{Role, StateSlot};
+use ir::types::DType;
 use std::collections::BTreeMap;
 
 /// A rank's part of a tensor in a checkpoint.
@@ -15,6 +16,8 @@ pub(super) struct StatePart {
     pub(super) param: String,
     /// The state's, unless it is the parameter itself.
     pub(super) state: Option<String>,
+    /// Its elements.
+    pub(super) dtype: DType,
     /// The tensor's sizes.
     pub(super) sizes: Vec<u64>,
     /// The part, in the order of its elements.
@@ -22,9 +25,9 @@ pub(super) struct StatePart {
 }
 
 impl StatePart {
-    /// Number of elements in the part.
-    pub(super) fn elements(&self) -> u64 {
-        self.shards.iter().map(Shard::elements).sum()
+    /// Its size in bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.dtype.bytes() * self.shards.iter().map(Shard::elements).sum::<u64>()
     }
 }
 
@@ -36,6 +39,7 @@ pub(super) fn state_parts(slots: &[StateSlot]) -> Vec<StatePart> {
         name: slot.name.clone(),
         param: slot.param.clone(),
         state: if let Role::State(name) = &slot.role { Some(name.clone()) } else { None },
+        dtype: slot.ty.dtype,
         sizes: slot.ty.sizes(),
         shards: Shard::of(&slot.region),
     };
@@ -54,12 +58,12 @@ pub(super) fn assign_writers(ranks: &[Vec<StatePart>]) -> Vec<Vec<StatePart>> {
         }
     }
     let mut distinct: Vec<_> = holders.into_values().collect();
-    distinct.sort_by_key(|holders| std::cmp::Reverse(holders[0].1.elements()));
+    distinct.sort_by_key(|holders| std::cmp::Reverse(holders[0].1.bytes()));
     let (mut load, mut assigned) = (vec![0; ranks.len()], vec![Vec::new(); ranks.len()]);
     for holders in distinct {
         let least = holders.into_iter().min_by_key(|(rank, _)| load[*rank]);
         let (rank, part) = least.expect("a part is there because a rank holds it");
-        load[rank] += part.elements();
+        load[rank] += part.bytes();
         assigned[rank].push(part.clone());
     }
     assigned
@@ -71,7 +75,15 @@ mod tests {
 
     fn part(name: &str, offset: u64, size: u64) -> StatePart {
         let shards = vec![Shard { offset: vec![offset], shape: vec![size] }];
-        StatePart { slot: 0, name: name.into(), param: name.into(), state: None, sizes: vec![8], shards }
+        StatePart {
+            slot: 0,
+            name: name.into(),
+            param: name.into(),
+            state: None,
+            dtype: DType::F32,
+            sizes: vec![8],
+            shards,
+        }
     }
 
     #[test]
@@ -82,8 +94,8 @@ mod tests {
             [vec![part("a", 4 * tp, 4), part("b", 4 * tp, 4)], whole.to_vec()].concat()
         };
         let assigned = assign_writers(&[on(0), on(1), on(0), on(1)]);
-        let work: Vec<u64> = assigned.iter().map(|parts| parts.iter().map(StatePart::elements).sum()).collect();
-        assert_eq!(work, [12, 12, 12, 12]);
+        let work: Vec<u64> = assigned.iter().map(|parts| parts.iter().map(StatePart::bytes).sum()).collect();
+        assert_eq!(work, [48, 48, 48, 48]);
         let mut names: Vec<_> = assigned.iter().flatten().map(|part| (&part.name, &part.shards[0].offset)).collect();
         names.sort();
         names.dedup();

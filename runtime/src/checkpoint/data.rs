@@ -2,16 +2,15 @@
 //! elements, little-endian). Files are written and read in chunks, so no file has to fit in memory.
 
 use super::manifest::DataFile;
+use crate::host;
 use crc32fast::Hasher;
+use ir::types::DType;
 use safetensors::tensor::{Metadata, TensorInfo};
 use safetensors::{Dtype, SafeTensorError};
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use support::files;
-
-/// Bytes of an element.
-const ELEMENT: usize = 4;
 
 /// Bytes of the header's length, and what the header is aligned to.
 const LENGTH: usize = 8;
@@ -22,11 +21,12 @@ const MOST_HEADER: u64 = 100_000_000;
 /// Bytes that are read or written at a time.
 const PIECE: usize = 1 << 20;
 
-/// A shard to be written: its key, its shape, its elements.
+/// A shard to be written: its key, its shape, its elements as they are stored, little-endian.
 pub(super) struct Entry<'a> {
     pub(super) key: String,
     pub(super) shape: &'a [u64],
-    pub(super) data: &'a [f32],
+    pub(super) dtype: DType,
+    pub(super) data: &'a [u8],
 }
 
 /// Writes a data file and sees that it is on the disk.
@@ -39,15 +39,22 @@ pub(super) fn write(folder: &Path, name: String, entries: &[Entry<'_>]) -> io::R
     let header = header(entries).map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why.to_string()))?;
     out.write_all(&(header.len() as u64).to_le_bytes())?;
     out.write_all(&header)?;
-    let mut piece = Vec::with_capacity(PIECE);
-    for elements in entries.iter().flat_map(|entry| entry.data.chunks(PIECE / ELEMENT)) {
-        piece.clear();
-        piece.extend(elements.iter().flat_map(|element| element.to_le_bytes()));
-        out.write_all(&piece)?;
-    }
+    entries.iter().flat_map(|entry| entry.data.chunks(PIECE)).try_for_each(|piece| out.write_all(piece))?;
     let Summed { inner, hasher, bytes } = out;
     inner.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
     Ok(DataFile { name, bytes, crc32: hexadecimal(hasher.finalize()) })
+}
+
+/// The name of an element type in a file.
+fn in_file(dtype: DType) -> Dtype {
+    match dtype {
+        DType::F32 => Dtype::F32,
+        DType::BF16 => Dtype::BF16,
+        DType::F16 => Dtype::F16,
+        DType::F8E4M3 => Dtype::F8_E4M3,
+        DType::F8E5M2 => Dtype::F8_E5M2,
+        DType::I32 => Dtype::I32,
+    }
 }
 
 /// The header: the range of each entry among the elements.
@@ -55,9 +62,9 @@ fn header(entries: &[Entry<'_>]) -> Result<Vec<u8>, SafeTensorError> {
     let mut end = 0;
     let info = |entry: &Entry<'_>| {
         let start = end;
-        end += ELEMENT * entry.data.len();
+        end += entry.data.len();
         let shape = entry.shape.iter().map(|&size| size as usize).collect();
-        (entry.key.clone(), TensorInfo { dtype: Dtype::F32, shape, data_offsets: (start, end) })
+        (entry.key.clone(), TensorInfo { dtype: in_file(entry.dtype), shape, data_offsets: (start, end) })
     };
     let mut text = serde_json::to_vec(&Metadata::new(None, entries.iter().map(info).collect())?)?;
     text.resize(text.len().next_multiple_of(LENGTH), b' ');
@@ -112,26 +119,25 @@ impl Reader {
         Ok(Reader { file, header, start: LENGTH as u64 + length })
     }
 
-    /// Elements `first .. first + count` of an entry of this shape.
+    /// The numbers of the elements `first .. first + count` of an entry of this shape, whatever the format of its floats.
     ///
     /// # Errors
-    /// There is no such entry of f32, it is shorter, or the system refuses.
+    /// There is no such entry of floats, it is shorter, or the system refuses.
     pub(super) fn read(&mut self, key: &str, shape: &[u64], first: usize, count: usize) -> io::Result<Vec<f32>> {
         let broken =
-            || io::Error::new(io::ErrorKind::InvalidData, format!("there is no complete `{key}` of f32 {shape:?}"));
-        let same = |info: &&TensorInfo| {
-            info.dtype == Dtype::F32 && info.shape.iter().map(|&size| size as u64).eq(shape.iter().copied())
-        };
+            || io::Error::new(io::ErrorKind::InvalidData, format!("there is no complete `{key}` of floats {shape:?}"));
+        let same = |info: &&TensorInfo| info.shape.iter().map(|&size| size as u64).eq(shape.iter().copied());
         let info = self.header.info(key).filter(same).ok_or_else(broken)?;
-        let (begin, end) = info.data_offsets;
-        if (first + count) * ELEMENT > end - begin {
+        let float = |dtype: &&DType| dtype.is_float() && in_file(**dtype) == info.dtype;
+        let dtype = *DType::ALL.iter().map(|(dtype, _)| dtype).find(float).ok_or_else(broken)?;
+        let (element, (begin, end)) = (dtype.bytes() as usize, info.data_offsets);
+        if (first + count) * element > end - begin {
             return Err(broken());
         }
-        self.file.seek(SeekFrom::Start(self.start + (begin + first * ELEMENT) as u64))?;
-        let mut bytes = vec![0; count * ELEMENT];
+        self.file.seek(SeekFrom::Start(self.start + (begin + first * element) as u64))?;
+        let mut bytes = vec![0; count * element];
         self.file.read_exact(&mut bytes)?;
-        let (elements, _) = bytes.as_chunks::<ELEMENT>();
-        Ok(elements.iter().map(|element| f32::from_le_bytes(*element)).collect())
+        Ok(host::numbers(dtype, &bytes))
     }
 }
 
@@ -175,9 +181,10 @@ mod tests {
     fn others_read_what_is_written() {
         let folder = Folder::new("data");
         let (a, b) = ([1.0, -2.5, f32::MIN_POSITIVE, 4.0, 5.0, 6.0], [7.0]);
+        let stored = [(DType::F32, &a[..]), (DType::BF16, &b)].map(|(dtype, numbers)| host::stored(dtype, numbers));
         let entries = [
-            Entry { key: "w[0:2,3:6]".into(), shape: &[2, 3], data: &a },
-            Entry { key: "b".into(), shape: &[], data: &b },
+            Entry { key: "w[0:2,3:6]".into(), shape: &[2, 3], dtype: DType::F32, data: &stored[0] },
+            Entry { key: "b".into(), shape: &[], dtype: DType::BF16, data: &stored[1] },
         ];
         let record = write(&folder.0, "x".into(), &entries).unwrap();
         let path = folder.0.join("x");
@@ -186,6 +193,8 @@ mod tests {
         let file = SafeTensors::deserialize(&bytes).unwrap();
         let read = file.tensor("w[0:2,3:6]").unwrap();
         assert_eq!((read.shape(), read.data()), (&[2, 3][..], &a.map(f32::to_le_bytes).concat()[..]));
+        let read = file.tensor("b").unwrap();
+        assert_eq!((read.dtype(), read.data()), (Dtype::BF16, &[0xe0, 0x40][..]));
 
         let mut reader = Reader::open(&folder.0, "x").unwrap();
         assert_eq!(reader.read("w[0:2,3:6]", &[2, 3], 2, 3).unwrap(), a[2..5]);

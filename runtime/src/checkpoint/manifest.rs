@@ -89,7 +89,7 @@ pub struct Parameter {
 /// A tensor and the files of its elements.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Stored {
-    /// Its sizes. Elements are f32.
+    /// Its sizes. The data files have the type of its elements.
     pub sizes: Vec<u64>,
     /// Its shards: every element is in one of them.
     pub shards: Vec<StoredShard>,

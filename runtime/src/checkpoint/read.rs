@@ -7,8 +7,8 @@ use super::error::{Difference, Error};
 use super::folder::{find, list, run_of, step_of};
 use super::manifest::{DataFile, MANIFEST, Manifest, Stored, StoredShard, cannot_be_read};
 use super::shard::Shard;
-use crate::exec::Executor;
-use crate::exec::RankState;
+use crate::exec::{Executor, Platform, RankState};
+use crate::state::MASTER;
 use kernels::cpu::shape::{View, copy_strided};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -81,11 +81,12 @@ impl Checkpoint {
         others[..older].iter().rev().find_map(|(_, path)| whole(path.clone()))
     }
 
-    /// Sets all parameters and states of an executor.
+    /// Sets all parameters and states of an executor, whose formats may be others than those of the checkpoint. Where a checkpoint has
+    /// the f32 copy (`master`) of a parameter, both begin from it; where it has none, both begin from the parameter.
     ///
     /// # Errors
     /// They are not those of the checkpoint by name and sizes, a file cannot be read, or a rank failed earlier.
-    pub fn load(&self, executor: &mut Executor) -> Result<(), Error> {
+    pub fn load<P: Platform>(&self, executor: &mut Executor<P>) -> Result<(), Error> {
         let ranks = executor.visit(|_, kept| state_parts(kept.slots()))?;
         let differences = self.differences(&ranks);
         if !differences.is_empty() {
@@ -102,7 +103,8 @@ impl Checkpoint {
             ranks.iter().flatten().map(|part| (part.name.as_str(), part.sizes.as_slice())).collect();
         let saved: BTreeMap<&str, &[u64]> =
             saved.iter().map(|(name, state_part)| (name.as_str(), &state_part.sizes[..])).collect();
-        let names: BTreeSet<&str> = saved.keys().chain(now.keys()).copied().collect();
+        let is_copy = |name: &&str| name.strip_suffix(MASTER).is_some_and(|name| name.ends_with('.'));
+        let names: BTreeSet<&str> = saved.keys().chain(now.keys()).copied().filter(|name| !is_copy(name)).collect();
         let text = |sizes: Option<&&[u64]>| sizes.map_or("absent".to_string(), |sizes| format!("{sizes:?}"));
         let differs = names.into_iter().filter(|name| saved.get(name) != now.get(name));
         let difference =
@@ -117,9 +119,16 @@ impl Checkpoint {
         for part in parts {
             let mut data = vec![0.0; part.shards.iter().map(|shard| shard.elements() as usize).sum()];
             let mut rest = data.as_mut_slice();
+            let copy = format!("{}.{MASTER}", part.param);
+            let copied = part.state.as_ref().is_none_or(|state| state == MASTER);
+            let name = match copied {
+                true if tensors.contains_key(&copy) => &copy,
+                true => &part.param,
+                false => &part.name,
+            };
             for shard in &part.shards {
                 let (into, after) = rest.split_at_mut(shard.elements() as usize);
-                self.read(&mut readers, &part.name, tensors[&part.name], shard, into)?;
+                self.read(&mut readers, name, tensors[name], shard, into)?;
                 rest = after;
             }
             kept.write(part.slot, &data);

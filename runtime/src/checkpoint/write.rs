@@ -5,7 +5,7 @@ use super::data::{Entry, write};
 use super::error::Error;
 use super::folder::{of_step, partial, publish, rotate};
 use super::manifest::{DataFile, Manifest, Parameter, Position, SCHEMA, Stored, StoredShard};
-use crate::exec::Executor;
+use crate::exec::{Executor, Platform};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -30,7 +30,7 @@ pub struct Save<'a> {
 ///
 /// # Errors
 /// The system refuses, when all checkpoints are as before or only older ones are left; or a rank failed earlier.
-pub fn save(executor: &mut Executor, save: &Save<'_>) -> Result<PathBuf, Error> {
+pub fn save<P: Platform>(executor: &mut Executor<P>, save: &Save<'_>) -> Result<PathBuf, Error> {
     let checkpoint = of_step(save.run, save.position.step);
     let folder = partial(&checkpoint);
     let refused = |why: io::Error| {
@@ -51,8 +51,8 @@ pub fn save(executor: &mut Executor, save: &Save<'_>) -> Result<PathBuf, Error> 
 }
 
 /// Lets every rank that has something to write do so, all at once: a file each, in the order of ranks.
-fn write_files(
-    executor: &mut Executor,
+fn write_files<P: Platform>(
+    executor: &mut Executor<P>,
     ranks: &[Vec<StatePart>],
     folder: &Path,
 ) -> Result<Vec<io::Result<DataFile>>, Error> {
@@ -60,7 +60,7 @@ fn write_files(
     let files = executor.visit(move |rank, kept| {
         let (number, parts) = &work[rank];
         let name = format!("data-{number:04}.safetensors");
-        let data: Vec<Vec<f32>> = parts.iter().map(|part| kept.read(part.slot)).collect();
+        let data: Vec<Vec<u8>> = parts.iter().map(|part| kept.stored(part.slot)).collect();
         (!parts.is_empty()).then(|| write(&folder, name, &entries(parts, &data)))
     })?;
     Ok(files.into_iter().flatten().collect())
@@ -73,13 +73,14 @@ fn numbered(ranks: &[Vec<StatePart>]) -> Vec<(usize, Vec<StatePart>)> {
 }
 
 /// The shards of a rank's parts with their pieces of the elements.
-fn entries<'a>(parts: &'a [StatePart], data: &'a [Vec<f32>]) -> Vec<Entry<'a>> {
+fn entries<'a>(parts: &'a [StatePart], data: &'a [Vec<u8>]) -> Vec<Entry<'a>> {
     let mut entries = Vec::new();
     for (part, data) in parts.iter().zip(data) {
         let mut rest = data.as_slice();
         for shard in &part.shards {
-            let (data, after) = rest.split_at(shard.elements() as usize);
-            entries.push(Entry { key: shard.key(&part.name, &part.sizes), shape: &shard.shape, data });
+            let (data, after) = rest.split_at((shard.elements() * part.dtype.bytes()) as usize);
+            let key = shard.key(&part.name, &part.sizes);
+            entries.push(Entry { key, shape: &shard.shape, dtype: part.dtype, data });
             rest = after;
         }
     }

@@ -2,10 +2,12 @@
 
 use super::ops::{Context, evaluate};
 use super::real::Real;
+use super::round::nearest;
 use super::tensor::{Array, Tensor};
 use ir::entity::SecondaryMap;
 use ir::graph::{ArgKind, Block, SectionKind, Stmt};
 use ir::ids::Value;
+use ir::types::DType;
 use std::collections::BTreeSet;
 
 /// A block with the values that are known so far.
@@ -27,7 +29,7 @@ impl<'a, R: Real> BlockRun<'a, R> {
         self.block
     }
 
-    /// Gives a value: an argument, a gradient, a scalar of the step.
+    /// Gives a value: an argument, a gradient, a scalar of the step. Floats are rounded to its type.
     ///
     /// # Errors
     /// The sizes are not those of its type, or floats replace integers.
@@ -45,7 +47,12 @@ impl<'a, R: Real> BlockRun<'a, R> {
                 array.dims()
             ));
         }
-        self.values[value] = Some(array);
+        self.values[value] = Some(match array {
+            Array::Real(tensor) if ty.dtype != DType::F32 => {
+                Array::Real(tensor.map(|x| R::of(nearest(ty.dtype, x.to_f64()))))
+            }
+            array => array,
+        });
         Ok(())
     }
 

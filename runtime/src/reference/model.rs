@@ -67,7 +67,7 @@ impl<'m, R: Real> Reference<'m, R> {
         Reference { model, seed, step: 0, params, states: BTreeMap::new(), gradients: BTreeMap::new() }
     }
 
-    /// The parameters by instance name.
+    /// The parameters by instance name; before the first update, as they are before they are rounded to their types.
     pub fn params(&self) -> &BTreeMap<String, Tensor<R>> {
         &self.params
     }
