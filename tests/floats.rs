@@ -94,7 +94,7 @@ proptest! {
 
     #[test]
     fn a_manifest_keeps_the_options_of_a_run(numbers in prop::collection::vec(number(), 1..20)) {
-        let position = Position { step: 1, skipped: 0, consumed_samples: 8, epoch: 0, shuffle_seed: 7, rng_key: 7 };
+        let position = Position { step: 1, skipped: 0, loss_scale: None, consumed_samples: 8, epoch: 0, shuffle_seed: 7, rng_key: 7 };
         let fixed = json!({ "model": { "rope_scaling": { "Yarn": { "factor": 0.5 } } }, "all": numbers });
         let (schema, version) = (runtime::checkpoint::SCHEMA.to_string(), "0".to_string());
         let (files, parameters) = (Vec::new(), Default::default());
@@ -158,7 +158,7 @@ proptest! {
         for (step, &loss) in (1..).zip(&numbers) {
             let record = StepRecord {
                 step, loss, grad_norm: loss, dropped: None, lr: loss, tokens_seen: 1, tokens_per_s: 1.0, tokens_per_s_per_device: 1.0,
-                step_time_s: 1.0, data_wait_s: 0.0, mfu: None, mem_peak_bytes: None, skipped: false,
+                step_time_s: 1.0, data_wait_s: 0.0, mfu: None, mem_peak_bytes: None, skipped: false, loss_scale: None,
             };
             writer.step(&record).unwrap();
         }

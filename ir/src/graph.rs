@@ -146,6 +146,10 @@ impl IndexMut<SectionKind> for Block {
     }
 }
 
+/// The scalars that a step begins with, which constants of blocks read by name: the learning rate, the number of the update
+/// from 1, and the reciprocal of the loss scale.
+pub const STEP_SCALARS: [&str; 3] = ["lr", "step", "inv_scale"];
+
 /// The suffix of a parameter's gradient: `%w.grad`.
 pub const GRADIENT: &str = ".grad";
 

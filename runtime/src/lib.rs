@@ -43,6 +43,7 @@ pub mod data;
 pub mod exec;
 pub mod host;
 pub mod learning_rate;
+pub mod loss_scale;
 pub mod measure;
 pub mod memory;
 pub mod metrics;

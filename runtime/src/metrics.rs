@@ -53,6 +53,9 @@ pub struct StepRecord {
     pub mem_peak_bytes: Option<u64>,
     /// True if the update was skipped because the gradient's norm was not finite.
     pub skipped: bool,
+    /// The factor of the loss before differentiation, in f16.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss_scale: Option<f64>,
 }
 
 /// One evaluation on the held-out part.
@@ -397,6 +400,7 @@ mod tests {
             mfu: None,
             mem_peak_bytes: Some(1024),
             skipped: true,
+            loss_scale: None,
         }
     }
 

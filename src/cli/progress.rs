@@ -126,8 +126,9 @@ impl Progress for Watch {
     fn step(&mut self, record: &StepRecord) {
         let done = record.step;
         if record.skipped {
+            let scale = record.loss_scale.map_or_else(String::new, |scale| format!(", the loss scale {scale}"));
             self.noted(&format!(
-                "step {done} was skipped: the loss is {}, the gradient norm {}",
+                "step {done} was skipped: the loss is {}, the gradient norm {}{scale}",
                 record.loss, record.grad_norm
             ));
         }

@@ -13,6 +13,7 @@ use super::request::TrainRequest;
 use crate::error::Error;
 use codegen::buffers::assign_buffers;
 use codegen::lower_forward;
+use compiler::compile::dtype;
 use compiler::model_source::ModelSource;
 use cost::{CPU, Routing};
 use ir::catalogue::Code;
@@ -27,6 +28,7 @@ use runtime::data::bigram::bigram_entropy;
 use runtime::data::sampler::Sampler;
 use runtime::data::text::TextData;
 use runtime::exec::{self, Executor, Options, StepOutput};
+use runtime::loss_scale::LossScale;
 use runtime::memory::run_has_begun;
 use runtime::metrics::{EvalRecord, MetricsWriter, StepRecord, losses};
 use serde_json::Value;
@@ -86,6 +88,8 @@ fn run(prepared: Prepared, progress: &mut dyn Progress) -> Result<TrainReport, E
     let metrics = outputs(&request, header.parameters, from.as_ref())?;
     let samples = from.as_ref().map_or(0, |from| from.manifest.position.consumed_samples);
     let skipped = from.as_ref().map_or(0, |from| from.manifest.position.skipped);
+    let saved_scale = from.as_ref().and_then(|from| from.manifest.position.loss_scale);
+    let loss_scale = LossScale::first(dtype(&request.precision)?).map(|first| saved_scale.unwrap_or(first));
     let saved = from.filter(|from| is_in(from, &request.out)).map(|from| (from.manifest.position.step, from.path));
     let mut run = TrainingRun {
         request,
@@ -99,6 +103,7 @@ fn run(prepared: Prepared, progress: &mut dyn Progress) -> Result<TrainReport, E
         fixed,
         samples,
         skipped,
+        loss_scale,
         saved,
     };
     let report = run.go(progress)?;
@@ -129,6 +134,8 @@ struct TrainingRun<'a> {
     samples: u64,
     /// Steps so far whose update was skipped.
     skipped: u64,
+    /// The loss scale of the next step, in f16.
+    loss_scale: Option<LossScale>,
     /// Step and path of the last checkpoint in the run's folder.
     saved: Option<(u64, PathBuf)>,
 }
@@ -186,7 +193,8 @@ impl TrainingRun<'_> {
         })
     }
 
-    /// Runs one step and records it. A non-finite norm skips the update, within the request's budget. Without budget, and for a
+    /// Runs one step and records it. A non-finite norm skips the update: of scaled losses, until the scale is 1, else within the
+    /// request's budget. Without budget, and for a
     /// non-finite loss of an update that was done, the step is recorded before the run ends.
     fn step(&mut self, step: u64) -> Result<StepRecord, Error> {
         let clock = Instant::now();
@@ -194,6 +202,7 @@ impl TrainingRun<'_> {
         let mut input = self.feed.step(&self.samplers.train, self.samples, self.microbatches, u64::MAX);
         self.samples += self.request.global_batch;
         (input.lr, input.step, input.update) = (lr as f32, step, step - self.skipped);
+        input.loss_scale = self.loss_scale.map_or(1.0, LossScale::factor);
         let data_wait_s = clock.elapsed().as_secs_f64();
         let output = self.executor.step(input).map_err(executor_error)?;
         let skipped = output.is_skipped();
@@ -216,9 +225,12 @@ impl TrainingRun<'_> {
             mfu: self.measure.as_ref().and_then(|measure| measure.mfu(step_time_s)),
             mem_peak_bytes: self.executor.arena_bytes().into_iter().max(),
             skipped,
+            loss_scale: self.loss_scale.map(|scale| f64::from(scale.factor())),
         };
         self.metrics.step(&record).map_err(|why| self.no_metrics(&why))?;
-        if skipped && self.skipped < self.request.skip_nonfinite {
+        let is_scaling = self.loss_scale.as_mut().is_some_and(|scale| scale.note(skipped));
+        let others = self.skipped - self.loss_scale.map_or(0, |scale| scale.overflows - u64::from(is_scaling));
+        if skipped && (is_scaling || others < self.request.skip_nonfinite) {
             self.skipped += 1;
         } else if skipped || !record.loss.is_finite() {
             return Err(not_finite(&record, self.skipped));
@@ -234,6 +246,7 @@ impl TrainingRun<'_> {
         let position = Position {
             step,
             skipped: self.skipped,
+            loss_scale: self.loss_scale,
             consumed_samples: self.samples,
             epoch: self.samples / self.samplers.train.windows(),
             shuffle_seed: seed,

@@ -190,7 +190,8 @@ fn input_mismatch() -> Option<Code> {
 
 fn checkpoint_unwritable() -> Option<Code> {
     let run = Path::new("/dev/null/run");
-    let position = Position { step: 1, skipped: 0, consumed_samples: 1, epoch: 0, shuffle_seed: 0, rng_key: 0 };
+    let position =
+        Position { step: 1, skipped: 0, loss_scale: None, consumed_samples: 1, epoch: 0, shuffle_seed: 0, rng_key: 0 };
     let what = Save { run, position, fixed: &serde_json::Value::Null, keep_last: 1 };
     save(&mut executor(), &what).unwrap_err().code()
 }

@@ -79,7 +79,8 @@ fn saved(config: &ModelConfig, mesh: &str, folder: &Folder) -> (Checkpoint, Bits
     for number in 1..=2 {
         executor.step(StepInput { step: number, update: number, ..step.clone() }).expect("no rank failed");
     }
-    let position = Position { step: 2, skipped: 0, consumed_samples: 32, epoch: 0, shuffle_seed: 1, rng_key: 1 };
+    let position =
+        Position { step: 2, skipped: 0, loss_scale: None, consumed_samples: 32, epoch: 0, shuffle_seed: 1, rng_key: 1 };
     let order = Save { run: &folder.path(""), position, fixed: &json!({}), keep_last: 1 };
     let path = save(&mut executor, &order).expect("it is written");
     let checkpoint = Checkpoint::open(&path).expect("it is whole");

@@ -11,7 +11,7 @@
 
 use crate::catalogue::Code;
 use crate::diag::{Diagnostic, Diagnostics};
-use crate::graph::{ArgKind, Block, Call, Model, ParamIndex, ParamRef, ResultKind};
+use crate::graph::{ArgKind, Block, Call, Model, ParamIndex, ParamRef, ResultKind, STEP_SCALARS};
 use crate::ids::{ModelValue, Value};
 use crate::text::Printer;
 use crate::types::Type;
@@ -71,7 +71,7 @@ fn is_implicit(model: &Model, name: &str) -> bool {
         let graph = &step.graph;
         graph[crate::graph::SectionKind::F].ret.iter().map(|&value| graph.value_name(value))
     });
-    ["lr", "step", "seed"].into_iter().chain(returned).any(|known| known == name)
+    STEP_SCALARS.into_iter().chain(returned).any(|known| known == name)
 }
 
 struct Checker<'a, 'd> {

@@ -4,6 +4,7 @@
 use super::data::checksum;
 use super::error::{Difference, Error};
 use super::shard::Shard;
+use crate::loss_scale::LossScale;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -54,6 +55,9 @@ pub struct Position {
     /// Steps among them whose update was skipped.
     #[serde(default)]
     pub skipped: u64,
+    /// The loss scale of the next step, in f16.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss_scale: Option<LossScale>,
     /// Samples taken from the data.
     pub consumed_samples: u64,
     /// Times that the data has been gone through.
@@ -215,9 +219,12 @@ impl Manifest {
 impl Position {
     /// Error if no run with this global batch can be at this position: every step takes `global_batch` samples, and an epoch at least one.
     pub fn fault(&self, global_batch: u64) -> Option<String> {
-        let Position { step, skipped, consumed_samples, epoch, .. } = *self;
+        let Position { step, skipped, loss_scale, consumed_samples, epoch, .. } = *self;
         if skipped > step {
             return Some(format!("has {skipped} skipped steps of {step}"));
+        }
+        if let Some(scale) = loss_scale.filter(|scale| !scale.is_sound(skipped)) {
+            return Some(format!("has a loss scale that cannot be: {scale:?}"));
         }
         if step == 0 || step.checked_mul(global_batch) != Some(consumed_samples) {
             return Some(format!("has {consumed_samples} samples in {step} steps of {global_batch}"));

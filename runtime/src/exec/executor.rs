@@ -64,7 +64,7 @@ pub struct StepInput {
     pub microbatches: Vec<Inputs>,
     /// Tokens of all micro-batches that count in the loss.
     pub valid_tokens: u64,
-    /// Factor of the loss before differentiation; 1 in f32.
+    /// Factor of the loss before differentiation, of which updates take the reciprocal: a power of two in f16, else 1.
     pub loss_scale: f32,
     /// The learning rate.
     pub lr: f32,
@@ -113,6 +113,8 @@ pub struct Executor<P: Platform = Threads> {
     /// Per rank.
     views: Vec<RankView<P::Communicator>>,
     failed: Option<RankFailure>,
+    /// The loss scale of the last step, which its gradients have.
+    loss_scale: f32,
     /// When the last step began.
     began: Instant,
 }
@@ -156,6 +158,7 @@ impl<P: Platform> Executor<P> {
             ranks: workers.into_iter().enumerate().map(named).collect::<Result<_, _>>()?,
             views,
             failed: None,
+            loss_scale: 1.0,
             began: Instant::now(),
         };
         executor.ask(&Command::Reset(options.seed))?;
@@ -169,6 +172,7 @@ impl<P: Platform> Executor<P> {
     pub fn step(&mut self, input: StepInput) -> Result<StepOutput, Error> {
         let _span = trace_span!("step").entered();
         self.training.check(&input)?;
+        self.loss_scale = input.loss_scale;
         self.run(0, input)
     }
 
@@ -200,13 +204,16 @@ impl<P: Platform> Executor<P> {
     }
 
     /// The gradients of the last step by the parameter's instance name, summed over micro-batches and ranks, before
-    /// clipping.
+    /// clipping and without the loss scale.
     ///
     /// # Errors
     /// A rank failed earlier.
     pub fn gradients(&mut self) -> Result<BTreeMap<String, GlobalTensor>, Error> {
-        let gradients = self.export(|role| *role == Role::Gradient)?.into_iter();
-        Ok(gradients.map(|(name, whole)| (name.trim_end_matches(ir::graph::GRADIENT).to_string(), whole)).collect())
+        let mut gradients = self.export(|role| *role == Role::Gradient)?;
+        let numbers = gradients.values_mut().flat_map(|whole| &mut whole.data);
+        numbers.for_each(|number| *number /= self.loss_scale);
+        let named = |(name, whole): (String, _)| (name.trim_end_matches(ir::graph::GRADIENT).to_string(), whole);
+        Ok(gradients.into_iter().map(named).collect())
     }
 
     /// Sets parameters and states to whole tensors, given by name; the others stay.

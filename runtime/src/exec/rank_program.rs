@@ -37,6 +37,8 @@ pub(super) enum Feed {
     LearningRate,
     /// The number of the update, from 1.
     Update,
+    /// The reciprocal of the loss scale.
+    InverseScale,
 }
 
 /// A compiled instruction.

@@ -7,7 +7,7 @@ use crate::backend::{Backend, Span};
 use crate::comm::{Communicator, Exchange, Region, ThreadRole, local_len, pieces};
 use crate::state::{self, Role, State};
 use ir::entity::EntityRef;
-use ir::graph::{Model, ParamInstance};
+use ir::graph::{Model, ParamInstance, STEP_SCALARS};
 use ir::ids::{BodyId, ModelValue, Reg, Token, Value};
 use ir::program::{Class, Instr, Program, Transfer};
 use ir::types::{DType, Type};
@@ -222,7 +222,8 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
 
     /// The scalars that a step begins with, in the places that the program reads.
     fn scalars(&mut self) {
-        for (name, feed) in [("lr", Feed::LearningRate), ("step", Feed::Update)] {
+        let feeds = [Feed::LearningRate, Feed::Update, Feed::InverseScale];
+        for (name, feed) in STEP_SCALARS.into_iter().zip(feeds) {
             if let Some(at) = self.places.scalar(name) {
                 self.rank_program.scalars.push((self.rank_program.feeds.len(), scalar_at(at)));
                 self.rank_program.feeds.push(feed);

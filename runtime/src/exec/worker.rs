@@ -78,6 +78,7 @@ impl<B: Backend + 'static, C: Communicator> Worker<B, C> {
                 Feed::LossCotangent => input.loss_cotangent(),
                 Feed::LearningRate => input.lr,
                 Feed::Update => input.update as f32,
+                Feed::InverseScale => 1.0 / input.loss_scale,
             };
             backend.stage(number, &scalar.to_le_bytes());
         }

@@ -13,7 +13,7 @@ use super::ops::Context;
 use super::random;
 use super::real::Real;
 use super::tensor::{Array, Tensor};
-use ir::graph::{ArgKind, Block, Call, Init, Model, Param, SectionKind};
+use ir::graph::{ArgKind, Block, Call, Init, Model, Param, STEP_SCALARS, SectionKind};
 use ir::ids::Value;
 use std::collections::BTreeMap;
 
@@ -51,6 +51,7 @@ pub struct Reference<'m, R> {
     pub(super) model: &'m Model,
     seed: u64,
     step: u64,
+    loss_scale: f64,
     params: BTreeMap<String, Tensor<R>>,
     states: BTreeMap<String, Tensor<R>>,
     pub(super) gradients: BTreeMap<String, Tensor<R>>,
@@ -64,7 +65,12 @@ impl<'m, R: Real> Reference<'m, R> {
     pub fn new(model: &'m Model, seed: u64) -> Reference<'m, R> {
         let instances = model.params.values().flat_map(|param| (0..param.instances()).map(move |i| (param, i)));
         let params = instances.map(|(param, i)| (param.instance_name(i), initial(param, i, seed))).collect();
-        Reference { model, seed, step: 0, params, states: BTreeMap::new(), gradients: BTreeMap::new() }
+        Reference { model, seed, step: 0, loss_scale: 1.0, params, states: BTreeMap::new(), gradients: BTreeMap::new() }
+    }
+
+    /// Sets the factor of the loss before differentiation, of which updates take the reciprocal; it is 1 at first.
+    pub fn set_loss_scale(&mut self, loss_scale: f64) {
+        self.loss_scale = loss_scale;
     }
 
     /// The parameters by instance name; before the first update, as they are before they are rounded to their types.
@@ -91,7 +97,7 @@ impl<'m, R: Real> Reference<'m, R> {
         &self.states
     }
 
-    /// The gradients of the last [`Reference::backward`] by instance name, before clipping.
+    /// The gradients of the last [`Reference::backward`] by instance name, before clipping, times the loss scale.
     pub fn gradients(&self) -> &BTreeMap<String, Tensor<R>> {
         &self.gradients
     }
@@ -127,7 +133,7 @@ impl<'m, R: Real> Reference<'m, R> {
         for (index, inputs) in (0u64..).zip(batch) {
             let pass = self.forward(index, inputs)?;
             loss += pass.loss;
-            self.backward_pass(pass, seed)?;
+            self.backward_pass(pass, seed * R::of(self.loss_scale))?;
         }
         Ok(loss * seed)
     }
@@ -140,15 +146,17 @@ impl<'m, R: Real> Reference<'m, R> {
         let model = self.model;
         let graph = &model.step.as_ref().ok_or_else(|| format!("model `{}` has no step graph", model.name))?.graph;
         let mut runs = self.update_runs()?;
+        let begins = [lr, (self.step + 1) as f64, 1.0 / self.loss_scale].map(R::of);
+        let mut scalars: BTreeMap<&str, R> = STEP_SCALARS.into_iter().zip(begins).collect();
         let mut sums: Vec<Tensor<R>> = graph.args.iter().map(|_| Tensor::scalar(R::zero())).collect();
         for (_, _, run) in &mut runs {
+            set_scalars(run, &scalars)?;
             sums.iter_mut().zip(run.norm()?).for_each(|(sum, share)| sum.add(&share));
         }
         let mut step = BlockRun::new(graph, self.context(0, 0));
         for (arg, sum) in graph.args.iter().zip(sums) {
             step.set(arg.value, sum)?;
         }
-        let mut scalars = BTreeMap::from([("lr", R::of(lr)), ("step", R::of((self.step + 1) as f64))]);
         for (&value, array) in graph[SectionKind::F].ret.iter().zip(step.forward()?) {
             scalars.insert(graph.value_name(value), array.real()?.data[0]);
         }
@@ -184,12 +192,8 @@ impl<'m, R: Real> Reference<'m, R> {
         run: &mut BlockRun<'m, R>,
         scalars: &BTreeMap<&str, R>,
     ) -> Result<(), String> {
+        set_scalars(run, scalars)?;
         let block = run.block();
-        for value in block.args_of(ArgKind::Const) {
-            if let Some(&scalar) = scalars.get(block.value_name(value)) {
-                run.set(value, Tensor::scalar(scalar))?;
-            }
-        }
         let names = self.param_names(call, instance);
         for (value, tensor) in run.update()? {
             match names.get(&value) {
@@ -241,6 +245,17 @@ fn initial<R: Real>(param: &Param, instance: u32, seed: u64) -> Tensor<R> {
         Init::Normal(std) => Tensor::from_fn(&dims, |i| R::of(f64::from(std as f32 * random::normal(key, i as u64)))),
         Init::Constant(value) => Tensor::filled(&dims, R::of(value)),
     }
+}
+
+/// Gives a run the scalars that it reads.
+fn set_scalars<R: Real>(run: &mut BlockRun<'_, R>, scalars: &BTreeMap<&str, R>) -> Result<(), String> {
+    let block = run.block();
+    for value in block.args_of(ArgKind::Const) {
+        if let Some(&scalar) = scalars.get(block.value_name(value)) {
+            run.set(value, Tensor::scalar(scalar))?;
+        }
+    }
+    Ok(())
 }
 
 /// `1 / valid tokens`, and 0 where there are none.

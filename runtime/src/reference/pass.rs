@@ -5,7 +5,7 @@ use super::model::{MicroBatch, Reference, not_bound};
 use super::real::Real;
 use super::tensor::{Array, Tensor};
 use ir::entity::SecondaryMap;
-use ir::graph::{ArgKind, Block, Call, ResultKind, SectionKind};
+use ir::graph::{ArgKind, Block, Call, ResultKind, STEP_SCALARS, SectionKind};
 use ir::ids::{ModelValue, Value};
 
 /// The runs of each call on one micro-batch.
@@ -111,7 +111,7 @@ impl<'m, R: Real> Reference<'m, R> {
         let returned = self.model.step.as_ref().is_some_and(|step| {
             step.graph[SectionKind::F].ret.iter().any(|&returned| step.graph.value_name(returned) == name)
         });
-        returned || ["lr", "step"].contains(&name)
+        returned || STEP_SCALARS.contains(&name)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::meetings::{Order, RowPosition};
 use super::origin::{Atom, Parts, Reads, RunId, cotangent_places, losses, returned, runs};
 use super::{Violation, class_of, pipeline_ranks};
-use crate::graph::{ArgKind, Block, Model, ParamInstance, SectionKind};
+use crate::graph::{ArgKind, Block, Model, ParamInstance, STEP_SCALARS, SectionKind};
 use crate::ids::{BodyId, Reg, Token};
 use crate::program::{Body, BodyInstr, BodyKind, Instr, Program, Source, Transfer};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -322,7 +322,7 @@ impl Trace<'_> {
                 self.rank().reduced.extend(read);
             }
             BodyKind::U => {
-                let returned = |value| !["lr", "step"].contains(&body.values[value].name.as_str());
+                let returned = |value| !STEP_SCALARS.contains(&body.values[value].name.as_str());
                 let waits = body.args.iter().any(|arg| arg.source == Source::Scalar && returned(arg.value));
                 if waits && !self.rank().normed {
                     self.say("step-order", "U runs before N");

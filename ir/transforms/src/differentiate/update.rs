@@ -76,9 +76,13 @@ pub(super) fn update(block: &mut Block, bindings: &[Binding], optimizer: &Optimi
     if owned.is_empty() {
         return Ok(());
     }
-    let scalars = Scalars::add(block, &optimizer.kind)?;
+    let is_scaled = owned.iter().any(|binding| block.ty(binding.param).dtype == DType::F16);
+    let mut scalars = Scalars::add(block, &optimizer.kind, is_scaled)?;
     let mut builder = Builder::new(block);
-    let squares = sum_squares(&mut builder, &owned)?;
+    let squares = sum_squares(&mut builder, &owned, scalars.inv_scale)?;
+    if let Some(inv_scale) = scalars.inv_scale {
+        scalars.clip = builder.one(Binary::of(BinaryKind::Mul), &[scalars.clip, inv_scale])?;
+    }
     for binding in owned {
         update_parameter(&mut builder, binding, &scalars, &optimizer.kind)?;
     }
@@ -93,14 +97,17 @@ struct Scalars {
     lr: Value,
     /// Counts from 1.
     step: Option<Value>,
+    /// The reciprocal of the loss scale, where the loss is scaled: gradients of f16 activations would vanish otherwise.
+    inv_scale: Option<Value>,
 }
 
 impl Scalars {
-    fn add(block: &mut Block, kind: &OptimizerKind) -> Result<Scalars, String> {
+    fn add(block: &mut Block, kind: &OptimizerKind, is_scaled: bool) -> Result<Scalars, String> {
         let mut scalar = |name: &str| add_arg(block, name.to_string(), ArgKind::Const, Type::scalar(DType::F32));
         let (clip, lr) = (scalar("clip")?, scalar("lr")?);
         let step = matches!(kind, OptimizerKind::AdamW { .. }).then(|| scalar("step")).transpose()?;
-        Ok(Scalars { clip, lr, step })
+        let inv_scale = is_scaled.then(|| scalar("inv_scale")).transpose()?;
+        Ok(Scalars { clip, lr, step, inv_scale })
     }
 }
 
@@ -119,8 +126,8 @@ fn add_arg(block: &mut Block, name: String, kind: ArgKind, ty: Type) -> Result<V
     Ok(value)
 }
 
-/// `%w.sq = sum_squares(%w.grad)` for every parameter, and their sum.
-fn sum_squares(builder: &mut Builder<'_>, owned: &[Binding]) -> Result<Value, String> {
+/// `%w.sq = sum_squares(%w.grad)` for every parameter, and their sum, without the loss scale.
+fn sum_squares(builder: &mut Builder<'_>, owned: &[Binding], inv_scale: Option<Value>) -> Result<Value, String> {
     let mut squares = Vec::new();
     for binding in owned {
         let gradient = gradient(builder.block, binding.param)?;
@@ -131,7 +138,11 @@ fn sum_squares(builder: &mut Builder<'_>, owned: &[Binding]) -> Result<Value, St
     for &square in &squares[1..] {
         sum = builder.one(Binary::of(BinaryKind::Add), &[sum, square])?;
     }
-    if let (2.., Ok(name)) = (squares.len(), free(builder.block, "sq".to_string())) {
+    // One factor after the other: the square of the reciprocal could vanish.
+    for factor in inv_scale.into_iter().chain(inv_scale) {
+        sum = builder.one(Binary::of(BinaryKind::Mul), &[sum, factor])?;
+    }
+    if let (2.., Ok(name)) = (squares.len() + usize::from(inv_scale.is_some()), free(builder.block, "sq".to_string())) {
         builder.block.values[sum].name = name;
     }
     Ok(sum)
@@ -152,7 +163,7 @@ fn update_parameter(
     let gradient = gradient(builder.block, param)?;
     let dtype = builder.ty(param).dtype;
     let master = if dtype == DType::F32 { param } else { state(builder.block, param, "master")? };
-    let Scalars { clip, lr, step } = *scalars;
+    let Scalars { clip, lr, step, .. } = *scalars;
     let decay = |weight_decay: f64| if binding.decay { weight_decay } else { 0.0 };
     match *kind {
         OptimizerKind::AdamW { beta1, beta2, eps, weight_decay } => {

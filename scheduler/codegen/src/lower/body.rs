@@ -4,7 +4,7 @@ use super::CodegenError;
 use super::overlap::{OverlapStep, overlap};
 use cost::Cluster;
 use ir::entity::PrimaryMap;
-use ir::graph::{ArgKind, Block, Model, SectionKind, Stmt, ValueData};
+use ir::graph::{ArgKind, Block, Model, STEP_SCALARS, SectionKind, Stmt, ValueData};
 use ir::ids::{BlockId, BodyId, Token, Value};
 use ir::mesh::{Axes, Mesh};
 use ir::ops::{Collective, Op};
@@ -175,11 +175,12 @@ fn parts<'a>(model: &Model, block: &'a Block) -> Result<Vec<SectionPart<'a>>, Co
 
 type Split<'a> = (Vec<&'a Stmt>, Vec<&'a Stmt>);
 
-/// `U` in two: what neither stores nor depends on a scalar of the run, and the rest. Parts of parameters that only the rest
+/// `U` in two: what neither stores nor depends on what the step graph returns, and the rest. Parts of parameters that only the rest
 /// reads are sliced there, one after the other: here all of them would be live until then.
 fn split_update<'a>(model: &Model, block: &'a Block) -> Result<Split<'a>, CodegenError> {
     let section = &block[SectionKind::U];
-    let mut late: HashSet<Value> = block.args_of(ArgKind::Const).collect();
+    let begins = |value: &Value| STEP_SCALARS.contains(&block.value_name(*value));
+    let mut late: HashSet<Value> = block.args_of(ArgKind::Const).filter(|value| !begins(value)).collect();
     let is_early = |stmt: &&Stmt| {
         let waits = stmt.operands.iter().any(|value| late.contains(value));
         let stores = stmt.results.iter().any(|&value| block.arg_kind(value).is_some());
@@ -204,7 +205,7 @@ fn split_update<'a>(model: &Model, block: &'a Block) -> Result<Split<'a>, Codege
         let name = block.value_name(scalar);
         let step = model.step.as_ref().map(|step| &step.graph);
         let returned = step.is_some_and(|g| g[SectionKind::F].ret.iter().any(|&v| g.value_name(v) == name));
-        if !(returned || ["lr", "step"].contains(&name)) {
+        if !(returned || begins(&scalar)) {
             return Err(CodegenError::Scalar { block: block.name.clone(), name: name.to_string() });
         }
     }
