@@ -16,7 +16,6 @@ use crate::cpu::par::Rows;
 use crate::cpu::simd::simd;
 use half::f16;
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
-use std::sync::LazyLock;
 
 /// A format narrower than f32.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -83,11 +82,20 @@ pub fn round(format: Narrow, from: &[f32], to: &mut [u8], par: Par) {
 }
 
 fn widen_part(format: Narrow, from: &[u8], to: &mut [f32]) {
+    widen_rows(format, from, [to.len(), to.len()], to);
+}
+
+/// Writes the numbers of rows of `len` elements, one row after the other. Rows of `from` start `stride` elements apart.
+///
+/// # Panics
+/// If `from` has not the rows that `to` holds.
+pub(crate) fn widen_rows(format: Narrow, from: &[u8], [len, stride]: [usize; 2], to: &mut [f32]) {
+    let rows = [len, stride];
     match format {
-        Narrow::Bf16 => widen_bf16(from.as_chunks().0, to),
-        Narrow::F16 => widen_f16(from.as_chunks().0, to),
-        Narrow::F8E4M3 => look_up(&TABLES[0], from, to),
-        Narrow::F8E5M2 => look_up(&TABLES[1], from, to),
+        Narrow::Bf16 => widen_bf16(from.as_chunks().0, rows, to),
+        Narrow::F16 => widen_f16(from.as_chunks().0, rows, to),
+        Narrow::F8E4M3 => widen_f8e4m3(from, rows, to),
+        Narrow::F8E5M2 => widen_f8e5m2(from, rows, to),
     }
 }
 
@@ -101,10 +109,20 @@ fn round_part(format: Narrow, from: &[f32], to: &mut [u8]) {
 }
 
 simd! {
-    fn widen_bf16(from: &[[u8; 2]], to: &mut [f32]) {
-        for (to, &from) in to.iter_mut().zip(from) {
-            *to = f32::from_bits(u32::from(u16::from_le_bytes(from)) << 16);
-        }
+    fn widen_bf16(from: &[[u8; 2]], rows: [usize; 2], to: &mut [f32]) {
+        each(from, rows, to, #[inline(always)] |x| f32::from_bits(u32::from(u16::from_le_bytes(x)) << 16));
+    }
+
+    fn widen_f16(from: &[[u8; 2]], rows: [usize; 2], to: &mut [f32]) {
+        each(from, rows, to, #[inline(always)] |x| number::<10, 15>(u32::from(u16::from_le_bytes(x)), 16, 0x7c00));
+    }
+
+    fn widen_f8e4m3(from: &[u8], rows: [usize; 2], to: &mut [f32]) {
+        each(from, rows, to, #[inline(always)] |x| number::<3, 7>(u32::from(x), 8, 0x7f));
+    }
+
+    fn widen_f8e5m2(from: &[u8], rows: [usize; 2], to: &mut [f32]) {
+        each(from, rows, to, #[inline(always)] |x| number::<2, 15>(u32::from(x), 8, 0x7c));
     }
 
     fn round_bf16(from: &[f32], to: &mut [[u8; 2]]) {
@@ -114,12 +132,6 @@ simd! {
             let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
             let upper = if from.is_nan() { bits >> 16 | 0x40 } else { rounded };
             *to = (upper as u16).to_le_bytes();
-        }
-    }
-
-    fn look_up(table: &[f32; 256], from: &[u8], to: &mut [f32]) {
-        for (to, &from) in to.iter_mut().zip(from) {
-            *to = table[usize::from(from)];
         }
     }
 
@@ -136,16 +148,33 @@ simd! {
     }
 }
 
-/// Elements that are converted at a time where a library wants aligned ones.
-const PIECE: usize = 256;
-
-fn widen_f16(from: &[[u8; 2]], to: &mut [f32]) {
-    let mut bits = [0; PIECE];
-    for (from, to) in from.chunks(PIECE).zip(to.chunks_mut(PIECE)) {
-        bits.iter_mut().zip(from).for_each(|(bits, &from)| *bits = u16::from_le_bytes(from));
-        bits[..to.len()].reinterpret_cast::<f16>().convert_to_f32_slice(to);
+/// Widens rows as [`widen_rows`] does.
+#[inline(always)]
+fn each<T: Copy>(from: &[T], [len, stride]: [usize; 2], to: &mut [f32], number: impl Fn(T) -> f32) {
+    for (i, to) in to.chunks_exact_mut(len.max(1)).enumerate() {
+        for (to, &from) in to.iter_mut().zip(&from[i * stride..][..len]) {
+            *to = number(from);
+        }
     }
 }
+
+/// The number that the lowest `width` bits store, with so many bits of mantissa and this bias. Bits without sign from
+/// `special` on are infinity or NaN.
+#[inline(always)]
+fn number<const MANTISSA: u32, const BIAS: u32>(stored: u32, width: u32, special: u32) -> f32 {
+    let size = stored & ((1 << (width - 1)) - 1);
+    let sign = (stored ^ size) << (32 - width);
+    let normal = (size << (23 - MANTISSA)) + ((127 - BIAS) << 23);
+    // Below the normal numbers, the mantissa counts from zero: it is what exceeds the least normal number.
+    let least_normal = f32::from_bits((128 - BIAS) << 23);
+    let small = f32::from_bits(normal + (1 << 23)) - least_normal;
+    let finite = if size >> MANTISSA == 0 { small.to_bits() } else { normal };
+    let widened = if size >= special { size << (23 - MANTISSA) | 0x7f80_0000 } else { finite };
+    f32::from_bits(sign | widened)
+}
+
+/// Elements that are rounded at a time where a library wants aligned ones.
+const PIECE: usize = 256;
 
 fn round_f16(from: &[f32], to: &mut [[u8; 2]]) {
     let mut bits = [0; PIECE];
@@ -172,22 +201,6 @@ fn f8<const MANTISSA: u32, const BIAS: u32>(x: f32, largest: f32, nan: u8) -> u8
     if x.is_nan() { sign | nan } else { sign | stored as u8 }
 }
 
-/// The numbers of the 8-bit formats.
-static TABLES: LazyLock<[[f32; 256]; 2]> = LazyLock::new(|| {
-    let table = |number: fn(u8) -> f32| std::array::from_fn(|bits| number(bits as u8));
-    [table(f8e4m3), table(|bits| f16::from_bits(u16::from(bits) << 8).to_f32())]
-});
-
-fn f8e4m3(bits: u8) -> f32 {
-    let (exponent, mantissa) = (i32::from(bits >> 3 & 0xf), f32::from(bits & 7) / 8.0);
-    let size = match (bits & 0x7f, exponent) {
-        (0x7f, _) => f32::NAN,
-        (_, 0) => mantissa * 2f32.powi(-6),
-        _ => (1.0 + mantissa) * 2f32.powi(exponent - 7),
-    };
-    if bits & 0x80 == 0 { size } else { -size }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -201,6 +214,53 @@ mod tests {
         numbers.retain(|x| !x.is_nan());
         numbers.sort_by(f32::total_cmp);
         numbers
+    }
+
+    /// The number by definition.
+    fn defined(format: Narrow, bits: u32) -> f64 {
+        let (mantissa_bits, bias, special) = match format {
+            Narrow::Bf16 => (7, 127, 0x7f80),
+            Narrow::F16 => (10, 15, 0x7c00),
+            Narrow::F8E4M3 => (3, 7, 0x7f),
+            Narrow::F8E5M2 => (2, 15, 0x7c),
+        };
+        let top = 1 << (8 * format.bytes() - 1);
+        let (sign, size) = (if bits & top == 0 { 1.0 } else { -1.0 }, bits & (top - 1));
+        let (exponent, mantissa) = ((size >> mantissa_bits) as i32, size & ((1 << mantissa_bits) - 1));
+        let fraction = f64::from(mantissa) / 2f64.powi(mantissa_bits);
+        sign * match size {
+            _ if size > special || size == special && format == Narrow::F8E4M3 => f64::NAN,
+            _ if size == special => f64::INFINITY,
+            _ if exponent == 0 => fraction * 2f64.powi(1 - bias),
+            _ => (1.0 + fraction) * 2f64.powi(exponent - bias),
+        }
+    }
+
+    #[test]
+    fn every_number_is_as_defined() {
+        for format in Narrow::ALL {
+            for bits in 0..1u32 << (8 * format.bytes()) {
+                let (mut wide, defined) = ([0.0], defined(format, bits) as f32);
+                widen(format, &bits.to_le_bytes()[..format.bytes()], &mut wide, Par(1));
+                let same = wide[0].to_bits() == defined.to_bits() || wide[0].is_nan() && defined.is_nan();
+                assert!(same, "{format:?} {bits:#x}: {} for {defined}", wide[0]);
+            }
+        }
+    }
+
+    #[test]
+    fn rows_are_widened_side_by_side() {
+        for format in Narrow::ALL {
+            let stored: Vec<u8> = (0..format.bytes() as u8 * 100).collect();
+            let mut all = vec![0.0; 100];
+            widen(format, &stored, &mut all, Par(1));
+            for [len, stride] in [[1, 7], [8, 9], [13, 20], [20, 20]] {
+                let mut rows = vec![f32::NAN; 4 * len];
+                widen_rows(format, &stored, [len, stride], &mut rows);
+                let want = (0..4).flat_map(|i| &all[i * stride..][..len]);
+                assert!(rows.iter().zip(want).all(|(x, y)| x.to_bits() == y.to_bits()), "{format:?} {len} {stride}");
+            }
+        }
     }
 
     #[test]
