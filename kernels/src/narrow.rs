@@ -11,6 +11,10 @@
 //! exact. Rounding is to nearest, ties to even. What exceeds a 16-bit format becomes infinite. What exceeds an 8-bit format
 //! becomes the largest finite number, as that paper's conversions saturate; infinities saturate too.
 
+mod floats;
+
+pub use self::floats::Floats;
+
 use crate::cpu::Par;
 use crate::cpu::par::Rows;
 use crate::cpu::simd::simd;

@@ -22,6 +22,7 @@ use meshwright_kernels::cpu::shape::{View, add_strided, copy_strided};
 use meshwright_kernels::cpu::softmax::{softmax, softmax_grad};
 use meshwright_kernels::cpu::top_k::{GroupLimit, TopK, top_k, top_k_grad};
 use meshwright_kernels::cpu::{Par, Source};
+use meshwright_kernels::narrow::{Floats, Narrow};
 
 /// The system's allocator, counting requests.
 struct Counting;
@@ -102,6 +103,11 @@ fn products() {
                 for accumulate in [false, true] {
                     plan.run(&a, &b, &mut out, accumulate, par, &mut scratch);
                 }
+            });
+            let [a, b] = [&a, &b].map(|x| vec![0x3f; 2 * x.len()]);
+            check(&format!("narrow {eq} of {large}"), |par| {
+                let [a, b] = [&a, &b].map(|bytes| Floats::Narrow(Narrow::Bf16, bytes));
+                plan.run(a, b, &mut out, false, par, &mut scratch);
             });
         }
     }

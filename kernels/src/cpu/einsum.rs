@@ -13,6 +13,10 @@
 //! Labels of one role that are contiguous in memory are merged into one dimension with one stride, so transposed and
 //! strided operands are multiplied in place. Labels that cannot be merged, but leave a large dimension, become loops. Every
 //! other operand is copied into scratch memory in a contiguous order.
+//!
+//! Operands in narrow formats are widened part by part inside the matrix product. Those that are summed, copied or
+//! multiplied otherwise are widened into scratch memory first. Either way, the result has the bits of the same contraction
+//! of their f32 numbers.
 
 use super::elementwise::{Binary, Strided, add_assign, broadcast_binary};
 use super::matrix::{Loops, Matrices};
@@ -20,6 +24,7 @@ use super::nd::{Dims, merge, row_major};
 use super::par::Par;
 use super::reduce::{Reduction, reduce};
 use super::shape::{View, add_strided, copy_strided};
+use crate::narrow::{Floats, widen};
 
 /// A dimension of this length fills a matrix product, so that other labels are looped over and nothing is copied.
 const LOOP_ABOVE: usize = 48;
@@ -145,8 +150,20 @@ impl Einsum {
     /// the next call.
     ///
     /// # Panics
-    /// If a slice has not the size planned for.
-    pub fn run(&self, a: &[f32], b: &[f32], out: &mut [f32], accumulate: bool, par: Par, scratch: &mut Vec<f32>) {
+    /// If an operand or `out` has not the size planned for.
+    pub fn run<'a, 'b>(
+        &self,
+        a: impl Into<Floats<'a>>,
+        b: impl Into<Floats<'b>>,
+        out: &mut [f32],
+        accumulate: bool,
+        par: Par,
+        scratch: &mut Vec<f32>,
+    ) {
+        self.contract(a.into(), b.into(), out, accumulate, par, scratch);
+    }
+
+    fn contract(&self, a: Floats, b: Floats, out: &mut [f32], accumulate: bool, par: Par, scratch: &mut Vec<f32>) {
         assert_eq!([a.len(), b.len(), out.len()], self.sizes, "sizes of a, b and out");
         if self.flops == 0 {
             if !accumulate {
@@ -158,13 +175,14 @@ impl Einsum {
             Product::Outer(_) => !accumulate,
             Product::Matrices(_) => self.out.is_none(),
         };
-        let needed = self.a.scratch() + self.b.scratch() + if direct { 0 } else { out.len() };
+        let wide = self.product.reads_wide();
+        let needed = self.a.scratch(a, wide) + self.b.scratch(b, wide) + if direct { 0 } else { out.len() };
         if scratch.len() < needed {
             scratch.resize(needed, 0.0);
         }
         let mut free = &mut scratch[..];
-        let a = self.a.prepare(a, &mut free, par);
-        let b = self.b.prepare(b, &mut free, par);
+        let a = self.a.prepare(a, wide, &mut free, par);
+        let b = self.b.prepare(b, wide, &mut free, par);
         if direct {
             return self.product.run(a, b, out, accumulate, par);
         }
@@ -265,24 +283,35 @@ impl Parts {
 }
 
 impl Operand {
-    /// Elements of scratch memory that [`Operand::prepare`] takes.
-    fn scratch(&self) -> usize {
-        self.summed_len * (usize::from(self.summed.is_some()) + usize::from(self.packing.is_some()))
+    /// True if [`Operand::prepare`] writes `x` into scratch memory in f32 as it is.
+    fn widens(&self, x: Floats, wide: bool) -> bool {
+        matches!(x, Floats::Narrow(..)) && (wide || self.summed.is_some() || self.packing.is_some())
     }
 
-    /// The operand in the layout of the product.
-    fn prepare<'s>(&self, x: &'s [f32], free: &mut &'s mut [f32], par: Par) -> &'s [f32] {
+    /// Elements of scratch memory that [`Operand::prepare`] takes.
+    fn scratch(&self, x: Floats, wide: bool) -> usize {
+        let copies = usize::from(self.summed.is_some()) + usize::from(self.packing.is_some());
+        self.summed_len * copies + if self.widens(x, wide) { x.len() } else { 0 }
+    }
+
+    /// The operand in the layout of the product, in f32 if it is changed for that or must be `wide`.
+    fn prepare<'s>(&self, x: Floats<'s>, wide: bool, free: &mut &'s mut [f32], par: Par) -> Floats<'s> {
         let mut x = x;
+        if let (Floats::Narrow(format, bytes), true) = (x, self.widens(x, wide)) {
+            let widened = take(free, x.len());
+            widen(format, bytes, widened, par);
+            x = Floats::Wide(widened);
+        }
         if let Some((dims, keep)) = &self.summed {
             let sum = take(free, self.summed_len);
-            reduce(Reduction::Sum, x, dims, keep, sum, par);
-            x = sum;
+            reduce(Reduction::Sum, x.wide(), dims, keep, sum, par);
+            x = Floats::Wide(sum);
         }
         if let Some((dims, strides)) = &self.packing {
             let packed = take(free, self.summed_len);
             let to = row_major(dims);
-            copy_strided(x, View { offset: 0, strides }, packed, View { offset: 0, strides: &to }, dims);
-            x = packed;
+            copy_strided(x.wide(), View { offset: 0, strides }, packed, View { offset: 0, strides: &to }, dims);
+            x = Floats::Wide(packed);
         }
         x
     }
@@ -296,11 +325,19 @@ fn take<'s>(free: &mut &'s mut [f32], n: usize) -> &'s mut [f32] {
 }
 
 impl Product {
-    fn run(&self, a: &[f32], b: &[f32], out: &mut [f32], accumulate: bool, par: Par) {
+    /// True if the operands must be f32.
+    fn reads_wide(&self) -> bool {
+        match self {
+            Product::Outer(_) => true,
+            Product::Matrices(matrices) => matrices.are_dots(),
+        }
+    }
+
+    fn run(&self, a: Floats, b: Floats, out: &mut [f32], accumulate: bool, par: Par) {
         match self {
             Product::Outer(outer) => {
                 let Loops { dims, strides: [a_strides, b_strides, _] } = &**outer;
-                let (a, b) = (Strided(a.into(), a_strides), Strided(b.into(), b_strides));
+                let (a, b) = (Strided(a.wide().into(), a_strides), Strided(b.wide().into(), b_strides));
                 broadcast_binary(Binary::Mul, a, b, out, dims, par);
             }
             Product::Matrices(matrices) => matrices.run(a, b, out, accumulate, par),

@@ -1,7 +1,8 @@
 //! Tests of contractions against nested loops in f64.
 
-use super::super::testing::{assert_close, doubles, integers, normals};
+use super::super::testing::{Stored, assert_close, doubles, integers, normals};
 use super::*;
+use crate::narrow::Narrow;
 
 /// The contraction by definition, in double precision.
 fn naive(eq: [&[char]; 3], dims: &dyn Fn(char) -> usize, a: &[f64], b: &[f64], out: &mut [f64]) {
@@ -23,21 +24,46 @@ fn naive(eq: [&[char]; 3], dims: &dyn Fn(char) -> usize, a: &[f64], b: &[f64], o
     }
 }
 
+/// The letters of both operands and of the result.
+fn letters(eq: &str) -> [Vec<char>; 3] {
+    let mut parts = eq.split([',', '>']);
+    [(); 3].map(|()| parts.next().unwrap().chars().collect())
+}
+
+/// The plan, and the number of elements of both operands and of the result.
+fn plan(eq: &str, dims: &dyn Fn(char) -> usize) -> (Einsum, [usize; 3]) {
+    let letters = letters(eq);
+    let sizes = letters.each_ref().map(|letters| letters.iter().map(|&l| dims(l)).collect::<Vec<_>>());
+    let plan = Einsum::new(&letters[0], &letters[1], &letters[2], &sizes[0], &sizes[1]).unwrap();
+    (plan, sizes.map(|sizes| sizes.iter().product()))
+}
+
 fn check(eq: &str, dims: &dyn Fn(char) -> usize, par: Par) {
-    let letters: Vec<Vec<char>> = eq.split([',', '>']).map(|s| s.trim().chars().collect()).collect();
-    let sizes = |t: usize| letters[t].iter().map(|&l| dims(l)).collect::<Vec<_>>();
-    let count = |t: usize| sizes(t).iter().product::<usize>();
-    let plan = Einsum::new(&letters[0], &letters[1], &letters[2], &sizes(0), &sizes(1)).unwrap();
-    let (a, b) = (normals(count(0), 1), normals(count(1), 2));
+    let (plan, count) = plan(eq, dims);
+    let (a, b) = (normals(count[0], 1), normals(count[1], 2));
     let mut scratch = vec![f32::NAN; 5];
-    let mut out = vec![f32::NAN; count(2)];
-    let mut expected = vec![0.0; count(2)];
+    let mut out = vec![f32::NAN; count[2]];
+    let mut expected = vec![0.0; count[2]];
+    let letters = letters(eq);
     naive([&letters[0], &letters[1], &letters[2]], dims, &doubles(&a), &doubles(&b), &mut expected);
     plan.run(&a, &b, &mut out, false, par, &mut scratch);
     assert_close(&out, &expected, 2e-4);
     plan.run(&a, &b, &mut out, true, par, &mut scratch);
     expected.iter_mut().for_each(|v| *v *= 2.0);
     assert_close(&out, &expected, 2e-4);
+}
+
+/// Runs a contraction on stored operands and on their numbers, and compares the bits of the results.
+fn check_narrow(eq: &str, dims: &dyn Fn(char) -> usize, formats: [Option<Narrow>; 2], par: Par) {
+    let (plan, count) = plan(eq, dims);
+    let [a, b] = [0, 1].map(|t| Stored::new(formats[t], &normals(count[t], t as u32)));
+    let [mut narrow, mut wide] = [(); 2].map(|()| normals(count[2], 3));
+    let mut scratch = vec![];
+    for accumulate in [true, false] {
+        plan.run(a.floats(), b.floats(), &mut narrow, accumulate, par, &mut scratch);
+        plan.run(&a.numbers, &b.numbers, &mut wide, accumulate, par, &mut scratch);
+        assert!(narrow.iter().zip(&wide).all(|(x, y)| x.to_bits() == y.to_bits()), "{eq} of {formats:?} on {par:?}");
+    }
 }
 
 const EQUATIONS: &[&str] = &[
@@ -107,6 +133,24 @@ fn random_sizes_with_ones_and_zeros() {
 }
 
 #[test]
+fn narrow_operands_give_the_bits_of_their_numbers() {
+    let mixes = Stored::mixes();
+    for (seed, &formats) in mixes.iter().enumerate() {
+        let sizes = integers(256, seed as u32, 1, 7);
+        for eq in EQUATIONS {
+            check_narrow(eq, &|l| sizes[l as usize % 256] as usize, formats, Par(1));
+        }
+        // Beyond the blocks of a product in one dimension or in all of them.
+        for [m, n, k] in [[1, 70, 300], [70, 1, 300], [5, 300, 40], [77, 35, 301], [61, 261, 290]] {
+            let size = |l| [m, n, k]["mnk".find(l).unwrap()];
+            for eq in ["mk,kn>mn", "km,kn>mn", "mk,nk>mn", "km,nk>mn", "mk,kn>nm"] {
+                (1..=2).for_each(|threads| check_narrow(eq, &size, formats, Par(threads)));
+            }
+        }
+    }
+}
+
+#[test]
 fn an_empty_contraction_leaves_what_was_there() {
     let plan = Einsum::new(&['m', 'k'], &['k', 'n'], &['m', 'n'], &[2, 0], &[0, 2]).unwrap();
     let mut out = [1.0, 2.0, 3.0, 4.0];
@@ -118,13 +162,15 @@ fn an_empty_contraction_leaves_what_was_there() {
 }
 
 #[test]
-fn matrices_are_not_copied() {
-    let dims = |letters: &str| letters.chars().map(|l| if l == 'g' { 2 } else { 64 }).collect::<Vec<_>>();
+fn matrices_are_neither_copied_nor_widened() {
     for eq in ["bsh,hgd>bsgd", "bsgd,hgd>bsh", "bsh,bsgd>hgd", "gech,ehf>gecf", "gech,gecf>ehf"] {
-        let parts: Vec<&str> = eq.split([',', '>']).collect();
-        let letters: Vec<Vec<char>> = parts.iter().map(|p| p.chars().collect()).collect();
-        let plan = Einsum::new(&letters[0], &letters[1], &letters[2], &dims(parts[0]), &dims(parts[1])).unwrap();
-        assert!(plan.a.scratch() + plan.b.scratch() == 0 && plan.out.is_none(), "{eq}: {plan:?}");
+        let (plan, count) = plan(eq, &|l| if l == 'g' { 2 } else { 64 });
+        for format in [None, Some(Narrow::Bf16)] {
+            let [a, b] = [0, 1].map(|t| Stored::new(format, &vec![0.0; count[t]]));
+            let wide = plan.product.reads_wide();
+            let scratch = plan.a.scratch(a.floats(), wide) + plan.b.scratch(b.floats(), wide);
+            assert!(scratch == 0 && plan.out.is_none(), "{eq}: {plan:?}");
+        }
     }
 }
 

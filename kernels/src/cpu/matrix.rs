@@ -6,6 +6,7 @@ use super::gemm::multiply;
 use super::nd::{Dims, span};
 use super::par::{FLOPS, Par};
 use super::simd::{simd, sum2};
+use crate::narrow::Floats;
 
 /// A matrix from the start of a slice (or at a `*mut f32`), and the distances between rows and between columns.
 #[derive(Clone, Copy)]
@@ -23,13 +24,6 @@ impl<S> Matrix<S> {
     /// The transposed matrix.
     pub(crate) fn transposed(self) -> Matrix<S> {
         Matrix { data: self.data, strides: [self.strides[1], self.strides[0]] }
-    }
-}
-
-impl Matrix<&[f32]> {
-    /// The same, unchecked.
-    pub(crate) fn pointer(self) -> Matrix<*const f32> {
-        Matrix { data: self.data.as_ptr(), strides: self.strides }
     }
 }
 
@@ -77,9 +71,15 @@ pub(crate) struct Loops {
 }
 
 impl Matrices {
-    /// Computes the products into `out`, or adds them. The slices must have the elements that sizes, strides and loops
-    /// reach, none of which may be zero.
-    pub(crate) fn run(&self, a: &[f32], b: &[f32], out: &mut [f32], accumulate: bool, par: Par) {
+    /// True if the products are sums of contiguous terms, which need f32 operands.
+    pub(crate) fn are_dots(&self) -> bool {
+        let ([m, n, _], [a, b, _]) = (self.size, self.strides);
+        (m == 1 || n == 1) && a[1] == 1 && b[0] == 1
+    }
+
+    /// Computes the products into `out`, or adds them. The operands must have the elements that sizes, strides and loops
+    /// reach, none of which may be zero, and be f32 for [dots](Matrices::are_dots).
+    pub(crate) fn run(&self, a: Floats, b: Floats, out: &mut [f32], accumulate: bool, par: Par) {
         let [m, n, _] = self.size;
         let last = self.batch.last(2) + span(&[m, n], &self.strides[2]) - 1;
         assert!(last < out.len(), "the products lie in the result");
@@ -93,29 +93,34 @@ impl Matrices {
         par.rows(count, work, (), &|range, ()| self.repeat(range, a, b, target, accumulate, 1));
     }
 
-    fn repeat(&self, batch: Range<usize>, a: &[f32], b: &[f32], out: Target, accumulate: bool, threads: usize) {
+    fn repeat(&self, batch: Range<usize>, a: Floats, b: Floats, out: Target, accumulate: bool, threads: usize) {
         for i in batch {
             let outer = self.batch.at(i);
             for j in 0..self.inner.count() {
                 let inner = self.inner.at(j);
                 let [ao, bo, oo] = [0, 1, 2].map(|t| outer[t] + inner[t]);
-                self.one(&a[ao..], &b[bo..], Target(out.0.wrapping_add(oo)), accumulate || j > 0, threads);
+                let (a, b, out) = (a.skip(ao), b.skip(bo), Target(out.0.wrapping_add(oo)));
+                if self.are_dots() {
+                    self.dots(a.wide(), b.wide(), out, accumulate || j > 0);
+                } else {
+                    self.one(a, b, out, accumulate || j > 0, threads);
+                }
             }
         }
     }
 
-    fn one(&self, a: &[f32], b: &[f32], out: Target, accumulate: bool, threads: usize) {
-        let [m, n, k] = self.size;
-        let [a_strides, b_strides, strides] = self.strides;
-        if (m == 1 || n == 1) && a_strides[1] == 1 && b_strides[0] == 1 {
-            for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
-                let value = dot(&a[i * a_strides[0]..][..k], &b[j * b_strides[1]..][..k]);
-                let to = out.0.wrapping_add(i * strides[0] + j * strides[1]);
-                // SAFETY: `run` has checked that the last element is in the slice; no other index reaches this one.
-                unsafe { *to = if accumulate { *to + value } else { value } };
-            }
-            return;
+    fn dots(&self, a: &[f32], b: &[f32], out: Target, accumulate: bool) {
+        let ([m, n, k], [a_strides, b_strides, strides]) = (self.size, self.strides);
+        for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
+            let value = dot(&a[i * a_strides[0]..][..k], &b[j * b_strides[1]..][..k]);
+            let to = out.0.wrapping_add(i * strides[0] + j * strides[1]);
+            // SAFETY: `run` has checked that the last element is in the slice; no other index reaches this one.
+            unsafe { *to = if accumulate { *to + value } else { value } };
         }
+    }
+
+    fn one(&self, a: Floats, b: Floats, out: Target, accumulate: bool, threads: usize) {
+        let [a_strides, b_strides, strides] = self.strides;
         let (a, b) = (Matrix { data: a, strides: a_strides }, Matrix { data: b, strides: b_strides });
         let out = Matrix { data: out.0, strides };
         // SAFETY: `run` has checked that the last element is in the slice; no other index reaches these.

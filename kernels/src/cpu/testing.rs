@@ -1,6 +1,8 @@
 //! Helpers shared by the tests of this crate.
 
 use super::dropout::{normal, philox};
+use super::par::Par;
+use crate::narrow::{Floats, Narrow, round, widen};
 
 /// `n` standard normal numbers.
 pub(crate) fn normals(n: usize, seed: u32) -> Vec<f32> {
@@ -26,4 +28,38 @@ pub(crate) fn assert_close(got: &[f32], expected: &[f64], tolerance: f64) {
 /// The same numbers in double precision.
 pub(crate) fn doubles(x: &[f32]) -> Vec<f64> {
     x.iter().map(|&v| f64::from(v)).collect()
+}
+
+/// Numbers and how they are stored: in a narrow format, or as f32.
+pub(crate) struct Stored {
+    pub(crate) numbers: Vec<f32>,
+    narrow: Option<(Narrow, Vec<u8>)>,
+}
+
+impl Stored {
+    /// The nearest numbers that the format has.
+    pub(crate) fn new(format: Option<Narrow>, numbers: &[f32]) -> Stored {
+        let mut numbers = numbers.to_vec();
+        let narrow = format.map(|format| {
+            let mut bytes = vec![0; numbers.len() * format.bytes()];
+            round(format, &numbers, &mut bytes, Par(1));
+            widen(format, &bytes, &mut numbers, Par(1));
+            (format, bytes)
+        });
+        Stored { numbers, narrow }
+    }
+
+    pub(crate) fn floats(&self) -> Floats<'_> {
+        match &self.narrow {
+            None => Floats::Wide(&self.numbers),
+            Some((format, bytes)) => Floats::Narrow(*format, bytes),
+        }
+    }
+
+    /// All formats of two operands of which one is narrow.
+    pub(crate) fn mixes() -> Vec<[Option<Narrow>; 2]> {
+        let formats = [None].into_iter().chain(Narrow::ALL.map(Some));
+        let pairs = formats.clone().flat_map(|a| formats.clone().map(move |b| [a, b]));
+        pairs.filter(|pair| *pair != [None; 2]).collect()
+    }
 }

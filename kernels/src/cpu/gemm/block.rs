@@ -1,5 +1,6 @@
 //! Product of all rows with one block of the right operand.
 
+use super::elements::Elements;
 use super::level::Level;
 use super::pack::Unpacked;
 use super::tile::Tile;
@@ -16,13 +17,15 @@ pub(super) struct Block<'a> {
     pub(super) level: &'a Level,
     pub(super) columns: usize,
     pub(super) k: usize,
-    pub(super) b: Matrix<*const f32>,
+    pub(super) b: Matrix<Elements>,
     pub(super) scale: f32,
     pub(super) accumulate: bool,
-    /// True if full panels are read where they are. Rows must be contiguous for that.
-    pub(super) direct: bool,
+    /// The right operand if full panels are read where they are. Rows must be contiguous for that.
+    pub(super) direct: Option<Matrix<*const f32>>,
     /// Space for the panels in the order of the tiles.
     pub(super) packed: *mut f32,
+    /// Space for narrow elements to be widened: [`Level::strip`] rows of [`DEPTH`](super::DEPTH).
+    pub(super) space: *mut f32,
 }
 
 /// A panel of columns in the order of the tiles.
@@ -39,16 +42,26 @@ impl Block<'_> {
     /// Computes the products of `m` rows of `a`.
     ///
     /// # Safety
-    /// The operands may be read; the result and the packed panels may be written.
-    pub(super) unsafe fn run(&self, m: usize, a: Matrix<*const f32>, out: Matrix<*mut f32>) {
+    /// The operands may be read; the result, the packed panels and the space may be written.
+    pub(super) unsafe fn run(&self, m: usize, a: Matrix<Elements>, out: Matrix<*mut f32>) {
+        let strip = if a.in_place().is_some() { m } else { self.level.strip() };
         // SAFETY: as the caller promises.
         unsafe {
             self.pack();
-            let shared = a.strides[0].is_multiple_of(PAGE);
-            for rows in blocks(m, if shared { SET.min(self.level.rows) } else { self.level.rows }) {
-                for panel in self.panels() {
-                    self.tile(rows.len(), &panel, a.at([rows.start, 0]), out.at([rows.start, panel.first]));
-                }
+            for rows in blocks(m, strip) {
+                let a = a.at([rows.start, 0]).wide([rows.len(), self.k], self.space);
+                self.rows(rows.len(), a, out.at([rows.start, 0]));
+            }
+        }
+    }
+
+    /// The products of rows in f32.
+    unsafe fn rows(&self, m: usize, a: Matrix<*const f32>, out: Matrix<*mut f32>) {
+        let shared = a.strides[0].is_multiple_of(PAGE);
+        for rows in blocks(m, if shared { SET.min(self.level.rows) } else { self.level.rows }) {
+            for panel in self.panels() {
+                // SAFETY: as the caller of `run` promises.
+                unsafe { self.tile(rows.len(), &panel, a.at([rows.start, 0]), out.at([rows.start, panel.first])) };
             }
         }
     }
@@ -56,9 +69,12 @@ impl Block<'_> {
     /// Packs all panels, or the last one if that is not a full one and the others are read where they are.
     unsafe fn pack(&self) {
         let width = self.level.width();
-        let first = if self.direct { self.columns / width * width } else { 0 };
-        let b = self.b.at([0, first]);
-        let from = Unpacked { from: b.data, strides: b.strides, k: self.k, columns: self.columns - first };
+        let first = if self.direct.is_some() { self.columns / width * width } else { 0 };
+        let (from, columns) = (self.b.at([0, first]), self.columns - first);
+        if columns == 0 {
+            return;
+        }
+        let from = Unpacked { from, k: self.k, columns, space: self.space };
         // SAFETY: as the caller of `run` promises.
         unsafe { (self.level.pack)(&from, self.packed.add(first * self.k), width) };
     }
@@ -68,10 +84,9 @@ impl Block<'_> {
         blocks(self.columns, full).map(move |range| {
             let (first, columns) = (range.start, range.len());
             let width = columns.next_multiple_of(self.level.lanes);
-            let (rows, stride) = if self.direct && columns == full {
-                (self.b.at([0, first]).data, self.b.strides[0])
-            } else {
-                (self.packed.wrapping_add(first * self.k).cast_const(), width)
+            let (rows, stride) = match self.direct {
+                Some(b) if columns == full => (b.at([0, first]).data, b.strides[0]),
+                _ => (self.packed.wrapping_add(first * self.k).cast_const(), width),
             };
             Panel { first, columns, width, rows, stride }
         })

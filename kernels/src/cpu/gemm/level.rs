@@ -23,6 +23,12 @@ impl Level {
         self.tiles[0].len() * self.lanes
     }
 
+    /// Rows of the left operand that are widened together, at least as many as a tile has columns. Where columns are
+    /// contiguous, so many elements of one fill whole vectors.
+    pub(super) fn strip(&self) -> usize {
+        4 * self.rows
+    }
+
     /// The best that this processor has.
     pub(super) fn detect() -> &'static Level {
         #[cfg(target_arch = "x86_64")]

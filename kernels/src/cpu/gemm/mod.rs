@@ -6,10 +6,14 @@
 //! (`pack`) and stays in the L2 cache. A panel of rows of the left operand stays in the L1 cache. The left operand is read
 //! in place: a tile needs single elements of it, and no packed order makes these reads cheaper.
 //!
+//! Narrow operands (`elements`) are widened by parts, the right one as it is packed, the left one a strip of rows at a
+//! time. All else is as for their f32 numbers, and so is the result, bit for bit.
+//!
 //! The order in which an element's terms are added depends on `k` alone: neither on the other sizes nor on the number of
 //! threads.
 
 mod block;
+mod elements;
 mod level;
 mod pack;
 #[cfg(test)]
@@ -21,10 +25,12 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use self::block::Block;
+use self::elements::Elements;
 use self::level::Level;
 use super::matrix::Matrix;
 use super::nd::span;
 use super::par::Par;
+use crate::narrow::Floats;
 
 /// Terms added up in registers before the result is touched: so much of a panel of rows and one of columns fit the L1
 /// cache.
@@ -55,18 +61,18 @@ thread_local! {
 ///
 /// # Safety
 /// The elements of `out` must be valid for writes (and reads, to add) that no one else makes meanwhile.
-pub(crate) unsafe fn multiply(
+pub(crate) unsafe fn multiply<'a, 'b>(
     size: [usize; 3],
-    a: Matrix<&[f32]>,
-    b: Matrix<&[f32]>,
+    a: Matrix<impl Into<Floats<'a>>>,
+    b: Matrix<impl Into<Floats<'b>>>,
     out: Matrix<*mut f32>,
     scale: f32,
     accumulate: bool,
     threads: usize,
 ) {
     let [m, n, k] = size;
-    assert!(span(&[m, k], &a.strides) <= a.data.len() && span(&[k, n], &b.strides) <= b.data.len());
-    let product = Product { size, a: a.pointer(), b: b.pointer(), out, scale, accumulate }.with_contiguous_rows();
+    let (a, b) = (a.pointer([m, k]), b.pointer([k, n]));
+    let product = Product { size, a, b, out, scale, accumulate }.with_contiguous_rows();
     let level = Level::detect();
     let [m, n, _] = product.size;
     let (size, unit) = if m > n { (m, level.rows) } else { (n, level.width()) };
@@ -110,8 +116,8 @@ pub(crate) fn column_products(a: &[f32], b: &[f32], out: &mut [f32]) {
 #[derive(Clone, Copy)]
 struct Product {
     size: [usize; 3],
-    a: Matrix<*const f32>,
-    b: Matrix<*const f32>,
+    a: Matrix<Elements>,
+    b: Matrix<Elements>,
     out: Matrix<*mut f32>,
     scale: f32,
     accumulate: bool,
@@ -154,22 +160,27 @@ impl Product {
         let depth = k.div_ceil(k.div_ceil(DEPTH));
         let [down, across] = self.b.strides;
         let direct = across == 1 && m <= FEW_ROWS && !down.is_multiple_of(PAGE);
+        let wide = self.a.in_place().is_some() && self.b.in_place().is_some();
         WORKSPACE.with_borrow_mut(|workspace| {
-            let lines = (depth * n.min(COLUMNS).next_multiple_of(level.width())).div_ceil(16);
+            let packed = (depth * n.min(COLUMNS).next_multiple_of(level.width())).div_ceil(16);
+            let lines = packed + if wide { 0 } else { (level.strip() * DEPTH).div_ceil(16) };
             if workspace.len() < lines {
                 workspace.resize(lines, CacheLine { _elements: [0.0; 16] });
             }
+            let workspace = workspace.as_mut_ptr();
             for columns in blocks(n, COLUMNS) {
                 for terms in blocks(k, depth) {
+                    let b = self.b.at([terms.start, columns.start]);
                     let block = Block {
                         level,
                         columns: columns.len(),
                         k: terms.len(),
-                        b: self.b.at([terms.start, columns.start]),
+                        b,
                         scale: self.scale,
                         accumulate: self.accumulate || terms.start > 0,
-                        direct,
-                        packed: workspace.as_mut_ptr().cast(),
+                        direct: if direct { b.in_place() } else { None },
+                        packed: workspace.cast(),
+                        space: workspace.wrapping_add(packed).cast(),
                     };
                     let (a, out) = (self.a.at([0, terms.start]), self.out.at([0, columns.start]));
                     // SAFETY: by the caller's contract; the workspace has space for the block.

@@ -1,44 +1,47 @@
 //! Packing: copies a block of the right operand into the order in which the micro-kernel reads it.
 
+use super::Matrix;
+use super::elements::Elements;
 use super::vector::Vector;
 
 /// A block of `k` rows of `columns` elements.
 #[derive(Clone, Copy)]
 pub(super) struct Unpacked {
-    pub(super) from: *const f32,
-    /// Distances between rows and between columns.
-    pub(super) strides: [usize; 2],
+    pub(super) from: Matrix<Elements>,
     pub(super) k: usize,
     pub(super) columns: usize,
+    /// Space for a row or a panel of narrow elements to be widened.
+    pub(super) space: *mut f32,
 }
 
 /// Writes a block in panels of `width` columns, a whole number of vectors: in each of them the columns of a row are
 /// neighbours, and rows follow one another. The last panel has only the vectors it needs, padded with zeros.
 ///
 /// # Safety
-/// The processor has the instructions of `V`; the source may be read, and all panels be written.
+/// The processor has the instructions of `V`; the source may be read, and its space and all panels be written.
 #[inline(always)]
 pub(super) unsafe fn pack<V: Vector>(source: &Unpacked, to: *mut f32, width: usize) {
-    let Unpacked { from, strides, k, columns } = *source;
+    let Unpacked { from, k, columns, space } = *source;
     let panels = || (0..columns).step_by(width).map(|first| (first, width.min(columns - first)));
     // SAFETY: as the caller promises.
     unsafe {
-        if strides[1] == 1 {
+        if from.strides[1] == 1 {
             for q in 0..k {
+                let row = from.at([q, 0]).wide([1, columns], space).data;
                 for (first, count) in panels() {
                     let to = to.add(first * k + q * count.next_multiple_of(V::LANES));
-                    copy::<V>(from.add(q * strides[0] + first), to, count);
+                    copy::<V>(row.add(first), to, count);
                 }
             }
             return;
         }
         for (first, count) in panels() {
-            let (from, to, stride) =
-                (from.add(first * strides[1]), to.add(first * k), count.next_multiple_of(V::LANES));
+            let (to, stride) = (to.add(first * k), count.next_multiple_of(V::LANES));
+            let Matrix { data, strides } = from.at([0, first]).wide([k, count], space);
             if strides[0] == 1 {
-                transpose::<V>(from, strides[1], [count, k], to, stride);
+                transpose::<V>(data, strides[1], [count, k], to, stride);
             } else {
-                gather(from, strides, [count, k], to, stride);
+                gather(data, strides, [count, k], to, stride);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Tests of products for every instruction set and memory layout, against sums in f64.
 
-use super::super::testing::{assert_close, doubles, normals};
+use super::super::testing::{Stored, assert_close, doubles, normals};
 use super::*;
 
 /// The instruction sets that this processor has.
@@ -42,8 +42,8 @@ fn check(level: &Level, size: [usize; 3], [a, b, out]: [[usize; 2]; 3]) {
         exact(size, x, y, to, f64::from(scale), if accumulate { 1.0 } else { 0.0 });
         let product = Product {
             size,
-            a: Matrix { data: &a_values[..], strides: a }.pointer(),
-            b: Matrix { data: &b_values[..], strides: b }.pointer(),
+            a: Matrix { data: &a_values[..], strides: a }.pointer([m, k]),
+            b: Matrix { data: &b_values[..], strides: b }.pointer([k, n]),
             out: Matrix { data: values.as_mut_ptr(), strides: out },
             scale,
             accumulate,
@@ -68,6 +68,36 @@ fn every_layout_and_level() {
                     }
                 }
             }
+        }
+    }
+}
+
+/// Compares the bits of products of stored operands and of their numbers.
+fn check_narrow(level: &Level, size: [usize; 3], [a, b]: [&Stored; 2], strides: [[usize; 2]; 2]) {
+    let [m, n, k] = size;
+    let product = |[a, b]: [Floats; 2]| {
+        let mut out = normals(m * n, 3);
+        let a = Matrix { data: a, strides: strides[0] }.pointer([m, k]);
+        let b = Matrix { data: b, strides: strides[1] }.pointer([k, n]);
+        let to = Matrix::rows(out.as_mut_ptr(), n);
+        // SAFETY: all three have the elements that size and strides reach.
+        unsafe { Product { size, a, b, out: to, scale: 0.5, accumulate: true }.run(level) };
+        out.into_iter().map(f32::to_bits).collect::<Vec<_>>()
+    };
+    assert!(product([a.floats(), b.floats()]) == product([&a.numbers, &b.numbers].map(Into::into)), "{size:?}");
+}
+
+#[test]
+fn narrow_operands_in_every_layout_and_level() {
+    let levels = levels();
+    for [m, n, k] in [[1, 1, 1], [2, 3, 5], [14, 32, 16], [29, 70, 40], [3, 1, 600], [130, 9, 20], [1, 300, 9]] {
+        for (formats, (a, b)) in Stored::mixes().into_iter().flat_map(|formats| {
+            let layouts = layouts([m, k]).into_iter().flat_map(move |a| layouts([k, n]).map(|b| (a, b)));
+            layouts.map(move |layout| (formats, layout))
+        }) {
+            let x = Stored::new(formats[0], &normals(span(&[m, k], &a), 1));
+            let y = Stored::new(formats[1], &normals(span(&[k, n], &b), 2));
+            levels.iter().for_each(|level| check_narrow(level, [m, n, k], [&x, &y], [a, b]));
         }
     }
 }
