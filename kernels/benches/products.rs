@@ -1,6 +1,7 @@
-//! Matrix products next to the crate `gemm`, and attention, in floating-point operations per second on one thread.
+//! Matrix products next to the crate `gemm`, attention, and products of 16-bit formats next to those of f32, in floating-point
+//! operations per second. The first two are on one thread.
 //!
-//! The two take turns, and of each the fastest of many short rounds counts: what else the machine does falls on both, and
+//! What is compared takes turns, and of each the fastest of many short rounds counts: what else the machine does falls on both, and
 //! there are quiet moments on a busy one too. An argument chooses the cases whose names contain it.
 
 use std::hint::black_box;
@@ -10,6 +11,7 @@ use meshwright_kernels::cpu::Par;
 use meshwright_kernels::cpu::attention::{Attention, Dropout, Gradients, Inputs, Saved};
 use meshwright_kernels::cpu::dropout::normal;
 use meshwright_kernels::cpu::einsum::Einsum;
+use meshwright_kernels::narrow::{Floats, Narrow, round, widen};
 
 const ROUNDS: usize = 200;
 /// Operations of a round of calls, about half a millisecond.
@@ -36,6 +38,15 @@ fn main() {
             attention(&name, s, d, p);
         }
     }
+    // Layers of width 768, on 2048 tokens.
+    for (layer, kind) in [([2048, 768, 768], "forward"), ([2048, 768, 2048], "forward"), ([2048, 768, 768], "weight")] {
+        for (format, threads) in [(Narrow::Bf16, 1), (Narrow::Bf16, 2), (Narrow::F16, 1), (Narrow::F16, 2)] {
+            let name = format!("{format:?} 768 to {}, {kind}, {threads} threads", layer[2]);
+            if name.contains(&wanted) {
+                narrow(&name, kind, layer, (format, threads));
+            }
+        }
+    }
 }
 
 fn normals(n: usize) -> Vec<f32> {
@@ -56,17 +67,26 @@ fn fastest<const N: usize>(flops: f64, mut calls: [&mut dyn FnMut(); N]) -> [f64
     best.map(|seconds| flops * times as f64 / seconds / 1e9)
 }
 
-/// A layer of so many tokens and a weight of `from` x `to`: forward, or the gradient by its input or by its weight.
-fn product(name: &str, kind: &str, [tokens, from, to]: [usize; 3]) {
-    let ([m, n, k], operands) = match kind {
-        "forward" => ([tokens, to, from], ["mk", "kn"]),
-        "input" => ([tokens, from, to], ["mk", "nk"]),
-        _ => ([from, to, tokens], ["km", "kn"]),
-    };
+/// The operands and the size of the product of a layer of so many tokens and a weight of `from` x `to`: forward, or the
+/// gradient by its input or by its weight.
+fn layer(kind: &str, [tokens, from, to]: [usize; 3]) -> ([&'static str; 2], [usize; 3]) {
+    match kind {
+        "forward" => (["mk", "kn"], [tokens, to, from]),
+        "input" => (["mk", "nk"], [tokens, from, to]),
+        _ => (["km", "kn"], [from, to, tokens]),
+    }
+}
+
+fn plan(operands: [&str; 2], [m, n, k]: [usize; 3]) -> Einsum {
     let letters = operands.map(|letters| letters.chars().collect::<Vec<_>>());
     let size = |letter: &char| [m, n, k]["mnk".find(*letter).expect("one of three")];
     let dims = letters.clone().map(|letters| letters.iter().map(size).collect::<Vec<_>>());
-    let plan = Einsum::new(&letters[0], &letters[1], &['m', 'n'], &dims[0], &dims[1]).expect("a product");
+    Einsum::new(&letters[0], &letters[1], &['m', 'n'], &dims[0], &dims[1]).expect("a product")
+}
+
+fn product(name: &str, kind: &str, sizes: [usize; 3]) {
+    let (operands, [m, n, k]) = layer(kind, sizes);
+    let plan = plan(operands, [m, n, k]);
     let (a, b, mut scratch) = (normals(m * k), normals(k * n), vec![]);
     let [mut ours, mut theirs] = [(); 2].map(|()| vec![0.0; m * n]);
     let a_strides = if operands[0] == "mk" { [k, 1] } else { [1, m] };
@@ -78,6 +98,26 @@ fn product(name: &str, kind: &str, [tokens, from, to]: [usize; 3]) {
         }],
     );
     println!("{name:42} {:6.1}   crate gemm {:6.1}   ratio {:.2}", speeds[0], speeds[1], speeds[0] / speeds[1]);
+}
+
+/// A layer's product of narrow operands, and of their numbers.
+fn narrow(name: &str, kind: &str, sizes: [usize; 3], (format, threads): (Narrow, usize)) {
+    let (operands, [m, n, k]) = layer(kind, sizes);
+    let plan = plan(operands, [m, n, k]);
+    let stored = [m * k, k * n].map(|count| {
+        let (mut numbers, mut bytes) = (normals(count), vec![0; format.bytes() * count]);
+        round(format, &numbers, &mut bytes, Par(1));
+        widen(format, &bytes, &mut numbers, Par(1));
+        (numbers, bytes)
+    });
+    let wide = stored.each_ref().map(|(numbers, _)| Floats::from(numbers));
+    let narrow = stored.each_ref().map(|(_, bytes)| Floats::Narrow(format, bytes));
+    let [mut narrow, mut wide] = [narrow, wide].map(|[a, b]| {
+        let (plan, mut scratch, mut out) = (&plan, vec![], vec![0.0; m * n]);
+        move || plan.run(black_box(a), black_box(b), &mut out, false, Par(threads), &mut scratch)
+    });
+    let speeds = fastest(plan.flops() as f64, [&mut narrow, &mut wide]);
+    println!("{name:42} {:6.1}   f32        {:6.1}   ratio {:.2}", speeds[0], speeds[1], speeds[0] / speeds[1]);
 }
 
 /// `out = a b` by the crate `gemm`.
