@@ -284,7 +284,15 @@ mod tests {
 
     #[test]
     fn differences_are_named_to_the_leaf() {
-        let position = Position { step: 1, skipped: 0, consumed_samples: 8, epoch: 0, shuffle_seed: 7, rng_key: 7 };
+        let position = Position {
+            step: 1,
+            skipped: 0,
+            loss_scale: None,
+            consumed_samples: 8,
+            epoch: 0,
+            shuffle_seed: 7,
+            rng_key: 7,
+        };
         let fixed = json!({"seq": 16, "model": {"layers": 4, "tied": true}, "old": 1});
         let manifest = Manifest {
             schema: SCHEMA.into(),
@@ -315,7 +323,15 @@ mod tests {
     fn a_tensor_with_a_gap_is_a_fault() {
         let held = |offset: u64| StoredShard { shard: Shard { offset: vec![offset], shape: vec![2] }, file: 0 };
         let mut stored = Stored { sizes: vec![4], shards: vec![held(0)] };
-        let position = Position { step: 0, skipped: 0, consumed_samples: 0, epoch: 0, shuffle_seed: 0, rng_key: 0 };
+        let position = Position {
+            step: 0,
+            skipped: 0,
+            loss_scale: None,
+            consumed_samples: 0,
+            epoch: 0,
+            shuffle_seed: 0,
+            rng_key: 0,
+        };
         let files = vec![DataFile { name: "a".into(), bytes: 0, crc32: String::new() }];
         let manifest = |stored: &Stored| Manifest {
             schema: SCHEMA.into(),
@@ -344,7 +360,8 @@ mod tests {
     #[test]
     fn counters_that_no_run_has_are_a_fault() {
         let position = |step, consumed_samples, epoch| {
-            Position { step, skipped: 0, consumed_samples, epoch, shuffle_seed: 0, rng_key: 0 }.fault(16)
+            Position { step, skipped: 0, loss_scale: None, consumed_samples, epoch, shuffle_seed: 0, rng_key: 0 }
+                .fault(16)
         };
         assert_eq!(position(5, 80, 2), None);
         for (step, samples, epoch) in

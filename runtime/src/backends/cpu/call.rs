@@ -7,7 +7,7 @@ use crate::backend::Span;
 use crate::host::narrow;
 use kernels::cpu::elementwise::add_assign;
 use kernels::cpu::{Par, Source};
-use kernels::narrow::{round, widen};
+use kernels::narrow::{Floats, round, widen};
 
 /// An operand or a result in f32 beside the arena, if it is used. It grows to the largest tensor and stays.
 #[derive(Default)]
@@ -35,11 +35,13 @@ pub(super) struct Buffers {
     sum: Vec<f32>,
 }
 
-/// What becomes of a result.
+/// How a kernel takes its operands and its results.
 #[derive(Clone, Copy)]
-pub(super) struct Writing {
-    /// The kernel reads and writes narrow elements by itself.
-    pub(super) by_itself: bool,
+pub(super) struct Access {
+    /// It reads narrow operands as they are.
+    pub(super) takes_narrow: bool,
+    /// It writes narrow results as they are.
+    pub(super) gives_narrow: bool,
     /// The kernel reads what its results hold.
     pub(super) reads: bool,
     /// The kernel writes beside what is there, and its result is added.
@@ -51,7 +53,7 @@ impl Buffers {
     ///
     /// # Safety
     /// Nobody else writes the operands or touches the results now.
-    pub(super) unsafe fn fill(&mut self, arena: &Arena, [operands, results]: [&[Span]; 2], how: Writing, par: Par) {
+    pub(super) unsafe fn fill(&mut self, arena: &Arena, [operands, results]: [&[Span]; 2], how: Access, par: Par) {
         let enough = |buffers: &mut Vec<Buffer>, count: usize| {
             if buffers.len() < count {
                 buffers.resize_with(count, Buffer::default);
@@ -60,7 +62,7 @@ impl Buffers {
         enough(&mut self.operands, operands.len());
         enough(&mut self.results, results.len());
         for (buffer, &span) in self.operands.iter_mut().zip(operands) {
-            let format = narrow(span.dtype).filter(|_| !how.by_itself);
+            let format = narrow(span.dtype).filter(|_| !how.takes_narrow);
             buffer.take(format.map(|_| span.len));
             if let Some(format) = format {
                 // SAFETY: by the caller's contract.
@@ -68,7 +70,7 @@ impl Buffers {
             }
         }
         for (buffer, &span) in self.results.iter_mut().zip(results) {
-            let format = narrow(span.dtype).filter(|_| !how.by_itself);
+            let format = narrow(span.dtype).filter(|_| !how.gives_narrow);
             buffer.take((format.is_some() || how.adds_after).then_some(span.len));
             if let Some(format) = format.filter(|_| how.reads) {
                 // SAFETY: by the caller's contract.
@@ -84,7 +86,12 @@ impl Buffers {
     pub(super) unsafe fn add(&mut self, arena: &Arena, into: Span, from: Span, par: Par) {
         // SAFETY: by the caller's contract.
         unsafe {
-            self.fill(arena, [&[from], &[]], Writing { by_itself: false, reads: false, adds_after: true }, par);
+            self.fill(
+                arena,
+                [&[from], &[]],
+                Access { takes_narrow: false, gives_narrow: false, reads: false, adds_after: true },
+                par,
+            );
             let Buffers { operands, sum, .. } = self;
             let from = if operands[0].is_used { &operands[0].data } else { arena.elements(from) };
             match narrow(into.dtype) {
@@ -98,7 +105,7 @@ impl Buffers {
     ///
     /// # Safety
     /// Nobody else touches the results now.
-    pub(super) unsafe fn empty(&mut self, arena: &Arena, results: &[Span], how: Writing, par: Par) {
+    pub(super) unsafe fn empty(&mut self, arena: &Arena, results: &[Span], how: Access, par: Par) {
         let Buffers { results: buffers, sum, .. } = self;
         for (buffer, &span) in buffers.iter().zip(results).filter(|(buffer, _)| buffer.is_used) {
             // SAFETY: by the caller's contract.
@@ -159,6 +166,14 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// An operand's numbers in whatever format they are.
+    pub(super) fn floats(&self, operand: usize) -> Floats<'a> {
+        match narrow(self.operands[operand].dtype) {
+            Some(format) if !self.wide[operand].is_used => Floats::Narrow(format, self.bytes(operand)),
+            _ => Floats::Wide(self.float(operand)),
+        }
+    }
+
     /// An operand whose place the result may have.
     pub(super) fn source(&self, operand: usize) -> Source<'a> {
         let is_own = self.results[0] == self.operands[operand] && !self.wide[operand].is_used && !self.made[0].is_used;
@@ -177,11 +192,21 @@ impl<'a> Call<'a> {
 
     /// An operand's elements as they are stored.
     pub(super) fn elements<T: Stored>(&self, operand: usize) -> &'a [T] {
+        // SAFETY: no result meets it, and the program lets nobody else write it now.
+        unsafe { self.arena.elements(self.apart(operand)) }
+    }
+
+    fn bytes(&self, operand: usize) -> &'a [u8] {
+        // SAFETY: as in `elements`.
+        unsafe { self.arena.bytes(self.apart(operand)) }
+    }
+
+    /// The place of an operand, where no result goes.
+    fn apart(&self, operand: usize) -> Span {
         let span = self.operands[operand];
         let meets = |(place, buffer): (&Span, &Buffer)| !buffer.is_used && place.meets(span);
         assert!(!self.results.iter().zip(&*self.made).any(meets), "no result overlaps an operand");
-        // SAFETY: no result meets it, and the program lets nobody else write it now.
-        unsafe { self.arena.elements(span) }
+        span
     }
 
     /// Bytes of the elements that an op moves as they are; none if it moves numbers in f32.

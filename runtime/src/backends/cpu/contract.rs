@@ -22,11 +22,11 @@ pub(super) fn einsum(op: &Einsum, site: &KernelSite<'_>) -> Result<KernelFn, Str
     let plan = einsum::Einsum::new(&a, &b, &out, &site.operand(0)?, &b_sizes)?;
     Ok(match equation.operands.len() {
         1 => Box::new(move |call, par| {
-            let (x, [out]) = (call.float(0), call.outs());
+            let (x, [out]) = (call.floats(0), call.outs());
             plan.run(x, &[1.0], out, call.accumulate, par, call.scratch);
         }),
         _ => Box::new(move |call, par| {
-            let (a, b, [out]) = (call.float(0), call.float(1), call.outs());
+            let (a, b, [out]) = (call.floats(0), call.floats(1), call.outs());
             plan.run(a, b, out, call.accumulate, par, call.scratch);
         }),
     })

@@ -16,7 +16,7 @@ mod tests;
 mod tokens;
 mod update;
 
-use self::call::{Buffers, Call, Writing};
+use self::call::{Access, Buffers, Call};
 use self::tally::Tally;
 use super::sizes;
 use crate::arena::Arena;
@@ -65,8 +65,8 @@ pub struct Kernel {
     run: KernelFn,
     /// True if it adds to its result by itself.
     adds: bool,
-    /// True if it reads and writes narrow elements by itself.
-    by_itself: bool,
+    /// True if it reads narrow operands as they are, and if it writes narrow results so.
+    narrow: [bool; 2],
     place: InPlace,
 }
 
@@ -141,8 +141,8 @@ impl Backend for Cpu {
             op if updated(op).is_empty() => InPlace::Never,
             op => InPlace::Updates(updated(op)),
         };
-        let by_itself = moves(op);
-        Ok(Kernel { run: closure(op, site, &self.shared)?, adds, by_itself, place })
+        let narrow = [moves(op) || matches!(op, Op::Einsum(_)), moves(op)];
+        Ok(Kernel { run: closure(op, site, &self.shared)?, adds, narrow, place })
     }
 
     fn begin_step(&mut self, seed: u64, step: u64) {
@@ -171,8 +171,12 @@ impl Backend for Cpu {
         let [seed, step] = [&self.shared.seed, &self.shared.step].map(|number| number.load(Ordering::Relaxed));
         let Cpu { arena, par, scratch, buffers, .. } = self;
         let updates = matches!(kernel.place, InPlace::Updates(_));
-        let how = Writing {
-            by_itself: kernel.by_itself && !accumulate,
+        let [takes_narrow, gives_narrow] = kernel.narrow;
+        // What moves elements as they are cannot add them.
+        let moves_to_sum = accumulate && gives_narrow;
+        let how = Access {
+            takes_narrow: takes_narrow && !moves_to_sum,
+            gives_narrow: gives_narrow && !moves_to_sum,
             reads: updates || accumulate && kernel.adds,
             adds_after: accumulate && !kernel.adds,
         };
