@@ -6,6 +6,8 @@ mod coverage;
 mod generate;
 #[path = "equal/graph.rs"]
 mod graph;
+#[path = "equal/narrow.rs"]
+mod narrow;
 #[path = "equal/random.rs"]
 mod random;
 #[path = "equal/rows.rs"]
@@ -19,6 +21,7 @@ use cost::{CPU, Cluster};
 use ir::graph::{Model, SectionKind};
 use ir::options::{ParallelConfig, PlanOptions};
 use ir::text::File;
+use ir::types::DType;
 
 /// How many cases, and from which seed: `MESHWRIGHT_CASES=5000 MESHWRIGHT_FIRST=500 cargo test --test equal`.
 fn number(variable: &str, default: u64) -> u64 {
@@ -102,7 +105,7 @@ fn shardings_found_by_cost_equal_the_reference() {
 fn slices_equal_the_whole_sequence() {
     let (first, cases) = (number("MESHWRIGHT_FIRST", 0), number("MESHWRIGHT_CASES", 100));
     let (mut failed, mut attending, mut dropping) = (Vec::new(), 0, 0);
-    for case in (first..first + cases).map(sliced::generate) {
+    for case in (first..first + cases).map(|seed| sliced::generate(DType::F32, seed)) {
         match run::compiled(&case).and_then(|(meaning, file)| Ok((run::compare(&case, &meaning, &file)?, file))) {
             Ok((run::Outcome::Equal, file)) => {
                 let stmts = file.model.blocks.values().flat_map(|block| &block[SectionKind::F].stmts);
@@ -116,4 +119,21 @@ fn slices_equal_the_whole_sequence() {
     }
     assert!(failed.is_empty(), "{} cases failed:\n{}", failed.len(), failed.join("\n"));
     assert!(attending * 2 >= cases as usize && dropping * 4 >= cases as usize, "{attending}, {dropping} of {cases}");
+}
+
+#[test]
+fn narrow_programs_equal_the_reference() {
+    let (first, cases) = (number("MESHWRIGHT_FIRST", 0), number("MESHWRIGHT_CASES", 240));
+    let (mut failed, mut compared) = (Vec::new(), [0; 3]);
+    for seed in first..first + cases {
+        let dtype = [DType::BF16, DType::F16][seed as usize % 2];
+        let case = if seed % 4 < 3 { generate::generate_in(dtype, seed) } else { sliced::generate(dtype, seed) };
+        match run::compiled(&case).and_then(|(meaning, file)| narrow::compare(&case, &meaning, &file)) {
+            Ok(run::Outcome::Equal) => compared[seed as usize % 2] += 1,
+            Ok(run::Outcome::IllConditioned) => compared[2] += 1,
+            Err(why) => failed.push(format!("seed {seed}, {}: {why}", dtype.name())),
+        }
+    }
+    assert!(failed.is_empty(), "{} of {cases} cases failed:\n{}", failed.len(), failed.join("\n"));
+    assert!(compared.iter().all(|&count| count * 6 >= cases), "{compared:?} of {cases}: bf16, f16, say nothing");
 }

@@ -30,12 +30,17 @@ pub(crate) struct Case {
     pub(crate) optimizer: Optimizer,
 }
 
-/// Makes the case of a seed.
+/// Makes the case of a seed, in f32.
 pub(crate) fn generate(seed: u64) -> Case {
+    generate_in(DType::F32, seed)
+}
+
+/// Makes the case of a seed in a precision.
+pub(crate) fn generate_in(dtype: DType, seed: u64) -> Case {
     let mut random = Random::new(seed);
     let r = &mut random;
     let pipeline = pipeline(r);
-    let (mut model, sizes) = unpinned(r, &pipeline, |r| r.between(2, 6), false);
+    let (mut model, sizes) = unpinned(r, &pipeline, |r| r.between(2, 6), (dtype, false));
     pin(r, &mut model);
     let of = |r: &mut Random| if r.chance(25) { known(r, &pipeline) } else { rows::schedule(r, &pipeline) };
     case(r, seed, (model, sizes), pipeline, of)
@@ -46,11 +51,11 @@ pub(crate) fn unpinned(
     r: &mut Random,
     pipeline: &Pipeline,
     length: impl Fn(&mut Random) -> u64,
-    in_slices: bool,
+    (dtype, in_slices): (DType, bool),
 ) -> (Model, Sizes) {
     let mesh = mesh(r, pipeline.ranks);
     let (batch, seq) = (r.between(2, 6), length(r));
-    let sizes = Sizes { batch, seq, hidden: r.between(3, 8), vocab: r.between(5, 11), in_slices };
+    let sizes = Sizes { batch, seq, hidden: r.between(3, 8), vocab: r.between(5, 11), dtype, in_slices };
     let mut model = Model { name: "case".to_string(), mesh, has_mesh: true, ..Model::default() };
     calls(r, &mut model, sizes, pipeline.stages());
     (model, sizes)
@@ -136,7 +141,7 @@ fn calls(r: &mut Random, model: &mut Model, sizes: Sizes, stages: u32) {
     };
     let [tok, lab, pos, seg] = ["tok", "lab", "pos", "seg"].map(|name| input(model, name));
     let tied = r.chance(30);
-    let table = Type::of(DType::F32, &[sizes.vocab, sizes.hidden]);
+    let table = Type::of(sizes.dtype, &[sizes.vocab, sizes.hidden]);
     declare(model, "emb", None, None, table, 1);
 
     let mut x = model.values.push("x0".to_string());

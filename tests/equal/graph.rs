@@ -19,6 +19,8 @@ pub(crate) struct Sizes {
     pub(crate) seq: u64,
     pub(crate) hidden: u64,
     pub(crate) vocab: u64,
+    /// The type of parameters and of what blocks pass.
+    pub(crate) dtype: DType,
     /// Sequences are to be run in slices: they stay dim 1, no op mixes their places, and attention is causal.
     pub(crate) in_slices: bool,
 }
@@ -70,7 +72,7 @@ impl<'a> BlockMaker<'a> {
     }
 
     pub(crate) fn residual(&mut self, name: &str) -> Value {
-        let ty = Type::of(DType::F32, &[self.sizes.batch, self.sizes.seq, self.sizes.hidden]);
+        let ty = Type::of(self.sizes.dtype, &[self.sizes.batch, self.sizes.seq, self.sizes.hidden]);
         self.arg(name, ty, ArgKind::Value)
     }
 
@@ -83,7 +85,7 @@ impl<'a> BlockMaker<'a> {
     /// A parameter of these sizes under a fresh name, or under the given one.
     pub(crate) fn param(&mut self, name: Option<&str>, sizes: &[u64], fan_in: u64) -> Value {
         let name = name.map_or_else(|| format!("w{}", self.params.len()), str::to_string);
-        let ty = Type::of(DType::F32, sizes);
+        let ty = Type::of(self.sizes.dtype, sizes);
         self.params.push(MadeParam { name: name.clone(), ty: ty.clone(), fan_in });
         self.arg(&name, ty, ArgKind::Param)
     }
@@ -489,7 +491,10 @@ impl<'a> BlockMaker<'a> {
     /// The loss: cross-entropy over a vocabulary, or a sum of squares.
     pub(crate) fn loss(&mut self, x: Value, labels: Value, table: Option<Value>) -> Made<Value> {
         if table.is_none() && self.random.chance(25) {
-            let square = self.one(UnaryKind::Square, x)?;
+            let mut square = self.one(UnaryKind::Square, x)?;
+            if self.sizes.dtype != DType::F32 {
+                square = self.one(UnaryKind::Cast(DType::F32), square)?;
+            }
             return self.builder.one(Reduce::new(PartialKind::Sum, "b s h -> ()")?, &[square]);
         }
         let (w, eq) = match table {

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 /// Tolerance of the compiled program, relative to max(the tensor's norm, 1e-3 of the largest norm of all).
 const TOLERANCE: f64 = 1e-3;
-const LEARNING_RATE: f64 = 1e-2;
+pub(crate) const LEARNING_RATE: f64 = 1e-2;
 
 /// Compiles a case along the rules: gives the differentiated model (the meaning) and the compiled file.
 pub(crate) fn compiled(case: &Case) -> Result<(Model, File), String> {
@@ -98,14 +98,14 @@ pub(crate) fn compare(case: &Case, meaning: &Model, file: &File) -> Result<Outco
 }
 
 /// True if no element of a gradient is so small next to the largest that its sign may be rounding.
-fn gradients_are_clear(reference: &Reference<'_, f64>) -> bool {
+pub(crate) fn gradients_are_clear(reference: &Reference<'_, f64>) -> bool {
     let tensors: Vec<&Tensor<f64>> = reference.gradients().values().collect();
     let largest = tensors.iter().map(|tensor| norm(&tensor.data)).fold(0.0, f64::max);
     tensors.iter().all(|tensor| tensor.data.iter().all(|x| *x == 0.0 || x.abs() > 1e-5 * largest))
 }
 
 /// Gradients above this come from scores so large that a softmax is a step: differences of equal numbers decide.
-const LARGEST_GRADIENT: f64 = 1e4;
+pub(crate) const LARGEST_GRADIENT: f64 = 1e4;
 
 /// True if the reference in f32 is well within the tolerance of the one in f64, and no gradient explodes.
 fn is_well_conditioned(
@@ -127,10 +127,10 @@ fn is_well_conditioned(
         && tensors("", &data(rounded.params()), exact.params(), within).is_ok())
 }
 
-type Micro = BTreeMap<&'static str, Vec<i32>>;
+pub(crate) type Micro = BTreeMap<&'static str, Vec<i32>>;
 
 /// Random tokens, labels (some ignored), positions and segments, per micro-batch.
-fn inputs(case: &Case) -> Vec<Micro> {
+pub(crate) fn inputs(case: &Case) -> Vec<Micro> {
     let mut random = Random::new(case.seed ^ 0xda7a);
     let (count, seq, vocab) = (case.sizes.batch * case.sizes.seq, case.sizes.seq, case.sizes.vocab);
     (0..case.pipeline.microbatches)
@@ -147,7 +147,7 @@ fn inputs(case: &Case) -> Vec<Micro> {
         .collect()
 }
 
-fn reference_batch<R: Real>(case: &Case, micro: &Micro) -> MicroBatch<R> {
+pub(crate) fn reference_batch<R: Real>(case: &Case, micro: &Micro) -> MicroBatch<R> {
     let dims = vec![case.sizes.batch as usize, case.sizes.seq as usize];
     let tensors: Vec<(&str, Tensor<i32>)> =
         micro.iter().map(|(name, data)| (*name, Tensor { dims: dims.clone(), data: data.clone() })).collect();
@@ -155,7 +155,7 @@ fn reference_batch<R: Real>(case: &Case, micro: &Micro) -> MicroBatch<R> {
     MicroBatch::of_tokens(&borrowed, "lab")
 }
 
-fn machine_batch(model: &Model, micro: &Micro) -> Inputs {
+pub(crate) fn machine_batch(model: &Model, micro: &Micro) -> Inputs {
     let inputs = model.inputs.iter().map(|input| input.value);
     inputs.map(|value| (value, Input::Ints(micro[model.values[value].as_str()].clone()))).collect()
 }
@@ -165,7 +165,7 @@ fn close(what: &str, got: f64, want: f64) -> Result<(), String> {
     if (got - want).abs() <= allowed { Ok(()) } else { Err(format!("{what}: {got} instead of {want}")) }
 }
 
-fn norm<'a>(data: impl IntoIterator<Item = &'a f64>) -> f64 {
+pub(crate) fn norm<'a>(data: impl IntoIterator<Item = &'a f64>) -> f64 {
     data.into_iter().map(|x| x * x).sum::<f64>().sqrt()
 }
 

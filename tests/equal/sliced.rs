@@ -5,7 +5,7 @@ use super::random::Random;
 use ir::dim_role::DimRole;
 use ir::graph::{ArgKind, Model};
 use ir::ids::Value;
-use ir::types::DimName;
+use ir::types::{DType, DimName};
 use scheduler::actions::split_backward;
 use scheduler::costs::StageCosts;
 use scheduler::placement::{Pipeline, Placement};
@@ -13,14 +13,14 @@ use scheduler::schedules;
 use transforms::slices::slice;
 
 /// Makes the case of a seed.
-pub(crate) fn generate(seed: u64) -> Case {
+pub(crate) fn generate(dtype: DType, seed: u64) -> Case {
     let mut random = Random::new(seed);
     let r = &mut random;
     let slices = r.between(2, 3) as u32;
     let microbatches = r.between(1, 4) as u32;
     let ranks = r.between(1, 3) as u32;
     let pipeline = Pipeline { slices, ..Pipeline::new(Placement::Chain, ranks, microbatches) };
-    let (mut whole, sizes) = unpinned(r, &pipeline, |r| u64::from(slices) * r.between(1, 3), true);
+    let (mut whole, sizes) = unpinned(r, &pipeline, |r| u64::from(slices) * r.between(1, 3), (dtype, true));
     name_sequence(&mut whole, sizes.seq);
     let mut model = slice(&whole, slices).expect("no op mixes places");
     pin(r, &mut model);

@@ -6,7 +6,7 @@
 //! 3. The number, element types and sizes of a statement's results are those that its op gives. An accumulated gradient is
 //!    always f32.
 //! 4. Values and inputs come before constants, parameters and states. A state belongs to a parameter by name.
-//! 5. `F` returns one value a result; a loss is a float scalar.
+//! 5. `F` returns one value a result; a loss is an f32 scalar.
 //! 6. `I` takes the cotangents of the differentiable results and returns those of the differentiable arguments.
 //! 7. `+=` is allowed in `W` only; its result is the gradient of a parameter. `W` has neither arguments nor results.
 //!    `U`, which runs once a step, reads only accumulated gradients from earlier sections.
@@ -225,8 +225,12 @@ impl<'a> Checker<'a> {
         }
         for (kind, &value) in block.results.iter().zip(ret) {
             let ty = block.ty(value);
-            if *kind == ResultKind::Loss && (ty.rank() > 0 || !ty.dtype.is_float()) {
-                let message = format!("the loss {} must be a float scalar, it is {}", self.name(value), self.ty(ty));
+            if *kind == ResultKind::Loss && (ty.rank() > 0 || ty.dtype != DType::F32) {
+                let message = format!(
+                    "the loss {} must be an f32 scalar, it is {}: cast what it is made of",
+                    self.name(value),
+                    self.ty(ty)
+                );
                 self.at_head(Code::ReturnMismatch, message);
             }
         }

@@ -2,7 +2,7 @@
 
 use super::ops::{Context, evaluate};
 use super::real::Real;
-use super::round::nearest;
+use super::round::Rounding;
 use super::tensor::{Array, Tensor};
 use ir::entity::SecondaryMap;
 use ir::graph::{ArgKind, Block, SectionKind, Stmt};
@@ -15,13 +15,22 @@ use std::collections::BTreeSet;
 pub struct BlockRun<'a, R: Clone> {
     block: &'a Block,
     context: Context,
+    rounding: Rounding,
+    /// Numbers that have been rounded.
+    rounded: u64,
     values: SecondaryMap<Value, Option<Array<R>>>,
 }
 
 impl<'a, R: Real> BlockRun<'a, R> {
     /// A run without values yet.
     pub fn new(block: &'a Block, context: Context) -> BlockRun<'a, R> {
-        BlockRun { block, context, values: SecondaryMap::new() }
+        BlockRun { block, context, rounding: Rounding::Nearest, rounded: 0, values: SecondaryMap::new() }
+    }
+
+    /// The same run with another rounding.
+    #[must_use]
+    pub fn rounding(self, rounding: Rounding) -> BlockRun<'a, R> {
+        BlockRun { rounding, ..self }
     }
 
     /// The block.
@@ -49,7 +58,11 @@ impl<'a, R: Real> BlockRun<'a, R> {
         }
         self.values[value] = Some(match array {
             Array::Real(tensor) if ty.dtype != DType::F32 => {
-                Array::Real(tensor.map(|x| R::of(nearest(ty.dtype, x.to_f64()))))
+                let first = self.rounded;
+                self.rounded += tensor.data.len() as u64;
+                let round = |(x, index): (&R, u64)| R::of(self.rounding.round(ty.dtype, x.to_f64(), index));
+                let data = tensor.data.iter().zip(first..).map(round).collect();
+                Array::Real(Tensor { data, ..tensor })
             }
             array => array,
         });

@@ -12,6 +12,7 @@ use super::block::BlockRun;
 use super::ops::Context;
 use super::random;
 use super::real::Real;
+use super::round::Rounding;
 use super::tensor::{Array, Tensor};
 use ir::graph::{ArgKind, Block, Call, Init, Model, Param, STEP_SCALARS, SectionKind};
 use ir::ids::Value;
@@ -52,6 +53,7 @@ pub struct Reference<'m, R> {
     seed: u64,
     step: u64,
     loss_scale: f64,
+    rounding: Rounding,
     params: BTreeMap<String, Tensor<R>>,
     states: BTreeMap<String, Tensor<R>>,
     pub(super) gradients: BTreeMap<String, Tensor<R>>,
@@ -65,7 +67,21 @@ impl<'m, R: Real> Reference<'m, R> {
     pub fn new(model: &'m Model, seed: u64) -> Reference<'m, R> {
         let instances = model.params.values().flat_map(|param| (0..param.instances()).map(move |i| (param, i)));
         let params = instances.map(|(param, i)| (param.instance_name(i), initial(param, i, seed))).collect();
-        Reference { model, seed, step: 0, loss_scale: 1.0, params, states: BTreeMap::new(), gradients: BTreeMap::new() }
+        Reference {
+            model,
+            seed,
+            step: 0,
+            loss_scale: 1.0,
+            rounding: Rounding::Nearest,
+            params,
+            states: BTreeMap::new(),
+            gradients: BTreeMap::new(),
+        }
+    }
+
+    /// Sets how results go to the numbers of their types.
+    pub fn set_rounding(&mut self, rounding: Rounding) {
+        self.rounding = rounding;
     }
 
     /// Sets the factor of the loss before differentiation, of which updates take the reciprocal; it is 1 at first.
@@ -207,7 +223,15 @@ impl<'m, R: Real> Reference<'m, R> {
     /// A run of a call with its parameters and states bound.
     pub(super) fn bind(&self, call: &Call, instance: u32, microbatch: u64) -> Result<BlockRun<'m, R>, String> {
         let block = &self.model.blocks[call.block];
-        let mut run = BlockRun::new(block, self.context(call.index(instance), microbatch));
+        let context = self.context(call.index(instance), microbatch);
+        let rounding = match self.rounding {
+            // Every run has random numbers of its own.
+            Rounding::Random([low, high]) => {
+                Rounding::Random([low ^ context.index as u32, high ^ (microbatch as u32 + 1) << 16])
+            }
+            other => other,
+        };
+        let mut run = BlockRun::new(block, context).rounding(rounding);
         let names = self.param_names(call, instance);
         for value in block.args_of(ArgKind::Param) {
             let tensor = names.get(&value).and_then(|name| self.params.get(name));

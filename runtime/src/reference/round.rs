@@ -1,5 +1,6 @@
 //! Rounding to the formats below f32, by arithmetic on f64.
 
+use super::random::uniform;
 use ir::types::DType;
 
 /// A binary format: bits of mantissa, the exponent of the least normal number, the largest number, and whether larger ones become it
@@ -23,8 +24,32 @@ fn format(dtype: DType) -> Option<Format> {
     Some(Format { mantissa, least_exponent, largest, saturates })
 }
 
-/// The number of a type that is nearest to `x`, of two the even one.
-pub(super) fn nearest(dtype: DType, x: f64) -> f64 {
+/// How results go to the numbers of their types.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Rounding {
+    /// To the nearest number, of two the even one. That is the meaning of a program.
+    #[default]
+    Nearest,
+    /// Up or down at random, under a key, more often to the nearer one. Results of several keys lie apart as far as rounding can move them
+    /// (Parker, "Monte Carlo Arithmetic", 1997).
+    Random([u32; 2]),
+    /// Not at all.
+    None,
+}
+
+impl Rounding {
+    /// The number of a type to which a number goes, the `index`-th of those that are rounded under a key.
+    pub(super) fn round(self, dtype: DType, x: f64, index: u64) -> f64 {
+        match self {
+            Rounding::Nearest => nearest(dtype, x, 0.0),
+            Rounding::Random(key) => nearest(dtype, x, f64::from(uniform(key, index)) - 0.5),
+            Rounding::None => x,
+        }
+    }
+}
+
+/// The number of a type that is nearest to `x` and a part of the last place of `x`; of two the even one.
+fn nearest(dtype: DType, x: f64, part: f64) -> f64 {
     let Some(format) = format(dtype) else { return x };
     if x.is_nan() || x == 0.0 || x.is_infinite() && !format.saturates {
         return x;
@@ -32,7 +57,7 @@ pub(super) fn nearest(dtype: DType, x: f64) -> f64 {
     // Numbers below the normal ones of f64 are below half of the least number of every format.
     let exponent = ((x.abs().to_bits() >> 52) as i32 - 1023).max(format.least_exponent);
     let unit = 2f64.powi(exponent - format.mantissa);
-    let rounded = (x / unit).round_ties_even() * unit;
+    let rounded = (x / unit + part).round_ties_even() * unit;
     match rounded.abs() > format.largest {
         true if format.saturates => format.largest.copysign(x),
         true => f64::INFINITY.copysign(x),
@@ -64,8 +89,13 @@ mod tests {
             (F8E5M2, 4.5, 4.0),
             (F8E4M3, 2f64.powi(-10), 0.0),
         ] {
-            assert_eq!(nearest(dtype, x), want, "{dtype:?} {x}");
+            assert_eq!(Rounding::Nearest.round(dtype, x, 0), want, "{dtype:?} {x}");
         }
-        assert!(nearest(F16, f64::NAN).is_nan());
+        assert!(Rounding::Nearest.round(F16, f64::NAN, 0).is_nan());
+        let x = 1.0 + 2f64.powi(-9);
+        let rounded: Vec<f64> = (0..1000).map(|index| Rounding::Random([1, 2]).round(BF16, x, index)).collect();
+        let up = rounded.iter().filter(|&&y| y == 1.0 + 2f64.powi(-7)).count();
+        assert!((200..300).contains(&up) && rounded.iter().all(|&y| y == 1.0 || y > x), "a quarter goes up: {up}");
+        assert_eq!(Rounding::None.round(BF16, x, 0), x);
     }
 }
