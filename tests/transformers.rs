@@ -22,8 +22,12 @@ use std::path::{Path, PathBuf};
 
 /// Sequences of a micro-batch over all ranks.
 const MICRO: u64 = 2;
-/// Relative tolerance of losses and norms.
-const SCALAR: f64 = 1e-5;
+/// Relative tolerance of losses and norms while weights are compared, and of losses until the end.
+const SCALARS: [f64; 2] = [1e-5, 1e-4];
+/// The largest distance of a loss in bf16 from that in f32, in distances of PyTorch's losses in bf16 so far.
+const FARTHEST: f64 = 4.0;
+/// The least of those distances that counts: half of a last place of the logits, relative to the loss.
+const LAST_PLACE: f64 = 1.0 / 512.0;
 /// Tolerance of tensors, relative to their norm: rounding in f32, in another order.
 const TENSOR: f64 = 2e-5;
 /// Least norm of a tensor in comparisons, relative to the largest of all.
@@ -38,7 +42,10 @@ struct Case {
     seq: u64,
     lr: f32,
     optimizer: Optimizer,
+    /// Steps after which weights are compared.
+    compared: usize,
     losses: Vec<f64>,
+    losses_bf16: Vec<f64>,
     norms: Vec<f64>,
     configs: Vec<String>,
 }
@@ -57,7 +64,7 @@ fn models_are_those_of_transformers() {
     paths.sort();
     assert!(!paths.is_empty(), "no cases");
     let (mut wrong, mut runs) = (Vec::new(), 0);
-    let mut worst = [0.0_f64; 4];
+    let (mut worst, mut worst_bf16) = ([0.0_f64; 5], 0.0_f64);
     for path in &paths {
         let name = path.file_name().unwrap().display().to_string();
         let case: Case = serde_json::from_str(&read(path, "case.json")).expect("a case");
@@ -72,11 +79,18 @@ fn models_are_those_of_transformers() {
                 }
                 Err(why) => wrong.push(format!("{name} on `{parallel}`: {why}")),
             }
+            match run_bf16(path, &case, &stored, parallel) {
+                Ok(off) => worst_bf16 = worst_bf16.max(off),
+                Err(why) => wrong.push(format!("{name} on `{parallel}` in bf16: {why}")),
+            }
         }
     }
-    let [losses, norms, gradients, parameters] = worst;
+    let [losses, norms, gradients, parameters, last] = worst;
     println!("{runs} runs of {} cases; losses are off by at most {losses:.1e}, norms by {norms:.1e},", paths.len());
-    println!("gradients by {gradients:.1e} and parameters by {parameters:.1e} of their norms");
+    println!(
+        "gradients by {gradients:.1e} and parameters by {parameters:.1e} of their norms; later losses by {last:.1e};"
+    );
+    println!("losses in bf16 by {worst_bf16:.2} times what PyTorch's are");
     assert!(wrong.is_empty(), "{} of {runs} runs differ:\n{}", wrong.len(), wrong.join("\n"));
 }
 
@@ -107,9 +121,15 @@ impl Stored {
     }
 }
 
-/// How far a run is off: losses, norms, gradients, parameters.
-fn run(path: &Path, case: &Case, stored: &Stored, parallel: &str) -> Result<[f64; 4], String> {
-    let file = compiled(&read(path, "config.json"), case, parallel)?;
+/// The executor of a case with its first weights.
+fn executor(
+    path: &Path,
+    case: &Case,
+    stored: &Stored,
+    parallel: &str,
+    dtype: DType,
+) -> Result<(Executor, File), String> {
+    let file = compiled(&read(path, "config.json"), case, parallel, dtype)?;
     let mut program = file.program.clone().ok_or("no program")?;
     assign_buffers(&file.model, &mut program, None);
     let mut executor = Executor::load(&file.model, &program, &Options::default()).map_err(|why| why.to_string())?;
@@ -119,11 +139,39 @@ fn run(path: &Path, case: &Case, stored: &Stored, parallel: &str) -> Result<[f64
         return Err(format!("has the parameters {:?}, not {:?}", own.keys(), before.keys()));
     }
     executor.import_params(before).map_err(|why| why.to_string())?;
-    let mut off = [0.0_f64; 4];
+    Ok((executor, file))
+}
+
+/// How far a run in bf16 is off: losses, in distances of PyTorch's.
+fn run_bf16(path: &Path, case: &Case, stored: &Stored, parallel: &str) -> Result<f64, String> {
+    let (mut executor, file) = executor(path, case, stored, parallel, DType::BF16)?;
+    let (mut distance, mut worst) = (0.0_f64, 0.0_f64);
+    for (step, (exact, rounded)) in case.losses.iter().zip(&case.losses_bf16).enumerate() {
+        let output = executor.step(input(&file.model, case, stored, step)).map_err(|why| why.to_string())?;
+        distance = distance.max((rounded - exact).abs()).max(LAST_PLACE * exact);
+        let got = f64::from(output.loss.ok_or("nothing was reported")?);
+        let off = (got - exact).abs() / distance;
+        if off.is_nan() || off > FARTHEST {
+            let step = step + 1;
+            return Err(format!("the loss of step {step} is {got}, PyTorch's {rounded}, in f32 {exact}"));
+        }
+        worst = worst.max(off);
+    }
+    Ok(worst)
+}
+
+/// How far a run in f32 is off: losses, norms, gradients, parameters, losses after these were compared.
+fn run(path: &Path, case: &Case, stored: &Stored, parallel: &str) -> Result<[f64; 5], String> {
+    let (mut executor, file) = executor(path, case, stored, parallel, DType::F32)?;
+    let mut off = [0.0_f64; 5];
     for (step, (loss, norm)) in case.losses.iter().zip(&case.norms).enumerate() {
         let output = executor.step(input(&file.model, case, stored, step)).map_err(|why| why.to_string())?;
-        off[0] = off[0].max(scalar("the loss", step, output.loss, *loss)?);
-        off[1] = off[1].max(scalar("the norm", step, output.grad_norm, *norm)?);
+        if step >= case.compared {
+            off[4] = off[4].max(scalar("the loss", step, output.loss, *loss, SCALARS[1])?);
+            continue;
+        }
+        off[0] = off[0].max(scalar("the loss", step, output.loss, *loss, SCALARS[0])?);
+        off[1] = off[1].max(scalar("the norm", step, output.grad_norm, *norm, SCALARS[0])?);
         if output.dropped.is_some_and(|dropped| dropped > 0.0) {
             return Err("choices of experts were dropped".to_string());
         }
@@ -134,15 +182,17 @@ fn run(path: &Path, case: &Case, stored: &Stored, parallel: &str) -> Result<[f64
                 &stored.kind("gradient/"),
             )?;
         }
+        if step + 1 == case.compared {
+            let params = executor.export_params().map_err(|why| why.to_string())?;
+            off[3] = tensors("the parameter", &params, &stored.kind("after/"))?;
+        }
     }
-    off[3] =
-        tensors("the parameter", &executor.export_params().map_err(|why| why.to_string())?, &stored.kind("after/"))?;
     Ok(off)
 }
 
-fn compiled(config: &str, case: &Case, parallel: &str) -> Result<File, String> {
+fn compiled(config: &str, case: &Case, parallel: &str, dtype: DType) -> Result<File, String> {
     let config = from_config(config).map_err(|why| why.to_string())?;
-    let batch = Batch { batch: MICRO, seq: case.seq, dtype: DType::F32 };
+    let batch = Batch { batch: MICRO, seq: case.seq, dtype };
     let model = config.build(&batch).map_err(|why| why.to_string())?;
     let request = PipelineOptions {
         options: PlanOptions::of(parallel::parse(parallel).map_err(|why| why.to_string())?),
@@ -176,10 +226,10 @@ fn input(model: &Model, case: &Case, stored: &Stored, step: usize) -> StepInput 
     }
 }
 
-fn scalar(what: &str, step: usize, got: Option<f32>, want: f64) -> Result<f64, String> {
+fn scalar(what: &str, step: usize, got: Option<f32>, want: f64, tolerance: f64) -> Result<f64, String> {
     let got = f64::from(got.ok_or("nothing was reported")?);
     let off = ((got - want) / want).abs();
-    if off <= SCALAR { Ok(off) } else { Err(format!("{what} of step {} is {got}, not {want}", step + 1)) }
+    if off <= tolerance { Ok(off) } else { Err(format!("{what} of step {} is {got}, not {want}", step + 1)) }
 }
 
 /// The most that a tensor is off, relative to its norm.

@@ -1,7 +1,7 @@
 """Compares losses, gradients and updates with those of transformers on PyTorch, family by family and layout by layout.
 
-Small models of the real classes get random weights and train three steps. Their configurations, weights, tokens and results
-go to a folder, and the test `tests/transformers.rs` runs the same from there on five layouts each. The table of keys is held
+Small models of the real classes get random weights and train twenty steps, in f32 and again in bf16 with f32 copies of the
+weights. Their configurations, weights, tokens and results go to a folder, and the test `tests/transformers.rs` runs the same from there on five layouts each. The table of keys is held
 against the real classes, too. Nothing is downloaded.
 
     python3 -m pip install -r tests/transformers/requirements.txt
@@ -27,7 +27,9 @@ import table
 import weights
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SEQUENCES, SEQ, STEPS, LR = 8, 16, 3, 3e-3
+SEQUENCES, SEQ, STEPS, LR = 8, 16, 20, 3e-3
+# Weights are compared after so many steps: later, rounding in another order shows.
+COMPARED = 3
 # A larger eps than in practice: else a gradient that is 0 but for rounding moves its parameter by a whole step.
 ADAMW = dict(name="adamw", beta1=0.9, beta2=0.95, eps=1e-5, weight_decay=0.1, clip=1.0)
 
@@ -59,15 +61,21 @@ def far(model):
                 gate.weight.mul_(0.1).sub_(5.5)
 
 
-def trained(model):
-    """Losses and norms of all steps, gradients of the first, weights after the last, and the tokens."""
-    matrices = [p for p in model.parameters() if p.dim() > 1]
-    vectors = [p for p in model.parameters() if p.dim() < 2]
+def trained(model, precision=torch.float32):
+    """Losses and norms of all steps, gradients of the first, weights after the compared ones, and the tokens.
+
+    Below f32, the model has rounded weights, and the optimizer updates f32 copies of them.
+    """
+    copies = {p: p.detach().clone().requires_grad_() for p in model.parameters()}
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(precision)
+    matrices = [copy for copy in copies.values() if copy.dim() > 1]
+    vectors = [copy for copy in copies.values() if copy.dim() < 2]
     groups = [dict(params=matrices, weight_decay=ADAMW["weight_decay"]), dict(params=vectors, weight_decay=0.0)]
     betas = (ADAMW["beta1"], ADAMW["beta2"])
     optimizer = torch.optim.AdamW(groups, lr=LR, betas=betas, eps=ADAMW["eps"])
     generator = torch.Generator().manual_seed(1)
-    losses, norms, first, tokens = [], [], {}, {}
+    losses, norms, first, after, tokens = [], [], {}, {}, {}
     for step in range(STEPS):
         ids = torch.randint(0, model.config.vocab_size, (SEQUENCES, SEQ + 1), generator=generator)
         inputs, labels = ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
@@ -75,16 +83,23 @@ def trained(model):
         for row in range(SEQUENCES):
             labels[row, : row % 4] = -1
         tokens[f"tok.{step}"], tokens[f"lab.{step}"] = inputs.int(), labels.int()
-        logits = model(input_ids=inputs, use_cache=False).logits
+        logits = model(input_ids=inputs, use_cache=False).logits.float()
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten().long(), ignore_index=-1)
-        optimizer.zero_grad()
+        model.zero_grad()
         loss.backward()
+        for p, copy in copies.items():
+            copy.grad = None if p.grad is None else p.grad.float()
         if step == 0:
             first = {key: torch.zeros_like(p) if p.grad is None else p.grad.clone() for key, p in model.named_parameters()}
-        norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), ADAMW["clip"]).item())
+        norms.append(torch.nn.utils.clip_grad_norm_(copies.values(), ADAMW["clip"]).item())
         losses.append(loss.item())
         optimizer.step()
-    return losses, norms, first, tokens
+        with torch.no_grad():
+            for p, copy in copies.items():
+                p.copy_(copy)
+        if step + 1 == COMPARED:
+            after = snapshot(model)
+    return losses, norms, first, after, tokens
 
 
 def snapshot(model):
@@ -94,14 +109,16 @@ def snapshot(model):
 def write(folder, name, family, options):
     model = model_of(name, family, options)
     before = snapshot(model)
-    losses, norms, gradients, tokens = trained(model)
+    losses_bf16 = trained(copy.deepcopy(model), torch.bfloat16)[0]
+    losses, norms, gradients, after, tokens = trained(model)
     tensors = dict(tokens)
-    for kind, of in [("before", before), ("after", snapshot(model)), ("gradient", with_buffers(gradients, before))]:
+    for kind, of in [("before", before), ("after", after), ("gradient", with_buffers(gradients, before))]:
         tensors.update({f"{kind}/{key}": tensor for key, tensor in weights.renamed(model.config, of).items()})
     for key in [key for key in tensors if key.startswith("gradient/") and key.endswith("router_bias")]:
         del tensors[key]
     layouts = cases.EXPERTS if any(key.endswith(".router") for key in tensors) else cases.DENSE
-    record = dict(sequences=SEQUENCES, seq=SEQ, steps=STEPS, lr=LR, optimizer=ADAMW, losses=losses, norms=norms, layouts=layouts)
+    record = dict(sequences=SEQUENCES, seq=SEQ, compared=COMPARED, lr=LR, optimizer=ADAMW, configs=layouts)
+    record.update(losses=losses, norms=norms, losses_bf16=losses_bf16)
     for suffix, config in configs(name, model.config):
         path = os.path.join(folder, name + suffix)
         os.makedirs(path)
