@@ -12,6 +12,7 @@ mod text;
 mod training;
 
 use ir::optimizer::Optimizer;
+use ir::types::DType;
 use placed::placed;
 use random::Random;
 use runtime::exec::{Executor, Options, StepInput};
@@ -81,8 +82,10 @@ fn taken(executor: &mut Executor, input: StepInput) -> usize {
 #[test]
 fn after_the_first_step_nothing_is_taken_and_all_of_the_arena_is_used() {
     IS_TEST.set(true);
-    for config in models() {
-        let recipe = Recipe { config, optimizer: Optimizer::default(), lr: 1e-3, steps: 6 };
+    for (config, dtype) in
+        models().into_iter().flat_map(|config| [DType::F32, DType::BF16].map(|dtype| (config.clone(), dtype)))
+    {
+        let recipe = Recipe { config, optimizer: Optimizer::default(), lr: 1e-3, steps: 6, dtype };
         let meshes = ["", "dp=2", "tp=2", "pp=2", "dp=2,tp=2,pp=2,sp=true,zero=1"];
         let mut files = meshes.map(|mesh| (mesh.to_string(), compiled(&recipe, mesh, 4))).to_vec();
         let mut random = Random::new(1);
@@ -98,7 +101,8 @@ fn after_the_first_step_nothing_is_taken_and_all_of_the_arena_is_used() {
                 let options = Options { seed: SEED, async_threads: Some(async_threads), record, ..Options::default() };
                 let mut executor = Executor::load(&file.model, program, &options).expect("it loads");
                 let mut steps = inputs(&file.model, &recipe).into_iter();
-                let case = format!("{} on `{mesh}`, lanes: {async_threads}, noted: {record}", recipe.config.family());
+                let (family, dtype) = (recipe.config.family(), dtype.name());
+                let case = format!("{family} in {dtype} on `{mesh}`, lanes: {async_threads}, noted: {record}");
                 let last = steps.next_back().expect("six steps");
                 assert!(taken(&mut executor, steps.next().expect("six steps")) > 0, "{case}: nothing is counted");
                 let later: Vec<usize> = steps.map(|input| taken(&mut executor, input)).collect();

@@ -8,6 +8,7 @@ mod meshes;
 
 use ir::models::{Experts, Latent, LlamaConfig, ModelConfig};
 use ir::ops::GroupLimit;
+use ir::types::DType;
 use meshes::compare::differences;
 use meshes::record::{Record, sgd};
 use meshes::trained::{alone, trained_on};
@@ -42,7 +43,13 @@ fn recipes() -> Vec<Recipe> {
         }),
         ..plain
     };
-    let recipe = |config| Recipe { config: ModelConfig::Llama(config), optimizer: sgd(), lr: 0.05, steps: STEPS };
+    let recipe = |config| Recipe {
+        config: ModelConfig::Llama(config),
+        optimizer: sgd(),
+        lr: 0.05,
+        steps: STEPS,
+        dtype: DType::F32,
+    };
     [mixtral, deepseek].map(recipe).to_vec()
 }
 

@@ -6,6 +6,7 @@ mod meshes;
 
 use ir::models::{Experts, Gpt2Config, LlamaConfig, ModelConfig};
 use ir::optimizer::Optimizer;
+use ir::types::DType;
 use meshes::compare::differences;
 use meshes::record::{Record, Tensors, sgd};
 use meshes::text::{Micro, SEQ, steps};
@@ -22,7 +23,7 @@ const STEPS: u64 = 20;
 
 /// Both models under both update rules, at full learning rate from the first step.
 fn recipes() -> Vec<Recipe> {
-    let recipe = |config: ModelConfig, optimizer, lr| Recipe { config, optimizer, lr, steps: STEPS };
+    let recipe = |config: ModelConfig, optimizer, lr| Recipe { config, optimizer, lr, steps: STEPS, dtype: DType::F32 };
     models()
         .into_iter()
         .flat_map(|config| [recipe(config.clone(), Optimizer::default(), 5e-3), recipe(config, sgd(), 0.1)])
@@ -97,7 +98,7 @@ fn experts() -> Recipe {
     let ModelConfig::Llama(preset) = models()[0].clone() else { panic!("a Llama comes first") };
     let experts = Experts { capacity: Some(1.5), group: Some(4), ..Experts::softmax(4, 2, 24) };
     let config = ModelConfig::Llama(LlamaConfig { experts: Some(experts), layers: 2, ..preset });
-    Recipe { config, optimizer: sgd(), lr: 0.1, steps: 6 }
+    Recipe { config, optimizer: sgd(), lr: 0.1, steps: 6, dtype: DType::F32 }
 }
 
 #[test]

@@ -13,6 +13,7 @@ use cost::CPU;
 use ir::models::{Gpt2Config, LlamaConfig, ModelConfig};
 use ir::optimizer::Optimizer;
 use ir::text::File;
+use ir::types::DType;
 use meshes::compare::differences;
 use meshes::record::{Record, sgd};
 use meshes::trained::{alone, trained};
@@ -35,7 +36,7 @@ fn recipes() -> [Recipe; 2] {
     models().map(|config| match config {
         ModelConfig::Llama(config) => {
             let config = ModelConfig::Llama(LlamaConfig { layers: LAYERS, ..config });
-            Recipe { config, optimizer: sgd(), lr: 0.1, steps: STEPS }
+            Recipe { config, optimizer: sgd(), lr: 0.1, steps: STEPS, dtype: DType::F32 }
         }
         ModelConfig::Gpt2(config) => {
             let dropout = Gpt2Config {
@@ -45,7 +46,13 @@ fn recipes() -> [Recipe; 2] {
                 embedding_dropout: 0.1,
                 ..config
             };
-            Recipe { config: ModelConfig::Gpt2(dropout), optimizer: Optimizer::default(), lr: 5e-3, steps: STEPS }
+            Recipe {
+                config: ModelConfig::Gpt2(dropout),
+                optimizer: Optimizer::default(),
+                lr: 5e-3,
+                steps: STEPS,
+                dtype: DType::F32,
+            }
         }
     })
 }

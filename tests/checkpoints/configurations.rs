@@ -2,6 +2,7 @@
 
 use super::runs::Folder;
 use cost::CPU;
+use half::{bf16, f16};
 use ir::models::{Batch, Gpt2Config, LlamaConfig, ModelConfig, preset};
 use ir::optimizer::Optimizer;
 use ir::options::PlanOptions;
@@ -44,9 +45,23 @@ fn executor(config: &ModelConfig, mesh: &str, seed: u64) -> (Executor, StepInput
     executor_of(config, mesh, seed, Optimizer::default())
 }
 
+/// The same in a precision.
+fn executor_in(dtype: DType, config: &ModelConfig, mesh: &str, seed: u64) -> (Executor, StepInput) {
+    executor_with(config, mesh, seed, (Optimizer::default(), dtype))
+}
+
 /// An executor for a configuration and an optimizer, whose parameters come from the seed.
 pub(super) fn executor_of(config: &ModelConfig, mesh: &str, seed: u64, optimizer: Optimizer) -> (Executor, StepInput) {
-    let batch = Batch { batch: SEQUENCES, seq: SEQ, dtype: DType::F32 };
+    executor_with(config, mesh, seed, (optimizer, DType::F32))
+}
+
+fn executor_with(
+    config: &ModelConfig,
+    mesh: &str,
+    seed: u64,
+    (optimizer, dtype): (Optimizer, DType),
+) -> (Executor, StepInput) {
+    let batch = Batch { batch: SEQUENCES, seq: SEQ, dtype };
     let request = PipelineOptions {
         options: PlanOptions::of(parallel::parse(mesh).expect("a configuration")),
         optimizer,
@@ -75,7 +90,12 @@ pub(super) fn bits(executor: &mut Executor) -> Bits {
 
 /// Trains two steps under a configuration and saves.
 fn saved(config: &ModelConfig, mesh: &str, folder: &Folder) -> (Checkpoint, Bits) {
-    let (mut executor, step) = executor(config, mesh, 1);
+    saved_in(DType::F32, config, mesh, folder)
+}
+
+/// The same in a precision.
+fn saved_in(dtype: DType, config: &ModelConfig, mesh: &str, folder: &Folder) -> (Checkpoint, Bits) {
+    let (mut executor, step) = executor_in(dtype, config, mesh, 1);
     for number in 1..=2 {
         executor.step(StepInput { step: number, update: number, ..step.clone() }).expect("no rank failed");
     }
@@ -137,6 +157,43 @@ fn uneven_shards_to_any() {
 #[test]
 fn one_device_to_any() {
     loads_under("", &["dp=3,tp=3,zero=1", "dp=2,tp=2,pp=2,zero=1", "tp=4", "pp=4"]);
+}
+
+/// The numbers of `name` in what was saved and in what was loaded.
+fn both<'a>(saved: &'a Bits, loaded: &'a Bits, names: [&str; 2]) -> [&'a [u32]; 2] {
+    [&saved[names[0]], &loaded[names[1]]]
+}
+
+#[test]
+fn any_precision_to_any() {
+    let meshes = ["dp=2,tp=2,pp=2,zero=1", "tp=4", ""];
+    let dtypes = [DType::F32, DType::BF16, DType::F16];
+    for (from, from_mesh) in dtypes.into_iter().zip(meshes) {
+        let (config, folder) = (&models()[0], Folder::new());
+        let (checkpoint, saved) = saved_in(from, config, from_mesh, &folder);
+        for (to, to_mesh) in dtypes.into_iter().flat_map(|to| meshes.map(|mesh| (to, mesh))) {
+            let (mut executor, _) = executor_in(to, config, to_mesh, 2);
+            let case = format!("{from:?} on `{from_mesh}` to {to:?} on `{to_mesh}`");
+            checkpoint.load(&mut executor).unwrap_or_else(|why| panic!("{case}: {why}"));
+            let loaded = bits(&mut executor);
+            for name in checkpoint.manifest.parameters.keys() {
+                let copy = |dtype| if dtype == DType::F32 { name.clone() } else { format!("{name}.master") };
+                // What the optimizer goes on from is the same to the bit, and the parameter is that, rounded.
+                let [want, got] = both(&saved, &loaded, [&copy(from), &copy(to)]);
+                assert_eq!(want, got, "{case}: {name}");
+                for state in ["m", "v"].map(|state| format!("{name}.{state}")) {
+                    let [want, got] = both(&saved, &loaded, [&state, &state]);
+                    assert_eq!(want, got, "{case}: {state}");
+                }
+                let round = |&bits: &u32| match to {
+                    DType::BF16 => bf16::from_f32(f32::from_bits(bits)).to_f32().to_bits(),
+                    DType::F16 => f16::from_f32(f32::from_bits(bits)).to_f32().to_bits(),
+                    _ => bits,
+                };
+                assert_eq!(loaded[name], want.iter().map(round).collect::<Vec<_>>(), "{case}: {name}");
+            }
+        }
+    }
 }
 
 /// Without a cut, a file is one that others can use: whole tensors by name.

@@ -29,6 +29,8 @@ pub(crate) struct Recipe {
     pub(crate) optimizer: Optimizer,
     pub(crate) lr: f64,
     pub(crate) steps: u64,
+    /// The type of parameters and activations.
+    pub(crate) dtype: DType,
 }
 
 /// The two families, of less than 100 thousand parameters and without dropout. 2, 3 and 4 divide their heads, but neither 3
@@ -65,7 +67,7 @@ pub(crate) fn models() -> [ModelConfig; 2] {
 
 /// The model for micro-batches of so many sequences.
 pub(crate) fn model(recipe: &Recipe, sequences: u64) -> Model {
-    recipe.config.build(&Batch { batch: sequences, seq: SEQ, dtype: DType::F32 }).expect("a model")
+    recipe.config.build(&Batch { batch: sequences, seq: SEQ, dtype: recipe.dtype }).expect("a model")
 }
 
 /// The model compiled for a configuration, with micro-batches of so many sequences over all ranks.

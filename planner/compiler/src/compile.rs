@@ -191,7 +191,7 @@ pub fn dtype(precision: &str) -> Result<DType, RequestError> {
     match precision {
         "f32" => Ok(DType::F32),
         "bf16" => Ok(DType::BF16),
-        "f16" => Ok(DType::F16),
+        "f16" | "fp16" => Ok(DType::F16),
         other => Err(RequestError::UnknownPrecision { precision: other.to_string() }),
     }
 }
