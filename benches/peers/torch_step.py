@@ -84,6 +84,9 @@ def main():
     with open(options.config) as file:
         config = json.load(file)
     model = Llama(config)
+    for parameter in model.parameters():
+        if parameter.dim() > 1:
+            nn.init.normal_(parameter, std=0.02)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
     run = torch.compile(model, mode="max-autotune") if options.compile else model
     tokens = torch.randint(0, config["vocab_size"], (options.batch, options.seq + 1))
