@@ -24,7 +24,7 @@ use super::nd::{Dims, merge, row_major};
 use super::par::Par;
 use super::reduce::{Reduction, reduce};
 use super::shape::{View, add_strided, copy_strided};
-use crate::narrow::{Floats, widen};
+use crate::narrow::{Floats, Narrow, widen};
 
 /// A dimension of this length fills a matrix product, so that other labels are looped over and nothing is copied.
 const LOOP_ABOVE: usize = 48;
@@ -161,6 +161,37 @@ impl Einsum {
         scratch: &mut Vec<f32>,
     ) {
         self.contract(a.into(), b.into(), out, accumulate, par, scratch);
+    }
+
+    /// True if the contraction can be [rounded](Einsum::run_rounded) without its result in f32.
+    pub fn can_round(&self) -> bool {
+        let matrices = if let Product::Matrices(matrices) = &self.product { matrices.can_round() } else { false };
+        matrices && self.out.is_none() && self.flops > 0
+    }
+
+    /// Computes the contraction in f32, panel by panel, and rounds it into narrow elements. `scratch` is as for [`run`](Einsum::run).
+    ///
+    /// # Panics
+    /// If an operand or `out` has not the size planned for, or the contraction [cannot](Einsum::can_round) be rounded.
+    pub fn run_rounded<'a, 'b>(
+        &self,
+        a: impl Into<Floats<'a>>,
+        b: impl Into<Floats<'b>>,
+        (format, out): (Narrow, &mut [u8]),
+        par: Par,
+        scratch: &mut Vec<f32>,
+    ) {
+        let (a, b) = (a.into(), b.into());
+        assert_eq!([a.len(), b.len(), out.len() / format.bytes()], self.sizes, "sizes of a, b and out");
+        let Product::Matrices(matrices) = &self.product else { panic!("a contraction of matrices") };
+        let needed = self.a.scratch(a, false) + self.b.scratch(b, false) + matrices.panel();
+        if scratch.len() < needed {
+            scratch.resize(needed, 0.0);
+        }
+        let mut free = &mut scratch[..];
+        let a = self.a.prepare(a, false, &mut free, par);
+        let b = self.b.prepare(b, false, &mut free, par);
+        matrices.run_rounded(a, b, (format, out), free, par);
     }
 
     fn contract(&self, a: Floats, b: Floats, out: &mut [f32], accumulate: bool, par: Par, scratch: &mut Vec<f32>) {

@@ -2,7 +2,7 @@
 
 use super::super::testing::{Stored, assert_close, doubles, integers, normals};
 use super::*;
-use crate::narrow::Narrow;
+use crate::narrow::{Narrow, round};
 
 /// The contraction by definition, in double precision.
 fn naive(eq: [&[char]; 3], dims: &dyn Fn(char) -> usize, a: &[f64], b: &[f64], out: &mut [f64]) {
@@ -63,6 +63,13 @@ fn check_narrow(eq: &str, dims: &dyn Fn(char) -> usize, formats: [Option<Narrow>
         plan.run(a.floats(), b.floats(), &mut narrow, accumulate, par, &mut scratch);
         plan.run(&a.numbers, &b.numbers, &mut wide, accumulate, par, &mut scratch);
         assert!(narrow.iter().zip(&wide).all(|(x, y)| x.to_bits() == y.to_bits()), "{eq} of {formats:?} on {par:?}");
+    }
+    // A rounded result is the result, rounded.
+    if plan.can_round() {
+        let [mut rounded, mut want] = [(); 2].map(|()| vec![0xaa; 2 * count[2]]);
+        plan.run_rounded(a.floats(), b.floats(), (Narrow::Bf16, &mut rounded), par, &mut scratch);
+        round(Narrow::Bf16, &wide, &mut want, par);
+        assert!(rounded == want, "{eq} of {formats:?} on {par:?}, rounded");
     }
 }
 
@@ -146,6 +153,23 @@ fn narrow_operands_give_the_bits_of_their_numbers() {
             for eq in ["mk,kn>mn", "km,kn>mn", "mk,nk>mn", "km,nk>mn", "mk,kn>nm"] {
                 (1..=2).for_each(|threads| check_narrow(eq, &size, formats, Par(threads)));
             }
+        }
+    }
+}
+
+#[test]
+fn products_of_models_are_rounded_panel_by_panel() {
+    for eq in ["bsh,hgd>bsgd", "bsgd,hgd>bsh", "gech,ehf>gecf", "mk,kn>nm"] {
+        let (plan, count) = plan(eq, &|l| if l == 'g' { 2 } else { 64 });
+        assert!(plan.can_round(), "{eq}");
+        let Product::Matrices(matrices) = &plan.product else { unreachable!("a product of matrices") };
+        assert!(matrices.panel() <= count[2], "{eq}");
+    }
+    // Panels are cut in columns or in rows, and a run of the result may be longer than a panel's.
+    for [m, n, k] in [[5000, 600, 3], [600, 5000, 3]] {
+        let size = |l| [m, n, k]["mnk".find(l).unwrap()];
+        for eq in ["mk,kn>mn", "mk,kn>nm"] {
+            check_narrow(eq, &size, [Some(Narrow::Bf16), None], Par(2));
         }
     }
 }

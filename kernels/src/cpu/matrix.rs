@@ -85,12 +85,22 @@ impl Matrices {
         assert!(last < out.len(), "the products lie in the result");
         let target = Target(out.as_mut_ptr());
         let count = self.batch.count();
-        let work = (2 * self.size.iter().product::<usize>() * self.inner.count()).div_ceil(FLOPS);
+        let work = self.work();
         let threads = par.threads(work.saturating_mul(count));
         if count < threads {
             return self.repeat(0..count, a, b, target, accumulate, threads);
         }
         par.rows(count, work, (), &|range, ()| self.repeat(range, a, b, target, accumulate, 1));
+    }
+
+    /// Units of work of the products of one index of the batch.
+    fn work(&self) -> usize {
+        (2 * self.size.iter().product::<usize>() * self.inner.count()).div_ceil(FLOPS)
+    }
+
+    /// The number of threads that the products of one index of the batch are worth.
+    pub(crate) fn threads(&self, par: Par) -> usize {
+        par.threads(self.work())
     }
 
     fn repeat(&self, batch: Range<usize>, a: Floats, b: Floats, out: Target, accumulate: bool, threads: usize) {
@@ -129,17 +139,17 @@ impl Matrices {
 }
 
 impl Loops {
-    fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.dims.iter().product()
     }
 
     /// The offset in tensor `t` at the last index.
-    fn last(&self, t: usize) -> usize {
+    pub(crate) fn last(&self, t: usize) -> usize {
         self.dims.iter().zip(&self.strides[t]).map(|(d, s)| (d - 1) * s).sum()
     }
 
     /// The offsets in the three tensors at the `i`-th index, last dimension fastest.
-    fn at(&self, mut i: usize) -> [usize; 3] {
+    pub(crate) fn at(&self, mut i: usize) -> [usize; 3] {
         let mut offsets = [0; 3];
         for (d, size) in self.dims.iter().enumerate().rev() {
             (0..3).for_each(|t| offsets[t] += i % size * self.strides[t][d]);

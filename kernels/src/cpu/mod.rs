@@ -23,6 +23,7 @@ pub mod optimizer;
 pub(crate) mod par;
 pub mod reduce;
 pub mod rope;
+mod rounded;
 pub mod select;
 pub mod shape;
 pub(crate) mod simd;

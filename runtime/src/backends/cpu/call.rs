@@ -7,7 +7,7 @@ use crate::backend::Span;
 use crate::host::narrow;
 use kernels::cpu::elementwise::add_assign;
 use kernels::cpu::{Par, Source};
-use kernels::narrow::{Floats, round, widen};
+use kernels::narrow::{Floats, Narrow, round, widen};
 
 /// An operand or a result in f32 beside the arena, if it is used. It grows to the largest tensor and stays.
 #[derive(Default)]
@@ -222,6 +222,13 @@ impl<'a> Call<'a> {
             // SAFETY: no operand that is read and no other result meets it, and nobody else touches it now.
             _ => unsafe { self.arena.elements_mut(self.results[0]) },
         }
+    }
+
+    /// The bytes of the one result with their format, if the kernel writes narrow elements as they are.
+    pub(super) fn narrow_out(&self) -> Option<(Narrow, &'a mut [u8])> {
+        let format = narrow(self.results[0].dtype).filter(|_| !self.made[0].is_used)?;
+        // SAFETY: as in `out`.
+        Some((format, unsafe { self.arena.bytes_mut(self.results[0]) }))
     }
 
     /// The first results, for kernels that write them once; empty slices for those that there are not.

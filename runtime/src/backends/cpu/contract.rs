@@ -5,8 +5,10 @@ use crate::backend::KernelSite;
 use ir::ops::{Einsum, Reduce};
 use ir::types::PartialKind;
 use kernels::cpu::{einsum, reduce};
+use kernels::narrow::Floats;
 
-pub(super) fn einsum(op: &Einsum, site: &KernelSite<'_>) -> Result<KernelFn, String> {
+/// The kernel, and whether it writes narrow results as they are.
+pub(super) fn einsum(op: &Einsum, site: &KernelSite<'_>) -> Result<(KernelFn, bool), String> {
     let equation = &op.equation;
     let mut names: Vec<&String> = equation.operands.iter().flatten().collect();
     names.sort();
@@ -20,16 +22,18 @@ pub(super) fn einsum(op: &Einsum, site: &KernelSite<'_>) -> Result<KernelFn, Str
         None => (Vec::new(), Vec::new()),
     };
     let plan = einsum::Einsum::new(&a, &b, &out, &site.operand(0)?, &b_sizes)?;
-    Ok(match equation.operands.len() {
-        1 => Box::new(move |call, par| {
-            let (x, [out]) = (call.floats(0), call.outs());
-            plan.run(x, &[1.0], out, call.accumulate, par, call.scratch);
-        }),
-        _ => Box::new(move |call, par| {
-            let (a, b, [out]) = (call.floats(0), call.floats(1), call.outs());
-            plan.run(a, b, out, call.accumulate, par, call.scratch);
-        }),
-    })
+    let (is_unary, can_round) = (equation.operands.len() == 1, plan.can_round());
+    let run: KernelFn = Box::new(move |call, par| {
+        let (a, b) = (call.floats(0), if is_unary { Floats::Wide(&[1.0]) } else { call.floats(1) });
+        match call.narrow_out() {
+            Some(out) => plan.run_rounded(a, b, out, par, call.scratch),
+            None => {
+                let [out] = call.outs();
+                plan.run(a, b, out, call.accumulate, par, call.scratch);
+            }
+        }
+    });
+    Ok((run, can_round))
 }
 
 pub(super) fn reduce(op: &Reduce, site: &KernelSite<'_>) -> Result<KernelFn, String> {

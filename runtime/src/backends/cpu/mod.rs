@@ -65,6 +65,8 @@ pub struct Kernel {
     run: KernelFn,
     /// True if it adds to its result by itself.
     adds: bool,
+    /// True if it only moves elements, whatever their type.
+    moves: bool,
     /// True if it reads narrow operands as they are, and if it writes narrow results so.
     narrow: [bool; 2],
     place: InPlace,
@@ -141,8 +143,15 @@ impl Backend for Cpu {
             op if updated(op).is_empty() => InPlace::Never,
             op => InPlace::Updates(updated(op)),
         };
-        let narrow = [moves(op) || matches!(op, Op::Einsum(_)), moves(op)];
-        Ok(Kernel { run: closure(op, site, &self.shared)?, adds, narrow, place })
+        let moves = moves(op);
+        let (run, narrow) = match op {
+            Op::Einsum(op) => {
+                let (run, rounds) = contract::einsum(op, site)?;
+                (run, [true, rounds])
+            }
+            op => (closure(op, site, &self.shared)?, [moves; 2]),
+        };
+        Ok(Kernel { run, adds, moves, narrow, place })
     }
 
     fn begin_step(&mut self, seed: u64, step: u64) {
@@ -171,12 +180,10 @@ impl Backend for Cpu {
         let [seed, step] = [&self.shared.seed, &self.shared.step].map(|number| number.load(Ordering::Relaxed));
         let Cpu { arena, par, scratch, buffers, .. } = self;
         let updates = matches!(kernel.place, InPlace::Updates(_));
-        let [takes_narrow, gives_narrow] = kernel.narrow;
-        // What moves elements as they are cannot add them.
-        let moves_to_sum = accumulate && gives_narrow;
         let how = Access {
-            takes_narrow: takes_narrow && !moves_to_sum,
-            gives_narrow: gives_narrow && !moves_to_sum,
+            // What moves elements as they are cannot add them.
+            takes_narrow: kernel.narrow[0] && !(accumulate && kernel.moves),
+            gives_narrow: kernel.narrow[1] && !accumulate,
             reads: updates || accumulate && kernel.adds,
             adds_after: accumulate && !kernel.adds,
         };
@@ -258,7 +265,7 @@ fn lies_on_operand(place: InPlace, operands: &[Span], results: &[Span]) -> bool 
 
 fn closure(op: &KernelOp, site: &KernelSite<'_>, shared: &Arc<Shared>) -> Result<KernelFn, String> {
     match op {
-        KernelOp::Einsum(op) => contract::einsum(op, site),
+        KernelOp::Einsum(op) => contract::einsum(op, site).map(|(run, _)| run),
         KernelOp::Reduce(op) => contract::reduce(op, site),
         KernelOp::Unary(op) => Ok(pointwise::unary(op)),
         KernelOp::Binary(op) => pointwise::binary(op, site),
