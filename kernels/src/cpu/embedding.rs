@@ -8,13 +8,20 @@ use super::reduce::add_rows;
 ///
 /// # Panics
 /// If `out` has not `h` elements per id.
-pub fn embedding(ids: &[i32], table: &[f32], h: usize, origin: i64, out: &mut [f32], par: Par) {
+pub fn embedding<T: Copy + Default + Send + Sync>(
+    ids: &[i32],
+    table: &[T],
+    h: usize,
+    origin: i64,
+    out: &mut [T],
+    par: Par,
+) {
     assert_eq!(out.len(), ids.len() * h, "out is ids x h");
     par.rows(ids.len(), h, (Rows(ids, 1), Rows(out, h)), &|_, (ids, out)| {
         for (&id, out) in ids.0.iter().zip(out.0.chunks_exact_mut(h.max(1))) {
             match row(id, origin, h, table.len()) {
                 Some(start) => out.copy_from_slice(&table[start..start + h]),
-                None => out.fill(0.0),
+                None => out.fill(T::default()),
             }
         }
     });

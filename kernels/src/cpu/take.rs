@@ -34,17 +34,17 @@ impl Selection {
 ///
 /// # Panics
 /// If a slice does not have the size of the selection.
-pub fn take(x: &[f32], index: &[i32], of: Selection, out: &mut [f32], par: Par) {
+pub fn take<T: Copy + Default + Send + Sync>(x: &[T], index: &[i32], of: Selection, out: &mut [T], par: Par) {
     let (rows, inner) = (of.batches * of.outer * of.picks, of.inner);
     assert_eq!(out.len(), rows * inner, "out is b x m x k x h");
     if out.is_empty() {
         return;
     }
-    par.rows(rows, inner, Rows(out, inner), &|range, out: Rows<&mut [f32]>| {
+    par.rows(rows, inner, Rows(out, inner), &|range, out: Rows<&mut [T]>| {
         for (row, out) in range.zip(out.0.chunks_exact_mut(inner)) {
             match of.entry(index, row) {
                 Some(at) => out.copy_from_slice(&x[at..at + inner]),
-                None => out.fill(0.0),
+                None => out.fill(T::default()),
             }
         }
     });

@@ -10,6 +10,7 @@ mod pointwise;
 mod rearrange;
 mod rows;
 mod select;
+mod split;
 mod tally;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ mod tokens;
 mod update;
 
 use self::call::{Access, Buffers, Call};
+use self::split::Split;
 use self::tally::Tally;
 use super::sizes;
 use crate::arena::Arena;
@@ -69,6 +71,8 @@ pub struct Kernel {
     moves: bool,
     /// True if it reads narrow operands as they are, and if it writes narrow results so.
     narrow: [bool; 2],
+    /// The parts in which it runs on narrow tensors.
+    split: Option<Split>,
     place: InPlace,
 }
 
@@ -106,6 +110,20 @@ impl Cpu {
     /// The memory, which peers may read and write too.
     pub fn arena(&self) -> &Arc<Arena> {
         &self.arena
+    }
+}
+
+impl Cpu {
+    /// Runs a kernel on operands and results as it takes them.
+    fn run(&mut self, run: &mut KernelFn, spans: [&[Span]; 2], how: Access, (site, accumulate): (LaunchSite, bool)) {
+        let [seed, step] = [&self.shared.seed, &self.shared.step].map(|number| number.load(Ordering::Relaxed));
+        let Cpu { arena, par, scratch, buffers, .. } = self;
+        // SAFETY: the program lets nobody else write the operands or touch the results now.
+        unsafe { buffers.fill(arena, spans, how, *par) };
+        let mut call = Call::new(arena, spans, buffers, (Rng { seed, step, site }, accumulate), scratch);
+        run(&mut call, *par);
+        // SAFETY: as above.
+        unsafe { buffers.empty(arena, spans[1], how, *par) };
     }
 }
 
@@ -151,7 +169,7 @@ impl Backend for Cpu {
             }
             op => (closure(op, site, &self.shared)?, [moves; 2]),
         };
-        Ok(Kernel { run, adds, moves, narrow, place })
+        Ok(Kernel { run, adds, moves, narrow, split: Split::of(op, site), place })
     }
 
     fn begin_step(&mut self, seed: u64, step: u64) {
@@ -177,8 +195,6 @@ impl Backend for Cpu {
         if is_there && !accumulate {
             return;
         }
-        let [seed, step] = [&self.shared.seed, &self.shared.step].map(|number| number.load(Ordering::Relaxed));
-        let Cpu { arena, par, scratch, buffers, .. } = self;
         let updates = matches!(kernel.place, InPlace::Updates(_));
         let how = Access {
             // What moves elements as they are cannot add them.
@@ -187,12 +203,20 @@ impl Backend for Cpu {
             reads: updates || accumulate && kernel.adds,
             adds_after: accumulate && !kernel.adds,
         };
-        // SAFETY: the program lets nobody else write the operands or touch the results now.
-        unsafe { buffers.fill(arena, [operands, results], how, *par) };
-        let mut call = Call::new(arena, [operands, results], buffers, (Rng { seed, step, site }, accumulate), scratch);
-        (kernel.run)(&mut call, *par);
-        // SAFETY: as above.
-        unsafe { buffers.empty(arena, results, how, *par) };
+        let Kernel { run, split, .. } = kernel;
+        let Some(split) = split.as_mut().filter(|_| !accumulate) else {
+            return self.run(run, [operands, results], how, (site, accumulate));
+        };
+        let summed = split.run([operands, results], self.par.0, |[operands, results], summed| {
+            self.run(run, [operands, results], how, (site, false));
+            // SAFETY: nobody writes it now.
+            summed.map_or(0.0, |span| unsafe { self.arena.elements::<f32>(span) }[0])
+        });
+        if let Some((span, sum)) = summed {
+            // SAFETY: nobody else touches it now.
+            let to = unsafe { self.arena.elements_mut(span) };
+            to[0] = sum;
+        }
     }
 
     fn add(&mut self, into: Span, from: Span) {
@@ -242,6 +266,8 @@ fn moves(op: &KernelOp) -> bool {
             | Op::Windows(_)
             | Op::DynamicSlice(_)
             | Op::DynamicPad(_)
+            | Op::Embedding(_)
+            | Op::Take(_)
     )
 }
 

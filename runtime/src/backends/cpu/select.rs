@@ -25,7 +25,15 @@ fn selection(at: Selected, whole: &[usize], index: &[usize], origin: i64) -> Sel
 pub(super) fn take(op: &Take, site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let origin = site.origin(site.operands[0], op.at.dim);
     let chosen = selection(op.at, &site.operand(0)?, &site.operand(1)?, origin);
-    Ok(Box::new(move |call, par| take::take(call.float(0), call.int(1), chosen, call.out(), par)))
+    Ok(Box::new(move |call, par| {
+        let index = call.int(1);
+        match call.word() {
+            None => take::take(call.float(0), index, chosen, call.out(), par),
+            Some(4) => take::take::<u32>(call.elements(0), index, chosen, call.stored(0), par),
+            Some(2) => take::take::<u16>(call.elements(0), index, chosen, call.stored(0), par),
+            Some(_) => take::take::<u8>(call.elements(0), index, chosen, call.stored(0), par),
+        }
+    }))
 }
 
 pub(super) fn scatter_add(op: &ScatterAdd, site: &KernelSite<'_>) -> Result<KernelFn, String> {

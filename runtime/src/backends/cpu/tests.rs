@@ -392,3 +392,28 @@ fn every_op_takes_narrow_operands_as_its_law_allows() {
         assert_eq!(names().into_iter().filter(never).collect::<Vec<_>>(), f32_only, "{dtype:?}");
     }
 }
+
+/// Ops that run on narrow tensors in several parts, the last of them shorter.
+#[test]
+fn parts_of_rows_make_the_whole() {
+    let (x, row, one): (&[u64], &[u64], &[u64]) = (&[450, 301], &[301], &[450]);
+    let cases = [
+        case(Unary(UnaryKind::Silu), &[x], &[]),
+        case(Binary::of(BinaryKind::Mul), &[x, x], &[]),
+        case(RmsNorm { eps: 1e-5 }, &[x, row], &[]),
+        case(RmsNormDx, &[x, row, one, x], &[]),
+        case(LayerNorm { eps: 1e-5 }, &[x, row, row], &[]),
+        case(LayerNormDx, &[x, row, one, one, x], &[]),
+        case(Softmax, &[x], &[]),
+        case(SoftmaxGrad, &[x, x], &[]),
+        case(CrossEntropy, &[x, one], &[1]),
+        case(CrossEntropyGrad, &[x, one, one, &[]], &[1]),
+        case(SumExp, &[x, one], &[]),
+        case(Pick, &[x, one], &[1]),
+    ];
+    for (op, sizes, ints) in cases {
+        let signatures = signatures(&op, &sizes, ints, DType::BF16);
+        assert!(!signatures.is_empty(), "{}", op.name());
+        signatures.iter().for_each(|signature| compare(&op, signature));
+    }
+}

@@ -10,7 +10,15 @@ use kernels::cpu::embedding;
 pub(super) fn embedding(site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let (table, origin) = (site.operand(1)?, site.origin(site.operands[1], 0));
     let h = table[1];
-    Ok(Box::new(move |call, par| embedding::embedding(call.int(0), call.float(1), h, origin, call.out(), par)))
+    Ok(Box::new(move |call, par| {
+        let ids = call.int(0);
+        match call.word() {
+            None => embedding::embedding(ids, call.float(1), h, origin, call.out(), par),
+            Some(4) => embedding::embedding::<u32>(ids, call.elements(1), h, origin, call.stored(0), par),
+            Some(2) => embedding::embedding::<u16>(ids, call.elements(1), h, origin, call.stored(0), par),
+            Some(_) => embedding::embedding::<u8>(ids, call.elements(1), h, origin, call.stored(0), par),
+        }
+    }))
 }
 
 pub(super) fn embedding_grad(site: &KernelSite<'_>, op: &EmbeddingGrad) -> Result<KernelFn, String> {
