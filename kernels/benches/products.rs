@@ -11,7 +11,7 @@ use meshwright_kernels::cpu::Par;
 use meshwright_kernels::cpu::attention::{Attention, Dropout, Gradients, Inputs, Saved};
 use meshwright_kernels::cpu::dropout::normal;
 use meshwright_kernels::cpu::einsum::Einsum;
-use meshwright_kernels::narrow::{Floats, Narrow, round, widen};
+use meshwright_kernels::cpu::narrow::{Floats, Narrow, round, widen};
 
 const ROUNDS: usize = 200;
 /// Operations of a round of calls, about half a millisecond.

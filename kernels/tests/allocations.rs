@@ -12,6 +12,7 @@ use meshwright_kernels::cpu::einsum::Einsum;
 use meshwright_kernels::cpu::elementwise::{Binary, Strided, Unary, add_assign, binary, broadcast_binary, unary};
 use meshwright_kernels::cpu::embedding::{embedding, embedding_grad};
 use meshwright_kernels::cpu::experts::{Routing, combine, combine_dw, dispatch};
+use meshwright_kernels::cpu::narrow::{Floats, Narrow};
 use meshwright_kernels::cpu::norm::{
     layer_norm, layer_norm_dgamma, layer_norm_dx, rms_norm, rms_norm_dgamma, rms_norm_dx,
 };
@@ -22,7 +23,6 @@ use meshwright_kernels::cpu::shape::{View, add_strided, copy_strided};
 use meshwright_kernels::cpu::softmax::{softmax, softmax_grad};
 use meshwright_kernels::cpu::top_k::{GroupLimit, TopK, top_k, top_k_grad};
 use meshwright_kernels::cpu::{Par, Source};
-use meshwright_kernels::narrow::{Floats, Narrow};
 
 /// The system's allocator, counting requests.
 struct Counting;

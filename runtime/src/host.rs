@@ -5,7 +5,7 @@
 use crate::backend::{Memory, Span};
 use ir::types::DType;
 use kernels::cpu::Par;
-use kernels::narrow::{Narrow, round, widen};
+use kernels::cpu::narrow::{Narrow, round, widen};
 use std::borrow::Cow;
 
 /// The format, if it is narrower than f32.

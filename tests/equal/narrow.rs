@@ -1,5 +1,5 @@
-//! Comparison in formats below f32, where the bound is what rounding can do: the reference is run several times with results that go up
-//! or down at random, and the program lies no farther from the reference than a few times as far as those do.
+//! Comparison in formats below f32, where the bound is what rounding can do. The reference is run several times with results that
+//! go up or down at random. The program is no farther from the reference than a few times as far as those runs are.
 
 use super::generate::Case;
 use super::run::{LARGEST_GRADIENT, LEARNING_RATE, Outcome, inputs, machine_batch, norm, reference_batch};

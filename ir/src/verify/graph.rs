@@ -226,11 +226,7 @@ impl<'a> Checker<'a> {
         for (kind, &value) in block.results.iter().zip(ret) {
             let ty = block.ty(value);
             if *kind == ResultKind::Loss && (ty.rank() > 0 || ty.dtype != DType::F32) {
-                let message = format!(
-                    "the loss {} must be an f32 scalar, it is {}: cast what it is made of",
-                    self.name(value),
-                    self.ty(ty)
-                );
+                let message = format!("the loss {} must be an f32 scalar, it is {}", self.name(value), self.ty(ty));
                 self.at_head(Code::ReturnMismatch, message);
             }
         }

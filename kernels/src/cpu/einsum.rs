@@ -24,7 +24,7 @@ use super::nd::{Dims, merge, row_major};
 use super::par::Par;
 use super::reduce::{Reduction, reduce};
 use super::shape::{View, add_strided, copy_strided};
-use crate::narrow::{Floats, Narrow, widen};
+use crate::cpu::narrow::{Floats, Narrow, widen};
 
 /// A dimension of this length fills a matrix product, so that other labels are looped over and nothing is copied.
 const LOOP_ABOVE: usize = 48;

@@ -2,7 +2,7 @@
 
 use super::super::testing::{Stored, assert_close, doubles, integers, normals};
 use super::*;
-use crate::narrow::{Narrow, round};
+use crate::cpu::narrow::{Narrow, round};
 
 /// The contraction by definition, in double precision.
 fn naive(eq: [&[char]; 3], dims: &dyn Fn(char) -> usize, a: &[f64], b: &[f64], out: &mut [f64]) {

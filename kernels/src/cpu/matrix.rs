@@ -6,7 +6,7 @@ use super::gemm::multiply;
 use super::nd::{Dims, span};
 use super::par::{FLOPS, Par};
 use super::simd::{simd, sum2};
-use crate::narrow::Floats;
+use crate::cpu::narrow::Floats;
 
 /// A matrix from the start of a slice (or at a `*mut f32`), and the distances between rows and between columns.
 #[derive(Clone, Copy)]

@@ -4,7 +4,7 @@ use super::matrix::{Matrices, Matrix};
 use super::nd::span;
 use super::par::{Par, Rows};
 use crate::cpu::gemm::multiply;
-use crate::narrow::{Floats, Narrow, round};
+use crate::cpu::narrow::{Floats, Narrow, round};
 
 /// Elements of a panel, 4 MiB: enough for several threads, and a part of a last-level cache.
 const PANEL: usize = 1 << 20;

@@ -2,7 +2,7 @@
 
 use super::dropout::{normal, philox};
 use super::par::Par;
-use crate::narrow::{Floats, Narrow, round, widen};
+use crate::cpu::narrow::{Floats, Narrow, round, widen};
 
 /// `n` standard normal numbers.
 pub(crate) fn normals(n: usize, seed: u32) -> Vec<f32> {

@@ -134,7 +134,9 @@ impl Coded for RequestError {
             RequestError::DeadlineWithoutSearch => "add --shard auto, or leave out --deadline",
             RequestError::SequenceParallelWithSearch => "leave out one of the two",
             RequestError::UnknownShard { .. } => "--shard auto",
-            RequestError::UnknownPrecision { .. } => "--precision f32, or bf16 or f16 (with f32 master weights)",
+            RequestError::UnknownPrecision { .. } => {
+                "--precision f32, or bf16 or f16, which keep an f32 copy of the parameters"
+            }
             RequestError::OwnMesh { .. } => {
                 "leave out the `mesh` line and the axes of the types; `compile` takes the file as it is"
             }

@@ -7,8 +7,8 @@ use crate::backend::Span;
 use crate::host::narrow;
 use ir::types::{DType, PartialKind};
 use kernels::cpu::Par;
+use kernels::cpu::narrow::{Narrow, round, widen};
 use kernels::cpu::shape::{View, copy_strided, put_strided};
-use kernels::narrow::{Narrow, round, widen};
 use std::ops::AddAssign;
 
 /// Locations of the tensors of one peer.
@@ -22,7 +22,7 @@ pub(super) struct PeerBuffers<'a> {
 /// Memory for combinations; it grows as needed.
 #[derive(Default)]
 pub(super) struct Scratch {
-    /// What is combined so far.
+    /// Numbers that are combined so far.
     sum: Vec<f32>,
     /// A block of a peer's tensor, dense: as it is stored, and in f32.
     block: Vec<u8>,

@@ -6,11 +6,11 @@ use crate::comm::Communicator;
 use crate::comm::threads::{Fabric, ThreadCommunicator};
 use std::sync::Arc;
 
-/// What the ranks of this process run on.
+/// Devices of the ranks of this process, and their connection.
 pub trait Platform {
     /// The device of a rank.
     type Backend: Backend + 'static;
-    /// What joins the ranks.
+    /// The connection of the ranks.
     type Communicator: Communicator;
 
     /// The device of a rank with memory of `bytes` bytes, and the endpoint of its main thread.

@@ -21,13 +21,13 @@ pub(super) struct RankProgram<C: Communicator> {
     pub(super) completions: [usize; 3],
     /// The largest number of messages in flight.
     pub(super) message_slots: usize,
-    /// What it takes from the host, by the number of the feed.
+    /// Sources of the data that it takes from the host, by the number of the feed.
     pub(super) feeds: Vec<Feed>,
     /// Feeds of scalars that are there from the beginning of the step.
     pub(super) scalars: Vec<(usize, Span)>,
 }
 
-/// What the host stages for a step.
+/// Source of data that the host stages for a step.
 pub(super) enum Feed {
     /// The rank's part of an input, of `len` elements of a type.
     Input { input: ModelValue, microbatch: usize, pieces: Vec<RegionPiece>, len: usize, dtype: DType },

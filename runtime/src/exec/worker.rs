@@ -32,7 +32,7 @@ pub(super) struct Worker<B: Backend, C: Communicator> {
     pub(super) report: Arc<Report>,
 }
 
-/// What a rank tells the executor after a step.
+/// Report of a rank to the executor after a step.
 pub(super) struct Report {
     /// The reported scalars as bits.
     pub(super) outs: Box<[AtomicU32]>,

@@ -4,14 +4,14 @@ use std::slice::{from_raw_parts, from_raw_parts_mut};
 
 use super::super::matrix::Matrix;
 use super::super::nd::span;
-use crate::narrow::{Floats, Narrow, widen_rows};
+use crate::cpu::narrow::{Floats, Narrow, widen_rows};
 
-/// Where the elements of an operand start, unchecked.
+/// Start of the elements of an operand, unchecked.
 #[derive(Clone, Copy)]
 pub(super) enum Elements {
-    /// Of f32.
+    /// Elements of f32.
     Wide(*const f32),
-    /// Of a narrower format.
+    /// Elements of a narrower format.
     Narrow(Narrow, *const u8),
 }
 
@@ -31,7 +31,7 @@ impl<'a, S: Into<Floats<'a>>> Matrix<S> {
     /// If a matrix of this size reaches beyond its slice.
     pub(super) fn pointer(self, size: [usize; 2]) -> Matrix<Elements> {
         let floats = self.data.into();
-        assert!(span(&size, &self.strides) <= floats.len(), "the matrix lies in its slice");
+        assert!(span(&size, &self.strides) <= floats.len(), "the matrix is in its slice");
         let data = match floats {
             Floats::Wide(x) => Elements::Wide(x.as_ptr()),
             Floats::Narrow(format, bytes) => Elements::Narrow(format, bytes.as_ptr()),

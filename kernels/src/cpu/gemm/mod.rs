@@ -30,7 +30,7 @@ use self::level::Level;
 use super::matrix::Matrix;
 use super::nd::span;
 use super::par::Par;
-use crate::narrow::Floats;
+use crate::cpu::narrow::Floats;
 
 /// Terms added up in registers before the result is touched: so much of a panel of rows and one of columns fit the L1
 /// cache.

@@ -6,8 +6,8 @@ use crate::arena::{Arena, Stored};
 use crate::backend::Span;
 use crate::host::narrow;
 use kernels::cpu::elementwise::add_assign;
+use kernels::cpu::narrow::{Floats, Narrow, round, widen};
 use kernels::cpu::{Par, Source};
-use kernels::narrow::{Floats, Narrow, round, widen};
 
 /// An operand or a result in f32 beside the arena, if it is used. It grows to the largest tensor and stays.
 #[derive(Default)]
@@ -31,7 +31,7 @@ impl Buffer {
 pub(super) struct Buffers {
     operands: Vec<Buffer>,
     results: Vec<Buffer>,
-    /// What a sum in a narrow format is widened to.
+    /// Buffer for a sum in a narrow format.
     sum: Vec<f32>,
 }
 

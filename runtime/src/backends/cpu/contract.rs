@@ -4,8 +4,8 @@ use super::KernelFn;
 use crate::backend::KernelSite;
 use ir::ops::{Einsum, Reduce};
 use ir::types::PartialKind;
+use kernels::cpu::narrow::Floats;
 use kernels::cpu::{einsum, reduce};
-use kernels::narrow::Floats;
 
 /// The kernel, and whether it writes narrow results as they are.
 pub(super) fn einsum(op: &Einsum, site: &KernelSite<'_>) -> Result<(KernelFn, bool), String> {

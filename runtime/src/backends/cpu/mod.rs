@@ -37,7 +37,7 @@ pub struct Cpu {
     scratch: Vec<f32>,
     /// Operands and results that are not in the arena as kernels take them.
     buffers: Buffers,
-    /// What the threads of the rank share.
+    /// Shared state of the threads of the rank.
     shared: Arc<Shared>,
     /// The data of each feed.
     staged: Vec<Vec<u8>>,
@@ -45,7 +45,7 @@ pub struct Cpu {
     reported: Vec<f32>,
 }
 
-/// What the backends of a rank's threads share.
+/// Shared state of the backends of a rank's threads.
 #[derive(Default)]
 struct Shared {
     seed: AtomicU64,

@@ -9,7 +9,7 @@ use ir::ops::KernelOp;
 /// Elements of a part for each thread: as many as a thread is worth waking for.
 const PART: usize = 1 << 16;
 
-/// What a part of a launch has of an operand or of a result.
+/// Share of a part of a launch in an operand or in a result.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Share {
     /// Rows of so many elements.
