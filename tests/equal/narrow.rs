@@ -34,21 +34,22 @@ pub(crate) fn compare(case: &Case, meaning: &Model, file: &File) -> Result<Outco
     let want = reference(Rounding::Nearest)?;
     let others = (0..RUNS).map(|run| reference(Rounding::Random([run, 77]))).collect::<Result<Vec<_>, _>>()?;
     let spread = |name: &String| others.iter().map(|other| distance(&other[name], &want[name])).fold(0.0, f64::max);
-    let says_nothing = |(name, numbers): (&String, &Vec<f64>)| {
+    let says_something = |(name, numbers): (&String, &Vec<f64>)| {
         let size = norm(numbers);
         // A NaN is no smaller.
-        !(size < LARGEST_GRADIENT) || !(spread(name) <= LARGEST_SPREAD * size.max(f64::MIN_POSITIVE))
+        size < LARGEST_GRADIENT && spread(name) <= LARGEST_SPREAD * size.max(f64::MIN_POSITIVE)
     };
-    if jumps(meaning) || want.iter().any(says_nothing) {
+    if jumps(meaning) || !want.iter().all(says_something) {
         return Ok(Outcome::IllConditioned);
     }
     let got = program(case, file, loss_scale)?;
     // What no rounding moves is still computed in f32.
-    let largest = want.values().map(|numbers| norm(numbers)).fold(0.0, f64::max);
+    let largest = want.values().map(norm).fold(0.0, f64::max);
     for (name, want) in &want {
         let got = got.get(name).ok_or_else(|| format!("{name} is missing"))?;
         let (off, spread) = (distance(got, want), spread(name));
-        if !(off <= FARTHEST * spread + 1e-5 * largest) {
+        let is_close = off <= FARTHEST * spread + 1e-5 * largest;
+        if !is_close {
             return Err(format!("{name} is off by {off:e}, the farthest of {RUNS} runs by {spread:e}"));
         }
     }

@@ -19,11 +19,13 @@ struct TestRank {
     end: ThreadCommunicator,
     cpu: Cpu,
     used: usize,
+    /// The type of tensors.
+    dtype: DType,
 }
 
 impl TestRank {
     fn room(&mut self, len: usize) -> Span {
-        let span = Span::new(DType::F32, self.used, len);
+        let span = Span::new(self.dtype, self.used, len);
         self.used += span.bytes().next_multiple_of(64);
         span
     }
@@ -70,7 +72,7 @@ fn on_ranks<R: Send>(ranks: usize, f: impl Fn(usize, &mut TestRank) -> R + Sync)
         cpu.reserve(ARENA).unwrap();
         let mut end = fabric.endpoint(rank, cpu.arena().clone());
         end.expect(3, 2);
-        TestRank { end, cpu, used: 0 }
+        TestRank { end, cpu, used: 0, dtype: DType::F32 }
     };
     let all: Vec<TestRank> = (0..ranks).map(rank).collect();
     fabric.enter(ranks);
@@ -136,8 +138,14 @@ fn expected(from: &Type, to: &Type, change: &Collective, mesh: &Mesh, rank: usiz
 
 /// Every rank's results of a bucket of tensors equal the definition, twice over (the second time in used memory).
 fn check(mesh: &Mesh, change: &Collective, operands: &[Type]) {
+    [DType::F32, DType::BF16].into_iter().for_each(|dtype| check_in(dtype, mesh, change, operands));
+}
+
+/// The same in a format, in which all numbers and sums of these tensors are exact.
+fn check_in(dtype: DType, mesh: &Mesh, change: &Collective, operands: &[Type]) {
     let types: Vec<&Type> = operands.iter().collect();
     on_ranks(mesh.devices() as usize, |number, rank| {
+        rank.dtype = dtype;
         let plan = Exchange::plan(mesh, number, change, &types).unwrap();
         let group = rank.end.join(&plan.ranks, ThreadRole::Main);
         let coordinates = mesh.coordinates(number as u64);
@@ -157,6 +165,26 @@ fn check(mesh: &Mesh, change: &Collective, operands: &[Type]) {
             }
         }
     });
+}
+
+/// 256 and twice 1: added one by one in bf16, where neighbours of 256 are 2 apart, each 1 would be lost.
+#[test]
+fn narrow_sums_are_rounded_once() {
+    let mesh = Mesh::new("m", &[("a", 3)]);
+    let owed = |size: u64| ty(&[(size, &[])], &[], Some((PartialKind::Sum, &[0])));
+    let reduce = Collective::AllReduce { over: axes(&[0]) };
+    let scatter = Collective::ReduceScatter { dim: Some(0), over: axes(&[0]) };
+    for (change, size) in [(&reduce, 5), (&reduce, 9001), (&scatter, 6)] {
+        on_ranks(3, |number, rank| {
+            rank.dtype = DType::BF16;
+            let plan = Exchange::plan(&mesh, number, change, &[&owed(size)]).unwrap();
+            let group = rank.end.join(&plan.ranks, ThreadRole::Main);
+            let own = if number == 0 { 256.0 } else { 1.0 };
+            let (source, result) = (rank.put(&vec![own; size as usize]), rank.room(plan.tensors[0].len));
+            rank.exchange(&group, &plan, &[source], &[result]).unwrap();
+            assert!(rank.get(result).iter().all(|&sum| sum == 258.0), "{change:?} of {size}");
+        });
+    }
 }
 
 fn meshes() -> Vec<Mesh> {
