@@ -1,11 +1,12 @@
 //! Whole models of both families, tiny.
 
 use super::{assert_gradients, ints, reals};
+use half::bf16;
 use ir::graph::Model;
 use ir::models::{Batch, from_config};
 use ir::optimizer::{Optimizer, OptimizerKind};
 use ir::types::DType;
-use meshwright_runtime::reference::{MicroBatch, Reference, Tensor};
+use meshwright_runtime::reference::{MicroBatch, Reference, Rounding, Tensor};
 use transforms::differentiate::differentiate;
 
 const LLAMA: &str = r#"{"model_type": "llama", "vocab_size": 11, "hidden_size": 12, "intermediate_size": 20,
@@ -127,19 +128,27 @@ fn training_lowers_the_loss() {
     }
 }
 
-/// The reference does not round, so a model in bf16, updated through its f32 master copies, is the one in f32.
+/// Without rounding, a model in bf16, updated through its f32 master copies, is the one in f32. With rounding, a parameter is its
+/// copy, rounded.
 #[test]
 fn narrow_parameters_are_updated_through_their_masters() {
     let models = [DType::F32, DType::BF16].map(|dtype| model_in(dtype, LLAMA, 2, &Optimizer::default()));
-    let [wide, narrow] = models.each_ref().map(|model| {
+    let trained = |model, rounding| {
         let mut reference = Reference::<f64>::new(model, 3);
+        reference.set_rounding(rounding);
         for _ in 0..3 {
             reference.step(&[tokens(0..2)], 0.02).unwrap();
         }
         reference
-    });
-    assert_eq!(wide.params(), narrow.params());
-    assert!(narrow.states().keys().any(|name| name.ends_with(".master")));
+    };
+    let [wide, narrow] = models.each_ref().map(|model| trained(model, Rounding::None));
+    assert!(wide.params() == narrow.params());
+    let rounded = trained(&models[1], Rounding::Nearest);
+    assert!(wide.params() != rounded.params());
+    for (name, param) in rounded.params() {
+        let copy = &rounded.states()[&format!("{name}.master")];
+        assert!(param.data != copy.data && param.data == copy.map(|x| bf16::from_f64(x).to_f64()).data, "{name}");
+    }
 }
 
 #[test]
