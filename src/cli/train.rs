@@ -46,7 +46,7 @@ pub(super) struct Train {
     /// Read the options from a JSON file (`-`: standard input); flags override it
     #[arg(long, value_name = "FILE")]
     request: Option<PathBuf>,
-    /// Run a plan of `meshwright plan --format json`: its model, configuration, sequence length and global batch; flags override it
+    /// Run a plan of `meshwright plan --format json`: its model, configuration, sequence length, global batch and precision; flags override it
     #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "request", "resume"])]
     plan: Option<PathBuf>,
     /// Predict a step instead of training: simulate the program of every rank on clocks, by the cost model
@@ -184,8 +184,7 @@ fn of_run(resume: &str, out: Option<&Path>) -> Result<Fields, Error> {
     Ok(fields)
 }
 
-/// Fields of a run that a plan file states. The configuration must be runnable, unless another one is given. Number formats are not
-/// taken from it: this version trains in f32.
+/// Fields of a run that a plan file states. The configuration must be runnable, unless another one is given.
 fn of_plan(path: &Path, has_config: bool) -> Result<Fields, Error> {
     let EstimateReport { inputs, parallel, .. } = read_plan(path)?.chosen;
     let text = parallel::print(&parallel);
@@ -198,5 +197,6 @@ fn of_plan(path: &Path, has_config: bool) -> Result<Fields, Error> {
     fields.insert("parallel".into(), text.into());
     fields.insert("seq".into(), inputs.seq.into());
     fields.insert("global_batch".into(), inputs.global_batch.into());
+    fields.insert("precision".into(), inputs.precision.into());
     Ok(fields)
 }
