@@ -1,8 +1,8 @@
 //! Matrix products next to the crate `gemm`, attention, and products of 16-bit formats next to those of f32, in floating-point
 //! operations per second. The first two are on one thread.
 //!
-//! What is compared takes turns, and of each the fastest of many short rounds counts: what else the machine does falls on both, and
-//! there are quiet moments on a busy one too. An argument chooses the cases whose names contain it.
+//! Products that are compared take turns, and of each the fastest of many short rounds counts. Other load of the machine falls on
+//! both, and there are quiet moments on a busy one too. An argument chooses the cases whose names contain it.
 
 use std::hint::black_box;
 use std::time::Instant;

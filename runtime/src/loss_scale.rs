@@ -57,7 +57,7 @@ impl LossScale {
         }
     }
 
-    /// True if a run with so many skipped steps can have it.
+    /// True if a run with this number of skipped steps can have it.
     pub fn is_sound(self, skipped: u64) -> bool {
         self.log2 <= LARGEST && self.overflows <= skipped
     }

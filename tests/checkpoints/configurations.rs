@@ -45,7 +45,7 @@ fn executor(config: &ModelConfig, mesh: &str, seed: u64) -> (Executor, StepInput
     executor_of(config, mesh, seed, Optimizer::default())
 }
 
-/// The same in a precision.
+/// An executor in a precision.
 fn executor_in(dtype: DType, config: &ModelConfig, mesh: &str, seed: u64) -> (Executor, StepInput) {
     executor_with(config, mesh, seed, (Optimizer::default(), dtype))
 }
@@ -93,7 +93,7 @@ fn saved(config: &ModelConfig, mesh: &str, folder: &Folder) -> (Checkpoint, Bits
     saved_in(DType::F32, config, mesh, folder)
 }
 
-/// The same in a precision.
+/// Trains two steps in a precision and saves.
 fn saved_in(dtype: DType, config: &ModelConfig, mesh: &str, folder: &Folder) -> (Checkpoint, Bits) {
     let (mut executor, step) = executor_in(dtype, config, mesh, 1);
     for number in 1..=2 {

@@ -162,7 +162,7 @@ fn each<T: Copy>(from: &[T], [len, stride]: [usize; 2], to: &mut [f32], number: 
     }
 }
 
-/// The number that the lowest `width` bits store, with so many bits of mantissa and this bias. Bits without sign from
+/// The number that the lowest `width` bits store, with this number of bits of mantissa and this bias. Bits without sign from
 /// `special` on are infinity or NaN.
 #[inline(always)]
 fn number<const MANTISSA: u32, const BIAS: u32>(stored: u32, width: u32, special: u32) -> f32 {
@@ -188,7 +188,7 @@ fn round_f16(from: &[f32], to: &mut [[u8; 2]]) {
     }
 }
 
-/// The nearest 8-bit number with so many bits of mantissa and this bias, which saturates.
+/// The nearest 8-bit number with this number of bits of mantissa and this bias, which saturates.
 #[inline(always)]
 fn f8<const MANTISSA: u32, const BIAS: u32>(x: f32, largest: f32, nan: u8) -> u8 {
     let sign = (x.to_bits() >> 24 & 0x80) as u8;

@@ -1,5 +1,6 @@
 //! Devices that execute programs.
 
+mod border;
 pub mod cpu;
 pub mod cuda;
 mod scalar;

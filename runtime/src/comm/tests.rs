@@ -141,7 +141,7 @@ fn check(mesh: &Mesh, change: &Collective, operands: &[Type]) {
     [DType::F32, DType::BF16].into_iter().for_each(|dtype| check_in(dtype, mesh, change, operands));
 }
 
-/// The same in a format, in which all numbers and sums of these tensors are exact.
+/// Compares results in a format, in which all numbers and sums of these tensors are exact.
 fn check_in(dtype: DType, mesh: &Mesh, change: &Collective, operands: &[Type]) {
     let types: Vec<&Type> = operands.iter().collect();
     on_ranks(mesh.devices() as usize, |number, rank| {
@@ -171,13 +171,13 @@ fn check_in(dtype: DType, mesh: &Mesh, change: &Collective, operands: &[Type]) {
 #[test]
 fn narrow_sums_are_rounded_once() {
     let mesh = Mesh::new("m", &[("a", 3)]);
-    let owed = |size: u64| ty(&[(size, &[])], &[], Some((PartialKind::Sum, &[0])));
+    let partial_sum = |size: u64| ty(&[(size, &[])], &[], Some((PartialKind::Sum, &[0])));
     let reduce = Collective::AllReduce { over: axes(&[0]) };
     let scatter = Collective::ReduceScatter { dim: Some(0), over: axes(&[0]) };
     for (change, size) in [(&reduce, 5), (&reduce, 9001), (&scatter, 6)] {
         on_ranks(3, |number, rank| {
             rank.dtype = DType::BF16;
-            let plan = Exchange::plan(&mesh, number, change, &[&owed(size)]).unwrap();
+            let plan = Exchange::plan(&mesh, number, change, &[&partial_sum(size)]).unwrap();
             let group = rank.end.join(&plan.ranks, ThreadRole::Main);
             let own = if number == 0 { 256.0 } else { 1.0 };
             let (source, result) = (rank.put(&vec![own; size as usize]), rank.room(plan.tensors[0].len));

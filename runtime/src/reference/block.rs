@@ -27,7 +27,7 @@ impl<'a, R: Real> BlockRun<'a, R> {
         BlockRun { block, context, rounding: Rounding::Nearest, rounded: 0, values: SecondaryMap::new() }
     }
 
-    /// The same run with another rounding.
+    /// Changes the rounding of the run.
     #[must_use]
     pub fn rounding(self, rounding: Rounding) -> BlockRun<'a, R> {
         BlockRun { rounding, ..self }

@@ -20,6 +20,7 @@ mod update;
 use self::call::{Access, Buffers, Call};
 use self::split::Split;
 use self::tally::Tally;
+use super::border::Border;
 use super::sizes;
 use crate::arena::Arena;
 use crate::backend::{Backend, KernelSite, LaunchSite, Memory, Span, updated};
@@ -39,10 +40,7 @@ pub struct Cpu {
     buffers: Buffers,
     /// Shared state of the threads of the rank.
     shared: Arc<Shared>,
-    /// The data of each feed.
-    staged: Vec<Vec<u8>>,
-    /// The scalars that the step has reported.
-    reported: Vec<f32>,
+    border: Border,
 }
 
 /// Shared state of the backends of a rank's threads.
@@ -103,8 +101,7 @@ impl Cpu {
     }
 
     fn on(arena: Arc<Arena>, par: Par, shared: Arc<Shared>) -> Cpu {
-        let (scratch, buffers, staged, reported) = (Vec::new(), Buffers::default(), Vec::new(), Vec::new());
-        Cpu { arena, par, scratch, buffers, shared, staged, reported }
+        Cpu { arena, par, scratch: Vec::new(), buffers: Buffers::default(), shared, border: Border::default() }
     }
 
     /// The memory, which peers may read and write too.
@@ -178,16 +175,12 @@ impl Backend for Cpu {
     }
 
     fn stage(&mut self, feed: usize, data: &[u8]) {
-        if self.staged.len() <= feed {
-            self.staged.resize(feed + 1, Vec::new());
-        }
-        self.staged[feed].clear();
-        self.staged[feed].extend_from_slice(data);
+        self.border.stage(feed, data);
     }
 
     fn feed(&mut self, feed: usize, to: Span) {
         // SAFETY: nobody else touches it now.
-        unsafe { self.arena.bytes_mut(to) }.copy_from_slice(&self.staged[feed]);
+        unsafe { self.arena.bytes_mut(to) }.copy_from_slice(self.border.staged(feed));
     }
 
     fn launch(&mut self, kernel: &mut Kernel, site: LaunchSite, operands: &[Span], results: &[Span], accumulate: bool) {
@@ -197,7 +190,7 @@ impl Backend for Cpu {
         }
         let updates = matches!(kernel.place, InPlace::Updates(_));
         let how = Access {
-            // What moves elements as they are cannot add them.
+            // A kernel that moves elements as they are cannot add them.
             takes_narrow: kernel.narrow[0] && !(accumulate && kernel.moves),
             gives_narrow: kernel.narrow[1] && !accumulate,
             reads: updates || accumulate && kernel.adds,
@@ -235,15 +228,12 @@ impl Backend for Cpu {
     }
 
     fn report(&mut self, out: usize, from: Span) {
-        if self.reported.len() <= out {
-            self.reported.resize(out + 1, 0.0);
-        }
         // SAFETY: nobody writes it now.
-        self.reported[out] = unsafe { self.arena.elements::<f32>(from) }[0];
+        self.border.report(out, unsafe { self.arena.elements::<f32>(from) }[0]);
     }
 
     fn reports(&mut self, outs: &mut [f32]) {
-        outs.copy_from_slice(&self.reported[..outs.len()]);
+        self.border.reports(outs);
     }
 
     fn take_choices(&mut self) -> [u64; 2] {

@@ -12,7 +12,7 @@ const PART: usize = 1 << 16;
 /// Share of a part of a launch in an operand or in a result.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Share {
-    /// Rows of so many elements.
+    /// Rows of this number of elements.
     Rows(usize),
     /// All of it.
     Whole,
@@ -59,7 +59,7 @@ impl Split {
         (row > 0).then(|| Split { rows: len / row, operands, results, parts })
     }
 
-    /// Runs a launch part by part, for so many threads. `launch` gives the scalar at the place that it is told, if any. Gives the place of
+    /// Runs a launch part by part, for a number of threads. `launch` gives the scalar at the place that it is told, if any. Gives the place of
     /// a result that is the sum of those, with the sum.
     pub(super) fn run(
         &mut self,

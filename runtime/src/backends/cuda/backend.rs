@@ -9,6 +9,7 @@ use super::plan::{Plan, plan};
 use super::staging::Staging;
 use super::stream::Stream;
 use crate::backend::{Backend, KernelSite, LaunchSite, Memory, Span};
+use crate::backends::border::Border;
 use crate::host::get;
 use ir::ops::KernelOp;
 use ir::types::DType;
@@ -33,10 +34,7 @@ pub struct Cuda {
     matmul: Matmul,
     staging: Staging,
     copying: Elementwise,
-    /// The data of each feed.
-    staged: Vec<Vec<u8>>,
-    /// The scalars that the step has reported.
-    reported: Vec<f32>,
+    border: Border,
 }
 
 /// A kernel with its shapes.
@@ -96,8 +94,7 @@ impl Cuda {
             matmul: Matmul::new(device)?,
             staging: Staging::new(device)?,
             copying: Elementwise::new(device, &Program::copy(Element::F32, Access::Same))?,
-            staged: Vec::new(),
-            reported: Vec::new(),
+            border: Border::default(),
         })
     }
 
@@ -171,16 +168,13 @@ impl Backend for Cuda {
     fn begin_step(&mut self, _: u64, _: u64) {}
 
     fn stage(&mut self, feed: usize, data: &[u8]) {
-        if self.staged.len() <= feed {
-            self.staged.resize(feed + 1, Vec::new());
-        }
-        self.staged[feed] = data.to_vec();
+        self.border.stage(feed, data);
     }
 
     fn feed(&mut self, feed: usize, to: Span) {
-        let data = std::mem::take(&mut self.staged[feed]);
-        self.write(to, &data);
-        self.staged[feed] = data;
+        let border = std::mem::take(&mut self.border);
+        self.write(to, border.staged(feed));
+        self.border = border;
     }
 
     fn launch(&mut self, kernel: &mut Kernel, _: LaunchSite, operands: &[Span], results: &[Span], accumulate: bool) {
@@ -215,14 +209,12 @@ impl Backend for Cuda {
     }
 
     fn report(&mut self, out: usize, from: Span) {
-        if self.reported.len() <= out {
-            self.reported.resize(out + 1, 0.0);
-        }
-        self.reported[out] = get(self, from)[0];
+        let scalar = get(self, from)[0];
+        self.border.report(out, scalar);
     }
 
     fn reports(&mut self, outs: &mut [f32]) {
-        outs.copy_from_slice(&self.reported[..outs.len()]);
+        self.border.reports(outs);
     }
 
     /// No op that chooses experts has a kernel here.
