@@ -28,29 +28,43 @@ struct Dump {
 #[test]
 fn example() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/example.ir");
-    all_levels(&path.display().to_string(), &LAYOUTS);
+    all_levels(&path.display().to_string(), &LAYOUTS, "f32");
 }
 
 #[test]
 fn llama() {
-    all_levels("tiny-llama", &LAYOUTS);
-    all_levels("tiny-llama", &SEQUENCE_LAYOUTS);
+    all_levels("tiny-llama", &LAYOUTS, "f32");
+    all_levels("tiny-llama", &SEQUENCE_LAYOUTS, "f32");
 }
 
 #[test]
 fn gpt2() {
-    all_levels("tiny-gpt2", &LAYOUTS);
-    all_levels("tiny-gpt2", &SEQUENCE_LAYOUTS);
+    all_levels("tiny-gpt2", &LAYOUTS, "f32");
+    all_levels("tiny-gpt2", &SEQUENCE_LAYOUTS, "f32");
 }
 
-fn all_levels(model: &str, configs: &[&str]) {
+#[test]
+fn quantised() {
+    for precision in ["fp8-block", "fp8-tensor"] {
+        all_levels("tiny-llama", &LAYOUTS, precision);
+        all_levels("tiny-moe", &LAYOUTS[..2], precision);
+    }
+}
+
+fn all_levels(model: &str, configs: &[&str], precision: &str) {
     for &mesh in configs {
-        let order = CompileRequest { model: model.into(), parallel: mesh.into(), seq: 16, ..CompileRequest::default() };
+        let (model, parallel, precision) = (model.to_string(), mesh.into(), precision.to_string());
+        let order = CompileRequest { model, parallel, precision, seq: 16, ..CompileRequest::default() };
+        let model = &order.model;
         let compiled = ModelSource::open(model).and_then(|source| compile(&source, &order));
         let compiled = compiled.unwrap_or_else(|error| panic!("{model} on `{mesh}`: {error}"));
         let reached: Vec<&str> = compiled.dumps.iter().map(|dump| dump.pass).collect();
         // Only schedules of slices cut sequences.
-        let runs = |name: &&str| *name != "slice" || mesh.contains("seq1f1b");
+        let runs = |name: &&str| match *name {
+            "slice" => mesh.contains("seq1f1b"),
+            "quantise" => order.precision.starts_with("fp8"),
+            _ => true,
+        };
         let all: Vec<&str> = passes().iter().map(|pass| pass.name).filter(runs).collect();
         assert_eq!(reached, all, "{model} on `{mesh}`: the passes that are told of");
         let seeded = all.iter().position(|&pass| pass == "annotate").expect("a pass");

@@ -196,6 +196,7 @@ fn compiled(config: &str, case: &Case, parallel: &str, dtype: DType) -> Result<F
     let model = config.build(&batch).map_err(|why| why.to_string())?;
     let request = PipelineOptions {
         options: PlanOptions::of(parallel::parse(parallel).map_err(|why| why.to_string())?),
+        quantisation: None,
         optimizer: case.optimizer.clone(),
         microbatches: (case.sequences / MICRO) as u32,
         stop_after: None,

@@ -1,6 +1,7 @@
 //! Compile options: the parallel configuration and the annotation rules. Plain data that crosses the layers of the workspace.
 
 use crate::dim_role::DimRole;
+use crate::types::DType;
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -54,6 +55,24 @@ impl CpKind {
             CpKind::Ulysses => "ulysses",
         }
     }
+}
+
+/// The blocks of a tensor that share a scale when it is quantised.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Scales {
+    /// This many elements along a dim that a product sums, and squares of them in parameters.
+    Blocks(u64),
+    /// The entire tensor.
+    Tensor,
+}
+
+/// How the operands of products become 8-bit numbers. Those of the forward are f8e4m3.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Quantisation {
+    /// What shares a scale.
+    pub scales: Scales,
+    /// The format of cotangents.
+    pub cotangents: DType,
 }
 
 /// The values that the backward recomputes instead of saving them.

@@ -3,7 +3,7 @@
 //!
 //! `"*m k+, k+ n -> *m n"`: a matmul. `+` (or `+max`): sharding the factor leaves a partial sum (maximum) on every result
 //! that lacks it. `!`: the factor needs replication. `*x`: a run of dims. `(i j)`: a compound dim, a product of two factors;
-//! `i=2` states a size. A number: a dim of fixed size that cannot be sharded. An unmarked factor that a result lacks needs
+//! `i=2` states a size, `i+=2` marks the factor too. A number: a dim of fixed size that cannot be sharded. An unmarked factor that a result lacks needs
 //! replication. An operand is replicated over the axes of a factor that it lacks. A factor of results alone may be sharded
 //! freely.
 
@@ -21,8 +21,8 @@ struct Mark {
 enum Term {
     Factor(String, Mark),
     Run(String, Mark),
-    /// Each factor with its stated size, or 0.
-    Compound(Vec<(String, u64)>),
+    /// Each factor with its mark and its stated size, or 0.
+    Compound(Vec<(String, Mark, u64)>),
     Fixed(u64),
 }
 
@@ -144,12 +144,22 @@ fn parse_tensor(text: &str) -> Result<Vec<Term>, String> {
     Ok(terms)
 }
 
-fn sized(word: &str) -> (String, u64) {
-    let (name, size) = word.split_once('=').unwrap_or((word, ""));
-    (name.to_string(), size.parse().unwrap_or(0))
+fn sized(word: &str) -> (String, Mark, u64) {
+    let (marked, size) = word.split_once('=').unwrap_or((word, ""));
+    let (name, mark) = unmarked(marked);
+    (name.to_string(), mark, size.parse().unwrap_or(0))
 }
 
 fn parse_factor(word: &str) -> Term {
+    let (name, mark) = unmarked(word);
+    match name.strip_prefix('*') {
+        Some(run) => Term::Run(run.to_string(), mark),
+        None => Term::Factor(name.to_string(), mark),
+    }
+}
+
+/// A factor's name and its mark.
+fn unmarked(word: &str) -> (&str, Mark) {
     let mut mark = Mark::default();
     let mut name = word;
     if let Some(rest) = name.strip_suffix('!') {
@@ -163,10 +173,7 @@ fn parse_factor(word: &str) -> Term {
         mark.partial = Some(PartialKind::Sum);
         name = rest;
     }
-    match name.strip_prefix('*') {
-        Some(run) => Term::Run(run.to_string(), mark),
-        None => Term::Factor(name.to_string(), mark),
-    }
+    (name, mark)
 }
 
 impl Instance {
@@ -240,14 +247,14 @@ impl Instance {
         Ok(index)
     }
 
-    fn compound(&mut self, names: &[(String, u64)], size: u64) -> Result<DimFactors, String> {
+    fn compound(&mut self, names: &[(String, Mark, u64)], size: u64) -> Result<DimFactors, String> {
         let factors = names
             .iter()
-            .map(|(name, size)| self.factor(name, *size, Mark::default()))
+            .map(|(name, mark, size)| self.factor(name, *size, *mark))
             .collect::<Result<DimFactors, _>>()?;
         let product: u64 = factors.iter().map(|&l| self.factors[l].size).product();
         if product != 0 && product != size {
-            let names: Vec<&str> = names.iter().map(|(name, _)| name.as_str()).collect();
+            let names: Vec<&str> = names.iter().map(|(name, ..)| name.as_str()).collect();
             return Err(format!("`({})` is {product}, not {size}", names.join(" ")));
         }
         Ok(factors)

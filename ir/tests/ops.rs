@@ -112,6 +112,24 @@ fn shapes() -> Vec<Case> {
     ]
 }
 
+fn quantised() -> Vec<Case> {
+    let f8 = |sizes: &[u64]| Type::of(DType::F8E4M3, sizes);
+    let (x, w, xs, ws) = (f8(&[2, 6, 8]), f8(&[8, 12]), f(&[2, 6, 2]), f(&[2, 3]));
+    let product = Einsum::new("b s h, h n -> b s n").unwrap().scaled(DType::BF16).unwrap();
+    let weight = Einsum::new("b s h, b s n -> h n").unwrap().scaled(DType::F32).unwrap();
+    let (dy, rows, columns) = (f8(&[2, 6, 12]), f(&[2, 2, 8]), f(&[2, 2, 12]));
+    let block = |sizes: &[u64]| AbsMax { block: sizes.iter().map(|&size| (size > 0).then_some(size)).collect() };
+    vec![
+        case(block(&[1, 1, 4]), &[&bf16(&[2, 6, 8])], &[&xs], (0, bf16(&[2, 6, 9]), "do not divide")),
+        case(block(&[0, 0]), &[&f(&[8, 12])], &[&f(&[1, 1])], (0, f(&[8]), "2 sizes")),
+        case(ScaleFor { to: DType::F8E5M2 }, &[&xs], &[&xs], (0, bf16(&[2]), "`max`")),
+        case(Quantise { to: DType::F8E4M3 }, &[&bf16(&[2, 6, 8]), &xs], &[&x], (1, f(&[2, 6, 3]), "do not divide")),
+        case(product.clone(), &[&x, &w, &xs, &ws], &[&bf16(&[2, 6, 12])], (3, f(&[4, 3]), "two sizes")),
+        case(product, &[&x, &w, &f(&[1, 1, 1]), &f(&[1, 1])], &[&bf16(&[2, 6, 12])], (0, bf16(&[2, 6, 8]), "8 bits")),
+        case(weight, &[&x, &dy, &rows, &columns], &[&f(&[8, 12])], (2, bf16(&[2, 2, 8]), "f32")),
+    ]
+}
+
 fn selections() -> Vec<Case> {
     let frame = Frame { dim: 1, size: 3, stride: 2, dilation: 1 };
     let [all, shared] = [Selected { dim: 1, batch: 0 }, Selected { dim: 2, batch: 1 }];
@@ -247,7 +265,7 @@ fn updates() -> Vec<Case> {
 }
 
 fn cases() -> Vec<Case> {
-    [elementwise(), shapes(), selections(), norms(), heads(), vocabulary(), experts(), updates()]
+    [elementwise(), shapes(), quantised(), selections(), norms(), heads(), vocabulary(), experts(), updates()]
         .into_iter()
         .flatten()
         .collect()
@@ -324,7 +342,10 @@ fn rules_fit_and_linear_operands_exist() {
 }
 
 /// Ops whose cotangent nobody asks for: gradients, updates, and what exists only after differentiation.
-const WITHOUT_GRADIENT: [&str; 27] = [
+const WITHOUT_GRADIENT: [&str; 30] = [
+    "absmax",
+    "scale_for",
+    "quantise",
     "less",
     "less_equal",
     "equal",
@@ -354,6 +375,11 @@ const WITHOUT_GRADIENT: [&str; 27] = [
     "combine_dw",
 ];
 
+fn has_gradient(case: &Case) -> bool {
+    let is_scaled = matches!(&case.op, Op::Kernel(KernelOp::Einsum(einsum)) if einsum.scaled.is_some());
+    !WITHOUT_GRADIENT.contains(&case.op.name()) && !is_scaled
+}
+
 #[test]
 fn cotangents_have_the_types_of_operands() {
     for case in cases() {
@@ -369,7 +395,7 @@ fn cotangents_have_the_types_of_operands() {
         let mut b = Builder::new(&mut block);
         let gradient = case.op.def().unwrap().gradient(&mut b, &call);
         let name = case.op.name();
-        let expected = !WITHOUT_GRADIENT.contains(&name) && name != "clip_factor";
+        let expected = has_gradient(&case) && name != "clip_factor";
         assert_eq!(gradient.is_ok(), expected, "{name}: {gradient:?}");
         for (operand, value) in gradient.into_iter().flatten().enumerate() {
             assert_eq!(value.is_some(), needed[operand], "{name}: operand {operand}");
@@ -381,7 +407,7 @@ fn cotangents_have_the_types_of_operands() {
 #[test]
 fn a_zero_cotangent_emits_nothing() {
     for case in cases().into_iter().filter(|case| case.op.name() != "clip_factor") {
-        if WITHOUT_GRADIENT.contains(&case.op.name()) {
+        if !has_gradient(&case) {
             continue;
         }
         let (mut block, operands) = block_of(&case.operands);
@@ -479,6 +505,27 @@ fn cotangents_of_statistics_are_refused() {
         let why = case.op.def().unwrap().gradient(&mut Builder::new(&mut block), &call).unwrap_err();
         assert!(why.contains("is not defined"), "{name}: {why}");
     }
+}
+
+#[test]
+fn shards_have_whole_blocks_or_parts_of_one() {
+    let rule = |case: &Case| case.op.def().unwrap().rule(&refs(&case.operands), &refs(&case.results));
+    let rules: Vec<String> = quantised().iter().map(rule).collect();
+    assert_eq!(
+        rules,
+        [
+            "a0 a1 (a2 a2'+max=4) -> a0 a1 a2",
+            "a0+max a1+max -> 1 1",
+            "* -> *",
+            "a0 a1 (a2 a2'=4), a0 a1 a2 -> a0 a1 (a2 a2'=4)",
+            "b s (h+ h'+=4), (h+ h'+=4) (n n'=4), b s h, h n -> b s (n n'=4)",
+            "b s h+, h+ n, 1 1 1, 1 1 -> b s n",
+            "b+ (s+ s'+=3) h, b+ (s+ s'+=3) n, b+ s h, b+ s n -> h n",
+        ]
+    );
+    let product = instance(&quantised()[4]);
+    let partial = |name: &str| product.factors.iter().any(|factor| factor.name == name && factor.partial.is_some());
+    assert!(partial("h") && partial("h'") && !partial("n'"));
 }
 
 #[test]

@@ -37,10 +37,10 @@ pub(crate) fn recover(
     let mut left = partial.axes.without(&explained);
     let wished = order.iter().flat_map(|&index| instance.operands[index].iter().zip(&operands[index].dims));
     for (dim_factors, dim) in wished {
-        if let [factor] = dim_factors.as_slice()
-            && unreduced.contains(factor)
-        {
-            take_axes(mesh, instance, *factor, &dim.axes, &mut factors, &mut left);
+        for (factor, axes) in split(mesh, instance, dim_factors, &dim.axes) {
+            if unreduced.contains(&factor) {
+                take_axes(mesh, instance, factor, &axes, &mut factors, &mut left);
+            }
         }
     }
     let passing = recover_passing(def, &operands, &partial, &mut left);
@@ -71,9 +71,14 @@ fn contracted(instance: &Instance, result: usize, partial: &Partial) -> Vec<usiz
 fn take_axes(mesh: &Mesh, instance: &Instance, factor: usize, axes: &Axes, factors: &mut [Axes], left: &mut Axes) {
     for axis in axes.intersection(left).iter() {
         let longer = factors[factor].union(&Axes::one(axis));
-        if mesh.size(&longer) <= instance.factors[factor].size {
-            factors[factor] = longer;
+        if mesh.size(&longer) > instance.factors[factor].size {
+            continue;
+        }
+        let shorter = std::mem::replace(&mut factors[factor], longer);
+        if instance.compounds_hold(factors, mesh) {
             *left = left.without(&Axes::one(axis));
+        } else {
+            factors[factor] = shorter;
         }
     }
 }

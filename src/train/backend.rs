@@ -78,6 +78,7 @@ mod tests {
         let file = open(&source, &parallel, 16, DType::F32).unwrap();
         let order = PipelineOptions {
             options: PlanOptions::of(parallel),
+            quantisation: None,
             optimizer: Optimizer::default(),
             microbatches: 1,
             stop_after: None,

@@ -6,9 +6,10 @@ use super::request::TrainRequest;
 use crate::error::Error;
 use crate::predicting::{self, StepPrediction};
 use compiler::batch::microbatches;
-use compiler::compile::{compile, dtype, open};
+use compiler::compile::{compile, open};
 use compiler::model_source::ModelSource;
 use compiler::pipeline::PipelineOptions;
+use compiler::precision::precision;
 use cost::CPU;
 use ir::options::{ParallelConfig, PlanOptions};
 use ir::text::File;
@@ -35,13 +36,15 @@ pub(super) fn prepare(request: &TrainRequest, source: Option<ModelSource>) -> Re
     check_device(&request.backend)?;
     let parallel = request.parallel()?;
     let source = source.map_or_else(|| ModelSource::open(&request.model), Ok)?;
-    let file = open(&source, &parallel, request.seq, dtype(&request.precision)?)?;
+    let precision = precision(&request.precision)?;
+    let file = open(&source, &parallel, request.seq, precision.dtype)?;
     let feed = Feed::of(&file.model)?;
     request.seq = feed.seq;
     let microbatches = microbatches(request.global_batch, feed.sequences)?;
     let order = PipelineOptions {
         options: PlanOptions::of(parallel.clone()),
         optimizer: request.optimizer()?,
+        quantisation: precision.quantisation,
         microbatches,
         stop_after: None,
     };

@@ -3,8 +3,9 @@
 use super::backend::BACKENDS;
 use crate::error::Error;
 use compiler::batch::ConfigOptions;
-use compiler::compile::{DEFAULT_SEQ, dtype};
+use compiler::compile::DEFAULT_SEQ;
 use compiler::parallel;
+use compiler::precision::precision;
 use ir::catalogue::Code;
 use ir::optimizer::{Optimizer, OptimizerKind};
 use ir::options::ParallelConfig;
@@ -198,7 +199,7 @@ impl TrainRequest {
     }
 
     fn check(&self) -> Result<(), Error> {
-        dtype(&self.precision)?;
+        precision(&self.precision)?;
         self.optimizer()?;
         check_backend(&self.backend)?;
         self.check_trace()?;

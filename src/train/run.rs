@@ -13,8 +13,8 @@ use super::request::TrainRequest;
 use crate::error::Error;
 use codegen::buffers::assign_buffers;
 use codegen::lower_forward;
-use compiler::compile::dtype;
 use compiler::model_source::ModelSource;
+use compiler::precision::precision;
 use cost::{CPU, Routing};
 use ir::catalogue::Code;
 use ir::graph::{Call, Model};
@@ -89,7 +89,7 @@ fn run(prepared: Prepared, progress: &mut dyn Progress) -> Result<TrainReport, E
     let samples = from.as_ref().map_or(0, |from| from.manifest.position.consumed_samples);
     let skipped = from.as_ref().map_or(0, |from| from.manifest.position.skipped);
     let saved_scale = from.as_ref().and_then(|from| from.manifest.position.loss_scale);
-    let loss_scale = LossScale::first(dtype(&request.precision)?).map(|first| saved_scale.unwrap_or(first));
+    let loss_scale = LossScale::first(precision(&request.precision)?.dtype).map(|first| saved_scale.unwrap_or(first));
     let saved = from.filter(|from| is_in(from, &request.out)).map(|from| (from.manifest.position.step, from.path));
     let mut run = TrainingRun {
         request,

@@ -64,6 +64,7 @@ fn executor_with(
     let batch = Batch { batch: SEQUENCES, seq: SEQ, dtype };
     let request = PipelineOptions {
         options: PlanOptions::of(parallel::parse(mesh).expect("a configuration")),
+        quantisation: None,
         optimizer,
         microbatches: 4,
         stop_after: None,

@@ -9,7 +9,7 @@ use ir::graph::{
 use ir::ids::{BlockId, ModelValue, Value};
 use ir::mesh::{Axes, Mesh};
 use ir::optimizer::{Optimizer, OptimizerKind};
-use ir::options::Recompute;
+use ir::options::{Quantisation, Recompute};
 use ir::schedule::Schedule;
 use ir::types::{DType, PartialKind, Type};
 use scheduler::costs::StageCosts;
@@ -28,6 +28,7 @@ pub(crate) struct Case {
     pub(crate) zero: u8,
     pub(crate) recompute: Recompute,
     pub(crate) optimizer: Optimizer,
+    pub(crate) quantisation: Option<Quantisation>,
 }
 
 /// Makes the case of a seed, in f32.
@@ -83,6 +84,7 @@ pub(crate) fn case(
         zero: r.below(4) as u8,
         recompute: recompute(r),
         optimizer: Optimizer { kind, clip },
+        quantisation: None,
     }
 }
 

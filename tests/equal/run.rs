@@ -34,9 +34,13 @@ pub(crate) fn compiled(case: &Case) -> Result<(Model, File), String> {
 /// The same for a options on a cluster.
 pub(crate) fn compiled_to(case: &Case, options: PlanOptions, cluster: &Cluster) -> Result<(Model, File), String> {
     let meaning = case.whole.as_ref().unwrap_or(&case.model).clone();
-    let meaning = transforms::differentiate::differentiate(meaning, &case.optimizer).map_err(|e| e.to_string())?;
+    let mut meaning = transforms::differentiate::differentiate(meaning, &case.optimizer).map_err(|e| e.to_string())?;
+    if let Some(recipe) = &case.quantisation {
+        transforms::quantise::quantise(&mut meaning, recipe)?;
+    }
     let mut request = PipelineOptions {
         options,
+        quantisation: case.quantisation,
         optimizer: case.optimizer.clone(),
         microbatches: case.pipeline.microbatches,
         stop_after: Some("collectives".to_string()),

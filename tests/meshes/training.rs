@@ -80,6 +80,7 @@ pub(crate) fn compiled(recipe: &Recipe, mesh: &str, sequences: u64) -> File {
 pub(crate) fn request(recipe: &Recipe, mesh: &str, sequences: u64) -> PipelineOptions {
     PipelineOptions {
         options: PlanOptions::of(parallel::parse(mesh).expect("a configuration")),
+        quantisation: None,
         optimizer: recipe.optimizer.clone(),
         microbatches: steps(1, sequences)[0].len() as u32,
         stop_after: None,

@@ -1,15 +1,20 @@
 //! `einsum(%x, %w, eq="b s h, h g r d -> b s g r d")`: the contraction. Matmul, batched matmul and their gradients are
 //! instances. One operand or two; a factor that the result lacks is summed.
+//!
+//! `einsum(%x, %w, %x.scale, %w.scale, eq=.., to=bf16)` is that of two 8-bit operands, each times the scales of its blocks.
 
+use super::blocks::{Along, between, print};
 use super::{Attr, Attrs, Builder, Cotangents, Equation, OpClass, OpDef, Shapes};
 use crate::ids::Value;
-use crate::types::Type;
+use crate::types::{DType, Type};
 
 /// A contraction of one or two operands.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Einsum {
     /// The factors of the dims; those that the result lacks are summed.
     pub equation: Equation,
+    /// The type of the result, if two 8-bit operands are followed by their scales.
+    pub scaled: Option<DType>,
 }
 
 impl Einsum {
@@ -28,11 +33,78 @@ impl Einsum {
         if let Some(label) = equation.free_labels().next() {
             return Err(format!("no operand of `{text}` has `{label}`"));
         }
-        Ok(Einsum { equation })
+        Ok(Einsum { equation, scaled: None })
     }
 
     pub(super) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<Einsum, String> {
-        Einsum::new(&attrs.string("eq")?)
+        let einsum = Einsum::new(&attrs.string("eq")?)?;
+        let Some(to) = attrs.take("to") else { return Ok(einsum) };
+        let Attr::Word(word) = to else { return Err("`to` must be a word".to_string()) };
+        let dtype = DType::from_name(&word).filter(|dtype| dtype.is_float() && dtype.bytes() > 1);
+        let dtype = dtype.ok_or_else(|| format!("`{word}` is no type of a scaled contraction: f32, bf16 or f16"))?;
+        einsum.scaled(dtype)
+    }
+
+    /// The contraction of 8-bit operands with scales, whose result has this type.
+    ///
+    /// # Errors
+    /// It has not two operands.
+    pub fn scaled(self, to: DType) -> Result<Einsum, String> {
+        if self.equation.operands.len() != 2 {
+            return Err(format!("`{}` must have two operands to be scaled", self.equation.print()));
+        }
+        Ok(Einsum { scaled: Some(to), ..self })
+    }
+
+    /// Checks two 8-bit operands and their scales.
+    fn check_scaled(&self, operands: &[&Type]) -> Result<(), String> {
+        let &[a, b, a_scale, b_scale] = operands else {
+            return Err(format!("takes 2 operands and their scales, not {}", operands.len()));
+        };
+        if [a, b].iter().any(|ty| !ty.dtype.is_float() || ty.dtype.bytes() != 1) {
+            return Err("operands with scales must be of 8 bits".to_string());
+        }
+        if [a_scale, b_scale].iter().any(|ty| ty.dtype != DType::F32) {
+            return Err("its scales must be f32".to_string());
+        }
+        self.blocks(operands).map(drop)
+    }
+
+    /// The blocks of each operand's dims, and those of each factor: the same in all operands that have any.
+    fn blocks(&self, operands: &[&Type]) -> Result<([Vec<Along>; 2], Vec<(String, Along)>), String> {
+        let of = |at: usize| between(["a", "b"][at], operands[at], operands[at + 2]);
+        let (along, mut common) = ([of(0)?, of(1)?], Vec::<(String, Along)>::new());
+        let all = self.equation.operands.iter().zip(&along).flat_map(|(labels, along)| labels.iter().zip(along));
+        for (label, &along) in all.filter(|(_, along)| matches!(along, Along::Blocks(_))) {
+            match common.iter().find(|(known, _)| known == label) {
+                Some((_, other)) if *other != along => {
+                    return Err(format!("`{label}` has blocks of two sizes"));
+                }
+                Some(_) => {}
+                None => common.push((label.clone(), along)),
+            }
+        }
+        Ok((along, common))
+    }
+
+    /// The rule of a contraction with scales: `m (k+ k'+=128), (k+ k'+=128) (n n'=128), m k, k n -> m (n n'=128)`.
+    fn scaled_rule(&self, operands: &[&Type]) -> Result<String, String> {
+        let (along, common) = self.blocks(operands)?;
+        let divided =
+            |label: &String| common.iter().find(|(known, _)| known == label).map_or(Along::Each, |(_, it)| *it);
+        let term = |label: &String| {
+            let mark = if self.equation.result.contains(label) { "" } else { "+" };
+            divided(label).of_tensor(label, mark, mark)
+        };
+        let scale = |(label, along): (&String, &Along)| match along {
+            Along::Each => term(label),
+            along => along.of_scales(label),
+        };
+        let tensor = |labels: &Vec<String>| print(&labels.iter().map(term).collect::<Vec<_>>());
+        let scales =
+            |at: usize| print(&self.equation.operands[at].iter().zip(&along[at]).map(scale).collect::<Vec<_>>());
+        let [a, b] = [0, 1].map(|at| tensor(&self.equation.operands[at]));
+        Ok(format!("{a}, {b}, {}, {} -> {}", scales(0), scales(1), tensor(&self.equation.result)))
     }
 
     /// The equation of the cotangent of an operand: cotangent of the result times the other operand.
@@ -50,7 +122,8 @@ impl OpDef for Einsum {
     }
 
     fn attrs(&self) -> Vec<(&'static str, Attr)> {
-        vec![("eq", Attr::Str(self.equation.print()))]
+        let to = self.scaled.map(|dtype| ("to", Attr::Word(dtype.name().to_string())));
+        [("eq", Attr::Str(self.equation.print()))].into_iter().chain(to).collect()
     }
 
     fn class(&self) -> OpClass {
@@ -58,6 +131,10 @@ impl OpDef for Einsum {
     }
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
+        if let Some(to) = self.scaled {
+            self.check_scaled(operands)?;
+            return Ok(vec![Type::new(to, self.equation.result_dims(&operands[..2], &[])?)]);
+        }
         let dims = self.equation.result_dims(operands, &[])?;
         if operands.iter().any(|ty| ty.dtype != operands[0].dtype || !ty.dtype.is_float()) {
             return Err("its operands must be floats of one type".to_string());
@@ -65,11 +142,13 @@ impl OpDef for Einsum {
         Ok(vec![Type::new(operands[0].dtype, dims)])
     }
 
-    fn rule(&self, _: &[&Type], _: &[&Type]) -> String {
-        self.equation.rule("+")
+    fn rule(&self, operands: &[&Type], _: &[&Type]) -> String {
+        let scaled = self.scaled.and_then(|_| self.scaled_rule(operands).ok());
+        scaled.unwrap_or_else(|| self.equation.rule("+"))
     }
 
     fn linear(&self, operands: usize) -> Vec<Vec<usize>> {
+        let operands = if self.scaled.is_some() { 0 } else { operands };
         (0..operands).map(|operand| vec![operand]).collect()
     }
 
@@ -77,6 +156,9 @@ impl OpDef for Einsum {
     /// factor of one operand alone is restored by broadcast.
     fn gradient(&self, builder: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
         let Some(dy) = call.given[0] else { return Ok(vec![None; call.operands.len()]) };
+        if self.scaled.is_some() {
+            return Err("a contraction of 8-bit operands has no gradient; quantise after differentiation".to_string());
+        }
         let mut cotangents = Vec::new();
         for operand in 0..call.operands.len() {
             if !call.needed[operand] {
@@ -91,7 +173,7 @@ impl OpDef for Einsum {
             }
             let mut operands = vec![dy];
             operands.extend(call.operands.iter().enumerate().filter(|(i, _)| *i != operand).map(|(_, &v)| v));
-            cotangents.push(Some(builder.one(Einsum { equation }, &operands)?));
+            cotangents.push(Some(builder.one(Einsum { equation, scaled: None }, &operands)?));
         }
         Ok(cotangents)
     }

@@ -5,6 +5,7 @@
 
 mod attention;
 mod attr;
+mod blocks;
 mod class;
 mod clip_factor;
 mod collective;
@@ -20,6 +21,7 @@ mod equation;
 mod layer_norm;
 mod operands;
 mod piece;
+mod quantise;
 mod reduce;
 mod regroup;
 mod reverse;
@@ -52,6 +54,7 @@ pub use embedding::{Embedding, EmbeddingGrad};
 pub use equation::Equation;
 pub use layer_norm::{LayerNorm, LayerNormDgamma, LayerNormDx};
 pub use piece::Piece;
+pub use quantise::{AbsMax, Quantise, ScaleFor};
 pub use reduce::{Broadcast, Reduce};
 pub use reverse::Reverse;
 pub use rms_norm::{RmsNorm, RmsNormDgamma, RmsNormDx};
@@ -122,7 +125,7 @@ ops! {
         Softmax, SoftmaxGrad, Rope, Attention, AttentionGrad, Dropout,
         Embedding, EmbeddingGrad, CrossEntropy, CrossEntropyGrad, SumExp, Pick, TokenLoss,
         TopK, TopKGrad, Dispatch, Combine, CombineDw,
-        SumSquares, AdamW, Sgd;
+        AbsMax, ScaleFor, Quantise, SumSquares, AdamW, Sgd;
     made: ClipFactor;
 }
 

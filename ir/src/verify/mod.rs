@@ -1,6 +1,7 @@
 //! Verifiers of every level. A verifier shares no code with the producer of its level, and reports all errors.
 
 mod calls;
+mod compound;
 mod graph;
 pub mod program;
 mod rules;

@@ -22,6 +22,7 @@ mod nd;
 pub mod norm;
 pub mod optimizer;
 mod par;
+pub mod quantise;
 pub mod reduce;
 pub mod rope;
 mod rounded;

@@ -85,7 +85,7 @@ pub fn round(format: Narrow, from: &[f32], to: &mut [u8], par: Par) {
     par.rows(from.len(), 1, parts, &|_, (from, to)| round_part(format, from.0, to.0));
 }
 
-fn widen_part(format: Narrow, from: &[u8], to: &mut [f32]) {
+pub(crate) fn widen_part(format: Narrow, from: &[u8], to: &mut [f32]) {
     widen_rows(format, from, [to.len(), to.len()], to);
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn widen_rows(format: Narrow, from: &[u8], [len, stride]: [usize; 2],
     }
 }
 
-fn round_part(format: Narrow, from: &[f32], to: &mut [u8]) {
+pub(crate) fn round_part(format: Narrow, from: &[f32], to: &mut [u8]) {
     match format {
         Narrow::Bf16 => round_bf16(from, to.as_chunks_mut().0),
         Narrow::F16 => round_f16(from, to.as_chunks_mut().0),

@@ -7,6 +7,7 @@ use crate::compile_error::CompileError;
 use crate::model_source::ModelSource;
 use crate::pass_manager::PassManager;
 use crate::pipeline::{self, Observer, PipelineOptions};
+use crate::precision::precision;
 use crate::request_error::RequestError;
 use crate::within;
 use cost::CPU;
@@ -125,14 +126,15 @@ pub fn compile_source_with(
     stop_after: Option<&str>,
     told: (&mut Observer<'_>, &mut Watch<'_>),
 ) -> Result<File, Error> {
-    let dtype = dtype(&request.precision)?;
+    let precision = precision(&request.precision)?;
     let parallel = request.parallel()?;
-    let file = open(source, &parallel, request.seq, dtype)?;
+    let file = open(source, &parallel, request.seq, precision.dtype)?;
     let microbatches = request_microbatches(request, &file, &parallel)?;
     let options = PipelineOptions {
         microbatches,
         options: plan_options(request, parallel, microbatches)?,
         optimizer: Optimizer::default(),
+        quantisation: precision.quantisation,
         stop_after: stop_after.map(str::to_string),
     };
     compile_with(passes, source, file, &options, told)
@@ -151,6 +153,7 @@ pub fn check_text(source: &ModelSource) -> Result<(), Error> {
         microbatches,
         options: plan_options(&request, parallel, microbatches)?,
         optimizer: Optimizer::default(),
+        quantisation: None,
         stop_after: Some("codegen".to_string()),
     };
     let compiled = pipeline::compile(file.as_ref().clone(), &options, &CPU, &mut |_, _| ());
@@ -181,19 +184,6 @@ fn plan_options(
 fn deadline(seconds: f64) -> Result<Duration, RequestError> {
     let wrong = || RequestError::CompileDeadline { seconds };
     Duration::try_from_secs_f64(seconds).ok().filter(|deadline| !deadline.is_zero()).ok_or_else(wrong)
-}
-
-/// The type of parameters and activations that a precision means. Below f32, the optimizer keeps an f32 copy of parameters.
-///
-/// # Errors
-/// It is none of these.
-pub fn dtype(precision: &str) -> Result<DType, RequestError> {
-    match precision {
-        "f32" => Ok(DType::F32),
-        "bf16" => Ok(DType::BF16),
-        "f16" | "fp16" => Ok(DType::F16),
-        other => Err(RequestError::UnknownPrecision { precision: other.to_string() }),
-    }
 }
 
 /// The model for the configuration's micro-batches, at the level of its source.

@@ -42,6 +42,7 @@ mod passes;
 pub mod pipeline;
 mod pipeline_options;
 pub mod plan_blocks;
+pub mod precision;
 pub mod request_error;
 pub mod text_files;
 mod within;

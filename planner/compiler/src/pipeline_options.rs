@@ -1,7 +1,7 @@
 //! Options of a compilation.
 
 use ir::optimizer::Optimizer;
-use ir::options::PlanOptions;
+use ir::options::{PlanOptions, Quantisation};
 use ir::text::File;
 
 /// How a model is to be compiled.
@@ -11,6 +11,8 @@ pub struct PipelineOptions {
     pub options: PlanOptions,
     /// Update rule of the parameters.
     pub optimizer: Optimizer,
+    /// The quantisation of the operands of products with parameters, if any.
+    pub quantisation: Option<Quantisation>,
     /// Micro-batches per step.
     pub microbatches: u32,
     /// The pass after which to stop: one of [`passes`](crate::pipeline::passes).

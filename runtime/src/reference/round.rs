@@ -24,6 +24,11 @@ fn format(dtype: DType) -> Option<Format> {
     Some(Format { mantissa, least_exponent, largest, saturates })
 }
 
+/// The largest number of a format below f32.
+pub(super) fn largest(dtype: DType) -> Option<f64> {
+    format(dtype).map(|format| format.largest)
+}
+
 /// How results go to the numbers of their types.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Rounding {

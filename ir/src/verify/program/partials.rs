@@ -1,5 +1,6 @@
 //! Shapes, shardings and pending reductions of one statement, by its op's rule: `shape`, `sharding`, `missing-collective`.
 
+use super::super::compound::add_innermost;
 use crate::graph::Stmt;
 use crate::mesh::Axes;
 use crate::program::Body;
@@ -52,8 +53,8 @@ fn join(sum: Option<Partial>, partial: Partial) -> Result<Option<Partial>, Fault
 /// The axes of each factor, equal in all dims that it forms alone.
 fn factor_axes(instance: &Instance, operands: &[&Type], results: &[&Type]) -> Result<Vec<Axes>, Fault> {
     let mut axes: Vec<Option<Axes>> = vec![None; instance.factors.len()];
-    let tensors = instance.operands.iter().zip(operands).chain(instance.results.iter().zip(results));
-    for (factors, ty) in tensors {
+    let tensors = || instance.operands.iter().zip(operands).chain(instance.results.iter().zip(results));
+    for (factors, ty) in tensors() {
         for (dim, factors) in ty.dims.iter().zip(factors) {
             let &[factor] = factors.as_slice() else { continue };
             let known = axes[factor].get_or_insert_with(|| dim.axes.clone());
@@ -66,6 +67,7 @@ fn factor_axes(instance: &Instance, operands: &[&Type], results: &[&Type]) -> Re
             }
         }
     }
+    add_innermost(tensors(), &mut axes);
     Ok(axes.into_iter().map(Option::unwrap_or_default).collect())
 }
 

@@ -5,6 +5,7 @@ mod codegen;
 mod differentiate;
 mod partition;
 mod planner;
+mod quantise;
 mod schedule;
 mod slice;
 
@@ -15,7 +16,8 @@ use ir::options::ParallelConfig;
 
 /// All passes, in order.
 pub(crate) fn all<'a>() -> Vec<Box<dyn Pass + 'a>> {
-    let mut passes: Vec<Box<dyn Pass + 'a>> = vec![Box::new(slice::Slice), Box::new(differentiate::Differentiate)];
+    let mut passes: Vec<Box<dyn Pass + 'a>> =
+        vec![Box::new(slice::Slice), Box::new(differentiate::Differentiate), Box::new(quantise::Quantise)];
     passes.extend(::planner::PASSES.iter().map(|pass| Box::new(planner::PlannerPass(pass)) as Box<dyn Pass + 'a>));
     passes.push(Box::new(partition::Partition));
     passes.push(Box::new(schedule::Order));

@@ -33,6 +33,8 @@ pub(super) struct Buffers {
     results: Vec<Buffer>,
     /// Buffer for a sum in a narrow format.
     sum: Vec<f32>,
+    /// The operands of a contraction times their scales.
+    dequantised: [Vec<f32>; 2],
 }
 
 /// How a kernel takes its operands and its results.
@@ -144,6 +146,8 @@ pub(super) struct Call<'a> {
     pub(super) rng: Rng,
     pub(super) accumulate: bool,
     pub(super) scratch: &'a mut Vec<f32>,
+    /// Buffers for the operands of a contraction times their scales.
+    pub(super) dequantised: &'a mut [Vec<f32>; 2],
 }
 
 impl<'a> Call<'a> {
@@ -154,8 +158,8 @@ impl<'a> Call<'a> {
         (rng, accumulate): (Rng, bool),
         scratch: &'a mut Vec<f32>,
     ) -> Call<'a> {
-        let Buffers { operands: wide, results: made, .. } = buffers;
-        Call { arena, operands, results, wide, made, rng, accumulate, scratch }
+        let Buffers { operands: wide, results: made, dequantised, .. } = buffers;
+        Call { arena, operands, results, wide, made, rng, accumulate, scratch, dequantised }
     }
 
     /// An operand's numbers.

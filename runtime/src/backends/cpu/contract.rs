@@ -1,6 +1,8 @@
 //! Contractions and reductions.
 
 use super::KernelFn;
+use super::call::Call;
+use super::quantise::dequantise;
 use crate::backend::KernelSite;
 use ir::ops::{Einsum, Reduce};
 use ir::types::PartialKind;
@@ -23,15 +25,26 @@ pub(super) fn einsum(op: &Einsum, site: &KernelSite<'_>) -> Result<(KernelFn, bo
     };
     let plan = einsum::Einsum::new(&a, &b, &out, &site.operand(0)?, &b_sizes)?;
     let (is_unary, can_round) = (equation.operands.len() == 1, plan.can_round());
-    let run: KernelFn = Box::new(move |call, par| {
-        let (a, b) = (call.floats(0), if is_unary { Floats::Wide(&[1.0]) } else { call.floats(1) });
-        match call.narrow_out() {
-            Some(out) => plan.run_rounded(a, b, out, par, call.scratch),
-            None => {
-                let [out] = call.outs();
-                plan.run(a, b, out, call.accumulate, par, call.scratch);
-            }
+    let run = move |call: &mut Call<'_>, [a, b]: [Floats<'_>; 2], par| match call.narrow_out() {
+        Some(out) => plan.run_rounded(a, b, out, par, call.scratch),
+        None => {
+            let [out] = call.outs();
+            plan.run(a, b, out, call.accumulate, par, call.scratch);
         }
+    };
+    if op.scaled.is_none() {
+        let run: KernelFn = Box::new(move |call, par| {
+            let b = if is_unary { Floats::Wide(&[1.0]) } else { call.floats(1) };
+            run(call, [call.floats(0), b], par);
+        });
+        return Ok((run, can_round));
+    }
+    let dequantise = dequantise(site)?;
+    let run: KernelFn = Box::new(move |call, par| {
+        let mut wide = std::mem::take(call.dequantised);
+        dequantise(call, &mut wide, par);
+        run(call, [Floats::Wide(&wide[0]), Floats::Wide(&wide[1])], par);
+        *call.dequantised = wide;
     });
     Ok((run, can_round))
 }

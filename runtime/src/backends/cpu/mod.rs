@@ -7,6 +7,7 @@ mod contract;
 mod experts;
 mod peak;
 mod pointwise;
+mod quantise;
 mod rearrange;
 mod rows;
 mod select;
@@ -164,6 +165,7 @@ impl Backend for Cpu {
                 let (run, rounds) = contract::einsum(op, site)?;
                 (run, [true, rounds])
             }
+            Op::AbsMax(_) | Op::Quantise(_) => (closure(op, site, &self.shared)?, [true; 2]),
             op => (closure(op, site, &self.shared)?, [moves; 2]),
         };
         Ok(Kernel { run, adds, moves, narrow, split: Split::of(op, site), place })
@@ -324,6 +326,9 @@ fn closure(op: &KernelOp, site: &KernelSite<'_>, shared: &Arc<Shared>) -> Result
         KernelOp::Dispatch(_) => experts::dispatch(site, shared),
         KernelOp::Combine(_) => experts::combine(site),
         KernelOp::CombineDw(_) => experts::combine_dw(site),
+        KernelOp::AbsMax(_) => quantise::absmax(site),
+        KernelOp::ScaleFor(op) => quantise::scale_for(op),
+        KernelOp::Quantise(_) => quantise::quantise(site),
         KernelOp::SumSquares(_) => Ok(update::sum_squares()),
         KernelOp::AdamW(op) => Ok(update::adamw(op)),
         KernelOp::Sgd(op) => Ok(update::sgd(op)),

@@ -126,6 +126,28 @@ fn cases() -> Vec<Case> {
     cases
 }
 
+fn quantised() -> Vec<Case> {
+    let blocks = |words: &[u64]| AbsMax { block: words.iter().map(|&size| (size > 0).then_some(size)).collect() };
+    let scaled = |text| Einsum::new(text).unwrap().scaled(DType::BF16).unwrap();
+    let mut cases = vec![
+        case(blocks(&[1, 1, 4]), &[&[3, 4, 12]], &[]),
+        case(blocks(&[2, 3]), &[&[6, 9]], &[]),
+        case(blocks(&[0, 0]), &[&[6, 9]], &[]),
+        case(ScaleFor { to: DType::F8E4M3 }, &[&[3, 4]], &[]),
+        case(ScaleFor { to: DType::F8E5M2 }, &[&[]], &[]),
+        case(scaled("b s h, h f -> b s f"), &[&[3, 4, 12], &[12, 6], &[3, 4, 3], &[3, 2]], &[]),
+        case(scaled("b s f, h f -> b s h"), &[&[3, 4, 6], &[12, 6], &[3, 4, 1], &[3, 2]], &[]),
+        case(scaled("b s h, b s f -> h f"), &[&[3, 6, 5], &[3, 6, 7], &[3, 2, 5], &[3, 2, 7]], &[]),
+        case(scaled("b s h, h f -> b s f"), &[&[3, 4, 6], &[6, 5], &[1, 1, 1], &[1, 1]], &[]),
+    ];
+    for to in [DType::F8E4M3, DType::F8E5M2] {
+        cases.push(case(Quantise { to }, &[&[3, 4, 12], &[3, 4, 3]], &[]));
+        cases.push(case(Quantise { to }, &[&[3, 9, 5], &[3, 3, 5]], &[]));
+        cases.push(case(Quantise { to }, &[&[4, 5], &[1, 1]], &[]));
+    }
+    cases
+}
+
 fn selections() -> Vec<Case> {
     let [overlapping, apart] =
         [[3, 2, 2], [2, 2, 1]].map(|[size, stride, dilation]| Frame { dim: 1, size, stride, dilation });
@@ -364,7 +386,9 @@ fn compare(op: &Op, [types, results]: &Signature) {
 #[test]
 fn every_op_equals_the_reference_whole_and_sharded() {
     let mut seen: Vec<&str> = Vec::new();
-    for (op, sizes, ints) in cases().into_iter().chain(selections()) {
+    // Contractions with scales have operands of 8 bits.
+    let unscaled = quantised().into_iter().filter(|(op, ..)| op.name() != "einsum");
+    for (op, sizes, ints) in cases().into_iter().chain(unscaled).chain(selections()) {
         seen.push(op.name());
         let dtype = |place| if ints.contains(&place) { DType::I32 } else { DType::F32 };
         let types: Vec<Type> = sizes.iter().enumerate().map(|(place, sizes)| Type::of(dtype(place), sizes)).collect();
@@ -378,7 +402,7 @@ fn every_op_equals_the_reference_whole_and_sharded() {
 #[test]
 fn every_op_takes_narrow_operands_as_its_law_allows() {
     let mut taken = Vec::new();
-    for (op, sizes, ints) in cases().into_iter().chain(selections()) {
+    for (op, sizes, ints) in cases().into_iter().chain(quantised()).chain(selections()) {
         for dtype in [DType::BF16, DType::F16, DType::F8E4M3, DType::F8E5M2] {
             let signatures = signatures(&op, &sizes, ints, dtype);
             taken.extend((!signatures.is_empty()).then_some((dtype, op.name())));
@@ -388,7 +412,7 @@ fn every_op_takes_narrow_operands_as_its_law_allows() {
     for dtype in [DType::BF16, DType::F16] {
         let never = |name: &&str| !taken.contains(&(dtype, *name));
         // Cases with integers alone, and ops on what the optimizer keeps in f32.
-        let f32_only = ["less_equal", "equal", "token_loss", "adamw", "sgd", "clip_factor"];
+        let f32_only = ["less_equal", "equal", "token_loss", "scale_for", "adamw", "sgd", "clip_factor"];
         assert_eq!(names().into_iter().filter(never).collect::<Vec<_>>(), f32_only, "{dtype:?}");
     }
 }

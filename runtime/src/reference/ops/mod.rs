@@ -5,6 +5,7 @@ mod dense;
 mod elementwise;
 mod experts;
 mod norm;
+mod quantise;
 mod select;
 mod token;
 mod update;
@@ -98,6 +99,10 @@ fn kernel<R: Real>(
     context: Context,
 ) -> Result<Vec<Tensor<R>>, String> {
     Ok(match op {
+        KernelOp::Einsum(op) if op.scaled.is_some() => {
+            let [x, y] = [quantise::times(o.real(0)?, o.real(2)?), quantise::times(o.real(1)?, o.real(3)?)];
+            vec![dense::einsum(&op.equation, &[&x, &y], &dims[0])]
+        }
         KernelOp::Einsum(op) => vec![dense::einsum(&op.equation, &o.reals()?, &dims[0])],
         KernelOp::Unary(op) => vec![elementwise::unary(op.0, o.real(0)?)],
         KernelOp::Binary(op) => vec![elementwise::binary(op, o.real(0)?, o.real(1)?, &dims[0])],
@@ -159,6 +164,9 @@ fn kernel<R: Real>(
             return Err("its results are not all floats".to_string());
         }
         KernelOp::Dropout(op) => vec![update::dropout(o.real(0)?, op, context)],
+        KernelOp::AbsMax(_) => vec![quantise::absmax(o.real(0)?, &dims[0])],
+        KernelOp::ScaleFor(op) => vec![quantise::scale_for(o.real(0)?, op.to)?],
+        KernelOp::Quantise(op) => vec![quantise::quotients(o.real(0)?, o.real(1)?, op.to)?],
         KernelOp::SumSquares(_) => vec![update::sum_squares(o.real(0)?)],
         KernelOp::AdamW(op) => update::adamw(op, &o.reals()?),
         KernelOp::Sgd(op) => update::sgd(op, &o.reals()?),

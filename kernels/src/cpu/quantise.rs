@@ -1,0 +1,322 @@
+//! Quantisation to 8-bit floats: the largest number of each block, a scale of each block, quotients by scales and products with them.
+//!
+//! Scales are powers of two, so quotients and products are exact; only what is stored in 8 bits is rounded.
+
+use super::narrow::{Floats, Narrow, round_part, widen_part};
+use super::nd::{Dims, row_major};
+use super::par::{Par, Rows};
+use super::simd::simd;
+use std::ops::Range;
+
+/// Elements that are converted at a time: they stay in the first-level cache.
+const PIECE: usize = 512;
+
+/// The least scale. Its reciprocal is a number, too.
+const LEAST: f32 = f32::MIN_POSITIVE;
+
+/// The blocks of a tensor that share a scale.
+#[derive(Clone, Debug)]
+pub struct Blocks {
+    dims: Dims,
+    /// The indices of a block along each dim.
+    sizes: Dims,
+    /// The strides of the scales.
+    strides: Dims,
+    scales: usize,
+}
+
+impl Blocks {
+    /// The blocks of a tensor of shape `dims`, whose scales have shape `scales`: along each dim equally many indices for each scale.
+    ///
+    /// # Errors
+    /// The ranks differ, or the scales along a dim do not divide it.
+    pub fn new(dims: &[usize], scales: &[usize]) -> Result<Blocks, String> {
+        if dims.len() != scales.len() {
+            return Err(format!("a tensor of shape {dims:?} with scales of shape {scales:?}"));
+        }
+        let along = |(&size, &count): (&usize, &usize)| match count {
+            0 if size == 0 => Ok(1),
+            1.. if size % count == 0 => Ok(size / count),
+            _ => Err(format!("{count} scales do not divide a dim of {size}")),
+        };
+        let sizes = dims.iter().zip(scales).map(along).collect::<Result<Dims, _>>()?;
+        Ok(Blocks { dims: dims.into(), sizes, strides: row_major(scales), scales: scales.iter().product() })
+    }
+
+    /// The number of elements.
+    fn len(&self) -> usize {
+        self.dims.iter().product()
+    }
+
+    /// Elements of a row, along the last dim.
+    fn row(&self) -> usize {
+        self.dims.last().copied().unwrap_or(1)
+    }
+
+    fn rows(&self) -> usize {
+        self.len() / self.row().max(1)
+    }
+
+    /// The place of the first scale of a row.
+    fn first(&self, row: usize) -> usize {
+        let (mut rest, mut place) = (row, 0);
+        for dim in (0..self.dims.len().saturating_sub(1)).rev() {
+            place += rest % self.dims[dim] / self.sizes[dim] * self.strides[dim];
+            rest /= self.dims[dim];
+        }
+        place
+    }
+
+    /// Calls `f` with each piece of a row: its elements, the place of its first scale, and whether each element has its own.
+    fn pieces(&self, row: usize, mut f: impl FnMut(Range<usize>, usize, bool)) {
+        let (len, size, first) = (self.row(), self.sizes.last().copied().unwrap_or(1), self.first(row));
+        let is_each = size == 1;
+        let block = if is_each { len } else { size };
+        for start in (0..len).step_by(block.max(1)) {
+            for piece in (start..start + block).step_by(PIECE) {
+                let scale = first + if is_each { piece } else { start / size };
+                f(piece..(start + block).min(piece + PIECE), scale, is_each);
+            }
+        }
+    }
+}
+
+/// Writes the largest size of an element of each block; 0 for a block without elements. What is not a number does not count.
+///
+/// # Panics
+/// If a slice does not have the size that `blocks` asks for.
+pub fn absmax(x: Floats, blocks: &Blocks, out: &mut [f32], scratch: &mut Vec<f32>, par: Par) {
+    assert_eq!((x.len(), out.len()), (blocks.len(), blocks.scales), "the shapes of blocks and scales");
+    // Each thread has maxima of its own, which are joined: maxima do not depend on the order.
+    let threads = par.threads(x.len());
+    scratch.clear();
+    scratch.resize(threads * out.len(), 0.0);
+    let rows = blocks.rows();
+    par.rows(threads, x.len() / threads, Rows(&mut scratch[..], out.len()), &|range, maxima| {
+        for (thread, maxima) in range.zip(maxima.0.chunks_exact_mut(out.len().max(1))) {
+            for row in thread * rows / threads..(thread + 1) * rows / threads {
+                let mut buffer = [0.0; PIECE];
+                blocks.pieces(row, |piece, scale, is_each| {
+                    let x = numbers(x, row * blocks.row() + piece.start, piece.len(), &mut buffer);
+                    match is_each {
+                        true => raise(x, &mut maxima[scale..][..x.len()]),
+                        false => maxima[scale] = largest(x, maxima[scale]),
+                    }
+                });
+            }
+        }
+    });
+    out.fill(0.0);
+    scratch.chunks_exact(out.len().max(1)).for_each(|maxima| raise(maxima, out));
+}
+
+/// Writes, for numbers of at most each size, the least power of two by which they are divided to be within a format: at least 2^-126, and
+/// the size itself if it is infinite or no number.
+///
+/// # Panics
+/// If the two differ in length.
+pub fn scale_for(format: Narrow, max: &[f32], out: &mut [f32]) {
+    assert_eq!(max.len(), out.len(), "a scale for each maximum");
+    for (out, &max) in out.iter_mut().zip(max) {
+        *out = if max.is_finite() { least_scale(max, format.largest()) } else { max };
+    }
+}
+
+/// The power of two, from the exponents: the quotient of two numbers in [1, 2) is above one or not.
+fn least_scale(max: f32, largest: f32) -> f32 {
+    let parts = |x: f32| ((x.to_bits() >> 23) as i32, x.to_bits() & 0x7f_ffff);
+    let ((exponent, mantissa), (most, full)) = (parts(max), parts(largest));
+    let scale = exponent - most + i32::from(mantissa > full);
+    f32::from_bits(((scale + 127).max(1) as u32) << 23).max(LEAST)
+}
+
+/// Writes the elements over the scales of their blocks, as the nearest numbers of a format.
+///
+/// # Panics
+/// If a slice does not have the size that `blocks` asks for.
+pub fn quantise(x: Floats, scales: &[f32], blocks: &Blocks, (format, out): (Narrow, &mut [u8]), par: Par) {
+    assert_eq!((x.len(), scales.len()), (blocks.len(), blocks.scales), "the shapes of blocks and scales");
+    assert_eq!(out.len(), x.len() * format.bytes(), "an element for each number");
+    let len = blocks.row();
+    par.rows(blocks.rows(), len, Rows(out, len * format.bytes()), &|rows, out| {
+        let (mut buffer, mut quotients) = ([0.0; PIECE], [0.0; PIECE]);
+        for (place, row) in rows.enumerate() {
+            blocks.pieces(row, |piece, scale, is_each| {
+                let x = numbers(x, row * len + piece.start, piece.len(), &mut buffer);
+                let quotients = &mut quotients[..x.len()];
+                match is_each {
+                    true => divide(x, &scales[scale..][..x.len()], quotients),
+                    false => divide_all(x, scales[scale], quotients),
+                }
+                let at = (place * len + piece.start) * format.bytes();
+                round_part(format, quotients, &mut out.0[at..][..piece.len() * format.bytes()]);
+            });
+        }
+    });
+}
+
+/// Writes the products of the elements with the scales of their blocks.
+///
+/// # Panics
+/// If a slice does not have the size that `blocks` asks for.
+pub fn dequantise(x: Floats, scales: &[f32], blocks: &Blocks, out: &mut [f32], par: Par) {
+    scaled(x, scales, blocks, (multiply, multiply_all), out, par);
+}
+
+/// Writes the elements over the scales of their blocks.
+///
+/// # Panics
+/// If a slice does not have the size that `blocks` asks for.
+pub fn quotients(x: Floats, scales: &[f32], blocks: &Blocks, out: &mut [f32], par: Par) {
+    scaled(x, scales, blocks, (divide, divide_all), out, par);
+}
+
+/// Scaling of elements by one scale each, and by one for all.
+type Scaling = (fn(&[f32], &[f32], &mut [f32]), fn(&[f32], f32, &mut [f32]));
+
+fn scaled(x: Floats, scales: &[f32], blocks: &Blocks, (each, all): Scaling, out: &mut [f32], par: Par) {
+    assert_eq!((x.len(), scales.len()), (blocks.len(), blocks.scales), "the shapes of blocks and scales");
+    assert_eq!(out.len(), x.len(), "a number for each element");
+    let len = blocks.row();
+    par.rows(blocks.rows(), len, Rows(out, len), &|rows, out| {
+        let mut buffer = [0.0; PIECE];
+        for (place, row) in rows.enumerate() {
+            blocks.pieces(row, |piece, scale, is_each| {
+                let x = numbers(x, row * len + piece.start, piece.len(), &mut buffer);
+                let out = &mut out.0[place * len + piece.start..][..x.len()];
+                match is_each {
+                    true => each(x, &scales[scale..][..x.len()], out),
+                    false => all(x, scales[scale], out),
+                }
+            });
+        }
+    });
+}
+
+/// Some elements as f32: where they are, or in a buffer.
+fn numbers<'a>(x: Floats<'a>, start: usize, len: usize, buffer: &'a mut [f32; PIECE]) -> &'a [f32] {
+    match x {
+        Floats::Wide(x) => &x[start..][..len],
+        Floats::Narrow(format, bytes) => {
+            let buffer = &mut buffer[..len];
+            widen_part(format, &bytes[start * format.bytes()..][..len * format.bytes()], buffer);
+            buffer
+        }
+    }
+}
+
+/// The size of a number if it is larger.
+#[inline(always)]
+fn larger(max: f32, x: f32) -> f32 {
+    if x.abs() > max { x.abs() } else { max }
+}
+
+simd! {
+    fn largest(x: &[f32], start: f32) -> f32 {
+        let (chunks, rest) = x.as_chunks::<16>();
+        let mut max = [start; 16];
+        for chunk in chunks {
+            max.iter_mut().zip(chunk).for_each(#[inline(always)] |(max, x)| *max = larger(*max, *x));
+        }
+        max.iter().chain(rest).fold(start, #[inline(always)] |max, x| larger(max, *x))
+    }
+
+    fn raise(x: &[f32], max: &mut [f32]) {
+        max.iter_mut().zip(x).for_each(#[inline(always)] |(max, x)| *max = larger(*max, *x));
+    }
+
+    fn divide(x: &[f32], by: &[f32], out: &mut [f32]) {
+        out.iter_mut().zip(x).zip(by).for_each(#[inline(always)] |((out, x), by)| *out = x / by);
+    }
+
+    fn divide_all(x: &[f32], by: f32, out: &mut [f32]) {
+        out.iter_mut().zip(x).for_each(#[inline(always)] |(out, x)| *out = x / by);
+    }
+
+    fn multiply(x: &[f32], by: &[f32], out: &mut [f32]) {
+        out.iter_mut().zip(x).zip(by).for_each(#[inline(always)] |((out, x), by)| *out = x * by);
+    }
+
+    fn multiply_all(x: &[f32], by: f32, out: &mut [f32]) {
+        out.iter_mut().zip(x).for_each(#[inline(always)] |(out, x)| *out = x * by);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::testing::normals;
+
+    #[test]
+    fn scales_are_the_least_powers_of_two() {
+        for format in [Narrow::F8E4M3, Narrow::F8E5M2] {
+            let most = format.largest();
+            for exponent in -60..60 {
+                let power = 2f32.powi(exponent);
+                for (size, want) in [(most, 1.0), (most.next_up(), 2.0), (most.next_down(), 1.0), (most / 2.0, 0.5)] {
+                    let mut scale = [0.0];
+                    scale_for(format, &[size * power], &mut scale);
+                    assert_eq!(scale[0], want * power, "{format:?}: {size} 2^{exponent}");
+                }
+            }
+            let mut scales = [0.0; 4];
+            scale_for(format, &[0.0, f32::from_bits(1), f32::MAX, f32::INFINITY], &mut scales);
+            assert_eq!(scales[..2], [LEAST; 2]);
+            assert!(f32::MAX / scales[2] <= most && f32::MAX / scales[2] > most / 2.0 && scales[3].is_infinite());
+        }
+    }
+
+    /// The place of the scale of an element, by definition.
+    fn place(index: usize, dims: &[usize], scales: &[usize]) -> usize {
+        let (mut rest, mut place, mut stride) = (index, 0, 1);
+        for (size, count) in dims.iter().zip(scales).rev() {
+            place += rest % size / (size / count) * stride;
+            (rest, stride) = (rest / size, stride * count);
+        }
+        place
+    }
+
+    #[test]
+    fn blocks_are_divided_by_their_own_scales() {
+        let cases: [(&[usize], &[usize]); 7] = [
+            (&[3, 4, 1200], &[3, 4, 10]),
+            (&[3, 600, 70], &[3, 4, 70]),
+            (&[24, 36], &[2, 3]),
+            (&[300, 700], &[1, 1]),
+            (&[4, 6, 8], &[2, 6, 1]),
+            (&[], &[]),
+            (&[0, 5], &[0, 5]),
+        ];
+        for (dims, counts) in cases {
+            let blocks = Blocks::new(dims, counts).unwrap();
+            let x = normals(blocks.len(), 3);
+            let mut stored = vec![0; 2 * x.len()];
+            super::super::narrow::round(Narrow::Bf16, &x, &mut stored, Par(1));
+            let narrow = Floats::Narrow(Narrow::Bf16, &stored);
+            let mut wide = vec![0.0; x.len()];
+            super::super::narrow::widen(Narrow::Bf16, &stored, &mut wide, Par(1));
+            for (x, of) in [(Floats::Wide(&x), &x), (narrow, &wide)] {
+                let mut want = vec![0f32; blocks.scales];
+                of.iter().enumerate().for_each(|(i, x)| {
+                    let max = &mut want[place(i, dims, counts)];
+                    *max = max.max(x.abs());
+                });
+                for par in [Par(1), Par(3)] {
+                    let (mut max, mut scales) = (vec![f32::NAN; blocks.scales], vec![0.0; blocks.scales]);
+                    absmax(x, &blocks, &mut max, &mut Vec::new(), par);
+                    assert_eq!(max, want, "{dims:?} {counts:?}");
+                    scale_for(Narrow::F8E4M3, &max, &mut scales);
+                    let (mut small, mut back) = (vec![0; of.len()], vec![0.0; of.len()]);
+                    quantise(x, &scales, &blocks, (Narrow::F8E4M3, &mut small), par);
+                    dequantise(Floats::Narrow(Narrow::F8E4M3, &small), &scales, &blocks, &mut back, par);
+                    for (i, (&x, &back)) in of.iter().zip(&back).enumerate() {
+                        let scale = scales[place(i, dims, counts)];
+                        assert_eq!(back, Narrow::F8E4M3.nearest(x / scale) * scale, "{dims:?} {counts:?} at {i}");
+                        assert!((back - x).abs() <= x.abs() / 16.0 + scale * 2f32.powi(-10), "{x} became {back}");
+                    }
+                }
+            }
+        }
+        assert!(Blocks::new(&[4, 6], &[3, 6]).is_err() && Blocks::new(&[4], &[4, 1]).is_err());
+    }
+}

@@ -1,0 +1,40 @@
+//! Precisions by name: the format of parameters and activations, and the quantisation of products.
+
+use crate::request_error::RequestError;
+use ir::options::{Quantisation, Scales};
+use ir::types::DType;
+
+/// Elements of a block along one dim (DeepSeek-V3, section 3.3.2).
+const BLOCK: u64 = 128;
+
+/// The number formats of a training step. Below f32, the optimizer keeps an f32 copy of parameters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Precision {
+    /// The type of parameters and activations.
+    pub dtype: DType,
+    /// The quantisation of the operands of products with parameters.
+    pub quantisation: Option<Quantisation>,
+}
+
+/// The precision of a name.
+///
+/// `fp8-block` has f8e4m3 throughout, as DeepSeek-V3 has; `fp8-tensor` has f8e5m2 for cotangents, the hybrid of Micikevicius et al. (2022) and of
+/// Transformer Engine.
+///
+/// # Errors
+/// It is none of these.
+pub fn precision(name: &str) -> Result<Precision, RequestError> {
+    let plain = |dtype| Precision { dtype, quantisation: None };
+    let quantised = |scales, cotangents| Precision {
+        quantisation: Some(Quantisation { scales, cotangents }),
+        ..plain(DType::BF16)
+    };
+    match name {
+        "f32" => Ok(plain(DType::F32)),
+        "bf16" => Ok(plain(DType::BF16)),
+        "f16" | "fp16" => Ok(plain(DType::F16)),
+        "fp8-block" => Ok(quantised(Scales::Blocks(BLOCK), DType::F8E4M3)),
+        "fp8-tensor" => Ok(quantised(Scales::Tensor, DType::F8E5M2)),
+        other => Err(RequestError::UnknownPrecision { precision: other.to_string() }),
+    }
+}
