@@ -62,8 +62,10 @@ impl CpKind {
 pub enum Scales {
     /// This many elements along a dim that a product sums, and squares of them in parameters.
     Blocks(u64),
-    /// The entire tensor.
+    /// The entire tensor, by its elements as they are (current scaling).
     Tensor,
+    /// The entire tensor, by what it was in this many steps before (delayed scaling). Parameters are scaled as they are.
+    Delayed(u64),
 }
 
 /// How the operands of products become 8-bit numbers. Those of the forward are f8e4m3.

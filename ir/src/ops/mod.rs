@@ -11,6 +11,7 @@ mod clip_factor;
 mod collective;
 mod cross_entropy;
 mod def;
+mod delayed;
 mod dispatch;
 mod dropout;
 mod dynamic_slice;
@@ -45,6 +46,7 @@ pub use clip_factor::ClipFactor;
 pub use collective::Collective;
 pub use cross_entropy::{CrossEntropy, CrossEntropyGrad};
 pub use def::{Builder, Cotangents, OpDef, Shapes};
+pub use delayed::{Ages, DelayedScale, EXPONENTS, Exponents};
 pub use dispatch::{Combine, CombineDw, Dispatch};
 pub use dropout::Dropout;
 pub use dynamic_slice::{DynamicPad, DynamicSlice};
@@ -125,7 +127,7 @@ ops! {
         Softmax, SoftmaxGrad, Rope, Attention, AttentionGrad, Dropout,
         Embedding, EmbeddingGrad, CrossEntropy, CrossEntropyGrad, SumExp, Pick, TokenLoss,
         TopK, TopKGrad, Dispatch, Combine, CombineDw,
-        AbsMax, ScaleFor, Quantise, SumSquares, AdamW, Sgd;
+        AbsMax, ScaleFor, Quantise, Exponents, Ages, DelayedScale, SumSquares, AdamW, Sgd;
     made: ClipFactor;
 }
 

@@ -151,7 +151,7 @@ fn side(along: &[Along], term: impl Fn(Along, &str) -> String) -> String {
 }
 
 /// The format that an attribute names.
-fn eight_bits(attrs: &mut Attrs) -> Result<DType, String> {
+pub(super) fn eight_bits(attrs: &mut Attrs) -> Result<DType, String> {
     let word = attrs.word("to")?;
     let dtype = DType::from_name(&word).filter(|dtype| dtype.bytes() == 1);
     dtype.ok_or_else(|| format!("`{word}` is no 8-bit format: f8e4m3 or f8e5m2"))

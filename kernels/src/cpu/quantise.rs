@@ -7,6 +7,7 @@ use super::nd::{Dims, row_major};
 use super::par::{Par, Rows};
 use super::simd::simd;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Elements that are converted at a time: they stay in the first-level cache.
 const PIECE: usize = 512;
@@ -193,6 +194,52 @@ fn scaled(x: Floats, scales: &[f32], blocks: &Blocks, (each, all): Scaling, out:
     });
 }
 
+/// The exponents of f32.
+pub const EXPONENTS: usize = 256;
+
+/// Counts elements by their biased exponents in f32: 0 for those below the normal numbers, 255 for what is not finite.
+///
+/// # Panics
+/// If there is not a count for each exponent.
+pub fn exponents(x: Floats, counts: &mut [f32], par: Par) {
+    assert_eq!(counts.len(), EXPONENTS, "a count for each exponent");
+    let total: [AtomicU64; EXPONENTS] = std::array::from_fn(|_| AtomicU64::new(0));
+    par.rows(x.len(), 1, (), &|range, ()| {
+        // Neighbours often have one exponent, and counts of their own do not wait for each other.
+        let (mut buffer, mut own) = ([0.0; PIECE], [[0u32; EXPONENTS]; 4]);
+        for start in range.clone().step_by(PIECE) {
+            let x = numbers(x, start, PIECE.min(range.end - start), &mut buffer);
+            let (fours, rest) = x.as_chunks::<4>();
+            let exponent = |x: f32| (x.to_bits() >> 23) as usize & (EXPONENTS - 1);
+            fours.iter().for_each(|four| own.iter_mut().zip(four).for_each(|(own, &x)| own[exponent(x)] += 1));
+            rest.iter().for_each(|&x| own[0][exponent(x)] += 1);
+        }
+        for (exponent, total) in total.iter().enumerate() {
+            total.fetch_add(own.iter().map(|own| u64::from(own[exponent])).sum(), Ordering::Relaxed);
+        }
+    });
+    counts.iter_mut().zip(total).for_each(|(count, total)| *count = total.into_inner() as f32);
+}
+
+/// Sets the ages of what was seen to 0, and adds 1 to all others, unless `clip` is not above 0.
+///
+/// # Panics
+/// If the two differ in length.
+pub fn age(ages: &mut [f32], seen: &[f32], clip: f32) {
+    assert_eq!(ages.len(), seen.len(), "an age for each");
+    if clip > 0.0 {
+        ages.iter_mut().zip(seen).for_each(|(age, &seen)| *age = if seen > 0.0 { 0.0 } else { *age + 1.0 });
+    }
+}
+
+/// The least power of two by which numbers of the largest finite exponent of an age below `within` are divided to be within a format; 1 if
+/// there is none.
+pub fn delayed_scale(format: Narrow, ages: &[f32], within: f32) -> f32 {
+    let of_late = ages.iter().take(EXPONENTS - 1).rposition(|&age| age < within);
+    // The largest number of an exponent has all bits of the mantissa.
+    of_late.map_or(1.0, |exponent| least_scale(f32::from_bits((exponent as u32) << 23 | 0x7f_ffff), format.largest()))
+}
+
 /// Some elements as f32: where they are, or in a buffer.
 fn numbers<'a>(x: Floats<'a>, start: usize, len: usize, buffer: &'a mut [f32; PIECE]) -> &'a [f32] {
     match x {
@@ -264,6 +311,30 @@ mod tests {
             assert_eq!(scales[..2], [LEAST; 2]);
             assert!(f32::MAX / scales[2] <= most && f32::MAX / scales[2] > most / 2.0 && scales[3].is_infinite());
         }
+    }
+
+    #[test]
+    fn the_largest_exponent_of_late_decides() {
+        let x = [0.0, -1.5, 1.0, 3.0, f32::from_bits(1), f32::INFINITY, 0.25];
+        let many: Vec<f32> = x.iter().copied().cycle().take(x.len() * 30_000).collect();
+        let mut counts = [f32::NAN; EXPONENTS];
+        exponents(Floats::Wide(&many), &mut counts, Par(2));
+        let seen: Vec<(usize, f32)> = (0..).zip(counts).filter(|(_, count)| *count > 0.0).collect();
+        assert_eq!(seen, [(0, 60_000.0), (125, 30_000.0), (127, 60_000.0), (128, 30_000.0), (255, 30_000.0)]);
+        let mut ages = [100.0; EXPONENTS];
+        assert_eq!(delayed_scale(Narrow::F8E4M3, &ages, 2.0), 1.0);
+        age(&mut ages, &counts, f32::NAN);
+        assert_eq!(ages, [100.0; EXPONENTS]);
+        age(&mut ages, &counts, 0.5);
+        // Below 4 = 448 x 2^-7 / 0.875.
+        assert_eq!(delayed_scale(Narrow::F8E4M3, &ages, 2.0), 2f32.powi(-6));
+        assert_eq!(delayed_scale(Narrow::F8E5M2, &ages, 2.0), 2f32.powi(-13));
+        let mut later = [0.0; EXPONENTS];
+        later[125] = 1.0;
+        age(&mut ages, &later, 1.0);
+        assert_eq!(delayed_scale(Narrow::F8E4M3, &ages, 2.0), 2f32.powi(-6), "3 was seen one step before");
+        age(&mut ages, &later, 1.0);
+        assert_eq!(delayed_scale(Narrow::F8E4M3, &ages, 2.0), 2f32.powi(-9), "the last two steps had 0.25 alone");
     }
 
     /// The place of the scale of an element, by definition.

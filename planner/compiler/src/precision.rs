@@ -7,6 +7,9 @@ use ir::types::DType;
 /// Elements of a block along one dim (DeepSeek-V3, section 3.3.2).
 const BLOCK: u64 = 128;
 
+/// Steps that delayed scaling looks back on: the history of Transformer Engine's first example.
+const STEPS: u64 = 16;
+
 /// The number formats of a training step. Below f32, the optimizer keeps an f32 copy of parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Precision {
@@ -34,6 +37,7 @@ pub fn precision(name: &str) -> Result<Precision, RequestError> {
         "bf16" => Ok(plain(DType::BF16)),
         "f16" | "fp16" => Ok(plain(DType::F16)),
         "fp8-block" => Ok(quantised(Scales::Blocks(BLOCK), DType::F8E4M3)),
+        "fp8-delayed" => Ok(quantised(Scales::Delayed(STEPS), DType::F8E5M2)),
         "fp8-tensor" => Ok(quantised(Scales::Tensor, DType::F8E5M2)),
         other => Err(RequestError::UnknownPrecision { precision: other.to_string() }),
     }

@@ -10,6 +10,7 @@ mod reverse;
 mod sections;
 mod update;
 
+pub(crate) use self::update::add_arg;
 use crate::renumber::renumber;
 use ir::catalogue::Code;
 use ir::diag::{Coded, Diagnostic};

@@ -112,7 +112,10 @@ impl Scalars {
 }
 
 /// Adds an argument after those of its kind: values and inputs, constants, parameters, states.
-fn add_arg(block: &mut Block, name: String, kind: ArgKind, ty: Type) -> Result<Value, String> {
+///
+/// # Errors
+/// The name is taken.
+pub(crate) fn add_arg(block: &mut Block, name: String, kind: ArgKind, ty: Type) -> Result<Value, String> {
     let rank = |kind: ArgKind| match kind {
         ArgKind::Value | ArgKind::Input => 0,
         ArgKind::Const => 1,

@@ -165,7 +165,7 @@ impl Backend for Cpu {
                 let (run, rounds) = contract::einsum(op, site)?;
                 (run, [true, rounds])
             }
-            Op::AbsMax(_) | Op::Quantise(_) => (closure(op, site, &self.shared)?, [true; 2]),
+            Op::AbsMax(_) | Op::Quantise(_) | Op::Exponents(_) => (closure(op, site, &self.shared)?, [true; 2]),
             op => (closure(op, site, &self.shared)?, [moves; 2]),
         };
         Ok(Kernel { run, adds, moves, narrow, split: Split::of(op, site), place })
@@ -329,6 +329,9 @@ fn closure(op: &KernelOp, site: &KernelSite<'_>, shared: &Arc<Shared>) -> Result
         KernelOp::AbsMax(_) => quantise::absmax(site),
         KernelOp::ScaleFor(op) => quantise::scale_for(op),
         KernelOp::Quantise(_) => quantise::quantise(site),
+        KernelOp::Exponents(_) => Ok(quantise::exponents()),
+        KernelOp::Ages(_) => Ok(quantise::ages()),
+        KernelOp::DelayedScale(op) => quantise::delayed_scale(op),
         KernelOp::SumSquares(_) => Ok(update::sum_squares()),
         KernelOp::AdamW(op) => Ok(update::adamw(op)),
         KernelOp::Sgd(op) => Ok(update::sgd(op)),

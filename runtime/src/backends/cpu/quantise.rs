@@ -4,9 +4,15 @@ use super::KernelFn;
 use super::call::Call;
 use crate::backend::KernelSite;
 use crate::host::narrow;
-use ir::ops::ScaleFor;
+use ir::ops::{DelayedScale, ScaleFor};
+use ir::types::DType;
 use kernels::cpu::Par;
+use kernels::cpu::narrow::Narrow;
 use kernels::cpu::quantise::{self, Blocks};
+
+fn format(dtype: DType) -> Result<Narrow, String> {
+    narrow(dtype).ok_or_else(|| format!("{} is no format to quantise to", dtype.name()))
+}
 
 pub(super) fn absmax(site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let blocks = Blocks::new(&site.operand(0)?, &site.result(0)?)?;
@@ -17,7 +23,7 @@ pub(super) fn absmax(site: &KernelSite<'_>) -> Result<KernelFn, String> {
 }
 
 pub(super) fn scale_for(op: &ScaleFor) -> Result<KernelFn, String> {
-    let format = narrow(op.to).ok_or_else(|| format!("{} is no format to quantise to", op.to.name()))?;
+    let format = format(op.to)?;
     Ok(Box::new(move |call, _| quantise::scale_for(format, call.float(0), call.out())))
 }
 
@@ -30,6 +36,22 @@ pub(super) fn quantise(site: &KernelSite<'_>) -> Result<KernelFn, String> {
             None => quantise::quotients(x, scales, &blocks, call.out(), par),
         }
     }))
+}
+
+pub(super) fn exponents() -> KernelFn {
+    Box::new(|call, par| quantise::exponents(call.floats(0), call.out(), par))
+}
+
+pub(super) fn ages() -> KernelFn {
+    Box::new(|call, _| {
+        let (seen, clip) = (call.float(1), call.scalar(2));
+        quantise::age(call.out(), seen, clip);
+    })
+}
+
+pub(super) fn delayed_scale(op: &DelayedScale) -> Result<KernelFn, String> {
+    let (format, within) = (format(op.to)?, op.within as f32);
+    Ok(Box::new(move |call, _| call.out()[0] = quantise::delayed_scale(format, call.float(0), within)))
 }
 
 /// Writes the operands of a contraction times the scales that follow them.

@@ -135,6 +135,9 @@ fn quantised() -> Vec<Case> {
         case(blocks(&[0, 0]), &[&[6, 9]], &[]),
         case(ScaleFor { to: DType::F8E4M3 }, &[&[3, 4]], &[]),
         case(ScaleFor { to: DType::F8E5M2 }, &[&[]], &[]),
+        case(Exponents, &[&[3, 4, 12]], &[]),
+        case(Ages, &[&[4, 6], &[4, 6], &[]], &[]),
+        case(DelayedScale { to: DType::F8E4M3, within: 1 }, &[&[256]], &[]),
         case(scaled("b s h, h f -> b s f"), &[&[3, 4, 12], &[12, 6], &[3, 4, 3], &[3, 2]], &[]),
         case(scaled("b s f, h f -> b s h"), &[&[3, 4, 6], &[12, 6], &[3, 4, 1], &[3, 2]], &[]),
         case(scaled("b s h, b s f -> h f"), &[&[3, 6, 5], &[3, 6, 7], &[3, 2, 5], &[3, 2, 7]], &[]),
@@ -412,7 +415,8 @@ fn every_op_takes_narrow_operands_as_its_law_allows() {
     for dtype in [DType::BF16, DType::F16] {
         let never = |name: &&str| !taken.contains(&(dtype, *name));
         // Cases with integers alone, and ops on what the optimizer keeps in f32.
-        let f32_only = ["less_equal", "equal", "token_loss", "scale_for", "adamw", "sgd", "clip_factor"];
+        let f32_only =
+            ["less_equal", "equal", "token_loss", "scale_for", "ages", "delayed_scale", "adamw", "sgd", "clip_factor"];
         assert_eq!(names().into_iter().filter(never).collect::<Vec<_>>(), f32_only, "{dtype:?}");
     }
 }

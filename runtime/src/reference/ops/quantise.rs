@@ -3,6 +3,7 @@
 use crate::reference::real::Real;
 use crate::reference::round::largest;
 use crate::reference::tensor::{Tensor, strides};
+use ir::ops::DelayedScale;
 use ir::types::DType;
 
 /// The place of the scale of each element: the scales along a dim stand for equally many indices.
@@ -54,4 +55,47 @@ pub(super) fn quotients<R: Real>(x: &Tensor<R>, scale: &Tensor<R>, to: DType) ->
 pub(super) fn times<R: Real>(x: &Tensor<R>, scale: &Tensor<R>) -> Tensor<R> {
     let place = places(&x.dims, &scale.dims);
     Tensor::from_fn(&x.dims, |element| x.data[element] * scale.data[place(element)])
+}
+
+/// The biased exponent of a number in f32: 0 below the normal numbers, 255 for what is not finite.
+fn exponent<R: Real>(x: R) -> usize {
+    let size = x.to_f64().abs();
+    if !size.is_finite() {
+        return 255;
+    }
+    let exponent = (size.to_bits() >> 52) as i64 - 1023;
+    (exponent + 127).clamp(0, 255) as usize
+}
+
+/// How many elements have each exponent.
+pub(super) fn exponents<R: Real>(x: &Tensor<R>, dims: &[usize]) -> Tensor<R> {
+    let mut out = Tensor::zeros(dims);
+    x.data.iter().for_each(|&x| out.data[exponent(x)] += R::one());
+    out
+}
+
+/// The age 0 of what was seen, and one more of all else; all as it was if the step is skipped.
+pub(super) fn ages<R: Real>(ages: &Tensor<R>, seen: &Tensor<R>, clip: &Tensor<R>) -> Tensor<R> {
+    let is_skipped = !(clip.data[0] > R::zero());
+    Tensor::from_fn(&ages.dims, |exponent| match ages.data[exponent] {
+        age if is_skipped => age,
+        _ if seen.data[exponent] > R::zero() => R::zero(),
+        age => age + R::one(),
+    })
+}
+
+/// The least power of two by which numbers of the largest exponent of late are divided to be within the format.
+pub(super) fn delayed_scale<R: Real>(ages: &Tensor<R>, op: &DelayedScale) -> Result<Tensor<R>, String> {
+    let largest = largest(op.to).ok_or_else(|| format!("{} has no largest number", op.to.name()))?;
+    let of_late = (0..255).rev().find(|&exponent| ages.data[exponent] < R::of(op.within as f64));
+    let scale = of_late.map_or(1.0, |exponent| {
+        // All of its numbers are below the next power of two.
+        let beyond = 2f64.powi(exponent as i32 - 126);
+        let mut scale = 2f64.powi(-126);
+        while beyond > largest * scale {
+            scale *= 2.0;
+        }
+        scale
+    });
+    Ok(Tensor::scalar(R::of(scale)))
 }

@@ -1,0 +1,136 @@
+//! The products that are quantised, and the blocks of their operands.
+
+use ir::dim_role::DimRole;
+use ir::graph::{ArgKind, Block, Stmt};
+use ir::ids::Value;
+use ir::ops::{Einsum, Equation, KernelOp, Op};
+use ir::options::{Quantisation, Scales};
+use ir::types::Dims;
+
+/// The shortest block of a dim, as a part of the size asked for: shorter ones have more scales than are worth it.
+const SHORTEST: u64 = 4;
+
+/// A product of F with a parameter.
+pub(super) struct Forward {
+    pub(super) x: Value,
+    w: Value,
+    pub(super) x_labels: Vec<String>,
+    w_labels: Vec<String>,
+    y_labels: Vec<String>,
+    x_is_first: bool,
+    cuts: Option<Cuts>,
+    is_delayed: bool,
+}
+
+/// The labels with blocks, and the sizes of the blocks.
+struct Cuts {
+    /// Of x and w, summed in y.
+    inner: (String, u64),
+    /// Of w and y, summed in dx.
+    outer: (String, u64),
+    /// Of x and y, summed in dw.
+    tokens: (String, u64),
+}
+
+impl Forward {
+    /// The product that a statement is, if it can be quantised.
+    pub(super) fn of(stmt: &Stmt, block: &Block, dims: &Dims, recipe: &Quantisation) -> Option<Forward> {
+        let Op::Kernel(KernelOp::Einsum(Einsum { equation, scaled: None })) = &stmt.op else { return None };
+        let &[a, b] = stmt.operands.as_slice() else { return None };
+        let is_param = |value: Value| block.args_of(ArgKind::Param).any(|param| param == value);
+        let (x_at, w_at) = match (is_param(a), is_param(b)) {
+            (false, true) => (0, 1),
+            (true, false) => (1, 0),
+            _ => return None,
+        };
+        let (x, w) = (stmt.operands[x_at], stmt.operands[w_at]);
+        let is_exempt = |role| matches!(role, DimRole::Vocabulary | DimRole::RouterLogits);
+        if block.ty(w).dims.iter().filter_map(|dim| dim.role(dims)).any(is_exempt) {
+            return None;
+        }
+        let [x_labels, w_labels] = [x_at, w_at].map(|at| equation.operands[at].clone());
+        let y_labels = equation.result.clone();
+        let last = |labels: &[String], with: &[String], without: &[String], size: u64| {
+            let label = labels.iter().rfind(|label| with.contains(label) && !without.contains(label))?;
+            let dim = equation.dim(label, &[block.ty(a), block.ty(b)])?;
+            Some((label.clone(), cut(dim.size, size)?))
+        };
+        let cuts = match recipe.scales {
+            Scales::Tensor | Scales::Delayed(_) => None,
+            Scales::Blocks(size) => Some(Cuts {
+                inner: last(&x_labels, &w_labels, &y_labels, size)?,
+                outer: last(&w_labels, &y_labels, &x_labels, size)?,
+                tokens: last(&x_labels, &y_labels, &w_labels, size)?,
+            }),
+        };
+        let is_delayed = matches!(recipe.scales, Scales::Delayed(_));
+        Some(Forward { x, w, x_labels, w_labels, y_labels, x_is_first: x_at == 0, cuts, is_delayed })
+    }
+
+    /// True if the statement is this product itself.
+    fn is(&self, stmt: &Stmt, equation: &Equation) -> bool {
+        let [x, w] = [&self.x_labels, &self.w_labels];
+        let (operands, labels) = if self.x_is_first { ([self.x, self.w], [x, w]) } else { ([self.w, self.x], [w, x]) };
+        stmt.operands == operands && equation.operands.iter().eq(labels) && equation.result == self.y_labels
+    }
+
+    /// True if an equation gives the gradient of one operand: it multiplies the cotangent of y by the other.
+    fn is_gradient(&self, equation: &Equation, to: &[String], other: &[String]) -> bool {
+        equation.operands == [self.y_labels.as_slice(), other] && equation.result == to
+    }
+
+    /// The indices of a block along each dim of an operand of one of the three products.
+    pub(super) fn block(&self, labels: &[String], part: Part) -> Vec<Option<u64>> {
+        let Some(cuts) = &self.cuts else {
+            // Only what all three tensors have, as the experts, has a scale for each index. Records are of entire tensors.
+            let is_batch = |label| [&self.x_labels, &self.w_labels, &self.y_labels].iter().all(|of| of.contains(label));
+            return labels.iter().map(|label| (is_batch(label) && !self.is_delayed).then_some(1)).collect();
+        };
+        let is_param = *labels == self.w_labels;
+        let size = |label: &String| {
+            let along = |cut: &(String, u64)| (cut.0 == *label).then_some(cut.1);
+            match part {
+                Part::Weight => along(&cuts.tokens),
+                _ if is_param => along(&cuts.inner).or_else(|| along(&cuts.outer)),
+                Part::Forward => along(&cuts.inner),
+                Part::Input => along(&cuts.outer),
+            }
+        };
+        labels.iter().map(|label| Some(size(label).unwrap_or(1))).collect()
+    }
+}
+
+/// The largest divisor of a dim up to a size, if it is large enough: no block then crosses the end of a dim or is shorter than others.
+fn cut(dim: u64, size: u64) -> Option<u64> {
+    let block = (1..=size.min(dim)).rfind(|block| dim.is_multiple_of(*block))?;
+    (block * SHORTEST >= size || block == dim).then_some(block)
+}
+
+/// One of the three products that a parameter takes part in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Part {
+    Forward,
+    Input,
+    Weight,
+}
+
+/// The product that a statement is, if it is quantised.
+pub(super) fn part<'a>(stmt: &Stmt, forwards: &'a [Forward], block: &Block) -> Option<(&'a Forward, Part)> {
+    let Op::Kernel(KernelOp::Einsum(Einsum { equation, scaled: None })) = &stmt.op else { return None };
+    let second = stmt.operands.get(1).copied();
+    forwards.iter().find_map(|forward| {
+        let (x, w) = (&forward.x_labels, &forward.w_labels);
+        let gradient = block.gradient_of(forward.w);
+        let is_weight = second == Some(forward.x) || gradient.is_some_and(|gradient| stmt.results == [gradient]);
+        let part = if forward.is(stmt, equation) {
+            Part::Forward
+        } else if second == Some(forward.w) && forward.is_gradient(equation, x, w) {
+            Part::Input
+        } else if is_weight && forward.is_gradient(equation, w, x) {
+            Part::Weight
+        } else {
+            return None;
+        };
+        Some((forward, part))
+    })
+}
