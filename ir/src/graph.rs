@@ -150,6 +150,15 @@ impl IndexMut<SectionKind> for Block {
 /// from 1, and the reciprocal of the loss scale.
 pub const STEP_SCALARS: [&str; 3] = ["lr", "step", "inv_scale"];
 
+/// The suffix of an array of records, parameters of which delayed scaling notes what tensors were in the last steps. A run can begin without
+/// them.
+pub const RECORDS: &str = "_exponent_ages";
+
+/// True if a parameter instance, by its global name, is a record of delayed scaling.
+pub fn is_record(name: &str) -> bool {
+    name.split('.').next().is_some_and(|array| array.ends_with(RECORDS))
+}
+
 /// The suffix of a parameter's gradient: `%w.grad`.
 pub const GRADIENT: &str = ".grad";
 

@@ -9,6 +9,7 @@ use super::manifest::{DataFile, MANIFEST, Manifest, Stored, StoredShard, cannot_
 use super::shard::Shard;
 use crate::exec::{Executor, Platform, RankState};
 use crate::state::MASTER;
+use ir::graph::is_record;
 use kernels::cpu::shape::{View, copy_strided};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -82,7 +83,8 @@ impl Checkpoint {
     }
 
     /// Sets all parameters and states of an executor, whose formats may be others than those of the checkpoint. Where a checkpoint has
-    /// the f32 copy (`master`) of a parameter, both begin from it; where it has none, both begin from the parameter.
+    /// the f32 copy (`master`) of a parameter, both begin from it; where it has none, both begin from the parameter. Records of delayed scaling
+    /// that it lacks stay as they are.
     ///
     /// # Errors
     /// They are not those of the checkpoint by name and sizes, a file cannot be read, or a rank failed earlier.
@@ -106,7 +108,8 @@ impl Checkpoint {
         let is_copy = |name: &&str| name.strip_suffix(MASTER).is_some_and(|name| name.ends_with('.'));
         let names: BTreeSet<&str> = saved.keys().chain(now.keys()).copied().filter(|name| !is_copy(name)).collect();
         let text = |sizes: Option<&&[u64]>| sizes.map_or("absent".to_string(), |sizes| format!("{sizes:?}"));
-        let differs = names.into_iter().filter(|name| saved.get(name) != now.get(name));
+        let is_optional = |name: &&str| is_record(name) && (saved.contains_key(name) != now.contains_key(name));
+        let differs = names.into_iter().filter(|name| saved.get(name) != now.get(name) && !is_optional(name));
         let difference =
             |name: &str| Difference { field: name.to_string(), saved: text(saved.get(name)), now: text(now.get(name)) };
         differs.map(difference).collect()
@@ -116,7 +119,7 @@ impl Checkpoint {
     fn load_rank(&self, kept: &mut RankState<'_>, parts: &[StatePart]) -> Result<(), Error> {
         let tensors = self.manifest.tensors();
         let mut readers = BTreeMap::new();
-        for part in parts {
+        for part in parts.iter().filter(|part| !is_record(&part.name) || tensors.contains_key(&part.name)) {
             let mut data = vec![0.0; part.shards.iter().map(|shard| shard.elements() as usize).sum()];
             let mut rest = data.as_mut_slice();
             let copy = format!("{}.{MASTER}", part.param);

@@ -2,7 +2,7 @@
 //! What W counts into its gradient, U notes.
 
 use crate::differentiate::add_arg;
-use ir::graph::{ArgKind, Block, GRADIENT, Init, Model, Param, ParamIndex, ParamRef, SectionKind, Span, Stmt};
+use ir::graph::{ArgKind, Block, GRADIENT, Init, Model, Param, ParamIndex, ParamRef, RECORDS, SectionKind, Span, Stmt};
 use ir::ids::{BlockId, Value};
 use ir::ops::{Ages, EXPONENTS, Op, Unary, UnaryKind};
 use ir::types::{DType, Dim, Type};
@@ -59,10 +59,7 @@ fn stmt(op: impl Into<Op>, result: Value, operands: Vec<Value>) -> Stmt {
 pub(super) fn declare(model: &mut Model, id: BlockId, fields: Vec<String>) {
     let repeats = model.calls.iter().filter(|call| call.block == id).filter_map(|call| call.repeat.as_ref());
     let mut count = repeats.map(|repeat| repeat.range.end).max().unwrap_or(0);
-    let mut name = format!("{}_ages", model.blocks[id].name);
-    while model.params.values().any(|param| param.name == name) {
-        name.push('_');
-    }
+    let name = format!("{}{RECORDS}", model.blocks[id].name);
     for call in model.calls.iter_mut().filter(|call| call.block == id) {
         let index = if call.repeat.is_some() { ParamIndex::Repeat } else { ParamIndex::At(count) };
         count += u32::from(call.repeat.is_none());
