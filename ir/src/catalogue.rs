@@ -368,7 +368,7 @@ catalogue! {
     704 PrecisionRefused "unsupported precision":
         "This command does not support the precision. It stops instead of silently computing in another precision.";
         "meshwright train tiny-llama --precision f64";
-        "Train with --precision f32, bf16 or f16.";
+        "Train with --precision f32, bf16, f16, fp8-block, fp8-tensor or fp8-delayed. A .ir file states its own types: leave --precision out, or change them.";
     705 CheckpointMismatch "checkpoint does not match the run":
         "A run resumes from a checkpoint with the same model, text, held-out fraction, sequence length, global batch, optimizer and seed. The parallel configuration, the precision, the number of steps, learning rate, clipping and output options may change.";
         "meshwright train tiny-gpt2 --data text --valid-fraction 0.3 --seq 16 --seed 1 --resume";

@@ -417,9 +417,10 @@ impl Model {
         self.dims.values().find(|dim| dim.role == Some(role))
     }
 
-    /// The number of elements of all parameters.
+    /// The number of elements of all parameters but the records of delayed scaling.
     pub fn parameter_count(&self) -> u64 {
-        self.params.values().map(|param| param.ty.elements() * u64::from(param.instances())).sum()
+        let trained = self.params.values().filter(|param| !is_record(&param.name));
+        trained.map(|param| param.ty.elements() * u64::from(param.instances())).sum()
     }
 
     /// The number of slices of a sequence; 1 if sequences are not sliced.

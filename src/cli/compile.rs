@@ -73,7 +73,7 @@ struct Flags {
     /// Sequences per step, over all ranks [default: two micro-batches per pipeline stage]
     #[arg(long, value_name = "N")]
     global_batch: Option<u64>,
-    /// Type of parameters and compute: f32, bf16 or f16 [default: f32]
+    /// Precision: f32, bf16, f16, fp8-block, fp8-tensor or fp8-delayed [default: f32]
     #[arg(long, value_name = "TYPE")]
     precision: Option<String>,
     /// How to choose shardings: rules (for transformers), or auto (least time within the memory, for any model)

@@ -24,7 +24,7 @@ pub(super) struct JobFlags {
     /// Sequences per step, over all ranks
     #[arg(long, value_name = "N")]
     global_batch: Option<u64>,
-    /// Precision recipe: bf16, fp16, fp8-tensor, fp8-row, fp8-block, mxfp8, mxfp4, nvfp4, f32 [default: bf16]
+    /// Precision recipe: bf16, fp16, fp8-tensor, fp8-delayed, fp8-row, fp8-block, mxfp8, mxfp4, nvfp4, f32 [default: bf16]
     #[arg(long, value_name = "RECIPE")]
     precision: Option<String>,
     /// Gradient type, for accumulation and communication [default: the stack's]

@@ -217,7 +217,8 @@ fn head(run: &RunHeader) -> Vec<String> {
             if run.mesh.is_empty() { "none" } else { &run.mesh }
         ),
         format!(
-            "config    micro-batches of {} per rank, sequence parallel {}, ZeRO {}{}",
+            "config    {}, micro-batches of {} per rank, sequence parallel {}, ZeRO {}{}",
+            run.precision,
             parallel.mbs,
             if parallel.sp { "on" } else { "off" },
             parallel.zero,

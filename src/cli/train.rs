@@ -104,8 +104,8 @@ struct Flags {
     /// Random seed of the initial parameters and of the data order [default: 0]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Type of parameters and compute: f32, bf16 or f16; below f32 the optimizer updates an f32 copy of the parameters
-    /// [default: f32]
+    /// Precision: f32, bf16, f16, or fp8-block, fp8-tensor or fp8-delayed, which are bf16 with 8-bit operands of products; below f32
+    /// the optimizer updates an f32 copy of the parameters [default: f32]
     #[arg(long, value_name = "TYPE")]
     precision: Option<String>,
     /// Backend: cpu, or cuda (NVIDIA GPU) [default: cpu]

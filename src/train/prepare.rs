@@ -38,6 +38,7 @@ pub(super) fn prepare(request: &TrainRequest, source: Option<ModelSource>) -> Re
     let source = source.map_or_else(|| ModelSource::open(&request.model), Ok)?;
     let precision = precision(&request.precision)?;
     let file = open(&source, &parallel, request.seq, precision.dtype)?;
+    precision.check(&file.model, &request.precision)?;
     let feed = Feed::of(&file.model)?;
     request.seq = feed.seq;
     let microbatches = microbatches(request.global_batch, feed.sequences)?;

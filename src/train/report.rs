@@ -87,6 +87,8 @@ pub struct RunHeader {
     /// Routing of tokens to experts; `None` for a model without experts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub routing: Option<Routed>,
+    /// The precision of the request.
+    pub precision: String,
     /// Keys of the `config.json` that no family has.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unknown_keys: Vec<String>,

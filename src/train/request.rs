@@ -63,7 +63,7 @@ pub struct TrainRequest {
     pub skip_nonfinite: u64,
     /// Seed of the initial parameters and of the data order.
     pub seed: u64,
-    /// Type of parameters and compute: f32, bf16 or f16.
+    /// Precision of parameters and compute: f32, bf16, f16, fp8-block, fp8-tensor or fp8-delayed.
     pub precision: String,
     /// Name of the backend.
     pub backend: String,

@@ -372,6 +372,7 @@ fn header(
         model: request.model.clone(),
         parameters: model.parameter_count(),
         routing: routed(model, request.global_batch * feed.seq),
+        precision: request.precision.clone(),
         unknown_keys: Vec::new(),
         devices: model.mesh.devices(),
         mesh: axes.join(" "),

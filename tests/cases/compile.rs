@@ -24,6 +24,7 @@ pub(crate) fn answer(case: &Case<'_>) -> Option<String> {
             "--sp" => order.sp = Some(read(case, flag, value)),
             "--zero" => order.zero = Some(read(case, flag, value)),
             "--schedule" => order.schedule = Some(value.to_string()),
+            "--precision" => order.precision = value.to_string(),
             "--shard" => order.shard = value.to_string(),
             "--memory" => order.memory = Some(read(case, flag, value)),
             "--global-batch" => order.global_batch = Some(read(case, flag, value)),

@@ -129,6 +129,7 @@ pub fn compile_source_with(
     let precision = precision(&request.precision)?;
     let parallel = request.parallel()?;
     let file = open(source, &parallel, request.seq, precision.dtype)?;
+    precision.check(&file.model, &request.precision)?;
     let microbatches = request_microbatches(request, &file, &parallel)?;
     let options = PipelineOptions {
         microbatches,

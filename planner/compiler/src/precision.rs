@@ -1,6 +1,7 @@
 //! Precisions by name: the format of parameters and activations, and the quantisation of products.
 
 use crate::request_error::RequestError;
+use ir::graph::Model;
 use ir::options::{Quantisation, Scales};
 use ir::types::DType;
 
@@ -17,6 +18,24 @@ pub struct Precision {
     pub dtype: DType,
     /// The quantisation of the operands of products with parameters.
     pub quantisation: Option<Quantisation>,
+}
+
+impl Precision {
+    /// Checks that a model that states its types has parameters of the type of this precision, whose name is given. `f32` is the default, and
+    /// asks for nothing.
+    ///
+    /// # Errors
+    /// All of its parameters have other types.
+    pub fn check(&self, model: &Model, name: &str) -> Result<(), RequestError> {
+        let types = || model.params.values().map(|param| param.ty.dtype).filter(|dtype| dtype.is_float());
+        match types().next() {
+            Some(stated) if self.dtype != DType::F32 && types().all(|dtype| dtype != self.dtype) => {
+                let (stated, wanted) = (stated.name(), self.dtype.name());
+                Err(RequestError::OwnTypes { stated, precision: name.to_string(), wanted })
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The precision of a name.

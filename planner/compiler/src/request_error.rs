@@ -55,6 +55,16 @@ pub enum RequestError {
         /// Its name.
         shard: String,
     },
+    /// A text states other types than the precision.
+    #[error("the file has parameters of {stated}, and precision `{precision}` means {wanted}")]
+    OwnTypes {
+        /// The type of the file's parameters.
+        stated: &'static str,
+        /// The name of the precision.
+        precision: String,
+        /// Its type.
+        wanted: &'static str,
+    },
     /// A precision that the compiler does not support.
     #[error("precision `{precision}` is not in this version")]
     UnknownPrecision {
@@ -114,7 +124,7 @@ impl Coded for RequestError {
             | RequestError::SequenceParallelWithSearch
             | RequestError::OwnMesh { .. }
             | RequestError::OwnGradients { .. } => Code::ConflictingOptions,
-            RequestError::UnknownPrecision { .. } => Code::PrecisionRefused,
+            RequestError::UnknownPrecision { .. } | RequestError::OwnTypes { .. } => Code::PrecisionRefused,
             RequestError::NoConfig { .. } | RequestError::NoFile { .. } | RequestError::UnknownModel { .. } => {
                 Code::UnknownModel
             }
@@ -135,8 +145,9 @@ impl Coded for RequestError {
             RequestError::SequenceParallelWithSearch => "leave out one of the two",
             RequestError::UnknownShard { .. } => "--shard auto",
             RequestError::UnknownPrecision { .. } => {
-                "--precision f32, or bf16 or f16, which keep an f32 copy of the parameters"
+                "--precision f32, or bf16, f16, fp8-block, fp8-tensor or fp8-delayed, which keep an f32 copy of the parameters"
             }
+            RequestError::OwnTypes { .. } => "leave out --precision, or change the types of the file",
             RequestError::OwnMesh { .. } => {
                 "leave out the `mesh` line and the axes of the types; `compile` takes the file as it is"
             }

@@ -213,8 +213,9 @@ impl Device {
     /// Peak operations per second on operands of a dtype.
     pub fn flops(&self, dtype: DType) -> f64 {
         match dtype {
-            DType::BF16 => self.flops_bf16,
-            DType::F32 | DType::F16 | DType::F8E4M3 | DType::F8E5M2 | DType::I32 => self.flops_f32,
+            DType::BF16 | DType::F16 => self.flops_bf16,
+            DType::F8E4M3 | DType::F8E5M2 => self.flops_f8.unwrap_or(self.flops_bf16),
+            DType::F32 | DType::I32 => self.flops_f32,
         }
     }
 

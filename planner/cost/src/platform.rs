@@ -31,7 +31,7 @@ pub enum Format {
 /// 3.3).
 #[derive(Clone, PartialEq, Debug)]
 pub struct Recipe {
-    /// Name, as given to `--precision`: bf16, fp16, fp8-tensor, fp8-block, mxfp8, nvfp4, f32.
+    /// Name, as given to `--precision`: bf16, fp16, fp8-tensor, fp8-delayed, fp8-block, mxfp8, nvfp4, f32.
     pub name: String,
     /// Format of the layers' matrix products; attention, head and norms stay in half precision.
     pub products: Format,

@@ -8,10 +8,11 @@ use cost::{Format, Recipe, Stack};
 ///
 /// Mixed precision has f32 master weights and moments (Micikevicius et al. 2018). fp8 recipes change only the products, and
 /// have parameters in bf16 (DeepSeek-V3, section 3.3; Transformer Engine).
-const RECIPES: [(&str, Format, f64, f64, f64); 9] = [
+const RECIPES: [(&str, Format, f64, f64, f64); 10] = [
     ("bf16", Format::Half, 2.0, 4.0, 4.0),
     ("fp16", Format::Half, 2.0, 4.0, 4.0),
     ("fp8-tensor", Format::F8, 2.0, 4.0, 4.0),
+    ("fp8-delayed", Format::F8, 2.0, 4.0, 4.0),
     ("fp8-row", Format::F8, 2.0, 4.0, 4.0),
     ("fp8-block", Format::F8, 2.0, 4.0, 4.0),
     ("mxfp8", Format::F8, 2.0, 4.0, 4.0),

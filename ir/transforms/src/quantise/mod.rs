@@ -63,11 +63,12 @@ fn quantise_block(block: &mut Block, dims: &Dims, recipe: &Quantisation) -> Resu
 
 /// The values of F that the backward reads for gradients of parameters alone: their 8-bit copies are saved.
 fn saved_narrow(block: &Block, forwards: &[Forward]) -> Vec<Value> {
-    let backward = || [SectionKind::I, SectionKind::W].into_iter().flat_map(|kind| &block[kind].stmts);
+    let of = |kind: SectionKind| block[kind].stmts.iter().map(move |stmt| (kind, stmt));
     let is_only_for_gradients = |x: Value| {
-        let readers: Vec<&Stmt> = backward().filter(|stmt| stmt.operands.contains(&x)).collect();
-        let is_gradient = |stmt: &&Stmt| matches!(part(stmt, forwards, block), Some((_, Part::Weight)));
-        !readers.is_empty() && readers.iter().all(is_gradient)
+        let backward = of(SectionKind::I).chain(of(SectionKind::W));
+        let readers: Vec<(SectionKind, &Stmt)> = backward.filter(|(_, stmt)| stmt.operands.contains(&x)).collect();
+        let is_weight = |part: Option<(&Forward, Part)>| part.is_some_and(|(_, part)| part == Part::Weight);
+        !readers.is_empty() && readers.iter().all(|(kind, stmt)| is_weight(part(stmt, *kind, forwards, block)))
     };
     forwards.iter().map(|forward| forward.x).filter(|&x| is_only_for_gradients(x)).collect()
 }

@@ -1,7 +1,7 @@
 //! The products that are quantised, and the blocks of their operands.
 
 use ir::dim_role::DimRole;
-use ir::graph::{ArgKind, Block, Stmt};
+use ir::graph::{ArgKind, Block, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::ops::{Einsum, Equation, KernelOp, Op};
 use ir::options::{Quantisation, Scales};
@@ -114,23 +114,24 @@ pub(super) enum Part {
     Weight,
 }
 
-/// The product that a statement is, if it is quantised.
-pub(super) fn part<'a>(stmt: &Stmt, forwards: &'a [Forward], block: &Block) -> Option<(&'a Forward, Part)> {
+/// The product that a statement of a section is, if it is quantised. A product of F can have the form of another's gradient.
+pub(super) fn part<'a>(
+    stmt: &Stmt,
+    kind: SectionKind,
+    forwards: &'a [Forward],
+    block: &Block,
+) -> Option<(&'a Forward, Part)> {
     let Op::Kernel(KernelOp::Einsum(Einsum { equation, scaled: None })) = &stmt.op else { return None };
     let second = stmt.operands.get(1).copied();
     forwards.iter().find_map(|forward| {
         let (x, w) = (&forward.x_labels, &forward.w_labels);
         let gradient = block.gradient_of(forward.w);
         let is_weight = second == Some(forward.x) || gradient.is_some_and(|gradient| stmt.results == [gradient]);
-        let part = if forward.is(stmt, equation) {
-            Part::Forward
-        } else if second == Some(forward.w) && forward.is_gradient(equation, x, w) {
-            Part::Input
-        } else if is_weight && forward.is_gradient(equation, w, x) {
-            Part::Weight
-        } else {
-            return None;
+        let part = match kind {
+            SectionKind::F => forward.is(stmt, equation).then_some(Part::Forward),
+            _ if second == Some(forward.w) && forward.is_gradient(equation, x, w) => Some(Part::Input),
+            _ => (is_weight && forward.is_gradient(equation, w, x)).then_some(Part::Weight),
         };
-        Some((forward, part))
+        Some((forward, part?))
     })
 }

@@ -38,7 +38,7 @@ impl<'a> Rewriter<'a> {
     pub(super) fn section(&mut self, block: &mut Block, kind: SectionKind) -> Result<(), String> {
         let stmts = std::mem::take(&mut block[kind].stmts);
         let mut builder = Builder::new(block);
-        stmts.into_iter().try_for_each(|stmt| self.statement(&mut builder, stmt))?;
+        stmts.into_iter().try_for_each(|stmt| self.statement(&mut builder, kind, stmt))?;
         block[kind].stmts = builder.stmts;
         if kind == SectionKind::F {
             // The backward makes again what F made for its own products: it has what that is made of.
@@ -48,10 +48,10 @@ impl<'a> Rewriter<'a> {
     }
 
     /// Appends a statement, or its quantised form.
-    fn statement(&mut self, builder: &mut Builder<'_>, stmt: Stmt) -> Result<(), String> {
+    fn statement(&mut self, builder: &mut Builder<'_>, kind: SectionKind, stmt: Stmt) -> Result<(), String> {
         let forwards = self.forwards;
         let (Op::Kernel(KernelOp::Einsum(einsum)), Some((forward, part))) =
-            (&stmt.op, part(&stmt, forwards, builder.block))
+            (&stmt.op, part(&stmt, kind, forwards, builder.block))
         else {
             builder.stmts.push(stmt);
             return Ok(());
