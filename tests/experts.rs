@@ -8,7 +8,6 @@ mod meshes;
 
 use ir::models::{Experts, Latent, LlamaConfig, ModelConfig};
 use ir::ops::GroupLimit;
-use ir::types::DType;
 use meshes::compare::differences;
 use meshes::record::{Record, sgd};
 use meshes::trained::{alone, trained_on};
@@ -48,7 +47,7 @@ fn recipes() -> Vec<Recipe> {
         optimizer: sgd(),
         lr: 0.05,
         steps: STEPS,
-        dtype: DType::F32,
+        precision: "f32",
     };
     [mixtral, deepseek].map(recipe).to_vec()
 }

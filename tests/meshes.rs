@@ -4,18 +4,19 @@
 #[path = "meshes/mod.rs"]
 mod meshes;
 
+use ir::graph::is_record;
 use ir::models::{Experts, Gpt2Config, LlamaConfig, ModelConfig};
 use ir::optimizer::Optimizer;
-use ir::types::DType;
 use meshes::compare::differences;
 use meshes::record::{Record, Tensors, sgd};
 use meshes::text::{Micro, SEQ, steps};
 use meshes::trained::{alone, trained_on};
 use meshes::training::{DEVIATION, HIDDEN, Recipe, SEED, model, models};
 use runtime::data::VOCAB;
-use runtime::reference::{MicroBatch, Reference, Tensor};
+use runtime::reference::{MicroBatch, Reference, Rounding, Tensor};
 use std::sync::LazyLock;
 use transforms::differentiate::differentiate;
+use transforms::quantise::quantise;
 
 /// Sequences of a micro-batch on one device: four micro-batches a step.
 const SEQUENCES: u64 = 4;
@@ -23,7 +24,7 @@ const STEPS: u64 = 20;
 
 /// Both models under both update rules, at full learning rate from the first step.
 fn recipes() -> Vec<Recipe> {
-    let recipe = |config: ModelConfig, optimizer, lr| Recipe { config, optimizer, lr, steps: STEPS, dtype: DType::F32 };
+    let recipe = |config: ModelConfig, optimizer, lr| Recipe { config, optimizer, lr, steps: STEPS, precision: "f32" };
     models()
         .into_iter()
         .flat_map(|config| [recipe(config.clone(), Optimizer::default(), 5e-3), recipe(config, sgd(), 0.1)])
@@ -69,8 +70,17 @@ fn one_device_is_the_reference() {
 
 /// The recipe in the reference evaluator, in f64.
 fn reference(recipe: &Recipe) -> Record {
-    let meaning = differentiate(model(recipe, SEQUENCES), &recipe.optimizer).expect("a gradient");
+    rounded(recipe, Rounding::Nearest)
+}
+
+/// The same with a rounding of the results that are narrower.
+fn rounded(recipe: &Recipe, rounding: Rounding) -> Record {
+    let mut meaning = differentiate(model(recipe, SEQUENCES), &recipe.optimizer).expect("a gradient");
+    if let Some(quantisation) = recipe.formats().quantisation {
+        quantise(&mut meaning, &quantisation).expect("products");
+    }
     let mut reference = Reference::<f64>::new(&meaning, SEED);
+    reference.set_rounding(rounding);
     let mut record = Record::default();
     for micros in steps(recipe.steps, SEQUENCES) {
         let batch: Vec<MicroBatch<f64>> = micros.iter().map(reference_batch).collect();
@@ -92,13 +102,44 @@ fn reference_batch(micro: &Micro) -> MicroBatch<f64> {
     MicroBatch::of_tokens(&borrowed, "lab")
 }
 
+/// With 8-bit operands a run is no farther from the reference than a few times as far as rounding at random takes it, and records of
+/// delayed scaling have the same exponents on every mesh.
+#[test]
+fn quantised_steps_follow_the_reference() {
+    for precision in ["fp8-block", "fp8-tensor", "fp8-delayed"] {
+        let recipe = Recipe { precision, steps: 3, ..recipes().remove(1) };
+        let want = reference(&recipe);
+        let others: Vec<Record> = (0..2).map(|run| rounded(&recipe, Rounding::Random([run, 5]))).collect();
+        for mesh in ["", "dp=2,tp=2,sp=true,zero=3", "cp=2,pp=2,schedule=zb-h1,recompute=full"] {
+            let got = trained_on(&recipe, mesh, SEQUENCES);
+            for step in 0..3 {
+                let off = |record: &Record| (record.losses[step] - want.losses[step]).abs();
+                let farthest = others.iter().map(off).fold(0.0, f64::max);
+                let is_close = off(&got) <= 4.0 * farthest + 1e-5;
+                assert!(is_close, "{precision} on `{mesh}`, step {step}: {} is beyond {farthest}", off(&got));
+            }
+            let records: Vec<&String> = want.params.keys().filter(|name| is_record(name)).collect();
+            assert_eq!(records.len(), if precision == "fp8-delayed" { 4 * 11 } else { 0 });
+            for name in records {
+                let [got, want] = [&got, &want].map(|record| largest_of_late(&record.params[name]));
+                assert!(got.abs_diff(want) <= 1 && want > 60, "{name} on `{mesh}`: exponent {got}, not {want}");
+            }
+        }
+    }
+}
+
+/// The largest exponent that a record has seen.
+fn largest_of_late(ages: &[f64]) -> usize {
+    ages.iter().rposition(|&age| age < 16.0).expect("something was seen")
+}
+
 /// A small mixture of experts; routing groups of 4 tokens, so that ranks may share a sequence. Few steps: where a token likes
 /// two experts equally, rounding chooses between them.
 fn experts() -> Recipe {
     let ModelConfig::Llama(preset) = models()[0].clone() else { panic!("a Llama comes first") };
     let experts = Experts { capacity: Some(1.5), group: Some(4), ..Experts::softmax(4, 2, 24) };
     let config = ModelConfig::Llama(LlamaConfig { experts: Some(experts), layers: 2, ..preset });
-    Recipe { config, optimizer: sgd(), lr: 0.1, steps: 6, dtype: DType::F32 }
+    Recipe { config, optimizer: sgd(), lr: 0.1, steps: 6, precision: "f32" }
 }
 
 #[test]

@@ -13,7 +13,6 @@ use cost::CPU;
 use ir::models::{Gpt2Config, LlamaConfig, ModelConfig};
 use ir::optimizer::Optimizer;
 use ir::text::File;
-use ir::types::DType;
 use meshes::compare::differences;
 use meshes::record::{Record, sgd};
 use meshes::trained::{alone, trained};
@@ -36,7 +35,7 @@ fn recipes() -> [Recipe; 2] {
     models().map(|config| match config {
         ModelConfig::Llama(config) => {
             let config = ModelConfig::Llama(LlamaConfig { layers: LAYERS, ..config });
-            Recipe { config, optimizer: sgd(), lr: 0.1, steps: STEPS, dtype: DType::F32 }
+            Recipe { config, optimizer: sgd(), lr: 0.1, steps: STEPS, precision: "f32" }
         }
         ModelConfig::Gpt2(config) => {
             let dropout = Gpt2Config {
@@ -51,7 +50,7 @@ fn recipes() -> [Recipe; 2] {
                 optimizer: Optimizer::default(),
                 lr: 5e-3,
                 steps: STEPS,
-                dtype: DType::F32,
+                precision: "f32",
             }
         }
     })

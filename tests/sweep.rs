@@ -112,7 +112,7 @@ fn kind(name: &str) -> Recipe {
         }),
         ModelConfig::Llama(_) => ModelConfig::Llama(llama),
     };
-    Recipe { config, optimizer: sgd(), lr: 0.05, steps: STEPS, dtype: DType::F32 }
+    Recipe { config, optimizer: sgd(), lr: 0.05, steps: STEPS, precision: "f32" }
 }
 
 /// Trained cases by kind of model and configuration: one case per kind.

@@ -7,9 +7,9 @@ use ir::models::{Batch, Gpt2Config, LlamaConfig, ModelConfig, preset};
 use ir::optimizer::Optimizer;
 use ir::options::PlanOptions;
 use ir::text::File;
-use ir::types::DType;
 use meshwright::compiler::parallel;
 use meshwright::compiler::pipeline::{PipelineOptions, compile};
+use meshwright::compiler::precision::{Precision, precision};
 use runtime::data::VOCAB;
 use runtime::exec::{Input, StepInput};
 
@@ -29,8 +29,13 @@ pub(crate) struct Recipe {
     pub(crate) optimizer: Optimizer,
     pub(crate) lr: f64,
     pub(crate) steps: u64,
-    /// The type of parameters and activations.
-    pub(crate) dtype: DType,
+    pub(crate) precision: &'static str,
+}
+
+impl Recipe {
+    pub(crate) fn formats(&self) -> Precision {
+        precision(self.precision).expect("a precision")
+    }
 }
 
 /// The two families, of less than 100 thousand parameters and without dropout. 2, 3 and 4 divide their heads, but neither 3
@@ -67,7 +72,7 @@ pub(crate) fn models() -> [ModelConfig; 2] {
 
 /// The model for micro-batches of so many sequences.
 pub(crate) fn model(recipe: &Recipe, sequences: u64) -> Model {
-    recipe.config.build(&Batch { batch: sequences, seq: SEQ, dtype: recipe.dtype }).expect("a model")
+    recipe.config.build(&Batch { batch: sequences, seq: SEQ, dtype: recipe.formats().dtype }).expect("a model")
 }
 
 /// The model compiled for a configuration, with micro-batches of so many sequences over all ranks.
@@ -80,7 +85,7 @@ pub(crate) fn compiled(recipe: &Recipe, mesh: &str, sequences: u64) -> File {
 pub(crate) fn request(recipe: &Recipe, mesh: &str, sequences: u64) -> PipelineOptions {
     PipelineOptions {
         options: PlanOptions::of(parallel::parse(mesh).expect("a configuration")),
-        quantisation: None,
+        quantisation: recipe.formats().quantisation,
         optimizer: recipe.optimizer.clone(),
         microbatches: steps(1, sequences)[0].len() as u32,
         stop_after: None,

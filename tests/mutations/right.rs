@@ -9,7 +9,6 @@ use ir::catalogue::Code;
 use ir::graph::Model;
 use ir::program::Program;
 use ir::text::File;
-use ir::types::DType;
 use ir::verify;
 use runtime::exec::StepInput;
 use scheduler::actions::split_backward;
@@ -27,7 +26,7 @@ impl Right {
     /// Compiles for a mesh, with four micro-batches of four sequences, and runs.
     pub(crate) fn on(mesh: &str) -> Right {
         let [_, config] = models();
-        let recipe = Recipe { config, optimizer: sgd(), lr: 0.1, steps: 2, dtype: DType::F32 };
+        let recipe = Recipe { config, optimizer: sgd(), lr: 0.1, steps: 2, precision: "f32" };
         let file = compiled(&recipe, mesh, 4);
         let inputs = inputs(&file.model, &recipe);
         let program = file.program.as_ref().expect("a program");
