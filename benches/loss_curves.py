@@ -14,7 +14,14 @@ import subprocess
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 MODELS = {"tiny-llama": "tiny-llama, dense", "tiny-moe": "tiny-moe, 2 of 8 experts"}
 CONFIGS = {"dp=1": "one device", "dp=2,tp=2,pp=2": "dp=2, tp=2, pp=2"}
-PRECISIONS = {"f32": "#222222", "bf16": "#d1495b", "f16": "#2a6f97"}
+PRECISIONS = {
+    "f32": "#222222",
+    "bf16": "#d1495b",
+    "f16": "#2a6f97",
+    "fp8-block": "#edae49",
+    "fp8-tensor": "#588157",
+    "fp8-delayed": "#8e6fb0",
+}
 SMOOTH = 10
 WIDTH, HEIGHT, LEFT, TOP = 400, 230, 52, 40
 

@@ -119,7 +119,7 @@ const FILE_LINES: usize = 600;
 const FUNCTION_LINES: usize = 100;
 const MEDIAN_LINES: usize = 200;
 /// The most lines of ARCHITECTURE.md.
-const ARCHITECTURE_LINES: usize = 470;
+const ARCHITECTURE_LINES: usize = 480;
 
 /// Paths in documents that a build, a run or a user makes: how they begin or end.
 const MADE_ELSEWHERE: &[&str] = &["target/", "config.json", "run.toml", "metrics.jsonl"];

@@ -71,7 +71,7 @@ pub enum Scales {
 /// How the operands of products become 8-bit numbers. Those of the forward are f8e4m3.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Quantisation {
-    /// What shares a scale.
+    /// The elements that share a scale.
     pub scales: Scales,
     /// The format of cotangents.
     pub cotangents: DType,

@@ -1,9 +1,9 @@
 //! The properties that every op declares. Each default is the conservative one.
 
-use super::{Attr, Op, OpClass, Piece};
+use super::{Attr, Equation, Op, OpClass, Piece};
 use crate::graph::{Block, Span, Stmt};
 use crate::ids::Value;
-use crate::types::Type;
+use crate::types::{DType, Type};
 use std::fmt::Debug;
 
 /// The tensors around a statement while it is parsed. Ops whose result shape is a choice (reshape, broadcast) read it here.
@@ -101,6 +101,17 @@ pub trait OpDef: Debug {
     /// Operands used causally: result position `t` reads only positions `<= t`. A sequence slice needs only a prefix of them.
     fn causal_operands(&self) -> &'static [usize] {
         &[]
+    }
+
+    /// The equation of a contraction of two operands that [`with_scales`](OpDef::with_scales) can take in 8 bits.
+    fn contraction(&self) -> Option<&Equation> {
+        None
+    }
+
+    /// The contraction of 8-bit operands, which their scales follow; its result has the type `to`.
+    fn with_scales(&self, to: DType) -> Option<Op> {
+        let _ = to;
+        None
     }
 
     /// The op on a slice of the sequence, if it depends on the position in the sequence; otherwise `None`.

@@ -4,9 +4,10 @@
 //! `einsum(%x, %w, %x.scale, %w.scale, eq=.., to=bf16)` is that of two 8-bit operands, each times the scales of its blocks.
 
 use super::blocks::{Along, between, print};
-use super::{Attr, Attrs, Builder, Cotangents, Equation, OpClass, OpDef, Shapes};
+use super::{Attr, Attrs, Builder, Cotangents, Equation, Op, OpClass, OpDef, Shapes};
 use crate::ids::Value;
 use crate::types::{DType, Type};
+use std::collections::BTreeMap;
 
 /// A contraction of one or two operands.
 #[derive(Clone, PartialEq, Debug)]
@@ -67,34 +68,33 @@ impl Einsum {
         if [a_scale, b_scale].iter().any(|ty| ty.dtype != DType::F32) {
             return Err("its scales must be f32".to_string());
         }
-        self.blocks(operands).map(drop)
+        self.divided(&Einsum::along(operands)?).map(drop)
     }
 
-    /// The blocks of each operand's dims, and those of each factor: the same in all operands that have any.
-    fn blocks(&self, operands: &[&Type]) -> Result<([Vec<Along>; 2], Vec<(String, Along)>), String> {
-        let of = |at: usize| between(["a", "b"][at], operands[at], operands[at + 2]);
-        let (along, mut common) = ([of(0)?, of(1)?], Vec::<(String, Along)>::new());
-        let all = self.equation.operands.iter().zip(&along).flat_map(|(labels, along)| labels.iter().zip(along));
+    /// The blocks of each operand's dims.
+    fn along(operands: &[&Type]) -> Result<[Vec<Along>; 2], String> {
+        Ok([between("a", operands[0], operands[2])?, between("b", operands[1], operands[3])?])
+    }
+
+    /// The blocks of the factors that have any: the same in both operands that have them.
+    fn divided<'a>(&'a self, along: &[Vec<Along>; 2]) -> Result<BTreeMap<&'a str, Along>, String> {
+        let mut divided = BTreeMap::new();
+        let all = self.equation.operands.iter().zip(along).flat_map(|(labels, along)| labels.iter().zip(along));
         for (label, &along) in all.filter(|(_, along)| matches!(along, Along::Blocks(_))) {
-            match common.iter().find(|(known, _)| known == label) {
-                Some((_, other)) if *other != along => {
-                    return Err(format!("`{label}` has blocks of two sizes"));
-                }
-                Some(_) => {}
-                None => common.push((label.clone(), along)),
+            if divided.insert(label.as_str(), along).is_some_and(|other| other != along) {
+                return Err(format!("`{label}` has blocks of two sizes"));
             }
         }
-        Ok((along, common))
+        Ok(divided)
     }
 
     /// The rule of a contraction with scales: `m (k+ k'+=128), (k+ k'+=128) (n n'=128), m k, k n -> m (n n'=128)`.
     fn scaled_rule(&self, operands: &[&Type]) -> Result<String, String> {
-        let (along, common) = self.blocks(operands)?;
-        let divided =
-            |label: &String| common.iter().find(|(known, _)| known == label).map_or(Along::Each, |(_, it)| *it);
+        let along = Einsum::along(operands)?;
+        let divided = self.divided(&along)?;
         let term = |label: &String| {
             let mark = if self.equation.result.contains(label) { "" } else { "+" };
-            divided(label).of_tensor(label, mark, mark)
+            divided.get(label.as_str()).unwrap_or(&Along::Each).of_tensor(label, mark, mark)
         };
         let scale = |(label, along): (&String, &Along)| match along {
             Along::Each => term(label),
@@ -150,6 +150,14 @@ impl OpDef for Einsum {
     fn linear(&self, operands: usize) -> Vec<Vec<usize>> {
         let operands = if self.scaled.is_some() { 0 } else { operands };
         (0..operands).map(|operand| vec![operand]).collect()
+    }
+
+    fn contraction(&self) -> Option<&Equation> {
+        (self.scaled.is_none() && self.equation.operands.len() == 2).then_some(&self.equation)
+    }
+
+    fn with_scales(&self, to: DType) -> Option<Op> {
+        self.contraction().map(|equation| Einsum { equation: equation.clone(), scaled: Some(to) }.into())
     }
 
     /// For `y = einsum(a, b)`: `da = einsum(dy, b)` and `db = einsum(a, dy)`, the transposed equations. A summed

@@ -1,4 +1,4 @@
-//! Which products are quantised, in which blocks, and what the backward reads of them.
+//! Products that are quantised, their blocks, and what the backward reads of them.
 
 use ir::dim_role::DimRole;
 use ir::graph::{ArgKind, Block, Model, SectionKind, Stmt, is_record};
@@ -110,7 +110,7 @@ fn forward_and_gradients_are_quantised_along_what_they_sum() {
     assert!(formats.contains(&DType::F8E5M2), "cotangents have a larger range");
 }
 
-/// What only gradients of parameters read is saved in 8 bits: `%n` is not read by the backward, its copy is.
+/// Saved values that only gradients of parameters read: the backward does not read `%n`, but its 8-bit copy.
 #[test]
 fn eight_bits_are_saved_where_nothing_else_is_read() {
     for recipe in [BLOCKS, TENSORS, DELAYED] {

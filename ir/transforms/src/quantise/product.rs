@@ -3,7 +3,7 @@
 use ir::dim_role::DimRole;
 use ir::graph::{ArgKind, Block, SectionKind, Stmt};
 use ir::ids::Value;
-use ir::ops::{Einsum, Equation, KernelOp, Op};
+use ir::ops::Equation;
 use ir::options::{Quantisation, Scales};
 use ir::types::Dims;
 
@@ -24,18 +24,18 @@ pub(super) struct Forward {
 
 /// The labels with blocks, and the sizes of the blocks.
 struct Cuts {
-    /// Of x and w, summed in y.
+    /// The label of x and w that y sums.
     inner: (String, u64),
-    /// Of w and y, summed in dx.
+    /// The label of w and y that dx sums.
     outer: (String, u64),
-    /// Of x and y, summed in dw.
+    /// The label of x and y that dw sums.
     tokens: (String, u64),
 }
 
 impl Forward {
     /// The product that a statement is, if it can be quantised.
     pub(super) fn of(stmt: &Stmt, block: &Block, dims: &Dims, recipe: &Quantisation) -> Option<Forward> {
-        let Op::Kernel(KernelOp::Einsum(Einsum { equation, scaled: None })) = &stmt.op else { return None };
+        let equation = stmt.op.def()?.contraction()?;
         let &[a, b] = stmt.operands.as_slice() else { return None };
         let is_param = |value: Value| block.args_of(ArgKind::Param).any(|param| param == value);
         let (x_at, w_at) = match (is_param(a), is_param(b)) {
@@ -121,7 +121,7 @@ pub(super) fn part<'a>(
     forwards: &'a [Forward],
     block: &Block,
 ) -> Option<(&'a Forward, Part)> {
-    let Op::Kernel(KernelOp::Einsum(Einsum { equation, scaled: None })) = &stmt.op else { return None };
+    let equation = stmt.op.def()?.contraction()?;
     let second = stmt.operands.get(1).copied();
     forwards.iter().find_map(|forward| {
         let (x, w) = (&forward.x_labels, &forward.w_labels);

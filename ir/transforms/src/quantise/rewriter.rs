@@ -4,7 +4,7 @@ use super::ages::Records;
 use super::product::{Forward, Part, part};
 use ir::graph::{ArgKind, Block, SectionKind, Stmt};
 use ir::ids::Value;
-use ir::ops::{AbsMax, Builder, DelayedScale, Exponents, KernelOp, Op, Quantise, Reshape, ScaleFor};
+use ir::ops::{AbsMax, Builder, DelayedScale, Exponents, Quantise, Reshape, ScaleFor};
 use ir::options::{Quantisation, Scales};
 use ir::types::{DType, Dim};
 use std::collections::HashMap;
@@ -50,21 +50,20 @@ impl<'a> Rewriter<'a> {
     /// Appends a statement, or its quantised form.
     fn statement(&mut self, builder: &mut Builder<'_>, kind: SectionKind, stmt: Stmt) -> Result<(), String> {
         let forwards = self.forwards;
-        let (Op::Kernel(KernelOp::Einsum(einsum)), Some((forward, part))) =
-            (&stmt.op, part(&stmt, kind, forwards, builder.block))
-        else {
+        let Some((forward, part)) = part(&stmt, kind, forwards, builder.block) else {
             builder.stmts.push(stmt);
             return Ok(());
         };
-        let op = einsum.clone().scaled(builder.ty(stmt.operands[0]).dtype)?;
+        let to = builder.ty(stmt.operands[0]).dtype;
+        let def = stmt.op.def().ok_or("a product has a definition")?;
+        let (equation, op) = def.contraction().zip(def.with_scales(to)).ok_or("a product takes scales")?;
         let mut operand = |at: usize| {
-            let labels = &einsum.equation.operands[at];
             let is_cotangent = part != Part::Forward && at == 0;
             let to = if is_cotangent { self.recipe.cotangents } else { DType::F8E4M3 };
-            self.quantised(builder, (stmt.operands[at], forward.block(labels, part), to))
+            self.quantised(builder, (stmt.operands[at], forward.block(&equation.operands[at], part), to))
         };
         let [a, b] = [operand(0)?, operand(1)?];
-        builder.stmts.push(Stmt { op: op.into(), operands: vec![a[0], b[0], a[1], b[1]], ..stmt });
+        builder.stmts.push(Stmt { op, operands: vec![a[0], b[0], a[1], b[1]], ..stmt });
         if part == Part::Forward && self.saved.contains(&forward.x) {
             self.quantised(builder, (forward.x, forward.block(&forward.x_labels, Part::Weight), DType::F8E4M3))?;
         }

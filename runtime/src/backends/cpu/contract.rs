@@ -2,7 +2,7 @@
 
 use super::KernelFn;
 use super::call::Call;
-use super::quantise::dequantise;
+use super::quantise::Dequantise;
 use crate::backend::KernelSite;
 use ir::ops::{Einsum, Reduce};
 use ir::types::PartialKind;
@@ -39,10 +39,10 @@ pub(super) fn einsum(op: &Einsum, site: &KernelSite<'_>) -> Result<(KernelFn, bo
         });
         return Ok((run, can_round));
     }
-    let dequantise = dequantise(site)?;
+    let dequantise = Dequantise::of(site)?;
     let run: KernelFn = Box::new(move |call, par| {
         let mut wide = std::mem::take(call.dequantised);
-        dequantise(call, &mut wide, par);
+        dequantise.run(call, &mut wide, par);
         run(call, [Floats::Wide(&wide[0]), Floats::Wide(&wide[1])], par);
         *call.dequantised = wide;
     });

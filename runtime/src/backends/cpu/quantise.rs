@@ -54,15 +54,20 @@ pub(super) fn delayed_scale(op: &DelayedScale) -> Result<KernelFn, String> {
     Ok(Box::new(move |call, _| call.out()[0] = quantise::delayed_scale(format, call.float(0), within)))
 }
 
-/// Writes the operands of a contraction times the scales that follow them.
-pub(super) fn dequantise(site: &KernelSite<'_>) -> Result<impl Fn(&Call<'_>, &mut [Vec<f32>; 2], Par) + use<>, String> {
-    let blocks = |at: usize| Blocks::new(&site.operand(at)?, &site.operand(at + 2)?);
-    let blocks = [blocks(0)?, blocks(1)?];
-    Ok(move |call: &Call<'_>, out: &mut [Vec<f32>; 2], par: Par| {
-        for (at, (blocks, out)) in blocks.iter().zip(out).enumerate() {
+/// The operands of a contraction, times the scales that follow them.
+pub(super) struct Dequantise([Blocks; 2]);
+
+impl Dequantise {
+    pub(super) fn of(site: &KernelSite<'_>) -> Result<Dequantise, String> {
+        let blocks = |at: usize| Blocks::new(&site.operand(at)?, &site.operand(at + 2)?);
+        Ok(Dequantise([blocks(0)?, blocks(1)?]))
+    }
+
+    pub(super) fn run(&self, call: &Call<'_>, out: &mut [Vec<f32>; 2], par: Par) {
+        for (at, (blocks, out)) in self.0.iter().zip(out).enumerate() {
             let x = call.floats(at);
             out.resize(x.len(), 0.0);
             quantise::dequantise(x, call.float(at + 2), blocks, out, par);
         }
-    })
+    }
 }

@@ -1,5 +1,6 @@
 //! Quantisation: blocks of a tensor have a scale each. What is stored in 8 bits is rounded where results are.
 
+use super::update::is_finite_step;
 use crate::reference::real::Real;
 use crate::reference::round::largest;
 use crate::reference::tensor::{Tensor, strides};
@@ -76,9 +77,9 @@ pub(super) fn exponents<R: Real>(x: &Tensor<R>, dims: &[usize]) -> Tensor<R> {
 
 /// The age 0 of what was seen, and one more of all else; all as it was if the step is skipped.
 pub(super) fn ages<R: Real>(ages: &Tensor<R>, seen: &Tensor<R>, clip: &Tensor<R>) -> Tensor<R> {
-    let is_skipped = !(clip.data[0] > R::zero());
+    let counts = is_finite_step(clip.data[0]);
     Tensor::from_fn(&ages.dims, |exponent| match ages.data[exponent] {
-        age if is_skipped => age,
+        age if !counts => age,
         _ if seen.data[exponent] > R::zero() => R::zero(),
         age => age + R::one(),
     })

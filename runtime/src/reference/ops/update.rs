@@ -34,7 +34,7 @@ pub(super) fn sum_squares<R: Real>(x: &Tensor<R>) -> Tensor<R> {
 }
 
 /// True if the norm that gave the clip factor was finite.
-fn is_finite_step<R: Real>(clip: R) -> bool {
+pub(super) fn is_finite_step<R: Real>(clip: R) -> bool {
     clip > R::zero()
 }
 
