@@ -157,6 +157,33 @@ fn dims_without_blocks_stay() {
 }
 
 #[test]
+fn gains_are_no_products_and_names_are_free() {
+    let text = "
+        dims [b=4, s=64, h=256, f=128, v=32]
+        param %gain: bf16[h]
+        param %up: bf16[h, f]
+        param %emb: bf16[v, f]
+        model @m(%x: input bf16[b, s, h], %labels: input i32[b, s]) {
+          call @net(%x, %labels; %gain, %up, %emb)
+        }
+        block @net(%x: input bf16[b, s, h], %labels: input i32[b, s]; %gain: param bf16[h], %up: param bf16[h, f], %emb: param bf16[v, f]) -> loss f32[] {
+          %x.g: bf16[b, s, h] = einsum(%x, %gain, eq=\"b s h, h -> b s h\")
+          %x_g_ages: bf16[b, s, f] = einsum(%x.g, %up, eq=\"b s h, h f -> b s f\")
+          %z: bf16[b, s, v] = einsum(%x_g_ages, %emb, eq=\"b s f, v f -> b s v\")
+          %l: f32[], %lse: f32[b, s] = cross_entropy(%z, %labels)
+          return %l
+        }";
+    for recipe in [BLOCKS, TENSORS, DELAYED] {
+        let (model, count) = quantised(parse(text).unwrap().model, &recipe);
+        assert_eq!(count, 1, "{recipe:?}: the gain and the head stay");
+        let fields: Vec<_> =
+            model.params.values().filter(|param| is_record(&param.name)).map(|param| param.field.as_deref()).collect();
+        assert_eq!(fields.len(), if recipe == DELAYED { 2 } else { 0 });
+        assert!(fields.iter().all(|field| ["x_g_", "x_g_ages_d"].contains(&field.unwrap())), "{fields:?}");
+    }
+}
+
+#[test]
 fn records_belong_to_runs_of_a_block() {
     let (model, _) = of_preset("tiny-llama", &DELAYED);
     let records: Vec<_> = model.params.values().filter(|param| is_record(&param.name)).collect();

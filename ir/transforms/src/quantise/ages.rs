@@ -26,9 +26,12 @@ impl Records {
     /// Adds the record of a value as an argument of the block, and returns it.
     ///
     /// # Errors
-    /// Its name is taken.
+    /// None, since its name is free.
     pub(super) fn add(&mut self, block: &mut Block, of: Value, seen: Value) -> Result<Value, String> {
-        let field = block.value_name(of).replace('.', "_");
+        let mut field = block.value_name(of).replace('.', "_");
+        while block.find(&format!("{field}_ages")).is_some() {
+            field.push('_');
+        }
         let ty = Type::new(DType::F32, vec![Dim::sized(EXPONENTS)]);
         let ages = add_arg(block, format!("{field}_ages"), ArgKind::Param, ty)?;
         self.0.push(Record { field, ages, seen });

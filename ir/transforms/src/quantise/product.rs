@@ -50,18 +50,22 @@ impl Forward {
         }
         let [x_labels, w_labels] = [x_at, w_at].map(|at| equation.operands[at].clone());
         let y_labels = equation.result.clone();
-        let last = |labels: &[String], with: &[String], without: &[String], size: u64| {
-            let label = labels.iter().rfind(|label| with.contains(label) && !without.contains(label))?;
-            let dim = equation.dim(label, &[block.ty(a), block.ty(b)])?;
-            Some((label.clone(), cut(dim.size, size)?))
+        let last = |labels: &[String], with: &[String], without: &[String]| {
+            labels.iter().rfind(|label| with.contains(label) && !without.contains(label)).cloned()
         };
+        // A product that sums nothing, as one with a gain, is no matrix product.
+        let inner = last(&x_labels, &w_labels, &y_labels)?;
+        let outer = last(&w_labels, &y_labels, &x_labels)?;
+        let tokens = last(&x_labels, &y_labels, &w_labels)?;
         let cuts = match recipe.scales {
             Scales::Tensor | Scales::Delayed(_) => None,
-            Scales::Blocks(size) => Some(Cuts {
-                inner: last(&x_labels, &w_labels, &y_labels, size)?,
-                outer: last(&w_labels, &y_labels, &x_labels, size)?,
-                tokens: last(&x_labels, &y_labels, &w_labels, size)?,
-            }),
+            Scales::Blocks(size) => {
+                let cut = |label: String| {
+                    let dim = equation.dim(&label, &[block.ty(a), block.ty(b)])?;
+                    Some((label, cut(dim.size, size)?))
+                };
+                Some(Cuts { inner: cut(inner)?, outer: cut(outer)?, tokens: cut(tokens)? })
+            }
         };
         let is_delayed = matches!(recipe.scales, Scales::Delayed(_));
         Some(Forward { x, w, x_labels, w_labels, y_labels, x_is_first: x_at == 0, cuts, is_delayed })
