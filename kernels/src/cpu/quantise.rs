@@ -18,6 +18,7 @@ const LEAST: f32 = f32::MIN_POSITIVE;
 /// The blocks of a tensor that share a scale.
 #[derive(Clone, Debug)]
 pub struct Blocks {
+    /// The dims, neighbours merged where their blocks are neighbours too.
     dims: Dims,
     /// The indices of a block along each dim.
     sizes: Dims,
@@ -40,8 +41,22 @@ impl Blocks {
             1.. if size % count == 0 => Ok(size / count),
             _ => Err(format!("{count} scales do not divide a dim of {size}")),
         };
-        let sizes = dims.iter().zip(scales).map(along).collect::<Result<Dims, _>>()?;
-        Ok(Blocks { dims: dims.into(), sizes, strides: row_major(scales), scales: scales.iter().product() })
+        let blocks = dims.iter().zip(scales).map(along).collect::<Result<Dims, _>>()?;
+        let (mut merged, mut sizes) = (Dims::from_slice(&[1]), Dims::from_slice(&[1]));
+        for (&dim, &block) in dims.iter().zip(&blocks) {
+            let last = merged.len() - 1;
+            // Blocks of single indices go on in the next dim, and so do blocks over all of the next dim.
+            if sizes[last] == 1 || block == dim {
+                merged[last] *= dim;
+                sizes[last] *= block;
+            } else {
+                merged.push(dim);
+                sizes.push(block);
+            }
+        }
+        let counts: Dims = merged.iter().zip(&sizes).map(|(dim, size)| dim / size.max(&1)).collect();
+        let strides = row_major(&counts);
+        Ok(Blocks { dims: merged, sizes, strides, scales: scales.iter().product() })
     }
 
     /// The number of elements.
@@ -49,34 +64,30 @@ impl Blocks {
         self.dims.iter().product()
     }
 
-    /// Elements of a row, along the last dim.
-    fn row(&self) -> usize {
-        self.dims.last().copied().unwrap_or(1)
-    }
-
-    fn rows(&self) -> usize {
-        self.len() / self.row().max(1)
-    }
-
-    /// The place of the first scale of a row.
+    /// The place of the first scale of a row along the last dim.
     fn first(&self, row: usize) -> usize {
         let (mut rest, mut place) = (row, 0);
-        for dim in (0..self.dims.len().saturating_sub(1)).rev() {
+        for dim in (0..self.dims.len() - 1).rev() {
             place += rest % self.dims[dim] / self.sizes[dim] * self.strides[dim];
             rest /= self.dims[dim];
         }
         place
     }
 
-    /// Calls `f` with each piece of a row: its elements, the place of its first scale, and whether each element has its own.
-    fn pieces(&self, row: usize, mut f: impl FnMut(Range<usize>, usize, bool)) {
-        let (len, size, first) = (self.row(), self.sizes.last().copied().unwrap_or(1), self.first(row));
-        let is_each = size == 1;
-        let block = if is_each { len } else { size };
-        for start in (0..len).step_by(block.max(1)) {
-            for piece in (start..start + block).step_by(PIECE) {
-                let scale = first + if is_each { piece } else { start / size };
-                f(piece..(start + block).min(piece + PIECE), scale, is_each);
+    /// Calls `f` with each piece of a range of elements: its range, the place of its first scale, and whether each element has its own.
+    fn pieces(&self, range: Range<usize>, mut f: impl FnMut(Range<usize>, usize, bool)) {
+        let last = self.dims.len() - 1;
+        let (len, size) = (self.dims[last].max(1), self.sizes[last]);
+        let mut at = range.start;
+        while at < range.end {
+            let row = at / len * len;
+            let (first, end) = (self.first(at / len), range.end.min(row + len));
+            while at < end {
+                let block = (at - row) / size;
+                let stop = if size == 1 { end } else { end.min(row + (block + 1) * size) };
+                let piece = at..stop.min(at + PIECE);
+                at = piece.end;
+                f(piece, first + block, size == 1);
             }
         }
     }
@@ -92,19 +103,17 @@ pub fn absmax(x: Floats, blocks: &Blocks, out: &mut [f32], scratch: &mut Vec<f32
     let threads = par.threads(x.len());
     scratch.clear();
     scratch.resize(threads * out.len(), 0.0);
-    let rows = blocks.rows();
-    par.rows(threads, x.len() / threads, Rows(&mut scratch[..], out.len()), &|range, maxima| {
+    let len = x.len();
+    par.rows(threads, len / threads, Rows(&mut scratch[..], out.len()), &|range, maxima| {
+        let mut buffer = [0.0; PIECE];
         for (thread, maxima) in range.zip(maxima.0.chunks_exact_mut(out.len().max(1))) {
-            for row in thread * rows / threads..(thread + 1) * rows / threads {
-                let mut buffer = [0.0; PIECE];
-                blocks.pieces(row, |piece, scale, is_each| {
-                    let x = numbers(x, row * blocks.row() + piece.start, piece.len(), &mut buffer);
-                    match is_each {
-                        true => raise(x, &mut maxima[scale..][..x.len()]),
-                        false => maxima[scale] = largest(x, maxima[scale]),
-                    }
-                });
-            }
+            blocks.pieces(thread * len / threads..(thread + 1) * len / threads, |piece, scale, is_each| {
+                let x = numbers(x, piece, &mut buffer);
+                match is_each {
+                    true => raise(x, &mut maxima[scale..][..x.len()]),
+                    false => maxima[scale] = largest(x, maxima[scale]),
+                }
+            });
         }
     });
     out.fill(0.0);
@@ -138,21 +147,18 @@ fn least_scale(max: f32, largest: f32) -> f32 {
 pub fn quantise(x: Floats, scales: &[f32], blocks: &Blocks, (format, out): (Narrow, &mut [u8]), par: Par) {
     assert_eq!((x.len(), scales.len()), (blocks.len(), blocks.scales), "the shapes of blocks and scales");
     assert_eq!(out.len(), x.len() * format.bytes(), "an element for each number");
-    let len = blocks.row();
-    par.rows(blocks.rows(), len, Rows(out, len * format.bytes()), &|rows, out| {
+    par.rows(x.len(), 1, Rows(out, format.bytes()), &|range, out| {
         let (mut buffer, mut quotients) = ([0.0; PIECE], [0.0; PIECE]);
-        for (place, row) in rows.enumerate() {
-            blocks.pieces(row, |piece, scale, is_each| {
-                let x = numbers(x, row * len + piece.start, piece.len(), &mut buffer);
-                let quotients = &mut quotients[..x.len()];
-                match is_each {
-                    true => divide(x, &scales[scale..][..x.len()], quotients),
-                    false => divide_all(x, scales[scale], quotients),
-                }
-                let at = (place * len + piece.start) * format.bytes();
-                round_part(format, quotients, &mut out.0[at..][..piece.len() * format.bytes()]);
-            });
-        }
+        blocks.pieces(range.clone(), |piece, scale, is_each| {
+            let at = (piece.start - range.start) * format.bytes();
+            let x = numbers(x, piece, &mut buffer);
+            let quotients = &mut quotients[..x.len()];
+            match is_each {
+                true => divide(x, &scales[scale..][..x.len()], quotients),
+                false => divide_all(x, scales[scale], quotients),
+            }
+            round_part(format, quotients, &mut out.0[at..][..x.len() * format.bytes()]);
+        });
     });
 }
 
@@ -178,19 +184,16 @@ type Scaling = (fn(&[f32], &[f32], &mut [f32]), fn(&[f32], f32, &mut [f32]));
 fn scaled(x: Floats, scales: &[f32], blocks: &Blocks, (each, all): Scaling, out: &mut [f32], par: Par) {
     assert_eq!((x.len(), scales.len()), (blocks.len(), blocks.scales), "the shapes of blocks and scales");
     assert_eq!(out.len(), x.len(), "a number for each element");
-    let len = blocks.row();
-    par.rows(blocks.rows(), len, Rows(out, len), &|rows, out| {
+    par.rows(x.len(), 1, Rows(out, 1), &|range, out| {
         let mut buffer = [0.0; PIECE];
-        for (place, row) in rows.enumerate() {
-            blocks.pieces(row, |piece, scale, is_each| {
-                let x = numbers(x, row * len + piece.start, piece.len(), &mut buffer);
-                let out = &mut out.0[place * len + piece.start..][..x.len()];
-                match is_each {
-                    true => each(x, &scales[scale..][..x.len()], out),
-                    false => all(x, scales[scale], out),
-                }
-            });
-        }
+        blocks.pieces(range.clone(), |piece, scale, is_each| {
+            let out = &mut out.0[piece.start - range.start..][..piece.len()];
+            let x = numbers(x, piece, &mut buffer);
+            match is_each {
+                true => each(x, &scales[scale..][..x.len()], out),
+                false => all(x, scales[scale], out),
+            }
+        });
     });
 }
 
@@ -208,7 +211,7 @@ pub fn exponents(x: Floats, counts: &mut [f32], par: Par) {
         // Neighbours often have one exponent, and counts of their own do not wait for each other.
         let (mut buffer, mut own) = ([0.0; PIECE], [[0u32; EXPONENTS]; 4]);
         for start in range.clone().step_by(PIECE) {
-            let x = numbers(x, start, PIECE.min(range.end - start), &mut buffer);
+            let x = numbers(x, start..range.end.min(start + PIECE), &mut buffer);
             let (fours, rest) = x.as_chunks::<4>();
             let exponent = |x: f32| (x.to_bits() >> 23) as usize & (EXPONENTS - 1);
             fours.iter().for_each(|four| own.iter_mut().zip(four).for_each(|(own, &x)| own[exponent(x)] += 1));
@@ -241,12 +244,12 @@ pub fn delayed_scale(format: Narrow, ages: &[f32], within: f32) -> f32 {
 }
 
 /// Some elements as f32: where they are, or in a buffer.
-fn numbers<'a>(x: Floats<'a>, start: usize, len: usize, buffer: &'a mut [f32; PIECE]) -> &'a [f32] {
+fn numbers<'a>(x: Floats<'a>, range: Range<usize>, buffer: &'a mut [f32; PIECE]) -> &'a [f32] {
     match x {
-        Floats::Wide(x) => &x[start..][..len],
+        Floats::Wide(x) => &x[range],
         Floats::Narrow(format, bytes) => {
-            let buffer = &mut buffer[..len];
-            widen_part(format, &bytes[start * format.bytes()..][..len * format.bytes()], buffer);
+            let buffer = &mut buffer[..range.len()];
+            widen_part(format, &bytes[range.start * format.bytes()..range.end * format.bytes()], buffer);
             buffer
         }
     }
@@ -349,12 +352,14 @@ mod tests {
 
     #[test]
     fn blocks_are_divided_by_their_own_scales() {
-        let cases: [(&[usize], &[usize]); 7] = [
+        let cases: [(&[usize], &[usize]); 9] = [
             (&[3, 4, 1200], &[3, 4, 10]),
             (&[3, 600, 70], &[3, 4, 70]),
             (&[24, 36], &[2, 3]),
             (&[300, 700], &[1, 1]),
             (&[4, 6, 8], &[2, 6, 1]),
+            (&[6, 4, 1, 30], &[1, 4, 1, 10]),
+            (&[2, 8, 3, 500], &[2, 4, 3, 500]),
             (&[], &[]),
             (&[0, 5], &[0, 5]),
         ];

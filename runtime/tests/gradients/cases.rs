@@ -165,6 +165,7 @@ pub(crate) fn without_gradient() -> Vec<Case> {
     let (out, lse) = (Real(&[2, 3, 2, 2, 3]), Real(&[2, 3, 2, 2]));
     let attention = [q, k, v, out, lse, out, qpos, kpos, qseg, kseg];
     let adam = [float("beta1", 0.9), float("beta2", 0.9), float("eps", 1e-8), float("weight_decay", 0.1)];
+    let to = ("to", Attr::Word("f8e4m3".to_string()));
     let flags = [float("scale", 1.0), ("causal", Attr::flag(true))];
     vec![
         case("at_most", &[float("max", 0.5)], &[x], &[]),
@@ -188,6 +189,12 @@ pub(crate) fn without_gradient() -> Vec<Case> {
         case("token_loss", &[], &[row, row, labels], &[]),
         case("top_k_grad", &[], &[Int(&[2, 3], 0, 4), x], &[2, 4]),
         case("combine_dw", &[], &[Real(&[2, 5, 3]), Real(&[2, 6, 1, 3]), Int(&[2, 5, 2], 0, 6)], &[]),
+        case("absmax", &[("block", Attr::Str("1 3".to_string()))], &[x], &[]),
+        case("scale_for", std::slice::from_ref(&to), &[row], &[]),
+        case("quantise", std::slice::from_ref(&to), &[x, Real(&[2, 1])], &[]),
+        case("exponents", &[], &[x], &[]),
+        case("ages", &[], &[x, x, one], &[]),
+        case("delayed_scale", &[to, int("within", 16)], &[Real(&[256])], &[]),
         case("sum_squares", &[], &[x], &[]),
         case("adamw", &adam, &[x, x, x, x, one, one, one], &[]),
         case("sgd", &[float("momentum", 0.9), float("weight_decay", 0.1)], &[x, x, x, one, one], &[]),
