@@ -17,6 +17,7 @@ use meshwright_kernels::cpu::norm::{
     layer_norm, layer_norm_dgamma, layer_norm_dx, rms_norm, rms_norm_dgamma, rms_norm_dx,
 };
 use meshwright_kernels::cpu::optimizer::{AdamW, Sgd, adamw, sgd, sum_squares};
+use meshwright_kernels::cpu::quantise::{Blocks, EXPONENTS, absmax, age, dequantise, exponents, quantise, scale_for};
 use meshwright_kernels::cpu::reduce::{Reduction, reduce};
 use meshwright_kernels::cpu::rope::{Heads, rope};
 use meshwright_kernels::cpu::shape::{View, add_strided, copy_strided};
@@ -73,6 +74,7 @@ fn no_kernel_allocates() {
     tokens();
     experts();
     moves();
+    quantised();
     updates();
 }
 
@@ -250,6 +252,27 @@ fn moves() {
     check("copies", |_| {
         copy_strided(&x, view(0), &mut out, view(1), &dims);
         add_strided(&x, view(1), &mut out, view(0), &dims);
+    });
+}
+
+fn quantised() {
+    let n = ROWS * COLS;
+    let (x, mut small, mut wide, mut scratch) = (vec![0.5; n], vec![0u8; n], vec![0.0; n], Vec::new());
+    for counts in [[ROWS, 1], [1, COLS], [1, 1], [ROWS, COLS]] {
+        let blocks = Blocks::new(&[ROWS, COLS], &counts).unwrap();
+        let mut scales = vec![0.0; counts[0] * counts[1]];
+        check(&format!("quantise by {counts:?}"), |par| {
+            absmax(Floats::Wide(&x), &blocks, &mut scales, &mut scratch, par);
+            let max = scales[0];
+            scale_for(Narrow::F8E4M3, &[max], &mut scales[..1]);
+            quantise(Floats::Wide(&x), &scales, &blocks, (Narrow::F8E4M3, &mut small), par);
+            dequantise(Floats::Narrow(Narrow::F8E4M3, &small), &scales, &blocks, &mut wide, par);
+        });
+    }
+    let (mut seen, mut ages) = (vec![0.0; EXPONENTS], vec![9.0; EXPONENTS]);
+    check("ages", |par| {
+        exponents(Floats::Wide(&x), &mut seen, par);
+        age(&mut ages, &seen, 1.0);
     });
 }
 
