@@ -73,7 +73,7 @@ fn reference(recipe: &Recipe) -> Record {
     rounded(recipe, Rounding::Nearest)
 }
 
-/// The same with a rounding of the results that are narrower.
+/// The recipe in the reference evaluator under a rounding of narrow results.
 fn rounded(recipe: &Recipe, rounding: Rounding) -> Record {
     let mut meaning = differentiate(model(recipe, SEQUENCES), &recipe.optimizer).expect("a gradient");
     if let Some(quantisation) = recipe.formats().quantisation {

@@ -196,7 +196,7 @@ fn any_precision_to_any() {
 /// Checks a parameter and its states of a checkpoint of one precision, loaded under another.
 fn is_loaded(name: &str, saved: &Bits, loaded: &Bits, [from, to]: [&str; 2]) {
     let copy = |precision| if precision == "f32" { name.to_string() } else { format!("{name}.master") };
-    // What the optimizer goes on from is the same to the bit, and the parameter is that, rounded.
+    // The optimizer goes on from the same bits, and the parameter is those, rounded.
     let [want, got] = both(saved, loaded, [&copy(from), &copy(to)]);
     assert_eq!(want, got, "{from} to {to}: {name}");
     for state in ["m", "v"].map(|state| format!("{name}.{state}")) {

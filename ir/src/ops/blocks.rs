@@ -46,8 +46,3 @@ pub(super) fn between(name: &str, tensor: &Type, scales: &Type) -> Result<Vec<Al
     };
     tensor.dims.iter().zip(&scales.dims).map(along).collect()
 }
-
-/// The tensors of a rule as text.
-pub(super) fn print(terms: &[String]) -> String {
-    if terms.is_empty() { "()".to_string() } else { terms.join(" ") }
-}

@@ -9,7 +9,7 @@ use crate::types::{DType, Dim, Type};
 /// The exponents of f32: 0 for numbers below the normal ones, 255 for what is not finite.
 pub const EXPONENTS: u64 = 256;
 
-/// `exponents(%x)`: `x [..] -> f32[256]`, how many elements have each biased exponent of f32.
+/// `exponents(%x)`: `x [..] -> f32[256]`, the number of elements of each biased exponent of f32.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Exponents;
 

@@ -3,7 +3,8 @@
 //!
 //! `einsum(%x, %w, %x.scale, %w.scale, eq=.., to=bf16)` is that of two 8-bit operands, each times the scales of its blocks.
 
-use super::blocks::{Along, between, print};
+use super::blocks::{Along, between};
+use super::equation::print_labels;
 use super::{Attr, Attrs, Builder, Cotangents, Equation, Op, OpClass, OpDef, Shapes};
 use crate::ids::Value;
 use crate::types::{DType, Type};
@@ -100,9 +101,9 @@ impl Einsum {
             Along::Each => term(label),
             along => along.of_scales(label),
         };
-        let tensor = |labels: &Vec<String>| print(&labels.iter().map(term).collect::<Vec<_>>());
+        let tensor = |labels: &Vec<String>| print_labels(&labels.iter().map(term).collect::<Vec<_>>());
         let scales =
-            |at: usize| print(&self.equation.operands[at].iter().zip(&along[at]).map(scale).collect::<Vec<_>>());
+            |at: usize| print_labels(&self.equation.operands[at].iter().zip(&along[at]).map(scale).collect::<Vec<_>>());
         let [a, b] = [0, 1].map(|at| tensor(&self.equation.operands[at]));
         Ok(format!("{a}, {b}, {}, {} -> {}", scales(0), scales(1), tensor(&self.equation.result)))
     }

@@ -110,6 +110,7 @@ fn is_name(label: &str) -> bool {
     label.starts_with(|c: char| c.is_alphabetic()) && label.chars().all(|c| c.is_alphanumeric() || "_.".contains(c))
 }
 
-fn print_labels(labels: &[String]) -> String {
+/// The dims of a tensor as text.
+pub(super) fn print_labels(labels: &[String]) -> String {
     if labels.is_empty() { "()".to_string() } else { labels.join(" ") }
 }

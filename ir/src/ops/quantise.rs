@@ -1,7 +1,8 @@
 //! Quantisation to 8 bits: `absmax` measures blocks of a tensor, `scale_for` makes scales of the maxima, and `quantise` divides by them.
 //! A contraction of quantised operands multiplies by their scales ([`Einsum`](super::Einsum)).
 
-use super::blocks::{Along, between, print};
+use super::blocks::{Along, between};
+use super::equation::print_labels;
 use super::{Attr, Attrs, OpDef, Shapes, operands};
 use crate::types::{DType, Dim, Type};
 
@@ -147,7 +148,7 @@ impl OpDef for Quantise {
 /// One tensor of a rule, from the term of each dim.
 fn side(along: &[Along], term: impl Fn(Along, &str) -> String) -> String {
     let terms: Vec<String> = along.iter().enumerate().map(|(at, along)| term(*along, &format!("a{at}"))).collect();
-    print(&terms)
+    print_labels(&terms)
 }
 
 /// The format that an attribute names.

@@ -92,7 +92,7 @@ fn forward_and_gradients_are_quantised_along_what_they_sum() {
     assert_eq!(sizes(F, "n"), BTreeSet::from([vec![1, 1, 128], vec![1, 128, 1]]));
     assert_eq!(sizes(F, "gate"), BTreeSet::from([vec![128, 128]]));
     assert_eq!(sizes(F, "wq"), BTreeSet::from([vec![128, 1, 1, 32]]));
-    assert_eq!((sizes(I, "gate"), sizes(W, "n")), (BTreeSet::new(), BTreeSet::new()), "scales are not made again");
+    assert_eq!((sizes(I, "gate"), sizes(W, "n")), (BTreeSet::new(), BTreeSet::new()), "I and W reuse the scales of F");
     assert_eq!(sizes(I, "fg.d"), BTreeSet::from([vec![1, 1, 128]]));
     assert_eq!(sizes(W, "fg.d"), BTreeSet::from([vec![1, 128, 1]]));
     let copies = |kind: SectionKind| -> Vec<DType> {

@@ -1,5 +1,5 @@
 //! The records of delayed scaling. Each scaled tensor of a block has one: a parameter that no optimizer updates, with the ages of its exponents.
-//! What W counts into its gradient, U notes.
+//! W counts exponents into its gradient, and U updates the ages.
 
 use crate::differentiate::add_arg;
 use ir::graph::{ArgKind, Block, GRADIENT, Init, Model, Param, ParamIndex, ParamRef, RECORDS, SectionKind, Span, Stmt};
@@ -26,7 +26,7 @@ impl Records {
     /// Adds the record of a value as an argument of the block, and returns it.
     ///
     /// # Errors
-    /// None, since its name is free.
+    /// Those of [`add_arg`], which does not fail on a free name.
     pub(super) fn add(&mut self, block: &mut Block, of: Value, seen: Value) -> Result<Value, String> {
         let mut field = block.value_name(of).replace('.', "_");
         while block.find(&format!("{field}_ages")).is_some() {

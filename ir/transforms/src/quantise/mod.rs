@@ -1,6 +1,6 @@
 //! Quantisation: the products with parameters take 8-bit operands, in the forward and in both of its gradients.
 //!
-//! Of `y = einsum(x, w)`, its `dx = einsum(dy, w)` and `dw = einsum(dy, x)`, each operand is measured (`absmax`), divided by scales
+//! The products are `y = einsum(x, w)`, `dx = einsum(dy, w)` and `dw = einsum(dy, x)`. Each operand is measured (`absmax`), divided by scales
 //! (`quantise`), and multiplied by them again in the product. Recipes differ in the blocks that share a scale:
 //!
 //! - blocks (DeepSeek-V3, section 3.3.2): 128 x 128 elements of a parameter, and 128 elements of activations and cotangents along
@@ -27,7 +27,7 @@ use ir::types::Dims;
 /// Quantises the products with parameters of a differentiated model, and returns their number, a forward and its gradients counted as one.
 ///
 /// # Errors
-/// A product is none: its statement does not hold in the block. A name that delayed scaling needs is taken.
+/// A product is none: its statement does not hold in the block.
 pub fn quantise(model: &mut Model, recipe: &Quantisation) -> Result<usize, String> {
     let blocks: Vec<BlockId> = model.blocks.keys().collect();
     let mut count = 0;

@@ -37,7 +37,7 @@ impl Forward {
     pub(super) fn of(stmt: &Stmt, block: &Block, dims: &Dims, recipe: &Quantisation) -> Option<Forward> {
         let equation = stmt.op.def()?.contraction()?;
         let &[a, b] = stmt.operands.as_slice() else { return None };
-        let is_param = |value: Value| block.args_of(ArgKind::Param).any(|param| param == value);
+        let is_param = |value: Value| block.arg_kind(value) == Some(ArgKind::Param);
         let (x_at, w_at) = match (is_param(a), is_param(b)) {
             (false, true) => (0, 1),
             (true, false) => (1, 0),

@@ -34,7 +34,7 @@ impl<'a> Rewriter<'a> {
     /// Rewrites a section, after those that it reads.
     ///
     /// # Errors
-    /// A statement does not hold, or a name is taken.
+    /// A statement does not hold.
     pub(super) fn section(&mut self, block: &mut Block, kind: SectionKind) -> Result<(), String> {
         let stmts = std::mem::take(&mut block[kind].stmts);
         let mut builder = Builder::new(block);

@@ -68,7 +68,7 @@ fn exponent<R: Real>(x: R) -> usize {
     (exponent + 127).clamp(0, 255) as usize
 }
 
-/// How many elements have each exponent.
+/// The number of elements of each exponent.
 pub(super) fn exponents<R: Real>(x: &Tensor<R>, dims: &[usize]) -> Tensor<R> {
     let mut out = Tensor::zeros(dims);
     x.data.iter().for_each(|&x| out.data[exponent(x)] += R::one());
