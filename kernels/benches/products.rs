@@ -142,12 +142,12 @@ fn attention(name: &str, s: usize, d: usize, p: f32) {
     let [q, dout, mut out] = [(); 3].map(|()| normals(s * 4 * d));
     let [k, v] = [(); 2].map(|()| normals(s * 2 * d));
     let (pos, seg): (Vec<i32>, _) = ((0..s as i32).collect(), vec![0; s]);
-    let x = Inputs { q: &q, k: &k, v: &v, qpos: &pos, kpos: &pos, qseg: &seg, kseg: &seg };
+    let x = Inputs { q: (&q).into(), k: (&k).into(), v: (&v).into(), qpos: &pos, kpos: &pos, qseg: &seg, kseg: &seg };
     let (mut lse, mut scratch) = (vec![0.0; s * 4], vec![]);
     let flops = a.flops() as f64 / 2.0;
     let [speed] = fastest(flops, [&mut || a.forward(black_box(&x), &mut out, &mut lse, Par(1), &mut scratch)]);
     println!("{:42} {speed:6.1}", format!("{name}, forward"));
-    let saved = Saved { out: &out, lse: &lse, dout: &dout };
+    let saved = Saved { out: (&out).into(), lse: &lse, dout: (&dout).into() };
     let [mut dq, mut dk, mut dv] = [&q, &k, &v].map(|x| vec![0.0; x.len()]);
     let mut backward = || {
         let gradients = Gradients { dq: &mut dq, dk: &mut dk, dv: &mut dv };

@@ -123,11 +123,19 @@ fn attentions() {
         let queries = 2 * s * 4;
         let (q, kv) = (vec![0.5; queries * d], vec![0.5; 2 * 256 * 2 * d]);
         let (qpos, kpos): (Vec<i32>, Vec<i32>) = ((0..2 * s as i32).collect(), (0..512).collect());
-        let x = Inputs { q: &q, k: &kv, v: &kv, qpos: &qpos, kpos: &kpos, qseg: &vec![0; 2 * s], kseg: &[0; 512] };
+        let x = Inputs {
+            q: (&q).into(),
+            k: (&kv).into(),
+            v: (&kv).into(),
+            qpos: &qpos,
+            kpos: &kpos,
+            qseg: &vec![0; 2 * s],
+            kseg: &[0; 512],
+        };
         let (mut out, mut lse, mut scratch) = (vec![0.0; queries * d], vec![0.0; queries], vec![]);
         check("attention", |par| a.forward(&x, &mut out, &mut lse, par, &mut scratch));
         let (mut dq, mut dk, mut dv) = (q.clone(), kv.clone(), kv.clone());
-        let saved = Saved { out: &out, lse: &lse, dout: &q };
+        let saved = Saved { out: (&out).into(), lse: &lse, dout: (&q).into() };
         check("attention's gradient", |par| {
             let gradients = Gradients { dq: &mut dq, dk: &mut dk, dv: &mut dv };
             a.backward(&x, &saved, gradients, par, &mut scratch);

@@ -298,12 +298,26 @@ fn attention_of_rows() {
         // The last two queries are of a segment that no key is of.
         let (qseg, kseg) = ([0, 0, 0, 0, 9, 9], [0; 6]);
         let attention = Attention { b: 1, s, t, g: 1, r: 1, d, c: d, scale: 0.5, causal: true, dropout: None };
-        let inputs = Inputs { q: &q, k: &k, v: &v, qpos: &places, kpos: &places, qseg: &qseg, kseg: &kseg };
+        let inputs = Inputs {
+            q: (&q).into(),
+            k: (&k).into(),
+            v: (&v).into(),
+            qpos: &places,
+            kpos: &places,
+            qseg: &qseg,
+            kseg: &kseg,
+        };
         let (mut out, mut lse, mut scratch) = (vec![f32::NAN; s * d], vec![f32::NAN; s], Vec::new());
         attention.forward(&inputs, &mut out, &mut lse, Par(1), &mut scratch);
         let [mut dq, mut dk, mut dv] = [(); 3].map(|()| vec![f32::NAN; s * d]);
         let gradients = Gradients { dq: &mut dq, dk: &mut dk, dv: &mut dv };
-        attention.backward(&inputs, &Saved { out: &out, lse: &lse, dout: &dout }, gradients, Par(1), &mut scratch);
+        attention.backward(
+            &inputs,
+            &Saved { out: (&out).into(), lse: &lse, dout: (&dout).into() },
+            gradients,
+            Par(1),
+            &mut scratch,
+        );
         let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum::<f64>();
         let row = |x: &'_ [f32], i: usize| x[i * d..(i + 1) * d].to_vec();
         let [mut right_out, mut right_dq, mut right_dk, mut right_dv] = [(); 4].map(|()| vec![0.0; s * d]);

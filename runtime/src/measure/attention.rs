@@ -50,7 +50,7 @@ fn time(cores: usize, heads: usize, length: usize, head: usize) -> AttentionTime
         move || {
             next = (next + 1) % all.len();
             let [q, k, v, out, dout, dq, dk, dv] = &mut all[next];
-            let saved = Saved { out, lse: &lse, dout };
+            let saved = Saved { out: out.into(), lse: &lse, dout: dout.into() };
             shape.backward(&inputs([q, k, v], tokens), &saved, Gradients { dq, dk, dv }, Par(1), &mut scratch);
         }
     };
@@ -65,5 +65,6 @@ fn tensors(elements: usize) -> Vec<[Vec<f32>; 8]> {
 
 /// Inputs for tokens at these positions in these segments.
 fn inputs<'a>([q, k, v]: [&'a [f32]; 3], [positions, segments]: [&'a [i32]; 2]) -> Inputs<'a> {
+    let [q, k, v] = [q, k, v].map(Into::into);
     Inputs { q, k, v, qpos: positions, kpos: positions, qseg: segments, kseg: segments }
 }

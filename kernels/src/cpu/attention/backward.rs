@@ -23,7 +23,7 @@ pub(super) unsafe fn block(block: &Block<'_>, saved: &Saved<'_>, [dq, dk, dv]: [
     let factors = factors_size(block.attention, lanes);
     let sizes = [d * lanes, c * lanes, c * lanes, KEYS * lanes, KEYS * lanes, lanes, lanes, factors];
     let [q, out, dout, p, dp, lse, delta, factors] = carve(scratch, sizes);
-    block.transpose(block.x.q, d, q);
+    let queries = block.query_columns(q);
     block.transpose(saved.out, c, out);
     block.transpose(saved.dout, c, dout);
     // Where a query sees one value alone, the gradient by its weight is `delta` to the bit, and cancels.
@@ -32,8 +32,8 @@ pub(super) unsafe fn block(block: &Block<'_>, saved: &Saved<'_>, [dq, dk, dv]: [
     block.for_keys(|keys| {
         let m = keys.range.len();
         let (p, dp) = (&mut p[..m * lanes], &mut dp[..m * lanes]);
-        block.scores(keys, q, p);
-        block.products(block.of_keys(keys, block.x.v, c), dout, c, 1.0, dp);
+        block.scores(keys, queries, p);
+        block.products(block.of_keys(keys, block.x.v, c), block.padded(dout), c, 1.0, dp);
         match &block.attention.dropout {
             None => probabilities(p, dp, lse, delta),
             Some(dropout) => {

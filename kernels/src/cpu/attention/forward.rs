@@ -21,13 +21,13 @@ pub(super) unsafe fn block(block: &Block<'_>, out: Target, lse: Target, scratch:
     let lanes = block.lanes;
     let sizes = [d * lanes, KEYS * lanes, lanes * c, lanes, lanes, lanes, factors_size(block.attention, lanes)];
     let [q, scores, acc, max, sum, shrink, factors] = carve(scratch, sizes);
-    block.transpose(block.x.q, d, q);
+    let queries = block.query_columns(q);
     max.fill(f32::NEG_INFINITY);
     sum.fill(0.0);
     acc.fill(0.0);
     block.for_keys(|keys| {
         let scores = &mut scores[..keys.range.len() * lanes];
-        block.scores(keys, q, scores);
+        block.scores(keys, queries, scores);
         online_softmax(scores, max, sum, shrink);
         scale_rows(acc, c, shrink);
         if let Some(dropout) = &block.attention.dropout {

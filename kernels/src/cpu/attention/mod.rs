@@ -7,6 +7,9 @@
 //! masked. With dropout, the backward pass draws the factors of each block of weights again. The product of a result and
 //! its gradient is the same as without dropout.
 //!
+//! Narrow tensors are widened as their blocks are read. Scores of queries and keys in bf16 are products in bf16 where the
+//! processor has them. All other products have an operand in f32: weights are not rounded.
+//!
 //! | tensor | shape | |
 //! |---|---|---|
 //! | q, dq | `[b, s, g, r, d]` | queries; `r` query heads share one of `g` key heads |
@@ -23,6 +26,7 @@ mod tile;
 use self::tile::Block;
 use super::matrix::Target;
 use super::par::{FLOPS, Par, Rows};
+use crate::cpu::narrow::Floats;
 
 /// The sizes and settings of an attention. Scores are `scale q.k`; query and key see each other if they are of the same
 /// segment and, with `causal`, the key's position is not behind the query's. `s` and `t` may differ, and be parts of
@@ -78,11 +82,11 @@ impl Dropout {
 #[derive(Clone, Copy, Debug)]
 pub struct Inputs<'a> {
     /// Queries.
-    pub q: &'a [f32],
+    pub q: Floats<'a>,
     /// Keys.
-    pub k: &'a [f32],
+    pub k: Floats<'a>,
     /// Values.
-    pub v: &'a [f32],
+    pub v: Floats<'a>,
     /// Positions of the queries.
     pub qpos: &'a [i32],
     /// Positions of the keys.
@@ -97,11 +101,11 @@ pub struct Inputs<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Saved<'a> {
     /// The result.
-    pub out: &'a [f32],
+    pub out: Floats<'a>,
     /// The log-sum-exp.
     pub lse: &'a [f32],
     /// The gradient by the result.
-    pub dout: &'a [f32],
+    pub dout: Floats<'a>,
 }
 
 /// The gradients.

@@ -1,8 +1,9 @@
 //! Tests of attention and its gradients against the definition in f64.
 
 use super::super::dropout::uniform;
-use super::super::testing::{assert_close, doubles, integers, normals};
+use super::super::testing::{Stored, assert_close, doubles, integers, normals};
 use super::*;
+use crate::cpu::narrow::Narrow;
 
 /// Everything in double precision: the result, the log-sum-exp, and the gradients.
 struct Exact {
@@ -19,7 +20,7 @@ fn naive(a: &Attention, x: &Inputs<'_>, dout: &[f32]) -> Exact {
         lse: vec![f64::NEG_INFINITY; rows],
         gradients: [vec![0.0; x.q.len()], vec![0.0; x.k.len()], vec![0.0; x.v.len()]],
     };
-    let [q, k, v, dout] = [x.q, x.k, x.v, dout].map(doubles);
+    let [q, k, v, dout] = [x.q.wide(), x.k.wide(), x.v.wide(), dout].map(doubles);
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
     for row in 0..rows {
         let (bi, i) = (row / (s * g * r), row / (g * r));
@@ -62,21 +63,29 @@ fn factor(dropout: &Dropout, indices: [usize; 5]) -> f64 {
 /// Positions and segments: `[qpos, kpos, qseg, kseg]`.
 type Places = [Vec<i32>; 4];
 
-fn check(a: &Attention, [qpos, kpos, qseg, kseg]: &Places, par: Par) {
+fn check(a: &Attention, places: &Places, par: Par) {
+    check_stored(a, places, None, par);
+}
+
+/// Compares results of tensors in a format with the definition on their numbers.
+fn check_stored(a: &Attention, [qpos, kpos, qseg, kseg]: &Places, format: Option<Narrow>, par: Par) {
     let Attention { b, s, t, g, r, d, c, .. } = *a;
-    let [q, k, v] = [(1, b * s * g * r * d), (2, b * t * g * d), (3, b * t * g * c)].map(|(seed, n)| normals(n, seed));
     let rows = b * s * g * r;
-    let dout = normals(rows * c, 4);
-    let x = Inputs { q: &q, k: &k, v: &v, qpos, kpos, qseg, kseg };
-    let exact = naive(a, &x, &dout);
+    let counts = [(1, rows * d), (2, b * t * g * d), (3, b * t * g * c), (4, rows * c)];
+    let stored = counts.map(|(seed, n)| Stored::new(format, &normals(n, seed)));
+    let [q, k, v, dout] = stored.each_ref().map(|x| &x.numbers);
+    let x = Inputs { q: q.into(), k: k.into(), v: v.into(), qpos, kpos, qseg, kseg };
+    let exact = naive(a, &x, dout);
+    let [q, k, v, dout] = stored.each_ref().map(Stored::floats);
+    let x = Inputs { q, k, v, ..x };
     let mut scratch = vec![f32::NAN; 3];
     let (mut out, mut lse) = (vec![f32::NAN; rows * c], vec![f32::NAN; rows]);
     a.forward(&x, &mut out, &mut lse, par, &mut scratch);
     assert_close(&out, &exact.out, 1e-5);
     assert_close(&lse, &exact.lse, 1e-5);
     scratch.fill(f32::NAN);
-    let saved = Saved { out: &out, lse: &lse, dout: &dout };
-    let [mut dq, mut dk, mut dv] = [&q, &k, &v].map(|x| vec![f32::NAN; x.len()]);
+    let saved = Saved { out: (&out).into(), lse: &lse, dout };
+    let [mut dq, mut dk, mut dv] = [q, k, v].map(|x| vec![f32::NAN; x.len()]);
     a.backward(&x, &saved, Gradients { dq: &mut dq, dk: &mut dk, dv: &mut dv }, par, &mut scratch);
     for (got, exact) in [dq, dk, dv].iter().zip(&exact.gradients) {
         assert_close(got, exact, 3e-5);
@@ -158,18 +167,38 @@ fn packed_documents() {
 }
 
 #[test]
+fn narrow_tensors() {
+    for size in SIZES {
+        let [b, s, t, ..] = size;
+        let ([qpos, qseg], [kpos, kseg]) = (in_order(b, s, 20), in_order(b, t, 0));
+        for format in [Narrow::Bf16, Narrow::F16] {
+            let places = [&qpos, &kpos, &qseg, &kseg].map(Clone::clone);
+            check_stored(&attention(size, true), &places, Some(format), Par(2));
+        }
+    }
+}
+
+#[test]
 fn a_query_that_sees_nothing_gets_nothing() {
     let a = attention([1, 2, 3, 1, 1, 4, 4], true);
     let (q, k) = (normals(8, 1), normals(12, 2));
     let (qpos, kpos) = ([-1, 1], [0, 1, 2]);
-    let x = Inputs { q: &q, k: &k, v: &k, qpos: &qpos, kpos: &kpos, qseg: &[0; 2], kseg: &[0; 3] };
+    let x = Inputs {
+        q: (&q).into(),
+        k: (&k).into(),
+        v: (&k).into(),
+        qpos: &qpos,
+        kpos: &kpos,
+        qseg: &[0; 2],
+        kseg: &[0; 3],
+    };
     let (mut out, mut lse) = ([f32::NAN; 8], [f32::NAN; 2]);
     a.forward(&x, &mut out, &mut lse, Par(1), &mut vec![]);
     assert_eq!(out[..4], [0.0; 4]);
     assert_eq!(lse[0], f32::NEG_INFINITY);
     assert!(lse[1].is_finite() && out[4..].iter().all(|v| v.is_finite()));
     let (mut dq, mut dk, mut dv) = ([f32::NAN; 8], [f32::NAN; 12], [f32::NAN; 12]);
-    let saved = Saved { out: &out, lse: &lse, dout: &[1.0; 8] };
+    let saved = Saved { out: (&out).into(), lse: &lse, dout: (&[1.0; 8]).into() };
     a.backward(&x, &saved, Gradients { dq: &mut dq, dk: &mut dk, dv: &mut dv }, Par(1), &mut vec![]);
     assert_eq!(dq[..4], [0.0; 4]);
     assert!(dk.iter().chain(&dv).all(|v| v.is_finite()));
@@ -182,12 +211,13 @@ fn a_query_that_sees_one_key_alone_moves_nothing() {
         let (n, a) = (70, attention([1, 70, 70, 1, 1, width, width], false));
         let [q, k, v, dout] = [1, 2, 3, 4].map(|seed| normals(n * width, seed));
         let (pos, seg): (Vec<i32>, Vec<i32>) = (vec![0; n], (0..n as i32).collect());
-        let x = Inputs { q: &q, k: &k, v: &v, qpos: &pos, kpos: &pos, qseg: &seg, kseg: &seg };
+        let x =
+            Inputs { q: (&q).into(), k: (&k).into(), v: (&v).into(), qpos: &pos, kpos: &pos, qseg: &seg, kseg: &seg };
         let (mut out, mut lse) = (vec![f32::NAN; n * width], vec![f32::NAN; n]);
         a.forward(&x, &mut out, &mut lse, Par(1), &mut vec![]);
         assert_eq!(out, v);
         let [mut dq, mut dk, mut dv] = [(); 3].map(|()| vec![f32::NAN; n * width]);
-        let saved = Saved { out: &out, lse: &lse, dout: &dout };
+        let saved = Saved { out: (&out).into(), lse: &lse, dout: (&dout).into() };
         a.backward(&x, &saved, Gradients { dq: &mut dq, dk: &mut dk, dv: &mut dv }, Par(1), &mut vec![]);
         assert_eq!(dv, dout);
         assert!(dq.iter().chain(&dk).all(|v| *v == 0.0), "width {width}");
@@ -203,7 +233,7 @@ fn parts_by_queries_and_sequences_are_the_whole() {
     };
     let forward = |a: &Attention, q: &[f32], kv: &[f32]| {
         let (rows, keys) = (vec![0; a.b * a.s], vec![0; a.b * a.t]);
-        let x = Inputs { q, k: kv, v: kv, qpos: &rows, kpos: &keys, qseg: &rows, kseg: &keys };
+        let x = Inputs { q: q.into(), k: kv.into(), v: kv.into(), qpos: &rows, kpos: &keys, qseg: &rows, kseg: &keys };
         let (mut out, mut lse) = (vec![f32::NAN; q.len()], vec![f32::NAN; q.len() / d]);
         a.forward(&x, &mut out, &mut lse, Par(1), &mut vec![]);
         out

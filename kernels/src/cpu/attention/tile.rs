@@ -7,6 +7,7 @@ use super::super::gemm::{self, multiply};
 use super::super::matrix::{Matrix, Target};
 use super::super::simd::simd;
 use super::{Attention, Dropout, Head, Inputs};
+use crate::cpu::narrow::{Floats, widen_rows};
 
 /// Queries in a block.
 pub(super) const QUERIES: usize = 128;
@@ -34,6 +35,13 @@ pub(super) struct Keys {
     masked: bool,
 }
 
+/// Queries, or what belongs to them, as the columns of a matrix.
+#[derive(Clone, Copy)]
+pub(super) struct Columns<'a> {
+    matrix: Matrix<Floats<'a>>,
+    count: usize,
+}
+
 /// Positions and segments of a block.
 #[derive(Clone, Copy)]
 struct Places<'a> {
@@ -54,14 +62,14 @@ impl<'a> Block<'a> {
     }
 
     /// This block's rows of `width` elements in a tensor of all queries.
-    pub(super) fn of_queries<'x>(&self, x: &'x [f32], width: usize) -> Matrix<&'x [f32]> {
-        Matrix::rows(&x[self.row(0) * width..], self.attention.g * self.attention.r * width)
+    pub(super) fn of_queries<'x>(&self, x: Floats<'x>, width: usize) -> Matrix<Floats<'x>> {
+        Matrix::rows(x.skip(self.row(0) * width), self.attention.g * self.attention.r * width)
     }
 
     /// The rows of `width` elements of a block of keys in a tensor of all keys.
-    pub(super) fn of_keys<'x>(&self, keys: &Keys, x: &'x [f32], width: usize) -> Matrix<&'x [f32]> {
+    pub(super) fn of_keys<'x>(&self, keys: &Keys, x: Floats<'x>, width: usize) -> Matrix<Floats<'x>> {
         let first = self.attention.key_row(self.head, keys.range.start);
-        Matrix::rows(&x[first * width..], self.attention.g * width)
+        Matrix::rows(x.skip(first * width), self.attention.g * width)
     }
 
     /// As [`Block::of_queries`], to write to.
@@ -76,11 +84,40 @@ impl<'a> Block<'a> {
     }
 
     /// Transposes this block's rows of `width` elements into `out`: `width` rows of `lanes`, padded with zeros.
-    pub(super) fn transpose(&self, x: &[f32], width: usize, out: &mut [f32]) {
-        if self.queries.len() < self.lanes {
+    pub(super) fn transpose(&self, x: Floats<'_>, width: usize, out: &mut [f32]) {
+        let n = self.queries.len();
+        if n < self.lanes {
             out.fill(0.0);
         }
-        gemm::transpose(self.of_queries(x, width), [self.queries.len(), width], out, self.lanes);
+        let Matrix { data, strides } = self.of_queries(x, width);
+        let (format, bytes) = match data {
+            Floats::Wide(x) => return gemm::transpose(Matrix { data: x, strides }, [n, width], out, self.lanes),
+            Floats::Narrow(format, bytes) => (format, bytes),
+        };
+        for first in (0..width).step_by(LANES) {
+            let count = LANES.min(width - first);
+            let mut wide = [0.0; QUERIES * LANES];
+            widen_rows(format, &bytes[first * format.bytes()..], [count, strides[0]], &mut wide[..n * count]);
+            gemm::transpose(Matrix::rows(&wide, count), [n, count], &mut out[first * self.lanes..], self.lanes);
+        }
+    }
+
+    /// This block's queries as columns: narrow ones where they are, and others transposed into `space`.
+    pub(super) fn query_columns<'x>(&self, space: &'x mut [f32]) -> Columns<'x>
+    where
+        'a: 'x,
+    {
+        let Attention { d, .. } = *self.attention;
+        if let Floats::Narrow(..) = self.x.q {
+            return Columns { matrix: self.of_queries(self.x.q, d).transposed(), count: self.queries.len() };
+        }
+        self.transpose(self.x.q, d, space);
+        self.padded(space)
+    }
+
+    /// Columns that [`Block::transpose`] wrote.
+    pub(super) fn padded<'x>(&self, transposed: &'x [f32]) -> Columns<'x> {
+        Columns { matrix: Matrix::rows(transposed.into(), self.lanes), count: self.lanes }
     }
 
     /// Calls `f` for each block of keys that some query may see.
@@ -100,20 +137,23 @@ impl<'a> Block<'a> {
     }
 
     /// Scores of a block of keys: a row of `lanes` for each key. Keys that are not seen get negative infinity.
-    pub(super) fn scores(&self, keys: &Keys, q_transposed: &[f32], scores: &mut [f32]) {
+    pub(super) fn scores(&self, keys: &Keys, queries: Columns<'_>, scores: &mut [f32]) {
         let Attention { d, scale, causal, .. } = *self.attention;
-        self.products(self.of_keys(keys, self.x.k, d), q_transposed, d, scale, scores);
+        self.products(self.of_keys(keys, self.x.k, d), queries, d, scale, scores);
         if keys.masked {
             mask(scores, self.lanes, self.query_places(), self.key_places(&keys.range), causal);
         }
     }
 
-    /// `out = scale a b` for `a` a row per key and `b` of `width` rows of `lanes`.
-    pub(super) fn products(&self, a: Matrix<&[f32]>, b: &[f32], width: usize, scale: f32, out: &mut [f32]) {
-        let size = [out.len() / self.lanes, self.lanes, width];
+    /// `out = scale a b` for `a` a row per key and `b` of columns of `width` elements, in rows of `lanes`.
+    pub(super) fn products(&self, a: Matrix<Floats>, b: Columns<'_>, width: usize, scale: f32, out: &mut [f32]) {
+        if b.count < self.lanes {
+            out.fill(0.0);
+        }
+        let size = [out.len() / self.lanes, b.count, width];
         let to = Matrix::rows(out.as_mut_ptr(), self.lanes);
         // SAFETY: `out` is a slice of rows of `lanes`, borrowed for writing.
-        unsafe { multiply(size, a, Matrix::rows(b, self.lanes), to, scale, false, 1) };
+        unsafe { multiply(size, a, b.matrix, to, scale, false, 1) };
     }
 
     /// Factors by which dropout multiplies the weights of a block of keys: a row of `lanes` for each key.

@@ -72,7 +72,7 @@ impl Plan {
 /// Queries, keys and values, and the positions and segments from operand `at` on.
 fn inputs<'a>(call: &Call<'a>, at: usize) -> Inputs<'a> {
     let ([q, k, v], [qpos, kpos, qseg, kseg]) =
-        ([0, 1, 2].map(|i| call.float(i)), [0, 1, 2, 3].map(|i| call.int(at + i)));
+        ([0, 1, 2].map(|i| call.floats(i)), [0, 1, 2, 3].map(|i| call.int(at + i)));
     Inputs { q, k, v, qpos, kpos, qseg, kseg }
 }
 
@@ -89,7 +89,7 @@ pub(super) fn attention_grad(op: &AttentionGrad, site: &KernelSite<'_>) -> Resul
     let plan = plan(site, op.scale, op.causal, op.dropout.as_ref(), op.piece)?;
     Ok(Box::new(move |call, par| {
         let x = inputs(call, 6);
-        let saved = Saved { out: call.float(3), lse: call.float(4), dout: call.float(5) };
+        let saved = Saved { out: call.floats(3), lse: call.float(4), dout: call.floats(5) };
         let [dq, dk, dv] = call.outs();
         let gradients = Gradients { dq, dk, dv };
         plan.at(call.rng).backward(&x, &saved, gradients, par, call.scratch);

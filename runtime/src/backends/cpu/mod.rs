@@ -166,6 +166,7 @@ impl Backend for Cpu {
                 (run, [true, rounds])
             }
             Op::AbsMax(_) | Op::Quantise(_) | Op::Exponents(_) => (closure(op, site, &self.shared)?, [true; 2]),
+            Op::Attention(_) | Op::AttentionGrad(_) => (closure(op, site, &self.shared)?, [true, false]),
             op => (closure(op, site, &self.shared)?, [moves; 2]),
         };
         Ok(Kernel { run, adds, moves, narrow, split: Split::of(op, site), place })
