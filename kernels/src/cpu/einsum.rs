@@ -16,7 +16,7 @@
 //!
 //! Operands in narrow formats are widened part by part inside the matrix product. Those that are summed, copied or
 //! multiplied otherwise are widened into scratch memory first. Either way, the result has the bits of the same contraction
-//! of their f32 numbers.
+//! of their f32 numbers, unless the processor multiplies pairs of bf16 (`gemm`).
 
 use super::elementwise::{Binary, Strided, add_assign, broadcast_binary};
 use super::matrix::{Loops, Matrices};

@@ -2,6 +2,7 @@
 
 use super::super::testing::{Stored, assert_close, doubles, integers, normals};
 use super::*;
+use crate::cpu::gemm::multiplies_pairs;
 use crate::cpu::narrow::{Narrow, round};
 
 /// The contraction by definition, in double precision.
@@ -53,7 +54,8 @@ fn check(eq: &str, dims: &dyn Fn(char) -> usize, par: Par) {
     assert_close(&out, &expected, 2e-4);
 }
 
-/// Runs a contraction on stored operands and on their numbers, and compares the bits of the results.
+/// Runs a contraction on stored operands and on their numbers, and compares the results: their bits, unless the processor
+/// multiplies pairs.
 fn check_narrow(eq: &str, dims: &dyn Fn(char) -> usize, formats: [Option<Narrow>; 2], par: Par) {
     let (plan, count) = plan(eq, dims);
     let [a, b] = [0, 1].map(|t| Stored::new(formats[t], &normals(count[t], t as u32)));
@@ -62,13 +64,20 @@ fn check_narrow(eq: &str, dims: &dyn Fn(char) -> usize, formats: [Option<Narrow>
     for accumulate in [true, false] {
         plan.run(a.floats(), b.floats(), &mut narrow, accumulate, par, &mut scratch);
         plan.run(&a.numbers, &b.numbers, &mut wide, accumulate, par, &mut scratch);
-        assert!(narrow.iter().zip(&wide).all(|(x, y)| x.to_bits() == y.to_bits()), "{eq} of {formats:?} on {par:?}");
+        if formats == [Some(Narrow::Bf16); 2] && multiplies_pairs() {
+            assert_close(&narrow, &doubles(&wide), 2e-4);
+        } else {
+            assert!(
+                narrow.iter().zip(&wide).all(|(x, y)| x.to_bits() == y.to_bits()),
+                "{eq} of {formats:?} on {par:?}"
+            );
+        }
     }
     // A rounded result is the result, rounded.
     if plan.can_round() {
         let [mut rounded, mut want] = [(); 2].map(|()| vec![0xaa; 2 * count[2]]);
         plan.run_rounded(a.floats(), b.floats(), (Narrow::Bf16, &mut rounded), par, &mut scratch);
-        round(Narrow::Bf16, &wide, &mut want, par);
+        round(Narrow::Bf16, &narrow, &mut want, par);
         assert!(rounded == want, "{eq} of {formats:?} on {par:?}, rounded");
     }
 }

@@ -16,6 +16,7 @@ const SET: usize = 8;
 pub(super) struct Block<'a> {
     pub(super) level: &'a Level,
     pub(super) columns: usize,
+    /// Terms of each product.
     pub(super) k: usize,
     pub(super) b: Matrix<Elements>,
     pub(super) scale: f32,
@@ -24,7 +25,7 @@ pub(super) struct Block<'a> {
     pub(super) direct: Option<Matrix<*const f32>>,
     /// Space for the panels in the order of the tiles.
     pub(super) packed: *mut f32,
-    /// Space for narrow elements to be widened: [`Level::strip`] rows of [`DEPTH`](super::DEPTH).
+    /// Space for words of narrow elements: [`Level::strip`] rows of [`DEPTH`](super::DEPTH).
     pub(super) space: *mut f32,
 }
 
@@ -49,13 +50,14 @@ impl Block<'_> {
         unsafe {
             self.pack();
             for rows in blocks(m, strip) {
-                let a = a.at([rows.start, 0]).wide([rows.len(), self.k], self.space);
+                let columns = a.at([rows.start, 0]).transposed();
+                let a = columns.words([self.k, rows.len()], self.level.terms, self.space).transposed();
                 self.rows(rows.len(), a, out.at([rows.start, 0]));
             }
         }
     }
 
-    /// The products of rows in f32.
+    /// The products of rows of words.
     unsafe fn rows(&self, m: usize, a: Matrix<*const f32>, out: Matrix<*mut f32>) {
         let shared = a.strides[0].is_multiple_of(PAGE);
         for rows in blocks(m, if shared { SET.min(self.level.rows) } else { self.level.rows }) {
@@ -74,9 +76,14 @@ impl Block<'_> {
         if columns == 0 {
             return;
         }
-        let from = Unpacked { from, k: self.k, columns, space: self.space };
+        let from = Unpacked { from, k: self.k, columns, terms: self.level.terms, space: self.space };
         // SAFETY: as the caller of `run` promises.
-        unsafe { (self.level.pack)(&from, self.packed.add(first * self.k), width) };
+        unsafe { (self.level.pack)(&from, self.packed.add(first * self.words()), width) };
+    }
+
+    /// Words of each product.
+    fn words(&self) -> usize {
+        self.k.div_ceil(self.level.terms)
     }
 
     fn panels(&self) -> impl Iterator<Item = Panel> {
@@ -86,7 +93,7 @@ impl Block<'_> {
             let width = columns.next_multiple_of(self.level.lanes);
             let (rows, stride) = match self.direct {
                 Some(b) if columns == full => (b.at([0, first]).data, b.strides[0]),
-                _ => (self.packed.wrapping_add(first * self.k).cast_const(), width),
+                _ => (self.packed.wrapping_add(first * self.words()).cast_const(), width),
             };
             Panel { first, columns, width, rows, stride }
         })
@@ -96,7 +103,7 @@ impl Block<'_> {
     unsafe fn tile(&self, rows: usize, panel: &Panel, a: Matrix<*const f32>, out: Matrix<*mut f32>) {
         let compute = self.level.tiles[rows - 1][panel.width / self.level.lanes - 1];
         let mut tile = Tile {
-            k: self.k,
+            words: self.words(),
             a: a.data,
             a_strides: a.strides,
             b: panel.rows,

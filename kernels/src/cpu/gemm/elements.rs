@@ -1,10 +1,11 @@
-//! Operands in memory, of any format, and the widening of parts of them.
+//! Operands in memory, of any format, and parts of them as the words that a micro-kernel reads.
 
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
 use super::super::matrix::Matrix;
 use super::super::nd::span;
 use crate::cpu::narrow::{Floats, Narrow, widen_rows};
+use crate::cpu::simd::simd;
 
 /// Start of the elements of an operand, unchecked.
 #[derive(Clone, Copy)]
@@ -54,12 +55,32 @@ impl Matrix<Elements> {
         }
     }
 
+    /// True if the elements are bf16.
+    pub(super) fn are_bf16(self) -> bool {
+        matches!(self.data, Elements::Narrow(Narrow::Bf16, _))
+    }
+
+    /// The words of the first columns of `k` terms. A word is one term in f32 or, with 2 `terms`, two of bf16 that follow each
+    /// other in a column; a last one that is alone is followed by zero.
+    ///
+    /// # Safety
+    /// The elements may be read, and as many of `space` be written as there are words. With 2 terms, the elements are bf16.
+    #[inline(always)]
+    pub(super) unsafe fn words(self, size: [usize; 2], terms: usize, space: *mut f32) -> Matrix<*const f32> {
+        match self.data {
+            // SAFETY: as the caller promises.
+            Elements::Narrow(Narrow::Bf16, first) if terms == 2 => unsafe { pairs(first, self.strides, size, space) },
+            // SAFETY: as the caller promises.
+            _ => unsafe { self.wide(size, space) },
+        }
+    }
+
     /// The first rows and columns in f32: where they are, or widened into `space`.
     ///
     /// # Safety
     /// The elements may be read, and as many of `space` be written.
     #[inline(always)]
-    pub(super) unsafe fn wide(self, size: [usize; 2], space: *mut f32) -> Matrix<*const f32> {
+    unsafe fn wide(self, size: [usize; 2], space: *mut f32) -> Matrix<*const f32> {
         match self.data {
             Elements::Wide(data) => Matrix { data, strides: self.strides },
             // SAFETY: as the caller promises.
@@ -81,7 +102,8 @@ unsafe fn widened(
 ) -> Matrix<*const f32> {
     // SAFETY: as the caller promises.
     unsafe {
-        if down == 1 && across != 1 {
+        let is_flat = if columns == 1 { rows > 1 } else { across != 1 };
+        if down == 1 && is_flat {
             return widened(format, first, [across, 1], [columns, rows], space).transposed();
         }
         let from = from_raw_parts(first, span(&[rows, columns], &[down, across]) * format.bytes());
@@ -95,4 +117,65 @@ unsafe fn widened(
         }
     }
     Matrix::rows(space, columns)
+}
+
+/// The pairs of the terms in each column, written into `space` in the order in which the terms are contiguous, if any.
+///
+/// # Safety
+/// As for [`Matrix::words`].
+unsafe fn pairs(
+    first: *const u8,
+    [down, across]: [usize; 2],
+    [k, columns]: [usize; 2],
+    space: *mut f32,
+) -> Matrix<*const f32> {
+    let words = k.div_ceil(2);
+    // SAFETY: as the caller promises; every pattern of bits is a number of either type.
+    let (from, to) = unsafe {
+        let from = from_raw_parts(first.cast::<[u8; 2]>(), span(&[k, columns], &[down, across]));
+        (from, from_raw_parts_mut(space.cast::<u32>(), words * columns))
+    };
+    if down == 1 {
+        for (j, to) in to.chunks_exact_mut(words).enumerate() {
+            join_neighbours(&from[j * across..][..k], to);
+        }
+        return Matrix::rows(space.cast_const(), words).transposed();
+    }
+    let row = |q: usize| if q < k { &from[q * down..] } else { &[] };
+    for (q, to) in to.chunks_exact_mut(columns).enumerate() {
+        join_rows(row(2 * q), row(2 * q + 1), across, to);
+    }
+    Matrix::rows(space, columns)
+}
+
+/// A word of two terms, the first one in its lower half.
+#[inline(always)]
+fn word(first: [u8; 2], second: [u8; 2]) -> u32 {
+    u32::from(u16::from_le_bytes(first)) | u32::from(u16::from_le_bytes(second)) << 16
+}
+
+simd! {
+    /// Words of neighbours.
+    fn join_neighbours(terms: &[[u8; 2]], to: &mut [u32]) {
+        let (pairs, alone) = terms.as_chunks::<2>();
+        for (to, &[first, second]) in to.iter_mut().zip(pairs) {
+            *to = word(first, second);
+        }
+        if let ([first], Some(to)) = (alone, to.last_mut()) {
+            *to = word(*first, [0; 2]);
+        }
+    }
+
+    /// Words of one term of each row, whose elements are `stride` apart. The second row is empty, or as long.
+    fn join_rows(first: &[[u8; 2]], second: &[[u8; 2]], stride: usize, to: &mut [u32]) {
+        match (stride, second) {
+            (_, []) => (0..to.len()).for_each(#[inline(always)] |j| to[j] = word(first[j * stride], [0; 2])),
+            (1, _) => {
+                for (to, (&first, &second)) in to.iter_mut().zip(first.iter().zip(second)) {
+                    *to = word(first, second);
+                }
+            }
+            _ => (0..to.len()).for_each(#[inline(always)] |j| to[j] = word(first[j * stride], second[j * stride])),
+        }
+    }
 }

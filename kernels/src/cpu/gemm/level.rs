@@ -3,6 +3,7 @@
 use super::pack::{Unpacked, pack, transpose};
 use super::tile::{Tile, column_products, compute};
 use super::vector::Array;
+use super::word::Single;
 
 /// The micro-kernels of an instruction set.
 pub(super) struct Level {
@@ -10,6 +11,8 @@ pub(super) struct Level {
     pub(super) rows: usize,
     /// Columns of a vector.
     pub(super) lanes: usize,
+    /// Terms in a word of an operand: one in f32, or two in bf16.
+    pub(super) terms: usize,
     /// By rows less one and vectors of columns less one.
     pub(super) tiles: &'static [&'static [unsafe fn(&Tile)]],
     pub(super) pack: unsafe fn(&Unpacked, *mut f32, usize),
@@ -23,13 +26,13 @@ impl Level {
         self.tiles[0].len() * self.lanes
     }
 
-    /// Rows of the left operand that are widened together, at least as many as a tile has columns. Where columns are
+    /// Rows of the left operand whose words are written together, at least as many as a tile has columns. Where columns are
     /// contiguous, so many elements of one fill whole vectors.
     pub(super) fn strip(&self) -> usize {
         4 * self.rows
     }
 
-    /// The best that this processor has.
+    /// The best that this processor has for f32.
     pub(super) fn detect() -> &'static Level {
         #[cfg(target_arch = "x86_64")]
         match crate::cpu::simd::Level::detect() {
@@ -38,6 +41,17 @@ impl Level {
             crate::cpu::simd::Level::Baseline => {}
         }
         &PORTABLE
+    }
+
+    /// That for pairs of bf16, if this processor multiplies them.
+    pub(super) fn of_pairs() -> Option<&'static Level> {
+        #[cfg(target_arch = "x86_64")]
+        if matches!(crate::cpu::simd::Level::detect(), crate::cpu::simd::Level::Avx512)
+            && is_x86_feature_detected!("avx512bf16")
+        {
+            return Some(&x86::AVX512_BF16);
+        }
+        None
     }
 }
 
@@ -51,6 +65,7 @@ macro_rules! tiles {
 pub(super) static PORTABLE: Level = Level {
     rows: 6,
     lanes: 8,
+    terms: 1,
     tiles: tiles!(portable, [1], 1 2 3 4 5 6),
     pack: pack::<Array>,
     transpose: transpose::<Array>,
@@ -59,13 +74,14 @@ pub(super) static PORTABLE: Level = Level {
 
 unsafe fn portable<const ROWS: usize, const VECTORS: usize>(tile: &Tile) {
     // SAFETY: as the caller promises.
-    unsafe { compute::<Array, ROWS, VECTORS>(tile) }
+    unsafe { compute::<Array, Single, ROWS, VECTORS>(tile) }
 }
 
 #[cfg(target_arch = "x86_64")]
 pub(super) mod x86 {
     use std::arch::x86_64::{__m256, __m512};
 
+    use super::super::word::{Pair, Single};
     use super::super::{pack, tile};
     use super::{Level, Tile, Unpacked};
 
@@ -75,7 +91,7 @@ pub(super) mod x86 {
             #[target_feature(enable = $features)]
             unsafe fn tile<const ROWS: usize, const VECTORS: usize>(tile: &Tile) {
                 // SAFETY: as the caller promises.
-                unsafe { tile::compute::<$vector, ROWS, VECTORS>(tile) }
+                unsafe { tile::compute::<$vector, Single, ROWS, VECTORS>(tile) }
             }
 
             #[target_feature(enable = $features)]
@@ -104,6 +120,7 @@ pub(super) mod x86 {
         Level {
             rows: 14,
             lanes: 16,
+            terms: 1,
             tiles: tiles!(tile, [1 2], 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
             pack,
             transpose,
@@ -111,9 +128,19 @@ pub(super) mod x86 {
         }
     };
 
+    /// Pairs of bf16, for processors with AVX512-BF16.
+    pub(in super::super) static AVX512_BF16: Level =
+        Level { terms: 2, tiles: tiles!(pairs, [1 2], 1 2 3 4 5 6 7 8 9 10 11 12 13 14), ..AVX512 };
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")]
+    unsafe fn pairs<const ROWS: usize, const VECTORS: usize>(tile: &Tile) {
+        // SAFETY: as the caller promises.
+        unsafe { tile::compute::<__m512, Pair, ROWS, VECTORS>(tile) }
+    }
+
     /// The largest tile takes 12 of 16 registers.
     pub(in super::super) static AVX2: Level = {
         functions! { __m256, "avx2,fma" }
-        Level { rows: 6, lanes: 8, tiles: tiles!(tile, [1 2], 1 2 3 4 5 6), pack, transpose, column_products }
+        Level { rows: 6, lanes: 8, terms: 1, tiles: tiles!(tile, [1 2], 1 2 3 4 5 6), pack, transpose, column_products }
     };
 }

@@ -7,7 +7,8 @@
 //! in place: a tile needs single elements of it, and no packed order makes these reads cheaper.
 //!
 //! Narrow operands (`elements`) are widened by parts, the right one as it is packed, the left one a strip of rows at a
-//! time. All else is as for their f32 numbers, and so is the result, bit for bit.
+//! time. All else is as for their f32 numbers, and so is the result, bit for bit. A processor with AVX512-BF16 multiplies two
+//! operands in bf16 without widening: a `word` then is a pair of terms, and the operands are written as pairs instead.
 //!
 //! The order in which an element's terms are added depends on `k` alone: neither on the other sizes nor on the number of
 //! threads.
@@ -17,9 +18,12 @@ mod elements;
 mod level;
 mod pack;
 #[cfg(test)]
+mod pair_tests;
+#[cfg(test)]
 mod tests;
 mod tile;
 mod vector;
+mod word;
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -32,7 +36,7 @@ use super::nd::span;
 use super::par::Par;
 use crate::cpu::narrow::Floats;
 
-/// Terms added up in registers before the result is touched: so much of a panel of rows and one of columns fit the L1
+/// Words added up in registers before the result is touched: so much of a panel of rows and one of columns fit the L1
 /// cache.
 const DEPTH: usize = 272;
 /// Columns of a block of the right operand, which then takes 272 KiB of the L2 cache.
@@ -54,6 +58,13 @@ thread_local! {
     static WORKSPACE: RefCell<Vec<CacheLine>> = const { RefCell::new(Vec::new()) };
 }
 
+/// True if this processor multiplies bf16 in pairs: products of two such operands then have other bits than those of their
+/// f32 numbers.
+#[cfg(test)]
+pub(crate) fn multiplies_pairs() -> bool {
+    Level::of_pairs().is_some()
+}
+
 /// `out = scale a b`, or that added, for `a` of `m` x `k` and `b` of `k` x `n`.
 ///
 /// # Panics
@@ -73,7 +84,7 @@ pub(crate) unsafe fn multiply<'a, 'b>(
     let [m, n, k] = size;
     let (a, b) = (a.pointer([m, k]), b.pointer([k, n]));
     let product = Product { size, a, b, out, scale, accumulate }.with_contiguous_rows();
-    let level = Level::detect();
+    let level = product.level();
     let [m, n, _] = product.size;
     let (size, unit) = if m > n { (m, level.rows) } else { (n, level.width()) };
     let units = size.div_ceil(unit);
@@ -137,6 +148,12 @@ impl Product {
         Product { size: [n, m, k], a, b, out, ..self }
     }
 
+    /// The micro-kernels for the formats of the operands.
+    fn level(&self) -> &'static Level {
+        let pairs = if self.a.are_bf16() && self.b.are_bf16() { Level::of_pairs() } else { None };
+        pairs.unwrap_or_else(Level::detect)
+    }
+
     /// Some of the rows of the result, or of the columns.
     fn part(self, rows: bool, range: Range<usize>) -> Product {
         let ([m, n, k], first) = (self.size, range.start);
@@ -150,19 +167,19 @@ impl Product {
     /// Computes it on this thread.
     ///
     /// # Safety
-    /// The operands may be read, and the result be written.
+    /// The operands may be read, and the result be written. For a level of pairs, both operands are bf16.
     unsafe fn run(&self, level: &Level) {
         let [m, n, k] = self.size;
         if k == 0 {
             // SAFETY: as the caller promises.
             return unsafe { self.clear() };
         }
-        let depth = k.div_ceil(k.div_ceil(DEPTH));
+        let depth = k.div_ceil(k.div_ceil(level.terms * DEPTH)).next_multiple_of(level.terms);
         let [down, across] = self.b.strides;
         let direct = across == 1 && m <= FEW_ROWS && !down.is_multiple_of(PAGE);
         let wide = self.a.in_place().is_some() && self.b.in_place().is_some();
         WORKSPACE.with_borrow_mut(|workspace| {
-            let packed = (depth * n.min(COLUMNS).next_multiple_of(level.width())).div_ceil(16);
+            let packed = (depth / level.terms * n.min(COLUMNS).next_multiple_of(level.width())).div_ceil(16);
             let lines = packed + if wide { 0 } else { (level.strip() * DEPTH).div_ceil(16) };
             if workspace.len() < lines {
                 workspace.resize(lines, CacheLine { _elements: [0.0; 16] });

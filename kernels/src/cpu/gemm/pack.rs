@@ -10,38 +10,41 @@ pub(super) struct Unpacked {
     pub(super) from: Matrix<Elements>,
     pub(super) k: usize,
     pub(super) columns: usize,
-    /// Space for a row or a panel of narrow elements to be widened.
+    /// Terms in a word.
+    pub(super) terms: usize,
+    /// Space for the words of a row or a panel of narrow elements.
     pub(super) space: *mut f32,
 }
 
-/// Writes a block in panels of `width` columns, a whole number of vectors: in each of them the columns of a row are
-/// neighbours, and rows follow one another. The last panel has only the vectors it needs, padded with zeros.
+/// Writes the words of a block in panels of `width` columns, a whole number of vectors: in each of them the columns of a row
+/// are neighbours, and rows follow one another. The last panel has only the vectors it needs, padded with zeros.
 ///
 /// # Safety
 /// The processor has the instructions of `V`; the source may be read, and its space and all panels be written.
 #[inline(always)]
 pub(super) unsafe fn pack<V: Vector>(source: &Unpacked, to: *mut f32, width: usize) {
-    let Unpacked { from, k, columns, space } = *source;
+    let Unpacked { from, k, columns, terms, space } = *source;
+    let words = k.div_ceil(terms);
     let panels = || (0..columns).step_by(width).map(|first| (first, width.min(columns - first)));
     // SAFETY: as the caller promises.
     unsafe {
         if from.strides[1] == 1 {
-            for q in 0..k {
-                let row = from.at([q, 0]).wide([1, columns], space).data;
+            for q in 0..words {
+                let row = from.at([q * terms, 0]).words([terms.min(k - q * terms), columns], terms, space).data;
                 for (first, count) in panels() {
-                    let to = to.add(first * k + q * count.next_multiple_of(V::LANES));
+                    let to = to.add(first * words + q * count.next_multiple_of(V::LANES));
                     copy::<V>(row.add(first), to, count);
                 }
             }
             return;
         }
         for (first, count) in panels() {
-            let (to, stride) = (to.add(first * k), count.next_multiple_of(V::LANES));
-            let Matrix { data, strides } = from.at([0, first]).wide([k, count], space);
+            let (to, stride) = (to.add(first * words), count.next_multiple_of(V::LANES));
+            let Matrix { data, strides } = from.at([0, first]).words([k, count], terms, space);
             if strides[0] == 1 {
-                transpose::<V>(data, strides[1], [count, k], to, stride);
+                transpose::<V>(data, strides[1], [count, words], to, stride);
             } else {
-                gather(data, strides, [count, k], to, stride);
+                gather(data, strides, [count, words], to, stride);
             }
         }
     }

@@ -1,15 +1,16 @@
 //! Micro-kernel: a tile of the result that stays in registers during the loop over `k`.
 
 use super::vector::Vector;
+use super::word::Word;
 
 /// One tile to compute: `out = scale a b`, or that added.
 pub(super) struct Tile {
-    /// Terms of each sum.
-    pub(super) k: usize,
-    /// The first element of `a`, and its strides along rows and `k`.
+    /// Words of each sum.
+    pub(super) words: usize,
+    /// The first word of `a`, and its strides along rows and words.
     pub(super) a: *const f32,
     pub(super) a_strides: [usize; 2],
-    /// The first row of `b`, of neighbouring elements, and the distance between rows.
+    /// The first row of `b`, of neighbouring words, and the distance between rows.
     pub(super) b: *const f32,
     pub(super) b_stride: usize,
     /// The first row of the result, of neighbouring elements, and the distance between rows.
@@ -22,9 +23,9 @@ pub(super) struct Tile {
 /// A tile of so many rows, and columns of so many vectors.
 ///
 /// # Safety
-/// The processor has the instructions of `V`, and all elements that the tile names may be read, and written in `out`.
+/// The processor has the instructions of `V` and `W`, and all elements that the tile names may be read, and written in `out`.
 #[inline(always)]
-pub(super) unsafe fn compute<V: Vector, const ROWS: usize, const VECTORS: usize>(tile: &Tile) {
+pub(super) unsafe fn compute<V: Vector, W: Word<V>, const ROWS: usize, const VECTORS: usize>(tile: &Tile) {
     // SAFETY: as the caller promises.
     unsafe {
         if tile.accumulate {
@@ -34,9 +35,9 @@ pub(super) unsafe fn compute<V: Vector, const ROWS: usize, const VECTORS: usize>
             }
         }
         let acc = match tile.a_strides {
-            [1, along] => sums::<V, ROWS, VECTORS>(tile, 1, along),
-            [down, 1] => sums::<V, ROWS, VECTORS>(tile, down, 1),
-            [down, along] => sums::<V, ROWS, VECTORS>(tile, down, along),
+            [1, along] => sums::<V, W, ROWS, VECTORS>(tile, 1, along),
+            [down, 1] => sums::<V, W, ROWS, VECTORS>(tile, down, 1),
+            [down, along] => sums::<V, W, ROWS, VECTORS>(tile, down, along),
         };
         let scale = V::splat(tile.scale);
         for (i, row) in acc.into_iter().enumerate() {
@@ -49,9 +50,9 @@ pub(super) unsafe fn compute<V: Vector, const ROWS: usize, const VECTORS: usize>
     }
 }
 
-/// The sums of a tile, for `a` with strides `down` along rows and `along` along `k`.
+/// The sums of a tile, for `a` with strides `down` along rows and `along` along words.
 #[inline(always)]
-unsafe fn sums<V: Vector, const ROWS: usize, const VECTORS: usize>(
+unsafe fn sums<V: Vector, W: Word<V>, const ROWS: usize, const VECTORS: usize>(
     tile: &Tile,
     down: usize,
     along: usize,
@@ -60,7 +61,7 @@ unsafe fn sums<V: Vector, const ROWS: usize, const VECTORS: usize>(
     unsafe {
         let mut acc = [[V::zero(); VECTORS]; ROWS];
         let (mut a, mut b) = (tile.a, tile.b);
-        for _ in 0..tile.k {
+        for _ in 0..tile.words {
             let mut line = [V::zero(); VECTORS];
             for (j, v) in line.iter_mut().enumerate() {
                 *v = V::load(b.add(j * V::LANES));
@@ -68,7 +69,7 @@ unsafe fn sums<V: Vector, const ROWS: usize, const VECTORS: usize>(
             for (i, row) in acc.iter_mut().enumerate() {
                 let x = V::splat(*a.add(i * down));
                 for (sum, &v) in row.iter_mut().zip(&line) {
-                    *sum = x.mul_add(v, *sum);
+                    *sum = W::add_products(x, v, *sum);
                 }
             }
             a = a.add(along);

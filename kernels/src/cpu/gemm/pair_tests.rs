@@ -1,0 +1,162 @@
+//! Tests of products of pairs in bf16: bit for bit the sums that `word` describes, on this processor or imitated.
+
+use super::super::testing::{Stored, normals};
+use super::level::{Level, PORTABLE};
+use super::tile::{Tile, compute};
+use super::vector::{Array, Vector};
+use super::word::{Pair, Word};
+use super::*;
+use crate::cpu::narrow::Narrow;
+
+/// The number, or a zero of its sign if it is below the normal ones.
+fn normal(x: f32) -> f32 {
+    if x.is_subnormal() { 0.0f32.copysign(x) } else { x }
+}
+
+/// `sum` with the products of two words.
+fn add_pair(a: f32, b: f32, sum: f32) -> f32 {
+    let halves = |x: f32| [x.to_bits() << 16, x.to_bits() & 0xffff_0000].map(f32::from_bits).map(normal);
+    let ([a_low, a_high], [b_low, b_high]) = (halves(a), halves(b));
+    let sum = normal(a_high.mul_add(b_high, normal(sum)));
+    normal(a_low.mul_add(b_low, sum))
+}
+
+impl Word<Array> for Pair {
+    unsafe fn add_products(a: Array, b: Array, sum: Array) -> Array {
+        let lanes = |x: Array| {
+            let mut lanes = [0.0; Array::LANES];
+            // SAFETY: there is a place for each lane.
+            unsafe { x.store(lanes.as_mut_ptr()) };
+            lanes
+        };
+        let (a, b, mut sum) = (lanes(a), lanes(b), lanes(sum));
+        (0..Array::LANES).for_each(|i| sum[i] = add_pair(a[i], b[i], sum[i]));
+        // SAFETY: all lanes are there.
+        unsafe { Array::load(sum.as_ptr()) }
+    }
+}
+
+unsafe fn imitated<const ROWS: usize, const VECTORS: usize>(tile: &Tile) {
+    // SAFETY: as the caller promises.
+    unsafe { compute::<Array, Pair, ROWS, VECTORS>(tile) }
+}
+
+/// The portable level with an imitation of the instruction.
+static IMITATION: Level = Level {
+    terms: 2,
+    tiles: &[&[imitated::<1, 1>], &[imitated::<2, 1>], &[imitated::<3, 1>], &[imitated::<4, 1>]],
+    rows: 4,
+    ..PORTABLE
+};
+
+fn levels() -> impl Iterator<Item = &'static Level> {
+    [&IMITATION].into_iter().chain(Level::of_pairs())
+}
+
+/// The product in bf16 and by definition, from zero or added.
+fn check(level: &Level, size: [usize; 3], strides: [[usize; 2]; 2], accumulate: bool) {
+    let [m, n, k] = size;
+    let stored = |size: &[usize; 2], strides: &[usize; 2], seed| {
+        Stored::new(Some(Narrow::Bf16), &normals(span(size, strides), seed))
+    };
+    let (a, b) = (stored(&[m, k], &strides[0], 1), stored(&[k, n], &strides[1], 2));
+    let before = normals(m * n, 3);
+    let mut out = before.clone();
+    let product = Product {
+        size,
+        a: Matrix { data: a.floats(), strides: strides[0] }.pointer([m, k]),
+        b: Matrix { data: b.floats(), strides: strides[1] }.pointer([k, n]),
+        out: Matrix::rows(out.as_mut_ptr(), n),
+        scale: 0.5,
+        accumulate,
+    };
+    // SAFETY: all three have the elements that size and strides reach, and both operands are bf16.
+    unsafe { product.run(level) };
+    let at = |x: &Stored, [down, across]: [usize; 2], [i, j]: [usize; 2]| x.numbers[i * down + j * across];
+    let join = |first: f32, second: f32| f32::from_bits(first.to_bits() >> 16 | second.to_bits());
+    let depth = k.div_ceil(k.div_ceil(2 * DEPTH)).next_multiple_of(2);
+    for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
+        let mut expected = if accumulate { before[i * n + j] } else { 0.0 };
+        for terms in blocks(k, depth) {
+            let mut sum = 0.0;
+            for q in terms.clone().step_by(2) {
+                let second = |x: f32| if q + 1 < terms.end { x } else { 0.0 };
+                let last = (q + 1).min(k - 1);
+                let x = join(at(&a, strides[0], [i, q]), second(at(&a, strides[0], [i, last])));
+                let y = join(at(&b, strides[1], [q, j]), second(at(&b, strides[1], [last, j])));
+                sum = add_pair(x, y, sum);
+            }
+            expected += 0.5 * sum;
+        }
+        assert_eq!(out[i * n + j].to_bits(), expected.to_bits(), "{size:?} {strides:?} at {i}, {j}");
+    }
+}
+
+#[test]
+fn pairs_in_every_layout() {
+    for size in [[1, 1, 1], [2, 3, 5], [14, 32, 16], [15, 33, 17], [29, 70, 41], [130, 9, 20], [1, 300, 9], [70, 1, 2]]
+    {
+        let [m, n, k] = size;
+        for a in layouts([m, k]) {
+            for b in layouts([k, n]) {
+                levels().for_each(|level| check(level, size, [a, b], k % 2 == 0));
+            }
+        }
+    }
+}
+
+/// Layouts of a matrix: by rows, by columns, with gaps in both, by rows of one element.
+fn layouts([rows, columns]: [usize; 2]) -> Vec<[usize; 2]> {
+    let mut layouts = vec![[columns, 1], [1, rows], [2 * columns + 3, 2]];
+    if rows == 1 || columns == 1 {
+        layouts.push([1, 1]);
+    }
+    layouts
+}
+
+#[test]
+fn pairs_of_many_blocks() {
+    for k in [2 * DEPTH, 2 * DEPTH + 1, 4 * DEPTH + 3] {
+        levels().for_each(|level| check(level, [5, COLUMNS + 9, k], [[k, 1], [COLUMNS + 9, 1]], true));
+    }
+}
+
+/// The instruction and its imitation, on numbers of all sizes.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn the_processor_adds_pairs_as_described() {
+    use std::arch::x86_64::{__m512, _mm512_loadu_ps, _mm512_storeu_ps};
+
+    #[target_feature(enable = "avx512f,avx512bf16")]
+    fn added(a: [f32; 16], b: [f32; 16], sum: [f32; 16]) -> [f32; 16] {
+        let mut out = [0.0; 16];
+        // SAFETY: each vector has sixteen elements.
+        unsafe {
+            let load = |x: &[f32; 16]| _mm512_loadu_ps(x.as_ptr());
+            _mm512_storeu_ps(out.as_mut_ptr(), <Pair as Word<__m512>>::add_products(load(&a), load(&b), load(&sum)));
+        }
+        out
+    }
+
+    if Level::of_pairs().is_none() {
+        return;
+    }
+    let mut bits = (0..).map(|i| crate::cpu::dropout::philox([5, 7], i)[0]);
+    for _ in 0..10_000 {
+        let [a, b, sum] = std::array::from_fn(|_| std::array::from_fn(|_| f32::from_bits(bits.next().unwrap())));
+        // SAFETY: the processor has the instructions.
+        let out = unsafe { added(a, b, sum) };
+        for i in 0..16 {
+            let expected = add_pair(a[i], b[i], sum[i]);
+            let same = out[i].to_bits() == expected.to_bits() || out[i].is_nan() && expected.is_nan();
+            assert!(
+                same,
+                "{:x} {:x} {:x}: {} for {expected}",
+                a[i].to_bits(),
+                b[i].to_bits(),
+                sum[i].to_bits(),
+                out[i]
+            );
+        }
+    }
+}
