@@ -2,7 +2,7 @@
 
 use super::vector::Vector;
 
-/// What the words of a vector hold.
+/// Meaning of the words of a vector.
 pub(super) trait Word<V: Vector> {
     /// `sum + a b` in each lane, for all terms of a word.
     ///
