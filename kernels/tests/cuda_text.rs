@@ -11,37 +11,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const UNARY: [Unary; 15] = [
-    Unary::Neg,
-    Unary::Exp,
-    Unary::Log,
-    Unary::Sqrt,
-    Unary::Rsqrt,
-    Unary::Recip,
-    Unary::Square,
-    Unary::Sigmoid,
-    Unary::Silu,
-    Unary::Gelu,
-    Unary::GeluErf,
-    Unary::ReluSquared,
-    Unary::Scale(0.1),
-    Unary::Shift(-3.7),
-    Unary::AtMost(0.3),
-];
-
-const BINARY: [Binary; 10] = [
-    Binary::Add,
-    Binary::Sub,
-    Binary::Mul,
-    Binary::Div,
-    Binary::Max,
-    Binary::SigmoidGrad,
-    Binary::SiluGrad,
-    Binary::GeluGrad,
-    Binary::GeluErfGrad,
-    Binary::ReluSquaredGrad,
-];
-
 /// A program on some data.
 struct Case {
     name: String,
@@ -106,10 +75,10 @@ fn cases() -> Vec<Case> {
         cases.push(Case { name, program, accumulate, n, inputs, held, shift, bound });
     };
     for element in [Element::F32, Element::Bf16] {
-        for op in UNARY {
+        for op in Unary::ALL {
             add(format!("{op:?} {element:?}"), Program::unary(op, element), false, 1003, 0, accuracy::unary(op));
         }
-        for op in BINARY {
+        for op in Binary::ALL {
             let program = Program::binary(op, element, Access::Same, Access::Same);
             add(format!("{op:?} {element:?}"), program, false, 1003, 0, accuracy::binary(op));
         }

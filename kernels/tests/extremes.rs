@@ -15,6 +15,7 @@ use meshwright_kernels::cpu::reduce::{Reduction, reduce};
 use meshwright_kernels::cpu::rope::{Heads, rope};
 use meshwright_kernels::cpu::softmax::{softmax, softmax_grad};
 use meshwright_kernels::cpu::top_k::{TopK, top_k};
+use std::f64::consts::SQRT_2;
 
 const MAX: f32 = f32::MAX;
 /// The least above 0.
@@ -102,6 +103,14 @@ fn normal_cdf(x: f64) -> f64 {
     if x > 0.0 { 1.0 - tail / 2.0 } else { tail / 2.0 }
 }
 
+/// Near 0 by its first terms, which leave x^7 / 21.
+fn erf(x: f64) -> f64 {
+    if x.abs() < 0.02 {
+        return std::f64::consts::FRAC_2_SQRT_PI * (x - x.powi(3) / 3.0 + x.powi(5) / 10.0);
+    }
+    if x > 0.0 { 1.0 - 2.0 * normal_cdf(-x * SQRT_2) } else { 2.0 * normal_cdf(x * SQRT_2) - 1.0 }
+}
+
 /// `2 sqrt(2 / pi)`
 const FACTOR: f64 = 2.0 * std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2;
 
@@ -117,7 +126,7 @@ fn gelu_slope(x: f64) -> f64 {
 #[test]
 fn functions_of_one_number() {
     type Case = (Unary, fn(f64) -> f64);
-    let cases: [Case; 15] = [
+    let cases: [Case; Unary::ALL.len()] = [
         (Unary::Neg, |x| -x),
         (Unary::Exp, f64::exp),
         (Unary::Log, f64::ln),
@@ -125,6 +134,10 @@ fn functions_of_one_number() {
         (Unary::Rsqrt, |x| 1.0 / x.sqrt()),
         (Unary::Recip, |x| 1.0 / x),
         (Unary::Square, |x| x * x),
+        (Unary::Tanh, f64::tanh),
+        (Unary::Erf, erf),
+        (Unary::Sin, f64::sin),
+        (Unary::Cos, f64::cos),
         (Unary::Sigmoid, sigmoid),
         (Unary::Silu, |x| x * sigmoid(x)),
         (Unary::Gelu, |x| x * sigmoid(gelu_argument(x))),
@@ -133,6 +146,7 @@ fn functions_of_one_number() {
         (Unary::Scale(0.5), |x| 0.5 * x),
         (Unary::Shift(-3.5), |x| x - 3.5),
         (Unary::AtMost(0.5), |x| if x > 0.5 { 0.5 } else { x }),
+        (Unary::AtLeast(0.5), |x| if x < 0.5 { 0.5 } else { x }),
     ];
     let x = numbers();
     for (op, exact) in cases {
@@ -148,12 +162,13 @@ fn functions_of_one_number() {
 #[test]
 fn functions_of_two_numbers() {
     type Case = (Binary, fn(f64, f64) -> f64);
-    let cases: [Case; 10] = [
+    let cases: [Case; Binary::ALL.len()] = [
         (Binary::Add, |a, b| a + b),
         (Binary::Sub, |a, b| a - b),
         (Binary::Mul, |a, b| a * b),
         (Binary::Div, |a, b| a / b),
         (Binary::Max, f64::max),
+        (Binary::Min, f64::min),
         (Binary::SigmoidGrad, |y, dy| if (0.0..=1.0).contains(&y) { dy * y * (1.0 - y) } else { f64::NAN }),
         (Binary::SiluGrad, |x, dy| dy * (sigmoid(x) + x * sigmoid(x) * sigmoid(-x))),
         (Binary::GeluGrad, |x, dy| dy * gelu_slope(x)),
@@ -161,7 +176,7 @@ fn functions_of_two_numbers() {
         (Binary::ReluSquaredGrad, |x, dy| 2.0 * x.max(0.0) * dy),
     ];
     for (op, exact) in cases {
-        let slopes = !matches!(op, Binary::Add | Binary::Sub | Binary::Mul | Binary::Div | Binary::Max);
+        let slopes = !matches!(op, Binary::Add | Binary::Sub | Binary::Mul | Binary::Div | Binary::Max | Binary::Min);
         for dy in numbers() {
             let (x, mut out) = (numbers(), vec![f32::NAN; numbers().len()]);
             binary(op, &x, &vec![dy; x.len()], &mut out, Par(1));

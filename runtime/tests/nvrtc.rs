@@ -13,36 +13,17 @@ const ARCHITECTURES: [&str; 2] = ["sm_80", "sm_90"];
 const REGISTERS: u32 = 64;
 
 fn programs() -> Vec<Program> {
-    use Binary::{Add, Div, GeluErfGrad, GeluGrad, Max, Mul, ReluSquaredGrad, SigmoidGrad, SiluGrad, Sub};
-    use Unary::{
-        AtMost, Exp, Gelu, GeluErf, Log, Neg, Recip, ReluSquared, Rsqrt, Scale, Shift, Sigmoid, Silu, Sqrt, Square,
-    };
-    let unary = [
-        Neg,
-        Exp,
-        Log,
-        Sqrt,
-        Rsqrt,
-        Recip,
-        Square,
-        Sigmoid,
-        Silu,
-        Gelu,
-        GeluErf,
-        ReluSquared,
-        Scale(f32::INFINITY),
-        Shift(-1e-30),
-        AtMost(0.3),
-    ];
-    let binary = [Add, Sub, Mul, Div, Max, SigmoidGrad, SiluGrad, GeluGrad, GeluErfGrad, ReluSquaredGrad];
     let walk = Access::Strided(Strides { dims: vec![(3, 1), (5, 0), (7, 3)], offset: 2 });
     let long = Access::Strided(Strides { dims: vec![(1 << 20, 1), (1 << 20, 1 << 20)], offset: 1 << 40 });
     let compile = |element| {
-        let unary = unary.map(|op| Program::unary(op, element)).into_iter();
-        let binary = binary.map(|op| Program::binary(op, element, Access::Same, Access::Same)).into_iter();
+        let unary = Unary::ALL.map(|op| Program::unary(op, element)).into_iter();
+        let binary = Binary::ALL.map(|op| Program::binary(op, element, Access::Same, Access::Same)).into_iter();
         let strided =
-            [&walk, &long].map(|access| Program::binary(Mul, element, access.clone(), Access::One)).into_iter();
-        unary.chain(binary).chain(strided).chain([Program::copy(element, Access::Same)])
+            [&walk, &long].map(|access| Program::binary(Binary::Mul, element, access.clone(), Access::One)).into_iter();
+        unary
+            .chain(binary)
+            .chain(strided)
+            .chain([Program::copy(element, Access::Same), Program::unary(Unary::Scale(f32::INFINITY), element)])
     };
     compile(Element::F32).chain(compile(Element::Bf16)).collect()
 }

@@ -4,7 +4,7 @@
 
 use super::{Attr, Attrs, Builder, Cotangents, Equation, OpClass, OpDef, Shapes};
 use crate::ids::Value;
-use crate::ops::Reduce;
+use crate::ops::{Compare, CompareKind, Reduce, Select};
 use crate::types::{DType, Type};
 
 /// A function of one operand.
@@ -24,6 +24,14 @@ pub enum UnaryKind {
     Recip,
     /// `x x`
     Square,
+    /// Hyperbolic tangent.
+    Tanh,
+    /// The error function.
+    Erf,
+    /// Sine, of radians.
+    Sin,
+    /// Cosine, of radians.
+    Cos,
     /// `1 / (1 + e^-x)`
     Sigmoid,
     /// `x / (1 + e^-x)`
@@ -40,7 +48,9 @@ pub enum UnaryKind {
     Shift(f64),
     /// `min(x, c)`; what is not a number stays so.
     AtMost(f64),
-    /// To another element type.
+    /// `max(x, c)`; what is not a number stays so.
+    AtLeast(f64),
+    /// To another float type, also from integers.
     Cast(DType),
 }
 
@@ -67,6 +77,11 @@ impl Unary {
         "cast",
         "relu_squared",
         "sigmoid",
+        "tanh",
+        "erf",
+        "sin",
+        "cos",
+        "at_least",
     ];
 
     pub(super) fn parse(name: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<Unary, String> {
@@ -78,6 +93,10 @@ impl Unary {
             "rsqrt" => UnaryKind::Rsqrt,
             "recip" => UnaryKind::Recip,
             "square" => UnaryKind::Square,
+            "tanh" => UnaryKind::Tanh,
+            "erf" => UnaryKind::Erf,
+            "sin" => UnaryKind::Sin,
+            "cos" => UnaryKind::Cos,
             "sigmoid" => UnaryKind::Sigmoid,
             "silu" => UnaryKind::Silu,
             "gelu" => UnaryKind::Gelu,
@@ -86,6 +105,7 @@ impl Unary {
             "scale" => UnaryKind::Scale(attrs.float("by")?),
             "shift" => UnaryKind::Shift(attrs.float("by")?),
             "at_most" => UnaryKind::AtMost(attrs.float("max")?),
+            "at_least" => UnaryKind::AtLeast(attrs.float("min")?),
             _ => {
                 let word = attrs.word("to")?;
                 UnaryKind::Cast(DType::from_name(&word).ok_or_else(|| format!("there is no element type `{word}`"))?)
@@ -118,6 +138,11 @@ impl OpDef for Unary {
             UnaryKind::Cast(_) => 13,
             UnaryKind::ReluSquared => 14,
             UnaryKind::Sigmoid => 15,
+            UnaryKind::Tanh => 16,
+            UnaryKind::Erf => 17,
+            UnaryKind::Sin => 18,
+            UnaryKind::Cos => 19,
+            UnaryKind::AtLeast(_) => 20,
         };
         Unary::NAMES[place]
     }
@@ -126,6 +151,7 @@ impl OpDef for Unary {
         match self.0 {
             UnaryKind::Scale(by) | UnaryKind::Shift(by) => vec![("by", Attr::Float(by))],
             UnaryKind::AtMost(max) => vec![("max", Attr::Float(max))],
+            UnaryKind::AtLeast(min) => vec![("min", Attr::Float(min))],
             UnaryKind::Cast(to) => vec![("to", Attr::Word(to.name().to_string()))],
             _ => Vec::new(),
         }
@@ -137,10 +163,12 @@ impl OpDef for Unary {
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let [x] = operands else { return Err(format!("takes one operand, not {}", operands.len())) };
-        if !x.dtype.is_float() {
-            return Err("its operand must be a float".to_string());
-        }
-        let dtype = if let UnaryKind::Cast(to) = self.0 { to } else { x.dtype };
+        let dtype = match self.0 {
+            UnaryKind::Cast(to) if !to.is_float() => return Err(format!("`to` must be a float, not {}", to.name())),
+            UnaryKind::Cast(to) => to,
+            _ if !x.dtype.is_float() => return Err("its operand must be a float".to_string()),
+            _ => x.dtype,
+        };
         Ok(vec![Type { dtype, ..x.logical() }])
     }
 
@@ -152,8 +180,9 @@ impl OpDef for Unary {
         if self.is_linear() { vec![vec![0]] } else { Vec::new() }
     }
 
+    /// Not a cast, whose result has elements of another type.
     fn in_place(&self) -> &'static [usize] {
-        &[0]
+        if let UnaryKind::Cast(_) = self.0 { &[] } else { &[0] }
     }
 
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
@@ -191,12 +220,39 @@ impl OpDef for Unary {
                 let double = unary(UnaryKind::Scale(2.0), dy)?;
                 b.one(Binary::of(BinaryKind::Mul), &[double, x])?
             }
+            // dy (1 - y^2), without a difference of 1 and a number near it.
+            UnaryKind::Tanh => {
+                let once = b.one(Binary::of(BinaryKind::Mul), &[dy, y])?;
+                let twice = b.one(Binary::of(BinaryKind::Mul), &[once, y])?;
+                b.one(Binary::of(BinaryKind::Sub), &[dy, twice])?
+            }
+            // dy 2 / sqrt(pi) e^(-x^2)
+            UnaryKind::Erf => {
+                let square = unary(UnaryKind::Square, x)?;
+                let negative = unary(UnaryKind::Neg, square)?;
+                let bell = unary(UnaryKind::Exp, negative)?;
+                let scaled = unary(UnaryKind::Scale(std::f64::consts::FRAC_2_SQRT_PI), bell)?;
+                b.one(Binary::of(BinaryKind::Mul), &[dy, scaled])?
+            }
+            UnaryKind::Sin => {
+                let slope = unary(UnaryKind::Cos, x)?;
+                b.one(Binary::of(BinaryKind::Mul), &[dy, slope])?
+            }
+            UnaryKind::Cos => {
+                let sine = unary(UnaryKind::Sin, x)?;
+                let slope = unary(UnaryKind::Neg, sine)?;
+                b.one(Binary::of(BinaryKind::Mul), &[dy, slope])?
+            }
             UnaryKind::Sigmoid => b.one(Binary::of(BinaryKind::SigmoidGrad), &[y, dy])?,
             UnaryKind::Silu => b.one(Binary::of(BinaryKind::SiluGrad), &[x, dy])?,
             UnaryKind::Gelu => b.one(Binary::of(BinaryKind::GeluGrad), &[x, dy])?,
             UnaryKind::GeluErf => b.one(Binary::of(BinaryKind::GeluErfGrad), &[x, dy])?,
             UnaryKind::ReluSquared => b.one(Binary::of(BinaryKind::ReluSquaredGrad), &[x, dy])?,
-            UnaryKind::AtMost(_) => return Err("`at_most` has no gradient".to_string()),
+            // Where the bound does not change x.
+            UnaryKind::AtMost(_) | UnaryKind::AtLeast(_) => {
+                let stays = b.one(Compare(CompareKind::Equal), &[x, y])?;
+                b.one(Select { not: false }, &[stays, dy])?
+            }
         };
         Ok(vec![Some(dx)])
     }
@@ -215,6 +271,8 @@ pub enum BinaryKind {
     Div,
     /// `max(a, b)`
     Max,
+    /// `min(a, b)`
+    Min,
     /// Cotangent of `sigmoid` from its result and dy.
     SigmoidGrad,
     /// Cotangent of `silu` from (x, dy).
@@ -249,9 +307,10 @@ impl Binary {
         "gelu_erf_grad",
         "relu_squared_grad",
         "sigmoid_grad",
+        "min",
     ];
 
-    const KINDS: [BinaryKind; 10] = [
+    const KINDS: [BinaryKind; 11] = [
         BinaryKind::Add,
         BinaryKind::Sub,
         BinaryKind::Mul,
@@ -262,6 +321,7 @@ impl Binary {
         BinaryKind::GeluErfGrad,
         BinaryKind::ReluSquaredGrad,
         BinaryKind::SigmoidGrad,
+        BinaryKind::Min,
     ];
 
     /// On operands of the same dims.
@@ -330,7 +390,7 @@ impl OpDef for Binary {
 
     fn class(&self) -> OpClass {
         match self.kind {
-            BinaryKind::Add | BinaryKind::Sub | BinaryKind::Div | BinaryKind::Max => OpClass::Other,
+            BinaryKind::Add | BinaryKind::Sub | BinaryKind::Div | BinaryKind::Max | BinaryKind::Min => OpClass::Other,
             _ => OpClass::Activation,
         }
     }
@@ -370,7 +430,7 @@ impl OpDef for Binary {
             | BinaryKind::ReluSquaredGrad => {
                 vec![vec![1]]
             }
-            BinaryKind::Max => Vec::new(),
+            BinaryKind::Max | BinaryKind::Min => Vec::new(),
         }
     }
 
@@ -409,6 +469,16 @@ impl OpDef for Binary {
                     let product = b.one(Binary::of(BinaryKind::Mul), &[dy, ratio])?;
                     dz = Some(b.one(Unary(UnaryKind::Neg), &[product])?);
                 }
+            }
+            // To the operand that is the result, the first one if both are.
+            BinaryKind::Max | BinaryKind::Min => {
+                let opposite = if self.kind == BinaryKind::Max { BinaryKind::Min } else { BinaryKind::Max };
+                // x in the result's shape: min(max(x, z), x).
+                let x = self.with_other(b, opposite, call.results[0], 0, x)?;
+                let first = b.one(Compare(CompareKind::Equal), &[x, call.results[0]])?;
+                let mut part = |not| b.one(Select { not }, &[first, dy]);
+                dx = call.needed[0].then(|| part(false)).transpose()?;
+                dz = call.needed[1].then(|| part(true)).transpose()?;
             }
             _ => return Err(format!("`{}` has no gradient", self.name())),
         }

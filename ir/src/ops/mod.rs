@@ -19,6 +19,7 @@ mod einsum;
 mod elementwise;
 mod embedding;
 mod equation;
+mod iota;
 mod layer_norm;
 mod operands;
 mod piece;
@@ -54,6 +55,7 @@ pub use einsum::Einsum;
 pub use elementwise::{Binary, BinaryKind, Unary, UnaryKind};
 pub use embedding::{Embedding, EmbeddingGrad};
 pub use equation::Equation;
+pub use iota::Iota;
 pub use layer_norm::{LayerNorm, LayerNormDgamma, LayerNormDx};
 pub use piece::Piece;
 pub use quantise::{AbsMax, Quantise, ScaleFor};
@@ -122,7 +124,7 @@ ops! {
     kernel:
         Einsum, Unary, Binary, Reduce, Broadcast,
         Permute, Reshape, Slice, Concat, Pad, Reverse, Windows, Fold,
-        Take, ScatterAdd, DynamicSlice, DynamicPad, Compare, Select,
+        Take, ScatterAdd, DynamicSlice, DynamicPad, Compare, Select, Iota,
         RmsNorm, RmsNormDx, RmsNormDgamma, LayerNorm, LayerNormDx, LayerNormDgamma,
         Softmax, SoftmaxGrad, Rope, Attention, AttentionGrad, Dropout,
         Embedding, EmbeddingGrad, CrossEntropy, CrossEntropyGrad, SumExp, Pick, TokenLoss,

@@ -1,6 +1,9 @@
 //! `reduce_sum(%x, eq="b s h -> h")`, `reduce_max`: over the factors that the result lacks; and `broadcast`, its transpose.
 
-use super::{Attr, Attrs, Builder, Cotangents, Equation, OpDef, Shapes};
+use super::{
+    Attr, Attrs, Binary, BinaryKind, Builder, Compare, CompareKind, Cotangents, Equation, OpDef, Select, Shapes, Unary,
+    UnaryKind,
+};
 use crate::ids::Value;
 use crate::types::{Dim, PartialKind, Type};
 
@@ -70,13 +73,21 @@ impl OpDef for Reduce {
 
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
         let (Some(dy), true) = (call.given[0], call.needed[0]) else { return Ok(vec![None]) };
-        if self.kind == PartialKind::Max {
-            return Err("`reduce_max` has no gradient".to_string());
-        }
         let equation =
             Equation { operands: vec![self.equation.result.clone()], result: self.equation.operands[0].clone() };
         let free = equation.free_dims(b.ty(call.operands[0]));
-        Ok(vec![Some(b.one(Broadcast { equation, free }, &[dy])?)])
+        let back = Broadcast { equation, free };
+        if self.kind == PartialKind::Sum {
+            return Ok(vec![Some(b.one(back, &[dy])?)]);
+        }
+        // Elements that are the maximum share its cotangent evenly.
+        let (x, max) = (call.operands[0], b.one(back.clone(), &[call.results[0]])?);
+        let is_max = b.one(Compare(CompareKind::Equal), &[x, max])?;
+        let ones = b.one(Unary(UnaryKind::Cast(b.ty(dy).dtype)), &[is_max])?;
+        let count = b.one(Reduce::sum(self.equation.clone()), &[ones])?;
+        let share = b.one(Binary::of(BinaryKind::Div), &[dy, count])?;
+        let share = b.one(back, &[share])?;
+        Ok(vec![Some(b.one(Select { not: false }, &[is_max, share])?)])
     }
 
     fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {

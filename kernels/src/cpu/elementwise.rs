@@ -2,7 +2,7 @@
 //!
 //! An operand may be [`Source::Own`]: then the result overwrites the operand, with the same bits as out of place.
 
-use super::math::{exp, ln, normal_cdf, sigmoid};
+use super::math::{ANGLES, cos, erf, exp, ln, normal_cdf, sigmoid, sin, tanh};
 use super::nd::{merge, row_major, span, walk};
 use super::par::{Par, Rows};
 use super::simd::simd;
@@ -25,6 +25,14 @@ pub enum Unary {
     Recip,
     /// `x^2`
     Square,
+    /// The hyperbolic tangent.
+    Tanh,
+    /// The error function.
+    Erf,
+    /// The sine, of radians.
+    Sin,
+    /// The cosine, of radians.
+    Cos,
     /// `1 / (1 + e^-x)`
     Sigmoid,
     /// `x sigmoid(x)`
@@ -39,8 +47,36 @@ pub enum Unary {
     Scale(f32),
     /// `x + c`
     Shift(f32),
-    /// The smaller one of `x` and `c`; `c` if `x` is not a number.
+    /// The smaller one of `x` and `c`; `x` if it is not a number.
     AtMost(f32),
+    /// The larger one of `x` and `c`; `x` if it is not a number.
+    AtLeast(f32),
+}
+
+impl Unary {
+    /// Every function, with some constant.
+    pub const ALL: [Unary; 20] = [
+        Unary::Neg,
+        Unary::Exp,
+        Unary::Log,
+        Unary::Sqrt,
+        Unary::Rsqrt,
+        Unary::Recip,
+        Unary::Square,
+        Unary::Tanh,
+        Unary::Erf,
+        Unary::Sin,
+        Unary::Cos,
+        Unary::Sigmoid,
+        Unary::Silu,
+        Unary::Gelu,
+        Unary::GeluErf,
+        Unary::ReluSquared,
+        Unary::Scale(0.7),
+        Unary::Shift(-3.5),
+        Unary::AtMost(0.5),
+        Unary::AtLeast(0.5),
+    ];
 }
 
 /// A function of two numbers.
@@ -56,6 +92,8 @@ pub enum Binary {
     Div,
     /// The larger one.
     Max,
+    /// The smaller one.
+    Min,
     /// `b` times the derivative of [`Unary::Sigmoid`] where its result is `a`.
     SigmoidGrad,
     /// `b` times the derivative of [`Unary::Silu`] at `a`.
@@ -66,6 +104,23 @@ pub enum Binary {
     GeluErfGrad,
     /// `b` times the derivative of [`Unary::ReluSquared`] at `a`.
     ReluSquaredGrad,
+}
+
+impl Binary {
+    /// Every function.
+    pub const ALL: [Binary; 11] = [
+        Binary::Add,
+        Binary::Sub,
+        Binary::Mul,
+        Binary::Div,
+        Binary::Max,
+        Binary::Min,
+        Binary::SigmoidGrad,
+        Binary::SiluGrad,
+        Binary::GeluGrad,
+        Binary::GeluErfGrad,
+        Binary::ReluSquaredGrad,
+    ];
 }
 
 /// `out = op(x)`
@@ -158,6 +213,7 @@ macro_rules! with_binary {
             Binary::Mul => with_binary!(@ $f, a, b, a * b, $body),
             Binary::Div => with_binary!(@ $f, a, b, a / b, $body),
             Binary::Max => with_binary!(@ $f, a, b, if a > b || a.is_nan() { a } else { b }, $body),
+            Binary::Min => with_binary!(@ $f, a, b, if a < b || a.is_nan() { a } else { b }, $body),
             Binary::SigmoidGrad => with_binary!(@ $f, a, b, b * (a * (1.0 - a)), $body),
             Binary::SiluGrad => with_binary!(@ $f, a, b, b * silu_slope(a), $body),
             Binary::GeluGrad => with_binary!(@ $f, a, b, b * gelu_slope(a), $body),
@@ -184,6 +240,10 @@ simd! {
             Unary::Rsqrt => map(x, out, #[inline(always)] |x| 1.0 / x.sqrt()),
             Unary::Recip => map(x, out, #[inline(always)] |x| 1.0 / x),
             Unary::Square => map(x, out, #[inline(always)] |x| x * x),
+            Unary::Tanh => map(x, out, tanh),
+            Unary::Erf => map(x, out, erf),
+            Unary::Sin => map_angles(x, out, sin, f64::sin),
+            Unary::Cos => map_angles(x, out, cos, f64::cos),
             Unary::Sigmoid => map(x, out, sigmoid),
             Unary::Silu => map(x, out, #[inline(always)] |x| x * sigmoid(x)),
             Unary::Gelu => map(x, out, #[inline(always)] |x| x * sigmoid(gelu_argument(x))),
@@ -192,6 +252,7 @@ simd! {
             Unary::Scale(c) => map(x, out, #[inline(always)] |x| c * x),
             Unary::Shift(c) => map(x, out, #[inline(always)] |x| x + c),
             Unary::AtMost(c) => map(x, out, #[inline(always)] |x| if x > c { c } else { x }),
+            Unary::AtLeast(c) => map(x, out, #[inline(always)] |x| if x < c { c } else { x }),
         }
     }
 
@@ -236,6 +297,25 @@ fn map(x: Source<'_>, out: &mut [f32], f: impl Fn(f32) -> f32) {
             for (o, &x) in out.iter_mut().zip(x) {
                 *o = f(x);
             }
+        }
+    }
+}
+
+/// As [`map`], for a function that holds up to [`ANGLES`]: runs with an angle beyond take the slow one.
+#[inline(always)]
+fn map_angles(x: Source<'_>, out: &mut [f32], f: impl Fn(f32) -> f32, slow: fn(f64) -> f64) {
+    const RUN: usize = 256;
+    for (run, out) in out.chunks_mut(RUN).enumerate() {
+        if let Source::Other(x) = x {
+            out.copy_from_slice(&x[run * RUN..][..out.len()]);
+        }
+        if out.iter().all(
+            #[inline(always)]
+            |x| x.abs() <= ANGLES,
+        ) {
+            map(Source::Own, out, &f);
+        } else {
+            out.iter_mut().for_each(|x| *x = slow(f64::from(*x)) as f32);
         }
     }
 }

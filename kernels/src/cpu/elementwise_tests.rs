@@ -2,6 +2,7 @@
 
 use super::super::testing::{assert_close, doubles, normals};
 use super::*;
+use std::f64::consts::SQRT_2;
 
 const SIZES: [usize; 6] = [0, 1, 7, 33, 1000, 200_003];
 
@@ -39,7 +40,7 @@ fn slope(f: fn(f64) -> f64, x: f64) -> f64 {
 #[test]
 fn unary_functions() {
     type Case = (Unary, fn(f64) -> f64);
-    let cases: [Case; 15] = [
+    let cases: [Case; Unary::ALL.len()] = [
         (Unary::Neg, |x| -x),
         (Unary::Exp, f64::exp),
         (Unary::Log, f64::ln),
@@ -47,6 +48,10 @@ fn unary_functions() {
         (Unary::Rsqrt, |x| 1.0 / x.sqrt()),
         (Unary::Recip, |x| 1.0 / x),
         (Unary::Square, |x| x * x),
+        (Unary::Tanh, f64::tanh),
+        (Unary::Erf, |x| if x == 0.0 { 0.0 } else { 2.0 * gelu_erf(x * SQRT_2) / (x * SQRT_2) - 1.0 }),
+        (Unary::Sin, f64::sin),
+        (Unary::Cos, f64::cos),
         (Unary::Sigmoid, sigmoid),
         (Unary::Silu, silu),
         (Unary::Gelu, gelu),
@@ -55,6 +60,7 @@ fn unary_functions() {
         (Unary::Scale(0.7), |x| f64::from(0.7f32) * x),
         (Unary::Shift(-3.5), |x| x - 3.5),
         (Unary::AtMost(0.5), |x| x.min(0.5)),
+        (Unary::AtLeast(0.5), |x| x.max(0.5)),
     ];
     for (op, exact) in cases {
         let positive = matches!(op, Unary::Log | Unary::Sqrt | Unary::Rsqrt);
@@ -83,12 +89,13 @@ fn activations_far_out() {
 #[test]
 fn binary_functions() {
     type Case = (Binary, fn(f64, f64) -> f64);
-    let cases: [Case; 10] = [
+    let cases: [Case; Binary::ALL.len()] = [
         (Binary::Add, |a, b| a + b),
         (Binary::Sub, |a, b| a - b),
         (Binary::Mul, |a, b| a * b),
         (Binary::Div, |a, b| a / b),
         (Binary::Max, f64::max),
+        (Binary::Min, f64::min),
         (Binary::SigmoidGrad, |y, dy| dy * y * (1.0 - y)),
         (Binary::SiluGrad, |x, dy| dy * slope(silu, x)),
         (Binary::GeluGrad, |x, dy| dy * slope(gelu, x)),
@@ -158,24 +165,7 @@ fn bits(x: &[f32]) -> Vec<u32> {
 
 #[test]
 fn unary_in_place() {
-    let ops = [
-        Unary::Neg,
-        Unary::Exp,
-        Unary::Log,
-        Unary::Sqrt,
-        Unary::Rsqrt,
-        Unary::Recip,
-        Unary::Square,
-        Unary::Sigmoid,
-        Unary::Silu,
-        Unary::Gelu,
-        Unary::GeluErf,
-        Unary::ReluSquared,
-        Unary::Scale(0.7),
-        Unary::Shift(-3.5),
-        Unary::AtMost(0.5),
-    ];
-    for (op, n) in ops.into_iter().flat_map(|op| SIZES.map(|n| (op, n))) {
+    for (op, n) in Unary::ALL.into_iter().flat_map(|op| SIZES.map(|n| (op, n))) {
         let (mut x, mut out) = (normals(n, 3), vec![f32::NAN; n]);
         unary(op, &x, &mut out, Par(2));
         unary(op, Source::Own, &mut x, Par(2));
@@ -183,22 +173,9 @@ fn unary_in_place() {
     }
 }
 
-const BINARY: [Binary; 10] = [
-    Binary::Add,
-    Binary::Sub,
-    Binary::Mul,
-    Binary::Div,
-    Binary::Max,
-    Binary::SigmoidGrad,
-    Binary::SiluGrad,
-    Binary::GeluGrad,
-    Binary::GeluErfGrad,
-    Binary::ReluSquaredGrad,
-];
-
 #[test]
 fn binary_in_place() {
-    for (op, n) in BINARY.into_iter().flat_map(|op| SIZES.map(|n| (op, n))) {
+    for (op, n) in Binary::ALL.into_iter().flat_map(|op| SIZES.map(|n| (op, n))) {
         let (a, b, mut out) = (normals(n, 4), normals(n, 5), vec![f32::NAN; n]);
         let mut own = a.clone();
         binary(op, &a, &b, &mut out, Par(2));

@@ -84,9 +84,130 @@ pub(crate) fn normal_cdf(x: f32) -> f32 {
     if x > 0.0 { 1.0 - tail } else { tail }
 }
 
+/// The hyperbolic tangent, relative error below 3e-7. Polynomial of Cephes `tanhf` near 0, where the other form cancels.
+#[inline(always)]
+pub(crate) fn tanh(x: f32) -> f32 {
+    let size = x.abs();
+    let square = x * x;
+    let p = -5.704_988_7e-3;
+    let p = p * square + 2.063_909e-2;
+    let p = p * square - 5.373_971_5e-2;
+    let p = p * square + 1.333_144_2e-1;
+    let p = p * square - 3.333_328e-1;
+    let near = p * square * x + x;
+    let far = (1.0 - 2.0 / (exp(2.0 * size) + 1.0)).copysign(x);
+    if size < 0.625 { near } else { far }
+}
+
+/// The error function, relative error below 3e-7. Minimax polynomials of Juffa's `erff`: of `erf(x) / x` near 0, and of
+/// `ln(1 - erf x)` elsewhere.
+#[inline(always)]
+pub(crate) fn erf(x: f32) -> f32 {
+    let size = x.abs();
+    let square = x * x;
+    let p = -5.967_61e-4;
+    let p = p * square + 4.991_194e-3;
+    let p = p * square - 2.676_813_5e-2;
+    let p = p * square + 1.128_199_3e-1;
+    let p = p * square - 3.761_253_4e-1;
+    let p = p * square + 1.283_791_7e-1;
+    let near = p * x + x;
+    // From 4 on the result is 1 to the last bit.
+    let t = if size > 4.0 { 4.0 } else { size };
+    let p = -1.728_534_7e-5 * t + 3.831_974_4e-4;
+    let p = p * t - 3.883_963_6e-3;
+    let p = p * t + 2.425_462_2e-2;
+    let p = p * t - 1.067_778_8e-1;
+    let p = p * t - 6.348_467e-1;
+    let p = p * t - 1.287_175_1e-1;
+    let far = (1.0 - exp(p * t - t)).copysign(x);
+    if size > 0.927_734_4 || x.is_nan() { far } else { near }
+}
+
+/// The largest angle of [`sin`] and [`cos`], in radians.
+pub(crate) const ANGLES: f32 = 1e6;
+
+/// The sine of an angle up to [`ANGLES`], error below 2e-7 of the larger of it and 1e-7 of the angle.
+#[inline(always)]
+pub(crate) fn sin(x: f32) -> f32 {
+    sine_from(f64::from(x), 0)
+}
+
+/// The cosine, with the error of [`sin`].
+#[inline(always)]
+pub(crate) fn cos(x: f32) -> f32 {
+    sine_from(f64::from(x), 1)
+}
+
+/// Sine of an angle after this number of quarter turns. The angle is reduced in f64, whose rounding is 2^29 times finer; the
+/// polynomials are those of Cephes `sinf` and `cosf`.
+#[inline(always)]
+fn sine_from(x: f64, quarters: u64) -> f32 {
+    const ROUND: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
+    let rounded = x * std::f64::consts::FRAC_2_PI + ROUND;
+    let n = rounded - ROUND;
+    // pi / 2 in two parts, the first of 33 bits: its product with n, which has 20, is exact.
+    let r = (x - n * 1.570_796_326_734_125_6) - n * 6.077_100_506_506_192e-11;
+    let square = r * r;
+    let sine = ((-1.951_529_589_1e-4 * square + 8.332_160_873_6e-3) * square - 1.666_665_461_1e-1) * square * r + r;
+    let cosine = (2.443_315_711_809_948e-5 * square - 1.388_731_625_493_765e-3) * square + 4.166_664_568_298_827e-2;
+    let cosine = cosine * square * square - 0.5 * square + 1.0;
+    let quarters = rounded.to_bits().wrapping_add(quarters);
+    let y = if quarters & 1 == 0 { sine } else { cosine };
+    (if quarters & 2 == 0 { y } else { -y }) as f32
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tanh_and_erf_are_close_over_their_ranges() {
+        let mut x = 1e-30f32;
+        while x < 1e30 {
+            for x in [x, -x] {
+                let exact = f64::from(x).tanh();
+                assert!((f64::from(tanh(x)) / exact - 1.0).abs() < 3e-7, "tanh({x}) = {}", tanh(x));
+                let exact = erf_by_series(f64::from(x));
+                assert!((f64::from(erf(x)) / exact - 1.0).abs() < 3e-7, "erf({x}) = {}", erf(x));
+            }
+            x *= 1.003;
+        }
+        for f in [tanh, erf] {
+            assert_eq!([f(0.0), f(f32::INFINITY), f(f32::NEG_INFINITY)], [0.0, 1.0, -1.0]);
+            assert!(f(f32::NAN).is_nan());
+        }
+    }
+
+    /// Abramowitz and Stegun 7.1.6; beyond 6 the error function is 1 to the last bit.
+    fn erf_by_series(x: f64) -> f64 {
+        if x.abs() > 6.0 {
+            return x.signum();
+        }
+        let (mut term, mut sum, mut n) = (x, x, 0.0);
+        while term.abs() > 0.25 * f64::EPSILON * sum.abs() {
+            n += 1.0;
+            term *= 2.0 * x * x / (2.0 * n + 1.0);
+            sum += term;
+        }
+        std::f64::consts::FRAC_2_SQRT_PI * (-x * x).exp() * sum
+    }
+
+    #[test]
+    fn sine_and_cosine_are_close() {
+        let mut x = 1e-30f32;
+        while x < ANGLES {
+            for x in [x, -x] {
+                let exact = f64::from(x);
+                for (got, right) in [(sin(x), exact.sin()), (cos(x), exact.cos())] {
+                    let error = (f64::from(got) - right).abs();
+                    assert!(error < 2e-7 * right.abs().max(1e-7 * exact.abs()), "{x}: {got} for {right}");
+                }
+            }
+            x *= 1.0003;
+        }
+        assert!(cos(f32::NAN).is_nan());
+    }
 
     #[test]
     fn exp_is_close_over_its_range() {

@@ -3,7 +3,7 @@
 //! Both sides round sums, products, quotients and roots alike, so every function of these alone agrees to the bit. Other
 //! functions differ by the errors of each side's `exp`, `log` and normal distribution. These are at most 2e-7 (1.7 units)
 //! on the processor (`kernels::cpu`). On CUDA they are 1, 1 and 5 units (CUDA C++ Programming Guide, "Mathematical
-//! Functions", maximum ulp error of `expf`, `logf`, `normcdff`). Each later rounding adds half a unit on each side.
+//! Functions", maximum ulp error of `expf`, `logf`, `normcdff`), and at most 2 of `tanhf`, `erff`, `sinf` and `cosf`. Each later rounding adds half a unit on each side.
 //! Derivatives cancel: `1 - sigmoid(x)` has an error of a unit of 1 and is multiplied by up to |x|, so bounds of
 //! derivatives apply for |x| up to 8.
 
@@ -75,6 +75,9 @@ pub fn unary(op: Unary) -> Bound {
         Unary::Sigmoid | Unary::Silu | Unary::Gelu => (6, Floor::Result),
         // The processor's distribution function holds 2e-6, 17 units.
         Unary::GeluErf => (23, Floor::Number(1.0)),
+        // Both sides reduce the angle: an error of a unit of the largest result, not of a small one.
+        Unary::Sin | Unary::Cos => (4, Floor::Number(1.0)),
+        Unary::Tanh | Unary::Erf => (6, Floor::Result),
         Unary::Neg
         | Unary::Sqrt
         | Unary::Rsqrt
@@ -83,7 +86,8 @@ pub fn unary(op: Unary) -> Bound {
         | Unary::ReluSquared
         | Unary::Scale(_)
         | Unary::Shift(_)
-        | Unary::AtMost(_) => return Bound::EXACT,
+        | Unary::AtMost(_)
+        | Unary::AtLeast(_) => return Bound::EXACT,
     };
     Bound { units, floor }
 }
@@ -93,7 +97,7 @@ pub fn binary(op: Binary) -> Bound {
     let units = match op {
         Binary::SiluGrad | Binary::GeluErfGrad => 32,
         Binary::GeluGrad => 64,
-        Binary::Add | Binary::Sub | Binary::Mul | Binary::Div | Binary::Max => return Bound::EXACT,
+        Binary::Add | Binary::Sub | Binary::Mul | Binary::Div | Binary::Max | Binary::Min => return Bound::EXACT,
         Binary::SigmoidGrad | Binary::ReluSquaredGrad => return Bound::EXACT,
     };
     Bound { units, floor: Floor::Second }

@@ -87,6 +87,10 @@ fn unary(op: Unary, x: Value) -> String {
         Unary::Rsqrt => ("rsqrt", None),
         Unary::Recip => ("recip", None),
         Unary::Square => ("square", None),
+        Unary::Tanh => ("tanh", None),
+        Unary::Erf => ("erf", None),
+        Unary::Sin => ("sin", None),
+        Unary::Cos => ("cos", None),
         Unary::Sigmoid => ("sigmoid", None),
         Unary::Silu => ("silu", None),
         Unary::Gelu => ("gelu", None),
@@ -95,6 +99,7 @@ fn unary(op: Unary, x: Value) -> String {
         Unary::Scale(by) => ("scale", Some(by)),
         Unary::Shift(by) => ("shift", Some(by)),
         Unary::AtMost(max) => ("at_most", Some(max)),
+        Unary::AtLeast(min) => ("at_least", Some(min)),
     };
     match constant {
         None => format!("unary_{function}({})", name(x)),
@@ -109,6 +114,7 @@ fn binary(op: Binary) -> &'static str {
         Binary::Mul => "binary_mul",
         Binary::Div => "binary_div",
         Binary::Max => "binary_max",
+        Binary::Min => "binary_min",
         Binary::SigmoidGrad => "binary_sigmoid_grad",
         Binary::SiluGrad => "binary_silu_grad",
         Binary::GeluGrad => "binary_gelu_grad",

@@ -1,5 +1,5 @@
 // What generated kernels call. Each function computes what kernels::cpu::elementwise computes, operation by operation;
-// compiled without contraction of products and sums (--fmad=false) they differ only in expf, logf and normcdff.
+// compiled without contraction of products and sums (--fmad=false) they differ only in the functions of the device's own library, as expf and erff.
 
 #define FUNCTION static __device__ __forceinline__
 
@@ -27,6 +27,10 @@ FUNCTION float unary_sqrt(float x) { return sqrtf(x); }
 FUNCTION float unary_rsqrt(float x) { return 1.0f / sqrtf(x); }
 FUNCTION float unary_recip(float x) { return 1.0f / x; }
 FUNCTION float unary_square(float x) { return x * x; }
+FUNCTION float unary_tanh(float x) { return tanhf(x); }
+FUNCTION float unary_erf(float x) { return erff(x); }
+FUNCTION float unary_sin(float x) { return sinf(x); }
+FUNCTION float unary_cos(float x) { return cosf(x); }
 FUNCTION float unary_sigmoid(float x) { return sigmoid(x); }
 FUNCTION float unary_silu(float x) { return x * sigmoid(x); }
 FUNCTION float unary_gelu(float x) { return x * sigmoid(gelu_argument(x)); }
@@ -36,12 +40,14 @@ FUNCTION float unary_relu_squared(float x) { return relu(x) * relu(x); }
 FUNCTION float unary_scale(float x, float by) { return by * x; }
 FUNCTION float unary_shift(float x, float by) { return x + by; }
 FUNCTION float unary_at_most(float x, float max) { return x > max ? max : x; }
+FUNCTION float unary_at_least(float x, float min) { return x < min ? min : x; }
 
 FUNCTION float binary_add(float a, float b) { return a + b; }
 FUNCTION float binary_sub(float a, float b) { return a - b; }
 FUNCTION float binary_mul(float a, float b) { return a * b; }
 FUNCTION float binary_div(float a, float b) { return a / b; }
 FUNCTION float binary_max(float a, float b) { return a > b || a != a ? a : b; }
+FUNCTION float binary_min(float a, float b) { return a < b || a != a ? a : b; }
 
 // From the result of the sigmoid.
 FUNCTION float binary_sigmoid_grad(float y, float dy) { return dy * (y * (1.0f - y)); }

@@ -13,6 +13,10 @@ pub(super) fn unary(kind: UnaryKind) -> Option<Unary> {
         UnaryKind::Rsqrt => Unary::Rsqrt,
         UnaryKind::Recip => Unary::Recip,
         UnaryKind::Square => Unary::Square,
+        UnaryKind::Tanh => Unary::Tanh,
+        UnaryKind::Erf => Unary::Erf,
+        UnaryKind::Sin => Unary::Sin,
+        UnaryKind::Cos => Unary::Cos,
         UnaryKind::Sigmoid => Unary::Sigmoid,
         UnaryKind::Silu => Unary::Silu,
         UnaryKind::Gelu => Unary::Gelu,
@@ -21,6 +25,7 @@ pub(super) fn unary(kind: UnaryKind) -> Option<Unary> {
         UnaryKind::Scale(by) => Unary::Scale(by as f32),
         UnaryKind::Shift(by) => Unary::Shift(by as f32),
         UnaryKind::AtMost(max) => Unary::AtMost(max as f32),
+        UnaryKind::AtLeast(min) => Unary::AtLeast(min as f32),
         UnaryKind::Cast(_) => return None,
     })
 }
@@ -33,6 +38,7 @@ pub(super) fn binary(kind: BinaryKind) -> Binary {
         BinaryKind::Mul => Binary::Mul,
         BinaryKind::Div => Binary::Div,
         BinaryKind::Max => Binary::Max,
+        BinaryKind::Min => Binary::Min,
         BinaryKind::SigmoidGrad => Binary::SigmoidGrad,
         BinaryKind::SiluGrad => Binary::SiluGrad,
         BinaryKind::GeluGrad => Binary::GeluGrad,

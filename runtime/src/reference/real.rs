@@ -7,6 +7,7 @@ use std::ops::{Add, AddAssign, Div, Mul, Neg, Sub};
 /// f32 or f64.
 pub trait Real:
     Copy
+    + Default
     + Debug
     + PartialOrd
     + Add<Output = Self>
@@ -34,6 +35,12 @@ pub trait Real:
 
     /// The hyperbolic tangent.
     fn tanh(self) -> Self;
+
+    /// The sine, of radians.
+    fn sin(self) -> Self;
+
+    /// The cosine, of radians.
+    fn cos(self) -> Self;
 
     /// The larger of two.
     fn max(self, other: Self) -> Self;
@@ -77,6 +84,12 @@ macro_rules! real {
             }
             fn tanh(self) -> Self {
                 $float::tanh(self)
+            }
+            fn sin(self) -> Self {
+                $float::sin(self)
+            }
+            fn cos(self) -> Self {
+                $float::cos(self)
             }
             fn max(self, other: Self) -> Self {
                 $float::max(self, other)

@@ -73,6 +73,11 @@ pub(crate) fn differentiable() -> Vec<Case> {
         case("einsum", &[eq("e a k, b e k -> b a e")], &[Real(&[2, 3, 4]), Real(&[5, 2, 4])], &[]),
         case("scale", &[float("by", -1.5)], &[Real(&[2, 3])], &[]),
         case("shift", &[float("by", 2.5)], &[Real(&[2, 3])], &[]),
+        case("at_least", &[float("min", 0.2)], &[Real(&[3, 4])], &[]),
+        case("at_most", &[float("max", 0.2)], &[Real(&[3, 4])], &[]),
+        case("max", &[eq("a b, b -> a b")], &[Real(&[3, 4]), Real(&[4])], &[]),
+        case("min", &[eq("b, a b -> a b")], &[Real(&[4]), Real(&[3, 4])], &[]),
+        case("reduce_max", &[eq("a b c -> a c")], &[Real(&[2, 3, 4])], &[]),
         case("cast", &[("to", Attr::Word("bf16".to_string()))], &[Real(&[2, 3])], &[]),
         case("reduce_sum", &[eq("a b c -> b")], &[Real(&[2, 3, 4])], &[]),
         case("broadcast", &[eq("b -> a b c")], &[Real(&[3])], &[2, 3, 4]),
@@ -111,13 +116,15 @@ pub(crate) fn differentiable() -> Vec<Case> {
         case("combine", &[], &[y, index], &[]),
         case("combine", &[], &[y, index, Real(&[2, 5, 2])], &[]),
     ]);
-    for name in ["neg", "exp", "square", "sigmoid", "silu", "gelu", "gelu_erf", "relu_squared"] {
+    for name in
+        ["neg", "exp", "square", "tanh", "erf", "sin", "cos", "sigmoid", "silu", "gelu", "gelu_erf", "relu_squared"]
+    {
         cases.push(case(name, &[], &[Real(&[3, 4])], &[]));
     }
     for name in ["log", "sqrt", "rsqrt", "recip"] {
         cases.push(case(name, &[], &[Positive(&[3, 4])], &[]));
     }
-    for name in ["add", "sub", "mul", "div"] {
+    for name in ["add", "sub", "mul", "div", "max", "min"] {
         cases.push(case(name, &[], &[Real(&[3, 4]), Positive(&[3, 4])], &[]));
         cases.push(case(name, &[eq("a b, b -> a b")], &[Real(&[3, 4]), Positive(&[4])], &[]));
         cases.push(case(name, &[eq("b, a b -> a b")], &[Real(&[4]), Positive(&[3, 4])], &[]));
@@ -150,12 +157,15 @@ fn attention_operands() -> [Operand; 7] {
     [q, k, v, Int(&[2, 3], 0, 5), Int(&[2, 5], 0, 5), Int(&[2, 3], 0, 2), Int(&[2, 5], 0, 2)]
 }
 
-/// Ops whose results are integers, which have no cotangent.
-pub(crate) fn comparisons() -> Vec<Case> {
-    ["less", "less_equal", "equal"].map(|name| case(name, &[], &[Real(&[3, 4]), Real(&[3, 4])], &[])).into()
+/// Ops that nothing flows back through: their results are integers, or they have no operands.
+pub(crate) fn constants() -> Vec<Case> {
+    let comparison = |name| case(name, &[], &[Real(&[3, 4]), Real(&[3, 4])], &[]);
+    let mut cases: Vec<Case> = ["less", "less_equal", "equal"].map(comparison).into();
+    cases.push(case("iota", &[int("dim", 1)], &[], &[3, 4]));
+    cases
 }
 
-/// Ops that have none: gradients themselves, updates, maxima, pieces of expansions.
+/// Ops that have none: gradients themselves, updates, pieces of expansions.
 pub(crate) fn without_gradient() -> Vec<Case> {
     let x = Real(&[2, 3]);
     let row = Real(&[2]);
@@ -168,14 +178,11 @@ pub(crate) fn without_gradient() -> Vec<Case> {
     let to = ("to", Attr::Word("f8e4m3".to_string()));
     let flags = [float("scale", 1.0), ("causal", Attr::flag(true))];
     vec![
-        case("at_most", &[float("max", 0.5)], &[x], &[]),
-        case("max", &[], &[x, x], &[]),
         case("sigmoid_grad", &[], &[x, x], &[]),
         case("silu_grad", &[], &[x, x], &[]),
         case("gelu_grad", &[], &[x, x], &[]),
         case("gelu_erf_grad", &[], &[x, x], &[]),
         case("relu_squared_grad", &[], &[x, x], &[]),
-        case("reduce_max", &[eq("a b -> a")], &[x], &[]),
         case("rms_norm_dx", &[], &[x, Real(&[3]), row, x], &[]),
         case("rms_norm_dgamma", &[], &[x, row, x], &[]),
         case("layer_norm_dx", &[], &[x, Real(&[3]), row, row, x], &[]),

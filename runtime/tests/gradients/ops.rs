@@ -1,6 +1,6 @@
 //! Each op in a block of its own: its float operands are parameters, the loss is a weighted sum of its first result.
 
-use super::cases::{Case, comparisons, differentiable, without_gradient};
+use super::cases::{Case, constants, differentiable, without_gradient};
 use super::{assert_gradients, reals};
 use ir::graph::{Arg, ArgKind, Block, Call, Init, Model, ModelInput, Param, ParamIndex, ParamRef, ResultKind};
 use ir::graph::{SectionKind, Span};
@@ -104,7 +104,7 @@ fn every_op_is_differentiated_here_or_has_no_gradient() {
         let why = result.err().unwrap_or_else(|| panic!("`{}` has a gradient: test it", case.op.name()));
         assert!(why.to_string().contains("no gradient"), "{why}");
     }
-    let all = differentiable().into_iter().chain(refused).chain(comparisons());
+    let all = differentiable().into_iter().chain(refused).chain(constants());
     let covered: BTreeSet<&str> = all.map(|case| case.op.name()).collect();
     assert_eq!(covered, ir::ops::names().into_iter().collect::<BTreeSet<_>>());
 }

@@ -153,7 +153,8 @@ impl Backend for Cpu {
         use KernelOp as Op;
         let adds = matches!(op, Op::Einsum(_) | Op::EmbeddingGrad(_) | Op::RmsNormDgamma(_) | Op::LayerNormDgamma(_));
         let place = match op {
-            Op::Unary(Unary(UnaryKind::Cast(_))) | Op::Reshape(_) => InPlace::IsThere,
+            Op::Reshape(_) => InPlace::IsThere,
+            Op::Unary(Unary(UnaryKind::Cast(_))) => InPlace::Never,
             Op::Unary(_) | Op::Dropout(_) => InPlace::Computes,
             Op::Binary(binary) if binary.equation.is_none() => InPlace::Computes,
             op if updated(op).is_empty() => InPlace::Never,
@@ -286,7 +287,7 @@ fn closure(op: &KernelOp, site: &KernelSite<'_>, shared: &Arc<Shared>) -> Result
     match op {
         KernelOp::Einsum(op) => contract::einsum(op, site).map(|(run, _)| run),
         KernelOp::Reduce(op) => contract::reduce(op, site),
-        KernelOp::Unary(op) => Ok(pointwise::unary(op)),
+        KernelOp::Unary(op) => Ok(pointwise::unary(op, site)),
         KernelOp::Binary(op) => pointwise::binary(op, site),
         KernelOp::Dropout(op) => pointwise::dropout(op, site),
         KernelOp::Broadcast(op) => rearrange::broadcast(op, site),
@@ -303,6 +304,7 @@ fn closure(op: &KernelOp, site: &KernelSite<'_>, shared: &Arc<Shared>) -> Result
         KernelOp::DynamicSlice(op) => select::dynamic_slice(op, site),
         KernelOp::DynamicPad(op) => select::dynamic_pad(op, site),
         KernelOp::Compare(op) => Ok(select::compare(op, site)),
+        KernelOp::Iota(op) => select::iota(op, site),
         KernelOp::Select(op) => Ok(select::select(op, site)),
         KernelOp::RmsNorm(op) => Ok(rows::rms_norm(op)),
         KernelOp::RmsNormDx(_) => Ok(rows::rms_norm_dx()),

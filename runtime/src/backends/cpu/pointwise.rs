@@ -6,10 +6,17 @@ use crate::backend::KernelSite;
 use crate::backends::scalar;
 use crate::state::key;
 use ir::ops::{Binary, Dropout, Unary};
+use ir::types::DType;
 use kernels::cpu::dropout::{self, TensorPart};
 use kernels::cpu::elementwise::{self, Strided};
 
-pub(super) fn unary(op: &Unary) -> KernelFn {
+pub(super) fn unary(op: &Unary, site: &KernelSite<'_>) -> KernelFn {
+    if site.operands[0].dtype == DType::I32 {
+        return Box::new(|call, _| {
+            let x = call.int(0);
+            call.out().iter_mut().zip(x).for_each(|(out, &x)| *out = x as f32);
+        });
+    }
     let Some(kind) = scalar::unary(op.0) else {
         return Box::new(|call, _| {
             let x = call.float(0);

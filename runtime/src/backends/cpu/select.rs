@@ -3,7 +3,7 @@
 use super::sizes::row_major;
 use super::{KernelFn, rearrange};
 use crate::backend::KernelSite;
-use ir::ops::{Compare, CompareKind, DynamicPad, DynamicSlice, ScatterAdd, Select, Selected, Take};
+use ir::ops::{Compare, CompareKind, DynamicPad, DynamicSlice, Iota, ScatterAdd, Select, Selected, Take};
 use ir::types::DType;
 use kernels::cpu::select;
 use kernels::cpu::take::{self, Selection};
@@ -89,6 +89,19 @@ fn holds<T: PartialOrd>(kind: CompareKind, a: T, b: T) -> bool {
         CompareKind::LessEqual => a <= b,
         CompareKind::Equal => a == b,
     }
+}
+
+/// Indices in the whole: a part begins at its origin.
+pub(super) fn iota(op: &Iota, site: &KernelSite<'_>) -> Result<KernelFn, String> {
+    let (sizes, origin) = (site.result(0)?, site.origin(site.results[0], op.dim));
+    let (size, inner) = (sizes[op.dim], sizes[op.dim + 1..].iter().product::<usize>());
+    let index = move |at: usize| origin as usize + at / inner % size;
+    if op.dtype == DType::I32 {
+        return Ok(Box::new(move |call, _| {
+            call.stored(0).iter_mut().enumerate().for_each(|(at, out): (_, &mut i32)| *out = index(at) as i32);
+        }));
+    }
+    Ok(Box::new(move |call, _| call.out().iter_mut().enumerate().for_each(|(at, out)| *out = index(at) as f32)))
 }
 
 pub(super) fn select(op: &Select, site: &KernelSite<'_>) -> KernelFn {

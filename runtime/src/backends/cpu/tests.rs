@@ -34,6 +34,10 @@ fn cases() -> Vec<Case> {
         Neg,
         Exp,
         Square,
+        Tanh,
+        Erf,
+        Sin,
+        Cos,
         Sigmoid,
         Silu,
         Gelu,
@@ -42,11 +46,12 @@ fn cases() -> Vec<Case> {
         Scale(2.5),
         Shift(0.5),
         AtMost(0.1),
+        AtLeast(0.5),
         Cast(DType::F32),
     ];
     let positive = [Log, Sqrt, Rsqrt, Recip];
-    use BinaryKind::{Add, Div, GeluErfGrad, GeluGrad, Max, Mul, ReluSquaredGrad, SigmoidGrad, SiluGrad, Sub};
-    let binary = [Add, Sub, Mul, Max, SigmoidGrad, SiluGrad, GeluGrad, GeluErfGrad, ReluSquaredGrad];
+    use BinaryKind::{Add, Div, GeluErfGrad, GeluGrad, Max, Min, Mul, ReluSquaredGrad, SigmoidGrad, SiluGrad, Sub};
+    let binary = [Add, Sub, Mul, Max, Min, SigmoidGrad, SiluGrad, GeluGrad, GeluErfGrad, ReluSquaredGrad];
     let eq = |text| Equation::parse(text).unwrap();
     let heads: [&[u64]; 7] = [&[3, 4, 2, 3, 6], &[3, 5, 2, 6], &[3, 5, 2, 4], &[3, 4], &[3, 5], &[3, 4], &[3, 5]];
     let (out, lse): (&[u64], &[u64]) = (&[3, 4, 2, 3, 4], &[3, 4, 2, 3]);
@@ -171,6 +176,10 @@ fn selections() -> Vec<Case> {
         case(Select { not: true }, &[&[4, 5], &[4, 5]], &[0]),
         case(Compare(CompareKind::Equal), &[&[4, 5], &[4, 5]], &[0, 1]),
         case(Compare(CompareKind::LessEqual), &[&[4, 5], &[4, 5]], &[0, 1]),
+        case(Iota { dim: 1, dims: dims(&[4, 6, 5]), dtype: DType::I32 }, &[], &[]),
+        case(Iota { dim: 0, dims: dims(&[4, 6]), dtype: DType::F32 }, &[], &[]),
+        case(Unary(UnaryKind::Cast(DType::F32)), &[&[4, 5]], &[0]),
+        case(Unary(UnaryKind::Cast(DType::BF16)), &[&[4, 5]], &[0]),
         case(Compare(CompareKind::Less), &[&[4, 5], &[4, 5]], &[]),
     ]
 }
@@ -415,8 +424,18 @@ fn every_op_takes_narrow_operands_as_its_law_allows() {
     for dtype in [DType::BF16, DType::F16] {
         let never = |name: &&str| !taken.contains(&(dtype, *name));
         // Cases with integers alone, and ops on what the optimizer keeps in f32.
-        let f32_only =
-            ["less_equal", "equal", "token_loss", "scale_for", "ages", "delayed_scale", "adamw", "sgd", "clip_factor"];
+        let f32_only = [
+            "less_equal",
+            "equal",
+            "iota",
+            "token_loss",
+            "scale_for",
+            "ages",
+            "delayed_scale",
+            "adamw",
+            "sgd",
+            "clip_factor",
+        ];
         assert_eq!(names().into_iter().filter(never).collect::<Vec<_>>(), f32_only, "{dtype:?}");
     }
 }

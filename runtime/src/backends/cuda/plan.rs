@@ -41,6 +41,9 @@ pub fn plan(op: &KernelOp, site: &KernelSite<'_>) -> Result<Plan, String> {
     }
     match op {
         KernelOp::Einsum(op) => einsum(op, site),
+        KernelOp::Unary(_) if site.operands[0].dtype == DType::I32 => {
+            Err("`cast` of integers has no kernel on the cuda backend".to_string())
+        }
         KernelOp::Unary(op) => Ok(Plan::Elementwise(unary(op))),
         KernelOp::Binary(op) => binary(op, site),
         KernelOp::Broadcast(op) => by_letters(&op.equation, site),

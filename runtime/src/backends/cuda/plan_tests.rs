@@ -25,7 +25,7 @@ fn planned(op: &KernelOp, operands: &[Type], results: &[Type]) -> Result<Plan, S
 
 #[test]
 fn elementwise_plans_compute_their_ops() {
-    use BinaryKind::{Add, Div, GeluErfGrad, GeluGrad, Max, Mul, ReluSquaredGrad, SigmoidGrad, SiluGrad, Sub};
+    use BinaryKind::{Add, Div, GeluErfGrad, GeluGrad, Max, Min, Mul, ReluSquaredGrad, SigmoidGrad, SiluGrad, Sub};
     use UnaryKind::*;
     let unary = [
         Neg,
@@ -35,6 +35,10 @@ fn elementwise_plans_compute_their_ops() {
         Rsqrt,
         Recip,
         Square,
+        Tanh,
+        Erf,
+        Sin,
+        Cos,
         Sigmoid,
         Silu,
         Gelu,
@@ -43,6 +47,7 @@ fn elementwise_plans_compute_their_ops() {
         Scale(2.5),
         Shift(0.5),
         AtMost(0.7),
+        AtLeast(0.7),
         Cast(DType::F32),
     ];
     let same: [&[u64]; 2] = [&[4, 5], &[4, 5]];
@@ -50,7 +55,7 @@ fn elementwise_plans_compute_their_ops() {
     let eq = |text| Equation::parse(text).unwrap();
     let mut cases: Vec<(Op, Vec<&[u64]>)> =
         unary.into_iter().map(|kind| (Unary(kind).into(), vec![&[4u64, 5][..]])).collect();
-    let binary = [Add, Sub, Mul, Div, Max, SigmoidGrad, SiluGrad, GeluGrad, GeluErfGrad, ReluSquaredGrad];
+    let binary = [Add, Sub, Mul, Div, Max, Min, SigmoidGrad, SiluGrad, GeluGrad, GeluErfGrad, ReluSquaredGrad];
     cases.extend(binary.into_iter().map(|kind| (Binary::of(kind).into(), same.to_vec())));
     cases.extend([
         (spread(Div, "a b, b -> a b"), vec![&[4u64, 5][..], &[5]]),

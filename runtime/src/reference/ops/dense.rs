@@ -71,21 +71,21 @@ pub(super) fn reduce<R: Real>(kind: PartialKind, eq: &Equation, x: &Tensor<R>, d
 }
 
 /// Each element of the result is that of the operand at the same letters: a broadcast or a permutation.
-pub(super) fn rearrange<R: Real>(eq: &Equation, x: &Tensor<R>, dims: &[usize]) -> Tensor<R> {
-    let mut out = Tensor::zeros(dims);
+pub(super) fn rearrange<T: Copy + Default>(eq: &Equation, x: &Tensor<T>, dims: &[usize]) -> Tensor<T> {
+    let mut out = Tensor::filled(dims, T::default());
     let from = places(&eq.result, &eq.operands[0], &x.dims);
     walk(dims, [&from, &out.strides()], [0; 2], &mut |[i, o]| out.data[o] = x.data[i]);
     out
 }
 
 /// The same elements in the same order under other dims.
-pub(super) fn reshape<R: Real>(x: &Tensor<R>, dims: &[usize]) -> Tensor<R> {
+pub(super) fn reshape<T: Copy + Default>(x: &Tensor<T>, dims: &[usize]) -> Tensor<T> {
     Tensor { dims: dims.to_vec(), data: x.data.clone() }
 }
 
 /// The indices of a dim from `start` on, one per index of the result.
-pub(super) fn slice<R: Real>(x: &Tensor<R>, dim: usize, start: usize, dims: &[usize]) -> Tensor<R> {
-    let mut out = Tensor::zeros(dims);
+pub(super) fn slice<T: Copy + Default>(x: &Tensor<T>, dim: usize, start: usize, dims: &[usize]) -> Tensor<T> {
+    let mut out = Tensor::filled(dims, T::default());
     let first = start * x.strides()[dim];
     walk(dims, [&x.strides(), &out.strides()], [first, 0], &mut |[i, o]| out.data[o] = x.data[i]);
     out

@@ -17,6 +17,10 @@ pub(super) fn unary<R: Real>(kind: UnaryKind, x: &Tensor<R>) -> Tensor<R> {
         UnaryKind::Rsqrt => one / x.sqrt(),
         UnaryKind::Recip => one / x,
         UnaryKind::Square => x * x,
+        UnaryKind::Tanh => x.tanh(),
+        UnaryKind::Erf => x.erf(),
+        UnaryKind::Sin => x.sin(),
+        UnaryKind::Cos => x.cos(),
         UnaryKind::Sigmoid => sigmoid(x),
         UnaryKind::Silu => x * sigmoid(x),
         UnaryKind::Gelu => R::of(0.5) * x * (one + gelu_tanh(x)),
@@ -27,6 +31,13 @@ pub(super) fn unary<R: Real>(kind: UnaryKind, x: &Tensor<R>) -> Tensor<R> {
         UnaryKind::AtMost(max) => {
             if x > R::of(max) {
                 R::of(max)
+            } else {
+                x
+            }
+        }
+        UnaryKind::AtLeast(min) => {
+            if x < R::of(min) {
+                R::of(min)
             } else {
                 x
             }
@@ -55,6 +66,7 @@ fn pair<R: Real>(kind: BinaryKind, a: R, b: R) -> R {
         BinaryKind::Mul => a * b,
         BinaryKind::Div => a / b,
         BinaryKind::Max => a.max(b),
+        BinaryKind::Min => a.min(b),
         BinaryKind::SigmoidGrad => b * a * (R::one() - a),
         BinaryKind::SiluGrad => b * silu_slope(a),
         BinaryKind::GeluGrad => b * gelu_slope(a),

@@ -13,7 +13,8 @@ mod update;
 use super::real::Real;
 use super::tensor::{Array, Tensor};
 use attention::{AttentionInputs, Dropped};
-use ir::ops::{CompositeOp, KernelOp, Op};
+use ir::ops::{CompositeOp, KernelOp, Op, Unary, UnaryKind};
+use ir::types::DType;
 
 /// Position of a statement in a run, on which random numbers depend.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -81,8 +82,33 @@ impl<'a, R: Real> Operands<'a, R> {
     }
 }
 
-/// Ops with integers among their results.
+/// Ops that move elements of any type.
+fn moved<T: Copy + Default>(op: &KernelOp, x: &Tensor<T>, dims: &[Vec<usize>]) -> Option<Tensor<T>> {
+    Some(match op {
+        KernelOp::Broadcast(op) => dense::rearrange(&op.equation, x, &dims[0]),
+        KernelOp::Permute(op) => dense::rearrange(&op.equation, x, &dims[0]),
+        KernelOp::Reshape(_) => dense::reshape(x, &dims[0]),
+        KernelOp::Slice(op) => dense::slice(x, op.dim, op.start as usize, &dims[0]),
+        _ => return None,
+    })
+}
+
+/// Ops with integers among their operands or results.
 fn routed<R: Real>(op: &KernelOp, o: Operands<'_, R>, dims: &[Vec<usize>]) -> Result<Option<Vec<Array<R>>>, String> {
+    if let (KernelOp::Iota(op), true) = (op, o.0.is_empty()) {
+        let index = select::iota(op.dim, &dims[0]);
+        let is_int = op.dtype == DType::I32;
+        let array = if is_int { Array::Int(index) } else { Array::Real(index.map(|index| R::of(f64::from(index)))) };
+        return Ok(Some(vec![array]));
+    }
+    if let Some(Array::Int(x)) = o.0.first() {
+        if let KernelOp::Unary(Unary(UnaryKind::Cast(_))) = op {
+            return Ok(Some(vec![Array::Real(x.map(|x| R::of(f64::from(x))))]));
+        }
+        if let Some(moved) = moved(op, x, dims) {
+            return Ok(Some(vec![Array::Int(moved)]));
+        }
+    }
     let (reals, ints) = match op {
         KernelOp::Compare(op) => return select::compare(op.0, o.0[0], o.0[1]).map(|mask| Some(vec![Array::Int(mask)])),
         KernelOp::TopK(op) => experts::top_k(op, o.real(0)?, o.optional(1)?, &dims[0]),
@@ -98,6 +124,11 @@ fn kernel<R: Real>(
     dims: &[Vec<usize>],
     context: Context,
 ) -> Result<Vec<Tensor<R>>, String> {
+    if let Some(Array::Real(x)) = o.0.first()
+        && let Some(moved) = moved(op, x, dims)
+    {
+        return Ok(vec![moved]);
+    }
     Ok(match op {
         KernelOp::Einsum(op) if op.scaled.is_some() => {
             let [x, y] = [quantise::times(o.real(0)?, o.real(2)?), quantise::times(o.real(1)?, o.real(3)?)];
@@ -107,10 +138,6 @@ fn kernel<R: Real>(
         KernelOp::Unary(op) => vec![elementwise::unary(op.0, o.real(0)?)],
         KernelOp::Binary(op) => vec![elementwise::binary(op, o.real(0)?, o.real(1)?, &dims[0])],
         KernelOp::Reduce(op) => vec![dense::reduce(op.kind, &op.equation, o.real(0)?, &dims[0])],
-        KernelOp::Broadcast(op) => vec![dense::rearrange(&op.equation, o.real(0)?, &dims[0])],
-        KernelOp::Permute(op) => vec![dense::rearrange(&op.equation, o.real(0)?, &dims[0])],
-        KernelOp::Reshape(_) => vec![dense::reshape(o.real(0)?, &dims[0])],
-        KernelOp::Slice(op) => vec![dense::slice(o.real(0)?, op.dim, op.start as usize, &dims[0])],
         KernelOp::Concat(op) => vec![dense::concat(&o.reals()?, op.dim, &dims[0])],
         KernelOp::Pad(op) => vec![dense::pad(o.real(0)?, op.dim, op.before as usize, &dims[0])],
         KernelOp::Reverse(op) => vec![select::reverse(o.real(0)?, op.dim)],
@@ -160,8 +187,11 @@ fn kernel<R: Real>(
         KernelOp::TopKGrad(_) => vec![experts::top_k_grad(o.int(0)?, o.real(1)?, &dims[0])],
         KernelOp::Combine(_) => vec![experts::combine(o.real(0)?, o.int(1)?, o.optional(2)?, &dims[0])],
         KernelOp::CombineDw(_) => vec![experts::combine_dw(o.real(0)?, o.real(1)?, o.int(2)?)],
-        KernelOp::TopK(_) | KernelOp::Dispatch(_) | KernelOp::Compare(_) => {
+        KernelOp::TopK(_) | KernelOp::Dispatch(_) | KernelOp::Compare(_) | KernelOp::Iota(_) => {
             return Err("its results are not all floats".to_string());
+        }
+        KernelOp::Broadcast(_) | KernelOp::Permute(_) | KernelOp::Reshape(_) | KernelOp::Slice(_) => {
+            return Err("it moves an operand that is not there".to_string());
         }
         KernelOp::Dropout(op) => vec![update::dropout(o.real(0)?, op, context)],
         KernelOp::AbsMax(_) => vec![quantise::absmax(o.real(0)?, &dims[0])],

@@ -80,6 +80,11 @@ pub(super) fn begin(start: i32, length: usize, size: usize) -> usize {
     usize::try_from(start).unwrap_or(0).min(size - length)
 }
 
+/// Each element is its index along a dim.
+pub(super) fn iota(dim: usize, dims: &[usize]) -> Tensor<i32> {
+    Tensor::from_fn(dims, |at| indices(at, dims)[dim] as i32)
+}
+
 /// 1 where the comparison holds, else 0.
 pub(super) fn compare<R: Real>(kind: CompareKind, a: &Array<R>, b: &Array<R>) -> Result<Tensor<i32>, String> {
     fn holds<T: PartialOrd + Copy>(kind: CompareKind, a: &Tensor<T>, b: &Tensor<T>) -> Tensor<i32> {

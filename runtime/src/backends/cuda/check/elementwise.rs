@@ -12,14 +12,14 @@ use kernels::scalar::{Access, Binary, Element, Input, Program, Step, Strides, Un
 pub(super) fn check(bench: &mut Bench, rows: &mut Vec<CheckRow>) {
     for element in [Element::F32, Element::Bf16] {
         let kind = if element == Element::F32 { "f32" } else { "bf16" };
-        for op in unary() {
+        for op in Unary::ALL {
             let name = format!("{op:?}").to_lowercase();
             let run =
                 ProgramRun { positive: name.starts_with("log") || name.contains("sqrt"), ..ProgramRun::default() };
             let program = Program::unary(op, element);
             rows.push(over_sizes(bench, &format!("{name} {kind}"), &program, accuracy::unary(op), run));
         }
-        for op in binary() {
+        for op in Binary::ALL {
             let program = Program::binary(op, element, Access::Same, Access::Same);
             let name = format!("{op:?} {kind}").to_lowercase();
             rows.push(over_sizes(bench, &name, &program, accuracy::binary(op), ProgramRun::default()));
@@ -40,34 +40,6 @@ pub(super) fn check(bench: &mut Bench, rows: &mut Vec<CheckRow>) {
         let found = measure(bench, &program, n, bound, ProgramRun::default(), true);
         rows.push(row(name, n.to_string(), "B/s", found));
     }
-}
-
-fn unary() -> [Unary; 15] {
-    use Unary::{
-        AtMost, Exp, Gelu, GeluErf, Log, Neg, Recip, ReluSquared, Rsqrt, Scale, Shift, Sigmoid, Silu, Sqrt, Square,
-    };
-    [
-        Neg,
-        Exp,
-        Log,
-        Sqrt,
-        Rsqrt,
-        Recip,
-        Square,
-        Sigmoid,
-        Silu,
-        Gelu,
-        GeluErf,
-        ReluSquared,
-        Scale(0.1),
-        Shift(-3.7),
-        AtMost(0.3),
-    ]
-}
-
-fn binary() -> [Binary; 10] {
-    use Binary::{Add, Div, GeluErfGrad, GeluGrad, Max, Mul, ReluSquaredGrad, SigmoidGrad, SiluGrad, Sub};
-    [Add, Sub, Mul, Div, Max, SigmoidGrad, SiluGrad, GeluGrad, GeluErfGrad, ReluSquaredGrad]
 }
 
 /// A matrix of at most `elements` elements, read along its columns, and the number of its elements.
