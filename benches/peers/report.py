@@ -1,0 +1,177 @@
+"""The table of all settings, and the section of docs/benchmarks.md that has it."""
+
+import datetime
+import importlib.metadata
+import os
+import platform
+import statistics
+import subprocess
+
+from cases import FOLDER, OPTIMIZER
+from settings import MESHWRIGHT
+
+DOCUMENT = os.path.join(os.path.dirname(os.path.dirname(FOLDER)), "docs", "benchmarks.md")
+BEGIN, END = "<!-- peers: begin -->", "<!-- peers: end -->"
+
+# The largest difference of a loss from Meshwright's. In bf16 the programs round different values of a layer.
+TOLERANCE = {"f32": 1e-3, "bf16": 1e-2}
+
+HEAD = [
+    "model",
+    "setting",
+    "least, s",
+    "median, s",
+    "tokens/s",
+    "GFLOP/s",
+    "over Meshwright",
+    "peak memory, GB",
+    "loss difference",
+]
+INSTRUCTIONS = ["avx2", "fma", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "sve"]
+
+
+class Result:
+    """All rounds of a setting of a case."""
+
+    def __init__(self, case, setting, reason=None):
+        self.case, self.setting, self.reason = case, setting, reason
+        self.rounds = []
+
+    def seconds(self, warm_up):
+        """Seconds of all measured steps."""
+        return [seconds for measured in self.rounds for seconds in measured.seconds[warm_up:]]
+
+    def difference(self, expected):
+        """The largest difference of a loss from the expected ones, over all steps of all rounds."""
+        pairs = [pair for measured in self.rounds for pair in zip(measured.losses, expected)]
+        return max((abs(loss - other) if loss == loss else float("inf") for loss, other in pairs), default=None)
+
+
+class Report:
+    """Results, with what they are compared with."""
+
+    def __init__(self, results, warm_up, limit):
+        self.results, self.warm_up, self.limit = results, warm_up, limit
+        self.wrong = []
+        self.rows = [self.row(result) for result in results]
+
+    def reference(self, result, devices):
+        """The result of Meshwright on the same case in the same precision, if it has steps."""
+        for other in self.results:
+            setting = other.setting
+            same = other.case == result.case and setting.precision == result.setting.precision
+            if same and setting.program == MESHWRIGHT and setting.devices == devices and other.seconds(self.warm_up):
+                return other
+        return None
+
+    def row(self, result):
+        """Cells of a setting. A loss that differs, and a failure that no option explains, are wrong."""
+        start = [result.case.name, result.setting.name]
+        reason = result.reason or self.reason(result)
+        if reason:
+            return [*start, reason]
+        seconds = result.seconds(self.warm_up)
+        least, median = min(seconds), statistics.median(seconds)
+        against = self.reference(result, result.setting.against[0])
+        ratio = f"{least / min(against.seconds(self.warm_up)):.2f}" if against else "-"
+        speeds = [f"{result.case.tokens / least:.0f}", f"{result.case.flops() / least / 1e9:.0f}"]
+        peak = max(measured.peak_bytes for measured in result.rounds) / 1e9
+        return [*start, digits(least), digits(median), *speeds, ratio, f"{peak:.2f}", self.losses(result)]
+
+    def reason(self, result):
+        """Why a setting has no steps; none if it has."""
+        failures = [measured.failure for measured in result.rounds if measured.failure]
+        if failures:
+            if not result.setting.optional:
+                self.wrong.append(f"{result.case.name}, {result.setting.name}: {failures[0]}")
+            return f"not available: {failures[0]}" if result.setting.optional else f"failed: {failures[0]}"
+        if not result.seconds(self.warm_up):
+            return f"no step after warm-up within {self.limit:.0f} s"
+        return None
+
+    def losses(self, result):
+        """The cell of the loss difference."""
+        against = self.reference(result, 1)
+        if against is None:
+            return "not compared"
+        difference = result.difference(against.rounds[0].losses)
+        tolerance = TOLERANCE[result.setting.precision]
+        if not difference <= tolerance:
+            self.wrong.append(
+                f"{result.case.name}, {result.setting.name}: a loss differs by {difference:.1e}, more than {tolerance}"
+            )
+            return f"{difference:.0e}, too much"
+        return f"{difference:.0e}" if difference else "0"
+
+    def table(self):
+        """The Markdown table. A reason takes the place of the figures."""
+        lines = [HEAD, ["---"] * len(HEAD)]
+        lines += [row if len(row) == len(HEAD) else [*row, *["-"] * (len(HEAD) - len(row))] for row in self.rows]
+        return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+def digits(seconds):
+    """Seconds with three digits that count."""
+    return f"{seconds:.3f}" if seconds < 1 else f"{seconds:.1f}" if seconds >= 10 else f"{seconds:.2f}"
+
+
+def processor():
+    """Name, instruction sets and flags of the processor."""
+    name, flags = platform.processor() or "unnamed processor", set()
+    if os.path.exists("/proc/cpuinfo"):
+        with open("/proc/cpuinfo") as file:
+            for line in file:
+                key, _, value = (part.strip() for part in line.partition(":"))
+                name = value if key == "model name" else name
+                flags.update(value.split() if key in ("flags", "Features") else [])
+    return name, [flag for flag in INSTRUCTIONS if flag in flags], flags
+
+
+def versions(binary):
+    """Meshwright, PyTorch and JAX with their versions."""
+    own = subprocess.run([binary, "--version"], capture_output=True, text=True).stdout.split()[-1]
+    profile = os.path.basename(os.path.dirname(os.path.abspath(binary)))
+    found = [f"Meshwright {own} (profile `{profile}`)"]
+    for package in ("torch", "jax", "jaxlib"):
+        try:
+            found.append(f"{package} {importlib.metadata.version(package)}")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return ", ".join(found)
+
+
+def section(report, options, cores):
+    """The text between the markers of the document."""
+    name, instructions, _ = processor()
+    date = datetime.date.today().isoformat()
+    cases = list(dict.fromkeys(result.case for result in report.results))
+    sizes = "; ".join(f"{case.name}, {case.batch} sequences of {case.seq} tokens" for case in cases)
+    steps = ", ".join(f"{options.steps or case.steps} of {case.name}" for case in cases)
+    return f"""`python3 benches/peers/run.py --write` writes this section. Every setting trains the same model from the same weights on the same
+batches, in a process of its own on the same {len(cores)} cores. The settings take turns: {options.rounds} rounds, and in each of them
+{options.warm_up} steps of warm-up and the measured ones, {steps}. Measured {date} on {name} ({', '.join(instructions)}), shared:
+{versions(options.binary)}.
+
+The batches: {sizes}. AdamW has a rate of {OPTIMIZER['lr']:g}, betas of {OPTIMIZER['beta1']} and {OPTIMIZER['beta2']}, a decay of
+{OPTIMIZER['weight_decay']} on matrices and a clip of {OPTIMIZER['clip']:g}. Tokens are bytes, whatever the vocabulary.
+
+- Speeds are of the least time. GFLOP/s count 6 FLOPs for each token and weight of a product, and causal attention.
+- *Over Meshwright* is the least time over that of Meshwright with `dp=1` in the same precision. Eight devices are compared with
+  `dp=8`.
+- *Peak memory* is the largest resident memory of the process.
+- *Loss difference* is the largest one from Meshwright's losses with `dp=1` in the same precision, over all steps. More than
+  {TOLERANCE['f32']:g} in f32 or {TOLERANCE['bf16']:g} in bf16 is an error of the script.
+- *Memory reused* stops glibc from returning blocks to the system: `MALLOC_MMAP_MAX_=0`, `MALLOC_TRIM_THRESHOLD_`, one arena.
+
+{report.table()}"""
+
+
+def write(text):
+    """Replaces the part of the document between the markers."""
+    with open(DOCUMENT) as file:
+        before, begin, rest = file.read().partition(BEGIN)
+        _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise SystemExit(f"docs/benchmarks.md lacks the lines {BEGIN} and {END}")
+    with open(DOCUMENT, "w") as file:
+        file.write(f"{before}{BEGIN}\n\n{text}\n{END}{after}")
