@@ -1,9 +1,11 @@
 """Times training steps in JAX: `run.py` starts it with the file of a job. Flags of XLA are in the environment.
 
-Option of a setting: `devices`, the number of host devices that share the sequences of a batch.
+Options of a setting: `devices`, the number of host devices that share the sequences of a batch, and `expects`, the name of a call
+that the compiled program must have, since XLA ignores flags that it does not support.
 """
 
 import functools
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -52,7 +54,12 @@ def main():
     parameters = {name: jax.device_put(value, everywhere) for name, value in job.weights().items()}
     zeros = lambda: {name: jax.device_put(jnp.zeros_like(value), everywhere) for name, value in parameters.items()}
     state = (parameters, zeros(), zeros())
-    run = jax.jit(functools.partial(training_step, job), donate_argnums=0)
+    data = [[jax.device_put(jnp.array(part, jnp.int32), shared) for part in batch] for batch in job.batches()]
+    jitted = jax.jit(functools.partial(training_step, job), donate_argnums=0)
+    run = jitted.lower(state, jnp.float32(1), *data[0]).compile()
+    expected = job.options.get("expects", "")
+    if expected not in run.as_text():
+        sys.exit(f"error: the compiled program has no {expected}: XLA ignores the flag")
     number = 0
 
     def step(tokens, labels):
@@ -61,7 +68,6 @@ def main():
         state, loss = run(state, jnp.float32(number), tokens, labels)
         return float(jax.block_until_ready((state, loss))[1])
 
-    data = [[jax.device_put(jnp.array(part, jnp.int32), shared) for part in batch] for batch in job.batches()]
     job.measure(data, step)
 
 

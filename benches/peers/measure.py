@@ -15,13 +15,23 @@ from settings import JAX, MESHWRIGHT
 
 @dataclass
 class Measured:
-    """Steps of one process: losses and seconds of all. `failure` is the reason that it did not end well."""
+    """Steps of one process: losses and seconds of all, in which the first `warm_up` do not count.
 
+    `failure` is the reason that it did not end well, `is_late` true if it was ended after `limit` seconds.
+    """
+
+    warm_up: int
+    limit: float
     losses: list = field(default_factory=list)
     seconds: list = field(default_factory=list)
     peak_bytes: int = 0
     failure: str = ""
     is_late: bool = False
+
+    @property
+    def counted(self):
+        """Seconds of the steps after warm-up."""
+        return self.seconds[self.warm_up :]
 
 
 @dataclass
@@ -31,6 +41,7 @@ class Bench:
     binary: str
     folder: str
     threads: int
+    warm_up: int
     limit: float
 
     @property
@@ -71,7 +82,8 @@ class Bench:
         return path
 
     def measure(self, case, setting, steps):
-        """Measures a setting once."""
+        """Measures a setting once: steps of warm-up, then so many."""
+        steps += self.warm_up
         out = os.path.join(self.folder, case.name, "run")
         os.makedirs(out, exist_ok=True)
         metrics = os.path.join(out, "metrics.jsonl")
@@ -82,7 +94,8 @@ class Bench:
             command = self.train(case, out, steps, more=more)
         else:
             command = self.peer(case, setting, steps, out, metrics)
-        measured = run(command, self.environment(setting), os.path.join(out, "errors.txt"), self.limit)
+        measured = Measured(self.warm_up, self.limit)
+        run(measured, command, self.environment(setting), os.path.join(out, "errors.txt"))
         for record in records(metrics):
             measured.losses.append(record["loss"])
             measured.seconds.append(record["step_time_s"])
@@ -115,27 +128,35 @@ class Bench:
         return {**os.environ, **threads, "JAX_PLATFORMS": "cpu", **setting.environment}
 
 
-def run(command, environment, errors, limit):
+def run(measured, command, environment, errors):
     """Runs a command to its end or to the limit. The peak of memory is of the process, or of a child that is larger."""
     with open(errors, "w+") as stderr:
         process = subprocess.Popen(
             command, env=environment, stdout=subprocess.DEVNULL, stderr=stderr, start_new_session=True
         )
-        end, is_late = time.monotonic() + limit, False
-        while True:
-            pid, status, usage = os.wait4(process.pid, os.WNOHANG)
-            if pid:
-                break
-            if not is_late and time.monotonic() > end:
-                os.killpg(process.pid, signal.SIGKILL)
-                is_late = True
-            time.sleep(0.1)
+        try:
+            status, usage, measured.is_late = wait(process, measured.limit)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
         process.returncode = os.waitstatus_to_exitcode(status)
         stderr.seek(0)
         failure = last_line(stderr.read()) or f"exit status {process.returncode}"
-    measured = Measured(peak_bytes=usage.ru_maxrss * 1024, is_late=is_late)
-    measured.failure = failure if process.returncode and not is_late else ""
-    return measured
+    measured.peak_bytes = usage.ru_maxrss * 1024
+    measured.failure = failure if process.returncode and not measured.is_late else ""
+
+
+def wait(process, limit):
+    """Status and usage of a process that has ended, and true if it had to be ended at the limit."""
+    end, is_late = time.monotonic() + limit, False
+    while True:
+        pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+        if pid:
+            return status, usage, is_late
+        if not is_late and time.monotonic() > end:
+            os.killpg(process.pid, signal.SIGKILL)
+            is_late = True
+        time.sleep(0.1)
 
 
 def records(path):
@@ -151,4 +172,4 @@ def last_line(text):
     """The line of an error: the last one that is not of a stack."""
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("    @")]
     errors = [line for line in lines if "error" in line.lower() or "unknown flag" in line.lower()]
-    return (errors or lines or [""])[-1][:200]
+    return (errors or lines or [""])[-1].removeprefix("error: ")[:200]

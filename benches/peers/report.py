@@ -1,14 +1,17 @@
 """The table of all settings, and the section of docs/benchmarks.md that has it."""
 
+import dataclasses
 import datetime
 import importlib.metadata
+import json
 import os
 import platform
 import statistics
 import subprocess
 
-from cases import FOLDER, OPTIMIZER
-from settings import MESHWRIGHT
+from cases import CASES, FOLDER, OPTIMIZER
+from measure import Measured
+from settings import MESHWRIGHT, SETTINGS
 
 DOCUMENT = os.path.join(os.path.dirname(os.path.dirname(FOLDER)), "docs", "benchmarks.md")
 BEGIN, END = "<!-- peers: begin -->", "<!-- peers: end -->"
@@ -19,6 +22,7 @@ TOLERANCE = {"f32": 1e-3, "bf16": 1e-2}
 HEAD = [
     "model",
     "setting",
+    "steps",
     "least, s",
     "median, s",
     "tokens/s",
@@ -37,9 +41,9 @@ class Result:
         self.case, self.setting, self.reason = case, setting, reason
         self.rounds = []
 
-    def seconds(self, warm_up):
+    def seconds(self):
         """Seconds of all measured steps."""
-        return [seconds for measured in self.rounds for seconds in measured.seconds[warm_up:]]
+        return [seconds for measured in self.rounds for seconds in measured.counted]
 
     def difference(self, expected):
         """The largest difference of a loss from the expected ones, over all steps of all rounds."""
@@ -50,9 +54,8 @@ class Result:
 class Report:
     """Results, with what they are compared with."""
 
-    def __init__(self, results, warm_up, limit):
-        self.results, self.warm_up, self.limit = results, warm_up, limit
-        self.wrong = []
+    def __init__(self, results):
+        self.results, self.wrong = results, []
         self.rows = [self.row(result) for result in results]
 
     def reference(self, result, devices):
@@ -60,7 +63,7 @@ class Report:
         for other in self.results:
             setting = other.setting
             same = other.case == result.case and setting.precision == result.setting.precision
-            if same and setting.program == MESHWRIGHT and setting.devices == devices and other.seconds(self.warm_up):
+            if same and setting.program == MESHWRIGHT and setting.devices == devices and other.seconds():
                 return other
         return None
 
@@ -70,13 +73,13 @@ class Report:
         reason = result.reason or self.reason(result)
         if reason:
             return [*start, reason]
-        seconds = result.seconds(self.warm_up)
+        seconds = result.seconds()
         least, median = min(seconds), statistics.median(seconds)
         against = self.reference(result, result.setting.against[0])
-        ratio = f"{least / min(against.seconds(self.warm_up)):.2f}" if against else "-"
+        ratio = f"{least / min(against.seconds()):.2f}" if against else "-"
         speeds = [f"{result.case.tokens / least:.0f}", f"{result.case.flops() / least / 1e9:.0f}"]
         peak = max(measured.peak_bytes for measured in result.rounds) / 1e9
-        return [*start, digits(least), digits(median), *speeds, ratio, f"{peak:.2f}", self.losses(result)]
+        return [*start, str(len(seconds)), digits(least), digits(median), *speeds, ratio, f"{peak:.2f}", self.losses(result)]
 
     def reason(self, result):
         """Why a setting has no steps; none if it has."""
@@ -85,8 +88,8 @@ class Report:
             if not result.setting.optional:
                 self.wrong.append(f"{result.case.name}, {result.setting.name}: {failures[0]}")
             return f"not available: {failures[0]}" if result.setting.optional else f"failed: {failures[0]}"
-        if not result.seconds(self.warm_up):
-            return f"no step after warm-up within {self.limit:.0f} s"
+        if not result.seconds():
+            return f"no step after warm-up within {result.rounds[-1].limit:.0f} s"
         return None
 
     def losses(self, result):
@@ -164,6 +167,45 @@ The batches: {sizes}. AdamW has a rate of {OPTIMIZER['lr']:g}, betas of {OPTIMIZ
 - *Memory reused* stops glibc from returning blocks to the system: `MALLOC_MMAP_MAX_=0`, `MALLOC_TRIM_THRESHOLD_`, one arena.
 
 {report.table()}"""
+
+
+def save(path, results):
+    """Writes results to a file that `load` reads."""
+    rows = [
+        dict(
+            case=result.case.name,
+            setting=result.setting.name,
+            reason=result.reason,
+            rounds=[dataclasses.asdict(measured) for measured in result.rounds],
+        )
+        for result in results
+    ]
+    with open(path, "w") as file:
+        json.dump(rows, file, indent=1)
+
+
+def load(path):
+    """The results in a file, of cases and settings that there still are."""
+    cases, settings = {case.name: case for case in CASES}, {setting.name: setting for setting in SETTINGS}
+    with open(path) as file:
+        rows = json.load(file)
+    results = []
+    for row in rows:
+        if row["case"] in cases and row["setting"] in settings:
+            results.append(Result(cases[row["case"]], settings[row["setting"]], row["reason"]))
+            results[-1].rounds = [Measured(**measured) for measured in row["rounds"]]
+    return results
+
+
+def merged(results):
+    """Results of several runs in the order of the tables of cases and settings; of a setting the rounds of all runs."""
+    found = {}
+    for result in results:
+        same = found.setdefault((result.case.name, result.setting.name), Result(result.case, result.setting))
+        same.reason = result.reason
+        same.rounds += result.rounds
+    order = [(case.name, setting.name) for case in CASES for setting in SETTINGS]
+    return sorted(found.values(), key=lambda result: order.index((result.case.name, result.setting.name)))
 
 
 def write(text):

@@ -11,6 +11,8 @@ Every setting runs in a process of its own, in turns, on the same cores. The tab
 import argparse
 import importlib.util
 import os
+import re
+import signal
 import sys
 import tempfile
 
@@ -27,20 +29,18 @@ def arguments():
     """Options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     names = [case.name for case in CASES]
-    parser.add_argument("--models", default=",".join(names), help="names with commas between them [default: %(default)s]")
-    parser.add_argument("--only", default="", help="settings whose name has one of these texts, with commas between them")
+    parser.add_argument("--models", nargs="+", choices=names, default=names, help="models to train [default: all]")
+    parser.add_argument("--only", nargs="+", default=[""], help="settings whose name has a match of a pattern [default: all]")
     parser.add_argument("--rounds", type=int, default=2, help="processes of each setting [default: %(default)s]")
     parser.add_argument("--steps", type=int, help="measured steps of a process [default: that of the model]")
     parser.add_argument("--warm-up", type=int, default=2, help="steps before those [default: %(default)s]")
     parser.add_argument("--limit", type=float, default=600, help="seconds for a process [default: %(default)s]")
     parser.add_argument("--threads", type=int, default=2, help="cores and threads [default: %(default)s]")
     parser.add_argument("--binary", help="meshwright [default: that of the profile dist, else of release]")
-    parser.add_argument("--keep", help="folder for text, checkpoints and metrics [default: a temporary one]")
+    parser.add_argument("--keep", help="folder for text, checkpoints and results.json [default: a temporary one]")
+    parser.add_argument("--add", nargs="+", default=[], help="files results.json of earlier runs, to be in the table too")
     parser.add_argument("--write", action="store_true", help="replace the section of docs/benchmarks.md")
     options = parser.parse_args()
-    unknown = [name for name in options.models.split(",") if name not in names]
-    if unknown:
-        parser.error(f"there is no model {unknown[0]}; there are {', '.join(names)}")
     options.binary = options.binary or built()
     return options
 
@@ -55,8 +55,8 @@ def built():
 
 def chosen(only):
     """Settings that `--only` names, with those of Meshwright that they are compared with."""
-    parts = [part.strip().lower() for part in only.split(",")]
-    named = [setting for setting in SETTINGS if any(part in setting.name.lower() for part in parts)]
+    plain = lambda name: name.replace("`", "")
+    named = [setting for setting in SETTINGS if any(re.search(part, plain(setting.name), re.I) for part in only)]
     needed = {setting.against for setting in named} | {(1, setting.precision) for setting in named}
     is_needed = lambda it: it.program == MESHWRIGHT and (it.devices, it.precision) in needed
     return [setting for setting in SETTINGS if setting in named or is_needed(setting)]
@@ -85,14 +85,15 @@ def measure(bench, results, options):
     """Measures all results in turns. A setting without a measured step is not tried again."""
     for number in range(1, options.rounds + 1):
         for result in results:
-            tried = result.rounds and not result.seconds(options.warm_up)
+            tried = result.rounds and not result.seconds()
             if result.reason or tried:
                 continue
             case, setting = result.case, result.setting
             print(f"round {number}: {case.name}, {setting.name}", end=" ", file=sys.stderr, flush=True)
-            measured = bench.measure(case, setting, options.warm_up + (options.steps or case.steps))
+            measured = bench.measure(case, setting, options.steps or case.steps)
             result.rounds.append(measured)
-            seconds = measured.seconds[options.warm_up :]
+            report.save(os.path.join(bench.folder, "results.json"), results)
+            seconds = measured.counted
             shown = f"{min(seconds):.3f} s" if seconds else measured.failure or "no step in time"
             print(f"{shown}, loss {measured.losses[-1] if measured.losses else '-'}", file=sys.stderr, flush=True)
 
@@ -101,20 +102,22 @@ def main():
     options = arguments()
     settings = chosen(options.only)
     if not settings:
-        sys.exit(f"no setting has `{options.only}` in its name: {'; '.join(setting.name for setting in SETTINGS)}")
+        sys.exit(f"no setting has that in its name: {'; '.join(setting.name for setting in SETTINGS)}")
     check_modules(settings)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
     cores, flags = pin(options.threads), report.processor()[2]
-    cases = [case for case in CASES if case.name in options.models.split(",")]
+    cases = [case for case in CASES if case.name in options.models]
     results = [
         report.Result(case, setting, reason_against(setting, case, flags)) for case in cases for setting in settings
     ]
     with tempfile.TemporaryDirectory() as scratch:
-        bench = Bench(options.binary, options.keep or scratch, options.threads, options.limit)
+        bench = Bench(options.binary, options.keep or scratch, options.threads, options.warm_up, options.limit)
         os.makedirs(bench.folder, exist_ok=True)
         with open(bench.text, "wb") as file:
             file.write(batches.text())
         measure(bench, results, options)
-    found = report.Report(results, options.warm_up, options.limit)
+    earlier = [result for path in options.add for result in report.load(path)]
+    found = report.Report(report.merged([*earlier, *results]))
     print(found.table(), end="")
     for line in found.wrong:
         print(f"error: {line}", file=sys.stderr)

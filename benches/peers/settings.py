@@ -22,6 +22,8 @@ class Setting:
     optional: bool = False
     # A flag of the processor that it needs.
     instructions: str = ""
+    # Why no machine can run it.
+    absent: str = ""
 
     @property
     def name(self):
@@ -38,6 +40,11 @@ def xla(text, *flags, **rest):
     """A setting of JAX with flags of XLA."""
     return Setting(JAX, text, environment=dict(XLA_FLAGS=" ".join(f"--xla_{flag}" for flag in flags)), **rest)
 
+
+# By default jaxlib calls YNNPACK for products. Without it, XLA calls Eigen, or a library that is switched on.
+NO_YNN = "cpu_experimental_ynn_fusion_type="
+XNN = "cpu_experimental_xnn_fusion_type=LIBRARY_FUSION_TYPE_DOT"
+ONEDNN = ["cpu_use_onednn=true", "cpu_experimental_onednn_fusion_type=LIBRARY_FUSION_TYPE_DOT"]
 
 SETTINGS = [
     Setting(MESHWRIGHT, "`dp=1`"),
@@ -56,10 +63,12 @@ SETTINGS = [
     Setting(TORCH, "eager, bf16", precision="bf16"),
     Setting(TORCH, "compile max-autotune, bf16", precision="bf16", options=dict(compile="max-autotune")),
     Setting(JAX, "jit"),
-    xla("jit, thunk runtime off", "cpu_use_thunk_runtime=false", optional=True),
-    xla("jit, oneDNN", "cpu_use_onednn=true", optional=True),
-    xla("jit, XNNPACK", "cpu_use_xnnpack=true", optional=True),
+    xla("jit, products by Eigen", NO_YNN, optional=True),
+    xla("jit, products by oneDNN", NO_YNN, *ONEDNN, options=dict(expects="__onednn"), optional=True),
+    xla("jit, products by XNNPACK", NO_YNN, XNN, options=dict(expects="__xnn"), optional=True),
     xla("jit, fast math", "cpu_enable_fast_math=true", optional=True),
+    xla("jit, preset fast runtime", "cpu_opt_preset=CPU_OPT_PRESET_FAST_RUNTIME", optional=True),
+    Setting(JAX, "jit, thunk runtime off", absent="`xla_cpu_use_thunk_runtime` is deprecated and changes nothing"),
     xla("jit, 8 devices", "force_host_platform_device_count=8", options=dict(devices=8), devices=8),
     Setting(JAX, "jit, bf16", precision="bf16"),
 ]
@@ -67,6 +76,8 @@ SETTINGS = [
 
 def reason_against(setting, case, flags):
     """Why a setting cannot run here; none if it can. `flags` are those of the processor."""
+    if setting.absent:
+        return setting.absent
     if case.batch % setting.devices:
         return f"{case.batch} sequences do not divide over {setting.devices} devices"
     if setting.instructions and setting.instructions not in flags:
