@@ -1,17 +1,11 @@
 """The table of all settings, and the section of docs/benchmarks.md that has it."""
 
-import dataclasses
-import datetime
-import importlib.metadata
-import json
 import os
-import platform
 import statistics
-import subprocess
+import textwrap
 
-from cases import CASES, FOLDER, OPTIMIZER
-from measure import Measured
-from settings import MESHWRIGHT, SETTINGS
+from cases import FOLDER, OPTIMIZER
+from settings import MESHWRIGHT
 
 DOCUMENT = os.path.join(os.path.dirname(os.path.dirname(FOLDER)), "docs", "benchmarks.md")
 BEGIN, END = "<!-- peers: begin -->", "<!-- peers: end -->"
@@ -31,24 +25,19 @@ HEAD = [
     "peak memory, GB",
     "loss difference",
 ]
-INSTRUCTIONS = ["avx2", "fma", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "sve"]
 
 
-class Result:
-    """All rounds of a setting of a case."""
-
-    def __init__(self, case, setting, reason=None):
-        self.case, self.setting, self.reason = case, setting, reason
-        self.rounds = []
-
-    def seconds(self):
-        """Seconds of all measured steps."""
-        return [seconds for measured in self.rounds for seconds in measured.counted]
-
-    def difference(self, expected):
-        """The largest difference of a loss from the expected ones, over all steps of all rounds."""
-        pairs = [pair for measured in self.rounds for pair in zip(measured.losses, expected)]
-        return max((abs(loss - other) if loss == loss else float("inf") for loss, other in pairs), default=None)
+NOTES = [
+    "- *Steps* are those of all rounds after warm-up. Speeds are of the least time. GFLOP/s count 6 FLOPs for each token and "
+    "weight of a product, and causal attention.",
+    "- *Over Meshwright* is the least time over that of Meshwright with `dp=1` in the same precision. Eight devices are compared "
+    "with `dp=8`.",
+    "- *Peak memory* is the largest resident memory of the process.",
+    "- *Loss difference* is the largest one from Meshwright's losses with `dp=1` in the same precision, over all steps. More than "
+    f"{TOLERANCE['f32']:g} in f32 or {TOLERANCE['bf16']:g} in bf16 is an error of the script.",
+    "- *Memory reused* stops glibc from returning blocks to the system: `MALLOC_MMAP_MAX_=0`, `MALLOC_TRIM_THRESHOLD_`, one arena.",
+    "- By default JAX calls YNNPACK for products, and PyTorch calls MKL for those in f32.",
+]
 
 
 class Report:
@@ -97,13 +86,13 @@ class Report:
         against = self.reference(result, 1)
         if against is None:
             return "not compared"
-        difference = result.difference(against.rounds[0].losses)
+        difference = result.difference(against.losses())
         tolerance = TOLERANCE[result.setting.precision]
         if not difference <= tolerance:
             self.wrong.append(
                 f"{result.case.name}, {result.setting.name}: a loss differs by {difference:.1e}, more than {tolerance}"
             )
-            return f"{difference:.0e}, too much"
+            return f"{difference:.0e}, more than {tolerance:g}"
         return f"{difference:.0e}" if difference else "0"
 
     def table(self):
@@ -118,94 +107,26 @@ def digits(seconds):
     return f"{seconds:.3f}" if seconds < 1 else f"{seconds:.1f}" if seconds >= 10 else f"{seconds:.2f}"
 
 
-def processor():
-    """Name, instruction sets and flags of the processor."""
-    name, flags = platform.processor() or "unnamed processor", set()
-    if os.path.exists("/proc/cpuinfo"):
-        with open("/proc/cpuinfo") as file:
-            for line in file:
-                key, _, value = (part.strip() for part in line.partition(":"))
-                name = value if key == "model name" else name
-                flags.update(value.split() if key in ("flags", "Features") else [])
-    return name, [flag for flag in INSTRUCTIONS if flag in flags], flags
-
-
-def versions(binary):
-    """Meshwright, PyTorch and JAX with their versions."""
-    own = subprocess.run([binary, "--version"], capture_output=True, text=True).stdout.split()[-1]
-    profile = os.path.basename(os.path.dirname(os.path.abspath(binary)))
-    found = [f"Meshwright {own} (profile `{profile}`)"]
-    for package in ("torch", "jax", "jaxlib"):
-        try:
-            found.append(f"{package} {importlib.metadata.version(package)}")
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return ", ".join(found)
-
-
-def section(report, options, cores):
-    """The text between the markers of the document."""
-    name, instructions, _ = processor()
-    date = datetime.date.today().isoformat()
+def section(report, machine, load):
+    """The text between the markers of the document. `load` says what else ran on the machine."""
     cases = list(dict.fromkeys(result.case for result in report.results))
     sizes = "; ".join(f"{case.name}, {case.batch} sequences of {case.seq} tokens" for case in cases)
-    steps = ", ".join(f"{options.steps or case.steps} of {case.name}" for case in cases)
-    return f"""`python3 benches/peers/run.py --write` writes this section. Every setting trains the same model from the same weights on the same
-batches, in a process of its own on the same {len(cores)} cores. The settings take turns: {options.rounds} rounds, and in each of them
-{options.warm_up} steps of warm-up and the measured ones, {steps}. Measured {date} on {name} ({', '.join(instructions)}), shared:
-{versions(options.binary)}.
-
-The batches: {sizes}. AdamW has a rate of {OPTIMIZER['lr']:g}, betas of {OPTIMIZER['beta1']} and {OPTIMIZER['beta2']}, a decay of
-{OPTIMIZER['weight_decay']} on matrices and a clip of {OPTIMIZER['clip']:g}. Tokens are bytes, whatever the vocabulary.
-
-- Speeds are of the least time. GFLOP/s count 6 FLOPs for each token and weight of a product, and causal attention.
-- *Over Meshwright* is the least time over that of Meshwright with `dp=1` in the same precision. Eight devices are compared with
-  `dp=8`.
-- *Peak memory* is the largest resident memory of the process.
-- *Loss difference* is the largest one from Meshwright's losses with `dp=1` in the same precision, over all steps. More than
-  {TOLERANCE['f32']:g} in f32 or {TOLERANCE['bf16']:g} in bf16 is an error of the script.
-- *Memory reused* stops glibc from returning blocks to the system: `MALLOC_MMAP_MAX_=0`, `MALLOC_TRIM_THRESHOLD_`, one arena.
-
-{report.table()}"""
-
-
-def save(path, results):
-    """Writes results to a file that `load` reads."""
-    rows = [
-        dict(
-            case=result.case.name,
-            setting=result.setting.name,
-            reason=result.reason,
-            rounds=[dataclasses.asdict(measured) for measured in result.rounds],
-        )
-        for result in results
+    paragraphs = [
+        "`python3 benches/peers/run.py --write` writes this section. Every setting trains the same model from the same weights on "
+        "the same batches, in a process of its own on the same cores. The settings take turns. " + machine + " " + load,
+        f"The batches: {sizes}. AdamW has a rate of {OPTIMIZER['lr']:g}, betas of {OPTIMIZER['beta1']} and {OPTIMIZER['beta2']}, "
+        f"a decay of {OPTIMIZER['weight_decay']} on matrices and a clip of {OPTIMIZER['clip']:g}. Tokens are bytes, whatever "
+        "the vocabulary.",
+        *NOTES,
     ]
-    with open(path, "w") as file:
-        json.dump(rows, file, indent=1)
+    return "\n\n".join([*map(wrapped, paragraphs[:2]), "\n".join(map(wrapped, paragraphs[2:])), report.table()])
 
 
-def load(path):
-    """The results in a file, of cases and settings that there still are."""
-    cases, settings = {case.name: case for case in CASES}, {setting.name: setting for setting in SETTINGS}
-    with open(path) as file:
-        rows = json.load(file)
-    results = []
-    for row in rows:
-        if row["case"] in cases and row["setting"] in settings:
-            results.append(Result(cases[row["case"]], settings[row["setting"]], row["reason"]))
-            results[-1].rounds = [Measured(**measured) for measured in row["rounds"]]
-    return results
-
-
-def merged(results):
-    """Results of several runs in the order of the tables of cases and settings; of a setting the rounds of all runs."""
-    found = {}
-    for result in results:
-        same = found.setdefault((result.case.name, result.setting.name), Result(result.case, result.setting))
-        same.reason = result.reason
-        same.rounds += result.rounds
-    order = [(case.name, setting.name) for case in CASES for setting in SETTINGS]
-    return sorted(found.values(), key=lambda result: order.index((result.case.name, result.setting.name)))
+def wrapped(paragraph):
+    """A paragraph or an item in the lines of the document."""
+    indent = "  " if paragraph.startswith("- ") else ""
+    options = dict(break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(paragraph, 126, subsequent_indent=indent, **options)
 
 
 def write(text):

@@ -4,8 +4,9 @@
     cargo build --profile dist
     python3 benches/peers/run.py --write
 
-Every setting runs in a process of its own, in turns, on the same cores. The table goes to standard output, progress to standard error;
-`--write` also puts the table into docs/benchmarks.md. The exit status is 1 if a loss differs from Meshwright's, or if a setting fails.
+Every setting runs in a process of its own, in turns, on the same cores. The table goes to standard output, progress to standard
+error; `--write` also puts the table into docs/benchmarks.md. The exit status is 1 if a loss differs from Meshwright's, or if a
+setting fails. Large models can be measured in runs of their own: `--keep` saves the results, and `--add` joins them.
 """
 
 import argparse
@@ -17,7 +18,9 @@ import sys
 import tempfile
 
 import batches
+import machine
 import report
+import results
 from cases import CASES, FOLDER
 from measure import Bench
 from settings import JAX, MESHWRIGHT, SETTINGS, TORCH, reason_against
@@ -31,7 +34,7 @@ def arguments():
     names = [case.name for case in CASES]
     parser.add_argument("--models", nargs="+", choices=names, default=names, help="models to train [default: all]")
     parser.add_argument("--only", nargs="+", default=[""], help="settings whose name has a match of a pattern [default: all]")
-    parser.add_argument("--rounds", type=int, default=2, help="processes of each setting [default: %(default)s]")
+    parser.add_argument("--rounds", type=int, default=2, help="processes of each setting; 0: only --add [default: %(default)s]")
     parser.add_argument("--steps", type=int, help="measured steps of a process [default: that of the model]")
     parser.add_argument("--warm-up", type=int, default=2, help="steps before those [default: %(default)s]")
     parser.add_argument("--limit", type=float, default=600, help="seconds for a process [default: %(default)s]")
@@ -39,6 +42,11 @@ def arguments():
     parser.add_argument("--binary", help="meshwright [default: that of the profile dist, else of release]")
     parser.add_argument("--keep", help="folder for text, checkpoints and results.json [default: a temporary one]")
     parser.add_argument("--add", nargs="+", default=[], help="files results.json of earlier runs, to be in the table too")
+    parser.add_argument(
+        "--load",
+        default="The load of the machine was not recorded.",
+        help="sentence about what else ran on the machine [default: %(default)s]",
+    )
     parser.add_argument("--write", action="store_true", help="replace the section of docs/benchmarks.md")
     options = parser.parse_args()
     options.binary = options.binary or built()
@@ -81,10 +89,10 @@ def pin(threads):
     return cores
 
 
-def measure(bench, results, options):
-    """Measures all results in turns. A setting without a measured step is not tried again."""
+def measure(bench, table, options):
+    """Measures all results in turns, and gives a result after each. A setting without a measured step is not tried again."""
     for number in range(1, options.rounds + 1):
-        for result in results:
+        for result in table:
             tried = result.rounds and not result.seconds()
             if result.reason or tried:
                 continue
@@ -92,10 +100,10 @@ def measure(bench, results, options):
             print(f"round {number}: {case.name}, {setting.name}", end=" ", file=sys.stderr, flush=True)
             measured = bench.measure(case, setting, options.steps or case.steps)
             result.rounds.append(measured)
-            report.save(os.path.join(bench.folder, "results.json"), results)
             seconds = measured.counted
             shown = f"{min(seconds):.3f} s" if seconds else measured.failure or "no step in time"
             print(f"{shown}, loss {measured.losses[-1] if measured.losses else '-'}", file=sys.stderr, flush=True)
+            yield result
 
 
 def main():
@@ -105,24 +113,27 @@ def main():
         sys.exit(f"no setting has that in its name: {'; '.join(setting.name for setting in SETTINGS)}")
     check_modules(settings)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
-    cores, flags = pin(options.threads), report.processor()[2]
-    cases = [case for case in CASES if case.name in options.models]
-    results = [
-        report.Result(case, setting, reason_against(setting, case, flags)) for case in cases for setting in settings
+    here, flags = machine.description(options.binary, pin(options.threads)), machine.processor()[1]
+    earlier = [result for path in options.add for result in results.load(path, here)]
+    table = [
+        results.Result(case, setting, reason_against(setting, case, flags))
+        for case in CASES
+        for setting in settings
+        if case.name in options.models
     ]
     with tempfile.TemporaryDirectory() as scratch:
         bench = Bench(options.binary, options.keep or scratch, options.threads, options.warm_up, options.limit)
         os.makedirs(bench.folder, exist_ok=True)
         with open(bench.text, "wb") as file:
             file.write(batches.text())
-        measure(bench, results, options)
-    earlier = [result for path in options.add for result in report.load(path)]
-    found = report.Report(report.merged([*earlier, *results]))
+        for _ in measure(bench, table, options):
+            results.save(os.path.join(bench.folder, "results.json"), here, table)
+    found = report.Report(results.merged([*earlier, *table]))
     print(found.table(), end="")
     for line in found.wrong:
         print(f"error: {line}", file=sys.stderr)
     if options.write and not found.wrong:
-        report.write(report.section(found, options, cores))
+        report.write(report.section(found, here, options.load))
     sys.exit(1 if found.wrong else 0)
 
 

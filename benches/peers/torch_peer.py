@@ -1,7 +1,7 @@
 """Times training steps in PyTorch: `run.py` starts it with the file of a job.
 
-Options of a setting: `compile` with the mode of `torch.compile`, `onednn` to switch oneDNN off, and `products` with the precision of
-products in f32.
+Options of a setting: `compile` with the mode of `torch.compile`, `onednn` to switch oneDNN off, and `products` with the precision
+of products in f32.
 """
 
 import torch
