@@ -1,6 +1,5 @@
 """The processor and the versions of all programs: what a measurement depends on besides its setting."""
 
-import datetime
 import importlib.metadata
 import os
 import platform
@@ -36,8 +35,7 @@ def versions(binary):
 
 
 def description(binary, cores):
-    """The sentence that a table needs to be read: the date, the processor, and the versions."""
+    """The processor and the versions, as a table states them: what all its results must share."""
     name, flags = processor()
     known = ", ".join(flag for flag in INSTRUCTIONS if flag in flags)
-    date = datetime.date.today().isoformat()
-    return f"Measured {date} on {len(cores)} cores of {name} ({known}): {versions(binary)}."
+    return f"{len(cores)} cores of {name} ({known}): {versions(binary)}"

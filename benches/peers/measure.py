@@ -1,5 +1,6 @@
 """Runs a setting in a process of its own, within a time limit, and reads its steps."""
 
+import datetime
 import json
 import os
 import signal
@@ -27,6 +28,7 @@ class Measured:
     peak_bytes: int = 0
     failure: str = ""
     is_late: bool = False
+    date: str = field(default_factory=lambda: datetime.date.today().isoformat())
 
     @property
     def counted(self):

@@ -111,9 +111,11 @@ def section(report, machine, load):
     """The text between the markers of the document. `load` says what else ran on the machine."""
     cases = list(dict.fromkeys(result.case for result in report.results))
     sizes = "; ".join(f"{case.name}, {case.batch} sequences of {case.seq} tokens" for case in cases)
+    dates = sorted({measured.date for result in report.results for measured in result.rounds})
     paragraphs = [
         "`python3 benches/peers/run.py --write` writes this section. Every setting trains the same model from the same weights on "
-        "the same batches, in a process of its own on the same cores. The settings take turns. " + machine + " " + load,
+        "the same batches, in a process of its own on the same cores. The settings take turns. "
+        f"Measured {' and '.join(dates)} on {machine}. {load}",
         f"The batches: {sizes}. AdamW has a rate of {OPTIMIZER['lr']:g}, betas of {OPTIMIZER['beta1']} and {OPTIMIZER['beta2']}, "
         f"a decay of {OPTIMIZER['weight_decay']} on matrices and a clip of {OPTIMIZER['clip']:g}. Tokens are bytes, whatever "
         "the vocabulary.",

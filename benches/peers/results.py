@@ -46,12 +46,12 @@ def save(path, machine, results):
 
 
 def load(path, machine):
-    """The results in a file, of cases and settings that there still are. They must be of the same day, machine and versions."""
+    """The results in a file, of cases and settings that there still are. They must be of the same machine and versions."""
     cases, settings = {case.name: case for case in CASES}, {setting.name: setting for setting in SETTINGS}
     with open(path) as file:
         stored = json.load(file)
     if stored["machine"] != machine:
-        raise SystemExit(f"{path} is not of this run's machine. That: {stored['machine']} This: {machine}")
+        raise SystemExit(f"{path} is of {stored['machine']}, but this is {machine}")
     results = []
     for row in stored["results"]:
         if row["case"] in cases and row["setting"] in settings:
