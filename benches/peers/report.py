@@ -36,6 +36,8 @@ NOTES = [
     "- *Loss difference* is the largest one from Meshwright's losses with `dp=1` in the same precision, over all steps. More than "
     f"{TOLERANCE['f32']:g} in f32 or {TOLERANCE['bf16']:g} in bf16 is an error of the script.",
     "- *Memory reused* stops glibc from returning blocks to the system: `MALLOC_MMAP_MAX_=0`, `MALLOC_TRIM_THRESHOLD_`, one arena.",
+    "- A model lacks the rows of settings that were not chosen with `--only`. A reason takes the place of the figures of a setting "
+    "that cannot run.",
     "- By default JAX calls YNNPACK for products, and PyTorch calls MKL for those in f32.",
 ]
 
