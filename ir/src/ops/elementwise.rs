@@ -473,8 +473,9 @@ impl OpDef for Binary {
             // To the operand that is the result, the first one if both are.
             BinaryKind::Max | BinaryKind::Min => {
                 let opposite = if self.kind == BinaryKind::Max { BinaryKind::Min } else { BinaryKind::Max };
-                // x in the result's shape: min(max(x, z), x).
-                let x = self.with_other(b, opposite, call.results[0], 0, x)?;
+                // An x of fewer dims in the result's shape: min(max(x, z), x).
+                let spread = self.equation.is_some();
+                let x = if spread { self.with_other(b, opposite, call.results[0], 0, x)? } else { x };
                 let first = b.one(Compare(CompareKind::Equal), &[x, call.results[0]])?;
                 let mut part = |not| b.one(Select { not }, &[first, dy]);
                 dx = call.needed[0].then(|| part(false)).transpose()?;

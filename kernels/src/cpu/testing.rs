@@ -25,6 +25,20 @@ pub(crate) fn assert_close(got: &[f32], expected: &[f64], tolerance: f64) {
     }
 }
 
+/// The error function by its series without cancellation, Abramowitz and Stegun 7.1.6. Beyond 6 it is 1 to the last bit.
+pub(crate) fn erf(x: f64) -> f64 {
+    if x.abs() > 6.0 {
+        return x.signum();
+    }
+    let (mut term, mut sum, mut n) = (x, x, 0.0);
+    while term.abs() > 0.25 * f64::EPSILON * sum.abs() {
+        n += 1.0;
+        term *= 2.0 * x * x / (2.0 * n + 1.0);
+        sum += term;
+    }
+    std::f64::consts::FRAC_2_SQRT_PI * (-x * x).exp() * sum
+}
+
 /// The same numbers in double precision.
 pub(crate) fn doubles(x: &[f32]) -> Vec<f64> {
     x.iter().map(|&v| f64::from(v)).collect()

@@ -25,7 +25,7 @@ use super::border::Border;
 use super::sizes;
 use crate::arena::Arena;
 use crate::backend::{Backend, KernelSite, LaunchSite, Memory, Span, updated};
-use ir::ops::{KernelOp, Unary, UnaryKind};
+use ir::ops::KernelOp;
 use kernels::cpu::Par;
 pub use peak::peak;
 use std::sync::Arc;
@@ -152,13 +152,11 @@ impl Backend for Cpu {
     fn prepare(&mut self, op: &KernelOp, site: &KernelSite<'_>) -> Result<Kernel, String> {
         use KernelOp as Op;
         let adds = matches!(op, Op::Einsum(_) | Op::EmbeddingGrad(_) | Op::RmsNormDgamma(_) | Op::LayerNormDgamma(_));
-        let place = match op {
-            Op::Reshape(_) => InPlace::IsThere,
-            Op::Unary(Unary(UnaryKind::Cast(_))) => InPlace::Never,
-            Op::Unary(_) | Op::Dropout(_) => InPlace::Computes,
-            Op::Binary(binary) if binary.equation.is_none() => InPlace::Computes,
-            op if updated(op).is_empty() => InPlace::Never,
-            op => InPlace::Updates(updated(op)),
+        let place = match op.def() {
+            def if def.is_view() => InPlace::IsThere,
+            def if !def.in_place().is_empty() => InPlace::Computes,
+            _ if updated(op).is_empty() => InPlace::Never,
+            _ => InPlace::Updates(updated(op)),
         };
         let moves = moves(op);
         let (run, narrow) = match op {

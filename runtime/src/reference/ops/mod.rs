@@ -13,7 +13,7 @@ mod update;
 use super::real::Real;
 use super::tensor::{Array, Tensor};
 use attention::{AttentionInputs, Dropped};
-use ir::ops::{CompositeOp, KernelOp, Op, Unary, UnaryKind};
+use ir::ops::{CompositeOp, KernelOp, Op};
 use ir::types::DType;
 
 /// Position of a statement in a run, on which random numbers depend.
@@ -93,24 +93,25 @@ fn moved<T: Copy + Default>(op: &KernelOp, x: &Tensor<T>, dims: &[Vec<usize>]) -
     })
 }
 
-/// Ops with integers among their operands or results.
+/// Ops that move elements of any type, and ops with integers among their operands or results.
 fn routed<R: Real>(op: &KernelOp, o: Operands<'_, R>, dims: &[Vec<usize>]) -> Result<Option<Vec<Array<R>>>, String> {
-    if let (KernelOp::Iota(op), true) = (op, o.0.is_empty()) {
-        let index = select::iota(op.dim, &dims[0]);
-        let is_int = op.dtype == DType::I32;
-        let array = if is_int { Array::Int(index) } else { Array::Real(index.map(|index| R::of(f64::from(index)))) };
-        return Ok(Some(vec![array]));
+    let moved = match o.0.first() {
+        Some(Array::Real(x)) => moved(op, x, dims).map(Array::Real),
+        Some(Array::Int(x)) => moved(op, x, dims).map(Array::Int),
+        None => None,
+    };
+    if moved.is_some() {
+        return Ok(moved.map(|moved| vec![moved]));
     }
-    if let Some(Array::Int(x)) = o.0.first() {
-        if let KernelOp::Unary(Unary(UnaryKind::Cast(_))) = op {
-            return Ok(Some(vec![Array::Real(x.map(|x| R::of(f64::from(x))))]));
-        }
-        if let Some(moved) = moved(op, x, dims) {
-            return Ok(Some(vec![Array::Int(moved)]));
-        }
-    }
+    let one = |array| Ok(Some(vec![array]));
+    let floats = |x: &Tensor<i32>| Array::Real(x.map(|x| R::of(f64::from(x))));
     let (reals, ints) = match op {
-        KernelOp::Compare(op) => return select::compare(op.0, o.0[0], o.0[1]).map(|mask| Some(vec![Array::Int(mask)])),
+        KernelOp::Iota(iota) => {
+            let index = select::iota(iota.dim, &dims[0]);
+            return one(if iota.dtype == DType::I32 { Array::Int(index) } else { floats(&index) });
+        }
+        KernelOp::Unary(_) if o.int(0).is_ok() => return one(floats(o.int(0)?)),
+        KernelOp::Compare(op) => return one(Array::Int(select::compare(op.0, o.0[0], o.0[1])?)),
         KernelOp::TopK(op) => experts::top_k(op, o.real(0)?, o.optional(1)?, &dims[0]),
         KernelOp::Dispatch(_) => experts::dispatch(o.real(0)?, o.int(1)?, o.optional(2)?, dims),
         _ => return Ok(None),
@@ -124,11 +125,6 @@ fn kernel<R: Real>(
     dims: &[Vec<usize>],
     context: Context,
 ) -> Result<Vec<Tensor<R>>, String> {
-    if let Some(Array::Real(x)) = o.0.first()
-        && let Some(moved) = moved(op, x, dims)
-    {
-        return Ok(vec![moved]);
-    }
     Ok(match op {
         KernelOp::Einsum(op) if op.scaled.is_some() => {
             let [x, y] = [quantise::times(o.real(0)?, o.real(2)?), quantise::times(o.real(1)?, o.real(3)?)];
@@ -191,7 +187,7 @@ fn kernel<R: Real>(
             return Err("its results are not all floats".to_string());
         }
         KernelOp::Broadcast(_) | KernelOp::Permute(_) | KernelOp::Reshape(_) | KernelOp::Slice(_) => {
-            return Err("it moves an operand that is not there".to_string());
+            return Err("it has no operand".to_string());
         }
         KernelOp::Dropout(op) => vec![update::dropout(o.real(0)?, op, context)],
         KernelOp::AbsMax(_) => vec![quantise::absmax(o.real(0)?, &dims[0])],
