@@ -18,10 +18,13 @@ mod run;
 mod sliced;
 
 use cost::{CPU, Cluster};
+use ir::fused::Fused;
 use ir::graph::{Model, SectionKind};
 use ir::options::{ParallelConfig, PlanOptions, Quantisation, Scales};
+use ir::program::BodyInstr;
 use ir::text::File;
 use ir::types::DType;
+use std::collections::BTreeSet;
 
 /// How many cases, and from which seed: `MESHWRIGHT_CASES=5000 MESHWRIGHT_FIRST=500 cargo test --test equal`.
 fn number(variable: &str, default: u64) -> u64 {
@@ -70,7 +73,7 @@ fn sharded(case: &generate::Case) -> Result<(Model, File, bool), String> {
     let parallel = ParallelConfig { zero: case.zero, ..ParallelConfig::default() };
     let within = |memory| {
         let options = PlanOptions::auto(parallel.clone(), memory, case.pipeline.microbatches);
-        run::compiled_to(case, options, &cluster(case.seed))
+        run::compiled_to(case, options, &cluster(case.seed), true)
     };
     // Parameters and gradients in f32 and half of what AdamW has; of the rest as much as that.
     let tight = 20 * case.model.parameter_count();
@@ -162,4 +165,49 @@ fn narrow_programs_equal_the_reference() {
     assert!(failed.is_empty(), "{} of {cases} cases failed:\n{}", failed.len(), failed.join("\n"));
     assert!(compared.iter().all(|&count| count * 20 >= cases), "{compared:?} of {cases}: bf16, f16, blocks, tensors");
     assert!(quantised.iter().all(|&count| count * 20 >= cases), "{quantised:?} of {cases} have 8-bit operands");
+}
+
+/// The groups of a compiled file.
+fn groups(file: &File) -> impl Iterator<Item = &Fused> {
+    let instrs = file.program.iter().flat_map(|program| program.bodies.values()).flat_map(|body| &body.instrs);
+    instrs.filter_map(|instr| if let BodyInstr::Fused(fused) = instr { Some(fused) } else { None })
+}
+
+/// The results of a case with groups and without, and the names of the ops in groups.
+fn fused_and_not(case: &generate::Case) -> Result<([narrow::Results; 2], Vec<&'static str>), String> {
+    let compiled = |fusion| run::compiled_to(case, run::along_rules(case), &CPU, fusion);
+    let (fused, not) = (compiled(true)?.1, compiled(false)?.1);
+    if groups(&not).next().is_some() {
+        return Err("there are groups without fusion".to_string());
+    }
+    let names = groups(&fused).flat_map(|fused| &fused.stmts).map(|stmt| stmt.op.name()).collect();
+    Ok(([narrow::program(case, &fused, 1.0)?, narrow::program(case, &not, 1.0)?], names))
+}
+
+#[test]
+fn groups_change_no_bit() {
+    let (first, cases) = (number("MESHWRIGHT_FIRST", 0), number("MESHWRIGHT_CASES", 160));
+    let (mut failed, mut grouping, mut grouped) = (Vec::new(), 0, BTreeSet::new());
+    for seed in first..first + cases {
+        let case = match seed % 4 {
+            0 => narrow_case(seed),
+            1 => sliced::generate(DType::F32, seed),
+            _ => generate::generate(seed),
+        };
+        let bits = |results: &narrow::Results| -> Vec<(String, Vec<u64>)> {
+            results.iter().map(|(name, data)| (name.clone(), data.iter().map(|x| x.to_bits()).collect())).collect()
+        };
+        match fused_and_not(&case) {
+            Ok(([fused, not], names)) => {
+                let different = bits(&fused).into_iter().zip(bits(&not)).find(|(fused, not)| fused != not);
+                failed.extend(different.map(|((name, _), _)| format!("seed {seed}: {name} differs")));
+                grouping += u64::from(!names.is_empty());
+                grouped.extend(names);
+            }
+            Err(why) => failed.push(format!("seed {seed}: {why}")),
+        }
+    }
+    assert!(failed.is_empty(), "{} of {cases} cases failed:\n{}", failed.len(), failed.join("\n"));
+    assert!(grouping * 3 >= cases * 2, "{grouping} of {cases} cases have groups");
+    assert!(grouped.len() >= 20, "groups have only {grouped:?}");
 }

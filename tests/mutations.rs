@@ -26,6 +26,13 @@
 //! | of two later slices the gradient of one is left out | gradient, norm, parameter | - | wrong-cotangent |
 //! | a body lacks a gradient | all | - | statement |
 //! | a body's op takes its operands in another order | all | - | statement |
+//! | a group does not leave a value that is read later | not run | - | double-free, read-after-free |
+//! | a group leaves what it does not compute | not run | - | fused |
+//! | a group has a product in it | not run | - | fused |
+//! | a group adds to a gradient | not run | - | fused |
+//! | a group has a collective in it | not run | - | fused, read-after-free, signature |
+//! | a group reads what its own results lead to | not run | - | undefined |
+//! | a group has a statement twice | not run | - | redefined |
 //! | a slot is 64 bytes off | - | - | overlap |
 //! | a result and a slot have each other's place | - | - | overlap |
 //! | an arena is 64 bytes too small | - | - | arena |
@@ -54,15 +61,16 @@ mod training;
 use codegen::CodegenError;
 use cost::CPU;
 use edit::{
-    block, drop_first_add, drop_first_copy, drop_first_gradient, drop_last_send, forget_reduction, free_early,
-    gather_another, kernels, microbatch_of, places, runs, sent_tags, skip, start_reduction_early, sum_gradients_again,
-    swap_bundles, update_by_unreduced, without_operand,
+    block, collective_into_group, drop_first_add, drop_first_copy, drop_first_gradient, drop_last_send,
+    forget_reduction, free_early, gather_another, group, into_group, kernels, microbatch_of, places, runs, sent_tags,
+    skip, start_reduction_early, sum_gradients_again, swap_bundles, update_by_unreduced, without_operand,
 };
 use ir::arena::{Resident, Role};
 use ir::catalogue::Code;
-use ir::graph::{Model, SectionKind};
+use ir::fused::Fused;
+use ir::graph::{Model, SectionKind, Stmt};
 use ir::ops::Collective;
-use ir::program::{BodyKind, Instr, Program};
+use ir::program::{BodyInstr, BodyKind, Instr, Program};
 use ir::schedule::{Action, Item, Kind};
 use right::{Right, checked, planned};
 use scheduler::check::Invariant;
@@ -251,6 +259,64 @@ fn a_body_with_operands_in_another_order() {
         attention.expect("attention").operands.swap(1, 2);
     };
     breaks(TENSOR, change, &["statement"], &ALL);
+}
+
+#[test]
+fn a_group_that_does_not_leave_what_is_read_later() {
+    breaks_unrun(TENSOR, |program| group(program, "layer.B").outs.clear(), &["double-free", "read-after-free"]);
+}
+
+#[test]
+fn a_group_that_leaves_what_it_does_not_compute() {
+    let change = |program: &mut Program| {
+        let group = group(program, "layer.B");
+        group.outs.extend(group.reads().last());
+    };
+    breaks_unrun(TENSOR, change, &["fused"]);
+}
+
+#[test]
+fn a_group_with_a_product() {
+    let is_product = |stmt: &Stmt| stmt.op.name() == "einsum" && stmt.operands.len() == 2;
+    breaks_unrun(TENSOR, |program| into_group(program, "layer.F", is_product), &["fused"]);
+}
+
+#[test]
+fn a_group_that_adds_to_a_gradient() {
+    breaks_unrun(TENSOR, |program| into_group(program, "layer.B", |stmt| stmt.accumulate), &["fused"]);
+}
+
+#[test]
+fn a_group_with_a_collective() {
+    breaks_unrun(
+        TENSOR,
+        |program| collective_into_group(program, "layer.B"),
+        &["fused", "read-after-free", "signature"],
+    );
+}
+
+#[test]
+fn a_group_that_reads_what_its_results_lead_to() {
+    let change = |program: &mut Program| {
+        // The sum of three products follows the group that they need.
+        let groups = |instr: &BodyInstr| matches!(instr, BodyInstr::Fused(_));
+        let body = program.bodies.values_mut().find(|body| body.name == "layer.B").expect("the body");
+        let places: Vec<usize> = (0..body.instrs.len()).filter(|&at| groups(&body.instrs[at])).collect();
+        let BodyInstr::Fused(Fused { stmts, outs }) = body.instrs.remove(places[1]) else { return };
+        let first = group(program, "layer.B");
+        first.stmts.extend(stmts);
+        first.outs.extend(outs);
+    };
+    breaks_unrun(TENSOR, change, &["undefined"]);
+}
+
+#[test]
+fn a_statement_twice_in_a_group() {
+    let change = |program: &mut Program| {
+        let group = group(program, "layer.B");
+        group.stmts.extend_from_within(..1);
+    };
+    breaks_unrun(TENSOR, change, &["redefined"]);
 }
 
 #[test]

@@ -197,6 +197,7 @@ fn compiled(config: &str, case: &Case, parallel: &str, dtype: DType) -> Result<F
     let request = PipelineOptions {
         options: PlanOptions::of(parallel::parse(parallel).map_err(|why| why.to_string())?),
         quantisation: None,
+        fusion: true,
         optimizer: case.optimizer.clone(),
         microbatches: (case.sequences / MICRO) as u32,
         stop_after: None,

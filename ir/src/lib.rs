@@ -49,6 +49,7 @@ pub mod diag;
 pub mod dim_role;
 pub mod experts;
 pub mod expr;
+pub mod fused;
 pub mod graph;
 pub mod ids;
 pub mod limits;

@@ -27,7 +27,7 @@
 //! program := 'program' @id 'microbatches' '=' int '{' body* class* '}'
 //! body    := 'body' @id '(' (%id ':' type),* (';' (%id ':' source type),*)? ')' ('->' '(' %id,* ')')? ('save' '(' %id,* ')')? '{' step* frame? '}'
 //! source  := 'saved' | 'param' | 'state' | 'grad' | 'scalar'
-//! step    := stmt | %token '=' 'start' collective '(' %id,* (',' id '=' attr)* ')' | (%id ':' type),* '=' 'wait' %token | 'free' %id,*
+//! step    := stmt | 'fused' '->' '(' %id,* ')' '{' stmt* '}' | %token '=' 'start' collective '(' %id,* (',' id '=' attr)* ')' | (%id ':' type),* '=' 'wait' %token | 'free' %id,*
 //! class   := 'class' int '..' int '{' ('params' held,*)? memory? (instr at?)* '}'      held := %id ('[' int ']' ('.' id)?)?
 //! instr   := %reg '=' 'feed' %id 'microbatch' '=' int | %reg '=' 'loss_grad' | %reg '+=' %reg | 'out' id %reg | 'free' %reg,*
 //!          | (%reg,* '=')? 'run' @id 'call' '=' int 'instance' '=' int ('microbatch' '=' int)? 'first'? '(' %reg,* (';' %reg,*)? ')' ('save' %reg)?
@@ -39,6 +39,8 @@
 //! ```
 //!
 //! `frame`, `memory` and `at` are those of [`crate::arena`]; a program has them everywhere or nowhere.
+//!
+//! A group (`fused`) means its statements in order ([`crate::fused`]).
 //!
 //! A body's name is its block, `.` and the letter of its part. In a body a sharded dim shows its local bound. The source of a
 //! register determines its type: the model's input, a scalar f32 (`loss_grad`), the body's result, or the stated type of a
@@ -62,6 +64,7 @@
 
 use crate::arena::{Arena, Frame};
 use crate::expr::Expr;
+use crate::fused::Fused;
 use crate::graph::{SectionKind, Stmt, ValueData};
 use crate::ids::{BlockId, BodyId, ModelValue, ParamId, Reg, Token, Value};
 use crate::ops::{Collective, KernelOp};
@@ -157,6 +160,8 @@ pub struct BodyArg {
 pub enum BodyInstr {
     /// Runs a kernel (`stmt.op` is a kernel op).
     Compute(Stmt),
+    /// Runs a group of statements as one kernel.
+    Fused(Fused),
     /// Starts a collective; several operands form a bucket.
     Start {
         /// The token of its wait.

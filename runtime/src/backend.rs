@@ -61,6 +61,35 @@ pub struct KernelSite<'a> {
     pub forward: bool,
 }
 
+/// A group of statements, with the shapes of each on one rank.
+pub struct GroupSite<'a> {
+    /// The statements, in order.
+    pub stmts: Vec<GroupStmt<'a>>,
+}
+
+/// A statement of a group.
+pub struct GroupStmt<'a> {
+    /// Its op.
+    pub op: &'a KernelOp,
+    /// Its types.
+    pub site: KernelSite<'a>,
+    /// Its operands.
+    pub operands: Vec<GroupValue>,
+    /// Its results.
+    pub results: Vec<GroupValue>,
+}
+
+/// A value of a group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GroupValue {
+    /// An operand of the group, by its number.
+    Operand(usize),
+    /// A result of the group, by its number.
+    Result(usize),
+    /// A value that only the group has, by its number.
+    Interior(usize),
+}
+
 /// The place of a launch in a step. With [`Backend::begin_step`], dropout is a function of these numbers and of logical indices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LaunchSite {
@@ -111,6 +140,12 @@ pub trait Backend: Memory + Sized + Send {
     /// # Errors
     /// The op cannot run on these types.
     fn prepare(&mut self, op: &KernelOp, site: &KernelSite<'_>) -> Result<Self::Kernel, String>;
+
+    /// Makes a group of statements ready. Its launch has the operands and results of the group.
+    ///
+    /// # Errors
+    /// The device has no kernels for groups, or a statement cannot run on its types.
+    fn prepare_group(&mut self, site: &GroupSite<'_>) -> Result<Self::Kernel, String>;
 
     /// Gives the seed of the run and the number of the step, from 1, that launches read from now on, on all forks.
     fn begin_step(&mut self, seed: u64, step: u64);

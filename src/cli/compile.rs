@@ -1,6 +1,7 @@
 //! `meshwright compile`: compiles a model, or a dump of any level, to the instructions of each rank.
 
 use super::dump::Dump;
+use super::fusion::fusion_table;
 use super::memory::memory_table;
 use super::parallel::ParallelFlags;
 use super::progress::SearchWatch;
@@ -24,7 +25,8 @@ use support::units::{bytes_of, short};
 ///
 /// The IR text has the model with its shardings and collectives, its stages, the schedule, and the program of every class of
 /// ranks. A printed IR continues from its level. Once buffers are assigned, standard error shows the memory of
-/// each rank.
+/// each rank; and where statements are grouped, the launches and bytes that the groups save, outside products and
+/// attention.
 #[derive(Args)]
 #[command(
     allow_negative_numbers = true,
@@ -76,6 +78,9 @@ struct Flags {
     /// Precision: f32, bf16, f16, fp8-block, fp8-tensor or fp8-delayed [default: f32]
     #[arg(long, value_name = "TYPE")]
     precision: Option<String>,
+    /// Leave the statements of the program ungrouped: skip the pass `fuse`
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    no_fusion: Option<bool>,
     /// How to choose shardings: rules (for transformers), or auto (least time within the memory, for any model)
     /// [default: rules]
     #[arg(long, value_name = "BY")]
@@ -116,8 +121,10 @@ impl Compile {
         if let Some(decided) = decided {
             let _ = writeln!(std::io::stderr().lock(), "{}", sharded(&decided));
         }
-        // The table goes to standard error, so that standard output stays IR text.
-        let _ = memory.map(|table| write!(std::io::stderr().lock(), "{table}"));
+        // The tables go to standard error, so that standard output stays IR text.
+        for table in memory.into_iter().chain(fusion_table(&file)) {
+            let _ = write!(std::io::stderr().lock(), "{table}");
+        }
         Ok(written.unwrap_or_else(|| text::print(&file)))
     }
 }

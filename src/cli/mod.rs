@@ -9,6 +9,7 @@ mod dump;
 mod error_code;
 mod estimate;
 mod explain;
+mod fusion;
 mod gpu_check;
 mod job;
 mod keys;

@@ -138,6 +138,9 @@ struct Flags {
     /// Output folder of run.toml, metrics.jsonl and checkpoints [default: out]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Run statements one by one, not in groups that share one pass over their rows; the numbers are the same
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    no_fusion: Option<bool>,
     /// Profile the run by op and by wait reason, and print the profile at the end; `mfu` in metrics.jsonl is then relative to
     /// the peak measured at the start
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]

@@ -38,9 +38,9 @@ pub fn check_ops(backend: &str, program: &Program) -> Result<(), Error> {
         return Ok(());
     }
     let mut missing = Vec::new();
-    for instr in program.bodies.values().flat_map(|body| &body.instrs) {
-        if let BodyInstr::Compute(stmt) = instr
-            && let Op::Kernel(op) = &stmt.op
+    let instrs = program.bodies.values().flat_map(|body| &body.instrs);
+    for stmt in instrs.flat_map(BodyInstr::stmts) {
+        if let Op::Kernel(op) = &stmt.op
             && !plan::has(op)
         {
             missing.push(op.def().name());
@@ -79,6 +79,7 @@ mod tests {
         let order = PipelineOptions {
             options: PlanOptions::of(parallel),
             quantisation: None,
+            fusion: true,
             optimizer: Optimizer::default(),
             microbatches: 1,
             stop_after: None,

@@ -46,6 +46,7 @@ pub(super) fn prepare(request: &TrainRequest, source: Option<ModelSource>) -> Re
         options: PlanOptions::of(parallel.clone()),
         optimizer: request.optimizer()?,
         quantisation: precision.quantisation,
+        fusion: !request.no_fusion && request.backend != "cuda",
         microbatches,
         stop_after: None,
     };

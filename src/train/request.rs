@@ -83,8 +83,11 @@ pub struct TrainRequest {
     pub resume: Option<PathBuf>,
     /// Folder of `run.toml`, `metrics.jsonl` and checkpoints.
     pub out: PathBuf,
-    /// True to profile the run by op, by kernel and by wait reason. This and the next two fields are not written to
-    /// `run.toml` either.
+    /// True to run statements one by one instead of in groups. This and the next three fields are not written to `run.toml`
+    /// either.
+    #[serde(skip_serializing)]
+    pub no_fusion: bool,
+    /// True to profile the run by op, by kernel and by wait reason.
     #[serde(skip_serializing)]
     pub profile: bool,
     /// Output file of the trace of one step, for ui.perfetto.dev.
@@ -127,6 +130,7 @@ impl Default for TrainRequest {
             keep_last: 3,
             resume: None,
             out: "out".into(),
+            no_fusion: false,
             profile: false,
             trace: None,
             trace_step: None,

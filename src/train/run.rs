@@ -336,7 +336,8 @@ fn load(
     let (Some(staged), Some(program)) = (&compiled.staged, &compiled.program) else {
         return Err(Error::fault("compile", "there is no program"));
     };
-    let forward = forward_only(&compiled.model, staged, program, microbatches)?;
+    let fusion = !request.no_fusion && request.backend != "cuda";
+    let forward = forward_only(&compiled.model, staged, program, microbatches, fusion)?;
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let devices = compiled.model.mesh.devices() as usize;
     let threads = (cores / devices).max(1);
@@ -349,9 +350,18 @@ fn load(
 
 /// Generates the program of an evaluation: the forwards of the training program without dropout. The same checker runs
 /// on it.
-fn forward_only(model: &Model, staged: &Staged, training: &Program, microbatches: u32) -> Result<Program, Error> {
+fn forward_only(
+    model: &Model,
+    staged: &Staged,
+    training: &Program,
+    microbatches: u32,
+    fusion: bool,
+) -> Result<Program, Error> {
     let fault = |why: &dyn Display| Error::fault("codegen", why);
     let mut forward = lower_forward(model, staged, microbatches, &CPU).map_err(|why| fault(&why))?;
+    if fusion {
+        codegen::fuse(model, &mut forward);
+    }
     assign_buffers(model, &mut forward, Some(training));
     let found = verify::program::check(&evaluation(model), &forward, None).err();
     found.and_then(|found| found.into_iter().next()).map_or(Ok(forward), |first| Err(fault(&first)))

@@ -68,6 +68,7 @@ fn executor_with(
     let request = PipelineOptions {
         options: PlanOptions::of(parallel::parse(mesh).expect("a configuration")),
         quantisation,
+        fusion: true,
         optimizer,
         microbatches: 4,
         stop_after: None,

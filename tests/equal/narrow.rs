@@ -25,7 +25,7 @@ const LARGEST_SPREAD: f64 = 0.5;
 const LOSS_SCALE: f32 = 64.0;
 
 /// Results of a step by name.
-type Results = BTreeMap<String, Vec<f64>>;
+pub(crate) type Results = BTreeMap<String, Vec<f64>>;
 
 /// Runs a case compiled and in the reference, and compares loss, norm, gradients and updated parameters.
 pub(crate) fn compare(case: &Case, meaning: &Model, file: &File) -> Result<Outcome, String> {
@@ -74,7 +74,7 @@ fn split_records(results: &mut Results) -> Vec<(String, f64)> {
 /// True if a rounding can change a choice, and with it everything.
 fn jumps(model: &Model) -> bool {
     let stmts = model.blocks.values().flat_map(|block| &block[SectionKind::F].stmts);
-    stmts.map(|stmt| stmt.op.name()).any(|name| ["top_k", "relu2", "max", "at_most"].contains(&name))
+    stmts.map(|stmt| stmt.op.name()).any(|name| ["top_k", "relu2", "max", "min", "at_most", "at_least"].contains(&name))
 }
 
 fn distance(a: &[f64], b: &[f64]) -> f64 {
@@ -100,7 +100,8 @@ fn reference(case: &Case, meaning: &Model, rounding: Rounding, loss_scale: f32) 
     Ok(results)
 }
 
-fn program(case: &Case, file: &File, loss_scale: f32) -> Result<Results, String> {
+/// Runs a compiled case.
+pub(crate) fn program(case: &Case, file: &File, loss_scale: f32) -> Result<Results, String> {
     let data = inputs(case);
     let batch: Vec<MicroBatch<f64>> = data.iter().map(|micro| reference_batch(case, micro)).collect();
     let step = StepInput {

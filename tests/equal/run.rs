@@ -20,19 +20,22 @@ pub(crate) const LEARNING_RATE: f64 = 1e-2;
 
 /// Compiles a case along the rules: gives the differentiated model (the meaning) and the compiled file.
 pub(crate) fn compiled(case: &Case) -> Result<(Model, File), String> {
-    compiled_to(
-        case,
-        PlanOptions::of(ParallelConfig {
-            zero: case.zero,
-            recompute: case.recompute.clone(),
-            ..ParallelConfig::default()
-        }),
-        &CPU,
-    )
+    compiled_to(case, along_rules(case), &CPU, true)
 }
 
-/// The same for a options on a cluster.
-pub(crate) fn compiled_to(case: &Case, options: PlanOptions, cluster: &Cluster) -> Result<(Model, File), String> {
+/// Options that plan a case along the rules.
+pub(crate) fn along_rules(case: &Case) -> PlanOptions {
+    let recompute = case.recompute.clone();
+    PlanOptions::of(ParallelConfig { zero: case.zero, recompute, ..ParallelConfig::default() })
+}
+
+/// The same for options on a cluster, with or without groups.
+pub(crate) fn compiled_to(
+    case: &Case,
+    options: PlanOptions,
+    cluster: &Cluster,
+    fusion: bool,
+) -> Result<(Model, File), String> {
     let meaning = case.whole.as_ref().unwrap_or(&case.model).clone();
     let mut meaning = transforms::differentiate::differentiate(meaning, &case.optimizer).map_err(|e| e.to_string())?;
     if let Some(recipe) = &case.quantisation {
@@ -41,6 +44,7 @@ pub(crate) fn compiled_to(case: &Case, options: PlanOptions, cluster: &Cluster) 
     let mut request = PipelineOptions {
         options,
         quantisation: case.quantisation,
+        fusion,
         optimizer: case.optimizer.clone(),
         microbatches: case.pipeline.microbatches,
         stop_after: Some("collectives".to_string()),

@@ -86,6 +86,7 @@ pub(crate) fn request(recipe: &Recipe, mesh: &str, sequences: u64) -> PipelineOp
     PipelineOptions {
         options: PlanOptions::of(parallel::parse(mesh).expect("a configuration")),
         quantisation: recipe.formats().quantisation,
+        fusion: true,
         optimizer: recipe.optimizer.clone(),
         microbatches: steps(1, sequences)[0].len() as u32,
         stop_after: None,

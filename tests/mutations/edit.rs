@@ -1,5 +1,6 @@
 //! Small changes to planned models and programs, each of which breaks one thing.
 
+use ir::fused::Fused;
 use ir::graph::{ArgKind, Block, Model, SectionKind, Stmt};
 use ir::ids::{Reg, Token, Value};
 use ir::ops::{Collective, KernelOp, Op, Unary, UnaryKind};
@@ -160,7 +161,44 @@ pub(crate) fn free_early(program: &mut Program, body: &str) {
 /// The kernels of a body, in order.
 pub(crate) fn kernels<'p>(program: &'p mut Program, body: &str) -> impl Iterator<Item = &'p mut Stmt> {
     let body = program.bodies.values_mut().find(|other| other.name == body).expect("the body");
-    body.instrs.iter_mut().filter_map(|instr| if let BodyInstr::Compute(stmt) = instr { Some(stmt) } else { None })
+    body.instrs.iter_mut().flat_map(|instr| match instr {
+        BodyInstr::Compute(stmt) => std::slice::from_mut(stmt),
+        BodyInstr::Fused(fused) => &mut fused.stmts,
+        BodyInstr::Start { .. } | BodyInstr::Wait { .. } | BodyInstr::Free(_) => &mut [],
+    })
+}
+
+/// The first group of a body.
+pub(crate) fn group<'p>(program: &'p mut Program, body: &str) -> &'p mut Fused {
+    let body = program.bodies.values_mut().find(|other| other.name == body).expect("the body");
+    let group = |instr: &'p mut BodyInstr| if let BodyInstr::Fused(fused) = instr { Some(fused) } else { None };
+    body.instrs.iter_mut().find_map(group).expect("a group")
+}
+
+/// Moves the next statement of its kind that stands alone into the first group of a body, which leaves its results.
+pub(crate) fn into_group(program: &mut Program, body: &str, wanted: impl Fn(&Stmt) -> bool) {
+    let instrs = &mut program.bodies.values_mut().find(|other| other.name == body).expect("the body").instrs;
+    let is_wanted = |instr: &BodyInstr| matches!(instr, BodyInstr::Compute(stmt) if wanted(stmt));
+    let group = instrs.iter().position(|instr| matches!(instr, BodyInstr::Fused(_))).expect("a group");
+    let at = group + instrs[group..].iter().position(is_wanted).expect("the statement");
+    let BodyInstr::Compute(stmt) = instrs.remove(at) else { return };
+    let group = self::group(program, body);
+    group.outs.extend(&stmt.results);
+    group.stmts.push(stmt);
+}
+
+/// Moves the first collective of a body into its first group.
+pub(crate) fn collective_into_group(program: &mut Program, body: &str) {
+    let instrs = &mut program.bodies.values_mut().find(|other| other.name == body).expect("the body").instrs;
+    let at = instrs.iter().position(|instr| matches!(instr, BodyInstr::Start { .. })).expect("a start");
+    let BodyInstr::Start { token, collective, operands } = instrs.remove(at) else { return };
+    let waits = |instr: &BodyInstr| matches!(instr, BodyInstr::Wait { token: waited, .. } if *waited == token);
+    let at = instrs.iter().position(waits).expect("a wait");
+    let BodyInstr::Wait { results, .. } = instrs.remove(at) else { return };
+    let group = group(program, body);
+    let change = Stmt { results, operands, op: Op::Collective(collective), ..group.stmts[0].clone() };
+    group.outs.extend(&change.results);
+    group.stmts.insert(0, change);
 }
 
 /// Takes the first kernel out of a body that adds to a gradient.

@@ -1,8 +1,8 @@
 //! `cross_entropy(%logits, %labels)` over the last dim, and its gradient. Labels below 0 are ignored.
 
 use super::{
-    Attrs, Binary, BinaryKind, Builder, Cotangents, OpDef, Pick, Shapes, SumExp, TokenLoss, Unary, UnaryKind, operands,
-    rowwise::Rowwise,
+    Attrs, Binary, BinaryKind, Builder, Cotangents, OpDef, Pick, Rows, Shapes, SumExp, TokenLoss, Unary, UnaryKind,
+    operands, rowwise::Rowwise,
 };
 use crate::ids::Value;
 use crate::types::{DType, PartialKind, Type};
@@ -107,5 +107,9 @@ impl OpDef for CrossEntropyGrad {
     /// Three per logit: difference, exponential, product.
     fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
         3 * operands[0].elements()
+    }
+
+    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
+        Some(Rows::last(operands, &[true, true, true, false]))
     }
 }

@@ -4,6 +4,7 @@ use super::{Attr, Equation, Op, OpClass, Piece};
 use crate::graph::{Block, Span, Stmt};
 use crate::ids::Value;
 use crate::types::{DType, Type};
+use smallvec::SmallVec;
 use std::fmt::Debug;
 
 /// The tensors around a statement while it is parsed. Ops whose result shape is a choice (reshape, broadcast) read it here.
@@ -24,6 +25,27 @@ pub struct Cotangents<'a> {
     pub given: &'a [Option<Value>],
     /// Per operand, true if its cotangent is needed.
     pub needed: &'a [bool],
+}
+
+/// The rows that an op treats alike. Each row of its results depends on one row of its operands and on all of some.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rows {
+    /// The leading dims that number the rows in all tensors that have rows; `None`: any division of the elements, in any storage.
+    pub dims: Option<usize>,
+    /// Per operand, true if it has rows; the others are read whole.
+    pub operands: SmallVec<[bool; 8]>,
+}
+
+impl Rows {
+    /// Single elements of all operands.
+    pub fn elements(operands: usize) -> Rows {
+        Rows { dims: None, operands: SmallVec::from_elem(true, operands) }
+    }
+
+    /// Rows along the last dim of the first operand.
+    pub fn last(operands: &[&Type], have_rows: &[bool]) -> Rows {
+        Rows { dims: Some(operands[0].rank() - 1), operands: SmallVec::from_slice(have_rows) }
+    }
 }
 
 /// The definition of an op.
@@ -129,6 +151,12 @@ pub trait OpDef: Debug {
     /// anyway.
     fn is_recomputed(&self) -> bool {
         false
+    }
+
+    /// The rows that the op treats alike, each by itself; `None` if a part of the results needs more than a part of the operands.
+    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
+        let _ = operands;
+        None
     }
 
     /// True if the op may be sharded along a `!` factor; it is then decomposed.

@@ -2,7 +2,7 @@
 //!
 //! There is no implicit broadcasting: two operands have the same dims, or the statement has `eq="b s h, h -> b s h"`.
 
-use super::{Attr, Attrs, Builder, Cotangents, Equation, OpClass, OpDef, Shapes};
+use super::{Attr, Attrs, Builder, Cotangents, Equation, OpClass, OpDef, Rows, Shapes};
 use crate::ids::Value;
 use crate::ops::{Compare, CompareKind, Reduce, Select};
 use crate::types::{DType, Type};
@@ -183,6 +183,10 @@ impl OpDef for Unary {
     /// Not a cast, whose result has elements of another type.
     fn in_place(&self) -> &'static [usize] {
         if let UnaryKind::Cast(_) = self.0 { &[] } else { &[0] }
+    }
+
+    fn rows(&self, _: &[&Type]) -> Option<Rows> {
+        Some(Rows::elements(1))
     }
 
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
@@ -437,6 +441,10 @@ impl OpDef for Binary {
     /// Only without broadcasting.
     fn in_place(&self) -> &'static [usize] {
         if self.equation.is_none() { &[0, 1] } else { &[] }
+    }
+
+    fn rows(&self, _: &[&Type]) -> Option<Rows> {
+        self.equation.is_none().then(|| Rows::elements(2))
     }
 
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {

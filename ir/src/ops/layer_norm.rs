@@ -2,7 +2,7 @@
 //! f32.
 
 use super::{
-    Attr, Attrs, BinaryKind, Builder, Cotangents, Equation, OpClass, OpDef, Reduce, Shapes, UnaryKind, operands,
+    Attr, Attrs, BinaryKind, Builder, Cotangents, Equation, OpClass, OpDef, Reduce, Rows, Shapes, UnaryKind, operands,
     rowwise::Rowwise,
 };
 use crate::ids::Value;
@@ -77,6 +77,10 @@ impl OpDef for LayerNorm {
 
     fn rule(&self, _: &[&Type], _: &[&Type]) -> String {
         "*m h!, h!, h! -> *m h!, *m, *m".to_string()
+    }
+
+    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
+        Some(Rows::last(operands, &[true, false, false]))
     }
 
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
@@ -173,6 +177,10 @@ impl OpDef for LayerNormDx {
     fn expand(&self, b: &mut Builder<'_>, operands: &[Value]) -> Option<Result<Vec<Value>, String>> {
         let &[x, gamma, mean, rstd, dy] = operands else { return None };
         Some(self.graph(b, [x, gamma, mean, rstd, dy]))
+    }
+
+    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
+        Some(Rows::last(operands, &[true, false, true, true, true]))
     }
 }
 

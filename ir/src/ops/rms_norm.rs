@@ -1,7 +1,7 @@
 //! `rms_norm(%x, %gamma, eps=1e-5)` over the last dim (Zhang and Sennrich 2019), and its gradients. `rstd` is f32.
 
 use super::{
-    Attr, Attrs, BinaryKind, Builder, Cotangents, OpClass, OpDef, Shapes, UnaryKind, operands, rowwise::Rowwise,
+    Attr, Attrs, BinaryKind, Builder, Cotangents, OpClass, OpDef, Rows, Shapes, UnaryKind, operands, rowwise::Rowwise,
 };
 use crate::ids::Value;
 use crate::types::{DType, Type};
@@ -61,6 +61,10 @@ impl OpDef for RmsNorm {
 
     fn rule(&self, _: &[&Type], _: &[&Type]) -> String {
         "*m h!, h! -> *m h!, *m".to_string()
+    }
+
+    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
+        Some(Rows::last(operands, &[true, false]))
     }
 
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
@@ -148,6 +152,10 @@ impl OpDef for RmsNormDx {
     fn expand(&self, b: &mut Builder<'_>, operands: &[Value]) -> Option<Result<Vec<Value>, String>> {
         let &[x, gamma, rstd, dy] = operands else { return None };
         Some(self.graph(b, [x, gamma, rstd, dy]))
+    }
+
+    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
+        Some(Rows::last(operands, &[true, false, true, true]))
     }
 }
 

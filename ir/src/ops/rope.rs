@@ -2,10 +2,11 @@
 //! `scaling="linear", factor=2.0`, `scaling="llama3", factor=8.0, low=1.0, high=4.0, context=8192` or
 //! `scaling="yarn", factor=40.0, low=1.0, high=32.0, context=4096` for longer contexts, the last with `fractional=true` too.
 
-use super::{Attr, Attrs, Builder, Cotangents, OpDef, Shapes, operands};
+use super::{Attr, Attrs, Builder, Cotangents, OpDef, Rows, Shapes, operands};
 use crate::ids::Value;
 use crate::types::{DType, Type};
 use serde::Serialize;
+use smallvec::SmallVec;
 use std::f64::consts::TAU;
 
 /// Turns each pair `(i, i + d/2)` of the last dim by the angle `pos frequency[i]`, with the frequencies of
@@ -196,6 +197,10 @@ impl OpDef for Rope {
 
     fn linear(&self, _: usize) -> Vec<Vec<usize>> {
         vec![vec![0]]
+    }
+
+    fn rows(&self, _: &[&Type]) -> Option<Rows> {
+        Some(Rows { dims: Some(2), operands: SmallVec::from_elem(true, 2) })
     }
 
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {

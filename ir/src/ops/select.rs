@@ -1,6 +1,6 @@
 //! `less(%a, %b)` and its like, which give 1 or 0, and `select(%mask, %a, %b)`, which chooses element by element.
 
-use super::{Attr, Attrs, Builder, Cotangents, OpDef, Shapes, operands};
+use super::{Attr, Attrs, Builder, Cotangents, OpDef, Rows, Shapes, operands};
 use crate::ids::Value;
 use crate::types::{DType, Type};
 
@@ -43,6 +43,10 @@ impl OpDef for Compare {
 
     fn rule(&self, _: &[&Type], _: &[&Type]) -> String {
         "*, * -> *".to_string()
+    }
+
+    fn rows(&self, _: &[&Type]) -> Option<Rows> {
+        Some(Rows::elements(2))
     }
 }
 
@@ -90,6 +94,10 @@ impl OpDef for Select {
 
     fn linear(&self, operands: usize) -> Vec<Vec<usize>> {
         vec![(1..operands).collect()]
+    }
+
+    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
+        Some(Rows::elements(operands.len()))
     }
 
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {

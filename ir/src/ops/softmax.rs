@@ -1,6 +1,6 @@
 //! `softmax(%x)` over the last dim, and its gradient.
 
-use super::{Attrs, BinaryKind, Builder, Cotangents, OpDef, Shapes, UnaryKind, operands, rowwise::Rowwise};
+use super::{Attrs, BinaryKind, Builder, Cotangents, OpDef, Rows, Shapes, UnaryKind, operands, rowwise::Rowwise};
 use crate::ids::Value;
 use crate::types::{DType, PartialKind, Type};
 
@@ -43,6 +43,10 @@ impl OpDef for Softmax {
 
     fn rule(&self, _: &[&Type], _: &[&Type]) -> String {
         "*m n! -> *m n!".to_string()
+    }
+
+    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
+        Some(Rows::last(operands, &[true]))
     }
 
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
@@ -117,5 +121,9 @@ impl OpDef for SoftmaxGrad {
 
     fn expand(&self, b: &mut Builder<'_>, operands: &[Value]) -> Option<Result<Vec<Value>, String>> {
         Some(self.graph(b, operands[0], operands[1]))
+    }
+
+    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
+        Some(Rows::last(operands, &[true; 2]))
     }
 }

@@ -1,6 +1,6 @@
 //! The ops that cross-entropy decomposes into if its vocabulary is sharded: `sum_exp`, `pick` and `token_loss`.
 
-use super::{Attrs, OpDef, Shapes, operands};
+use super::{Attrs, OpDef, Rows, Shapes, operands};
 use crate::types::{DType, Type};
 
 /// `sum_exp(%logits, %max)`: `(logits [*m, v], max f32[*m]) -> f32[*m]`, the sum of `exp(logits - max)` of each row.
@@ -36,6 +36,10 @@ impl OpDef for SumExp {
     /// Three per logit: difference, exponential, sum.
     fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
         3 * operands[0].elements()
+    }
+
+    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
+        Some(Rows::last(operands, &[true; 2]))
     }
 }
 
@@ -77,6 +81,10 @@ impl OpDef for Pick {
     /// The labels, and one logit of each row.
     fn bytes(&self, operands: &[&Type], results: &[&Type]) -> u64 {
         operands[1].bytes() + 2 * results[0].bytes()
+    }
+
+    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
+        Some(Rows::last(operands, &[true; 2]))
     }
 }
 

@@ -3,6 +3,7 @@
 use super::cursor::{Failed, Parsed, Parser, Scope};
 use super::lex::Kind;
 use crate::catalogue::Code;
+use crate::fused::Fused;
 use crate::ids::{BlockId, Token, Value};
 use crate::ops::Op;
 use crate::program::{Body, BodyArg, BodyInstr, BodyKind, Program, Source};
@@ -151,6 +152,9 @@ impl Parser<'_> {
         if self.eat("free") {
             return Ok(BodyInstr::Free(self.read_values()?));
         }
+        if self.at("fused") {
+            return Ok(BodyInstr::Fused(self.fused()?));
+        }
         if self.ahead_is(1, "=") && self.ahead_is(2, "start") {
             return self.body_start();
         }
@@ -158,6 +162,20 @@ impl Parser<'_> {
             return Ok(waited);
         }
         Ok(BodyInstr::Compute(self.stmt()?))
+    }
+
+    /// `fused -> (%a, %b) { statements }`
+    fn fused(&mut self) -> Parsed<Fused> {
+        self.expect("fused")?;
+        self.expect("->")?;
+        let outs_at = self.body_values()?;
+        self.expect("{")?;
+        let mut stmts = Vec::new();
+        while !self.done() && !self.at("}") {
+            stmts.push(self.stmt()?);
+        }
+        self.expect("}")?;
+        Ok(Fused { stmts, outs: self.defined(Some(outs_at))? })
     }
 
     fn read_values(&mut self) -> Parsed<Vec<Value>> {

@@ -45,6 +45,10 @@ impl Printer<'_> {
         let values = &body.values;
         match instr {
             BodyInstr::Compute(stmt) => self.aligned(stmt, values, 0, "    "),
+            BodyInstr::Fused(fused) => {
+                let stmts: String = fused.stmts.iter().map(|stmt| self.aligned(stmt, values, 0, "      ")).collect();
+                format!("    fused -> ({}) {{\n{stmts}    }}\n", print_values(&fused.outs, values))
+            }
             BodyInstr::Start { token, collective, operands } => {
                 let moved = self.application(&Op::Collective(collective.clone()), operands, values);
                 format!("    %{token} = start {moved}\n")

@@ -17,6 +17,7 @@
 //! | `shape` | the results of a statement have the shapes that its op gives |
 //! | `sharding` | a factor of an op's rule has the same axes on all tensors, and none if it needs replication |
 //! | `missing-collective` | the type of a result states the axes that it is partial over, and only linear ops take a partial operand; an update takes none; a gradient on several ranks is summed over them before `R` |
+//! | `fused` | the statements of a group treat the same rows alike, and nobody else reads its interior values |
 //! | `collective-type` | the operand and result types of a collective agree, over axes below pp |
 //! | `peer` | a transfer names existing ranks, a sum its own rank too |
 //! | `unmatched-message` | each send has its receive |
@@ -44,6 +45,7 @@
 
 mod arena;
 mod bodies;
+mod fused;
 mod in_flight;
 mod meetings;
 mod memory;

@@ -21,6 +21,11 @@ impl Par {
         self.0.min(work / MIN_WORK).max(1)
     }
 
+    /// Calls `f` on contiguous ranges of `rows` that cover all of them, if `work_per_row` elements are worth it on several threads.
+    pub fn ranges(self, rows: usize, work_per_row: usize, f: &(impl Fn(Range<usize>) + Sync)) {
+        self.rows(rows, work_per_row, (), &|range, ()| f(range));
+    }
+
     /// Calls `f` on contiguous ranges of `rows` that cover all of them, each with its part of `parts`.
     pub(crate) fn rows<S, F>(self, rows: usize, work_per_row: usize, parts: S, f: &F)
     where

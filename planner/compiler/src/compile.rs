@@ -50,6 +50,8 @@ pub struct CompileRequest {
     pub global_batch: Option<u64>,
     /// The type of parameters and compute.
     pub precision: String,
+    /// True to leave statements as they are instead of grouping them.
+    pub no_fusion: bool,
     /// Method for the shardings that the file leaves open: `rules`, or `auto` for the least seconds of a step within the
     /// memory of a device.
     pub shard: String,
@@ -71,6 +73,7 @@ impl Default for CompileRequest {
             seq: DEFAULT_SEQ,
             global_batch: None,
             precision: "f32".into(),
+            no_fusion: false,
             shard: "rules".into(),
             memory: None,
             deadline: None,
@@ -136,6 +139,7 @@ pub fn compile_source_with(
         options: plan_options(request, parallel, microbatches)?,
         optimizer: Optimizer::default(),
         quantisation: precision.quantisation,
+        fusion: !request.no_fusion,
         stop_after: stop_after.map(str::to_string),
     };
     compile_with(passes, source, file, &options, told)
@@ -155,6 +159,7 @@ pub fn check_text(source: &ModelSource) -> Result<(), Error> {
         options: plan_options(&request, parallel, microbatches)?,
         optimizer: Optimizer::default(),
         quantisation: None,
+        fusion: false,
         stop_after: Some("codegen".to_string()),
     };
     let compiled = pipeline::compile(file.as_ref().clone(), &options, &CPU, &mut |_, _| ());

@@ -13,6 +13,8 @@ pub struct PipelineOptions {
     pub optimizer: Optimizer,
     /// The quantisation of the operands of products with parameters, if any.
     pub quantisation: Option<Quantisation>,
+    /// True to group statements that treat the same rows alike.
+    pub fusion: bool,
     /// Micro-batches per step.
     pub microbatches: u32,
     /// The pass after which to stop: one of [`passes`](crate::pipeline::passes).

@@ -31,6 +31,7 @@ mod interpolation;
 mod knapsack;
 mod link_traffic;
 mod matmul;
+mod memory_traffic;
 mod op_cost;
 mod platform;
 mod presets;
@@ -48,7 +49,8 @@ pub use collective_time::{CollectiveKind, Group};
 pub use flops::model_flops;
 pub use interpolation::{Table, TablePoint};
 pub use link_traffic::{Pattern, Traffic, pieces, seconds_of_message, seconds_of_sum};
-pub use op_cost::{local_type, seconds_of, seconds_of_change, seconds_of_section, seconds_of_stmt};
+pub use memory_traffic::{MemoryTraffic, memory_traffic};
+pub use op_cost::{local_type, seconds_of, seconds_of_change, seconds_of_group, seconds_of_section, seconds_of_stmt};
 pub use platform::{Format, Platform, Recipe};
 pub use presets::{CLUSTERS, Preset, PresetError, STACKS};
 pub use profile::{

@@ -3,6 +3,7 @@
 use crate::cluster::{Cluster, Device};
 use crate::link_traffic::Traffic;
 use ir::entity::PrimaryMap;
+use ir::fused::Fused;
 use ir::graph::{Block, SectionKind, Stmt, ValueData};
 use ir::ids::Value;
 use ir::mesh::Mesh;
@@ -24,10 +25,14 @@ pub fn local_type(ty: &Type, mesh: &Mesh) -> Type {
 
 /// Seconds of an op on one rank's tensors: the maximum of compute time and memory time.
 pub fn seconds_of(device: &Device, op: &dyn OpDef, operands: &[&Type], results: &[&Type]) -> f64 {
+    let compute = seconds_of_compute(device, op, operands, results);
+    compute.max(op.bytes(operands, results) as f64 / device.memory_bandwidth)
+}
+
+fn seconds_of_compute(device: &Device, op: &dyn OpDef, operands: &[&Type], results: &[&Type]) -> f64 {
     let dtype = operands.iter().chain(results).map(|ty| ty.dtype).find(|dtype| dtype.is_float());
     let peak = dtype.map_or(device.flops_f32, |dtype| device.flops(dtype));
-    let compute = op.flops(operands, results) as f64 / peak;
-    compute.max(op.bytes(operands, results) as f64 / device.memory_bandwidth)
+    op.flops(operands, results) as f64 / peak
 }
 
 /// Seconds of a statement on a mesh, for values with sharded types. A `reshard` that no pass has replaced costs
@@ -47,6 +52,19 @@ pub fn seconds_of_stmt(cluster: &Cluster, mesh: &Mesh, values: &PrimaryMap<Value
             stmt.op.def().map_or(0.0, |def| seconds_of(&cluster.device, def, &operands, &results)) + added
         }
     }
+}
+
+/// Seconds of a group of statements: what comes from elsewhere is read once, what the group leaves is written once.
+pub fn seconds_of_group(cluster: &Cluster, mesh: &Mesh, values: &PrimaryMap<Value, ValueData>, fused: &Fused) -> f64 {
+    let local = |of: &[Value]| of.iter().map(|&v| local_type(&values[v].ty, mesh)).collect::<Vec<_>>();
+    let compute = |stmt: &Stmt| {
+        let (operands, results) = (local(&stmt.operands), local(&stmt.results));
+        let (operands, results) = (operands.iter().collect::<Vec<_>>(), results.iter().collect::<Vec<_>>());
+        stmt.op.def().map_or(0.0, |def| seconds_of_compute(&cluster.device, def, &operands, &results))
+    };
+    let bytes: u64 = local(&fused.reads()).iter().chain(&local(&fused.outs)).map(Type::bytes).sum();
+    let compute: f64 = fused.stmts.iter().map(compute).sum();
+    compute.max(bytes as f64 / cluster.device.memory_bandwidth)
 }
 
 /// Seconds of a collective on tensors with sharded types; the tensors of a bucket are sent together.

@@ -1,6 +1,6 @@
 //! Seconds and trace sites of every instruction in a program, each computed once.
 
-use cost::{Cluster, seconds_of_change, seconds_of_message, seconds_of_stmt, seconds_of_sum};
+use cost::{Cluster, seconds_of_change, seconds_of_group, seconds_of_message, seconds_of_stmt, seconds_of_sum};
 use ir::entity::SecondaryMap;
 use ir::graph::Model;
 use ir::ids::{BodyId, Reg, Token, Value};
@@ -62,6 +62,9 @@ fn step(model: &Model, cluster: &Cluster, body: &Body, at: usize, site: u32) -> 
     match &body.instrs[at] {
         BodyInstr::Compute(stmt) => {
             Some(CostedStep::Compute { site, seconds: seconds_of_stmt(cluster, &model.mesh, &body.values, stmt) })
+        }
+        BodyInstr::Fused(fused) => {
+            Some(CostedStep::Compute { site, seconds: seconds_of_group(cluster, &model.mesh, &body.values, fused) })
         }
         BodyInstr::Start { token, collective, operands } => {
             let moves = collective.communicates() && model.mesh.size(collective.over()) > 1;

@@ -1,6 +1,7 @@
 //! Local shapes and origins of a statement's tensors.
 
 use crate::backend::KernelSite;
+use crate::comm::local_len;
 use ir::types::Type;
 
 impl KernelSite<'_> {
@@ -23,6 +24,15 @@ impl KernelSite<'_> {
     /// The local sizes of a result.
     pub(super) fn result(&self, index: usize) -> Result<Vec<usize>, String> {
         self.sizes(self.results[index])
+    }
+
+    /// The number of rows of a tensor: of places in its leading dims, or of elements.
+    ///
+    /// # Errors
+    /// It is stored flat, so that a rank has no entire rows of it.
+    pub(super) fn rows(&self, ty: &Type, dims: Option<usize>) -> Result<usize, String> {
+        let Some(count) = dims else { return Ok(local_len(ty, self.mesh, self.coordinates)) };
+        Ok(self.sizes(ty)?[..count].iter().product())
     }
 
     /// The first index of a type's part in a dim.

@@ -1,5 +1,6 @@
 //! Program locations, as events name them, with their FLOPs and bytes on one rank.
 
+use ir::fused::Fused;
 use ir::graph::{Model, Stmt};
 use ir::ids::{Token, Value};
 use ir::mesh::{Axes, Mesh};
@@ -67,6 +68,7 @@ pub fn body_sites(mesh: &Mesh, body: &Body) -> (TraceSite, Vec<TraceSite>) {
     let run = TraceSite::plain(body.name.clone(), "run", SiteKind::Run);
     let site = |(at, instr): (usize, &BodyInstr)| match instr {
         BodyInstr::Compute(stmt) => Some(kernel_site(mesh, body, stmt)),
+        BodyInstr::Fused(fused) => Some(group_site(mesh, body, fused)),
         BodyInstr::Start { token, collective, operands } => {
             let results = results_of(body, at, *token);
             let bytes = |values: &[Value]| values.iter().map(|&v| body.values[v].ty.local_bytes(mesh)).sum::<u64>();
@@ -159,6 +161,17 @@ fn kernel_site(mesh: &Mesh, body: &Body, stmt: &Stmt) -> TraceSite {
     let name = format!("{} {} {sign} {}", body.name, names(body, &stmt.results), stmt.op.name());
     let shapes = shapes(mesh, stmt.operands.iter().map(|&v| &body.values[v].ty));
     TraceSite { flops, bytes, shapes, ..TraceSite::plain(name, stmt.op.name(), kind) }
+}
+
+/// A group reads what comes from elsewhere once, and writes what it leaves.
+fn group_site(mesh: &Mesh, body: &Body, fused: &Fused) -> TraceSite {
+    let reads = fused.reads();
+    let bytes = reads.iter().chain(&fused.outs).map(|&value| body.values[value].ty.local_bytes(mesh)).sum();
+    let flops = fused.stmts.iter().map(|stmt| kernel_site(mesh, body, stmt).flops).sum();
+    let ops = fused.stmts.iter().map(|stmt| stmt.op.name()).collect::<Vec<_>>().join(", ");
+    let name = format!("{} {} = fused {ops}", body.name, names(body, &fused.outs));
+    let shapes = shapes(mesh, reads.iter().map(|&value| &body.values[value].ty));
+    TraceSite { flops, bytes, shapes, ..TraceSite::plain(name, "fused", SiteKind::Memory) }
 }
 
 /// Local type of a tensor on one rank: each dim has the size of its largest shard, and a flat-sharded tensor is one range.

@@ -5,7 +5,7 @@
 //!
 //! [`lower`] takes a planned and differentiated model, its stages and a schedule. It gives a [`Program`](ir::program::Program):
 //! the bodies of the blocks, and for each class of ranks the instruction stream that calls them and moves values between
-//! stages. [`lower_forward`] does the same for an evaluation. [`buffers::assign_buffers`] then gives every tensor of the program
+//! stages. [`lower_forward`] does the same for an evaluation. [`fuse`] groups statements of bodies. [`buffers::assign_buffers`] then gives every tensor of the program
 //! a fixed offset in the arena of its rank.
 //!
 //! ```
@@ -40,6 +40,8 @@
 
 pub mod buffers;
 mod codes;
+mod fuse;
 mod lower;
 
+pub use fuse::fuse;
 pub use lower::{CodegenError, lower, lower_forward};

@@ -1,8 +1,9 @@
 //! Values of bodies: `undefined`, `redefined`, `read-after-free`, `double-free`, `leak`, `in-flight`, `token`, and the types
-//! of collectives: `collective-type`.
+//! of collectives: `collective-type`; groups: `fused`.
 
-use super::{Violation, partials};
-use crate::graph::Model;
+use super::{Violation, fused, partials};
+use crate::fused::Fused;
+use crate::graph::{Model, Stmt};
 use crate::ids::{BodyId, Token, Value};
 use crate::mesh::Mesh;
 use crate::ops::Collective;
@@ -27,16 +28,11 @@ pub(super) fn check(model: &Model, id: BodyId, body: &Body, found: &mut Vec<Viol
     for (at, instr) in body.instrs.iter().enumerate() {
         let mut say = |what, text| found.push(Violation::in_body(what, id, at, text));
         match instr {
-            BodyInstr::Compute(stmt) => {
-                stmt.operands.iter().for_each(|&value| state.read(value, &mut say));
-                stmt.operands.iter().for_each(|&value| state.busy(value, false, &mut say));
-                stmt.results.iter().for_each(|&value| state.busy(value, true, &mut say));
-                stmt.results.iter().for_each(|&value| state.define(value, stmt.accumulate, &mut say));
-                if Body::kernel(stmt).is_none() {
-                    say("signature", format!("`{}` has no kernel", stmt.op.name()));
-                } else if let Some((what, text)) = partials::check(body, stmt) {
-                    say(what, text);
-                }
+            BodyInstr::Compute(stmt) => state.statement(stmt, &mut say),
+            BodyInstr::Fused(fused) => {
+                fused.stmts.iter().for_each(|stmt| state.statement(stmt, &mut say));
+                state.leave(fused, &mut say);
+                fused::check(model, body, fused).into_iter().for_each(|text| say("fused", text));
             }
             BodyInstr::Start { token, collective, operands } => {
                 operands.iter().for_each(|&value| state.read(value, &mut say));
@@ -79,6 +75,26 @@ pub(super) fn check(model: &Model, id: BodyId, body: &Body, found: &mut Vec<Viol
 impl BodyState<'_> {
     fn name(&self, value: Value) -> String {
         self.body.values.get(value).map_or_else(|| value.to_string(), |data| format!("%{}", data.name))
+    }
+
+    fn statement(&mut self, stmt: &Stmt, say: &mut impl FnMut(&'static str, String)) {
+        stmt.operands.iter().for_each(|&value| self.read(value, say));
+        stmt.operands.iter().for_each(|&value| self.busy(value, false, say));
+        stmt.results.iter().for_each(|&value| self.busy(value, true, say));
+        stmt.results.iter().for_each(|&value| self.define(value, stmt.accumulate, say));
+        if Body::kernel(stmt).is_none() {
+            say("signature", format!("`{}` has no kernel", stmt.op.name()));
+        } else if let Some((what, text)) = partials::check(self.body, stmt) {
+            say(what, text);
+        }
+    }
+
+    /// The end of a group, after which its interior values are gone.
+    fn leave(&mut self, fused: &Fused, say: &mut impl FnMut(&'static str, String)) {
+        for &out in fused.outs.iter().filter(|&out| !fused.stmts.iter().any(|stmt| stmt.results.contains(out))) {
+            say("fused", format!("{} is left by a group that does not compute it", self.name(out)));
+        }
+        self.freed.extend(fused.interior());
     }
 
     fn read(&self, value: Value, say: &mut impl FnMut(&'static str, String)) {

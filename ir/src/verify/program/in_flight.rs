@@ -3,7 +3,7 @@
 use super::Violation;
 use crate::graph::{ArgKind, Model, ParamInstance};
 use crate::ids::{Token, Value};
-use crate::program::{Body, BodyInstr, BodyKind, Instr, Program, Source, Transfer};
+use crate::program::{Body, BodyKind, Instr, Program, Source, Transfer};
 use std::collections::{BTreeSet, HashMap};
 
 /// A tensor that persists on a rank between runs.
@@ -104,9 +104,5 @@ fn run<'a>(model: &'a Model, program: &'a Program, instr: &Instr) -> Uses<'a> {
 }
 
 fn stores(body: &Body, value: Value) -> bool {
-    body.instrs.iter().any(|instr| match instr {
-        BodyInstr::Compute(stmt) => stmt.results.contains(&value),
-        BodyInstr::Wait { results, .. } => results.contains(&value),
-        BodyInstr::Start { .. } | BodyInstr::Free(_) => false,
-    })
+    body.instrs.iter().any(|instr| instr.defines().contains(&value))
 }

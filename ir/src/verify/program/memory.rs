@@ -135,16 +135,10 @@ impl Heap {
         env.values().for_each(|&buffer| self.holders[buffer] += 1);
         let stored: HashSet<Value> = body.args.iter().map(|arg| arg.value).collect();
         for instr in &body.instrs {
-            let made = match instr {
-                BodyInstr::Compute(stmt) => &stmt.results,
-                BodyInstr::Wait { results, .. } => results,
-                BodyInstr::Start { .. } => continue,
-                BodyInstr::Free(values) => {
-                    values.iter().filter_map(|v| env.remove(v)).for_each(|buffer| self.release(buffer));
-                    continue;
-                }
-            };
-            for &value in made.iter().filter(|value| !stored.contains(value)) {
+            if let BodyInstr::Free(values) = instr {
+                values.iter().filter_map(|v| env.remove(v)).for_each(|buffer| self.release(buffer));
+            }
+            for &value in instr.defines().iter().filter(|value| !stored.contains(value)) {
                 let root = root(body, value);
                 let there = env.iter().find(|(other, _)| self::root(body, **other) == root).map(|(_, &buffer)| buffer);
                 let buffer = match there {

@@ -35,7 +35,7 @@ fn sections<'m>(model: &'m Model, body: &Body) -> Vec<&'m Section> {
         let block = model.blocks.get(block);
         return block.into_iter().flat_map(|block| body.kind.sections().iter().map(|&kind| &block[kind])).collect();
     }
-    let computes = body.instrs.iter().any(|instr| matches!(instr, BodyInstr::Compute(_)));
+    let computes = body.instrs.iter().any(|instr| !instr.stmts().is_empty());
     let step = model.step.as_ref().filter(|_| computes);
     step.map(|step| &step.graph[SectionKind::F]).into_iter().collect()
 }
@@ -47,7 +47,9 @@ fn known(id: BodyId, body: &Body, sections: &[&Section], found: &mut Vec<Violati
     let says = |wanted: &dyn Fn(&Stmt) -> bool| sections.iter().flat_map(|section| &section.stmts).any(wanted);
     for (at, instr) in body.instrs.iter().enumerate() {
         let known = match instr {
-            BodyInstr::Compute(stmt) => says(&|other| same(stmt, other)),
+            BodyInstr::Compute(_) | BodyInstr::Fused(_) => {
+                instr.stmts().iter().all(|stmt| says(&|other| same(stmt, other)))
+            }
             BodyInstr::Start { token, collective, operands } => {
                 started.insert(*token, (collective, operands));
                 true
@@ -90,10 +92,5 @@ fn stored(block: &Block, kind: SectionKind, bodies: &[&Body], found: &mut Vec<Vi
 }
 
 fn results(body: &Body) -> impl Iterator<Item = Value> + '_ {
-    let stmt_of = |instr: &BodyInstr| match instr {
-        BodyInstr::Compute(stmt) => stmt.results.clone(),
-        BodyInstr::Wait { results, .. } => results.clone(),
-        BodyInstr::Start { .. } | BodyInstr::Free(_) => Vec::new(),
-    };
-    body.instrs.iter().flat_map(stmt_of)
+    body.instrs.iter().flat_map(BodyInstr::defines).copied()
 }

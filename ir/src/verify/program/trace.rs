@@ -264,7 +264,7 @@ impl Trace<'_> {
 
     /// The step graph; a body of collectives alone passes its arguments on.
     fn norm(&mut self, body: &Body, given: Vec<Parts>) -> Vec<Parts> {
-        if !body.instrs.iter().any(|instr| matches!(instr, BodyInstr::Compute(_))) {
+        if body.instrs.iter().all(|instr| instr.stmts().is_empty()) {
             return given;
         }
         if given.iter().enumerate().any(|(place, parts)| *parts != returned(self.model, place)) {
@@ -412,10 +412,6 @@ fn gradients<'a>(block: &'a Block, body: &'a Body) -> impl Iterator<Item = crate
 
 /// The parameters that a body stores into.
 fn stored_params(body: &Body) -> impl Iterator<Item = crate::ids::Value> + '_ {
-    let results = body.instrs.iter().flat_map(|instr| match instr {
-        BodyInstr::Compute(stmt) => stmt.results.as_slice(),
-        BodyInstr::Wait { results, .. } => results.as_slice(),
-        _ => &[],
-    });
+    let results = body.instrs.iter().flat_map(BodyInstr::defines);
     results.copied().filter(|&v| body.args.iter().any(|arg| arg.value == v && arg.source == Source::Param))
 }

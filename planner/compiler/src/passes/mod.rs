@@ -3,6 +3,7 @@
 mod assign_buffers;
 mod codegen;
 mod differentiate;
+mod fuse;
 mod partition;
 mod planner;
 mod quantise;
@@ -22,6 +23,7 @@ pub(crate) fn all<'a>() -> Vec<Box<dyn Pass + 'a>> {
     passes.push(Box::new(partition::Partition));
     passes.push(Box::new(schedule::Order));
     passes.push(Box::new(codegen::Codegen));
+    passes.push(Box::new(fuse::Fuse));
     passes.push(Box::new(assign_buffers::AssignBuffers));
     passes
 }

@@ -5,6 +5,7 @@ mod attend;
 mod call;
 mod contract;
 mod experts;
+mod group;
 mod peak;
 mod pointwise;
 mod quantise;
@@ -19,17 +20,19 @@ mod tokens;
 mod update;
 
 use self::call::{Access, Buffers, Call};
+use self::group::{Group, SPACE, next_fork};
 use self::split::Split;
 use self::tally::Tally;
 use super::border::Border;
 use super::sizes;
 use crate::arena::Arena;
-use crate::backend::{Backend, KernelSite, LaunchSite, Memory, Span, updated};
+use crate::backend::{Backend, GroupSite, KernelSite, LaunchSite, Memory, Span, updated};
+use ir::arena::ALIGNMENT;
 use ir::ops::KernelOp;
 use kernels::cpu::Par;
 pub use peak::peak;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// The processor, for one thread of one rank.
 pub struct Cpu {
@@ -42,7 +45,14 @@ pub struct Cpu {
     /// Shared state of the threads of the rank.
     shared: Arc<Shared>,
     border: Border,
+    /// The byte of the arena from which on groups have room.
+    space: usize,
+    /// Its number among the threads of the rank.
+    fork: usize,
 }
+
+/// The threads of a rank: of its instruction stream, and of the bodies that it starts.
+const FORKS: usize = 2;
 
 /// Shared state of the backends of a rank's threads.
 #[derive(Default)]
@@ -51,6 +61,8 @@ struct Shared {
     step: AtomicU64,
     /// Counts of chosen experts.
     tally: Tally,
+    /// The number of forks.
+    forks: AtomicUsize,
 }
 
 /// Context of random numbers: dropout is a function of these numbers and of logical indices.
@@ -61,8 +73,16 @@ struct Rng {
     site: LaunchSite,
 }
 
+/// A kernel, or a group of them.
+pub struct Kernel(Work);
+
+enum Work {
+    Op(OpKernel),
+    Group(Group),
+}
+
 /// A kernel with its shapes.
-pub struct Kernel {
+struct OpKernel {
     run: KernelFn,
     /// True if it adds to its result by itself.
     adds: bool,
@@ -98,11 +118,16 @@ impl Cpu {
     /// If there is no memory at all.
     pub fn new(threads: usize) -> Cpu {
         let arena = Arc::new(Arena::new(0).expect("some memory"));
-        Cpu::on(arena, Par(threads.max(1)), Arc::default())
-    }
-
-    fn on(arena: Arc<Arena>, par: Par, shared: Arc<Shared>) -> Cpu {
-        Cpu { arena, par, scratch: Vec::new(), buffers: Buffers::default(), shared, border: Border::default() }
+        Cpu {
+            arena,
+            par: Par(threads.max(1)),
+            scratch: Vec::new(),
+            buffers: Buffers::default(),
+            shared: Arc::default(),
+            border: Border::default(),
+            space: 0,
+            fork: 0,
+        }
     }
 
     /// The memory, which peers may read and write too.
@@ -111,17 +136,83 @@ impl Cpu {
     }
 }
 
-impl Cpu {
-    /// Runs a kernel on operands and results as it takes them.
-    fn run(&mut self, run: &mut KernelFn, spans: [&[Span]; 2], how: Access, (site, accumulate): (LaunchSite, bool)) {
-        let [seed, step] = [&self.shared.seed, &self.shared.step].map(|number| number.load(Ordering::Relaxed));
-        let Cpu { arena, par, scratch, buffers, .. } = self;
-        // SAFETY: the program lets nobody else write the operands or touch the results now.
-        unsafe { buffers.fill(arena, spans, how, *par) };
-        let mut call = Call::new(arena, spans, buffers, (Rng { seed, step, site }, accumulate), scratch);
-        run(&mut call, *par);
-        // SAFETY: as above.
-        unsafe { buffers.empty(arena, spans[1], how, *par) };
+/// Runs a kernel on operands and results as it takes them.
+fn run(
+    kernel: &mut KernelFn,
+    arena: &Arena,
+    (buffers, scratch): (&mut Buffers, &mut Vec<f32>),
+    par: Par,
+    (rng, accumulate): (Rng, bool),
+    (spans, how): ([&[Span]; 2], Access),
+) {
+    // SAFETY: the program lets nobody else write the operands or touch the results now.
+    unsafe { buffers.fill(arena, spans, how, par) };
+    let mut call = Call::new(arena, spans, buffers, (rng, accumulate), scratch);
+    kernel(&mut call, par);
+    // SAFETY: as above.
+    unsafe { buffers.empty(arena, spans[1], how, par) };
+}
+
+impl OpKernel {
+    /// The kernel of an op, on whole tensors.
+    fn new(op: &KernelOp, site: &KernelSite<'_>, shared: &Arc<Shared>) -> Result<OpKernel, String> {
+        use KernelOp as Op;
+        let adds = matches!(op, Op::Einsum(_) | Op::EmbeddingGrad(_) | Op::RmsNormDgamma(_) | Op::LayerNormDgamma(_));
+        let place = match op.def() {
+            def if def.is_view() => InPlace::IsThere,
+            def if !def.in_place().is_empty() => InPlace::Computes,
+            _ if updated(op).is_empty() => InPlace::Never,
+            _ => InPlace::Updates(updated(op)),
+        };
+        let moves = moves(op);
+        let (run, narrow) = match op {
+            Op::Einsum(op) => {
+                let (run, rounds) = contract::einsum(op, site)?;
+                (run, [true, rounds])
+            }
+            Op::AbsMax(_) | Op::Quantise(_) | Op::Exponents(_) => (closure(op, site, shared)?, [true; 2]),
+            Op::Attention(_) | Op::AttentionGrad(_) => (closure(op, site, shared)?, [true, false]),
+            op => (closure(op, site, shared)?, [moves; 2]),
+        };
+        Ok(OpKernel { run, adds, moves, narrow, split: None, place })
+    }
+
+    /// Runs the kernel on the processor.
+    fn launch(
+        &mut self,
+        arena: &Arena,
+        (buffers, scratch): (&mut Buffers, &mut Vec<f32>),
+        par: Par,
+        rng: Rng,
+        [operands, results]: [&[Span]; 2],
+        accumulate: bool,
+    ) {
+        let is_there = lies_on_operand(self.place, operands, results) && self.place == InPlace::IsThere;
+        if is_there && !accumulate {
+            return;
+        }
+        let updates = matches!(self.place, InPlace::Updates(_));
+        let how = Access {
+            // A kernel that moves elements as they are cannot add them.
+            takes_narrow: self.narrow[0] && !(accumulate && self.moves),
+            gives_narrow: self.narrow[1] && !accumulate,
+            reads: updates || accumulate && self.adds,
+            adds_after: accumulate && !self.adds,
+        };
+        let Some(split) = self.split.as_mut().filter(|_| !accumulate) else {
+            let spans = ([operands, results], how);
+            return run(&mut self.run, arena, (buffers, scratch), par, (rng, accumulate), spans);
+        };
+        let summed = split.run([operands, results], par.0, |spans, summed| {
+            run(&mut self.run, arena, (&mut *buffers, &mut *scratch), par, (rng, false), (spans, how));
+            // SAFETY: nobody writes it now.
+            summed.map_or(0.0, |span| unsafe { arena.elements::<f32>(span) }[0])
+        });
+        if let Some((span, sum)) = summed {
+            // SAFETY: nobody else touches it now.
+            let to = unsafe { arena.elements_mut(span) };
+            to[0] = sum;
+        }
     }
 }
 
@@ -141,34 +232,27 @@ impl Backend for Cpu {
     type Kernel = Kernel;
 
     fn reserve(&mut self, bytes: usize) -> Result<(), String> {
-        self.arena = Arc::new(Arena::new(bytes)?);
+        self.space = bytes.next_multiple_of(ALIGNMENT as usize);
+        // Pages that no group touches take no memory.
+        self.arena = Arc::new(Arena::new(self.space + FORKS * self.par.0 * SPACE)?);
         Ok(())
     }
 
     fn fork(&self) -> Result<Cpu, String> {
-        Ok(Cpu::on(self.arena.clone(), self.par, self.shared.clone()))
+        let (arena, shared) = (self.arena.clone(), self.shared.clone());
+        Ok(Cpu { arena, fork: next_fork(&self.shared)?, shared, space: self.space, ..Cpu::new(self.par.0) })
     }
 
     fn prepare(&mut self, op: &KernelOp, site: &KernelSite<'_>) -> Result<Kernel, String> {
-        use KernelOp as Op;
-        let adds = matches!(op, Op::Einsum(_) | Op::EmbeddingGrad(_) | Op::RmsNormDgamma(_) | Op::LayerNormDgamma(_));
-        let place = match op.def() {
-            def if def.is_view() => InPlace::IsThere,
-            def if !def.in_place().is_empty() => InPlace::Computes,
-            _ if updated(op).is_empty() => InPlace::Never,
-            _ => InPlace::Updates(updated(op)),
-        };
-        let moves = moves(op);
-        let (run, narrow) = match op {
-            Op::Einsum(op) => {
-                let (run, rounds) = contract::einsum(op, site)?;
-                (run, [true, rounds])
-            }
-            Op::AbsMax(_) | Op::Quantise(_) | Op::Exponents(_) => (closure(op, site, &self.shared)?, [true; 2]),
-            Op::Attention(_) | Op::AttentionGrad(_) => (closure(op, site, &self.shared)?, [true, false]),
-            op => (closure(op, site, &self.shared)?, [moves; 2]),
-        };
-        Ok(Kernel { run, adds, moves, narrow, split: Split::of(op, site), place })
+        let kernel = OpKernel::new(op, site, &self.shared)?;
+        Ok(Kernel(Work::Op(OpKernel { split: Split::of(op, site), ..kernel })))
+    }
+
+    fn prepare_group(&mut self, site: &GroupSite<'_>) -> Result<Kernel, String> {
+        let (threads, shared) = (self.par.0, &self.shared);
+        let space = self.space + self.fork * threads * SPACE;
+        let group = Group::new(site, threads, space, &mut |stmt| OpKernel::new(stmt.op, &stmt.site, shared))?;
+        Ok(Kernel(Work::Group(group)))
     }
 
     fn begin_step(&mut self, seed: u64, step: u64) {
@@ -186,31 +270,12 @@ impl Backend for Cpu {
     }
 
     fn launch(&mut self, kernel: &mut Kernel, site: LaunchSite, operands: &[Span], results: &[Span], accumulate: bool) {
-        let is_there = lies_on_operand(kernel.place, operands, results) && kernel.place == InPlace::IsThere;
-        if is_there && !accumulate {
-            return;
-        }
-        let updates = matches!(kernel.place, InPlace::Updates(_));
-        let how = Access {
-            // A kernel that moves elements as they are cannot add them.
-            takes_narrow: kernel.narrow[0] && !(accumulate && kernel.moves),
-            gives_narrow: kernel.narrow[1] && !accumulate,
-            reads: updates || accumulate && kernel.adds,
-            adds_after: accumulate && !kernel.adds,
-        };
-        let Kernel { run, split, .. } = kernel;
-        let Some(split) = split.as_mut().filter(|_| !accumulate) else {
-            return self.run(run, [operands, results], how, (site, accumulate));
-        };
-        let summed = split.run([operands, results], self.par.0, |[operands, results], summed| {
-            self.run(run, [operands, results], how, (site, false));
-            // SAFETY: nobody writes it now.
-            summed.map_or(0.0, |span| unsafe { self.arena.elements::<f32>(span) }[0])
-        });
-        if let Some((span, sum)) = summed {
-            // SAFETY: nobody else touches it now.
-            let to = unsafe { self.arena.elements_mut(span) };
-            to[0] = sum;
+        let [seed, step] = [&self.shared.seed, &self.shared.step].map(|number| number.load(Ordering::Relaxed));
+        let rng = Rng { seed, step, site };
+        let Cpu { arena, par, scratch, buffers, .. } = self;
+        match &mut kernel.0 {
+            Work::Op(kernel) => kernel.launch(arena, (buffers, scratch), *par, rng, [operands, results], accumulate),
+            Work::Group(group) => group.run(arena, rng, operands, results),
         }
     }
 

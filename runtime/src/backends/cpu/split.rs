@@ -4,7 +4,8 @@
 use crate::backend::{KernelSite, Span};
 use crate::comm::local_len;
 use crate::host::narrow;
-use ir::ops::KernelOp;
+use ir::ops::{KernelOp, Rows};
+use ir::types::Type;
 
 /// Elements of a part for each thread: as many as a thread is worth waking for.
 const PART: usize = 1 << 16;
@@ -32,31 +33,20 @@ pub(super) struct Split {
 impl Split {
     /// The division of an op, if it treats rows alike and has a narrow operand or result.
     pub(super) fn of(op: &KernelOp, site: &KernelSite<'_>) -> Option<Split> {
-        use KernelOp as Op;
-        use Share::{Rows, Sum, Whole};
-        let types = || site.operands.iter().chain(site.results);
-        types().find(|ty| narrow(ty.dtype).is_some())?;
-        let len = local_len(site.operands[0], site.mesh, site.coordinates);
-        let last = || Some(*site.operand(0).ok()?.last()?);
-        let (row, operands, results) = match op {
-            Op::Unary(_) => (1, vec![Rows(1)], vec![Rows(1)]),
-            Op::Binary(binary) if binary.equation.is_none() => (1, vec![Rows(1); 2], vec![Rows(1)]),
-            Op::RmsNorm(_) => (last()?, vec![Rows(last()?), Whole], vec![Rows(last()?), Rows(1)]),
-            Op::RmsNormDx(_) => (last()?, vec![Rows(last()?), Whole, Rows(1), Rows(last()?)], vec![Rows(last()?)]),
-            Op::LayerNorm(_) => (last()?, vec![Rows(last()?), Whole, Whole], vec![Rows(last()?), Rows(1), Rows(1)]),
-            Op::LayerNormDx(_) => {
-                (last()?, vec![Rows(last()?), Whole, Rows(1), Rows(1), Rows(last()?)], vec![Rows(last()?)])
-            }
-            Op::Softmax(_) => (last()?, vec![Rows(last()?)], vec![Rows(last()?)]),
-            Op::SoftmaxGrad(_) => (last()?, vec![Rows(last()?); 2], vec![Rows(last()?)]),
-            Op::CrossEntropy(_) => (last()?, vec![Rows(last()?), Rows(1)], vec![Sum, Rows(1)]),
-            Op::CrossEntropyGrad(_) => (last()?, vec![Rows(last()?), Rows(1), Rows(1), Whole], vec![Rows(last()?)]),
-            Op::SumExp(_) => (last()?, vec![Rows(last()?), Rows(1)], vec![Rows(1)]),
-            Op::Pick(_) => (last()?, vec![Rows(last()?), Rows(1)], vec![Rows(1)]),
-            _ => return None,
-        };
+        let mut types = site.operands.iter().chain(site.results);
+        types.find(|ty| narrow(ty.dtype).is_some())?;
+        let sums = matches!(op, KernelOp::CrossEntropy(_));
+        // Its loss is one number, the sum over the rows.
+        let law = if sums { Rows::last(site.operands, &[true; 2]) } else { op.def().rows(site.operands)? };
+        let first = law.operands.iter().position(|has_rows| *has_rows)?;
+        let rows = site.rows(site.operands[first], law.dims).ok().filter(|rows| *rows > 0)?;
+        let share = |ty: &Type| Share::Rows(local_len(ty, site.mesh, site.coordinates) / rows);
+        let operand = |(ty, has_rows): (&&Type, &bool)| if *has_rows { share(ty) } else { Share::Whole };
+        let operands: Vec<Share> = site.operands.iter().zip(&law.operands).map(operand).collect();
+        let result = |ty: &&Type| if sums && ty.rank() == 0 { Share::Sum } else { share(ty) };
+        let results: Vec<Share> = site.results.iter().map(result).collect();
         let parts = [operands.len(), results.len()].map(Vec::with_capacity);
-        (row > 0).then(|| Split { rows: len / row, operands, results, parts })
+        Some(Split { rows, operands, results, parts })
     }
 
     /// Runs a launch part by part, for a number of threads. `launch` gives the scalar at the place that it is told, if any. Gives the place of

@@ -8,7 +8,7 @@ use super::memory::Arena;
 use super::plan::{Plan, plan};
 use super::staging::Staging;
 use super::stream::Stream;
-use crate::backend::{Backend, KernelSite, LaunchSite, Memory, Span};
+use crate::backend::{Backend, GroupSite, KernelSite, LaunchSite, Memory, Span};
 use crate::backends::border::Border;
 use crate::host::get;
 use ir::ops::KernelOp;
@@ -162,6 +162,10 @@ impl Backend for Cuda {
     fn prepare(&mut self, op: &KernelOp, site: &KernelSite<'_>) -> Result<Kernel, String> {
         let plan = plan(op, site)?;
         self.ready(plan).map_err(|why| why.to_string())
+    }
+
+    fn prepare_group(&mut self, _: &GroupSite<'_>) -> Result<Kernel, String> {
+        Err("the cuda backend has no kernels for groups: compile with --no-fusion".to_string())
     }
 
     /// No kernel reads the seed or the step: ops with random numbers have none here.

@@ -35,11 +35,7 @@ pub(super) fn place(model: &Model, program: &mut Program) {
 
 fn frame(model: &Model, body: &Body) -> Frame {
     let (mut slot, mut scratch, mut places) = (Allocator(0), Allocator(0), BTreeMap::new());
-    let made = body.instrs.iter().flat_map(|instr| match instr {
-        BodyInstr::Compute(stmt) => stmt.results.as_slice(),
-        BodyInstr::Wait { results, .. } => results,
-        BodyInstr::Start { .. } | BodyInstr::Free(_) => &[],
-    });
+    let made = body.instrs.iter().flat_map(BodyInstr::defines);
     for &value in made {
         let ty = &body.values[value].ty;
         let place = match () {

@@ -36,9 +36,9 @@ impl Lives {
         let end = body.instrs.len();
         for (at, instr) in body.instrs.iter().enumerate() {
             match instr {
-                BodyInstr::Compute(stmt) => {
-                    read(&mut of, &stmt.operands, at);
-                    for &value in &stmt.results {
+                BodyInstr::Compute(_) | BodyInstr::Fused(_) => {
+                    instr.stmts().iter().for_each(|stmt| read(&mut of, &stmt.operands, at));
+                    for &value in instr.defines() {
                         of.entry(value).or_insert(Life { from: at, read: at, to: end });
                     }
                 }

@@ -8,6 +8,7 @@ use ir::entity::SecondaryMap;
 use ir::graph::{Model, Stmt};
 use ir::ids::Value;
 use ir::program::{Body, BodyInstr, Source};
+use ir::types::Type;
 use std::collections::{BTreeMap, HashSet};
 
 /// Values that share their bytes.
@@ -27,7 +28,9 @@ pub(super) struct Class {
 pub(super) fn classes(model: &Model, body: &Body, lives: &Lives) -> BTreeMap<Value, Class> {
     let mut sharing = Sharing::new(model, body, lives);
     for (at, instr) in body.instrs.iter().enumerate() {
-        if let BodyInstr::Compute(stmt) = instr {
+        let stmts = instr.stmts();
+        for (place, stmt) in stmts.iter().enumerate() {
+            sharing.needed = sharing.needed_rows(stmts, place);
             sharing.statement(stmt, at);
         }
     }
@@ -43,27 +46,44 @@ struct Sharing<'a> {
     sources: SecondaryMap<Value, Option<Source>>,
     /// Arguments that the body writes.
     stored: HashSet<Value>,
+    /// Values that other statements of a group read, beyond the rows of this one.
+    needed: HashSet<Value>,
 }
 
 impl Sharing<'_> {
     fn new<'a>(model: &'a Model, body: &'a Body, lives: &Lives) -> Sharing<'a> {
         let mut sources = SecondaryMap::new();
         body.args.iter().for_each(|arg| sources[arg.value] = Some(arg.source));
-        let mut sharing =
-            Sharing { model, body, classes: BTreeMap::new(), of: SecondaryMap::new(), sources, stored: HashSet::new() };
+        let mut sharing = Sharing {
+            model,
+            body,
+            classes: BTreeMap::new(),
+            of: SecondaryMap::new(),
+            sources,
+            stored: HashSet::new(),
+            needed: HashSet::new(),
+        };
         for (&value, &life) in &lives.of {
             let arg = sharing.sources[value].map(|_| value);
             let result = (arg.is_none() && body.results.contains(&value)).then_some(value);
             sharing.classes.insert(value, Class { members: vec![value], life, arg, result });
             sharing.of[value] = Some(value);
         }
-        let made = body.instrs.iter().flat_map(|instr| match instr {
-            BodyInstr::Compute(stmt) => stmt.results.as_slice(),
-            BodyInstr::Wait { results, .. } => results,
-            BodyInstr::Start { .. } | BodyInstr::Free(_) => &[],
-        });
+        let made = body.instrs.iter().flat_map(BodyInstr::defines);
         sharing.stored = made.copied().filter(|&value| sharing.sources[value].is_some()).collect();
         sharing
+    }
+
+    /// Values that a group reads after one of its statements, or whole: their rows must not be overwritten.
+    fn needed_rows(&self, stmts: &[Stmt], place: usize) -> HashSet<Value> {
+        let later = stmts[place + 1..].iter().flat_map(|stmt| &stmt.operands).copied();
+        let whole = stmts.iter().filter(|_| stmts.len() > 1).flat_map(|stmt| {
+            let types: Vec<&Type> = stmt.operands.iter().map(|&value| &self.body.values[value].ty).collect();
+            let rows = stmt.op.def().and_then(|def| def.rows(&types));
+            let has_rows = move |place: usize| rows.as_ref().is_some_and(|rows| rows.operands[place]);
+            stmt.operands.iter().enumerate().filter(move |(place, _)| !has_rows(*place)).map(|(_, &value)| value)
+        });
+        later.chain(whole).filter_map(|value| self.of[value]).collect()
     }
 
     fn statement(&mut self, stmt: &Stmt, at: usize) {
@@ -109,7 +129,8 @@ impl Sharing<'_> {
         let operand = stmt.operands[place];
         let Some(class) = self.class(operand) else { return false };
         let times = stmt.operands.iter().filter(|&&other| self.of[other] == self.of[operand]).count();
-        self.fits(result, operand) && class.arg.is_none() && class.life.read <= at && times == 1
+        let is_needed = self.of[operand].is_some_and(|class| self.needed.contains(&class));
+        self.fits(result, operand) && class.arg.is_none() && class.life.read <= at && times == 1 && !is_needed
     }
 
     fn join(&mut self, result: Value, operand: Value) {

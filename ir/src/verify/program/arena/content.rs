@@ -5,6 +5,7 @@ use super::places::Places;
 use crate::graph::Stmt;
 use crate::ids::{BodyId, Token, Value};
 use crate::program::{Body, BodyInstr};
+use crate::types::Type;
 use crate::verify::program::Violation;
 use cranelift_entity::SecondaryMap;
 use std::collections::HashMap;
@@ -32,7 +33,10 @@ pub(super) fn check(id: BodyId, places: &Places<'_>, found: &mut Vec<Violation>)
     };
     for (at, instr) in places.body.instrs.iter().enumerate() {
         match instr {
-            BodyInstr::Compute(stmt) => contents.statement(stmt),
+            BodyInstr::Compute(_) | BodyInstr::Fused(_) => {
+                instr.stmts().iter().for_each(|stmt| contents.statement(stmt));
+                contents.read_whole(instr);
+            }
             BodyInstr::Start { token, operands, .. } => contents.start(*token, operands, places.results_of(at)),
             BodyInstr::Wait { token, .. } => drop(contents.flying.remove(token)),
             BodyInstr::Free(_) => {}
@@ -86,6 +90,23 @@ impl Contents<'_> {
                 self.faults.push(format!("%{result} overwrites %{operand}, which `{}` still reads", op.name()));
             }
             self.write(result);
+        }
+    }
+
+    /// A group overwrites some rows of an operand while others are still to come: a statement must not read it whole.
+    fn read_whole(&mut self, instr: &BodyInstr) {
+        let BodyInstr::Fused(fused) = instr else { return };
+        let roots: Vec<Value> = fused.outs.iter().map(|&out| self.root(out)).collect();
+        for stmt in &fused.stmts {
+            let types: Vec<&Type> = stmt.operands.iter().map(|&value| &self.places.body.values[value].ty).collect();
+            let rows = stmt.op.def().and_then(|def| def.rows(&types));
+            let has_rows = |place: usize| rows.as_ref().is_some_and(|rows| rows.operands.get(place) == Some(&true));
+            let whole = stmt.operands.iter().enumerate().filter(|&(place, _)| !has_rows(place));
+            let lost = whole.map(|(_, &operand)| operand).filter(|&operand| roots.contains(&self.root(operand)));
+            let said = lost
+                .map(|operand| format!("%{} is overwritten by a group that reads it whole", self.places.name(operand)));
+            let said: Vec<String> = said.collect();
+            self.faults.extend(said);
         }
     }
 

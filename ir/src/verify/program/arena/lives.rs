@@ -53,7 +53,9 @@ pub(super) fn check(places: &Places<'_>, site: &RunPlaces) -> Vec<(usize, String
     for (at, instr) in places.body.instrs.iter().enumerate() {
         living.at = at;
         match instr {
-            BodyInstr::Compute(stmt) => stmt.results.iter().for_each(|&value| living.begin(value)),
+            BodyInstr::Compute(_) | BodyInstr::Fused(_) => {
+                instr.defines().iter().for_each(|&value| living.begin(value));
+            }
             BodyInstr::Start { .. } => places.results_of(at).iter().for_each(|&value| living.begin(value)),
             BodyInstr::Wait { results, .. } => {
                 results.iter().filter(|value| places.staged.contains(value)).for_each(|&value| living.end(value));

@@ -41,14 +41,10 @@ impl<'a> Places<'a> {
         body.values.keys().zip(size).for_each(|(value, size)| places.size[value] = size);
         let mut made: HashSet<Value> = HashSet::new();
         for instr in &body.instrs {
-            match instr {
-                BodyInstr::Compute(stmt) => made.extend(&stmt.results),
-                BodyInstr::Wait { results, .. } => {
-                    made.extend(results);
-                    let is_sum = |value: &&Value| places.source[**value] == Some(Source::Gradient);
-                    places.staged.extend(results.iter().filter(is_sum));
-                }
-                BodyInstr::Start { .. } | BodyInstr::Free(_) => {}
+            made.extend(instr.defines());
+            if let BodyInstr::Wait { results, .. } = instr {
+                let is_sum = |value: &&Value| places.source[**value] == Some(Source::Gradient);
+                places.staged.extend(results.iter().filter(is_sum));
             }
         }
         let placed = |value: &Value| places.source[*value].is_none() || places.staged.contains(value);

@@ -1,0 +1,62 @@
+//! Fused groups: statements that one kernel runs, some rows at a time, so that values which only the group reads stay in the cache.
+//!
+//! A group means its statements in order: it changes no number. All its statements treat the same rows alike
+//! ([`OpDef::rows`](crate::ops::OpDef::rows)). A value that is not among its `outs` is *interior*: it has no place in the frame and is never freed.
+
+use crate::graph::Stmt;
+use crate::ids::Value;
+use crate::program::BodyInstr;
+
+/// The most bytes that the interior values of one row may have.
+pub const ROW_BYTES: u64 = 1 << 18;
+
+/// A group of statements.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Fused {
+    /// Its statements, in order.
+    pub stmts: Vec<Stmt>,
+    /// The values that it leaves.
+    pub outs: Vec<Value>,
+}
+
+impl Fused {
+    /// The values from elsewhere that its statements read, in order of first use.
+    pub fn reads(&self) -> Vec<Value> {
+        let (mut made, mut reads) = (Vec::new(), Vec::new());
+        for stmt in &self.stmts {
+            for &value in &stmt.operands {
+                if !made.contains(&value) && !reads.contains(&value) {
+                    reads.push(value);
+                }
+            }
+            made.extend(&stmt.results);
+        }
+        reads
+    }
+
+    /// The values that it does not leave, in order of their definition.
+    pub fn interior(&self) -> impl Iterator<Item = Value> + '_ {
+        self.stmts.iter().flat_map(|stmt| &stmt.results).copied().filter(|value| !self.outs.contains(value))
+    }
+}
+
+impl BodyInstr {
+    /// The statements that the instruction runs.
+    pub fn stmts(&self) -> &[Stmt] {
+        match self {
+            BodyInstr::Compute(stmt) => std::slice::from_ref(stmt),
+            BodyInstr::Fused(fused) => &fused.stmts,
+            BodyInstr::Start { .. } | BodyInstr::Wait { .. } | BodyInstr::Free(_) => &[],
+        }
+    }
+
+    /// The values that the instruction leaves.
+    pub fn defines(&self) -> &[Value] {
+        match self {
+            BodyInstr::Compute(stmt) => &stmt.results,
+            BodyInstr::Fused(fused) => &fused.outs,
+            BodyInstr::Wait { results, .. } => results,
+            BodyInstr::Start { .. } | BodyInstr::Free(_) => &[],
+        }
+    }
+}

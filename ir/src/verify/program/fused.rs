@@ -1,0 +1,62 @@
+//! Groups of statements: `fused`. All statements treat the same rows alike, and interior values are nobody else's.
+
+use crate::fused::{Fused, ROW_BYTES};
+use crate::graph::Model;
+use crate::ids::Value;
+use crate::program::Body;
+use crate::types::Type;
+
+/// The faults of a group.
+pub(super) fn check(model: &Model, body: &Body, fused: &Fused) -> Vec<String> {
+    let mut faults = Vec::new();
+    let ty = |value: Value| &body.values[value].ty;
+    let name = |value: Value| &body.values[value].name;
+    if fused.stmts.len() < 2 {
+        faults.push("a group has at least two statements".to_string());
+    }
+    let mut dims: Option<usize> = None;
+    let (mut in_rows, mut whole): (Vec<Value>, Vec<Value>) = (Vec::new(), Vec::new());
+    for stmt in &fused.stmts {
+        let types: Vec<&Type> = stmt.operands.iter().map(|&value| ty(value)).collect();
+        let Some(rows) = stmt.op.def().and_then(|def| def.rows(&types)).filter(|_| !stmt.accumulate) else {
+            faults.push(format!("`{}` does not treat rows alike", stmt.op.name()));
+            continue;
+        };
+        dims = dims.into_iter().chain(rows.dims).min();
+        for (&operand, &has_rows) in stmt.operands.iter().zip(&rows.operands) {
+            if has_rows { in_rows.push(operand) } else { whole.push(operand) }
+        }
+        in_rows.extend(&stmt.results);
+    }
+    for value in fused.interior().filter(|&value| body.args.iter().any(|arg| arg.value == value)) {
+        faults.push(format!("%{} is an argument, which a group leaves if it stores it", name(value)));
+    }
+    let made = |value: &Value| fused.stmts.iter().any(|stmt| stmt.results.contains(value));
+    for &value in whole.iter().filter(|value| made(value)) {
+        faults.push(format!("%{} is read whole where it is computed", name(value)));
+    }
+    if let Some(&first) = in_rows.first() {
+        for &value in in_rows.iter().filter(|&&value| !same_rows(ty(first), ty(value), dims)) {
+            faults.push(format!("%{} does not have the rows of %{}", name(value), name(first)));
+        }
+        let count = dims.map_or(1, |dims| ty(first).local_bounds(&model.mesh)[..dims].iter().product::<u64>()).max(1);
+        let bytes = |value: Value| ty(value).local_bytes(&model.mesh) / count;
+        let interior: u64 = if dims.is_some() { fused.interior().map(bytes).sum() } else { 0 };
+        if interior > ROW_BYTES {
+            faults.push(format!("a row of its interior values has {interior} bytes, more than {ROW_BYTES}"));
+        }
+    }
+    faults
+}
+
+/// True if two tensors have the same rows on every rank: equal leading dims, or equal elements where rows may be any.
+fn same_rows(one: &Type, other: &Type, dims: Option<usize>) -> bool {
+    let count = dims.unwrap_or(one.rank().max(other.rank()));
+    let lead = |ty: &Type| -> Vec<(u64, crate::mesh::Axes)> {
+        ty.dims.iter().take(count).map(|dim| (dim.size, dim.axes.clone())).collect()
+    };
+    let whole = one.storage.is_empty() && other.storage.is_empty();
+    lead(one) == lead(other)
+        && lead(one).len() >= dims.unwrap_or(0)
+        && (whole || dims.is_none() && one.storage == other.storage)
+}

@@ -1,0 +1,55 @@
+//! Traffic of a body's kernels with memory, outside products and attention.
+
+use crate::op_cost::local_type;
+use ir::graph::Stmt;
+use ir::ids::Value;
+use ir::mesh::Mesh;
+use ir::ops::OpClass;
+use ir::program::{Body, BodyInstr};
+use std::collections::BTreeSet;
+
+/// Launches of kernels, and the bytes that they read and write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MemoryTraffic {
+    /// Kernels that are launched.
+    pub launches: u64,
+    /// Bytes of their operands and results, each once a kernel.
+    pub bytes: u64,
+}
+
+/// The traffic of a body on a rank: first as if each statement were a kernel, then with its groups.
+///
+/// Products and attention do not count: their time is in their arithmetic. Views launch nothing.
+pub fn memory_traffic(mesh: &Mesh, body: &Body) -> [MemoryTraffic; 2] {
+    let [mut apart, mut grouped] = [MemoryTraffic::default(); 2];
+    for instr in &body.instrs {
+        let stmts: Vec<&Stmt> = instr.stmts().iter().filter(|stmt| counts(stmt)).collect();
+        for stmt in &stmts {
+            apart.add(mesh, body, &stmt.operands, &stmt.results, stmt.accumulate);
+        }
+        match instr {
+            BodyInstr::Fused(fused) => grouped.add(mesh, body, &fused.reads(), &fused.outs, false),
+            _ => stmts.iter().for_each(|stmt| {
+                grouped.add(mesh, body, &stmt.operands, &stmt.results, stmt.accumulate);
+            }),
+        }
+    }
+    [apart, grouped]
+}
+
+/// True if a statement is a kernel whose time is in the bytes that it moves.
+fn counts(stmt: &Stmt) -> bool {
+    let is_bound = |class| !matches!(class, OpClass::Product | OpClass::Attention);
+    stmt.op.def().is_some_and(|def| is_bound(def.class()) && !def.is_view())
+}
+
+impl MemoryTraffic {
+    /// Counts a kernel. One that adds to its results reads them first.
+    fn add(&mut self, mesh: &Mesh, body: &Body, reads: &[Value], writes: &[Value], accumulates: bool) {
+        let bytes = |value: &Value| local_type(&body.values[*value].ty, mesh).bytes();
+        let reads: BTreeSet<Value> = reads.iter().copied().collect();
+        let written: u64 = writes.iter().map(bytes).sum();
+        self.launches += 1;
+        self.bytes += reads.iter().map(bytes).sum::<u64>() + if accumulates { 2 * written } else { written };
+    }
+}
