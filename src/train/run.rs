@@ -360,7 +360,7 @@ fn forward_only(
     let fault = |why: &dyn Display| Error::fault("codegen", why);
     let mut forward = lower_forward(model, staged, microbatches, &CPU).map_err(|why| fault(&why))?;
     if fusion {
-        codegen::fuse(model, &mut forward);
+        codegen::fuse(model, &mut forward, &CPU);
     }
     assign_buffers(model, &mut forward, Some(training));
     let found = verify::program::check(&evaluation(model), &forward, None).err();

@@ -5,8 +5,8 @@
 //!
 //! [`lower`] takes a planned and differentiated model, its stages and a schedule. It gives a [`Program`](ir::program::Program):
 //! the bodies of the blocks, and for each class of ranks the instruction stream that calls them and moves values between
-//! stages. [`lower_forward`] does the same for an evaluation. [`fuse`] groups statements of bodies. [`buffers::assign_buffers`] then gives every tensor of the program
-//! a fixed offset in the arena of its rank.
+//! stages. [`lower_forward`] does the same for an evaluation. [`fuse`] groups statements of bodies.
+//! [`buffers::assign_buffers`] then gives every tensor of the program a fixed offset in the arena of its rank.
 //!
 //! ```
 //! use cost::CPU;
@@ -42,6 +42,7 @@ pub mod buffers;
 mod codes;
 mod fuse;
 mod lower;
+mod order;
 
 pub use fuse::fuse;
 pub use lower::{CodegenError, lower, lower_forward};

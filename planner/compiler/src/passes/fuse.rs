@@ -11,7 +11,7 @@ impl Pass for Fuse {
     fn info(&self) -> PassInfo {
         PassInfo {
             name: "fuse",
-            does: "group statements that treat the same rows alike",
+            does: "group statements that run as one kernel",
             why_here: "after codegen, which orders the statements of a body",
             reads: Level::Program,
             writes: Level::Program,
@@ -23,9 +23,9 @@ impl Pass for Fuse {
         Ok(context.request().fusion && !Level::Placed.is_in(file))
     }
 
-    fn run(&mut self, file: &mut File, _: &mut Context<'_>) -> Result<(), CompileError> {
+    fn run(&mut self, file: &mut File, context: &mut Context<'_>) -> Result<(), CompileError> {
         if let Some(program) = &mut file.program {
-            ::codegen::fuse(&file.model, program);
+            ::codegen::fuse(&file.model, program, context.cluster());
         }
         Ok(())
     }

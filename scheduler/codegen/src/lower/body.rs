@@ -1,7 +1,7 @@
 //! Code generation for sections of blocks: one body per section.
 
 use super::CodegenError;
-use super::overlap::{OverlapStep, overlap};
+use crate::order::{self, Target, Unit};
 use cost::Cluster;
 use ir::entity::PrimaryMap;
 use ir::graph::{ArgKind, Block, Model, STEP_SCALARS, SectionKind, Stmt, ValueData};
@@ -60,7 +60,7 @@ impl Backward {
 
 /// Context for which bodies are made.
 #[derive(Clone, Copy)]
-struct Target<'a> {
+struct Context<'a> {
     cluster: &'a Cluster,
     mesh: &'a Mesh,
 }
@@ -69,11 +69,11 @@ impl Bodies {
     /// Bodies of all sections, and of the step graph. I and W of a block that has both are one body, B, or two, or both, as
     /// the schedule runs them.
     pub(super) fn training(model: &Model, cluster: &Cluster, backward: Backward) -> Result<Bodies, CodegenError> {
-        let target = Target { cluster, mesh: &model.mesh };
+        let context = Context { cluster, mesh: &model.mesh };
         let mut bodies = Bodies::default();
         for (id, block) in &model.blocks {
             let parts = parts(model, block)?.into_iter();
-            let made = parts.map(|part| body(target, &block.name, Some(id), block, part));
+            let made = parts.map(|part| body(context, &block.name, Some(id), block, part));
             let mut made = made.collect::<Result<Vec<Body>, CodegenError>>()?;
             made.retain(|b| !(b.instrs.is_empty() && b.results.is_empty() && b.keeps.is_empty() && b.args.is_empty()));
             let both = [BodyKind::I, BodyKind::W].iter().all(|kind| made.iter().any(|body| body.kind == *kind));
@@ -94,16 +94,16 @@ impl Bodies {
         let args = step.args.iter().map(|arg| arg.value).collect();
         let stmts = section.stmts.iter().collect();
         let part = SectionPart { kind: BodyKind::N, stmts, args, results: section.ret.clone(), keeps: Vec::new() };
-        bodies.step = Some(bodies.all.push(body(target, "step", None, step, part)?));
+        bodies.step = Some(bodies.all.push(body(context, "step", None, step, part)?));
         Ok(bodies)
     }
 
     /// Bodies of the forward alone, which save nothing.
     pub(super) fn forward(model: &Model, cluster: &Cluster) -> Result<Bodies, CodegenError> {
-        let target = Target { cluster, mesh: &model.mesh };
+        let context = Context { cluster, mesh: &model.mesh };
         let mut bodies = Bodies::default();
         for (id, block) in &model.blocks {
-            let forward = body(target, &block.name, Some(id), block, forward_part(block, Vec::new()))?;
+            let forward = body(context, &block.name, Some(id), block, forward_part(block, Vec::new()))?;
             let sections = HashMap::from([(BodyKind::F, bodies.all.push(forward))]);
             bodies.blocks.insert(id, BlockBodies { sections, ..BlockBodies::default() });
         }
@@ -213,14 +213,14 @@ fn split_update<'a>(model: &Model, block: &'a Block) -> Result<Split<'a>, Codege
 }
 
 fn body(
-    target: Target<'_>,
+    context: Context<'_>,
     name: &str,
     id: Option<BlockId>,
     block: &Block,
     part: SectionPart<'_>,
 ) -> Result<Body, CodegenError> {
     let args = arguments(block, &part);
-    let instrs = instructions(target, block, &part)?;
+    let instrs = instructions(context, block, &part)?;
     Ok(Body {
         name: format!("{name}.{}", part.kind.letter()),
         block: id,
@@ -257,7 +257,7 @@ fn arguments(block: &Block, part: &SectionPart<'_>) -> Vec<BodyArg> {
     from_row.chain(outside.map(|value| BodyArg { value, source: source(value) })).collect()
 }
 
-fn instructions(target: Target<'_>, block: &Block, part: &SectionPart<'_>) -> Result<Vec<BodyInstr>, CodegenError> {
+fn instructions(context: Context<'_>, block: &Block, part: &SectionPart<'_>) -> Result<Vec<BodyInstr>, CodegenError> {
     let is_left = |stmt: &&&Stmt| matches!(stmt.op, Op::Made(_) | Op::Reshard);
     if let Some(stmt) = part.stmts.iter().find(is_left) {
         return Err(CodegenError::NotPlanned { block: block.name.clone(), op: stmt.op.name() });
@@ -267,38 +267,7 @@ fn instructions(target: Target<'_>, block: &Block, part: &SectionPart<'_>) -> Re
         .flat_map(|stmt| stmt.results.iter().copied())
         .filter(|&value| block.arg_kind(value).is_none() && !given_away.contains(&value))
         .collect();
-    let steps = overlap(target.cluster, target.mesh, block, &part.stmts);
-    // What a reshard reads is needed until its wait.
-    let touched = |step: OverlapStep| {
-        let stmt = match step {
-            OverlapStep::Compute(at) | OverlapStep::Wait(at) => Some(part.stmts[at]),
-            OverlapStep::Start(_) => None,
-        };
-        unique(stmt.into_iter().flat_map(|stmt| stmt.operands.iter().chain(&stmt.results)).copied())
-    };
-    let mut last: HashMap<Value, usize> = HashMap::new();
-    for (at, &step) in steps.iter().enumerate() {
-        last.extend(touched(step).map(|value| (value, at)));
-    }
-    let mut instrs = Vec::new();
-    for (at, &step) in steps.iter().enumerate() {
-        instrs.push(instruction(step, &part.stmts));
-        let dead: Vec<Value> = touched(step).filter(|value| own.contains(value) && last[value] == at).collect();
-        if !dead.is_empty() {
-            instrs.push(BodyInstr::Free(dead));
-        }
-    }
-    Ok(instrs)
-}
-
-fn instruction(step: OverlapStep, stmts: &[&Stmt]) -> BodyInstr {
-    let (OverlapStep::Compute(at) | OverlapStep::Start(at) | OverlapStep::Wait(at)) = step;
-    let (stmt, token) = (stmts[at], Token::from_u32(at as u32));
-    match (step, &stmt.op) {
-        (OverlapStep::Start(_), Op::Collective(collective)) => {
-            BodyInstr::Start { token, collective: collective.clone(), operands: stmt.operands.clone() }
-        }
-        (OverlapStep::Wait(_), _) => BodyInstr::Wait { token, results: stmt.results.clone() },
-        _ => BodyInstr::Compute(stmt.clone()),
-    }
+    let units: Vec<Unit> = part.stmts.iter().map(|&stmt| Unit::Stmt(stmt.clone())).collect();
+    let target = Target { cluster: context.cluster, mesh: context.mesh, values: &block.values };
+    Ok(order::instructions(target, &units, |value| own.contains(&value)))
 }

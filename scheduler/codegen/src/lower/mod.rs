@@ -4,7 +4,6 @@ mod body;
 mod finish;
 mod flow;
 mod microbatch;
-mod overlap;
 mod p2p;
 mod reduce;
 mod stream;

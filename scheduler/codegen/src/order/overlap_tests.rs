@@ -11,14 +11,14 @@ const HEAD: &str = "mesh @m = [dp=2, tp=2]\ndims [n=1024]\n";
 fn order(text: &str, section: SectionKind) -> String {
     let model = ir::text::parse(&format!("{HEAD}{text}")).expect("the block parses").model;
     let block = model.blocks.values().next().expect("a block");
-    let stmts: Vec<&Stmt> = block[section].stmts.iter().collect();
-    let name = |at: usize| block.value_name(stmts[at].results[0]);
+    let units: Vec<Unit> = block[section].stmts.iter().cloned().map(Unit::Stmt).collect();
+    let name = |at: usize| block.value_name(units[at].leaves()[0]);
     let show = |step: &OverlapStep| match *step {
         OverlapStep::Compute(at) => name(at).to_string(),
         OverlapStep::Start(at) => format!(">{}", name(at)),
         OverlapStep::Wait(at) => format!("<{}", name(at)),
     };
-    let steps = overlap(&CPU, &model.mesh, block, &stmts);
+    let steps = overlap(Target { cluster: &CPU, mesh: &model.mesh, values: &block.values }, &units);
     steps.iter().map(show).collect::<Vec<_>>().join(" ")
 }
 

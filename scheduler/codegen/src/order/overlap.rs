@@ -10,14 +10,13 @@
 //! first (Jackson's rule: largest tail first). Statements that no reshard needs keep their relative order, and fill the time
 //! in which all others would wait.
 
-use cost::{Cluster, seconds_of_stmt};
-use ir::graph::{Block, Stmt};
+use super::{Target, Unit};
 use ir::ids::Value;
-use ir::mesh::{Axes, Mesh};
+use ir::mesh::Axes;
 use ir::ops::Op;
 use std::collections::HashMap;
 
-/// Action on a statement, given by its index.
+/// Action on a unit, given by its index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum OverlapStep {
     /// Runs its kernel.
@@ -28,13 +27,13 @@ pub(super) enum OverlapStep {
     Wait(usize),
 }
 
-/// A statement, as far as its order matters.
+/// A unit, as far as its order matters.
 struct Item {
     seconds: f64,
     /// Its reshard goes on by itself.
     moves: bool,
     is_change: bool,
-    /// Earlier statements that must be over: they define what it reads, or use what it defines.
+    /// Earlier units that must be over: they define what it reads, or use what it defines.
     needs: Vec<usize>,
     /// The one before it over the same axes, which must have started.
     behind: Option<usize>,
@@ -42,31 +41,32 @@ struct Item {
     urgency: f64,
 }
 
-/// The order of statements of a block on a mesh. Each reshard is waited for before its first use, or at the end.
-pub(super) fn overlap(cluster: &Cluster, mesh: &Mesh, block: &Block, stmts: &[&Stmt]) -> Vec<OverlapStep> {
-    let mut list = List::new(items(cluster, mesh, block, stmts));
+/// The order of statements, and of groups that run as one, on a mesh. Each reshard is waited for before its first use, or at the end.
+pub(super) fn overlap(target: Target<'_>, units: &[Unit]) -> Vec<OverlapStep> {
+    let mut list = List::new(items(target, units));
     while list.todo() {
         list.start();
         list.compute();
     }
-    (0..stmts.len()).for_each(|item| list.wait(item));
+    (0..units.len()).for_each(|item| list.wait(item));
     list.steps
 }
 
-fn items(cluster: &Cluster, mesh: &Mesh, block: &Block, stmts: &[&Stmt]) -> Vec<Item> {
+fn items(target: Target<'_>, units: &[Unit]) -> Vec<Item> {
     let mut uses = Uses::default();
     let mut last_over: HashMap<Axes, usize> = HashMap::new();
     let mut items: Vec<Item> = Vec::new();
-    for (at, stmt) in stmts.iter().enumerate() {
-        let over = match &stmt.op {
-            Op::Collective(collective) if collective.communicates() => Some(collective.over().sorted()),
+    for (at, unit) in units.iter().enumerate() {
+        let collective = unit.collective();
+        let over = match collective.map(|stmt| &stmt.op) {
+            Some(Op::Collective(collective)) if collective.communicates() => Some(collective.over().sorted()),
             _ => None,
         };
         items.push(Item {
-            seconds: seconds_of_stmt(cluster, mesh, &block.values, stmt),
+            seconds: unit.seconds(target),
             moves: over.is_some(),
-            is_change: matches!(stmt.op, Op::Collective(_)),
-            needs: uses.needs(at, stmt),
+            is_change: collective.is_some(),
+            needs: uses.needs(at, unit),
             behind: over.and_then(|over| last_over.insert(over, at)),
             urgency: 0.0,
         });
@@ -83,23 +83,24 @@ fn items(cluster: &Cluster, mesh: &Mesh, block: &Block, stmts: &[&Stmt]) -> Vec<
 
 /// Last uses of the values so far.
 #[derive(Default)]
-struct Uses {
+pub(crate) struct Uses {
     writer: HashMap<Value, usize>,
     readers: HashMap<Value, Vec<usize>>,
 }
 
 impl Uses {
-    /// The statements that one must follow. Its result may be an argument that others have read, or a sum.
-    fn needs(&mut self, at: usize, stmt: &Stmt) -> Vec<usize> {
+    /// The earlier units that one must follow. What it leaves may be an argument that others have read, or a sum.
+    pub(crate) fn needs(&mut self, at: usize, unit: &Unit) -> Vec<usize> {
+        let (reads, leaves) = (unit.reads(), unit.leaves());
         let mut needs = Vec::new();
-        for value in stmt.operands.iter().chain(&stmt.results) {
+        for value in reads.iter().chain(leaves) {
             needs.extend(self.writer.get(value));
         }
-        for value in &stmt.results {
+        for value in leaves {
             needs.extend(self.readers.remove(value).into_iter().flatten());
             self.writer.insert(*value, at);
         }
-        for &value in &stmt.operands {
+        for value in reads {
             self.readers.entry(value).or_default().push(at);
         }
         needs.retain(|&before| before != at);
@@ -190,4 +191,5 @@ impl List {
 }
 
 #[cfg(test)]
+#[path = "overlap_tests.rs"]
 mod tests;

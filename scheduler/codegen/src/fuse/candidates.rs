@@ -1,0 +1,78 @@
+//! Candidates of groups: sets of statements that may run as one kernel.
+
+use super::graph::Graph;
+use std::collections::{BTreeSet, HashMap};
+
+/// The most sets that are looked at for a body, beyond those that grow by the largest saving.
+const SETS: usize = 400;
+
+/// A set of statements, in order, and its seconds.
+pub(super) struct Candidate {
+    pub(super) members: Vec<usize>,
+    pub(super) seconds: f64,
+}
+
+/// Single statements, and the groups that take less time than their statements apart.
+///
+/// All small groups are among them, up to a number of sets. From each statement a larger one grows by the neighbour that saves most.
+pub(super) fn candidates(graph: &Graph<'_>) -> Vec<Candidate> {
+    let mut sets = Sets { graph, seconds: HashMap::new(), order: Vec::new() };
+    let singles: Vec<f64> = (0..graph.len()).map(|at| sets.seconds(&[at])).collect();
+    let groups = |at: &usize| graph.groups(*at);
+    let mut at = 0;
+    while at < sets.order.len() && sets.order.len() < SETS {
+        let set = sets.order[at].clone();
+        if set.iter().all(groups) {
+            sets.grown(&set).for_each(drop);
+        }
+        at += 1;
+    }
+    (0..graph.len()).filter(groups).for_each(|at| sets.grow(vec![at], &singles));
+    let apart = |members: &[usize]| members.iter().map(|&at| singles[at]).sum::<f64>();
+    let Sets { seconds, order, .. } = sets;
+    let all = order.into_iter().map(|members| Candidate { seconds: seconds[&members], members });
+    all.filter(|set| set.members.len() == 1 || set.seconds < apart(&set.members)).collect()
+}
+
+/// The sets so far.
+struct Sets<'a> {
+    graph: &'a Graph<'a>,
+    seconds: HashMap<Vec<usize>, f64>,
+    order: Vec<Vec<usize>>,
+}
+
+impl Sets<'_> {
+    fn seconds(&mut self, set: &[usize]) -> f64 {
+        if let Some(&seconds) = self.seconds.get(set) {
+            return seconds;
+        }
+        let seconds = self.graph.seconds(set);
+        self.seconds.insert(set.to_vec(), seconds);
+        self.order.push(set.to_vec());
+        seconds
+    }
+
+    /// The groups of a set and one neighbour, with their seconds.
+    fn grown(&mut self, set: &[usize]) -> impl Iterator<Item = (Vec<usize>, f64)> + use<> {
+        let graph = self.graph;
+        let larger: BTreeSet<Vec<usize>> =
+            graph.neighbours(set).into_iter().filter_map(|with| graph.closed(set, with)).collect();
+        let larger: Vec<_> = larger.into_iter().map(|set| (self.seconds(&set), set)).collect();
+        larger.into_iter().map(|(seconds, set)| (set, seconds))
+    }
+
+    /// Grows a set as long as that saves time.
+    fn grow(&mut self, mut set: Vec<usize>, singles: &[f64]) {
+        let saved = |set: &[usize], seconds: f64| set.iter().map(|&at| singles[at]).sum::<f64>() - seconds;
+        let mut most = 0.0;
+        loop {
+            let larger = self.grown(&set).map(|(set, seconds)| (saved(&set, seconds), set));
+            // Of equals the first: `max_by` gives the last.
+            let best = larger.collect::<Vec<_>>().into_iter().rev().max_by(|(a, _), (b, _)| a.total_cmp(b));
+            match best {
+                Some((saving, larger)) if saving > most => (most, set) = (saving, larger),
+                _ => return,
+            }
+        }
+    }
+}

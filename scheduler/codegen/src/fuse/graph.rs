@@ -1,0 +1,194 @@
+//! The statements of a body with what each needs, and what a group of them would be.
+
+use crate::order::{Target, Unit, Uses};
+use ir::fused::{Fused, ROW_BYTES};
+use ir::graph::Stmt;
+use ir::ids::Value;
+use ir::ops::{Op, Rows};
+use ir::program::Body;
+use ir::types::Type;
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+/// Seconds of the start of a kernel on all threads of a rank, and of their join: 1 us for two threads of a processor.
+const LAUNCH: f64 = 1e-6;
+
+/// Statements, by their numbers in the order of the body.
+pub(super) struct Graph<'a> {
+    target: Target<'a>,
+    stmts: &'a [Stmt],
+    /// The rows that a statement treats alike; `None` if it is in no group.
+    rows: Vec<Option<Rows>>,
+    /// The statements that one must follow.
+    needs: Vec<Vec<usize>>,
+    /// Per statement, those that must follow it, directly or not.
+    leads: Vec<Vec<bool>>,
+    /// Values that the body gives away or stores.
+    given: HashSet<Value>,
+    readers: HashMap<Value, Vec<usize>>,
+    /// Collectives that communicate, with their seconds.
+    transfers: Vec<(usize, f64)>,
+}
+
+impl<'a> Graph<'a> {
+    pub(super) fn new(target: Target<'a>, body: &Body, stmts: &'a [Stmt]) -> Graph<'a> {
+        let (mut uses, mut needs) = (Uses::default(), Vec::new());
+        let (mut readers, mut transfers): (HashMap<Value, Vec<usize>>, _) = (HashMap::new(), Vec::new());
+        for (at, stmt) in stmts.iter().enumerate() {
+            let unit = Unit::Stmt(stmt.clone());
+            needs.push(uses.needs(at, &unit));
+            stmt.operands.iter().for_each(|&value| readers.entry(value).or_default().push(at));
+            if matches!(&stmt.op, Op::Collective(collective) if collective.communicates()) {
+                transfers.push((at, unit.seconds(target)));
+            }
+        }
+        let args = body.args.iter().map(|arg| arg.value);
+        let given = args.chain(body.results.iter().chain(&body.keeps).copied()).collect();
+        let leads = leads(&needs);
+        let mut graph = Graph { target, stmts, rows: Vec::new(), needs, leads, given, readers, transfers };
+        graph.rows = stmts.iter().map(|stmt| graph.rows(stmt)).collect();
+        graph
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.stmts.len()
+    }
+
+    /// True if a statement can be in a group.
+    pub(super) fn groups(&self, at: usize) -> bool {
+        self.rows[at].is_some()
+    }
+
+    /// The statements that one must follow.
+    pub(super) fn needs(&self, at: usize) -> &[usize] {
+        &self.needs[at]
+    }
+
+    /// The rows that a statement treats alike, all tensors of which are divided in the same way.
+    fn rows(&self, stmt: &Stmt) -> Option<Rows> {
+        let types: Vec<&Type> = stmt.operands.iter().map(|&value| self.ty(value)).collect();
+        let rows = stmt.op.def()?.rows(&types).filter(|_| !stmt.accumulate)?;
+        let tensors: Vec<Value> = in_rows(stmt, &rows).collect();
+        self.alike(&tensors, rows.dims).then_some(rows)
+    }
+
+    /// The statements that share a tensor's rows with a group and are not in it.
+    pub(super) fn neighbours(&self, group: &[usize]) -> BTreeSet<usize> {
+        let tensors: HashSet<Value> = group.iter().flat_map(|&at| self.in_rows(at)).collect();
+        let touches = |at: &usize| !group.contains(at) && self.in_rows(*at).any(|value| tensors.contains(&value));
+        (0..self.len()).filter(|&at| self.groups(at)).filter(touches).collect()
+    }
+
+    fn in_rows(&self, at: usize) -> impl Iterator<Item = Value> + '_ {
+        self.rows[at].iter().flat_map(move |rows| in_rows(&self.stmts[at], rows))
+    }
+
+    /// The least set with a group in it that nothing else separates, in order; `None` if it cannot be a group.
+    pub(super) fn closed(&self, group: &[usize], with: usize) -> Option<Vec<usize>> {
+        let within = |at: &usize| group.contains(at) || *at == with;
+        let between = |&at: &usize| {
+            let (mut after, mut before) = (false, false);
+            for &member in group.iter().chain([&with]) {
+                after |= self.leads[member][at];
+                before |= self.leads[at][member];
+            }
+            after && before
+        };
+        let closed: Vec<usize> = (0..self.len()).filter(|at| within(at) || between(at)).collect();
+        self.fits(&closed).then_some(closed)
+    }
+
+    /// True if statements have the same rows, read whole nothing that is one of their results, and few bytes in a row.
+    fn fits(&self, group: &[usize]) -> bool {
+        let laws: Option<Vec<&Rows>> = group.iter().map(|&at| self.rows[at].as_ref()).collect();
+        let Some(laws) = laws else { return false };
+        let dims = laws.iter().filter_map(|rows| rows.dims).min();
+        let tensors: Vec<Value> = group.iter().flat_map(|&at| self.in_rows(at)).collect();
+        let results: HashSet<Value> = group.iter().flat_map(|&at| &self.stmts[at].results).copied().collect();
+        let mut whole = group.iter().zip(&laws).flat_map(|(&at, rows)| {
+            let operands = self.stmts[at].operands.iter().zip(&rows.operands);
+            operands.filter(|(_, has_rows)| !**has_rows).map(|(value, _)| value)
+        });
+        !whole.any(|value| results.contains(value))
+            && self.alike(&tensors, dims)
+            && self.row_bytes(&results, dims) <= ROW_BYTES
+    }
+
+    /// True if all tensors are divided into rows as the first of them is.
+    fn alike(&self, tensors: &[Value], dims: Option<usize>) -> bool {
+        let Some(one) = tensors.first().map(|&value| self.ty(value)) else { return false };
+        let lead = |ty: &Type, count: usize| {
+            ty.dims.iter().take(count).map(|dim| (dim.size, dim.axes.clone())).collect::<Vec<_>>()
+        };
+        tensors.iter().map(|&value| self.ty(value)).all(|other| match dims {
+            None => lead(one, one.rank()) == lead(other, other.rank()) && one.storage == other.storage,
+            Some(count) => {
+                let is_whole = |ty: &Type| ty.storage.is_empty() && ty.rank() >= count;
+                is_whole(one) && is_whole(other) && lead(one, count) == lead(other, count)
+            }
+        })
+    }
+
+    /// Bytes of results in a row, of which interior values are some.
+    fn row_bytes(&self, results: &HashSet<Value>, dims: Option<usize>) -> u64 {
+        let (Some(count), Some(&one)) = (dims, results.iter().next()) else { return 0 };
+        let mesh = self.target.mesh;
+        let rows: u64 = self.ty(one).local_bounds(mesh)[..count].iter().product();
+        results.iter().map(|&value| self.ty(value).local_bytes(mesh) / rows.max(1)).sum()
+    }
+
+    /// What runs the statements of a group, which are in order.
+    pub(super) fn unit(&self, group: &[usize]) -> Unit {
+        let stmts: Vec<Stmt> = group.iter().map(|&at| self.stmts[at].clone()).collect();
+        if let [stmt] = stmts.as_slice() {
+            return Unit::Stmt(stmt.clone());
+        }
+        let is_read = |value: &Value| self.readers.get(value).is_some_and(|by| by.iter().any(|at| !group.contains(at)));
+        let results = stmts.iter().flat_map(|stmt| &stmt.results).copied();
+        let outs = results.filter(|value| self.given.contains(value) || is_read(value)).collect();
+        Unit::Group(Fused { stmts, outs })
+    }
+
+    /// Seconds of a group, and the seconds by which it may delay or uncover transfers.
+    pub(super) fn seconds(&self, group: &[usize]) -> f64 {
+        let own = self.own_seconds(group);
+        let delays = self.transfers.iter().map(|&(transfer, seconds)| {
+            let part = |wanted: &dyn Fn(usize) -> bool| -> Vec<usize> {
+                group.iter().copied().filter(|&at| wanted(at)).collect()
+            };
+            let before = part(&|at| self.leads[at][transfer]);
+            let others = part(&|at| !self.leads[transfer][at]);
+            // The transfer starts when the whole group is over.
+            let late = if before.is_empty() { 0.0 } else { own - self.own_seconds(&before) };
+            // The group waits for the transfer, and no longer hides it.
+            let bare = if others.len() == group.len() { 0.0 } else { self.own_seconds(&others) };
+            late.max(0.0).min(seconds) + bare.min(seconds)
+        });
+        own + delays.sum::<f64>()
+    }
+
+    fn own_seconds(&self, group: &[usize]) -> f64 {
+        if group.is_empty() { 0.0 } else { LAUNCH + self.unit(group).seconds(self.target) }
+    }
+
+    fn ty(&self, value: Value) -> &Type {
+        &self.target.values[value].ty
+    }
+}
+
+/// The operands that have rows, and the results.
+fn in_rows<'s>(stmt: &'s Stmt, rows: &'s Rows) -> impl Iterator<Item = Value> + 's {
+    let operands = stmt.operands.iter().zip(&rows.operands).filter(|(_, has_rows)| **has_rows);
+    operands.map(|(&value, _)| value).chain(stmt.results.iter().copied())
+}
+
+/// Per statement, those that must follow it, directly or not.
+fn leads(needs: &[Vec<usize>]) -> Vec<Vec<bool>> {
+    let mut leads = vec![vec![false; needs.len()]; needs.len()];
+    for (at, needs) in needs.iter().enumerate() {
+        for before in 0..at {
+            let direct = needs.contains(&before);
+            leads[before][at] = direct || needs.iter().any(|&middle| leads[before][middle]);
+        }
+    }
+    leads
+}
