@@ -22,9 +22,11 @@ use trace::{SiteKind, Stream, Trace};
 static NEAR: LazyLock<Cluster> =
     LazyLock::new(|| Cluster { links: vec![Link::plain(f64::INFINITY, 0.0)], ..CPU.clone() });
 
+/// A compiled preset, without groups: costs of stages are those of statements.
 fn compiled(model: &str, mesh: &str) -> File {
     let source = ModelSource::open(model).unwrap();
-    let order = CompileRequest { model: model.into(), parallel: mesh.into(), ..CompileRequest::default() };
+    let (model, parallel) = (model.into(), mesh.into());
+    let order = CompileRequest { model, parallel, no_fusion: true, ..CompileRequest::default() };
     compile_source(&source, &order, None, &mut |_, _| {}).unwrap()
 }
 

@@ -429,12 +429,12 @@ fn wrong_inputs_are_refused_and_do_no_harm() {
 fn a_rank_that_panics_stops_all_and_is_named() {
     let built = build(Mesh::new("m", &[("pp", 2), ("dp", 2)]));
     let mut broken = program(&built);
-    // The second pipeline rank receives where its arena has ended: it panics while the first one waits.
+    // The second pipeline rank receives far behind its arena: it panics while the first one waits.
     let class = &mut broken.classes[1];
     let is_receive = |instr: &Instr| matches!(instr, Instr::Start { transfer: Transfer::Recv { .. }, .. });
     let receive = class.instrs.iter().position(is_receive).unwrap();
     let arena = class.arena.as_mut().unwrap();
-    arena.at[receive][0] = arena.bytes;
+    arena.at[receive][0] = 1 << 40;
     let mut executor = Executor::load(&built.model, &broken, &Options::default()).unwrap();
     let Err(Error::RankFailure(RankFailure { why, .. })) = executor.step(input(&built, 1)) else { panic!() };
     assert!(why.contains("does not lie in an arena"), "{why}");
