@@ -30,7 +30,11 @@ const LAYERS: &[Layer] = &[
     Layer { name: "solver", folder: "planner/solver", imports: &[] },
     Layer { name: "planner", folder: "planner", imports: &["ir", "transforms", "cost", "solver"] },
     Layer { name: "scheduler", folder: "scheduler", imports: &["ir", "cost", "solver"] },
-    Layer { name: "codegen", folder: "scheduler/codegen", imports: &["ir", "transforms", "cost", "scheduler", "solver"] },
+    Layer {
+        name: "codegen",
+        folder: "scheduler/codegen",
+        imports: &["ir", "transforms", "cost", "scheduler", "solver"],
+    },
     Layer { name: "view", folder: "scheduler/view", imports: &["ir", "scheduler"] },
     Layer {
         name: "compiler",

@@ -24,8 +24,12 @@ pub(super) fn choose(graph: &Graph<'_>, candidates: &[Candidate]) -> Vec<Vec<usi
     let start = greedy(graph, candidates);
     for _ in 0..ROUNDS {
         let answer = program.solve(&limits, Some(&start));
-        let chosen: Vec<&Vec<usize>> =
-            candidates.iter().zip(&answer.values).filter(|(_, value)| **value > 0.5).map(|(set, _)| &set.members).collect();
+        let chosen: Vec<&Vec<usize>> = candidates
+            .iter()
+            .zip(&answer.values)
+            .filter(|(_, value)| **value > 0.5)
+            .map(|(set, _)| &set.members)
+            .collect();
         match ordered(graph, &chosen) {
             Ok(groups) => return groups,
             Err(circle) => {
@@ -50,7 +54,7 @@ fn greedy(graph: &Graph<'_>, candidates: &[Candidate]) -> Vec<f64> {
     let saving = |of: &Candidate| of.members.iter().map(|&at| single[at]).sum::<f64>() - of.seconds;
     let mut by_saving: Vec<(f64, usize)> = candidates.iter().map(saving).zip(0..).collect();
     by_saving.sort_by(|(a, i), (b, j)| b.total_cmp(a).then(i.cmp(j)));
-    let (mut taken, mut values) = (BTreeSet::new(), vec![0.0; candidates.len()]);
+    let (mut taken, mut values): (BTreeSet<usize>, _) = (BTreeSet::new(), vec![0.0; candidates.len()]);
     for (_, at) in by_saving {
         if candidates[at].members.iter().all(|member| !taken.contains(member)) {
             taken.extend(&candidates[at].members);

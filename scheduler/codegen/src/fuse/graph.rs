@@ -185,9 +185,8 @@ fn in_rows<'s>(stmt: &'s Stmt, rows: &'s Rows) -> impl Iterator<Item = Value> + 
 fn leads(needs: &[Vec<usize>]) -> Vec<Vec<bool>> {
     let mut leads = vec![vec![false; needs.len()]; needs.len()];
     for (at, needs) in needs.iter().enumerate() {
-        for before in 0..at {
-            let direct = needs.contains(&before);
-            leads[before][at] = direct || needs.iter().any(|&middle| leads[before][middle]);
+        for (before, leads) in leads.iter_mut().enumerate().take(at) {
+            leads[at] = needs.iter().any(|&middle| before == middle || leads[middle]);
         }
     }
     leads

@@ -12,13 +12,12 @@ mod graph;
 use crate::order::{Target, Unit, instructions};
 use cost::Cluster;
 use graph::Graph;
-use ir::entity::EntitySet;
-use ir::graph::{Model, Stmt};
+use ir::graph::{Model, Span, Stmt};
 use ir::ids::{Token, Value};
 use ir::mesh::Mesh;
 use ir::ops::Op;
 use ir::program::{Body, BodyInstr, Program};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Groups the statements of all bodies where that takes less time on the cluster.
 pub fn fuse(model: &Model, program: &mut Program, cluster: &Cluster) {
@@ -39,8 +38,8 @@ fn grouped(cluster: &Cluster, mesh: &Mesh, body: &Body) -> Option<Vec<BodyInstr>
         return None;
     }
     let units: Vec<Unit> = groups.iter().map(|group| graph.unit(group)).collect();
-    let args: EntitySet<Value> = body.args.iter().map(|arg| arg.value).collect();
-    let given = |value: Value| args.contains(value) || body.results.contains(&value) || body.keeps.contains(&value);
+    let args: HashSet<Value> = body.args.iter().map(|arg| arg.value).collect();
+    let given = |value: Value| args.contains(&value) || body.results.contains(&value) || body.keeps.contains(&value);
     Some(instructions(target, &units, |value| !given(value)))
 }
 
@@ -53,8 +52,9 @@ fn statements(body: &Body) -> Option<Vec<Stmt>> {
             BodyInstr::Compute(stmt) => stmts.push(stmt.clone()),
             BodyInstr::Start { token, collective, operands } => {
                 started.insert(*token, stmts.len());
-                let op = Op::Collective(collective.clone());
-                stmts.push(Stmt::new(op, operands.clone(), Vec::new()));
+                let (op, operands) = (Op::Collective(collective.clone()), operands.clone());
+                let (results, comments) = (Vec::new(), Vec::new());
+                stmts.push(Stmt { results, accumulate: false, op, operands, comments, span: Span::default() });
             }
             BodyInstr::Wait { token, results } => stmts[*started.get(token)?].results.clone_from(results),
             BodyInstr::Free(_) => {}

@@ -37,7 +37,8 @@ fn order(text: &str) -> String {
         body.instrs = instrs;
     }
     let name = |value: &Value| body.values[*value].name.clone();
-    let names = |values: &mut dyn Iterator<Item = Value>| values.map(|value| name(&value)).collect::<Vec<_>>().join(" ");
+    let names =
+        |values: &mut dyn Iterator<Item = Value>| values.map(|value| name(&value)).collect::<Vec<_>>().join(" ");
     let show = |instr: &BodyInstr| match instr {
         BodyInstr::Compute(stmt) => Some(name(&stmt.results[0])),
         BodyInstr::Fused(fused) => {
