@@ -136,7 +136,7 @@ impl<'a> Graph<'a> {
         results.iter().map(|&value| self.ty(value).local_bytes(mesh) / rows.max(1)).sum()
     }
 
-    /// What runs the statements of a group, which are in order.
+    /// The unit that runs the statements of a group, which are in order.
     pub(super) fn unit(&self, group: &[usize]) -> Unit {
         let stmts: Vec<Stmt> = group.iter().map(|&at| self.stmts[at].clone()).collect();
         if let [stmt] = stmts.as_slice() {
