@@ -77,6 +77,8 @@ pub struct GroupStmt<'a> {
     pub operands: Vec<GroupValue>,
     /// Its results.
     pub results: Vec<GroupValue>,
+    /// `+=`: its result is a gradient sum.
+    pub accumulate: bool,
 }
 
 /// A value of a group.
@@ -168,6 +170,16 @@ pub trait Backend: Memory + Sized + Send {
         operands: &[Span],
         results: &[Span],
         accumulate: bool,
+    );
+
+    /// Runs a group. Each gradient sum of its statements, in order, is added to what is there, or stored, as `accumulate` says.
+    fn launch_group(
+        &mut self,
+        kernel: &mut Self::Kernel,
+        site: LaunchSite,
+        operands: &[Span],
+        results: &[Span],
+        accumulate: &[bool],
     );
 
     /// `into += from`, for tensors of one type: added in f32 and rounded once.

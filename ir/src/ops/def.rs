@@ -27,24 +27,32 @@ pub struct Cotangents<'a> {
     pub needed: &'a [bool],
 }
 
-/// The rows that an op treats alike. Each row of its results depends on one row of its operands and on all of some.
+/// The rows that an op treats alike. Each row of its results depends on one row of some operands and on all of the others; or its
+/// results are sums over the rows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rows {
     /// The leading dims that number the rows in all tensors that have rows; `None`: any division of the elements, in any storage.
     pub dims: Option<usize>,
     /// Per operand, true if it has rows; the others are read whole.
     pub operands: SmallVec<[bool; 8]>,
+    /// True if the results are sums over the rows.
+    pub sums: bool,
 }
 
 impl Rows {
     /// Single elements of all operands.
     pub fn elements(operands: usize) -> Rows {
-        Rows { dims: None, operands: SmallVec::from_elem(true, operands) }
+        Rows { dims: None, operands: SmallVec::from_elem(true, operands), sums: false }
     }
 
     /// Rows along the last dim of the first operand.
     pub fn last(operands: &[&Type], have_rows: &[bool]) -> Rows {
-        Rows { dims: Some(operands[0].rank() - 1), operands: SmallVec::from_slice(have_rows) }
+        Rows { dims: Some(operands[0].rank() - 1), operands: SmallVec::from_slice(have_rows), sums: false }
+    }
+
+    /// Sums over the rows of all operands, which are numbered by this many leading dims.
+    pub fn sums(dims: usize, operands: usize) -> Rows {
+        Rows { dims: Some(dims), operands: SmallVec::from_elem(true, operands), sums: true }
     }
 }
 

@@ -443,8 +443,18 @@ impl OpDef for Binary {
         if self.equation.is_none() { &[0, 1] } else { &[] }
     }
 
+    /// With broadcasting, rows of the most leading dims of the result that each operand has in front, or lacks.
     fn rows(&self, _: &[&Type]) -> Option<Rows> {
-        self.equation.is_none().then(|| Rows::elements(2))
+        let Some(Equation { operands, result }) = &self.equation else { return Some(Rows::elements(2)) };
+        let has = |operand: &Vec<String>, lead: &[String]| match operand.starts_with(lead) {
+            true => Some(true),
+            false => (!lead.iter().any(|letter| operand.contains(letter))).then_some(false),
+        };
+        let law = |dims: usize| {
+            let operands = operands.iter().map(|operand| has(operand, &result[..dims])).collect::<Option<_>>()?;
+            Some(Rows { dims: Some(dims), operands, sums: false })
+        };
+        (1..result.len()).rev().find_map(law)
     }
 
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {

@@ -202,6 +202,10 @@ impl OpDef for LayerNormDgamma {
         "layer_norm_dgamma"
     }
 
+    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
+        Some(Rows::sums(operands[0].rank() - 1, 4))
+    }
+
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let [x, mean, rstd, dy] = operands::take(operands, "x, mean, rstd, dy")?;
         let (dtype, last) = operands::norm_gradient(x, None, &[("mean", mean), ("rstd", rstd)], dy)?;

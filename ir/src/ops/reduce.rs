@@ -1,8 +1,8 @@
 //! `reduce_sum(%x, eq="b s h -> h")`, `reduce_max`: over the factors that the result lacks; and `broadcast`, its transpose.
 
 use super::{
-    Attr, Attrs, Binary, BinaryKind, Builder, Compare, CompareKind, Cotangents, Equation, OpDef, Select, Shapes, Unary,
-    UnaryKind,
+    Attr, Attrs, Binary, BinaryKind, Builder, Compare, CompareKind, Cotangents, Equation, OpDef, Rows, Select, Shapes,
+    Unary, UnaryKind,
 };
 use crate::ids::Value;
 use crate::types::{Dim, PartialKind, Type};
@@ -69,6 +69,13 @@ impl OpDef for Reduce {
 
     fn linear(&self, _: usize) -> Vec<Vec<usize>> {
         if self.kind == PartialKind::Sum { vec![vec![0]] } else { Vec::new() }
+    }
+
+    /// Sums over leading dims.
+    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
+        let (from, to) = (&self.equation.operands[0], &self.equation.result);
+        let is_sum = self.kind == PartialKind::Sum && !to.is_empty() && to.len() < from.len() && from.ends_with(to);
+        is_sum.then(|| Rows::sums(operands[0].rank() - to.len(), 1))
     }
 
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {

@@ -177,6 +177,10 @@ impl OpDef for RmsNormDgamma {
         "rms_norm_dgamma"
     }
 
+    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
+        Some(Rows::sums(operands[0].rank() - 1, 3))
+    }
+
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let [x, rstd, dy] = operands::take(operands, "x, rstd, dy")?;
         let (dtype, last) = operands::norm_gradient(x, None, &[("rstd", rstd)], dy)?;

@@ -8,6 +8,7 @@
 //! memory and helper threads exist.
 
 pub mod attention;
+pub mod columns;
 pub mod cross_entropy;
 pub mod dropout;
 pub mod einsum;

@@ -2,6 +2,7 @@
 //!
 //! A row has `gamma.len()` elements; the number of rows is the number of statistics (`rstd.len()`).
 
+use super::columns::sum_rows;
 use super::par::{Par, Rows};
 use super::simd::{simd, sum, sum2};
 
@@ -91,7 +92,6 @@ pub fn layer_norm_dgamma(
     dgamma_columns(x, (Some(stats.0), stats.1), dy, dgamma, accumulate, par);
 }
 
-/// Threads share the columns, so that the order of the sum does not depend on them.
 fn dgamma_columns(
     x: &[f32],
     (mean, rstd): (Option<&[f32]>, &[f32]),
@@ -102,15 +102,10 @@ fn dgamma_columns(
 ) {
     let (rows, cols) = (rstd.len(), dgamma.len());
     assert!(x.len() == rows * cols && dy.len() == x.len(), "x and dy are rows x cols");
-    if !accumulate {
-        dgamma.fill(0.0);
-    }
-    par.rows(cols, 2 * rows, Rows(dgamma, 1), &|range, dgamma| {
-        for row in 0..rows {
-            let at = row * cols + range.start..row * cols + range.end;
-            let mean = mean.map_or(0.0, |mean| mean[row]);
-            add_scaled(&x[at.clone()], mean, rstd[row], &dy[at], dgamma.0);
-        }
+    sum_rows(rows, 2 * rows, (dgamma, accumulate), par, &|row, columns, sums| {
+        let at = row * cols + columns.start..row * cols + columns.end;
+        let mean = mean.map_or(0.0, |mean| mean[row]);
+        add_scaled(&x[at.clone()], mean, rstd[row], &dy[at], sums);
     });
 }
 

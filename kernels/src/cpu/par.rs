@@ -21,9 +21,16 @@ impl Par {
         self.0.min(work / MIN_WORK).max(1)
     }
 
-    /// Calls `f` on contiguous ranges of `rows` that cover all of them, if `work_per_row` elements are worth it on several threads.
-    pub fn ranges(self, rows: usize, work_per_row: usize, f: &(impl Fn(Range<usize>) + Sync)) {
-        self.rows(rows, work_per_row, (), &|range, ()| f(range));
+    /// Calls `f` on contiguous ranges of `rows` that cover all of them, each with its part of `data`, which has a number of elements in a
+    /// row; on several threads if `work_per_row` elements are worth it.
+    pub fn ranges(
+        self,
+        rows: usize,
+        work_per_row: usize,
+        (data, width): (&mut [f32], usize),
+        f: &(impl Fn(Range<usize>, &mut [f32]) + Sync),
+    ) {
+        self.rows(rows, work_per_row, Rows(data, width), &|range, Rows(data, _)| f(range, data));
     }
 
     /// Calls `f` on contiguous ranges of `rows` that cover all of them, each with its part of `parts`.

@@ -25,13 +25,11 @@ pub fn memory_traffic(mesh: &Mesh, body: &Body) -> [MemoryTraffic; 2] {
     for instr in &body.instrs {
         let stmts: Vec<&Stmt> = instr.stmts().iter().filter(|stmt| counts(stmt)).collect();
         for stmt in &stmts {
-            apart.add(mesh, body, &stmt.operands, &stmt.results, stmt.accumulate);
+            apart.add(mesh, body, &stmt.operands, &stmt.results, &[stmt]);
         }
         match instr {
-            BodyInstr::Fused(fused) => grouped.add(mesh, body, &fused.reads(), &fused.outs, false),
-            _ => stmts.iter().for_each(|stmt| {
-                grouped.add(mesh, body, &stmt.operands, &stmt.results, stmt.accumulate);
-            }),
+            BodyInstr::Fused(fused) => grouped.add(mesh, body, &fused.reads(), &fused.outs, &stmts),
+            _ => stmts.iter().for_each(|stmt| grouped.add(mesh, body, &stmt.operands, &stmt.results, &[stmt])),
         }
     }
     [apart, grouped]
@@ -44,12 +42,12 @@ fn counts(stmt: &Stmt) -> bool {
 }
 
 impl MemoryTraffic {
-    /// Counts a kernel. One that adds to its results reads them first.
-    fn add(&mut self, mesh: &Mesh, body: &Body, reads: &[Value], writes: &[Value], accumulates: bool) {
+    /// Counts a kernel that runs statements. Results that it adds to are read first.
+    fn add(&mut self, mesh: &Mesh, body: &Body, reads: &[Value], writes: &[Value], stmts: &[&Stmt]) {
         let bytes = |value: &Value| local_type(&body.values[*value].ty, mesh).bytes();
-        let reads: BTreeSet<Value> = reads.iter().copied().collect();
-        let written: u64 = writes.iter().map(bytes).sum();
+        let sums = stmts.iter().filter(|stmt| stmt.accumulate).flat_map(|stmt| &stmt.results);
+        let reads: BTreeSet<Value> = reads.iter().chain(sums).copied().collect();
         self.launches += 1;
-        self.bytes += reads.iter().map(bytes).sum::<u64>() + if accumulates { 2 * written } else { written };
+        self.bytes += reads.iter().chain(writes).map(bytes).sum::<u64>();
     }
 }

@@ -169,13 +169,17 @@ impl<'a, C: Communicator, K> Compiler<'a, C, K> {
                 forward: self.body.kind == BodyKind::F,
             };
             let [operands, results] = [&stmt.operands, &stmt.results].map(|side| side.iter().map(operand).collect());
-            stmts.push(GroupStmt { op, site, operands, results });
+            stmts.push(GroupStmt { op, site, operands, results, accumulate: stmt.accumulate });
         }
         let kernel = backend.prepare_group(&GroupSite { stmts }).map_err(|why| format!("a group: {why}"))?;
         self.compiled.kernels.push(kernel);
         let kernel = self.compiled.kernels.len() - 1;
         let (operands, results) = (self.places(values(&reads)), self.places(values(&fused.outs)));
-        self.compiled.code.steps.push(BodyStep::Launch { kernel, operands, results, updated: &[] });
+        let first = self.compiled.sums[0].len();
+        let added = fused.stmts.iter().filter(|stmt| stmt.accumulate);
+        self.compiled.sums[0].extend(added.flat_map(|stmt| &stmt.results));
+        let sums = first..self.compiled.sums[0].len();
+        self.compiled.code.steps.push(BodyStep::Group { kernel, operands, results, sums });
         Ok(())
     }
 

@@ -140,6 +140,11 @@ impl BodyCursor {
                 let (operands, into) = (&places[operands.clone()], &places[*into..=*into]);
                 backend.launch(&mut kernels[*kernel], self.site, operands, into, run.accumulates[*sum]);
             }
+            BodyStep::Group { kernel, operands, results, sums } => {
+                let (operands, results) = (&places[operands.clone()], &places[results.clone()]);
+                let accumulate = &run.accumulates[sums.clone()];
+                backend.launch_group(&mut kernels[*kernel], self.site, operands, results, accumulate);
+            }
             BodyStep::Start { call, sources, results, completion } => {
                 let request = comm.start(&call.group, &call.plan, &places[sources.clone()], &places[results.clone()]);
                 let record_as = (EventKind::StepExchange(at.0, at.1), now);

@@ -92,6 +92,8 @@ pub(super) enum BodyStep<C: Communicator> {
     },
     /// Runs a kernel whose result is a gradient sum, of this number among those of the body.
     Accumulate { kernel: usize, operands: Range<usize>, into: usize, sum: usize },
+    /// Runs a group, with its gradient sums among those of the body.
+    Group { kernel: usize, operands: Range<usize>, results: Range<usize>, sums: Range<usize> },
     /// Starts a reshard.
     Start { call: Arc<ExchangeCall<C>>, sources: Range<usize>, results: Range<usize>, completion: usize },
     /// Waits for an exchange, then adds its results to gradient sums. `sums` has pairs: the sum, then the result.

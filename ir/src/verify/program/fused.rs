@@ -4,7 +4,7 @@ use crate::fused::{Fused, ROW_BYTES};
 use crate::graph::Model;
 use crate::ids::Value;
 use crate::program::Body;
-use crate::types::Type;
+use crate::types::{DType, Type};
 
 /// The faults of a group.
 pub(super) fn check(model: &Model, body: &Body, fused: &Fused) -> Vec<String> {
@@ -15,10 +15,11 @@ pub(super) fn check(model: &Model, body: &Body, fused: &Fused) -> Vec<String> {
         faults.push("a group has at least two statements".to_string());
     }
     let mut dims: Option<usize> = None;
-    let (mut in_rows, mut whole): (Vec<Value>, Vec<Value>) = (Vec::new(), Vec::new());
+    let [mut in_rows, mut whole, mut sums]: [Vec<Value>; 3] = Default::default();
     for stmt in &fused.stmts {
         let types: Vec<&Type> = stmt.operands.iter().map(|&value| ty(value)).collect();
-        let Some(rows) = stmt.op.def().and_then(|def| def.rows(&types)).filter(|_| !stmt.accumulate) else {
+        let Some(rows) = stmt.op.def().and_then(|def| def.rows(&types)).filter(|rows| rows.sums || !stmt.accumulate)
+        else {
             faults.push(format!("`{}` does not treat rows alike", stmt.op.name()));
             continue;
         };
@@ -26,7 +27,18 @@ pub(super) fn check(model: &Model, body: &Body, fused: &Fused) -> Vec<String> {
         for (&operand, &has_rows) in stmt.operands.iter().zip(&rows.operands) {
             if has_rows { in_rows.push(operand) } else { whole.push(operand) }
         }
-        in_rows.extend(&stmt.results);
+        match rows.sums {
+            false => in_rows.extend(&stmt.results),
+            true => sums.extend(&stmt.results),
+        }
+    }
+    for &sum in &sums {
+        if ty(sum).dtype != DType::F32 || !fused.outs.contains(&sum) {
+            faults.push(format!("%{} is a sum over rows, which is f32 and left", name(sum)));
+        }
+        if fused.stmts.iter().any(|stmt| stmt.operands.contains(&sum)) {
+            faults.push(format!("%{} is a sum over rows, which is read before its last row", name(sum)));
+        }
     }
     for value in fused.interior().filter(|&value| body.args.iter().any(|arg| arg.value == value)) {
         faults.push(format!("%{} is an argument, which a group leaves if it stores it", name(value)));

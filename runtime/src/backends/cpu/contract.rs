@@ -4,8 +4,9 @@ use super::KernelFn;
 use super::call::Call;
 use super::quantise::Dequantise;
 use crate::backend::KernelSite;
-use ir::ops::{Einsum, Reduce};
+use ir::ops::{Einsum, OpDef, Reduce};
 use ir::types::PartialKind;
+use kernels::cpu::columns::column_sums;
 use kernels::cpu::narrow::Floats;
 use kernels::cpu::{einsum, reduce};
 
@@ -50,6 +51,12 @@ pub(super) fn einsum(op: &Einsum, site: &KernelSite<'_>) -> Result<(KernelFn, bo
 }
 
 pub(super) fn reduce(op: &Reduce, site: &KernelSite<'_>) -> Result<KernelFn, String> {
+    if op.rows(site.operands).is_some() {
+        return Ok(Box::new(|call, par| {
+            let (x, accumulate) = (call.float(0), call.accumulate);
+            column_sums(x, call.out(), accumulate, par);
+        }));
+    }
     let sizes = site.operand(0)?;
     let keep: Vec<bool> = op.equation.operands[0].iter().map(|l| op.equation.result.contains(l)).collect();
     let kind = match op.kind {

@@ -1,5 +1,8 @@
 //! Groups of statements on the processor: each thread takes a range of the rows, and runs all statements on a tile of them before it
-//! goes on. Interior values lie in the thread's part of the arena behind the program's, and stay in its cache.
+//! goes on. Interior values are in the thread's part of the arena behind the program's, and stay in its cache.
+//!
+//! Sums over rows are made for each chunk of rows ([`CHUNK`]), and those are added in order after the last row. The kernels of single
+//! statements add in the same order: groups change no bit.
 
 use super::call::Buffers;
 use super::{OpKernel, Rng, Shared};
@@ -10,23 +13,29 @@ use ir::arena::ALIGNMENT;
 use ir::fused::ROW_BYTES;
 use ir::types::{DType, Type};
 use kernels::cpu::Par;
+use kernels::cpu::columns::{CHUNK, add_chunks};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes of the tensors of a tile: they are in the L2 cache together.
 const TILE: usize = ROW_BYTES as usize;
-/// Bytes behind the arena for the interior values of a thread's tile: a tile's, and room to align them.
-pub(super) const SPACE: usize = 2 * TILE;
+/// Bytes behind the arena for the interior values of a thread's tile: those of the longest chunk of rows, and room to align them.
+pub(super) const SPACE: usize = 2 * CHUNK * TILE;
 
 /// A group with its shapes.
 pub(super) struct Group {
     rows: usize,
     /// Rows of a tile.
     tile: usize,
+    /// Rows that a thread takes at a time.
+    step: usize,
     /// Elements of a row of all tensors.
     row: usize,
     stmts: Vec<[Vec<Place>; 2]>,
+    sums: Vec<Sum>,
+    /// Elements of all sums.
+    columns: usize,
     /// One per thread that may run it.
     lanes: Vec<Mutex<Lane>>,
 }
@@ -38,6 +47,19 @@ struct Lane {
     spans: [Vec<Span>; 2],
     buffers: Buffers,
     scratch: Vec<f32>,
+}
+
+/// A sum over rows.
+struct Sum {
+    /// The result of the group.
+    result: usize,
+    /// Its first element among those of all sums.
+    column: usize,
+    /// Its first byte in the lane while a chunk is summed.
+    at: usize,
+    width: usize,
+    /// It is a gradient sum.
+    accumulate: bool,
 }
 
 /// The place of a tensor of a statement.
@@ -54,6 +76,8 @@ enum Place {
         dtype: DType,
         width: usize,
     },
+    /// A sum over rows, by its number.
+    Sum(usize),
 }
 
 impl Group {
@@ -71,9 +95,12 @@ impl Group {
         let row = site.stmts.iter().flat_map(|stmt| stmt.site.operands.iter().chain(stmt.site.results));
         let len = |ty| local_len(ty, site.stmts[0].site.mesh, site.stmts[0].site.coordinates);
         let bytes: usize = row.clone().map(|ty| len(ty) / rows.max(1) * ty.dtype.bytes() as usize).sum();
-        let tile = (TILE / bytes.max(1)).clamp(1, rows.max(1));
+        let has_sums = site.stmts.iter().map(GroupStmt::law).collect::<Result<Vec<_>, _>>()?.iter().any(|law| law.sums);
+        let step = if has_sums { CHUNK } else { 1 };
+        let tile = (TILE / bytes.max(1) / step * step).clamp(step, rows.next_multiple_of(step).max(step));
         let row = row.map(|ty| len(ty) / rows.max(1)).sum();
-        let stmts = places(site, rows, tile)?;
+        let Places { stmts, sums, .. } = Places::new(site, rows, tile)?;
+        let columns = sums.iter().map(|sum| sum.width).sum();
         let lane = |lane: usize| {
             let kernels = site.stmts.iter().map(&mut *prepare).collect::<Result<_, _>>()?;
             let start = space + lane * SPACE;
@@ -86,12 +113,27 @@ impl Group {
             }))
         };
         let lanes = (0..threads).map(lane).collect::<Result<_, String>>()?;
-        Ok(Group { rows, tile, row, stmts, lanes })
+        Ok(Group { rows, tile, step, row, stmts, sums, columns, lanes })
     }
 
-    /// Runs the group.
-    pub(super) fn run(&self, arena: &Arc<Arena>, rng: Rng, operands: &[Span], results: &[Span]) {
-        Par(self.lanes.len()).ranges(self.rows, self.row, &|range| {
+    /// The elements that its sums over chunks have.
+    pub(super) fn partials(&self) -> usize {
+        self.columns * self.rows.div_ceil(self.step)
+    }
+
+    /// Runs the group. Its gradient sums, in order, are added to or stored; `partials` is room for sums over chunks.
+    pub(super) fn run(
+        &self,
+        arena: &Arc<Arena>,
+        partials: &mut [f32],
+        rng: Rng,
+        [operands, results]: [&[Span]; 2],
+        accumulate: &[bool],
+    ) {
+        let Group { rows, tile, step, columns, .. } = *self;
+        let partials = &mut partials[..self.partials()];
+        let par = Par(self.lanes.len());
+        par.ranges(rows.div_ceil(step), step * self.row, (&mut *partials, columns), &|steps, partials| {
             // There is a lane for each thread.
             let Some(mut lane) = self.lanes.iter().find_map(|lane| match lane.try_lock() {
                 Ok(lane) => Some(lane),
@@ -100,27 +142,61 @@ impl Group {
             }) else {
                 unreachable!("a lane for each thread")
             };
-            for start in range.clone().step_by(self.tile) {
-                self.tile(&mut lane, start..range.end.min(start + self.tile), arena, rng, [operands, results]);
+            let range = steps.start * step..rows.min(steps.end * step);
+            for start in range.clone().step_by(tile) {
+                let partials = &mut partials[(start - range.start) / step * columns..];
+                let rows = start..range.end.min(start + tile);
+                self.tile(&mut lane, (rows, partials), arena, rng, [operands, results]);
             }
         });
+        let mut accumulate = accumulate.iter();
+        for sum in &self.sums {
+            let adds = sum.accumulate && *accumulate.next().expect("a flag for each gradient sum");
+            // SAFETY: nobody else touches it now.
+            let out = unsafe { arena.elements_mut(results[sum.result]) };
+            add_chunks((partials, columns), sum.column, out, adds);
+        }
     }
 
-    fn tile(&self, lane: &mut Lane, rows: Range<usize>, arena: &Arena, rng: Rng, [operands, results]: [&[Span]; 2]) {
+    fn tile(
+        &self,
+        lane: &mut Lane,
+        (rows, partials): (Range<usize>, &mut [f32]),
+        arena: &Arena,
+        rng: Rng,
+        [operands, results]: [&[Span]; 2],
+    ) {
         let Lane { kernels, start, spans, buffers, scratch } = lane;
-        let span = |place: &Place| match *place {
-            Place::Operand(at, width) => operands[at].part(rows.start * width, rows.len() * width),
-            Place::Result(at, width) => results[at].part(rows.start * width, rows.len() * width),
-            Place::Whole(at) => operands[at],
-            Place::Interior { at, dtype, width } => Span::new(dtype, *start + at, rows.len() * width),
-        };
         for (kernel, places) in kernels.iter_mut().zip(&self.stmts) {
-            for (spans, places) in spans.iter_mut().zip(places) {
-                spans.clear();
-                spans.extend(places.iter().map(span));
+            let sum = places[1]
+                .iter()
+                .find_map(|place| if let Place::Sum(sum) = place { Some(&self.sums[*sum]) } else { None });
+            // A sum is made chunk by chunk, all else for the tile.
+            let step = if sum.is_some() { CHUNK } else { rows.len() };
+            for (chunk, first) in rows.clone().step_by(step).enumerate() {
+                let part = first..rows.end.min(first + step);
+                let span = |place: &Place| match *place {
+                    Place::Operand(at, width) => operands[at].part(part.start * width, part.len() * width),
+                    Place::Result(at, width) => results[at].part(part.start * width, part.len() * width),
+                    Place::Whole(at) => operands[at],
+                    Place::Interior { at, dtype, width } => {
+                        let tile = Span::new(dtype, *start + at, rows.len() * width);
+                        tile.part((part.start - rows.start) * width, part.len() * width)
+                    }
+                    Place::Sum(sum) => Span::new(DType::F32, *start + self.sums[sum].at, self.sums[sum].width),
+                };
+                for (spans, places) in spans.iter_mut().zip(places) {
+                    spans.clear();
+                    spans.extend(places.iter().map(span));
+                }
+                let [operands, results] = &*spans;
+                kernel.launch(arena, (buffers, scratch), Par(1), rng, [operands, results], false);
+                if let Some(sum) = sum {
+                    // SAFETY: the lane's part of the arena is its own.
+                    let made = unsafe { arena.elements::<f32>(results[0]) };
+                    partials[chunk * self.columns + sum.column..][..sum.width].copy_from_slice(made);
+                }
             }
-            let [operands, results] = &*spans;
-            kernel.launch(arena, (buffers, scratch), Par(1), rng, [operands, results], false);
         }
     }
 }
@@ -138,43 +214,70 @@ fn rows(site: &GroupSite<'_>) -> Result<usize, String> {
     at.rows(ty, dims)
 }
 
-/// The places of all tensors, by statement.
-fn places(site: &GroupSite<'_>, rows: usize, tile: usize) -> Result<Vec<[Vec<Place>; 2]>, String> {
-    let mut end = 0;
-    let mut interior: Vec<Option<Place>> = Vec::new();
-    let mut stmts = Vec::new();
-    for stmt in &site.stmts {
-        let (law, at) = (stmt.law()?, &stmt.site);
-        let width = |ty: &Type| local_len(ty, at.mesh, at.coordinates) / rows.max(1);
-        let operand = |(place, (value, ty)): (usize, (&GroupValue, &&Type))| match *value {
-            GroupValue::Operand(of) if law.operands[place] => Ok(Place::Operand(of, width(ty))),
-            GroupValue::Operand(of) => Ok(Place::Whole(of)),
-            GroupValue::Result(of) => Ok(Place::Result(of, width(ty))),
-            GroupValue::Interior(of) => {
-                interior.get(of).copied().flatten().ok_or("reads what is not computed".to_string())
-            }
-        };
-        let operands = stmt.operands.iter().zip(at.operands).enumerate().map(operand).collect::<Result<_, String>>()?;
-        let mut results = Vec::new();
-        for (value, ty) in stmt.results.iter().zip(at.results) {
-            results.push(match *value {
-                GroupValue::Result(of) => Place::Result(of, width(ty)),
-                GroupValue::Operand(_) => return Err("writes an operand".to_string()),
+/// The places of all tensors.
+#[derive(Default)]
+struct Places {
+    /// By statement.
+    stmts: Vec<[Vec<Place>; 2]>,
+    interior: Vec<Option<Place>>,
+    sums: Vec<Sum>,
+    /// The bytes of a lane.
+    end: usize,
+}
+
+impl Places {
+    fn new(site: &GroupSite<'_>, rows: usize, tile: usize) -> Result<Places, String> {
+        let mut places = Places::default();
+        for stmt in &site.stmts {
+            let (law, at) = (stmt.law()?, &stmt.site);
+            let width = |ty: &Type| local_len(ty, at.mesh, at.coordinates) / rows.max(1);
+            let operand = |(place, (value, ty)): (usize, (&GroupValue, &&Type))| match *value {
+                GroupValue::Operand(of) if law.operands[place] => Ok(Place::Operand(of, width(ty))),
+                GroupValue::Operand(of) => Ok(Place::Whole(of)),
+                GroupValue::Result(of) => Ok(Place::Result(of, width(ty))),
                 GroupValue::Interior(of) => {
-                    let place = Place::Interior { at: end, dtype: ty.dtype, width: width(ty) };
-                    end = (end + tile * width(ty) * ty.dtype.bytes() as usize).next_multiple_of(ALIGNMENT as usize);
-                    interior.resize(interior.len().max(of + 1), None);
-                    interior[of] = Some(place);
-                    place
+                    places.interior.get(of).copied().flatten().ok_or("reads what is not computed".to_string())
                 }
-            });
+            };
+            let operands = stmt.operands.iter().zip(at.operands).enumerate().map(operand).collect::<Result<_, _>>()?;
+            let mut results = Vec::new();
+            for (value, ty) in stmt.results.iter().zip(at.results) {
+                results.push(match *value {
+                    GroupValue::Result(of) if law.sums => places.sum(of, local_len(ty, at.mesh, at.coordinates), stmt),
+                    GroupValue::Result(of) => Place::Result(of, width(ty)),
+                    GroupValue::Interior(of) if !law.sums => places.inside(of, ty, width(ty), tile),
+                    _ => return Err(format!("`{}` has no place for its result", stmt.op.def().name())),
+                });
+            }
+            places.stmts.push([operands, results]);
         }
-        stmts.push([operands, results]);
+        match places.end > SPACE {
+            true => Err(format!("the interior values of a tile take {} bytes, more than {SPACE}", places.end)),
+            false => Ok(places),
+        }
     }
-    if end > SPACE {
-        return Err(format!("the interior values of a tile take {end} bytes, more than {SPACE}"));
+
+    /// Room for bytes in a lane.
+    fn take(&mut self, bytes: usize) -> usize {
+        let at = self.end;
+        self.end = (at + bytes).next_multiple_of(ALIGNMENT as usize);
+        at
     }
-    Ok(stmts)
+
+    fn inside(&mut self, of: usize, ty: &Type, width: usize, tile: usize) -> Place {
+        let at = self.take(tile * width * ty.dtype.bytes() as usize);
+        let place = Place::Interior { at, dtype: ty.dtype, width };
+        self.interior.resize(self.interior.len().max(of + 1), None);
+        self.interior[of] = Some(place);
+        place
+    }
+
+    fn sum(&mut self, result: usize, width: usize, stmt: &GroupStmt<'_>) -> Place {
+        let column = self.sums.last().map_or(0, |sum| sum.column + sum.width);
+        let at = self.take(width * size_of::<f32>());
+        self.sums.push(Sum { result, column, at, width, accumulate: stmt.accumulate });
+        Place::Sum(self.sums.len() - 1)
+    }
 }
 
 impl GroupStmt<'_> {

@@ -40,6 +40,8 @@ pub struct Cpu {
     par: Par,
     /// Scratch memory of kernels.
     scratch: Vec<f32>,
+    /// Sums of groups over chunks of rows.
+    partials: Vec<f32>,
     /// Operands and results that are not in the arena as kernels take them.
     buffers: Buffers,
     /// Shared state of the threads of the rank.
@@ -122,12 +124,18 @@ impl Cpu {
             arena,
             par: Par(threads.max(1)),
             scratch: Vec::new(),
+            partials: Vec::new(),
             buffers: Buffers::default(),
             shared: Arc::default(),
             border: Border::default(),
             space: 0,
             fork: 0,
         }
+    }
+
+    fn rng(&self, site: LaunchSite) -> Rng {
+        let [seed, step] = [&self.shared.seed, &self.shared.step].map(|number| number.load(Ordering::Relaxed));
+        Rng { seed, step, site }
     }
 
     /// The memory, which peers may read and write too.
@@ -157,7 +165,8 @@ impl OpKernel {
     /// The kernel of an op, on whole tensors.
     fn new(op: &KernelOp, site: &KernelSite<'_>, shared: &Arc<Shared>) -> Result<OpKernel, String> {
         use KernelOp as Op;
-        let adds = matches!(op, Op::Einsum(_) | Op::EmbeddingGrad(_) | Op::RmsNormDgamma(_) | Op::LayerNormDgamma(_));
+        let sums = op.def().rows(site.operands).is_some_and(|rows| rows.sums);
+        let adds = sums || matches!(op, Op::Einsum(_) | Op::EmbeddingGrad(_));
         let place = match op.def() {
             def if def.is_view() => InPlace::IsThere,
             def if !def.in_place().is_empty() => InPlace::Computes,
@@ -245,13 +254,15 @@ impl Backend for Cpu {
 
     fn prepare(&mut self, op: &KernelOp, site: &KernelSite<'_>) -> Result<Kernel, String> {
         let kernel = OpKernel::new(op, site, &self.shared)?;
-        Ok(Kernel(Work::Op(OpKernel { split: Split::of(op, site), ..kernel })))
+        let split = Split::of(op, site).filter(|_| !kernel.moves);
+        Ok(Kernel(Work::Op(OpKernel { split, ..kernel })))
     }
 
     fn prepare_group(&mut self, site: &GroupSite<'_>) -> Result<Kernel, String> {
         let (threads, shared) = (self.par.0, &self.shared);
         let space = self.space + self.fork * threads * SPACE;
         let group = Group::new(site, threads, space, &mut |stmt| OpKernel::new(stmt.op, &stmt.site, shared))?;
+        self.partials.resize(self.partials.len().max(group.partials()), 0.0);
         Ok(Kernel(Work::Group(group)))
     }
 
@@ -270,13 +281,23 @@ impl Backend for Cpu {
     }
 
     fn launch(&mut self, kernel: &mut Kernel, site: LaunchSite, operands: &[Span], results: &[Span], accumulate: bool) {
-        let [seed, step] = [&self.shared.seed, &self.shared.step].map(|number| number.load(Ordering::Relaxed));
-        let rng = Rng { seed, step, site };
+        let rng = self.rng(site);
         let Cpu { arena, par, scratch, buffers, .. } = self;
-        match &mut kernel.0 {
-            Work::Op(kernel) => kernel.launch(arena, (buffers, scratch), *par, rng, [operands, results], accumulate),
-            Work::Group(group) => group.run(arena, rng, operands, results),
-        }
+        let Work::Op(kernel) = &mut kernel.0 else { panic!("a group is launched as a group") };
+        kernel.launch(arena, (buffers, scratch), *par, rng, [operands, results], accumulate);
+    }
+
+    fn launch_group(
+        &mut self,
+        kernel: &mut Kernel,
+        site: LaunchSite,
+        operands: &[Span],
+        results: &[Span],
+        accumulate: &[bool],
+    ) {
+        let rng = self.rng(site);
+        let Work::Group(group) = &kernel.0 else { panic!("a kernel is launched as one") };
+        group.run(&self.arena, &mut self.partials, rng, [operands, results], accumulate);
     }
 
     fn add(&mut self, into: Span, from: Span) {

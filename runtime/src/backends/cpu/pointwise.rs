@@ -5,7 +5,7 @@ use super::{KernelFn, Rng};
 use crate::backend::KernelSite;
 use crate::backends::scalar;
 use crate::state::key;
-use ir::ops::{Binary, Dropout, Unary};
+use ir::ops::{Binary, Dropout, OpDef, Unary};
 use ir::types::DType;
 use kernels::cpu::dropout::{self, TensorPart};
 use kernels::cpu::elementwise::{self, Strided};
@@ -33,12 +33,20 @@ pub(super) fn binary(op: &Binary, site: &KernelSite<'_>) -> Result<KernelFn, Str
             elementwise::binary(kind, call.source(0), call.source(1), call.out(), par);
         }));
     };
-    let sizes = site.result(0)?;
+    let mut sizes = site.result(0)?;
     let strides = |operand: usize| -> Result<Vec<usize>, String> {
         Ok(strides_in(&equation.operands[operand], &site.operand(operand)?, &equation.result))
     };
-    let (a, b) = (strides(0)?, strides(1)?);
+    let (mut a, mut b) = (strides(0)?, strides(1)?);
+    // A part of the rows may be asked for: their dims are one.
+    let dims = op.rows(site.operands).and_then(|law| law.dims);
+    if let Some(dims) = dims {
+        [&mut sizes, &mut a, &mut b].into_iter().for_each(|list| drop(list.drain(..dims - 1)));
+    }
     Ok(Box::new(move |call, par| {
+        if dims.is_some() {
+            sizes[0] = call.out().len() / sizes[1..].iter().product::<usize>().max(1);
+        }
         let (x, y) = (Strided(call.float(0).into(), &a), Strided(call.float(1).into(), &b));
         elementwise::broadcast_binary(kind, x, y, call.out(), &sizes, par);
     }))

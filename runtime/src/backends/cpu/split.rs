@@ -37,7 +37,11 @@ impl Split {
         types.find(|ty| narrow(ty.dtype).is_some())?;
         let sums = matches!(op, KernelOp::CrossEntropy(_));
         // Its loss is one number, the sum over the rows.
-        let law = if sums { Rows::last(site.operands, &[true; 2]) } else { op.def().rows(site.operands)? };
+        let law = if sums {
+            Rows::last(site.operands, &[true; 2])
+        } else {
+            op.def().rows(site.operands).filter(|law| !law.sums)?
+        };
         let first = law.operands.iter().position(|has_rows| *has_rows)?;
         let rows = site.rows(site.operands[first], law.dims).ok().filter(|rows| *rows > 0)?;
         let share = |ty: &Type| Share::Rows(local_len(ty, site.mesh, site.coordinates) / rows);

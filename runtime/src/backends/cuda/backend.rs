@@ -197,6 +197,10 @@ impl Backend for Cuda {
         done.unwrap_or_else(|why| panic!("{why}"));
     }
 
+    fn launch_group(&mut self, _: &mut Kernel, _: LaunchSite, _: &[Span], _: &[Span], _: &[bool]) {
+        unreachable!("no group is made ready")
+    }
+
     fn add(&mut self, into: Span, from: Span) {
         assert_eq!([into.dtype, from.dtype], [DType::F32; 2], "no op in a narrow format has a kernel here");
         // SAFETY: as in `launch`.

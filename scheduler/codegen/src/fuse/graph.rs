@@ -6,7 +6,7 @@ use ir::graph::Stmt;
 use ir::ids::Value;
 use ir::ops::{Op, Rows};
 use ir::program::Body;
-use ir::types::Type;
+use ir::types::{DType, Type};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Seconds of the start of a kernel on all threads of a rank, and of their join: 1 us for two threads of a processor.
@@ -66,9 +66,11 @@ impl<'a> Graph<'a> {
     /// The rows that a statement treats alike, all tensors of which are divided in the same way.
     fn rows(&self, stmt: &Stmt) -> Option<Rows> {
         let types: Vec<&Type> = stmt.operands.iter().map(|&value| self.ty(value)).collect();
-        let rows = stmt.op.def()?.rows(&types).filter(|_| !stmt.accumulate)?;
+        let rows = stmt.op.def()?.rows(&types)?;
+        // Sums of chunks are not rounded.
+        let fits = if rows.sums { self.ty(stmt.results[0]).dtype == DType::F32 } else { !stmt.accumulate };
         let tensors: Vec<Value> = in_rows(stmt, &rows).collect();
-        self.alike(&tensors, rows.dims).then_some(rows)
+        (fits && self.alike(&tensors, rows.dims)).then_some(rows)
     }
 
     /// The statements that share a tensor's rows with a group and are not in it.
@@ -97,18 +99,19 @@ impl<'a> Graph<'a> {
         self.fits(&closed).then_some(closed)
     }
 
-    /// True if statements have the same rows, read whole nothing that is one of their results, and few bytes in a row.
+    /// True if statements have the same rows, read no result of theirs but by rows, and have few bytes in a row.
     fn fits(&self, group: &[usize]) -> bool {
         let laws: Option<Vec<&Rows>> = group.iter().map(|&at| self.rows[at].as_ref()).collect();
         let Some(laws) = laws else { return false };
         let dims = laws.iter().filter_map(|rows| rows.dims).min();
         let tensors: Vec<Value> = group.iter().flat_map(|&at| self.in_rows(at)).collect();
-        let results: HashSet<Value> = group.iter().flat_map(|&at| &self.stmts[at].results).copied().collect();
-        let mut whole = group.iter().zip(&laws).flat_map(|(&at, rows)| {
-            let operands = self.stmts[at].operands.iter().zip(&rows.operands);
-            operands.filter(|(_, has_rows)| !**has_rows).map(|(value, _)| value)
-        });
-        !whole.any(|value| results.contains(value))
+        let (mut sums, mut results): (HashSet<Value>, HashSet<Value>) = (HashSet::new(), HashSet::new());
+        for (&at, rows) in group.iter().zip(&laws) {
+            if rows.sums { &mut sums } else { &mut results }.extend(&self.stmts[at].results);
+        }
+        let mut reads =
+            group.iter().zip(&laws).flat_map(|(&at, rows)| self.stmts[at].operands.iter().zip(&rows.operands));
+        !reads.any(|(value, has_rows)| sums.contains(value) || !has_rows && results.contains(value))
             && self.alike(&tensors, dims)
             && self.row_bytes(&results, dims) <= ROW_BYTES
     }
@@ -175,10 +178,11 @@ impl<'a> Graph<'a> {
     }
 }
 
-/// The operands that have rows, and the results.
+/// The operands and results that have rows.
 fn in_rows<'s>(stmt: &'s Stmt, rows: &'s Rows) -> impl Iterator<Item = Value> + 's {
     let operands = stmt.operands.iter().zip(&rows.operands).filter(|(_, has_rows)| **has_rows);
-    operands.map(|(&value, _)| value).chain(stmt.results.iter().copied())
+    let results = stmt.results.iter().filter(|_| !rows.sums);
+    operands.map(|(value, _)| value).chain(results).copied()
 }
 
 /// Per statement, those that must follow it, directly or not.
