@@ -42,7 +42,7 @@ pub struct Einsum {
 
 /// Preparation of an operand before the product.
 #[derive(Clone, Debug)]
-struct Operand {
+pub(super) struct Operand {
     /// Dimensions, and which of them survive; none if all do.
     summed: Option<(Dims, Vec<bool>)>,
     summed_len: usize,
@@ -161,6 +161,18 @@ impl Einsum {
         scratch: &mut Vec<f32>,
     ) {
         self.contract(a.into(), b.into(), out, accumulate, par, scratch);
+    }
+
+    /// Elements of the result.
+    pub(super) fn len(&self) -> usize {
+        self.sizes[2]
+    }
+
+    /// The product with its operands, if its elements can be finished as they are completed.
+    pub(super) fn finishing(&self) -> Option<(&Matrices, [&Operand; 2])> {
+        let Product::Matrices(matrices) = &self.product else { return None };
+        let fits = matrices.can_finish() && self.out.is_none() && self.flops > 0;
+        fits.then_some((matrices, [&self.a, &self.b]))
     }
 
     /// True if the contraction can be [rounded](Einsum::run_rounded) without its result in f32.
@@ -320,13 +332,13 @@ impl Operand {
     }
 
     /// Elements of scratch memory that [`Operand::prepare`] takes.
-    fn scratch(&self, x: Floats, wide: bool) -> usize {
+    pub(super) fn scratch(&self, x: Floats, wide: bool) -> usize {
         let copies = usize::from(self.summed.is_some()) + usize::from(self.packing.is_some());
         self.summed_len * copies + if self.widens(x, wide) { x.len() } else { 0 }
     }
 
     /// The operand in the layout of the product, in f32 if it is changed for that or must be `wide`.
-    fn prepare<'s>(&self, x: Floats<'s>, wide: bool, free: &mut &'s mut [f32], par: Par) -> Floats<'s> {
+    pub(super) fn prepare<'s>(&self, x: Floats<'s>, wide: bool, free: &mut &'s mut [f32], par: Par) -> Floats<'s> {
         let mut x = x;
         if let (Floats::Narrow(format, bytes), true) = (x, self.widens(x, wide)) {
             let widened = take(free, x.len());

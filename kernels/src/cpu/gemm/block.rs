@@ -4,7 +4,8 @@ use super::elements::Elements;
 use super::level::Level;
 use super::pack::Unpacked;
 use super::tile::Tile;
-use super::{Matrix, PAGE, blocks};
+use super::{Finishing, Matrix, PAGE, blocks};
+use std::ops::Range;
 
 /// The elements of the largest tile.
 const TILE: usize = 14 * 32;
@@ -27,6 +28,8 @@ pub(super) struct Block<'a> {
     pub(super) packed: *mut f32,
     /// Space for words of narrow elements: [`Level::strip`] rows of [`DEPTH`](super::DEPTH).
     pub(super) space: *mut f32,
+    /// What is done with rows of products after their last terms.
+    pub(super) finish: Option<Finishing<'a>>,
 }
 
 /// A panel of columns in the order of the tiles.
@@ -52,18 +55,23 @@ impl Block<'_> {
             for rows in blocks(m, strip) {
                 let columns = a.at([rows.start, 0]).transposed();
                 let a = columns.words([self.k, rows.len()], self.level.terms, self.space).transposed();
-                self.rows(rows.len(), a, out.at([rows.start, 0]));
+                self.rows(rows, a, out);
             }
         }
     }
 
-    /// The products of rows of words.
-    unsafe fn rows(&self, m: usize, a: Matrix<*const f32>, out: Matrix<*mut f32>) {
+    /// The products of a strip of rows, which are given in words.
+    unsafe fn rows(&self, strip: Range<usize>, a: Matrix<*const f32>, out: Matrix<*mut f32>) {
         let shared = a.strides[0].is_multiple_of(PAGE);
-        for rows in blocks(m, if shared { SET.min(self.level.rows) } else { self.level.rows }) {
+        for rows in blocks(strip.len(), if shared { SET.min(self.level.rows) } else { self.level.rows }) {
+            let first = strip.start + rows.start;
             for panel in self.panels() {
                 // SAFETY: as the caller of `run` promises.
-                unsafe { self.tile(rows.len(), &panel, a.at([rows.start, 0]), out.at([rows.start, panel.first])) };
+                unsafe { self.tile(rows.len(), &panel, a.at([rows.start, 0]), out.at([first, panel.first])) };
+            }
+            if let Some(finishing) = &self.finish {
+                // SAFETY: the rows are complete, and no other thread's.
+                unsafe { finishing.rows([first, 0], [rows.len(), self.columns], out.at([first, 0])) };
             }
         }
     }

@@ -83,17 +83,74 @@ pub(crate) unsafe fn multiply<'a, 'b>(
 ) {
     let [m, n, k] = size;
     let (a, b) = (a.pointer([m, k]), b.pointer([k, n]));
-    let product = Product { size, a, b, out, scale, accumulate }.with_contiguous_rows();
-    let level = product.level();
-    let [m, n, _] = product.size;
-    let (size, unit) = if m > n { (m, level.rows) } else { (n, level.width()) };
-    let units = size.div_ceil(unit);
-    Par(threads.min(units)).rows(units, usize::MAX, (), &|range, ()| {
-        let range = range.start * unit..size.min(range.end * unit);
-        // SAFETY: the sizes have been checked; the caller answers for `out`; parts have elements of their own.
-        unsafe { product.part(m > n, range).run(level) };
-    });
+    let product = Product { size, a, b, out, scale, accumulate, finish: None }.with_contiguous_rows();
+    // SAFETY: as the caller promises.
+    unsafe { product.run_on(threads) };
 }
+
+/// `out = a b` for contiguous rows of `out`. As soon as a few rows of a block of columns are complete, while they are in the nearest
+/// cache, `finish` is called for each of them, with its row, its first column and its elements.
+///
+/// # Panics
+/// If `a` or `b` reaches beyond its slice, or rows of `out` are not contiguous.
+///
+/// # Safety
+/// As for [`multiply`].
+pub(crate) unsafe fn multiply_finished<'a, 'b>(
+    size: [usize; 3],
+    a: Matrix<impl Into<Floats<'a>>>,
+    b: Matrix<impl Into<Floats<'b>>>,
+    out: Matrix<*mut f32>,
+    threads: usize,
+    finish: Finish<'_>,
+) {
+    let [m, n, k] = size;
+    assert_eq!(out.strides[1], 1, "rows of the result are contiguous");
+    let (a, b) = (a.pointer([m, k]), b.pointer([k, n]));
+    let finish = Some(Finishing { finish, first: [0, 0] });
+    // SAFETY: as the caller promises.
+    unsafe { Product { size, a, b, out, scale: 1.0, accumulate: false, finish }.run_on(threads) };
+}
+
+/// What is done with a run of finished elements of a row, from a row and a column on.
+pub(crate) type Finish<'f> = &'f (dyn Fn([usize; 2], &[f32]) + Sync);
+
+/// What is done with the elements of a part of a product.
+#[derive(Clone, Copy)]
+struct Finishing<'f> {
+    finish: Finish<'f>,
+    /// The first row and column of the part.
+    first: [usize; 2],
+}
+
+impl Finishing<'_> {
+    /// Finishes rows of so many columns from a row and a column of the part on.
+    ///
+    /// # Safety
+    /// Nobody writes them meanwhile.
+    unsafe fn rows(&self, [row, column]: [usize; 2], [rows, columns]: [usize; 2], out: Matrix<*mut f32>) {
+        for i in 0..rows {
+            // SAFETY: the row is contiguous, and as the caller promises.
+            let run = unsafe { std::slice::from_raw_parts(out.at([i, 0]).data, columns) };
+            (self.finish)([self.first[0] + row + i, self.first[1] + column], run);
+        }
+    }
+}
+
+/// A product, unchecked.
+#[derive(Clone, Copy)]
+struct Product<'f> {
+    size: [usize; 3],
+    a: Matrix<Elements>,
+    b: Matrix<Elements>,
+    out: Matrix<*mut f32>,
+    scale: f32,
+    accumulate: bool,
+    finish: Option<Finishing<'f>>,
+}
+
+// SAFETY: threads read `a` and `b`, and write to elements of `out` of their own.
+unsafe impl Sync for Product<'_> {}
 
 /// Writes the transposed matrix of `rows` contiguous rows of `width` elements: `width` rows at distance `stride`. Each is
 /// padded with zeros to a whole number of vectors, as far as `stride` allows.
@@ -123,23 +180,25 @@ pub(crate) fn column_products(a: &[f32], b: &[f32], out: &mut [f32]) {
     }
 }
 
-/// A product, unchecked.
-#[derive(Clone, Copy)]
-struct Product {
-    size: [usize; 3],
-    a: Matrix<Elements>,
-    b: Matrix<Elements>,
-    out: Matrix<*mut f32>,
-    scale: f32,
-    accumulate: bool,
-}
+impl<'f> Product<'f> {
+    /// Computes it on a number of threads, which share the rows or the columns.
+    ///
+    /// # Safety
+    /// As for [`multiply`].
+    unsafe fn run_on(&self, threads: usize) {
+        let level = self.level();
+        let [m, n, _] = self.size;
+        let (size, unit) = if m > n { (m, level.rows) } else { (n, level.width()) };
+        let units = size.div_ceil(unit);
+        Par(threads.min(units)).rows(units, usize::MAX, (), &|range, ()| {
+            let range = range.start * unit..size.min(range.end * unit);
+            // SAFETY: the sizes have been checked; the caller answers for `out`; parts have elements of their own.
+            unsafe { self.part(m > n, range).run(level) };
+        });
+    }
 
-// SAFETY: threads read `a` and `b`, and write to elements of `out` of their own.
-unsafe impl Sync for Product {}
-
-impl Product {
     /// The transposed product, if that has contiguous rows in its result and this one has not.
-    fn with_contiguous_rows(self) -> Product {
+    fn with_contiguous_rows(self) -> Product<'f> {
         if self.out.strides[1] == 1 || self.out.strides[0] != 1 {
             return self;
         }
@@ -155,12 +214,14 @@ impl Product {
     }
 
     /// Some of the rows of the result, or of the columns.
-    fn part(self, rows: bool, range: Range<usize>) -> Product {
-        let ([m, n, k], first) = (self.size, range.start);
+    fn part(self, rows: bool, range: Range<usize>) -> Product<'f> {
+        let ([m, n, k], first) = (self.size, if rows { [range.start, 0] } else { [0, range.start] });
+        let finish = self.finish.map(|finishing| Finishing { first, ..finishing });
+        let part = Product { out: self.out.at(first), finish, ..self };
         if rows {
-            Product { size: [range.len(), n, k], a: self.a.at([first, 0]), out: self.out.at([first, 0]), ..self }
+            Product { size: [range.len(), n, k], a: self.a.at(first), ..part }
         } else {
-            Product { size: [m, range.len(), k], b: self.b.at([0, first]), out: self.out.at([0, first]), ..self }
+            Product { size: [m, range.len(), k], b: self.b.at(first), ..part }
         }
     }
 
@@ -174,6 +235,10 @@ impl Product {
             // SAFETY: as the caller promises.
             return unsafe { self.clear() };
         }
+        let finish = |columns: usize| {
+            self.finish
+                .map(|finishing| Finishing { first: [finishing.first[0], finishing.first[1] + columns], ..finishing })
+        };
         let depth = k.div_ceil(k.div_ceil(level.terms * DEPTH)).next_multiple_of(level.terms);
         let [down, across] = self.b.strides;
         let direct = across == 1 && m <= FEW_ROWS && !down.is_multiple_of(PAGE);
@@ -198,6 +263,7 @@ impl Product {
                         direct: if direct { b.in_place() } else { None },
                         packed: workspace.cast(),
                         space: workspace.wrapping_add(packed).cast(),
+                        finish: finish(columns.start).filter(|_| terms.end == k),
                     };
                     let (a, out) = (self.a.at([0, terms.start]), self.out.at([0, columns.start]));
                     // SAFETY: by the caller's contract; the workspace has space for the block.
@@ -218,6 +284,10 @@ impl Product {
                 // SAFETY: as the caller promises.
                 unsafe { *self.out.at([i, j]).data = 0.0 };
             }
+        }
+        if let Some(finishing) = self.finish {
+            // SAFETY: as the caller promises.
+            unsafe { finishing.rows([0, 0], [m, n], self.out) };
         }
     }
 }

@@ -69,6 +69,7 @@ fn check(level: &Level, size: [usize; 3], strides: [[usize; 2]; 2], accumulate: 
         out: Matrix::rows(out.as_mut_ptr(), n),
         scale: 0.5,
         accumulate,
+        finish: None,
     };
     // SAFETY: all three have the elements that size and strides reach, and both operands are bf16.
     unsafe { product.run(level) };
