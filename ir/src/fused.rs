@@ -1,10 +1,12 @@
 //! Fused groups: statements that one kernel runs, some rows at a time, so that values which only the group reads stay in the cache.
 //!
 //! A group means its statements in order: it changes no number. All its statements treat the same rows alike
-//! ([`OpDef::rows`](crate::ops::OpDef::rows)). A value that is not among its `outs` is *interior*: it has no place in the frame and is never freed.
+//! ([`OpDef::rows`](crate::ops::OpDef::rows)). Or it begins with a product, and the others work on single elements of its result. A value that is
+//! not among its `outs` is *interior*: it has no place in the frame and is never freed.
 
 use crate::graph::Stmt;
 use crate::ids::Value;
+use crate::ops::{KernelOp, Op};
 use crate::program::BodyInstr;
 
 /// The most bytes that the interior values of one row may have.
@@ -19,7 +21,17 @@ pub struct Fused {
     pub outs: Vec<Value>,
 }
 
+/// True if an op may follow a product in a group: it works on single elements, or adds a bias to them.
+pub fn follows_product(op: &Op) -> bool {
+    matches!(op, Op::Kernel(KernelOp::Unary(_) | KernelOp::Binary(_)))
+}
+
 impl Fused {
+    /// The product that it begins with.
+    pub fn product(&self) -> Option<&Stmt> {
+        self.stmts.first().filter(|stmt| matches!(stmt.op, Op::Kernel(KernelOp::Einsum(_))))
+    }
+
     /// The values from elsewhere that its statements read, in order of first use.
     pub fn reads(&self) -> Vec<Value> {
         let (mut made, mut reads) = (Vec::new(), Vec::new());

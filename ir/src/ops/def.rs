@@ -37,22 +37,34 @@ pub struct Rows {
     pub operands: SmallVec<[bool; 8]>,
     /// True if the results are sums over the rows.
     pub sums: bool,
+    /// The leading dims of the result of a product that come from its first operand, if all others come from its second one.
+    pub product: Option<usize>,
 }
 
 impl Rows {
     /// Single elements of all operands.
     pub fn elements(operands: usize) -> Rows {
-        Rows { dims: None, operands: SmallVec::from_elem(true, operands), sums: false }
+        Rows { dims: None, operands: SmallVec::from_elem(true, operands), sums: false, product: None }
     }
 
     /// Rows along the last dim of the first operand.
     pub fn last(operands: &[&Type], have_rows: &[bool]) -> Rows {
-        Rows { dims: Some(operands[0].rank() - 1), operands: SmallVec::from_slice(have_rows), sums: false }
+        Rows {
+            dims: Some(operands[0].rank() - 1),
+            operands: SmallVec::from_slice(have_rows),
+            sums: false,
+            product: None,
+        }
     }
 
     /// Sums over the rows of all operands, which are numbered by this many leading dims.
     pub fn sums(dims: usize, operands: usize) -> Rows {
-        Rows { dims: Some(dims), operands: SmallVec::from_elem(true, operands), sums: true }
+        Rows { dims: Some(dims), operands: SmallVec::from_elem(true, operands), sums: true, product: None }
+    }
+
+    /// A product of two operands, each read whole, whose elements are complete one after the other.
+    pub fn product(dims: usize) -> Rows {
+        Rows { dims: None, operands: SmallVec::from_elem(false, 2), sums: false, product: Some(dims) }
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::blocks::{Along, between};
 use super::equation::print_labels;
-use super::{Attr, Attrs, Builder, Cotangents, Equation, Op, OpClass, OpDef, Shapes};
+use super::{Attr, Attrs, Builder, Cotangents, Equation, Op, OpClass, OpDef, Rows, Shapes};
 use crate::ids::Value;
 use crate::types::{DType, Type};
 use std::collections::BTreeMap;
@@ -163,6 +163,17 @@ impl OpDef for Einsum {
 
     /// For `y = einsum(a, b)`: `da = einsum(dy, b)` and `db = einsum(a, dy)`, the transposed equations. A summed
     /// factor of one operand alone is restored by broadcast.
+    /// A product of two matrices without batch: letters of the first operand, then letters of the second one.
+    fn rows(&self, _: &[&Type]) -> Option<Rows> {
+        let ([a, b], result) = (self.equation.operands.as_slice(), &self.equation.result) else { return None };
+        let only = |one: &[String], other: &[String]| -> Vec<String> {
+            one.iter().filter(|letter| !other.contains(letter) && result.contains(letter)).cloned().collect()
+        };
+        let (rows, columns) = (only(a, b), only(b, a));
+        let is_matrix = self.scaled.is_none() && !rows.is_empty() && !columns.is_empty();
+        (is_matrix && [rows.as_slice(), &columns].concat() == *result).then(|| Rows::product(rows.len()))
+    }
+
     fn gradient(&self, builder: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
         let Some(dy) = call.given[0] else { return Ok(vec![None; call.operands.len()]) };
         if self.scaled.is_some() {

@@ -452,7 +452,7 @@ impl OpDef for Binary {
         };
         let law = |dims: usize| {
             let operands = operands.iter().map(|operand| has(operand, &result[..dims])).collect::<Option<_>>()?;
-            Some(Rows { dims: Some(dims), operands, sums: false })
+            Some(Rows { dims: Some(dims), operands, sums: false, product: None })
         };
         (1..result.len()).rev().find_map(law)
     }

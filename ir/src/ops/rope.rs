@@ -200,7 +200,7 @@ impl OpDef for Rope {
     }
 
     fn rows(&self, _: &[&Type]) -> Option<Rows> {
-        Some(Rows { dims: Some(2), operands: SmallVec::from_elem(true, 2), sums: false })
+        Some(Rows { dims: Some(2), operands: SmallVec::from_elem(true, 2), sums: false, product: None })
     }
 
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {

@@ -19,16 +19,25 @@ pub struct MemoryTraffic {
 
 /// The traffic of a body on a rank: first as if each statement were a kernel, then with its groups.
 ///
-/// Products and attention do not count: their time is in their arithmetic. Views launch nothing.
+/// Products and attention do not count: their time is in their arithmetic. Of a group with a product, that counts which goes beyond the
+/// product. Views launch nothing.
 pub fn memory_traffic(mesh: &Mesh, body: &Body) -> [MemoryTraffic; 2] {
     let [mut apart, mut grouped] = [MemoryTraffic::default(); 2];
+    let bytes = |value: &Value| local_type(&body.values[*value].ty, mesh).bytes();
     for instr in &body.instrs {
         let stmts: Vec<&Stmt> = instr.stmts().iter().filter(|stmt| counts(stmt)).collect();
         for stmt in &stmts {
             apart.add(mesh, body, &stmt.operands, &stmt.results, &[stmt]);
         }
         match instr {
-            BodyInstr::Fused(fused) => grouped.add(mesh, body, &fused.reads(), &fused.outs, &stmts),
+            BodyInstr::Fused(fused) => {
+                grouped.add(mesh, body, &fused.reads(), &fused.outs, &stmts);
+                if let Some(product) = fused.product() {
+                    let own: u64 = product.operands.iter().chain(&product.results).map(bytes).sum();
+                    grouped.launches -= 1;
+                    grouped.bytes = grouped.bytes.saturating_sub(own);
+                }
+            }
             _ => stmts.iter().for_each(|stmt| grouped.add(mesh, body, &stmt.operands, &stmt.results, &[stmt])),
         }
     }

@@ -54,7 +54,8 @@ pub fn seconds_of_stmt(cluster: &Cluster, mesh: &Mesh, values: &PrimaryMap<Value
     }
 }
 
-/// Seconds of a group of statements: what comes from elsewhere is read once, what the group leaves is written once.
+/// Seconds of a group of statements: what comes from elsewhere is read once, what the group leaves is written once. Beside a product,
+/// this is in addition to its own time.
 pub fn seconds_of_group(cluster: &Cluster, mesh: &Mesh, values: &PrimaryMap<Value, ValueData>, fused: &Fused) -> f64 {
     let local = |of: &[Value]| of.iter().map(|&v| local_type(&values[v].ty, mesh)).collect::<Vec<_>>();
     let compute = |stmt: &Stmt| {
@@ -63,6 +64,12 @@ pub fn seconds_of_group(cluster: &Cluster, mesh: &Mesh, values: &PrimaryMap<Valu
         stmt.op.def().map_or(0.0, |def| seconds_of_compute(&cluster.device, def, &operands, &results))
     };
     let bytes: u64 = local(&fused.reads()).iter().chain(&local(&fused.outs)).map(Type::bytes).sum();
+    if let Some(product) = fused.product() {
+        let own: u64 = local(&product.operands).iter().chain(&local(&product.results)).map(Type::bytes).sum();
+        let others: f64 = fused.stmts[1..].iter().map(compute).sum();
+        let others = others.max(bytes.saturating_sub(own) as f64 / cluster.device.memory_bandwidth);
+        return seconds_of_stmt(cluster, mesh, values, product) + others;
+    }
     let compute: f64 = fused.stmts.iter().map(compute).sum();
     compute.max(bytes as f64 / cluster.device.memory_bandwidth)
 }

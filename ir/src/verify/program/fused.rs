@@ -1,7 +1,7 @@
 //! Groups of statements: `fused`. All statements treat the same rows alike, and interior values are nobody else's.
 
-use crate::fused::{Fused, ROW_BYTES};
-use crate::graph::Model;
+use crate::fused::{Fused, ROW_BYTES, follows_product};
+use crate::graph::{Model, Stmt};
 use crate::ids::Value;
 use crate::program::Body;
 use crate::types::{DType, Type};
@@ -24,6 +24,9 @@ pub(super) fn check(model: &Model, body: &Body, fused: &Fused) -> Vec<String> {
             continue;
         };
         dims = dims.into_iter().chain(rows.dims).min();
+        if rows.product.is_some() && fused.product() != Some(stmt) {
+            faults.push("a product is not the first statement of a group".to_string());
+        }
         for (&operand, &has_rows) in stmt.operands.iter().zip(&rows.operands) {
             if has_rows { in_rows.push(operand) } else { whole.push(operand) }
         }
@@ -39,6 +42,10 @@ pub(super) fn check(model: &Model, body: &Body, fused: &Fused) -> Vec<String> {
         if fused.stmts.iter().any(|stmt| stmt.operands.contains(&sum)) {
             faults.push(format!("%{} is a sum over rows, which is read before its last row", name(sum)));
         }
+    }
+    if fused.product().is_some() {
+        faults.extend(after_product(body, fused));
+        dims = None;
     }
     for value in fused.interior().filter(|&value| body.args.iter().any(|arg| arg.value == value)) {
         faults.push(format!("%{} is an argument, which a group leaves if it stores it", name(value)));
@@ -59,6 +66,21 @@ pub(super) fn check(model: &Model, body: &Body, fused: &Fused) -> Vec<String> {
         }
     }
     faults
+}
+
+/// The faults of what follows a product: an op that does not work on single elements, or a bias that lacks columns.
+fn after_product(body: &Body, fused: &Fused) -> Vec<String> {
+    let law = |stmt: &Stmt| {
+        let types: Vec<&Type> = stmt.operands.iter().map(|&value| &body.values[value].ty).collect();
+        stmt.op.def().and_then(|def| def.rows(&types))
+    };
+    let product = fused.stmts.first().and_then(law).and_then(|rows| rows.product);
+    let fits = |stmt: &&Stmt| {
+        let dims = law(stmt).and_then(|rows| rows.dims);
+        follows_product(&stmt.op) && dims.is_none_or(|dims| product.is_some_and(|product| dims <= product))
+    };
+    let others = fused.stmts.iter().skip(1).filter(|stmt| !fits(stmt));
+    others.map(|stmt| format!("`{}` does not work on single elements of a product", stmt.op.name())).collect()
 }
 
 /// True if two tensors have the same rows on every rank: equal leading dims, or equal elements where rows may be any.

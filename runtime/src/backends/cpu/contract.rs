@@ -10,8 +10,8 @@ use kernels::cpu::columns::column_sums;
 use kernels::cpu::narrow::Floats;
 use kernels::cpu::{einsum, reduce};
 
-/// The kernel, and whether it writes narrow results as they are.
-pub(super) fn einsum(op: &Einsum, site: &KernelSite<'_>) -> Result<(KernelFn, bool), String> {
+/// The plan of a contraction.
+pub(super) fn plan(op: &Einsum, site: &KernelSite<'_>) -> Result<einsum::Einsum, String> {
     let equation = &op.equation;
     let mut names: Vec<&String> = equation.operands.iter().flatten().collect();
     names.sort();
@@ -24,8 +24,13 @@ pub(super) fn einsum(op: &Einsum, site: &KernelSite<'_>) -> Result<(KernelFn, bo
         Some(names) => (letters(names), site.operand(1)?),
         None => (Vec::new(), Vec::new()),
     };
-    let plan = einsum::Einsum::new(&a, &b, &out, &site.operand(0)?, &b_sizes)?;
-    let (is_unary, can_round) = (equation.operands.len() == 1, plan.can_round());
+    einsum::Einsum::new(&a, &b, &out, &site.operand(0)?, &b_sizes)
+}
+
+/// The kernel, and whether it writes narrow results as they are.
+pub(super) fn einsum(op: &Einsum, site: &KernelSite<'_>) -> Result<(KernelFn, bool), String> {
+    let plan = plan(op, site)?;
+    let (is_unary, can_round) = (op.equation.operands.len() == 1, plan.can_round());
     let run = move |call: &mut Call<'_>, [a, b]: [Floats<'_>; 2], par| match call.narrow_out() {
         Some(out) => plan.run_rounded(a, b, out, par, call.scratch),
         None => {

@@ -281,7 +281,7 @@ impl Places {
 }
 
 impl GroupStmt<'_> {
-    fn law(&self) -> Result<ir::ops::Rows, String> {
+    pub(super) fn law(&self) -> Result<ir::ops::Rows, String> {
         let law = self.op.def().rows(self.site.operands);
         law.ok_or_else(|| format!("`{}` does not treat rows alike", self.op.def().name()))
     }

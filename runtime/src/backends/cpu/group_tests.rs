@@ -4,68 +4,110 @@ use crate::backend::{Backend, GroupSite, GroupStmt, GroupValue, KernelSite, Laun
 use crate::backends::cpu::Cpu;
 use crate::host;
 use ir::mesh::Mesh;
-use ir::ops::{Binary, BinaryKind, KernelOp, Reduce, RmsNorm, RmsNormDgamma, Softmax, Unary, UnaryKind};
+use ir::ops::{Binary, BinaryKind, Einsum, KernelOp, Reduce, RmsNorm, RmsNormDgamma, Softmax, Unary, UnaryKind};
 use ir::types::{DType, PartialKind, Type};
 use kernels::cpu::dropout::normal;
 
 /// A statement: its op, and its operands and results as numbers of values.
 type Step = (KernelOp, &'static [usize], &'static [usize]);
 
-/// The values that come from elsewhere: two tensors and a row.
-const GIVEN: usize = 3;
-
-/// The values that the group leaves; the others of its statements are interior.
-const LEFT: [usize; 6] = [3, 5, 7, 8, 9, 10];
-
-/// The values that are sums over rows, and whether they are added to.
-const SUMS: [(usize, bool); 2] = [(9, true), (10, false)];
-
-/// A sum, its norm, SwiGLU's product of two, a softmax, and two sums over rows.
-fn steps() -> [Step; 7] {
-    [
-        (KernelOp::Binary(Binary::of(BinaryKind::Add)), &[0, 1], &[3]),
-        (KernelOp::RmsNorm(RmsNorm { eps: 1e-5 }), &[3, 2], &[4, 5]),
-        (KernelOp::Unary(Unary(UnaryKind::Silu)), &[4], &[6]),
-        (KernelOp::Binary(Binary::of(BinaryKind::Mul)), &[6, 3], &[7]),
-        (KernelOp::Softmax(Softmax), &[7], &[8]),
-        (KernelOp::RmsNormDgamma(RmsNormDgamma), &[3, 5, 7], &[9]),
-        (KernelOp::Reduce(Reduce::new(PartialKind::Sum, "r c -> c").unwrap()), &[4], &[10]),
-    ]
+/// A group. Its values are those from elsewhere, and then the results of its statements.
+struct Case {
+    steps: Vec<Step>,
+    given: usize,
+    types: Vec<Type>,
+    /// The values that it leaves; the others of its statements are interior.
+    left: &'static [usize],
+    /// The operand on whose place the first of them is.
+    on: Option<usize>,
+    /// The values that are sums over rows, and whether they are added to.
+    sums: &'static [(usize, bool)],
 }
 
-/// The types of all values.
-fn types(steps: &[Step], sizes: [u64; 2], dtype: DType) -> Vec<Type> {
-    let mut types = vec![Type::of(dtype, &sizes), Type::of(dtype, &sizes), Type::of(dtype, &sizes[1..])];
-    for (op, operands, _) in steps {
-        let operands = of(&types, operands);
-        let mut results = op.def().infer(&operands).unwrap();
-        if op.def().rows(&operands).is_some_and(|law| law.sums) {
-            // As gradient sums are.
-            results[0].dtype = DType::F32;
+impl Case {
+    fn new(given: Vec<Type>, steps: Vec<Step>, left: &'static [usize]) -> Case {
+        let mut case = Case { steps, given: given.len(), types: given, left, on: None, sums: &[] };
+        for at in 0..case.steps.len() {
+            let (op, operands, _) = &case.steps[at];
+            let operands = case.of(operands);
+            let mut results = op.def().infer(&operands).unwrap();
+            if op.def().rows(&operands).is_some_and(|law| law.sums) {
+                // As gradient sums are.
+                results[0].dtype = DType::F32;
+            }
+            case.types.extend(results);
         }
-        types.extend(results);
+        case
     }
-    types
+
+    fn of(&self, values: &[usize]) -> Vec<&Type> {
+        values.iter().map(|&value| &self.types[value]).collect()
+    }
+
+    /// A backend with places for all values, and numbers in them.
+    fn backend(&self, threads: usize) -> (Cpu, Vec<Span>) {
+        let (mut backend, mut spans, mut end) = (Cpu::new(threads), Vec::new(), 0);
+        for ty in &self.types {
+            spans.push(Span::new(ty.dtype, end, ty.elements() as usize));
+            end = (end + ty.bytes() as usize).next_multiple_of(64);
+        }
+        backend.reserve(end).unwrap();
+        backend.begin_step(3, 1);
+        for (place, span) in spans.iter().enumerate() {
+            let data: Vec<f32> = (0..span.len).map(|i| normal([place as u32, 9], i as u64)).collect();
+            backend.write(*span, &host::stored(span.dtype, &data));
+        }
+        (backend, spans)
+    }
+
+    /// The bytes that the statements leave, launched one at a time.
+    fn apart(&self) -> Vec<Vec<u8>> {
+        let (mut backend, spans) = self.backend(1);
+        let places = |values: &[usize]| values.iter().map(|&value| spans[value]).collect::<Vec<_>>();
+        for (op, operands, results) in &self.steps {
+            let sides = [self.of(operands), self.of(results)];
+            let mut kernel = backend.prepare(op, &site(&Mesh::default(), &sides)).unwrap();
+            let accumulate = self.sums.contains(&(results[0], true));
+            backend.launch(&mut kernel, LaunchSite::default(), &places(operands), &places(results), accumulate);
+        }
+        read(&mut backend, &places(self.left))
+    }
+
+    /// The bytes that the group leaves.
+    fn grouped(&self, threads: usize) -> Result<Vec<Vec<u8>>, String> {
+        let (mut backend, spans) = self.backend(threads);
+        let mesh = Mesh::default();
+        let sides = self.steps.iter().map(|(_, operands, results)| [self.of(operands), self.of(results)]);
+        let sides: Vec<_> = sides.collect();
+        let value = |&value: &usize| match self.left.iter().position(|&left| left == value) {
+            Some(place) => GroupValue::Result(place),
+            None if value < self.given => GroupValue::Operand(value),
+            None => GroupValue::Interior(value - self.given),
+        };
+        let stmts = self.steps.iter().zip(&sides).map(|((op, operands, results), sides)| {
+            let accumulate = self.sums.iter().any(|(sum, _)| results.contains(sum));
+            let [operands, results] = [operands, results].map(|values| values.iter().map(value).collect());
+            GroupStmt { op, site: site(&mesh, sides), operands, results, accumulate }
+        });
+        let mut kernel = backend.prepare_group(&GroupSite { stmts: stmts.collect() })?;
+        let mut results: Vec<Span> = self.left.iter().map(|&value| spans[value]).collect();
+        results[0] = self.on.map_or(results[0], |operand| spans[operand]);
+        let accumulate: Vec<bool> = self.sums.iter().map(|(_, adds)| *adds).collect();
+        backend.launch_group(&mut kernel, LaunchSite::default(), &spans[..self.given], &results, &accumulate);
+        Ok(read(&mut backend, &results))
+    }
+
+    /// Checks that the group leaves what its statements leave.
+    fn check(&self, how: &str) {
+        let expected = self.apart();
+        for threads in [1, 2, 3] {
+            assert!(self.grouped(threads).unwrap() == expected, "{how}, {threads} threads");
+        }
+    }
 }
 
-fn of<'t>(types: &'t [Type], values: &[usize]) -> Vec<&'t Type> {
-    values.iter().map(|&value| &types[value]).collect()
-}
-
-/// A backend with places for all values, and numbers in them.
-fn backend(types: &[Type], threads: usize) -> (Cpu, Vec<Span>) {
-    let (mut backend, mut spans, mut end) = (Cpu::new(threads), Vec::new(), 0);
-    for ty in types {
-        spans.push(Span::new(ty.dtype, end, ty.elements() as usize));
-        end = (end + ty.bytes() as usize).next_multiple_of(64);
-    }
-    backend.reserve(end).unwrap();
-    backend.begin_step(3, 1);
-    for (place, span) in spans.iter().enumerate() {
-        let data: Vec<f32> = (0..span.len).map(|i| normal([place as u32, 9], i as u64)).collect();
-        backend.write(*span, &host::stored(span.dtype, &data));
-    }
-    (backend, spans)
+fn site<'a>(mesh: &'a Mesh, [operands, results]: &'a [Vec<&'a Type>; 2]) -> KernelSite<'a> {
+    KernelSite { mesh, coordinates: &[], operands, results, forward: true }
 }
 
 fn read(backend: &mut Cpu, spans: &[Span]) -> Vec<Vec<u8>> {
@@ -77,44 +119,41 @@ fn read(backend: &mut Cpu, spans: &[Span]) -> Vec<Vec<u8>> {
     spans.iter().map(bytes).collect()
 }
 
-/// The bytes that the statements leave, launched one at a time.
-fn apart(steps: &[Step], types: &[Type]) -> Vec<Vec<u8>> {
-    let (mut backend, spans) = backend(types, 1);
-    let places = |values: &[usize]| values.iter().map(|&value| spans[value]).collect::<Vec<_>>();
-    for (op, operands, results) in steps {
-        let sides = [of(types, operands), of(types, results)];
-        let mut kernel = backend.prepare(op, &site(&Mesh::default(), &sides)).unwrap();
-        let accumulate = SUMS.contains(&(results[0], true));
-        backend.launch(&mut kernel, LaunchSite::default(), &places(operands), &places(results), accumulate);
-    }
-    read(&mut backend, &places(&LEFT))
+fn unary(kind: UnaryKind) -> KernelOp {
+    KernelOp::Unary(Unary(kind))
 }
 
-fn site<'a>(mesh: &'a Mesh, [operands, results]: &'a [Vec<&'a Type>; 2]) -> KernelSite<'a> {
-    KernelSite { mesh, coordinates: &[], operands, results, forward: true }
+fn binary(kind: BinaryKind) -> KernelOp {
+    KernelOp::Binary(Binary::of(kind))
 }
 
-/// The bytes that the group leaves; its first result is on its second operand.
-fn grouped(steps: &[Step], types: &[Type], threads: usize) -> Result<Vec<Vec<u8>>, String> {
-    let (mut backend, spans) = backend(types, threads);
-    let mesh = Mesh::default();
-    let sides: Vec<_> = steps.iter().map(|(_, operands, results)| [of(types, operands), of(types, results)]).collect();
-    let value = |&value: &usize| match LEFT.iter().position(|&left| left == value) {
-        Some(place) => GroupValue::Result(place),
-        None if value < GIVEN => GroupValue::Operand(value),
-        None => GroupValue::Interior(value - GIVEN),
-    };
-    let stmts = steps.iter().zip(&sides).map(|((op, operands, results), sides)| {
-        let [operands, results] = [operands, results].map(|values| values.iter().map(value).collect());
-        let accumulate = matches!(op, KernelOp::RmsNormDgamma(_) | KernelOp::Reduce(_));
-        GroupStmt { op, site: site(&mesh, sides), operands, results, accumulate }
-    });
-    let mut kernel = backend.prepare_group(&GroupSite { stmts: stmts.collect() })?;
-    let mut results = LEFT.map(|value| spans[value]);
-    results[0] = spans[1];
-    let accumulate = SUMS.map(|(_, adds)| adds);
-    backend.launch_group(&mut kernel, LaunchSite::default(), &spans[..GIVEN], &results, &accumulate);
-    Ok(read(&mut backend, &results))
+/// A sum, its norm, SwiGLU's product of two, a softmax, and two sums over rows.
+fn rows([rows, columns]: [u64; 2], dtype: DType) -> Case {
+    let [tensor, row] = [Type::of(dtype, &[rows, columns]), Type::of(dtype, &[columns])];
+    let steps: Vec<Step> = vec![
+        (binary(BinaryKind::Add), &[0, 1], &[3]),
+        (KernelOp::RmsNorm(RmsNorm { eps: 1e-5 }), &[3, 2], &[4, 5]),
+        (unary(UnaryKind::Silu), &[4], &[6]),
+        (binary(BinaryKind::Mul), &[6, 3], &[7]),
+        (KernelOp::Softmax(Softmax), &[7], &[8]),
+        (KernelOp::RmsNormDgamma(RmsNormDgamma), &[3, 5, 7], &[9]),
+        (KernelOp::Reduce(Reduce::new(PartialKind::Sum, "r c -> c").unwrap()), &[4], &[10]),
+    ];
+    let case = Case::new(vec![tensor.clone(), tensor, row], steps, &[3, 5, 7, 8, 9, 10]);
+    Case { on: Some(1), sums: &[(9, true), (10, false)], ..case }
+}
+
+/// A product, its bias, an activation, and a product with another tensor.
+fn product([rows, terms, columns]: [u64; 3], dtype: DType, left: &'static [usize]) -> Case {
+    let given = [&[2, rows, terms][..], &[terms, columns], &[columns], &[2, rows, columns]];
+    let steps: Vec<Step> = vec![
+        (KernelOp::Einsum(Einsum::new("b r t, t c -> b r c").unwrap()), &[0, 1], &[4]),
+        (KernelOp::Binary(Binary::spread(BinaryKind::Add, "b r c, c -> b r c").unwrap()), &[4, 2], &[5]),
+        (unary(UnaryKind::Gelu), &[5], &[6]),
+        (binary(BinaryKind::Mul), &[3, 6], &[7]),
+        (unary(UnaryKind::Cast(DType::F32)), &[7], &[8]),
+    ];
+    Case::new(given.map(|sizes| Type::of(dtype, sizes)).to_vec(), steps, left)
 }
 
 #[test]
@@ -122,18 +161,26 @@ fn groups_equal_their_statements() {
     for dtype in [DType::F32, DType::BF16] {
         // One tile, tiles of which the last one is shorter, and rows longer than a tile.
         for sizes in [[1, 5], [450, 301], [7, 12_000]] {
-            let types = types(&steps(), sizes, dtype);
-            let expected = apart(&steps(), &types);
-            for threads in [1, 2, 3] {
-                let got = grouped(&steps(), &types, threads).unwrap();
-                assert!(got == expected, "{dtype:?} {sizes:?} on {threads} threads");
-            }
+            rows(sizes, dtype).check(&format!("{dtype:?} {sizes:?}"));
         }
     }
 }
 
 #[test]
+fn what_follows_a_product_equals_its_statements() {
+    for dtype in [DType::F32, DType::BF16] {
+        for sizes in [[3, 4, 5], [70, 300, 530], [1, 7, 300], [40, 9, 1], [6, 0, 4]] {
+            for left in [&[7][..], &[4, 5, 7], &[8], &[6, 8]] {
+                product(sizes, dtype, left).check(&format!("{dtype:?} {sizes:?} {left:?}"));
+            }
+        }
+    }
+    // The result is on the tensor that it is multiplied with.
+    Case { on: Some(3), ..product([70, 300, 530], DType::F32, &[7]) }.check("in place");
+}
+
+#[test]
 fn rows_that_no_cache_holds_are_refused() {
-    let error = grouped(&steps(), &types(&steps(), [2, 100_000], DType::F32), 1).unwrap_err();
+    let error = rows([2, 100_000], DType::F32).grouped(1).unwrap_err();
     assert_eq!(error, "the interior values of a tile take 13600000 bytes, more than 8388608");
 }

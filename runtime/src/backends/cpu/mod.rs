@@ -8,6 +8,7 @@ mod experts;
 mod group;
 mod peak;
 mod pointwise;
+mod product;
 mod quantise;
 mod rearrange;
 mod rows;
@@ -21,12 +22,13 @@ mod update;
 
 use self::call::{Access, Buffers, Call};
 use self::group::{Group, SPACE, next_fork};
+use self::product::ProductGroup;
 use self::split::Split;
 use self::tally::Tally;
 use super::border::Border;
 use super::sizes;
 use crate::arena::Arena;
-use crate::backend::{Backend, GroupSite, KernelSite, LaunchSite, Memory, Span, updated};
+use crate::backend::{Backend, GroupSite, GroupStmt, KernelSite, LaunchSite, Memory, Span, updated};
 use ir::arena::ALIGNMENT;
 use ir::ops::KernelOp;
 use kernels::cpu::Par;
@@ -81,6 +83,7 @@ pub struct Kernel(Work);
 enum Work {
     Op(OpKernel),
     Group(Group),
+    Product(Box<ProductGroup>),
 }
 
 /// A kernel with its shapes.
@@ -260,6 +263,9 @@ impl Backend for Cpu {
 
     fn prepare_group(&mut self, site: &GroupSite<'_>) -> Result<Kernel, String> {
         let (threads, shared) = (self.par.0, &self.shared);
+        if matches!(site.stmts.first(), Some(GroupStmt { op: KernelOp::Einsum(_), .. })) {
+            return Ok(Kernel(Work::Product(Box::new(ProductGroup::new(site, threads)?))));
+        }
         let space = self.space + self.fork * threads * SPACE;
         let group = Group::new(site, threads, space, &mut |stmt| OpKernel::new(stmt.op, &stmt.site, shared))?;
         self.partials.resize(self.partials.len().max(group.partials()), 0.0);
@@ -296,8 +302,11 @@ impl Backend for Cpu {
         accumulate: &[bool],
     ) {
         let rng = self.rng(site);
-        let Work::Group(group) = &kernel.0 else { panic!("a kernel is launched as one") };
-        group.run(&self.arena, &mut self.partials, rng, [operands, results], accumulate);
+        match &mut kernel.0 {
+            Work::Op(_) => panic!("a kernel is launched as one"),
+            Work::Group(group) => group.run(&self.arena, &mut self.partials, rng, [operands, results], accumulate),
+            Work::Product(group) => group.run(&self.arena, operands, results),
+        }
     }
 
     fn add(&mut self, into: Span, from: Span) {

@@ -40,7 +40,7 @@ impl Split {
         let law = if sums {
             Rows::last(site.operands, &[true; 2])
         } else {
-            op.def().rows(site.operands).filter(|law| !law.sums)?
+            op.def().rows(site.operands).filter(|law| !law.sums && law.product.is_none())?
         };
         let first = law.operands.iter().position(|has_rows| *has_rows)?;
         let rows = site.rows(site.operands[first], law.dims).ok().filter(|rows| *rows > 0)?;

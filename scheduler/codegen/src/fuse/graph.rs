@@ -1,7 +1,7 @@
 //! The statements of a body with what each needs, and what a group of them would be.
 
 use crate::order::{Target, Unit, Uses};
-use ir::fused::{Fused, ROW_BYTES};
+use ir::fused::{Fused, ROW_BYTES, follows_product};
 use ir::graph::Stmt;
 use ir::ids::Value;
 use ir::ops::{Op, Rows};
@@ -103,7 +103,8 @@ impl<'a> Graph<'a> {
     fn fits(&self, group: &[usize]) -> bool {
         let laws: Option<Vec<&Rows>> = group.iter().map(|&at| self.rows[at].as_ref()).collect();
         let Some(laws) = laws else { return false };
-        let dims = laws.iter().filter_map(|rows| rows.dims).min();
+        let product = laws.iter().find_map(|rows| rows.product);
+        let dims = laws.iter().filter_map(|rows| rows.dims).min().filter(|_| product.is_none());
         let tensors: Vec<Value> = group.iter().flat_map(|&at| self.in_rows(at)).collect();
         let (mut sums, mut results): (HashSet<Value>, HashSet<Value>) = (HashSet::new(), HashSet::new());
         for (&at, rows) in group.iter().zip(&laws) {
@@ -112,8 +113,18 @@ impl<'a> Graph<'a> {
         let mut reads =
             group.iter().zip(&laws).flat_map(|(&at, rows)| self.stmts[at].operands.iter().zip(&rows.operands));
         !reads.any(|(value, has_rows)| sums.contains(value) || !has_rows && results.contains(value))
+            && product.is_none_or(|dims| self.follow(group, &laws, dims))
             && self.alike(&tensors, dims)
             && self.row_bytes(&results, dims) <= ROW_BYTES
+    }
+
+    /// True if there is one product, which has a number of leading dims, and the others work on its elements.
+    fn follow(&self, group: &[usize], laws: &[&Rows], dims: usize) -> bool {
+        let (products, others): (Vec<_>, Vec<_>) = group.iter().zip(laws).partition(|(_, rows)| rows.product.is_some());
+        let works = |(at, rows): &(&usize, &&Rows)| {
+            follows_product(&self.stmts[**at].op) && rows.dims.is_none_or(|own| own <= dims)
+        };
+        products.len() == 1 && others.iter().all(works)
     }
 
     /// True if all tensors are divided into rows as the first of them is.
@@ -139,9 +150,12 @@ impl<'a> Graph<'a> {
         results.iter().map(|&value| self.ty(value).local_bytes(mesh) / rows.max(1)).sum()
     }
 
-    /// The unit that runs the statements of a group, which are in order.
+    /// The unit that runs the statements of a group, which are in order. A product, which needs none of them, is the first.
     pub(super) fn unit(&self, group: &[usize]) -> Unit {
-        let stmts: Vec<Stmt> = group.iter().map(|&at| self.stmts[at].clone()).collect();
+        let is_product = |at: &&usize| self.rows[**at].as_ref().is_some_and(|rows| rows.product.is_some());
+        let others = group.iter().filter(|at| !is_product(at));
+        let stmts: Vec<Stmt> =
+            group.iter().filter(is_product).chain(others).map(|&at| self.stmts[at].clone()).collect();
         if let [stmt] = stmts.as_slice() {
             return Unit::Stmt(stmt.clone());
         }

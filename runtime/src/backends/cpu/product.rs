@@ -1,0 +1,235 @@
+//! Groups that begin with a product: their other statements run on each run of its elements as soon as that is complete, while it is in
+//! the nearest cache.
+
+use super::contract::plan;
+use crate::arena::Arena;
+use crate::backend::{GroupSite, GroupStmt, GroupValue, Span};
+use crate::backends::scalar;
+use crate::comm::local_len;
+use crate::host;
+use ir::ops::KernelOp;
+use ir::types::DType;
+use kernels::cpu::Par;
+use kernels::cpu::einsum::Einsum;
+use kernels::cpu::elementwise::{binary, unary};
+use kernels::cpu::narrow::{Floats, round, widen};
+use kernels::scalar::{Binary, Unary};
+use std::cell::RefCell;
+
+/// The most elements of a run.
+const RUN: usize = 256;
+
+thread_local! {
+    /// The values of a run. It grows to what the longest group needs and stays.
+    static LANE: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A group with its shapes.
+pub(super) struct ProductGroup {
+    einsum: Einsum,
+    /// The operands of the product, among those of the group.
+    factors: [usize; 2],
+    /// Elements of a row.
+    columns: usize,
+    product: Value,
+    steps: Vec<Step>,
+    par: Par,
+    scratch: [Vec<f32>; 2],
+}
+
+/// A value that the group computes. Its elements of a run have a slot in the lane.
+#[derive(Clone, Copy)]
+struct Value {
+    dtype: DType,
+    /// The result of the group that it is, if it is left.
+    result: Option<usize>,
+}
+
+/// A statement after the product. It computes the next value.
+struct Step {
+    function: Function,
+    operands: Vec<Read>,
+    value: Value,
+}
+
+enum Function {
+    /// A cast rounds, and computes nothing.
+    Cast,
+    Unary(Unary),
+    Binary(Binary),
+}
+
+/// An operand of a step.
+#[derive(Clone, Copy)]
+enum Read {
+    /// A value of the group, by its number; the product is the first.
+    Value(usize),
+    /// The same elements of an operand of the group.
+    Elements(usize),
+    /// The elements of the same columns of an operand, which repeats after a number of elements.
+    Repeated(usize, usize),
+}
+
+impl ProductGroup {
+    /// Makes a group ready.
+    ///
+    /// # Errors
+    /// A statement cannot run on its types, or does not work on single elements.
+    pub(super) fn new(site: &GroupSite<'_>, threads: usize) -> Result<ProductGroup, String> {
+        let (first, rest) = site.stmts.split_first().ok_or("it is empty")?;
+        let KernelOp::Einsum(op) = first.op else { return Err("it begins with no product".to_string()) };
+        let einsum = plan(op, &first.site)?;
+        let dims = first.law()?.product.ok_or("its product is not one of two matrices")?;
+        let columns = first.site.result(0)?[dims..].iter().product();
+        let mut values: Vec<GroupValue> = vec![first.results[0]];
+        let value = |stmt: &GroupStmt<'_>| {
+            let result = if let GroupValue::Result(at) = stmt.results[0] { Some(at) } else { None };
+            Value { dtype: stmt.site.results[0].dtype, result }
+        };
+        let mut steps = Vec::new();
+        for stmt in rest {
+            let operands = reads(stmt, &values)?;
+            steps.push(Step { function: function(stmt.op)?, operands, value: value(stmt) });
+            values.push(stmt.results[0]);
+        }
+        let factors = [0, 1].map(|at| if let GroupValue::Operand(of) = first.operands[at] { of } else { 0 });
+        let (par, scratch) = (Par(threads), [Vec::new(), Vec::new()]);
+        Ok(ProductGroup { einsum, factors, columns, product: value(first), steps, par, scratch })
+    }
+
+    /// Runs the group.
+    pub(super) fn run(&mut self, arena: &Arena, operands: &[Span], results: &[Span]) {
+        let ProductGroup { einsum, factors, columns, product, steps, par, scratch: [scratch, whole] } = self;
+        let factor = |at: usize| {
+            let span = operands[factors[at]];
+            // SAFETY: nobody writes it now.
+            match host::narrow(span.dtype) {
+                Some(format) => Floats::Narrow(format, unsafe { arena.bytes(span) }),
+                None => Floats::Wide(unsafe { arena.elements(span) }),
+            }
+        };
+        let left = product.result.filter(|_| product.dtype == DType::F32).map(|at| results[at]);
+        // SAFETY: nobody else touches it now, and steps do not write it.
+        let left = left.map(|span| unsafe { arena.elements_mut(span) });
+        let is_made = left.is_some();
+        let run = |[row, column]: [usize; 2], run: &[f32]| {
+            LANE.with_borrow_mut(|lane| {
+                let lane = Lane::new(lane, steps.len() + 1);
+                let (first, len) = (row * *columns + column, run.len());
+                let mut at = At { arena, first, len, operands, results, lane };
+                at.begin(*product, run, is_made);
+                steps.iter().enumerate().for_each(|(number, step)| at.step(number + 1, step));
+            });
+        };
+        einsum.run_finished((factor(0), factor(1)), (left, *columns), *par, [scratch, whole], &run);
+    }
+}
+
+/// The operands of a statement that follows a product, for the values so far.
+fn reads(stmt: &GroupStmt<'_>, values: &[GroupValue]) -> Result<Vec<Read>, String> {
+    let (law, at) = (stmt.law()?, &stmt.site);
+    let read = |(place, value): (usize, &GroupValue)| match (values.iter().position(|other| other == value), value) {
+        (Some(number), _) => Ok(Read::Value(number)),
+        (None, &GroupValue::Operand(of)) if law.operands[place] => Ok(Read::Elements(of)),
+        (None, &GroupValue::Operand(of)) => {
+            Ok(Read::Repeated(of, local_len(at.operands[place], at.mesh, at.coordinates).max(1)))
+        }
+        (None, _) => Err("reads what is not computed".to_string()),
+    };
+    stmt.operands.iter().enumerate().map(read).collect()
+}
+
+fn function(op: &KernelOp) -> Result<Function, String> {
+    match op {
+        KernelOp::Unary(op) => Ok(scalar::unary(op.0).map_or(Function::Cast, Function::Unary)),
+        KernelOp::Binary(op) => Ok(Function::Binary(scalar::binary(op.kind))),
+        op => Err(format!("`{}` does not work on single elements", op.def().name())),
+    }
+}
+
+/// Room for the values of a run, and behind them for two operands in f32 and a value that is rounded.
+struct Lane<'a> {
+    values: &'a mut [f32],
+    wide: [&'a mut [f32]; 2],
+}
+
+impl<'a> Lane<'a> {
+    fn new(room: &'a mut Vec<f32>, values: usize) -> Lane<'a> {
+        let needed = (values + 2) * RUN;
+        if room.len() < needed {
+            room.resize(needed, 0.0);
+        }
+        let (values, rest) = room.split_at_mut(values * RUN);
+        let (one, rest) = rest.split_at_mut(RUN);
+        Lane { values, wide: [one, &mut rest[..RUN]] }
+    }
+}
+
+/// A run of elements on which statements work.
+struct At<'a> {
+    arena: &'a Arena,
+    /// Its first element in the tensors of the product's shape, and their number.
+    first: usize,
+    len: usize,
+    operands: &'a [Span],
+    results: &'a [Span],
+    lane: Lane<'a>,
+}
+
+impl At<'_> {
+    /// Notes the elements of the product, which have their place already if it `is_made`.
+    fn begin(&mut self, product: Value, run: &[f32], is_made: bool) {
+        self.lane.values[..run.len()].copy_from_slice(run);
+        self.leave(0, Value { result: product.result.filter(|_| !is_made), ..product });
+    }
+
+    /// Computes the value of a number.
+    fn step(&mut self, number: usize, step: &Step) {
+        let At { arena, first, len, operands, ref mut lane, .. } = *self;
+        let (before, own) = lane.values.split_at_mut(number * RUN);
+        let mut wide = lane.wide.iter_mut();
+        let mut read = |read: &Read| -> &[f32] {
+            let span = match *read {
+                Read::Value(of) => return &before[of * RUN..][..len],
+                Read::Elements(of) => operands[of].part(first, len),
+                Read::Repeated(of, period) => operands[of].part(first % period, len),
+            };
+            let room = &mut wide.next().expect("an op has at most two operands")[..len];
+            // SAFETY: nobody else writes these elements now, and this run not before it has read them.
+            match (span.dtype, host::narrow(span.dtype)) {
+                (_, Some(format)) => widen(format, unsafe { arena.bytes(span) }, room, Par(1)),
+                (DType::I32, _) => {
+                    let ints = unsafe { arena.elements::<i32>(span) };
+                    room.iter_mut().zip(ints).for_each(|(x, &int)| *x = int as f32);
+                }
+                _ => return unsafe { arena.elements(span) },
+            }
+            room
+        };
+        let out = &mut own[..len];
+        match (&step.function, step.operands.as_slice()) {
+            (Function::Unary(kind), [x]) => unary(*kind, read(x), out, Par(1)),
+            (Function::Binary(kind), [x, y]) => binary(*kind, read(x), read(y), out, Par(1)),
+            (_, operands) => out.copy_from_slice(read(&operands[0])),
+        }
+        self.leave(number, step.value);
+    }
+
+    /// Rounds a value to its type, and writes it to its place if it is left.
+    fn leave(&mut self, number: usize, value: Value) {
+        let slot = &mut self.lane.values[number * RUN..][..self.len];
+        let place = value.result.map(|at| self.results[at].part(self.first, self.len));
+        let Some(format) = host::narrow(value.dtype) else {
+            // SAFETY: nobody else touches these elements now.
+            return place.into_iter().for_each(|to| unsafe { self.arena.elements_mut(to) }.copy_from_slice(slot));
+        };
+        let mut room = [0; 2 * RUN];
+        let bytes = match place {
+            // SAFETY: as above.
+            Some(to) => unsafe { self.arena.bytes_mut(to) },
+            None => &mut room[..self.len * format.bytes()],
+        };
+        round(format, slot, bytes, Par(1));
+        widen(format, bytes, slot, Par(1));
+    }
+}
