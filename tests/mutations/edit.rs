@@ -175,18 +175,6 @@ pub(crate) fn group<'p>(program: &'p mut Program, body: &str) -> &'p mut Fused {
     body.instrs.iter_mut().find_map(group).expect("a group")
 }
 
-/// Moves the next statement of its kind that stands alone into the first group of a body, which leaves its results.
-pub(crate) fn into_group(program: &mut Program, body: &str, wanted: impl Fn(&Stmt) -> bool) {
-    let instrs = &mut program.bodies.values_mut().find(|other| other.name == body).expect("the body").instrs;
-    let is_wanted = |instr: &BodyInstr| matches!(instr, BodyInstr::Compute(stmt) if wanted(stmt));
-    let group = instrs.iter().position(|instr| matches!(instr, BodyInstr::Fused(_))).expect("a group");
-    let at = group + instrs[group..].iter().position(is_wanted).expect("the statement");
-    let BodyInstr::Compute(stmt) = instrs.remove(at) else { return };
-    let group = self::group(program, body);
-    group.outs.extend(&stmt.results);
-    group.stmts.push(stmt);
-}
-
 /// Moves the first collective of a body into its first group.
 pub(crate) fn collective_into_group(program: &mut Program, body: &str) {
     let instrs = &mut program.bodies.values_mut().find(|other| other.name == body).expect("the body").instrs;

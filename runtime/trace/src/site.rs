@@ -163,7 +163,7 @@ fn kernel_site(mesh: &Mesh, body: &Body, stmt: &Stmt) -> TraceSite {
     TraceSite { flops, bytes, shapes, ..TraceSite::plain(name, stmt.op.name(), kind) }
 }
 
-/// A group reads what comes from elsewhere once, and writes what it leaves.
+/// A group reads what comes from elsewhere once, and writes what it leaves. One that begins with a product counts as the product.
 fn group_site(mesh: &Mesh, body: &Body, fused: &Fused) -> TraceSite {
     let reads = fused.reads();
     let bytes = reads.iter().chain(&fused.outs).map(|&value| body.values[value].ty.local_bytes(mesh)).sum();
@@ -171,7 +171,9 @@ fn group_site(mesh: &Mesh, body: &Body, fused: &Fused) -> TraceSite {
     let ops = fused.stmts.iter().map(|stmt| stmt.op.name()).collect::<Vec<_>>().join(", ");
     let name = format!("{} {} = fused {ops}", body.name, names(body, &fused.outs));
     let shapes = shapes(mesh, reads.iter().map(|&value| &body.values[value].ty));
-    TraceSite { flops, bytes, shapes, ..TraceSite::plain(name, "fused", SiteKind::Memory) }
+    let product = fused.product().map(|product| kernel_site(mesh, body, product));
+    let (op, kind) = product.map_or(("fused".to_string(), SiteKind::Memory), |product| (product.op, product.kind));
+    TraceSite { flops, bytes, shapes, ..TraceSite::plain(name, &op, kind) }
 }
 
 /// Local type of a tensor on one rank: each dim has the size of its largest shard, and a flat-sharded tensor is one range.

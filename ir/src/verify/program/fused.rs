@@ -15,7 +15,8 @@ pub(super) fn check(model: &Model, body: &Body, fused: &Fused) -> Vec<String> {
         faults.push("a group has at least two statements".to_string());
     }
     let mut dims: Option<usize> = None;
-    let [mut in_rows, mut whole, mut sums]: [Vec<Value>; 3] = Default::default();
+    let [mut in_rows, mut whole]: [Vec<Value>; 2] = Default::default();
+    let mut sums: Vec<(Value, Option<usize>)> = Vec::new();
     for stmt in &fused.stmts {
         let types: Vec<&Type> = stmt.operands.iter().map(|&value| ty(value)).collect();
         let Some(rows) = stmt.op.def().and_then(|def| def.rows(&types)).filter(|rows| rows.sums || !stmt.accumulate)
@@ -32,10 +33,13 @@ pub(super) fn check(model: &Model, body: &Body, fused: &Fused) -> Vec<String> {
         }
         match rows.sums {
             false => in_rows.extend(&stmt.results),
-            true => sums.extend(&stmt.results),
+            true => sums.extend(stmt.results.iter().map(|&sum| (sum, rows.dims))),
         }
     }
-    for &sum in &sums {
+    for &(sum, own) in &sums {
+        if own != dims {
+            faults.push(format!("%{} is a sum over other rows than those of its group", name(sum)));
+        }
         if ty(sum).dtype != DType::F32 || !fused.outs.contains(&sum) {
             faults.push(format!("%{} is a sum over rows, which is f32 and left", name(sum)));
         }

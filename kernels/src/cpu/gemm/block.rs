@@ -28,7 +28,7 @@ pub(super) struct Block<'a> {
     pub(super) packed: *mut f32,
     /// Space for words of narrow elements: [`Level::strip`] rows of [`DEPTH`](super::DEPTH).
     pub(super) space: *mut f32,
-    /// What is done with rows of products after their last terms.
+    /// The work on rows of products after their last terms.
     pub(super) finish: Option<Finishing<'a>>,
 }
 

@@ -112,10 +112,10 @@ pub(crate) unsafe fn multiply_finished<'a, 'b>(
     unsafe { Product { size, a, b, out, scale: 1.0, accumulate: false, finish }.run_on(threads) };
 }
 
-/// What is done with a run of finished elements of a row, from a row and a column on.
+/// Work on a run of finished elements of a row, from a row and a column on.
 pub(crate) type Finish<'f> = &'f (dyn Fn([usize; 2], &[f32]) + Sync);
 
-/// What is done with the elements of a part of a product.
+/// Work on the elements of a part of a product.
 #[derive(Clone, Copy)]
 struct Finishing<'f> {
     finish: Finish<'f>,

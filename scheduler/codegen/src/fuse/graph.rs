@@ -110,9 +110,12 @@ impl<'a> Graph<'a> {
         for (&at, rows) in group.iter().zip(&laws) {
             if rows.sums { &mut sums } else { &mut results }.extend(&self.stmts[at].results);
         }
+        // Chunks of rows are those of the sum alone.
+        let mut rows_of_sums = laws.iter().filter(|rows| rows.sums).map(|rows| rows.dims);
         let mut reads =
             group.iter().zip(&laws).flat_map(|(&at, rows)| self.stmts[at].operands.iter().zip(&rows.operands));
         !reads.any(|(value, has_rows)| sums.contains(value) || !has_rows && results.contains(value))
+            && rows_of_sums.all(|own| own == dims)
             && product.is_none_or(|dims| self.follow(group, &laws, dims))
             && self.alike(&tensors, dims)
             && self.row_bytes(&results, dims) <= ROW_BYTES
