@@ -5,6 +5,7 @@
 //!
 //! - [`mod@differentiate`] adds to each block's F the sections I (gradient of inputs), W (gradient of parameters) and U
 //!   (once a step).
+//! - [`mod@recognise`] puts ops in the place of primitives that spell them.
 //! - [`mod@quantise`] gives products with parameters 8-bit operands.
 //! - [`recompute`] makes the backward recompute values of F instead of saving them.
 //! - [`slices`] splits sequences into the slices that a schedule runs one after the other.
@@ -33,6 +34,7 @@
 pub mod differentiate;
 pub mod evaluation;
 pub mod quantise;
+pub mod recognise;
 pub mod recompute;
 pub mod renumber;
 pub mod rewrite;

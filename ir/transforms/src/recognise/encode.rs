@@ -1,0 +1,201 @@
+//! From the statements of a forward section to the e-graph.
+
+use super::facts::{Facts, Graph};
+use super::language::{Contraction, Kind, Node, Number, Shape, Spread};
+use egg::Id;
+use ir::graph::{Block, SectionKind, Stmt};
+use ir::ids::Value;
+use ir::ops::{Equation, KernelOp, Op, UnaryKind};
+use ir::types::PartialKind;
+use std::collections::HashMap;
+
+/// A section in the e-graph.
+pub(super) struct Encoded {
+    /// The e-graph.
+    pub(super) graph: Graph,
+    /// The class of each value.
+    pub(super) class: HashMap<Value, Id>,
+}
+
+/// Encodes the forward of a block.
+pub(super) fn encode(block: &Block) -> Encoded {
+    let mut encoded = Encoded { graph: Graph::new(Facts), class: HashMap::new() };
+    for arg in &block.args {
+        encoded.leaf(block, arg.value, 0);
+    }
+    for (place, stmt) in block[SectionKind::F].stmts.iter().enumerate() {
+        match encoded.statement(block, stmt) {
+            Some(class) => encoded.holds(stmt.results[0], class, place + 1),
+            None => stmt.results.iter().for_each(|&result| encoded.leaf(block, result, place + 1)),
+        }
+    }
+    encoded.graph.rebuild();
+    encoded
+}
+
+impl Encoded {
+    fn leaf(&mut self, block: &Block, value: Value, order: usize) {
+        let class = self.add(Kind::Leaf(value, shape(block, value)), &[]);
+        self.holds(value, class, order);
+    }
+
+    fn holds(&mut self, value: Value, class: Id, order: usize) {
+        self.class.insert(value, class);
+        let mut fact = self.graph[class].data.clone();
+        fact.value = [fact.value, Some((order, value))].into_iter().flatten().min();
+        self.graph.set_analysis_data(class, fact);
+    }
+
+    fn add(&mut self, kind: Kind, operands: &[Id]) -> Id {
+        self.graph.add(Node { kind, operands: operands.to_vec() })
+    }
+
+    /// The class of a statement's result; `None` if the language does not describe it.
+    fn statement(&mut self, block: &Block, stmt: &Stmt) -> Option<Id> {
+        let &[result] = stmt.results.as_slice() else { return None };
+        let mut values = stmt.operands.iter().chain([&result]);
+        if stmt.accumulate || values.any(|&value| block.ty(value).dims.iter().any(|dim| dim.count.is_some())) {
+            return None;
+        }
+        let Op::Kernel(op) = &stmt.op else { return None };
+        let operands = stmt.operands.iter().map(|value| self.class.get(value).copied()).collect::<Option<Vec<_>>>()?;
+        self.op(op, &operands, &shape(block, result))
+    }
+
+    fn op(&mut self, op: &KernelOp, operands: &[Id], to: &Shape) -> Option<Id> {
+        let kind = match op {
+            KernelOp::Unary(unary) => return Some(self.unary(unary.0, op.def().name(), operands[0])),
+            KernelOp::Binary(binary) => {
+                let operands = match &binary.equation {
+                    None => operands.to_vec(),
+                    Some(equation) => self.spread_all(equation, operands, to)?,
+                };
+                return Some(self.add(Kind::Plain(op.def().name()), &operands));
+            }
+            KernelOp::Einsum(einsum) if einsum.scaled.is_none() => return self.einsum(&einsum.equation, operands, to),
+            KernelOp::Broadcast(op) => return self.spread_all(&op.equation, operands, to).map(|all| all[0]),
+            KernelOp::Permute(op) => return self.spread_all(&op.equation, operands, to).map(|all| all[0]),
+            KernelOp::Reshape(_) => return Some(self.reshape(operands[0], to)),
+            KernelOp::Reduce(reduce) => {
+                let equation = &reduce.equation;
+                return Some(self.reduce(reduce.kind == PartialKind::Max, equation, operands[0]));
+            }
+            KernelOp::Iota(iota) => return Some(self.iota(iota.dim, to)),
+            KernelOp::Slice(slice) => Kind::Slice(slice.dim, slice.start, slice.length),
+            KernelOp::Concat(concat) => Kind::Concat(concat.dim),
+            KernelOp::Select(select) => Kind::Select(select.not),
+            KernelOp::Compare(_)
+            | KernelOp::Softmax(_)
+            | KernelOp::SumExp(_)
+            | KernelOp::Pick(_)
+            | KernelOp::TokenLoss(_) => Kind::Plain(op.def().name()),
+            _ => return None,
+        };
+        Some(self.add(kind, operands))
+    }
+
+    fn unary(&mut self, kind: UnaryKind, name: &'static str, x: Id) -> Id {
+        let shape = self.graph[x].data.shape.clone();
+        let mut with = |name, number| {
+            let number = self.add(Kind::Full(Number::new(number), shape.clone()), &[]);
+            self.add(Kind::Plain(name), &[x, number])
+        };
+        match kind {
+            UnaryKind::Scale(by) => with("mul", by),
+            UnaryKind::Shift(by) => with("add", by),
+            UnaryKind::AtLeast(min) => with("max", min),
+            UnaryKind::AtMost(max) => with("min", max),
+            UnaryKind::Cast(to) if to == shape.dtype => x,
+            UnaryKind::Cast(to) => self.add(Kind::Cast(to), &[x]),
+            _ => self.add(Kind::Plain(name), &[x]),
+        }
+    }
+
+    /// The operands spread to the dims of the result; `None` if one has an index that the result lacks.
+    fn spread_all(&mut self, equation: &Equation, operands: &[Id], to: &Shape) -> Option<Vec<Id>> {
+        let spread = |(indices, &operand): (&Vec<String>, &Id)| {
+            let place = |index: &String| equation.result.iter().position(|other| other == index);
+            let places = indices.iter().map(place).collect::<Option<Vec<_>>>()?;
+            Some((Spread { places, sizes: to.sizes.clone() }, operand))
+        };
+        let spreads = equation.operands.iter().zip(operands).map(spread).collect::<Option<Vec<_>>>()?;
+        Some(spreads.into_iter().map(|(spread, operand)| self.spread(spread, operand)).collect())
+    }
+
+    fn spread(&mut self, spread: Spread, x: Id) -> Id {
+        if spread.is_identity() { x } else { self.add(Kind::Spread(spread), &[x]) }
+    }
+
+    /// A contraction; one that sums nothing is a product, and one of a single operand a sum.
+    fn einsum(&mut self, equation: &Equation, operands: &[Id], to: &Shape) -> Option<Id> {
+        if let &[x] = operands {
+            let kept = equation.operands[0].iter().filter(|index| equation.result.contains(index));
+            let kept = Equation { operands: equation.operands.clone(), result: kept.cloned().collect() };
+            let sum = self.reduce(false, &kept, x);
+            let permutation = Equation { operands: vec![kept.result], result: equation.result.clone() };
+            return self.spread_all(&permutation, &[sum], to).map(|all| all[0]);
+        }
+        if let Some(operands) = self.spread_all(equation, operands, to) {
+            return Some(self.add(Kind::Plain("mul"), &operands));
+        }
+        let [a, b] = equation.operands.as_slice() else { return None };
+        let mut names = Vec::new();
+        let operand_indices = [a, b].map(|indices| numbered(indices, &mut names));
+        let contraction = Contraction { operands: operand_indices, result: numbered(&equation.result, &mut names) };
+        Some(self.add(Kind::Einsum(contraction), operands))
+    }
+
+    fn reduce(&mut self, is_max: bool, equation: &Equation, x: Id) -> Id {
+        let indices = equation.operands[0].iter().enumerate();
+        let over: Vec<usize> =
+            indices.filter(|(_, index)| !equation.result.contains(index)).map(|(dim, _)| dim).collect();
+        if over.is_empty() { x } else { self.add(Kind::Reduce { is_max, over }, &[x]) }
+    }
+
+    /// A reshape. One that only inserts dims of one element is a spread.
+    fn reshape(&mut self, x: Id, to: &Shape) -> Id {
+        let from = self.graph[x].data.shape.sizes.clone();
+        match inserted(&from, &to.sizes) {
+            Some(places) => self.spread(Spread { places, sizes: to.sizes.clone() }, x),
+            None => self.add(Kind::Reshape(to.sizes.clone()), &[x]),
+        }
+    }
+
+    fn iota(&mut self, dim: usize, to: &Shape) -> Id {
+        let count = self.add(Kind::Iota(to.sizes[dim]), &[]);
+        let indices = self.spread(Spread { places: vec![dim], sizes: to.sizes.clone() }, count);
+        if to.dtype.is_float() { self.add(Kind::Cast(to.dtype), &[indices]) } else { indices }
+    }
+}
+
+/// The number of each index in the order of first use.
+fn numbered<'e>(indices: &'e [String], names: &mut Vec<&'e String>) -> Vec<u8> {
+    let mut number = |index: &'e String| {
+        let known = names.iter().position(|name| *name == index);
+        known.unwrap_or_else(|| {
+            names.push(index);
+            names.len() - 1
+        }) as u8
+    };
+    indices.iter().map(&mut number).collect()
+}
+
+/// The places of the dims among those of a reshape that only inserts dims of one element.
+fn inserted(from: &[u64], to: &[u64]) -> Option<Vec<usize>> {
+    let (mut places, mut next) = (Vec::new(), 0);
+    for (place, size) in to.iter().enumerate() {
+        if from.get(next) == Some(size) {
+            places.push(place);
+            next += 1;
+        } else if *size != 1 {
+            return None;
+        }
+    }
+    (next == from.len()).then_some(places)
+}
+
+/// The shape of a value.
+pub(super) fn shape(block: &Block, value: Value) -> Shape {
+    let ty = block.ty(value);
+    Shape { dtype: ty.dtype, sizes: ty.sizes() }
+}

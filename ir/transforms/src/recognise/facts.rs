@@ -1,0 +1,143 @@
+//! The analysis of the e-graph: the shape of each class, its number if it is constant, and the value that holds it.
+
+use super::language::{Contraction, Kind, Made, Node, Number, Shape};
+use egg::{Analysis, DidMerge, EGraph, Id};
+use ir::ids::Value;
+use ir::types::DType;
+
+/// The e-graph of a section.
+pub(super) type Graph = EGraph<Node, Facts>;
+
+/// The analysis.
+#[derive(Default)]
+pub(super) struct Facts;
+
+/// What is known of a class.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Fact {
+    /// Its shape.
+    pub(super) shape: Shape,
+    /// The number that all its elements are.
+    pub(super) number: Option<Number>,
+    /// True if all elements are known to be finite.
+    pub(super) is_finite: bool,
+    /// The first value of the block that holds it, after the number of its statement from 1; arguments have 0.
+    pub(super) value: Option<(usize, Value)>,
+}
+
+impl Analysis<Node> for Facts {
+    type Data = Fact;
+
+    fn make(graph: &mut Graph, node: &Node, _: Id) -> Fact {
+        let operands: Vec<&Fact> = node.operands.iter().map(|&id| &graph[id].data).collect();
+        let number = number(node, &operands);
+        let is_finite = number.is_some_and(|number| number.get().is_finite()) || is_finite(node, &operands);
+        Fact { shape: shape(node, &operands), number, is_finite, value: None }
+    }
+
+    fn merge(&mut self, to: &mut Fact, from: Fact) -> DidMerge {
+        debug_assert_eq!(to.shape, from.shape, "a rule equates tensors of two shapes");
+        let merged = Fact {
+            shape: to.shape.clone(),
+            number: to.number.or(from.number),
+            is_finite: to.is_finite || from.is_finite,
+            value: [to.value, from.value].into_iter().flatten().min(),
+        };
+        let changed = DidMerge(*to != merged, from != merged);
+        *to = merged;
+        changed
+    }
+
+    /// Adds the constant tensor to the class of a constant.
+    fn modify(graph: &mut Graph, id: Id) {
+        let Fact { shape, number: Some(number), .. } = graph[id].data.clone() else { return };
+        let full = graph.add(Node { kind: Kind::Full(number, shape), operands: Vec::new() });
+        graph.union(id, full);
+    }
+}
+
+/// The shape of a node. That of several results is never read.
+fn shape(node: &Node, operands: &[&Fact]) -> Shape {
+    let scalar = Shape { dtype: DType::F32, sizes: Vec::new() };
+    let first = operands.first().map_or(scalar.clone(), |fact| fact.shape.clone());
+    match &node.kind {
+        Kind::Leaf(_, shape) | Kind::Full(_, shape) | Kind::Out(_, shape) => shape.clone(),
+        Kind::Plain("less" | "less_equal" | "equal") => first.with(DType::I32),
+        Kind::Plain("sum_exp" | "pick") => operands[1].shape.with(DType::F32),
+        Kind::Plain("token_loss") => scalar,
+        Kind::Made(Made::Embedding) => {
+            let width = operands[1].shape.sizes[1];
+            first.resized([first.sizes.clone(), vec![width]].concat()).with(operands[1].shape.dtype)
+        }
+        Kind::Plain(_) | Kind::Made(_) => first,
+        Kind::Cast(dtype) => first.with(*dtype),
+        Kind::Spread(spread) => first.resized(spread.sizes.clone()),
+        Kind::Reshape(sizes) => first.resized(sizes.clone()),
+        Kind::Reduce { over, .. } => {
+            let kept = first.sizes.iter().enumerate().filter(|(dim, _)| !over.contains(dim));
+            first.resized(kept.map(|(_, &size)| size).collect())
+        }
+        Kind::Einsum(equation) => first.resized(result_sizes(equation, operands)),
+        Kind::Slice(dim, _, length) => first.with_dim(*dim, *length),
+        Kind::Concat(dim) => first.with_dim(*dim, operands.iter().map(|fact| fact.shape.sizes[*dim]).sum()),
+        Kind::Iota(size) => Shape { dtype: DType::I32, sizes: vec![*size] },
+        Kind::Select(_) => operands[1].shape.clone(),
+    }
+}
+
+/// The sizes of the result of a contraction.
+fn result_sizes(equation: &Contraction, operands: &[&Fact]) -> Vec<u64> {
+    let size = |index: &u8| {
+        let place = |(indices, fact): (&Vec<u8>, &&Fact)| {
+            indices.iter().position(|other| other == index).map(|place| fact.shape.sizes[place])
+        };
+        equation.operands.iter().zip(operands).find_map(place)
+    };
+    equation.result.iter().filter_map(size).collect()
+}
+
+/// The number that all elements of a node are, if its operands tell it.
+fn number(node: &Node, operands: &[&Fact]) -> Option<Number> {
+    let constant = |place: usize| operands.get(place)?.number.map(Number::get);
+    let value = match &node.kind {
+        Kind::Full(number, _) => return Some(*number),
+        Kind::Spread(_) | Kind::Reshape(_) | Kind::Slice(..) | Kind::Cast(_) => constant(0)?,
+        Kind::Plain("mul") => match (constant(0), constant(1)) {
+            (Some(a), Some(b)) => a * b,
+            (_, Some(0.0)) if operands[0].is_finite => 0.0,
+            (Some(0.0), _) if operands[1].is_finite => 0.0,
+            _ => return None,
+        },
+        Kind::Plain(name) => elementwise(name, constant(0)?, constant(1))?,
+        _ => return None,
+    };
+    Some(Number::new(value))
+}
+
+/// An elementwise function of numbers.
+fn elementwise(name: &str, a: f64, b: Option<f64>) -> Option<f64> {
+    Some(match (name, b) {
+        ("add", Some(b)) => a + b,
+        ("sub", Some(b)) => a - b,
+        ("div", Some(b)) => a / b,
+        ("max", Some(b)) => a.max(b),
+        ("neg", None) => -a,
+        ("exp", None) => a.exp(),
+        ("log", None) => a.ln(),
+        ("sqrt", None) => a.sqrt(),
+        ("rsqrt", None) => 1.0 / a.sqrt(),
+        ("recip", None) => 1.0 / a,
+        ("square", None) => a * a,
+        _ => return None,
+    })
+}
+
+/// True if all elements of a node are finite: integers as floats are.
+fn is_finite(node: &Node, operands: &[&Fact]) -> bool {
+    match &node.kind {
+        Kind::Iota(_) => true,
+        Kind::Cast(to) => operands[0].shape.dtype == DType::I32 && matches!(to, DType::F32 | DType::BF16),
+        Kind::Spread(_) | Kind::Reshape(_) | Kind::Slice(..) => operands[0].is_finite,
+        _ => false,
+    }
+}

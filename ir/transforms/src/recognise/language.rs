@@ -1,0 +1,202 @@
+//! The language of the e-graph: a section's statements in a normal form without implicit broadcasting.
+//!
+//! - Permutations, broadcasts, new dims of one element and equations of elementwise ops are one node, [`Kind::Spread`].
+//! - Constants are tensors of one number, so `scale` is a product and `shift` a sum.
+//! - A value that the language does not describe is a leaf.
+
+use egg::{Id, Language};
+use ir::ids::Value;
+use ir::types::DType;
+
+/// A number that is compared and hashed by its bits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct Number(u64);
+
+impl Number {
+    /// The number of a float.
+    pub(super) fn new(value: f64) -> Number {
+        Number(value.to_bits())
+    }
+
+    /// The float.
+    pub(super) fn get(self) -> f64 {
+        f64::from_bits(self.0)
+    }
+}
+
+/// Element type and sizes of a tensor.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct Shape {
+    /// The element type.
+    pub(super) dtype: DType,
+    /// The sizes, slowest first.
+    pub(super) sizes: Vec<u64>,
+}
+
+impl Shape {
+    /// The number of dims.
+    pub(super) fn rank(&self) -> usize {
+        self.sizes.len()
+    }
+
+    /// The shape with another element type.
+    pub(super) fn with(&self, dtype: DType) -> Shape {
+        Shape { dtype, sizes: self.sizes.clone() }
+    }
+
+    /// The shape with other sizes.
+    pub(super) fn resized(&self, sizes: Vec<u64>) -> Shape {
+        Shape { dtype: self.dtype, sizes }
+    }
+
+    /// The shape with another size in one dim.
+    pub(super) fn with_dim(&self, dim: usize, size: u64) -> Shape {
+        let mut shape = self.clone();
+        shape.sizes[dim] = size;
+        shape
+    }
+}
+
+/// The place of each dim of the operand in a result that repeats the operand along its other dims.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct Spread {
+    /// Per dim of the operand, its place in the result.
+    pub(super) places: Vec<usize>,
+    /// The sizes of the result.
+    pub(super) sizes: Vec<u64>,
+}
+
+impl Spread {
+    /// This spread of the result of another one.
+    pub(super) fn after(&self, inner: &Spread) -> Spread {
+        let places = inner.places.iter().map(|&place| self.places[place]).collect();
+        Spread { places, sizes: self.sizes.clone() }
+    }
+
+    /// True if the result is the operand.
+    pub(super) fn is_identity(&self) -> bool {
+        self.places.len() == self.sizes.len() && self.places.iter().enumerate().all(|(dim, &place)| dim == place)
+    }
+
+    /// The result's dims that the operand lacks.
+    pub(super) fn new_dims(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.sizes.len()).filter(|place| !self.places.contains(place))
+    }
+}
+
+/// A contraction of two tensors; each index of the result is one of an operand.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct Contraction {
+    /// The indices of both operands.
+    pub(super) operands: [Vec<u8>; 2],
+    /// The indices of the result.
+    pub(super) result: Vec<u8>,
+}
+
+/// An op with attributes that a recogniser makes.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) enum Made {
+    /// `rms_norm` with its `eps`.
+    RmsNorm(Number),
+    /// `layer_norm` with its `eps`.
+    LayerNorm(Number),
+    /// `cross_entropy`.
+    CrossEntropy,
+    /// `attention` without dropout.
+    Attention {
+        /// The factor of the scores.
+        scale: Number,
+        /// True if a query sees no later keys.
+        causal: bool,
+    },
+    /// `rope` without scaling of its frequencies.
+    Rope {
+        /// The base of the frequencies.
+        theta: Number,
+    },
+    /// `embedding` without a padding id.
+    Embedding,
+}
+
+/// The operator of a node.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) enum Kind {
+    /// An argument, or the result of a statement that the language does not describe.
+    Leaf(Value, Shape),
+    /// A tensor whose elements all are one number.
+    Full(Number, Shape),
+    /// An op without attributes, by its name. Elementwise operands have the same dims.
+    Plain(&'static str),
+    /// A conversion to a float type.
+    Cast(DType),
+    /// A repetition and permutation of dims.
+    Spread(Spread),
+    /// The same elements under other sizes.
+    Reshape(Vec<u64>),
+    /// A sum or maximum over some dims.
+    Reduce {
+        /// True for a maximum.
+        is_max: bool,
+        /// The dims, in ascending order.
+        over: Vec<usize>,
+    },
+    /// A contraction.
+    Einsum(Contraction),
+    /// A range of a dim: dim, start, length.
+    Slice(usize, u64, u64),
+    /// A concatenation along a dim.
+    Concat(usize),
+    /// The integers from 0, as a tensor of one dim.
+    Iota(u64),
+    /// A choice by a mask; `true` selects where the mask is 0.
+    Select(bool),
+    /// An op that a recogniser makes; of its results, [`Kind::Out`] is one.
+    Made(Made),
+    /// The result of an op at a place, and its shape.
+    Out(usize, Shape),
+}
+
+/// A node of the e-graph.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct Node {
+    /// The operator.
+    pub(super) kind: Kind,
+    /// The classes of the operands.
+    pub(super) operands: Vec<Id>,
+}
+
+impl Node {
+    /// The name of its op, if it is one that recognisers make.
+    pub(super) fn name(&self) -> &'static str {
+        match &self.kind {
+            Kind::Plain(name) => name,
+            Kind::Made(Made::RmsNorm(_)) => "rms_norm",
+            Kind::Made(Made::LayerNorm(_)) => "layer_norm",
+            Kind::Made(Made::CrossEntropy) => "cross_entropy",
+            Kind::Made(Made::Attention { .. }) => "attention",
+            Kind::Made(Made::Rope { .. }) => "rope",
+            Kind::Made(Made::Embedding) => "embedding",
+            _ => "",
+        }
+    }
+}
+
+impl Language for Node {
+    type Discriminant = std::mem::Discriminant<Kind>;
+
+    fn discriminant(&self) -> Self::Discriminant {
+        std::mem::discriminant(&self.kind)
+    }
+
+    fn matches(&self, other: &Node) -> bool {
+        self.kind == other.kind && self.operands.len() == other.operands.len()
+    }
+
+    fn children(&self) -> &[Id] {
+        &self.operands
+    }
+
+    fn children_mut(&mut self) -> &mut [Id] {
+        &mut self.operands
+    }
+}

@@ -1,0 +1,109 @@
+//! Equalities of arithmetic: reciprocals, roots, squares, signs and constants.
+
+use super::{Equal, Rounding, Rule, Term};
+use crate::recognise::language::{Kind, Node};
+use crate::recognise::look::Look;
+use egg::Id;
+
+pub(super) const RULES: [Rule; 9] = [
+    Rule { name: "div-is-mul-recip", rounding: Rounding::Reorders, find: quotient },
+    Rule { name: "recip-sqrt", rounding: Rounding::Fewer, find: root },
+    Rule { name: "mul-self-is-square", rounding: Rounding::Exact, find: square },
+    Rule { name: "mul-one", rounding: Rounding::Exact, find: neutral },
+    Rule { name: "negative-scale", rounding: Rounding::Exact, find: negative },
+    Rule { name: "neg-neg", rounding: Rounding::Exact, find: twice_negative },
+    Rule { name: "sub-constant", rounding: Rounding::Exact, find: shift },
+    Rule { name: "constants-join", rounding: Rounding::Reorders, find: joined },
+    Rule { name: "scale-through-sum", rounding: Rounding::Reorders, find: scaled_sum },
+];
+
+/// The nodes of an op without attributes in a class itself.
+fn nodes<'a>(look: &Look<'a>, class: Id, name: &'static str) -> impl Iterator<Item = &'a Node> + use<'a> {
+    look.nodes(class).filter(move |node| matches!(node.kind, Kind::Plain(other) if other == name))
+}
+
+/// The operands of binary nodes of a class, in both orders, the second of which is a constant.
+fn with_number<'a>(look: &Look<'a>, class: Id, name: &'static str) -> Vec<(Id, f64)> {
+    let orders = nodes(look, class, name).flat_map(|node| {
+        let (a, b) = (node.operands[0], node.operands[1]);
+        [(a, b), (b, a)]
+    });
+    orders.filter_map(|(a, b)| Some((a, look.number(b)?))).filter(|(a, _)| look.number(*a).is_none()).collect()
+}
+
+/// `a / b = a recip(b)`
+fn quotient(look: &Look<'_>, class: Id) -> Vec<Equal> {
+    let product = |node: &Node| {
+        let recip = Term::plain("recip", [Term::Class(node.operands[1])]);
+        Equal { class, term: Term::plain("mul", [Term::Class(node.operands[0]), recip]) }
+    };
+    nodes(look, class, "div").map(product).collect()
+}
+
+/// `recip(sqrt(x)) = rsqrt(x)`
+fn root(look: &Look<'_>, class: Id) -> Vec<Equal> {
+    let roots = nodes(look, class, "recip").flat_map(|node| nodes(look, node.operands[0], "sqrt"));
+    roots.map(|node| Equal { class, term: Term::plain("rsqrt", [Term::Class(node.operands[0])]) }).collect()
+}
+
+/// `x x = square(x)`
+fn square(look: &Look<'_>, class: Id) -> Vec<Equal> {
+    let squares = nodes(look, class, "mul").filter(|node| look.is_same(node.operands[0], node.operands[1]));
+    squares.map(|node| Equal { class, term: Term::plain("square", [Term::Class(node.operands[0])]) }).collect()
+}
+
+/// `x 1 = x`
+fn neutral(look: &Look<'_>, class: Id) -> Vec<Equal> {
+    let ones = with_number(look, class, "mul").into_iter().filter(|(_, number)| *number == 1.0);
+    ones.map(|(x, _)| Equal { class, term: Term::Class(x) }).collect()
+}
+
+/// `x (-1) = -x`
+fn negative(look: &Look<'_>, class: Id) -> Vec<Equal> {
+    let negatives = with_number(look, class, "mul").into_iter().filter(|(_, number)| *number == -1.0);
+    negatives.map(|(x, _)| Equal { class, term: Term::plain("neg", [Term::Class(x)]) }).collect()
+}
+
+/// `-(-x) = x`
+fn twice_negative(look: &Look<'_>, class: Id) -> Vec<Equal> {
+    let inner = nodes(look, class, "neg").flat_map(|node| nodes(look, node.operands[0], "neg"));
+    inner.map(|node| Equal { class, term: Term::Class(node.operands[0]) }).collect()
+}
+
+/// `x - c = x + (-c)`
+fn shift(look: &Look<'_>, class: Id) -> Vec<Equal> {
+    let shifted = |node: &Node| {
+        let number = look.number(node.operands[1])?;
+        let constant = Term::full(-number, look.shape(class));
+        Some(Equal { class, term: Term::plain("add", [Term::Class(node.operands[0]), constant]) })
+    };
+    nodes(look, class, "sub").filter_map(shifted).collect()
+}
+
+/// `(x c) d = x (c d)` and `(x + c) + d = x + (c + d)`
+fn joined(look: &Look<'_>, class: Id) -> Vec<Equal> {
+    let mut found = Vec::new();
+    for (name, join) in [("mul", (|a, b| a * b) as fn(f64, f64) -> f64), ("add", |a, b| a + b)] {
+        for (inner, outer) in with_number(look, class, name) {
+            for (x, number) in with_number(look, inner, name) {
+                let constant = Term::full(join(number, outer), look.shape(class));
+                found.push(Equal { class, term: Term::plain(name, [Term::Class(x), constant]) });
+            }
+        }
+    }
+    found
+}
+
+/// `sum(x c) = sum(x) c`
+fn scaled_sum(look: &Look<'_>, class: Id) -> Vec<Equal> {
+    let sums = look.nodes(class).filter(|node| matches!(node.kind, Kind::Reduce { is_max: false, .. }));
+    let scaled = |node: &Node| {
+        let products = with_number(look, node.operands[0], "mul").into_iter();
+        let equal = |(x, number): (Id, f64)| {
+            let sum = Term::Node(node.kind.clone(), vec![Term::Class(x)]);
+            Equal { class, term: Term::plain("mul", [sum, Term::full(number, look.shape(class))]) }
+        };
+        products.map(equal).collect::<Vec<_>>()
+    };
+    sums.flat_map(scaled).collect()
+}

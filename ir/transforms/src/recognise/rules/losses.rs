@@ -1,0 +1,127 @@
+//! `cross_entropy`, whose ignored rows have a label below 0 and no loss.
+
+use super::embedding::one_hot;
+use super::norms::below_max;
+use super::{Equal, Rounding, Rule, Term};
+use crate::recognise::language::{Kind, Made, Shape};
+use crate::recognise::look::Look;
+use egg::Id;
+use ir::types::DType;
+
+pub(super) const RULES: [Rule; 2] = [
+    Rule { name: "cross_entropy", rounding: Rounding::Reorders, find: of_tokens },
+    Rule { name: "cross_entropy-of-log-softmax", rounding: Rounding::Reorders, find: of_log_softmax },
+];
+
+/// The op equals the class, and its second result the log of the sum of exponentials, if there is one.
+fn equal(look: &Look<'_>, class: Id, logits: Id, labels: Id, lse: Option<Id>) -> Vec<Equal> {
+    let logits = look.source(logits);
+    if look.shape(class).dtype != DType::F32 || !look.shape(logits).dtype.is_float() {
+        return Vec::new();
+    }
+    let op = Term::made(Made::CrossEntropy, &[logits, labels]);
+    let out = |class: Id, place| {
+        let shape: Shape = look.shape(class).clone();
+        (shape.dtype == DType::F32).then(|| Equal { class, term: op.out(place, shape) })
+    };
+    [out(class, 0), lse.and_then(|lse| out(lse, 1))].into_iter().flatten().collect()
+}
+
+/// `token_loss(lse, pick(logits, labels), labels)`
+fn of_tokens(look: &Look<'_>, class: Id) -> Vec<Equal> {
+    let mut found = Vec::new();
+    for operands in look.plain(class, "token_loss") {
+        let &[lse, picked, labels] = operands else { continue };
+        let logits = log_sums(look, lse);
+        for (from, other) in look.binary(picked, "pick") {
+            if look.is_same(labels, other) && logits.iter().any(|&x| look.is_same_source(x, from)) {
+                found.extend(equal(look, class, from, labels, Some(lse)));
+            }
+        }
+    }
+    found
+}
+
+/// The rows of whose exponentials the class is the log of the sum, with the maximum subtracted before.
+fn log_sums(look: &Look<'_>, class: Id) -> Vec<Id> {
+    let mut found = Vec::new();
+    for (log, max) in look.either(class, "add") {
+        let rows = look.reduced_last(max, true);
+        let sums: Vec<Id> = look.unary(log, "log");
+        let mut below: Vec<Id> = sums.iter().flat_map(|&sum| sums_of_exp(look, sum)).collect();
+        let primitive = sums.iter().flat_map(|&sum| look.binary(sum, "sum_exp"));
+        below.extend(primitive.filter(|&(_, other)| look.is_same_source(max, other)).map(|(x, _)| x));
+        found.extend(rows.into_iter().filter(|&x| below.iter().any(|&y| look.is_same_source(x, y))));
+    }
+    found
+}
+
+/// The rows whose sum of exponentials, with the maximum subtracted, the class is.
+fn sums_of_exp(look: &Look<'_>, class: Id) -> Vec<Id> {
+    let exps = look.reduced_last(class, false).into_iter().flat_map(|exp| look.unary(exp, "exp"));
+    exps.flat_map(|shifted| below_max(look, shifted)).collect()
+}
+
+/// `-sum(pick(log_softmax(logits), labels))`, or with the one-hot rows of the labels in place of `pick`.
+fn of_log_softmax(look: &Look<'_>, class: Id) -> Vec<Equal> {
+    if look.shape(class).rank() > 0 {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for summand in negative_summands(look, class) {
+        for (log, labels) in picked(look, summand) {
+            let logits = log_softmax(look, log).into_iter();
+            let is_of_rows =
+                |x: &Id| look.shape(*x).sizes.split_last().is_some_and(|(_, rows)| *rows == look.shape(labels).sizes);
+            found.extend(logits.filter(is_of_rows).flat_map(|x| equal(look, class, x, labels, None)));
+        }
+    }
+    found
+}
+
+/// The classes over all of whose elements the class is the negative sum.
+fn negative_summands(look: &Look<'_>, class: Id) -> Vec<Id> {
+    let mut all = vec![(class, false)];
+    let mut next = 0;
+    while let Some(&(id, sign)) = all.get(next) {
+        next += 1;
+        let negatives = look.unary(id, "neg").into_iter().map(|x| (x, !sign));
+        let sums = look.reduced(id, false).into_iter().map(|(_, x)| (x, sign));
+        for summand in negatives.chain(sums) {
+            if !all.contains(&summand) {
+                all.push(summand);
+            }
+        }
+    }
+    all.into_iter().filter(|(_, is_negative)| *is_negative).map(|(id, _)| id).collect()
+}
+
+/// The tensors of which the class has the entries at labels, and 0 elsewhere or where a label is ignored.
+fn picked(look: &Look<'_>, class: Id) -> Vec<(Id, Id)> {
+    let mut found = look.binary(class, "pick");
+    for (mask, log) in look.either(class, "mul") {
+        found.extend(one_hot(look, mask).into_iter().map(|labels| (log, labels)));
+    }
+    let selections =
+        look.kinds(class, |node| matches!(node.kind, Kind::Select(false)).then_some(node.operands.as_slice()));
+    for operands in selections {
+        if operands.get(2).is_none_or(|&other| look.is_number(other, 0.0)) {
+            found.extend(one_hot(look, operands[0]).into_iter().map(|labels| (operands[1], labels)));
+        }
+    }
+    found
+}
+
+/// The rows whose log of the softmax the class is.
+fn log_softmax(look: &Look<'_>, class: Id) -> Vec<Id> {
+    let mut found = Vec::new();
+    for (x, log) in look.difference(class) {
+        for row in look.rows(log) {
+            found.extend(log_sums(look, row).into_iter().filter(|&y| look.is_same_source(x, y)));
+            let rows = below_max(look, x).into_iter();
+            let sums: Vec<Id> = look.unary(row, "log").into_iter().flat_map(|sum| sums_of_exp(look, sum)).collect();
+            found.extend(rows.filter(|&x| sums.iter().any(|&y| look.is_same_source(x, y))));
+        }
+    }
+    found
+}

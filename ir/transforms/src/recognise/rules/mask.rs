@@ -1,0 +1,137 @@
+//! Masks of attention scores: keys that are later than the query, or of another segment, have a large negative score.
+
+use crate::recognise::language::{Kind, Spread};
+use crate::recognise::look::Look;
+use egg::Id;
+use ir::types::DType;
+
+/// The largest score of a key that counts as hidden: its exponential is 0 in f32 unless all scores of the row are as low.
+const HIDDEN: f64 = -1e4;
+
+/// The most masks of one tensor of scores.
+const MASKS: usize = 3;
+
+/// An index tensor that a mask compares.
+#[derive(Clone, PartialEq)]
+pub(super) struct Index {
+    /// Its class, i32.
+    pub(super) class: Id,
+    /// The places of its dims among those of the scores.
+    pub(super) places: Vec<usize>,
+}
+
+/// What a query sees.
+#[derive(Clone)]
+pub(super) enum Limit {
+    /// Keys that are not later than the query: the positions of keys and of queries.
+    Causal(Index, Index),
+    /// Keys with the same number as the query.
+    Equal(Index, Index),
+}
+
+/// The ways to write a class as scores under masks, that without masks among them.
+pub(super) fn masked(look: &Look<'_>, class: Id) -> Vec<(Id, Vec<Limit>)> {
+    let mut all = vec![(class, Vec::new())];
+    let mut next = 0;
+    while let Some((id, limits)) = all.get(next).cloned() {
+        next += 1;
+        if limits.len() < MASKS {
+            let more = limited(look, id).into_iter();
+            all.extend(more.map(|(x, limit)| (x, [limits.as_slice(), &[limit]].concat())));
+        }
+    }
+    all
+}
+
+/// The ways to write a class as scores under one mask.
+fn limited(look: &Look<'_>, class: Id) -> Vec<(Id, Limit)> {
+    let mut found = Vec::new();
+    let whole = identity(look, class);
+    for (mask, shown, hidden, is_shown) in selections(look, class) {
+        if hidden.is_some_and(|hidden| is_hidden(look, hidden)) {
+            found.extend(limits(look, mask, &whole, is_shown).into_iter().map(|limit| (shown, limit)));
+        }
+    }
+    for (scores, bias) in look.either(class, "add") {
+        found.extend(biases(look, bias).into_iter().map(|limit| (scores, limit)));
+    }
+    found
+}
+
+/// The dims of a class, each in its own place.
+fn identity(look: &Look<'_>, class: Id) -> Spread {
+    let sizes = look.shape(class).sizes.clone();
+    Spread { places: (0..sizes.len()).collect(), sizes }
+}
+
+fn is_hidden(look: &Look<'_>, class: Id) -> bool {
+    look.number(class).is_some_and(|number| number <= HIDDEN)
+}
+
+/// The mask, both choices, and whether the first is where the mask is not 0, in both orders.
+fn selections(look: &Look<'_>, class: Id) -> Vec<(Id, Id, Option<Id>, bool)> {
+    let nodes = look.kinds(class, |node| match node.kind {
+        Kind::Select(not) => Some((not, node.operands.as_slice())),
+        _ => None,
+    });
+    let mut found = Vec::new();
+    for (not, operands) in nodes {
+        let (mask, a, b) = (operands[0], operands[1], operands.get(2).copied());
+        found.push((mask, a, b, !not));
+        found.extend(b.map(|b| (mask, b, Some(a), not)));
+    }
+    found
+}
+
+/// The limits of a term that is 0 where a key is visible and a large negative number elsewhere.
+fn biases(look: &Look<'_>, class: Id) -> Vec<Limit> {
+    let mut found = Vec::new();
+    let mut spreads = vec![(identity(look, class), class)];
+    spreads.extend(look.spreads(class).into_iter().map(|(spread, x)| (spread.clone(), x)));
+    for (spread, bias) in spreads {
+        for (mask, a, b, is_first) in selections(look, bias) {
+            if is_hidden(look, a) && b.is_none_or(|b| look.is_number(b, 0.0)) {
+                found.extend(limits(look, mask, &spread, !is_first));
+            }
+        }
+        for (mask, number) in look.with_number(bias, "mul") {
+            if number > HIDDEN {
+                continue;
+            }
+            found.extend(limits(look, mask, &spread, false));
+            let visible = look.difference(mask).into_iter().filter(|(one, _)| look.is_number(*one, 1.0));
+            found.extend(visible.flat_map(|(_, mask)| limits(look, mask, &spread, true)));
+        }
+    }
+    found
+}
+
+/// The limits of a mask whose dims have places in the scores. It is not 0 where keys are visible, or where they are hidden.
+fn limits(look: &Look<'_>, mask: Id, outer: &Spread, is_visible: bool) -> Vec<Limit> {
+    let mut masks = vec![(outer.clone(), mask)];
+    masks.extend(look.spreads(mask).into_iter().map(|(spread, x)| (outer.after(spread), x)));
+    let mut found = Vec::new();
+    for (spread, mask) in masks {
+        let pairs = |name: &str| {
+            let pairs = look.binary(mask, name).into_iter();
+            let indices = pairs.map(|(a, b)| (index(look, a, &spread), index(look, b, &spread)));
+            indices.filter_map(|(a, b)| Some((a?, b?))).collect::<Vec<_>>()
+        };
+        if is_visible {
+            found.extend(pairs("less_equal").into_iter().map(|(key, query)| Limit::Causal(key, query)));
+            found.extend(pairs("equal").into_iter().map(|(a, b)| Limit::Equal(a, b)));
+        } else {
+            found.extend(pairs("less").into_iter().map(|(query, key)| Limit::Causal(key, query)));
+        }
+    }
+    found
+}
+
+/// An operand of a comparison without the dims along which it repeats.
+fn index(look: &Look<'_>, class: Id, outer: &Spread) -> Option<Index> {
+    let (spread, x) = match look.spreads(class).first() {
+        Some(&(spread, x)) => (outer.after(spread), x),
+        None => (outer.clone(), class),
+    };
+    Some(Index { class: look.in_dtype(x, DType::I32)?, places: spread.places })
+}

@@ -1,0 +1,137 @@
+//! Equalities of ops that move elements: conversions, spreads and reshapes. Elementwise ops happen before a spread.
+
+use super::{Equal, Rounding, Rule, Term};
+use crate::recognise::language::{Kind, Node, Spread};
+use crate::recognise::look::Look;
+use egg::Id;
+
+pub(super) const RULES: [Rule; 7] = [
+    Rule { name: "cast-back", rounding: Rounding::Exact, find: cast_back },
+    Rule { name: "spread-spread", rounding: Rounding::Exact, find: spread_twice },
+    Rule { name: "reshape-spread", rounding: Rounding::Exact, find: drops_ones },
+    Rule { name: "reshape-reshape", rounding: Rounding::Exact, find: reshape_twice },
+    Rule { name: "spread-after-elementwise", rounding: Rounding::Exact, find: spread_later },
+    Rule { name: "reshape-after-elementwise", rounding: Rounding::Exact, find: reshape_later },
+    Rule { name: "negative-through-cut", rounding: Rounding::Exact, find: slice_later },
+];
+
+/// A conversion to a wider type and back.
+fn cast_back(look: &Look<'_>, class: Id) -> Vec<Equal> {
+    let to = look.shape(class).dtype;
+    let casts = look.nodes(class).filter(|node| matches!(node.kind, Kind::Cast(_)));
+    let back = |node: &Node| look.in_dtype(node.operands[0], to).map(|x| Equal { class, term: Term::Class(x) });
+    casts.filter_map(back).collect()
+}
+
+fn spreads<'a>(look: &Look<'a>, class: Id) -> impl Iterator<Item = (&'a Spread, Id)> + use<'a> {
+    look.nodes(class).filter_map(|node| match &node.kind {
+        Kind::Spread(spread) => Some((spread, node.operands[0])),
+        _ => None,
+    })
+}
+
+fn reshapes<'a>(look: &Look<'a>, class: Id) -> impl Iterator<Item = Id> + use<'a> {
+    look.nodes(class).filter(|node| matches!(node.kind, Kind::Reshape(_))).map(|node| node.operands[0])
+}
+
+fn spread_twice(look: &Look<'_>, class: Id) -> Vec<Equal> {
+    let inner = |(outer, middle): (&Spread, Id)| {
+        let joined = |(inner, x): (&Spread, Id)| Equal { class, term: Term::Class(x).spread(outer.after(inner)) };
+        spreads(look, middle).map(joined).collect::<Vec<_>>()
+    };
+    spreads(look, class).flat_map(inner).collect()
+}
+
+/// A reshape without the dims of one element that a spread has inserted.
+fn drops_ones(look: &Look<'_>, class: Id) -> Vec<Equal> {
+    let to = &look.shape(class).sizes;
+    let dropped = |(spread, x): (&Spread, Id)| {
+        let stays = |place: usize| spread.sizes[place] != 1 || spread.places.contains(&place);
+        let kept: Vec<usize> = (0..spread.sizes.len()).filter(|&place| stays(place)).collect();
+        let sizes: Vec<u64> = kept.iter().map(|&place| spread.sizes[place]).collect();
+        let places = spread.places.iter().filter_map(|place| kept.iter().position(|other| other == place)).collect();
+        (sizes == *to).then(|| Equal { class, term: Term::Class(x).spread(Spread { places, sizes }) })
+    };
+    reshapes(look, class).flat_map(|middle| spreads(look, middle)).filter_map(dropped).collect()
+}
+
+fn reshape_twice(look: &Look<'_>, class: Id) -> Vec<Equal> {
+    let to = &look.shape(class).sizes;
+    let reshaped = |x: Id| {
+        let is_same = look.shape(x).sizes == *to;
+        let term = if is_same { Term::Class(x) } else { Term::Node(Kind::Reshape(to.clone()), vec![Term::Class(x)]) };
+        Equal { class, term }
+    };
+    let inner = reshapes(look, class).flat_map(|middle| reshapes(look, middle));
+    inner.chain(reshapes(look, class)).map(reshaped).collect()
+}
+
+/// True for ops whose result at a place depends on the operands at this place.
+fn is_elementwise(node: &Node) -> bool {
+    match node.kind {
+        Kind::Cast(_) => true,
+        Kind::Plain(name) => !["softmax", "sum_exp", "pick", "token_loss"].contains(&name),
+        _ => false,
+    }
+}
+
+/// `f(spread(x), spread(y)) = spread(f(x, y))`, where an operand may be constant.
+fn spread_later(look: &Look<'_>, class: Id) -> Vec<Equal> {
+    let mut found = Vec::new();
+    for node in look.nodes(class).filter(|node| is_elementwise(node)) {
+        let Some(&varies) = node.operands.iter().find(|&&operand| look.number(operand).is_none()) else { continue };
+        for (spread, x) in spreads(look, varies) {
+            let before = |&operand: &Id| {
+                if let Some(number) = look.number(operand) {
+                    return Some(Term::full(number, &look.shape(operand).resized(look.shape(x).sizes.clone())));
+                }
+                let mut spreads = spreads(look, operand);
+                spreads.find(|(other, _)| *other == spread).map(|(_, x)| Term::Class(x))
+            };
+            if let Some(operands) = node.operands.iter().map(before).collect::<Option<Vec<_>>>() {
+                let term = Term::Node(node.kind.clone(), operands).spread(spread.clone());
+                found.push(Equal { class, term });
+            }
+        }
+    }
+    found
+}
+
+/// `f(reshape(x), reshape(y)) = reshape(f(x, y))`, where an operand may be constant.
+fn reshape_later(look: &Look<'_>, class: Id) -> Vec<Equal> {
+    let mut found = Vec::new();
+    for node in look.nodes(class).filter(|node| is_elementwise(node)) {
+        let Some(&varies) = node.operands.iter().find(|&&operand| look.number(operand).is_none()) else { continue };
+        for x in reshapes(look, varies) {
+            let sizes = &look.shape(x).sizes;
+            let before = |&operand: &Id| {
+                if let Some(number) = look.number(operand) {
+                    return Some(Term::full(number, &look.shape(operand).resized(sizes.clone())));
+                }
+                reshapes(look, operand).find(|&x| look.shape(x).sizes == *sizes).map(Term::Class)
+            };
+            if let Some(operands) = node.operands.iter().map(before).collect::<Option<Vec<_>>>() {
+                let to = look.shape(class).sizes.clone();
+                found.push(Equal {
+                    class,
+                    term: Term::Node(Kind::Reshape(to), vec![Term::Node(node.kind.clone(), operands)]),
+                });
+            }
+        }
+    }
+    found
+}
+
+/// `slice(-x) = -slice(x)`
+fn slice_later(look: &Look<'_>, class: Id) -> Vec<Equal> {
+    let slices = look.nodes(class).filter(|node| matches!(node.kind, Kind::Slice(..)));
+    let negatives = |node: &Node| {
+        let inner = look.nodes(node.operands[0]).filter(|inner| matches!(inner.kind, Kind::Plain("neg")));
+        let outside = |inner: &Node| {
+            let slice = Term::Node(node.kind.clone(), vec![Term::Class(inner.operands[0])]);
+            Equal { class, term: Term::plain("neg", [slice]) }
+        };
+        inner.map(outside).collect::<Vec<_>>()
+    };
+    slices.flat_map(negatives).collect()
+}

@@ -1,0 +1,190 @@
+//! `rope` in the rotate-half convention, its frequencies computed as powers of a base.
+
+use super::{Equal, Rounding, Rule, Term};
+use crate::recognise::language::{Kind, Made, Node, Number, Spread};
+use crate::recognise::look::{Look, is_near};
+use egg::Id;
+use ir::types::DType;
+
+pub(super) const RULES: [Rule; 2] = [
+    Rule { name: "rope", rounding: Rounding::Reorders, find: rotated_whole },
+    Rule { name: "rope-of-halves", rounding: Rounding::Reorders, find: rotated_halves },
+];
+
+/// The positions, their places among the dims of the rotated tensor, and the base of the frequencies.
+#[derive(Clone, PartialEq)]
+struct Angles {
+    positions: Id,
+    places: Vec<usize>,
+    theta: f64,
+}
+
+/// `x cos + rotate_half(x) sin`
+fn rotated_whole(look: &Look<'_>, class: Id) -> Vec<Equal> {
+    let mut found = Vec::new();
+    for (first, second) in look.either(class, "add") {
+        for (x, cos) in look.either(first, "mul") {
+            let cosines = angles(look, cos, "cos", true);
+            for (turned, sin) in look.either(second, "mul") {
+                if cosines.is_empty() || !half_turns(look, turned).iter().any(|&y| look.is_same_source(x, y)) {
+                    continue;
+                }
+                let sines = angles(look, sin, "sin", true);
+                let common = cosines.iter().filter(|angle| sines.contains(angle));
+                found.extend(common.filter_map(|angle| equal(look, class, x, angle)));
+            }
+        }
+    }
+    found
+}
+
+/// `concat(x1 cos - x2 sin, x2 cos + x1 sin)` with the halves `x1` and `x2` of `x`
+fn rotated_halves(look: &Look<'_>, class: Id) -> Vec<Equal> {
+    let mut found = Vec::new();
+    for [first, second] in halves(look, class) {
+        for (a, b) in look.difference(first) {
+            for (c, d) in look.either(second, "add") {
+                for (x, angle) in turned(look, a, b) {
+                    let same = turned(look, c, d)
+                        .into_iter()
+                        .any(|(y, other)| look.is_same(y[0], x[1]) && look.is_same(y[1], x[0]) && other == angle);
+                    let whole = same.then(|| whole(look, x)).flatten();
+                    found.extend(whole.and_then(|x| equal(look, class, x, &angle)));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// `a cos` and `b sin` of the same angles.
+fn turned(look: &Look<'_>, a: Id, b: Id) -> Vec<([Id; 2], Angles)> {
+    let mut found = Vec::new();
+    for (x, cos) in look.either(a, "mul") {
+        let cosines = angles(look, cos, "cos", false);
+        if cosines.is_empty() {
+            continue;
+        }
+        for (y, sin) in look.either(b, "mul") {
+            let sines = angles(look, sin, "sin", false);
+            found.extend(cosines.iter().filter(|angle| sines.contains(angle)).map(|angle| ([x, y], angle.clone())));
+        }
+    }
+    found
+}
+
+/// The parts of a concatenation of two along the last dim.
+fn halves(look: &Look<'_>, class: Id) -> Vec<[Id; 2]> {
+    let last = look.shape(class).rank().saturating_sub(1);
+    look.kinds(class, |node: &Node| match (&node.kind, node.operands.as_slice()) {
+        (Kind::Concat(dim), &[a, b]) if *dim == last => Some([a, b]),
+        _ => None,
+    })
+}
+
+/// The class whose halves along the last dim the classes are.
+fn whole(look: &Look<'_>, [first, second]: [Id; 2]) -> Option<Id> {
+    let sliced = |id, half: u64| {
+        let last = look.shape(id).rank() - 1;
+        let length = look.shape(id).sizes[last];
+        look.kinds(id, move |node: &Node| match node.kind {
+            Kind::Slice(dim, start, size) if (dim, start, size) == (last, half * length, length) => {
+                Some(node.operands[0])
+            }
+            _ => None,
+        })
+    };
+    let all = sliced(second, 1);
+    let is_whole = |x: &Id| {
+        let ends = |id: Id| look.shape(id).sizes.last().copied().unwrap_or(0);
+        ends(*x) == 2 * ends(first) && all.iter().any(|&y| look.is_same_source(*x, y))
+    };
+    sliced(first, 0).into_iter().find(is_whole)
+}
+
+/// The classes `x` of which the class is `concat(-x2, x1)`.
+fn half_turns(look: &Look<'_>, class: Id) -> Vec<Id> {
+    let parts = halves(look, class).into_iter();
+    let negatives = parts.flat_map(|[a, b]| look.unary(a, "neg").into_iter().map(move |a| [b, a]));
+    negatives.filter_map(|halves| whole(look, halves)).collect()
+}
+
+/// The angles whose cosine or sine the class is. In the whole tensor both halves of the last dim have the same angles.
+fn angles(look: &Look<'_>, class: Id, name: &str, is_whole: bool) -> Vec<Angles> {
+    let sizes = look.shape(class).sizes.clone();
+    let identity = Spread { places: (0..sizes.len()).collect(), sizes };
+    let mut spreads = vec![(identity, class)];
+    spreads.extend(look.spreads(class).into_iter().map(|(spread, x)| (spread.clone(), x)));
+    let last = look.shape(class).rank().saturating_sub(1);
+    let mut found = Vec::new();
+    for (spread, function) in spreads.into_iter().filter(|(spread, _)| spread.places.last() == Some(&last)) {
+        let twice = |id| halves(look, id).into_iter().filter(|[a, b]| look.is_same(*a, *b)).map(|[a, _]| a);
+        let angle: Vec<Id> = if is_whole {
+            let inside = look.unary(function, name).into_iter().flat_map(twice);
+            inside.chain(twice(function).flat_map(|half| look.unary(half, name))).collect()
+        } else {
+            look.unary(function, name)
+        };
+        found.extend(angle.into_iter().flat_map(|angle| of_positions(look, angle, &spread)));
+    }
+    found
+}
+
+/// Angles that are positions times powers of a base, as `f32[.., d / 2]` whose dims have places in the rotated tensor.
+fn of_positions(look: &Look<'_>, angle: Id, outer: &Spread) -> Vec<Angles> {
+    let mut found = Vec::new();
+    for (along, across) in look.either(angle, "mul") {
+        for theta in look.columns(across).into_iter().filter_map(|column| base(look, column)) {
+            for (spread, positions) in look.spreads(along) {
+                let Some(positions) = look.in_dtype(positions, DType::I32) else { continue };
+                let places = spread.places.iter().map(|&place| outer.places[place]).collect();
+                found.push(Angles { positions, places, theta });
+            }
+        }
+    }
+    found
+}
+
+/// The base of the frequencies `base^(-i / n)` of a vector of `n`.
+fn base(look: &Look<'_>, class: Id) -> Option<f64> {
+    let n = *look.shape(class).sizes.first()? as f64;
+    let is_count = |&(x, _): &(Id, f64)| {
+        look.in_dtype(x, DType::I32).is_some_and(|x| look.nodes(x).any(|node| matches!(node.kind, Kind::Iota(_))))
+    };
+    let slope = |exp: Id, sign: f64| {
+        let steps = look.unary(exp, "exp").into_iter().flat_map(|power| {
+            let negatives = look.unary(power, "neg").into_iter().flat_map(|x| look.with_number(x, "mul"));
+            look.with_number(power, "mul").into_iter().chain(negatives.map(|(x, by)| (x, -by)))
+        });
+        steps.into_iter().find(is_count).map(|(_, by)| sign * by)
+    };
+    let inverse = || look.unary(class, "recip").into_iter().find_map(|exp| slope(exp, -1.0));
+    let theta = (-slope(class, 1.0).or_else(inverse)? * n).exp();
+    let whole = theta.round();
+    (theta > 1.0 && theta.is_finite()).then_some(if is_near(theta, whole) { whole } else { theta })
+}
+
+/// The op equals the class. Its operand has the dims of the positions in front.
+fn equal(look: &Look<'_>, class: Id, x: Id, angle: &Angles) -> Option<Equal> {
+    let shape = look.shape(class);
+    let x = look.in_dtype(x, shape.dtype)?;
+    let rank = shape.rank();
+    let [batch, sequence] = match *angle.places.as_slice() {
+        [batch, sequence] => [batch, sequence],
+        [sequence] => [(0..rank).find(|&dim| dim != sequence)?, sequence],
+        _ => return None,
+    };
+    if rank < 3 || batch == rank - 1 || sequence == rank - 1 {
+        return None;
+    }
+    let rest = (0..rank).filter(|dim| ![batch, sequence].contains(dim));
+    let order: Vec<usize> = [batch, sequence].into_iter().chain(rest).collect();
+    let sizes: Vec<u64> = order.iter().map(|&dim| shape.sizes[dim]).collect();
+    let target = |dim| order.iter().position(|other| *other == dim).unwrap_or(dim);
+    let there = Spread { places: (0..rank).map(target).collect(), sizes: sizes.clone() };
+    let places = angle.places.iter().map(|&place| usize::from(place == sequence)).collect();
+    let positions = Term::Class(angle.positions).spread(Spread { places, sizes: sizes[..2].to_vec() });
+    let op = Kind::Made(Made::Rope { theta: Number::new(angle.theta) });
+    let turned = Term::Node(op, vec![Term::Class(x).spread(there), positions]);
+    Some(Equal { class, term: turned.spread(Spread { places: order, sizes: shape.sizes.clone() }) })
+}
