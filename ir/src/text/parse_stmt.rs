@@ -6,7 +6,7 @@ use crate::catalogue::Code;
 use crate::diag::{Diagnostic, nearest};
 use crate::graph::{Span, Stmt, ValueData};
 use crate::ids::Value;
-use crate::ops::{Attr, Attrs, Collective, Op, Shapes, names};
+use crate::ops::{Attr, Attrs, Collective, Iota, Op, Shapes, names};
 use crate::types::Type;
 
 /// A stated result: name, span, type.
@@ -168,7 +168,7 @@ impl<'s> Parser<'s> {
         if !known.iter().any(|known| known == name) {
             return Err(self.unknown(Code::UnknownOp, span, format!("there is no op `{name}`"), name, &known));
         }
-        if written.operands.is_empty() {
+        if written.operands.is_empty() && !Iota::NAMES.contains(&name) {
             return Err(self.fail(Code::OperandCount, written.span, format!("`{name}` needs operands")));
         }
         let operands: Vec<&Type> = written.operands.iter().map(|&value| self.scope.ty(value)).collect();

@@ -16,6 +16,7 @@ use crate::catalogue::Code;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::graph::{ArgKind, Block, GRADIENT, Model, ResultKind, SectionKind, Span, Stmt};
 use crate::ids::Value;
+use crate::ops::Iota;
 use crate::text::Printer;
 use crate::types::{DType, Type};
 use std::collections::{HashMap, HashSet};
@@ -167,7 +168,7 @@ impl<'a> Checker<'a> {
     fn results(&mut self, stmt: &Stmt) {
         let block = self.block;
         let name = stmt.op.name();
-        if stmt.operands.is_empty() {
+        if stmt.operands.is_empty() && !Iota::NAMES.contains(&name) {
             return self.at_stmt(stmt, Code::OperandCount, format!("`{name}` needs operands"));
         }
         let operands: Vec<&Type> = stmt.operands.iter().map(|&value| block.ty(value)).collect();

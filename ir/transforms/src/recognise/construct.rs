@@ -113,7 +113,8 @@ impl<'a> Construct<'a> {
     /// The recognised op of a node, or of what it is a view or result of.
     pub(super) fn recognised<'n>(&'n self, node: &'n Node) -> Option<&'n Node> {
         match node.kind {
-            Kind::Made(_) | Kind::Plain(_) => Some(node),
+            Kind::Made(_) => Some(node),
+            Kind::Plain(name) => RECOGNISED.contains(&name).then_some(node),
             _ => {
                 let &[operand] = node.operands.as_slice() else { return None };
                 if self.value(operand).is_some() { None } else { self.recognised(self.node(operand)?) }
@@ -160,7 +161,7 @@ impl<'a> Construct<'a> {
 /// True for nodes that can become statements.
 fn is_statement(node: &Node) -> bool {
     match node.kind {
-        Kind::Plain(name) => RECOGNISED.contains(&name),
+        Kind::Plain(name) => name == "equal" || RECOGNISED.contains(&name),
         Kind::Made(_) | Kind::Out(..) | Kind::Cast(_) | Kind::Spread(_) | Kind::Reshape(_) | Kind::Iota(_) => true,
         _ => false,
     }

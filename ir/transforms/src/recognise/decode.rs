@@ -7,8 +7,8 @@ use egg::Id;
 use ir::graph::{Block, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::ops::{
-    Attention, Broadcast, Builder, CrossEntropy, Embedding, Equation, Iota, LayerNorm, Op, Permute, Reshape, RmsNorm,
-    Rope, Softmax, Unary, UnaryKind,
+    Attention, Broadcast, Builder, Compare, CompareKind, CrossEntropy, Embedding, Equation, Iota, LayerNorm, Op,
+    Permute, Reshape, RmsNorm, Rope, Softmax, Unary, UnaryKind,
 };
 use ir::types::{DType, Dim, Type};
 use std::collections::{BTreeMap, HashMap};
@@ -194,6 +194,7 @@ impl Decoder<'_> {
             Kind::Plain("gelu") => Unary(UnaryKind::Gelu).into(),
             Kind::Plain("gelu_erf") => Unary(UnaryKind::GeluErf).into(),
             Kind::Plain("relu_squared") => Unary(UnaryKind::ReluSquared).into(),
+            Kind::Plain("equal") => Compare(CompareKind::Equal).into(),
             Kind::Cast(to) => Unary(UnaryKind::Cast(*to)).into(),
             Kind::Reshape(sizes) => {
                 let dims = operands.first().map_or_else(Vec::new, |&x| reshaped(self.builder.ty(x), sizes));

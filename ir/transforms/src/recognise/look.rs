@@ -10,8 +10,8 @@ use ir::types::DType;
 /// Relative tolerance of constants.
 const TOLERANCE: f64 = 1e-6;
 
-/// The most ways to write a class as a product that rules look at.
-const PRODUCTS: usize = 64;
+/// The most steps that rules take to write a class as products.
+const STEPS: usize = 256;
 
 /// The most factors of a product.
 const FACTORS: usize = 6;
@@ -204,14 +204,12 @@ impl<'a> Look<'a> {
         scaled.flat_map(means).collect()
     }
 
-    /// The ways to write a class as a product of at least two factors, and the product of those that are constant.
+    /// The ways to write a class as a product: the factors that vary, sorted, and the product of the constant ones.
     pub(super) fn products(&self, id: Id) -> Vec<(Vec<Id>, f64)> {
         let mut found: Vec<(Vec<Id>, f64)> = Vec::new();
         let mut open: Vec<(Vec<Id>, Vec<Id>, f64)> = vec![(vec![id], Vec::new(), 1.0)];
-        while let Some((mut left, mut factors, scale)) = open.pop() {
-            if found.len() >= PRODUCTS || open.len() > 4 * PRODUCTS {
-                break;
-            }
+        for _ in 0..STEPS {
+            let Some((mut left, mut factors, scale)) = open.pop() else { break };
             let Some(next) = left.pop() else {
                 factors.sort_unstable();
                 if !found.iter().any(|(other, by)| *other == factors && is_near(*by, scale)) {
@@ -234,7 +232,7 @@ impl<'a> Look<'a> {
         found
     }
 
-    /// The operands of contractions, behind conversions.
+    /// What a function picks of the nodes of a class, behind conversions.
     pub(super) fn kinds<T>(&self, id: Id, pick: impl Fn(&'a Node) -> Option<T>) -> Vec<T> {
         self.through_casts(id).into_iter().flat_map(|id| self.nodes(id)).filter_map(pick).collect()
     }

@@ -35,7 +35,7 @@ const CAUSAL: &str = r#"
 #[test]
 fn causal_attention_of_grouped_heads() {
     let body = grouped(&format!("{CAUSAL}{HIDDEN}\n%ms: f32[b, g, r, s, s] = select(%see, %c, %low0)"), "ms");
-    let text = becomes(ARGS, &body, TY, &["iota", "attention"]);
+    let text = becomes(ARGS, &body, TY, &["equal", "attention"]);
     let op = "attention(%q, %k, %v, %pos, %pos, %0, %0, scale=0.5, causal=true)";
     assert!(text.contains(op), "{text}");
     // Later positions are visible, or the hidden scores are not low.
@@ -59,7 +59,7 @@ fn masks_are_added_too() {
         %bias: f32[b, g, r, s, s] = select(%hide, %low0)
         %ms: f32[b, g, r, s, s] = add(%c, %bias)"
     );
-    becomes(ARGS, &grouped(&bias, "ms"), TY, &["iota", "attention"]);
+    becomes(ARGS, &grouped(&bias, "ms"), TY, &["equal", "attention"]);
     let product = format!(
         "{CAUSAL}
         %hide: i32[b, g, r, s, s] = less(%qp, %kp)
@@ -67,7 +67,7 @@ fn masks_are_added_too() {
         %bias: f32[b, g, r, s, s] = scale(%hf, by=-10000.0)
         %ms: f32[b, g, r, s, s] = add(%bias, %c)"
     );
-    becomes(ARGS, &grouped(&product, "ms"), TY, &["iota", "attention"]);
+    becomes(ARGS, &grouped(&product, "ms"), TY, &["equal", "attention"]);
 }
 
 #[test]
@@ -108,7 +108,7 @@ const HEADS: &str = r#"
 #[test]
 fn heads_without_groups() {
     let args = "q: f32[b, s, n, d]; k: f32[b, s, n, d]; v: f32[b, s, n, d]";
-    let text = becomes(args, HEADS, "f32[b, s, n, d]", &["reshape", "iota", "iota", "attention", "reshape"]);
+    let text = becomes(args, HEADS, "f32[b, s, n, d]", &["reshape", "iota", "equal", "attention", "reshape"]);
     assert!(text.contains("scale=0.5, causal=true"), "{text}");
     let full = HEADS
         .lines()
@@ -138,7 +138,7 @@ fn repeated_keys_are_groups() {
     };
     let body = format!("{}\n{}\n{}", repeat("k"), repeat("v"), HEADS.replace("(%k,", "(%kn,").replace("(%v,", "(%vn,"));
     let args = "q: f32[b, s, n, d]; k: f32[b, s, g, d]; v: f32[b, s, g, d]";
-    let text = becomes(args, &body, "f32[b, s, n, d]", &["reshape", "iota", "iota", "attention", "reshape"]);
+    let text = becomes(args, &body, "f32[b, s, n, d]", &["reshape", "iota", "equal", "attention", "reshape"]);
     assert!(text.contains("%k, %v,"), "{text}");
 }
 

@@ -194,16 +194,19 @@ impl Heads {
             let count = Term::Node(Kind::Iota(sizes[dim]), Vec::new());
             count.spread(Spread { places: vec![dim], sizes: sizes.to_vec() })
         };
-        let both = |given: Option<(Id, Vec<usize>)>, dim| {
-            let term = |sizes: [u64; 2]| match &given {
-                Some((class, places)) => {
-                    Term::Class(*class).spread(Spread { places: places.clone(), sizes: sizes.to_vec() })
-                }
-                None => count(dim, sizes),
+        let sized = |sizes: [u64; 2]| {
+            let placed = |(class, places): &(Id, Vec<usize>)| {
+                Term::Class(*class).spread(Spread { places: places.clone(), sizes: sizes.to_vec() })
             };
-            [term([b, s]), term([b, t])]
+            match [positions.as_ref(), segments.as_ref()].map(|given| given.map(placed)) {
+                [Some(positions), Some(segments)] => [positions, segments],
+                // All are equal to themselves.
+                [Some(positions), None] => [positions.clone(), Term::plain("equal", [positions.clone(), positions])],
+                [None, Some(segments)] => [segments.clone(), segments],
+                [None, None] => [count(1, sizes), count(0, sizes)],
+            }
         };
-        let ([qpos, kpos], [qseg, kseg]) = (both(positions, 1), both(segments, 0));
+        let ([qpos, qseg], [kpos, kseg]) = (sized([b, s]), sized([b, t]));
         Some([qpos, kpos, qseg, kseg])
     }
 
