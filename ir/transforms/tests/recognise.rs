@@ -49,8 +49,8 @@ fn verify(model: &Model) {
 #[track_caller]
 fn becomes(args: &str, body: &str, ty: &str, ops: &[&str]) -> String {
     let (text, found) = recognised(model(args, body, "y", ty));
-    let left: Vec<&str> =
-        text.lines().map(|line| line.split(" = ").nth(1).unwrap().split('(').next().unwrap()).collect();
+    let name = |line: &str| line.split_once("= ").map(|(_, op)| op.split('(').next().unwrap().to_string());
+    let left: Vec<String> = text.lines().filter_map(name).collect();
     assert_eq!(left, ops, "{text}\n{found:?}");
     text
 }

@@ -142,19 +142,18 @@ impl<'a> Construct<'a> {
             }
         }
         if !matches!(node.kind, Kind::Out(..)) {
-            let is_view = self.is_view(&node);
+            let is_view = is_view(&node);
             all.insert(Source { node, is_view });
         }
     }
+}
 
-    fn is_view(&self, node: &Node) -> bool {
-        match &node.kind {
-            Kind::Reshape(_) => true,
-            Kind::Spread(spread) => {
-                spread.places.is_sorted() && spread.new_dims().all(|place| spread.sizes[place] == 1)
-            }
-            _ => false,
-        }
+/// True if the node's statement moves no elements.
+fn is_view(node: &Node) -> bool {
+    match &node.kind {
+        Kind::Reshape(_) => true,
+        Kind::Spread(spread) => spread.is_view(),
+        _ => false,
     }
 }
 

@@ -78,9 +78,10 @@ impl Spread {
         self.places.len() == self.sizes.len() && self.places.iter().enumerate().all(|(dim, &place)| dim == place)
     }
 
-    /// The result's dims that the operand lacks.
-    pub(super) fn new_dims(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.sizes.len()).filter(|place| !self.places.contains(place))
+    /// True if the result is the operand with new dims of one element.
+    pub(super) fn is_view(&self) -> bool {
+        let mut new = (0..self.sizes.len()).filter(|place| !self.places.contains(place));
+        self.places.is_sorted() && new.all(|place| self.sizes[place] == 1)
     }
 }
 

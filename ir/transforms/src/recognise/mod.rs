@@ -23,7 +23,7 @@ use construct::Construct;
 use extract::Replaced;
 use ir::graph::{Block, Model, SectionKind, Stmt};
 use ir::ids::Value;
-use ir::ops::{KernelOp, Op};
+pub use rules::Rounding;
 use std::collections::{BTreeMap, HashSet};
 
 /// A recognised op.
@@ -63,6 +63,11 @@ pub fn recognise(model: &mut Model) -> Vec<Recognised> {
     model.blocks.values_mut().flat_map(|block| recognise_block(block, has_mesh)).collect()
 }
 
+/// The names of the rules, and what each does to rounding.
+pub fn rules() -> Vec<(&'static str, Rounding)> {
+    rules::all().iter().map(|rule| (rule.name, rule.rounding)).collect()
+}
+
 /// The ops that [`recognise`] would put into a model.
 pub fn recognisable(model: &Model) -> Vec<Recognised> {
     recognise(&mut model.clone())
@@ -98,16 +103,11 @@ fn is_candidate(block: &Block) -> bool {
 
 /// True for ops one of which each spelling of a recognised op has.
 fn is_primitive(stmt: &Stmt) -> bool {
-    match &stmt.op {
-        Op::Kernel(KernelOp::Unary(_)) => {
-            ["recip", "exp", "sigmoid", "tanh", "erf", "sqrt", "rsqrt", "square", "cos", "at_least"]
-                .contains(&stmt.op.name())
-        }
-        Op::Kernel(op) => {
-            matches!(op, KernelOp::Compare(_) | KernelOp::TokenLoss(_) | KernelOp::Softmax(_) | KernelOp::Binary(_))
-        }
-        _ => false,
-    }
+    const NAMES: [&str; 15] = [
+        "recip", "exp", "sigmoid", "tanh", "erf", "sqrt", "rsqrt", "square", "cos", "at_least", "max", "equal",
+        "token_loss", "softmax", "sum_exp",
+    ];
+    NAMES.contains(&stmt.op.name())
 }
 
 /// Opens the dims of new values: where the model states shardings, the planner chooses those of new values.

@@ -1,6 +1,6 @@
 //! Attention.
 
-use super::{becomes, stays};
+use super::becomes;
 
 const ARGS: &str = "q: f32[b, s, g, r, d]; k: f32[b, s, g, d]; v: f32[b, s, g, d]; pos: i32[b, s]; seg: i32[b, s]";
 const TY: &str = "f32[b, s, g, r, d]";
@@ -21,20 +21,25 @@ fn grouped(mask: &str, masked: &str) -> String {
     )
 }
 
+/// Scores of hidden keys.
 const HIDDEN: &str = r#"
+        %i: i32[b, g, r, s, s] = iota(dim=3)
+        %c0: f32[b, g, r, s, s] = cast(%i, to=f32)
         %zero: f32[b, g, r, s, s] = scale(%c0, by=0.0)
         %low0: f32[b, g, r, s, s] = shift(%zero, by=-1e9)"#;
 
+/// Positions of queries and keys.
 const CAUSAL: &str = r#"
-        %i: i32[b, g, r, s, s] = iota(dim=3)
-        %c0: f32[b, g, r, s, s] = cast(%i, to=f32)
         %qp: i32[b, g, r, s, s] = broadcast(%pos, eq="b s -> b g r s t")
-        %kp: i32[b, g, r, s, s] = broadcast(%pos, eq="b t -> b g r s t")
+        %kp: i32[b, g, r, s, s] = broadcast(%pos, eq="b t -> b g r s t")"#;
+
+/// Keys that a query sees.
+const SEE: &str = r#"
         %see: i32[b, g, r, s, s] = less_equal(%kp, %qp)"#;
 
 #[test]
 fn causal_attention_of_grouped_heads() {
-    let body = grouped(&format!("{CAUSAL}{HIDDEN}\n%ms: f32[b, g, r, s, s] = select(%see, %c, %low0)"), "ms");
+    let body = grouped(&format!("{CAUSAL}{SEE}{HIDDEN}\n%ms: f32[b, g, r, s, s] = select(%see, %c, %low0)"), "ms");
     let text = becomes(ARGS, &body, TY, &["equal", "attention"]);
     let op = "attention(%q, %k, %v, %pos, %pos, %0, %0, scale=0.5, causal=true)";
     assert!(text.contains(op), "{text}");
@@ -73,7 +78,7 @@ fn masks_are_added_too() {
 #[test]
 fn segments_and_positions() {
     let both = format!(
-        "{CAUSAL}{HIDDEN}
+        "{CAUSAL}{SEE}{HIDDEN}
         %qs: i32[b, g, r, s, s] = broadcast(%seg, eq=\"b s -> b g r s t\")
         %ks: i32[b, g, r, s, s] = broadcast(%seg, eq=\"b t -> b g r s t\")
         %same: i32[b, g, r, s, s] = equal(%qs, %ks)
@@ -144,10 +149,9 @@ fn repeated_keys_are_groups() {
 
 #[test]
 fn weights_that_are_returned_keep_their_statements() {
-    let body = grouped(&format!("{CAUSAL}{HIDDEN}\n%ms: f32[b, g, r, s, s] = select(%see, %c, %low0)"), "ms");
+    let body = grouped(&format!("{CAUSAL}{SEE}{HIDDEN}\n%ms: f32[b, g, r, s, s] = select(%see, %c, %low0)"), "ms");
     let body = body.replace("%y: f32[b, s, g, r, d] = einsum(%w, %v", "%o: f32[b, s, g, r, d] = einsum(%w, %v");
     let body = format!("{body}\n%y: f32[b, g, r, s, s] = scale(%w, by=1.0)\n%p: f32[b, s, g, r, d] = neg(%o)");
     let (text, found) = super::recognised(super::model(ARGS, &body, "y", "f32[b, g, r, s, s]"));
     assert_eq!(found.iter().map(|found| found.op).collect::<Vec<_>>(), ["softmax"], "{text}");
-    let _ = stays;
 }

@@ -7,6 +7,7 @@ mod fuse;
 mod partition;
 mod planner;
 mod quantise;
+mod recognise;
 mod schedule;
 mod slice;
 
@@ -17,8 +18,12 @@ use ir::options::ParallelConfig;
 
 /// All passes, in order.
 pub(crate) fn all<'a>() -> Vec<Box<dyn Pass + 'a>> {
-    let mut passes: Vec<Box<dyn Pass + 'a>> =
-        vec![Box::new(slice::Slice), Box::new(differentiate::Differentiate), Box::new(quantise::Quantise)];
+    let mut passes: Vec<Box<dyn Pass + 'a>> = vec![
+        Box::new(recognise::Recognise),
+        Box::new(slice::Slice),
+        Box::new(differentiate::Differentiate),
+        Box::new(quantise::Quantise),
+    ];
     passes.extend(::planner::PASSES.iter().map(|pass| Box::new(planner::PlannerPass(pass)) as Box<dyn Pass + 'a>));
     passes.push(Box::new(partition::Partition));
     passes.push(Box::new(schedule::Order));

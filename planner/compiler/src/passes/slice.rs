@@ -14,7 +14,7 @@ impl Pass for Slice {
         PassInfo {
             name: "slice",
             does: "split sequences into the slices of the schedule",
-            why_here: "first: values passed between slices need gradients",
+            why_here: "before differentiate: values passed between slices need gradients",
             reads: Level::Model,
             writes: Level::Model,
         }

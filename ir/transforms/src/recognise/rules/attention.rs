@@ -150,11 +150,11 @@ impl Heads {
         let (mut v_term, v_sizes) = arranged(look, v, &self.v.1);
         let [b, s, heads, r, _] = q_sizes;
         let mut sizes = [b, s, heads, r, v_sizes[3]];
-        if let Some(((k0, groups, times), (v0, v_groups, _))) = repeats.filter(|(k, v)| k.1 == v.1) {
-            sizes = [b, s, groups, times, v_sizes[3]];
-            q_term = Term::Node(Kind::Reshape(vec![b, s, groups, times, q_sizes[4]]), vec![q_term]);
-            k_term = unrepeated(k0, &self.k.1, [b, k_sizes[1], groups, k_sizes[3]]);
-            v_term = unrepeated(v0, &self.v.1, [b, v_sizes[1], v_groups, v_sizes[3]]);
+        if let Some((k0, v0)) = repeats.filter(|(k, v)| (k.groups, k.times) == (v.groups, v.times)) {
+            sizes = [b, s, k0.groups, k0.times, v_sizes[3]];
+            q_term = Term::Node(Kind::Reshape(vec![b, s, k0.groups, k0.times, q_sizes[4]]), vec![q_term]);
+            k_term = k0.arranged(&self.k.1, [b, k_sizes[1], k0.groups, k_sizes[3]]);
+            v_term = v0.arranged(&self.v.1, [b, v_sizes[1], k0.groups, v_sizes[3]]);
         }
         let indices = self.indices(look, limits, [b, s, k_sizes[1]])?;
         let is_causal = limits.iter().any(|limit| matches!(limit, Limit::Causal(..)));
@@ -246,8 +246,30 @@ fn arranged<const N: usize>(look: &Look<'_>, class: Id, places: &[Option<usize>;
     (Term::Class(class).spread(spread), sizes)
 }
 
-/// The class before a repetition of each entry of a dim, the number of entries, and how often each is repeated.
-fn repeated(look: &Look<'_>, class: Id, dim: usize) -> Option<(Id, u64, u64)> {
+/// Keys or values that an operand repeats for each query of a group.
+struct Repeated {
+    class: Id,
+    /// Per dim of the class, its place in the operand.
+    places: Vec<usize>,
+    groups: u64,
+    times: u64,
+}
+
+/// The operand without the repetition of each entry of a dim.
+fn repeated(look: &Look<'_>, class: Id, dim: usize) -> Option<Repeated> {
+    let rank = look.shape(class).rank();
+    let mut orders = vec![((0..rank).collect(), class)];
+    let permuted = look.spreads(class).into_iter().filter(|(spread, _)| spread.places.len() == rank);
+    orders.extend(permuted.map(|(spread, x)| (spread.places.clone(), x)));
+    orders.into_iter().find_map(|(places, merged): (Vec<usize>, Id)| {
+        let own = places.iter().position(|&place| place == dim)?;
+        let (class, groups, times) = unmerged(look, merged, own)?;
+        Some(Repeated { class, places, groups, times })
+    })
+}
+
+/// The class of which the class repeats each entry of a dim, the number of entries, and how often each is repeated.
+fn unmerged(look: &Look<'_>, class: Id, dim: usize) -> Option<(Id, u64, u64)> {
     let to = &look.shape(class).sizes;
     let merged = look.nodes(class).filter(|node| matches!(node.kind, Kind::Reshape(_))).map(|node| node.operands[0]);
     let mut spreads = merged.flat_map(|middle| look.spreads(middle));
@@ -259,8 +281,11 @@ fn repeated(look: &Look<'_>, class: Id, dim: usize) -> Option<(Id, u64, u64)> {
     })
 }
 
-/// Keys or values before their repetition, in the op's order of dims.
-fn unrepeated(class: Id, places: &[Option<usize>; 4], sizes: [u64; 4]) -> Term {
-    let target = |dim: usize| places.iter().position(|place| *place == Some(dim)).unwrap_or(dim);
-    Term::Class(class).spread(Spread { places: (0..4).map(target).collect(), sizes: sizes.to_vec() })
+impl Repeated {
+    /// The class with its dims in the op's order, given the places of the op's dims in the operand.
+    fn arranged(&self, places: &[Option<usize>; 4], sizes: [u64; 4]) -> Term {
+        let target = |own: &usize| places.iter().position(|place| *place == Some(*own)).unwrap_or(*own);
+        let places = self.places.iter().map(target).collect();
+        Term::Class(self.class).spread(Spread { places, sizes: sizes.to_vec() })
+    }
 }

@@ -18,7 +18,7 @@ use egg::Id;
 
 /// What a rule does to the bits of a result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Rounding {
+pub enum Rounding {
     /// Both sides have the same bits.
     Exact,
     /// The new side rounds less often.

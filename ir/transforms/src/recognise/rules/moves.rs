@@ -5,13 +5,14 @@ use crate::recognise::language::{Kind, Node, Spread};
 use crate::recognise::look::Look;
 use egg::Id;
 
-pub(super) const RULES: [Rule; 7] = [
+pub(super) const RULES: [Rule; 8] = [
     Rule { name: "cast-back", rounding: Rounding::Exact, find: cast_back },
     Rule { name: "spread-spread", rounding: Rounding::Exact, find: spread_twice },
     Rule { name: "reshape-spread", rounding: Rounding::Exact, find: drops_ones },
     Rule { name: "reshape-reshape", rounding: Rounding::Exact, find: reshape_twice },
     Rule { name: "spread-after-elementwise", rounding: Rounding::Exact, find: spread_later },
     Rule { name: "reshape-after-elementwise", rounding: Rounding::Exact, find: reshape_later },
+    Rule { name: "scale-after-permute", rounding: Rounding::Exact, find: scale_later },
     Rule { name: "negative-through-cut", rounding: Rounding::Exact, find: slice_later },
 ];
 
@@ -34,6 +35,7 @@ fn reshapes<'a>(look: &Look<'a>, class: Id) -> impl Iterator<Item = Id> + use<'a
     look.nodes(class).filter(|node| matches!(node.kind, Kind::Reshape(_))).map(|node| node.operands[0])
 }
 
+/// `spread(spread(x)) = spread(x)`
 fn spread_twice(look: &Look<'_>, class: Id) -> Vec<Equal> {
     let inner = |(outer, middle): (&Spread, Id)| {
         let joined = |(inner, x): (&Spread, Id)| Equal { class, term: Term::Class(x).spread(outer.after(inner)) };
@@ -55,6 +57,7 @@ fn drops_ones(look: &Look<'_>, class: Id) -> Vec<Equal> {
     reshapes(look, class).flat_map(|middle| spreads(look, middle)).filter_map(dropped).collect()
 }
 
+/// A reshape of a reshape, or of a tensor with new dims of one element; and one that changes nothing.
 fn reshape_twice(look: &Look<'_>, class: Id) -> Vec<Equal> {
     let to = &look.shape(class).sizes;
     let reshaped = |x: Id| {
@@ -62,8 +65,10 @@ fn reshape_twice(look: &Look<'_>, class: Id) -> Vec<Equal> {
         let term = if is_same { Term::Class(x) } else { Term::Node(Kind::Reshape(to.clone()), vec![Term::Class(x)]) };
         Equal { class, term }
     };
-    let inner = reshapes(look, class).flat_map(|middle| reshapes(look, middle));
-    inner.chain(reshapes(look, class)).map(reshaped).collect()
+    let middles: Vec<Id> = reshapes(look, class).collect();
+    let inner = middles.iter().flat_map(|&middle| reshapes(look, middle));
+    let inserted = middles.iter().flat_map(|&middle| spreads(look, middle)).filter(|(spread, _)| spread.is_view());
+    inner.chain(inserted.map(|(_, x)| x)).chain(middles.iter().copied()).map(reshaped).collect()
 }
 
 /// True for ops whose result at a place depends on the operands at this place.
@@ -116,6 +121,22 @@ fn reshape_later(look: &Look<'_>, class: Id) -> Vec<Equal> {
                     class,
                     term: Term::Node(Kind::Reshape(to), vec![Term::Node(node.kind.clone(), operands)]),
                 });
+            }
+        }
+    }
+    found
+}
+
+/// `permute(x c) = permute(x) c`
+fn scale_later(look: &Look<'_>, class: Id) -> Vec<Equal> {
+    let mut found = Vec::new();
+    for (spread, scaled) in spreads(look, class).filter(|(spread, _)| spread.places.len() == spread.sizes.len()) {
+        for node in look.nodes(scaled).filter(|node| matches!(node.kind, Kind::Plain("mul"))) {
+            for [x, by] in [[0, 1], [1, 0]].map(|order| order.map(|place| node.operands[place])) {
+                if let (None, Some(number)) = (look.number(x), look.number(by)) {
+                    let product = [Term::Class(x).spread(spread.clone()), Term::full(number, look.shape(class))];
+                    found.push(Equal { class, term: Term::plain("mul", product) });
+                }
             }
         }
     }
