@@ -12,11 +12,15 @@
 mod construct;
 mod decode;
 mod encode;
+#[cfg(test)]
+mod evaluate;
 mod extract;
 mod facts;
 mod language;
 mod look;
 mod rules;
+#[cfg(test)]
+mod tests;
 
 use crate::renumber::renumber;
 use construct::Construct;
@@ -104,8 +108,21 @@ fn is_candidate(block: &Block) -> bool {
 /// True for ops one of which each spelling of a recognised op has.
 fn is_primitive(stmt: &Stmt) -> bool {
     const NAMES: [&str; 15] = [
-        "recip", "exp", "sigmoid", "tanh", "erf", "sqrt", "rsqrt", "square", "cos", "at_least", "max", "equal",
-        "token_loss", "softmax", "sum_exp",
+        "recip",
+        "exp",
+        "sigmoid",
+        "tanh",
+        "erf",
+        "sqrt",
+        "rsqrt",
+        "square",
+        "cos",
+        "at_least",
+        "max",
+        "equal",
+        "token_loss",
+        "softmax",
+        "sum_exp",
     ];
     NAMES.contains(&stmt.op.name())
 }

@@ -37,6 +37,13 @@ pub(super) struct Rule {
     find: fn(&Look<'_>, Id) -> Vec<Equal>,
 }
 
+impl Rule {
+    /// The equalities that follow from the nodes of a class.
+    pub(super) fn apply(&self, look: &Look<'_>, class: Id) -> Vec<Equal> {
+        (self.find)(look, class)
+    }
+}
+
 /// A class and a term of equal elements.
 pub(super) struct Equal {
     class: Id,
@@ -116,7 +123,7 @@ pub(super) fn saturate(graph: &mut Graph) {
         let mut classes: Vec<Id> = graph.classes().map(|class| class.id).collect();
         classes.sort_unstable();
         let look = Look::new(graph);
-        let found = |rule: &Rule| classes.iter().flat_map(|&class| (rule.find)(&look, class)).collect::<Vec<_>>();
+        let found = |rule: &Rule| classes.iter().flat_map(|&class| rule.apply(&look, class)).collect::<Vec<_>>();
         let equalities: Vec<Equal> = rules.iter().flat_map(found).collect();
         let mut has_changed = false;
         for Equal { class, term } in equalities {

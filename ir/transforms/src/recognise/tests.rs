@@ -1,0 +1,234 @@
+//! Rules: on each body all nodes of a class have equal elements, and each rule applies somewhere.
+
+use super::encode::encode;
+use super::evaluate::{Tensor, evaluate};
+use super::facts::Graph;
+use super::language::{Kind, Node};
+use super::look::Look;
+use super::rules::{self, saturate};
+use egg::Id;
+use ir::graph::Block;
+use ir::types::DType;
+use std::collections::{BTreeSet, HashMap};
+
+/// Bodies in which each rule applies; `%p` are positions, `%l` labels, some of which are ignored.
+const BODIES: [&str; 6] = [
+    r#"
+    %ii: i32[b, s, h] = iota(dim=2)
+    %ci: f32[b, s, h] = cast(%ii, to=f32)
+    %z0: f32[b, s, h] = scale(%ci, by=0.0)
+    %c: f32[b, s, h] = shift(%z0, by=2.0)
+    %same: f32[b, s, h] = scale(%x, by=1.0)
+    %n: f32[b, s, h] = scale(%same, by=-1.0)
+    %m: f32[b, s, h] = neg(%n)
+    %e: f32[b, s, h] = exp(%n)
+    %o: f32[b, s, h] = shift(%e, by=1.0)
+    %q: f32[b, s, h] = div(%m, %o)
+    %r: f32[b, s, h] = at_least(%q, min=0.0)
+    %t: f32[b, s, h] = mul(%r, %r)
+    %u: f32[b, s, h] = scale(%t, by=0.5)
+    %v: f32[b, s, h] = scale(%u, by=3.0)
+    %w: f32[b, s, h] = sub(%v, %c)
+    %z: f32[b, s, h] = permute(%x, eq="b s h -> b s h")
+    %zs: f32[b, s, h] = scale(%z, by=2.0)
+    %zp: f32[h, b, s] = permute(%zs, eq="b s h -> h b s")
+    %sum: f32[b, s] = reduce_sum(%v, eq="b s h -> b s")"#,
+    r#"
+    %q: f32[b, s, h] = square(%x)
+    %c3: f32[b, s, h] = mul(%q, %x)
+    %k: f32[b, s, h] = scale(%c3, by=0.044715)
+    %i: f32[b, s, h] = add(%x, %k)
+    %u: f32[b, s, h] = scale(%i, by=0.7978845608028654)
+    %t: f32[b, s, h] = tanh(%u)
+    %o: f32[b, s, h] = shift(%t, by=1.0)
+    %hx: f32[b, s, h] = scale(%x, by=0.5)
+    %g: f32[b, s, h] = mul(%hx, %o)
+    %u2: f32[b, s, h] = scale(%x, by=0.7071067811865476)
+    %t2: f32[b, s, h] = erf(%u2)
+    %m2: f32[b, s, h] = mul(%t2, %x)
+    %s2: f32[b, s, h] = add(%m2, %x)
+    %g2: f32[b, s, h] = scale(%s2, by=0.5)"#,
+    r#"
+    %q: f32[b, s, h] = square(%x)
+    %m: f32[b, s] = reduce_sum(%q, eq="b s h -> b s")
+    %k: f32[b, s, 1] = reshape(%m)
+    %a: f32[b, s, 1] = scale(%k, by=0.25)
+    %e: f32[b, s, 1] = shift(%a, by=0.001)
+    %r: f32[b, s, 1] = sqrt(%e)
+    %l1: f32[b, s] = reshape(%r)
+    %f: f32[b, s, h] = broadcast(%l1, eq="b s -> b s h")
+    %n: f32[b, s, h] = div(%x, %f)
+    %y: f32[b, s, h] = mul(%n, %gamma, eq="b s h, h -> b s h")
+    %t: f32[b, s] = reduce_sum(%x, eq="b s h -> b s")
+    %mean: f32[b, s] = scale(%t, by=0.25)
+    %cx: f32[b, s, h] = sub(%x, %mean, eq="b s h, b s -> b s h")
+    %cq: f32[b, s, h] = square(%cx)
+    %cu: f32[b, s] = reduce_sum(%cq, eq="b s h -> b s")
+    %var: f32[b, s] = scale(%cu, by=0.25)
+    %ce: f32[b, s] = shift(%var, by=0.001)
+    %cr: f32[b, s] = rsqrt(%ce)
+    %cn: f32[b, s, h] = mul(%cx, %cr, eq="b s h, b s -> b s h")
+    %cg: f32[b, s, h] = mul(%cn, %gamma, eq="b s h, h -> b s h")
+    %cy: f32[b, s, h] = add(%cg, %gamma, eq="b s h, h -> b s h")
+    %w: bf16[b, s, h] = cast(%x, to=bf16)
+    %w2: f32[b, s, h] = cast(%w, to=f32)
+    %w3: bf16[b, s, h] = cast(%w2, to=bf16)"#,
+    r#"
+    %m: f32[b, s] = reduce_max(%x, eq="b s h -> b s")
+    %low: f32[b, s, h] = sub(%x, %m, eq="b s h, b s -> b s h")
+    %e: f32[b, s, h] = exp(%low)
+    %t: f32[b, s] = reduce_sum(%e, eq="b s h -> b s")
+    %y: f32[b, s, h] = div(%e, %t, eq="b s h, b s -> b s h")
+    %log: f32[b, s] = log(%t)
+    %lp: f32[b, s, h] = sub(%low, %log, eq="b s h, b s -> b s h")
+    %k: f32[b, s] = pick(%lp, %l)
+    %n: f32[b, s] = neg(%k)
+    %loss: f32[] = reduce_sum(%n, eq="b s -> ()")
+    %lse: f32[b, s] = add(%log, %m)
+    %k2: f32[b, s] = pick(%x, %l)
+    %loss2: f32[] = token_loss(%lse, %k2, %l)
+    %lv: i32[b, s, h] = broadcast(%p, eq="b s -> b s h")
+    %iv: i32[b, s, h] = iota(dim=2)
+    %eq: i32[b, s, h] = equal(%lv, %iv)
+    %hot: f32[b, s, h] = cast(%eq, to=f32)
+    %em: f32[b, s, d] = einsum(%hot, %table, eq="b s h, h d -> b s d")"#,
+    r#"
+    %qs: f32[b, s, h] = scale(%x, by=0.5)
+    %qr: f32[b, s, g, d] = reshape(%qs)
+    %qh: f32[b, g, s, d] = permute(%qr, eq="b s g d -> b g s d")
+    %kr: f32[b, s, g, d] = reshape(%x)
+    %kr2: f32[b, s, g, d] = neg(%kr)
+    %z: f32[b, g, s, s] = einsum(%qh, %kr2, eq="b g s d, b t g d -> b g s t")
+    %qp: i32[b, g, s, s] = broadcast(%p, eq="b s -> b g s t")
+    %kp: i32[b, g, s, s] = broadcast(%p, eq="b t -> b g s t")
+    %hide: i32[b, g, s, s] = less(%qp, %kp)
+    %hf: f32[b, g, s, s] = cast(%hide, to=f32)
+    %bias: f32[b, g, s, s] = scale(%hf, by=-1e5)
+    %ms: f32[b, g, s, s] = add(%z, %bias)
+    %m: f32[b, g, s] = reduce_max(%ms, eq="b g s t -> b g s")
+    %low: f32[b, g, s, s] = sub(%ms, %m, eq="b g s t, b g s -> b g s t")
+    %e: f32[b, g, s, s] = exp(%low)
+    %t: f32[b, g, s] = reduce_sum(%e, eq="b g s t -> b g s")
+    %w: f32[b, g, s, s] = div(%e, %t, eq="b g s t, b g s -> b g s t")
+    %o: f32[b, g, s, d] = einsum(%w, %kr, eq="b g s t, b t g d -> b g s d")
+    %oh: f32[b, s, g, d] = permute(%o, eq="b g s d -> b s g d")
+    %y: f32[b, s, h] = reshape(%oh)"#,
+    r#"
+    %i: i32[2] = iota(dim=0)
+    %if: f32[2] = cast(%i, to=f32)
+    %ip: f32[2] = scale(%if, by=-1.5)
+    %freq: f32[2] = exp(%ip)
+    %pf: f32[b, s] = cast(%p, to=f32)
+    %ang: f32[b, s, 2] = einsum(%pf, %freq, eq="b s, e -> b s e")
+    %both: f32[b, s, h] = concat(%ang, %ang, dim=2)
+    %cos: f32[b, s, h] = cos(%both)
+    %sin: f32[b, s, h] = sin(%both)
+    %x1: f32[b, s, 2] = slice(%x, dim=2, start=0, length=2)
+    %x2: f32[b, s, 2] = slice(%x, dim=2, start=2, length=2)
+    %neg: f32[b, s, h] = neg(%x)
+    %nx2: f32[b, s, 2] = slice(%neg, dim=2, start=2, length=2)
+    %rot: f32[b, s, h] = concat(%nx2, %x1, dim=2)
+    %xc: f32[b, s, h] = mul(%x, %cos)
+    %xs: f32[b, s, h] = mul(%rot, %sin)
+    %y: f32[b, s, h] = add(%xc, %xs)
+    %c: f32[b, s, 2] = cos(%ang)
+    %si: f32[b, s, 2] = sin(%ang)
+    %a1: f32[b, s, 2] = mul(%x1, %c)
+    %a2: f32[b, s, 2] = mul(%x2, %si)
+    %h1: f32[b, s, 2] = sub(%a1, %a2)
+    %a3: f32[b, s, 2] = mul(%x2, %c)
+    %a4: f32[b, s, 2] = mul(%x1, %si)
+    %h2: f32[b, s, 2] = add(%a3, %a4)
+    %y2: f32[b, s, h] = concat(%h1, %h2, dim=2)"#,
+];
+
+fn block(body: &str) -> Block {
+    let args = "%x: input f32[b, s, h], %gamma: input f32[h], %table: input f32[h, d], %p: input i32[b, s], %l: input i32[b, s]";
+    let text = format!(
+        "dims [b=2, s=3, g=2, d=2, h=4]
+         model @m({args}) {{ call @block(%x, %gamma, %table, %p, %l) }}
+         block @block({args}) -> metric f32[b, s, h] {{ {body}\n return %x }}"
+    );
+    let file = ir::text::parse(&text).unwrap_or_else(|error| panic!("{error:?}"));
+    file.model.blocks.into_iter().next().unwrap().1
+}
+
+/// Elements of an argument: small floats, or integers from -1 (a label that is ignored) or 0.
+fn argument(name: &str, node: &Node, dtype: DType) -> Tensor {
+    let Kind::Leaf(_, shape) = &node.kind else { panic!("{node:?} is no leaf") };
+    let sizes: Vec<usize> = shape.sizes.iter().map(|&size| size as usize).collect();
+    let mut state = name.bytes().fold(7u64, |state, byte| state * 31 + u64::from(byte));
+    Tensor::new(&sizes, |at| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let random = (state >> 40) as f64 / f64::from(1 << 24);
+        match (dtype.is_float(), name) {
+            (true, _) => 2.0 * random - 1.0,
+            (false, "l") => (5.0 * random).floor() - 1.0,
+            (false, _) => at.last().copied().unwrap_or(0) as f64,
+        }
+    })
+}
+
+/// The results of a node whose operands are known.
+fn results(graph: &Graph, block: &Block, node: &Node, known: &HashMap<Id, Vec<Tensor>>, id: Id) -> Option<Vec<Tensor>> {
+    let shape = &graph[id].data.shape;
+    if let Kind::Leaf(value, _) = node.kind {
+        return Some(vec![argument(block.value_name(value), node, shape.dtype)]);
+    }
+    let operands = node.operands.iter().map(|operand| known.get(&graph.find(*operand))).collect::<Option<Vec<_>>>()?;
+    if let Kind::Out(place, _) = node.kind {
+        return Some(vec![operands[0][place].clone()]);
+    }
+    Some(evaluate(node, &operands.iter().map(|results| &results[0]).collect::<Vec<_>>(), shape))
+}
+
+fn assert_near(graph: &Graph, node: &Node, found: &Tensor, wanted: &Tensor) {
+    assert_eq!(found.sizes, wanted.sizes, "{node:?}");
+    for (a, b) in found.data.iter().zip(&wanted.data) {
+        let operands: Vec<_> = node.operands.iter().map(|&id| &graph[id].nodes).collect();
+        assert!((a - b).abs() <= 1e-7 * (1.0 + b.abs()), "{node:?} of {operands:?}: {a} is not {b}");
+    }
+}
+
+#[test]
+fn all_nodes_of_a_class_are_equal() {
+    for body in BODIES {
+        let block = block(body);
+        let mut graph = encode(&block).graph;
+        saturate(&mut graph);
+        let mut known: HashMap<Id, Vec<Tensor>> = HashMap::new();
+        let mut is_new = true;
+        while std::mem::take(&mut is_new) {
+            for class in
+                graph.classes().filter(|class| !known.contains_key(&class.id)).map(|class| class.id).collect::<Vec<_>>()
+            {
+                let found = graph[class].iter().find_map(|node| results(&graph, &block, node, &known, class));
+                is_new |= found.map(|found| known.insert(class, found)).is_some();
+            }
+        }
+        assert_eq!(known.len(), graph.number_of_classes());
+        for class in graph.classes() {
+            for node in class.iter() {
+                let found = results(&graph, &block, node, &known, class.id).unwrap();
+                assert_near(&graph, node, &found[0], &known[&class.id][0]);
+            }
+        }
+    }
+}
+
+#[test]
+fn each_rule_applies_in_a_body() {
+    let mut applied = BTreeSet::new();
+    for body in BODIES {
+        let mut graph = encode(&block(body)).graph;
+        saturate(&mut graph);
+        let look = Look::new(&graph);
+        for rule in rules::all() {
+            if graph.classes().any(|class| !rule.apply(&look, class.id).is_empty()) {
+                applied.insert(rule.name);
+            }
+        }
+    }
+    let missing: Vec<&str> = rules::all().iter().map(|rule| rule.name).filter(|name| !applied.contains(name)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
