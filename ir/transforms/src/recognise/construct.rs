@@ -33,7 +33,11 @@ impl<'a> Construct<'a> {
         let mut construct = Construct { block, encoded, cheapest: HashMap::new() };
         let mut classes: Vec<Id> = construct.graph().classes().map(|class| class.id).collect();
         classes.sort_unstable();
-        while classes.iter().fold(false, |changed, &class| construct.improve(class) || changed) {}
+        while classes.iter().filter(|&&class| construct.improve(class)).count() > 0 {}
+        for class in classes {
+            let best = construct.best(class);
+            construct.cheapest.extend(best.map(|best| (class, best)));
+        }
         construct
     }
 
@@ -71,19 +75,21 @@ impl<'a> Construct<'a> {
         if self.counted(node).is_some() { &[] } else { &node.operands }
     }
 
+    /// Takes a cheaper node for a class, if its operands have one by now.
     fn improve(&mut self, class: Id) -> bool {
+        let best = self.best(class);
+        let better = best.filter(|best| self.cheapest.get(&class).is_none_or(|known| best.0 < known.0));
+        better.map(|better| self.cheapest.insert(class, better)).is_some()
+    }
+
+    /// The cheapest node of a class that no value holds, of those whose operands have one.
+    fn best(&self, class: Id) -> Option<(usize, Node)> {
         if self.value(class).is_some() {
-            return false;
+            return None;
         }
         let nodes = self.graph()[class].iter().filter(|node| is_statement(node));
         let costs = nodes.filter_map(|node| Some((self.cost(node)?, node.clone())));
-        let best = costs.min_by(|a, b| self.key(a).cmp(&self.key(b)));
-        let Some(best) = best else { return false };
-        let is_better = self.cheapest.get(&class).is_none_or(|known| best.0 < known.0);
-        if is_better {
-            self.cheapest.insert(class, best);
-        }
-        is_better
+        costs.min_by(|a, b| self.key(a).cmp(&self.key(b)))
     }
 
     /// The statements of a node and of its operands, counted once for each use.
