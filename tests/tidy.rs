@@ -104,7 +104,22 @@ const ABSENT: &[(&str, &[&str], &str)] = &[
         "a simulation depends on its input alone",
     ),
     (
-        "ir/transforms/src",
+        "ir/transforms/src/differentiate",
+        &["KernelOp::"],
+        "transforms read `OpDef`; an op that they treat differently says so in its class",
+    ),
+    (
+        "ir/transforms/src/quantise",
+        &["KernelOp::"],
+        "transforms read `OpDef`; an op that they treat differently says so in its class",
+    ),
+    (
+        "ir/transforms/src/recompute",
+        &["KernelOp::"],
+        "transforms read `OpDef`; an op that they treat differently says so in its class",
+    ),
+    (
+        "ir/transforms/src/slices",
         &["KernelOp::"],
         "transforms read `OpDef`; an op that they treat differently says so in its class",
     ),

@@ -1,7 +1,7 @@
 //! From the statements of a forward section to the e-graph.
 
 use super::facts::{Facts, Graph};
-use super::language::{Contraction, Kind, Node, Number, Shape, Spread};
+use super::language::{Contraction, Node, Number, Operator, Shape, Spread};
 use egg::Id;
 use ir::graph::{Block, SectionKind, Stmt};
 use ir::ids::Value;
@@ -35,7 +35,7 @@ pub(super) fn encode(block: &Block) -> Encoded {
 
 impl Encoded {
     fn leaf(&mut self, block: &Block, value: Value, order: usize) {
-        let class = self.add(Kind::Leaf(value, shape(block, value)), &[]);
+        let class = self.add(Operator::Leaf(value, shape(block, value)), &[]);
         self.holds(value, class, order);
     }
 
@@ -46,7 +46,7 @@ impl Encoded {
         self.graph.set_analysis_data(class, fact);
     }
 
-    fn add(&mut self, kind: Kind, operands: &[Id]) -> Id {
+    fn add(&mut self, kind: Operator, operands: &[Id]) -> Id {
         self.graph.add(Node { kind, operands: operands.to_vec() })
     }
 
@@ -70,7 +70,7 @@ impl Encoded {
                     None => operands.to_vec(),
                     Some(equation) => self.spread_all(equation, operands, to)?,
                 };
-                return Some(self.add(Kind::Plain(op.def().name()), &operands));
+                return Some(self.add(Operator::Plain(op.def().name()), &operands));
             }
             KernelOp::Einsum(einsum) if einsum.scaled.is_none() => return self.einsum(&einsum.equation, operands, to),
             KernelOp::Broadcast(op) => return self.spread_all(&op.equation, operands, to).map(|all| all[0]),
@@ -81,14 +81,14 @@ impl Encoded {
                 return Some(self.reduce(reduce.kind == PartialKind::Max, equation, operands[0]));
             }
             KernelOp::Iota(iota) => return Some(self.iota(iota.dim, to)),
-            KernelOp::Slice(slice) => Kind::Slice(slice.dim, slice.start, slice.length),
-            KernelOp::Concat(concat) => Kind::Concat(concat.dim),
-            KernelOp::Select(select) => Kind::Select(select.not),
+            KernelOp::Slice(slice) => Operator::Slice(slice.dim, slice.start, slice.length),
+            KernelOp::Concat(concat) => Operator::Concat(concat.dim),
+            KernelOp::Select(select) => Operator::Select(select.not),
             KernelOp::Compare(_)
             | KernelOp::Softmax(_)
             | KernelOp::SumExp(_)
             | KernelOp::Pick(_)
-            | KernelOp::TokenLoss(_) => Kind::Plain(op.def().name()),
+            | KernelOp::TokenLoss(_) => Operator::Plain(op.def().name()),
             _ => return None,
         };
         Some(self.add(kind, operands))
@@ -97,8 +97,8 @@ impl Encoded {
     fn unary(&mut self, kind: UnaryKind, name: &'static str, x: Id) -> Id {
         let shape = self.graph[x].data.shape.clone();
         let mut with = |name, number| {
-            let number = self.add(Kind::Full(Number::new(number), shape.clone()), &[]);
-            self.add(Kind::Plain(name), &[x, number])
+            let number = self.add(Operator::Full(Number::new(number), shape.clone()), &[]);
+            self.add(Operator::Plain(name), &[x, number])
         };
         match kind {
             UnaryKind::Scale(by) => with("mul", by),
@@ -106,8 +106,8 @@ impl Encoded {
             UnaryKind::AtLeast(min) => with("max", min),
             UnaryKind::AtMost(max) => with("min", max),
             UnaryKind::Cast(to) if to == shape.dtype => x,
-            UnaryKind::Cast(to) => self.add(Kind::Cast(to), &[x]),
-            _ => self.add(Kind::Plain(name), &[x]),
+            UnaryKind::Cast(to) => self.add(Operator::Cast(to), &[x]),
+            _ => self.add(Operator::Plain(name), &[x]),
         }
     }
 
@@ -123,7 +123,7 @@ impl Encoded {
     }
 
     fn spread(&mut self, spread: Spread, x: Id) -> Id {
-        if spread.is_identity() { x } else { self.add(Kind::Spread(spread), &[x]) }
+        if spread.is_identity() { x } else { self.add(Operator::Spread(spread), &[x]) }
     }
 
     /// A contraction; one that sums nothing is a product, and one of a single operand a sum.
@@ -136,20 +136,20 @@ impl Encoded {
             return self.spread_all(&permutation, &[sum], to).map(|all| all[0]);
         }
         if let Some(operands) = self.spread_all(equation, operands, to) {
-            return Some(self.add(Kind::Plain("mul"), &operands));
+            return Some(self.add(Operator::Plain("mul"), &operands));
         }
         let [a, b] = equation.operands.as_slice() else { return None };
         let mut names = Vec::new();
         let operand_indices = [a, b].map(|indices| numbered(indices, &mut names));
         let contraction = Contraction { operands: operand_indices, result: numbered(&equation.result, &mut names) };
-        Some(self.add(Kind::Einsum(contraction), operands))
+        Some(self.add(Operator::Einsum(contraction), operands))
     }
 
     fn reduce(&mut self, is_max: bool, equation: &Equation, x: Id) -> Id {
         let indices = equation.operands[0].iter().enumerate();
         let over: Vec<usize> =
             indices.filter(|(_, index)| !equation.result.contains(index)).map(|(dim, _)| dim).collect();
-        if over.is_empty() { x } else { self.add(Kind::Reduce { is_max, over }, &[x]) }
+        if over.is_empty() { x } else { self.add(Operator::Reduce { is_max, over }, &[x]) }
     }
 
     /// A reshape. One that only inserts dims of one element is a spread.
@@ -157,14 +157,14 @@ impl Encoded {
         let from = self.graph[x].data.shape.sizes.clone();
         match inserted(&from, &to.sizes) {
             Some(places) => self.spread(Spread { places, sizes: to.sizes.clone() }, x),
-            None => self.add(Kind::Reshape(to.sizes.clone()), &[x]),
+            None => self.add(Operator::Reshape(to.sizes.clone()), &[x]),
         }
     }
 
     fn iota(&mut self, dim: usize, to: &Shape) -> Id {
-        let count = self.add(Kind::Iota(to.sizes[dim]), &[]);
+        let count = self.add(Operator::Iota(to.sizes[dim]), &[]);
         let indices = self.spread(Spread { places: vec![dim], sizes: to.sizes.clone() }, count);
-        if to.dtype.is_float() { self.add(Kind::Cast(to.dtype), &[indices]) } else { indices }
+        if to.dtype.is_float() { self.add(Operator::Cast(to.dtype), &[indices]) } else { indices }
     }
 }
 

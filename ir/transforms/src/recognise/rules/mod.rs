@@ -12,11 +12,11 @@ mod polynomial;
 mod rope;
 
 use super::facts::Graph;
-use super::language::{Kind, Made, Node, Number, Shape, Spread};
+use super::language::{Made, Node, Number, Operator, Shape, Spread};
 use super::look::Look;
 use egg::Id;
 
-/// What a rule does to the bits of a result.
+/// The effect of a rule on the bits of a result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rounding {
     /// Both sides have the same bits.
@@ -31,7 +31,7 @@ pub enum Rounding {
 pub(super) struct Rule {
     /// Its name.
     pub(super) name: &'static str,
-    /// What it does to rounding.
+    /// Its effect on rounding.
     pub(super) rounding: Rounding,
     /// The equalities of a class.
     find: fn(&Look<'_>, Id) -> Vec<Equal>,
@@ -56,33 +56,33 @@ pub(super) enum Term {
     /// A class of the e-graph.
     Class(Id),
     /// A node, and its operands.
-    Node(Kind, Vec<Term>),
+    Node(Operator, Vec<Term>),
 }
 
 impl Term {
     /// A node of an op without attributes.
     fn plain<const N: usize>(name: &'static str, operands: [Term; N]) -> Term {
-        Term::Node(Kind::Plain(name), operands.to_vec())
+        Term::Node(Operator::Plain(name), operands.to_vec())
     }
 
     /// A constant tensor.
     fn full(number: f64, shape: &Shape) -> Term {
-        Term::Node(Kind::Full(Number::new(number), shape.clone()), Vec::new())
+        Term::Node(Operator::Full(Number::new(number), shape.clone()), Vec::new())
     }
 
     /// The operand, or its spread.
     fn spread(self, spread: Spread) -> Term {
-        if spread.is_identity() { self } else { Term::Node(Kind::Spread(spread), vec![self]) }
+        if spread.is_identity() { self } else { Term::Node(Operator::Spread(spread), vec![self]) }
     }
 
     /// An op with attributes.
     fn made(op: Made, operands: &[Id]) -> Term {
-        Term::Node(Kind::Made(op), operands.iter().map(|&id| Term::Class(id)).collect())
+        Term::Node(Operator::Made(op), operands.iter().map(|&id| Term::Class(id)).collect())
     }
 
     /// A result of an op with several.
     fn out(&self, place: usize, shape: Shape) -> Term {
-        Term::Node(Kind::Out(place, shape), vec![self.clone()])
+        Term::Node(Operator::Out(place, shape), vec![self.clone()])
     }
 
     fn add(&self, graph: &mut Graph) -> Id {
