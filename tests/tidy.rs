@@ -104,22 +104,7 @@ const ABSENT: &[(&str, &[&str], &str)] = &[
         "a simulation depends on its input alone",
     ),
     (
-        "ir/transforms/src/differentiate",
-        &["KernelOp::"],
-        "transforms read `OpDef`; an op that they treat differently says so in its class",
-    ),
-    (
-        "ir/transforms/src/quantise",
-        &["KernelOp::"],
-        "transforms read `OpDef`; an op that they treat differently says so in its class",
-    ),
-    (
-        "ir/transforms/src/recompute",
-        &["KernelOp::"],
-        "transforms read `OpDef`; an op that they treat differently says so in its class",
-    ),
-    (
-        "ir/transforms/src/slices",
+        "ir/transforms/src",
         &["KernelOp::"],
         "transforms read `OpDef`; an op that they treat differently says so in its class",
     ),

@@ -2,7 +2,7 @@
 
 use super::encode::Encoded;
 use super::facts::Graph;
-use super::language::{Node, Operator, Spread};
+use super::language::{Node, NodeKind, Spread};
 use egg::Id;
 use ir::graph::Block;
 use ir::ids::Value;
@@ -63,10 +63,10 @@ impl<'a> Construct<'a> {
 
     /// The index along one dim, if the node is a tensor of them that no value holds: it needs no operand.
     pub(super) fn counted(&self, node: &Node) -> Option<usize> {
-        let Operator::Spread(Spread { places, .. }) = &node.kind else { return None };
+        let NodeKind::Spread(Spread { places, .. }) = &node.kind else { return None };
         let &[operand] = node.operands.as_slice() else { return None };
         let is_count = self.value(operand).is_none()
-            && self.graph()[operand].iter().any(|node| matches!(node.kind, Operator::Iota(_)));
+            && self.graph()[operand].iter().any(|node| matches!(node.kind, NodeKind::Iota(_)));
         places.first().copied().filter(|_| is_count)
     }
 
@@ -102,7 +102,7 @@ impl<'a> Construct<'a> {
     }
 
     /// An order of equally cheap nodes that does not depend on the numbers of classes.
-    fn key<'k>(&'k self, (cost, node): &'k (usize, Node)) -> (usize, &'k Operator, Vec<Option<&'a str>>) {
+    fn key<'k>(&'k self, (cost, node): &'k (usize, Node)) -> (usize, &'k NodeKind, Vec<Option<&'a str>>) {
         let name = |&class: &Id| self.value(class).map(|value| self.block.value_name(value));
         (*cost, &node.kind, node.operands.iter().map(name).collect())
     }
@@ -119,8 +119,8 @@ impl<'a> Construct<'a> {
     /// The recognised op of a node, or of what it is a view or result of.
     pub(super) fn recognised<'n>(&'n self, node: &'n Node) -> Option<&'n Node> {
         match node.kind {
-            Operator::Made(_) => Some(node),
-            Operator::Plain(name) => RECOGNISED.contains(&name).then_some(node),
+            NodeKind::Made(_) => Some(node),
+            NodeKind::Plain(name) => RECOGNISED.contains(&name).then_some(node),
             _ => {
                 let &[operand] = node.operands.as_slice() else { return None };
                 if self.value(operand).is_some() { None } else { self.recognised(self.node(operand)?) }
@@ -147,7 +147,7 @@ impl<'a> Construct<'a> {
                 self.sources(inner, all);
             }
         }
-        if !matches!(node.kind, Operator::Out(..)) {
+        if !matches!(node.kind, NodeKind::Out(..)) {
             let is_view = is_view(&node);
             all.insert(Source { node, is_view });
         }
@@ -157,8 +157,8 @@ impl<'a> Construct<'a> {
 /// True if the node's statement moves no elements.
 fn is_view(node: &Node) -> bool {
     match &node.kind {
-        Operator::Reshape(_) => true,
-        Operator::Spread(spread) => spread.is_view(),
+        NodeKind::Reshape(_) => true,
+        NodeKind::Spread(spread) => spread.is_view(),
         _ => false,
     }
 }
@@ -166,13 +166,13 @@ fn is_view(node: &Node) -> bool {
 /// True for nodes that can become statements.
 fn is_statement(node: &Node) -> bool {
     match node.kind {
-        Operator::Plain(name) => name == "equal" || RECOGNISED.contains(&name),
-        Operator::Made(_)
-        | Operator::Out(..)
-        | Operator::Cast(_)
-        | Operator::Spread(_)
-        | Operator::Reshape(_)
-        | Operator::Iota(_) => true,
+        NodeKind::Plain(name) => name == "equal" || RECOGNISED.contains(&name),
+        NodeKind::Made(_)
+        | NodeKind::Out(..)
+        | NodeKind::Cast(_)
+        | NodeKind::Spread(_)
+        | NodeKind::Reshape(_)
+        | NodeKind::Iota(_) => true,
         _ => false,
     }
 }

@@ -2,7 +2,7 @@
 
 use super::construct::Construct;
 use super::extract::Replaced;
-use super::language::{Made, Node, Operator, Spread};
+use super::language::{Made, Node, NodeKind, Spread};
 use egg::Id;
 use ir::graph::{Block, SectionKind, Stmt};
 use ir::ids::Value;
@@ -108,16 +108,16 @@ impl Decoder<'_> {
         for &class in self.construct.operands(&node) {
             operands.push(self.operand(class)?);
         }
-        if let (Operator::Out(place, _), [first]) = (&node.kind, operands.as_slice()) {
+        if let (NodeKind::Out(place, _), [first]) = (&node.kind, operands.as_slice()) {
             let all = self.made.values().find(|results| results.first() == Some(first));
             return all.and_then(|all| all.get(*place)).copied().ok_or_else(|| "a result is missing".to_string());
         }
         let results = match &node.kind {
-            Operator::Spread(spread) => match self.construct.counted(&node) {
+            NodeKind::Spread(spread) => match self.construct.counted(&node) {
                 Some(dim) => vec![self.iota(dim, &spread.sizes)?],
                 None => vec![self.spread(spread, operands[0])?],
             },
-            Operator::Iota(size) => vec![self.iota(0, &[*size])?],
+            NodeKind::Iota(size) => vec![self.iota(0, &[*size])?],
             kind => {
                 let op = self.op(kind, &operands)?;
                 self.builder.op(op, &operands)?
@@ -186,21 +186,21 @@ impl Decoder<'_> {
     ///
     /// # Errors
     /// There is none.
-    fn op(&self, kind: &Operator, operands: &[Value]) -> Result<Op, String> {
+    fn op(&self, kind: &NodeKind, operands: &[Value]) -> Result<Op, String> {
         Ok(match kind {
-            Operator::Plain("softmax") => Softmax.into(),
-            Operator::Plain("sigmoid") => Unary(UnaryKind::Sigmoid).into(),
-            Operator::Plain("silu") => Unary(UnaryKind::Silu).into(),
-            Operator::Plain("gelu") => Unary(UnaryKind::Gelu).into(),
-            Operator::Plain("gelu_erf") => Unary(UnaryKind::GeluErf).into(),
-            Operator::Plain("relu_squared") => Unary(UnaryKind::ReluSquared).into(),
-            Operator::Plain("equal") => Compare(CompareKind::Equal).into(),
-            Operator::Cast(to) => Unary(UnaryKind::Cast(*to)).into(),
-            Operator::Reshape(sizes) => {
+            NodeKind::Plain("softmax") => Softmax.into(),
+            NodeKind::Plain("sigmoid") => Unary(UnaryKind::Sigmoid).into(),
+            NodeKind::Plain("silu") => Unary(UnaryKind::Silu).into(),
+            NodeKind::Plain("gelu") => Unary(UnaryKind::Gelu).into(),
+            NodeKind::Plain("gelu_erf") => Unary(UnaryKind::GeluErf).into(),
+            NodeKind::Plain("relu_squared") => Unary(UnaryKind::ReluSquared).into(),
+            NodeKind::Plain("equal") => Compare(CompareKind::Equal).into(),
+            NodeKind::Cast(to) => Unary(UnaryKind::Cast(*to)).into(),
+            NodeKind::Reshape(sizes) => {
                 let dims = operands.first().map_or_else(Vec::new, |&x| reshaped(self.builder.ty(x), sizes));
                 Reshape { dims }.into()
             }
-            Operator::Made(made) => match made {
+            NodeKind::Made(made) => match made {
                 Made::RmsNorm(eps) => RmsNorm { eps: eps.get() }.into(),
                 Made::LayerNorm(eps) => LayerNorm { eps: eps.get() }.into(),
                 Made::CrossEntropy => CrossEntropy.into(),

@@ -1,12 +1,11 @@
 //! From the statements of a forward section to the e-graph.
 
 use super::facts::{Facts, Graph};
-use super::language::{Contraction, Node, Number, Operator, Shape, Spread};
+use super::language::{Contraction, Node, NodeKind, Number, Shape, Spread};
 use egg::Id;
 use ir::graph::{Block, SectionKind, Stmt};
 use ir::ids::Value;
-use ir::ops::{Equation, KernelOp, Op, UnaryKind};
-use ir::types::PartialKind;
+use ir::ops::{Attrs, Equation};
 use std::collections::HashMap;
 
 /// A section in the e-graph.
@@ -35,7 +34,7 @@ pub(super) fn encode(block: &Block) -> Encoded {
 
 impl Encoded {
     fn leaf(&mut self, block: &Block, value: Value, order: usize) {
-        let class = self.add(Operator::Leaf(value, shape(block, value)), &[]);
+        let class = self.add(NodeKind::Leaf(value, shape(block, value)), &[]);
         self.holds(value, class, order);
     }
 
@@ -46,7 +45,7 @@ impl Encoded {
         self.graph.set_analysis_data(class, fact);
     }
 
-    fn add(&mut self, kind: Operator, operands: &[Id]) -> Id {
+    fn add(&mut self, kind: NodeKind, operands: &[Id]) -> Id {
         self.graph.add(Node { kind, operands: operands.to_vec() })
     }
 
@@ -57,58 +56,51 @@ impl Encoded {
         if stmt.accumulate || values.any(|&value| block.ty(value).dims.iter().any(|dim| dim.count.is_some())) {
             return None;
         }
-        let Op::Kernel(op) = &stmt.op else { return None };
         let operands = stmt.operands.iter().map(|value| self.class.get(value).copied()).collect::<Option<Vec<_>>>()?;
-        self.op(op, &operands, &shape(block, result))
+        let attrs = stmt.op.attrs().into_iter().map(|(name, attr)| (name.to_string(), attr));
+        self.op(stmt.op.name(), &mut Attrs(attrs.collect()), &operands, &shape(block, result))
     }
 
-    fn op(&mut self, op: &KernelOp, operands: &[Id], to: &Shape) -> Option<Id> {
-        let kind = match op {
-            KernelOp::Unary(unary) => return Some(self.unary(unary.0, op.def().name(), operands[0])),
-            KernelOp::Binary(binary) => {
-                let operands = match &binary.equation {
+    fn op(&mut self, name: &'static str, attrs: &mut Attrs, operands: &[Id], to: &Shape) -> Option<Id> {
+        let kind = match name {
+            "neg" | "exp" | "log" | "sqrt" | "rsqrt" | "recip" | "square" | "silu" | "gelu" | "gelu_erf"
+            | "relu_squared" | "sigmoid" | "tanh" | "erf" | "sin" | "cos" | "less" | "less_equal" | "equal"
+            | "softmax" | "sum_exp" | "pick" | "token_loss" => NodeKind::Plain(name),
+            "scale" => return self.with_number("mul", operands[0], attrs.float("by").ok()?),
+            "shift" => return self.with_number("add", operands[0], attrs.float("by").ok()?),
+            "at_least" => return self.with_number("max", operands[0], attrs.float("min").ok()?),
+            "at_most" => return self.with_number("min", operands[0], attrs.float("max").ok()?),
+            "cast" if self.graph[operands[0]].data.shape.dtype == to.dtype => return Some(operands[0]),
+            "cast" => NodeKind::Cast(to.dtype),
+            "add" | "sub" | "mul" | "div" | "max" | "min" => {
+                let operands = match equation(attrs) {
                     None => operands.to_vec(),
-                    Some(equation) => self.spread_all(equation, operands, to)?,
+                    Some(equation) => self.spread_all(&equation, operands, to)?,
                 };
-                return Some(self.add(Operator::Plain(op.def().name()), &operands));
+                return Some(self.add(NodeKind::Plain(name), &operands));
             }
-            KernelOp::Einsum(einsum) if einsum.scaled.is_none() => return self.einsum(&einsum.equation, operands, to),
-            KernelOp::Broadcast(op) => return self.spread_all(&op.equation, operands, to).map(|all| all[0]),
-            KernelOp::Permute(op) => return self.spread_all(&op.equation, operands, to).map(|all| all[0]),
-            KernelOp::Reshape(_) => return Some(self.reshape(operands[0], to)),
-            KernelOp::Reduce(reduce) => {
-                let equation = &reduce.equation;
-                return Some(self.reduce(reduce.kind == PartialKind::Max, equation, operands[0]));
+            "einsum" if attrs.take("to").is_none() => return self.einsum(&equation(attrs)?, operands, to),
+            "broadcast" | "permute" => return self.spread_all(&equation(attrs)?, operands, to).map(|all| all[0]),
+            "reshape" => return Some(self.reshape(operands[0], to)),
+            "reduce_sum" => return Some(self.reduce(false, &equation(attrs)?, operands[0])),
+            "reduce_max" => return Some(self.reduce(true, &equation(attrs)?, operands[0])),
+            "iota" => return Some(self.iota(attrs.int("dim").ok()? as usize, to)),
+            "slice" => {
+                let mut number = |name| attrs.int(name).ok();
+                NodeKind::Slice(number("dim")? as usize, number("start")?, number("length")?)
             }
-            KernelOp::Iota(iota) => return Some(self.iota(iota.dim, to)),
-            KernelOp::Slice(slice) => Operator::Slice(slice.dim, slice.start, slice.length),
-            KernelOp::Concat(concat) => Operator::Concat(concat.dim),
-            KernelOp::Select(select) => Operator::Select(select.not),
-            KernelOp::Compare(_)
-            | KernelOp::Softmax(_)
-            | KernelOp::SumExp(_)
-            | KernelOp::Pick(_)
-            | KernelOp::TokenLoss(_) => Operator::Plain(op.def().name()),
+            "concat" => NodeKind::Concat(attrs.int("dim").ok()? as usize),
+            "select" => NodeKind::Select(attrs.flag("not").ok()?),
             _ => return None,
         };
         Some(self.add(kind, operands))
     }
 
-    fn unary(&mut self, kind: UnaryKind, name: &'static str, x: Id) -> Id {
+    /// An elementwise op of a tensor and a constant.
+    fn with_number(&mut self, name: &'static str, x: Id, number: f64) -> Option<Id> {
         let shape = self.graph[x].data.shape.clone();
-        let mut with = |name, number| {
-            let number = self.add(Operator::Full(Number::new(number), shape.clone()), &[]);
-            self.add(Operator::Plain(name), &[x, number])
-        };
-        match kind {
-            UnaryKind::Scale(by) => with("mul", by),
-            UnaryKind::Shift(by) => with("add", by),
-            UnaryKind::AtLeast(min) => with("max", min),
-            UnaryKind::AtMost(max) => with("min", max),
-            UnaryKind::Cast(to) if to == shape.dtype => x,
-            UnaryKind::Cast(to) => self.add(Operator::Cast(to), &[x]),
-            _ => self.add(Operator::Plain(name), &[x]),
-        }
+        let number = self.add(NodeKind::Full(Number::new(number), shape), &[]);
+        Some(self.add(NodeKind::Plain(name), &[x, number]))
     }
 
     /// The operands spread to the dims of the result; `None` if one has an index that the result lacks.
@@ -123,7 +115,7 @@ impl Encoded {
     }
 
     fn spread(&mut self, spread: Spread, x: Id) -> Id {
-        if spread.is_identity() { x } else { self.add(Operator::Spread(spread), &[x]) }
+        if spread.is_identity() { x } else { self.add(NodeKind::Spread(spread), &[x]) }
     }
 
     /// A contraction; one that sums nothing is a product, and one of a single operand a sum.
@@ -136,20 +128,20 @@ impl Encoded {
             return self.spread_all(&permutation, &[sum], to).map(|all| all[0]);
         }
         if let Some(operands) = self.spread_all(equation, operands, to) {
-            return Some(self.add(Operator::Plain("mul"), &operands));
+            return Some(self.add(NodeKind::Plain("mul"), &operands));
         }
         let [a, b] = equation.operands.as_slice() else { return None };
         let mut names = Vec::new();
         let operand_indices = [a, b].map(|indices| numbered(indices, &mut names));
         let contraction = Contraction { operands: operand_indices, result: numbered(&equation.result, &mut names) };
-        Some(self.add(Operator::Einsum(contraction), operands))
+        Some(self.add(NodeKind::Einsum(contraction), operands))
     }
 
     fn reduce(&mut self, is_max: bool, equation: &Equation, x: Id) -> Id {
         let indices = equation.operands[0].iter().enumerate();
         let over: Vec<usize> =
             indices.filter(|(_, index)| !equation.result.contains(index)).map(|(dim, _)| dim).collect();
-        if over.is_empty() { x } else { self.add(Operator::Reduce { is_max, over }, &[x]) }
+        if over.is_empty() { x } else { self.add(NodeKind::Reduce { is_max, over }, &[x]) }
     }
 
     /// A reshape. One that only inserts dims of one element is a spread.
@@ -157,15 +149,20 @@ impl Encoded {
         let from = self.graph[x].data.shape.sizes.clone();
         match inserted(&from, &to.sizes) {
             Some(places) => self.spread(Spread { places, sizes: to.sizes.clone() }, x),
-            None => self.add(Operator::Reshape(to.sizes.clone()), &[x]),
+            None => self.add(NodeKind::Reshape(to.sizes.clone()), &[x]),
         }
     }
 
     fn iota(&mut self, dim: usize, to: &Shape) -> Id {
-        let count = self.add(Operator::Iota(to.sizes[dim]), &[]);
+        let count = self.add(NodeKind::Iota(to.sizes[dim]), &[]);
         let indices = self.spread(Spread { places: vec![dim], sizes: to.sizes.clone() }, count);
-        if to.dtype.is_float() { self.add(Operator::Cast(to.dtype), &[indices]) } else { indices }
+        if to.dtype.is_float() { self.add(NodeKind::Cast(to.dtype), &[indices]) } else { indices }
     }
+}
+
+/// The equation of an op that has one.
+fn equation(attrs: &mut Attrs) -> Option<Equation> {
+    Equation::parse(&attrs.string("eq").ok()?).ok()
 }
 
 /// The number of each index in the order of first use.

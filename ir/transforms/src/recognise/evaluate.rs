@@ -1,6 +1,6 @@
 //! Evaluation of nodes in f64, for tests of rules: all nodes of a class must agree.
 
-use super::language::{Contraction, Made, Node, Operator, Shape, Spread};
+use super::language::{Contraction, Made, Node, NodeKind, Shape, Spread};
 
 /// A tensor of f64.
 #[derive(Clone, PartialEq, Debug)]
@@ -44,36 +44,36 @@ fn sizes(shape: &Shape) -> Vec<usize> {
 pub(super) fn evaluate(node: &Node, operands: &[&Tensor], shape: &Shape) -> Vec<Tensor> {
     let to = sizes(shape);
     let one = match &node.kind {
-        Operator::Full(number, _) => Tensor::new(&to, |_| number.get()),
-        Operator::Plain("softmax") => operands[0].rows(softmax),
-        Operator::Plain("sum_exp") => {
+        NodeKind::Full(number, _) => Tensor::new(&to, |_| number.get()),
+        NodeKind::Plain("softmax") => operands[0].rows(softmax),
+        NodeKind::Plain("sum_exp") => {
             Tensor::new(&to, |at| row(operands[0], at).iter().map(|x| (x - operands[1].at(at)).exp()).sum())
         }
-        Operator::Plain("pick") => Tensor::new(&to, |at| {
+        NodeKind::Plain("pick") => Tensor::new(&to, |at| {
             let label = operands[1].at(at);
             if label < 0.0 { 0.0 } else { row(operands[0], at)[label as usize] }
         }),
-        Operator::Plain("token_loss") => {
+        NodeKind::Plain("token_loss") => {
             let kept = (0..operands[2].data.len()).filter(|&place| operands[2].data[place] >= 0.0);
             let loss = kept.map(|place| operands[0].data[place] - operands[1].data[place]).sum();
             Tensor { sizes: Vec::new(), data: vec![loss] }
         }
-        Operator::Plain(name) => {
+        NodeKind::Plain(name) => {
             Tensor::new(&to, |at| elementwise(name, operands[0].at(at), operands.get(1).map_or(0.0, |b| b.at(at))))
         }
-        Operator::Cast(_) => operands[0].clone(),
-        Operator::Spread(Spread { places, .. }) => {
+        NodeKind::Cast(_) => operands[0].clone(),
+        NodeKind::Spread(Spread { places, .. }) => {
             Tensor::new(&to, |at| operands[0].at(&places.iter().map(|&place| at[place]).collect::<Vec<_>>()))
         }
-        Operator::Reshape(_) => Tensor { sizes: to, data: operands[0].data.clone() },
-        Operator::Reduce { is_max, over } => reduce(operands[0], *is_max, over, &to),
-        Operator::Einsum(contraction) => contract(contraction, operands, &to),
-        Operator::Slice(dim, start, _) => Tensor::new(&to, |at| {
+        NodeKind::Reshape(_) => Tensor { sizes: to, data: operands[0].data.clone() },
+        NodeKind::Reduce { is_max, over } => reduce(operands[0], *is_max, over, &to),
+        NodeKind::Einsum(contraction) => contract(contraction, operands, &to),
+        NodeKind::Slice(dim, start, _) => Tensor::new(&to, |at| {
             let mut at = at.to_vec();
             at[*dim] += *start as usize;
             operands[0].at(&at)
         }),
-        Operator::Concat(dim) => Tensor::new(&to, |at| {
+        NodeKind::Concat(dim) => Tensor::new(&to, |at| {
             let (mut at, mut part) = (at.to_vec(), 0);
             while at[*dim] >= operands[part].sizes[*dim] {
                 at[*dim] -= operands[part].sizes[*dim];
@@ -81,13 +81,13 @@ pub(super) fn evaluate(node: &Node, operands: &[&Tensor], shape: &Shape) -> Vec<
             }
             operands[part].at(&at)
         }),
-        Operator::Iota(_) => Tensor::new(&to, |at| at[0] as f64),
-        Operator::Select(not) => Tensor::new(&to, |at| {
+        NodeKind::Iota(_) => Tensor::new(&to, |at| at[0] as f64),
+        NodeKind::Select(not) => Tensor::new(&to, |at| {
             let is_first = (operands[0].at(at) != 0.0) != *not;
             if is_first { operands[1].at(at) } else { operands.get(2).map_or(0.0, |b| b.at(at)) }
         }),
-        Operator::Made(made) => return self::made(made, operands),
-        Operator::Leaf(..) | Operator::Out(..) => panic!("{node:?} has no function"),
+        NodeKind::Made(made) => return self::made(made, operands),
+        NodeKind::Leaf(..) | NodeKind::Out(..) => panic!("{node:?} has no function"),
     };
     vec![one]
 }

@@ -1,6 +1,6 @@
 //! The analysis of the e-graph: the shape of each class, its number if it is constant, and the value that holds it.
 
-use super::language::{Contraction, Made, Node, Number, Operator, Shape};
+use super::language::{Contraction, Made, Node, NodeKind, Number, Shape};
 use egg::{Analysis, DidMerge, EGraph, Id};
 use ir::ids::Value;
 use ir::types::DType;
@@ -12,7 +12,7 @@ pub(super) type Graph = EGraph<Node, Facts>;
 #[derive(Default)]
 pub(super) struct Facts;
 
-/// The known facts of a class.
+/// The facts of a class.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Fact {
     /// Its shape.
@@ -51,7 +51,7 @@ impl Analysis<Node> for Facts {
     /// Adds the constant tensor to the class of a constant.
     fn modify(graph: &mut Graph, id: Id) {
         let Fact { shape, number: Some(number), .. } = graph[id].data.clone() else { return };
-        let full = graph.add(Node { kind: Operator::Full(number, shape), operands: Vec::new() });
+        let full = graph.add(Node { kind: NodeKind::Full(number, shape), operands: Vec::new() });
         graph.union(id, full);
     }
 }
@@ -61,27 +61,27 @@ fn shape(node: &Node, operands: &[&Fact]) -> Shape {
     let scalar = Shape { dtype: DType::F32, sizes: Vec::new() };
     let first = operands.first().map_or(scalar.clone(), |fact| fact.shape.clone());
     match &node.kind {
-        Operator::Leaf(_, shape) | Operator::Full(_, shape) | Operator::Out(_, shape) => shape.clone(),
-        Operator::Plain("less" | "less_equal" | "equal") => first.with(DType::I32),
-        Operator::Plain("sum_exp" | "pick") => operands[1].shape.with(DType::F32),
-        Operator::Plain("token_loss") => scalar,
-        Operator::Made(Made::Embedding) => {
+        NodeKind::Leaf(_, shape) | NodeKind::Full(_, shape) | NodeKind::Out(_, shape) => shape.clone(),
+        NodeKind::Plain("less" | "less_equal" | "equal") => first.with(DType::I32),
+        NodeKind::Plain("sum_exp" | "pick") => operands[1].shape.with(DType::F32),
+        NodeKind::Plain("token_loss") => scalar,
+        NodeKind::Made(Made::Embedding) => {
             let width = operands[1].shape.sizes[1];
             first.resized([first.sizes.clone(), vec![width]].concat()).with(operands[1].shape.dtype)
         }
-        Operator::Plain(_) | Operator::Made(_) => first,
-        Operator::Cast(dtype) => first.with(*dtype),
-        Operator::Spread(spread) => first.resized(spread.sizes.clone()),
-        Operator::Reshape(sizes) => first.resized(sizes.clone()),
-        Operator::Reduce { over, .. } => {
+        NodeKind::Plain(_) | NodeKind::Made(_) => first,
+        NodeKind::Cast(dtype) => first.with(*dtype),
+        NodeKind::Spread(spread) => first.resized(spread.sizes.clone()),
+        NodeKind::Reshape(sizes) => first.resized(sizes.clone()),
+        NodeKind::Reduce { over, .. } => {
             let kept = first.sizes.iter().enumerate().filter(|(dim, _)| !over.contains(dim));
             first.resized(kept.map(|(_, &size)| size).collect())
         }
-        Operator::Einsum(equation) => first.resized(result_sizes(equation, operands)),
-        Operator::Slice(dim, _, length) => first.with_dim(*dim, *length),
-        Operator::Concat(dim) => first.with_dim(*dim, operands.iter().map(|fact| fact.shape.sizes[*dim]).sum()),
-        Operator::Iota(size) => Shape { dtype: DType::I32, sizes: vec![*size] },
-        Operator::Select(_) => operands[1].shape.clone(),
+        NodeKind::Einsum(equation) => first.resized(result_sizes(equation, operands)),
+        NodeKind::Slice(dim, _, length) => first.with_dim(*dim, *length),
+        NodeKind::Concat(dim) => first.with_dim(*dim, operands.iter().map(|fact| fact.shape.sizes[*dim]).sum()),
+        NodeKind::Iota(size) => Shape { dtype: DType::I32, sizes: vec![*size] },
+        NodeKind::Select(_) => operands[1].shape.clone(),
     }
 }
 
@@ -100,15 +100,15 @@ fn result_sizes(equation: &Contraction, operands: &[&Fact]) -> Vec<u64> {
 fn number(node: &Node, operands: &[&Fact]) -> Option<Number> {
     let constant = |place: usize| operands.get(place)?.number.map(Number::get);
     let value = match &node.kind {
-        Operator::Full(number, _) => return Some(*number),
-        Operator::Spread(_) | Operator::Reshape(_) | Operator::Slice(..) | Operator::Cast(_) => constant(0)?,
-        Operator::Plain("mul") => match (constant(0), constant(1)) {
+        NodeKind::Full(number, _) => return Some(*number),
+        NodeKind::Spread(_) | NodeKind::Reshape(_) | NodeKind::Slice(..) | NodeKind::Cast(_) => constant(0)?,
+        NodeKind::Plain("mul") => match (constant(0), constant(1)) {
             (Some(a), Some(b)) => a * b,
             (_, Some(0.0)) if operands[0].is_finite => 0.0,
             (Some(0.0), _) if operands[1].is_finite => 0.0,
             _ => return None,
         },
-        Operator::Plain(name) => elementwise(name, constant(0)?, constant(1))?,
+        NodeKind::Plain(name) => elementwise(name, constant(0)?, constant(1))?,
         _ => return None,
     };
     Some(Number::new(value))
@@ -135,9 +135,9 @@ fn elementwise(name: &str, a: f64, b: Option<f64>) -> Option<f64> {
 /// True if all elements of a node are finite: integers as floats are.
 fn is_finite(node: &Node, operands: &[&Fact]) -> bool {
     match &node.kind {
-        Operator::Iota(_) => true,
-        Operator::Cast(to) => operands[0].shape.dtype == DType::I32 && matches!(to, DType::F32 | DType::BF16),
-        Operator::Spread(_) | Operator::Reshape(_) | Operator::Slice(..) => operands[0].is_finite,
+        NodeKind::Iota(_) => true,
+        NodeKind::Cast(to) => operands[0].shape.dtype == DType::I32 && matches!(to, DType::F32 | DType::BF16),
+        NodeKind::Spread(_) | NodeKind::Reshape(_) | NodeKind::Slice(..) => operands[0].is_finite,
         _ => false,
     }
 }

@@ -1,6 +1,6 @@
 //! The language of the e-graph: a section's statements in a normal form without implicit broadcasting.
 //!
-//! - Permutations, broadcasts, new dims of one element and equations of elementwise ops are one node, [`Operator::Spread`].
+//! - Permutations, broadcasts, new dims of one element and equations of elementwise ops are one node, [`NodeKind::Spread`].
 //! - Constants are tensors of one number, so `scale` is a product and `shift` a sum.
 //! - A value that the language does not describe is a leaf.
 
@@ -121,7 +121,7 @@ pub(super) enum Made {
 
 /// The operator of a node.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) enum Operator {
+pub(super) enum NodeKind {
     /// An argument, or the result of a statement that the language does not describe.
     Leaf(Value, Shape),
     /// A tensor whose elements all are one number.
@@ -151,7 +151,7 @@ pub(super) enum Operator {
     Iota(u64),
     /// A choice by a mask; `true` selects where the mask is 0.
     Select(bool),
-    /// An op that a recogniser makes; of its results, [`Operator::Out`] is one.
+    /// An op that a recogniser makes; of its results, [`NodeKind::Out`] is one.
     Made(Made),
     /// The result of an op at a place, and its shape.
     Out(usize, Shape),
@@ -161,7 +161,7 @@ pub(super) enum Operator {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct Node {
     /// The operator.
-    pub(super) kind: Operator,
+    pub(super) kind: NodeKind,
     /// The classes of the operands.
     pub(super) operands: Vec<Id>,
 }
@@ -170,20 +170,20 @@ impl Node {
     /// The name of its op, if it is one that recognisers make.
     pub(super) fn name(&self) -> &'static str {
         match &self.kind {
-            Operator::Plain(name) => name,
-            Operator::Made(Made::RmsNorm(_)) => "rms_norm",
-            Operator::Made(Made::LayerNorm(_)) => "layer_norm",
-            Operator::Made(Made::CrossEntropy) => "cross_entropy",
-            Operator::Made(Made::Attention { .. }) => "attention",
-            Operator::Made(Made::Rope { .. }) => "rope",
-            Operator::Made(Made::Embedding) => "embedding",
+            NodeKind::Plain(name) => name,
+            NodeKind::Made(Made::RmsNorm(_)) => "rms_norm",
+            NodeKind::Made(Made::LayerNorm(_)) => "layer_norm",
+            NodeKind::Made(Made::CrossEntropy) => "cross_entropy",
+            NodeKind::Made(Made::Attention { .. }) => "attention",
+            NodeKind::Made(Made::Rope { .. }) => "rope",
+            NodeKind::Made(Made::Embedding) => "embedding",
             _ => "",
         }
     }
 }
 
 impl Language for Node {
-    type Discriminant = std::mem::Discriminant<Operator>;
+    type Discriminant = std::mem::Discriminant<NodeKind>;
 
     fn discriminant(&self) -> Self::Discriminant {
         std::mem::discriminant(&self.kind)

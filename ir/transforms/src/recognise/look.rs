@@ -3,7 +3,7 @@
 //! A class has several nodes, so an answer is a list. Lists follow the order of the nodes in the class.
 
 use super::facts::{Fact, Graph};
-use super::language::{Node, Operator, Shape, Spread};
+use super::language::{Node, NodeKind, Shape, Spread};
 use egg::Id;
 use ir::types::DType;
 
@@ -68,7 +68,7 @@ impl<'a> Look<'a> {
         let mut next = 0;
         while let Some(&id) = all.get(next) {
             next += 1;
-            for node in self.nodes(id).filter(|node| matches!(node.kind, Operator::Cast(to) if to.bytes() > 1)) {
+            for node in self.nodes(id).filter(|node| matches!(node.kind, NodeKind::Cast(to) if to.bytes() > 1)) {
                 let x = self.graph.find(node.operands[0]);
                 if self.shape(x).dtype.bytes() > 1 && !all.contains(&x) {
                     all.push(x);
@@ -108,7 +108,7 @@ impl<'a> Look<'a> {
     fn widened(&self, id: Id) -> Option<Id> {
         let own = self.shape(id).dtype;
         let operand = |node: &Node| match node.kind {
-            Operator::Cast(_) => Some(self.graph.find(node.operands[0])),
+            NodeKind::Cast(_) => Some(self.graph.find(node.operands[0])),
             _ => None,
         };
         self.nodes(id).filter_map(operand).find(|&x| {
@@ -119,7 +119,7 @@ impl<'a> Look<'a> {
 
     /// The operands of nodes of an op without attributes, behind conversions.
     pub(super) fn plain(&self, id: Id, name: &str) -> Vec<&'a [Id]> {
-        let nodes = |id| self.nodes(id).filter(|node| matches!(node.kind, Operator::Plain(other) if other == name));
+        let nodes = |id| self.nodes(id).filter(|node| matches!(node.kind, NodeKind::Plain(other) if other == name));
         self.through_casts(id).into_iter().flat_map(nodes).map(|node| node.operands.as_slice()).collect()
     }
 
@@ -155,7 +155,7 @@ impl<'a> Look<'a> {
     /// The classes that the class is a spread of, and how.
     pub(super) fn spreads(&self, id: Id) -> Vec<(&'a Spread, Id)> {
         let spread = |node: &'a Node| match &node.kind {
-            Operator::Spread(spread) => Some((spread, node.operands[0])),
+            NodeKind::Spread(spread) => Some((spread, node.operands[0])),
             _ => None,
         };
         self.through_casts(id).into_iter().flat_map(|id| self.nodes(id)).filter_map(spread).collect()
@@ -181,7 +181,7 @@ impl<'a> Look<'a> {
     /// The operands of a sum or a maximum over some dims.
     pub(super) fn reduced(&self, id: Id, is_max: bool) -> Vec<(&'a [usize], Id)> {
         let operand = |node: &'a Node| match &node.kind {
-            Operator::Reduce { is_max: own, over } if *own == is_max => Some((over.as_slice(), node.operands[0])),
+            NodeKind::Reduce { is_max: own, over } if *own == is_max => Some((over.as_slice(), node.operands[0])),
             _ => None,
         };
         self.through_casts(id).into_iter().flat_map(|id| self.nodes(id)).filter_map(operand).collect()
@@ -232,7 +232,7 @@ impl<'a> Look<'a> {
         found
     }
 
-    /// The picks of a function among the nodes of a class, behind conversions.
+    /// The parts that a function picks of the nodes of a class, behind conversions.
     pub(super) fn kinds<T>(&self, id: Id, pick: impl Fn(&'a Node) -> Option<T>) -> Vec<T> {
         self.through_casts(id).into_iter().flat_map(|id| self.nodes(id)).filter_map(pick).collect()
     }

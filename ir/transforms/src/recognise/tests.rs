@@ -3,7 +3,7 @@
 use super::encode::encode;
 use super::evaluate::{Tensor, evaluate};
 use super::facts::Graph;
-use super::language::{Node, Operator};
+use super::language::{Node, NodeKind};
 use super::look::Look;
 use super::rules::{self, saturate};
 use egg::Id;
@@ -155,7 +155,7 @@ fn block(body: &str) -> Block {
 
 /// Elements of an argument: small floats, or integers from -1 (a label that is ignored) or 0.
 fn argument(name: &str, node: &Node, dtype: DType) -> Tensor {
-    let Operator::Leaf(_, shape) = &node.kind else { panic!("{node:?} is no leaf") };
+    let NodeKind::Leaf(_, shape) = &node.kind else { panic!("{node:?} is no leaf") };
     let sizes: Vec<usize> = shape.sizes.iter().map(|&size| size as usize).collect();
     let mut state = name.bytes().fold(7u64, |state, byte| state * 31 + u64::from(byte));
     Tensor::new(&sizes, |at| {
@@ -172,11 +172,11 @@ fn argument(name: &str, node: &Node, dtype: DType) -> Tensor {
 /// The results of a node whose operands are known.
 fn results(graph: &Graph, block: &Block, node: &Node, known: &HashMap<Id, Vec<Tensor>>, id: Id) -> Option<Vec<Tensor>> {
     let shape = &graph[id].data.shape;
-    if let Operator::Leaf(value, _) = node.kind {
+    if let NodeKind::Leaf(value, _) = node.kind {
         return Some(vec![argument(block.value_name(value), node, shape.dtype)]);
     }
     let operands = node.operands.iter().map(|operand| known.get(&graph.find(*operand))).collect::<Option<Vec<_>>>()?;
-    if let Operator::Out(place, _) = node.kind {
+    if let NodeKind::Out(place, _) = node.kind {
         return Some(vec![operands[0][place].clone()]);
     }
     Some(evaluate(node, &operands.iter().map(|results| &results[0]).collect::<Vec<_>>(), shape))

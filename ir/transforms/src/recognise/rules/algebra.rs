@@ -1,7 +1,7 @@
 //! Equalities of arithmetic: reciprocals, roots, squares, signs and constants.
 
 use super::{Equal, Rounding, Rule, Term};
-use crate::recognise::language::{Node, Operator};
+use crate::recognise::language::{Node, NodeKind};
 use crate::recognise::look::Look;
 use egg::Id;
 
@@ -19,7 +19,7 @@ pub(super) const RULES: [Rule; 9] = [
 
 /// The nodes of an op without attributes in a class itself.
 fn nodes<'a>(look: &Look<'a>, class: Id, name: &'static str) -> impl Iterator<Item = &'a Node> + use<'a> {
-    look.nodes(class).filter(move |node| matches!(node.kind, Operator::Plain(other) if other == name))
+    look.nodes(class).filter(move |node| matches!(node.kind, NodeKind::Plain(other) if other == name))
 }
 
 /// The operands of binary nodes of a class, in both orders, the second of which is a constant.
@@ -96,7 +96,7 @@ fn joined(look: &Look<'_>, class: Id) -> Vec<Equal> {
 
 /// `sum(x c) = sum(x) c`
 fn scaled_sum(look: &Look<'_>, class: Id) -> Vec<Equal> {
-    let sums = look.nodes(class).filter(|node| matches!(node.kind, Operator::Reduce { is_max: false, .. }));
+    let sums = look.nodes(class).filter(|node| matches!(node.kind, NodeKind::Reduce { is_max: false, .. }));
     let scaled = |node: &Node| {
         let products = with_number(look, node.operands[0], "mul").into_iter();
         let equal = |(x, number): (Id, f64)| {

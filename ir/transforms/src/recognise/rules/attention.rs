@@ -2,7 +2,7 @@
 
 use super::mask::{Index, Limit, masked};
 use super::{Equal, Rounding, Rule, Term};
-use crate::recognise::language::{Contraction, Made, Node, Number, Operator, Shape, Spread};
+use crate::recognise::language::{Contraction, Made, Node, NodeKind, Number, Shape, Spread};
 use crate::recognise::look::Look;
 use egg::Id;
 
@@ -10,7 +10,7 @@ pub(super) const RULES: [Rule; 1] = [Rule { name: "attention", rounding: Roundin
 
 fn contractions<'a>(look: &Look<'a>, class: Id) -> Vec<(&'a Contraction, [Id; 2])> {
     look.kinds(class, |node: &'a Node| match &node.kind {
-        Operator::Einsum(contraction) => Some((contraction, [node.operands[0], node.operands[1]])),
+        NodeKind::Einsum(contraction) => Some((contraction, [node.operands[0], node.operands[1]])),
         _ => None,
     })
 }
@@ -152,7 +152,7 @@ impl Heads {
         let mut sizes = [b, s, heads, r, v_sizes[3]];
         if let Some((k0, v0)) = repeats.filter(|(k, v)| (k.groups, k.times) == (v.groups, v.times)) {
             sizes = [b, s, k0.groups, k0.times, v_sizes[3]];
-            q_term = Term::Node(Operator::Reshape(vec![b, s, k0.groups, k0.times, q_sizes[4]]), vec![q_term]);
+            q_term = Term::Node(NodeKind::Reshape(vec![b, s, k0.groups, k0.times, q_sizes[4]]), vec![q_term]);
             k_term = k0.arranged(&self.k.1, [b, k_sizes[1], k0.groups, k_sizes[3]]);
             v_term = v0.arranged(&self.v.1, [b, v_sizes[1], k0.groups, v_sizes[3]]);
         }
@@ -161,14 +161,14 @@ impl Heads {
         let op = Made::Attention { scale: Number::new(scale), causal: is_causal };
         let operands = [q_term, k_term, v_term].into_iter().chain(indices).collect();
         let shape = Shape { dtype: to.dtype, sizes: sizes.to_vec() };
-        Some(self.returned(Term::Node(Operator::Made(op), operands).out(0, shape), to))
+        Some(self.returned(Term::Node(NodeKind::Made(op), operands).out(0, shape), to))
     }
 
     /// The op's result with the dims of the class.
     fn returned(&self, out: Term, to: &Shape) -> Term {
         let places: Vec<usize> = self.out.iter().flatten().copied().collect();
         let sizes = places.iter().map(|&place| to.sizes[place]).collect();
-        let flat = if places.len() == 5 { out } else { Term::Node(Operator::Reshape(sizes), vec![out]) };
+        let flat = if places.len() == 5 { out } else { Term::Node(NodeKind::Reshape(sizes), vec![out]) };
         flat.spread(Spread { places, sizes: to.sizes.clone() })
     }
 
@@ -191,7 +191,7 @@ impl Heads {
             *slot = Some((pair.0.class, key));
         }
         let count = |dim: usize, sizes: [u64; 2]| {
-            let count = Term::Node(Operator::Iota(sizes[dim]), Vec::new());
+            let count = Term::Node(NodeKind::Iota(sizes[dim]), Vec::new());
             count.spread(Spread { places: vec![dim], sizes: sizes.to_vec() })
         };
         let sized = |sizes: [u64; 2]| {
@@ -272,7 +272,7 @@ fn repeated(look: &Look<'_>, class: Id, dim: usize) -> Option<Repeated> {
 fn unmerged(look: &Look<'_>, class: Id, dim: usize) -> Option<(Id, u64, u64)> {
     let to = &look.shape(class).sizes;
     let merged =
-        look.nodes(class).filter(|node| matches!(node.kind, Operator::Reshape(_))).map(|node| node.operands[0]);
+        look.nodes(class).filter(|node| matches!(node.kind, NodeKind::Reshape(_))).map(|node| node.operands[0]);
     let mut spreads = merged.flat_map(|middle| look.spreads(middle));
     spreads.find_map(|(spread, x)| {
         let expected: Vec<usize> = (0..spread.sizes.len()).filter(|&place| place != dim + 1).collect();

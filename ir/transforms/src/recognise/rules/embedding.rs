@@ -1,7 +1,7 @@
 //! `embedding` as the product of a one-hot tensor and a table.
 
 use super::{Equal, Rounding, Rule, Term};
-use crate::recognise::language::{Contraction, Made, Node, Operator};
+use crate::recognise::language::{Contraction, Made, Node, NodeKind};
 use crate::recognise::look::Look;
 use egg::Id;
 use ir::types::DType;
@@ -10,7 +10,7 @@ pub(super) const RULES: [Rule; 1] = [Rule { name: "embedding", rounding: Roundin
 
 /// The ids `[rows..]` whose one-hot rows `[rows.., n]` the class is: an id outside of the range has a row of zeros.
 pub(super) fn one_hot(look: &Look<'_>, class: Id) -> Vec<Id> {
-    let is_count = |id: &Id| look.nodes(*id).any(|node| matches!(node.kind, Operator::Iota(_)));
+    let is_count = |id: &Id| look.nodes(*id).any(|node| matches!(node.kind, NodeKind::Iota(_)));
     let compared = look.either(class, "equal").into_iter();
     let counted = compared.filter(|&(_, index)| look.columns(index).iter().any(is_count));
     let ids = counted.flat_map(|(ids, _)| look.rows(ids));
@@ -20,7 +20,7 @@ pub(super) fn one_hot(look: &Look<'_>, class: Id) -> Vec<Id> {
 /// `one_hot(ids) table`
 fn embedding(look: &Look<'_>, class: Id) -> Vec<Equal> {
     let contractions = look.nodes(class).filter_map(|node: &Node| match &node.kind {
-        Operator::Einsum(contraction) => Some((contraction, [node.operands[0], node.operands[1]])),
+        NodeKind::Einsum(contraction) => Some((contraction, [node.operands[0], node.operands[1]])),
         _ => None,
     });
     let mut found = Vec::new();

@@ -3,7 +3,7 @@
 use super::embedding::one_hot;
 use super::norms::below_max;
 use super::{Equal, Rounding, Rule, Term};
-use crate::recognise::language::{Made, Operator, Shape};
+use crate::recognise::language::{Made, NodeKind, Shape};
 use crate::recognise::look::Look;
 use egg::Id;
 use ir::types::DType;
@@ -103,7 +103,7 @@ fn picked(look: &Look<'_>, class: Id) -> Vec<(Id, Id)> {
         found.extend(one_hot(look, mask).into_iter().map(|labels| (log, labels)));
     }
     let selections =
-        look.kinds(class, |node| matches!(node.kind, Operator::Select(false)).then_some(node.operands.as_slice()));
+        look.kinds(class, |node| matches!(node.kind, NodeKind::Select(false)).then_some(node.operands.as_slice()));
     for operands in selections {
         if operands.get(2).is_none_or(|&other| look.is_number(other, 0.0)) {
             found.extend(one_hot(look, operands[0]).into_iter().map(|labels| (operands[1], labels)));

@@ -1,6 +1,6 @@
 //! Masks of attention scores: keys that are later than the query, or of another segment, have a large negative score.
 
-use crate::recognise::language::{Operator, Spread};
+use crate::recognise::language::{NodeKind, Spread};
 use crate::recognise::look::Look;
 use egg::Id;
 use ir::types::DType;
@@ -20,7 +20,7 @@ pub(super) struct Index {
     pub(super) places: Vec<usize>,
 }
 
-/// A limit on the keys that a query sees.
+/// A limit of the keys that a query sees.
 #[derive(Clone)]
 pub(super) enum Limit {
     /// Keys that are not later than the query: the positions of keys and of queries.
@@ -71,7 +71,7 @@ fn is_hidden(look: &Look<'_>, class: Id) -> bool {
 /// The mask, both choices, and whether the first is where the mask is not 0, in both orders.
 fn selections(look: &Look<'_>, class: Id) -> Vec<(Id, Id, Option<Id>, bool)> {
     let nodes = look.kinds(class, |node| match node.kind {
-        Operator::Select(not) => Some((not, node.operands.as_slice())),
+        NodeKind::Select(not) => Some((not, node.operands.as_slice())),
         _ => None,
     });
     let mut found = Vec::new();

@@ -12,7 +12,7 @@ mod polynomial;
 mod rope;
 
 use super::facts::Graph;
-use super::language::{Made, Node, Number, Operator, Shape, Spread};
+use super::language::{Made, Node, NodeKind, Number, Shape, Spread};
 use super::look::Look;
 use egg::Id;
 
@@ -56,33 +56,33 @@ pub(super) enum Term {
     /// A class of the e-graph.
     Class(Id),
     /// A node, and its operands.
-    Node(Operator, Vec<Term>),
+    Node(NodeKind, Vec<Term>),
 }
 
 impl Term {
     /// A node of an op without attributes.
     fn plain<const N: usize>(name: &'static str, operands: [Term; N]) -> Term {
-        Term::Node(Operator::Plain(name), operands.to_vec())
+        Term::Node(NodeKind::Plain(name), operands.to_vec())
     }
 
     /// A constant tensor.
     fn full(number: f64, shape: &Shape) -> Term {
-        Term::Node(Operator::Full(Number::new(number), shape.clone()), Vec::new())
+        Term::Node(NodeKind::Full(Number::new(number), shape.clone()), Vec::new())
     }
 
     /// The operand, or its spread.
     fn spread(self, spread: Spread) -> Term {
-        if spread.is_identity() { self } else { Term::Node(Operator::Spread(spread), vec![self]) }
+        if spread.is_identity() { self } else { Term::Node(NodeKind::Spread(spread), vec![self]) }
     }
 
     /// An op with attributes.
     fn made(op: Made, operands: &[Id]) -> Term {
-        Term::Node(Operator::Made(op), operands.iter().map(|&id| Term::Class(id)).collect())
+        Term::Node(NodeKind::Made(op), operands.iter().map(|&id| Term::Class(id)).collect())
     }
 
     /// A result of an op with several.
     fn out(&self, place: usize, shape: Shape) -> Term {
-        Term::Node(Operator::Out(place, shape), vec![self.clone()])
+        Term::Node(NodeKind::Out(place, shape), vec![self.clone()])
     }
 
     fn add(&self, graph: &mut Graph) -> Id {

@@ -1,7 +1,7 @@
 //! Equalities of ops that move elements: conversions, spreads and reshapes. Elementwise ops happen before a spread.
 
 use super::{Equal, Rounding, Rule, Term};
-use crate::recognise::language::{Node, Operator, Spread};
+use crate::recognise::language::{Node, NodeKind, Spread};
 use crate::recognise::look::Look;
 use egg::Id;
 
@@ -19,20 +19,20 @@ pub(super) const RULES: [Rule; 8] = [
 /// A conversion to a wider type and back.
 fn cast_back(look: &Look<'_>, class: Id) -> Vec<Equal> {
     let to = look.shape(class).dtype;
-    let casts = look.nodes(class).filter(|node| matches!(node.kind, Operator::Cast(_)));
+    let casts = look.nodes(class).filter(|node| matches!(node.kind, NodeKind::Cast(_)));
     let back = |node: &Node| look.in_dtype(node.operands[0], to).map(|x| Equal { class, term: Term::Class(x) });
     casts.filter_map(back).collect()
 }
 
 fn spreads<'a>(look: &Look<'a>, class: Id) -> impl Iterator<Item = (&'a Spread, Id)> + use<'a> {
     look.nodes(class).filter_map(|node| match &node.kind {
-        Operator::Spread(spread) => Some((spread, node.operands[0])),
+        NodeKind::Spread(spread) => Some((spread, node.operands[0])),
         _ => None,
     })
 }
 
 fn reshapes<'a>(look: &Look<'a>, class: Id) -> impl Iterator<Item = Id> + use<'a> {
-    look.nodes(class).filter(|node| matches!(node.kind, Operator::Reshape(_))).map(|node| node.operands[0])
+    look.nodes(class).filter(|node| matches!(node.kind, NodeKind::Reshape(_))).map(|node| node.operands[0])
 }
 
 /// `spread(spread(x)) = spread(x)`
@@ -63,7 +63,7 @@ fn reshape_twice(look: &Look<'_>, class: Id) -> Vec<Equal> {
     let reshaped = |x: Id| {
         let is_same = look.shape(x).sizes == *to;
         let term =
-            if is_same { Term::Class(x) } else { Term::Node(Operator::Reshape(to.clone()), vec![Term::Class(x)]) };
+            if is_same { Term::Class(x) } else { Term::Node(NodeKind::Reshape(to.clone()), vec![Term::Class(x)]) };
         Equal { class, term }
     };
     let middles: Vec<Id> = reshapes(look, class).collect();
@@ -75,8 +75,8 @@ fn reshape_twice(look: &Look<'_>, class: Id) -> Vec<Equal> {
 /// True for ops whose result at a place depends on the operands at this place.
 fn is_elementwise(node: &Node) -> bool {
     match node.kind {
-        Operator::Cast(_) => true,
-        Operator::Plain(name) => !["softmax", "sum_exp", "pick", "token_loss"].contains(&name),
+        NodeKind::Cast(_) => true,
+        NodeKind::Plain(name) => !["softmax", "sum_exp", "pick", "token_loss"].contains(&name),
         _ => false,
     }
 }
@@ -120,7 +120,7 @@ fn reshape_later(look: &Look<'_>, class: Id) -> Vec<Equal> {
                 let to = look.shape(class).sizes.clone();
                 found.push(Equal {
                     class,
-                    term: Term::Node(Operator::Reshape(to), vec![Term::Node(node.kind.clone(), operands)]),
+                    term: Term::Node(NodeKind::Reshape(to), vec![Term::Node(node.kind.clone(), operands)]),
                 });
             }
         }
@@ -132,7 +132,7 @@ fn reshape_later(look: &Look<'_>, class: Id) -> Vec<Equal> {
 fn scale_later(look: &Look<'_>, class: Id) -> Vec<Equal> {
     let mut found = Vec::new();
     for (spread, scaled) in spreads(look, class).filter(|(spread, _)| spread.places.len() == spread.sizes.len()) {
-        for node in look.nodes(scaled).filter(|node| matches!(node.kind, Operator::Plain("mul"))) {
+        for node in look.nodes(scaled).filter(|node| matches!(node.kind, NodeKind::Plain("mul"))) {
             for [x, by] in [[0, 1], [1, 0]].map(|order| order.map(|place| node.operands[place])) {
                 if let (None, Some(number)) = (look.number(x), look.number(by)) {
                     let product = [Term::Class(x).spread(spread.clone()), Term::full(number, look.shape(class))];
@@ -146,9 +146,9 @@ fn scale_later(look: &Look<'_>, class: Id) -> Vec<Equal> {
 
 /// `slice(-x) = -slice(x)`
 fn slice_later(look: &Look<'_>, class: Id) -> Vec<Equal> {
-    let slices = look.nodes(class).filter(|node| matches!(node.kind, Operator::Slice(..)));
+    let slices = look.nodes(class).filter(|node| matches!(node.kind, NodeKind::Slice(..)));
     let negatives = |node: &Node| {
-        let inner = look.nodes(node.operands[0]).filter(|inner| matches!(inner.kind, Operator::Plain("neg")));
+        let inner = look.nodes(node.operands[0]).filter(|inner| matches!(inner.kind, NodeKind::Plain("neg")));
         let outside = |inner: &Node| {
             let slice = Term::Node(node.kind.clone(), vec![Term::Class(inner.operands[0])]);
             Equal { class, term: Term::plain("neg", [slice]) }

@@ -1,7 +1,7 @@
 //! `rope` in the rotate-half convention, its frequencies computed as powers of a base.
 
 use super::{Equal, Rounding, Rule, Term};
-use crate::recognise::language::{Made, Node, Number, Operator, Spread};
+use crate::recognise::language::{Made, Node, NodeKind, Number, Spread};
 use crate::recognise::look::{Look, is_near};
 use egg::Id;
 use ir::types::DType;
@@ -77,7 +77,7 @@ fn turned(look: &Look<'_>, a: Id, b: Id) -> Vec<([Id; 2], Angles)> {
 fn halves(look: &Look<'_>, class: Id) -> Vec<[Id; 2]> {
     let last = look.shape(class).rank().saturating_sub(1);
     look.kinds(class, |node: &Node| match (&node.kind, node.operands.as_slice()) {
-        (Operator::Concat(dim), &[a, b]) if *dim == last => Some([a, b]),
+        (NodeKind::Concat(dim), &[a, b]) if *dim == last => Some([a, b]),
         _ => None,
     })
 }
@@ -88,7 +88,7 @@ fn whole(look: &Look<'_>, [first, second]: [Id; 2]) -> Option<Id> {
         let last = look.shape(id).rank() - 1;
         let length = look.shape(id).sizes[last];
         look.kinds(id, move |node: &Node| match node.kind {
-            Operator::Slice(dim, start, size) if (dim, start, size) == (last, half * length, length) => {
+            NodeKind::Slice(dim, start, size) if (dim, start, size) == (last, half * length, length) => {
                 Some(node.operands[0])
             }
             _ => None,
@@ -149,7 +149,7 @@ fn of_positions(look: &Look<'_>, angle: Id, outer: &Spread) -> Vec<Angles> {
 fn base(look: &Look<'_>, class: Id) -> Option<f64> {
     let n = *look.shape(class).sizes.first()? as f64;
     let is_count = |&(x, _): &(Id, f64)| {
-        look.in_dtype(x, DType::I32).is_some_and(|x| look.nodes(x).any(|node| matches!(node.kind, Operator::Iota(_))))
+        look.in_dtype(x, DType::I32).is_some_and(|x| look.nodes(x).any(|node| matches!(node.kind, NodeKind::Iota(_))))
     };
     let slope = |exp: Id, sign: f64| {
         let steps = look.unary(exp, "exp").into_iter().flat_map(|power| {
@@ -184,7 +184,7 @@ fn equal(look: &Look<'_>, class: Id, x: Id, angle: &Angles) -> Option<Equal> {
     let there = Spread { places: (0..rank).map(target).collect(), sizes: sizes.clone() };
     let places = angle.places.iter().map(|&place| usize::from(place == sequence)).collect();
     let positions = Term::Class(angle.positions).spread(Spread { places, sizes: sizes[..2].to_vec() });
-    let op = Operator::Made(Made::Rope { theta: Number::new(angle.theta) });
+    let op = NodeKind::Made(Made::Rope { theta: Number::new(angle.theta) });
     let turned = Term::Node(op, vec![Term::Class(x).spread(there), positions]);
     Some(Equal { class, term: turned.spread(Spread { places: order, sizes: shape.sizes.clone() }) })
 }
