@@ -57,12 +57,12 @@ fn a_group_reaches_over_what_it_does_not_need() {
     let text = r#"
 block @l(%x: f32[n, n]) -> f32[n, n] {
   %a: f32[n, n] = silu(%x)
-  %b: f32[n, n] = einsum(%x, %x, eq="m k, k n -> m n")
+  %b: f32[n, n] = permute(%x, eq="m n -> n m")
   %c: f32[n, n] = square(%a)
   %d: f32[n, n] = add(%c, %b)
   return %d
 }"#;
-    // All three are one group after the product.
+    // All three are one group after the permutation.
     assert_eq!(order(text), "b [a c d -> d]");
 }
 
@@ -71,7 +71,7 @@ fn nothing_comes_between_the_statements_of_a_group() {
     let text = r#"
 block @l(%x: f32[n, n]) -> f32[n, n] {
   %a: f32[n, n] = silu(%x)
-  %b: f32[n, n] = einsum(%a, %x, eq="m k, k n -> m n")
+  %b: f32[n, n] = permute(%a, eq="m n -> n m")
   %c: f32[n, n] = mul(%a, %b)
   return %c
 }"#;
@@ -79,13 +79,26 @@ block @l(%x: f32[n, n]) -> f32[n, n] {
 }
 
 #[test]
+fn a_product_begins_a_group_of_what_follows() {
+    let text = r#"
+block @l(%x: f32[n, n]) -> f32[n, n] {
+  %a: f32[n, n] = silu(%x)
+  %b: f32[n, n] = einsum(%a, %x, eq="m k, k n -> m n")
+  %c: f32[n, n] = mul(%a, %b)
+  return %c
+}"#;
+    // The product reads all of `a`, which is therefore apart.
+    assert_eq!(order(text), "a [b c -> c]");
+}
+
+#[test]
 fn groups_do_not_need_each_other() {
     let text = r#"
 block @l(%x: f32[n, n], %y: f32[n, n]) -> f32[n, n], f32[n, n] {
   %a: f32[n, n] = silu(%x)
-  %p: f32[n, n] = einsum(%a, %a, eq="m k, k n -> m n")
+  %p: f32[n, n] = permute(%a, eq="m n -> n m")
   %c: f32[n, n] = silu(%y)
-  %q: f32[n, n] = einsum(%c, %c, eq="m k, k n -> m n")
+  %q: f32[n, n] = permute(%c, eq="m n -> n m")
   %d: f32[n, n] = mul(%y, %p)
   %b: f32[n, n] = mul(%x, %q)
   return %d, %b
