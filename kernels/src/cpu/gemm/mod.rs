@@ -124,7 +124,7 @@ struct Finishing<'f> {
 }
 
 impl Finishing<'_> {
-    /// Finishes rows of so many columns from a row and a column of the part on.
+    /// Finishes a number of rows and columns from a row and a column of the part on.
     ///
     /// # Safety
     /// Nobody writes them meanwhile.

@@ -10,6 +10,8 @@ const SETS: usize = 400;
 pub(super) struct Candidate {
     pub(super) members: Vec<usize>,
     pub(super) seconds: f64,
+    /// The seconds by which its statements apart take longer.
+    pub(super) saved: f64,
 }
 
 /// Single statements, and the groups that take less time than their statements apart.
@@ -23,15 +25,18 @@ pub(super) fn candidates(graph: &Graph<'_>) -> Vec<Candidate> {
     while at < sets.order.len() && sets.order.len() < SETS {
         let set = sets.order[at].clone();
         if set.iter().all(groups) {
-            sets.grown(&set).for_each(drop);
+            sets.grown(&set);
         }
         at += 1;
     }
-    (0..graph.len()).filter(groups).for_each(|at| sets.grow(vec![at], &singles));
     let apart = |members: &[usize]| members.iter().map(|&at| singles[at]).sum::<f64>();
+    (0..graph.len()).filter(groups).for_each(|at| sets.grow(vec![at], apart));
     let Sets { seconds, order, .. } = sets;
-    let all = order.into_iter().map(|members| Candidate { seconds: seconds[&members], members });
-    all.filter(|set| set.members.len() == 1 || set.seconds < apart(&set.members)).collect()
+    let all = order.into_iter().map(|members| {
+        let seconds = seconds[&members];
+        Candidate { saved: apart(&members) - seconds, members, seconds }
+    });
+    all.filter(|set| set.members.len() == 1 || set.saved > 0.0).collect()
 }
 
 /// The sets so far.
@@ -53,23 +58,20 @@ impl Sets<'_> {
     }
 
     /// The groups of a set and one neighbour, with their seconds.
-    fn grown(&mut self, set: &[usize]) -> impl Iterator<Item = (Vec<usize>, f64)> + use<> {
+    fn grown(&mut self, set: &[usize]) -> Vec<(f64, Vec<usize>)> {
         let graph = self.graph;
         let larger: BTreeSet<Vec<usize>> =
             graph.neighbours(set).into_iter().filter_map(|with| graph.closed(set, with)).collect();
-        let larger: Vec<_> = larger.into_iter().map(|set| (self.seconds(&set), set)).collect();
-        larger.into_iter().map(|(seconds, set)| (set, seconds))
+        larger.into_iter().map(|set| (self.seconds(&set), set)).collect()
     }
 
-    /// Grows a set as long as that saves time.
-    fn grow(&mut self, mut set: Vec<usize>, singles: &[f64]) {
-        let saved = |set: &[usize], seconds: f64| set.iter().map(|&at| singles[at]).sum::<f64>() - seconds;
+    /// Grows a set as long as that saves time, next to the seconds of its statements apart.
+    fn grow(&mut self, mut set: Vec<usize>, apart: impl Fn(&[usize]) -> f64) {
         let mut most = 0.0;
         loop {
-            let larger = self.grown(&set).map(|(set, seconds)| (saved(&set, seconds), set));
-            // Of equals the first: `max_by` gives the last.
-            let best = larger.collect::<Vec<_>>().into_iter().rev().max_by(|(a, _), (b, _)| a.total_cmp(b));
-            match best {
+            let larger = self.grown(&set).into_iter().map(|(seconds, set)| (apart(&set) - seconds, set));
+            // `max_by` gives the last of equals; the first one is taken.
+            match larger.rev().max_by(|(a, _), (b, _)| a.total_cmp(b)) {
                 Some((saving, larger)) if saving > most => (most, set) = (saving, larger),
                 _ => return,
             }

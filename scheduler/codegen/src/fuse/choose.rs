@@ -21,7 +21,7 @@ pub(super) fn choose(graph: &Graph<'_>, candidates: &[Candidate]) -> Vec<Vec<usi
         program.constrain(with.map(|(_, &var)| (var, 1.0)), Relation::Eq, 1.0);
     }
     let limits = Limits { nodes: Some(NODES), ..Limits::default() };
-    let start = greedy(graph, candidates);
+    let start = greedy(candidates);
     for _ in 0..ROUNDS {
         let answer = program.solve(&limits, Some(&start));
         let chosen: Vec<&Vec<usize>> = candidates
@@ -46,16 +46,12 @@ pub(super) fn choose(graph: &Graph<'_>, candidates: &[Candidate]) -> Vec<Vec<usi
 }
 
 /// The disjoint candidates that save most, largest first.
-fn greedy(graph: &Graph<'_>, candidates: &[Candidate]) -> Vec<f64> {
-    let mut single = vec![0.0; graph.len()];
-    for candidate in candidates.iter().filter(|candidate| candidate.members.len() == 1) {
-        single[candidate.members[0]] = candidate.seconds;
-    }
-    let saving = |of: &Candidate| of.members.iter().map(|&at| single[at]).sum::<f64>() - of.seconds;
-    let mut by_saving: Vec<(f64, usize)> = candidates.iter().map(saving).zip(0..).collect();
-    by_saving.sort_by(|(a, i), (b, j)| b.total_cmp(a).then(i.cmp(j)));
+fn greedy(candidates: &[Candidate]) -> Vec<f64> {
+    let mut by_saving: Vec<usize> = (0..candidates.len()).collect();
+    // The sort is stable: of equals the first is taken.
+    by_saving.sort_by(|&i, &j| candidates[j].saved.total_cmp(&candidates[i].saved));
     let (mut taken, mut values): (BTreeSet<usize>, _) = (BTreeSet::new(), vec![0.0; candidates.len()]);
-    for (_, at) in by_saving {
+    for at in by_saving {
         if candidates[at].members.iter().all(|member| !taken.contains(member)) {
             taken.extend(&candidates[at].members);
             values[at] = 1.0;
