@@ -1,5 +1,5 @@
-//! Matrix products next to the crate `gemm`, attention, and products of 16-bit formats next to those of f32, in floating-point
-//! operations per second. The first two are on one thread.
+//! Matrix products on one thread next to the crate `gemm`, and products of 16-bit formats next to those of f32, in floating-point
+//! operations per second.
 //!
 //! Products that are compared take turns, and of each the fastest of many short rounds counts. Other load of the machine falls on
 //! both, and there are quiet moments on a busy one too. An argument chooses the cases whose names contain it.
@@ -8,7 +8,6 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use meshwright_kernels::cpu::Par;
-use meshwright_kernels::cpu::attention::{Attention, Dropout, Gradients, Inputs, Saved};
 use meshwright_kernels::cpu::dropout::normal;
 use meshwright_kernels::cpu::einsum::Einsum;
 use meshwright_kernels::cpu::narrow::{Floats, Narrow, round, widen};
@@ -30,12 +29,6 @@ fn main() {
             if name.contains(&wanted) {
                 product(&name, kind, layer);
             }
-        }
-    }
-    for (s, d, p) in [(128, 32, 0.0), (1024, 64, 0.0), (1024, 128, 0.0), (4096, 64, 0.0), (1024, 64, 0.1)] {
-        let name = format!("attention s={s} d={d} causal{}", if p > 0.0 { " dropout" } else { "" });
-        if name.contains(&wanted) {
-            attention(&name, s, d, p);
         }
     }
     // Layers of width 768, on 2048 tokens.
@@ -132,27 +125,4 @@ fn crate_gemm([m, n, k]: [usize; 3], a: (&[f32], [usize; 2]), b: (&[f32], [usize
             m, n, k, to, 1, down, false, a, a_across, a_down, b, b_across, b_down, 0.0, 1.0, false, false, false, alone,
         );
     }
-}
-
-/// Causal attention counts by half, and backward as 2.5 forwards.
-fn attention(name: &str, s: usize, d: usize, p: f32) {
-    let global_dims = [1, s as u64, 2, 2, s as u64];
-    let dropout = (p > 0.0).then_some(Dropout { p, key: [1, 2], origin: [0; 5], global_dims });
-    let a = Attention { b: 1, s, t: s, g: 2, r: 2, d, c: d, scale: 0.125, causal: true, dropout };
-    let [q, dout, mut out] = [(); 3].map(|()| normals(s * 4 * d));
-    let [k, v] = [(); 2].map(|()| normals(s * 2 * d));
-    let (pos, seg): (Vec<i32>, _) = ((0..s as i32).collect(), vec![0; s]);
-    let x = Inputs { q: (&q).into(), k: (&k).into(), v: (&v).into(), qpos: &pos, kpos: &pos, qseg: &seg, kseg: &seg };
-    let (mut lse, mut scratch) = (vec![0.0; s * 4], vec![]);
-    let flops = a.flops() as f64 / 2.0;
-    let [speed] = fastest(flops, [&mut || a.forward(black_box(&x), &mut out, &mut lse, Par(1), &mut scratch)]);
-    println!("{:42} {speed:6.1}", format!("{name}, forward"));
-    let saved = Saved { out: (&out).into(), lse: &lse, dout: (&dout).into() };
-    let [mut dq, mut dk, mut dv] = [&q, &k, &v].map(|x| vec![0.0; x.len()]);
-    let mut backward = || {
-        let gradients = Gradients { dq: &mut dq, dk: &mut dk, dv: &mut dv };
-        a.backward(black_box(&x), &saved, gradients, Par(1), &mut scratch);
-    };
-    let [speed] = fastest(2.5 * flops, [&mut backward]);
-    println!("{:42} {speed:6.1}", format!("{name}, backward"));
 }

@@ -114,7 +114,7 @@ simd! {
             let x = &logits[row * v..(row + 1) * v];
             let max = max(x);
             *lse = if max > f32::NEG_INFINITY {
-                max + ln(sum(x, #[inline(always)] |v| exp(v - max)))
+                max + ln::<FMA>(sum(x, #[inline(always)] |v| exp::<FMA>(v - max)))
             } else {
                 max
             };
@@ -123,7 +123,7 @@ simd! {
 
     fn sum_exp_rows(logits: &[f32], v: usize, max: &[f32], out: &mut [f32]) {
         for (row, (out, &max)) in out.iter_mut().zip(max).enumerate() {
-            *out = sum(&logits[row * v..(row + 1) * v], #[inline(always)] |v| exp(v - max));
+            *out = sum(&logits[row * v..(row + 1) * v], #[inline(always)] |v| exp::<FMA>(v - max));
         }
     }
 
@@ -135,7 +135,7 @@ simd! {
                 continue;
             }
             for (out, &x) in out.iter_mut().zip(x) {
-                *out = exp(x - lse) * dloss;
+                *out = exp::<FMA>(x - lse) * dloss;
             }
         }
     }

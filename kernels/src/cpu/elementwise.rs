@@ -215,17 +215,18 @@ macro_rules! with_binary {
             Binary::Max => with_binary!(@ $f, a, b, if a > b || a.is_nan() { a } else { b }, $body),
             Binary::Min => with_binary!(@ $f, a, b, if a < b || a.is_nan() { a } else { b }, $body),
             Binary::SigmoidGrad => with_binary!(@ $f, a, b, b * (a * (1.0 - a)), $body),
-            Binary::SiluGrad => with_binary!(@ $f, a, b, b * silu_slope(a), $body),
-            Binary::GeluGrad => with_binary!(@ $f, a, b, b * gelu_slope(a), $body),
-            Binary::GeluErfGrad => with_binary!(@ $f, a, b, b * gelu_erf_slope(a), $body),
+            Binary::SiluGrad => with_binary!(@ $f, a, b, b * silu_slope::<FMA>(a), $body),
+            Binary::GeluGrad => with_binary!(@ $f, a, b, b * gelu_slope::<FMA>(a), $body),
+            Binary::GeluErfGrad => with_binary!(@ $f, a, b, b * gelu_erf_slope::<FMA>(a), $body),
             Binary::ReluSquaredGrad => with_binary!(@ $f, a, b, 2.0 * (b * relu(a)), $body),
         }
     };
     (@ $f:ident, $a:ident, $b:ident, $value:expr, $body:expr) => {{
         #[inline(always)]
-        fn $f($a: f32, $b: f32) -> f32 {
+        fn function<const FMA: bool>($a: f32, $b: f32) -> f32 {
             $value
         }
+        let $f = function::<FMA>;
         $body
     }};
 }
@@ -234,20 +235,20 @@ simd! {
     fn unary_run(op: Unary, x: Source<'_>, out: &mut [f32]) {
         match op {
             Unary::Neg => map(x, out, #[inline(always)] |x| -x),
-            Unary::Exp => map(x, out, exp),
-            Unary::Log => map(x, out, ln),
+            Unary::Exp => map(x, out, exp::<FMA>),
+            Unary::Log => map(x, out, ln::<FMA>),
             Unary::Sqrt => map(x, out, #[inline(always)] |x| x.sqrt()),
             Unary::Rsqrt => map(x, out, #[inline(always)] |x| 1.0 / x.sqrt()),
             Unary::Recip => map(x, out, #[inline(always)] |x| 1.0 / x),
             Unary::Square => map(x, out, #[inline(always)] |x| x * x),
-            Unary::Tanh => map(x, out, tanh),
-            Unary::Erf => map(x, out, erf),
+            Unary::Tanh => map(x, out, tanh::<FMA>),
+            Unary::Erf => map(x, out, erf::<FMA>),
             Unary::Sin => map_angles(x, out, sin, f64::sin),
             Unary::Cos => map_angles(x, out, cos, f64::cos),
-            Unary::Sigmoid => map(x, out, sigmoid),
-            Unary::Silu => map(x, out, #[inline(always)] |x| x * sigmoid(x)),
-            Unary::Gelu => map(x, out, #[inline(always)] |x| x * sigmoid(gelu_argument(x))),
-            Unary::GeluErf => map(x, out, #[inline(always)] |x| x * normal_cdf(x)),
+            Unary::Sigmoid => map(x, out, sigmoid::<FMA>),
+            Unary::Silu => map(x, out, #[inline(always)] |x| x * sigmoid::<FMA>(x)),
+            Unary::Gelu => map(x, out, #[inline(always)] |x| x * sigmoid::<FMA>(gelu_argument(x))),
+            Unary::GeluErf => map(x, out, #[inline(always)] |x| x * normal_cdf::<FMA>(x)),
             Unary::ReluSquared => map(x, out, #[inline(always)] |x| relu(x) * relu(x)),
             Unary::Scale(c) => map(x, out, #[inline(always)] |x| c * x),
             Unary::Shift(c) => map(x, out, #[inline(always)] |x| x + c),
@@ -335,24 +336,24 @@ fn relu(x: f32) -> f32 {
 }
 
 #[inline(always)]
-fn silu_slope(x: f32) -> f32 {
-    let s = sigmoid(x);
+fn silu_slope<const FMA: bool>(x: f32) -> f32 {
+    let s = sigmoid::<FMA>(x);
     s * (1.0 + x * (1.0 - s))
 }
 
 /// Beyond 32 the slope is 0 or 1 to the last bit, and the square of a large argument would overflow.
 #[inline(always)]
-fn gelu_slope(x: f32) -> f32 {
+fn gelu_slope<const FMA: bool>(x: f32) -> f32 {
     let x = if x < -32.0 { -32.0 } else { x };
     let x = if x > 32.0 { 32.0 } else { x };
-    let s = sigmoid(gelu_argument(x));
+    let s = sigmoid::<FMA>(gelu_argument(x));
     s + x * s * (1.0 - s) * TWO_SQRT_2_OVER_PI * (1.0 + 3.0 * 0.044_715 * x * x)
 }
 
 #[inline(always)]
-fn gelu_erf_slope(x: f32) -> f32 {
+fn gelu_erf_slope<const FMA: bool>(x: f32) -> f32 {
     const ONE_OVER_SQRT_2_PI: f32 = 0.398_942_3;
-    normal_cdf(x) + x * ONE_OVER_SQRT_2_PI * exp(-0.5 * x * x)
+    normal_cdf::<FMA>(x) + x * ONE_OVER_SQRT_2_PI * exp::<FMA>(-0.5 * x * x)
 }
 
 #[cfg(test)]

@@ -2,23 +2,24 @@
 
 /// Defines functions that are compiled for AVX-512, for AVX2 and for the target's baseline, and that pick at run time.
 ///
-/// What the body calls must be inlined into it to profit, so it calls `#[inline(always)]` functions and closures.
+/// What the body calls must be inlined into it to profit, so it calls `#[inline(always)]` functions and closures. In the body,
+/// `FMA` is true where the instruction set has fused multiply-adds.
 macro_rules! simd {
     ($($(#[$attr:meta])* $vis:vis fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block)*) => {$(
         $(#[$attr])*
         $vis fn $name($($arg: $ty),*) $(-> $ret)? {
             #[inline(always)]
-            fn portable($($arg: $ty),*) $(-> $ret)? $body
+            fn portable<const FMA: bool>($($arg: $ty),*) $(-> $ret)? $body
 
             #[cfg(target_arch = "x86_64")]
             {
                 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
                 fn avx512($($arg: $ty),*) $(-> $ret)? {
-                    portable($($arg),*)
+                    portable::<true>($($arg),*)
                 }
                 #[target_feature(enable = "avx2,fma")]
                 fn avx2($($arg: $ty),*) $(-> $ret)? {
-                    portable($($arg),*)
+                    portable::<true>($($arg),*)
                 }
                 match $crate::cpu::simd::Level::detect() {
                     // SAFETY: the processor was found to have the features that the function enables.
@@ -28,7 +29,7 @@ macro_rules! simd {
                     $crate::cpu::simd::Level::Baseline => {}
                 }
             }
-            portable($($arg),*)
+            portable::<false>($($arg),*)
         }
     )*};
 }

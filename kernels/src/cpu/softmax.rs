@@ -36,7 +36,7 @@ simd! {
     fn softmax_rows(x: &[f32], cols: usize, y: &mut [f32]) {
         for (x, y) in x.chunks_exact(cols.max(1)).zip(y.chunks_exact_mut(cols.max(1))) {
             let max = max(x);
-            let sum = map_sum(x, y, #[inline(always)] |v| exp(v - max));
+            let sum = map_sum(x, y, #[inline(always)] |v| exp::<FMA>(v - max));
             let scale = 1.0 / sum;
             for y in y {
                 *y *= scale;

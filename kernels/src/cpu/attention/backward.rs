@@ -19,7 +19,7 @@ pub(super) fn scratch(attention: &Attention) -> usize {
 /// else.
 pub(super) unsafe fn block(block: &Block<'_>, saved: &Saved<'_>, [dq, dk, dv]: [Target; 3], scratch: &mut [f32]) {
     let Attention { d, c, scale, .. } = *block.attention;
-    let (lanes, n) = (block.lanes, block.queries.len());
+    let lanes = block.lanes;
     let factors = factors_size(block.attention, lanes);
     let sizes = [d * lanes, c * lanes, c * lanes, KEYS * lanes, KEYS * lanes, lanes, lanes, factors];
     let [q, out, dout, p, dp, lse, delta, factors] = carve(scratch, sizes);
@@ -29,28 +29,30 @@ pub(super) unsafe fn block(block: &Block<'_>, saved: &Saved<'_>, [dq, dk, dv]: [
     // Where a query sees one value alone, the gradient by its weight is `delta` to the bit, and cancels.
     column_products(out, dout, delta);
     log_sums(block, saved.lse, lse);
-    block.for_keys(|keys| {
-        let m = keys.range.len();
+    block.for_parts(|part| {
+        let (lanes, first, m) = (part.lanes.len(), part.lanes.start, part.keys.len());
         let (p, dp) = (&mut p[..m * lanes], &mut dp[..m * lanes]);
-        block.scores(keys, queries, p);
-        block.products(block.of_keys(keys, block.x.v, c), block.padded(dout), c, 1.0, dp);
+        let (lse, delta) = (&lse[part.lanes.clone()], &delta[part.lanes.clone()]);
+        block.scores(part, queries, p);
+        block.products(part, block.of_keys(part, block.x.v, c), block.padded(dout), c, 1.0, dp);
         match &block.attention.dropout {
             None => probabilities(p, dp, lse, delta),
             Some(dropout) => {
-                let factors = block.factors(keys, dropout, factors);
+                let factors = block.factors(part, dropout, factors);
                 multiply_by(dp, factors);
                 probabilities(p, dp, lse, delta);
                 multiply_by(p, factors);
             }
         }
         let (p, dp) = (Matrix::rows(&*p, lanes), Matrix::rows(&*dp, lanes));
-        let (q_rows, dout_rows) = (block.of_queries(block.x.q, d), block.of_queries(saved.dout, c));
-        let k_rows = block.of_keys(keys, block.x.k, d);
+        let n = lanes.min(block.queries.len() - first);
+        let (q_rows, dout_rows) = (block.of_queries(first, block.x.q, d), block.of_queries(first, saved.dout, c));
+        let k_rows = block.of_keys(part, block.x.k, d);
         // SAFETY: the rows are in the gradients, as the caller promises, and are this head's.
         unsafe {
-            multiply([m, c, n], p, dout_rows, block.to_keys(keys, dv, c), 1.0, true, 1);
-            multiply([m, d, n], dp, q_rows, block.to_keys(keys, dk, d), scale, true, 1);
-            multiply([n, d, m], dp.transposed(), k_rows, block.to_queries(dq, d), scale, true, 1);
+            multiply([m, c, n], p, dout_rows, block.to_keys(part, dv, c), 1.0, true, 1);
+            multiply([m, d, n], dp, q_rows, block.to_keys(part, dk, d), scale, true, 1);
+            multiply([n, d, m], dp.transposed(), k_rows, block.to_queries(first, dq, d), scale, true, 1);
         }
     });
 }
@@ -72,7 +74,7 @@ simd! {
         let lanes = lse.len();
         for (p, dp) in p.chunks_exact_mut(lanes).zip(dp.chunks_exact_mut(lanes)) {
             for (((p, dp), &lse), &delta) in p.iter_mut().zip(dp).zip(lse).zip(delta) {
-                *p = exp(*p - lse);
+                *p = exp::<FMA>(*p - lse);
                 *dp = *p * (*dp - delta);
             }
         }

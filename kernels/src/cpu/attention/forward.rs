@@ -25,19 +25,22 @@ pub(super) unsafe fn block(block: &Block<'_>, out: Target, lse: Target, scratch:
     max.fill(f32::NEG_INFINITY);
     sum.fill(0.0);
     acc.fill(0.0);
-    block.for_keys(|keys| {
-        let scores = &mut scores[..keys.range.len() * lanes];
-        block.scores(keys, queries, scores);
-        online_softmax(scores, max, sum, shrink);
+    block.for_parts(|part| {
+        let (lanes, at) = (part.lanes.len(), part.lanes.clone());
+        let scores = &mut scores[..part.keys.len() * lanes];
+        block.scores(part, queries, scores);
+        let shrink = &mut shrink[at.clone()];
+        online_softmax(scores, &mut max[at.clone()], &mut sum[at.clone()], shrink);
+        let acc = &mut acc[at.start * c..at.end * c];
         scale_rows(acc, c, shrink);
         if let Some(dropout) = &block.attention.dropout {
-            multiply_by(scores, block.factors(keys, dropout, factors));
+            multiply_by(scores, block.factors(part, dropout, factors));
         }
         let probabilities = Matrix::rows(&*scores, lanes).transposed();
-        let values = block.of_keys(keys, block.x.v, c);
+        let values = block.of_keys(part, block.x.v, c);
         let to = Matrix::rows(acc.as_mut_ptr(), c);
         // SAFETY: `acc` is a slice of `lanes` rows of `c`, borrowed for writing.
-        unsafe { multiply([lanes, c, keys.range.len()], probabilities, values, to, 1.0, true, 1) };
+        unsafe { multiply([lanes, c, part.keys.len()], probabilities, values, to, 1.0, true, 1) };
     });
     finish(max, sum, shrink);
     scale_rows(acc, c, shrink);
@@ -70,13 +73,13 @@ simd! {
             let mut total = [0.0; LANES];
             for row in scores.chunks_exact_mut(lanes) {
                 for ((total, score), &base) in total.iter_mut().zip(&mut row[at.clone()]).zip(&base) {
-                    *score = exp(*score - base);
+                    *score = exp::<FMA>(*score - base);
                     *total += *score;
                 }
             }
             for i in 0..LANES {
                 let lane = first + i;
-                shrink[lane] = exp(max[lane] - base[i]);
+                shrink[lane] = exp::<FMA>(max[lane] - base[i]);
                 sum[lane] = sum[lane] * shrink[lane] + total[i];
                 max[lane] = new[i];
             }
@@ -95,7 +98,7 @@ simd! {
     fn finish(max: &mut [f32], sum: &[f32], factors: &mut [f32]) {
         for ((max, &sum), factor) in max.iter_mut().zip(sum).zip(factors) {
             *factor = if sum > 0.0 { 1.0 / sum } else { 0.0 };
-            *max += ln(sum);
+            *max += ln::<FMA>(sum);
         }
     }
 }

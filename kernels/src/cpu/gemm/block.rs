@@ -13,6 +13,12 @@ const TILE: usize = 14 * 32;
 /// Rows of `a` that may share a set of the L1 cache: two thirds of its ways.
 const SET: usize = 8;
 
+/// Ranges of nearly equal lengths, at most `size`, that cover `0..n`: a last tile of few rows would wait for its sums.
+fn even(n: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
+    let count = n.div_ceil(size);
+    (0..count).map(move |i| i * n / count..(i + 1) * n / count)
+}
+
 /// A block of the right operand, and what to do with its products.
 pub(super) struct Block<'a> {
     pub(super) level: &'a Level,
@@ -63,7 +69,7 @@ impl Block<'_> {
     /// The products of a strip of rows, which are given in words.
     unsafe fn rows(&self, strip: Range<usize>, a: Matrix<*const f32>, out: Matrix<*mut f32>) {
         let shared = a.strides[0].is_multiple_of(PAGE);
-        for rows in blocks(strip.len(), if shared { SET.min(self.level.rows) } else { self.level.rows }) {
+        for rows in even(strip.len(), if shared { SET.min(self.level.rows) } else { self.level.rows }) {
             let first = strip.start + rows.start;
             for panel in self.panels() {
                 // SAFETY: as the caller of `run` promises.
