@@ -1,7 +1,8 @@
 //! Products whose elements are worked on as soon as they are complete, while they are in the nearest cache.
 
 use super::einsum::Einsum;
-use super::gemm::{Finish, multiply_finished};
+pub use super::gemm::Finish;
+use super::gemm::multiply_finished;
 use super::matrix::{Matrices, Matrix};
 use super::par::{Par, Rows};
 use crate::cpu::narrow::Floats;
@@ -26,7 +27,7 @@ impl Matrices {
         out: Option<&mut [f32]>,
         panel: &mut [f32],
         par: Par,
-        finish: Finish<'_>,
+        finish: &dyn Finish,
     ) {
         assert!(self.can_finish(), "one product in dense rows");
         let ([m, n, k], threads) = (self.size, self.threads(par));
@@ -42,17 +43,42 @@ impl Matrices {
             let width = width.min(n - start);
             let b = Matrix { data: b.skip(start * self.strides[1][1]), strides: self.strides[1] };
             let panel = Matrix::rows(panel[..m * width].as_mut_ptr(), width);
-            let finish = |[row, column]: [usize; 2], run: &[f32]| finish([row, start + column], run);
+            let finish = Columns { finish, start };
             // SAFETY: the panel is borrowed for writing, and has all elements of these columns.
             unsafe { multiply_finished([m, width, k], a, b, panel, threads, &finish) };
         }
     }
 }
 
+/// The columns of a product from one on.
+struct Columns<'f> {
+    finish: &'f dyn Finish,
+    start: usize,
+}
+
+impl Finish for Columns<'_> {
+    fn expect(&self, [row, column]: [usize; 2], len: usize) {
+        self.finish.expect([row, self.start + column], len);
+    }
+
+    fn finish(&self, [row, column]: [usize; 2], run: &[f32]) {
+        self.finish.finish([row, self.start + column], run);
+    }
+}
+
+/// Begins to fetch memory that will soon be read or written.
+pub fn prefetch(memory: &[u8]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in memory.chunks(64) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: every processor of this architecture has the instruction, which reads nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) }
+    }
+}
+
 impl Einsum {
     /// Computes the contraction of dense rows of `columns` elements, into `out` if it is given. For each run of finished elements of a
-    /// row, up to a number of columns, it calls `finish` once with the row, the first column, and the elements. Vectors of scratch memory
-    /// grow as needed.
+    /// row, up to a number of columns, it calls `finish` once. Vectors of scratch memory grow as needed.
     ///
     /// # Panics
     /// If an operand or `out` has not the size planned for.
@@ -62,7 +88,7 @@ impl Einsum {
         (out, columns): (Option<&mut [f32]>, usize),
         par: Par,
         [scratch, whole]: [&mut Vec<f32>; 2],
-        finish: &(dyn Fn([usize; 2], &[f32]) + Sync),
+        finish: &dyn Finish,
     ) {
         let (a, b) = (a.into(), b.into());
         if let Some((matrices, [prepare_a, prepare_b])) = self.finishing() {
@@ -84,7 +110,7 @@ impl Einsum {
         par.rows(rows, columns, Rows(&*out, columns), &|range, part| {
             for (row, line) in range.zip(part.0.chunks_exact(columns.max(1))) {
                 for (at, run) in line.chunks(COLUMNS).enumerate() {
-                    finish([row, at * COLUMNS], run);
+                    finish.finish([row, at * COLUMNS], run);
                 }
             }
         });

@@ -15,7 +15,7 @@ pub mod einsum;
 pub mod elementwise;
 pub mod embedding;
 pub mod experts;
-mod finished;
+pub mod finished;
 mod gemm;
 mod math;
 mod matrix;

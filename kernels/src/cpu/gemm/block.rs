@@ -71,6 +71,9 @@ impl Block<'_> {
         let shared = a.strides[0].is_multiple_of(PAGE);
         for rows in even(strip.len(), if shared { SET.min(self.level.rows) } else { self.level.rows }) {
             let first = strip.start + rows.start;
+            if let Some(finishing) = &self.finish {
+                finishing.expect([first, 0], [rows.len(), self.columns]);
+            }
             for panel in self.panels() {
                 // SAFETY: as the caller of `run` promises.
                 unsafe { self.tile(rows.len(), &panel, a.at([rows.start, 0]), out.at([first, panel.first])) };

@@ -89,7 +89,7 @@ pub(crate) unsafe fn multiply<'a, 'b>(
 }
 
 /// `out = a b` for contiguous rows of `out`. As soon as a few rows of a block of columns are complete, while they are in the nearest
-/// cache, `finish` is called for each of them, with its row, its first column and its elements.
+/// cache, `finish` works on each of them.
 ///
 /// # Panics
 /// If `a` or `b` reaches beyond its slice, or rows of `out` are not contiguous.
@@ -102,7 +102,7 @@ pub(crate) unsafe fn multiply_finished<'a, 'b>(
     b: Matrix<impl Into<Floats<'b>>>,
     out: Matrix<*mut f32>,
     threads: usize,
-    finish: Finish<'_>,
+    finish: &dyn Finish,
 ) {
     let [m, n, k] = size;
     assert_eq!(out.strides[1], 1, "rows of the result are contiguous");
@@ -112,18 +112,38 @@ pub(crate) unsafe fn multiply_finished<'a, 'b>(
     unsafe { Product { size, a, b, out, scale: 1.0, accumulate: false, finish }.run_on(threads) };
 }
 
-/// Work on a run of finished elements of a row, from a row and a column on.
-pub(crate) type Finish<'f> = &'f (dyn Fn([usize; 2], &[f32]) + Sync);
+/// Work on the elements of a product as soon as they are complete.
+pub trait Finish: Sync {
+    /// Called for a number of elements of a row, from a row and a column on, before they are computed: what their work reads may be
+    /// fetched meanwhile.
+    fn expect(&self, _at: [usize; 2], _len: usize) {}
+
+    /// Works on a run of elements of a row, from a row and a column on.
+    fn finish(&self, at: [usize; 2], run: &[f32]);
+}
+
+impl<F: Fn([usize; 2], &[f32]) + Sync> Finish for F {
+    fn finish(&self, at: [usize; 2], run: &[f32]) {
+        self(at, run);
+    }
+}
 
 /// Work on the elements of a part of a product.
 #[derive(Clone, Copy)]
 struct Finishing<'f> {
-    finish: Finish<'f>,
+    finish: &'f dyn Finish,
     /// The first row and column of the part.
     first: [usize; 2],
 }
 
 impl Finishing<'_> {
+    /// Announces a number of rows and columns from a row and a column of the part on.
+    fn expect(&self, [row, column]: [usize; 2], [rows, columns]: [usize; 2]) {
+        for i in 0..rows {
+            self.finish.expect([self.first[0] + row + i, self.first[1] + column], columns);
+        }
+    }
+
     /// Finishes a number of rows and columns from a row and a column of the part on.
     ///
     /// # Safety
@@ -132,7 +152,7 @@ impl Finishing<'_> {
         for i in 0..rows {
             // SAFETY: the row is contiguous, and as the caller promises.
             let run = unsafe { std::slice::from_raw_parts(out.at([i, 0]).data, columns) };
-            (self.finish)([self.first[0] + row + i, self.first[1] + column], run);
+            self.finish.finish([self.first[0] + row + i, self.first[1] + column], run);
         }
     }
 }

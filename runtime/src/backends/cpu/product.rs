@@ -12,6 +12,7 @@ use ir::types::DType;
 use kernels::cpu::Par;
 use kernels::cpu::einsum::Einsum;
 use kernels::cpu::elementwise::{binary, unary};
+use kernels::cpu::finished::{Finish, prefetch};
 use kernels::cpu::narrow::{Floats, round, widen};
 use kernels::scalar::{Binary, Unary};
 use std::cell::RefCell;
@@ -33,6 +34,8 @@ pub(super) struct ProductGroup {
     columns: usize,
     product: Value,
     steps: Vec<Step>,
+    /// For each value, the result in whose place it is computed in this launch.
+    direct: Vec<Option<usize>>,
     par: Par,
     scratch: [Vec<f32>; 2],
 }
@@ -43,6 +46,13 @@ struct Value {
     dtype: DType,
     /// The result of the group that it is, if it is left.
     result: Option<usize>,
+}
+
+impl Value {
+    /// True if it is not rounded.
+    fn is_f32(self) -> bool {
+        self.dtype == DType::F32
+    }
 }
 
 /// A statement after the product. It computes the next value.
@@ -94,12 +104,13 @@ impl ProductGroup {
         }
         let factors = [0, 1].map(|at| if let GroupValue::Operand(of) = first.operands[at] { of } else { 0 });
         let (par, scratch) = (Par(threads), [Vec::new(), Vec::new()]);
-        Ok(ProductGroup { einsum, factors, columns, product: value(first), steps, par, scratch })
+        let direct = vec![None; values.len()];
+        Ok(ProductGroup { einsum, factors, columns, product: value(first), steps, direct, par, scratch })
     }
 
     /// Runs the group.
     pub(super) fn run(&mut self, arena: &Arena, operands: &[Span], results: &[Span]) {
-        let ProductGroup { einsum, factors, columns, product, steps, par, scratch: [scratch, whole] } = self;
+        let ProductGroup { einsum, factors, columns, product, steps, direct, par, scratch: [scratch, whole] } = self;
         let factor = |at: usize| {
             let span = operands[factors[at]];
             // SAFETY: nobody writes it now.
@@ -108,20 +119,57 @@ impl ProductGroup {
                 None => Floats::Wide(unsafe { arena.elements(span) }),
             }
         };
-        let left = product.result.filter(|_| product.dtype == DType::F32).map(|at| results[at]);
+        let left = product.result.filter(|_| product.is_f32()).map(|at| results[at]);
         // SAFETY: nobody else touches it now, and steps do not write it.
         let left = left.map(|span| unsafe { arena.elements_mut(span) });
-        let is_made = left.is_some();
-        let run = |[row, column]: [usize; 2], run: &[f32]| {
-            LANE.with_borrow_mut(|lane| {
-                let lane = Lane::new(lane, steps.len() + 1);
-                let (first, len) = (row * *columns + column, run.len());
-                let mut at = At { arena, first, len, operands, results, lane };
-                at.begin(*product, run, is_made);
-                steps.iter().enumerate().for_each(|(number, step)| at.step(number + 1, step));
-            });
+        let (product, columns, is_made) = (*product, *columns, left.is_some());
+        for (direct, step) in direct.iter_mut().skip(1).zip(&*steps) {
+            // A place where no operand is, since others may be read after it is written.
+            let is_free = |&at: &usize| !operands.iter().any(|operand| operand.meets(results[at]));
+            *direct = step.value.result.filter(|_| step.value.is_f32()).filter(is_free);
+        }
+        let rest = Rest { arena, operands, results, columns, product, is_made, steps, direct };
+        einsum.run_finished((factor(0), factor(1)), (left, columns), *par, [scratch, whole], &rest);
+    }
+}
+
+/// The statements after the product of a launch.
+struct Rest<'a> {
+    arena: &'a Arena,
+    operands: &'a [Span],
+    results: &'a [Span],
+    columns: usize,
+    product: Value,
+    /// The product is in its place already.
+    is_made: bool,
+    steps: &'a [Step],
+    /// For each value, the result in whose place it is computed.
+    direct: &'a [Option<usize>],
+}
+
+impl Finish for Rest<'_> {
+    fn expect(&self, [row, column]: [usize; 2], len: usize) {
+        let first = row * self.columns + column;
+        let fetch = |span: Span| {
+            // SAFETY: nothing is read.
+            prefetch(unsafe { self.arena.bytes(span.part(first, len)) });
         };
-        einsum.run_finished((factor(0), factor(1)), (left, *columns), *par, [scratch, whole], &run);
+        for step in self.steps {
+            let read =
+                step.operands.iter().filter_map(|read| if let Read::Elements(of) = read { Some(of) } else { None });
+            read.for_each(|&of| fetch(self.operands[of]));
+            step.value.result.into_iter().for_each(|at| fetch(self.results[at]));
+        }
+    }
+
+    fn finish(&self, [row, column]: [usize; 2], run: &[f32]) {
+        let steps = self.steps;
+        LANE.with_borrow_mut(|lane| {
+            let lane = Lane::new(lane, steps.len() + 1);
+            let mut at = At { rest: self, run, first: row * self.columns + column, lane };
+            at.begin();
+            steps.iter().enumerate().for_each(|(number, step)| at.step(number + 1, step));
+        });
     }
 }
 
@@ -147,7 +195,7 @@ fn function(op: &KernelOp) -> Result<Function, String> {
     }
 }
 
-/// Room for the values of a run, and behind them for two operands in f32 and a value that is rounded.
+/// Room for the values of a run that have no other place, and behind them for two operands in f32.
 struct Lane<'a> {
     values: &'a mut [f32],
     wide: [&'a mut [f32]; 2],
@@ -167,67 +215,93 @@ impl<'a> Lane<'a> {
 
 /// A run of elements on which statements work.
 struct At<'a> {
-    arena: &'a Arena,
-    /// Its first element in the tensors of the product's shape, and their number.
+    rest: &'a Rest<'a>,
+    /// The elements of the product, unrounded.
+    run: &'a [f32],
+    /// The first element in the tensors of the product's shape.
     first: usize,
-    len: usize,
-    operands: &'a [Span],
-    results: &'a [Span],
     lane: Lane<'a>,
 }
 
 impl At<'_> {
-    /// Notes the elements of the product, which have their place already if it `is_made`.
-    fn begin(&mut self, product: Value, run: &[f32], is_made: bool) {
-        self.lane.values[..run.len()].copy_from_slice(run);
-        self.leave(0, Value { result: product.result.filter(|_| !is_made), ..product });
+    /// Notes the elements of the product.
+    fn begin(&mut self) {
+        let product = self.rest.product;
+        if product.is_f32() {
+            if let Some(to) = product.result.filter(|_| !self.rest.is_made) {
+                // SAFETY: nobody else touches these elements now.
+                unsafe { self.rest.arena.elements_mut(self.place(to)) }.copy_from_slice(self.run);
+            }
+            return;
+        }
+        self.lane.values[..self.run.len()].copy_from_slice(self.run);
+        self.leave(0, product);
+    }
+
+    /// The place of the run in a result.
+    fn place(&self, result: usize) -> Span {
+        self.rest.results[result].part(self.first, self.run.len())
     }
 
     /// Computes the value of a number.
     fn step(&mut self, number: usize, step: &Step) {
-        let At { arena, first, len, operands, ref mut lane, .. } = *self;
+        let &mut At { rest, run, first, ref mut lane } = self;
+        let len = run.len();
         let (before, own) = lane.values.split_at_mut(number * RUN);
         let mut wide = lane.wide.iter_mut();
         let mut read = |read: &Read| -> &[f32] {
             let span = match *read {
-                Read::Value(of) => return &before[of * RUN..][..len],
-                Read::Elements(of) => operands[of].part(first, len),
-                Read::Repeated(of, period) => operands[of].part(first % period, len),
+                Read::Value(0) if rest.product.is_f32() => return run,
+                Read::Value(of) => match rest.direct[of] {
+                    // SAFETY: this thread has computed them, and no step writes them again.
+                    Some(to) => return unsafe { rest.arena.elements(rest.results[to].part(first, len)) },
+                    None => return &before[of * RUN..][..len],
+                },
+                Read::Elements(of) => rest.operands[of].part(first, len),
+                Read::Repeated(of, period) => rest.operands[of].part(first % period, len),
             };
             let room = &mut wide.next().expect("an op has at most two operands")[..len];
             // SAFETY: nobody else writes these elements now, and this run not before it has read them.
             match (span.dtype, host::narrow(span.dtype)) {
-                (_, Some(format)) => widen(format, unsafe { arena.bytes(span) }, room, Par(1)),
+                (_, Some(format)) => widen(format, unsafe { rest.arena.bytes(span) }, room, Par(1)),
                 (DType::I32, _) => {
-                    let ints = unsafe { arena.elements::<i32>(span) };
+                    let ints = unsafe { rest.arena.elements::<i32>(span) };
                     room.iter_mut().zip(ints).for_each(|(x, &int)| *x = int as f32);
                 }
-                _ => return unsafe { arena.elements(span) },
+                _ => return unsafe { rest.arena.elements(span) },
             }
             room
         };
-        let out = &mut own[..len];
+        let direct = rest.direct[number];
+        let out = match direct {
+            // SAFETY: nobody else touches these elements now, and no operand is there.
+            Some(to) => unsafe { rest.arena.elements_mut(rest.results[to].part(first, len)) },
+            None => &mut own[..len],
+        };
         match (&step.function, step.operands.as_slice()) {
             (Function::Unary(kind), [x]) => unary(*kind, read(x), out, Par(1)),
             (Function::Binary(kind), [x, y]) => binary(*kind, read(x), read(y), out, Par(1)),
             (_, operands) => out.copy_from_slice(read(&operands[0])),
         }
-        self.leave(number, step.value);
+        if direct.is_none() {
+            self.leave(number, step.value);
+        }
     }
 
-    /// Rounds a value to its type, and writes it to its place if it is left.
+    /// Rounds a value of the lane to its type, and writes it to its place if it is left.
     fn leave(&mut self, number: usize, value: Value) {
-        let slot = &mut self.lane.values[number * RUN..][..self.len];
-        let place = value.result.map(|at| self.results[at].part(self.first, self.len));
+        let place = value.result.map(|at| self.place(at));
+        let arena = self.rest.arena;
+        let slot = &mut self.lane.values[number * RUN..][..self.run.len()];
         let Some(format) = host::narrow(value.dtype) else {
             // SAFETY: nobody else touches these elements now.
-            return place.into_iter().for_each(|to| unsafe { self.arena.elements_mut(to) }.copy_from_slice(slot));
+            return place.into_iter().for_each(|to| unsafe { arena.elements_mut(to) }.copy_from_slice(slot));
         };
         let mut room = [0; 2 * RUN];
         let bytes = match place {
             // SAFETY: as above.
-            Some(to) => unsafe { self.arena.bytes_mut(to) },
-            None => &mut room[..self.len * format.bytes()],
+            Some(to) => unsafe { arena.bytes_mut(to) },
+            None => &mut room[..slot.len() * format.bytes()],
         };
         round(format, slot, bytes, Par(1));
         widen(format, bytes, slot, Par(1));
