@@ -12,6 +12,8 @@ const TILE: usize = 14 * 32;
 
 /// Rows of `a` that may share a set of the L1 cache: two thirds of its ways.
 const SET: usize = 8;
+/// With fewer columns, copying rows of `a` costs more than it saves.
+const FEW_COLUMNS: usize = 64;
 
 /// Ranges of nearly equal lengths, at most `size`, that cover `0..n`: a last tile of few rows would wait for its sums.
 fn even(n: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
@@ -30,9 +32,11 @@ pub(super) struct Block<'a> {
     pub(super) accumulate: bool,
     /// The right operand if full panels are read where they are. Rows must be contiguous for that.
     pub(super) direct: Option<Matrix<*const f32>>,
+    /// Rows of `a` are copied, a tile at a time.
+    pub(super) gathers: bool,
     /// Space for the panels in the order of the tiles.
     pub(super) packed: *mut f32,
-    /// Space for words of narrow elements: [`Level::strip`] rows of [`DEPTH`](super::DEPTH).
+    /// Space for words of narrow elements, or copied rows: [`Level::strip`] rows of [`DEPTH`](super::DEPTH).
     pub(super) space: *mut f32,
     /// The work on rows of products after their last terms.
     pub(super) finish: Option<Finishing<'a>>,
@@ -46,6 +50,17 @@ struct Panel {
     width: usize,
     rows: *const f32,
     stride: usize,
+}
+
+/// True if the lines of `a` that a tile reads again for each panel share so few sets of the L1 cache that they do not stay there:
+/// one or two for all words, or one for all rows.
+pub(super) fn gathers(level: &Level, a: Matrix<Elements>, columns: usize) -> bool {
+    let crowded = match a.strides {
+        [1, along] => along.is_multiple_of(PAGE / 2),
+        [down, 1] => down.is_multiple_of(PAGE) && level.rows > SET,
+        _ => false,
+    };
+    crowded && columns >= FEW_COLUMNS && a.in_place().is_some()
 }
 
 impl Block<'_> {
@@ -68,15 +83,20 @@ impl Block<'_> {
 
     /// The products of a strip of rows, which are given in words.
     unsafe fn rows(&self, strip: Range<usize>, a: Matrix<*const f32>, out: Matrix<*mut f32>) {
-        let shared = a.strides[0].is_multiple_of(PAGE);
+        let shared = a.strides[0].is_multiple_of(PAGE) && !self.gathers;
         for rows in even(strip.len(), if shared { SET.min(self.level.rows) } else { self.level.rows }) {
             let first = strip.start + rows.start;
+            let mut a = a.at([rows.start, 0]);
+            if self.gathers {
+                // SAFETY: as the caller of `run` promises; the space holds the words of the largest tile.
+                a = unsafe { (self.level.gather_rows)(a, [rows.len(), self.words()], self.space) };
+            }
             if let Some(finishing) = &self.finish {
                 finishing.expect([first, 0], [rows.len(), self.columns]);
             }
             for panel in self.panels() {
                 // SAFETY: as the caller of `run` promises.
-                unsafe { self.tile(rows.len(), &panel, a.at([rows.start, 0]), out.at([first, panel.first])) };
+                unsafe { self.tile(rows.len(), &panel, a, out.at([first, panel.first])) };
             }
             if let Some(finishing) = &self.finish {
                 // SAFETY: the rows are complete, and no other thread's.

@@ -1,6 +1,7 @@
 //! Micro-kernels of each instruction set, and their selection at run time.
 
-use super::pack::{Unpacked, pack, transpose};
+use super::Matrix;
+use super::pack::{Unpacked, gather_rows, pack, transpose};
 use super::tile::{Tile, column_products, compute};
 use super::vector::Array;
 use super::word::Single;
@@ -16,6 +17,7 @@ pub(super) struct Level {
     /// By rows less one and vectors of columns less one.
     pub(super) tiles: &'static [&'static [unsafe fn(&Tile)]],
     pub(super) pack: unsafe fn(&Unpacked, *mut f32, usize),
+    pub(super) gather_rows: unsafe fn(Matrix<*const f32>, [usize; 2], *mut f32) -> Matrix<*const f32>,
     pub(super) transpose: unsafe fn(*const f32, usize, [usize; 2], *mut f32, usize),
     pub(super) column_products: unsafe fn([*const f32; 2], [usize; 2], *mut f32),
 }
@@ -68,6 +70,7 @@ pub(super) static PORTABLE: Level = Level {
     terms: 1,
     tiles: tiles!(portable, [1], 1 2 3 4 5 6),
     pack: pack::<Array>,
+    gather_rows: gather_rows::<Array>,
     transpose: transpose::<Array>,
     column_products: column_products::<Array>,
 };
@@ -82,7 +85,7 @@ pub(super) mod x86 {
     use std::arch::x86_64::{__m256, __m512};
 
     use super::super::word::{Pair, Single};
-    use super::super::{pack, tile};
+    use super::super::{Matrix, pack, tile};
     use super::{Level, Tile, Unpacked};
 
     /// The generic functions for a vector, compiled with the instructions that it needs.
@@ -98,6 +101,12 @@ pub(super) mod x86 {
             unsafe fn pack(from: &Unpacked, to: *mut f32, width: usize) {
                 // SAFETY: as the caller promises.
                 unsafe { pack::pack::<$vector>(from, to, width) }
+            }
+
+            #[target_feature(enable = $features)]
+            unsafe fn gather_rows(from: Matrix<*const f32>, size: [usize; 2], to: *mut f32) -> Matrix<*const f32> {
+                // SAFETY: as the caller promises.
+                unsafe { pack::gather_rows::<$vector>(from, size, to) }
             }
 
             #[target_feature(enable = $features)]
@@ -123,6 +132,7 @@ pub(super) mod x86 {
             terms: 1,
             tiles: tiles!(tile, [1 2], 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
             pack,
+            gather_rows,
             transpose,
             column_products,
         }
@@ -141,6 +151,15 @@ pub(super) mod x86 {
     /// The largest tile takes 12 of 16 registers.
     pub(in super::super) static AVX2: Level = {
         functions! { __m256, "avx2,fma" }
-        Level { rows: 6, lanes: 8, terms: 1, tiles: tiles!(tile, [1 2], 1 2 3 4 5 6), pack, transpose, column_products }
+        Level {
+            rows: 6,
+            lanes: 8,
+            terms: 1,
+            tiles: tiles!(tile, [1 2], 1 2 3 4 5 6),
+            pack,
+            gather_rows,
+            transpose,
+            column_products,
+        }
     };
 }

@@ -4,7 +4,8 @@
 //! baseline (`level`). Blocking retains reused data in the caches, as in Goto and van de Geijn, "Anatomy of
 //! high-performance matrix multiplication" (2008). A block of the right operand is packed into the order of the tiles
 //! (`pack`) and stays in the L2 cache. A panel of rows of the left operand stays in the L1 cache. The left operand is read
-//! in place: a tile needs single elements of it, and no packed order makes these reads cheaper.
+//! in place: a tile needs single elements of it, and no packed order makes these reads cheaper. Only where its lines share few
+//! sets of the L1 cache, rows are copied.
 //!
 //! Narrow operands (`elements`) are widened by parts, the right one as it is packed, the left one a strip of rows at a
 //! time. All else is as for their f32 numbers, and so is the result, bit for bit. A processor with AVX512-BF16 multiplies two
@@ -263,9 +264,10 @@ impl<'f> Product<'f> {
         let [down, across] = self.b.strides;
         let direct = across == 1 && m <= FEW_ROWS && !down.is_multiple_of(PAGE);
         let wide = self.a.in_place().is_some() && self.b.in_place().is_some();
+        let gathers = block::gathers(level, self.a, n);
         WORKSPACE.with_borrow_mut(|workspace| {
             let packed = (depth / level.terms * n.min(COLUMNS).next_multiple_of(level.width())).div_ceil(16);
-            let lines = packed + if wide { 0 } else { (level.strip() * DEPTH).div_ceil(16) };
+            let lines = packed + if wide && !gathers { 0 } else { (level.strip() * DEPTH).div_ceil(16) };
             if workspace.len() < lines {
                 workspace.resize(lines, CacheLine { _elements: [0.0; 16] });
             }
@@ -281,6 +283,7 @@ impl<'f> Product<'f> {
                         scale: self.scale,
                         accumulate: self.accumulate || terms.start > 0,
                         direct: if direct { b.in_place() } else { None },
+                        gathers,
                         packed: workspace.cast(),
                         space: workspace.wrapping_add(packed).cast(),
                         finish: finish(columns.start).filter(|_| terms.end == k),

@@ -1,4 +1,5 @@
-//! Packing: copies a block of the right operand into the order in which the micro-kernel reads it.
+//! Packing: copies a block of the right operand into the order in which the micro-kernel reads it, and rows of the left one into
+//! neighbouring cache lines.
 
 use super::Matrix;
 use super::elements::Elements;
@@ -47,6 +48,33 @@ pub(super) unsafe fn pack<V: Vector>(source: &Unpacked, to: *mut f32, width: usi
                 gather(data, strides, [count, words], to, stride);
             }
         }
+    }
+}
+
+/// Copies the words of a few rows, at most as many as a vector has lanes, in the order in which they are contiguous: along the rows,
+/// or down the columns.
+///
+/// # Safety
+/// The processor has the instructions of `V`; the words may be read, and whole vectors of them be written.
+#[inline(always)]
+pub(super) unsafe fn gather_rows<V: Vector>(
+    from: Matrix<*const f32>,
+    [rows, words]: [usize; 2],
+    to: *mut f32,
+) -> Matrix<*const f32> {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if from.strides[0] == 1 {
+            for q in 0..words {
+                V::load_first(from.at([0, q]).data, rows).store(to.add(q * V::LANES));
+            }
+            return Matrix::rows(to.cast_const(), V::LANES).transposed();
+        }
+        let stride = words.next_multiple_of(V::LANES);
+        for i in 0..rows {
+            copy::<V>(from.at([i, 0]).data, to.add(i * stride), words);
+        }
+        Matrix::rows(to, stride)
     }
 }
 

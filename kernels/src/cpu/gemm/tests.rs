@@ -2,6 +2,7 @@
 
 use super::super::testing::{Stored, assert_close, doubles, normals};
 use super::*;
+use crate::cpu::narrow::Narrow;
 
 /// The instruction sets that this processor has.
 fn levels() -> Vec<&'static Level> {
@@ -126,6 +127,12 @@ fn many_blocks() {
 fn rows_whole_pages_apart() {
     for level in levels() {
         check(level, [30, 70, 40], [[PAGE, 1], [2 * PAGE, 1], [PAGE, 1]]);
+        check(level, [30, 70, 40], [[1, PAGE / 2], [70, 1], [70, 1]]);
+        check(level, [31, 300, DEPTH + 5], [[1, PAGE], [300, 1], [300, 1]]);
+        let (a, b) = (normals(39 * PAGE + 30, 1), Stored::new(Some(Narrow::Bf16), &normals(40 * 70, 2)));
+        let a = Stored::new(None, &a);
+        check_narrow(level, [30, 70, 40], [&a, &b], [[1, PAGE], [70, 1]]);
+        check_narrow(level, [30, 70, 40], [&a, &b], [[PAGE, 1], [1, 40]]);
     }
 }
 
