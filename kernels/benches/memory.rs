@@ -51,7 +51,8 @@ fn memory(criterion: &mut Criterion) {
             copy_strided(&x, from, out, to, &[cols, rows]);
         });
         bench("dropout", 2, &mut |out| {
-            let part = TensorPart { dims: &[rows, cols], origin: &[0, 0], global_dims: &[rows as u64, cols as u64] };
+            let global_dims = &[rows as u64, cols as u64];
+            let part = TensorPart { dims: &[rows, cols], origin: &[0, 0], global_dims, skipped: 0 };
             dropout(&x, out, 0.1, [1, 2], part, PAR);
         });
         let (mut m, mut v) = (vec![0.0; n], vec![0.0; n]);

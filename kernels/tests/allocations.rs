@@ -172,7 +172,7 @@ fn elementwise() {
     check("add_assign", |par| add_assign(&mut out, &x, par));
     for dims in [vec![ROWS * COLS], vec![ROWS, COLS], vec![3, 100, 1000]] {
         let global_dims: Vec<u64> = dims.iter().map(|&d| d as u64 + 1).collect();
-        let part = TensorPart { dims: &dims, origin: &vec![1; dims.len()], global_dims: &global_dims };
+        let part = TensorPart { dims: &dims, origin: &vec![1; dims.len()], global_dims: &global_dims, skipped: 0 };
         check("dropout", |par| {
             dropout(&x, &mut out, 0.5, [1, 2], part, par);
             dropout(Source::Own, &mut out, 0.5, [1, 2], part, par);

@@ -415,7 +415,7 @@ fn what_moves_rows() {
             hold(&format!("rope at {pos} {what}"), &out, &right, largest.into(), 2e-6);
         }
         let mut out = vec![f32::NAN; n];
-        let part = TensorPart { dims: &[n], origin: &[0], global_dims: &[n as u64] };
+        let part = TensorPart { dims: &[n], origin: &[0], global_dims: &[n as u64], skipped: 0 };
         dropout(&x, &mut out, 0.999_999_94, [1, 2], part, Par(1));
         assert!(out.iter().zip(&x).all(|(&out, &x)| out == 0.0 || x != 0.0), "dropout {what}");
         let (mut values, mut index) = ([f32::NAN; 4], [-1; 4]);

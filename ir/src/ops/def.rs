@@ -124,6 +124,12 @@ pub trait OpDef: Debug {
         operands.iter().chain(results).map(|ty| ty.bytes()).sum()
     }
 
+    /// Bytes of its tensors that it does not touch: of a table, the rows that no id names.
+    fn untouched(&self, operands: &[&Type], results: &[&Type]) -> u64 {
+        let all: u64 = operands.iter().chain(results).map(|ty| ty.bytes()).sum();
+        all.saturating_sub(self.bytes(operands, results))
+    }
+
     /// True if the result has the bytes of the operand in their order, so that both may share a buffer without a copy.
     fn is_view(&self) -> bool {
         false

@@ -1,6 +1,6 @@
 //! `dropout(%x, p=0.1, path="layer.attn")`: random zeros that do not depend on the sharding.
 
-use super::{Attr, Attrs, Builder, Cotangents, Op, OpDef, Piece, Shapes, operands};
+use super::{Attr, Attrs, Builder, Cotangents, Op, OpDef, Piece, Rows, Shapes, operands};
 use crate::ids::Value;
 use crate::types::Type;
 
@@ -68,6 +68,11 @@ impl OpDef for Dropout {
 
     fn linear(&self, _: usize) -> Vec<Vec<usize>> {
         vec![vec![0]]
+    }
+
+    /// Rows along the last dim: coordinates give the numbers.
+    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
+        (operands[0].rank() > 1).then(|| Rows::last(operands, &[true]))
     }
 
     fn in_place(&self) -> &'static [usize] {

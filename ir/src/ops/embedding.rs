@@ -1,8 +1,9 @@
 //! `embedding(%ids, %table, pad=0)`: rows of a table, and the gradient that adds rows up.
 
-use super::{Attr, Attrs, Builder, Cotangents, OpDef, Shapes, operands};
+use super::{Attr, Attrs, Builder, Cotangents, OpDef, Rows, Shapes, operands};
 use crate::ids::Value;
 use crate::types::{DType, Dim, Type};
+use smallvec::SmallVec;
 
 /// `(ids i32[*m], table [v, h]) -> y [*m, h]`: the row of each id. On a rank with a shard of `v`, ids outside of it give
 /// zeros, so the result is a partial sum.
@@ -41,6 +42,12 @@ impl OpDef for Embedding {
 
     fn rule(&self, _: &[&Type], _: &[&Type]) -> String {
         "*m, v+ h -> *m h".to_string()
+    }
+
+    /// A row for each id; the table is read where ids say.
+    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
+        let dims = Some(operands[0].rank()).filter(|&dims| dims > 0)?;
+        Some(Rows { dims: Some(dims), operands: SmallVec::from_slice(&[true, false]), sums: false, product: None })
     }
 
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {

@@ -5,7 +5,7 @@
 //! 128-bit counter is `c / 4`, the upper half is 0. The counter is an element's linear index in the global tensor, so every
 //! sharding draws the same numbers.
 
-use super::nd::{Dims, row_major, walk};
+use super::nd::{Dims, row_major};
 use super::par::{Par, Rows};
 use super::simd::simd;
 use super::source::Source;
@@ -70,22 +70,28 @@ pub struct TensorPart<'a> {
     pub origin: &'a [u64],
     /// Shape of the whole.
     pub global_dims: &'a [u64],
+    /// Number of its first elements that are left out: a multiple of its last dim.
+    pub skipped: usize,
 }
 
 /// Sets each element to 0 with probability `p` and divides the others by `1 - p`. An element stays if the [`uniform`]
 /// number at its linear index in the whole tensor is not below `p`.
 ///
+/// `x` and `out` are rows of the part, along its last dim.
+///
 /// # Panics
-/// If `x` and `out` have not the part's size, or its lists differ in length.
+/// If `x` and `out` are not rows of the part, or its lists differ in length.
 pub fn dropout<'x>(x: impl Into<Source<'x>>, out: &mut [f32], p: f32, key: [u32; 2], part: TensorPart<'_>, par: Par) {
     let x = x.into();
-    let TensorPart { dims, origin, global_dims } = part;
+    let TensorPart { dims, origin, global_dims, skipped } = part;
     assert!(dims.len() == origin.len() && dims.len() == global_dims.len(), "one origin and size per dimension");
     let size = dims.iter().product::<usize>();
-    assert!(x.has(size) && out.len() == size, "x and out have the shape of the part");
-    if size == 0 {
+    let run = dims.last().copied().unwrap_or(1);
+    assert!(x.has(out.len()) && skipped + out.len() <= size, "x and out are in the part");
+    if out.is_empty() {
         return;
     }
+    assert!(skipped.is_multiple_of(run) && out.len().is_multiple_of(run), "x and out are rows of the part");
     if p == 0.0 {
         return if let Source::Other(x) = x {
             out.copy_from_slice(x)
@@ -94,23 +100,21 @@ pub fn dropout<'x>(x: impl Into<Source<'x>>, out: &mut [f32], p: f32, key: [u32;
     let global: Dims = global_dims.iter().map(|&d| d as usize).collect();
     let strides = row_major(&global);
     let first: usize = origin.iter().zip(&strides).map(|(&o, s)| o as usize * s).sum();
-    let run = dims.last().map_or(1, |&n| n);
-    let outer = &dims[..dims.len().saturating_sub(1)];
-    let steps = row_major(outer);
-    // Threads share the outermost dimension; a vector is cut into its elements.
-    let (count, width) = if outer.is_empty() { (run, 1) } else { (outer[0], size / outer[0]) };
-    let step = strides.first().map_or(1, |&s| s);
-    par.rows(count, 8 * width, (Rows(x, width), Rows(out, width)), &|range, (x, out)| {
-        let start = first + range.start * step;
-        if outer.is_empty() {
-            return drop_run(x.0, out.0, p, key, start as u64);
-        }
-        let mut outer: Dims = outer.into();
-        outer[0] = range.len();
-        walk(&outer, [&strides[..outer.len()], &steps], [start, 0], &mut |[index, row]| {
-            let at = row * run..(row + 1) * run;
-            drop_run(x.0.part(at.clone()), &mut out.0[at], p, key, index as u64);
+    let Some((_, outer)) = dims.split_last().filter(|(_, outer)| !outer.is_empty()) else {
+        // Threads share the elements of a vector.
+        return par.rows(out.len(), 8, (Rows(x, 1), Rows(out, 1)), &|range, (x, out)| {
+            drop_run(x.0, out.0, p, key, (first + skipped + range.start) as u64);
         });
+    };
+    par.rows(out.len() / run, 8 * run, (Rows(x, run), Rows(out, run)), &|range, (x, out)| {
+        for (at, row) in range.enumerate() {
+            let (mut index, mut rest) = (first, skipped / run + row);
+            for (&size, &stride) in outer.iter().zip(&strides).rev() {
+                (index, rest) = (index + rest % size * stride, rest / size);
+            }
+            let at = at * run..(at + 1) * run;
+            drop_run(x.0.part(at.clone()), &mut out.0[at], p, key, index as u64);
+        }
     });
 }
 
@@ -193,12 +197,23 @@ mod tests {
         ] {
             let size = dims.iter().product();
             let mut out = vec![f32::NAN; size];
-            let part = TensorPart { dims: &dims, origin: &origin, global_dims: &global };
+            let part = TensorPart { dims: &dims, origin: &origin, global_dims: &global, skipped: 0 };
             dropout(&vec![1.0; size], &mut out, p, key, part, Par(2));
             for (i, &v) in out.iter().enumerate() {
                 let at = [i / (dims[1] * dims[2]), i / dims[2] % dims[1], i % dims[2]];
                 let [a, b, c] = [0, 1, 2].map(|d| at[d] + origin[d] as usize);
                 assert_eq!(v, whole[(a * 6 + b) * 150 + c]);
+            }
+            // Some of its rows draw what all of them draw.
+            let run = dims[2];
+            for rows in [0..1, 1..2, 0..dims[0] * dims[1]] {
+                let rows = rows.start * run..(rows.end * run).min(size).max(rows.start * run);
+                if rows.end <= size {
+                    let part = TensorPart { skipped: rows.start, ..part };
+                    let mut some = vec![f32::NAN; rows.len()];
+                    dropout(&vec![1.0; rows.len()], &mut some, p, key, part, Par(2));
+                    assert_eq!(some, out[rows]);
+                }
             }
         }
     }
@@ -207,7 +222,7 @@ mod tests {
     fn vectors_on_threads_and_extremes() {
         let n = 100_003;
         let x = vec![2.0; n];
-        let part = TensorPart { dims: &[n], origin: &[10], global_dims: &[n as u64 + 10] };
+        let part = TensorPart { dims: &[n], origin: &[10], global_dims: &[n as u64 + 10], skipped: 0 };
         let mut out = vec![f32::NAN; n];
         dropout(&x, &mut out, 0.5, [1, 1], part, Par(3));
         assert!(out.iter().enumerate().all(|(i, &v)| (v > 0.0) == (uniform([1, 1], i as u64 + 10) >= 0.5)));
@@ -215,7 +230,7 @@ mod tests {
         assert!(out.iter().all(|v| *v == 2.0));
         dropout(&x, &mut out, 1.0, [1, 1], part, Par(1));
         assert!(out.iter().all(|v| *v == 0.0));
-        let part = TensorPart { dims: &[], origin: &[], global_dims: &[] };
+        let part = TensorPart { dims: &[], origin: &[], global_dims: &[], skipped: 0 };
         dropout(&[2.0], &mut out[..1], 0.0, [1, 1], part, Par(1));
         assert_eq!(out[0], 2.0);
     }
@@ -225,7 +240,7 @@ mod tests {
         for dims in [vec![100_003], vec![40, 30, 150], vec![]] {
             let n = dims.iter().product();
             let (origin, global) = (vec![2; dims.len()], dims.iter().map(|&d| d as u64 + 5).collect::<Vec<_>>());
-            let part = TensorPart { dims: &dims, origin: &origin, global_dims: &global };
+            let part = TensorPart { dims: &dims, origin: &origin, global_dims: &global, skipped: 0 };
             let (mut own, mut out) = (normals(n, 1), vec![f32::NAN; n]);
             dropout(&own, &mut out, 0.3, [4, 5], part, Par(2));
             dropout(Source::Own, &mut own, 0.3, [4, 5], part, Par(2));

@@ -166,7 +166,14 @@ fn kernel_site(mesh: &Mesh, body: &Body, stmt: &Stmt) -> TraceSite {
 /// A group reads what comes from elsewhere once, and writes what it leaves. One that begins with a product counts as the product.
 fn group_site(mesh: &Mesh, body: &Body, fused: &Fused) -> TraceSite {
     let reads = fused.reads();
-    let bytes = reads.iter().chain(&fused.outs).map(|&value| body.values[value].ty.local_bytes(mesh)).sum();
+    let bytes: u64 = reads.iter().chain(&fused.outs).map(|&value| body.values[value].ty.local_bytes(mesh)).sum();
+    let untouched = |stmt: &Stmt| {
+        let local = |values: &[Value]| values.iter().map(|&v| local_type(&body.values[v].ty, mesh)).collect::<Vec<_>>();
+        let (operands, results) = (local(&stmt.operands), local(&stmt.results));
+        let (operands, results) = (operands.iter().collect::<Vec<_>>(), results.iter().collect::<Vec<_>>());
+        stmt.op.def().map_or(0, |def| def.untouched(&operands, &results))
+    };
+    let bytes = bytes.saturating_sub(fused.stmts.iter().map(untouched).sum());
     let flops = fused.stmts.iter().map(|stmt| kernel_site(mesh, body, stmt).flops).sum();
     let ops = fused.stmts.iter().map(|stmt| stmt.op.name()).collect::<Vec<_>>().join(", ");
     let name = format!("{} {} = fused {ops}", body.name, names(body, &fused.outs));

@@ -92,13 +92,19 @@ impl Group {
         prepare: &mut dyn FnMut(&GroupStmt<'_>) -> Result<OpKernel, String>,
     ) -> Result<Group, String> {
         let rows = rows(site)?;
-        let row = site.stmts.iter().flat_map(|stmt| stmt.site.operands.iter().chain(stmt.site.results));
+        let laws = site.stmts.iter().map(GroupStmt::law).collect::<Result<Vec<_>, _>>()?;
+        let row = || {
+            site.stmts.iter().zip(&laws).flat_map(|(stmt, law)| {
+                let operands = stmt.site.operands.iter().zip(&law.operands).filter(|(_, has_rows)| **has_rows);
+                operands.map(|(ty, _)| ty).chain(stmt.site.results)
+            })
+        };
         let len = |ty| local_len(ty, site.stmts[0].site.mesh, site.stmts[0].site.coordinates);
-        let bytes: usize = row.clone().map(|ty| len(ty) / rows.max(1) * ty.dtype.bytes() as usize).sum();
-        let has_sums = site.stmts.iter().map(GroupStmt::law).collect::<Result<Vec<_>, _>>()?.iter().any(|law| law.sums);
+        let bytes: usize = row().map(|ty| len(ty) / rows.max(1) * ty.dtype.bytes() as usize).sum();
+        let has_sums = laws.iter().any(|law| law.sums);
         let step = if has_sums { CHUNK } else { 1 };
         let tile = (TILE / bytes.max(1) / step * step).clamp(step, rows.next_multiple_of(step).max(step));
-        let row = row.map(|ty| len(ty) / rows.max(1)).sum();
+        let row = row().map(|ty| len(ty) / rows.max(1)).sum();
         let Places { stmts, sums, .. } = Places::new(site, rows, tile)?;
         let columns = sums.iter().map(|sum| sum.width).sum();
         let lane = |lane: usize| {
@@ -190,6 +196,7 @@ impl Group {
                     spans.extend(places.iter().map(span));
                 }
                 let [operands, results] = &*spans;
+                let rng = Rng { skipped: part.start * places[0].first().map_or(0, Place::width), ..rng };
                 kernel.launch(arena, (buffers, scratch), Par(1), rng, [operands, results], false);
                 if let Some(sum) = sum {
                     // SAFETY: the lane's part of the arena is its own.
@@ -277,6 +284,16 @@ impl Places {
         let at = self.take(width * size_of::<f32>());
         self.sums.push(Sum { result, column, at, width, accumulate: stmt.accumulate });
         Place::Sum(self.sums.len() - 1)
+    }
+}
+
+impl Place {
+    /// Elements of a row; 0 if it has no rows.
+    fn width(&self) -> usize {
+        match *self {
+            Place::Operand(_, width) | Place::Result(_, width) | Place::Interior { width, .. } => width,
+            Place::Whole(_) | Place::Sum(_) => 0,
+        }
     }
 }
 

@@ -4,7 +4,8 @@ use crate::backend::{Backend, GroupSite, GroupStmt, GroupValue, KernelSite, Laun
 use crate::backends::cpu::Cpu;
 use crate::host;
 use ir::mesh::Mesh;
-use ir::ops::{Binary, BinaryKind, Einsum, KernelOp, Reduce, RmsNorm, RmsNormDgamma, Softmax, Unary, UnaryKind};
+use ir::ops::{Binary, BinaryKind, Dropout, Einsum, Embedding, KernelOp, Piece};
+use ir::ops::{Reduce, RmsNorm, RmsNormDgamma, Softmax, Unary, UnaryKind};
 use ir::types::{DType, PartialKind, Type};
 use kernels::cpu::dropout::normal;
 
@@ -54,7 +55,13 @@ impl Case {
         backend.reserve(end).unwrap();
         backend.begin_step(3, 1);
         for (place, span) in spans.iter().enumerate() {
-            let data: Vec<f32> = (0..span.len).map(|i| normal([place as u32, 9], i as u64)).collect();
+            let data: Vec<f32> = (0..span.len)
+                .map(|i| match span.dtype {
+                    // Of a table with 4 rows; there is no fifth.
+                    DType::I32 => f32::from_bits(((3 * i + place) % 5) as u32),
+                    _ => normal([place as u32, 9], i as u64),
+                })
+                .collect();
             backend.write(*span, &host::stored(span.dtype, &data));
         }
         (backend, spans)
@@ -143,6 +150,25 @@ fn rows([rows, columns]: [u64; 2], dtype: DType) -> Case {
     Case { on: Some(1), sums: &[(9, true), (10, false)], ..case }
 }
 
+/// Rows of two tables, their sum, its dropout in the last two slices of three of a sequence, and its norm.
+fn tables([samples, tokens, columns]: [u64; 3], dtype: DType) -> Case {
+    let given = [
+        Type::of(DType::I32, &[samples, tokens]),
+        Type::of(DType::I32, &[samples, tokens]),
+        Type::of(dtype, &[4, columns]),
+        Type::of(dtype, &[columns]),
+    ];
+    let piece = Some(Piece { origin: tokens / 2, whole: tokens / 2 + tokens });
+    let steps: Vec<Step> = vec![
+        (KernelOp::Embedding(Embedding::default()), &[0, 2], &[4]),
+        (KernelOp::Embedding(Embedding::default()), &[1, 2], &[5]),
+        (binary(BinaryKind::Add), &[4, 5], &[6]),
+        (KernelOp::Dropout(Dropout { p: 0.4, path: "here".to_string(), piece }), &[6], &[7]),
+        (KernelOp::RmsNorm(RmsNorm { eps: 1e-5 }), &[7, 3], &[8, 9]),
+    ];
+    Case::new(given.to_vec(), steps, &[7, 8, 9])
+}
+
 /// A product, its bias, an activation, and a product with another tensor.
 fn product([rows, terms, columns]: [u64; 3], dtype: DType, left: &'static [usize]) -> Case {
     let given = [&[2, rows, terms][..], &[terms, columns], &[columns], &[2, rows, columns]];
@@ -162,6 +188,15 @@ fn groups_equal_their_statements() {
         // One tile, tiles of which the last one is shorter, and rows longer than a tile.
         for sizes in [[1, 5], [450, 301], [7, 12_000]] {
             rows(sizes, dtype).check(&format!("{dtype:?} {sizes:?}"));
+        }
+    }
+}
+
+#[test]
+fn rows_of_tables_and_random_numbers_are_those_of_the_whole() {
+    for dtype in [DType::F32, DType::BF16] {
+        for sizes in [[1, 2, 5], [3, 150, 301], [2, 4, 12_000]] {
+            tables(sizes, dtype).check(&format!("{dtype:?} {sizes:?}"));
         }
     }
 }

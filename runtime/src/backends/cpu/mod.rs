@@ -75,6 +75,8 @@ struct Rng {
     seed: u64,
     step: u64,
     site: LaunchSite,
+    /// Elements of the first operand before those of the call, which is on some of its rows.
+    skipped: usize,
 }
 
 /// A kernel, or a group of them.
@@ -138,7 +140,7 @@ impl Cpu {
 
     fn rng(&self, site: LaunchSite) -> Rng {
         let [seed, step] = [&self.shared.seed, &self.shared.step].map(|number| number.load(Ordering::Relaxed));
-        Rng { seed, step, site }
+        Rng { seed, step, site, skipped: 0 }
     }
 
     /// The memory, which peers may read and write too.
@@ -215,7 +217,8 @@ impl OpKernel {
             let spans = ([operands, results], how);
             return run(&mut self.run, arena, (buffers, scratch), par, (rng, accumulate), spans);
         };
-        let summed = split.run([operands, results], par.0, |spans, summed| {
+        let summed = split.run([operands, results], par.0, |spans, skipped, summed| {
+            let rng = Rng { skipped, ..rng };
             run(&mut self.run, arena, (&mut *buffers, &mut *scratch), par, (rng, false), (spans, how));
             // SAFETY: nobody writes it now.
             summed.map_or(0.0, |span| unsafe { arena.elements::<f32>(span) }[0])

@@ -70,7 +70,7 @@ pub(super) fn dropout(op: &Dropout, site: &KernelSite<'_>) -> Result<KernelFn, S
     Ok(Box::new(move |call, par| {
         let key = dropout_key(call.rng, &path);
         origin[0] = first[0] + call.rng.site.microbatch * whole[0];
-        let part = TensorPart { dims: &dims, origin: &origin, global_dims: &whole };
+        let part = TensorPart { dims: &dims, origin: &origin, global_dims: &whole, skipped: call.rng.skipped };
         dropout::dropout(call.source(0), call.out(), p, key, part, par);
     }))
 }

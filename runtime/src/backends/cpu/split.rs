@@ -53,13 +53,13 @@ impl Split {
         Some(Split { rows, operands, results, parts })
     }
 
-    /// Runs a launch part by part, for a number of threads. `launch` gives the scalar at the place that it is told, if any. Gives the place of
-    /// a result that is the sum of those, with the sum.
+    /// Runs a launch part by part, for a number of threads. `launch` is told the elements of the first operand before the part, and gives
+    /// the scalar at a place, if any. Gives the place of a result that is the sum of those, with the sum.
     pub(super) fn run(
         &mut self,
         [operands, results]: [&[Span]; 2],
         threads: usize,
-        mut launch: impl FnMut([&[Span]; 2], Option<Span>) -> f32,
+        mut launch: impl FnMut([&[Span]; 2], usize, Option<Span>) -> f32,
     ) -> Option<(Span, f32)> {
         let Split { rows, operands: of_operands, results: of_results, parts } = self;
         let size = |share: &Share| if let Share::Rows(size) = share { *size } else { 0 };
@@ -76,7 +76,8 @@ impl Split {
             parts.iter_mut().for_each(Vec::clear);
             parts[0].extend(of_operands.iter().zip(operands).map(part));
             parts[1].extend(of_results.iter().zip(results).map(part));
-            sum += f64::from(launch([&parts[0], &parts[1]], summed));
+            let skipped = start * of_operands.first().map_or(0, size);
+            sum += f64::from(launch([&parts[0], &parts[1]], skipped, summed));
         }
         summed.map(|span| (span, sum as f32))
     }
