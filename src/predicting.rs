@@ -71,7 +71,7 @@ pub fn predict(file: &File, cluster: &Cluster) -> Result<(StepPrediction, Trace)
         return Err(Error::fault("predict", "there is no program"));
     };
     let model = &file.model;
-    let costs = model_costs(model, cluster, program.microbatches);
+    let costs = model_costs(model, cluster, program.microbatches, program.has_groups());
     let stages = predict_staged(&costs, staged, schedule);
     let stages = stages.map_err(|why| Error::fault("predict", why))?;
     let trace = simulator::step(model, program, cluster).map_err(|why| Error::fault("simulator", why))?;

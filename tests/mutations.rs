@@ -440,7 +440,7 @@ fn a_schedule_with_a_backward_before_its_forward() {
     let place = |kind| row.iter().position(|&action| action == Action::One(Item::new(kind, 1, 0))).expect("the action");
     let (forward, backward) = (place(Kind::F), place(Kind::I));
     row.swap(forward, backward);
-    let costs = costs_of(right.file.staged.as_ref().expect("stages"), &model_costs(&right.file.model, &CPU, 4));
+    let costs = costs_of(right.file.staged.as_ref().expect("stages"), &model_costs(&right.file.model, &CPU, 4, true));
     let found = scheduler::check::check(schedule, &costs, 4, |stage, _| stage);
     assert!(!found.is_empty() && found.iter().all(|violation| violation.invariant == Invariant::Order), "{found:?}");
     assert!(matches!(right.emitted(&right.file.model), Err(CodegenError::Early { needs: 'F', .. })));

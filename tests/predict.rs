@@ -22,11 +22,11 @@ use trace::{SiteKind, Stream, Trace};
 static NEAR: LazyLock<Cluster> =
     LazyLock::new(|| Cluster { links: vec![Link::plain(f64::INFINITY, 0.0)], ..CPU.clone() });
 
-/// A compiled preset, without groups: costs of stages are those of statements.
+/// A compiled preset.
 fn compiled(model: &str, mesh: &str) -> File {
     let source = ModelSource::open(model).unwrap();
     let (model, parallel) = (model.into(), mesh.into());
-    let order = CompileRequest { model, parallel, no_fusion: true, ..CompileRequest::default() };
+    let order = CompileRequest { model, parallel, ..CompileRequest::default() };
     compile_source(&source, &order, None, &mut |_, _| {}).unwrap()
 }
 
@@ -80,7 +80,7 @@ fn every_kind_is_predicted_from_costs_alone() {
         let order = CompileRequest { model: "tiny-llama".into(), parallel: mesh.clone(), ..CompileRequest::default() };
         let file = compile_source(&source, &order, None, &mut |_, _| {}).unwrap();
         let program = file.program.as_ref().unwrap();
-        let costs = model_costs(&file.model, &CPU, program.microbatches);
+        let costs = model_costs(&file.model, &CPU, program.microbatches, true);
         let step = scheduler::predict::predict(&costs, &parallel::parse(&mesh).unwrap()).unwrap();
         let (prediction, _) = predict(&file, &CPU).unwrap();
         assert!((step.seconds / prediction.schedule_s - 1.0).abs() < 1e-9, "{mesh}: {step:?}, {prediction:?}");

@@ -29,11 +29,12 @@ const LAYERS: &[Layer] = &[
     Layer { name: "cost", folder: "planner/cost", imports: &["ir", "transforms"] },
     Layer { name: "solver", folder: "planner/solver", imports: &[] },
     Layer { name: "planner", folder: "planner", imports: &["ir", "transforms", "cost", "solver"] },
-    Layer { name: "scheduler", folder: "scheduler", imports: &["ir", "cost", "solver"] },
+    Layer { name: "fusion", folder: "scheduler/fusion", imports: &["ir", "cost", "solver"] },
+    Layer { name: "scheduler", folder: "scheduler", imports: &["ir", "cost", "fusion", "solver"] },
     Layer {
         name: "codegen",
         folder: "scheduler/codegen",
-        imports: &["ir", "transforms", "cost", "scheduler", "solver"],
+        imports: &["ir", "transforms", "cost", "fusion", "scheduler"],
     },
     Layer { name: "view", folder: "scheduler/view", imports: &["ir", "scheduler"] },
     Layer {
@@ -63,6 +64,7 @@ const LAYERS: &[Layer] = &[
             "transforms",
             "cost",
             "planner",
+            "fusion",
             "scheduler",
             "codegen",
             "view",
@@ -91,6 +93,7 @@ const ABSENT: &[(&str, &[&str], &str)] = &[
         &["std::fs", "std::net", "std::env", "std::time"],
         "programs depend on their input alone",
     ),
+    ("scheduler/fusion/src", &["std::fs", "std::net", "std::env", "std::time"], "groups depend on their input alone"),
     ("scheduler/view/src", &["std::fs", "std::net", "std::env"], "files are read and written in `src/`"),
     ("runtime/src", &["std::net"], "all devices are threads of one process"),
     (

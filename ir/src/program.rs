@@ -368,6 +368,12 @@ impl Program {
     pub fn has_places(&self) -> bool {
         self.classes.iter().all(|class| class.arena.is_some()) && self.bodies.values().all(|body| body.frame.is_some())
     }
+
+    /// True if some of its statements run in groups.
+    pub fn has_groups(&self) -> bool {
+        let mut instrs = self.bodies.values().flat_map(|body| &body.instrs);
+        instrs.any(|instr| matches!(instr, BodyInstr::Fused(_)))
+    }
 }
 
 impl Body {

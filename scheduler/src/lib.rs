@@ -43,6 +43,7 @@ pub mod placement;
 pub mod predict;
 pub mod problem;
 pub mod schedules;
+mod section_seconds;
 pub mod simulate;
 
 pub use model_costs::model_costs;

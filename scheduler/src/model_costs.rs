@@ -1,8 +1,9 @@
 //! Costs of a planned model on a cluster, block by block.
 
 use crate::partition::runs_of;
-use cost::{Cluster, seconds_of_message, seconds_of_section, seconds_of_stmt, seconds_of_sum};
-use ir::costs::{BlockCosts, CallCosts, ModelCosts, ModelStates, SectionSeconds, SharedCosts};
+use crate::section_seconds::SectionTimer;
+use cost::{Cluster, seconds_of_message, seconds_of_stmt, seconds_of_sum};
+use ir::costs::{BlockCosts, CallCosts, ModelCosts, ModelStates, SharedCosts};
 use ir::entity::EntityRef;
 use ir::graph::{ArgKind, Block, Model, ParamInstance, ResultKind, SectionKind, Stmt};
 use ir::ids::{ModelValue, Value};
@@ -11,14 +12,17 @@ use ir::ops::{Collective, Op};
 use ir::saved::{forward_args, reads, results, saved_values};
 use std::collections::{BTreeMap, HashSet};
 
-/// Computes the costs of a step of `microbatches` micro-batches from the ops of each section.
-pub fn model_costs(model: &Model, cluster: &Cluster, microbatches: u32) -> ModelCosts {
+/// Computes the costs of a step of `microbatches` micro-batches from the ops of each section, which run in groups with `fusion`.
+///
+/// Both gradients of a block count as one body, B. Where a schedule runs them apart, groups across the two take a little longer.
+pub fn model_costs(model: &Model, cluster: &Cluster, microbatches: u32, fusion: bool) -> ModelCosts {
+    let timer = SectionTimer { cluster, mesh: &model.mesh, fusion };
     let calls = model.calls.iter();
     let mut shared = shared(model);
     shared.values_mut().for_each(|shared| shared.copy = copy(model, cluster, &shared.model_states));
     let alone = |param: &ParamInstance| !shared.contains_key(param);
-    let norm = model.step.as_ref().map(|step| seconds_of_section(cluster, &model.mesh, &step.graph, SectionKind::F));
-    let mut blocks: Vec<BlockCosts> = model.blocks.values().map(|block| block_costs(model, block, cluster)).collect();
+    let norm = model.step.as_ref().map(|step| timer.forward(&step.graph).total());
+    let mut blocks: Vec<BlockCosts> = model.blocks.values().map(|block| block_costs(model, block, timer)).collect();
     for (call, instance) in runs_of(model).filter(|(_, instance)| *instance == 0) {
         let bound: Vec<ModelStates> = states_of(model, call, instance)
             .into_iter()
@@ -46,19 +50,14 @@ fn copy(model: &Model, cluster: &Cluster, states: &ModelStates) -> f64 {
     link.map_or(0.0, |link| seconds_of_sum(link, states.gradients, 2) + seconds_of_message(link, states.parameters))
 }
 
-fn block_costs(model: &Model, block: &Block, cluster: &Cluster) -> BlockCosts {
+fn block_costs(model: &Model, block: &Block, timer: SectionTimer<'_>) -> BlockCosts {
+    let cluster = timer.cluster;
     let bytes = |values: &[Value]| values.iter().map(|&v| block.ty(v).local_bytes(&model.mesh)).sum::<u64>();
-    let seconds = |stmts: &mut dyn Iterator<Item = &Stmt>| {
-        stmts.map(|stmt| seconds_of_stmt(cluster, &model.mesh, &block.values, stmt)).sum::<f64>()
-    };
-    let is_change = |stmt: &&Stmt| matches!(stmt.op, Op::Collective(_));
-    let seconds_of = |section: SectionKind| SectionSeconds {
-        compute: seconds(&mut block[section].stmts.iter().filter(|stmt| !is_change(stmt))),
-        collectives: seconds(&mut block[section].stmts.iter().filter(is_change)),
-    };
+    let [i, w] = timer.backward(block);
+    let update = timer.update(block);
     let is_gather = |stmt: &&Stmt| matches!(stmt.op, Op::Collective(Collective::AllGather { .. }));
-    let changes = seconds_of(SectionKind::U);
-    let gather = seconds(&mut block[SectionKind::U].stmts.iter().filter(is_gather));
+    let gathers = block[SectionKind::U].stmts.iter().filter(is_gather);
+    let gather = gathers.map(|stmt| seconds_of_stmt(cluster, &model.mesh, &block.values, stmt)).sum::<f64>();
     let passed: Vec<Value> = block
         .results
         .iter()
@@ -71,12 +70,12 @@ fn block_costs(model: &Model, block: &Block, cluster: &Cluster) -> BlockCosts {
     let saved = saved_values(block);
     BlockCosts {
         name: block.name.clone(),
-        f: seconds_of(SectionKind::F),
-        i: seconds_of(SectionKind::I),
-        w: seconds_of(SectionKind::W),
+        f: timer.forward(block),
+        i,
+        w,
         gather,
-        reduce: changes.collectives - gather,
-        update: changes.compute,
+        reduce: update.collectives - gather,
+        update: update.compute,
         saved: bytes(&saved.forward) - bytes(&saved_earlier(model, block, &saved.forward)),
         saved_for_w: bytes(&saved.input),
         transient: transient(block, &model.mesh),

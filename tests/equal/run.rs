@@ -50,8 +50,8 @@ pub(crate) fn compiled_to(
         stop_after: Some("collectives".to_string()),
     };
     let planned = compile(case.model.clone().into(), &request, cluster, &mut |_, _| {}).map_err(|e| e.to_string())?;
-    let staged =
-        partition(&planned.model, &case.pipeline, &model_costs(&planned.model, &CPU, 1)).map_err(|e| e.to_string())?;
+    let staged = partition(&planned.model, &case.pipeline, &model_costs(&planned.model, &CPU, 1, false))
+        .map_err(|e| e.to_string())?;
     request.stop_after = None;
     let given = File { staged: Some(staged), schedule: Some(case.schedule.clone()), ..planned };
     let file = compile(given, &request, &CPU, &mut |_, _| {}).map_err(|e| e.to_string())?;

@@ -18,7 +18,7 @@ pub(crate) fn placed(recipe: &Recipe, mesh: &str, sequences: u64, pipeline: &Pip
         compile(file, request, &CPU, &mut |_, _| {}).unwrap_or_else(|why| panic!("{mesh}, {pipeline:?}: {why}"))
     };
     let planned = run(model(recipe, sequences).into(), &early);
-    let staged = partition(&planned.model, pipeline, &model_costs(&planned.model, &CPU, 1)).expect("stages");
+    let staged = partition(&planned.model, pipeline, &model_costs(&planned.model, &CPU, 1, false)).expect("stages");
     let schedule = schedule(&mut Random::new(seed), pipeline);
     run(File { staged: Some(staged), schedule: Some(schedule), ..planned }, &request)
 }

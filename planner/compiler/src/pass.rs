@@ -136,7 +136,8 @@ impl<'a> Context<'a> {
 
     /// Costs of a planned model; computed once, and again after its blocks or calls change.
     pub fn costs(&mut self, model: &Model) -> &ModelCosts {
-        self.costs.get_or_insert_with(|| model_costs(model, self.cluster, self.request.microbatches))
+        let PipelineOptions { microbatches, fusion, .. } = *self.request;
+        self.costs.get_or_insert_with(|| model_costs(model, self.cluster, microbatches, fusion))
     }
 
     /// Forgets the costs. A pass that adds a level calls it if it changes the model too.

@@ -4,7 +4,7 @@
 //! use it.
 //!
 //! - [`Cluster`]: the hardware, a file of figures with sources. [`Stack`]: the software on it. [`Platform`] joins the two.
-//! - [`seconds_of_section`] and [`seconds_of_change`]: times of compute and of reshards, for `compile`.
+//! - [`seconds_of_stmt`], [`seconds_of_group`] and [`seconds_of_change`]: times of compute and of reshards, for `compile`.
 //! - [`profile()`]: the costs of a planned block section by section, for `estimate` and `plan`.
 //! - [`model_flops`]: the FLOPs that a model needs.
 //!
@@ -49,8 +49,8 @@ pub use collective_time::{CollectiveKind, Group};
 pub use flops::model_flops;
 pub use interpolation::{Table, TablePoint};
 pub use link_traffic::{Pattern, Traffic, pieces, seconds_of_message, seconds_of_sum};
-pub use memory_traffic::{MemoryTraffic, memory_traffic};
-pub use op_cost::{local_type, seconds_of, seconds_of_change, seconds_of_group, seconds_of_section, seconds_of_stmt};
+pub use memory_traffic::{MemoryTraffic, is_memory_bound, memory_traffic};
+pub use op_cost::{local_type, seconds_of, seconds_of_change, seconds_of_group, seconds_of_stmt};
 pub use platform::{Format, Platform, Recipe};
 pub use presets::{CLUSTERS, Preset, PresetError, STACKS};
 pub use profile::{

@@ -1,6 +1,6 @@
 //! Traffic of a body's kernels with memory, outside products and attention.
 
-use crate::op_cost::local_type;
+use crate::op_cost::{local_type, untouched};
 use ir::graph::Stmt;
 use ir::ids::Value;
 use ir::mesh::Mesh;
@@ -25,7 +25,7 @@ pub fn memory_traffic(mesh: &Mesh, body: &Body) -> [MemoryTraffic; 2] {
     let [mut apart, mut grouped] = [MemoryTraffic::default(); 2];
     let bytes = |value: &Value| local_type(&body.values[*value].ty, mesh).bytes();
     for instr in &body.instrs {
-        let stmts: Vec<&Stmt> = instr.stmts().iter().filter(|stmt| counts(stmt)).collect();
+        let stmts: Vec<&Stmt> = instr.stmts().iter().filter(|stmt| is_memory_bound(stmt)).collect();
         for stmt in &stmts {
             apart.add(mesh, body, &stmt.operands, &stmt.results, &[stmt]);
         }
@@ -44,8 +44,8 @@ pub fn memory_traffic(mesh: &Mesh, body: &Body) -> [MemoryTraffic; 2] {
     [apart, grouped]
 }
 
-/// True if a statement is a kernel whose time is in the bytes that it moves.
-fn counts(stmt: &Stmt) -> bool {
+/// True if a statement is a kernel whose time is in the bytes that it moves: neither a product, nor attention, nor a view.
+pub fn is_memory_bound(stmt: &Stmt) -> bool {
     let is_bound = |class| !matches!(class, OpClass::Product | OpClass::Attention);
     stmt.op.def().is_some_and(|def| is_bound(def.class()) && !def.is_view())
 }
@@ -57,6 +57,7 @@ impl MemoryTraffic {
         let sums = stmts.iter().filter(|stmt| stmt.accumulate).flat_map(|stmt| &stmt.results);
         let reads: BTreeSet<Value> = reads.iter().chain(sums).copied().collect();
         self.launches += 1;
-        self.bytes += reads.iter().chain(writes).map(bytes).sum::<u64>();
+        let bytes = reads.iter().chain(writes).map(bytes).sum::<u64>();
+        self.bytes += bytes.saturating_sub(stmts.iter().map(|stmt| untouched(mesh, &body.values, stmt)).sum());
     }
 }

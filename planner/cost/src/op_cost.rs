@@ -4,7 +4,7 @@ use crate::cluster::{Cluster, Device};
 use crate::link_traffic::Traffic;
 use ir::entity::PrimaryMap;
 use ir::fused::Fused;
-use ir::graph::{Block, SectionKind, Stmt, ValueData};
+use ir::graph::{Stmt, ValueData};
 use ir::ids::Value;
 use ir::mesh::Mesh;
 use ir::ops::{Collective, Op, OpDef};
@@ -64,6 +64,7 @@ pub fn seconds_of_group(cluster: &Cluster, mesh: &Mesh, values: &PrimaryMap<Valu
         stmt.op.def().map_or(0.0, |def| seconds_of_compute(&cluster.device, def, &operands, &results))
     };
     let bytes: u64 = local(&fused.reads()).iter().chain(&local(&fused.outs)).map(Type::bytes).sum();
+    let bytes = bytes.saturating_sub(fused.stmts.iter().map(|stmt| untouched(mesh, values, stmt)).sum());
     if let Some(product) = fused.product() {
         let own: u64 = local(&product.operands).iter().chain(&local(&product.results)).map(Type::bytes).sum();
         let others: f64 = fused.stmts[1..].iter().map(compute).sum();
@@ -72,6 +73,14 @@ pub fn seconds_of_group(cluster: &Cluster, mesh: &Mesh, values: &PrimaryMap<Valu
     }
     let compute: f64 = fused.stmts.iter().map(compute).sum();
     compute.max(bytes as f64 / cluster.device.memory_bandwidth)
+}
+
+/// Bytes of a statement's tensors that its op does not touch.
+pub(crate) fn untouched(mesh: &Mesh, values: &PrimaryMap<Value, ValueData>, stmt: &Stmt) -> u64 {
+    let local = |of: &[Value]| of.iter().map(|&v| local_type(&values[v].ty, mesh)).collect::<Vec<_>>();
+    let (operands, results) = (local(&stmt.operands), local(&stmt.results));
+    let (operands, results) = (operands.iter().collect::<Vec<_>>(), results.iter().collect::<Vec<_>>());
+    stmt.op.def().map_or(0, |def| def.untouched(&operands, &results))
 }
 
 /// Seconds of a collective on tensors with sharded types; the tensors of a bucket are sent together.
@@ -85,11 +94,6 @@ pub fn seconds_of_change(
     let tensors = operands.iter().zip(results);
     let traffic = tensors.map(|(before, after)| Traffic::of(cluster, mesh, collective, before, after));
     traffic.fold(Traffic::default(), Traffic::with).seconds(cluster, mesh, collective.over())
-}
-
-/// Seconds of a block's section on one rank, with all statements in sequence.
-pub fn seconds_of_section(cluster: &Cluster, mesh: &Mesh, block: &Block, section: SectionKind) -> f64 {
-    block[section].stmts.iter().map(|stmt| seconds_of_stmt(cluster, mesh, &block.values, stmt)).sum()
 }
 
 #[cfg(test)]

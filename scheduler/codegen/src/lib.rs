@@ -26,7 +26,7 @@
 //! let model = config.build(&Batch { batch: 2, seq: 16, dtype: DType::F32 })?;
 //! let model = differentiate(model, &Optimizer { clip: None, ..Optimizer::default() })?;
 //! let pipeline = Pipeline::new(Placement::Chain, 1, 2);
-//! let staged = partition(&model, &pipeline, &model_costs(&model, &CPU, 2))?;
+//! let staged = partition(&model, &pipeline, &model_costs(&model, &CPU, 2, true))?;
 //! let costs = StageCosts::uniform(1, 1.0, 1.0, 1.0, 0.0);
 //! let schedule = scheduler::schedules::find("1f1b")?.make(&costs, &pipeline)?;
 //! let mut program = lower(&model, &staged, &schedule, 2, &CPU)?;
@@ -44,5 +44,5 @@ mod fuse;
 mod lower;
 mod order;
 
-pub use fuse::fuse;
+pub use fuse::{fuse, neighbours, units_of};
 pub use lower::{CodegenError, lower, lower_forward};

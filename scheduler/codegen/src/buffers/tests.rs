@@ -28,7 +28,8 @@ fn staged(name: &str, ranks: u64) -> (Model, Staged) {
     let mut model = differentiate(built, &Optimizer { clip: None, ..Optimizer::default() }).unwrap();
     model.mesh = Mesh::new("m", &[("pp", ranks)]);
     let staged =
-        partition(&model, &Pipeline::new(Placement::Chain, ranks as u32, 1), &model_costs(&model, &CPU, 1)).unwrap();
+        partition(&model, &Pipeline::new(Placement::Chain, ranks as u32, 1), &model_costs(&model, &CPU, 1, false))
+            .unwrap();
     (model, staged)
 }
 

@@ -1,17 +1,9 @@
-//! Fusion: statements of a body that treat the same rows alike become groups, each of which one kernel runs, so that values which
-//! only its statements read stay in the cache.
-//!
-//! Candidates ([`candidates`]) are sets of statements that no other statement and no collective separates. A covering program
-//! ([`choose`]) takes those of least time; then the body is ordered again, each group as one statement. A body that has groups stays as
+//! Fusion of a program: each body is ordered again with its statements in groups ([`fusion::units`]). A body that has groups stays as
 //! it is.
 
-mod candidates;
-mod choose;
-mod graph;
-
-use crate::order::{Target, Unit, instructions};
+use crate::order::instructions;
 use cost::Cluster;
-use graph::Graph;
+use fusion::{Neighbours, Target, Unit, units};
 use ir::graph::{Model, Span, Stmt};
 use ir::ids::{Token, Value};
 use ir::mesh::Mesh;
@@ -30,38 +22,48 @@ pub fn fuse(model: &Model, program: &mut Program, cluster: &Cluster) {
 
 /// The instructions of a body with groups; `None` if it stays as it is.
 fn grouped(cluster: &Cluster, mesh: &Mesh, body: &Body) -> Option<Vec<BodyInstr>> {
-    let stmts = statements(body)?;
-    let target = Target { cluster, mesh, values: &body.values };
-    let graph = Graph::new(target, body, &stmts);
-    let groups = choose::choose(&graph, &candidates::candidates(&graph));
-    if groups.iter().all(|group| group.len() == 1) {
+    let is_group = |unit: &Unit| matches!(unit, Unit::Group(_));
+    let before = units_of(body);
+    if before.iter().any(is_group) {
         return None;
     }
-    let units: Vec<Unit> = groups.iter().map(|group| graph.unit(group)).collect();
-    let args: HashSet<Value> = body.args.iter().map(|arg| arg.value).collect();
-    let given = |value: Value| args.contains(&value) || body.results.contains(&value) || body.keeps.contains(&value);
-    Some(instructions(target, &units, |value| !given(value)))
+    let stmts: Vec<Stmt> = before.iter().flat_map(|unit| unit.stmts().iter().cloned()).collect();
+    let (target, given) = (Target { cluster, mesh, values: &body.values }, given(body));
+    let units = units(target, given.clone(), &stmts);
+    units.iter().any(is_group).then(|| instructions(target, &units, |value| !given.contains(&value)))
 }
 
-/// The statements of a body, collectives among them, in order of their starts; `None` if some are in groups.
-fn statements(body: &Body) -> Option<Vec<Stmt>> {
-    let mut stmts: Vec<Stmt> = Vec::new();
-    let mut started: HashMap<Token, usize> = HashMap::new();
+/// Pairs of kernels of a body with a tensor in common, and why they are no group ([`fusion::neighbours`]).
+pub fn neighbours(cluster: &Cluster, mesh: &Mesh, body: &Body) -> Vec<Neighbours> {
+    fusion::neighbours(Target { cluster, mesh, values: &body.values }, given(body), &units_of(body))
+}
+
+/// Values that exist before or after a body.
+fn given(body: &Body) -> HashSet<Value> {
+    let args = body.args.iter().map(|arg| arg.value);
+    args.chain(body.results.iter().chain(&body.keeps).copied()).collect()
+}
+
+/// The statements and groups of a body, collectives among them, in order of their starts.
+pub fn units_of(body: &Body) -> Vec<Unit> {
+    let mut results: HashMap<Token, &[Value]> = HashMap::new();
     for instr in &body.instrs {
-        match instr {
-            BodyInstr::Compute(stmt) => stmts.push(stmt.clone()),
-            BodyInstr::Start { token, collective, operands } => {
-                started.insert(*token, stmts.len());
-                let (op, operands) = (Op::Collective(collective.clone()), operands.clone());
-                let (results, comments) = (Vec::new(), Vec::new());
-                stmts.push(Stmt { results, accumulate: false, op, operands, comments, span: Span::default() });
-            }
-            BodyInstr::Wait { token, results } => stmts[*started.get(token)?].results.clone_from(results),
-            BodyInstr::Free(_) => {}
-            BodyInstr::Fused(_) => return None,
+        if let BodyInstr::Wait { token, results: waited } = instr {
+            results.insert(*token, waited);
         }
     }
-    Some(stmts)
+    let unit = |instr: &BodyInstr| match instr {
+        BodyInstr::Compute(stmt) => Some(Unit::Stmt(stmt.clone())),
+        BodyInstr::Fused(fused) => Some(Unit::Group(fused.clone())),
+        BodyInstr::Start { token, collective, operands } => {
+            let (op, operands) = (Op::Collective(collective.clone()), operands.clone());
+            let results = results.get(token).map_or_else(Vec::new, |results| results.to_vec());
+            let comments = Vec::new();
+            Some(Unit::Stmt(Stmt { results, accumulate: false, op, operands, comments, span: Span::default() }))
+        }
+        BodyInstr::Wait { .. } | BodyInstr::Free(_) => None,
+    };
+    body.instrs.iter().filter_map(unit).collect()
 }
 
 #[cfg(test)]

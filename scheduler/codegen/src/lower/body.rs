@@ -1,8 +1,9 @@
 //! Code generation for sections of blocks: one body per section.
 
 use super::CodegenError;
-use crate::order::{self, Target, Unit};
+use crate::order;
 use cost::Cluster;
+use fusion::{Target, Unit};
 use ir::entity::PrimaryMap;
 use ir::graph::{ArgKind, Block, Model, STEP_SCALARS, SectionKind, Stmt, ValueData};
 use ir::ids::{BlockId, BodyId, Token, Value};

@@ -33,7 +33,7 @@ fn model(name: &str, ranks: u64) -> Model {
 }
 
 fn costs(model: &Model) -> ir::costs::ModelCosts {
-    scheduler::model_costs(model, &CPU, 1)
+    scheduler::model_costs(model, &CPU, 1, false)
 }
 
 fn chain(ranks: u32) -> Pipeline {

@@ -2,67 +2,14 @@
 
 mod overlap;
 
-pub(crate) use self::overlap::Uses;
 use self::overlap::{OverlapStep, overlap};
-use cost::{Cluster, seconds_of_group, seconds_of_stmt};
-use ir::entity::PrimaryMap;
-use ir::fused::Fused;
-use ir::graph::{Stmt, ValueData};
+use fusion::{Target, Unit};
+use ir::graph::Stmt;
 use ir::ids::{Token, Value};
-use ir::mesh::Mesh;
 use ir::ops::Op;
 use ir::program::BodyInstr;
 use ir::saved::unique;
 use std::collections::HashMap;
-
-/// The context of an order.
-#[derive(Clone, Copy)]
-pub(crate) struct Target<'a> {
-    pub(crate) cluster: &'a Cluster,
-    pub(crate) mesh: &'a Mesh,
-    pub(crate) values: &'a PrimaryMap<Value, ValueData>,
-}
-
-/// A statement, or a group that runs as one.
-#[derive(Clone, Debug)]
-pub(crate) enum Unit {
-    Stmt(Stmt),
-    Group(Fused),
-}
-
-impl Unit {
-    /// The values that it reads.
-    pub(crate) fn reads(&self) -> Vec<Value> {
-        match self {
-            Unit::Stmt(stmt) => stmt.operands.clone(),
-            Unit::Group(fused) => fused.reads(),
-        }
-    }
-
-    /// The values that it leaves.
-    pub(crate) fn leaves(&self) -> &[Value] {
-        match self {
-            Unit::Stmt(stmt) => &stmt.results,
-            Unit::Group(fused) => &fused.outs,
-        }
-    }
-
-    /// Its statement, if that is a collective.
-    pub(crate) fn collective(&self) -> Option<&Stmt> {
-        match self {
-            Unit::Stmt(stmt) if matches!(stmt.op, Op::Collective(_)) => Some(stmt),
-            _ => None,
-        }
-    }
-
-    /// Its time on a rank.
-    pub(crate) fn seconds(&self, target: Target<'_>) -> f64 {
-        match self {
-            Unit::Stmt(stmt) => seconds_of_stmt(target.cluster, target.mesh, target.values, stmt),
-            Unit::Group(fused) => seconds_of_group(target.cluster, target.mesh, target.values, fused),
-        }
-    }
-}
 
 /// The instructions of units in an order that hides collectives. Values that are the body's `own` are freed after their last use.
 pub(crate) fn instructions(target: Target<'_>, units: &[Unit], own: impl Fn(Value) -> bool) -> Vec<BodyInstr> {

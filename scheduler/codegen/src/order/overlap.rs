@@ -10,8 +10,7 @@
 //! first (Jackson's rule: largest tail first). Statements that no reshard needs keep their relative order, and fill the time
 //! in which all others would wait.
 
-use super::{Target, Unit};
-use ir::ids::Value;
+use fusion::{Target, Unit, Uses};
 use ir::mesh::Axes;
 use ir::ops::Op;
 use std::collections::HashMap;
@@ -79,35 +78,6 @@ fn items(target: Target<'_>, units: &[Unit]) -> Vec<Item> {
         }
     }
     items
-}
-
-/// Last uses of the values so far.
-#[derive(Default)]
-pub(crate) struct Uses {
-    writer: HashMap<Value, usize>,
-    readers: HashMap<Value, Vec<usize>>,
-}
-
-impl Uses {
-    /// The earlier units that one must follow. What it leaves may be an argument that others have read, or a sum.
-    pub(crate) fn needs(&mut self, at: usize, unit: &Unit) -> Vec<usize> {
-        let (reads, leaves) = (unit.reads(), unit.leaves());
-        let mut needs = Vec::new();
-        for value in reads.iter().chain(leaves) {
-            needs.extend(self.writer.get(value));
-        }
-        for value in leaves {
-            needs.extend(self.readers.remove(value).into_iter().flatten());
-            self.writer.insert(*value, at);
-        }
-        for value in reads {
-            self.readers.entry(value).or_default().push(at);
-        }
-        needs.retain(|&before| before != at);
-        needs.sort_unstable();
-        needs.dedup();
-        needs
-    }
 }
 
 /// The order so far.

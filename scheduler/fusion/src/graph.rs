@@ -1,11 +1,11 @@
 //! The statements of a body with what each needs, and what a group of them would be.
 
-use crate::order::{Target, Unit, Uses};
+use crate::apart::Misfit;
+use crate::unit::{Target, Unit, Uses};
 use ir::fused::{Fused, ROW_BYTES, follows_product};
 use ir::graph::Stmt;
 use ir::ids::Value;
 use ir::ops::{Op, Rows};
-use ir::program::Body;
 use ir::types::{DType, Type};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -22,7 +22,7 @@ pub(super) struct Graph<'a> {
     needs: Vec<Vec<usize>>,
     /// Per statement, those that must follow it, directly or not.
     leads: Vec<Vec<bool>>,
-    /// Values that the body gives away or stores.
+    /// Values that exist before or after the statements.
     given: HashSet<Value>,
     readers: HashMap<Value, Vec<usize>>,
     /// Collectives that communicate, with their seconds.
@@ -30,7 +30,7 @@ pub(super) struct Graph<'a> {
 }
 
 impl<'a> Graph<'a> {
-    pub(super) fn new(target: Target<'a>, body: &Body, stmts: &'a [Stmt]) -> Graph<'a> {
+    pub(super) fn new(target: Target<'a>, given: HashSet<Value>, stmts: &'a [Stmt]) -> Graph<'a> {
         let (mut uses, mut needs) = (Uses::default(), Vec::new());
         let (mut readers, mut transfers): (HashMap<Value, Vec<usize>>, _) = (HashMap::new(), Vec::new());
         for (at, stmt) in stmts.iter().enumerate() {
@@ -41,8 +41,6 @@ impl<'a> Graph<'a> {
                 transfers.push((at, unit.seconds(target)));
             }
         }
-        let args = body.args.iter().map(|arg| arg.value);
-        let given = args.chain(body.results.iter().chain(&body.keeps).copied()).collect();
         let leads = leads(&needs);
         let mut graph = Graph { target, stmts, rows: Vec::new(), needs, leads, given, readers, transfers };
         graph.rows = stmts.iter().map(|stmt| graph.rows(stmt)).collect();
@@ -86,23 +84,29 @@ impl<'a> Graph<'a> {
 
     /// The least set with a group in it that nothing else separates, in order; `None` if it cannot be a group.
     pub(super) fn closed(&self, group: &[usize], with: usize) -> Option<Vec<usize>> {
-        let within = |at: &usize| group.contains(at) || *at == with;
-        let between = |&at: &usize| {
-            let (mut after, mut before) = (false, false);
-            for &member in group.iter().chain([&with]) {
-                after |= self.leads[member][at];
-                before |= self.leads[at][member];
-            }
-            after && before
-        };
-        let closed: Vec<usize> = (0..self.len()).filter(|at| within(at) || between(at)).collect();
-        self.fits(&closed).then_some(closed)
+        let closed = self.closure(|at| group.contains(&at) || at == with);
+        self.misfit(&closed).is_none().then_some(closed)
     }
 
-    /// True if statements have the same rows, read no result of theirs but by rows, and have few bytes in a row.
-    fn fits(&self, group: &[usize]) -> bool {
-        let laws: Option<Vec<&Rows>> = group.iter().map(|&at| self.rows[at].as_ref()).collect();
-        let Some(laws) = laws else { return false };
+    /// The least set with some statements in it that nothing else separates, in order.
+    pub(super) fn closure(&self, within: impl Fn(usize) -> bool) -> Vec<usize> {
+        let members: Vec<usize> = (0..self.len()).filter(|&at| within(at)).collect();
+        let between = |at: usize| {
+            let after = members.iter().any(|&member| self.leads[member][at]);
+            after && members.iter().any(|&member| self.leads[at][member])
+        };
+        (0..self.len()).filter(|&at| within(at) || between(at)).collect()
+    }
+
+    /// Why statements are no group; `None` if they have the same rows, read no result of theirs but by rows, and have few bytes in a row.
+    pub(super) fn misfit(&self, group: &[usize]) -> Option<Misfit> {
+        let mut laws: Vec<&Rows> = Vec::new();
+        for &at in group {
+            match &self.rows[at] {
+                Some(law) => laws.push(law),
+                None => return Some(Misfit::NoRows(at)),
+            }
+        }
         let product = laws.iter().find_map(|rows| rows.product);
         let dims = laws.iter().filter_map(|rows| rows.dims).min().filter(|_| product.is_none());
         let tensors: Vec<Value> = group.iter().flat_map(|&at| self.in_rows(at)).collect();
@@ -110,24 +114,32 @@ impl<'a> Graph<'a> {
         for (&at, rows) in group.iter().zip(&laws) {
             if rows.sums { &mut sums } else { &mut results }.extend(&self.stmts[at].results);
         }
+        for (&at, rows) in group.iter().zip(&laws) {
+            let mut reads = self.stmts[at].operands.iter().zip(&rows.operands);
+            if reads.any(|(value, has_rows)| sums.contains(value) || !has_rows && results.contains(value)) {
+                return Some(Misfit::ReadsWhole(at));
+            }
+        }
+        if let Some(misfit) = product.and_then(|dims| self.off_product(group, &laws, dims)) {
+            return Some(misfit);
+        }
         // Chunks of rows are those of the sum alone.
         let mut rows_of_sums = laws.iter().filter(|rows| rows.sums).map(|rows| rows.dims);
-        let mut reads =
-            group.iter().zip(&laws).flat_map(|(&at, rows)| self.stmts[at].operands.iter().zip(&rows.operands));
-        !reads.any(|(value, has_rows)| sums.contains(value) || !has_rows && results.contains(value))
-            && rows_of_sums.all(|own| own == dims)
-            && product.is_none_or(|dims| self.follow(group, &laws, dims))
-            && self.alike(&tensors, dims)
-            && self.row_bytes(&results, dims) <= ROW_BYTES
+        if !rows_of_sums.all(|own| own == dims) || !self.alike(&tensors, dims) {
+            return Some(Misfit::OtherRows);
+        }
+        Some(self.row_bytes(&results, dims)).filter(|bytes| *bytes > ROW_BYTES).map(Misfit::RowBytes)
     }
 
-    /// True if there is one product, which has a number of leading dims, and the others work on its elements.
-    fn follow(&self, group: &[usize], laws: &[&Rows], dims: usize) -> bool {
+    /// Why statements do not follow a product with a number of leading dims: there is another one, or they do not work on its elements.
+    fn off_product(&self, group: &[usize], laws: &[&Rows], dims: usize) -> Option<Misfit> {
         let (products, others): (Vec<_>, Vec<_>) = group.iter().zip(laws).partition(|(_, rows)| rows.product.is_some());
-        let works = |(at, rows): &(&usize, &&Rows)| {
-            follows_product(&self.stmts[**at].op) && rows.dims.is_none_or(|own| own <= dims)
-        };
-        products.len() == 1 && others.iter().all(works)
+        if products.len() > 1 {
+            return Some(Misfit::TwoProducts);
+        }
+        let works =
+            |at: usize, rows: &Rows| follows_product(&self.stmts[at].op) && rows.dims.is_none_or(|own| own <= dims);
+        others.iter().find(|(at, rows)| !works(**at, rows)).map(|(at, _)| Misfit::AfterProduct(**at))
     }
 
     /// True if all tensors are divided into rows as the first of them is.
