@@ -1,7 +1,10 @@
 //! Predictions of configurations as a whole: parts sum to the whole, and what a change of configuration must do, it does.
 
-use cost::Interval;
+use cost::{BlockOptions, CPU, Cluster, Interval, Platform, Recipe, Stack, memory_traffic};
+use ir::options::ParallelConfig;
+use meshwright::compiler::compile::{CompileRequest, compile_source};
 use meshwright::compiler::error::Error;
+use meshwright::compiler::model_source::ModelSource;
 use meshwright::estimator::{ConfigLine, EstimateReport, EstimateRequest, Estimator, estimate_all};
 use transforms::recompute::MODULES;
 
@@ -265,4 +268,36 @@ fn the_bubble_is_the_idle_share_in_the_mean() {
     let predicted = estimate(&Estimator::new(), "dp=2,pp=8").predicted;
     let filled = 7.0 / (32.0 + 7.0);
     assert!(predicted.bubble > filled && predicted.bubble < filled + 0.25, "{}", predicted.bubble);
+}
+
+/// An estimate's groups are found by a rule, those of a program by an integer program.
+#[test]
+fn an_estimate_moves_the_bytes_of_the_program() {
+    let mut stack = Stack::find("meshwright-threads").unwrap();
+    stack.fitted.traffic.value = 1.0;
+    let mut cluster: Cluster = CPU.clone();
+    (cluster.device.start, cluster.device.memory_share) = (0.0, 1.0);
+    let recipe = Recipe { activation: 4.0, ..Recipe::bf16() };
+    let platform = Platform { cluster: &cluster, stack: &stack, recipe: &recipe };
+    for model in ["tiny-llama", "tiny-gpt2", "llama3.2-1b"] {
+        let order = CompileRequest { model: model.into(), seq: 256, ..CompileRequest::default() };
+        let file = compile_source(&ModelSource::open(model).unwrap(), &order, None, &mut |_, _| {}).unwrap();
+        let (model, program) = (&file.model, file.program.as_ref().unwrap());
+        let options = BlockOptions::of(&ParallelConfig::default(), 1);
+        for block in model.blocks.values() {
+            let profile = cost::profile(model, block, &options, &platform);
+            let seconds = [("F", profile.f.memory_bound), ("B", profile.i.memory_bound + profile.w.memory_bound)];
+            for (kind, seconds) in seconds {
+                let name = format!("{}.{kind}", block.name);
+                let Some(body) = program.bodies.values().find(|body| body.name == name) else { continue };
+                let [apart, grouped] = memory_traffic(&model.mesh, body);
+                if apart.launches == grouped.launches {
+                    continue;
+                }
+                let ratio = seconds * cluster.device.memory_bandwidth / grouped.bytes as f64;
+                eprintln!("{name}: {ratio}");
+                assert!((0.9..1.1).contains(&ratio), "{name}: {ratio} of {grouped:?}");
+            }
+        }
+    }
 }

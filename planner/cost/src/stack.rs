@@ -235,8 +235,9 @@ impl Stack {
     /// Groups of ops that a stack may fuse into one kernel. Pointwise: the norm; SwiGLU or another gate with its product; bias
     /// and GeLU; bias, dropout and residual sum; residual sum and norm; the rotation; softmax with mask and scale. Ends: the loss
     /// with its softmax; the embedding with its sum. Matmuls: q, k and v as one, gate and up as one, weight gradients with their
-    /// sum over micro-batches. Others: routing, permutation, the optimizer over all parameters.
-    pub const GROUPS: [&str; 16] = [
+    /// sum over micro-batches. Others: routing, permutation, the optimizer over all parameters. `groups`: what Meshwright's pass
+    /// `fuse` puts together, by the rows that ops treat alike.
+    pub const GROUPS: [&str; 17] = [
         "norm",
         "swiglu",
         "bias_gelu",
@@ -253,6 +254,7 @@ impl Stack {
         "quantise",
         "accumulate",
         "optimizer",
+        "groups",
     ];
 
     /// Kinds of communication that a stack may hide; `tp_backward` is that of tp behind the other gradient's product.

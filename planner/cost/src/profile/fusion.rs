@@ -20,6 +20,7 @@ pub(super) struct Fusion {
     pub(super) accumulate: bool,
     pub(super) router: bool,
     pub(super) permute: bool,
+    pub(super) groups: bool,
 }
 
 /// Role of a pointwise statement in a transformer.
@@ -59,6 +60,7 @@ impl Fusion {
             accumulate: stack.fuses("accumulate"),
             router: stack.fuses("router"),
             permute: stack.fuses("permute"),
+            groups: stack.fuses("groups"),
         }
     }
 

@@ -15,6 +15,7 @@ mod module_sets;
 mod modules;
 mod pointwise;
 mod products;
+mod row_groups;
 mod section;
 mod site;
 mod tensors;

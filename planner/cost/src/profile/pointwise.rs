@@ -2,7 +2,8 @@
 
 use super::fusion::{Role, role};
 use super::keep::MASK;
-use super::products::Products;
+use super::products::{self, Products};
+use super::row_groups::{Members, row_groups};
 use super::site::Site;
 use ir::entity::EntitySet;
 use ir::graph::{SectionKind, Stmt};
@@ -37,10 +38,12 @@ pub(super) fn moves(site: &Site<'_>, section: SectionKind, stmts: &[&Stmt], prod
         moves.seconds += site.platform.memory_bound(bytes);
         moves.kernels += kernels;
     };
+    let grouped = if site.fusion.groups { in_groups(site, section, stmts, &mut add) } else { EntitySet::new() };
     let outside = Outside::of(site, section, stmts);
     let mut run: Vec<(usize, Role)> = Vec::new();
     for (at, stmt) in stmts.iter().enumerate() {
         match piece(site, stmt, products) {
+            _ if grouped.contains(stmt.results[0]) => {}
             Piece::Pointwise(role) => run.push((at, role)),
             Piece::Alone { bytes, kernels } => add(bytes, kernels),
             Piece::Nothing => {}
@@ -59,6 +62,38 @@ pub(super) fn moves(site: &Site<'_>, section: SectionKind, stmts: &[&Stmt], prod
     }
     groups(site, stmts, &run).iter().for_each(|group| add(outside.bytes(site, stmts, group), 1.0));
     moves
+}
+
+/// Adds the kernels of groups that begin in a section, and returns the first results of all statements in groups. Both gradients are
+/// one body. Of a group with a product, that counts which goes beyond the product.
+fn in_groups(
+    site: &Site<'_>,
+    section: SectionKind,
+    stmts: &[&Stmt],
+    add: &mut impl FnMut(f64, f64),
+) -> EntitySet<Value> {
+    let (body, groups, outside) = match section {
+        SectionKind::I | SectionKind::W => (site.backward(), site.backward_groups(), Outside::of_backward(site)),
+        SectionKind::F | SectionKind::U => (stmts.to_vec(), row_groups(site, stmts), Outside::of(site, section, stmts)),
+    };
+    let own = match section {
+        SectionKind::W => site.stmts(SectionKind::I).len()..usize::MAX,
+        _ => 0..stmts.len(),
+    };
+    let mut grouped = EntitySet::new();
+    for group in groups {
+        for &at in &group {
+            grouped.insert(body[at].results[0]);
+        }
+        if own.contains(&group[0]) {
+            let product = group.iter().find(|&&at| products::local(&site.local, body[at]).is_some());
+            let tensors = product.iter().flat_map(|&&at| body[at].operands.iter().chain(&body[at].results));
+            let within: f64 = tensors.map(|&value| site.bytes(value)).sum();
+            let bytes = outside.bytes(site, &body, &group) - within;
+            add(bytes.max(0.0), if product.is_some() { 0.0 } else { 1.0 });
+        }
+    }
+    grouped
 }
 
 fn piece(site: &Site<'_>, stmt: &Stmt, products: &Products) -> Piece {
@@ -111,7 +146,7 @@ fn kernels(site: &Site<'_>, op: &str) -> f64 {
 
 /// Groups neighbouring pointwise statements into the stack's kernels. Two statements share a kernel if one reads the other's
 /// result, or both read the same value, and the stack fuses their roles.
-fn groups(site: &Site<'_>, stmts: &[&Stmt], run: &[(usize, Role)]) -> Vec<Group> {
+fn groups(site: &Site<'_>, stmts: &[&Stmt], run: &[(usize, Role)]) -> Vec<Members> {
     let mut groups: Vec<SmallVec<[(usize, Role); 8]>> = Vec::new();
     for &(at, role) in run {
         let near = |&(other, other_role): &(usize, Role)| {
@@ -131,9 +166,6 @@ fn groups(site: &Site<'_>, stmts: &[&Stmt], run: &[(usize, Role)]) -> Vec<Group>
     }
     groups.into_iter().map(|group| group.into_iter().map(|(at, _)| at).collect()).collect()
 }
-
-/// Indices of the statements of a kernel.
-type Group = SmallVec<[usize; 8]>;
 
 /// Uses of a section's values outside of one kernel.
 struct Outside {
@@ -161,11 +193,25 @@ impl Outside {
         Outside { later }
     }
 
+    /// Both gradients as one body.
+    fn of_backward(site: &Site<'_>) -> Outside {
+        let sums = site.block()[SectionKind::W].stmts.iter().flat_map(|stmt| &stmt.results);
+        let mut later = EntitySet::new();
+        for &value in site.block()[SectionKind::I].ret.iter().chain(sums) {
+            later.insert(value);
+        }
+        Outside { later }
+    }
+
     /// Bytes that a kernel moves: operands computed elsewhere, results read elsewhere, and masks of dropout.
     fn bytes(&self, site: &Site<'_>, stmts: &[&Stmt], group: &[usize]) -> f64 {
         let made = |value: Value| group.iter().any(|&at| stmts[at].results.contains(&value));
         let mut read: SmallVec<[Value; 8]> = SmallVec::new();
-        for &value in group.iter().flat_map(|&at| &stmts[at].operands) {
+        let mut untouched = 0.0;
+        for (stmt, &value) in
+            group.iter().flat_map(|&at| stmts[at].operands.iter().map(move |value| (stmts[at], value)))
+        {
+            untouched += untouched_bytes(site, stmt, value);
             let sources = site.remade.get(&value).map_or(std::slice::from_ref(&value), Vec::as_slice);
             for &source in sources.iter().filter(|&&source| !made(source)) {
                 if !read.contains(&source) {
@@ -181,6 +227,16 @@ impl Outside {
         let written = results.filter(|&&value| elsewhere(value)).map(|&value| site.bytes(value)).sum::<f64>();
         let dropped = group.iter().filter(|&&at| matches!(stmts[at].op, Op::Kernel(KernelOp::Dropout(_))));
         let masks = dropped.map(|&at| site.local.elements(stmts[at].operands[0]) * site.saved(MASK, 1.0)).sum::<f64>();
-        read.into_iter().map(|value| site.bytes(value)).sum::<f64>() + written + masks
+        read.into_iter().map(|value| site.bytes(value)).sum::<f64>() - untouched + written + masks
     }
+}
+
+/// Bytes of an operand that an op does not read: of a table or of logits, those of other ids.
+fn untouched_bytes(site: &Site<'_>, stmt: &Stmt, value: Value) -> f64 {
+    let is_indexed = match &stmt.op {
+        Op::Kernel(KernelOp::Embedding(_)) => value == stmt.operands[1],
+        Op::Kernel(KernelOp::Pick(_)) => value == stmt.operands[0],
+        _ => false,
+    };
+    if is_indexed { (site.bytes(value) - site.bytes(stmt.results[0])).max(0.0) } else { 0.0 }
 }

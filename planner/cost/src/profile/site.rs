@@ -3,6 +3,7 @@
 use super::alias::{Alias, weighed};
 use super::fusion::{Fusion, Role, role};
 use super::local::Local;
+use super::row_groups::{Members, row_groups};
 use crate::block_options::BlockOptions;
 use crate::platform::Platform;
 use crate::routing::Routing;
@@ -12,6 +13,7 @@ use ir::ids::Value;
 use ir::ops::{KernelOp, Op};
 use ir::saved::saved_values;
 use rustc_hash::FxHashMap;
+use std::cell::OnceCell;
 
 /// A block under options on a platform.
 pub(super) struct Site<'a> {
@@ -29,6 +31,8 @@ pub(super) struct Site<'a> {
     pub(super) unread: EntitySet<Value>,
     pub(super) has_attention: bool,
     pub(super) has_experts: bool,
+    /// The groups of both gradients, which are one body.
+    backward: OnceCell<Vec<Members>>,
 }
 
 impl<'a> Site<'a> {
@@ -51,6 +55,7 @@ impl<'a> Site<'a> {
             unread: if platform.stack.facts.weighs_inside { weighed(block) } else { EntitySet::new() },
             has_attention: block[SectionKind::F].stmts.iter().any(is_attention),
             has_experts: Routing::of(block).is_some(),
+            backward: OnceCell::new(),
         };
         site.alias = Alias::of(block, site.local.mesh(), site.saved("whole", 0.0) > 0.0);
         site.later.retain(|value| !site.unread.contains(*value));
@@ -70,6 +75,16 @@ impl<'a> Site<'a> {
 
     pub(super) fn stmts(&self, section: SectionKind) -> Vec<&'a Stmt> {
         self.block()[section].stmts.iter().collect()
+    }
+
+    /// Statements of I, then of W.
+    pub(super) fn backward(&self) -> Vec<&'a Stmt> {
+        [self.stmts(SectionKind::I), self.stmts(SectionKind::W)].concat()
+    }
+
+    /// Groups of the statements of [`Site::backward`].
+    pub(super) fn backward_groups(&self) -> Vec<Members> {
+        self.backward.get_or_init(|| row_groups(self, &self.backward())).clone()
     }
 
     /// Bytes of a value on one rank, or of the value that stands in for it.
