@@ -16,6 +16,7 @@
 //! | [`estimate`](fn@estimate) | step time and memory of one configuration, or of many: [`EstimateReport`] |
 //! | [`compile`](fn@compile) | the IR after any pass, and the [`Program`] of every rank: [`File`] |
 //! | [`predicting::predict`] | the simulated step of a compiled file: [`predicting::StepPrediction`] |
+//! | [`groups::groups`] | the statements of a compiled file that run as one kernel, and why not more: [`groups::GroupReport`] |
 //! | [`train`](fn@train) | a trained model; every device is a thread of the process: [`train::TrainReport`] |
 //! | [`reshard::reshard`] | the cheapest collectives between two shardings of a tensor: [`reshard::ReshardReport`] |
 //! | [`view::report`](view::report::report) | a pipeline schedule, checked, simulated, and drawn by [`view::draw`] |
@@ -36,13 +37,14 @@ mod builders;
 pub mod calibrate;
 pub mod cli;
 pub mod error;
+pub mod groups;
 mod json;
 pub mod predicting;
 pub mod reshard;
 pub mod train;
 
 pub use {
-    autotune, codegen, compiler, cost, estimator, ir, planner, runtime, scheduler, simulator, support, trace,
+    autotune, codegen, compiler, cost, estimator, fusion, ir, planner, runtime, scheduler, simulator, support, trace,
     transforms, view,
 };
 

@@ -99,6 +99,27 @@ fn a_plan_is_explained_from_its_file() {
     assert!(slower >= 0.0 && (told - slower).abs() < 1e-9, "{asked}");
 }
 
+/// The groups of a plan's program, as `compile` counts them.
+#[test]
+fn a_plan_names_its_groups() {
+    let folder = Folder::new("groups");
+    let parallel = "dp=2,tp=2,sp=false,zero=0,mbs=2";
+    folder.answer(&format!("{TINY} --pin {parallel} --format json -o plan.json"));
+    let text = folder.answer("explain plan.json --groups layer.F");
+    assert!(text.contains("layer.F: one kernel") && text.contains("kernels are apart because"), "{text}");
+    assert!(!text.contains("layer.B: one kernel") && text.contains("`all_reduce` is between"), "{text}");
+    let compiled = folder.run(&format!("compile tiny-llama --parallel {parallel} --seq 32 --global-batch 8"));
+    let told = String::from_utf8(compiled.stderr).unwrap();
+    let table = told.find("body ").map(|from| &told[from..]).expect("a table");
+    assert!(text.contains(table), "{text}\n{table}");
+    let report: Value = serde_json::from_str(&folder.answer("explain plan.json --groups --format json")).unwrap();
+    let layer = report["bodies"].as_array().unwrap().iter().find(|body| body["body"] == "layer.B").unwrap();
+    assert!(layer["launches"][1].as_u64() < layer["launches"][0].as_u64() && !layer["groups"][0].is_null(), "{layer}");
+    let refused = folder.run("explain plan.json --groups nothing");
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(2) && message.contains("there is no such body, but embed.F"), "{message}");
+}
+
 /// A plan that no machine can run is refused.
 #[test]
 fn an_absurd_plan_is_refused() {

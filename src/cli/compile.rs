@@ -1,13 +1,13 @@
 //! `meshwright compile`: compiles a model, or a dump of any level, to the instructions of each rank.
 
 use super::dump::Dump;
-use super::fusion::fusion_table;
 use super::memory::memory_table;
 use super::parallel::ParallelFlags;
 use super::progress::SearchWatch;
 use super::request::asked;
 use super::{TableFormat, prediction};
 use crate::error::Error;
+use crate::groups::traffic_table;
 use crate::predicting::{predict, write_trace};
 use clap::Args;
 use compiler::compile::{CompileRequest, compile_source_watched};
@@ -122,7 +122,7 @@ impl Compile {
             let _ = writeln!(std::io::stderr().lock(), "{}", sharded(&decided));
         }
         // The tables go to standard error, so that standard output stays IR text.
-        for table in memory.into_iter().chain(fusion_table(&file)) {
+        for table in memory.into_iter().chain(traffic_table(&file)) {
             let _ = write!(std::io::stderr().lock(), "{table}");
         }
         Ok(written.unwrap_or_else(|| text::print(&file)))

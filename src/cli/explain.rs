@@ -4,11 +4,13 @@ use super::plan::{PlanFormat, printed};
 use super::request::asked;
 use super::{Answer, json};
 use crate::error::Error;
+use crate::groups::groups;
 use autotune::explain::{self, Planned, read_plan, request_of};
 use autotune::plan::PlanReport;
 use autotune::plan::{self, Found, PlanRequest};
 use clap::Args;
 use compiler::deadline::Deadline;
+use cost::CPU;
 use estimator::Estimator;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -22,6 +24,7 @@ Examples:
   meshwright explain plan.json
   meshwright explain plan.json --why-not tp=4
   meshwright explain plan.json --why-not pp=4,zero=0 --format json
+  meshwright explain plan.json --groups layer
   meshwright explain plan.json --format html -o plan.html")]
 pub(super) struct Explain {
     #[command(flatten)]
@@ -44,6 +47,9 @@ struct Flags {
     /// Compare the plan with the best configuration that also has these pins
     #[arg(long, value_name = "CONFIG")]
     why_not: Option<String>,
+    /// Compile the plan and show which statements run as one kernel, and why not more: of this block or body (`layer.F`), or of all
+    #[arg(long, num_args = 0..=1, default_missing_value = "", value_name = "BODY", conflicts_with = "why_not")]
+    groups: Option<String>,
     /// Stop after this many seconds and return what is known
     #[arg(long, value_name = "S", value_parser = finite)]
     deadline: Option<f64>,
@@ -57,6 +63,8 @@ struct Request {
     #[serde(default)]
     why_not: Option<String>,
     #[serde(default)]
+    groups: Option<String>,
+    #[serde(default)]
     deadline: Option<f64>,
 }
 
@@ -64,6 +72,10 @@ impl Explain {
     pub(super) fn run(self) -> Result<Answer, Error> {
         let missing = self.flags.plan.is_none().then_some("`explain` needs a PLAN");
         let request: Request = asked(self.request.as_deref(), missing, &self.flags)?;
+        if let Some(name) = &request.groups {
+            let text = in_groups(&read_plan(&request.plan)?, name, self.format)?;
+            return Answer::done(text).put(self.output.as_deref());
+        }
         let (estimator, deadline) = (Estimator::new(), Deadline::asked(request.deadline)?);
         let plan = explained(&estimator, read_plan(&request.plan)?, deadline.clone())?;
         let text = match (&request.why_not, self.format) {
@@ -78,6 +90,21 @@ impl Explain {
             (None, format) => printed(format, &estimator, &plan)?,
         };
         Answer::done(text).put(self.output.as_deref())
+    }
+}
+
+/// The groups of a plan's program.
+fn in_groups(plan: &PlanReport, name: &str, format: PlanFormat) -> Result<String, Error> {
+    let (note, file) = explain::compiled(&plan.chosen, None)?;
+    let report = groups(&file, &CPU).ok_or_else(|| Error::fault("explain", "a plan has no program"))?;
+    if !report.has(name) {
+        let bodies = report.bodies.iter().map(|body| body.body.as_str()).collect::<Vec<_>>().join(", ");
+        return Err(Error::Usage(format!("--groups {name}: there is no such body, but {bodies}")));
+    }
+    match format {
+        PlanFormat::Table => Ok(note + &report.text(name)),
+        PlanFormat::Json => json(&report),
+        PlanFormat::Ir | PlanFormat::Html => Err(Error::Usage("--groups requires --format table or json".into())),
     }
 }
 

@@ -9,7 +9,6 @@ mod dump;
 mod error_code;
 mod estimate;
 mod explain;
-mod fusion;
 mod gpu_check;
 mod job;
 mod keys;

@@ -8,7 +8,7 @@ use compiler::model_source::ModelSource;
 use compiler::parallel;
 use estimator::EstimateReport;
 use ir::options::{CpKind, ParallelConfig, Recompute};
-use ir::text;
+use ir::text::{self, File};
 use support::units::gib;
 
 /// Output of `compile` after the planner's last pass. Options other than shardings are in a comment: they are estimated, not
@@ -17,6 +17,16 @@ use support::units::gib;
 /// # Errors
 /// The model no longer exists, or cannot be planned under the configuration.
 pub fn annotated(plan: &EstimateReport) -> Result<String, Error> {
+    let last = planner::PASSES.last().map(|pass| pass.name);
+    let (note, file) = compiled(plan, last)?;
+    Ok(note + &text::print(&file))
+}
+
+/// The model of a plan compiled up to a pass, or to its program, and a comment with the options that are not compiled.
+///
+/// # Errors
+/// As [`annotated`].
+pub fn compiled(plan: &EstimateReport, stop_after: Option<&str>) -> Result<(String, File), Error> {
     let sharded = shardings(&plan.parallel);
     let order = CompileRequest {
         model: plan.inputs.model.clone(),
@@ -26,11 +36,10 @@ pub fn annotated(plan: &EstimateReport) -> Result<String, Error> {
         precision: if plan.inputs.precision == "f32" { "f32" } else { "bf16" }.to_string(),
         ..CompileRequest::default()
     };
-    let last = planner::PASSES.last().map(|pass| pass.name);
-    let file = compile_source(&ModelSource::open(&order.model)?, &order, last, &mut |_, _| ())?;
+    let file = compile_source(&ModelSource::open(&order.model)?, &order, stop_after, &mut |_, _| ())?;
     let beyond = differences(&sharded, &plan.parallel);
     let note = if beyond.is_empty() { String::new() } else { format!("// Beyond the shardings: {beyond}\n") };
-    Ok(note + &text::print(&file))
+    Ok((note, file))
 }
 
 /// Annotated text of an infeasible request: the configuration of least memory, with a note in its head.

@@ -23,7 +23,7 @@ mod pool;
 mod what_if;
 mod why_not;
 
-pub use annotated::{annotated, annotated_closest};
+pub use annotated::{annotated, annotated_closest, compiled};
 pub use brief::{brief, differences};
 pub use difference::TIE;
 pub use page::{page, page_of_conflict};
