@@ -32,6 +32,7 @@
 //! ```
 
 pub mod differentiate;
+mod egraph;
 pub mod evaluation;
 pub mod quantise;
 pub mod recognise;

@@ -1,7 +1,7 @@
 //! Recognition of ops that a model spells in primitives.
 //!
-//! The forward of each block becomes an e-graph (Willsey et al. 2021). Rules add equal terms until none is new, and
-//! recognisers add the op that a term spells. Of each value's definitions the one that leaves the fewest statements is taken.
+//! The forward of each block becomes an e-graph (`egraph`). Rules add equal terms until none is new, and recognisers
+//! add the op that a term spells. Of each value's definitions the one that leaves the fewest statements is taken.
 //!
 //! Recognised are `sigmoid`, `silu`, `gelu`, `gelu_erf`, `relu_squared`, `softmax`, `rms_norm`, `layer_norm`, `cross_entropy`,
 //! `attention`, `rope` and `embedding`. A recognised op may round and add in another order than its primitives. Terms that
@@ -9,25 +9,18 @@
 //!
 //! Limits count nodes and rounds, never time, so the result depends on the model alone.
 
-mod construct;
-mod decode;
-mod encode;
-#[cfg(test)]
-mod evaluate;
-mod extract;
-mod facts;
-mod language;
-mod look;
 mod rules;
 #[cfg(test)]
 mod tests;
 
+use crate::egraph::construct::Construct;
+use crate::egraph::extract::{self, Replaced};
+pub use crate::egraph::rule::Rounding;
+use crate::egraph::saturate::saturate;
+use crate::egraph::{decode, encode, language};
 use crate::renumber::renumber;
-use construct::Construct;
-use extract::Replaced;
 use ir::graph::{Block, Model, SectionKind, Stmt};
 use ir::ids::Value;
-pub use rules::Rounding;
 use std::collections::{BTreeMap, HashSet};
 
 /// A recognised op.
@@ -82,7 +75,7 @@ fn recognise_block(block: &mut Block, has_mesh: bool) -> Vec<Recognised> {
         return Vec::new();
     }
     let mut encoded = encode::encode(block);
-    rules::saturate(&mut encoded.graph);
+    saturate(&mut encoded.graph, &rules::all());
     let original = block.clone();
     let construct = Construct::new(&original, &encoded);
     let replaced = extract::extract(&original, &construct);

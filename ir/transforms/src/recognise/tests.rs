@@ -1,11 +1,12 @@
 //! Rules: on each body all nodes of a class have equal elements, and each rule applies somewhere.
 
-use super::encode::encode;
-use super::evaluate::{Tensor, evaluate};
-use super::facts::Graph;
-use super::language::{Node, NodeKind};
-use super::look::Look;
-use super::rules::{self, saturate};
+use super::rules;
+use crate::egraph::encode::encode;
+use crate::egraph::evaluate::{Tensor, evaluate};
+use crate::egraph::facts::Graph;
+use crate::egraph::language::{Node, NodeKind};
+use crate::egraph::look::Look;
+use crate::egraph::saturate::saturate;
 use egg::Id;
 use ir::graph::Block;
 use ir::types::DType;
@@ -195,7 +196,7 @@ fn all_nodes_of_a_class_are_equal() {
     for body in BODIES {
         let block = block(body);
         let mut graph = encode(&block).graph;
-        saturate(&mut graph);
+        saturate(&mut graph, &rules::all());
         let mut known: HashMap<Id, Vec<Tensor>> = HashMap::new();
         let mut is_new = true;
         while std::mem::take(&mut is_new) {
@@ -221,7 +222,7 @@ fn each_rule_applies_in_a_body() {
     let mut applied = BTreeSet::new();
     for body in BODIES {
         let mut graph = encode(&block(body)).graph;
-        saturate(&mut graph);
+        saturate(&mut graph, &rules::all());
         let look = Look::new(&graph);
         for rule in rules::all() {
             if graph.classes().any(|class| !rule.apply(&look, class.id).is_empty()) {

@@ -1,8 +1,8 @@
 //! `sigmoid`, `silu`, `gelu`, `gelu_erf` and `relu_squared`.
 
 use super::polynomial::{polynomial, variables};
-use super::{Equal, Rounding, Rule, Term};
-use crate::recognise::look::Look;
+use crate::egraph::look::Look;
+use crate::egraph::rule::{Equal, Rounding, Rule, Term};
 use egg::Id;
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
 

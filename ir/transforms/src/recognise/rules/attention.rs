@@ -1,9 +1,9 @@
 //! `attention`: scores by a contraction, their softmax, and the contraction with the values.
 
 use super::mask::{Index, Limit, masked};
-use super::{Equal, Rounding, Rule, Term};
-use crate::recognise::language::{Contraction, Made, Node, NodeKind, Number, Shape, Spread};
-use crate::recognise::look::Look;
+use crate::egraph::language::{Contraction, Made, Node, NodeKind, Number, Shape, Spread};
+use crate::egraph::look::Look;
+use crate::egraph::rule::{Equal, Rounding, Rule, Term};
 use egg::Id;
 
 pub(super) const RULES: [Rule; 1] = [Rule { name: "attention", rounding: Rounding::Reorders, find: attention }];

@@ -1,8 +1,8 @@
 //! `embedding` as the product of a one-hot tensor and a table.
 
-use super::{Equal, Rounding, Rule, Term};
-use crate::recognise::language::{Contraction, Made, Node, NodeKind};
-use crate::recognise::look::Look;
+use crate::egraph::language::{Contraction, Made, Node, NodeKind};
+use crate::egraph::look::Look;
+use crate::egraph::rule::{Equal, Rounding, Rule, Term};
 use egg::Id;
 use ir::types::DType;
 

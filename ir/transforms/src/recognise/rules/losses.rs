@@ -2,9 +2,9 @@
 
 use super::embedding::one_hot;
 use super::norms::below_max;
-use super::{Equal, Rounding, Rule, Term};
-use crate::recognise::language::{Made, NodeKind, Shape};
-use crate::recognise::look::Look;
+use crate::egraph::language::{Made, NodeKind, Shape};
+use crate::egraph::look::Look;
+use crate::egraph::rule::{Equal, Rounding, Rule, Term};
 use egg::Id;
 use ir::types::DType;
 

@@ -1,7 +1,7 @@
 //! Masks of attention scores: keys that are later than the query, or of another segment, have a large negative score.
 
-use crate::recognise::language::{NodeKind, Spread};
-use crate::recognise::look::Look;
+use crate::egraph::language::{NodeKind, Spread};
+use crate::egraph::look::Look;
 use egg::Id;
 use ir::types::DType;
 

@@ -1,8 +1,8 @@
 //! `rms_norm`, `layer_norm` and `softmax`, over the last dim.
 
-use super::{Equal, Rounding, Rule, Term};
-use crate::recognise::language::{Made, Number};
-use crate::recognise::look::Look;
+use crate::egraph::language::{Made, Number};
+use crate::egraph::look::Look;
+use crate::egraph::rule::{Equal, Rounding, Rule, Term};
 use egg::Id;
 use ir::types::DType;
 

@@ -1,6 +1,6 @@
 //! Polynomials in a class and in a function of it: all spellings of `a x + b x^3` or `x / 2 + x t / 2` have the same coefficients.
 
-use crate::recognise::look::{Look, is_near};
+use crate::egraph::look::{Look, is_near};
 use egg::Id;
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! `rope` in the rotate-half convention, its frequencies computed as powers of a base.
 
-use super::{Equal, Rounding, Rule, Term};
-use crate::recognise::language::{Made, Node, NodeKind, Number, Spread};
-use crate::recognise::look::{Look, is_near};
+use crate::egraph::language::{Made, Node, NodeKind, Number, Spread};
+use crate::egraph::look::{Look, is_near};
+use crate::egraph::rule::{Equal, Rounding, Rule, Term};
 use egg::Id;
 use ir::types::DType;
 

@@ -6,23 +6,23 @@ use ir::ids::Value;
 use ir::types::DType;
 
 /// The e-graph of a section.
-pub(super) type Graph = EGraph<Node, Facts>;
+pub(crate) type Graph = EGraph<Node, Facts>;
 
 /// The analysis.
 #[derive(Default)]
-pub(super) struct Facts;
+pub(crate) struct Facts;
 
 /// The facts of a class.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Fact {
+pub(crate) struct Fact {
     /// Its shape.
-    pub(super) shape: Shape,
+    pub(crate) shape: Shape,
     /// The number that all its elements are.
-    pub(super) number: Option<Number>,
+    pub(crate) number: Option<Number>,
     /// True if all elements are known to be finite.
-    pub(super) is_finite: bool,
+    pub(crate) is_finite: bool,
     /// The first value of the block that holds it, after the number of its statement from 1; arguments have 0.
-    pub(super) value: Option<(usize, Value)>,
+    pub(crate) value: Option<(usize, Value)>,
 }
 
 impl Analysis<Node> for Facts {

@@ -13,14 +13,14 @@ const RECOGNISED: [&str; 6] = ["sigmoid", "silu", "gelu", "gelu_erf", "relu_squa
 
 /// A new statement.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Source {
+pub(crate) struct Source {
     node: Node,
     /// True if it moves no elements.
-    pub(super) is_view: bool,
+    pub(crate) is_view: bool,
 }
 
 /// The constructions of the classes of a saturated e-graph.
-pub(super) struct Construct<'a> {
+pub(crate) struct Construct<'a> {
     block: &'a Block,
     encoded: &'a Encoded,
     /// The cheapest node of each class that no value holds.
@@ -29,7 +29,7 @@ pub(super) struct Construct<'a> {
 
 impl<'a> Construct<'a> {
     /// Finds the cheapest nodes.
-    pub(super) fn new(block: &'a Block, encoded: &'a Encoded) -> Construct<'a> {
+    pub(crate) fn new(block: &'a Block, encoded: &'a Encoded) -> Construct<'a> {
         let mut construct = Construct { block, encoded, cheapest: HashMap::new() };
         let mut classes: Vec<Id> = construct.graph().classes().map(|class| class.id).collect();
         classes.sort_unstable();
@@ -42,27 +42,27 @@ impl<'a> Construct<'a> {
     }
 
     /// The saturated e-graph.
-    pub(super) fn graph(&self) -> &'a Graph {
+    pub(crate) fn graph(&self) -> &'a Graph {
         &self.encoded.graph
     }
 
     /// The block of the e-graph.
-    pub(super) fn block(&self) -> &'a Block {
+    pub(crate) fn block(&self) -> &'a Block {
         self.block
     }
 
     /// The first value that holds a class.
-    pub(super) fn value(&self, class: Id) -> Option<Value> {
+    pub(crate) fn value(&self, class: Id) -> Option<Value> {
         self.graph()[class].data.value.map(|(_, value)| value)
     }
 
     /// The cheapest node of a class that no value holds.
-    pub(super) fn node(&self, class: Id) -> Option<&Node> {
+    pub(crate) fn node(&self, class: Id) -> Option<&Node> {
         self.cheapest.get(&self.graph().find(class)).map(|(_, node)| node)
     }
 
     /// The index along one dim, if the node is a tensor of them that no value holds: it needs no operand.
-    pub(super) fn counted(&self, node: &Node) -> Option<usize> {
+    pub(crate) fn counted(&self, node: &Node) -> Option<usize> {
         let NodeKind::Spread(Spread { places, .. }) = &node.kind else { return None };
         let &[operand] = node.operands.as_slice() else { return None };
         let is_count = self.value(operand).is_none()
@@ -71,7 +71,7 @@ impl<'a> Construct<'a> {
     }
 
     /// The operands of a node that become operands of its statement.
-    pub(super) fn operands<'n>(&self, node: &'n Node) -> &'n [Id] {
+    pub(crate) fn operands<'n>(&self, node: &'n Node) -> &'n [Id] {
         if self.counted(node).is_some() { &[] } else { &node.operands }
     }
 
@@ -108,7 +108,7 @@ impl<'a> Construct<'a> {
     }
 
     /// The nodes with a recognised op that may define a value, best first.
-    pub(super) fn candidates(&self, value: Value) -> Vec<Node> {
+    pub(crate) fn candidates(&self, value: Value) -> Vec<Node> {
         let Some(&class) = self.encoded.class.get(&value) else { return Vec::new() };
         let nodes = self.graph()[class].iter().filter(|node| is_statement(node) && self.recognised(node).is_some());
         let mut costs: Vec<(usize, Node)> = nodes.filter_map(|node| Some((self.cost(node)?, node.clone()))).collect();
@@ -117,7 +117,7 @@ impl<'a> Construct<'a> {
     }
 
     /// The recognised op of a node, or of what it is a view or result of.
-    pub(super) fn recognised<'n>(&'n self, node: &'n Node) -> Option<&'n Node> {
+    pub(crate) fn recognised<'n>(&'n self, node: &'n Node) -> Option<&'n Node> {
         match node.kind {
             NodeKind::Made(_) => Some(node),
             NodeKind::Plain(name) => RECOGNISED.contains(&name).then_some(node),
@@ -129,7 +129,7 @@ impl<'a> Construct<'a> {
     }
 
     /// The values of the block that a node reads, also by nodes of classes that no value holds.
-    pub(super) fn values(&self, node: &Node) -> Vec<Value> {
+    pub(crate) fn values(&self, node: &Node) -> Vec<Value> {
         let of_operand = |&class: &Id| match (self.value(class), self.node(class)) {
             (Some(value), _) => vec![value],
             (None, Some(node)) => self.values(node),
@@ -139,7 +139,7 @@ impl<'a> Construct<'a> {
     }
 
     /// Adds the new statements of a node.
-    pub(super) fn sources(&self, node: &Node, all: &mut HashSet<Source>) {
+    pub(crate) fn sources(&self, node: &Node, all: &mut HashSet<Source>) {
         let mut node = node.clone();
         node.operands.iter_mut().for_each(|class| *class = self.graph().find(*class));
         for &class in self.operands(&node) {

@@ -1,11 +1,11 @@
 //! Equalities of ops that move elements: conversions, spreads and reshapes. Elementwise ops happen before a spread.
 
-use super::{Equal, Rounding, Rule, Term};
-use crate::recognise::language::{Node, NodeKind, Spread};
-use crate::recognise::look::Look;
+use crate::egraph::language::{Node, NodeKind, Spread};
+use crate::egraph::look::Look;
+use crate::egraph::rule::{Equal, Rounding, Rule, Term};
 use egg::Id;
 
-pub(super) const RULES: [Rule; 8] = [
+pub(crate) const RULES: [Rule; 8] = [
     Rule { name: "cast-back", rounding: Rounding::Exact, find: cast_back },
     Rule { name: "spread-spread", rounding: Rounding::Exact, find: spread_twice },
     Rule { name: "reshape-spread", rounding: Rounding::Exact, find: drops_ones },

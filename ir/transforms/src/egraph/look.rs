@@ -17,53 +17,53 @@ const STEPS: usize = 256;
 const FACTORS: usize = 6;
 
 /// True if two numbers are equal but for rounding.
-pub(super) fn is_near(a: f64, b: f64) -> bool {
+pub(crate) fn is_near(a: f64, b: f64) -> bool {
     a == b || (a - b).abs() <= TOLERANCE * b.abs()
 }
 
 /// A saturated or growing e-graph, to be looked at.
-pub(super) struct Look<'a> {
+pub(crate) struct Look<'a> {
     graph: &'a Graph,
 }
 
 impl<'a> Look<'a> {
     /// On a graph whose congruence is restored.
-    pub(super) fn new(graph: &'a Graph) -> Look<'a> {
+    pub(crate) fn new(graph: &'a Graph) -> Look<'a> {
         Look { graph }
     }
 
     /// The facts of a class.
-    pub(super) fn fact(&self, id: Id) -> &'a Fact {
+    pub(crate) fn fact(&self, id: Id) -> &'a Fact {
         &self.graph[id].data
     }
 
     /// The shape of a class.
-    pub(super) fn shape(&self, id: Id) -> &'a Shape {
+    pub(crate) fn shape(&self, id: Id) -> &'a Shape {
         &self.fact(id).shape
     }
 
     /// The nodes of a class.
-    pub(super) fn nodes(&self, id: Id) -> impl Iterator<Item = &'a Node> + use<'a> {
+    pub(crate) fn nodes(&self, id: Id) -> impl Iterator<Item = &'a Node> + use<'a> {
         self.graph[id].iter()
     }
 
     /// True if both are one class.
-    pub(super) fn is_same(&self, a: Id, b: Id) -> bool {
+    pub(crate) fn is_same(&self, a: Id, b: Id) -> bool {
         self.graph.find(a) == self.graph.find(b)
     }
 
     /// The number that all elements of a class are.
-    pub(super) fn number(&self, id: Id) -> Option<f64> {
+    pub(crate) fn number(&self, id: Id) -> Option<f64> {
         self.fact(id).number.map(|number| number.get())
     }
 
     /// True if all elements of a class are this number, but for rounding.
-    pub(super) fn is_number(&self, id: Id, number: f64) -> bool {
+    pub(crate) fn is_number(&self, id: Id, number: f64) -> bool {
         self.number(id).is_some_and(|known| is_near(known, number))
     }
 
     /// The class, and the classes that it is a conversion of, to or from float types of at least 16 bits.
-    pub(super) fn through_casts(&self, id: Id) -> Vec<Id> {
+    pub(crate) fn through_casts(&self, id: Id) -> Vec<Id> {
         let mut all = vec![self.graph.find(id)];
         let mut next = 0;
         while let Some(&id) = all.get(next) {
@@ -79,7 +79,7 @@ impl<'a> Look<'a> {
     }
 
     /// The class in an element type: itself, or what it is an exact conversion of.
-    pub(super) fn in_dtype(&self, id: Id, dtype: DType) -> Option<Id> {
+    pub(crate) fn in_dtype(&self, id: Id, dtype: DType) -> Option<Id> {
         let mut id = self.graph.find(id);
         loop {
             let own = self.shape(id).dtype;
@@ -91,7 +91,7 @@ impl<'a> Look<'a> {
     }
 
     /// The narrowest class that the class is an exact conversion of.
-    pub(super) fn source(&self, id: Id) -> Id {
+    pub(crate) fn source(&self, id: Id) -> Id {
         let mut id = self.graph.find(id);
         while let Some(x) = self.widened(id) {
             id = x;
@@ -100,7 +100,7 @@ impl<'a> Look<'a> {
     }
 
     /// True if both are exact conversions of one class.
-    pub(super) fn is_same_source(&self, a: Id, b: Id) -> bool {
+    pub(crate) fn is_same_source(&self, a: Id, b: Id) -> bool {
         self.source(a) == self.source(b)
     }
 
@@ -118,28 +118,28 @@ impl<'a> Look<'a> {
     }
 
     /// The operands of nodes of an op without attributes, behind conversions.
-    pub(super) fn plain(&self, id: Id, name: &str) -> Vec<&'a [Id]> {
+    pub(crate) fn plain(&self, id: Id, name: &str) -> Vec<&'a [Id]> {
         let nodes = |id| self.nodes(id).filter(|node| matches!(node.kind, NodeKind::Plain(other) if other == name));
         self.through_casts(id).into_iter().flat_map(nodes).map(|node| node.operands.as_slice()).collect()
     }
 
     /// The operands of an op of one operand.
-    pub(super) fn unary(&self, id: Id, name: &str) -> Vec<Id> {
+    pub(crate) fn unary(&self, id: Id, name: &str) -> Vec<Id> {
         self.plain(id, name).into_iter().filter_map(|operands| operands.first().copied()).collect()
     }
 
     /// The operands of an op of two operands.
-    pub(super) fn binary(&self, id: Id, name: &str) -> Vec<(Id, Id)> {
+    pub(crate) fn binary(&self, id: Id, name: &str) -> Vec<(Id, Id)> {
         self.plain(id, name).into_iter().filter_map(|operands| Some((*operands.first()?, *operands.get(1)?))).collect()
     }
 
     /// The operands of an op of two operands, in both orders.
-    pub(super) fn either(&self, id: Id, name: &str) -> Vec<(Id, Id)> {
+    pub(crate) fn either(&self, id: Id, name: &str) -> Vec<(Id, Id)> {
         self.binary(id, name).into_iter().flat_map(|(a, b)| [(a, b), (b, a)]).collect()
     }
 
     /// The ways to write a class as a difference.
-    pub(super) fn difference(&self, id: Id) -> Vec<(Id, Id)> {
+    pub(crate) fn difference(&self, id: Id) -> Vec<(Id, Id)> {
         let mut all = self.binary(id, "sub");
         for (a, b) in self.either(id, "add") {
             all.extend(self.unary(b, "neg").into_iter().map(|b| (a, b)));
@@ -148,12 +148,12 @@ impl<'a> Look<'a> {
     }
 
     /// The operands that are a constant behind an op, and the constant.
-    pub(super) fn with_number(&self, id: Id, name: &str) -> Vec<(Id, f64)> {
+    pub(crate) fn with_number(&self, id: Id, name: &str) -> Vec<(Id, f64)> {
         self.either(id, name).into_iter().filter_map(|(a, b)| Some((a, self.number(b)?))).collect()
     }
 
     /// The classes that the class is a spread of, and how.
-    pub(super) fn spreads(&self, id: Id) -> Vec<(&'a Spread, Id)> {
+    pub(crate) fn spreads(&self, id: Id) -> Vec<(&'a Spread, Id)> {
         let spread = |node: &'a Node| match &node.kind {
             NodeKind::Spread(spread) => Some((spread, node.operands[0])),
             _ => None,
@@ -162,7 +162,7 @@ impl<'a> Look<'a> {
     }
 
     /// The classes `[rows..]` that the class `[rows.., n]` repeats along its last dim.
-    pub(super) fn rows(&self, id: Id) -> Vec<Id> {
+    pub(crate) fn rows(&self, id: Id) -> Vec<Id> {
         let is_row = |spread: &Spread| {
             spread.places.len() + 1 == spread.sizes.len()
                 && spread.places.iter().enumerate().all(|(dim, &at)| dim == at)
@@ -171,7 +171,7 @@ impl<'a> Look<'a> {
     }
 
     /// The classes `[n]` that the class `[rows.., n]` repeats in each row.
-    pub(super) fn columns(&self, id: Id) -> Vec<Id> {
+    pub(crate) fn columns(&self, id: Id) -> Vec<Id> {
         let own = self.shape(id).rank() == 1;
         let is_column = |spread: &Spread| spread.places == [spread.sizes.len() - 1];
         let spreads = self.spreads(id).into_iter().filter(|(spread, _)| is_column(spread));
@@ -179,7 +179,7 @@ impl<'a> Look<'a> {
     }
 
     /// The operands of a sum or a maximum over some dims.
-    pub(super) fn reduced(&self, id: Id, is_max: bool) -> Vec<(&'a [usize], Id)> {
+    pub(crate) fn reduced(&self, id: Id, is_max: bool) -> Vec<(&'a [usize], Id)> {
         let operand = |node: &'a Node| match &node.kind {
             NodeKind::Reduce { is_max: own, over } if *own == is_max => Some((over.as_slice(), node.operands[0])),
             _ => None,
@@ -188,13 +188,13 @@ impl<'a> Look<'a> {
     }
 
     /// The operands of a sum or a maximum over the last dim.
-    pub(super) fn reduced_last(&self, id: Id, is_max: bool) -> Vec<Id> {
+    pub(crate) fn reduced_last(&self, id: Id, is_max: bool) -> Vec<Id> {
         let reduced = self.reduced(id, is_max).into_iter();
         reduced.filter(|(over, x)| **over == [self.shape(*x).rank() - 1]).map(|(_, x)| x).collect()
     }
 
     /// The operands of a mean over the last dim.
-    pub(super) fn means(&self, id: Id) -> Vec<Id> {
+    pub(crate) fn means(&self, id: Id) -> Vec<Id> {
         let scaled = self.with_number(id, "mul").into_iter();
         let means = |(sum, by): (Id, f64)| {
             let sums = self.reduced_last(sum, false).into_iter();
@@ -205,7 +205,7 @@ impl<'a> Look<'a> {
     }
 
     /// The ways to write a class as a product: the factors that vary, sorted, and the product of the constant ones.
-    pub(super) fn products(&self, id: Id) -> Vec<(Vec<Id>, f64)> {
+    pub(crate) fn products(&self, id: Id) -> Vec<(Vec<Id>, f64)> {
         let mut found: Vec<(Vec<Id>, f64)> = Vec::new();
         let mut open: Vec<(Vec<Id>, Vec<Id>, f64)> = vec![(vec![id], Vec::new(), 1.0)];
         for _ in 0..STEPS {
@@ -233,7 +233,7 @@ impl<'a> Look<'a> {
     }
 
     /// The parts that a function picks of the nodes of a class, behind conversions.
-    pub(super) fn kinds<T>(&self, id: Id, pick: impl Fn(&'a Node) -> Option<T>) -> Vec<T> {
+    pub(crate) fn kinds<T>(&self, id: Id, pick: impl Fn(&'a Node) -> Option<T>) -> Vec<T> {
         self.through_casts(id).into_iter().flat_map(|id| self.nodes(id)).filter_map(pick).collect()
     }
 }

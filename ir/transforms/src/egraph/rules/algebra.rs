@@ -1,11 +1,11 @@
 //! Equalities of arithmetic: reciprocals, roots, squares, signs and constants.
 
-use super::{Equal, Rounding, Rule, Term};
-use crate::recognise::language::{Node, NodeKind};
-use crate::recognise::look::Look;
+use crate::egraph::language::{Node, NodeKind};
+use crate::egraph::look::Look;
+use crate::egraph::rule::{Equal, Rounding, Rule, Term};
 use egg::Id;
 
-pub(super) const RULES: [Rule; 9] = [
+pub(crate) const RULES: [Rule; 9] = [
     Rule { name: "div-is-mul-recip", rounding: Rounding::Reorders, find: quotient },
     Rule { name: "recip-sqrt", rounding: Rounding::Fewer, find: root },
     Rule { name: "mul-self-is-square", rounding: Rounding::Exact, find: square },

@@ -4,14 +4,14 @@ use super::language::{Contraction, Made, Node, NodeKind, Shape, Spread};
 
 /// A tensor of f64.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Tensor {
-    pub(super) sizes: Vec<usize>,
-    pub(super) data: Vec<f64>,
+pub(crate) struct Tensor {
+    pub(crate) sizes: Vec<usize>,
+    pub(crate) data: Vec<f64>,
 }
 
 impl Tensor {
     /// A tensor whose elements are a function of their index.
-    pub(super) fn new(sizes: &[usize], element: impl FnMut(&[usize]) -> f64) -> Tensor {
+    pub(crate) fn new(sizes: &[usize], element: impl FnMut(&[usize]) -> f64) -> Tensor {
         Tensor { sizes: sizes.to_vec(), data: indices(sizes).iter().map(Vec::as_slice).map(element).collect() }
     }
 
@@ -30,7 +30,7 @@ impl Tensor {
 }
 
 /// All indices of a tensor, the last dim fastest.
-pub(super) fn indices(sizes: &[usize]) -> Vec<Vec<usize>> {
+pub(crate) fn indices(sizes: &[usize]) -> Vec<Vec<usize>> {
     sizes.iter().fold(vec![Vec::new()], |all, &size| {
         all.iter().flat_map(|index| (0..size).map(move |i| [index.as_slice(), &[i]].concat())).collect()
     })
@@ -41,7 +41,7 @@ fn sizes(shape: &Shape) -> Vec<usize> {
 }
 
 /// The results of a node; most have one.
-pub(super) fn evaluate(node: &Node, operands: &[&Tensor], shape: &Shape) -> Vec<Tensor> {
+pub(crate) fn evaluate(node: &Node, operands: &[&Tensor], shape: &Shape) -> Vec<Tensor> {
     let to = sizes(shape);
     let one = match &node.kind {
         NodeKind::Full(number, _) => Tensor::new(&to, |_| number.get()),

@@ -9,15 +9,15 @@ use ir::ops::{Attrs, Equation};
 use std::collections::HashMap;
 
 /// A section in the e-graph.
-pub(super) struct Encoded {
+pub(crate) struct Encoded {
     /// The e-graph.
-    pub(super) graph: Graph,
+    pub(crate) graph: Graph,
     /// The class of each value.
-    pub(super) class: HashMap<Value, Id>,
+    pub(crate) class: HashMap<Value, Id>,
 }
 
 /// Encodes the forward of a block.
-pub(super) fn encode(block: &Block) -> Encoded {
+pub(crate) fn encode(block: &Block) -> Encoded {
     let mut encoded = Encoded { graph: Graph::new(Facts), class: HashMap::new() };
     for arg in &block.args {
         encoded.leaf(block, arg.value, 0);
@@ -192,7 +192,7 @@ fn inserted(from: &[u64], to: &[u64]) -> Option<Vec<usize>> {
 }
 
 /// The shape of a value.
-pub(super) fn shape(block: &Block, value: Value) -> Shape {
+pub(crate) fn shape(block: &Block, value: Value) -> Shape {
     let ty = block.ty(value);
     Shape { dtype: ty.dtype, sizes: ty.sizes() }
 }

@@ -12,11 +12,11 @@ type Cost = (usize, usize);
 
 /// A value that a recognised op computes.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Replaced {
+pub(crate) struct Replaced {
     /// The node that computes it.
-    pub(super) node: Node,
+    pub(crate) node: Node,
     /// The statements that are left out because of it, by their place in the section.
-    pub(super) dropped: Vec<usize>,
+    pub(crate) dropped: Vec<usize>,
 }
 
 /// The statements of a section after some values have got another definition.
@@ -37,7 +37,7 @@ struct Extraction<'a> {
 }
 
 /// The values of a block that recognised ops compute.
-pub(super) fn extract(block: &Block, construct: &Construct<'_>) -> BTreeMap<Value, Replaced> {
+pub(crate) fn extract(block: &Block, construct: &Construct<'_>) -> BTreeMap<Value, Replaced> {
     let stmts = &block[SectionKind::F].stmts;
     let statement: HashMap<Value, usize> = stmts
         .iter()

@@ -31,7 +31,7 @@ struct Decoder<'a> {
 ///
 /// # Errors
 /// An op does not accept its operands.
-pub(super) fn decode(
+pub(crate) fn decode(
     block: &mut Block,
     construct: &Construct<'_>,
     replaced: &BTreeMap<Value, Replaced>,

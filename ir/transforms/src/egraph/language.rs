@@ -10,47 +10,47 @@ use ir::types::DType;
 
 /// A number that is compared and hashed by its bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) struct Number(u64);
+pub(crate) struct Number(u64);
 
 impl Number {
     /// The number of a float.
-    pub(super) fn new(value: f64) -> Number {
+    pub(crate) fn new(value: f64) -> Number {
         Number(value.to_bits())
     }
 
     /// The float.
-    pub(super) fn get(self) -> f64 {
+    pub(crate) fn get(self) -> f64 {
         f64::from_bits(self.0)
     }
 }
 
 /// Element type and sizes of a tensor.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) struct Shape {
+pub(crate) struct Shape {
     /// The element type.
-    pub(super) dtype: DType,
+    pub(crate) dtype: DType,
     /// The sizes, slowest first.
-    pub(super) sizes: Vec<u64>,
+    pub(crate) sizes: Vec<u64>,
 }
 
 impl Shape {
     /// The number of dims.
-    pub(super) fn rank(&self) -> usize {
+    pub(crate) fn rank(&self) -> usize {
         self.sizes.len()
     }
 
     /// The shape with another element type.
-    pub(super) fn with(&self, dtype: DType) -> Shape {
+    pub(crate) fn with(&self, dtype: DType) -> Shape {
         Shape { dtype, sizes: self.sizes.clone() }
     }
 
     /// The shape with other sizes.
-    pub(super) fn resized(&self, sizes: Vec<u64>) -> Shape {
+    pub(crate) fn resized(&self, sizes: Vec<u64>) -> Shape {
         Shape { dtype: self.dtype, sizes }
     }
 
     /// The shape with another size in one dim.
-    pub(super) fn with_dim(&self, dim: usize, size: u64) -> Shape {
+    pub(crate) fn with_dim(&self, dim: usize, size: u64) -> Shape {
         let mut shape = self.clone();
         shape.sizes[dim] = size;
         shape
@@ -59,27 +59,27 @@ impl Shape {
 
 /// The place of each dim of the operand in a result that repeats the operand along its other dims.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) struct Spread {
+pub(crate) struct Spread {
     /// Per dim of the operand, its place in the result.
-    pub(super) places: Vec<usize>,
+    pub(crate) places: Vec<usize>,
     /// The sizes of the result.
-    pub(super) sizes: Vec<u64>,
+    pub(crate) sizes: Vec<u64>,
 }
 
 impl Spread {
     /// This spread of the result of another one.
-    pub(super) fn after(&self, inner: &Spread) -> Spread {
+    pub(crate) fn after(&self, inner: &Spread) -> Spread {
         let places = inner.places.iter().map(|&place| self.places[place]).collect();
         Spread { places, sizes: self.sizes.clone() }
     }
 
     /// True if the result is the operand.
-    pub(super) fn is_identity(&self) -> bool {
+    pub(crate) fn is_identity(&self) -> bool {
         self.places.len() == self.sizes.len() && self.places.iter().enumerate().all(|(dim, &place)| dim == place)
     }
 
     /// True if the result is the operand with new dims of one element.
-    pub(super) fn is_view(&self) -> bool {
+    pub(crate) fn is_view(&self) -> bool {
         let mut new = (0..self.sizes.len()).filter(|place| !self.places.contains(place));
         self.places.is_sorted() && new.all(|place| self.sizes[place] == 1)
     }
@@ -87,16 +87,16 @@ impl Spread {
 
 /// A contraction of two tensors; each index of the result is one of an operand.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) struct Contraction {
+pub(crate) struct Contraction {
     /// The indices of both operands.
-    pub(super) operands: [Vec<u8>; 2],
+    pub(crate) operands: [Vec<u8>; 2],
     /// The indices of the result.
-    pub(super) result: Vec<u8>,
+    pub(crate) result: Vec<u8>,
 }
 
 /// An op with attributes that a recogniser makes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) enum Made {
+pub(crate) enum Made {
     /// `rms_norm` with its `eps`.
     RmsNorm(Number),
     /// `layer_norm` with its `eps`.
@@ -121,7 +121,7 @@ pub(super) enum Made {
 
 /// The operator of a node.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) enum NodeKind {
+pub(crate) enum NodeKind {
     /// An argument, or the result of a statement that the language does not describe.
     Leaf(Value, Shape),
     /// A tensor whose elements all are one number.
@@ -159,16 +159,16 @@ pub(super) enum NodeKind {
 
 /// A node of the e-graph.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) struct Node {
+pub(crate) struct Node {
     /// The operator.
-    pub(super) kind: NodeKind,
+    pub(crate) kind: NodeKind,
     /// The classes of the operands.
-    pub(super) operands: Vec<Id>,
+    pub(crate) operands: Vec<Id>,
 }
 
 impl Node {
     /// The name of its op, if it is one that recognisers make.
-    pub(super) fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         match &self.kind {
             NodeKind::Plain(name) => name,
             NodeKind::Made(Made::RmsNorm(_)) => "rms_norm",
