@@ -1,217 +1,334 @@
-//! From chosen nodes back to statements.
+//! From chosen forms back to statements.
 
-use super::construct::Construct;
-use super::extract::Replaced;
-use super::language::{Made, Node, NodeKind, Spread};
+use super::extract::{Definition, Extraction, Slot};
+use super::forms::Form;
+use super::language::{Contraction, Made, NodeKind, Spread};
 use egg::Id;
-use ir::graph::{Block, SectionKind, Stmt};
+use ir::graph::{Block, SectionKind};
 use ir::ids::Value;
 use ir::ops::{
-    Attention, Broadcast, Builder, Compare, CompareKind, CrossEntropy, Embedding, Equation, Iota, LayerNorm, Op,
-    Permute, Reshape, RmsNorm, Rope, Softmax, Unary, UnaryKind,
+    Attention, Attr, Attrs, Broadcast, Builder, Concat, CrossEntropy, Einsum, Embedding, Equation, Iota, LayerNorm, Op,
+    Permute, Reduce, Reshape, RmsNorm, Rope, Select, Shapes, Slice, Unary, UnaryKind,
 };
-use ir::types::{DType, Dim, Type};
-use std::collections::{BTreeMap, HashMap};
+use ir::types::{DType, Dim, Dims, PartialKind, Type};
+use std::collections::{HashMap, HashSet};
 
 /// A section under construction.
 struct Decoder<'a> {
-    construct: &'a Construct<'a>,
-    replaced: &'a BTreeMap<Value, Replaced>,
-    statement: HashMap<Value, usize>,
+    extraction: &'a Extraction<'a>,
+    dims: &'a Dims,
     builder: Builder<'a>,
-    /// The results of each new op.
-    made: HashMap<Node, Vec<Value>>,
-    /// True for the statements that are appended.
-    is_done: Vec<bool>,
+    /// The results of each new statement.
+    made: HashMap<Form, Vec<Value>>,
+    /// The slots that are computed.
+    done: HashSet<Slot>,
+    /// The statements that are appended.
+    appended: Vec<usize>,
     /// The value of the block for each new one.
     names: HashMap<Value, Value>,
+    /// Comments of the statements that are left out, for the next one.
+    comments: Vec<String>,
+    /// The forms of the new statements, in their order.
+    order: Vec<Form>,
 }
 
-/// Replaces the forward of a block by one in which recognised ops compute some values.
+/// Replaces a section by the chosen statements, and gives the forms of the new ones. `dims` are those of the model.
 ///
 /// # Errors
-/// An op does not accept its operands.
+/// An op does not accept its operands, or statements would change their order that must not.
 pub(crate) fn decode(
     block: &mut Block,
-    construct: &Construct<'_>,
-    replaced: &BTreeMap<Value, Replaced>,
-) -> Result<(), String> {
-    let stmts = construct.block()[SectionKind::F].stmts.as_slice();
-    let results =
-        |(place, stmt): (usize, &Stmt)| stmt.results.iter().map(|&result| (result, place)).collect::<Vec<_>>();
-    let statement = stmts.iter().enumerate().flat_map(results).collect();
+    kind: SectionKind,
+    dims: &Dims,
+    extraction: &Extraction<'_>,
+) -> Result<Vec<Form>, String> {
     let mut decoder = Decoder {
-        construct,
-        replaced,
-        statement,
+        extraction,
+        dims,
         builder: Builder::new(block),
         made: HashMap::new(),
-        is_done: vec![false; stmts.len()],
+        done: HashSet::new(),
+        appended: Vec::new(),
         names: HashMap::new(),
+        comments: Vec::new(),
+        order: Vec::new(),
     };
-    let dropped: Vec<usize> = replaced.values().flat_map(|value| value.dropped.iter().copied()).collect();
-    for (place, stmt) in stmts.iter().enumerate() {
-        let is_replaced = stmt.results.iter().any(|result| replaced.contains_key(result));
-        if is_replaced || !dropped.contains(&place) {
-            decoder.value(stmt.results[0])?;
-        }
-    }
-    let names = decoder.names;
+    decoder.section()?;
+    let (names, order) = (decoder.names, decoder.order);
     let mut new = decoder.builder.stmts;
     for value in new.iter_mut().flat_map(|stmt| stmt.results.iter_mut().chain(&mut stmt.operands)) {
         *value = names.get(value).copied().unwrap_or(*value);
     }
-    block[SectionKind::F].stmts = new;
-    Ok(())
+    let mut defined = HashSet::new();
+    let mut results = new.iter().filter(|stmt| !stmt.accumulate).flat_map(|stmt| &stmt.results);
+    if !results.all(|&result| defined.insert(result)) {
+        return Err("a value would have two statements".to_string());
+    }
+    block[kind].stmts = new;
+    Ok(order)
 }
 
 impl Decoder<'_> {
-    /// Appends the statements that define a value of the block, unless they are there.
-    fn value(&mut self, value: Value) -> Result<(), String> {
-        let Some(&place) = self.statement.get(&value) else { return Ok(()) };
-        if std::mem::replace(&mut self.is_done[place], true) {
+    fn section(&mut self) -> Result<(), String> {
+        let slots = self.extraction.slots();
+        let stays = |place: usize| slots.iter().any(|&slot| self.extraction.home(slot) == Some(place));
+        let places: Vec<bool> = (0..self.extraction.stmts.len()).map(stays).collect();
+        for (place, stmt) in self.extraction.stmts.iter().enumerate() {
+            if !places[place] {
+                self.comments.extend(stmt.comments.iter().cloned());
+            }
+            for &slot in slots.iter().filter(|&&slot| self.extraction.home(slot) == Some(place)) {
+                self.slot(slot)?;
+            }
+        }
+        let fixed: Vec<usize> =
+            self.appended.iter().copied().filter(|place| self.extraction.encoded.fixed.contains(place)).collect();
+        if fixed.is_sorted() { Ok(()) } else { Err("stored values would be written in another order".to_string()) }
+    }
+
+    /// Appends the statements of a slot, unless they are there.
+    fn slot(&mut self, slot: Slot) -> Result<(), String> {
+        if !self.done.insert(slot) {
             return Ok(());
         }
-        let stmt = &self.construct.block()[SectionKind::F].stmts[place];
-        let Some(replaced) = self.replaced.get(&value) else {
-            stmt.operands.iter().try_for_each(|&operand| self.value(operand))?;
-            self.builder.stmts.push(stmt.clone());
+        match self.extraction.definition(slot).ok_or("a value has no statement")? {
+            Definition::Stmt(place) => self.stmt(place),
+            Definition::Form(form) => self.form_of(slot, form),
+        }
+    }
+
+    /// Appends a statement of the section.
+    fn stmt(&mut self, place: usize) -> Result<(), String> {
+        if self.appended.contains(&place) {
             return Ok(());
+        }
+        let mut stmt = self.extraction.stmts[place].clone();
+        for (operand, &class) in stmt.operands.iter_mut().zip(&self.extraction.encoded.operands[place]) {
+            *operand = self.operand(class)?;
+        }
+        for result in &mut stmt.results {
+            *result = self.extraction.result(place, *result);
+        }
+        stmt.comments.splice(0..0, self.comments.drain(..));
+        self.appended.push(place);
+        self.builder.stmts.push(stmt);
+        Ok(())
+    }
+
+    /// Appends a form and gives its result the name of the slot's value.
+    fn form_of(&mut self, slot: Slot, form: &Form) -> Result<(), String> {
+        let (value, accumulates) = match slot {
+            Slot::Class(class) => (self.extraction.holder(class).ok_or("a value has no name")?, false),
+            Slot::Place(place) => {
+                let stmt = &self.extraction.stmts[place];
+                (*stmt.results.first().ok_or("a statement has no result")?, stmt.accumulate)
+            }
         };
-        let first = self.builder.stmts.len();
-        let mut result = self.node(&replaced.node)?;
+        let mut result = self.form(form, Some(value))?;
         if self.names.contains_key(&result) {
             // Another value has this result; the op runs again for this one.
             self.made.clear();
-            result = self.node(&replaced.node)?;
+            result = self.form(form, Some(value))?;
         }
         if !self.builder.ty(result).same_tensor(self.builder.ty(value)) {
             return Err(format!("the new op gives `%{}` another type", self.builder.block.value_name(value)));
         }
         self.names.insert(result, value);
-        let stmts = &self.construct.block()[SectionKind::F].stmts;
-        let comments = replaced.dropped.iter().flat_map(|&place| stmts[place].comments.iter().cloned());
-        if let Some(stmt) = self.builder.stmts.get_mut(first) {
-            stmt.comments.extend(comments);
+        if let Some(last) = self.builder.stmts.last_mut().filter(|_| accumulates) {
+            last.accumulate = true;
         }
         Ok(())
     }
 
-    /// The value of a node, whose statement is appended unless it is there.
-    fn node(&mut self, node: &Node) -> Result<Value, String> {
-        let mut node = node.clone();
-        node.operands.iter_mut().for_each(|class| *class = self.construct.graph().find(*class));
-        if let Some(known) = self.made.get(&node) {
+    /// The value of a class, whose statements are appended unless they are there.
+    fn operand(&mut self, class: Id) -> Result<Value, String> {
+        if let Some(value) = self.extraction.encoded.outside(class) {
+            return Ok(value);
+        }
+        if let Some(value) = self.extraction.holder(class) {
+            return self.slot(Slot::Class(class)).map(|()| value);
+        }
+        match self.extraction.definition(Slot::Class(class)) {
+            Some(Definition::Form(form)) => self.form(form, None),
+            _ => Err("an operand has no statement".to_string()),
+        }
+    }
+
+    /// The value of a form, whose statements are appended unless they are there. Dims that it adds are those of the target.
+    fn form(&mut self, form: &Form, target: Option<Value>) -> Result<Value, String> {
+        if let Some(known) = self.made.get(form) {
             return Ok(known[0]);
         }
-        let mut operands = Vec::new();
-        for &class in self.construct.operands(&node) {
-            operands.push(self.operand(class)?);
-        }
-        if let (NodeKind::Out(place, _), [first]) = (&node.kind, operands.as_slice()) {
+        let operands = form.operands.iter().map(|&class| self.operand(class)).collect::<Result<Vec<_>, _>>()?;
+        if let (NodeKind::Out(place, _), [first]) = (&form.kind, operands.as_slice()) {
             let all = self.made.values().find(|results| results.first() == Some(first));
             return all.and_then(|all| all.get(*place)).copied().ok_or_else(|| "a result is missing".to_string());
         }
-        let results = match &node.kind {
-            NodeKind::Spread(spread) => match self.construct.counted(&node) {
-                Some(dim) => vec![self.iota(dim, &spread.sizes)?],
-                None => vec![self.spread(spread, operands[0])?],
-            },
-            NodeKind::Iota(size) => vec![self.iota(0, &[*size])?],
-            kind => {
-                let op = self.op(kind, &operands)?;
+        let target = target.map(|value| self.builder.ty(value).logical().dims);
+        let first = self.builder.stmts.len();
+        let results = match &form.kind {
+            NodeKind::Spread(spread) if operands.is_empty() => vec![self.iota(spread.places[0], &spread.sizes, target)?],
+            NodeKind::Spread(spread) => vec![self.spread(spread, operands[0], target)?],
+            NodeKind::Iota(size) => vec![self.iota(0, &[*size], target)?],
+            _ => {
+                let op = self.op(form, &operands, target)?;
                 self.builder.op(op, &operands)?
             }
         };
-        self.made.insert(node, results.clone());
+        if let Some(stmt) = self.builder.stmts.get_mut(first) {
+            stmt.comments.append(&mut self.comments);
+        }
+        self.order.push(form.clone());
+        self.made.insert(form.clone(), results.clone());
         Ok(results[0])
     }
 
-    /// The value of a class, whose statements are appended unless they are there.
-    fn operand(&mut self, class: Id) -> Result<Value, String> {
-        if let Some(value) = self.construct.value(class) {
-            return self.value(value).map(|()| value);
-        }
-        let node = self.construct.node(class).ok_or("an operand has no statement")?;
-        self.node(node)
-    }
-
-    fn iota(&mut self, dim: usize, sizes: &[u64]) -> Result<Value, String> {
-        let dims = sizes.iter().map(|&size| Dim::sized(size)).collect();
+    fn iota(&mut self, dim: usize, sizes: &[u64], target: Option<Vec<Dim>>) -> Result<Value, String> {
+        let dims = target.unwrap_or_else(|| sizes.iter().map(|&size| Dim::sized(size)).collect());
         self.builder.one(Iota { dim, dims, dtype: DType::I32 }, &[])
     }
 
+    /// The names of dims in an equation: their own where these are names and differ, else numbers.
+    fn labels<'d>(&self, dims: impl Iterator<Item = Option<&'d Dim>>) -> Vec<String> {
+        let mut all: Vec<String> = Vec::new();
+        for dim in dims {
+            let own = dim.and_then(|dim| dim.name).map(|name| self.dims[name].name.clone());
+            let is_name = |name: &String| name.starts_with(|first: char| first.is_alphabetic()) && !all.contains(name);
+            let label = own.filter(is_name).unwrap_or_else(|| format!("d{}", all.len()));
+            all.push(if all.contains(&label) { format!("{label}_{}", all.len()) } else { label });
+        }
+        all
+    }
+
     /// A permutation, if dims change their order, and a broadcast or a reshape, if there are new dims.
-    fn spread(&mut self, spread: &Spread, x: Value) -> Result<Value, String> {
-        let label = |dim: usize| format!("d{dim}");
-        let from: Vec<String> = (0..spread.places.len()).map(label).collect();
-        let mut order: Vec<usize> = (0..spread.places.len()).collect();
-        order.sort_by_key(|&dim| spread.places[dim]);
-        let ordered: Vec<String> = order.iter().map(|&dim| label(dim)).collect();
+    fn spread(&mut self, spread: &Spread, x: Value, target: Option<Vec<Dim>>) -> Result<Value, String> {
+        let own = self.builder.ty(x).logical().dims;
+        let place = |to: usize| spread.places.iter().position(|&place| place == to);
+        let all = (0..spread.sizes.len()).map(|to| place(to).map(|from| &own[from]));
+        let result = self.labels(all);
+        let from: Vec<String> = spread.places.iter().map(|&to| result[to].clone()).collect();
+        let ordered: Vec<String> =
+            (0..spread.sizes.len()).filter(|&to| place(to).is_some()).map(|to| result[to].clone()).collect();
         let mut x = x;
         if from != ordered {
             let equation = Equation { operands: vec![from], result: ordered.clone() };
             x = self.builder.one(Permute { equation }, &[x])?;
         }
-        let mut new: Vec<Dim> = Vec::new();
-        let mut old = self.builder.ty(x).logical().dims.into_iter();
-        let dims: Vec<Dim> = spread
-            .sizes
-            .iter()
-            .enumerate()
-            .filter_map(|(place, &size)| {
-                if spread.places.contains(&place) {
-                    return old.next();
-                }
-                new.push(Dim::sized(size));
-                new.last().cloned()
-            })
-            .collect();
+        let new: Vec<usize> = (0..spread.sizes.len()).filter(|&to| place(to).is_none()).collect();
         if new.is_empty() {
             return Ok(x);
         }
-        if new.iter().all(|dim| dim.size == 1) {
+        let mut old = self.builder.ty(x).logical().dims.into_iter();
+        let dim = |(to, &size): (usize, &u64)| {
+            let kept = if new.contains(&to) { None } else { old.next() };
+            kept.unwrap_or_else(|| Dim::sized(size))
+        };
+        let inferred: Vec<Dim> = spread.sizes.iter().enumerate().map(dim).collect();
+        let dims = target.unwrap_or(inferred);
+        if new.iter().all(|&to| spread.sizes[to] == 1) {
             return self.builder.one(Reshape { dims }, &[x]);
         }
-        let mut kept = ordered.into_iter();
-        let result = (0..spread.sizes.len())
-            .filter_map(|place| if spread.places.contains(&place) { kept.next() } else { Some(format!("n{place}")) });
-        let result = result.collect();
-        let operand = order.iter().map(|&dim| label(dim)).collect();
-        let equation = Equation { operands: vec![operand], result };
-        self.builder.one(Broadcast { equation, free: new }, &[x])
+        let free = new.iter().map(|&to| dims[to].clone()).collect();
+        self.builder.one(Broadcast { equation: Equation { operands: vec![ordered], result }, free }, &[x])
     }
 
-    /// The op of a node.
+    /// The equation of an elementwise op that repeats operands.
+    fn elementwise(&self, spreads: &[Option<Spread>], operands: &[Value]) -> Equation {
+        let rank = spreads.iter().flatten().map(|spread| spread.sizes.len()).max().unwrap_or(0);
+        let types: Vec<Vec<Dim>> = operands.iter().map(|&x| self.builder.ty(x).logical().dims).collect();
+        let place = |operand: usize, to: usize| match &spreads[operand] {
+            None => Some(to),
+            Some(spread) => spread.places.iter().position(|&place| place == to),
+        };
+        let dim = |to: usize| (0..operands.len()).find_map(|operand| Some(&types[operand][place(operand, to)?]));
+        let result = self.labels((0..rank).map(dim));
+        let operand = |operand: usize| {
+            (0..rank).filter(|&to| place(operand, to).is_some()).map(|to| result[to].clone()).collect()
+        };
+        Equation { operands: (0..operands.len()).map(operand).collect(), result }
+    }
+
+    /// The equation of a contraction.
+    fn contraction(&self, contraction: &Contraction, operands: &[Value]) -> Equation {
+        let count = contraction.operands.iter().flatten().max().map_or(0, |&last| usize::from(last) + 1);
+        let types: Vec<Vec<Dim>> = operands.iter().map(|&x| self.builder.ty(x).logical().dims).collect();
+        let dim = |index: usize| {
+            let find = |(indices, dims): (&Vec<u8>, &'_ Vec<Dim>)| {
+                indices.iter().position(|&other| usize::from(other) == index).map(|place| dims[place].clone())
+            };
+            contraction.operands.iter().zip(&types).find_map(find)
+        };
+        let dims: Vec<Option<Dim>> = (0..count).map(dim).collect();
+        let labels = self.labels(dims.iter().map(Option::as_ref));
+        let named = |indices: &Vec<u8>| indices.iter().map(|&index| labels[usize::from(index)].clone()).collect();
+        Equation { operands: contraction.operands.iter().map(named).collect(), result: named(&contraction.result) }
+    }
+
+    /// The equation of a reduction.
+    fn reduction(&self, over: &[usize], x: Value) -> Equation {
+        let dims = self.builder.ty(x).logical().dims;
+        let all = self.labels(dims.iter().map(Some));
+        let kept = (0..all.len()).filter(|dim| !over.contains(dim)).map(|dim| all[dim].clone()).collect();
+        Equation { operands: vec![all], result: kept }
+    }
+
+    /// The op of a form.
     ///
     /// # Errors
     /// There is none.
-    fn op(&self, kind: &NodeKind, operands: &[Value]) -> Result<Op, String> {
-        Ok(match kind {
-            NodeKind::Plain("softmax") => Softmax.into(),
-            NodeKind::Plain("sigmoid") => Unary(UnaryKind::Sigmoid).into(),
-            NodeKind::Plain("silu") => Unary(UnaryKind::Silu).into(),
-            NodeKind::Plain("gelu") => Unary(UnaryKind::Gelu).into(),
-            NodeKind::Plain("gelu_erf") => Unary(UnaryKind::GeluErf).into(),
-            NodeKind::Plain("relu_squared") => Unary(UnaryKind::ReluSquared).into(),
-            NodeKind::Plain("equal") => Compare(CompareKind::Equal).into(),
+    fn op(&self, form: &Form, operands: &[Value], target: Option<Vec<Dim>>) -> Result<Op, String> {
+        let first = operands.first().copied().ok_or("an op has no operand")?;
+        Ok(match &form.kind {
+            NodeKind::Plain(name) => self.plain(name, form, operands)?,
             NodeKind::Cast(to) => Unary(UnaryKind::Cast(*to)).into(),
             NodeKind::Reshape(sizes) => {
-                let dims = operands.first().map_or_else(Vec::new, |&x| reshaped(self.builder.ty(x), sizes));
-                Reshape { dims }.into()
+                Reshape { dims: target.unwrap_or_else(|| reshaped(self.builder.ty(first), sizes)) }.into()
             }
-            NodeKind::Made(made) => match made {
-                Made::RmsNorm(eps) => RmsNorm { eps: eps.get() }.into(),
-                Made::LayerNorm(eps) => LayerNorm { eps: eps.get() }.into(),
-                Made::CrossEntropy => CrossEntropy.into(),
-                Made::Attention { scale, causal } => {
-                    Attention { scale: scale.get(), causal: *causal, dropout: None, piece: None }.into()
-                }
-                Made::Rope { theta } => Rope { theta: theta.get(), scaling: None, inverse: false }.into(),
-                Made::Embedding => Embedding { pad: None }.into(),
-            },
-            _ => return Err("a node has no statement".to_string()),
+            NodeKind::Reduce { is_max, over } => {
+                let kind = if *is_max { PartialKind::Max } else { PartialKind::Sum };
+                Reduce { kind, equation: self.reduction(over, first) }.into()
+            }
+            NodeKind::Einsum(contraction) => {
+                Einsum { equation: self.contraction(contraction, operands), scaled: None }.into()
+            }
+            NodeKind::Slice(dim, start, length) => Slice { dim: *dim, start: *start, length: *length }.into(),
+            NodeKind::Concat(dim) => Concat { dim: *dim }.into(),
+            NodeKind::Select(not) => Select { not: *not }.into(),
+            NodeKind::Made(made) => self::made(made),
+            _ => return Err("a form has no op".to_string()),
         })
+    }
+
+    fn plain(&self, name: &str, form: &Form, operands: &[Value]) -> Result<Op, String> {
+        if let Some(number) = form.number {
+            let kind: fn(f64) -> UnaryKind = match name {
+                "mul" => UnaryKind::Scale,
+                "add" => UnaryKind::Shift,
+                "max" => UnaryKind::AtLeast,
+                _ => UnaryKind::AtMost,
+            };
+            return Ok(Unary(kind(number.get())).into());
+        }
+        let mut attrs = Attrs::default();
+        if !form.spreads.is_empty() {
+            let equation = self.elementwise(&form.spreads, operands);
+            attrs.0.push(("eq".to_string(), Attr::Str(equation.print())));
+        }
+        Op::parse(name, &mut attrs, &Shapes { operands: &[], results: &[] })
+    }
+}
+
+/// The op that a recogniser makes.
+fn made(made: &Made) -> Op {
+    match made {
+        Made::RmsNorm(eps) => RmsNorm { eps: eps.get() }.into(),
+        Made::LayerNorm(eps) => LayerNorm { eps: eps.get() }.into(),
+        Made::CrossEntropy => CrossEntropy.into(),
+        Made::Attention { scale, causal } => {
+            Attention { scale: scale.get(), causal: *causal, dropout: None, piece: None }.into()
+        }
+        Made::Rope { theta } => Rope { theta: theta.get(), scaling: None, inverse: false }.into(),
+        Made::Embedding => Embedding { pad: None }.into(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! From the statements of a forward section to the e-graph.
+//! From the statements of a section to the e-graph.
 
 use super::facts::{Facts, Graph};
 use super::language::{Contraction, Node, NodeKind, Number, Shape, Spread};
@@ -6,7 +6,7 @@ use egg::Id;
 use ir::graph::{Block, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::ops::{Attrs, Equation};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// A section in the e-graph.
 pub(crate) struct Encoded {
@@ -14,25 +14,96 @@ pub(crate) struct Encoded {
     pub(crate) graph: Graph,
     /// The class of each value.
     pub(crate) class: HashMap<Value, Id>,
+    /// The place of the statement of each value of the section.
+    pub(crate) statement: HashMap<Value, usize>,
+    /// The classes of the operands of each statement.
+    pub(crate) operands: Vec<Vec<Id>>,
+    /// The class of what a statement computes, by its place, if the language describes it.
+    pub(crate) term: HashMap<usize, Id>,
+    /// The places of statements that write or read what the section stores. They stay as they are, in their order.
+    pub(crate) fixed: HashSet<usize>,
 }
 
-/// Encodes the forward of a block.
-pub(crate) fn encode(block: &Block) -> Encoded {
-    let mut encoded = Encoded { graph: Graph::new(Facts), class: HashMap::new() };
-    for arg in &block.args {
-        encoded.leaf(block, arg.value, 0);
-    }
-    for (place, stmt) in block[SectionKind::F].stmts.iter().enumerate() {
-        match encoded.statement(block, stmt) {
-            Some(class) => encoded.holds(stmt.results[0], class, place + 1),
-            None => stmt.results.iter().for_each(|&result| encoded.leaf(block, result, place + 1)),
-        }
+/// Encodes a section of a block.
+pub(crate) fn encode(block: &Block, kind: SectionKind) -> Encoded {
+    let stmts = &block[kind].stmts;
+    let stored = stored(block, stmts);
+    let touches = |stmt: &Stmt| {
+        let writes = stmt.results.iter().any(|value| stored.contains(value)) && !stmt.accumulate;
+        writes || stmt.operands.iter().any(|value| stored.contains(value))
+    };
+    let fixed: HashSet<usize> = (0..stmts.len()).filter(|&place| touches(&stmts[place])).collect();
+    let mut encoded = Encoded {
+        graph: Graph::new(Facts),
+        class: HashMap::new(),
+        statement: HashMap::new(),
+        operands: Vec::new(),
+        term: HashMap::new(),
+        fixed,
+    };
+    for (place, stmt) in stmts.iter().enumerate() {
+        encoded.stmt(block, &stored, place, stmt);
     }
     encoded.graph.rebuild();
     encoded
 }
 
+/// The values that a section stores: arguments that it writes, and what it adds to.
+fn stored(block: &Block, stmts: &[Stmt]) -> HashSet<Value> {
+    let is_arg = |value: &Value| block.arg_kind(*value).is_some();
+    let written = |stmt: &Stmt| -> Vec<Value> {
+        stmt.results.iter().copied().filter(|value| stmt.accumulate || is_arg(value)).collect()
+    };
+    stmts.iter().flat_map(written).collect()
+}
+
 impl Encoded {
+    fn stmt(&mut self, block: &Block, stored: &HashSet<Value>, place: usize, stmt: &Stmt) {
+        for &operand in &stmt.operands {
+            if !self.class.contains_key(&operand) {
+                self.leaf(block, operand, 0);
+            }
+        }
+        self.operands.push(stmt.operands.iter().map(|operand| self.class[operand]).collect());
+        let term = if self.fixed.contains(&place) { None } else { self.statement(block, stmt) };
+        self.term.extend(term.map(|term| (place, term)));
+        for &result in stmt.results.iter().filter(|result| !stored.contains(result)) {
+            self.statement.insert(result, place);
+            match term {
+                Some(class) => self.holds(result, class, place + 1),
+                None => self.leaf(block, result, place + 1),
+            }
+        }
+    }
+
+    /// Follows the unions of classes.
+    pub(crate) fn refresh(&mut self) {
+        let graph = &self.graph;
+        let classes = self.operands.iter_mut().flatten().chain(self.term.values_mut()).chain(self.class.values_mut());
+        classes.for_each(|class| *class = graph.find(*class));
+    }
+
+    /// The class of a value; none for what the section stores.
+    pub(crate) fn of(&self, value: Value) -> Option<Id> {
+        self.class.get(&value).map(|class| self.graph.find(*class))
+    }
+
+    /// True if a value holds the class.
+    pub(crate) fn is_held(&self, class: Id) -> bool {
+        self.graph[class].data.value.is_some()
+    }
+
+    /// The value from outside of the section that holds the class.
+    pub(crate) fn outside(&self, class: Id) -> Option<Value> {
+        self.graph[class].data.value.filter(|(order, _)| *order == 0).map(|(_, value)| value)
+    }
+
+    /// The first value of the section that holds the class, if none from outside does, and the place of its statement.
+    pub(crate) fn first(&self, class: Id) -> Option<(usize, Value)> {
+        let (order, value) = self.graph[class].data.value?;
+        Some((order.checked_sub(1)?, value))
+    }
+
     fn leaf(&mut self, block: &Block, value: Value, order: usize) {
         let class = self.add(NodeKind::Leaf(value, shape(block, value)), &[]);
         self.holds(value, class, order);
@@ -53,10 +124,10 @@ impl Encoded {
     fn statement(&mut self, block: &Block, stmt: &Stmt) -> Option<Id> {
         let &[result] = stmt.results.as_slice() else { return None };
         let mut values = stmt.operands.iter().chain([&result]);
-        if stmt.accumulate || values.any(|&value| block.ty(value).dims.iter().any(|dim| dim.count.is_some())) {
+        if values.any(|&value| block.ty(value).dims.iter().any(|dim| dim.count.is_some())) {
             return None;
         }
-        let operands = stmt.operands.iter().map(|value| self.class.get(value).copied()).collect::<Option<Vec<_>>>()?;
+        let operands: Vec<Id> = stmt.operands.iter().map(|value| self.class[value]).collect();
         let attrs = stmt.op.attrs().into_iter().map(|(name, attr)| (name.to_string(), attr));
         self.op(stmt.op.name(), &mut Attrs(attrs.collect()), &operands, &shape(block, result))
     }

@@ -1,140 +1,248 @@
-//! The choice of statements: from the latest value to the first, a recognised op takes the place of a value's statement where
-//! fewer statements are left.
+//! The choice of statements: from the latest value to the first, another form takes the place of a value's statement where the
+//! section then costs less.
 
-use super::construct::{Construct, Source};
-use super::language::Node;
-use ir::graph::{Block, SectionKind};
+use super::encode::Encoded;
+use super::forms::{Form, Forms, cost};
+use egg::Id;
+use ir::graph::Stmt;
 use ir::ids::Value;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
-/// Statements that read or write elements, and views; fewer of the former are better, then fewer of the latter.
-type Cost = (usize, usize);
+/// The most times that all choices are looked at.
+const SWEEPS: usize = 8;
 
-/// A value that a recognised op computes.
-#[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Replaced {
-    /// The node that computes it.
-    pub(crate) node: Node,
-    /// The statements that are left out because of it, by their place in the section.
-    pub(crate) dropped: Vec<usize>,
+/// What is to be computed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Slot {
+    /// The value that readers of a class read.
+    Class(Id),
+    /// The results of a statement of its own, by its place.
+    Place(usize),
 }
 
-/// The statements of a section after some values have got another definition.
-struct Live {
-    /// The statements that stay.
-    kept: HashSet<usize>,
-    cost: Cost,
+/// How a slot is computed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Definition<'a> {
+    /// By a statement of the section.
+    Stmt(usize),
+    /// By a new statement.
+    Form(&'a Form),
 }
 
 /// The choices for a section.
-struct Extraction<'a> {
-    block: &'a Block,
-    construct: &'a Construct<'a>,
-    /// The statement of each value.
-    statement: HashMap<Value, usize>,
-    roots: Vec<Value>,
-    chosen: BTreeMap<Value, Node>,
+pub(crate) struct Extraction<'a> {
+    pub(crate) stmts: &'a [Stmt],
+    pub(crate) encoded: &'a Encoded,
+    forms: &'a Forms,
+    /// The value that readers of a class read.
+    holders: HashMap<Id, Value>,
+    /// What the section must compute, by the place of the statement that does so.
+    roots: Vec<(usize, Slot)>,
+    chosen: HashMap<Slot, Form>,
+    /// The recognised ops, and the statements that each made superfluous.
+    pub(crate) recognised: Vec<(Form, usize)>,
 }
 
-/// The values of a block that recognised ops compute.
-pub(crate) fn extract(block: &Block, construct: &Construct<'_>) -> BTreeMap<Value, Replaced> {
-    let stmts = &block[SectionKind::F].stmts;
-    let statement: HashMap<Value, usize> = stmts
-        .iter()
-        .enumerate()
-        .flat_map(|(place, stmt)| stmt.results.iter().map(move |&result| (result, place)))
-        .collect();
-    let read: HashSet<Value> = stmts.iter().flat_map(|stmt| stmt.operands.iter().copied()).collect();
-    let unread = stmts.iter().filter(|stmt| !stmt.results.iter().any(|result| read.contains(result)));
-    let ends = unread.flat_map(|stmt| stmt.results.iter().copied());
-    let roots = block[SectionKind::F].ret.iter().copied().chain(ends).collect();
-    let mut extraction = Extraction { block, construct, statement, roots, chosen: BTreeMap::new() };
-    extraction.choose()
+/// The statements of a section after some choices.
+struct Live {
+    kept: HashSet<usize>,
+    cost: usize,
 }
 
-impl Extraction<'_> {
-    fn choose(&mut self) -> BTreeMap<Value, Replaced> {
-        let mut replaced = BTreeMap::new();
-        let Some(mut live) = self.live() else { return replaced };
-        loop {
+impl<'a> Extraction<'a> {
+    /// Chooses. The protected values keep a statement each.
+    pub(crate) fn new(
+        stmts: &'a [Stmt],
+        encoded: &'a Encoded,
+        forms: &'a Forms,
+        protected: &HashSet<Value>,
+    ) -> Extraction<'a> {
+        let mut extraction = Extraction {
+            stmts,
+            encoded,
+            forms,
+            holders: HashMap::new(),
+            roots: Vec::new(),
+            chosen: HashMap::new(),
+            recognised: Vec::new(),
+        };
+        extraction.find_holders(protected);
+        extraction.find_roots(protected);
+        extraction.choose();
+        extraction
+    }
+
+    /// The first protected value of a class is its holder, or else the first value.
+    fn find_holders(&mut self, protected: &HashSet<Value>) {
+        for is_protected in [true, false] {
+            for (place, stmt) in self.stmts.iter().enumerate() {
+                for &value in stmt.results.iter().filter(|&&value| protected.contains(&value) == is_protected) {
+                    let class = self.encoded.of(value).filter(|&class| self.encoded.outside(class).is_none());
+                    if let Some(class) = class.filter(|_| self.encoded.statement.get(&value) == Some(&place)) {
+                        self.holders.entry(class).or_insert(value);
+                    }
+                }
+            }
+        }
+    }
+
+    fn find_roots(&mut self, protected: &HashSet<Value>) {
+        for (place, stmt) in self.stmts.iter().enumerate() {
+            let held = |value: &Value| {
+                self.encoded.of(*value).filter(|class| self.holders.get(class) == Some(value)).map(Slot::Class)
+            };
+            let is_fixed = self.encoded.fixed.contains(&place) || stmt.accumulate;
+            let results = stmt.results.iter().filter(|value| protected.contains(value));
+            let own = is_fixed.then_some(Slot::Place(place));
+            let slots = results.map(|value| held(value).unwrap_or(Slot::Place(place)));
+            let roots: Vec<Slot> = own.into_iter().chain(slots).collect();
+            self.roots.extend(roots.into_iter().map(|slot| (place, slot)));
+        }
+    }
+
+    /// What the section computes under the name of a value, in no particular order of places.
+    pub(crate) fn slots(&self) -> Vec<Slot> {
+        self.reached().unwrap_or_default().into_iter().filter(|&slot| self.home(slot).is_some()).collect()
+    }
+
+    /// The place of a slot among the statements of the section; none for one that no value holds.
+    pub(crate) fn home(&self, slot: Slot) -> Option<usize> {
+        match (slot, self.definition(slot)?) {
+            (Slot::Place(place), _) | (_, Definition::Stmt(place)) => Some(place),
+            (Slot::Class(class), Definition::Form(_)) => {
+                self.encoded.statement.get(self.holders.get(&class)?).copied()
+            }
+        }
+    }
+
+    /// The result of a statement that stays, in place of its own: the value that readers of its class read.
+    pub(crate) fn result(&self, place: usize, own: Value) -> Value {
+        let class = self.encoded.of(own).filter(|&class| self.encoded.first(class) == Some((place, own)));
+        class.and_then(|class| self.holders.get(&class).copied()).unwrap_or(own)
+    }
+
+    /// The value that readers of a class read.
+    pub(crate) fn holder(&self, class: Id) -> Option<Value> {
+        self.encoded.outside(class).or_else(|| self.holders.get(&class).copied())
+    }
+
+    /// How a slot is computed.
+    pub(crate) fn definition(&self, slot: Slot) -> Option<Definition<'_>> {
+        if let Some(form) = self.chosen.get(&slot) {
+            return Some(Definition::Form(form));
+        }
+        match slot {
+            Slot::Place(place) => Some(Definition::Stmt(place)),
+            Slot::Class(class) => match self.encoded.first(class) {
+                Some((place, _)) => Some(Definition::Stmt(place)),
+                None => self.forms.cheapest(class).map(Definition::Form),
+            },
+        }
+    }
+
+    /// True if nothing changes.
+    pub(crate) fn is_unchanged(&self) -> bool {
+        self.chosen.is_empty() && self.live().is_none_or(|live| live.kept.len() == self.stmts.len())
+    }
+
+    fn choose(&mut self) {
+        let Some(mut live) = self.live() else { return };
+        for _ in 0..SWEEPS {
             let before = live.cost;
-            for place in (0..self.block[SectionKind::F].stmts.len()).rev() {
-                let &[value] = self.block[SectionKind::F].stmts[place].results.as_slice() else { continue };
-                if let Some((node, next)) = self.best(value, live.cost) {
-                    let mut dropped: Vec<usize> = live.kept.difference(&next.kept).copied().collect();
-                    dropped.sort_unstable();
-                    self.chosen.insert(value, node.clone());
-                    replaced.insert(value, Replaced { node, dropped });
+            for slot in self.reached().unwrap_or_default() {
+                if let Some((form, next)) = self.best(slot, live.cost) {
+                    let dropped = live.kept.difference(&next.kept).count();
+                    self.chosen.insert(slot, form.clone());
+                    if let Some(op) = self.recognised_in(&form) {
+                        self.recognised.push((op, dropped));
+                    }
                     live = next;
                 }
             }
             if live.cost == before {
-                break;
+                return;
             }
         }
-        let reached = self.reached().unwrap_or_default();
-        replaced.retain(|value, _| reached.contains(value));
-        replaced
     }
 
-    /// The definition of a value with the fewest statements, if these are fewer than now.
-    fn best(&mut self, value: Value, now: Cost) -> Option<(Node, Live)> {
-        if self.chosen.contains_key(&value) {
-            return None;
-        }
-        let mut best: Option<(Node, Live)> = None;
-        for node in self.construct.candidates(value) {
-            self.chosen.insert(value, node.clone());
+    /// The form of a slot with which the section costs least, if that is less than now.
+    fn best(&mut self, slot: Slot, now: usize) -> Option<(Form, Live)> {
+        let class = match slot {
+            Slot::Class(class) => class,
+            Slot::Place(place) => *self.encoded.term.get(&place)?,
+        };
+        let known = self.chosen.get(&slot).cloned();
+        let mut best: Option<(Form, Live)> = None;
+        for form in self.forms.of(class) {
+            self.chosen.insert(slot, form.clone());
             let live = self.live().filter(|live| live.cost < best.as_ref().map_or(now, |(_, best)| best.cost));
-            self.chosen.remove(&value);
-            best = live.map(|live| (node, live)).or(best);
+            best = live.map(|live| (form.clone(), live)).or(best);
         }
+        match known {
+            Some(known) => self.chosen.insert(slot, known),
+            None => self.chosen.remove(&slot),
+        };
         best
     }
 
-    /// The values that the section's results need; `None` if a value would need itself.
-    fn reached(&self) -> Option<HashSet<Value>> {
-        let mut reached = HashSet::new();
-        let mut path = HashSet::new();
-        self.roots.iter().try_for_each(|&root| self.reach(root, &mut reached, &mut path))?;
-        Some(reached)
+    /// The recognised op of a form, or of what it moves.
+    fn recognised_in(&self, form: &Form) -> Option<Form> {
+        if form.is_recognised() {
+            return Some(form.clone());
+        }
+        let &[operand] = form.operands.as_slice() else { return None };
+        match self.definition(Slot::Class(operand))? {
+            Definition::Form(inner) if self.holder(operand).is_none() => self.recognised_in(inner),
+            _ => None,
+        }
     }
 
-    fn reach(&self, value: Value, reached: &mut HashSet<Value>, path: &mut HashSet<Value>) -> Option<()> {
-        if path.contains(&value) {
+    /// What the section computes, the last first; `None` if a slot would need itself.
+    fn reached(&self) -> Option<Vec<Slot>> {
+        let (mut order, mut seen, mut path) = (Vec::new(), HashSet::new(), HashSet::new());
+        let mut roots = self.roots.clone();
+        roots.sort_by_key(|(place, _)| std::cmp::Reverse(*place));
+        roots.into_iter().try_for_each(|(_, slot)| self.reach(slot, &mut order, &mut seen, &mut path))?;
+        Some(order)
+    }
+
+    fn reach(
+        &self,
+        slot: Slot,
+        order: &mut Vec<Slot>,
+        seen: &mut HashSet<Slot>,
+        path: &mut HashSet<Slot>,
+    ) -> Option<()> {
+        if path.contains(&slot) {
             return None;
         }
-        if !reached.insert(value) {
+        if !seen.insert(slot) {
             return Some(());
         }
-        path.insert(value);
-        let needs = match (self.chosen.get(&value), self.statement.get(&value)) {
-            (Some(node), _) => self.construct.values(node),
-            (None, Some(&place)) => self.block[SectionKind::F].stmts[place].operands.clone(),
-            (None, None) => Vec::new(),
+        order.push(slot);
+        path.insert(slot);
+        let needs = match self.definition(slot)? {
+            Definition::Form(form) => &form.operands,
+            Definition::Stmt(place) => &self.encoded.operands[place],
         };
-        needs.into_iter().try_for_each(|value| self.reach(value, reached, path))?;
-        path.remove(&value);
+        for &class in needs.iter().filter(|class| self.encoded.outside(**class).is_none()) {
+            self.reach(Slot::Class(class), order, seen, path)?;
+        }
+        path.remove(&slot);
         Some(())
     }
 
     /// The statements that stay, and the cost of these and of the new ones.
     fn live(&self) -> Option<Live> {
-        let reached = self.reached()?;
-        let stmts = &self.block[SectionKind::F].stmts;
         let (mut kept, mut new) = (HashSet::new(), HashSet::new());
-        for value in &reached {
-            match (self.chosen.get(value), self.statement.get(value)) {
-                (Some(node), _) => self.construct.sources(node, &mut new),
-                (None, Some(&place)) => drop(kept.insert(place)),
-                (None, None) => {}
+        for slot in self.reached()? {
+            match self.definition(slot)? {
+                Definition::Stmt(place) => drop(kept.insert(place)),
+                Definition::Form(form) => drop(new.insert(form)),
             }
         }
-        let views = kept.iter().filter(|&&place| stmts[place].op.is_view()).count();
-        let mut cost = (kept.len() - views, views);
-        for Source { is_view, .. } in &new {
-            if *is_view { cost.1 += 1 } else { cost.0 += 1 }
-        }
-        Some(Live { kept, cost })
+        let stays: usize = kept.iter().map(|&place| cost(&self.stmts[place])).sum();
+        let comes: usize = new.iter().map(|form| form.cost()).sum();
+        Some(Live { kept, cost: stays + comes })
     }
 }

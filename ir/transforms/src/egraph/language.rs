@@ -7,6 +7,7 @@
 use egg::{Id, Language};
 use ir::ids::Value;
 use ir::types::DType;
+use std::ops::Range;
 
 /// A number that is compared and hashed by its bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -78,6 +79,11 @@ impl Spread {
         self.places.len() == self.sizes.len() && self.places.iter().enumerate().all(|(dim, &place)| dim == place)
     }
 
+    /// True if the result only has the operand's dims in another order.
+    pub(crate) fn is_permutation(&self) -> bool {
+        self.places.len() == self.sizes.len()
+    }
+
     /// True if the result is the operand with new dims of one element.
     pub(crate) fn is_view(&self) -> bool {
         let mut new = (0..self.sizes.len()).filter(|place| !self.places.contains(place));
@@ -92,6 +98,52 @@ pub(crate) struct Contraction {
     pub(crate) operands: [Vec<u8>; 2],
     /// The indices of the result.
     pub(crate) result: Vec<u8>,
+}
+
+impl Contraction {
+    /// The contraction whose indices are numbered in the order of their first use.
+    pub(crate) fn numbered(operands: [&[usize]; 2], result: &[usize]) -> Contraction {
+        let mut known: Vec<usize> = Vec::new();
+        let mut number = |index: &usize| {
+            let place = known.iter().position(|other| other == index);
+            place.unwrap_or_else(|| {
+                known.push(*index);
+                known.len() - 1
+            }) as u8
+        };
+        let operands = operands.map(|indices| indices.iter().map(&mut number).collect());
+        Contraction { operands, result: result.iter().map(number).collect() }
+    }
+
+    /// The indices of an operand.
+    pub(crate) fn indices(&self, operand: usize) -> Vec<usize> {
+        self.operands[operand].iter().map(|&index| usize::from(index)).collect()
+    }
+
+    /// The indices of the result.
+    pub(crate) fn results(&self) -> Vec<usize> {
+        self.result.iter().map(|&index| usize::from(index)).collect()
+    }
+}
+
+/// The adjacent dims that a reshape merges to each dim of its result; `None` if it splits dims or adds some.
+pub(crate) fn merged(from: &[u64], to: &[u64]) -> Option<Vec<Range<usize>>> {
+    let (mut groups, mut next) = (Vec::new(), 0);
+    for (place, &size) in to.iter().enumerate() {
+        let (start, mut product) = (next, 1);
+        while next < from.len() && (product < size || (next == start && from[next] == 1)) {
+            product *= from[next];
+            next += 1;
+        }
+        while next < from.len() && from[next] == 1 && to.get(place + 1).is_none_or(|&size| size != 1) {
+            next += 1;
+        }
+        if product != size || start == next {
+            return None;
+        }
+        groups.push(start..next);
+    }
+    (next == from.len()).then_some(groups)
 }
 
 /// An op with attributes that a recogniser makes.

@@ -3,7 +3,7 @@
 //!
 //! Limits count nodes and rounds, never time, so the result depends on the section alone.
 
-pub(crate) mod construct;
+pub(crate) mod forms;
 pub(crate) mod decode;
 pub(crate) mod encode;
 #[cfg(test)]
@@ -15,3 +15,56 @@ pub(crate) mod look;
 pub(crate) mod rule;
 pub(crate) mod rules;
 pub(crate) mod saturate;
+
+use decode::decode;
+use encode::encode;
+use extract::Extraction;
+use forms::Forms;
+use ir::graph::{Block, SectionKind};
+use ir::ids::Value;
+use ir::types::Dims;
+use rule::Rule;
+use saturate::saturate;
+use std::collections::HashSet;
+
+/// A recognised op, and the number of statements that it replaces.
+pub(crate) type Found = (&'static str, usize);
+
+/// Replaces the statements of a section by those that cost least under some rules, and lists the recognised ops; `None` if
+/// nothing changes. The protected values keep a statement each. `dims` are those of the model.
+pub(crate) fn rewrite(
+    block: &mut Block,
+    kind: SectionKind,
+    dims: &Dims,
+    protected: &HashSet<Value>,
+    rules: &[Rule],
+) -> Option<Vec<Found>> {
+    let stmts = block[kind].stmts.clone();
+    let mut encoded = encode(block, kind);
+    saturate(&mut encoded.graph, rules);
+    encoded.refresh();
+    let forms = Forms::new(&encoded, &stmts);
+    let extraction = Extraction::new(&stmts, &encoded, &forms, protected);
+    if extraction.is_unchanged() {
+        return None;
+    }
+    let mut new = block.clone();
+    let made = decode(&mut new, kind, dims, &extraction).ok()?;
+    *block = new;
+    let found = |form: &forms::Form| -> Option<Found> {
+        let dropped = extraction.recognised.iter().filter(|(op, _)| op == form).map(|(_, dropped)| *dropped);
+        dropped.reduce(|a, b| a + b).map(|dropped| (form.name(), dropped))
+    };
+    Some(made.iter().filter_map(found).collect())
+}
+
+/// The values of a section that its returns, other sections or types read, or that no statement reads.
+pub(crate) fn protected(block: &Block, kind: SectionKind) -> HashSet<Value> {
+    let others = SectionKind::ALL.iter().filter(|&&other| other != kind);
+    let elsewhere = others.flat_map(|&other| ir::saved::reads(&block[other].stmts, &block[other].ret));
+    let counts = block.values.values().flat_map(|data| data.ty.dims.iter().filter_map(|dim| dim.count));
+    let own: HashSet<Value> = ir::saved::reads(&block[kind].stmts, &[]).into_iter().collect();
+    let unread = block[kind].stmts.iter().filter(|stmt| !stmt.results.iter().any(|result| own.contains(result)));
+    let ends = unread.flat_map(|stmt| stmt.results.iter().copied());
+    block[kind].ret.iter().copied().chain(elsewhere).chain(counts).chain(ends).collect()
+}

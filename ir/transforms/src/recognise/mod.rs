@@ -13,15 +13,13 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-use crate::egraph::construct::Construct;
-use crate::egraph::extract::{self, Replaced};
+use crate::egraph;
 pub use crate::egraph::rule::Rounding;
-use crate::egraph::saturate::saturate;
-use crate::egraph::{decode, encode, language};
 use crate::renumber::renumber;
 use ir::graph::{Block, Model, SectionKind, Stmt};
 use ir::ids::Value;
-use std::collections::{BTreeMap, HashSet};
+use ir::types::Dims;
+use std::collections::HashSet;
 
 /// A recognised op.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -56,8 +54,21 @@ pub struct Recognised {
 /// assert!(ir::text::print(&file).contains("%y: f32[b, h] = silu(%x)"));
 /// ```
 pub fn recognise(model: &mut Model) -> Vec<Recognised> {
+    changes(model).unwrap_or_default()
+}
+
+/// Recognises, and says whether any block has changed: moves and scales that cancel vanish also where no op is recognised.
+fn changes(model: &mut Model) -> Option<Vec<Recognised>> {
     let has_mesh = model.has_mesh;
-    model.blocks.values_mut().flat_map(|block| recognise_block(block, has_mesh)).collect()
+    let dims = model.dims.clone();
+    let blocks = model.blocks.values_mut().filter_map(|block| recognise_block(block, &dims, has_mesh));
+    let changed: Vec<Vec<Recognised>> = blocks.collect();
+    (!changed.is_empty()).then(|| changed.concat())
+}
+
+/// True if [`recognise`] would change a model.
+pub fn is_recognisable(model: &Model) -> bool {
+    changes(&mut model.clone()).is_some()
 }
 
 /// The names of the rules, and what each does to rounding.
@@ -65,29 +76,19 @@ pub fn rules() -> Vec<(&'static str, Rounding)> {
     rules::all().iter().map(|rule| (rule.name, rule.rounding)).collect()
 }
 
-/// The ops that [`recognise`] would put into a model.
-pub fn recognisable(model: &Model) -> Vec<Recognised> {
-    recognise(&mut model.clone())
-}
-
-fn recognise_block(block: &mut Block, has_mesh: bool) -> Vec<Recognised> {
+fn recognise_block(block: &mut Block, dims: &Dims, has_mesh: bool) -> Option<Vec<Recognised>> {
     if !is_candidate(block) {
-        return Vec::new();
+        return None;
     }
-    let mut encoded = encode::encode(block);
-    saturate(&mut encoded.graph, &rules::all());
-    let original = block.clone();
-    let construct = Construct::new(&original, &encoded);
-    let replaced = extract::extract(&original, &construct);
-    if replaced.is_empty() || decode::decode(block, &construct, &replaced).is_err() {
-        *block = original;
-        return Vec::new();
-    }
+    let known: HashSet<Value> = block.values.keys().collect();
+    let protected = egraph::protected(block, SectionKind::F);
+    let found = egraph::rewrite(block, SectionKind::F, dims, &protected, &rules::all())?;
     if has_mesh {
-        open_new(block, &original);
+        open_new(block, &known);
     }
     renumber(block);
-    list(&original, &construct, &replaced)
+    let name = &block.name;
+    Some(found.into_iter().map(|(op, replaced)| Recognised { block: name.clone(), op, replaced }).collect())
 }
 
 /// True for blocks without gradients and shardings, some of whose statements are primitives.
@@ -121,25 +122,9 @@ fn is_primitive(stmt: &Stmt) -> bool {
 }
 
 /// Opens the dims of new values: where the model states shardings, the planner chooses those of new values.
-fn open_new(block: &mut Block, original: &Block) {
-    let known: HashSet<Value> = original.values.keys().collect();
+fn open_new(block: &mut Block, known: &HashSet<Value>) {
     let new: Vec<Value> = block.values.keys().filter(|value| !known.contains(value)).collect();
     for value in new {
         block.values[value].ty.dims.iter_mut().for_each(|dim| dim.open = true);
     }
-}
-
-/// The recognised ops in the order of the statements that they replace; an op with several results is listed once.
-fn list(block: &Block, construct: &Construct<'_>, replaced: &BTreeMap<Value, Replaced>) -> Vec<Recognised> {
-    let mut found: Vec<(&language::Node, Recognised)> = Vec::new();
-    let stmts = block[SectionKind::F].stmts.iter();
-    for value in stmts.flat_map(|stmt| &stmt.results) {
-        let Some(Replaced { node, dropped }) = replaced.get(value) else { continue };
-        let Some(op) = construct.recognised(node) else { continue };
-        match found.iter_mut().find(|(known, _)| *known == op) {
-            Some((_, known)) => known.replaced += dropped.len(),
-            None => found.push((op, Recognised { block: block.name.clone(), op: op.name(), replaced: dropped.len() })),
-        }
-    }
-    found.into_iter().map(|(_, recognised)| recognised).collect()
 }

@@ -8,7 +8,7 @@ use crate::egraph::language::{Node, NodeKind};
 use crate::egraph::look::Look;
 use crate::egraph::saturate::saturate;
 use egg::Id;
-use ir::graph::Block;
+use ir::graph::{Block, SectionKind};
 use ir::types::DType;
 use std::collections::{BTreeSet, HashMap};
 
@@ -195,7 +195,7 @@ fn assert_near(graph: &Graph, node: &Node, found: &Tensor, wanted: &Tensor) {
 fn all_nodes_of_a_class_are_equal() {
     for body in BODIES {
         let block = block(body);
-        let mut graph = encode(&block).graph;
+        let mut graph = encode(&block, SectionKind::F).graph;
         saturate(&mut graph, &rules::all());
         let mut known: HashMap<Id, Vec<Tensor>> = HashMap::new();
         let mut is_new = true;
@@ -221,7 +221,7 @@ fn all_nodes_of_a_class_are_equal() {
 fn each_rule_applies_in_a_body() {
     let mut applied = BTreeSet::new();
     for body in BODIES {
-        let mut graph = encode(&block(body)).graph;
+        let mut graph = encode(&block(body), SectionKind::F).graph;
         saturate(&mut graph, &rules::all());
         let look = Look::new(&graph);
         for rule in rules::all() {

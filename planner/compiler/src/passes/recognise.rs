@@ -3,7 +3,7 @@
 use crate::compile_error::CompileError;
 use crate::pass::{Context, Level, Pass, PassInfo};
 use ir::text::File;
-use transforms::recognise::{recognisable, recognise};
+use transforms::recognise::{is_recognisable, recognise};
 
 pub(super) struct Recognise;
 
@@ -19,7 +19,7 @@ impl Pass for Recognise {
     }
 
     fn is_needed(&self, file: &File, _: &mut Context<'_>) -> Result<bool, CompileError> {
-        Ok(!file.model.is_differentiated() && !recognisable(&file.model).is_empty())
+        Ok(!file.model.is_differentiated() && is_recognisable(&file.model))
     }
 
     fn run(&mut self, file: &mut File, _: &mut Context<'_>) -> Result<(), CompileError> {

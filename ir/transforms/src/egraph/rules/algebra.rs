@@ -5,7 +5,7 @@ use crate::egraph::look::Look;
 use crate::egraph::rule::{Equal, Rounding, Rule, Term};
 use egg::Id;
 
-pub(crate) const RULES: [Rule; 9] = [
+pub(crate) const RULES: [Rule; 11] = [
     Rule { name: "div-is-mul-recip", rounding: Rounding::Reorders, find: quotient },
     Rule { name: "recip-sqrt", rounding: Rounding::Fewer, find: root },
     Rule { name: "mul-self-is-square", rounding: Rounding::Exact, find: square },
@@ -13,7 +13,9 @@ pub(crate) const RULES: [Rule; 9] = [
     Rule { name: "negative-scale", rounding: Rounding::Exact, find: negative },
     Rule { name: "neg-neg", rounding: Rounding::Exact, find: twice_negative },
     Rule { name: "sub-constant", rounding: Rounding::Exact, find: shift },
-    Rule { name: "constants-join", rounding: Rounding::Reorders, find: joined },
+    Rule { name: "scale-scale", rounding: Rounding::Fewer, find: scaled_twice },
+    Rule { name: "shift-shift", rounding: Rounding::Reorders, find: shifted_twice },
+    Rule { name: "select-same", rounding: Rounding::Exact, find: selected },
     Rule { name: "scale-through-sum", rounding: Rounding::Reorders, find: scaled_sum },
 ];
 
@@ -23,7 +25,7 @@ fn nodes<'a>(look: &Look<'a>, class: Id, name: &'static str) -> impl Iterator<It
 }
 
 /// The operands of binary nodes of a class, in both orders, the second of which is a constant.
-fn with_number<'a>(look: &Look<'a>, class: Id, name: &'static str) -> Vec<(Id, f64)> {
+pub(crate) fn with_number<'a>(look: &Look<'a>, class: Id, name: &'static str) -> Vec<(Id, f64)> {
     let orders = nodes(look, class, name).flat_map(|node| {
         let (a, b) = (node.operands[0], node.operands[1]);
         [(a, b), (b, a)]
@@ -80,18 +82,33 @@ fn shift(look: &Look<'_>, class: Id) -> Vec<Equal> {
     nodes(look, class, "sub").filter_map(shifted).collect()
 }
 
-/// `(x c) d = x (c d)` and `(x + c) + d = x + (c + d)`
-fn joined(look: &Look<'_>, class: Id) -> Vec<Equal> {
+/// An op of a constant on the same op of another.
+fn joined(look: &Look<'_>, class: Id, name: &'static str, join: fn(f64, f64) -> f64) -> Vec<Equal> {
     let mut found = Vec::new();
-    for (name, join) in [("mul", (|a, b| a * b) as fn(f64, f64) -> f64), ("add", |a, b| a + b)] {
-        for (inner, outer) in with_number(look, class, name) {
-            for (x, number) in with_number(look, inner, name) {
-                let constant = Term::full(join(number, outer), look.shape(class));
-                found.push(Equal { class, term: Term::plain(name, [Term::Class(x), constant]) });
-            }
+    for (inner, outer) in with_number(look, class, name) {
+        for (x, number) in with_number(look, inner, name) {
+            let constant = Term::full(join(number, outer), look.shape(class));
+            found.push(Equal { class, term: Term::plain(name, [Term::Class(x), constant]) });
         }
     }
     found
+}
+
+/// `(x c) d = x (c d)`
+fn scaled_twice(look: &Look<'_>, class: Id) -> Vec<Equal> {
+    joined(look, class, "mul", |a, b| a * b)
+}
+
+/// `(x + c) + d = x + (c + d)`
+fn shifted_twice(look: &Look<'_>, class: Id) -> Vec<Equal> {
+    joined(look, class, "add", |a, b| a + b)
+}
+
+/// `select(m, x, x) = x`
+fn selected(look: &Look<'_>, class: Id) -> Vec<Equal> {
+    let nodes = look.nodes(class).filter(|node| matches!(node.kind, NodeKind::Select(_)) && node.operands.len() == 3);
+    let same = nodes.filter(|node| look.is_same(node.operands[1], node.operands[2]));
+    same.map(|node| Equal { class, term: Term::Class(node.operands[1]) }).collect()
 }
 
 /// `sum(x c) = sum(x) c`

@@ -1,12 +1,16 @@
 //! Equalities of ops that move elements: conversions, spreads and reshapes. Elementwise ops happen before a spread.
 
-use crate::egraph::language::{Node, NodeKind, Spread};
+use crate::egraph::language::{Node, NodeKind, Spread, merged};
 use crate::egraph::look::Look;
 use crate::egraph::rule::{Equal, Rounding, Rule, Term};
 use egg::Id;
+use ir::types::DType;
 
-pub(crate) const RULES: [Rule; 8] = [
+pub(crate) const RULES: [Rule; 11] = [
     Rule { name: "cast-back", rounding: Rounding::Exact, find: cast_back },
+    Rule { name: "cast-cast", rounding: Rounding::Exact, find: cast_widened },
+    Rule { name: "spread-of-view", rounding: Rounding::Exact, find: views },
+    Rule { name: "spread-of-reshape", rounding: Rounding::Exact, find: spread_merged },
     Rule { name: "spread-spread", rounding: Rounding::Exact, find: spread_twice },
     Rule { name: "reshape-spread", rounding: Rounding::Exact, find: drops_ones },
     Rule { name: "reshape-reshape", rounding: Rounding::Exact, find: reshape_twice },
@@ -24,15 +28,72 @@ fn cast_back(look: &Look<'_>, class: Id) -> Vec<Equal> {
     casts.filter_map(back).collect()
 }
 
-fn spreads<'a>(look: &Look<'a>, class: Id) -> impl Iterator<Item = (&'a Spread, Id)> + use<'a> {
+/// The spreads in a class itself.
+pub(crate) fn spreads<'a>(look: &Look<'a>, class: Id) -> impl Iterator<Item = (&'a Spread, Id)> + use<'a> {
     look.nodes(class).filter_map(|node| match &node.kind {
         NodeKind::Spread(spread) => Some((spread, node.operands[0])),
         _ => None,
     })
 }
 
-fn reshapes<'a>(look: &Look<'a>, class: Id) -> impl Iterator<Item = Id> + use<'a> {
+/// What a class itself is a reshape of.
+pub(crate) fn reshapes<'a>(look: &Look<'a>, class: Id) -> impl Iterator<Item = Id> + use<'a> {
     look.nodes(class).filter(|node| matches!(node.kind, NodeKind::Reshape(_))).map(|node| node.operands[0])
+}
+
+/// A conversion of a conversion to a type that has all values of the operand's.
+fn cast_widened(look: &Look<'_>, class: Id) -> Vec<Equal> {
+    let to = look.shape(class).dtype;
+    let casts = |class| look.nodes(class).filter(|node| matches!(node.kind, NodeKind::Cast(_)));
+    let mut found = Vec::new();
+    for middle in casts(class).map(|node| node.operands[0]) {
+        let by = look.shape(middle).dtype;
+        let is_exact = |x: &Id| {
+            let from = look.shape(*x).dtype;
+            by == DType::F32 && from.is_float() && from.bytes() < 4
+        };
+        let x = casts(middle).map(|node| node.operands[0]).filter(is_exact);
+        found.extend(x.map(|x| Equal { class, term: Term::Node(NodeKind::Cast(to), vec![Term::Class(x)]) }));
+    }
+    found
+}
+
+/// The operand under other sizes.
+pub(crate) fn reshaped(look: &Look<'_>, x: Id, to: &[u64]) -> Term {
+    let is_same = look.shape(x).sizes == to;
+    if is_same { Term::Class(x) } else { Term::Node(NodeKind::Reshape(to.to_vec()), vec![Term::Class(x)]) }
+}
+
+/// New dims of one element of a reshape.
+fn views(look: &Look<'_>, class: Id) -> Vec<Equal> {
+    let middles = spreads(look, class).filter(|(spread, _)| spread.is_view()).flat_map(|(_, x)| reshapes(look, x));
+    middles.map(|x| Equal { class, term: reshaped(look, x, &look.shape(class).sizes) }).collect()
+}
+
+/// `spread(reshape(x)) = reshape(spread(x))` where the reshape merges dims.
+fn spread_merged(look: &Look<'_>, class: Id) -> Vec<Equal> {
+    let mut found = Vec::new();
+    for (spread, middle) in spreads(look, class).filter(|(spread, _)| !spread.is_view()) {
+        for x in reshapes(look, middle) {
+            let own = &look.shape(x).sizes;
+            let Some(groups) = merged(own, &look.shape(middle).sizes) else { continue };
+            let (mut places, mut sizes) = (vec![0; own.len()], Vec::new());
+            for (place, &size) in spread.sizes.iter().enumerate() {
+                match spread.places.iter().position(|&other| other == place) {
+                    None => sizes.push(size),
+                    Some(dim) => {
+                        for from in groups[dim].clone() {
+                            places[from] = sizes.len();
+                            sizes.push(own[from]);
+                        }
+                    }
+                }
+            }
+            let moved = Term::Class(x).spread(Spread { places, sizes });
+            found.push(Equal { class, term: Term::Node(NodeKind::Reshape(spread.sizes.clone()), vec![moved]) });
+        }
+    }
+    found
 }
 
 /// `spread(spread(x)) = spread(x)`
@@ -60,12 +121,7 @@ fn drops_ones(look: &Look<'_>, class: Id) -> Vec<Equal> {
 /// A reshape of a reshape, or of a tensor with new dims of one element; and one that changes nothing.
 fn reshape_twice(look: &Look<'_>, class: Id) -> Vec<Equal> {
     let to = &look.shape(class).sizes;
-    let reshaped = |x: Id| {
-        let is_same = look.shape(x).sizes == *to;
-        let term =
-            if is_same { Term::Class(x) } else { Term::Node(NodeKind::Reshape(to.clone()), vec![Term::Class(x)]) };
-        Equal { class, term }
-    };
+    let reshaped = |x: Id| Equal { class, term: reshaped(look, x, to) };
     let middles: Vec<Id> = reshapes(look, class).collect();
     let inner = middles.iter().flat_map(|&middle| reshapes(look, middle));
     let inserted = middles.iter().flat_map(|&middle| spreads(look, middle)).filter(|(spread, _)| spread.is_view());

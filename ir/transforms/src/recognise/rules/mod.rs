@@ -5,6 +5,7 @@ mod attention;
 mod embedding;
 mod losses;
 mod mask;
+mod moved;
 mod norms;
 mod polynomial;
 mod rope;
@@ -21,5 +22,6 @@ pub(super) fn all() -> Vec<Rule> {
     rules.extend(attention::RULES);
     rules.extend(rope::RULES);
     rules.extend(embedding::RULES);
+    rules.extend(moved::RULES);
     rules
 }
