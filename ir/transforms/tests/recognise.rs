@@ -6,12 +6,16 @@ mod activations;
 mod attention;
 #[path = "recognise/blocks.rs"]
 mod blocks;
+#[path = "recognise/built_in.rs"]
+mod built_in;
 #[path = "recognise/norms.rs"]
 mod norms;
 #[path = "recognise/own_graphs.rs"]
 mod own_graphs;
 #[path = "recognise/rope.rs"]
 mod rope;
+#[path = "recognise/spell.rs"]
+mod spell;
 
 use ir::graph::{Model, SectionKind};
 use ir::text::{File, parse, print};

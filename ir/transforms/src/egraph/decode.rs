@@ -167,7 +167,9 @@ impl Decoder<'_> {
         let target = target.map(|value| self.builder.ty(value).logical().dims);
         let first = self.builder.stmts.len();
         let results = match &form.kind {
-            NodeKind::Spread(spread) if operands.is_empty() => vec![self.iota(spread.places[0], &spread.sizes, target)?],
+            NodeKind::Spread(spread) if operands.is_empty() => {
+                vec![self.iota(spread.places[0], &spread.sizes, target)?]
+            }
             NodeKind::Spread(spread) => vec![self.spread(spread, operands[0], target)?],
             NodeKind::Iota(size) => vec![self.iota(0, &[*size], target)?],
             _ => {
@@ -188,16 +190,20 @@ impl Decoder<'_> {
         self.builder.one(Iota { dim, dims, dtype: DType::I32 }, &[])
     }
 
-    /// The names of dims in an equation: their own where these are names and differ, else numbers.
+    /// The names of dims in an equation: their own where these are names and differ, else letters from `k` on.
     fn labels<'d>(&self, dims: impl Iterator<Item = Option<&'d Dim>>) -> Vec<String> {
-        let mut all: Vec<String> = Vec::new();
-        for dim in dims {
-            let own = dim.and_then(|dim| dim.name).map(|name| self.dims[name].name.clone());
-            let is_name = |name: &String| name.starts_with(|first: char| first.is_alphabetic()) && !all.contains(name);
-            let label = own.filter(is_name).unwrap_or_else(|| format!("d{}", all.len()));
-            all.push(if all.contains(&label) { format!("{label}_{}", all.len()) } else { label });
+        let is_name = |name: &String| name.starts_with(|first: char| first.is_alphabetic());
+        let own = |dim: Option<&Dim>| Some(self.dims[dim?.name?].name.clone()).filter(is_name);
+        let mut all: Vec<Option<String>> = dims.map(own).collect();
+        for place in 0..all.len() {
+            if all[..place].contains(&all[place]) {
+                all[place] = None;
+            }
         }
-        all
+        let used: HashSet<String> = all.iter().flatten().cloned().collect();
+        let letters = ('k'..='z').map(|letter| letter.to_string()).chain((0..).map(|number| format!("d{number}")));
+        let mut free = letters.filter(|letter| !used.contains(letter));
+        all.into_iter().map(|name| name.or_else(|| free.next()).unwrap_or_default()).collect()
     }
 
     /// A permutation, if dims change their order, and a broadcast or a reshape, if there are new dims.

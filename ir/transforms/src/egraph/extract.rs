@@ -11,6 +11,9 @@ use std::collections::{HashMap, HashSet};
 /// The most times that all choices are looked at.
 const SWEEPS: usize = 8;
 
+/// The most moves between a value and the recognised op whose result it is.
+const MOVES: usize = 4;
+
 /// What is to be computed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Slot {
@@ -109,9 +112,7 @@ impl<'a> Extraction<'a> {
     pub(crate) fn home(&self, slot: Slot) -> Option<usize> {
         match (slot, self.definition(slot)?) {
             (Slot::Place(place), _) | (_, Definition::Stmt(place)) => Some(place),
-            (Slot::Class(class), Definition::Form(_)) => {
-                self.encoded.statement.get(self.holders.get(&class)?).copied()
-            }
+            (Slot::Class(class), Definition::Form(_)) => self.encoded.statement.get(self.holders.get(&class)?).copied(),
         }
     }
 
@@ -145,28 +146,34 @@ impl<'a> Extraction<'a> {
         self.chosen.is_empty() && self.live().is_none_or(|live| live.kept.len() == self.stmts.len())
     }
 
+    /// Recognised ops come first: once other forms have taken the place of the values around them, each of which is a small
+    /// gain, no single step leads there.
     fn choose(&mut self) {
         let Some(mut live) = self.live() else { return };
-        for _ in 0..SWEEPS {
-            let before = live.cost;
-            for slot in self.reached().unwrap_or_default() {
-                if let Some((form, next)) = self.best(slot, live.cost) {
-                    let dropped = live.kept.difference(&next.kept).count();
-                    self.chosen.insert(slot, form.clone());
-                    if let Some(op) = self.recognised_in(&form) {
-                        self.recognised.push((op, dropped));
-                    }
-                    live = next;
+        for only_recognised in [true, false] {
+            for _ in 0..SWEEPS {
+                let before = live.cost;
+                for slot in self.reached().unwrap_or_default() {
+                    self.improve(slot, only_recognised, &mut live);
                 }
-            }
-            if live.cost == before {
-                return;
+                if live.cost == before {
+                    break;
+                }
             }
         }
     }
 
-    /// The form of a slot with which the section costs least, if that is less than now.
-    fn best(&mut self, slot: Slot, now: usize) -> Option<(Form, Live)> {
+    /// Takes the form of a slot with which the section costs least, if that is less than now.
+    fn improve(&mut self, slot: Slot, only_recognised: bool, live: &mut Live) {
+        let Some((form, next)) = self.best(slot, only_recognised, live.cost) else { return };
+        let dropped = live.kept.difference(&next.kept).count();
+        let op = self.recognised_in(&form).cloned();
+        self.recognised.extend(op.map(|op| (op, dropped)));
+        self.chosen.insert(slot, form);
+        *live = next;
+    }
+
+    fn best(&mut self, slot: Slot, only_recognised: bool, now: usize) -> Option<(Form, Live)> {
         let class = match slot {
             Slot::Class(class) => class,
             Slot::Place(place) => *self.encoded.term.get(&place)?,
@@ -174,6 +181,9 @@ impl<'a> Extraction<'a> {
         let known = self.chosen.get(&slot).cloned();
         let mut best: Option<(Form, Live)> = None;
         for form in self.forms.of(class) {
+            if only_recognised && self.recognised_in(form).is_none() {
+                continue;
+            }
             self.chosen.insert(slot, form.clone());
             let live = self.live().filter(|live| live.cost < best.as_ref().map_or(now, |(_, best)| best.cost));
             best = live.map(|live| (form.clone(), live)).or(best);
@@ -186,15 +196,20 @@ impl<'a> Extraction<'a> {
     }
 
     /// The recognised op of a form, or of what it moves.
-    fn recognised_in(&self, form: &Form) -> Option<Form> {
-        if form.is_recognised() {
-            return Some(form.clone());
+    fn recognised_in<'f>(&'f self, form: &'f Form) -> Option<&'f Form> {
+        let mut form = form;
+        for _ in 0..MOVES {
+            if form.is_recognised() {
+                return Some(form);
+            }
+            let &[operand] = form.operands.as_slice() else { return None };
+            if self.holder(operand).is_some() {
+                return None;
+            }
+            let Definition::Form(inner) = self.definition(Slot::Class(operand))? else { return None };
+            form = inner;
         }
-        let &[operand] = form.operands.as_slice() else { return None };
-        match self.definition(Slot::Class(operand))? {
-            Definition::Form(inner) if self.holder(operand).is_none() => self.recognised_in(inner),
-            _ => None,
-        }
+        None
     }
 
     /// What the section computes, the last first; `None` if a slot would need itself.

@@ -217,8 +217,7 @@ fn binary(graph: &Graph, plain: &Form) -> Vec<Form> {
     let number = |place: usize| graph[plain.operands[place]].data.number;
     if let Some((place, number)) = [1, 0].into_iter().find_map(|place| Some((place, number(place)?))) {
         let commutes = !["sub", "div"].contains(&name);
-        let with_number =
-            Form { number: Some(number), operands: vec![plain.operands[1 - place]], ..plain.clone() };
+        let with_number = Form { number: Some(number), operands: vec![plain.operands[1 - place]], ..plain.clone() };
         return if commutes { vec![with_number] } else { Vec::new() };
     }
     let options: Vec<Vec<(Option<Spread>, Id)>> = plain.operands.iter().map(|&id| spreads(graph, id)).collect();

@@ -3,13 +3,13 @@
 //!
 //! Limits count nodes and rounds, never time, so the result depends on the section alone.
 
-pub(crate) mod forms;
 pub(crate) mod decode;
 pub(crate) mod encode;
 #[cfg(test)]
 pub(crate) mod evaluate;
 pub(crate) mod extract;
 pub(crate) mod facts;
+pub(crate) mod forms;
 pub(crate) mod language;
 pub(crate) mod look;
 pub(crate) mod rule;

@@ -9,7 +9,7 @@ use egg::Id;
 const NODES: usize = 20_000;
 
 /// The number of rounds after which saturation stops.
-const ROUNDS: usize = 12;
+const ROUNDS: usize = 24;
 
 /// Applies rules until they say nothing new, or a limit is reached.
 pub(crate) fn saturate(graph: &mut Graph, rules: &[Rule]) {

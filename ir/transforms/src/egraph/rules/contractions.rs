@@ -108,7 +108,11 @@ fn repeated_operand(look: &Look<'_>, class: Id) -> Vec<Equal> {
 }
 
 /// The operands of an einsum before their reshapes, and the sizes of the indices that these merge.
-fn split(look: &Look<'_>, contraction: &Contraction, operands: [Id; 2]) -> Option<([Id; 2], BTreeMap<usize, Vec<u64>>)> {
+fn split(
+    look: &Look<'_>,
+    contraction: &Contraction,
+    operands: [Id; 2],
+) -> Option<([Id; 2], BTreeMap<usize, Vec<u64>>)> {
     let (mut sources, mut parts) = (operands, BTreeMap::new());
     for side in [0, 1] {
         let to = &look.shape(operands[side]).sizes;
@@ -123,7 +127,8 @@ fn split(look: &Look<'_>, contraction: &Contraction, operands: [Id; 2]) -> Optio
         }
     }
     let is_split = |side: usize| sources[side] != operands[side];
-    let agrees = |side: usize| is_split(side) || !contraction.indices(side).iter().any(|index| parts.contains_key(index));
+    let agrees =
+        |side: usize| is_split(side) || !contraction.indices(side).iter().any(|index| parts.contains_key(index));
     let rank = |side: usize| -> usize {
         contraction.indices(side).iter().map(|index| parts.get(index).map_or(1, Vec::len)).sum()
     };

@@ -74,7 +74,9 @@ fn views(look: &Look<'_>, class: Id) -> Vec<Equal> {
 fn spread_merged(look: &Look<'_>, class: Id) -> Vec<Equal> {
     let mut found = Vec::new();
     for (spread, middle) in spreads(look, class).filter(|(spread, _)| !spread.is_view()) {
-        for x in reshapes(look, middle) {
+        // A view of the operand itself would grow without end.
+        let is_view = |x: &Id| spreads(look, *x).any(|(spread, y)| spread.is_view() && look.is_same(y, middle));
+        for x in reshapes(look, middle).filter(|x| !is_view(x)) {
             let own = &look.shape(x).sizes;
             let Some(groups) = merged(own, &look.shape(middle).sizes) else { continue };
             let (mut places, mut sizes) = (vec![0; own.len()], Vec::new());

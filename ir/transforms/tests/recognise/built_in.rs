@@ -1,0 +1,63 @@
+//! Built-in models in primitives end as the built-in models. Only names of values differ.
+
+use super::spell::{STYLES, spell};
+use super::verify;
+use ir::graph::{Model, SectionKind};
+use ir::models::{Batch, preset};
+use ir::text::{File, print};
+use ir::types::DType;
+use meshwright_transforms::recognise::recognise;
+use std::collections::HashMap;
+
+/// The text of a model in which the values of blocks are numbered in the order of their first use.
+fn text(model: &Model) -> String {
+    let mut model = model.clone();
+    for block in model.blocks.values_mut() {
+        let mut names = HashMap::new();
+        let section = &block[SectionKind::F];
+        let args = block.args.iter().map(|arg| arg.value);
+        let results = section.stmts.iter().flat_map(|stmt| stmt.results.iter().copied());
+        for value in args.chain(results) {
+            names.insert(value, names.len());
+        }
+        for (value, number) in names {
+            block.values[value].name = format!("v{number}");
+        }
+    }
+    let text = print(&File { model, ..File::default() });
+    text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ") + "\n").collect()
+}
+
+#[track_caller]
+fn ends_as_built_in(name: &str, dtype: DType) {
+    let batch = Batch { batch: 2, seq: 8, dtype };
+    let wanted = preset(name).unwrap().config.build(&batch).unwrap();
+    for style in STYLES {
+        let mut model = wanted.clone();
+        spell(&mut model, style);
+        verify(&model);
+        let spelt = super::statements(&model);
+        assert!(spelt > 2 * super::statements(&wanted), "{spelt}");
+        recognise(&mut model);
+        verify(&model);
+        let (found, wanted) = (text(&model), text(&wanted));
+        let differ = found.lines().zip(wanted.lines()).find(|(found, wanted)| found != wanted);
+        assert!(found == wanted, "{name} {style:?}: {differ:#?}\n{found}");
+    }
+}
+
+#[test]
+fn llama() {
+    ends_as_built_in("tiny-llama", DType::F32);
+    ends_as_built_in("tiny-llama", DType::BF16);
+}
+
+#[test]
+fn gpt2() {
+    ends_as_built_in("tiny-gpt2", DType::F32);
+}
+
+#[test]
+fn experts() {
+    ends_as_built_in("tiny-moe", DType::F32);
+}
