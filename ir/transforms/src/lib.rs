@@ -6,6 +6,7 @@
 //! - [`mod@differentiate`] adds to each block's F the sections I (gradient of inputs), W (gradient of parameters) and U
 //!   (once a step).
 //! - [`mod@recognise`] puts ops in the place of primitives that spell them.
+//! - [`mod@simplify`] takes moves, constants and repeated terms out of differentiated sections.
 //! - [`mod@quantise`] gives products with parameters 8-bit operands.
 //! - [`recompute`] makes the backward recompute values of F instead of saving them.
 //! - [`slices`] splits sequences into the slices that a schedule runs one after the other.
@@ -39,4 +40,5 @@ pub mod recognise;
 pub mod recompute;
 pub mod renumber;
 pub mod rewrite;
+pub mod simplify;
 pub mod slices;

@@ -126,6 +126,11 @@ impl Contraction {
     }
 }
 
+/// The number of dims of one element. Rules give no tensor several of them that had none: these would grow without end.
+pub(crate) fn units(sizes: &[u64]) -> usize {
+    sizes.iter().filter(|&&size| size == 1).count()
+}
+
 /// The adjacent dims that a reshape merges to each dim of its result; `None` if it splits dims or adds some.
 pub(crate) fn merged(from: &[u64], to: &[u64]) -> Option<Vec<Range<usize>>> {
     let (mut groups, mut next) = (Vec::new(), 0);

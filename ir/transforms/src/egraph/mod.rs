@@ -22,6 +22,7 @@ use extract::Extraction;
 use forms::Forms;
 use ir::graph::{Block, SectionKind};
 use ir::ids::Value;
+use ir::saved;
 use ir::types::Dims;
 use rule::Rule;
 use saturate::saturate;
@@ -58,13 +59,35 @@ pub(crate) fn rewrite(
     Some(made.iter().filter_map(found).collect())
 }
 
-/// The values of a section that its returns, other sections or types read, or that no statement reads.
-pub(crate) fn protected(block: &Block, kind: SectionKind) -> HashSet<Value> {
+/// The values of a block that no statement reads and no section returns.
+pub(crate) fn unread(block: &Block) -> HashSet<Value> {
+    let read: HashSet<Value> =
+        block.sections.iter().flat_map(|section| saved::reads(&section.stmts, &section.ret)).collect();
+    let results = block.sections.iter().flat_map(|section| saved::results(&section.stmts));
+    results.filter(|value| !read.contains(value)).collect()
+}
+
+/// The values of a section that keep a statement each: it returns them, other sections or types read them, or they are among
+/// the unread ones.
+pub(crate) fn protected(block: &Block, kind: SectionKind, unread: &HashSet<Value>) -> HashSet<Value> {
     let others = SectionKind::ALL.iter().filter(|&&other| other != kind);
-    let elsewhere = others.flat_map(|&other| ir::saved::reads(&block[other].stmts, &block[other].ret));
+    let elsewhere = others.flat_map(|&other| saved::reads(&block[other].stmts, &block[other].ret));
     let counts = block.values.values().flat_map(|data| data.ty.dims.iter().filter_map(|dim| dim.count));
-    let own: HashSet<Value> = ir::saved::reads(&block[kind].stmts, &[]).into_iter().collect();
-    let unread = block[kind].stmts.iter().filter(|stmt| !stmt.results.iter().any(|result| own.contains(result)));
-    let ends = unread.flat_map(|stmt| stmt.results.iter().copied());
+    // Of a statement with several results one is often unread, and needs no statement of its own.
+    let stmts = block[kind].stmts.iter().filter(|stmt| stmt.results.iter().all(|result| unread.contains(result)));
+    let ends = stmts.flat_map(|stmt| stmt.results.iter().copied());
     block[kind].ret.iter().copied().chain(elsewhere).chain(counts).chain(ends).collect()
+}
+
+/// True if some value has a sharding.
+pub(crate) fn is_sharded(block: &Block) -> bool {
+    block.values.values().any(|data| data.ty.closed() != data.ty.logical())
+}
+
+/// Opens the dims of new values: where the model states shardings, the planner chooses those of new values.
+pub(crate) fn open_new(block: &mut Block, known: &HashSet<Value>) {
+    let new: Vec<Value> = block.values.keys().filter(|value| !known.contains(value)).collect();
+    for value in new {
+        block.values[value].ty.dims.iter_mut().for_each(|dim| dim.open = true);
+    }
 }

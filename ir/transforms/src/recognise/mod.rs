@@ -81,10 +81,10 @@ fn recognise_block(block: &mut Block, dims: &Dims, has_mesh: bool) -> Option<Vec
         return None;
     }
     let known: HashSet<Value> = block.values.keys().collect();
-    let protected = egraph::protected(block, SectionKind::F);
+    let protected = egraph::protected(block, SectionKind::F, &egraph::unread(block));
     let found = egraph::rewrite(block, SectionKind::F, dims, &protected, &rules::all())?;
     if has_mesh {
-        open_new(block, &known);
+        egraph::open_new(block, &known);
     }
     renumber(block);
     let name = &block.name;
@@ -95,13 +95,12 @@ fn recognise_block(block: &mut Block, dims: &Dims, has_mesh: bool) -> Option<Vec
 fn is_candidate(block: &Block) -> bool {
     let has_gradients =
         [SectionKind::I, SectionKind::W, SectionKind::U].iter().any(|&kind| !block[kind].stmts.is_empty());
-    let is_sharded = block.values.values().any(|data| data.ty.closed() != data.ty.logical());
-    !has_gradients && !is_sharded && block[SectionKind::F].stmts.iter().any(is_primitive)
+    !has_gradients && !egraph::is_sharded(block) && block[SectionKind::F].stmts.iter().any(is_primitive)
 }
 
-/// True for ops one of which each spelling of a recognised op has.
+/// True for ops one of which each spelling of a recognised op has, and for moves, which other frameworks put around ops.
 fn is_primitive(stmt: &Stmt) -> bool {
-    const NAMES: [&str; 15] = [
+    const NAMES: [&str; 16] = [
         "recip",
         "exp",
         "sigmoid",
@@ -117,14 +116,7 @@ fn is_primitive(stmt: &Stmt) -> bool {
         "token_loss",
         "softmax",
         "sum_exp",
+        "permute",
     ];
     NAMES.contains(&stmt.op.name())
-}
-
-/// Opens the dims of new values: where the model states shardings, the planner chooses those of new values.
-fn open_new(block: &mut Block, known: &HashSet<Value>) {
-    let new: Vec<Value> = block.values.keys().filter(|value| !known.contains(value)).collect();
-    for value in new {
-        block.values[value].ty.dims.iter_mut().for_each(|dim| dim.open = true);
-    }
 }

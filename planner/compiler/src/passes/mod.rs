@@ -9,6 +9,7 @@ mod planner;
 mod quantise;
 mod recognise;
 mod schedule;
+mod simplify;
 mod slice;
 
 use crate::pass::Pass;
@@ -22,6 +23,7 @@ pub(crate) fn all<'a>() -> Vec<Box<dyn Pass + 'a>> {
         Box::new(recognise::Recognise),
         Box::new(slice::Slice),
         Box::new(differentiate::Differentiate),
+        Box::new(simplify::Simplify),
         Box::new(quantise::Quantise),
     ];
     passes.extend(::planner::PASSES.iter().map(|pass| Box::new(planner::PlannerPass(pass)) as Box<dyn Pass + 'a>));

@@ -2,7 +2,7 @@
 
 use super::algebra::with_number;
 use super::moves::{reshapes, spreads};
-use crate::egraph::language::{Contraction, Node, NodeKind, Spread, merged};
+use crate::egraph::language::{Contraction, Node, NodeKind, Spread, merged, units};
 use crate::egraph::look::Look;
 use crate::egraph::rule::{Equal, Rounding, Rule, Term};
 use egg::Id;
@@ -141,6 +141,11 @@ fn merged_operand(look: &Look<'_>, class: Id) -> Vec<Equal> {
     let mut found = Vec::new();
     for (contraction, operands) in einsums(look, class) {
         let Some((sources, parts)) = split(look, contraction, operands) else { continue };
+        let new =
+            contraction.results().iter().filter_map(|index| parts.get(index)).map(|sizes| units(sizes)).sum::<usize>();
+        if new > 0 && new + units(&look.shape(class).sizes) > 1 {
+            continue;
+        }
         // Each index and the number of its part.
         let expanded = |indices: Vec<usize>| -> Vec<usize> {
             let part = |index: usize| (0..parts.get(&index).map_or(1, Vec::len)).map(move |part| 64 * index + part);

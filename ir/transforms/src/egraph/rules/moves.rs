@@ -1,6 +1,6 @@
 //! Equalities of ops that move elements: conversions, spreads and reshapes. Elementwise ops happen before a spread.
 
-use crate::egraph::language::{Node, NodeKind, Spread, merged};
+use crate::egraph::language::{Node, NodeKind, Spread, merged, units};
 use crate::egraph::look::Look;
 use crate::egraph::rule::{Equal, Rounding, Rule, Term};
 use egg::Id;
@@ -90,6 +90,9 @@ fn spread_merged(look: &Look<'_>, class: Id) -> Vec<Equal> {
                         }
                     }
                 }
+            }
+            if units(&sizes) > units(&spread.sizes).max(1) {
+                continue;
             }
             let moved = Term::Class(x).spread(Spread { places, sizes });
             found.push(Equal { class, term: Term::Node(NodeKind::Reshape(spread.sizes.clone()), vec![moved]) });

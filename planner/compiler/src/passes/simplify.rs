@@ -1,0 +1,30 @@
+//! `simplify`: takes moves, constants and repeated terms out of the sections.
+
+use crate::compile_error::CompileError;
+use crate::pass::{Context, Level, Pass, PassInfo};
+use ir::text::File;
+use transforms::simplify::{is_simplifiable, simplify};
+
+pub(super) struct Simplify;
+
+impl Pass for Simplify {
+    fn info(&self) -> PassInfo {
+        PassInfo {
+            name: "simplify",
+            does: "take moves, constants and repeated terms out of the sections",
+            why_here: "the backward repeats moves of the forward, and quantise looks for products",
+            reads: Level::Differentiated,
+            writes: Level::Differentiated,
+        }
+    }
+
+    /// A file with a mesh keeps its statements: its shardings were chosen for them.
+    fn is_needed(&self, file: &File, _: &mut Context<'_>) -> Result<bool, CompileError> {
+        Ok(!file.model.has_mesh && is_simplifiable(&file.model))
+    }
+
+    fn run(&mut self, file: &mut File, _: &mut Context<'_>) -> Result<(), CompileError> {
+        simplify(&mut file.model);
+        Ok(())
+    }
+}
