@@ -1,6 +1,7 @@
-//! Evaluation of nodes in f64, for tests of rules: all nodes of a class must agree.
+//! Evaluation of nodes for tests of rules: all nodes of a class must agree, in f64, and exact rules in f32 too.
 
 use super::language::{Contraction, Made, Node, NodeKind, Shape, Spread};
+use ir::types::DType;
 
 /// A tensor of f64.
 #[derive(Clone, PartialEq, Debug)]
@@ -40,8 +41,43 @@ fn sizes(shape: &Shape) -> Vec<usize> {
     shape.sizes.iter().map(|&size| size as usize).collect()
 }
 
-/// The results of a node; most have one.
+/// How the elements of a type are rounded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Precision {
+    /// Not at all: all types are f64.
+    Double,
+    /// To the element type, sums after each term.
+    Own,
+}
+
+impl Precision {
+    /// A number of an element type.
+    pub(crate) fn round(self, dtype: DType, x: f64) -> f64 {
+        match (self, dtype) {
+            (Precision::Own, DType::F32) => f64::from(x as f32),
+            (Precision::Own, DType::BF16) => {
+                let bits = (x as f32).to_bits();
+                f64::from(f32::from_bits(bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) & 0xffff_0000))
+            }
+            _ => x,
+        }
+    }
+}
+
+/// The results of a node in f64; most have one.
 pub(crate) fn evaluate(node: &Node, operands: &[&Tensor], shape: &Shape) -> Vec<Tensor> {
+    rounded(node, operands, shape, Precision::Double)
+}
+
+/// The results of a node.
+pub(crate) fn rounded(node: &Node, operands: &[&Tensor], shape: &Shape, precision: Precision) -> Vec<Tensor> {
+    let round = |x: f64| precision.round(shape.dtype, x);
+    let mut results = unrounded(node, operands, shape, &round);
+    results.iter_mut().flat_map(|tensor| &mut tensor.data).for_each(|x| *x = round(*x));
+    results
+}
+
+fn unrounded(node: &Node, operands: &[&Tensor], shape: &Shape, round: &dyn Fn(f64) -> f64) -> Vec<Tensor> {
     let to = sizes(shape);
     let one = match &node.kind {
         NodeKind::Full(number, _) => Tensor::new(&to, |_| number.get()),
@@ -66,8 +102,8 @@ pub(crate) fn evaluate(node: &Node, operands: &[&Tensor], shape: &Shape) -> Vec<
             Tensor::new(&to, |at| operands[0].at(&places.iter().map(|&place| at[place]).collect::<Vec<_>>()))
         }
         NodeKind::Reshape(_) => Tensor { sizes: to, data: operands[0].data.clone() },
-        NodeKind::Reduce { is_max, over } => reduce(operands[0], *is_max, over, &to),
-        NodeKind::Einsum(contraction) => contract(contraction, operands, &to),
+        NodeKind::Reduce { is_max, over } => reduce(operands[0], *is_max, over, &to, round),
+        NodeKind::Einsum(contraction) => contract(contraction, operands, &to, round),
         NodeKind::Slice(dim, start, _) => Tensor::new(&to, |at| {
             let mut at = at.to_vec();
             at[*dim] += *start as usize;
@@ -143,19 +179,19 @@ fn erf(x: f64) -> f64 {
     sum * std::f64::consts::FRAC_2_SQRT_PI
 }
 
-fn reduce(x: &Tensor, is_max: bool, over: &[usize], to: &[usize]) -> Tensor {
+fn reduce(x: &Tensor, is_max: bool, over: &[usize], to: &[usize], round: &dyn Fn(f64) -> f64) -> Tensor {
     let start = if is_max { f64::NEG_INFINITY } else { 0.0 };
     let mut result = Tensor::new(to, |_| start);
     for index in indices(&x.sizes) {
         let kept: Vec<usize> = (0..index.len()).filter(|dim| !over.contains(dim)).map(|dim| index[dim]).collect();
         let place = kept.iter().zip(to).fold(0, |place, (i, size)| place * size + i);
         let (own, x) = (&mut result.data[place], x.at(&index));
-        *own = if is_max { own.max(x) } else { *own + x };
+        *own = if is_max { own.max(x) } else { round(*own + x) };
     }
     result
 }
 
-fn contract(contraction: &Contraction, operands: &[&Tensor], to: &[usize]) -> Tensor {
+fn contract(contraction: &Contraction, operands: &[&Tensor], to: &[usize], round: &dyn Fn(f64) -> f64) -> Tensor {
     let all = contraction.operands.iter().flatten().copied().max().unwrap_or(0) as usize + 1;
     let mut full = vec![1; all];
     for (labels, tensor) in contraction.operands.iter().zip(operands) {
@@ -166,7 +202,7 @@ fn contract(contraction: &Contraction, operands: &[&Tensor], to: &[usize]) -> Te
         let pick = |labels: &[u8]| labels.iter().map(|&label| index[label as usize]).collect::<Vec<_>>();
         let product: f64 = (0..2).map(|side| operands[side].at(&pick(&contraction.operands[side]))).product();
         let place = pick(&contraction.result).iter().zip(to).fold(0, |place, (i, size)| place * size + i);
-        result.data[place] += product;
+        result.data[place] = round(result.data[place] + round(product));
     }
     result
 }

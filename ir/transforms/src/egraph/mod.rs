@@ -10,6 +10,8 @@ pub(crate) mod evaluate;
 pub(crate) mod extract;
 pub(crate) mod facts;
 pub(crate) mod forms;
+#[cfg(test)]
+pub(crate) mod generated;
 pub(crate) mod language;
 pub(crate) mod look;
 pub(crate) mod rule;

@@ -1,10 +1,13 @@
-//! Rules: on each body all nodes of a class have equal elements, and each rule applies somewhere.
+//! Rules: on each body all nodes of a class have equal elements, and each recogniser applies somewhere. Rules of moves are
+//! tested on random shapes.
 
 use super::rules;
+use crate::egraph;
 use crate::egraph::encode::encode;
 use crate::egraph::evaluate::{Tensor, evaluate};
 use crate::egraph::facts::Graph;
-use crate::egraph::language::{Node, NodeKind};
+use crate::egraph::generated::{Case, Draft, check};
+use crate::egraph::language::{Made, Node, NodeKind, Number};
 use crate::egraph::look::Look;
 use crate::egraph::saturate::saturate;
 use egg::Id;
@@ -218,7 +221,7 @@ fn all_nodes_of_a_class_are_equal() {
 }
 
 #[test]
-fn each_rule_applies_in_a_body() {
+fn each_recogniser_applies_in_a_body() {
     let mut applied = BTreeSet::new();
     for body in BODIES {
         let mut graph = encode(&block(body), SectionKind::F).graph;
@@ -230,6 +233,48 @@ fn each_rule_applies_in_a_body() {
             }
         }
     }
+    let generated: Vec<&str> = egraph::rules::all().iter().chain(&rules::moved::RULES).map(|rule| rule.name).collect();
+    applied.extend(generated);
     let missing: Vec<&str> = rules::all().iter().map(|rule| rule.name).filter(|name| !applied.contains(name)).collect();
     assert!(missing.is_empty(), "{missing:?}");
+}
+
+fn moved_rows(draft: &mut Draft) -> egg::Id {
+    let sizes = draft.sizes(4);
+    let x = draft.leaf(&sizes);
+    if draft.below(2) == 0 {
+        return draft.node(NodeKind::Reshape(vec![sizes[0], sizes[1] * sizes[2], sizes[3]]), &[x]);
+    }
+    draft.permute(x, &[2, 0, 1, 3])
+}
+
+fn softmax(draft: &mut Draft) -> egg::Id {
+    let x = moved_rows(draft);
+    draft.node(NodeKind::Plain("softmax"), &[x])
+}
+
+fn norm(draft: &mut Draft) -> egg::Id {
+    let x = moved_rows(draft);
+    let shape = draft.shape(x);
+    let gamma = draft.leaf(&shape.sizes[shape.rank() - 1..]);
+    let op = draft.node(NodeKind::Made(Made::RmsNorm(Number::new(1e-3))), &[x, gamma]);
+    draft.node(NodeKind::Out(0, shape), &[op])
+}
+
+fn rope(draft: &mut Draft) -> egg::Id {
+    let sizes = [draft.sizes(4), vec![4]].concat();
+    let x = draft.leaf(&sizes);
+    let merged = vec![sizes[0], sizes[1], sizes[2] * sizes[3], 4];
+    let moved = match draft.below(2) {
+        0 => draft.node(NodeKind::Reshape(merged), &[x]),
+        _ => draft.permute(x, &[0, 1, 3, 2, 4]),
+    };
+    let positions = draft.integers(&sizes[..2]);
+    draft.node(NodeKind::Made(Made::Rope { theta: Number::new(100.0) }), &[moved, positions])
+}
+
+#[test]
+fn moves_of_rows_are_exact() {
+    let cases: [Case; 3] = [("softmax-of-move", softmax), ("norm-of-move", norm), ("rope-of-move", rope)];
+    check(&rules::moved::RULES, &cases);
 }

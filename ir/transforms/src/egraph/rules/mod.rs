@@ -5,6 +5,8 @@ mod contractions;
 pub(crate) mod moves;
 mod reductions;
 mod slices;
+#[cfg(test)]
+mod tests;
 
 use super::rule::Rule;
 

@@ -5,7 +5,7 @@ mod attention;
 mod embedding;
 mod losses;
 mod mask;
-mod moved;
+pub(super) mod moved;
 mod norms;
 mod polynomial;
 mod rope;

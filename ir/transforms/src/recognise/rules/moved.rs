@@ -6,7 +6,7 @@ use crate::egraph::rule::{Equal, Rounding, Rule, Term};
 use crate::egraph::rules::moves::{reshapes, spreads};
 use egg::Id;
 
-pub(super) const RULES: [Rule; 3] = [
+pub(in crate::recognise) const RULES: [Rule; 3] = [
     Rule { name: "softmax-of-move", rounding: Rounding::Exact, find: softmax },
     Rule { name: "norm-of-move", rounding: Rounding::Exact, find: norm },
     Rule { name: "rope-of-move", rounding: Rounding::Exact, find: rope },
