@@ -1,7 +1,8 @@
 //! Recognition of ops that a model spells in primitives.
 //!
-//! The forward of each block becomes an e-graph (`egraph`). Rules add equal terms until none is new, and recognisers
-//! add the op that a term spells. Of each value's definitions the one that leaves the fewest statements is taken.
+//! The forward of each block becomes an e-graph (`egraph`). Rules add equal terms until none is new, and recognisers add the op
+//! that a term spells. From the given statements extraction descends to those that cost least, so permutes, reshapes and scales
+//! around an op vanish too.
 //!
 //! Recognised are `sigmoid`, `silu`, `gelu`, `gelu_erf`, `relu_squared`, `softmax`, `rms_norm`, `layer_norm`, `cross_entropy`,
 //! `attention`, `rope` and `embedding`. A recognised op may round and add in another order than its primitives. Terms that
@@ -34,7 +35,7 @@ pub struct Recognised {
 
 /// Replaces primitives in the forwards of a model by the ops that they spell, and lists these ops.
 ///
-/// Values that are returned or read elsewhere keep their names, and so does every statement that is not replaced. Blocks with
+/// Values that are returned keep their names, and so does every statement that is not replaced. Blocks with
 /// gradients or with shardings do not change.
 ///
 /// ```
