@@ -1,10 +1,15 @@
 //! Passes of a caller's own among the compiler's.
 
+#[path = "../ir/transforms/tests/recognise/spell.rs"]
+mod spell;
+
 use ir::graph::SectionKind;
 use ir::ops::{KernelOp, Op};
 use meshwright::compiler::compile_error::CompileError;
 use meshwright::compiler::pass::{Context, Level, Pass, PassInfo};
 use meshwright::{Code, File, ir};
+use spell::{STYLES, Style, spell};
+use std::collections::HashMap;
 
 /// Halves the scale of every attention, and counts them.
 struct HalveScales<'a> {
@@ -87,4 +92,57 @@ fn what_a_pass_of_ones_own_breaks_is_found_at_once() {
     assert!(spoiled.to_string().contains("internal error in spoil"), "{spoiled}");
     let early = meshwright::compile("tiny-llama").pass_before("differentiate", Spoil).run().unwrap_err();
     assert!(early.to_string().contains("reads the level Differentiated"), "{early}");
+}
+
+/// Spells the ops of a model in primitives.
+struct Spell(Style);
+
+impl Pass for Spell {
+    fn info(&self) -> PassInfo {
+        let (name, does, why_here) = ("spell", "spell ops in primitives", "before recognise, which puts them back");
+        PassInfo { name, does, why_here, reads: Level::Model, writes: Level::Model }
+    }
+
+    fn run(&mut self, file: &mut File, _: &mut Context<'_>) -> Result<(), CompileError> {
+        spell(&mut file.model, self.0);
+        Ok(())
+    }
+}
+
+/// The words of a file. In each block, body and class the names of values are numbers in the order of their first use.
+fn words(file: &File) -> Vec<String> {
+    let (text, mut names, mut words) = (ir::text::print(file), HashMap::new(), Vec::new());
+    let is_name = |c: char| c.is_alphanumeric() || "_.".contains(c);
+    for word in text.split_whitespace() {
+        if ["block", "body", "program", "class"].contains(&word) {
+            names.clear();
+        }
+        let parts: Vec<String> = word
+            .split('%')
+            .enumerate()
+            .map(|(place, part)| {
+                let end = if place == 0 { 0 } else { part.find(|c| !is_name(c)).unwrap_or(part.len()) };
+                let count = names.len();
+                let number = (end > 0).then(|| *names.entry(part[..end].to_string()).or_insert(count));
+                format!("{}{}", number.map(|number| format!("%{number}")).unwrap_or_default(), &part[end..])
+            })
+            .collect();
+        words.push(parts.concat());
+    }
+    words
+}
+
+#[test]
+fn models_in_primitives_end_as_the_programs_of_built_in_models() {
+    let meshes = [("tiny-llama", "dp=2,tp=2,sp=true"), ("tiny-gpt2", "tp=2,pp=2"), ("tiny-moe", "ep=2,dp=2")];
+    for (model, mesh) in meshes {
+        let compile = || meshwright::compile(model).parallel(mesh).batch(8, 16);
+        let wanted = words(&compile().run().unwrap());
+        for style in STYLES {
+            let found = words(&compile().pass_before("recognise", Spell(style)).run().unwrap());
+            let place = found.iter().zip(&wanted).position(|(found, wanted)| found != wanted);
+            let around = place.map(|place| &found[place.saturating_sub(20)..found.len().min(place + 20)]);
+            assert!(found == wanted, "{model} {style:?}: {around:?}");
+        }
+    }
 }

@@ -36,9 +36,14 @@ pub(crate) fn compiled_to(
     cluster: &Cluster,
     fusion: bool,
 ) -> Result<(Model, File), String> {
-    let meaning = case.whole.as_ref().unwrap_or(&case.model).clone();
+    let mut meaning = case.whole.as_ref().unwrap_or(&case.model).clone();
+    // Products must be those of the program before their operands become narrow.
+    if case.quantisation.is_some() {
+        transforms::recognise::recognise(&mut meaning);
+    }
     let mut meaning = transforms::differentiate::differentiate(meaning, &case.optimizer).map_err(|e| e.to_string())?;
     if let Some(recipe) = &case.quantisation {
+        transforms::simplify::simplify(&mut meaning);
         transforms::quantise::quantise(&mut meaning, recipe)?;
     }
     let mut request = PipelineOptions {

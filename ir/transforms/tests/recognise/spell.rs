@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 /// A way to spell ops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Style {
+pub(crate) enum Style {
     /// Heads before the sequence, keys and values repeated for each query head, matrices of two dims, one-hot embeddings.
     HuggingFace,
     /// Grouped heads behind the sequence, rotation by halves, equations in place of broadcasts.
@@ -20,10 +20,10 @@ pub enum Style {
     Transposed,
 }
 
-pub const STYLES: [Style; 3] = [Style::HuggingFace, Style::MaxText, Style::Transposed];
+pub(crate) const STYLES: [Style; 3] = [Style::HuggingFace, Style::MaxText, Style::Transposed];
 
 /// Spells the forwards of a model.
-pub fn spell(model: &mut Model, style: Style) {
+pub(crate) fn spell(model: &mut Model, style: Style) {
     for block in model.blocks.values_mut() {
         let stmts = std::mem::take(&mut block[SectionKind::F].stmts);
         let mut speller = Speller { b: Builder::new(block), style, heads: HashMap::new() };

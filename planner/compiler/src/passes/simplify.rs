@@ -18,9 +18,10 @@ impl Pass for Simplify {
         }
     }
 
-    /// A file with a mesh keeps its statements: its shardings were chosen for them.
+    /// A model whose shardings are all stated keeps its statements.
     fn is_needed(&self, file: &File, _: &mut Context<'_>) -> Result<bool, CompileError> {
-        Ok(!file.model.has_mesh && is_simplifiable(&file.model))
+        let is_planned = file.model.has_mesh && file.model.is_fully_specified();
+        Ok(!is_planned && is_simplifiable(&file.model))
     }
 
     fn run(&mut self, file: &mut File, _: &mut Context<'_>) -> Result<(), CompileError> {
