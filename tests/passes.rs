@@ -114,7 +114,7 @@ fn words(file: &File) -> Vec<String> {
     let (text, mut names, mut words) = (ir::text::print(file), HashMap::new(), Vec::new());
     let is_name = |c: char| c.is_alphanumeric() || "_.".contains(c);
     for word in text.split_whitespace() {
-        if ["block", "body", "program", "class"].contains(&word) {
+        if ["block", "body", "program", "class"].contains(&word) || word.starts_with("step(") {
             names.clear();
         }
         let parts: Vec<String> = word

@@ -130,12 +130,15 @@ impl Decoder<'_> {
             self.made.clear();
             result = self.form(form, Some(value))?;
         }
-        if !self.builder.ty(result).same_tensor(self.builder.ty(value)) {
+        let (made, wanted) = (self.builder.ty(result), self.builder.ty(value));
+        // What adds to a wider value keeps its own element type.
+        if !(made.same_tensor(wanted) || accumulates && made.sizes() == wanted.sizes()) {
             return Err(format!("the new op gives `%{}` another type", self.builder.block.value_name(value)));
         }
         self.names.insert(result, value);
-        if let Some(last) = self.builder.stmts.last_mut().filter(|_| accumulates) {
-            last.accumulate = true;
+        if accumulates {
+            let last = self.builder.stmts.last_mut().filter(|stmt| stmt.results.contains(&result));
+            last.ok_or("a sum has no statement of its own")?.accumulate = true;
         }
         Ok(())
     }

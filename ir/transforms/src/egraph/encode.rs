@@ -6,6 +6,7 @@ use egg::Id;
 use ir::graph::{Block, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::ops::{Attrs, Equation};
+use ir::types::Type;
 use std::collections::{HashMap, HashSet};
 
 /// A section in the e-graph.
@@ -89,7 +90,7 @@ impl Encoded {
     }
 
     /// True if a value holds the class.
-    pub(crate) fn is_held(&self, class: Id) -> bool {
+    pub(crate) fn has_value(&self, class: Id) -> bool {
         self.graph[class].data.value.is_some()
     }
 
@@ -129,7 +130,10 @@ impl Encoded {
         }
         let operands: Vec<Id> = stmt.operands.iter().map(|value| self.class[value]).collect();
         let attrs = stmt.op.attrs().into_iter().map(|(name, attr)| (name.to_string(), attr));
-        self.op(stmt.op.name(), &mut Attrs(attrs.collect()), &operands, &shape(block, result))
+        // What is added to a value may be narrower than the value.
+        let types: Vec<&Type> = stmt.operands.iter().map(|&value| block.ty(value)).collect();
+        let to = shape(block, result).with(stmt.op.infer(&types).ok()?.first()?.dtype);
+        self.op(stmt.op.name(), &mut Attrs(attrs.collect()), &operands, &to)
     }
 
     fn op(&mut self, name: &'static str, attrs: &mut Attrs, operands: &[Id], to: &Shape) -> Option<Id> {

@@ -91,12 +91,14 @@ pub(crate) struct Forms {
 }
 
 impl Forms {
-    /// Lists the forms of a saturated graph.
-    pub(crate) fn new(encoded: &Encoded, stmts: &[Stmt]) -> Forms {
+    /// Lists the forms of a saturated graph. Broadcasts that are statements join equations only if that is wanted.
+    pub(crate) fn new(encoded: &Encoded, stmts: &[Stmt], joins_broadcasts: bool) -> Forms {
         let graph = &encoded.graph;
         let mut classes: Vec<Id> = graph.classes().map(|class| class.id).collect();
         classes.sort_unstable();
-        let forms = classes.iter().map(|&class| (class, forms(graph, class))).collect();
+        let joins = |class: Id| joins_broadcasts || !encoded.has_value(class);
+        let of_class = |class: Id| graph[class].iter().flat_map(|node| of_node(graph, class, node, &joins)).collect();
+        let forms = classes.iter().map(|&class| (class, of_class(class))).collect();
         let mut all = Forms { forms, trees: HashMap::new(), cheapest: HashMap::new() };
         all.grow(encoded, stmts, &classes);
         while classes.iter().filter(|&&class| all.improve(encoded, class)).count() > 0 {}
@@ -140,7 +142,7 @@ impl Forms {
 
     /// Takes a cheaper form for a class that no value holds, if its operands have one by now.
     fn improve(&mut self, encoded: &Encoded, class: Id) -> bool {
-        if encoded.is_held(class) {
+        if encoded.has_value(class) {
             return false;
         }
         let costs = self.of(class).iter().filter_map(|form| Some((self.cost(encoded, form)?, form)));
@@ -153,7 +155,7 @@ impl Forms {
 
     /// The cost of a form and of operands that no value holds, counted once for each use.
     fn cost(&self, encoded: &Encoded, form: &Form) -> Option<usize> {
-        let operand = |class: &Id| match encoded.is_held(*class) {
+        let operand = |class: &Id| match encoded.has_value(*class) {
             true => Some(0),
             false => self.cheapest.get(class).map(|(cost, _)| *cost),
         };
@@ -185,12 +187,8 @@ fn lower(trees: &mut HashMap<Id, usize>, class: Id, tree: usize) -> bool {
     is_lower
 }
 
-/// The forms of the nodes of a class.
-fn forms(graph: &Graph, class: Id) -> Vec<Form> {
-    graph[class].iter().flat_map(|node| of_node(graph, class, node)).collect()
-}
-
-fn of_node(graph: &Graph, class: Id, node: &Node) -> Vec<Form> {
+/// The forms of a node. `joins` says whether an equation may take the place of a broadcast.
+fn of_node(graph: &Graph, class: Id, node: &Node, joins: &dyn Fn(Id) -> bool) -> Vec<Form> {
     let plain = Form::plain(node, graph);
     let is_same = |operand: &Id| graph.find(*operand) == class;
     if node.operands.iter().any(is_same) {
@@ -198,7 +196,7 @@ fn of_node(graph: &Graph, class: Id, node: &Node) -> Vec<Form> {
     }
     match &node.kind {
         NodeKind::Leaf(..) | NodeKind::Full(..) => Vec::new(),
-        NodeKind::Plain("add" | "mul" | "max" | "min" | "sub" | "div") => binary(graph, &plain),
+        NodeKind::Plain("add" | "mul" | "max" | "min" | "sub" | "div") => binary(graph, &plain, joins),
         NodeKind::Spread(spread) if spread.places.len() == 1 && is_count(graph, plain.operands[0]) => {
             vec![Form { operands: Vec::new(), ..plain }]
         }
@@ -212,7 +210,7 @@ fn is_count(graph: &Graph, class: Id) -> bool {
 }
 
 /// The forms of an elementwise op of two operands: with a constant, with equations that repeat operands, and without.
-fn binary(graph: &Graph, plain: &Form) -> Vec<Form> {
+fn binary(graph: &Graph, plain: &Form, joins: &dyn Fn(Id) -> bool) -> Vec<Form> {
     let NodeKind::Plain(name) = plain.kind else { return Vec::new() };
     let number = |place: usize| graph[plain.operands[place]].data.number;
     if let Some((place, number)) = [1, 0].into_iter().find_map(|place| Some((place, number(place)?))) {
@@ -220,7 +218,8 @@ fn binary(graph: &Graph, plain: &Form) -> Vec<Form> {
         let with_number = Form { number: Some(number), operands: vec![plain.operands[1 - place]], ..plain.clone() };
         return if commutes { vec![with_number] } else { Vec::new() };
     }
-    let options: Vec<Vec<(Option<Spread>, Id)>> = plain.operands.iter().map(|&id| spreads(graph, id)).collect();
+    let options = |&id: &Id| if joins(id) { spreads(graph, id) } else { vec![(None, id)] };
+    let options: Vec<Vec<(Option<Spread>, Id)>> = plain.operands.iter().map(options).collect();
     let mut all = Vec::new();
     for (first, a) in &options[0] {
         for (second, b) in &options[1] {

@@ -30,29 +30,38 @@ use rule::Rule;
 use saturate::saturate;
 use std::collections::HashSet;
 
+/// The terms of a rewriting.
+pub(crate) struct Terms<'a> {
+    /// The dims of the model.
+    pub(crate) dims: &'a Dims,
+    /// The rules.
+    pub(crate) rules: &'a [Rule],
+    /// True if the equation of an elementwise op may take the place of a broadcast.
+    pub(crate) joins_broadcasts: bool,
+}
+
 /// A recognised op, and the number of statements that it replaces.
 pub(crate) type Found = (&'static str, usize);
 
-/// Replaces the statements of a section by those that cost least under some rules, and lists the recognised ops; `None` if
-/// nothing changes. The protected values keep a statement each. `dims` are those of the model.
+/// Replaces the statements of a section by those that cost least, and lists the recognised ops; `None` if nothing changes. The
+/// protected values keep a statement each.
 pub(crate) fn rewrite(
     block: &mut Block,
     kind: SectionKind,
-    dims: &Dims,
     protected: &HashSet<Value>,
-    rules: &[Rule],
+    terms: &Terms<'_>,
 ) -> Option<Vec<Found>> {
     let stmts = block[kind].stmts.clone();
     let mut encoded = encode(block, kind);
-    saturate(&mut encoded.graph, rules);
+    saturate(&mut encoded.graph, terms.rules);
     encoded.refresh();
-    let forms = Forms::new(&encoded, &stmts);
+    let forms = Forms::new(&encoded, &stmts, terms.joins_broadcasts);
     let extraction = Extraction::new(&stmts, &encoded, &forms, protected);
     if extraction.is_unchanged() {
         return None;
     }
     let mut new = block.clone();
-    let made = decode(&mut new, kind, dims, &extraction).ok()?;
+    let made = decode(&mut new, kind, terms.dims, &extraction).ok()?;
     *block = new;
     let found = |form: &forms::Form| -> Option<Found> {
         let dropped = extraction.recognised.iter().filter(|(op, _)| op == form).map(|(_, dropped)| *dropped);

@@ -14,8 +14,8 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-use crate::egraph;
 pub use crate::egraph::rule::Rounding;
+use crate::egraph::{self, Terms};
 use crate::renumber::renumber;
 use ir::graph::{Block, Model, SectionKind, Stmt};
 use ir::ids::Value;
@@ -83,7 +83,8 @@ fn recognise_block(block: &mut Block, dims: &Dims, has_mesh: bool) -> Option<Vec
     }
     let known: HashSet<Value> = block.values.keys().collect();
     let protected = egraph::protected(block, SectionKind::F, &egraph::unread(block));
-    let found = egraph::rewrite(block, SectionKind::F, dims, &protected, &rules::all())?;
+    let terms = Terms { dims, rules: &rules::all(), joins_broadcasts: true };
+    let found = egraph::rewrite(block, SectionKind::F, &protected, &terms)?;
     if has_mesh {
         egraph::open_new(block, &known);
     }

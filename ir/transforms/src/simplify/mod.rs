@@ -2,15 +2,15 @@
 //! that repeat.
 //!
 //! Each section of a block becomes an e-graph of its own (`egraph`). Only rules that keep all bits or round less often apply,
-//! so the pass changes no order of sums. What the section returns, saves or stores keeps its name.
+//! so the pass changes no order of sums. What the section returns, saves or stores keeps its name. A broadcast that is a
+//! statement stays one: estimates of the built-in models count it.
 
-use crate::egraph;
 use crate::egraph::rule::{Rounding, Rule};
 use crate::egraph::rules;
+use crate::egraph::{self, Terms};
 use crate::renumber::renumber;
 use ir::graph::{Block, Model, SectionKind};
 use ir::ids::Value;
-use ir::types::Dims;
 use std::collections::HashSet;
 
 /// The most times that a section is simplified: each time from the statements that the last one left.
@@ -43,9 +43,9 @@ const ORDER: [SectionKind; 4] = [SectionKind::U, SectionKind::W, SectionKind::I,
 /// # Ok::<(), meshwright_transforms::differentiate::DifferentiateError>(())
 /// ```
 pub fn simplify(model: &mut Model) -> bool {
-    let (dims, has_mesh, rules) = (model.dims.clone(), model.has_mesh, exact());
-    let blocks = model.blocks.values_mut();
-    let changed: Vec<bool> = blocks.map(|block| simplify_block(block, &dims, has_mesh, &rules)).collect();
+    let (dims, has_mesh) = (model.dims.clone(), model.has_mesh);
+    let terms = Terms { dims: &dims, rules: &exact(), joins_broadcasts: false };
+    let changed: Vec<bool> = model.blocks.values_mut().map(|block| simplify_block(block, &terms, has_mesh)).collect();
     changed.contains(&true)
 }
 
@@ -59,7 +59,7 @@ fn exact() -> Vec<Rule> {
     rules::all().into_iter().filter(|rule| rule.rounding != Rounding::Reorders).collect()
 }
 
-fn simplify_block(block: &mut Block, dims: &Dims, has_mesh: bool, rules: &[Rule]) -> bool {
+fn simplify_block(block: &mut Block, terms: &Terms<'_>, has_mesh: bool) -> bool {
     if egraph::is_sharded(block) {
         return false;
     }
@@ -69,7 +69,7 @@ fn simplify_block(block: &mut Block, dims: &Dims, has_mesh: bool, rules: &[Rule]
     for kind in ORDER {
         for _ in 0..ROUNDS {
             let protected = egraph::protected(block, kind, &unread);
-            if egraph::rewrite(block, kind, dims, &protected, rules).is_none() {
+            if egraph::rewrite(block, kind, &protected, terms).is_none() {
                 break;
             }
             has_changed = true;

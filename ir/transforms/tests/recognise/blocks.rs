@@ -127,7 +127,7 @@ fn a_layer_of_llama() {
 }
 
 /// The statements in another order in which each value is defined before it is read.
-fn shuffled(stmts: &[Stmt], state: &mut u64) -> Vec<Stmt> {
+pub(super) fn shuffled(stmts: &[Stmt], state: &mut u64) -> Vec<Stmt> {
     let mut left = stmts.to_vec();
     let mut order: Vec<Stmt> = Vec::new();
     while !left.is_empty() {

@@ -1,5 +1,6 @@
 //! Built-in models in primitives end as the built-in models. Only names of values differ.
 
+use super::blocks::shuffled;
 use super::spell::{STYLES, spell};
 use super::verify;
 use ir::graph::{Model, SectionKind};
@@ -43,6 +44,35 @@ fn ends_as_built_in(name: &str, dtype: DType) {
         let (found, wanted) = (text(&model), text(&wanted));
         let differ = found.lines().zip(wanted.lines()).find(|(found, wanted)| found != wanted);
         assert!(found == wanted, "{name} {style:?}: {differ:#?}\n{found}");
+    }
+}
+
+/// The statements of a text without names of values, sorted.
+fn statements(text: &str) -> Vec<String> {
+    let is_name = |word: &&str| !word.trim_start_matches('(').starts_with('%') && !word.contains("(%");
+    let mut lines: Vec<String> =
+        text.lines().map(|line| line.split(' ').filter(is_name).collect::<Vec<_>>().join(" ")).collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn the_order_of_independent_statements_does_not_matter() {
+    let batch = Batch { batch: 2, seq: 8, dtype: DType::F32 };
+    let wanted = preset("tiny-llama").unwrap().config.build(&batch).unwrap();
+    let mut state = 7;
+    for style in STYLES {
+        let mut spelt = wanted.clone();
+        spell(&mut spelt, style);
+        for _ in 0..4 {
+            let mut model = spelt.clone();
+            for block in model.blocks.values_mut() {
+                let stmts = &block[SectionKind::F].stmts;
+                block[SectionKind::F].stmts = shuffled(stmts, &mut state);
+            }
+            recognise(&mut model);
+            assert_eq!(statements(&text(&model)), statements(&text(&wanted)), "{style:?}");
+        }
     }
 }
 
