@@ -14,7 +14,7 @@ const SWEEPS: usize = 8;
 /// The most moves between a value and the recognised op whose result it is.
 const MOVES: usize = 4;
 
-/// What is to be computed.
+/// A target of the extraction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Slot {
     /// The value that readers of a class read.
@@ -39,7 +39,7 @@ pub(crate) struct Extraction<'a> {
     forms: &'a Forms,
     /// The value that readers of a class read.
     holders: HashMap<Id, Value>,
-    /// What the section must compute, by the place of the statement that does so.
+    /// The targets that the section must compute, by the places of their statements.
     roots: Vec<(usize, Slot)>,
     chosen: HashMap<Slot, Form>,
     /// The recognised ops, and the statements that each made superfluous.
@@ -103,7 +103,7 @@ impl<'a> Extraction<'a> {
         }
     }
 
-    /// What the section computes under the name of a value, in no particular order of places.
+    /// The targets that the section computes under the name of a value, in no particular order of places.
     pub(crate) fn slots(&self) -> Vec<Slot> {
         self.reached().unwrap_or_default().into_iter().filter(|&slot| self.home(slot).is_some()).collect()
     }
@@ -212,7 +212,7 @@ impl<'a> Extraction<'a> {
         None
     }
 
-    /// What the section computes, the last first; `None` if a slot would need itself.
+    /// The targets that the section computes, the last first; `None` if one would need itself.
     fn reached(&self) -> Option<Vec<Slot>> {
         let (mut order, mut seen, mut path) = (Vec::new(), HashSet::new(), HashSet::new());
         let mut roots = self.roots.clone();

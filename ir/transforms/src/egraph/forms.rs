@@ -11,7 +11,7 @@ use std::collections::HashMap;
 /// The ops without attributes that recognisers make.
 const RECOGNISED: [&str; 6] = ["sigmoid", "silu", "gelu", "gelu_erf", "relu_squared", "softmax"];
 
-/// What a statement costs: one that multiplies matrices as much as several that pass over memory. Views cost least.
+/// Costs of statements: one that multiplies matrices costs as much as several that pass over memory, and a view least.
 const PRODUCT: usize = 128;
 const PASS: usize = 16;
 const VIEW: usize = 1;
@@ -63,7 +63,9 @@ impl Form {
                     Some(1) => VIEW,
                     Some(_) => PASS,
                 };
-                permutes + adds
+                // Two statements: the first may be found elsewhere if it is one by itself.
+                let both = if permutes > 0 && adds > 0 { VIEW } else { 0 };
+                permutes + adds + both
             }
             _ => PASS,
         }

@@ -11,7 +11,7 @@ use ir::ids::Value;
 use ir::types::DType;
 
 /// The name of a rule, and a left side to which it applies.
-pub(crate) type Case = (&'static str, fn(&mut Draft) -> Id);
+pub(crate) type LeftSide = (&'static str, fn(&mut Draft) -> Id);
 
 /// Left sides per rule.
 const DRAWN: u64 = 12;
@@ -110,7 +110,7 @@ fn leaf(number: u64, shape: &Shape, precision: Precision) -> Tensor {
 }
 
 /// Asserts that each rule applies to its left sides, and that both sides are equal: to the bit in f32 where the rule is exact.
-pub(crate) fn check(rules: &[Rule], cases: &[Case]) {
+pub(crate) fn check(rules: &[Rule], cases: &[LeftSide]) {
     for rule in rules {
         let (_, case) = cases.iter().find(|(name, _)| *name == rule.name).unwrap_or_else(|| panic!("{}", rule.name));
         for seed in 0..DRAWN {

@@ -6,7 +6,7 @@ use crate::egraph;
 use crate::egraph::encode::encode;
 use crate::egraph::evaluate::{Tensor, evaluate};
 use crate::egraph::facts::Graph;
-use crate::egraph::generated::{Case, Draft, check};
+use crate::egraph::generated::{Draft, LeftSide, check};
 use crate::egraph::language::{Made, Node, NodeKind, Number};
 use crate::egraph::look::Look;
 use crate::egraph::saturate::saturate;
@@ -275,6 +275,6 @@ fn rope(draft: &mut Draft) -> egg::Id {
 
 #[test]
 fn moves_of_rows_are_exact() {
-    let cases: [Case; 3] = [("softmax-of-move", softmax), ("norm-of-move", norm), ("rope-of-move", rope)];
+    let cases: [LeftSide; 3] = [("softmax-of-move", softmax), ("norm-of-move", norm), ("rope-of-move", rope)];
     check(&rules::moved::RULES, &cases);
 }

@@ -19,6 +19,9 @@ pub(crate) const RULES: [Rule; 8] = [
     Rule { name: "einsum-common-factor", rounding: Rounding::Reorders, find: common_factor },
 ];
 
+/// The most dims of one element that a contraction may get: those of a batch and of a group of heads.
+const UNITS: usize = 2;
+
 fn einsums<'a>(look: &Look<'a>, class: Id) -> impl Iterator<Item = (&'a Contraction, [Id; 2])> + use<'a> {
     look.nodes(class).filter_map(|node| match &node.kind {
         NodeKind::Einsum(contraction) => Some((contraction, [node.operands[0], node.operands[1]])),
@@ -143,7 +146,7 @@ fn merged_operand(look: &Look<'_>, class: Id) -> Vec<Equal> {
         let Some((sources, parts)) = split(look, contraction, operands) else { continue };
         let new =
             contraction.results().iter().filter_map(|index| parts.get(index)).map(|sizes| units(sizes)).sum::<usize>();
-        if new > 0 && new + units(&look.shape(class).sizes) > 1 {
+        if new > 0 && new + units(&look.shape(class).sizes) > UNITS {
             continue;
         }
         // Each index and the number of its part.

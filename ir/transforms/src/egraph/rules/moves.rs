@@ -6,10 +6,11 @@ use crate::egraph::rule::{Equal, Rounding, Rule, Term};
 use egg::Id;
 use ir::types::DType;
 
-pub(crate) const RULES: [Rule; 11] = [
+pub(crate) const RULES: [Rule; 12] = [
     Rule { name: "cast-back", rounding: Rounding::Exact, find: cast_back },
     Rule { name: "cast-cast", rounding: Rounding::Exact, find: cast_widened },
     Rule { name: "spread-of-view", rounding: Rounding::Exact, find: views },
+    Rule { name: "view-of-spread", rounding: Rounding::Exact, find: view_apart },
     Rule { name: "spread-of-reshape", rounding: Rounding::Exact, find: spread_merged },
     Rule { name: "spread-spread", rounding: Rounding::Exact, find: spread_twice },
     Rule { name: "reshape-spread", rounding: Rounding::Exact, find: drops_ones },
@@ -36,7 +37,7 @@ pub(crate) fn spreads<'a>(look: &Look<'a>, class: Id) -> impl Iterator<Item = (&
     })
 }
 
-/// What a class itself is a reshape of.
+/// The operands of the reshapes in a class itself.
 pub(crate) fn reshapes<'a>(look: &Look<'a>, class: Id) -> impl Iterator<Item = Id> + use<'a> {
     look.nodes(class).filter(|node| matches!(node.kind, NodeKind::Reshape(_))).map(|node| node.operands[0])
 }
@@ -70,6 +71,22 @@ fn views(look: &Look<'_>, class: Id) -> Vec<Equal> {
     middles.map(|x| Equal { class, term: reshaped(look, x, &look.shape(class).sizes) }).collect()
 }
 
+/// `spread(x) = view(spread(x))` where the spread permutes dims and adds some of one element.
+fn view_apart(look: &Look<'_>, class: Id) -> Vec<Equal> {
+    let mut found = Vec::new();
+    for (spread, x) in spreads(look, class).filter(|(spread, _)| !spread.places.is_sorted()) {
+        let is_new = |place: &usize| spread.sizes[*place] == 1 && !spread.places.contains(place);
+        let old: Vec<usize> = (0..spread.sizes.len()).filter(|place| !is_new(place)).collect();
+        if old.len() < spread.sizes.len() {
+            let places = spread.places.iter().filter_map(|place| old.iter().position(|other| other == place)).collect();
+            let sizes = old.iter().map(|&place| spread.sizes[place]).collect();
+            let outer = Spread { places: old, sizes: spread.sizes.clone() };
+            found.push(Equal { class, term: Term::Class(x).spread(Spread { places, sizes }).spread(outer) });
+        }
+    }
+    found
+}
+
 /// `spread(reshape(x)) = reshape(spread(x))` where the reshape merges dims.
 fn spread_merged(look: &Look<'_>, class: Id) -> Vec<Equal> {
     let mut found = Vec::new();
@@ -91,7 +108,7 @@ fn spread_merged(look: &Look<'_>, class: Id) -> Vec<Equal> {
                     }
                 }
             }
-            if units(&sizes) > units(&spread.sizes).max(1) {
+            if units(&sizes) > units(own).max(units(&spread.sizes)) {
                 continue;
             }
             let moved = Term::Class(x).spread(Spread { places, sizes });

@@ -1,11 +1,11 @@
 //! Each rule on random shapes.
 
-use crate::egraph::generated::{Case, Draft, check};
+use crate::egraph::generated::{Draft, LeftSide, check};
 use crate::egraph::language::{Contraction, NodeKind, Spread};
 use egg::Id;
 use ir::types::DType;
 
-const CASES: [Case; 40] = [
+const CASES: [LeftSide; 41] = [
     ("div-is-mul-recip", |d| binary(d, "div")),
     ("recip-sqrt", |d| chain(d, &["exp", "sqrt", "recip"])),
     ("mul-self-is-square", |d| {
@@ -33,6 +33,11 @@ const CASES: [Case; 40] = [
         let x = merged(d);
         let sizes = d.shape(x).sizes;
         d.node(NodeKind::Spread(Spread { places: vec![0, 2], sizes: vec![sizes[0], 1, sizes[1]] }), &[x])
+    }),
+    ("view-of-spread", |d| {
+        let x = tensor(d, 2);
+        let sizes = d.shape(x).sizes;
+        d.node(NodeKind::Spread(Spread { places: vec![3, 1], sizes: vec![1, sizes[1], 1, sizes[0]] }), &[x])
     }),
     ("spread-of-reshape", |d| {
         let x = merged(d);
