@@ -311,14 +311,14 @@ impl Speller<'_> {
         if self.style == Style::MaxText {
             return self.turned_halves(x, functions, half, heads);
         }
-        let (moved, names) = self.to_heads(x, heads);
+        let (moved, names) = self.heads_first(x, heads);
         let turned = self.turned_whole(moved, functions, half, &names);
         self.heads.insert(result, turned);
-        self.from_heads(turned, heads, self.dims(x))
+        self.heads_last(turned, heads, self.dims(x))
     }
 
     /// The tensor with its heads in front of the sequence, and their labels; in the style of Hugging Face as one dim.
-    fn to_heads(&mut self, x: Value, heads: &str) -> (Value, String) {
+    fn heads_first(&mut self, x: Value, heads: &str) -> (Value, String) {
         if self.style == Style::HuggingFace {
             let dims = self.dims(x);
             let count = dims[2..dims.len() - 1].iter().map(|dim| dim.size).product();
@@ -329,7 +329,7 @@ impl Speller<'_> {
         (self.permute(x, &format!("b s {heads} d -> b {heads} s d")), heads.to_string())
     }
 
-    fn from_heads(&mut self, x: Value, heads: &str, dims: Vec<Dim>) -> Value {
+    fn heads_last(&mut self, x: Value, heads: &str, dims: Vec<Dim>) -> Value {
         if self.style == Style::HuggingFace {
             let flat = self.permute(x, "b n s d -> b s n d");
             return if heads == "g r" { self.reshape(flat, dims) } else { flat };
@@ -367,12 +367,12 @@ impl Speller<'_> {
         match self.style {
             Style::HuggingFace => {
                 let moved = |x: Value, heads: &str, all: &mut Self| {
-                    all.heads.get(&x).copied().unwrap_or_else(|| all.to_heads(x, heads).0)
+                    all.heads.get(&x).copied().unwrap_or_else(|| all.heads_first(x, heads).0)
                 };
                 let q = moved(q, "g r", self);
                 let [k, v] = [k, v].map(|x| {
                     let x = moved(x, "g", self);
-                    let repeated = self.broadcast(x, "b g s d -> b g r s d", &[repeats.clone()]);
+                    let repeated = self.broadcast(x, "b g s d -> b g r s d", std::slice::from_ref(&repeats));
                     let dims = self.dims(q);
                     self.reshape(repeated, dims)
                 });
@@ -380,7 +380,7 @@ impl Speller<'_> {
                 let weights = self.weights(scores, "n", scale, [positions, segments]);
                 let weights = self.narrow(weights, v);
                 let out = self.einsum(weights, v, "b n s t, b n t d -> b n s d");
-                self.from_heads(out, "g r", own)
+                self.heads_last(out, "g r", own)
             }
             Style::MaxText => {
                 let scores = self.einsum(q, k, "b s g r d, b t g d -> b g r s t");

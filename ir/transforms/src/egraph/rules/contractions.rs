@@ -110,13 +110,12 @@ fn repeated_operand(look: &Look<'_>, class: Id) -> Vec<Equal> {
     found
 }
 
+/// The sizes of the dims that a reshape merges to an index.
+type Parts = BTreeMap<usize, Vec<u64>>;
+
 /// The operands of an einsum before their reshapes, and the sizes of the indices that these merge.
-fn split(
-    look: &Look<'_>,
-    contraction: &Contraction,
-    operands: [Id; 2],
-) -> Option<([Id; 2], BTreeMap<usize, Vec<u64>>)> {
-    let (mut sources, mut parts) = (operands, BTreeMap::new());
+fn split(look: &Look<'_>, contraction: &Contraction, operands: [Id; 2]) -> Option<([Id; 2], Parts)> {
+    let (mut sources, mut parts) = (operands, Parts::new());
     for side in [0, 1] {
         let to = &look.shape(operands[side]).sizes;
         let groups = |x: Id| merged(&look.shape(x).sizes, to).map(|groups| (x, groups));
