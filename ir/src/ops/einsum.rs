@@ -161,19 +161,20 @@ impl OpDef for Einsum {
         self.contraction().map(|equation| Einsum { equation: equation.clone(), scaled: Some(to) }.into())
     }
 
-    /// For `y = einsum(a, b)`: `da = einsum(dy, b)` and `db = einsum(a, dy)`, the transposed equations. A summed
-    /// factor of one operand alone is restored by broadcast.
     /// A product of two matrices without batch: letters of the first operand, then letters of the second one.
     fn rows(&self, _: &[&Type]) -> Option<Rows> {
-        let ([a, b], result) = (self.equation.operands.as_slice(), &self.equation.result) else { return None };
-        let only = |one: &[String], other: &[String]| -> Vec<String> {
-            one.iter().filter(|letter| !other.contains(letter) && result.contains(letter)).cloned().collect()
+        let Equation { operands, result } = self.contraction()?;
+        let only = |at: usize| {
+            let other = &operands[1 - at];
+            operands[at].iter().filter(move |letter| !other.contains(letter) && result.contains(letter))
         };
-        let (rows, columns) = (only(a, b), only(b, a));
-        let is_matrix = self.scaled.is_none() && !rows.is_empty() && !columns.is_empty();
-        (is_matrix && [rows.as_slice(), &columns].concat() == *result).then(|| Rows::product(rows.len()))
+        let rows = only(0).count();
+        let is_matrix = (1..result.len()).contains(&rows) && only(0).chain(only(1)).eq(result);
+        is_matrix.then(|| Rows::product(rows))
     }
 
+    /// For `y = einsum(a, b)`: `da = einsum(dy, b)` and `db = einsum(a, dy)`, the transposed equations. A summed
+    /// factor of one operand alone is restored by broadcast.
     fn gradient(&self, builder: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
         let Some(dy) = call.given[0] else { return Ok(vec![None; call.operands.len()]) };
         if self.scaled.is_some() {

@@ -2,6 +2,7 @@
 
 use super::par::{Par, Rows};
 use super::reduce::add_rows;
+use std::marker::PhantomData;
 use std::ops::Range;
 
 /// Rows that are summed one after the other. The sums of such chunks are then added in order, so that rows may be cut between chunks
@@ -66,6 +67,42 @@ pub fn add_chunks((partials, columns): (&[f32], usize), from: usize, out: &mut [
     }
 }
 
+/// Sums of chunks of rows that several threads make row by row.
+pub struct Chunks<'a> {
+    sums: *mut f32,
+    len: usize,
+    columns: usize,
+    partials: PhantomData<&'a mut [f32]>,
+}
+
+// SAFETY: whoever adds sees to it that threads write to different elements.
+unsafe impl Sync for Chunks<'_> {}
+
+impl<'a> Chunks<'a> {
+    /// Those in `partials`, with a row of `columns` elements per chunk. What they hold before does not count.
+    pub fn new(partials: &'a mut [f32], columns: usize) -> Chunks<'a> {
+        Chunks { sums: partials.as_mut_ptr(), len: partials.len(), columns, partials: PhantomData }
+    }
+
+    /// Adds some columns of a row, from one on. The first row of a chunk begins its sums.
+    ///
+    /// # Panics
+    /// If there is no such chunk, or it has fewer columns.
+    ///
+    /// # Safety
+    /// Nobody else touches these columns of the chunk meanwhile.
+    pub unsafe fn add(&self, row: usize, column: usize, run: &[f32]) {
+        let first = row / CHUNK * self.columns + column;
+        assert!(column + run.len() <= self.columns && first + run.len() <= self.len, "columns of a chunk");
+        // SAFETY: they are among the sums, and as the caller promises.
+        let sums = unsafe { std::slice::from_raw_parts_mut(self.sums.add(first), run.len()) };
+        if row.is_multiple_of(CHUNK) {
+            sums.fill(0.0);
+        }
+        add_rows(run, sums);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::testing::{assert_close, doubles, normals};
@@ -98,6 +135,14 @@ mod tests {
             let mut partials = vec![0.0; rows.div_ceil(CHUNK) * (columns + 2)];
             for (chunk, partial) in x.chunks(CHUNK * columns).zip(partials.chunks_exact_mut(columns + 2)) {
                 column_sums(chunk, &mut partial[2..], false, Par(1));
+            }
+            add_chunks((&partials, columns + 2), 2, &mut parts, accumulate);
+            assert_eq!(whole, parts);
+            // Row by row, in two parts each, over what was there.
+            let (chunks, mut parts) = (Chunks::new(&mut partials, columns + 2), vec![0.5; columns]);
+            for (row, line) in x.chunks(columns).enumerate() {
+                // SAFETY: nobody else is here.
+                unsafe { (chunks.add(row, 2, &line[..9]), chunks.add(row, 11, &line[9..])) };
             }
             add_chunks((&partials, columns + 2), 2, &mut parts, accumulate);
             assert_eq!(whole, parts);

@@ -1,10 +1,11 @@
 //! Products whose elements are worked on as soon as they are complete, while they are in the nearest cache.
 
+use super::columns::CHUNK;
 use super::einsum::Einsum;
 pub use super::gemm::Finish;
 use super::gemm::multiply_finished;
 use super::matrix::{Matrices, Matrix};
-use super::par::{Par, Rows};
+use super::par::Par;
 use crate::cpu::narrow::Floats;
 
 /// Columns of a run where a product has been computed as a whole.
@@ -107,8 +108,10 @@ impl Einsum {
         });
         self.run(a, b, out, false, par, scratch);
         let rows = out.len() / columns.max(1);
-        par.rows(rows, columns, Rows(&*out, columns), &|range, part| {
-            for (row, line) in range.zip(part.0.chunks_exact(columns.max(1))) {
+        let out = &*out;
+        par.rows(rows.div_ceil(CHUNK), CHUNK * columns, (), &|chunks, ()| {
+            for row in chunks.start * CHUNK..rows.min(chunks.end * CHUNK) {
+                let line = &out[row * columns..][..columns];
                 for (at, run) in line.chunks(COLUMNS).enumerate() {
                     finish.finish([row, at * COLUMNS], run);
                 }
@@ -122,6 +125,7 @@ mod tests {
     use super::super::testing::normals;
     use super::*;
     use std::sync::Mutex;
+    use std::thread;
 
     /// The product of letters and sizes by [`Einsum::run`], and by [`Einsum::run_finished`] with its result and without.
     fn check(equation: [&str; 3], a_dims: &[usize], b_dims: &[usize], columns: usize) {
@@ -131,12 +135,16 @@ mod tests {
         let mut plain = vec![0.0; einsum.len()];
         einsum.run(&a[..], &b[..], &mut plain, false, Par(1), &mut Vec::new());
         for (par, left) in [(Par(1), true), (Par(3), true), (Par(1), false), (Par(3), false)] {
-            let seen = Mutex::new(vec![f32::NAN; plain.len()]);
+            let (seen, by) = (Mutex::new(vec![f32::NAN; plain.len()]), Mutex::new(vec![None; plain.len()]));
             let finish = |[row, column]: [usize; 2], run: &[f32]| {
                 let mut seen = seen.lock().unwrap();
                 let place = &mut seen[row * columns + column..][..run.len()];
                 assert!(run.len() <= COLUMNS && place.iter().all(|x| x.is_nan()), "each element once");
                 place.copy_from_slice(run);
+                let (mut by, at, thread) = (by.lock().unwrap(), row * columns + column, Some(thread::current().id()));
+                let above = |at: usize| row % CHUNK == 0 || by[at - columns] == thread;
+                assert!((at..at + run.len()).all(above), "a chunk of rows in order on one thread");
+                by[at..][..run.len()].fill(thread);
             };
             let mut out = vec![0.0; plain.len()];
             let given = left.then_some(&mut out[..]);
@@ -149,6 +157,7 @@ mod tests {
     #[test]
     fn finished_elements_are_those_of_the_product() {
         check(["mk", "kn", "mn"], &[70, 600], &[600, 520], 520);
+        check(["mk", "kn", "mn"], &[203, 300], &[300, 150], 150);
         check(["bsf", "hf", "bsh"], &[3, 50, 300], &[301, 300], 301);
         check(["bsgd", "gdh", "bsh"], &[2, 9, 3, 8], &[3, 8, 5], 5);
         // A row, a column, an outer product, and a sum over nothing.

@@ -32,6 +32,7 @@ use std::ops::Range;
 use self::block::Block;
 use self::elements::Elements;
 use self::level::Level;
+use super::columns::CHUNK;
 use super::matrix::Matrix;
 use super::nd::span;
 use super::par::Par;
@@ -114,6 +115,8 @@ pub(crate) unsafe fn multiply_finished<'a, 'b>(
 }
 
 /// Work on the elements of a product as soon as they are complete.
+///
+/// The elements of a column come in the order of their rows on each thread, and those of a [`CHUNK`] of rows come on one thread.
 pub trait Finish: Sync {
     /// Called for a number of elements of a row, from a row and a column on, before they are computed: what their work reads may be
     /// fetched meanwhile.
@@ -209,7 +212,8 @@ impl<'f> Product<'f> {
     unsafe fn run_on(&self, threads: usize) {
         let level = self.level();
         let [m, n, _] = self.size;
-        let (size, unit) = if m > n { (m, level.rows) } else { (n, level.width()) };
+        let rows = if self.finish.is_some() { CHUNK } else { level.rows };
+        let (size, unit) = if m > n { (m, rows) } else { (n, level.width()) };
         let units = size.div_ceil(unit);
         Par(threads.min(units)).rows(units, usize::MAX, (), &|range, ()| {
             let range = range.start * unit..size.min(range.end * unit);
