@@ -182,6 +182,21 @@ fn product([rows, terms, columns]: [u64; 3], dtype: DType, left: &'static [usize
     Case::new(given.map(|sizes| Type::of(dtype, sizes)).to_vec(), steps, left)
 }
 
+/// A product, the cotangent of a bias and an activation, which is summed over rows, and the sums of the product and of a tensor.
+fn bias_gradient([rows, terms, columns]: [u64; 3], dtype: DType, left: &'static [usize]) -> Case {
+    let given = [&[2, rows, terms][..], &[terms, columns], &[2, rows, columns]];
+    let sum = || KernelOp::Reduce(Reduce::new(PartialKind::Sum, "b r c -> c").unwrap());
+    let steps: Vec<Step> = vec![
+        (KernelOp::Einsum(Einsum::new("b r t, t c -> b r c").unwrap()), &[0, 1], &[3]),
+        (sum(), &[3], &[4]),
+        (binary(BinaryKind::GeluGrad), &[2, 3], &[5]),
+        (sum(), &[2], &[6]),
+        (sum(), &[5], &[7]),
+    ];
+    let case = Case::new(given.map(|sizes| Type::of(dtype, sizes)).to_vec(), steps, left);
+    Case { sums: &[(4, false), (6, true), (7, true)], ..case }
+}
+
 #[test]
 fn groups_equal_their_statements() {
     for dtype in [DType::F32, DType::BF16] {
@@ -212,6 +227,22 @@ fn what_follows_a_product_equals_its_statements() {
     }
     // The result is on the tensor that it is multiplied with.
     Case { on: Some(3), ..product([70, 300, 530], DType::F32, &[7]) }.check("in place");
+}
+
+#[test]
+fn sums_of_rows_of_a_product_equal_their_statements() {
+    for dtype in [DType::F32, DType::BF16] {
+        // Rows or columns are divided among threads, in numbers that are multiples of a chunk and not.
+        for sizes in [[3, 4, 5], [203, 300, 150], [70, 300, 530], [8, 7, 1], [17, 0, 4]] {
+            for left in [&[4, 6, 7][..], &[5, 3, 7, 6, 4]] {
+                bias_gradient(sizes, dtype, left).check(&format!("{dtype:?} {sizes:?} {left:?}"));
+            }
+        }
+    }
+    // The cotangent is in the place of the activation's operand.
+    let case = bias_gradient([70, 300, 530], DType::F32, &[5, 4, 7]);
+    let steps = case.steps.into_iter().filter(|(_, _, results)| *results != [6]).collect();
+    Case { steps, on: Some(2), sums: &[(4, false), (7, true)], ..case }.check("in place");
 }
 
 #[test]

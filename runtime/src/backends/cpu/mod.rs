@@ -267,7 +267,9 @@ impl Backend for Cpu {
     fn prepare_group(&mut self, site: &GroupSite<'_>) -> Result<Kernel, String> {
         let (threads, shared) = (self.par.0, &self.shared);
         if matches!(site.stmts.first(), Some(GroupStmt { op: KernelOp::Einsum(_), .. })) {
-            return Ok(Kernel(Work::Product(Box::new(ProductGroup::new(site, threads)?))));
+            let group = ProductGroup::new(site, threads)?;
+            self.partials.resize(self.partials.len().max(group.partials()), 0.0);
+            return Ok(Kernel(Work::Product(Box::new(group))));
         }
         let space = self.space + self.fork * threads * SPACE;
         let group = Group::new(site, threads, space, &mut |stmt| OpKernel::new(stmt.op, &stmt.site, shared))?;
@@ -308,7 +310,7 @@ impl Backend for Cpu {
         match &mut kernel.0 {
             Work::Op(_) => panic!("a kernel is launched as one"),
             Work::Group(group) => group.run(&self.arena, &mut self.partials, rng, [operands, results], accumulate),
-            Work::Product(group) => group.run(&self.arena, operands, results),
+            Work::Product(group) => group.run(&self.arena, &mut self.partials, [operands, results], accumulate),
         }
     }
 

@@ -1,5 +1,7 @@
 //! Groups that begin with a product: their other statements run on each run of its elements as soon as that is complete, while it is in
 //! the nearest cache.
+//!
+//! Sums over rows are made row by row for each chunk of rows ([`CHUNK`]), and those are added in order at the end, as in other groups.
 
 use super::contract::plan;
 use crate::arena::Arena;
@@ -10,6 +12,7 @@ use crate::host;
 use ir::ops::KernelOp;
 use ir::types::DType;
 use kernels::cpu::Par;
+use kernels::cpu::columns::{CHUNK, Chunks, add_chunks};
 use kernels::cpu::einsum::Einsum;
 use kernels::cpu::elementwise::{binary, unary};
 use kernels::cpu::finished::{Finish, prefetch};
@@ -30,10 +33,12 @@ pub(super) struct ProductGroup {
     einsum: Einsum,
     /// The operands of the product, among those of the group.
     factors: [usize; 2],
+    rows: usize,
     /// Elements of a row.
     columns: usize,
     product: Value,
     steps: Vec<Step>,
+    sums: Vec<Sum>,
     /// For each value, the result in whose place it is computed in this launch.
     direct: Vec<Option<usize>>,
     par: Par,
@@ -67,6 +72,16 @@ enum Function {
     Cast,
     Unary(Unary),
     Binary(Binary),
+    /// A sum over rows, by its number. It has no place in the lane.
+    Sum(usize),
+}
+
+/// A sum over rows.
+struct Sum {
+    /// The result of the group.
+    result: usize,
+    /// It is a gradient sum.
+    accumulate: bool,
 }
 
 /// An operand of a step.
@@ -90,27 +105,50 @@ impl ProductGroup {
         let KernelOp::Einsum(op) = first.op else { return Err("it begins with no product".to_string()) };
         let einsum = plan(op, &first.site)?;
         let dims = first.law()?.product.ok_or("its product is not one of two matrices")?;
-        let columns = first.site.result(0)?[dims..].iter().product();
+        let sizes = first.site.result(0)?;
+        let [rows, columns] = [&sizes[..dims], &sizes[dims..]].map(|sizes| sizes.iter().product());
         let mut values: Vec<GroupValue> = vec![first.results[0]];
         let value = |stmt: &GroupStmt<'_>| {
             let result = if let GroupValue::Result(at) = stmt.results[0] { Some(at) } else { None };
             Value { dtype: stmt.site.results[0].dtype, result }
         };
-        let mut steps = Vec::new();
+        let (mut steps, mut sums) = (Vec::new(), Vec::new());
         for stmt in rest {
-            let operands = reads(stmt, &values)?;
-            steps.push(Step { function: function(stmt.op)?, operands, value: value(stmt) });
+            let (operands, mut value) = (reads(stmt, &values)?, value(stmt));
+            let law = stmt.law()?;
+            let function = match value.result {
+                Some(result) if law.sums && law.dims == Some(dims) => {
+                    value.result = None;
+                    sums.push(Sum { result, accumulate: stmt.accumulate });
+                    Function::Sum(sums.len() - 1)
+                }
+                _ => function(stmt.op)?,
+            };
+            steps.push(Step { function, operands, value });
             values.push(stmt.results[0]);
         }
         let factors = [0, 1].map(|at| if let GroupValue::Operand(of) = first.operands[at] { of } else { 0 });
         let (par, scratch) = (Par(threads), [Vec::new(), Vec::new()]);
         let direct = vec![None; values.len()];
-        Ok(ProductGroup { einsum, factors, columns, product: value(first), steps, direct, par, scratch })
+        let product = value(first);
+        Ok(ProductGroup { einsum, factors, rows, columns, product, steps, sums, direct, par, scratch })
     }
 
-    /// Runs the group.
-    pub(super) fn run(&mut self, arena: &Arena, operands: &[Span], results: &[Span]) {
-        let ProductGroup { einsum, factors, columns, product, steps, direct, par, scratch: [scratch, whole] } = self;
+    /// The elements that its sums over chunks have.
+    pub(super) fn partials(&self) -> usize {
+        self.rows.div_ceil(CHUNK) * self.columns * self.sums.len()
+    }
+
+    /// Runs the group. Its gradient sums, in order, are added to or stored; `partials` is room for sums over chunks.
+    pub(super) fn run(
+        &mut self,
+        arena: &Arena,
+        partials: &mut [f32],
+        [operands, results]: [&[Span]; 2],
+        accumulate: &[bool],
+    ) {
+        let partials = &mut partials[..self.partials()];
+        let ProductGroup { einsum, factors, columns, product, steps, sums, direct, par, scratch, .. } = self;
         let factor = |at: usize| {
             let span = operands[factors[at]];
             // SAFETY: nobody writes it now.
@@ -122,14 +160,23 @@ impl ProductGroup {
         let left = product.result.filter(|_| product.is_f32()).map(|at| results[at]);
         // SAFETY: nobody else touches it now, and steps do not write it.
         let left = left.map(|span| unsafe { arena.elements_mut(span) });
-        let (product, columns, is_made) = (*product, *columns, left.is_some());
+        let (product, columns, is_made, [scratch, whole]) = (*product, *columns, left.is_some(), scratch);
         for (direct, step) in direct.iter_mut().skip(1).zip(&*steps) {
             // A place where no operand is, since others may be read after it is written.
             let is_free = |&at: &usize| !operands.iter().any(|operand| operand.meets(results[at]));
             *direct = step.value.result.filter(|_| step.value.is_f32()).filter(is_free);
         }
-        let rest = Rest { arena, operands, results, columns, product, is_made, steps, direct };
+        let width = columns * sums.len();
+        let chunks = Chunks::new(&mut *partials, width);
+        let rest = Rest { arena, operands, results, columns, product, is_made, steps, chunks, direct };
         einsum.run_finished((factor(0), factor(1)), (left, columns), *par, [scratch, whole], &rest);
+        let mut accumulate = accumulate.iter();
+        for (sum, number) in sums.iter().zip(0..) {
+            let adds = sum.accumulate && *accumulate.next().expect("a flag for each gradient sum");
+            // SAFETY: nobody else touches it now.
+            let out = unsafe { arena.elements_mut(results[sum.result]) };
+            add_chunks((partials, width), number * columns, out, adds);
+        }
     }
 }
 
@@ -143,6 +190,8 @@ struct Rest<'a> {
     /// The product is in its place already.
     is_made: bool,
     steps: &'a [Step],
+    /// Their sums over rows, one next to the other.
+    chunks: Chunks<'a>,
     /// For each value, the result in whose place it is computed.
     direct: &'a [Option<usize>],
 }
@@ -281,6 +330,11 @@ impl At<'_> {
         match (&step.function, step.operands.as_slice()) {
             (Function::Unary(kind), [x]) => unary(*kind, read(x), out, Par(1)),
             (Function::Binary(kind), [x, y]) => binary(*kind, read(x), read(y), out, Par(1)),
+            (&Function::Sum(sum), [x]) => {
+                let (row, column) = (first / rest.columns, first % rest.columns);
+                // SAFETY: the rows of a chunk come on this thread.
+                return unsafe { rest.chunks.add(row, sum * rest.columns + column, read(x)) };
+            }
             (_, operands) => out.copy_from_slice(read(&operands[0])),
         }
         if direct.is_none() {
