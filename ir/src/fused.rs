@@ -1,8 +1,8 @@
 //! Fused groups: statements that one kernel runs, some rows at a time, so that values which only the group reads stay in the cache.
 //!
 //! A group means its statements in order: it changes no number. All its statements treat the same rows alike
-//! ([`OpDef::rows`](crate::ops::OpDef::rows)). Or it begins with a product, and the others work on single elements of its result. A value that is
-//! not among its `outs` is *interior*: it has no place in the frame and is never freed.
+//! ([`OpDef::rows`](crate::ops::OpDef::rows)). Or it begins with a product, and the others work on single elements of its result, or sum
+//! them over its rows. A value that is not among its `outs` is *interior*: it has no place in the frame and is never freed.
 
 use crate::graph::Stmt;
 use crate::ids::Value;
@@ -21,9 +21,9 @@ pub struct Fused {
     pub outs: Vec<Value>,
 }
 
-/// True if an op may follow a product in a group: it works on single elements, or adds a bias to them.
+/// True if an op may follow a product in a group: it works on single elements, adds a bias to them, or sums them over the rows.
 pub fn follows_product(op: &Op) -> bool {
-    matches!(op, Op::Kernel(KernelOp::Unary(_) | KernelOp::Binary(_)))
+    matches!(op, Op::Kernel(KernelOp::Unary(_) | KernelOp::Binary(_) | KernelOp::Reduce(_)))
 }
 
 impl Fused {

@@ -75,7 +75,7 @@ fn reason(graph: &Graph<'_>, stmts: &[Stmt], within: impl Fn(usize) -> bool) -> 
         Some(Misfit::NoRows(at)) => format!("`{}` does not go row by row", name(at)),
         Some(Misfit::ReadsWhole(at)) => format!("`{}` reads all rows at once", name(at)),
         Some(Misfit::TwoProducts) => "a group begins with one product".to_string(),
-        Some(Misfit::AfterProduct(at)) => format!("`{}` is not elementwise, as what follows a product is", name(at)),
+        Some(Misfit::AfterProduct(at)) => format!("`{}` does not work on single elements of the product", name(at)),
         Some(Misfit::OtherRows) => "the rows of the two differ".to_string(),
         Some(Misfit::RowBytes(bytes)) => {
             format!("a row has {bytes} bytes, more than {}", ir::fused::ROW_BYTES)

@@ -125,7 +125,7 @@ impl<'a> Graph<'a> {
         }
         // Chunks of rows are those of the sum alone.
         let mut rows_of_sums = laws.iter().filter(|rows| rows.sums).map(|rows| rows.dims);
-        if !rows_of_sums.all(|own| own == dims) || !self.alike(&tensors, dims) {
+        if !rows_of_sums.all(|own| own == product.or(dims)) || !self.alike(&tensors, dims) {
             return Some(Misfit::OtherRows);
         }
         Some(self.row_bytes(&results, dims)).filter(|bytes| *bytes > ROW_BYTES).map(Misfit::RowBytes)

@@ -83,7 +83,7 @@ block @l(%x: f32[n, n]+{tp}, %y: f32[n, n], %g: f32[n]) -> f32[n, n], f32[n] {
         found,
         [
             "silu einsum: `einsum` reads all rows at once",
-            "einsum rms_norm: `rms_norm` is not elementwise, as what follows a product is",
+            "einsum rms_norm: `rms_norm` does not work on single elements of the product",
             "rms_norm permute: `permute` does not go row by row",
             "rms_norm mul: `permute` is between",
             "permute mul: `permute` does not go row by row",

@@ -3,6 +3,7 @@
 use crate::fused::{Fused, ROW_BYTES, follows_product};
 use crate::graph::{Model, Stmt};
 use crate::ids::Value;
+use crate::ops::Rows;
 use crate::program::Body;
 use crate::types::{DType, Type};
 
@@ -14,13 +15,12 @@ pub(super) fn check(model: &Model, body: &Body, fused: &Fused) -> Vec<String> {
     if fused.stmts.len() < 2 {
         faults.push("a group has at least two statements".to_string());
     }
+    let product = fused.product().and_then(|stmt| law(body, stmt)).and_then(|rows| rows.product);
     let mut dims: Option<usize> = None;
     let [mut in_rows, mut whole]: [Vec<Value>; 2] = Default::default();
     let mut sums: Vec<(Value, Option<usize>)> = Vec::new();
     for stmt in &fused.stmts {
-        let types: Vec<&Type> = stmt.operands.iter().map(|&value| ty(value)).collect();
-        let Some(rows) = stmt.op.def().and_then(|def| def.rows(&types)).filter(|rows| rows.sums || !stmt.accumulate)
-        else {
+        let Some(rows) = law(body, stmt).filter(|rows| rows.sums || !stmt.accumulate) else {
             faults.push(format!("`{}` does not treat rows alike", stmt.op.name()));
             continue;
         };
@@ -37,7 +37,7 @@ pub(super) fn check(model: &Model, body: &Body, fused: &Fused) -> Vec<String> {
         }
     }
     for &(sum, own) in &sums {
-        if own != dims {
+        if own != product.or(dims) {
             faults.push(format!("%{} is a sum over other rows than those of its group", name(sum)));
         }
         if ty(sum).dtype != DType::F32 || !fused.outs.contains(&sum) {
@@ -48,7 +48,7 @@ pub(super) fn check(model: &Model, body: &Body, fused: &Fused) -> Vec<String> {
         }
     }
     if fused.product().is_some() {
-        faults.extend(after_product(body, fused));
+        faults.extend(after_product(body, fused, product));
         dims = None;
     }
     for value in fused.interior().filter(|&value| body.args.iter().any(|arg| arg.value == value)) {
@@ -72,16 +72,19 @@ pub(super) fn check(model: &Model, body: &Body, fused: &Fused) -> Vec<String> {
     faults
 }
 
-/// The faults of what follows a product: an op that does not work on single elements, or a bias that lacks columns.
-fn after_product(body: &Body, fused: &Fused) -> Vec<String> {
-    let law = |stmt: &Stmt| {
-        let types: Vec<&Type> = stmt.operands.iter().map(|&value| &body.values[value].ty).collect();
-        stmt.op.def().and_then(|def| def.rows(&types))
-    };
-    let product = fused.stmts.first().and_then(law).and_then(|rows| rows.product);
+/// The rows that a statement treats alike.
+fn law(body: &Body, stmt: &Stmt) -> Option<Rows> {
+    let types: Vec<&Type> = stmt.operands.iter().map(|&value| &body.values[value].ty).collect();
+    stmt.op.def()?.rows(&types)
+}
+
+/// The faults of what follows a product with a number of leading dims: an op that does not work on single elements, a bias that lacks
+/// columns, or a sum over rows of which a rank stores some elements.
+fn after_product(body: &Body, fused: &Fused, product: Option<usize>) -> Vec<String> {
     let fits = |stmt: &&Stmt| {
-        let dims = law(stmt).and_then(|rows| rows.dims);
-        follows_product(&stmt.op) && dims.is_none_or(|dims| product.is_some_and(|product| dims <= product))
+        let is_whole = || stmt.operands.iter().all(|&value| body.values[value].ty.storage.is_empty());
+        let fits = |rows: Rows| rows.dims.is_none_or(|dims| Some(dims) <= product) && (!rows.sums || is_whole());
+        follows_product(&stmt.op) && law(body, stmt).is_none_or(fits)
     };
     let others = fused.stmts.iter().skip(1).filter(|stmt| !fits(stmt));
     others.map(|stmt| format!("`{}` does not work on single elements of a product", stmt.op.name())).collect()

@@ -140,7 +140,7 @@ impl Builder<'_> {
             let mut whole = stmt.operands.iter().zip(&law.operands).filter(|(_, has_rows)| !**has_rows);
             let follows = law.product.is_some()
                 || follows_product(&stmt.op) && law.dims.is_none_or(|own| product.is_some_and(|dims| own <= dims));
-            let is_off = products > 1 || product.is_some() && !follows || law.sums && law.dims != dims;
+            let is_off = products > 1 || product.is_some() && !follows || law.sums && law.dims != product.or(dims);
             if is_off
                 || whole.any(|(value, _)| results.contains(value))
                 || in_rows(stmt, law).any(|value| !alike(self.site, tensor, value, dims))

@@ -92,6 +92,21 @@ block @l(%x: f32[n, n]) -> f32[n, n] {
 }
 
 #[test]
+fn sums_over_the_rows_of_a_product_are_in_its_group() {
+    let text = r#"
+block @l(%x: f32[n, n], %y: f32[n, n]) -> f32[n], f32[n] {
+  %p: f32[n, n] = einsum(%x, %y, eq="m k, k n -> m n")
+  %a: f32[n, n] = mul(%p, %y)
+  %s: f32[n] = reduce_sum(%a, eq="m n -> n")
+  %t: f32[n] = square(%s)
+  %u: f32[n] = reduce_sum(%p, eq="m n -> m")
+  return %t, %u
+}"#;
+    // The sum is complete after the last row, and `u` is not a sum over rows.
+    assert_eq!(order(text), "[p a s -> p s] t u");
+}
+
+#[test]
 fn groups_do_not_need_each_other() {
     let text = r#"
 block @l(%x: f32[n, n], %y: f32[n, n]) -> f32[n, n], f32[n, n] {
