@@ -29,7 +29,7 @@ pub(super) unsafe fn block(block: &Block<'_>, saved: &Saved<'_>, [dq, dk, dv]: [
     // Where a query sees one value alone, the gradient by its weight is `delta` to the bit, and cancels.
     column_products(out, dout, delta);
     log_sums(block, saved.lse, lse);
-    block.for_parts(|part| {
+    block.for_subblocks(|part| {
         let (lanes, first, m) = (part.lanes.len(), part.lanes.start, part.keys.len());
         let (p, dp) = (&mut p[..m * lanes], &mut dp[..m * lanes]);
         let (lse, delta) = (&lse[part.lanes.clone()], &delta[part.lanes.clone()]);

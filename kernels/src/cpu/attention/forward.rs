@@ -25,7 +25,7 @@ pub(super) unsafe fn block(block: &Block<'_>, out: Target, lse: Target, scratch:
     max.fill(f32::NEG_INFINITY);
     sum.fill(0.0);
     acc.fill(0.0);
-    block.for_parts(|part| {
+    block.for_subblocks(|part| {
         let (lanes, at) = (part.lanes.len(), part.lanes.clone());
         let scores = &mut scores[..part.keys.len() * lanes];
         block.scores(part, queries, scores);

@@ -4,7 +4,7 @@
 //! recomputes the probabilities from the saved log-sum-exp. A block of queries is transposed once and visits the keys block
 //! by block. Scores are stored with keys down and queries across, so the softmax statistics of all queries are computed in
 //! parallel vector lanes. Blocks of keys that no query attends to are skipped. Where some query does not attend to some key,
-//! the block is cut into parts of few queries, each with the keys from the first to the last that one of these attends to.
+//! the block is split into parts of few queries, each with the keys from the first to the last that one of these attends to.
 //! With dropout, the backward pass draws the factors of each part of the weights again. The product of a result and its
 //! gradient is the same as without dropout.
 //!

@@ -31,7 +31,7 @@ pub(super) struct Block<'a> {
 }
 
 /// Queries of a block, and the keys that some of them see.
-pub(super) struct Part {
+pub(super) struct Subblock {
     /// The queries, counted in their block.
     pub(super) lanes: Range<usize>,
     /// The range of keys in the sequence.
@@ -81,7 +81,7 @@ impl<'a> Block<'a> {
     }
 
     /// The rows of `width` elements of a part's keys in a tensor of all keys.
-    pub(super) fn of_keys<'x>(&self, part: &Part, x: Floats<'x>, width: usize) -> Matrix<Floats<'x>> {
+    pub(super) fn of_keys<'x>(&self, part: &Subblock, x: Floats<'x>, width: usize) -> Matrix<Floats<'x>> {
         let first = self.attention.key_row(self.head, part.keys.start);
         Matrix::rows(x.skip(first * width), self.attention.g * width)
     }
@@ -92,7 +92,7 @@ impl<'a> Block<'a> {
     }
 
     /// As [`Block::of_keys`], to write to.
-    pub(super) fn to_keys(&self, part: &Part, x: Target, width: usize) -> Matrix<*mut f32> {
+    pub(super) fn to_keys(&self, part: &Subblock, x: Target, width: usize) -> Matrix<*mut f32> {
         let first = self.attention.key_row(self.head, part.keys.start);
         Matrix::rows(x.0.wrapping_add(first * width), self.attention.g * width)
     }
@@ -135,7 +135,7 @@ impl<'a> Block<'a> {
     }
 
     /// Calls `f` for each part of this block of queries and a block of keys that may see each other.
-    pub(super) fn for_parts(&self, mut f: impl FnMut(&Part)) {
+    pub(super) fn for_subblocks(&self, mut f: impl FnMut(&Subblock)) {
         let queries = self.seen_by(0..self.lanes);
         for start in (0..self.attention.t).step_by(KEYS) {
             let keys = start..self.attention.t.min(start + KEYS);
@@ -154,16 +154,16 @@ impl<'a> Block<'a> {
     }
 
     /// The part of some queries and those of some keys that one of them may see.
-    fn part(&self, lanes: Range<usize>, seen: &SeenBy, keys: Range<usize>) -> Option<Part> {
+    fn part(&self, lanes: Range<usize>, seen: &SeenBy, keys: Range<usize>) -> Option<Subblock> {
         let Places { pos, seg } = self.key_places(&keys);
         let mut places = pos.iter().zip(seg);
         let first = keys.start + places.position(|key| seen.may_see(key))?;
         let last = keys.start + pos.iter().zip(seg).rposition(|key| seen.may_see(key))?;
         let all = pos.iter().zip(seg).skip(first - keys.start).take_while(|&key| seen.all_see(key)).count();
-        Some(Part { lanes, keys: first..last + 1, hidden: (first + all).min(last + 1) })
+        Some(Subblock { lanes, keys: first..last + 1, hidden: (first + all).min(last + 1) })
     }
 
-    /// What some queries see.
+    /// Positions and segments that some queries see.
     fn seen_by(&self, lanes: Range<usize>) -> SeenBy {
         let places = self.query_places(&lanes);
         let some = if self.attention.causal { bounds(places.pos) } else { [i32::MAX; 2] };
@@ -171,7 +171,7 @@ impl<'a> Block<'a> {
     }
 
     /// Scores of a part: a row of its lanes for each key. Keys that are not seen get negative infinity.
-    pub(super) fn scores(&self, part: &Part, queries: Columns<'_>, scores: &mut [f32]) {
+    pub(super) fn scores(&self, part: &Subblock, queries: Columns<'_>, scores: &mut [f32]) {
         let Attention { d, scale, causal, .. } = *self.attention;
         self.products(part, self.of_keys(part, self.x.k, d), queries, d, scale, scores);
         if part.hidden < part.keys.end {
@@ -185,7 +185,7 @@ impl<'a> Block<'a> {
     /// `out = scale a b` for `a` a row per key and `b` of columns of `width` elements, in rows of the part's lanes.
     pub(super) fn products(
         &self,
-        part: &Part,
+        part: &Subblock,
         a: Matrix<Floats>,
         b: Columns<'_>,
         width: usize,
@@ -203,7 +203,7 @@ impl<'a> Block<'a> {
     }
 
     /// Factors by which dropout multiplies the weights of a part: a row of its lanes for each key.
-    pub(super) fn factors<'x>(&self, part: &Part, dropout: &Dropout, factors: &'x mut [f32]) -> &'x [f32] {
+    pub(super) fn factors<'x>(&self, part: &Subblock, dropout: &Dropout, factors: &'x mut [f32]) -> &'x [f32] {
         let Head([b, g, r]) = self.head;
         let (m, lanes) = (part.keys.len(), part.lanes.len());
         let factors = &mut factors[..m * lanes];
@@ -231,7 +231,7 @@ impl<'a> Block<'a> {
     }
 }
 
-/// What some queries see: keys up to their positions, of their segments.
+/// Bounds of what some queries see: keys up to their positions, of their segments.
 struct SeenBy {
     /// The least and the greatest position.
     positions: [i32; 2],
