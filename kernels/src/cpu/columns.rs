@@ -79,7 +79,7 @@ pub struct Chunks<'a> {
 unsafe impl Sync for Chunks<'_> {}
 
 impl<'a> Chunks<'a> {
-    /// Those in `partials`, with a row of `columns` elements per chunk. What they hold before does not count.
+    /// Sums in `partials`, a row of `columns` elements per chunk. The first row of a chunk overwrites what its row holds.
     pub fn new(partials: &'a mut [f32], columns: usize) -> Chunks<'a> {
         Chunks { sums: partials.as_mut_ptr(), len: partials.len(), columns, partials: PhantomData }
     }

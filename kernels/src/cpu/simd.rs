@@ -2,7 +2,7 @@
 
 /// Defines functions that are compiled for AVX-512, for AVX2 and for the target's baseline, and that pick at run time.
 ///
-/// What the body calls must be inlined into it to profit, so it calls `#[inline(always)]` functions and closures. In the body,
+/// Functions profit only if they are inlined into the body, so it calls `#[inline(always)]` functions and closures. In the body,
 /// `FMA` is true where the instruction set has fused multiply-adds.
 macro_rules! simd {
     ($($(#[$attr:meta])* $vis:vis fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block)*) => {$(

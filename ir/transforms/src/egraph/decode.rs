@@ -131,7 +131,7 @@ impl Decoder<'_> {
             result = self.form(form, Some(value))?;
         }
         let (made, wanted) = (self.builder.ty(result), self.builder.ty(value));
-        // What adds to a wider value keeps its own element type.
+        // A statement that adds to a wider value keeps its own element type.
         if !(made.same_tensor(wanted) || accumulates && made.sizes() == wanted.sizes()) {
             return Err(format!("the new op gives `%{}` another type", self.builder.block.value_name(value)));
         }

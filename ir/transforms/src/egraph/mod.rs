@@ -84,7 +84,7 @@ pub(crate) fn protected(block: &Block, kind: SectionKind, unread: &HashSet<Value
     let others = SectionKind::ALL.iter().filter(|&&other| other != kind);
     let elsewhere = others.flat_map(|&other| saved::reads(&block[other].stmts, &block[other].ret));
     let counts = block.values.values().flat_map(|data| data.ty.dims.iter().filter_map(|dim| dim.count));
-    // Of a statement with several results one is often unread, and needs no statement of its own.
+    // A result of a statement with several is often unread, and needs no statement of its own.
     let stmts = block[kind].stmts.iter().filter(|stmt| stmt.results.iter().all(|result| unread.contains(result)));
     let ends = stmts.flat_map(|stmt| stmt.results.iter().copied());
     block[kind].ret.iter().copied().chain(elsewhere).chain(counts).chain(ends).collect()

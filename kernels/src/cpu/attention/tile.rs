@@ -156,10 +156,11 @@ impl<'a> Block<'a> {
     /// The part of some queries and those of some keys that one of them may see.
     fn part(&self, lanes: Range<usize>, seen: &SeenBy, keys: Range<usize>) -> Option<Subblock> {
         let Places { pos, seg } = self.key_places(&keys);
-        let mut places = pos.iter().zip(seg);
-        let first = keys.start + places.position(|key| seen.may_see(key))?;
-        let last = keys.start + pos.iter().zip(seg).rposition(|key| seen.may_see(key))?;
-        let all = pos.iter().zip(seg).skip(first - keys.start).take_while(|&key| seen.all_see(key)).count();
+        let places = || pos.iter().zip(seg);
+        let first = places().position(|key| seen.may_see(key))?;
+        let last = keys.start + places().rposition(|key| seen.may_see(key))?;
+        let all = places().skip(first).take_while(|&key| seen.all_see(key)).count();
+        let first = keys.start + first;
         Some(Subblock { lanes, keys: first..last + 1, hidden: (first + all).min(last + 1) })
     }
 

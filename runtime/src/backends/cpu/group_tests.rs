@@ -57,7 +57,7 @@ impl Case {
         for (place, span) in spans.iter().enumerate() {
             let data: Vec<f32> = (0..span.len)
                 .map(|i| match span.dtype {
-                    // Of a table with 4 rows; there is no fifth.
+                    // The table has 4 rows, and no fifth.
                     DType::I32 => f32::from_bits(((3 * i + place) % 5) as u32),
                     _ => normal([place as u32, 9], i as u64),
                 })
