@@ -1,15 +1,15 @@
-//! Generated CUDA C, computed by this processor: the very text of each kernel is compiled by `cc` behind a small shim and run,
-//! thread by thread, on random data, against the kernels of `kernels::cpu`.
+//! Generated CUDA C, computed by this processor: the very text of each kernel is run, thread by thread, on random data, against the
+//! kernels of `kernels::cpu`.
+#![cfg(target_os = "linux")]
+
+mod stand_in;
 
 use meshwright_kernels::cpu::Par;
 use meshwright_kernels::cpu::dropout::normal;
 use meshwright_kernels::cuda::accuracy::{self, Bound};
 use meshwright_kernels::cuda::elementwise::{ADDS, WRITES, source};
 use meshwright_kernels::scalar::{Access, Binary, Element, Input, Program, Step, Strides, Unary, Value};
-use std::fmt::Write;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use stand_in::{Argument, Launch, StandIn};
 
 /// A program on some data.
 struct Case {
@@ -123,78 +123,68 @@ fn floats(bytes: &[u8], element: Element) -> Vec<f32> {
     }
 }
 
-/// All kernels in one file: each text under a name of its own, and a table of callers.
+/// All kernels in one text, each under names of its own. The shared functions come once.
 fn kernels(cases: &[Case]) -> String {
-    let (mut text, mut callers, mut table) = (String::new(), String::new(), Vec::new());
+    let mut text = String::new();
     for (number, case) in cases.iter().enumerate() {
-        let source = source(&case.program).unwrap().replace("extern \"C\" ", "");
-        // The shared functions come once.
-        let own = &source[source
+        let source = source(&case.program).unwrap();
+        let own = source
             .find("static __device__ __forceinline__ unsigned long long place0")
             .or_else(|| source.find("static __device__ __forceinline__ float value"))
-            .expect("a kernel has a value")..];
+            .expect("a kernel has a value");
         if number == 0 {
-            text.push_str(&source[..source.len() - own.len()]);
+            text.push_str(&source[..own]);
         }
-        for name in [WRITES, ADDS, "value", "place0"] {
-            let _ = writeln!(text, "#define {name} {name}_{number}");
-        }
-        text.push_str(own);
-        text.push_str("#undef value\n#undef place0\n#undef elementwise\n#undef elementwise_add\n");
-        let name = if case.accumulate { ADDS } else { WRITES };
-        let inputs: String = (0..case.inputs.len()).map(|i| format!("b[{i}], ")).collect();
-        let out = case.inputs.len();
-        let _ = writeln!(
-            callers,
-            "static void call{number}(void **b, unsigned long long n) {{ {name}_{number}({inputs}b[{out}], n); }}"
-        );
-        table.push(format!("call{number}"));
+        let names = [WRITES, ADDS, "value", "place0"];
+        text.push_str(&names.iter().fold(source[own..].to_string(), |text, name| numbered(&text, name, number)));
     }
-    format!(
-        "{text}{callers}static void (*const kernels[])(void **, unsigned long long) = {{ {} }};\n",
-        table.join(", ")
-    )
+    text
 }
 
-/// Compiles and runs all cases; gives the bytes of all outputs.
-fn run(cases: &[Case]) -> Vec<u8> {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("cuda_text");
-    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cuda_text");
-    fs::create_dir_all(&folder).unwrap();
-    fs::write(folder.join("kernels.h"), kernels(cases)).unwrap();
-    let mut input = Vec::new();
-    for case in cases {
-        for number in [case.n as u64, case.inputs.len() as u64, 2, 8, case.shift] {
-            input.extend(number.to_le_bytes());
+/// The text with a number behind the name of a function.
+fn numbered(text: &str, name: &str, number: usize) -> String {
+    let call = format!("{name}(");
+    let numbered = |part: &str| match part.strip_suffix(&call) {
+        Some(before) if !before.ends_with(|c: char| c.is_alphanumeric() || c == '_') => {
+            format!("{before}{name}_{number}(")
         }
-        let elements = case.program.inputs.iter().map(|input| input.element).chain([case.program.output]);
-        for (x, element) in case.inputs.iter().chain([&case.held]).zip(elements) {
-            let bytes = bytes(x, element);
-            input.extend((bytes.len() as u64).to_le_bytes());
-            input.extend(bytes);
-        }
+        _ => part.to_string(),
+    };
+    text.split_inclusive(&call).map(numbered).collect()
+}
+
+/// The buffers of a case and its launch, whose buffers begin with number `first`.
+fn launch(case: &Case, number: usize, first: usize) -> (Vec<Vec<u8>>, String, Vec<Argument>) {
+    let elements = case.program.inputs.iter().map(|input| input.element).chain([case.program.output]);
+    let shifted = |(x, element): (&Vec<f32>, Element)| [vec![0; case.shift as usize], bytes(x, element)].concat();
+    let buffers: Vec<Vec<u8>> = case.inputs.iter().chain([&case.held]).zip(elements).map(shifted).collect();
+    let name = if case.accumulate { ADDS } else { WRITES };
+    let arguments = (first..first + buffers.len()).map(|buffer| Argument::At(buffer, case.shift));
+    let n = Argument::Value((case.n as u64).to_le_bytes().to_vec());
+    (buffers, format!("{name}_{number}"), arguments.chain([n]).collect())
+}
+
+/// Compiles and runs all cases; gives the bytes of each output.
+fn run(cases: &[Case]) -> Vec<Vec<u8>> {
+    let (mut buffers, mut launches, mut outputs) = (Vec::new(), Vec::new(), Vec::new());
+    for (number, case) in cases.iter().enumerate() {
+        let (own, name, arguments) = launch(case, number, buffers.len());
+        buffers.extend(own);
+        outputs.push(buffers.len() - 1);
+        launches.push((name, arguments));
     }
-    fs::write(folder.join("input"), input).unwrap();
-    let program = folder.join("program");
-    let mut cc = Command::new("cc");
-    cc.args(["-std=gnu11", "-O2", "-ffp-contract=off", "-I"]).arg(&folder).arg("-I").arg(&here);
-    let built = cc.arg(here.join("main.c")).arg("-o").arg(&program).arg("-lm").output();
-    let built = built.expect("cc, the C compiler that Rust links with, runs");
-    assert!(built.status.success(), "cc:\n{}", String::from_utf8_lossy(&built.stderr));
-    let ran = Command::new(&program).arg(folder.join("input")).arg(folder.join("output")).status().unwrap();
-    assert!(ran.success(), "{ran}");
-    fs::read(folder.join("output")).unwrap()
+    let launches: Vec<Launch<'_>> =
+        launches.iter().map(|(name, arguments)| Launch::new(name, [2, 1, 1], [8, 1, 1], arguments.clone())).collect();
+    let held = StandIn::new("cuda_text").run(&kernels(cases), &buffers, &launches, "1").unwrap();
+    outputs.iter().zip(cases).map(|(output, case)| held[*output][case.shift as usize..].to_vec()).collect()
 }
 
 #[test]
 fn generated_text_computes_what_the_processor_computes() {
     let cases = cases();
-    let output = run(&cases);
-    let mut rest = &output[..];
-    for case in &cases {
-        let (bytes, after) = rest.split_at(case.n * case.program.output.bytes());
-        rest = after;
-        let got = floats(bytes, case.program.output);
+    for (case, bytes) in cases.iter().zip(run(&cases)) {
+        let got = floats(&bytes, case.program.output);
+        assert_eq!(got.len(), case.n);
         let inputs: Vec<&[f32]> = case.inputs.iter().map(|x| &x[..]).collect();
         let mut right = case.program.evaluate(&inputs, case.n, Par(1)).unwrap();
         if case.accumulate {
@@ -208,5 +198,4 @@ fn generated_text_computes_what_the_processor_computes() {
             assert!(error <= bound, "{name}, element {i}: {got} is not {right} (off by {error:e}, at most {bound:e})");
         }
     }
-    assert!(rest.is_empty());
 }
