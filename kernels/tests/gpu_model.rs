@@ -167,7 +167,17 @@ fn parameters_have_any_size() {
     assert_eq!(got, x.iter().map(|x| -(x * 2.0 + 7.0) + 3.0 + 256.0 - 9.0 + 0.5 + 0.25).collect::<Vec<_>>());
 }
 
-/// What the driver reports of a kernel with a mistake, on 64 numbers.
+#[test]
+fn there_may_be_many_parameters() {
+    let value = |i: u64| Argument::Value((i + 1).to_le_bytes()[..1 << (i % 4)].to_vec());
+    let arguments = [at(0)].into_iter().chain((0..12).map(value)).collect();
+    let launch = Launch::new("many_parameters", [1, 1, 1], [1, 1, 1], arguments);
+    let factors = [1, 2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31];
+    let sum: i32 = factors.iter().zip(1..).map(|(factor, i)| factor * i).sum();
+    assert_eq!(floats(&run(RIGHT, &[vec![0; 4]], &launch)[0]), [sum as f32]);
+}
+
+/// Error that the driver reports of a kernel with a mistake, on 64 numbers.
 fn error(kernel: &str, threads: u32, arguments: Vec<Argument>, order: &str) -> String {
     let blocks = if kernel == "between_blocks" { 2 } else { 1 };
     let launch = Launch::new(kernel, [blocks, 1, 1], [threads, 1, 1], arguments);
