@@ -9,7 +9,7 @@ use meshwright_kernels::cpu::dropout::normal;
 use meshwright_kernels::cuda::accuracy::{self, Bound};
 use meshwright_kernels::cuda::elementwise::{ADDS, WRITES, source};
 use meshwright_kernels::scalar::{Access, Binary, Element, Input, Program, Step, Strides, Unary, Value};
-use stand_in::{Argument, Launch, StandIn};
+use stand_in::{Field, Launch, StandIn};
 
 /// A program on some data.
 struct Case {
@@ -154,13 +154,13 @@ fn numbered(text: &str, name: &str, number: usize) -> String {
 }
 
 /// The buffers of a case and its launch, whose buffers begin with number `first`.
-fn launch(case: &Case, number: usize, first: usize) -> (Vec<Vec<u8>>, String, Vec<Argument>) {
+fn launch(case: &Case, number: usize, first: usize) -> (Vec<Vec<u8>>, String, Vec<Vec<Field>>) {
     let elements = case.program.inputs.iter().map(|input| input.element).chain([case.program.output]);
     let shifted = |(x, element): (&Vec<f32>, Element)| [vec![0; case.shift as usize], bytes(x, element)].concat();
     let buffers: Vec<Vec<u8>> = case.inputs.iter().chain([&case.held]).zip(elements).map(shifted).collect();
     let name = if case.accumulate { ADDS } else { WRITES };
-    let arguments = (first..first + buffers.len()).map(|buffer| Argument::At(buffer, case.shift));
-    let n = Argument::Value((case.n as u64).to_le_bytes().to_vec());
+    let arguments = (first..first + buffers.len()).map(|buffer| vec![Field::At(buffer, case.shift)]);
+    let n = vec![Field::Value((case.n as u64).to_le_bytes().to_vec())];
     (buffers, format!("{name}_{number}"), arguments.chain([n]).collect())
 }
 
