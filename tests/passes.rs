@@ -146,3 +146,17 @@ fn models_in_primitives_end_as_the_programs_of_built_in_models() {
         }
     }
 }
+
+#[test]
+fn a_text_in_primitives_is_estimated_as_its_ops() {
+    let batch = ir::models::Batch { batch: 4, seq: 64, dtype: ir::types::DType::BF16 };
+    let named = ir::models::preset("tiny-llama").unwrap().config.build(&batch).unwrap();
+    let mut primitive = named.clone();
+    spell(&mut primitive, Style::Export);
+    let step = |model: ir::graph::Model| {
+        let request = meshwright::estimate(model).on("h100", 2).batch(8, 64).parallel("tp=2,sp=true");
+        let report = request.run().unwrap();
+        (report.stages, report.predicted)
+    };
+    assert_eq!(step(primitive), step(named));
+}

@@ -14,6 +14,8 @@ mod norms;
 mod own_graphs;
 #[path = "recognise/rope.rs"]
 mod rope;
+#[path = "recognise/shuffle.rs"]
+mod shuffle;
 #[path = "recognise/spell.rs"]
 mod spell;
 

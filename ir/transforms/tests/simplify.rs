@@ -1,5 +1,8 @@
 //! Simplification of differentiated sections: what goes, what stays, and that built-in models do not change.
 
+#[path = "recognise/shuffle.rs"]
+mod shuffle;
+
 use ir::graph::{Model, SectionKind};
 use ir::optimizer::Optimizer;
 use ir::text::{File, parse, print};
@@ -16,7 +19,7 @@ fn trained(args: &str, params: &str, body: &str, sum: &str) -> Model {
     };
     let declared: Vec<String> = params.split("; ").map(|param| format!("param %{param}")).collect();
     let text = format!(
-        "dims [b=2, s=3, h=4, k=5]\n{}
+        "dims [b=2, s=3, h=4, k=5, o=1]\n{}
          model @m({inputs}) {{ call @block({}; {}) }}
          block @block({inputs}; {}) -> loss f32[] {{ {body}\n%l: f32[] = reduce_sum(%y, eq=\"{sum} -> ()\")\nreturn %l }}",
         declared.join("\n"),
@@ -102,6 +105,62 @@ fn repeated_terms_are_computed_once() {
     assert_eq!(ops(&model, SectionKind::F), ["mul", "neg", "add", "reduce_sum"]);
     let backward = [SectionKind::I, SectionKind::W].map(|kind| ops(&model, kind)).concat();
     assert_eq!(backward.iter().filter(|op| *op == "neg").count(), 1, "{backward:?}");
+}
+
+#[test]
+fn products_and_sums_commute() {
+    let body = r#"
+        %a: f32[b, h] = mul(%x, %w, eq="b h, h -> b h")
+        %c: f32[b, h] = add(%a, %z)
+        %d: f32[b, h] = add(%z, %a)
+        %e: f32[b, h] = sub(%a, %z)
+        %f: f32[b, h] = sub(%z, %a)
+        %g: f32[b, h] = add(%c, %e)
+        %i: f32[b, h] = add(%f, %d)
+        %y: f32[b, h] = add(%g, %i)"#;
+    let model = simplified(trained("x: f32[b, h]; z: f32[b, h]", "w: f32[h]", body, "b h"));
+    assert_eq!(ops(&model, SectionKind::F), ["mul", "add", "sub", "sub", "add", "add", "add", "reduce_sum"]);
+    // With a repeated operand.
+    let body = r#"
+        %a: f32[b, h] = mul(%x, %w, eq="b h, h -> b h")
+        %c: f32[b, h] = mul(%w, %x, eq="h, b h -> b h")
+        %y: f32[b, h] = add(%a, %c)"#;
+    let model = simplified(trained("x: f32[b, h]", "w: f32[h]", body, "b h"));
+    assert_eq!(ops(&model, SectionKind::F), ["mul", "add", "reduce_sum"]);
+}
+
+#[test]
+fn products_of_one_sample_stay_products() {
+    let body = "%y: f32[o, k] = einsum(%x, %w, eq=\"o h, h k -> o k\")";
+    let mut model = trained("x: f32[o, h]", "w: f32[h, k]", body, "o k");
+    assert!(!simplify(&mut model), "{}", text(&model));
+}
+
+#[test]
+fn the_order_of_independent_statements_does_not_matter() {
+    let body = r#"
+        %a: f32[b, s, k] = einsum(%x, %w, eq="b s h, h k -> b s k")
+        %t: f32[s, b, k] = permute(%a, eq="b s k -> s b k")
+        %g: f32[s, b, k] = silu(%t)
+        %c: f32[s, b, k] = scale(%g, by=0.5)
+        %d: f32[s, b, k] = scale(%c, by=4.0)
+        %e: f32[b, s, k] = permute(%d, eq="s b k -> b s k")
+        %n: f32[b, s, k] = neg(%a)
+        %r: f32[b, s, k] = mul(%n, %e)
+        %y: f32[b, s, h] = einsum(%r, %u, eq="b s k, k h -> b s h")"#;
+    let model = trained("x: f32[b, s, h]", "w: f32[h, k]; u: f32[k, h]", body, "b s h");
+    let file = |model: &Model| File { model: model.clone(), ..File::default() };
+    let wanted = shuffle::statements(&file(&simplified(model.clone())));
+    let mut state = 3;
+    for _ in 0..100 {
+        let mut model = model.clone();
+        for block in model.blocks.values_mut() {
+            for kind in [SectionKind::F, SectionKind::I, SectionKind::W] {
+                block[kind].stmts = shuffle::shuffled(&block[kind].stmts, &mut state);
+            }
+        }
+        assert_eq!(shuffle::statements(&file(&simplified(model))), wanted);
+    }
 }
 
 #[test]

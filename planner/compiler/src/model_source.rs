@@ -8,6 +8,7 @@ use ir::models::{Batch, ModelConfig, preset, read_config};
 use ir::text;
 use ir::verify::verify_stated;
 use std::path::{Path, PathBuf};
+use transforms::recognise::recognise;
 
 /// A model before its batch is known.
 #[derive(Clone)]
@@ -99,6 +100,15 @@ impl ModelSource {
                 ModelSource::Text { from: from.clone(), source: source.clone(), file: file.clone() }
             }
         }
+    }
+
+    /// The same with the ops that the pass `recognise` puts in the place of primitives.
+    #[must_use]
+    pub fn recognised(mut self) -> ModelSource {
+        if let ModelSource::Text { file, .. } = &mut self {
+            recognise(&mut file.model);
+        }
+        self
     }
 
     /// Checks that the mesh and the gradients are open, for those who decide both for one configuration after another.

@@ -89,6 +89,15 @@ pub trait Pass {
     /// The pass refuses the file or the request.
     fn run(&mut self, file: &mut File, context: &mut Context<'_>) -> Result<(), CompileError>;
 
+    /// Runs, and returns whether the file has changed. By default it has; a pass that learns only by its work that there is
+    /// nothing to do returns `false`, and then reports nothing.
+    ///
+    /// # Errors
+    /// As [`Pass::run`].
+    fn rewrite(&mut self, file: &mut File, context: &mut Context<'_>) -> Result<bool, CompileError> {
+        self.run(file, context).map(|()| true)
+    }
+
     /// Checks the file after the pass, or a level that the file has stated itself. By default it checks that the model is well
     /// formed.
     ///

@@ -160,7 +160,9 @@ fn step(pass: &mut dyn Pass, file: &mut File, context: &mut Context<'_>, is_stat
         return if info.adds_level() { pass.verify(file, context) } else { Ok(()) };
     }
     let _span = debug_span!("pass", name = info.name).entered();
-    pass.run(file, context)?;
+    if !pass.rewrite(file, context)? {
+        return Ok(());
+    }
     if info.writes <= Level::Differentiated {
         context.discard_costs();
     }

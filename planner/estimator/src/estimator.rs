@@ -176,7 +176,7 @@ impl Estimator {
     }
 }
 
-/// A checked model without plans.
+/// A checked model without plans, with the ops that `compile` recognises.
 ///
 /// # Errors
 /// The model does not compile, or states its own mesh or gradients.
@@ -184,5 +184,5 @@ fn model_plans(source: ModelSource, paths: &Arc<ReshardCache>) -> Result<Arc<Mod
     // First the errors of `compile`, then files that compile but state decisions that an estimate makes.
     check_text(&source)?;
     source.check_open()?;
-    Ok(Arc::new(ModelPlans::new(source, Arc::clone(paths))))
+    Ok(Arc::new(ModelPlans::new(source.recognised(), Arc::clone(paths))))
 }

@@ -2,13 +2,13 @@
 
 use super::extract::{Definition, Extraction, Slot};
 use super::forms::Form;
-use super::language::{Contraction, Made, NodeKind, Spread};
+use super::language::{Contraction, Made, NodeKind, Number, Shape, Spread};
 use egg::Id;
 use ir::graph::{Block, SectionKind};
 use ir::ids::Value;
 use ir::ops::{
-    Attention, Attr, Attrs, Broadcast, Builder, Concat, CrossEntropy, Einsum, Embedding, Equation, Iota, LayerNorm, Op,
-    Permute, Reduce, Reshape, RmsNorm, Rope, Select, Shapes, Slice, Unary, UnaryKind,
+    Attention, Attr, Attrs, Broadcast, Builder, Concat, CrossEntropy, Dropout, Einsum, Embedding, Equation, Iota,
+    LayerNorm, Op, Permute, Reduce, Reshape, RmsNorm, Rope, Select, Selected, Shapes, Slice, Take, Unary, UnaryKind,
 };
 use ir::types::{DType, Dim, Dims, PartialKind, Type};
 use std::collections::{HashMap, HashSet};
@@ -175,6 +175,7 @@ impl Decoder<'_> {
             }
             NodeKind::Spread(spread) => vec![self.spread(spread, operands[0], target)?],
             NodeKind::Iota(size) => vec![self.iota(0, &[*size], target)?],
+            NodeKind::Full(number, shape) => vec![self.constant(number.get(), shape, target)?],
             _ => {
                 let op = self.op(form, &operands, target)?;
                 self.builder.op(op, &operands)?
@@ -191,6 +192,14 @@ impl Decoder<'_> {
     fn iota(&mut self, dim: usize, sizes: &[u64], target: Option<Vec<Dim>>) -> Result<Value, String> {
         let dims = target.unwrap_or_else(|| sizes.iter().map(|&size| Dim::sized(size)).collect());
         self.builder.one(Iota { dim, dims, dtype: DType::I32 }, &[])
+    }
+
+    /// A tensor of one number, which counts times 0 give.
+    fn constant(&mut self, number: f64, shape: &Shape, target: Option<Vec<Dim>>) -> Result<Value, String> {
+        let dims = target.unwrap_or_else(|| shape.sizes.iter().map(|&size| Dim::sized(size)).collect());
+        let count = self.builder.one(Iota { dim: 0, dims, dtype: shape.dtype }, &[])?;
+        let zero = self.builder.one(Unary(UnaryKind::Scale(0.0)), &[count])?;
+        if number == 0.0 { Ok(zero) } else { self.builder.one(Unary(UnaryKind::Shift(number)), &[zero]) }
     }
 
     /// The names of dims in an equation: their own where these are names and differ, else letters from `k` on.
@@ -303,6 +312,8 @@ impl Decoder<'_> {
             NodeKind::Slice(dim, start, length) => Slice { dim: *dim, start: *start, length: *length }.into(),
             NodeKind::Concat(dim) => Concat { dim: *dim }.into(),
             NodeKind::Select(not) => Select { not: *not }.into(),
+            NodeKind::Take(dim) => Take { at: Selected { dim: *dim, batch: 0 } }.into(),
+            NodeKind::Dropout(p, path) => dropout(*p, path).into(),
             NodeKind::Made(made) => self::made(made),
             _ => return Err("a form has no op".to_string()),
         })
@@ -327,14 +338,19 @@ impl Decoder<'_> {
     }
 }
 
+fn dropout(p: Number, path: &str) -> Dropout {
+    Dropout { p: p.get(), path: path.to_string(), piece: None }
+}
+
 /// The op that a recogniser makes.
 fn made(made: &Made) -> Op {
     match made {
         Made::RmsNorm(eps) => RmsNorm { eps: eps.get() }.into(),
         Made::LayerNorm(eps) => LayerNorm { eps: eps.get() }.into(),
         Made::CrossEntropy => CrossEntropy.into(),
-        Made::Attention { scale, causal } => {
-            Attention { scale: scale.get(), causal: *causal, dropout: None, piece: None }.into()
+        Made::Attention { scale, causal, dropout } => {
+            let dropout = dropout.as_ref().map(|(p, path)| self::dropout(*p, path));
+            Attention { scale: scale.get(), causal: *causal, dropout, piece: None }.into()
         }
         Made::Rope { theta } => Rope { theta: theta.get(), scaling: None, inverse: false }.into(),
         Made::Embedding => Embedding { pad: None }.into(),

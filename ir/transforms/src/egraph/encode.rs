@@ -130,7 +130,7 @@ impl Encoded {
         }
         let operands: Vec<Id> = stmt.operands.iter().map(|value| self.class[value]).collect();
         let attrs = stmt.op.attrs().into_iter().map(|(name, attr)| (name.to_string(), attr));
-        // What is added to a value may be narrower than the value.
+        // A statement that adds to a value may have a narrower type.
         let types: Vec<&Type> = stmt.operands.iter().map(|&value| block.ty(value)).collect();
         let to = shape(block, result).with(stmt.op.infer(&types).ok()?.first()?.dtype);
         self.op(stmt.op.name(), &mut Attrs(attrs.collect()), &operands, &to)
@@ -166,6 +166,10 @@ impl Encoded {
             }
             "concat" => NodeKind::Concat(attrs.int("dim").ok()? as usize),
             "select" => NodeKind::Select(attrs.flag("not").ok()?),
+            "take" if attrs.optional_int("batch").ok()?.is_none() => NodeKind::Take(attrs.int("dim").ok()? as usize),
+            "dropout" if attrs.optional_int("origin").ok()?.is_none() => {
+                NodeKind::Dropout(Number::new(attrs.float("p").ok()?), attrs.string("path").ok()?)
+            }
             _ => return None,
         };
         Some(self.add(kind, operands))

@@ -122,6 +122,15 @@ fn unrounded(node: &Node, operands: &[&Tensor], shape: &Shape, round: &dyn Fn(f6
             let is_first = (operands[0].at(at) != 0.0) != *not;
             if is_first { operands[1].at(at) } else { operands.get(2).map_or(0.0, |b| b.at(at)) }
         }),
+        NodeKind::Take(dim) => Tensor::new(&to, |at| {
+            let picks = operands[1].sizes.len();
+            let entry = operands[1].at(&at[*dim..dim + picks]) as usize;
+            operands[0].at(&[&at[..*dim], &[entry], &at[dim + picks..]].concat())
+        }),
+        NodeKind::Dropout(p, _) => {
+            let mut place = 0..;
+            Tensor::new(&to, |at| operands[0].at(at) * place.next().map_or(0.0, |place| kept(place, p.get())))
+        }
         NodeKind::Made(made) => return self::made(made, operands),
         NodeKind::Leaf(..) | NodeKind::Out(..) => panic!("{node:?} has no function"),
     };
@@ -244,7 +253,9 @@ fn made(op: &Made, operands: &[&Tensor]) -> Vec<Tensor> {
             })]
         }
         Made::Rope { theta } => vec![rope(x, operands[1], theta.get())],
-        Made::Attention { scale, causal } => attention(operands, scale.get(), *causal),
+        Made::Attention { scale, causal, dropout } => {
+            attention(operands, scale.get(), *causal, dropout.as_ref().map(|(p, _)| p.get()))
+        }
     }
 }
 
@@ -258,7 +269,12 @@ fn rope(x: &Tensor, positions: &Tensor, theta: f64) -> Tensor {
     })
 }
 
-fn attention(operands: &[&Tensor], scale: f64, causal: bool) -> Vec<Tensor> {
+/// The factor of the element at a place under a dropout, in place of random numbers.
+fn kept(place: usize, p: f64) -> f64 {
+    if place * 7 % 10 < (10.0 * p) as usize { 0.0 } else { 1.0 / (1.0 - p) }
+}
+
+fn attention(operands: &[&Tensor], scale: f64, causal: bool, dropout: Option<f64>) -> Vec<Tensor> {
     let &[q, k, v, qpos, kpos, qseg, kseg] = operands else { panic!("attention has seven operands") };
     let scores = |at: &[usize]| -> Vec<f64> {
         let &[b, s, g, r] = at else { panic!("scores are of a head") };
@@ -269,7 +285,9 @@ fn attention(operands: &[&Tensor], scale: f64, causal: bool) -> Vec<Tensor> {
     };
     let out = Tensor::new(&[&q.sizes[..4], &[v.last()]].concat(), |at| {
         let weights = softmax(&scores(&at[..4]));
-        weights.iter().enumerate().map(|(t, weight)| weight * v.at(&[at[0], t, at[2], at[4]])).sum()
+        let row = at[..4].iter().zip(&q.sizes).fold(0, |place, (i, size)| place * size + i);
+        let factor = |t: usize| dropout.map_or(1.0, |p| kept(row * weights.len() + t, p));
+        (0..weights.len()).map(|t| factor(t) * weights[t] * v.at(&[at[0], t, at[2], at[4]])).sum()
     });
     let lse = Tensor::new(&q.sizes[..4], |at| scores(at).iter().map(|x| x.exp()).sum::<f64>().ln());
     vec![out, lse]

@@ -147,20 +147,90 @@ impl<'a> Extraction<'a> {
     }
 
     /// Recognised ops come first: once other forms have taken the place of the values around them, each of which is a small
-    /// gain, no single step leads there.
+    /// gain, no single step leads there. Steps of several slots come last.
     fn choose(&mut self) {
         let Some(mut live) = self.live() else { return };
-        for only_recognised in [true, false] {
-            for _ in 0..SWEEPS {
-                let before = live.cost;
-                for slot in self.reached().unwrap_or_default() {
-                    self.improve(slot, only_recognised, &mut live);
+        self.descend(true, &mut live);
+        for _ in 0..SWEEPS {
+            self.descend(false, &mut live);
+            let before = live.cost;
+            let mut readers = self.readers();
+            for slot in self.reached().unwrap_or_default() {
+                if self.avoid(slot, &readers, &mut live) {
+                    readers = self.readers();
                 }
-                if live.cost == before {
-                    break;
+            }
+            if live.cost == before {
+                break;
+            }
+        }
+    }
+
+    /// Takes cheaper forms, slot by slot, until none is left.
+    fn descend(&mut self, only_recognised: bool, live: &mut Live) {
+        for _ in 0..SWEEPS {
+            let before = live.cost;
+            for slot in self.reached().unwrap_or_default() {
+                self.improve(slot, only_recognised, live);
+            }
+            if live.cost == before {
+                break;
+            }
+        }
+    }
+
+    /// The slots that read each class.
+    fn readers(&self) -> HashMap<Id, Vec<Slot>> {
+        let mut readers: HashMap<Id, Vec<Slot>> = HashMap::new();
+        for slot in self.reached().unwrap_or_default() {
+            let reads = match self.definition(slot) {
+                Some(Definition::Form(form)) => form.operands.as_slice(),
+                Some(Definition::Stmt(place)) => &self.encoded.operands[place],
+                None => &[],
+            };
+            for class in reads.iter().collect::<HashSet<_>>() {
+                readers.entry(*class).or_default().push(slot);
+            }
+        }
+        readers
+    }
+
+    /// Takes other forms for all readers of a slot together, if the section then costs less.
+    fn avoid(&mut self, slot: Slot, readers: &HashMap<Id, Vec<Slot>>, live: &mut Live) -> bool {
+        let Slot::Class(class) = slot else { return false };
+        let Some(readers) = readers.get(&class).filter(|readers| readers.len() > 1) else { return false };
+        let before = self.chosen.clone();
+        let all_avoid = readers.iter().all(|&reader| self.take_without(reader, class).is_some());
+        let next = if all_avoid { self.live().filter(|next| next.cost < live.cost) } else { None };
+        let is_better = next.is_some();
+        match next {
+            Some(next) => *live = next,
+            None => self.chosen = before,
+        }
+        is_better
+    }
+
+    /// Takes the best form of a slot that does not read a class; `None` if there is none.
+    fn take_without(&mut self, slot: Slot, class: Id) -> Option<()> {
+        let Slot::Class(own) = slot else { return None };
+        let forms: &'a Forms = self.forms;
+        for form in forms.of(own) {
+            if !self.needs(form, class, MOVES) {
+                self.chosen.insert(slot, form.clone());
+                if self.reached().is_some() {
+                    return Some(());
                 }
             }
         }
+        None
+    }
+
+    /// True if a form reads a class, perhaps through others that no value holds.
+    fn needs(&self, form: &Form, class: Id, depth: usize) -> bool {
+        form.operands.iter().any(|&operand| {
+            let inner = self.forms.cheapest(operand).filter(|_| depth > 0 && !self.encoded.has_value(operand));
+            operand == class || inner.is_some_and(|inner| self.needs(inner, class, depth - 1))
+        })
     }
 
     /// Takes the form of a slot with which the section costs least, if that is less than now.

@@ -82,6 +82,11 @@ fn shape(node: &Node, operands: &[&Fact]) -> Shape {
         NodeKind::Concat(dim) => first.with_dim(*dim, operands.iter().map(|fact| fact.shape.sizes[*dim]).sum()),
         NodeKind::Iota(size) => Shape { dtype: DType::I32, sizes: vec![*size] },
         NodeKind::Select(_) => operands[1].shape.clone(),
+        NodeKind::Dropout(..) => first,
+        NodeKind::Take(dim) => {
+            let (outer, inner) = (&first.sizes[..*dim], &first.sizes[dim + 1..]);
+            first.resized([outer, &operands[1].shape.sizes, inner].concat())
+        }
     }
 }
 

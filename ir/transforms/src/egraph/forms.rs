@@ -6,12 +6,14 @@ use super::language::{Made, Node, NodeKind, Number, Spread};
 use egg::Id;
 use ir::graph::Stmt;
 use ir::ops::{Equation, OpClass};
+use ir::types::DType;
 use std::collections::HashMap;
 
 /// The ops without attributes that recognisers make.
 const RECOGNISED: [&str; 6] = ["sigmoid", "silu", "gelu", "gelu_erf", "relu_squared", "softmax"];
 
-/// Costs of statements: one that multiplies matrices costs as much as several that pass over memory, and a view least.
+/// Costs of statements: one that multiplies matrices costs as much as several that pass over memory, and a view least. A
+/// concatenation costs the products that one on its result saves: planners shard the parts, each by its own dims.
 const PRODUCT: usize = 128;
 const PASS: usize = 16;
 const VIEW: usize = 1;
@@ -54,6 +56,14 @@ impl Form {
         match &self.kind {
             NodeKind::Einsum(_) | NodeKind::Made(Made::Attention { .. }) => PRODUCT,
             NodeKind::Reshape(_) | NodeKind::Out(..) => VIEW,
+            NodeKind::Full(number, _) => {
+                if number.get() == 0.0 {
+                    2 * PASS
+                } else {
+                    3 * PASS
+                }
+            }
+            NodeKind::Concat(_) => concatenation(self.operands.len()),
             NodeKind::Spread(_) if self.operands.is_empty() => PASS,
             NodeKind::Spread(spread) => {
                 let permutes = if spread.places.is_sorted() { 0 } else { PASS };
@@ -72,6 +82,10 @@ impl Form {
     }
 }
 
+fn concatenation(parts: usize) -> usize {
+    PASS + parts.saturating_sub(1) * PRODUCT
+}
+
 /// The cost of a statement of the section.
 pub(crate) fn cost(stmt: &Stmt) -> usize {
     let equation = stmt.op.def().and_then(|def| def.contraction());
@@ -80,6 +94,9 @@ pub(crate) fn cost(stmt: &Stmt) -> usize {
         OpClass::Product if !equation.is_some_and(sums) => PASS,
         OpClass::Product | OpClass::Attention => PRODUCT,
         _ if stmt.op.is_view() => VIEW,
+        _ if stmt.op.name() == "concat" => concatenation(stmt.operands.len()),
+        // An embedding costs less: later passes know that it reads parameters by ids.
+        _ if stmt.op.name() == "take" => PASS + VIEW,
         _ => PASS,
     }
 }
@@ -99,7 +116,11 @@ impl Forms {
         let mut classes: Vec<Id> = graph.classes().map(|class| class.id).collect();
         classes.sort_unstable();
         let joins = |class: Id| joins_broadcasts || !encoded.has_value(class);
-        let of_class = |class: Id| graph[class].iter().flat_map(|node| of_node(graph, class, node, &joins)).collect();
+        let is_made = |node: &&Node, class| !matches!(node.kind, NodeKind::Full(..)) || !encoded.has_value(class);
+        let of_class = |class: Id| {
+            let nodes = graph[class].iter().filter(|node| is_made(node, class));
+            nodes.flat_map(|node| of_node(graph, class, node, &joins)).collect()
+        };
         let forms = classes.iter().map(|&class| (class, of_class(class))).collect();
         let mut all = Forms { forms, trees: HashMap::new(), cheapest: HashMap::new() };
         all.grow(encoded, stmts, &classes);
@@ -197,7 +218,11 @@ fn of_node(graph: &Graph, class: Id, node: &Node, joins: &dyn Fn(Id) -> bool) ->
         return Vec::new();
     }
     match &node.kind {
-        NodeKind::Leaf(..) | NodeKind::Full(..) => Vec::new(),
+        NodeKind::Leaf(..) => Vec::new(),
+        NodeKind::Full(number, shape) => {
+            let is_wide = matches!(shape.dtype, DType::F32 | DType::BF16);
+            if is_wide && shape.rank() > 0 && number.get().is_finite() { vec![plain] } else { Vec::new() }
+        }
         NodeKind::Plain("add" | "mul" | "max" | "min" | "sub" | "div") => binary(graph, &plain, joins),
         NodeKind::Spread(spread) if spread.places.len() == 1 && is_count(graph, plain.operands[0]) => {
             vec![Form { operands: Vec::new(), ..plain }]

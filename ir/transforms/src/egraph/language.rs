@@ -126,6 +126,9 @@ impl Contraction {
     }
 }
 
+/// The most dims of one element that a rule may give a tensor: those of a batch and of a group of heads.
+pub(crate) const UNITS: usize = 2;
+
 /// The number of dims of one element. Rules give no tensor several of them that had none: these would grow without end.
 pub(crate) fn units(sizes: &[u64]) -> usize {
     sizes.iter().filter(|&&size| size == 1).count()
@@ -160,12 +163,14 @@ pub(crate) enum Made {
     LayerNorm(Number),
     /// `cross_entropy`.
     CrossEntropy,
-    /// `attention` without dropout.
+    /// `attention` of an entire sequence.
     Attention {
         /// The factor of the scores.
         scale: Number,
         /// True if a query sees no later keys.
         causal: bool,
+        /// Probability and path of the dropout of the weights, if any.
+        dropout: Option<(Number, String)>,
     },
     /// `rope` without scaling of its frequencies.
     Rope {
@@ -208,6 +213,10 @@ pub(crate) enum NodeKind {
     Iota(u64),
     /// A choice by a mask; `true` selects where the mask is 0.
     Select(bool),
+    /// The entries of a dim at indices.
+    Take(usize),
+    /// Random zeros, by probability and path.
+    Dropout(Number, String),
     /// An op that a recogniser makes; of its results, [`NodeKind::Out`] is one.
     Made(Made),
     /// The result of an op at a place, and its shape.

@@ -47,6 +47,11 @@ impl<'a> Look<'a> {
         self.graph[id].iter()
     }
 
+    /// The class of a node, if the graph has it.
+    pub(crate) fn class_of(&self, node: Node) -> Option<Id> {
+        self.graph.lookup(node)
+    }
+
     /// True if both are one class.
     pub(crate) fn is_same(&self, a: Id, b: Id) -> bool {
         self.graph.find(a) == self.graph.find(b)

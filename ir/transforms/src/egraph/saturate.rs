@@ -9,11 +9,11 @@ use egg::Id;
 const NODES: usize = 20_000;
 
 /// The number of rounds after which saturation stops.
-const ROUNDS: usize = 24;
+pub(crate) const ROUNDS: usize = 24;
 
-/// Applies rules until they say nothing new, or a limit is reached.
-pub(crate) fn saturate(graph: &mut Graph, rules: &[Rule]) {
-    for _ in 0..ROUNDS {
+/// Applies rules until they say nothing new, or a limit is reached. Gives the number of rounds.
+pub(crate) fn saturate(graph: &mut Graph, rules: &[Rule]) -> usize {
+    for round in 1..=ROUNDS {
         let mut classes: Vec<Id> = graph.classes().map(|class| class.id).collect();
         classes.sort_unstable();
         let look = Look::new(graph);
@@ -29,7 +29,8 @@ pub(crate) fn saturate(graph: &mut Graph, rules: &[Rule]) {
         }
         graph.rebuild();
         if !has_changed || graph.total_number_of_nodes() > NODES {
-            return;
+            return round;
         }
     }
+    ROUNDS
 }

@@ -58,18 +58,14 @@ pub fn recognise(model: &mut Model) -> Vec<Recognised> {
     changes(model).unwrap_or_default()
 }
 
-/// Recognises, and says whether any block has changed: moves and scales that cancel vanish also where no op is recognised.
-fn changes(model: &mut Model) -> Option<Vec<Recognised>> {
+/// Recognises as [`recognise`] does. `None` if no block has changed: moves and scales that cancel vanish also where no op is
+/// recognised.
+pub fn changes(model: &mut Model) -> Option<Vec<Recognised>> {
     let has_mesh = model.has_mesh;
     let dims = model.dims.clone();
     let blocks = model.blocks.values_mut().filter_map(|block| recognise_block(block, &dims, has_mesh));
     let changed: Vec<Vec<Recognised>> = blocks.collect();
     (!changed.is_empty()).then(|| changed.concat())
-}
-
-/// True if [`recognise`] would change a model.
-pub fn is_recognisable(model: &Model) -> bool {
-    changes(&mut model.clone()).is_some()
 }
 
 /// The names of the rules, and what each does to rounding.
@@ -102,7 +98,7 @@ fn is_candidate(block: &Block) -> bool {
 
 /// True for ops one of which each spelling of a recognised op has, and for moves, which other frameworks put around ops.
 fn is_primitive(stmt: &Stmt) -> bool {
-    const NAMES: [&str; 16] = [
+    const NAMES: [&str; 17] = [
         "recip",
         "exp",
         "sigmoid",
@@ -119,6 +115,7 @@ fn is_primitive(stmt: &Stmt) -> bool {
         "softmax",
         "sum_exp",
         "permute",
+        "take",
     ];
     NAMES.contains(&stmt.op.name())
 }

@@ -1,6 +1,9 @@
 //! Rules: on each body all nodes of a class have equal elements, and each recogniser applies somewhere. Rules of moves are
 //! tested on random shapes.
 
+#[path = "../../tests/recognise/spell.rs"]
+mod spell;
+
 use super::rules;
 use crate::egraph;
 use crate::egraph::encode::encode;
@@ -9,14 +12,15 @@ use crate::egraph::facts::Graph;
 use crate::egraph::generated::{Draft, LeftSide, check};
 use crate::egraph::language::{Made, Node, NodeKind, Number};
 use crate::egraph::look::Look;
-use crate::egraph::saturate::saturate;
+use crate::egraph::saturate::{ROUNDS, saturate};
 use egg::Id;
 use ir::graph::{Block, SectionKind};
+use ir::models::{Batch, preset};
 use ir::types::DType;
 use std::collections::{BTreeSet, HashMap};
 
 /// Bodies in which each rule applies; `%p` are positions, `%l` labels, some of which are ignored.
-const BODIES: [&str; 6] = [
+const BODIES: [&str; 7] = [
     r#"
     %ii: i32[b, s, h] = iota(dim=2)
     %ci: f32[b, s, h] = cast(%ii, to=f32)
@@ -95,7 +99,11 @@ const BODIES: [&str; 6] = [
     %iv: i32[b, s, h] = iota(dim=2)
     %eq: i32[b, s, h] = equal(%lv, %iv)
     %hot: f32[b, s, h] = cast(%eq, to=f32)
-    %em: f32[b, s, d] = einsum(%hot, %table, eq="b s h, h d -> b s d")"#,
+    %em: f32[b, s, d] = einsum(%hot, %table, eq="b s h, h d -> b s d")
+    %tk: f32[b, s, d] = take(%table, %p, dim=0)
+    %lp3: f32[b, s] = einsum(%hot, %lp, eq="b s h, b s h -> b s")
+    %mean: f32[] = reduce_sum(%lp3, eq="b s -> ()")
+    %loss3: f32[] = scale(%mean, by=-0.25)"#,
     r#"
     %qs: f32[b, s, h] = scale(%x, by=0.5)
     %qr: f32[b, s, g, d] = reshape(%qs)
@@ -144,6 +152,34 @@ const BODIES: [&str; 6] = [
     %a4: f32[b, s, 2] = mul(%x1, %si)
     %h2: f32[b, s, 2] = add(%a3, %a4)
     %y2: f32[b, s, h] = concat(%h1, %h2, dim=2)"#,
+    r#"
+    %q: f32[b, s] = einsum(%x, %x, eq="b s h, b s h -> b s")
+    %m: f32[b, s] = scale(%q, by=0.25)
+    %e: f32[b, s] = shift(%m, by=0.001)
+    %log: f32[b, s] = log(%e)
+    %ha: f32[b, s] = scale(%log, by=-0.5)
+    %r: f32[b, s] = exp(%ha)
+    %n: f32[b, s, h] = mul(%x, %r, eq="b s h, b s -> b s h")
+    %n2: f32[b, s, h] = scale(%n, by=0.7)
+    %hx: f32[b, s, h] = scale(%n, by=0.5)
+    %ta: f32[b, s, h] = tanh(%hx)
+    %tb: f32[b, s, h] = shift(%ta, by=1.0)
+    %si: f32[b, s, h] = scale(%tb, by=0.5)
+    %v: f32[b, s, g, d] = reshape(%n2)
+    %z: f32[b, s, g, s] = einsum(%v, %v, eq="b s g d, b t g d -> b s g t")
+    %qp: i32[b, s, s] = broadcast(%p, eq="b s -> b s t")
+    %kp: i32[b, s, s] = broadcast(%p, eq="b t -> b s t")
+    %see: i32[b, s, s] = less_equal(%kp, %qp)
+    %same: i32[b, s, s] = equal(%qp, %qp)
+    %f1: f32[b, s, s] = cast(%see, to=f32)
+    %f2: f32[b, s, s] = cast(%same, to=f32)
+    %both: f32[b, s, s] = mul(%f1, %f2)
+    %low: f32[b, s, s] = shift(%f1, by=-1.0)
+    %bias: f32[b, s, s] = scale(%low, by=1e5)
+    %ms: f32[b, s, g, s] = add(%z, %bias, eq="b s g t, b s t -> b s g t")
+    %w: f32[b, s, g, s] = softmax(%ms)
+    %dw: f32[b, s, g, s] = dropout(%w, p=0.3, path="w")
+    %o: f32[b, s, g, d] = einsum(%dw, %v, eq="b s g t, b t g d -> b s g d")"#,
 ];
 
 fn block(body: &str) -> Block {
@@ -277,4 +313,23 @@ fn rope(draft: &mut Draft) -> egg::Id {
 fn moves_of_rows_are_exact() {
     let cases: [LeftSide; 3] = [("softmax-of-move", softmax), ("norm-of-move", norm), ("rope-of-move", rope)];
     check(&rules::moved::RULES, &cases);
+}
+
+/// The most nodes of a block in primitives. A dim of one element has more spellings, so a batch of one sample is among the cases.
+const FEW: usize = 1_000;
+
+#[test]
+fn saturation_ends_far_below_its_limits() {
+    let cases = ["tiny-llama", "tiny-gpt2"].into_iter().flat_map(|name| spell::STYLES.map(|style| (name, style)));
+    for ((name, style), batch) in cases.flat_map(|case| [(case, 1), (case, 2)]) {
+        let batch = Batch { batch, seq: 8, dtype: DType::BF16 };
+        let mut model = preset(name).unwrap().config.build(&batch).unwrap();
+        spell::spell(&mut model, style);
+        for block in model.blocks.values() {
+            let mut graph = encode(block, SectionKind::F).graph;
+            let rounds = saturate(&mut graph, &rules::all());
+            let nodes = graph.total_number_of_nodes();
+            assert!(rounds < ROUNDS && nodes < FEW, "{name} {style:?} {}: {nodes} nodes, {rounds} rounds", block.name);
+        }
+    }
 }

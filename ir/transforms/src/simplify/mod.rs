@@ -49,11 +49,6 @@ pub fn simplify(model: &mut Model) -> bool {
     changed.contains(&true)
 }
 
-/// True if [`simplify`] would change a model.
-pub fn is_simplifiable(model: &Model) -> bool {
-    simplify(&mut model.clone())
-}
-
 /// The rules that keep all bits or round less often.
 fn exact() -> Vec<Rule> {
     rules::all().into_iter().filter(|rule| rule.rounding != Rounding::Reorders).collect()

@@ -29,6 +29,29 @@ fn sigmoid() {
 }
 
 #[test]
+fn sigmoid_by_the_tangent() {
+    becomes(
+        X,
+        &body("h = scale(x, by=0.5); t = tanh(h); s = shift(t, by=1.0); y = scale(s, by=0.5)"),
+        TY,
+        &["sigmoid"],
+    );
+    becomes(
+        X,
+        &body("h = scale(x, by=0.5); t = tanh(h); s = scale(t, by=0.5); y = shift(s, by=0.5)"),
+        TY,
+        &["sigmoid"],
+    );
+    stays(X, &body("h = scale(x, by=0.25); t = tanh(h); s = scale(t, by=0.5); y = shift(s, by=0.5)"), TY);
+}
+
+#[test]
+fn swiglu() {
+    let text = "n = neg(x); e = exp(n); o = shift(e, by=1.0); r = recip(o); s = mul(x, r); y = mul(s, u)";
+    becomes("x: f32[b, h]; u: f32[b, h]", &body(text), TY, &["silu", "mul"]);
+}
+
+#[test]
 fn silu() {
     becomes(X, &body("n = neg(x); e = exp(n); s = shift(e, by=1.0); y = div(x, s)"), TY, &["silu"]);
     becomes(X, &body("g = sigmoid(x); y = mul(g, x)"), TY, &["silu"]);
@@ -48,6 +71,15 @@ fn gelu_of_gpt2() {
     becomes(X, &body(text), TY, &["gelu"]);
     let miss = text.replace("0.044715", "0.044");
     stays(X, &body(&miss), TY);
+}
+
+#[test]
+fn gelu_by_the_logistic_function() {
+    let text = "q = square(x); k = scale(q, by=0.044715); o = shift(k, by=1.0); i = mul(x, o); \
+                u = scale(i, by=1.5957691216057308); s = sigmoid(u); y = mul(x, s)";
+    becomes(X, &body(text), TY, &["gelu"]);
+    // The short form is another function.
+    stays(X, &body("u = scale(x, by=1.702); s = sigmoid(u); y = mul(x, s)"), TY);
 }
 
 #[test]

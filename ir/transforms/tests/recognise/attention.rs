@@ -43,6 +43,10 @@ fn causal_attention_of_grouped_heads() {
     let text = becomes(ARGS, &body, TY, &["equal", "attention"]);
     let op = "attention(%q, %k, %v, %pos, %pos, %0, %0, scale=0.5, causal=true)";
     assert!(text.contains(op), "{text}");
+    // Negative infinity, as PyTorch has it.
+    let infinite =
+        body.replace("%low0: f32[b, g, r, s, s] = shift(%zero, by=-1e9)", "%low0: f32[b, g, r, s, s] = log(%zero)");
+    becomes(ARGS, &infinite, TY, &["equal", "attention"]);
     // Later positions are visible, or the hidden scores are not low.
     stays_softmax(&body.replace("less_equal(%kp, %qp)", "less_equal(%qp, %kp)"));
     stays_softmax(&body.replace("by=-1e9", "by=-10.0"));
@@ -154,4 +158,139 @@ fn weights_that_are_returned_keep_their_statements() {
     let body = format!("{body}\n%y: f32[b, g, r, s, s] = scale(%w, by=1.0)\n%p: f32[b, s, g, r, d] = neg(%o)");
     let (text, found) = super::recognised(super::model(ARGS, &body, "y", "f32[b, g, r, s, s]"));
     assert_eq!(found.iter().map(|found| found.op).collect::<Vec<_>>(), ["softmax"], "{text}");
+}
+
+/// Scores `[b, g, r, s, t]` under masks of `[b, s, t]`, which `%bias` adds.
+fn with_bias(bias: &str) -> String {
+    let masks = r#"
+        %qp: i32[b, s, s] = broadcast(%pos, eq="b s -> b s t")
+        %kp: i32[b, s, s] = broadcast(%pos, eq="b t -> b s t")
+        %see: i32[b, s, s] = less_equal(%kp, %qp)
+        %qs: i32[b, s, s] = broadcast(%seg, eq="b s -> b s t")
+        %ks: i32[b, s, s] = broadcast(%seg, eq="b t -> b s t")
+        %same: i32[b, s, s] = equal(%qs, %ks)
+        %f1: f32[b, s, s] = cast(%see, to=f32)
+        %f2: f32[b, s, s] = cast(%same, to=f32)
+        %both: f32[b, s, s] = mul(%f1, %f2)"#;
+    let add = r#"%ms: f32[b, g, r, s, s] = add(%c, %bias, eq="b g r s t, b s t -> b g r s t")"#;
+    grouped(&format!("{masks}\n{bias}\n{add}"), "ms")
+}
+
+#[test]
+fn products_of_masks() {
+    let one_less =
+        "%o: f32[b, s, s] = neg(%both)\n%h: f32[b, s, s] = shift(%o, by=1.0)\n%bias: f32[b, s, s] = scale(%h, by=-1e9)";
+    let less_one = "%h: f32[b, s, s] = shift(%both, by=-1.0)\n%bias: f32[b, s, s] = scale(%h, by=1e9)";
+    let apart = "%h: f32[b, s, s] = scale(%both, by=1e9)\n%bias: f32[b, s, s] = shift(%h, by=-1e9)";
+    for bias in [one_less, less_one, apart] {
+        let text = becomes(ARGS, &with_bias(bias), TY, &["attention"]);
+        assert!(text.contains("%pos, %pos, %seg, %seg, scale=0.5, causal=true"), "{text}");
+    }
+    // What is visible has another score, or what is hidden is not low.
+    stays_softmax(&with_bias(&apart.replace("by=-1e9", "by=-2e9")));
+    stays_softmax(&with_bias(&less_one.replace("by=1e9", "by=-1e9")));
+    stays_softmax(&with_bias(&one_less.replace("by=-1e9", "by=-9.0")));
+}
+
+#[test]
+fn the_scale_may_be_anywhere() {
+    let scaled = |body: &str, x: &str, by: f64| {
+        let dims = if x == "q" { "b, s, g, r, d" } else { "b, s, g, d" };
+        format!(
+            "%{x}s: f32[{dims}] = scale(%{x}, by={by})\n{}",
+            body.replace(&format!("(%{x},"), &format!("(%{x}s,")).replace(&format!(", %{x},"), &format!(", %{x}s,"))
+        )
+    };
+    let bare = grouped("", "c");
+    let without = bare.replace("%c: f32[b, g, r, s, s] = scale(%z, by=0.5)", "").replace("%c", "%z");
+    let both = scaled(&scaled(&without, "q", 0.5), "k", 0.25);
+    for (body, scale) in
+        [(scaled(&without, "k", 0.25), 0.25), (both, 0.125), (scaled(&bare, "q", 0.5), 0.25), (without, 1.0)]
+    {
+        let text = becomes(ARGS, &body, TY, &["iota", "iota", "attention"]);
+        assert!(text.contains(&format!("scale={scale:?}, causal=false")), "{text}");
+    }
+}
+
+/// Attention whose scores are `[b, s, g, r, t]`, the order in which its dropout counts.
+fn dropped(scores: &str) -> String {
+    let kept = scores.trim_end_matches(" t");
+    let ty = |labels: &str| labels.replace('t', "s").replace(' ', ", ");
+    format!(
+        r#"
+        %z: f32[{all}] = einsum(%q, %k, eq="b s g r d, b t g d -> {scores}")
+        %c: f32[{all}] = scale(%z, by=0.5)
+        %max: f32[{rows}] = reduce_max(%c, eq="{scores} -> {kept}")
+        %low: f32[{all}] = sub(%c, %max, eq="{scores}, {kept} -> {scores}")
+        %e: f32[{all}] = exp(%low)
+        %sum: f32[{rows}] = reduce_sum(%e, eq="{scores} -> {kept}")
+        %w: f32[{all}] = div(%e, %sum, eq="{scores}, {kept} -> {scores}")
+        %dw: f32[{all}] = dropout(%w, p=0.25, path="w")
+        %y: f32[b, s, g, r, d] = einsum(%dw, %v, eq="{scores}, b t g d -> b s g r d")"#,
+        all = ty(scores),
+        rows = ty(kept),
+    )
+}
+
+#[test]
+fn dropout_of_weights_in_the_order_of_the_op() {
+    let text = becomes(ARGS, &dropped("b s g r t"), TY, &["iota", "iota", "attention"]);
+    assert!(text.contains("p=0.25, path=\"w\""), "{text}");
+    // Other random numbers would drop other weights.
+    stays_softmax(&dropped("b g r s t"));
+    stays_softmax(&dropped("b s r g t"));
+}
+
+#[test]
+fn other_attention_stays() {
+    // Capped scores, and a window of keys.
+    let capped = "%s0: f32[b, g, r, s, s] = scale(%c, by=0.02)\n%s1: f32[b, g, r, s, s] = tanh(%s0)\n%ms: f32[b, g, r, s, s] = scale(%s1, by=50.0)";
+    stays_softmax(&grouped(capped, "ms"));
+    let window = with_bias(
+        "%qf: f32[b, s, s] = cast(%qp, to=f32)
+         %kf: f32[b, s, s] = cast(%kp, to=f32)
+         %first: f32[b, s, s] = shift(%qf, by=-4.0)
+         %near: i32[b, s, s] = less(%first, %kf)
+         %f3: f32[b, s, s] = cast(%near, to=f32)
+         %m3: f32[b, s, s] = mul(%both, %f3)
+         %h: f32[b, s, s] = shift(%m3, by=-1.0)
+         %bias: f32[b, s, s] = scale(%h, by=1e9)",
+    );
+    stays_softmax(&window);
+    // The softmax over queries.
+    let turned = grouped("", "c")
+        .replace("reduce_max(%c, eq=\"b g r s t -> b g r s\")", "reduce_max(%c, eq=\"b g r s t -> b g r t\")");
+    let (_, found) = super::recognised(super::model(
+        ARGS,
+        &turned.replace(
+            "b g r s t, b g r s -> b g r s t\")\n        %e",
+            "b g r s t, b g r t -> b g r s t\")\n        %e",
+        ),
+        "y",
+        TY,
+    ));
+    assert_eq!(found, []);
+}
+
+#[test]
+fn a_joint_parameter_stays_one_product() {
+    let part = |name: &str, start: u64| {
+        format!(
+            "%{name}0: f32[b, s, 24] = slice(%all, dim=2, start={start}, length=24)
+             %{name}: f32[b, s, n, d] = reshape(%{name}0)\n"
+        )
+    };
+    let body = format!(
+        "%product: f32[b, s, 72] = einsum(%x, %matrix, eq=\"b s h, h k -> b s k\")
+         %all: f32[b, s, 72] = add(%product, %row, eq=\"b s k, k -> b s k\")
+         {}{}{}{HEADS}",
+        part("q", 0),
+        part("k", 24),
+        part("v", 48)
+    );
+    let file = super::model("x: f32[b, s, h]; matrix: f32[h, 72]; row: f32[72]", &body, "y", "f32[b, s, n, d]");
+    let (text, found) = super::recognised(file);
+    assert_eq!(found.iter().map(|found| found.op).collect::<Vec<_>>(), ["attention"], "{text}");
+    let count = |op: &str| text.matches(&format!("= {op}(")).count();
+    assert_eq!(["einsum", "add", "slice"].map(count), [1, 1, 3], "{text}");
 }

@@ -1,6 +1,6 @@
 //! Built-in models in primitives end as the built-in models. Only names of values differ.
 
-use super::blocks::shuffled;
+use super::shuffle::shuffled;
 use super::spell::{STYLES, spell};
 use super::verify;
 use ir::graph::{Model, SectionKind};

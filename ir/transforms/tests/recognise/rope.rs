@@ -63,6 +63,22 @@ fn heads_before_the_sequence() {
 
 #[test]
 fn other_rotations_stay() {
+    // Pairs of neighbours, the order of GPT-J.
+    let neighbours = r#"
+        %c: f32[b, s, e] = cos(%ang)
+        %s: f32[b, s, e] = sin(%ang)
+        %pairs: f32[b, s, n, e, 2] = reshape(%x)
+        %x1: f32[b, s, n, e, 1] = slice(%pairs, dim=4, start=0, length=1)
+        %x2: f32[b, s, n, e, 1] = slice(%pairs, dim=4, start=1, length=1)
+        %a: f32[b, s, n, e, 1] = mul(%x1, %c, eq="b s n e u, b s e -> b s n e u")
+        %b: f32[b, s, n, e, 1] = mul(%x2, %s, eq="b s n e u, b s e -> b s n e u")
+        %p: f32[b, s, n, e, 1] = sub(%a, %b)
+        %cc: f32[b, s, n, e, 1] = mul(%x2, %c, eq="b s n e u, b s e -> b s n e u")
+        %dd: f32[b, s, n, e, 1] = mul(%x1, %s, eq="b s n e u, b s e -> b s n e u")
+        %q: f32[b, s, n, e, 1] = add(%cc, %dd)
+        %both: f32[b, s, n, e, 2] = concat(%p, %q, dim=4)
+        %y: f32[b, s, n, d] = reshape(%both)"#;
+    stays(ARGS, &format!("{ANGLES}{neighbours}"), TY);
     // The other direction, other halves, frequencies of another dim, and angles that are not powers.
     stays(ARGS, &format!("{ANGLES}{WHOLE}").replace("concat(%nx2, %x1", "concat(%x1, %nx2"), TY);
     stays(ARGS, &format!("{ANGLES}{WHOLE}").replace("neg(%x2)", "scale(%x2, by=2.0)"), TY);

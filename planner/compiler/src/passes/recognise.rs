@@ -3,7 +3,7 @@
 use crate::compile_error::CompileError;
 use crate::pass::{Context, Level, Pass, PassInfo};
 use ir::text::File;
-use transforms::recognise::{is_recognisable, recognise};
+use transforms::recognise;
 
 pub(super) struct Recognise;
 
@@ -19,11 +19,14 @@ impl Pass for Recognise {
     }
 
     fn is_needed(&self, file: &File, _: &mut Context<'_>) -> Result<bool, CompileError> {
-        Ok(!file.model.is_differentiated() && is_recognisable(&file.model))
+        Ok(!file.model.is_differentiated())
     }
 
-    fn run(&mut self, file: &mut File, _: &mut Context<'_>) -> Result<(), CompileError> {
-        recognise(&mut file.model);
-        Ok(())
+    fn run(&mut self, file: &mut File, context: &mut Context<'_>) -> Result<(), CompileError> {
+        self.rewrite(file, context).map(drop)
+    }
+
+    fn rewrite(&mut self, file: &mut File, _: &mut Context<'_>) -> Result<bool, CompileError> {
+        Ok(recognise::changes(&mut file.model).is_some())
     }
 }

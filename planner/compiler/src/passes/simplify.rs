@@ -3,7 +3,7 @@
 use crate::compile_error::CompileError;
 use crate::pass::{Context, Level, Pass, PassInfo};
 use ir::text::File;
-use transforms::simplify::{is_simplifiable, simplify};
+use transforms::simplify::simplify;
 
 pub(super) struct Simplify;
 
@@ -21,11 +21,14 @@ impl Pass for Simplify {
     /// A model whose shardings are all stated keeps its statements.
     fn is_needed(&self, file: &File, _: &mut Context<'_>) -> Result<bool, CompileError> {
         let is_planned = file.model.has_mesh && file.model.is_fully_specified();
-        Ok(!is_planned && is_simplifiable(&file.model))
+        Ok(!is_planned)
     }
 
-    fn run(&mut self, file: &mut File, _: &mut Context<'_>) -> Result<(), CompileError> {
-        simplify(&mut file.model);
-        Ok(())
+    fn run(&mut self, file: &mut File, context: &mut Context<'_>) -> Result<(), CompileError> {
+        self.rewrite(file, context).map(drop)
+    }
+
+    fn rewrite(&mut self, file: &mut File, _: &mut Context<'_>) -> Result<bool, CompileError> {
+        Ok(simplify(&mut file.model))
     }
 }

@@ -5,9 +5,11 @@ use crate::egraph::look::Look;
 use crate::egraph::rule::{Equal, Rounding, Rule, Term};
 use egg::Id;
 
-pub(crate) const RULES: [Rule; 11] = [
+pub(crate) const RULES: [Rule; 13] = [
+    Rule { name: "commute", rounding: Rounding::Exact, find: commuted },
     Rule { name: "div-is-mul-recip", rounding: Rounding::Reorders, find: quotient },
     Rule { name: "recip-sqrt", rounding: Rounding::Fewer, find: root },
+    Rule { name: "exp-of-half-log", rounding: Rounding::Fewer, find: power_of_half },
     Rule { name: "mul-self-is-square", rounding: Rounding::Exact, find: square },
     Rule { name: "mul-one", rounding: Rounding::Exact, find: neutral },
     Rule { name: "negative-scale", rounding: Rounding::Exact, find: negative },
@@ -33,6 +35,17 @@ pub(crate) fn with_number<'a>(look: &Look<'a>, class: Id, name: &'static str) ->
     orders.filter_map(|(a, b)| Some((a, look.number(b)?))).filter(|(a, _)| look.number(*a).is_none()).collect()
 }
 
+/// `a + b = b + a` and `a b = b a`, where the graph has both.
+fn commuted(look: &Look<'_>, class: Id) -> Vec<Equal> {
+    let commutes = |node: &&Node| matches!(node.kind, NodeKind::Plain("add" | "mul"));
+    let other = |node: &Node| {
+        let operands = node.operands.iter().rev().copied().collect();
+        look.class_of(Node { kind: node.kind.clone(), operands })
+    };
+    let others = look.nodes(class).filter(commutes).filter_map(other).filter(|&other| !look.is_same(class, other));
+    others.map(|other| Equal { class, term: Term::Class(other) }).collect()
+}
+
 /// `a / b = a recip(b)`
 fn quotient(look: &Look<'_>, class: Id) -> Vec<Equal> {
     let product = |node: &Node| {
@@ -46,6 +59,18 @@ fn quotient(look: &Look<'_>, class: Id) -> Vec<Equal> {
 fn root(look: &Look<'_>, class: Id) -> Vec<Equal> {
     let roots = nodes(look, class, "recip").flat_map(|node| nodes(look, node.operands[0], "sqrt"));
     roots.map(|node| Equal { class, term: Term::plain("rsqrt", [Term::Class(node.operands[0])]) }).collect()
+}
+
+/// `exp(log(x) / 2) = sqrt(x)` and `exp(-log(x) / 2) = rsqrt(x)`
+fn power_of_half(look: &Look<'_>, class: Id) -> Vec<Equal> {
+    let mut found = Vec::new();
+    for (log, power) in nodes(look, class, "exp").flat_map(|node| with_number(look, node.operands[0], "mul")) {
+        for name in [("sqrt", 0.5), ("rsqrt", -0.5)].into_iter().filter(|(_, of)| *of == power).map(|(name, _)| name) {
+            let x = nodes(look, log, "log").map(|node| node.operands[0]);
+            found.extend(x.map(|x| Equal { class, term: Term::plain(name, [Term::Class(x)]) }));
+        }
+    }
+    found
 }
 
 /// `x x = square(x)`

@@ -1,26 +1,26 @@
 //! Equalities of contractions: moves of operands and results become other indices.
 
 use super::algebra::with_number;
-use super::moves::{reshapes, spreads};
-use crate::egraph::language::{Contraction, Node, NodeKind, Spread, merged, units};
+use super::moves::{reshaped, reshapes, spreads};
+use crate::egraph::language::{Contraction, Node, NodeKind, Spread, UNITS, merged, units};
 use crate::egraph::look::Look;
 use crate::egraph::rule::{Equal, Rounding, Rule, Term};
 use egg::Id;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
-pub(crate) const RULES: [Rule; 8] = [
+pub(crate) const RULES: [Rule; 10] = [
     Rule { name: "permute-of-einsum", rounding: Rounding::Exact, find: permuted_result },
     Rule { name: "einsum-of-permute", rounding: Rounding::Exact, find: permuted_operand },
     Rule { name: "einsum-of-permuted-sum", rounding: Rounding::Reorders, find: permuted_sum },
     Rule { name: "einsum-of-broadcast", rounding: Rounding::Exact, find: repeated_operand },
     Rule { name: "einsum-of-reshape", rounding: Rounding::Exact, find: merged_operand },
+    Rule { name: "einsum-of-units", rounding: Rounding::Exact, find: sums_nothing },
     Rule { name: "sum-of-product", rounding: Rounding::Fewer, find: summed_product },
+    Rule { name: "einsum-is-sum", rounding: Rounding::Reorders, find: product_summed },
     Rule { name: "einsum-of-scale", rounding: Rounding::Reorders, find: scaled_operand },
     Rule { name: "einsum-common-factor", rounding: Rounding::Reorders, find: common_factor },
 ];
-
-/// The most dims of one element that a contraction may get: those of a batch and of a group of heads.
-const UNITS: usize = 2;
 
 fn einsums<'a>(look: &Look<'a>, class: Id) -> impl Iterator<Item = (&'a Contraction, [Id; 2])> + use<'a> {
     look.nodes(class).filter_map(|node| match &node.kind {
@@ -113,54 +113,99 @@ fn repeated_operand(look: &Look<'_>, class: Id) -> Vec<Equal> {
 /// The sizes of the dims that a reshape merges to an index.
 type Parts = BTreeMap<usize, Vec<u64>>;
 
-/// The operands of an einsum before their reshapes, and the sizes of the indices that these merge.
-fn split(look: &Look<'_>, contraction: &Contraction, operands: [Id; 2]) -> Option<([Id; 2], Parts)> {
-    let (mut sources, mut parts) = (operands, Parts::new());
-    for side in [0, 1] {
-        let to = &look.shape(operands[side]).sizes;
-        let groups = |x: Id| merged(&look.shape(x).sizes, to).map(|groups| (x, groups));
-        let Some((x, groups)) = reshapes(look, operands[side]).find_map(groups) else { continue };
-        sources[side] = x;
-        for (index, group) in contraction.indices(side).into_iter().zip(groups) {
-            let sizes = look.shape(x).sizes[group].to_vec();
-            if sizes.len() > 1 && parts.insert(index, sizes.clone()).is_some_and(|known| known != sizes) {
-                return None;
+/// An operand as it is, and before each reshape that merges dims.
+fn unmerged(look: &Look<'_>, operand: Id) -> Vec<(Id, Vec<Range<usize>>)> {
+    let to = &look.shape(operand).sizes;
+    let own = (0..to.len()).map(|dim| dim..dim + 1).collect();
+    let before = reshapes(look, operand).filter_map(|x| merged(&look.shape(x).sizes, to).map(|groups| (x, groups)));
+    [(operand, own)].into_iter().chain(before).collect()
+}
+
+/// The operands of an einsum before reshapes that merge the same dims of an index of both, and the sizes of these dims.
+fn split(look: &Look<'_>, contraction: &Contraction, operands: [Id; 2]) -> Vec<([Id; 2], Parts)> {
+    let mut found = Vec::new();
+    for (a, first) in unmerged(look, operands[0]) {
+        for (b, second) in unmerged(look, operands[1]) {
+            let mut parts = Parts::new();
+            let sides = [(0, a, &first), (1, b, &second)];
+            let agrees = sides.iter().all(|&(side, x, groups)| {
+                contraction.indices(side).into_iter().zip(groups).all(|(index, group)| {
+                    let sizes = look.shape(x).sizes[group.clone()].to_vec();
+                    *parts.entry(index).or_insert_with(|| sizes.clone()) == sizes
+                })
+            });
+            parts.retain(|_, sizes| sizes.len() > 1);
+            if agrees && !parts.is_empty() {
+                found.push(([a, b], parts));
             }
         }
     }
-    let is_split = |side: usize| sources[side] != operands[side];
-    let agrees =
-        |side: usize| is_split(side) || !contraction.indices(side).iter().any(|index| parts.contains_key(index));
-    let rank = |side: usize| -> usize {
-        contraction.indices(side).iter().map(|index| parts.get(index).map_or(1, Vec::len)).sum()
-    };
-    let fits = |side: usize| look.shape(sources[side]).rank() == rank(side);
-    (!parts.is_empty() && [0, 1].into_iter().all(|side| agrees(side) && fits(side))).then_some((sources, parts))
+    found
 }
 
 /// `einsum(reshape(a), reshape(b)) = reshape(einsum(a, b))` where the reshapes merge dims, the same ones of an index of both.
 fn merged_operand(look: &Look<'_>, class: Id) -> Vec<Equal> {
     let mut found = Vec::new();
     for (contraction, operands) in einsums(look, class) {
-        let Some((sources, parts)) = split(look, contraction, operands) else { continue };
-        let new =
-            contraction.results().iter().filter_map(|index| parts.get(index)).map(|sizes| units(sizes)).sum::<usize>();
-        if new > 0 && new + units(&look.shape(class).sizes) > UNITS {
-            continue;
+        for (sources, parts) in split(look, contraction, operands) {
+            let new: usize =
+                contraction.results().iter().filter_map(|index| parts.get(index)).map(|sizes| units(sizes)).sum();
+            if new > 0 && new + units(&look.shape(class).sizes) > UNITS {
+                continue;
+            }
+            // Each index and the number of its part.
+            let expanded = |indices: Vec<usize>| -> Vec<usize> {
+                let part = |index: usize| (0..parts.get(&index).map_or(1, Vec::len)).map(move |part| 64 * index + part);
+                indices.into_iter().flat_map(part).collect()
+            };
+            let [a, b] = [0, 1].map(|side| expanded(contraction.indices(side)));
+            let term = einsum(
+                [(a.as_slice(), Term::Class(sources[0])), (b.as_slice(), Term::Class(sources[1]))],
+                &expanded(contraction.results()),
+            );
+            let is_merged = contraction.results().iter().any(|index| parts.contains_key(index));
+            let to = NodeKind::Reshape(look.shape(class).sizes.clone());
+            found.push(Equal { class, term: if is_merged { Term::Node(to, vec![term]) } else { term } });
         }
-        // Each index and the number of its part.
-        let expanded = |indices: Vec<usize>| -> Vec<usize> {
-            let part = |index: usize| (0..parts.get(&index).map_or(1, Vec::len)).map(move |part| 64 * index + part);
-            indices.into_iter().flat_map(part).collect()
+    }
+    found
+}
+
+/// `einsum(a, b) = a b`, where views of an operand insert all summed dims.
+fn sums_nothing(look: &Look<'_>, class: Id) -> Vec<Equal> {
+    let mut found = Vec::new();
+    for (contraction, operands) in einsums(look, class) {
+        let results = contraction.results();
+        let is_new = |index: usize| {
+            [0, 1].into_iter().any(|side| {
+                let place = contraction.indices(side).into_iter().position(|other| other == index);
+                let inserts = |place| {
+                    let mut views = spreads(look, operands[side]).filter(|(spread, _)| spread.is_view());
+                    views.any(|(spread, _)| !spread.places.contains(&place))
+                };
+                place.is_some_and(inserts)
+            })
         };
-        let [a, b] = [0, 1].map(|side| expanded(contraction.indices(side)));
-        let term = einsum(
-            [(a.as_slice(), Term::Class(sources[0])), (b.as_slice(), Term::Class(sources[1]))],
-            &expanded(contraction.results()),
-        );
-        let is_merged = contraction.results().iter().any(|index| parts.contains_key(index));
-        let to = NodeKind::Reshape(look.shape(class).sizes.clone());
-        found.push(Equal { class, term: if is_merged { Term::Node(to, vec![term]) } else { term } });
+        // The operand without its summed dims, spread to the result; none if one of these is not new.
+        let repeated = |side: usize| -> Option<Term> {
+            let sizes = &look.shape(operands[side]).sizes;
+            let (mut places, mut kept) = (Vec::new(), Vec::new());
+            for (index, &size) in contraction.indices(side).into_iter().zip(sizes) {
+                match results.iter().position(|result| *result == index) {
+                    Some(place) => {
+                        places.push(place);
+                        kept.push(size);
+                    }
+                    None if size == 1 && is_new(index) => {}
+                    None => return None,
+                }
+            }
+            let spread = Spread { places, sizes: look.shape(class).sizes.clone() };
+            Some(reshaped(look, operands[side], &kept).spread(spread))
+        };
+        if let (Some(a), Some(b)) = (repeated(0), repeated(1)) {
+            found.push(Equal { class, term: Term::plain("mul", [a, b]) });
+        }
     }
     found
 }
@@ -191,6 +236,22 @@ fn summed_product(look: &Look<'_>, class: Id) -> Vec<Equal> {
                     }
                 }
             }
+        }
+    }
+    found
+}
+
+/// `einsum(a, b) = sum(a b)`, where both operands have the same indices and the result keeps their order.
+fn product_summed(look: &Look<'_>, class: Id) -> Vec<Equal> {
+    let mut found = Vec::new();
+    for (contraction, operands) in einsums(look, class) {
+        let (own, results) = (contraction.indices(0), contraction.results());
+        let kept = own.iter().filter(|index| results.contains(index));
+        if contraction.indices(1) == own && kept.eq(&results) {
+            let over = (0..own.len()).filter(|&dim| !results.contains(&own[dim])).collect();
+            let product = Term::plain("mul", operands.map(Term::Class));
+            let term = Term::Node(NodeKind::Reduce { is_max: false, over }, vec![product]);
+            found.push(Equal { class, term });
         }
     }
     found

@@ -1,12 +1,12 @@
 //! Equalities of ops that move elements: conversions, spreads and reshapes. Elementwise ops happen before a spread.
 
-use crate::egraph::language::{Node, NodeKind, Spread, merged, units};
+use crate::egraph::language::{Node, NodeKind, Spread, UNITS, merged, units};
 use crate::egraph::look::Look;
 use crate::egraph::rule::{Equal, Rounding, Rule, Term};
 use egg::Id;
 use ir::types::DType;
 
-pub(crate) const RULES: [Rule; 12] = [
+pub(crate) const RULES: [Rule; 11] = [
     Rule { name: "cast-back", rounding: Rounding::Exact, find: cast_back },
     Rule { name: "cast-cast", rounding: Rounding::Exact, find: cast_widened },
     Rule { name: "spread-of-view", rounding: Rounding::Exact, find: views },
@@ -18,7 +18,6 @@ pub(crate) const RULES: [Rule; 12] = [
     Rule { name: "spread-after-elementwise", rounding: Rounding::Exact, find: spread_later },
     Rule { name: "reshape-after-elementwise", rounding: Rounding::Exact, find: reshape_later },
     Rule { name: "scale-after-permute", rounding: Rounding::Exact, find: scale_later },
-    Rule { name: "negative-through-cut", rounding: Rounding::Exact, find: slice_later },
 ];
 
 /// A conversion to a wider type and back.
@@ -108,7 +107,7 @@ fn spread_merged(look: &Look<'_>, class: Id) -> Vec<Equal> {
                     }
                 }
             }
-            if units(&sizes) > units(own).max(units(&spread.sizes)) {
+            if units(&sizes) > units(own).max(units(&spread.sizes)).max(UNITS) {
                 continue;
             }
             let moved = Term::Class(x).spread(Spread { places, sizes });
@@ -127,15 +126,21 @@ fn spread_twice(look: &Look<'_>, class: Id) -> Vec<Equal> {
     spreads(look, class).flat_map(inner).collect()
 }
 
-/// A reshape without the dims of one element that a spread has inserted.
+/// A reshape without some dims of one element that a spread has inserted.
 fn drops_ones(look: &Look<'_>, class: Id) -> Vec<Equal> {
     let to = &look.shape(class).sizes;
     let dropped = |(spread, x): (&Spread, Id)| {
-        let stays = |place: usize| spread.sizes[place] != 1 || spread.places.contains(&place);
-        let kept: Vec<usize> = (0..spread.sizes.len()).filter(|&place| stays(place)).collect();
-        let sizes: Vec<u64> = kept.iter().map(|&place| spread.sizes[place]).collect();
+        let mut kept: Vec<usize> = Vec::new();
+        for (place, &size) in spread.sizes.iter().enumerate() {
+            if to.get(kept.len()) == Some(&size) {
+                kept.push(place);
+            } else if size != 1 || spread.places.contains(&place) {
+                return None;
+            }
+        }
         let places = spread.places.iter().filter_map(|place| kept.iter().position(|other| other == place)).collect();
-        (sizes == *to).then(|| Equal { class, term: Term::Class(x).spread(Spread { places, sizes }) })
+        let inner = Spread { places, sizes: to.clone() };
+        (kept.len() == to.len()).then(|| Equal { class, term: Term::Class(x).spread(inner) })
     };
     reshapes(look, class).flat_map(|middle| spreads(look, middle)).filter_map(dropped).collect()
 }
@@ -151,7 +156,7 @@ fn reshape_twice(look: &Look<'_>, class: Id) -> Vec<Equal> {
 }
 
 /// True for ops whose result at a place depends on the operands at this place.
-fn is_elementwise(node: &Node) -> bool {
+pub(super) fn is_elementwise(node: &Node) -> bool {
     match node.kind {
         NodeKind::Cast(_) => true,
         NodeKind::Plain(name) => !["softmax", "sum_exp", "pick", "token_loss"].contains(&name),
@@ -220,18 +225,4 @@ fn scale_later(look: &Look<'_>, class: Id) -> Vec<Equal> {
         }
     }
     found
-}
-
-/// `slice(-x) = -slice(x)`
-fn slice_later(look: &Look<'_>, class: Id) -> Vec<Equal> {
-    let slices = look.nodes(class).filter(|node| matches!(node.kind, NodeKind::Slice(..)));
-    let negatives = |node: &Node| {
-        let inner = look.nodes(node.operands[0]).filter(|inner| matches!(inner.kind, NodeKind::Plain("neg")));
-        let outside = |inner: &Node| {
-            let slice = Term::Node(node.kind.clone(), vec![Term::Class(inner.operands[0])]);
-            Equal { class, term: Term::plain("neg", [slice]) }
-        };
-        inner.map(outside).collect::<Vec<_>>()
-    };
-    slices.flat_map(negatives).collect()
 }

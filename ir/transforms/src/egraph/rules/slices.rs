@@ -1,15 +1,19 @@
 //! Equalities of slices and concatenations.
 
-use crate::egraph::language::{Node, NodeKind};
+use super::moves::{is_elementwise, spreads};
+use crate::egraph::language::{Node, NodeKind, Spread};
 use crate::egraph::look::Look;
 use crate::egraph::rule::{Equal, Rounding, Rule, Term};
 use egg::Id;
 
-pub(crate) const RULES: [Rule; 4] = [
+pub(crate) const RULES: [Rule; 7] = [
     Rule { name: "slice-of-all", rounding: Rounding::Exact, find: whole },
     Rule { name: "slice-of-slice", rounding: Rounding::Exact, find: slice_twice },
     Rule { name: "slice-of-concat", rounding: Rounding::Exact, find: part },
     Rule { name: "concat-of-slices", rounding: Rounding::Exact, find: adjacent },
+    Rule { name: "slice-of-elementwise", rounding: Rounding::Exact, find: elements },
+    Rule { name: "slice-of-spread", rounding: Rounding::Exact, find: repeated },
+    Rule { name: "slice-of-einsum", rounding: Rounding::Exact, find: product },
 ];
 
 /// Slices in a class itself: dim, start, length, operand.
@@ -88,6 +92,54 @@ fn adjacent(look: &Look<'_>, class: Id) -> Vec<Equal> {
             if parts.iter().all(follows) {
                 found.push(Equal { class, term: slice(look, (dim, start, end - start), x) });
             }
+        }
+    }
+    found
+}
+
+/// `slice(f(x, y)) = f(slice(x), slice(y))`, where an operand may be constant.
+fn elements(look: &Look<'_>, class: Id) -> Vec<Equal> {
+    let mut found = Vec::new();
+    for (dim, start, length, middle) in slices(look, class) {
+        for node in look.nodes(middle).filter(|node| is_elementwise(node)) {
+            let sliced = |&operand: &Id| match look.number(operand) {
+                Some(number) => Term::full(number, &look.shape(operand).with_dim(dim, length)),
+                None => slice(look, (dim, start, length), operand),
+            };
+            let operands = node.operands.iter().map(sliced).collect();
+            found.push(Equal { class, term: Term::Node(node.kind.clone(), operands) });
+        }
+    }
+    found
+}
+
+/// `slice(spread(x)) = spread(slice(x))`
+fn repeated(look: &Look<'_>, class: Id) -> Vec<Equal> {
+    let mut found = Vec::new();
+    for (dim, start, length, middle) in slices(look, class) {
+        for (spread, x) in spreads(look, middle) {
+            let own = spread.places.iter().position(|&place| place == dim);
+            let outer = Spread { places: spread.places.clone(), sizes: look.shape(class).sizes.clone() };
+            let inner = own.map_or(Term::Class(x), |own| slice(look, (own, start, length), x));
+            found.push(Equal { class, term: inner.spread(outer) });
+        }
+    }
+    found
+}
+
+/// `slice(einsum(a, b)) = einsum(slice(a), slice(b))`, where only operands with the index of the dim are sliced.
+fn product(look: &Look<'_>, class: Id) -> Vec<Equal> {
+    let mut found = Vec::new();
+    for (dim, start, length, middle) in slices(look, class) {
+        for node in look.nodes(middle) {
+            let NodeKind::Einsum(contraction) = &node.kind else { continue };
+            let index = contraction.result[dim];
+            let sliced = |(indices, &x): (&Vec<u8>, &Id)| {
+                let own = indices.iter().position(|other| *other == index);
+                own.map_or(Term::Class(x), |own| slice(look, (own, start, length), x))
+            };
+            let operands = contraction.operands.iter().zip(&node.operands).map(sliced).collect();
+            found.push(Equal { class, term: Term::Node(node.kind.clone(), operands) });
         }
     }
     found

@@ -5,9 +5,23 @@ use crate::egraph::language::{Contraction, NodeKind, Spread};
 use egg::Id;
 use ir::types::DType;
 
-const CASES: [LeftSide; 41] = [
+const CASES: [LeftSide; 47] = [
+    ("commute", |d| {
+        let sizes = d.sizes(3);
+        let [a, b] = [0; 2].map(|_| d.leaf(&sizes));
+        let name = if d.below(2) == 0 { "add" } else { "mul" };
+        d.plain(name, &[a, b]);
+        d.plain(name, &[b, a])
+    }),
     ("div-is-mul-recip", |d| binary(d, "div")),
     ("recip-sqrt", |d| chain(d, &["exp", "sqrt", "recip"])),
+    ("exp-of-half-log", |d| {
+        let x = chain(d, &["exp", "log"]);
+        let half = d.below(2) as f64 - 0.5;
+        let half = d.full(half, x);
+        let power = d.plain("mul", &[x, half]);
+        d.plain("exp", &[power])
+    }),
     ("mul-self-is-square", |d| {
         let x = tensor(d, 3);
         d.plain("mul", &[x, x])
@@ -80,11 +94,6 @@ const CASES: [LeftSide; 41] = [
         let x = with_number(d, "mul", 0.7);
         permuted(d, x)
     }),
-    ("negative-through-cut", |d| {
-        let x = tensor(d, 2);
-        let x = d.plain("neg", &[x]);
-        slice(d, x, 0, 1, 1)
-    }),
     ("permute-of-einsum", |d| {
         let (x, y) = (tensor(d, 2), tensor(d, 2));
         let x = outer_sum(d, x, y);
@@ -121,6 +130,18 @@ const CASES: [LeftSide; 41] = [
         let y = d.node(NodeKind::Spread(Spread { places: vec![1], sizes: sizes.clone() }), &[y]);
         let x = d.plain("mul", &[x, y]);
         reduce(d, false, x, &[1])
+    }),
+    ("einsum-of-units", |d| {
+        let sizes = d.sizes(3);
+        let (x, y) = (d.leaf(&sizes[..2]), d.leaf(&[sizes[0], 1, sizes[2]]));
+        let view = Spread { places: vec![0, 1], sizes: vec![sizes[0], sizes[1], 1] };
+        let x = d.node(NodeKind::Spread(view), &[x]);
+        einsum(d, [&[0, 1, 2], &[0, 2, 3]], &[0, 3, 1], [x, y])
+    }),
+    ("einsum-is-sum", |d| {
+        let sizes = d.sizes(3);
+        let (x, y) = (d.leaf(&sizes), d.leaf(&sizes));
+        einsum(d, [&[0, 1, 2], &[0, 1, 2]], &[0, 2], [x, y])
     }),
     ("einsum-of-scale", |d| {
         let x = with_number(d, "mul", 0.7);
@@ -172,6 +193,25 @@ const CASES: [LeftSide; 41] = [
         let x = d.node(NodeKind::Concat(0), &[x, y]);
         let start = [0, 1, 3][d.below(3) as usize];
         slice(d, x, 0, start, 2)
+    }),
+    ("slice-of-elementwise", |d| {
+        let sizes = d.sizes(2);
+        let operands = [d.leaf(&sizes), d.leaf(&sizes)];
+        let x = d.plain("sub", &operands);
+        let x = if d.below(2) == 0 { d.plain("neg", &[x]) } else { x };
+        slice(d, x, 0, 1, 1)
+    }),
+    ("slice-of-spread", |d| {
+        let x = tensor(d, 2);
+        let x = spread(d, x);
+        let dim = d.below(3) as usize;
+        slice(d, x, dim, 1, 1)
+    }),
+    ("slice-of-einsum", |d| {
+        let (x, y) = (tensor(d, 2), tensor(d, 2));
+        let x = outer_sum(d, x, y);
+        let dim = d.below(2) as usize;
+        slice(d, x, dim, 0, 2)
     }),
     ("concat-of-slices", |d| {
         let x = d.leaf(&[2, 6]);

@@ -20,12 +20,28 @@ fn equal(look: &Look<'_>, class: Id, name: &'static str, x: Id) -> Option<Equal>
     Some(Equal { class, term: Term::plain(name, [Term::Class(x)]) })
 }
 
-/// `recip(1 + exp(-x))`
+/// `recip(1 + exp(-x))`, or `1 / 2 + tanh(x / 2) / 2`
 fn sigmoid(look: &Look<'_>, class: Id) -> Vec<Equal> {
     let shifted = look.unary(class, "recip").into_iter().flat_map(|sum| look.with_number(sum, "add"));
     let exp = shifted.filter(|(_, number)| *number == 1.0).flat_map(|(exp, _)| look.unary(exp, "exp"));
-    let x = exp.flat_map(|negative| look.unary(negative, "neg"));
+    let x = exp.flat_map(|negative| look.unary(negative, "neg")).chain(halved(look, class));
     x.filter_map(|x| equal(look, class, "sigmoid", x)).collect()
+}
+
+/// The classes `x` of which the class is `1 / 2 + tanh(x / 2) / 2`.
+fn halved(look: &Look<'_>, class: Id) -> Vec<Id> {
+    if !is_sum_or_product(look, class) {
+        return Vec::new();
+    }
+    let is_half =
+        |tanh: &Id| polynomial(look, class, *tanh, None).is_some_and(|sum| sum.is(&[([0, 0], 0.5), ([1, 0], 0.5)]));
+    let tanh = variables(look, class).into_iter().filter(|&tanh| !look.unary(tanh, "tanh").is_empty()).filter(is_half);
+    let halves = tanh.flat_map(|tanh| look.unary(tanh, "tanh")).flat_map(|half| look.with_number(half, "mul"));
+    halves.filter(|(_, by)| *by == 0.5).map(|(x, _)| x).collect()
+}
+
+fn is_sum_or_product(look: &Look<'_>, class: Id) -> bool {
+    !look.plain(class, "mul").is_empty() || !look.plain(class, "add").is_empty()
 }
 
 /// `x sigmoid(x)`
@@ -35,17 +51,20 @@ fn silu(look: &Look<'_>, class: Id) -> Vec<Equal> {
     same.filter_map(|(x, _)| equal(look, class, "silu", x)).collect()
 }
 
-/// `x / 2 + x / 2 f(u)` with a function and its operand.
-fn gated(look: &Look<'_>, class: Id, name: &str, is_operand: impl Fn(Id, Id) -> bool) -> Vec<Id> {
-    if look.plain(class, "mul").is_empty() && look.plain(class, "add").is_empty() {
+/// The coefficients of a polynomial by the powers of its variables.
+type Terms<'a> = &'a [([u8; 2], f64)];
+
+/// The classes `x` of which the class is a polynomial in `x` and `f(u)`, where `u` is one in `x`.
+fn gated(look: &Look<'_>, class: Id, name: &str, whole: Terms<'_>, operand: Terms<'_>) -> Vec<Id> {
+    if !is_sum_or_product(look, class) {
         return Vec::new();
     }
     let mut found = Vec::new();
     for gate in variables(look, class) {
         for u in look.unary(gate, name) {
             let is_x = |&x: &Id| {
-                let half = || polynomial(look, class, x, Some(gate));
-                is_operand(u, x) && half().is_some_and(|half| half.is(&[([1, 0], 0.5), ([1, 1], 0.5)]))
+                let is = |class, gate, terms| polynomial(look, class, x, gate).is_some_and(|found| found.is(terms));
+                is(u, None, operand) && is(class, Some(gate), whole)
             };
             found.extend(variables(look, u).into_iter().find(is_x));
         }
@@ -53,18 +72,23 @@ fn gated(look: &Look<'_>, class: Id, name: &str, is_operand: impl Fn(Id, Id) -> 
     found
 }
 
-/// `x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))`
+/// `x / 2 + x f / 2`
+const HALVES: Terms<'_> = &[([1, 0], 0.5), ([1, 1], 0.5)];
+
+/// `x / 2 (1 + tanh(u))` with `u = sqrt(2 / pi) (x + 0.044715 x^3)`, or `x sigmoid(2 u)`
 fn gelu(look: &Look<'_>, class: Id) -> Vec<Equal> {
     let slope = FRAC_2_PI.sqrt();
-    let is_operand =
-        |u, x| polynomial(look, u, x, None).is_some_and(|u| u.is(&[([1, 0], slope), ([3, 0], slope * 0.044_715)]));
-    gated(look, class, "tanh", is_operand).into_iter().filter_map(|x| equal(look, class, "gelu", x)).collect()
+    let operand = |times: f64| [([1, 0], times * slope), ([3, 0], times * slope * 0.044_715)];
+    let by_tanh = gated(look, class, "tanh", HALVES, &operand(1.0));
+    let by_sigmoid = gated(look, class, "sigmoid", &[([1, 1], 1.0)], &operand(2.0));
+    let x = by_tanh.into_iter().chain(by_sigmoid);
+    x.filter_map(|x| equal(look, class, "gelu", x)).collect()
 }
 
 /// `x / 2 (1 + erf(x / sqrt(2)))`
 fn gelu_erf(look: &Look<'_>, class: Id) -> Vec<Equal> {
-    let is_operand = |u, x| polynomial(look, u, x, None).is_some_and(|u| u.is(&[([1, 0], FRAC_1_SQRT_2)]));
-    gated(look, class, "erf", is_operand).into_iter().filter_map(|x| equal(look, class, "gelu_erf", x)).collect()
+    let x = gated(look, class, "erf", HALVES, &[([1, 0], FRAC_1_SQRT_2)]).into_iter();
+    x.filter_map(|x| equal(look, class, "gelu_erf", x)).collect()
 }
 
 /// `square(max(x, 0))`

@@ -15,19 +15,19 @@ fn contractions<'a>(look: &Look<'a>, class: Id) -> Vec<(&'a Contraction, [Id; 2]
     })
 }
 
-/// `softmax(mask(scale q k)) v`
+/// `dropout(softmax(mask(scale q k))) v`, or without mask or dropout
 fn attention(look: &Look<'_>, class: Id) -> Vec<Equal> {
     let mut found = Vec::new();
     for (weighted, operands) in contractions(look, class) {
         for side in [0, 1] {
             let weights = &weighted.operands[side];
             let (values, v) = (&weighted.operands[1 - side], operands[1 - side]);
-            for masked_scores in look.unary(operands[side], "softmax") {
+            let sum = Sum { weights, values, result: &weighted.result, v };
+            for (masked_scores, dropout) in weights_of(look, operands[side]) {
                 for (scores, limits) in masked(look, masked_scores) {
                     for (scale, q, k) in products(look, scores) {
-                        let sum = Sum { weights, values, result: &weighted.result, v };
-                        let term = Heads::new(&sum, q, k, &limits)
-                            .and_then(|heads| heads.term(look, &limits, scale, look.shape(class)));
+                        let terms = Terms { limits: &limits, scale, dropout, to: look.shape(class) };
+                        let term = Heads::new(look, &sum, q, k, &limits).and_then(|heads| heads.term(look, &terms));
                         found.extend(term.map(|term| Equal { class, term }));
                     }
                 }
@@ -35,6 +35,20 @@ fn attention(look: &Look<'_>, class: Id) -> Vec<Equal> {
         }
     }
     found
+}
+
+/// Probability and path of a dropout.
+type Dropout<'a> = (Number, &'a str);
+
+/// The scores whose softmax the class is, and the dropout of the softmax.
+fn weights_of<'a>(look: &Look<'a>, class: Id) -> Vec<(Id, Option<Dropout<'a>>)> {
+    let dropped = look.kinds(class, |node: &'a Node| match &node.kind {
+        NodeKind::Dropout(p, path) => Some((node.operands[0], (*p, path.as_str()))),
+        _ => None,
+    });
+    let of = |(weights, dropout)| look.unary(weights, "softmax").into_iter().map(move |scores| (scores, dropout));
+    let whole = [(class, None)].into_iter();
+    whole.chain(dropped.into_iter().map(|(x, dropout)| (x, Some(dropout)))).flat_map(of).collect()
 }
 
 /// An operand of the scores, and its indices.
@@ -76,6 +90,15 @@ struct Sum<'a> {
     v: Id,
 }
 
+/// The rest of the term.
+struct Terms<'a> {
+    limits: &'a [Limit],
+    scale: f64,
+    dropout: Option<Dropout<'a>>,
+    /// The shape of the result.
+    to: &'a Shape,
+}
+
 /// The places of the dims of attention in its operands. Scores have the dims `b g s r` in any order, `g` and `r` perhaps
 /// missing, and then `t`.
 struct Heads {
@@ -93,7 +116,7 @@ struct Heads {
 
 impl Heads {
     /// The roles of all dims; `None` if the contractions are others than those of attention.
-    fn new(sum: &Sum<'_>, q: Operand<'_>, k: Operand<'_>, limits: &[Limit]) -> Option<Heads> {
+    fn new(look: &Look<'_>, sum: &Sum<'_>, q: Operand<'_>, k: Operand<'_>, limits: &[Limit]) -> Option<Heads> {
         let scores = q.result;
         let last = scores.len().checked_sub(1)?;
         let in_both = |index: &u8| q.indices.contains(index) && k.indices.contains(index);
@@ -108,8 +131,12 @@ impl Heads {
         if !is_sound {
             return None;
         }
-        let [b, g] = chosen(&shared, limits)?;
-        let [s, r] = chosen(&own, limits)?;
+        let size = |operand: Operand<'_>, place: usize| {
+            let dim = operand.indices.iter().position(|index| *index == scores[place]);
+            dim.map(|dim| look.shape(operand.class).sizes[dim])
+        };
+        let [b, g] = chosen(&shared, limits, |_| false)?;
+        let [s, r] = chosen(&own, limits, |place| size(q, place) == size(k, last))?;
         let c = *sum.values.iter().find(|index| !sum.weights.contains(index))?;
         let score_places = [b, s, g, r];
         let at = |indices: &[u8], place: Option<usize>, of: &[u8]| {
@@ -137,8 +164,17 @@ impl Heads {
         agree.then_some(heads)
     }
 
+    /// True if the scores have the op's order of dims. It decides which random number drops which weight.
+    fn is_in_order(&self) -> bool {
+        self.scores.iter().flatten().enumerate().all(|(place, at)| place == *at)
+    }
+
     /// The op on operands in its order of dims, and its result in that of the class.
-    fn term(&self, look: &Look<'_>, limits: &[Limit], scale: f64, to: &Shape) -> Option<Term> {
+    fn term(&self, look: &Look<'_>, terms: &Terms<'_>) -> Option<Term> {
+        let Terms { limits, scale, dropout, to } = *terms;
+        if dropout.is_some() && !self.is_in_order() {
+            return None;
+        }
         let own = |id| look.in_dtype(id, to.dtype);
         let (q, k, v) = (own(self.q.0)?, own(self.k.0)?, own(self.v.0)?);
         let repeats = match self.scores {
@@ -158,7 +194,8 @@ impl Heads {
         }
         let indices = self.indices(look, limits, [b, s, k_sizes[1]])?;
         let is_causal = limits.iter().any(|limit| matches!(limit, Limit::Causal(..)));
-        let op = Made::Attention { scale: Number::new(scale), causal: is_causal };
+        let dropout = dropout.map(|(p, path)| (p, path.to_string()));
+        let op = Made::Attention { scale: Number::new(scale), causal: is_causal, dropout };
         let operands = [q_term, k_term, v_term].into_iter().chain(indices).collect();
         let shape = Shape { dtype: to.dtype, sizes: sizes.to_vec() };
         Some(self.returned(Term::Node(NodeKind::Made(op), operands).out(0, shape), to))
@@ -216,8 +253,9 @@ impl Heads {
     }
 }
 
-/// The first of one or two places, and the second if there is one. Indices of a mask belong to the first.
-fn chosen(places: &[usize], limits: &[Limit]) -> Option<[Option<usize>; 2]> {
+/// The first of one or two places, and the second if there is one. Indices of a mask belong to the first; without a mask, the
+/// likely one is the first.
+fn chosen(places: &[usize], limits: &[Limit], is_likely: impl Fn(usize) -> bool) -> Option<[Option<usize>; 2]> {
     let is_limited = |place: &usize| {
         limits.iter().any(|limit| {
             let (Limit::Causal(a, b) | Limit::Equal(a, b)) = limit;
@@ -227,6 +265,9 @@ fn chosen(places: &[usize], limits: &[Limit]) -> Option<[Option<usize>; 2]> {
     match *places {
         [one] => Some([Some(one), None]),
         [first, second] if is_limited(&second) && !is_limited(&first) => Some([Some(second), Some(first)]),
+        [first, second] if !is_limited(&first) && is_likely(second) && !is_likely(first) => {
+            Some([Some(second), Some(first)])
+        }
         [first, second] => Some([Some(first), Some(second)]),
         _ => None,
     }

@@ -2,7 +2,7 @@
 
 use super::embedding::one_hot;
 use super::norms::below_max;
-use crate::egraph::language::{Made, NodeKind, Shape};
+use crate::egraph::language::{Made, NodeKind};
 use crate::egraph::look::Look;
 use crate::egraph::rule::{Equal, Rounding, Rule, Term};
 use egg::Id;
@@ -13,18 +13,16 @@ pub(super) const RULES: [Rule; 2] = [
     Rule { name: "cross_entropy-of-log-softmax", rounding: Rounding::Reorders, find: of_log_softmax },
 ];
 
-/// The op equals the class, and its second result the log of the sum of exponentials, if there is one.
-fn equal(look: &Look<'_>, class: Id, logits: Id, labels: Id, lse: Option<Id>) -> Vec<Equal> {
+/// The op on the narrowest form of its logits, if these are floats.
+fn op(look: &Look<'_>, logits: Id, labels: Id) -> Option<Term> {
     let logits = look.source(logits);
-    if look.shape(class).dtype != DType::F32 || !look.shape(logits).dtype.is_float() {
-        return Vec::new();
-    }
-    let op = Term::made(Made::CrossEntropy, &[logits, labels]);
-    let out = |class: Id, place| {
-        let shape: Shape = look.shape(class).clone();
-        (shape.dtype == DType::F32).then(|| Equal { class, term: op.out(place, shape) })
-    };
-    [out(class, 0), lse.and_then(|lse| out(lse, 1))].into_iter().flatten().collect()
+    look.shape(logits).dtype.is_float().then(|| Term::made(Made::CrossEntropy, &[logits, labels]))
+}
+
+/// An f32 class equals a result of the op.
+fn equal(look: &Look<'_>, class: Id, op: &Term, place: usize) -> Option<Equal> {
+    let shape = look.shape(class);
+    (shape.dtype == DType::F32).then(|| Equal { class, term: op.out(place, shape.clone()) })
 }
 
 /// `token_loss(lse, pick(logits, labels), labels)`
@@ -35,7 +33,8 @@ fn of_tokens(look: &Look<'_>, class: Id) -> Vec<Equal> {
         let logits = log_sums(look, lse);
         for (from, other) in look.binary(picked, "pick") {
             if look.is_same(labels, other) && logits.iter().any(|&x| look.is_same_source(x, from)) {
-                found.extend(equal(look, class, from, labels, Some(lse)));
+                let op = op(look, from, labels);
+                found.extend(op.iter().flat_map(|op| [equal(look, class, op, 0), equal(look, lse, op, 1)]).flatten());
             }
         }
     }
@@ -62,38 +61,44 @@ fn sums_of_exp(look: &Look<'_>, class: Id) -> Vec<Id> {
     exps.flat_map(|shifted| below_max(look, shifted)).collect()
 }
 
-/// `-sum(pick(log_softmax(logits), labels))`, or with the one-hot rows of the labels in place of `pick`.
+/// `-sum(pick(log_softmax(logits), labels))` times a number, or with the one-hot rows of the labels in place of `pick`.
 fn of_log_softmax(look: &Look<'_>, class: Id) -> Vec<Equal> {
-    if look.shape(class).rank() > 0 {
+    let shape = look.shape(class);
+    if shape.rank() > 0 || shape.dtype != DType::F32 {
         return Vec::new();
     }
     let mut found = Vec::new();
-    for summand in negative_summands(look, class) {
+    for (summand, factor) in summands(look, class) {
         for (log, labels) in picked(look, summand) {
             let logits = log_softmax(look, log).into_iter();
             let is_of_rows =
                 |x: &Id| look.shape(*x).sizes.split_last().is_some_and(|(_, rows)| *rows == look.shape(labels).sizes);
-            found.extend(logits.filter(is_of_rows).flat_map(|x| equal(look, class, x, labels, None)));
+            for op in logits.filter(is_of_rows).filter_map(|logits| op(look, logits, labels)) {
+                let loss = op.out(0, shape.clone());
+                let scaled = |loss| Term::plain("mul", [loss, Term::full(-factor, shape)]);
+                found.push(Equal { class, term: if factor == -1.0 { loss } else { scaled(loss) } });
+            }
         }
     }
     found
 }
 
-/// The classes over all of whose elements the class is the negative sum.
-fn negative_summands(look: &Look<'_>, class: Id) -> Vec<Id> {
-    let mut all = vec![(class, false)];
+/// The classes the sum of all of whose elements, times a number, the class is; and the number.
+fn summands(look: &Look<'_>, class: Id) -> Vec<(Id, f64)> {
+    let mut all = vec![(class, 1.0)];
     let mut next = 0;
-    while let Some(&(id, sign)) = all.get(next) {
+    while let Some(&(id, factor)) = all.get(next) {
         next += 1;
-        let negatives = look.unary(id, "neg").into_iter().map(|x| (x, !sign));
-        let sums = look.reduced(id, false).into_iter().map(|(_, x)| (x, sign));
-        for summand in negatives.chain(sums) {
-            if !all.contains(&summand) {
+        let negatives = look.unary(id, "neg").into_iter().map(|x| (x, -factor));
+        let scaled = look.with_number(id, "mul").into_iter().map(|(x, by)| (x, factor * by));
+        let sums = look.reduced(id, false).into_iter().map(|(_, x)| (x, factor));
+        for summand in negatives.chain(scaled).chain(sums) {
+            if !all.iter().any(|(id, _)| look.is_same(*id, summand.0)) {
                 all.push(summand);
             }
         }
     }
-    all.into_iter().filter(|(_, is_negative)| *is_negative).map(|(id, _)| id).collect()
+    all
 }
 
 /// The tensors of which the class has the entries at labels, and 0 elsewhere or where a label is ignored.

@@ -37,23 +37,23 @@ pub(super) fn masked(look: &Look<'_>, class: Id) -> Vec<(Id, Vec<Limit>)> {
         next += 1;
         if limits.len() < MASKS {
             let more = limited(look, id).into_iter();
-            all.extend(more.map(|(x, limit)| (x, [limits.as_slice(), &[limit]].concat())));
+            all.extend(more.map(|(x, new)| (x, [limits.as_slice(), &new].concat())));
         }
     }
     all
 }
 
-/// The ways to write a class as scores under one mask.
-fn limited(look: &Look<'_>, class: Id) -> Vec<(Id, Limit)> {
+/// The ways to write a class as scores under one mask, which may be a product.
+fn limited(look: &Look<'_>, class: Id) -> Vec<(Id, Vec<Limit>)> {
     let mut found = Vec::new();
     let whole = identity(look, class);
     for (mask, shown, hidden, is_shown) in selections(look, class) {
         if hidden.is_some_and(|hidden| is_hidden(look, hidden)) {
-            found.extend(limits(look, mask, &whole, is_shown).into_iter().map(|limit| (shown, limit)));
+            found.extend(limits(look, mask, &whole, is_shown).into_iter().map(|limit| (shown, vec![limit])));
         }
     }
     for (scores, bias) in look.either(class, "add") {
-        found.extend(biases(look, bias).into_iter().map(|limit| (scores, limit)));
+        found.extend(biases(look, bias).into_iter().map(|limits| (scores, limits)));
     }
     found
 }
@@ -84,34 +84,65 @@ fn selections(look: &Look<'_>, class: Id) -> Vec<(Id, Id, Option<Id>, bool)> {
 }
 
 /// The limits of a term that is 0 where a key is visible and a large negative number elsewhere.
-fn biases(look: &Look<'_>, class: Id) -> Vec<Limit> {
+fn biases(look: &Look<'_>, class: Id) -> Vec<Vec<Limit>> {
     let mut found = Vec::new();
-    let mut spreads = vec![(identity(look, class), class)];
-    spreads.extend(look.spreads(class).into_iter().map(|(spread, x)| (spread.clone(), x)));
-    for (spread, bias) in spreads {
+    for (spread, bias) in unspread(look, class, &identity(look, class)) {
         for (mask, a, b, is_first) in selections(look, bias) {
             if is_hidden(look, a) && b.is_none_or(|b| look.is_number(b, 0.0)) {
-                found.extend(limits(look, mask, &spread, !is_first));
+                found.extend(limits(look, mask, &spread, !is_first).into_iter().map(|limit| vec![limit]));
             }
         }
-        for (mask, number) in look.with_number(bias, "mul") {
-            if number > HIDDEN {
-                continue;
-            }
-            found.extend(limits(look, mask, &spread, false));
+        let hiding = look.with_number(bias, "mul").into_iter().filter(|(_, number)| *number <= HIDDEN);
+        found.extend(hiding.flat_map(|(mask, _)| limits(look, mask, &spread, false)).map(|limit| vec![limit]));
+        found.extend(showing(look, bias).into_iter().flat_map(|mask| all_limits(look, mask, &spread)));
+    }
+    found
+}
+
+/// The masks `m` of which the class is `(1 - m) c` or `(m - 1) (-c)`, with a large negative number `c`.
+fn showing(look: &Look<'_>, class: Id) -> Vec<Id> {
+    let mut found = Vec::new();
+    for (mask, number) in look.with_number(class, "mul") {
+        if number <= HIDDEN {
             let visible = look.difference(mask).into_iter().filter(|(one, _)| look.is_number(*one, 1.0));
-            found.extend(visible.flat_map(|(_, mask)| limits(look, mask, &spread, true)));
+            found.extend(visible.map(|(_, mask)| mask));
+        }
+        if -number <= HIDDEN {
+            found.extend(
+                look.with_number(mask, "add").into_iter().filter(|(_, one)| *one == -1.0).map(|(mask, _)| mask),
+            );
+        }
+    }
+    for (scaled, number) in look.with_number(class, "add").into_iter().filter(|(_, number)| *number <= HIDDEN) {
+        found
+            .extend(look.with_number(scaled, "mul").into_iter().filter(|(_, by)| *by == -number).map(|(mask, _)| mask));
+    }
+    found
+}
+
+/// The limits of a mask of visible keys, or of a product of two such masks.
+fn all_limits(look: &Look<'_>, mask: Id, outer: &Spread) -> Vec<Vec<Limit>> {
+    let mut found: Vec<Vec<Limit>> = limits(look, mask, outer, true).into_iter().map(|limit| vec![limit]).collect();
+    for (spread, product) in unspread(look, mask, outer) {
+        for (a, b) in look.binary(product, "mul") {
+            for first in limits(look, a, &spread, true) {
+                found.extend(limits(look, b, &spread, true).into_iter().map(|second| vec![first.clone(), second]));
+            }
         }
     }
     found
 }
 
+/// A class whose dims have places in the scores, and the classes that it repeats.
+fn unspread(look: &Look<'_>, class: Id, outer: &Spread) -> Vec<(Spread, Id)> {
+    let inner = look.spreads(class).into_iter().map(|(spread, x)| (outer.after(spread), x));
+    [(outer.clone(), class)].into_iter().chain(inner).collect()
+}
+
 /// The limits of a mask whose dims have places in the scores. It is not 0 where keys are visible, or where they are hidden.
 fn limits(look: &Look<'_>, mask: Id, outer: &Spread, is_visible: bool) -> Vec<Limit> {
-    let mut masks = vec![(outer.clone(), mask)];
-    masks.extend(look.spreads(mask).into_iter().map(|(spread, x)| (outer.after(spread), x)));
     let mut found = Vec::new();
-    for (spread, mask) in masks {
+    for (spread, mask) in unspread(look, mask, outer) {
         let pairs = |name: &str| {
             let pairs = look.binary(mask, name).into_iter();
             let indices = pairs.map(|(a, b)| (index(look, a, &spread), index(look, b, &spread)));
@@ -129,9 +160,8 @@ fn limits(look: &Look<'_>, mask: Id, outer: &Spread, is_visible: bool) -> Vec<Li
 
 /// An operand of a comparison without the dims along which it repeats.
 fn index(look: &Look<'_>, class: Id, outer: &Spread) -> Option<Index> {
-    let (spread, x) = match look.spreads(class).first() {
-        Some(&(spread, x)) => (outer.after(spread), x),
-        None => (outer.clone(), class),
-    };
+    let spreads = look.spreads(class);
+    let source = spreads.iter().find(|(_, x)| look.spreads(*x).is_empty()).or(spreads.first());
+    let (spread, x) = source.map_or((outer.clone(), class), |&(spread, x)| (outer.after(spread), x));
     Some(Index { class: look.in_dtype(x, DType::I32)?, places: spread.places })
 }

@@ -1,6 +1,6 @@
 //! `rms_norm`, `layer_norm` and `softmax`, over the last dim.
 
-use crate::egraph::language::{Made, Number};
+use crate::egraph::language::{Made, NodeKind, Number, Shape};
 use crate::egraph::look::Look;
 use crate::egraph::rule::{Equal, Rounding, Rule, Term};
 use egg::Id;
@@ -12,6 +12,25 @@ pub(super) const RULES: [Rule; 3] = [
     Rule { name: "softmax", rounding: Rounding::Reorders, find: softmax },
 ];
 
+/// Factors along the last dim.
+#[derive(Clone, Copy)]
+enum Gain {
+    /// A tensor of one dim.
+    Column(Id),
+    /// The same number for all elements.
+    Number(f64),
+}
+
+impl Gain {
+    /// The operand of an op on rows of this shape; `None` if it has another element type.
+    fn term(self, look: &Look<'_>, rows: &Shape) -> Option<Term> {
+        match self {
+            Gain::Column(id) => look.in_dtype(id, rows.dtype).map(Term::Class),
+            Gain::Number(number) => Some(Term::full(number, &rows.resized(vec![*rows.sizes.last()?]))),
+        }
+    }
+}
+
 /// A class written as the product of rows, their reciprocal deviations, and gains along the last dim.
 struct Normed {
     /// The rows whose squares have a mean.
@@ -21,21 +40,27 @@ struct Normed {
     /// The reciprocal root of the mean square, per row.
     rstd: Id,
     /// The gains.
-    gamma: Id,
+    gain: Gain,
 }
 
 fn normed(look: &Look<'_>, class: Id) -> Vec<Normed> {
     let mut found = Vec::new();
-    let products = look.products(class).into_iter().filter(|(factors, scale)| factors.len() == 3 && *scale == 1.0);
-    for (factors, _) in products {
-        for [x, row, column] in orders(&factors) {
-            for rstd in look.rows(row) {
-                let deviations = deviations(look, rstd).into_iter().filter(|(y, _)| look.is_same_source(*y, x));
-                let gains = look.columns(column);
-                found.extend(
-                    deviations.flat_map(|(_, eps)| gains.iter().map(move |&gamma| Normed { x, eps, rstd, gamma })),
-                );
+    let mut add = |x: Id, row: Id, gains: &[Gain]| {
+        for rstd in look.rows(row) {
+            let deviations = deviations(look, rstd).into_iter().filter(|(y, _)| look.is_same_source(*y, x));
+            found.extend(deviations.flat_map(|(_, eps)| gains.iter().map(move |&gain| Normed { x, eps, rstd, gain })));
+        }
+    };
+    for (factors, scale) in look.products(class) {
+        match *factors.as_slice() {
+            [a, b] => [[a, b], [b, a]].into_iter().for_each(|[x, row]| add(x, row, &[Gain::Number(scale)])),
+            [_, _, _] if scale == 1.0 => {
+                for [x, row, column] in orders(&factors) {
+                    let gains: Vec<Gain> = look.columns(column).into_iter().map(Gain::Column).collect();
+                    add(x, row, &gains);
+                }
             }
+            _ => {}
         }
     }
     found
@@ -60,39 +85,37 @@ fn statistic(look: &Look<'_>, class: Id, op: &Term, place: usize) -> Option<Equa
     (shape.dtype == DType::F32).then(|| Equal { class, term: op.out(place, shape.clone()) })
 }
 
-/// `x rstd gamma`
+/// `x rstd gamma`, or without gains
 fn rms_norm(look: &Look<'_>, class: Id) -> Vec<Equal> {
     let shape = look.shape(class);
     let mut found = Vec::new();
-    for Normed { x, eps, rstd, gamma } in normed(look, class) {
-        let own = |id| look.in_dtype(id, shape.dtype);
-        let (Some(x), Some(gamma)) = (own(x), own(gamma)) else { continue };
-        let op = Term::made(Made::RmsNorm(Number::new(eps)), &[x, gamma]);
+    for Normed { x, eps, rstd, gain } in normed(look, class) {
+        let (Some(x), Some(gamma)) = (look.in_dtype(x, shape.dtype), gain.term(look, shape)) else { continue };
+        let op = Term::Node(NodeKind::Made(Made::RmsNorm(Number::new(eps))), vec![Term::Class(x), gamma]);
         found.push(Equal { class, term: op.out(0, shape.clone()) });
         found.extend(statistic(look, rstd, &op, 1));
     }
     found
 }
 
-/// `(x - mean) rstd gamma + beta`
+/// `(x - mean) rstd gamma + beta`, or without gains or shifts
 fn layer_norm(look: &Look<'_>, class: Id) -> Vec<Equal> {
     let shape = look.shape(class);
-    let mut found = Vec::new();
+    let mut shifted = vec![(class, Gain::Number(0.0))];
     for (scaled, shift) in look.either(class, "add") {
-        let betas = look.columns(shift);
-        if betas.is_empty() {
-            continue;
-        }
-        for Normed { x: centred, eps, rstd, gamma } in normed(look, scaled) {
+        shifted.extend(look.columns(shift).into_iter().map(|beta| (scaled, Gain::Column(beta))));
+    }
+    let mut found = Vec::new();
+    for (scaled, beta) in shifted {
+        for Normed { x: centred, eps, rstd, gain } in normed(look, scaled) {
             for (x, mean) in centred_on_mean(look, centred) {
-                for &beta in &betas {
-                    let own = |id| look.in_dtype(id, shape.dtype);
-                    let (Some(x), Some(gamma), Some(beta)) = (own(x), own(gamma), own(beta)) else { continue };
-                    let op = Term::made(Made::LayerNorm(Number::new(eps)), &[x, gamma, beta]);
-                    found.push(Equal { class, term: op.out(0, shape.clone()) });
-                    found.extend(statistic(look, mean, &op, 1));
-                    found.extend(statistic(look, rstd, &op, 2));
-                }
+                let operands =
+                    [look.in_dtype(x, shape.dtype).map(Term::Class), gain.term(look, shape), beta.term(look, shape)];
+                let Some(operands) = operands.into_iter().collect::<Option<Vec<_>>>() else { continue };
+                let op = Term::Node(NodeKind::Made(Made::LayerNorm(Number::new(eps))), operands);
+                found.push(Equal { class, term: op.out(0, shape.clone()) });
+                found.extend(statistic(look, mean, &op, 1));
+                found.extend(statistic(look, rstd, &op, 2));
             }
         }
     }
