@@ -1,31 +1,33 @@
 //! Every generated kernel compiles to machine code, within a budget of registers and without spills. Needs NVRTC and no GPU:
 //! `.ci/run` fetches it and runs this with `--ignored`.
 
-use kernels::cuda::elementwise::source;
-use kernels::scalar::{Access, Binary, Element, Program, Strides, Unary};
+use kernels::cuda::kernel::Kernel;
+use kernels::group::Program;
+use kernels::scalar::{Access, Binary, Element, Strides, Unary};
 use meshwright_runtime::backends::cuda::nvrtc::{Code, compile};
 
-/// Ampere and Hopper.
-const ARCHITECTURES: [&str; 2] = ["sm_80", "sm_90"];
+/// Ampere, Hopper and Blackwell.
+const ARCHITECTURES: [&str; 3] = ["sm_80", "sm_90", "sm_100"];
 
-/// Registers per thread. With 2048 threads on a multiprocessor of 65536 registers there are 32 for each (CUDA C++ Programming
-/// Guide, "Technical Specifications per Compute Capability"); half as many threads still keep its memory busy.
+/// Registers per thread of kernels on single elements. With 2048 threads on a multiprocessor of 65536 registers there are 32 for each (CUDA
+/// C++ Programming Guide, "Technical Specifications per Compute Capability"); half as many threads still keep its memory busy.
 const REGISTERS: u32 = 64;
 
 fn programs() -> Vec<Program> {
     let walk = Access::Strided(Strides { dims: vec![(3, 1), (5, 0), (7, 3)], offset: 2 });
     let long = Access::Strided(Strides { dims: vec![(1 << 20, 1), (1 << 20, 1 << 20)], offset: 1 << 40 });
+    let n = 1000;
     let compile = |element| {
-        let unary = Unary::ALL.map(|op| Program::unary(op, element)).into_iter();
-        let binary = Binary::ALL.map(|op| Program::binary(op, element, Access::Same, Access::Same)).into_iter();
-        let strided =
-            [&walk, &long].map(|access| Program::binary(Binary::Mul, element, access.clone(), Access::One)).into_iter();
-        unary
-            .chain(binary)
-            .chain(strided)
-            .chain([Program::copy(element, Access::Same), Program::unary(Unary::Scale(f32::INFINITY), element)])
+        let unary = Unary::ALL.map(|op| Program::unary(op, element, n)).into_iter();
+        let same = [(Access::Same, n), (Access::Same, n)];
+        let binary = Binary::ALL.map(|op| Program::binary(op, element, same.clone(), n)).into_iter();
+        let strided = [&walk, &long]
+            .map(|access| Program::binary(Binary::Mul, element, [(access.clone(), n), (Access::One, 1)], n))
+            .into_iter();
+        let infinite = Program::unary(Unary::Scale(f32::INFINITY), element, n);
+        unary.chain(binary).chain(strided).chain([Program::copy([element; 2], (Access::Same, n), n), infinite])
     };
-    compile(Element::F32).chain(compile(Element::Bf16)).collect()
+    [Element::F32, Element::Bf16, Element::F16].into_iter().flat_map(compile).collect()
 }
 
 #[test]
@@ -34,7 +36,7 @@ fn generated_kernels_compile_within_their_budget() {
     for arch in ARCHITECTURES {
         let mut most = 0;
         for program in programs() {
-            let text = source(&program).unwrap();
+            let text = Kernel::new(&program).unwrap().source;
             let code = compile(&text, arch).unwrap_or_else(|why| panic!("{why}\n{text}"));
             let (registers, spilled) = budget(&code);
             let fits = registers <= REGISTERS && spilled == 0;
