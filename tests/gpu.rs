@@ -1,28 +1,20 @@
-//! `gpu-check` without CUDA: `tests/gpu/cuda.c` replaces the driver, NVRTC and cuBLASLt. So all that is
+//! `gpu-check` without CUDA: `kernels/tests/stand_in/` replaces the driver, NVRTC and cuBLASLt. So all that is
 //! between the command line and the libraries runs: loading, memory, staging, order, kernels' texts, descriptors, comparison.
 //! And each fault of the replacement must be found.
 #![cfg(target_os = "linux")]
 
+#[path = "../kernels/tests/stand_in/build.rs"]
+mod stand_in;
+
 use serde_json::Value;
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// The folder with the libraries.
 fn stand_in() -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("gpu-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
-    let shim = format!("-DSHIM=\"{}\"", root.join("kernels/tests/cuda_text/shim.h").display());
-    let mut cc = Command::new("cc");
-    cc.args(["-std=gnu11", "-O2", "-shared", "-fPIC", &shim]).arg(root.join("tests/gpu/cuda.c"));
-    let built = cc.arg("-o").arg(folder.join("libcuda.so")).arg("-ldl").output();
-    let built = built.expect("cc, the C compiler that Rust links with, runs");
-    assert!(built.status.success(), "cc:\n{}", String::from_utf8_lossy(&built.stderr));
-    for name in ["libnvrtc.so", "libcublasLt.so"] {
-        symlink("libcuda.so", folder.join(name)).unwrap();
-    }
+    stand_in::build(&Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/tests/stand_in"), &folder);
     folder
 }
 

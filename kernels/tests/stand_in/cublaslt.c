@@ -1,0 +1,111 @@
+#include "driver.h"
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct { int type, batch; uint64_t rows, columns; int64_t leading, stride; } Layout;
+typedef struct { int compute, transposed[2]; } Operation;
+typedef struct { Operation operation; Layout a, b, d; float alpha, beta; const void *at, *bt; float *dt; } Product;
+
+/* Statuses of cuBLAS, and its numbers of types and arithmetic. */
+enum { INVALID = 7, UNSUPPORTED = 15, FLOAT = 0, BF16 = 14, TF32 = 77 };
+typedef struct { size_t workspace; uint32_t alignment[4]; } Preference;
+typedef struct { uint64_t data[8]; } Algorithm;
+typedef struct { Algorithm algorithm; size_t workspace; Status state; float waves; int reserved[4]; } Choice;
+
+size_t cublasLtGetVersion(void) { return 130100; }
+Status cublasLtCreate(void **handle) { *handle = malloc(1); return 0; }
+Status cublasLtDestroy(void *handle) { free(handle); return 0; }
+
+Status cublasLtMatmulDescCreate(Operation **operation, int compute, int scale) {
+    *operation = calloc(1, sizeof **operation);
+    (*operation)->compute = compute;
+    return scale == FLOAT ? 0 : INVALID;
+}
+Status cublasLtMatmulDescSetAttribute(Operation *operation, int attribute, const void *value, size_t size) {
+    if (attribute < 3 || attribute > 4 || size != 4) return INVALID;
+    operation->transposed[attribute - 3] = *(int32_t *)value;
+    return 0;
+}
+Status cublasLtMatmulDescDestroy(Operation *operation) { free(operation); return 0; }
+
+Status cublasLtMatrixLayoutCreate(Layout **layout, int type, uint64_t rows, uint64_t columns, int64_t leading) {
+    *layout = calloc(1, sizeof **layout);
+    **layout = (Layout){.type = type, .batch = 1, .rows = rows, .columns = columns, .leading = leading};
+    return 0;
+}
+Status cublasLtMatrixLayoutSetAttribute(Layout *layout, int attribute, const void *value, size_t size) {
+    if (attribute == 5 && size == 4) layout->batch = *(int32_t *)value;
+    else if (attribute == 6 && size == 8) layout->stride = *(int64_t *)value;
+    else return INVALID;
+    return 0;
+}
+Status cublasLtMatrixLayoutDestroy(Layout *layout) { free(layout); return 0; }
+
+Status cublasLtMatmulPreferenceCreate(Preference **preference) {
+    *preference = calloc(1, sizeof **preference);
+    return 0;
+}
+Status cublasLtMatmulPreferenceSetAttribute(Preference *preference, int attribute, const void *value, size_t size) {
+    if (attribute == 1 && size == 8) preference->workspace = *(size_t *)value;
+    else if (attribute >= 5 && attribute <= 8 && size == 4) preference->alignment[attribute - 5] = *(uint32_t *)value;
+    else return INVALID;
+    return 0;
+}
+Status cublasLtMatmulPreferenceDestroy(Preference *preference) { free(preference); return 0; }
+
+static uint64_t rows(const Layout *layout, int transposed) { return transposed ? layout->columns : layout->rows; }
+static uint64_t columns(const Layout *layout, int transposed) { return transposed ? layout->rows : layout->columns; }
+
+/* The algorithm is the alignment that it was promised. */
+Status cublasLtMatmulAlgoGetHeuristic(void *handle, Operation *operation, Layout *a, Layout *b, Layout *c, Layout *d,
+                                      Preference *preference, int asked, Choice *choice, int *found) {
+    int ta = operation->transposed[0], tb = operation->transposed[1];
+    int fits = rows(a, ta) == d->rows && columns(b, tb) == d->columns && columns(a, ta) == rows(b, tb);
+    const Layout *all[] = {a, b, c, d};
+    for (int i = 0; i < 4; i++) fits = fits && all[i]->leading >= (int64_t)all[i]->rows && all[i]->batch == d->batch;
+    *found = fits && asked > 0 && a->type == b->type && d->type == FLOAT;
+    *choice = (Choice){.workspace = preference->workspace};
+    for (int i = 0; i < 4; i++) choice->algorithm.data[i] = preference->alignment[i];
+    return fits ? 0 : UNSUPPORTED;
+}
+
+static float number(const Layout *layout, const void *at, int transposed, int batch, uint64_t row, uint64_t column, int compute) {
+    uint64_t r = transposed ? column : row, c = transposed ? row : column;
+    uint64_t i = batch * layout->stride + c * layout->leading + r;
+    uint32_t bits = layout->type == BF16 ? (uint32_t)((uint16_t *)at)[i] << 16 : ((uint32_t *)at)[i];
+    if (compute == TF32) bits &= 0xffffe000;
+    float x;
+    memcpy(&x, &bits, 4);
+    return x;
+}
+
+static Status multiply(void *data) {
+    const Product *p = data;
+    const int ta = p->operation.transposed[0], tb = p->operation.transposed[1], compute = p->operation.compute;
+    uint64_t m = p->d.rows, n = p->d.columns, k = columns(&p->a, ta);
+    float *column = malloc(k * sizeof *column);
+    for (int batch = 0; batch < p->d.batch; batch++)
+        for (uint64_t j = 0; j < n; j++) {
+            for (uint64_t l = 0; l < k; l++) column[l] = number(&p->b, p->bt, tb, batch, l, j, compute);
+            for (uint64_t i = 0; i < m; i++) {
+                float sum = 0;
+                for (uint64_t l = 0; l < k; l++) sum += number(&p->a, p->at, ta, batch, i, l, compute) * column[l];
+                float *out = p->dt + batch * p->d.stride + j * p->d.leading + i;
+                *out = p->alpha * sum + (p->beta == 0 ? 0 : p->beta * *out);
+                if (faulty() && i + 1 == m && j + 1 == n) *out += 1 + (sum < 0 ? -sum : sum);
+            }
+        }
+    free(column);
+    return OK;
+}
+
+Status cublasLtMatmul(void *handle, Operation *operation, const float *alpha, const void *a, Layout *al, const void *b,
+                      Layout *bl, const float *beta, const void *c, Layout *cl, float *d, Layout *dl,
+                      const Algorithm *algorithm, void *workspace, size_t bytes, Stream *stream) {
+    const void *all[] = {a, b, c, d};
+    for (int i = 0; i < 4; i++) if (!algorithm->data[i] || (Address)all[i] % algorithm->data[i]) return INVALID;
+    if (!has_context() || c != d || !workspace || (Address)workspace % 256) return INVALID;
+    Product product = {*operation, *al, *bl, *dl, *alpha, *beta, a, b, d};
+    give(stream, multiply, &product, sizeof product);
+    return failed();
+}

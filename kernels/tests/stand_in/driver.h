@@ -1,0 +1,33 @@
+/* A CUDA without a GPU: the driver, NVRTC and cuBLASLt as far as Meshwright calls them, on this processor.
+ *
+ * Streams do nothing before somebody waits for them, the latest that CUDA allows: what is not ordered comes out wrong. Products are
+ * computed as the descriptors say, one by one. After an error in a stream every call returns it, and `cuGetErrorString` describes it.
+ * With STAND_IN_FAULTS kernels spoil the last that they write, copies on the device forget their last byte, products are off in one
+ * element, streams do not wait for events, and every event loses memory. */
+#ifndef DRIVER_H
+#define DRIVER_H
+#include "model.h"
+
+typedef uint64_t Address;
+typedef struct Stream Stream;
+enum { INVALID_CONTEXT = 201, NO_BINARY = 200, NOT_FOUND = 500, OUT_OF_RESOURCES = 701 };
+
+/* Gives a stream work: a function on a copy of some data. */
+void give(Stream *stream, Status (*run)(void *data), const void *data, size_t bytes);
+/* Does all work of all streams. */
+Status finish_all(void);
+/* The status of the first error in a stream, or OK. */
+Status failed(void);
+/* Keeps the first error. */
+Status fail(Status status, const char *text);
+
+/* An error if memory around an allocation has been written. */
+Status check_guards(void);
+/* Bytes of device memory that are taken. */
+extern size_t taken;
+
+/* True if the calling thread has a context. */
+int has_context(void);
+int faulty(void);
+
+#endif

@@ -1,0 +1,111 @@
+#include "driver.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct { Stream *stream; uint64_t recorded, done; double time; } Event;
+
+typedef struct Work {
+    enum { RUN, RECORD, WAIT } kind;
+    Status (*run)(void *data);
+    Event *event;
+    uint64_t mark;
+    Stream *of;
+    struct Work *next;
+    char data[] __attribute__((aligned(16)));
+} Work;
+
+struct Stream { Work *first, *last; Stream *other; };
+static Stream *streams;
+
+static Status failure;
+static char description[800];
+
+int faulty(void) { return getenv("STAND_IN_FAULTS") != 0; }
+Status failed(void) { return failure; }
+Status fail(Status status, const char *text) {
+    if (!failure) snprintf(description, sizeof description, "%s", text);
+    return failure = failure ? failure : status;
+}
+Status cuGetErrorString(Status status, const char **text) {
+    *text = failure && status == failure ? description : "a stand-in's error";
+    return OK;
+}
+
+static void queue(Stream *stream, const Work *work, const void *data, size_t bytes) {
+    Work *own = malloc(sizeof *work + bytes);
+    *own = *work;
+    if (bytes) memcpy(own->data, data, bytes);
+    if (stream->last) stream->last->next = own; else stream->first = own;
+    stream->last = own;
+}
+
+void give(Stream *stream, Status (*run)(void *data), const void *data, size_t bytes) {
+    queue(stream, &(Work){.kind = RUN, .run = run}, data, bytes);
+}
+
+static void step(Stream *stream) {
+    Work *work = stream->first;
+    if (!work) return;
+    if (work->kind == WAIT && work->event->done < work->mark && !faulty()) return step(work->of);
+    stream->first = work->next;
+    if (!stream->first) stream->last = 0;
+    if (work->kind == RUN && !failure) work->run(work->data);
+    if (work->kind == RECORD) {
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        work->event->time = now.tv_sec * 1e3 + now.tv_nsec / 1e6;
+        work->event->done = work->mark;
+    }
+    free(work);
+}
+
+static Status settled(void) { return failure ? failure : check_guards(); }
+static void finish(Stream *stream) { while (stream->first) step(stream); }
+Status finish_all(void) {
+    for (Stream *stream = streams; stream; stream = stream->other) finish(stream);
+    return settled();
+}
+
+Status cuStreamCreate(Stream **stream, unsigned flags) {
+    *stream = calloc(1, sizeof **stream);
+    (*stream)->other = streams;
+    streams = *stream;
+    return failure;
+}
+Status cuStreamDestroy_v2(Stream *stream) {
+    finish(stream);
+    for (Stream **at = &streams; *at; at = &(*at)->other) if (*at == stream) { *at = stream->other; break; }
+    free(stream);
+    return settled();
+}
+Status cuStreamSynchronize(Stream *stream) { return finish(stream), settled(); }
+Status cuCtxSynchronize(void) { return finish_all(); }
+Status cuStreamWaitEvent(Stream *stream, Event *event, unsigned flags) {
+    queue(stream, &(Work){.kind = WAIT, .event = event, .mark = event->recorded, .of = event->stream}, 0, 0);
+    return failure;
+}
+Status cuEventCreate(Event **event, unsigned flags) {
+    *event = calloc(1, sizeof **event);
+    taken += faulty();
+    return failure;
+}
+Status cuEventSynchronize(Event *event) {
+    while (event->done < event->recorded) step(event->stream);
+    return settled();
+}
+Status cuEventDestroy_v2(Event *event) {
+    finish_all();
+    free(event);
+    return failure;
+}
+Status cuEventRecord(Event *event, Stream *stream) {
+    event->stream = stream;
+    queue(stream, &(Work){.kind = RECORD, .event = event, .mark = ++event->recorded}, 0, 0);
+    return failure;
+}
+Status cuEventElapsedTime_v2(float *milliseconds, Event *from, Event *to) {
+    *milliseconds = to->time - from->time + 1e-3;
+    return failure;
+}
