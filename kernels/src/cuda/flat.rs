@@ -22,7 +22,7 @@ pub(super) fn kernel(program: &Program) -> Result<Kernel, String> {
     let mut scope = Scope::new(program, None);
     let fours = fours(program, &mut scope)?;
     let single = single(program, &mut scope)?;
-    let mut text = format!("{} {{\n", parameters(program, &["unsigned long long n"]));
+    let mut text = format!("{} {{\n", parameters(program, "", &["unsigned long long n"]));
     let add = |text: &mut String, line: &str| _ = writeln!(text, "    {line}");
     add(&mut text, "unsigned long long first = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;");
     add(&mut text, "unsigned long long threads = (unsigned long long)gridDim.x * blockDim.x;");

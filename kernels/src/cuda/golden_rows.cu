@@ -1,5 +1,5 @@
 
-extern "C" __global__ void group(
+extern "C" __global__ void __launch_bounds__(256) group(
     const unsigned short* in0,
     unsigned short* out0,
     float* out1

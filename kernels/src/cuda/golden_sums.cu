@@ -1,5 +1,5 @@
 
-extern "C" __global__ void group(
+extern "C" __global__ void __launch_bounds__(64) group(
     const float* in0,
     const float* in1,
     float* out0,

@@ -74,8 +74,8 @@ impl Kernel {
     }
 }
 
-/// The head of the kernel, with some arguments after the results.
-pub(super) fn parameters(program: &Program, others: &[&str]) -> String {
+/// The head of the kernel, with its bounds if it has some, and some arguments after the results.
+pub(super) fn parameters(program: &Program, bounds: &str, others: &[&str]) -> String {
     let mut list = Vec::new();
     for (number, value) in program.inputs().enumerate() {
         list.push(format!("const {}* in{number}", spelling(program.values[value].element).scalar));
@@ -90,7 +90,7 @@ pub(super) fn parameters(program: &Program, others: &[&str]) -> String {
     if program.is_random() {
         list.extend(["const unsigned long long* moment", "unsigned long long microbatch", "unsigned long long index"].map(String::from));
     }
-    format!("extern \"C\" __global__ void {GROUP}(\n    {}\n)", list.join(",\n    "))
+    format!("extern \"C\" __global__ void {bounds}{GROUP}(\n    {}\n)", list.join(",\n    "))
 }
 
 /// Lines at a depth of nesting.

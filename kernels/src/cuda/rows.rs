@@ -21,8 +21,9 @@ const WARP: usize = 32;
 const BLOCK: usize = 1024;
 /// Threads of a block of several teams, or of a team that shares its rows with others.
 const WARPS: usize = 256;
-/// Elements that a thread keeps in registers: where a team can have more threads, and at the most.
-const REGISTERS: [usize; 2] = [32, 64];
+/// Elements that a thread keeps in registers: half of what it has in a block of [`BLOCK`] threads, on a multiprocessor of 65536 (CUDA C++
+/// Programming Guide, "Technical Specifications per Compute Capability").
+const REGISTERS: usize = 32;
 /// Columns of a team that shares its rows with others.
 const COLUMNS: usize = 1024;
 /// Chunks beyond which they have more rows instead.
@@ -90,14 +91,14 @@ impl Team {
             let threads = width.clamp(WARP, WARPS).next_power_of_two();
             let each = width.min(COLUMNS).div_ceil(threads).max(1);
             let slabs = width.div_ceil(threads * each).max(1);
-            return Team { threads, each, slabs, fits: each * values <= REGISTERS[1] };
+            return Team { threads, each, slabs, fits: each * values <= REGISTERS };
         }
         let each = |threads: usize| width.div_ceil(threads).max(1);
         let mut threads = WARP;
-        while threads < BLOCK && each(threads) * values.max(1) > REGISTERS[0] {
+        while threads < BLOCK && each(threads) * values.max(1) > REGISTERS {
             threads *= 2;
         }
-        Team { threads, each: each(threads), slabs: 1, fits: each(threads) * values <= REGISTERS[1] }
+        Team { threads, each: each(threads), slabs: 1, fits: each(threads) * values <= REGISTERS }
     }
 
     /// Teams of a block.
@@ -133,7 +134,7 @@ impl<'a> Rows<'a> {
         let (of_block, teams) = (self.team.of_block(), self.chunks() * slabs);
         let partials = self.chunks() * self.columns;
         let others: &[&str] = if loops.sums.is_empty() { &[] } else { &["float* partials"] };
-        let mut text = format!("{} {{\n", parameters(self.program, others));
+        let mut text = format!("{} {{\n", parameters(self.program, &format!("__launch_bounds__({}) ", threads * of_block), others));
         indented(&mut text, 1, &self.head(&loops));
         indented(&mut text, 1, &loops.once);
         indented(&mut text, 1, &self.team_loop(&loops));
@@ -249,7 +250,7 @@ impl<'a> Rows<'a> {
         let Team { threads, each, slabs, .. } = self.team;
         let [_, width] = self.space;
         let from = if slabs > 1 { "from" } else { "lane" };
-        let unroll = if each <= REGISTERS[1] { "#pragma unroll" } else { "#pragma unroll 4" };
+        let unroll = if each <= REGISTERS { "#pragma unroll" } else { "#pragma unroll 4" };
         let mut lines = vec![unroll.to_string(), format!("for (unsigned int k = 0; k < {each}; k++) {{")];
         lines.push(format!("    unsigned long long {COLUMN} = {from} + k * {threads};"));
         lines.push(format!("    if ({COLUMN} < {width}ull) {{"));

@@ -57,9 +57,9 @@ fn teams_are_as_long_as_rows_are() {
     assert_eq!([shape(1).block, shape(1024).block], [256, 256]);
     assert_eq!([shape(1).of_block, shape(1024).of_block], [8, 8]);
     assert_eq!([shape(1025), shape(4096), shape(50_000)].map(|shape| (shape.block, shape.of_block)), [(64, 1), (128, 1), (1024, 1)]);
-    // Rows of up to 65536 elements are in registers; longer ones are read again.
+    // Rows of up to 32768 elements are in registers; longer ones are read again.
     let is_kept = |width| text(&norm(width)).contains(KEPT);
-    assert_eq!([2, 1024, 65_536, 65_537].map(is_kept), [true, true, true, false]);
+    assert_eq!([2, 1024, 32_768, 32_769].map(is_kept), [true, true, true, false]);
     // A row that is not reduced is shared by teams.
     assert_eq!([50, 1024, 5000].map(|width| Kernel::new(&sums(width)).unwrap().shape.teams), [1, 1, 5]);
 }
