@@ -9,7 +9,7 @@ use meshwright_kernels::cpu::dropout::normal;
 use meshwright_kernels::cuda::accuracy::{self, Bound};
 use meshwright_kernels::cuda::kernel::{CHUNKS, GROUP, Kernel};
 use meshwright_kernels::group::{
-    Comparison, Index, Moment, Node, Operand, Out, Program, Random, Reduction, Rotate, Select, Take,
+    Comparison, Index, Node, Out, Program, Random, RandomContext, Read, Reduction, Rotate, Select, Take,
 };
 use meshwright_kernels::scalar::{Access, Binary, Element, Strides, Unary};
 use stand_in::{Argument, Launch, StandIn};
@@ -17,7 +17,7 @@ use stand_in::{Argument, Launch, StandIn};
 /// The orders of threads and blocks in which all kernels run.
 const ORDERS: [&str; 3] = ["forward", "reverse", "7"];
 
-const MOMENT: Moment = Moment { seed: 5, step: 3, index: 2, microbatch: 4 };
+const RANDOM: RandomContext = RandomContext { seed: 5, step: 3, index: 2, microbatch: 4 };
 
 /// A program on some data.
 struct Case {
@@ -62,7 +62,8 @@ fn functions() -> Vec<Case> {
             numbers(value.len, 2 * seed + i as u32, positive, value.element)
         };
         let inputs = program.inputs().enumerate().map(input).collect();
-        let held = program.outs.iter().map(|out| numbers(program.len(out), 2 * seed + 9, positive, out.element)).collect();
+        let held =
+            program.outs.iter().map(|out| numbers(program.len(out), 2 * seed + 9, positive, out.element)).collect();
         let bound = bound.rounded_to(program.outs[0].element);
         cases.push(Case { name, program, accumulate, inputs, held, shift, bound });
     };
@@ -105,26 +106,27 @@ fn kinds(rows: usize, width: usize) -> Program {
     let x = input(&mut program, Element::Bf16, n);
     let [row, column] = [rows, width].map(|len| input(&mut program, Element::I32, len));
     let table = input(&mut program, Element::F32, 10 * width);
-    let along = |value, dims: [(usize, usize); 2]| {
-        Operand { value, access: Access::Strided(Strides { dims: dims.to_vec(), offset: 0 }) }
+    let along = |value, dims: [(usize, usize); 2]| Read {
+        value,
+        access: Access::Strided(Strides { dims: dims.to_vec(), offset: 0 }),
     };
     let of_row = |value| along(value, [(rows, 1), (width, 0)]);
     let of_column = |value| along(value, [(rows, 0), (width, 1)]);
     let place = program.push(Node::Index(Index { origin: -2, size: width, inner: 1 }), Element::I32, n);
-    let hit = Node::Compare(Comparison::LessEqual, Operand::same(place), of_column(column));
+    let hit = Node::Compare(Comparison::LessEqual, Read::same(place), of_column(column));
     let hit = program.push(hit, Element::I32, n);
     let base = Strides { dims: vec![(rows, 0), (width, 1)], offset: 0 };
     let take = Take { of: table, base, index: of_row(row), origin: -4, size: 10, stride: width };
     let taken = program.push(Node::Take(take), Element::F32, n);
-    let select = Select { mask: Operand::same(hit), not: true, of: Operand::same(x), other: Some(Operand::same(taken)) };
+    let select = Select { mask: Read::same(hit), not: true, of: Read::same(x), other: Some(Read::same(taken)) };
     let chosen = program.push(Node::Select(select), Element::F32, n);
     let most = program.push(Node::Reduce(Reduction::Max, chosen, width), Element::F32, rows);
-    let less = program.push(Node::Binary(Binary::Sub, Operand::same(chosen), of_row(most)), Element::F32, n);
+    let less = program.push(Node::Binary(Binary::Sub, Read::same(chosen), of_row(most)), Element::F32, n);
     let sum = program.push(Node::Reduce(Reduction::Sum, less, width), Element::F32, rows);
-    let total = program.push(Node::Binary(Binary::Add, Operand::same(less), of_row(sum)), Element::F32, n);
+    let total = program.push(Node::Binary(Binary::Add, Read::same(less), of_row(sum)), Element::F32, n);
     // An element of each row, by an integer that may be outside.
     let base = Strides { dims: vec![(rows, width)], offset: 0 };
-    let pick = Take { of: less, base, index: Operand::same(row), origin: 1, size: width, stride: 1 };
+    let pick = Take { of: less, base, index: Read::same(row), origin: 1, size: width, stride: 1 };
     let picked = program.push(Node::Take(pick), Element::F32, rows);
     let random = Random { path: "a.b".into(), counter: Strides { dims: vec![(n, 3)], offset: 7 }, microbatch: 1000 };
     let random = program.push(Node::Random(random), Element::F32, n);
@@ -150,15 +152,23 @@ fn rotation(head: usize) -> Case {
     let (n, mut program) = (rows * heads * head, Program::default());
     let x = program.push(Node::Input, Element::F32, n);
     let position = program.push(Node::Input, Element::I32, rows);
-    let shifted = program.push(Node::Unary(Unary::Shift(0.5), Operand::same(x)), Element::F32, n);
+    let shifted = program.push(Node::Unary(Unary::Shift(0.5), Read::same(x)), Element::F32, n);
     let access = Access::Strided(Strides { dims: vec![(rows, 1), (heads * head, 0)], offset: 0 });
     let turns = (0..head / 2).map(|i| 0.3 / (1.0 + 7.0 * i as f64)).collect();
-    let rotate = Rotate { of: shifted, position: Operand { value: position, access }, turns, head };
+    let rotate = Rotate { of: shifted, position: Read { value: position, access }, turns, head };
     let y = program.push(Node::Rotate(rotate), Element::F32, n);
     program.leave(y);
     let inputs = vec![integers(n, 1, 1), vec![0.0, 1.0, 1000.0, 65_535.0, 1_048_576.0]];
     let bound = Bound { units: 12, floor: accuracy::Floor::Number(2.0) };
-    Case { name: format!("rotation of {head}"), program, accumulate: false, inputs, held: vec![vec![0.0; n]], shift: 0, bound }
+    Case {
+        name: format!("rotation of {head}"),
+        program,
+        accumulate: false,
+        inputs,
+        held: vec![vec![0.0; n]],
+        shift: 0,
+        bound,
+    }
 }
 
 /// The bytes of numbers in an element type that holds them.
@@ -210,7 +220,8 @@ fn numbered(text: &str, name: &str, number: usize) -> String {
 /// All kernels in one text, each under names of its own. The shared functions come once.
 fn kernels(cases: &[Case]) -> (String, Vec<Kernel>) {
     let kernels: Vec<Kernel> = cases.iter().map(|case| Kernel::new(&case.program).unwrap()).collect();
-    let shared = kernels.iter().max_by_key(|kernel| kernel.shape.elements.is_none()).map_or("", |kernel| &kernel.source);
+    let shared =
+        kernels.iter().max_by_key(|kernel| kernel.shape.elements.is_none()).map_or("", |kernel| &kernel.source);
     let own = |source: &str| {
         let first = ["FUNCTION unsigned long long place0", "static __device__ const", "extern \"C\""];
         first.iter().filter_map(|start| source.find(start)).min().expect("a kernel")
@@ -260,8 +271,8 @@ impl Job {
         let flags = value(if case.accumulate { u64::MAX } else { 0 });
         arguments.extend(adds.then(|| flags.clone()));
         if program.is_random() {
-            let moment = [MOMENT.seed, MOMENT.step].map(u64::to_le_bytes).concat();
-            arguments.extend([self.buffer(moment, 0), value(MOMENT.microbatch), value(MOMENT.index)]);
+            let random = [RANDOM.seed, RANDOM.step].map(u64::to_le_bytes).concat();
+            arguments.extend([self.buffer(random, 0), value(RANDOM.microbatch), value(RANDOM.index)]);
         }
         self.launches.push((format!("{GROUP}_{number}"), kernel.shape.block, arguments));
         if let Some(partials) = partials {
@@ -294,9 +305,13 @@ fn generated_text_computes_what_programs_mean() {
     let results = ORDERS.map(|order| job.run(&stand_in, &text, order));
     for (case, outs) in cases.iter().zip(&job.outs) {
         let inputs: Vec<&[f32]> = case.inputs.iter().map(|x| &x[..]).collect();
-        let right = case.program.evaluate(&inputs, MOMENT, Par(1)).unwrap();
+        let right = case.program.evaluate(&inputs, RANDOM, Par(1)).unwrap();
         for ((at, out), (buffer, right)) in case.program.outs.iter().enumerate().zip(outs.iter().zip(right)) {
-            assert!(results.iter().all(|result| result[*buffer] == results[0][*buffer]), "{}: an order changes bits", case.name);
+            assert!(
+                results.iter().all(|result| result[*buffer] == results[0][*buffer]),
+                "{}: an order changes bits",
+                case.name
+            );
             let got = floats(&results[0][*buffer][case.shift as usize..], out.element);
             check(case, at, &got, &right);
         }
@@ -311,6 +326,9 @@ fn check(case: &Case, at: usize, got: &[f32], right: &[f32]) {
         let second = case.inputs.get(1).map_or(0.0, |x| x[i % x.len()]);
         let error = case.bound.error(got, out.element.nearest(right), second);
         let (name, bound) = (&case.name, case.bound.relative());
-        assert!(error <= bound, "{name}, out {at}, element {i}: {got} is not {right} (off by {error:e}, at most {bound:e})");
+        assert!(
+            error <= bound,
+            "{name}, out {at}, element {i}: {got} is not {right} (off by {error:e}, at most {bound:e})"
+        );
     }
 }

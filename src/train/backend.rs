@@ -53,8 +53,7 @@ pub fn check_ops(backend: &str, program: &Program) -> Result<(), Error> {
             .help("--backend cpu runs every device as threads of this process"));
     }
     let message = format!("the cuda backend has no kernel for {}", quoted(&missing));
-    Err(Error::input(Code::OpWithoutGpuKernel, message)
-        .help("--backend cpu has all ops"))
+    Err(Error::input(Code::OpWithoutGpuKernel, message).help("--backend cpu has all ops"))
 }
 
 /// Formats names in backticks, separated by commas.

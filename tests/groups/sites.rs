@@ -20,7 +20,7 @@ use runtime::backends::cuda::plan;
 use std::collections::HashSet;
 
 /// A group, or an op, on the last rank.
-pub(crate) struct Case {
+pub(crate) struct RankGroup {
     pub(crate) name: String,
     pub(crate) run: Run,
     fused: Fused,
@@ -29,11 +29,11 @@ pub(crate) struct Case {
     coordinates: Vec<u64>,
 }
 
-impl Case {
-    fn new(name: &str, mesh: &Mesh, body: &Body, instr: &BodyInstr) -> Case {
+impl RankGroup {
+    fn new(name: &str, mesh: &Mesh, body: &Body, instr: &BodyInstr) -> RankGroup {
         let (stmts, outs) = (instr.stmts().to_vec(), instr.defines().to_vec());
         let ops: Vec<&str> = stmts.iter().map(|stmt| stmt.op.name()).collect();
-        Case {
+        RankGroup {
             name: format!("{name}, body @{}: {}", body.name, ops.join(" ")),
             run: if let [stmt] = &stmts[..] { Run::Op(stmt.accumulate) } else { Run::Group },
             fused: Fused { stmts, outs },
@@ -64,8 +64,8 @@ impl Case {
 }
 
 /// The groups of some models, and ops of them that are in none.
-pub(crate) fn cases() -> Vec<Case> {
-    let (mut cases, mut known): (Vec<Case>, HashSet<String>) = (Vec::new(), HashSet::new());
+pub(crate) fn cases() -> Vec<RankGroup> {
+    let (mut cases, mut known): (Vec<RankGroup>, HashSet<String>) = (Vec::new(), HashSet::new());
     for (name, config, precision, configuration) in models() {
         let batch = Batch { batch: 2, seq: 6, dtype: if precision == "bf16" { DType::BF16 } else { DType::F32 } };
         let request = PipelineOptions {
@@ -87,7 +87,7 @@ pub(crate) fn cases() -> Vec<Case> {
                 if stmts.is_empty() || matches!(instr, BodyInstr::Compute(stmt) if !is_planned(stmt)) {
                     continue;
                 }
-                let case = Case::new(&name, &file.model.mesh, body, instr);
+                let case = RankGroup::new(&name, &file.model.mesh, body, instr);
                 if known.insert(case.key()) {
                     cases.push(case);
                 }
@@ -102,7 +102,16 @@ fn models() -> Vec<(&'static str, ModelConfig, &'static str, &'static str)> {
     let config = |name| preset(name).expect("a preset").config.clone();
     let ModelConfig::Llama(llama) = config("tiny-llama") else { panic!("a Llama") };
     let ModelConfig::Gpt2(gpt2) = config("tiny-gpt2") else { panic!("a GPT-2") };
-    let llama = LlamaConfig { vocabulary: 37, hidden: 24, feed_forward: 20, layers: 1, heads: 4, kv_heads: 2, head: 6, ..llama };
+    let llama = LlamaConfig {
+        vocabulary: 37,
+        hidden: 24,
+        feed_forward: 20,
+        layers: 1,
+        heads: 4,
+        kv_heads: 2,
+        head: 6,
+        ..llama
+    };
     let experts = Some(Experts { capacity: Some(2.0), group: Some(6), ..Experts::softmax(4, 2, 12) });
     let moe = LlamaConfig { experts, ..llama.clone() };
     let gpt2 = Gpt2Config {

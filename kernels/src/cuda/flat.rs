@@ -4,8 +4,8 @@
 //! by one. A thread reads all that it needs of an element before it writes the element, so a result may be in the place of an input that
 //! is read in order.
 
-use super::kernel::{ADDS, Kernel, Shape, parameters};
-use super::scope::{ELEMENT, FOUR, Level, PARTS, Scope, are_used};
+use super::kernel::{ADDS, Kernel, Threads, parameters};
+use super::scope::{ELEMENT, FOUR, Nest, PARTS, Scope, are_used};
 use super::spell::spelling;
 use crate::group::Program;
 use crate::scalar::Element;
@@ -26,7 +26,7 @@ pub(super) fn kernel(program: &Program) -> Result<Kernel, String> {
     let add = |text: &mut String, line: &str| _ = writeln!(text, "    {line}");
     add(&mut text, "unsigned long long first = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;");
     add(&mut text, "unsigned long long threads = (unsigned long long)gridDim.x * blockDim.x;");
-    scope.take(Level::Once).iter().for_each(|line| add(&mut text, line));
+    scope.take(Nest::Once).iter().for_each(|line| add(&mut text, line));
     let begin = match fours {
         Some(fours) => {
             text += &fours;
@@ -38,7 +38,7 @@ pub(super) fn kernel(program: &Program) -> Result<Kernel, String> {
     single.iter().for_each(|line| add(&mut text, &format!("    {line}")));
     text += "    }\n}\n";
     let apart = scope.apart.iter().copied().collect();
-    let shape = Shape { block: BLOCK, elements: Some(4), teams: 0, of_block: 1 };
+    let shape = Threads { block: BLOCK, elements: Some(4), teams: 0, of_block: 1 };
     Ok(Kernel { source: scope.tables() + &text, shape, partials: 0, apart })
 }
 
@@ -49,7 +49,7 @@ fn single(program: &Program, scope: &mut Scope<'_>) -> Result<Vec<String>, Strin
         let value = scope.exact(out.value, ELEMENT)?;
         stores.push(store(program, at, ELEMENT, &value));
     }
-    let mut lines = scope.take(Level::Element);
+    let mut lines = scope.take(Nest::Element);
     lines.extend(stores);
     Ok(lines)
 }
@@ -78,7 +78,7 @@ fn fours(program: &Program, scope: &mut Scope<'_>) -> Result<Option<String>, Str
             stores.push(format!("y{at}.{of} = store_{suffix}({value});"));
         }
     }
-    let lines = scope.take(Level::Element);
+    let lines = scope.take(Nest::Element);
     let vectors: Vec<usize> = std::mem::take(&mut scope.vectors).into_iter().collect();
     if scope.is_scattered {
         return Ok(None);

@@ -1,21 +1,21 @@
 //! Tests of the text of kernels on single elements. `tests/cuda_text.rs` tests that they compute the right result.
 
 use super::super::kernel::Kernel;
-use crate::group::{Node, Operand, Program};
+use crate::group::{Node, Program, Read};
 use crate::scalar::{Access, Binary, Element, Strides, Unary};
 
 /// `silu(gate) * up`, in bf16 and f32, times a constant of each row of 8, and the sigmoid of the gate.
 fn swiglu() -> Program {
     let mut program = Program::default();
-    let [gate, up, scale] =
-        [(Element::F32, 64), (Element::Bf16, 64), (Element::F32, 8)].map(|(element, len)| program.push(Node::Input, element, len));
-    let silu = program.push(Node::Unary(Unary::Silu, Operand::same(gate)), Element::Bf16, 64);
-    let product = Node::Binary(Binary::Mul, Operand::same(silu), Operand::same(up));
+    let [gate, up, scale] = [(Element::F32, 64), (Element::Bf16, 64), (Element::F32, 8)]
+        .map(|(element, len)| program.push(Node::Input, element, len));
+    let silu = program.push(Node::Unary(Unary::Silu, Read::same(gate)), Element::Bf16, 64);
+    let product = Node::Binary(Binary::Mul, Read::same(silu), Read::same(up));
     let product = program.push(product, Element::F32, 64);
     let row = Access::Strided(Strides { dims: vec![(8, 1), (8, 0)], offset: 0 });
-    let scaled = Node::Binary(Binary::Mul, Operand::same(product), Operand { value: scale, access: row });
+    let scaled = Node::Binary(Binary::Mul, Read::same(product), Read { value: scale, access: row });
     let scaled = program.push(scaled, Element::F32, 64);
-    let shifted = program.push(Node::Unary(Unary::Shift(0.1), Operand::same(scaled)), Element::Bf16, 64);
+    let shifted = program.push(Node::Unary(Unary::Shift(0.1), Read::same(scaled)), Element::Bf16, 64);
     program.leave(silu);
     program.leave(shifted);
     program.outs[1].adds = true;

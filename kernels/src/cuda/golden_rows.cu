@@ -9,7 +9,7 @@ extern "C" __global__ void __launch_bounds__(256) group(
     for (unsigned long long team = first; team < 6ull; team += teams) {
         unsigned long long start = team * 1, end = start + 1 < 6ull ? start + 1 : 6ull;
         for (unsigned long long row = start; row < end; row++) {
-            float kept0[2];
+            float saved0[2];
             float r2 = 0.0f;
             #pragma unroll
             for (unsigned int k = 0; k < 2; k++) {
@@ -18,7 +18,7 @@ extern "C" __global__ void __launch_bounds__(256) group(
                     unsigned long long e = row * 50ull + column;
                     float v1 = load_bf16(in0[e]);
                     float v2 = unary_square(v1);
-                    kept0[k] = v1;
+                    saved0[k] = v1;
                     r2 += v2;
                 }
             }
@@ -29,7 +29,7 @@ extern "C" __global__ void __launch_bounds__(256) group(
                 unsigned long long column = lane + k * 32;
                 if (column < 50ull) {
                     unsigned long long e = row * 50ull + column;
-                    float v4 = binary_mul(kept0[k], v3);
+                    float v4 = binary_mul(saved0[k], v3);
                     out0[e] = store_bf16(v4);
                 }
             }

@@ -5,9 +5,11 @@ use super::{flat, rows};
 use crate::group::Program;
 use std::fmt::Write;
 
-/// The name of the kernel of a program. Its arguments are the inputs, the outs that are no sums over rows, the sums of chunks if there are
-/// sums over rows, the number of elements if it goes by elements, the outs to which it adds, and, if it is random, the address of the
-/// seed and the step, the micro-batch and the index.
+/// The name of the kernel of a program.
+///
+/// Its arguments are the inputs, the outs that are no sums over rows, and the sums of chunks if it has some. The number of elements follows
+/// if it goes by elements, and the outs to which it adds if it may. If it is random, the last ones are the address of the seed and the
+/// step, the micro-batch, and the index.
 pub const GROUP: &str = "group";
 /// The name of the kernel that adds up sums of chunks. Its arguments are those, the outs that are sums over rows, and the outs to which it
 /// adds.
@@ -27,7 +29,7 @@ pub struct Kernel {
     /// The CUDA C text, of [`GROUP`] and, if there are sums of chunks, of [`CHUNKS`].
     pub source: String,
     /// The threads of a launch.
-    pub shape: Shape,
+    pub shape: Threads,
     /// The number of sums of chunks, in f32.
     pub partials: usize,
     /// Inputs, by number, of which no result may have the place: they are read at other elements than those that are written with them.
@@ -36,7 +38,7 @@ pub struct Kernel {
 
 /// The threads of a launch. A grid of any size does all the work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Shape {
+pub struct Threads {
     /// Threads of a block.
     pub block: u32,
     /// The most elements that a thread takes at once, if the number of elements is an argument.
@@ -88,7 +90,10 @@ pub(super) fn parameters(program: &Program, bounds: &str, others: &[&str]) -> St
         list.push(format!("unsigned long long {ADDS}"));
     }
     if program.is_random() {
-        list.extend(["const unsigned long long* moment", "unsigned long long microbatch", "unsigned long long index"].map(String::from));
+        list.extend(
+            ["const unsigned long long* random", "unsigned long long microbatch", "unsigned long long index"]
+                .map(String::from),
+        );
     }
     format!("extern \"C\" __global__ void {bounds}{GROUP}(\n    {}\n)", list.join(",\n    "))
 }

@@ -1,7 +1,7 @@
 //! The loops over a row that a program needs: what each computes, what it reduces, and what later ones read of it.
 
 use super::flat::store;
-use super::scope::{ELEMENT, KEPT, Level, ROW, Scope};
+use super::scope::{ELEMENT, Nest, ROW, SAVED, Scope};
 use crate::group::{Node, Program, Reduction};
 
 /// The loops, without the number of threads that share them.
@@ -10,8 +10,8 @@ pub(super) struct Loops<'a> {
     /// The lines before all rows.
     pub(super) once: Vec<String>,
     pub(super) phases: Vec<Phase>,
-    /// The values of which arrays are kept, from one loop to another.
-    pub(super) kept: Vec<(usize, [usize; 2])>,
+    /// The values of which arrays are saved, from one loop to another.
+    pub(super) saved: Vec<(usize, [usize; 2])>,
     /// The lines that write numbers of a row.
     pub(super) of_row: Vec<String>,
     /// The sums over rows.
@@ -45,13 +45,13 @@ pub(super) struct Sum {
 }
 
 impl<'a> Loops<'a> {
-    /// The loops for rows of a number of elements; with `keeps`, later ones read registers where they can.
-    pub(super) fn new(program: &'a Program, space: [usize; 2], keeps: bool) -> Result<Loops<'a>, String> {
+    /// The loops for rows of a number of elements; with `saves`, later ones read registers where they can.
+    pub(super) fn new(program: &'a Program, space: [usize; 2], saves: bool) -> Result<Loops<'a>, String> {
         let (needed, phase_of) = (needed(program), phases(program));
         let last = program.outs.iter().map(|out| phase_of[out.value]).max().unwrap_or(0);
         let scope = Scope::new(program, Some(space));
-        let (once, phases, kept, of_row, sums) = Default::default();
-        let mut loops = Loops { scope, once, phases, kept, of_row, sums };
+        let (once, phases, saved, of_row, sums) = Default::default();
+        let mut loops = Loops { scope, once, phases, saved, of_row, sums };
         let mut made: Vec<(usize, usize, String)> = Vec::new();
         for number in 0..=last {
             loops.scope.phase = number;
@@ -62,12 +62,12 @@ impl<'a> Loops<'a> {
                 }
             }
             let stores = if number == last { loops.leave(program, space)? } else { Vec::new() };
-            phase.row = loops.scope.take(Level::Row);
-            phase.element = loops.scope.take(Level::Element);
+            phase.row = loops.scope.take(Nest::Row);
+            phase.element = loops.scope.take(Nest::Element);
             phase.element.extend(stores);
             for (value, name) in std::mem::take(&mut loops.scope.computed) {
-                if keeps {
-                    loops.scope.kept.insert(value, None);
+                if saves {
+                    loops.scope.saved.insert(value, None);
                 }
                 made.push((value, number, name));
             }
@@ -75,11 +75,11 @@ impl<'a> Loops<'a> {
             loops.scope.leave_loop();
             loops.phases.push(phase);
         }
-        loops.once = loops.scope.take(Level::Once);
+        loops.once = loops.scope.take(Nest::Once);
         for (value, first, name) in made {
-            if let Some(&Some(until)) = loops.scope.kept.get(&value) {
-                loops.kept.push((value, [first, until]));
-                loops.phases[first].element.push(format!("{KEPT}{value}[k] = {name};"));
+            if let Some(&Some(until)) = loops.scope.saved.get(&value) {
+                loops.saved.push((value, [first, until]));
+                loops.phases[first].element.push(format!("{SAVED}{value}[k] = {name};"));
             }
         }
         Ok(loops)
@@ -112,7 +112,7 @@ impl<'a> Loops<'a> {
 
     /// The most arrays that are alive at a time.
     pub(super) fn live(&self) -> usize {
-        let between = |loops: usize| self.kept.iter().filter(|(_, [from, to])| (*from..*to).contains(&loops)).count();
+        let between = |loops: usize| self.saved.iter().filter(|(_, [from, to])| (*from..*to).contains(&loops)).count();
         (0..self.phases.len()).map(between).max().unwrap_or(0)
     }
 

@@ -1,16 +1,16 @@
 //! Kernels that reduce rows or sum over them: a team of threads takes a row at a time.
 //!
 //! A team is a warp or a block, as long as the row is; each thread has the same columns of every row. The loops over a row are as many as
-//! its reductions need one after the other, and what a later loop reads of an earlier one is kept in registers. A row that is too long for
+//! its reductions need one after the other, and what a later loop reads of an earlier one is saved in registers. A row that is too long for
 //! that is swept again from memory. All that is written of a row is written in the last loop, so that a result may be in the place of an
 //! input that is read in order.
 //!
 //! For sums over rows a team takes a chunk of rows and adds them in order; a second kernel adds the chunks in order. So no sum depends on
 //! the number of threads that there are.
 
-use super::kernel::{ADDS, CHUNKS, Kernel, Shape, indented, parameters};
+use super::kernel::{ADDS, CHUNKS, Kernel, Threads, indented, parameters};
 use super::loops::{Loops, Phase, needed};
-use super::scope::{COLUMN, ELEMENT, KEPT, ROW, are_used};
+use super::scope::{COLUMN, ELEMENT, ROW, SAVED, are_used};
 use super::spell::spelling;
 use crate::cpu::columns::CHUNK;
 use crate::group::{Node, Program, Reduction};
@@ -21,7 +21,7 @@ const WARP: usize = 32;
 const BLOCK: usize = 1024;
 /// Threads of a block of several teams, or of a team that shares its rows with others.
 const WARPS: usize = 256;
-/// Elements that a thread keeps in registers: half of what it has in a block of [`BLOCK`] threads, on a multiprocessor of 65536 (CUDA C++
+/// Elements that a thread saves in registers: half of what it has in a block of [`BLOCK`] threads, on a multiprocessor of 65536 (CUDA C++
 /// Programming Guide, "Technical Specifications per Compute Capability").
 const REGISTERS: usize = 32;
 /// Columns of a team that shares its rows with others.
@@ -41,7 +41,7 @@ pub(super) fn kernel(program: &Program) -> Result<Kernel, String> {
     if !team.fits {
         (loops, team) = (Loops::new(program, space, false)?, Team::new(space, true, sums));
     }
-    // Without sums a thread keeps no element.
+    // Without sums a thread saves no element.
     match sums == 0 || team.fits {
         true => Ok(Rows::new(program, space, team, &loops).kernel(loops)),
         false => Err(format!("rows of {} elements are too long to be reduced and summed over", space[1])),
@@ -80,12 +80,12 @@ struct Team {
     each: usize,
     /// Teams that share a row.
     slabs: usize,
-    /// True if the elements that a thread keeps are few enough.
+    /// True if the elements that a thread saves are few enough.
     fits: bool,
 }
 
 impl Team {
-    /// The team for rows, of which a thread keeps the elements of a number of values.
+    /// The team for rows, of which a thread saves the elements of a number of values.
     fn new([_, width]: [usize; 2], reduces: bool, values: usize) -> Team {
         if !reduces {
             let threads = width.clamp(WARP, WARPS).next_power_of_two();
@@ -134,7 +134,10 @@ impl<'a> Rows<'a> {
         let (of_block, teams) = (self.team.of_block(), self.chunks() * slabs);
         let partials = self.chunks() * self.columns;
         let others: &[&str] = if loops.sums.is_empty() { &[] } else { &["float* partials"] };
-        let mut text = format!("{} {{\n", parameters(self.program, &format!("__launch_bounds__({}) ", threads * of_block), others));
+        let mut text = format!(
+            "{} {{\n",
+            parameters(self.program, &format!("__launch_bounds__({}) ", threads * of_block), others)
+        );
         indented(&mut text, 1, &self.head(&loops));
         indented(&mut text, 1, &loops.once);
         indented(&mut text, 1, &self.team_loop(&loops));
@@ -146,7 +149,7 @@ impl<'a> Rows<'a> {
         if slabs > 1 && !loops.of_row.is_empty() {
             apart.extend(0..self.program.inputs().count());
         }
-        let shape = Shape { block: (threads * of_block) as u32, elements: None, teams, of_block };
+        let shape = Threads { block: (threads * of_block) as u32, elements: None, teams, of_block };
         let apart = apart.into_iter().collect();
         Kernel { source: loops.scope.tables() + &text, shape, partials, apart }
     }
@@ -159,10 +162,16 @@ impl<'a> Rows<'a> {
         }
         let (lane, team) = match self.team.of_block() {
             1 => ("threadIdx.x".to_string(), "blockIdx.x".to_string()),
-            of => (format!("threadIdx.x % {WARP}"), format!("(unsigned long long)blockIdx.x * {of} + threadIdx.x / {WARP}")),
+            of => (
+                format!("threadIdx.x % {WARP}"),
+                format!("(unsigned long long)blockIdx.x * {of} + threadIdx.x / {WARP}"),
+            ),
         };
         lines.push(format!("unsigned int lane = {lane};"));
-        lines.push(format!("unsigned long long first = {team}, teams = (unsigned long long)gridDim.x * {};", self.team.of_block()));
+        lines.push(format!(
+            "unsigned long long first = {team}, teams = (unsigned long long)gridDim.x * {};",
+            self.team.of_block()
+        ));
         lines
     }
 
@@ -197,8 +206,8 @@ impl<'a> Rows<'a> {
     /// The loops over a row.
     fn row(&self, loops: &Loops<'_>) -> Vec<String> {
         let number = |value: usize| spelling(self.program.values[value].element).number;
-        let keep = |&(value, _): &(usize, _)| format!("{} {KEPT}{value}[{}];", number(value), self.team.each);
-        let mut lines: Vec<String> = loops.kept.iter().map(keep).collect();
+        let keep = |&(value, _): &(usize, _)| format!("{} {SAVED}{value}[{}];", number(value), self.team.each);
+        let mut lines: Vec<String> = loops.saved.iter().map(keep).collect();
         for phase in &loops.phases {
             self.phase(phase, &mut lines);
         }
@@ -300,11 +309,17 @@ impl<'a> Rows<'a> {
                 true => format!("{ADDS} >> {out} & 1 ? load_{suffix}(out{out}[{COLUMN}]) : 0.0f"),
                 false => "0.0f".to_string(),
             };
-            lines.push(format!("for (unsigned long long {COLUMN} = first; {COLUMN} < {}ull; {COLUMN} += threads) {{", sum.width));
+            lines.push(format!(
+                "for (unsigned long long {COLUMN} = first; {COLUMN} < {}ull; {COLUMN} += threads) {{",
+                sum.width
+            ));
             lines.push(format!("    float sum = {held};"));
             lines.push("    #pragma unroll 8".to_string());
             lines.push(format!("    for (unsigned int i = 0; i < {}u; i++) {{", self.chunks()));
-            lines.push(format!("        sum += partials[(unsigned long long)i * {} + {} + {COLUMN}];", self.columns, sum.column));
+            lines.push(format!(
+                "        sum += partials[(unsigned long long)i * {} + {} + {COLUMN}];",
+                self.columns, sum.column
+            ));
             lines.push("    }".to_string());
             lines.push(format!("    out{out}[{COLUMN}] = store_{suffix}(sum);"));
             lines.push("}".to_string());

@@ -2,23 +2,23 @@
 
 use super::super::kernel::{FUNCTIONS, Kernel, TEAMS};
 use super::*;
-use crate::group::{Operand, Out};
+use crate::group::{Out, Read};
 use crate::scalar::{Access, Binary, Element, Strides, Unary};
 
 const ROWS: usize = 6;
 
-fn row(value: usize, width: usize) -> Operand {
-    Operand { value, access: Access::Strided(Strides { dims: vec![(ROWS, 1), (width, 0)], offset: 0 }) }
+fn row(value: usize, width: usize) -> Read {
+    Read { value, access: Access::Strided(Strides { dims: vec![(ROWS, 1), (width, 0)], offset: 0 }) }
 }
 
 /// Rows divided by the root of the sum of their squares, in bf16, and that root's reciprocal.
 fn norm(width: usize) -> Program {
     let mut program = Program::default();
     let x = program.push(Node::Input, Element::Bf16, ROWS * width);
-    let square = program.push(Node::Unary(Unary::Square, Operand::same(x)), Element::F32, ROWS * width);
+    let square = program.push(Node::Unary(Unary::Square, Read::same(x)), Element::F32, ROWS * width);
     let sum = program.push(Node::Reduce(Reduction::Sum, square, width), Element::F32, ROWS);
-    let rstd = program.push(Node::Unary(Unary::Rsqrt, Operand::same(sum)), Element::F32, ROWS);
-    let y = Node::Binary(Binary::Mul, Operand::same(x), row(rstd, width));
+    let rstd = program.push(Node::Unary(Unary::Rsqrt, Read::same(sum)), Element::F32, ROWS);
+    let y = Node::Binary(Binary::Mul, Read::same(x), row(rstd, width));
     let y = program.push(y, Element::Bf16, ROWS * width);
     program.leave(y);
     program.leave(rstd);
@@ -29,7 +29,7 @@ fn norm(width: usize) -> Program {
 fn sums(width: usize) -> Program {
     let mut program = Program::default();
     let [x, y] = [0, 1].map(|_| program.push(Node::Input, Element::F32, ROWS * width));
-    let product = Node::Binary(Binary::Mul, Operand::same(x), Operand::same(y));
+    let product = Node::Binary(Binary::Mul, Read::same(x), Read::same(y));
     let product = program.push(product, Element::F32, ROWS * width);
     program.leave(product);
     program.outs.push(Out { value: product, element: Element::F32, columns: Some(width), adds: true });
@@ -56,10 +56,13 @@ fn teams_are_as_long_as_rows_are() {
     let shape = |width| Kernel::new(&norm(width)).unwrap().shape;
     assert_eq!([shape(1).block, shape(1024).block], [256, 256]);
     assert_eq!([shape(1).of_block, shape(1024).of_block], [8, 8]);
-    assert_eq!([shape(1025), shape(4096), shape(50_000)].map(|shape| (shape.block, shape.of_block)), [(64, 1), (128, 1), (1024, 1)]);
+    assert_eq!(
+        [shape(1025), shape(4096), shape(50_000)].map(|shape| (shape.block, shape.of_block)),
+        [(64, 1), (128, 1), (1024, 1)]
+    );
     // Rows of up to 32768 elements are in registers; longer ones are read again.
-    let is_kept = |width| text(&norm(width)).contains(KEPT);
-    assert_eq!([2, 1024, 32_768, 32_769].map(is_kept), [true, true, true, false]);
+    let is_saved = |width| text(&norm(width)).contains(SAVED);
+    assert_eq!([2, 1024, 32_768, 32_769].map(is_saved), [true, true, true, false]);
     // A row that is not reduced is shared by teams.
     assert_eq!([50, 1024, 5000].map(|width| Kernel::new(&sums(width)).unwrap().shape.teams), [1, 1, 5]);
 }
@@ -73,7 +76,7 @@ fn what_needs_several_kernels_is_told() {
     // Its rows are read in another order.
     let mut program = norm(ROWS);
     let across = Access::Strided(Strides { dims: vec![(ROWS, 0), (ROWS, 1)], offset: 0 });
-    let y = Node::Binary(Binary::Mul, Operand::same(0), Operand { value: 3, access: across });
+    let y = Node::Binary(Binary::Mul, Read::same(0), Read { value: 3, access: across });
     let y = program.push(y, Element::F32, ROWS * ROWS);
     program.leave(y);
     assert!(Kernel::new(&program).unwrap_err().contains("one by one"));

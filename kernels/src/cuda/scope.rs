@@ -5,7 +5,7 @@
 
 use super::spell::{Spelling, binary, literal, relation, spelling, unary};
 use super::tables::Tables;
-use crate::group::{Index, Node, Operand, Program, Random, Rotate, Select, Take};
+use crate::group::{Index, Node, Program, Random, Read, Rotate, Select, Take};
 use crate::scalar::{Access, Element, Strides};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -16,7 +16,7 @@ pub(super) const ROW: &str = "row";
 /// The place of an element in its row.
 pub(super) const COLUMN: &str = "column";
 /// The array in registers of a value's elements begins with this.
-pub(super) const KEPT: &str = "kept";
+pub(super) const SAVED: &str = "saved";
 /// The indices of four neighbouring elements.
 pub(super) const FOUR: [&str; 4] = ["e0", "e1", "e2", "e3"];
 /// The names of the parts of a vector.
@@ -24,7 +24,7 @@ pub(super) const PARTS: [&str; 4] = ["x", "y", "z", "w"];
 
 /// How often a line runs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Level {
+pub(super) enum Nest {
     Once,
     Row,
     Element,
@@ -33,7 +33,7 @@ pub(super) enum Level {
 /// An index in C.
 #[derive(Clone, Copy)]
 struct Known {
-    level: Level,
+    level: Nest,
     /// It is an element of the present row.
     in_row: bool,
 }
@@ -50,8 +50,8 @@ pub(super) struct Scope<'a> {
     moves: HashMap<(Strides, String), String>,
     tables: Tables,
     variables: usize,
-    /// Values of elements that are kept in registers from earlier loops, by the array; with the last loop that reads them.
-    pub(super) kept: BTreeMap<usize, Option<usize>>,
+    /// Values of elements that are saved in registers from earlier loops, by the array; with the last loop that reads them.
+    pub(super) saved: BTreeMap<usize, Option<usize>>,
     /// The number of the loop.
     pub(super) phase: usize,
     /// Values of elements that the present loop computes, in its order, with their variables.
@@ -68,10 +68,10 @@ impl<'a> Scope<'a> {
     pub(super) fn new(program: &'a Program, rows: Option<[usize; 2]>) -> Scope<'a> {
         let known = |level, in_row| Known { level, in_row };
         let mut indices: HashMap<String, Known> =
-            FOUR.iter().map(|four| (four.to_string(), known(Level::Element, false))).collect();
-        indices.insert(ELEMENT.into(), known(Level::Element, true));
-        indices.insert(COLUMN.into(), known(Level::Element, false));
-        indices.insert(ROW.into(), known(Level::Row, false));
+            FOUR.iter().map(|four| (four.to_string(), known(Nest::Element, false))).collect();
+        indices.insert(ELEMENT.into(), known(Nest::Element, true));
+        indices.insert(COLUMN.into(), known(Nest::Element, false));
+        indices.insert(ROW.into(), known(Nest::Row, false));
         Scope {
             program,
             rows,
@@ -82,7 +82,7 @@ impl<'a> Scope<'a> {
             moves: HashMap::new(),
             tables: Tables::default(),
             variables: 0,
-            kept: BTreeMap::new(),
+            saved: BTreeMap::new(),
             phase: 0,
             computed: Vec::new(),
             vectors: BTreeSet::new(),
@@ -92,7 +92,7 @@ impl<'a> Scope<'a> {
     }
 
     /// Takes the lines of a level.
-    pub(super) fn take(&mut self, level: Level) -> Vec<String> {
+    pub(super) fn take(&mut self, level: Nest) -> Vec<String> {
         std::mem::take(&mut self.lines[level as usize])
     }
 
@@ -104,11 +104,11 @@ impl<'a> Scope<'a> {
     /// Forgets all variables of a loop.
     pub(super) fn leave_loop(&mut self) {
         let is_outside = |index: &String, indices: &HashMap<String, Known>| {
-            indices.get(index).is_some_and(|known| known.level < Level::Element)
+            indices.get(index).is_some_and(|known| known.level < Nest::Element)
         };
         self.names.retain(|(_, index), _| is_outside(index, &self.indices));
         self.moves.retain(|(_, index), _| is_outside(index, &self.indices));
-        self.rounded.retain(|exact, _| !exact.starts_with(KEPT));
+        self.rounded.retain(|exact, _| !exact.starts_with(SAVED));
     }
 
     /// Knows a reduced value from now on, by its variable.
@@ -145,10 +145,10 @@ impl<'a> Scope<'a> {
             return Ok(name.clone());
         }
         if index == ELEMENT
-            && let Some(last) = self.kept.get_mut(&value)
+            && let Some(last) = self.saved.get_mut(&value)
         {
             *last = Some(self.phase);
-            return Ok(format!("{KEPT}{value}[k]"));
+            return Ok(format!("{SAVED}{value}[k]"));
         }
         let program = self.program;
         let of = &program.values[value];
@@ -180,7 +180,7 @@ impl<'a> Scope<'a> {
         Ok(self.define(value, index, &text))
     }
 
-    fn operand(&mut self, operand: &Operand, index: &str) -> Result<String, String> {
+    fn operand(&mut self, operand: &Read, index: &str) -> Result<String, String> {
         let index = self.moved(&operand.access, index);
         self.at(operand.value, &index)
     }
@@ -191,8 +191,8 @@ impl<'a> Scope<'a> {
         self.lines[level as usize].push(line);
     }
 
-    fn level(&self, index: &str) -> Level {
-        self.indices.get(index).map_or(Level::Element, |known| known.level)
+    fn level(&self, index: &str) -> Nest {
+        self.indices.get(index).map_or(Nest::Element, |known| known.level)
     }
 
     fn variable(&mut self, prefix: &str) -> String {
@@ -247,7 +247,8 @@ impl<'a> Scope<'a> {
     fn index(&mut self, along: &Index, element: Element, index: &str) -> String {
         let Index { origin, size, inner } = *along;
         let is_column = self.rows.is_some_and(|[_, width]| width == size) && inner == 1 && index == ELEMENT;
-        let place = if is_column { COLUMN.to_string() } else { format!("{index} / {}u % {}u", inner.max(1), size.max(1)) };
+        let place =
+            if is_column { COLUMN.to_string() } else { format!("{index} / {}u % {}u", inner.max(1), size.max(1)) };
         format!("({})({origin}ll + (long long)({place}))", spelling(element).number)
     }
 
@@ -294,7 +295,7 @@ impl<'a> Scope<'a> {
         let Random { path, counter, microbatch } = random;
         let key = self.tables.key(path);
         if let Some(line) = key.1 {
-            self.lines[Level::Once as usize].push(line);
+            self.lines[Nest::Once as usize].push(line);
         }
         let counter = self.moved(&Access::Strided(counter.clone()), index);
         format!("uniform({}, {counter} + microbatch * {microbatch}ull)", key.0)
@@ -310,7 +311,7 @@ impl<'a> Scope<'a> {
         let Strides { dims, offset } = &strides;
         if dims.iter().all(|dim| dim.1 == 0) {
             let constant = offset.to_string();
-            self.indices.entry(constant.clone()).or_insert(Known { level: Level::Once, in_row: false });
+            self.indices.entry(constant.clone()).or_insert(Known { level: Nest::Once, in_row: false });
             return constant;
         }
         if *offset == 0 && matches!(dims[..], [(_, 1)]) {
@@ -340,7 +341,7 @@ impl<'a> Scope<'a> {
             0 => first,
             by => {
                 let index = format!("({first} + {by})");
-                self.indices.insert(index.clone(), Known { level: Level::Element, in_row: false });
+                self.indices.insert(index.clone(), Known { level: Nest::Element, in_row: false });
                 index
             }
         }

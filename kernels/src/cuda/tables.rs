@@ -56,10 +56,10 @@ impl Tables {
             return (format!("key{number}"), None);
         }
         let bytes: Vec<String> = path.bytes().chain([0]).map(|byte| byte.to_string()).collect();
-        let _ = writeln!(self.text, "static __device__ const unsigned char path{number}[] = {{{}}};\n", bytes.join(", "));
-        let moment = "moment[0], moment[1], index";
-        let line =
-            format!("unsigned long long key{number} = key({moment}, path{number}, {}u);", path.len());
+        let _ =
+            writeln!(self.text, "static __device__ const unsigned char path{number}[] = {{{}}};\n", bytes.join(", "));
+        let random = "random[0], random[1], index";
+        let line = format!("unsigned long long key{number} = key({random}, path{number}, {}u);", path.len());
         (format!("key{number}"), Some(line))
     }
 }

@@ -1,6 +1,6 @@
 //! The meaning of programs, value by value.
 
-use super::{Comparison, Node, Operand, Program, Random, Reduction, Rotate, Select, Take, Value};
+use super::{Comparison, Node, Program, Random, Read, Reduction, Rotate, Select, Take, Value};
 use crate::cpu::Par;
 use crate::cpu::dropout::uniform;
 use crate::cpu::elementwise;
@@ -8,7 +8,7 @@ use crate::scalar::{Access, Element};
 
 /// The place of a launch in a run, on which random numbers depend.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Moment {
+pub struct RandomContext {
     /// The seed of the run.
     pub seed: u64,
     /// The step, from 1.
@@ -27,14 +27,14 @@ impl Program {
     ///
     /// # Panics
     /// If an input is too short.
-    pub fn evaluate(&self, inputs: &[&[f32]], moment: Moment, par: Par) -> Result<Vec<Vec<f32>>, String> {
+    pub fn evaluate(&self, inputs: &[&[f32]], context: RandomContext, par: Par) -> Result<Vec<Vec<f32>>, String> {
         self.check()?;
         let (mut exact, mut values): (Vec<Vec<f32>>, Vec<Vec<f32>>) = (Vec::new(), Vec::new());
         let mut inputs = inputs.iter();
         for value in &self.values {
             let numbers = match value.node {
                 Node::Input => inputs.next().ok_or("an input is missing")?[..value.len].to_vec(),
-                _ => elements(value, &values, moment, par),
+                _ => elements(value, &values, context, par),
             };
             values.push(numbers.iter().map(|&x| value.element.nearest(x)).collect());
             exact.push(numbers);
@@ -52,9 +52,9 @@ impl Program {
 }
 
 /// The numbers of a value, not rounded.
-fn elements(value: &Value, values: &[Vec<f32>], moment: Moment, par: Par) -> Vec<f32> {
+fn elements(value: &Value, values: &[Vec<f32>], context: RandomContext, par: Par) -> Vec<f32> {
     let len = value.len;
-    let read = |operand: &Operand| -> Vec<f32> {
+    let read = |operand: &Read| -> Vec<f32> {
         let x = &values[operand.value];
         match &operand.access {
             Access::Same => x[..len].to_vec(),
@@ -91,7 +91,7 @@ fn elements(value: &Value, values: &[Vec<f32>], moment: Moment, par: Par) -> Vec
             let position = read(&rotate.position);
             out = each(&|i| rotated(rotate, f64::from(position[i]), i, &values[rotate.of]));
         }
-        Node::Random(random) => out = each(&|i| drawn(random, i, moment)),
+        Node::Random(random) => out = each(&|i| drawn(random, i, context)),
         &Node::Reduce(kind, of, width) => {
             let row = |i: usize| &values[of][i * width..][..width];
             out = match kind {
@@ -119,12 +119,11 @@ fn rotated(rotate: &Rotate, position: f64, at: usize, of: &[f32]) -> f32 {
     (f64::from(of[at]) * cos + f64::from(other) * sin) as f32
 }
 
-fn drawn(random: &Random, at: usize, moment: Moment) -> f32 {
-    let numbers = [moment.seed, moment.step, moment.index].map(u64::to_le_bytes);
+fn drawn(random: &Random, at: usize, context: RandomContext) -> f32 {
+    let numbers = [context.seed, context.step, context.index].map(u64::to_le_bytes);
     let bytes = numbers.as_flattened().iter().chain(random.path.as_bytes());
-    let hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
-    let counter = random.counter.at(at) as u64 + moment.microbatch * random.microbatch;
+    let hash = bytes
+        .fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    let counter = random.counter.at(at) as u64 + context.microbatch * random.microbatch;
     uniform([hash as u32, (hash >> 32) as u32], counter)
 }

@@ -8,7 +8,7 @@
 
 mod evaluate;
 
-pub use self::evaluate::Moment;
+pub use self::evaluate::RandomContext;
 use crate::scalar::{Access, Binary, Element, Strides, Unary};
 
 /// A program. Its buffers are its inputs, in order, and then its outs.
@@ -16,14 +16,14 @@ use crate::scalar::{Access, Binary, Element, Strides, Unary};
 pub struct Program {
     /// The values, each after those that it reads.
     pub values: Vec<Value>,
-    /// What is left of them.
+    /// The results.
     pub outs: Vec<Out>,
 }
 
 /// A tensor of a program.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Value {
-    /// What its elements are.
+    /// The meaning of its elements.
     pub node: Node,
     /// Their type.
     pub element: Element,
@@ -46,7 +46,7 @@ pub struct Out {
 
 /// An element of a value.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Operand {
+pub struct Read {
     /// The value.
     pub value: usize,
     /// The element that belongs to one of the result.
@@ -61,13 +61,13 @@ pub enum Node {
     /// One number.
     Number(f32),
     /// Those of another type.
-    Convert(Operand),
+    Convert(Read),
     /// A function of one number.
-    Unary(Unary, Operand),
+    Unary(Unary, Read),
     /// A function of two numbers.
-    Binary(Binary, Operand, Operand),
+    Binary(Binary, Read, Read),
     /// 1 where it holds, else 0.
-    Compare(Comparison, Operand, Operand),
+    Compare(Comparison, Read, Read),
     /// An operand where the mask is not 0, or where it is 0.
     Select(Select),
     /// Indices along a dim.
@@ -97,13 +97,13 @@ pub enum Comparison {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Select {
     /// Integers.
-    pub mask: Operand,
+    pub mask: Read,
     /// True: the operand is chosen where the mask is 0.
     pub not: bool,
-    /// What is chosen.
-    pub of: Operand,
-    /// What is there otherwise; 0 if none.
-    pub other: Option<Operand>,
+    /// The chosen operand.
+    pub of: Read,
+    /// The operand elsewhere; 0 if none.
+    pub other: Option<Read>,
 }
 
 /// The index of an element along a dim: `origin + element / inner % size`.
@@ -125,7 +125,7 @@ pub struct Take {
     /// The place.
     pub base: Strides,
     /// The number: an integer.
-    pub index: Operand,
+    pub index: Read,
     /// The integer that is number 0.
     pub origin: i64,
     /// How many numbers there are.
@@ -140,7 +140,7 @@ pub struct Rotate {
     /// The value.
     pub of: usize,
     /// Integers.
-    pub position: Operand,
+    pub position: Read,
     /// Turns per position of each pair.
     pub turns: Vec<f64>,
     /// Elements of a head.
@@ -167,15 +167,15 @@ pub enum Reduction {
     Max,
 }
 
-impl Operand {
+impl Read {
     /// The same element.
-    pub fn same(value: usize) -> Operand {
-        Operand { value, access: Access::Same }
+    pub fn same(value: usize) -> Read {
+        Read { value, access: Access::Same }
     }
 
     /// The first element.
-    pub fn one(value: usize) -> Operand {
-        Operand { value, access: Access::One }
+    pub fn one(value: usize) -> Read {
+        Read { value, access: Access::One }
     }
 }
 
@@ -212,15 +212,14 @@ impl Program {
     pub fn unary(op: Unary, element: Element, len: usize) -> Program {
         let mut program = Program::default();
         let x = program.push(Node::Input, element, len);
-        program.push(Node::Unary(op, Operand::same(x)), element, len);
+        program.push(Node::Unary(op, Read::same(x)), element, len);
         program.added()
     }
 
     /// A function of two buffers, of these lengths, which may be added.
     pub fn binary(op: Binary, element: Element, operands: [(Access, usize); 2], len: usize) -> Program {
         let mut program = Program::default();
-        let [a, b] = operands
-            .map(|(access, len)| Operand { value: program.push(Node::Input, element, len), access });
+        let [a, b] = operands.map(|(access, len)| Read { value: program.push(Node::Input, element, len), access });
         program.push(Node::Binary(op, a, b), element, len);
         program.added()
     }
@@ -229,7 +228,7 @@ impl Program {
     pub fn copy([from, to]: [Element; 2], (access, of): (Access, usize), len: usize) -> Program {
         let mut program = Program::default();
         let value = program.push(Node::Input, from, of);
-        program.push(Node::Convert(Operand { value, access }), to, len);
+        program.push(Node::Convert(Read { value, access }), to, len);
         program.added()
     }
 
@@ -244,7 +243,7 @@ impl Program {
         self.values.iter().enumerate().filter(|(_, value)| value.node == Node::Input).map(|(at, _)| at)
     }
 
-    /// True if it reads the moment of a launch.
+    /// True if it draws random numbers.
     pub fn is_random(&self) -> bool {
         self.values.iter().any(|value| matches!(value.node, Node::Random(_)))
     }
@@ -291,7 +290,7 @@ mod tests {
         assert_eq!(program.check(), Ok(()));
         program.values[sum].len = 4;
         assert!(program.check().unwrap_err().contains("value 2 reduces rows"));
-        program.values[sum].node = Node::Unary(Unary::Neg, Operand::same(sum));
+        program.values[sum].node = Node::Unary(Unary::Neg, Read::same(sum));
         assert!(program.check().unwrap_err().contains("value 2 reads value 2"));
         program.values.pop();
         program.outs[0].columns = Some(4);

@@ -19,7 +19,7 @@ use kernels::scalar::Access;
 use std::sync::Arc;
 
 /// Bytes of the seed and the step.
-const MOMENT: usize = 16;
+const RANDOM: usize = 16;
 
 /// A GPU, for one thread of a rank. Work is given to a stream and done later; [`Cuda::read`] waits for it, and what a kernel did
 /// wrong comes to light there. All threads of a rank give their work to one stream, so that it is done in the order in which
@@ -29,7 +29,7 @@ pub struct Cuda {
     stream: Arc<Stream>,
     arena: Arc<Arena>,
     /// The seed and the step, of all threads of the rank.
-    moment: Arc<Arena>,
+    random: Arc<Arena>,
     /// Scratch memory of launches; its size is that of the largest need.
     scratch: Arena,
     matmul: Matmul,
@@ -60,16 +60,16 @@ impl Cuda {
     /// # Errors
     /// The driver failed, or there is no memory for workspaces.
     pub fn new(device: &Arc<Device>) -> Result<Cuda, Error> {
-        let [arena, moment] = [0, MOMENT].map(|bytes| Arena::new(device, bytes).map(Arc::new));
-        Cuda::on(device, Arc::new(Stream::new(device)?), [arena?, moment?])
+        let [arena, random] = [0, RANDOM].map(|bytes| Arena::new(device, bytes).map(Arc::new));
+        Cuda::on(device, Arc::new(Stream::new(device)?), [arena?, random?])
     }
 
-    fn on(device: &Arc<Device>, stream: Arc<Stream>, [arena, moment]: [Arc<Arena>; 2]) -> Result<Cuda, Error> {
+    fn on(device: &Arc<Device>, stream: Arc<Stream>, [arena, random]: [Arc<Arena>; 2]) -> Result<Cuda, Error> {
         Ok(Cuda {
             device: device.clone(),
             stream,
             arena,
-            moment,
+            random,
             scratch: Arena::new(device, 0)?,
             matmul: Matmul::new(device)?,
             staging: Staging::new(device)?,
@@ -107,8 +107,8 @@ impl Cuda {
                     let elements = program.outs.first().map_or(0, |out| program.len(out));
                     let flags = stage.adds.iter().enumerate().filter(|(_, adds)| flag(adds));
                     let adds = flags.fold(0, |adds, (at, _)| adds | 1 << at);
-                    let moment = [self.moment.address(0, MOMENT), site.microbatch, site.index];
-                    self.fused(stage, fused, [operands, results], LaunchArgs { elements, adds, moment })?;
+                    let random = [self.random.address(0, RANDOM), site.microbatch, site.index];
+                    self.fused(stage, fused, [operands, results], LaunchArgs { elements, adds, random })?;
                 }
                 (Work::Product(plan, arithmetic), _) => {
                     let (gemm, adds) = (&plan.gemm, stage.adds.iter().any(flag));
@@ -182,7 +182,7 @@ impl Backend for Cuda {
     }
 
     fn fork(&self) -> Result<Cuda, String> {
-        let memory = [&self.arena, &self.moment].map(Arc::clone);
+        let memory = [&self.arena, &self.random].map(Arc::clone);
         Cuda::on(&self.device, self.stream.clone(), memory).map_err(|why| why.to_string())
     }
 
@@ -197,7 +197,7 @@ impl Backend for Cuda {
     }
 
     fn begin_step(&mut self, seed: u64, step: u64) {
-        let to = self.moment.address(0, MOMENT);
+        let to = self.random.address(0, RANDOM);
         // SAFETY: as in `launch`.
         let done = unsafe { self.staging.write(&self.stream, to, [seed, step].map(u64::to_le_bytes).as_flattened()) };
         done.unwrap_or_else(|why| panic!("{why}"));
@@ -213,14 +213,7 @@ impl Backend for Cuda {
         self.border = border;
     }
 
-    fn launch(
-        &mut self,
-        kernel: &mut Kernel,
-        site: LaunchSite,
-        operands: &[Span],
-        results: &[Span],
-        accumulate: bool,
-    ) {
+    fn launch(&mut self, kernel: &mut Kernel, site: LaunchSite, operands: &[Span], results: &[Span], accumulate: bool) {
         self.launch_group(kernel, site, operands, results, &[accumulate]);
     }
 

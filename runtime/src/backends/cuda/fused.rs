@@ -32,11 +32,11 @@ pub struct Fused {
 /// The buffers of a launch, by their addresses.
 #[derive(Clone, Copy, Debug)]
 pub struct Buffers<'a> {
-    /// Of the inputs.
+    /// The inputs'.
     pub inputs: &'a [u64],
-    /// Of the outs.
+    /// The outs'.
     pub outs: &'a [u64],
-    /// Of the sums of chunks.
+    /// The address of the sums of chunks.
     pub partials: u64,
 }
 
@@ -48,7 +48,7 @@ pub struct LaunchArgs {
     /// Bit `i` is 1 if out `i` is added to what is there.
     pub adds: u64,
     /// The address of the seed and the step, the micro-batch, and the index.
-    pub moment: [u64; 3],
+    pub random: [u64; 3],
 }
 
 impl Fused {
@@ -92,7 +92,7 @@ impl Fused {
         list.extend(self.chunks.as_ref().map(|_| &partials));
         list.extend(self.kernel.shape.elements.map(|_| &elements));
         list.extend(self.adds.then_some(&args.adds));
-        list.extend(args.moment.iter().filter(|_| self.is_random));
+        list.extend(args.random.iter().filter(|_| self.is_random));
         let block = self.kernel.shape.block;
         // SAFETY: the arguments are those of the generated kernel; the rest is as the caller promises.
         unsafe { self.start(stream, &self.group, (self.kernel.blocks(args.elements), block), &list)? };

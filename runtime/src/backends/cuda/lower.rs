@@ -6,7 +6,7 @@ use crate::backends::sizes::{row_major, strides_in};
 use crate::comm::local_len;
 use ir::ops::{Binary, Compare, CompareKind, Dropout, Equation, Iota, KernelOp, Reduce, Rope, Selected, Slice};
 use ir::types::{DType, PartialKind, Type};
-use kernels::group::{Comparison, Index, Node, Operand, Program, Random, Reduction, Rotate, Select, Take};
+use kernels::group::{Comparison, Index, Node, Program, Random, Read, Reduction, Rotate, Select, Take};
 use kernels::scalar::{Access, Element, Strides, Unary};
 
 /// A result of an op.
@@ -86,8 +86,8 @@ impl Lowering<'_> {
     }
 
     /// The element of an operand that is also that of the result.
-    pub(super) fn same(&self, operand: usize) -> Operand {
-        Operand::same(self.operands[operand])
+    pub(super) fn same(&self, operand: usize) -> Read {
+        Read::same(self.operands[operand])
     }
 
     /// A value in f32.
@@ -96,13 +96,13 @@ impl Lowering<'_> {
     }
 
     /// A number as an operand.
-    pub(super) fn number(&mut self, x: f32) -> Operand {
-        Operand::one(self.float(Node::Number(x), 1))
+    pub(super) fn number(&mut self, x: f32) -> Read {
+        Read::one(self.float(Node::Number(x), 1))
     }
 
     /// The integer 0 as an operand.
-    pub(super) fn zero(&mut self) -> Operand {
-        Operand::one(self.program.push(Node::Number(0.0), Element::I32, 1))
+    pub(super) fn zero(&mut self) -> Read {
+        Read::one(self.program.push(Node::Number(0.0), Element::I32, 1))
     }
 
     /// The value of a result.
@@ -117,8 +117,8 @@ impl Lowering<'_> {
     }
 
     /// An operand along some dims.
-    pub(super) fn along(&self, operand: usize, dims: Vec<(usize, usize)>) -> Operand {
-        Operand { value: self.operands[operand], access: Access::Strided(Strides { dims, offset: 0 }) }
+    pub(super) fn along(&self, operand: usize, dims: Vec<(usize, usize)>) -> Read {
+        Read { value: self.operands[operand], access: Access::Strided(Strides { dims, offset: 0 }) }
     }
 
     fn binary(&mut self, op: &Binary) -> Result<usize, String> {
@@ -130,9 +130,9 @@ impl Lowering<'_> {
     }
 
     /// Each letter of the result walks along the operand's stride of it.
-    fn letters(&self, equation: &Equation, operand: usize) -> Result<Operand, String> {
+    fn letters(&self, equation: &Equation, operand: usize) -> Result<Read, String> {
         let strides = strides_in(&equation.operands[operand], &self.site.operand(operand)?, &equation.result);
-        Ok(Operand { value: self.operands[operand], access: access(&self.site.result(0)?, &strides, 0) })
+        Ok(Read { value: self.operands[operand], access: access(&self.site.result(0)?, &strides, 0) })
     }
 
     fn spread(&mut self, equation: &Equation) -> Result<usize, String> {
@@ -143,7 +143,7 @@ impl Lowering<'_> {
     fn slice(&mut self, op: &Slice) -> Result<usize, String> {
         let strides = row_major(&self.site.operand(0)?);
         let access = access(&self.site.result(0)?, &strides, op.start as usize * strides[op.dim]);
-        self.leave(Node::Convert(Operand { value: self.operands[0], access }))
+        self.leave(Node::Convert(Read { value: self.operands[0], access }))
     }
 
     fn iota(&mut self, op: &Iota) -> Result<usize, String> {
@@ -170,10 +170,10 @@ impl Lowering<'_> {
         let (len, path) = (len(ty, self.site), op.path.clone());
         let random = self.float(Node::Random(Random { path, counter, microbatch }), len);
         let least = self.number(p);
-        let mask = Node::Compare(Comparison::LessEqual, least, Operand::same(random));
-        let mask = Operand::same(self.program.push(mask, Element::I32, len));
+        let mask = Node::Compare(Comparison::LessEqual, least, Read::same(random));
+        let mask = Read::same(self.program.push(mask, Element::I32, len));
         let scaled = self.float(Node::Unary(Unary::Scale(1.0 / (1.0 - p)), self.same(0)), len);
-        self.leave(Node::Select(Select { mask, not: false, of: Operand::same(scaled), other: None }))
+        self.leave(Node::Select(Select { mask, not: false, of: Read::same(scaled), other: None }))
     }
 
     fn take(&mut self, Selected { dim, batch }: Selected) -> Result<usize, String> {
@@ -191,7 +191,8 @@ impl Lowering<'_> {
     fn embedding(&mut self) -> Result<usize, String> {
         let (ids, table) = (len(self.site.operands[0], self.site), self.site.operand(1)?);
         let [size, h] = table[..] else { return Err("the table needs dims v and h".to_string()) };
-        let (base, index) = (Strides { dims: vec![(ids, 0), (h, 1)], offset: 0 }, self.along(0, vec![(ids, 1), (h, 0)]));
+        let (base, index) =
+            (Strides { dims: vec![(ids, 0), (h, 1)], offset: 0 }, self.along(0, vec![(ids, 1), (h, 0)]));
         let origin = self.site.origin(self.site.operands[1], 0);
         self.leave(Node::Take(Take { of: self.operands[1], base, index, origin, size, stride: h }))
     }
@@ -218,7 +219,7 @@ impl Lowering<'_> {
         if from.starts_with(to) {
             let rows = len(self.site.results[0], self.site);
             let reduced = self.float(Node::Reduce(kind, self.operands[0], width), rows);
-            return self.leave(Node::Convert(Operand::same(reduced))).map(Made::Value);
+            return self.leave(Node::Convert(Read::same(reduced))).map(Made::Value);
         }
         if from.ends_with(to) && kind == Reduction::Sum {
             return Ok(Made::Sum(self.operands[0], self.site.result(0)?.iter().product()));

@@ -10,7 +10,7 @@ use ir::ops::{Einsum, KernelOp};
 use ir::types::Type;
 use kernels::cuda::gemm::Contraction;
 use kernels::cuda::kernel::Kernel;
-use kernels::group::{Node, Operand, Out, Program};
+use kernels::group::{Node, Out, Program, Read};
 use kernels::scalar::{Access, Element};
 
 /// Pieces of scratch memory begin at multiples of this, which suits every algorithm.
@@ -141,8 +141,7 @@ struct Growing {
 impl Planner<'_> {
     /// Plans stages of as many statements as fit into one kernel, or of one each.
     fn run(site: &GroupSite<'_>, grows: bool) -> Result<Plan, String> {
-        let mut planner =
-            Planner { site, plan: Plan::default(), left: Vec::new(), next: Growing::default(), flags: 0 };
+        let mut planner = Planner { site, plan: Plan::default(), left: Vec::new(), next: Growing::default(), flags: 0 };
         for (at, stmt) in site.stmts.iter().enumerate() {
             let flag = stmt.accumulate.then_some(planner.flags);
             planner.flags += usize::from(stmt.accumulate);
@@ -216,7 +215,8 @@ impl Planner<'_> {
             GroupValue::Interior(_) => wanted.contains(&value) && !is_there(value),
         };
         let mut values = Vec::new();
-        for ((value, made), element) in next.known.iter().zip(&next.elements).filter(|((value, _), _)| is_left(*value)) {
+        for ((value, made), element) in next.known.iter().zip(&next.elements).filter(|((value, _), _)| is_left(*value))
+        {
             let (made, columns) = match *made {
                 Made::Value(made) => (made, None),
                 Made::Sum(made, width) => (made, Some(width)),
@@ -242,8 +242,7 @@ impl Planner<'_> {
         if next.program.values.is_empty() {
             return Ok(());
         }
-        let wanted: Vec<GroupValue> =
-            self.site.stmts[from..].iter().flat_map(|stmt| &stmt.operands).copied().collect();
+        let wanted: Vec<GroupValue> = self.site.stmts[from..].iter().flat_map(|stmt| &stmt.operands).copied().collect();
         let (program, values, kernel) = self.outs(&next, &wanted)?;
         let (mut results, mut adds) = (Vec::new(), Vec::new());
         for (value, out) in values.iter().zip(&program.outs) {
@@ -258,9 +257,8 @@ impl Planner<'_> {
         let partials = self.scratch(kernel.partials * size_of::<f32>());
         let bytes = |value: usize| program.values[value].len * program.values[value].element.bytes();
         let inputs: Vec<usize> = program.inputs().map(bytes).collect();
-        let is_result = |bytes: usize| {
-            program.outs.iter().any(|out| bytes > 0 && program.len(out) * out.element.bytes() == bytes)
-        };
+        let is_result =
+            |bytes: usize| program.outs.iter().any(|out| bytes > 0 && program.len(out) * out.element.bytes() == bytes);
         let apart: Vec<usize> = kernel.apart.into_iter().filter(|&input| is_result(inputs[input])).collect();
         let spare = apart.into_iter().map(|input| (input, self.scratch(inputs[input]), inputs[input])).collect();
         let work = Work::Kernel(Box::new(program));
@@ -308,7 +306,7 @@ impl Planner<'_> {
         let of = self.next.program.push(Node::Input, Element::F32, size);
         self.next.operands.push(place);
         let access = unpack.unwrap_or(Access::Same);
-        let made = self.next.program.push(Node::Convert(Operand { value: of, access }), to, size);
+        let made = self.next.program.push(Node::Convert(Read { value: of, access }), to, size);
         self.next.known.push((value, Made::Value(made)));
         self.next.elements.push(to);
         self.next.flags.extend(flag.map(|flag| (value, flag)));

@@ -10,7 +10,7 @@ use kernels::cpu::Par;
 use kernels::cpu::elementwise;
 use kernels::cuda::accuracy::{self, Bound, Floor};
 use kernels::cuda::gemm::{Contraction, Matrix};
-use kernels::group::{Moment, Node, Operand, Out, Program, Reduction};
+use kernels::group::{Node, Out, Program, RandomContext, Read, Reduction};
 use kernels::scalar::{Access, Element};
 use std::collections::HashMap;
 
@@ -49,7 +49,7 @@ impl Numbers {
     }
 }
 
-/// What a plan runs on.
+/// Tensors and random numbers of a launch.
 pub(super) struct Plane<'a> {
     pub(super) operands: &'a [Numbers],
     pub(super) held: &'a [Numbers],
@@ -98,25 +98,25 @@ impl Plane<'_> {
             Work::Copy => Ok(vec![operands[0].clone()]),
             Work::Product(plan, _) => Ok(vec![product(plan, operands)]),
             Work::Kernel(program) => {
-                let moment = Moment {
+                let random = RandomContext {
                     seed: self.seed,
                     step: self.step,
                     index: self.site.index,
                     microbatch: self.site.microbatch,
                 };
-                kernel(program, operands, moment)
+                kernel(program, operands, random)
             }
         }
     }
 }
 
-fn kernel(program: &Program, operands: &[Numbers], moment: Moment) -> Result<Vec<Numbers>, String> {
+fn kernel(program: &Program, operands: &[Numbers], random: RandomContext) -> Result<Vec<Numbers>, String> {
     let mut inputs = operands.iter();
     let mut values: Vec<Numbers> = Vec::new();
     for value in &program.values {
         let made = match &value.node {
             Node::Input => inputs.next().ok_or("an input is missing")?.clone(),
-            node => self::node(node, value.len, &values, moment)?,
+            node => self::node(node, value.len, &values, random)?,
         };
         values.push(made.rounded(value.element));
     }
@@ -141,7 +141,7 @@ fn sum(of: &Numbers, places: impl Iterator<Item = usize>) -> (f32, f32) {
     (total as f32, error + 2.0 * count * UNIT * size)
 }
 
-fn read(operand: &Operand, len: usize, values: &[Numbers]) -> Numbers {
+fn read(operand: &Read, len: usize, values: &[Numbers]) -> Numbers {
     let x = &values[operand.value];
     Numbers::from_fn(len, |i| {
         let at = match &operand.access {
@@ -154,8 +154,8 @@ fn read(operand: &Operand, len: usize, values: &[Numbers]) -> Numbers {
 }
 
 /// The value of a node that is not an input.
-fn node(node: &Node, len: usize, values: &[Numbers], moment: Moment) -> Result<Numbers, String> {
-    let read = |operand: &Operand| read(operand, len, values);
+fn node(node: &Node, len: usize, values: &[Numbers], random: RandomContext) -> Result<Numbers, String> {
+    let read = |operand: &Read| read(operand, len, values);
     Ok(match node {
         Node::Unary(op, x) => {
             let f = |x: f32| {
@@ -197,7 +197,7 @@ fn node(node: &Node, len: usize, values: &[Numbers], moment: Moment) -> Result<N
                 }
             }
         }),
-        node => return moved(node, len, values, moment),
+        node => return moved(node, len, values, random),
     })
 }
 
@@ -215,14 +215,14 @@ fn spread(y: f32, ends: &[f32], bound: Bound, second: f32) -> (f32, f32) {
 }
 
 /// A value whose elements are those of others, or made of no others: the meaning of the program, with the errors of what it moves.
-fn moved(node: &Node, len: usize, values: &[Numbers], moment: Moment) -> Result<Numbers, String> {
+fn moved(node: &Node, len: usize, values: &[Numbers], random: RandomContext) -> Result<Numbers, String> {
     let mut program = Program::default();
     for value in values {
         program.push(Node::Input, Element::F32, value.value.len());
     }
     let made = program.push(node.clone(), Element::F32, len);
     program.leave(made);
-    let evaluate = |inputs: Vec<&[f32]>| program.evaluate(&inputs, moment, Par(1)).map(|mut outs| outs.swap_remove(0));
+    let evaluate = |inputs: Vec<&[f32]>| program.evaluate(&inputs, random, Par(1)).map(|mut outs| outs.swap_remove(0));
     let value = evaluate(values.iter().map(|value| &value.value[..]).collect())?;
     Ok(match node {
         Node::Take(take) => {

@@ -2,12 +2,12 @@
 //! accumulation and in-place results.
 
 use super::{Bench, CheckRow, Found, row};
-use crate::backends::cuda::fused::{Buffers, Fused, LaunchArgs};
 use crate::backends::cuda::error::Error;
+use crate::backends::cuda::fused::{Buffers, Fused, LaunchArgs};
 use crate::backends::cuda::memory::Arena;
 use half::{bf16, f16};
 use kernels::cuda::accuracy::{self, Bound};
-use kernels::group::{Moment, Node, Operand, Program};
+use kernels::group::{Node, Program, RandomContext, Read};
 use kernels::scalar::{Access, Binary, Element, Strides, Unary};
 
 pub(super) fn check(bench: &mut Bench, rows: &mut Vec<CheckRow>) {
@@ -57,8 +57,8 @@ fn large(n: usize) -> [(&'static str, Program, Bound); 4] {
     let swiglu = |element| {
         let mut program = Program::default();
         let [gate, up] = [0, 1].map(|_| program.push(Node::Input, element, n));
-        let silu = program.push(Node::Unary(Unary::Silu, Operand::same(gate)), Element::F32, n);
-        let y = program.push(Node::Binary(Binary::Mul, Operand::same(silu), Operand::same(up)), element, n);
+        let silu = program.push(Node::Unary(Unary::Silu, Read::same(gate)), Element::F32, n);
+        let y = program.push(Node::Binary(Binary::Mul, Read::same(silu), Read::same(up)), element, n);
         program.leave(y);
         program
     };
@@ -66,7 +66,11 @@ fn large(n: usize) -> [(&'static str, Program, Bound); 4] {
     let bound = Bound { units: silu.units + 1, ..silu };
     [
         ("copy f32", Program::copy([Element::F32; 2], (Access::Same, n), n), Bound::EXACT),
-        ("add f32", Program::binary(Binary::Add, Element::F32, [(Access::Same, n), (Access::Same, n)], n), Bound::EXACT),
+        (
+            "add f32",
+            Program::binary(Binary::Add, Element::F32, [(Access::Same, n), (Access::Same, n)], n),
+            Bound::EXACT,
+        ),
         ("swiglu f32", swiglu(Element::F32), bound),
         ("swiglu bf16", swiglu(Element::Bf16), bound),
     ]
@@ -106,13 +110,7 @@ fn over_sizes(
     row(name, shape, "B/s", Ok(worst))
 }
 
-fn measure(
-    bench: &mut Bench,
-    program: &Program,
-    bound: Bound,
-    run: ProgramRun,
-    timed: bool,
-) -> Result<Found, Error> {
+fn measure(bench: &mut Bench, program: &Program, bound: Bound, run: ProgramRun, timed: bool) -> Result<Found, Error> {
     let kernel = Fused::new(&bench.device, program)?;
     let (out, n) = (program.outs[0].element, program.len(&program.outs[0]));
     let inputs: Vec<Vec<f32>> = (program.inputs().enumerate())
@@ -154,7 +152,7 @@ fn measure(
     unsafe { bench.staging.read(&bench.stream, &mut got, place)? };
 
     let slices: Vec<&[f32]> = inputs.iter().map(|x| &x[..]).collect();
-    let right = program.evaluate(&slices, Moment::default(), bench.par).map_err(Error::Program)?.swap_remove(0);
+    let right = program.evaluate(&slices, RandomContext::default(), bench.par).map_err(Error::Program)?.swap_remove(0);
     let bound = bound.rounded_to(out);
     let second = |i: usize| inputs.get(1).map_or(0.0, |x| x[i % x.len()]);
     let errors = floats(&got, out).into_iter().zip(right).zip(&held).enumerate();

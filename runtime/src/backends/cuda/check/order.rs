@@ -1,8 +1,8 @@
 //! Checks of the order between streams, and of leaks.
 
 use super::{Bench, CheckRow, Found, row};
-use crate::backends::cuda::fused::{Buffers, Fused, LaunchArgs};
 use crate::backends::cuda::error::Error;
+use crate::backends::cuda::fused::{Buffers, Fused, LaunchArgs};
 use crate::backends::cuda::matmul::{Arithmetic, Matmul};
 use crate::backends::cuda::memory::Arena;
 use crate::backends::cuda::stream::{Event, Stream};
