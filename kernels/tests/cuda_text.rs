@@ -12,7 +12,7 @@ use meshwright_kernels::group::{
     Comparison, Index, Node, Out, Program, Random, RandomContext, Read, Reduction, Rotate, Select, Take,
 };
 use meshwright_kernels::scalar::{Access, Binary, Element, Strides, Unary};
-use stand_in::{Argument, Launch, StandIn};
+use stand_in::{Field, Launch, StandIn};
 
 /// The orders of threads and blocks in which all kernels run.
 const ORDERS: [&str; 3] = ["forward", "reverse", "7"];
@@ -239,26 +239,26 @@ fn kernels(cases: &[Case]) -> (String, Vec<Kernel>) {
 #[derive(Default)]
 struct Job {
     buffers: Vec<Vec<u8>>,
-    launches: Vec<(String, u32, Vec<Argument>)>,
+    launches: Vec<(String, u32, Vec<Vec<Field>>)>,
     /// For each case, the buffers of its outs.
     outs: Vec<Vec<usize>>,
 }
 
 impl Job {
-    fn buffer(&mut self, bytes: Vec<u8>, shift: u64) -> Argument {
+    fn buffer(&mut self, bytes: Vec<u8>, shift: u64) -> Vec<Field> {
         self.buffers.push([vec![0; shift as usize], bytes].concat());
-        Argument::At(self.buffers.len() - 1, shift)
+        vec![Field::At(self.buffers.len() - 1, shift)]
     }
 
     fn case(&mut self, number: usize, case: &Case, kernel: &Kernel) {
         let program = &case.program;
-        let value = |n: u64| Argument::Value(n.to_le_bytes().to_vec());
+        let value = |n: u64| vec![Field::Value(n.to_le_bytes().to_vec())];
         let mut arguments = Vec::new();
         for (at, x) in program.inputs().zip(&case.inputs) {
             arguments.push(self.buffer(bytes(x, program.values[at].element), case.shift));
         }
         let first = self.buffers.len();
-        let outs: Vec<Argument> = (program.outs.iter().zip(&case.held))
+        let outs: Vec<Vec<Field>> = (program.outs.iter().zip(&case.held))
             .map(|(out, held)| self.buffer(bytes(held, out.element), case.shift))
             .collect();
         self.outs.push((first..self.buffers.len()).collect());

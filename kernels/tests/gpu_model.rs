@@ -4,7 +4,7 @@
 
 mod stand_in;
 
-use stand_in::{Argument, Launch, StandIn};
+use stand_in::{Field, Launch, StandIn};
 use std::path::Path;
 use std::process::Command;
 use std::sync::LazyLock;
@@ -43,12 +43,16 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
     words(bytes).into_iter().map(|bits| f32::from_bits(bits as u32)).collect()
 }
 
-fn at(buffer: usize) -> Argument {
-    Argument::At(buffer, 0)
+fn at(buffer: usize) -> Vec<Field> {
+    vec![Field::At(buffer, 0)]
 }
 
-fn int(n: u32) -> Argument {
-    Argument::Value(n.to_le_bytes().to_vec())
+fn value(bytes: &[u8]) -> Vec<Field> {
+    vec![Field::Value(bytes.to_vec())]
+}
+
+fn int(n: u32) -> Vec<Field> {
+    value(&n.to_le_bytes())
 }
 
 #[test]
@@ -151,10 +155,9 @@ fn indices_have_three_dims() {
 #[test]
 fn parameters_have_any_size() {
     let x = numbers(32);
-    let value = |bytes: &[u8]| Argument::Value(bytes.to_vec());
-    let fields = vec![at(0), value(&2.0f32.to_le_bytes()), value(&7u16.to_le_bytes()), value(&[1, 0])];
+    let fields = [at(0), value(&2.0f32.to_le_bytes()), value(&7u16.to_le_bytes()), value(&[1, 0])].concat();
     let arguments = vec![
-        Argument::Struct(fields),
+        fields,
         value(&[3]),
         value(&256u16.to_le_bytes()),
         value(&(-9i32).to_le_bytes()),
@@ -167,8 +170,18 @@ fn parameters_have_any_size() {
     assert_eq!(got, x.iter().map(|x| -(x * 2.0 + 7.0) + 3.0 + 256.0 - 9.0 + 0.5 + 0.25).collect::<Vec<_>>());
 }
 
-/// What the driver reports of a kernel with a mistake, on 64 numbers.
-fn error(kernel: &str, threads: u32, arguments: Vec<Argument>, order: &str) -> String {
+#[test]
+fn there_may_be_many_parameters() {
+    let number = |i: u64| value(&(i + 1).to_le_bytes()[..1 << (i % 4)]);
+    let arguments = [at(0)].into_iter().chain((0..12).map(number)).collect();
+    let launch = Launch::new("many_parameters", [1, 1, 1], [1, 1, 1], arguments);
+    let factors = [1, 2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31];
+    let sum: i32 = factors.iter().zip(1..).map(|(factor, i)| factor * i).sum();
+    assert_eq!(floats(&run(RIGHT, &[vec![0; 4]], &launch)[0]), [sum as f32]);
+}
+
+/// Error that the driver reports of a kernel with a mistake, on 64 numbers.
+fn error(kernel: &str, threads: u32, arguments: Vec<Vec<Field>>, order: &str) -> String {
     let blocks = if kernel == "between_blocks" { 2 } else { 1 };
     let launch = Launch::new(kernel, [blocks, 1, 1], [threads, 1, 1], arguments);
     let launch = Launch { dynamic: 4 * 63, ..launch };

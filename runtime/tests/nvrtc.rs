@@ -106,6 +106,19 @@ fn generated_kernels_compile_within_their_budget() {
     }
 }
 
+#[test]
+#[ignore = "needs NVRTC: .ci/run fetches it"]
+fn kernels_that_test_the_model_of_a_gpu_are_cuda() {
+    let right = include_str!("../../kernels/tests/gpu_model/right.cu");
+    let wrong = include_str!("../../kernels/tests/gpu_model/wrong.cu");
+    for arch in ARCHITECTURES {
+        for text in [right, wrong] {
+            let code = compile(text, arch).unwrap_or_else(|why| panic!("{why}"));
+            assert!(!code.log.contains("warning"), "{}", code.log);
+        }
+    }
+}
+
 fn budget(code: &Code) -> (u32, u32) {
     let told = code.registers().zip(code.spilled_bytes());
     told.unwrap_or_else(|| panic!("the assembler told no registers:\n{}", code.log))

@@ -114,12 +114,9 @@ extern "C" __global__ void __launch_bounds__(32, 2) parameters(
     out[threadIdx.x] = (arguments.negative ? -x : x) + (float)a + (float)b + (float)c + d + (float)e;
 }
 
-// For the time of barriers.
-extern "C" __global__ void barriers(float* out, unsigned int count) {
-    float sum = 0.0f;
-    for (unsigned int i = 0; i < count; i++) {
-        sum += 1.0f;
-        __syncthreads();
-    }
-    out[blockIdx.x * blockDim.x + threadIdx.x] = sum;
+extern "C" __global__ void many_parameters(
+    float* out, char c0, short c1, int c2, unsigned long long c3, char c4, short c5, int c6, unsigned long long c7,
+    char c8, short c9, int c10, unsigned long long c11
+) {
+    out[0] = (float)(c0 + 2 * c1 + 3 * c2 + 5 * c3 + 7 * c4 + 11 * c5 + 13 * c6 + 17 * c7 + 19 * c8 + 23 * c9 + 29 * c10 + 31 * c11);
 }

@@ -121,5 +121,5 @@ extern "C" __global__ void beyond_an_array(float* out) {
     __shared__ float b[32];
     a[threadIdx.x] = b[threadIdx.x] = 1.0f;
     __syncthreads();
-    out[threadIdx.x] = a[threadIdx.x + 1];
+    out[threadIdx.x] = a[threadIdx.x + 1] + b[threadIdx.x];
 }

@@ -23,8 +23,11 @@ static uint32_t era, block_era, launch_era;
 /* A warp's time is one more than the number of its calls of `__syncwarp()`. A thread has seen what a lane did up to a time. */
 static uint32_t synchronised[MOST_THREADS / WARP], seen[MOST_THREADS][WARP];
 static Shadow shared_shadow[MOST_SHARED + MOST_SHARED_BY_CONSENT];
-static Region *regions, last_write;
+static Region *regions;
 static unsigned region_count;
+/* The allocation that was accessed last. */
+static Region recent;
+static struct { char *start; size_t bytes; } last_write;
 
 static Shadow *map(size_t bytes) {
     if (bytes == 0 || bytes > RACES) return 0;
@@ -34,7 +37,7 @@ static Shadow *map(size_t bytes) {
 
 void model_add_memory(void *start, size_t bytes) {
     regions = realloc(regions, (region_count + 1) * sizeof *regions);
-    regions[region_count++] = (Region){start, bytes, map(bytes)};
+    recent = regions[region_count++] = (Region){start, bytes, map(bytes)};
 }
 
 void model_remove_memory(void *start) {
@@ -42,11 +45,12 @@ void model_remove_memory(void *start) {
     while (regions[i].start != start) i++;
     if (regions[i].shadow) munmap(regions[i].shadow, regions[i].bytes * sizeof(Shadow));
     regions[i] = regions[--region_count];
+    recent = (Region){0};
 }
 
 void accesses_begin_launch(void) {
     launch_era = ++era;
-    last_write = (Region){0};
+    last_write.bytes = 0;
 }
 void accesses_begin_block(void) { block_era = ++era; }
 void accesses_barrier(void) { era++; }
@@ -58,8 +62,7 @@ void accesses_warp(unsigned first, unsigned mask) {
     for (unsigned lane = 0; lane < WARP; lane++) if (mask >> lane & 1) joined[lane] = time;
     for (unsigned lane = 0; lane < WARP; lane++) if (mask >> lane & 1) memcpy(seen[first + lane], joined, sizeof joined);
 }
-void accesses_end_launch(void) {
-    if (!getenv("STAND_IN_FAULTS")) return;
+void model_spoil(void) {
     for (size_t i = 0; i < last_write.bytes; i++) last_write.start[i] ^= 0xff;
 }
 
@@ -113,41 +116,45 @@ static void check(Shadow *shadow, int writes, uint32_t since, const char *what, 
     shadow->read_time = warp_time();
 }
 
-static int inside(const char *at, size_t bytes, const char *start, size_t size) {
-    return at >= start && (size_t)(at - start) <= size && bytes <= size - (at - start);
+static inline int inside(const char *at, size_t bytes, const char *start, size_t size) {
+    size_t offset = at - start;
+    return offset <= size && bytes <= size - offset;
 }
 
-static void check_all(Shadow *shadow, size_t first, size_t bytes, int writes, uint32_t since, const char *what) {
+static __attribute__((noinline)) void check_all(Shadow *shadow, size_t first, size_t bytes, int writes, uint32_t since, const char *what) {
     for (size_t i = first; i < first + bytes; i++) check(&shadow[i], writes, since, what, i);
 }
 
-static Region *region_of(const char *at, size_t bytes) {
-    static unsigned found;
-    for (unsigned i = 0; i < region_count; i++) {
-        if (found >= region_count) found = 0;
-        if (inside(at, bytes, regions[found].start, regions[found].bytes)) return &regions[found];
-        found++;
-    }
-    return 0;
+static void find_region(const char *at, size_t bytes, int writes) {
+    unsigned i = 0;
+    while (i < region_count && !inside(at, bytes, regions[i].start, regions[i].bytes)) i++;
+    if (i == region_count)
+        threads_fail(ILLEGAL_ADDRESS, current, "it %s %zu bytes at %p, which is outside all memory", writes ? "writes" : "reads", bytes, at);
+    recent = regions[i];
 }
 
-static void access_to(char *at, size_t bytes, int writes) {
-    if (inside(at, bytes, fibre_stack(current->number), STACK)) return;
+static void access_elsewhere(char *at, size_t bytes, int writes);
+
+static inline void access_to(char *at, size_t bytes, int writes) {
+    if (!inside(at, bytes, recent.start, recent.bytes)) return access_elsewhere(at, bytes, writes);
+    if (recent.shadow) check_all(recent.shadow, at - recent.start, bytes, writes, launch_era, "an allocation");
+    if (writes) last_write.start = at, last_write.bytes = bytes;
+}
+
+static __attribute__((noinline)) void access_elsewhere(char *at, size_t bytes, int writes) {
     const Piece fixed = grid_shared.fixed, dynamic = grid_shared.dynamic;
+    if (inside(at, bytes, current->stack, STACK)) return;
     if (inside(at, bytes, fixed.start, fixed.bytes)) {
         check_all(shared_shadow, at - fixed.start, bytes, writes, block_era, "static shared memory");
     } else if (inside(at, bytes, dynamic.start, dynamic.bytes)) {
         check_all(shared_shadow + MOST_SHARED, at - dynamic.start, bytes, writes, block_era, "dynamic shared memory");
     } else if (!inside(at, bytes, grid_kernel->module, grid_kernel->module_end - grid_kernel->module)) {
-        Region *region = region_of(at, bytes);
-        if (!region)
-            threads_fail(ILLEGAL_ADDRESS, current, "it %s %zu bytes at %p, which is outside all memory", writes ? "writes" : "reads", bytes, at);
-        if (region->shadow) check_all(region->shadow, at - region->start, bytes, writes, launch_era, "an allocation");
-        if (writes) last_write = (Region){at, bytes};
+        find_region(at, bytes, writes);
+        access_to(at, bytes, writes);
     }
 }
 
-static void aligned_access(char *at, size_t bytes, int writes) {
+static inline void aligned_access(char *at, size_t bytes, int writes) {
     if ((uintptr_t)at % bytes)
         threads_fail(MISALIGNED_ADDRESS, current, "it %s %zu bytes at %p, which is no multiple", writes ? "writes" : "reads", bytes, at);
     access_to(at, bytes, writes);

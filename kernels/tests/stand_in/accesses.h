@@ -1,11 +1,16 @@
-/* Checks of each access to memory by a kernel. The compiler calls them, since it is asked to instrument kernels for a checker of races
- * (`-fsanitize=thread`), whose library these functions replace.
+/* Checks of each access to memory by a kernel. The compiler calls them, since it is asked to instrument kernels for its checkers of races
+ * and of undefined behaviour (`-fsanitize=thread`, `alignment`, `bounds`), whose libraries these functions replace.
  *
- * Found, in every order of the threads: accesses outside allocations, shared memory, the own stack and the kernel's library;
- * addresses that are no multiple of the size; two accesses to a byte, one of them a write, by two threads of a launch, with no
- * `__syncthreads()` between them, nor in one warp a `__syncwarp()`. Blocks of a launch are never in order.
- * Not found: races in allocations of more than RACES bytes, and on paths that no thread takes with the data at hand. The lanes of a
- * mask that is not full may be taken to race where `__syncwarp()` calls with different masks order them. */
+ * Found, in every order of the threads:
+ * - accesses outside allocations, shared memory, the thread's stack and the kernel's library, and indices outside an array;
+ * - addresses that are not aligned for their type;
+ * - races: accesses to a byte by two threads of a launch, one of them a write, that no `__syncthreads()` is between, nor in one warp a
+ *   `__syncwarp()`. Blocks are never in order.
+ * Not found:
+ * - races in allocations of more than RACES bytes, unless an order of threads and blocks changes bits;
+ * - what is on paths that no thread takes with the data at hand;
+ * - accesses by `memcpy` and `memset`, and those of which the compiler does away with at -O1.
+ * Found without need: races between lanes that `__syncwarp()` calls with different masks order one after another. */
 #ifndef ACCESSES_H
 #define ACCESSES_H
 
@@ -17,7 +22,5 @@ void accesses_begin_block(void);
 void accesses_barrier(void);
 /* The lanes of a mask of the warp that begins with thread `first` have met. */
 void accesses_warp(unsigned first, unsigned mask);
-/* With STAND_IN_FAULTS, spoils what the launch wrote last. */
-void accesses_end_launch(void);
 
 #endif

@@ -48,6 +48,5 @@ Status model_launch(const ModelKernel *kernel, void **arguments, Extent grid, Ex
         Status status = threads_run(block, call);
         if (status) return status;
     }
-    accesses_end_launch();
     return OK;
 }

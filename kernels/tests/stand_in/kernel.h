@@ -60,7 +60,8 @@ enum { warpSize = 32 };
 #define __shfl_xor_sync(mask, value, lanes, ...) MODEL_SHUFFLE(MODEL_XOR, mask, value, lanes, (32, ##__VA_ARGS__))
 #define MODEL_SHUFFLE(kind, mask, value, argument, width) \
     _Generic((value), float: model_shuffle_float, double: model_shuffle_double, int: model_shuffle_int, unsigned int: model_shuffle_unsigned, \
-             long long: model_shuffle_long, unsigned long long: model_shuffle_unsigned_long)(__LINE__, kind, mask, value, argument, width)
+             long: model_shuffle_long, unsigned long: model_shuffle_unsigned_long, long long: model_shuffle_long, \
+             unsigned long long: model_shuffle_unsigned_long)(__LINE__, kind, mask, value, argument, width)
 #define MODEL_SHUFFLE_OF(name, type) \
     static inline type model_shuffle_##name(int line, ModelExchange kind, unsigned mask, type value, int argument, int width) { \
         uint64_t bits = 0; \

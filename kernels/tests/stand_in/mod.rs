@@ -21,25 +21,24 @@ pub(crate) struct Launch<'a> {
     pub(crate) dynamic: u32,
     /// The most bytes of dynamic shared memory that the kernel is allowed before its launch; 0 leaves the default.
     pub(crate) consent: u32,
-    pub(crate) arguments: Vec<Argument>,
+    /// Each argument is its fields, which leave no gap: one, unless it is a struct.
+    pub(crate) arguments: Vec<Vec<Field>>,
 }
 
 impl<'a> Launch<'a> {
     /// A launch without dynamic shared memory.
-    pub(crate) fn new(kernel: &'a str, grid: [u32; 3], block: [u32; 3], arguments: Vec<Argument>) -> Launch<'a> {
+    pub(crate) fn new(kernel: &'a str, grid: [u32; 3], block: [u32; 3], arguments: Vec<Vec<Field>>) -> Launch<'a> {
         Launch { kernel, grid, block, dynamic: 0, consent: 0, arguments }
     }
 }
 
-/// An argument of a kernel.
+/// A part of an argument of a kernel.
 #[derive(Clone)]
-pub(crate) enum Argument {
+pub(crate) enum Field {
     /// An address in a buffer, by the buffer's number and an offset in bytes.
     At(usize, u64),
     /// The bytes of a value.
     Value(Vec<u8>),
-    /// A struct of fields that leave no gap.
-    Struct(Vec<Argument>),
 }
 
 impl StandIn {
@@ -108,19 +107,15 @@ fn write_job(source: &str, buffers: &[Vec<u8>], launches: &[Launch<'_>]) -> Vec<
         let extents = launch.grid.into_iter().chain(launch.block).chain([launch.dynamic, launch.consent]);
         extents.for_each(|n| number(&mut job, u64::from(n)));
         number(&mut job, launch.arguments.len() as u64);
-        for argument in &launch.arguments {
-            let fields = if let Argument::Struct(fields) = argument { fields } else { std::slice::from_ref(argument) };
+        for fields in &launch.arguments {
             number(&mut job, fields.len() as u64);
             for field in fields {
                 match field {
-                    Argument::At(buffer, offset) => {
-                        [1, *buffer as u64, *offset].iter().for_each(|n| number(&mut job, *n))
-                    }
-                    Argument::Value(value) => {
+                    Field::At(buffer, offset) => [1, *buffer as u64, *offset].iter().for_each(|n| number(&mut job, *n)),
+                    Field::Value(value) => {
                         number(&mut job, 0);
                         bytes(&mut job, value);
                     }
-                    Argument::Struct(_) => panic!("a struct in a struct: name its fields"),
                 }
             }
         }

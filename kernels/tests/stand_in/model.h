@@ -17,6 +17,9 @@ enum { MOST_SHARED = 48 << 10, MOST_SHARED_BY_CONSENT = 227 << 10 };
 Status model_launch(const ModelKernel *kernel, void **arguments, Extent grid, Extent block, size_t dynamic);
 const char *model_failure(void);
 
+/* Changes what the last launch wrote last. */
+void model_spoil(void);
+
 /* Lets kernels access memory from now on, or no longer. */
 void model_add_memory(void *start, size_t bytes);
 void model_remove_memory(void *start);

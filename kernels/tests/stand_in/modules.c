@@ -70,6 +70,7 @@ static Status run(void *data) {
         at += place(launch->kernel->sizes[i]);
     }
     Status status = model_launch(launch->kernel, values, launch->grid, launch->block, launch->dynamic);
+    if (faulty()) model_spoil();
     return status ? fail(status, model_failure()) : OK;
 }
 

@@ -124,7 +124,9 @@ Status threads_run(Extent block, void (*call)(void)) {
         thread->index[1] = i / block.x % block.y;
         thread->index[2] = i / block.x / block.y;
         thread->returned = 0;
-        fibre_begin(&thread->fibre, fibre_stack(i), STACK, run);
+        thread->stack = fibre_stack(i);
+        /* Stacks that end at equal places of their pages would contend for the same lines of the cache. */
+        fibre_begin(&thread->fibre, thread->stack, STACK - i % 16 * 256, run);
         threads_wake(thread);
     }
     warps_begin();

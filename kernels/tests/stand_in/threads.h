@@ -8,6 +8,7 @@ enum { MOST_THREADS = 1024, WARP = 32 };
 
 typedef struct {
     Fibre fibre;
+    char *stack;
     unsigned number, index[3];
     /* The function in which it waits, with its line, or 0. */
     const char *waits;
