@@ -60,7 +60,7 @@ pub fn compare(cuda: &mut Cuda, site: &GroupSite<'_>, how: Run) -> Result<Compar
                 continue;
             }
             let share = f64::from((got - right).abs()) / f64::from(bound);
-            if !(share <= 1.0) {
+            if share.is_nan() || share > 1.0 {
                 return Err(format!("result {number}, element {i}: {got} is not {right}, within {bound:e}"));
             }
             worst = worst.max(share);
