@@ -297,6 +297,11 @@ fn generated_text_computes_what_programs_mean() {
     let mut cases = functions();
     let shapes = [[5, 7], [37, 40], [3, 1100], [1, 1], [1, 9], [600, 2]];
     cases.extend(shapes.iter().flat_map(|shape| [false, true].map(|accumulate| kind_case(*shape, accumulate))));
+    // Rows that are read again from memory.
+    let mut long = kind_case([2, 40_000], false);
+    long.program.outs.truncate(4);
+    long.held.truncate(4);
+    cases.push(long);
     cases.extend([2, 7, 8].map(rotation));
     let (text, kernels) = kernels(&cases);
     let mut job = Job::default();

@@ -198,7 +198,7 @@ pub trait Backend: Memory + Sized + Send {
     /// Makes a group of statements ready. Its launch has the operands and results of the group.
     ///
     /// # Errors
-    /// The device has no kernels for groups, or a statement cannot run on its types.
+    /// A statement cannot run on its types.
     fn prepare_group(&mut self, site: &GroupSite<'_>) -> Result<Self::Kernel, String>;
 
     /// Gives the seed of the run and the number of the step, from 1, that launches read from now on, on all forks.

@@ -129,10 +129,9 @@ fn models() -> Vec<(&'static str, ModelConfig, &'static str, &'static str)> {
     let (llama, moe, gpt2) = (ModelConfig::Llama(llama), ModelConfig::Llama(moe), ModelConfig::Gpt2(gpt2));
     vec![
         ("llama", llama.clone(), "f32", "dp=1"),
-        ("llama", llama.clone(), "bf16", "tp=2"),
+        ("llama", llama, "bf16", "tp=2"),
         ("gpt2", gpt2.clone(), "f32", "dp=1"),
         ("gpt2", gpt2, "bf16", "dp=1"),
         ("moe", moe, "f32", "dp=1"),
-        ("llama", llama, "f32", "tp=2"),
     ]
 }

@@ -40,7 +40,7 @@ pub struct Buffers<'a> {
     pub partials: u64,
 }
 
-/// What a launch is told besides its buffers.
+/// Arguments of a launch besides its buffers.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct LaunchArgs {
     /// The number of elements, if the kernel goes by elements.

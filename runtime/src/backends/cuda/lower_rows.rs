@@ -261,7 +261,7 @@ impl<'a, 'b> Rows<'a, 'b> {
     }
 }
 
-/// What each row that has a label adds to the loss.
+/// Share of the loss of each row that has a label.
 fn loss(low: &mut Lowering<'_>, [lse, picked]: [usize; 2], label: Read, rows: usize) -> usize {
     let zero = low.zero();
     let mask = low.program.push(Node::Compare(Comparison::LessEqual, zero, label), Element::I32, rows);

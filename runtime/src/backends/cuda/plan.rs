@@ -28,7 +28,7 @@ pub struct Plan {
 /// A launch.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Stage {
-    /// What it does.
+    /// Its work.
     pub work: Work,
     /// Where its operands are.
     pub operands: Vec<Place>,
