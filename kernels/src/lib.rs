@@ -24,10 +24,11 @@
 //! ```
 //!
 //! [`cpu`] has the kernels, compiled for AVX-512, AVX2 and the baseline and chosen at run time. [`cuda`] describes the same
-//! kernels for GPUs as text and descriptors; the runtime launches them. [`scalar`] has the elementwise functions as programs, from
-//! which the text is made. [`cpu::narrow`] has the formats below f32 in which
+//! kernels for GPUs as text and descriptors; the runtime launches them. [`group`] has the programs from
+//! which the text is made, [`scalar`] their functions. [`cpu::narrow`] has the formats below f32 in which
 //! tensors are stored.
 
 pub mod cpu;
 pub mod cuda;
+pub mod group;
 pub mod scalar;

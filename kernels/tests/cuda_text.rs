@@ -1,5 +1,5 @@
 //! Generated CUDA C, computed by this processor: the very text of each kernel is run, thread by thread, on random data, against the
-//! kernels of `kernels::cpu`.
+//! meaning of its program.
 #![cfg(target_os = "linux")]
 
 mod stand_in;
@@ -7,21 +7,27 @@ mod stand_in;
 use meshwright_kernels::cpu::Par;
 use meshwright_kernels::cpu::dropout::normal;
 use meshwright_kernels::cuda::accuracy::{self, Bound};
-use meshwright_kernels::cuda::elementwise::{ADDS, WRITES, source};
-use meshwright_kernels::scalar::{Access, Binary, Element, Input, Program, Step, Strides, Unary, Value};
+use meshwright_kernels::cuda::kernel::{CHUNKS, GROUP, Kernel};
+use meshwright_kernels::group::{
+    Comparison, Index, Node, Out, Program, Random, RandomContext, Read, Reduction, Rotate, Select, Take,
+};
+use meshwright_kernels::scalar::{Access, Binary, Element, Strides, Unary};
 use stand_in::{Field, Launch, StandIn};
+
+/// The orders of threads and blocks in which all kernels run.
+const ORDERS: [&str; 3] = ["forward", "reverse", "7"];
+
+const RANDOM: RandomContext = RandomContext { seed: 5, step: 3, index: 2, microbatch: 4 };
 
 /// A program on some data.
 struct Case {
     name: String,
     program: Program,
     accumulate: bool,
-    /// Elements of the result.
-    n: usize,
     /// The inputs as f32, already rounded to their element types.
     inputs: Vec<Vec<f32>>,
-    /// The output before the kernel runs.
-    held: Vec<f32>,
+    /// The outs before the kernel runs.
+    held: Vec<Vec<f32>>,
     /// Bytes by which all buffers are out of line.
     shift: u64,
     bound: Bound,
@@ -37,165 +43,297 @@ fn numbers(n: usize, seed: u32, positive: bool, element: Element) -> Vec<f32> {
         x.iter_mut().zip(edges).for_each(|(x, edge)| *x = edge);
     }
     let number = |x: f32| if positive { x.abs() } else { x };
-    x.into_iter().map(|x| rounded(number(x), element)).collect()
+    x.into_iter().map(|x| element.nearest(number(x))).collect()
 }
 
-/// A float rounded to an element type, by comparing the two neighbours.
-fn rounded(x: f32, element: Element) -> f32 {
-    if element == Element::F32 || !x.is_finite() {
-        return x;
-    }
-    let below = f32::from_bits(x.to_bits() & 0xffff_0000);
-    let above = f32::from_bits((x.to_bits() & 0xffff_0000).wrapping_add(0x1_0000));
-    // Infinity stands for the next number after the largest, and rounding treats it so.
-    let next = if above.is_finite() { f64::from(above) } else { 2f64.powi(128).copysign(f64::from(x)) };
-    let (down, up) = ((f64::from(x) - f64::from(below)).abs(), (next - f64::from(x)).abs());
-    let even = below.to_bits() & 0x1_0000 == 0;
-    if down < up || (down == up && even) { below } else { above }
+/// Small integers.
+fn integers(n: usize, seed: u32, most: i32) -> Vec<f32> {
+    (0..n as u64).map(|i| (normal([seed, 6], i) * most as f32) as i32 % (most + 1)).map(|x| x as f32).collect()
 }
 
-fn cases() -> Vec<Case> {
-    let mut cases = Vec::new();
-    let mut seed = 0;
-    let mut add = |name: String, program: Program, accumulate: bool, n: usize, shift: u64, bound: Bound| {
-        seed += 1;
+/// The functions of single elements.
+fn functions() -> Vec<Case> {
+    let mut cases: Vec<Case> = Vec::new();
+    let mut add = |name: String, program: Program, accumulate: bool, shift: u64, bound: Bound| {
+        let seed = cases.len() as u32 + 1;
         let positive = name.contains("Log") || name.contains("qrt");
-        let len = |access: &Access| match access {
-            Access::Same => n,
-            Access::One => 1,
-            Access::Strided(strides) => {
-                strides.offset + 1 + strides.dims.iter().map(|(size, stride)| (size - 1) * stride).sum::<usize>()
-            }
+        let input = |(i, at): (usize, usize)| {
+            let value = &program.values[at];
+            numbers(value.len, 2 * seed + i as u32, positive, value.element)
         };
-        let input =
-            |(i, input): (usize, &Input)| numbers(len(&input.access), 2 * seed + i as u32, positive, input.element);
-        let inputs = program.inputs.iter().enumerate().map(input).collect();
-        let held = numbers(n, 2 * seed + 9, positive, program.output);
-        let bound = bound.rounded_to(program.output);
-        cases.push(Case { name, program, accumulate, n, inputs, held, shift, bound });
+        let inputs = program.inputs().enumerate().map(input).collect();
+        let held =
+            program.outs.iter().map(|out| numbers(program.len(out), 2 * seed + 9, positive, out.element)).collect();
+        let bound = bound.rounded_to(program.outs[0].element);
+        cases.push(Case { name, program, accumulate, inputs, held, shift, bound });
     };
-    for element in [Element::F32, Element::Bf16] {
+    for element in [Element::F32, Element::Bf16, Element::F16] {
         for op in Unary::ALL {
-            add(format!("{op:?} {element:?}"), Program::unary(op, element), false, 1003, 0, accuracy::unary(op));
+            add(format!("{op:?} {element:?}"), Program::unary(op, element, 203), false, 0, accuracy::unary(op));
         }
+        let same = |n| [(Access::Same, n), (Access::Same, n)];
         for op in Binary::ALL {
-            let program = Program::binary(op, element, Access::Same, Access::Same);
-            add(format!("{op:?} {element:?}"), program, false, 1003, 0, accuracy::binary(op));
+            let program = Program::binary(op, element, same(203), 203);
+            add(format!("{op:?} {element:?}"), program, false, 0, accuracy::binary(op));
         }
-        let exact = |op, a, b| Program::binary(op, element, a, b);
-        let add_one = exact(Binary::Sub, Access::Same, Access::One);
-        add(format!("one {element:?}"), add_one.clone(), false, 130, 0, Bound::EXACT);
-        add(format!("out of line {element:?}"), add_one.clone(), true, 131, 4, Bound::EXACT);
-        for n in [0, 1, 3, 4, 5] {
-            add(format!("{n} {element:?}"), add_one.clone(), true, n, 0, Bound::EXACT);
+        let less_one = |n| Program::binary(Binary::Sub, element, [(Access::Same, n), (Access::One, 1)], n);
+        add(format!("one {element:?}"), less_one(130), false, 0, Bound::EXACT);
+        add(format!("out of line {element:?}"), less_one(131), true, 4, Bound::EXACT);
+        for n in [1, 3, 4, 5] {
+            add(format!("{n} {element:?}"), less_one(n), true, 0, Bound::EXACT);
         }
         let transposed = Access::Strided(Strides { dims: vec![(3, 1), (5, 0), (7, 3)], offset: 2 });
-        add(format!("strided {element:?}"), exact(Binary::Mul, transposed, Access::Same), true, 105, 0, Bound::EXACT);
+        let strided = Program::binary(Binary::Mul, element, [(transposed, 23), (Access::Same, 105)], 105);
+        add(format!("strided {element:?}"), strided, true, 0, Bound::EXACT);
+        // Four neighbours have neighbours, or the same.
+        let (columns, rows) = (vec![(5, 0), (8, 1)], vec![(5, 1), (8, 0)]);
+        let [columns, rows] = [columns, rows].map(|dims| Access::Strided(Strides { dims, offset: 0 }));
+        let spread = Program::binary(Binary::Sub, element, [(columns, 8), (rows, 5)], 40);
+        add(format!("spread {element:?}"), spread, false, 0, Bound::EXACT);
+        for from in [Element::F32, Element::Bf16, Element::F16] {
+            let cast = Program::copy([from, element], (Access::Same, 301), 301);
+            add(format!("{from:?} to {element:?}"), cast, false, 0, Bound::EXACT);
+        }
     }
-    let swiglu = Program {
-        inputs: [Element::F32, Element::Bf16].map(|element| Input { element, access: Access::Same }).to_vec(),
-        steps: vec![
-            Step::Unary(Unary::Silu, Value::Input(0)),
-            Step::Binary(Binary::Mul, Value::Step(0), Value::Input(1)),
-        ],
-        result: Value::Step(1),
-        output: Element::Bf16,
-    };
-    add("chain".into(), swiglu, false, 999, 0, accuracy::unary(Unary::Silu));
-    let narrow = Program { output: Element::Bf16, ..Program::copy(Element::F32, Access::Same) };
-    add("cast".into(), narrow, false, 1001, 0, Bound::EXACT);
     cases
+}
+
+/// The other kinds of values, on integers, of which sums in any order are exact.
+fn kinds(rows: usize, width: usize) -> Program {
+    let n = rows * width;
+    let mut program = Program::default();
+    let input = |program: &mut Program, element, len| program.push(Node::Input, element, len);
+    let x = input(&mut program, Element::Bf16, n);
+    let [row, column] = [rows, width].map(|len| input(&mut program, Element::I32, len));
+    let table = input(&mut program, Element::F32, 10 * width);
+    let along = |value, dims: [(usize, usize); 2]| Read {
+        value,
+        access: Access::Strided(Strides { dims: dims.to_vec(), offset: 0 }),
+    };
+    let of_row = |value| along(value, [(rows, 1), (width, 0)]);
+    let of_column = |value| along(value, [(rows, 0), (width, 1)]);
+    let place = program.push(Node::Index(Index { origin: -2, size: width, inner: 1 }), Element::I32, n);
+    let hit = Node::Compare(Comparison::LessEqual, Read::same(place), of_column(column));
+    let hit = program.push(hit, Element::I32, n);
+    let base = Strides { dims: vec![(rows, 0), (width, 1)], offset: 0 };
+    let take = Take { of: table, base, index: of_row(row), origin: -4, size: 10, stride: width };
+    let taken = program.push(Node::Take(take), Element::F32, n);
+    let select = Select { mask: Read::same(hit), not: true, of: Read::same(x), other: Some(Read::same(taken)) };
+    let chosen = program.push(Node::Select(select), Element::F32, n);
+    let most = program.push(Node::Reduce(Reduction::Max, chosen, width), Element::F32, rows);
+    let less = program.push(Node::Binary(Binary::Sub, Read::same(chosen), of_row(most)), Element::F32, n);
+    let sum = program.push(Node::Reduce(Reduction::Sum, less, width), Element::F32, rows);
+    let total = program.push(Node::Binary(Binary::Add, Read::same(less), of_row(sum)), Element::F32, n);
+    // An element of each row, by an integer that may be outside.
+    let base = Strides { dims: vec![(rows, width)], offset: 0 };
+    let pick = Take { of: less, base, index: Read::same(row), origin: 1, size: width, stride: 1 };
+    let picked = program.push(Node::Take(pick), Element::F32, rows);
+    let random = Random { path: "a.b".into(), counter: Strides { dims: vec![(n, 3)], offset: 7 }, microbatch: 1000 };
+    let random = program.push(Node::Random(random), Element::F32, n);
+    for value in [total, sum, picked, random] {
+        program.leave(value);
+    }
+    program.outs.push(Out { value: total, element: Element::F32, columns: Some(width), adds: true });
+    program.outs.push(Out { value: picked, element: Element::Bf16, columns: Some(1), adds: true });
+    program
+}
+
+fn kind_case([rows, width]: [usize; 2], accumulate: bool) -> Case {
+    let program = kinds(rows, width);
+    let input = |(i, at): (usize, usize)| integers(program.values[at].len, i as u32, 6);
+    let inputs = program.inputs().enumerate().map(input).collect();
+    let held = program.outs.iter().map(|out| integers(program.len(out), 9, 9)).collect();
+    Case { name: format!("{rows} x {width}"), program, accumulate, inputs, held, shift: 0, bound: Bound::EXACT }
+}
+
+/// Heads of a size turned by positions; sines and cosines are off by 3e-7 on each side.
+fn rotation(head: usize) -> Case {
+    let (rows, heads) = (5, 3);
+    let (n, mut program) = (rows * heads * head, Program::default());
+    let x = program.push(Node::Input, Element::F32, n);
+    let position = program.push(Node::Input, Element::I32, rows);
+    let shifted = program.push(Node::Unary(Unary::Shift(0.5), Read::same(x)), Element::F32, n);
+    let access = Access::Strided(Strides { dims: vec![(rows, 1), (heads * head, 0)], offset: 0 });
+    let turns = (0..head / 2).map(|i| 0.3 / (1.0 + 7.0 * i as f64)).collect();
+    let rotate = Rotate { of: shifted, position: Read { value: position, access }, turns, head };
+    let y = program.push(Node::Rotate(rotate), Element::F32, n);
+    program.leave(y);
+    let inputs = vec![integers(n, 1, 1), vec![0.0, 1.0, 1000.0, 65_535.0, 1_048_576.0]];
+    let bound = Bound { units: 12, floor: accuracy::Floor::Number(2.0) };
+    Case {
+        name: format!("rotation of {head}"),
+        program,
+        accumulate: false,
+        inputs,
+        held: vec![vec![0.0; n]],
+        shift: 0,
+        bound,
+    }
 }
 
 /// The bytes of numbers in an element type that holds them.
 fn bytes(x: &[f32], element: Element) -> Vec<u8> {
-    let bits = x.iter().map(|x| x.to_bits());
-    match element {
-        Element::F32 => bits.flat_map(u32::to_le_bytes).collect(),
-        Element::Bf16 => bits.flat_map(|bits| ((bits >> 16) as u16).to_le_bytes()).collect(),
+    use meshwright_kernels::cpu::narrow::round;
+    match element.narrow() {
+        Some(format) => {
+            let mut bytes = vec![0; x.len() * element.bytes()];
+            round(format, x, &mut bytes, Par(1));
+            bytes
+        }
+        None if element == Element::I32 => x.iter().flat_map(|x| (*x as i32).to_le_bytes()).collect(),
+        None => x.iter().flat_map(|x| x.to_le_bytes()).collect(),
     }
 }
 
 fn floats(bytes: &[u8], element: Element) -> Vec<f32> {
-    match element {
-        Element::F32 => bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect(),
-        Element::Bf16 => bytes.chunks_exact(2).map(|b| f32::from_le_bytes([0, 0, b[0], b[1]])).collect(),
+    use meshwright_kernels::cpu::narrow::widen;
+    match element.narrow() {
+        Some(format) => {
+            let mut x = vec![0.0; bytes.len() / element.bytes()];
+            widen(format, bytes, &mut x, Par(1));
+            x
+        }
+        None => bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect(),
     }
+}
+
+/// The text with a number behind the name of a function or a table.
+fn numbered(text: &str, name: &str, number: usize) -> String {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(name) {
+        let (before, after) = rest.split_at(at);
+        let digits = after[name.len()..].find(|c: char| !c.is_ascii_digit()).unwrap_or(0);
+        let (word, after) = after.split_at(name.len() + digits);
+        out += before;
+        out += word;
+        let is_word = !before.ends_with(is_part) && !after.starts_with(is_part);
+        if is_word && after.starts_with(['(', '[', ',']) {
+            out += &format!("_{number}");
+        }
+        rest = after;
+    }
+    out + rest
 }
 
 /// All kernels in one text, each under names of its own. The shared functions come once.
-fn kernels(cases: &[Case]) -> String {
-    let mut text = String::new();
-    for (number, case) in cases.iter().enumerate() {
-        let source = source(&case.program).unwrap();
-        let own = source
-            .find("static __device__ __forceinline__ unsigned long long place0")
-            .or_else(|| source.find("static __device__ __forceinline__ float value"))
-            .expect("a kernel has a value");
-        if number == 0 {
-            text.push_str(&source[..own]);
-        }
-        let names = [WRITES, ADDS, "value", "place0"];
-        text.push_str(&names.iter().fold(source[own..].to_string(), |text, name| numbered(&text, name, number)));
-    }
-    text
-}
-
-/// The text with a number behind the name of a function.
-fn numbered(text: &str, name: &str, number: usize) -> String {
-    let call = format!("{name}(");
-    let numbered = |part: &str| match part.strip_suffix(&call) {
-        Some(before) if !before.ends_with(|c: char| c.is_alphanumeric() || c == '_') => {
-            format!("{before}{name}_{number}(")
-        }
-        _ => part.to_string(),
+fn kernels(cases: &[Case]) -> (String, Vec<Kernel>) {
+    let kernels: Vec<Kernel> = cases.iter().map(|case| Kernel::new(&case.program).unwrap()).collect();
+    let shared =
+        kernels.iter().max_by_key(|kernel| kernel.shape.elements.is_none()).map_or("", |kernel| &kernel.source);
+    let own = |source: &str| {
+        let first = ["FUNCTION unsigned long long place0", "static __device__ const", "extern \"C\""];
+        first.iter().filter_map(|start| source.find(start)).min().expect("a kernel")
     };
-    text.split_inclusive(&call).map(numbered).collect()
-}
-
-/// The buffers of a case and its launch, whose buffers begin with number `first`.
-fn launch(case: &Case, number: usize, first: usize) -> (Vec<Vec<u8>>, String, Vec<Vec<Field>>) {
-    let elements = case.program.inputs.iter().map(|input| input.element).chain([case.program.output]);
-    let shifted = |(x, element): (&Vec<f32>, Element)| [vec![0; case.shift as usize], bytes(x, element)].concat();
-    let buffers: Vec<Vec<u8>> = case.inputs.iter().chain([&case.held]).zip(elements).map(shifted).collect();
-    let name = if case.accumulate { ADDS } else { WRITES };
-    let arguments = (first..first + buffers.len()).map(|buffer| vec![Field::At(buffer, case.shift)]);
-    let n = vec![Field::Value((case.n as u64).to_le_bytes().to_vec())];
-    (buffers, format!("{name}_{number}"), arguments.chain([n]).collect())
-}
-
-/// Compiles and runs all cases; gives the bytes of each output.
-fn run(cases: &[Case]) -> Vec<Vec<u8>> {
-    let (mut buffers, mut launches, mut outputs) = (Vec::new(), Vec::new(), Vec::new());
-    for (number, case) in cases.iter().enumerate() {
-        let (own, name, arguments) = launch(case, number, buffers.len());
-        buffers.extend(own);
-        outputs.push(buffers.len() - 1);
-        launches.push((name, arguments));
+    let mut text = shared[..own(shared)].to_string();
+    for (number, kernel) in kernels.iter().enumerate() {
+        let source = kernel.source[own(&kernel.source)..].to_string();
+        let names = [GROUP, CHUNKS, "place", "turns", "path"];
+        text += &names.iter().fold(source, |text, name| numbered(&text, name, number));
     }
-    let launches: Vec<Launch<'_>> =
-        launches.iter().map(|(name, arguments)| Launch::new(name, [2, 1, 1], [8, 1, 1], arguments.clone())).collect();
-    let held = StandIn::new("cuda_text").run(&kernels(cases), &buffers, &launches, "1").unwrap();
-    outputs.iter().zip(cases).map(|(output, case)| held[*output][case.shift as usize..].to_vec()).collect()
+    (text, kernels)
+}
+
+/// A job: buffers and launches.
+#[derive(Default)]
+struct Job {
+    buffers: Vec<Vec<u8>>,
+    launches: Vec<(String, u32, Vec<Vec<Field>>)>,
+    /// For each case, the buffers of its outs.
+    outs: Vec<Vec<usize>>,
+}
+
+impl Job {
+    fn buffer(&mut self, bytes: Vec<u8>, shift: u64) -> Vec<Field> {
+        self.buffers.push([vec![0; shift as usize], bytes].concat());
+        vec![Field::At(self.buffers.len() - 1, shift)]
+    }
+
+    fn case(&mut self, number: usize, case: &Case, kernel: &Kernel) {
+        let program = &case.program;
+        let value = |n: u64| vec![Field::Value(n.to_le_bytes().to_vec())];
+        let mut arguments = Vec::new();
+        for (at, x) in program.inputs().zip(&case.inputs) {
+            arguments.push(self.buffer(bytes(x, program.values[at].element), case.shift));
+        }
+        let first = self.buffers.len();
+        let outs: Vec<Vec<Field>> = (program.outs.iter().zip(&case.held))
+            .map(|(out, held)| self.buffer(bytes(held, out.element), case.shift))
+            .collect();
+        self.outs.push((first..self.buffers.len()).collect());
+        let (sums, each): (Vec<_>, Vec<_>) = program.outs.iter().zip(outs).partition(|(out, _)| out.columns.is_some());
+        let adds = each.iter().any(|(out, _)| out.adds);
+        arguments.extend(each.into_iter().map(|(_, argument)| argument));
+        let partials = (!sums.is_empty()).then(|| self.buffer(vec![0xff; 4 * kernel.partials], 0));
+        arguments.extend(partials.clone());
+        arguments.extend(kernel.shape.elements.map(|_| value(program.len(&program.outs[0]) as u64)));
+        let flags = value(if case.accumulate { u64::MAX } else { 0 });
+        arguments.extend(adds.then(|| flags.clone()));
+        if program.is_random() {
+            let random = [RANDOM.seed, RANDOM.step].map(u64::to_le_bytes).concat();
+            arguments.extend([self.buffer(random, 0), value(RANDOM.microbatch), value(RANDOM.index)]);
+        }
+        self.launches.push((format!("{GROUP}_{number}"), kernel.shape.block, arguments));
+        if let Some(partials) = partials {
+            let sums = sums.into_iter().map(|(_, argument)| argument);
+            let arguments = std::iter::once(partials).chain(sums).chain([flags]).collect();
+            self.launches.push((format!("{CHUNKS}_{number}"), 64, arguments));
+        }
+    }
+
+    fn run(&self, stand_in: &StandIn, text: &str, order: &str) -> Vec<Vec<u8>> {
+        let launches: Vec<Launch<'_>> = self
+            .launches
+            .iter()
+            .map(|(name, block, arguments)| Launch::new(name, [2, 1, 1], [*block, 1, 1], arguments.clone()))
+            .collect();
+        stand_in.run(text, &self.buffers, &launches, order).unwrap()
+    }
 }
 
 #[test]
-fn generated_text_computes_what_the_processor_computes() {
-    let cases = cases();
-    for (case, bytes) in cases.iter().zip(run(&cases)) {
-        let got = floats(&bytes, case.program.output);
-        assert_eq!(got.len(), case.n);
+fn generated_text_computes_what_programs_mean() {
+    let mut cases = functions();
+    let shapes = [[5, 7], [37, 40], [3, 1100], [1, 1], [1, 9], [600, 2]];
+    cases.extend(shapes.iter().flat_map(|shape| [false, true].map(|accumulate| kind_case(*shape, accumulate))));
+    // Rows that are read again from memory.
+    let mut long = kind_case([2, 40_000], false);
+    long.program.outs.truncate(4);
+    long.held.truncate(4);
+    cases.push(long);
+    cases.extend([2, 7, 8].map(rotation));
+    let (text, kernels) = kernels(&cases);
+    let mut job = Job::default();
+    cases.iter().zip(&kernels).enumerate().for_each(|(number, (case, kernel))| job.case(number, case, kernel));
+    let stand_in = StandIn::new("cuda_text");
+    let results = ORDERS.map(|order| job.run(&stand_in, &text, order));
+    for (case, outs) in cases.iter().zip(&job.outs) {
         let inputs: Vec<&[f32]> = case.inputs.iter().map(|x| &x[..]).collect();
-        let mut right = case.program.evaluate(&inputs, case.n, Par(1)).unwrap();
-        if case.accumulate {
-            right.iter_mut().zip(&case.held).for_each(|(right, held)| *right += held);
+        let right = case.program.evaluate(&inputs, RANDOM, Par(1)).unwrap();
+        for ((at, out), (buffer, right)) in case.program.outs.iter().enumerate().zip(outs.iter().zip(right)) {
+            assert!(
+                results.iter().all(|result| result[*buffer] == results[0][*buffer]),
+                "{}: an order changes bits",
+                case.name
+            );
+            let got = floats(&results[0][*buffer][case.shift as usize..], out.element);
+            check(case, at, &got, &right);
         }
-        let second = |i: usize| case.inputs.get(1).map_or(0.0, |x| x[i % x.len()]);
-        for (i, (&got, &right)) in got.iter().zip(&right).enumerate() {
-            let right = rounded(right, case.program.output);
-            let error = case.bound.error(got, right, second(i));
-            let (name, bound) = (&case.name, case.bound.relative());
-            assert!(error <= bound, "{name}, element {i}: {got} is not {right} (off by {error:e}, at most {bound:e})");
-        }
+    }
+}
+
+fn check(case: &Case, at: usize, got: &[f32], right: &[f32]) {
+    assert_eq!(got.len(), right.len(), "{}", case.name);
+    let out = &case.program.outs[at];
+    for (i, (&got, &right)) in got.iter().zip(right).enumerate() {
+        let right = if case.accumulate && out.adds { right + case.held[at][i] } else { right };
+        let second = case.inputs.get(1).map_or(0.0, |x| x[i % x.len()]);
+        let error = case.bound.error(got, out.element.nearest(right), second);
+        let (name, bound) = (&case.name, case.bound.relative());
+        assert!(
+            error <= bound,
+            "{name}, out {at}, element {i}: {got} is not {right} (off by {error:e}, at most {bound:e})"
+        );
     }
 }

@@ -1,8 +1,13 @@
 //! Device interface: reserve an arena, prepare a kernel once for a rank's shapes, and launch it many times on spans of the
 //! arena.
 
+use ir::entity::PrimaryMap;
+use ir::fused::Fused;
+use ir::graph::ValueData;
+use ir::ids::Value;
 use ir::mesh::Mesh;
 use ir::ops::KernelOp;
+use ir::program::Body;
 use ir::types::{DType, Type};
 
 /// A tensor's place in a rank's arena.
@@ -65,6 +70,53 @@ pub struct KernelSite<'a> {
 pub struct GroupSite<'a> {
     /// The statements, in order.
     pub stmts: Vec<GroupStmt<'a>>,
+}
+
+/// A rank, and the values whose types it has shares of.
+#[derive(Clone, Copy)]
+pub struct GroupPlace<'a> {
+    /// The values of the statements.
+    pub values: &'a PrimaryMap<Value, ValueData>,
+    /// The mesh.
+    pub mesh: &'a Mesh,
+    /// The coordinates of the rank.
+    pub coordinates: &'a [u64],
+    /// True if they are in a forward.
+    pub forward: bool,
+}
+
+impl GroupSite<'_> {
+    /// Calls with a group of statements on a rank. The operands of the group are what they read, in order of first use; its results are
+    /// what it leaves.
+    ///
+    /// # Errors
+    /// A statement has no kernel, or what the call gives.
+    pub fn with<R>(
+        fused: &Fused,
+        at: GroupPlace<'_>,
+        call: impl FnOnce(&GroupSite<'_>) -> Result<R, String>,
+    ) -> Result<R, String> {
+        let (reads, interior): (Vec<Value>, Vec<Value>) = (fused.reads(), fused.interior().collect());
+        let types = |values: &[Value]| values.iter().map(|&value| &at.values[value].ty).collect::<Vec<&Type>>();
+        let types: Vec<[Vec<&Type>; 2]> =
+            fused.stmts.iter().map(|stmt| [types(&stmt.operands), types(&stmt.results)]).collect();
+        let place = |list: &[Value], value: Value| list.iter().position(|&other| other == value);
+        let group_value = |&value: &Value| match (place(&interior, value), place(&fused.outs, value)) {
+            (Some(at), _) => GroupValue::Interior(at),
+            (None, Some(at)) => GroupValue::Result(at),
+            (None, None) => GroupValue::Operand(place(&reads, value).unwrap_or_default()),
+        };
+        let mut stmts = Vec::new();
+        for (stmt, [operands, results]) in fused.stmts.iter().zip(&types) {
+            let op = Body::kernel(stmt).ok_or_else(|| format!("`{}` has no kernel", stmt.op.name()))?;
+            let GroupPlace { mesh, coordinates, forward, .. } = at;
+            let site = KernelSite { mesh, coordinates, operands, results, forward };
+            let [operands, results] =
+                [&stmt.operands, &stmt.results].map(|side| side.iter().map(group_value).collect());
+            stmts.push(GroupStmt { op, site, operands, results, accumulate: stmt.accumulate });
+        }
+        call(&GroupSite { stmts })
+    }
 }
 
 /// A statement of a group.
@@ -146,7 +198,7 @@ pub trait Backend: Memory + Sized + Send {
     /// Makes a group of statements ready. Its launch has the operands and results of the group.
     ///
     /// # Errors
-    /// The device has no kernels for groups, or a statement cannot run on its types.
+    /// A statement cannot run on its types.
     fn prepare_group(&mut self, site: &GroupSite<'_>) -> Result<Self::Kernel, String>;
 
     /// Gives the seed of the run and the number of the step, from 1, that launches read from now on, on all forks.

@@ -53,8 +53,7 @@ pub fn check_ops(backend: &str, program: &Program) -> Result<(), Error> {
             .help("--backend cpu runs every device as threads of this process"));
     }
     let message = format!("the cuda backend has no kernel for {}", quoted(&missing));
-    Err(Error::input(Code::OpWithoutGpuKernel, message)
-        .help(format!("it has {}; --backend cpu has all ops", quoted(&plan::ops()))))
+    Err(Error::input(Code::OpWithoutGpuKernel, message).help("--backend cpu has all ops"))
 }
 
 /// Formats names in backticks, separated by commas.
@@ -87,7 +86,7 @@ mod tests {
         let program = compile(&source, file, &order, &mut |_, _| {}).unwrap().program.unwrap();
         assert_eq!(check_ops("cpu", &program), Ok(()));
         let why = check_ops("cuda", &program).unwrap_err().to_string();
-        for part in ["MW0731", "no kernel for `adamw`, `attention`, ", "it has `einsum`, `neg`, "] {
+        for part in ["MW0731", "no kernel for `adamw`, `attention`, ", "--backend cpu has all ops"] {
             assert!(why.contains(part), "no `{part}` in\n{why}");
         }
         assert!(!why.split("help").next().unwrap().contains("`einsum`"), "{why}");

@@ -46,7 +46,7 @@ pub(super) fn prepare(request: &TrainRequest, source: Option<ModelSource>) -> Re
         options: PlanOptions::of(parallel.clone()),
         optimizer: request.optimizer()?,
         quantisation: precision.quantisation,
-        fusion: !request.no_fusion && request.backend != "cuda",
+        fusion: !request.no_fusion,
         microbatches,
         stop_after: None,
     };

@@ -336,8 +336,7 @@ fn load(
     let (Some(staged), Some(program)) = (&compiled.staged, &compiled.program) else {
         return Err(Error::fault("compile", "there is no program"));
     };
-    let fusion = !request.no_fusion && request.backend != "cuda";
-    let forward = forward_only(&compiled.model, staged, program, microbatches, fusion)?;
+    let forward = forward_only(&compiled.model, staged, program, microbatches, !request.no_fusion)?;
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let devices = compiled.model.mesh.devices() as usize;
     let threads = (cores / devices).max(1);

@@ -56,11 +56,12 @@ impl Bound {
     }
 
     /// The bound after both sides have rounded to an element type: where they differ at all, they may fall to different
-    /// sides of a tie. The next bf16 is 2^-7 away, 2^16 units.
+    /// sides of a tie. The next bf16 is 2^-7 away, 2^16 units, and the next f16 2^-10.
     #[must_use]
     pub fn rounded_to(self, element: Element) -> Bound {
         match element {
             Element::Bf16 if self.units > 0 => Bound { units: self.units + (1 << 16), ..self },
+            Element::F16 if self.units > 0 => Bound { units: self.units + (1 << 13), ..self },
             _ => self,
         }
     }

@@ -1,6 +1,12 @@
-//! Kernels for NVIDIA GPUs, to the extent that they need no GPU: the CUDA C text of elementwise kernels, and contractions
-//! as cuBLASLt descriptors. This module never calls CUDA.
+//! Kernels for NVIDIA GPUs, to the extent that they need no GPU: the CUDA C text of programs, and contractions as cuBLASLt
+//! descriptors. This module never calls CUDA.
 
 pub mod accuracy;
-pub mod elementwise;
+mod flat;
 pub mod gemm;
+pub mod kernel;
+mod loops;
+mod rows;
+mod scope;
+mod spell;
+mod tables;

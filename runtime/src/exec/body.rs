@@ -1,7 +1,7 @@
 //! Bodies compiled for one rank: kernels with their shapes, collectives with their blocks.
 
 use super::rank_program::{BodyCode, BodyStep, ExchangeCall};
-use crate::backend::{Backend, GroupSite, GroupStmt, GroupValue, KernelSite, Span, updated};
+use crate::backend::{Backend, GroupPlace, GroupSite, KernelSite, Span, updated};
 use crate::comm::{Communicator, Exchange, Region, ThreadRole, local_len};
 use ir::fused::Fused;
 use ir::graph::Stmt;
@@ -149,32 +149,17 @@ impl<'a, C: Communicator, K> Compiler<'a, C, K> {
     }
 
     fn group<B: Backend<Kernel = K>>(&mut self, fused: &Fused, backend: &mut B) -> Result<(), String> {
-        let (reads, interior): (Vec<Value>, Vec<Value>) = (fused.reads(), fused.interior().collect());
-        let types: Vec<[Vec<&Type>; 2]> =
-            fused.stmts.iter().map(|stmt| [self.types(&stmt.operands), self.types(&stmt.results)]).collect();
-        let place = |list: &[Value], value: Value| list.iter().position(|&other| other == value);
-        let operand = |&value: &Value| match (place(&interior, value), place(&fused.outs, value)) {
-            (Some(at), _) => GroupValue::Interior(at),
-            (None, Some(at)) => GroupValue::Result(at),
-            (None, None) => GroupValue::Operand(place(&reads, value).unwrap_or_default()),
+        let at = GroupPlace {
+            values: &self.body.values,
+            mesh: self.mesh,
+            coordinates: &self.coordinates,
+            forward: self.body.kind == BodyKind::F,
         };
-        let mut stmts = Vec::new();
-        for (stmt, [operands, results]) in fused.stmts.iter().zip(&types) {
-            let op = Body::kernel(stmt).ok_or_else(|| format!("`{}` has no kernel", stmt.op.name()))?;
-            let site = KernelSite {
-                mesh: self.mesh,
-                coordinates: &self.coordinates,
-                operands,
-                results,
-                forward: self.body.kind == BodyKind::F,
-            };
-            let [operands, results] = [&stmt.operands, &stmt.results].map(|side| side.iter().map(operand).collect());
-            stmts.push(GroupStmt { op, site, operands, results, accumulate: stmt.accumulate });
-        }
-        let kernel = backend.prepare_group(&GroupSite { stmts }).map_err(|why| format!("a group: {why}"))?;
+        let kernel = GroupSite::with(fused, at, |site| backend.prepare_group(site));
+        let kernel = kernel.map_err(|why| format!("a group: {why}"))?;
         self.compiled.kernels.push(kernel);
         let kernel = self.compiled.kernels.len() - 1;
-        let (operands, results) = (self.places(values(&reads)), self.places(values(&fused.outs)));
+        let (operands, results) = (self.places(values(&fused.reads())), self.places(values(&fused.outs)));
         let first = self.compiled.sums[0].len();
         let added = fused.stmts.iter().filter(|stmt| stmt.accumulate);
         self.compiled.sums[0].extend(added.flat_map(|stmt| &stmt.results));

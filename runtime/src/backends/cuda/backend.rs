@@ -2,10 +2,11 @@
 
 use super::Error;
 use super::device::Device;
-use super::elementwise::Elementwise;
-use super::matmul::{Arithmetic, Matmul};
+use super::fused::{Buffers, Fused, LaunchArgs};
+use super::lower::element;
+use super::matmul::Matmul;
 use super::memory::Arena;
-use super::plan::{Plan, plan};
+use super::plan::{Place, Plan, Stage, Work, plan, plan_group};
 use super::staging::Staging;
 use super::stream::Stream;
 use crate::backend::{Backend, GroupSite, KernelSite, LaunchSite, Memory, Span};
@@ -13,14 +14,12 @@ use crate::backends::border::Border;
 use crate::host::get;
 use ir::ops::KernelOp;
 use ir::types::DType;
-use kernels::cuda::gemm::Contraction;
-use kernels::scalar::{Access, Element, Program};
+use kernels::group::Program;
+use kernels::scalar::Access;
 use std::sync::Arc;
 
-/// Bytes of an element.
-const BYTES: usize = 4;
-/// Pieces of scratch memory begin at multiples of this, which suits every algorithm.
-const ALIGNED: usize = 256;
+/// Bytes of the seed and the step.
+const RANDOM: usize = 16;
 
 /// A GPU, for one thread of a rank. Work is given to a stream and done later; [`Cuda::read`] waits for it, and what a kernel did
 /// wrong comes to light there. All threads of a rank give their work to one stream, so that it is done in the order in which
@@ -29,51 +28,30 @@ pub struct Cuda {
     device: Arc<Device>,
     stream: Arc<Stream>,
     arena: Arc<Arena>,
-    /// Buffer to which contractions copy operands and results; its size is that of the largest contraction.
+    /// The seed and the step, of all threads of the rank.
+    random: Arc<Arena>,
+    /// Scratch memory of launches; its size is that of the largest need.
     scratch: Arena,
     matmul: Matmul,
     staging: Staging,
-    copying: Elementwise,
+    /// Kernels that add tensors, by their type.
+    adding: Vec<(DType, Fused)>,
     border: Border,
 }
 
-/// A kernel with its shapes.
-pub enum Kernel {
-    /// One elementwise kernel.
-    Elementwise(Elementwise),
-    /// A matrix product.
-    Contract(Box<Contract>),
-    /// A copy.
-    Copy,
+/// A kernel with its shapes, or several that run one after the other.
+pub struct Kernel {
+    plan: Plan,
+    /// By stage, its kernel if it is a program's.
+    compiled: Vec<Option<Fused>>,
 }
 
-/// A matrix product and the copies around it.
-pub struct Contract {
-    plan: Contraction,
-    pack: [Option<Elementwise>; 2],
-    unpack: Option<Elementwise>,
-}
-
-impl Contract {
-    fn new(device: &Device, plan: Contraction) -> Result<Contract, Error> {
-        let copy = |access: &Option<Access>| {
-            let program = access.clone().map(|access| Program::copy(Element::F32, access));
-            program.map(|program| Elementwise::new(device, &program)).transpose()
-        };
-        let (pack, unpack) = ([copy(&plan.pack[0])?, copy(&plan.pack[1])?], copy(&plan.unpack)?);
-        Ok(Contract { plan, pack, unpack })
-    }
-
-    /// Offsets in scratch memory of the copies of operands and result, and the end of the last copy.
-    fn places(&self) -> [usize; 4] {
-        let copied = [self.pack[0].is_some(), self.pack[1].is_some(), self.unpack.is_some()];
-        let mut places = [0; 4];
-        for i in 0..3 {
-            let bytes = if copied[i] { BYTES * self.plan.sizes[i] } else { 0 };
-            places[i + 1] = (places[i] + bytes).next_multiple_of(ALIGNED);
-        }
-        places
-    }
+/// The operands and results of a launch, and the flags that say whether results are added.
+#[derive(Clone, Copy)]
+struct Tensors<'a> {
+    operands: &'a [Span],
+    results: &'a [Span],
+    accumulate: &'a [bool],
 }
 
 impl Cuda {
@@ -82,18 +60,20 @@ impl Cuda {
     /// # Errors
     /// The driver failed, or there is no memory for workspaces.
     pub fn new(device: &Arc<Device>) -> Result<Cuda, Error> {
-        Cuda::on(device, Arc::new(Stream::new(device)?), Arc::new(Arena::new(device, 0)?))
+        let [arena, random] = [0, RANDOM].map(|bytes| Arena::new(device, bytes).map(Arc::new));
+        Cuda::on(device, Arc::new(Stream::new(device)?), [arena?, random?])
     }
 
-    fn on(device: &Arc<Device>, stream: Arc<Stream>, arena: Arc<Arena>) -> Result<Cuda, Error> {
+    fn on(device: &Arc<Device>, stream: Arc<Stream>, [arena, random]: [Arc<Arena>; 2]) -> Result<Cuda, Error> {
         Ok(Cuda {
             device: device.clone(),
             stream,
             arena,
+            random,
             scratch: Arena::new(device, 0)?,
             matmul: Matmul::new(device)?,
             staging: Staging::new(device)?,
-            copying: Elementwise::new(device, &Program::copy(Element::F32, Access::Same))?,
+            adding: Vec::new(),
             border: Border::default(),
         })
     }
@@ -104,45 +84,91 @@ impl Cuda {
     }
 
     fn ready(&mut self, plan: Plan) -> Result<Kernel, Error> {
-        Ok(match plan {
-            Plan::Copy => Kernel::Copy,
-            Plan::Elementwise(program) => Kernel::Elementwise(Elementwise::new(&self.device, &program)?),
-            Plan::Contract(plan) => {
-                let contract = Contract::new(&self.device, *plan)?;
-                let needed = contract.places()[3];
-                if needed > self.scratch.bytes() {
-                    self.scratch = Arena::new(&self.device, needed)?;
-                }
-                Kernel::Contract(Box::new(contract))
-            }
-        })
+        let mut compiled = Vec::new();
+        for stage in &plan.stages {
+            compiled.push(match &stage.work {
+                Work::Kernel(program) => Some(Fused::new(&self.device, program)?),
+                Work::Product(..) | Work::Copy => None,
+            });
+        }
+        if plan.scratch > self.scratch.bytes() {
+            self.scratch = Arena::new(&self.device, plan.scratch)?;
+        }
+        Ok(Kernel { plan, compiled })
     }
 
-    fn contract(&mut self, contract: &Contract, operands: &[Span], out: Span, accumulate: bool) -> Result<(), Error> {
-        let places = contract.places();
-        let scratch = |i: usize| self.scratch.address(places[i], places[i + 1] - places[i]);
-        let mut inputs = [self.at(operands[0]), self.at(operands[1])];
-        let stream = &self.stream;
-        for (i, input) in inputs.iter_mut().enumerate() {
-            if let Some(pack) = &contract.pack[i] {
-                // SAFETY: as in `launch`; the scratch memory is as long as the greatest need.
-                unsafe { pack.launch(stream, &[*input], scratch(i), contract.plan.sizes[i], false)? };
-                *input = scratch(i);
+    fn run(&mut self, kernel: &Kernel, site: LaunchSite, tensors: Tensors<'_>) -> Result<(), Error> {
+        for (stage, fused) in kernel.plan.stages.iter().zip(&kernel.compiled) {
+            let flag = |flag: &Option<usize>| flag.is_some_and(|flag| tensors.accumulate[flag]);
+            let [operands, results] = [&stage.operands, &stage.results]
+                .map(|places| places.iter().map(|place| self.address(*place, tensors)).collect::<Vec<u64>>());
+            match (&stage.work, fused) {
+                (Work::Kernel(program), Some(fused)) => {
+                    let elements = program.outs.first().map_or(0, |out| program.len(out));
+                    let flags = stage.adds.iter().enumerate().filter(|(_, adds)| flag(adds));
+                    let adds = flags.fold(0, |adds, (at, _)| adds | 1 << at);
+                    let random = [self.random.address(0, RANDOM), site.microbatch, site.index];
+                    self.fused(stage, fused, [operands, results], LaunchArgs { elements, adds, random })?;
+                }
+                (Work::Product(plan, arithmetic), _) => {
+                    let (gemm, adds) = (&plan.gemm, stage.adds.iter().any(flag));
+                    let [a, b] = if gemm.swapped { [operands[1], operands[0]] } else { [operands[0], operands[1]] };
+                    // SAFETY: as in `launch`; the scratch memory is as long as the greatest need.
+                    unsafe { self.matmul.launch(&self.stream, gemm, *arithmetic, [a, b, results[0]], adds)? };
+                }
+                _ if stage.adds.iter().any(flag) => self.add(tensors.results[0], tensors.operands[0]),
+                _ => self.copy(tensors.results[0], tensors.operands[0]),
             }
         }
-        let gemm = &contract.plan.gemm;
-        let [a, b] = if gemm.swapped { [inputs[1], inputs[0]] } else { inputs };
-        let (d, adds) = match contract.unpack {
-            Some(_) => (scratch(2), false),
-            None => (self.at(out), accumulate),
+        Ok(())
+    }
+
+    /// `into += from`, by a kernel that is compiled at first use.
+    fn sum(&mut self, into: Span, from: Span) -> Result<(), Error> {
+        let known = self.adding.iter().position(|(dtype, _)| *dtype == into.dtype);
+        let known = match known {
+            Some(known) => known,
+            None => {
+                let element = element(into.dtype).map_err(Error::Program)?;
+                let program = Program::copy([element; 2], (Access::Same, into.len), into.len);
+                self.adding.push((into.dtype, Fused::new(&self.device, &program)?));
+                self.adding.len() - 1
+            }
         };
+        let args = LaunchArgs { elements: into.len, adds: 1, ..LaunchArgs::default() };
+        let buffers = Buffers { inputs: &[self.at(from)], outs: &[self.at(into)], partials: 0 };
         // SAFETY: as in `launch`.
-        unsafe { self.matmul.launch(stream, gemm, Arithmetic::F32, [a, b, d], adds)? };
-        match &contract.unpack {
-            // SAFETY: as in `launch`.
-            Some(unpack) => unsafe { unpack.launch(stream, &[d], self.at(out), out.len, accumulate) },
-            None => Ok(()),
+        unsafe { self.adding[known].1.launch(&self.stream, buffers, args) }
+    }
+
+    /// The address of a tensor of a launch.
+    fn address(&self, place: Place, tensors: Tensors<'_>) -> u64 {
+        match place {
+            Place::Operand(at) => self.at(tensors.operands[at]),
+            Place::Result(at) => self.at(tensors.results[at]),
+            Place::Scratch(offset) => self.scratch.address(offset, 0),
         }
+    }
+
+    fn fused(
+        &self,
+        stage: &Stage,
+        fused: &Fused,
+        [mut inputs, outs]: [Vec<u64>; 2],
+        args: LaunchArgs,
+    ) -> Result<(), Error> {
+        for &(input, offset, bytes) in &stage.spare {
+            if outs.contains(&inputs[input]) {
+                let spare = self.scratch.address(offset, bytes);
+                // SAFETY: as in `launch`.
+                unsafe { self.stream.copy(spare, inputs[input], bytes)? };
+                inputs[input] = spare;
+            }
+        }
+        let partials = self.scratch.address(stage.partials, 0);
+        let buffers = Buffers { inputs: &inputs, outs: &outs, partials };
+        // SAFETY: as in `launch`; the scratch memory is as long as the greatest need.
+        unsafe { fused.launch(&self.stream, buffers, args) }
     }
 }
 
@@ -156,7 +182,8 @@ impl Backend for Cuda {
     }
 
     fn fork(&self) -> Result<Cuda, String> {
-        Cuda::on(&self.device, self.stream.clone(), self.arena.clone()).map_err(|why| why.to_string())
+        let memory = [&self.arena, &self.random].map(Arc::clone);
+        Cuda::on(&self.device, self.stream.clone(), memory).map_err(|why| why.to_string())
     }
 
     fn prepare(&mut self, op: &KernelOp, site: &KernelSite<'_>) -> Result<Kernel, String> {
@@ -164,12 +191,17 @@ impl Backend for Cuda {
         self.ready(plan).map_err(|why| why.to_string())
     }
 
-    fn prepare_group(&mut self, _: &GroupSite<'_>) -> Result<Kernel, String> {
-        Err("the cuda backend has no kernels for groups: compile with --no-fusion".to_string())
+    fn prepare_group(&mut self, site: &GroupSite<'_>) -> Result<Kernel, String> {
+        let plan = plan_group(site)?;
+        self.ready(plan).map_err(|why| why.to_string())
     }
 
-    /// No kernel reads the seed or the step: ops with random numbers have none here.
-    fn begin_step(&mut self, _: u64, _: u64) {}
+    fn begin_step(&mut self, seed: u64, step: u64) {
+        let to = self.random.address(0, RANDOM);
+        // SAFETY: as in `launch`.
+        let done = unsafe { self.staging.write(&self.stream, to, [seed, step].map(u64::to_le_bytes).as_flattened()) };
+        done.unwrap_or_else(|why| panic!("{why}"));
+    }
 
     fn stage(&mut self, feed: usize, data: &[u8]) {
         self.border.stage(feed, data);
@@ -181,31 +213,25 @@ impl Backend for Cuda {
         self.border = border;
     }
 
-    fn launch(&mut self, kernel: &mut Kernel, _: LaunchSite, operands: &[Span], results: &[Span], accumulate: bool) {
-        let out = results[0];
-        let done = match kernel {
-            Kernel::Copy if accumulate => return self.add(out, operands[0]),
-            Kernel::Copy => return self.copy(out, operands[0]),
-            Kernel::Elementwise(kernel) => {
-                let inputs: Vec<u64> = operands.iter().map(|span| self.at(*span)).collect();
-                // SAFETY: spans are in the arena, aligned to elements; all work of the rank is on this stream; a result is
-                // on an operand only exactly, and only for ops that read it in order.
-                unsafe { kernel.launch(&self.stream, &inputs, self.at(out), out.len, accumulate) }
-            }
-            Kernel::Contract(contract) => self.contract(contract, operands, out, accumulate),
-        };
-        done.unwrap_or_else(|why| panic!("{why}"));
+    fn launch(&mut self, kernel: &mut Kernel, site: LaunchSite, operands: &[Span], results: &[Span], accumulate: bool) {
+        self.launch_group(kernel, site, operands, results, &[accumulate]);
     }
 
-    fn launch_group(&mut self, _: &mut Kernel, _: LaunchSite, _: &[Span], _: &[Span], _: &[bool]) {
-        unreachable!("no group is made ready")
+    fn launch_group(
+        &mut self,
+        kernel: &mut Kernel,
+        site: LaunchSite,
+        operands: &[Span],
+        results: &[Span],
+        accumulate: &[bool],
+    ) {
+        // Spans are in the arena, aligned to elements; all work of the rank is on this stream; a result is on an operand only exactly.
+        let done = self.run(kernel, site, Tensors { operands, results, accumulate });
+        done.unwrap_or_else(|why| panic!("{why}"));
     }
 
     fn add(&mut self, into: Span, from: Span) {
-        assert_eq!([into.dtype, from.dtype], [DType::F32; 2], "no op in a narrow format has a kernel here");
-        // SAFETY: as in `launch`.
-        let done = unsafe { self.copying.launch(&self.stream, &[self.at(from)], self.at(into), into.len, true) };
-        done.unwrap_or_else(|why| panic!("{why}"));
+        self.sum(into, from).unwrap_or_else(|why| panic!("{why}"));
     }
 
     fn copy(&mut self, to: Span, from: Span) {

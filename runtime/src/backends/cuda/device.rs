@@ -84,14 +84,12 @@ impl Device {
         self.context.bind_to_thread().tried("binding the device to a thread")
     }
 
-    /// The two kernels of these names in a CUDA C source, compiled for this device once and cached.
+    /// The kernel of a name in a CUDA C source, compiled for this device once and cached.
     ///
     /// # Errors
     /// It does not compile, or cannot be loaded.
-    pub(super) fn kernels(&self, source: &str, names: [&str; 2]) -> Result<[CudaFunction; 2], Error> {
-        let module = self.module(source)?;
-        let [first, second] = names.map(|name| module.load_function(name).tried("finding a kernel by its name"));
-        Ok([first?, second?])
+    pub(super) fn kernel(&self, source: &str, name: &str) -> Result<CudaFunction, Error> {
+        self.module(source)?.load_function(name).tried("finding a kernel by its name")
     }
 
     fn module(&self, source: &str) -> Result<Arc<CudaModule>, Error> {

@@ -6,9 +6,11 @@
 mod backend;
 pub mod check;
 pub mod device;
-pub mod elementwise;
 mod error;
+pub mod fused;
 pub mod library;
+mod lower;
+mod lower_rows;
 pub mod matmul;
 pub mod memory;
 pub mod nvrtc;
@@ -17,5 +19,5 @@ pub mod plan;
 pub mod staging;
 pub mod stream;
 
-pub use backend::{Contract, Cuda, Kernel};
+pub use backend::{Cuda, Kernel};
 pub use error::Error;

@@ -1,33 +1,86 @@
-//! GPU launch plan of an op on a rank's sizes, as data: built and tested without a GPU.
+//! GPU launch plan of a group of statements on a rank's sizes, as data: built and tested without a GPU.
+//!
+//! A plan is a list of stages: matrix products, and kernels of programs, each of as many of the next statements as one kernel can do. What
+//! only later stages read is in scratch memory.
 
-use crate::backend::KernelSite;
-use crate::backends::scalar;
-use crate::backends::sizes::{row_major, strides_in};
-use ir::ops::{Binary, Broadcast, Einsum, Equation, KernelOp, Permute, Reshape, Slice, Unary};
-use ir::types::DType;
+use super::lower::{Lowering, Made, element, len};
+use super::matmul::Arithmetic;
+use crate::backend::{GroupSite, GroupStmt, GroupValue, KernelSite};
+use ir::ops::{Einsum, KernelOp};
+use ir::types::Type;
 use kernels::cuda::gemm::Contraction;
-use kernels::scalar::{Access, Element, Program, Strides};
+use kernels::cuda::kernel::Kernel;
+use kernels::group::{Node, Out, Program, Read};
+use kernels::scalar::{Access, Element};
 
-/// The work of an op.
+/// Pieces of scratch memory begin at multiples of this, which suits every algorithm.
+const ALIGNED: usize = 256;
+
+/// The launches of a group.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Plan {
+    /// The launches, in order.
+    pub stages: Vec<Stage>,
+    /// Bytes of scratch memory.
+    pub scratch: usize,
+}
+
+/// A launch.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Plan {
-    /// One elementwise kernel, over the operands in order.
-    Elementwise(Program),
-    /// A matrix product.
-    Contract(Box<Contraction>),
+pub struct Stage {
+    /// Its work.
+    pub work: Work,
+    /// Where its operands are.
+    pub operands: Vec<Place>,
+    /// Where its results are.
+    pub results: Vec<Place>,
+    /// By result, the number of the flag that says whether it is added, if there is one.
+    pub adds: Vec<Option<usize>>,
+    /// Offset in scratch memory of the sums of chunks.
+    pub partials: usize,
+    /// Operands that are copied to an offset in scratch memory first if a result has their place, with their bytes.
+    pub spare: Vec<(usize, usize, usize)>,
+}
+
+/// The work of a stage.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Work {
+    /// The kernel of a program.
+    Kernel(Box<Program>),
+    /// A matrix product with f32 results.
+    Product(Box<Contraction>, Arithmetic),
     /// The operand's elements in their own order.
     Copy,
 }
 
-/// The names of the ops that have a plan.
-pub fn ops() -> Vec<&'static str> {
-    [Einsum::NAMES, Unary::NAMES, Binary::NAMES, Broadcast::NAMES, Permute::NAMES, Reshape::NAMES, Slice::NAMES]
-        .concat()
+/// The place of a tensor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// An operand of the group.
+    Operand(usize),
+    /// A result of the group.
+    Result(usize),
+    /// An offset in scratch memory.
+    Scratch(usize),
 }
 
 /// True if an op has a plan, whatever its sizes.
 pub fn has(op: &KernelOp) -> bool {
-    ops().contains(&op.def().name())
+    use KernelOp as Op;
+    match op {
+        Op::Einsum(op) => op.equation.operands.len() == 2,
+        Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Select(_) | Op::Iota(_) | Op::Dropout(_) => true,
+        Op::Broadcast(_) | Op::Permute(_) | Op::Reshape(_) | Op::Slice(_) | Op::Take(_) | Op::Reduce(_) => true,
+        Op::RmsNorm(_) | Op::RmsNormDx(_) | Op::RmsNormDgamma(_) => true,
+        Op::LayerNorm(_) | Op::LayerNormDx(_) | Op::LayerNormDgamma(_) => true,
+        Op::Softmax(_) | Op::SoftmaxGrad(_) | Op::Rope(_) | Op::Embedding(_) => true,
+        Op::CrossEntropy(_) | Op::CrossEntropyGrad(_) | Op::SumExp(_) | Op::Pick(_) | Op::TokenLoss(_) => true,
+        Op::Concat(_) | Op::Pad(_) | Op::Reverse(_) | Op::Windows(_) | Op::Fold(_) | Op::ScatterAdd(_) => false,
+        Op::DynamicSlice(_) | Op::DynamicPad(_) | Op::Attention(_) | Op::AttentionGrad(_) => false,
+        Op::EmbeddingGrad(_) | Op::TopK(_) | Op::TopKGrad(_) | Op::Dispatch(_) => false,
+        Op::Combine(_) | Op::CombineDw(_) | Op::AbsMax(_) | Op::ScaleFor(_) | Op::Quantise(_) => false,
+        Op::Exponents(_) | Op::Ages(_) | Op::DelayedScale(_) | Op::SumSquares(_) | Op::AdamW(_) | Op::Sgd(_) => false,
+    }
 }
 
 /// Plans an op.
@@ -35,29 +88,247 @@ pub fn has(op: &KernelOp) -> bool {
 /// # Errors
 /// The op has no kernel here, by name; or it has none for these types.
 pub fn plan(op: &KernelOp, site: &KernelSite<'_>) -> Result<Plan, String> {
-    let mut types = site.operands.iter().chain(site.results);
-    if let Some(ty) = types.find(|ty| !matches!(ty.dtype, DType::F32 | DType::I32)) {
-        return Err(format!("the cuda backend computes in f32, not in {}", ty.dtype.name()));
+    let results = (0..site.results.len()).map(GroupValue::Result).collect();
+    let operands = (0..site.operands.len()).map(GroupValue::Operand).collect();
+    // Only kernels of one result are asked to add.
+    let stmt = GroupStmt { op, site: *site, operands, results, accumulate: site.results.len() == 1 };
+    if let KernelOp::Reshape(_) = op {
+        let (operands, results) = (vec![Place::Operand(0)], vec![Place::Result(0)]);
+        let stage = Stage { work: Work::Copy, operands, results, adds: vec![Some(0)], partials: 0, spare: vec![] };
+        return Ok(Plan { stages: vec![stage], scratch: 0 });
     }
-    match op {
-        KernelOp::Einsum(op) => einsum(op, site),
-        KernelOp::Unary(_) if site.operands[0].dtype == DType::I32 => {
-            Err("`cast` of integers has no kernel on the cuda backend".to_string())
+    plan_group(&GroupSite { stmts: vec![stmt] })
+}
+
+/// Plans a group.
+///
+/// # Errors
+/// One of its ops has no kernel here, or none for its types.
+pub fn plan_group(site: &GroupSite<'_>) -> Result<Plan, String> {
+    Planner::run(site, true).or_else(|_| Planner::run(site, false))
+}
+
+/// A value that a stage has left.
+struct Left {
+    value: GroupValue,
+    place: Place,
+    element: Element,
+    len: usize,
+}
+
+struct Planner<'a> {
+    site: &'a GroupSite<'a>,
+    plan: Plan,
+    left: Vec<Left>,
+    /// The kernel that grows.
+    next: Growing,
+    /// Gradient sums so far.
+    flags: usize,
+}
+
+/// A program and where its inputs and results are.
+#[derive(Clone, Default)]
+struct Growing {
+    program: Program,
+    operands: Vec<Place>,
+    known: Vec<(GroupValue, Made)>,
+    /// Results that a flag adds.
+    flags: Vec<(GroupValue, usize)>,
+    /// The element types of results.
+    elements: Vec<Element>,
+}
+
+impl Planner<'_> {
+    /// Plans stages of as many statements as fit into one kernel, or of one each.
+    fn run(site: &GroupSite<'_>, grows: bool) -> Result<Plan, String> {
+        let mut planner = Planner { site, plan: Plan::default(), left: Vec::new(), next: Growing::default(), flags: 0 };
+        for (at, stmt) in site.stmts.iter().enumerate() {
+            let flag = stmt.accumulate.then_some(planner.flags);
+            planner.flags += usize::from(stmt.accumulate);
+            if let KernelOp::Einsum(op) = stmt.op {
+                planner.flush(at)?;
+                planner.product(op, stmt, flag)?;
+                continue;
+            }
+            let grown = planner.grown(stmt, flag).ok().filter(|_| grows);
+            let grown = grown.filter(|grown| planner.outs(grown, &stmt.results).is_ok());
+            planner.next = match grown {
+                Some(grown) => grown,
+                None => {
+                    planner.flush(at)?;
+                    planner.grown(stmt, flag)?
+                }
+            };
         }
-        KernelOp::Unary(op) => Ok(Plan::Elementwise(unary(op))),
-        KernelOp::Binary(op) => binary(op, site),
-        KernelOp::Broadcast(op) => by_letters(&op.equation, site),
-        KernelOp::Permute(op) => by_letters(&op.equation, site),
-        KernelOp::Slice(op) => slice(op, site),
-        KernelOp::Reshape(_) => Ok(Plan::Copy),
-        other => Err(format!("`{}` has no kernel on the cuda backend", other.def().name())),
+        planner.flush(site.stmts.len())?;
+        Ok(planner.plan)
+    }
+
+    /// The growing kernel with a statement more.
+    fn grown(&self, stmt: &GroupStmt<'_>, flag: Option<usize>) -> Result<Growing, String> {
+        let mut next = self.next.clone();
+        let mut operands = Vec::new();
+        for (value, ty) in stmt.operands.iter().zip(stmt.site.operands) {
+            operands.push(self.operand(&mut next, *value, ty, &stmt.site)?);
+        }
+        let made = Lowering { program: &mut next.program, site: &stmt.site, operands }.lower(stmt.op)?;
+        for ((value, made), ty) in stmt.results.iter().zip(made).zip(stmt.site.results) {
+            next.known.push((*value, made));
+            next.elements.push(element(ty.dtype)?);
+            next.flags.extend(flag.map(|flag| (*value, flag)));
+        }
+        Ok(next)
+    }
+
+    /// The value of an operand in a program: a value that it has, or another input.
+    fn operand(
+        &self,
+        next: &mut Growing,
+        value: GroupValue,
+        ty: &Type,
+        site: &KernelSite<'_>,
+    ) -> Result<usize, String> {
+        match next.known.iter().find(|(known, _)| *known == value) {
+            Some((_, Made::Value(known))) => return Ok(*known),
+            Some(_) => return Err("a sum over rows is read in its kernel".to_string()),
+            None => {}
+        }
+        let (place, element, len) = match (self.left.iter().find(|left| left.value == value), value) {
+            (Some(left), _) => (left.place, left.element, left.len),
+            (None, GroupValue::Operand(at)) => (Place::Operand(at), element(ty.dtype)?, len(ty, site)),
+            (None, _) => return Err("reads what is not computed".to_string()),
+        };
+        let made = next.program.push(Node::Input, element, len);
+        next.operands.push(place);
+        next.known.push((value, Made::Value(made)));
+        next.elements.push(element);
+        Ok(made)
+    }
+
+    /// The kernel of a growing program that leaves results of the group, and the interior values that are wanted.
+    fn outs(&self, next: &Growing, wanted: &[GroupValue]) -> Result<(Program, Vec<GroupValue>, Kernel), String> {
+        let mut program = next.program.clone();
+        let is_there = |value: GroupValue| self.left.iter().any(|left| left.value == value);
+        let is_left = |value: GroupValue| match value {
+            GroupValue::Operand(_) => false,
+            GroupValue::Result(_) => !is_there(value),
+            GroupValue::Interior(_) => wanted.contains(&value) && !is_there(value),
+        };
+        let mut values = Vec::new();
+        for ((value, made), element) in next.known.iter().zip(&next.elements).filter(|((value, _), _)| is_left(*value))
+        {
+            let (made, columns) = match *made {
+                Made::Value(made) => (made, None),
+                Made::Sum(made, width) => (made, Some(width)),
+            };
+            let adds = next.flags.iter().any(|(flagged, _)| flagged == value);
+            program.outs.push(Out { value: made, element: *element, columns, adds });
+            values.push(*value);
+        }
+        let kernel = Kernel::new(&program)?;
+        Ok((program, values, kernel))
+    }
+
+    /// Room in scratch memory.
+    fn scratch(&mut self, bytes: usize) -> usize {
+        let at = self.plan.scratch;
+        self.plan.scratch = (at + bytes).next_multiple_of(ALIGNED);
+        at
+    }
+
+    /// Makes a stage of the growing kernel; the statements from a number on are in others.
+    fn flush(&mut self, from: usize) -> Result<(), String> {
+        let next = std::mem::take(&mut self.next);
+        if next.program.values.is_empty() {
+            return Ok(());
+        }
+        let wanted: Vec<GroupValue> = self.site.stmts[from..].iter().flat_map(|stmt| &stmt.operands).copied().collect();
+        let (program, values, kernel) = self.outs(&next, &wanted)?;
+        let (mut results, mut adds) = (Vec::new(), Vec::new());
+        for (value, out) in values.iter().zip(&program.outs) {
+            let place = match *value {
+                GroupValue::Result(at) => Place::Result(at),
+                _ => Place::Scratch(self.scratch(program.len(out) * out.element.bytes())),
+            };
+            results.push(place);
+            adds.push(next.flags.iter().find(|(flagged, _)| flagged == value).map(|(_, flag)| *flag));
+            self.left.push(Left { value: *value, place, element: out.element, len: program.len(out) });
+        }
+        let partials = self.scratch(kernel.partials * size_of::<f32>());
+        let bytes = |value: usize| program.values[value].len * program.values[value].element.bytes();
+        let inputs: Vec<usize> = program.inputs().map(bytes).collect();
+        let is_result =
+            |bytes: usize| program.outs.iter().any(|out| bytes > 0 && program.len(out) * out.element.bytes() == bytes);
+        let apart: Vec<usize> = kernel.apart.into_iter().filter(|&input| is_result(inputs[input])).collect();
+        let spare = apart.into_iter().map(|input| (input, self.scratch(inputs[input]), inputs[input])).collect();
+        let work = Work::Kernel(Box::new(program));
+        self.plan.stages.push(Stage { work, operands: next.operands, results, adds, partials, spare });
+        Ok(())
+    }
+
+    /// A matrix product: operands that it cannot read are copied, and its result is in f32 or becomes the first value of the next kernel.
+    fn product(&mut self, op: &Einsum, stmt: &GroupStmt<'_>, flag: Option<usize>) -> Result<(), String> {
+        let plan = contraction(op, &stmt.site)?;
+        let mut elements = Vec::new();
+        for ty in stmt.site.operands {
+            elements.push(element(ty.dtype)?);
+        }
+        let is_narrow = elements.iter().all(|element| *element == Element::Bf16);
+        let (arithmetic, taken) =
+            if is_narrow { (Arithmetic::Bf16, Element::Bf16) } else { (Arithmetic::F32, Element::F32) };
+        let mut operands = Vec::new();
+        for (at, from) in elements.into_iter().enumerate() {
+            let place = match (stmt.operands[at], self.left.iter().find(|left| left.value == stmt.operands[at])) {
+                (_, Some(left)) => left.place,
+                (GroupValue::Operand(of), None) => Place::Operand(of),
+                _ => return Err("reads what is not computed".to_string()),
+            };
+            operands.push(match &plan.pack[at] {
+                None if from == taken => place,
+                pack => self.copy(place, [from, taken], pack.clone().unwrap_or(Access::Same), plan.sizes[at]),
+            });
+        }
+        let (value, result, size) = (stmt.results[0], stmt.site.results[0], plan.sizes[2]);
+        let to = element(result.dtype)?;
+        let unpack = plan.unpack.clone();
+        let is_direct = unpack.is_none() && to == Element::F32;
+        let place = match value {
+            GroupValue::Result(at) if is_direct => Place::Result(at),
+            _ => Place::Scratch(self.scratch(size * size_of::<f32>())),
+        };
+        let adds = vec![flag.filter(|_| is_direct)];
+        let work = Work::Product(Box::new(plan), arithmetic);
+        self.plan.stages.push(Stage { work, operands, results: vec![place], adds, partials: 0, spare: vec![] });
+        if is_direct {
+            self.left.push(Left { value, place, element: to, len: size });
+            return Ok(());
+        }
+        let of = self.next.program.push(Node::Input, Element::F32, size);
+        self.next.operands.push(place);
+        let access = unpack.unwrap_or(Access::Same);
+        let made = self.next.program.push(Node::Convert(Read { value: of, access }), to, size);
+        self.next.known.push((value, Made::Value(made)));
+        self.next.elements.push(to);
+        self.next.flags.extend(flag.map(|flag| (value, flag)));
+        Ok(())
+    }
+
+    /// A stage that copies a tensor to scratch memory, and its place there.
+    fn copy(&mut self, from: Place, elements: [Element; 2], access: Access, size: usize) -> Place {
+        let mut program = Program::copy(elements, (access, size), size);
+        program.outs[0].adds = false;
+        let place = Place::Scratch(self.scratch(size * elements[1].bytes()));
+        let (work, operands, results) = (Work::Kernel(Box::new(program)), vec![from], vec![place]);
+        self.plan.stages.push(Stage { work, operands, results, adds: vec![None], partials: 0, spare: vec![] });
+        place
     }
 }
 
-fn einsum(op: &Einsum, site: &KernelSite<'_>) -> Result<Plan, String> {
+/// The matrix product of an einsum.
+fn contraction(op: &Einsum, site: &KernelSite<'_>) -> Result<Contraction, String> {
     let equation = &op.equation;
-    let [a, b] = &equation.operands[..] else {
-        return Err("einsum of one operand has no kernel on the cuda backend".to_string());
+    let ([a, b], 2) = (&equation.operands[..], site.operands.len()) else {
+        return Err("einsum of other than two operands has no kernel on the cuda backend".to_string());
     };
     let names: Vec<&String> = a.iter().chain(b).collect();
     // The planner of the kernel goes by characters.
@@ -65,53 +336,7 @@ fn einsum(op: &Einsum, site: &KernelSite<'_>) -> Result<Plan, String> {
     let letters = |names: &[String]| names.iter().filter_map(letter).collect::<Vec<_>>();
     let plan =
         Contraction::new(&letters(a), &letters(b), &letters(&equation.result), &site.operand(0)?, &site.operand(1)?);
-    plan.map(|plan| Plan::Contract(Box::new(plan))).map_err(|why| format!("einsum on the cuda backend: {why}"))
-}
-
-fn unary(op: &Unary) -> Program {
-    match scalar::unary(op.0) {
-        Some(kind) => Program::unary(kind, Element::F32),
-        // Every element type that is let in is f32.
-        None => Program::copy(Element::F32, Access::Same),
-    }
-}
-
-fn binary(op: &Binary, site: &KernelSite<'_>) -> Result<Plan, String> {
-    let [a, b] = match &op.equation {
-        None => [Access::Same, Access::Same],
-        Some(equation) => [spread(equation, 0, site)?, spread(equation, 1, site)?],
-    };
-    Ok(Plan::Elementwise(Program::binary(scalar::binary(op.kind), Element::F32, a, b)))
-}
-
-/// Each letter of the result walks along the operand's stride of it.
-fn by_letters(equation: &Equation, site: &KernelSite<'_>) -> Result<Plan, String> {
-    Ok(Plan::Elementwise(Program::copy(Element::F32, spread(equation, 0, site)?)))
-}
-
-fn spread(equation: &Equation, operand: usize, site: &KernelSite<'_>) -> Result<Access, String> {
-    let strides = strides_in(&equation.operands[operand], &site.operand(operand)?, &equation.result);
-    Ok(access(&site.result(0)?, &strides, 0))
-}
-
-fn slice(op: &Slice, site: &KernelSite<'_>) -> Result<Plan, String> {
-    let strides = row_major(&site.operand(0)?);
-    let access = access(&site.result(0)?, &strides, op.start as usize * strides[op.dim]);
-    Ok(Plan::Elementwise(Program::copy(Element::F32, access)))
-}
-
-/// The simplest access that walks a result of these sizes by these strides.
-fn access(sizes: &[usize], strides: &[usize], offset: usize) -> Access {
-    let dims: Vec<(usize, usize)> =
-        sizes.iter().copied().zip(strides.iter().copied()).filter(|(size, _)| *size != 1).collect();
-    let dense = row_major(&dims.iter().map(|dim| dim.0).collect::<Vec<_>>());
-    if offset == 0 && dims.iter().all(|(_, stride)| *stride == 0) {
-        Access::One
-    } else if offset == 0 && dims.iter().map(|dim| dim.1).eq(dense) {
-        Access::Same
-    } else {
-        Access::Strided(Strides { dims, offset })
-    }
+    plan.map_err(|why| format!("einsum on the cuda backend: {why}"))
 }
 
 #[cfg(test)]

@@ -1,26 +1,69 @@
 //! Tests of launch plans, evaluated on the CPU, against the reference evaluator.
 
+use super::super::lower::access;
 use super::*;
 use crate::reference::{Array, Context, Tensor as Dense, ops::evaluate};
 use ir::mesh::Mesh;
-use ir::ops::{BinaryKind, Op, RmsNorm, UnaryKind};
-use ir::types::{Dim, Type};
+use ir::ops::{
+    Binary, BinaryKind, Broadcast, Compare, CompareKind, CrossEntropy, CrossEntropyGrad, Dropout, Embedding, Equation,
+    LayerNorm, LayerNormDgamma, LayerNormDx, Op, Permute, Pick, Reduce, RmsNorm, RmsNormDgamma, RmsNormDx, Rope,
+    Select, Slice, Softmax, SoftmaxGrad, SumExp, SumSquares, TokenLoss, Unary, UnaryKind,
+};
+use ir::types::{DType, Dim, PartialKind};
 use kernels::cpu::Par;
 use kernels::cpu::dropout::uniform;
+use kernels::group::RandomContext;
+use kernels::scalar::Strides;
 
 /// The kernel op, the types of its operands and of its results.
 fn typed(op: impl Into<Op>, sizes: &[&[u64]]) -> (Op, KernelOp, Vec<Type>, Vec<Type>) {
     let op = op.into();
-    let types: Vec<Type> = sizes.iter().map(|sizes| Type::of(DType::F32, sizes)).collect();
+    let dtype = |at| if is_int(&op, at) { DType::I32 } else { DType::F32 };
+    let types: Vec<Type> = sizes.iter().enumerate().map(|(at, sizes)| Type::of(dtype(at), sizes)).collect();
     let results = op.infer(&types.iter().collect::<Vec<_>>()).unwrap();
     let Op::Kernel(kernel) = op.clone() else { panic!("{} has no kernel", op.name()) };
     (op, kernel, types, results)
+}
+
+/// True if an operand is of integers.
+fn is_int(op: &Op, operand: usize) -> bool {
+    let ints: &[usize] = match op.name() {
+        "embedding" | "select" => &[0],
+        "rope" | "cross_entropy" | "cross_entropy_grad" | "pick" => &[1],
+        "token_loss" => &[2],
+        _ => &[],
+    };
+    ints.contains(&operand)
 }
 
 fn planned(op: &KernelOp, operands: &[Type], results: &[Type]) -> Result<Plan, String> {
     let sides = [operands, results].map(|side| side.iter().collect::<Vec<_>>());
     let mesh = Mesh::default();
     plan(op, &KernelSite { mesh: &mesh, coordinates: &[], operands: &sides[0], results: &sides[1], forward: true })
+}
+
+/// The results of a plan of kernels alone.
+fn run(plan: &Plan, operands: &[Vec<f32>], results: usize) -> Vec<Vec<f32>> {
+    let mut made = vec![Vec::new(); results];
+    for stage in &plan.stages {
+        let of = |place: &Place| match *place {
+            Place::Operand(at) => &operands[at][..],
+            place => panic!("{place:?} in one kernel"),
+        };
+        let inputs: Vec<&[f32]> = stage.operands.iter().map(of).collect();
+        let outs = match &stage.work {
+            Work::Kernel(program) => {
+                program.evaluate(&inputs, RandomContext { step: 1, ..RandomContext::default() }, Par(1)).unwrap()
+            }
+            Work::Copy => vec![inputs[0].to_vec()],
+            Work::Product(..) => panic!("no product"),
+        };
+        for (place, out) in stage.results.iter().zip(outs) {
+            let Place::Result(at) = place else { panic!("one kernel") };
+            made[*at] = out;
+        }
+    }
+    made
 }
 
 #[test]
@@ -67,27 +110,79 @@ fn elementwise_plans_compute_their_ops() {
         (Slice { dim: 1, start: 1, length: 2 }.into(), vec![&[3, 4, 5]]),
         (Slice { dim: 0, start: 0, length: 2 }.into(), vec![&[3, 4, 5]]),
     ]);
-    for (op, sizes) in cases {
-        let (op, kernel, operands, results) = typed(op, &sizes);
-        let Plan::Elementwise(program) = planned(&kernel, &operands, &results).unwrap() else {
-            panic!("{} is no elementwise kernel", op.name());
+    cases.into_iter().for_each(|(op, sizes)| check(op, &sizes));
+}
+
+fn check(op: Op, sizes: &[&[u64]]) {
+    let (op, kernel, operands, results) = typed(op, sizes);
+    let plan = planned(&kernel, &operands, &results).unwrap();
+    assert_eq!(plan.stages.len(), 1, "{} is one kernel", op.name());
+    let data: Vec<Vec<f32>> = (0..operands.len())
+        .map(|t| {
+            let number = |i| match is_int(&op, t) {
+                true => (6.0 * uniform([t as u32, 7], i)).floor() - 1.0,
+                false => 0.1 + uniform([t as u32, 7], i),
+            };
+            (0..operands[t].elements()).map(number).collect()
+        })
+        .collect();
+    let got = run(&plan, &data, results.len());
+    let dims = |ty: &Type| ty.sizes().iter().map(|&size| size as usize).collect::<Vec<_>>();
+    let array = |(x, ty): (&Vec<f32>, &Type)| match ty.dtype {
+        DType::I32 => Array::Int(Dense::from_fn(&dims(ty), |i| x[i] as i32)),
+        _ => Array::Real(Dense::from_fn(&dims(ty), |i| f64::from(x[i]))),
+    };
+    let given: Vec<Array<f64>> = data.iter().zip(&operands).map(array).collect();
+    let context = Context { seed: 0, step: 1, index: 0, microbatch: 0 };
+    let shapes: Vec<Vec<usize>> = results.iter().map(dims).collect();
+    let want = evaluate(&op, &given.iter().collect::<Vec<_>>(), &shapes, context).unwrap();
+    for (got, want) in got.iter().zip(want) {
+        let want: Vec<f64> = match want {
+            Array::Real(want) => want.data,
+            Array::Int(want) => want.data.into_iter().map(f64::from).collect(),
         };
-        let data: Vec<Vec<f32>> = (0..operands.len())
-            .map(|t| (0..operands[t].elements()).map(|i| 0.1 + uniform([t as u32, 7], i)).collect())
-            .collect();
-        let inputs: Vec<&[f32]> = data.iter().map(|x| &x[..]).collect();
-        let got = program.evaluate(&inputs, results[0].elements() as usize, Par(1)).unwrap();
-        let dims = |ty: &Type| ty.sizes().iter().map(|&size| size as usize).collect::<Vec<_>>();
-        let array = |(x, ty): (&Vec<f32>, &Type)| Array::Real(Dense::from_fn(&dims(ty), |i| f64::from(x[i])));
-        let given: Vec<Array<f64>> = data.iter().zip(&operands).map(array).collect();
-        let context = Context { seed: 0, step: 1, index: 0, microbatch: 0 };
-        let want = evaluate(&op, &given.iter().collect::<Vec<_>>(), &[dims(&results[0])], context).unwrap();
-        let want = want.into_iter().next().unwrap().into_real().unwrap().data;
-        assert_eq!(got.len(), want.len());
+        assert_eq!(got.len(), want.len(), "{}", op.name());
         for (got, want) in got.iter().zip(&want) {
             assert!((f64::from(*got) - want).abs() <= 1e-5 * want.abs().max(1.0), "{}: {got} is not {want}", op.name());
         }
     }
+}
+
+#[test]
+fn plans_of_rows_compute_their_ops() {
+    let [x, row, column]: [&[u64]; 3] = [&[3, 4, 6], &[3, 4], &[6]];
+    let eq = |kind, text| Op::from(Reduce::new(kind, text).unwrap());
+    let rope = |inverse| Op::from(Rope { theta: 100.0, scaling: None, inverse });
+    let dropout = Dropout { p: 0.3, path: "a.b".into(), piece: None };
+    let cases: [(Op, &[&[u64]]); 26] = [
+        (RmsNorm { eps: 1e-5 }.into(), &[x, column]),
+        (RmsNormDx.into(), &[x, column, row, x]),
+        (RmsNormDgamma.into(), &[x, row, x]),
+        (LayerNorm { eps: 1e-5 }.into(), &[x, column, column]),
+        (LayerNormDx.into(), &[x, column, row, row, x]),
+        (LayerNormDgamma.into(), &[x, row, row, x]),
+        (Softmax.into(), &[x]),
+        (SoftmaxGrad.into(), &[x, x]),
+        (CrossEntropy.into(), &[x, row]),
+        (CrossEntropyGrad.into(), &[x, row, row, &[]]),
+        (SumExp.into(), &[x, row]),
+        (Pick.into(), &[x, row]),
+        (TokenLoss.into(), &[row, row, row]),
+        (Embedding { pad: None }.into(), &[row, &[5, 7]]),
+        (rope(false), &[&[3, 4, 2, 6], row]),
+        (rope(true), &[&[3, 4, 6], row]),
+        (dropout.into(), &[x]),
+        (Dropout { p: 0.0, path: String::new(), piece: None }.into(), &[x]),
+        (Compare(CompareKind::Less).into(), &[x, x]),
+        (Compare(CompareKind::Equal).into(), &[x, x]),
+        (Select { not: false }.into(), &[x, x, x]),
+        (Select { not: true }.into(), &[x, x]),
+        (eq(PartialKind::Sum, "a b c -> a"), &[x]),
+        (eq(PartialKind::Max, "a b c -> a b"), &[x]),
+        (eq(PartialKind::Sum, "a b c -> c"), &[x]),
+        (eq(PartialKind::Sum, "a b c -> ()"), &[x]),
+    ];
+    cases.into_iter().for_each(|(op, sizes)| check(op, sizes));
 }
 
 #[test]
@@ -103,16 +198,94 @@ fn accesses_are_as_simple_as_they_can_be() {
 fn einsums_are_matrix_products() {
     let (_, op, operands, results) = typed(Einsum::new("b s h, h g d -> b s g d").unwrap(), &[&[3, 4, 5], &[5, 2, 6]]);
     let want = Contraction::new(&['b', 's', 'h'], &['h', 'g', 'd'], &['b', 's', 'g', 'd'], &[3, 4, 5], &[5, 2, 6]);
-    assert_eq!(planned(&op, &operands, &results), Ok(Plan::Contract(Box::new(want.unwrap()))));
+    let plan = planned(&op, &operands, &results).unwrap();
+    let work = |contraction, arithmetic| Work::Product(Box::new(contraction), arithmetic);
+    let [product] = &plan.stages[..] else { panic!("one launch") };
+    assert_eq!(product.work, work(want.clone().unwrap(), Arithmetic::F32));
+    assert_eq!((&product.results[..], &product.adds[..]), (&[Place::Result(0)][..], &[Some(0)][..]));
+    // Sums of bf16 are in f32 until they are rounded.
+    let narrow = |types: &[Type]| types.iter().map(|ty| Type { dtype: DType::BF16, ..ty.clone() }).collect::<Vec<_>>();
+    let plan = planned(&op, &narrow(&operands), &narrow(&results)).unwrap();
+    let [product, rounding] = &plan.stages[..] else { panic!("two launches") };
+    assert_eq!(product.work, work(want.unwrap(), Arithmetic::Bf16));
+    assert_eq!((&product.results, &product.adds[..]), (&rounding.operands, &[None][..]));
+    assert_eq!((&rounding.results[..], &rounding.adds[..]), (&[Place::Result(0)][..], &[Some(0)][..]));
+    assert!(plan.scratch >= 4 * 3 * 4 * 2 * 6);
 }
 
 #[test]
 fn what_is_missing_is_named() {
-    let (_, op, operands, results) = typed(RmsNorm { eps: 1e-5 }, &[&[3, 4], &[4]]);
+    let (_, op, operands, results) = typed(SumSquares, &[&[3]]);
     assert!(!has(&op));
-    assert!(planned(&op, &operands, &results).unwrap_err().contains("`rms_norm` has no kernel on the cuda backend"));
+    assert!(planned(&op, &operands, &results).unwrap_err().contains("`sum_squares` has no kernel on the cuda backend"));
     let (_, op, operands, results) = typed(Einsum::new("a b -> b").unwrap(), &[&[4, 5]]);
-    assert!(planned(&op, &operands, &results).unwrap_err().contains("einsum of one operand"));
-    let narrow = [Type::of(DType::BF16, &[4])];
-    assert!(planned(&KernelOp::Unary(Unary(UnaryKind::Neg)), &narrow, &narrow).unwrap_err().contains("bf16"));
+    assert!(!has(&op));
+    assert!(planned(&op, &operands, &results).unwrap_err().contains("einsum of other than two operands"));
+    let narrow = [Type::of(DType::F8E4M3, &[4])];
+    assert!(planned(&KernelOp::Unary(Unary(UnaryKind::Neg)), &narrow, &narrow).unwrap_err().contains("f8e4m3"));
+}
+
+/// Groups of two statements on `[3, 4, 6]`, the first on operand 0.
+fn pair(
+    first: &KernelOp,
+    second: &KernelOp,
+    types: &[&Type],
+    interior: &Type,
+    result: &Type,
+    accumulate: bool,
+) -> Plan {
+    let mesh = Mesh::default();
+    let (results, operands) = ([interior], [&[interior], &types[1..]].concat());
+    let out = [result];
+    let site = |operands, results| KernelSite { mesh: &mesh, coordinates: &[], operands, results, forward: true };
+    let (one, two) = (site(&types[..1], &results), site(&operands, &out));
+    let read: Vec<GroupValue> = (1..types.len()).map(GroupValue::Operand).collect();
+    let stmts = vec![
+        GroupStmt {
+            op: first,
+            site: one,
+            operands: vec![GroupValue::Operand(0)],
+            results: vec![GroupValue::Interior(0)],
+            accumulate: false,
+        },
+        GroupStmt {
+            op: second,
+            site: two,
+            operands: [vec![GroupValue::Interior(0)], read].concat(),
+            results: vec![GroupValue::Result(0)],
+            accumulate,
+        },
+    ];
+    plan_group(&GroupSite { stmts }).unwrap()
+}
+
+#[test]
+fn a_kernel_is_as_many_statements_as_it_can_do() {
+    let x = Type::of(DType::F32, &[3, 4, 6]);
+    let op = |op: Op| if let Op::Kernel(op) = op { op } else { panic!("a kernel op") };
+    let softmax = op(Softmax.into());
+    let sum = op(Reduce::new(PartialKind::Sum, "a b c -> c").unwrap().into());
+    let row = Type::of(DType::F32, &[6]);
+    let plan = pair(&softmax, &sum, &[&x], &x, &row, true);
+    let [stage] = &plan.stages[..] else { panic!("one launch") };
+    assert_eq!(stage.adds, [Some(0)]);
+    assert!(plan.scratch > 0, "sums of chunks have room");
+    // A row of the one is not a row of the other.
+    let sum = op(Reduce::new(PartialKind::Sum, "a b c -> b c").unwrap().into());
+    let plan = pair(&softmax, &sum, &[&x], &x, &Type::of(DType::F32, &[4, 6]), true);
+    let [one, two] = &plan.stages[..] else { panic!("two launches") };
+    assert_eq!(one.results, two.operands);
+    assert!(matches!(one.results[..], [Place::Scratch(_)]) && two.adds == [Some(0)]);
+}
+
+#[test]
+fn what_is_read_elsewhere_is_copied_before_it_is_overwritten() {
+    let x = Type::of(DType::F32, &[3, 4, 2, 6]);
+    let position = Type::of(DType::I32, &[3, 4]);
+    let op = |op: Op| if let Op::Kernel(op) = op { op } else { panic!("a kernel op") };
+    let (neg, rope) =
+        (op(Unary(UnaryKind::Neg).into()), op(Rope { theta: 100.0, scaling: None, inverse: false }.into()));
+    let plan = pair(&neg, &rope, &[&x, &position], &x, &x, false);
+    let [stage] = &plan.stages[..] else { panic!("one launch") };
+    assert_eq!(stage.spare, [(0, 0, 4 * 3 * 4 * 2 * 6)]);
 }

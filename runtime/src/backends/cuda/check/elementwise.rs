@@ -2,12 +2,13 @@
 //! accumulation and in-place results.
 
 use super::{Bench, CheckRow, Found, row};
-use crate::backends::cuda::elementwise::Elementwise;
 use crate::backends::cuda::error::Error;
+use crate::backends::cuda::fused::{Buffers, Fused, LaunchArgs};
 use crate::backends::cuda::memory::Arena;
-use half::bf16;
+use half::{bf16, f16};
 use kernels::cuda::accuracy::{self, Bound};
-use kernels::scalar::{Access, Binary, Element, Input, Program, Step, Strides, Unary, Value};
+use kernels::group::{Node, Program, RandomContext, Read};
+use kernels::scalar::{Access, Binary, Element, Strides, Unary};
 
 pub(super) fn check(bench: &mut Bench, rows: &mut Vec<CheckRow>) {
     for element in [Element::F32, Element::Bf16] {
@@ -16,58 +17,60 @@ pub(super) fn check(bench: &mut Bench, rows: &mut Vec<CheckRow>) {
             let name = format!("{op:?}").to_lowercase();
             let run =
                 ProgramRun { positive: name.starts_with("log") || name.contains("sqrt"), ..ProgramRun::default() };
-            let program = Program::unary(op, element);
+            let program = |n| Program::unary(op, element, n);
             rows.push(over_sizes(bench, &format!("{name} {kind}"), &program, accuracy::unary(op), run));
         }
         for op in Binary::ALL {
-            let program = Program::binary(op, element, Access::Same, Access::Same);
+            let program = |n| Program::binary(op, element, [(Access::Same, n), (Access::Same, n)], n);
             let name = format!("{op:?} {kind}").to_lowercase();
             rows.push(over_sizes(bench, &name, &program, accuracy::binary(op), ProgramRun::default()));
         }
-        let scaled = Program::binary(Binary::Mul, element, Access::Same, Access::One);
+        let scaled = |n| Program::binary(Binary::Mul, element, [(Access::Same, n), (Access::One, 1)], n);
         let run = ProgramRun { accumulate: true, ..ProgramRun::default() };
         rows.push(over_sizes(bench, &format!("+= x c {kind}"), &scaled, Bound::EXACT, run));
         let run = ProgramRun { shift: 4, ..ProgramRun::default() };
         rows.push(over_sizes(bench, &format!("x c, out of line {kind}"), &scaled, Bound::EXACT, run));
         let run = ProgramRun { in_place: true, ..ProgramRun::default() };
         rows.push(over_sizes(bench, &format!("x c, in place {kind}"), &scaled, Bound::EXACT, run));
-        let (program, n) = transpose(element, bench.extent.elements);
-        let found = measure(bench, &program, n, Bound::EXACT, ProgramRun::default(), true);
-        rows.push(row(format!("transpose {kind}"), n.to_string(), "B/s", found));
+        let program = transpose(element, bench.extent.elements);
+        let found = measure(bench, &program, Bound::EXACT, ProgramRun::default(), true);
+        rows.push(row(format!("transpose {kind}"), program.values[1].len.to_string(), "B/s", found));
     }
-    for (name, program, bound) in large() {
-        let n = bench.extent.elements;
-        let found = measure(bench, &program, n, bound, ProgramRun::default(), true);
+    let n = bench.extent.elements;
+    for (name, program, bound) in large(n) {
+        let found = measure(bench, &program, bound, ProgramRun::default(), true);
         rows.push(row(name, n.to_string(), "B/s", found));
     }
 }
 
-/// A matrix of at most `elements` elements, read along its columns, and the number of its elements.
-fn transpose(element: Element, elements: usize) -> (Program, usize) {
+/// The copy of a matrix of at most `elements` elements, read along its columns.
+fn transpose(element: Element, elements: usize) -> Program {
     let columns = 1023;
     let rows = elements / columns;
     let strides = Strides { dims: vec![(columns, 1), (rows, columns)], offset: 0 };
-    (Program::copy(element, Access::Strided(strides)), rows * columns)
+    Program::copy([element; 2], (Access::Strided(strides), rows * columns), rows * columns)
 }
 
 /// Programs that are timed, on sizes beyond the cache.
-fn large() -> [(&'static str, Program, Bound); 4] {
-    let same = |element| Input { element, access: Access::Same };
+fn large(n: usize) -> [(&'static str, Program, Bound); 4] {
     // `silu(gate) * up`; its product is exact up to one rounding on each side.
-    let swiglu = |element| Program {
-        inputs: vec![same(element), same(element)],
-        steps: vec![
-            Step::Unary(Unary::Silu, Value::Input(0)),
-            Step::Binary(Binary::Mul, Value::Step(0), Value::Input(1)),
-        ],
-        result: Value::Step(1),
-        output: element,
+    let swiglu = |element| {
+        let mut program = Program::default();
+        let [gate, up] = [0, 1].map(|_| program.push(Node::Input, element, n));
+        let silu = program.push(Node::Unary(Unary::Silu, Read::same(gate)), Element::F32, n);
+        let y = program.push(Node::Binary(Binary::Mul, Read::same(silu), Read::same(up)), element, n);
+        program.leave(y);
+        program
     };
     let silu = accuracy::unary(Unary::Silu);
     let bound = Bound { units: silu.units + 1, ..silu };
     [
-        ("copy f32", Program::copy(Element::F32, Access::Same), Bound::EXACT),
-        ("add f32", Program::binary(Binary::Add, Element::F32, Access::Same, Access::Same), Bound::EXACT),
+        ("copy f32", Program::copy([Element::F32; 2], (Access::Same, n), n), Bound::EXACT),
+        (
+            "add f32",
+            Program::binary(Binary::Add, Element::F32, [(Access::Same, n), (Access::Same, n)], n),
+            Bound::EXACT,
+        ),
         ("swiglu f32", swiglu(Element::F32), bound),
         ("swiglu bf16", swiglu(Element::Bf16), bound),
     ]
@@ -87,13 +90,19 @@ struct ProgramRun {
 }
 
 /// The worst over all sizes, as one row.
-fn over_sizes(bench: &mut Bench, name: &str, program: &Program, bound: Bound, run: ProgramRun) -> CheckRow {
-    let mut worst = Found::results(0.0, f64::from(bound.rounded_to(program.output).relative()));
+fn over_sizes(
+    bench: &mut Bench,
+    name: &str,
+    program: &dyn Fn(usize) -> Program,
+    bound: Bound,
+    run: ProgramRun,
+) -> CheckRow {
+    let mut worst = Found::results(0.0, f64::from(bound.rounded_to(program(1).outs[0].element).relative()));
     // One, less than a vector, whole vectors, and many with a rest.
     let sizes = [1, 3, 4096, bench.extent.elements / 16 + 3];
     let shape = sizes.map(|n| n.to_string()).join(", ");
     for n in sizes {
-        match measure(bench, program, n, bound, run, false) {
+        match measure(bench, &program(n), bound, run, false) {
             Ok(found) => worst.error = worst.error.max(found.error),
             Err(why) => return row(name, shape, "B/s", Err(why)),
         }
@@ -101,28 +110,20 @@ fn over_sizes(bench: &mut Bench, name: &str, program: &Program, bound: Bound, ru
     row(name, shape, "B/s", Ok(worst))
 }
 
-fn measure(
-    bench: &mut Bench,
-    program: &Program,
-    n: usize,
-    bound: Bound,
-    run: ProgramRun,
-    timed: bool,
-) -> Result<Found, Error> {
-    let kernel = Elementwise::new(&bench.device, program)?;
-    let inputs: Vec<Vec<f32>> = program
-        .inputs
-        .iter()
-        .enumerate()
-        .map(|(i, input)| {
-            let numbers = bench.normals(if input.access == Access::One { 1 } else { n }, i);
-            numbers.iter().map(|&x| rounded(if run.positive { x.abs() } else { x }, input.element)).collect()
+fn measure(bench: &mut Bench, program: &Program, bound: Bound, run: ProgramRun, timed: bool) -> Result<Found, Error> {
+    let kernel = Fused::new(&bench.device, program)?;
+    let (out, n) = (program.outs[0].element, program.len(&program.outs[0]));
+    let inputs: Vec<Vec<f32>> = (program.inputs().enumerate())
+        .map(|(i, at)| {
+            let input = &program.values[at];
+            let numbers = bench.normals(input.len, i).iter();
+            numbers.map(|&x| input.element.nearest(if run.positive { x.abs() } else { x })).collect()
         })
         .collect();
-    let held: Vec<f32> = bench.normals(n, 9).iter().map(|&x| rounded(x, program.output)).collect();
+    let held: Vec<f32> = bench.normals(n, 9).iter().map(|&x| out.nearest(x)).collect();
 
     // Each buffer begins at a multiple of 256 bytes, plus the shift.
-    let elements: Vec<Element> = program.inputs.iter().map(|input| input.element).chain([program.output]).collect();
+    let elements: Vec<Element> = program.inputs().map(|at| program.values[at].element).chain([out]).collect();
     let buffers: Vec<Vec<u8>> = inputs.iter().chain([&held]).zip(&elements).map(|(x, e)| bytes(x, *e)).collect();
     let ends: Vec<usize> = buffers
         .iter()
@@ -139,22 +140,25 @@ fn measure(
         // SAFETY: the buffer was just taken.
         unsafe { bench.staging.write(&bench.stream, addresses[i], buffer)? };
     }
-    let out = if run.in_place { addresses[0] } else { addresses[inputs.len()] };
+    let (inputs_at, place) = addresses.split_at(inputs.len());
+    let place = if run.in_place { addresses[0] } else { place[0] };
+    let args = LaunchArgs { elements: n, adds: u64::from(run.accumulate), ..LaunchArgs::default() };
+    let at = Buffers { inputs: inputs_at, outs: &[place], partials: 0 };
     // SAFETY: all buffers are in the arena and are as long as the program reads; this is the only stream.
-    let launch = |stream: &_| unsafe { kernel.launch(stream, &addresses[..inputs.len()], out, n, run.accumulate) };
+    let launch = |stream: &_| unsafe { kernel.launch(stream, at, args) };
     launch(&bench.stream)?;
-    let mut got = vec![0; n * program.output.bytes()];
+    let mut got = vec![0; n * out.bytes()];
     // SAFETY: as above.
-    unsafe { bench.staging.read(&bench.stream, &mut got, out)? };
+    unsafe { bench.staging.read(&bench.stream, &mut got, place)? };
 
     let slices: Vec<&[f32]> = inputs.iter().map(|x| &x[..]).collect();
-    let right = program.evaluate(&slices, n, bench.par).map_err(Error::Program)?;
-    let bound = bound.rounded_to(program.output);
+    let right = program.evaluate(&slices, RandomContext::default(), bench.par).map_err(Error::Program)?.swap_remove(0);
+    let bound = bound.rounded_to(out);
     let second = |i: usize| inputs.get(1).map_or(0.0, |x| x[i % x.len()]);
-    let errors = floats(&got, program.output).into_iter().zip(right).zip(&held).enumerate();
+    let errors = floats(&got, out).into_iter().zip(right).zip(&held).enumerate();
     let error = errors.map(|(i, ((got, right), held))| {
         let right = if run.accumulate { right + held } else { right };
-        bound.error(got, rounded(right, program.output), second(i))
+        bound.error(got, out.nearest(right), second(i))
     });
     let found = Found::results(f64::from(error.fold(0.0, f32::max)), f64::from(bound.relative()));
     if !timed {
@@ -165,25 +169,23 @@ fn measure(
     Ok(found.at(moved as f64 / seconds, bench.device.properties().peaks.memory))
 }
 
-/// A number as an element type holds it.
-fn rounded(x: f32, element: Element) -> f32 {
-    match element {
-        Element::F32 => x,
-        Element::Bf16 => bf16::from_f32(x).to_f32(),
-    }
-}
-
 pub(super) fn bytes(x: &[f32], element: Element) -> Vec<u8> {
     match element {
         Element::F32 => x.iter().flat_map(|x| x.to_le_bytes()).collect(),
         Element::Bf16 => x.iter().flat_map(|x| bf16::from_f32(*x).to_le_bytes()).collect(),
+        Element::F16 => x.iter().flat_map(|x| f16::from_f32(*x).to_le_bytes()).collect(),
+        Element::I32 => x.iter().flat_map(|x| (*x as i32).to_le_bytes()).collect(),
     }
 }
 
 pub(super) fn floats(bytes: &[u8], element: Element) -> Vec<f32> {
+    let words = || bytes.chunks_exact(4).map(|b| [b[0], b[1], b[2], b[3]]);
+    let halves = || bytes.chunks_exact(2).map(|b| [b[0], b[1]]);
     match element {
-        Element::F32 => bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect(),
-        Element::Bf16 => bytes.chunks_exact(2).map(|b| bf16::from_le_bytes([b[0], b[1]]).to_f32()).collect(),
+        Element::F32 => words().map(f32::from_le_bytes).collect(),
+        Element::Bf16 => halves().map(|b| bf16::from_le_bytes(b).to_f32()).collect(),
+        Element::F16 => halves().map(|b| f16::from_le_bytes(b).to_f32()).collect(),
+        Element::I32 => words().map(|b| i32::from_le_bytes(b) as f32).collect(),
     }
 }
 
@@ -193,9 +195,10 @@ mod tests {
 
     #[test]
     fn bytes_hold_what_was_rounded() {
-        let x = [0.1f32, -3.7, 1e30];
-        for element in [Element::F32, Element::Bf16] {
-            assert_eq!(floats(&bytes(&x, element), element), x.map(|x| rounded(x, element)));
+        let x = [0.125f32, -3.7, 1e3];
+        for element in [Element::F32, Element::Bf16, Element::F16] {
+            assert_eq!(floats(&bytes(&x, element), element), x.map(|x| element.nearest(x)));
         }
+        assert_eq!(floats(&bytes(&[-3.0, 7.0], Element::I32), Element::I32), [-3.0, 7.0]);
     }
 }

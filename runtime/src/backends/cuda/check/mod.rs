@@ -3,8 +3,10 @@
 //! Errors are relative, as each check documents, and each bound is derived, not measured. Rates are the best of several
 //! timings by the device's clock.
 
+mod bounds;
 mod elementwise;
 mod gemm;
+pub mod groups;
 mod memory;
 mod order;
 
@@ -93,6 +95,7 @@ pub fn check(ordinal: usize, quick: bool) -> Result<Report, Error> {
     memory::check(&mut bench, &mut rows);
     elementwise::check(&mut bench, &mut rows);
     gemm::check(&mut bench, &mut rows);
+    groups::check(&mut bench, &mut rows);
     order::check(&mut bench, &mut rows);
     Ok(Report { schema: SCHEMA, device: device.properties().clone(), rows })
 }

@@ -1,13 +1,14 @@
 //! Checks of the order between streams, and of leaks.
 
 use super::{Bench, CheckRow, Found, row};
-use crate::backends::cuda::elementwise::Elementwise;
 use crate::backends::cuda::error::Error;
+use crate::backends::cuda::fused::{Buffers, Fused, LaunchArgs};
 use crate::backends::cuda::matmul::{Arithmetic, Matmul};
 use crate::backends::cuda::memory::Arena;
 use crate::backends::cuda::stream::{Event, Stream};
 use kernels::cuda::gemm::Contraction;
-use kernels::scalar::{Element, Program, Unary};
+use kernels::group::Program;
+use kernels::scalar::{Element, Unary};
 
 /// Launches of the producer, one after another: together long enough for the consumer to overtake it.
 const STEPS: usize = 200;
@@ -25,8 +26,9 @@ pub(super) fn check(bench: &mut Bench, rows: &mut Vec<CheckRow>) {
 fn ordered(bench: &mut Bench) -> Result<Found, Error> {
     let producer = Stream::new(&bench.device)?;
     let consumer = Stream::new(&bench.device)?;
-    let kernel = Elementwise::new(&bench.device, &Program::unary(Unary::Shift(1.0), Element::F32))?;
     let elements = bench.extent.elements;
+    let kernel = Fused::new(&bench.device, &Program::unary(Unary::Shift(1.0), Element::F32, elements))?;
+    let args = LaunchArgs { elements, ..LaunchArgs::default() };
     let bytes = 4 * elements;
     let arena = Arena::new(&bench.device, 2 * bytes)?;
     let (made, seen) = (arena.address(0, bytes), arena.address(bytes, bytes));
@@ -40,7 +42,7 @@ fn ordered(bench: &mut Bench) -> Result<Found, Error> {
             producer.zero(seen, bytes)?;
             producer.finish()?;
             for _ in 0..STEPS {
-                kernel.launch(&producer, &[made], made, elements, false)?;
+                kernel.launch(&producer, Buffers { inputs: &[made], outs: &[made], partials: 0 }, args)?;
             }
             producer.record(&event)?;
             if waits {
@@ -69,13 +71,14 @@ fn leaks(bench: &mut Bench) -> Result<Found, Error> {
     let gemm = plan.map_err(Error::Program)?.gemm;
     let arena = Arena::new(&bench.device, 3 * 4 * size * size)?;
     let places = [0, 1, 2].map(|i| arena.address(i * 4 * size * size, 4 * size * size));
-    let kernel = Elementwise::new(&bench.device, &Program::unary(Unary::Exp, Element::F32))?;
+    let kernel = Fused::new(&bench.device, &Program::unary(Unary::Exp, Element::F32, size * size))?;
+    let args = LaunchArgs { elements: size * size, ..LaunchArgs::default() };
     let mut matmul = Matmul::new(&bench.device)?;
     let mut once = |stream: &Stream| -> Result<(), Error> {
         let event = Event::new(&bench.device)?;
         // SAFETY: the places are in the arena and do not overlap; this is the only stream.
         unsafe {
-            kernel.launch(stream, &places[..1], places[1], size * size, false)?;
+            kernel.launch(stream, Buffers { inputs: &places[..1], outs: &places[1..2], partials: 0 }, args)?;
             matmul.launch(stream, &gemm, Arithmetic::F32, places, false)?;
             stream.copy(places[0], places[1], 4 * size * size)?;
         }

@@ -1,0 +1,106 @@
+//! Kernels of programs: their text, and how many threads run them.
+
+use super::spell::spelling;
+use super::{flat, rows};
+use crate::group::Program;
+use std::fmt::Write;
+
+/// The name of the kernel of a program.
+///
+/// Its arguments are the inputs, the outs that are no sums over rows, and the sums of chunks if it has some. The number of elements follows
+/// if it goes by elements, and the outs to which it adds if it may. If it is random, the last ones are the address of the seed and the
+/// step, the micro-batch, and the index.
+pub const GROUP: &str = "group";
+/// The name of the kernel that adds up sums of chunks. Its arguments are those, the outs that are sums over rows, and the outs to which it
+/// adds.
+pub const CHUNKS: &str = "chunks";
+
+/// The argument whose bit `i` says that a launch adds to out `i`.
+pub(super) const ADDS: &str = "adds";
+
+/// The functions that all kernels share.
+pub(super) const FUNCTIONS: &str = include_str!("functions.cu");
+/// Those of threads that reduce a row together.
+pub(super) const TEAMS: &str = include_str!("teams.cu");
+
+/// A generated kernel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Kernel {
+    /// The CUDA C text, of [`GROUP`] and, if there are sums of chunks, of [`CHUNKS`].
+    pub source: String,
+    /// The threads of a launch.
+    pub shape: Threads,
+    /// The number of sums of chunks, in f32.
+    pub partials: usize,
+    /// Inputs, by number, of which no result may have the place: they are read at other elements than those that are written with them.
+    pub apart: Vec<usize>,
+}
+
+/// The threads of a launch. A grid of any size does all the work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Threads {
+    /// Threads of a block.
+    pub block: u32,
+    /// The most elements that a thread takes at once, if the number of elements is an argument.
+    pub elements: Option<usize>,
+    /// Otherwise the teams of threads that have work.
+    pub teams: usize,
+    /// Teams of a block.
+    pub of_block: usize,
+}
+
+impl Kernel {
+    /// The kernel of a program.
+    ///
+    /// # Errors
+    /// The program is broken, or needs several kernels.
+    pub fn new(program: &Program) -> Result<Kernel, String> {
+        program.check()?;
+        let mut lens = program.outs.iter().map(|out| program.values[out.value].len);
+        let first = lens.next().ok_or("a kernel without results")?;
+        let is_flat = lens.all(|len| len == first) && program.outs.iter().all(|out| out.columns.is_none());
+        let kernel = match flat::kernel(program) {
+            Ok(kernel) if is_flat => kernel,
+            _ => rows::kernel(program)?,
+        };
+        let teams = if kernel.shape.elements.is_none() { TEAMS } else { "" };
+        Ok(Kernel { source: format!("{FUNCTIONS}{teams}\n{}", kernel.source), ..kernel })
+    }
+
+    /// The blocks that a launch needs, for this number of elements if that is an argument.
+    pub fn blocks(&self, elements: usize) -> usize {
+        match self.shape.elements {
+            Some(at_once) => elements.div_ceil(at_once * self.shape.block as usize),
+            None => self.shape.teams.div_ceil(self.shape.of_block),
+        }
+    }
+}
+
+/// The head of the kernel, with its bounds if it has some, and some arguments after the results.
+pub(super) fn parameters(program: &Program, bounds: &str, others: &[&str]) -> String {
+    let mut list = Vec::new();
+    for (number, value) in program.inputs().enumerate() {
+        list.push(format!("const {}* in{number}", spelling(program.values[value].element).scalar));
+    }
+    for (at, out) in program.outs.iter().enumerate().filter(|(_, out)| out.columns.is_none()) {
+        list.push(format!("{}* out{at}", spelling(out.element).scalar));
+    }
+    list.extend(others.iter().map(ToString::to_string));
+    if program.outs.iter().any(|out| out.adds && out.columns.is_none()) {
+        list.push(format!("unsigned long long {ADDS}"));
+    }
+    if program.is_random() {
+        list.extend(
+            ["const unsigned long long* random", "unsigned long long microbatch", "unsigned long long index"]
+                .map(String::from),
+        );
+    }
+    format!("extern \"C\" __global__ void {bounds}{GROUP}(\n    {}\n)", list.join(",\n    "))
+}
+
+/// Lines at a depth of nesting.
+pub(super) fn indented(text: &mut String, depth: usize, lines: &[String]) {
+    for line in lines {
+        let _ = writeln!(text, "{}{line}", "    ".repeat(depth));
+    }
+}

@@ -1,0 +1,129 @@
+//! The meaning of programs, value by value.
+
+use super::{Comparison, Node, Program, Random, Read, Reduction, Rotate, Select, Take, Value};
+use crate::cpu::Par;
+use crate::cpu::dropout::uniform;
+use crate::cpu::elementwise;
+use crate::scalar::{Access, Element};
+
+/// The place of a launch in a run, on which random numbers depend.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RandomContext {
+    /// The seed of the run.
+    pub seed: u64,
+    /// The step, from 1.
+    pub step: u64,
+    /// The index of the launch.
+    pub index: u64,
+    /// The micro-batch, from 0.
+    pub microbatch: u64,
+}
+
+impl Program {
+    /// The outs, from inputs widened to f32, integers too. They are not rounded to their element types. Sums are rounded once.
+    ///
+    /// # Errors
+    /// The program is broken.
+    ///
+    /// # Panics
+    /// If an input is too short.
+    pub fn evaluate(&self, inputs: &[&[f32]], context: RandomContext, par: Par) -> Result<Vec<Vec<f32>>, String> {
+        self.check()?;
+        let (mut exact, mut values): (Vec<Vec<f32>>, Vec<Vec<f32>>) = (Vec::new(), Vec::new());
+        let mut inputs = inputs.iter();
+        for value in &self.values {
+            let numbers = match value.node {
+                Node::Input => inputs.next().ok_or("an input is missing")?[..value.len].to_vec(),
+                _ => elements(value, &values, context, par),
+            };
+            values.push(numbers.iter().map(|&x| value.element.nearest(x)).collect());
+            exact.push(numbers);
+        }
+        let out = |out: &super::Out| match out.columns {
+            None => exact[out.value].clone(),
+            Some(width) => {
+                let of = &values[out.value];
+                let sum = |at: usize| of.iter().skip(at).step_by(width).map(|&x| f64::from(x)).sum::<f64>() as f32;
+                (0..width).map(sum).collect()
+            }
+        };
+        Ok(self.outs.iter().map(out).collect())
+    }
+}
+
+/// The numbers of a value, not rounded.
+fn elements(value: &Value, values: &[Vec<f32>], context: RandomContext, par: Par) -> Vec<f32> {
+    let len = value.len;
+    let read = |operand: &Read| -> Vec<f32> {
+        let x = &values[operand.value];
+        match &operand.access {
+            Access::Same => x[..len].to_vec(),
+            Access::One => vec![x.first().copied().unwrap_or_default(); len],
+            Access::Strided(strides) => (0..len).map(|i| x[strides.at(i)]).collect(),
+        }
+    };
+    let each = |f: &dyn Fn(usize) -> f32| (0..len).map(f).collect::<Vec<f32>>();
+    let mut out = vec![0.0; len];
+    match &value.node {
+        Node::Input => {}
+        Node::Number(x) => out.fill(*x),
+        Node::Convert(x) => out = read(x),
+        Node::Unary(op, x) => elementwise::unary(*op, &read(x), &mut out, par),
+        Node::Binary(op, a, b) => elementwise::binary(*op, &read(a), &read(b), &mut out, par),
+        Node::Compare(kind, a, b) => {
+            let holds = |(a, b): (f32, f32)| match kind {
+                Comparison::Less => a < b,
+                Comparison::LessEqual => a <= b,
+                Comparison::Equal => a == b,
+            };
+            out = read(a).into_iter().zip(read(b)).map(|pair| f32::from(holds(pair))).collect();
+        }
+        Node::Select(Select { mask, not, of, other }) => {
+            let (mask, of, other) = (read(mask), read(of), other.as_ref().map(read));
+            out = each(&|i| if (mask[i] != 0.0) == *not { other.as_ref().map_or(0.0, |x| x[i]) } else { of[i] });
+        }
+        Node::Index(index) => out = each(&|i| (index.origin + (i / index.inner % index.size) as i64) as f32),
+        Node::Take(take) => {
+            let index = read(&take.index);
+            out = each(&|i| taken(take, index[i] as i64, i, &values[take.of]));
+        }
+        Node::Rotate(rotate) => {
+            let position = read(&rotate.position);
+            out = each(&|i| rotated(rotate, f64::from(position[i]), i, &values[rotate.of]));
+        }
+        Node::Random(random) => out = each(&|i| drawn(random, i, context)),
+        &Node::Reduce(kind, of, width) => {
+            let row = |i: usize| &values[of][i * width..][..width];
+            out = match kind {
+                Reduction::Sum => each(&|i| row(i).iter().map(|&x| f64::from(x)).sum::<f64>() as f32),
+                Reduction::Max => each(&|i| row(i).iter().copied().fold(f32::NEG_INFINITY, f32::max)),
+            };
+        }
+    }
+    debug_assert!(value.element != Element::I32 || out.iter().all(|x| x.fract() == 0.0));
+    out
+}
+
+fn taken(take: &Take, index: i64, at: usize, of: &[f32]) -> f32 {
+    let number = usize::try_from(index - take.origin).ok().filter(|&number| number < take.size);
+    number.map_or(0.0, |number| of[take.base.at(at) + number * take.stride])
+}
+
+fn rotated(rotate: &Rotate, position: f64, at: usize, of: &[f32]) -> f32 {
+    let (pairs, place) = (rotate.turns.len(), at % rotate.head);
+    if place >= 2 * pairs {
+        return of[at];
+    }
+    let (sin, cos) = (position * rotate.turns[place % pairs] * std::f64::consts::TAU).sin_cos();
+    let other = if place < pairs { -of[at + pairs] } else { of[at - pairs] };
+    (f64::from(of[at]) * cos + f64::from(other) * sin) as f32
+}
+
+fn drawn(random: &Random, at: usize, context: RandomContext) -> f32 {
+    let numbers = [context.seed, context.step, context.index].map(u64::to_le_bytes);
+    let bytes = numbers.as_flattened().iter().chain(random.path.as_bytes());
+    let hash = bytes
+        .fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    let counter = random.counter.at(at) as u64 + context.microbatch * random.microbatch;
+    uniform([hash as u32, (hash >> 32) as u32], counter)
+}

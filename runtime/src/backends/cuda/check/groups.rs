@@ -1,0 +1,245 @@
+//! Groups of statements on both backends, on random data: they agree within bounds that follow from the plan.
+
+use super::bounds::{Numbers, Plane};
+use super::{Bench, CheckRow, Found, row};
+use crate::backend::{Backend, GroupPlace, GroupSite, GroupValue, LaunchSite, Span};
+use crate::backends::cpu::Cpu;
+use crate::backends::cuda::backend::Cuda;
+use crate::backends::cuda::error::Error;
+use crate::backends::cuda::plan::{Plan, plan, plan_group};
+use crate::comm::local_len;
+use crate::host::{bytes_of, numbers, stored};
+use ir::fused::Fused;
+use ir::graph::SectionKind;
+use ir::types::DType;
+use kernels::cpu::dropout::normal;
+
+const SITE: LaunchSite = LaunchSite { microbatch: 2, index: 1 };
+const SEED: u64 = 11;
+const STEP: u64 = 4;
+
+/// The outcome of a comparison.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Compared {
+    /// The largest error, as a share of its bound.
+    pub error: f64,
+    /// The bytes of all results on the GPU.
+    pub bytes: Vec<u8>,
+}
+
+/// How a group is run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Run {
+    /// As a group.
+    Group,
+    /// As the one op that it is, which adds to its result or stores it.
+    Op(bool),
+}
+
+/// Runs a group on a GPU and on the processor. Its gradient sums are added to random numbers.
+///
+/// # Errors
+/// A backend cannot run it, or a result is wrong by more than its bound; the message has the element.
+pub fn compare(cuda: &mut Cuda, site: &GroupSite<'_>, how: Run) -> Result<Compared, String> {
+    let tensors = Tensors::new(site)?;
+    let right = tensors.run(site, how, &mut Cpu::new(1))?;
+    let got = tensors.run(site, how, cuda)?;
+    let plan = tensors.plan(site, how)?;
+    let all = tensors.spans.iter().flatten().zip(&tensors.bytes);
+    let given: Vec<Numbers> = all.map(|(span, bytes)| Numbers::exact(floats(span.dtype, bytes))).collect();
+    let (operands, held) = given.split_at(tensors.spans[0].len());
+    let accumulate = how != Run::Op(false);
+    let bounds = Plane { operands, held, accumulate, seed: SEED, step: STEP, site: SITE }.run(&plan)?;
+    let mut worst = 0f64;
+    for (number, (span, ((got, right), bound))) in
+        tensors.spans[1].iter().zip(got.iter().zip(&right).zip(&bounds)).enumerate()
+    {
+        let [got, right] = [got, right].map(|bytes| floats(span.dtype, bytes));
+        for (i, ((&got, &right), &bound)) in got.iter().zip(&right).zip(&bound.error).enumerate() {
+            if got == right || got.is_nan() && right.is_nan() {
+                continue;
+            }
+            let share = f64::from((got - right).abs()) / f64::from(bound);
+            if share.is_nan() || share > 1.0 {
+                return Err(format!("result {number}, element {i}: {got} is not {right}, within {bound:e}"));
+            }
+            worst = worst.max(share);
+        }
+    }
+    Ok(Compared { error: worst, bytes: got.concat() })
+}
+
+/// Groups as blocks whose results they leave, over a format. The sizes are those of `dims`.
+const GROUPS: [(&str, &str); 6] = [
+    (
+        "swiglu and its gradient",
+        "block @b(%x: T[m, h], %y: T[m, h]) -> T[m, h], T[m, h] {
+           %a: T[m, h] = silu(%x)
+           %b: T[m, h] = mul(%a, %y)
+           %c: T[m, h] = silu_grad(%x, %y)
+           return %b, %c
+         }",
+    ),
+    (
+        "sum and norm",
+        "block @b(%x: T[m, h], %y: T[m, h], %g: T[h]) -> T[m, h], T[m, h], f32[m] {
+           %a: T[m, h] = add(%x, %y)
+           %n: T[m, h], %r: f32[m] = rms_norm(%a, %g, eps=1e-5)
+           return %a, %n, %r
+         }",
+    ),
+    (
+        "gradients of a norm",
+        "block @b(%x: f32[m, h], %g: f32[h], %r: f32[m], %y: f32[m, h]) -> f32[m, h], f32[h] {
+           %d: f32[m, h] = rms_norm_dx(%x, %g, %r, %y)
+           %s: f32[m, h] = add(%d, %y)
+           %w: f32[h] = rms_norm_dgamma(%x, %r, %y)
+           return %s, %w
+         }",
+    ),
+    (
+        "scaled softmax",
+        "block @b(%x: T[m, v]) -> T[m, v] {
+           %a: T[m, v] = scale(%x, by=0.3)
+           %s: T[m, v] = softmax(%a)
+           return %s
+         }",
+    ),
+    (
+        "rotation and dropout",
+        "block @b(%x: T[m, k, n, d], %p: i32[m, k]) -> T[m, k, n, d] {
+           %a: T[m, k, n, d] = rope(%x, %p, theta=10000.0)
+           %s: T[m, k, n, d] = dropout(%a, p=0.1, path=\"a\")
+           return %s
+         }",
+    ),
+    (
+        "product and activation",
+        "block @b(%x: T[m, h], %w: T[h, n], %c: T[n]) -> T[m, n] {
+           %p: T[m, n] = einsum(%x, %w, eq=\"m h, h n -> m n\")
+           %a: T[m, n] = add(%p, %c, eq=\"m n, n -> m n\")
+           %s: T[m, n] = gelu(%a)
+           return %s
+         }",
+    ),
+];
+
+/// Checks groups in f32 and bf16.
+pub(super) fn check(bench: &mut Bench, rows: &mut Vec<CheckRow>) {
+    let mut cuda = match Cuda::new(&bench.device) {
+        Ok(cuda) => cuda,
+        Err(why) => return rows.push(row("groups", "", "B/s", Err(why))),
+    };
+    let long = bench.extent.matrix;
+    let dims = format!("m=37, k=3, n=12, d=16, h={}, v={}", long + 5, 16 * long + 3);
+    for (name, text) in GROUPS {
+        let formats: &[&str] = if text.contains("T[") { &["f32", "bf16"] } else { &["f32"] };
+        for format in formats {
+            let text = format!("mesh @m = [dp=1]\ndims [{dims}]\n{}", text.replace("T[", &format!("{format}[")));
+            let compared = block(&text, &mut cuda).map_err(Error::Program);
+            let found = compared.map(|compared| Found::results(compared.error, 1.0));
+            rows.push(row(format!("{name} {format}"), dims.clone(), "B/s", found));
+        }
+    }
+}
+
+/// Runs the group that is the one block of a text.
+fn block(text: &str, cuda: &mut Cuda) -> Result<Compared, String> {
+    let model = ir::text::parse(text).map_err(|why| format!("{why:?}"))?.model;
+    let block = model.blocks.values().next().ok_or("there is no block")?;
+    let section = &block[SectionKind::F];
+    let fused = Fused { stmts: section.stmts.clone(), outs: section.ret.clone() };
+    let at = GroupPlace { values: &block.values, mesh: &model.mesh, coordinates: &[0], forward: true };
+    GroupSite::with(&fused, at, |site| compare(cuda, site, Run::Group))
+}
+
+/// The numbers of a tensor.
+fn floats(dtype: DType, bytes: &[u8]) -> Vec<f32> {
+    match dtype {
+        DType::I32 => bytes.chunks_exact(4).map(|b| i32::from_le_bytes([b[0], b[1], b[2], b[3]]) as f32).collect(),
+        dtype => numbers(dtype, bytes),
+    }
+}
+
+/// The tensors of a group: its operands, and its results.
+struct Tensors {
+    spans: [Vec<Span>; 2],
+    bytes: Vec<Vec<u8>>,
+    size: usize,
+}
+
+impl Tensors {
+    fn new(site: &GroupSite<'_>) -> Result<Tensors, String> {
+        let mut types = [Vec::new(), Vec::new()];
+        for stmt in &site.stmts {
+            let operands = stmt.operands.iter().zip(stmt.site.operands);
+            for (value, ty) in operands.chain(stmt.results.iter().zip(stmt.site.results)) {
+                let (side, at) = match *value {
+                    GroupValue::Operand(at) => (0, at),
+                    GroupValue::Result(at) => (1, at),
+                    GroupValue::Interior(_) => continue,
+                };
+                let len = local_len(ty, stmt.site.mesh, stmt.site.coordinates);
+                types[side].resize(types[side].len().max(at + 1), None);
+                types[side][at] = Some((ty.dtype, len));
+            }
+        }
+        let mut tensors = Tensors { spans: [Vec::new(), Vec::new()], bytes: Vec::new(), size: 0 };
+        for (side, types) in types.into_iter().enumerate() {
+            for (at, ty) in types.into_iter().enumerate() {
+                let (dtype, len) = ty.ok_or("a tensor has no statement")?;
+                tensors.add(side, at, Span::new(dtype, tensors.size, len));
+            }
+        }
+        Ok(tensors)
+    }
+
+    /// A tensor of random numbers.
+    fn add(&mut self, side: usize, at: usize, span: Span) {
+        let number = |i| normal([side as u32, at as u32], i);
+        let bytes = match span.dtype {
+            // Places in a table, and some that are not there.
+            DType::I32 => {
+                let ints = (0..span.len as u64).map(|i| (number(i) * 20.0 + 10.0).max(-1.0) as i32);
+                bytes_of(&ints.collect::<Vec<_>>()).to_vec()
+            }
+            dtype => stored(dtype, &(0..span.len as u64).map(number).collect::<Vec<_>>()).into_owned(),
+        };
+        self.size = (span.offset + span.bytes()).next_multiple_of(64);
+        self.spans[side].push(span);
+        self.bytes.push(bytes);
+    }
+
+    fn plan(&self, site: &GroupSite<'_>, how: Run) -> Result<Plan, String> {
+        match (how, site.stmts.as_slice()) {
+            (Run::Op(_), [stmt]) => plan(stmt.op, &stmt.site),
+            _ => plan_group(site),
+        }
+    }
+
+    fn run<B: Backend>(&self, site: &GroupSite<'_>, how: Run, backend: &mut B) -> Result<Vec<Vec<u8>>, String> {
+        backend.reserve(self.size)?;
+        for (span, bytes) in self.spans.iter().flatten().zip(&self.bytes) {
+            backend.write(*span, bytes);
+        }
+        backend.begin_step(SEED, STEP);
+        let [operands, results] = &self.spans;
+        match (how, site.stmts.as_slice()) {
+            (Run::Op(accumulate), [stmt]) => {
+                let mut kernel = backend.prepare(stmt.op, &stmt.site)?;
+                backend.launch(&mut kernel, SITE, operands, results, accumulate);
+            }
+            (_, stmts) => {
+                let flags = vec![true; stmts.iter().filter(|stmt| stmt.accumulate).count()];
+                let mut kernel = backend.prepare_group(site)?;
+                backend.launch_group(&mut kernel, SITE, operands, results, &flags);
+            }
+        }
+        let read = |span: &Span| {
+            let mut bytes = vec![0; span.bytes()];
+            backend.read(*span, &mut bytes);
+            bytes
+        };
+        Ok(results.iter().map(read).collect())
+    }
+}
