@@ -68,8 +68,8 @@ pub fn reshard_paths_of_blocks(
 /// The pass that marks reshards.
 const MARKED: &str = "reshard";
 
-/// Options without recomputation and context parallelism, whose costs are added to those of the planned model.
+/// Options that leave recomputation open and have no context parallelism: their costs are added to those of the planned model.
 fn goal_of_blocks(parallel: &ParallelConfig) -> Result<PlanOptions, CompileError> {
     let together = parallel.together().map_err(planner::PlanError::from)?;
-    Ok(PlanOptions::of(ParallelConfig { recompute: Recompute::None, cp_kind: CpKind::AllGather, ..together }))
+    Ok(PlanOptions::of(ParallelConfig { recompute: Recompute::Auto, cp_kind: CpKind::AllGather, ..together }))
 }

@@ -1,4 +1,5 @@
-//! `recompute`: recomputes the configured values in the backward instead of saving them (`transforms::recompute`).
+//! `recompute`: recomputes the configured values in the backward instead of saving them (`transforms::recompute`), and
+//! activations whose recomputation is free. `recompute=auto` leaves the choice to an estimate, and nothing is recomputed here.
 //!
 //! The pass is idempotent, so any dump can continue. If only the first layers of each stage are recomputed (`full:2`),
 //! a layer has two variants from here on. Stage assignment later decides which calls use which variant; until then the
@@ -15,10 +16,12 @@ use ir::types::Dims;
 use std::collections::BTreeSet;
 use transforms::recompute::{
     add_variants, call_variants, check_names, is_layer, is_module, of_module, of_value, recompute, recomputed_layers,
+    remade,
 };
 
 pub(crate) fn run(model: &mut Model, options: &PlanOptions, _: &Cluster) -> Result<(), PlanError> {
-    if model.is_fully_specified() && model.has_mesh {
+    let is_open = options.parallel.recompute == Recompute::Auto;
+    if is_open || model.is_fully_specified() && model.has_mesh {
         return Ok(());
     }
     check_names(model, &options.parallel.recompute)?;
@@ -39,6 +42,10 @@ pub(crate) fn run(model: &mut Model, options: &PlanOptions, _: &Cluster) -> Resu
                 recompute(block, &recomputed);
             }
         }
+    }
+    for block in model.blocks.values_mut() {
+        let free = remade(block);
+        recompute(block, &free);
     }
     Ok(())
 }

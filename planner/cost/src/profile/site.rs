@@ -1,7 +1,7 @@
 //! A block on a rank: the context of all parts of its profile.
 
 use super::alias::{Alias, weighed};
-use super::fusion::{Fusion, Role, role};
+use super::fusion::Fusion;
 use super::local::Local;
 use super::row_groups::{Members, row_groups};
 use crate::block_options::BlockOptions;
@@ -109,17 +109,10 @@ impl<'a> Site<'a> {
 }
 
 /// Activations that a fused kernel of the backward recomputes from the operands of the forward, so that they are not saved.
-/// Only pointwise ops of I and W read them.
 fn remade(block: &Block, fusion: Fusion) -> FxHashMap<Value, Vec<Value>> {
-    if !fusion.swiglu {
+    if !fusion.swiglu && !fusion.groups {
         return FxHashMap::default();
     }
-    let backward = || block[SectionKind::I].stmts.iter().chain(&block[SectionKind::W].stmts);
-    let only_pointwise = |value: Value| {
-        let mut readers = backward().filter(|stmt| stmt.operands.contains(&value));
-        readers.all(|stmt| role(block, stmt).is_some())
-    };
-    let activations = block[SectionKind::F].stmts.iter().filter(|stmt| role(block, stmt) == Some(Role::Activation));
-    let found = activations.filter(|stmt| stmt.operands.len() == 1 && only_pointwise(stmt.results[0]));
-    found.map(|stmt| (stmt.results[0], stmt.operands.clone())).collect()
+    let stmts = transforms::recompute::remade(block).into_iter().map(|at| &block[SectionKind::F].stmts[at]);
+    stmts.map(|stmt| (stmt.results[0], stmt.operands.clone())).collect()
 }
