@@ -33,7 +33,7 @@ fn number(variable: &str, default: u64) -> u64 {
 
 #[test]
 fn compiled_programs_equal_the_reference() {
-    let (first, cases) = (number("MESHWRIGHT_FIRST", 0), number("MESHWRIGHT_CASES", 550));
+    let (first, cases) = (number("MESHWRIGHT_FIRST", 0), number("MESHWRIGHT_CASES", 400));
     let (mut failed, mut ill_conditioned) = (Vec::new(), 0);
     let mut coverage = coverage::Coverage::default();
     for seed in first..first + cases {
@@ -106,7 +106,7 @@ fn shardings_found_by_cost_equal_the_reference() {
 
 #[test]
 fn slices_equal_the_whole_sequence() {
-    let (first, cases) = (number("MESHWRIGHT_FIRST", 0), number("MESHWRIGHT_CASES", 100));
+    let (first, cases) = (number("MESHWRIGHT_FIRST", 0), number("MESHWRIGHT_CASES", 70));
     let (mut failed, mut attending, mut dropping) = (Vec::new(), 0, 0);
     for case in (first..first + cases).map(|seed| sliced::generate(DType::F32, seed)) {
         match run::compiled(&case).and_then(|(meaning, file)| Ok((run::compare(&case, &meaning, &file)?, file))) {
@@ -144,7 +144,7 @@ fn narrow_case(seed: u64) -> generate::Case {
 
 #[test]
 fn narrow_programs_equal_the_reference() {
-    let (first, cases) = (number("MESHWRIGHT_FIRST", 0), number("MESHWRIGHT_CASES", 280));
+    let (first, cases) = (number("MESHWRIGHT_FIRST", 0), number("MESHWRIGHT_CASES", 200));
     let (mut failed, mut compared, mut quantised) = (Vec::new(), [0; 4], [0; 2]);
     for seed in first..first + cases {
         let case = narrow_case(seed);
@@ -186,7 +186,7 @@ fn fused_and_not(case: &generate::Case) -> Result<([narrow::Results; 2], Vec<&'s
 
 #[test]
 fn groups_change_no_bit() {
-    let (first, cases) = (number("MESHWRIGHT_FIRST", 0), number("MESHWRIGHT_CASES", 100));
+    let (first, cases) = (number("MESHWRIGHT_FIRST", 0), number("MESHWRIGHT_CASES", 70));
     let (mut failed, mut grouping, mut grouped) = (Vec::new(), 0, BTreeSet::new());
     for seed in first..first + cases {
         let case = match seed % 4 {

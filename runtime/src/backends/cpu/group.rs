@@ -16,7 +16,7 @@ use kernels::cpu::Par;
 use kernels::cpu::columns::{CHUNK, add_chunks};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// Bytes of the tensors of a tile: they are in the L2 cache together.
 const TILE: usize = ROW_BYTES as usize;
@@ -140,14 +140,7 @@ impl Group {
         let partials = &mut partials[..self.partials()];
         let par = Par(self.lanes.len());
         par.ranges(rows.div_ceil(step), step * self.row, (&mut *partials, columns), &|steps, partials| {
-            // There is a lane for each thread.
-            let Some(mut lane) = self.lanes.iter().find_map(|lane| match lane.try_lock() {
-                Ok(lane) => Some(lane),
-                Err(std::sync::TryLockError::Poisoned(lane)) => Some(PoisonError::into_inner(lane)),
-                Err(std::sync::TryLockError::WouldBlock) => None,
-            }) else {
-                unreachable!("a lane for each thread")
-            };
+            let mut lane = self.lane(steps.start, rows.div_ceil(step));
             let range = steps.start * step..rows.min(steps.end * step);
             for start in range.clone().step_by(tile) {
                 let partials = &mut partials[(start - range.start) / step * columns..];
@@ -162,6 +155,19 @@ impl Group {
             let out = unsafe { arena.elements_mut(results[sum.result]) };
             add_chunks((partials, columns), sum.column, out, adds);
         }
+    }
+
+    /// A lane that no other thread has, for the thread whose part begins at a step. It is the same one in every run, if the parts are
+    /// nearly equal: what a lane allocates, it allocates in the first run.
+    fn lane(&self, start: usize, steps: usize) -> MutexGuard<'_, Lane> {
+        let lanes = self.lanes.len();
+        let own = (start * lanes).div_ceil(steps.max(1));
+        let free = |at: usize| match self.lanes[(own + at) % lanes].try_lock() {
+            Ok(lane) => Some(lane),
+            Err(TryLockError::Poisoned(lane)) => Some(PoisonError::into_inner(lane)),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        (0..lanes).find_map(free).expect("a lane for each thread")
     }
 
     fn tile(
