@@ -1,6 +1,9 @@
 //! Every generated kernel compiles to machine code, within a budget of registers and without spills. Needs NVRTC and no GPU:
 //! `.ci/run` fetches it and runs this with `--ignored`.
 
+#[path = "written/ops.rs"]
+mod ops;
+
 use ir::mesh::Mesh;
 use ir::ops::{
     CrossEntropy, CrossEntropyGrad, Dropout, KernelOp, LayerNorm, LayerNormDx, RmsNorm, RmsNormDgamma, RmsNormDx, Rope,
@@ -8,11 +11,13 @@ use ir::ops::{
 };
 use ir::types::{DType, Type};
 use kernels::cuda::kernel::Kernel;
+use kernels::cuda::written::BLOCK;
 use kernels::group::Program;
 use kernels::scalar::{Access, Binary, Element, Strides, Unary};
 use meshwright_runtime::backend::KernelSite;
 use meshwright_runtime::backends::cuda::nvrtc::{Code, compile};
 use meshwright_runtime::backends::cuda::plan::{Stage, Work, plan};
+use std::collections::HashSet;
 
 /// Ampere, Hopper and Blackwell.
 const ARCHITECTURES: [&str; 3] = ["sm_80", "sm_90", "sm_100"];
@@ -103,6 +108,25 @@ fn generated_kernels_compile_within_their_budget() {
             most = most.max(registers);
         }
         println!("{arch}: {count} programs, at most {most} registers");
+    }
+}
+
+#[test]
+#[ignore = "needs NVRTC: .ci/run fetches it"]
+fn written_kernels_compile() {
+    let mut texts = HashSet::new();
+    for case in ops::cases() {
+        let plan = case.with_site(|site| plan(site.stmts[0].op, &site.stmts[0].site)).unwrap();
+        texts.extend(plan.stages.into_iter().filter_map(|stage| match stage.work {
+            Work::Written(written) => Some(written.source),
+            _ => None,
+        }));
+    }
+    for (arch, text) in ARCHITECTURES.into_iter().flat_map(|arch| texts.iter().map(move |text| (arch, text))) {
+        let code = compile(text, arch).unwrap_or_else(|why| panic!("{why}\n{text}"));
+        let (registers, spilled) = budget(&code);
+        assert!(registers <= FILE / BLOCK as u32 && spilled == 0, "{arch}: {registers}, {spilled} spilled\n{text}");
+        assert!(!code.log.contains("warning"), "{}\n{text}", code.log);
     }
 }
 

@@ -10,3 +10,4 @@ mod rows;
 mod scope;
 mod spell;
 mod tables;
+pub mod written;

@@ -9,6 +9,7 @@ use super::memory::Arena;
 use super::plan::{Place, Plan, Stage, Work, plan, plan_group};
 use super::staging::Staging;
 use super::stream::Stream;
+use super::text::Text;
 use crate::backend::{Backend, GroupSite, KernelSite, LaunchSite, Memory, Span};
 use crate::backends::border::Border;
 use crate::host::get;
@@ -18,8 +19,9 @@ use kernels::group::Program;
 use kernels::scalar::Access;
 use std::sync::Arc;
 
-/// Bytes of the seed and the step.
+/// Bytes of the seed and the step, and of the counts of choices behind them.
 const RANDOM: usize = 16;
+const TALLY: usize = 16;
 
 /// A GPU, for one thread of a rank. Work is given to a stream and done later; [`Cuda::read`] waits for it, and what a kernel did
 /// wrong comes to light there. All threads of a rank give their work to one stream, so that it is done in the order in which
@@ -28,8 +30,8 @@ pub struct Cuda {
     device: Arc<Device>,
     stream: Arc<Stream>,
     arena: Arc<Arena>,
-    /// The seed and the step, of all threads of the rank.
-    random: Arc<Arena>,
+    /// The seed and the step, and the counts of the experts' choices, of all threads of the rank.
+    shared: Arc<Arena>,
     /// Scratch memory of launches; its size is that of the largest need.
     scratch: Arena,
     matmul: Matmul,
@@ -42,8 +44,18 @@ pub struct Cuda {
 /// A kernel with its shapes, or several that run one after the other.
 pub struct Kernel {
     plan: Plan,
-    /// By stage, its kernel if it is a program's.
-    compiled: Vec<Option<Fused>>,
+    /// By stage, its kernel.
+    compiled: Vec<Compiled>,
+}
+
+/// The kernel of a stage.
+enum Compiled {
+    /// A program's.
+    Fused(Box<Fused>),
+    /// One that is written by hand.
+    Text(Text),
+    /// A library's.
+    Library,
 }
 
 /// The operands and results of a launch, and the flags that say whether results are added.
@@ -60,22 +72,30 @@ impl Cuda {
     /// # Errors
     /// The driver failed, or there is no memory for workspaces.
     pub fn new(device: &Arc<Device>) -> Result<Cuda, Error> {
-        let [arena, random] = [0, RANDOM].map(|bytes| Arena::new(device, bytes).map(Arc::new));
-        Cuda::on(device, Arc::new(Stream::new(device)?), [arena?, random?])
+        let [arena, shared] = [0, RANDOM + TALLY].map(|bytes| Arena::new(device, bytes).map(Arc::new));
+        let mut cuda = Cuda::on(device, Arc::new(Stream::new(device)?), [arena?, shared?])?;
+        cuda.clear_tally()?;
+        Ok(cuda)
     }
 
-    fn on(device: &Arc<Device>, stream: Arc<Stream>, [arena, random]: [Arc<Arena>; 2]) -> Result<Cuda, Error> {
+    fn on(device: &Arc<Device>, stream: Arc<Stream>, [arena, shared]: [Arc<Arena>; 2]) -> Result<Cuda, Error> {
         Ok(Cuda {
             device: device.clone(),
             stream,
             arena,
-            random,
+            shared,
             scratch: Arena::new(device, 0)?,
             matmul: Matmul::new(device)?,
             staging: Staging::new(device)?,
             adding: Vec::new(),
             border: Border::default(),
         })
+    }
+
+    fn clear_tally(&mut self) -> Result<(), Error> {
+        let to = self.shared.address(RANDOM, TALLY);
+        // SAFETY: as in `launch`.
+        unsafe { self.staging.write(&self.stream, to, &[0; TALLY]) }
     }
 
     /// The address of a tensor in the arena.
@@ -87,8 +107,9 @@ impl Cuda {
         let mut compiled = Vec::new();
         for stage in &plan.stages {
             compiled.push(match &stage.work {
-                Work::Kernel(program) => Some(Fused::new(&self.device, program)?),
-                Work::Product(..) | Work::Copy => None,
+                Work::Kernel(program) => Compiled::Fused(Box::new(Fused::new(&self.device, program)?)),
+                Work::Written(written) => Compiled::Text(Text::new(&self.device, written)?),
+                Work::Product(..) | Work::Copy => Compiled::Library,
             });
         }
         if plan.scratch > self.scratch.bytes() {
@@ -98,25 +119,29 @@ impl Cuda {
     }
 
     fn run(&mut self, kernel: &Kernel, site: LaunchSite, tensors: Tensors<'_>) -> Result<(), Error> {
-        for (stage, fused) in kernel.plan.stages.iter().zip(&kernel.compiled) {
+        for (stage, compiled) in kernel.plan.stages.iter().zip(&kernel.compiled) {
             let flag = |flag: &Option<usize>| flag.is_some_and(|flag| tensors.accumulate[flag]);
             let [operands, results] = [&stage.operands, &stage.results]
                 .map(|places| places.iter().map(|place| self.address(*place, tensors)).collect::<Vec<u64>>());
-            match (&stage.work, fused) {
-                (Work::Kernel(program), Some(fused)) => {
+            let adds =
+                stage.adds.iter().enumerate().filter(|(_, adds)| flag(adds)).fold(0, |adds, (at, _)| adds | 1 << at);
+            let random = [self.shared.address(0, RANDOM), site.microbatch, site.index];
+            match (&stage.work, compiled) {
+                (Work::Kernel(program), Compiled::Fused(fused)) => {
                     let elements = program.outs.first().map_or(0, |out| program.len(out));
-                    let flags = stage.adds.iter().enumerate().filter(|(_, adds)| flag(adds));
-                    let adds = flags.fold(0, |adds, (at, _)| adds | 1 << at);
-                    let random = [self.random.address(0, RANDOM), site.microbatch, site.index];
                     self.fused(stage, fused, [operands, results], LaunchArgs { elements, adds, random })?;
                 }
+                // SAFETY: as in `launch`; the scratch memory is as long as the greatest need.
+                (_, Compiled::Text(text)) => unsafe {
+                    text.launch(&self.stream, &[operands, results], adds, random)?;
+                },
                 (Work::Product(plan, arithmetic), _) => {
-                    let (gemm, adds) = (&plan.gemm, stage.adds.iter().any(flag));
+                    let (gemm, adds) = (&plan.gemm, adds != 0);
                     let [a, b] = if gemm.swapped { [operands[1], operands[0]] } else { [operands[0], operands[1]] };
                     // SAFETY: as in `launch`; the scratch memory is as long as the greatest need.
                     unsafe { self.matmul.launch(&self.stream, gemm, *arithmetic, [a, b, results[0]], adds)? };
                 }
-                _ if stage.adds.iter().any(flag) => self.add(tensors.results[0], tensors.operands[0]),
+                _ if adds != 0 => self.add(tensors.results[0], tensors.operands[0]),
                 _ => self.copy(tensors.results[0], tensors.operands[0]),
             }
         }
@@ -147,6 +172,7 @@ impl Cuda {
             Place::Operand(at) => self.at(tensors.operands[at]),
             Place::Result(at) => self.at(tensors.results[at]),
             Place::Scratch(offset) => self.scratch.address(offset, 0),
+            Place::Tally => self.shared.address(RANDOM, TALLY),
         }
     }
 
@@ -182,7 +208,7 @@ impl Backend for Cuda {
     }
 
     fn fork(&self) -> Result<Cuda, String> {
-        let memory = [&self.arena, &self.random].map(Arc::clone);
+        let memory = [&self.arena, &self.shared].map(Arc::clone);
         Cuda::on(&self.device, self.stream.clone(), memory).map_err(|why| why.to_string())
     }
 
@@ -197,7 +223,7 @@ impl Backend for Cuda {
     }
 
     fn begin_step(&mut self, seed: u64, step: u64) {
-        let to = self.random.address(0, RANDOM);
+        let to = self.shared.address(0, RANDOM);
         // SAFETY: as in `launch`.
         let done = unsafe { self.staging.write(&self.stream, to, [seed, step].map(u64::to_le_bytes).as_flattened()) };
         done.unwrap_or_else(|why| panic!("{why}"));
@@ -251,9 +277,13 @@ impl Backend for Cuda {
         self.border.reports(outs);
     }
 
-    /// No op that chooses experts has a kernel here.
     fn take_choices(&mut self) -> [u64; 2] {
-        [0, 0]
+        let (from, mut bytes) = (self.shared.address(RANDOM, TALLY), [0; TALLY]);
+        // SAFETY: as in `launch`.
+        let done = unsafe { self.staging.read(&self.stream, &mut bytes, from) };
+        done.and_then(|()| self.clear_tally()).unwrap_or_else(|why| panic!("{why}"));
+        let (counts, _) = bytes.as_chunks();
+        [counts[0], counts[1]].map(u64::from_le_bytes)
     }
 }
 

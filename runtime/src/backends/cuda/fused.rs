@@ -95,32 +95,38 @@ impl Fused {
         list.extend(args.random.iter().filter(|_| self.is_random));
         let block = self.kernel.shape.block;
         // SAFETY: the arguments are those of the generated kernel; the rest is as the caller promises.
-        unsafe { self.start(stream, &self.group, (self.kernel.blocks(args.elements), block), &list)? };
+        unsafe {
+            start(stream, (&self.group, self.multiprocessors), (self.kernel.blocks(args.elements), block), &list)?
+        };
         let Some(chunks) = &self.chunks else { return Ok(()) };
         let list: Vec<&u64> =
             std::iter::once(&partials).chain(summed.iter().map(|(out, _)| *out)).chain([&args.adds]).collect();
         // SAFETY: as above.
-        unsafe { self.start(stream, chunks, (self.columns.div_ceil(BLOCK as usize), BLOCK), &list) }
+        unsafe { start(stream, (chunks, self.multiprocessors), (self.columns.div_ceil(BLOCK as usize), BLOCK), &list) }
     }
+}
 
-    /// # Safety
-    /// The arguments are those of the kernel.
-    unsafe fn start(
-        &self,
-        stream: &Stream,
-        function: &CudaFunction,
-        (blocks, block): (usize, u32),
-        list: &[&u64],
-    ) -> Result<(), Error> {
-        if blocks == 0 {
-            return Ok(());
-        }
-        let mut launch = stream.stream().launch_builder(function);
-        list.iter().for_each(|arg| _ = launch.arg(*arg));
-        let fill = self.multiprocessors * (RESIDENT / block).max(1);
-        let blocks = u32::try_from(blocks).map_or(fill, |blocks| blocks.min(fill));
-        let config = LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (block, 1, 1), shared_mem_bytes: 0 };
-        // SAFETY: as the caller promises.
-        unsafe { launch.launch(config) }.tried("launching a kernel").map(drop)
+/// Launches a kernel on as many of its blocks as the device holds at a time.
+///
+/// # Errors
+/// The driver refuses the launch.
+///
+/// # Safety
+/// The arguments are those of the kernel.
+pub(super) unsafe fn start(
+    stream: &Stream,
+    (function, multiprocessors): (&CudaFunction, u32),
+    (blocks, block): (usize, u32),
+    list: &[&u64],
+) -> Result<(), Error> {
+    if blocks == 0 {
+        return Ok(());
     }
+    let mut launch = stream.stream().launch_builder(function);
+    list.iter().for_each(|arg| _ = launch.arg(*arg));
+    let fill = multiprocessors * (RESIDENT / block).max(1);
+    let blocks = u32::try_from(blocks).map_or(fill, |blocks| blocks.min(fill));
+    let config = LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (block, 1, 1), shared_mem_bytes: 0 };
+    // SAFETY: as the caller promises.
+    unsafe { launch.launch(config) }.tried("launching a kernel").map(drop)
 }

@@ -4,7 +4,9 @@ use crate::backend::KernelSite;
 use crate::backends::scalar;
 use crate::backends::sizes::{row_major, strides_in};
 use crate::comm::local_len;
-use ir::ops::{Binary, Compare, CompareKind, Dropout, Equation, Iota, KernelOp, Reduce, Rope, Selected, Slice};
+use ir::ops::{
+    Binary, Compare, CompareKind, Dropout, Equation, Iota, KernelOp, Reduce, Rope, Selected, Slice, Windows,
+};
 use ir::types::{DType, PartialKind, Type};
 use kernels::group::{Comparison, Index, Node, Program, Random, Read, Reduction, Rotate, Select, Take};
 use kernels::scalar::{Access, Element, Strides, Unary};
@@ -76,6 +78,7 @@ impl Lowering<'_> {
             Op::Permute(op) => self.spread(&op.equation),
             Op::Reshape(_) => self.leave(Node::Convert(self.same(0))),
             Op::Slice(op) => self.slice(op),
+            Op::Windows(op) => self.windows(op),
             Op::Take(op) => self.take(op.at),
             Op::Embedding(_) => self.embedding(),
             Op::Rope(op) => self.rope(op),
@@ -143,6 +146,14 @@ impl Lowering<'_> {
     fn slice(&mut self, op: &Slice) -> Result<usize, String> {
         let strides = row_major(&self.site.operand(0)?);
         let access = access(&self.site.result(0)?, &strides, op.start as usize * strides[op.dim]);
+        self.leave(Node::Convert(Read { value: self.operands[0], access }))
+    }
+
+    fn windows(&mut self, Windows { frame }: &Windows) -> Result<usize, String> {
+        let mut strides = row_major(&self.site.operand(0)?);
+        let steps = [frame.stride, frame.dilation].map(|step| step as usize * strides[frame.dim]);
+        strides.splice(frame.dim..=frame.dim, steps);
+        let access = access(&self.site.result(0)?, &strides, 0);
         self.leave(Node::Convert(Read { value: self.operands[0], access }))
     }
 

@@ -18,6 +18,8 @@ pub mod peaks;
 pub mod plan;
 pub mod staging;
 pub mod stream;
+mod text;
+mod written;
 
 pub use backend::{Cuda, Kernel};
 pub use error::Error;

@@ -5,11 +5,13 @@
 
 use super::lower::{Lowering, Made, element, len};
 use super::matmul::Arithmetic;
+use super::written::{self, At, Steps};
 use crate::backend::{GroupSite, GroupStmt, GroupValue, KernelSite};
 use ir::ops::{Einsum, KernelOp};
 use ir::types::Type;
 use kernels::cuda::gemm::Contraction;
 use kernels::cuda::kernel::Kernel;
+use kernels::cuda::written::Written;
 use kernels::group::{Node, Out, Program, Read};
 use kernels::scalar::{Access, Element};
 
@@ -47,6 +49,8 @@ pub struct Stage {
 pub enum Work {
     /// The kernel of a program.
     Kernel(Box<Program>),
+    /// A kernel that is written by hand.
+    Written(Box<Written>),
     /// A matrix product with f32 results.
     Product(Box<Contraction>, Arithmetic),
     /// The operand's elements in their own order.
@@ -62,24 +66,16 @@ pub enum Place {
     Result(usize),
     /// An offset in scratch memory.
     Scratch(usize),
+    /// The counts of the experts' choices.
+    Tally,
 }
 
-/// True if an op has a plan, whatever its sizes.
+/// True if an op has a plan: all have, but for what is in 8 bits.
 pub fn has(op: &KernelOp) -> bool {
-    use KernelOp as Op;
     match op {
-        Op::Einsum(op) => op.equation.operands.len() == 2,
-        Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Select(_) | Op::Iota(_) | Op::Dropout(_) => true,
-        Op::Broadcast(_) | Op::Permute(_) | Op::Reshape(_) | Op::Slice(_) | Op::Take(_) | Op::Reduce(_) => true,
-        Op::RmsNorm(_) | Op::RmsNormDx(_) | Op::RmsNormDgamma(_) => true,
-        Op::LayerNorm(_) | Op::LayerNormDx(_) | Op::LayerNormDgamma(_) => true,
-        Op::Softmax(_) | Op::SoftmaxGrad(_) | Op::Rope(_) | Op::Embedding(_) => true,
-        Op::CrossEntropy(_) | Op::CrossEntropyGrad(_) | Op::SumExp(_) | Op::Pick(_) | Op::TokenLoss(_) => true,
-        Op::Concat(_) | Op::Pad(_) | Op::Reverse(_) | Op::Windows(_) | Op::Fold(_) | Op::ScatterAdd(_) => false,
-        Op::DynamicSlice(_) | Op::DynamicPad(_) | Op::Attention(_) | Op::AttentionGrad(_) => false,
-        Op::EmbeddingGrad(_) | Op::TopK(_) | Op::TopKGrad(_) | Op::Dispatch(_) => false,
-        Op::Combine(_) | Op::CombineDw(_) | Op::AbsMax(_) | Op::ScaleFor(_) | Op::Quantise(_) => false,
-        Op::Exponents(_) | Op::Ages(_) | Op::DelayedScale(_) | Op::SumSquares(_) | Op::AdamW(_) | Op::Sgd(_) => false,
+        KernelOp::Einsum(op) => op.scaled.is_none(),
+        KernelOp::Quantise(_) => false,
+        _ => true,
     }
 }
 
@@ -145,6 +141,11 @@ impl Planner<'_> {
         for (at, stmt) in site.stmts.iter().enumerate() {
             let flag = stmt.accumulate.then_some(planner.flags);
             planner.flags += usize::from(stmt.accumulate);
+            if let Some(steps) = written::steps(stmt.op, &stmt.site) {
+                planner.flush(at)?;
+                planner.written(&steps?, stmt, flag)?;
+                continue;
+            }
             if let KernelOp::Einsum(op) = stmt.op {
                 planner.flush(at)?;
                 planner.product(op, stmt, flag)?;
@@ -266,6 +267,44 @@ impl Planner<'_> {
         Ok(())
     }
 
+    /// The place of a value that is there.
+    fn place(&self, value: GroupValue) -> Result<Place, String> {
+        match (value, self.left.iter().find(|left| left.value == value)) {
+            (_, Some(left)) => Ok(left.place),
+            (GroupValue::Operand(of), None) => Ok(Place::Operand(of)),
+            _ => Err("reads what is not computed".to_string()),
+        }
+    }
+
+    /// A stage for each step of an op whose kernels are written by hand.
+    fn written(&mut self, steps: &Steps, stmt: &GroupStmt<'_>, flag: Option<usize>) -> Result<(), String> {
+        let operands = stmt.operands.iter().map(|value| self.place(*value)).collect::<Result<Vec<_>, _>>()?;
+        let scratch: Vec<usize> = steps.scratch.iter().map(|&bytes| self.scratch(bytes)).collect();
+        let mut results = Vec::new();
+        for (value, ty) in stmt.results.iter().zip(stmt.site.results) {
+            let (element, len) = (element(ty.dtype)?, len(ty, &stmt.site));
+            let place = match *value {
+                GroupValue::Result(at) => Place::Result(at),
+                _ => Place::Scratch(self.scratch(len * element.bytes())),
+            };
+            results.push(place);
+            self.left.push(Left { value: *value, place, element, len });
+        }
+        let place = |at: &At| match *at {
+            At::Operand(at) => operands[at],
+            At::Result(at) => results[at],
+            At::Scratch(at) => Place::Scratch(scratch[at]),
+            At::Tally => Place::Tally,
+        };
+        for step in &steps.steps {
+            let [operands, results] = [&step.operands, &step.results].map(|side| side.iter().map(place).collect());
+            let adds = step.results.iter().map(|at| flag.filter(|_| matches!(at, At::Result(_)))).collect();
+            let work = Work::Written(Box::new(step.work.clone()));
+            self.plan.stages.push(Stage { work, operands, results, adds, partials: 0, spare: vec![] });
+        }
+        Ok(())
+    }
+
     /// A matrix product: operands that it cannot read are copied, and its result is in f32 or becomes the first value of the next kernel.
     fn product(&mut self, op: &Einsum, stmt: &GroupStmt<'_>, flag: Option<usize>) -> Result<(), String> {
         let plan = contraction(op, &stmt.site)?;
@@ -278,11 +317,7 @@ impl Planner<'_> {
             if is_narrow { (Arithmetic::Bf16, Element::Bf16) } else { (Arithmetic::F32, Element::F32) };
         let mut operands = Vec::new();
         for (at, from) in elements.into_iter().enumerate() {
-            let place = match (stmt.operands[at], self.left.iter().find(|left| left.value == stmt.operands[at])) {
-                (_, Some(left)) => left.place,
-                (GroupValue::Operand(of), None) => Place::Operand(of),
-                _ => return Err("reads what is not computed".to_string()),
-            };
+            let place = self.place(stmt.operands[at])?;
             operands.push(match &plan.pack[at] {
                 None if from == taken => place,
                 pack => self.copy(place, [from, taken], pack.clone().unwrap_or(Access::Same), plan.sizes[at]),
@@ -328,7 +363,7 @@ impl Planner<'_> {
 fn contraction(op: &Einsum, site: &KernelSite<'_>) -> Result<Contraction, String> {
     let equation = &op.equation;
     let ([a, b], 2) = (&equation.operands[..], site.operands.len()) else {
-        return Err("einsum of other than two operands has no kernel on the cuda backend".to_string());
+        return Err("an einsum with scales has no kernel on the cuda backend".to_string());
     };
     let names: Vec<&String> = a.iter().chain(b).collect();
     // The planner of the kernel goes by characters.

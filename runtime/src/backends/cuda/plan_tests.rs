@@ -6,8 +6,8 @@ use crate::reference::{Array, Context, Tensor as Dense, ops::evaluate};
 use ir::mesh::Mesh;
 use ir::ops::{
     Binary, BinaryKind, Broadcast, Compare, CompareKind, CrossEntropy, CrossEntropyGrad, Dropout, Embedding, Equation,
-    LayerNorm, LayerNormDgamma, LayerNormDx, Op, Permute, Pick, Reduce, RmsNorm, RmsNormDgamma, RmsNormDx, Rope,
-    Select, Slice, Softmax, SoftmaxGrad, SumExp, SumSquares, TokenLoss, Unary, UnaryKind,
+    LayerNorm, LayerNormDgamma, LayerNormDx, Op, Permute, Pick, Quantise, Reduce, RmsNorm, RmsNormDgamma, RmsNormDx,
+    Rope, Select, Slice, Softmax, SoftmaxGrad, SumExp, TokenLoss, Unary, UnaryKind,
 };
 use ir::types::{DType, Dim, PartialKind};
 use kernels::cpu::Par;
@@ -56,7 +56,7 @@ fn run(plan: &Plan, operands: &[Vec<f32>], results: usize) -> Vec<Vec<f32>> {
                 program.evaluate(&inputs, RandomContext { step: 1, ..RandomContext::default() }, Par(1)).unwrap()
             }
             Work::Copy => vec![inputs[0].to_vec()],
-            Work::Product(..) => panic!("no product"),
+            work => panic!("{work:?} is no kernel of a program"),
         };
         for (place, out) in stage.results.iter().zip(outs) {
             let Place::Result(at) = place else { panic!("one kernel") };
@@ -215,12 +215,16 @@ fn einsums_are_matrix_products() {
 
 #[test]
 fn what_is_missing_is_named() {
-    let (_, op, operands, results) = typed(SumSquares, &[&[3]]);
+    let [x, scale, narrow] = [Type::of(DType::F32, &[4]), Type::of(DType::F32, &[1]), Type::of(DType::F8E4M3, &[4])];
+    let quantise = KernelOp::Quantise(Quantise { to: DType::F8E4M3 });
+    assert!(!has(&quantise));
+    let why = planned(&quantise, &[x, scale.clone()], std::slice::from_ref(&narrow)).unwrap_err();
+    assert!(why.contains("`quantise` has no kernel on the cuda backend"), "{why}");
+    let scaled = Einsum::new("a, a -> a").unwrap().scaled(DType::F32).unwrap();
+    let operands = [narrow.clone(), narrow, scale.clone(), scale];
+    let op = KernelOp::Einsum(scaled);
     assert!(!has(&op));
-    assert!(planned(&op, &operands, &results).unwrap_err().contains("`sum_squares` has no kernel on the cuda backend"));
-    let (_, op, operands, results) = typed(Einsum::new("a b -> b").unwrap(), &[&[4, 5]]);
-    assert!(!has(&op));
-    assert!(planned(&op, &operands, &results).unwrap_err().contains("einsum of other than two operands"));
+    assert!(planned(&op, &operands, &[Type::of(DType::F32, &[4])]).unwrap_err().contains("an einsum with scales"));
     let narrow = [Type::of(DType::F8E4M3, &[4])];
     assert!(planned(&KernelOp::Unary(Unary(UnaryKind::Neg)), &narrow, &narrow).unwrap_err().contains("f8e4m3"));
 }

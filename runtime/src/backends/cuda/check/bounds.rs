@@ -15,7 +15,7 @@ use kernels::scalar::{Access, Element};
 use std::collections::HashMap;
 
 /// Half a unit in the last place of 1.
-const UNIT: f32 = f32::EPSILON / 2.0;
+pub(super) const UNIT: f32 = f32::EPSILON / 2.0;
 
 /// Numbers, and how far two computations of each may be apart.
 #[derive(Clone, Debug)]
@@ -73,6 +73,7 @@ impl Plane<'_> {
                     Place::Operand(at) => self.operands[at].clone(),
                     Place::Result(at) => results[at].clone(),
                     Place::Scratch(at) => scratch[&at].clone(),
+                    Place::Tally => Numbers::exact(Vec::new()),
                 })
                 .collect();
             for ((place, adds), made) in stage.results.iter().zip(&stage.adds).zip(self.stage(stage, &operands)?) {
@@ -86,7 +87,7 @@ impl Plane<'_> {
                         });
                     }
                     Place::Result(at) => results[at] = made,
-                    Place::Operand(_) => return Err("an operand is written".to_string()),
+                    Place::Operand(_) | Place::Tally => return Err("an operand is written".to_string()),
                 }
             }
         }
@@ -97,6 +98,7 @@ impl Plane<'_> {
         match &stage.work {
             Work::Copy => Ok(vec![operands[0].clone()]),
             Work::Product(plan, _) => Ok(vec![product(plan, operands)]),
+            Work::Written(_) => Err("a kernel that is written by hand, in a group of several ops".to_string()),
             Work::Kernel(program) => {
                 let random = RandomContext {
                     seed: self.seed,

@@ -1,12 +1,12 @@
 //! Groups of statements on both backends, on random data: they agree within bounds that follow from the plan.
 
 use super::bounds::{Numbers, Plane};
-use super::{Bench, CheckRow, Found, row};
+use super::{Bench, CheckRow, Found, row, written};
 use crate::backend::{Backend, GroupPlace, GroupSite, GroupValue, LaunchSite, Span};
 use crate::backends::cpu::Cpu;
 use crate::backends::cuda::backend::Cuda;
 use crate::backends::cuda::error::Error;
-use crate::backends::cuda::plan::{Plan, plan, plan_group};
+use crate::backends::cuda::plan::{Plan, Work, plan, plan_group};
 use crate::comm::local_len;
 use crate::host::{bytes_of, numbers, stored};
 use ir::fused::Fused;
@@ -36,26 +36,32 @@ pub enum Run {
     Op(bool),
 }
 
+/// Numbers of tensors: of operand `[0, n]` or result `[1, n]`, by the element; where it has none they are random.
+pub type Draw<'a> = &'a dyn Fn([usize; 2], u64) -> Option<f32>;
+
 /// Runs a group on a GPU and on the processor. Its gradient sums are added to random numbers.
 ///
 /// # Errors
 /// A backend cannot run it, or a result is wrong by more than its bound; the message has the element.
 pub fn compare(cuda: &mut Cuda, site: &GroupSite<'_>, how: Run) -> Result<Compared, String> {
-    let tensors = Tensors::new(site)?;
+    compare_on(cuda, site, how, &|_, _| None)
+}
+
+/// As [`compare`], on numbers that are given.
+///
+/// # Errors
+/// As [`compare`].
+pub fn compare_on(cuda: &mut Cuda, site: &GroupSite<'_>, how: Run, draw: Draw<'_>) -> Result<Compared, String> {
+    let tensors = Tensors::new(site, draw)?;
     let right = tensors.run(site, how, &mut Cpu::new(1))?;
     let got = tensors.run(site, how, cuda)?;
-    let plan = tensors.plan(site, how)?;
-    let all = tensors.spans.iter().flatten().zip(&tensors.bytes);
-    let given: Vec<Numbers> = all.map(|(span, bytes)| Numbers::exact(floats(span.dtype, bytes))).collect();
-    let (operands, held) = given.split_at(tensors.spans[0].len());
-    let accumulate = how != Run::Op(false);
-    let bounds = Plane { operands, held, accumulate, seed: SEED, step: STEP, site: SITE }.run(&plan)?;
+    let bounds = tensors.bounds(site, how, &right)?;
     let mut worst = 0f64;
     for (number, (span, ((got, right), bound))) in
         tensors.spans[1].iter().zip(got.iter().zip(&right).zip(&bounds)).enumerate()
     {
         let [got, right] = [got, right].map(|bytes| floats(span.dtype, bytes));
-        for (i, ((&got, &right), &bound)) in got.iter().zip(&right).zip(&bound.error).enumerate() {
+        for (i, ((&got, &right), &bound)) in got.iter().zip(&right).zip(bound).enumerate() {
             if got == right || got.is_nan() && right.is_nan() {
                 continue;
             }
@@ -161,6 +167,14 @@ fn floats(dtype: DType, bytes: &[u8]) -> Vec<f32> {
     }
 }
 
+/// The bytes of a tensor of numbers.
+fn encoded(dtype: DType, numbers: &[f32]) -> Vec<u8> {
+    match dtype {
+        DType::I32 => bytes_of(&numbers.iter().map(|&number| number as i32).collect::<Vec<_>>()).to_vec(),
+        dtype => stored(dtype, numbers).into_owned(),
+    }
+}
+
 /// The tensors of a group: its operands, and its results.
 struct Tensors {
     spans: [Vec<Span>; 2],
@@ -169,7 +183,7 @@ struct Tensors {
 }
 
 impl Tensors {
-    fn new(site: &GroupSite<'_>) -> Result<Tensors, String> {
+    fn new(site: &GroupSite<'_>, draw: Draw<'_>) -> Result<Tensors, String> {
         let mut types = [Vec::new(), Vec::new()];
         for stmt in &site.stmts {
             let operands = stmt.operands.iter().zip(stmt.site.operands);
@@ -188,26 +202,56 @@ impl Tensors {
         for (side, types) in types.into_iter().enumerate() {
             for (at, ty) in types.into_iter().enumerate() {
                 let (dtype, len) = ty.ok_or("a tensor has no statement")?;
-                tensors.add(side, at, Span::new(dtype, tensors.size, len));
+                tensors.add(side, at, Span::new(dtype, tensors.size, len), draw);
             }
         }
         Ok(tensors)
     }
 
-    /// A tensor of random numbers.
-    fn add(&mut self, side: usize, at: usize, span: Span) {
-        let number = |i| normal([side as u32, at as u32], i);
-        let bytes = match span.dtype {
-            // Places in a table, and some that are not there.
-            DType::I32 => {
-                let ints = (0..span.len as u64).map(|i| (number(i) * 20.0 + 10.0).max(-1.0) as i32);
-                bytes_of(&ints.collect::<Vec<_>>()).to_vec()
-            }
-            dtype => stored(dtype, &(0..span.len as u64).map(number).collect::<Vec<_>>()).into_owned(),
-        };
+    /// A tensor of random numbers, or of those that are given.
+    fn add(&mut self, side: usize, at: usize, span: Span, draw: Draw<'_>) {
+        let random = |i| normal([side as u32, at as u32], i);
+        // Places in a table, and some that are not there.
+        let integer = |i| (random(i) * 20.0 + 10.0).max(-1.0);
+        let number =
+            |i| draw([side, at], i).unwrap_or_else(|| if span.dtype == DType::I32 { integer(i) } else { random(i) });
+        self.bytes.push(encoded(span.dtype, &(0..span.len as u64).map(number).collect::<Vec<_>>()));
         self.size = (span.offset + span.bytes()).next_multiple_of(64);
         self.spans[side].push(span);
-        self.bytes.push(bytes);
+    }
+
+    /// How far each result may be off.
+    fn bounds(&self, site: &GroupSite<'_>, how: Run, right: &[Vec<u8>]) -> Result<Vec<Vec<f32>>, String> {
+        let plan = self.plan(site, how)?;
+        let given: Vec<Vec<f32>> =
+            self.spans.iter().flatten().zip(&self.bytes).map(|(span, bytes)| floats(span.dtype, bytes)).collect();
+        let (operands, held) = given.split_at(self.spans[0].len());
+        let accumulate = how != Run::Op(false);
+        if let ([stmt], Some(_)) =
+            (&site.stmts[..], plan.stages.iter().find(|stage| matches!(stage.work, Work::Written(_))))
+        {
+            let right: Vec<Vec<f32>> =
+                self.spans[1].iter().zip(right).map(|(span, bytes)| floats(span.dtype, bytes)).collect();
+            let held = if how == Run::Group { stmt.accumulate } else { accumulate }.then_some(held);
+            return written::Compared { site: &stmt.site, operands, right: &right, held }
+                .errors(stmt.op, |operands| self.sizes(site, operands));
+        }
+        let [operands, held]: [Vec<Numbers>; 2] =
+            [operands, held].map(|side| side.iter().cloned().map(Numbers::exact).collect());
+        let plane = Plane { operands: &operands, held: &held, accumulate, seed: SEED, step: STEP, site: SITE };
+        Ok(plane.run(&plan)?.into_iter().map(|numbers| numbers.error).collect())
+    }
+
+    /// The first result on the processor, of the magnitudes of some operands.
+    fn sizes(&self, site: &GroupSite<'_>, operands: &[usize]) -> Result<Vec<f32>, String> {
+        let mut tensors = Tensors { spans: self.spans.clone(), bytes: self.bytes.clone(), size: self.size };
+        for &at in operands {
+            let dtype = self.spans[0][at].dtype;
+            let sizes: Vec<f32> = floats(dtype, &self.bytes[at]).into_iter().map(f32::abs).collect();
+            tensors.bytes[at] = encoded(dtype, &sizes);
+        }
+        let made = tensors.run(site, Run::Op(false), &mut Cpu::new(1))?;
+        Ok(floats(self.spans[1][0].dtype, &made[0]))
     }
 
     fn plan(&self, site: &GroupSite<'_>, how: Run) -> Result<Plan, String> {

@@ -3,12 +3,14 @@
 //! Errors are relative, as each check documents, and each bound is derived, not measured. Rates are the best of several
 //! timings by the device's clock.
 
+mod attention;
 mod bounds;
 mod elementwise;
 mod gemm;
 pub mod groups;
 mod memory;
 mod order;
+mod written;
 
 use super::device::{Device, Properties};
 use super::error::Error;

@@ -1,0 +1,128 @@
+//! How far two computations of an attention may be apart, from the magnitudes of all that is summed, pair by pair.
+//!
+//! A score is off by its sum's rounding on both sides; so is a weight, relatively, and by that of its exponential, at most 4 u on each side.
+
+use super::bounds::UNIT;
+use super::written::Compared;
+use ir::ops::Dropout;
+
+const U: f64 = UNIT as f64;
+
+/// Sizes and tensors of an attention.
+pub(super) struct Heads<'a> {
+    /// b, s, g, r, d, t, c
+    sizes: [usize; 7],
+    operands: &'a [Vec<f32>],
+    right: &'a [Vec<f32>],
+    scale: f64,
+    causal: bool,
+    /// The largest factor of a weight.
+    factor: f64,
+}
+
+/// A query and a key that it sees.
+struct Pair {
+    row: usize,
+    key: usize,
+    score: f64,
+    /// How far the score may be off.
+    error: f64,
+}
+
+impl<'a> Heads<'a> {
+    pub(super) fn new(
+        compared: &Compared<'a>,
+        scale: f64,
+        causal: bool,
+        dropout: Option<&Dropout>,
+    ) -> Result<Heads<'a>, String> {
+        let [q, k, v] = [0, 1, 2].map(|at| compared.site.operand(at));
+        let (q, k, v) = (q?, k?, v?);
+        let (&[b, s, g, r, d], &t, &c) = (&q[..], &k[1], &v[3]) else { return Err("wants q of five dims".to_string()) };
+        let factor = dropout.map_or(1.0, |dropout| 1.0 / (1.0 - dropout.p));
+        let Compared { operands, right, .. } = *compared;
+        Ok(Heads { sizes: [b, s, g, r, d, t, c], operands, right, scale, causal, factor })
+    }
+
+    /// Signed and unsigned sums of the products of two rows.
+    fn dot(&self, [a, b]: [usize; 2], [i, j]: [usize; 2], n: usize) -> [f64; 2] {
+        let (a, b) = (&self.operands[a][i * n..][..n], &self.operands[b][j * n..][..n]);
+        let terms = a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b));
+        terms.fold([0.0, 0.0], |[sum, size], term| [sum + term, size + term.abs()])
+    }
+
+    /// All pairs; positions and segments are four operands from one on.
+    fn pairs(&self, places: usize) -> Vec<Pair> {
+        let [b, s, g, r, d, t, _] = self.sizes;
+        let [qpos, kpos, qseg, kseg] = [0, 1, 2, 3].map(|i| &self.operands[places + i]);
+        let mut pairs = Vec::new();
+        for row in 0..b * s * g * r {
+            let (place, head) = (row / (g * r), row / r % g);
+            for at in 0..t {
+                let of = place / s * t + at;
+                if qseg[place] == kseg[of] && (!self.causal || kpos[of] <= qpos[place]) {
+                    let key = of * g + head;
+                    let [sum, size] = self.dot([0, 1], [row, key], d);
+                    pairs.push(Pair {
+                        row,
+                        key,
+                        score: self.scale * sum,
+                        error: 2.0 * (d + 2) as f64 * U * self.scale.abs() * size,
+                    });
+                }
+            }
+        }
+        pairs
+    }
+
+    /// The errors of the result and of the log-sum-exp.
+    pub(super) fn forward(&self) -> Vec<Vec<f32>> {
+        let [.., t, c] = self.sizes;
+        let (lse, v) = (&self.right[1], &self.operands[2]);
+        let (mut out, mut sums) = (vec![0.0; self.right[0].len()], vec![0f64; lse.len()]);
+        let pairs = self.pairs(3);
+        for pair in &pairs {
+            let of_score = pair.error + 4.0 * U * (pair.score.abs() + f64::from(lse[pair.row]).abs()) + 8.0 * U;
+            sums[pair.row] = sums[pair.row].max(of_score + 4.0 * (t + 8) as f64 * U);
+        }
+        for &Pair { row, key, score, error } in &pairs {
+            let weight = (score - f64::from(lse[row]) + error + sums[row]).exp() * self.factor;
+            for i in 0..c {
+                out[row * c + i] += 2.5 * sums[row] * weight * f64::from(v[key * c + i].abs());
+            }
+        }
+        let of_lse =
+            |(lse, sum): (&f32, f64)| if sum == 0.0 { 0.0 } else { (sum + 4.0 * U * f64::from(lse.abs())) as f32 };
+        vec![narrow(out), lse.iter().zip(sums).map(of_lse).collect()]
+    }
+
+    /// The errors of the gradients.
+    pub(super) fn backward(&self) -> Vec<Vec<f32>> {
+        let [_, s, _, r, d, t, c] = self.sizes;
+        let [q, k, lse, dout] = [0, 1, 4, 5].map(|at| &self.operands[at]);
+        let mut errors: Vec<Vec<f64>> = self.right.iter().map(|right| vec![0.0; right.len()]).collect();
+        for Pair { row, key, score, error } in self.pairs(6) {
+            let lse = f64::from(lse[row]);
+            let of_weight = error + 4.0 * U * (score.abs() + lse.abs()) + 8.0 * U;
+            let weight = (score - lse + of_weight).exp();
+            let [[_, value], [_, delta]] = [self.dot([5, 2], [row, key], c), self.dot([5, 3], [row, row], c)];
+            // The magnitude of the gradient by the score.
+            let size = weight * (self.factor * value + delta);
+            let of_score = 1.5 * (of_weight + 2.0 * (c + 4) as f64 * U);
+            for i in 0..d {
+                let [q, k] = [q[row * d + i], k[key * d + i]].map(|x| self.scale.abs() * size * f64::from(x.abs()));
+                errors[0][row * d + i] += k * (of_score + 2.0 * (t + 2) as f64 * U);
+                errors[1][key * d + i] += q * (of_score + 2.0 * (r * s + 2) as f64 * U);
+            }
+            for i in 0..c {
+                let size = weight * self.factor * f64::from(dout[row * c + i].abs());
+                errors[2][key * c + i] += size * (1.5 * of_weight + 2.0 * (r * s + 2) as f64 * U);
+            }
+        }
+        errors.into_iter().map(narrow).collect()
+    }
+}
+
+fn narrow(errors: Vec<f64>) -> Vec<f32> {
+    errors.into_iter().map(|error| error as f32).collect()
+}

@@ -1,0 +1,88 @@
+//! Attention and its gradient.
+
+use super::{At, Steps, of_operand, threads, warps};
+use crate::backend::KernelSite;
+use crate::backends::sizes::row_major;
+use ir::ops::{Attention, AttentionGrad, Dropout, Piece};
+use kernels::cuda::written::{Definitions, texts};
+use kernels::scalar::Strides;
+
+/// Sizes of an attention: its query rows, and its key rows.
+struct Sizes {
+    rows: usize,
+    keys: usize,
+}
+
+/// The settings of an attention.
+struct Settings<'a> {
+    scale: f64,
+    causal: bool,
+    dropout: Option<&'a Dropout>,
+    piece: Option<Piece>,
+}
+
+impl Settings<'_> {
+    fn define(&self, site: &KernelSite<'_>) -> Result<(Definitions, Sizes), String> {
+        let (q, k, v) = (site.operand(0)?, site.operand(1)?, site.operand(2)?);
+        let (&[b, s, g, r, d], &[_, t, _, _], &[_, _, _, c]) = (q.as_slice(), k.as_slice(), v.as_slice()) else {
+            return Err("wants q [b, s, g, r, d], k [b, t, g, d] and v [b, t, g, c]".to_string());
+        };
+        let sizes = [("B", b), ("S", s), ("T", t), ("G", g), ("R", r), ("D", d), ("C", c)];
+        let define = Definitions::new().tensor("X", of_operand(site, 0)?).number("SCALE", self.scale as f32);
+        let define = sizes.into_iter().fold(define, |define, (name, size)| define.size(name, size));
+        let define = define.integer("CAUSAL", self.causal.into()).key(self.dropout.map(|dropout| &dropout.path));
+        Ok((self.dropout(define, site, [b, s, g, r, t]), Sizes { rows: b * s * g * r, keys: b * t * g }))
+    }
+
+    /// The numbers of dropout are those of the weights `[b, s, g, r, t]` among all of a micro-batch.
+    fn dropout(&self, define: Definitions, site: &KernelSite<'_>, sizes: [usize; 5]) -> Definitions {
+        let view = |operand: usize| {
+            let ty = site.operands[operand];
+            (ty.local_origin(site.mesh, site.coordinates), ty.sizes())
+        };
+        let ((queries, q_sizes), (keys, k_sizes)) = (view(0), view(1));
+        let weights = |q: &[u64], k: &[u64]| [q[0], q[1], q[2], q[3], k[1]].map(|n| n as usize);
+        let (mut origin, mut whole) = (weights(&queries, &keys), weights(&q_sizes, &k_sizes));
+        if let Some(piece) = self.piece {
+            origin[1] += piece.origin as usize;
+            (whole[1], whole[4]) = (piece.whole as usize, piece.whole as usize);
+        }
+        let strides = row_major(&whole);
+        let offset = origin.iter().zip(&strides).map(|(at, stride)| at * stride).sum();
+        let define = define.size("MICROBATCH", whole.iter().product());
+        let Some(dropout) = self.dropout else { return define };
+        let p = dropout.p as f32;
+        let counter = Strides { dims: sizes.into_iter().zip(strides).collect(), offset };
+        let define = define.flag("DROPOUT", true).place("COUNTER", &counter);
+        define.number("P", p).number("KEEP", 1.0 / (1.0 - p))
+    }
+}
+
+/// Operands q, k, v, and the positions and segments of queries and keys.
+pub(super) fn attention(op: &Attention, site: &KernelSite<'_>) -> Result<Steps, String> {
+    let settings = Settings { scale: op.scale, causal: op.causal, dropout: op.dropout.as_ref(), piece: op.piece };
+    let (define, sizes) = settings.define(site)?;
+    let work = define.kernel(texts::ATTENTION, "attention", warps(sizes.rows));
+    Ok(Steps::one(work, (0..7).map(At::Operand).collect(), vec![At::Result(0), At::Result(1)]))
+}
+
+/// Operands q, k, v, the result, its log-sum-exp, its gradient, and positions and segments.
+pub(super) fn attention_grad(op: &AttentionGrad, site: &KernelSite<'_>) -> Result<Steps, String> {
+    let settings = Settings { scale: op.scale, causal: op.causal, dropout: op.dropout.as_ref(), piece: op.piece };
+    let kernel = |name, blocks: fn(&Sizes) -> usize| {
+        let (define, sizes) = settings.define(site)?;
+        Ok::<_, String>(define.kernel(texts::ATTENTION_GRAD, name, blocks(&sizes)))
+    };
+    let rows = settings.define(site)?.1.rows;
+    let mut delta = kernel("attention_delta", |sizes| threads(sizes.rows))?;
+    delta.is_random = false;
+    let dq = kernel("attention_dq", |sizes| warps(sizes.rows))?;
+    let dkv = kernel("attention_dkv", |sizes| warps(sizes.keys))?;
+    let operands: Vec<At> =
+        [0, 1, 2, 5, 4].map(At::Operand).into_iter().chain([At::Scratch(0)]).chain((6..10).map(At::Operand)).collect();
+    let steps = Steps { scratch: vec![4 * rows], ..Steps::default() };
+    Ok(steps
+        .then(delta, vec![At::Operand(3), At::Operand(5)], vec![At::Scratch(0)])
+        .then(dq, operands.clone(), vec![At::Result(0)])
+        .then(dkv, operands, vec![At::Result(1), At::Result(2)]))
+}

@@ -1,0 +1,110 @@
+//! Updates of parameters, and numbers of whole tensors.
+
+use super::{At, Steps, of_operand, result_len, threads, warps};
+use crate::backend::KernelSite;
+use crate::backends::cuda::lower::len;
+use crate::backends::sizes::row_major;
+use crate::host::narrow;
+use ir::ops::{AdamW, DelayedScale, ScaleFor, Sgd};
+use ir::types::DType;
+use kernels::cuda::written::{Definitions, texts};
+use kernels::scalar::Strides;
+
+/// Elements of a chunk whose squares a block sums, or whose exponents it counts: with some thousands of chunks the sums of those are short.
+const CHUNK: usize = 1 << 14;
+
+/// Operands w, g, m, v, clip, lr, step. The results hold the old w, m and v.
+pub(super) fn adamw(op: &AdamW, site: &KernelSite<'_>) -> Result<Steps, String> {
+    let n = result_len(site, 0);
+    let numbers = [("FIRST", op.beta1), ("SECOND", op.beta2), ("EPS", op.eps), ("WEIGHT_DECAY", op.weight_decay)];
+    let define = Definitions::new().size("N", n).double("BETA1", op.beta1).double("BETA2", op.beta2);
+    let define = numbers.into_iter().fold(define, |define, (name, number)| define.number(name, number as f32));
+    let work = define.kernel(texts::ADAMW, "adamw", threads(n));
+    Ok(Steps::one(work, [1, 4, 5, 6].map(At::Operand).to_vec(), [0, 1, 2].map(At::Result).to_vec()))
+}
+
+/// Operands w, g, clip, lr, or with momentum w, g, m, clip, lr. The results hold the old w and m.
+pub(super) fn sgd(op: &Sgd, site: &KernelSite<'_>) -> Result<Steps, String> {
+    let n = result_len(site, 0);
+    let define = Definitions::new().size("N", n).number("MOMENTUM", op.momentum as f32);
+    let define = define.number("WEIGHT_DECAY", op.weight_decay as f32);
+    Ok(if op.has_momentum() {
+        let work = define.kernel(texts::SGD, "sgd_momentum", threads(n));
+        Steps::one(work, [1, 3, 4].map(At::Operand).to_vec(), [0, 1].map(At::Result).to_vec())
+    } else {
+        let work = define.kernel(texts::SGD, "sgd", threads(n));
+        Steps::one(work, [1, 2, 3].map(At::Operand).to_vec(), vec![At::Result(0)])
+    })
+}
+
+/// The definitions of the chunks of the first operand, and their number.
+fn chunks(site: &KernelSite<'_>) -> Result<(Definitions, usize), String> {
+    let n = len(site.operands[0], site);
+    let chunks = n.div_ceil(CHUNK);
+    let define = Definitions::new().tensor("X", of_operand(site, 0)?);
+    Ok((define.size("N", n).size("CHUNK", CHUNK).size("CHUNKS", chunks), chunks))
+}
+
+pub(super) fn sum_squares(site: &KernelSite<'_>) -> Result<Steps, String> {
+    let ((define, count), (again, _)) = (chunks(site)?, chunks(site)?);
+    let partials = Steps { scratch: vec![count * size_of::<f64>()], ..Steps::default() };
+    let parts = define.kernel(texts::SQUARES, "square_chunks", count);
+    let sum = again.kernel(texts::SQUARES, "square_sum", 1);
+    Ok(partials.then(parts, vec![At::Operand(0)], vec![At::Scratch(0)]).then(
+        sum,
+        vec![At::Scratch(0)],
+        vec![At::Result(0)],
+    ))
+}
+
+pub(super) fn exponents(site: &KernelSite<'_>) -> Result<Steps, String> {
+    let ((define, count), (again, _)) = (chunks(site)?, chunks(site)?);
+    let partials =
+        Steps { scratch: vec![count * kernels::cpu::quantise::EXPONENTS * size_of::<u32>()], ..Steps::default() };
+    let parts = define.kernel(texts::EXPONENTS, "exponent_chunks", count);
+    let sum = again.kernel(texts::EXPONENTS, "exponent_counts", 1);
+    Ok(partials.then(parts, vec![At::Operand(0)], vec![At::Scratch(0)]).then(
+        sum,
+        vec![At::Scratch(0)],
+        vec![At::Result(0)],
+    ))
+}
+
+/// Along each dim equally many indices have one scale.
+pub(super) fn absmax(site: &KernelSite<'_>) -> Result<Steps, String> {
+    let (sizes, counts) = (site.operand(0)?, site.result(0)?);
+    let strides = row_major(&sizes);
+    let blocks: Vec<usize> = sizes.iter().zip(&counts).map(|(size, count)| size / count.max(&1)).collect();
+    let outer = counts.iter().zip(blocks.iter().zip(&strides)).map(|(&count, (block, stride))| (count, block * stride));
+    let inner = blocks.iter().zip(&strides).map(|(&block, &stride)| (block, stride));
+    let place = Strides { dims: outer.chain(inner).collect(), offset: 0 };
+    let (scales, size) = (counts.iter().product(), blocks.iter().product());
+    let define = Definitions::new().tensor("X", of_operand(site, 0)?).place("PLACE", &place);
+    let work = define.size("SCALES", scales).size("SIZE", size).kernel(texts::ABSMAX, "absmax", warps(scales));
+    Ok(Steps::one(work, vec![At::Operand(0)], vec![At::Result(0)]))
+}
+
+/// The definition of a format's largest number, by its bits.
+fn largest(format: DType) -> Result<Definitions, String> {
+    let format = narrow(format).ok_or_else(|| format!("{} is no format to quantise to", format.name()))?;
+    Ok(Definitions::new().integer("LARGEST", i64::from(format.largest().to_bits())))
+}
+
+pub(super) fn scale_for(op: &ScaleFor, site: &KernelSite<'_>) -> Result<Steps, String> {
+    let n = result_len(site, 0);
+    let define = largest(op.to)?.size("N", n).number("WITHIN", 0.0);
+    let work = define.kernel(texts::SCALES, "scale_for", threads(n));
+    Ok(Steps::one(work, vec![At::Operand(0)], vec![At::Result(0)]))
+}
+
+pub(super) fn delayed_scale(op: &DelayedScale) -> Result<Steps, String> {
+    let define = largest(op.to)?.size("N", 1).number("WITHIN", op.within as f32);
+    Ok(Steps::one(define.kernel(texts::SCALES, "delayed_scale", 1), vec![At::Operand(0)], vec![At::Result(0)]))
+}
+
+/// Operands ages, seen, clip. The result holds the old ages.
+pub(super) fn ages(site: &KernelSite<'_>) -> Result<Steps, String> {
+    let n = result_len(site, 0);
+    let work = Definitions::new().size("N", n).kernel(texts::AGES, "age", threads(n));
+    Ok(Steps::one(work, [1, 2].map(At::Operand).to_vec(), vec![At::Result(0)]))
+}

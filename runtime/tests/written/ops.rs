@@ -1,0 +1,277 @@
+//! Ops whose kernels are written by hand, each on several sizes and on numbers that reach its corners.
+
+use ir::fused::Fused;
+use ir::graph::{Model, SectionKind};
+use meshwright_runtime::backend::{GroupPlace, GroupSite};
+use meshwright_runtime::backends::cuda::check::groups::Run;
+
+/// An op on numbers.
+#[allow(dead_code, reason = "one of the tests that have it compiles the kernels alone")]
+pub(crate) struct OpCase {
+    pub(crate) name: String,
+    pub(crate) run: Run,
+    pub(crate) draw: Numbers,
+    model: Model,
+}
+
+impl OpCase {
+    /// Calls with the op as backends see it.
+    pub(crate) fn with_site<R>(&self, call: impl FnOnce(&GroupSite<'_>) -> Result<R, String>) -> Result<R, String> {
+        let block = self.model.blocks.values().next().expect("a block");
+        let section = &block[SectionKind::F];
+        let fused = Fused { stmts: section.stmts.clone(), outs: section.ret.clone() };
+        let at = GroupPlace { values: &block.values, mesh: &self.model.mesh, coordinates: &[0], forward: true };
+        GroupSite::with(&fused, at, call)
+    }
+}
+
+/// Numbers of the op's tensors: of operand `[0, n]` or result `[1, n]`, by the element.
+pub(crate) type Numbers = fn([usize; 2], u64) -> Option<f32>;
+
+/// Op and attributes; types of operands and results, with T for f32 and bf16; numbers.
+type Row = (&'static str, &'static [&'static str], &'static [&'static str], Numbers);
+
+fn random(_: [usize; 2], _: u64) -> Option<f32> {
+    None
+}
+
+/// Numbers that are spread over 0 to 6.
+fn few(i: u64) -> f32 {
+    (i * 7 + i * i / 3) as f32 % 7.0
+}
+
+fn scalars([side, at]: [usize; 2], i: u64, list: &[(usize, f32)]) -> Option<f32> {
+    list.iter().find(|(scalar, _)| side == 0 && *scalar == at && i == 0).map(|(_, number)| *number)
+}
+
+/// AdamW: factor of the gradient, rate, step; means of squares are positive.
+fn adamw(at: [usize; 2], i: u64) -> Option<f32> {
+    if at == [1, 2] { Some(0.01 * few(i)) } else { scalars(at, i, &[(4, 0.5), (5, 0.01), (6, 3.0)]) }
+}
+
+fn skipped(at: [usize; 2], i: u64) -> Option<f32> {
+    scalars(at, i, &[(2, f32::NAN), (3, 0.1), (4, f32::NAN)])
+}
+
+fn clipped(at: [usize; 2], i: u64) -> Option<f32> {
+    scalars(at, i, &[(2, 0.5), (3, 0.1), (4, 0.1)])
+}
+
+fn momentum(at: [usize; 2], i: u64) -> Option<f32> {
+    scalars(at, i, &[(3, 0.5), (4, 0.1)])
+}
+
+/// Extremes of f32, and none below 0.
+fn extremes([side, _]: [usize; 2], i: u64) -> Option<f32> {
+    let list =
+        [0.0, f32::INFINITY, f32::NAN, 1e-40, f32::MAX, 448.0, 449.0, 57_344.0, 1.0, 1.75, 1.8, f32::MIN_POSITIVE];
+    (side == 0).then(|| list.get(i as usize).copied().unwrap_or(3.0))
+}
+
+/// Ages up to 6, none of them of a large exponent.
+fn ages([_, at]: [usize; 2], i: u64) -> Option<f32> {
+    Some(if at == 0 && i > 140 { 100.0 } else { few(i) })
+}
+
+/// Integers from 0 to 6.
+fn places(at: [usize; 2], i: u64) -> Option<f32> {
+    (at == [0, 0]).then(|| few(i))
+}
+
+fn picks(at: [usize; 2], i: u64) -> Option<f32> {
+    (at == [0, 1]).then(|| few(i) - 1.0)
+}
+
+fn picks_behind(at: [usize; 2], i: u64) -> Option<f32> {
+    (at == [0, 2]).then(|| few(i) - 1.0)
+}
+
+/// Scores with many that are equal.
+fn scores(at: [usize; 2], i: u64) -> Option<f32> {
+    (at == [0, 0]).then(|| few(i) * 0.25 - 0.5)
+}
+
+fn before(at: [usize; 2], _: u64) -> Option<f32> {
+    (at == [0, 1]).then_some(-3.0)
+}
+
+fn within(at: [usize; 2], _: u64) -> Option<f32> {
+    (at == [0, 1]).then_some(2.0)
+}
+
+fn behind(at: [usize; 2], _: u64) -> Option<f32> {
+    (at == [0, 1]).then_some(100.0)
+}
+
+/// Positions in order and two segments; every 11th query is of none.
+fn heads([side, at]: [usize; 2], i: u64, first: usize) -> Option<f32> {
+    let number = match at.checked_sub(first) {
+        Some(0) => (i % 41) as f32,
+        Some(1) => (i % 37) as f32,
+        Some(2) if i % 11 == 10 => 9.0,
+        Some(2 | 3) => (i / 23 % 2) as f32,
+        _ => return None,
+    };
+    (side == 0).then_some(number)
+}
+
+fn attention(at: [usize; 2], i: u64) -> Option<f32> {
+    heads(at, i, 3)
+}
+
+/// Some sums of queries are those of nothing.
+fn gradient(at: [usize; 2], i: u64) -> Option<f32> {
+    let sum = if i % 9 == 8 { f32::NEG_INFINITY } else { 3.0 };
+    if at == [0, 4] { Some(sum) } else { heads(at, i, 6) }
+}
+
+const ADAMW: &str = "adamw beta1=0.9, beta2=0.95, eps=1e-8, weight_decay=0.1";
+const SCALAR: &str = "f32[]";
+
+/// Updates, and numbers of whole tensors.
+const NUMBERS: &[Row] = &[
+    (ADAMW, &["f32[1]", "f32[1]", "f32[1]", "f32[1]", SCALAR, SCALAR, SCALAR], &["f32[1]", "f32[1]", "f32[1]"], adamw),
+    (
+        ADAMW,
+        &["f32[1031]", "f32[1031]", "f32[1031]", "f32[1031]", SCALAR, SCALAR, SCALAR],
+        &["f32[1031]", "f32[1031]", "f32[1031]"],
+        adamw,
+    ),
+    (
+        ADAMW,
+        &["f32[7]", "f32[7]", "f32[7]", "f32[7]", SCALAR, SCALAR, SCALAR],
+        &["f32[7]", "f32[7]", "f32[7]"],
+        skipped,
+    ),
+    ("sgd momentum=0.0, weight_decay=0.1", &["f32[311]", "f32[311]", SCALAR, SCALAR], &["f32[311]"], clipped),
+    ("sgd momentum=0.0, weight_decay=0.1", &["f32[3]", "f32[3]", SCALAR, SCALAR], &["f32[3]"], skipped),
+    (
+        "sgd momentum=0.9, weight_decay=0.1",
+        &["f32[311]", "f32[311]", "f32[311]", SCALAR, SCALAR],
+        &["f32[311]", "f32[311]"],
+        momentum,
+    ),
+    ("sum_squares", &["T[1]"], &["f32[]"], random),
+    ("sum_squares", &["T[37, 1009]"], &["f32[]"], random),
+    ("absmax block=\"2 all\"", &["T[6, 5]"], &["f32[3, 1]"], random),
+    ("absmax block=\"1 3\"", &["T[4, 9]"], &["f32[4, 3]"], random),
+    ("absmax block=\"all 37\"", &["T[7, 37]"], &["f32[1, 1]"], random),
+    ("scale_for to=f8e4m3", &["f32[13]"], &["f32[13]"], extremes),
+    ("scale_for to=f8e5m2", &["f32[13]"], &["f32[13]"], extremes),
+    ("exponents", &["f32[17]"], &["f32[256]"], extremes),
+    ("exponents", &["T[20011]"], &["f32[256]"], random),
+    ("ages", &["f32[256]", "f32[256]", SCALAR], &["f32[256]"], clipped),
+    ("ages", &["f32[256]", "f32[256]", SCALAR], &["f32[256]"], skipped),
+    ("delayed_scale to=f8e4m3, within=3", &["f32[256]"], &["f32[]"], ages),
+    ("delayed_scale to=f8e5m2, within=0", &["f32[256]"], &["f32[]"], ages),
+];
+
+/// Elements that move, and their sums.
+const MOVES: &[Row] = &[
+    ("concat dim=1", &["T[2, 3, 5]", "T[2, 1, 5]", "T[2, 4, 5]"], &["T[2, 8, 5]"], random),
+    ("concat dim=0", &["T[1]", "T[3]"], &["T[4]"], random),
+    ("pad dim=1, before=2, after=1", &["T[3, 5, 7]"], &["T[3, 8, 7]"], random),
+    ("pad dim=0, before=0, after=3", &["T[1]"], &["T[4]"], random),
+    ("reverse dim=1", &["T[3, 5, 7]"], &["T[3, 5, 7]"], random),
+    ("dynamic_slice dim=1, length=3", &["T[2, 7, 5]", "i32[]"], &["T[2, 3, 5]"], before),
+    ("dynamic_slice dim=1, length=3", &["T[2, 7, 5]", "i32[]"], &["T[2, 3, 5]"], within),
+    ("dynamic_slice dim=1, length=3", &["T[2, 7, 5]", "i32[]"], &["T[2, 3, 5]"], behind),
+    ("dynamic_pad dim=1", &["T[2, 3, 5]", "i32[]"], &["T[2, 7, 5]"], within),
+    ("dynamic_pad dim=1", &["T[2, 3, 5]", "i32[]"], &["T[2, 7, 5]"], behind),
+    ("windows dim=1, size=3, stride=2, dilation=2", &["T[2, 11, 5]"], &["T[2, 4, 3, 5]"], random),
+    ("fold dim=1, size=3, stride=2, dilation=2", &["T[2, 4, 3, 5]"], &["T[2, 11, 5]"], random),
+    ("fold dim=0, size=5", &["T[7, 5]"], &["T[11]"], random),
+    ("einsum eq=\"a b c -> c a\"", &["T[3, 41, 7]"], &["T[7, 3]"], random),
+    ("einsum eq=\"a b -> b a\"", &["T[3, 5]"], &["T[5, 3]"], random),
+    ("einsum eq=\"a b -> ()\"", &["T[3, 37]"], &["T[]"], random),
+    ("reduce_sum eq=\"a b c -> a c\"", &["f32[3, 41, 7]"], &["f32[3, 7]"], random),
+    ("reduce_max eq=\"a b c -> b\"", &["f32[3, 41, 7]"], &["f32[41]"], random),
+    ("scatter_add dim=1, batch=1", &["T[2, 5, 3]", "i32[2, 5]"], &["T[2, 4, 3]"], picks),
+    ("scatter_add dim=1", &["T[2, 11, 3]", "i32[11]"], &["T[2, 5, 3]"], picks),
+    ("embedding_grad", &["i32[1]", "T[1, 1]"], &["T[1, 1]"], places),
+    ("embedding_grad pad=3", &["i32[2, 307]", "T[2, 307, 11]"], &["T[6, 11]"], places),
+    ("embedding_grad", &["i32[13]", "T[13, 300]"], &["T[7, 300]"], places),
+];
+
+/// Experts and attention.
+const MODELS: &[Row] = &[
+    ("top_k k=3", &["T[5, 7]"], &["T[5, 3]", "i32[5, 3]"], scores),
+    ("top_k k=1", &["T[1, 1]"], &["T[1, 1]", "i32[1, 1]"], scores),
+    ("top_k k=2", &["f32[37, 11]", "f32[11]"], &["f32[37, 2]", "i32[37, 2]"], scores),
+    ("top_k k=3, groups=4, from=2, by=2", &["f32[13, 12]", "f32[12]"], &["f32[13, 3]", "i32[13, 3]"], scores),
+    ("top_k_grad", &["i32[5, 3]", "T[5, 3]"], &["T[5, 7]"], places),
+    ("dispatch", &["T[2, 6, 5]", "i32[2, 6, 2]"], &["T[2, 4, 2, 5]", "i32[2, 4]"], picks),
+    ("dispatch", &["T[2, 6, 5]", "i32[2, 6, 2]", "T[2, 6, 2]"], &["T[2, 4, 2, 5]", "i32[2, 4]"], picks),
+    ("combine", &["T[2, 4, 2, 5]", "i32[2, 6, 2]"], &["T[2, 6, 5]"], picks),
+    ("combine", &["T[2, 4, 2, 5]", "i32[2, 6, 2]", "T[2, 6, 2]"], &["T[2, 6, 5]"], picks),
+    ("combine_dw", &["T[2, 6, 37]", "T[2, 4, 2, 37]", "i32[2, 6, 2]"], &["T[2, 6, 2]"], picks_behind),
+    ("attention scale=0.4, causal=true", HEADS, RESULTS, attention),
+    ("attention scale=0.4, causal=false, p=0.2, path=\"a.b\"", HEADS, RESULTS, attention),
+    (
+        "attention scale=0.4, causal=true",
+        &["T[1, 1, 1, 1, 1]", "T[1, 1, 1, 1]", "T[1, 1, 1, 1]", "i32[1, 1]", "i32[1, 1]", "i32[1, 1]", "i32[1, 1]"],
+        &["T[1, 1, 1, 1, 1]", "f32[1, 1, 1, 1]"],
+        attention,
+    ),
+    ("attention_grad scale=0.4, causal=true", SAVED, GRADIENTS, gradient),
+    ("attention_grad scale=0.4, causal=false, p=0.2, path=\"a.b\"", SAVED, GRADIENTS, gradient),
+];
+
+const HEADS: &[&str] =
+    &["T[2, 41, 2, 3, 7]", "T[2, 37, 2, 7]", "T[2, 37, 2, 35]", "i32[2, 41]", "i32[2, 37]", "i32[2, 41]", "i32[2, 37]"];
+const RESULTS: &[&str] = &["T[2, 41, 2, 3, 35]", "f32[2, 41, 2, 3]"];
+const SAVED: &[&str] = &[
+    "T[2, 41, 2, 3, 7]",
+    "T[2, 37, 2, 7]",
+    "T[2, 37, 2, 35]",
+    "T[2, 41, 2, 3, 35]",
+    "f32[2, 41, 2, 3]",
+    "T[2, 41, 2, 3, 35]",
+    "i32[2, 41]",
+    "i32[2, 37]",
+    "i32[2, 41]",
+    "i32[2, 37]",
+];
+const GRADIENTS: &[&str] = &["T[2, 41, 2, 3, 7]", "T[2, 37, 2, 7]", "T[2, 37, 2, 35]"];
+
+/// All of them in f32, and the last of each op in bf16 too; those of one result that is no update add to it, too.
+pub(crate) fn cases() -> Vec<OpCase> {
+    let rows: Vec<&Row> = NUMBERS.iter().chain(MOVES).chain(MODELS).collect();
+    let mut cases = Vec::new();
+    for (at, row) in rows.iter().enumerate() {
+        let is_last = rows.get(at + 1).is_none_or(|next| name(next.0) != name(row.0));
+        let is_narrow = is_last && row.1.iter().any(|ty| ty.starts_with("T["));
+        for format in ["f32", "bf16"].into_iter().take(1 + usize::from(is_narrow)) {
+            cases.push(case(row, format, false));
+            if row.2.len() == 1 && !["sgd", "ages"].contains(&name(row.0)) {
+                cases.push(case(row, format, true));
+            }
+        }
+    }
+    cases
+}
+
+fn name(op: &str) -> &str {
+    op.split(' ').next().unwrap_or(op)
+}
+
+fn case(&(op, operands, results, draw): &Row, format: &str, accumulate: bool) -> OpCase {
+    let typed = |side: &[&str]| side.iter().map(|ty| ty.replace("T[", &format!("{format}["))).collect::<Vec<_>>();
+    let named = |types: &[String], name: &str| {
+        types.iter().enumerate().map(|(i, ty)| format!("%{name}{i}: {ty}")).collect::<Vec<_>>().join(", ")
+    };
+    let names = |count: usize, name: &str| (0..count).map(|i| format!("%{name}{i}")).collect::<Vec<_>>().join(", ");
+    let (operands, results) = (typed(operands), typed(results));
+    let (op, attributes) = op.split_once(' ').unwrap_or((op, ""));
+    let text = format!(
+        "mesh @m = [dp=1]\nblock @b({}) -> {} {{\n  {} = {op}({}{}{attributes})\n  return {}\n}}",
+        named(&operands, "a"),
+        results.join(", "),
+        named(&results, "r"),
+        names(operands.len(), "a"),
+        if attributes.is_empty() { "" } else { ", " },
+        names(results.len(), "r"),
+    );
+    let model = ir::text::parse(&text).unwrap_or_else(|why| panic!("{why:?}\n{text}")).model;
+    OpCase { name: format!("{op} {attributes} {operands:?} {accumulate}"), run: Run::Op(accumulate), draw, model }
+}
