@@ -15,7 +15,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Where the other process leaves the bits of all results.
+/// The file in which the other process leaves the bits of all results.
 const BITS: &str = "GROUPS_TEST_BITS";
 
 #[test]

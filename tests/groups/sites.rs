@@ -49,7 +49,7 @@ impl RankGroup {
         GroupSite::with(&self.fused, GroupPlace { values, mesh, coordinates, forward: true }, call)
     }
 
-    /// What tells it from other cases.
+    /// A text that tells it from other cases.
     fn key(&self) -> String {
         let types = |side: &[&Type]| {
             let ty = |ty: &&Type| format!("{:?}{:?}", ty.dtype, ty.local_sizes(&self.mesh, &self.coordinates));

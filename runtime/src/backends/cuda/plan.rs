@@ -32,9 +32,9 @@ pub struct Plan {
 pub struct Stage {
     /// Its work.
     pub work: Work,
-    /// Where its operands are.
+    /// The places of its operands.
     pub operands: Vec<Place>,
-    /// Where its results are.
+    /// The places of its results.
     pub results: Vec<Place>,
     /// By result, the number of the flag that says whether it is added, if there is one.
     pub adds: Vec<Option<usize>>,
