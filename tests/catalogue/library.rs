@@ -234,6 +234,8 @@ fn no_gpu() -> Option<Code> {
 }
 
 fn op_without_gpu_kernel() -> Option<Code> {
-    let program = compiled(&ModelSource::open("tiny-gpt2").unwrap()).program?;
+    let request = CompileRequest { precision: "fp8-tensor".into(), ..CompileRequest::default() };
+    let source = ModelSource::open("tiny-gpt2").unwrap();
+    let program = compile_source(&source, &request, None, &mut |_, _| {}).unwrap().program?;
     check_ops("cuda", &program).unwrap_err().code()
 }

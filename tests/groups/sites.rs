@@ -84,7 +84,10 @@ pub(crate) fn cases() -> Vec<RankGroup> {
             for instr in &body.instrs {
                 let stmts = instr.stmts();
                 let is_planned = |stmt: &Stmt| matches!(&stmt.op, Op::Kernel(op) if plan::has(op));
-                if stmts.is_empty() || matches!(instr, BodyInstr::Compute(stmt) if !is_planned(stmt)) {
+                // An update's results are its operands.
+                let is_update = |stmt: &Stmt| stmt.results.iter().any(|result| stmt.operands.contains(result));
+                let is_left_out = |stmt: &Stmt| !is_planned(stmt) || is_update(stmt);
+                if stmts.is_empty() || matches!(instr, BodyInstr::Compute(stmt) if is_left_out(stmt)) {
                     continue;
                 }
                 let case = RankGroup::new(&name, &file.model.mesh, body, instr);

@@ -14,7 +14,7 @@ pub const BLOCK: usize = 256;
 /// Threads of a warp.
 pub const WARP: usize = 32;
 
-/// What all texts share.
+/// The text that all others share.
 const HEAD: &str = include_str!("written/head.cu");
 
 /// A kernel that is ready to be compiled.

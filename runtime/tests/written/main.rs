@@ -1,11 +1,12 @@
 //! Ops whose kernels are written by hand, run by the backend of the processor and by that of GPUs, whose libraries are the stand-in of
-//! `kernels/tests/stand_in/`: they agree within derived bounds, most to the bit, and in any order of the threads.
+//! `kernels/tests/stand_in/`. They agree within derived bounds, most to the bit, and in any order of the threads.
 #![cfg(target_os = "linux")]
 
 mod ops;
 #[path = "../../../kernels/tests/stand_in/build.rs"]
 mod stand_in;
 
+use meshwright_runtime::backend::Backend;
 use meshwright_runtime::backends::cuda::Cuda;
 use meshwright_runtime::backends::cuda::check::groups::compare_on;
 use meshwright_runtime::backends::cuda::device::Device;
@@ -13,7 +14,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Where the other process leaves the bits of all results.
+/// The file in which the other process leaves the bits of all results.
 const BITS: &str = "WRITTEN_TEST_BITS";
 
 #[test]
@@ -41,13 +42,24 @@ fn written_kernels_compute_what_the_processor_computes() {
 #[ignore = "runs in a process that finds the stand-in"]
 fn on_the_stand_in() {
     let mut cuda = Cuda::new(&Device::open(0).unwrap()).unwrap();
-    let (mut bits, mut wrong) = (Vec::new(), Vec::new());
+    let (mut bits, mut wrong, mut dispatched) = (Vec::new(), Vec::new(), 0);
     for case in ops::cases() {
+        dispatched += u64::from(case.name.starts_with("dispatch "));
         match case.with_site(|site| compare_on(&mut cuda, site, case.run, &case.draw)) {
             Ok(compared) => bits.extend(compared.bytes),
             Err(why) => wrong.push(format!("{}: {why}", case.name)),
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!([cuda.take_choices(), cuda.take_choices()], [choices().map(|count| count * dispatched), [0, 0]]);
     fs::write(std::env::var(BITS).unwrap(), bits).unwrap();
+}
+
+/// The choices of experts of a dispatch, and those of them that are dropped.
+fn choices() -> [u64; 2] {
+    let chosen = |group: u64, expert: u64| {
+        (12 * group..12 * (group + 1)).filter(|&i| ops::picks([0, 1], i) == Some(expert as f32)).count() as u64
+    };
+    let counts = (0..2).flat_map(|group| (0..4).map(move |expert| chosen(group, expert)));
+    counts.fold([0, 0], |[all, dropped], count| [all + count, dropped + count.saturating_sub(2)])
 }

@@ -78,7 +78,8 @@ fn places(at: [usize; 2], i: u64) -> Option<f32> {
     (at == [0, 0]).then(|| few(i))
 }
 
-fn picks(at: [usize; 2], i: u64) -> Option<f32> {
+/// Integers from -1 to 5.
+pub(crate) fn picks(at: [usize; 2], i: u64) -> Option<f32> {
     (at == [0, 1]).then(|| few(i) - 1.0)
 }
 

@@ -2,7 +2,7 @@
 
 use super::bounds::{Numbers, Plane};
 use super::{Bench, CheckRow, Found, row, written};
-use crate::backend::{Backend, GroupPlace, GroupSite, GroupValue, LaunchSite, Span};
+use crate::backend::{Backend, GroupPlace, GroupSite, GroupStmt, GroupValue, LaunchSite, Span};
 use crate::backends::cpu::Cpu;
 use crate::backends::cuda::backend::Cuda;
 use crate::backends::cuda::error::Error;
@@ -52,7 +52,7 @@ pub fn compare(cuda: &mut Cuda, site: &GroupSite<'_>, how: Run) -> Result<Compar
 /// # Errors
 /// As [`compare`].
 pub fn compare_on(cuda: &mut Cuda, site: &GroupSite<'_>, how: Run, draw: Draw<'_>) -> Result<Compared, String> {
-    let tensors = Tensors::new(site, draw)?;
+    let tensors = Tensors::new(site, how, draw)?;
     let right = tensors.run(site, how, &mut Cpu::new(1))?;
     let got = tensors.run(site, how, cuda)?;
     let bounds = tensors.bounds(site, how, &right)?;
@@ -183,7 +183,7 @@ struct Tensors {
 }
 
 impl Tensors {
-    fn new(site: &GroupSite<'_>, draw: Draw<'_>) -> Result<Tensors, String> {
+    fn new(site: &GroupSite<'_>, how: Run, draw: Draw<'_>) -> Result<Tensors, String> {
         let mut types = [Vec::new(), Vec::new()];
         for stmt in &site.stmts {
             let operands = stmt.operands.iter().zip(stmt.site.operands);
@@ -205,7 +205,20 @@ impl Tensors {
                 tensors.add(side, at, Span::new(dtype, tensors.size, len), draw);
             }
         }
-        Ok(tensors)
+        match (how, site.stmts.as_slice()) {
+            (Run::Op(_), [stmt]) => Ok(tensors.of_op(stmt)),
+            _ => Ok(tensors),
+        }
+    }
+
+    /// The tensors of an op: those that it reads twice are there twice.
+    fn of_op(self, stmt: &GroupStmt<'_>) -> Tensors {
+        let number = |value: &GroupValue| if let GroupValue::Operand(at) = value { Some(*at) } else { None };
+        let operands: Vec<usize> = stmt.operands.iter().filter_map(number).collect();
+        let [given, results] = self.spans;
+        let of_operands = operands.iter().map(|&at| self.bytes[at].clone());
+        let bytes = of_operands.chain(self.bytes[given.len()..].iter().cloned()).collect();
+        Tensors { spans: [operands.iter().map(|&at| given[at]).collect(), results], bytes, size: self.size }
     }
 
     /// A tensor of random numbers, or of those that are given.

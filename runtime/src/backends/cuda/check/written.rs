@@ -12,7 +12,7 @@ pub(super) struct Compared<'a> {
     pub(super) site: &'a KernelSite<'a>,
     pub(super) operands: &'a [Vec<f32>],
     pub(super) right: &'a [Vec<f32>],
-    /// What was in the results, if it was added.
+    /// The numbers that were in the results, if they were added.
     pub(super) held: Option<&'a [Vec<f32>]>,
 }
 

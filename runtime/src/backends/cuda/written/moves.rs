@@ -80,7 +80,7 @@ pub(super) fn einsum(op: &Einsum, site: &KernelSite<'_>) -> Result<Steps, String
 /// True if a reduction is neither of the last dims nor the sum over the first ones.
 pub(super) fn is_scattered(op: &Reduce) -> bool {
     let (from, to) = (&op.equation.operands[0], &op.equation.result);
-    !from.starts_with(to) && !(from.ends_with(to) && op.kind == PartialKind::Sum)
+    !(from.starts_with(to) || from.ends_with(to) && op.kind == PartialKind::Sum)
 }
 
 pub(super) fn reduce(op: &Reduce, site: &KernelSite<'_>) -> Result<Steps, String> {
