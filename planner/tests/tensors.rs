@@ -15,12 +15,14 @@ use transforms::recompute::{MODULES, check_names, is_layer};
 /// Tokens of each data-parallel rank: so many that no device waits for its CPU.
 const TOKENS: u64 = 16384;
 
+/// The profile says what is recomputed, so the plan leaves that open.
 fn planned(name: &str, parallel: &ParallelConfig) -> Model {
     let seq = if name == "gpt2" { 1024 } else { TOKENS };
     let batch = Batch { batch: parallel.together().expect("shares").dp * TOKENS / seq, seq, dtype: DType::BF16 };
     let model = preset(name).expect("a preset").config.build(&batch).expect("a model");
     let model = differentiate(model, &Optimizer::default()).expect("a gradient");
-    let options = PlanOptions::of(parallel.together().expect("shares"));
+    let together = parallel.together().expect("shares");
+    let options = PlanOptions::of(ParallelConfig { recompute: Recompute::Auto, ..together });
     meshwright_planner::plan(model, &options, &cost::CPU, None, &mut |_, _| {}).expect("a plan")
 }
 
