@@ -2,41 +2,23 @@
 //! libraries are the stand-in of `kernels/tests/stand_in/`: they agree within bounds that follow from each plan.
 #![cfg(target_os = "linux")]
 
+#[path = "../kernels/tests/stand_in/orders.rs"]
+mod orders;
 #[path = "groups/sites.rs"]
 mod sites;
 #[path = "../kernels/tests/stand_in/build.rs"]
 mod stand_in;
 
+use orders::{in_all_orders, leave};
 use runtime::backends::cuda::Cuda;
 use runtime::backends::cuda::check::groups::compare;
 use runtime::backends::cuda::device::Device;
 use sites::cases;
-use std::fs;
 use std::path::Path;
-use std::process::Command;
-
-/// Variable with the file for the bits of all results.
-const BITS: &str = "GROUPS_TEST_BITS";
 
 #[test]
 fn groups_compute_what_the_processor_computes() {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("groups");
-    stand_in::build(&Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/tests/stand_in"), &folder);
-    let run = |order: &str| {
-        let bits = folder.join(format!("bits-{order}"));
-        let mut other = Command::new(std::env::current_exe().unwrap());
-        other.args(["on_the_stand_in", "--exact", "--ignored", "--nocapture"]);
-        other.env("LD_LIBRARY_PATH", &folder).env("STAND_IN_FOLDER", &folder);
-        let ran = other.env("STAND_IN_ORDER", order).env(BITS, &bits).output().unwrap();
-        let told = [ran.stdout, ran.stderr].map(|told| String::from_utf8_lossy(&told).into_owned()).concat();
-        assert!(ran.status.success(), "{order}: {told}");
-        fs::read(bits).unwrap()
-    };
-    let first = run("forward");
-    assert!(!first.is_empty());
-    for order in ["reverse", "5"] {
-        assert!(run(order) == first, "{order}: an order of the threads changes bits");
-    }
+    in_all_orders(&Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/tests/stand_in"), "groups");
 }
 
 #[test]
@@ -53,5 +35,5 @@ fn on_the_stand_in() {
     }
     println!("{count} groups and ops");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    fs::write(std::env::var(BITS).unwrap(), bits).unwrap();
+    leave(&bits);
 }

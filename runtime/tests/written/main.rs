@@ -3,6 +3,8 @@
 #![cfg(target_os = "linux")]
 
 mod ops;
+#[path = "../../../kernels/tests/stand_in/orders.rs"]
+mod orders;
 #[path = "../../../kernels/tests/stand_in/build.rs"]
 mod stand_in;
 
@@ -10,32 +12,12 @@ use meshwright_runtime::backend::Backend;
 use meshwright_runtime::backends::cuda::Cuda;
 use meshwright_runtime::backends::cuda::check::groups::compare_on;
 use meshwright_runtime::backends::cuda::device::Device;
-use std::fs;
+use orders::{in_all_orders, leave};
 use std::path::Path;
-use std::process::Command;
-
-/// The file in which the other process leaves the bits of all results.
-const BITS: &str = "WRITTEN_TEST_BITS";
 
 #[test]
 fn written_kernels_compute_what_the_processor_computes() {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("written");
-    stand_in::build(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernels/tests/stand_in"), &folder);
-    let run = |order: &str| {
-        let bits = folder.join(format!("bits-{order}"));
-        let mut other = Command::new(std::env::current_exe().unwrap());
-        other.args(["on_the_stand_in", "--exact", "--ignored", "--nocapture"]);
-        other.env("LD_LIBRARY_PATH", &folder).env("STAND_IN_FOLDER", &folder);
-        let ran = other.env("STAND_IN_ORDER", order).env(BITS, &bits).output().unwrap();
-        let told = [ran.stdout, ran.stderr].map(|told| String::from_utf8_lossy(&told).into_owned()).concat();
-        assert!(ran.status.success(), "{order}: {told}");
-        fs::read(bits).unwrap()
-    };
-    let first = run("forward");
-    assert!(!first.is_empty());
-    for order in ["reverse", "5"] {
-        assert!(run(order) == first, "{order}: an order of the threads changes bits");
-    }
+    in_all_orders(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernels/tests/stand_in"), "written");
 }
 
 #[test]
@@ -52,7 +34,7 @@ fn on_the_stand_in() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert_eq!([cuda.take_choices(), cuda.take_choices()], [choices().map(|count| count * dispatched), [0, 0]]);
-    fs::write(std::env::var(BITS).unwrap(), bits).unwrap();
+    leave(&bits);
 }
 
 /// The choices of experts of a dispatch, and those of them that are dropped.
