@@ -1,11 +1,11 @@
 //! Checks of generated elementwise kernels: all functions in both element types, with and without full vectors, alignment,
 //! accumulation and in-place results.
 
+use super::numbers::{dtype, encoded, floats};
 use super::{Bench, CheckRow, Found, row};
 use crate::backends::cuda::error::Error;
 use crate::backends::cuda::fused::{Buffers, Fused, LaunchArgs};
 use crate::backends::cuda::memory::Arena;
-use half::{bf16, f16};
 use kernels::cuda::accuracy::{self, Bound};
 use kernels::group::{Node, Program, RandomContext, Read};
 use kernels::scalar::{Access, Binary, Element, Strides, Unary};
@@ -124,7 +124,8 @@ fn measure(bench: &mut Bench, program: &Program, bound: Bound, run: ProgramRun, 
 
     // Each buffer begins at a multiple of 256 bytes, plus the shift.
     let elements: Vec<Element> = program.inputs().map(|at| program.values[at].element).chain([out]).collect();
-    let buffers: Vec<Vec<u8>> = inputs.iter().chain([&held]).zip(&elements).map(|(x, e)| bytes(x, *e)).collect();
+    let buffers: Vec<Vec<u8>> =
+        inputs.iter().chain([&held]).zip(&elements).map(|(x, e)| encoded(dtype(*e), x)).collect();
     let ends: Vec<usize> = buffers
         .iter()
         .scan(0, |end, buffer| {
@@ -155,7 +156,7 @@ fn measure(bench: &mut Bench, program: &Program, bound: Bound, run: ProgramRun, 
     let right = program.evaluate(&slices, RandomContext::default(), bench.par).map_err(Error::Program)?.swap_remove(0);
     let bound = bound.rounded_to(out);
     let second = |i: usize| inputs.get(1).map_or(0.0, |x| x[i % x.len()]);
-    let errors = floats(&got, out).into_iter().zip(right).zip(&held).enumerate();
+    let errors = floats(dtype(out), &got).into_iter().zip(right).zip(&held).enumerate();
     let error = errors.map(|(i, ((got, right), held))| {
         let right = if run.accumulate { right + held } else { right };
         bound.error(got, out.nearest(right), second(i))
@@ -167,38 +168,4 @@ fn measure(bench: &mut Bench, program: &Program, bound: Bound, run: ProgramRun, 
     let moved: usize = buffers.iter().map(Vec::len).sum();
     let seconds = bench.seconds(launch)?;
     Ok(found.at(moved as f64 / seconds, bench.device.properties().peaks.memory))
-}
-
-pub(super) fn bytes(x: &[f32], element: Element) -> Vec<u8> {
-    match element {
-        Element::F32 => x.iter().flat_map(|x| x.to_le_bytes()).collect(),
-        Element::Bf16 => x.iter().flat_map(|x| bf16::from_f32(*x).to_le_bytes()).collect(),
-        Element::F16 => x.iter().flat_map(|x| f16::from_f32(*x).to_le_bytes()).collect(),
-        Element::I32 => x.iter().flat_map(|x| (*x as i32).to_le_bytes()).collect(),
-    }
-}
-
-pub(super) fn floats(bytes: &[u8], element: Element) -> Vec<f32> {
-    let words = || bytes.chunks_exact(4).map(|b| [b[0], b[1], b[2], b[3]]);
-    let halves = || bytes.chunks_exact(2).map(|b| [b[0], b[1]]);
-    match element {
-        Element::F32 => words().map(f32::from_le_bytes).collect(),
-        Element::Bf16 => halves().map(|b| bf16::from_le_bytes(b).to_f32()).collect(),
-        Element::F16 => halves().map(|b| f16::from_le_bytes(b).to_f32()).collect(),
-        Element::I32 => words().map(|b| i32::from_le_bytes(b) as f32).collect(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bytes_hold_what_was_rounded() {
-        let x = [0.125f32, -3.7, 1e3];
-        for element in [Element::F32, Element::Bf16, Element::F16] {
-            assert_eq!(floats(&bytes(&x, element), element), x.map(|x| element.nearest(x)));
-        }
-        assert_eq!(floats(&bytes(&[-3.0, 7.0], Element::I32), Element::I32), [-3.0, 7.0]);
-    }
 }

@@ -7,7 +7,7 @@
 //! tensor cores), and truncation errors accumulate. They add at most `k 2^-23`, since products of bf16 are exact. TF32
 //! reads 11 bits of each operand, which adds 2^-9.
 
-use super::elementwise::{bytes, floats};
+use super::numbers::{encoded, floats};
 use super::{Bench, CheckRow, Found, row};
 use crate::backend::{Backend, KernelSite, LaunchSite, Span};
 use crate::backends::cuda::backend::Cuda;
@@ -21,7 +21,6 @@ use ir::ops::KernelOp;
 use ir::types::{DType, Type};
 use kernels::cpu::einsum::Einsum;
 use kernels::cuda::gemm::Contraction;
-use kernels::scalar::Element;
 
 const LAMBDA: f64 = 8.0;
 /// Rows of a large product that are compared.
@@ -96,8 +95,8 @@ fn rounded(x: f32, arithmetic: Arithmetic) -> f32 {
     if arithmetic == Arithmetic::Bf16 { bf16::from_f32(x).to_f32() } else { x }
 }
 
-fn element(arithmetic: Arithmetic) -> Element {
-    if arithmetic == Arithmetic::Bf16 { Element::Bf16 } else { Element::F32 }
+fn dtype(arithmetic: Arithmetic) -> DType {
+    if arithmetic == Arithmetic::Bf16 { DType::BF16 } else { DType::F32 }
 }
 
 fn peak(bench: &Bench, arithmetic: Arithmetic) -> Option<f64> {
@@ -162,7 +161,8 @@ struct Placed {
 
 impl Placed {
     fn new(bench: &mut Bench, a: &[f32], b: &[f32], held: &[f32], arithmetic: Arithmetic) -> Result<Placed, Error> {
-        let buffers = [bytes(a, element(arithmetic)), bytes(b, element(arithmetic)), bytes(held, Element::F32)];
+        let buffers =
+            [(a, dtype(arithmetic)), (b, dtype(arithmetic)), (held, DType::F32)].map(|(x, dtype)| encoded(dtype, x));
         let [x, y, _] = buffers.each_ref().map(|buffer| buffer.len().next_multiple_of(256));
         let starts = [0, x, x + y];
         let arena = Arena::new(&bench.device, x + y + buffers[2].len())?;
@@ -184,7 +184,7 @@ impl Placed {
         let mut got = vec![0; 4 * self.result];
         // SAFETY: the result is in the arena; this is the only stream.
         unsafe { bench.staging.read(&bench.stream, &mut got, self.addresses[2])? };
-        Ok(floats(&got, Element::F32))
+        Ok(floats(DType::F32, &got))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Groups of statements on both backends, on random data: they agree within bounds that follow from the plan.
 
 use super::bounds::{Numbers, Plane};
+use super::numbers::{encoded, floats};
 use super::{Bench, CheckRow, Found, row, written};
 use crate::backend::{Backend, GroupPlace, GroupSite, GroupStmt, GroupValue, LaunchSite, Span};
 use crate::backends::cpu::Cpu;
@@ -8,7 +9,6 @@ use crate::backends::cuda::backend::Cuda;
 use crate::backends::cuda::error::Error;
 use crate::backends::cuda::plan::{Plan, Work, plan, plan_group};
 use crate::comm::local_len;
-use crate::host::{bytes_of, numbers, stored};
 use ir::fused::Fused;
 use ir::graph::SectionKind;
 use ir::types::DType;
@@ -157,22 +157,6 @@ fn block(text: &str, cuda: &mut Cuda) -> Result<Compared, String> {
     let fused = Fused { stmts: section.stmts.clone(), outs: section.ret.clone() };
     let at = GroupPlace { values: &block.values, mesh: &model.mesh, coordinates: &[0], forward: true };
     GroupSite::with(&fused, at, |site| compare(cuda, site, Run::Group))
-}
-
-/// The numbers of a tensor.
-fn floats(dtype: DType, bytes: &[u8]) -> Vec<f32> {
-    match dtype {
-        DType::I32 => bytes.chunks_exact(4).map(|b| i32::from_le_bytes([b[0], b[1], b[2], b[3]]) as f32).collect(),
-        dtype => numbers(dtype, bytes),
-    }
-}
-
-/// The bytes of a tensor of numbers.
-fn encoded(dtype: DType, numbers: &[f32]) -> Vec<u8> {
-    match dtype {
-        DType::I32 => bytes_of(&numbers.iter().map(|&number| number as i32).collect::<Vec<_>>()).to_vec(),
-        dtype => stored(dtype, numbers).into_owned(),
-    }
 }
 
 /// The tensors of a group: its operands, and its results.

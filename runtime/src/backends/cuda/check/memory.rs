@@ -5,7 +5,7 @@ use crate::backends::cuda::error::Error;
 use crate::backends::cuda::memory::{Arena, Pinned};
 use crate::backends::cuda::staging::BUFFER;
 use crate::backends::cuda::stream::Stream;
-use kernels::scalar::Element;
+use ir::types::DType;
 
 pub(super) fn check(bench: &mut Bench, rows: &mut Vec<CheckRow>) {
     let long = 4 * bench.extent.elements;
@@ -25,7 +25,7 @@ fn wrong(got: &[u8], sent: &[u8]) -> f64 {
 }
 
 fn sent(bench: &Bench, bytes: usize) -> Vec<u8> {
-    let numbers = super::elementwise::bytes(&bench.normals, Element::F32);
+    let numbers = super::numbers::encoded(DType::F32, &bench.normals);
     // Longer than the stock of numbers, they come again.
     numbers.iter().copied().cycle().take(bytes).collect()
 }

@@ -9,6 +9,7 @@ mod elementwise;
 mod gemm;
 pub mod groups;
 mod memory;
+mod numbers;
 mod order;
 mod written;
 

@@ -6,6 +6,7 @@ use crate::backends::cuda::fused::{Buffers, Fused, LaunchArgs};
 use crate::backends::cuda::matmul::{Arithmetic, Matmul};
 use crate::backends::cuda::memory::Arena;
 use crate::backends::cuda::stream::{Event, Stream};
+use ir::types::DType;
 use kernels::cuda::gemm::Contraction;
 use kernels::group::Program;
 use kernels::scalar::{Element, Unary};
@@ -55,7 +56,7 @@ fn ordered(bench: &mut Bench) -> Result<Found, Error> {
         let mut got = vec![0; bytes];
         // SAFETY: as above, and both streams are done.
         unsafe { bench.staging.read(&bench.stream, &mut got, seen)? };
-        let got = super::elementwise::floats(&got, Element::F32);
+        let got = super::numbers::floats(DType::F32, &got);
         *late = got.iter().filter(|x| **x != STEPS as f32).count();
     }
     let share = |late: usize| late as f64 / elements as f64;
