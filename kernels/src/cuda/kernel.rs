@@ -18,9 +18,12 @@ pub const CHUNKS: &str = "chunks";
 /// The argument whose bit `i` says that a launch adds to out `i`.
 pub(super) const ADDS: &str = "adds";
 
+/// Threads of a warp.
+pub const WARP: usize = 32;
+
 /// The functions that all kernels share.
 pub(super) const FUNCTIONS: &str = include_str!("functions.cu");
-/// Those of threads that reduce a row together.
+/// The functions of threads that reduce a row together.
 pub(super) const TEAMS: &str = include_str!("teams.cu");
 
 /// A generated kernel.

@@ -8,15 +8,13 @@
 //! For sums over rows a team takes a chunk of rows and adds them in order; a second kernel adds the chunks in order. So no sum depends on
 //! the number of threads that there are.
 
-use super::kernel::{ADDS, CHUNKS, Kernel, Threads, indented, parameters};
+use super::kernel::{ADDS, CHUNKS, Kernel, Threads, WARP, indented, parameters};
 use super::loops::{Loops, Phase, needed};
 use super::scope::{COLUMN, ELEMENT, ROW, SAVED, are_used};
 use super::spell::spelling;
 use crate::cpu::columns::CHUNK;
 use crate::group::{Node, Program, Reduction};
 
-/// Threads of a warp.
-const WARP: usize = 32;
 /// The most threads of a block.
 const BLOCK: usize = 1024;
 /// Threads of a block of several teams, or of a team that shares its rows with others.

@@ -28,7 +28,7 @@ impl Tables {
             text += &format!("    {integer} rest = ({integer})index;\n");
             text += &format!("    unsigned long long place = {}ull;\n", strides.offset);
             for &(size, stride) in strides.dims.iter().rev() {
-                // Of an empty tensor no element is asked for; the text divides by something all the same.
+                // Nothing asks for an element of an empty tensor, but its text must not divide by 0.
                 let size = size.max(1);
                 text += &format!("    place += rest % {size}u * {stride}ull;\n    rest /= {size}u;\n");
             }

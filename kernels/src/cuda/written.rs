@@ -11,8 +11,6 @@ use std::fmt::Write;
 
 /// Threads of a block, in all texts.
 pub const BLOCK: usize = 256;
-/// Threads of a warp.
-pub const WARP: usize = 32;
 
 /// The text that all others share.
 const HEAD: &str = include_str!("written/head.cu");

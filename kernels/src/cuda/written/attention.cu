@@ -10,7 +10,7 @@ extern "C" __global__ void __launch_bounds__(256) attention(
         float most = NOTHING, sum = 0.0f, all[(C + 31) / 32] = {0.0f};
         for (unsigned long long first = 0; first < T; first += 32) {
             unsigned long long own = first + lane, key = keys + own;
-            int sees = own < T && qseg[place] == kseg[key] && (!CAUSAL || kpos[key] <= qpos[place]);
+            int sees = own < T && SEES(place, key);
             if (!__any_sync(0xffffffffu, sees)) continue;
             float score = sees ? SCALE * dot(q + row * D, k + (key * G + head) * D, D) : NOTHING;
             float next = larger(most, warp_max(score));

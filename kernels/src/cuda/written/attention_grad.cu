@@ -31,7 +31,7 @@ extern "C" __global__ void __launch_bounds__(256) attention_dq(
         float all[(D + 31) / 32] = {0.0f};
         for (unsigned long long first = 0; first < T; first += 32) {
             unsigned long long own = first + lane, key = keys + own;
-            int sees = own < T && qseg[place] == kseg[key] && (!CAUSAL || kpos[key] <= qpos[place]);
+            int sees = own < T && SEES(place, key);
             if (!__any_sync(0xffffffffu, sees)) continue;
             float gradient = 0.0f;
             if (sees) {
@@ -68,7 +68,7 @@ extern "C" __global__ void __launch_bounds__(256) attention_dkv(
         float keys[(D + 31) / 32] = {0.0f}, values[(C + 31) / 32] = {0.0f};
         for (unsigned long long first = 0; first < R * S; first += 32) {
             unsigned long long number = first + lane, place = batch * S + number % S, row = (place * G + head) * R + number / S;
-            int sees = number < R * S && qseg[place] == kseg[key] && (!CAUSAL || kpos[key] <= qpos[place]);
+            int sees = number < R * S && SEES(place, key);
             if (!__any_sync(0xffffffffu, sees)) continue;
             Pair one = {0.0f, 0.0f};
             if (sees) {

@@ -10,6 +10,9 @@ FUNCTION float dot(const T_X* a, const T_X* b, unsigned int n) {
     return sum;
 }
 
+// A query sees the keys of its segment, up to its own position if attention is causal.
+#define SEES(query, key) (qseg[query] == kseg[key] && (!CAUSAL || kpos[key] <= qpos[query]))
+
 // The factor of a weight.
 FUNCTION float kept(unsigned long long key, unsigned long long first, unsigned long long row, unsigned long long at) {
 #ifdef DROPOUT

@@ -8,7 +8,8 @@ mod numbers;
 use super::lower::{element, len};
 use crate::backend::KernelSite;
 use ir::ops::KernelOp;
-use kernels::cuda::written::{BLOCK, WARP, Written};
+use kernels::cuda::kernel::WARP;
+use kernels::cuda::written::{BLOCK, Written};
 use kernels::scalar::Element;
 
 /// A tensor of a step.
