@@ -20,13 +20,13 @@ use transforms::recompute::{
 };
 
 pub(crate) fn run(model: &mut Model, options: &PlanOptions, _: &Cluster) -> Result<(), PlanError> {
-    let is_open = options.parallel.recompute == Recompute::Auto;
-    if is_open || model.is_fully_specified() && model.has_mesh {
+    if model.is_fully_specified() && model.has_mesh {
         return Ok(());
     }
     check_names(model, &options.parallel.recompute)?;
     match &options.parallel.recompute {
-        Recompute::None | Recompute::Auto | Recompute::Full(Some(0)) => {}
+        Recompute::Auto => return Ok(()),
+        Recompute::None | Recompute::Full(Some(0)) => {}
         Recompute::Full(Some(layers)) if *layers < layers_of(model) => {
             if recomputed_layers(model).is_none() {
                 for variant in add_variants(model) {
