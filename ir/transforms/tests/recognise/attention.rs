@@ -186,7 +186,7 @@ fn products_of_masks() {
         let text = becomes(ARGS, &with_bias(bias), TY, &["attention"]);
         assert!(text.contains("%pos, %pos, %seg, %seg, scale=0.5, causal=true"), "{text}");
     }
-    // What is visible has another score, or what is hidden is not low.
+    // A visible key has another score, or a hidden one has a score that is not low.
     stays_softmax(&with_bias(&apart.replace("by=-1e9", "by=-2e9")));
     stays_softmax(&with_bias(&less_one.replace("by=1e9", "by=-1e9")));
     stays_softmax(&with_bias(&one_less.replace("by=-1e9", "by=-9.0")));

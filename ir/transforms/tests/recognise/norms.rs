@@ -52,7 +52,7 @@ const NORMAL: &str = r#"
 fn norms_without_gains_get_ones() {
     let text = becomes(X, NORMAL, TY, &["iota", "scale", "shift", "rms_norm"]);
     assert!(text.contains("shift(%1, by=1.0)"), "{text}");
-    // The same gain for all elements.
+    // All elements have one gain.
     let scaled = NORMAL.replace("%y: f32[b, s, h] = mul(", "%n: f32[b, s, h] = mul(");
     let text = becomes(
         X,

@@ -176,7 +176,7 @@ impl Speller<'_> {
         self.reshape(row, dims)
     }
 
-    /// The same without it.
+    /// The tensor without its last dim of one element.
     fn flat(&mut self, kept: Value) -> Value {
         let mut dims = self.dims(kept);
         dims.pop();

@@ -17,7 +17,7 @@ pub(super) const RULES: [Rule; 3] = [
 enum Gain {
     /// A tensor of one dim.
     Column(Id),
-    /// The same number for all elements.
+    /// A number that all elements have.
     Number(f64),
 }
 
