@@ -177,6 +177,9 @@ pub trait Backend: Memory + Sized + Send {
     /// A kernel made ready for the shapes of one statement on one rank.
     type Kernel: Send;
 
+    /// True if a launch returns before its work is done. Work of different threads of a rank is then ordered by events alone.
+    const RUNS_LATE: bool;
+
     /// Takes the memory of the rank; the first thing asked of it.
     ///
     /// # Errors
@@ -188,6 +191,12 @@ pub trait Backend: Memory + Sized + Send {
     /// # Errors
     /// The device has no more.
     fn fork(&self) -> Result<Self, String>;
+
+    /// Records an event behind all that the thread has launched. Events are numbered from 0, and those of all forks are the same.
+    fn record(&mut self, event: usize);
+
+    /// Holds what the thread launches from here on until the work before a recorded event is done.
+    fn wait(&mut self, event: usize);
 
     /// Makes an op ready.
     ///

@@ -9,7 +9,7 @@ use ir::catalogue::Code;
 use ir::graph::Model;
 use ir::program::Program;
 use runtime::backends::cpu::peak;
-use runtime::exec::Executor;
+use runtime::exec::{Executor, Platform};
 use std::path::{Path, PathBuf};
 use support::files;
 use trace::{Peak, Profile, Trace};
@@ -59,7 +59,7 @@ impl Measure {
     }
 
     /// Records a step that has just ended.
-    pub(super) fn step(&mut self, step: u64, executor: &Executor) {
+    pub(super) fn step<P: Platform>(&mut self, step: u64, executor: &Executor<P>) {
         let wanted = self.trace.as_ref().is_some_and(|(wanted, _)| *wanted == step);
         let cold = std::mem::take(&mut self.cold);
         let profiled = self.profile.as_mut().filter(|_| !cold);

@@ -26,11 +26,11 @@ pub(super) struct FreeMemory {
 }
 
 /// Refuses a program whose ranks need more memory than the process may allocate, if the system reports a limit. The
-/// rest is for the text.
+/// rest is for the text. With a backend that has memory of its own, `device` bytes of which are free, arenas are there.
 ///
 /// # Errors
 /// The ranks exceed the free memory, or the mesh has more than `MOST_DEVICES` devices.
-pub(super) fn check(model: &Model, program: &Program) -> Result<FreeMemory, Error> {
+pub(super) fn check(model: &Model, program: &Program, device: Option<u64>) -> Result<FreeMemory, Error> {
     let devices = model.mesh.devices();
     if devices > MOST_DEVICES {
         let message = format!("{devices} devices exceed the limit of {MOST_DEVICES} per run");
@@ -40,7 +40,12 @@ pub(super) fn check(model: &Model, program: &Program) -> Result<FreeMemory, Erro
     let arena = |class: &Class| class.arena.as_ref().map_or(0, |arena| arena.bytes);
     let of_class = |class: &Class| arena(class).saturating_mul(class.ranks.len() as u64 * (devices / stages));
     let arenas = program.classes.iter().map(of_class).fold(0, u64::saturating_add);
-    let needed = arenas.saturating_add(devices * RANK);
+    if let Some(free) = device.filter(|free| arenas > *free) {
+        let [needed, free] = [arenas, free].map(gib);
+        return Err(too_little(format!("the arenas of all ranks ({devices}) need {needed} GiB of GPU memory, but only {free} GiB are free")));
+    }
+    let on_host = if device.is_some() { 0 } else { arenas };
+    let needed = on_host.saturating_add(devices * RANK);
     // Each rank has at most two threads.
     let addresses = needed.saturating_add(2 * devices * STACK);
     let (free, address_space) = (free_memory().unwrap_or(u64::MAX), free_addresses().unwrap_or(u64::MAX));
@@ -48,10 +53,14 @@ pub(super) fn check(model: &Model, program: &Program) -> Result<FreeMemory, Erro
         let [needed, free] = if needed > free { [needed, free] } else { [addresses, address_space] }.map(gib);
         let message =
             format!("the run needs {needed} GiB of memory for its devices ({devices}), but only {free} GiB are free");
-        return Err(Error::input(Code::TooLittleMemory, message)
-            .help("take a smaller model, sequence or micro-batch, or fewer data-parallel devices"));
+        return Err(too_little(message));
     }
     Ok(FreeMemory { arenas, left: (free - needed).min(address_space - addresses) })
+}
+
+fn too_little(message: String) -> Error {
+    Error::input(Code::TooLittleMemory, message)
+        .help("take a smaller model, sequence or micro-batch, or fewer data-parallel devices")
 }
 
 fn gib(bytes: u64) -> String {

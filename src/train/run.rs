@@ -1,6 +1,6 @@
 //! The training loop.
 
-use super::backend::check_ops;
+use super::backend::{check_ops, no_gpu};
 use super::checkpoint::{find, fixed, is_in, refused};
 use super::feed::Feed;
 use super::lock::Lock;
@@ -27,7 +27,7 @@ use runtime::checkpoint::{Position, Save, save};
 use runtime::data::bigram::bigram_entropy;
 use runtime::data::sampler::Sampler;
 use runtime::data::text::TextData;
-use runtime::exec::{self, Executor, Options, StepOutput};
+use runtime::exec::{self, Executor, Options, Platform, SharedGpu, StepOutput, Threads};
 use runtime::loss_scale::LossScale;
 use runtime::memory::run_has_begun;
 use runtime::metrics::{EvalRecord, MetricsWriter, StepRecord, losses};
@@ -64,9 +64,33 @@ pub fn train_source(
     run(prepare(request, Some(source))?, progress)
 }
 
+/// Runs on what the request's backend names.
 fn run(prepared: Prepared, progress: &mut dyn Progress) -> Result<TrainReport, Error> {
+    let devices = prepared.compiled.model.mesh.devices() as usize;
+    if prepared.request.backend == "cuda" {
+        let gpu = SharedGpu::open(0, devices).map_err(|why| no_gpu(&why))?;
+        let free = gpu.device().memory().map_err(|why| no_gpu(&why))?.0 as u64;
+        return run_on(prepared, progress, gpu, Some(free));
+    }
+    let threads = Threads::new(devices, kernel_threads(devices), None);
+    run_on(prepared, progress, threads, None)
+}
+
+/// The threads that the kernels of a device may use: devices share the cores evenly.
+fn kernel_threads(devices: usize) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    (cores / devices).max(1)
+}
+
+/// Runs on a platform, whose memory of tensors is that of this process or has so many free bytes.
+fn run_on<P: Platform>(
+    prepared: Prepared,
+    progress: &mut dyn Progress,
+    platform: P,
+    free: Option<u64>,
+) -> Result<TrainReport, Error> {
     let Prepared { request, source, parallel, compiled, feed, microbatches } = prepared;
-    let memory = check(&compiled, &request)?;
+    let memory = check(&compiled, &request, free)?;
     let data = TextData::load(&request.data, request.valid_fraction, memory.left)?;
     let samplers = Samplers {
         train: Sampler::new(&data.train, feed.seq as usize, request.seed)?,
@@ -77,7 +101,7 @@ fn run(prepared: Prepared, progress: &mut dyn Progress) -> Result<TrainReport, E
     let from = find(&request, &fixed)?;
     run_has_begun();
     let memory = memory.arenas.saturating_add(memory.left.saturating_sub(data.bytes()));
-    let (mut executor, measure) = load(&compiled, &request, microbatches, memory)?;
+    let (mut executor, measure) = load(platform, &compiled, &request, microbatches, memory)?;
     from.iter().try_for_each(|from| from.load(&mut executor)).map_err(refused)?;
     let mut header = header(&request, parallel, &compiled, &data, &feed, microbatches);
     header.done = from.as_ref().map_or(0, |from| from.manifest.position.step);
@@ -119,11 +143,11 @@ struct Samplers<'a> {
 }
 
 /// A loaded run.
-struct TrainingRun<'a> {
+struct TrainingRun<'a, P: Platform> {
     request: TrainRequest,
     feed: Feed,
     samplers: Samplers<'a>,
-    executor: Executor,
+    executor: Executor<P>,
     measure: Option<Measure>,
     metrics: MetricsWriter,
     microbatches: u32,
@@ -140,7 +164,7 @@ struct TrainingRun<'a> {
     saved: Option<(u64, PathBuf)>,
 }
 
-impl TrainingRun<'_> {
+impl<P: Platform> TrainingRun<'_, P> {
     fn go(&mut self, progress: &mut dyn Progress) -> Result<TrainReport, Error> {
         progress.started(&self.header);
         self.metrics.notes().iter().for_each(|note| progress.noted(note));
@@ -317,34 +341,34 @@ impl TrainingRun<'_> {
     }
 }
 
-/// Checks that the program fits into memory and that the backend has its ops. Returns the free memory.
-fn check(compiled: &File, request: &TrainRequest) -> Result<FreeMemory, Error> {
+/// Checks that the program fits into memory and that the backend has its ops. Returns the free memory. `free` are the bytes of the
+/// backend's own memory, if it has one.
+fn check(compiled: &File, request: &TrainRequest, free: Option<u64>) -> Result<FreeMemory, Error> {
     let program = compiled.program.as_ref().ok_or_else(|| Error::fault("compile", "there is no program"))?;
-    let memory = memory::check(&compiled.model, program)?;
     check_ops(&request.backend, program)?;
-    Ok(memory)
+    memory::check(&compiled.model, program, free)
 }
 
-/// Loads the executor of a compiled file, with the program of an evaluation, and the measurements. Devices share the
-/// cores evenly.
-fn load(
+/// Loads the executor of a compiled file, with the program of an evaluation, and the measurements.
+fn load<P: Platform>(
+    platform: P,
     compiled: &File,
     request: &TrainRequest,
     microbatches: u32,
     memory_limit: u64,
-) -> Result<(Executor, Option<Measure>), Error> {
+) -> Result<(Executor<P>, Option<Measure>), Error> {
     let (Some(staged), Some(program)) = (&compiled.staged, &compiled.program) else {
         return Err(Error::fault("compile", "there is no program"));
     };
     let forward = forward_only(&compiled.model, staged, program, microbatches, !request.no_fusion)?;
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let devices = compiled.model.mesh.devices() as usize;
-    let threads = (cores / devices).max(1);
+    let threads = kernel_threads(devices);
     let measure = Measure::new(request, &compiled.model, program, cores.min(threads * devices))?;
     let record = measure.is_some();
     let options =
         Options { seed: request.seed, threads, evaluation: Some(&forward), async_threads: None, record, memory_limit };
-    Ok((Executor::load(&compiled.model, program, &options).map_err(executor_error)?, measure))
+    Ok((Executor::load_on(platform, &compiled.model, program, &options).map_err(executor_error)?, measure))
 }
 
 /// Generates the program of an evaluation: the forwards of the training program without dropout. The same checker runs

@@ -17,7 +17,7 @@ use runtime::arena::Arena;
 use runtime::backends::cuda::device::Device;
 use runtime::checkpoint::{Position, Save, save};
 use runtime::comm::threads::Fabric;
-use runtime::comm::{Parking, WaitReason};
+use runtime::comm::{HostMemory, Parking, WaitReason};
 use runtime::exec::{Executor, Options, StepInput};
 use runtime::metrics::{EvalRecord, StepRecord};
 use std::path::Path;
@@ -167,7 +167,7 @@ fn too_little_memory() -> Option<Code> {
 
 fn rank_failed() -> Option<Code> {
     let fabric = Fabric::new(2, false);
-    let ranks = [0, 1].map(|rank| fabric.endpoint(rank, Arc::new(Arena::new(64).unwrap())));
+    let ranks = [0, 1].map(|rank| fabric.endpoint(rank, Arc::new(Arena::new(64).unwrap()), HostMemory::default()));
     fabric.enter(2);
     ranks[1].fail("out of memory".into());
     ranks[0].wait(&mut || Some(WaitReason::Peers { group: 0 })).err()?.code()

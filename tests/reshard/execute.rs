@@ -8,7 +8,7 @@ use planner::reshard::ReshardStep;
 use runtime::backend::{Backend, Span};
 use runtime::backends::cpu::Cpu;
 use runtime::comm::threads::{Fabric, ThreadCommunicator};
-use runtime::comm::{Exchange, Parking, ThreadRole, Transport};
+use runtime::comm::{Exchange, HostMemory, Parking, ThreadRole, Transport};
 use runtime::host::{get, put};
 
 /// A way: from, to, and the steps.
@@ -24,7 +24,7 @@ pub(crate) fn check(mesh: &Mesh, ways: &[Way]) {
     let joined = |rank| {
         let mut cpu = Cpu::new(1);
         cpu.reserve(ARENA).expect("some memory");
-        let mut end = fabric.endpoint(rank, cpu.arena().clone());
+        let mut end = fabric.endpoint(rank, cpu.arena().clone(), HostMemory::default());
         end.expect(1, 1);
         (rank, cpu, end)
     };
@@ -62,7 +62,7 @@ fn result(mesh: &Mesh, (from, _, steps): &Way, rank: usize, cpu: &mut Cpu, end: 
         let plan = Exchange::plan(mesh, rank, &step.change, &[ty]).expect("a legal step");
         let next = tensor.offset + tensor.bytes().next_multiple_of(64);
         let made = Span::new(from.dtype, next, plan.tensors[0].len);
-        let group = end.join(&plan.ranks, ThreadRole::Main);
+        let group = end.join(&plan.ranks, ThreadRole::Main).unwrap();
         let mut request = end.start(&group, &plan, &[tensor], &[made]);
         let waited = end.wait(&mut || {
             end.advance(&group, &plan, &mut request);

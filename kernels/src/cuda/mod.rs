@@ -2,6 +2,7 @@
 //! descriptors. This module never calls CUDA.
 
 pub mod accuracy;
+pub mod exchange;
 mod flat;
 pub mod gemm;
 pub mod kernel;

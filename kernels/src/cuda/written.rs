@@ -13,7 +13,7 @@ use std::fmt::Write;
 pub const BLOCK: usize = 256;
 
 /// The text that all others share.
-const HEAD: &str = include_str!("written/head.cu");
+pub(super) const HEAD: &str = include_str!("written/head.cu");
 
 /// A kernel that is ready to be compiled.
 #[derive(Clone, PartialEq, Eq, Debug)]

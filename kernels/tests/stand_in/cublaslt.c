@@ -102,6 +102,7 @@ static Status multiply(void *data) {
 Status cublasLtMatmul(void *handle, Operation *operation, const float *alpha, const void *a, Layout *al, const void *b,
                       Layout *bl, const float *beta, const void *c, Layout *cl, float *d, Layout *dl,
                       const Algorithm *algorithm, void *workspace, size_t bytes, Stream *stream) {
+    ONE_AT_A_TIME;
     const void *all[] = {a, b, c, d};
     for (int i = 0; i < 4; i++) if (!algorithm->data[i] || (Address)all[i] % algorithm->data[i]) return INVALID;
     if (!has_context() || c != d || !workspace || (Address)workspace % 256) return INVALID;

@@ -26,6 +26,11 @@ Status check_guards(void);
 /* Bytes of device memory that are taken. */
 extern size_t taken;
 
+/* Lets one thread at a time be in the driver, from here to the end of a function. */
+#define ONE_AT_A_TIME __attribute__((cleanup(leave_driver), unused)) int entered = enter_driver()
+int enter_driver(void);
+void leave_driver(int *entered);
+
 /* True if the calling thread has a context. */
 int has_context(void);
 int faulty(void);

@@ -29,6 +29,7 @@ Status check_guards(void) {
 }
 
 Status cuMemGetInfo_v2(size_t *free, size_t *total) {
+    ONE_AT_A_TIME;
     if (!has_context()) return INVALID_CONTEXT;
     *free = TOTAL - taken;
     *total = TOTAL;
@@ -38,6 +39,7 @@ Status cuDeviceTotalMem_v2(size_t *bytes, int device) { return *bytes = TOTAL, O
 
 /* What is fresh is no number. */
 Status cuMemAlloc_v2(Address *at, size_t bytes) {
+    ONE_AT_A_TIME;
     if (!has_context()) return INVALID_CONTEXT;
     if (bytes == 0) return INVALID_VALUE;
     unsigned char *zone = aligned_alloc(256, (bytes + 2 * GUARD + 255) / 256 * 256);
@@ -52,6 +54,7 @@ Status cuMemAlloc_v2(Address *at, size_t bytes) {
     return failed();
 }
 Status cuMemFree_v2(Address at) {
+    ONE_AT_A_TIME;
     Status status = finish_all();
     Allocation **place = &allocations, *own;
     while (*place && (Address)(*place)->start != at) place = &(*place)->next;
@@ -85,10 +88,11 @@ static Status copy(Address to, Address from, size_t bytes, Stream *stream) {
     give(stream, run_copy, &(Copy){.to = (void *)to, .from = (void *)from, .bytes = bytes}, sizeof(Copy));
     return failed();
 }
-Status cuMemcpyDtoDAsync_v2(Address to, Address from, size_t bytes, Stream *s) { return copy(to, from, bytes - faulty(), s); }
-Status cuMemcpyHtoDAsync_v2(Address to, const void *from, size_t bytes, Stream *s) { return copy(to, (Address)from, bytes, s); }
-Status cuMemcpyDtoHAsync_v2(void *to, Address from, size_t bytes, Stream *s) { return copy((Address)to, from, bytes, s); }
+Status cuMemcpyDtoDAsync_v2(Address to, Address from, size_t bytes, Stream *s) { ONE_AT_A_TIME; return copy(to, from, bytes - faulty(), s); }
+Status cuMemcpyHtoDAsync_v2(Address to, const void *from, size_t bytes, Stream *s) { ONE_AT_A_TIME; return copy(to, (Address)from, bytes, s); }
+Status cuMemcpyDtoHAsync_v2(void *to, Address from, size_t bytes, Stream *s) { ONE_AT_A_TIME; return copy((Address)to, from, bytes, s); }
 Status cuMemsetD8Async(Address to, unsigned char value, size_t bytes, Stream *stream) {
+    ONE_AT_A_TIME;
     give(stream, run_fill, &(Copy){.to = (void *)to, .value = value, .bytes = bytes}, sizeof(Copy));
     return failed();
 }

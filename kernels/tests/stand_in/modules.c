@@ -10,10 +10,12 @@ typedef struct { const ModelKernel *kernel; size_t dynamic; } Function;
 
 /* A binary is the path of a shared library with a table of kernels. */
 Status cuModuleLoadData(void **module, const void *binary) {
+    ONE_AT_A_TIME;
     *module = dlopen(binary, RTLD_NOW | RTLD_LOCAL);
     return *module ? failed() : NO_BINARY;
 }
 Status cuModuleUnload(void *module) {
+    ONE_AT_A_TIME;
     finish_all();
     dlclose(module);
     return failed();
@@ -32,6 +34,7 @@ const ModelKernel *oversized_kernel(const char *path) {
 }
 
 Status cuModuleGetFunction(Function **function, void *module, const char *name) {
+    ONE_AT_A_TIME;
     const ModelKernel *kernel = dlsym(module, KERNELS);
     while (kernel->name && strcmp(kernel->name, name)) kernel++;
     if (!kernel->name) return NOT_FOUND;
@@ -76,6 +79,7 @@ static Status run(void *data) {
 
 Status cuLaunchKernel(Function *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned dynamic,
                       Stream *stream, void **arguments, void **extra) {
+    ONE_AT_A_TIME;
     const ModelKernel *kernel = function->kernel;
     if (!has_context()) return INVALID_CONTEXT;
     if (gx - 1u > 0x7ffffffe || gy - 1u > 65534 || gz - 1u > 65534 || bx - 1u > 1023 || by - 1u > 1023 || bz - 1u > 63) return INVALID_VALUE;

@@ -70,6 +70,7 @@ static Status compile(Text *text) {
 }
 
 Status nvrtcCompileProgram(Text *text, int count, const char **options) {
+    ONE_AT_A_TIME;
     const char *folder = getenv("STAND_IN_FOLDER");
     int found = 0;
     for (int i = 0; i < count; i++) found |= !strcmp(options[i], "--gpu-architecture=sm_90");

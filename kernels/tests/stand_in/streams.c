@@ -1,4 +1,6 @@
+#define _GNU_SOURCE
 #include "driver.h"
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +21,10 @@ typedef struct Work {
 struct Stream { Work *first, *last; Stream *other; };
 static Stream *streams;
 
+static pthread_mutex_t door = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+int enter_driver(void) { return pthread_mutex_lock(&door); }
+void leave_driver(int *entered) { pthread_mutex_unlock(&door); }
+
 static Status failure;
 static char description[800];
 
@@ -34,6 +40,7 @@ Status fail(Status status, const char *text) {
     return failure = failure ? failure : status;
 }
 Status cuGetErrorString(Status status, const char **text) {
+    ONE_AT_A_TIME;
     *text = failure && status == failure ? description : "a stand-in's error";
     return OK;
 }
@@ -74,43 +81,51 @@ Status finish_all(void) {
 }
 
 Status cuStreamCreate(Stream **stream, unsigned flags) {
+    ONE_AT_A_TIME;
     *stream = calloc(1, sizeof **stream);
     (*stream)->other = streams;
     streams = *stream;
     return failure;
 }
 Status cuStreamDestroy_v2(Stream *stream) {
+    ONE_AT_A_TIME;
     finish(stream);
     for (Stream **at = &streams; *at; at = &(*at)->other) if (*at == stream) { *at = stream->other; break; }
     free(stream);
     return settled();
 }
-Status cuStreamSynchronize(Stream *stream) { return finish(stream), settled(); }
-Status cuCtxSynchronize(void) { return finish_all(); }
+Status cuStreamSynchronize(Stream *stream) { ONE_AT_A_TIME; return finish(stream), settled(); }
+Status cuCtxSynchronize(void) { ONE_AT_A_TIME; return finish_all(); }
 Status cuStreamWaitEvent(Stream *stream, Event *event, unsigned flags) {
+    ONE_AT_A_TIME;
     queue(stream, &(Work){.kind = WAIT, .event = event, .mark = event->recorded, .of = event->stream}, 0, 0);
     return failure;
 }
 Status cuEventCreate(Event **event, unsigned flags) {
+    ONE_AT_A_TIME;
     *event = calloc(1, sizeof **event);
     taken += faulty();
     return failure;
 }
 Status cuEventSynchronize(Event *event) {
+    ONE_AT_A_TIME;
     while (event->done < event->recorded) step(event->stream);
     return settled();
 }
 Status cuEventDestroy_v2(Event *event) {
+    ONE_AT_A_TIME;
     finish_all();
     free(event);
     return failure;
 }
 Status cuEventRecord(Event *event, Stream *stream) {
+    ONE_AT_A_TIME;
     event->stream = stream;
     queue(stream, &(Work){.kind = RECORD, .event = event, .mark = ++event->recorded}, 0, 0);
     return failure;
 }
 Status cuEventElapsedTime_v2(float *milliseconds, Event *from, Event *to) {
+    ONE_AT_A_TIME;
     *milliseconds = to->time - from->time + 1e-3;
     return failure;
 }

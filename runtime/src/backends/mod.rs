@@ -1,6 +1,5 @@
 //! Devices that execute programs.
 
-mod border;
 pub mod cpu;
 pub mod cuda;
 mod scalar;

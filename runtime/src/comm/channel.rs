@@ -1,45 +1,58 @@
 //! Messages from one rank to another: both ends register their buffer, and the second to arrive copies.
 
+use super::medium::Medium;
 use super::parking_lot::locked;
-use crate::arena::Arena;
 use crate::backend::Span;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// Messages with one tag from one rank to another.
-pub(super) struct Channel {
+pub(super) struct Channel<M: Medium> {
     pub(super) from: usize,
     pub(super) to: usize,
     pub(super) tag: u32,
+    /// The stream of the copies.
+    copies: M::Stream,
     /// Message `n` uses slot `n` modulo the number of slots.
-    slots: OnceLock<Box<[MessageSlot]>>,
+    slots: OnceLock<Box<[MessageSlot<M::Event>]>>,
 }
 
-#[derive(Default)]
-struct MessageSlot {
+struct MessageSlot<E> {
     /// Buffer of the end that arrived first.
     first: Mutex<Option<Span>>,
     /// Messages of this slot that are complete.
     completed: AtomicU64,
+    /// The events of the arrivals, of the sender and of the receiver.
+    arrivals: [E; 2],
+    /// The event of the copy.
+    copied: E,
 }
 
 /// One rank's end of a [`Channel`].
-pub struct ChannelEnd {
-    pub(super) channel: Arc<Channel>,
+pub struct ChannelEnd<M: Medium> {
+    pub(super) channel: Arc<Channel<M>>,
     /// True if the rank sends.
     pub(super) sends: bool,
+    /// The stream of the thread that sends or receives.
+    own: M::Stream,
     next: AtomicU64,
 }
 
-impl Channel {
-    pub(super) fn new(from: usize, to: usize, tag: u32) -> Channel {
-        Channel { from, to, tag, slots: OnceLock::new() }
+impl<M: Medium> Channel<M> {
+    pub(super) fn new([from, to]: [usize; 2], tag: u32, copies: M::Stream) -> Channel<M> {
+        Channel { from, to, tag, copies, slots: OnceLock::new() }
+    }
+
+    /// The slot of a message, if one has begun.
+    fn slot(&self, number: u64) -> Option<&MessageSlot<M::Event>> {
+        let slots = self.slots.get()?;
+        slots.get((number % slots.len() as u64) as usize)
     }
 }
 
-impl ChannelEnd {
-    pub(super) fn new(channel: Arc<Channel>, sends: bool) -> ChannelEnd {
-        ChannelEnd { channel, sends, next: AtomicU64::new(0) }
+impl<M: Medium> ChannelEnd<M> {
+    pub(super) fn new(channel: Arc<Channel<M>>, sends: bool, own: M::Stream) -> ChannelEnd<M> {
+        ChannelEnd { channel, sends, own, next: AtomicU64::new(0) }
     }
 
     /// The rank at the other end.
@@ -47,40 +60,60 @@ impl ChannelEnd {
         if self.sends { self.channel.to } else { self.channel.from }
     }
 
-    /// Registers the buffer of the next message; each end has at most `in_flight` messages in flight. Returns the number of
-    /// the message and whether it is complete.
+    /// Registers the buffer of the next message; each end begins at most `in_flight` messages before it waits for the first. Returns
+    /// the number of the message and whether it is complete.
     ///
     /// # Panics
     /// If the ends do not agree on size and type.
-    pub(super) fn start_message(&self, span: Span, arenas: [&Arena; 2], in_flight: &AtomicUsize) -> (u64, bool) {
+    pub(super) fn start_message(
+        &self,
+        medium: &M,
+        span: Span,
+        memories: [&M::Memory; 2],
+        in_flight: &AtomicUsize,
+    ) -> (u64, bool) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let room = || (0..in_flight.load(Ordering::Relaxed).max(1)).map(|_| MessageSlot::default()).collect();
-        let slots = self.channel.slots.get_or_init(room);
+        let event = || medium.event().unwrap_or_else(|why| panic!("{why}"));
+        let slot = |_| MessageSlot {
+            first: Mutex::default(),
+            completed: AtomicU64::new(0),
+            arrivals: [event(), event()],
+            copied: event(),
+        };
+        let channel = &*self.channel;
+        let slots = channel.slots.get_or_init(|| (0..in_flight.load(Ordering::Relaxed).max(1)).map(slot).collect());
         let slot = &slots[(number % slots.len() as u64) as usize];
         let mut first = locked(&slot.first);
+        medium.record(&self.own, &slot.arrivals[usize::from(!self.sends)]);
         let Some(other) = first.take() else {
             *first = Some(span);
             return (number, false);
         };
         drop(first);
         let (source, target) = if self.sends { (span, other) } else { (other, span) };
-        let Channel { from, to, tag, .. } = *self.channel;
+        let Channel { from, to, tag, .. } = channel;
         assert_eq!(
             (source.len, source.dtype),
             (target.len, target.dtype),
             "rank {from} sends the elements with tag {tag} that rank {to} awaits"
         );
+        slot.arrivals.iter().for_each(|arrival| medium.wait(&channel.copies, arrival));
         // SAFETY: the program changes neither until both waits are over.
-        unsafe { arenas[1].bytes_mut(target).copy_from_slice(arenas[0].bytes(source)) };
+        unsafe { medium.copy(&channel.copies, (memories[1], target), (memories[0], source)) };
+        medium.record(&channel.copies, &slot.copied);
         slot.completed.fetch_add(1, Ordering::Release);
         (number, true)
     }
 
-    /// True if a message is complete.
+    /// True if a message is complete, or on a device given to it.
     pub(super) fn is_complete(&self, number: u64) -> bool {
-        let slots = self.channel.slots.get().map_or(&[][..], |slots| slots);
-        let count = slots.len().max(1) as u64;
-        let slot = slots.get((number % count) as usize);
+        let count = self.channel.slots.get().map_or(1, |slots| slots.len()) as u64;
+        let slot = self.channel.slot(number);
         slot.is_some_and(|slot| slot.completed.load(Ordering::Acquire) > number / count)
+    }
+
+    /// Orders what this end's thread launches after a message that is complete.
+    pub(super) fn receive(&self, medium: &M, number: u64) {
+        self.channel.slot(number).into_iter().for_each(|slot| medium.wait(&self.own, &slot.copied));
     }
 }

@@ -1,7 +1,9 @@
-//! Execution of an exchange: the data that one rank reads from its peers, and their combination. Sums of narrow formats are made
-//! in f32 and rounded once.
+//! Execution of an exchange on the host: the data that one rank reads from its peers, and their combination. Sums of narrow formats
+//! are made in f32 and rounded once.
 
+use super::ThreadRole;
 use super::exchange::{Exchange, Move, TensorPlan};
+use super::medium::{Medium, PeerBuffers};
 use crate::arena::{Arena, Stored};
 use crate::backend::Span;
 use crate::host::narrow;
@@ -9,19 +11,57 @@ use ir::types::{DType, PartialKind};
 use kernels::cpu::Par;
 use kernels::cpu::narrow::{Narrow, round, widen};
 use kernels::cpu::shape::{View, copy_strided, put_strided};
+use std::cell::RefCell;
 use std::ops::AddAssign;
 
-/// Locations of the tensors of one peer.
-#[derive(Clone, Copy)]
-pub(super) struct PeerBuffers<'a> {
-    pub(super) arena: &'a Arena,
-    pub(super) sources: &'a [Span],
-    pub(super) results: &'a [Span],
+/// The memory of this process, through which data moves at once.
+#[derive(Default)]
+pub struct HostMemory {
+    scratch: RefCell<Scratch>,
+}
+
+impl Medium for HostMemory {
+    type Memory = Arena;
+    type Event = ();
+    type Stream = ();
+
+    fn fork(&self) -> HostMemory {
+        HostMemory::default()
+    }
+
+    fn event(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn stream(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn stream_of(&self, _: ThreadRole) {}
+
+    fn record(&self, (): &(), (): &()) {}
+
+    fn wait(&self, (): &(), (): &()) {}
+
+    unsafe fn pull<'a>(&self, (): &(), plan: &Exchange, me: usize, peer: impl Fn(usize) -> PeerBuffers<'a, Arena>) {
+        // SAFETY: by the caller's contract.
+        unsafe { plan.pull(me, peer, &mut self.scratch.borrow_mut()) }
+    }
+
+    unsafe fn gather<'a>(&self, (): &(), plan: &Exchange, me: usize, peer: impl Fn(usize) -> PeerBuffers<'a, Arena>) {
+        // SAFETY: by the caller's contract.
+        unsafe { plan.gather(me, peer) }
+    }
+
+    unsafe fn copy(&self, (): &(), (to, target): (&Arena, Span), (from, source): (&Arena, Span)) {
+        // SAFETY: by the caller's contract.
+        unsafe { to.bytes_mut(target).copy_from_slice(from.bytes(source)) }
+    }
 }
 
 /// Memory for combinations; it grows as needed.
 #[derive(Default)]
-pub(super) struct Scratch {
+struct Scratch {
     /// Numbers that are combined so far.
     sum: Vec<f32>,
     /// A block of a peer's tensor, dense: as it is stored, and in f32.
@@ -38,10 +78,10 @@ impl Exchange {
     /// # Safety
     /// Nobody writes a source or touches one's own results, except, where the plan is for that, the peers their own pieces
     /// in place.
-    pub(super) unsafe fn pull<'a>(&self, me: usize, peer: impl Fn(usize) -> PeerBuffers<'a>, scratch: &mut Scratch) {
+    unsafe fn pull<'a>(&self, me: usize, peer: impl Fn(usize) -> PeerBuffers<'a, Arena>, scratch: &mut Scratch) {
         for (index, plan) in self.tensors.iter().enumerate() {
-            let source = |place: usize| (peer(place).arena, peer(place).sources[index]);
-            let result = (peer(me).arena, peer(me).results[index]);
+            let source = |place: usize| (peer(place).memory, peer(place).sources[index]);
+            let result = (peer(me).memory, peer(me).results[index]);
             // SAFETY: by the caller's contract.
             unsafe {
                 match (plan.combine, narrow(result.1.dtype)) {
@@ -59,15 +99,15 @@ impl Exchange {
     ///
     /// # Safety
     /// All peers have made theirs, and nobody touches the pieces of others in one's own results.
-    pub(super) unsafe fn gather<'a>(&self, me: usize, peer: impl Fn(usize) -> PeerBuffers<'a>) {
+    unsafe fn gather<'a>(&self, me: usize, peer: impl Fn(usize) -> PeerBuffers<'a, Arena>) {
         for (index, plan) in self.tensors.iter().enumerate() {
             for piece in &plan.gather {
                 let (theirs, own) = (peer(piece.peer), peer(me));
                 let len = piece.sizes[0];
                 // SAFETY: by the caller's contract; the slices are of different arenas.
                 unsafe {
-                    let reduced = theirs.arena.bytes(theirs.results[index].part(piece.from, len));
-                    own.arena.bytes_mut(own.results[index].part(piece.to, len)).copy_from_slice(reduced);
+                    let reduced = theirs.memory.bytes(theirs.results[index].part(piece.from, len));
+                    own.memory.bytes_mut(own.results[index].part(piece.to, len)).copy_from_slice(reduced);
                 }
             }
         }

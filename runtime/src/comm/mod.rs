@@ -1,13 +1,14 @@
 //! Communicators: data movement between ranks.
 //!
 //! The data movement is computed at load time, as a pure function of types and coordinates ([`Exchange`]). A communicator
-//! executes it between spans of the ranks' arenas. [`threads`] connects ranks that are threads of one process and copies no
-//! element twice.
+//! executes it between spans of the ranks' memories, and a [`Medium`] moves the data. [`threads`] connects ranks that are threads of
+//! one process and copies no element twice.
 
 mod channel;
 mod exchange;
 mod execute;
 mod group;
+mod medium;
 mod parking_lot;
 mod region;
 #[cfg(test)]
@@ -15,6 +16,8 @@ mod tests;
 pub mod threads;
 
 pub use exchange::{Exchange, Move, TensorPlan};
+pub use execute::HostMemory;
+pub use medium::{Medium, PeerBuffers};
 pub use region::{Region, RegionPiece, assemble, extract, local_len, pieces};
 
 use crate::backend::Span;
@@ -74,9 +77,15 @@ pub struct Request {
 }
 
 impl Request {
-    /// True if the exchange is complete: the results are written, and no rank reads the sources any more.
+    /// True if the exchange is complete: the results are written, and no rank reads the sources any more. On a device the work that
+    /// does so has been given to it, and [`Transport::receive`] orders what follows.
     pub fn is_complete(self) -> bool {
         self.phase.is_none()
+    }
+
+    /// Its number among the exchanges of the group.
+    pub fn number(self) -> u64 {
+        self.number
     }
 }
 
@@ -92,15 +101,25 @@ pub trait Transport: Sized + Send + 'static {
 
     /// Joins a group of ranks, before the first step. Members name the group by equal lists. Each thread role has its own
     /// groups, so the two threads begin exchanges independently. All members begin a group's exchanges in the same order.
-    fn join(&mut self, ranks: &[usize], role: ThreadRole) -> Arc<Self::Group>;
+    ///
+    /// # Errors
+    /// The device has no more streams.
+    fn join(&mut self, ranks: &[usize], role: ThreadRole) -> Result<Arc<Self::Group>, String>;
 
     /// The sending end of a channel to a peer.
-    fn channel_to(&mut self, peer: usize, tag: u32) -> Arc<Self::Channel>;
+    ///
+    /// # Errors
+    /// As of [`join`](Transport::join).
+    fn channel_to(&mut self, peer: usize, tag: u32) -> Result<Arc<Self::Channel>, String>;
 
     /// The receiving end of a channel from a peer.
-    fn channel_from(&mut self, peer: usize, tag: u32) -> Arc<Self::Channel>;
+    ///
+    /// # Errors
+    /// As of [`join`](Transport::join).
+    fn channel_from(&mut self, peer: usize, tag: u32) -> Result<Arc<Self::Channel>, String>;
 
-    /// Reserves memory, before the first step, for the largest number of requests in flight and of tensors in a request.
+    /// Reserves memory, before the first step, for the most requests of a group or channel that a rank begins before it waits for the
+    /// first of them, and for the most tensors in a request.
     fn expect(&mut self, in_flight: usize, tensors: usize);
 
     /// Begins an exchange within a group; all members begin theirs in the same order. `results` will be written whole.
@@ -108,6 +127,9 @@ pub trait Transport: Sized + Send + 'static {
 
     /// Progresses an exchange as far as possible without waiting.
     fn advance(&self, group: &Self::Group, plan: &Exchange, request: &mut Request);
+
+    /// Lets what the thread launches from here on come after a complete exchange, by its number.
+    fn receive(&self, group: &Self::Group, number: u64);
 
     /// The reason why an exchange of the group waits.
     fn wait_reason(&self, group: &Self::Group) -> WaitReason;
@@ -117,6 +139,9 @@ pub trait Transport: Sized + Send + 'static {
 
     /// The reason why a message is still pending; none if the message is complete.
     fn pending(&self, channel: &Self::Channel, number: u64) -> Option<WaitReason>;
+
+    /// Lets what the main thread launches from here on come after a complete message.
+    fn receive_message(&self, channel: &Self::Channel, number: u64);
 }
 
 /// Waiting and failing of the threads of all ranks. Only [`wait`](Parking::wait) and [`park`](Parking::park) block. Both return an

@@ -41,7 +41,12 @@ impl TestRank {
     }
 
     /// Waits until an exchange is complete.
-    fn finish(&self, group: &group::GroupMember, plan: &Exchange, request: &mut Request) -> Result<(), RankFailure> {
+    fn finish(
+        &self,
+        group: &group::GroupMember<HostMemory>,
+        plan: &Exchange,
+        request: &mut Request,
+    ) -> Result<(), RankFailure> {
         self.end.wait(&mut || {
             self.end.advance(group, plan, request);
             (!request.is_complete()).then(|| self.end.wait_reason(group))
@@ -50,7 +55,7 @@ impl TestRank {
 
     fn exchange(
         &self,
-        group: &group::GroupMember,
+        group: &group::GroupMember<HostMemory>,
         plan: &Exchange,
         sources: &[Span],
         results: &[Span],
@@ -59,7 +64,7 @@ impl TestRank {
         self.finish(group, plan, &mut request)
     }
 
-    fn land(&self, channel: &channel::ChannelEnd, number: u64) -> Result<(), RankFailure> {
+    fn land(&self, channel: &channel::ChannelEnd<HostMemory>, number: u64) -> Result<(), RankFailure> {
         self.end.wait(&mut || self.end.pending(channel, number))
     }
 }
@@ -70,7 +75,7 @@ fn on_ranks<R: Send>(ranks: usize, f: impl Fn(usize, &mut TestRank) -> R + Sync)
     let rank = |rank| {
         let mut cpu = Cpu::new(1);
         cpu.reserve(ARENA).unwrap();
-        let mut end = fabric.endpoint(rank, cpu.arena().clone());
+        let mut end = fabric.endpoint(rank, cpu.arena().clone(), HostMemory::default());
         end.expect(3, 2);
         TestRank { end, cpu, used: 0, dtype: DType::F32 }
     };
@@ -147,7 +152,7 @@ fn check_in(dtype: DType, mesh: &Mesh, change: &Collective, operands: &[Type]) {
     on_ranks(mesh.devices() as usize, |number, rank| {
         rank.dtype = dtype;
         let plan = Exchange::plan(mesh, number, change, &types).unwrap();
-        let group = rank.end.join(&plan.ranks, ThreadRole::Main);
+        let group = rank.end.join(&plan.ranks, ThreadRole::Main).unwrap();
         let coordinates = mesh.coordinates(number as u64);
         let part = |ty: &&Type| {
             let region = Region::of(ty, mesh, &coordinates);
@@ -178,7 +183,7 @@ fn narrow_sums_are_rounded_once() {
         on_ranks(3, |number, rank| {
             rank.dtype = DType::BF16;
             let plan = Exchange::plan(&mesh, number, change, &[&partial_sum(size)]).unwrap();
-            let group = rank.end.join(&plan.ranks, ThreadRole::Main);
+            let group = rank.end.join(&plan.ranks, ThreadRole::Main).unwrap();
             let own = if number == 0 { 256.0 } else { 1.0 };
             let (source, result) = (rank.put(&vec![own; size as usize]), rank.room(plan.tensors[0].len));
             rank.exchange(&group, &plan, &[source], &[result]).unwrap();
@@ -347,7 +352,7 @@ fn storage_stays_while_sums_are_paid_but_dims_may_not_change() {
 fn sums_in_place_need_no_second_tensor() {
     for (ranks, len) in [(2, 1), (3, 2), (3, 7), (4, 30_000)] {
         on_ranks(ranks, |number, rank| {
-            let group = rank.end.join(&(0..ranks).collect::<Vec<_>>(), ThreadRole::Main);
+            let group = rank.end.join(&(0..ranks).collect::<Vec<_>>(), ThreadRole::Main).unwrap();
             let own: Vec<f32> = (0..len).map(|i| (i * 7 % 31 + number) as f32).collect();
             let (there, other) = (rank.put(&own), rank.room(len));
             let plan = Exchange::sum((0..ranks).collect(), number, len);
@@ -368,7 +373,7 @@ fn sums_in_place_need_no_second_tensor() {
 #[test]
 fn several_exchanges_are_under_way_at_once() {
     on_ranks(3, |number, rank| {
-        let group = rank.end.join(&[0, 1, 2], ThreadRole::Main);
+        let group = rank.end.join(&[0, 1, 2], ThreadRole::Main).unwrap();
         let plan = Exchange::sum(vec![0, 1, 2], number, 10);
         let from_two = Exchange::broadcast(vec![0, 1, 2], number, 2, 1);
         for step in 0..5 {
@@ -400,16 +405,16 @@ fn who_comes_second_copies() {
     on_ranks(2, |number, rank| {
         for turn in 0..4 {
             if number == 0 {
-                let (five, six) = (rank.end.channel_to(1, 5), rank.end.channel_to(1, 6));
+                let (five, six) = (rank.end.channel_to(1, 5).unwrap(), rank.end.channel_to(1, 6).unwrap());
                 let sent = [3.0, 4.0, 7.0].map(|x| rank.put(&[x + turn as f32]));
                 let numbers = [(&five, sent[0]), (&five, sent[1]), (&six, sent[2])];
                 let numbers = numbers.map(|(channel, span)| (channel, rank.end.start_message(channel, span)));
                 numbers.iter().for_each(|(channel, number)| rank.land(channel, *number).unwrap());
-                let back = (rank.end.channel_from(1, 0), rank.room(0));
+                let back = (rank.end.channel_from(1, 0).unwrap(), rank.room(0));
                 let number = rank.end.start_message(&back.0, back.1);
                 rank.land(&back.0, number).unwrap();
             } else {
-                let (five, six) = (rank.end.channel_from(0, 5), rank.end.channel_from(0, 6));
+                let (five, six) = (rank.end.channel_from(0, 5).unwrap(), rank.end.channel_from(0, 6).unwrap());
                 let places = [0, 1, 2].map(|_| rank.room(1));
                 // The other tag first; then both of the one, of which the second is posted before the first is there.
                 for (channel, order) in [(&six, &[2][..]), (&five, &[0, 1])] {
@@ -418,7 +423,7 @@ fn who_comes_second_copies() {
                     numbers.iter().rev().for_each(|&number| rank.land(channel, number).unwrap());
                 }
                 assert_eq!(places.map(|place| rank.get(place)[0] - turn as f32), [3.0, 4.0, 7.0]);
-                let back = (rank.end.channel_to(0, 0), rank.room(0));
+                let back = (rank.end.channel_to(0, 0).unwrap(), rank.room(0));
                 let number = rank.end.start_message(&back.0, back.1);
                 rank.land(&back.0, number).unwrap();
             }
@@ -429,14 +434,14 @@ fn who_comes_second_copies() {
 #[test]
 fn a_rank_that_fails_stops_those_that_wait() {
     let outcomes = on_ranks(4, |number, rank| {
-        let group = rank.end.join(&[0, 1, 2], ThreadRole::Main);
+        let group = rank.end.join(&[0, 1, 2], ThreadRole::Main).unwrap();
         match number {
             2 => {
                 rank.end.fail("out of luck".to_string());
                 rank.end.failure().unwrap()
             }
             3 => {
-                let (channel, place) = (rank.end.channel_from(2, 0), rank.room(1));
+                let (channel, place) = (rank.end.channel_from(2, 0).unwrap(), rank.room(1));
                 let number = rank.end.start_message(&channel, place);
                 rank.land(&channel, number).unwrap_err()
             }
@@ -453,7 +458,7 @@ fn a_rank_that_fails_stops_those_that_wait() {
 #[test]
 fn a_panic_while_others_read_does_no_harm() {
     let outcomes = on_ranks(3, |number, rank| {
-        let group = rank.end.join(&[0, 1, 2], ThreadRole::Main);
+        let group = rank.end.join(&[0, 1, 2], ThreadRole::Main).unwrap();
         let mut plan = Exchange::sum(vec![0, 1, 2], number, 50_000);
         if number == 1 {
             plan.tensors[0].moves[0].from = 1 << 40;
@@ -476,14 +481,14 @@ fn a_panic_while_others_read_does_no_harm() {
 #[test]
 fn when_all_wait_all_are_told_at_once() {
     let outcomes = on_ranks(4, |number, rank| {
-        let group = rank.end.join(&[1, 2, 3], ThreadRole::Main);
+        let group = rank.end.join(&[1, 2, 3], ThreadRole::Main).unwrap();
         let plan = Exchange::sum(vec![1, 2, 3], number.saturating_sub(1), 1);
         let place = rank.put(&[1.0]);
         match number {
             // Ends without what the others wait for.
             0 => Ok(()),
             1 => {
-                let channel = rank.end.channel_from(0, 7);
+                let channel = rank.end.channel_from(0, 7).unwrap();
                 let number = rank.end.start_message(&channel, place);
                 rank.land(&channel, number)
             }

@@ -1,15 +1,17 @@
 //! Ranks as threads of one process, with the fewest possible copies. In a collective each rank publishes its buffers, and
-//! each rank reads from its peers' arenas directly into its own results. No exchange completes before all ranks have read.
-//! A message is copied once, from arena to arena.
+//! each rank reads from its peers' memories directly into its own results. No exchange completes before all ranks have read.
+//! A message is copied once, from memory to memory.
+//!
+//! Threads meet on the host. Where memories are those of a device, to have read is to have given the device the work that reads: a
+//! thread waits until its peers have given theirs, and events order the rest.
 
 use super::channel::{Channel, ChannelEnd};
-use super::execute::{PeerBuffers, Scratch};
+use super::execute::HostMemory;
 use super::group::{Group, GroupMember, Phase};
+use super::medium::{Medium, PeerBuffers};
 use super::parking_lot::{ParkingLot, locked};
 use super::{Exchange, Parking, RankFailure, Request, ThreadRole, Transport, WaitReason};
-use crate::arena::Arena;
 use crate::backend::Span;
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -17,38 +19,41 @@ use std::sync::{Arc, Mutex, OnceLock};
 /// Key of a group: its ranks, and the role of the threads that start its exchanges.
 type GroupKey = (Vec<usize>, ThreadRole);
 
+/// Key of a channel: the ranks that send and receive, and the tag.
+type ChannelKey = (usize, usize, u32);
+
 /// Shared communication state of the ranks of a process.
-pub struct Fabric {
+pub struct Fabric<M: Medium = HostMemory> {
     ranks: usize,
     /// True if each rank has an async worker on a thread of its own.
     async_threads: bool,
     parking_lot: ParkingLot,
-    arenas: Box<[OnceLock<Arc<Arena>>]>,
-    groups: Mutex<BTreeMap<GroupKey, Arc<Group>>>,
-    channels: Mutex<BTreeMap<(usize, usize, u32), Arc<Channel>>>,
-    /// The largest number of requests that a rank has in flight, and of tensors in an exchange.
+    memories: Box<[OnceLock<Arc<M::Memory>>]>,
+    groups: Mutex<BTreeMap<GroupKey, Arc<Group<M::Event>>>>,
+    channels: Mutex<BTreeMap<ChannelKey, Arc<Channel<M>>>>,
+    /// The most requests of a group or channel that a rank begins before it waits for the first, and tensors in an exchange.
     in_flight: AtomicUsize,
     tensors: AtomicUsize,
 }
 
 /// Endpoint of one thread of a rank.
-pub struct ThreadCommunicator {
+pub struct ThreadCommunicator<M: Medium = HostMemory> {
     rank: usize,
     role: ThreadRole,
-    fabric: Arc<Fabric>,
-    members: BTreeMap<GroupKey, Arc<GroupMember>>,
-    channels: BTreeMap<(usize, usize, u32), Arc<ChannelEnd>>,
-    scratch: RefCell<Scratch>,
+    fabric: Arc<Fabric<M>>,
+    medium: M,
+    members: BTreeMap<GroupKey, Arc<GroupMember<M>>>,
+    channels: BTreeMap<ChannelKey, Arc<ChannelEnd<M>>>,
 }
 
-impl Fabric {
+impl<M: Medium> Fabric<M> {
     /// A fabric of `ranks` ranks.
-    pub fn new(ranks: usize, async_threads: bool) -> Arc<Fabric> {
+    pub fn new(ranks: usize, async_threads: bool) -> Arc<Fabric<M>> {
         Arc::new(Fabric {
             ranks,
             async_threads,
             parking_lot: ParkingLot::new(if async_threads { 2 * ranks } else { ranks }),
-            arenas: (0..ranks).map(|_| OnceLock::new()).collect(),
+            memories: (0..ranks).map(|_| OnceLock::new()).collect(),
             groups: Mutex::default(),
             channels: Mutex::default(),
             in_flight: AtomicUsize::new(0),
@@ -56,10 +61,10 @@ impl Fabric {
         })
     }
 
-    /// The endpoint of a rank's main thread, which works on this arena.
-    pub fn endpoint(self: &Arc<Fabric>, rank: usize, arena: Arc<Arena>) -> ThreadCommunicator {
-        self.arenas[rank].get_or_init(|| arena);
-        ThreadCommunicator::new(self, rank, ThreadRole::Main)
+    /// The endpoint of a rank's main thread, which works on this memory.
+    pub fn endpoint(self: &Arc<Fabric<M>>, rank: usize, memory: Arc<M::Memory>, medium: M) -> ThreadCommunicator<M> {
+        self.memories[rank].get_or_init(|| memory);
+        ThreadCommunicator::new(self, rank, ThreadRole::Main, medium)
     }
 
     /// Counts threads as awake: before each step all main threads, and at load all async workers.
@@ -67,8 +72,8 @@ impl Fabric {
         self.parking_lot.enter(threads);
     }
 
-    fn arena(&self, rank: usize) -> &Arena {
-        self.arenas[rank].get().expect("all ranks have joined before the first step")
+    fn memory(&self, rank: usize) -> &M::Memory {
+        self.memories[rank].get().expect("all ranks have joined before the first step")
     }
 
     /// The parker of a thread. The async worker, if it has a thread, also completes the exchanges of the main thread.
@@ -77,7 +82,7 @@ impl Fabric {
     }
 
     /// Counts a rank as arrived at the end of a phase. The last rank unparks the others.
-    fn arrive(&self, rank: usize, group: &Group, number: u64, phase: Phase) {
+    fn arrive(&self, rank: usize, group: &Group<M::Event>, number: u64, phase: Phase) {
         if group.arrive(number, phase) {
             let others = group.ranks.iter().filter(|&&other| other != rank);
             others.for_each(|&other| self.parking_lot.unpark(self.parker(other, ThreadRole::Async)));
@@ -101,52 +106,62 @@ impl Fabric {
     }
 }
 
-impl ThreadCommunicator {
-    fn new(fabric: &Arc<Fabric>, rank: usize, role: ThreadRole) -> ThreadCommunicator {
-        let (members, channels, scratch) = (BTreeMap::new(), BTreeMap::new(), RefCell::default());
-        ThreadCommunicator { rank, role, fabric: fabric.clone(), members, channels, scratch }
+impl<M: Medium> ThreadCommunicator<M> {
+    fn new(fabric: &Arc<Fabric<M>>, rank: usize, role: ThreadRole, medium: M) -> ThreadCommunicator<M> {
+        let (members, channels) = (BTreeMap::new(), BTreeMap::new());
+        ThreadCommunicator { rank, role, fabric: fabric.clone(), medium, members, channels }
     }
 
     fn me(&self) -> usize {
         self.fabric.parker(self.rank, self.role)
     }
 
-    fn channel(&mut self, from: usize, to: usize, tag: u32) -> Arc<ChannelEnd> {
+    fn channel(&mut self, from: usize, to: usize, tag: u32) -> Result<Arc<ChannelEnd<M>>, String> {
         let (key, sends) = ((from, to, tag), from == self.rank);
-        let shared = || {
-            let mut channels = locked(&self.fabric.channels);
-            channels.entry(key).or_insert_with(|| Arc::new(Channel::new(from, to, tag))).clone()
+        if let Some(known) = self.channels.get(&key) {
+            return Ok(known.clone());
+        }
+        let mut channels = locked(&self.fabric.channels);
+        let channel = match channels.get(&key) {
+            Some(known) => known.clone(),
+            None => Arc::new(Channel::new([from, to], tag, self.medium.stream()?)),
         };
-        self.channels.entry(key).or_insert_with(|| Arc::new(ChannelEnd::new(shared(), sends))).clone()
+        channels.insert(key, channel.clone());
+        let end = Arc::new(ChannelEnd::new(channel, sends, self.medium.stream_of(ThreadRole::Main)));
+        self.channels.insert(key, end.clone());
+        Ok(end)
     }
 }
 
-impl Transport for ThreadCommunicator {
-    type Group = GroupMember;
-    type Channel = ChannelEnd;
+impl<M: Medium> Transport for ThreadCommunicator<M> {
+    type Group = GroupMember<M>;
+    type Channel = ChannelEnd<M>;
 
-    fn with_role(&self, role: ThreadRole) -> ThreadCommunicator {
-        ThreadCommunicator::new(&self.fabric, self.rank, role)
+    fn with_role(&self, role: ThreadRole) -> ThreadCommunicator<M> {
+        ThreadCommunicator::new(&self.fabric, self.rank, role, self.medium.fork())
     }
 
-    fn join(&mut self, ranks: &[usize], role: ThreadRole) -> Arc<GroupMember> {
+    fn join(&mut self, ranks: &[usize], role: ThreadRole) -> Result<Arc<GroupMember<M>>, String> {
         let key = (ranks.to_vec(), role);
-        let fabric = &self.fabric;
+        if let Some(known) = self.members.get(&key) {
+            return Ok(known.clone());
+        }
         let place = ranks.iter().position(|&rank| rank == self.rank).unwrap_or(0);
-        let member = || {
-            let mut groups = locked(&fabric.groups);
-            let id = groups.len() as u32;
-            let group = groups.entry((ranks.to_vec(), role)).or_insert_with(|| Arc::new(Group::new(id, ranks)));
-            Arc::new(GroupMember::new(group.clone(), place))
-        };
-        self.members.entry(key).or_insert_with(member).clone()
+        let mut groups = locked(&self.fabric.groups);
+        let id = groups.len() as u32;
+        let group = groups.entry(key.clone()).or_insert_with(|| Arc::new(Group::new(id, ranks))).clone();
+        let own = || self.medium.stream_of(role);
+        let transfers = if ranks.len() == 1 { own() } else { self.medium.stream()? };
+        let member = Arc::new(GroupMember::new(group, place, [own(), transfers]));
+        self.members.insert(key, member.clone());
+        Ok(member)
     }
 
-    fn channel_to(&mut self, peer: usize, tag: u32) -> Arc<ChannelEnd> {
+    fn channel_to(&mut self, peer: usize, tag: u32) -> Result<Arc<ChannelEnd<M>>, String> {
         self.channel(self.rank, peer, tag)
     }
 
-    fn channel_from(&mut self, peer: usize, tag: u32) -> Arc<ChannelEnd> {
+    fn channel_from(&mut self, peer: usize, tag: u32) -> Result<Arc<ChannelEnd<M>>, String> {
         self.channel(peer, self.rank, tag)
     }
 
@@ -155,76 +170,96 @@ impl Transport for ThreadCommunicator {
         self.fabric.tensors.fetch_max(tensors, Ordering::Relaxed);
     }
 
-    fn start(&self, member: &GroupMember, plan: &Exchange, sources: &[Span], results: &[Span]) -> Request {
+    fn start(&self, member: &GroupMember<M>, plan: &Exchange, sources: &[Span], results: &[Span]) -> Request {
         if plan.ranks.len() == 1 {
-            let own = PeerBuffers { arena: self.fabric.arena(self.rank), sources, results };
+            let own = PeerBuffers { memory: self.fabric.memory(self.rank), sources, results };
             // SAFETY: the program gives the results places of their own.
-            unsafe { plan.pull(0, |_| own, &mut self.scratch.borrow_mut()) };
+            unsafe { self.medium.pull(&member.transfers, plan, 0, |_| own) };
             return Request { number: 0, phase: None };
         }
-        let [slots, tensors] = [&self.fabric.in_flight, &self.fabric.tensors].map(|most| most.load(Ordering::Relaxed));
-        let number = member.publish(sources, results, slots, tensors);
+        let most = [&self.fabric.in_flight, &self.fabric.tensors].map(|most| most.load(Ordering::Relaxed));
+        let number = member.publish(&self.medium, [sources, results], most);
         self.fabric.arrive(self.rank, &member.group, number, Phase::Published);
         Request { number, phase: Some(Phase::Published) }
     }
 
-    fn advance(&self, member: &GroupMember, plan: &Exchange, request: &mut Request) {
-        let ThreadCommunicator { rank, fabric, scratch, .. } = self;
-        let (group, number) = (&*member.group, request.number);
+    fn advance(&self, member: &GroupMember<M>, plan: &Exchange, request: &mut Request) {
+        let ThreadCommunicator { rank, fabric, medium, .. } = self;
+        let (group, number, stream) = (&*member.group, request.number, &member.transfers);
         while let Some(phase) = request.phase.filter(|&phase| group.have_all(number, phase)) {
+            let slot = group.slot(number);
             let peer = |place: usize| {
                 // SAFETY: all have published, and this member has not counted itself as having read.
-                let buffer_table = unsafe { group.slot(number).buffer_table(place) };
+                let buffer_table = unsafe { slot.buffer_table(place) };
                 PeerBuffers {
-                    arena: fabric.arena(group.ranks[place]),
+                    memory: fabric.memory(group.ranks[place]),
                     sources: &buffer_table.sources,
                     results: &buffer_table.results,
                 }
             };
-            let next = match phase {
+            // The work of this phase begins when all have ended the one before.
+            let begin = || (0..group.ranks.len()).for_each(|place| medium.wait(stream, slot.event(place, phase)));
+            let end = |phase| {
+                medium.record(stream, slot.event(member.place, phase));
+                fabric.arrive(*rank, group, number, phase);
+            };
+            request.phase = match phase {
                 Phase::Published => {
+                    begin();
                     // SAFETY: sources change only when all have read, and results are this rank's own until all have reduced.
-                    unsafe { plan.pull(member.place, peer, &mut scratch.borrow_mut()) };
+                    unsafe { medium.pull(stream, plan, member.place, peer) };
                     // Without a gather no member waits for this phase, but the counters stay in step.
-                    fabric.arrive(*rank, group, number, Phase::Reduced);
+                    end(Phase::Reduced);
                     if !plan.gathers() {
-                        fabric.arrive(*rank, group, number, Phase::Read);
+                        end(Phase::Read);
                     }
                     Some(if plan.gathers() { Phase::Reduced } else { Phase::Read })
                 }
                 Phase::Reduced => {
+                    begin();
                     // SAFETY: all have reduced their pieces, and the pieces of others in the own results are read by nobody.
-                    unsafe { plan.gather(member.place, peer) };
-                    fabric.arrive(*rank, group, number, Phase::Read);
+                    unsafe { medium.gather(stream, plan, member.place, peer) };
+                    end(Phase::Read);
                     Some(Phase::Read)
                 }
                 Phase::Read => None,
             };
-            request.phase = next;
         }
     }
 
-    fn wait_reason(&self, member: &GroupMember) -> WaitReason {
+    fn receive(&self, member: &GroupMember<M>, number: u64) {
+        if member.group.ranks.len() > 1 {
+            let slot = member.group.slot(number);
+            let events = (0..member.group.ranks.len()).map(|place| slot.event(place, Phase::Read));
+            events.for_each(|event| self.medium.wait(&member.own, event));
+        }
+    }
+
+    fn wait_reason(&self, member: &GroupMember<M>) -> WaitReason {
         WaitReason::Peers { group: member.group.id }
     }
 
-    fn start_message(&self, end: &ChannelEnd, span: Span) -> u64 {
-        let arenas = [end.channel.from, end.channel.to].map(|rank| self.fabric.arena(rank));
-        let (number, complete) = end.start_message(span, arenas, &self.fabric.in_flight);
+    fn start_message(&self, end: &ChannelEnd<M>, span: Span) -> u64 {
+        let memories = [end.channel.from, end.channel.to].map(|rank| self.fabric.memory(rank));
+        let (number, complete) = end.start_message(&self.medium, span, memories, &self.fabric.in_flight);
         if complete {
             self.fabric.parking_lot.unpark(self.fabric.parker(end.peer(), ThreadRole::Main));
         }
         number
     }
 
-    fn pending(&self, end: &ChannelEnd, number: u64) -> Option<WaitReason> {
+    fn pending(&self, end: &ChannelEnd<M>, number: u64) -> Option<WaitReason> {
         let (rank, tag) = (end.peer(), end.channel.tag);
         let wait_reason = if end.sends { WaitReason::Receiver { rank, tag } } else { WaitReason::Sender { rank, tag } };
         (!end.is_complete(number)).then_some(wait_reason)
     }
+
+    fn receive_message(&self, end: &ChannelEnd<M>, number: u64) {
+        end.receive(&self.medium, number);
+    }
 }
 
-impl Parking for ThreadCommunicator {
+impl<M: Medium> Parking for ThreadCommunicator<M> {
     fn wait(&self, pending: &mut dyn FnMut() -> Option<WaitReason>) -> Result<(), RankFailure> {
         self.fabric
             .parking_lot

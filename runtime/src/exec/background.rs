@@ -16,6 +16,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 
+/// The event in a backend at which a started body of a completion slot may begin.
+pub(super) fn begin_event(completion: usize) -> usize {
+    2 * completion
+}
+
+/// The event at its end.
+pub(super) fn end_event(completion: usize) -> usize {
+    2 * completion + 1
+}
+
 /// The async worker as the main thread sees it.
 pub(super) enum Background<B: Backend, C: Communicator> {
     /// The main thread itself advances the worker.
@@ -231,9 +241,13 @@ impl<B: Backend, C: Communicator> AsyncWorker<B, C> {
     fn advance_bodies(&mut self, comm: &C) -> bool {
         let before = self.bodies.len();
         while let Some((cursor, completion)) = self.bodies.front_mut() {
+            if cursor.is_at_start() {
+                self.context.backend.wait(begin_event(*completion));
+            }
             if cursor.resume(&self.rank_programs, &mut self.context, comm, &mut self.pending).is_some() {
                 break;
             }
+            self.context.backend.record(end_event(*completion));
             self.pending.done[*completion].store(true, Ordering::Release);
             if self.pending.on_own_thread {
                 comm.unpark(ThreadRole::Main);

@@ -177,7 +177,7 @@ impl<'a, C: Communicator, K> Compiler<'a, C, K> {
     ) -> Result<(), String> {
         let plan = Exchange::plan(self.mesh, self.rank, collective, &self.types(operands));
         let plan = plan.map_err(|why| format!("`{}`: {why}", collective.name()))?;
-        let call = Arc::new(ExchangeCall { group: comm.join(&plan.ranks, self.compiled.code.role), plan });
+        let call = Arc::new(ExchangeCall { group: comm.join(&plan.ranks, self.compiled.code.role)?, plan });
         self.compiled.tensors = self.compiled.tensors.max(operands.len());
         let result = |&value| if self.is_sum(value) { Operand::Staged(value) } else { Operand::Value(value) };
         let results: Vec<Operand> = self.awaited(at, token)?.iter().map(result).collect();

@@ -15,6 +15,8 @@ pub(super) struct ThreadContext<B: Backend> {
     pub(super) kernels: Vec<Vec<Kernels<B>>>,
     /// The event buffer; none if events are not recorded.
     pub(super) recorder: Option<EventRecorder>,
+    /// The number of the exchange in each completion slot.
+    pub(super) numbers: Vec<u64>,
 }
 
 impl<B: Backend> ThreadContext<B> {
@@ -89,6 +91,11 @@ impl BodyCursor {
         BodyCursor { rank_program, run, site, next: 0, completion, began: None, since: None }
     }
 
+    /// True if it has executed nothing yet.
+    pub(super) fn is_at_start(&self) -> bool {
+        self.next == 0
+    }
+
     /// Executes steps until one must wait, and returns the reason; none at the end of the body.
     pub(super) fn resume<B: Backend, C: Communicator>(
         &mut self,
@@ -126,7 +133,7 @@ impl BodyCursor {
         engine: &mut impl ProgressEngine<C>,
     ) -> Option<WaitReason> {
         let (now, at) = (context.now(), (self.run as u32, self.next as u32));
-        let ThreadContext { backend, kernels, recorder } = context;
+        let ThreadContext { backend, kernels, recorder, numbers } = context;
         let (places, kernels) = (&run.places, &mut kernels[self.rank_program][run.code]);
         match step {
             BodyStep::Launch { kernel, operands, results, updated } => {
@@ -147,18 +154,16 @@ impl BodyCursor {
             }
             BodyStep::Start { call, sources, results, completion } => {
                 let request = comm.start(&call.group, &call.plan, &places[sources.clone()], &places[results.clone()]);
+                let completion = self.completion + completion;
+                numbers[completion] = request.number();
                 let record_as = (EventKind::StepExchange(at.0, at.1), now);
-                engine.submit(PendingOp {
-                    call: call.clone(),
-                    request,
-                    completion: self.completion + completion,
-                    record_as,
-                });
+                engine.submit(PendingOp { call: call.clone(), request, completion, record_as });
             }
             BodyStep::Wait { call, completion, sums } => {
                 if !engine.is_done(self.completion + completion) {
                     return Some(comm.wait_reason(&call.group));
                 }
+                comm.receive(&call.group, numbers[self.completion + completion]);
                 for pair in places[sums.clone()].chunks_exact(2) {
                     // A sum that begins was written straight.
                     if pair[0] != pair[1] {

@@ -136,6 +136,7 @@ fn load_rank<P: Platform>(
     }
     let most = |of: fn(&RankProgram<P::Communicator>) -> usize| rank_programs.iter().map(of).max().unwrap_or(0);
     let (message_numbers, outs) = (vec![0; most(|program| program.message_slots)], most(|program| program.outs.len()));
+    let numbers = vec![0; most(|program| program.completions.iter().sum())];
     let names = rank_programs.iter().map(|program| program.outs.clone()).collect();
     let rank_programs: Arc<[RankProgram<P::Communicator>]> = rank_programs.into();
     let recorders = options.record.then(|| [EventRecorder::new(&rank_programs), EventRecorder::new(&rank_programs)]);
@@ -146,9 +147,14 @@ fn load_rank<P: Platform>(
         platform.enter(1);
     }
     let thread = platform.has_async_threads().then(|| format!("async {rank}"));
-    let context = ThreadContext { backend: async_backend, kernels: async_kernels, recorder: async_recorder };
+    let context = ThreadContext {
+        backend: async_backend,
+        kernels: async_kernels,
+        recorder: async_recorder,
+        numbers: numbers.clone(),
+    };
     let background = Background::new(rank_programs.clone(), context, &comm, thread).map_err(Refused::System)?;
-    let (context, seed) = (ThreadContext { backend, kernels: own, recorder }, options.seed);
+    let (context, seed) = (ThreadContext { backend, kernels: own, recorder, numbers }, options.seed);
     let (fed, outs) = (Vec::new(), vec![0.0; outs]);
     let worker = Worker {
         state,

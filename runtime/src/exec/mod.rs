@@ -24,9 +24,10 @@ mod row;
 mod run;
 #[cfg(test)]
 mod tests;
+mod window;
 mod worker;
 
 pub use error::Error;
 pub use executor::{Executor, Input, Inputs, Options, StepInput, StepOutput};
-pub use platform::{Platform, Threads};
+pub use platform::{Platform, SharedGpu, Threads};
 pub use rank::RankState;

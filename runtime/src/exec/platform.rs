@@ -2,8 +2,10 @@
 
 use crate::backend::Backend;
 use crate::backends::cpu::Cpu;
-use crate::comm::Communicator;
+use crate::backends::cuda::device::Device;
+use crate::backends::cuda::{self, Cuda, DeviceMemory};
 use crate::comm::threads::{Fabric, ThreadCommunicator};
+use crate::comm::{Communicator, HostMemory};
 use std::sync::Arc;
 
 /// Devices of the ranks of this process, and their connection.
@@ -51,12 +53,54 @@ impl Platform for Threads {
     fn connect(&self, rank: usize, bytes: usize) -> Result<(Cpu, ThreadCommunicator), String> {
         let mut backend = Cpu::new(self.kernel_threads);
         backend.reserve(bytes)?;
-        let endpoint = self.fabric.endpoint(rank, backend.arena().clone());
+        let endpoint = self.fabric.endpoint(rank, backend.arena().clone(), HostMemory::default());
         Ok((backend, endpoint))
     }
 
     fn has_async_threads(&self) -> bool {
         self.async_threads
+    }
+
+    fn enter(&self, threads: usize) {
+        self.fabric.enter(threads);
+    }
+}
+
+/// Ranks as threads of this process that share one GPU, each with an arena and streams of its own.
+pub struct SharedGpu {
+    fabric: Arc<Fabric<DeviceMemory>>,
+    device: Arc<Device>,
+}
+
+impl SharedGpu {
+    /// A place for `ranks` ranks on the device of a number, from 0.
+    ///
+    /// # Errors
+    /// A library of CUDA is missing, or there is no such device.
+    pub fn open(ordinal: usize, ranks: usize) -> Result<SharedGpu, cuda::Error> {
+        // Threads of a rank give work and go on, so that one of them is enough.
+        Ok(SharedGpu { fabric: Fabric::new(ranks, false), device: Device::open(ordinal)? })
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+}
+
+impl Platform for SharedGpu {
+    type Backend = Cuda;
+    type Communicator = ThreadCommunicator<DeviceMemory>;
+
+    fn connect(&self, rank: usize, bytes: usize) -> Result<(Cuda, ThreadCommunicator<DeviceMemory>), String> {
+        let mut backend = Cuda::new(&self.device).map_err(|why| why.to_string())?;
+        backend.reserve(bytes)?;
+        let endpoint = self.fabric.endpoint(rank, backend.arena().clone(), backend.medium());
+        Ok((backend, endpoint))
+    }
+
+    fn has_async_threads(&self) -> bool {
+        false
     }
 
     fn enter(&self, threads: usize) {

@@ -51,8 +51,8 @@ pub(super) enum Action<C: Communicator> {
     StartRun { run: usize, completion: usize },
     /// Starts an exchange.
     Start { call: Arc<ExchangeCall<C>>, from: Span, to: Span, completion: usize },
-    /// Waits until a completion slot is done.
-    Wait { completion: usize },
+    /// Waits until a completion slot is done: that of an exchange, or without one of a started body.
+    Wait { completion: usize, call: Option<Arc<ExchangeCall<C>>> },
     /// Starts to send or to receive.
     StartMessage { channel: Arc<C::Channel>, span: Span, message_slot: usize },
     /// Waits until the message is complete.

@@ -3,6 +3,7 @@
 use super::body::{self, Extent, Operand};
 use super::places::Places;
 use super::rank_program::{Action, ExchangeCall, Feed, RankProgram};
+use super::window::widest;
 use crate::backend::{Backend, Span};
 use crate::comm::{Communicator, Exchange, Region, ThreadRole, local_len, pieces};
 use crate::state::{self, Role, State};
@@ -112,8 +113,10 @@ pub(super) struct CompiledBody {
 
 /// An operation in flight.
 enum InFlight<C: Communicator> {
-    /// An exchange or a started body, in a completion slot; for a sum its register and offset.
-    Completion(usize, Option<(Reg, u64)>),
+    /// A started body, in a completion slot.
+    Body(usize),
+    /// An exchange, in a completion slot; for a sum its register and offset.
+    Exchange(usize, Arc<ExchangeCall<C>>, Option<(Reg, u64)>),
     /// A message in a message slot; for a receive its destination offset.
     Message(usize, Arc<C::Channel>, Option<u64>),
 }
@@ -155,7 +158,7 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
                     None => Action::Run(run),
                     Some(token) => {
                         let completion = acquire(&mut self.completions);
-                        self.in_flight.push((*token, InFlight::Completion(completion, None)));
+                        self.in_flight.push((*token, InFlight::Body(completion)));
                         Action::StartRun { run, completion }
                     }
                 };
@@ -196,8 +199,7 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
         self.rank_program.completions =
             [self.completions.len(), most(ThreadRole::Main).unwrap_or(0), most(ThreadRole::Async).unwrap_or(0)];
         self.rank_program.message_slots = self.message_slots.len();
-        let in_flight = self.rank_program.completions.iter().sum::<usize>().max(self.rank_program.message_slots);
-        self.loader.comm.expect(in_flight, self.tensors);
+        self.loader.comm.expect(widest(&self.rank_program), self.tensors);
         Ok((self.rank_program, self.kernels))
     }
 
@@ -251,14 +253,14 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
             Transfer::Send { peer, tag } => {
                 let span = self.span(operand.ok_or("a send has no operand")?)?;
                 let to = self.peer(peer)?;
-                let channel = self.loader.comm.channel_to(to, *tag);
+                let channel = self.loader.comm.channel_to(to, *tag)?;
                 Ok(self.message(channel, span, None))
             }
             Transfer::Recv { peer, tag, ty } => {
                 let place = self.places.one(at)?;
                 let len = local_len(ty, &self.loader.model.mesh, &self.loader.coordinates);
                 let from = self.peer(peer)?;
-                let channel = self.loader.comm.channel_from(from, *tag);
+                let channel = self.loader.comm.channel_from(from, *tag)?;
                 Ok(self.message(channel, Span::new(ty.dtype, place as usize, len), Some(place)))
             }
             Transfer::Sum { ranks } => {
@@ -266,18 +268,18 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
                 let (from, place) = (self.span(reg)?, self.places.one(at)?);
                 let (ranks, me) = self.members(ranks)?;
                 let plan = Exchange::sum(ranks, me, from.len);
-                Ok(self.exchange(plan, from, Span { offset: place as usize, ..from }, Some((reg, place))))
+                self.exchange(plan, [from, Span { offset: place as usize, ..from }], Some((reg, place)))
             }
             Transfer::SumGradient { param, instance, ranks } => {
                 let span = self.kept((*param, *instance), &Role::Gradient)?;
                 let (ranks, me) = self.members(ranks)?;
-                Ok(self.exchange(Exchange::sum(ranks, me, span.len), span, span, None))
+                self.exchange(Exchange::sum(ranks, me, span.len), [span, span], None)
             }
             Transfer::ShareParam { param, instance, from, ranks } => {
                 let span = self.kept((*param, *instance), &Role::Param)?;
                 let from = ranks.iter().position(|rank| rank == from).ok_or("who shares a parameter holds it not")?;
                 let (ranks, me) = self.members(ranks)?;
-                Ok(self.exchange(Exchange::broadcast(ranks, me, from, span.len), span, span, None))
+                self.exchange(Exchange::broadcast(ranks, me, from, span.len), [span, span], None)
             }
         }
     }
@@ -288,25 +290,29 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
         InFlight::Message(message_slot, channel, destination)
     }
 
-    fn exchange(&mut self, plan: Exchange, from: Span, to: Span, sum: Option<(Reg, u64)>) -> InFlight<C> {
-        let (group, completion) =
-            (self.loader.comm.join(&plan.ranks, ThreadRole::Main), acquire(&mut self.completions));
-        self.rank_program.actions.push(Action::Start {
-            call: Arc::new(ExchangeCall { group, plan }),
-            from,
-            to,
-            completion,
-        });
-        InFlight::Completion(completion, sum)
+    fn exchange(
+        &mut self,
+        plan: Exchange,
+        [from, to]: [Span; 2],
+        sum: Option<(Reg, u64)>,
+    ) -> Result<InFlight<C>, String> {
+        let group = self.loader.comm.join(&plan.ranks, ThreadRole::Main)?;
+        let (call, completion) = (Arc::new(ExchangeCall { group, plan }), acquire(&mut self.completions));
+        self.rank_program.actions.push(Action::Start { call: call.clone(), from, to, completion });
+        Ok(InFlight::Exchange(completion, call, sum))
     }
 
     fn wait(&mut self, token: Token, result: Option<Reg>) -> Result<(), String> {
         let place = self.in_flight.iter().position(|(started, _)| *started == token).ok_or("waits for nothing")?;
         match self.in_flight.remove(place).1 {
-            InFlight::Completion(completion, sum) => {
+            InFlight::Body(completion) => {
+                self.completions[completion] = false;
+                self.rank_program.actions.push(Action::Wait { completion, call: None });
+            }
+            InFlight::Exchange(completion, call, sum) => {
                 sum.into_iter().for_each(|(reg, place)| self.places.set(reg, place));
                 self.completions[completion] = false;
-                self.rank_program.actions.push(Action::Wait { completion });
+                self.rank_program.actions.push(Action::Wait { completion, call: Some(call) });
             }
             InFlight::Message(message_slot, channel, destination) => {
                 if let Some(place) = destination {

@@ -1,6 +1,6 @@
 //! Worker of one rank: it executes instruction streams as straight lines of actions on spans of its arena.
 
-use super::background::Background;
+use super::background::{Background, begin_event, end_event};
 use super::cursor::{BodyCursor, PendingOp, ProgressEngine, ThreadContext};
 use super::executor::{Input, StepInput};
 use super::rank_program::{Action, Feed, RankProgram};
@@ -106,34 +106,45 @@ impl<B: Backend + 'static, C: Communicator> Worker<B, C> {
                 return self.run_body(cursor);
             }
             Action::StartRun { run, completion } => {
+                backend.record(begin_event(*completion));
                 self.background.run(BodyCursor::new(&self.rank_programs, row, *run), *completion);
+                if B::RUNS_LATE {
+                    self.background.advance(&self.comm);
+                }
             }
             Action::Start { call, from, to, completion } => {
                 let request = self.comm.start(&call.group, &call.plan, &[*from], &[*to]);
+                self.context.numbers[*completion] = request.number();
                 let record_as = (EventKind::Exchange(at as u32), began);
                 self.background.submit(PendingOp { call: call.clone(), request, completion: *completion, record_as });
             }
-            Action::Wait { completion } => {
+            Action::Wait { completion, call } => {
                 let Worker { background, comm, .. } = self;
-                return comm.wait(&mut || {
+                comm.wait(&mut || {
                     while !background.is_done(*completion) {
                         if !background.advance(comm) {
                             return background.wait_reason(comm);
                         }
                     }
                     None
-                });
+                })?;
+                match call {
+                    Some(call) => comm.receive(&call.group, self.context.numbers[*completion]),
+                    None => self.context.backend.wait(end_event(*completion)),
+                }
             }
             Action::StartMessage { channel, span, message_slot } => {
                 self.message_numbers[*message_slot] = self.comm.start_message(channel, *span)
             }
             Action::WaitMessage { channel, message_slot } => {
                 let Worker { background, comm, message_numbers, .. } = self;
-                return comm.wait(&mut || {
-                    comm.pending(channel, message_numbers[*message_slot])?;
+                let number = message_numbers[*message_slot];
+                comm.wait(&mut || {
+                    comm.pending(channel, number)?;
                     background.advance(comm);
-                    comm.pending(channel, message_numbers[*message_slot])
-                });
+                    comm.pending(channel, number)
+                })?;
+                comm.receive_message(channel, number);
             }
             Action::Copy { to, from } => backend.copy(*to, *from),
             Action::Add { into, from } => backend.add(*into, *from),

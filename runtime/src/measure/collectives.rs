@@ -3,6 +3,7 @@
 use super::{Sum, quartile};
 use crate::backend::{Backend, Span};
 use crate::backends::cpu::Cpu;
+use crate::comm::HostMemory;
 use crate::comm::threads::{Fabric, ThreadCommunicator};
 use crate::comm::{Exchange, Parking, RankFailure, ThreadRole, Transport};
 use crate::cores::pin_thread;
@@ -37,15 +38,15 @@ fn sum(ranks: usize, bytes: usize) -> Result<f64, String> {
     let span = Span::new(DType::F32, 0, bytes / 4);
     on_ranks(ranks, bytes, &|rank, end| {
         let all: Vec<usize> = (0..ranks).collect();
-        let group = end.join(&all, ThreadRole::Main);
+        let group = end.join(&all, ThreadRole::Main)?;
         let plan = Exchange::sum(all, rank, span.len);
-        move |end: &ThreadCommunicator| {
+        Ok(move |end: &ThreadCommunicator| {
             let mut request = end.start(&group, &plan, &[span], &[span]);
             end.wait(&mut || {
                 end.advance(&group, &plan, &mut request);
                 (!request.is_complete()).then(|| end.wait_reason(&group))
             })
-        }
+        })
     })
 }
 
@@ -54,15 +55,15 @@ fn message(bytes: usize) -> Result<f64, String> {
     let span = Span::new(DType::F32, 0, bytes / 4);
     let seconds = on_ranks(2, bytes, &|rank, end| {
         let peer = 1 - rank;
-        let lines = [end.channel_to(peer, 0), end.channel_from(peer, 0)];
-        move |end: &ThreadCommunicator| {
+        let channels = [end.channel_to(peer, 0)?, end.channel_from(peer, 0)?];
+        Ok(move |end: &ThreadCommunicator| {
             // One gives first, the other takes first.
-            for channel in [&lines[rank], &lines[1 - rank]] {
+            for channel in [&channels[rank], &channels[1 - rank]] {
                 let number = end.start_message(channel, span);
                 end.wait(&mut || end.pending(channel, number))?;
             }
             Ok(())
-        }
+        })
     })?;
     Ok(seconds / 2.0)
 }
@@ -71,7 +72,7 @@ fn message(bytes: usize) -> Result<f64, String> {
 fn on_ranks<W>(
     ranks: usize,
     bytes: usize,
-    prepare: &(dyn Fn(usize, &mut ThreadCommunicator) -> W + Sync),
+    prepare: &(dyn Fn(usize, &mut ThreadCommunicator) -> Result<W, String> + Sync),
 ) -> Result<f64, String>
 where
     W: Fn(&ThreadCommunicator) -> Result<(), RankFailure>,
@@ -80,7 +81,7 @@ where
     let end = |rank| -> Result<ThreadCommunicator, String> {
         let mut cpu = Cpu::new(1);
         cpu.reserve(bytes)?;
-        let mut end = fabric.endpoint(rank, cpu.arena().clone());
+        let mut end = fabric.endpoint(rank, cpu.arena().clone(), HostMemory::default());
         end.expect(2, 1);
         Ok(end)
     };
@@ -88,7 +89,7 @@ where
     let times = (ROUND_BYTES / bytes).clamp(1, MOST);
     fabric.enter(ranks);
     let timed = |rank: usize, mut end: ThreadCommunicator| -> Result<f64, RankFailure> {
-        let work = prepare(rank, &mut end);
+        let work = prepare(rank, &mut end).map_err(|why| RankFailure { rank, why })?;
         let mut rounds = Vec::with_capacity(ROUNDS);
         // The first round warms up.
         for _ in 0..=ROUNDS {

@@ -2,6 +2,7 @@
 //! closure that calls the kernel.
 
 mod attend;
+mod border;
 mod call;
 mod contract;
 mod experts;
@@ -25,10 +26,10 @@ use self::group::{Group, SPACE, next_fork};
 use self::product::ProductGroup;
 use self::split::Split;
 use self::tally::Tally;
-use super::border::Border;
 use super::sizes;
 use crate::arena::Arena;
 use crate::backend::{Backend, GroupSite, GroupStmt, KernelSite, LaunchSite, Memory, Span, updated};
+use border::Border;
 use ir::arena::ALIGNMENT;
 use ir::ops::KernelOp;
 use kernels::cpu::Par;
@@ -246,6 +247,8 @@ impl Memory for Cpu {
 impl Backend for Cpu {
     type Kernel = Kernel;
 
+    const RUNS_LATE: bool = false;
+
     fn reserve(&mut self, bytes: usize) -> Result<(), String> {
         self.space = bytes.next_multiple_of(ALIGNMENT as usize);
         // Pages that no group touches take no memory.
@@ -257,6 +260,10 @@ impl Backend for Cpu {
         let (arena, shared) = (self.arena.clone(), self.shared.clone());
         Ok(Cpu { arena, fork: next_fork(&self.shared)?, shared, space: self.space, ..Cpu::new(self.par.0) })
     }
+
+    fn record(&mut self, _: usize) {}
+
+    fn wait(&mut self, _: usize) {}
 
     fn prepare(&mut self, op: &KernelOp, site: &KernelSite<'_>) -> Result<Kernel, String> {
         let kernel = OpKernel::new(op, site, &self.shared)?;

@@ -1,34 +1,38 @@
 //! A rank's GPU: its memory, its streams, and the kernels of its ops.
 
-use super::Error;
+use super::border::Border;
 use super::device::Device;
+use super::error::Error;
 use super::fused::{Buffers, Fused, LaunchArgs};
 use super::lower::element;
 use super::matmul::Matmul;
+use super::medium::DeviceMemory;
 use super::memory::Arena;
 use super::plan::{Place, Plan, Stage, Work, plan, plan_group};
 use super::staging::Staging;
-use super::stream::Stream;
+use super::stream::{Event, Stream};
 use super::text::Text;
 use crate::backend::{Backend, GroupSite, KernelSite, LaunchSite, Memory, Span};
-use crate::backends::border::Border;
-use crate::host::get;
+use crate::comm::ThreadRole;
 use ir::ops::KernelOp;
 use ir::types::DType;
 use kernels::group::Program;
 use kernels::scalar::Access;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes of the seed and the step, and of the counts of choices behind them.
 const RANDOM: usize = 16;
 const TALLY: usize = 16;
 
 /// A GPU, for one thread of a rank. Work is given to a stream and done later; [`Cuda::read`] waits for it, and what a kernel did
-/// wrong comes to light there. All threads of a rank give their work to one stream, so that it is done in the order in which
-/// their threads gave it.
+/// wrong comes to light there. Each thread of a rank has a stream.
 pub struct Cuda {
     device: Arc<Device>,
-    stream: Arc<Stream>,
+    /// The streams of all threads of the rank.
+    streams: [Arc<Stream>; 2],
+    role: ThreadRole,
+    /// Events of all threads of the rank, by number.
+    events: Arc<Mutex<Vec<Arc<Event>>>>,
     arena: Arc<Arena>,
     /// The seed and the step, and the counts of the experts' choices, of all threads of the rank.
     shared: Arc<Arena>,
@@ -73,29 +77,60 @@ impl Cuda {
     /// The driver failed, or there is no memory for workspaces.
     pub fn new(device: &Arc<Device>) -> Result<Cuda, Error> {
         let [arena, shared] = [0, RANDOM + TALLY].map(|bytes| Arena::new(device, bytes).map(Arc::new));
-        let mut cuda = Cuda::on(device, Arc::new(Stream::new(device)?), [arena?, shared?])?;
+        let streams = [Arc::new(Stream::new(device)?), Arc::new(Stream::new(device)?)];
+        let mut cuda = Cuda::on(device, (streams, ThreadRole::Main), Arc::default(), [arena?, shared?])?;
         cuda.clear_tally()?;
         Ok(cuda)
     }
 
-    fn on(device: &Arc<Device>, stream: Arc<Stream>, [arena, shared]: [Arc<Arena>; 2]) -> Result<Cuda, Error> {
+    fn on(
+        device: &Arc<Device>,
+        (streams, role): ([Arc<Stream>; 2], ThreadRole),
+        events: Arc<Mutex<Vec<Arc<Event>>>>,
+        [arena, shared]: [Arc<Arena>; 2],
+    ) -> Result<Cuda, Error> {
         Ok(Cuda {
             device: device.clone(),
-            stream,
+            streams,
+            role,
+            events,
             arena,
             shared,
             scratch: Arena::new(device, 0)?,
             matmul: Matmul::new(device)?,
             staging: Staging::new(device)?,
             adding: Vec::new(),
-            border: Border::default(),
+            border: Border::new(device)?,
         })
+    }
+
+    /// The memory of the rank.
+    pub fn arena(&self) -> &Arc<Arena> {
+        &self.arena
+    }
+
+    /// What moves data between the memories of ranks, for this one.
+    pub fn medium(&self) -> DeviceMemory {
+        DeviceMemory::new(&self.device, self.streams.clone())
+    }
+
+    fn stream(&self) -> &Stream {
+        &self.streams[self.role as usize]
+    }
+
+    /// The event of a number.
+    fn event(&self, number: usize) -> Result<Arc<Event>, Error> {
+        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        while events.len() <= number {
+            events.push(Arc::new(Event::new(&self.device)?));
+        }
+        Ok(events[number].clone())
     }
 
     fn clear_tally(&mut self) -> Result<(), Error> {
         let to = self.shared.address(RANDOM, TALLY);
         // SAFETY: as in `launch`.
-        unsafe { self.staging.write(&self.stream, to, &[0; TALLY]) }
+        unsafe { self.staging.write(&self.streams[self.role as usize], to, &[0; TALLY]) }
     }
 
     /// The address of a tensor in the arena.
@@ -133,13 +168,21 @@ impl Cuda {
                 }
                 // SAFETY: as in `launch`; the scratch memory is as long as the greatest need.
                 (_, Compiled::Text(text)) => unsafe {
-                    text.launch(&self.stream, &[operands, results], adds, random)?;
+                    text.launch(&self.streams[self.role as usize], &[operands, results], adds, random)?;
                 },
                 (Work::Product(plan, arithmetic), _) => {
                     let (gemm, adds) = (&plan.gemm, adds != 0);
                     let [a, b] = if gemm.swapped { [operands[1], operands[0]] } else { [operands[0], operands[1]] };
                     // SAFETY: as in `launch`; the scratch memory is as long as the greatest need.
-                    unsafe { self.matmul.launch(&self.stream, gemm, *arithmetic, [a, b, results[0]], adds)? };
+                    unsafe {
+                        self.matmul.launch(
+                            &self.streams[self.role as usize],
+                            gemm,
+                            *arithmetic,
+                            [a, b, results[0]],
+                            adds,
+                        )?
+                    };
                 }
                 _ if adds != 0 => self.add(tensors.results[0], tensors.operands[0]),
                 _ => self.copy(tensors.results[0], tensors.operands[0]),
@@ -163,7 +206,7 @@ impl Cuda {
         let args = LaunchArgs { elements: into.len, adds: 1, ..LaunchArgs::default() };
         let buffers = Buffers { inputs: &[self.at(from)], outs: &[self.at(into)], partials: 0 };
         // SAFETY: as in `launch`.
-        unsafe { self.adding[known].1.launch(&self.stream, buffers, args) }
+        unsafe { self.adding[known].1.launch(&self.streams[self.role as usize], buffers, args) }
     }
 
     /// The address of a tensor of a launch.
@@ -187,20 +230,22 @@ impl Cuda {
             if outs.contains(&inputs[input]) {
                 let spare = self.scratch.address(offset, bytes);
                 // SAFETY: as in `launch`.
-                unsafe { self.stream.copy(spare, inputs[input], bytes)? };
+                unsafe { self.stream().copy(spare, inputs[input], bytes)? };
                 inputs[input] = spare;
             }
         }
         let partials = self.scratch.address(stage.partials, 0);
         let buffers = Buffers { inputs: &inputs, outs: &outs, partials };
         // SAFETY: as in `launch`; the scratch memory is as long as the greatest need.
-        unsafe { fused.launch(&self.stream, buffers, args) }
+        unsafe { fused.launch(&self.streams[self.role as usize], buffers, args) }
     }
 }
 
 /// A launch, a copy or a wait that the driver refuses ends the rank: work that was given before has failed.
 impl Backend for Cuda {
     type Kernel = Kernel;
+
+    const RUNS_LATE: bool = true;
 
     fn reserve(&mut self, bytes: usize) -> Result<(), String> {
         self.arena = Arc::new(Arena::new(&self.device, bytes).map_err(|why| why.to_string())?);
@@ -209,7 +254,18 @@ impl Backend for Cuda {
 
     fn fork(&self) -> Result<Cuda, String> {
         let memory = [&self.arena, &self.shared].map(Arc::clone);
-        Cuda::on(&self.device, self.stream.clone(), memory).map_err(|why| why.to_string())
+        let threads = (self.streams.clone(), ThreadRole::Async);
+        Cuda::on(&self.device, threads, self.events.clone(), memory).map_err(|why| why.to_string())
+    }
+
+    fn record(&mut self, event: usize) {
+        let done = self.event(event).and_then(|event| self.stream().record(&event));
+        done.unwrap_or_else(|why| panic!("{why}"));
+    }
+
+    fn wait(&mut self, event: usize) {
+        let done = self.event(event).and_then(|event| self.stream().wait(&event));
+        done.unwrap_or_else(|why| panic!("{why}"));
     }
 
     fn prepare(&mut self, op: &KernelOp, site: &KernelSite<'_>) -> Result<Kernel, String> {
@@ -225,18 +281,23 @@ impl Backend for Cuda {
     fn begin_step(&mut self, seed: u64, step: u64) {
         let to = self.shared.address(0, RANDOM);
         // SAFETY: as in `launch`.
-        let done = unsafe { self.staging.write(&self.stream, to, [seed, step].map(u64::to_le_bytes).as_flattened()) };
+        let done = unsafe {
+            self.staging.write(&self.streams[self.role as usize], to, [seed, step].map(u64::to_le_bytes).as_flattened())
+        };
         done.unwrap_or_else(|why| panic!("{why}"));
     }
 
     fn stage(&mut self, feed: usize, data: &[u8]) {
-        self.border.stage(feed, data);
+        self.border.stage(feed, data).unwrap_or_else(|why| panic!("{why}"));
     }
 
     fn feed(&mut self, feed: usize, to: Span) {
-        let border = std::mem::take(&mut self.border);
-        self.write(to, border.staged(feed));
-        self.border = border;
+        let staged = self.border.staged(feed);
+        assert_eq!(to.bytes(), staged.len(), "equal numbers of bytes on both sides");
+        if !staged.is_empty() {
+            // SAFETY: as in `launch`; what is staged changes when the step is done.
+            unsafe { self.stream().upload(self.at(to), staged) }.unwrap_or_else(|why| panic!("{why}"));
+        }
     }
 
     fn launch(&mut self, kernel: &mut Kernel, site: LaunchSite, operands: &[Span], results: &[Span], accumulate: bool) {
@@ -251,7 +312,7 @@ impl Backend for Cuda {
         results: &[Span],
         accumulate: &[bool],
     ) {
-        // Spans are in the arena, aligned to elements; all work of the rank is on this stream; a result is on an operand only exactly.
+        // Spans are in the arena, aligned to elements; all work of the thread is on one stream, and events order the threads; a result is on an operand only exactly.
         let done = self.run(kernel, site, Tensors { operands, results, accumulate });
         done.unwrap_or_else(|why| panic!("{why}"));
     }
@@ -263,24 +324,25 @@ impl Backend for Cuda {
     fn copy(&mut self, to: Span, from: Span) {
         if to.offset != from.offset && to.len > 0 {
             // SAFETY: as in `launch`; tensors that are alive together do not overlap.
-            let done = unsafe { self.stream.copy(self.at(to), self.at(from), to.bytes()) };
+            let done = unsafe { self.stream().copy(self.at(to), self.at(from), to.bytes()) };
             done.unwrap_or_else(|why| panic!("{why}"));
         }
     }
 
     fn report(&mut self, out: usize, from: Span) {
-        let scalar = get(self, from)[0];
-        self.border.report(out, scalar);
+        let (stream, at) = (self.streams[self.role as usize].clone(), self.at(from));
+        // SAFETY: as in `launch`.
+        unsafe { self.border.report(&stream, out, from, at) }.unwrap_or_else(|why| panic!("{why}"));
     }
 
     fn reports(&mut self, outs: &mut [f32]) {
-        self.border.reports(outs);
+        self.border.reports(self.stream(), outs).unwrap_or_else(|why| panic!("{why}"));
     }
 
     fn take_choices(&mut self) -> [u64; 2] {
         let (from, mut bytes) = (self.shared.address(RANDOM, TALLY), [0; TALLY]);
         // SAFETY: as in `launch`.
-        let done = unsafe { self.staging.read(&self.stream, &mut bytes, from) };
+        let done = unsafe { self.staging.read(&self.streams[self.role as usize], &mut bytes, from) };
         done.and_then(|()| self.clear_tally()).unwrap_or_else(|why| panic!("{why}"));
         let (counts, _) = bytes.as_chunks();
         [counts[0], counts[1]].map(u64::from_le_bytes)
@@ -292,7 +354,7 @@ impl Memory for Cuda {
         assert_eq!(to.bytes(), data.len(), "equal numbers of bytes on both sides");
         let to = self.at(to);
         // SAFETY: as in `launch`.
-        let done = unsafe { self.staging.write(&self.stream, to, data) };
+        let done = unsafe { self.staging.write(&self.streams[self.role as usize], to, data) };
         done.unwrap_or_else(|why| panic!("{why}"));
     }
 
@@ -300,7 +362,7 @@ impl Memory for Cuda {
         assert_eq!(from.bytes(), data.len(), "equal numbers of bytes on both sides");
         let from = self.at(from);
         // SAFETY: as in `launch`.
-        let done = unsafe { self.staging.read(&self.stream, data, from) };
+        let done = unsafe { self.staging.read(&self.streams[self.role as usize], data, from) };
         done.unwrap_or_else(|why| panic!("{why}"));
     }
 }

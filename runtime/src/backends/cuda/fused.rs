@@ -124,9 +124,14 @@ pub(super) unsafe fn start(
     }
     let mut launch = stream.stream().launch_builder(function);
     list.iter().for_each(|arg| _ = launch.arg(*arg));
-    let fill = multiprocessors * (RESIDENT / block).max(1);
-    let blocks = u32::try_from(blocks).map_or(fill, |blocks| blocks.min(fill));
+    let blocks = grid(blocks, block, multiprocessors);
     let config = LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (block, 1, 1), shared_mem_bytes: 0 };
     // SAFETY: as the caller promises.
     unsafe { launch.launch(config) }.tried("launching a kernel").map(drop)
+}
+
+/// The blocks of a grid that has work for a number of blocks: at most those that the device holds at a time.
+pub(super) fn grid(blocks: usize, block: u32, multiprocessors: u32) -> u32 {
+    let fill = multiprocessors * (RESIDENT / block).max(1);
+    u32::try_from(blocks).map_or(fill, |blocks| blocks.min(fill))
 }

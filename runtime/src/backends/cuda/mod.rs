@@ -4,6 +4,7 @@
 //! [`Error::Missing`].
 
 mod backend;
+mod border;
 pub mod check;
 pub mod device;
 mod error;
@@ -12,10 +13,12 @@ pub mod library;
 mod lower;
 mod lower_rows;
 pub mod matmul;
+mod medium;
 pub mod memory;
 pub mod nvrtc;
 pub mod peaks;
 pub mod plan;
+mod runs;
 pub mod staging;
 pub mod stream;
 mod text;
@@ -23,3 +26,4 @@ mod written;
 
 pub use backend::{Cuda, Kernel};
 pub use error::Error;
+pub use medium::DeviceMemory;

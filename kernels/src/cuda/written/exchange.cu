@@ -1,0 +1,43 @@
+// Blocks of tensors between the memories of ranks. Sizes and strides are arguments, counted in runs of WIDTH elements: one kernel is for all
+// exchanges of a type.
+
+typedef struct __align__(BYTES) { T_X at[WIDTH]; } Run;
+typedef struct { unsigned long long sizes[DIMS], from[DIMS], to[DIMS]; } Block;
+typedef struct { const Run* at[PEERS]; } Peers;
+
+typedef struct { unsigned long long from, to; } Places;
+
+FUNCTION Places places(const Block* block, unsigned long long run) {
+    Places places = {0, 0};
+    for (int dim = DIMS - 1; dim >= 0; dim--) {
+        unsigned long long size = block->sizes[dim], at = run % size;
+        places.from += at * block->from[dim];
+        places.to += at * block->to[dim];
+        run /= size;
+    }
+    return places;
+}
+
+extern "C" __global__ void __launch_bounds__(256) move(const Run* from, Run* to, Block block, unsigned long long runs) {
+    for (unsigned long long run = FIRST_THREAD; run < runs; run += THREADS) {
+        Places at = places(&block, run);
+        to[at.to] = from[at.from];
+    }
+}
+
+// In the order of the ranks, and rounded once.
+extern "C" __global__ void __launch_bounds__(256) combine(Peers peers, Run* to, Block block, unsigned long long runs, unsigned long long ranks) {
+    for (unsigned long long run = FIRST_THREAD; run < runs; run += THREADS) {
+        Places at = places(&block, run);
+        NUMBER all[WIDTH];
+        for (unsigned long long rank = 0; rank < ranks; rank++) {
+            Run one = peers.at[rank][at.from];
+            #pragma unroll
+            for (int i = 0; i < WIDTH; i++) all[i] = rank ? COMBINE(all[i], LOAD_X(one.at[i])) : LOAD_X(one.at[i]);
+        }
+        Run result;
+        #pragma unroll
+        for (int i = 0; i < WIDTH; i++) result.at[i] = STORE_X(all[i]);
+        to[at.to] = result;
+    }
+}

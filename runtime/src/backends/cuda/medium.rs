@@ -1,0 +1,235 @@
+//! Movement of data between the memories of ranks that share a GPU, by copies and kernels on streams.
+
+use super::device::Device;
+use super::error::{Error, Tried};
+use super::fused::grid;
+use super::lower::element;
+use super::memory::Arena;
+use super::runs::Runs;
+use super::stream::{Event, Stream};
+use crate::backend::Span;
+use crate::comm::{Exchange, Medium, Move, PeerBuffers, TensorPlan, ThreadRole};
+use cudarc::driver::{CudaFunction, DeviceRepr, LaunchConfig, PushKernelArg};
+use ir::types::{DType, PartialKind};
+use kernels::cuda::exchange::{COMBINE, Combine, MOVE, PEERS, combining, moving};
+use kernels::cuda::written::BLOCK;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The memory of one GPU, of which each rank has an arena.
+pub struct DeviceMemory {
+    device: Arc<Device>,
+    /// The streams of the rank's threads.
+    streams: [Arc<Stream>; 2],
+    /// Kernels by what they do.
+    kernels: RefCell<HashMap<Kind, CudaFunction>>,
+}
+
+/// What a kernel does.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    /// Moves runs of a number of bytes.
+    Move(usize),
+    /// Combines runs of a number of elements.
+    Combine(DType, Combine, usize),
+}
+
+/// The addresses of the sources of a combination, as a kernel takes them.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Peers([u64; PEERS]);
+
+// SAFETY: plain numbers in the order of the kernel's struct.
+unsafe impl DeviceRepr for Peers {}
+
+impl DeviceMemory {
+    /// The memory of a device, for a rank whose threads launch on these streams.
+    pub(super) fn new(device: &Arc<Device>, streams: [Arc<Stream>; 2]) -> DeviceMemory {
+        DeviceMemory { device: device.clone(), streams, kernels: RefCell::default() }
+    }
+
+    /// The kernel of a kind, compiled at first use.
+    fn kernel(&self, kind: Kind) -> Result<CudaFunction, Error> {
+        if let Some(known) = self.kernels.borrow().get(&kind) {
+            return Ok(known.clone());
+        }
+        let kernel = match kind {
+            Kind::Move(bytes) => self.device.kernel(&moving(bytes), MOVE)?,
+            Kind::Combine(dtype, combine, width) => {
+                let element = element(dtype).map_err(Error::Program)?;
+                self.device.kernel(&combining(element, combine, width), COMBINE)?
+            }
+        };
+        self.kernels.borrow_mut().insert(kind, kernel.clone());
+        Ok(kernel)
+    }
+
+    fn config(&self, runs: usize) -> LaunchConfig {
+        let block = BLOCK as u32;
+        let blocks = grid(runs.div_ceil(BLOCK), block, self.device.properties().multiprocessors.max(1));
+        LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (block, 1, 1), shared_mem_bytes: 0 }
+    }
+
+    /// Moves a block between tensors at two addresses.
+    ///
+    /// # Safety
+    /// As of [`Stream::copy`].
+    unsafe fn move_block(&self, stream: &Stream, block: &Move, from: u64, to: u64, dtype: DType) -> Result<(), Error> {
+        let size = dtype.bytes() as usize;
+        let [from, to] = [from + (block.from * size) as u64, to + (block.to * size) as u64];
+        let runs = Runs::of(block, size, [from, to].into_iter())?;
+        if runs.count == 0 {
+            return Ok(());
+        }
+        if runs.is_dense() {
+            // SAFETY: as the caller promises.
+            return unsafe { stream.copy(to, from, runs.count * runs.bytes) };
+        }
+        stream.bind()?;
+        let (kernel, count) = (self.kernel(Kind::Move(runs.bytes))?, runs.count as u64);
+        let mut launch = stream.stream().launch_builder(&kernel);
+        launch.arg(&from).arg(&to).arg(&runs.block).arg(&count);
+        // SAFETY: the arguments are those of the kernel; the rest is as the caller promises.
+        unsafe { launch.launch(self.config(runs.count)) }.tried("launching a move").map(drop)
+    }
+
+    /// Combines the blocks of all peers into a tensor.
+    ///
+    /// # Safety
+    /// As of [`Stream::copy`].
+    unsafe fn combine(
+        &self,
+        stream: &Stream,
+        (plan, kind): (&TensorPlan, PartialKind),
+        source: impl Fn(usize) -> u64,
+        (to, dtype): (u64, DType),
+    ) -> Result<(), Error> {
+        let Some(first) = plan.moves.first() else { return Ok(()) };
+        let size = dtype.bytes() as usize;
+        let mut peers = Peers([0; PEERS]);
+        for (place, block) in peers.0.iter_mut().zip(&plan.moves) {
+            *place = source(block.peer) + (block.from * size) as u64;
+        }
+        let (sources, to) = (&peers.0[..plan.moves.len()], to + (first.to * size) as u64);
+        let runs = Runs::of(first, size, sources.iter().copied().chain([to]))?;
+        if runs.count == 0 {
+            return Ok(());
+        }
+        let kind = match kind {
+            PartialKind::Sum => Combine::Sum,
+            PartialKind::Max => Combine::Max,
+        };
+        stream.bind()?;
+        let kernel = self.kernel(Kind::Combine(dtype, kind, runs.bytes / size))?;
+        let (count, ranks) = (runs.count as u64, sources.len() as u64);
+        let mut launch = stream.stream().launch_builder(&kernel);
+        launch.arg(&peers).arg(&to).arg(&runs.block).arg(&count).arg(&ranks);
+        // SAFETY: the arguments are those of the kernel; the rest is as the caller promises.
+        unsafe { launch.launch(self.config(runs.count)) }.tried("launching a sum of ranks").map(drop)
+    }
+
+    /// Makes a tensor of an exchange.
+    ///
+    /// # Safety
+    /// As of [`Stream::copy`].
+    unsafe fn pull_tensor(
+        &self,
+        stream: &Stream,
+        plan: &TensorPlan,
+        source: impl Fn(usize) -> u64,
+        (to, span): (u64, Span),
+    ) -> Result<(), Error> {
+        // SAFETY: as the caller promises.
+        unsafe {
+            if let Some(kind) = plan.combine {
+                return self.combine(stream, (plan, kind), source, (to, span.dtype));
+            }
+            if plan.zero && span.len > 0 {
+                stream.zero(to, span.bytes())?;
+            }
+            let mut moves = plan.moves.iter();
+            moves.try_for_each(|block| self.move_block(stream, block, source(block.peer), to, span.dtype))
+        }
+    }
+}
+
+/// The address of a tensor.
+fn at(memory: &Arena, span: Span) -> u64 {
+    memory.address(span.offset, span.bytes())
+}
+
+/// A failure ends the rank: work that was given before has failed.
+fn must<T>(outcome: Result<T, Error>) -> T {
+    outcome.unwrap_or_else(|why| panic!("{why}"))
+}
+
+impl Medium for DeviceMemory {
+    type Memory = Arena;
+    type Event = Event;
+    type Stream = Arc<Stream>;
+
+    fn fork(&self) -> DeviceMemory {
+        DeviceMemory::new(&self.device, self.streams.clone())
+    }
+
+    fn event(&self) -> Result<Event, String> {
+        Event::new(&self.device).map_err(|why| why.to_string())
+    }
+
+    fn stream(&self) -> Result<Arc<Stream>, String> {
+        Stream::new(&self.device).map(Arc::new).map_err(|why| why.to_string())
+    }
+
+    fn stream_of(&self, role: ThreadRole) -> Arc<Stream> {
+        self.streams[role as usize].clone()
+    }
+
+    fn record(&self, stream: &Arc<Stream>, event: &Event) {
+        must(stream.record(event));
+    }
+
+    fn wait(&self, stream: &Arc<Stream>, event: &Event) {
+        must(stream.wait(event));
+    }
+
+    unsafe fn pull<'a>(
+        &self,
+        stream: &Arc<Stream>,
+        plan: &Exchange,
+        me: usize,
+        peer: impl Fn(usize) -> PeerBuffers<'a, Arena>,
+    ) {
+        for (index, plan) in plan.tensors.iter().enumerate() {
+            let source = |place: usize| at(peer(place).memory, peer(place).sources[index]);
+            let result = peer(me).results[index];
+            // SAFETY: by the caller's contract.
+            must(unsafe { self.pull_tensor(stream, plan, source, (at(peer(me).memory, result), result)) });
+        }
+    }
+
+    unsafe fn gather<'a>(
+        &self,
+        stream: &Arc<Stream>,
+        plan: &Exchange,
+        me: usize,
+        peer: impl Fn(usize) -> PeerBuffers<'a, Arena>,
+    ) {
+        for (index, plan) in plan.tensors.iter().enumerate() {
+            let result =
+                |place: usize| (at(peer(place).memory, peer(place).results[index]), peer(place).results[index]);
+            let (to, span) = result(me);
+            for piece in &plan.gather {
+                // SAFETY: by the caller's contract; the pieces are of different arenas.
+                must(unsafe { self.move_block(stream, piece, result(piece.peer).0, to, span.dtype) });
+            }
+        }
+    }
+
+    unsafe fn copy(&self, stream: &Arc<Stream>, (to, target): (&Arena, Span), (from, source): (&Arena, Span)) {
+        if source.len > 0 {
+            // SAFETY: by the caller's contract.
+            must(unsafe { stream.copy(at(to, target), at(from, source), source.bytes()) });
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Movement of data between the memories of ranks, on the host or on a device.
+
+use super::ThreadRole;
+use super::exchange::Exchange;
+use crate::backend::Span;
+
+/// Locations of the tensors of one peer.
+pub struct PeerBuffers<'a, M> {
+    /// The peer's memory.
+    pub memory: &'a M,
+    /// What it gives.
+    pub sources: &'a [Span],
+    /// What it makes.
+    pub results: &'a [Span],
+}
+
+impl<M> Clone for PeerBuffers<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M> Copy for PeerBuffers<'_, M> {}
+
+/// What moves data between the memories of ranks, for one thread of a rank.
+///
+/// A device runs late: threads give work to its streams and go on, and events order the work of one stream after that of another. The
+/// host moves data at once; its streams and events are nothing. A communicator waits for an event only once it knows that the event
+/// has been recorded, so that no stream waits for work that nobody has given.
+pub trait Medium: Sized + Send + 'static {
+    /// The memory of a rank, as its peers reach it.
+    type Memory: Send + Sync;
+    /// A point in the work of a stream. It can be recorded again.
+    type Event: Send + Sync;
+    /// A queue of work.
+    type Stream: Send + Sync;
+
+    /// A medium for the other thread of the rank.
+    fn fork(&self) -> Self;
+
+    /// An event that is not recorded.
+    ///
+    /// # Errors
+    /// The device has no more.
+    fn event(&self) -> Result<Self::Event, String>;
+
+    /// A stream for transfers.
+    ///
+    /// # Errors
+    /// The device has no more.
+    fn stream(&self) -> Result<Self::Stream, String>;
+
+    /// The stream to which a thread of the rank gives all that it launches.
+    fn stream_of(&self, role: ThreadRole) -> Self::Stream;
+
+    /// Records an event behind all that a stream has been given.
+    fn record(&self, stream: &Self::Stream, event: &Self::Event);
+
+    /// Holds what a stream is given from here on until the work before the event is done.
+    fn wait(&self, stream: &Self::Stream, event: &Self::Event);
+
+    /// Makes the results of the member `me` from the sources of all, in the order of the group.
+    ///
+    /// # Safety
+    /// While the stream works on it, nobody writes a source or touches one's own results, except, where the plan is for that, the
+    /// peers their own pieces in place.
+    unsafe fn pull<'a>(
+        &self,
+        stream: &Self::Stream,
+        plan: &Exchange,
+        me: usize,
+        peer: impl Fn(usize) -> PeerBuffers<'a, Self::Memory>,
+    ) where
+        Self::Memory: 'a;
+
+    /// Takes over the pieces of sums that the peers have made.
+    ///
+    /// # Safety
+    /// The peers have made theirs before the stream works on it, and nobody touches the pieces of others in one's own results.
+    unsafe fn gather<'a>(
+        &self,
+        stream: &Self::Stream,
+        plan: &Exchange,
+        me: usize,
+        peer: impl Fn(usize) -> PeerBuffers<'a, Self::Memory>,
+    ) where
+        Self::Memory: 'a;
+
+    /// Copies a tensor from the memory of one rank into that of another.
+    ///
+    /// # Safety
+    /// While the stream works on it, nobody writes the source or touches the target.
+    unsafe fn copy(&self, stream: &Self::Stream, to: (&Self::Memory, Span), from: (&Self::Memory, Span));
+}
