@@ -172,7 +172,8 @@ pub trait Memory {
 ///
 /// Places are trusted: the checker of programs ensures that no two live tensors overlap. What a step takes from the host
 /// and gives to it passes at its borders: [`stage`](Backend::stage) and [`begin_step`](Backend::begin_step) come before the
-/// first launch, [`reports`](Backend::reports) after the last. A device can thus run all that lies between by itself.
+/// first launch, [`reports`](Backend::reports) after the last. A device can thus run all that lies between by itself:
+/// [`begin_recording`](Backend::begin_recording) keeps it, and [`replay`](Backend::replay) repeats it.
 pub trait Backend: Memory + Sized + Send {
     /// A kernel made ready for the shapes of one statement on one rank.
     type Kernel: Send;
@@ -209,6 +210,16 @@ pub trait Backend: Memory + Sized + Send {
     /// # Errors
     /// A statement cannot run on its types.
     fn prepare_group(&mut self, site: &GroupSite<'_>) -> Result<Self::Kernel, String>;
+
+    /// Launches again all that was recorded under a number, and tells whether anything was.
+    fn replay(&mut self, recording: usize) -> bool;
+
+    /// Records what all threads of the rank launch from here on, and does none of it. Tells whether the device can. What is launched must
+    /// have been launched before, so that nothing is made ready on the way.
+    fn begin_recording(&mut self) -> bool;
+
+    /// Ends the recording, keeps it under a number, and launches it.
+    fn end_recording(&mut self, recording: usize);
 
     /// Gives the seed of the run and the number of the step, from 1, that launches read from now on, on all forks.
     fn begin_step(&mut self, seed: u64, step: u64);

@@ -213,8 +213,9 @@ fn head(run: &RunHeader) -> Vec<String> {
     let mut lines = vec![
         format!("model     {}, {} parameters", run.model, count(run.parameters as f64)),
         format!(
-            "mesh      {}: {devices}, threads of this process",
-            if run.mesh.is_empty() { "none" } else { &run.mesh }
+            "mesh      {}: {devices}, {}",
+            if run.mesh.is_empty() { "none" } else { &run.mesh },
+            run.place
         ),
         format!(
             "config    {}, micro-batches of {} per rank, sequence parallel {}, ZeRO {}{}",

@@ -141,6 +141,10 @@ struct Flags {
     /// Run statements one by one, not in groups that share one pass over their rows; the numbers are the same
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     no_fusion: Option<bool>,
+    /// Launch the kernels of a step one by one, not as a CUDA graph; the numbers are the same, and without a GPU or with several
+    /// devices it changes nothing
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    no_graphs: Option<bool>,
     /// Profile the run by op and by wait reason, and print the profile at the end; `mfu` in metrics.jsonl is then relative to
     /// the peak measured at the start
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]

@@ -7,6 +7,30 @@ use ir::program::{BodyInstr, Program};
 use runtime::backends::cuda::device::Device;
 use runtime::backends::cuda::{self, plan};
 
+/// What the devices of a run are.
+pub(super) struct Place {
+    /// In words.
+    pub(super) text: String,
+    /// Free bytes of the memory that tensors have apart from this process.
+    pub(super) free: Option<u64>,
+}
+
+impl Place {
+    /// Threads of this process.
+    pub(super) fn threads() -> Place {
+        Place { text: "threads of this process".to_string(), free: None }
+    }
+
+    /// Shares of a GPU.
+    ///
+    /// # Errors
+    /// The driver failed.
+    pub(super) fn gpu(device: &Device) -> Result<Place, Error> {
+        let (free, _) = device.memory().map_err(|why| no_gpu(&why))?;
+        Ok(Place { text: format!("one GPU, {}", device.properties().name), free: Some(free as u64) })
+    }
+}
+
 /// The names of the backends.
 pub(super) const BACKENDS: [&str; 2] = ["cpu", "cuda"];
 

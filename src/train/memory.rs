@@ -42,7 +42,9 @@ pub(super) fn check(model: &Model, program: &Program, device: Option<u64>) -> Re
     let arenas = program.classes.iter().map(of_class).fold(0, u64::saturating_add);
     if let Some(free) = device.filter(|free| arenas > *free) {
         let [needed, free] = [arenas, free].map(gib);
-        return Err(too_little(format!("the arenas of all ranks ({devices}) need {needed} GiB of GPU memory, but only {free} GiB are free")));
+        return Err(too_little(format!(
+            "the arenas of all ranks ({devices}) need {needed} GiB of GPU memory, but only {free} GiB are free"
+        )));
     }
     let on_host = if device.is_some() { 0 } else { arenas };
     let needed = on_host.saturating_add(devices * RANK);

@@ -92,8 +92,10 @@ pub struct RunHeader {
     /// Keys of the `config.json` that no family has.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unknown_keys: Vec<String>,
-    /// Number of virtual devices, one thread each.
+    /// Number of virtual devices.
     pub devices: u64,
+    /// What the devices are: `threads of this process`, or `one GPU, an NVIDIA H200`.
+    pub place: String,
     /// The axes of the mesh in rank order, innermost last: `pp=2 dp=2 tp=2`.
     pub mesh: String,
     /// The parallel configuration of the run.

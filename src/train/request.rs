@@ -83,10 +83,13 @@ pub struct TrainRequest {
     pub resume: Option<PathBuf>,
     /// Folder of `run.toml`, `metrics.jsonl` and checkpoints.
     pub out: PathBuf,
-    /// True to run statements one by one instead of in groups. This and the next three fields are not written to `run.toml`
+    /// True to run statements one by one instead of in groups. This and the next four fields are not written to `run.toml`
     /// either.
     #[serde(skip_serializing)]
     pub no_fusion: bool,
+    /// True to launch the kernels of a step one by one instead of as a CUDA graph.
+    #[serde(skip_serializing)]
+    pub no_graphs: bool,
     /// True to profile the run by op, by kernel and by wait reason.
     #[serde(skip_serializing)]
     pub profile: bool,
@@ -131,6 +134,7 @@ impl Default for TrainRequest {
             resume: None,
             out: "out".into(),
             no_fusion: false,
+            no_graphs: false,
             profile: false,
             trace: None,
             trace_step: None,
@@ -189,6 +193,10 @@ impl TrainRequest {
 
     /// Checks that the trace can be recorded, before the run rather than at its end.
     fn check_trace(&self) -> Result<(), Error> {
+        if self.backend != "cpu" && (self.profile || self.trace.is_some()) {
+            let message = "`--trace` and `--profile` measure on the CPU only";
+            return Err(Error::input(Code::NotInThisVersion, message).help("--backend cpu, or leave them out"));
+        }
         if let Some(step) = self.trace_step.filter(|step| !(1..=self.steps).contains(step)) {
             return Err(option(format!("`trace_step` is {step}, but the steps are 1 to {}", self.steps)));
         }

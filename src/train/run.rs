@@ -1,6 +1,6 @@
 //! The training loop.
 
-use super::backend::{check_ops, no_gpu};
+use super::backend::{Place, check_ops, no_gpu};
 use super::checkpoint::{find, fixed, is_in, refused};
 use super::feed::Feed;
 use super::lock::Lock;
@@ -68,12 +68,12 @@ pub fn train_source(
 fn run(prepared: Prepared, progress: &mut dyn Progress) -> Result<TrainReport, Error> {
     let devices = prepared.compiled.model.mesh.devices() as usize;
     if prepared.request.backend == "cuda" {
-        let gpu = SharedGpu::open(0, devices).map_err(|why| no_gpu(&why))?;
-        let free = gpu.device().memory().map_err(|why| no_gpu(&why))?.0 as u64;
-        return run_on(prepared, progress, gpu, Some(free));
+        let gpu = SharedGpu::open(0, devices).map_err(|why| no_gpu(&why))?.graphs(!prepared.request.no_graphs);
+        let place = Place::gpu(gpu.device())?;
+        return run_on(prepared, progress, gpu, place);
     }
     let threads = Threads::new(devices, kernel_threads(devices), None);
-    run_on(prepared, progress, threads, None)
+    run_on(prepared, progress, threads, Place::threads())
 }
 
 /// The threads that the kernels of a device may use: devices share the cores evenly.
@@ -82,15 +82,15 @@ fn kernel_threads(devices: usize) -> usize {
     (cores / devices).max(1)
 }
 
-/// Runs on a platform, whose memory of tensors is that of this process or has so many free bytes.
+/// Runs on a platform.
 fn run_on<P: Platform>(
     prepared: Prepared,
     progress: &mut dyn Progress,
     platform: P,
-    free: Option<u64>,
+    place: Place,
 ) -> Result<TrainReport, Error> {
     let Prepared { request, source, parallel, compiled, feed, microbatches } = prepared;
-    let memory = check(&compiled, &request, free)?;
+    let memory = check(&compiled, &request, place.free)?;
     let data = TextData::load(&request.data, request.valid_fraction, memory.left)?;
     let samplers = Samplers {
         train: Sampler::new(&data.train, feed.seq as usize, request.seed)?,
@@ -104,6 +104,7 @@ fn run_on<P: Platform>(
     let (mut executor, measure) = load(platform, &compiled, &request, microbatches, memory)?;
     from.iter().try_for_each(|from| from.load(&mut executor)).map_err(refused)?;
     let mut header = header(&request, parallel, &compiled, &data, &feed, microbatches);
+    header.place = place.text;
     header.done = from.as_ref().map_or(0, |from| from.manifest.position.step);
     if let ModelSource::Config { unknown, .. } = source {
         header.unknown_keys = unknown;
@@ -408,6 +409,7 @@ fn header(
         precision: request.precision.clone(),
         unknown_keys: Vec::new(),
         devices: model.mesh.devices(),
+        place: String::new(),
         mesh: axes.join(" "),
         parallel,
         stages,

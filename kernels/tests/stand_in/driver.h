@@ -1,7 +1,7 @@
 /* A CUDA without a GPU: the driver, NVRTC and cuBLASLt as far as Meshwright calls them, on this processor.
  *
  * Streams do nothing before somebody waits for them, the latest that CUDA allows: what is not ordered comes out wrong. Products are
- * computed as the descriptors say, one by one. After an error in a stream every call returns it, and `cuGetErrorString` describes it.
+ * computed as the descriptors say, one by one. What a captured stream is given becomes a graph, whose launch does it as late. After an error in a stream every call returns it, and `cuGetErrorString` describes it.
  * With STAND_IN_FAULTS kernels spoil the last that they write, copies on the device forget their last byte, products are off in one
  * element, streams do not wait for events, and every event loses memory. */
 #ifndef DRIVER_H
@@ -10,10 +10,13 @@
 
 typedef uint64_t Address;
 typedef struct Stream Stream;
-enum { INVALID_CONTEXT = 201, NO_BINARY = 200, NOT_FOUND = 500, OUT_OF_RESOURCES = 701 };
+enum {
+    INVALID_CONTEXT = 201, NO_BINARY = 200, NOT_FOUND = 500, OUT_OF_RESOURCES = 701,
+    CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, CAPTURE_UNJOINED = 904, CAPTURE_ISOLATION = 905, CAPTURED_EVENT = 907,
+};
 
 /* Gives a stream work: a function on a copy of some data. */
-void give(Stream *stream, Status (*run)(void *data), const void *data, size_t bytes);
+Status give(Stream *stream, Status (*run)(void *data), const void *data, size_t bytes);
 /* Does all work of all streams. */
 Status finish_all(void);
 /* The status of the first error in a stream, or OK. */

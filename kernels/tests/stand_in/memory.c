@@ -1,4 +1,4 @@
-#include "driver.h"
+#include "streams.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +42,7 @@ Status cuMemAlloc_v2(Address *at, size_t bytes) {
     ONE_AT_A_TIME;
     if (!has_context()) return INVALID_CONTEXT;
     if (bytes == 0) return INVALID_VALUE;
+    if (forbidden_in_capture()) return CAPTURE_UNSUPPORTED;
     unsigned char *zone = aligned_alloc(256, (bytes + 2 * GUARD + 255) / 256 * 256);
     memset(zone, GUARDED, bytes + 2 * GUARD);
     memset(zone + GUARD, 0xff, bytes);
@@ -55,7 +56,9 @@ Status cuMemAlloc_v2(Address *at, size_t bytes) {
 }
 Status cuMemFree_v2(Address at) {
     ONE_AT_A_TIME;
-    Status status = finish_all();
+    Status status = forbidden_in_capture();
+    if (status) return status;
+    status = finish_all();
     Allocation **place = &allocations, *own;
     while (*place && (Address)(*place)->start != at) place = &(*place)->next;
     if (!(own = *place)) return INVALID_VALUE;
@@ -85,14 +88,14 @@ static Status run_fill(void *data) {
 }
 static Status copy(Address to, Address from, size_t bytes, Stream *stream) {
     if (!has_context()) return INVALID_CONTEXT;
-    give(stream, run_copy, &(Copy){.to = (void *)to, .from = (void *)from, .bytes = bytes}, sizeof(Copy));
-    return failed();
+    Status status = give(stream, run_copy, &(Copy){.to = (void *)to, .from = (void *)from, .bytes = bytes}, sizeof(Copy));
+    return status ? status : failed();
 }
 Status cuMemcpyDtoDAsync_v2(Address to, Address from, size_t bytes, Stream *s) { ONE_AT_A_TIME; return copy(to, from, bytes - faulty(), s); }
 Status cuMemcpyHtoDAsync_v2(Address to, const void *from, size_t bytes, Stream *s) { ONE_AT_A_TIME; return copy(to, (Address)from, bytes, s); }
 Status cuMemcpyDtoHAsync_v2(void *to, Address from, size_t bytes, Stream *s) { ONE_AT_A_TIME; return copy((Address)to, from, bytes, s); }
 Status cuMemsetD8Async(Address to, unsigned char value, size_t bytes, Stream *stream) {
     ONE_AT_A_TIME;
-    give(stream, run_fill, &(Copy){.to = (void *)to, .value = value, .bytes = bytes}, sizeof(Copy));
-    return failed();
+    Status status = give(stream, run_fill, &(Copy){.to = (void *)to, .value = value, .bytes = bytes}, sizeof(Copy));
+    return status ? status : failed();
 }

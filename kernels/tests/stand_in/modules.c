@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "driver.h"
+#include "streams.h"
 #include "modules.h"
 #include <dlfcn.h>
 #include <stdio.h>
@@ -11,6 +11,7 @@ typedef struct { const ModelKernel *kernel; size_t dynamic; } Function;
 /* A binary is the path of a shared library with a table of kernels. */
 Status cuModuleLoadData(void **module, const void *binary) {
     ONE_AT_A_TIME;
+    if (forbidden_in_capture()) return CAPTURE_UNSUPPORTED;
     *module = dlopen(binary, RTLD_NOW | RTLD_LOCAL);
     return *module ? failed() : NO_BINARY;
 }
@@ -90,7 +91,7 @@ Status cuLaunchKernel(Function *function, unsigned gx, unsigned gy, unsigned gz,
     char *data = calloc(1, bytes), *at = data + place(sizeof(Launch));
     *(Launch *)data = (Launch){kernel, {gx, gy, gz}, {bx, by, bz}, dynamic};
     for (unsigned i = 0; i < kernel->parameters; at += place(kernel->sizes[i]), i++) memcpy(at, arguments[i], kernel->sizes[i]);
-    give(stream, run, data, bytes);
+    Status status = give(stream, run, data, bytes);
     free(data);
-    return failed();
+    return status ? status : failed();
 }

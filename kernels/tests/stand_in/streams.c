@@ -1,24 +1,11 @@
 #define _GNU_SOURCE
-#include "driver.h"
+#include "streams.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-typedef struct { Stream *stream; uint64_t recorded, done; double time; } Event;
-
-typedef struct Work {
-    enum { RUN, RECORD, WAIT } kind;
-    Status (*run)(void *data);
-    Event *event;
-    uint64_t mark;
-    Stream *of;
-    struct Work *next;
-    char data[] __attribute__((aligned(16)));
-} Work;
-
-struct Stream { Work *first, *last; Stream *other; };
 static Stream *streams;
 
 static pthread_mutex_t door = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
@@ -45,16 +32,18 @@ Status cuGetErrorString(Status status, const char **text) {
     return OK;
 }
 
-static void queue(Stream *stream, const Work *work, const void *data, size_t bytes) {
+static Status queue(Stream *stream, const Work *work, const void *data, size_t bytes) {
+    if (stream->capture || (work->kind == WAIT && work->event->capture)) return capture_work(stream, work, data, bytes);
     Work *own = malloc(sizeof *work + bytes);
     *own = *work;
     if (bytes) memcpy(own->data, data, bytes);
     if (stream->last) stream->last->next = own; else stream->first = own;
     stream->last = own;
+    return failure;
 }
 
-void give(Stream *stream, Status (*run)(void *data), const void *data, size_t bytes) {
-    queue(stream, &(Work){.kind = RUN, .run = run}, data, bytes);
+Status give(Stream *stream, Status (*run)(void *data), const void *data, size_t bytes) {
+    return queue(stream, &(Work){.kind = RUN, .run = run}, data, bytes);
 }
 
 static void step(Stream *stream) {
@@ -94,12 +83,19 @@ Status cuStreamDestroy_v2(Stream *stream) {
     free(stream);
     return settled();
 }
-Status cuStreamSynchronize(Stream *stream) { ONE_AT_A_TIME; return finish(stream), settled(); }
-Status cuCtxSynchronize(void) { ONE_AT_A_TIME; return finish_all(); }
+Status cuStreamSynchronize(Stream *stream) {
+    ONE_AT_A_TIME;
+    Status refused = forbidden_in_capture();
+    return refused ? refused : (finish(stream), settled());
+}
+Status cuCtxSynchronize(void) {
+    ONE_AT_A_TIME;
+    Status refused = forbidden_in_capture();
+    return refused ? refused : finish_all();
+}
 Status cuStreamWaitEvent(Stream *stream, Event *event, unsigned flags) {
     ONE_AT_A_TIME;
-    queue(stream, &(Work){.kind = WAIT, .event = event, .mark = event->recorded, .of = event->stream}, 0, 0);
-    return failure;
+    return queue(stream, &(Work){.kind = WAIT, .event = event, .mark = event->recorded, .of = event->stream}, 0, 0);
 }
 Status cuEventCreate(Event **event, unsigned flags) {
     ONE_AT_A_TIME;
@@ -109,6 +105,8 @@ Status cuEventCreate(Event **event, unsigned flags) {
 }
 Status cuEventSynchronize(Event *event) {
     ONE_AT_A_TIME;
+    Status refused = forbidden_in_capture();
+    if (refused) return refused;
     while (event->done < event->recorded) step(event->stream);
     return settled();
 }
@@ -121,8 +119,9 @@ Status cuEventDestroy_v2(Event *event) {
 Status cuEventRecord(Event *event, Stream *stream) {
     ONE_AT_A_TIME;
     event->stream = stream;
-    queue(stream, &(Work){.kind = RECORD, .event = event, .mark = ++event->recorded}, 0, 0);
-    return failure;
+    event->capture = 0;
+    uint64_t mark = stream->capture ? event->recorded : ++event->recorded;
+    return queue(stream, &(Work){.kind = RECORD, .event = event, .mark = mark}, 0, 0);
 }
 Status cuEventElapsedTime_v2(float *milliseconds, Event *from, Event *to) {
     ONE_AT_A_TIME;

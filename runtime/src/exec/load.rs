@@ -156,6 +156,9 @@ fn load_rank<P: Platform>(
     let background = Background::new(rank_programs.clone(), context, &comm, thread).map_err(Refused::System)?;
     let (context, seed) = (ThreadContext { backend, kernels: own, recorder, numbers }, options.seed);
     let (fed, outs) = (Vec::new(), vec![0.0; outs]);
+    // Threads of other ranks must meet this one in every step, and events of a trace are recorded on the host.
+    let repeats =
+        (model.mesh.devices() == 1 && platform.repeats() && !options.record).then(|| vec![false; programs.len()]);
     let worker = Worker {
         state,
         arena_bytes,
@@ -168,6 +171,7 @@ fn load_rank<P: Platform>(
         fed,
         outs,
         report,
+        repeats,
     };
     Ok((worker, view))
 }

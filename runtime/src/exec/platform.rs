@@ -24,6 +24,9 @@ pub trait Platform {
     /// True if the async worker of each rank has a thread of its own.
     fn has_async_threads(&self) -> bool;
 
+    /// True if devices that can may repeat steps by themselves.
+    fn repeats(&self) -> bool;
+
     /// Counts threads as awake: before each step all main threads, and at load all async workers.
     fn enter(&self, threads: usize);
 }
@@ -61,6 +64,10 @@ impl Platform for Threads {
         self.async_threads
     }
 
+    fn repeats(&self) -> bool {
+        false
+    }
+
     fn enter(&self, threads: usize) {
         self.fabric.enter(threads);
     }
@@ -70,6 +77,7 @@ impl Platform for Threads {
 pub struct SharedGpu {
     fabric: Arc<Fabric<DeviceMemory>>,
     device: Arc<Device>,
+    graphs: bool,
 }
 
 impl SharedGpu {
@@ -79,7 +87,13 @@ impl SharedGpu {
     /// A library of CUDA is missing, or there is no such device.
     pub fn open(ordinal: usize, ranks: usize) -> Result<SharedGpu, cuda::Error> {
         // Threads of a rank give work and go on, so that one of them is enough.
-        Ok(SharedGpu { fabric: Fabric::new(ranks, false), device: Device::open(ordinal)? })
+        Ok(SharedGpu { fabric: Fabric::new(ranks, false), device: Device::open(ordinal)?, graphs: true })
+    }
+
+    /// The same place; with `graphs` a single rank repeats its steps as CUDA graphs. Results are identical to the bit.
+    #[must_use]
+    pub fn graphs(self, graphs: bool) -> SharedGpu {
+        SharedGpu { graphs, ..self }
     }
 
     /// The device.
@@ -101,6 +115,10 @@ impl Platform for SharedGpu {
 
     fn has_async_threads(&self) -> bool {
         false
+    }
+
+    fn repeats(&self) -> bool {
+        self.graphs
     }
 
     fn enter(&self, threads: usize) {

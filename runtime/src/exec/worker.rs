@@ -30,6 +30,8 @@ pub(super) struct Worker<B: Backend, C: Communicator> {
     /// The reported scalars, in the order of the names in the rank program.
     pub(super) outs: Vec<f32>,
     pub(super) report: Arc<Report>,
+    /// The rank programs that have been run once, if the device may repeat them by itself.
+    pub(super) repeats: Option<Vec<bool>>,
 }
 
 /// Report of a rank to the executor after a step.
@@ -54,14 +56,27 @@ impl<B: Backend + 'static, C: Communicator> Worker<B, C> {
     pub(super) fn run(&mut self, row: usize, input: &StepInput) -> Result<(), RankFailure> {
         let rank_programs = self.rank_programs.clone();
         self.begin(&rank_programs[row], input);
-        for (at, action) in rank_programs[row].actions.iter().enumerate() {
+        if self.repeats.is_none() || !self.context.backend.replay(row) {
+            self.launch(row, &rank_programs[row])?;
+        }
+        self.end(&rank_programs[row]);
+        Ok(())
+    }
+
+    /// Executes all actions of a rank program. The second time the device may record them.
+    fn launch(&mut self, row: usize, rank_program: &RankProgram<C>) -> Result<(), RankFailure> {
+        let has_run = self.repeats.as_mut().is_some_and(|repeats| std::mem::replace(&mut repeats[row], true));
+        let records = has_run && self.context.backend.begin_recording();
+        for (at, action) in rank_program.actions.iter().enumerate() {
             let began = self.context.now();
             self.act(row, (at, action))?;
             if !matches!(action, Action::Run(_)) {
                 self.context.record(EventKind::Action(at as u32), began);
             }
         }
-        self.end(&rank_programs[row]);
+        if records {
+            self.context.backend.end_recording(row);
+        }
         Ok(())
     }
 

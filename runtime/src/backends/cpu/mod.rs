@@ -265,6 +265,16 @@ impl Backend for Cpu {
 
     fn wait(&mut self, _: usize) {}
 
+    fn replay(&mut self, _: usize) -> bool {
+        false
+    }
+
+    fn begin_recording(&mut self) -> bool {
+        false
+    }
+
+    fn end_recording(&mut self, _: usize) {}
+
     fn prepare(&mut self, op: &KernelOp, site: &KernelSite<'_>) -> Result<Kernel, String> {
         let kernel = OpKernel::new(op, site, &self.shared)?;
         let split = Split::of(op, site).filter(|_| !kernel.moves);

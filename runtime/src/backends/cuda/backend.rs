@@ -4,6 +4,7 @@ use super::border::Border;
 use super::device::Device;
 use super::error::Error;
 use super::fused::{Buffers, Fused, LaunchArgs};
+use super::graph::Graph;
 use super::lower::element;
 use super::matmul::Matmul;
 use super::medium::DeviceMemory;
@@ -43,6 +44,8 @@ pub struct Cuda {
     /// Kernels that add tensors, by their type.
     adding: Vec<(DType, Fused)>,
     border: Border,
+    /// Recordings of steps, by number.
+    recordings: Vec<Option<Graph>>,
 }
 
 /// A kernel with its shapes, or several that run one after the other.
@@ -101,6 +104,7 @@ impl Cuda {
             staging: Staging::new(device)?,
             adding: Vec::new(),
             border: Border::new(device)?,
+            recordings: Vec::new(),
         })
     }
 
@@ -276,6 +280,24 @@ impl Backend for Cuda {
     fn prepare_group(&mut self, site: &GroupSite<'_>) -> Result<Kernel, String> {
         let plan = plan_group(site)?;
         self.ready(plan).map_err(|why| why.to_string())
+    }
+
+    fn replay(&mut self, recording: usize) -> bool {
+        let Some(Some(graph)) = self.recordings.get_mut(recording) else { return false };
+        graph.launch().unwrap_or_else(|why| panic!("{why}"));
+        true
+    }
+
+    fn begin_recording(&mut self) -> bool {
+        self.stream().begin_capture().unwrap_or_else(|why| panic!("{why}"));
+        true
+    }
+
+    fn end_recording(&mut self, recording: usize) {
+        let graph = self.stream().end_capture().unwrap_or_else(|why| panic!("{why}"));
+        self.recordings.resize_with(self.recordings.len().max(recording + 1), || None);
+        self.recordings[recording] = Some(graph);
+        self.replay(recording);
     }
 
     fn begin_step(&mut self, seed: u64, step: u64) {

@@ -9,6 +9,7 @@ pub mod check;
 pub mod device;
 mod error;
 pub mod fused;
+mod graph;
 pub mod library;
 mod lower;
 mod lower_rows;
@@ -26,4 +27,5 @@ mod written;
 
 pub use backend::{Cuda, Kernel};
 pub use error::Error;
+pub use graph::Graph;
 pub use medium::DeviceMemory;

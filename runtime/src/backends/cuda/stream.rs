@@ -21,7 +21,7 @@ impl Stream {
         Ok(Stream { stream: device.context().new_stream().tried("making a stream")? })
     }
 
-    pub(super) fn stream(&self) -> &CudaStream {
+    pub(super) fn stream(&self) -> &Arc<CudaStream> {
         &self.stream
     }
 
