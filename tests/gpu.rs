@@ -1,19 +1,22 @@
-//! `gpu-check` without CUDA: `kernels/tests/stand_in/` replaces the driver, NVRTC and cuBLASLt. So all that is
+//! `gpu-check` and `train` without CUDA: `kernels/tests/stand_in/` replaces the driver, NVRTC and cuBLASLt. So all that is
 //! between the command line and the libraries runs: loading, memory, staging, order, kernels' texts, descriptors, comparison.
 //! And each fault of the replacement must be found.
 #![cfg(target_os = "linux")]
 
 #[path = "../kernels/tests/stand_in/build.rs"]
 mod stand_in;
+#[path = "gpu/training.rs"]
+mod training;
 
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use training::{GPT2, LLAMA, MIXTRAL, Runs, apart};
 
-/// The folder with the libraries.
-fn stand_in() -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("gpu-{}", std::process::id()));
+/// The folder with the libraries, for one test.
+fn stand_in(test: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("gpu-{test}-{}", std::process::id()));
     stand_in::build(&Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/tests/stand_in"), &folder);
     folder
 }
@@ -34,7 +37,7 @@ fn rows(output: &Output) -> Vec<Value> {
 
 #[test]
 fn everything_between_the_command_and_cuda_works_and_faults_are_found() {
-    let folder = stand_in();
+    let folder = stand_in("check");
     let output = check(&folder, false);
     let right = rows(&output);
     let wrong: Vec<String> = right.iter().filter(|row| row["right"] != true).map(ToString::to_string).collect();
@@ -49,6 +52,67 @@ fn everything_between_the_command_and_cuda_works_and_faults_are_found() {
         // The replacement's copies to and from the host have no fault.
         let faultless = row["what"].as_str().is_some_and(|what| what.contains("host"));
         assert_eq!(row["right"], faultless, "{row}");
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// Sums of a thousand terms in other orders, a few in a row, differ by some 10^-6.
+const CLOSE: f64 = 1e-5;
+
+/// Each layout of a model trains as on the processor, and its ranks find each other.
+fn follows(test: &str, layouts: &[(&str, &str)]) {
+    let folder = stand_in(test);
+    for (model, parallel) in layouts {
+        let (runs, options) = (Runs::new(&folder, test, model), ["--parallel", parallel]);
+        let (right, curve) = (runs.curve("cpu", &options), runs.curve("cuda", &options));
+        let apart = apart(&right, &curve);
+        assert!(apart < CLOSE, "{parallel}: {apart:e}\n{right:?}\n{curve:?}");
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn training_on_data_and_tensor_parallel_ranks_of_a_gpu_follows_the_processor() {
+    follows("layers", &[(LLAMA, "dp=2,zero=3"), (LLAMA, "tp=2,sp=true"), (LLAMA, "cp=2"), (GPT2, "dp=2,zero=1")]);
+}
+
+#[test]
+fn training_on_pipeline_and_expert_parallel_ranks_of_a_gpu_follows_the_processor() {
+    follows(
+        "stages",
+        &[(LLAMA, "dp=2,tp=2,pp=2,zero=1,mbs=1"), (LLAMA, "pp=2,schedule=zb-h1,mbs=1"), (MIXTRAL, "dp=2,ep=2")],
+    );
+}
+
+#[test]
+fn a_step_as_a_graph_is_the_step_and_bf16_errs_as_bf16() {
+    let folder = stand_in("graph");
+    let runs = Runs::new(&folder, "graph", LLAMA);
+    let [right, graph, eager] = [("cpu", &[][..]), ("cuda", &[]), ("cuda", &["--no-graphs"])]
+        .map(|(backend, options)| runs.curve(backend, options));
+    assert!(apart(&right, &graph) < CLOSE, "{right:?}\n{graph:?}");
+    assert_eq!(graph, eager);
+    // Two orders of sums make some numbers round to neighbours, which changes no more than rounding itself.
+    let narrow = ["--precision", "bf16"];
+    let [narrow_right, narrow] = ["cpu", "cuda"].map(|backend| runs.curve(backend, &narrow));
+    assert!(apart(&narrow_right, &narrow) < apart(&right, &narrow_right), "{narrow_right:?}\n{narrow:?}");
+
+    let output = runs.run("cuda", &["--parallel", "dp=4", "--mbs", "1", "--trace", "trace.json"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("measure on the CPU only"), "{said}");
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_stream_that_does_not_wait_is_found() {
+    let folder = stand_in("waits");
+    let runs = Runs::new(&folder, "waits", LLAMA);
+    let right = runs.curve("cuda", &["--parallel", "dp=2"]);
+    // The first two streams are those of the threads of rank 0: the gradients' collectives wait for the backward, and the update for them.
+    for forgotten in ["0 1", "1 0"] {
+        let output = runs.with("cuda", &["--parallel", "dp=2"], &[("STAND_IN_FORGET", forgotten)]);
+        let differs = !output.status.success() || runs.reported("cuda") != right;
+        assert!(differs, "stream, and the one it does not wait for: {forgotten}");
     }
     fs::remove_dir_all(folder).unwrap();
 }

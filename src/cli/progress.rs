@@ -212,11 +212,7 @@ fn head(run: &RunHeader) -> Vec<String> {
     let devices = if run.devices == 1 { "1 device".to_string() } else { format!("{} devices", run.devices) };
     let mut lines = vec![
         format!("model     {}, {} parameters", run.model, count(run.parameters as f64)),
-        format!(
-            "mesh      {}: {devices}, {}",
-            if run.mesh.is_empty() { "none" } else { &run.mesh },
-            run.place
-        ),
+        format!("mesh      {}: {devices}, {}", if run.mesh.is_empty() { "none" } else { &run.mesh }, run.place),
         format!(
             "config    {}, micro-batches of {} per rank, sequence parallel {}, ZeRO {}{}",
             run.precision,

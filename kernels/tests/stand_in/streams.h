@@ -25,7 +25,7 @@ typedef struct Work {
     char data[] __attribute__((aligned(16)));
 } Work;
 
-struct Stream { Work *first, *last; Stream *other; Capture *capture; };
+struct Stream { Work *first, *last; Stream *other; Capture *capture; int number; };
 
 /* Adds work to a stream that is captured. */
 Status capture_work(Stream *stream, const Work *work, const void *data, size_t bytes);

@@ -8,6 +8,8 @@ mod channel;
 mod exchange;
 mod execute;
 mod group;
+#[cfg(test)]
+mod late_tests;
 mod medium;
 mod parking_lot;
 mod region;

@@ -197,8 +197,12 @@ impl<M: Medium> Transport for ThreadCommunicator<M> {
                     results: &buffer_table.results,
                 }
             };
-            // The work of this phase begins when all have ended the one before.
-            let begin = || (0..group.ranks.len()).for_each(|place| medium.wait(stream, slot.event(place, phase)));
+            // The work of this phase begins when all have ended the one before; the own part of an earlier phase is on this stream.
+            let is_before = |place: &usize| phase == Phase::Published || *place != member.place;
+            let begin = || {
+                let others = (0..group.ranks.len()).filter(is_before);
+                others.for_each(|place| medium.wait(stream, slot.event(place, phase)));
+            };
             let end = |phase| {
                 medium.record(stream, slot.event(member.place, phase));
                 fabric.arrive(*rank, group, number, phase);
