@@ -2,7 +2,7 @@
 
 use super::{Answer, TableFormat};
 use crate::error::Error;
-use crate::train::no_gpu;
+use crate::train::{check_training, no_gpu};
 use clap::Args;
 use runtime::backends::cuda::check::{CheckRow, Report, check};
 use runtime::backends::cuda::device::Properties;
@@ -10,7 +10,7 @@ use std::fmt::Write;
 use support::table::table;
 use support::units::with_unit;
 
-/// Run all kernels on a GPU and compare the results with the CPU's
+/// Run all kernels on a GPU, and train small models on it, and compare the results with the CPU's
 ///
 /// Errors are relative; each bound follows from the arithmetic. Rates are the best of several timings, shares are of the peak
 /// at the device's highest clock. The exit status is 1 if there is no GPU, 3 if a check fails.
@@ -29,7 +29,8 @@ pub(super) struct GpuCheck {
 
 impl GpuCheck {
     pub(super) fn run(self) -> Result<Answer, Error> {
-        let report = check(self.device, self.quick).map_err(|why| no_gpu(&why))?;
+        let mut report = check(self.device, self.quick).map_err(|why| no_gpu(&why))?;
+        report.rows.extend(check_training(self.device, self.quick));
         let text = match self.format {
             TableFormat::Table => text(&report),
             TableFormat::Json => super::json(&report)?,

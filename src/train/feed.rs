@@ -62,17 +62,24 @@ impl Feed {
     /// Builds the input of a step: micro-batches from sample `first` on. Samples from `end` on are fed, but their
     /// labels are ignored.
     pub(super) fn step(&self, sampler: &Sampler<'_>, first: u64, microbatches: u32, end: u64) -> StepInput {
-        let mut batch = Batch::default();
-        let mut valid_tokens = 0;
-        let mut fill = |number: u32| {
-            let first = first + u64::from(number) * self.sequences;
+        let fill = |number: u32| {
+            let (first, mut batch) = (first + u64::from(number) * self.sequences, Batch::default());
             sampler.fill(first, self.sequences as usize, &mut batch);
             let counted = end.saturating_sub(first).min(self.sequences) * self.seq;
             batch.labels[counted as usize..].fill(-1);
+            batch
+        };
+        self.of_batches((0..microbatches).map(fill))
+    }
+
+    /// Builds the input of a step of micro-batches.
+    pub(super) fn of_batches(&self, batches: impl Iterator<Item = Batch>) -> StepInput {
+        let mut valid_tokens = 0;
+        let inputs = |batch: Batch| {
             valid_tokens += batch.valid_labels() as u64;
             self.inputs.iter().map(|(value, field)| (*value, Input::Ints(field(&batch).to_vec()))).collect()
         };
-        let microbatches: Vec<Inputs> = (0..microbatches).map(&mut fill).collect();
+        let microbatches: Vec<Inputs> = batches.map(inputs).collect();
         StepInput { microbatches, valid_tokens, loss_scale: 1.0, lr: 0.0, step: 1, update: 1 }
     }
 }

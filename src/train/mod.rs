@@ -19,6 +19,7 @@ mod backend;
 mod checkpoint;
 mod feed;
 mod free;
+mod gpu_check;
 mod lock;
 mod measure;
 mod memory;
@@ -31,6 +32,7 @@ mod run;
 
 pub use backend::{check_ops, no_gpu};
 pub use free::free_memory;
+pub use gpu_check::check_training;
 pub use prepare::predict;
 pub use report::{ProfileReport, Progress, Quiet, Routed, RunHeader, Signal, TrainReport};
 pub use request::TrainRequest;

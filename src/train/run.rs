@@ -77,7 +77,7 @@ fn run(prepared: Prepared, progress: &mut dyn Progress) -> Result<TrainReport, E
 }
 
 /// The threads that the kernels of a device may use: devices share the cores evenly.
-fn kernel_threads(devices: usize) -> usize {
+pub(super) fn kernel_threads(devices: usize) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     (cores / devices).max(1)
 }

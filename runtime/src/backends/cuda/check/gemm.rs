@@ -332,7 +332,12 @@ fn einsum(bench: &mut Bench, equation: &str) -> Result<Found, Error> {
     for (span, data) in spans.iter().zip([&a, &b, &held]) {
         put(&mut cuda, *span, data);
     }
+    // The other thread's work comes after what is put, and before what is got.
+    cuda.record(0);
+    other.wait(0);
     other.launch(&mut kernel, LaunchSite::default(), &spans[..2], &spans[2..], true);
+    other.record(1);
+    cuda.wait(1);
     let got = get(&mut cuda, spans[2]);
     let terms =
         eq.letters[0].iter().filter(|l| !eq.letters[2].contains(l)).map(|l| size(&l.to_string())).product::<usize>();
