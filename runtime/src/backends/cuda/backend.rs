@@ -92,6 +92,11 @@ impl Cuda {
         })
     }
 
+    /// Lets kernels that are prepared from now on have the fastest algorithm of several for each product, instead of the first.
+    pub fn time_products(&mut self) {
+        self.matmul.set_timing(true);
+    }
+
     fn clear_tally(&mut self) -> Result<(), Error> {
         let to = self.shared.address(RANDOM, TALLY);
         // SAFETY: as in `launch`.
@@ -106,6 +111,9 @@ impl Cuda {
     fn ready(&mut self, plan: Plan) -> Result<Kernel, Error> {
         let mut compiled = Vec::new();
         for stage in &plan.stages {
+            if let Work::Product(plan, formats) = &stage.work {
+                self.matmul.prepare(&self.stream, &plan.gemm, *formats)?;
+            }
             compiled.push(match &stage.work {
                 Work::Kernel(program) => Compiled::Fused(Box::new(Fused::new(&self.device, program)?)),
                 Work::Written(written) => Compiled::Text(Text::new(&self.device, written)?),
@@ -135,11 +143,11 @@ impl Cuda {
                 (_, Compiled::Text(text)) => unsafe {
                     text.launch(&self.stream, &[operands, results], adds, random)?;
                 },
-                (Work::Product(plan, arithmetic), _) => {
+                (Work::Product(plan, formats), _) => {
                     let (gemm, adds) = (&plan.gemm, adds != 0);
                     let [a, b] = if gemm.swapped { [operands[1], operands[0]] } else { [operands[0], operands[1]] };
                     // SAFETY: as in `launch`; the scratch memory is as long as the greatest need.
-                    unsafe { self.matmul.launch(&self.stream, gemm, *arithmetic, [a, b, results[0]], adds)? };
+                    unsafe { self.matmul.launch(&self.stream, gemm, *formats, [a, b, results[0]], adds)? };
                 }
                 _ if adds != 0 => self.add(tensors.results[0], tensors.operands[0]),
                 _ => self.copy(tensors.results[0], tensors.operands[0]),
@@ -209,7 +217,9 @@ impl Backend for Cuda {
 
     fn fork(&self) -> Result<Cuda, String> {
         let memory = [&self.arena, &self.shared].map(Arc::clone);
-        Cuda::on(&self.device, self.stream.clone(), memory).map_err(|why| why.to_string())
+        let mut fork = Cuda::on(&self.device, self.stream.clone(), memory).map_err(|why| why.to_string())?;
+        fork.matmul.set_timing(self.matmul.is_timing());
+        Ok(fork)
     }
 
     fn prepare(&mut self, op: &KernelOp, site: &KernelSite<'_>) -> Result<Kernel, String> {

@@ -5,6 +5,7 @@
 
 mod backend;
 pub mod check;
+mod descriptors;
 pub mod device;
 mod error;
 pub mod fused;
@@ -19,6 +20,7 @@ pub mod plan;
 pub mod staging;
 pub mod stream;
 mod text;
+mod trial;
 mod written;
 
 pub use backend::{Cuda, Kernel};
