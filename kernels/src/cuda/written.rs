@@ -141,10 +141,8 @@ pub mod texts {
     pub const GATHER: &str = include_str!("written/gather.cu");
     /// The text of `fold`.
     pub const FOLD: &str = include_str!("written/fold.cu");
-    /// The text of `scatter`.
-    pub const SCATTER: &str = include_str!("written/scatter.cu");
-    /// The text of `embedding_grad`.
-    pub const EMBEDDING_GRAD: &str = include_str!("written/embedding_grad.cu");
+    /// The text of `count_picks`, `offset_picks`, `base_picks`, `order_picks` and `add_picks`.
+    pub const PICKS: &str = include_str!("written/picks.cu");
     /// The text of `top_k`.
     pub const TOP_K: &str = include_str!("written/top_k.cu");
     /// The text of `top_k_grad`.
