@@ -97,6 +97,27 @@ fn many(at: [usize; 2], i: u64) -> Option<f32> {
     (at == [0, 0]).then(|| (i * 7919 % 602) as f32 - 1.0)
 }
 
+/// Numbers of five rows of 37, of which some have squares beyond f32.
+fn large([side, at]: [usize; 2], i: u64) -> Option<f32> {
+    ([side, at] == [0, 0]).then(|| (few(i) - 3.0 + 0.1 * few(i / 7)) * SIZES[(i / 37) as usize % 5])
+}
+
+const SIZES: [f32; 5] = [1.0, 1e16, 1e25, 3e37, 1e-30];
+
+/// Those, and factors of their rows, behind the parameters or behind the means.
+fn normed([side, at]: [usize; 2], i: u64) -> Option<f32> {
+    let factors = |at| [side, at] == [0, 2];
+    if factors(at) { Some(0.5 / SIZES[i as usize % 5].max(1e-5)) } else { large([side, at], i) }
+}
+
+fn centred([side, at]: [usize; 2], i: u64) -> Option<f32> {
+    match [side, at] {
+        [0, 2] => Some(0.1 * SIZES[i as usize % 5]),
+        [0, 3] => Some(0.5 / SIZES[i as usize % 5].max(1e-5)),
+        _ => large([side, at], i),
+    }
+}
+
 fn before(at: [usize; 2], _: u64) -> Option<f32> {
     (at == [0, 1]).then_some(-3.0)
 }
@@ -201,6 +222,14 @@ const MOVES: &[Row] = &[
     ("embedding_grad", &["i32[13]", "T[13, 300]"], &["T[7, 300]"], places),
 ];
 
+/// Norms, whose kernels are generated, of rows whose squares overflow.
+const NORMS: &[Row] = &[
+    ("rms_norm eps=1e-5", &["T[5, 37]", "T[37]"], &["T[5, 37]", "f32[5]"], large),
+    ("rms_norm_dx", &["T[5, 37]", "T[37]", "f32[5]", "T[5, 37]"], &["T[5, 37]"], normed),
+    ("layer_norm eps=1e-5", &["T[5, 37]", "T[37]", "T[37]"], &["T[5, 37]", "f32[5]", "f32[5]"], large),
+    ("layer_norm_dx", &["T[5, 37]", "T[37]", "f32[5]", "f32[5]", "T[5, 37]"], &["T[5, 37]"], centred),
+];
+
 /// Experts and attention.
 const MODELS: &[Row] = &[
     ("top_k k=3", &["T[5, 7]"], &["T[5, 3]", "i32[5, 3]"], scores),
@@ -244,7 +273,7 @@ const GRADIENTS: &[&str] = &["T[2, 41, 2, 3, 7]", "T[2, 37, 2, 7]", "T[2, 37, 2,
 
 /// All of them in f32, and the last of each op in bf16 too; those of one result that is no update add to it, too.
 pub(crate) fn cases() -> Vec<OpCase> {
-    let rows: Vec<&Row> = NUMBERS.iter().chain(MOVES).chain(MODELS).collect();
+    let rows: Vec<&Row> = NUMBERS.iter().chain(MOVES).chain(NORMS).chain(MODELS).collect();
     let mut cases = Vec::new();
     for (at, row) in rows.iter().enumerate() {
         let is_last = rows.get(at + 1).is_none_or(|next| name(next.0) != name(row.0));
