@@ -95,6 +95,10 @@ fn functions() -> Vec<Case> {
         let [columns, rows] = [columns, rows].map(|dims| Access::Strided(Strides { dims, offset: 0 }));
         let spread = Program::binary(Binary::Sub, element, [(columns, 8), (rows, 5)], 40);
         add(format!("spread {element:?}"), spread, false, 0, Bound::EXACT);
+        // A stack of matrices that are transposed: tiles, some of which are not full.
+        let turned = Access::Strided(Strides { dims: vec![(2, 33), (33, 1), (2, 2640), (40, 66)], offset: 3 });
+        let moved = Program::copy([Element::F32, element], (turned, 5283), 5280);
+        add(format!("turned to {element:?}"), moved, true, 0, Bound::EXACT);
         for from in [Element::F32, Element::Bf16, Element::F16] {
             let cast = Program::copy([from, element], (Access::Same, 301), 301);
             add(format!("{from:?} to {element:?}"), cast, false, 0, Bound::EXACT);

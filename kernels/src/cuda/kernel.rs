@@ -1,7 +1,7 @@
 //! Kernels of programs: their text, and how many threads run them.
 
 use super::spell::spelling;
-use super::{flat, rows};
+use super::{flat, rows, tiles};
 use crate::group::Program;
 use std::fmt::Write;
 
@@ -62,8 +62,9 @@ impl Kernel {
         let mut lens = program.outs.iter().map(|out| program.values[out.value].len);
         let first = lens.next().ok_or("a kernel without results")?;
         let is_flat = lens.all(|len| len == first) && program.outs.iter().all(|out| out.columns.is_none());
-        let kernel = match flat::kernel(program) {
-            Ok(kernel) if is_flat => kernel,
+        let kernel = match (tiles::kernel(program), flat::kernel(program)) {
+            (Some(kernel), _) => kernel,
+            (None, Ok(kernel)) if is_flat => kernel,
             _ => rows::kernel(program)?,
         };
         let teams = if kernel.shape.elements.is_none() { TEAMS } else { "" };
