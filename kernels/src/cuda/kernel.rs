@@ -25,6 +25,8 @@ pub const WARP: usize = 32;
 pub(super) const FUNCTIONS: &str = include_str!("functions.cu");
 /// The functions of threads that reduce a row together.
 pub(super) const TEAMS: &str = include_str!("teams.cu");
+/// The functions of a thread that takes several elements at once.
+pub(super) const VECTORS: &str = include_str!("vectors.cu");
 
 /// A generated kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -67,8 +69,8 @@ impl Kernel {
             (None, Ok(kernel)) if is_flat => kernel,
             _ => rows::kernel(program)?,
         };
-        let teams = if kernel.shape.elements.is_none() { TEAMS } else { "" };
-        Ok(Kernel { source: format!("{FUNCTIONS}{teams}\n{}", kernel.source), ..kernel })
+        let (teams, vectors) = if kernel.shape.elements.is_none() { (TEAMS, VECTORS) } else { ("", "") };
+        Ok(Kernel { source: format!("{FUNCTIONS}{teams}{vectors}\n{}", kernel.source), ..kernel })
     }
 
     /// The blocks that a launch needs, for this number of elements if that is an argument.
