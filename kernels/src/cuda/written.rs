@@ -142,13 +142,13 @@ pub mod texts {
     /// The text of `fold`.
     pub const FOLD: &str = include_str!("written/fold.cu");
     /// The text of `count_picks`, `offset_picks`, `base_picks`, `order_picks` and `add_picks`.
-    pub const PICKS: &str = include_str!("written/picks.cu");
+    pub const PICKS: &str = concat!(include_str!("written/picks.cu"), "\n", include_str!("written/add_picks.cu"));
     /// The text of `top_k`.
     pub const TOP_K: &str = include_str!("written/top_k.cu");
     /// The text of `top_k_grad`.
     pub const TOP_K_GRAD: &str = include_str!("written/top_k_grad.cu");
-    /// The text of `deal`.
-    pub const DEAL: &str = include_str!("written/deal.cu");
+    /// The text of `count_picks`, `offset_picks` and `deal`.
+    pub const DEAL: &str = concat!(include_str!("written/picks.cu"), "\n", include_str!("written/deal.cu"));
     /// The text of `dispatch`.
     pub const DISPATCH: &str = include_str!("written/dispatch.cu");
     /// The text of `tally`.

@@ -9,7 +9,7 @@ use kernels::cuda::written::{Definitions, texts};
 use kernels::scalar::Strides;
 
 /// The element types of the first float operand and the result.
-pub(super) fn tensors(site: &KernelSite<'_>, operand: usize) -> Result<Definitions, String> {
+fn tensors(site: &KernelSite<'_>, operand: usize) -> Result<Definitions, String> {
     Ok(Definitions::new().tensor("X", of_operand(site, operand)?).tensor("OUT", of_result(site, 0)?))
 }
 
