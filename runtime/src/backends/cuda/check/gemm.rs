@@ -332,7 +332,7 @@ fn timed(bench: &mut Bench) -> Result<Found, Error> {
     large(bench, &mut matmul, [n; 3], formats)
 }
 
-/// An einsum through the backend, with its copies before and after the product: given to one stream, and read by another.
+/// An einsum through the backend, with its copies before and after the product, whose algorithm is the fastest of several: given to one stream, and read by another.
 fn einsum(bench: &mut Bench, equation: &str) -> Result<Found, Error> {
     let size = |letter: &str| match letter {
         "b" | "r" => 2,
@@ -361,6 +361,7 @@ fn einsum(bench: &mut Bench, equation: &str) -> Result<Found, Error> {
         end += span.bytes().next_multiple_of(256);
     }
     let mut cuda = Cuda::new(&bench.device)?;
+    cuda.time_products();
     cuda.reserve(end).map_err(Error::Program)?;
     let mesh = Mesh::default();
     let operands: Vec<&Type> = operands.iter().collect();
