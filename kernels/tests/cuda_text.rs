@@ -95,6 +95,10 @@ fn functions() -> Vec<Case> {
         let [columns, rows] = [columns, rows].map(|dims| Access::Strided(Strides { dims, offset: 0 }));
         let spread = Program::binary(Binary::Sub, element, [(columns, 8), (rows, 5)], 40);
         add(format!("spread {element:?}"), spread, false, 0, Bound::EXACT);
+        // A stack of matrices that are transposed: tiles, some of which are not full.
+        let turned = Access::Strided(Strides { dims: vec![(2, 33), (33, 1), (2, 2640), (40, 66)], offset: 3 });
+        let moved = Program::copy([Element::F32, element], (turned, 5283), 5280);
+        add(format!("turned to {element:?}"), moved, true, 0, Bound::EXACT);
         for from in [Element::F32, Element::Bf16, Element::F16] {
             let cast = Program::copy([from, element], (Access::Same, 301), 301);
             add(format!("{from:?} to {element:?}"), cast, false, 0, Bound::EXACT);
@@ -141,6 +145,22 @@ fn kinds(rows: usize, width: usize) -> Program {
     program.outs.push(Out { value: total, element: Element::F32, columns: Some(width), adds: true });
     program.outs.push(Out { value: picked, element: Element::Bf16, columns: Some(1), adds: true });
     program
+}
+
+/// Sums over rows of differences of numbers of a type, and these, on integers.
+fn sum_case([rows, width]: [usize; 2], element: Element, shift: u64) -> Case {
+    let (n, mut program) = (rows * width, Program::default());
+    let [x, column] = [n, width].map(|len| program.push(Node::Input, element, len));
+    let along = Access::Strided(Strides { dims: vec![(rows, 0), (width, 1)], offset: 0 });
+    let less = Node::Binary(Binary::Sub, Read::same(x), Read { value: column, access: along });
+    let less = program.push(less, element, n);
+    program.leave(less);
+    program.outs[0].adds = true;
+    program.outs.push(Out { value: less, element: Element::F32, columns: Some(width), adds: true });
+    let inputs = vec![integers(n, 1, 6), integers(width, 2, 6)];
+    let held = vec![integers(n, 3, 6), integers(width, 4, 6)];
+    let name = format!("sums of {rows} x {width} {element:?}, out of line by {shift}");
+    Case { name, program, accumulate: shift > 0, inputs, held, shift, bound: Bound::EXACT }
 }
 
 fn kind_case([rows, width]: [usize; 2], accumulate: bool) -> Case {
@@ -302,6 +322,13 @@ fn generated_text_computes_what_programs_mean() {
     let mut cases = functions();
     let shapes = [[5, 7], [37, 40], [3, 1100], [1, 1], [1, 9], [600, 2]];
     cases.extend(shapes.iter().flat_map(|shape| [false, true].map(|accumulate| kind_case(*shape, accumulate))));
+    // Rows of whole vectors, some of which are out of line.
+    for shape in [[3, 128], [5, 256], [2, 3072]] {
+        cases.extend([0, 4].map(|shift| Case { shift, ..kind_case(shape, shift > 0) }));
+        for element in [Element::F32, Element::Bf16, Element::F16] {
+            cases.extend([0, 4].map(|shift| sum_case(shape, element, shift)));
+        }
+    }
     // Rows that are read again from memory.
     let mut long = kind_case([2, 40_000], false);
     long.program.outs.truncate(4);

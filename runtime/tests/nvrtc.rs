@@ -1,4 +1,4 @@
-//! Every generated kernel compiles to machine code, within a budget of registers and without spills. Needs NVRTC and no GPU:
+//! Every kernel compiles to machine code, within a budget of registers, without spills, and to the resources of a table. Needs NVRTC and no GPU:
 //! `.ci/run` fetches it and runs this with `--ignored`.
 
 #[path = "written/ops.rs"]
@@ -10,17 +10,18 @@ use ir::ops::{
     SoftmaxGrad,
 };
 use ir::types::{DType, Type};
-use kernels::cuda::kernel::Kernel;
+use kernels::cuda::kernel::{GROUP, Kernel};
 use kernels::cuda::written::BLOCK;
 use kernels::group::Program;
 use kernels::scalar::{Access, Binary, Element, Strides, Unary};
 use meshwright_runtime::backend::KernelSite;
-use meshwright_runtime::backends::cuda::nvrtc::{Code, compile};
+use meshwright_runtime::backends::cuda::nvrtc::compile;
 use meshwright_runtime::backends::cuda::plan::{Stage, Work, plan};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
 
-/// Ampere, Hopper and Blackwell.
-const ARCHITECTURES: [&str; 3] = ["sm_80", "sm_90", "sm_100"];
+/// Ampere, Hopper, Hopper with the instructions that are its own, and Blackwell.
+const ARCHITECTURES: [&str; 4] = ["sm_80", "sm_90", "sm_90a", "sm_100"];
 
 /// Registers per thread of kernels on single elements. With 2048 threads on a multiprocessor of 65536 registers there are 32 for each (CUDA
 /// C++ Programming Guide, "Technical Specifications per Compute Capability"); half as many threads still keep its memory busy.
@@ -28,25 +29,33 @@ const REGISTERS: u32 = 64;
 /// Registers of a multiprocessor.
 const FILE: u32 = 65_536;
 
-fn programs() -> Vec<Program> {
+/// Programs on single elements, with their classes.
+fn by_elements() -> Vec<(String, Program)> {
     let walk = Access::Strided(Strides { dims: vec![(3, 1), (5, 0), (7, 3)], offset: 2 });
     let long = Access::Strided(Strides { dims: vec![(1 << 20, 1), (1 << 20, 1 << 20)], offset: 1 << 40 });
+    let turned = Access::Strided(Strides { dims: vec![(8, 800), (40, 1), (20, 40)], offset: 0 });
     let n = 1000;
-    let compile = |element| {
+    let of = |element| {
         let unary = Unary::ALL.map(|op| Program::unary(op, element, n)).into_iter();
         let same = [(Access::Same, n), (Access::Same, n)];
         let binary = Binary::ALL.map(|op| Program::binary(op, element, same.clone(), n)).into_iter();
-        let strided = [&walk, &long]
-            .map(|access| Program::binary(Binary::Mul, element, [(access.clone(), n), (Access::One, 1)], n))
-            .into_iter();
         let infinite = Program::unary(Unary::Scale(f32::INFINITY), element, n);
-        unary.chain(binary).chain(strided).chain([Program::copy([element; 2], (Access::Same, n), n), infinite])
+        let simple = unary.chain(binary).chain([Program::copy([element; 2], (Access::Same, n), n), infinite]);
+        let strided = [&walk, &long]
+            .map(|access| Program::binary(Binary::Mul, element, [(access.clone(), n), (Access::One, 1)], n));
+        let tiles = Program::copy([element; 2], (turned.clone(), 6400), 6400);
+        let named = |class: &str, program| (format!("{class} {element:?}").to_lowercase(), program);
+        let simple = simple.map(move |program| named("elements", program));
+        simple
+            .chain(strided.map(|program| named("strided", program)))
+            .chain([named("tiles", tiles)])
+            .collect::<Vec<_>>()
     };
-    [Element::F32, Element::Bf16, Element::F16].into_iter().flat_map(compile).collect()
+    [Element::F32, Element::Bf16, Element::F16].into_iter().flat_map(of).collect()
 }
 
 /// Kernels by rows, of a width in the registers of a warp, of a block, and beyond registers.
-fn by_rows() -> Vec<Program> {
+fn by_rows() -> Vec<(String, Program)> {
     let mut programs = Vec::new();
     for width in [768, 4096, 50_257] {
         let (x, row, column) = ([64, width], [64], [width]);
@@ -63,7 +72,13 @@ fn by_rows() -> Vec<Program> {
             (KernelOp::Dropout(Dropout { p: 0.1, path: "a.b".into(), piece: None }), &[x]),
             (KernelOp::Rope(Rope { theta: 1e4, scaling: None, inverse: false }), &[&[8, 8, 4, 64], &[8, 8]]),
         ];
-        programs.extend(ops.iter().flat_map(|(op, sizes)| planned(op, sizes)));
+        for (op, sizes) in &ops {
+            programs.extend(planned(op, sizes).into_iter().map(|program| {
+                let is_flat = Kernel::new(&program).unwrap().shape.elements.is_some();
+                let name = op.def().name();
+                (if is_flat { format!("elements {name}") } else { format!("rows {name} {width}") }, program)
+            }));
+        }
     }
     programs
 }
@@ -89,45 +104,95 @@ fn planned(op: &KernelOp, sizes: &[&[u64]]) -> Vec<Program> {
     plan(op, &site).unwrap().stages.into_iter().map(program).collect()
 }
 
-#[test]
-#[ignore = "needs NVRTC: .ci/run fetches it"]
-fn generated_kernels_compile_within_their_budget() {
-    for arch in ARCHITECTURES {
-        let (mut most, mut count) = (0, 0);
-        for program in programs().into_iter().chain(by_rows()) {
-            count += 1;
-            let kernel = Kernel::new(&program).unwrap();
-            // Those by rows hold what they read again; a block of them fits on a multiprocessor.
-            let most_registers = if kernel.shape.elements.is_some() { REGISTERS } else { FILE / kernel.shape.block };
-            let text = kernel.source;
-            let code = compile(&text, arch).unwrap_or_else(|why| panic!("{why}\n{text}"));
-            let (registers, spilled) = budget(&code);
-            let fits = registers <= most_registers.min(255) && spilled == 0;
-            assert!(fits, "{arch}: {registers} registers, {spilled} bytes spilled\n{text}");
-            assert!(!code.log.contains("warning"), "{}", code.log);
-            most = most.max(registers);
-        }
-        println!("{arch}: {count} programs, at most {most} registers");
-    }
+/// A text with the class of its generated kernels, or none if they are written by hand, and the most registers of a thread.
+struct Text {
+    class: Option<String>,
+    source: String,
+    registers: u32,
 }
 
-#[test]
-#[ignore = "needs NVRTC: .ci/run fetches it"]
-fn written_kernels_compile() {
-    let mut texts = HashSet::new();
+/// All texts, each once.
+fn texts() -> Vec<Text> {
+    let mut texts = Vec::new();
+    for (class, program) in by_elements().into_iter().chain(by_rows()) {
+        let kernel = Kernel::new(&program).unwrap();
+        // Those by rows hold what they read again; a block of them fits on a multiprocessor.
+        let registers = if kernel.shape.elements.is_some() { REGISTERS } else { FILE / kernel.shape.block };
+        texts.push(Text { class: Some(class), source: kernel.source, registers: registers.min(255) });
+    }
     for case in ops::cases() {
         let plan = case.with_site(|site| plan(site.stmts[0].op, &site.stmts[0].site)).unwrap();
         texts.extend(plan.stages.into_iter().filter_map(|stage| match stage.work {
-            Work::Written(written) => Some(written.source),
+            Work::Written(written) => {
+                Some(Text { class: None, source: written.source, registers: FILE / BLOCK as u32 })
+            }
             _ => None,
         }));
     }
-    for (arch, text) in ARCHITECTURES.into_iter().flat_map(|arch| texts.iter().map(move |text| (arch, text))) {
-        let code = compile(text, arch).unwrap_or_else(|why| panic!("{why}\n{text}"));
-        let (registers, spilled) = budget(&code);
-        assert!(registers <= FILE / BLOCK as u32 && spilled == 0, "{arch}: {registers}, {spilled} spilled\n{text}");
-        assert!(!code.log.contains("warning"), "{}\n{text}", code.log);
+    let mut known = HashSet::new();
+    texts.retain(|text| known.insert(text.source.clone()));
+    texts
+}
+
+/// By class or name, the most registers and bytes of shared memory that a kernel of it has.
+type Rows = BTreeMap<String, (u32, u32)>;
+
+/// Compiles all texts for an architecture.
+fn compiled(texts: &[Text], arch: &str) -> Rows {
+    let mut rows = Rows::new();
+    for Text { class, source, registers } in texts {
+        let code = compile(source, arch).unwrap_or_else(|why| panic!("{why}\n{source}"));
+        assert!(!code.log.contains("warning"), "{}\n{source}", code.log);
+        let usages = code.usages();
+        assert_eq!(
+            usages.len(),
+            source.matches("extern \"C\" __global__").count(),
+            "the assembler tells of each:\n{}",
+            code.log
+        );
+        for usage in usages {
+            let name = match class {
+                Some(class) if usage.kernel == GROUP => class.clone(),
+                Some(class) => format!("{class}, {}", usage.kernel),
+                None => usage.kernel.clone(),
+            };
+            assert!(usage.registers <= *registers && usage.spilled == 0, "{arch}, {name}: {usage:?}\n{source}");
+            // A row is in registers; the library's sine and cosine, of elements, have an array in a thread's memory.
+            assert!(usage.stack == 0 || !name.starts_with("rows"), "{arch}, {name}: {usage:?}\n{source}");
+            let most = rows.entry(name).or_default();
+            *most = (most.0.max(usage.registers), most.1.max(usage.shared));
+        }
     }
+    rows
+}
+
+/// The table in `registers.txt`: `BLESS=1` writes it anew.
+#[test]
+#[ignore = "needs NVRTC: .ci/run fetches it"]
+fn kernels_compile_within_their_budget_to_what_the_table_says() {
+    let texts = texts();
+    let rows = std::thread::scope(|scope| {
+        let threads = ARCHITECTURES.map(|arch| scope.spawn(|| compiled(&texts, arch)));
+        threads.map(|thread| thread.join().unwrap())
+    });
+    let mut table = format!(
+        "{:32}{}\n",
+        "registers, shared memory in bytes",
+        ARCHITECTURES.map(|arch| format!("{arch:>13}")).concat()
+    );
+    for name in rows[0].keys() {
+        let cells = rows.each_ref().map(|rows| {
+            let (registers, shared) = rows[name];
+            format!("{registers:>6}{shared:>7}")
+        });
+        table += &format!("{name:32}{}\n", cells.concat());
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/registers.txt");
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&path, &table).unwrap();
+    }
+    let told = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(told == table, "{} says something else than\n{table}", path.display());
 }
 
 #[test]
@@ -141,11 +206,6 @@ fn kernels_that_test_the_model_of_a_gpu_are_cuda() {
             assert!(!code.log.contains("warning"), "{}", code.log);
         }
     }
-}
-
-fn budget(code: &Code) -> (u32, u32) {
-    let told = code.registers().zip(code.spilled_bytes());
-    told.unwrap_or_else(|| panic!("the assembler told no registers:\n{}", code.log))
 }
 
 #[test]

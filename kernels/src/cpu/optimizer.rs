@@ -23,9 +23,9 @@ pub struct AdamW {
     pub weight_decay: f32,
     /// Multiplies the gradient: clipping, loss scale, count of tokens.
     pub scale: f32,
-    /// `1 - beta1^step`
+    /// [`bias`] of `beta1`.
     pub bias1: f32,
-    /// `1 - beta2^step`
+    /// [`bias`] of `beta2`.
     pub bias2: f32,
 }
 
@@ -40,6 +40,19 @@ pub struct Sgd {
     pub weight_decay: f32,
     /// Multiplies the gradient.
     pub scale: f32,
+}
+
+/// `1 - beta^step`, from squares and products in double precision, which are the same bits on every device. A power by a library is not.
+pub fn bias(mut beta: f64, mut step: u32) -> f32 {
+    let mut power = 1.0;
+    while step != 0 {
+        if step & 1 == 1 {
+            power *= beta;
+        }
+        beta *= beta;
+        step >>= 1;
+    }
+    (1.0 - power) as f32
 }
 
 /// One step of AdamW as PyTorch defines it: `w -= lr weight_decay w`, then
@@ -123,6 +136,20 @@ simd! {
 mod tests {
     use super::super::testing::{assert_close, doubles, normals};
     use super::*;
+
+    #[test]
+    fn biases_are_those_of_powers() {
+        for beta in [0.9f64, 0.95, 0.999, 0.0, 1.0] {
+            for step in [0, 1, 2, 3, 10, 1000, 1 << 24] {
+                let power = beta.powf(f64::from(step));
+                let right = 1.0 - power;
+                // Squares round the base, whose error grows with the step, and the result is rounded to f32.
+                let most = (f64::from(step) + 1.0) * power * 2f64.powi(-51) + right * 2f64.powi(-24);
+                let error = (f64::from(bias(beta, step)) - right).abs();
+                assert!(error <= most, "{beta}, {step}: off by {error}");
+            }
+        }
+    }
 
     #[test]
     fn adamw_follows_its_definition() {

@@ -56,13 +56,20 @@ fn single(program: &Program, scope: &mut Scope<'_>) -> Result<Vec<String>, Strin
 
 /// The line that writes an element of an out, or adds it.
 pub(super) fn store(program: &Program, at: usize, index: &str, value: &str) -> String {
+    let suffix = spelling(program.outs[at].element).suffix;
+    format!("out{at}[{index}] = store_{suffix}({});", left(program, at, index, value))
+}
+
+/// The number that an element of an out is to be.
+pub(super) fn left(program: &Program, at: usize, index: &str, value: &str) -> String {
     let out = program.outs[at];
-    let suffix = spelling(out.element).suffix;
-    let place = format!("out{at}[{index}]");
-    if !out.adds {
-        return format!("{place} = store_{suffix}({value});");
+    match out.adds {
+        true => {
+            let suffix = spelling(out.element).suffix;
+            format!("{ADDS} >> {at} & 1 ? load_{suffix}(out{at}[{index}]) + {value} : {value}")
+        }
+        false => value.to_string(),
     }
-    format!("{place} = store_{suffix}({ADDS} >> {at} & 1 ? load_{suffix}({place}) + {value} : {value});")
 }
 
 /// The loop over groups of four. Without alignment there are none of them. None if elements are scattered.

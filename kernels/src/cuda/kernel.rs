@@ -1,7 +1,7 @@
 //! Kernels of programs: their text, and how many threads run them.
 
 use super::spell::spelling;
-use super::{flat, rows};
+use super::{flat, rows, tiles};
 use crate::group::Program;
 use std::fmt::Write;
 
@@ -25,6 +25,8 @@ pub const WARP: usize = 32;
 pub(super) const FUNCTIONS: &str = include_str!("functions.cu");
 /// The functions of threads that reduce a row together.
 pub(super) const TEAMS: &str = include_str!("teams.cu");
+/// The functions of a thread that takes several elements at once.
+pub(super) const VECTORS: &str = include_str!("vectors.cu");
 
 /// A generated kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -62,12 +64,13 @@ impl Kernel {
         let mut lens = program.outs.iter().map(|out| program.values[out.value].len);
         let first = lens.next().ok_or("a kernel without results")?;
         let is_flat = lens.all(|len| len == first) && program.outs.iter().all(|out| out.columns.is_none());
-        let kernel = match flat::kernel(program) {
-            Ok(kernel) if is_flat => kernel,
+        let kernel = match (tiles::kernel(program), flat::kernel(program)) {
+            (Some(kernel), _) => kernel,
+            (None, Ok(kernel)) if is_flat => kernel,
             _ => rows::kernel(program)?,
         };
-        let teams = if kernel.shape.elements.is_none() { TEAMS } else { "" };
-        Ok(Kernel { source: format!("{FUNCTIONS}{teams}\n{}", kernel.source), ..kernel })
+        let (teams, vectors) = if kernel.shape.elements.is_none() { (TEAMS, VECTORS) } else { ("", "") };
+        Ok(Kernel { source: format!("{FUNCTIONS}{teams}{vectors}\n{}", kernel.source), ..kernel })
     }
 
     /// The blocks that a launch needs, for this number of elements if that is an argument.

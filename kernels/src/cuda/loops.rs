@@ -1,8 +1,10 @@
 //! The loops over a row that a program needs: what each computes, what it reduces, and what later ones read of it.
 
-use super::flat::store;
-use super::scope::{ELEMENT, Nest, ROW, SAVED, Scope};
+use super::flat::{left, store};
+use super::scope::{ELEMENT, IS_ALIGNED, Nest, ROW, SAVED, Scope, VECTOR};
+use super::spell::{Spelling, spelling};
 use crate::group::{Node, Program, Reduction};
+use std::collections::BTreeSet;
 
 /// The loops, without the number of threads that share them.
 pub(super) struct Loops<'a> {
@@ -16,12 +18,18 @@ pub(super) struct Loops<'a> {
     pub(super) of_row: Vec<String>,
     /// The sums over rows.
     pub(super) sums: Vec<Sum>,
+    /// Elements of a vector.
+    pub(super) wide: usize,
+    /// The names of the arguments that are read or written as vectors.
+    pub(super) aligned: BTreeSet<String>,
 }
 
 /// A loop, and what comes before it.
 #[derive(Default)]
 pub(super) struct Phase {
     pub(super) row: Vec<String>,
+    /// Those before and behind the elements of a vector.
+    pub(super) around: [Vec<String>; 2],
     pub(super) element: Vec<String>,
     pub(super) reduced: Vec<Reduced>,
 }
@@ -45,13 +53,13 @@ pub(super) struct Sum {
 }
 
 impl<'a> Loops<'a> {
-    /// The loops for rows of a number of elements; with `saves`, later ones read registers where they can.
-    pub(super) fn new(program: &'a Program, space: [usize; 2], saves: bool) -> Result<Loops<'a>, String> {
+    /// The loops for rows of a number of elements, by vectors; with `saves`, later ones read registers where they can.
+    pub(super) fn new(program: &'a Program, space: [usize; 2], wide: usize, saves: bool) -> Result<Loops<'a>, String> {
         let (needed, phase_of) = (needed(program), phases(program));
         let last = program.outs.iter().map(|out| phase_of[out.value]).max().unwrap_or(0);
-        let scope = Scope::new(program, Some(space));
+        let scope = Scope::new(program, Some(space)).by_vectors(wide);
         let (once, phases, saved, of_row, sums) = Default::default();
-        let mut loops = Loops { scope, once, phases, saved, of_row, sums };
+        let mut loops = Loops { scope, once, phases, saved, of_row, sums, wide, aligned: BTreeSet::new() };
         let mut made: Vec<(usize, usize, String)> = Vec::new();
         for number in 0..=last {
             loops.scope.phase = number;
@@ -61,10 +69,13 @@ impl<'a> Loops<'a> {
                     phase.reduced.push(Reduced { value, kind, of: loops.scope.at(of, ELEMENT)? });
                 }
             }
-            let stores = if number == last { loops.leave(program, space)? } else { Vec::new() };
+            let stores = if number == last { loops.leave(program, space, &mut phase.around)? } else { Vec::new() };
             phase.row = loops.scope.take(Nest::Row);
             phase.element = loops.scope.take(Nest::Element);
             phase.element.extend(stores);
+            let (inputs, lines) = loops.scope.take_vectors();
+            loops.aligned.extend(inputs.iter().map(|number| format!("in{number}")));
+            phase.around[0].extend(lines);
             for (value, name) in std::mem::take(&mut loops.scope.computed) {
                 if saves {
                     loops.scope.saved.insert(value, None);
@@ -85,8 +96,13 @@ impl<'a> Loops<'a> {
         Ok(loops)
     }
 
-    /// Evaluates what the program leaves, and gives the lines that write elements.
-    fn leave(&mut self, program: &Program, [rows, _]: [usize; 2]) -> Result<Vec<String>, String> {
+    /// Evaluates what the program leaves, and gives the lines that write elements, or that collect them in vectors.
+    fn leave(
+        &mut self,
+        program: &Program,
+        [rows, width]: [usize; 2],
+        around: &mut [Vec<String>; 2],
+    ) -> Result<Vec<String>, String> {
         let (mut stores, mut column) = (Vec::new(), 0);
         for (at, out) in program.outs.iter().enumerate() {
             let is_of_row = program.values[out.value].len == rows;
@@ -94,6 +110,15 @@ impl<'a> Loops<'a> {
             match out.columns {
                 None => {
                     let value = self.scope.exact(out.value, index)?;
+                    if self.wide > 1 && !is_of_row {
+                        let (wide, Spelling { number, suffix, .. }) = (self.wide, spelling(out.element));
+                        let to = format!("out{at} + {ROW} * {width}ull + {VECTOR}");
+                        around[0].push(format!("{number} y{at}[{wide}];"));
+                        around[1].push(format!("store_{wide}_{suffix}({to}, y{at}, {IS_ALIGNED});"));
+                        self.aligned.insert(format!("out{at}"));
+                        stores.push(format!("y{at}[p] = {};", left(program, at, index, &value)));
+                        continue;
+                    }
                     let lines = if is_of_row { &mut self.of_row } else { &mut stores };
                     lines.push(store(program, at, index, &value));
                 }

@@ -11,4 +11,5 @@ mod rows;
 mod scope;
 mod spell;
 mod tables;
+mod tiles;
 pub mod written;

@@ -2,7 +2,7 @@
 //!
 //! A team is a warp or a block, as long as the row is; each thread has the same columns of every row. The loops over a row are as many as
 //! its reductions need one after the other, and what a later loop reads of an earlier one is saved in registers. A row that is too long for
-//! that is swept again from memory. All that is written of a row is written in the last loop, so that a result may be in the place of an
+//! that is swept again from memory. Where rows have whole vectors, a thread has 16 bytes of neighbours at a time. All that is written of a row is written in the last loop, so that a result may be in the place of an
 //! input that is read in order.
 //!
 //! For sums over rows a team takes a chunk of rows and adds them in order; a second kernel adds the chunks in order. So no sum depends on
@@ -10,7 +10,7 @@
 
 use super::kernel::{ADDS, CHUNKS, Kernel, Threads, WARP, indented, parameters};
 use super::loops::{Loops, Phase, needed};
-use super::scope::{COLUMN, ELEMENT, ROW, SAVED, are_used};
+use super::scope::{COLUMN, ELEMENT, IS_ALIGNED, ROW, SAVED, VECTOR, are_used};
 use super::spell::spelling;
 use crate::cpu::columns::CHUNK;
 use crate::group::{Node, Program, Reduction};
@@ -33,11 +33,12 @@ const CHUNKS_AT_MOST: usize = 512;
 /// Its rows differ, it reads other rows than the present one, or they are too long to be reduced and summed over.
 pub(super) fn kernel(program: &Program) -> Result<Kernel, String> {
     let space = space(program)?;
-    let mut loops = Loops::new(program, space, true)?;
+    let wide = wide(program, space);
+    let mut loops = Loops::new(program, space, wide, true)?;
     let sums = loops.sums.iter().filter(|sum| sum.of_row.is_none()).count();
-    let mut team = Team::new(space, loops.reduces(), loops.live() + sums);
+    let mut team = Team::new(space, wide, loops.reduces(), loops.live() + sums);
     if !team.fits {
-        (loops, team) = (Loops::new(program, space, false)?, Team::new(space, true, sums));
+        (loops, team) = (Loops::new(program, space, wide, false)?, Team::new(space, wide, true, sums));
     }
     // Without sums a thread saves no element.
     match sums == 0 || team.fits {
@@ -70,6 +71,16 @@ fn space(program: &Program) -> Result<[usize; 2], String> {
     if is_one { Ok([rows, width]) } else { Err("its rows differ".to_string()) }
 }
 
+/// Elements of a vector: 16 bytes of the narrowest tensor, or 8, if rows have whole ones, at least one for each thread of a warp.
+fn wide(program: &Program, [rows, width]: [usize; 2]) -> usize {
+    let outs = program.outs.iter().filter(|out| out.columns.is_none()).map(|out| (out.value, out.element));
+    let all = program.inputs().map(|input| (input, program.values[input].element)).chain(outs);
+    let of_elements = all.filter(|(value, _)| program.values[*value].len == rows * width);
+    let least = of_elements.map(|(_, element)| element.bytes()).min().unwrap_or(16);
+    let fits = |wide: &usize| *wide <= 16 / least && width.is_multiple_of(*wide) && width / wide >= WARP;
+    [8, 4].into_iter().find(fits).unwrap_or(1)
+}
+
 /// The threads that work on a row.
 #[derive(Clone, Copy)]
 struct Team {
@@ -84,14 +95,15 @@ struct Team {
 
 impl Team {
     /// The team for rows, of which a thread saves the elements of a number of values.
-    fn new([_, width]: [usize; 2], reduces: bool, values: usize) -> Team {
+    fn new([_, width]: [usize; 2], wide: usize, reduces: bool, values: usize) -> Team {
+        let vectors = width / wide;
         if !reduces {
-            let threads = width.clamp(WARP, WARPS).next_power_of_two();
-            let each = width.min(COLUMNS).div_ceil(threads).max(1);
+            let threads = vectors.clamp(WARP, WARPS).next_power_of_two();
+            let each = vectors.min(COLUMNS / wide).div_ceil(threads).max(1) * wide;
             let slabs = width.div_ceil(threads * each).max(1);
             return Team { threads, each, slabs, fits: each * values <= REGISTERS };
         }
-        let each = |threads: usize| width.div_ceil(threads).max(1);
+        let each = |threads: usize| vectors.div_ceil(threads).max(1) * wide;
         let mut threads = WARP;
         while threads < BLOCK && each(threads) * values.max(1) > REGISTERS {
             threads *= 2;
@@ -165,6 +177,11 @@ impl<'a> Rows<'a> {
                 format!("(unsigned long long)blockIdx.x * {of} + threadIdx.x / {WARP}"),
             ),
         };
+        if !loops.aligned.is_empty() {
+            let addresses: Vec<String> =
+                loops.aligned.iter().map(|name| format!("(unsigned long long){name}")).collect();
+            lines.push(format!("int {IS_ALIGNED} = ({}) % 16 == 0;", addresses.join(" | ")));
+        }
         lines.push(format!("unsigned int lane = {lane};"));
         lines.push(format!(
             "unsigned long long first = {team}, teams = (unsigned long long)gridDim.x * {};",
@@ -181,7 +198,10 @@ impl<'a> Rows<'a> {
         let chunk = if slabs > 1 { format!("team / {slabs}u") } else { "team".to_string() };
         let mut body = Vec::new();
         if slabs > 1 {
-            body.push(format!("unsigned long long from = lane + team % {slabs}u * {}ull;", threads * each));
+            body.push(format!(
+                "unsigned long long from = lane + team % {slabs}u * {}ull;",
+                threads * each / loops.wide
+            ));
         }
         for sum in &loops.sums {
             body.push(match sum.of_row {
@@ -207,7 +227,7 @@ impl<'a> Rows<'a> {
         let keep = |&(value, _): &(usize, _)| format!("{} {SAVED}{value}[{}];", number(value), self.team.each);
         let mut lines: Vec<String> = loops.saved.iter().map(keep).collect();
         for phase in &loops.phases {
-            self.phase(phase, &mut lines);
+            self.phase(phase, loops.wide, &mut lines);
         }
         for sum in &loops.sums {
             lines.extend(sum.of_row.iter().map(|value| format!("sum{} += {value};", sum.out)));
@@ -223,7 +243,7 @@ impl<'a> Rows<'a> {
         lines
     }
 
-    fn phase(&self, phase: &Phase, lines: &mut Vec<String>) {
+    fn phase(&self, phase: &Phase, wide: usize, lines: &mut Vec<String>) {
         lines.extend(phase.row.iter().cloned());
         for reduced in &phase.reduced {
             lines.push(match reduced.kind {
@@ -240,7 +260,7 @@ impl<'a> Rows<'a> {
             });
         }
         if !element.is_empty() {
-            lines.extend(self.element_loop(&element));
+            lines.extend(self.element_loop(wide, &element, &phase.around));
         }
         for reduced in &phase.reduced {
             let kind = if reduced.kind == Reduction::Sum { "sum" } else { "max" };
@@ -252,20 +272,40 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// The loop of a thread over its elements of a row.
-    fn element_loop(&self, element: &[String]) -> Vec<String> {
+    /// The loop of a thread over its elements of a row, one by one or by vectors.
+    fn element_loop(&self, wide: usize, element: &[String], [before, behind]: &[Vec<String>; 2]) -> Vec<String> {
         let Team { threads, each, slabs, .. } = self.team;
         let [_, width] = self.space;
         let from = if slabs > 1 { "from" } else { "lane" };
-        let unroll = if each <= REGISTERS { "#pragma unroll" } else { "#pragma unroll 4" };
-        let mut lines = vec![unroll.to_string(), format!("for (unsigned int k = 0; k < {each}; k++) {{")];
-        lines.push(format!("    unsigned long long {COLUMN} = {from} + k * {threads};"));
-        lines.push(format!("    if ({COLUMN} < {width}ull) {{"));
-        if are_used(element, ELEMENT) {
-            lines.push(format!("        unsigned long long {ELEMENT} = {ROW} * {width}ull + {COLUMN};"));
+        let unroll = match (each <= REGISTERS, wide) {
+            (true, _) => "#pragma unroll",
+            (false, 1) => "#pragma unroll 4",
+            (false, _) => "#pragma unroll 2",
+        };
+        let index = are_used(element, ELEMENT)
+            .then(|| format!("unsigned long long {ELEMENT} = {ROW} * {width}ull + {COLUMN};"));
+        let mut lines = vec![unroll.to_string()];
+        let mut add = |depth: usize, line: &str| lines.push(format!("{}{line}", "    ".repeat(depth)));
+        if wide == 1 {
+            add(0, &format!("for (unsigned int k = 0; k < {each}; k++) {{"));
+            add(1, &format!("unsigned long long {COLUMN} = {from} + k * {threads};"));
+            add(1, &format!("if ({COLUMN} < {width}ull) {{"));
+            index.iter().chain(element).for_each(|line| add(2, line));
+        } else {
+            add(0, &format!("for (unsigned int vector = 0; vector < {}; vector++) {{", each / wide));
+            add(1, &format!("unsigned long long {VECTOR} = ({from} + vector * {threads}) * {wide};"));
+            add(1, &format!("if ({VECTOR} < {width}ull) {{"));
+            before.iter().for_each(|line| add(2, line));
+            add(2, "#pragma unroll");
+            add(2, &format!("for (unsigned int p = 0; p < {wide}; p++) {{"));
+            add(3, &format!("unsigned int k = vector * {wide} + p;"));
+            add(3, &format!("unsigned long long {COLUMN} = {VECTOR} + p;"));
+            index.iter().chain(element).for_each(|line| add(3, line));
+            add(2, "}");
+            behind.iter().for_each(|line| add(2, line));
         }
-        lines.extend(element.iter().map(|line| format!("        {line}")));
-        lines.extend(["    }".to_string(), "}".to_string()]);
+        add(1, "}");
+        add(0, "}");
         lines
     }
 
@@ -281,7 +321,7 @@ impl<'a> Rows<'a> {
             }
         }
         if !element.is_empty() {
-            lines.extend(self.element_loop(&element));
+            lines.extend(self.element_loop(loops.wide, &element, &Default::default()));
         }
         lines
     }

@@ -1,6 +1,6 @@
 //! Tests of the text of kernels by rows, and of their threads.
 
-use super::super::kernel::{FUNCTIONS, Kernel, TEAMS};
+use super::super::kernel::{FUNCTIONS, Kernel, TEAMS, VECTORS};
 use super::*;
 use crate::group::{Out, Read};
 use crate::scalar::{Access, Binary, Element, Strides, Unary};
@@ -38,7 +38,7 @@ fn sums(width: usize) -> Program {
 
 fn text(program: &Program) -> String {
     let source = Kernel::new(program).unwrap().source;
-    source.strip_prefix(&format!("{FUNCTIONS}{TEAMS}")).unwrap().to_string()
+    source.strip_prefix(&format!("{FUNCTIONS}{TEAMS}{VECTORS}")).unwrap().to_string()
 }
 
 #[test]
@@ -65,6 +65,18 @@ fn teams_are_as_long_as_rows_are() {
     assert_eq!([2, 1024, 32_768, 32_769].map(is_saved), [true, true, true, false]);
     // A row that is not reduced is shared by teams.
     assert_eq!([50, 1024, 5000].map(|width| Kernel::new(&sums(width)).unwrap().shape.teams), [1, 1, 5]);
+}
+
+#[test]
+fn rows_of_whole_vectors_are_read_by_them() {
+    // Each thread of a warp has a vector of 8 or of 4; else elements go one by one.
+    for (width, wide) in [(256, 8), (1032, 8), (264, 8), (128, 4), (260, 4), (120, 1), (258, 1)] {
+        let text = text(&norm(width));
+        let of =
+            |wide: usize| text.contains(&format!("load_{wide}_bf16(in0 + row * {width}ull + begin, a0, is_aligned);"));
+        assert_eq!([8, 4].map(of), [wide == 8, wide == 4], "{width}");
+        assert_eq!(text.contains(&format!("store_{wide}_bf16(out0 ")), wide > 1, "{width}");
+    }
 }
 
 #[test]

@@ -17,6 +17,10 @@ pub(super) const ROW: &str = "row";
 pub(super) const COLUMN: &str = "column";
 /// The array in registers of a value's elements begins with this.
 pub(super) const SAVED: &str = "saved";
+/// The first column of a thread's vector.
+pub(super) const VECTOR: &str = "begin";
+/// True if all that is read and written as vectors is aligned to 16 bytes.
+pub(super) const IS_ALIGNED: &str = "is_aligned";
 /// The indices of four neighbouring elements.
 pub(super) const FOUR: [&str; 4] = ["e0", "e1", "e2", "e3"];
 /// The names of the parts of a vector.
@@ -58,6 +62,10 @@ pub(super) struct Scope<'a> {
     pub(super) computed: Vec<(usize, String)>,
     /// Inputs that are read as vectors.
     pub(super) vectors: BTreeSet<usize>,
+    /// Inputs of which each row reads all elements, as vectors.
+    columns: BTreeSet<usize>,
+    /// Elements of a vector of a row; 1 if rows are read one by one.
+    wide: usize,
     /// True if four elements have four places, which no vector has.
     pub(super) is_scattered: bool,
     /// Inputs that are read at other places than those of what is written with them.
@@ -86,9 +94,32 @@ impl<'a> Scope<'a> {
             phase: 0,
             computed: Vec::new(),
             vectors: BTreeSet::new(),
+            columns: BTreeSet::new(),
+            wide: 1,
             is_scattered: false,
             apart: BTreeSet::new(),
         }
+    }
+
+    /// The same, with rows that are read by vectors of a number of elements.
+    pub(super) fn by_vectors(self, wide: usize) -> Scope<'a> {
+        Scope { wide, ..self }
+    }
+
+    /// The inputs that the present loop reads as vectors, and the lines that read them.
+    pub(super) fn take_vectors(&mut self) -> (Vec<usize>, Vec<String>) {
+        let (width, wide) = (self.rows.map_or(0, |[_, width]| width), self.wide);
+        let [elements, columns] = [&mut self.vectors, &mut self.columns].map(std::mem::take);
+        let inputs: Vec<usize> = self.program.inputs().collect();
+        let line = |number: usize, array: &str, place: String| {
+            let Spelling { number: ty, suffix, .. } = spelling(self.program.values[inputs[number]].element);
+            let from = format!("in{number} + {place}");
+            format!("{ty} {array}{number}[{wide}]; load_{wide}_{suffix}({from}, {array}{number}, {IS_ALIGNED});")
+        };
+        let of_row = |&number: &usize| line(number, "a", format!("{ROW} * {width}ull + {VECTOR}"));
+        let of_all = |&number: &usize| line(number, "c", VECTOR.to_string());
+        let lines = elements.iter().map(of_row).chain(columns.iter().map(of_all)).collect();
+        (elements.union(&columns).copied().collect(), lines)
     }
 
     /// Takes the lines of a level.
@@ -219,9 +250,17 @@ impl<'a> Scope<'a> {
             self.vectors.insert(number);
             return format!("load_{suffix}(a{number}.{})", PARTS[part]);
         }
+        if self.wide > 1 && index == ELEMENT {
+            self.vectors.insert(number);
+            return format!("a{number}[p]");
+        }
         let is_only = index == "0" && self.program.values[value].len == 1;
         if !is_only && ![ELEMENT, ROW].contains(&index) {
             self.apart.insert(number);
+        }
+        if self.wide > 1 && index == COLUMN {
+            self.columns.insert(number);
+            return format!("c{number}[p]");
         }
         format!("load_{suffix}(in{number}[{index}])")
     }

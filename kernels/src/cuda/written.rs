@@ -141,16 +141,14 @@ pub mod texts {
     pub const GATHER: &str = include_str!("written/gather.cu");
     /// The text of `fold`.
     pub const FOLD: &str = include_str!("written/fold.cu");
-    /// The text of `scatter`.
-    pub const SCATTER: &str = include_str!("written/scatter.cu");
-    /// The text of `embedding_grad`.
-    pub const EMBEDDING_GRAD: &str = include_str!("written/embedding_grad.cu");
+    /// The text of `count_picks`, `offset_picks`, `base_picks`, `order_picks` and `add_picks`.
+    pub const PICKS: &str = concat!(include_str!("written/picks.cu"), "\n", include_str!("written/add_picks.cu"));
     /// The text of `top_k`.
     pub const TOP_K: &str = include_str!("written/top_k.cu");
     /// The text of `top_k_grad`.
     pub const TOP_K_GRAD: &str = include_str!("written/top_k_grad.cu");
-    /// The text of `deal`.
-    pub const DEAL: &str = include_str!("written/deal.cu");
+    /// The text of `count_picks`, `offset_picks` and `deal`.
+    pub const DEAL: &str = concat!(include_str!("written/picks.cu"), "\n", include_str!("written/deal.cu"));
     /// The text of `dispatch`.
     pub const DISPATCH: &str = include_str!("written/dispatch.cu");
     /// The text of `tally`.

@@ -4,11 +4,13 @@
 
 typedef struct { int type, batch; uint64_t rows, columns; int64_t leading, stride; } Layout;
 typedef struct { int compute, transposed[2]; } Operation;
-typedef struct { Operation operation; Layout a, b, d; float alpha, beta; const void *at, *bt; float *dt; } Product;
+typedef struct { Operation operation; Layout a, b, d; float alpha, beta; const void *at, *bt; void *dt; } Product;
 
 /* Statuses of cuBLAS, and its numbers of types and arithmetic. */
-enum { INVALID = 7, UNSUPPORTED = 15, FLOAT = 0, BF16 = 14, TF32 = 77 };
-typedef struct { size_t workspace; uint32_t alignment[4]; } Preference;
+enum { INVALID = 7, UNSUPPORTED = 15, FLOAT = 0, HALF = 2, BF16 = 14, TF32 = 77 };
+/* Parts of sums are added in the arithmetic's type, out of place. */
+enum { OUT_OF_PLACE = 2 };
+typedef struct { size_t workspace; uint32_t alignment[4], reduction; } Preference;
 typedef struct { uint64_t data[8]; } Algorithm;
 typedef struct { Algorithm algorithm; size_t workspace; Status state; float waves; int reserved[4]; } Choice;
 
@@ -47,6 +49,7 @@ Status cublasLtMatmulPreferenceCreate(Preference **preference) {
 }
 Status cublasLtMatmulPreferenceSetAttribute(Preference *preference, int attribute, const void *value, size_t size) {
     if (attribute == 1 && size == 8) preference->workspace = *(size_t *)value;
+    else if (attribute == 3 && size == 4) preference->reduction = *(uint32_t *)value;
     else if (attribute >= 5 && attribute <= 8 && size == 4) preference->alignment[attribute - 5] = *(uint32_t *)value;
     else return INVALID;
     return 0;
@@ -56,25 +59,53 @@ Status cublasLtMatmulPreferenceDestroy(Preference *preference) { free(preference
 static uint64_t rows(const Layout *layout, int transposed) { return transposed ? layout->columns : layout->rows; }
 static uint64_t columns(const Layout *layout, int transposed) { return transposed ? layout->rows : layout->columns; }
 
-/* The algorithm is the alignment that it was promised. */
+/* An algorithm is the alignment that it was promised, and its number. There are three; the second one does not do what is asked. A narrow
+ * result has the operands' type, and none of the reductions that round more than once. */
+enum { ALGORITHMS = 3, NUMBER = 4 };
 Status cublasLtMatmulAlgoGetHeuristic(void *handle, Operation *operation, Layout *a, Layout *b, Layout *c, Layout *d,
                                       Preference *preference, int asked, Choice *choice, int *found) {
     int ta = operation->transposed[0], tb = operation->transposed[1];
     int fits = rows(a, ta) == d->rows && columns(b, tb) == d->columns && columns(a, ta) == rows(b, tb);
     const Layout *all[] = {a, b, c, d};
     for (int i = 0; i < 4; i++) fits = fits && all[i]->leading >= (int64_t)all[i]->rows && all[i]->batch == d->batch;
-    *found = fits && asked > 0 && a->type == b->type && d->type == FLOAT;
-    *choice = (Choice){.workspace = preference->workspace};
-    for (int i = 0; i < 4; i++) choice->algorithm.data[i] = preference->alignment[i];
+    fits = fits && a->type == b->type && c->type == d->type && (d->type == FLOAT || d->type == a->type);
+    fits = fits && asked > 0 && preference->reduction == OUT_OF_PLACE;
+    *found = !fits ? 0 : asked < ALGORITHMS ? asked : ALGORITHMS;
+    for (int n = 0; n < *found; n++) {
+        choice[n] = (Choice){.workspace = preference->workspace, .state = n == 1 ? UNSUPPORTED : 0};
+        for (int i = 0; i < 4; i++) choice[n].algorithm.data[i] = preference->alignment[i];
+        choice[n].algorithm.data[NUMBER] = n;
+    }
     return fits ? 0 : UNSUPPORTED;
 }
 
-static float number(const Layout *layout, const void *at, int transposed, int batch, uint64_t row, uint64_t column, int compute) {
+static uint64_t place(const Layout *layout, int transposed, int batch, uint64_t row, uint64_t column) {
     uint64_t r = transposed ? column : row, c = transposed ? row : column;
-    uint64_t i = batch * layout->stride + c * layout->leading + r;
-    uint32_t bits = layout->type == BF16 ? (uint32_t)((uint16_t *)at)[i] << 16 : ((uint32_t *)at)[i];
-    if (compute == TF32) bits &= 0xffffe000;
+    return batch * layout->stride + c * layout->leading + r;
+}
+
+static float load(int type, const void *at, uint64_t i) {
+    if (type == FLOAT) return ((const float *)at)[i];
+    if (type == HALF) return ((const _Float16 *)at)[i];
+    uint32_t bits = (uint32_t)((const uint16_t *)at)[i] << 16;
     float x;
+    memcpy(&x, &bits, 4);
+    return x;
+}
+
+/* To nearest, ties to even; a NaN stays one. */
+static void store(int type, void *at, uint64_t i, float x) {
+    if (type == FLOAT) ((float *)at)[i] = x;
+    if (type == HALF) ((_Float16 *)at)[i] = (_Float16)x;
+    uint32_t bits;
+    memcpy(&bits, &x, 4);
+    if (type == BF16) ((uint16_t *)at)[i] = x != x ? bits >> 16 | 0x40 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+
+static float operand(int compute, float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, 4);
+    if (compute == TF32) bits &= 0xffffe000;
     memcpy(&x, &bits, 4);
     return x;
 }
@@ -86,13 +117,15 @@ static Status multiply(void *data) {
     float *column = malloc(k * sizeof *column);
     for (int batch = 0; batch < p->d.batch; batch++)
         for (uint64_t j = 0; j < n; j++) {
-            for (uint64_t l = 0; l < k; l++) column[l] = number(&p->b, p->bt, tb, batch, l, j, compute);
+            for (uint64_t l = 0; l < k; l++) column[l] = operand(compute, load(p->b.type, p->bt, place(&p->b, tb, batch, l, j)));
             for (uint64_t i = 0; i < m; i++) {
                 float sum = 0;
-                for (uint64_t l = 0; l < k; l++) sum += number(&p->a, p->at, ta, batch, i, l, compute) * column[l];
-                float *out = p->dt + batch * p->d.stride + j * p->d.leading + i;
-                *out = p->alpha * sum + (p->beta == 0 ? 0 : p->beta * *out);
-                if (faulty() && i + 1 == m && j + 1 == n) *out += 1 + (sum < 0 ? -sum : sum);
+                for (uint64_t l = 0; l < k; l++)
+                    sum += operand(compute, load(p->a.type, p->at, place(&p->a, ta, batch, i, l))) * column[l];
+                uint64_t at = place(&p->d, 0, batch, i, j);
+                float out = p->alpha * sum + (p->beta == 0 ? 0 : p->beta * load(p->d.type, p->dt, at));
+                if (faulty() && i + 1 == m && j + 1 == n) out += 1 + (sum < 0 ? -sum : sum);
+                store(p->d.type, p->dt, at, out);
             }
         }
     free(column);
@@ -100,12 +133,12 @@ static Status multiply(void *data) {
 }
 
 Status cublasLtMatmul(void *handle, Operation *operation, const float *alpha, const void *a, Layout *al, const void *b,
-                      Layout *bl, const float *beta, const void *c, Layout *cl, float *d, Layout *dl,
+                      Layout *bl, const float *beta, const void *c, Layout *cl, void *d, Layout *dl,
                       const Algorithm *algorithm, void *workspace, size_t bytes, Stream *stream) {
     ONE_AT_A_TIME;
     const void *all[] = {a, b, c, d};
     for (int i = 0; i < 4; i++) if (!algorithm->data[i] || (Address)all[i] % algorithm->data[i]) return INVALID;
-    if (!has_context() || c != d || !workspace || (Address)workspace % 256) return INVALID;
+    if (!has_context() || algorithm->data[NUMBER] == 1 || c != d || !workspace || (Address)workspace % 256) return INVALID;
     Product product = {*operation, *al, *bl, *dl, *alpha, *beta, a, b, d};
     give(stream, multiply, &product, sizeof product);
     return failed();

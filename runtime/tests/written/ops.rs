@@ -92,6 +92,32 @@ fn scores(at: [usize; 2], i: u64) -> Option<f32> {
     (at == [0, 0]).then(|| few(i) * 0.25 - 0.5)
 }
 
+/// Integers from -1 to 600.
+fn many(at: [usize; 2], i: u64) -> Option<f32> {
+    (at == [0, 0]).then(|| (i * 7919 % 602) as f32 - 1.0)
+}
+
+/// Numbers of five rows of 37, of which some have squares beyond f32.
+fn large([side, at]: [usize; 2], i: u64) -> Option<f32> {
+    ([side, at] == [0, 0]).then(|| (few(i) - 3.0 + 0.1 * few(i / 7)) * SIZES[(i / 37) as usize % 5])
+}
+
+const SIZES: [f32; 5] = [1.0, 1e16, 1e25, 3e37, 1e-30];
+
+/// Those, and factors of their rows, behind the parameters or behind the means.
+fn normed([side, at]: [usize; 2], i: u64) -> Option<f32> {
+    let factors = |at| [side, at] == [0, 2];
+    if factors(at) { Some(0.5 / SIZES[i as usize % 5].max(1e-5)) } else { large([side, at], i) }
+}
+
+fn centred([side, at]: [usize; 2], i: u64) -> Option<f32> {
+    match [side, at] {
+        [0, 2] => Some(0.1 * SIZES[i as usize % 5]),
+        [0, 3] => Some(0.5 / SIZES[i as usize % 5].max(1e-5)),
+        _ => large([side, at], i),
+    }
+}
+
 fn before(at: [usize; 2], _: u64) -> Option<f32> {
     (at == [0, 1]).then_some(-3.0)
 }
@@ -191,7 +217,17 @@ const MOVES: &[Row] = &[
     ("scatter_add dim=1", &["T[2, 11, 3]", "i32[11]"], &["T[2, 5, 3]"], picks),
     ("embedding_grad", &["i32[1]", "T[1, 1]"], &["T[1, 1]"], places),
     ("embedding_grad pad=3", &["i32[2, 307]", "T[2, 307, 11]"], &["T[6, 11]"], places),
+    ("embedding_grad", &["i32[8449]", "T[8449, 1]"], &["T[5, 1]"], places),
+    ("embedding_grad", &["i32[999]", "T[999, 3]"], &["T[600, 3]"], many),
     ("embedding_grad", &["i32[13]", "T[13, 300]"], &["T[7, 300]"], places),
+];
+
+/// Norms, whose kernels are generated, of rows whose squares overflow.
+const NORMS: &[Row] = &[
+    ("rms_norm eps=1e-5", &["T[5, 37]", "T[37]"], &["T[5, 37]", "f32[5]"], large),
+    ("rms_norm_dx", &["T[5, 37]", "T[37]", "f32[5]", "T[5, 37]"], &["T[5, 37]"], normed),
+    ("layer_norm eps=1e-5", &["T[5, 37]", "T[37]", "T[37]"], &["T[5, 37]", "f32[5]", "f32[5]"], large),
+    ("layer_norm_dx", &["T[5, 37]", "T[37]", "f32[5]", "f32[5]", "T[5, 37]"], &["T[5, 37]"], centred),
 ];
 
 /// Experts and attention.
@@ -203,6 +239,7 @@ const MODELS: &[Row] = &[
     ("top_k_grad", &["i32[5, 3]", "T[5, 3]"], &["T[5, 7]"], places),
     ("dispatch", &["T[2, 6, 5]", "i32[2, 6, 2]"], &["T[2, 4, 2, 5]", "i32[2, 4]"], picks),
     ("dispatch", &["T[2, 6, 5]", "i32[2, 6, 2]", "T[2, 6, 2]"], &["T[2, 4, 2, 5]", "i32[2, 4]"], picks),
+    ("combine", &["T[2, 4, 110, 5]", "i32[2, 307, 2]"], &["T[2, 307, 5]"], picks),
     ("combine", &["T[2, 4, 2, 5]", "i32[2, 6, 2]"], &["T[2, 6, 5]"], picks),
     ("combine", &["T[2, 4, 2, 5]", "i32[2, 6, 2]", "T[2, 6, 2]"], &["T[2, 6, 5]"], picks),
     ("combine_dw", &["T[2, 6, 37]", "T[2, 4, 2, 37]", "i32[2, 6, 2]"], &["T[2, 6, 2]"], picks_behind),
@@ -237,7 +274,7 @@ const GRADIENTS: &[&str] = &["T[2, 41, 2, 3, 7]", "T[2, 37, 2, 7]", "T[2, 37, 2,
 
 /// All of them in f32, and the last of each op in bf16 too; those of one result that is no update add to it, too.
 pub(crate) fn cases() -> Vec<OpCase> {
-    let rows: Vec<&Row> = NUMBERS.iter().chain(MOVES).chain(MODELS).collect();
+    let rows: Vec<&Row> = NUMBERS.iter().chain(MOVES).chain(NORMS).chain(MODELS).collect();
     let mut cases = Vec::new();
     for (at, row) in rows.iter().enumerate() {
         let is_last = rows.get(at + 1).is_none_or(|next| name(next.0) != name(row.0));

@@ -1,11 +1,21 @@
 // The update of kernels::cpu::optimizer, operation by operation. The results hold the old values.
+FUNCTION float bias(double beta, unsigned int step) {
+    double power = 1.0;
+    for (; step != 0; step >>= 1, beta *= beta) {
+        if (step & 1) power *= beta;
+    }
+    return (float)(1.0 - power);
+}
+
 extern "C" __global__ void __launch_bounds__(256) adamw(
     const float* g, const float* clip, const float* lr, const float* step, float* w, float* m, float* v, unsigned long long adds
 ) {
+    __shared__ float biases[2];
     float scale = clip[0];
     if (!(scale > 0.0f)) return;
-    float bias1 = (float)(1.0 - pow(BETA1, (double)step[0])), bias2 = (float)(1.0 - pow(BETA2, (double)step[0]));
-    float keep = 1.0f - lr[0] * WEIGHT_DECAY, rate = lr[0] / bias1, root = 1.0f / sqrtf(bias2);
+    if (threadIdx.x < 2) biases[threadIdx.x] = bias(threadIdx.x == 0 ? BETA1 : BETA2, (unsigned int)step[0]);
+    __syncthreads();
+    float keep = 1.0f - lr[0] * WEIGHT_DECAY, rate = lr[0] / biases[0], root = 1.0f / sqrtf(biases[1]);
     for (unsigned long long i = FIRST_THREAD; i < N; i += THREADS) {
         float gradient = g[i] * scale;
         float mean = FIRST * m[i] + (1.0f - FIRST) * gradient;

@@ -16,7 +16,7 @@ pub(super) fn sum_squares() -> KernelFn {
 pub(super) fn adamw(op: &AdamW) -> KernelFn {
     let op = op.clone();
     Box::new(move |call, par| {
-        let (g, step) = (call.float(1), f64::from(call.scalar(6)));
+        let (g, step) = (call.float(1), call.scalar(6) as u32);
         let settings = optimizer::AdamW {
             lr: call.scalar(5),
             beta1: op.beta1 as f32,
@@ -24,8 +24,8 @@ pub(super) fn adamw(op: &AdamW) -> KernelFn {
             eps: op.eps as f32,
             weight_decay: op.weight_decay as f32,
             scale: call.scalar(4),
-            bias1: (1.0 - op.beta1.powf(step)) as f32,
-            bias2: (1.0 - op.beta2.powf(step)) as f32,
+            bias1: optimizer::bias(op.beta1, step),
+            bias2: optimizer::bias(op.beta2, step),
         };
         let [w, m, v] = call.outs();
         optimizer::adamw(w, g, m, v, &settings, par);

@@ -131,6 +131,11 @@ impl Cuda {
         Ok(events[number].clone())
     }
 
+    /// Lets kernels that are prepared from now on have the fastest algorithm of several for each product, instead of the first.
+    pub fn time_products(&mut self) {
+        self.matmul.set_timing(true);
+    }
+
     fn clear_tally(&mut self) -> Result<(), Error> {
         let to = self.shared.address(RANDOM, TALLY);
         // SAFETY: as in `launch`.
@@ -145,6 +150,9 @@ impl Cuda {
     fn ready(&mut self, plan: Plan) -> Result<Kernel, Error> {
         let mut compiled = Vec::new();
         for stage in &plan.stages {
+            if let Work::Product(plan, formats) = &stage.work {
+                self.matmul.prepare(&self.streams[self.role as usize], &plan.gemm, *formats)?;
+            }
             compiled.push(match &stage.work {
                 Work::Kernel(program) => Compiled::Fused(Box::new(Fused::new(&self.device, program)?)),
                 Work::Written(written) => Compiled::Text(Text::new(&self.device, written)?),
@@ -174,19 +182,14 @@ impl Cuda {
                 (_, Compiled::Text(text)) => unsafe {
                     text.launch(&self.streams[self.role as usize], &[operands, results], adds, random)?;
                 },
-                (Work::Product(plan, arithmetic), _) => {
+                (Work::Product(plan, formats), _) => {
                     let (gemm, adds) = (&plan.gemm, adds != 0);
                     let [a, b] = if gemm.swapped { [operands[1], operands[0]] } else { [operands[0], operands[1]] };
                     // SAFETY: as in `launch`; the scratch memory is as long as the greatest need.
                     unsafe {
-                        self.matmul.launch(
-                            &self.streams[self.role as usize],
-                            gemm,
-                            *arithmetic,
-                            [a, b, results[0]],
-                            adds,
-                        )?
-                    };
+                        let stream = &self.streams[self.role as usize];
+                        self.matmul.launch(stream, gemm, *formats, [a, b, results[0]], adds)?;
+                    }
                 }
                 _ if adds != 0 => self.add(tensors.results[0], tensors.operands[0]),
                 _ => self.copy(tensors.results[0], tensors.operands[0]),
@@ -259,7 +262,10 @@ impl Backend for Cuda {
     fn fork(&self) -> Result<Cuda, String> {
         let memory = [&self.arena, &self.shared].map(Arc::clone);
         let threads = (self.streams.clone(), ThreadRole::Async);
-        Cuda::on(&self.device, threads, self.events.clone(), memory).map_err(|why| why.to_string())
+        let fork = Cuda::on(&self.device, threads, self.events.clone(), memory);
+        let mut fork = fork.map_err(|why| why.to_string())?;
+        fork.matmul.set_timing(self.matmul.is_timing());
+        Ok(fork)
     }
 
     fn record(&mut self, event: usize) {

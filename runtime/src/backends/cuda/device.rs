@@ -2,8 +2,10 @@
 
 use super::error::{Error, Tried, status};
 use super::library::Library;
+use super::matmul::AlgorithmKey;
 use super::nvrtc;
 use super::peaks::Peaks;
+use cudarc::cublaslt::sys::cublasLtMatmulAlgo_t;
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 use cudarc::driver::{CudaContext, CudaFunction, CudaModule};
 use cudarc::nvrtc::Ptx;
@@ -18,7 +20,11 @@ pub struct Device {
     properties: Properties,
     /// Compiled kernels, by source.
     modules: Mutex<HashMap<String, Arc<CudaModule>>>,
+    choices: Choices,
 }
+
+/// The algorithms of products that have been timed.
+type Choices = Mutex<HashMap<AlgorithmKey, cublasLtMatmulAlgo_t>>;
 
 /// Properties of a GPU, and the versions of its driver and libraries.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -59,7 +65,7 @@ impl Device {
         // SAFETY: no memory is taken through `cudarc`'s slices, which alone are tracked; streams are ordered by our events.
         unsafe { context.disable_event_tracking() };
         let properties = properties(&context)?;
-        Ok(Arc::new(Device { context, properties, modules: Mutex::default() }))
+        Ok(Arc::new(Device { context, properties, modules: Mutex::default(), choices: Choices::default() }))
     }
 
     /// The properties of the device.
@@ -77,6 +83,10 @@ impl Device {
 
     pub(super) fn context(&self) -> &Arc<CudaContext> {
         &self.context
+    }
+
+    pub(super) fn choices(&self) -> &Choices {
+        &self.choices
     }
 
     /// Makes this device the one that the calling thread talks to.

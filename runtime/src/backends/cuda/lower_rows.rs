@@ -5,6 +5,11 @@ use ir::ops::KernelOp;
 use kernels::group::{Comparison, Index, Node, Read, Reduction, Select, Take};
 use kernels::scalar::{Access, Binary, Element, Strides, Unary};
 
+/// 2^96: in f32 no row has so many squares up to it that their sum overflows.
+const LARGE: f32 = 79_228_162_514_264_337_593_543_950_336.0;
+/// 2^-80: the squares of numbers that are beyond 2^48 are from 2^-64 to 2^96 then.
+const DOWN: f32 = 8.271_806e-25;
+
 /// Adds the values of an op, and gives its results.
 ///
 /// # Errors
@@ -95,11 +100,39 @@ impl<'a, 'b> Rows<'a, 'b> {
         self.per_row(Binary::Div, sum, width)
     }
 
-    /// The reciprocal of a root-mean-square, from the squares.
-    fn rstd(&mut self, square: usize, eps: f32) -> usize {
-        let mean = self.mean(square);
-        let shifted = self.per_row_unary(Unary::Shift(eps), mean);
-        self.per_row_unary(Unary::Rsqrt, shifted)
+    /// The mean of numbers whose sum may overflow: each is divided first.
+    fn mean_of_parts(&mut self, of: usize) -> usize {
+        let parts = self.each_unary(Unary::Scale(1.0 / self.width as f32), of);
+        self.reduce(Reduction::Sum, parts)
+    }
+
+    /// The reciprocal of a root-mean-square. Squares may overflow: those beyond `LARGE` are summed apart, of numbers times `DOWN`, which
+    /// brings the squares of all others within the same range.
+    fn rstd(&mut self, x: usize, eps: f32) -> usize {
+        let (rows, len) = (self.rows, self.rows * self.width);
+        let square = self.each_unary(Unary::Square, x);
+        let less = self.each_unary(Unary::Scale(DOWN), x);
+        let less = self.each_unary(Unary::Square, less);
+        let limit = self.low.number(LARGE);
+        let mask = Node::Compare(Comparison::Less, limit, Read::same(square));
+        let mask = Read::same(self.low.program.push(mask, Element::I32, len));
+        let [rest, large] = [(square, true), (less, false)].map(|(of, not)| {
+            let select = Select { mask: mask.clone(), not, of: Read::same(of), other: None };
+            let chosen = self.low.float(Node::Select(select), len);
+            self.mean(chosen)
+        });
+        let shifted = self.per_row_unary(Unary::Shift(eps), rest);
+        let usual = self.per_row_unary(Unary::Rsqrt, shifted);
+        let once = self.per_row_unary(Unary::Scale(DOWN), rest);
+        let twice = self.per_row_unary(Unary::Scale(DOWN), once);
+        let all = self.per_row(Binary::Add, large, Read::same(twice));
+        let root = self.per_row_unary(Unary::Rsqrt, all);
+        let root = self.per_row_unary(Unary::Scale(DOWN), root);
+        let none = self.low.number(0.0);
+        let has_large = Node::Compare(Comparison::Less, none, Read::same(large));
+        let mask = Read::same(self.low.program.push(has_large, Element::I32, rows));
+        let select = Select { mask, not: false, of: Read::same(root), other: Some(Read::same(usual)) };
+        self.low.float(Node::Select(select), rows)
     }
 
     /// The last of the values so far is a result.
@@ -107,18 +140,16 @@ impl<'a, 'b> Rows<'a, 'b> {
         self.low.result(number, Node::Convert(Read::same(of))).map(Made::Value)
     }
 
-    /// The mean of `x g`, times `rstd` twice.
-    fn share(&mut self, x: usize, g: usize, rstd: usize) -> usize {
-        let product = self.each(Binary::Mul, Read::same(x), Read::same(g));
-        let mean = self.mean(product);
-        let once = self.per_row(Binary::Mul, mean, Read::same(rstd));
-        self.per_row(Binary::Mul, once, Read::same(rstd))
+    /// The normed row, which does not overflow, and the mean of its product with `g`.
+    fn share(&mut self, x: usize, g: usize, rstd: usize) -> [usize; 2] {
+        let normed = self.each(Binary::Mul, Read::same(x), self.row(rstd));
+        let product = self.each(Binary::Mul, Read::same(normed), Read::same(g));
+        [normed, self.mean(product)]
     }
 
     fn rms_norm(mut self, eps: f32) -> Result<Vec<Made>, String> {
         let [x, gamma] = [0, 1].map(|at| self.operand(at));
-        let square = self.each_unary(Unary::Square, x);
-        let rstd = self.rstd(square, eps);
+        let rstd = self.rstd(x, eps);
         let normed = self.each(Binary::Mul, Read::same(x), self.row(rstd));
         let y = self.each(Binary::Mul, Read::same(normed), self.column(gamma));
         Ok(vec![self.result(0, y)?, self.result(1, rstd)?])
@@ -127,8 +158,8 @@ impl<'a, 'b> Rows<'a, 'b> {
     fn rms_norm_dx(mut self) -> Result<Vec<Made>, String> {
         let [x, gamma, rstd, dy] = [0, 1, 2, 3].map(|at| self.operand(at));
         let g = self.each(Binary::Mul, Read::same(dy), self.column(gamma));
-        let share = self.share(x, g, rstd);
-        let along = self.each(Binary::Mul, Read::same(x), self.row(share));
+        let [normed, share] = self.share(x, g, rstd);
+        let along = self.each(Binary::Mul, Read::same(normed), self.row(share));
         let rest = self.each(Binary::Sub, Read::same(g), Read::same(along));
         let dx = self.each(Binary::Mul, self.row(rstd), Read::same(rest));
         Ok(vec![self.result(0, dx)?])
@@ -148,13 +179,12 @@ impl<'a, 'b> Rows<'a, 'b> {
 
     fn layer_norm(mut self, eps: f32) -> Result<Vec<Made>, String> {
         let [x, gamma, beta] = [0, 1, 2].map(|at| self.operand(at));
-        let first = self.mean(x);
+        let first = self.mean_of_parts(x);
         let off = self.each(Binary::Sub, Read::same(x), self.row(first));
-        let rest = self.mean(off);
+        let rest = self.mean_of_parts(off);
         let mean = self.per_row(Binary::Add, first, Read::same(rest));
         let centred = self.each(Binary::Sub, Read::same(x), self.row(mean));
-        let square = self.each_unary(Unary::Square, centred);
-        let rstd = self.rstd(square, eps);
+        let rstd = self.rstd(centred, eps);
         let normed = self.each(Binary::Mul, Read::same(centred), self.row(rstd));
         let scaled = self.each(Binary::Mul, Read::same(normed), self.column(gamma));
         let y = self.each(Binary::Add, Read::same(scaled), self.column(beta));
@@ -166,9 +196,9 @@ impl<'a, 'b> Rows<'a, 'b> {
         let g = self.each(Binary::Mul, Read::same(dy), self.column(gamma));
         let mean_of_g = self.mean(g);
         let centred = self.each(Binary::Sub, Read::same(x), self.row(mean));
-        let share = self.share(centred, g, rstd);
+        let [normed, share] = self.share(centred, g, rstd);
         let off = self.each(Binary::Sub, Read::same(g), self.row(mean_of_g));
-        let along = self.each(Binary::Mul, Read::same(centred), self.row(share));
+        let along = self.each(Binary::Mul, Read::same(normed), self.row(share));
         let rest = self.each(Binary::Sub, Read::same(off), Read::same(along));
         let dx = self.each(Binary::Mul, self.row(rstd), Read::same(rest));
         Ok(vec![self.result(0, dx)?])

@@ -6,6 +6,7 @@
 mod backend;
 mod border;
 pub mod check;
+mod descriptors;
 pub mod device;
 mod error;
 pub mod fused;
@@ -23,6 +24,7 @@ mod runs;
 pub mod staging;
 pub mod stream;
 mod text;
+mod trial;
 mod written;
 
 pub use backend::{Cuda, Kernel};

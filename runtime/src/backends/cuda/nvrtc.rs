@@ -14,23 +14,42 @@ pub struct Code {
     pub log: String,
 }
 
+/// The resources of a kernel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Usage {
+    /// The name of the kernel.
+    pub kernel: String,
+    /// Registers of a thread.
+    pub registers: u32,
+    /// Bytes of static shared memory.
+    pub shared: u32,
+    /// Bytes of a thread's memory, for what has no place in registers.
+    pub stack: u32,
+    /// Bytes that it spills to memory, stores and loads.
+    pub spilled: u32,
+}
+
 impl Code {
-    /// The most registers that a kernel of it takes per thread.
-    pub fn registers(&self) -> Option<u32> {
-        self.numbers("Used ", " registers").max()
+    /// The resources of each kernel, as the assembler tells them.
+    pub fn usages(&self) -> Vec<Usage> {
+        self.log.split("Compiling entry function '").skip(1).filter_map(usage).collect()
     }
+}
 
-    /// Bytes that all kernels together spill to memory, stores and loads.
-    pub fn spilled_bytes(&self) -> Option<u32> {
-        let spills = self.numbers(", ", " bytes spill stores").chain(self.numbers(", ", " bytes spill loads"));
-        spills.reduce(|a, b| a + b)
-    }
-
-    /// The numbers in the log between two texts.
-    fn numbers(&self, before: &'static str, after: &'static str) -> impl Iterator<Item = u32> + '_ {
-        let ends = self.log.match_indices(after);
-        ends.filter_map(move |(end, _)| self.log[..end].rsplit_once(before)?.1.parse().ok())
-    }
+/// The usage in a part of the log that begins with the name of its kernel.
+fn usage(log: &str) -> Option<Usage> {
+    // The number before a text, or 0 where the log has no such text.
+    let number = |after: &str| {
+        let before = log.split_once(after)?.0;
+        before.rsplit(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+    };
+    Some(Usage {
+        kernel: log.split_once('\'')?.0.to_string(),
+        registers: number(" registers")?,
+        shared: number(" bytes smem").unwrap_or(0),
+        stack: number(" bytes stack frame")?,
+        spilled: number(" bytes spill stores")? + number(" bytes spill loads")?,
+    })
 }
 
 /// A program of NVRTC, destroyed when dropped.
@@ -106,13 +125,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_log_tells_registers_and_spills() {
-        let log = "ptxas info    : Function properties for elementwise\n\
-            ptxas         .     0 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads\n\
-            ptxas info    : Used 28 registers, used 0 barriers\n";
-        let code = Code { cubin: Vec::new(), log: log.into() };
-        assert_eq!((code.registers(), code.spilled_bytes()), (Some(28), Some(20)));
-        let silent = Code { cubin: Vec::new(), log: String::new() };
-        assert_eq!((silent.registers(), silent.spilled_bytes()), (None, None));
+    fn the_log_tells_what_kernels_use() {
+        let of = |kernel: &str, rest: &str| {
+            format!(
+                "ptxas info    : Compiling entry function '{kernel}' for 'sm_90'\n\
+                 ptxas info    : Function properties for {kernel}\n\
+                 ptxas         .     16 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads\n\
+                 ptxas info    : Used 28 registers, used 1 barriers{rest}\n"
+            )
+        };
+        let log = format!("ptxas info    : 0 bytes gmem\n{}{}", of("group", ", 132 bytes smem"), of("chunks", ""));
+        let usage =
+            |kernel: &str, shared| Usage { kernel: kernel.into(), registers: 28, shared, stack: 16, spilled: 20 };
+        assert_eq!(Code { cubin: Vec::new(), log }.usages(), [usage("group", 132), usage("chunks", 0)]);
+        assert_eq!(Code { cubin: Vec::new(), log: String::new() }.usages(), []);
     }
 }

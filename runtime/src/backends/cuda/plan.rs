@@ -4,7 +4,7 @@
 //! only later stages read is in scratch memory.
 
 use super::lower::{Lowering, Made, element, len};
-use super::matmul::Arithmetic;
+use super::matmul::{Arithmetic, Formats};
 use super::written::{self, At, Steps};
 use crate::backend::{GroupSite, GroupStmt, GroupValue, KernelSite};
 use ir::ops::{Einsum, KernelOp};
@@ -51,8 +51,8 @@ pub enum Work {
     Kernel(Box<Program>),
     /// A kernel that is written by hand.
     Written(Box<Written>),
-    /// A matrix product with f32 results.
-    Product(Box<Contraction>, Arithmetic),
+    /// A matrix product.
+    Product(Box<Contraction>, Formats),
     /// The operand's elements in their own order.
     Copy,
 }
@@ -305,16 +305,27 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// A matrix product: operands that it cannot read are copied, and its result is in f32 or becomes the first value of the next kernel.
+    /// A matrix product: operands that it cannot read are copied. A result that is in the operands' format, or in f32, is written as the
+    /// statement rounds it; another one, and one whose dims lie in another order, becomes the first value of the next kernel.
     fn product(&mut self, op: &Einsum, stmt: &GroupStmt<'_>, flag: Option<usize>) -> Result<(), String> {
         let plan = contraction(op, &stmt.site)?;
         let mut elements = Vec::new();
         for ty in stmt.site.operands {
             elements.push(element(ty.dtype)?);
         }
-        let is_narrow = elements.iter().all(|element| *element == Element::Bf16);
-        let (arithmetic, taken) =
-            if is_narrow { (Arithmetic::Bf16, Element::Bf16) } else { (Arithmetic::F32, Element::F32) };
+        let arithmetic = match elements[..] {
+            [Element::Bf16, Element::Bf16] => Arithmetic::Bf16,
+            [Element::F16, Element::F16] => Arithmetic::F16,
+            _ => Arithmetic::F32,
+        };
+        let (value, result, size) = (stmt.results[0], stmt.site.results[0], plan.sizes[2]);
+        let (to, unpack) = (element(result.dtype)?, plan.unpack.clone());
+        let mut formats = Formats { arithmetic, result: Element::F32 };
+        let taken = formats.operands();
+        // What is moved and then added is rounded when it is added.
+        if to == taken && (unpack.is_none() || flag.is_none()) {
+            formats.result = to;
+        }
         let mut operands = Vec::new();
         for (at, from) in elements.into_iter().enumerate() {
             let place = self.place(stmt.operands[at])?;
@@ -323,22 +334,19 @@ impl Planner<'_> {
                 pack => self.copy(place, [from, taken], pack.clone().unwrap_or(Access::Same), plan.sizes[at]),
             });
         }
-        let (value, result, size) = (stmt.results[0], stmt.site.results[0], plan.sizes[2]);
-        let to = element(result.dtype)?;
-        let unpack = plan.unpack.clone();
-        let is_direct = unpack.is_none() && to == Element::F32;
+        let is_direct = unpack.is_none() && to == formats.result;
         let place = match value {
             GroupValue::Result(at) if is_direct => Place::Result(at),
-            _ => Place::Scratch(self.scratch(size * size_of::<f32>())),
+            _ => Place::Scratch(self.scratch(size * formats.result.bytes())),
         };
         let adds = vec![flag.filter(|_| is_direct)];
-        let work = Work::Product(Box::new(plan), arithmetic);
+        let work = Work::Product(Box::new(plan), formats);
         self.plan.stages.push(Stage { work, operands, results: vec![place], adds, partials: 0, spare: vec![] });
         if is_direct {
             self.left.push(Left { value, place, element: to, len: size });
             return Ok(());
         }
-        let of = self.next.program.push(Node::Input, Element::F32, size);
+        let of = self.next.program.push(Node::Input, formats.result, size);
         self.next.operands.push(place);
         let access = unpack.unwrap_or(Access::Same);
         let made = self.next.program.push(Node::Convert(Read { value: of, access }), to, size);

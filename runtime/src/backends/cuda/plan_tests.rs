@@ -199,18 +199,54 @@ fn einsums_are_matrix_products() {
     let (_, op, operands, results) = typed(Einsum::new("b s h, h g d -> b s g d").unwrap(), &[&[3, 4, 5], &[5, 2, 6]]);
     let want = Contraction::new(&['b', 's', 'h'], &['h', 'g', 'd'], &['b', 's', 'g', 'd'], &[3, 4, 5], &[5, 2, 6]);
     let plan = planned(&op, &operands, &results).unwrap();
-    let work = |contraction, arithmetic| Work::Product(Box::new(contraction), arithmetic);
+    let work = |formats| Work::Product(Box::new(want.clone().unwrap()), formats);
     let [product] = &plan.stages[..] else { panic!("one launch") };
-    assert_eq!(product.work, work(want.clone().unwrap(), Arithmetic::F32));
+    assert_eq!(product.work, work(Formats::F32));
     assert_eq!((&product.results[..], &product.adds[..]), (&[Place::Result(0)][..], &[Some(0)][..]));
-    // Sums of bf16 are in f32 until they are rounded.
-    let narrow = |types: &[Type]| types.iter().map(|ty| Type { dtype: DType::BF16, ..ty.clone() }).collect::<Vec<_>>();
-    let plan = planned(&op, &narrow(&operands), &narrow(&results)).unwrap();
+    // The library rounds narrow results.
+    let narrow = |types: &[Type], dtype| types.iter().map(|ty| Type { dtype, ..ty.clone() }).collect::<Vec<_>>();
+    for (dtype, arithmetic, result) in
+        [(DType::BF16, Arithmetic::Bf16, Element::Bf16), (DType::F16, Arithmetic::F16, Element::F16)]
+    {
+        let plan = planned(&op, &narrow(&operands, dtype), &narrow(&results, dtype)).unwrap();
+        let [product] = &plan.stages[..] else { panic!("one launch") };
+        assert_eq!(product.work, work(Formats { arithmetic, result }));
+        assert_eq!((&product.results[..], &product.adds[..]), (&[Place::Result(0)][..], &[Some(0)][..]));
+        let plan = planned(&op, &narrow(&operands, dtype), &results).unwrap();
+        let [product] = &plan.stages[..] else { panic!("one launch") };
+        assert_eq!(product.work, work(Formats { arithmetic, result: Element::F32 }));
+    }
+    // A format that is not the operands' is another kernel's.
+    let plan = planned(&op, &narrow(&operands, DType::BF16), &narrow(&results, DType::F16)).unwrap();
     let [product, rounding] = &plan.stages[..] else { panic!("two launches") };
-    assert_eq!(product.work, work(want.unwrap(), Arithmetic::Bf16));
+    assert_eq!(product.work, work(Formats { arithmetic: Arithmetic::Bf16, result: Element::F32 }));
     assert_eq!((&product.results, &product.adds[..]), (&rounding.operands, &[None][..]));
     assert_eq!((&rounding.results[..], &rounding.adds[..]), (&[Place::Result(0)][..], &[Some(0)][..]));
     assert!(plan.scratch >= 4 * 3 * 4 * 2 * 6);
+}
+
+/// Dims that lie in another order than the library writes them are moved: before they are rounded only where they are added.
+#[test]
+fn products_are_rounded_before_they_move_unless_they_are_added() {
+    let eq = |accumulate| {
+        let (_, op, operands, results) = typed(Einsum::new("a b k, k c -> a c b").unwrap(), &[&[3, 4, 5], &[5, 6]]);
+        let narrow =
+            |types: &[Type]| types.iter().map(|ty| Type { dtype: DType::BF16, ..ty.clone() }).collect::<Vec<_>>();
+        let (operands, results, mesh) = (narrow(&operands), narrow(&results), Mesh::default());
+        let sides = [&operands, &results].map(|side| side.iter().collect::<Vec<_>>());
+        let site = KernelSite { mesh: &mesh, coordinates: &[], operands: &sides[0], results: &sides[1], forward: true };
+        let operands = vec![GroupValue::Operand(0), GroupValue::Operand(1)];
+        let stmt = GroupStmt { op: &op, site, operands, results: vec![GroupValue::Result(0)], accumulate };
+        plan_group(&GroupSite { stmts: vec![stmt] }).unwrap()
+    };
+    for (accumulate, format) in [(false, Element::Bf16), (true, Element::F32)] {
+        let plan = eq(accumulate);
+        let formats = plan.stages.iter().find_map(|stage| match &stage.work {
+            Work::Product(_, formats) => Some(*formats),
+            _ => None,
+        });
+        assert_eq!(formats, Some(Formats { arithmetic: Arithmetic::Bf16, result: format }));
+    }
 }
 
 #[test]

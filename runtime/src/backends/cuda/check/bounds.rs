@@ -40,12 +40,16 @@ impl Numbers {
 
     /// Rounded to an element type.
     fn rounded(self, element: Element) -> Numbers {
-        let place = match element {
+        // The places of normal numbers, and of those below.
+        let (place, least) = match element {
             Element::F32 | Element::I32 => return self,
-            Element::Bf16 => 2f32.powi(-7),
-            Element::F16 => 2f32.powi(-10),
+            Element::Bf16 => (2f32.powi(-7), 0.0),
+            Element::F16 => (2f32.powi(-10), 2f32.powi(-24)),
         };
-        self.map(|x, error| (element.nearest(x), if error == 0.0 { 0.0 } else { error + place * (x.abs() + error) }))
+        self.map(|x, error| {
+            let apart = if error == 0.0 { 0.0 } else { error + (place * (x.abs() + error)).max(least) };
+            (element.nearest(x), apart)
+        })
     }
 }
 
@@ -97,7 +101,7 @@ impl Plane<'_> {
     fn stage(&self, stage: &Stage, operands: &[Numbers]) -> Result<Vec<Numbers>, String> {
         match &stage.work {
             Work::Copy => Ok(vec![operands[0].clone()]),
-            Work::Product(plan, _) => Ok(vec![product(plan, operands)]),
+            Work::Product(plan, formats) => Ok(vec![product(plan, operands).rounded(formats.result)]),
             Work::Written(_) => Err("a kernel that is written by hand, in a group of several ops".to_string()),
             Work::Kernel(program) => {
                 let random = RandomContext {

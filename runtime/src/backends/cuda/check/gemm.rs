@@ -4,27 +4,37 @@
 //! nearest, the error is at most `2 lambda sqrt(k) u`, `u` = 2^-24, except with probability 2 k exp(-lambda^2 / 2). That
 //! probability is about 1e-14 per term here (Higham and Mary 2019, A new approach to probabilistic rounding error analysis,
 //! theorem 2.4). Tensor cores truncate sums instead (Fasi, Higham, Mikaitis and Pranesh 2021, Numerical behavior of NVIDIA
-//! tensor cores), and truncation errors accumulate. They add at most `k 2^-23`, since products of bf16 are exact. TF32
-//! reads 11 bits of each operand, which adds 2^-9.
+//! tensor cores), and truncation errors accumulate. They add at most `k 2^-23`, since products of bf16 and of f16 are exact. TF32
+//! reads 11 bits of each operand, which adds 2^-9. A narrow result is rounded once: to 8 bits in bf16, to 11 in f16, whose numbers below
+//! 2^-14 are rounded as those there.
 
 use super::numbers::{encoded, floats};
 use super::{Bench, CheckRow, Found, row};
 use crate::backend::{Backend, KernelSite, LaunchSite, Span};
 use crate::backends::cuda::backend::Cuda;
 use crate::backends::cuda::error::Error;
-use crate::backends::cuda::matmul::{Arithmetic, Matmul};
+use crate::backends::cuda::matmul::{Arithmetic, Formats, Matmul};
 use crate::backends::cuda::memory::Arena;
 use crate::host::{get, put};
-use half::bf16;
 use ir::mesh::Mesh;
 use ir::ops::KernelOp;
 use ir::types::{DType, Type};
 use kernels::cpu::einsum::Einsum;
 use kernels::cuda::gemm::Contraction;
+use kernels::scalar::Element;
 
 const LAMBDA: f64 = 8.0;
 /// Rows of a large product that are compared.
 const COMPARED: usize = 64;
+
+/// Formats of products, with their names.
+const FORMATS: [(Formats, &str); 5] = [
+    (Formats::F32, "f32"),
+    (Formats { arithmetic: Arithmetic::Bf16, result: Element::F32 }, "bf16 to f32"),
+    (Formats { arithmetic: Arithmetic::Bf16, result: Element::Bf16 }, "bf16"),
+    (Formats { arithmetic: Arithmetic::F16, result: Element::F16 }, "f16"),
+    (Formats { arithmetic: Arithmetic::Tf32, result: Element::F32 }, "tf32"),
+];
 
 /// Equations over `b`, `m`, `k`, `n`, with their meaning.
 const KINDS: [(&str, &str); 5] = [
@@ -52,22 +62,27 @@ pub(super) fn check(bench: &mut Bench, rows: &mut Vec<CheckRow>) {
         Ok(matmul) => matmul,
         Err(why) => return rows.push(row("cuBLASLt", "", "FLOP/s", Err(why))),
     };
-    let arithmetics = [(Arithmetic::F32, "f32"), (Arithmetic::Bf16, "bf16"), (Arithmetic::Tf32, "tf32")];
-    for (arithmetic, name) in arithmetics {
+    for (formats, name) in FORMATS {
         for (equation, what) in KINDS {
-            let found = products(bench, &mut matmul, equation, arithmetic);
+            let found = products(bench, &mut matmul, equation, formats);
             rows.push(row(format!("{what} {name}"), "tiny to long", "FLOP/s", found));
         }
-        if arithmetic != Arithmetic::Tf32 {
-            let found = identity(bench, &mut matmul, arithmetic);
+        if formats.arithmetic != Arithmetic::Tf32 {
+            let found = identity(bench, &mut matmul, formats);
             rows.push(row(format!("A I = A {name}"), "300 x 300 x 300", "FLOP/s", found));
         }
         let n = bench.extent.matrix;
         for size in [[n; 3], [2 * n, n, n + 1]] {
-            let found = large(bench, &mut matmul, size, arithmetic);
+            let found = large(bench, &mut matmul, size, formats);
             rows.push(row(format!("A B {name}"), size.map(|n| n.to_string()).join(" x "), "FLOP/s", found));
         }
     }
+    rows.push(row(
+        "A B bf16, fastest of several",
+        format!("{0} x {0} x {0}", bench.extent.matrix),
+        "FLOP/s",
+        timed(bench),
+    ));
     for equation in
         ["b s h, h g r d -> b s g r d", "b s g r d, b t g d -> b g r s t", "b g r s t, b t g d -> b s g r d"]
     {
@@ -80,23 +95,29 @@ pub(super) fn check(bench: &mut Bench, rows: &mut Vec<CheckRow>) {
     }
 }
 
-fn bound(k: usize, arithmetic: Arithmetic) -> f64 {
+fn bound(k: usize, formats: Formats) -> f64 {
     let (k, unit) = (k as f64, 2f64.powi(-24));
     let nearest = 2.0 * LAMBDA * k.sqrt() * unit;
-    match arithmetic {
+    let sum = match formats.arithmetic {
         Arithmetic::F32 => nearest,
-        Arithmetic::Bf16 => nearest + 2.0 * k * unit,
+        Arithmetic::Bf16 | Arithmetic::F16 => nearest + 2.0 * k * unit,
         Arithmetic::Tf32 => nearest + 2.0 * k * unit + 2f64.powi(-9),
+    };
+    // What is rounded has the error of the sum.
+    sum + (1.0 + sum)
+        * match formats.result {
+            Element::Bf16 => 2f64.powi(-8),
+            Element::F16 => 2f64.powi(-11),
+            _ => 0.0,
+        }
+}
+
+fn dtype(element: Element) -> DType {
+    match element {
+        Element::Bf16 => DType::BF16,
+        Element::F16 => DType::F16,
+        _ => DType::F32,
     }
-}
-
-/// A number as the operands of an arithmetic hold it.
-fn rounded(x: f32, arithmetic: Arithmetic) -> f32 {
-    if arithmetic == Arithmetic::Bf16 { bf16::from_f32(x).to_f32() } else { x }
-}
-
-fn dtype(arithmetic: Arithmetic) -> DType {
-    if arithmetic == Arithmetic::Bf16 { DType::BF16 } else { DType::F32 }
 }
 
 fn peak(bench: &Bench, arithmetic: Arithmetic) -> Option<f64> {
@@ -104,7 +125,8 @@ fn peak(bench: &Bench, arithmetic: Arithmetic) -> Option<f64> {
     match arithmetic {
         Arithmetic::F32 => peaks.f32,
         Arithmetic::Tf32 => peaks.tf32,
-        Arithmetic::Bf16 => peaks.bf16,
+        // Tensor cores multiply both at one rate.
+        Arithmetic::Bf16 | Arithmetic::F16 => peaks.bf16,
     }
 }
 
@@ -136,15 +158,22 @@ impl Eq {
         Ok(result)
     }
 
-    /// The largest error of a result, relative to the magnitudes of the terms; with what was held before.
-    fn error(&self, bench: &Bench, a: &[f32], b: &[f32], got: &[f32], held: &[f32]) -> Result<f64, Error> {
+    /// The largest error of a result in a format, relative to the magnitudes of the terms; with what was held before.
+    fn error(
+        &self,
+        bench: &Bench,
+        [a, b]: [&[f32]; 2],
+        [got, held]: [&[f32]; 2],
+        format: Element,
+    ) -> Result<f64, Error> {
         let right = self.cpu(bench, a, b, got.len())?;
         let magnitudes = |x: &[f32]| x.iter().map(|x| x.abs()).collect::<Vec<_>>();
         let size = self.cpu(bench, &magnitudes(a), &magnitudes(b), got.len())?;
+        let least = if format == Element::F16 { 2f64.powi(-14) } else { f64::MIN_POSITIVE };
         let worst = (0..got.len()).map(|i| {
             let (right, size) =
                 (f64::from(right[i]) + f64::from(held[i]), f64::from(size[i]) + f64::from(held[i].abs()));
-            let error = (f64::from(got[i]) - right).abs() / size.max(f64::MIN_POSITIVE);
+            let error = (f64::from(got[i]) - right).abs() / size.max(least);
             if error.is_nan() { f64::INFINITY } else { error }
         });
         Ok(worst.fold(0.0, f64::max))
@@ -157,12 +186,13 @@ struct Placed {
     _arena: Arena,
     addresses: [u64; 3],
     result: usize,
+    format: DType,
 }
 
 impl Placed {
-    fn new(bench: &mut Bench, a: &[f32], b: &[f32], held: &[f32], arithmetic: Arithmetic) -> Result<Placed, Error> {
-        let buffers =
-            [(a, dtype(arithmetic)), (b, dtype(arithmetic)), (held, DType::F32)].map(|(x, dtype)| encoded(dtype, x));
+    fn new(bench: &mut Bench, a: &[f32], b: &[f32], held: &[f32], formats: Formats) -> Result<Placed, Error> {
+        let (of, format) = (dtype(formats.operands()), dtype(formats.result));
+        let buffers = [(a, of), (b, of), (held, format)].map(|(x, dtype)| encoded(dtype, x));
         let [x, y, _] = buffers.each_ref().map(|buffer| buffer.len().next_multiple_of(256));
         let starts = [0, x, x + y];
         let arena = Arena::new(&bench.device, x + y + buffers[2].len())?;
@@ -171,7 +201,7 @@ impl Placed {
             // SAFETY: the arena was just taken; this is the only stream.
             unsafe { bench.staging.write(&bench.stream, *address, buffer)? };
         }
-        Ok(Placed { _arena: arena, addresses, result: held.len() })
+        Ok(Placed { _arena: arena, addresses, result: held.len(), format })
     }
 
     /// The addresses as the product takes them.
@@ -181,19 +211,19 @@ impl Placed {
     }
 
     fn read(&self, bench: &mut Bench) -> Result<Vec<f32>, Error> {
-        let mut got = vec![0; 4 * self.result];
+        let mut got = vec![0; self.format.bytes() as usize * self.result];
         // SAFETY: the result is in the arena; this is the only stream.
         unsafe { bench.staging.read(&bench.stream, &mut got, self.addresses[2])? };
-        Ok(floats(DType::F32, &got))
+        Ok(floats(self.format, &got))
     }
 }
 
 /// The worst of all sizes.
-fn products(bench: &mut Bench, matmul: &mut Matmul, equation: &str, arithmetic: Arithmetic) -> Result<Found, Error> {
+fn products(bench: &mut Bench, matmul: &mut Matmul, equation: &str, formats: Formats) -> Result<Found, Error> {
     let mut worst = Found::results(0.0, f64::INFINITY);
     let most = bench.extent.terms;
     for size in SIZES.into_iter().filter(|size| size.iter().product::<usize>() <= most) {
-        let found = product(bench, matmul, equation, size, arithmetic)?;
+        let found = product(bench, matmul, equation, size, formats)?;
         if found.error / found.bound >= worst.error / worst.bound {
             worst = Found { note: Some(format!("largest at b, m, k, n = {size:?}")), ..found };
         }
@@ -209,7 +239,7 @@ fn product(
     matmul: &mut Matmul,
     equation: &str,
     [b, m, k, n]: [usize; 4],
-    arithmetic: Arithmetic,
+    formats: Formats,
 ) -> Result<Found, Error> {
     let eq = Eq::new(equation, |letter| match letter {
         'b' => b,
@@ -218,44 +248,44 @@ fn product(
         _ => n,
     });
     let plan = eq.gpu()?;
-    let numbers =
-        |t: usize| -> Vec<f32> { bench.normals(plan.sizes[t], t).iter().map(|&x| rounded(x, arithmetic)).collect() };
-    let (x, y, held) = (numbers(0), numbers(1), bench.normals(plan.sizes[2], 7).to_vec());
-    let placed = Placed::new(bench, &x, &y, &held, arithmetic)?;
+    let numbers = |t: usize| -> Vec<f32> {
+        bench.normals(plan.sizes[t], t).iter().map(|&x| formats.operands().nearest(x)).collect()
+    };
+    let (x, y, held) = (
+        numbers(0),
+        numbers(1),
+        bench.normals(plan.sizes[2], 7).iter().map(|&x| formats.result.nearest(x)).collect::<Vec<_>>(),
+    );
+    let placed = Placed::new(bench, &x, &y, &held, formats)?;
     let mut error = 0f64;
     let mut before = held;
     for accumulate in [true, false] {
         // SAFETY: the matrices are in the arena; this is the only stream.
-        unsafe { matmul.launch(&bench.stream, &plan.gemm, arithmetic, placed.ordered(plan.gemm.swapped), accumulate)? };
+        unsafe { matmul.launch(&bench.stream, &plan.gemm, formats, placed.ordered(plan.gemm.swapped), accumulate)? };
         let got = placed.read(bench)?;
-        error = error.max(eq.error(bench, &x, &y, &got, &before)?);
+        error = error.max(eq.error(bench, [&x, &y], [&got, &before], formats.result)?);
         before.fill(0.0);
     }
-    Ok(Found::results(error, bound(k + 1, arithmetic)))
+    Ok(Found::results(error, bound(k + 1, formats)))
 }
 
 /// Times the identity, a product is exact if no bit of the operand is lost.
-fn identity(bench: &mut Bench, matmul: &mut Matmul, arithmetic: Arithmetic) -> Result<Found, Error> {
+fn identity(bench: &mut Bench, matmul: &mut Matmul, formats: Formats) -> Result<Found, Error> {
     let n = 300;
     let eq = Eq::new("mk,kn>mn", |_| n);
     let plan = eq.gpu()?;
-    let a: Vec<f32> = bench.normals(n * n, 1).iter().map(|&x| rounded(x, arithmetic)).collect();
+    let a: Vec<f32> = bench.normals(n * n, 1).iter().map(|&x| formats.operands().nearest(x)).collect();
     let one: Vec<f32> = (0..n * n).map(|i| if i % (n + 1) == 0 { 1.0 } else { 0.0 }).collect();
-    let placed = Placed::new(bench, &a, &one, &vec![0.0; n * n], arithmetic)?;
+    let placed = Placed::new(bench, &a, &one, &vec![0.0; n * n], formats)?;
     // SAFETY: the matrices are in the arena; this is the only stream.
-    unsafe { matmul.launch(&bench.stream, &plan.gemm, arithmetic, placed.ordered(plan.gemm.swapped), false)? };
+    unsafe { matmul.launch(&bench.stream, &plan.gemm, formats, placed.ordered(plan.gemm.swapped), false)? };
     let got = placed.read(bench)?;
     let wrong = got.iter().zip(&a).filter(|(got, a)| got != a).count();
     Ok(Found::results(wrong as f64 / got.len() as f64, 0.0))
 }
 
 /// A large matmul, with some rows compared, and its speed.
-fn large(
-    bench: &mut Bench,
-    matmul: &mut Matmul,
-    [m, k, n]: [usize; 3],
-    arithmetic: Arithmetic,
-) -> Result<Found, Error> {
+fn large(bench: &mut Bench, matmul: &mut Matmul, [m, k, n]: [usize; 3], formats: Formats) -> Result<Found, Error> {
     let sized = |rows: usize| {
         Eq::new("mk,kn>mn", move |letter| {
             if letter == 'm' {
@@ -271,28 +301,38 @@ fn large(
     let stock = bench.extent.elements;
     let numbers = |bench: &Bench, len: usize, seed: usize| -> Vec<f32> {
         // Longer than the stock of numbers: they come again, shifted.
-        (0..len).map(|i| rounded(bench.normals[(i + seed + i / stock) % stock], arithmetic)).collect()
+        (0..len).map(|i| formats.operands().nearest(bench.normals[(i + seed + i / stock) % stock])).collect()
     };
     let (a, b) = (numbers(bench, m * k, 0), numbers(bench, k * n, 31));
-    let placed = Placed::new(bench, &a, &b, &vec![0.0; m * n], arithmetic)?;
+    let placed = Placed::new(bench, &a, &b, &vec![0.0; m * n], formats)?;
     let operands = placed.ordered(plan.gemm.swapped);
     // SAFETY: the matrices are in the arena; this is the only stream.
-    unsafe { matmul.launch(&bench.stream, &plan.gemm, arithmetic, operands, false)? };
+    unsafe { matmul.launch(&bench.stream, &plan.gemm, formats, operands, false)? };
     let got = placed.read(bench)?;
     let rows = |x: &[f32], width: usize| -> Vec<f32> {
         // From the first to the last.
         (0..COMPARED).flat_map(|i| x[i * (m - 1) / (COMPARED - 1) * width..][..width].to_vec()).collect()
     };
     let got = rows(&got, n);
-    let error = sized(COMPARED).error(bench, &rows(&a, k), &b, &got, &vec![0.0; got.len()])?;
+    let error = sized(COMPARED).error(bench, [&rows(&a, k), &b], [&got, &vec![0.0; got.len()]], formats.result)?;
     // SAFETY: as above.
-    let launch = |stream: &_| unsafe { matmul.launch(stream, &plan.gemm, arithmetic, operands, false) };
+    let launch = |stream: &_| unsafe { matmul.launch(stream, &plan.gemm, formats, operands, false) };
     let seconds = bench.seconds(launch)?;
-    let peak = peak(bench, arithmetic);
-    Ok(Found::results(error, bound(k, arithmetic)).at(plan.gemm.flops() as f64 / seconds, peak))
+    let peak = peak(bench, formats.arithmetic);
+    Ok(Found::results(error, bound(k, formats)).at(plan.gemm.flops() as f64 / seconds, peak))
 }
 
-/// An einsum through the backend, with its copies before and after the product: given to one stream, and read by another.
+/// A large matmul by the fastest of several algorithms.
+fn timed(bench: &mut Bench) -> Result<Found, Error> {
+    let (n, formats) = (bench.extent.matrix, FORMATS[2].0);
+    let mut matmul = Matmul::new(&bench.device)?;
+    matmul.set_timing(true);
+    let eq = Eq::new("mk,kn>mn", |_| n);
+    matmul.prepare(&bench.stream, &eq.gpu()?.gemm, formats)?;
+    large(bench, &mut matmul, [n; 3], formats)
+}
+
+/// An einsum through the backend, with its copies before and after the product, whose algorithm is the fastest of several: given to one stream, and read by another.
 fn einsum(bench: &mut Bench, equation: &str) -> Result<Found, Error> {
     let size = |letter: &str| match letter {
         "b" | "r" => 2,
@@ -321,6 +361,7 @@ fn einsum(bench: &mut Bench, equation: &str) -> Result<Found, Error> {
         end += span.bytes().next_multiple_of(256);
     }
     let mut cuda = Cuda::new(&bench.device)?;
+    cuda.time_products();
     cuda.reserve(end).map_err(Error::Program)?;
     let mesh = Mesh::default();
     let operands: Vec<&Type> = operands.iter().collect();
@@ -341,5 +382,5 @@ fn einsum(bench: &mut Bench, equation: &str) -> Result<Found, Error> {
     let got = get(&mut cuda, spans[2]);
     let terms =
         eq.letters[0].iter().filter(|l| !eq.letters[2].contains(l)).map(|l| size(&l.to_string())).product::<usize>();
-    Ok(Found::results(eq.error(bench, &a, &b, &got, &held)?, bound(terms + 1, Arithmetic::F32)))
+    Ok(Found::results(eq.error(bench, [&a, &b], [&got, &held], Element::F32)?, bound(terms + 1, Formats::F32)))
 }

@@ -130,7 +130,7 @@ const GROUPS: [(&str, &str); 6] = [
     ),
 ];
 
-/// Checks groups in f32 and bf16.
+/// Checks groups in all formats of floats.
 pub(super) fn check(bench: &mut Bench, rows: &mut Vec<CheckRow>) {
     let mut cuda = match Cuda::new(&bench.device) {
         Ok(cuda) => cuda,
@@ -139,7 +139,7 @@ pub(super) fn check(bench: &mut Bench, rows: &mut Vec<CheckRow>) {
     let long = bench.extent.matrix;
     let dims = format!("m=37, k=3, n=12, d=16, h={}, v={}", long + 5, 16 * long + 3);
     for (name, text) in GROUPS {
-        let formats: &[&str] = if text.contains("T[") { &["f32", "bf16"] } else { &["f32"] };
+        let formats: &[&str] = if text.contains("T[") { &["f32", "bf16", "f16"] } else { &["f32"] };
         for format in formats {
             let text = format!("mesh @m = [dp=1]\ndims [{dims}]\n{}", text.replace("T[", &format!("{format}[")));
             let compared = block(&text, &mut cuda).map_err(Error::Program);

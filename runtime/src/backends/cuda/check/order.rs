@@ -3,7 +3,7 @@
 use super::{Bench, CheckRow, Found, row};
 use crate::backends::cuda::error::Error;
 use crate::backends::cuda::fused::{Buffers, Fused, LaunchArgs};
-use crate::backends::cuda::matmul::{Arithmetic, Matmul};
+use crate::backends::cuda::matmul::{Formats, Matmul};
 use crate::backends::cuda::memory::Arena;
 use crate::backends::cuda::stream::{Event, Stream};
 use ir::types::DType;
@@ -80,7 +80,7 @@ fn leaks(bench: &mut Bench) -> Result<Found, Error> {
         // SAFETY: the places are in the arena and do not overlap; this is the only stream.
         unsafe {
             kernel.launch(stream, Buffers { inputs: &places[..1], outs: &places[1..2], partials: 0 }, args)?;
-            matmul.launch(stream, &gemm, Arithmetic::F32, places, false)?;
+            matmul.launch(stream, &gemm, Formats::F32, places, false)?;
             stream.copy(places[0], places[1], 4 * size * size)?;
         }
         stream.record(&event)?;

@@ -1,5 +1,6 @@
 //! Mixture of experts: the choice of experts, and rows that go to them and back.
 
+use super::picks::Picks;
 use super::{At, Steps, of_operand, of_result, result_len, threads, warps};
 use crate::backend::KernelSite;
 use ir::ops::TopK;
@@ -61,23 +62,32 @@ impl Routing {
     }
 
     fn define(&self) -> Definitions {
-        let Routing { groups, tokens, each, experts, capacity, h, origin } = *self;
+        let Routing { groups, tokens, each, experts, capacity, h, .. } = *self;
         let define = Definitions::new().size("ROUTING_GROUPS", groups).size("TOKENS", tokens).size("EACH", each);
         let define = define.size("CHOICES", tokens * each).size("EXPERTS", experts).size("CAPACITY", capacity);
-        define.size("H", h).integer("ORIGIN", origin)
+        define.size("H", h)
     }
 
-    fn experts(&self) -> usize {
-        self.groups * self.experts
-    }
-
-    /// The step that deals the choices of an operand: scratch memory 0 has their rows, and 1 the choices of the rows.
+    /// The steps that deal the choices of an operand: scratch memory 0 has their rows, and 1 the choices of the rows.
     fn deal(&self, index: usize, counts: At) -> Steps {
-        let numbers =
-            [self.groups * self.tokens * self.each, self.experts() * self.capacity, self.experts()].map(|n| 4 * n);
-        let work = self.define().kernel(texts::DEAL, "deal", threads(self.experts()));
-        let steps = Steps { scratch: numbers.to_vec(), ..Steps::default() };
-        steps.then(work, vec![At::Operand(index)], vec![At::Scratch(0), At::Scratch(1), counts])
+        let picks = Picks {
+            batches: self.groups,
+            picks: self.tokens * self.each,
+            length: self.experts,
+            origin: self.origin,
+            pad: None,
+        };
+        let kernel = |name, blocks| picks.define(self.define()).kernel(texts::DEAL, name, blocks);
+        let rows = picks.places() * self.capacity;
+        let numbers = [picks.all(), rows, picks.places()].map(|words| words * size_of::<u32>());
+        let steps = Steps { scratch: [&numbers[..], &picks.scratch()].concat(), ..Steps::default() };
+        let [by_chunk, ranks, starts, bases] = [3, 4, 5, 6].map(At::Scratch);
+        let index = At::Operand(index);
+        picks.count(steps, kernel, index, [by_chunk, ranks, starts, bases], counts).then(
+            kernel("deal", threads(picks.all().max(rows))),
+            vec![index, by_chunk, ranks, counts],
+            vec![At::Scratch(0), At::Scratch(1)],
+        )
     }
 }
 

@@ -4,6 +4,7 @@ mod attend;
 mod experts;
 mod moves;
 mod numbers;
+mod picks;
 
 use super::lower::{element, len};
 use crate::backend::KernelSite;
@@ -69,8 +70,8 @@ pub(super) fn steps(op: &KernelOp, site: &KernelSite<'_>) -> Option<Result<Steps
         Op::DynamicSlice(op) => moves::dynamic_slice(op, site),
         Op::DynamicPad(op) => moves::dynamic_pad(op, site),
         Op::Fold(op) => moves::fold(op, site),
-        Op::ScatterAdd(op) => moves::scatter_add(op, site),
-        Op::EmbeddingGrad(op) => moves::embedding_grad(op, site),
+        Op::ScatterAdd(op) => picks::scatter_add(op, site),
+        Op::EmbeddingGrad(op) => picks::embedding_grad(op, site),
         Op::SumSquares(_) => numbers::sum_squares(site),
         Op::AbsMax(_) => numbers::absmax(site),
         Op::ScaleFor(op) => numbers::scale_for(op, site),

@@ -1,14 +1,11 @@
 //! Elements that move, and sums of those that move to one place.
 
-use super::{At, Steps, of_operand, of_result, result_len, threads, warps};
+use super::{At, Steps, of_operand, of_result, threads, warps};
 use crate::backend::KernelSite;
-use crate::backends::cuda::lower::len;
 use crate::backends::sizes::{row_major, strides_in};
-use ir::ops::{
-    Concat, DynamicPad, DynamicSlice, Einsum, EmbeddingGrad, Equation, Fold, Pad, Reduce, Reverse, ScatterAdd,
-};
+use ir::ops::{Concat, DynamicPad, DynamicSlice, Einsum, Equation, Fold, Pad, Reduce, Reverse};
 use ir::types::PartialKind;
-use kernels::cuda::written::{BLOCK, Definitions, texts};
+use kernels::cuda::written::{Definitions, texts};
 use kernels::scalar::Strides;
 
 /// The element types of the first float operand and the result.
@@ -111,29 +108,4 @@ pub(super) fn fold(op: &Fold, site: &KernelSite<'_>) -> Result<Steps, String> {
     let define = define.size("TO", to[frame.dim]).size("WINDOWS", from[frame.dim]).size("SIZE", from[frame.dim + 1]);
     let define = define.size("STRIDE", frame.stride as usize).size("DILATION", frame.dilation as usize);
     Ok(Steps::one(define.kernel(texts::FOLD, "fold", threads(n)), vec![At::Operand(0)], vec![At::Result(0)]))
-}
-
-/// Each result looks through all indices.
-pub(super) fn scatter_add(op: &ScatterAdd, site: &KernelSite<'_>) -> Result<Steps, String> {
-    let (whole, index) = (site.result(0)?, site.operand(1)?);
-    let (dim, batch, n) = (op.at.dim, op.at.batch, result_len(site, 0));
-    let product = |sizes: &[usize]| sizes.iter().product::<usize>();
-    let define = tensors(site, 0)?.size("N", n).size("INNER", product(&whole[dim + 1..]));
-    let define = define.size("LENGTH", whole[dim]).size("OUTER", product(&whole[batch..dim]));
-    let define = define.size("PICKS", product(&index[batch..])).integer("ORIGIN", site.origin(site.results[0], dim));
-    let work = define.kernel(texts::SCATTER, "scatter", threads(n));
-    Ok(Steps::one(work, vec![At::Operand(0), At::Operand(1)], vec![At::Result(0)]))
-}
-
-/// Each row of the table looks through all ids, once for each [`BLOCK`] columns.
-pub(super) fn embedding_grad(op: &EmbeddingGrad, site: &KernelSite<'_>) -> Result<Steps, String> {
-    let table = site.result(0)?;
-    let [rows, h] = table[..] else { return Err("the table needs dims v and h".to_string()) };
-    let slabs = h.div_ceil(BLOCK);
-    let define = tensors(site, 1)?.size("ROWS", rows).size("H", h).size("SLABS", slabs);
-    let define = define.size("IDS", len(site.operands[0], site)).integer("ORIGIN", site.origin(site.results[0], 0));
-    // No id is beyond the integers.
-    let pad = op.pad.and_then(|pad| i32::try_from(pad).ok()).map_or(i64::MIN + 1, i64::from);
-    let work = define.integer("PAD", pad).kernel(texts::EMBEDDING_GRAD, "embedding_grad", rows * slabs);
-    Ok(Steps::one(work, vec![At::Operand(0), At::Operand(1)], vec![At::Result(0)]))
 }
