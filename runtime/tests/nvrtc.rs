@@ -11,7 +11,8 @@ use ir::ops::{
 };
 use ir::types::{DType, Type};
 use kernels::cuda::kernel::Kernel;
-use kernels::cuda::written::BLOCK;
+use kernels::cuda::trials;
+use kernels::cuda::written::{Definitions, texts};
 use kernels::group::Program;
 use kernels::scalar::{Access, Binary, Element, Strides, Unary};
 use meshwright_runtime::backend::KernelSite;
@@ -100,7 +101,7 @@ fn generated_kernels_compile_within_their_budget() {
             // Those by rows hold what they read again; a block of them fits on a multiprocessor.
             let most_registers = if kernel.shape.elements.is_some() { REGISTERS } else { FILE / kernel.shape.block };
             let text = kernel.source;
-            let code = compile(&text, arch).unwrap_or_else(|why| panic!("{why}\n{text}"));
+            let code = compile(&text, arch, false).unwrap_or_else(|why| panic!("{why}\n{text}"));
             let (registers, spilled) = budget(&code);
             let fits = registers <= most_registers.min(255) && spilled == 0;
             assert!(fits, "{arch}: {registers} registers, {spilled} bytes spilled\n{text}");
@@ -118,14 +119,16 @@ fn written_kernels_compile() {
     for case in ops::cases() {
         let plan = case.with_site(|site| plan(site.stmts[0].op, &site.stmts[0].site)).unwrap();
         texts.extend(plan.stages.into_iter().filter_map(|stage| match stage.work {
-            Work::Written(written) => Some(written.source),
+            Work::Written(written) => Some((written.source, written.threads, written.contracts)),
             _ => None,
         }));
     }
-    for (arch, text) in ARCHITECTURES.into_iter().flat_map(|arch| texts.iter().map(move |text| (arch, text))) {
-        let code = compile(text, arch).unwrap_or_else(|why| panic!("{why}\n{text}"));
+    texts.extend(trials::all().into_iter().map(|trial| (trial.work.source, trial.work.threads, false)));
+    let all = ARCHITECTURES.into_iter().flat_map(|arch| texts.iter().map(move |text| (arch, text)));
+    for (arch, (text, threads, contracts)) in all {
+        let code = compile(text, arch, *contracts).unwrap_or_else(|why| panic!("{why}\n{text}"));
         let (registers, spilled) = budget(&code);
-        assert!(registers <= FILE / BLOCK as u32 && spilled == 0, "{arch}: {registers}, {spilled} spilled\n{text}");
+        assert!(registers <= FILE / *threads as u32 && spilled == 0, "{arch}: {registers}, {spilled} spilled\n{text}");
         assert!(!code.log.contains("warning"), "{}\n{text}", code.log);
     }
 }
@@ -135,9 +138,11 @@ fn written_kernels_compile() {
 fn kernels_that_test_the_model_of_a_gpu_are_cuda() {
     let right = include_str!("../../kernels/tests/gpu_model/right.cu");
     let wrong = include_str!("../../kernels/tests/gpu_model/wrong.cu");
+    let early = include_str!("../../kernels/tests/gpu_model/early.cu");
+    let early = Definitions::new().kernel(&[texts::INSTRUCTIONS, early].concat(), "no_wait", 1).source;
     for arch in ARCHITECTURES {
-        for text in [right, wrong] {
-            let code = compile(text, arch).unwrap_or_else(|why| panic!("{why}"));
+        for text in [right, wrong, &early] {
+            let code = compile(text, arch, false).unwrap_or_else(|why| panic!("{why}"));
             assert!(!code.log.contains("warning"), "{}", code.log);
         }
     }
@@ -151,7 +156,9 @@ fn budget(code: &Code) -> (u32, u32) {
 #[test]
 #[ignore = "needs NVRTC: .ci/run fetches it"]
 fn what_does_not_compile_is_told_with_the_log() {
-    let why =
-        compile("extern \"C\" __global__ void f() { undefined(); }", "sm_80").map(|_| ()).unwrap_err().to_string();
+    let why = compile("extern \"C\" __global__ void f() { undefined(); }", "sm_80", false)
+        .map(|_| ())
+        .unwrap_err()
+        .to_string();
     assert!(why.contains("sm_80") && why.contains("undefined"), "{why}");
 }

@@ -10,4 +10,5 @@ mod rows;
 mod scope;
 mod spell;
 mod tables;
+pub mod trials;
 pub mod written;

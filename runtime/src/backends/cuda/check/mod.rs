@@ -8,6 +8,7 @@ mod bounds;
 mod elementwise;
 mod gemm;
 pub mod groups;
+mod instructions;
 mod memory;
 mod numbers;
 mod order;
@@ -96,6 +97,7 @@ pub fn check(ordinal: usize, quick: bool) -> Result<Report, Error> {
     let mut bench = Bench::new(&device, quick)?;
     let mut rows = Vec::new();
     memory::check(&mut bench, &mut rows);
+    instructions::check(&mut bench, &mut rows);
     elementwise::check(&mut bench, &mut rows);
     gemm::check(&mut bench, &mut rows);
     groups::check(&mut bench, &mut rows);
