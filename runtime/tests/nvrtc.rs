@@ -12,13 +12,13 @@ use ir::ops::{
 use ir::types::{DType, Type};
 use kernels::cuda::kernel::Kernel;
 use kernels::cuda::trials;
-use kernels::cuda::written::{Definitions, texts};
+use kernels::cuda::written::{BLOCK, Definitions, Written, texts};
 use kernels::group::Program;
 use kernels::scalar::{Access, Binary, Element, Strides, Unary};
 use meshwright_runtime::backend::KernelSite;
 use meshwright_runtime::backends::cuda::nvrtc::{Code, compile};
 use meshwright_runtime::backends::cuda::plan::{Stage, Work, plan};
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 /// Ampere, Hopper and Blackwell.
 const ARCHITECTURES: [&str; 3] = ["sm_80", "sm_90", "sm_100"];
@@ -115,20 +115,32 @@ fn generated_kernels_compile_within_their_budget() {
 #[test]
 #[ignore = "needs NVRTC: .ci/run fetches it"]
 fn written_kernels_compile() {
-    let mut texts = HashSet::new();
-    for case in ops::cases() {
+    let mut works: Vec<Written> = trials::all().into_iter().map(|trial| trial.work).collect();
+    let attention = |settings: &str, format, sizes| {
+        ops::attentions(&format!("scale=0.1, causal=true{settings}"), format, sizes, true)
+    };
+    let kinds = [("", 64), ("", 128), (", p=0.1, path=\"a\"", 128)];
+    let large = kinds.into_iter().flat_map(|(settings, d)| attention(settings, "bf16", [2, 4096, 4096, 8, 4, d, d]));
+    for case in ops::rows().into_iter().chain(large).chain(attention("", "f16", [2, 41, 37, 2, 3, 16, 48])) {
         let plan = case.with_site(|site| plan(site.stmts[0].op, &site.stmts[0].site)).unwrap();
-        texts.extend(plan.stages.into_iter().filter_map(|stage| match stage.work {
-            Work::Written(written) => Some((written.source, written.threads, written.contracts)),
+        works.extend(plan.stages.into_iter().filter_map(|stage| match stage.work {
+            Work::Written(written) => Some(*written),
             _ => None,
         }));
     }
-    texts.extend(trials::all().into_iter().map(|trial| (trial.work.source, trial.work.threads, false)));
+    // By text, the threads of its smallest and its largest blocks.
+    let mut texts: HashMap<(&str, bool), [usize; 2]> = HashMap::new();
+    for Written { source, contracts, threads, .. } in &works {
+        let [least, most] = texts.entry((source, *contracts)).or_insert([*threads; 2]);
+        (*least, *most) = ((*threads).min(*least), (*threads).max(*most));
+    }
     let all = ARCHITECTURES.into_iter().flat_map(|arch| texts.iter().map(move |text| (arch, text)));
-    for (arch, (text, threads, contracts)) in all {
-        let code = compile(text, arch, *contracts).unwrap_or_else(|why| panic!("{why}\n{text}"));
+    for (arch, (&(text, contracts), &[least, most])) in all {
+        let code = compile(text, arch, contracts).unwrap_or_else(|why| panic!("{why}\n{text}"));
         let (registers, spilled) = budget(&code);
-        assert!(registers <= FILE / *threads as u32 && spilled == 0, "{arch}: {registers}, {spilled} spilled\n{text}");
+        // Of smaller blocks the assembler holds more at a time, and may spill for that.
+        let fits = registers <= FILE / most as u32 && (spilled == 0 || least < BLOCK);
+        assert!(fits, "{arch}: {registers} registers, {spilled} bytes spilled\n{text}");
         assert!(!code.log.contains("warning"), "{}\n{text}", code.log);
     }
 }

@@ -103,7 +103,7 @@ fn cp_async() -> Trial {
     let right = (0..WARP).flat_map(|lane| {
         let own = WARP - 1 - lane;
         let other = own ^ 3;
-        let [first, second] = [own % 5 != 0, other % 5 != 0].map(|is_there| if is_there { 1.0 } else { 0.0 });
+        let [first, second] = [own, other].map(|lane| if lane.is_multiple_of(5) { 0.0 } else { 1.0 });
         [first * word(other, 2), first * word(other, 3), second * word(WARP + other, 6), second * word(WARP + other, 7)]
     });
     Trial {

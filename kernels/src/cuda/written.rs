@@ -179,6 +179,20 @@ pub mod texts {
     /// The text of `attention`.
     pub const ATTENTION: &str =
         concat!(include_str!("written/attention_head.cu"), include_str!("written/attention.cu"));
+    /// The text of `attention_bounds` and `attention_tiles`.
+    pub const ATTENTION_TILES: &str = concat!(
+        include_str!("instructions.cu"),
+        include_str!("written/attention_head.cu"),
+        include_str!("written/attention_tiles.cu"),
+        include_str!("written/attention_tiles_forward.cu")
+    );
+    /// The text of `attention_bounds`, `attention_sums`, `attention_tiles_dq` and `attention_tiles_dkv`.
+    pub const ATTENTION_TILES_GRAD: &str = concat!(
+        include_str!("instructions.cu"),
+        include_str!("written/attention_head.cu"),
+        include_str!("written/attention_tiles.cu"),
+        include_str!("written/attention_tiles_grad.cu")
+    );
     /// The text of `attention_delta`, `attention_dq` and `attention_dkv`.
     pub const ATTENTION_GRAD: &str =
         concat!(include_str!("written/attention_head.cu"), include_str!("written/attention_grad.cu"));

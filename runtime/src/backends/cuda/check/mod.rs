@@ -3,6 +3,7 @@
 //! Errors are relative, as each check documents, and each bound is derived, not measured. Rates are the best of several
 //! timings by the device's clock.
 
+mod attend;
 mod attention;
 mod bounds;
 mod elementwise;
@@ -101,6 +102,7 @@ pub fn check(ordinal: usize, quick: bool) -> Result<Report, Error> {
     elementwise::check(&mut bench, &mut rows);
     gemm::check(&mut bench, &mut rows);
     groups::check(&mut bench, &mut rows);
+    attend::check(&mut bench, &mut rows);
     order::check(&mut bench, &mut rows);
     Ok(Report { schema: SCHEMA, device: device.properties().clone(), rows })
 }

@@ -4,6 +4,7 @@ mod attend;
 mod experts;
 mod moves;
 mod numbers;
+mod tiles;
 
 use super::lower::{element, len};
 use crate::backend::KernelSite;
