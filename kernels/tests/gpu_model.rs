@@ -4,6 +4,7 @@
 
 mod stand_in;
 
+use meshwright_kernels::cuda::trials;
 use stand_in::{Field, Launch, StandIn};
 use std::path::Path;
 use std::process::Command;
@@ -13,6 +14,7 @@ static STAND_IN: LazyLock<StandIn> = LazyLock::new(|| StandIn::new("gpu_model"))
 
 const RIGHT: &str = include_str!("gpu_model/right.cu");
 const WRONG: &str = include_str!("gpu_model/wrong.cu");
+const EARLY: &str = include_str!("gpu_model/early.cu");
 
 const ORDERS: [&str; 4] = ["forward", "reverse", "1", "2"];
 
@@ -178,6 +180,46 @@ fn there_may_be_many_parameters() {
     let factors = [1, 2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31];
     let sum: i32 = factors.iter().zip(1..).map(|(factor, i)| factor * i).sum();
     assert_eq!(floats(&run(RIGHT, &[vec![0; 4]], &launch)[0]), [sum as f32]);
+}
+
+#[test]
+fn instructions_give_each_lane_what_plain_arithmetic_gives() {
+    for trial in trials::all() {
+        let out = trial.operands.len();
+        let arguments = (0..=out).map(at).chain([value(&[0; 8])]).collect();
+        let launch = Launch::new(trial.work.name, [1, 1, 1], [trial.work.threads as u32, 1, 1], arguments);
+        let buffers: Vec<Vec<u8>> = trial.operands.iter().cloned().chain([vec![0xff; 4 * trial.right.len()]]).collect();
+        let got = floats(&run(&trial.work.source, &buffers, &launch)[out]);
+        let error = trial.error(&got);
+        assert!(error <= trial.bound, "{}: {error:e}\n{got:?}\n{:?}", trial.what, trial.right);
+    }
+}
+
+#[test]
+fn wrong_uses_of_matrices_and_of_asynchronous_copies_are_found() {
+    let mistakes = [
+        ("no_wait", "719", "early: it reads byte"),
+        ("waits_for_too_few", "719", "early: it reads byte"),
+        ("no_commit", "719", "early: it reads byte"),
+        ("waits_without_barrier", "719", "race: it"),
+        ("fills_too_early", "719", "race: it"),
+        ("source_changes", "719", "race: it"),
+        ("copy_out_of_line", "716", "cp.async: 0x"),
+        ("copies_from_outside", "700", "thread (31, 0, 0): it reads 16 bytes at 0x"),
+        ("matrix_without_barrier", "719", "race: it reads byte"),
+        ("matrix_out_of_line", "716", "thread (0, 0, 0): ldmatrix: 0x"),
+        ("matrix_elsewhere", "700", "is not in shared memory"),
+        ("matrix_in_one_bank", "719", "thread (1, 0, 0): bank conflict"),
+        ("half_a_product", "719", "waits at mma of line 116 for thread (16, 0, 0), which has returned"),
+    ];
+    for (kernel, status, message) in mistakes {
+        for order in ORDERS {
+            let launch = Launch::new(kernel, [1, 1, 1], [32, 1, 1], vec![at(0), at(1)]);
+            let why = STAND_IN.run(EARLY, &[vec![1; 512], vec![0; 128]], &[launch], order).err();
+            let why = why.unwrap_or_else(|| panic!("{kernel}, {order}: no error"));
+            assert!(why.contains(&format!("status {status}")) && why.contains(message), "{kernel}, {order}: {why}");
+        }
+    }
 }
 
 /// Error that the driver reports of a kernel with a mistake, on 64 numbers.

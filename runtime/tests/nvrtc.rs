@@ -10,8 +10,10 @@ use ir::ops::{
     SoftmaxGrad,
 };
 use ir::types::{DType, Type};
+use kernels::cuda::exchange::{Combine, combining, moving};
 use kernels::cuda::kernel::{GROUP, Kernel};
-use kernels::cuda::written::BLOCK;
+use kernels::cuda::trials;
+use kernels::cuda::written::{BLOCK, Definitions, Written, texts as of_texts};
 use kernels::group::Program;
 use kernels::scalar::{Access, Binary, Element, Strides, Unary};
 use meshwright_runtime::backend::KernelSite;
@@ -104,11 +106,17 @@ fn planned(op: &KernelOp, sizes: &[&[u64]]) -> Vec<Program> {
     plan(op, &site).unwrap().stages.into_iter().map(program).collect()
 }
 
-/// A text with the class of its generated kernels, or none if they are written by hand, and the most registers of a thread.
+/// A text.
 struct Text {
+    /// The class of its generated kernels; none if they are written by hand.
     class: Option<String>,
     source: String,
+    /// True if a product and a sum may round once.
+    contracts: bool,
+    /// The most registers of a thread.
     registers: u32,
+    /// True if it may spill: of blocks that are smaller than usual the assembler holds more at a time.
+    spills: bool,
 }
 
 /// All texts, each once.
@@ -118,20 +126,49 @@ fn texts() -> Vec<Text> {
         let kernel = Kernel::new(&program).unwrap();
         // Those by rows hold what they read again; a block of them fits on a multiprocessor.
         let registers = if kernel.shape.elements.is_some() { REGISTERS } else { FILE / kernel.shape.block };
-        texts.push(Text { class: Some(class), source: kernel.source, registers: registers.min(255) });
-    }
-    for case in ops::cases() {
-        let plan = case.with_site(|site| plan(site.stmts[0].op, &site.stmts[0].site)).unwrap();
-        texts.extend(plan.stages.into_iter().filter_map(|stage| match stage.work {
-            Work::Written(written) => {
-                Some(Text { class: None, source: written.source, registers: FILE / BLOCK as u32 })
-            }
-            _ => None,
-        }));
+        let (source, registers) = (kernel.source, registers.min(255));
+        texts.push(Text { class: Some(class), source, contracts: false, registers, spills: false });
     }
     let mut known = HashSet::new();
     texts.retain(|text| known.insert(text.source.clone()));
+    texts.extend(by_hand());
     texts
+}
+
+/// The texts that are written by hand, each once.
+fn by_hand() -> Vec<Text> {
+    let mut works: Vec<Written> = trials::all().into_iter().map(|trial| trial.work).collect();
+    let attention = |settings: &str, format, sizes| {
+        ops::attentions(&format!("scale=0.1, causal=true{settings}"), format, sizes, true)
+    };
+    let kinds = [("", 64), ("", 128), (", p=0.1, path=\"a\"", 128)];
+    let large = kinds.into_iter().flat_map(|(settings, d)| attention(settings, "bf16", [2, 4096, 4096, 8, 4, d, d]));
+    for case in ops::rows().into_iter().chain(large).chain(attention("", "f16", [2, 41, 37, 2, 3, 16, 48])) {
+        let plan = case.with_site(|site| plan(site.stmts[0].op, &site.stmts[0].site)).unwrap();
+        works.extend(plan.stages.into_iter().filter_map(|stage| match stage.work {
+            Work::Written(written) => Some(*written),
+            _ => None,
+        }));
+    }
+    // By text, the threads of its smallest and its largest blocks.
+    let mut texts: BTreeMap<(&str, bool), [usize; 2]> = BTreeMap::new();
+    for Written { source, contracts, threads, .. } in &works {
+        let [least, most] = texts.entry((source, *contracts)).or_insert([*threads; 2]);
+        (*least, *most) = ((*threads).min(*least), (*threads).max(*most));
+    }
+    let exchange =
+        |source| Text { class: None, source, contracts: false, registers: FILE / BLOCK as u32, spills: false };
+    let moves = [1, 2, 4, 8, 16].map(moving);
+    let sums = [(Element::F32, 4), (Element::Bf16, 8), (Element::F16, 1), (Element::I32, 4)];
+    let sums = sums
+        .into_iter()
+        .flat_map(|(element, width)| [Combine::Sum, Combine::Max].map(|kind| combining(element, kind, width)));
+    let exchanges = moves.into_iter().chain(sums).map(exchange);
+    let text = |((source, contracts), [least, most]): ((&str, bool), [usize; 2])| {
+        let (source, registers, spills) = (source.to_string(), FILE / most as u32, least < BLOCK);
+        Text { class: None, source, contracts, registers, spills }
+    };
+    texts.into_iter().map(text).chain(exchanges).collect()
 }
 
 /// By class or name, the most registers and bytes of shared memory that a kernel of it has.
@@ -140,8 +177,8 @@ type Rows = BTreeMap<String, (u32, u32)>;
 /// Compiles all texts for an architecture.
 fn compiled(texts: &[Text], arch: &str) -> Rows {
     let mut rows = Rows::new();
-    for Text { class, source, registers } in texts {
-        let code = compile(source, arch).unwrap_or_else(|why| panic!("{why}\n{source}"));
+    for Text { class, source, contracts, registers, spills } in texts {
+        let code = compile(source, arch, *contracts).unwrap_or_else(|why| panic!("{why}\n{source}"));
         assert!(!code.log.contains("warning"), "{}\n{source}", code.log);
         let usages = code.usages();
         assert_eq!(
@@ -156,7 +193,10 @@ fn compiled(texts: &[Text], arch: &str) -> Rows {
                 Some(class) => format!("{class}, {}", usage.kernel),
                 None => usage.kernel.clone(),
             };
-            assert!(usage.registers <= *registers && usage.spilled == 0, "{arch}, {name}: {usage:?}\n{source}");
+            assert!(
+                usage.registers <= *registers && (usage.spilled == 0 || *spills),
+                "{arch}, {name}: {usage:?}\n{source}"
+            );
             // A row is in registers; the library's sine and cosine, of elements, have an array in a thread's memory.
             assert!(usage.stack == 0 || !name.starts_with("rows"), "{arch}, {name}: {usage:?}\n{source}");
             let most = rows.entry(name).or_default();
@@ -200,9 +240,11 @@ fn kernels_compile_within_their_budget_to_what_the_table_says() {
 fn kernels_that_test_the_model_of_a_gpu_are_cuda() {
     let right = include_str!("../../kernels/tests/gpu_model/right.cu");
     let wrong = include_str!("../../kernels/tests/gpu_model/wrong.cu");
+    let early = include_str!("../../kernels/tests/gpu_model/early.cu");
+    let early = Definitions::new().kernel(&[of_texts::INSTRUCTIONS, early].concat(), "no_wait", 1).source;
     for arch in ARCHITECTURES {
-        for text in [right, wrong] {
-            let code = compile(text, arch).unwrap_or_else(|why| panic!("{why}"));
+        for text in [right, wrong, &early] {
+            let code = compile(text, arch, false).unwrap_or_else(|why| panic!("{why}"));
             assert!(!code.log.contains("warning"), "{}", code.log);
         }
     }
@@ -211,7 +253,9 @@ fn kernels_that_test_the_model_of_a_gpu_are_cuda() {
 #[test]
 #[ignore = "needs NVRTC: .ci/run fetches it"]
 fn what_does_not_compile_is_told_with_the_log() {
-    let why =
-        compile("extern \"C\" __global__ void f() { undefined(); }", "sm_80").map(|_| ()).unwrap_err().to_string();
+    let why = compile("extern \"C\" __global__ void f() { undefined(); }", "sm_80", false)
+        .map(|_| ())
+        .unwrap_err()
+        .to_string();
     assert!(why.contains("sm_80") && why.contains("undefined"), "{why}");
 }

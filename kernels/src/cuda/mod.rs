@@ -12,4 +12,5 @@ mod scope;
 mod spell;
 mod tables;
 mod tiles;
+pub mod trials;
 pub mod written;

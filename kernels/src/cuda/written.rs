@@ -9,7 +9,7 @@ use super::tables::Tables;
 use crate::scalar::{Element, Strides};
 use std::fmt::Write;
 
-/// Threads of a block, in all texts.
+/// Threads of a block, unless a text has its own number.
 pub const BLOCK: usize = 256;
 
 /// The text that all others share.
@@ -22,8 +22,14 @@ pub struct Written {
     pub source: String,
     /// The name of the kernel in it.
     pub name: &'static str,
-    /// Blocks that have work, of [`BLOCK`] threads.
+    /// Blocks that have work.
     pub blocks: usize,
+    /// Threads of a block.
+    pub threads: usize,
+    /// Bytes of dynamic shared memory of a block.
+    pub shared: usize,
+    /// True if a product and a sum may round once: results are then not those of the processor to the bit.
+    pub contracts: bool,
     /// True if it draws random numbers.
     pub is_random: bool,
 }
@@ -80,6 +86,13 @@ impl Definitions {
         self
     }
 
+    /// A name for another one.
+    #[must_use]
+    pub fn name(mut self, name: &str, meaning: &str) -> Definitions {
+        let _ = writeln!(self.lines, "#define {name} {meaning}");
+        self
+    }
+
     /// A name that is defined if something holds.
     #[must_use]
     pub fn flag(mut self, name: &str, holds: bool) -> Definitions {
@@ -113,7 +126,7 @@ impl Definitions {
     pub fn kernel(self, text: &str, name: &'static str, blocks: usize) -> Written {
         let is_random = self.lines.contains("DROPOUT_KEY");
         let source = format!("{FUNCTIONS}{TEAMS}\n{}{}\n{HEAD}{text}", self.tables.text(), self.lines);
-        Written { source, name, blocks, is_random }
+        Written { source, name, blocks, threads: BLOCK, shared: 0, contracts: false, is_random }
     }
 }
 
@@ -157,9 +170,27 @@ pub mod texts {
     pub const COMBINE: &str = include_str!("written/combine.cu");
     /// The text of `combine_dw`.
     pub const COMBINE_DW: &str = include_str!("written/combine_dw.cu");
+    /// The functions of single instructions.
+    pub const INSTRUCTIONS: &str = include_str!("instructions.cu");
+    /// The text of the kernels that try single instructions.
+    pub const TRIALS: &str = concat!(include_str!("instructions.cu"), include_str!("written/trials.cu"));
     /// The text of `attention`.
     pub const ATTENTION: &str =
         concat!(include_str!("written/attention_head.cu"), include_str!("written/attention.cu"));
+    /// The text of `attention_bounds` and `attention_tiles`.
+    pub const ATTENTION_TILES: &str = concat!(
+        include_str!("instructions.cu"),
+        include_str!("written/attention_head.cu"),
+        include_str!("written/attention_tiles.cu"),
+        include_str!("written/attention_tiles_forward.cu")
+    );
+    /// The text of `attention_bounds`, `attention_sums`, `attention_tiles_dq` and `attention_tiles_dkv`.
+    pub const ATTENTION_TILES_GRAD: &str = concat!(
+        include_str!("instructions.cu"),
+        include_str!("written/attention_head.cu"),
+        include_str!("written/attention_tiles.cu"),
+        include_str!("written/attention_tiles_grad.cu")
+    );
     /// The text of `attention_delta`, `attention_dq` and `attention_dkv`.
     pub const ATTENTION_GRAD: &str =
         concat!(include_str!("written/attention_head.cu"), include_str!("written/attention_grad.cu"));

@@ -14,6 +14,7 @@ typedef struct {
     uint32_t read_time, write_time;               /* of the warp */
     uint32_t lanes;                               /* that read in this era, if all are of one warp */
     uint16_t reader, writer;
+    uint32_t arriving; /* the era of the block in which a copy is on its way */
 } Shadow;
 enum { MANY_WARPS = 0xffff };
 
@@ -94,6 +95,9 @@ static _Noreturn void race(int writes, const char *other, int with, const char *
 /* `since`: the first era of which accesses count. */
 static void check(Shadow *shadow, int writes, uint32_t since, const char *what, size_t offset) {
     unsigned number = current->number;
+    if (shadow->arriving == block_era)
+        threads_fail(LAUNCH_FAILED, current, "early: it %s byte %zu of %s, which an asynchronous copy is bringing", writes ? "writes" : "reads",
+                     offset, what);
     if (shadow->written >= since && shadow->written < block_era) race(writes, "wrote", -1, what, offset);
     if (shadow->written == era && !ordered(shadow->writer, shadow->write_time)) race(writes, "wrote", shadow->writer, what, offset);
     if (writes) {
@@ -152,6 +156,27 @@ static __attribute__((noinline)) void access_elsewhere(char *at, size_t bytes, i
         find_region(at, bytes, writes);
         access_to(at, bytes, writes);
     }
+}
+
+static Shadow *shared_at(const char *at) {
+    const Piece fixed = grid_shared.fixed, dynamic = grid_shared.dynamic;
+    if (inside(at, 16, fixed.start, fixed.bytes)) return shared_shadow + (at - fixed.start);
+    return inside(at, 16, dynamic.start, dynamic.bytes) ? shared_shadow + MOST_SHARED + (at - dynamic.start) : 0;
+}
+
+void accesses_vector(Thread *thread, void *at, int kind, const char *instruction) {
+    Thread *last = current;
+    current = thread;
+    if ((uintptr_t)at % 16) threads_fail(MISALIGNED_ADDRESS, thread, "%s: %p is no multiple of 16", instruction, at);
+    if (kind & IN_SHARED && !shared_at(at)) threads_fail(ILLEGAL_ADDRESS, thread, "%s: %p is not in shared memory", instruction, at);
+    if (kind & IN_GLOBAL) find_region(at, 16, 0);
+    if (kind) access_to(at, 16, kind & WRITES);
+    current = last;
+}
+
+void accesses_arriving(void *at, int begins) {
+    Shadow *shadow = shared_at(at);
+    for (int i = 0; i < 16; i++) shadow[i].arriving = begins ? block_era : 0;
 }
 
 static inline void aligned_access(char *at, size_t bytes, int writes) {

@@ -30,7 +30,17 @@ void *model_dynamic(void) __attribute__((const));
 unsigned model_barrier(int line, int counts);
 
 /* Waits for the lanes of a mask, and exchanges values between them. A vote returns a bit for each lane with a value. */
-typedef enum { MODEL_SYNC, MODEL_VOTE, MODEL_INDEX, MODEL_UP, MODEL_DOWN, MODEL_XOR } ModelExchange;
+typedef enum { MODEL_SYNC, MODEL_VOTE, MODEL_INDEX, MODEL_UP, MODEL_DOWN, MODEL_XOR, MODEL_LDMATRIX, MODEL_MMA } ModelExchange;
 uint64_t model_exchange(int line, ModelExchange kind, unsigned mask, uint64_t value, int argument, int width);
+
+/* Instructions that take all lanes of a warp. */
+typedef enum { MODEL_BF16, MODEL_F16 } ModelFormat;
+void model_ldmatrix(int line, int count, int transposed, uint32_t *to, const void *row);
+void model_mma(int line, ModelFormat format, float *sums, const uint32_t *a, const uint32_t *b);
+
+/* Copies of a thread that go on beside it. */
+void model_cp_async(void *to, const void *from, unsigned bytes);
+void model_cp_async_commit(void);
+void model_cp_async_wait(unsigned groups);
 
 #endif

@@ -88,3 +88,18 @@ static inline int __float_as_int(float x) { int bits; memcpy(&bits, &x, 4); retu
 static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 static inline float rsqrtf(float x) { return (float)(1.0 / sqrt(x)); }
 static inline float normcdff(float x) { return (float)(0.5 * erfc(-(double)x * 0.70710678118654752440)); }
+
+/* The models of the instructions that kernels/src/cuda/instructions.cu has for a GPU. */
+#define ldmatrix_x4(to, row) model_ldmatrix(__LINE__, 4, 0, to, row)
+#define ldmatrix_x4_trans(to, row) model_ldmatrix(__LINE__, 4, 1, to, row)
+#define ldmatrix_x2(to, row) model_ldmatrix(__LINE__, 2, 0, to, row)
+#define ldmatrix_x2_trans(to, row) model_ldmatrix(__LINE__, 2, 1, to, row)
+#define mma_bf16(sums, a, b) model_mma(__LINE__, MODEL_BF16, sums, a, b)
+#define mma_f16(sums, a, b) model_mma(__LINE__, MODEL_F16, sums, a, b)
+#define cp_async(to, from, bytes) model_cp_async(to, from, bytes)
+#define cp_async_commit() model_cp_async_commit()
+#define cp_async_wait(groups) model_cp_async_wait(groups)
+#define pack_bf16(low, high) (store_bf16(low) | (unsigned int)store_bf16(high) << 16)
+#define pack_f16(low, high) (store_f16(low) | (unsigned int)store_f16(high) << 16)
+static inline float exp2_approx(float x) { float power = exp2f(x); return power < 0x1p-126f ? 0.0f : power; }
+static inline int __ffs(int bits) { return __builtin_ffs(bits); }

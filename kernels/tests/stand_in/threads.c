@@ -1,6 +1,7 @@
 #include "threads.h"
 #include "accesses.h"
 #include "grid.h"
+#include "instructions.h"
 #include "order.h"
 #include "warps.h"
 #include <stdarg.h>
@@ -130,6 +131,7 @@ Status threads_run(Extent block, void (*call)(void)) {
         threads_wake(thread);
     }
     warps_begin();
+    instructions_begin();
     last = thread_count - 1;
     current = next();
     fibre_switch(&caller, &current->fibre);

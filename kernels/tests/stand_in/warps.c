@@ -1,5 +1,6 @@
 #include "warps.h"
 #include "accesses.h"
+#include "instructions.h"
 #include <string.h>
 
 /* One bit for each lane that waits for others of its warp. */
@@ -7,7 +8,7 @@ static unsigned arrived[MOST_THREADS / WARP];
 
 static const char *const NAMES[] = {
     [MODEL_SYNC] = "__syncwarp()", [MODEL_VOTE] = "a vote", [MODEL_INDEX] = "__shfl_sync()", [MODEL_UP] = "__shfl_up_sync()", [MODEL_DOWN] = "__shfl_down_sync()",
-    [MODEL_XOR] = "__shfl_xor_sync()",
+    [MODEL_XOR] = "__shfl_xor_sync()", [MODEL_LDMATRIX] = "ldmatrix", [MODEL_MMA] = "mma",
 };
 
 void warps_begin(void) { memset(arrived, 0, sizeof arrived); }
@@ -34,17 +35,25 @@ static unsigned source(const Thread *thread) {
     }
 }
 
+static void check_all_same(const Thread *warp, unsigned mask) {
+    for (unsigned lane = 0; lane < WARP; lane++) {
+        const Thread *thread = &warp[lane];
+        if (mask >> lane & 1 && !same(thread, current))
+            threads_fail(LAUNCH_FAILED, current, "divergence: it is at %s of line %d with mask %#x, and lane %u at %s of line %d with mask %#x",
+                         NAMES[current->kind], current->line, mask, lane, NAMES[thread->kind], thread->line, thread->mask);
+    }
+}
+
 /* All lanes of the mask have come: computes the results of each. What a lane reads from one that is not there is poison. */
 static void complete(Thread *warp, unsigned mask) {
     unsigned votes = 0;
+    check_all_same(warp, mask);
+    if (current->kind >= MODEL_LDMATRIX) instructions_complete(warp, current->kind);
     for (unsigned lane = 0; lane < WARP; lane++)
         if (mask >> lane & 1 && warp[lane].value) votes |= 1u << lane;
     for (unsigned lane = 0; lane < WARP; lane++) {
         Thread *thread = &warp[lane];
         if (!(mask >> lane & 1)) continue;
-        if (!same(thread, current))
-            threads_fail(LAUNCH_FAILED, current, "divergence: it is at %s of line %d with mask %#x, and lane %u at %s of line %d with mask %#x",
-                         NAMES[current->kind], current->line, mask, lane, NAMES[thread->kind], thread->line, thread->mask);
         unsigned from = source(thread);
         thread->result = thread->kind == MODEL_VOTE ? votes : from < WARP && mask >> from & 1 ? warp[from].value : ~0ull;
         threads_wake(thread);

@@ -152,6 +152,19 @@ fn gradient(at: [usize; 2], i: u64) -> Option<f32> {
     if at == [0, 4] { Some(sum) } else { heads(at, i, 6) }
 }
 
+/// Positions in order, and one segment.
+fn in_order([side, at]: [usize; 2], i: u64, first: usize) -> Option<f32> {
+    (side == 0).then(|| at.checked_sub(first)).flatten().map(|at| if at < 2 { i as f32 } else { 0.0 })
+}
+
+fn attention_in_order(at: [usize; 2], i: u64) -> Option<f32> {
+    in_order(at, i, 3)
+}
+
+fn gradient_in_order(at: [usize; 2], i: u64) -> Option<f32> {
+    if at == [0, 4] { Some(3.0) } else { in_order(at, i, 6) }
+}
+
 const ADAMW: &str = "adamw beta1=0.9, beta2=0.95, eps=1e-8, weight_decay=0.1";
 const SCALAR: &str = "f32[]";
 
@@ -272,8 +285,58 @@ const SAVED: &[&str] = &[
 ];
 const GRADIENTS: &[&str] = &["T[2, 41, 2, 3, 7]", "T[2, 37, 2, 7]", "T[2, 37, 2, 35]"];
 
-/// All of them in f32, and the last of each op in bf16 too; those of one result that is no update add to it, too.
+/// Attentions on tensor cores: settings; b, s, t, g, r, d, c; true if positions are in order. Few heads have tiles of 16 rows, and many
+/// have tiles of 128 or 64.
+const TILES: &[(&str, [usize; 7], bool)] = &[
+    ("scale=0.4, causal=true", [2, 41, 37, 2, 3, 16, 32], false),
+    ("scale=0.1, causal=false, p=0.2, path=\"a.b\"", [2, 33, 70, 1, 2, 48, 80], false),
+    ("scale=0.1, causal=true", [1, 1, 1, 1, 1, 128, 16], false),
+    ("scale=0.1, causal=true", [1, 50, 67, 2, 1, 96, 128], true),
+    ("scale=0.1, causal=true", [1, 60, 60, 30, 2, 16, 64], true),
+    ("scale=0.3, causal=true, p=0.1, path=\"a\"", [1, 129, 160, 54, 1, 16, 16], false),
+    ("scale=0.3, causal=true", [1, 129, 160, 54, 1, 16, 16], true),
+];
+
+/// The cases of attention on tensor cores; those of few heads in f16, too.
+fn tiles() -> Vec<OpCase> {
+    let mut cases = Vec::new();
+    for &(settings, sizes, ordered) in TILES {
+        for format in ["bf16", "f16"].into_iter().take(if sizes[3] > 10 { 1 } else { 2 }) {
+            cases.extend(attentions(settings, format, sizes, ordered));
+        }
+    }
+    cases
+}
+
+/// An attention, and its gradient.
+pub(crate) fn attentions(
+    settings: &str,
+    format: &str,
+    [b, s, t, g, r, d, c]: [usize; 7],
+    ordered: bool,
+) -> Vec<OpCase> {
+    let tensor = |dims: &[usize]| format!("{format}{dims:?}");
+    let heads = [tensor(&[b, s, g, r, d]), tensor(&[b, t, g, d]), tensor(&[b, t, g, c])];
+    let (out, sums) = (tensor(&[b, s, g, r, c]), format!("f32{:?}", [b, s, g, r]));
+    let places = [s, t, s, t].map(|n| format!("i32{:?}", [b, n]));
+    let [forward, backward]: [Numbers; 2] =
+        if ordered { [attention_in_order, gradient_in_order] } else { [attention, gradient] };
+    let (operands, results) = ([&heads[..], &places].concat(), [out.clone(), sums.clone()]);
+    let saved = [&heads[..], &[out.clone(), sums, out], &places].concat();
+    vec![
+        made(&format!("attention {settings}"), [&operands, &results], forward, false),
+        made(&format!("attention_grad {settings}"), [&saved, &heads], backward, false),
+    ]
+}
+
+/// All cases.
+#[allow(dead_code, reason = "one of the tests that have it compiles fewer kernels")]
 pub(crate) fn cases() -> Vec<OpCase> {
+    rows().into_iter().chain(tiles()).collect()
+}
+
+/// All rows in f32, and the last of each op in bf16 too; those of one result that is no update add to it, too.
+pub(crate) fn rows() -> Vec<OpCase> {
     let rows: Vec<&Row> = NUMBERS.iter().chain(MOVES).chain(NORMS).chain(MODELS).collect();
     let mut cases = Vec::new();
     for (at, row) in rows.iter().enumerate() {
@@ -295,17 +358,20 @@ fn name(op: &str) -> &str {
 
 fn case(&(op, operands, results, draw): &Row, format: &str, accumulate: bool) -> OpCase {
     let typed = |side: &[&str]| side.iter().map(|ty| ty.replace("T[", &format!("{format}["))).collect::<Vec<_>>();
+    made(op, [&typed(operands), &typed(results)], draw, accumulate)
+}
+
+fn made(op: &str, [operands, results]: [&[String]; 2], draw: Numbers, accumulate: bool) -> OpCase {
     let named = |types: &[String], name: &str| {
         types.iter().enumerate().map(|(i, ty)| format!("%{name}{i}: {ty}")).collect::<Vec<_>>().join(", ")
     };
     let names = |count: usize, name: &str| (0..count).map(|i| format!("%{name}{i}")).collect::<Vec<_>>().join(", ");
-    let (operands, results) = (typed(operands), typed(results));
     let (op, attributes) = op.split_once(' ').unwrap_or((op, ""));
     let text = format!(
         "mesh @m = [dp=1]\nblock @b({}) -> {} {{\n  {} = {op}({}{}{attributes})\n  return {}\n}}",
-        named(&operands, "a"),
+        named(operands, "a"),
         results.join(", "),
-        named(&results, "r"),
+        named(results, "r"),
         names(operands.len(), "a"),
         if attributes.is_empty() { "" } else { ", " },
         names(results.len(), "r"),

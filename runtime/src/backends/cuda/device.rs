@@ -94,21 +94,21 @@ impl Device {
         self.context.bind_to_thread().tried("binding the device to a thread")
     }
 
-    /// The kernel of a name in a CUDA C source, compiled for this device once and cached.
+    /// The kernel of a name in a CUDA C source, compiled for this device once and cached. A source either `contracts` products and sums or not.
     ///
     /// # Errors
     /// It does not compile, or cannot be loaded.
-    pub(super) fn kernel(&self, source: &str, name: &str) -> Result<CudaFunction, Error> {
-        self.module(source)?.load_function(name).tried("finding a kernel by its name")
+    pub(super) fn kernel(&self, source: &str, name: &str, contracts: bool) -> Result<CudaFunction, Error> {
+        self.module(source, contracts)?.load_function(name).tried("finding a kernel by its name")
     }
 
-    fn module(&self, source: &str) -> Result<Arc<CudaModule>, Error> {
+    fn module(&self, source: &str, contracts: bool) -> Result<Arc<CudaModule>, Error> {
         let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
         match modules.entry(source.to_string()) {
             Entry::Occupied(module) => Ok(module.get().clone()),
             Entry::Vacant(place) => {
                 let (major, minor) = self.properties.capability;
-                let code = nvrtc::compile(source, &format!("sm_{major}{minor}"))?;
+                let code = nvrtc::compile(source, &format!("sm_{major}{minor}"), contracts)?;
                 let module = self.context.load_module(Ptx::from_binary(code.cubin)).tried("loading a kernel")?;
                 Ok(place.insert(module).clone())
             }

@@ -12,6 +12,8 @@ const BLOCK: u32 = 256;
 /// Threads that a multiprocessor holds at a time on compute capability 8.0 and 9.0 (CUDA C++ Programming Guide, "Technical
 /// Specifications per Compute Capability").
 const RESIDENT: u32 = 2048;
+/// The most blocks of a grid (the same table).
+const MOST_BLOCKS: u32 = (1 << 31) - 1;
 
 /// The kernels of a program.
 pub struct Fused {
@@ -59,8 +61,8 @@ impl Fused {
     pub fn new(device: &Device, program: &Program) -> Result<Fused, Error> {
         let kernel = Kernel::new(program).map_err(Error::Program)?;
         let sums: Vec<bool> = program.outs.iter().map(|out| out.columns.is_some()).collect();
-        let group = device.kernel(&kernel.source, GROUP)?;
-        let chunks = sums.contains(&true).then(|| device.kernel(&kernel.source, CHUNKS)).transpose()?;
+        let group = device.kernel(&kernel.source, GROUP, false)?;
+        let chunks = sums.contains(&true).then(|| device.kernel(&kernel.source, CHUNKS, false)).transpose()?;
         Ok(Fused {
             group,
             chunks,
@@ -96,42 +98,54 @@ impl Fused {
         let block = self.kernel.shape.block;
         // SAFETY: the arguments are those of the generated kernel; the rest is as the caller promises.
         unsafe {
-            start(stream, (&self.group, self.multiprocessors), (self.kernel.blocks(args.elements), block), &list)?
+            start(
+                stream,
+                &self.group,
+                Grid::filling(self.multiprocessors, self.kernel.blocks(args.elements), block),
+                &list,
+            )?;
         };
         let Some(chunks) = &self.chunks else { return Ok(()) };
         let list: Vec<&u64> =
             std::iter::once(&partials).chain(summed.iter().map(|(out, _)| *out)).chain([&args.adds]).collect();
+        let grid = Grid::filling(self.multiprocessors, self.columns.div_ceil(BLOCK as usize), BLOCK);
         // SAFETY: as above.
-        unsafe { start(stream, (chunks, self.multiprocessors), (self.columns.div_ceil(BLOCK as usize), BLOCK), &list) }
+        unsafe { start(stream, chunks, grid, &list) }
     }
 }
 
-/// Launches a kernel on as many of its blocks as the device holds at a time.
+/// The blocks of a launch.
+pub(super) struct Grid {
+    pub(super) blocks: usize,
+    pub(super) threads: u32,
+    /// Bytes of dynamic shared memory of each.
+    pub(super) shared: u32,
+}
+
+impl Grid {
+    /// As many of the blocks that have work as the device holds at a time.
+    pub(super) fn filling(multiprocessors: u32, blocks: usize, threads: u32) -> Grid {
+        let most = multiprocessors * (RESIDENT / threads).max(1);
+        Grid { blocks: blocks.min(most as usize), threads, shared: 0 }
+    }
+}
+
+/// Launches a kernel.
 ///
 /// # Errors
 /// The driver refuses the launch.
 ///
 /// # Safety
 /// The arguments are those of the kernel.
-pub(super) unsafe fn start(
-    stream: &Stream,
-    (function, multiprocessors): (&CudaFunction, u32),
-    (blocks, block): (usize, u32),
-    list: &[&u64],
-) -> Result<(), Error> {
-    if blocks == 0 {
+pub(super) unsafe fn start(stream: &Stream, function: &CudaFunction, grid: Grid, list: &[&u64]) -> Result<(), Error> {
+    if grid.blocks == 0 {
         return Ok(());
     }
     let mut launch = stream.stream().launch_builder(function);
     list.iter().for_each(|arg| _ = launch.arg(*arg));
-    let blocks = grid(blocks, block, multiprocessors);
-    let config = LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (block, 1, 1), shared_mem_bytes: 0 };
+    let blocks = u32::try_from(grid.blocks).unwrap_or(MOST_BLOCKS).min(MOST_BLOCKS);
+    let config =
+        LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (grid.threads, 1, 1), shared_mem_bytes: grid.shared };
     // SAFETY: as the caller promises.
     unsafe { launch.launch(config) }.tried("launching a kernel").map(drop)
-}
-
-/// The blocks of a grid that has work for a number of blocks: at most those that the device holds at a time.
-pub(super) fn grid(blocks: usize, block: u32, multiprocessors: u32) -> u32 {
-    let fill = multiprocessors * (RESIDENT / block).max(1);
-    u32::try_from(blocks).map_or(fill, |blocks| blocks.min(fill))
 }

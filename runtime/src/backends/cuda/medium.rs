@@ -2,7 +2,7 @@
 
 use super::device::Device;
 use super::error::{Error, Tried};
-use super::fused::grid;
+use super::fused::Grid;
 use super::lower::element;
 use super::memory::Arena;
 use super::runs::Runs;
@@ -55,10 +55,10 @@ impl DeviceMemory {
             return Ok(known.clone());
         }
         let kernel = match kind {
-            Kind::Move(bytes) => self.device.kernel(&moving(bytes), MOVE)?,
+            Kind::Move(bytes) => self.device.kernel(&moving(bytes), MOVE, false)?,
             Kind::Combine(dtype, combine, width) => {
                 let element = element(dtype).map_err(Error::Program)?;
-                self.device.kernel(&combining(element, combine, width), COMBINE)?
+                self.device.kernel(&combining(element, combine, width), COMBINE, false)?
             }
         };
         self.kernels.borrow_mut().insert(kind, kernel.clone());
@@ -67,8 +67,9 @@ impl DeviceMemory {
 
     fn config(&self, runs: usize) -> LaunchConfig {
         let block = BLOCK as u32;
-        let blocks = grid(runs.div_ceil(BLOCK), block, self.device.properties().multiprocessors.max(1));
-        LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (block, 1, 1), shared_mem_bytes: 0 }
+        let multiprocessors = self.device.properties().multiprocessors.max(1);
+        let blocks = Grid::filling(multiprocessors, runs.div_ceil(BLOCK), block).blocks;
+        LaunchConfig { grid_dim: (blocks as u32, 1, 1), block_dim: (block, 1, 1), shared_mem_bytes: 0 }
     }
 
     /// Moves a block between tensors at two addresses.

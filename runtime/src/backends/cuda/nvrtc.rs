@@ -62,23 +62,17 @@ impl Drop for Program {
     }
 }
 
-/// Compiler options of every kernel. Arithmetic is that of IEEE 754, and products and sums are never contracted, so that
-/// results are those of the processor. The assembler reports registers and spills. No kernel uses all shared functions, so
-/// that warning 177, of an unused function, is off.
-const OPTIONS: [&str; 6] = [
-    "--fmad=false",
-    "--ftz=false",
-    "--prec-div=true",
-    "--prec-sqrt=true",
-    "--ptxas-options=--verbose",
-    "--diag-suppress=177",
-];
+/// Compiler options of every kernel. Arithmetic is that of IEEE 754. The assembler reports registers and spills. No kernel uses all
+/// shared functions, so that warning 177, of an unused function, is off.
+const OPTIONS: [&str; 5] =
+    ["--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--ptxas-options=--verbose", "--diag-suppress=177"];
 
-/// Compiles a source for an architecture such as `sm_90`.
+/// Compiles a source for an architecture such as `sm_90`. If it `contracts`, a product and a sum may round once; else all results are those
+/// of the processor.
 ///
 /// # Errors
 /// NVRTC is not there, or refuses the source or the architecture; the error has its log.
-pub fn compile(source: &str, arch: &str) -> Result<Code, Error> {
+pub fn compile(source: &str, arch: &str, contracts: bool) -> Result<Code, Error> {
     if !Library::Nvrtc.is_there() {
         return Err(Error::Missing(vec![Library::Nvrtc]));
     }
@@ -86,8 +80,8 @@ pub fn compile(source: &str, arch: &str) -> Result<Code, Error> {
     let text = CString::new(source).map_err(|why| Error::Program(why.to_string()))?;
     let program = result::create_program(&text, None).map_err(|why| refused(why, String::new()))?;
     let program = Program(program);
-    let options: Vec<String> =
-        OPTIONS.iter().map(ToString::to_string).chain([format!("--gpu-architecture={arch}")]).collect();
+    let own = [format!("--fmad={contracts}"), format!("--gpu-architecture={arch}")];
+    let options: Vec<String> = OPTIONS.iter().map(ToString::to_string).chain(own).collect();
     // SAFETY: the program is alive, and so is the text it was made of.
     let compiled = unsafe { result::compile_program(program.0, &options) };
     let log = log(&program).map_err(|why| refused(why, String::new()))?;

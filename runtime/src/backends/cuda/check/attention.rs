@@ -1,12 +1,38 @@
 //! How far two computations of an attention may be apart, from the magnitudes of all that is summed, pair by pair.
 //!
 //! A score is off by its sum's rounding on both sides; so is a weight, relatively, and by that of its exponential, at most 4 u on each side.
+//!
+//! Tensor cores truncate sums (gemm.rs), which counts as two roundings. They multiply weights, and gradients by scores, that are rounded to
+//! the operands' type; weights below its normal numbers lose their places. Exponents to the base 2 have the roundings of the scale,
+//! of the product, of the saved logarithm and of the difference.
 
 use super::bounds::UNIT;
 use super::written::Compared;
 use ir::ops::Dropout;
+use ir::types::DType;
 
 const U: f64 = UNIT as f64;
+
+/// Roundings of both sides together, in halves of the last place.
+struct Roundings {
+    /// Roundings of an addition to a sum of products.
+    addition: f64,
+    /// Roundings of an exponent, relative to its score and its logarithm.
+    exponent: f64,
+    /// The error of a weight that is multiplied, relative to it.
+    weight: f64,
+    /// The least weight that has no greater error.
+    least: f64,
+}
+
+const SIMPLE: Roundings = Roundings { addition: 2.0, exponent: 4.0, weight: 0.0, least: 0.0 };
+
+/// Bf16 has 8 bits of mantissa. Powers below 2^-126 become zero: they are off by 2^-8 of 2^-118.
+const BF16: Roundings =
+    Roundings { addition: 3.0, exponent: 6.0, weight: 1.0 / 256.0, least: 1.0 / (1u128 << 118) as f64 };
+
+/// F16 has 11 bits of mantissa, and its last place is 2^-24 below 2^-14.
+const F16: Roundings = Roundings { weight: 1.0 / 2048.0, least: 1.0 / 16_384.0, ..BF16 };
 
 /// Sizes and tensors of an attention.
 pub(super) struct Heads<'a> {
@@ -18,6 +44,7 @@ pub(super) struct Heads<'a> {
     causal: bool,
     /// The largest factor of a weight.
     factor: f64,
+    roundings: Roundings,
 }
 
 /// A query and a key that it sees.
@@ -41,7 +68,12 @@ impl<'a> Heads<'a> {
         let (&[b, s, g, r, d], &t, &c) = (&q[..], &k[1], &v[3]) else { return Err("wants q of five dims".to_string()) };
         let factor = dropout.map_or(1.0, |dropout| 1.0 / (1.0 - dropout.p));
         let Compared { operands, right, .. } = *compared;
-        Ok(Heads { sizes: [b, s, g, r, d, t, c], operands, right, scale, causal, factor })
+        let roundings = match compared.site.operands[0].dtype {
+            DType::BF16 if compared.on_tensor_cores => BF16,
+            DType::F16 if compared.on_tensor_cores => F16,
+            _ => SIMPLE,
+        };
+        Ok(Heads { sizes: [b, s, g, r, d, t, c], operands, right, scale, causal, factor, roundings })
     }
 
     /// Signed and unsigned sums of the products of two rows.
@@ -67,7 +99,7 @@ impl<'a> Heads<'a> {
                         row,
                         key,
                         score: self.scale * sum,
-                        error: 2.0 * (d + 2) as f64 * U * self.scale.abs() * size,
+                        error: self.roundings.addition * (d + 2) as f64 * U * self.scale.abs() * size,
                     });
                 }
             }
@@ -82,13 +114,16 @@ impl<'a> Heads<'a> {
         let (mut out, mut sums) = (vec![0.0; self.right[0].len()], vec![0f64; lse.len()]);
         let pairs = self.pairs(3);
         for pair in &pairs {
-            let of_score = pair.error + 4.0 * U * (pair.score.abs() + f64::from(lse[pair.row]).abs()) + 8.0 * U;
+            let exponent = self.roundings.exponent * U * (pair.score.abs() + f64::from(lse[pair.row]).abs());
+            let of_score = pair.error + exponent + 8.0 * U;
             sums[pair.row] = sums[pair.row].max(of_score + 4.0 * (t + 8) as f64 * U);
         }
         for &Pair { row, key, score, error } in &pairs {
-            let weight = (score - f64::from(lse[row]) + error + sums[row]).exp() * self.factor;
+            let weight =
+                (score - f64::from(lse[row]) + error + sums[row]).exp().max(self.roundings.least) * self.factor;
             for i in 0..c {
-                out[row * c + i] += 2.5 * sums[row] * weight * f64::from(v[key * c + i].abs());
+                let of_weight = 2.5 * sums[row] + self.roundings.weight;
+                out[row * c + i] += of_weight * weight * f64::from(v[key * c + i].abs());
             }
         }
         let of_lse =
@@ -103,20 +138,30 @@ impl<'a> Heads<'a> {
         let mut errors: Vec<Vec<f64>> = self.right.iter().map(|right| vec![0.0; right.len()]).collect();
         for Pair { row, key, score, error } in self.pairs(6) {
             let lse = f64::from(lse[row]);
-            let of_weight = error + 4.0 * U * (score.abs() + lse.abs()) + 8.0 * U;
-            let weight = (score - lse + of_weight).exp();
-            let [[_, value], [_, delta]] = [self.dot([5, 2], [row, key], c), self.dot([5, 3], [row, row], c)];
-            // The magnitude of the gradient by the score.
-            let size = weight * (self.factor * value + delta);
-            let of_score = 1.5 * (of_weight + 2.0 * (c + 4) as f64 * U);
+            // Both have weights of exactly 0.
+            if lse == f64::NEG_INFINITY {
+                continue;
+            }
+            let Roundings { addition, exponent, weight: rounded, least } = self.roundings;
+            let of_weight = error + exponent * U * (score.abs() + lse.abs()) + 8.0 * U;
+            let weight = (score - lse + of_weight).exp().max(least);
+            let [[by_weight, value], [delta, total]] =
+                [self.dot([5, 2], [row, key], c), self.dot([5, 3], [row, row], c)];
+            // The magnitude of what makes the gradient by the score, and the largest that it is.
+            let size = weight * (self.factor * value + total);
+            let dropped = if self.factor > 1.0 { delta.abs() } else { 0.0 };
+            let largest = weight * (self.factor * by_weight - delta).abs().max(dropped);
+            let of_score = 1.5 * (of_weight + addition * (c + 4) as f64 * U);
+            let error =
+                |terms: usize| size * (of_score + addition * (terms + 2) as f64 * U) + largest.max(least) * rounded;
             for i in 0..d {
-                let [q, k] = [q[row * d + i], k[key * d + i]].map(|x| self.scale.abs() * size * f64::from(x.abs()));
-                errors[0][row * d + i] += k * (of_score + 2.0 * (t + 2) as f64 * U);
-                errors[1][key * d + i] += q * (of_score + 2.0 * (r * s + 2) as f64 * U);
+                let [q, k] = [q[row * d + i], k[key * d + i]].map(|x| self.scale.abs() * f64::from(x.abs()));
+                errors[0][row * d + i] += k * error(t);
+                errors[1][key * d + i] += q * error(r * s);
             }
             for i in 0..c {
                 let size = weight * self.factor * f64::from(dout[row * c + i].abs());
-                errors[2][key * c + i] += size * (1.5 * of_weight + 2.0 * (r * s + 2) as f64 * U);
+                errors[2][key * c + i] += size * (1.5 * of_weight + rounded + addition * (r * s + 2) as f64 * U);
             }
         }
         errors.into_iter().map(narrow).collect()

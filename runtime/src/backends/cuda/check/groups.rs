@@ -224,13 +224,15 @@ impl Tensors {
             self.spans.iter().flatten().zip(&self.bytes).map(|(span, bytes)| floats(span.dtype, bytes)).collect();
         let (operands, held) = given.split_at(self.spans[0].len());
         let accumulate = how != Run::Op(false);
-        if let ([stmt], Some(_)) =
-            (&site.stmts[..], plan.stages.iter().find(|stage| matches!(stage.work, Work::Written(_))))
-        {
+        let written = plan.stages.iter().filter_map(|stage| match &stage.work {
+            Work::Written(work) => Some(work.contracts),
+            _ => None,
+        });
+        if let ([stmt], Some(on_tensor_cores)) = (&site.stmts[..], written.reduce(|a, b| a || b)) {
             let right: Vec<Vec<f32>> =
                 self.spans[1].iter().zip(right).map(|(span, bytes)| floats(span.dtype, bytes)).collect();
             let held = if how == Run::Group { stmt.accumulate } else { accumulate }.then_some(held);
-            return written::Compared { site: &stmt.site, operands, right: &right, held }
+            return written::Compared { site: &stmt.site, operands, right: &right, held, on_tensor_cores }
                 .errors(stmt.op, |operands| self.sizes(site, operands));
         }
         let [operands, held]: [Vec<Numbers>; 2] =

@@ -3,11 +3,13 @@
 //! Errors are relative, as each check documents, and each bound is derived, not measured. Rates are the best of several
 //! timings by the device's clock.
 
+mod attend;
 mod attention;
 mod bounds;
 mod elementwise;
 mod gemm;
 pub mod groups;
+mod instructions;
 mod memory;
 mod numbers;
 mod order;
@@ -96,9 +98,11 @@ pub fn check(ordinal: usize, quick: bool) -> Result<Report, Error> {
     let mut bench = Bench::new(&device, quick)?;
     let mut rows = Vec::new();
     memory::check(&mut bench, &mut rows);
+    instructions::check(&mut bench, &mut rows);
     elementwise::check(&mut bench, &mut rows);
     gemm::check(&mut bench, &mut rows);
     groups::check(&mut bench, &mut rows);
+    attend::check(&mut bench, &mut rows);
     order::check(&mut bench, &mut rows);
     Ok(Report { schema: SCHEMA, device: device.properties().clone(), rows })
 }

@@ -14,6 +14,8 @@ pub(super) struct Compared<'a> {
     pub(super) right: &'a [Vec<f32>],
     /// The numbers that were in the results, if they were added.
     pub(super) held: Option<&'a [Vec<f32>]>,
+    /// True if its products are those of tensor cores.
+    pub(super) on_tensor_cores: bool,
 }
 
 impl Compared<'_> {

@@ -1,5 +1,6 @@
 //! Attention and its gradient.
 
+use super::tiles::{self, Tiles};
 use super::{At, Steps, of_operand, threads, warps};
 use crate::backend::KernelSite;
 use crate::backends::sizes::row_major;
@@ -7,22 +8,40 @@ use ir::ops::{Attention, AttentionGrad, Dropout, Piece};
 use kernels::cuda::written::{Definitions, texts};
 use kernels::scalar::Strides;
 
-/// Sizes of an attention: its query rows, and its key rows.
-struct Sizes {
-    rows: usize,
-    keys: usize,
+/// Sizes of an attention, as its op names them.
+#[derive(Clone, Copy)]
+pub(super) struct Sizes {
+    pub(super) b: usize,
+    pub(super) s: usize,
+    pub(super) t: usize,
+    pub(super) g: usize,
+    pub(super) r: usize,
+    pub(super) d: usize,
+    pub(super) c: usize,
+}
+
+impl Sizes {
+    /// Query rows.
+    fn rows(&self) -> usize {
+        self.b * self.s * self.g * self.r
+    }
+
+    /// Key rows.
+    fn keys(&self) -> usize {
+        self.b * self.t * self.g
+    }
 }
 
 /// The settings of an attention.
-struct Settings<'a> {
-    scale: f64,
-    causal: bool,
-    dropout: Option<&'a Dropout>,
-    piece: Option<Piece>,
+pub(super) struct Settings<'a> {
+    pub(super) scale: f64,
+    pub(super) causal: bool,
+    pub(super) dropout: Option<&'a Dropout>,
+    pub(super) piece: Option<Piece>,
 }
 
 impl Settings<'_> {
-    fn define(&self, site: &KernelSite<'_>) -> Result<(Definitions, Sizes), String> {
+    pub(super) fn define(&self, site: &KernelSite<'_>) -> Result<(Definitions, Sizes), String> {
         let (q, k, v) = (site.operand(0)?, site.operand(1)?, site.operand(2)?);
         let (&[b, s, g, r, d], &[_, t, _, _], &[_, _, _, c]) = (q.as_slice(), k.as_slice(), v.as_slice()) else {
             return Err("wants q [b, s, g, r, d], k [b, t, g, d] and v [b, t, g, c]".to_string());
@@ -31,7 +50,7 @@ impl Settings<'_> {
         let define = Definitions::new().tensor("X", of_operand(site, 0)?).number("SCALE", self.scale as f32);
         let define = sizes.into_iter().fold(define, |define, (name, size)| define.size(name, size));
         let define = define.integer("CAUSAL", self.causal.into()).key(self.dropout.map(|dropout| &dropout.path));
-        Ok((self.dropout(define, site, [b, s, g, r, t]), Sizes { rows: b * s * g * r, keys: b * t * g }))
+        Ok((self.dropout(define, site, [b, s, g, r, t]), Sizes { b, s, t, g, r, d, c }))
     }
 
     /// The numbers of dropout are those of the weights `[b, s, g, r, t]` among all of a micro-batch.
@@ -62,25 +81,28 @@ impl Settings<'_> {
 pub(super) fn attention(op: &Attention, site: &KernelSite<'_>) -> Result<Steps, String> {
     let settings = Settings { scale: op.scale, causal: op.causal, dropout: op.dropout.as_ref(), piece: op.piece };
     let (define, sizes) = settings.define(site)?;
-    let work = define.kernel(texts::ATTENTION, "attention", warps(sizes.rows));
+    if let Some(tiles) = Tiles::forward(&settings, sizes, of_operand(site, 0)?) {
+        return tiles::attention(&settings, site, tiles);
+    }
+    let work = define.kernel(texts::ATTENTION, "attention", warps(sizes.rows()));
     Ok(Steps::one(work, (0..7).map(At::Operand).collect(), vec![At::Result(0), At::Result(1)]))
 }
 
 /// Operands q, k, v, the result, its log-sum-exp, its gradient, and positions and segments.
 pub(super) fn attention_grad(op: &AttentionGrad, site: &KernelSite<'_>) -> Result<Steps, String> {
     let settings = Settings { scale: op.scale, causal: op.causal, dropout: op.dropout.as_ref(), piece: op.piece };
-    let kernel = |name, blocks: fn(&Sizes) -> usize| {
-        let (define, sizes) = settings.define(site)?;
-        Ok::<_, String>(define.kernel(texts::ATTENTION_GRAD, name, blocks(&sizes)))
-    };
-    let rows = settings.define(site)?.1.rows;
-    let mut delta = kernel("attention_delta", |sizes| threads(sizes.rows))?;
+    let sizes = settings.define(site)?.1;
+    if let Some(tiles) = Tiles::backward(&settings, sizes, of_operand(site, 0)?) {
+        return tiles::attention_grad(&settings, site, tiles);
+    }
+    let kernel = |name, blocks| Ok::<_, String>(settings.define(site)?.0.kernel(texts::ATTENTION_GRAD, name, blocks));
+    let mut delta = kernel("attention_delta", threads(sizes.rows()))?;
     delta.is_random = false;
-    let dq = kernel("attention_dq", |sizes| warps(sizes.rows))?;
-    let dkv = kernel("attention_dkv", |sizes| warps(sizes.keys))?;
+    let dq = kernel("attention_dq", warps(sizes.rows()))?;
+    let dkv = kernel("attention_dkv", warps(sizes.keys()))?;
     let operands: Vec<At> =
         [0, 1, 2, 5, 4].map(At::Operand).into_iter().chain([At::Scratch(0)]).chain((6..10).map(At::Operand)).collect();
-    let steps = Steps { scratch: vec![4 * rows], ..Steps::default() };
+    let steps = Steps { scratch: vec![4 * sizes.rows()], ..Steps::default() };
     Ok(steps
         .then(delta, vec![At::Operand(3), At::Operand(5)], vec![At::Scratch(0)])
         .then(dq, operands.clone(), vec![At::Result(0)])

@@ -5,6 +5,7 @@ mod experts;
 mod moves;
 mod numbers;
 mod picks;
+mod tiles;
 
 use super::lower::{element, len};
 use crate::backend::KernelSite;
