@@ -18,6 +18,7 @@ use meshwright_runtime::backend::KernelSite;
 use meshwright_runtime::backends::cuda::nvrtc::{Code, compile};
 use meshwright_runtime::backends::cuda::plan::{Stage, Work, plan};
 use std::collections::HashSet;
+use std::thread;
 
 /// Ampere, Hopper and Blackwell.
 const ARCHITECTURES: [&str; 3] = ["sm_80", "sm_90", "sm_100"];
@@ -92,7 +93,7 @@ fn planned(op: &KernelOp, sizes: &[&[u64]]) -> Vec<Program> {
 #[test]
 #[ignore = "needs NVRTC: .ci/run fetches it"]
 fn generated_kernels_compile_within_their_budget() {
-    for arch in ARCHITECTURES {
+    on_all_architectures(|arch| {
         let (mut most, mut count) = (0, 0);
         for program in programs().into_iter().chain(by_rows()) {
             count += 1;
@@ -108,7 +109,17 @@ fn generated_kernels_compile_within_their_budget() {
             most = most.max(registers);
         }
         println!("{arch}: {count} programs, at most {most} registers");
-    }
+    });
+}
+
+/// Calls a check for each architecture, each on a thread of its own.
+fn on_all_architectures(check: impl Fn(&'static str) + Sync) {
+    let check = &check;
+    thread::scope(|scope| {
+        for arch in ARCHITECTURES {
+            scope.spawn(move || check(arch));
+        }
+    });
 }
 
 #[test]
@@ -122,12 +133,14 @@ fn written_kernels_compile() {
             _ => None,
         }));
     }
-    for (arch, text) in ARCHITECTURES.into_iter().flat_map(|arch| texts.iter().map(move |text| (arch, text))) {
-        let code = compile(text, arch).unwrap_or_else(|why| panic!("{why}\n{text}"));
-        let (registers, spilled) = budget(&code);
-        assert!(registers <= FILE / BLOCK as u32 && spilled == 0, "{arch}: {registers}, {spilled} spilled\n{text}");
-        assert!(!code.log.contains("warning"), "{}\n{text}", code.log);
-    }
+    on_all_architectures(|arch| {
+        for text in &texts {
+            let code = compile(text, arch).unwrap_or_else(|why| panic!("{why}\n{text}"));
+            let (registers, spilled) = budget(&code);
+            assert!(registers <= FILE / BLOCK as u32 && spilled == 0, "{arch}: {registers}, {spilled} spilled\n{text}");
+            assert!(!code.log.contains("warning"), "{}\n{text}", code.log);
+        }
+    });
 }
 
 #[test]
