@@ -1,4 +1,4 @@
-//! `gpu-check` and `train` without CUDA: `kernels/tests/stand_in/` replaces the driver, NVRTC and cuBLASLt. So all that is
+//! `gpu-check`, `train` and `calibrate` without CUDA: `kernels/tests/stand_in/` replaces the driver, NVRTC and cuBLASLt. So all that is
 //! between the command line and the libraries runs: loading, memory, staging, order, kernels' texts, descriptors, comparison.
 //! And each fault of the replacement must be found.
 #![cfg(target_os = "linux")]
@@ -8,6 +8,7 @@ mod stand_in;
 #[path = "gpu/training.rs"]
 mod training;
 
+use meshwright::Cluster;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,10 +22,15 @@ fn stand_in(test: &str) -> PathBuf {
     folder
 }
 
-fn check(folder: &Path, faulty: bool) -> Output {
+/// The program with the libraries of a folder.
+fn command(folder: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_meshwright"));
-    command.args(["gpu-check", "--quick", "--format", "json"]);
-    command.env("LD_LIBRARY_PATH", folder).env("STAND_IN_FOLDER", folder);
+    command.args(args).env("LD_LIBRARY_PATH", folder).env("STAND_IN_FOLDER", folder);
+    command
+}
+
+fn check(folder: &Path, faulty: bool) -> Output {
+    let mut command = command(folder, &["gpu-check", "--quick", "--format", "json"]);
     if faulty { command.env("STAND_IN_FAULTS", "1") } else { &mut command }.output().unwrap()
 }
 
@@ -114,5 +120,47 @@ fn a_stream_that_does_not_wait_is_found() {
         let differs = !output.status.success() || runs.reported("cuda") != right;
         assert!(differs, "stream, and the one it does not wait for: {forgotten}");
     }
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_gpu_is_measured_as_a_cluster_that_estimates_take() {
+    let folder = stand_in("calibrate");
+    let run = |args: &str| {
+        let output = command(&folder, &args.split(' ').collect::<Vec<_>>()).current_dir(&folder).output().unwrap();
+        let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+        (output.status.code(), out, err)
+    };
+    let (status, report, progress) = run("calibrate --backend cuda --quick -o gpu.toml");
+    assert_eq!(status, Some(0), "{progress}");
+    for part in ["matrix products", "attention", "memory", "communication"] {
+        assert!(progress.contains(&format!("measuring {part}\n")), "{progress}");
+    }
+    for part in [
+        "matmul bf16 3 x 32x32, depth 48",
+        "attention backward f32",
+        "sum over 8 ranks",
+        "device    no GPU, a stand-in",
+    ] {
+        assert!(report.contains(part), "no `{part}` in\n{report}");
+    }
+    let cluster = Cluster::parse(&fs::read_to_string(folder.join("gpu.toml")).unwrap()).unwrap();
+    assert_eq!((cluster.cores, cluster.device.sms, cluster.device.flops_f8), (Some(1), 2, None));
+
+    let job =
+        "estimate tiny-llama --cluster gpu.toml --stack meshwright-cuda --seq 128 --global-batch 16 --format json";
+    for precision in ["f32", "bf16"] {
+        let (status, report, why) = run(&format!("{job} --precision {precision} --parallel dp=2,tp=2,mbs=2"));
+        assert_eq!(status, Some(0), "{why}");
+        let report: Value = serde_json::from_str(&report).unwrap();
+        let [step, waiting] = ["/predicted/step_time_s", "/predicted/time_s/cores"]
+            .map(|path| report.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("{path} of {report}")));
+        // Four ranks take turns on one device.
+        assert!(waiting > 0.5 * step && waiting < step, "{waiting} of {step}");
+    }
+
+    let (status, _, why) = run("calibrate --backend cuda --quick --device 7");
+    assert_eq!(status, Some(1));
+    assert!(why.contains("error[MW0730]"), "{why}");
     fs::remove_dir_all(folder).unwrap();
 }

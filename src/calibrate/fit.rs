@@ -1,7 +1,7 @@
 //! Cost-model constants that reproduce the measured times: each formula of `planner/cost` solved for its constants.
 
-use cost::TablePoint;
-use runtime::measure::Measured;
+use cost::{Device, TablePoint};
+use runtime::measure::{AttentionTime, Measured, Sum};
 
 /// Constants of matrix products: a product takes `2 m n (k + depth) / rate` seconds.
 pub(super) struct Products {
@@ -26,6 +26,10 @@ pub(super) struct Sums {
     /// Shares of the bandwidth by the bytes that a rank passes on.
     pub(super) shares: Vec<TablePoint>,
 }
+
+/// The longest half length, and the least share of the peak, that a cluster may state.
+const MOST_HALF: f64 = 1e5;
+const LEAST_SHARE: f64 = 1e-4;
 
 /// The line `at_zero + slope x`, with both constants at least zero.
 pub(super) struct LinearFit {
@@ -55,53 +59,62 @@ pub(super) fn line(points: impl Iterator<Item = (f64, f64)>) -> LinearFit {
 pub(super) fn products(measured: &Measured) -> Products {
     let per_element = measured.products.iter().map(|one| {
         let elements = 2.0 * (one.m * one.n) as f64;
-        (one.k as f64, (one.seconds - measured.start).max(one.seconds / 2.0) / elements)
+        (one.k as f64, own(one.seconds, measured.start) / elements)
     });
     let LinearFit { at_zero, slope } = line(per_element);
     Products { rate: 1.0 / slope, depth: at_zero / slope }
 }
 
-/// Fits the share of the peak for each head size, and the half length: the median over head sizes.
-pub(super) fn attention(measured: &Measured, peak: f64, backward: bool) -> AttentionFit {
+/// Fits the half length, the median over head sizes, and then the share of the bf16 peak for each head size. The device has its
+/// peak, its number of parts and the start of its kernels.
+pub(super) fn attention(times: &[AttentionTime], device: &Device, backward: bool) -> AttentionFit {
     // Time at the peak over measured time is a line over 1 / l: `1/share + half/share / l`.
-    let mut heads: Vec<usize> = measured.attention.iter().map(|time| time.head).collect();
+    let points = |time: &AttentionTime| {
+        let looked_at = (time.length as f64 + 1.0) / 2.0;
+        let pairs = (time.heads * time.length) as f64 * looked_at;
+        let flops = pairs * time.head as f64 * if backward { 10.0 } else { 4.0 };
+        // The cost model's efficiency of n waves of blocks of 128 rows.
+        let waves = (time.heads * time.length.div_ceil(128)) as f64 / device.sms as f64;
+        let busy = if waves < 0.5 { waves } else { waves / (waves + 0.5) };
+        (1.0 / looked_at, own(time.seconds(backward), device.start) * device.flops_bf16 / flops * busy)
+    };
+    let mut heads: Vec<usize> = times.iter().map(|time| time.head).collect();
     heads.dedup();
-    let lines: Vec<(f64, LinearFit)> = heads
-        .into_iter()
-        .map(|head| {
-            let of_head = measured.attention.iter().filter(move |time| time.head == head);
-            let points = of_head.map(|time| {
-                let looked_at = (time.length as f64 + 1.0) / 2.0;
-                let pairs = (time.heads * time.length) as f64 * looked_at;
-                let flops = pairs * time.head as f64 * if backward { 10.0 } else { 4.0 };
-                // The cost model's efficiency of n blocks of 128 rows is n / (n + 1/2).
-                let blocks = (time.heads * time.length.div_ceil(128)) as f64;
-                (1.0 / looked_at, time.seconds(backward) * peak / flops * blocks / (blocks + 0.5))
-            });
-            (head as f64, line(points))
-        })
-        .collect();
-    let mut halves: Vec<f64> = lines.iter().map(|(_, line)| line.slope / line.at_zero).collect();
+    let of_head = |head: usize| times.iter().filter(move |time| time.head == head).map(points);
+    let half = |line: LinearFit| (line.slope / line.at_zero).min(MOST_HALF);
+    let mut halves: Vec<f64> = heads.iter().map(|&head| half(line(of_head(head)))).collect();
     halves.sort_by(f64::total_cmp);
-    let share = |line: &LinearFit| (1.0 / line.at_zero).clamp(0.01, 1.0);
-    let shares = lines.iter().map(|(head, line)| TablePoint { size: *head, value: share(line) });
-    AttentionFit { shares: shares.collect(), half: halves[halves.len() / 2] }
+    let half = halves[halves.len() / 2];
+    let share = |&head: &usize| {
+        let (mut once, mut twice) = (0.0, 0.0);
+        for (x, y) in of_head(head) {
+            let part = (1.0 + half * x) / y;
+            (once, twice) = (once + part, twice + part * part);
+        }
+        TablePoint { size: head as f64, value: (twice / once).clamp(LEAST_SHARE, 1.0) }
+    };
+    AttentionFit { shares: heads.iter().map(share).collect(), half }
+}
+
+/// Seconds of a kernel without its start, at least half of them.
+pub(super) fn own(seconds: f64, start: f64) -> f64 {
+    (seconds - start).max(seconds / 2.0)
 }
 
 /// Fits the constants of an all-reduce to the work of a rank's core. If there are more ranks than cores, the ranks take
 /// turns.
-pub(super) fn sums(measured: &Measured) -> Sums {
-    let work = |ranks: u64, seconds: f64| seconds * (measured.cores.min(ranks)) as f64 / ranks as f64;
-    let least = measured.sums.iter().map(|sum| sum.bytes).min().unwrap_or(0);
-    let small = measured.sums.iter().filter(|sum| sum.bytes == least);
+pub(super) fn sums(measured: &[Sum], cores: u64) -> Sums {
+    let work = |ranks: u64, seconds: f64| seconds * (cores.min(ranks)) as f64 / ranks as f64;
+    let least = measured.iter().map(|sum| sum.bytes).min().unwrap_or(0);
+    let small = measured.iter().filter(|sum| sum.bytes == least);
     let hops = |ranks: u64| 2.0 * (ranks as f64 - 1.0);
     let meeting = line(small.map(|sum| (hops(sum.ranks), work(sum.ranks, sum.seconds))));
-    let mut sizes: Vec<u64> = measured.sums.iter().map(|sum| sum.bytes).filter(|&bytes| bytes > least).collect();
+    let mut sizes: Vec<u64> = measured.iter().map(|sum| sum.bytes).filter(|&bytes| bytes > least).collect();
     sizes.sort_unstable();
     sizes.dedup();
     // For each size: the rate by the bytes that a rank passes on.
     let rate = |bytes: u64| {
-        let rates = measured.sums.iter().filter(|sum| sum.bytes == bytes).map(|sum| {
+        let rates = measured.iter().filter(|sum| sum.bytes == bytes).map(|sum| {
             let fixed = meeting.at_zero + hops(sum.ranks) * meeting.slope;
             let seconds = work(sum.ranks, sum.seconds);
             let part = bytes as f64 / sum.ranks as f64;

@@ -1,4 +1,5 @@
 //! Cluster file of this machine: the times from [`runtime::measure`] as constants of a device and a link.
+//! [`gpu_cluster`] makes that of a GPU from [`runtime::measure::gpu`].
 //!
 //! ```no_run
 //! use meshwright::calibrate::cluster;
@@ -12,10 +13,12 @@
 //! ```
 
 mod fit;
+mod gpu;
 
 use cost::{Attention, Cluster, Device, Kernel, Link, Matmul, Passes, Table, TablePoint};
-use fit::{attention, line, products, sums};
-use runtime::measure::Measured;
+use fit::{Sums, attention, line, products, sums};
+pub use gpu::gpu_cluster;
+use runtime::measure::{AttentionTime, Measured};
 use std::collections::BTreeMap;
 
 /// Builds the cluster whose devices are threads on the measured cores, each with `memory` bytes.
@@ -25,43 +28,46 @@ pub fn cluster(measured: &Measured, memory: u64) -> Cluster {
         measured.products.iter().map(|one| 2.0 * (one.m * one.n * one.k) as f64 / one.seconds).fold(0.0, f64::max);
     let peak = best.max(product.rate);
     let moved = measured.sum_bandwidth.max(measured.pointwise_bandwidth);
+    let mut device = Device {
+        name: "one core".into(),
+        flops_f32: rounded(peak),
+        // Kernels widen narrower types to f32.
+        flops_bf16: rounded(peak),
+        flops_f8: None,
+        flops_f4: None,
+        memory_bandwidth: rounded(moved),
+        memory_share: rounded(measured.pointwise_bandwidth / moved),
+        memory,
+        host_bandwidth: 0.0,
+        start: rounded(measured.start),
+        sms: 1,
+        matmul: Matmul {
+            f32: rounded(product.rate / peak),
+            half: rounded(product.rate / peak),
+            depth: rounded(product.depth),
+            ..Matmul::default()
+        },
+        attention: BTreeMap::new(),
+    };
+    device.attention.insert(Kernel::Flash2, attention_of(&measured.attention, &device));
     Cluster {
         host: None,
         name: "this-platform".into(),
         aliases: Vec::new(),
         about: format!("threads on {} cores, measured by `meshwright calibrate`", measured.cores),
         cores: Some(measured.cores),
-        device: Device {
-            name: "one core".into(),
-            flops_f32: rounded(peak),
-            // Kernels widen narrower types to f32.
-            flops_bf16: rounded(peak),
-            flops_f8: None,
-            flops_f4: None,
-            memory_bandwidth: rounded(moved),
-            memory_share: rounded(measured.pointwise_bandwidth / moved),
-            memory,
-            host_bandwidth: 0.0,
-            start: rounded(measured.start),
-            sms: 1,
-            matmul: Matmul {
-                f32: rounded(product.rate / peak),
-                half: rounded(product.rate / peak),
-                depth: rounded(product.depth),
-                ..Matmul::default()
-            },
-            attention: BTreeMap::from([(Kernel::Flash2, attention_of(measured, peak))]),
-        },
-        links: vec![link(measured)],
+        device,
+        links: vec![link("memory", sums(&measured.sums, measured.cores), &measured.messages)],
     }
 }
 
-fn attention_of(measured: &Measured, peak: f64) -> Attention {
-    let [forward, backward] = [false, true].map(|backward| attention(measured, peak, backward));
+fn attention_of(times: &[AttentionTime], device: &Device) -> Attention {
+    let [forward, backward] = [false, true].map(|backward| attention(times, device, backward));
     Attention {
         forward: table(&forward.shares),
         backward: table(&backward.shares),
         half: Passes { forward: rounded(forward.half), backward: rounded(backward.half) },
+        f32: None,
     }
 }
 
@@ -69,18 +75,20 @@ fn table(points: &[TablePoint]) -> Table {
     Table(points.iter().map(|point| TablePoint { value: rounded(point.value), ..*point }).collect())
 }
 
-/// Builds the link of the memory between cores. Times are those of a core's work, since ranks wait for cores, not for
-/// links.
-fn link(measured: &Measured) -> Link {
-    let sums = sums(measured);
+/// Bytes per second of the fastest link that a cluster may state.
+const FASTEST: f64 = 1e14;
+
+/// Builds the link of the memory between ranks. Times are those of a device's work, since ranks wait for cores, or for the GPU that they
+/// share, not for links.
+fn link(name: &str, sums: Sums, messages: &[(u64, f64)]) -> Link {
     // Of two threads one copies while the other waits. A message therefore takes the time of one core.
-    let message = line(measured.messages.iter().map(|&(bytes, seconds)| (bytes as f64, seconds)));
+    let message = line(messages.iter().map(|&(bytes, seconds)| (bytes as f64, seconds)));
     Link {
-        name: "memory".into(),
+        name: name.into(),
         start: rounded(sums.start),
         share: table(&sums.shares),
-        pair: Some(rounded(1.0 / message.slope)),
-        ..Link::plain(rounded(sums.bandwidth), rounded(sums.latency))
+        pair: Some(rounded((1.0 / message.slope).min(FASTEST))),
+        ..Link::plain(rounded(sums.bandwidth.min(FASTEST)), rounded(sums.latency))
     }
 }
 

@@ -1,9 +1,9 @@
 //! `meshwright calibrate`: constants fitted to measurements of this machine, or to training runs.
 
-use super::measuring;
+use super::{measuring, measuring_gpu};
 use crate::accuracy::{self, Fit, Run, Scored, Summary};
 use crate::error::Error;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use compiler::machine_source;
 use compiler::text_files::{read_text, write_text};
 use cost::{Interval, Stack};
@@ -17,6 +17,9 @@ use support::table::table;
 /// Without --from, kernels and communication of virtual devices are timed for about ten seconds. The results are shown, and
 /// written as a cluster file for `estimate --cluster FILE --stack meshwright-threads`. Measure on an idle machine.
 ///
+/// With --backend cuda, the kernels of a GPU are timed for less than a minute, and the copies between ranks that share it. The
+/// file is for `--stack meshwright-cuda`. The exit status is 1 if there is no GPU.
+///
 /// With --from, each line of the file is a run: {"model": .., "cluster": .., "stack": .., "gpus": .., "seq": ..,
 /// "global_batch": .., "precision": .., "parallel": .., "step_time_s": ..}. The constants of the stack are
 /// fitted within their intervals.
@@ -24,6 +27,7 @@ use support::table::table;
 #[command(after_help = "\
 Examples:
   meshwright calibrate -o here.toml                          measure this machine
+  meshwright calibrate --backend cuda -o gpu.toml            measure its GPU
   meshwright calibrate --from runs.jsonl                     prediction error of the presets
   meshwright calibrate --from runs.jsonl -o stack.toml       fit the stack of the runs
   meshwright calibrate --from runs.jsonl --report accuracy.md")]
@@ -31,6 +35,15 @@ pub(super) struct Calibrate {
     /// File of measured runs, one JSON object per line
     #[arg(long, value_name = "FILE.jsonl")]
     from: Option<PathBuf>,
+    /// Backend to measure
+    #[arg(long, value_enum, value_name = "NAME", default_value_t, conflicts_with = "from")]
+    backend: Backend,
+    /// Index of the GPU, with --backend cuda [default: 0]
+    #[arg(long, value_name = "N", conflicts_with = "from")]
+    device: Option<usize>,
+    /// Measure small sizes only, with --backend cuda; the rates are not meaningful
+    #[arg(long, conflicts_with = "from")]
+    quick: bool,
     /// Use only the runs on this stack
     #[arg(long)]
     stack: Option<String>,
@@ -48,11 +61,26 @@ pub(super) struct Calibrate {
     list: bool,
 }
 
+/// The measured backend.
+#[derive(Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum Backend {
+    /// The processor
+    #[default]
+    Cpu,
+    /// An NVIDIA GPU
+    Cuda,
+}
+
 impl Calibrate {
     pub(super) fn run(self) -> Result<String, Error> {
         let Some(from) = &self.from else {
             self.needs_no_runs()?;
-            return measuring::run(self.output.as_deref());
+            self.needs_no_gpu()?;
+            let output = self.output.as_deref();
+            return match self.backend {
+                Backend::Cpu => measuring::run(output),
+                Backend::Cuda => measuring_gpu::run(self.device.unwrap_or(0), self.quick, output),
+            };
         };
         let mut runs = accuracy::read(&read_text(from)?)?;
         runs.retain(|run| self.stack.as_ref().is_none_or(|stack| *stack == run.request.stack));
@@ -74,6 +102,20 @@ impl Calibrate {
             write_text(path, &accuracy::document(&scored, &folds, &stacks))?;
         }
         Ok(if self.list { listed(&scored) } else { summed_up(&accuracy::by_source(&scored)) })
+    }
+
+    /// Refuses options that require a GPU, on the processor.
+    fn needs_no_gpu(&self) -> Result<(), Error> {
+        let given = [("--device", self.device.is_some()), ("--quick", self.quick)];
+        match given.into_iter().find(|(_, given)| *given && self.backend == Backend::Cpu) {
+            None => Ok(()),
+            Some((option, _)) => {
+                let message = format!("`{option}` requires --backend cuda");
+                Err(Error::input(Code::ConflictingOptions, message).help(format!(
+                    "add --backend cuda to measure a GPU, or leave out {option} to measure the processor"
+                )))
+            }
+        }
     }
 
     /// Refuses options that require `--from`.

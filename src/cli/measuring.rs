@@ -6,7 +6,7 @@ use crate::train::free_memory;
 use compiler::text_files::{check_writable, write_text};
 use cost::Cluster;
 use ir::catalogue::Code;
-use runtime::measure::{Measured, measure};
+use runtime::measure::{AttentionTime, Measured, Sum, measure};
 use std::io::Write;
 use std::path::Path;
 use support::table::table;
@@ -18,52 +18,76 @@ const MEMORY: u64 = 4 << 30;
 /// Measures this machine, writes the cluster file if requested, and prints the figures.
 pub(super) fn run(output: Option<&Path>) -> Result<String, Error> {
     output.map_or(Ok(()), check_writable)?;
-    let mut tell = |what: &str| {
-        let _ = writeln!(std::io::stderr().lock(), "measuring {what}");
-    };
     let measured = measure(&mut tell).map_err(|why| {
         Error::input(Code::TooLittleMemory, format!("this machine cannot be measured: {why}"))
             .help("stop the processes that use its memory, and try again")
     })?;
     let cluster = cluster(&measured, free_memory().map_or(MEMORY, |bytes| bytes / measured.cores));
-    let text = toml::to_string(&cluster).map_err(|why| Error::fault("calibrate", why))?;
-    let told = told(&measured, &cluster);
+    let head = "# Measured by `meshwright calibrate`: figures of one core while all of them work.";
+    write(&cluster, head, "--stack meshwright-threads --precision f32", told(&measured, &cluster), output)
+}
+
+/// Reports what is measured.
+pub(super) fn tell(what: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "measuring {what}");
+}
+
+/// Writes the cluster file with its first line if requested, and returns the tables with what to do next.
+pub(super) fn write(
+    cluster: &Cluster,
+    head: &str,
+    options: &str,
+    told: String,
+    output: Option<&Path>,
+) -> Result<String, Error> {
     let Some(path) = output else {
         return Ok(told + "\n-o FILE.toml writes it as a cluster for `meshwright estimate --cluster FILE.toml`\n");
     };
-    write_text(
-        path,
-        &format!("# Measured by `meshwright calibrate`: figures of one core while all of them work.\n{text}"),
-    )?;
+    let text = toml::to_string(cluster).map_err(|why| Error::fault("calibrate", why))?;
+    write_text(path, &format!("{head}\n{text}"))?;
     let path = path.display();
-    Ok(format!(
-        "{told}\ncluster   {path}: meshwright estimate MODEL --cluster {path} --stack meshwright-threads --precision f32\n"
-    ))
+    Ok(format!("{told}\ncluster   {path}: meshwright estimate MODEL --cluster {path} {options}\n"))
+}
+
+/// A row of a table: an operation, its seconds, and the amount per second in a unit.
+pub(super) fn row(what: String, seconds: f64, amount: f64, unit: &str) -> [String; 3] {
+    [what, short(seconds), with_unit(amount / seconds, unit)]
+}
+
+/// Rows of attention, with the type of its operands if several are measured.
+pub(super) fn of_attention(times: &[AttentionTime], dtype: &str) -> Vec<[String; 3]> {
+    let of = |one: &AttentionTime| {
+        let pairs = (one.heads * one.length) as f64 * (one.length as f64 + 1.0) / 2.0;
+        let ways = [("forward", one.forward_s, 4.0), ("backward", one.backward_s, 10.0)];
+        ways.map(|(way, seconds, each)| {
+            let what = format!("attention {way}{dtype}, {} tokens, heads of {}", one.length, one.head);
+            row(what, seconds, pairs * each * one.head as f64, "FLOP/s")
+        })
+    };
+    times.iter().flat_map(of).collect()
+}
+
+/// Rows of sums over ranks and of messages.
+pub(super) fn of_communication(sums: &[Sum], messages: &[(u64, f64)]) -> Vec<[String; 3]> {
+    let sum = |one: &Sum| {
+        let what = format!("sum over {} ranks, {}", one.ranks, with_unit(one.bytes as f64, "B"));
+        row(what, one.seconds, one.bytes as f64, "B/s")
+    };
+    let message = |&(bytes, seconds): &(u64, f64)| {
+        row(format!("message, {}", with_unit(bytes as f64, "B")), seconds, bytes as f64, "B/s")
+    };
+    sums.iter().map(sum).chain(messages.iter().map(message)).collect()
 }
 
 /// Tables of the timings and of the cluster's figures.
 fn told(measured: &Measured, cluster: &Cluster) -> String {
     let mut rows = Vec::new();
-    let mut row =
-        |what: String, time: f64, rate: f64, unit: &str| rows.push([what, short(time), with_unit(rate, unit)]);
     for one in &measured.products {
         let flops = 2.0 * (one.m * one.n * one.k) as f64;
-        row(format!("matmul {}x{}, depth {}", one.m, one.n, one.k), one.seconds, flops / one.seconds, "FLOP/s");
+        rows.push(row(format!("matmul {}x{}, depth {}", one.m, one.n, one.k), one.seconds, flops, "FLOP/s"));
     }
-    for one in &measured.attention {
-        let pairs = (one.heads * one.length) as f64 * (one.length as f64 + 1.0) / 2.0;
-        for (way, seconds, each) in [("forward", one.forward_s, 4.0), ("backward", one.backward_s, 10.0)] {
-            let what = format!("attention {way}, {} tokens, heads of {}", one.length, one.head);
-            row(what, seconds, pairs * each * one.head as f64 / seconds, "FLOP/s");
-        }
-    }
-    for one in &measured.sums {
-        let what = format!("sum over {} ranks, {}", one.ranks, with_unit(one.bytes as f64, "B"));
-        row(what, one.seconds, one.bytes as f64 / one.seconds, "B/s");
-    }
-    for &(bytes, seconds) in &measured.messages {
-        row(format!("message, {}", with_unit(bytes as f64, "B")), seconds, bytes as f64 / seconds, "B/s");
-    }
+    rows.extend(of_attention(&measured.attention, ""));
+    rows.extend(of_communication(&measured.sums, &measured.messages));
     let device = &cluster.device;
     format!(
         "{}\ncores     {}\nmatmul    {} at best, {} sustained, launch {}\nmemory    {}, kernels reach {:.0} % of it\n\

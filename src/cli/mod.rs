@@ -14,6 +14,7 @@ mod job;
 mod keys;
 mod log;
 mod measuring;
+mod measuring_gpu;
 mod memory;
 mod models;
 mod parallel;

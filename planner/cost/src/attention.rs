@@ -94,6 +94,9 @@ impl Platform<'_> {
         let waves = shape.batch * shape.heads * (rows / BLOCK).ceil() / device.sms as f64;
         let busy = if waves < 0.5 { waves } else { waves / (waves + 0.5) };
         let rate = device.flops_bf16 * share * busy * self.stack.fitted.attention.value;
+        // Attention has the format of the activations.
+        let is_f32 = self.recipe.activation > Format::Half.bytes();
+        let rate = if is_f32 { rate * kernel.f32.unwrap_or(1.0) } else { rate };
         (device.start + shape.flops(backward) / rate).max(self.copy(shape.bytes(backward)))
     }
 
@@ -168,6 +171,21 @@ mod tests {
         let shape = shape(4096.0, true);
         assert_eq!(shape.flops(true), 2.5 * shape.flops(false));
         assert_eq!(shape.flops(false), 4.0 * 4.0 * 16.0 * 4096.0 * 128.0 * 4097.0 / 2.0);
+    }
+
+    #[test]
+    fn f32_takes_longer_where_the_device_states_it() {
+        let seconds = |ratio: Option<f64>, activation: f64| {
+            let mut cluster = Cluster::find("h100").unwrap();
+            cluster.device.start = 0.0;
+            cluster.device.attention.values_mut().for_each(|kernel| kernel.f32 = ratio);
+            let stack = Stack::find("meshwright-cuda").unwrap();
+            let recipe = Recipe { activation, ..Recipe::bf16() };
+            Platform { cluster: &cluster, stack: &stack, recipe: &recipe }.attention(&shape(4096.0, true), false)
+        };
+        assert_eq!(seconds(None, 4.0), seconds(None, 2.0));
+        assert_eq!(seconds(Some(0.25), 2.0), seconds(None, 2.0));
+        assert!((seconds(Some(0.25), 4.0) / seconds(None, 4.0) - 4.0).abs() < 1e-9);
     }
 
     #[test]

@@ -128,6 +128,8 @@ pub struct Attention {
     pub backward: Table,
     /// Number of keys per query at which half of that fraction is reached.
     pub half: Passes,
+    /// Rate on f32 operands relative to half precision; omitted if equal.
+    pub f32: Option<f64>,
 }
 
 /// Level of the network.
@@ -176,7 +178,8 @@ pub struct Cluster {
     /// One-line description.
     #[serde(default)]
     pub about: String,
-    /// Processor cores that the devices share, each core with one device's compute; omitted if each device has its own.
+    /// Processor cores that the devices share, each core with one device's compute; 1 for devices that share one GPU. Omitted if
+    /// each device has its own.
     pub cores: Option<u64>,
     /// Parameters of each device.
     pub device: Device,

@@ -30,7 +30,7 @@ pub const CLUSTERS: &[Preset] = presets!("clusters":
 pub const STACKS: &[Preset] = presets!("stacks":
     "megatron-core-2025" "megatron-core-2025-alltoall" "megatron-core-2025-drop" "megatron-core-2026" "megatron-2022" "megatron-deepspeed-2021" "megatron-2019" "nanotron-2024"
     "fsdp-eager" "fsdp-compile" "fsdp-compile-2024" "fsdp-compile-2025" "fsdp-compile-2026" "automodel-2026" "foundry-2023"
-    "nemo" "nemo-2024-01" "jax-2023" "jax-xla-2023" "meshwright" "meshwright-threads");
+    "nemo" "nemo-2024-01" "jax-2023" "jax-xla-2023" "meshwright" "meshwright-threads" "meshwright-cuda");
 
 /// Error of a cluster or a stack.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -178,12 +178,13 @@ fn check_device(device: &Device, complaints: &mut Vec<String>) {
         for (part, Table(points)) in [("forward", &rates.forward), ("backward", &rates.backward)] {
             for point in points {
                 check(&format!("{key}.{part}"), point.size, 1.0, 1e6, "the size of a head");
-                check(&format!("{key}.{part}"), point.value, 0.01, 1.0, "a share of the peak");
+                check(&format!("{key}.{part}"), point.value, 1e-4, 1.0, "a share of the peak");
             }
         }
         for half in [rates.half.forward, rates.half.backward] {
             check(&format!("{key}.half"), half, 0.0, 1e5, "a number of keys");
         }
+        rates.f32.into_iter().for_each(|share| check(&format!("{key}.f32"), share, 1e-4, 1.0, "a share of the rate"));
     }
 }
 

@@ -149,7 +149,7 @@ pub struct TimeShares {
     pub optimizer: f64,
     /// Waiting for the CPU to launch kernels.
     pub launch: f64,
-    /// Waiting for a core, if devices share cores.
+    /// Waiting for a core or a GPU, if devices share it.
     pub cores: f64,
     /// Fixed time of a step, and waiting for the slowest device.
     pub other: f64,

@@ -168,7 +168,7 @@ pub fn part_name(part: &str) -> &'static str {
         "bubble" => "waiting in the pipeline",
         "optimizer" => "optimizer",
         "launch" => "kernel launches",
-        "cores" => "waiting for a core",
+        "cores" => "waiting for a core or GPU",
         _ => "fixed overhead and stragglers",
     }
 }

@@ -117,22 +117,23 @@ mod tests {
         assert!(check_pins("zero=1", &Stack::find("foundry-2023").unwrap()).is_err());
     }
 
-    /// `meshwright-threads` has what `train` runs, and nothing else.
+    /// The stacks of `train` have what it runs, and nothing else.
     #[test]
-    fn the_stack_of_train_is_what_train_runs() {
-        let stack = Stack::find("meshwright-threads").unwrap();
-        for text in [
-            "cp=2,cp_kind=ring",
-            "offload=true",
-            "cp=2,cp_kind=ulysses",
-            "dp=2,zero=3,recompute=full:2",
-            "dp=4,zero=2,shard=2,recompute=selective:q0+mlp",
-            "tp=2,pp=2,stages=3",
-        ] {
-            let parallel = parse_any(text).unwrap();
-            assert_eq!(beyond(&parallel, &stack).is_empty(), missing(&parallel).is_empty(), "{text}");
+    fn the_stacks_of_train_are_what_train_runs() {
+        for stack in ["meshwright-threads", "meshwright-cuda"].map(|name| Stack::find(name).unwrap()) {
+            for text in [
+                "cp=2,cp_kind=ring",
+                "offload=true",
+                "cp=2,cp_kind=ulysses",
+                "dp=2,zero=3,recompute=full:2",
+                "dp=4,zero=2,shard=2,recompute=selective:q0+mlp",
+                "tp=2,pp=2,stages=3",
+            ] {
+                let parallel = parse_any(text).unwrap();
+                assert_eq!(beyond(&parallel, &stack).is_empty(), missing(&parallel).is_empty(), "{text}");
+            }
+            assert!(SCHEDULES.iter().all(|kind| stack.supports.schedule(kind.name)));
+            assert!(MODULES.iter().all(|(module, _)| stack.supports.recomputes(module)));
         }
-        assert!(SCHEDULES.iter().all(|kind| stack.supports.schedule(kind.name)));
-        assert!(MODULES.iter().all(|(module, _)| stack.supports.recomputes(module)));
     }
 }

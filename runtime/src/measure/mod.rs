@@ -6,6 +6,7 @@
 
 mod attention;
 mod collectives;
+pub mod gpu;
 mod pointwise;
 mod products;
 

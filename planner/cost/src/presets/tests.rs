@@ -64,6 +64,8 @@ fn a_file_with_wrong_units_or_missing_figures_is_told() {
     assert!(unit.contains("invalid type: string \"3.35 TB\", expected f64"), "{unit}");
     assert!(error_of("h100-dgx-ndr", "flops_bf16 = 989.5e12\n", "").contains("missing field `flops_bf16`"));
     assert!(error_of("h100-dgx-ndr", "flops_bf16 =", "flops_bf61 = 1.0\nflops_bf16 =").contains("flops_bf61"));
+    let attention = error_of("h100-dgx-ndr", "half = [160, 275]", "half = [160, 275]\nf32 = 2.0");
+    assert!(attention.contains("`device.attention.flash2.f32` is 2"), "{attention}");
     assert!(error_of("h100-dgx-ndr", "joins = 8\n", "").contains("greater `joins`"));
     assert!(error_of("nemo", "\nspread = {", "\nspraed = {").contains("spraed"));
     assert!(error_of("nemo", "\"swiglu\"", "\"swigul\"").contains("`swigul`"));

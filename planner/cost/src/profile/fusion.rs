@@ -21,6 +21,7 @@ pub(super) struct Fusion {
     pub(super) router: bool,
     pub(super) permute: bool,
     pub(super) groups: bool,
+    pub(super) epilogue: bool,
 }
 
 /// Role of a pointwise statement in a transformer.
@@ -61,6 +62,7 @@ impl Fusion {
             router: stack.fuses("router"),
             permute: stack.fuses("permute"),
             groups: stack.fuses("groups"),
+            epilogue: stack.fuses("epilogue"),
         }
     }
 

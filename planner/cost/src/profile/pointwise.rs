@@ -11,6 +11,9 @@ use ir::ids::Value;
 use ir::ops::{KernelOp, Op};
 use smallvec::{SmallVec, smallvec};
 
+/// Bytes of an element in f32.
+const WIDE: f64 = 4.0;
+
 /// Cost of memory-bound kernels.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(super) struct Moves {
@@ -65,7 +68,8 @@ pub(super) fn moves(site: &Site<'_>, section: SectionKind, stmts: &[&Stmt], prod
 }
 
 /// Adds the kernels of groups that begin in a section, and returns the first results of all statements in groups. Both gradients are
-/// one body. Of a group with a product, that counts which goes beyond the product.
+/// one body. Of a group with a product, that counts which goes beyond the product. If that is a kernel apart, it reads the product's
+/// result, which is in f32 whatever the format of the activations.
 fn in_groups(
     site: &Site<'_>,
     section: SectionKind,
@@ -87,10 +91,14 @@ fn in_groups(
         }
         if own.contains(&group[0]) {
             let product = group.iter().find(|&&at| products::local(&site.local, body[at]).is_some());
-            let tensors = product.iter().flat_map(|&&at| body[at].operands.iter().chain(&body[at].results));
-            let within: f64 = tensors.map(|&value| site.bytes(value)).sum();
-            let bytes = outside.bytes(site, &body, &group) - within;
-            add(bytes.max(0.0), if product.is_some() { 0.0 } else { 1.0 });
+            let bytes_of = |values: &[Value]| values.iter().map(|&value| site.bytes(value)).sum::<f64>();
+            let operands = product.map_or(0.0, |&at| bytes_of(&body[at].operands));
+            let (result, kernels) = match product {
+                Some(&at) if site.fusion.epilogue => (-bytes_of(&body[at].results), 0.0),
+                Some(&at) => (site.local.elements(body[at].results[0]) * WIDE, 1.0),
+                None => (0.0, 1.0),
+            };
+            add((outside.bytes(site, &body, &group) - operands + result).max(0.0), kernels);
         }
     }
     grouped

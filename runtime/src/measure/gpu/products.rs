@@ -1,0 +1,62 @@
+//! Measurement of matrix products as the backend runs them: f32 operands without TF32, and bf16 operands.
+
+use super::bench::Bench;
+use super::{GpuProduct, Product};
+use crate::backends::cuda::Error;
+use ir::types::DType;
+
+/// Number of products, rows, columns and depth: large squares; 4096 tokens through a layer of Llama 3.2 1B and of Llama 3 8B; few
+/// rows or columns, and little depth; a batch. The largest comes first, so that the clock of an idle device has risen.
+const SHAPES: [[usize; 4]; 16] = [
+    [1, 8192, 8192, 8192],
+    [1, 4096, 4096, 4096],
+    [1, 2048, 2048, 2048],
+    [1, 1024, 1024, 1024],
+    [1, 4096, 2048, 2048],
+    [1, 4096, 512, 2048],
+    [1, 4096, 8192, 2048],
+    [1, 4096, 2048, 8192],
+    [1, 4096, 1024, 4096],
+    [1, 4096, 14336, 4096],
+    [1, 4096, 4096, 14336],
+    [1, 128, 4096, 4096],
+    [1, 4096, 64, 4096],
+    [1, 4096, 4096, 64],
+    [1, 512, 256, 256],
+    [32, 1024, 1024, 128],
+];
+
+/// The same of weight gradients, whose depth is the tokens.
+const ADDED: [[usize; 4]; 3] = [[1, 2048, 8192, 4096], [1, 4096, 4096, 4096], [1, 4096, 14336, 4096]];
+
+/// Small sizes.
+const QUICK: [[usize; 4]; 3] = [[1, 64, 64, 64], [1, 128, 64, 32], [3, 32, 32, 48]];
+const QUICK_ADDED: [[usize; 4]; 1] = [[1, 48, 64, 96]];
+
+/// All shapes in both types.
+pub(super) fn all(bench: &mut Bench) -> Result<Vec<GpuProduct>, Error> {
+    let (shapes, added): (&[_], &[_]) =
+        if bench.clock.extent.quick { (&QUICK, &QUICK_ADDED) } else { (&SHAPES, &ADDED) };
+    let all = shapes.iter().map(|&shape| (shape, false)).chain(added.iter().map(|&shape| (shape, true)));
+    let both = all.flat_map(|(shape, adds)| [DType::F32, DType::BF16].map(|dtype| (dtype, shape, adds)));
+    both.map(|(dtype, shape, adds)| product(bench, dtype, shape, adds)).collect()
+}
+
+fn product(bench: &mut Bench, dtype: DType, [batch, m, n, k]: [usize; 4], adds: bool) -> Result<GpuProduct, Error> {
+    let seconds = bench.group(&text(dtype, [batch, m, n, k], adds), adds)?.seconds;
+    Ok(GpuProduct { dtype, batch, product: Product { m, n, k, seconds }, adds })
+}
+
+/// A product as a block. A weight gradient is in f32, and sums over the rows of both operands.
+fn text(dtype: DType, [batch, m, n, k]: [usize; 4], adds: bool) -> String {
+    let from = dtype.name();
+    let (left, to) = if adds { (["z", "k", "m"], "f32") } else { (["z", "m", "k"], from) };
+    let tensors = [left, ["z", "k", "n"], ["z", "m", "n"]];
+    let join = |between: &str| tensors.map(|names| names[usize::from(batch == 1)..].join(between));
+    let ([x, y, p], [a, b, c]) = (join(", "), join(" "));
+    format!(
+        "mesh @m = [dp=1]\ndims [z={batch}, m={m}, n={n}, k={k}]\n\
+         block @b(%x: {from}[{x}], %y: {from}[{y}]) -> {to}[{p}] {{\n\
+         %p: {to}[{p}] = einsum(%x, %y, eq=\"{a}, {b} -> {c}\")\nreturn %p\n}}"
+    )
+}
