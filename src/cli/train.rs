@@ -145,6 +145,10 @@ struct Flags {
     /// devices it changes nothing
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     no_graphs: Option<bool>,
+    /// Time up to eight of cuBLASLt's algorithms for each product of a GPU before the first step, and take the fastest; another run
+    /// may take others, whose sums round differently
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    time_products: Option<bool>,
     /// Profile the run by op and by wait reason, and print the profile at the end; `mfu` in metrics.jsonl is then relative to
     /// the peak measured at the start
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]

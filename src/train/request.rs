@@ -83,13 +83,16 @@ pub struct TrainRequest {
     pub resume: Option<PathBuf>,
     /// Folder of `run.toml`, `metrics.jsonl` and checkpoints.
     pub out: PathBuf,
-    /// True to run statements one by one instead of in groups. This and the next four fields are not written to `run.toml`
+    /// True to run statements one by one instead of in groups. This and the next five fields are not written to `run.toml`
     /// either.
     #[serde(skip_serializing)]
     pub no_fusion: bool,
     /// True to launch the kernels of a step one by one instead of as a CUDA graph.
     #[serde(skip_serializing)]
     pub no_graphs: bool,
+    /// True to time several algorithms of a GPU for each product at load, and take the fastest.
+    #[serde(skip_serializing)]
+    pub time_products: bool,
     /// True to profile the run by op, by kernel and by wait reason.
     #[serde(skip_serializing)]
     pub profile: bool,
@@ -135,6 +138,7 @@ impl Default for TrainRequest {
             out: "out".into(),
             no_fusion: false,
             no_graphs: false,
+            time_products: false,
             profile: false,
             trace: None,
             trace_step: None,

@@ -68,7 +68,9 @@ pub fn train_source(
 fn run(prepared: Prepared, progress: &mut dyn Progress) -> Result<TrainReport, Error> {
     let devices = prepared.compiled.model.mesh.devices() as usize;
     if prepared.request.backend == "cuda" {
-        let gpu = SharedGpu::open(0, devices).map_err(|why| no_gpu(&why))?.graphs(!prepared.request.no_graphs);
+        let TrainRequest { no_graphs, time_products, .. } = prepared.request;
+        let gpu = SharedGpu::open(0, devices).map_err(|why| no_gpu(&why))?;
+        let gpu = gpu.graphs(!no_graphs).time_products(time_products);
         let place = Place::gpu(gpu.device())?;
         return run_on(prepared, progress, gpu, place);
     }

@@ -78,6 +78,7 @@ pub struct SharedGpu {
     fabric: Arc<Fabric<DeviceMemory>>,
     device: Arc<Device>,
     graphs: bool,
+    times_products: bool,
 }
 
 impl SharedGpu {
@@ -87,13 +88,25 @@ impl SharedGpu {
     /// A library of CUDA is missing, or there is no such device.
     pub fn open(ordinal: usize, ranks: usize) -> Result<SharedGpu, cuda::Error> {
         // Threads of a rank give work and go on, so that one of them is enough.
-        Ok(SharedGpu { fabric: Fabric::new(ranks, false), device: Device::open(ordinal)?, graphs: true })
+        Ok(SharedGpu {
+            fabric: Fabric::new(ranks, false),
+            device: Device::open(ordinal)?,
+            graphs: true,
+            times_products: false,
+        })
     }
 
     /// The same place; with `graphs` a single rank repeats its steps as CUDA graphs. Results are identical to the bit.
     #[must_use]
     pub fn graphs(self, graphs: bool) -> SharedGpu {
         SharedGpu { graphs, ..self }
+    }
+
+    /// The same place; with `times_products` loading times several of cuBLASLt's algorithms for each product and takes the fastest, which may
+    /// be another one in another run. Without, all runs have its first proposals.
+    #[must_use]
+    pub fn time_products(self, times_products: bool) -> SharedGpu {
+        SharedGpu { times_products, ..self }
     }
 
     /// The device.
@@ -108,6 +121,9 @@ impl Platform for SharedGpu {
 
     fn connect(&self, rank: usize, bytes: usize) -> Result<(Cuda, ThreadCommunicator<DeviceMemory>), String> {
         let mut backend = Cuda::new(&self.device).map_err(|why| why.to_string())?;
+        if self.times_products {
+            backend.time_products();
+        }
         backend.reserve(bytes)?;
         let endpoint = self.fabric.endpoint(rank, backend.arena().clone(), backend.medium());
         Ok((backend, endpoint))
