@@ -225,7 +225,7 @@ fn a_dump_goes_on_from_where_it_stands() {
 #[test]
 fn without_a_gpu_what_needs_one_says_what_is_missing() {
     let folder = Folder::new();
-    for args in ["gpu-check", "gpu-check --format json", "train tiny-gpt2 --backend cuda"] {
+    for args in ["gpu-check", "gpu-check --format json", "train tiny-gpt2 --backend cuda", "calibrate --backend cuda"] {
         // A machine with a GPU hides it.
         let mut command = Command::new(env!("CARGO_BIN_EXE_meshwright"));
         let hidden = command.args(args.split(' ')).current_dir(&folder.0).env("CUDA_VISIBLE_DEVICES", "");
