@@ -7,7 +7,7 @@ use ir::program::{BodyInstr, Program};
 use runtime::backends::cuda::device::Device;
 use runtime::backends::cuda::{self, plan};
 
-/// What the devices of a run are.
+/// The devices of a run, and their memory.
 pub(super) struct Place {
     /// In words.
     pub(super) text: String,

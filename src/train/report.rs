@@ -94,7 +94,7 @@ pub struct RunHeader {
     pub unknown_keys: Vec<String>,
     /// Number of virtual devices.
     pub devices: u64,
-    /// What the devices are: `threads of this process`, or `one GPU, an NVIDIA H200`.
+    /// The devices: `threads of this process`, or `one GPU, an NVIDIA H200`.
     pub place: String,
     /// The axes of the mesh in rank order, innermost last: `pp=2 dp=2 tp=2`.
     pub mesh: String,

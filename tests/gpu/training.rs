@@ -23,7 +23,7 @@ pub(crate) struct Runs<'a> {
     folder: PathBuf,
 }
 
-/// What a run reported: for each step the loss and the norm of the gradient, and the validation loss at its end.
+/// The numbers that a run reported: for each step the loss and the norm of the gradient, and the validation loss at its end.
 pub(crate) type Curve = Vec<f64>;
 
 impl Runs<'_> {
@@ -54,7 +54,7 @@ impl Runs<'_> {
         train.output().unwrap()
     }
 
-    /// What a run reported.
+    /// The numbers that a run reported.
     ///
     /// # Panics
     /// If the run failed.
@@ -66,7 +66,7 @@ impl Runs<'_> {
         curve
     }
 
-    /// What the last run on a backend reported.
+    /// The numbers that the last run on a backend reported.
     pub(crate) fn reported(&self, backend: &str) -> Curve {
         let text = fs::read_to_string(self.folder.join(backend).join("metrics.jsonl")).unwrap();
         let records = text.lines().skip(1).map(|line| serde_json::from_str::<Value>(line).unwrap());

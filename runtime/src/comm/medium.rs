@@ -8,9 +8,9 @@ use crate::backend::Span;
 pub struct PeerBuffers<'a, M> {
     /// The peer's memory.
     pub memory: &'a M,
-    /// What it gives.
+    /// The tensors that it gives.
     pub sources: &'a [Span],
-    /// What it makes.
+    /// The tensors that it makes.
     pub results: &'a [Span],
 }
 
@@ -22,7 +22,7 @@ impl<M> Clone for PeerBuffers<'_, M> {
 
 impl<M> Copy for PeerBuffers<'_, M> {}
 
-/// What moves data between the memories of ranks, for one thread of a rank.
+/// Mover of data between the memories of ranks, for one thread of a rank.
 ///
 /// A device runs late: threads give work to its streams and go on, and events order the work of one stream after that of another. The
 /// host moves data at once; its streams and events are nothing. A communicator waits for an event only once it knows that the event

@@ -113,7 +113,7 @@ impl Cuda {
         &self.arena
     }
 
-    /// What moves data between the memories of ranks, for this one.
+    /// The medium that moves data between the memories of ranks, for this one.
     pub fn medium(&self) -> DeviceMemory {
         DeviceMemory::new(&self.device, self.streams.clone())
     }

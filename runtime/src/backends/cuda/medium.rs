@@ -26,7 +26,7 @@ pub struct DeviceMemory {
     kernels: RefCell<HashMap<Kind, CudaFunction>>,
 }
 
-/// What a kernel does.
+/// Work of a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Kind {
     /// Moves runs of a number of bytes.
