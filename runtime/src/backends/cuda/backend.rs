@@ -4,7 +4,7 @@ use super::border::Border;
 use super::device::Device;
 use super::error::Error;
 use super::fused::{Buffers, Fused, LaunchArgs};
-use super::graph::Graph;
+use super::graph::StepGraph;
 use super::lower::element;
 use super::matmul::Matmul;
 use super::medium::DeviceMemory;
@@ -45,7 +45,7 @@ pub struct Cuda {
     adding: Vec<(DType, Fused)>,
     border: Border,
     /// Recordings of steps, by number.
-    recordings: Vec<Option<Graph>>,
+    recordings: Vec<Option<StepGraph>>,
 }
 
 /// A kernel with its shapes, or several that run one after the other.

@@ -6,12 +6,12 @@ use cudarc::driver::CudaGraph;
 use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
 
 /// Work to be repeated.
-pub struct Graph(CudaGraph);
+pub struct StepGraph(CudaGraph);
 
 // SAFETY: CUDA asks that one thread at a time uses a graph, as the exclusive borrow ensures; it may be any thread.
-unsafe impl Send for Graph {}
+unsafe impl Send for StepGraph {}
 
-impl Graph {
+impl StepGraph {
     /// Does the work again, after all that its stream has been given. Whatever the host gave to the work lies in memory that it has at the
     /// time.
     ///
@@ -36,8 +36,8 @@ impl Stream {
     ///
     /// # Errors
     /// The driver failed, or something was asked of it that cannot be kept.
-    pub fn end_capture(&self) -> Result<Graph, Error> {
+    pub fn end_capture(&self) -> Result<StepGraph, Error> {
         let graph = self.stream().end_capture(CUgraphInstantiate_flags(0)).tried("making a graph")?;
-        graph.map(Graph).ok_or(Error::Driver { what: "making a graph", why: "no work was captured".to_string() })
+        graph.map(StepGraph).ok_or(Error::Driver { what: "making a graph", why: "no work was captured".to_string() })
     }
 }

@@ -29,5 +29,5 @@ mod written;
 
 pub use backend::{Cuda, Kernel};
 pub use error::Error;
-pub use graph::Graph;
+pub use graph::StepGraph;
 pub use medium::DeviceMemory;
