@@ -26,11 +26,11 @@ pub enum Combine {
 
 /// The name of the kernel of [`moving`]. Its arguments are the addresses of source and target, the block, and its runs. The block has
 /// `DIMS` sizes, strides in the source, and strides in the target, all in runs.
-pub const MOVE: &str = "move";
+pub const MOVE: &str = "move_block";
 
 /// The name of the kernel of [`combining`]. Its arguments are the addresses of the `PEERS` sources, that of the target, the block, its runs,
 /// and the number of sources.
-pub const COMBINE: &str = "combine";
+pub const COMBINE: &str = "combine_ranks";
 
 /// The text that moves a block in runs of `bytes` bytes: 1, 2, 4, 8 or 16.
 pub fn moving(bytes: usize) -> String {

@@ -18,7 +18,7 @@ FUNCTION Places places(const Block* block, unsigned long long run) {
     return places;
 }
 
-extern "C" __global__ void __launch_bounds__(256) move(const Run* from, Run* to, Block block, unsigned long long runs) {
+extern "C" __global__ void __launch_bounds__(256) move_block(const Run* from, Run* to, Block block, unsigned long long runs) {
     for (unsigned long long run = FIRST_THREAD; run < runs; run += THREADS) {
         Places at = places(&block, run);
         to[at.to] = from[at.from];
@@ -26,7 +26,7 @@ extern "C" __global__ void __launch_bounds__(256) move(const Run* from, Run* to,
 }
 
 // In the order of the ranks, and rounded once.
-extern "C" __global__ void __launch_bounds__(256) combine(Peers peers, Run* to, Block block, unsigned long long runs, unsigned long long ranks) {
+extern "C" __global__ void __launch_bounds__(256) combine_ranks(Peers peers, Run* to, Block block, unsigned long long runs, unsigned long long ranks) {
     for (unsigned long long run = FIRST_THREAD; run < runs; run += THREADS) {
         Places at = places(&block, run);
         NUMBER all[WIDTH];
