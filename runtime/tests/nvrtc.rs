@@ -206,7 +206,7 @@ fn compiled(texts: &[Text], arch: &str) -> Rows {
     rows
 }
 
-/// The table in `registers.txt`: `BLESS=1` writes it anew.
+/// The table in `registers.txt`: `BLESS=1` rewrites it.
 #[test]
 #[ignore = "needs NVRTC: .ci/run fetches it"]
 fn kernels_compile_within_their_budget_to_what_the_table_says() {

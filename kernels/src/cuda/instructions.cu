@@ -46,7 +46,7 @@ FUNCTION void cp_async(void* to, const void* from, unsigned int bytes) {
 }
 // Ends a group of copies.
 FUNCTION void cp_async_commit(void) { asm volatile("cp.async.commit_group;" : : : "memory"); }
-// Waits until at most so many of the thread's groups, the last ones, are on their way. The number is a constant.
+// Waits until at most a number of the thread's groups, the last ones, are on their way. The number is a constant.
 #define cp_async_wait(groups) asm volatile("cp.async.wait_group %0;" : : "n"(groups) : "memory")
 
 // The power of 2, with an error of 2^-22 of it; 0 where it is below the normal numbers.

@@ -28,7 +28,7 @@ pub(super) struct Loops<'a> {
 #[derive(Default)]
 pub(super) struct Phase {
     pub(super) row: Vec<String>,
-    /// Those before and behind the elements of a vector.
+    /// The lines before and behind the elements of a vector.
     pub(super) around: [Vec<String>; 2],
     pub(super) element: Vec<String>,
     pub(super) reduced: Vec<Reduced>,

@@ -322,7 +322,7 @@ impl Planner<'_> {
         let (to, unpack) = (element(result.dtype)?, plan.unpack.clone());
         let mut formats = Formats { arithmetic, result: Element::F32 };
         let taken = formats.operands();
-        // What is moved and then added is rounded when it is added.
+        // A number that is moved and then added is rounded when it is added.
         if to == taken && (unpack.is_none() || flag.is_none()) {
             formats.result = to;
         }

@@ -74,7 +74,7 @@ fn width(dims: &[[usize; 3]], size: usize, addresses: impl Iterator<Item = u64>)
     let Some((&[inner, 1, 1], outer)) = dims.split_last() else { return 1 };
     let strides = outer.iter().flat_map(|dim| [dim[1], dim[2]]);
     let bytes = strides.chain([inner]).map(|elements| (elements * size) as u64);
-    // What divides all is the lowest bit of any.
+    // The greatest power of two that divides all numbers is the lowest bit that any of them has.
     let bits = bytes.chain(addresses).fold(WIDEST as u64, |bits, number| bits | number);
     ((1 << bits.trailing_zeros()) / size).max(1)
 }

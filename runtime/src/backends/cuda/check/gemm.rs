@@ -103,7 +103,7 @@ fn bound(k: usize, formats: Formats) -> f64 {
         Arithmetic::Bf16 | Arithmetic::F16 => nearest + 2.0 * k * unit,
         Arithmetic::Tf32 => nearest + 2.0 * k * unit + 2f64.powi(-9),
     };
-    // What is rounded has the error of the sum.
+    // A rounded result has the error of the sum, too.
     sum + (1.0 + sum)
         * match formats.result {
             Element::Bf16 => 2f64.powi(-8),

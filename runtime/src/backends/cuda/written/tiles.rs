@@ -38,7 +38,7 @@ pub(super) struct Tiles {
 }
 
 impl Tiles {
-    /// Those of an attention, if it runs on tensor cores.
+    /// The tiles of an attention, if it runs on tensor cores.
     pub(super) fn forward(settings: &Settings<'_>, sizes: Sizes, element: Element) -> Option<Tiles> {
         if !fits(settings, sizes, element) {
             return None;
@@ -49,7 +49,7 @@ impl Tiles {
         Some(Tiles { queries, keys: queries, step: most.min(ROWS * queries) })
     }
 
-    /// Those of its gradient.
+    /// The tiles of its gradient.
     pub(super) fn backward(settings: &Settings<'_>, sizes: Sizes, element: Element) -> Option<Tiles> {
         if !fits(settings, sizes, element) {
             return None;
@@ -104,7 +104,7 @@ fn warps_of(heads: usize, rows: usize) -> usize {
     warps
 }
 
-/// The definitions of a text, for blocks of so many warps.
+/// The definitions of a text, for blocks of a number of warps.
 fn define(settings: &Settings<'_>, site: &KernelSite<'_>, step: usize, warps: usize) -> Result<Definitions, String> {
     let suffix = if of_operand(site, 0)? == Element::F16 { "f16" } else { "bf16" };
     let (define, Sizes { d, c, .. }) = settings.define(site)?;
