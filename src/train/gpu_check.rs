@@ -7,7 +7,7 @@ use super::request::TrainRequest;
 use super::run::{executor_error, kernel_threads};
 use crate::error::Error;
 use cost::model_flops;
-use runtime::backends::cuda::check::CheckRow;
+use runtime::backends::cuda::check::{CheckRow, Found, row};
 use runtime::backends::cuda::device::Device;
 use runtime::data::sampler::Batch;
 use runtime::exec::{Executor, Options, Platform, SharedGpu, StepInput, Threads};
@@ -51,13 +51,13 @@ pub fn check_training(device: usize, quick: bool) -> Vec<CheckRow> {
     let mut rows = Vec::new();
     for (name, model, parallel) in if quick { &LAYOUTS[..2] } else { &LAYOUTS[..] } {
         let steps = if quick { 2 } else { 10 };
-        rows.push(row(format!("training, {name}, f32"), parallel, || {
+        rows.push(compared(format!("training, {name}, f32"), parallel, || {
             let job = Job::new(model, parallel, "f32", steps)?;
             Ok((apart(&job.on_cpu()?, &job.on_gpu(device, true)?), CLOSE))
         }));
     }
     let steps = if quick { 3 } else { 200 };
-    rows.push(row("steps as graphs, bit for bit, and on the processor", &format!("{steps} steps"), || {
+    rows.push(compared("steps as graphs, bit for bit, and on the processor", &format!("{steps} steps"), || {
         let job = Job::new(LLAMA, "dp=1", "f32", steps)?;
         let (right, graph, eager) = (job.on_cpu()?, job.on_gpu(device, true)?, job.on_gpu(device, false)?);
         let other = Job::new(LLAMA, "tp=2", "f32", steps)?.on_cpu()?;
@@ -65,7 +65,7 @@ pub fn check_training(device: usize, quick: bool) -> Vec<CheckRow> {
         let bound = CLOSE + 8.0 * apart(&right, &other);
         Ok((if graph == eager { apart(&right, &graph) } else { f64::INFINITY }, bound))
     }));
-    rows.push(row("training, Llama, bf16", &format!("{steps} steps"), || {
+    rows.push(compared("training, Llama, bf16", &format!("{steps} steps"), || {
         let [job, exact] = ["bf16", "f32"].map(|precision| Job::new(LLAMA, "dp=1", precision, steps));
         let (job, right) = (job?, exact?.on_cpu()?);
         let narrow = job.on_cpu()?;
@@ -206,20 +206,6 @@ fn apart(a: &Curve, b: &Curve) -> f64 {
 }
 
 /// A comparison as a row, from its error and bound.
-fn row(what: impl Into<String>, shape: &str, compare: impl FnOnce() -> Result<(f64, f64), Error>) -> CheckRow {
-    let (error, bound, note) = match compare() {
-        Ok((error, bound)) => (Some(error), bound, None),
-        Err(why) => (None, 0.0, Some(why.to_string())),
-    };
-    CheckRow {
-        what: what.into(),
-        shape: shape.to_string(),
-        error,
-        bound,
-        rate: None,
-        unit: "FLOP/s",
-        share: None,
-        right: error.is_some_and(|error| error <= bound),
-        note,
-    }
+fn compared(what: impl Into<String>, shape: &str, compare: impl FnOnce() -> Result<(f64, f64), Error>) -> CheckRow {
+    row(what, shape, "FLOP/s", compare().map(|(error, bound)| Found::results(error, bound)))
 }

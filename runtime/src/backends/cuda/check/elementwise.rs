@@ -107,7 +107,7 @@ fn over_sizes(
             Err(why) => return row(name, shape, "B/s", Err(why)),
         }
     }
-    row(name, shape, "B/s", Ok(worst))
+    row(name, shape, "B/s", Ok::<_, Error>(worst))
 }
 
 fn measure(bench: &mut Bench, program: &Program, bound: Bound, run: ProgramRun, timed: bool) -> Result<Found, Error> {

@@ -22,6 +22,7 @@ use super::stream::{Event, Stream};
 use kernels::cpu::Par;
 use kernels::cpu::dropout::normal;
 use serde::Serialize;
+use std::fmt::Display;
 use std::sync::Arc;
 
 /// The schema of a [`Report`].
@@ -69,7 +70,7 @@ pub struct CheckRow {
 }
 
 /// Result of a check.
-struct Found {
+pub struct Found {
     error: f64,
     bound: f64,
     rate: Option<f64>,
@@ -79,7 +80,7 @@ struct Found {
 
 impl Found {
     /// Results with an error and a bound.
-    fn results(error: f64, bound: f64) -> Found {
+    pub fn results(error: f64, bound: f64) -> Found {
         Found { error, bound, rate: None, peak: None, note: None }
     }
 
@@ -172,7 +173,12 @@ impl Bench {
 }
 
 /// A check as a row.
-fn row(what: impl Into<String>, shape: impl Into<String>, unit: &'static str, found: Result<Found, Error>) -> CheckRow {
+pub fn row(
+    what: impl Into<String>,
+    shape: impl Into<String>,
+    unit: &'static str,
+    found: Result<Found, impl Display>,
+) -> CheckRow {
     let (what, shape) = (what.into(), shape.into());
     match found {
         Ok(Found { error, bound, rate, peak, note }) => {
@@ -192,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_row_is_right_within_its_bound_and_if_it_ran() {
-        let found = |error| Ok(Found::results(error, 0.5).at(10.0, Some(40.0)));
+        let found = |error| Ok::<_, Error>(Found::results(error, 0.5).at(10.0, Some(40.0)));
         let right = row("a", "1", "B/s", found(0.5));
         assert!(right.right && right.share == Some(0.25));
         assert!(!row("a", "1", "B/s", found(0.6)).right);
