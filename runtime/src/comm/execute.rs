@@ -3,7 +3,7 @@
 
 use super::ThreadRole;
 use super::exchange::{Exchange, Move, TensorPlan};
-use super::medium::{Medium, PeerBuffers};
+use super::medium::{Half, Medium, PeerBuffers};
 use crate::arena::{Arena, Stored};
 use crate::backend::Span;
 use crate::host::narrow;
@@ -43,14 +43,21 @@ impl Medium for HostMemory {
 
     fn wait(&self, (): &(), (): &()) {}
 
-    unsafe fn pull<'a>(&self, (): &(), plan: &Exchange, me: usize, peer: impl Fn(usize) -> PeerBuffers<'a, Arena>) {
+    unsafe fn exchange<'a>(
+        &self,
+        (): &(),
+        plan: &Exchange,
+        half: Half,
+        me: usize,
+        peer: impl Fn(usize) -> PeerBuffers<'a, Arena>,
+    ) {
         // SAFETY: by the caller's contract.
-        unsafe { plan.pull(me, peer, &mut self.scratch.borrow_mut()) }
-    }
-
-    unsafe fn gather<'a>(&self, (): &(), plan: &Exchange, me: usize, peer: impl Fn(usize) -> PeerBuffers<'a, Arena>) {
-        // SAFETY: by the caller's contract.
-        unsafe { plan.gather(me, peer) }
+        unsafe {
+            match half {
+                Half::Pull => plan.pull(me, peer, &mut self.scratch.borrow_mut()),
+                Half::Gather => plan.gather(me, peer),
+            }
+        }
     }
 
     unsafe fn copy(&self, (): &(), (to, target): (&Arena, Span), (from, source): (&Arena, Span)) {

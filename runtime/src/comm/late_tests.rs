@@ -129,10 +129,11 @@ impl Medium for LateMedium {
         }
     }
 
-    unsafe fn pull<'a>(
+    unsafe fn exchange<'a>(
         &self,
         stream: &usize,
         plan: &Exchange,
+        half: Half,
         me: usize,
         peer: impl Fn(usize) -> PeerBuffers<'a, Arc<Arena>>,
     ) {
@@ -140,23 +141,7 @@ impl Medium for LateMedium {
         let run = move || {
             let peer = |place: usize| peers[place].buffers();
             // SAFETY: one thread runs all streams.
-            unsafe { HostMemory::default().pull(&(), &plan, me, peer) }
-        };
-        self.device.give(*stream, Work::Run(Box::new(run)));
-    }
-
-    unsafe fn gather<'a>(
-        &self,
-        stream: &usize,
-        plan: &Exchange,
-        me: usize,
-        peer: impl Fn(usize) -> PeerBuffers<'a, Arc<Arena>>,
-    ) {
-        let (plan, peers) = (plan.clone(), located(plan, peer));
-        let run = move || {
-            let peer = |place: usize| peers[place].buffers();
-            // SAFETY: one thread runs all streams.
-            unsafe { HostMemory::default().gather(&(), &plan, me, peer) }
+            unsafe { HostMemory::default().exchange(&(), &plan, half, me, peer) }
         };
         self.device.give(*stream, Work::Run(Box::new(run)));
     }

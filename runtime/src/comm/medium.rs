@@ -22,6 +22,15 @@ impl<M> Clone for PeerBuffers<'_, M> {
 
 impl<M> Copy for PeerBuffers<'_, M> {}
 
+/// A half of an exchange.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Half {
+    /// Results from the sources of all.
+    Pull,
+    /// Pieces of sums that the peers have made.
+    Gather,
+}
+
 /// Mover of data between the memories of ranks, for one thread of a rank.
 ///
 /// A device runs late: threads give work to its streams and go on, and events order the work of one stream after that of another. The
@@ -59,28 +68,16 @@ pub trait Medium: Sized + Send + 'static {
     /// Holds what a stream is given from here on until the work before the event is done.
     fn wait(&self, stream: &Self::Stream, event: &Self::Event);
 
-    /// Makes the results of the member `me` from the sources of all, in the order of the group.
+    /// Makes a half of an exchange for the member `me`, in the order of the group.
     ///
     /// # Safety
-    /// While the stream works on it, nobody writes a source or touches one's own results, except, where the plan is for that, the
-    /// peers their own pieces in place.
-    unsafe fn pull<'a>(
+    /// While the stream works on it, nobody writes what it reads or touches one's own results, except, where the plan is for that, the
+    /// peers their own pieces in place. Before the stream gathers, the peers have made their pieces.
+    unsafe fn exchange<'a>(
         &self,
         stream: &Self::Stream,
         plan: &Exchange,
-        me: usize,
-        peer: impl Fn(usize) -> PeerBuffers<'a, Self::Memory>,
-    ) where
-        Self::Memory: 'a;
-
-    /// Takes over the pieces of sums that the peers have made.
-    ///
-    /// # Safety
-    /// The peers have made theirs before the stream works on it, and nobody touches the pieces of others in one's own results.
-    unsafe fn gather<'a>(
-        &self,
-        stream: &Self::Stream,
-        plan: &Exchange,
+        half: Half,
         me: usize,
         peer: impl Fn(usize) -> PeerBuffers<'a, Self::Memory>,
     ) where

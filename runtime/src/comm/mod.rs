@@ -19,7 +19,7 @@ pub mod threads;
 
 pub use exchange::{Exchange, Move, TensorPlan};
 pub use execute::HostMemory;
-pub use medium::{Medium, PeerBuffers};
+pub use medium::{Half, Medium, PeerBuffers};
 pub use region::{Region, RegionPiece, assemble, extract, local_len, pieces};
 
 use crate::backend::Span;

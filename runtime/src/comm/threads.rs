@@ -8,7 +8,7 @@
 use super::channel::{Channel, ChannelEnd};
 use super::execute::HostMemory;
 use super::group::{Group, GroupMember, Phase};
-use super::medium::{Medium, PeerBuffers};
+use super::medium::{Half, Medium, PeerBuffers};
 use super::parking_lot::{ParkingLot, locked};
 use super::{Exchange, Parking, RankFailure, Request, ThreadRole, Transport, WaitReason};
 use crate::backend::Span;
@@ -174,7 +174,7 @@ impl<M: Medium> Transport for ThreadCommunicator<M> {
         if plan.ranks.len() == 1 {
             let own = PeerBuffers { memory: self.fabric.memory(self.rank), sources, results };
             // SAFETY: the program gives the results places of their own.
-            unsafe { self.medium.pull(&member.transfers, plan, 0, |_| own) };
+            unsafe { self.medium.exchange(&member.transfers, plan, Half::Pull, 0, |_| own) };
             return Request { number: 0, phase: None };
         }
         let most = [&self.fabric.in_flight, &self.fabric.tensors].map(|most| most.load(Ordering::Relaxed));
@@ -207,27 +207,25 @@ impl<M: Medium> Transport for ThreadCommunicator<M> {
                 medium.record(stream, slot.event(member.place, phase));
                 fabric.arrive(*rank, group, number, phase);
             };
-            request.phase = match phase {
-                Phase::Published => {
-                    begin();
-                    // SAFETY: sources change only when all have read, and results are this rank's own until all have reduced.
-                    unsafe { medium.pull(stream, plan, member.place, peer) };
-                    // Without a gather no member waits for this phase, but the counters stay in step.
-                    end(Phase::Reduced);
-                    if !plan.gathers() {
-                        end(Phase::Read);
-                    }
-                    Some(if plan.gathers() { Phase::Reduced } else { Phase::Read })
+            let (half, next) = match phase {
+                Phase::Published => (Half::Pull, Phase::Reduced),
+                Phase::Reduced => (Half::Gather, Phase::Read),
+                Phase::Read => {
+                    request.phase = None;
+                    return;
                 }
-                Phase::Reduced => {
-                    begin();
-                    // SAFETY: all have reduced their pieces, and the pieces of others in the own results are read by nobody.
-                    unsafe { medium.gather(stream, plan, member.place, peer) };
-                    end(Phase::Read);
-                    Some(Phase::Read)
-                }
-                Phase::Read => None,
             };
+            begin();
+            // SAFETY: sources change only when all have read. Results are this rank's own until all have reduced; then the pieces of others
+            // in them are read by nobody.
+            unsafe { medium.exchange(stream, plan, half, member.place, peer) };
+            end(next);
+            // Without a gather no member waits for the end of the pull, but the counters stay in step.
+            let is_last = half == Half::Pull && !plan.gathers();
+            if is_last {
+                end(Phase::Read);
+            }
+            request.phase = Some(if is_last { Phase::Read } else { next });
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::border::Border;
 use super::device::Device;
-use super::error::Error;
+use super::error::{Error, must};
 use super::fused::{Buffers, Fused, LaunchArgs};
 use super::graph::StepGraph;
 use super::lower::element;
@@ -29,9 +29,9 @@ const TALLY: usize = 16;
 /// wrong comes to light there. Each thread of a rank has a stream.
 pub struct Cuda {
     device: Arc<Device>,
-    /// The streams of all threads of the rank.
+    /// The stream of this thread, and those of all threads of the rank.
+    stream: Arc<Stream>,
     streams: [Arc<Stream>; 2],
-    role: ThreadRole,
     /// Events of all threads of the rank, by number.
     events: Arc<Mutex<Vec<Arc<Event>>>>,
     arena: Arc<Arena>,
@@ -94,8 +94,8 @@ impl Cuda {
     ) -> Result<Cuda, Error> {
         Ok(Cuda {
             device: device.clone(),
+            stream: streams[role as usize].clone(),
             streams,
-            role,
             events,
             arena,
             shared,
@@ -118,10 +118,6 @@ impl Cuda {
         DeviceMemory::new(&self.device, self.streams.clone())
     }
 
-    fn stream(&self) -> &Stream {
-        &self.streams[self.role as usize]
-    }
-
     /// The event of a number.
     fn event(&self, number: usize) -> Result<Arc<Event>, Error> {
         let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
@@ -139,7 +135,7 @@ impl Cuda {
     fn clear_tally(&mut self) -> Result<(), Error> {
         let to = self.shared.address(RANDOM, TALLY);
         // SAFETY: as in `launch`.
-        unsafe { self.staging.write(&self.streams[self.role as usize], to, &[0; TALLY]) }
+        unsafe { self.staging.write(&self.stream, to, &[0; TALLY]) }
     }
 
     /// The address of a tensor in the arena.
@@ -151,7 +147,7 @@ impl Cuda {
         let mut compiled = Vec::new();
         for stage in &plan.stages {
             if let Work::Product(plan, formats) = &stage.work {
-                self.matmul.prepare(&self.streams[self.role as usize], &plan.gemm, *formats)?;
+                self.matmul.prepare(&self.stream, &plan.gemm, *formats)?;
             }
             compiled.push(match &stage.work {
                 Work::Kernel(program) => Compiled::Fused(Box::new(Fused::new(&self.device, program)?)),
@@ -180,16 +176,13 @@ impl Cuda {
                 }
                 // SAFETY: as in `launch`; the scratch memory is as long as the greatest need.
                 (_, Compiled::Text(text)) => unsafe {
-                    text.launch(&self.streams[self.role as usize], &[operands, results], adds, random)?;
+                    text.launch(&self.stream, &[operands, results], adds, random)?;
                 },
                 (Work::Product(plan, formats), _) => {
                     let (gemm, adds) = (&plan.gemm, adds != 0);
                     let [a, b] = if gemm.swapped { [operands[1], operands[0]] } else { [operands[0], operands[1]] };
                     // SAFETY: as in `launch`; the scratch memory is as long as the greatest need.
-                    unsafe {
-                        let stream = &self.streams[self.role as usize];
-                        self.matmul.launch(stream, gemm, *formats, [a, b, results[0]], adds)?;
-                    }
+                    unsafe { self.matmul.launch(&self.stream, gemm, *formats, [a, b, results[0]], adds)? };
                 }
                 _ if adds != 0 => self.add(tensors.results[0], tensors.operands[0]),
                 _ => self.copy(tensors.results[0], tensors.operands[0]),
@@ -213,7 +206,7 @@ impl Cuda {
         let args = LaunchArgs { elements: into.len, adds: 1, ..LaunchArgs::default() };
         let buffers = Buffers { inputs: &[self.at(from)], outs: &[self.at(into)], partials: 0 };
         // SAFETY: as in `launch`.
-        unsafe { self.adding[known].1.launch(&self.streams[self.role as usize], buffers, args) }
+        unsafe { self.adding[known].1.launch(&self.stream, buffers, args) }
     }
 
     /// The address of a tensor of a launch.
@@ -237,14 +230,14 @@ impl Cuda {
             if outs.contains(&inputs[input]) {
                 let spare = self.scratch.address(offset, bytes);
                 // SAFETY: as in `launch`.
-                unsafe { self.stream().copy(spare, inputs[input], bytes)? };
+                unsafe { self.stream.copy(spare, inputs[input], bytes)? };
                 inputs[input] = spare;
             }
         }
         let partials = self.scratch.address(stage.partials, 0);
         let buffers = Buffers { inputs: &inputs, outs: &outs, partials };
         // SAFETY: as in `launch`; the scratch memory is as long as the greatest need.
-        unsafe { fused.launch(&self.streams[self.role as usize], buffers, args) }
+        unsafe { fused.launch(&self.stream, buffers, args) }
     }
 }
 
@@ -269,13 +262,11 @@ impl Backend for Cuda {
     }
 
     fn record(&mut self, event: usize) {
-        let done = self.event(event).and_then(|event| self.stream().record(&event));
-        done.unwrap_or_else(|why| panic!("{why}"));
+        must(self.event(event).and_then(|event| self.stream.record(&event)));
     }
 
     fn wait(&mut self, event: usize) {
-        let done = self.event(event).and_then(|event| self.stream().wait(&event));
-        done.unwrap_or_else(|why| panic!("{why}"));
+        must(self.event(event).and_then(|event| self.stream.wait(&event)));
     }
 
     fn prepare(&mut self, op: &KernelOp, site: &KernelSite<'_>) -> Result<Kernel, String> {
@@ -290,17 +281,17 @@ impl Backend for Cuda {
 
     fn replay(&mut self, recording: usize) -> bool {
         let Some(Some(graph)) = self.recordings.get_mut(recording) else { return false };
-        graph.launch().unwrap_or_else(|why| panic!("{why}"));
+        must(graph.launch());
         true
     }
 
     fn begin_recording(&mut self) -> bool {
-        self.stream().begin_capture().unwrap_or_else(|why| panic!("{why}"));
+        must(self.stream.begin_capture());
         true
     }
 
     fn end_recording(&mut self, recording: usize) {
-        let graph = self.stream().end_capture().unwrap_or_else(|why| panic!("{why}"));
+        let graph = must(self.stream.end_capture());
         self.recordings.resize_with(self.recordings.len().max(recording + 1), || None);
         self.recordings[recording] = Some(graph);
         self.replay(recording);
@@ -309,14 +300,11 @@ impl Backend for Cuda {
     fn begin_step(&mut self, seed: u64, step: u64) {
         let to = self.shared.address(0, RANDOM);
         // SAFETY: as in `launch`.
-        let done = unsafe {
-            self.staging.write(&self.streams[self.role as usize], to, [seed, step].map(u64::to_le_bytes).as_flattened())
-        };
-        done.unwrap_or_else(|why| panic!("{why}"));
+        must(unsafe { self.staging.write(&self.stream, to, [seed, step].map(u64::to_le_bytes).as_flattened()) });
     }
 
     fn stage(&mut self, feed: usize, data: &[u8]) {
-        self.border.stage(feed, data).unwrap_or_else(|why| panic!("{why}"));
+        must(self.border.stage(feed, data));
     }
 
     fn feed(&mut self, feed: usize, to: Span) {
@@ -324,7 +312,7 @@ impl Backend for Cuda {
         assert_eq!(to.bytes(), staged.len(), "equal numbers of bytes on both sides");
         if !staged.is_empty() {
             // SAFETY: as in `launch`; what is staged changes when the step is done.
-            unsafe { self.stream().upload(self.at(to), staged) }.unwrap_or_else(|why| panic!("{why}"));
+            must(unsafe { self.stream.upload(self.at(to), staged) });
         }
     }
 
@@ -340,38 +328,37 @@ impl Backend for Cuda {
         results: &[Span],
         accumulate: &[bool],
     ) {
-        // Spans are in the arena, aligned to elements; all work of the thread is on one stream, and events order the threads; a result is on an operand only exactly.
-        let done = self.run(kernel, site, Tensors { operands, results, accumulate });
-        done.unwrap_or_else(|why| panic!("{why}"));
+        // Spans are in the arena, aligned to elements. All work of a thread is on its stream, and events order the threads. A result is on
+        // an operand only exactly.
+        must(self.run(kernel, site, Tensors { operands, results, accumulate }));
     }
 
     fn add(&mut self, into: Span, from: Span) {
-        self.sum(into, from).unwrap_or_else(|why| panic!("{why}"));
+        must(self.sum(into, from));
     }
 
     fn copy(&mut self, to: Span, from: Span) {
         if to.offset != from.offset && to.len > 0 {
             // SAFETY: as in `launch`; tensors that are alive together do not overlap.
-            let done = unsafe { self.stream().copy(self.at(to), self.at(from), to.bytes()) };
-            done.unwrap_or_else(|why| panic!("{why}"));
+            must(unsafe { self.stream.copy(self.at(to), self.at(from), to.bytes()) });
         }
     }
 
     fn report(&mut self, out: usize, from: Span) {
-        let (stream, at) = (self.streams[self.role as usize].clone(), self.at(from));
+        let at = self.at(from);
         // SAFETY: as in `launch`.
-        unsafe { self.border.report(&stream, out, from, at) }.unwrap_or_else(|why| panic!("{why}"));
+        must(unsafe { self.border.report(&self.stream, out, from, at) });
     }
 
     fn reports(&mut self, outs: &mut [f32]) {
-        self.border.reports(self.stream(), outs).unwrap_or_else(|why| panic!("{why}"));
+        must(self.border.reports(&self.stream, outs));
     }
 
     fn take_choices(&mut self) -> [u64; 2] {
         let (from, mut bytes) = (self.shared.address(RANDOM, TALLY), [0; TALLY]);
         // SAFETY: as in `launch`.
-        let done = unsafe { self.staging.read(&self.streams[self.role as usize], &mut bytes, from) };
-        done.and_then(|()| self.clear_tally()).unwrap_or_else(|why| panic!("{why}"));
+        let done = unsafe { self.staging.read(&self.stream, &mut bytes, from) };
+        must(done.and_then(|()| self.clear_tally()));
         let (counts, _) = bytes.as_chunks();
         [counts[0], counts[1]].map(u64::from_le_bytes)
     }
@@ -382,15 +369,13 @@ impl Memory for Cuda {
         assert_eq!(to.bytes(), data.len(), "equal numbers of bytes on both sides");
         let to = self.at(to);
         // SAFETY: as in `launch`.
-        let done = unsafe { self.staging.write(&self.streams[self.role as usize], to, data) };
-        done.unwrap_or_else(|why| panic!("{why}"));
+        must(unsafe { self.staging.write(&self.stream, to, data) });
     }
 
     fn read(&mut self, from: Span, data: &mut [u8]) {
         assert_eq!(from.bytes(), data.len(), "equal numbers of bytes on both sides");
         let from = self.at(from);
         // SAFETY: as in `launch`.
-        let done = unsafe { self.staging.read(&self.streams[self.role as usize], data, from) };
-        done.unwrap_or_else(|why| panic!("{why}"));
+        must(unsafe { self.staging.read(&self.stream, data, from) });
     }
 }

@@ -18,8 +18,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct Device {
     context: Arc<CudaContext>,
     properties: Properties,
-    /// Compiled kernels, by source.
-    modules: Mutex<HashMap<String, Arc<CudaModule>>>,
+    /// Compiled kernels, by source and whether products and sums contract.
+    modules: Mutex<HashMap<(String, bool), Arc<CudaModule>>>,
     choices: Choices,
 }
 
@@ -94,7 +94,8 @@ impl Device {
         self.context.bind_to_thread().tried("binding the device to a thread")
     }
 
-    /// The kernel of a name in a CUDA C source, compiled for this device once and cached. A source either `contracts` products and sums or not.
+    /// The kernel of a name in a CUDA C source, compiled for this device once and cached. If it `contracts`, a product and a sum may
+    /// round once.
     ///
     /// # Errors
     /// It does not compile, or cannot be loaded.
@@ -104,7 +105,7 @@ impl Device {
 
     fn module(&self, source: &str, contracts: bool) -> Result<Arc<CudaModule>, Error> {
         let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
-        match modules.entry(source.to_string()) {
+        match modules.entry((source.to_string(), contracts)) {
             Entry::Occupied(module) => Ok(module.get().clone()),
             Entry::Vacant(place) => {
                 let (major, minor) = self.properties.capability;

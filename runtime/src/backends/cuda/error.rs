@@ -94,6 +94,11 @@ impl<T> Tried<T> for Result<T, CublasError> {
     }
 }
 
+/// The outcome of a call in a step. A failure ends the rank: work that was given before has failed.
+pub(super) fn must<T>(outcome: Result<T, Error>) -> T {
+    outcome.unwrap_or_else(|why| panic!("{why}"))
+}
+
 /// `CUDA_ERROR_NO_DEVICE (no CUDA-capable device is detected)`.
 pub(super) fn status(error: DriverError) -> String {
     let text = error.error_string().map(|text| text.to_string_lossy().into_owned());

@@ -1,14 +1,14 @@
 //! Movement of data between the memories of ranks that share a GPU, by copies and kernels on streams.
 
 use super::device::Device;
-use super::error::{Error, Tried};
+use super::error::{Error, Tried, must};
 use super::fused::Grid;
 use super::lower::element;
 use super::memory::Arena;
 use super::runs::Runs;
 use super::stream::{Event, Stream};
 use crate::backend::Span;
-use crate::comm::{Exchange, Medium, Move, PeerBuffers, TensorPlan, ThreadRole};
+use crate::comm::{Exchange, Half, Medium, Move, PeerBuffers, TensorPlan, ThreadRole};
 use cudarc::driver::{CudaFunction, DeviceRepr, LaunchConfig, PushKernelArg};
 use ir::types::{DType, PartialKind};
 use kernels::cuda::exchange::{COMBINE, Combine, MOVE, PEERS, combining, moving};
@@ -134,7 +134,7 @@ impl DeviceMemory {
     ///
     /// # Safety
     /// As of [`Stream::copy`].
-    unsafe fn pull_tensor(
+    unsafe fn pull(
         &self,
         stream: &Stream,
         plan: &TensorPlan,
@@ -158,11 +158,6 @@ impl DeviceMemory {
 /// The address of a tensor.
 fn at(memory: &Arena, span: Span) -> u64 {
     memory.address(span.offset, span.bytes())
-}
-
-/// A failure ends the rank: work that was given before has failed.
-fn must<T>(outcome: Result<T, Error>) -> T {
-    outcome.unwrap_or_else(|why| panic!("{why}"))
 }
 
 impl Medium for DeviceMemory {
@@ -194,36 +189,28 @@ impl Medium for DeviceMemory {
         must(stream.wait(event));
     }
 
-    unsafe fn pull<'a>(
+    unsafe fn exchange<'a>(
         &self,
         stream: &Arc<Stream>,
         plan: &Exchange,
+        half: Half,
         me: usize,
         peer: impl Fn(usize) -> PeerBuffers<'a, Arena>,
     ) {
         for (index, plan) in plan.tensors.iter().enumerate() {
             let source = |place: usize| at(peer(place).memory, peer(place).sources[index]);
-            let result = peer(me).results[index];
-            // SAFETY: by the caller's contract.
-            must(unsafe { self.pull_tensor(stream, plan, source, (at(peer(me).memory, result), result)) });
-        }
-    }
-
-    unsafe fn gather<'a>(
-        &self,
-        stream: &Arc<Stream>,
-        plan: &Exchange,
-        me: usize,
-        peer: impl Fn(usize) -> PeerBuffers<'a, Arena>,
-    ) {
-        for (index, plan) in plan.tensors.iter().enumerate() {
-            let result =
-                |place: usize| (at(peer(place).memory, peer(place).results[index]), peer(place).results[index]);
-            let (to, span) = result(me);
-            for piece in &plan.gather {
-                // SAFETY: by the caller's contract; the pieces are of different arenas.
-                must(unsafe { self.move_block(stream, piece, result(piece.peer).0, to, span.dtype) });
-            }
+            let result = |place: usize| at(peer(place).memory, peer(place).results[index]);
+            let (to, span) = (result(me), peer(me).results[index]);
+            let mut pieces = plan.gather.iter();
+            // SAFETY: by the caller's contract; gathered pieces are of different arenas.
+            must(unsafe {
+                match half {
+                    Half::Pull => self.pull(stream, plan, source, (to, span)),
+                    Half::Gather => {
+                        pieces.try_for_each(|piece| self.move_block(stream, piece, result(piece.peer), to, span.dtype))
+                    }
+                }
+            });
         }
     }
 

@@ -4,7 +4,7 @@ use super::Sum;
 use super::bench::Bench;
 use crate::backend::Span;
 use crate::backends::cuda::Error;
-use crate::comm::{Exchange, Medium, PeerBuffers};
+use crate::comm::{Exchange, Half, Medium, PeerBuffers};
 use ir::types::DType;
 
 /// How many ranks take part in a sum.
@@ -42,10 +42,9 @@ fn part(bench: &Bench, ranks: usize, bytes: usize) -> Result<f64, Error> {
     let (medium, memory) = (bench.cuda.medium(), bench.cuda.arena());
     let peer = |rank: usize| PeerBuffers { memory: &**memory, sources: &spans[rank], results: &spans[rank] };
     bench.clock.seconds(|_| {
-        // SAFETY: the tensors are apart, and all is on one stream.
-        unsafe {
-            medium.pull(&bench.clock.stream, &plan, 0, peer);
-            medium.gather(&bench.clock.stream, &plan, 0, peer);
+        for half in [Half::Pull, Half::Gather] {
+            // SAFETY: the tensors are apart, and all is on one stream.
+            unsafe { medium.exchange(&bench.clock.stream, &plan, half, 0, peer) };
         }
         Ok(())
     })
