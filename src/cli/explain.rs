@@ -1,13 +1,13 @@
 //! `meshwright explain PLAN.json`: explains why a plan was chosen, and why another was not.
 
-use super::plan::{PlanFormat, printed};
+use super::plan::{PlanFormat, compared, printed};
 use super::request::asked;
 use super::{Answer, json};
 use crate::error::Error;
 use crate::groups::groups;
 use autotune::explain::{self, Planned, read_plan, request_of};
+use autotune::plan::Found;
 use autotune::plan::PlanReport;
-use autotune::plan::{self, Found, PlanRequest};
 use clap::Args;
 use compiler::deadline::Deadline;
 use cost::CPU;
@@ -79,13 +79,7 @@ impl Explain {
         let (estimator, deadline) = (Estimator::new(), Deadline::asked(request.deadline)?);
         let plan = explained(&estimator, read_plan(&request.plan)?, deadline.clone())?;
         let text = match (&request.why_not, self.format) {
-            (Some(_), PlanFormat::Html | PlanFormat::Ir) => {
-                return Err(Error::Usage("--why-not requires --format table or json".into()));
-            }
-            (Some(pins), format) => {
-                let answer = explain::why_not(&estimator, &plan, pins, (&find, &deadline))?;
-                if format == PlanFormat::Json { json(&answer)? } else { answer.text(&plan) }
-            }
+            (Some(pins), format) => compared(format, &estimator, &plan, pins, &deadline)?,
             (None, PlanFormat::Table) => plan.explanation(),
             (None, format) => printed(format, &estimator, &plan)?,
         };
@@ -106,11 +100,6 @@ fn in_groups(plan: &PlanReport, name: &str, format: PlanFormat) -> Result<String
         PlanFormat::Json => json(&report),
         PlanFormat::Ir | PlanFormat::Html => Err(Error::Usage("--groups requires --format table or json".into())),
     }
-}
-
-/// The search without anybody who watches it.
-fn find(estimator: &Estimator, request: &PlanRequest) -> Result<Found, autotune::error::Error> {
-    plan::find(estimator, request, &|_| ())
 }
 
 /// The plan with its explanation: a configuration that was given, by `estimate`, is explained against those near it.

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use serde::Serialize;
+use support::units::{count_of, length_of};
 
 /// Position of the devices in the help: after the second flag of a job. `plan` and `estimate` describe them
 /// differently.
@@ -18,11 +19,11 @@ pub(super) struct JobFlags {
     /// Software stack: a name (see `meshwright stacks`) or a TOML file [default: megatron-core-2025]
     #[arg(long, value_name = "NAME")]
     stack: Option<String>,
-    /// Tokens per sequence
-    #[arg(long, value_name = "TOKENS")]
+    /// Tokens per sequence; 8k is 8192
+    #[arg(long, value_name = "TOKENS", value_parser = length_of)]
     seq: Option<u64>,
     /// Sequences per step, over all ranks
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count_of)]
     global_batch: Option<u64>,
     /// Precision recipe: bf16, fp16, fp8-tensor, fp8-delayed, fp8-row, fp8-block, mxfp8, mxfp4, nvfp4, f32 [default: bf16]
     #[arg(long, value_name = "RECIPE")]

@@ -11,11 +11,15 @@ use autotune::explain::{self, Planned};
 use autotune::plan::PlanReport;
 use autotune::plan::{PlanRequest, Search, find};
 use clap::{Args, ValueEnum};
+use compiler::deadline::Deadline;
 use estimator::Estimator;
 use serde::Serialize;
 use std::mem::ManuallyDrop;
 use std::path::PathBuf;
-use support::units::{count, finite};
+use support::units::{count, count_of, finite, large};
+
+/// Help of `--pin`.
+const PIN: &str = "Options that the configuration must have, also as sets and ranges (tp<=8,zero=1|3)";
 
 /// Find the best configuration for a model on a cluster
 ///
@@ -27,10 +31,14 @@ use support::units::{count, finite};
 Examples:
   meshwright plan llama3-8b --cluster h100 --gpus 64 --seq 8192 --global-batch 128
   meshwright plan llama3.1-405b --cluster h100 --gpus 16384 --seq 8192 --global-batch 2048 --pin tp=8,cp=1 --top 10
+  meshwright plan llama3-70b --gpus 256 --seq 8k --global-batch 1k --pin 'tp<=8,zero=1|3' --why-not pp=1
   meshwright plan deepseek-v3 --cluster h800 --gpus 2048 --seq 4096 --global-batch 15360 --precision fp8-block --tokens 14.8e12")]
 pub(super) struct Plan {
     #[command(flatten)]
     flags: Flags,
+    /// Compare the plan with the best configuration that also has these pins, such as tp=8
+    #[arg(long, value_name = "CONFIG")]
+    why_not: Option<String>,
     /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: PlanFormat,
@@ -62,12 +70,12 @@ struct Flags {
     #[serde(flatten)]
     job: JobFlags,
     /// Number of devices
-    #[arg(long, value_name = "N", display_order = AFTER_STACK)]
+    #[arg(long, value_name = "N", display_order = AFTER_STACK, value_parser = count_of)]
     gpus: Option<u64>,
     /// Upper limit if more devices help
-    #[arg(long, value_name = "N", display_order = AFTER_STACK)]
+    #[arg(long, value_name = "N", display_order = AFTER_STACK, value_parser = count_of)]
     max_gpus: Option<u64>,
-    #[arg(long, value_name = "CONFIG", help = help("Options that the configuration must have", "none"), long_help = long_help("Options that the configuration must have", "none"))]
+    #[arg(long, value_name = "CONFIG", help = help(PIN, "none"), long_help = long_help(PIN, "none"))]
     pin: Option<String>,
     /// Number of configurations to show, no two alike in degrees, schedule, ZeRO, micro-batch and recomputation [default: 5]
     #[arg(long, value_name = "K")]
@@ -75,6 +83,9 @@ struct Flags {
     /// Objective to minimise [default: time]
     #[arg(long, value_name = "time|memory")]
     objective: Option<ObjectiveFlag>,
+    /// Prefer a simpler configuration that is slower by at most this share of the step; 0: the nominally fastest [default: 0.02]
+    #[arg(long, value_name = "SHARE", value_parser = finite)]
+    tie: Option<f64>,
     /// Stop after this many seconds and return the best configuration found
     #[arg(long, value_name = "S", value_parser = finite)]
     deadline: Option<f64>,
@@ -82,9 +93,12 @@ struct Flags {
     #[arg(long)]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     exhaustive: bool,
-    /// Number of tokens to train on, to report the days this takes
-    #[arg(long, value_name = "N", value_parser = finite)]
+    /// Number of tokens to train on, such as 15T, to report the days and device hours this takes
+    #[arg(long, value_name = "N", value_parser = large)]
     tokens: Option<f64>,
+    /// Price of an hour of a device, to report the price of training on --tokens
+    #[arg(long, value_name = "PRICE", value_parser = finite)]
+    price: Option<f64>,
 }
 
 #[derive(Clone, Copy, ValueEnum, Serialize)]
@@ -105,7 +119,10 @@ impl Plan {
         let found = find(&estimator, &request, &|search| watch.line(told(search)));
         watch.over();
         let answer = match explain::plan(&estimator, &request, found?)? {
-            Planned::Best(plan) => Answer::done(printed(self.format, &estimator, &plan)?),
+            Planned::Best(plan) => Answer::done(match &self.why_not {
+                Some(pins) => compared(self.format, &estimator, &plan, pins, &Deadline::asked(request.deadline)?)?,
+                None => printed(self.format, &estimator, &plan)?,
+            }),
             Planned::Infeasible(answer) => {
                 let complaint = Error::from(answer.error());
                 let text = match self.format {
@@ -130,6 +147,22 @@ pub(super) fn printed(format: PlanFormat, estimator: &Estimator, plan: &PlanRepo
         PlanFormat::Ir => Ok(explain::annotated(&plan.chosen)?),
         PlanFormat::Html => Ok(explain::page(estimator, plan)?),
     }
+}
+
+/// The answer to `--why-not`.
+pub(super) fn compared(
+    format: PlanFormat,
+    estimator: &Estimator,
+    plan: &PlanReport,
+    pins: &str,
+    deadline: &Deadline,
+) -> Result<String, Error> {
+    if matches!(format, PlanFormat::Html | PlanFormat::Ir) {
+        return Err(Error::Usage("--why-not requires --format table or json".into()));
+    }
+    let find = |estimator: &Estimator, request: &PlanRequest| find(estimator, request, &|_| ());
+    let answer = explain::why_not(estimator, plan, pins, (&find, deadline))?;
+    if format == PlanFormat::Json { json(&answer) } else { Ok(answer.text(plan)) }
 }
 
 /// Formats the progress of a search.

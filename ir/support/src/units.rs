@@ -52,6 +52,43 @@ pub fn finite(text: &str) -> Result<f64, String> {
     if number.is_finite() { Ok(number) } else { Err("it must be a finite number".to_string()) }
 }
 
+/// Reads `950`, `1.5k`, `2.4M`, `8B`, `14.8T`: a number with a power of 1000.
+pub fn large(text: &str) -> Result<f64, String> {
+    let (number, power) = with_power(text)?;
+    finite(number).map(|number| number * 1000_f64.powi(power))
+}
+
+/// Reads a whole number as [`large`] does: `64`, `1k`.
+pub fn count_of(text: &str) -> Result<u64, String> {
+    whole(text, 1000.0)
+}
+
+/// Reads a number of tokens: `4096`, `8k` for 8192, `1M` for 1048576.
+pub fn length_of(text: &str) -> Result<u64, String> {
+    whole(text, 1024.0)
+}
+
+/// A whole number with a power of `base`.
+fn whole(text: &str, base: f64) -> Result<u64, String> {
+    let (number, power) = with_power(text)?;
+    if power == 0 {
+        return number.parse().map_err(|why| format!("{why}"));
+    }
+    let product = finite(number)? * base.powi(power);
+    // Above this, an f64 skips whole numbers.
+    let is_whole = product.fract() == 0.0 && (0.0..=2f64.powi(53)).contains(&product);
+    if is_whole { Ok(product as u64) } else { Err("it must be a whole number".to_string()) }
+}
+
+/// The digits of a number, and the power that its letter stands for.
+fn with_power(text: &str) -> Result<(&str, i32), String> {
+    let letter = |letter: char| "kMBT".find(letter).map(|at| at as i32 + 1);
+    match text.chars().last().and_then(letter) {
+        Some(power) => Ok((&text[..text.len() - 1], power)),
+        None => Ok((text, 0)),
+    }
+}
+
 /// More bytes no device has.
 const MOST_BYTES: f64 = 1e15;
 
@@ -124,6 +161,14 @@ pub fn tenths(number: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn letters_stand_for_powers() {
+        assert_eq!([large("14.8T"), large("1e3"), large("2M")], [Ok(14.8e12), Ok(1e3), Ok(2e6)]);
+        assert_eq!([count_of("64"), count_of("1k"), count_of("1.5k")], [Ok(64), Ok(1000), Ok(1500)]);
+        assert_eq!([length_of("8k"), length_of("1M"), length_of("4096")], [Ok(8192), Ok(1 << 20), Ok(4096)]);
+        assert!(["", "k", "1.5", "1.0001k", "-1k", "9kk", "1e30T"].iter().all(|text| count_of(text).is_err()));
+    }
 
     #[test]
     fn a_number_of_the_command_line_is_finite() {

@@ -42,6 +42,18 @@ pub enum Error {
         /// Their number.
         tokens: f64,
     },
+    /// The price of a device's hour is out of range.
+    #[error("`--price {price:e}` is out of range")]
+    Price {
+        /// The price.
+        price: f64,
+    },
+    /// The share by which a simpler configuration may be slower is out of range.
+    #[error("`--tie` is {tie}, not a share from 0 up to 1")]
+    Tie {
+        /// The share.
+        tie: f64,
+    },
     /// No configuration of the request exists.
     #[error("no configuration of {gpus} devices serves {model}{} and a global batch of {global_batch}", with(.pin))]
     NoneServes {
@@ -141,7 +153,9 @@ impl Coded for Error {
             Error::Estimate(error) => error.code(),
             Error::Timeline(error) => error.code(),
             Error::TimelineCosts(error) => error.code(),
-            Error::MaxGpus { .. } | Error::NoTop | Error::Tokens { .. } => Some(Code::BadOption),
+            Error::MaxGpus { .. } | Error::NoTop | Error::Tokens { .. } | Error::Price { .. } | Error::Tie { .. } => {
+                Some(Code::BadOption)
+            }
             Error::NoneServes { .. } => Some(Code::NoLayout),
             Error::NothingFits { .. } | Error::SmallestUnknown => Some(Code::NothingFits),
             Error::NotFinished { .. } | Error::NoneFound => Some(Code::NotFinished),
@@ -160,6 +174,8 @@ impl Coded for Error {
             Error::MaxGpus { .. } => "--max-gpus is the upper limit on devices",
             Error::NoTop => "--top is the number of configurations to show, including the best",
             Error::Tokens { .. } => "--tokens must be above 0, and at most 1e20",
+            Error::Price { .. } => "--price is that of an hour of one device: from 0 to 1e9, in any unit",
+            Error::Tie { .. } => "--tie 0.02 prefers a simpler configuration that is at most 2 % slower",
             Error::NoneServes { .. } => {
                 "dp x tp x cp x pp must equal the number of devices, dp x mbs must divide the batch, tp the heads, ep the \
                  experts: change --gpus, --global-batch or --pin"

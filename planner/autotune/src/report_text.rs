@@ -139,7 +139,7 @@ fn shortened(parallel: &str) -> String {
 fn what_ifs(why: &Why) -> String {
     let row = |what_if: &WhatIf| {
         let saved = if what_if.gain > 0.0 { share(what_if.gain) } else { "nothing".to_string() };
-        [what_if.condition.clone(), time(what_if.step_time_s), saved, what_if.parallel.clone()]
+        [what_if.condition.clone(), time(what_if.step_time_s), saved, shortened(&what_if.parallel)]
     };
     table(["IF", "STEP", "SAVES", "BEST CONFIG FOUND"], &why.what_if.iter().map(row).collect::<Vec<_>>())
 }
@@ -147,12 +147,22 @@ fn what_ifs(why: &Why) -> String {
 /// Line on how the search found the configuration.
 fn search(search: &Search) -> String {
     let Search { space, has_more, candidates, pruned, seconds: took, optimal_under, ref pin, days, .. } = *search;
-    let verdict = match (optimal_under, pin.is_empty()) {
-        (Some(basis), true) => format!("optimal under {}", basis.text()),
-        (Some(basis), false) => format!("optimal with {pin} under {}", basis.text()),
+    let given = if pin.is_empty() { String::new() } else { format!(" with {pin}") };
+    let verdict = match (optimal_under, &search.fastest) {
+        (Some(basis), None) => format!("optimal{given} under {}", basis.text()),
+        (Some(basis), Some(fastest)) => format!(
+            "the simplest{given} within {} of the optimum under {}, {} away",
+            share(search.tie),
+            basis.text(),
+            share(fastest.gain)
+        ),
         (None, _) => "stopped by the deadline".to_string(),
     };
-    let days = days.map_or_else(String::new, |days| format!("\ndays      {} for the requested tokens", tenths(days)));
+    let hours = search.device_hours.map_or_else(String::new, |hours| format!(": {} device hours", count(hours)));
+    let price = search.price.map_or_else(String::new, |price| format!(", which cost {}", count(price)));
+    let days = days.map_or_else(String::new, |days| {
+        format!("\ndays      {} for the requested tokens{hours}{price}", tenths(days))
+    });
     // Configurations that an unfinished search did not predict are not ruled out.
     let rest =
         if optimal_under.is_some() { format!(", {} pruned by bounds", count(pruned as f64)) } else { String::new() };

@@ -5,9 +5,11 @@
 
 mod error;
 mod keys;
+mod pins;
 
 pub use error::ParallelError;
 pub use keys::{KEYS, Key, find, json_schema};
+pub use pins::Pins;
 
 use ir::limits;
 use ir::options::{CpKind, ParallelConfig, Recompute};
@@ -43,7 +45,17 @@ pub fn parse_any(text: &str) -> Result<ParallelConfig, ParallelError> {
 
 /// True if the text has an item of this key.
 pub fn has_key(text: &str, key: &str) -> bool {
-    items(text).is_ok_and(|items| items.iter().any(|(name, _)| *name == key))
+    items(text).is_ok_and(|items| items.iter().any(|(name, _)| key_of(name) == key))
+}
+
+/// The key of an item, which a range follows by `<` or `>`.
+fn key_of(name: &str) -> &str {
+    name.trim_end_matches(['<', '>']).trim_end()
+}
+
+/// Items as text.
+fn print_items(items: &[(&str, String)]) -> String {
+    items.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
 }
 
 /// The items of a text, each as `key=value`; none of a text that is no configuration.
@@ -54,7 +66,7 @@ pub fn pins(text: &str) -> Vec<String> {
 
 /// Two texts as one; where both name a key, the second one's value holds.
 pub fn pinned(base: &str, over: &str) -> String {
-    let key = |item: &str| item.split('=').next().unwrap_or_default().to_string();
+    let key = |item: &str| key_of(item.split('=').next().unwrap_or_default()).to_string();
     let base = pins(base).into_iter().filter(|item| !has_key(over, &key(item)));
     base.chain(pins(over)).collect::<Vec<_>>().join(",")
 }
@@ -64,7 +76,7 @@ pub fn pinned(base: &str, over: &str) -> String {
 /// # Errors
 /// The text is no configuration.
 pub fn keys(text: &str) -> Result<Vec<&str>, ParallelError> {
-    Ok(items(text)?.into_iter().map(|(key, _)| key).collect())
+    Ok(items(text)?.into_iter().map(|(key, _)| key_of(key)).collect())
 }
 
 /// The configuration in full, as [`parse_any`] reads it back.
@@ -207,6 +219,9 @@ fn items(text: &str) -> Result<Vec<(&str, Vec<&str>)>, ParallelError> {
 }
 
 fn set(parallel: &mut ParallelConfig, name: &str, values: &[&str]) -> Result<(), ParallelError> {
+    if key_of(name) != name || values.iter().any(|value| value.contains('|')) {
+        return Err(ParallelError::SeveralValues { key: key_of(name).to_string() });
+    }
     let key = find(name).ok_or_else(|| ParallelError::UnknownKey { key: name.to_string() })?;
     if !key.is_list && values.len() > 1 {
         let [value, item] = [values[0], values[1]].map(str::to_string);

@@ -1,7 +1,7 @@
 //! Parts of a configuration that a stack does not support.
 
 use super::error::Error;
-use compiler::parallel;
+use compiler::parallel::{self, Pins};
 use cost::{STACKS, Stack};
 use ir::options::ParallelConfig;
 
@@ -49,6 +49,13 @@ pub fn beyond(parallel: &ParallelConfig, stack: &Stack) -> Vec<String> {
 /// # Errors
 /// The stack does not support a pin, or the pins are not a configuration.
 pub fn check_pins(pins: &str, stack: &Stack) -> Result<(), Error> {
+    let pins = Pins::parse(pins)?;
+    let sets = pins.each_value();
+    [pins.fixed_text()].iter().chain(&sets).try_for_each(|pins| check_values(pins, stack))
+}
+
+/// Checks that a stack supports all pins, each of one value.
+fn check_values(pins: &str, stack: &Stack) -> Result<(), Error> {
     let keys = parallel::keys(pins)?;
     // Open degrees may be greater than 1.
     let open = ["dp", "tp", "pp", "cp"].into_iter().filter(|key| !keys.contains(key));

@@ -1,7 +1,7 @@
 //! Short text forms of configurations.
 
-use compiler::parallel::{KEYS, keys, parse_any};
-use ir::options::{ParallelConfig, Recompute};
+use compiler::parallel::{KEYS, Pins};
+use ir::options::ParallelConfig;
 
 /// Options of a configuration that differ from their defaults: `dp=8,tp=4,sp=true,zero=1`.
 pub fn brief(parallel: &ParallelConfig) -> String {
@@ -28,9 +28,7 @@ pub(super) fn said(parallel: &ParallelConfig, key: &str) -> String {
 
 /// Returns whether a configuration has the pinned options; `false` for pins that do not parse.
 pub(super) fn holds(parallel: &ParallelConfig, pins: &str) -> bool {
-    let (Ok(asked), Ok(keys)) = (parse_any(pins), keys(pins)) else { return false };
-    let auto = |key: &str| key == "recompute" && asked.recompute == Recompute::Auto;
-    keys.into_iter().all(|key| auto(key) || said(parallel, key) == said(&asked, key))
+    Pins::parse(pins).is_ok_and(|pins| pins.holds(parallel))
 }
 
 /// All options of a configuration by key, in the order of the table.
@@ -41,7 +39,7 @@ fn values(parallel: &ParallelConfig) -> Vec<(&'static str, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use compiler::parallel::print;
+    use compiler::parallel::{parse_any, print};
 
     #[test]
     fn a_brief_layout_is_the_configuration() {
@@ -55,8 +53,10 @@ mod tests {
     #[test]
     fn pins_hold_or_do_not() {
         let parallel = parse_any("dp=4,tp=2,zero=1").unwrap();
-        assert!(["", "tp=2", "vp=1,zero=1", "recompute=auto"].iter().all(|pins| holds(&parallel, pins)));
-        assert!(["tp=4", "tp=2,zero=0", "no configuration"].iter().all(|pins| !holds(&parallel, pins)));
+        assert!(
+            ["", "tp=2", "vp=1,zero=1", "recompute=auto", "tp<=4,zero=1|3"].iter().all(|pins| holds(&parallel, pins))
+        );
+        assert!(["tp=4", "tp=2,zero=0", "tp>=4", "no configuration"].iter().all(|pins| !holds(&parallel, pins)));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Differences of the alternatives from the best configuration.
 
-use super::compare::{memory, pace, seconds};
+use super::compare::{ALIKE, memory, pace, seconds};
 use crate::plan::{Alternative, Difference, Objective};
 use cost::Interval;
 use estimator::{EstimateReport, Predicted};
@@ -25,6 +25,11 @@ pub(super) fn alternatives(
 /// (`tests/accuracy/runs.jsonl`), predictions order three of five correctly below it, and three of four above it.
 pub const TIE: f64 = 0.05;
 
+/// The relative difference below which times are a tie on a stack with this residual.
+pub(super) fn tie(residual: Interval) -> f64 {
+    TIE.min(residual.width() / 2.0)
+}
+
 /// Difference of a prediction from the best. Two times are a tie if they differ by less than [`TIE`] and by less than half of
 /// the width of the stack's residual. A stack fitted to a user's own runs may thus have a smaller tie.
 pub(super) fn difference_of(
@@ -34,7 +39,7 @@ pub(super) fn difference_of(
     objective: Objective,
 ) -> Difference {
     let slower = other.step_time_s / best.step_time_s - 1.0;
-    let tie = (1.0 + slower).ln().abs() < TIE.min(residual.width() / 2.0);
+    let tie = (1.0 + slower).ln().abs() < self::tie(residual);
     let reason = match objective {
         Objective::Memory => heavier(best, other),
         Objective::Time => reason(best, other),
@@ -42,9 +47,15 @@ pub(super) fn difference_of(
     Difference { slower, tie: tie && objective == Objective::Time, reason }
 }
 
-/// Text on the part of the step that grew most.
+/// Text on the part of the step that grew most, or shrank most if the other is faster.
 fn reason(best: &Predicted, other: &Predicted) -> String {
-    match seconds(best, other).into_iter().find(|change| change.by > 0.0) {
+    let changes = seconds(best, other);
+    if other.step_time_s < best.step_time_s * (1.0 - ALIKE) {
+        let shrunk = changes.iter().find(|change| change.by < 0.0);
+        let shrunk = shrunk.map_or_else(String::new, |change| format!(": {} -{}", change.what, time(-change.by)));
+        return format!("nominally faster{shrunk}");
+    }
+    match changes.into_iter().find(|change| change.by > 0.0) {
         Some(change) if other.step_time_s > best.step_time_s => format!("{} +{}", change.what, time(change.by)),
         _ if other.fullest().device > best.fullest().device => format!("equally fast, {}", heavier(best, other)),
         _ => pace(best, other),

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::plan::PlanRequest;
 use crate::search::divisors;
 use compiler::deadline::Deadline;
-use compiler::parallel::{parse_any, pinned, print};
+use compiler::parallel::{Pins, parse_any, pinned, print};
 use estimator::fits_budget;
 use estimator::{EstimateReport, EstimateRequest, Estimator, Evaluator, Undecided, estimate_until};
 use ir::options::{CpKind, ParallelConfig, Recompute};
@@ -93,11 +93,17 @@ fn smallest(
     if offload && !evaluator.offloads() {
         return Ok(Some(Vec::new()));
     }
-    let zero = (0..=3).rev().find(|stage| supports.zero(*stage)).unwrap_or(0);
+    let pins = Pins::parse(&request.pin)?;
+    let fixed = pins.fixed_text();
+    let plain = ParallelConfig::default;
+    let is_open = |zero: &u8| supports.zero(*zero) && pins.allows("zero", &ParallelConfig { zero: *zero, ..plain() });
+    let zero = (0..=3).rev().find(is_open).unwrap_or(0);
     let whole = supports.recomputes("full");
     let cp_kind = [CpKind::AllGather, CpKind::Ring, CpKind::Ulysses].into_iter().find(|kind| supports.cp_kind(*kind));
-    let plain = |name: &&str| supports.schedule(name);
-    let schedule = ["1f1b", "gpipe"].into_iter().find(plain).unwrap_or("1f1b").to_string();
+    let is_open = |name: &&str| {
+        supports.schedule(name) && pins.allows("schedule", &ParallelConfig { schedule: (*name).to_string(), ..plain() })
+    };
+    let schedule = ["1f1b", "gpipe"].into_iter().find(is_open).unwrap_or("1f1b").to_string();
     let device = &platform.cluster.device;
     let fits = |parallel: &ParallelConfig| {
         let open = Undecided { zero: Some(parallel.zero), microbatches: 1, mbs: parallel.mbs };
@@ -124,7 +130,7 @@ fn smallest(
                 offload,
                 ..ParallelConfig::default()
             };
-            let parallel = parse_any(&pinned(&print(&free), &request.pin))?;
+            let parallel = parse_any(&pinned(&print(&free), &fixed))?;
             let degrees = [("tp", tp), ("pp", pp), ("cp", cp), ("ep", ep)];
             if !degrees.into_iter().all(|(key, degree)| degree == 1 || supports.degree(key)) {
                 continue;

@@ -31,7 +31,7 @@ pub use plan_file::{plan_schema, read_plan, request_of};
 pub use why_not::{WhyNot, why_not};
 
 use crate::error::Error;
-use crate::plan::{self, Explorer, Found, Infeasible, Objective, PlanReport, PlanRequest, Search, Why};
+use crate::plan::{self, Explorer, Faster, Found, Infeasible, Objective, PlanReport, PlanRequest, Search, Why};
 use compiler::deadline::Deadline;
 use estimator::{EstimateReport, Estimator};
 use pool::Pool;
@@ -72,8 +72,19 @@ fn explained(estimator: &Estimator, request: &PlanRequest, found: Found) -> Resu
         let answer = infeasible::explain(estimator, request, closest, search, &deadline)?;
         return Ok(Planned::Infeasible(Box::new(answer)));
     };
-    let others: Vec<EstimateReport> = ranked.collect();
+    let mut others: Vec<EstimateReport> = ranked.collect();
     let residual = estimator.stack(&request.stack)?.residual;
+    let mut best = best;
+    if search.proved_optimal && search.objective == Objective::Time && request.tie > 0.0 {
+        let explorer = Explorer::new(estimator, request, &best.parallel, deadline.clone())?;
+        let plan = plan::simplest(&explorer, &best, &others, request.tie.min(difference::tie(residual)));
+        if plan.parallel != best.parallel {
+            others.retain(|other| other.parallel != plan.parallel);
+            search.fastest = Some(Faster::of(&best, &plan));
+            search.take(&plan, request);
+            others.insert(0, std::mem::replace(&mut best, plan));
+        }
+    }
     let why = why(estimator, request, &best, &others, (&search, &deadline))?;
     if search.proved_optimal && search.objective == Objective::Time {
         search.beyond = plan::beyond(estimator, request, &best, deadline.clone())?;
@@ -95,8 +106,9 @@ fn why(
     let Some(pool) = Pool::around(estimator, request, best, others, deadline) else { return Ok(None) };
     let pool = pool.with_runners_up();
     let pool = if search.proved_optimal && search.objective == Objective::Time {
-        let explorer = Explorer::new(estimator, request, best.mesh.devices, deadline.clone())?;
-        pool.inside(best).explored(&explorer, best)
+        let explorer = Explorer::new(estimator, request, &best.parallel, deadline.clone())?;
+        let fastest = search.fastest.as_ref().map_or(best.predicted.step_time_s, |fastest| fastest.step_time_s);
+        pool.inside(fastest).explored(&explorer, best)
     } else {
         pool
     };

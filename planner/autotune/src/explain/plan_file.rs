@@ -98,6 +98,7 @@ pub fn request_of(plan: &PlanReport) -> PlanRequest {
         beyond_stack: inputs.beyond_stack,
         pin: search.pin,
         objective: search.objective,
+        tie: search.tie,
         ..PlanRequest::default()
     }
 }

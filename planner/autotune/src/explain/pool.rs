@@ -46,12 +46,12 @@ impl Pool {
         Some(Pool { near: near.into_iter().zip(answers).collect(), others: others.to_vec(), pins: request.pin.clone() })
     }
 
-    /// Removes configurations that fit, have the pins and beat the best: a complete search has proved them outside its space.
-    pub(super) fn inside(mut self, best: &EstimateReport) -> Pool {
+    /// Removes configurations that fit, have the pins and take less than the least time: a complete search has proved them outside
+    /// its space.
+    pub(super) fn inside(mut self, least_s: f64) -> Pool {
         let pins = self.pins.clone();
-        let time = |report: &EstimateReport| report.predicted.step_time_s;
         let outside = |report: &EstimateReport| {
-            report.predicted.fits && holds(&report.parallel, &pins) && time(report) < time(best)
+            report.predicted.fits && holds(&report.parallel, &pins) && report.predicted.step_time_s < least_s
         };
         self.near.retain(|(_, answer)| !answer.as_ref().is_ok_and(outside));
         self
@@ -81,7 +81,7 @@ impl Pool {
                 best.predicted.step_time_s * MOST_SLOWER
             };
             let around = Some(known.parallel.clone());
-            if let Some(other) = explorer.better(&pin, best.parallel.offload, below, around) {
+            if let Some(other) = explorer.better(&pin, below, around) {
                 self.near.push((Near { key, more, parallel: other.parallel.clone() }, Ok(other)));
             }
         }

@@ -1,12 +1,12 @@
-//! What-if changes: the gain from more memory or a faster network.
+//! What-if changes: the gain from more memory or a faster network, and the loss from fewer devices.
 //!
-//! The answer is the best of the known configurations, those found and those near the best one, so it is a lower bound on the
-//! gain. Their recomputation is chosen again, but no new search is made.
+//! For memory and networks the answer is the best of the known configurations, those found and those near the best one, so it is a
+//! lower bound on the gain. Their recomputation is chosen again, but no new search is made. Fewer devices are searched.
 
 use super::brief::{brief, holds};
 use super::compare::device_gib;
 use super::pool::Pool;
-use crate::plan::{Objective, PlanRequest, WhatIf};
+use crate::plan::{Explorer, Objective, PlanRequest, WhatIf};
 use compiler::deadline::Deadline;
 use compiler::parallel;
 use cost::{CLUSTERS, Cluster};
@@ -14,11 +14,14 @@ use estimator::{EstimateReport, EstimateRequest, Estimator, estimate_until};
 use ir::options::{ParallelConfig, Recompute};
 use support::units::gib;
 
+/// Least gain in the speed of each device for which fewer devices are proposed.
+const WORTH_FEWER: f64 = 1.1;
+
 /// Factor on the memory of the first what-if change.
 const A_FIFTH: f64 = 1.2;
 
-/// What-if changes of a request for time: a fifth more memory, the memory of the next larger device, and twice the network
-/// bandwidth. Returns `None` if the deadline passes first.
+/// What-if changes of a request for time: a fifth more memory, the memory of the next larger device, twice the network
+/// bandwidth, and fewer devices if their number has odd factors. Returns `None` if the deadline passes first.
 pub(super) fn what_ifs(
     estimator: &Estimator,
     request: &PlanRequest,
@@ -53,10 +56,42 @@ pub(super) fn what_ifs(
     let next = next_larger(A_FIFTH * own).and_then(|(memory, name)| more(memory, &format!("as on {name}")));
     let (faster, given) = twice(cluster, best.mesh.devices);
     let network = (estimator.with_cluster(faster.clone()), faster.name, given);
+    let fewer = fewer(best.mesh.devices, cluster).into_iter().filter_map(|devices| {
+        let plan = PlanRequest { pin: without_devices(&request.pin), ..request.clone() };
+        let step = best.predicted.step_time_s;
+        let alike = step * best.mesh.devices as f64 / devices as f64 / WORTH_FEWER;
+        let explorer = Explorer::on(estimator, &plan, (devices, &best.parallel), deadline.clone()).ok()?;
+        let then = explorer.better("", alike.max(step * (1.0 + request.tie)), None)?;
+        let step_time_s = then.predicted.step_time_s;
+        let condition = format!("{devices} of the {} devices", best.mesh.devices);
+        Some(WhatIf { condition, parallel: brief(&then.parallel), step_time_s, gain: 1.0 - step_time_s / now })
+    });
     let changed_requests = [more(A_FIFTH * own, "a fifth more"), next, Some(network)];
-    let what_ifs = changed_requests.into_iter().flatten().filter_map(on).collect();
+    let what_ifs = changed_requests.into_iter().flatten().filter_map(on).chain(fewer).collect();
     // The best under a change may be no better than the best known without it.
     if deadline.is_over() { None } else { Some(what_ifs) }
+}
+
+/// Smaller numbers of devices that most degrees divide, for a number with another factor than 2 and 3: whole nodes, and a power of
+/// two.
+fn fewer(devices: u64, cluster: &Cluster) -> Vec<u64> {
+    let odd = devices >> devices.trailing_zeros();
+    if devices == 0 || odd <= 3 {
+        return Vec::new();
+    }
+    let node = cluster.links[0].joins.min(devices).next_power_of_two();
+    let nodes = devices / node;
+    let mut counts = vec![1 << devices.ilog2()];
+    // Three quarters of the next power of two.
+    let some = nodes.checked_ilog2().map_or(0, |log| 3 * (1 << log) / 2);
+    counts.extend((some <= nodes && some * node < devices).then_some(some * node).filter(|count| *count > counts[0]));
+    counts
+}
+
+/// Pins without those that fix the number of devices.
+fn without_devices(pins: &str) -> String {
+    let kept = parallel::pins(pins).into_iter().filter(|item| !item.starts_with("dp"));
+    kept.collect::<Vec<_>>().join(",")
 }
 
 /// A configuration with its recomputation chosen again, for another memory budget.
@@ -89,4 +124,22 @@ fn twice(cluster: &Cluster, devices: u64) -> (Cluster, String) {
         link.switch = link.switch.map(|switch| 2.0 * switch);
     }
     (faster, format!("twice the bandwidth of {}", cluster.links[from].name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn odd_numbers_of_devices_have_smaller_ones_that_divide() {
+        let cluster = Cluster::find("h100").unwrap();
+        let of = |devices| fewer(devices, &cluster);
+        assert!([64, 96, 24, 1].into_iter().all(|devices| of(devices).is_empty()));
+        assert_eq!([of(7), of(60), of(56), of(100)], [vec![4], vec![32, 48], vec![32, 48], vec![64, 96]]);
+    }
+
+    #[test]
+    fn pins_of_data_parallelism_fix_the_devices() {
+        assert_eq!(without_devices("dp=4,tp<=2"), "tp<=2");
+    }
 }

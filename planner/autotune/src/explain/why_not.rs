@@ -8,7 +8,7 @@ use super::plan_file::request_of;
 use crate::error::Error;
 use crate::plan::{Difference, Objective, PlanReport, PlanRequest};
 use compiler::deadline::Deadline;
-use compiler::parallel::pinned;
+use compiler::parallel::{Pins, pinned};
 use estimator::{EstimateReport, Estimator, Predicted};
 use serde::Serialize;
 use support::units::gib;
@@ -45,7 +45,7 @@ pub fn why_not(
     pins: &str,
     (find, deadline): (&Find<'_>, &Deadline),
 ) -> Result<WhyNot, Error> {
-    compiler::parallel::parse_any(pins)?;
+    Pins::parse(pins)?;
     let (plan, asked) = (&report.chosen, request_of(report));
     let deadline = deadline.left().map(|left| left.max(f64::MIN_POSITIVE));
     let request = PlanRequest { pin: pinned(&asked.pin, pins), top: 1, deadline, ..asked };

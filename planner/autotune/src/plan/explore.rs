@@ -2,14 +2,14 @@
 
 use super::large_microbatch::LargeMicrobatches;
 use super::oracle::Costs;
-use super::report::Beyond;
+use super::report::Faster;
 use super::request::PlanRequest;
-use super::space::space;
+use super::space::{Part, choices, space};
 use crate::error::Error;
-use crate::search::{self, Task};
+use crate::search::{self, Task, has_usual_sizes};
 use compiler::deadline::Deadline;
-use compiler::parallel;
-use cost::Supports;
+use compiler::parallel::{self, Pins};
+use cost::{Cluster, Supports};
 use estimator::{EstimateReport, EstimateRequest, Estimator, Evaluator, ModelWork};
 use ir::options::ParallelConfig;
 
@@ -22,39 +22,48 @@ pub struct Explorer<'a> {
     request: PlanRequest,
     evaluator: Evaluator,
     work: ModelWork,
+    part: Part,
     /// Deadline of all searches.
     until: Deadline,
 }
 
 impl<'a> Explorer<'a> {
-    /// Opens the job of a request on the number of devices of its plan.
+    /// Opens the job of a request on the number of devices of its plan, in the plan's part of the space.
     ///
     /// # Errors
     /// As [`find`](super::find).
     pub fn new(
         estimator: &'a Estimator,
         request: &PlanRequest,
-        devices: u64,
+        plan: &ParallelConfig,
+        until: Deadline,
+    ) -> Result<Explorer<'a>, Error> {
+        Explorer::on(estimator, request, (plan.devices(), plan), until)
+    }
+
+    /// Opens the job of a request on another number of devices, in a configuration's part of the space.
+    ///
+    /// # Errors
+    /// As [`find`](super::find).
+    pub(crate) fn on(
+        estimator: &'a Estimator,
+        request: &PlanRequest,
+        (devices, like): (u64, &ParallelConfig),
         until: Deadline,
     ) -> Result<Explorer<'a>, Error> {
         let request = PlanRequest { gpus: devices, max_gpus: None, ..request.clone() };
         let evaluator = Evaluator::new(estimator, request.under(String::new()), [devices; 2])?;
+        let part = Part { offload: like.offload, odd: !has_usual_sizes(like) };
         let work = evaluator.work()?;
-        Ok(Explorer { estimator, request, evaluator, work, until })
+        Ok(Explorer { estimator, request, evaluator, work, part, until })
     }
 
     /// Best configuration with these pins in addition to the request's that takes less than `enough` seconds, of all
     /// configurations or of those near one. Returns `None` if there is none, or none was found in time.
-    pub fn better(
-        &self,
-        pins: &str,
-        offload: bool,
-        below: f64,
-        around: Option<ParallelConfig>,
-    ) -> Option<EstimateReport> {
+    pub fn better(&self, pins: &str, below: f64, around: Option<ParallelConfig>) -> Option<EstimateReport> {
         let pin = parallel::pinned(&self.request.pin, pins);
         let request = PlanRequest { pin, ..self.request.clone() };
-        let space = space(&request, &self.evaluator, self.until.clone(), offload).ok()?;
+        let space = space(&request, &self.evaluator, self.until.clone(), self.part).ok()?;
         let roots = space.roots();
         let oracle = Costs {
             evaluator: &self.evaluator,
@@ -80,24 +89,44 @@ impl<'a> Explorer<'a> {
     }
 }
 
+impl Explorer<'_> {
+    /// True if a configuration has the request's pins.
+    pub(super) fn allows(&self, parallel: &ParallelConfig) -> bool {
+        Pins::parse(&self.request.pin).is_ok_and(|pins| pins.holds(parallel))
+    }
+
+    /// Prediction of a configuration, if it has the request's pins and can be predicted.
+    pub(super) fn predict(&self, parallel: &ParallelConfig) -> Option<EstimateReport> {
+        let asked = EstimateRequest { gpus: Some(self.request.gpus), ..self.request.under(parallel::print(parallel)) };
+        if self.allows(parallel) { self.estimator.estimate(&asked).ok() } else { None }
+    }
+
+    /// Hardware of the job.
+    pub(super) fn cluster(&self) -> &Cluster {
+        self.evaluator.platform(self.request.gpus).cluster
+    }
+
+    /// ZeRO stage that most runs with these degrees use on the stack.
+    pub(super) fn usual_zero(&self, parallel: &ParallelConfig) -> u8 {
+        choices(&self.evaluator.stack().supports).usual_zero(parallel.dp * parallel.cp)
+    }
+}
+
 /// Best configuration with a plan's degrees and micro-batch that the stack does not support, if its gain is large enough.
 pub fn beyond(
     estimator: &Estimator,
     request: &PlanRequest,
     best: &EstimateReport,
     until: Deadline,
-) -> Result<Option<Beyond>, Error> {
+) -> Result<Option<Faster>, Error> {
     if request.beyond_stack || estimator.stack(&request.stack)?.supports == Supports::default() {
         return Ok(None);
     }
     let wide = PlanRequest { beyond_stack: true, ..request.clone() };
-    let explorer = Explorer::new(estimator, &wide, best.mesh.devices, until)?;
-    let ParallelConfig { dp, tp, pp, cp, ep, etp, mbs, offload, .. } = best.parallel;
+    let explorer = Explorer::new(estimator, &wide, &best.parallel, until)?;
+    let ParallelConfig { dp, tp, pp, cp, ep, etp, mbs, .. } = best.parallel;
     let pins = format!("dp={dp},tp={tp},pp={pp},cp={cp},ep={ep},etp={etp},mbs={mbs}");
     let seconds = best.predicted.step_time_s;
-    let other = explorer.better(&pins, offload, seconds * (1.0 - WORTH_TELLING), None);
-    Ok(other.map(|other| {
-        let step_time_s = other.predicted.step_time_s;
-        Beyond { parallel: other.parallel, step_time_s, gain: 1.0 - step_time_s / seconds }
-    }))
+    let other = explorer.better(&pins, seconds * (1.0 - WORTH_TELLING), None);
+    Ok(other.map(|other| Faster::of(&other, best)))
 }

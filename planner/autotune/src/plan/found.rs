@@ -4,12 +4,12 @@ use super::large_microbatch::LargeMicrobatches;
 use super::oracle::Costs;
 use super::report::{Basis, Search};
 use super::request::{Objective, PlanRequest};
-use super::space::{none_serves, space};
+use super::space::{Part, none_serves, space};
 use crate::error::Error;
 use crate::search::{self, Counted, Outcome, Ranked, Task};
 use compiler::cancel::CancelToken;
 use compiler::deadline::Deadline;
-use compiler::parallel;
+use compiler::parallel::{self, Pins};
 use estimator::{EstimateReport, EstimateRequest, Estimator, Evaluator, ModelWork, check_size};
 use ir::limits;
 use std::time::Instant;
@@ -78,16 +78,20 @@ fn found_by(
     let evaluator = Evaluator::new(estimator, request.under(String::new()), request.devices())?;
     let work = evaluator.work()?;
     let scope = Scope { estimator, request, evaluator: &evaluator, work, began, deadline, until, progress };
-    // Offloading takes host memory and bandwidth, so it is searched only if nothing else fits.
-    if !evaluator.offloads() || parallel::has_key(&request.pin, "offload") {
-        return scope.search(false, true);
+    // Sizes with odd factors are searched only if nothing else fits, then offloading, which takes host memory and bandwidth.
+    let offloads = evaluator.offloads() && !parallel::has_key(&request.pin, "offload");
+    if let Ok(found) = scope.search(Part { offload: false, odd: false }, false)
+        && (!found.best.is_empty() || !found.search.proved_optimal)
+    {
+        return Ok(found);
     }
-    let found = scope.search(false, false)?;
-    if !found.best.is_empty() || !found.search.proved_optimal {
+    let all = Part { offload: false, odd: true };
+    let found = scope.search(all, !offloads)?;
+    if !offloads || !found.best.is_empty() || !found.search.proved_optimal {
         return Ok(found);
     }
     // If no host can hold the offloaded activations, the configuration of least memory keeps all on the device.
-    scope.search(true, true).or_else(|_| scope.search(false, true))
+    scope.search(Part { offload: true, ..all }, true).or_else(|_| scope.search(all, true))
 }
 
 /// A callback for the progress of a search, called from its threads after each round. [`Search::candidates`] counts up to
@@ -107,10 +111,10 @@ struct Scope<'a> {
 }
 
 impl Scope<'_> {
-    /// Best configurations, with or without offloading, or the configuration of least memory.
-    fn search(&self, offload: bool, asks_least: bool) -> Result<Found, Error> {
+    /// Best configurations of a part of the space, or the configuration of least memory.
+    fn search(&self, part: Part, asks_least: bool) -> Result<Found, Error> {
         let Scope { estimator, request, evaluator, work, began, ref deadline, ref until, progress } = *self;
-        let space = space(request, evaluator, until.clone(), offload)?;
+        let space = space(request, evaluator, until.clone(), part)?;
         let roots = space.roots();
         let counting = until.share(COUNT);
         let counted = search::count(&space, &roots, &|| counting.is_over());
@@ -132,7 +136,11 @@ impl Scope<'_> {
             deterministic: request.deadline.is_none(),
             pin: request.pin.clone(),
             objective: request.objective,
+            tie: request.tie,
             days: None,
+            device_hours: None,
+            price: None,
+            fastest: None,
             beyond: None,
         };
         let memory = evaluator.platform(request.gpus).cluster.device.memory as f64;
@@ -145,7 +153,7 @@ impl Scope<'_> {
         };
         let Outcome { best, candidates, finished } =
             run(request.top, Some(memory), request.objective == Objective::Memory, 0);
-        debug!(offload, space = counted.configs, candidates, finished, fit = best.len(), "configurations searched");
+        debug!(?part, space = counted.configs, candidates, finished, fit = best.len(), "configurations searched");
         let report = |ranked: &Ranked| {
             let gpus = Some(ranked.parallel.devices());
             estimator.estimate(&EstimateRequest { gpus, ..request.under(ranked.cost.text.clone()) })
@@ -165,7 +173,7 @@ impl Scope<'_> {
             return Ok(found);
         }
         found.best = each(&best, report).into_iter().collect::<Result<_, _>>()?;
-        found.search.days = days(&found.best[0], request);
+        found.search.take(&found.best[0], request);
         found.search.seconds = began.elapsed().as_secs_f64();
         Ok(found)
     }
@@ -173,18 +181,16 @@ impl Scope<'_> {
 
 /// Error of a request without any configuration: that of the simplest configuration, if it has one.
 fn none_can_be(estimator: &Estimator, request: &PlanRequest) -> Error {
-    let plain = EstimateRequest { gpus: Some(request.gpus), ..request.under(request.pin.clone()) };
+    let pins = Pins::parse(&request.pin).map(|pins| pins.fixed_text()).unwrap_or_default();
+    let plain = EstimateRequest { gpus: Some(request.gpus), ..request.under(pins) };
     estimator.estimate(&plain).err().map_or_else(|| none_serves(request), Error::from)
-}
-
-/// Days until a configuration has trained on the requested tokens.
-fn days(best: &EstimateReport, request: &PlanRequest) -> Option<f64> {
-    let speed = best.predicted.tokens_per_s_per_gpu * best.parallel.devices() as f64;
-    request.tokens.map(|tokens| tokens / speed / 86400.0)
 }
 
 /// Upper limit on the number of tokens.
 const MOST_TOKENS: f64 = 1e20;
+
+/// Upper limit on the price of an hour.
+const MOST_PRICE: f64 = 1e9;
 
 /// Checks the ranges of the request's numbers.
 fn check(request: &PlanRequest) -> Result<(), Error> {
@@ -197,6 +203,12 @@ fn check(request: &PlanRequest) -> Result<(), Error> {
     }
     if request.top == 0 {
         return Err(Error::NoTop);
+    }
+    if !(0.0..1.0).contains(&request.tie) {
+        return Err(Error::Tie { tie: request.tie });
+    }
+    if let Some(price) = request.price.filter(|price| !(*price >= 0.0 && *price <= MOST_PRICE)) {
+        return Err(Error::Price { price });
     }
     match request.tokens.filter(|tokens| !(*tokens > 0.0 && *tokens <= MOST_TOKENS)) {
         Some(tokens) => Err(Error::Tokens { tokens }),

@@ -4,7 +4,8 @@
 //! 1. A request names a model, a cluster, a batch and pins (`request`).
 //! 2. The search over configurations ([`crate::search`]) evaluates the cost model of [`estimator`] (`oracle`).
 //! 3. The search returns the best configuration and its alternatives (`found`), and those with another choice (`explore`).
-//! 4. [`crate::explain`] adds differences, binding constraints and what-if changes (`report`).
+//! 4. Of configurations that are equally fast within the prediction error, the plan is the simplest (`simplest`).
+//! 5. [`crate::explain`] adds differences, binding constraints and what-if changes (`report`).
 
 mod explore;
 mod found;
@@ -12,6 +13,7 @@ mod large_microbatch;
 mod oracle;
 mod report;
 mod request;
+mod simplest;
 mod space;
 #[cfg(test)]
 mod tests;
@@ -19,7 +21,8 @@ mod tests;
 pub use explore::{Explorer, beyond};
 pub use found::{Found, Progress, find, find_until_cancelled};
 pub use report::{
-    Alternative, Basis, Beyond, BindingConstraint, ChoiceNote, Conflict, Difference, Infeasible, PlanReport,
+    Alternative, Basis, BindingConstraint, ChoiceNote, Conflict, Difference, Faster, Infeasible, PlanReport,
     Relaxation, SCHEMA, Search, WhatIf, Why,
 };
 pub use request::{Objective, PlanRequest};
+pub(crate) use simplest::simplest;

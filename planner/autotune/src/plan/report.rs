@@ -1,6 +1,6 @@
 //! Report of a plan, in addition to the prediction of its configuration: how it was found, the alternatives, and the reasons.
 
-use super::request::Objective;
+use super::request::{Objective, PlanRequest};
 use crate::error::Error;
 use estimator::{EstimateReport, EstimateRequest, Predicted};
 use ir::options::ParallelConfig;
@@ -41,7 +41,8 @@ pub struct Search {
     pub pruned: u64,
     /// Wall-clock seconds of the search.
     pub seconds: f64,
-    /// `true` if the search is complete: under `optimal_under`, no configuration of the space is better, or none fits.
+    /// `true` if the search is complete: under `optimal_under`, no configuration of the space is better than the plan or than
+    /// `fastest`, or none fits.
     pub proved_optimal: bool,
     /// Basis of the proof; `None` if the search is not complete.
     #[serde(default)]
@@ -52,11 +53,24 @@ pub struct Search {
     pub pin: String,
     /// Objective.
     pub objective: Objective,
+    /// Share of the step by which the plan may be slower than the nominally fastest configuration.
+    #[serde(default)]
+    pub tie: f64,
     /// Days to train on the requested tokens.
     pub days: Option<f64>,
+    /// Hours of all devices together in these days.
+    #[serde(default)]
+    pub device_hours: Option<f64>,
+    /// Price of these hours, in the unit of the requested price.
+    #[serde(default)]
+    pub price: Option<f64>,
+    /// The nominally fastest configuration; `None` if it is the plan. The plan is then simpler, and slower by less than the
+    /// prediction error.
+    #[serde(default)]
+    pub fastest: Option<Faster>,
     /// A faster configuration with the same degrees and micro-batch that the stack does not support.
     #[serde(default)]
-    pub beyond: Option<Beyond>,
+    pub beyond: Option<Faster>,
 }
 
 /// Basis of a search's proof.
@@ -70,6 +84,17 @@ pub enum Basis {
     SampledBounds,
 }
 
+impl Search {
+    /// States what it takes to train on the requested tokens with a configuration.
+    pub(crate) fn take(&mut self, plan: &EstimateReport, request: &PlanRequest) {
+        let devices = plan.parallel.devices() as f64;
+        let speed = plan.predicted.tokens_per_s_per_gpu * devices;
+        self.days = request.tokens.map(|tokens| tokens / speed / 86400.0);
+        self.device_hours = self.days.map(|days| 24.0 * days * devices);
+        self.price = self.device_hours.zip(request.price).map(|(hours, price)| hours * price);
+    }
+}
+
 impl Basis {
     /// Text in the report.
     pub fn text(self) -> &'static str {
@@ -80,15 +105,24 @@ impl Basis {
     }
 }
 
-/// A configuration that the stack does not support.
+/// A configuration that is faster than the plan.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Beyond {
+pub struct Faster {
     /// The configuration in full.
     pub parallel: ParallelConfig,
     /// Seconds of its step.
     pub step_time_s: f64,
     /// Time saved, as a fraction of the plan's time.
     pub gain: f64,
+}
+
+impl Faster {
+    /// A configuration compared with the plan.
+    pub(crate) fn of(other: &EstimateReport, plan: &EstimateReport) -> Faster {
+        let step_time_s = other.predicted.step_time_s;
+        let gain = 1.0 - step_time_s / plan.predicted.step_time_s;
+        Faster { parallel: other.parallel.clone(), step_time_s, gain }
+    }
 }
 
 /// A configuration that is not the best.
@@ -106,7 +140,7 @@ pub struct Alternative {
 /// Difference of a configuration from the best.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Difference {
-    /// Its time over the best time, minus 1.
+    /// Its time over the plan's time, minus 1; negative if it is nominally faster.
     pub slower: f64,
     /// `true` if the difference is within the prediction error.
     pub tie: bool,

@@ -52,13 +52,21 @@ pub struct PlanRequest {
     pub deadline: Option<f64>,
     /// `true` to predict every configuration instead of pruning by bounds.
     pub exhaustive: bool,
-    /// Number of tokens to train on; the plan then has the number of days.
+    /// Number of tokens to train on; the plan then has the number of days and of device hours.
     pub tokens: Option<f64>,
+    /// Price of an hour of a device, in any unit; with `tokens` the plan then has the price of the training.
+    pub price: Option<f64>,
     /// Fraction of a device's memory that stays free.
     pub memory_margin: f64,
     /// `true` to allow options that the stack does not support.
     pub beyond_stack: bool,
+    /// Share of the step by which the plan may be slower than the nominally fastest configuration if it is simpler.
+    pub tie: f64,
 }
+
+/// Default of [`PlanRequest::tie`]. Predictions order few pairs of published runs that differ by less
+/// ([`TIE`](crate::explain::TIE)), and less than half of that is at stake.
+const SIMPLER: f64 = 0.02;
 
 impl Default for PlanRequest {
     fn default() -> PlanRequest {
@@ -83,8 +91,10 @@ impl Default for PlanRequest {
             deadline: None,
             exhaustive: false,
             tokens: None,
+            price: None,
             memory_margin,
             beyond_stack: false,
+            tie: SIMPLER,
         }
     }
 }

@@ -4,10 +4,10 @@ use super::request::PlanRequest;
 use crate::error::Error;
 use crate::search::{Choices, Order, Orders, Pin, Schedules, Space};
 use compiler::deadline::Deadline;
-use compiler::parallel;
+use compiler::parallel::Pins;
 use cost::Supports;
+use estimator::Evaluator;
 use estimator::check_pins;
-use estimator::{Evaluator, pinned};
 use ir::dim_role::DimRole;
 use ir::graph::Model;
 use ir::models::Batch;
@@ -26,7 +26,16 @@ const MOST_CHUNKS: u32 = 16;
 /// Upper limit on the devices of a node, for clusters whose innermost link joins all devices.
 const LARGEST_NODE: u64 = 1 << 32;
 
-/// Search space of a request until a deadline. Unless it is pinned, `offload` decides whether saved activations are offloaded.
+/// Part of the space to search, unless pins decide.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Part {
+    /// True if saved activations are offloaded.
+    pub(super) offload: bool,
+    /// True if degrees and micro-batches may have odd factors.
+    pub(super) odd: bool,
+}
+
+/// Search space of a request until a deadline.
 ///
 /// # Errors
 /// The pins are not a configuration, the stack does not support them, or the model cannot be built.
@@ -34,7 +43,7 @@ pub(super) fn space(
     request: &PlanRequest,
     evaluator: &Evaluator,
     until: Deadline,
-    offload: bool,
+    Part { offload, odd }: Part,
 ) -> Result<Space, Error> {
     let pin = pin(&request.pin)?;
     let batch = Batch { batch: 1, seq: request.seq, dtype: DType::F32 };
@@ -47,10 +56,11 @@ pub(super) fn space(
     let runs: u64 = model.calls.iter().map(|call| u64::from(call.instances())).sum();
     let ends = u64::from(runs > 2);
     let platform = evaluator.platform(request.gpus);
-    let schedule = pin.has("schedule").then(|| pin.parallel.schedule.clone());
+    let schedule = pin.has("schedule").then(|| vec![pin.parallel.schedule.clone()]);
+    let schedule = schedule.or_else(|| pin.limits.set("schedule").map(<[String]>::to_vec));
     let slices = slice(&model, 2).is_ok();
     let supports = evaluator.stack().supports.clone();
-    let choices = choices(&supports);
+    let choices = Choices { odd, ..choices(&supports) };
     Ok(Space {
         tensor: cut.map(|dim| (dim.size, dim.indivisible)).collect(),
         heads: size(DimRole::KvHeads).unwrap_or(1),
@@ -73,7 +83,7 @@ pub(super) fn space(
 }
 
 /// Options that a stack supports.
-fn choices(supports: &Supports) -> Choices {
+pub(super) fn choices(supports: &Supports) -> Choices {
     let all = Choices::default();
     let [parts, whole, some] =
         [supports.recomputes_parts(), supports.recomputes("full"), supports.recomputes("full:n")];
@@ -85,6 +95,7 @@ fn choices(supports: &Supports) -> Choices {
         shard: supports.shard != Some(false),
         stages: supports.stages != Some(false),
         recompute: [parts, whole, some],
+        ..all
     }
 }
 
@@ -107,18 +118,23 @@ fn batch_of(model: &Model) -> u64 {
 
 /// Pins of a text. 1F1B with several stages per rank is interleaved 1F1B.
 fn pin(text: &str) -> Result<Pin, Error> {
-    let mut parallel = pinned(text)?;
+    let limits = Pins::parse(text)?;
+    let mut parallel = limits.fixed.clone();
+    let set = limits.set("schedule").into_iter().flatten();
+    for schedule in set.chain([&parallel.schedule]) {
+        schedules::find(schedule).map_err(estimator::Error::from)?;
+    }
     parallel.schedule = schedules::with_chunks(&parallel.schedule, parallel.vp).to_string();
-    Ok(Pin { parallel, keys: parallel::keys(text)?.into_iter().map(str::to_string).collect() })
+    Ok(Pin { parallel, keys: limits.keys().map(str::to_string).collect(), limits })
 }
 
 /// Orders of a pipeline. One rank has one order: its micro-batches follow each other. A schedule kind that searches for its
 /// order takes seconds per configuration, so it is in the space only if pinned. Slices need a model whose blocks run them in
 /// turn.
-fn orders(pp: u64, microbatches: u64, (schedule, supports): (Option<&str>, &Supports), slices: bool) -> Vec<Order> {
+fn orders(pp: u64, microbatches: u64, (given, supports): (Option<&[String]>, &Supports), slices: bool) -> Vec<Order> {
     let (Ok(ranks), Ok(microbatches)) = (u32::try_from(pp), u32::try_from(microbatches)) else { return Vec::new() };
-    let known = SCHEDULES.iter().filter(|kind| match schedule {
-        Some(name) => kind.name == name,
+    let known = SCHEDULES.iter().filter(|kind| match given {
+        Some(names) => names.iter().any(|name| kind.name == name),
         None if ranks == 1 => kind.name == ParallelConfig::default().schedule,
         None => !kind.searches() && supports.schedule(kind.name),
     });
@@ -150,8 +166,10 @@ fn orders(pp: u64, microbatches: u64, (schedule, supports): (Option<&str>, &Supp
 }
 
 /// Largest number of slices that a schedule uses by default, if the model supports slices.
-fn most_slices(schedule: Option<&str>, slices: bool, supports: &Supports) -> u32 {
-    let is_open = |kind: &ScheduleKind| schedule.map_or(supports.schedule(kind.name), |name| kind.name == name);
+fn most_slices(given: Option<&[String]>, slices: bool, supports: &Supports) -> u32 {
+    let is_open = |kind: &ScheduleKind| {
+        given.map_or(supports.schedule(kind.name), |names| names.iter().any(|name| kind.name == name))
+    };
     let known = SCHEDULES.iter().filter(|kind| slices && is_open(kind));
     known.filter_map(|kind| kind.pipeline(1, None, 1).ok()).map(|pipeline| pipeline.slices).max().unwrap_or(1)
 }

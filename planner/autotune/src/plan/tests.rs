@@ -1,14 +1,16 @@
 //! Bounds, prices and the count of the space, against the estimator and against all configurations.
 
+use super::explore::Explorer;
 use super::found::find;
 use super::large_microbatch::LargeMicrobatches;
 use super::oracle::Costs;
 use super::request::PlanRequest;
-use super::space::space;
-use crate::search::{Bound, Level, Limits, Oracle, SearchNode, Space, count};
+use super::simplest::{Complexity, simplest};
+use super::space::{Part, space};
+use crate::search::{Bound, Level, Limits, Oracle, SearchNode, Space, count, has_usual_sizes};
 use compiler::deadline::Deadline;
-use compiler::parallel;
-use estimator::{BoundKind, EstimateRequest, Estimator, Evaluator, MemoryChoices, StepCost};
+use compiler::parallel::{self, Pins};
+use estimator::{BoundKind, EstimateReport, EstimateRequest, Estimator, Evaluator, MemoryChoices, StepCost};
 use ir::options::{CpKind, ParallelConfig, Recompute};
 
 /// Numbers that look random and are the same each time (Knuth's MMIX).
@@ -68,7 +70,7 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
         let estimator = Estimator::new();
         let evaluator = Evaluator::new(&estimator, request.under(String::new()), [request.gpus; 2]).unwrap();
         let work = evaluator.work().unwrap();
-        let space = space(&request, &evaluator, Deadline::default(), false).unwrap();
+        let space = space(&request, &evaluator, Deadline::default(), Part { offload: false, odd: true }).unwrap();
         let axes = space.roots();
         let costs =
             Costs { evaluator: &evaluator, work, space: &space, large: LargeMicrobatches::new(&evaluator, &space) };
@@ -150,7 +152,7 @@ fn a_space_has_as_many_configurations_as_are_counted() {
         let request = request(model, "h100", gpus, 8, pin);
         let estimator = Estimator::new();
         let evaluator = Evaluator::new(&estimator, request.under(String::new()), [gpus; 2]).unwrap();
-        let space = space(&request, &evaluator, Deadline::default(), false).unwrap();
+        let space = space(&request, &evaluator, Deadline::default(), Part { offload: false, odd: true }).unwrap();
         let mut configs = 0;
         let mut open = space.roots();
         let counted = count(&space, &open, &|| false);
@@ -207,10 +209,47 @@ fn heads_that_no_program_cuts_are_not_planned() {
     let space = |pin: &str| {
         let request = request("mixtral-8x7b", "b200", 16, 16, pin);
         let evaluator = Evaluator::new(&estimator, request.under(String::new()), [16; 2]).unwrap();
-        let space = space(&request, &evaluator, Deadline::default(), false).unwrap();
+        let space = space(&request, &evaluator, Deadline::default(), Part { offload: false, odd: true }).unwrap();
         let ways = |node: &SearchNode| space.sequence_shardings(&node.parallel);
         space.roots().iter().flat_map(ways).filter(|way| way.cp_kind == CpKind::Ulysses).count()
     };
     assert!(space("cp=8") > 0);
     assert_eq!(space("cp=16"), 0);
+}
+
+/// The plan keeps the pins and the limits of the request, is at most as much slower as asked, and simpler than the fastest one.
+#[test]
+fn the_plan_is_the_simplest_of_a_tie() {
+    let estimator = Estimator::new();
+    let cluster = estimator.cluster("h100").unwrap();
+    for (pin, gpus, tie) in [("", 256, 0.02), ("cp=2", 256, 0.02), ("tp<=2,zero=0|2", 64, 0.05), ("zero=0", 64, 0.05)] {
+        let request = PlanRequest { tie, ..request("llama3-8b", "h100", gpus, 4 * gpus, pin) };
+        let found = find(&estimator, &request, &|_| {}).unwrap();
+        let (nominal, others) = found.best.split_first().unwrap();
+        let explorer = Explorer::new(&estimator, &request, &nominal.parallel, Deadline::default()).unwrap();
+        let plan = simplest(&explorer, nominal, others, tie);
+        let zero = explorer.usual_zero(&nominal.parallel);
+        let [ours, theirs] = [&plan, nominal].map(|report| Complexity::of(report, &cluster, zero));
+        assert!(Pins::parse(pin).unwrap().holds(&plan.parallel), "{pin}: {:?}", plan.parallel);
+        assert!(plan.predicted.fits && plan.predicted.step_time_s <= (1.0 + tie) * nominal.predicted.step_time_s);
+        assert!(ours < theirs || plan.parallel == nominal.parallel, "{pin}: {ours:?}, {theirs:?}");
+        let is_simpler = |other: &EstimateReport| {
+            let is_close = other.predicted.step_time_s <= (1.0 + tie) * nominal.predicted.step_time_s;
+            is_close && Complexity::of(other, &cluster, zero) < ours
+        };
+        assert!(!others.iter().any(is_simpler), "{pin}: a known one is simpler than {:?}", plan.parallel);
+    }
+}
+
+/// Sizes with odd factors are planned only where no others can be.
+#[test]
+fn odd_sizes_are_the_last_resort() {
+    let estimator = Estimator::new();
+    let best = |gpus, batch, pin: &str| {
+        let found = find(&estimator, &request("llama3-8b", "h100", gpus, batch, pin), &|_| {}).unwrap();
+        found.best[0].parallel.clone()
+    };
+    assert!(has_usual_sizes(&best(8, 100, "")) && has_usual_sizes(&best(7, 98, "")));
+    assert_eq!(best(4, 100, "mbs=25").mbs, 25);
+    assert_eq!(best(7, 7, "dp=1,pp=1").cp, 7);
 }

@@ -15,7 +15,7 @@ pub use best::{Kind, Ranked};
 pub use branch::{Outcome, Progress, Task, search};
 pub use count::{Counted, count};
 pub use divisors::divisors;
-pub use space::{Choices, Order, Orders, Pin, Space, Stop};
+pub use space::{Choices, Order, Orders, Pin, Space, Stop, has_usual_sizes};
 
 use ir::options::ParallelConfig;
 use std::sync::Arc;

@@ -2,6 +2,7 @@
 
 use super::divisors::divisors;
 use super::{Level, Schedules, SearchNode};
+use compiler::parallel::Pins;
 use ir::options::{CpKind, ParallelConfig, Recompute};
 use std::sync::Arc;
 use support::parallel::each;
@@ -36,6 +37,8 @@ pub struct Choices {
     pub stages: bool,
     /// True if parts of layers, all layers, and some layers of each stage may be recomputed.
     pub recompute: [bool; 3],
+    /// True if degrees of tp, cp and etp, and micro-batches, may have an odd factor.
+    pub odd: bool,
 }
 
 impl Default for Choices {
@@ -49,8 +52,31 @@ impl Default for Choices {
             shard: true,
             stages: true,
             recompute: [true; 3],
+            odd: true,
         }
     }
+}
+
+impl Choices {
+    /// ZeRO stage that most runs use on a number of data-parallel and context-parallel ranks.
+    pub fn usual_zero(&self, replicas: u64) -> u8 {
+        match replicas {
+            1 => 0,
+            _ if self.zero.contains(&1) => 1,
+            _ => self.zero.last().copied().unwrap_or(0),
+        }
+    }
+
+    /// Returns whether a degree or a micro-batch of this size is supported: frameworks and kernels are tried on powers of two.
+    fn has_size(&self, size: u64) -> bool {
+        self.odd || size.is_power_of_two()
+    }
+}
+
+/// Returns whether tp, cp, etp and the micro-batch are powers of two, as in most runs.
+pub fn has_usual_sizes(parallel: &ParallelConfig) -> bool {
+    let ParallelConfig { tp, cp, etp, mbs, .. } = *parallel;
+    [tp, cp, etp, mbs].into_iter().all(u64::is_power_of_two)
 }
 
 /// Pinned options.
@@ -60,6 +86,8 @@ pub struct Pin {
     pub parallel: ParallelConfig,
     /// Keys of the pinned options; all others are open.
     pub keys: Vec<String>,
+    /// Sets and ranges of open options.
+    pub limits: Pins,
 }
 
 /// Orders for a number of ranks and a number of micro-batches.
@@ -122,6 +150,11 @@ impl Pin {
     /// The pinned value, or the open values.
     pub fn or<T: Clone>(&self, key: &str, given: &T, open: Vec<T>) -> Vec<T> {
         if self.has(key) { vec![given.clone()] } else { open }
+    }
+
+    /// Returns whether the values of these keys are in their sets and ranges.
+    fn allows(&self, keys: &[&str], parallel: &ParallelConfig) -> bool {
+        keys.iter().all(|key| self.limits.allows(key, parallel))
     }
 }
 
@@ -209,7 +242,8 @@ impl Space {
                 let dp = if devices.is_multiple_of(used) { devices / used } else { continue };
                 let is_pinned_so = !self.pin.has("dp") || self.pin.parallel.dp == dp;
                 if self.global_batch.is_multiple_of(dp) && is_pinned_so {
-                    shares.push(ParallelConfig { tp, pp, cp, dp, ..self.start() });
+                    let parallel = ParallelConfig { tp, pp, cp, dp, ..self.start() };
+                    shares.extend(self.pin.allows(&["dp", "tp", "pp", "cp"], &parallel).then_some(parallel));
                 }
             }
         }
@@ -218,17 +252,17 @@ impl Space {
 
     /// Possible values of a degree for a number of ranks.
     fn degrees(&self, place: usize, key: &str, given: u64, ranks: u64) -> Vec<u64> {
-        self.pin.or(key, &given, if self.choices.degrees[place] { divisors(ranks) } else { vec![1] })
+        let mut open = if self.choices.degrees[place] { divisors(ranks) } else { vec![1] };
+        // Numbers of layers and of experts have odd factors; heads, widths and sequences hardly ever.
+        if !matches!(key, "pp" | "ep") {
+            open.retain(|degree| self.choices.has_size(*degree));
+        }
+        self.pin.or(key, &given, open)
     }
 
     /// ZeRO stage that most runs use.
     pub(super) fn usual_zero(&self, parallel: &ParallelConfig) -> u8 {
-        let stages = &self.choices.zero;
-        match parallel.dp * parallel.cp {
-            1 => 0,
-            _ if stages.contains(&1) => 1,
-            _ => stages.last().copied().unwrap_or(0),
-        }
+        self.choices.usual_zero(parallel.dp * parallel.cp)
     }
 
     /// Configuration with only the pins decided.
@@ -247,7 +281,7 @@ impl Space {
     }
 
     /// Extends a configuration by expert degrees.
-    fn experts_of(&self, parallel: &ParallelConfig) -> impl Iterator<Item = ParallelConfig> + use<> {
+    fn experts_of(&self, parallel: &ParallelConfig) -> impl Iterator<Item = ParallelConfig> + use<'_> {
         let ParallelConfig { dp, tp, cp, .. } = *parallel;
         let ranks = if self.experts.is_some() { dp * cp * tp } else { 1 };
         let [number, width] = self.experts.unwrap_or([1, 1]);
@@ -261,7 +295,7 @@ impl Space {
         pairs
             .filter(move |(ep, etp)| ep.checked_mul(*etp).is_some_and(|cut| ranks.is_multiple_of(cut)))
             .map(move |(ep, etp)| ParallelConfig { ep, etp, ..parallel.clone() })
-            .filter(|parallel| parallel.fold().is_ok())
+            .filter(|parallel| parallel.fold().is_ok() && self.pin.allows(&["ep", "etp"], parallel))
     }
 
     /// Parts of a node, one level deeper; empty for a single configuration.
@@ -291,14 +325,15 @@ impl Space {
     }
 
     /// Possible micro-batch sizes.
-    pub fn sizes(&self, parallel: &ParallelConfig) -> impl Iterator<Item = u64> + use<> {
+    pub fn sizes(&self, parallel: &ParallelConfig) -> impl Iterator<Item = u64> + use<'_> {
         let local = self.global_batch / parallel.dp;
         let open = match self.batch {
             Some(batch) => vec![batch],
-            None => divisors(local),
+            None => divisors(local).into_iter().filter(|size| self.choices.has_size(*size)).collect(),
         };
         let sizes = self.pin.or("mbs", &self.pin.parallel.mbs, open);
-        sizes.into_iter().filter(move |mbs| local.is_multiple_of(*mbs))
+        let with = |mbs| ParallelConfig { mbs, ..ParallelConfig::default() };
+        sizes.into_iter().filter(move |&mbs| local.is_multiple_of(mbs) && self.pin.allows(&["mbs"], &with(mbs)))
     }
 
     /// Configurations with each option of the level [`Level::SequenceSharding`].
@@ -318,6 +353,7 @@ impl Space {
                 ways.extend(overlaps.iter().map(with));
             }
         }
+        ways.retain(|way| self.pin.allows(&["sp", "cp_kind", "tp_overlap"], way));
         ways
     }
 
@@ -353,7 +389,9 @@ impl Space {
                     && shard.is_none_or(|s| replicas.is_multiple_of(s))
                 {
                     let with = |&dp_overlap| ParallelConfig { zero, shard, dp_overlap, ..parallel.clone() };
-                    nodes.extend(overlaps.iter().map(|overlap| node.part(with(overlap), Level::Shards)));
+                    let allowed = |way: &ParallelConfig| self.pin.allows(&["zero", "dp_overlap"], way);
+                    let ways = overlaps.iter().map(with).filter(allowed);
+                    nodes.extend(ways.map(|way| node.part(way, Level::Shards)));
                 }
             }
         }
@@ -368,7 +406,17 @@ impl Space {
                 && (!self.pin.has("vp") || given.vp == Some(order.chunks))
                 && order.stages <= (self.layers[0] + 2 * self.layers[1]).max(1)
         };
-        (self.orders)(pp, microbatches).iter().filter(is_allowed).cloned().collect()
+        let within_limits = |order: &Order| {
+            let with = |schedule: &str| ParallelConfig {
+                schedule: schedule.to_string(),
+                vp: Some(order.chunks),
+                ..ParallelConfig::default()
+            };
+            let is_in = |name: &&&str| self.pin.allows(&["schedule", "vp"], &with(name));
+            let schedules: Schedules = order.schedules.iter().filter(is_in).copied().collect();
+            (!schedules.is_empty()).then(|| Order { schedules, ..order.clone() })
+        };
+        (self.orders)(pp, microbatches).iter().filter(is_allowed).filter_map(within_limits).collect()
     }
 
     fn pipelines(&self, node: &SearchNode) -> Vec<SearchNode> {
@@ -413,7 +461,11 @@ impl Space {
 
     /// Options for activation offload.
     pub fn offload_options(&self) -> Vec<bool> {
-        self.pin.or("offload", &self.pin.parallel.offload, vec![self.offload])
+        let is_in = |offload: &bool| {
+            self.pin.allows(&["offload"], &ParallelConfig { offload: *offload, ..ParallelConfig::default() })
+        };
+        let open = [self.offload, !self.offload].into_iter().find(is_in).into_iter().collect();
+        self.pin.or("offload", &self.pin.parallel.offload, open)
     }
 
     fn with_offload(&self, node: &SearchNode) -> Vec<SearchNode> {
@@ -442,6 +494,9 @@ impl Space {
 
     fn recomputations(&self, node: &SearchNode) -> Vec<SearchNode> {
         let with = |recompute, level| node.part(ParallelConfig { recompute, ..node.parallel.clone() }, level);
+        if let Some(values) = self.pin.limits.set("recompute") {
+            return values.iter().flat_map(|text| text.parse()).map(|way| with(way, Level::Complete)).collect();
+        }
         match (self.pin.has("recompute"), &self.pin.parallel.recompute) {
             // `recompute=auto` follows from the memory budget: the oracle costs the fastest set of values that fits, or
             // none. The set includes all values that module recomputation would select.

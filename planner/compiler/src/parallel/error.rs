@@ -56,6 +56,36 @@ pub enum ParallelError {
         /// Requirement of its type.
         must: &'static str,
     },
+    /// A set or a range in a configuration.
+    #[error("`{key}` has several values, but a configuration has one of each key")]
+    SeveralValues {
+        /// The key.
+        key: String,
+    },
+    /// A range of a key whose values are no numbers.
+    #[error("`{key}` has no range: {keys} have")]
+    NoRange {
+        /// The key.
+        key: String,
+        /// The keys that have ranges.
+        keys: String,
+    },
+    /// A set of a key that no search chooses.
+    #[error("`{key}` has no set of values: it has one value, or is left out")]
+    NoSet {
+        /// The key.
+        key: String,
+    },
+    /// Two ranges without a common value.
+    #[error("`{key}` has no value from {least} to {most}")]
+    EmptyRange {
+        /// The key.
+        key: String,
+        /// The larger of the lower ends.
+        least: u64,
+        /// The smaller of the upper ends.
+        most: u64,
+    },
     /// A value is none of the names that its key takes.
     #[error("`{key}={value}`: it must be one of {names}")]
     NotOneOf {
@@ -158,6 +188,10 @@ impl Coded for ParallelError {
                     (None, Some(near)) => format!("did you mean `{near}`?"),
                     (None, None) => format!("the keys of a configuration are {}", names()),
                 })
+            }
+            ParallelError::SeveralValues { .. } => Some("sets and ranges are for the --pin of a plan".to_string()),
+            ParallelError::NoRange { .. } | ParallelError::NoSet { .. } | ParallelError::EmptyRange { .. } => {
+                Some("for example --pin 'tp<=8,zero=1|3'".to_string())
             }
             _ => Some("for example dp=2,tp=2,pp=2".to_string()),
         }

@@ -1,0 +1,130 @@
+//! The plan among configurations that predictions cannot tell apart: the simplest one, not the nominally fastest.
+
+use super::explore::Explorer;
+use cost::Cluster;
+use estimator::EstimateReport;
+use ir::options::{ParallelConfig, Recompute};
+use transforms::recompute::is_module;
+
+/// Share of a device's memory below which two configurations count as equally roomy. Predictions of memory err by 2 to 4 % in the
+/// median (`docs/accuracy.md`).
+const ROOM: f64 = 0.05;
+
+/// What makes a configuration hard to run, compared field by field. Smaller is simpler.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Complexity {
+    /// Kinds of parallelism other than data parallelism whose ranks are on several nodes.
+    across_nodes: usize,
+    /// Kinds of parallelism other than data parallelism.
+    kinds: usize,
+    /// True if saved activations are offloaded.
+    offload: bool,
+    /// 0: nothing is recomputed; 1: layers or modules; 2: single values.
+    recompute: u8,
+    /// Options that most runs leave to the framework: stage boundaries, overlaps, groups of ZeRO, the order of ranks.
+    settings: usize,
+    /// Pipeline stages of a rank.
+    chunks: u32,
+    /// True if the ZeRO stage is not the usual one.
+    unusual_zero: bool,
+    /// Memory of the fullest device, in steps of [`ROOM`].
+    memory: u64,
+}
+
+impl Complexity {
+    /// Complexity of a predicted configuration on a cluster, where most runs use a ZeRO stage.
+    pub(super) fn of(report: &EstimateReport, cluster: &Cluster, usual_zero: u8) -> Complexity {
+        let parallel = &report.parallel;
+        let ParallelConfig { dp, tp, cp, pp, ep, zero, offload, .. } = *parallel;
+        let node = cluster.links.first().map_or(u64::MAX, |link| link.joins);
+        // Ranks of tp are neighbours, then those of cp; experts are on neighbours too; stages are far apart.
+        let reach = [(tp, tp), (cp, cp * tp), (ep, ep), (pp, dp * cp * tp * pp)];
+        let used = || reach.iter().filter(|(degree, _)| *degree > 1);
+        let plain = ParallelConfig::default();
+        let set = [
+            !parallel.stages.is_empty(),
+            parallel.tp_overlap.is_some(),
+            parallel.dp_overlap.is_some(),
+            parallel.shard.is_some(),
+            parallel.group.is_some(),
+            parallel.slices.is_some(),
+            parallel.rank_order != plain.rank_order,
+        ];
+        Complexity {
+            across_nodes: used().filter(|(_, reach)| *reach > node).count(),
+            kinds: used().count(),
+            offload,
+            recompute: match &parallel.recompute {
+                Recompute::None => 0,
+                Recompute::Full(_) => 1,
+                Recompute::Selective(names) if names.iter().all(|name| is_module(name)) => 1,
+                Recompute::Selective(_) | Recompute::Auto => 2,
+            },
+            settings: set.into_iter().filter(|is_set| *is_set).count(),
+            chunks: parallel.vp.unwrap_or(1),
+            unusual_zero: dp * cp > 1 && zero != usual_zero,
+            memory: (report.predicted.fullest().device / (ROOM * report.predicted.memory_gib.capacity)) as u64,
+        }
+    }
+}
+
+/// Pins that may make a configuration simpler, in the order of [`Complexity`].
+fn simpler(parallel: &ParallelConfig, usual_zero: u8) -> Vec<String> {
+    let mut pins = Vec::new();
+    for (key, degree) in [("ep", parallel.ep), ("cp", parallel.cp), ("pp", parallel.pp), ("tp", parallel.tp)] {
+        pins.extend((degree > 1).then(|| format!("{key}=1")));
+    }
+    if parallel.recompute != Recompute::None {
+        pins.push("recompute=none".to_string());
+    }
+    let chunks = parallel.vp.unwrap_or(1);
+    if parallel.pp > 1 && chunks > 1 {
+        pins.push(format!("vp<={}", chunks - 1));
+    }
+    if parallel.dp * parallel.cp > 1 && parallel.zero != usual_zero {
+        pins.push(format!("zero={usual_zero}"));
+    }
+    pins
+}
+
+/// The configuration without one of its settings.
+fn unset(parallel: &ParallelConfig) -> Vec<ParallelConfig> {
+    let plain = ParallelConfig::default;
+    let mut less = [parallel.clone(), parallel.clone(), parallel.clone(), parallel.clone()];
+    less[0].stages = plain().stages;
+    less[1].tp_overlap = plain().tp_overlap;
+    less[2].dp_overlap = plain().dp_overlap;
+    less[3].shard = plain().shard;
+    less.into_iter().filter(|less| less != parallel).collect()
+}
+
+/// The simplest configuration that is at most `within` slower than the nominally fastest one, with the known others. Each step
+/// takes the simplest of the known ones and of those that a search finds with one choice made simpler.
+pub(crate) fn simplest(
+    explorer: &Explorer<'_>,
+    nominal: &EstimateReport,
+    others: &[EstimateReport],
+    within: f64,
+) -> EstimateReport {
+    let (cluster, usual_zero) = (explorer.cluster(), explorer.usual_zero(&nominal.parallel));
+    let most = nominal.predicted.step_time_s * (1.0 + within);
+    let order = |report: &EstimateReport| Complexity::of(report, cluster, usual_zero);
+    let mut plan = nominal.clone();
+    loop {
+        let found = simpler(&plan.parallel, usual_zero).into_iter().filter_map(|pins| {
+            // These pins take the place of the request's.
+            explorer.better(&pins, most, Some(plan.parallel.clone())).filter(|found| explorer.allows(&found.parallel))
+        });
+        let less = unset(&plan.parallel).into_iter().filter_map(|parallel| explorer.predict(&parallel));
+        let known = less.chain(others.iter().cloned());
+        let close = known.filter(|other| other.predicted.fits && other.predicted.step_time_s <= most);
+        let simplest = found.chain(close).min_by(|a, b| {
+            let time = |report: &EstimateReport| report.predicted.step_time_s;
+            order(a).cmp(&order(b)).then(time(a).total_cmp(&time(b)))
+        });
+        match simplest.filter(|found| order(found) < order(&plan)) {
+            Some(found) => plan = found,
+            None => return plan,
+        }
+    }
+}
