@@ -102,7 +102,7 @@ mod tests {
             capability: (9, 0),
             memory_bytes: 80_000_000_000,
             multiprocessors: 132,
-            peaks: Peaks { memory: Some(3.35e12), f32: None, tf32: None, bf16: Some(9.89e14) },
+            peaks: Peaks { memory: Some(3.35e12), f32: None, tf32: None, bf16: Some(9.89e14), f8: None },
             driver: "13.2".into(),
             nvrtc: "13.2".into(),
             cublaslt: "13.4.0".into(),
