@@ -110,6 +110,31 @@ fn a_step_as_a_graph_is_the_step_and_bf16_errs_as_bf16() {
     fs::remove_dir_all(folder).unwrap();
 }
 
+/// Operands of 8 bits are multiplied as they are by a GPU of capability 9.0, if they have one scale, and in bf16 by one of 8.0.
+#[test]
+fn training_in_8_bits_errs_as_8_bits() {
+    let folder = stand_in("eight-bits");
+    for (model, precision, parallel, capability) in [
+        (LLAMA, "fp8-delayed", "dp=1", "90"),
+        (LLAMA, "fp8-delayed", "dp=1", "80"),
+        (LLAMA, "fp8-tensor", "tp=2,sp=true", "90"),
+        (LLAMA, "fp8-block", "dp=2,zero=3", "90"),
+        (MIXTRAL, "fp8-tensor", "dp=2,ep=2", "90"),
+    ] {
+        let runs = Runs::new(&folder, "eight-bits", model);
+        let [exact, options] = ["f32", precision].map(|name| ["--parallel", parallel, "--precision", name]);
+        let [exact, right] = [exact, options].map(|options| runs.curve("cpu", &options));
+        let timed = [&options[..], &["--time-products"]].concat();
+        let curve = runs.curve_with("cuda", &timed, &[("STAND_IN_CAPABILITY", capability)]);
+        // As in bf16.
+        assert!(
+            apart(&right, &curve) < apart(&exact, &right),
+            "{precision} {parallel}\n{exact:?}\n{right:?}\n{curve:?}"
+        );
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
 #[test]
 fn a_stream_that_does_not_wait_is_found() {
     let folder = stand_in("waits");

@@ -11,7 +11,7 @@ mod stand_in;
 
 use orders::{in_all_orders, leave};
 use runtime::backends::cuda::Cuda;
-use runtime::backends::cuda::check::groups::compare;
+use runtime::backends::cuda::check::groups::compare_on;
 use runtime::backends::cuda::device::Device;
 use sites::cases;
 use std::path::Path;
@@ -28,7 +28,8 @@ fn on_the_stand_in() {
     let (mut bits, mut wrong, mut count) = (Vec::new(), Vec::new(), 0);
     for case in cases() {
         count += 1;
-        match case.with_site(|site| compare(&mut cuda, site, case.run)) {
+        let draw = |at, i| case.draw(at, i);
+        match case.with_site(|site| compare_on(&mut cuda, site, case.run, &draw)) {
             Ok(compared) => bits.extend(compared.bytes),
             Err(why) => wrong.push(format!("{}: {why}", case.name)),
         }

@@ -425,10 +425,6 @@ catalogue! {
         "The cuda backend needs an NVIDIA GPU with its driver, and NVRTC and cuBLASLt of the CUDA 13 toolkit. The backend loads them at their first use, under the names that the message lists, from the search path of the system loader.";
         "Device::open(usize::MAX).map(drop).unwrap_err().code()";
         "Install what the message names, or use --backend cpu.";
-    731 OpWithoutGpuKernel "op without a GPU kernel":
-        "The program has an op without a CUDA kernel. The backend never falls back to the CPU silently.";
-        "check_ops(\"cuda\", &program).unwrap_err().code()";
-        "Use --backend cpu.";
     801 FileUnreadable "file cannot be read or written":
         "The operating system refuses the path, or a text file contains other data.";
         "meshwright train --config run.toml";

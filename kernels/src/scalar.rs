@@ -4,7 +4,7 @@ use crate::cpu::narrow::Narrow;
 
 pub use crate::cpu::elementwise::{Binary, Unary};
 
-/// The element type of a tensor. Floats are computed in f32, and rounded to nearest, ties to even.
+/// The element type of a tensor. Floats are computed in f32, and rounded to nearest, ties to even; those of 8 bits saturate.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Element {
     /// 4 bytes.
@@ -15,6 +15,10 @@ pub enum Element {
     F16,
     /// An integer of 4 bytes.
     I32,
+    /// A byte, with 3 bits of mantissa.
+    F8E4M3,
+    /// A byte, with 2 bits of mantissa.
+    F8E5M2,
 }
 
 impl Element {
@@ -23,6 +27,7 @@ impl Element {
         match self {
             Element::F32 | Element::I32 => 4,
             Element::Bf16 | Element::F16 => 2,
+            Element::F8E4M3 | Element::F8E5M2 => 1,
         }
     }
 
@@ -32,6 +37,8 @@ impl Element {
             Element::F32 | Element::I32 => None,
             Element::Bf16 => Some(Narrow::Bf16),
             Element::F16 => Some(Narrow::F16),
+            Element::F8E4M3 => Some(Narrow::F8E4M3),
+            Element::F8E5M2 => Some(Narrow::F8E5M2),
         }
     }
 

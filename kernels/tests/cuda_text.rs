@@ -33,6 +33,9 @@ struct Case {
     bound: Bound,
 }
 
+/// The types of floats.
+const ELEMENTS: [Element; 5] = [Element::F32, Element::Bf16, Element::F16, Element::F8E4M3, Element::F8E5M2];
+
 /// Numbers that a function of this name is defined for, with some at its edges.
 fn numbers(n: usize, seed: u32, positive: bool, element: Element) -> Vec<f32> {
     let finite =
@@ -67,11 +70,10 @@ fn functions() -> Vec<Case> {
         let bound = bound.rounded_to(program.outs[0].element);
         cases.push(Case { name, program, accumulate, inputs, held, shift, bound });
     };
-    for element in [Element::F32, Element::Bf16, Element::F16] {
-        let (unary, binary) = if element == Element::F16 {
-            (&[Unary::Silu, Unary::Recip][..], &[Binary::Add][..])
-        } else {
-            (&Unary::ALL[..], &Binary::ALL[..])
+    for element in ELEMENTS {
+        let (unary, binary) = match element {
+            Element::F32 | Element::Bf16 => (&Unary::ALL[..], &Binary::ALL[..]),
+            _ => (&[Unary::Silu, Unary::Recip][..], &[Binary::Add, Binary::Div][..]),
         };
         for &op in unary {
             add(format!("{op:?} {element:?}"), Program::unary(op, element, 203), false, 0, accuracy::unary(op));
@@ -99,7 +101,7 @@ fn functions() -> Vec<Case> {
         let turned = Access::Strided(Strides { dims: vec![(2, 33), (33, 1), (2, 2640), (40, 66)], offset: 3 });
         let moved = Program::copy([Element::F32, element], (turned, 5283), 5280);
         add(format!("turned to {element:?}"), moved, true, 0, Bound::EXACT);
-        for from in [Element::F32, Element::Bf16, Element::F16] {
+        for from in ELEMENTS {
             let cast = Program::copy([from, element], (Access::Same, 301), 301);
             add(format!("{from:?} to {element:?}"), cast, false, 0, Bound::EXACT);
         }
@@ -325,7 +327,7 @@ fn generated_text_computes_what_programs_mean() {
     // Rows of whole vectors, some of which are out of line.
     for shape in [[3, 128], [5, 256], [2, 3072]] {
         cases.extend([0, 4].map(|shift| Case { shift, ..kind_case(shape, shift > 0) }));
-        for element in [Element::F32, Element::Bf16, Element::F16] {
+        for element in ELEMENTS {
             cases.extend([0, 4].map(|shift| sum_case(shape, element, shift)));
         }
     }

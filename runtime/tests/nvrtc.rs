@@ -25,6 +25,9 @@ use std::path::Path;
 /// Ampere, Hopper, Hopper with the instructions that are its own, and Blackwell.
 const ARCHITECTURES: [&str; 4] = ["sm_80", "sm_90", "sm_90a", "sm_100"];
 
+/// The compute capability that plans are for.
+const HOPPER: (u32, u32) = (9, 0);
+
 /// Registers per thread of kernels on single elements. With 2048 threads on a multiprocessor of 65536 registers there are 32 for each (CUDA
 /// C++ Programming Guide, "Technical Specifications per Compute Capability"); half as many threads still keep its memory busy.
 const REGISTERS: u32 = 64;
@@ -53,7 +56,7 @@ fn by_elements() -> Vec<(String, Program)> {
             .chain([named("tiles", tiles)])
             .collect::<Vec<_>>()
     };
-    [Element::F32, Element::Bf16, Element::F16].into_iter().flat_map(of).collect()
+    [Element::F32, Element::Bf16, Element::F16, Element::F8E4M3, Element::F8E5M2].into_iter().flat_map(of).collect()
 }
 
 /// Kernels by rows, of a width in the registers of a warp, of a block, and beyond registers.
@@ -103,7 +106,7 @@ fn planned(op: &KernelOp, sizes: &[&[u64]]) -> Vec<Program> {
         Work::Kernel(program) => *program,
         work => panic!("{work:?} by rows"),
     };
-    plan(op, &site).unwrap().stages.into_iter().map(program).collect()
+    plan(op, &site, HOPPER).unwrap().stages.into_iter().map(program).collect()
 }
 
 /// A text.
@@ -144,7 +147,7 @@ fn by_hand() -> Vec<Text> {
     let kinds = [("", 64), ("", 128), (", p=0.1, path=\"a\"", 128)];
     let large = kinds.into_iter().flat_map(|(settings, d)| attention(settings, "bf16", [2, 4096, 4096, 8, 4, d, d]));
     for case in ops::rows().into_iter().chain(large).chain(attention("", "f16", [2, 41, 37, 2, 3, 16, 48])) {
-        let plan = case.with_site(|site| plan(site.stmts[0].op, &site.stmts[0].site)).unwrap();
+        let plan = case.with_site(|site| plan(site.stmts[0].op, &site.stmts[0].site, HOPPER)).unwrap();
         works.extend(plan.stages.into_iter().filter_map(|stage| match stage.work {
             Work::Written(written) => Some(*written),
             _ => None,

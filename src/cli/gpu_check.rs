@@ -62,7 +62,7 @@ fn head(device: &Properties) -> String {
     let peaks = device.peaks;
     format!(
         "device     {}, compute capability {major}.{minor}, {} multiprocessors, {}\n\
-         peaks      memory {}, f32 {}, tf32 {}, bf16 {}\n\
+         peaks      memory {}, f32 {}, tf32 {}, bf16 {}, 8 bits {}\n\
          libraries  CUDA driver {}, NVRTC {}, cuBLASLt {}\n\n",
         device.name,
         device.multiprocessors,
@@ -71,6 +71,7 @@ fn head(device: &Properties) -> String {
         peak(peaks.f32, "FLOP/s"),
         peak(peaks.tf32, "FLOP/s"),
         peak(peaks.bf16, "FLOP/s"),
+        peak(peaks.f8, "FLOP/s"),
         device.driver,
         device.nvrtc,
         device.cublaslt,
@@ -102,7 +103,7 @@ mod tests {
             capability: (9, 0),
             memory_bytes: 80_000_000_000,
             multiprocessors: 132,
-            peaks: Peaks { memory: Some(3.35e12), f32: None, tf32: None, bf16: Some(9.89e14) },
+            peaks: Peaks { memory: Some(3.35e12), f32: None, tf32: None, bf16: Some(9.89e14), f8: Some(1.979e15) },
             driver: "13.2".into(),
             nvrtc: "13.2".into(),
             cublaslt: "13.4.0".into(),
@@ -122,7 +123,7 @@ mod tests {
         let text = text(&Report { schema: "s", device, rows });
         for part in [
             "device     A GPU, compute capability 9.0, 132 multiprocessors, 80.0 GB",
-            "peaks      memory 3.35 TB/s, f32 unknown, tf32 unknown, bf16 989 TFLOP/s",
+            "peaks      memory 3.35 TB/s, f32 unknown, tf32 unknown, bf16 989 TFLOP/s, 8 bits 1.98 PFLOP/s",
             "add f32  4096   0      0      1.50 TB/s  45 %     ok\n",
             "add f32  4096   -      -      1.50 TB/s  45 %     FAIL\n",
             "add f32, 4096: no such kernel",

@@ -2,10 +2,8 @@
 
 use crate::error::Error;
 use ir::catalogue::Code;
-use ir::ops::Op;
-use ir::program::{BodyInstr, Program};
+use runtime::backends::cuda;
 use runtime::backends::cuda::device::Device;
-use runtime::backends::cuda::{self, plan};
 
 /// The devices of a run, and their memory.
 pub(super) struct Place {
@@ -51,71 +49,4 @@ pub fn no_gpu(why: &cuda::Error) -> Error {
         "install the NVIDIA driver, and NVRTC and cuBLASLt of the CUDA 13 toolkit; LD_LIBRARY_PATH adds folders to search. \
          --backend cpu needs none of them",
     )
-}
-
-/// Checks that the backend has a kernel for each op of a program.
-///
-/// # Errors
-/// The backend lacks a kernel; the message lists the ops.
-pub fn check_ops(backend: &str, program: &Program) -> Result<(), Error> {
-    if backend != "cuda" {
-        return Ok(());
-    }
-    let mut missing = Vec::new();
-    let instrs = program.bodies.values().flat_map(|body| &body.instrs);
-    for stmt in instrs.flat_map(BodyInstr::stmts) {
-        if let Op::Kernel(op) = &stmt.op
-            && !plan::has(op)
-        {
-            missing.push(op.def().name());
-        }
-    }
-    missing.sort_unstable();
-    missing.dedup();
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let message = format!("the cuda backend has no kernel for {}", quoted(&missing));
-    Err(Error::input(Code::OpWithoutGpuKernel, message).help("--backend cpu has all ops"))
-}
-
-/// Formats names in backticks, separated by commas.
-fn quoted(names: &[&str]) -> String {
-    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use compiler::compile::{compile, open};
-    use compiler::model_source::ModelSource;
-    use compiler::pipeline::PipelineOptions;
-    use compiler::precision::precision;
-    use ir::optimizer::Optimizer;
-    use ir::options::{ParallelConfig, PlanOptions};
-
-    #[test]
-    fn ops_that_a_gpu_lacks_are_named_before_anything_runs() {
-        let source = ModelSource::open("tiny-gpt2").unwrap();
-        let program = |name: &str| {
-            let (precision, parallel) = (precision(name).unwrap(), ParallelConfig::default());
-            let file = open(&source, &parallel, 16, precision.dtype).unwrap();
-            let order = PipelineOptions {
-                options: PlanOptions::of(parallel),
-                quantisation: precision.quantisation,
-                fusion: true,
-                optimizer: Optimizer::default(),
-                microbatches: 1,
-                stop_after: None,
-            };
-            compile(&source, file, &order, &mut |_, _| {}).unwrap().program.unwrap()
-        };
-        let (plain, quantised) = (program("f32"), program("fp8-tensor"));
-        assert_eq!(check_ops("cpu", &quantised), Ok(()));
-        assert_eq!(check_ops("cuda", &plain), Ok(()));
-        let why = check_ops("cuda", &quantised).unwrap_err().to_string();
-        for part in ["MW0731", "no kernel for `einsum`, `quantise`", "--backend cpu has all ops"] {
-            assert!(why.contains(part), "no `{part}` in\n{why}");
-        }
-    }
 }

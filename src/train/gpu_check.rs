@@ -40,6 +40,9 @@ const LAYOUTS: [(&str, &str, &str); 9] = [
     ("Mixtral", MIXTRAL, "dp=2,tp=2,ep=2"),
 ];
 
+/// Precisions below f32.
+const NARROW: [&str; 4] = ["bf16", "fp8-delayed", "fp8-tensor", "fp8-block"];
+
 /// Relative difference of sums of some thousand terms in other orders, a few in a row.
 const CLOSE: f64 = 1e-5;
 
@@ -65,13 +68,15 @@ pub fn check_training(device: usize, quick: bool) -> Vec<CheckRow> {
         let bound = CLOSE + 8.0 * apart(&right, &other);
         Ok((if graph == eager { apart(&right, &graph) } else { f64::INFINITY }, bound))
     }));
-    rows.push(compared("training, Llama, bf16", &format!("{steps} steps"), || {
-        let [job, exact] = ["bf16", "f32"].map(|precision| Job::new(LLAMA, "dp=1", precision, steps));
-        let (job, right) = (job?, exact?.on_cpu()?);
-        let narrow = job.on_cpu()?;
-        // Two orders of sums make some numbers round to neighbours, which changes no more than rounding itself.
-        Ok((apart(&narrow, &job.on_gpu(device, true)?), apart(&right, &narrow)))
-    }));
+    for precision in if quick { &NARROW[..2] } else { &NARROW[..] } {
+        rows.push(compared(format!("training, Llama, {precision}"), &format!("{steps} steps"), || {
+            let [job, exact] = [precision, "f32"].map(|precision| Job::new(LLAMA, "dp=1", precision, steps));
+            let (job, right) = (job?, exact?.on_cpu()?);
+            let narrow = job.on_cpu()?;
+            // Two orders of sums make some numbers round to neighbours, which changes no more than rounding itself.
+            Ok((apart(&narrow, &job.on_gpu(device, true)?), apart(&right, &narrow)))
+        }));
+    }
     if !quick {
         rows.push(speed(device));
     }

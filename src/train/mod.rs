@@ -30,7 +30,7 @@ mod report_text;
 mod request;
 mod run;
 
-pub use backend::{check_ops, no_gpu};
+pub use backend::no_gpu;
 pub use free::free_memory;
 pub use gpu_check::check_training;
 pub use prepare::predict;

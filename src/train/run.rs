@@ -1,6 +1,6 @@
 //! The training loop.
 
-use super::backend::{Place, check_ops, no_gpu};
+use super::backend::{Place, no_gpu};
 use super::checkpoint::{find, fixed, is_in, refused};
 use super::feed::Feed;
 use super::lock::Lock;
@@ -92,7 +92,7 @@ fn run_on<P: Platform>(
     place: Place,
 ) -> Result<TrainReport, Error> {
     let Prepared { request, source, parallel, compiled, feed, microbatches } = prepared;
-    let memory = check(&compiled, &request, place.free)?;
+    let memory = check(&compiled, place.free)?;
     let data = TextData::load(&request.data, request.valid_fraction, memory.left)?;
     let samplers = Samplers {
         train: Sampler::new(&data.train, feed.seq as usize, request.seed)?,
@@ -344,11 +344,9 @@ impl<P: Platform> TrainingRun<'_, P> {
     }
 }
 
-/// Checks that the program fits into memory and that the backend has its ops. Returns the free memory. `free` are the bytes of the
-/// backend's own memory, if it has one.
-fn check(compiled: &File, request: &TrainRequest, free: Option<u64>) -> Result<FreeMemory, Error> {
+/// Checks that the program fits into memory. Returns the free memory. `free` are the bytes of the backend's own memory, if it has one.
+fn check(compiled: &File, free: Option<u64>) -> Result<FreeMemory, Error> {
     let program = compiled.program.as_ref().ok_or_else(|| Error::fault("compile", "there is no program"))?;
-    check_ops(&request.backend, program)?;
     memory::check(&compiled.model, program, free)
 }
 

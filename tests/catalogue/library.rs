@@ -12,7 +12,7 @@ use ir::verify::{verify, verify_planned};
 use meshwright::CancelToken;
 use meshwright::compiler::compile::{CompileRequest, compile_source};
 use meshwright::compiler::model_source::ModelSource;
-use meshwright::train::{Progress, Quiet, RunHeader, Signal, TrainRequest, check_ops, train};
+use meshwright::train::{Progress, Quiet, RunHeader, Signal, TrainRequest, train};
 use runtime::arena::Arena;
 use runtime::backends::cuda::device::Device;
 use runtime::checkpoint::{Position, Save, save};
@@ -51,7 +51,6 @@ pub(crate) const CALLS: &[Call] = &[
     call(Code::RunInUse, run_in_use),
     call(Code::RunEnded, run_ended),
     call(Code::NoGpu, no_gpu),
-    call(Code::OpWithoutGpuKernel, op_without_gpu_kernel),
     #[cfg(target_os = "linux")]
     call(Code::TooLittleMemory, too_little_memory),
 ];
@@ -231,11 +230,4 @@ fn run_ended() -> Option<Code> {
 
 fn no_gpu() -> Option<Code> {
     Device::open(usize::MAX).map(drop).unwrap_err().code()
-}
-
-fn op_without_gpu_kernel() -> Option<Code> {
-    let request = CompileRequest { precision: "fp8-tensor".into(), ..CompileRequest::default() };
-    let source = ModelSource::open("tiny-gpt2").unwrap();
-    let program = compile_source(&source, &request, None, &mut |_, _| {}).unwrap().program?;
-    check_ops("cuda", &program).unwrap_err().code()
 }

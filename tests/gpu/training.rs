@@ -59,7 +59,12 @@ impl Runs<'_> {
     /// # Panics
     /// If the run failed.
     pub(crate) fn curve(&self, backend: &str, options: &[&str]) -> Curve {
-        let output = self.run(backend, options);
+        self.curve_with(backend, options, &[])
+    }
+
+    /// The same with settings of the stand-in.
+    pub(crate) fn curve_with(&self, backend: &str, options: &[&str], settings: &[(&str, &str)]) -> Curve {
+        let output = self.with(backend, options, settings);
         assert!(output.status.success(), "{options:?}: {}", String::from_utf8_lossy(&output.stderr));
         let curve = self.reported(backend);
         assert_eq!(curve.len(), 2 * STEPS + 1);

@@ -7,16 +7,16 @@ use ir::graph::{Stmt, ValueData};
 use ir::ids::Value;
 use ir::mesh::Mesh;
 use ir::models::{Batch, Experts, Gpt2Config, LlamaConfig, ModelConfig, preset};
-use ir::ops::Op;
+use ir::ops::{KernelOp, Op};
 use ir::optimizer::Optimizer;
 use ir::options::PlanOptions;
 use ir::program::{Body, BodyInstr, BodyKind};
-use ir::types::{DType, Type};
+use ir::types::Type;
 use meshwright::compiler::parallel;
 use meshwright::compiler::pipeline::{PipelineOptions, compile};
+use meshwright::compiler::precision;
 use runtime::backend::{GroupPlace, GroupSite, GroupStmt};
 use runtime::backends::cuda::check::groups::Run;
-use runtime::backends::cuda::plan;
 use std::collections::HashSet;
 
 /// A group, or an op, on the last rank.
@@ -49,6 +49,11 @@ impl RankGroup {
         GroupSite::with(&self.fused, GroupPlace { values, mesh, coordinates, forward: true }, call)
     }
 
+    /// The numbers of its tensors that are not random.
+    pub(crate) fn draw(&self, at: [usize; 2], i: u64) -> Option<f32> {
+        if let [stmt] = &self.fused.stmts[..] { scales(&stmt.op, at, i) } else { None }
+    }
+
     /// Text that tells it from other cases.
     fn key(&self) -> String {
         let types = |side: &[&Type]| {
@@ -63,14 +68,28 @@ impl RankGroup {
     }
 }
 
+/// Numbers of scales and of what they are made of: powers of two. Others are random.
+fn scales(op: &Op, [side, at]: [usize; 2], i: u64) -> Option<f32> {
+    let is_scale = match op {
+        Op::Kernel(KernelOp::ScaleFor(_)) => side == 0,
+        Op::Kernel(KernelOp::Quantise(_)) => [side, at] == [0, 1],
+        Op::Kernel(KernelOp::Einsum(op)) => op.scaled.is_some() && side == 0 && at > 1,
+        _ => false,
+    };
+    is_scale.then(|| 2f32.powi((i % 5) as i32 - 2))
+}
+
 /// The groups of some models, and ops of them that are in none.
 pub(crate) fn cases() -> Vec<RankGroup> {
     let (mut cases, mut known): (Vec<RankGroup>, HashSet<String>) = (Vec::new(), HashSet::new());
-    for (name, config, precision, configuration) in models() {
-        let batch = Batch { batch: 2, seq: 6, dtype: if precision == "bf16" { DType::BF16 } else { DType::F32 } };
+    for (name, config, format, configuration) in models() {
+        let precision = precision::precision(format).expect("a precision");
+        // Tensor cores take multiples of 16 tokens in 8 bits.
+        let seq = if precision.quantisation.is_some() { 8 } else { 6 };
+        let batch = Batch { batch: 2, seq, dtype: precision.dtype };
         let request = PipelineOptions {
             options: PlanOptions::of(parallel::parse(configuration).expect("a configuration")),
-            quantisation: None,
+            quantisation: precision.quantisation,
             fusion: true,
             optimizer: Optimizer::default(),
             microbatches: 1,
@@ -79,14 +98,13 @@ pub(crate) fn cases() -> Vec<RankGroup> {
         let model = config.build(&batch).expect("a model");
         let file = compile(model.into(), &request, &CPU, &mut |_, _| {}).unwrap_or_else(|why| panic!("{why}"));
         let program = file.program.expect("a program");
-        let name = format!("{name} {precision} {configuration}");
+        let name = format!("{name} {format} {configuration}");
         for body in program.bodies.values().filter(|body| body.kind != BodyKind::R) {
             for instr in &body.instrs {
                 let stmts = instr.stmts();
-                let is_planned = |stmt: &Stmt| matches!(&stmt.op, Op::Kernel(op) if plan::has(op));
                 // An update's results are its operands.
                 let is_update = |stmt: &Stmt| stmt.results.iter().any(|result| stmt.operands.contains(result));
-                let is_left_out = |stmt: &Stmt| !is_planned(stmt) || is_update(stmt);
+                let is_left_out = |stmt: &Stmt| !matches!(stmt.op, Op::Kernel(_)) || is_update(stmt);
                 if stmts.is_empty() || matches!(instr, BodyInstr::Compute(stmt) if is_left_out(stmt)) {
                     continue;
                 }
@@ -116,6 +134,7 @@ fn models() -> Vec<(&'static str, ModelConfig, &'static str, &'static str)> {
         ..llama
     };
     let experts = Some(Experts { capacity: Some(2.0), group: Some(6), ..Experts::softmax(4, 2, 12) });
+    let wide = LlamaConfig { hidden: 32, feed_forward: 48, head: 8, ..llama.clone() };
     let moe = LlamaConfig { experts, ..llama.clone() };
     let gpt2 = Gpt2Config {
         vocabulary: 37,
@@ -129,12 +148,15 @@ fn models() -> Vec<(&'static str, ModelConfig, &'static str, &'static str)> {
         embedding_dropout: 0.1,
         ..gpt2
     };
-    let (llama, moe, gpt2) = (ModelConfig::Llama(llama), ModelConfig::Llama(moe), ModelConfig::Gpt2(gpt2));
+    let [llama, wide, moe] = [llama, wide, moe].map(ModelConfig::Llama);
+    let gpt2 = ModelConfig::Gpt2(gpt2);
     vec![
         ("llama", llama.clone(), "f32", "dp=1"),
         ("llama", llama, "bf16", "tp=2"),
         ("gpt2", gpt2.clone(), "f32", "dp=1"),
         ("gpt2", gpt2, "bf16", "dp=1"),
         ("moe", moe, "f32", "dp=1"),
+        ("llama", wide.clone(), "fp8-block", "tp=2"),
+        ("llama", wide, "fp8-delayed", "dp=1"),
     ]
 }

@@ -56,12 +56,14 @@ impl Bound {
     }
 
     /// The bound after both sides have rounded to an element type: where they differ at all, they may fall to different
-    /// sides of a tie. The next bf16 is 2^-7 away, 2^16 units, and the next f16 2^-10.
+    /// sides of a tie. The next bf16 is 2^-7 away, 2^16 units; the next f16 2^-10, and the next numbers of 8 bits 2^-3 and 2^-2.
     #[must_use]
     pub fn rounded_to(self, element: Element) -> Bound {
         match element {
             Element::Bf16 if self.units > 0 => Bound { units: self.units + (1 << 16), ..self },
             Element::F16 if self.units > 0 => Bound { units: self.units + (1 << 13), ..self },
+            Element::F8E4M3 if self.units > 0 => Bound { units: self.units + (1 << 20), ..self },
+            Element::F8E5M2 if self.units > 0 => Bound { units: self.units + (1 << 21), ..self },
             _ => self,
         }
     }

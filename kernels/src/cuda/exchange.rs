@@ -49,7 +49,7 @@ pub fn combining(element: Element, combine: Combine, width: usize) -> String {
     // As the processor does: a sum in the type's own arithmetic, the larger of two, of which one that is no number loses.
     let combine = match (combine, element) {
         (Combine::Sum, _) => "((a) + (b))",
-        (Combine::Max, Element::Bf16 | Element::F16) => "fmaxf(a, b)",
+        (Combine::Max, Element::Bf16 | Element::F16 | Element::F8E4M3 | Element::F8E5M2) => "fmaxf(a, b)",
         (Combine::Max, Element::F32 | Element::I32) => "((b) > (a) ? (b) : (a))",
     };
     let bytes = width * element.bytes();

@@ -36,8 +36,42 @@ FUNCTION unsigned short store_f16(float x) {
     return (unsigned short)(sign | (size + 0xfffu + (size >> 13 & 1u) - 0x38000000u) >> 13);
 }
 
+// The exponent's bias is 7, and there is no infinity.
+FUNCTION float load_f8e4m3(unsigned char x) {
+    unsigned int sign = (x & 0x80u) << 24, size = x & 0x7fu;
+    if (size == 0x7fu) return __uint_as_float(sign | 0x7ff00000u);
+    return __uint_as_float(sign | size << 20) * 1329227995784915872903807060280344576.0f;
+}
+
+// What exceeds the largest number becomes that. Below the normal numbers the last place is 2^-9, that of f32 from 2^14 on.
+FUNCTION unsigned char store_f8e4m3(float x) {
+    unsigned int bits = __float_as_uint(x), sign = bits >> 24 & 0x80u, size = bits & 0x7fffffffu;
+    if (size > 0x7f800000u) return (unsigned char)(sign | 0x7fu);
+    if (size >= 0x43e00000u) return (unsigned char)(sign | 0x7eu);
+    if (size < 0x3c800000u) {
+        return (unsigned char)(sign | (__float_as_uint(__uint_as_float(size) + 16384.0f) - 0x46800000u));
+    }
+    return (unsigned char)(sign | (size + 0x7ffffu + (size >> 20 & 1u) - 0x3c000000u) >> 20);
+}
+
+// The upper half of an f16.
+FUNCTION float load_f8e5m2(unsigned char x) { return load_f16((unsigned short)(x << 8)); }
+
+// The last place below the normal numbers is 2^-16, that of f32 from 2^7 on.
+FUNCTION unsigned char store_f8e5m2(float x) {
+    unsigned int bits = __float_as_uint(x), sign = bits >> 24 & 0x80u, size = bits & 0x7fffffffu;
+    if (size > 0x7f800000u) return (unsigned char)(sign | 0x7eu);
+    if (size >= 0x47600000u) return (unsigned char)(sign | 0x7bu);
+    if (size < 0x38800000u) {
+        return (unsigned char)(sign | (__float_as_uint(__uint_as_float(size) + 128.0f) - 0x43000000u));
+    }
+    return (unsigned char)(sign | (size + 0xfffffu + (size >> 21 & 1u) - 0x38000000u) >> 21);
+}
+
 FUNCTION float round_bf16(float x) { return load_bf16(store_bf16(x)); }
 FUNCTION float round_f16(float x) { return load_f16(store_f16(x)); }
+FUNCTION float round_f8e4m3(float x) { return load_f8e4m3(store_f8e4m3(x)); }
+FUNCTION float round_f8e5m2(float x) { return load_f8e5m2(store_f8e5m2(x)); }
 
 FUNCTION float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 

@@ -50,6 +50,11 @@ impl Gemm {
     pub fn flops(&self) -> u64 {
         2 * [self.batch, self.m, self.n, self.k].iter().map(|&size| size as u64).product::<u64>()
     }
+
+    /// Two things of the contraction's operands, in the order of `A` and `B`.
+    pub fn ordered<T>(&self, [first, second]: [T; 2]) -> [T; 2] {
+        if self.swapped { [second, first] } else { [first, second] }
+    }
 }
 
 /// A contraction of two tensors as one batch of products, and the copies around it.
@@ -89,6 +94,25 @@ impl Contraction {
         a_dims: &[usize],
         b_dims: &[usize],
     ) -> Result<Contraction, String> {
+        Contraction::of([a, b, out], [a_dims, b_dims], false)
+    }
+
+    /// As [`Contraction::new`], with operands in which the terms of a sum are neighbours: cuBLASLt takes operands of 8 bits so, `A` transposed
+    /// and `B` not. An operand that lies otherwise is copied first.
+    ///
+    /// # Errors
+    /// As [`Contraction::new`].
+    pub fn by_terms(
+        a: &[char],
+        b: &[char],
+        out: &[char],
+        a_dims: &[usize],
+        b_dims: &[usize],
+    ) -> Result<Contraction, String> {
+        Contraction::of([a, b, out], [a_dims, b_dims], true)
+    }
+
+    fn of([a, b, out]: [&[char]; 3], [a_dims, b_dims]: [&[usize]; 2], by_terms: bool) -> Result<Contraction, String> {
         let sizes = sizes(a, b, out, a_dims, b_dims)?;
         let size = |letter: &char| sizes.iter().find(|known| known.0 == *letter).map_or(1, |known| known.1);
         let lettered = |letters: &[char]| letters.iter().map(|l| (*l, size(l))).collect::<Letters>();
@@ -100,9 +124,13 @@ impl Contraction {
         let n = pick(out, &|l| !a.contains(l));
         let k = pick(a, &|l| b.contains(l) && !out.contains(l));
 
-        let a = Tensor::new(lettered(a), [&batch, &m, &k]);
-        let b = Tensor::new(lettered(b), [&batch, &k, &n]);
-        let d = Tensor::new(lettered(out), [&batch, &m, &n]);
+        let a = Tensor::new(lettered(a), [&batch, &m, &k], by_terms);
+        // A copy has the last part inside.
+        let b = match by_terms {
+            true => Tensor::new(lettered(b), [&batch, &n, &k], true).flipped(),
+            false => Tensor::new(lettered(b), [&batch, &k, &n], false),
+        };
+        let d = Tensor::new(lettered(out), [&batch, &m, &n], false);
         // A row-major result swaps the operands. Of one row or one column, the longer dimension shall be the contiguous one.
         let swapped = is_unit(d.place.columns) && !(d.place.rows.0 > 1 && is_unit(d.place.rows));
         let (left, right, result) = if swapped {
@@ -168,16 +196,21 @@ struct Tensor {
 }
 
 impl Tensor {
-    /// `parts`: batch, rows, columns.
-    fn new(letters: Letters, parts: [&Vec<char>; 3]) -> Tensor {
+    /// `parts`: batch, rows, columns. If asked for, columns are contiguous.
+    fn new(letters: Letters, parts: [&Vec<char>; 3], by_columns: bool) -> Tensor {
         let len = letters.iter().map(|letter| letter.1).product();
-        if let Some(place) = MatrixPlace::of(&letters, parts) {
+        let is_right = |place: &MatrixPlace| !by_columns || is_unit(place.columns);
+        if let Some(place) = MatrixPlace::of(&letters, parts).filter(is_right) {
             return Tensor { place, len, pack: None, unpack: None };
         }
         let size = |letter: &char| letters.iter().find(|l| l.0 == *letter).map_or(1, |l| l.1);
         let ordered: Letters = parts.iter().flat_map(|part| part.iter().map(|l| (*l, size(l)))).collect();
         let place = MatrixPlace::of(&ordered, parts).expect("parts that lie in order are a matrix");
         Tensor { place, len, pack: Some(walk(&ordered, &letters)), unpack: Some(walk(&letters, &ordered)) }
+    }
+
+    fn flipped(self) -> Tensor {
+        Tensor { place: self.place.flipped(), ..self }
     }
 }
 

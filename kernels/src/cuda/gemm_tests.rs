@@ -57,14 +57,26 @@ fn by_definition(eq: [&[char]; 3], size: &dyn Fn(char) -> usize, a: &[f64], b: &
     out
 }
 
-fn plan(eq: &str, size: &dyn Fn(char) -> usize) -> (Contraction, Vec<Vec<char>>) {
+type Planner = fn(&[char], &[char], &[char], &[usize], &[usize]) -> Result<Contraction, String>;
+
+fn planned(eq: &str, size: &dyn Fn(char) -> usize, how: Planner) -> (Contraction, Vec<Vec<char>>) {
     let letters: Vec<Vec<char>> = eq.split([',', '>']).map(|part| part.chars().collect()).collect();
     let dims = |t: usize| letters[t].iter().map(|&l| size(l)).collect::<Vec<_>>();
-    (Contraction::new(&letters[0], &letters[1], &letters[2], &dims(0), &dims(1)).unwrap(), letters)
+    (how(&letters[0], &letters[1], &letters[2], &dims(0), &dims(1)).unwrap(), letters)
+}
+
+fn plan(eq: &str, size: &dyn Fn(char) -> usize) -> (Contraction, Vec<Vec<char>>) {
+    planned(eq, size, Contraction::new)
 }
 
 fn check(eq: &str, size: &dyn Fn(char) -> usize) {
-    let (plan, letters) = plan(eq, size);
+    check_planned(eq, size, Contraction::new);
+    let Gemm { m, n, k, a, b, .. } = check_planned(eq, size, Contraction::by_terms).gemm;
+    assert!([m, n, k].iter().any(|&size| size < 2) || a.transposed && !b.transposed, "{eq}");
+}
+
+fn check_planned(eq: &str, size: &dyn Fn(char) -> usize, how: Planner) -> Contraction {
+    let (plan, letters) = planned(eq, size, how);
     let numbers = |t: usize| doubles(&normals(letters[t].iter().map(|&l| size(l)).product(), t as u32));
     let (a, b) = (numbers(0), numbers(1));
     let got: Vec<f32> = contract(&plan, &a, &b).iter().map(|&x| x as f32).collect();
@@ -73,6 +85,7 @@ fn check(eq: &str, size: &dyn Fn(char) -> usize) {
     let terms: usize =
         letters.concat().iter().collect::<std::collections::BTreeSet<_>>().iter().map(|l| size(**l)).product();
     assert_eq!(plan.gemm.flops(), 2 * terms as u64, "{eq}");
+    plan
 }
 
 const EQUATIONS: &[&str] = &[

@@ -21,6 +21,8 @@ pub(super) fn spelling(element: Element) -> Spelling {
         Element::Bf16 => ["unsigned short", "ushort4", "float", "bf16"],
         Element::F16 => ["unsigned short", "ushort4", "float", "f16"],
         Element::I32 => ["int", "int4", "int", "i32"],
+        Element::F8E4M3 => ["unsigned char", "uchar4", "float", "f8e4m3"],
+        Element::F8E5M2 => ["unsigned char", "uchar4", "float", "f8e5m2"],
     };
     Spelling { scalar, four, number, suffix }
 }

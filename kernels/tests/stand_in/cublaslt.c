@@ -1,13 +1,14 @@
 #include "driver.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct { int type, batch; uint64_t rows, columns; int64_t leading, stride; } Layout;
-typedef struct { int compute, transposed[2]; } Operation;
+typedef struct { int compute, transposed[2]; const float *scales[2]; } Operation;
 typedef struct { Operation operation; Layout a, b, d; float alpha, beta; const void *at, *bt; void *dt; } Product;
 
 /* Statuses of cuBLAS, and its numbers of types and arithmetic. */
-enum { INVALID = 7, UNSUPPORTED = 15, FLOAT = 0, HALF = 2, BF16 = 14, TF32 = 77 };
+enum { INVALID = 7, UNSUPPORTED = 15, FLOAT = 0, HALF = 2, BF16 = 14, E4M3 = 28, E5M2 = 29, TF32 = 77 };
 /* Parts of sums are added in the arithmetic's type, out of place. */
 enum { OUT_OF_PLACE = 2 };
 typedef struct { size_t workspace; uint32_t alignment[4], reduction; } Preference;
@@ -24,8 +25,9 @@ Status cublasLtMatmulDescCreate(Operation **operation, int compute, int scale) {
     return scale == FLOAT ? 0 : INVALID;
 }
 Status cublasLtMatmulDescSetAttribute(Operation *operation, int attribute, const void *value, size_t size) {
-    if (attribute < 3 || attribute > 4 || size != 4) return INVALID;
-    operation->transposed[attribute - 3] = *(int32_t *)value;
+    if (attribute >= 3 && attribute <= 4 && size == 4) operation->transposed[attribute - 3] = *(int32_t *)value;
+    else if (attribute >= 17 && attribute <= 18 && size == 8) operation->scales[attribute - 17] = *(const float **)value;
+    else return INVALID;
     return 0;
 }
 Status cublasLtMatmulDescDestroy(Operation *operation) { free(operation); return 0; }
@@ -59,6 +61,19 @@ Status cublasLtMatmulPreferenceDestroy(Preference *preference) { free(preference
 static uint64_t rows(const Layout *layout, int transposed) { return transposed ? layout->columns : layout->rows; }
 static uint64_t columns(const Layout *layout, int transposed) { return transposed ? layout->rows : layout->columns; }
 
+static int has_eight_bits(const Layout *layout) { return layout->type == E4M3 || layout->type == E5M2; }
+
+/* Operands of 8 bits: A transposed and B not, in addresses and sizes of 16 bytes, one of them E4M3 at least, and one matrix each. The library
+ * itself takes a missing scale for 1. */
+static int fits_eight_bits(const Operation *o, const Layout *a, const Layout *b, const Layout *d, const uint32_t *alignment) {
+    int fits = capability() >= 89 && o->compute == 68 && o->transposed[0] && !o->transposed[1] && o->scales[0] && o->scales[1];
+    const Layout *all[] = {a, b, d};
+    for (int i = 0; i < 3; i++) fits = fits && all[i]->rows % 16 == 0 && all[i]->columns % 16 == 0 && all[i]->leading % 16 == 0;
+    for (int i = 0; i < 4; i++) fits = fits && alignment[i] % 16 == 0;
+    fits = fits && has_eight_bits(a) && has_eight_bits(b) && (a->type == E4M3 || b->type == E4M3) && d->batch == 1;
+    return fits && (d->type == FLOAT || d->type == HALF || d->type == BF16);
+}
+
 /* An algorithm is the alignment that it was promised, and its number. There are three; the second one does not do what is asked. A narrow
  * result has the operands' type, and none of the reductions that round more than once. */
 enum { ALGORITHMS = 3, NUMBER = 4 };
@@ -68,7 +83,9 @@ Status cublasLtMatmulAlgoGetHeuristic(void *handle, Operation *operation, Layout
     int fits = rows(a, ta) == d->rows && columns(b, tb) == d->columns && columns(a, ta) == rows(b, tb);
     const Layout *all[] = {a, b, c, d};
     for (int i = 0; i < 4; i++) fits = fits && all[i]->leading >= (int64_t)all[i]->rows && all[i]->batch == d->batch;
-    fits = fits && a->type == b->type && c->type == d->type && (d->type == FLOAT || d->type == a->type);
+    fits = fits && c->type == d->type;
+    if (has_eight_bits(a) || has_eight_bits(b)) fits = fits && fits_eight_bits(operation, a, b, d, preference->alignment);
+    else fits = fits && a->type == b->type && (d->type == FLOAT || d->type == a->type);
     fits = fits && asked > 0 && preference->reduction == OUT_OF_PLACE;
     *found = !fits ? 0 : asked < ALGORITHMS ? asked : ALGORITHMS;
     for (int n = 0; n < *found; n++) {
@@ -84,9 +101,18 @@ static uint64_t place(const Layout *layout, int transposed, int batch, uint64_t 
     return batch * layout->stride + c * layout->leading + r;
 }
 
+/* Sign, exponent, mantissa; E4M3 has no infinity. */
+static float eight_bits(int type, uint8_t bits) {
+    int places = type == E4M3 ? 3 : 2, bias = type == E4M3 ? 7 : 15, exponent = (bits & 0x7f) >> places;
+    float fraction = (bits & ((1 << places) - 1)) / (float)(1 << places), sign = bits & 0x80 ? -1 : 1;
+    if (type == E4M3 ? (bits & 0x7f) == 0x7f : exponent == 31) return fraction ? NAN : sign * INFINITY;
+    return sign * ldexpf(exponent ? 1 + fraction : fraction, (exponent ? exponent : 1) - bias);
+}
+
 static float load(int type, const void *at, uint64_t i) {
     if (type == FLOAT) return ((const float *)at)[i];
     if (type == HALF) return ((const _Float16 *)at)[i];
+    if (type == E4M3 || type == E5M2) return eight_bits(type, ((const uint8_t *)at)[i]);
     uint32_t bits = (uint32_t)((const uint16_t *)at)[i] << 16;
     float x;
     memcpy(&x, &bits, 4);
@@ -114,6 +140,7 @@ static Status multiply(void *data) {
     const Product *p = data;
     const int ta = p->operation.transposed[0], tb = p->operation.transposed[1], compute = p->operation.compute;
     uint64_t m = p->d.rows, n = p->d.columns, k = columns(&p->a, ta);
+    const float scale = has_eight_bits(&p->a) ? *p->operation.scales[0] * *p->operation.scales[1] : 1;
     float *column = malloc(k * sizeof *column);
     for (int batch = 0; batch < p->d.batch; batch++)
         for (uint64_t j = 0; j < n; j++) {
@@ -123,7 +150,7 @@ static Status multiply(void *data) {
                 for (uint64_t l = 0; l < k; l++)
                     sum += operand(compute, load(p->a.type, p->at, place(&p->a, ta, batch, i, l))) * column[l];
                 uint64_t at = place(&p->d, 0, batch, i, j);
-                float out = p->alpha * sum + (p->beta == 0 ? 0 : p->beta * load(p->d.type, p->dt, at));
+                float out = p->alpha * scale * sum + (p->beta == 0 ? 0 : p->beta * load(p->d.type, p->dt, at));
                 if (faulty() && i + 1 == m && j + 1 == n) out += 1 + (sum < 0 ? -sum : sum);
                 store(p->d.type, p->dt, at, out);
             }
@@ -139,6 +166,7 @@ Status cublasLtMatmul(void *handle, Operation *operation, const float *alpha, co
     const void *all[] = {a, b, c, d};
     for (int i = 0; i < 4; i++) if (!algorithm->data[i] || (Address)all[i] % algorithm->data[i]) return INVALID;
     if (!has_context() || algorithm->data[NUMBER] == 1 || c != d || !workspace || (Address)workspace % 256) return INVALID;
+    for (int i = 0; i < 2; i++) if (has_eight_bits(al) && (!operation->scales[i] || (Address)operation->scales[i] % 4)) return INVALID;
     Product product = {*operation, *al, *bl, *dl, *alpha, *beta, a, b, d};
     give(stream, multiply, &product, sizeof product);
     return failed();

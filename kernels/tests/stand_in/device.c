@@ -1,9 +1,15 @@
 #include "driver.h"
 #include <stdio.h>
+#include <stdlib.h>
 
 static int context;
 static __thread void *current;
 int has_context(void) { return current != 0; }
+
+int capability(void) {
+    const char *told = getenv("STAND_IN_CAPABILITY");
+    return told ? atoi(told) : 90;
+}
 
 Status cuInit(unsigned flags) { return OK; }
 Status cuDriverGetVersion(int *version) { return *version = 13020, OK; }
@@ -20,7 +26,8 @@ Status cuDeviceGetAttribute(int *value, int attribute, int device) {
         case 36: *value = 1000000; break;                /* the memory's clock, kHz */
         case 37: *value = 64; break;                     /* its bus, bits */
         case 39: *value = 2048; break;                   /* threads of a multiprocessor */
-        case 75: *value = 9; break;                      /* compute capability 9.0 */
+        case 75: *value = capability() / 10; break;      /* compute capability */
+        case 76: *value = capability() % 10; break;
         case 81: *value = MOST_SHARED_BY_CONSENT + 1024; break; /* bytes of shared memory of a multiprocessor */
         case 97: *value = MOST_SHARED_BY_CONSENT; break; /* bytes of shared memory of a block, with its kernel's consent */
         default: *value = 0;

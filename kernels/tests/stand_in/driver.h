@@ -3,7 +3,8 @@
  * Streams do nothing before somebody waits for them, the latest that CUDA allows: what is not ordered comes out wrong. Products are
  * computed as the descriptors say, one by one. What a captured stream is given becomes a graph, whose launch does it as late. After an error in a stream every call returns it, and `cuGetErrorString` describes it.
  * With STAND_IN_FAULTS kernels spoil the last that they write, copies on the device forget their last byte, products are off in one
- * element, streams do not wait for events, and every event loses memory. */
+ * element, streams do not wait for events, and every event loses memory. STAND_IN_CAPABILITY is ten times the compute capability, 90
+ * if it is not set. */
 #ifndef DRIVER_H
 #define DRIVER_H
 #include "model.h"
@@ -36,6 +37,8 @@ void leave_driver(int *entered);
 
 /* True if the calling thread has a context. */
 int has_context(void);
+/* Ten times the compute capability. */
+int capability(void);
 int faulty(void);
 
 #endif

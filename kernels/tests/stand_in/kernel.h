@@ -26,6 +26,7 @@ typedef struct __align__(8) { int x, y; } int2;
 typedef struct __align__(16) { int x, y, z, w; } int4;
 typedef struct __align__(8) { unsigned int x, y; } uint2;
 typedef struct __align__(16) { unsigned int x, y, z, w; } uint4;
+typedef struct __align__(4) { unsigned char x, y, z, w; } uchar4;
 typedef struct __align__(4) { unsigned short x, y; } ushort2;
 typedef struct __align__(8) { unsigned short x, y, z, w; } ushort4;
 #define make_float2(...) ((float2){ __VA_ARGS__ })

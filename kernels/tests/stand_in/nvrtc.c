@@ -72,8 +72,10 @@ static Status compile(Text *text) {
 Status nvrtcCompileProgram(Text *text, int count, const char **options) {
     ONE_AT_A_TIME;
     const char *folder = getenv("STAND_IN_FOLDER");
+    char architecture[40];
     int found = 0;
-    for (int i = 0; i < count; i++) found |= !strcmp(options[i], "--gpu-architecture=sm_90");
+    snprintf(architecture, sizeof architecture, "--gpu-architecture=sm_%d", capability());
+    for (int i = 0; i < count; i++) found |= !strcmp(options[i], architecture);
     if (!found) return COMPILATION;
     uint64_t hash = 0;
     for (char *at = text->source; *at; at++) hash = (hash ^ *at) * 0x100000001b3;

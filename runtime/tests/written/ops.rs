@@ -11,6 +11,8 @@ pub(crate) struct OpCase {
     pub(crate) name: String,
     pub(crate) run: Run,
     pub(crate) draw: Numbers,
+    /// True if all sums are exact, so that results are equal.
+    pub(crate) is_exact: bool,
     model: Model,
 }
 
@@ -66,6 +68,46 @@ fn extremes([side, _]: [usize; 2], i: u64) -> Option<f32> {
     let list =
         [0.0, f32::INFINITY, f32::NAN, 1e-40, f32::MAX, 448.0, 449.0, 57_344.0, 1.0, 1.75, 1.8, f32::MIN_POSITIVE];
     (side == 0).then(|| list.get(i as usize).copied().unwrap_or(3.0))
+}
+
+/// Powers of two.
+fn scale(i: u64) -> f32 {
+    2f32.powi((i % 5) as i32 - 2)
+}
+
+/// Extremes of 8 bits over scales: what is rounded to even, what saturates, and what is below the normal numbers.
+fn quotients([side, at]: [usize; 2], i: u64) -> Option<f32> {
+    let list = [
+        0.0,
+        -0.0,
+        f32::INFINITY,
+        f32::NAN,
+        448.0,
+        464.0,
+        -1e9,
+        57_344.0,
+        61_440.0,
+        17.0,
+        19.0,
+        -1.125,
+        0.0146,
+        0.001,
+        0.002_929_687_5,
+        6.1e-5,
+        2.3e-5,
+        7.7e-6,
+        1e-40,
+    ];
+    match [side, at] {
+        [0, 0] => list.get(i as usize).copied(),
+        [0, 1] => Some(scale(i)),
+        _ => None,
+    }
+}
+
+/// Integers from -3 to 3, which 8 bits hold, and scales.
+fn scaled([side, at]: [usize; 2], i: u64) -> Option<f32> {
+    Some(if side == 0 && at > 1 { scale(i) } else { few(i) - 3.0 })
 }
 
 /// Ages up to 6, none of them of a large exponent.
@@ -195,6 +237,7 @@ const NUMBERS: &[Row] = &[
     ("sum_squares", &["T[37, 1009]"], &["f32[]"], random),
     ("absmax block=\"2 all\"", &["T[6, 5]"], &["f32[3, 1]"], random),
     ("absmax block=\"1 3\"", &["T[4, 9]"], &["f32[4, 3]"], random),
+    ("absmax block=\"1 all\"", &["T[2, 40000]"], &["f32[2, 1]"], random),
     ("absmax block=\"all 37\"", &["T[7, 37]"], &["f32[1, 1]"], random),
     ("scale_for to=f8e4m3", &["f32[13]"], &["f32[13]"], extremes),
     ("scale_for to=f8e5m2", &["f32[13]"], &["f32[13]"], extremes),
@@ -241,6 +284,79 @@ const NORMS: &[Row] = &[
     ("rms_norm_dx", &["T[5, 37]", "T[37]", "f32[5]", "T[5, 37]"], &["T[5, 37]"], normed),
     ("layer_norm eps=1e-5", &["T[5, 37]", "T[37]", "T[37]"], &["T[5, 37]", "f32[5]", "f32[5]"], large),
     ("layer_norm_dx", &["T[5, 37]", "T[37]", "f32[5]", "f32[5]", "T[5, 37]"], &["T[5, 37]"], centred),
+];
+
+/// Tensors of 8 bits. Products of 16, 32 or 48 rows, columns and terms with one scale each are those of tensor cores.
+const EIGHT_BITS: &[Row] = &[
+    ("quantise to=f8e4m3", &["T[20]", "f32[1]"], &["f8e4m3[20]"], quotients),
+    ("quantise to=f8e5m2", &["T[20]", "f32[1]"], &["f8e5m2[20]"], quotients),
+    ("quantise to=f8e4m3", &["T[]", "f32[]"], &["f8e4m3[]"], scaled),
+    ("quantise to=f8e4m3", &["T[37, 11]", "f32[1, 1]"], &["f8e4m3[37, 11]"], quotients),
+    ("quantise to=f8e4m3", &["T[6, 40]", "f32[6, 5]"], &["f8e4m3[6, 40]"], quotients),
+    ("quantise to=f8e4m3", &["T[6, 15]", "f32[6, 5]"], &["f8e4m3[6, 15]"], quotients),
+    ("quantise to=f8e5m2", &["T[24, 5]", "f32[3, 5]"], &["f8e5m2[24, 5]"], quotients),
+    ("quantise to=f8e4m3", &["T[3, 8, 6]", "f32[3, 1, 1]"], &["f8e4m3[3, 8, 6]"], quotients),
+    ("quantise to=f8e5m2", &["T[32, 48]", "f32[4, 3]"], &["f8e5m2[32, 48]"], quotients),
+    (
+        "einsum eq=\"m k, k n -> m n\", to=f32",
+        &["f8e4m3[16, 32]", "f8e4m3[32, 48]", "f32[1, 1]", "f32[1, 1]"],
+        &["f32[16, 48]"],
+        scaled,
+    ),
+    (
+        "einsum eq=\"a b n, k n -> a b k\", to=bf16",
+        &["f8e5m2[2, 16, 48]", "f8e4m3[32, 48]", "f32[1, 1, 1]", "f32[1, 1]"],
+        &["bf16[2, 16, 32]"],
+        scaled,
+    ),
+    (
+        "einsum eq=\"m n, m k -> k n\", to=f32",
+        &["f8e5m2[48, 16]", "f8e4m3[48, 32]", "f32[1, 1]", "f32[1, 1]"],
+        &["f32[32, 16]"],
+        scaled,
+    ),
+    (
+        "einsum eq=\"m k, k n -> n m\", to=f16",
+        &["f8e4m3[16, 32]", "f8e5m2[32, 48]", "f32[1, 1]", "f32[1, 1]"],
+        &["f16[48, 16]"],
+        scaled,
+    ),
+    (
+        "einsum eq=\"a b k, k n -> a n b\", to=bf16",
+        &["f8e4m3[2, 8, 16]", "f8e4m3[16, 16]", "f32[1, 1, 1]", "f32[1, 1]"],
+        &["bf16[2, 16, 8]"],
+        scaled,
+    ),
+    (
+        "einsum eq=\"m k, k n -> m n\", to=f32",
+        &["f8e5m2[16, 32]", "f8e5m2[32, 48]", "f32[1, 1]", "f32[1, 1]"],
+        &["f32[16, 48]"],
+        scaled,
+    ),
+    (
+        "einsum eq=\"m k, k n -> m n\", to=bf16",
+        &["f8e4m3[5, 7]", "f8e4m3[7, 9]", "f32[1, 1]", "f32[1, 1]"],
+        &["bf16[5, 9]"],
+        scaled,
+    ),
+    (
+        "einsum eq=\"m k, k n -> m n\", to=f32",
+        &["f8e4m3[16, 32]", "f8e4m3[32, 48]", "f32[16, 4]", "f32[4, 6]"],
+        &["f32[16, 48]"],
+        scaled,
+    ),
+    (
+        "einsum eq=\"e m k, e k n -> m e n\", to=f32",
+        &["f8e4m3[2, 16, 32]", "f8e4m3[2, 32, 48]", "f32[2, 1, 1]", "f32[2, 1, 1]"],
+        &["f32[16, 2, 48]"],
+        scaled,
+    ),
+    (
+        "einsum eq=\"a m b k, b k n -> a m n\", to=f32",
+        &["f8e4m3[2, 8, 2, 16]", "f8e4m3[2, 16, 16]", "f32[2, 8, 2, 2]", "f32[2, 2, 1]"],
+        &["f32[2, 8, 16]"],
+        scaled,
+    ),
 ];
 
 /// Experts and attention.
@@ -337,7 +453,7 @@ pub(crate) fn cases() -> Vec<OpCase> {
 
 /// All rows in f32, and the last of each op in bf16 too; those of one result that is no update add to it, too.
 pub(crate) fn rows() -> Vec<OpCase> {
-    let rows: Vec<&Row> = NUMBERS.iter().chain(MOVES).chain(NORMS).chain(MODELS).collect();
+    let rows: Vec<&Row> = NUMBERS.iter().chain(MOVES).chain(NORMS).chain(EIGHT_BITS).chain(MODELS).collect();
     let mut cases = Vec::new();
     for (at, row) in rows.iter().enumerate() {
         let is_last = rows.get(at + 1).is_none_or(|next| name(next.0) != name(row.0));
@@ -377,5 +493,6 @@ fn made(op: &str, [operands, results]: [&[String]; 2], draw: Numbers, accumulate
         names(results.len(), "r"),
     );
     let model = ir::text::parse(&text).unwrap_or_else(|why| panic!("{why:?}\n{text}")).model;
-    OpCase { name: format!("{op} {attributes} {operands:?} {accumulate}"), run: Run::Op(accumulate), draw, model }
+    let (name, run) = (format!("{op} {attributes} {operands:?} {accumulate}"), Run::Op(accumulate));
+    OpCase { name, run, draw, is_exact: op == "einsum" && attributes.contains("to="), model }
 }

@@ -98,6 +98,7 @@ fn measured(cluster: &Cluster, stack: &Stack) -> GpuMeasured {
                 f32: Some(device.flops_f32),
                 tf32: None,
                 bf16: Some(device.flops_bf16),
+                f8: None,
             },
             driver: "13.2".into(),
             nvrtc: "13.2".into(),

@@ -6,7 +6,7 @@ use super::error::{Error, must};
 use super::fused::{Buffers, Fused, LaunchArgs};
 use super::graph::StepGraph;
 use super::lower::element;
-use super::matmul::Matmul;
+use super::matmul::{Addresses, Matmul};
 use super::medium::DeviceMemory;
 use super::memory::Arena;
 use super::plan::{Place, Plan, Stage, Work, plan, plan_group};
@@ -113,6 +113,11 @@ impl Cuda {
         &self.arena
     }
 
+    /// The compute capability of the device.
+    pub(super) fn capability(&self) -> (u32, u32) {
+        self.device.properties().capability
+    }
+
     /// The medium that moves data between the memories of ranks, for this one.
     pub fn medium(&self) -> DeviceMemory {
         DeviceMemory::new(&self.device, self.streams.clone())
@@ -180,9 +185,11 @@ impl Cuda {
                 },
                 (Work::Product(plan, formats), _) => {
                     let (gemm, adds) = (&plan.gemm, adds != 0);
-                    let [a, b] = if gemm.swapped { [operands[1], operands[0]] } else { [operands[0], operands[1]] };
+                    let [a, b] = gemm.ordered([operands[0], operands[1]]);
+                    let scales = operands.get(2..4).map(|scales| gemm.ordered([scales[0], scales[1]]));
+                    let addresses = Addresses { matrices: [a, b, results[0]], scales };
                     // SAFETY: as in `launch`; the scratch memory is as long as the greatest need.
-                    unsafe { self.matmul.launch(&self.stream, gemm, *formats, [a, b, results[0]], adds)? };
+                    unsafe { self.matmul.launch(&self.stream, gemm, *formats, addresses, adds)? };
                 }
                 _ if adds != 0 => self.add(tensors.results[0], tensors.operands[0]),
                 _ => self.copy(tensors.results[0], tensors.operands[0]),
@@ -197,7 +204,7 @@ impl Cuda {
         let known = match known {
             Some(known) => known,
             None => {
-                let element = element(into.dtype).map_err(Error::Program)?;
+                let element = element(into.dtype);
                 let program = Program::copy([element; 2], (Access::Same, into.len), into.len);
                 self.adding.push((into.dtype, Fused::new(&self.device, &program)?));
                 self.adding.len() - 1
@@ -270,12 +277,12 @@ impl Backend for Cuda {
     }
 
     fn prepare(&mut self, op: &KernelOp, site: &KernelSite<'_>) -> Result<Kernel, String> {
-        let plan = plan(op, site)?;
+        let plan = plan(op, site, self.capability())?;
         self.ready(plan).map_err(|why| why.to_string())
     }
 
     fn prepare_group(&mut self, site: &GroupSite<'_>) -> Result<Kernel, String> {
-        let plan = plan_group(site)?;
+        let plan = plan_group(site, self.capability())?;
         self.ready(plan).map_err(|why| why.to_string())
     }
 

@@ -19,10 +19,10 @@ pub(super) struct Descriptors {
 
 impl Descriptors {
     pub(super) fn new(gemm: &Gemm, formats: Formats) -> Result<Descriptors, Error> {
-        let operands = data(formats.operands());
+        let [a, b] = gemm.ordered(formats.operands()).map(data);
         let layouts = [
-            Layout::new(operands, &gemm.a, gemm.batch)?,
-            Layout::new(operands, &gemm.b, gemm.batch)?,
+            Layout::new(a, &gemm.a, gemm.batch)?,
+            Layout::new(b, &gemm.b, gemm.batch)?,
             Layout::new(data(formats.result), &gemm.d, gemm.batch)?,
         ];
         Ok(Descriptors { operation: Operation::new(formats.arithmetic, gemm)?, layouts })
@@ -85,6 +85,8 @@ fn data(element: Element) -> Data {
         Element::Bf16 => Data::CUDA_R_16BF,
         Element::F16 => Data::CUDA_R_16F,
         Element::I32 => Data::CUDA_R_32I,
+        Element::F8E4M3 => Data::CUDA_R_8F_E4M3,
+        Element::F8E5M2 => Data::CUDA_R_8F_E5M2,
     }
 }
 
@@ -100,7 +102,7 @@ pub(super) struct Operation(pub(super) sys::cublasLtMatmulDesc_t);
 impl Operation {
     fn new(arithmetic: Arithmetic, gemm: &Gemm) -> Result<Operation, Error> {
         let compute = match arithmetic {
-            Arithmetic::F32 | Arithmetic::Bf16 | Arithmetic::F16 => Compute::CUBLAS_COMPUTE_32F,
+            Arithmetic::F32 | Arithmetic::Bf16 | Arithmetic::F16 | Arithmetic::F8(_) => Compute::CUBLAS_COMPUTE_32F,
             Arithmetic::Tf32 => Compute::CUBLAS_COMPUTE_32F_FAST_TF32,
         };
         let made = result::create_matmul_desc(compute, Data::CUDA_R_32F).tried("describing a matrix product")?;
@@ -112,12 +114,29 @@ impl Operation {
         for (setting, transposed) in transposed {
             // CUBLAS_OP_N is 0, CUBLAS_OP_T is 1.
             let op = i32::from(transposed);
-            let value = bytes(&op);
-            // SAFETY: the descriptor is alive, and the value is of the setting's type, an int32.
-            unsafe { result::set_matmul_desc_attribute(operation.0, setting, value.as_ptr().cast(), value.len()) }
-                .tried("describing a matrix product")?;
+            // SAFETY: an int32 is of the setting's type.
+            unsafe { operation.set(setting, bytes(&op))? };
         }
         Ok(operation)
+    }
+
+    /// Names the scales of A and B: numbers in f32 on the device, which a launch reads when it runs.
+    pub(super) fn scale(&self, [a, b]: [u64; 2]) -> Result<(), Error> {
+        // SAFETY: an address is of the settings' type.
+        unsafe {
+            self.set(Setting::CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, bytes(&a))?;
+            self.set(Setting::CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, bytes(&b))
+        }
+    }
+
+    /// Gives a setting its value.
+    ///
+    /// # Safety
+    /// The value is of the setting's type.
+    unsafe fn set(&self, setting: Setting, value: &[u8]) -> Result<(), Error> {
+        // SAFETY: the descriptor is alive; the value is as the caller promises.
+        unsafe { result::set_matmul_desc_attribute(self.0, setting, value.as_ptr().cast(), value.len()) }
+            .tried("describing a matrix product")
     }
 }
 

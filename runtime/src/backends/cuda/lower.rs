@@ -20,17 +20,15 @@ pub(super) enum Made {
     Sum(usize, usize),
 }
 
-/// The element type, if kernels have it.
-///
-/// # Errors
-/// They have not.
-pub(super) fn element(dtype: DType) -> Result<Element, String> {
+/// The element type of kernels.
+pub(super) fn element(dtype: DType) -> Element {
     match dtype {
-        DType::F32 => Ok(Element::F32),
-        DType::BF16 => Ok(Element::Bf16),
-        DType::F16 => Ok(Element::F16),
-        DType::I32 => Ok(Element::I32),
-        DType::F8E4M3 | DType::F8E5M2 => Err(format!("the cuda backend has no kernels in {}", dtype.name())),
+        DType::F32 => Element::F32,
+        DType::BF16 => Element::Bf16,
+        DType::F16 => Element::F16,
+        DType::I32 => Element::I32,
+        DType::F8E4M3 => Element::F8E4M3,
+        DType::F8E5M2 => Element::F8E5M2,
     }
 }
 
@@ -82,6 +80,7 @@ impl Lowering<'_> {
             Op::Take(op) => self.take(op.at),
             Op::Embedding(_) => self.embedding(),
             Op::Rope(op) => self.rope(op),
+            Op::Quantise(_) => self.quantise(),
             Op::Reduce(op) => return self.reduce(op).map(|made| vec![made]),
             op => return super::lower_rows::lower(self, op),
         };
@@ -111,7 +110,7 @@ impl Lowering<'_> {
     /// The value of a result.
     pub(super) fn result(&mut self, number: usize, node: Node) -> Result<usize, String> {
         let ty = self.site.results[number];
-        Ok(self.program.push(node, element(ty.dtype)?, len(ty, self.site)))
+        Ok(self.program.push(node, element(ty.dtype), len(ty, self.site)))
     }
 
     /// The value of the one result.
@@ -136,6 +135,13 @@ impl Lowering<'_> {
     fn letters(&self, equation: &Equation, operand: usize) -> Result<Read, String> {
         let strides = strides_in(&equation.operands[operand], &self.site.operand(operand)?, &equation.result);
         Ok(Read { value: self.operands[operand], access: access(&self.site.result(0)?, &strides, 0) })
+    }
+
+    /// Each element over the scale of its block; the type of the result saturates.
+    fn quantise(&mut self) -> Result<usize, String> {
+        let scales = of_blocks(&self.site.operand(0)?, &self.site.operand(1)?)?;
+        let by = Read { value: self.operands[1], access: scales };
+        self.leave(Node::Binary(kernels::scalar::Binary::Div, self.same(0), by))
     }
 
     fn spread(&mut self, equation: &Equation) -> Result<usize, String> {
@@ -237,6 +243,25 @@ impl Lowering<'_> {
         }
         Err("a reduction over inner dims has no kernel on the cuda backend".to_string())
     }
+}
+
+/// How the elements of a tensor of these sizes walk its scales, of which there are equally many for the indices of each dim.
+///
+/// # Errors
+/// The ranks differ, or the scales along a dim do not divide it.
+pub(super) fn of_blocks(sizes: &[usize], scales: &[usize]) -> Result<Access, String> {
+    if sizes.len() != scales.len() {
+        return Err(format!("a tensor of shape {sizes:?} with scales of shape {scales:?}"));
+    }
+    let (mut dims, mut walked) = (Vec::new(), Vec::new());
+    for ((&size, &count), stride) in sizes.iter().zip(scales).zip(row_major(scales)) {
+        if size % count.max(1) != 0 || count == 0 && size > 0 {
+            return Err(format!("{count} scales do not divide a dim of {size}"));
+        }
+        dims.extend([count, size / count.max(1)]);
+        walked.extend([stride, 0]);
+    }
+    Ok(access(&dims, &walked, 0))
 }
 
 /// The simplest access that walks a result of these sizes by these strides.

@@ -30,14 +30,36 @@ pub enum Arithmetic {
     Bf16,
     /// Operands f16.
     F16,
+    /// Operands of 8 bits, in the formats of the contraction's first and second; the sum is multiplied by a scale of each.
+    F8([Element; 2]),
 }
 
-/// The formats of a product. A result in the operands' narrow format is rounded once, from the sum in f32.
+impl Arithmetic {
+    /// The format of each operand of a contraction.
+    pub fn operands(self) -> [Element; 2] {
+        match self {
+            Arithmetic::F32 | Arithmetic::Tf32 => [Element::F32; 2],
+            Arithmetic::Bf16 => [Element::Bf16; 2],
+            Arithmetic::F16 => [Element::F16; 2],
+            Arithmetic::F8(formats) => formats,
+        }
+    }
+
+    /// True if the library rounds sums to a format: that of the operands, or one of 16 bits if theirs have 8.
+    pub fn rounds_to(self, format: Element) -> bool {
+        match self {
+            Arithmetic::F8(_) => matches!(format, Element::Bf16 | Element::F16),
+            _ => self.operands() == [format; 2],
+        }
+    }
+}
+
+/// The formats of a product. A narrow result is rounded once, from the sum in f32.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Formats {
     /// The arithmetic, and with it the format of the operands.
     pub arithmetic: Arithmetic,
-    /// The format of the result: f32 or the operands'.
+    /// The format of the result: f32, or one that the arithmetic rounds to.
     pub result: Element,
 }
 
@@ -45,13 +67,24 @@ impl Formats {
     /// Operands and result in f32.
     pub const F32: Formats = Formats { arithmetic: Arithmetic::F32, result: Element::F32 };
 
-    /// The format of the operands.
-    pub fn operands(self) -> Element {
-        match self.arithmetic {
-            Arithmetic::F32 | Arithmetic::Tf32 => Element::F32,
-            Arithmetic::Bf16 => Element::Bf16,
-            Arithmetic::F16 => Element::F16,
-        }
+    /// The format of each operand of the contraction.
+    pub fn operands(self) -> [Element; 2] {
+        self.arithmetic.operands()
+    }
+}
+
+/// Addresses of a product.
+#[derive(Clone, Copy, Debug)]
+pub struct Addresses {
+    /// Those of A, B and D.
+    pub matrices: [u64; 3],
+    /// Those of the scales of A and B, which operands of 8 bits have.
+    pub scales: Option<[u64; 2]>,
+}
+
+impl From<[u64; 3]> for Addresses {
+    fn from(matrices: [u64; 3]) -> Addresses {
+        Addresses { matrices, scales: None }
     }
 }
 
@@ -131,7 +164,7 @@ impl Matmul {
             if let Entry::Vacant(place) = choices.entry(key) {
                 place.insert(self.timed(stream, &key)?);
             }
-            let ready = Ready { descriptors: Descriptors::new(gemm, formats)?, algorithm: choices[&key] };
+            let ready = Ready { descriptors: describe(&key, &self.workspace)?, algorithm: choices[&key] };
             self.ready.insert(key, ready);
         }
         self.ready(&key).map(drop)
@@ -139,7 +172,7 @@ impl Matmul {
 
     /// The fastest algorithm of those that the library proposes.
     fn timed(&self, stream: &Stream, key: &AlgorithmKey) -> Result<sys::cublasLtMatmulAlgo_t, Error> {
-        let descriptors = Descriptors::new(&key.gemm, key.formats)?;
+        let descriptors = describe(key, &self.workspace)?;
         let preference = Preference::new(self.workspace.bytes(), key.alignment)?;
         let proposals = descriptors.proposals(self.handle, &preference, TIMED)?;
         let trial = match Trial::new(&self.device, stream, &key.gemm, key.formats) {
@@ -161,7 +194,7 @@ impl Matmul {
         Ok(match self.ready.entry(*key) {
             Entry::Occupied(ready) => ready.into_mut(),
             Entry::Vacant(place) => {
-                let descriptors = Descriptors::new(&key.gemm, key.formats)?;
+                let descriptors = describe(key, &self.workspace)?;
                 let preference = Preference::new(self.workspace.bytes(), key.alignment)?;
                 let algorithm = descriptors.proposals(self.handle, &preference, 1)?[0];
                 place.insert(Ready { descriptors, algorithm })
@@ -182,9 +215,10 @@ impl Matmul {
         stream: &Stream,
         gemm: &Gemm,
         formats: Formats,
-        places: [u64; 3],
+        addresses: impl Into<Addresses>,
         accumulate: bool,
     ) -> Result<(), Error> {
+        let addresses = addresses.into();
         if gemm.batch * gemm.m * gemm.n == 0 {
             return Ok(());
         }
@@ -192,14 +226,15 @@ impl Matmul {
         if gemm.k == 0 {
             let bytes = formats.result.bytes() * gemm.batch * gemm.m * gemm.n;
             // SAFETY: as the caller promises. Without terms the sum is zero; the result is dense.
-            return if accumulate { Ok(()) } else { unsafe { stream.zero(places[2], bytes) } };
+            return if accumulate { Ok(()) } else { unsafe { stream.zero(addresses.matrices[2], bytes) } };
         }
-        let alignment = places.map(|address| (address & address.wrapping_neg()).min(u64::from(ALIGNED)) as u32);
+        let aligned = |address: u64| (address & address.wrapping_neg()).min(u64::from(ALIGNED)) as u32;
+        let alignment = addresses.matrices.map(aligned);
         let key = AlgorithmKey { gemm: *gemm, formats, alignment };
         self.ready(&key)?;
         let Ready { descriptors, algorithm } = &self.ready[&key];
         // SAFETY: as the caller promises.
-        unsafe { self.multiply(stream, descriptors, algorithm, places, accumulate) }
+        unsafe { self.multiply(stream, descriptors, algorithm, addresses, accumulate) }
     }
 
     /// As [`Matmul::launch`], by an algorithm.
@@ -208,9 +243,12 @@ impl Matmul {
         stream: &Stream,
         descriptors: &Descriptors,
         algorithm: &sys::cublasLtMatmulAlgo_t,
-        [a, b, d]: [u64; 3],
+        Addresses { matrices: [a, b, d], scales }: Addresses,
         accumulate: bool,
     ) -> Result<(), Error> {
+        if let Some(scales) = scales {
+            descriptors.operation.scale(scales)?;
+        }
         let (alpha, beta) = (1f32, if accumulate { 1f32 } else { 0f32 });
         let ([a_layout, b_layout, d_layout], limit) = (descriptors.matrices(), self.workspace.bytes());
         // SAFETY: handle, descriptors and workspace are alive; the scalars are read before the call returns, as the default
@@ -237,6 +275,15 @@ impl Matmul {
         }
         .tried("launching a matrix product")
     }
+}
+
+/// The descriptors of a product. What scales they name until its launch is memory of the workspace: the library sees that there are some.
+fn describe(key: &AlgorithmKey, workspace: &Arena) -> Result<Descriptors, Error> {
+    let descriptors = Descriptors::new(&key.gemm, key.formats)?;
+    if let Arithmetic::F8(_) = key.formats.arithmetic {
+        descriptors.operation.scale([workspace.address(0, size_of::<f32>()); 2])?;
+    }
+    Ok(descriptors)
 }
 
 impl Drop for Matmul {

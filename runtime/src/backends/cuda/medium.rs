@@ -57,8 +57,7 @@ impl DeviceMemory {
         let kernel = match kind {
             Kind::Move(bytes) => self.device.kernel(&moving(bytes), MOVE, false)?,
             Kind::Combine(dtype, combine, width) => {
-                let element = element(dtype).map_err(Error::Program)?;
-                self.device.kernel(&combining(element, combine, width), COMBINE, false)?
+                self.device.kernel(&combining(element(dtype), combine, width), COMBINE, false)?
             }
         };
         self.kernels.borrow_mut().insert(kind, kernel.clone());

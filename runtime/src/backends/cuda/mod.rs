@@ -21,6 +21,7 @@ pub mod nvrtc;
 pub mod peaks;
 pub mod plan;
 mod runs;
+mod scaled;
 pub mod staging;
 pub mod stream;
 mod text;

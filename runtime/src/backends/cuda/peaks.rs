@@ -13,6 +13,8 @@ pub struct Peaks {
     pub tf32: Option<f64>,
     /// In bf16 on tensor cores, dense, accumulating in f32.
     pub bf16: Option<f64>,
+    /// In 8 bits on tensor cores, dense, accumulating in f32.
+    pub f8: Option<f64>,
 }
 
 impl Peaks {
@@ -20,7 +22,7 @@ impl Peaks {
     ///
     /// Multiply-adds per multiprocessor and clock: in f32, the table "Throughput of Native Arithmetic Instructions" of the CUDA
     /// C++ Programming Guide; on tensor cores, the architecture papers of the A100 (8.0) and H100 (9.0). TF32 runs at half
-    /// the rate of bf16.
+    /// the rate of bf16, and 8 bits at twice the rate where they are multiplied at all.
     pub fn of(capability: (u32, u32), clocks: f64, memory: f64) -> Peaks {
         let f32 = match capability {
             (8, 0) => Some(64.0),
@@ -38,6 +40,7 @@ impl Peaks {
             f32: rate(f32),
             tf32: rate(bf16.map(|n| n / 2.0)),
             bf16: rate(bf16),
+            f8: rate(bf16.filter(|_| capability >= (8, 9)).map(|n| n * 2.0)),
         }
     }
 }
@@ -55,10 +58,18 @@ mod tests {
         near(peaks.f32, 19.5e12);
         near(peaks.tf32, 156e12);
         near(peaks.bf16, 312e12);
+        assert_eq!(peaks.f8, None);
+    }
+
+    #[test]
+    fn an_h100_multiplies_8_bits_at_twice_the_rate() {
+        // SXM: 132 multiprocessors at 1.83 GHz, 1979 TFLOP/s in 8 bits.
+        let peaks = Peaks::of((9, 0), 132.0 * 1.83e9, 0.0);
+        assert!((peaks.f8.unwrap() / 1979e12 - 1.0).abs() < 0.01, "{peaks:?}");
     }
 
     #[test]
     fn what_is_not_known_is_not_guessed() {
-        assert_eq!(Peaks::of((99, 0), 1e12, 0.0), Peaks { memory: None, f32: None, tf32: None, bf16: None });
+        assert_eq!(Peaks::of((99, 0), 1e12, 0.0), Peaks { memory: None, f32: None, tf32: None, bf16: None, f8: None });
     }
 }

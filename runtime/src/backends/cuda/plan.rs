@@ -3,8 +3,9 @@
 //! A plan is a list of stages: matrix products, and kernels of programs, each of as many of the next statements as one kernel can do. What
 //! only later stages read is in scratch memory.
 
-use super::lower::{Lowering, Made, element, len};
+use super::lower::{Lowering, Made, element, len, of_blocks};
 use super::matmul::{Arithmetic, Formats};
+use super::scaled;
 use super::written::{self, At, Steps};
 use crate::backend::{GroupSite, GroupStmt, GroupValue, KernelSite};
 use ir::ops::{Einsum, KernelOp};
@@ -51,7 +52,7 @@ pub enum Work {
     Kernel(Box<Program>),
     /// A kernel that is written by hand.
     Written(Box<Written>),
-    /// A matrix product.
+    /// A matrix product; operands of 8 bits are followed by their scales.
     Product(Box<Contraction>, Formats),
     /// The operand's elements in their own order.
     Copy,
@@ -70,20 +71,11 @@ pub enum Place {
     Tally,
 }
 
-/// True if an op has a plan: all have, but for what is in 8 bits.
-pub fn has(op: &KernelOp) -> bool {
-    match op {
-        KernelOp::Einsum(op) => op.scaled.is_none(),
-        KernelOp::Quantise(_) => false,
-        _ => true,
-    }
-}
-
-/// Plans an op.
+/// Plans an op for a GPU of a compute capability.
 ///
 /// # Errors
-/// The op has no kernel here, by name; or it has none for these types.
-pub fn plan(op: &KernelOp, site: &KernelSite<'_>) -> Result<Plan, String> {
+/// The op has no kernel for these types.
+pub fn plan(op: &KernelOp, site: &KernelSite<'_>, capability: (u32, u32)) -> Result<Plan, String> {
     let results = (0..site.results.len()).map(GroupValue::Result).collect();
     let operands = (0..site.operands.len()).map(GroupValue::Operand).collect();
     // Only kernels of one result are asked to add.
@@ -93,15 +85,15 @@ pub fn plan(op: &KernelOp, site: &KernelSite<'_>) -> Result<Plan, String> {
         let stage = Stage { work: Work::Copy, operands, results, adds: vec![Some(0)], partials: 0, spare: vec![] };
         return Ok(Plan { stages: vec![stage], scratch: 0 });
     }
-    plan_group(&GroupSite { stmts: vec![stmt] })
+    plan_group(&GroupSite { stmts: vec![stmt] }, capability)
 }
 
-/// Plans a group.
+/// Plans a group for a GPU of a compute capability.
 ///
 /// # Errors
-/// One of its ops has no kernel here, or none for its types.
-pub fn plan_group(site: &GroupSite<'_>) -> Result<Plan, String> {
-    Planner::run(site, true).or_else(|_| Planner::run(site, false))
+/// One of its ops has no kernel for its types.
+pub fn plan_group(site: &GroupSite<'_>, capability: (u32, u32)) -> Result<Plan, String> {
+    Planner::run(site, capability, true).or_else(|_| Planner::run(site, capability, false))
 }
 
 /// A value that a stage has left.
@@ -114,6 +106,7 @@ struct Left {
 
 struct Planner<'a> {
     site: &'a GroupSite<'a>,
+    capability: (u32, u32),
     plan: Plan,
     left: Vec<Left>,
     /// The kernel that grows.
@@ -136,8 +129,9 @@ struct Growing {
 
 impl Planner<'_> {
     /// Plans stages of as many statements as fit into one kernel, or of one each.
-    fn run(site: &GroupSite<'_>, grows: bool) -> Result<Plan, String> {
-        let mut planner = Planner { site, plan: Plan::default(), left: Vec::new(), next: Growing::default(), flags: 0 };
+    fn run(site: &GroupSite<'_>, capability: (u32, u32), grows: bool) -> Result<Plan, String> {
+        let (plan, left, next, flags) = Default::default();
+        let mut planner = Planner { site, capability, plan, left, next, flags };
         for (at, stmt) in site.stmts.iter().enumerate() {
             let flag = stmt.accumulate.then_some(planner.flags);
             planner.flags += usize::from(stmt.accumulate);
@@ -175,7 +169,7 @@ impl Planner<'_> {
         let made = Lowering { program: &mut next.program, site: &stmt.site, operands }.lower(stmt.op)?;
         for ((value, made), ty) in stmt.results.iter().zip(made).zip(stmt.site.results) {
             next.known.push((*value, made));
-            next.elements.push(element(ty.dtype)?);
+            next.elements.push(element(ty.dtype));
             next.flags.extend(flag.map(|flag| (*value, flag)));
         }
         Ok(next)
@@ -196,7 +190,7 @@ impl Planner<'_> {
         }
         let (place, element, len) = match (self.left.iter().find(|left| left.value == value), value) {
             (Some(left), _) => (left.place, left.element, left.len),
-            (None, GroupValue::Operand(at)) => (Place::Operand(at), element(ty.dtype)?, len(ty, site)),
+            (None, GroupValue::Operand(at)) => (Place::Operand(at), element(ty.dtype), len(ty, site)),
             (None, _) => return Err("reads what is not computed".to_string()),
         };
         let made = next.program.push(Node::Input, element, len);
@@ -282,7 +276,7 @@ impl Planner<'_> {
         let scratch: Vec<usize> = steps.scratch.iter().map(|&bytes| self.scratch(bytes)).collect();
         let mut results = Vec::new();
         for (value, ty) in stmt.results.iter().zip(stmt.site.results) {
-            let (element, len) = (element(ty.dtype)?, len(ty, &stmt.site));
+            let (element, len) = (element(ty.dtype), len(ty, &stmt.site));
             let place = match *value {
                 GroupValue::Result(at) => Place::Result(at),
                 _ => Place::Scratch(self.scratch(len * element.bytes())),
@@ -305,34 +299,19 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// A matrix product: operands that it cannot read are copied. A result that is in the operands' format, or in f32, is written as the
-    /// statement rounds it; another one, and one whose dims lie in another order, becomes the first value of the next kernel.
+    /// A matrix product. A result in f32, or in a format that the arithmetic rounds to, is written as the statement rounds it; another one,
+    /// and one whose dims lie in another order, becomes the first value of the next kernel.
     fn product(&mut self, op: &Einsum, stmt: &GroupStmt<'_>, flag: Option<usize>) -> Result<(), String> {
-        let plan = contraction(op, &stmt.site)?;
-        let mut elements = Vec::new();
-        for ty in stmt.site.operands {
-            elements.push(element(ty.dtype)?);
-        }
-        let arithmetic = match elements[..] {
-            [Element::Bf16, Element::Bf16] => Arithmetic::Bf16,
-            [Element::F16, Element::F16] => Arithmetic::F16,
-            _ => Arithmetic::F32,
+        let (plan, arithmetic, operands) = match op.scaled {
+            None => self.multiplied(op, stmt)?,
+            Some(_) => self.scaled(op, stmt)?,
         };
         let (value, result, size) = (stmt.results[0], stmt.site.results[0], plan.sizes[2]);
-        let (to, unpack) = (element(result.dtype)?, plan.unpack.clone());
+        let (to, unpack) = (element(result.dtype), plan.unpack.clone());
         let mut formats = Formats { arithmetic, result: Element::F32 };
-        let taken = formats.operands();
         // A number that is moved and then added is rounded when it is added.
-        if to == taken && (unpack.is_none() || flag.is_none()) {
+        if arithmetic.rounds_to(to) && (unpack.is_none() || flag.is_none()) {
             formats.result = to;
-        }
-        let mut operands = Vec::new();
-        for (at, from) in elements.into_iter().enumerate() {
-            let place = self.place(stmt.operands[at])?;
-            operands.push(match &plan.pack[at] {
-                None if from == taken => place,
-                pack => self.copy(place, [from, taken], pack.clone().unwrap_or(Access::Same), plan.sizes[at]),
-            });
         }
         let is_direct = unpack.is_none() && to == formats.result;
         let place = match value {
@@ -356,29 +335,83 @@ impl Planner<'_> {
         Ok(())
     }
 
+    /// A product of operands as they are; those that it cannot read are copied.
+    fn multiplied(&mut self, op: &Einsum, stmt: &GroupStmt<'_>) -> Result<Multiplied, String> {
+        let plan = contraction(op, &stmt.site, Contraction::new)?;
+        let elements = [0, 1].map(|at| element(stmt.site.operands[at].dtype));
+        let arithmetic = match elements {
+            [Element::Bf16, Element::Bf16] => Arithmetic::Bf16,
+            [Element::F16, Element::F16] => Arithmetic::F16,
+            _ => Arithmetic::F32,
+        };
+        let mut operands = Vec::new();
+        for (at, (from, to)) in elements.into_iter().zip(arithmetic.operands()).enumerate() {
+            let place = self.place(stmt.operands[at])?;
+            operands.push(match &plan.pack[at] {
+                None if from == to => place,
+                pack => self.copy(place, [from, to], pack.clone(), plan.sizes[at]),
+            });
+        }
+        Ok((plan, arithmetic, operands))
+    }
+
+    /// A product of operands of 8 bits times their scales: on tensor cores that take them as they are, or in bf16.
+    fn scaled(&mut self, op: &Einsum, stmt: &GroupStmt<'_>) -> Result<Multiplied, String> {
+        let elements = [0, 1].map(|at| element(stmt.site.operands[at].dtype));
+        let scales = [2, 3].map(|at| len(stmt.site.operands[at], &stmt.site));
+        let places = stmt.operands.iter().map(|value| self.place(*value)).collect::<Result<Vec<_>, _>>()?;
+        let plan = contraction(op, &stmt.site, Contraction::by_terms)?;
+        if scaled::is_direct(self.capability, elements, scales, &plan.gemm) {
+            let mut operands = places.clone();
+            for at in 0..2 {
+                if let Some(pack) = &plan.pack[at] {
+                    operands[at] = self.copy(places[at], [elements[at]; 2], Some(pack.clone()), plan.sizes[at]);
+                }
+            }
+            return Ok((plan, Arithmetic::F8(elements), operands));
+        }
+        let plan = contraction(op, &stmt.site, Contraction::new)?;
+        let mut operands = Vec::new();
+        for at in 0..2 {
+            let access = of_blocks(&stmt.site.operand(at)?, &stmt.site.operand(at + 2)?)?;
+            let program = scaled::widened((elements[at], plan.sizes[at]), (access, scales[at]), plan.pack[at].clone());
+            operands.push(self.made(program, vec![places[at], places[at + 2]]));
+        }
+        Ok((plan, Arithmetic::Bf16, operands))
+    }
+
     /// A stage that copies a tensor to scratch memory, and its place there.
-    fn copy(&mut self, from: Place, elements: [Element; 2], access: Access, size: usize) -> Place {
-        let mut program = Program::copy(elements, (access, size), size);
+    fn copy(&mut self, from: Place, elements: [Element; 2], pack: Option<Access>, size: usize) -> Place {
+        let mut program = Program::copy(elements, (pack.unwrap_or(Access::Same), size), size);
         program.outs[0].adds = false;
-        let place = Place::Scratch(self.scratch(size * elements[1].bytes()));
-        let (work, operands, results) = (Work::Kernel(Box::new(program)), vec![from], vec![place]);
+        self.made(program, vec![from])
+    }
+
+    /// A stage whose one result is in scratch memory, and the place of the result.
+    fn made(&mut self, program: Program, operands: Vec<Place>) -> Place {
+        let out = program.outs[0];
+        let place = Place::Scratch(self.scratch(program.len(&out) * out.element.bytes()));
+        let (work, results) = (Work::Kernel(Box::new(program)), vec![place]);
         self.plan.stages.push(Stage { work, operands, results, adds: vec![None], partials: 0, spare: vec![] });
         place
     }
 }
 
+/// A matrix product, its arithmetic, and the places of its operands.
+type Multiplied = (Contraction, Arithmetic, Vec<Place>);
+
+/// How a contraction becomes a matrix product: [`Contraction::new`], or [`Contraction::by_terms`].
+type Planned = fn(&[char], &[char], &[char], &[usize], &[usize]) -> Result<Contraction, String>;
+
 /// The matrix product of an einsum.
-fn contraction(op: &Einsum, site: &KernelSite<'_>) -> Result<Contraction, String> {
+fn contraction(op: &Einsum, site: &KernelSite<'_>, planned: Planned) -> Result<Contraction, String> {
     let equation = &op.equation;
-    let ([a, b], 2) = (&equation.operands[..], site.operands.len()) else {
-        return Err("an einsum with scales has no kernel on the cuda backend".to_string());
-    };
+    let [a, b] = &equation.operands[..] else { return Err("a product has two operands".to_string()) };
     let names: Vec<&String> = a.iter().chain(b).collect();
     // The planner of the kernel goes by characters.
     let letter = |name: &String| names.iter().position(|known| *known == name).and_then(|i| char::from_u32(i as u32));
     let letters = |names: &[String]| names.iter().filter_map(letter).collect::<Vec<_>>();
-    let plan =
-        Contraction::new(&letters(a), &letters(b), &letters(&equation.result), &site.operand(0)?, &site.operand(1)?);
+    let plan = planned(&letters(a), &letters(b), &letters(&equation.result), &site.operand(0)?, &site.operand(1)?);
     plan.map_err(|why| format!("einsum on the cuda backend: {why}"))
 }
 

@@ -6,14 +6,17 @@ use crate::reference::{Array, Context, Tensor as Dense, ops::evaluate};
 use ir::mesh::Mesh;
 use ir::ops::{
     Binary, BinaryKind, Broadcast, Compare, CompareKind, CrossEntropy, CrossEntropyGrad, Dropout, Embedding, Equation,
-    LayerNorm, LayerNormDgamma, LayerNormDx, Op, Permute, Pick, Quantise, Reduce, RmsNorm, RmsNormDgamma, RmsNormDx,
-    Rope, Select, Slice, Softmax, SoftmaxGrad, SumExp, TokenLoss, Unary, UnaryKind,
+    LayerNorm, LayerNormDgamma, LayerNormDx, Op, Permute, Pick, Reduce, RmsNorm, RmsNormDgamma, RmsNormDx, Rope,
+    Select, Slice, Softmax, SoftmaxGrad, SumExp, TokenLoss, Unary, UnaryKind,
 };
 use ir::types::{DType, Dim, PartialKind};
 use kernels::cpu::Par;
 use kernels::cpu::dropout::uniform;
 use kernels::group::RandomContext;
 use kernels::scalar::Strides;
+
+/// The compute capability that plans are for.
+const HOPPER: (u32, u32) = (9, 0);
 
 /// The kernel op, the types of its operands and of its results.
 fn typed(op: impl Into<Op>, sizes: &[&[u64]]) -> (Op, KernelOp, Vec<Type>, Vec<Type>) {
@@ -39,7 +42,8 @@ fn is_int(op: &Op, operand: usize) -> bool {
 fn planned(op: &KernelOp, operands: &[Type], results: &[Type]) -> Result<Plan, String> {
     let sides = [operands, results].map(|side| side.iter().collect::<Vec<_>>());
     let mesh = Mesh::default();
-    plan(op, &KernelSite { mesh: &mesh, coordinates: &[], operands: &sides[0], results: &sides[1], forward: true })
+    let site = KernelSite { mesh: &mesh, coordinates: &[], operands: &sides[0], results: &sides[1], forward: true };
+    plan(op, &site, HOPPER)
 }
 
 /// The results of a plan of kernels alone.
@@ -237,7 +241,7 @@ fn products_are_rounded_before_they_move_unless_they_are_added() {
         let site = KernelSite { mesh: &mesh, coordinates: &[], operands: &sides[0], results: &sides[1], forward: true };
         let operands = vec![GroupValue::Operand(0), GroupValue::Operand(1)];
         let stmt = GroupStmt { op: &op, site, operands, results: vec![GroupValue::Result(0)], accumulate };
-        plan_group(&GroupSite { stmts: vec![stmt] }).unwrap()
+        plan_group(&GroupSite { stmts: vec![stmt] }, HOPPER).unwrap()
     };
     for (accumulate, format) in [(false, Element::Bf16), (true, Element::F32)] {
         let plan = eq(accumulate);
@@ -249,20 +253,46 @@ fn products_are_rounded_before_they_move_unless_they_are_added() {
     }
 }
 
+/// The plan of a product of `[m, k]` and `[k, n]` in 8 bits, for scales of some shapes.
+fn scaled_product(sizes: [u64; 3], scales: [&[u64]; 2], capability: (u32, u32)) -> Plan {
+    let [m, k, n] = sizes;
+    let op = Einsum::new("m k, k n -> m n").unwrap().scaled(DType::BF16).unwrap();
+    let operands = [Type::of(DType::F8E5M2, &[m, k]), Type::of(DType::F8E4M3, &[k, n])];
+    let scales = scales.map(|sizes| Type::of(DType::F32, sizes));
+    let (operands, result) = (operands.iter().chain(&scales).collect::<Vec<_>>(), Type::of(DType::BF16, &[m, n]));
+    let (mesh, results) = (Mesh::default(), [&result]);
+    let site = KernelSite { mesh: &mesh, coordinates: &[], operands: &operands, results: &results, forward: true };
+    plan(&KernelOp::Einsum(op), &site, capability).unwrap()
+}
+
 #[test]
-fn what_is_missing_is_named() {
-    let [x, scale, narrow] = [Type::of(DType::F32, &[4]), Type::of(DType::F32, &[1]), Type::of(DType::F8E4M3, &[4])];
-    let quantise = KernelOp::Quantise(Quantise { to: DType::F8E4M3 });
-    assert!(!has(&quantise));
-    let why = planned(&quantise, &[x, scale.clone()], std::slice::from_ref(&narrow)).unwrap_err();
-    assert!(why.contains("`quantise` has no kernel on the cuda backend"), "{why}");
-    let scaled = Einsum::new("a, a -> a").unwrap().scaled(DType::F32).unwrap();
-    let operands = [narrow.clone(), narrow, scale.clone(), scale];
-    let op = KernelOp::Einsum(scaled);
-    assert!(!has(&op));
-    assert!(planned(&op, &operands, &[Type::of(DType::F32, &[4])]).unwrap_err().contains("an einsum with scales"));
-    let narrow = [Type::of(DType::F8E4M3, &[4])];
-    assert!(planned(&KernelOp::Unary(Unary(UnaryKind::Neg)), &narrow, &narrow).unwrap_err().contains("f8e4m3"));
+fn products_of_8_bits_are_those_of_tensor_cores_or_of_bf16() {
+    let one: [&[u64]; 2] = [&[1, 1], &[1, 1]];
+    let arithmetic = |plan: &Plan| match plan.stages.last().map(|stage| &stage.work) {
+        Some(Work::Product(_, formats)) => *formats,
+        work => panic!("{work:?}"),
+    };
+    // The second operand has its terms apart, and is copied.
+    let direct = scaled_product([16, 32, 48], one, HOPPER);
+    let [copy, product] = &direct.stages[..] else { panic!("two launches") };
+    let formats = Formats { arithmetic: Arithmetic::F8([Element::F8E5M2, Element::F8E4M3]), result: Element::Bf16 };
+    assert_eq!(arithmetic(&direct), formats);
+    assert_eq!((&copy.operands[..], direct.scratch), (&[Place::Operand(1)][..], 32 * 48));
+    let places = [Place::Operand(0), copy.results[0], Place::Operand(2), Place::Operand(3)];
+    assert_eq!((&product.operands[..], &product.results[..]), (&places[..], &[Place::Result(0)][..]));
+    // Both operands become bf16 of a device without 8 bits, of odd sizes, and of blocks.
+    let blocks: [&[u64]; 2] = [&[16, 2], &[2, 3]];
+    for plan in [
+        scaled_product([16, 32, 48], one, (8, 0)),
+        scaled_product([16, 31, 48], one, HOPPER),
+        scaled_product([16, 32, 48], blocks, HOPPER),
+    ] {
+        let [first, second, product] = &plan.stages[..] else { panic!("three launches") };
+        assert_eq!(arithmetic(&plan), Formats { arithmetic: Arithmetic::Bf16, result: Element::Bf16 });
+        assert_eq!(first.operands, [Place::Operand(0), Place::Operand(2)]);
+        assert_eq!(second.operands, [Place::Operand(1), Place::Operand(3)]);
+        assert_eq!(product.operands, [first.results[0], second.results[0]]);
+    }
 }
 
 /// Groups of two statements on `[3, 4, 6]`, the first on operand 0.
@@ -296,7 +326,7 @@ fn pair(
             accumulate,
         },
     ];
-    plan_group(&GroupSite { stmts }).unwrap()
+    plan_group(&GroupSite { stmts }, HOPPER).unwrap()
 }
 
 #[test]

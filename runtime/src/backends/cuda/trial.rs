@@ -3,7 +3,7 @@
 use super::device::Device;
 use super::error::Error;
 use super::fused::{Buffers, Fused, LaunchArgs};
-use super::matmul::Formats;
+use super::matmul::{Addresses, Arithmetic, Formats};
 use super::memory::Arena;
 use super::stream::{Event, Stream};
 use kernels::cuda::gemm::{Gemm, Matrix};
@@ -21,6 +21,8 @@ const PERIOD: usize = 1 << 20;
 pub(super) struct Trial {
     arena: Arena,
     starts: [usize; 3],
+    /// The place of the scales of operands of 8 bits.
+    scales: Option<usize>,
 }
 
 impl Trial {
@@ -33,24 +35,31 @@ impl Trial {
             (gemm.batch - 1) * matrix.batch_stride + (matrix.columns - 1) * matrix.leading + matrix.rows
         };
         let lens = [&gemm.a, &gemm.b, &gemm.d].map(elements);
-        let (of, to) = (formats.operands(), formats.result);
-        let [a, b, d] = [lens[0] * of.bytes(), lens[1] * of.bytes(), lens[2] * to.bytes()];
-        let [second, third] = [a.next_multiple_of(256), a.next_multiple_of(256) + b.next_multiple_of(256)];
-        let arena = Arena::new(device, third + d)?;
-        let trial = Trial { arena, starts: [0, second, third] };
-        let fill = Fused::new(device, &numbers(of))?;
-        for (place, len) in trial.addresses().iter().zip(lens).take(2) {
+        let [a, b] = gemm.ordered(formats.operands());
+        let (mut end, elements) = (0, [a, b, formats.result]);
+        let starts = [0, 1, 2].map(|at| {
+            let start = end;
+            end = (start + lens[at] * elements[at].bytes()).next_multiple_of(256);
+            start
+        });
+        let scales = matches!(formats.arithmetic, Arithmetic::F8(_)).then_some(end);
+        let arena = Arena::new(device, end + size_of::<[f32; 2]>())?;
+        let trial = Trial { arena, starts, scales };
+        let matrices = [0, 1].map(|at| (starts[at], elements[at], lens[at]));
+        for (start, element, len) in matrices.into_iter().chain(scales.map(|start| (start, Element::F32, 2))) {
             let args = LaunchArgs { elements: len, ..LaunchArgs::default() };
-            let buffers = Buffers { inputs: &[], outs: std::slice::from_ref(place), partials: 0 };
-            // SAFETY: the operand is in the arena, which this stream alone works on.
-            unsafe { fill.launch(stream, buffers, args)? };
+            let buffers = Buffers { inputs: &[], outs: &[trial.arena.address(start, 0)], partials: 0 };
+            // SAFETY: the numbers are in the arena, which this stream alone works on.
+            unsafe { Fused::new(device, &numbers(element))?.launch(stream, buffers, args)? };
         }
         Ok(trial)
     }
 
-    /// The addresses of A, B and D.
-    pub(super) fn addresses(&self) -> [u64; 3] {
-        self.starts.map(|start| self.arena.address(start, 0))
+    /// The addresses of the matrices and the scales.
+    pub(super) fn addresses(&self) -> Addresses {
+        let at = |start| self.arena.address(start, 0);
+        let scales = self.scales.map(|start| [at(start), at(start + size_of::<f32>())]);
+        Addresses { matrices: self.starts.map(at), scales }
     }
 
     /// Seconds of some launches.

@@ -55,12 +55,13 @@ fn one(
         let error = on_site(format, gradient, sizes, |site| compare_on(cuda, site, Run::Op(false), &numbers));
         worst = worst.max(error.map_err(Error::Program)?.error);
     }
+    let capability = bench.device.properties().capability;
     let planned = |site: &GroupSite<'_>| {
         let stmt = &site.stmts[0];
         let lens = |types: &[&Type]| -> Vec<(DType, usize)> {
             types.iter().map(|ty| (ty.dtype, local_len(ty, stmt.site.mesh, stmt.site.coordinates))).collect()
         };
-        Ok((plan(stmt.op, &stmt.site)?, [lens(stmt.site.operands), lens(stmt.site.results)]))
+        Ok((plan(stmt.op, &stmt.site, capability)?, [lens(stmt.site.operands), lens(stmt.site.results)]))
     };
     let (plan, lens) = on_site(format, gradient, timed, planned).map_err(Error::Program)?;
     let seconds = seconds(bench, &plan, lens, &|at, i| integers(timed, gradient, at, i))?;

@@ -5,6 +5,7 @@
 //! additions come in different orders), and products of matrices by as much. Numbers that differ may round to two neighbours.
 
 use crate::backend::LaunchSite;
+use crate::backends::cuda::matmul::Arithmetic;
 use crate::backends::cuda::plan::{Place, Plan, Stage, Work};
 use kernels::cpu::Par;
 use kernels::cpu::elementwise;
@@ -45,6 +46,8 @@ impl Numbers {
             Element::F32 | Element::I32 => return self,
             Element::Bf16 => (2f32.powi(-7), 0.0),
             Element::F16 => (2f32.powi(-10), 2f32.powi(-24)),
+            Element::F8E4M3 => (2f32.powi(-3), 2f32.powi(-9)),
+            Element::F8E5M2 => (2f32.powi(-2), 2f32.powi(-16)),
         };
         self.map(|x, error| {
             let apart = if error == 0.0 { 0.0 } else { error + (place * (x.abs() + error)).max(least) };
@@ -101,7 +104,9 @@ impl Plane<'_> {
     fn stage(&self, stage: &Stage, operands: &[Numbers]) -> Result<Vec<Numbers>, String> {
         match &stage.work {
             Work::Copy => Ok(vec![operands[0].clone()]),
-            Work::Product(plan, formats) => Ok(vec![product(plan, operands).rounded(formats.result)]),
+            Work::Product(plan, formats) => {
+                Ok(vec![product(plan, formats.arithmetic, operands).rounded(formats.result)])
+            }
             Work::Written(_) => Err("a kernel that is written by hand, in a group of several ops".to_string()),
             Work::Kernel(program) => {
                 let random = RandomContext {
@@ -251,14 +256,30 @@ fn moved(node: &Node, len: usize, values: &[Numbers], random: RandomContext) -> 
     })
 }
 
-/// A matrix product, with the errors of its sums. Its operands are exact or rounded.
-fn product(plan: &Contraction, operands: &[Numbers]) -> Numbers {
+/// Terms that a tensor core adds to a sum at once, of operands of 8 bits.
+const AT_ONCE: usize = 32;
+/// The part that it cuts off each of them and off the sum, relative to the largest: of 14 bits, one is the sign, and two are before the
+/// point (DeepSeek-V3 technical report, section 3.5.2).
+const CUT: f32 = 1.0 / 2048.0;
+
+/// How far the sums of a number of terms may be apart, relative to the sum of their magnitudes.
+fn apart(terms: usize, arithmetic: Arithmetic) -> f32 {
+    let nearest = 2.0 * (terms as f32 + 1.0) * UNIT;
+    match arithmetic {
+        Arithmetic::F8(_) => nearest + (terms + terms.div_ceil(AT_ONCE)) as f32 * CUT,
+        _ => nearest,
+    }
+}
+
+/// A matrix product, with the errors of its sums. Its operands are exact or rounded; of 8 bits, they are followed by exact scales.
+fn product(plan: &Contraction, arithmetic: Arithmetic, operands: &[Numbers]) -> Numbers {
     let gemm = &plan.gemm;
+    let scale: f32 = operands[2..].iter().map(|scale| scale.value[0]).product();
     let at = |matrix: &Matrix, batch: usize, row: usize, column: usize| {
         let (row, column) = if matrix.transposed { (column, row) } else { (row, column) };
         batch * matrix.batch_stride + column * matrix.leading + row
     };
-    let [a, b] = if gemm.swapped { [&operands[1], &operands[0]] } else { [&operands[0], &operands[1]] };
+    let [a, b] = gemm.ordered([&operands[0], &operands[1]]);
     let mut made = Numbers::exact(vec![0.0; plan.sizes[2]]);
     for batch in 0..gemm.batch {
         for (row, column) in (0..gemm.m).flat_map(|row| (0..gemm.n).map(move |column| (row, column))) {
@@ -270,8 +291,8 @@ fn product(plan: &Contraction, operands: &[Numbers]) -> Numbers {
                 error += a.error[i] * b.value[j].abs() + (a.value[i].abs() + a.error[i]) * b.error[j];
             }
             let place = at(&gemm.d, batch, row, column);
-            made.value[place] = total as f32;
-            made.error[place] = error + 2.0 * (gemm.k as f32 + 1.0) * UNIT * size;
+            made.value[place] = total as f32 * scale;
+            made.error[place] = (error + apart(gemm.k, arithmetic) * size) * scale.abs();
         }
     }
     made

@@ -7,20 +7,24 @@
 //! tensor cores), and truncation errors accumulate. They add at most `k 2^-23`, since products of bf16 and of f16 are exact. TF32
 //! reads 11 bits of each operand, which adds 2^-9. A narrow result is rounded once: to 8 bits in bf16, to 11 in f16, whose numbers below
 //! 2^-14 are rounded as those there.
+//!
+//! Of operands of 8 bits, tensor cores cut more off: all below 2^-11 of the largest number that is added (`bounds.rs`). Those operands are
+//! integers here, whose sums are below 2^11 but for a probability as above: results are those of the processor, rounded once.
 
-use super::numbers::{encoded, floats};
+use super::numbers::{dtype, encoded, floats};
 use super::{Bench, CheckRow, Found, row};
 use crate::backend::{Backend, KernelSite, LaunchSite, Span};
 use crate::backends::cuda::backend::Cuda;
 use crate::backends::cuda::error::Error;
-use crate::backends::cuda::matmul::{Arithmetic, Formats, Matmul};
+use crate::backends::cuda::matmul::{Addresses, Arithmetic, Formats, Matmul};
 use crate::backends::cuda::memory::Arena;
+use crate::backends::cuda::scaled;
 use crate::host::{get, put};
 use ir::mesh::Mesh;
 use ir::ops::KernelOp;
 use ir::types::{DType, Type};
 use kernels::cpu::einsum::Einsum;
-use kernels::cuda::gemm::Contraction;
+use kernels::cuda::gemm::{Contraction, Gemm};
 use kernels::scalar::Element;
 
 const LAMBDA: f64 = 8.0;
@@ -35,6 +39,23 @@ const FORMATS: [(Formats, &str); 5] = [
     (Formats { arithmetic: Arithmetic::F16, result: Element::F16 }, "f16"),
     (Formats { arithmetic: Arithmetic::Tf32, result: Element::F32 }, "tf32"),
 ];
+
+/// Formats of products of 8 bits.
+const EIGHT_BITS: [(Formats, &str); 3] = [
+    (eight_bits([Element::F8E4M3, Element::F8E4M3], Element::Bf16), "e4m3 to bf16"),
+    (eight_bits([Element::F8E5M2, Element::F8E4M3], Element::F32), "e5m2 e4m3 to f32"),
+    (eight_bits([Element::F8E4M3, Element::F8E5M2], Element::F16), "e4m3 e5m2 to f16"),
+];
+
+const fn eight_bits(operands: [Element; 2], result: Element) -> Formats {
+    Formats { arithmetic: Arithmetic::F8(operands), result }
+}
+
+/// Sizes of these: `b, m, k, n`.
+const MULTIPLES: [[usize; 4]; 4] = [[1, 16, 16, 16], [1, 48, 512, 32], [1, 256, 64, 128], [1, 16, 65_536, 16]];
+
+/// The scales of these, whose product is 1.
+static SCALES: [f32; 2] = [0.25, 4.0];
 
 /// Equations over `b`, `m`, `k`, `n`, with their meaning.
 const KINDS: [(&str, &str); 5] = [
@@ -64,7 +85,7 @@ pub(super) fn check(bench: &mut Bench, rows: &mut Vec<CheckRow>) {
     };
     for (formats, name) in FORMATS {
         for (equation, what) in KINDS {
-            let found = products(bench, &mut matmul, equation, formats);
+            let found = products(bench, &mut matmul, equation, &SIZES, formats);
             rows.push(row(format!("{what} {name}"), "tiny to long", "FLOP/s", found));
         }
         if formats.arithmetic != Arithmetic::Tf32 {
@@ -73,10 +94,11 @@ pub(super) fn check(bench: &mut Bench, rows: &mut Vec<CheckRow>) {
         }
         let n = bench.extent.matrix;
         for size in [[n; 3], [2 * n, n, n + 1]] {
-            let found = large(bench, &mut matmul, size, formats);
+            let found = large(bench, &mut matmul, "mk,kn>mn", size, formats);
             rows.push(row(format!("A B {name}"), size.map(|n| n.to_string()).join(" x "), "FLOP/s", found));
         }
     }
+    check_eight_bits(bench, &mut matmul, rows);
     rows.push(row(
         "A B bf16, fastest of several",
         format!("{0} x {0} x {0}", bench.extent.matrix),
@@ -95,12 +117,33 @@ pub(super) fn check(bench: &mut Bench, rows: &mut Vec<CheckRow>) {
     }
 }
 
+/// Products of 8 bits, where the device has them.
+fn check_eight_bits(bench: &mut Bench, matmul: &mut Matmul, rows: &mut Vec<CheckRow>) {
+    if !scaled::has_eight_bits(bench.device.properties().capability) {
+        return;
+    }
+    let n = bench.extent.matrix;
+    for (formats, name) in EIGHT_BITS {
+        let found = products(bench, matmul, "mk,nk>mn", &MULTIPLES, formats);
+        rows.push(row(format!("A B' {name}"), "tiny to long", "FLOP/s", found));
+        let found = large(bench, matmul, "mk,nk>mn", [n; 3], formats);
+        rows.push(row(format!("A B' {name}"), format!("{n} x {n} x {n}"), "FLOP/s", found));
+    }
+}
+
+/// A number of a tensor in a format.
+fn number(formats: Formats, format: Element, x: f32) -> f32 {
+    format.nearest(if let Arithmetic::F8(_) = formats.arithmetic { x.round() } else { x })
+}
+
 fn bound(k: usize, formats: Formats) -> f64 {
     let (k, unit) = (k as f64, 2f64.powi(-24));
     let nearest = 2.0 * LAMBDA * k.sqrt() * unit;
     let sum = match formats.arithmetic {
         Arithmetic::F32 => nearest,
         Arithmetic::Bf16 | Arithmetic::F16 => nearest + 2.0 * k * unit,
+        // Only integers are compared, whose sums are exact.
+        Arithmetic::F8(_) => 0.0,
         Arithmetic::Tf32 => nearest + 2.0 * k * unit + 2f64.powi(-9),
     };
     // A rounded result has the error of the sum, too.
@@ -112,14 +155,6 @@ fn bound(k: usize, formats: Formats) -> f64 {
         }
 }
 
-fn dtype(element: Element) -> DType {
-    match element {
-        Element::Bf16 => DType::BF16,
-        Element::F16 => DType::F16,
-        _ => DType::F32,
-    }
-}
-
 fn peak(bench: &Bench, arithmetic: Arithmetic) -> Option<f64> {
     let peaks = bench.device.properties().peaks;
     match arithmetic {
@@ -127,6 +162,7 @@ fn peak(bench: &Bench, arithmetic: Arithmetic) -> Option<f64> {
         Arithmetic::Tf32 => peaks.tf32,
         // Tensor cores multiply both at one rate.
         Arithmetic::Bf16 | Arithmetic::F16 => peaks.bf16,
+        Arithmetic::F8(_) => peaks.f8,
     }
 }
 
@@ -184,46 +220,62 @@ impl Eq {
 struct Placed {
     /// The allocation that contains the addresses.
     _arena: Arena,
-    addresses: [u64; 3],
+    /// Those of the contraction's operands, of the result, and of scales.
+    addresses: [u64; 5],
     result: usize,
-    format: DType,
+    formats: Formats,
 }
 
 impl Placed {
     fn new(bench: &mut Bench, a: &[f32], b: &[f32], held: &[f32], formats: Formats) -> Result<Placed, Error> {
-        let (of, format) = (dtype(formats.operands()), dtype(formats.result));
-        let buffers = [(a, of), (b, of), (held, format)].map(|(x, dtype)| encoded(dtype, x));
-        let [x, y, _] = buffers.each_ref().map(|buffer| buffer.len().next_multiple_of(256));
-        let starts = [0, x, x + y];
-        let arena = Arena::new(&bench.device, x + y + buffers[2].len())?;
-        let addresses = [0, 1, 2].map(|i| arena.address(starts[i], buffers[i].len()));
+        let [first, second] = formats.operands();
+        let tensors = [(a, first), (b, second), (held, formats.result)];
+        let scales = SCALES.each_ref().map(|scale| (std::slice::from_ref(scale), Element::F32));
+        let buffers: Vec<Vec<u8>> = tensors.iter().chain(&scales).map(|(x, of)| encoded(dtype(*of), x)).collect();
+        let starts: Vec<usize> = (buffers.iter())
+            .scan(0, |end, buffer| {
+                let start = *end;
+                *end += buffer.len().next_multiple_of(256);
+                Some(start)
+            })
+            .collect();
+        let arena = Arena::new(&bench.device, starts[4] + buffers[4].len())?;
+        let addresses = [0, 1, 2, 3, 4].map(|i| arena.address(starts[i], buffers[i].len()));
         for (address, buffer) in addresses.iter().zip(&buffers) {
             // SAFETY: the arena was just taken; this is the only stream.
             unsafe { bench.staging.write(&bench.stream, *address, buffer)? };
         }
-        Ok(Placed { _arena: arena, addresses, result: held.len(), format })
+        Ok(Placed { _arena: arena, addresses, result: held.len(), formats })
     }
 
     /// The addresses as the product takes them.
-    fn ordered(&self, swapped: bool) -> [u64; 3] {
-        let [a, b, d] = self.addresses;
-        if swapped { [b, a, d] } else { [a, b, d] }
+    fn ordered(&self, gemm: &Gemm) -> Addresses {
+        let [first, second, d, of_first, of_second] = self.addresses;
+        let ([a, b], scales) = (gemm.ordered([first, second]), gemm.ordered([of_first, of_second]));
+        let is_scaled = matches!(self.formats.arithmetic, Arithmetic::F8(_));
+        Addresses { matrices: [a, b, d], scales: is_scaled.then_some(scales) }
     }
 
     fn read(&self, bench: &mut Bench) -> Result<Vec<f32>, Error> {
-        let mut got = vec![0; self.format.bytes() as usize * self.result];
+        let mut got = vec![0; self.formats.result.bytes() * self.result];
         // SAFETY: the result is in the arena; this is the only stream.
         unsafe { bench.staging.read(&bench.stream, &mut got, self.addresses[2])? };
-        Ok(floats(self.format, &got))
+        Ok(floats(dtype(self.formats.result), &got))
     }
 }
 
 /// The worst of all sizes.
-fn products(bench: &mut Bench, matmul: &mut Matmul, equation: &str, formats: Formats) -> Result<Found, Error> {
+fn products(
+    bench: &mut Bench,
+    matmul: &mut Matmul,
+    equation: &str,
+    sizes: &[[usize; 4]],
+    formats: Formats,
+) -> Result<Found, Error> {
     let mut worst = Found::results(0.0, f64::INFINITY);
     let most = bench.extent.terms;
-    for size in SIZES.into_iter().filter(|size| size.iter().product::<usize>() <= most) {
-        let found = product(bench, matmul, equation, size, formats)?;
+    for size in sizes.iter().filter(|size| size.iter().product::<usize>() <= most) {
+        let found = product(bench, matmul, equation, *size, formats)?;
         if found.error / found.bound >= worst.error / worst.bound {
             worst = Found { note: Some(format!("largest at b, m, k, n = {size:?}")), ..found };
         }
@@ -248,20 +300,17 @@ fn product(
         _ => n,
     });
     let plan = eq.gpu()?;
-    let numbers = |t: usize| -> Vec<f32> {
-        bench.normals(plan.sizes[t], t).iter().map(|&x| formats.operands().nearest(x)).collect()
+    let [first, second] = formats.operands();
+    let numbers = |t: usize, format: Element, seed: usize| -> Vec<f32> {
+        bench.normals(plan.sizes[t], seed).iter().map(|&x| number(formats, format, x)).collect()
     };
-    let (x, y, held) = (
-        numbers(0),
-        numbers(1),
-        bench.normals(plan.sizes[2], 7).iter().map(|&x| formats.result.nearest(x)).collect::<Vec<_>>(),
-    );
+    let (x, y, held) = (numbers(0, first, 0), numbers(1, second, 1), numbers(2, formats.result, 7));
     let placed = Placed::new(bench, &x, &y, &held, formats)?;
     let mut error = 0f64;
     let mut before = held;
     for accumulate in [true, false] {
         // SAFETY: the matrices are in the arena; this is the only stream.
-        unsafe { matmul.launch(&bench.stream, &plan.gemm, formats, placed.ordered(plan.gemm.swapped), accumulate)? };
+        unsafe { matmul.launch(&bench.stream, &plan.gemm, formats, placed.ordered(&plan.gemm), accumulate)? };
         let got = placed.read(bench)?;
         error = error.max(eq.error(bench, [&x, &y], [&got, &before], formats.result)?);
         before.fill(0.0);
@@ -274,20 +323,26 @@ fn identity(bench: &mut Bench, matmul: &mut Matmul, formats: Formats) -> Result<
     let n = 300;
     let eq = Eq::new("mk,kn>mn", |_| n);
     let plan = eq.gpu()?;
-    let a: Vec<f32> = bench.normals(n * n, 1).iter().map(|&x| formats.operands().nearest(x)).collect();
+    let a: Vec<f32> = bench.normals(n * n, 1).iter().map(|&x| formats.operands()[0].nearest(x)).collect();
     let one: Vec<f32> = (0..n * n).map(|i| if i % (n + 1) == 0 { 1.0 } else { 0.0 }).collect();
     let placed = Placed::new(bench, &a, &one, &vec![0.0; n * n], formats)?;
     // SAFETY: the matrices are in the arena; this is the only stream.
-    unsafe { matmul.launch(&bench.stream, &plan.gemm, formats, placed.ordered(plan.gemm.swapped), false)? };
+    unsafe { matmul.launch(&bench.stream, &plan.gemm, formats, placed.ordered(&plan.gemm), false)? };
     let got = placed.read(bench)?;
     let wrong = got.iter().zip(&a).filter(|(got, a)| got != a).count();
     Ok(Found::results(wrong as f64 / got.len() as f64, 0.0))
 }
 
 /// A large matmul, with some rows compared, and its speed.
-fn large(bench: &mut Bench, matmul: &mut Matmul, [m, k, n]: [usize; 3], formats: Formats) -> Result<Found, Error> {
+fn large(
+    bench: &mut Bench,
+    matmul: &mut Matmul,
+    equation: &str,
+    [m, k, n]: [usize; 3],
+    formats: Formats,
+) -> Result<Found, Error> {
     let sized = |rows: usize| {
-        Eq::new("mk,kn>mn", move |letter| {
+        Eq::new(equation, move |letter| {
             if letter == 'm' {
                 rows
             } else if letter == 'k' {
@@ -299,13 +354,14 @@ fn large(bench: &mut Bench, matmul: &mut Matmul, [m, k, n]: [usize; 3], formats:
     };
     let plan = sized(m).gpu()?;
     let stock = bench.extent.elements;
-    let numbers = |bench: &Bench, len: usize, seed: usize| -> Vec<f32> {
+    let numbers = |bench: &Bench, len: usize, format: Element, seed: usize| -> Vec<f32> {
         // Longer than the stock of numbers: they come again, shifted.
-        (0..len).map(|i| formats.operands().nearest(bench.normals[(i + seed + i / stock) % stock])).collect()
+        (0..len).map(|i| number(formats, format, bench.normals[(i + seed + i / stock) % stock])).collect()
     };
-    let (a, b) = (numbers(bench, m * k, 0), numbers(bench, k * n, 31));
+    let [first, second] = formats.operands();
+    let (a, b) = (numbers(bench, m * k, first, 0), numbers(bench, k * n, second, 31));
     let placed = Placed::new(bench, &a, &b, &vec![0.0; m * n], formats)?;
-    let operands = placed.ordered(plan.gemm.swapped);
+    let operands = placed.ordered(&plan.gemm);
     // SAFETY: the matrices are in the arena; this is the only stream.
     unsafe { matmul.launch(&bench.stream, &plan.gemm, formats, operands, false)? };
     let got = placed.read(bench)?;
@@ -329,7 +385,7 @@ fn timed(bench: &mut Bench) -> Result<Found, Error> {
     matmul.set_timing(true);
     let eq = Eq::new("mk,kn>mn", |_| n);
     matmul.prepare(&bench.stream, &eq.gpu()?.gemm, formats)?;
-    large(bench, &mut matmul, [n; 3], formats)
+    large(bench, &mut matmul, "mk,kn>mn", [n; 3], formats)
 }
 
 /// An einsum through the backend, with its copies before and after the product, whose algorithm is the fastest of several: given to one stream, and read by another.

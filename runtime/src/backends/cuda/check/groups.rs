@@ -52,7 +52,7 @@ pub fn compare(cuda: &mut Cuda, site: &GroupSite<'_>, how: Run) -> Result<Compar
 /// # Errors
 /// As [`compare`].
 pub fn compare_on(cuda: &mut Cuda, site: &GroupSite<'_>, how: Run, draw: Draw<'_>) -> Result<Compared, String> {
-    let tensors = Tensors::new(site, how, draw)?;
+    let tensors = Tensors::new(site, how, draw, cuda.capability())?;
     let right = tensors.run(site, how, &mut Cpu::new(1))?;
     let got = tensors.run(site, how, cuda)?;
     let bounds = tensors.bounds(site, how, &right)?;
@@ -142,7 +142,7 @@ pub(super) fn check(bench: &mut Bench, rows: &mut Vec<CheckRow>) {
         let formats: &[&str] = if text.contains("T[") { &["f32", "bf16", "f16"] } else { &["f32"] };
         for format in formats {
             let text = format!("mesh @m = [dp=1]\ndims [{dims}]\n{}", text.replace("T[", &format!("{format}[")));
-            let compared = block(&text, &mut cuda).map_err(Error::Program);
+            let compared = block(&text, &mut cuda, Run::Group, &|_, _| None).map_err(Error::Program);
             let found = compared.map(|compared| Found::results(compared.error, 1.0));
             rows.push(row(format!("{name} {format}"), dims.clone(), "B/s", found));
         }
@@ -150,13 +150,16 @@ pub(super) fn check(bench: &mut Bench, rows: &mut Vec<CheckRow>) {
 }
 
 /// Runs the group that is the one block of a text.
-fn block(text: &str, cuda: &mut Cuda) -> Result<Compared, String> {
+///
+/// # Errors
+/// As [`compare`].
+pub(super) fn block(text: &str, cuda: &mut Cuda, how: Run, draw: Draw<'_>) -> Result<Compared, String> {
     let model = ir::text::parse(text).map_err(|why| format!("{why:?}"))?.model;
     let block = model.blocks.values().next().ok_or("there is no block")?;
     let section = &block[SectionKind::F];
     let fused = Fused { stmts: section.stmts.clone(), outs: section.ret.clone() };
     let at = GroupPlace { values: &block.values, mesh: &model.mesh, coordinates: &[0], forward: true };
-    GroupSite::with(&fused, at, |site| compare(cuda, site, Run::Group))
+    GroupSite::with(&fused, at, |site| compare_on(cuda, site, how, draw))
 }
 
 /// The tensors of a group: its operands, and its results.
@@ -164,10 +167,12 @@ struct Tensors {
     spans: [Vec<Span>; 2],
     bytes: Vec<Vec<u8>>,
     size: usize,
+    /// The compute capability of the GPU.
+    capability: (u32, u32),
 }
 
 impl Tensors {
-    fn new(site: &GroupSite<'_>, how: Run, draw: Draw<'_>) -> Result<Tensors, String> {
+    fn new(site: &GroupSite<'_>, how: Run, draw: Draw<'_>, capability: (u32, u32)) -> Result<Tensors, String> {
         let mut types = [Vec::new(), Vec::new()];
         for stmt in &site.stmts {
             let operands = stmt.operands.iter().zip(stmt.site.operands);
@@ -182,7 +187,7 @@ impl Tensors {
                 types[side][at] = Some((ty.dtype, len));
             }
         }
-        let mut tensors = Tensors { spans: [Vec::new(), Vec::new()], bytes: Vec::new(), size: 0 };
+        let mut tensors = Tensors { spans: [Vec::new(), Vec::new()], bytes: Vec::new(), size: 0, capability };
         for (side, types) in types.into_iter().enumerate() {
             for (at, ty) in types.into_iter().enumerate() {
                 let (dtype, len) = ty.ok_or("a tensor has no statement")?;
@@ -202,7 +207,7 @@ impl Tensors {
         let [given, results] = self.spans;
         let of_operands = operands.iter().map(|&at| self.bytes[at].clone());
         let bytes = of_operands.chain(self.bytes[given.len()..].iter().cloned()).collect();
-        Tensors { spans: [operands.iter().map(|&at| given[at]).collect(), results], bytes, size: self.size }
+        Tensors { spans: [operands.iter().map(|&at| given[at]).collect(), results], bytes, ..self }
     }
 
     /// A tensor of random numbers, or of those that are given.
@@ -243,7 +248,7 @@ impl Tensors {
 
     /// The first result on the processor, of the magnitudes of some operands.
     fn sizes(&self, site: &GroupSite<'_>, operands: &[usize]) -> Result<Vec<f32>, String> {
-        let mut tensors = Tensors { spans: self.spans.clone(), bytes: self.bytes.clone(), size: self.size };
+        let mut tensors = Tensors { spans: self.spans.clone(), bytes: self.bytes.clone(), ..*self };
         for &at in operands {
             let dtype = self.spans[0][at].dtype;
             let sizes: Vec<f32> = floats(dtype, &self.bytes[at]).into_iter().map(f32::abs).collect();
@@ -255,8 +260,8 @@ impl Tensors {
 
     fn plan(&self, site: &GroupSite<'_>, how: Run) -> Result<Plan, String> {
         match (how, site.stmts.as_slice()) {
-            (Run::Op(_), [stmt]) => plan(stmt.op, &stmt.site),
-            _ => plan_group(site),
+            (Run::Op(_), [stmt]) => plan(stmt.op, &stmt.site, self.capability),
+            _ => plan_group(site, self.capability),
         }
     }
 

@@ -6,6 +6,7 @@
 mod attend;
 mod attention;
 mod bounds;
+mod eight_bits;
 mod elementwise;
 mod gemm;
 pub mod groups;
@@ -103,6 +104,7 @@ pub fn check(ordinal: usize, quick: bool) -> Result<Report, Error> {
     elementwise::check(&mut bench, &mut rows);
     gemm::check(&mut bench, &mut rows);
     groups::check(&mut bench, &mut rows);
+    eight_bits::check(&mut bench, &mut rows);
     attend::check(&mut bench, &mut rows);
     order::check(&mut bench, &mut rows);
     Ok(Report { schema: SCHEMA, device: device.properties().clone(), rows })

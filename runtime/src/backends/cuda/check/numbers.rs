@@ -11,6 +11,8 @@ pub(super) fn dtype(element: Element) -> DType {
         Element::Bf16 => DType::BF16,
         Element::F16 => DType::F16,
         Element::I32 => DType::I32,
+        Element::F8E4M3 => DType::F8E4M3,
+        Element::F8E5M2 => DType::F8E5M2,
     }
 }
 
@@ -37,7 +39,7 @@ mod tests {
     #[test]
     fn bytes_hold_what_was_rounded() {
         let x = [0.125f32, -3.7, 1e3];
-        for element in [Element::F32, Element::Bf16, Element::F16] {
+        for element in [Element::F32, Element::Bf16, Element::F16, Element::F8E4M3, Element::F8E5M2] {
             assert_eq!(floats(dtype(element), &encoded(dtype(element), &x)), x.map(|x| element.nearest(x)));
         }
         assert_eq!(floats(DType::I32, &encoded(DType::I32, &[-3.0, 7.0])), [-3.0, 7.0]);

@@ -47,7 +47,7 @@ impl Settings<'_> {
             return Err("wants q [b, s, g, r, d], k [b, t, g, d] and v [b, t, g, c]".to_string());
         };
         let sizes = [("B", b), ("S", s), ("T", t), ("G", g), ("R", r), ("D", d), ("C", c)];
-        let define = Definitions::new().tensor("X", of_operand(site, 0)?).number("SCALE", self.scale as f32);
+        let define = Definitions::new().tensor("X", of_operand(site, 0)).number("SCALE", self.scale as f32);
         let define = sizes.into_iter().fold(define, |define, (name, size)| define.size(name, size));
         let define = define.integer("CAUSAL", self.causal.into()).key(self.dropout.map(|dropout| &dropout.path));
         Ok((self.dropout(define, site, [b, s, g, r, t]), Sizes { b, s, t, g, r, d, c }))
@@ -81,7 +81,7 @@ impl Settings<'_> {
 pub(super) fn attention(op: &Attention, site: &KernelSite<'_>) -> Result<Steps, String> {
     let settings = Settings { scale: op.scale, causal: op.causal, dropout: op.dropout.as_ref(), piece: op.piece };
     let (define, sizes) = settings.define(site)?;
-    if let Some(tiles) = Tiles::forward(&settings, sizes, of_operand(site, 0)?) {
+    if let Some(tiles) = Tiles::forward(&settings, sizes, of_operand(site, 0)) {
         return tiles::attention(&settings, site, tiles);
     }
     let work = define.kernel(texts::ATTENTION, "attention", warps(sizes.rows()));
@@ -92,7 +92,7 @@ pub(super) fn attention(op: &Attention, site: &KernelSite<'_>) -> Result<Steps, 
 pub(super) fn attention_grad(op: &AttentionGrad, site: &KernelSite<'_>) -> Result<Steps, String> {
     let settings = Settings { scale: op.scale, causal: op.causal, dropout: op.dropout.as_ref(), piece: op.piece };
     let sizes = settings.define(site)?.1;
-    if let Some(tiles) = Tiles::backward(&settings, sizes, of_operand(site, 0)?) {
+    if let Some(tiles) = Tiles::backward(&settings, sizes, of_operand(site, 0)) {
         return tiles::attention_grad(&settings, site, tiles);
     }
     let kernel = |name, blocks| Ok::<_, String>(settings.define(site)?.0.kernel(texts::ATTENTION_GRAD, name, blocks));

@@ -16,9 +16,9 @@ fn rows(sizes: &[usize]) -> Result<(usize, usize), String> {
 pub(super) fn top_k(op: &TopK, site: &KernelSite<'_>) -> Result<Steps, String> {
     let ((rows, columns), bias) = (rows(&site.operand(0)?)?, if site.operands.len() == 2 { 1 } else { 0 });
     let mut define = Definitions::new()
-        .tensor("X", of_operand(site, 0)?)
-        .tensor("BIAS", of_operand(site, bias)?)
-        .tensor("OUT", of_result(site, 0)?)
+        .tensor("X", of_operand(site, 0))
+        .tensor("BIAS", of_operand(site, bias))
+        .tensor("OUT", of_result(site, 0))
         .size("ROWS", rows)
         .size("COLUMNS", columns)
         .size("K", op.k as usize)
@@ -33,7 +33,7 @@ pub(super) fn top_k(op: &TopK, site: &KernelSite<'_>) -> Result<Steps, String> {
 
 pub(super) fn top_k_grad(site: &KernelSite<'_>) -> Result<Steps, String> {
     let ((_, k), (_, columns), n) = (rows(&site.operand(0)?)?, rows(&site.result(0)?)?, result_len(site, 0));
-    let define = Definitions::new().tensor("X", of_operand(site, 1)?).tensor("OUT", of_result(site, 0)?);
+    let define = Definitions::new().tensor("X", of_operand(site, 1)).tensor("OUT", of_result(site, 0));
     let work =
         define.size("N", n).size("K", k).size("COLUMNS", columns).kernel(texts::TOP_K_GRAD, "top_k_grad", threads(n));
     Ok(Steps::one(work, vec![At::Operand(0), At::Operand(1)], vec![At::Result(0)]))
@@ -94,8 +94,8 @@ impl Routing {
 /// The operand of weights, or the first one if there are none.
 fn weights(define: Definitions, site: &KernelSite<'_>) -> Result<(Definitions, At), String> {
     let weights = if site.operands.len() == 3 { 2 } else { 0 };
-    let define = define.tensor("WEIGHT", of_operand(site, weights)?).flag("WEIGHTED", weights == 2);
-    let define = define.tensor("X", of_operand(site, 0)?).tensor("OUT", of_result(site, 0)?);
+    let define = define.tensor("WEIGHT", of_operand(site, weights)).flag("WEIGHTED", weights == 2);
+    let define = define.tensor("X", of_operand(site, 0)).tensor("OUT", of_result(site, 0));
     Ok((define, At::Operand(weights)))
 }
 
@@ -123,8 +123,8 @@ pub(super) fn combine(site: &KernelSite<'_>) -> Result<Steps, String> {
 /// Operands x, y, index.
 pub(super) fn combine_dw(site: &KernelSite<'_>) -> Result<Steps, String> {
     let routing = Routing::new(site, site.operands[2], site.operands[1])?;
-    let define = routing.define().tensor("X", of_operand(site, 0)?).tensor("Y", of_operand(site, 1)?);
-    let define = define.tensor("OUT", of_result(site, 0)?);
+    let define = routing.define().tensor("X", of_operand(site, 0)).tensor("Y", of_operand(site, 1));
+    let define = define.tensor("OUT", of_result(site, 0));
     let work = define.kernel(texts::COMBINE_DW, "combine_dw", warps(result_len(site, 0)));
     let steps = routing.deal(2, At::Scratch(2));
     Ok(steps.then(work, vec![At::Operand(0), At::Operand(1), At::Scratch(0)], vec![At::Result(0)]))

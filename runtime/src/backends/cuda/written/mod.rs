@@ -59,7 +59,7 @@ impl Steps {
 /// The steps of an op, if it is one of those.
 ///
 /// # Errors
-/// There is no kernel for its types.
+/// A tensor is a flat shard where boxes are needed, or sizes do not fit.
 pub(super) fn steps(op: &KernelOp, site: &KernelSite<'_>) -> Option<Result<Steps, String>> {
     use KernelOp as Op;
     Some(match op {
@@ -103,12 +103,12 @@ fn warps(rows: usize) -> usize {
 }
 
 /// The element type of an operand.
-fn of_operand(site: &KernelSite<'_>, operand: usize) -> Result<Element, String> {
+fn of_operand(site: &KernelSite<'_>, operand: usize) -> Element {
     element(site.operands[operand].dtype)
 }
 
 /// The element type of a result.
-fn of_result(site: &KernelSite<'_>, result: usize) -> Result<Element, String> {
+fn of_result(site: &KernelSite<'_>, result: usize) -> Element {
     element(site.results[result].dtype)
 }
 

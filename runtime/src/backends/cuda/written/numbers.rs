@@ -8,9 +8,10 @@ use crate::host::narrow;
 use ir::ops::{AdamW, DelayedScale, ScaleFor, Sgd};
 use ir::types::DType;
 use kernels::cuda::written::{Definitions, texts};
-use kernels::scalar::Strides;
+use kernels::scalar::{Element, Strides};
 
-/// Elements of a chunk whose squares a block sums, or whose exponents it counts: with some thousands of chunks the sums of those are short.
+/// Elements of a chunk whose squares a block sums, whose exponents it counts, or of which a warp takes the largest: with some thousands of
+/// chunks the sums of those are short.
 const CHUNK: usize = 1 << 14;
 
 /// Operands w, g, m, v, clip, lr, step. The results hold the old w, m and v.
@@ -41,7 +42,7 @@ pub(super) fn sgd(op: &Sgd, site: &KernelSite<'_>) -> Result<Steps, String> {
 fn chunks(site: &KernelSite<'_>) -> Result<(Definitions, usize), String> {
     let n = len(site.operands[0], site);
     let chunks = n.div_ceil(CHUNK);
-    let define = Definitions::new().tensor("X", of_operand(site, 0)?);
+    let define = Definitions::new().tensor("X", of_operand(site, 0));
     Ok((define.size("N", n).size("CHUNK", CHUNK).size("CHUNKS", chunks), chunks))
 }
 
@@ -78,10 +79,26 @@ pub(super) fn absmax(site: &KernelSite<'_>) -> Result<Steps, String> {
     let outer = counts.iter().zip(blocks.iter().zip(&strides)).map(|(&count, (block, stride))| (count, block * stride));
     let inner = blocks.iter().zip(&strides).map(|(&block, &stride)| (block, stride));
     let place = Strides { dims: outer.chain(inner).collect(), offset: 0 };
-    let (scales, size) = (counts.iter().product(), blocks.iter().product());
-    let define = Definitions::new().tensor("X", of_operand(site, 0)?).place("PLACE", &place);
-    let work = define.size("SCALES", scales).size("SIZE", size).kernel(texts::ABSMAX, "absmax", warps(scales));
-    Ok(Steps::one(work, vec![At::Operand(0)], vec![At::Result(0)]))
+    let (scales, size): (usize, usize) = (counts.iter().product(), blocks.iter().product());
+    let parts = size.div_ceil(CHUNK).max(1);
+    let of_parts = |x: Element, place: &Strides, size: usize, parts: usize| {
+        let define = Definitions::new().tensor("X", x).place("PLACE", place).size("SCALES", scales);
+        let define = define.size("SIZE", size).size("PARTS", parts).size("PART", size.div_ceil(parts));
+        define.kernel(texts::ABSMAX, "absmax", warps(scales * parts))
+    };
+    let first = of_parts(of_operand(site, 0), &place, size, parts);
+    if parts == 1 {
+        return Ok(Steps::one(first, vec![At::Operand(0)], vec![At::Result(0)]));
+    }
+    // The maxima of parts lie in order.
+    let place = Strides { dims: vec![(scales * parts, 1)], offset: 0 };
+    let last = of_parts(Element::F32, &place, parts, 1);
+    let partials = Steps { scratch: vec![scales * parts * size_of::<f32>()], ..Steps::default() };
+    Ok(partials.then(first, vec![At::Operand(0)], vec![At::Scratch(0)]).then(
+        last,
+        vec![At::Scratch(0)],
+        vec![At::Result(0)],
+    ))
 }
 
 /// The definition of a format's largest number, by its bits.

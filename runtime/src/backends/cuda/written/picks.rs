@@ -90,7 +90,7 @@ struct Sums {
 impl Sums {
     fn steps(&self, site: &KernelSite<'_>) -> Result<Steps, String> {
         let (n, picks, [x, index]) = (result_len(site, 0), &self.picks, self.operands);
-        let types = [of_operand(site, x)?, of_result(site, 0)?];
+        let types = [of_operand(site, x), of_result(site, 0)];
         let kernel = |name, blocks| {
             let define = Definitions::new().tensor("X", types[0]).tensor("OUT", types[1]).size("N", n);
             let define = define.size("INNER", self.inner.max(1)).size("OUTER", self.outer.max(1));

@@ -106,7 +106,7 @@ fn warps_of(heads: usize, rows: usize) -> usize {
 
 /// The definitions of a text, for blocks of a number of warps.
 fn define(settings: &Settings<'_>, site: &KernelSite<'_>, step: usize, warps: usize) -> Result<Definitions, String> {
-    let suffix = if of_operand(site, 0)? == Element::F16 { "f16" } else { "bf16" };
+    let suffix = if of_operand(site, 0) == Element::F16 { "f16" } else { "bf16" };
     let (define, Sizes { d, c, .. }) = settings.define(site)?;
     // Sums of small heads leave registers for a second large block. Random numbers take some of them.
     let at_once = if warps == WARPS && d + c <= HEAD && settings.dropout.is_none() { 2 } else { 1 };
