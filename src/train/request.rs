@@ -197,10 +197,6 @@ impl TrainRequest {
 
     /// Checks that the trace can be recorded, before the run rather than at its end.
     fn check_trace(&self) -> Result<(), Error> {
-        if self.backend != "cpu" && (self.profile || self.trace.is_some()) {
-            let message = "`--trace` and `--profile` measure on the CPU only";
-            return Err(Error::input(Code::NotInThisVersion, message).help("--backend cpu, or leave them out"));
-        }
         if let Some(step) = self.trace_step.filter(|step| !(1..=self.steps).contains(step)) {
             return Err(option(format!("`trace_step` is {step}, but the steps are 1 to {}", self.steps)));
         }
