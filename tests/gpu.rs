@@ -104,6 +104,7 @@ fn a_step_as_a_graph_is_the_step_and_bf16_errs_as_bf16() {
         .map(|(backend, options)| runs.curve(backend, options));
     assert!(apart(&right, &graph) < CLOSE, "{right:?}\n{graph:?}");
     assert_eq!(graph, eager);
+    assert_eq!(graph, runs.curve("cuda", &["--poison"]));
     assert!(apart(&right, &runs.curve("cuda", &["--time-products"])) < CLOSE);
     // Two orders of sums make some numbers round to neighbours, which changes no more than rounding itself.
     let narrow = ["--precision", "bf16"];

@@ -283,6 +283,9 @@ pub trait Backend: Memory + Sized + Send {
     /// Copies a tensor.
     fn copy(&mut self, to: Span, from: Span);
 
+    /// Fills a place with poison: all bits 1, which is a NaN in every format, and no index.
+    fn poison(&mut self, at: Span);
+
     /// Keeps a scalar in f32 until [`reports`](Backend::reports). Scalars are numbered from 0.
     fn report(&mut self, out: usize, from: Span);
 

@@ -83,7 +83,7 @@ pub struct TrainRequest {
     pub resume: Option<PathBuf>,
     /// Folder of `run.toml`, `metrics.jsonl` and checkpoints.
     pub out: PathBuf,
-    /// True to run statements one by one instead of in groups. This and the next five fields are not written to `run.toml`
+    /// True to run statements one by one instead of in groups. This and the next six fields are not written to `run.toml`
     /// either.
     #[serde(skip_serializing)]
     pub no_fusion: bool,
@@ -93,6 +93,9 @@ pub struct TrainRequest {
     /// True to time several algorithms of a GPU for each product at load, and take the fastest.
     #[serde(skip_serializing)]
     pub time_products: bool,
+    /// True to fill what is freed with poison.
+    #[serde(skip_serializing)]
+    pub poison: bool,
     /// True to profile the run by op, by kernel and by wait reason.
     #[serde(skip_serializing)]
     pub profile: bool,
@@ -139,6 +142,7 @@ impl Default for TrainRequest {
             no_fusion: false,
             no_graphs: false,
             time_products: false,
+            poison: false,
             profile: false,
             trace: None,
             trace_step: None,

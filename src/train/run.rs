@@ -370,8 +370,9 @@ fn load<P: Platform>(
     let threads = kernel_threads(devices);
     let measure = Measure::new(request, &compiled.model, program, (place, cores.min(threads * devices)))?;
     let record = measure.is_some();
-    let options =
-        Options { seed: request.seed, threads, evaluation: Some(&forward), async_threads: None, record, memory_limit };
+    let TrainRequest { seed, poison, .. } = *request;
+    let evaluation = Some(&forward);
+    let options = Options { seed, threads, evaluation, async_threads: None, record, poison, memory_limit };
     Ok((Executor::load_on(platform, &compiled.model, program, &options).map_err(executor_error)?, measure))
 }
 

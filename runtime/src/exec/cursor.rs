@@ -1,5 +1,6 @@
 //! A body invocation in progress: it stops where it must wait and later resumes there.
 
+use super::frees;
 use super::rank_program::{BodyRun, BodyStep, ExchangeCall, RankProgram};
 use super::recorder::{EventKind, EventRecorder};
 use super::row::Kernels;
@@ -118,6 +119,7 @@ impl BodyCursor {
             if let Some(wait_reason) = self.execute(step, run, context, comm, engine) {
                 return Some(wait_reason);
             }
+            frees::after(&run.freed, self.next).for_each(|span| context.backend.poison(span));
             let end = context.now();
             context.record(EventKind::Step(self.run as u32, self.next as u32), self.since, end);
             self.since = end;

@@ -34,13 +34,24 @@ pub struct Options<'a> {
     pub async_threads: Option<bool>,
     /// True if the events of steps are recorded, for [`Executor::trace`]; [`Executor::set_recording`] says of which.
     pub record: bool,
+    /// True if what a program frees gets poison at once, so that who reads it too late gets numbers that are none. Results are
+    /// identical to the bit.
+    pub poison: bool,
     /// Bytes that all ranks together may take.
     pub memory_limit: u64,
 }
 
 impl Default for Options<'_> {
     fn default() -> Self {
-        Options { seed: 0, threads: 1, evaluation: None, async_threads: None, record: false, memory_limit: u64::MAX }
+        Options {
+            seed: 0,
+            threads: 1,
+            evaluation: None,
+            async_threads: None,
+            record: false,
+            poison: false,
+            memory_limit: u64::MAX,
+        }
     }
 }
 

@@ -127,7 +127,8 @@ fn load_rank<P: Platform>(
     let (mut backend, mut comm) = platform.connect(rank, arena_bytes).map_err(Refused::System)?;
     let (mut async_backend, mut state) = (backend.fork()?, State::default());
     let backends = [&mut backend, &mut async_backend];
-    let mut loader = Loader { model, rank, coordinates, backends, comm: &mut comm, state: &mut state };
+    let (comm_at, poison) = (&mut comm, options.poison);
+    let mut loader = Loader { model, rank, coordinates, backends, comm: comm_at, state: &mut state, poison };
     let (mut rank_programs, mut kernels) = (Vec::new(), [Vec::new(), Vec::new()]);
     for program in programs {
         let (rank_program, of_program) = loader.row(program)?;

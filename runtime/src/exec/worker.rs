@@ -3,6 +3,7 @@
 use super::background::{Background, begin_event, end_event};
 use super::cursor::{BodyCursor, PendingOp, ProgressEngine, ThreadContext};
 use super::executor::{Input, StepInput};
+use super::frees;
 use super::rank_program::{Action, Feed, RankProgram};
 use super::recorder::EventKind;
 use crate::backend::{Backend, Mark};
@@ -74,6 +75,7 @@ impl<B: Backend + 'static, C: Communicator> Worker<B, C> {
             let is_event = !matches!(action, Action::Run(_));
             let began = if is_event { self.context.now() } else { None };
             self.act(row, (at, action), began)?;
+            frees::after(&rank_program.freed, at).for_each(|span| self.context.backend.poison(span));
             let ended = if is_event { self.context.now() } else { None };
             self.context.record(EventKind::Action(at as u32), began, ended);
         }

@@ -364,6 +364,11 @@ impl Backend for Cuda {
         }
     }
 
+    fn poison(&mut self, at: Span) {
+        // SAFETY: as in `launch`.
+        must(unsafe { self.stream.fill(self.at(at), 0xff, at.bytes()) });
+    }
+
     fn report(&mut self, out: usize, from: Span) {
         let at = self.at(from);
         // SAFETY: as in `launch`.

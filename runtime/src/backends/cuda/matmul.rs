@@ -192,7 +192,7 @@ impl Matmul {
         if gemm.k == 0 {
             let bytes = formats.result.bytes() * gemm.batch * gemm.m * gemm.n;
             // SAFETY: as the caller promises. Without terms the sum is zero; the result is dense.
-            return if accumulate { Ok(()) } else { unsafe { stream.zero(places[2], bytes) } };
+            return if accumulate { Ok(()) } else { unsafe { stream.fill(places[2], 0, bytes) } };
         }
         let alignment = places.map(|address| (address & address.wrapping_neg()).min(u64::from(ALIGNED)) as u32);
         let key = AlgorithmKey { gemm: *gemm, formats, alignment };

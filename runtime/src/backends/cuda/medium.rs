@@ -149,7 +149,7 @@ impl DeviceMemory {
                 return self.combine(stream, (plan, kind), source, (to, span.dtype));
             }
             if plan.zero && span.len > 0 {
-                stream.zero(to, span.bytes())?;
+                stream.fill(to, 0, span.bytes())?;
             }
             let mut moves = plan.moves.iter();
             moves.try_for_each(|block| self.move_block(stream, block, source(block.peer), to, span.dtype))

@@ -39,8 +39,8 @@ fn ordered(bench: &mut Bench) -> Result<Found, Error> {
         // SAFETY: the arena was just taken and both streams are done with it. Without the event they race for it, which leaves
         // some of the numbers before the last in `seen`, and harms nothing.
         unsafe {
-            producer.zero(made, bytes)?;
-            producer.zero(seen, bytes)?;
+            producer.fill(made, 0, bytes)?;
+            producer.fill(seen, 0, bytes)?;
             producer.finish()?;
             for _ in 0..STEPS {
                 kernel.launch(&producer, Buffers { inputs: &[made], outs: &[made], partials: 0 }, args)?;
@@ -87,7 +87,7 @@ fn leaks(bench: &mut Bench) -> Result<Found, Error> {
         stream.wait(&event)
     };
     // SAFETY: as above.
-    unsafe { bench.stream.zero(places[0], 3 * 4 * size * size)? };
+    unsafe { bench.stream.fill(places[0], 0, 3 * 4 * size * size)? };
     once(&bench.stream)?;
     bench.stream.finish()?;
     let (before, _) = bench.device.memory()?;
