@@ -68,6 +68,55 @@ fn everything_between_the_command_and_cuda_works_and_faults_are_found() {
     fs::remove_dir_all(folder).unwrap();
 }
 
+/// A row: its number, its check, whether it is right, and its note.
+type Told = (u64, String, bool, String);
+
+/// The status of `gpu-check`, the rows that it prints as it finds them, and what it prints of errors.
+fn told(folder: &Path, args: &[&str], crash: Option<&str>) -> (Option<i32>, Vec<Told>, String) {
+    let mut command = command(folder, &[&["gpu-check", "--quick", "--format", "lines"], args].concat());
+    command.envs(crash.map(|kernel| ("STAND_IN_CRASH", kernel)));
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let row = |line: &str| {
+        let row: Value = serde_json::from_str(line).unwrap_or_else(|why| panic!("{why}: {line}"));
+        let text = |key: &str| row[key].as_str().unwrap_or_default().to_string();
+        (row["number"].as_u64().unwrap(), text("what"), row["right"] == true, text("note"))
+    };
+    let rows = String::from_utf8(stdout).unwrap().lines().map(row).collect();
+    (status.code(), rows, String::from_utf8(stderr).unwrap())
+}
+
+#[test]
+fn rows_of_a_check_are_chosen_and_the_next_ones_run_after_a_crash() {
+    let folder = stand_in("rows");
+    let (status, all, why) = told(&folder, &["--only", "a warp"], None);
+    assert_eq!((status, all.len() > 3, all.iter().all(|row| row.2)), (Some(0), true, true), "{all:?} {why}");
+    // By number, and by the beginning of a name.
+    let from = all[2].0.to_string();
+    assert_eq!(told(&folder, &["--only", "a warp", "--from", &from], None).1, all[2..]);
+    assert_eq!(told(&folder, &["--only", "a warp", "--from", &all[2].1], None).1, all[2..]);
+    let (status, rows, why) = told(&folder, &["--from", "transpoze f32"], None);
+    assert_eq!((status, rows.len()), (Some(1), 0));
+    assert!(
+        why.contains("no row begins with `transpoze f32`") && why.contains("did you mean `transpose f32`"),
+        "{why}"
+    );
+    let (status, _, why) = told(&folder, &["--only", "nothing"], None);
+    assert!(status == Some(1) && why.contains("no row is chosen"), "{why}");
+
+    // After an error in a kernel the driver takes nothing more from the process.
+    let (status, rows, why) = told(&folder, &["--only", "a warp"], Some("try_mma"));
+    let names = |rows: &[Told]| rows.iter().map(|row| row.1.clone()).collect::<Vec<_>>();
+    assert_eq!((status, names(&rows)), (Some(3), names(&all)), "{why}");
+    let failed: Vec<_> = rows.iter().filter(|row| !row.2).collect();
+    assert!(!failed.is_empty() && failed.len() < rows.len() && rows.last().unwrap().2, "{rows:?}");
+    assert!(failed.iter().all(|row| row.3.contains("an illegal address")), "{failed:?}");
+
+    // Tiles of attention are rows of their own.
+    let (status, rows, why) = told(&folder, &["--variants", "--only", "attention bf16, 4 warps, steps of 32, 3"], None);
+    assert!(status == Some(0) && rows.len() == 2 && rows.iter().all(|row| row.2), "{rows:?} {why}");
+    fs::remove_dir_all(folder).unwrap();
+}
+
 /// Sums of a thousand terms in other orders, a few in a row, differ by some 10^-6.
 const CLOSE: f64 = 1e-5;
 

@@ -2,6 +2,7 @@
  *
  * Streams do nothing before somebody waits for them, the latest that CUDA allows: what is not ordered comes out wrong. Products are
  * computed as the descriptors say, one by one. What a captured stream is given becomes a graph, whose launch does it as late. After an error in a stream every call returns it, and `cuGetErrorString` describes it.
+ * STAND_IN_CRASH names a kernel that ends with such an error.
  * With STAND_IN_FAULTS kernels spoil the last that they write, copies on the device forget their last byte, products are off in one
  * element, streams do not wait for events, and every event loses memory. */
 #ifndef DRIVER_H

@@ -5,7 +5,7 @@
 
 use super::lower::{Lowering, Made, element, len};
 use super::matmul::{Arithmetic, Formats};
-use super::written::{self, At, Steps};
+use super::written::{self, At, Steps, Tiles};
 use crate::backend::{GroupSite, GroupStmt, GroupValue, KernelSite};
 use ir::ops::{Einsum, KernelOp};
 use ir::types::Type;
@@ -104,6 +104,17 @@ pub fn plan_group(site: &GroupSite<'_>) -> Result<Plan, String> {
     Planner::run(site, true).or_else(|_| Planner::run(site, false))
 }
 
+/// Plans an attention, or its gradient, on tensor cores by tiles that are given; it is the only statement.
+///
+/// # Errors
+/// It is another op, or there are more.
+pub(super) fn plan_tiles(site: &GroupSite<'_>, tiles: Tiles) -> Result<Plan, String> {
+    let [stmt] = &site.stmts[..] else { return Err("tiles are those of one op".to_string()) };
+    let mut planner = Planner::new(site);
+    planner.written(&written::by_tiles(stmt.op, &stmt.site, tiles)?, stmt, None)?;
+    Ok(planner.plan)
+}
+
 /// A value that a stage has left.
 struct Left {
     value: GroupValue,
@@ -134,10 +145,16 @@ struct Growing {
     elements: Vec<Element>,
 }
 
+impl<'a> Planner<'a> {
+    fn new(site: &'a GroupSite<'a>) -> Planner<'a> {
+        Planner { site, plan: Plan::default(), left: Vec::new(), next: Growing::default(), flags: 0 }
+    }
+}
+
 impl Planner<'_> {
     /// Plans stages of as many statements as fit into one kernel, or of one each.
     fn run(site: &GroupSite<'_>, grows: bool) -> Result<Plan, String> {
-        let mut planner = Planner { site, plan: Plan::default(), left: Vec::new(), next: Growing::default(), flags: 0 };
+        let mut planner = Planner::new(site);
         for (at, stmt) in site.stmts.iter().enumerate() {
             let flag = stmt.accumulate.then_some(planner.flags);
             planner.flags += usize::from(stmt.accumulate);
