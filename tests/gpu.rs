@@ -3,16 +3,22 @@
 //! And each fault of the replacement must be found.
 #![cfg(target_os = "linux")]
 
+#[path = "predict/lanes.rs"]
+mod lanes;
 #[path = "../kernels/tests/stand_in/build.rs"]
 mod stand_in;
+#[path = "gpu/traces.rs"]
+mod traces;
 #[path = "gpu/training.rs"]
 mod training;
 
 use meshwright::Cluster;
 use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use traces::Traced;
 use training::{GPT2, LLAMA, MIXTRAL, Runs, apart};
 
 /// The folder with the libraries, for one test.
@@ -62,6 +68,55 @@ fn everything_between_the_command_and_cuda_works_and_faults_are_found() {
     fs::remove_dir_all(folder).unwrap();
 }
 
+/// A row: its number, its check, whether it is right, and its note.
+type Told = (u64, String, bool, String);
+
+/// The status of `gpu-check`, the rows that it prints as it finds them, and what it prints of errors.
+fn told(folder: &Path, args: &[&str], crash: Option<&str>) -> (Option<i32>, Vec<Told>, String) {
+    let mut command = command(folder, &[&["gpu-check", "--quick", "--format", "lines"], args].concat());
+    command.envs(crash.map(|kernel| ("STAND_IN_CRASH", kernel)));
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let row = |line: &str| {
+        let row: Value = serde_json::from_str(line).unwrap_or_else(|why| panic!("{why}: {line}"));
+        let text = |key: &str| row[key].as_str().unwrap_or_default().to_string();
+        (row["number"].as_u64().unwrap(), text("what"), row["right"] == true, text("note"))
+    };
+    let rows = String::from_utf8(stdout).unwrap().lines().map(row).collect();
+    (status.code(), rows, String::from_utf8(stderr).unwrap())
+}
+
+#[test]
+fn rows_of_a_check_are_chosen_and_the_next_ones_run_after_a_crash() {
+    let folder = stand_in("rows");
+    let (status, all, why) = told(&folder, &["--only", "a warp"], None);
+    assert_eq!((status, all.len() > 3, all.iter().all(|row| row.2)), (Some(0), true, true), "{all:?} {why}");
+    // By number, and by the beginning of a name.
+    let from = all[2].0.to_string();
+    assert_eq!(told(&folder, &["--only", "a warp", "--from", &from], None).1, all[2..]);
+    assert_eq!(told(&folder, &["--only", "a warp", "--from", &all[2].1], None).1, all[2..]);
+    let (status, rows, why) = told(&folder, &["--from", "transpoze f32"], None);
+    assert_eq!((status, rows.len()), (Some(1), 0));
+    assert!(
+        why.contains("no row begins with `transpoze f32`") && why.contains("did you mean `transpose f32`"),
+        "{why}"
+    );
+    let (status, _, why) = told(&folder, &["--only", "nothing"], None);
+    assert!(status == Some(1) && why.contains("no row is chosen"), "{why}");
+
+    // After an error in a kernel the driver takes nothing more from the process.
+    let (status, rows, why) = told(&folder, &["--only", "a warp"], Some("try_mma"));
+    let names = |rows: &[Told]| rows.iter().map(|row| row.1.clone()).collect::<Vec<_>>();
+    assert_eq!((status, names(&rows)), (Some(3), names(&all)), "{why}");
+    let failed: Vec<_> = rows.iter().filter(|row| !row.2).collect();
+    assert!(!failed.is_empty() && failed.len() < rows.len() && rows.last().unwrap().2, "{rows:?}");
+    assert!(failed.iter().all(|row| row.3.contains("an illegal address")), "{failed:?}");
+
+    // Tiles of attention are rows of their own.
+    let (status, rows, why) = told(&folder, &["--variants", "--only", "attention bf16, 4 warps, steps of 32, 3"], None);
+    assert!(status == Some(0) && rows.len() == 2 && rows.iter().all(|row| row.2), "{rows:?} {why}");
+    fs::remove_dir_all(folder).unwrap();
+}
+
 /// Sums of a thousand terms in other orders, a few in a row, differ by some 10^-6.
 const CLOSE: f64 = 1e-5;
 
@@ -98,15 +153,78 @@ fn a_step_as_a_graph_is_the_step_and_bf16_errs_as_bf16() {
         .map(|(backend, options)| runs.curve(backend, options));
     assert!(apart(&right, &graph) < CLOSE, "{right:?}\n{graph:?}");
     assert_eq!(graph, eager);
+    assert_eq!(graph, runs.curve("cuda", &["--poison"]));
     assert!(apart(&right, &runs.curve("cuda", &["--time-products"])) < CLOSE);
     // Two orders of sums make some numbers round to neighbours, which changes no more than rounding itself.
     let narrow = ["--precision", "bf16"];
     let [narrow_right, narrow] = ["cpu", "cuda"].map(|backend| runs.curve(backend, &narrow));
     assert!(apart(&narrow_right, &narrow) < apart(&right, &narrow_right), "{narrow_right:?}\n{narrow:?}");
+    fs::remove_dir_all(folder).unwrap();
+}
 
-    let output = runs.run("cuda", &["--parallel", "dp=4", "--mbs", "1", "--trace", "trace.json"]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(1) && said.contains("measure on the CPU only"), "{said}");
+#[test]
+fn a_traced_step_has_the_events_of_the_processor_and_changes_nothing() {
+    let folder = stand_in("trace");
+    let layouts = [(LLAMA, "dp=1"), (LLAMA, "dp=2,tp=2,pp=2,zero=1,mbs=1"), (MIXTRAL, "dp=2,ep=2")];
+    for (model, parallel) in layouts {
+        let runs = Runs::new(&folder, "trace", model);
+        let plain = runs.curve("cuda", &["--parallel", parallel]);
+        let [right, traced] = ["cpu", "cuda"].map(|backend| Traced::step(&runs, backend, parallel, 3));
+        assert_eq!(traced.curve, plain, "{parallel}");
+        assert!(traced.events.values().sum::<usize>() > 100, "{parallel}: {:?}", traced.events);
+        assert_eq!(traced.events, right.events, "{parallel}");
+        let ends = traced.lanes.values().flatten().map(|event| event.3);
+        let (end, seconds) = (ends.fold(0.0, f64::max), runs.records("cuda")[2]["step_time_s"].as_f64().unwrap());
+        assert!(end > 0.0 && end <= 1e6 * seconds, "{parallel}: {end} us in a step of {seconds} s");
+        assert!(traced.note.contains("not as a CUDA graph") && right.note.is_empty(), "{}", traced.note);
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_profile_of_a_gpu_has_the_kernels_and_changes_nothing() {
+    let folder = stand_in("profile");
+    let runs = Runs::new(&folder, "profile", LLAMA);
+    for options in [&["--parallel", "tp=2"][..], &["--precision", "bf16"]] {
+        let plain = runs.curve("cuda", options);
+        let output = runs.run("cuda", &[options, &["--profile"]].concat());
+        let said = String::from_utf8_lossy(&output.stdout);
+        for part in
+            ["(matmul and copy on the GPU, measured before the run)", "3 steps of", "\nmatmul ", "\nattention_grad "]
+        {
+            assert!(said.contains(part), "no `{part}` in\n{said}{}", String::from_utf8_lossy(&output.stderr));
+        }
+        assert_eq!(runs.reported("cuda"), plain);
+        assert!(runs.records("cuda").iter().any(|record| record["mfu"].as_f64().is_some_and(|mfu| mfu > 0.0)));
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn streams_of_exchanges_have_the_highest_priority() {
+    let folder = stand_in("priorities");
+    let runs = Runs::new(&folder, "priorities", LLAMA);
+    let [path, waits] = ["priorities", "waits"].map(|name| runs.path(name));
+    let settings = [("STAND_IN_PRIORITIES", path.to_str().unwrap()), ("STAND_IN_WAITS", waits.to_str().unwrap())];
+    let output = runs.with("cuda", &["--parallel", "dp=2,pp=2,mbs=1"], &settings);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let pairs = |path: PathBuf| {
+        let text = fs::read_to_string(path).unwrap();
+        let pair = |line: &str| line.split(' ').map(|number| number.parse().unwrap()).collect::<Vec<i32>>();
+        text.lines().map(pair).collect::<Vec<_>>()
+    };
+    let priorities: BTreeMap<i32, i32> = pairs(path).into_iter().map(|pair| (pair[0], pair[1])).collect();
+    // Work of ranks meets only in the streams of transfers, so that these wait for streams of several ranks.
+    let mut sources: BTreeMap<i32, BTreeSet<i32>> = BTreeMap::new();
+    for pair in pairs(waits) {
+        sources.entry(pair[0]).or_default().insert(pair[1]);
+    }
+    let of_ranks = |stream: &i32| priorities[stream] == 0;
+    let joining = sources.iter().filter(|(_, from)| from.iter().filter(|from| of_ranks(from)).count() > 1);
+    let joining: BTreeSet<i32> = joining.map(|(&stream, _)| stream).collect();
+    let urgent: BTreeSet<i32> = priorities.iter().filter(|(_, priority)| **priority == -5).map(|(&s, _)| s).collect();
+    assert!(!urgent.is_empty() && priorities.len() > urgent.len(), "{priorities:?}");
+    assert!(joining.is_subset(&urgent) && !joining.is_empty(), "{joining:?} of {priorities:?}");
     fs::remove_dir_all(folder).unwrap();
 }
 

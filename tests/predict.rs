@@ -1,9 +1,13 @@
 //! The two predictions of a step compared: the stage estimate and the simulated program; and
 //! the predicted step next to the measured one.
 
+#[path = "predict/lanes.rs"]
+mod lanes;
+
 use codegen::buffers::report;
 use cost::{CPU, Cluster, Link};
 use ir::text::File;
+use lanes::{Lanes, lanes};
 use meshwright::compiler::compile::{CompileRequest, compile_source};
 use meshwright::compiler::model_source::ModelSource;
 use meshwright::compiler::parallel;
@@ -12,9 +16,8 @@ use meshwright::train::{self, Quiet, TrainRequest, train};
 use scheduler::model_costs;
 use scheduler::schedules::{SCHEDULES, ScheduleKind};
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
 use std::sync::LazyLock;
 use trace::{SiteKind, Stream, Trace};
 
@@ -114,54 +117,6 @@ fn with_communication_the_program_hides_some_of_it() {
         let sum: f64 = step.shares.values().sum();
         assert!((sum - 1.0).abs() < 1e-9, "{mesh}: {:?}", step.shares);
     }
-}
-
-/// Events of a written trace by rank and lane: name, kind, start and end.
-type Lanes = BTreeMap<(u64, String), Vec<(String, String, f64, f64)>>;
-
-/// Reads a trace back and checks invariants of all traces. Events of a lane follow each other, except that the steps of a run
-/// are within the run. Flows come in pairs that do not end before they begin, each at an event of its lane.
-fn lanes(path: &Path) -> Lanes {
-    let file: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
-    let (mut names, mut lanes, mut flows) = (BTreeMap::new(), Lanes::new(), BTreeMap::<u64, Vec<(u64, f64)>>::new());
-    for event in file["traceEvents"].as_array().unwrap() {
-        let (lane, ts) = (event["tid"].as_u64().unwrap(), event["ts"].as_f64());
-        match event["ph"].as_str().unwrap() {
-            "M" if event["name"] == "thread_name" => {
-                let rank = event["pid"].as_u64().unwrap();
-                names.insert(lane, (rank, event["args"]["name"].as_str().unwrap().to_string()));
-            }
-            "M" => {}
-            "X" => {
-                let text = |key: &str| event[key].as_str().unwrap().to_string();
-                let (start, seconds) = (ts.unwrap(), event["dur"].as_f64().unwrap());
-                let of_lane = lanes.entry(names[&lane].clone()).or_default();
-                of_lane.push((text("name"), text("cat"), start, start + seconds));
-            }
-            _ => flows.entry(event["id"].as_u64().unwrap()).or_default().push((lane, ts.unwrap())),
-        }
-    }
-    for (lane, events) in &lanes {
-        let (mut run, mut before) = ((f64::INFINITY, 0.0), 0.0);
-        for (name, kind, start, end) in events {
-            assert!(*start >= before - 1e-6, "{name} begins at {start}, before {before}, on {lane:?}");
-            if kind == "run" {
-                (run, before) = ((*start, *end), *start);
-            } else {
-                let outside = *start >= run.1 - 1e-6 || *end <= run.0;
-                assert!(outside || *end <= run.1 + 1e-6, "{name} leaves its run on {lane:?}");
-                before = *end;
-            }
-        }
-    }
-    for ends in flows.values() {
-        let [(from, start), (to, end)] = ends[..] else { panic!("a flow has two ends: {ends:?}") };
-        assert!(start <= end, "a flow from {start} to {end}");
-        for (lane, at) in [(from, start), (to, end)] {
-            assert!(lanes[&names[&lane]].iter().any(|event| event.2 <= at && at <= event.3), "a flow ends at no event");
-        }
-    }
-    lanes
 }
 
 /// Names of the events of some kinds.

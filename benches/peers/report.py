@@ -133,12 +133,12 @@ def wrapped(paragraph):
     return textwrap.fill(paragraph, 126, subsequent_indent=indent, **options)
 
 
-def write(text):
-    """Replaces the part of the document between the markers."""
+def write(text, first=BEGIN, last=END):
+    """Replaces the part of the document between two markers."""
     with open(DOCUMENT) as file:
-        before, begin, rest = file.read().partition(BEGIN)
-        _, end, after = rest.partition(END)
+        before, begin, rest = file.read().partition(first)
+        _, end, after = rest.partition(last)
     if not begin or not end:
-        raise SystemExit(f"docs/benchmarks.md lacks the lines {BEGIN} and {END}")
+        raise SystemExit(f"docs/benchmarks.md lacks the lines {first} and {last}")
     with open(DOCUMENT, "w") as file:
-        file.write(f"{before}{BEGIN}\n\n{text}\n{END}{after}")
+        file.write(f"{before}{first}\n\n{text}\n{last}{after}")

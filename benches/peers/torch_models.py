@@ -99,7 +99,7 @@ class LlamaLayer(nn.Module):
 
 
 class Llama(nn.Module):
-    """A Llama with a tied head."""
+    """A Llama, whose head is the table of tokens unless the config says otherwise."""
 
     def __init__(self, config):
         super().__init__()
@@ -107,15 +107,17 @@ class Llama(nn.Module):
         self.emb = nn.Embedding(config["vocab_size"], h)
         self.layers = nn.ModuleList(LlamaLayer(config) for _ in range(config["num_hidden_layers"]))
         self.final_norm = nn.RMSNorm(h, eps=config["rms_norm_eps"])
+        self.head = self.emb if config["tie_word_embeddings"] else nn.Linear(h, config["vocab_size"], bias=False)
         self.d, self.theta = h // config["num_attention_heads"], config["rope_theta"]
 
     def forward(self, tokens, labels):
         x = self.emb(tokens)
-        rates = self.theta ** (-torch.arange(0, self.d, 2) / self.d)
-        angles = torch.outer(torch.arange(tokens.shape[1]), rates).repeat(1, 2)
+        device, kind = tokens.device, tokens.device.type
+        rates = self.theta ** (-torch.arange(0, self.d, 2, device=device) / self.d)
+        angles = torch.outer(torch.arange(tokens.shape[1], device=device), rates).repeat(1, 2)
         cos, sin = angles.cos(), angles.sin()
-        if torch.is_autocast_enabled("cpu"):
-            cos, sin = cos.to(torch.get_autocast_dtype("cpu")), sin.to(torch.get_autocast_dtype("cpu"))
+        if torch.is_autocast_enabled(kind):
+            cos, sin = cos.to(torch.get_autocast_dtype(kind)), sin.to(torch.get_autocast_dtype(kind))
         for layer in self.layers:
             x = layer(x, cos, sin)
-        return loss_of(F.linear(self.final_norm(x), self.emb.weight), labels)
+        return loss_of(F.linear(self.final_norm(x), self.head.weight), labels)

@@ -9,6 +9,7 @@ use ir::mesh::Mesh;
 use ir::ops::KernelOp;
 use ir::program::Body;
 use ir::types::{DType, Type};
+use std::time::Instant;
 
 /// A tensor's place in a rank's arena.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -153,6 +154,15 @@ pub struct LaunchSite {
     pub index: u64,
 }
 
+/// A point in time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mark {
+    /// A time of the host's clock.
+    Host(Instant),
+    /// A point in the work of a device, by its number among those of the step. [`Backend::take_times`] tells its time.
+    Device(usize),
+}
+
 /// The memory of a rank, seen from the host: elements as they are stored, little-endian.
 pub trait Memory {
     /// Copies from the host.
@@ -198,6 +208,19 @@ pub trait Backend: Memory + Sized + Send {
 
     /// Holds what the thread launches from here on until the work before a recorded event is done.
     fn wait(&mut self, event: usize);
+
+    /// Says whether the device times the coming step, on all forks and in exchanges. A backend that runs at once has the host's clock.
+    fn set_timing(&mut self, _is_timed: bool) {}
+
+    /// The point behind all that the thread has launched, of a step that is timed.
+    fn mark(&mut self) -> Mark {
+        Mark::Host(Instant::now())
+    }
+
+    /// The times of the device's marks since the last call, by their numbers. All that was launched before them is done.
+    fn take_times(&mut self) -> Vec<Instant> {
+        Vec::new()
+    }
 
     /// Makes an op ready.
     ///
@@ -259,6 +282,9 @@ pub trait Backend: Memory + Sized + Send {
 
     /// Copies a tensor.
     fn copy(&mut self, to: Span, from: Span);
+
+    /// Fills a place with poison: all bits 1, which is a NaN in every format, and no index.
+    fn poison(&mut self, at: Span);
 
     /// Keeps a scalar in f32 until [`reports`](Backend::reports). Scalars are numbered from 0.
     fn report(&mut self, out: usize, from: Span);

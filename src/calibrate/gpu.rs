@@ -32,6 +32,7 @@ pub fn gpu_cluster(measured: &GpuMeasured) -> Result<Cluster, crate::error::Erro
         aliases: Vec::new(),
         about,
         cores: Some(1),
+        shared_memory: Some(measured.free_memory),
         device,
         host: None,
         links: vec![link("memory of the GPU", sums(&measured.sums, 1), &measured.messages)],

@@ -21,7 +21,7 @@ pub use gpu::gpu_cluster;
 use runtime::measure::{AttentionTime, Measured};
 use std::collections::BTreeMap;
 
-/// Builds the cluster whose devices are threads on the measured cores, each with `memory` bytes.
+/// Builds the cluster whose devices are threads on the measured cores. They share the memory of all cores, each of which has `memory` bytes.
 pub fn cluster(measured: &Measured, memory: u64) -> Cluster {
     let product = products(measured);
     let best =
@@ -56,6 +56,7 @@ pub fn cluster(measured: &Measured, memory: u64) -> Cluster {
         aliases: Vec::new(),
         about: format!("threads on {} cores, measured by `meshwright calibrate`", measured.cores),
         cores: Some(measured.cores),
+        shared_memory: Some(memory.saturating_mul(measured.cores)),
         device,
         links: vec![link("memory", sums(&measured.sums, measured.cores), &measured.messages)],
     }

@@ -1,20 +1,33 @@
 //! `meshwright gpu-check`: runs the GPU kernels and compares them with those of this processor.
 
-use super::{Answer, TableFormat};
+mod rows;
+
+use super::Answer;
 use crate::error::Error;
 use crate::train::{check_training, no_gpu};
-use clap::Args;
-use runtime::backends::cuda::check::{CheckRow, Report, check};
-use runtime::backends::cuda::device::Properties;
-use std::fmt::Write;
-use support::table::table;
-use support::units::with_unit;
+use clap::{Args, ValueEnum};
+use ir::catalogue::Code;
+use ir::diag::nearest;
+use rows::{Columns, head, summary};
+use runtime::backends::cuda::check::{CheckRow, Checks, Choice, Report, RowName, Rows};
+use runtime::backends::cuda::device::Device;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+use std::time::Instant;
 
 /// Run all kernels on a GPU, and train small models on it, and compare the results with the CPU's
 ///
 /// Errors are relative; each bound follows from the arithmetic. Rates are the best of several timings, shares are of the peak
-/// at the device's highest clock. The exit status is 1 if there is no GPU, 3 if a check fails.
+/// at the device's highest clock. Each row is printed when it is found, and the next one runs if it fails: in a new process, if the driver reports
+/// the error to every later call. The exit status is 1 if there is no GPU, 3 if a check fails.
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  meshwright gpu-check --only attention
+  # goes on where another run ended
+  meshwright gpu-check --from 120
+  # the rates of all tiles of attention
+  meshwright gpu-check --variants --only 'warps, steps'")]
 pub(super) struct GpuCheck {
     /// Index of the GPU
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -22,114 +35,128 @@ pub(super) struct GpuCheck {
     /// Check small sizes only; their rates are not meaningful
     #[arg(long)]
     quick: bool,
+    /// Begin with this row, by its number or by how its check begins
+    #[arg(long, value_name = "ROW")]
+    from: Option<String>,
+    /// Run only rows whose check or sizes contain this text
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// Time all tiles of attention, too
+    #[arg(long)]
+    variants: bool,
     /// Output format
     #[arg(long, value_enum, default_value_t)]
-    format: TableFormat,
+    format: Format,
+}
+
+/// How rows are printed.
+#[derive(Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum Format {
+    /// Aligned columns, each row as it is found
+    #[default]
+    Table,
+    /// One JSON object at the end
+    Json,
+    /// Each row as it is found, as a JSON object on a line
+    Lines,
 }
 
 impl GpuCheck {
     pub(super) fn run(self) -> Result<Answer, Error> {
-        let mut report = check(self.device, self.quick).map_err(|why| no_gpu(&why))?;
-        report.rows.extend(check_training(self.device, self.quick));
+        let (clock, unusable) = (Instant::now(), |why| no_gpu(&why));
+        let device = Device::open(self.device).map_err(unusable)?;
+        let mut checks = Checks::new(&device, self.quick, self.variants).map_err(unusable)?;
+        let mut all = |rows: &mut Rows<'_>| {
+            checks.run(rows);
+            check_training(self.device, self.quick, rows);
+        };
+        let names = Rows::names(&mut all);
+        let choice = self.choice(&names)?;
+        let columns = Columns::of(&names);
+        if self.format == Format::Table {
+            print(&(head(device.properties()) + &columns.head()));
+        }
+        let mut found = Vec::new();
+        let mut tell = |row: CheckRow| {
+            match self.format {
+                Format::Table => print(&columns.row(&row)),
+                Format::Lines => print(&(serde_json::to_string(&row).unwrap_or_default() + "\n")),
+                Format::Json => {}
+            }
+            found.push(row);
+        };
+        let mut rows = Rows::new(&device, choice.clone(), &mut tell);
+        all(&mut rows);
+        let next = rows.lost().map(|lost| lost + 1);
+        let rest = next.filter(|&next| (next..=names.len()).any(|number| choice.has(number, &names[number - 1])));
+        if let Some(next) = rest {
+            self.go_on(next, &mut tell)?;
+        }
+        let report = Report::new(&device, found, clock.elapsed().as_secs_f64());
         let text = match self.format {
-            TableFormat::Table => text(&report),
-            TableFormat::Json => super::json(&report)?,
+            Format::Table => summary(&report),
+            Format::Json => super::json(&report)?,
+            Format::Lines => String::new(),
         };
         Ok(Answer { text, status: if report.is_right() { 0 } else { 3 }, complaint: None })
     }
-}
 
-fn text(report: &Report) -> String {
-    let rows: Vec<[String; 7]> = report.rows.iter().map(cells).collect();
-    let mut text =
-        head(&report.device) + &table(["CHECK", "SHAPE", "ERROR", "BOUND", "RATE", "OF PEAK", "RESULT"], &rows);
-    for row in &report.rows {
-        if let Some(note) = &row.note {
-            let _ = writeln!(text, "{}, {}: {note}", row.what, row.shape);
+    /// The rows that run.
+    fn choice(&self, names: &[RowName]) -> Result<Choice, Error> {
+        let refused = |message: String, help: String| Err(Error::input(Code::BadOption, message).help(help));
+        let from = match &self.from {
+            None => 1,
+            Some(from) => match (from.parse(), names.iter().position(|name| name.what.starts_with(from))) {
+                (Ok(number), _) if (1..=names.len()).contains(&number) => number,
+                (Ok(number), None) => {
+                    return refused(format!("there is no row {number}"), format!("the rows are 1 to {}", names.len()));
+                }
+                (_, Some(at)) => at + 1,
+                (Err(_), None) => {
+                    let known = names.iter().map(|name| name.what.as_str());
+                    let near = nearest(from, known).map_or_else(String::new, |near| format!("did you mean `{near}`? "));
+                    return refused(
+                        format!("no row begins with `{from}`"),
+                        format!("{near}--from takes a number from 1 to {}, too", names.len()),
+                    );
+                }
+            },
+        };
+        let choice = Choice { from, only: self.only.clone() };
+        match names.iter().zip(1..).any(|(name, number)| choice.has(number, name)) {
+            true => Ok(choice),
+            false => {
+                refused("no row is chosen".to_string(), "shorten --only, or begin with an earlier --from".to_string())
+            }
         }
     }
-    let wrong = report.rows.iter().filter(|row| !row.right).count();
-    let _ = match wrong {
-        0 => writeln!(text, "\nall {} checks pass", rows.len()),
-        _ => writeln!(text, "\n{wrong} of {} checks FAIL", rows.len()),
-    };
-    text
-}
 
-fn head(device: &Properties) -> String {
-    let (major, minor) = device.capability;
-    let peak = |rate: Option<f64>, unit| rate.map_or("unknown".to_string(), |rate| with_unit(rate, unit));
-    let peaks = device.peaks;
-    format!(
-        "device     {}, compute capability {major}.{minor}, {} multiprocessors, {}\n\
-         peaks      memory {}, f32 {}, tf32 {}, bf16 {}, 8 bits {}\n\
-         libraries  CUDA driver {}, NVRTC {}, cuBLASLt {}\n\n",
-        device.name,
-        device.multiprocessors,
-        with_unit(device.memory_bytes as f64, "B"),
-        peak(peaks.memory, "B/s"),
-        peak(peaks.f32, "FLOP/s"),
-        peak(peaks.tf32, "FLOP/s"),
-        peak(peaks.bf16, "FLOP/s"),
-        peak(peaks.f8, "FLOP/s"),
-        device.driver,
-        device.nvrtc,
-        device.cublaslt,
-    )
-}
-
-fn cells(row: &CheckRow) -> [String; 7] {
-    let small = |x: f64| if x == 0.0 { "0".to_string() } else { format!("{x:.1e}") };
-    [
-        row.what.clone(),
-        row.shape.clone(),
-        row.error.map_or("-".into(), small),
-        row.error.map_or("-".into(), |_| small(row.bound)),
-        row.rate.map_or("-".into(), |rate| with_unit(rate, row.unit)),
-        row.share.map_or("-".into(), |share| format!("{:.0} %", 100.0 * share)),
-        if row.right { "ok" } else { "FAIL" }.to_string(),
-    ]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use runtime::backends::cuda::peaks::Peaks;
-
-    #[test]
-    fn the_report_is_a_table_with_its_failures() {
-        let device = Properties {
-            name: "A GPU".into(),
-            capability: (9, 0),
-            memory_bytes: 80_000_000_000,
-            multiprocessors: 132,
-            peaks: Peaks { memory: Some(3.35e12), f32: None, tf32: None, bf16: Some(9.89e14), f8: Some(1.979e15) },
-            driver: "13.2".into(),
-            nvrtc: "13.2".into(),
-            cublaslt: "13.4.0".into(),
+    /// Runs the rows from a number on in a new process, whose device is not lost.
+    fn go_on(&self, from: usize, tell: &mut dyn FnMut(CheckRow)) -> Result<(), Error> {
+        let lost = |why: String| Error::Failed {
+            code: Code::RankFailed,
+            message: format!("the GPU no longer answers this process, and no other one could go on: {why}"),
+            help: format!("go on with --from {from}"),
         };
-        let row = |right, error, note: Option<&str>| CheckRow {
-            what: "add f32".into(),
-            shape: "4096".into(),
-            error,
-            bound: 0.0,
-            rate: Some(1.5e12),
-            unit: "B/s",
-            share: Some(0.448),
-            right,
-            note: note.map(str::to_string),
-        };
-        let rows = vec![row(true, Some(0.0), None), row(false, None, Some("no such kernel"))];
-        let text = text(&Report { schema: "s", device, rows });
-        for part in [
-            "device     A GPU, compute capability 9.0, 132 multiprocessors, 80.0 GB",
-            "peaks      memory 3.35 TB/s, f32 unknown, tf32 unknown, bf16 989 TFLOP/s, 8 bits 1.98 PFLOP/s",
-            "add f32  4096   0      0      1.50 TB/s  45 %     ok\n",
-            "add f32  4096   -      -      1.50 TB/s  45 %     FAIL\n",
-            "add f32, 4096: no such kernel",
-            "1 of 2 checks FAIL",
-        ] {
-            assert!(text.contains(part), "no `{part}` in\n{text}");
+        let mut rest = Command::new(std::env::current_exe().map_err(|why| lost(why.to_string()))?);
+        rest.args(["gpu-check", "--format", "lines"]);
+        rest.args(["--device", &self.device.to_string(), "--from", &from.to_string()]);
+        rest.args(self.only.iter().flat_map(|only| ["--only", only]));
+        rest.args(self.quick.then_some("--quick")).args(self.variants.then_some("--variants"));
+        let mut rest = rest.stdout(Stdio::piped()).spawn().map_err(|why| lost(why.to_string()))?;
+        for line in rest.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines()) {
+            let row = line.map_err(|why| why.to_string());
+            let row = row.and_then(|line| serde_json::from_str(&line).map_err(|why| why.to_string()));
+            tell(row.map_err(&lost)?);
         }
+        let status = rest.wait().map_err(|why| lost(why.to_string()))?;
+        // A row that failed is told, and the status says so once more.
+        if matches!(status.code(), Some(0 | 3)) { Ok(()) } else { Err(lost(status.to_string())) }
     }
+}
+
+/// Prints at once. Who reads may have gone; the run goes on, since its status counts, too.
+fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }

@@ -25,7 +25,7 @@ pub(super) fn run(device: usize, quick: bool, output: Option<&Path>) -> Result<S
     let head = if quick {
         "# Measured by `meshwright calibrate --backend cuda --quick`: on small sizes, so no figure is meaningful."
     } else {
-        "# Measured by `meshwright calibrate --backend cuda`: figures of the whole GPU, whose memory all ranks share."
+        "# Measured by `meshwright calibrate --backend cuda`: figures of the whole GPU, whose memory all ranks share evenly."
     };
     write(&cluster, head, "--stack meshwright-cuda --precision bf16", told(&measured, &cluster), output)
 }

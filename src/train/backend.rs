@@ -2,8 +2,13 @@
 
 use crate::error::Error;
 use ir::catalogue::Code;
+use ir::types::DType;
+use runtime::backends::cpu::peak;
 use runtime::backends::cuda;
 use runtime::backends::cuda::device::Device;
+use runtime::measure::gpu::gpu_peak;
+use std::sync::Arc;
+use trace::Peak;
 
 /// The devices of a run, and their memory.
 pub(super) struct Place {
@@ -11,21 +16,52 @@ pub(super) struct Place {
     pub(super) text: String,
     /// Free bytes of the memory that tensors have apart from this process.
     pub(super) free: Option<u64>,
+    /// The GPU that all ranks share; none for threads.
+    gpu: Option<Arc<Device>>,
+}
+
+/// Peak rates of what a run computes on, as measured.
+pub(super) struct Reached {
+    pub(super) peak: Peak,
+    /// The operations that were measured: `matmul and sum on all cores`.
+    pub(super) by: &'static str,
+    /// The number of ranks that compute at the same time, each with an equal share of the rates.
+    pub(super) at_once: u64,
 }
 
 impl Place {
     /// Threads of this process.
     pub(super) fn threads() -> Place {
-        Place { text: "threads of this process".to_string(), free: None }
+        Place { text: "threads of this process".to_string(), free: None, gpu: None }
     }
 
     /// Shares of a GPU.
     ///
     /// # Errors
     /// The driver failed.
-    pub(super) fn gpu(device: &Device) -> Result<Place, Error> {
+    pub(super) fn gpu(device: &Arc<Device>) -> Result<Place, Error> {
         let (free, _) = device.memory().map_err(|why| no_gpu(&why))?;
-        Ok(Place { text: format!("one GPU, {}", device.properties().name), free: Some(free as u64) })
+        let text = format!("one GPU, {}", device.properties().name);
+        Ok(Place { text, free: Some(free as u64), gpu: Some(device.clone()) })
+    }
+
+    /// Measures the peak rates for products of a type: of a GPU, or of `threads` threads of the ranks.
+    ///
+    /// # Errors
+    /// There is no memory for it, or there are too few threads.
+    pub(super) fn peak(&self, threads: usize, ranks: u64, dtype: DType) -> Result<Reached, Error> {
+        let (peak, by, at_once) = match &self.gpu {
+            Some(device) => (gpu_peak(device, dtype).map_err(|why| why.to_string()), "matmul and copy on the GPU", 1),
+            None => (peak(threads), "matmul and sum on all cores", ranks.min(threads as u64)),
+        };
+        let help = match &self.gpu {
+            Some(_) => "leave out --profile, or stop the processes that use the GPU's memory",
+            None => "leave out --profile, or raise the limit (ulimit -u)",
+        };
+        let peak = peak.map_err(|why| {
+            Error::input(Code::TooLittleMemory, format!("this machine cannot be measured: {why}")).help(help)
+        })?;
+        Ok(Reached { peak, by, at_once })
     }
 }
 

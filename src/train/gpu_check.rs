@@ -7,7 +7,7 @@ use super::request::TrainRequest;
 use super::run::{executor_error, kernel_threads};
 use crate::error::Error;
 use cost::model_flops;
-use runtime::backends::cuda::check::{CheckRow, Found, row};
+use runtime::backends::cuda::check::{Found, Rows};
 use runtime::backends::cuda::device::Device;
 use runtime::data::sampler::Batch;
 use runtime::exec::{Executor, Options, Platform, SharedGpu, StepInput, Threads};
@@ -26,6 +26,9 @@ const GPT2: &str = r#"{"model_type": "gpt2", "n_embd": 32, "n_layer": 2, "n_head
 /// Llama 3.2 1B, with the vocabulary of GPT-2.
 const BILLION: &str = r#"{"model_type": "llama", "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,
     "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 50304, "max_position_embeddings": 2048}"#;
+
+/// The row that times a step of it.
+const SPEED: &str = "step, Llama 1B, bf16";
 
 /// Layouts of up to eight ranks.
 const LAYOUTS: [(&str, &str, &str); 9] = [
@@ -50,37 +53,35 @@ const CLOSE: f64 = 1e-5;
 type Curve = Vec<f64>;
 
 /// Trains small models on the GPU and on the processor; `quick`: a few steps of two of them. A check that fails is a row.
-pub fn check_training(device: usize, quick: bool) -> Vec<CheckRow> {
-    let mut rows = Vec::new();
+pub fn check_training(device: usize, quick: bool, rows: &mut Rows<'_>) {
     for (name, model, parallel) in if quick { &LAYOUTS[..2] } else { &LAYOUTS[..] } {
         let steps = if quick { 2 } else { 10 };
-        rows.push(compared(format!("training, {name}, f32"), parallel, || {
+        compared(rows, format!("training, {name}, f32"), parallel, || {
             let job = Job::new(model, parallel, "f32", steps)?;
             Ok((apart(&job.on_cpu()?, &job.on_gpu(device, true)?), CLOSE))
-        }));
+        });
     }
     let steps = if quick { 3 } else { 200 };
-    rows.push(compared("steps as graphs, bit for bit, and on the processor", &format!("{steps} steps"), || {
+    compared(rows, "steps as graphs, bit for bit, and on the processor", &format!("{steps} steps"), || {
         let job = Job::new(LLAMA, "dp=1", "f32", steps)?;
         let (right, graph, eager) = (job.on_cpu()?, job.on_gpu(device, true)?, job.on_gpu(device, false)?);
         let other = Job::new(LLAMA, "tp=2", "f32", steps)?.on_cpu()?;
         // Rounding grows over steps: as much as it does on the processor when sums have another order.
         let bound = CLOSE + 8.0 * apart(&right, &other);
         Ok((if graph == eager { apart(&right, &graph) } else { f64::INFINITY }, bound))
-    }));
+    });
     for precision in if quick { &NARROW[..2] } else { &NARROW[..] } {
-        rows.push(compared(format!("training, Llama, {precision}"), &format!("{steps} steps"), || {
+        compared(rows, format!("training, Llama, {precision}"), &format!("{steps} steps"), || {
             let [job, exact] = [precision, "f32"].map(|precision| Job::new(LLAMA, "dp=1", precision, steps));
             let (job, right) = (job?, exact?.on_cpu()?);
             let narrow = job.on_cpu()?;
             // Two orders of sums make some numbers round to neighbours, which changes no more than rounding itself.
             Ok((apart(&narrow, &job.on_gpu(device, true)?), apart(&right, &narrow)))
-        }));
+        });
     }
     if !quick {
-        rows.push(speed(device));
+        rows.check(SPEED, "4 sequences of 2048", "FLOP/s", || speed(device));
     }
-    rows
 }
 
 /// A model to be trained.
@@ -161,47 +162,27 @@ impl Job {
     }
 }
 
-/// Seconds of a step of a model of 1.1 billion parameters in bf16.
-fn speed(device: usize) -> CheckRow {
-    let measured = || -> Result<(f64, f64, Option<f64>), Error> {
-        let job = Job::of(TrainRequest {
-            model: BILLION.to_string(),
-            precision: "bf16".to_string(),
-            seq: 2048,
-            global_batch: 4,
-            mbs: Some(4),
-            steps: 6,
-            ..TrainRequest::default()
-        })?;
-        let mut executor = job.load(job.gpu(device)?)?;
-        let mut best = f64::INFINITY;
-        for step in 1..=job.steps {
-            let (input, clock) = (job.input(step), Instant::now());
-            executor.step(input).map_err(executor_error)?;
-            best = best.min(clock.elapsed().as_secs_f64());
-        }
-        let flops = model_flops(&job.prepared.compiled.model) * f64::from(job.prepared.microbatches);
-        let peak = Device::open(device).map_err(|why| super::no_gpu(&why))?.properties().peaks.bf16;
-        Ok((best, flops / best, peak))
-    };
-    let (what, shape) = ("step, Llama 1B, bf16".to_string(), "4 sequences of 2048".to_string());
-    let row = |rate, share, right, note| CheckRow {
-        what,
-        shape,
-        error: None,
-        bound: 0.0,
-        rate,
-        unit: "FLOP/s",
-        share,
-        right,
-        note: Some(note),
-    };
-    match measured() {
-        Ok((seconds, rate, peak)) => {
-            row(Some(rate), peak.map(|peak| rate / peak), true, format!("{:.1} ms a step", 1e3 * seconds))
-        }
-        Err(why) => row(None, None, false, why.to_string()),
+/// Seconds of a step of a model of 1.1 billion parameters in bf16. Nothing is compared.
+fn speed(device: usize) -> Result<Found, Error> {
+    let job = Job::of(TrainRequest {
+        model: BILLION.to_string(),
+        precision: "bf16".to_string(),
+        seq: 2048,
+        global_batch: 4,
+        mbs: Some(4),
+        steps: 6,
+        ..TrainRequest::default()
+    })?;
+    let mut executor = job.load(job.gpu(device)?)?;
+    let mut best = f64::INFINITY;
+    for step in 1..=job.steps {
+        let (input, clock) = (job.input(step), Instant::now());
+        executor.step(input).map_err(executor_error)?;
+        best = best.min(clock.elapsed().as_secs_f64());
     }
+    let flops = model_flops(&job.prepared.compiled.model) * f64::from(job.prepared.microbatches);
+    let peak = Device::open(device).map_err(|why| super::no_gpu(&why))?.properties().peaks.bf16;
+    Ok(Found::results(0.0, 0.0).at(flops / best, peak).noted(format!("{:.1} ms a step", 1e3 * best)))
 }
 
 /// The largest relative difference of two curves; no number where one has none.
@@ -211,6 +192,11 @@ fn apart(a: &Curve, b: &Curve) -> f64 {
 }
 
 /// A comparison as a row, from its error and bound.
-fn compared(what: impl Into<String>, shape: &str, compare: impl FnOnce() -> Result<(f64, f64), Error>) -> CheckRow {
-    row(what, shape, "FLOP/s", compare().map(|(error, bound)| Found::results(error, bound)))
+fn compared(
+    rows: &mut Rows<'_>,
+    what: impl Into<String>,
+    shape: &str,
+    compare: impl FnOnce() -> Result<(f64, f64), Error>,
+) {
+    rows.check(what, shape, "FLOP/s", || compare().map(|(error, bound)| Found::results(error, bound)));
 }

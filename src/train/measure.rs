@@ -1,18 +1,18 @@
 //! Optional measurements of a training run: the trace of a step, and totals over all steps.
 
+use super::backend::{Place, Reached};
 use super::outputs::unwritable;
 use super::report::ProfileReport;
 use super::request::TrainRequest;
 use crate::error::Error;
+use compiler::precision::precision;
 use cost::model_flops;
-use ir::catalogue::Code;
 use ir::graph::Model;
 use ir::program::Program;
-use runtime::backends::cpu::peak;
 use runtime::exec::{Executor, Platform};
 use std::path::{Path, PathBuf};
 use support::files;
-use trace::{Peak, Profile, Trace};
+use trace::{Profile, Trace};
 
 /// Measurements of a run.
 pub(super) struct Measure {
@@ -21,13 +21,11 @@ pub(super) struct Measure {
     /// Model FLOPs of a step.
     flops: f64,
     /// Totals of `--profile`.
-    profile: Option<(Profile, Peak)>,
+    profile: Option<(Profile, Reached)>,
     /// Step and output file of `--trace`.
     trace: Option<(u64, PathBuf)>,
     /// Trace of that step, until it is written.
     unwritten: Option<Trace>,
-    /// Number of threads that compute at the same time.
-    threads: usize,
     /// True if the next step is the first of several, which is a warm-up and not measured.
     cold: bool,
 }
@@ -41,26 +39,32 @@ impl Measure {
         request: &TrainRequest,
         model: &Model,
         program: &Program,
-        threads: usize,
+        (place, threads): (&Place, usize),
     ) -> Result<Option<Measure>, Error> {
         let trace = request.trace.clone().map(|path| (request.trace_step.unwrap_or(request.steps), path));
         if !request.profile && trace.is_none() {
             return Ok(None);
         }
-        let peak = request.profile.then(|| peak(threads)).transpose();
-        let peak = peak.map_err(|why| {
-            let message = format!("this machine cannot be measured: {why}");
-            Error::input(Code::TooLittleMemory, message).help("leave out --profile, or raise the limit (ulimit -u)")
-        })?;
-        let profile = peak.map(|peak| (Profile::default(), peak));
+        let dtype = precision(&request.precision)?.dtype;
+        let reached = request.profile.then(|| place.peak(threads, model.mesh.devices(), dtype)).transpose()?;
+        let profile = reached.map(|reached| (Profile::default(), reached));
         let flops = model_flops(model) * f64::from(program.microbatches);
         let (model, program, cold) = (model.clone(), program.clone(), request.steps > 1);
-        Ok(Some(Measure { model, program, flops, profile, trace, unwritten: None, threads, cold }))
+        Ok(Some(Measure { model, program, flops, profile, trace, unwritten: None, cold }))
     }
 
-    /// Records a step that has just ended.
-    pub(super) fn step<P: Platform>(&mut self, step: u64, executor: &Executor<P>) {
-        let wanted = self.trace.as_ref().is_some_and(|(wanted, _)| *wanted == step);
+    /// Lets a step that comes be recorded, if it is measured.
+    pub(super) fn before<P: Platform>(&self, step: u64, executor: &mut Executor<P>) {
+        executor.set_recording(self.is_traced(step) || (self.profile.is_some() && !self.cold));
+    }
+
+    fn is_traced(&self, step: u64) -> bool {
+        self.trace.as_ref().is_some_and(|(traced, _)| *traced == step)
+    }
+
+    /// Takes the measurements of a step that has just ended.
+    pub(super) fn after<P: Platform>(&mut self, step: u64, executor: &Executor<P>) {
+        let wanted = self.is_traced(step);
         let cold = std::mem::take(&mut self.cold);
         let profiled = self.profile.as_mut().filter(|_| !cold);
         if !wanted && profiled.is_none() {
@@ -84,19 +88,20 @@ impl Measure {
 
     /// Model FLOPs utilisation of a step, from its seconds; `None` without a measured peak.
     pub(super) fn mfu(&self, seconds: f64) -> Option<f64> {
-        self.profile.as_ref().map(|(_, peak)| self.flops / (seconds * peak.flops))
+        self.profile.as_ref().map(|(_, reached)| self.flops / (seconds * reached.peak.flops))
     }
 
     /// Returns the profile, or `None` if no step was measured.
     pub(super) fn report(&self) -> Option<ProfileReport> {
-        let (profile, peak) = self.profile.as_ref().filter(|(profile, _)| profile.steps > 0)?;
+        let (profile, reached) = self.profile.as_ref().filter(|(profile, _)| profile.steps > 0)?;
         let step_s = profile.seconds / profile.steps as f64;
         Some(ProfileReport {
             steps: profile.steps,
             step_s,
             ranks: profile.ranks,
-            at_once: profile.ranks.min(self.threads as u64),
-            peak: *peak,
+            at_once: reached.at_once,
+            peak: reached.peak,
+            peak_by: reached.by,
             model_flops_per_s: self.flops / step_s,
             shares: profile.shares(),
             kernels: profile.kernels(),

@@ -200,10 +200,12 @@ pub struct ProfileReport {
     pub step_s: f64,
     /// Number of ranks.
     pub ranks: u64,
-    /// Number of ranks that compute at the same time, at most the number of cores.
+    /// Number of ranks that compute at the same time: at most the number of cores, 1 on a GPU, on which they take turns.
     pub at_once: u64,
-    /// Peak rates of the machine, measured before the run.
+    /// Peak rates of the machine or its GPU, measured before the run.
     pub peak: Peak,
+    /// The operations that they were measured with.
+    pub peak_by: &'static str,
     /// Matrix products and attention FLOPs of the model, per second of a step.
     pub model_flops_per_s: f64,
     /// Shares of the ranks' time: kernels by kind, communication by axes, waiting, idle. They sum to 1.

@@ -82,9 +82,9 @@ fn text(report: &TrainReport) -> String {
 
 /// Formats two tables: the parts of the step, and the kernels that take longest.
 fn profile_text(profile: &ProfileReport) -> String {
-    let ProfileReport { steps, step_s, ranks, peak, model_flops_per_s, .. } = profile;
+    let ProfileReport { steps, step_s, ranks, peak, peak_by, model_flops_per_s, .. } = profile;
     let mut text = format!(
-        "\npeak             {:.0} GFLOP/s, {:.1} GB/s (matmul and sum on all cores, measured before the run)\n\
+        "\npeak             {:.0} GFLOP/s, {:.1} GB/s ({peak_by}, measured before the run)\n\
          measured         {steps} step{} of {} on {ranks} rank{}; {:.0} GFLOP/s in the model's matmuls, mfu {:.1} %\n\n",
         peak.flops / 1e9,
         peak.bandwidth / 1e9,

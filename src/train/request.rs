@@ -83,7 +83,7 @@ pub struct TrainRequest {
     pub resume: Option<PathBuf>,
     /// Folder of `run.toml`, `metrics.jsonl` and checkpoints.
     pub out: PathBuf,
-    /// True to run statements one by one instead of in groups. This and the next five fields are not written to `run.toml`
+    /// True to run statements one by one instead of in groups. This and the next six fields are not written to `run.toml`
     /// either.
     #[serde(skip_serializing)]
     pub no_fusion: bool,
@@ -93,6 +93,9 @@ pub struct TrainRequest {
     /// True to time several algorithms of a GPU for each product at load, and take the fastest.
     #[serde(skip_serializing)]
     pub time_products: bool,
+    /// True to fill what is freed with poison.
+    #[serde(skip_serializing)]
+    pub poison: bool,
     /// True to profile the run by op, by kernel and by wait reason.
     #[serde(skip_serializing)]
     pub profile: bool,
@@ -139,6 +142,7 @@ impl Default for TrainRequest {
             no_fusion: false,
             no_graphs: false,
             time_products: false,
+            poison: false,
             profile: false,
             trace: None,
             trace_step: None,
@@ -197,10 +201,6 @@ impl TrainRequest {
 
     /// Checks that the trace can be recorded, before the run rather than at its end.
     fn check_trace(&self) -> Result<(), Error> {
-        if self.backend != "cpu" && (self.profile || self.trace.is_some()) {
-            let message = "`--trace` and `--profile` measure on the CPU only";
-            return Err(Error::input(Code::NotInThisVersion, message).help("--backend cpu, or leave them out"));
-        }
         if let Some(step) = self.trace_step.filter(|step| !(1..=self.steps).contains(step)) {
             return Err(option(format!("`trace_step` is {step}, but the steps are 1 to {}", self.steps)));
         }

@@ -103,7 +103,7 @@ fn run_on<P: Platform>(
     let from = find(&request, &fixed)?;
     run_has_begun();
     let memory = memory.arenas.saturating_add(memory.left.saturating_sub(data.bytes()));
-    let (mut executor, measure) = load(platform, &compiled, &request, microbatches, memory)?;
+    let (mut executor, measure) = load(platform, &place, &compiled, &request, (microbatches, memory))?;
     from.iter().try_for_each(|from| from.load(&mut executor)).map_err(refused)?;
     let mut header = header(&request, parallel, &compiled, &data, &feed, microbatches);
     header.place = place.text;
@@ -231,11 +231,12 @@ impl<P: Platform> TrainingRun<'_, P> {
         (input.lr, input.step, input.update) = (lr as f32, step, step - self.skipped);
         input.loss_scale = self.loss_scale.map_or(1.0, LossScale::factor);
         let data_wait_s = clock.elapsed().as_secs_f64();
+        self.measure.iter().for_each(|measure| measure.before(step, &mut self.executor));
         let output = self.executor.step(input).map_err(executor_error)?;
         let skipped = output.is_skipped();
         let StepOutput { loss, grad_norm, dropped, .. } = output;
         let step_time_s = clock.elapsed().as_secs_f64();
-        self.measure.iter_mut().for_each(|measure| measure.step(step, &self.executor));
+        self.measure.iter_mut().for_each(|measure| measure.after(step, &self.executor));
         let tokens = self.header.tokens_per_step();
         let tokens_per_s = tokens as f64 / step_time_s;
         let record = StepRecord {
@@ -353,10 +354,10 @@ fn check(compiled: &File, free: Option<u64>) -> Result<FreeMemory, Error> {
 /// Loads the executor of a compiled file, with the program of an evaluation, and the measurements.
 fn load<P: Platform>(
     platform: P,
+    place: &Place,
     compiled: &File,
     request: &TrainRequest,
-    microbatches: u32,
-    memory_limit: u64,
+    (microbatches, memory_limit): (u32, u64),
 ) -> Result<(Executor<P>, Option<Measure>), Error> {
     let (Some(staged), Some(program)) = (&compiled.staged, &compiled.program) else {
         return Err(Error::fault("compile", "there is no program"));
@@ -365,10 +366,11 @@ fn load<P: Platform>(
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let devices = compiled.model.mesh.devices() as usize;
     let threads = kernel_threads(devices);
-    let measure = Measure::new(request, &compiled.model, program, cores.min(threads * devices))?;
+    let measure = Measure::new(request, &compiled.model, program, (place, cores.min(threads * devices)))?;
     let record = measure.is_some();
-    let options =
-        Options { seed: request.seed, threads, evaluation: Some(&forward), async_threads: None, record, memory_limit };
+    let TrainRequest { seed, poison, .. } = *request;
+    let evaluation = Some(&forward);
+    let options = Options { seed, threads, evaluation, async_threads: None, record, poison, memory_limit };
     Ok((Executor::load_on(platform, &compiled.model, program, &options).map_err(executor_error)?, measure))
 }
 

@@ -37,6 +37,11 @@ impl Runs<'_> {
         Runs { stand_in, folder }
     }
 
+    /// A path in the folder.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
     /// Trains on a backend, with options besides those of all runs.
     pub(crate) fn run(&self, backend: &str, options: &[&str]) -> Output {
         self.with(backend, options, &[])
@@ -71,15 +76,19 @@ impl Runs<'_> {
         curve
     }
 
+    /// The records of the last run on a backend.
+    pub(crate) fn records(&self, backend: &str) -> Vec<Value> {
+        let text = fs::read_to_string(self.folder.join(backend).join("metrics.jsonl")).unwrap();
+        text.lines().skip(1).map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
     /// The numbers that the last run on a backend reported.
     pub(crate) fn reported(&self, backend: &str) -> Curve {
-        let text = fs::read_to_string(self.folder.join(backend).join("metrics.jsonl")).unwrap();
-        let records = text.lines().skip(1).map(|line| serde_json::from_str::<Value>(line).unwrap());
         let numbers = |record: Value| {
             let numbers = ["loss", "grad_norm", "valid_loss"].map(|key| record.get(key).cloned());
             numbers.into_iter().flatten().map(|number| number.as_f64().unwrap_or(f64::NAN)).collect::<Vec<_>>()
         };
-        records.flat_map(numbers).collect()
+        self.records(backend).into_iter().flat_map(numbers).collect()
     }
 }
 

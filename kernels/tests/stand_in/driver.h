@@ -2,6 +2,7 @@
  *
  * Streams do nothing before somebody waits for them, the latest that CUDA allows: what is not ordered comes out wrong. Products are
  * computed as the descriptors say, one by one. What a captured stream is given becomes a graph, whose launch does it as late. After an error in a stream every call returns it, and `cuGetErrorString` describes it.
+ * STAND_IN_CRASH names a kernel that ends with such an error.
  * With STAND_IN_FAULTS kernels spoil the last that they write, copies on the device forget their last byte, products are off in one
  * element, streams do not wait for events, and every event loses memory. STAND_IN_CAPABILITY is ten times the compute capability, 90
  * if it is not set. */
@@ -12,7 +13,7 @@
 typedef uint64_t Address;
 typedef struct Stream Stream;
 enum {
-    INVALID_CONTEXT = 201, NO_BINARY = 200, NOT_FOUND = 500, OUT_OF_RESOURCES = 701,
+    INVALID_CONTEXT = 201, NO_BINARY = 200, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600, OUT_OF_RESOURCES = 701,
     CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, CAPTURE_UNJOINED = 904, CAPTURE_ISOLATION = 905, CAPTURED_EVENT = 907,
 };
 

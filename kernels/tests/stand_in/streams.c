@@ -83,24 +83,32 @@ Status finish_all(void) {
     return settled();
 }
 
-/* STAND_IN_WAITS names a file that gets a line for each wait: the two numbers. */
-static void note_wait(const Stream *stream, const Event *event) {
-    static FILE *file;
-    const char *path = getenv("STAND_IN_WAITS");
-    if (!path || !event->stream) return;
-    if (!file) file = fopen(path, "w");
-    if (file) fprintf(file, "%d %d\n", stream->number, event->stream->number), fflush(file);
+/* STAND_IN_WAITS names a file that gets a line for each wait: the numbers of the stream and of the one that it waits for.
+ * STAND_IN_PRIORITIES names one that gets a line for each stream: its number and its priority. */
+static void note_numbers(const char *variable, int first, int second) {
+    const char *path = getenv(variable);
+    FILE *file = path ? fopen(path, "a") : 0;
+    if (file) fprintf(file, "%d %d\n", first, second), fclose(file);
 }
 
-Status cuStreamCreate(Stream **stream, unsigned flags) {
+enum { LEAST_PRIORITY = 0, GREATEST_PRIORITY = -5 };
+Status cuCtxGetStreamPriorityRange(int *least, int *greatest) {
+    *least = LEAST_PRIORITY;
+    *greatest = GREATEST_PRIORITY;
+    return has_context() ? OK : INVALID_CONTEXT;
+}
+Status cuStreamCreateWithPriority(Stream **stream, unsigned flags, int priority) {
     ONE_AT_A_TIME;
     static int count;
     *stream = calloc(1, sizeof **stream);
     (*stream)->number = count++;
+    (*stream)->priority = priority;
     (*stream)->other = streams;
     streams = *stream;
+    note_numbers("STAND_IN_PRIORITIES", (*stream)->number, priority);
     return failure;
 }
+Status cuStreamCreate(Stream **stream, unsigned flags) { return cuStreamCreateWithPriority(stream, flags, LEAST_PRIORITY); }
 Status cuStreamDestroy_v2(Stream *stream) {
     ONE_AT_A_TIME;
     finish(stream);
@@ -120,13 +128,15 @@ Status cuCtxSynchronize(void) {
 }
 Status cuStreamWaitEvent(Stream *stream, Event *event, unsigned flags) {
     ONE_AT_A_TIME;
-    note_wait(stream, event);
+    if (event->stream) note_numbers("STAND_IN_WAITS", stream->number, event->stream->number);
     if (event->stream && stream->number == forgetting()[0] && event->stream->number == forgetting()[1]) return failure;
     return queue(stream, &(Work){.kind = WAIT, .event = event, .mark = event->recorded, .of = event->stream}, 0, 0);
 }
+enum { DISABLE_TIMING = 2 };
 Status cuEventCreate(Event **event, unsigned flags) {
     ONE_AT_A_TIME;
     *event = calloc(1, sizeof **event);
+    (*event)->untimed = (flags & DISABLE_TIMING) != 0;
     taken += faulty();
     return failure;
 }
@@ -152,6 +162,8 @@ Status cuEventRecord(Event *event, Stream *stream) {
 }
 Status cuEventElapsedTime_v2(float *milliseconds, Event *from, Event *to) {
     ONE_AT_A_TIME;
+    if (from->untimed || to->untimed || !from->recorded || !to->recorded) return INVALID_HANDLE;
+    if (from->done < from->recorded || to->done < to->recorded) return NOT_READY;
     *milliseconds = to->time - from->time + 1e-3;
     return failure;
 }

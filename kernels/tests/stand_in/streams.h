@@ -8,7 +8,9 @@ typedef struct Capture Capture;
 typedef struct Event {
     Stream *stream;
     uint64_t recorded, done;
+    /// When it was last reached, in milliseconds; nobody asks if it is untimed.
     double time;
+    int untimed;
     /* If it was last recorded while a stream was captured: the capture, and the event that stands for it there. */
     Capture *capture;
     struct Event *captured;
@@ -25,7 +27,7 @@ typedef struct Work {
     char data[] __attribute__((aligned(16)));
 } Work;
 
-struct Stream { Work *first, *last; Stream *other; Capture *capture; int number; };
+struct Stream { Work *first, *last; Stream *other; Capture *capture; int number, priority; };
 
 /* Adds work to a stream that is captured. */
 Status capture_work(Stream *stream, const Work *work, const void *data, size_t bytes);

@@ -181,6 +181,9 @@ pub struct Cluster {
     /// Processor cores that the devices share, each core with one device's compute; 1 for devices that share one GPU. Omitted if
     /// each device has its own.
     pub cores: Option<u64>,
+    /// Bytes of memory that all devices share evenly, as ranks on one GPU do; none has more than `device.memory`. Omitted if each device
+    /// has its own.
+    pub shared_memory: Option<u64>,
     /// Parameters of each device.
     pub device: Device,
     /// Host memory of a node; omitted if unknown.
@@ -252,10 +255,19 @@ impl Cluster {
         self.cores.map_or(1, |cores| (cores / devices.max(1)).max(1))
     }
 
-    /// Cluster whose devices combine several cores each, if there are more cores than devices.
+    /// Bytes of memory of each of a number of devices.
+    pub fn memory_each(&self, devices: u64) -> u64 {
+        let share = self.shared_memory.map(|shared| shared / devices.max(1));
+        share.map_or(self.device.memory, |share| share.min(self.device.memory))
+    }
+
+    /// Cluster of a number of devices: they combine several cores each, if there are more cores than devices, and have a share of memory
+    /// that they share.
     #[must_use]
     pub fn for_devices(&self, devices: u64) -> Cluster {
-        self.with_cores_each(self.cores_each(devices))
+        let mut dealt = self.with_cores_each(self.cores_each(devices));
+        dealt.device.memory = self.memory_each(devices);
+        dealt
     }
 
     /// Cluster whose devices combine this number of cores each; only the rates of devices that are cores change.
@@ -273,8 +285,10 @@ impl Cluster {
     /// Cluster whose devices leave a fraction of their memory free.
     #[must_use]
     pub fn with_margin(&self, share: f64) -> Cluster {
+        let left = |bytes: u64| (bytes as f64 * (1.0 - share)) as u64;
         let mut cluster = self.clone();
-        cluster.device.memory = (self.device.memory as f64 * (1.0 - share)) as u64;
+        cluster.device.memory = left(self.device.memory);
+        cluster.shared_memory = self.shared_memory.map(left);
         cluster
     }
 

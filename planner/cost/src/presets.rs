@@ -108,6 +108,9 @@ impl Cluster {
         if let Some(cores) = cluster.cores {
             complaints.extend(out_of_range("cores", cores as f64, 1.0, 1e5, "a number of cores"));
         }
+        if let Some(shared) = cluster.shared_memory {
+            complaints.extend(out_of_range("shared_memory", shared as f64, 1e7, 1e15, "bytes"));
+        }
         if let Some(host) = &cluster.host {
             complaints.extend(out_of_range("host.memory", host.memory, 1e7, 1e15, "bytes"));
             complaints.extend(out_of_range("host.devices", host.devices as f64, 1.0, 1e5, "a number of devices"));

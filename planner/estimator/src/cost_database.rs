@@ -100,7 +100,7 @@ impl CostDatabase {
         let stack = context.allowed(stack);
         let recipe = context.recipe(&stack)?;
         let mut cluster = cluster.clone();
-        (cluster.device.memory, cluster.host) = (0, None);
+        (cluster.device.memory, cluster.shared_memory, cluster.host) = (0, None, None);
         Ok(CostDatabase {
             planning,
             plans,

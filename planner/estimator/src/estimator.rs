@@ -79,7 +79,7 @@ impl Estimator {
     /// As [`Estimator::cluster`].
     pub fn with_memory(&self, name: &str, bytes: u64) -> Result<Estimator, Error> {
         let mut cluster = Cluster::clone(&*self.cluster(name)?);
-        cluster.device.memory = bytes;
+        (cluster.device.memory, cluster.shared_memory) = (bytes, None);
         let (plans, databases, stacks) = (self.plans.clone(), self.databases.clone(), self.stacks.clone());
         let clusters = Memo::with(name.to_string(), cluster);
         Ok(Estimator { plans, databases, stacks, clusters, evaluated: Mutex::default() })
@@ -148,7 +148,7 @@ impl Estimator {
         let microbatches = microbatches(request.global_batch, parallel.dp.saturating_mul(parallel.mbs))?;
         let cluster = self.cluster(&request.cluster)?;
         let cores_each = cluster.cores_each(parallel.devices());
-        let cluster = cluster.with_cores_each(cores_each).with_margin(request.memory_margin);
+        let cluster = cluster.for_devices(parallel.devices()).with_margin(request.memory_margin);
         let platform = Platform { cluster: &cluster, stack: &database.stack, recipe: &database.recipe };
         then(Prediction { request, database, candidate: Candidate { parallel, platform, microbatches, cores_each } })
     }

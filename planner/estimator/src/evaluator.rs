@@ -17,14 +17,15 @@ use compiler::model_source::ModelSource;
 use cost::{Cluster, Platform, Stack};
 use ir::dim_role::DimRole;
 use ir::options::{ParallelConfig, Recompute};
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Costs and lower bounds of configurations: a model and a batch on a cluster, evaluated for many configurations.
 pub struct Evaluator {
     pub(super) request: EstimateRequest,
-    /// Clusters by the cores of each device, if devices share cores.
-    clusters: HashMap<u64, Cluster>,
+    /// The fewest devices of a configuration.
+    least: u64,
+    /// The cluster of each number of devices from the fewest on, if devices share cores or memory.
+    clusters: Box<[OnceLock<Box<Cluster>>]>,
     cluster: Cluster,
     pub(super) database: Arc<CostDatabase>,
 }
@@ -38,7 +39,11 @@ impl Evaluator {
         request.check()?;
         let database = estimator.evaluated(&request)?;
         let cluster = estimator.cluster(&request.cluster)?.with_margin(request.memory_margin);
-        Ok(Evaluator { clusters: dealt(&cluster, devices), request, cluster, database })
+        let [least, most] = devices;
+        let is_shared = cluster.cores.is_some() || cluster.shared_memory.is_some();
+        let counts = if is_shared { most.saturating_sub(least) + 1 } else { 0 };
+        let clusters = (0..counts).map(|_| OnceLock::new()).collect();
+        Ok(Evaluator { least, clusters, request, cluster, database })
     }
 
     /// The model.
@@ -59,7 +64,10 @@ impl Evaluator {
 
     /// The machine with this number of devices of the cluster, as the stack uses them.
     pub fn platform(&self, devices: u64) -> Platform<'_> {
-        let cluster = self.clusters.get(&self.cluster.cores_each(devices)).unwrap_or(&self.cluster);
+        let place = devices.checked_sub(self.least).and_then(|place| usize::try_from(place).ok());
+        let dealt = place.and_then(|place| self.clusters.get(place));
+        let cluster =
+            dealt.map_or(&self.cluster, |dealt| dealt.get_or_init(|| Box::new(self.cluster.for_devices(devices))));
         Platform { cluster, stack: &self.database.stack, recipe: &self.database.recipe }
     }
 
@@ -185,17 +193,4 @@ impl Evaluator {
         };
         Ok(ModelWork::of(&*self.block_costs(&ParallelConfig::default())?, batch))
     }
-}
-
-/// The cluster for each number of cores per device, if its devices share cores, for all numbers of devices in the range.
-fn dealt(cluster: &Cluster, [least, most]: [u64; 2]) -> HashMap<u64, Cluster> {
-    let mut clusters = HashMap::new();
-    let mut devices = least;
-    while let Some(cores) = cluster.cores.filter(|_| devices <= most) {
-        let each = cluster.cores_each(devices);
-        clusters.entry(each).or_insert_with(|| cluster.for_devices(devices));
-        // The next number of devices that leaves each device fewer cores.
-        devices = if each > 1 { cores / each + 1 } else { most + 1 };
-    }
-    clusters
 }

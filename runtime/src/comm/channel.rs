@@ -1,8 +1,9 @@
 //! Messages from one rank to another: both ends register their buffer, and the second to arrive copies.
 
+use super::Message;
 use super::medium::Medium;
 use super::parking_lot::locked;
-use crate::backend::Span;
+use crate::backend::{Mark, Span};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -61,7 +62,7 @@ impl<M: Medium> ChannelEnd<M> {
     }
 
     /// Registers the buffer of the next message; each end begins at most `in_flight` messages before it waits for the first. Returns
-    /// the number of the message and whether it is complete.
+    /// the message and whether it is complete.
     ///
     /// # Panics
     /// If the ends do not agree on size and type.
@@ -71,7 +72,7 @@ impl<M: Medium> ChannelEnd<M> {
         span: Span,
         memories: [&M::Memory; 2],
         in_flight: &AtomicUsize,
-    ) -> (u64, bool) {
+    ) -> (Message, bool) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let event = || medium.event().unwrap_or_else(|why| panic!("{why}"));
         let slot = |_| MessageSlot {
@@ -87,7 +88,7 @@ impl<M: Medium> ChannelEnd<M> {
         medium.record(&self.own, &slot.arrivals[usize::from(!self.sends)]);
         let Some(other) = first.take() else {
             *first = Some(span);
-            return (number, false);
+            return (Message { number, times: None }, false);
         };
         drop(first);
         let (source, target) = if self.sends { (span, other) } else { (other, span) };
@@ -98,11 +99,13 @@ impl<M: Medium> ChannelEnd<M> {
             "rank {from} sends the elements with tag {tag} that rank {to} awaits"
         );
         slot.arrivals.iter().for_each(|arrival| medium.wait(&channel.copies, arrival));
+        let start = medium.mark(&channel.copies);
         // SAFETY: the program changes neither until both waits are over.
         unsafe { medium.copy(&channel.copies, (memories[1], target), (memories[0], source)) };
+        let end = medium.mark(&channel.copies);
         medium.record(&channel.copies, &slot.copied);
         slot.completed.fetch_add(1, Ordering::Release);
-        (number, true)
+        (Message { number, times: start.zip(end).map(<[Mark; 2]>::from) }, true)
     }
 
     /// True if a message is complete, or on a device given to it.

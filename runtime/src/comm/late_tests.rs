@@ -258,7 +258,7 @@ fn messages(device: &Late) -> Vec<LateRank> {
     for round in 0..2 {
         ranks[0].fill(device, ranks[0].source, (round + 1) as f32);
         ranks[1].fill(device, ranks[1].source, -2.0);
-        let numbers = [0, 1].map(|rank| ranks[rank].end.start_message(&channels[rank], ranks[rank].source));
+        let numbers = [0, 1].map(|rank| ranks[rank].end.start_message(&channels[rank], ranks[rank].source).number);
         for (rank, number) in numbers.into_iter().enumerate() {
             assert_eq!(ranks[rank].end.pending(&channels[rank], number), None);
             ranks[rank].end.receive_message(&channels[rank], number);

@@ -2,7 +2,7 @@
 
 use super::ThreadRole;
 use super::exchange::Exchange;
-use crate::backend::Span;
+use crate::backend::{Mark, Span};
 
 /// Locations of the tensors of one peer.
 pub struct PeerBuffers<'a, M> {
@@ -67,6 +67,13 @@ pub trait Medium: Sized + Send + 'static {
 
     /// Holds what a stream is given from here on until the work before the event is done.
     fn wait(&self, stream: &Self::Stream, event: &Self::Event);
+
+    /// The point behind all that a stream has been given; none unless a device is timed ([`Backend::set_timing`]).
+    ///
+    /// [`Backend::set_timing`]: crate::backend::Backend::set_timing
+    fn mark(&self, _stream: &Self::Stream) -> Option<Mark> {
+        None
+    }
 
     /// Makes a half of an exchange for the member `me`, in the order of the group.
     ///

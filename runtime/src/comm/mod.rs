@@ -22,7 +22,7 @@ pub use execute::HostMemory;
 pub use medium::{Half, Medium, PeerBuffers};
 pub use region::{Region, RegionPiece, assemble, extract, local_len, pieces};
 
-use crate::backend::Span;
+use crate::backend::{Mark, Span};
 use std::sync::Arc;
 
 /// The first failure of a rank. All other ranks abort with it.
@@ -76,6 +76,8 @@ pub struct Request {
     number: u64,
     /// The phase that must complete next; none if the exchange is complete.
     phase: Option<group::Phase>,
+    /// The beginning and the end of the work of a device that is timed.
+    times: [Option<Mark>; 2],
 }
 
 impl Request {
@@ -89,6 +91,21 @@ impl Request {
     pub fn number(self) -> u64 {
         self.number
     }
+
+    /// The beginning and the end of its work on a device that is timed, once it is complete.
+    pub fn times(self) -> Option<[Mark; 2]> {
+        let [start, end] = self.times;
+        Some([start?, end?])
+    }
+}
+
+/// A message that one of its ends has begun.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Message {
+    /// Its number among the messages of the channel.
+    pub number: u64,
+    /// The beginning and the end of its copy, if this end came second and a device that is timed copies.
+    pub times: Option<[Mark; 2]>,
 }
 
 /// Data movement of one rank, for one of its threads. Nothing here blocks.
@@ -136,8 +153,8 @@ pub trait Transport: Sized + Send + 'static {
     /// The reason why an exchange of the group waits.
     fn wait_reason(&self, group: &Self::Group) -> WaitReason;
 
-    /// Begins to send or to receive the next message of a channel and returns the number of the message.
-    fn start_message(&self, channel: &Self::Channel, span: Span) -> u64;
+    /// Begins to send or to receive the next message of a channel.
+    fn start_message(&self, channel: &Self::Channel, span: Span) -> Message;
 
     /// The reason why a message is still pending; none if the message is complete.
     fn pending(&self, channel: &Self::Channel, number: u64) -> Option<WaitReason>;

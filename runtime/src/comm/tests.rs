@@ -408,10 +408,10 @@ fn who_comes_second_copies() {
                 let (five, six) = (rank.end.channel_to(1, 5).unwrap(), rank.end.channel_to(1, 6).unwrap());
                 let sent = [3.0, 4.0, 7.0].map(|x| rank.put(&[x + turn as f32]));
                 let numbers = [(&five, sent[0]), (&five, sent[1]), (&six, sent[2])];
-                let numbers = numbers.map(|(channel, span)| (channel, rank.end.start_message(channel, span)));
+                let numbers = numbers.map(|(channel, span)| (channel, rank.end.start_message(channel, span).number));
                 numbers.iter().for_each(|(channel, number)| rank.land(channel, *number).unwrap());
                 let back = (rank.end.channel_from(1, 0).unwrap(), rank.room(0));
-                let number = rank.end.start_message(&back.0, back.1);
+                let number = rank.end.start_message(&back.0, back.1).number;
                 rank.land(&back.0, number).unwrap();
             } else {
                 let (five, six) = (rank.end.channel_from(0, 5).unwrap(), rank.end.channel_from(0, 6).unwrap());
@@ -419,12 +419,12 @@ fn who_comes_second_copies() {
                 // The other tag first; then both of the one, of which the second is posted before the first is there.
                 for (channel, order) in [(&six, &[2][..]), (&five, &[0, 1])] {
                     let numbers: Vec<u64> =
-                        order.iter().map(|&place| rank.end.start_message(channel, places[place])).collect();
+                        order.iter().map(|&place| rank.end.start_message(channel, places[place]).number).collect();
                     numbers.iter().rev().for_each(|&number| rank.land(channel, number).unwrap());
                 }
                 assert_eq!(places.map(|place| rank.get(place)[0] - turn as f32), [3.0, 4.0, 7.0]);
                 let back = (rank.end.channel_to(0, 0).unwrap(), rank.room(0));
-                let number = rank.end.start_message(&back.0, back.1);
+                let number = rank.end.start_message(&back.0, back.1).number;
                 rank.land(&back.0, number).unwrap();
             }
         }
@@ -442,7 +442,7 @@ fn a_rank_that_fails_stops_those_that_wait() {
             }
             3 => {
                 let (channel, place) = (rank.end.channel_from(2, 0).unwrap(), rank.room(1));
-                let number = rank.end.start_message(&channel, place);
+                let number = rank.end.start_message(&channel, place).number;
                 rank.land(&channel, number).unwrap_err()
             }
             _ => {
@@ -489,7 +489,7 @@ fn when_all_wait_all_are_told_at_once() {
             0 => Ok(()),
             1 => {
                 let channel = rank.end.channel_from(0, 7).unwrap();
-                let number = rank.end.start_message(&channel, place);
+                let number = rank.end.start_message(&channel, place).number;
                 rank.land(&channel, number)
             }
             _ => rank.exchange(&group, &plan, &[place], &[place]),

@@ -10,7 +10,7 @@ use super::execute::HostMemory;
 use super::group::{Group, GroupMember, Phase};
 use super::medium::{Half, Medium, PeerBuffers};
 use super::parking_lot::{ParkingLot, locked};
-use super::{Exchange, Parking, RankFailure, Request, ThreadRole, Transport, WaitReason};
+use super::{Exchange, Message, Parking, RankFailure, Request, ThreadRole, Transport, WaitReason};
 use crate::backend::Span;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -175,12 +175,12 @@ impl<M: Medium> Transport for ThreadCommunicator<M> {
             let own = PeerBuffers { memory: self.fabric.memory(self.rank), sources, results };
             // SAFETY: the program gives the results places of their own.
             unsafe { self.medium.exchange(&member.transfers, plan, Half::Pull, 0, |_| own) };
-            return Request { number: 0, phase: None };
+            return Request { number: 0, phase: None, times: [None; 2] };
         }
         let most = [&self.fabric.in_flight, &self.fabric.tensors].map(|most| most.load(Ordering::Relaxed));
         let number = member.publish(&self.medium, [sources, results], most);
         self.fabric.arrive(self.rank, &member.group, number, Phase::Published);
-        Request { number, phase: Some(Phase::Published) }
+        Request { number, phase: Some(Phase::Published), times: [None; 2] }
     }
 
     fn advance(&self, member: &GroupMember<M>, plan: &Exchange, request: &mut Request) {
@@ -216,6 +216,9 @@ impl<M: Medium> Transport for ThreadCommunicator<M> {
                 }
             };
             begin();
+            if half == Half::Pull {
+                request.times[0] = medium.mark(stream);
+            }
             // SAFETY: sources change only when all have read. Results are this rank's own until all have reduced; then the pieces of others
             // in them are read by nobody.
             unsafe { medium.exchange(stream, plan, half, member.place, peer) };
@@ -224,6 +227,9 @@ impl<M: Medium> Transport for ThreadCommunicator<M> {
             let is_last = half == Half::Pull && !plan.gathers();
             if is_last {
                 end(Phase::Read);
+            }
+            if is_last || half == Half::Gather {
+                request.times[1] = medium.mark(stream);
             }
             request.phase = Some(if is_last { Phase::Read } else { next });
         }
@@ -241,13 +247,13 @@ impl<M: Medium> Transport for ThreadCommunicator<M> {
         WaitReason::Peers { group: member.group.id }
     }
 
-    fn start_message(&self, end: &ChannelEnd<M>, span: Span) -> u64 {
+    fn start_message(&self, end: &ChannelEnd<M>, span: Span) -> Message {
         let memories = [end.channel.from, end.channel.to].map(|rank| self.fabric.memory(rank));
-        let (number, complete) = end.start_message(&self.medium, span, memories, &self.fabric.in_flight);
+        let (message, complete) = end.start_message(&self.medium, span, memories, &self.fabric.in_flight);
         if complete {
             self.fabric.parking_lot.unpark(self.fabric.parker(end.peer(), ThreadRole::Main));
         }
-        number
+        message
     }
 
     fn pending(&self, end: &ChannelEnd<M>, number: u64) -> Option<WaitReason> {

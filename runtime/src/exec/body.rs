@@ -33,6 +33,11 @@ pub(super) struct Extent {
 }
 
 impl Extent {
+    /// That of the part of a rank of a tensor.
+    pub(super) fn of(ty: &Type, mesh: &Mesh, coordinates: &[u64]) -> Extent {
+        Extent { dtype: ty.dtype, len: local_len(ty, mesh, coordinates) }
+    }
+
     /// The operand at an offset.
     pub(super) fn at(self, offset: u64) -> Span {
         Span::new(self.dtype, offset as usize, self.len)
@@ -112,9 +117,8 @@ impl<'a, C: Communicator, K> Compiler<'a, C, K> {
         let start = self.compiled.places.len();
         for operand in operands {
             let (Operand::Value(value) | Operand::Staged(value)) = operand;
-            let ty = &self.body.values[value].ty;
-            let (dtype, len) = (ty.dtype, local_len(ty, self.mesh, &self.coordinates));
-            self.compiled.places.push((operand, Extent { dtype, len }));
+            let extent = Extent::of(&self.body.values[value].ty, self.mesh, &self.coordinates);
+            self.compiled.places.push((operand, extent));
         }
         start..self.compiled.places.len()
     }

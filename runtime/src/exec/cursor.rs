@@ -1,9 +1,10 @@
 //! A body invocation in progress: it stops where it must wait and later resumes there.
 
+use super::frees;
 use super::rank_program::{BodyRun, BodyStep, ExchangeCall, RankProgram};
 use super::recorder::{EventKind, EventRecorder};
 use super::row::Kernels;
-use crate::backend::{Backend, LaunchSite, Span};
+use crate::backend::{Backend, LaunchSite, Mark, Span};
 use crate::comm::{Communicator, Request, ThreadRole, WaitReason};
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,15 +21,20 @@ pub(super) struct ThreadContext<B: Backend> {
 }
 
 impl<B: Backend> ThreadContext<B> {
-    /// The current time, if events are recorded.
-    pub(super) fn now(&self) -> Option<Instant> {
-        self.recorder.as_ref().map(|_| Instant::now())
+    /// True if events are recorded.
+    pub(super) fn is_recorded(&self) -> bool {
+        self.recorder.as_ref().is_some_and(EventRecorder::is_on)
     }
 
-    /// Records an event that ends now.
-    pub(super) fn record(&self, kind: EventKind, since: Option<Instant>) {
-        if let (Some(recorder), Some(since)) = (&self.recorder, since) {
-            recorder.record(kind, since);
+    /// The current time, if events are recorded.
+    pub(super) fn now(&mut self) -> Option<Mark> {
+        self.is_recorded().then(|| self.backend.mark())
+    }
+
+    /// Records an event.
+    pub(super) fn record(&self, kind: EventKind, start: Option<Mark>, end: Option<Mark>) {
+        if let (Some(recorder), Some(start), Some(end)) = (&self.recorder, start, end) {
+            recorder.record(kind, [start, end]);
         }
     }
 }
@@ -39,14 +45,14 @@ pub(super) struct PendingOp<C: Communicator> {
     pub(super) request: Request,
     pub(super) completion: usize,
     /// The event of the exchange, and its start time.
-    pub(super) record_as: (EventKind, Option<Instant>),
+    pub(super) record_as: (EventKind, Option<Mark>),
 }
 
 impl<C: Communicator> PendingOp<C> {
-    /// Records the event of the completed exchange.
+    /// Records the event of the completed exchange. A device has timed its work.
     pub(super) fn record(&self, recorder: Option<&EventRecorder>) {
         if let (Some(recorder), (kind, Some(began))) = (recorder, self.record_as) {
-            recorder.record(kind, began);
+            recorder.record(kind, self.request.times().unwrap_or_else(|| [began, Mark::Host(Instant::now())]));
         }
     }
 }
@@ -71,8 +77,8 @@ pub(super) struct BodyCursor {
     /// The first completion slot of the body.
     completion: usize,
     /// Start times of the invocation and of its next step, if events are recorded.
-    began: Option<Instant>,
-    since: Option<Instant>,
+    began: Option<Mark>,
+    since: Option<Mark>,
 }
 
 impl BodyCursor {
@@ -108,16 +114,20 @@ impl BodyCursor {
         let run = &rank_program.runs[self.run];
         let steps = &rank_program.codes[run.code].steps;
         self.began = self.began.or_else(|| context.now());
+        self.since = self.since.or(self.began);
         while let Some(step) = steps.get(self.next) {
-            self.since = self.since.or_else(|| context.now());
             if let Some(wait_reason) = self.execute(step, run, context, comm, engine) {
                 return Some(wait_reason);
             }
-            context.record(EventKind::Step(self.run as u32, self.next as u32), self.since.take());
+            frees::after(&run.freed, self.next).for_each(|span| context.backend.poison(span));
+            let end = context.now();
+            context.record(EventKind::Step(self.run as u32, self.next as u32), self.since, end);
+            self.since = end;
             self.next += 1;
             if self.next == steps.len() {
                 run.leaves.iter().for_each(|&(to, from)| context.backend.copy(to, from));
-                context.record(EventKind::Run(self.run as u32), self.began);
+                let end = if run.leaves.is_empty() { end } else { context.now() };
+                context.record(EventKind::Run(self.run as u32), self.began, end);
             }
         }
         None
@@ -132,7 +142,7 @@ impl BodyCursor {
         comm: &C,
         engine: &mut impl ProgressEngine<C>,
     ) -> Option<WaitReason> {
-        let (now, at) = (context.now(), (self.run as u32, self.next as u32));
+        let at = (self.run as u32, self.next as u32);
         let ThreadContext { backend, kernels, recorder, numbers } = context;
         let (places, kernels) = (&run.places, &mut kernels[self.rank_program][run.code]);
         match step {
@@ -156,7 +166,7 @@ impl BodyCursor {
                 let request = comm.start(&call.group, &call.plan, &places[sources.clone()], &places[results.clone()]);
                 let completion = self.completion + completion;
                 numbers[completion] = request.number();
-                let record_as = (EventKind::StepExchange(at.0, at.1), now);
+                let record_as = (EventKind::StepExchange(at.0, at.1), self.since);
                 engine.submit(PendingOp { call: call.clone(), request, completion, record_as });
             }
             BodyStep::Wait { call, completion, sums } => {
@@ -164,14 +174,16 @@ impl BodyCursor {
                     return Some(comm.wait_reason(&call.group));
                 }
                 comm.receive(&call.group, numbers[self.completion + completion]);
+                let recorder = recorder.as_ref().filter(|recorder| recorder.is_on() && !sums.is_empty());
+                let came = recorder.map(|_| backend.mark());
                 for pair in places[sums.clone()].chunks_exact(2) {
                     // A sum that begins was written straight.
                     if pair[0] != pair[1] {
                         backend.add(pair[0], pair[1]);
                     }
                 }
-                if let (Some(recorder), Some(now), false) = (recorder, now, sums.is_empty()) {
-                    recorder.record(EventKind::Sums(at.0, at.1), now);
+                if let (Some(recorder), Some(came)) = (recorder, came) {
+                    recorder.record(EventKind::Sums(at.0, at.1), [came, backend.mark()]);
                 }
             }
         }

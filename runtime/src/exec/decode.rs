@@ -9,6 +9,7 @@ use ir::entity::SecondaryMap;
 use ir::graph::Model;
 use ir::ids::{BodyId, Token};
 use ir::program::{BodyInstr, Class, Instr, Program, Transfer};
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::time::Instant;
 use trace::{BodyRunId, Event, EventRef, Flow, SiteKind, Stream, Trace, TraceSite, body_sites, instr_site};
@@ -70,6 +71,8 @@ struct ExchangeSide {
     site: u32,
     run: Option<BodyRunId>,
     times: (f64, f64),
+    /// True if a device timed the movement itself.
+    by_device: bool,
 }
 
 impl<'a, C: Communicator> Decoder<'a, C> {
@@ -129,7 +132,8 @@ impl<'a, C: Communicator> Decoder<'a, C> {
         let mut groups: Vec<Vec<ExchangeSide>> = groups.into_values().filter(|sides| sides.len() > 1).collect();
         for sides in &mut groups {
             let all_there = sides.iter().map(|side| side.times.0).fold(0.0, f64::max);
-            sides.iter_mut().for_each(|side| side.times.0 = all_there.min(side.times.1));
+            let on_host = sides.iter_mut().filter(|side| !side.by_device);
+            on_host.for_each(|side| side.times.0 = all_there.min(side.times.1));
             sides.sort_by_key(|side| side.rank);
         }
         let ends = |sides: &[ExchangeSide]| sides.iter().map(|side| side.times.1).fold(0.0, f64::max);
@@ -160,7 +164,8 @@ impl<'a, C: Communicator> Decoder<'a, C> {
         };
         let axes = self.trace.sites[site as usize].axes.clone();
         let stream = if role == ThreadRole::Main { Stream::Collectives(axes) } else { Stream::AsyncCollectives(axes) };
-        let side = ExchangeSide { rank, kind: recorded.kind, stream, site, run, times: self.times(recorded) };
+        let (kind, times, by_device) = (recorded.kind, self.times(recorded), recorded.by_device);
+        let side = ExchangeSide { rank, kind, stream, site, run, times, by_device };
         Some((call.plan.ranks.clone(), role, side))
     }
 
@@ -185,13 +190,19 @@ impl<'a, C: Communicator> Decoder<'a, C> {
         }
     }
 
-    /// The messages of all ranks. The end that starts second copies the data.
+    /// The messages of all ranks. The end that starts second copies the data, unless a device does so later.
     fn messages(&mut self) {
         let mut channels: HashMap<(usize, usize, u32, usize), Vec<ExchangeSide>> = HashMap::new();
         for rank in 0..self.ranks.len() {
             let mut counts: HashMap<(usize, usize, u32), usize> = HashMap::new();
-            for recorded in self.ranks[rank].recorded[0].clone() {
-                let Some((channel, side)) = self.message(rank, &recorded) else { continue };
+            let recorded = self.ranks[rank].recorded[0].clone();
+            let copies = recorded.iter().filter_map(|recorded| match recorded.kind {
+                EventKind::Message(action) => Some((action, self.times(recorded))),
+                _ => None,
+            });
+            let copies: HashMap<u32, (f64, f64)> = copies.collect();
+            for recorded in &recorded {
+                let Some((channel, side)) = self.message(rank, recorded, &copies) else { continue };
                 let number = counts.entry(channel).or_default();
                 channels.entry((channel.0, channel.1, channel.2, *number)).or_default().push(side);
                 *number += 1;
@@ -199,15 +210,24 @@ impl<'a, C: Communicator> Decoder<'a, C> {
         }
         let mut channels: Vec<Vec<ExchangeSide>> = channels.into_values().filter(|sides| sides.len() == 2).collect();
         for sides in &mut channels {
-            let second = sides.iter().map(|side| side.times).fold((0.0, 0.0), |a, b| if b.0 > a.0 { b } else { a });
-            sides.iter_mut().for_each(|side| side.times = second);
+            let second = sides.iter().max_by(|a, b| {
+                (a.by_device, a.times.0).partial_cmp(&(b.by_device, b.times.0)).unwrap_or(Ordering::Equal)
+            });
+            let times = second.map_or((0.0, 0.0), |side| side.times);
+            sides.iter_mut().for_each(|side| side.times = times);
             sides.sort_by_key(|side| side.stream != Stream::Sends);
         }
         channels.sort_by(|a, b| a[0].times.0.total_cmp(&b[0].times.0));
         channels.iter().for_each(|sides| self.join(sides));
     }
 
-    fn message(&mut self, rank: usize, recorded: &RecordedEvent) -> Option<((usize, usize, u32), ExchangeSide)> {
+    /// This side of a message, with the times of its copy if a device copied for this side.
+    fn message(
+        &mut self,
+        rank: usize,
+        recorded: &RecordedEvent,
+        copies: &HashMap<u32, (f64, f64)>,
+    ) -> Option<((usize, usize, u32), ExchangeSide)> {
         let EventKind::Action(action) = recorded.kind else { return None };
         let RankEvents { rank: own, class, rank_program, .. } = self.ranks[rank];
         let Action::StartMessage { .. } = &rank_program.actions[action as usize] else { return None };
@@ -226,10 +246,9 @@ impl<'a, C: Communicator> Decoder<'a, C> {
             _ => return None,
         };
         let site = self.action_site(rank, action)?;
-        Some((
-            channel,
-            ExchangeSide { rank, kind: recorded.kind, stream, site, run: None, times: self.times(recorded) },
-        ))
+        let copy = copies.get(&action).copied();
+        let (times, by_device) = (copy.unwrap_or_else(|| self.times(recorded)), copy.is_some());
+        Some((channel, ExchangeSide { rank, kind: recorded.kind, stream, site, run: None, times, by_device }))
     }
 
     /// Appends the events of one thread of a rank.
@@ -256,7 +275,7 @@ impl<'a, C: Communicator> Decoder<'a, C> {
                     Some((body, at)) => (Some(self.sums_site(body, step)), Some(at)),
                     None => (None, None),
                 },
-                EventKind::Exchange(_) | EventKind::StepExchange(..) => (None, None),
+                EventKind::Exchange(_) | EventKind::StepExchange(..) | EventKind::Message(_) => (None, None),
             };
             let Some(site) = site else { continue };
             let awaits = self.awaited(rank, recorded.kind);

@@ -5,7 +5,6 @@ use super::decode::decode;
 use super::load::{RankView, catalogue, load_ranks};
 use super::platform::{Platform, Threads};
 use super::rank::{Answer, Command, RankState, RankThread, Visit};
-use super::recorder::EventRecorder;
 use super::row::{fed, is_integer};
 use crate::comm::RankFailure;
 use crate::state::{GlobalTensor, Role, StateShard, gather};
@@ -33,15 +32,26 @@ pub struct Options<'a> {
     /// True if each device has a second thread for its async worker; `None`: if cores are free. Results are identical to
     /// the bit.
     pub async_threads: Option<bool>,
-    /// True if the events of each step are recorded, for [`Executor::trace`].
+    /// True if the events of steps are recorded, for [`Executor::trace`]; [`Executor::set_recording`] says of which.
     pub record: bool,
+    /// True if what a program frees gets poison at once, so that who reads it too late gets numbers that are none. Results are
+    /// identical to the bit.
+    pub poison: bool,
     /// Bytes that all ranks together may take.
     pub memory_limit: u64,
 }
 
 impl Default for Options<'_> {
     fn default() -> Self {
-        Options { seed: 0, threads: 1, evaluation: None, async_threads: None, record: false, memory_limit: u64::MAX }
+        Options {
+            seed: 0,
+            threads: 1,
+            evaluation: None,
+            async_threads: None,
+            record: false,
+            poison: false,
+            memory_limit: u64::MAX,
+        }
     }
 }
 
@@ -101,6 +111,10 @@ impl StepOutput {
     }
 }
 
+/// Numbers of the rank programs.
+const TRAINING: usize = 0;
+const EVALUATION: usize = 1;
+
 /// Executor of a loaded program on all ranks.
 pub struct Executor<P: Platform = Threads> {
     mesh: Mesh,
@@ -115,6 +129,8 @@ pub struct Executor<P: Platform = Threads> {
     failed: Option<RankFailure>,
     /// The loss scale of the last step, which its gradients have.
     loss_scale: f32,
+    /// True if the events of the coming steps are recorded.
+    is_recording: bool,
     /// When the last step began.
     began: Instant,
 }
@@ -159,6 +175,7 @@ impl<P: Platform> Executor<P> {
             views,
             failed: None,
             loss_scale: 1.0,
+            is_recording: options.record,
             began: Instant::now(),
         };
         executor.ask(&Command::Reset(options.seed))?;
@@ -173,7 +190,7 @@ impl<P: Platform> Executor<P> {
         let _span = trace_span!("step").entered();
         self.training.check(&input)?;
         self.loss_scale = input.loss_scale;
-        self.run(0, input)
+        self.run(TRAINING, input)
     }
 
     /// Runs the forward-only program: the loss, and nothing changes.
@@ -184,7 +201,7 @@ impl<P: Platform> Executor<P> {
         let feeds = self.evaluation.as_ref();
         let feeds = feeds.ok_or_else(|| Error::Input("no program for evaluation was loaded".to_string()))?;
         feeds.check(&input)?;
-        self.run(1, input)
+        self.run(EVALUATION, input)
     }
 
     /// The parameters by instance name.
@@ -250,10 +267,16 @@ impl<P: Platform> Executor<P> {
         self.views.iter().map(|view| view.arena_bytes as u64).collect()
     }
 
-    /// Trace of the last step of the loaded program and model; empty if no events are recorded
-    /// ([`Options::record`]).
+    /// Says whether the events of the coming steps are recorded, if they can be ([`Options::record`]). Results are identical to the
+    /// bit.
+    pub fn set_recording(&mut self, is_recording: bool) {
+        self.is_recording = is_recording;
+    }
+
+    /// Trace of the last training step of the loaded program and model; empty if no events were recorded.
     pub fn trace(&self, model: &Model, program: &Program) -> Trace {
-        decode(model, program, &self.views, self.began)
+        let trace = decode(model, program, &self.views, self.began);
+        Trace { note: self.platform.trace_note().to_string(), ..trace }
     }
 
     /// Runs a training step with poison wherever nothing lives from step to step, so that who reads what the step has not
@@ -277,8 +300,16 @@ impl<P: Platform> Executor<P> {
     fn run(&mut self, row: usize, input: StepInput) -> Result<StepOutput, Error> {
         let valid_tokens = input.valid_tokens.max(1) as f32;
         self.platform.enter(self.ranks.len());
-        self.views.iter().flat_map(|view| &view.recorders).flatten().for_each(EventRecorder::clear);
-        self.began = Instant::now();
+        let is_recorded = row == TRAINING && self.is_recording;
+        for recorder in self.views.iter().flat_map(|view| &view.recorders).flatten() {
+            recorder.set_on(is_recorded);
+            if row == TRAINING {
+                recorder.clear();
+            }
+        }
+        if is_recorded {
+            self.began = self.platform.start_clock().map_err(Error::Resources)?;
+        }
         self.ask(&Command::Run(row, Arc::new(input)))?;
         // Where several ranks choose alike, all do.
         let choices = |at: usize| self.views.iter().map(|v| v.report.choices[at].load(Ordering::Relaxed)).sum::<u64>();

@@ -127,7 +127,8 @@ fn load_rank<P: Platform>(
     let (mut backend, mut comm) = platform.connect(rank, arena_bytes).map_err(Refused::System)?;
     let (mut async_backend, mut state) = (backend.fork()?, State::default());
     let backends = [&mut backend, &mut async_backend];
-    let mut loader = Loader { model, rank, coordinates, backends, comm: &mut comm, state: &mut state };
+    let (comm_at, poison) = (&mut comm, options.poison);
+    let mut loader = Loader { model, rank, coordinates, backends, comm: comm_at, state: &mut state, poison };
     let (mut rank_programs, mut kernels) = (Vec::new(), [Vec::new(), Vec::new()]);
     for program in programs {
         let (rank_program, of_program) = loader.row(program)?;
@@ -139,7 +140,7 @@ fn load_rank<P: Platform>(
     let numbers = vec![0; most(|program| program.completions.iter().sum())];
     let names = rank_programs.iter().map(|program| program.outs.clone()).collect();
     let rank_programs: Arc<[RankProgram<P::Communicator>]> = rank_programs.into();
-    let recorders = options.record.then(|| [EventRecorder::new(&rank_programs), EventRecorder::new(&rank_programs)]);
+    let recorders = options.record.then(|| EventRecorder::pair(&rank_programs));
     let [recorder, async_recorder] = recorders.clone().map_or([None, None], |recorders| recorders.map(Some));
     let (report, [own, async_kernels]) = (Arc::new(Report::new(outs)), kernels);
     let view = RankView { arena_bytes, rank_programs: rank_programs.clone(), recorders, names, report: report.clone() };
@@ -156,9 +157,8 @@ fn load_rank<P: Platform>(
     let background = Background::new(rank_programs.clone(), context, &comm, thread).map_err(Refused::System)?;
     let (context, seed) = (ThreadContext { backend, kernels: own, recorder, numbers }, options.seed);
     let (fed, outs) = (Vec::new(), vec![0.0; outs]);
-    // Threads of other ranks must meet this one in every step, and events of a trace are recorded on the host.
-    let repeats =
-        (model.mesh.devices() == 1 && platform.repeats() && !options.record).then(|| vec![false; programs.len()]);
+    // Threads of other ranks must meet this one in every step.
+    let repeats = (model.mesh.devices() == 1 && platform.repeats()).then(|| vec![false; programs.len()]);
     let worker = Worker {
         state,
         arena_bytes,

@@ -12,6 +12,7 @@ mod cursor;
 mod decode;
 mod error;
 mod executor;
+mod frees;
 mod load;
 mod mailbox;
 mod places;

@@ -62,6 +62,11 @@ impl<'a> Places<'a> {
         bundles.iter().find_map(|&reg| self.bundles[reg].as_ref()?.get(&value).copied())
     }
 
+    /// Places of the values of a bundle.
+    pub(super) fn bundle(&self, reg: Reg) -> Vec<(Value, u64)> {
+        self.bundles[reg].iter().flatten().map(|(&value, &at)| (value, at)).collect()
+    }
+
     pub(super) fn set_bundle(&mut self, reg: Reg, values: HashMap<Value, u64>) {
         self.bundles[reg] = Some(values);
     }

@@ -7,6 +7,7 @@ use crate::backends::cuda::{self, Cuda, DeviceMemory};
 use crate::comm::threads::{Fabric, ThreadCommunicator};
 use crate::comm::{Communicator, HostMemory};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Devices of the ranks of this process, and their connection.
 pub trait Platform {
@@ -26,6 +27,19 @@ pub trait Platform {
 
     /// True if devices that can may repeat steps by themselves.
     fn repeats(&self) -> bool;
+
+    /// Starts the clock of a step that is timed, while the devices are idle. Returns when it started.
+    ///
+    /// # Errors
+    /// A device failed.
+    fn start_clock(&self) -> Result<Instant, String> {
+        Ok(Instant::now())
+    }
+
+    /// How a traced step was timed, if that needs a remark.
+    fn trace_note(&self) -> &'static str {
+        ""
+    }
 
     /// Counts threads as awake: before each step all main threads, and at load all async workers.
     fn enter(&self, threads: usize);
@@ -135,6 +149,14 @@ impl Platform for SharedGpu {
 
     fn repeats(&self) -> bool {
         self.graphs
+    }
+
+    fn start_clock(&self) -> Result<Instant, String> {
+        self.device.start_clock().map_err(|why| why.to_string())
+    }
+
+    fn trace_note(&self) -> &'static str {
+        "times are those of events in the streams of one GPU, which all ranks share; the step ran kernel by kernel, not as a CUDA graph"
     }
 
     fn enter(&self, threads: usize) {

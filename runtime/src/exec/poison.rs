@@ -48,6 +48,6 @@ impl RankState<'_> {
 }
 
 /// A place of bytes.
-fn bytes(offset: usize, len: usize) -> Span {
+pub(super) fn bytes(offset: usize, len: usize) -> Span {
     Span::new(DType::F8E5M2, offset, len)
 }

@@ -25,6 +25,8 @@ pub(super) struct RankProgram<C: Communicator> {
     pub(super) feeds: Vec<Feed>,
     /// Feeds of scalars that are there from the beginning of the step.
     pub(super) scalars: Vec<(usize, Span)>,
+    /// Places that are free after an action, by its number, if they get poison.
+    pub(super) freed: Vec<(u32, Span)>,
 }
 
 /// Source of data that the host stages for a step.
@@ -114,4 +116,6 @@ pub(super) struct BodyRun {
     pub(super) accumulates: Vec<bool>,
     /// Scalars that it leaves to later runs, and what they are copies of.
     pub(super) leaves: Vec<(Span, Span)>,
+    /// Places that are free after a step, by its number, if they get poison.
+    pub(super) freed: Vec<(u32, Span)>,
 }

@@ -1,16 +1,24 @@
 //! Event buffer of one thread of a rank: each entry is a step of a body invocation with its start and end. Its memory is
-//! allocated at load.
+//! allocated at load. What a device does is marked in its streams; the times of marks come at the end of a step.
 
 use super::rank_program::RankProgram;
+use crate::backend::Mark;
 use crate::comm::Communicator;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 /// Event buffer of one thread. No other thread writes to the buffer, so its lock is uncontended.
 #[derive(Clone)]
 pub(super) struct EventRecorder {
-    events: Arc<Mutex<Vec<RecordedEvent>>>,
+    is_on: Arc<AtomicBool>,
+    events: Arc<Mutex<Vec<MarkedEvent>>>,
+    /// Times of a device's marks, which the threads of a rank share.
+    times: Arc<Mutex<Vec<Instant>>>,
 }
+
+/// An event with the marks of its start and end.
+type MarkedEvent = (EventKind, [Mark; 2]);
 
 /// An event with its start and end.
 #[derive(Clone, Copy)]
@@ -18,6 +26,8 @@ pub(super) struct RecordedEvent {
     pub(super) kind: EventKind,
     pub(super) start: Instant,
     pub(super) end: Instant,
+    /// True if a device timed it.
+    pub(super) by_device: bool,
 }
 
 /// The kind of an event. Numbers are indices of the rank program.
@@ -35,25 +45,24 @@ pub(super) enum EventKind {
     StepExchange(u32, u32),
     /// An exchange of an action, from its start to its completion.
     Exchange(u32),
+    /// The copy that an action starts as the second end of a message, on a device.
+    Message(u32),
 }
 
 impl EventRecorder {
-    /// A buffer with memory for all events of a step of any of these programs.
-    pub(super) fn new<C: Communicator>(rank_programs: &[RankProgram<C>]) -> EventRecorder {
+    /// Buffers of the main thread and of the async worker, each with memory for all events of a step of any of these programs.
+    pub(super) fn pair<C: Communicator>(rank_programs: &[RankProgram<C>]) -> [EventRecorder; 2] {
         let events = |rank_program: &RankProgram<C>| {
             let of_runs = rank_program.runs.iter().map(|run| 1 + 3 * rank_program.codes[run.code].steps.len());
             2 * rank_program.actions.len() + of_runs.sum::<usize>()
         };
         let room = rank_programs.iter().map(events).max().unwrap_or(0);
-        EventRecorder { events: Arc::new(Mutex::new(Vec::with_capacity(room))) }
-    }
-
-    /// Records an event that ends now.
-    pub(super) fn record(&self, kind: EventKind, start: Instant) {
-        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
-        if events.len() < events.capacity() {
-            events.push(RecordedEvent { kind, start, end: Instant::now() });
-        }
+        let (is_on, times) = (Arc::default(), Arc::default());
+        [(); 2].map(|()| EventRecorder {
+            is_on: Arc::clone(&is_on),
+            events: Arc::new(Mutex::new(Vec::with_capacity(room))),
+            times: Arc::clone(&times),
+        })
     }
 
     /// Removes all events.
@@ -61,8 +70,41 @@ impl EventRecorder {
         self.events.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
+    /// Says whether the rank records what it does from here on.
+    pub(super) fn set_on(&self, is_on: bool) {
+        self.is_on.store(is_on, Ordering::Relaxed);
+    }
+
+    /// True if the rank records what it does.
+    pub(super) fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// Records an event.
+    pub(super) fn record(&self, kind: EventKind, start_and_end: [Mark; 2]) {
+        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        if events.len() < events.capacity() {
+            events.push((kind, start_and_end));
+        }
+    }
+
+    /// Takes the times of the marks of a device.
+    pub(super) fn set_times(&self, times: Vec<Instant>) {
+        *self.times.lock().unwrap_or_else(PoisonError::into_inner) = times;
+    }
+
     /// All events since the last [`clear`](EventRecorder::clear), in the order of their ends.
     pub(super) fn events(&self) -> Vec<RecordedEvent> {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        let time = |mark: Mark| match mark {
+            Mark::Host(time) => Some(time),
+            Mark::Device(number) => times.get(number).copied(),
+        };
+        let timed = |&(kind, [start, end]): &MarkedEvent| {
+            let by_device = matches!(start, Mark::Device(_));
+            Some(RecordedEvent { kind, start: time(start)?, end: time(end)?, by_device })
+        };
+        // A step that failed has no times.
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(timed).collect()
     }
 }

@@ -1,6 +1,7 @@
 //! Instruction streams compiled for one rank: every register, persistent tensor, peer and group is resolved once.
 
 use super::body::{self, Extent, Operand};
+use super::frees::{self, Holder, Holders};
 use super::places::Places;
 use super::rank_program::{Action, ExchangeCall, Feed, RankProgram};
 use super::window::widest;
@@ -24,6 +25,8 @@ pub(super) struct Loader<'a, B, C> {
     pub(super) backends: [&'a mut B; 2],
     pub(super) comm: &'a mut C,
     pub(super) state: &'a mut State,
+    /// True if what is freed gets poison.
+    pub(super) poison: bool,
 }
 
 /// A rank program, and the kernels of each of its body codes: for the main thread and for the async worker.
@@ -64,6 +67,7 @@ impl<B: Backend, C: Communicator> Loader<'_, B, C> {
             message_slots: 0,
             feeds: Vec::new(),
             scalars: Vec::new(),
+            freed: Vec::new(),
         };
         let mut rows = RowLoader {
             loader: self,
@@ -78,11 +82,16 @@ impl<B: Backend, C: Communicator> Loader<'_, B, C> {
             stored: HashSet::new(),
             kernels: [Vec::new(), Vec::new()],
             tensors: 1,
+            holders: Holders::default(),
+            summed: HashMap::new(),
             rank_program,
         };
         rows.scalars();
         for (at, instr) in class.instrs.iter().enumerate() {
             rows.instr(at, instr)?;
+            if rows.loader.poison {
+                rows.frees(instr)?;
+            }
             rows.rank_program.origins.resize(rows.rank_program.actions.len(), at as u32);
         }
         rows.finish()
@@ -109,6 +118,8 @@ impl<B: Backend, C: Communicator> Loader<'_, B, C> {
 pub(super) struct CompiledBody {
     pub(super) places: Vec<(Operand, Extent)>,
     pub(super) sums: [Vec<Value>; 2],
+    /// The values in whose places nothing is left after a step.
+    pub(super) freed: Vec<(u32, Value, Extent)>,
 }
 
 /// An operation in flight.
@@ -139,6 +150,9 @@ pub(super) struct RowLoader<'l, 'a, B: Backend, C: Communicator> {
     kernels: [Vec<Kernels<B>>; 2],
     /// The most tensors of an exchange.
     tensors: usize,
+    /// Holders of bytes so far, if what is freed gets poison, and the registers of sums in flight.
+    holders: Holders,
+    summed: HashMap<Token, Reg>,
     pub(super) rank_program: RankProgram<C>,
 }
 
@@ -185,6 +199,63 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
                 self.rank_program.actions.push(Action::Out { place, from });
             }
             Instr::Free(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Notes what holds bytes after an instruction, and what is free.
+    fn frees(&mut self, instr: &Instr) -> Result<(), String> {
+        let span = |rows: &Self, reg: Reg| rows.span(reg).map(|span| vec![span]);
+        let register = Holder::Register;
+        let mut freed = Vec::new();
+        match instr {
+            Instr::Feed { out, .. } | Instr::LossGrad { out } => {
+                freed = self.holders.hold(register(*out), span(self, *out)?);
+            }
+            Instr::Run { token, body, args, bundles, results, keep, .. } => {
+                if let Some(token) = token {
+                    let read = args.iter().chain(bundles).flat_map(|&reg| self.holders.held(register(reg)));
+                    let read = read.collect();
+                    freed.extend(self.holders.hold(Holder::InFlight(*token), read));
+                }
+                for &reg in results {
+                    freed.extend(self.holders.hold(register(reg), span(self, reg)?));
+                }
+                if let Some(reg) = *keep {
+                    let kept = self.places.bundle(reg).into_iter().map(|(value, at)| {
+                        let ty = &self.program.bodies[*body].values[value].ty;
+                        Extent::of(ty, &self.loader.model.mesh, &self.loader.coordinates).at(at)
+                    });
+                    let kept = kept.collect();
+                    freed.extend(self.holders.hold(register(reg), kept));
+                }
+            }
+            Instr::Start { token, transfer, operand } => {
+                let mut moved = operand.map_or_else(Vec::new, |reg| self.holders.held(register(reg)));
+                // What a sum or a receive makes has its place from the start on; model states are nobody's to free.
+                match (transfer, self.rank_program.actions.last()) {
+                    (Transfer::Recv { .. }, Some(Action::StartMessage { span, .. })) => moved.push(*span),
+                    (Transfer::Sum { .. }, Some(Action::Start { to, .. })) => moved.push(*to),
+                    _ => {}
+                }
+                if let (Transfer::Sum { .. }, Some(reg)) = (transfer, operand) {
+                    self.summed.insert(*token, *reg);
+                }
+                freed = self.holders.hold(Holder::InFlight(*token), moved);
+            }
+            Instr::Wait { token, result } => {
+                // The result, if there is one, takes over before the operation lets go.
+                if let Some(reg) = self.summed.remove(token).or(*result) {
+                    freed.extend(self.holders.hold(register(reg), span(self, reg)?));
+                }
+                freed.extend(self.holders.release(Holder::InFlight(*token)));
+            }
+            Instr::Add { into, .. } => freed = self.holders.hold(register(*into), span(self, *into)?),
+            Instr::Free(regs) => freed.extend(regs.iter().flat_map(|&reg| self.holders.release(register(reg)))),
+            Instr::Out { .. } => {}
+        }
+        if let Some(last) = self.rank_program.actions.len().checked_sub(1) {
+            self.rank_program.freed.extend(freed.into_iter().map(|span| (last as u32, span)));
         }
         Ok(())
     }
@@ -352,7 +423,10 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
         self.kernels[own].push(compiled.kernels);
         self.kernels[other].push(Vec::new());
         self.rank_program.codes.push(compiled.code);
-        self.bodies.push(CompiledBody { places: compiled.places, sums: compiled.sums });
+        let freed = if loader.poison { frees::freed(body) } else { Vec::new() };
+        let extent = |value| Extent::of(&body.values[value].ty, mesh, &loader.coordinates);
+        let freed = freed.into_iter().map(|(step, value)| (step, value, extent(value))).collect();
+        self.bodies.push(CompiledBody { places: compiled.places, sums: compiled.sums, freed });
         self.compiled.insert((id, role), self.bodies.len() - 1);
         Ok(self.bodies.len() - 1)
     }

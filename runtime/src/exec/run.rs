@@ -38,6 +38,9 @@ impl<B: Backend, C: Communicator> RowLoader<'_, '_, B, C> {
         let index = if body.block.is_some() { u64::from(binding.call()?.index(*instance)) } else { 0 };
         let microbatch = u64::from(microbatch.unwrap_or(0));
         let leaves = self.leaves(&frame).map_err(failed)?;
+        let place =
+            |&(step, value, extent): &(u32, Value, Extent)| Ok((step, extent.at(frame.at(Operand::Value(value))?)));
+        let freed = self.bodies[code].freed.iter().map(place).collect::<Result<_, _>>().map_err(failed)?;
         for (&reg, &value) in results.iter().zip(&body.results) {
             let at = frame.at(Operand::Value(value)).map_err(failed)?;
             self.places.set(reg, at);
@@ -47,7 +50,8 @@ impl<B: Backend, C: Communicator> RowLoader<'_, '_, B, C> {
             let kept = kept.collect::<Result<_, _>>().map_err(failed)?;
             self.places.set_bundle(reg, kept);
         }
-        self.rank_program.runs.push(BodyRun { instr: at as u32, code, microbatch, index, places, accumulates, leaves });
+        let instr = at as u32;
+        self.rank_program.runs.push(BodyRun { instr, code, microbatch, index, places, accumulates, leaves, freed });
         Ok(self.rank_program.runs.len() - 1)
     }
 

@@ -3,9 +3,10 @@
 use super::background::{Background, begin_event, end_event};
 use super::cursor::{BodyCursor, PendingOp, ProgressEngine, ThreadContext};
 use super::executor::{Input, StepInput};
+use super::frees;
 use super::rank_program::{Action, Feed, RankProgram};
 use super::recorder::EventKind;
-use crate::backend::Backend;
+use crate::backend::{Backend, Mark};
 use crate::comm::{Communicator, RankFailure};
 use crate::host::{bytes_of, stored};
 use crate::state::State;
@@ -55,24 +56,28 @@ impl<B: Backend + 'static, C: Communicator> Worker<B, C> {
     /// A rank failed.
     pub(super) fn run(&mut self, row: usize, input: &StepInput) -> Result<(), RankFailure> {
         let rank_programs = self.rank_programs.clone();
+        self.context.backend.set_timing(self.context.is_recorded());
         self.begin(&rank_programs[row], input);
-        if self.repeats.is_none() || !self.context.backend.replay(row) {
+        let repeats = self.repeats.is_some() && !self.context.is_recorded();
+        if !repeats || !self.context.backend.replay(row) {
             self.launch(row, &rank_programs[row])?;
         }
         self.end(&rank_programs[row]);
         Ok(())
     }
 
-    /// Executes all actions of a rank program. The second time the device may record them.
+    /// Executes all actions of a rank program. The second time the device may record them, unless it times them one by one.
     fn launch(&mut self, row: usize, rank_program: &RankProgram<C>) -> Result<(), RankFailure> {
         let has_run = self.repeats.as_mut().is_some_and(|repeats| std::mem::replace(&mut repeats[row], true));
-        let records = has_run && self.context.backend.begin_recording();
+        let records = has_run && !self.context.is_recorded() && self.context.backend.begin_recording();
         for (at, action) in rank_program.actions.iter().enumerate() {
-            let began = self.context.now();
-            self.act(row, (at, action))?;
-            if !matches!(action, Action::Run(_)) {
-                self.context.record(EventKind::Action(at as u32), began);
-            }
+            // A body records its own events.
+            let is_event = !matches!(action, Action::Run(_));
+            let began = if is_event { self.context.now() } else { None };
+            self.act(row, (at, action), began)?;
+            frees::after(&rank_program.freed, at).for_each(|span| self.context.backend.poison(span));
+            let ended = if is_event { self.context.now() } else { None };
+            self.context.record(EventKind::Action(at as u32), began, ended);
         }
         if records {
             self.context.backend.end_recording(row);
@@ -108,18 +113,17 @@ impl<B: Backend + 'static, C: Communicator> Worker<B, C> {
         backend.reports(outs);
         report.outs.iter().zip(outs).for_each(|(to, out)| to.store(out.to_bits(), Ordering::Relaxed));
         report.choices.iter().zip(backend.take_choices()).for_each(|(to, count)| to.store(count, Ordering::Relaxed));
+        if let Some(recorder) = self.context.recorder.as_ref().filter(|recorder| recorder.is_on()) {
+            recorder.set_times(backend.take_times());
+        }
     }
 
-    /// Executes one action; all actions of all rank programs pass here.
-    fn act(&mut self, row: usize, (at, action): (usize, &Action<C>)) -> Result<(), RankFailure> {
-        let began = self.context.now();
+    /// Executes one action, which begins at a time; all actions of all rank programs pass here.
+    fn act(&mut self, row: usize, (at, action): (usize, &Action<C>), began: Option<Mark>) -> Result<(), RankFailure> {
         let backend = &mut self.context.backend;
         match action {
             Action::Feed { feed, to } => backend.feed(*feed, *to),
-            Action::Run(run) => {
-                let cursor = BodyCursor::new(&self.rank_programs, row, *run);
-                return self.run_body(cursor);
-            }
+            Action::Run(run) => self.run_body(BodyCursor::new(&self.rank_programs, row, *run))?,
             Action::StartRun { run, completion } => {
                 backend.record(begin_event(*completion));
                 self.background.run(BodyCursor::new(&self.rank_programs, row, *run), *completion);
@@ -149,7 +153,11 @@ impl<B: Backend + 'static, C: Communicator> Worker<B, C> {
                 }
             }
             Action::StartMessage { channel, span, message_slot } => {
-                self.message_numbers[*message_slot] = self.comm.start_message(channel, *span)
+                let message = self.comm.start_message(channel, *span);
+                self.message_numbers[*message_slot] = message.number;
+                if let (Some(recorder), Some(times)) = (&self.context.recorder, message.times) {
+                    recorder.record(EventKind::Message(at as u32), times);
+                }
             }
             Action::WaitMessage { channel, message_slot } => {
                 let Worker { background, comm, message_numbers, .. } = self;

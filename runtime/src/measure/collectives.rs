@@ -59,7 +59,7 @@ fn message(bytes: usize) -> Result<f64, String> {
         Ok(move |end: &ThreadCommunicator| {
             // One gives first, the other takes first.
             for channel in [&channels[rank], &channels[1 - rank]] {
-                let number = end.start_message(channel, span);
+                let number = end.start_message(channel, span).number;
                 end.wait(&mut || end.pending(channel, number))?;
             }
             Ok(())

@@ -12,7 +12,11 @@ use std::io::{self, Write};
 /// # Errors
 /// Those of the writer.
 pub fn write(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
-    out.write_all(b"{\"displayTimeUnit\":\"ms\",\"traceEvents\":[")?;
+    out.write_all(b"{\"displayTimeUnit\":\"ms\",")?;
+    if !trace.note.is_empty() {
+        write!(out, "\"otherData\":{},", json!({ "note": trace.note }))?;
+    }
+    out.write_all(b"\"traceEvents\":[")?;
     let mut lines = Lines { out, first: true };
     for (number, track) in trace.tracks.iter().enumerate() {
         lines.head(track, number)?;

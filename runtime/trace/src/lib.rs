@@ -56,6 +56,8 @@ pub struct Trace {
     pub flows: Vec<Flow>,
     /// Seconds from the start of the step to the end of its last event.
     pub seconds: f64,
+    /// A remark on how the times came about; empty if there is none.
+    pub note: String,
 }
 
 /// The events of one stream of a rank, by start time.

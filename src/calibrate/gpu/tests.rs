@@ -133,6 +133,8 @@ fn the_constants_of_a_known_gpu_are_recovered() {
     };
     let [got, want] = [&fitted.device, &known.device];
     assert_eq!((fitted.cores, got.sms, got.memory, &got.matmul.tiles), (Some(1), 132, 80 << 30, &want.matmul.tiles));
+    assert_eq!(fitted.shared_memory, Some(80 << 30));
+    assert_eq!([1, 8].map(|ranks| fitted.for_devices(ranks).device.memory), [80 << 30, 10 << 30]);
     assert_eq!([got.flops_f32, got.flops_bf16, got.host_bandwidth], [67e12, 989.5e12, 50e9]);
     near(got.start, want.start, ROUNDING, "start");
     near(got.memory_bandwidth * got.memory_share, want.memory_bandwidth * want.memory_share, ROUNDING, "memory");

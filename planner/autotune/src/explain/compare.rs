@@ -55,9 +55,9 @@ pub(super) fn parts(memory: StageMemory) -> [(&'static str, f64); 6] {
     ]
 }
 
-/// Memory of a device of the cluster, in GiB.
-pub(super) fn device_gib(cluster: &Cluster) -> f64 {
-    cluster.device.memory as f64 / 1024.0_f64.powi(3)
+/// Memory of each of a number of devices of the cluster, in GiB.
+pub(super) fn device_gib(cluster: &Cluster, devices: u64) -> f64 {
+    cluster.memory_each(devices) as f64 / 1024.0_f64.powi(3)
 }
 
 /// Text for a configuration that does not fit: `would not fit: needs 93.1 GiB of 79.1 GiB per device (..)`.

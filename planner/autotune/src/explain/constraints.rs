@@ -60,7 +60,7 @@ fn memory(best: &EstimateReport, cluster: &Cluster, what_ifs: &[WhatIf]) -> Bind
     };
     let more = if best.predicted.fits { more } else { "it does not fit".to_string() };
     let rank = best.predicted.memory_gib.worst_rank;
-    let all = device_gib(cluster);
+    let all = device_gib(cluster, best.mesh.devices);
     let full = share(memory.device / all);
     BindingConstraint {
         limit: "memory".into(),

@@ -201,7 +201,7 @@ impl Trials<'_> {
 
     fn told(&self, constraint: &Constraint, closest: &Closest) -> Conflict {
         let PlanRequest { gpus, seq, .. } = *self.request;
-        let own = device_gib(&self.cluster);
+        let own = device_gib(&self.cluster, self.request.gpus);
         let (constraint, message) = match constraint {
             Constraint::Pin(pin) => (format!("--pin {pin}"), "the request is feasible without this pin".to_string()),
             Constraint::Sequence => {
@@ -223,7 +223,7 @@ impl Trials<'_> {
 
     /// Text comparing the total device memory with the model states.
     fn devices(&self, closest: Option<&EstimateReport>) -> String {
-        let all = device_gib(&self.cluster) * self.request.gpus as f64;
+        let all = device_gib(&self.cluster, self.request.gpus) * self.request.gpus as f64;
         let states = closest.map(|report| {
             let bytes = report.predicted.parameters as f64 * report.predicted.bytes_per_parameter;
             let states = gib(bytes / 1024.0_f64.powi(3));

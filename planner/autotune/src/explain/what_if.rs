@@ -48,7 +48,7 @@ pub(super) fn what_ifs(
         let step_time_s = then.predicted.step_time_s;
         Some(WhatIf { condition: given, parallel: brief(&then.parallel), step_time_s, gain: 1.0 - step_time_s / now })
     };
-    let own = device_gib(cluster);
+    let own = device_gib(cluster, best.mesh.devices);
     let more = |memory: f64, why: &str| {
         let larger = estimator.with_memory(&request.cluster, (memory * 1024.0_f64.powi(3)) as u64).ok()?;
         Some((larger, request.cluster.clone(), format!("memory {}, {why}", gib(memory))))
@@ -107,9 +107,9 @@ pub(super) fn presets() -> impl Iterator<Item = Cluster> {
 
 /// Preset with the least device memory above `gib`: its memory and its name.
 fn next_larger(gib: f64) -> Option<(f64, String)> {
-    let more = presets().filter(|other| device_gib(other) > gib);
+    let more = presets().filter(|other| device_gib(other, 1) > gib);
     let next = more.min_by_key(|other| other.device.memory)?;
-    Some((device_gib(&next), next.device.name.clone()))
+    Some((device_gib(&next, 1), next.device.name.clone()))
 }
 
 /// The cluster with twice the bandwidth between nodes, or between devices within one node, and the name of that link.

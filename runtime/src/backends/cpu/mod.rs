@@ -346,6 +346,11 @@ impl Backend for Cpu {
         to.copy_from_slice(from);
     }
 
+    fn poison(&mut self, at: Span) {
+        // SAFETY: nobody else touches it now.
+        unsafe { self.arena.bytes_mut(at) }.fill(0xff);
+    }
+
     fn report(&mut self, out: usize, from: Span) {
         // SAFETY: nobody writes it now.
         self.border.report(out, unsafe { self.arena.elements::<f32>(from) }[0]);

@@ -6,6 +6,7 @@ use super::error::{Error, must};
 use super::fused::{Buffers, Fused, LaunchArgs};
 use super::graph::StepGraph;
 use super::lower::element;
+use super::marks::Marks;
 use super::matmul::{Addresses, Matmul};
 use super::medium::DeviceMemory;
 use super::memory::Arena;
@@ -13,13 +14,14 @@ use super::plan::{Place, Plan, Stage, Work, plan, plan_group};
 use super::staging::Staging;
 use super::stream::{Event, Stream};
 use super::text::Text;
-use crate::backend::{Backend, GroupSite, KernelSite, LaunchSite, Memory, Span};
+use crate::backend::{Backend, GroupSite, KernelSite, LaunchSite, Mark, Memory, Span};
 use crate::comm::ThreadRole;
 use ir::ops::KernelOp;
 use ir::types::DType;
 use kernels::group::Program;
 use kernels::scalar::Access;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 /// Bytes of the seed and the step, and of the counts of choices behind them.
 const RANDOM: usize = 16;
@@ -33,7 +35,8 @@ pub struct Cuda {
     stream: Arc<Stream>,
     streams: [Arc<Stream>; 2],
     /// Events of all threads of the rank, by number.
-    events: Arc<Mutex<Vec<Arc<Event>>>>,
+    events: Events,
+    marks: Arc<Marks>,
     arena: Arc<Arena>,
     /// The seed and the step, and the counts of the experts' choices, of all threads of the rank.
     shared: Arc<Arena>,
@@ -47,6 +50,9 @@ pub struct Cuda {
     /// Recordings of steps, by number.
     recordings: Vec<Option<StepGraph>>,
 }
+
+/// Events by number.
+type Events = Arc<Mutex<Vec<Arc<Event>>>>;
 
 /// A kernel with its shapes, or several that run one after the other.
 pub struct Kernel {
@@ -81,7 +87,8 @@ impl Cuda {
     pub fn new(device: &Arc<Device>) -> Result<Cuda, Error> {
         let [arena, shared] = [0, RANDOM + TALLY].map(|bytes| Arena::new(device, bytes).map(Arc::new));
         let streams = [Arc::new(Stream::new(device)?), Arc::new(Stream::new(device)?)];
-        let mut cuda = Cuda::on(device, (streams, ThreadRole::Main), Arc::default(), [arena?, shared?])?;
+        let order = (Arc::default(), Arc::new(Marks::new(device)));
+        let mut cuda = Cuda::on(device, (streams, ThreadRole::Main), order, [arena?, shared?])?;
         cuda.clear_tally()?;
         Ok(cuda)
     }
@@ -89,7 +96,7 @@ impl Cuda {
     fn on(
         device: &Arc<Device>,
         (streams, role): ([Arc<Stream>; 2], ThreadRole),
-        events: Arc<Mutex<Vec<Arc<Event>>>>,
+        (events, marks): (Events, Arc<Marks>),
         [arena, shared]: [Arc<Arena>; 2],
     ) -> Result<Cuda, Error> {
         Ok(Cuda {
@@ -97,6 +104,7 @@ impl Cuda {
             stream: streams[role as usize].clone(),
             streams,
             events,
+            marks,
             arena,
             shared,
             scratch: Arena::new(device, 0)?,
@@ -120,7 +128,7 @@ impl Cuda {
 
     /// The medium that moves data between the memories of ranks, for this one.
     pub fn medium(&self) -> DeviceMemory {
-        DeviceMemory::new(&self.device, self.streams.clone())
+        DeviceMemory::new(&self.device, self.streams.clone(), self.marks.clone())
     }
 
     /// The event of a number.
@@ -262,7 +270,7 @@ impl Backend for Cuda {
     fn fork(&self) -> Result<Cuda, String> {
         let memory = [&self.arena, &self.shared].map(Arc::clone);
         let threads = (self.streams.clone(), ThreadRole::Async);
-        let fork = Cuda::on(&self.device, threads, self.events.clone(), memory);
+        let fork = Cuda::on(&self.device, threads, (self.events.clone(), self.marks.clone()), memory);
         let mut fork = fork.map_err(|why| why.to_string())?;
         fork.matmul.set_timing(self.matmul.is_timing());
         Ok(fork)
@@ -274,6 +282,18 @@ impl Backend for Cuda {
 
     fn wait(&mut self, event: usize) {
         must(self.event(event).and_then(|event| self.stream.wait(&event)));
+    }
+
+    fn set_timing(&mut self, is_timed: bool) {
+        self.marks.set_on(is_timed);
+    }
+
+    fn mark(&mut self) -> Mark {
+        must(self.marks.mark(&self.stream)).unwrap_or_else(|| Mark::Host(Instant::now()))
+    }
+
+    fn take_times(&mut self) -> Vec<Instant> {
+        must(self.marks.take_times())
     }
 
     fn prepare(&mut self, op: &KernelOp, site: &KernelSite<'_>) -> Result<Kernel, String> {
@@ -349,6 +369,11 @@ impl Backend for Cuda {
             // SAFETY: as in `launch`; tensors that are alive together do not overlap.
             must(unsafe { self.stream.copy(self.at(to), self.at(from), to.bytes()) });
         }
+    }
+
+    fn poison(&mut self, at: Span) {
+        // SAFETY: as in `launch`.
+        must(unsafe { self.stream.fill(self.at(at), 0xff, at.bytes()) });
     }
 
     fn report(&mut self, out: usize, from: Span) {

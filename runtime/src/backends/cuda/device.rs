@@ -2,6 +2,7 @@
 
 use super::error::{Error, Tried, status};
 use super::library::Library;
+use super::marks::Clock;
 use super::matmul::AlgorithmKey;
 use super::nvrtc;
 use super::peaks::Peaks;
@@ -21,6 +22,7 @@ pub struct Device {
     /// Compiled kernels, by source and whether products and sums contract.
     modules: Mutex<HashMap<(String, bool), Arc<CudaModule>>>,
     choices: Choices,
+    clock: Mutex<Option<Clock>>,
 }
 
 /// The algorithms of products that have been timed.
@@ -65,7 +67,8 @@ impl Device {
         // SAFETY: no memory is taken through `cudarc`'s slices, which alone are tracked; streams are ordered by our events.
         unsafe { context.disable_event_tracking() };
         let properties = properties(&context)?;
-        Ok(Arc::new(Device { context, properties, modules: Mutex::default(), choices: Choices::default() }))
+        let (modules, choices, clock) = (Mutex::default(), Choices::default(), Mutex::default());
+        Ok(Arc::new(Device { context, properties, modules, choices, clock }))
     }
 
     /// The properties of the device.
@@ -81,12 +84,25 @@ impl Device {
         self.context.mem_get_info().tried("asking for free memory")
     }
 
+    /// Waits until all that the device was given is done.
+    ///
+    /// # Errors
+    /// Something of it failed. After an error in a kernel every call fails.
+    pub fn finish(&self) -> Result<(), Error> {
+        self.context.synchronize().tried("finishing the work of a device")
+    }
+
     pub(super) fn context(&self) -> &Arc<CudaContext> {
         &self.context
     }
 
     pub(super) fn choices(&self) -> &Choices {
         &self.choices
+    }
+
+    /// The clock of the step that is timed; none before the first.
+    pub(super) fn clock(&self) -> &Mutex<Option<Clock>> {
+        &self.clock
     }
 
     /// Makes this device the one that the calling thread talks to.

@@ -226,7 +226,7 @@ impl Matmul {
         if gemm.k == 0 {
             let bytes = formats.result.bytes() * gemm.batch * gemm.m * gemm.n;
             // SAFETY: as the caller promises. Without terms the sum is zero; the result is dense.
-            return if accumulate { Ok(()) } else { unsafe { stream.zero(addresses.matrices[2], bytes) } };
+            return if accumulate { Ok(()) } else { unsafe { stream.fill(addresses.matrices[2], 0, bytes) } };
         }
         let aligned = |address: u64| (address & address.wrapping_neg()).min(u64::from(ALIGNED)) as u32;
         let alignment = addresses.matrices.map(aligned);

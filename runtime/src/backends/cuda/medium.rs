@@ -4,10 +4,11 @@ use super::device::Device;
 use super::error::{Error, Tried, must};
 use super::fused::Grid;
 use super::lower::element;
+use super::marks::Marks;
 use super::memory::Arena;
 use super::runs::Runs;
 use super::stream::{Event, Stream};
-use crate::backend::Span;
+use crate::backend::{Mark, Span};
 use crate::comm::{Exchange, Half, Medium, Move, PeerBuffers, TensorPlan, ThreadRole};
 use cudarc::driver::{CudaFunction, DeviceRepr, LaunchConfig, PushKernelArg};
 use ir::types::{DType, PartialKind};
@@ -22,6 +23,7 @@ pub struct DeviceMemory {
     device: Arc<Device>,
     /// The streams of the rank's threads.
     streams: [Arc<Stream>; 2],
+    marks: Arc<Marks>,
     /// Kernels by what they do.
     kernels: RefCell<HashMap<Kind, CudaFunction>>,
 }
@@ -45,8 +47,8 @@ unsafe impl DeviceRepr for Peers {}
 
 impl DeviceMemory {
     /// The memory of a device, for a rank whose threads launch on these streams.
-    pub(super) fn new(device: &Arc<Device>, streams: [Arc<Stream>; 2]) -> DeviceMemory {
-        DeviceMemory { device: device.clone(), streams, kernels: RefCell::default() }
+    pub(super) fn new(device: &Arc<Device>, streams: [Arc<Stream>; 2], marks: Arc<Marks>) -> DeviceMemory {
+        DeviceMemory { device: device.clone(), streams, marks, kernels: RefCell::default() }
     }
 
     /// The kernel of a kind, compiled at first use.
@@ -146,7 +148,7 @@ impl DeviceMemory {
                 return self.combine(stream, (plan, kind), source, (to, span.dtype));
             }
             if plan.zero && span.len > 0 {
-                stream.zero(to, span.bytes())?;
+                stream.fill(to, 0, span.bytes())?;
             }
             let mut moves = plan.moves.iter();
             moves.try_for_each(|block| self.move_block(stream, block, source(block.peer), to, span.dtype))
@@ -165,7 +167,7 @@ impl Medium for DeviceMemory {
     type Stream = Arc<Stream>;
 
     fn fork(&self) -> DeviceMemory {
-        DeviceMemory::new(&self.device, self.streams.clone())
+        DeviceMemory::new(&self.device, self.streams.clone(), self.marks.clone())
     }
 
     fn event(&self) -> Result<Event, String> {
@@ -173,7 +175,7 @@ impl Medium for DeviceMemory {
     }
 
     fn stream(&self) -> Result<Arc<Stream>, String> {
-        Stream::new(&self.device).map(Arc::new).map_err(|why| why.to_string())
+        Stream::urgent(&self.device).map(Arc::new).map_err(|why| why.to_string())
     }
 
     fn stream_of(&self, role: ThreadRole) -> Arc<Stream> {
@@ -186,6 +188,10 @@ impl Medium for DeviceMemory {
 
     fn wait(&self, stream: &Arc<Stream>, event: &Event) {
         must(stream.wait(event));
+    }
+
+    fn mark(&self, stream: &Arc<Stream>) -> Option<Mark> {
+        must(self.marks.mark(stream))
     }
 
     unsafe fn exchange<'a>(

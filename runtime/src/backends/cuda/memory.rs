@@ -111,17 +111,17 @@ impl Stream {
         unsafe { result::memcpy_dtod_async(to, from, bytes, self.stream().cu_stream()) }.tried("copying on the device")
     }
 
-    /// Sets bytes in device memory to zero.
+    /// Sets bytes in device memory.
     ///
     /// # Errors
     /// The driver failed.
     ///
     /// # Safety
     /// As of [`Stream::copy`].
-    pub unsafe fn zero(&self, to: u64, bytes: usize) -> Result<(), Error> {
+    pub unsafe fn fill(&self, to: u64, byte: u8, bytes: usize) -> Result<(), Error> {
         self.bind()?;
         // SAFETY: as the caller promises.
-        unsafe { result::memset_d8_async(to, 0, bytes, self.stream().cu_stream()) }.tried("clearing device memory")
+        unsafe { result::memset_d8_async(to, byte, bytes, self.stream().cu_stream()) }.tried("filling device memory")
     }
 
     /// Copies from the host. From pinned memory the host goes on at once, otherwise when the bytes have been read.

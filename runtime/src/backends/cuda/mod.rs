@@ -14,6 +14,7 @@ mod graph;
 pub mod library;
 mod lower;
 mod lower_rows;
+mod marks;
 pub mod matmul;
 mod medium;
 pub mod memory;

@@ -6,7 +6,7 @@
 use super::lower::{Lowering, Made, element, len, of_blocks};
 use super::matmul::{Arithmetic, Formats};
 use super::scaled;
-use super::written::{self, At, Steps};
+use super::written::{self, At, Steps, Tiles};
 use crate::backend::{GroupSite, GroupStmt, GroupValue, KernelSite};
 use ir::ops::{Einsum, KernelOp};
 use ir::types::Type;
@@ -96,6 +96,18 @@ pub fn plan_group(site: &GroupSite<'_>, capability: (u32, u32)) -> Result<Plan, 
     Planner::run(site, capability, true).or_else(|_| Planner::run(site, capability, false))
 }
 
+/// Plans an attention, or its gradient, on tensor cores by tiles that are given; it is the only statement. No attention has other
+/// kernels by the compute capability.
+///
+/// # Errors
+/// It is another op, or there are more.
+pub(super) fn plan_tiles(site: &GroupSite<'_>, tiles: Tiles) -> Result<Plan, String> {
+    let [stmt] = &site.stmts[..] else { return Err("tiles are those of one op".to_string()) };
+    let mut planner = Planner::new(site, (8, 0));
+    planner.written(&written::by_tiles(stmt.op, &stmt.site, tiles)?, stmt, None)?;
+    Ok(planner.plan)
+}
+
 /// A value that a stage has left.
 struct Left {
     value: GroupValue,
@@ -127,11 +139,16 @@ struct Growing {
     elements: Vec<Element>,
 }
 
+impl<'a> Planner<'a> {
+    fn new(site: &'a GroupSite<'a>, capability: (u32, u32)) -> Planner<'a> {
+        Planner { site, capability, plan: Plan::default(), left: Vec::new(), next: Growing::default(), flags: 0 }
+    }
+}
+
 impl Planner<'_> {
     /// Plans stages of as many statements as fit into one kernel, or of one each.
     fn run(site: &GroupSite<'_>, capability: (u32, u32), grows: bool) -> Result<Plan, String> {
-        let (plan, left, next, flags) = Default::default();
-        let mut planner = Planner { site, capability, plan, left, next, flags };
+        let mut planner = Planner::new(site, capability);
         for (at, stmt) in site.stmts.iter().enumerate() {
             let flag = stmt.accumulate.then_some(planner.flags);
             planner.flags += usize::from(stmt.accumulate);

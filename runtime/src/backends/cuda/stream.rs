@@ -3,6 +3,7 @@
 
 use super::device::Device;
 use super::error::{Error, Tried};
+use cudarc::driver::result::stream::get_priority_range;
 use cudarc::driver::sys::CUevent_flags;
 use cudarc::driver::{CudaEvent, CudaStream};
 use std::sync::Arc;
@@ -13,12 +14,23 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// A new stream, which waits for no other.
+    /// A new stream, which waits for no other, for work that may give way to that of an urgent stream.
     ///
     /// # Errors
     /// The driver failed.
     pub fn new(device: &Arc<Device>) -> Result<Stream, Error> {
-        Ok(Stream { stream: device.context().new_stream().tried("making a stream")? })
+        let (least, _) = priorities(device)?;
+        Ok(Stream { stream: device.context().new_stream_with_priority(least).tried("making a stream")? })
+    }
+
+    /// A new stream of the highest priority, for transfers: when both could begin a block, it is this stream's that begins. Ranks wait
+    /// for transfers, and few blocks of a kernel hold them up.
+    ///
+    /// # Errors
+    /// The driver failed.
+    pub fn urgent(device: &Arc<Device>) -> Result<Stream, Error> {
+        let (_, greatest) = priorities(device)?;
+        Ok(Stream { stream: device.context().new_stream_with_priority(greatest).tried("making a stream")? })
     }
 
     pub(super) fn stream(&self) -> &Arc<CudaStream> {
@@ -53,6 +65,12 @@ impl Stream {
     pub fn finish(&self) -> Result<(), Error> {
         self.stream.synchronize().tried("finishing the work of a stream")
     }
+}
+
+/// The least and the greatest priority of streams; the greatest is the least number.
+fn priorities(device: &Device) -> Result<(i32, i32), Error> {
+    device.bind()?;
+    get_priority_range().tried("asking for the priorities of streams")
 }
 
 /// An event in a stream.

@@ -68,7 +68,15 @@ pub(super) struct Timed {
 
 impl Bench {
     pub(super) fn new(device: &Arc<Device>, quick: bool) -> Result<Bench, Error> {
-        let extent = if quick { QUICK } else { FULL };
+        Bench::with(device, if quick { QUICK } else { FULL })
+    }
+
+    /// A device with so many bytes of operands, and of results.
+    pub(super) fn of(device: &Arc<Device>, half: usize) -> Result<Bench, Error> {
+        Bench::with(device, Extent { half, ..FULL })
+    }
+
+    fn with(device: &Arc<Device>, extent: Extent) -> Result<Bench, Error> {
         let mut cuda = Cuda::new(device)?;
         let half = extent.half;
         cuda.reserve(2 * half + 2 * 4 * LONGEST).map_err(Error::Program)?;

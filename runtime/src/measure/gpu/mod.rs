@@ -7,6 +7,7 @@ mod attention;
 mod bench;
 mod exchange;
 mod memory;
+mod peak;
 mod products;
 
 use super::{AttentionTime, Product, Sum};
@@ -15,6 +16,8 @@ use crate::backends::cuda::device::{Device, Properties};
 use bench::Bench;
 use ir::types::DType;
 use std::sync::Arc;
+
+pub use peak::gpu_peak;
 
 /// Measurements of a GPU. All seconds are those of the entire device.
 #[derive(Clone, PartialEq, Debug)]

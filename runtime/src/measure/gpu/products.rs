@@ -42,7 +42,13 @@ pub(super) fn all(bench: &mut Bench) -> Result<Vec<GpuProduct>, Error> {
     both.map(|(dtype, shape, adds)| product(bench, dtype, shape, adds)).collect()
 }
 
-fn product(bench: &mut Bench, dtype: DType, [batch, m, n, k]: [usize; 4], adds: bool) -> Result<GpuProduct, Error> {
+/// A batch of products of these sizes.
+pub(super) fn product(
+    bench: &mut Bench,
+    dtype: DType,
+    [batch, m, n, k]: [usize; 4],
+    adds: bool,
+) -> Result<GpuProduct, Error> {
     let seconds = bench.group(&text(dtype, [batch, m, n, k], adds), adds)?.seconds;
     Ok(GpuProduct { dtype, batch, product: Product { m, n, k, seconds }, adds })
 }

@@ -15,7 +15,7 @@ const BODY: &str = include_str!("infeasible.html");
 /// # Errors
 /// The cluster no longer exists.
 pub fn page_of_conflict(estimator: &Estimator, answer: &Infeasible) -> Result<String, Error> {
-    let limit = device_gib(&*estimator.cluster(&answer.inputs.cluster)?);
+    let limit = device_gib(&*estimator.cluster(&answer.inputs.cluster)?, answer.inputs.gpus.unwrap_or(1));
     let (model, cluster) = (&answer.inputs.model, &answer.inputs.cluster);
     let (title, verdict) = match answer.is_known() {
         true => (format!("{model} does not fit on {cluster}"), "No configuration satisfies the request."),

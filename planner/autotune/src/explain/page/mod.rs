@@ -32,7 +32,7 @@ const BARS: u64 = 2048;
 pub fn page(estimator: &Estimator, report: &PlanReport) -> Result<String, Error> {
     let plan = &report.chosen;
     let cluster = estimator.cluster(&plan.inputs.cluster)?;
-    let limit = device_gib(&cluster);
+    let limit = device_gib(&cluster, plan.mesh.devices);
     let title = format!("{} on {} x {}", plan.inputs.model, plan.mesh.devices, plan.inputs.cluster);
     let parts = [
         ("title", escaped(&title)),

@@ -1,15 +1,16 @@
 //! Checks of attention and its gradient: on tensor cores in 16 bits, and on others in f32. Each is compared with the processor on some
 //! sizes, and timed on a long causal sequence.
 
-use super::groups::{Run, compare_on};
+use super::groups::{Run, compare_twice};
 use super::numbers::encoded;
-use super::{Bench, CheckRow, Found, row};
+use super::{Bench, Found, Rows};
 use crate::backend::{GroupPlace, GroupSite};
 use crate::backends::cuda::backend::Cuda;
 use crate::backends::cuda::error::Error;
 use crate::backends::cuda::memory::Arena;
-use crate::backends::cuda::plan::{Place, Plan, Work, plan};
+use crate::backends::cuda::plan::{Place, Plan, Work, plan, plan_tiles};
 use crate::backends::cuda::text::Text;
+use crate::backends::cuda::written::{Tiles, tiles_of};
 use crate::comm::local_len;
 use ir::fused::Fused;
 use ir::graph::SectionKind;
@@ -22,10 +23,10 @@ const SIZES: [[usize; 7]; 3] =
 /// Sizes of the head of the long sequences.
 const HEAD: usize = 128;
 
-pub(super) fn check(bench: &mut Bench, rows: &mut Vec<CheckRow>) {
+pub(super) fn check(bench: &mut Bench, rows: &mut Rows<'_>) {
     let mut cuda = match Cuda::new(&bench.device) {
         Ok(cuda) => cuda,
-        Err(why) => return rows.push(row("attention", "", "FLOP/s", Err(why))),
+        Err(why) => return rows.check("attention", "", "FLOP/s", || Err(why)),
     };
     let compared = if bench.extent.launches > 1 { &SIZES[..] } else { &SIZES[..1] };
     for format in ["bf16", "f16", "f32"] {
@@ -34,9 +35,33 @@ pub(super) fn check(bench: &mut Bench, rows: &mut Vec<CheckRow>) {
             // Without tensor cores a sequence of this length would take seconds.
             let long = if format == "f32" { matrix / 4 } else { matrix };
             let timed = [1, long, long, matrix / HEAD, 1, HEAD, HEAD];
-            let found = one(bench, &mut cuda, format, gradient, compared, timed);
             let what = format!("attention{} {format}", if gradient { "'s gradient" } else { "" });
-            rows.push(row(what, format!("timed on {long} x {} x {HEAD}", timed[3]), "FLOP/s", found));
+            rows.check(what, format!("timed on {long} x {} x {HEAD}", timed[3]), "FLOP/s", || {
+                one(bench, &mut cuda, format, gradient, compared, timed)
+            });
+        }
+    }
+}
+
+/// Formats and heads whose tiles are timed.
+const VARIANTS: [(&str, usize); 2] = [("bf16", 128), ("bf16", 64)];
+
+/// Times all tiles of attention and of its gradient on long causal sequences. Nothing is compared.
+pub(super) fn check_variants(bench: &mut Bench, rows: &mut Rows<'_>) {
+    let long = bench.extent.matrix;
+    for (format, head) in VARIANTS {
+        for gradient in [false, true] {
+            let timed = [1, long, long, (long / head).max(1), 1, head, head];
+            let chosen = on_site(format, gradient, timed, |site| tiles_of(site.stmts[0].op, &site.stmts[0].site));
+            for tiles in Tiles::others() {
+                let what = format!("attention{} {format}, {tiles}", if gradient { "'s gradient" } else { "" });
+                rows.check(what, format!("timed on {long} x {} x {head}", timed[3]), "FLOP/s", || {
+                    let found = Found::results(0.0, 0.0);
+                    let found = timed_on(bench, found, (format, gradient, timed), |site| plan_tiles(site, tiles))?;
+                    let is_chosen = chosen == Ok(Some(tiles));
+                    Ok::<_, Error>(if is_chosen { found.noted("these tiles are chosen".to_string()) } else { found })
+                });
+            }
         }
     }
 }
@@ -52,16 +77,28 @@ fn one(
     let mut worst = 0f64;
     for &sizes in compared {
         let numbers = |at, i| integers(sizes, gradient, at, i);
-        let error = on_site(format, gradient, sizes, |site| compare_on(cuda, site, Run::Op(false), &numbers));
+        let error = on_site(format, gradient, sizes, |site| compare_twice(cuda, site, Run::Op(false), &numbers));
         worst = worst.max(error.map_err(Error::Program)?.error);
     }
     let capability = bench.device.properties().capability;
+    timed_on(bench, Found::results(worst, 1.0), (format, gradient, timed), |site| {
+        plan(site.stmts[0].op, &site.stmts[0].site, capability)
+    })
+}
+
+/// The result of a comparison, with the rate on sizes that are timed.
+fn timed_on(
+    bench: &mut Bench,
+    found: Found,
+    (format, gradient, timed): (&str, bool, [usize; 7]),
+    plan: impl Fn(&GroupSite<'_>) -> Result<Plan, String>,
+) -> Result<Found, Error> {
     let planned = |site: &GroupSite<'_>| {
         let stmt = &site.stmts[0];
         let lens = |types: &[&Type]| -> Vec<(DType, usize)> {
             types.iter().map(|ty| (ty.dtype, local_len(ty, stmt.site.mesh, stmt.site.coordinates))).collect()
         };
-        Ok((plan(stmt.op, &stmt.site, capability)?, [lens(stmt.site.operands), lens(stmt.site.results)]))
+        Ok((plan(site)?, [lens(stmt.site.operands), lens(stmt.site.results)]))
     };
     let (plan, lens) = on_site(format, gradient, timed, planned).map_err(Error::Program)?;
     let seconds = seconds(bench, &plan, lens, &|at, i| integers(timed, gradient, at, i))?;
@@ -69,7 +106,7 @@ fn one(
     // The products of the pairs of which one sees the other.
     let work = s * (s + 1.0) * g * if gradient { 3.0 * d + 2.0 * c } else { d + c };
     let peaks = bench.device.properties().peaks;
-    Ok(Found::results(worst, 1.0).at(work / seconds, if format == "f32" { peaks.f32 } else { peaks.bf16 }))
+    Ok(found.at(work / seconds, if format == "f32" { peaks.f32 } else { peaks.bf16 }))
 }
 
 /// Positions in order, and one segment.

@@ -1,9 +1,8 @@
 //! Checks of the ops on tensors of 8 bits, on integers with scales of powers of two: their results are those of the processor to the bit.
 
 use super::groups::{Run, block};
-use super::{Bench, CheckRow, Found, row};
+use super::{Bench, Found, Rows};
 use crate::backends::cuda::backend::Cuda;
-use crate::backends::cuda::error::Error;
 
 /// Sizes of which tensor cores take all products of whole tensors; blocks have 64 elements along a dim.
 const DIMS: &str = "m=64, h=256, n=128, i=4, j=2";
@@ -39,10 +38,10 @@ const OPS: [(&str, &str, &str, &str); 7] = [
     ),
 ];
 
-pub(super) fn check(bench: &mut Bench, rows: &mut Vec<CheckRow>) {
+pub(super) fn check(bench: &mut Bench, rows: &mut Rows<'_>) {
     let mut cuda = match Cuda::new(&bench.device) {
         Ok(cuda) => cuda,
-        Err(why) => return rows.push(row("8 bits", "", "B/s", Err(why))),
+        Err(why) => return rows.check("8 bits", "", "B/s", || Err(why)),
     };
     for (name, operands, result, call) in OPS {
         let first_scale = if call.starts_with("quantise") { 1 } else { 2 };
@@ -55,8 +54,10 @@ pub(super) fn check(bench: &mut Bench, rows: &mut Vec<CheckRow>) {
         let text = format!(
             "mesh @m = [dp=1]\ndims [{DIMS}]\nblock @b({operands}) -> {result} {{\n  %r: {result} = {call}\n  return %r\n}}"
         );
-        let compared = [false, true].map(|adds| block(&text, &mut cuda, Run::Op(adds), &draw).map_err(Error::Program));
-        let found = compared.into_iter().try_fold(0f64, |most, compared| compared.map(|made| most.max(made.error)));
-        rows.push(row(name, DIMS, "B/s", found.map(|error| Found::results(error, 0.0))));
+        rows.check(name, DIMS, "B/s", || {
+            let compared = [false, true].map(|adds| block(&text, &mut cuda, Run::Op(adds), &draw));
+            let worst = compared.into_iter().try_fold(0f64, |most, compared| compared.map(|made| most.max(made.error)));
+            worst.map(|error| Found::results(error, 0.0))
+        });
     }
 }

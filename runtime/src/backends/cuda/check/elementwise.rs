@@ -2,7 +2,7 @@
 //! accumulation and in-place results.
 
 use super::numbers::{dtype, encoded, floats};
-use super::{Bench, CheckRow, Found, row};
+use super::{Bench, Found, Rows};
 use crate::backends::cuda::error::Error;
 use crate::backends::cuda::fused::{Buffers, Fused, LaunchArgs};
 use crate::backends::cuda::memory::Arena;
@@ -10,7 +10,7 @@ use kernels::cuda::accuracy::{self, Bound};
 use kernels::group::{Node, Program, RandomContext, Read};
 use kernels::scalar::{Access, Binary, Element, Strides, Unary};
 
-pub(super) fn check(bench: &mut Bench, rows: &mut Vec<CheckRow>) {
+pub(super) fn check(bench: &mut Bench, rows: &mut Rows<'_>) {
     for element in [Element::F32, Element::Bf16] {
         let kind = if element == Element::F32 { "f32" } else { "bf16" };
         for op in Unary::ALL {
@@ -18,28 +18,28 @@ pub(super) fn check(bench: &mut Bench, rows: &mut Vec<CheckRow>) {
             let run =
                 ProgramRun { positive: name.starts_with("log") || name.contains("sqrt"), ..ProgramRun::default() };
             let program = |n| Program::unary(op, element, n);
-            rows.push(over_sizes(bench, &format!("{name} {kind}"), &program, accuracy::unary(op), run));
+            over_sizes(bench, rows, &format!("{name} {kind}"), &program, accuracy::unary(op), run);
         }
         for op in Binary::ALL {
             let program = |n| Program::binary(op, element, [(Access::Same, n), (Access::Same, n)], n);
             let name = format!("{op:?} {kind}").to_lowercase();
-            rows.push(over_sizes(bench, &name, &program, accuracy::binary(op), ProgramRun::default()));
+            over_sizes(bench, rows, &name, &program, accuracy::binary(op), ProgramRun::default());
         }
         let scaled = |n| Program::binary(Binary::Mul, element, [(Access::Same, n), (Access::One, 1)], n);
         let run = ProgramRun { accumulate: true, ..ProgramRun::default() };
-        rows.push(over_sizes(bench, &format!("+= x c {kind}"), &scaled, Bound::EXACT, run));
+        over_sizes(bench, rows, &format!("+= x c {kind}"), &scaled, Bound::EXACT, run);
         let run = ProgramRun { shift: 4, ..ProgramRun::default() };
-        rows.push(over_sizes(bench, &format!("x c, out of line {kind}"), &scaled, Bound::EXACT, run));
+        over_sizes(bench, rows, &format!("x c, out of line {kind}"), &scaled, Bound::EXACT, run);
         let run = ProgramRun { in_place: true, ..ProgramRun::default() };
-        rows.push(over_sizes(bench, &format!("x c, in place {kind}"), &scaled, Bound::EXACT, run));
+        over_sizes(bench, rows, &format!("x c, in place {kind}"), &scaled, Bound::EXACT, run);
         let program = transpose(element, bench.extent.elements);
-        let found = measure(bench, &program, Bound::EXACT, ProgramRun::default(), true);
-        rows.push(row(format!("transpose {kind}"), program.values[1].len.to_string(), "B/s", found));
+        rows.check(format!("transpose {kind}"), program.values[1].len.to_string(), "B/s", || {
+            measure(bench, &program, Bound::EXACT, ProgramRun::default(), true)
+        });
     }
     let n = bench.extent.elements;
     for (name, program, bound) in large(n) {
-        let found = measure(bench, &program, bound, ProgramRun::default(), true);
-        rows.push(row(name, n.to_string(), "B/s", found));
+        rows.check(name, n.to_string(), "B/s", || measure(bench, &program, bound, ProgramRun::default(), true));
     }
 }
 
@@ -92,22 +92,21 @@ struct ProgramRun {
 /// The worst over all sizes, as one row.
 fn over_sizes(
     bench: &mut Bench,
+    rows: &mut Rows<'_>,
     name: &str,
     program: &dyn Fn(usize) -> Program,
     bound: Bound,
     run: ProgramRun,
-) -> CheckRow {
-    let mut worst = Found::results(0.0, f64::from(bound.rounded_to(program(1).outs[0].element).relative()));
+) {
     // One, less than a vector, whole vectors, and many with a rest.
     let sizes = [1, 3, 4096, bench.extent.elements / 16 + 3];
-    let shape = sizes.map(|n| n.to_string()).join(", ");
-    for n in sizes {
-        match measure(bench, &program(n), bound, run, false) {
-            Ok(found) => worst.error = worst.error.max(found.error),
-            Err(why) => return row(name, shape, "B/s", Err(why)),
+    rows.check(name, sizes.map(|n| n.to_string()).join(", "), "B/s", || {
+        let mut worst = Found::results(0.0, f64::from(bound.rounded_to(program(1).outs[0].element).relative()));
+        for n in sizes {
+            worst.error = worst.error.max(measure(bench, &program(n), bound, run, false)?.error);
         }
-    }
-    row(name, shape, "B/s", Ok::<_, Error>(worst))
+        Ok::<_, Error>(worst)
+    });
 }
 
 fn measure(bench: &mut Bench, program: &Program, bound: Bound, run: ProgramRun, timed: bool) -> Result<Found, Error> {

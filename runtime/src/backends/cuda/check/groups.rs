@@ -2,11 +2,10 @@
 
 use super::bounds::{Numbers, Plane};
 use super::numbers::{encoded, floats};
-use super::{Bench, CheckRow, Found, row, written};
+use super::{Bench, Found, Rows, written};
 use crate::backend::{Backend, GroupPlace, GroupSite, GroupStmt, GroupValue, LaunchSite, Span};
 use crate::backends::cpu::Cpu;
 use crate::backends::cuda::backend::Cuda;
-use crate::backends::cuda::error::Error;
 use crate::backends::cuda::plan::{Plan, Work, plan, plan_group};
 use crate::comm::local_len;
 use ir::fused::Fused;
@@ -75,6 +74,20 @@ pub fn compare_on(cuda: &mut Cuda, site: &GroupSite<'_>, how: Run, draw: Draw<'_
     Ok(Compared { error: worst, bytes: got.concat() })
 }
 
+/// As [`compare_on`]; and run again, a group gives the same bits.
+///
+/// # Errors
+/// As [`compare`].
+pub fn compare_twice(cuda: &mut Cuda, site: &GroupSite<'_>, how: Run, draw: Draw<'_>) -> Result<Compared, String> {
+    let compared = compare_on(cuda, site, how, draw)?;
+    let again = Tensors::new(site, how, draw, cuda.capability())?.run(site, how, cuda)?.concat();
+    let other = compared.bytes.iter().zip(&again).filter(|(a, b)| a != b).count();
+    match other {
+        0 => Ok(compared),
+        _ => Err(format!("{other} bytes of {} are others when it runs again", again.len())),
+    }
+}
+
 /// Groups as blocks whose results they leave, over a format. The sizes are those of `dims`.
 const GROUPS: [(&str, &str); 6] = [
     (
@@ -131,10 +144,10 @@ const GROUPS: [(&str, &str); 6] = [
 ];
 
 /// Checks groups in all formats of floats.
-pub(super) fn check(bench: &mut Bench, rows: &mut Vec<CheckRow>) {
+pub(super) fn check(bench: &mut Bench, rows: &mut Rows<'_>) {
     let mut cuda = match Cuda::new(&bench.device) {
         Ok(cuda) => cuda,
-        Err(why) => return rows.push(row("groups", "", "B/s", Err(why))),
+        Err(why) => return rows.check("groups", "", "B/s", || Err(why)),
     };
     let long = bench.extent.matrix;
     let dims = format!("m=37, k=3, n=12, d=16, h={}, v={}", long + 5, 16 * long + 3);
@@ -142,9 +155,9 @@ pub(super) fn check(bench: &mut Bench, rows: &mut Vec<CheckRow>) {
         let formats: &[&str] = if text.contains("T[") { &["f32", "bf16", "f16"] } else { &["f32"] };
         for format in formats {
             let text = format!("mesh @m = [dp=1]\ndims [{dims}]\n{}", text.replace("T[", &format!("{format}[")));
-            let compared = block(&text, &mut cuda, Run::Group, &|_, _| None).map_err(Error::Program);
-            let found = compared.map(|compared| Found::results(compared.error, 1.0));
-            rows.push(row(format!("{name} {format}"), dims.clone(), "B/s", found));
+            rows.check(format!("{name} {format}"), dims.clone(), "B/s", || {
+                block(&text, &mut cuda, Run::Group, &|_, _| None).map(|compared| Found::results(compared.error, 1.0))
+            });
         }
     }
 }
@@ -159,7 +172,7 @@ pub(super) fn block(text: &str, cuda: &mut Cuda, how: Run, draw: Draw<'_>) -> Re
     let section = &block[SectionKind::F];
     let fused = Fused { stmts: section.stmts.clone(), outs: section.ret.clone() };
     let at = GroupPlace { values: &block.values, mesh: &model.mesh, coordinates: &[0], forward: true };
-    GroupSite::with(&fused, at, |site| compare_on(cuda, site, how, draw))
+    GroupSite::with(&fused, at, |site| compare_twice(cuda, site, how, draw))
 }
 
 /// The tensors of a group: its operands, and its results.

@@ -1,16 +1,16 @@
 //! Checks of the instructions that kernels use through wrappers, each alone: they give what plain arithmetic gives.
 
 use super::numbers::floats;
-use super::{Bench, CheckRow, Found, row};
+use super::{Bench, Found, Rows};
 use crate::backends::cuda::error::Error;
 use crate::backends::cuda::memory::Arena;
 use crate::backends::cuda::text::Text;
 use ir::types::DType;
 use kernels::cuda::trials::{self, Trial};
 
-pub(super) fn check(bench: &mut Bench, rows: &mut Vec<CheckRow>) {
+pub(super) fn check(bench: &mut Bench, rows: &mut Rows<'_>) {
     for trial in trials::all() {
-        rows.push(row(trial.what, "a warp", "B/s", tried(bench, &trial)));
+        rows.check(trial.what, "a warp", "B/s", || tried(bench, &trial));
     }
 }
 

@@ -1,22 +1,21 @@
 //! Checks of copies: correctness and bandwidth.
 
-use super::{Bench, CheckRow, Found, row};
+use super::{Bench, Found, Rows};
 use crate::backends::cuda::error::Error;
 use crate::backends::cuda::memory::{Arena, Pinned};
 use crate::backends::cuda::staging::BUFFER;
 use crate::backends::cuda::stream::Stream;
 use ir::types::DType;
 
-pub(super) fn check(bench: &mut Bench, rows: &mut Vec<CheckRow>) {
+pub(super) fn check(bench: &mut Bench, rows: &mut Rows<'_>) {
     let long = 4 * bench.extent.elements;
     for bytes in [1, BUFFER, BUFFER + 1, 3 * BUFFER + 5, long] {
-        let found = staged(bench, bytes);
-        rows.push(row("host to device and back, staged", format!("{bytes} B"), "B/s", found));
+        rows.check("host to device and back, staged", format!("{bytes} B"), "B/s", || staged(bench, bytes));
     }
     let shape = format!("{long} B");
-    rows.push(row("pinned host to device", shape.as_str(), "B/s", pinned(bench, true)));
-    rows.push(row("device to pinned host", shape.as_str(), "B/s", pinned(bench, false)));
-    rows.push(row("device to device", shape, "B/s", on_device(bench)));
+    rows.check("pinned host to device", shape.as_str(), "B/s", || pinned(bench, true));
+    rows.check("device to pinned host", shape.as_str(), "B/s", || pinned(bench, false));
+    rows.check("device to device", shape, "B/s", || on_device(bench));
 }
 
 /// The share of bytes that are wrong.

@@ -14,7 +14,10 @@ mod instructions;
 mod memory;
 mod numbers;
 mod order;
+mod rows;
 mod written;
+
+pub use rows::{Choice, RowName, Rows};
 
 use super::device::{Device, Properties};
 use super::error::Error;
@@ -22,7 +25,8 @@ use super::staging::Staging;
 use super::stream::{Event, Stream};
 use kernels::cpu::Par;
 use kernels::cpu::dropout::normal;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::sync::Arc;
 
@@ -38,9 +42,16 @@ pub struct Report {
     pub device: Properties,
     /// One row per check.
     pub rows: Vec<CheckRow>,
+    /// Seconds of all checks.
+    pub seconds: f64,
 }
 
 impl Report {
+    /// The rows that were found on a device, in so many seconds.
+    pub fn new(device: &Device, rows: Vec<CheckRow>, seconds: f64) -> Report {
+        Report { schema: SCHEMA, device: device.properties().clone(), rows, seconds }
+    }
+
     /// True if all checks came out right.
     pub fn is_right(&self) -> bool {
         self.rows.iter().all(|row| row.right)
@@ -48,8 +59,10 @@ impl Report {
 }
 
 /// A check.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CheckRow {
+    /// Its number among all rows, from 1.
+    pub number: usize,
     /// The kernel.
     pub what: String,
     /// On which sizes.
@@ -61,7 +74,7 @@ pub struct CheckRow {
     /// The measured rate; `None` if untimed.
     pub rate: Option<f64>,
     /// The unit of the rate: `FLOP/s` or `B/s`.
-    pub unit: &'static str,
+    pub unit: Cow<'static, str>,
     /// The share of the device's peak, where that is known.
     pub share: Option<f64>,
     /// True if the error is within the bound.
@@ -86,28 +99,48 @@ impl Found {
     }
 
     /// The same with a rate and its peak.
-    fn at(self, rate: f64, peak: Option<f64>) -> Found {
+    #[must_use]
+    pub fn at(self, rate: f64, peak: Option<f64>) -> Found {
         Found { rate: Some(rate), peak, ..self }
+    }
+
+    /// The same with a note.
+    #[must_use]
+    pub fn noted(self, note: String) -> Found {
+        Found { note: Some(note), ..self }
     }
 }
 
-/// Checks a device, `quick`: on small sizes alone.
-///
-/// # Errors
-/// There is no such device, or it cannot be used at all. A check that fails is a row of the report.
-pub fn check(ordinal: usize, quick: bool) -> Result<Report, Error> {
-    let device = Device::open(ordinal)?;
-    let mut bench = Bench::new(&device, quick)?;
-    let mut rows = Vec::new();
-    memory::check(&mut bench, &mut rows);
-    instructions::check(&mut bench, &mut rows);
-    elementwise::check(&mut bench, &mut rows);
-    gemm::check(&mut bench, &mut rows);
-    groups::check(&mut bench, &mut rows);
-    eight_bits::check(&mut bench, &mut rows);
-    attend::check(&mut bench, &mut rows);
-    order::check(&mut bench, &mut rows);
-    Ok(Report { schema: SCHEMA, device: device.properties().clone(), rows })
+/// The checks of a device.
+pub struct Checks {
+    bench: Bench,
+    variants: bool,
+}
+
+impl Checks {
+    /// Those of a device; `quick`: on small sizes alone; `variants`: with all tiles of attention, not only those that are chosen.
+    ///
+    /// # Errors
+    /// The device cannot be used at all.
+    pub fn new(device: &Arc<Device>, quick: bool, variants: bool) -> Result<Checks, Error> {
+        Ok(Checks { bench: Bench::new(device, quick)?, variants })
+    }
+
+    /// Takes all rows. A check that fails is one.
+    pub fn run(&mut self, rows: &mut Rows<'_>) {
+        let Checks { bench, variants } = self;
+        memory::check(bench, rows);
+        instructions::check(bench, rows);
+        elementwise::check(bench, rows);
+        gemm::check(bench, rows);
+        groups::check(bench, rows);
+        eight_bits::check(bench, rows);
+        attend::check(bench, rows);
+        if *variants {
+            attend::check_variants(bench, rows);
+        }
+        order::check(bench, rows);
+    }
 }
 
 /// State that checks share: the device, a stream, and random numbers.
@@ -174,8 +207,8 @@ impl Bench {
     }
 }
 
-/// A check as a row.
-pub fn row(
+/// A check as a row, without its number.
+fn row(
     what: impl Into<String>,
     shape: impl Into<String>,
     unit: &'static str,
@@ -185,11 +218,13 @@ pub fn row(
     match found {
         Ok(Found { error, bound, rate, peak, note }) => {
             let share = rate.zip(peak).map(|(rate, peak)| rate / peak);
-            CheckRow { what, shape, error: Some(error), bound, rate, unit, share, right: error <= bound, note }
+            let (number, unit, error, right) = (0, unit.into(), Some(error), error <= bound);
+            CheckRow { number, what, shape, error, bound, rate, unit, share, right, note }
         }
         Err(why) => {
-            let note = Some(why.to_string());
-            CheckRow { what, shape, error: None, bound: 0.0, rate: None, unit, share: None, right: false, note }
+            let (number, unit, note) = (0, unit.into(), Some(why.to_string()));
+            let (error, rate, share) = (None, None, None);
+            CheckRow { number, what, shape, error, bound: 0.0, rate, unit, share, right: false, note }
         }
     }
 }
@@ -211,7 +246,7 @@ mod tests {
 
     #[test]
     fn without_a_gpu_the_check_says_what_is_missing() {
-        if let Err(why) = check(usize::MAX, true) {
+        if let Err(why) = Device::open(usize::MAX) {
             assert!(matches!(why, Error::Missing(_) | Error::NoDevice { .. }), "{why}");
         } else {
             panic!("there is no device of that number");

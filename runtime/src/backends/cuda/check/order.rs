@@ -1,6 +1,6 @@
 //! Checks of the order between streams, and of leaks.
 
-use super::{Bench, CheckRow, Found, row};
+use super::{Bench, Found, Rows};
 use crate::backends::cuda::error::Error;
 use crate::backends::cuda::fused::{Buffers, Fused, LaunchArgs};
 use crate::backends::cuda::matmul::{Formats, Matmul};
@@ -16,10 +16,10 @@ const STEPS: usize = 200;
 /// Launches of the search for leaks.
 const REPEATS: usize = 1000;
 
-pub(super) fn check(bench: &mut Bench, rows: &mut Vec<CheckRow>) {
+pub(super) fn check(bench: &mut Bench, rows: &mut Rows<'_>) {
     let shape = format!("{STEPS} launches, then a copy");
-    rows.push(row("an event orders two lanes", shape, "B/s", ordered(bench)));
-    rows.push(row("no memory is lost", format!("{REPEATS} launches"), "B/s", leaks(bench)));
+    rows.check("an event orders two lanes", shape, "B/s", || ordered(bench));
+    rows.check("no memory is lost", format!("{REPEATS} launches"), "B/s", || leaks(bench));
 }
 
 /// A producer on one stream, a consumer on another that waits for the producer's event. The same without the event is run and
@@ -39,8 +39,8 @@ fn ordered(bench: &mut Bench) -> Result<Found, Error> {
         // SAFETY: the arena was just taken and both streams are done with it. Without the event they race for it, which leaves
         // some of the numbers before the last in `seen`, and harms nothing.
         unsafe {
-            producer.zero(made, bytes)?;
-            producer.zero(seen, bytes)?;
+            producer.fill(made, 0, bytes)?;
+            producer.fill(seen, 0, bytes)?;
             producer.finish()?;
             for _ in 0..STEPS {
                 kernel.launch(&producer, Buffers { inputs: &[made], outs: &[made], partials: 0 }, args)?;
@@ -87,7 +87,7 @@ fn leaks(bench: &mut Bench) -> Result<Found, Error> {
         stream.wait(&event)
     };
     // SAFETY: as above.
-    unsafe { bench.stream.zero(places[0], 3 * 4 * size * size)? };
+    unsafe { bench.stream.fill(places[0], 0, 3 * 4 * size * size)? };
     once(&bench.stream)?;
     bench.stream.finish()?;
     let (before, _) = bench.device.memory()?;

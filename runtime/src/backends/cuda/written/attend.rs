@@ -4,9 +4,9 @@ use super::tiles::{self, Tiles};
 use super::{At, Steps, of_operand, threads, warps};
 use crate::backend::KernelSite;
 use crate::backends::sizes::row_major;
-use ir::ops::{Attention, AttentionGrad, Dropout, Piece};
+use ir::ops::{Attention, AttentionGrad, Dropout, KernelOp, Piece};
 use kernels::cuda::written::{Definitions, texts};
-use kernels::scalar::Strides;
+use kernels::scalar::{Element, Strides};
 
 /// Sizes of an attention, as its op names them.
 #[derive(Clone, Copy)]
@@ -77,9 +77,48 @@ impl Settings<'_> {
     }
 }
 
+impl<'a> From<&'a Attention> for Settings<'a> {
+    fn from(op: &'a Attention) -> Settings<'a> {
+        Settings { scale: op.scale, causal: op.causal, dropout: op.dropout.as_ref(), piece: op.piece }
+    }
+}
+
+impl<'a> From<&'a AttentionGrad> for Settings<'a> {
+    fn from(op: &'a AttentionGrad) -> Settings<'a> {
+        Settings { scale: op.scale, causal: op.causal, dropout: op.dropout.as_ref(), piece: op.piece }
+    }
+}
+
+/// The tiles of an attention or of its gradient, if it runs on tensor cores.
+///
+/// # Errors
+/// The site is not that of the op.
+pub(in super::super) fn tiles_of(op: &KernelOp, site: &KernelSite<'_>) -> Result<Option<Tiles>, String> {
+    let tiles = |settings: Settings<'_>, of: fn(&Settings<'_>, Sizes, Element) -> Option<Tiles>| {
+        Ok(of(&settings, settings.define(site)?.1, of_operand(site, 0)))
+    };
+    match op {
+        KernelOp::Attention(op) => tiles(op.into(), Tiles::forward),
+        KernelOp::AttentionGrad(op) => tiles(op.into(), Tiles::backward),
+        _ => Ok(None),
+    }
+}
+
+/// An attention or its gradient on tensor cores, by tiles that are given.
+///
+/// # Errors
+/// It is another op, or the site is not that of the op.
+pub(in super::super) fn by_tiles(op: &KernelOp, site: &KernelSite<'_>, tiles: Tiles) -> Result<Steps, String> {
+    match op {
+        KernelOp::Attention(op) => tiles::attention(&op.into(), site, tiles),
+        KernelOp::AttentionGrad(op) => tiles::attention_grad(&op.into(), site, tiles),
+        _ => Err(format!("`{}` has no tiles", op.def().name())),
+    }
+}
+
 /// Operands q, k, v, and the positions and segments of queries and keys.
 pub(super) fn attention(op: &Attention, site: &KernelSite<'_>) -> Result<Steps, String> {
-    let settings = Settings { scale: op.scale, causal: op.causal, dropout: op.dropout.as_ref(), piece: op.piece };
+    let settings = Settings::from(op);
     let (define, sizes) = settings.define(site)?;
     if let Some(tiles) = Tiles::forward(&settings, sizes, of_operand(site, 0)) {
         return tiles::attention(&settings, site, tiles);
@@ -90,7 +129,7 @@ pub(super) fn attention(op: &Attention, site: &KernelSite<'_>) -> Result<Steps, 
 
 /// Operands q, k, v, the result, its log-sum-exp, its gradient, and positions and segments.
 pub(super) fn attention_grad(op: &AttentionGrad, site: &KernelSite<'_>) -> Result<Steps, String> {
-    let settings = Settings { scale: op.scale, causal: op.causal, dropout: op.dropout.as_ref(), piece: op.piece };
+    let settings = Settings::from(op);
     let sizes = settings.define(site)?.1;
     if let Some(tiles) = Tiles::backward(&settings, sizes, of_operand(site, 0)) {
         return tiles::attention_grad(&settings, site, tiles);

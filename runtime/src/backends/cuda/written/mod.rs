@@ -7,6 +7,9 @@ mod numbers;
 mod picks;
 mod tiles;
 
+pub(super) use attend::{by_tiles, tiles_of};
+pub(super) use tiles::Tiles;
+
 use super::lower::{element, len};
 use crate::backend::KernelSite;
 use ir::ops::KernelOp;

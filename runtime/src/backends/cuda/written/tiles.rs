@@ -7,6 +7,7 @@ use kernels::cuda::kernel::WARP;
 use kernels::cuda::written::{Definitions, Written, texts};
 use kernels::scalar::Element;
 use std::f64::consts::LOG2_E;
+use std::fmt;
 
 /// Rows that the products of a warp have.
 const ROWS: usize = 16;
@@ -18,6 +19,9 @@ const HEAD: usize = 128;
 const STEP: usize = 64;
 /// Steps in shared memory: one is read while the next one comes.
 const STAGES: usize = 2;
+/// Others that can be compiled, for measurements: the most warps of a block, the rows of a step, and the steps in shared memory.
+const OTHERS: [[usize; 3]; 8] =
+    [[4, 32, 2], [4, 64, 2], [4, 32, 3], [4, 64, 3], [8, 32, 2], [8, 64, 2], [8, 32, 3], [8, 64, 3]];
 /// Bytes of an element.
 const BYTES: usize = 2;
 /// Bytes of the bounds of a step, and of the sums of a query.
@@ -28,16 +32,32 @@ const MULTIPROCESSORS: usize = 108;
 
 /// The tiles of an attention, or of its gradient.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Tiles {
+pub(crate) struct Tiles {
     /// Warps of a block that has queries.
     queries: usize,
     /// Warps of a block that has keys.
     keys: usize,
     /// Rows of a step. The rows of a block are a multiple.
     step: usize,
+    /// Steps in shared memory.
+    stages: usize,
+}
+
+/// The numbers of tiles: `8 warps, steps of 64, 2 stages`.
+impl fmt::Display for Tiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Tiles { queries, keys, step, stages } = self;
+        let warps = if queries == keys { queries.to_string() } else { format!("{queries} and {keys}") };
+        write!(f, "{warps} warps, steps of {step}, {stages} stages")
+    }
 }
 
 impl Tiles {
+    /// Other tiles of an attention whose blocks have as many warps as these may.
+    pub(crate) fn others() -> impl Iterator<Item = Tiles> {
+        OTHERS.into_iter().map(|[warps, step, stages]| Tiles { queries: warps, keys: warps, step, stages })
+    }
+
     /// The tiles of an attention, if it runs on tensor cores.
     pub(super) fn forward(settings: &Settings<'_>, sizes: Sizes, element: Element) -> Option<Tiles> {
         if !fits(settings, sizes, element) {
@@ -46,7 +66,7 @@ impl Tiles {
         let queries = warps_of(sizes.b * sizes.g * sizes.r, sizes.s);
         // Sums of large heads and random numbers leave registers for half as many scores.
         let most = if sizes.d + sizes.c > HEAD && settings.dropout.is_some() { STEP / 2 } else { STEP };
-        Some(Tiles { queries, keys: queries, step: most.min(ROWS * queries) })
+        Some(Tiles { queries, keys: queries, step: most.min(ROWS * queries), stages: STAGES })
     }
 
     /// The tiles of its gradient.
@@ -57,7 +77,7 @@ impl Tiles {
         let (queries, keys) = (warps_of(sizes.b * sizes.g * sizes.r, sizes.s), warps_of(sizes.b * sizes.g, sizes.t));
         // Sums of large heads leave registers for half as many scores.
         let most = if sizes.d + sizes.c > HEAD { STEP / 2 } else { STEP };
-        Some(Tiles { queries, keys, step: most.min(ROWS * queries.min(keys)) })
+        Some(Tiles { queries, keys, step: most.min(ROWS * queries.min(keys)), stages: STAGES })
     }
 
     fn steps(&self, rows: usize) -> usize {
@@ -71,12 +91,12 @@ impl Tiles {
 
     /// Bytes of shared memory of a block that goes through keys and values.
     fn shared_of_keys(&self, sizes: Sizes) -> usize {
-        STAGES * self.step * row(sizes)
+        self.stages * self.step * row(sizes)
     }
 
     /// Bytes of shared memory of a block that has keys and values, and goes through queries, gradients and sums.
     fn shared_of_queries(&self, sizes: Sizes) -> usize {
-        ROWS * self.keys * row(sizes) + STAGES * self.step * (row(sizes) + SUMS)
+        ROWS * self.keys * row(sizes) + self.stages * self.step * (row(sizes) + SUMS)
     }
 }
 
@@ -105,12 +125,12 @@ fn warps_of(heads: usize, rows: usize) -> usize {
 }
 
 /// The definitions of a text, for blocks of a number of warps.
-fn define(settings: &Settings<'_>, site: &KernelSite<'_>, step: usize, warps: usize) -> Result<Definitions, String> {
+fn define(settings: &Settings<'_>, site: &KernelSite<'_>, tiles: Tiles, warps: usize) -> Result<Definitions, String> {
     let suffix = if of_operand(site, 0) == Element::F16 { "f16" } else { "bf16" };
     let (define, Sizes { d, c, .. }) = settings.define(site)?;
     // Sums of small heads leave registers for a second large block. Random numbers take some of them.
     let at_once = if warps == WARPS && d + c <= HEAD && settings.dropout.is_none() { 2 } else { 1 };
-    let numbers = [("WARPS", warps), ("STEP", step), ("STAGES", STAGES), ("AT_ONCE", at_once)];
+    let numbers = [("WARPS", warps), ("STEP", tiles.step), ("STAGES", tiles.stages), ("AT_ONCE", at_once)];
     let define = define.number("SCALE_TO_BASE_2", (settings.scale * LOG2_E) as f32);
     let define = define.name("MULTIPLY", &format!("mma_{suffix}")).name("PACK", &format!("pack_{suffix}"));
     Ok(numbers.into_iter().fold(define, |define, (name, number)| define.name(name, &number.to_string())))
@@ -134,7 +154,7 @@ fn by_blocks(
 
 /// As `attend::attention`.
 pub(super) fn attention(settings: &Settings<'_>, site: &KernelSite<'_>, tiles: Tiles) -> Result<Steps, String> {
-    let define = || define(settings, site, tiles.step, tiles.queries);
+    let define = || define(settings, site, tiles, tiles.queries);
     let sizes = settings.define(site)?.1;
     let bounds = by_warps(define()?, texts::ATTENTION_TILES, "attention_bounds", tiles.bounds(sizes));
     let blocks = sizes.b * sizes.g * sizes.r * sizes.s.div_ceil(ROWS * tiles.queries);
@@ -156,19 +176,19 @@ pub(super) fn attention(settings: &Settings<'_>, site: &KernelSite<'_>, tiles: T
 
 /// As `attend::attention_grad`.
 pub(super) fn attention_grad(settings: &Settings<'_>, site: &KernelSite<'_>, tiles: Tiles) -> Result<Steps, String> {
-    let Tiles { queries, keys, step } = tiles;
+    let Tiles { queries, keys, step, .. } = tiles;
     let sizes = settings.define(site)?.1;
     let heads = sizes.b * sizes.g;
     let summed = heads * sizes.r * tiles.steps(sizes.s) * step;
     let text = texts::ATTENTION_TILES_GRAD;
-    let of_warps = |name, rows| Ok::<_, String>(by_warps(define(settings, site, step, queries)?, text, name, rows));
+    let of_warps = |name, rows| Ok::<_, String>(by_warps(define(settings, site, tiles, queries)?, text, name, rows));
     let bounds = of_warps("attention_bounds", tiles.bounds(sizes))?;
     let sums = of_warps("attention_sums", summed)?;
     let blocks = heads * sizes.r * sizes.s.div_ceil(ROWS * queries);
-    let of_queries = define(settings, site, step, queries)?;
+    let of_queries = define(settings, site, tiles, queries)?;
     let dq = by_blocks(of_queries, (text, "attention_tiles_dq"), queries, blocks, tiles.shared_of_keys(sizes));
     let blocks = heads * sizes.t.div_ceil(ROWS * keys);
-    let of_keys = define(settings, site, step, keys)?;
+    let of_keys = define(settings, site, tiles, keys)?;
     let dkv = by_blocks(of_keys, (text, "attention_tiles_dkv"), keys, blocks, tiles.shared_of_queries(sizes));
     let of_sums = [0, 1, 2, 5].map(At::Operand).into_iter().chain([At::Scratch(1)]);
     let operands: Vec<At> = of_sums.chain((6..10).map(At::Operand)).chain([At::Scratch(0)]).collect();
@@ -197,13 +217,13 @@ mod tests {
     fn long_sequences_have_large_tiles_and_few_rows_small_ones() {
         let tiles =
             |sizes| [Tiles::forward, Tiles::backward].map(|of| of(&settings(0.1), sizes, Element::Bf16).unwrap());
-        let large = Tiles { queries: 8, keys: 8, step: 64 };
+        let large = Tiles { queries: 8, keys: 8, step: 64, stages: 2 };
         assert_eq!(tiles(LONG), [large, Tiles { step: 32, ..large }]);
         assert_eq!(tiles(Sizes { d: 64, c: 64, ..LONG }), [large, large]);
-        let small = Tiles { queries: 1, keys: 1, step: 16 };
+        let small = Tiles { queries: 1, keys: 1, step: 16, stages: 2 };
         assert_eq!(tiles(Sizes { s: 60, t: 60, g: 2, ..LONG }), [small, small]);
         // 4 x 9 blocks of 128 keys are too few, and 4 x 33 of 32 keys are enough.
-        let keys = Tiles { queries: 8, keys: 2, step: 32 };
+        let keys = Tiles { queries: 8, keys: 2, step: 32, stages: 2 };
         assert_eq!(tiles(Sizes { t: 1025, g: 4, ..LONG })[1], keys);
     }
 

@@ -1,0 +1,38 @@
+//! A step that a run traced.
+
+use crate::lanes::{Lanes, lanes};
+use crate::training::{Curve, Runs};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+
+/// The trace of a step, and the numbers that the run reported.
+pub(crate) struct Traced {
+    pub(crate) curve: Curve,
+    pub(crate) lanes: Lanes,
+    /// Events without their times: rank, lane, name, kind and arguments, each with its number.
+    pub(crate) events: BTreeMap<String, usize>,
+    pub(crate) note: String,
+}
+
+impl Traced {
+    /// Traces a step of a run. Events of a lane do not overlap.
+    pub(crate) fn step(runs: &Runs<'_>, backend: &str, parallel: &str, step: u64) -> Traced {
+        let path = runs.path(&format!("{backend}.json"));
+        let (file, step) = (path.to_str().unwrap(), step.to_string());
+        let curve = runs.curve(backend, &["--parallel", parallel, "--trace", file, "--trace-step", &step]);
+        let trace: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+        let all = trace["traceEvents"].as_array().unwrap();
+        let named = all.iter().filter(|event| event["name"] == "thread_name");
+        let names: BTreeMap<u64, &Value> =
+            named.map(|event| (event["tid"].as_u64().unwrap(), &event["args"]["name"])).collect();
+        let mut events = BTreeMap::new();
+        for event in all.iter().filter(|event| event["ph"] == "X") {
+            let lane = names[&event["tid"].as_u64().unwrap()];
+            let [rank, name, kind, args] = ["pid", "name", "cat", "args"].map(|key| &event[key]);
+            *events.entry(format!("{rank} {lane} {name} {kind} {args}")).or_default() += 1;
+        }
+        let note = trace["otherData"]["note"].as_str().unwrap_or_default().to_string();
+        Traced { curve, lanes: lanes(&path), events, note }
+    }
+}
