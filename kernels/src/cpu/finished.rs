@@ -2,14 +2,11 @@
 
 use super::columns::CHUNK;
 use super::einsum::Einsum;
-pub use super::gemm::Finish;
+pub use super::gemm::{Finish, RUN};
 use super::gemm::multiply_finished;
 use super::matrix::{Matrices, Matrix};
 use super::par::Par;
 use crate::cpu::narrow::Floats;
-
-/// Columns of a run where a product has been computed as a whole.
-const COLUMNS: usize = 256;
 
 impl Matrices {
     /// True if the products are one, each element one sum, in dense rows.
@@ -18,62 +15,26 @@ impl Matrices {
         one && !self.are_dots() && self.strides[2] == [self.size[1], 1]
     }
 
-    /// Computes the product into `out`, or panel by panel, and calls `finish` for runs of finished elements.
+    /// Computes the product, into `out` if that is given, and calls `finish` for runs of finished elements.
     ///
     /// # Panics
-    /// If the product [cannot](Matrices::can_finish) be finished, reaches beyond `out`, or `panel` is no panel.
+    /// If the product [cannot](Matrices::can_finish) be finished, or reaches beyond `out`.
     pub(crate) fn run_finished(
         &self,
         (a, b): (Floats, Floats),
         out: Option<&mut [f32]>,
-        panel: &mut [f32],
         par: Par,
         finish: &dyn Finish,
     ) {
         assert!(self.can_finish(), "one product in dense rows");
         let ([m, n, k], threads) = (self.size, self.threads(par));
-        let a = Matrix { data: a, strides: self.strides[0] };
-        if let Some(out) = out {
+        let (a, b) = (Matrix { data: a, strides: self.strides[0] }, Matrix { data: b, strides: self.strides[1] });
+        let out = out.map(|out| {
             assert_eq!(out.len(), m * n, "the size of the product");
-            let (b, out) = (Matrix { data: b, strides: self.strides[1] }, Matrix::rows(out.as_mut_ptr(), n));
-            // SAFETY: `out` is borrowed for writing, and has all elements of the product.
-            return unsafe { multiply_finished([m, n, k], a, b, out, threads, finish) };
-        }
-        let width = self.panel() / m;
-        for start in (0..n).step_by(width) {
-            let width = width.min(n - start);
-            let b = Matrix { data: b.skip(start * self.strides[1][1]), strides: self.strides[1] };
-            let panel = Matrix::rows(panel[..m * width].as_mut_ptr(), width);
-            let finish = Columns { finish, start };
-            // SAFETY: the panel is borrowed for writing, and has all elements of these columns.
-            unsafe { multiply_finished([m, width, k], a, b, panel, threads, &finish) };
-        }
-    }
-}
-
-/// The columns of a product from one on.
-struct Columns<'f> {
-    finish: &'f dyn Finish,
-    start: usize,
-}
-
-impl Finish for Columns<'_> {
-    fn expect(&self, [row, column]: [usize; 2], len: usize) {
-        self.finish.expect([row, self.start + column], len);
-    }
-
-    fn finish(&self, [row, column]: [usize; 2], run: &[f32]) {
-        self.finish.finish([row, self.start + column], run);
-    }
-}
-
-/// Begins to fetch memory that will soon be read or written.
-pub fn prefetch(memory: &[u8]) {
-    #[cfg(target_arch = "x86_64")]
-    for line in memory.chunks(64) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: every processor of this architecture has the instruction, which reads nothing.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) }
+            Matrix::rows(out.as_mut_ptr(), n)
+        });
+        // SAFETY: `out` is borrowed for writing, and has all elements of the product.
+        unsafe { multiply_finished([m, n, k], a, b, out, threads, finish) };
     }
 }
 
@@ -93,14 +54,14 @@ impl Einsum {
     ) {
         let (a, b) = (a.into(), b.into());
         if let Some((matrices, [prepare_a, prepare_b])) = self.finishing() {
-            let needed = prepare_a.scratch(a, false) + prepare_b.scratch(b, false) + matrices.panel();
+            let needed = prepare_a.scratch(a, false) + prepare_b.scratch(b, false);
             if scratch.len() < needed {
                 scratch.resize(needed, 0.0);
             }
             let mut free = &mut scratch[..];
             let a = prepare_a.prepare(a, false, &mut free, par);
             let b = prepare_b.prepare(b, false, &mut free, par);
-            return matrices.run_finished((a, b), out, free, par, finish);
+            return matrices.run_finished((a, b), out, par, finish);
         }
         let out = out.unwrap_or_else(|| {
             whole.resize(self.len().max(whole.len()), 0.0);
@@ -112,8 +73,8 @@ impl Einsum {
         par.rows(rows.div_ceil(CHUNK), CHUNK * columns, (), &|chunks, ()| {
             for row in chunks.start * CHUNK..rows.min(chunks.end * CHUNK) {
                 let line = &out[row * columns..][..columns];
-                for (at, run) in line.chunks(COLUMNS).enumerate() {
-                    finish.finish([row, at * COLUMNS], run);
+                for (at, run) in line.chunks(RUN).enumerate() {
+                    finish.finish([row, at * RUN], run);
                 }
             }
         });
@@ -139,7 +100,7 @@ mod tests {
             let finish = |[row, column]: [usize; 2], run: &[f32]| {
                 let mut seen = seen.lock().unwrap();
                 let place = &mut seen[row * columns + column..][..run.len()];
-                assert!(run.len() <= COLUMNS && place.iter().all(|x| x.is_nan()), "each element once");
+                assert!(run.len() <= RUN && place.iter().all(|x| x.is_nan()), "each element once");
                 place.copy_from_slice(run);
                 let (mut by, at, thread) = (by.lock().unwrap(), row * columns + column, Some(thread::current().id()));
                 let above = |at: usize| row % CHUNK == 0 || by[at - columns] == thread;

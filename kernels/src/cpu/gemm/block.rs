@@ -4,7 +4,7 @@ use super::elements::Elements;
 use super::level::Level;
 use super::pack::Unpacked;
 use super::tile::Tile;
-use super::{Finishing, Matrix, PAGE, blocks};
+use super::{Matrix, PAGE, blocks_of};
 use std::ops::Range;
 
 /// The elements of the largest tile.
@@ -36,10 +36,10 @@ pub(super) struct Block<'a> {
     pub(super) gathers: bool,
     /// Space for the panels in the order of the tiles.
     pub(super) packed: *mut f32,
+    /// They are there already.
+    pub(super) is_packed: bool,
     /// Space for words of narrow elements, or copied rows: [`Level::strip`] rows of [`DEPTH`](super::DEPTH).
     pub(super) space: *mut f32,
-    /// The work on rows of products after their last terms.
-    pub(super) finish: Option<Finishing<'a>>,
 }
 
 /// A panel of columns in the order of the tiles.
@@ -72,8 +72,10 @@ impl Block<'_> {
         let strip = if a.in_place().is_some() { m } else { self.level.strip() };
         // SAFETY: as the caller promises.
         unsafe {
-            self.pack();
-            for rows in blocks(m, strip) {
+            if !self.is_packed {
+                self.pack();
+            }
+            for rows in blocks_of(m, strip) {
                 let columns = a.at([rows.start, 0]).transposed();
                 let a = columns.words([self.k, rows.len()], self.level.terms, self.space).transposed();
                 self.rows(rows, a, out);
@@ -91,16 +93,9 @@ impl Block<'_> {
                 // SAFETY: as the caller of `run` promises; the space holds the words of the largest tile.
                 a = unsafe { (self.level.gather_rows)(a, [rows.len(), self.words()], self.space) };
             }
-            if let Some(finishing) = &self.finish {
-                finishing.expect([first, 0], [rows.len(), self.columns]);
-            }
             for panel in self.panels() {
                 // SAFETY: as the caller of `run` promises.
                 unsafe { self.tile(rows.len(), &panel, a, out.at([first, panel.first])) };
-            }
-            if let Some(finishing) = &self.finish {
-                // SAFETY: the rows are complete, and no other thread's.
-                unsafe { finishing.rows([first, 0], [rows.len(), self.columns], out.at([first, 0])) };
             }
         }
     }
@@ -125,7 +120,7 @@ impl Block<'_> {
 
     fn panels(&self) -> impl Iterator<Item = Panel> {
         let full = self.level.width();
-        blocks(self.columns, full).map(move |range| {
+        blocks_of(self.columns, full).map(move |range| {
             let (first, columns) = (range.start, range.len());
             let width = columns.next_multiple_of(self.level.lanes);
             let (rows, stride) = match self.direct {

@@ -43,6 +43,11 @@ use crate::cpu::narrow::Floats;
 const DEPTH: usize = 272;
 /// Columns of a block of the right operand, which then takes 272 KiB of the L2 cache.
 const COLUMNS: usize = 256;
+/// Columns of a product whose elements are worked on, and elements of the right operand for them: packed blocks of so many stay in the
+/// last-level cache.
+const WIDE: [usize; 2] = [1024, 1 << 20];
+/// Elements that wait for the work on them, 256 KiB: they are in the L2 cache beside a block of the right operand.
+const WAITING: usize = 1 << 16;
 /// With fewer rows, packing a right operand with contiguous rows costs more than it saves.
 const FEW_ROWS: usize = 256;
 /// Elements of a page. Rows at a distance of whole pages share one set of the L1 cache, and a few of the L2 cache.
@@ -85,13 +90,13 @@ pub(crate) unsafe fn multiply<'a, 'b>(
 ) {
     let [m, n, k] = size;
     let (a, b) = (a.pointer([m, k]), b.pointer([k, n]));
-    let product = Product { size, a, b, out, scale, accumulate, finish: None }.with_contiguous_rows();
+    let product = Product { size, a, b, out: Some(out), scale, accumulate, finish: None }.with_contiguous_rows();
     // SAFETY: as the caller promises.
     unsafe { product.run_on(threads) };
 }
 
-/// `out = a b` for contiguous rows of `out`. As soon as a few rows of a block of columns are complete, while they are in the nearest
-/// cache, `finish` works on each of them.
+/// `out = a b` for contiguous rows of `out`, if that is given. As soon as some rows are complete, while they are in the L2 cache, `finish`
+/// works on one after the other: it reads and writes other tensors of the product's shape in the order of memory.
 ///
 /// # Panics
 /// If `a` or `b` reaches beyond its slice, or rows of `out` are not contiguous.
@@ -102,12 +107,12 @@ pub(crate) unsafe fn multiply_finished<'a, 'b>(
     size: [usize; 3],
     a: Matrix<impl Into<Floats<'a>>>,
     b: Matrix<impl Into<Floats<'b>>>,
-    out: Matrix<*mut f32>,
+    out: Option<Matrix<*mut f32>>,
     threads: usize,
     finish: &dyn Finish,
 ) {
     let [m, n, k] = size;
-    assert_eq!(out.strides[1], 1, "rows of the result are contiguous");
+    assert!(out.is_none_or(|out| out.strides[1] == 1), "rows of the result are contiguous");
     let (a, b) = (a.pointer([m, k]), b.pointer([k, n]));
     let finish = Some(Finishing { finish, first: [0, 0] });
     // SAFETY: as the caller promises.
@@ -118,13 +123,12 @@ pub(crate) unsafe fn multiply_finished<'a, 'b>(
 ///
 /// The elements of a column come in the order of their rows on each thread, and those of a [`CHUNK`] of rows come on one thread.
 pub trait Finish: Sync {
-    /// Called for a number of elements of a row, from a row and a column on, before they are computed: what their work reads may be
-    /// fetched meanwhile.
-    fn expect(&self, _at: [usize; 2], _len: usize) {}
-
-    /// Works on a run of elements of a row, from a row and a column on.
+    /// Works on a run of at most [`RUN`] elements of a row, from a row and a column on.
     fn finish(&self, at: [usize; 2], run: &[f32]);
 }
+
+/// The most elements of a run on which [`Finish`] works.
+pub const RUN: usize = 256;
 
 impl<F: Fn([usize; 2], &[f32]) + Sync> Finish for F {
     fn finish(&self, at: [usize; 2], run: &[f32]) {
@@ -141,13 +145,6 @@ struct Finishing<'f> {
 }
 
 impl Finishing<'_> {
-    /// Announces a number of rows and columns from a row and a column of the part on.
-    fn expect(&self, [row, column]: [usize; 2], [rows, columns]: [usize; 2]) {
-        for i in 0..rows {
-            self.finish.expect([self.first[0] + row + i, self.first[1] + column], columns);
-        }
-    }
-
     /// Finishes a number of rows and columns from a row and a column of the part on.
     ///
     /// # Safety
@@ -155,8 +152,10 @@ impl Finishing<'_> {
     unsafe fn rows(&self, [row, column]: [usize; 2], [rows, columns]: [usize; 2], out: Matrix<*mut f32>) {
         for i in 0..rows {
             // SAFETY: the row is contiguous, and as the caller promises.
-            let run = unsafe { std::slice::from_raw_parts(out.at([i, 0]).data, columns) };
-            self.finish.finish([self.first[0] + row + i, self.first[1] + column], run);
+            let whole = unsafe { std::slice::from_raw_parts(out.at([i, 0]).data, columns) };
+            for (run, column) in whole.chunks(RUN).zip((column..).step_by(RUN)) {
+                self.finish.finish([self.first[0] + row + i, self.first[1] + column], run);
+            }
         }
     }
 }
@@ -167,7 +166,8 @@ struct Product<'f> {
     size: [usize; 3],
     a: Matrix<Elements>,
     b: Matrix<Elements>,
-    out: Matrix<*mut f32>,
+    /// Where the result goes; nowhere if only the work on it is left.
+    out: Option<Matrix<*mut f32>>,
     scale: f32,
     accumulate: bool,
     finish: Option<Finishing<'f>>,
@@ -224,11 +224,11 @@ impl<'f> Product<'f> {
 
     /// The transposed product, if that has contiguous rows in its result and this one has not.
     fn with_contiguous_rows(self) -> Product<'f> {
-        if self.out.strides[1] == 1 || self.out.strides[0] != 1 {
+        if self.out.is_none_or(|out| out.strides[1] == 1 || out.strides[0] != 1) {
             return self;
         }
         let [m, n, k] = self.size;
-        let (a, b, out) = (self.b.transposed(), self.a.transposed(), self.out.transposed());
+        let (a, b, out) = (self.b.transposed(), self.a.transposed(), self.out.map(Matrix::transposed));
         Product { size: [n, m, k], a, b, out, ..self }
     }
 
@@ -241,8 +241,11 @@ impl<'f> Product<'f> {
     /// Some of the rows of the result, or of the columns.
     fn part(self, rows: bool, range: Range<usize>) -> Product<'f> {
         let ([m, n, k], first) = (self.size, if rows { [range.start, 0] } else { [0, range.start] });
-        let finish = self.finish.map(|finishing| Finishing { first, ..finishing });
-        let part = Product { out: self.out.at(first), finish, ..self };
+        let finish = self.finish.map(|finishing| {
+            let [row, column] = finishing.first;
+            Finishing { first: [row + first[0], column + first[1]], ..finishing }
+        });
+        let part = Product { out: self.out.map(|out| out.at(first)), finish, ..self };
         if rows {
             Product { size: [range.len(), n, k], a: self.a.at(first), ..part }
         } else {
@@ -260,44 +263,82 @@ impl<'f> Product<'f> {
             // SAFETY: as the caller promises.
             return unsafe { self.clear() };
         }
-        let finish = |columns: usize| {
-            self.finish
-                .map(|finishing| Finishing { first: [finishing.first[0], finishing.first[1] + columns], ..finishing })
-        };
         let depth = k.div_ceil(k.div_ceil(level.terms * DEPTH)).next_multiple_of(level.terms);
-        let [down, across] = self.b.strides;
-        let direct = across == 1 && m <= FEW_ROWS && !down.is_multiple_of(PAGE);
-        let wide = self.a.in_place().is_some() && self.b.in_place().is_some();
         let gathers = block::gathers(level, self.a, n);
+        let blocks = Blocks { level, depth, gathers, wide: self.wide() };
+        let strip = if self.finish.is_some() { (WAITING / blocks.wide / CHUNK * CHUNK).max(CHUNK).min(m) } else { m };
+        let sizes = blocks.sizes(self, strip);
         WORKSPACE.with_borrow_mut(|workspace| {
-            let packed = (depth / level.terms * n.min(COLUMNS).next_multiple_of(level.width())).div_ceil(16);
-            let lines = packed + if wide && !gathers { 0 } else { (level.strip() * DEPTH).div_ceil(16) };
-            if workspace.len() < lines {
-                workspace.resize(lines, CacheLine { _elements: [0.0; 16] });
+            let lines = sizes.map(|size| size.div_ceil(16));
+            let all = lines.iter().sum();
+            if workspace.len() < all {
+                workspace.resize(all, CacheLine { _elements: [0.0; 16] });
             }
-            let workspace = workspace.as_mut_ptr();
-            for columns in blocks(n, COLUMNS) {
-                for terms in blocks(k, depth) {
-                    let b = self.b.at([terms.start, columns.start]);
-                    let block = Block {
-                        level,
-                        columns: columns.len(),
-                        k: terms.len(),
-                        b,
-                        scale: self.scale,
-                        accumulate: self.accumulate || terms.start > 0,
-                        direct: if direct { b.in_place() } else { None },
-                        gathers,
-                        packed: workspace.cast(),
-                        space: workspace.wrapping_add(packed).cast(),
-                        finish: finish(columns.start).filter(|_| terms.end == k),
-                    };
-                    let (a, out) = (self.a.at([0, terms.start]), self.out.at([0, columns.start]));
-                    // SAFETY: by the caller's contract; the workspace has space for the block.
-                    unsafe { block.run(m, a, out) };
+            let packed = workspace.as_mut_ptr();
+            let space = packed.wrapping_add(lines[0]);
+            let [packed, space, waiting] = [packed, space, space.wrapping_add(lines[1])].map(<*mut CacheLine>::cast);
+            for columns in blocks_of(n, blocks.wide) {
+                let part = self.part(false, columns);
+                for rows in blocks_of(m, strip) {
+                    let is_packed = strip < m && rows.start > 0;
+                    let out = part.out.map(|out| out.at([rows.start, 0]));
+                    let out = out.unwrap_or_else(|| Matrix::rows(waiting, part.size[1]));
+                    // SAFETY: by the caller's contract; the workspace has space for the blocks, and for a strip of the result.
+                    unsafe {
+                        part.strip(&blocks, rows.clone(), out, ([packed, space], is_packed));
+                        if let Some(finishing) = part.finish {
+                            finishing.rows([rows.start, 0], [rows.len(), part.size[1]], out);
+                        }
+                    }
                 }
             }
         });
+    }
+
+    /// Columns that are computed before the next ones.
+    fn wide(&self) -> usize {
+        let ([_, n, k], [most, elements]) = (self.size, WIDE);
+        let wide = if self.finish.is_some() { (elements / k).min(most) / COLUMNS * COLUMNS } else { COLUMNS };
+        wide.max(COLUMNS).min(n)
+    }
+
+    /// Some rows of the result, all their columns. Blocks of the right operand are packed one after the other, or are already.
+    ///
+    /// # Safety
+    /// As for [`Product::run`]; the workspace has space for all blocks.
+    unsafe fn strip(
+        &self,
+        blocks: &Blocks<'_>,
+        rows: Range<usize>,
+        out: Matrix<*mut f32>,
+        ([mut packed, space], is_packed): ([*mut f32; 2], bool),
+    ) {
+        let [m, n, k] = self.size;
+        let [down, across] = self.b.strides;
+        let direct = across == 1 && m <= FEW_ROWS && !down.is_multiple_of(PAGE);
+        for columns in blocks_of(n, COLUMNS) {
+            for terms in blocks_of(k, blocks.depth) {
+                let b = self.b.at([terms.start, columns.start]);
+                let block = Block {
+                    level: blocks.level,
+                    columns: columns.len(),
+                    k: terms.len(),
+                    b,
+                    scale: self.scale,
+                    accumulate: self.accumulate || terms.start > 0,
+                    direct: if direct { b.in_place() } else { None },
+                    gathers: blocks.gathers,
+                    packed,
+                    is_packed,
+                    space,
+                };
+                // SAFETY: as the caller promises.
+                unsafe { block.run(rows.len(), self.a.at([rows.start, terms.start]), out.at([0, columns.start])) };
+                if rows.len() < m {
+                    packed = packed.wrapping_add(blocks.packed([columns.len(), terms.len()]));
+                }
+            }
+        }
     }
 
     /// The product of no terms.
@@ -307,19 +348,52 @@ impl<'f> Product<'f> {
     unsafe fn clear(&self) {
         let [m, n, _] = self.size;
         for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
-            if !self.accumulate {
+            if let Some(out) = self.out.filter(|_| !self.accumulate) {
                 // SAFETY: as the caller promises.
-                unsafe { *self.out.at([i, j]).data = 0.0 };
+                unsafe { *out.at([i, j]).data = 0.0 };
             }
         }
         if let Some(finishing) = self.finish {
-            // SAFETY: as the caller promises.
-            unsafe { finishing.rows([0, 0], [m, n], self.out) };
+            let mut zeros = vec![0.0; n];
+            for row in 0..m {
+                // SAFETY: the zeros are a row.
+                unsafe { finishing.rows([row, 0], [1, n], Matrix::rows(zeros.as_mut_ptr(), n)) };
+            }
         }
     }
 }
 
+/// How a product is cut into blocks.
+struct Blocks<'l> {
+    level: &'l Level,
+    /// Terms of a block.
+    depth: usize,
+    /// Rows of the left operand are copied.
+    gathers: bool,
+    /// Columns that are computed before the next ones.
+    wide: usize,
+}
+
+impl Blocks<'_> {
+    /// Elements of a packed block of columns and terms.
+    fn packed(&self, [columns, terms]: [usize; 2]) -> usize {
+        terms.div_ceil(self.level.terms) * columns.next_multiple_of(self.level.width())
+    }
+
+    /// Elements of the workspace for packed blocks, for words of the left operand, and for a strip of a result that is not left.
+    fn sizes(&self, product: &Product<'_>, strip: usize) -> [usize; 3] {
+        let [m, n, k] = product.size;
+        let all = blocks_of(self.wide, COLUMNS).map(|columns| {
+            blocks_of(k, self.depth).map(|terms| self.packed([columns.len(), terms.len()])).sum::<usize>()
+        });
+        let packed = if strip < m { all.sum() } else { self.packed([n.min(COLUMNS), self.depth]) };
+        let wide = product.a.in_place().is_some() && product.b.in_place().is_some();
+        let space = if wide && !self.gathers { 0 } else { self.level.strip() * DEPTH };
+        [packed, space, if product.out.is_none() { strip * self.wide } else { 0 }]
+    }
+}
+
 /// Ranges of `size`, the last one perhaps shorter, that cover `0..n`.
-fn blocks(n: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
+fn blocks_of(n: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
     (0..n).step_by(size).map(move |start| start..n.min(start + size))
 }

@@ -66,7 +66,7 @@ fn check(level: &Level, size: [usize; 3], strides: [[usize; 2]; 2], accumulate: 
         size,
         a: Matrix { data: a.floats(), strides: strides[0] }.pointer([m, k]),
         b: Matrix { data: b.floats(), strides: strides[1] }.pointer([k, n]),
-        out: Matrix::rows(out.as_mut_ptr(), n),
+        out: Some(Matrix::rows(out.as_mut_ptr(), n)),
         scale: 0.5,
         accumulate,
         finish: None,
@@ -78,7 +78,7 @@ fn check(level: &Level, size: [usize; 3], strides: [[usize; 2]; 2], accumulate: 
     let depth = k.div_ceil(k.div_ceil(2 * DEPTH)).next_multiple_of(2);
     for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
         let mut expected = if accumulate { before[i * n + j] } else { 0.0 };
-        for terms in blocks(k, depth) {
+        for terms in blocks_of(k, depth) {
             let mut sum = 0.0;
             for q in terms.clone().step_by(2) {
                 let second = |x: f32| if q + 1 < terms.end { x } else { 0.0 };

@@ -45,7 +45,7 @@ fn check(level: &Level, size: [usize; 3], [a, b, out]: [[usize; 2]; 3]) {
             size,
             a: Matrix { data: &a_values[..], strides: a }.pointer([m, k]),
             b: Matrix { data: &b_values[..], strides: b }.pointer([k, n]),
-            out: Matrix { data: values.as_mut_ptr(), strides: out },
+            out: Some(Matrix { data: values.as_mut_ptr(), strides: out }),
             scale,
             accumulate,
             finish: None,
@@ -83,7 +83,7 @@ fn check_narrow(level: &Level, size: [usize; 3], [a, b]: [&Stored; 2], strides: 
         let b = Matrix { data: b, strides: strides[1] }.pointer([k, n]);
         let to = Matrix::rows(out.as_mut_ptr(), n);
         // SAFETY: all three have the elements that size and strides reach.
-        unsafe { Product { size, a, b, out: to, scale: 0.5, accumulate: true, finish: None }.run(level) };
+        unsafe { Product { size, a, b, out: Some(to), scale: 0.5, accumulate: true, finish: None }.run(level) };
         out.into_iter().map(f32::to_bits).collect::<Vec<_>>()
     };
     assert!(product([a.floats(), b.floats()]) == product([&a.numbers, &b.numbers].map(Into::into)), "{size:?}");

@@ -15,13 +15,10 @@ use kernels::cpu::Par;
 use kernels::cpu::columns::{CHUNK, Chunks, add_chunks};
 use kernels::cpu::einsum::Einsum;
 use kernels::cpu::elementwise::{binary, unary};
-use kernels::cpu::finished::{Finish, prefetch};
+use kernels::cpu::finished::{Finish, RUN};
 use kernels::cpu::narrow::{Floats, round, widen};
 use kernels::scalar::{Binary, Unary};
 use std::cell::RefCell;
-
-/// The most elements of a run.
-const RUN: usize = 256;
 
 thread_local! {
     /// The values of a run. It grows to what the longest group needs and stays.
@@ -197,20 +194,6 @@ struct Rest<'a> {
 }
 
 impl Finish for Rest<'_> {
-    fn expect(&self, [row, column]: [usize; 2], len: usize) {
-        let first = row * self.columns + column;
-        let fetch = |span: Span| {
-            // SAFETY: nothing is read.
-            prefetch(unsafe { self.arena.bytes(span.part(first, len)) });
-        };
-        for step in self.steps {
-            let read =
-                step.operands.iter().filter_map(|read| if let Read::Elements(of) = read { Some(of) } else { None });
-            read.for_each(|&of| fetch(self.operands[of]));
-            step.value.result.into_iter().for_each(|at| fetch(self.results[at]));
-        }
-    }
-
     fn finish(&self, [row, column]: [usize; 2], run: &[f32]) {
         let steps = self.steps;
         LANE.with_borrow_mut(|lane| {
