@@ -9,17 +9,25 @@
 mod branch;
 mod bucket;
 mod clock;
+mod construct;
 mod decode;
+mod domains;
 mod dual;
+mod forest;
 mod improve;
+mod incumbent;
 mod net;
+mod oscillate;
 mod polish;
 mod presolve;
 mod problem;
 mod random;
 mod search;
 mod shared;
+mod slack;
 mod solve;
+#[cfg(test)]
+mod tests;
 
 pub use clock::Deadline;
 pub use problem::{Assignment, Budget, Node, Solution};
