@@ -15,6 +15,10 @@ const PACE: [f64; 2] = [0.1, 0.01];
 /// Factor on the pace whenever the limit is exceeded again.
 const SLOWER: f64 = 0.8;
 
+/// A search that is slower than this pace ends if its assignments cost more than the best by more than this share.
+const SOON: f64 = 0.06;
+const NEAR: f64 = 0.01;
+
 /// Prices do not rise while the excess falls by at least this share in a step.
 const FALLS: f64 = 0.05;
 
@@ -96,9 +100,14 @@ impl<'n> Oscillation<'n> {
     }
 
     /// Offers every assignment within the limit that it meets, until its pace is the least, the clock stops, or others end the
-    /// search.
-    pub(crate) fn run(&mut self, shared: &Shared, clock: &mut Clock, random: &mut Random) {
+    /// search. It ends at the pace [`SOON`] if the assignments cost too much. Returns whether one was the best.
+    pub(crate) fn run(&mut self, shared: &Shared, clock: &mut Clock, random: &mut Random) -> bool {
+        let mut least = f64::INFINITY;
+        let mut betters = false;
         while self.pace > PACE[1] && !clock.over() && !shared.finished() {
+            if self.pace < SOON && least > shared.cost() + NEAR * shared.cost().abs() {
+                break;
+            }
             if self.noisy == 0 {
                 self.factor.fill(1.0);
             }
@@ -109,10 +118,13 @@ impl<'n> Oscillation<'n> {
             if left.iter().any(|&left| left < 0) {
                 self.raise(&left);
             } else {
-                shared.offer(self.net.cost_of(&self.choice), || self.choice.clone());
+                let cost = self.net.cost_of(&self.choice);
+                least = least.min(cost);
+                betters |= shared.offer(cost, || self.choice.clone());
                 self.lower(&left);
             }
         }
+        betters
     }
 
     /// Lets a forest of nodes take its best choices.

@@ -34,14 +34,17 @@ const DISTANCES: [f64; 5] = [0.02, 0.1, 0.5, 2.5, f64::INFINITY];
 /// Share of what is left that goes to better assignments: where no thread looks for them alone, and where a proof is far.
 const IN_TURN: [f64; 2] = [0.6, 0.9];
 
-/// Gap, relative to the cost, and entries from which on a proof is far.
-const FAR: (f64, usize) = (0.1, 500_000);
+/// Entries of a net that takes seconds: there the first assignment comes before everything else.
+const LARGE: usize = 500_000;
+
+/// Gap, relative to the cost, from which on a proof for a large net is far.
+const FAR: f64 = 0.1;
 
 /// Turns of equal length, the most of one that a search across the limit takes at once, and steps of neighbourhoods for each of its
-/// steps.
+/// steps: without a better assignment, and with one.
 const TURNS: u32 = 8;
 const ACROSS: f64 = 0.6;
-const NEIGHBOURHOODS: f64 = 0.5;
+const NEIGHBOURHOODS: [f64; 2] = [0.1, 0.5];
 
 /// Interval between checks for an incumbent.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -66,11 +69,15 @@ impl Search<'_> {
         if clock.over() {
             return f64::NEG_INFINITY;
         }
+        let is_large = net.entries() > LARGE;
+        if is_large && self.first(&net, clock).is_err() {
+            return f64::INFINITY;
+        }
         let unlimited = self.unlimited(&net, clock);
         if self.proved(unlimited) {
             return unlimited;
         }
-        if self.first(&net, clock).is_err() {
+        if !is_large && self.first(&net, clock).is_err() {
             return f64::INFINITY;
         }
         let first = net.clone();
@@ -137,8 +144,9 @@ impl Search<'_> {
             let mut turn = clock.share(1.0 / f64::from(turns));
             while !turn.over() && !self.shared.finished() {
                 let mut part = turn.share(ACROSS);
-                across.run(self.shared, &mut part, random);
-                let mut rest = turn.part((NEIGHBOURHOODS * part.done() as f64) as u64);
+                let betters = across.run(self.shared, &mut part, random);
+                let share = NEIGHBOURHOODS[usize::from(betters)];
+                let mut rest = turn.part((share * part.done() as f64) as u64);
                 improve.run(&mut rest, random, || false);
                 turn.spend(part.done() + rest.done());
                 across.restart(&self.shared.best(), random);
@@ -190,7 +198,9 @@ impl Search<'_> {
     /// that search does not end, it searches for assignments below a cost between the bound and the incumbent. Where a proof is
     /// far, better assignments come first.
     fn prove(&self, core: &Net, above: &[Vec<f64>], first: f64, clock: &mut Clock, alone: bool) -> f64 {
-        let is_far = first < self.shared.cost() * (1.0 - FAR.0) && core.entries() > FAR.1;
+        let cost = self.shared.cost();
+        let is_wide = cost == f64::INFINITY || cost - first > FAR * cost.abs();
+        let is_far = is_wide && core.entries() > LARGE;
         if is_far {
             self.better_in_turn(core, above, clock, IN_TURN[1]);
         }

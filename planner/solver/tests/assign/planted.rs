@@ -27,7 +27,7 @@ const FORBIDS: f64 = 0.5;
 const FORBIDDEN: f64 = 0.4;
 
 /// Share of nodes whose planted choice uses least.
-const LIGHT: f64 = 0.8;
+const LIGHT: f64 = 0.95;
 
 impl Planted {
     /// A problem of `nodes` nodes with at most `choices` choices.
