@@ -15,7 +15,7 @@ const MORE: f64 = 1.5;
 const FIRST: f64 = 100.0;
 
 /// How many times higher the prices of use are in each further attempt.
-const DEARER: f64 = 4.0;
+const HIGHER: f64 = 4.0;
 
 /// An attempt at an assignment.
 struct Attempt<'n, 'c> {
@@ -54,7 +54,7 @@ pub(crate) fn construct(net: &Net, clock: &mut Clock) -> Result<Option<Vec<usize
             return Ok(Some((0..net.cost.len()).map(|node| domains.first(node)).collect()));
         }
         domains.undo(start);
-        prices.iter_mut().for_each(|price| *price = DEARER * *price + even);
+        prices.iter_mut().for_each(|price| *price = HIGHER * *price + even);
         most *= MORE;
     }
     Ok(None)
@@ -145,7 +145,7 @@ fn leads(net: &Net) -> Vec<f64> {
 }
 
 /// The price at which the spread of all uses is worth the spread of all costs.
-fn even_price(net: &Net) -> f64 {
+pub(crate) fn even_price(net: &Net) -> f64 {
     let spread = |costs: &[f64]| {
         let finite = || costs.iter().copied().filter(|cost| cost.is_finite());
         (finite().fold(f64::NEG_INFINITY, f64::max) - finite().fold(f64::INFINITY, f64::min)).max(0.0)

@@ -2,7 +2,7 @@
 //! of nodes take their best choices together. Prices rise where the limit is exceeded and fall where memory is left.
 
 use super::clock::Clock;
-use super::construct::construct;
+use super::construct::{construct, even_price};
 use super::dual::prefix;
 use super::forest::Forest;
 use super::net::Net;
@@ -60,43 +60,44 @@ impl<'n> Oscillation<'n> {
         if net.room.is_empty() {
             return None;
         }
-        let mut free = Net {
-            cost: priced(net, &net.price, &vec![1.0; net.cost.len()]),
-            spent: vec![0],
-            room: Vec::new(),
-            price: Vec::new(),
-            ..net.clone()
-        };
-        free.loads.iter_mut().for_each(Vec::clear);
-        let choice = construct(&free, clock).ok()??;
+        let even = vec![1.0; net.cost.len()];
+        let has_prices = net.price.iter().any(|&price| price > 0.0);
+        let price = if has_prices { net.price.clone() } else { vec![even_price(net); net.price.len()] };
+        let cost = priced(net, &price, &even);
+        let choice = dive(net, cost.clone(), clock)?;
         let amounts: usize = net.loads.iter().flatten().map(|load| 6 + load.amount.len()).sum();
         let mut begun = Oscillation {
             net,
             nodes: net.nodes().collect(),
             choice,
-            price: net.price.clone(),
+            price,
             pace: PACE[0],
             rise: 0.0,
             excess: f64::INFINITY,
-            factor: vec![1.0; net.cost.len()],
+            factor: even,
             noisy: 0,
             effort: (amounts + 4 * net.room.len() + 40 * net.edges.len()) as u64,
         };
         for _ in 0..FIRST {
-            begun.improve(&free.cost, clock, random);
+            begun.improve(&cost, clock, random);
         }
         Some(begun)
     }
 
-    /// Continues from an assignment at lower prices, where for some steps each node has a price of its own (noising,
-    /// Charon and Hudry 1993).
-    pub(crate) fn restart(&mut self, best: &Best, random: &mut Random) {
+    /// Continues at lower prices, where for some steps each node has a price of its own (noising, Charon and Hudry 1993). It
+    /// begins with an assignment or, in every other case, with the choices that the prices make cheap.
+    pub(crate) fn restart(&mut self, best: &Best, clock: &mut Clock, random: &mut Random) {
         if !best.choice.is_empty() {
             self.choice.clone_from(&best.choice);
         }
         self.price.iter_mut().for_each(|price| *price *= LOWER);
         self.factor.iter_mut().for_each(|factor| *factor = (NOISE * (2.0 * random.unit() - 1.0)).exp2());
         (self.pace, self.rise, self.excess, self.noisy) = (PACE[0], 0.0, f64::INFINITY, NOISY);
+        if random.below(2) == 0
+            && let Some(choice) = dive(self.net, priced(self.net, &self.price, &self.factor), clock)
+        {
+            self.choice = choice;
+        }
     }
 
     /// Offers every assignment within the limit that it meets, until its pace is the least, the clock stops, or others end the
@@ -158,6 +159,14 @@ impl<'n> Oscillation<'n> {
             *price *= 1.0 - self.pace * share(left, room);
         }
     }
+}
+
+/// The choices of a construction that pays for use, and has no limit.
+fn dive(net: &Net, cost: Vec<Vec<f64>>, clock: &mut Clock) -> Option<Vec<usize>> {
+    let loads = vec![Vec::new(); net.cost.len()];
+    let (edges, near) = (net.edges.clone(), net.near.clone());
+    let unlimited = Net { cost, loads, edges, near, spent: vec![0], ..Net::default() };
+    construct(&unlimited, clock).ok()?
 }
 
 /// A part of [`LOOSE`] of a limit, at most 1.

@@ -149,7 +149,7 @@ impl Search<'_> {
                 let mut rest = turn.part((share * part.done() as f64) as u64);
                 improve.run(&mut rest, random, || false);
                 turn.spend(part.done() + rest.done());
-                across.restart(&self.shared.best(), random);
+                across.restart(&self.shared.best(), &mut turn, random);
             }
             clock.spend(turn.done());
         }
