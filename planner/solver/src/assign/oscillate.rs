@@ -109,23 +109,31 @@ impl<'n> Oscillation<'n> {
             if self.pace < SOON && least > shared.cost() + NEAR * shared.cost().abs() {
                 break;
             }
-            if self.noisy == 0 {
-                self.factor.fill(1.0);
-            }
-            self.noisy = self.noisy.saturating_sub(1);
-            let cost = priced(self.net, &self.price, &self.factor);
-            self.improve(&cost, clock, random);
-            let left = self.net.left(&self.choice);
-            if left.iter().any(|&left| left < 0) {
-                self.raise(&left);
-            } else {
-                let cost = self.net.cost_of(&self.choice);
-                least = least.min(cost);
-                betters |= shared.offer(cost, || self.choice.clone());
-                self.lower(&left);
-            }
+            let (cost, is_best) = self.step(shared, clock, random);
+            least = least.min(cost);
+            betters |= is_best;
         }
         betters
+    }
+
+    /// Lets a forest of nodes take its best choices, and adapts the prices. The answer is the cost, infinite above the limit, and
+    /// whether it was the best.
+    pub(crate) fn step(&mut self, shared: &Shared, clock: &mut Clock, random: &mut Random) -> (f64, bool) {
+        if self.noisy == 0 {
+            self.factor.fill(1.0);
+        }
+        self.noisy = self.noisy.saturating_sub(1);
+        let prices = priced(self.net, &self.price, &self.factor);
+        self.improve(&prices, clock, random);
+        let left = self.net.left(&self.choice);
+        if left.iter().any(|&left| left < 0) {
+            self.raise(&left);
+            return (f64::INFINITY, false);
+        }
+        let cost = self.net.cost_of(&self.choice);
+        let is_best = shared.offer(cost, || self.choice.clone());
+        self.lower(&left);
+        (cost, is_best)
     }
 
     /// Lets a forest of nodes take its best choices.

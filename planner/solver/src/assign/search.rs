@@ -25,6 +25,9 @@ const ROUNDS: [usize; 3] = [1500, 200, 30];
 /// Share of the clock for the bound of all.
 const ROOT: f64 = 0.1;
 
+/// Share of the clock for a first assignment.
+const FIRST: f64 = 0.05;
+
 /// Share of the clock for each search of all that may not end.
 const ATTEMPT: f64 = 0.15;
 
@@ -102,7 +105,7 @@ impl Search<'_> {
 
     /// Offers a first assignment, if one is found soon.
     fn first(&self, net: &Net, clock: &mut Clock) -> Result<(), Infeasible> {
-        let mut part = clock.share(ATTEMPT);
+        let mut part = clock.share(FIRST);
         let found = construct(net, &mut part)?;
         clock.spend(part.done());
         if let Some(choice) = found {
@@ -122,6 +125,13 @@ impl Search<'_> {
     fn improve_along(&self, first: &Net, guide: &OnceLock<Guide>, clock: &mut Clock, seed: u64) {
         let mut random = Random::new(seed);
         let is_over = |clock: &Clock| clock.over() || self.shared.finished();
+        if self.shared.cost() == f64::INFINITY
+            && let Some(mut across) = Oscillation::begin(first, clock, &mut random)
+        {
+            while self.shared.cost() == f64::INFINITY && guide.get().is_none() && !is_over(clock) {
+                across.step(self.shared, clock, &mut random);
+            }
+        }
         while !is_over(clock) && guide.get().is_none() {
             let ended = || guide.get().is_some();
             Improve { net: first, above: &[], shared: self.shared, margin: self.margin }.run(clock, &mut random, ended);
