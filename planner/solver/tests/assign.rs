@@ -1,5 +1,9 @@
 //! The assignment problem against trying everything, on small random problems; answers are judged by a checker of their own.
 
+#[path = "assign/draw.rs"]
+mod draw;
+#[path = "assign/planted.rs"]
+mod planted;
 #[path = "assign/random.rs"]
 mod random;
 #[path = "assign/reference.rs"]
@@ -7,9 +11,11 @@ mod reference;
 
 use std::time::{Duration, Instant};
 
+use draw::Draw;
 use meshwright_solver::Status;
 use meshwright_solver::assign::{Budget, Solution};
-use random::{Draw, Shape};
+use planted::Planted;
+use random::Shape;
 use reference::Stated;
 
 /// Costs are small whole numbers or multiples of 1/8: their sums are exact.
@@ -92,6 +98,36 @@ fn grids() {
         judged(&stated, &answer, "grid");
         assert_eq!(answer.status, Status::Optimal, "seed {seed}");
         assert!((answer.cost - least).abs() <= EXACT, "seed {seed}: {} and the least is {least}", answer.cost);
+    }
+}
+
+/// Small problems with an assignment within the limit: the answer is the least of all.
+#[test]
+fn planted_problems_equal_to_all_tried() {
+    for seed in 0..200 {
+        let stated = Stated::planted(&Planted::new(7, 4, seed));
+        let answer = stated.problem().solve(&Budget::default());
+        judged(&stated, &answer, "planted");
+        let least = stated.least().expect("what was planted");
+        assert_eq!(answer.status, Status::Optimal, "seed {seed}");
+        assert!((answer.cost - least).abs() <= EXACT, "seed {seed}: {} and the least is {least}", answer.cost);
+    }
+}
+
+/// Larger ones with a limit that what was planted just meets: an assignment is always found, and costs no more than with more work.
+#[test]
+fn planted_problems_have_an_answer() {
+    for (nodes, seed) in [(100, 0), (100, 1), (400, 2), (400, 3), (1000, 4), (1000, 5)] {
+        let stated = Stated::planted(&Planted::new(nodes, 12, seed));
+        let problem = stated.problem();
+        let mut cost = f64::INFINITY;
+        for work in [30_000_000, 100_000_000] {
+            let answer = problem.solve(&Budget { work: Some(work), ..Budget::default() });
+            judged(&stated, &answer, "planted");
+            assert!(!answer.choice.is_empty(), "{nodes} nodes, seed {seed}, {work} steps: {answer:?}");
+            assert!(answer.cost <= cost, "{nodes} nodes, seed {seed}, {work} steps: {} after {cost}", answer.cost);
+            cost = answer.cost;
+        }
     }
 }
 

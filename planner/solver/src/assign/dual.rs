@@ -309,7 +309,7 @@ fn effort(net: &Net) -> u64 {
 }
 
 /// Sums of all beginnings.
-fn prefix(values: &[f64]) -> Vec<f64> {
+pub(crate) fn prefix(values: &[f64]) -> Vec<f64> {
     let sums = values.iter().scan(0.0, |sum, value| {
         *sum += value;
         Some(*sum)

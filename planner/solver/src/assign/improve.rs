@@ -1,18 +1,13 @@
 //! Large-neighbourhood search (Shaw 1998): most nodes retain their choices, and the same branch and bound solves the
 //! rest again. Neighbourhoods grow after a complete solve and shrink otherwise.
 
-use std::thread;
-use std::time::Duration;
-
 use super::branch::Branch;
 use super::clock::Clock;
+use super::incumbent::Incumbent;
 use super::net::Net;
 use super::polish::polish;
 use super::random::Random;
 use super::shared::{Best, Shared};
-
-/// Interval between checks for an incumbent.
-const PAUSE: Duration = Duration::from_millis(1);
 
 /// The most steps that a part is worth; the least; and for how many parts there should be enough in between.
 const EFFORT: u64 = 8_000_000;
@@ -29,90 +24,118 @@ const FIRST: f64 = 15.0;
 const MORE: f64 = 1.03;
 const LESS: f64 = 0.93;
 
-/// Improves the incumbent of `core`, once there is one, until the clock stops. `above` has the choices' reduced costs.
-pub(crate) fn improve(core: &Net, above: &[Vec<f64>], shared: &Shared, clock: &mut Clock, margin: f64, seed: u64) {
-    let mut random = Random::new(seed);
-    let nodes: Vec<usize> = core.nodes().collect();
-    let effort = clock.left().map_or(EFFORT, |left| (left / PARTS).clamp(LEAST, EFFORT));
-    let copy = core.entries() as u64 / 8;
-    let mut size = FIRST;
-    let mut best = Best::none();
-    while !clock.over() && !shared.finished() {
-        if shared.cost() < best.cost {
-            best = shared.best();
-            polish(core, &mut best, clock);
-            shared.offer(best.cost, || best.choice.clone());
+/// Nodes among which the one with the most expensive choice is taken.
+const DRAWS: usize = 8;
+
+/// A search for better assignments of a net.
+pub(crate) struct Improve<'s> {
+    pub(crate) net: &'s Net,
+    /// Reduced costs of all choices; none before there is a bound.
+    pub(crate) above: &'s [Vec<f64>],
+    /// The incumbent, shared with the other searches.
+    pub(crate) shared: &'s Shared,
+    /// Relative gain below which no assignment is looked for.
+    pub(crate) margin: f64,
+}
+
+impl Improve<'_> {
+    /// Improves the incumbent, if there is one, until the clock stops or `ended` holds.
+    pub(crate) fn run(&self, clock: &mut Clock, random: &mut Random, ended: impl Fn() -> bool) {
+        let over = |clock: &Clock| clock.over() || self.shared.finished() || ended();
+        if self.shared.cost() == f64::INFINITY {
+            return;
         }
-        if best.choice.is_empty() {
-            thread::sleep(PAUSE);
-            continue;
+        let mut best = Incumbent::new(self.net, self.shared.best());
+        polish(&mut best, clock);
+        self.shared.offer(best.cost, || best.choice.clone());
+        let nodes: Vec<usize> = self.net.nodes().collect();
+        let effort = clock.left().map_or(EFFORT, |left| (left / PARTS).clamp(LEAST, EFFORT));
+        let mut size = FIRST;
+        while !over(clock) {
+            self.follow(&mut best);
+            let free = self.choose(&nodes, &best.choice, size as usize, random);
+            let mut inner = clock.part(effort);
+            let found = self.solve(best.part(&free), best.cost, &mut inner);
+            size = (size * if inner.over() { LESS } else { MORE }).clamp(1.0, nodes.len().max(1) as f64);
+            clock.spend(inner.done() + nodes.len() as u64);
+            if !found.choice.is_empty() {
+                self.follow(&mut best);
+                let changes: Vec<(usize, usize)> = free.iter().copied().zip(found.choice).collect();
+                if best.change(&changes, self.margin * best.cost.abs()) {
+                    self.shared.offer(best.cost, || best.choice.clone());
+                }
+            }
         }
-        let free = part(core, &nodes, above, &best.choice, size as usize, &mut random);
-        let mut inner = clock.part(effort);
-        let found = Shared::new(Best { choice: Vec::new(), cost: best.cost });
-        Branch { clock: &mut inner, shared: &found, margin, ceiling: f64::INFINITY, rounds: ROUNDS, held: 0 }.search(
-            core.part(&best.choice, &free),
-            f64::NEG_INFINITY,
-            true,
-        );
-        size = (size * if inner.over() { LESS } else { MORE }).clamp(1.0, nodes.len().max(1) as f64);
-        clock.spend(inner.done() + copy);
-        let found = found.best();
-        if found.cost < best.cost - margin * best.cost.abs() {
-            shared.offer(found.cost, || found.choice.clone());
-            best = found;
+    }
+
+    /// Takes over what another search found.
+    fn follow(&self, best: &mut Incumbent<'_>) {
+        if self.shared.cost() < best.cost {
+            best.adopt(&self.shared.best());
+        }
+    }
+
+    fn solve(&self, part: Net, cost: f64, clock: &mut Clock) -> Best {
+        let found = Shared::new(Best { choice: Vec::new(), cost });
+        let (shared, margin) = (&found, self.margin);
+        let mut branch = Branch { clock, shared, margin, ceiling: f64::INFINITY, rounds: ROUNDS, held: 0 };
+        branch.search(part, f64::NEG_INFINITY, true);
+        found.best()
+    }
+
+    /// Chooses `size` nodes: around a node with an expensive choice, or live at a time of expensive use, or a mixture.
+    fn choose(&self, nodes: &[usize], choice: &[usize], size: usize, random: &mut Random) -> Vec<usize> {
+        let mut free = Chosen { is: vec![false; self.net.cost.len()], list: Vec::with_capacity(size) };
+        let near = match random.below(3) {
+            0 => size,
+            1 => size / 2,
+            _ => 0,
+        };
+        let live = size - near;
+        if live > 0 && !self.net.room.is_empty() {
+            let time = random.place(&self.net.price);
+            let uses = |&&node: &&usize| self.net.loads[node].iter().any(|load| load.lo <= time && time < load.hi);
+            let mut living: Vec<usize> = nodes.iter().filter(uses).copied().collect();
+            for _ in 0..live.min(living.len()) {
+                free.add(living.swap_remove(random.below(living.len())));
+            }
+        }
+        let draws = if random.below(3) == 0 { 1 } else { DRAWS };
+        let excess = |node: usize| self.above.get(node).map_or(0.0, |above| above[choice[node]]);
+        while free.list.len() < size.min(nodes.len()) {
+            let drawn = (0..draws).map(|_| nodes[random.below(nodes.len())]);
+            let Some(first) = drawn.max_by(|&one, &other| excess(one).total_cmp(&excess(other))) else { break };
+            self.grow(&mut free, first, size, random);
+            free.add(nodes[random.below(nodes.len())]);
+        }
+        free.list
+    }
+
+    /// Adds nodes around a node until there are `size`.
+    fn grow(&self, free: &mut Chosen, first: usize, size: usize, random: &mut Random) {
+        let mut rim = vec![first];
+        while free.list.len() < size && !rim.is_empty() {
+            let node = rim.swap_remove(random.below(rim.len()));
+            if free.add(node) {
+                let others = self.net.near[node].iter().map(|&edge| self.net.edges[edge].other(node));
+                rim.extend(others.filter(|&other| !free.is[other]));
+            }
         }
     }
 }
 
-/// Marks `size` nodes: around a node with an expensive choice, or live at a time of expensive use, or a mixture.
-fn part(
-    core: &Net,
-    nodes: &[usize],
-    above: &[Vec<f64>],
-    choice: &[usize],
-    size: usize,
-    random: &mut Random,
-) -> Vec<bool> {
-    let mut free = vec![false; core.cost.len()];
-    let near = match random.below(3) {
-        0 => size,
-        1 => size / 2,
-        _ => 0,
-    };
-    let live = size - near;
-    if live > 0 && !core.room.is_empty() {
-        let time = random.place(&core.price);
-        let uses = |&&node: &&usize| core.loads[node].iter().any(|load| load.lo <= time && time < load.hi);
-        let mut living: Vec<usize> = nodes.iter().filter(uses).copied().collect();
-        for _ in 0..live.min(living.len()) {
-            free[living.swap_remove(random.below(living.len()))] = true;
-        }
-    }
-    let weights: Vec<f64> = if random.below(3) == 0 {
-        vec![1.0; nodes.len()]
-    } else {
-        nodes.iter().map(|&node| above[node][choice[node]].min(f64::MAX / nodes.len() as f64)).collect()
-    };
-    let mut count = free.iter().filter(|&&free| free).count();
-    while count < size.min(nodes.len()) {
-        count += grow(core, &mut free, nodes[random.place(&weights)], size - count, random);
-        count += usize::from(!std::mem::replace(&mut free[nodes[random.below(nodes.len())]], true));
-    }
-    free
+/// Chosen nodes, each once.
+struct Chosen {
+    is: Vec<bool>,
+    list: Vec<usize>,
 }
 
-/// Marks up to `most` nodes around a node. Returns their number.
-fn grow(core: &Net, free: &mut [bool], first: usize, most: usize, random: &mut Random) -> usize {
-    let mut rim = vec![first];
-    let mut count = 0;
-    while count < most && !rim.is_empty() {
-        let node = rim.swap_remove(random.below(rim.len()));
-        if std::mem::replace(&mut free[node], true) {
-            continue;
+impl Chosen {
+    fn add(&mut self, node: usize) -> bool {
+        let is_first = !std::mem::replace(&mut self.is[node], true);
+        if is_first {
+            self.list.push(node);
         }
-        count += 1;
-        rim.extend(core.near[node].iter().map(|&edge| core.edges[edge].other(node)).filter(|&other| !free[other]));
+        is_first
     }
-    count
 }

@@ -2,24 +2,33 @@
 //! chosen ones within a limit at every time. This is the problem of the ASPLOS 2025 contest on intra-operator
 //! parallelism: nodes are ops, choices shardings, pairs reshards, and use is memory.
 //!
-//! [`Assignment`] is a problem and [`Assignment::solve`] solves it. `net` is a reducible problem, `presolve` removes
-//! irrelevant parts, and `dual` computes lower bounds. `branch` searches exhaustively if the budget allows, `improve`
-//! runs large-neighbourhood search, and `search` orders these steps.
+//! [`Assignment`] is a problem and [`Assignment::solve`] solves it. `net` is a reducible problem, and `presolve` removes irrelevant
+//! parts. `construct` finds a first assignment, in which `domains` has the choices that are still open. `dual` computes lower
+//! bounds and prices of use. From these, `oscillate` searches on both sides of the limit, and `improve` in large neighbourhoods.
+//! `branch` searches exhaustively if the budget allows. `search` orders these steps.
 
 mod branch;
 mod bucket;
 mod clock;
+mod construct;
 mod decode;
+mod domains;
 mod dual;
+mod forest;
 mod improve;
+mod incumbent;
 mod net;
+mod oscillate;
 mod polish;
 mod presolve;
 mod problem;
 mod random;
 mod search;
 mod shared;
+mod slack;
 mod solve;
+#[cfg(test)]
+mod tests;
 
 pub use clock::Deadline;
 pub use problem::{Assignment, Budget, Node, Solution};

@@ -231,62 +231,6 @@ impl Net {
         self
     }
 
-    /// The net in which all nodes that are not `free` keep a choice.
-    pub(crate) fn part(&self, choice: &[usize], free: &[bool]) -> Net {
-        let count = self.cost.len();
-        let mut part = Net {
-            cost: vec![Vec::new(); count],
-            loads: vec![Vec::new(); count],
-            near: vec![Vec::new(); count],
-            kept: vec![Vec::new(); count],
-            touched: free.to_vec(),
-            room: self.room.clone(),
-            price: self.price.clone(),
-            spent: self.spent.clone(),
-            constant: self.constant,
-            ..Net::default()
-        };
-        for node in self.nodes() {
-            if free[node] {
-                part.cost[node].clone_from(&self.cost[node]);
-                part.loads[node].clone_from(&self.loads[node]);
-                part.kept[node].clone_from(&self.kept[node]);
-                continue;
-            }
-            let chosen = choice[node];
-            part.constant += self.cost[node][chosen];
-            part.trail.push(Gone::Fixed { node, choice: self.kept[node][chosen] });
-            for load in &self.loads[node] {
-                part.spent[load.lo] += load.amount[chosen];
-                part.spent[load.hi] -= load.amount[chosen];
-            }
-        }
-        for edge in self.edges.iter().filter(|edge| edge.alive()) {
-            part.take_edge(self, edge, choice, free);
-        }
-        part
-    }
-
-    fn take_edge(&mut self, whole: &Net, edge: &Edge, choice: &[usize], free: &[bool]) {
-        let wide = whole.choices(edge.b);
-        match (free[edge.a], free[edge.b]) {
-            (true, true) => {
-                self.near[edge.a].push(self.edges.len());
-                self.near[edge.b].push(self.edges.len());
-                self.edges.push(edge.clone());
-            }
-            (true, false) => {
-                let column = edge.table[choice[edge.b]..].iter().step_by(wide);
-                self.cost[edge.a].iter_mut().zip(column).for_each(|(cost, pair)| *cost += pair);
-            }
-            (false, true) => {
-                let row = &edge.table[choice[edge.a] * wide..][..wide];
-                self.cost[edge.b].iter_mut().zip(row).for_each(|(cost, pair)| *cost += pair);
-            }
-            (false, false) => self.constant += edge.table[choice[edge.a] * wide + choice[edge.b]],
-        }
-    }
-
     /// The cost of choices of the nodes that are left.
     pub(crate) fn cost_of(&self, choice: &[usize]) -> f64 {
         let nodes: f64 = self.nodes().map(|node| self.cost[node][choice[node]]).sum();
@@ -304,15 +248,17 @@ impl Net {
                 change[load.hi] -= load.amount[choice[node]];
             }
         }
+        self.less(&change)
+    }
+
+    /// The limit at each time less a use, which is stated as changes along the times.
+    pub(crate) fn less(&self, change: &[i64]) -> Vec<i64> {
         let mut sum = 0;
-        self.room
-            .iter()
-            .zip(change)
-            .map(|(room, change)| {
-                sum += change;
-                room - sum
-            })
-            .collect()
+        let at = |(room, change): (&i64, &i64)| {
+            sum += change;
+            room - sum
+        };
+        self.room.iter().zip(change).map(at).collect()
     }
 
     /// Returns whether choices are within the limit at all times.

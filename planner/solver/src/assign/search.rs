@@ -1,22 +1,32 @@
-//! The order of searches: one bound of all, then branch and bound and large-neighbourhood search, side by side or in turn.
+//! The order of searches: a first assignment, one bound of all, then branch and bound and the searches for better assignments, during each
+//! other or in turn.
 
+use std::sync::OnceLock;
 use std::thread;
+use std::time::Duration;
 
 use super::branch::Branch;
 use super::bucket::eliminate;
 use super::clock::Clock;
+use super::construct::construct;
 use super::dual::Reduced;
-use super::improve::improve;
+use super::improve::Improve;
+use super::incumbent::Incumbent;
 use super::net::{Infeasible, Net};
+use super::oscillate::Oscillation;
 use super::polish::polish;
 use super::presolve::presolve;
-use super::shared::Shared;
+use super::random::Random;
+use super::shared::{Best, Shared};
 
 /// Rounds of ascent for the bound of all; of a net that shrank; at the nodes of a search.
 const ROUNDS: [usize; 3] = [1500, 200, 30];
 
 /// Share of the clock for the bound of all.
-const ROOT: f64 = 0.2;
+const ROOT: f64 = 0.1;
+
+/// Share of the clock for a first assignment.
+const FIRST: f64 = 0.05;
 
 /// Share of the clock for each search of all that may not end.
 const ATTEMPT: f64 = 0.15;
@@ -24,11 +34,29 @@ const ATTEMPT: f64 = 0.15;
 /// How far above the bound, relative to it, a first assignment is looked for.
 const DISTANCES: [f64; 5] = [0.02, 0.1, 0.5, 2.5, f64::INFINITY];
 
-/// Share of what is left that goes to neighbourhoods where they have no thread of their own.
-const IN_TURN: f64 = 0.6;
+/// Share of what is left that goes to better assignments: where no thread looks for them alone, and where a proof is far.
+const IN_TURN: [f64; 2] = [0.6, 0.9];
+
+/// Entries of a net that takes seconds: there the first assignment comes before everything else.
+const LARGE: usize = 500_000;
+
+/// Gap, relative to the cost, from which on a proof for a large net is far.
+const FAR: f64 = 0.1;
+
+/// Turns of equal length, the most of one that a search across the limit takes at once, and steps of neighbourhoods for each of its
+/// steps: without a better assignment, and with one.
+const TURNS: u32 = 8;
+const ACROSS: f64 = 0.6;
+const NEIGHBOURHOODS: [f64; 2] = [0.1, 0.5];
+
+/// Interval between checks for an incumbent.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Share of the gap that the bound is first meant to rise by, and the one from which on it is not worth an attempt.
 const RISES: [f64; 2] = [0.5, 0.05];
+
+/// A net whose costs the bound of all moved, and its reduced costs.
+type Guide = (Net, Vec<Vec<f64>>);
 
 /// Searches of a net that share their results.
 pub(crate) struct Search<'s> {
@@ -44,25 +72,97 @@ impl Search<'_> {
         if clock.over() {
             return f64::NEG_INFINITY;
         }
+        let is_large = net.entries() > LARGE;
+        if is_large && self.first(&net, clock).is_err() {
+            return f64::INFINITY;
+        }
         let unlimited = self.unlimited(&net, clock);
         if self.proved(unlimited) {
             return unlimited;
         }
-        let reduced = self.root(&mut net, clock);
-        let (net, above) = (&net, &reduced.above);
+        if !is_large && self.first(&net, clock).is_err() {
+            return f64::INFINITY;
+        }
+        let first = net.clone();
+        let guide = OnceLock::new();
         thread::scope(|scope| {
             for seed in 1..threads {
-                let mut clock = clock.clone();
-                let improve = move || improve(net, above, self.shared, &mut clock, self.margin, seed as u64);
+                let (mut clock, first, guide) = (clock.clone(), &first, &guide);
+                let improve = move || self.improve_along(first, guide, &mut clock, seed as u64);
                 // Where the system has no more threads, fewer look.
                 if thread::Builder::new().spawn_scoped(scope, improve).is_err() {
                     break;
                 }
             }
-            let bound = self.prove(net, above, reduced.bound.max(unlimited), clock, threads <= 1);
+            let reduced = self.root(&mut net, clock);
+            let bound = reduced.bound.max(unlimited);
+            let (net, above) = guide.get_or_init(|| (net, reduced.above));
+            let bound = self.prove(net, above, bound, clock, threads <= 1);
             self.shared.finish();
             bound
         })
+    }
+
+    /// Offers a first assignment, if one is found soon.
+    fn first(&self, net: &Net, clock: &mut Clock) -> Result<(), Infeasible> {
+        let mut part = clock.share(FIRST);
+        let found = construct(net, &mut part)?;
+        clock.spend(part.done());
+        if let Some(choice) = found {
+            let cost = net.cost_of(&choice);
+            self.polish(net, Best { choice, cost }, clock);
+        }
+        Ok(())
+    }
+
+    fn polish(&self, net: &Net, best: Best, clock: &mut Clock) {
+        let mut best = Incumbent::new(net, best);
+        polish(&mut best, clock);
+        self.shared.offer(best.cost, || best.choice);
+    }
+
+    /// Improves the first assignment until there is a bound of all, and then with its costs.
+    fn improve_along(&self, first: &Net, guide: &OnceLock<Guide>, clock: &mut Clock, seed: u64) {
+        let mut random = Random::new(seed);
+        let is_over = |clock: &Clock| clock.over() || self.shared.finished();
+        if self.shared.cost() == f64::INFINITY
+            && let Some(mut across) = Oscillation::begin(first, clock, &mut random)
+        {
+            while self.shared.cost() == f64::INFINITY && guide.get().is_none() && !is_over(clock) {
+                across.step(self.shared, clock, &mut random);
+            }
+        }
+        while !is_over(clock) && guide.get().is_none() {
+            let ended = || guide.get().is_some();
+            Improve { net: first, above: &[], shared: self.shared, margin: self.margin }.run(clock, &mut random, ended);
+            thread::sleep(PAUSE);
+        }
+        while let Some((net, above)) = guide.get().filter(|_| !is_over(clock)) {
+            self.better(net, above, clock, &mut random);
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// Betters the incumbent in turns: across the limit, and by neighbourhoods.
+    fn better(&self, net: &Net, above: &[Vec<f64>], clock: &mut Clock, random: &mut Random) {
+        let improve = Improve { net, above, shared: self.shared, margin: self.margin };
+        let mut part = clock.share(1.0 / f64::from(TURNS));
+        let across = Oscillation::begin(net, &mut part, random);
+        clock.spend(part.done());
+        let Some(mut across) = across else { return improve.run(clock, random, || false) };
+        for turns in (1..=TURNS).rev() {
+            let mut turn = clock.share(1.0 / f64::from(turns));
+            while !turn.over() && !self.shared.finished() {
+                let mut part = turn.share(ACROSS);
+                let betters = across.run(self.shared, &mut part, random);
+                let share = NEIGHBOURHOODS[usize::from(betters)];
+                let mut rest = turn.part((share * part.done() as f64) as u64);
+                improve.run(&mut rest, random, || false);
+                turn.spend(part.done() + rest.done());
+                across.restart(&self.shared.best(), &mut turn, random);
+            }
+            clock.spend(turn.done());
+        }
     }
 
     /// The bound of all, with which costs move in the net, and a first assignment if one comes of it.
@@ -70,10 +170,9 @@ impl Search<'_> {
         let mut part = clock.share(ROOT);
         let reduced = self.branch(&mut part, f64::INFINITY, ROUNDS[0]).root(net);
         clock.spend(part.done());
-        let mut best = self.shared.best();
+        let best = self.shared.best();
         if best.cost.is_finite() {
-            polish(net, &mut best, clock);
-            self.shared.offer(best.cost, || best.choice);
+            self.polish(net, best, clock);
         }
         reduced
     }
@@ -106,14 +205,19 @@ impl Search<'_> {
     }
 
     /// Raises the bound of a net towards the cost of the best assignment, within the clock. It searches all assignments first. If
-    /// that search does not end, it searches for assignments below a cost between the bound and the incumbent.
+    /// that search does not end, it searches for assignments below a cost between the bound and the incumbent. Where a proof is
+    /// far, better assignments come first.
     fn prove(&self, core: &Net, above: &[Vec<f64>], first: f64, clock: &mut Clock, alone: bool) -> f64 {
+        let cost = self.shared.cost();
+        let is_wide = cost == f64::INFINITY || cost - first > FAR * cost.abs();
+        let is_far = is_wide && core.entries() > LARGE;
+        if is_far {
+            self.better_in_turn(core, above, clock, IN_TURN[1]);
+        }
         let mut net = core.clone();
         let mut bound = self.begin(&mut net, first, clock);
-        if alone && !self.proved(bound) && self.shared.cost().is_finite() {
-            let mut part = clock.share(IN_TURN);
-            improve(core, above, self.shared, &mut part, self.margin, 0);
-            clock.spend(part.done());
+        if alone && !is_far && !self.proved(bound) && self.shared.cost().is_finite() {
+            self.better_in_turn(core, above, clock, IN_TURN[0]);
         }
         let mut rise = RISES[0];
         while !self.proved(bound) && !clock.over() && rise > RISES[1] {
@@ -127,6 +231,12 @@ impl Search<'_> {
             return bound;
         }
         self.attempt(&mut net, bound, clock, 1.0, f64::INFINITY)
+    }
+
+    fn better_in_turn(&self, core: &Net, above: &[Vec<f64>], clock: &mut Clock, share: f64) {
+        let mut part = clock.share(share);
+        self.better(core, above, &mut part, &mut Random::new(0));
+        clock.spend(part.done());
     }
 
     /// Searches for a first assignment, among those that cost little more than the bound, then among more and more; and

@@ -1,5 +1,6 @@
 //! Random problems.
 
+use crate::draw::Draw;
 use crate::reference::{Load, Pair, Stated};
 
 /// Shape of random problems.
@@ -15,32 +16,7 @@ pub(crate) struct Shape {
     pub(crate) loads: u64,
 }
 
-/// Random numbers (splitmix64).
-pub(crate) struct Draw {
-    state: u64,
-}
-
 impl Draw {
-    pub(crate) fn new(seed: u64) -> Draw {
-        Draw { state: seed }
-    }
-
-    fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    fn chance(&mut self, share: f64) -> bool {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64 <= share && share > 0.0
-    }
-
     /// A cost: often a small whole number, so that there are ties, else a multiple of 1/8 of either sign.
     fn cost(&mut self, forbidden: f64) -> f64 {
         if self.chance(forbidden) {

@@ -1,7 +1,11 @@
 //! The problem, defined without the solver: the cost and the use of an assignment, and the best of all.
 
+use std::ops::Range;
+
 use meshwright_solver::assign::Assignment;
 use serde_json::Value;
+
+use crate::planted::Planted;
 
 /// A problem in plain lists.
 pub(crate) struct Stated {
@@ -51,6 +55,23 @@ impl Stated {
             pairs: ends.map(pair).collect(),
             loads: times.enumerate().map(load).collect(),
             limit: instance.pointer("/problem/usage_limit").and_then(Value::as_u64),
+        }
+    }
+
+    /// A generated problem.
+    pub(crate) fn planted(planted: &Planted) -> Stated {
+        let pair = |(a, b, table): &(usize, usize, Vec<f64>)| Pair { a: *a, b: *b, table: table.clone() };
+        let load = |(node, (when, amounts)): (usize, &(Range<u32>, Vec<u64>))| Load {
+            node,
+            lo: when.start,
+            hi: when.end,
+            amounts: amounts.clone(),
+        };
+        Stated {
+            costs: planted.costs.clone(),
+            pairs: planted.pairs.iter().map(pair).collect(),
+            loads: planted.loads.iter().enumerate().map(load).collect(),
+            limit: Some(planted.limit),
         }
     }
 
