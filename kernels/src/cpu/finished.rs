@@ -1,9 +1,9 @@
-//! Products whose elements are worked on as soon as they are complete, while they are in the nearest cache.
+//! Products whose elements are worked on as soon as they are complete, while they are in the L2 cache.
 
 use super::columns::CHUNK;
 use super::einsum::Einsum;
-pub use super::gemm::{Finish, RUN};
 use super::gemm::multiply_finished;
+pub use super::gemm::{Finish, RUN};
 use super::matrix::{Matrices, Matrix};
 use super::par::Par;
 use crate::cpu::narrow::Floats;

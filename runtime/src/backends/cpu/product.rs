@@ -1,5 +1,5 @@
-//! Groups that begin with a product: their other statements run on each run of its elements as soon as that is complete, while it is in
-//! the nearest cache.
+//! Groups that begin with a product: their other statements run on each run of its elements as soon as some rows are complete, while
+//! those are in the L2 cache.
 //!
 //! Sums over rows are made row by row for each chunk of rows ([`CHUNK`]), and those are added in order at the end, as in other groups.
 
