@@ -37,7 +37,7 @@ const DISTANCES: [f64; 5] = [0.02, 0.1, 0.5, 2.5, f64::INFINITY];
 /// Share of what is left that goes to better assignments: where no thread looks for them alone, and where a proof is far.
 const IN_TURN: [f64; 2] = [0.6, 0.9];
 
-/// Entries of a net that takes seconds: there the first assignment comes before everything else.
+/// Entries of a net that takes seconds: there a first assignment comes before everything else, and the limit is crossed.
 const LARGE: usize = 500_000;
 
 /// Gap, relative to the cost, from which on a proof for a large net is far.
@@ -72,16 +72,12 @@ impl Search<'_> {
         if clock.over() {
             return f64::NEG_INFINITY;
         }
-        let is_large = net.entries() > LARGE;
-        if is_large && self.first(&net, clock).is_err() {
+        if net.entries() > LARGE && self.first(&net, clock).is_err() {
             return f64::INFINITY;
         }
         let unlimited = self.unlimited(&net, clock);
         if self.proved(unlimited) {
             return unlimited;
-        }
-        if !is_large && self.first(&net, clock).is_err() {
-            return f64::INFINITY;
         }
         let first = net.clone();
         let guide = OnceLock::new();
@@ -95,7 +91,10 @@ impl Search<'_> {
                 }
             }
             let reduced = self.root(&mut net, clock);
-            let bound = reduced.bound.max(unlimited);
+            let mut bound = reduced.bound.max(unlimited);
+            if self.shared.cost() == f64::INFINITY && self.first(&net, clock).is_err() {
+                bound = f64::INFINITY;
+            }
             let (net, above) = guide.get_or_init(|| (net, reduced.above));
             let bound = self.prove(net, above, bound, clock, threads <= 1);
             self.shared.finish();
@@ -125,7 +124,8 @@ impl Search<'_> {
     fn improve_along(&self, first: &Net, guide: &OnceLock<Guide>, clock: &mut Clock, seed: u64) {
         let mut random = Random::new(seed);
         let is_over = |clock: &Clock| clock.over() || self.shared.finished();
-        if self.shared.cost() == f64::INFINITY
+        if first.entries() > LARGE
+            && self.shared.cost() == f64::INFINITY
             && let Some(mut across) = Oscillation::begin(first, clock, &mut random)
         {
             while self.shared.cost() == f64::INFINITY && guide.get().is_none() && !is_over(clock) {
@@ -143,11 +143,11 @@ impl Search<'_> {
         }
     }
 
-    /// Betters the incumbent in turns: across the limit, and by neighbourhoods.
+    /// Betters the incumbent by neighbourhoods; where a net is large, in turns with a search across the limit.
     fn better(&self, net: &Net, above: &[Vec<f64>], clock: &mut Clock, random: &mut Random) {
         let improve = Improve { net, above, shared: self.shared, margin: self.margin };
         let mut part = clock.share(1.0 / f64::from(TURNS));
-        let across = Oscillation::begin(net, &mut part, random);
+        let across = if net.entries() > LARGE { Oscillation::begin(net, &mut part, random) } else { None };
         clock.spend(part.done());
         let Some(mut across) = across else { return improve.run(clock, random, || false) };
         for turns in (1..=TURNS).rev() {
@@ -208,6 +208,9 @@ impl Search<'_> {
     /// that search does not end, it searches for assignments below a cost between the bound and the incumbent. Where a proof is
     /// far, better assignments come first.
     fn prove(&self, core: &Net, above: &[Vec<f64>], first: f64, clock: &mut Clock, alone: bool) -> f64 {
+        if self.proved(first) {
+            return first;
+        }
         let cost = self.shared.cost();
         let is_wide = cost == f64::INFINITY || cost - first > FAR * cost.abs();
         let is_far = is_wide && core.entries() > LARGE;
