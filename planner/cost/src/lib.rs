@@ -41,6 +41,7 @@ mod routing;
 mod stack;
 mod stack_file;
 mod supports;
+mod uncertainty;
 
 pub use attention::AttentionShape;
 pub use block_options::{BlockOptions, Spread};

@@ -25,6 +25,9 @@ pub struct Stack {
     /// 10 % and 90 % quantiles of the natural logarithm of measured over predicted step time.
     #[serde(default = "unfitted")]
     pub residual: Interval,
+    /// The same of the memory of a device.
+    #[serde(default = "unfitted_memory")]
+    pub memory_residual: Interval,
 }
 
 /// Constants of a stack that are fitted to measured runs. There are no others.
@@ -291,4 +294,9 @@ impl Fitted {
 /// Default interval before any fit: from 10 % below to 25 % above.
 fn unfitted() -> Interval {
     Interval { low: -0.105, high: 0.223 }
+}
+
+/// Default interval of memory: the 90th percentile of the errors of the source with most rows (docs/accuracy.md), on both sides.
+fn unfitted_memory() -> Interval {
+    Interval { low: -0.1, high: 0.1 }
 }

@@ -4,7 +4,7 @@ use super::blocks::{Blocks, Planned};
 use super::candidate::{Candidate, Stepped};
 use super::cost_database::CostDatabase;
 use super::error::Error;
-use super::memory::{GIB, holds};
+use super::memory::{GIB, fullest_device, holds};
 use super::place::check_slices;
 use super::report::{Comm, EstimateReport, Memory, Mesh, Predicted, Recomputed, SCHEMA, StageReport};
 use super::request::EstimateRequest;
@@ -69,10 +69,12 @@ impl Prediction<'_> {
         let rate = |flops: f64| flops * batches / (step.seconds * parallel.devices() as f64 * peak);
         let tokens = request.global_batch as f64 * request.seq as f64;
         let interval_s = platform.stack.residual.map(|log| step.seconds * log.exp());
+        let (held, residual) = (fullest_device(&per_stage), platform.stack.memory_residual);
+        let capacity = device.memory as f64 / (1.0 - request.memory_margin);
+        let room = (capacity / held).ln();
         let shares = step.shares;
         let worst_rank =
             (0..per_stage.len()).max_by(|&a, &b| per_stage[a].reserved.total_cmp(&per_stage[b].reserved)).unwrap_or(0);
-        let usable = device.memory as f64 / GIB;
         let fits = holds(platform.cluster, &per_stage);
         Ok(EstimateReport {
             schema: SCHEMA.to_string(),
@@ -103,11 +105,13 @@ impl Prediction<'_> {
                 memory_gib: Memory {
                     total: per_stage[worst_rank].reserved,
                     worst_rank,
-                    capacity: usable / (1.0 - request.memory_margin),
-                    usable,
+                    capacity: capacity / GIB,
+                    usable: device.memory as f64 / GIB,
                     host_capacity: platform.cluster.host_memory().map(|memory| memory / GIB),
                     per_stage,
                 },
+                memory_interval_gib: residual.map(|log| held / GIB * log.exp()),
+                chance_to_fit: residual.chance_below(room),
                 fits,
             },
         })

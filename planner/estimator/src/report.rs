@@ -118,6 +118,12 @@ pub struct Predicted {
     pub exposed_comm_s: Comm,
     /// Memory of the devices.
     pub memory_gib: Memory,
+    /// 10th and 90th percentile of the device memory of the worst rank, in GiB.
+    #[serde(default)]
+    pub memory_interval_gib: Interval,
+    /// Probability that the worst rank's device memory is within that of its device. Memory margins do not count.
+    #[serde(default)]
+    pub chance_to_fit: f64,
     /// `true` if the configuration fits in device memory with the margin free, and offloaded activations fit in host memory.
     pub fits: bool,
 }
