@@ -24,6 +24,7 @@
 
 mod attention;
 mod block_options;
+mod chance;
 mod cluster;
 mod collective_time;
 mod flops;
@@ -37,11 +38,11 @@ mod platform;
 mod presets;
 mod profile;
 mod quantities;
+mod residual;
 mod routing;
 mod stack;
 mod stack_file;
 mod supports;
-mod uncertainty;
 
 pub use attention::AttentionShape;
 pub use block_options::{BlockOptions, Spread};
@@ -58,6 +59,7 @@ pub use profile::{
     ExecutedFlops, Frontier, Kind, Profile, RecomputeChoice, Recomputed, SAVED, Seconds, frontier, profile, recomputed,
 };
 pub use quantities::{Interval, Passes, RecomputeCost, SplitByExperts};
+pub use residual::{Errors, Job, Residual};
 pub use routing::Routing;
 pub use stack::{Constant, Cut, Fitted, Stack, StackTraits};
 pub use stack_file::StackFile;

@@ -10,7 +10,7 @@ use super::report::{Comm, EstimateReport, Memory, Mesh, Predicted, Recomputed, S
 use super::request::EstimateRequest;
 use super::stages::StageCost;
 use crate::stack_support::beyond;
-use cost::{Format, Recipe, recomputed};
+use cost::{Format, Job, Recipe, recomputed};
 use ir::graph::Block;
 use ir::options::{ParallelConfig, Recompute};
 use scheduler::predict::pipeline_of;
@@ -68,8 +68,11 @@ impl Prediction<'_> {
         let work = StepFlops::of(&blocks, &staged.loads);
         let rate = |flops: f64| flops * batches / (step.seconds * parallel.devices() as f64 * peak);
         let tokens = request.global_batch as f64 * request.seq as f64;
-        let interval_s = platform.stack.residual.map(|log| step.seconds * log.exp());
-        let (held, residual) = (fullest_device(&per_stage), platform.stack.memory_residual);
+        let dropped = planned.dropped(platform.stack);
+        let job = job(request, parallel, &device.name, blocks.outline.parameters, dropped.is_some());
+        let residual = &platform.stack.residual;
+        let interval_s = residual.time_interval(&job).map(|log| step.seconds * log.exp());
+        let (held, errors) = (fullest_device(&per_stage), residual.memory_interval(&job));
         let capacity = device.memory as f64 / (1.0 - request.memory_margin);
         let room = (capacity / held).ln();
         let shares = step.shares;
@@ -98,7 +101,7 @@ impl Prediction<'_> {
                 bytes_per_parameter: parameter + gradient + master + states,
                 parameters: blocks.outline.parameters,
                 microbatches: self.candidate.microbatches,
-                dropped: planned.dropped(platform.stack),
+                dropped,
                 bubble: staged.flow.bubble,
                 time_s: shares,
                 exposed_comm_s: Comm { tp: shares.tp, cp: shares.cp, ep: shares.ep, dp: shares.dp, pp: shares.p2p },
@@ -110,8 +113,8 @@ impl Prediction<'_> {
                     host_capacity: platform.cluster.host_memory().map(|memory| memory / GIB),
                     per_stage,
                 },
-                memory_interval_gib: residual.map(|log| held / GIB * log.exp()),
-                chance_to_fit: residual.chance_below(room),
+                memory_interval_gib: errors.map(|log| held / GIB * log.exp()),
+                chance_to_fit: errors.chance_below(room),
                 fits,
             },
         })
@@ -142,6 +145,20 @@ impl Prediction<'_> {
             whole: load.whole,
         }
     }
+}
+
+/// Properties of a request that its errors depend on.
+pub(super) fn job(
+    request: &EstimateRequest,
+    parallel: &ParallelConfig,
+    device: &str,
+    parameters: u64,
+    has_experts: bool,
+) -> Job {
+    let ParallelConfig { mbs, tp, pp, cp, ep, .. } = *parallel;
+    let layers = if has_experts { "experts" } else { "dense" };
+    let sizes = [parameters, parallel.devices(), request.seq, mbs, tp, pp, cp, ep];
+    Job { kinds: [device, &request.precision, layers].map(String::from), sizes: sizes.map(|size| size as f64) }
 }
 
 fn mesh(parallel: &ParallelConfig) -> Mesh {

@@ -1,7 +1,8 @@
 //! Report of an estimate: `meshwright.estimate/2`.
 
+use super::prediction::job;
 use super::request::EstimateRequest;
-use cost::Interval;
+use cost::{Interval, Job};
 use serde::{Deserialize, Serialize};
 
 /// Version of the report's schema.
@@ -220,6 +221,14 @@ pub struct StageMemory {
     /// Offloaded activations in host memory; 0 without `offload`.
     #[serde(default)]
     pub host: f64,
+}
+
+impl EstimateReport {
+    /// Properties of the request that errors depend on, with the name of its device.
+    pub fn job(&self, device: &str) -> Job {
+        let Predicted { parameters, dropped, .. } = self.predicted;
+        job(&self.inputs, &self.parallel, device, parameters, dropped.is_some())
+    }
 }
 
 impl Predicted {

@@ -6,15 +6,14 @@ use cost::Interval;
 use estimator::{EstimateReport, Predicted};
 use support::units::{gib, time};
 
-/// Returns the alternatives, each with its difference from the best. `residual` is that of the stack ([`cost::Stack::residual`]).
+/// Returns the alternatives, each with its difference from the best.
 pub(super) fn alternatives(
     best: &EstimateReport,
     others: Vec<EstimateReport>,
-    residual: Interval,
     objective: Objective,
 ) -> Vec<Alternative> {
     let alternative = |other: EstimateReport| Alternative {
-        difference: Some(difference_of(&best.predicted, &other.predicted, residual, objective)),
+        difference: Some(difference_of(&best.predicted, &other.predicted, objective)),
         parallel: other.parallel,
         predicted: other.predicted,
     };
@@ -26,15 +25,11 @@ pub(super) fn alternatives(
 pub const TIE: f64 = 0.05;
 
 /// Difference of a prediction from the best. Two times are a tie if they differ by less than [`TIE`] and by less than half of
-/// the width of the stack's residual. A stack fitted to a user's own runs may thus have a smaller tie.
-pub(super) fn difference_of(
-    best: &Predicted,
-    other: &Predicted,
-    residual: Interval,
-    objective: Objective,
-) -> Difference {
+/// the width of the best's interval, as logarithms. A stack fitted to a user's own runs may thus have a smaller tie.
+pub(super) fn difference_of(best: &Predicted, other: &Predicted, objective: Objective) -> Difference {
+    let Interval { low, high } = best.interval_s;
     let slower = other.step_time_s / best.step_time_s - 1.0;
-    let tie = (1.0 + slower).ln().abs() < TIE.min(residual.width() / 2.0);
+    let tie = (1.0 + slower).ln().abs() < TIE.min((high / low).ln() / 2.0);
     let reason = match objective {
         Objective::Memory => heavier(best, other),
         Objective::Time => reason(best, other),

@@ -73,12 +73,11 @@ fn explained(estimator: &Estimator, request: &PlanRequest, found: Found) -> Resu
         return Ok(Planned::Infeasible(Box::new(answer)));
     };
     let others: Vec<EstimateReport> = ranked.collect();
-    let residual = estimator.stack(&request.stack)?.residual;
     let why = why(estimator, request, &best, &others, (&search, &deadline))?;
     if search.proved_optimal && search.objective == Objective::Time {
         search.beyond = plan::beyond(estimator, request, &best, deadline.clone())?;
     }
-    let alternatives = difference::alternatives(&best, others, residual, search.objective);
+    let alternatives = difference::alternatives(&best, others, search.objective);
     let chosen = EstimateReport { schema: plan::SCHEMA.to_string(), ..best };
     Ok(Planned::Best(Box::new(PlanReport { chosen, alternatives, search: Some(search), why })))
 }

@@ -1,4 +1,4 @@
-//! Chances of measured values, from the 10th and the 90th percentile of a prediction.
+//! Chance of a value, from the 10th and the 90th percentile of a quantity.
 
 use crate::quantities::Interval;
 
