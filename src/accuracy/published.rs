@@ -423,6 +423,7 @@ mod tests {
         record["source_group"] = json!("arXiv 2401.10241 Zero Bubble");
         (record["pp"], record["schedule"], record["zero_stage"]) = (json!(4), json!("ZB-2p"), json!(0));
         (record["model_config"]["layers"], record["tp"]) = (json!(10), json!(1));
+        record["measured"]["mem_gb"] = json!(50.0);
         let run = line(&record).unwrap();
         assert_eq!(run.parallel, "mbs=16,pp=4,schedule=zb-auto,stages=3,6,9,recompute=full,tp_overlap=true");
         assert_eq!((run.stack.as_str(), run.memory_gib), ("zero-bubble-2023", None));
