@@ -60,6 +60,12 @@ fn parts_sum_to_the_whole() {
         assert!(near(predicted.tokens_per_s_per_gpu, speed), "{parallel}");
         let Interval { low, high } = predicted.interval_s;
         assert!(low < predicted.step_time_s && predicted.step_time_s < high, "{parallel}");
+        let Interval { low, high } = predicted.memory_interval_gib;
+        let (held, capacity) = (predicted.fullest().device, predicted.memory_gib.capacity);
+        assert!(low < held && held < high, "{parallel}");
+        // At the ends of the interval the chance is a tenth and nine tenths.
+        let chance = predicted.chance_to_fit;
+        assert_eq!((low < capacity, high < capacity), (chance > 0.1, chance > 0.9), "{parallel}");
         assert!(predicted.mfu < predicted.mfu_noncausal && predicted.mfu < predicted.hfu, "{parallel}");
         for stage in &predicted.memory_gib.per_stage {
             let parts = stage.parameters + stage.gradients + stage.optimizer + stage.activations + stage.logits;

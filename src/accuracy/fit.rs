@@ -1,9 +1,9 @@
 //! The fitted constants of a stack, searched within their intervals.
 
+use super::residual::residual;
 use super::runs::Run;
 use super::score::{Scored, score};
-use super::summary::quantile;
-use cost::{Constant, Interval, Stack};
+use cost::{Constant, Stack};
 use estimator::Estimator;
 use std::collections::BTreeMap;
 
@@ -80,10 +80,10 @@ fn search(estimator: &Estimator, stack: &Stack, runs: &[&Run], steps: Steps) -> 
         }
     }
     let scored = scored(estimator, &best, runs);
-    let logs: Vec<f64> = scored.iter().filter_map(Scored::ratio).map(|ratio| -ratio.ln()).collect();
-    best.residual = Interval { low: 0.1, high: 0.9 }.map(|share| (quantile(&logs, share) * 1e3).round() / 1e3);
+    let rows = scored.iter().filter(|row| row.prediction.is_ok()).count();
+    best.residual = residual(&scored);
     let at_end = best.fitted.by_name().into_iter().filter(|(_, constant)| is_at_end(constant)).map(|it| it.0);
-    Fit { at_end: at_end.collect(), rows: logs.len(), error, stack: best }
+    Fit { at_end: at_end.collect(), rows, error, stack: best }
 }
 
 fn scored<'a>(estimator: &Estimator, stack: &Stack, runs: &[&'a Run]) -> Vec<Scored<'a>> {

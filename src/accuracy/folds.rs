@@ -3,8 +3,8 @@
 use super::fit::refit;
 use super::runs::Run;
 use super::score::{Scored, score};
-use super::summary::{Summary, summary};
-use cost::Stack;
+use super::summary::{Summary, by_stack, memory_by_stack, summary};
+use cost::{Residual, Stack};
 use estimator::Estimator;
 
 /// Prediction errors of one kind of cross-validation.
@@ -14,6 +14,10 @@ pub struct Fold {
     pub name: &'static str,
     /// Errors on all parts, each predicted with constants that were fitted to the other runs.
     pub summary: Summary,
+    /// The same by stack.
+    pub stacks: Vec<Summary>,
+    /// Errors in memory by stack, where runs state memory.
+    pub memory: Vec<Summary>,
 }
 
 /// Cross-validates all stacks together, in three ways. The parts left out are each model, all runs on more than 8
@@ -36,8 +40,12 @@ pub fn folds(estimator: &Estimator, stacks: &[Stack], runs: &[Run]) -> Vec<Fold>
             sources.extend(unseen(&|run| run.source == source));
         }
     }
-    let fold =
-        |name, scored: Vec<Scored<'_>>| Fold { name, summary: summary(name, &scored.iter().collect::<Vec<_>>()) };
+    let fold = |name, scored: Vec<Scored<'_>>| Fold {
+        name,
+        summary: summary(name, &scored.iter().collect::<Vec<_>>()),
+        stacks: by_stack(&scored),
+        memory: memory_by_stack(&scored),
+    };
     vec![fold("by model", models), fold("more than 8 devices", devices), fold("by source", sources)]
 }
 
@@ -50,7 +58,7 @@ fn names<'a>(runs: &[&'a Run], of: fn(&Run) -> &String) -> Vec<&'a str> {
 
 /// Returns the stack with the means of the other stacks' constants, within its own intervals.
 fn mean(stack: &Stack, stacks: &[Stack]) -> Stack {
-    let mut made = stack.clone();
+    let mut made = Stack { residual: Residual::default(), ..stack.clone() };
     let mut others: Vec<Stack> = stacks.iter().filter(|other| other.name != stack.name).cloned().collect();
     let count = others.len() as f64;
     for (at, (_, constant)) in made.fitted.by_name().into_iter().enumerate() {

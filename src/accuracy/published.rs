@@ -6,7 +6,7 @@ use super::runs::{MemoryKind, RunLine};
 use serde_json::{Map, Value, json};
 
 /// Sources and the stack of each. `fsdp` is replaced by the stack with or without a compiler, as the record states.
-const STACKS: [(&str, &str); 14] = [
+const STACKS: [(&str, &str); 17] = [
     ("HF Ultra-Scale Playbook", "nanotron-2024"),
     ("llm-foundry", "foundry-2023"),
     ("Megatron-Bridge performance summary", "megatron-core-2025"),
@@ -19,7 +19,10 @@ const STACKS: [(&str, &str); 14] = [
     ("torchtitan", "fsdp"),
     ("fms-fsdp", "fsdp"),
     ("JAX-Toolbox", "jax-2023"),
+    ("NVIDIA dgxc-benchmarking", "nemo"),
     ("BigScience tr3m-1B3 (V100)", "megatron-deepspeed-2021"),
+    ("BigScience BLOOM prequel", "megatron-deepspeed-2022"),
+    ("arXiv 2401.10241 Zero Bubble", "zero-bubble-2023"),
     ("arXiv 2205.05198", "megatron-2022"),
 ];
 
@@ -41,9 +44,10 @@ const CLUSTERS: [(&str, &str); 13] = [
 ];
 
 /// Names of precision recipes in the sources and here.
-const PRECISIONS: [(&str, &str); 6] = [
+const PRECISIONS: [(&str, &str); 7] = [
     ("bf16", "bf16"),
     ("fp16", "fp16"),
+    ("fp16/bf16", "bf16"),
     ("fp8", "fp8-tensor"),
     ("fp8-rowwise", "fp8-row"),
     ("mxfp8", "mxfp8"),
@@ -59,6 +63,9 @@ pub(super) fn line(record: &Value) -> Option<RunLine> {
         return None;
     }
     let source = text("source_group")?;
+    if source.starts_with("NVIDIA") && whole("pp") > Some(1) && whole("vp").is_none() {
+        return None;
+    }
     let stack = of(&STACKS, source)?;
     // torchtitan: all records published since 2025 are compiled.
     let said = record.pointer("/overlap/torch.compile").and_then(Value::as_bool);
@@ -88,6 +95,8 @@ pub(super) fn line(record: &Value) -> Option<RunLine> {
         ("megatron-core-2025", _) if record.pointer("/overlap/dispatcher").is_some_and(|it| it == "alltoall") => {
             "megatron-core-2025-alltoall"
         }
+        // NVIDIA's recipes that shard parameters are those of MaxText and Pax; NeMo's shard optimizer states.
+        ("nemo", _) if source.starts_with("NVIDIA") && whole("zero_stage") == Some(3) => "jax-2024",
         ("nemo", _) if is_before("2024-04") => "nemo-2024-01",
         // NeMo 2 of 2025 runs Megatron-Core 0.10 and later.
         ("nemo", _) if is_late => "megatron-core-2025",
@@ -110,10 +119,13 @@ pub(super) fn line(record: &Value) -> Option<RunLine> {
         // Its recipe keeps gradients and moments in bf16 (moonlight_16b.py).
         optimizer: text("model").filter(|model| model.starts_with("moonlight")).map(|_| "adamw-bf16".into()),
         precision: of(&PRECISIONS, text("precision")?)?.into(),
-        parallel: parallel(record)?,
+        parallel: parallel(record, stack)?,
         step_time_s: printed(record, "step_time_s"),
         tokens_per_s_per_gpu: printed(record, "tokens_per_s_per_gpu"),
-        memory_gib: printed(record, "mem_gb").map(|figure| figure / unit(source)),
+        // Qi et al. 2023 state the largest figure of several runs.
+        memory_gib: printed(record, "mem_gb")
+            .filter(|_| stack != "zero-bubble-2023")
+            .map(|figure| figure / unit(source)),
         memory: memory(source),
     })
     .filter(|line| line.step_time_s.is_some() || line.tokens_per_s_per_gpu.is_some())
@@ -134,7 +146,7 @@ fn printed(record: &Value, key: &str) -> Option<f64> {
 fn memory(source: &str) -> MemoryKind {
     match source {
         "HF Ultra-Scale Playbook" => MemoryKind::FirstStage,
-        "BigScience tr3m-1B3 (V100)" => MemoryKind::Device,
+        "BigScience tr3m-1B3 (V100)" | "BigScience BLOOM prequel" => MemoryKind::Device,
         "torchtitan" => MemoryKind::Reserved,
         _ => MemoryKind::Allocated,
     }
@@ -152,23 +164,29 @@ fn dropout(source: &str) -> f64 {
 }
 
 /// The configuration in the grammar of `--parallel`.
-fn parallel(record: &Value) -> Option<String> {
+fn parallel(record: &Value, stack: &str) -> Option<String> {
     let whole = |key: &str| record.get(key).and_then(Value::as_u64);
     let degree = |key: &str| whole(key).unwrap_or(1);
     let text = |key: &str| record.get(key).and_then(Value::as_str);
     let flag = |key: &str| record.get(key).and_then(Value::as_bool);
     let mut items = vec![format!("mbs={}", whole("micro_batch")?)];
+    let is_nvidia = text("source_group").is_some_and(|source| source.starts_with("NVIDIA"));
     let dispatches = record.pointer("/overlap/kernels").and_then(Value::as_str).is_some_and(|it| it.contains("DeepEP"));
     for key in ["tp", "pp", "cp", "ep", "etp"] {
         let degree = match key {
             // The dispatcher needs expert-parallel ranks. If the table omits them, recipes use all ranks that hold a
             // copy.
             "ep" if dispatches && degree(key) == 1 => degree("dp"),
+            // Unless stated it is that of the other layers (expert_tensor_parallel_size of Megatron-Core).
+            "etp" if is_nvidia && degree("ep") > 1 => whole("etp").unwrap_or(degree("tp")),
             _ => degree(key),
         };
         if degree > 1 {
             items.push(format!("{key}={degree}"));
         }
+    }
+    if degree("cp") > 1 && stack == "nemo" {
+        items.push("cp_kind=ring".into());
     }
     if degree("tp") > 1 && flag("sequence_parallel") != Some(false) {
         items.push("sp=true".into());
@@ -177,9 +195,12 @@ fn parallel(record: &Value) -> Option<String> {
     if zero > 0 {
         items.push(format!("zero={zero}"));
     }
-    if record.pointer("/overlap/strategy").and_then(Value::as_str) == Some("HSDP") {
-        items.push(format!("shard={}", degree("gpus_per_node")));
-    }
+    let shard = match stack {
+        "jax-2024" => Some(jax_shard(degree("n_gpus"), text("model")?)),
+        _ => (record.pointer("/overlap/strategy").and_then(Value::as_str) == Some("HSDP"))
+            .then(|| degree("gpus_per_node")),
+    };
+    items.extend(shard.filter(|shard| *shard < degree("dp")).map(|shard| format!("shard={shard}")));
     let chunks = match text("id") {
         // Section 6 of the paper runs 175B and 530B with three interleaved stages per rank. The record omits that for
         // 175B.
@@ -190,11 +211,15 @@ fn parallel(record: &Value) -> Option<String> {
         items.push(format!("vp={chunks}"));
     }
     let layers = record.pointer("/model_config/layers").and_then(Value::as_u64)?;
+    if stack == "zero-bubble-2023" {
+        items.extend(zero_bubble(text("schedule")?, layers, degree("pp") * chunks)?);
+    }
     // Defaults of the published training configurations. torchtitan saves the results of some ops. Pax repeats the
     // layers of all but the smallest model, which saves only the products with weights.
     let unsaid = match text("source_group") {
         Some("torchtitan") => "selective:op",
         Some("JAX-Toolbox") if zero > 0 => "selective:core_attn",
+        _ if stack == "jax-2024" => jax_recompute(text("model")?),
         _ => "none",
     };
     let said = match text("recompute") {
@@ -207,6 +232,37 @@ fn parallel(record: &Value) -> Option<String> {
         items.push(format!("tp_overlap={overlap}"));
     }
     Some(items.join(","))
+}
+
+/// Ranks that parameters are sharded over in NVIDIA's recipes for JAX (dgxc-benchmarking, maxtext/configure.sh: 16 of 64 nodes
+/// and more; paxml/configure.sh: 16 nodes, and one for GPT-3 5B).
+fn jax_shard(devices: u64, model: &str) -> u64 {
+    match model {
+        "gpt3-5b" => 8,
+        "gpt3-175b" => 128,
+        _ if devices >= 512 => 128,
+        _ => devices,
+    }
+}
+
+/// Recomputation of the same recipes: all but products (SAVE_DOT_ONLY of GPT-3 5B), or all but the projections of attention
+/// (SAVE_QKV_OUT_PROJ of Pax, save_qkv_proj of MaxText).
+fn jax_recompute(model: &str) -> &'static str {
+    if model == "gpt3-5b" { "selective:core_attn" } else { "selective:core_attn+layernorm+mlp" }
+}
+
+/// Schedule and stages of Qi et al. 2023, section 5.1: embedding and head count as a layer each, and stages have as many layers.
+/// ZB-1p is searched within the memory of 1F1B, and ZB-2p within twice that.
+fn zero_bubble(schedule: &str, layers: u64, stages: u64) -> Option<[String; 2]> {
+    let schedule = match schedule {
+        "1F1B" => "1f1b",
+        "1F1B-I" => "interleaved-1f1b",
+        "ZB-1p" => "zb-h1",
+        "ZB-2p" => "zb-auto",
+        _ => return None,
+    };
+    let starts: Vec<String> = (1..stages).map(|stage| (stage * (layers + 2) / stages).to_string()).collect();
+    Some([format!("schedule={schedule}"), format!("stages={}", starts.join(","))])
 }
 
 /// Returns the recomputation in the grammar of `--parallel`, or `None` if the source does not state it fully.
@@ -229,7 +285,9 @@ fn config(shape: &Value, name: &str, seq: u64, dropout: f64) -> Option<Value> {
     let (layers, hidden, heads) = (whole("layers")?, whole("hidden")?, whole("heads")?);
     let (kv_heads, ffn) = (whole("kv_heads").unwrap_or(heads), whole("ffn")?);
     let tied = flag("tied_embeddings").unwrap_or(false);
-    if flag("gated_mlp") == Some(false) && whole("experts").is_none() {
+    let is_gated = flag("gated_mlp") != Some(false) || whole("experts").is_some();
+    // Nemotron has grouped heads and no gate; models without either are GPTs.
+    if !is_gated && !name.to_lowercase().starts_with("nemotron") {
         // The position table has the length of the sequence.
         return (kv_heads == heads && hidden == heads * whole("head_dim").unwrap_or(hidden / heads)).then(|| {
             json!({"model_type": "gpt2", "name": name, "n_embd": hidden, "n_layer": layers, "n_head": heads,
@@ -242,6 +300,14 @@ fn config(shape: &Value, name: &str, seq: u64, dropout: f64) -> Option<Value> {
         "vocab_size": whole("vocab"), "tie_word_embeddings": tied, "max_position_embeddings": seq.max(131_072)});
     if whole("mla").is_none() && shape.get("mla").is_none_or(Value::is_null) {
         config["head_dim"] = json!(whole("head_dim").unwrap_or(hidden / heads));
+    }
+    if !is_gated {
+        config["mlp_gate"] = json!(false);
+        config["hidden_act"] = json!("relu2");
+    }
+    if whole("moe_every").is_some_and(|every| every > 1) {
+        // Experts in some layers only.
+        return None;
     }
     if let Some(experts) = whole("experts") {
         config.as_object_mut()?.extend(with_experts(shape, experts)?);
@@ -349,6 +415,61 @@ mod tests {
         };
         assert!(parallel("megatron-sp/175B/full").contains(",pp=8,sp=true,zero=3,vp=3"));
         assert!(!parallel("megatron-sp/1T/full").contains("vp="));
+    }
+
+    #[test]
+    fn embedding_and_head_are_layers_of_zero_bubble_stages() {
+        let mut record = record();
+        record["source_group"] = json!("arXiv 2401.10241 Zero Bubble");
+        (record["pp"], record["schedule"], record["zero_stage"]) = (json!(4), json!("ZB-2p"), json!(0));
+        (record["model_config"]["layers"], record["tp"]) = (json!(10), json!(1));
+        record["measured"]["mem_gb"] = json!(50.0);
+        let run = line(&record).unwrap();
+        assert_eq!(run.parallel, "mbs=16,pp=4,schedule=zb-auto,stages=3,6,9,recompute=full,tp_overlap=true");
+        assert_eq!((run.stack.as_str(), run.memory_gib), ("zero-bubble-2023", None));
+    }
+
+    #[test]
+    fn recipes_for_jax_state_what_records_leave_out() {
+        let parallel = |model: &str, devices: u64| {
+            let mut record = record();
+            record["source_group"] = json!("NVIDIA dgxc-benchmarking");
+            (record["model"], record["n_gpus"], record["dp"]) = (json!(model), json!(devices), json!(devices));
+            (record["tp"], record["recompute"], record["overlap"]) = (json!(1), Value::Null, Value::Null);
+            let run = line(&record).unwrap();
+            assert_eq!(run.stack, "jax-2024");
+            run.parallel
+        };
+        let modules = "recompute=selective:core_attn+layernorm+mlp";
+        assert_eq!(parallel("llama3-70b", 256), format!("mbs=16,zero=3,{modules}"));
+        assert_eq!(parallel("llama3-70b", 512), format!("mbs=16,zero=3,shard=128,{modules}"));
+        assert_eq!(parallel("gpt3-5b", 64), "mbs=16,zero=3,shard=8,recompute=selective");
+    }
+
+    #[test]
+    fn experts_are_cut_over_tp_unless_it_is_stated() {
+        let parallel = |etp: Value| {
+            let mut record = record();
+            record["source_group"] = json!("NVIDIA dgxc-benchmarking");
+            (record["zero_stage"], record["ep"], record["etp"]) = (json!(1), json!(8), etp);
+            (record["cp"], record["pp"]) = (json!(2), json!(1));
+            line(&record).unwrap().parallel
+        };
+        assert!(parallel(Value::Null).contains("cp=2,ep=8,etp=8,cp_kind=ring"), "{}", parallel(Value::Null));
+        assert!(!parallel(json!(1)).contains("etp"));
+    }
+
+    #[test]
+    fn nemotron_has_grouped_heads_and_no_gate() {
+        let mut record = record();
+        record["model_config"]["gated_mlp"] = json!(false);
+        // A GPT has as many heads of keys as of queries.
+        assert_eq!(line(&record), None);
+        record["model"] = json!("nemotron4-15b");
+        let model = line(&record).unwrap().model;
+        assert_eq!((&model["mlp_gate"], &model["hidden_act"]), (&json!(false), &json!("relu2")));
+        record["model_config"]["moe_every"] = json!(2);
+        assert_eq!(line(&record), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::folds::Fold;
 use super::ranks::{RankSet, RankTotal, rank_sets, total};
 use super::score::Scored;
-use super::summary::{Summary, by_source, memory_by_source, summary};
+use super::summary::{Summary, by_source, by_stack, memory_by_source, memory_by_stack, summary};
 use cost::Stack;
 use std::fmt::Write;
 
@@ -17,10 +17,18 @@ pub fn document(scored: &[Scored<'_>], folds: &[Fold], stacks: &[Stack]) -> Stri
     text += "## Step time by source\n\n";
     text += &table("source", &rows, true);
     text += "\n## Memory by source\n\nRuns whose source states memory: compared on the rank, and in the kind of figure, that it states.\n\n";
-    text += &table("source", &memory_by_source(scored), false);
+    text += &table("source", &memory_by_source(scored), true);
     if !folds.is_empty() {
         text += UNSEEN;
-        text += &table("left out", &folds.iter().map(|fold| fold.summary.clone()).collect::<Vec<_>>(), false);
+        text += &table("left out", &folds.iter().map(|fold| fold.summary.clone()).collect::<Vec<_>>(), true);
+        text += INTERVALS;
+        text +=
+            &coverage(&by_stack(scored), &folds.iter().map(|fold| (fold.name, &fold.stacks[..])).collect::<Vec<_>>());
+        text += "\nThe same of memory:\n\n";
+        text += &coverage(
+            &memory_by_stack(scored),
+            &folds.iter().map(|fold| (fold.name, &fold.memory[..])).collect::<Vec<_>>(),
+        );
     }
     text += &choices(scored);
     text += &constants(stacks);
@@ -40,6 +48,14 @@ const UNSEEN: &str = "
 
 All stacks together. Each part of the runs is predicted with constants that are fitted to the other runs. Each fit starts from
 the constants at the end of this page.
+
+";
+
+const INTERVALS: &str = "
+## Intervals
+
+Share of the measured times within their 80 % interval, by stack: of the runs that the stack is fitted to, and of runs left out as
+above. An interval widens with few runs, and with the doublings by which a request lies outside their ranges.
 
 ";
 
@@ -77,6 +93,22 @@ fn table(head: &str, rows: &[Summary], with_interval: bool) -> String {
         let (median, p90) = (percent(*median), percent(*p90));
         let _ = write!(text, "| {name} | {rows} | {refused} | {median} | {p90} | {bias:.3} |");
         text += &if with_interval { format!(" {} |\n", percent(*inside)) } else { "\n".into() };
+    }
+    text
+}
+
+/// Table of the shares within the intervals: of the fitted runs, and of each kind of runs left out.
+fn coverage(fitted: &[Summary], folds: &[(&str, &[Summary])]) -> String {
+    let names: Vec<&str> = folds.iter().map(|(name, _)| *name).collect();
+    let mut text =
+        format!("| stack | runs | fitted | {} |\n|---|---|---|{}\n", names.join(" | "), "---|".repeat(names.len()));
+    for Summary { name, rows, inside, .. } in fitted.iter().filter(|summary| summary.rows > 0) {
+        let left_out = |(_, stacks): &(&str, &[Summary])| {
+            let found = stacks.iter().find(|stack| stack.name == *name && stack.rows > 0);
+            found.map_or_else(|| "-".to_string(), |stack| percent(stack.inside))
+        };
+        let shares: Vec<String> = folds.iter().map(left_out).collect();
+        let _ = writeln!(text, "| {name} | {rows} | {} | {} |", percent(*inside), shares.join(" | "));
     }
     text
 }

@@ -2,7 +2,7 @@
 
 use super::runs::{MemoryKind, Run};
 use compiler::error::Error;
-use cost::Interval;
+use cost::{Interval, Job};
 use estimator::{EstimateReport, EstimateRequest, Estimator, estimate_all};
 
 /// A run and its prediction.
@@ -15,7 +15,7 @@ pub struct Scored<'a> {
 }
 
 /// Predicted values of the measured figures.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Prediction {
     /// Predicted step time, in seconds.
     pub step_time_s: f64,
@@ -23,6 +23,10 @@ pub struct Prediction {
     pub interval_s: Interval,
     /// Predicted memory in GiB, of the kind that the source prints; allocated memory if the source prints none.
     pub memory_gib: f64,
+    /// 10th and 90th percentile of that memory, in GiB.
+    pub memory_interval_gib: Interval,
+    /// Properties of the request that errors depend on.
+    pub job: Job,
 }
 
 /// Predicts all runs, using all cores, and returns them in order.
@@ -32,13 +36,17 @@ pub fn score<'a>(estimator: &Estimator, runs: impl IntoIterator<Item = &'a Run>)
     let reports = estimate_all(estimator, &requests, &|_| ());
     let scored = |(run, report): (&'a Run, Result<EstimateReport, estimator::Error>)| {
         let kind = run.memory.map_or(MemoryKind::Allocated, |memory| memory.1);
-        Scored { run, prediction: report.map(|report| Prediction::of(&report, kind)).map_err(Error::from) }
+        let predicted = |report: EstimateReport| {
+            let cluster = estimator.cluster(&report.inputs.cluster)?;
+            Ok(Prediction::of(&report, kind, &cluster.device.name))
+        };
+        Scored { run, prediction: report.and_then(predicted).map_err(Error::from) }
     };
     runs.into_iter().zip(reports).map(scored).collect()
 }
 
 impl Prediction {
-    fn of(report: &EstimateReport, kind: MemoryKind) -> Prediction {
+    fn of(report: &EstimateReport, kind: MemoryKind, device: &str) -> Prediction {
         let predicted = &report.predicted;
         let stages = predicted.memory_gib.per_stage.iter();
         let memory_gib = match kind {
@@ -47,7 +55,15 @@ impl Prediction {
             MemoryKind::Reserved => stages.map(|stage| stage.reserved).fold(0.0, f64::max),
             MemoryKind::Device => stages.map(|stage| stage.device).fold(0.0, f64::max),
         };
-        Prediction { step_time_s: predicted.step_time_s, interval_s: predicted.interval_s, memory_gib }
+        // The interval is that of the device memory; kinds of memory err alike.
+        let share = memory_gib / predicted.fullest().device;
+        Prediction {
+            step_time_s: predicted.step_time_s,
+            interval_s: predicted.interval_s,
+            memory_gib,
+            memory_interval_gib: predicted.memory_interval_gib.map(|gib| gib * share),
+            job: report.job(device),
+        }
     }
 }
 
@@ -61,6 +77,12 @@ impl Scored<'_> {
     pub fn memory_ratio(&self) -> Option<f64> {
         let (gib, _) = self.run.memory?;
         self.prediction.as_ref().ok().map(|prediction| prediction.memory_gib / gib)
+    }
+
+    /// Returns whether the measured memory is within the predicted interval.
+    pub fn memory_inside(&self) -> Option<bool> {
+        let (gib, _) = self.run.memory?;
+        Some(self.prediction.as_ref().ok()?.memory_interval_gib.contains(gib))
     }
 
     /// Returns whether the measured time is within the predicted interval.

@@ -1,5 +1,6 @@
 //! Summary statistics of the errors of a set of runs.
 
+use super::runs::Run;
 use super::score::Scored;
 
 /// The errors of a group of runs.
@@ -42,7 +43,8 @@ pub fn summary(name: &str, scored: &[&Scored<'_>]) -> Summary {
 fn memory(name: &str, scored: &[&Scored<'_>]) -> Summary {
     let printed: Vec<_> = scored.iter().filter(|row| row.run.memory.is_some()).collect();
     let ratios: Vec<f64> = printed.iter().filter_map(|row| row.memory_ratio()).collect();
-    of_ratios(name, &ratios, printed.len() - ratios.len(), 0)
+    let inside = printed.iter().filter(|row| row.memory_inside() == Some(true)).count();
+    of_ratios(name, &ratios, printed.len() - ratios.len(), inside)
 }
 
 fn of_ratios(name: &str, ratios: &[f64], refused: usize, inside: usize) -> Summary {
@@ -60,21 +62,44 @@ fn of_ratios(name: &str, ratios: &[f64], refused: usize, inside: usize) -> Summa
 
 /// Returns the errors in step time by source, in alphabetical order.
 pub fn by_source(scored: &[Scored<'_>]) -> Vec<Summary> {
-    grouped(scored).iter().map(|(name, rows)| summary(name, rows)).collect()
+    grouped(scored, |run| &run.source).iter().map(|(name, rows)| summary(name, rows)).collect()
+}
+
+/// Returns the errors in step time by stack, in alphabetical order. Runs that are reported apart are left out.
+pub fn by_stack(scored: &[Scored<'_>]) -> Vec<Summary> {
+    in_stacks(scored).iter().map(|(name, rows)| summary(name, rows)).collect()
 }
 
 /// Returns the errors in memory by source, in alphabetical order. Sources without memory figures are left out.
 pub fn memory_by_source(scored: &[Scored<'_>]) -> Vec<Summary> {
-    let all = grouped(scored);
-    let rows = all.iter().map(|(name, rows)| memory(name, rows));
+    memories(&grouped(scored, |run| &run.source))
+}
+
+/// Returns the errors in memory by stack, in alphabetical order. Stacks without memory figures are left out, and runs that are
+/// reported apart.
+pub fn memory_by_stack(scored: &[Scored<'_>]) -> Vec<Summary> {
+    memories(&in_stacks(scored))
+}
+
+/// Rows of a group, with its name.
+type Group<'a, 'b> = (&'b str, Vec<&'b Scored<'a>>);
+
+fn memories(groups: &[Group<'_, '_>]) -> Vec<Summary> {
+    let rows = groups.iter().map(|(name, rows)| memory(name, rows));
     rows.filter(|summary| summary.rows + summary.refused > 0).collect()
 }
 
-fn grouped<'a, 'b>(scored: &'b [Scored<'a>]) -> Vec<(&'b str, Vec<&'b Scored<'a>>)> {
-    let mut names: Vec<&str> = scored.iter().map(|row| row.run.source.as_str()).collect();
+fn in_stacks<'a, 'b>(scored: &'b [Scored<'a>]) -> Vec<Group<'a, 'b>> {
+    let mut groups = grouped(scored, |run| &run.request.stack);
+    groups.iter_mut().for_each(|(_, rows)| rows.retain(|row| !row.run.apart));
+    groups
+}
+
+fn grouped<'a, 'b>(scored: &'b [Scored<'a>], of: fn(&Run) -> &String) -> Vec<Group<'a, 'b>> {
+    let mut names: Vec<&str> = scored.iter().map(|row| of(row.run).as_str()).collect();
     names.sort_unstable();
     names.dedup();
-    let with_rows = |name: &'b str| (name, scored.iter().filter(|row| row.run.source == name).collect());
+    let with_rows = |name: &'b str| (name, scored.iter().filter(|row| of(row.run) == name).collect());
     names.into_iter().map(with_rows).collect()
 }
 

@@ -6,7 +6,7 @@ use crate::error::Error;
 use clap::{Args, ValueEnum};
 use compiler::machine_source;
 use compiler::text_files::{read_text, write_text};
-use cost::{Interval, Stack};
+use cost::Stack;
 use estimator::Estimator;
 use ir::catalogue::Code;
 use std::path::{Path, PathBuf};
@@ -167,7 +167,7 @@ fn fitted(estimator: &Estimator, runs: &[Run], path: &Path) -> Result<String, Er
         [name, &format!("{}", constant.value), &format!("{}", constant.low), &format!("{}", constant.high), end]
             .map(String::from)
     });
-    let Interval { low, high } = fit.residual.map(f64::exp);
+    let [low, high] = [fit.residual.time.low, fit.residual.time.high].map(f64::exp);
     let seen: Vec<Summary> = folds.into_iter().map(|fold| fold.summary).collect();
     Ok(format!(
         "stack {} fitted to {rows} runs: mean error {:.1} %; measured / predicted time: 10th percentile {low:.3}, 90th \

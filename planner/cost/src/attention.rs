@@ -28,6 +28,14 @@ pub struct AttentionShape {
 /// Rows of queries (of keys in the backward) per thread block (Dao 2023, section 3.3).
 const BLOCK: f64 = 128.0;
 
+/// Flash kernels are compiled for head sizes by this step, and pad others (Dao-AILab/flash-attention,
+/// csrc/flash_attn/src/static_switch.h: HEADDIM_SWITCH).
+const HEAD_STEP: f64 = 32.0;
+
+/// Bytes at whose multiples operands must begin for tensor cores (NVIDIA, Matrix Multiplication Background User's Guide, Tensor
+/// Core Requirements).
+const ALIGNMENT: f64 = 16.0;
+
 /// Bytes that softmax and dropout move per score if scores are in memory. Forward: softmax reads and writes 2, dropout
 /// 2 and 2 and a mask of 1. Backward: dropout reads 2 and 1 and writes 2, softmax reads 2 and 2 and writes 2.
 const SCORE_BYTES: Passes = Passes { forward: 9.0, backward: 11.0 };
@@ -90,7 +98,8 @@ impl Platform<'_> {
             (&kernel.forward, kernel.half.forward, shape.queries)
         };
         let looked_at = shape.keys * shape.share;
-        let share = shares.at(shape.d) * looked_at / (looked_at + half);
+        let padded = (shape.d / HEAD_STEP).ceil() * HEAD_STEP;
+        let share = shares.at(padded) * shape.d / padded * looked_at / (looked_at + half);
         let waves = shape.batch * shape.heads * (rows / BLOCK).ceil() / device.sms as f64;
         let busy = if waves < 0.5 { waves } else { waves / (waves + 0.5) };
         let rate = device.flops_bf16 * share * busy * self.stack.fitted.attention.value;
@@ -100,10 +109,13 @@ impl Platform<'_> {
         (device.start + shape.flops(backward) / rate).max(self.copy(shape.bytes(backward)))
     }
 
-    /// Products with all scores in memory, with softmax and dropout between them.
+    /// Products with all scores in memory, with softmax and dropout between them. Heads lie side by side, so that a head size
+    /// off the alignment keeps products from tensor cores: they run at the rate of f32.
     fn unfused(&self, shape: &AttentionShape, backward: bool) -> f64 {
         let AttentionShape { batch, heads, queries, keys, d, c, .. } = *shape;
-        let product = |m, n, k| self.matmul(batch * heads, m, n, k, Format::Half, false);
+        let is_aligned = [d, c].iter().all(|size| size * Format::Half.bytes() % ALIGNMENT == 0.0);
+        let format = if is_aligned { Format::Half } else { Format::F32 };
+        let product = |m, n, k| self.matmul(batch * heads, m, n, k, format, false);
         let bytes = if self.stack.fuses("softmax") { SCORE_BYTES } else { SCORE_BYTES + MASK_BYTES };
         let bytes = if backward { bytes.backward } else { bytes.forward };
         let scores = self.memory_bound(batch * heads * queries * keys * bytes);
@@ -171,6 +183,29 @@ mod tests {
         let shape = shape(4096.0, true);
         assert_eq!(shape.flops(true), 2.5 * shape.flops(false));
         assert_eq!(shape.flops(false), 4.0 * 4.0 * 16.0 * 4096.0 * 128.0 * 4097.0 / 2.0);
+    }
+
+    /// BLOOM's prequel (BigScience, chronicles-prequel.md): 13824 of width with 96 heads of 144 or 128 of 108. The layers of the
+    /// latter took 1.33 times as long; attention had a tenth of it.
+    #[test]
+    fn heads_off_the_alignment_run_without_tensor_cores() {
+        let seconds = |heads: f64, d: f64| {
+            let shape = AttentionShape { heads, kv_heads: heads, d, c: d, ..shape(2048.0, false) };
+            platform("a100", Kernel::Unfused, |platform| platform.attention(&shape, false))
+        };
+        assert!(seconds(16.0, 108.0) > 2.0 * seconds(12.0, 144.0));
+        assert!(seconds(16.0, 112.0) < 1.5 * seconds(12.0, 144.0));
+    }
+
+    #[test]
+    fn flash_pads_a_head_to_the_next_step() {
+        let rate = |d: f64| {
+            let shape = AttentionShape { d, c: d, ..shape(4096.0, false) };
+            platform("h100", Kernel::Flash2, |platform| shape.flops(false) / platform.attention(&shape, false))
+        };
+        // 80 of 96 columns are of use.
+        assert!((rate(80.0) / rate(96.0) - 80.0 / 96.0).abs() < 0.01);
+        assert!(rate(96.0) > rate(64.0));
     }
 
     #[test]

@@ -24,6 +24,7 @@
 
 mod attention;
 mod block_options;
+mod chance;
 mod cluster;
 mod collective_time;
 mod flops;
@@ -37,6 +38,7 @@ mod platform;
 mod presets;
 mod profile;
 mod quantities;
+mod residual;
 mod routing;
 mod stack;
 mod stack_file;
@@ -57,6 +59,7 @@ pub use profile::{
     ExecutedFlops, Frontier, Kind, Profile, RecomputeChoice, Recomputed, SAVED, Seconds, frontier, profile, recomputed,
 };
 pub use quantities::{Interval, Passes, RecomputeCost, SplitByExperts};
+pub use residual::{Errors, Job, Residual};
 pub use routing::Routing;
 pub use stack::{Constant, Cut, Fitted, Stack, StackTraits};
 pub use stack_file::StackFile;

@@ -1,7 +1,7 @@
 //! Software description: how well a framework uses the hardware. A file of `planner/cost/stacks/`.
 
 use crate::cluster::Kernel;
-use crate::quantities::Interval;
+use crate::residual::Residual;
 use crate::supports::Supports;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -22,9 +22,9 @@ pub struct Stack {
     /// Supported configuration options.
     #[serde(default)]
     pub supports: Supports,
-    /// 10 % and 90 % quantiles of the natural logarithm of measured over predicted step time.
-    #[serde(default = "unfitted")]
-    pub residual: Interval,
+    /// Errors on the runs that the constants were fitted to. A file may state the ends for step time alone, `[low, high]`.
+    #[serde(default, deserialize_with = "crate::residual::read")]
+    pub residual: Residual,
 }
 
 /// Constants of a stack that are fitted to measured runs. There are no others.
@@ -286,9 +286,4 @@ impl Fitted {
             ("spread", &mut self.spread),
         ]
     }
-}
-
-/// Default interval before any fit: from 10 % below to 25 % above.
-fn unfitted() -> Interval {
-    Interval { low: -0.105, high: 0.223 }
 }

@@ -4,13 +4,13 @@ use super::blocks::{Blocks, Planned};
 use super::candidate::{Candidate, Stepped};
 use super::cost_database::CostDatabase;
 use super::error::Error;
-use super::memory::{GIB, holds};
+use super::memory::{GIB, fullest_device, holds};
 use super::place::check_slices;
 use super::report::{Comm, EstimateReport, Memory, Mesh, Predicted, Recomputed, SCHEMA, StageReport};
 use super::request::EstimateRequest;
 use super::stages::StageCost;
 use crate::stack_support::beyond;
-use cost::{Format, Recipe, recomputed};
+use cost::{Format, Job, Recipe, recomputed};
 use ir::graph::Block;
 use ir::options::{ParallelConfig, Recompute};
 use scheduler::predict::pipeline_of;
@@ -68,11 +68,16 @@ impl Prediction<'_> {
         let work = StepFlops::of(&blocks, &staged.loads);
         let rate = |flops: f64| flops * batches / (step.seconds * parallel.devices() as f64 * peak);
         let tokens = request.global_batch as f64 * request.seq as f64;
-        let interval_s = platform.stack.residual.map(|log| step.seconds * log.exp());
+        let dropped = planned.dropped(platform.stack);
+        let job = job(request, parallel, &device.name, blocks.outline.parameters, dropped.is_some());
+        let residual = &platform.stack.residual;
+        let interval_s = residual.time_interval(&job).map(|log| step.seconds * log.exp());
+        let (held, errors) = (fullest_device(&per_stage), residual.memory_interval(&job));
+        let capacity = device.memory as f64 / (1.0 - request.memory_margin);
+        let room = (capacity / held).ln();
         let shares = step.shares;
         let worst_rank =
             (0..per_stage.len()).max_by(|&a, &b| per_stage[a].reserved.total_cmp(&per_stage[b].reserved)).unwrap_or(0);
-        let usable = device.memory as f64 / GIB;
         let fits = holds(platform.cluster, &per_stage);
         Ok(EstimateReport {
             schema: SCHEMA.to_string(),
@@ -96,18 +101,20 @@ impl Prediction<'_> {
                 bytes_per_parameter: parameter + gradient + master + states,
                 parameters: blocks.outline.parameters,
                 microbatches: self.candidate.microbatches,
-                dropped: planned.dropped(platform.stack),
+                dropped,
                 bubble: staged.flow.bubble,
                 time_s: shares,
                 exposed_comm_s: Comm { tp: shares.tp, cp: shares.cp, ep: shares.ep, dp: shares.dp, pp: shares.p2p },
                 memory_gib: Memory {
                     total: per_stage[worst_rank].reserved,
                     worst_rank,
-                    capacity: usable / (1.0 - request.memory_margin),
-                    usable,
+                    capacity: capacity / GIB,
+                    usable: device.memory as f64 / GIB,
                     host_capacity: platform.cluster.host_memory().map(|memory| memory / GIB),
                     per_stage,
                 },
+                memory_interval_gib: errors.map(|log| held / GIB * log.exp()),
+                chance_to_fit: errors.chance_below(room),
                 fits,
             },
         })
@@ -138,6 +145,20 @@ impl Prediction<'_> {
             whole: load.whole,
         }
     }
+}
+
+/// Properties of a request that its errors depend on.
+pub(super) fn job(
+    request: &EstimateRequest,
+    parallel: &ParallelConfig,
+    device: &str,
+    parameters: u64,
+    has_experts: bool,
+) -> Job {
+    let ParallelConfig { mbs, tp, pp, cp, ep, .. } = *parallel;
+    let layers = if has_experts { "experts" } else { "dense" };
+    let sizes = [parameters, parallel.devices(), request.seq, mbs, tp, pp, cp, ep];
+    Job { kinds: [device, &request.precision, layers].map(String::from), sizes: sizes.map(|size| size as f64) }
 }
 
 fn mesh(parallel: &ParallelConfig) -> Mesh {

@@ -1,7 +1,8 @@
 //! Report of an estimate: `meshwright.estimate/2`.
 
+use super::prediction::job;
 use super::request::EstimateRequest;
-use cost::Interval;
+use cost::{Interval, Job};
 use serde::{Deserialize, Serialize};
 
 /// Version of the report's schema.
@@ -118,6 +119,12 @@ pub struct Predicted {
     pub exposed_comm_s: Comm,
     /// Memory of the devices.
     pub memory_gib: Memory,
+    /// 10th and 90th percentile of the device memory of the worst rank, in GiB.
+    #[serde(default)]
+    pub memory_interval_gib: Interval,
+    /// Probability that the worst rank's device memory is within that of its device. Memory margins do not count.
+    #[serde(default)]
+    pub chance_to_fit: f64,
     /// `true` if the configuration fits in device memory with the margin free, and offloaded activations fit in host memory.
     pub fits: bool,
 }
@@ -214,6 +221,14 @@ pub struct StageMemory {
     /// Offloaded activations in host memory; 0 without `offload`.
     #[serde(default)]
     pub host: f64,
+}
+
+impl EstimateReport {
+    /// Properties of the request that errors depend on, with the name of its device.
+    pub fn job(&self, device: &str) -> Job {
+        let Predicted { parameters, dropped, .. } = self.predicted;
+        job(&self.inputs, &self.parallel, device, parameters, dropped.is_some())
+    }
 }
 
 impl Predicted {

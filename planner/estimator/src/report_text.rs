@@ -127,7 +127,8 @@ fn memory(report: &EstimateReport) -> String {
 
 /// Line on whether the peak-memory device fits, and on the margin.
 fn verdict(report: &EstimateReport) -> String {
-    let (memory, held) = (&report.predicted.memory_gib, report.predicted.fullest().device);
+    let predicted = &report.predicted;
+    let (memory, held) = (&predicted.memory_gib, predicted.fullest().device);
     let free = share(report.inputs.memory_margin);
     let (capacity, usable) = (memory.capacity, memory.usable);
     let fits = if held <= usable {
@@ -138,7 +139,11 @@ fn verdict(report: &EstimateReport) -> String {
         "it does not fit".to_string()
     };
     let of = if usable < capacity { format!(", {usable:.2} usable with {free} left free") } else { String::new() };
-    format!("device capacity {capacity:.2}{of}: {fits}")
+    let Interval { low, high } = predicted.memory_interval_gib;
+    let chance = share(predicted.chance_to_fit);
+    format!(
+        "device capacity {capacity:.2}{of}: {fits}\nmost on a device {held:.2} (80 % interval {low:.2} to {high:.2}), chance to fit {chance}"
+    )
 }
 
 /// Line on offloaded activations; empty if nothing is offloaded.

@@ -6,15 +6,14 @@ use cost::Interval;
 use estimator::{EstimateReport, Predicted};
 use support::units::{gib, time};
 
-/// Returns the alternatives, each with its difference from the best. `residual` is that of the stack ([`cost::Stack::residual`]).
+/// Returns the alternatives, each with its difference from the best.
 pub(super) fn alternatives(
     best: &EstimateReport,
     others: Vec<EstimateReport>,
-    residual: Interval,
     objective: Objective,
 ) -> Vec<Alternative> {
     let alternative = |other: EstimateReport| Alternative {
-        difference: Some(difference_of(&best.predicted, &other.predicted, residual, objective)),
+        difference: Some(difference_of(&best.predicted, &other.predicted, objective)),
         parallel: other.parallel,
         predicted: other.predicted,
     };
@@ -25,21 +24,17 @@ pub(super) fn alternatives(
 /// (`tests/accuracy/runs.jsonl`), predictions order three of five correctly below it, and three of four above it.
 pub const TIE: f64 = 0.05;
 
-/// The relative difference below which times are a tie on a stack with this residual.
-pub(super) fn tie(residual: Interval) -> f64 {
-    TIE.min(residual.width() / 2.0)
+/// The relative difference below which times are a tie with this one: [`TIE`], or half of the width of its interval as logarithms. A
+/// stack fitted to a user's own runs may thus have a smaller tie.
+pub(super) fn tie(predicted: &Predicted) -> f64 {
+    let Interval { low, high } = predicted.interval_s;
+    TIE.min((high / low).ln() / 2.0)
 }
 
-/// Difference of a prediction from the best. Two times are a tie if they differ by less than [`TIE`] and by less than half of
-/// the width of the stack's residual. A stack fitted to a user's own runs may thus have a smaller tie.
-pub(super) fn difference_of(
-    best: &Predicted,
-    other: &Predicted,
-    residual: Interval,
-    objective: Objective,
-) -> Difference {
+/// Difference of a prediction from the best.
+pub(super) fn difference_of(best: &Predicted, other: &Predicted, objective: Objective) -> Difference {
     let slower = other.step_time_s / best.step_time_s - 1.0;
-    let tie = (1.0 + slower).ln().abs() < self::tie(residual);
+    let tie = (1.0 + slower).ln().abs() < self::tie(best);
     let reason = match objective {
         Objective::Memory => heavier(best, other),
         Objective::Time => reason(best, other),

@@ -73,11 +73,10 @@ fn explained(estimator: &Estimator, request: &PlanRequest, found: Found) -> Resu
         return Ok(Planned::Infeasible(Box::new(answer)));
     };
     let mut others: Vec<EstimateReport> = ranked.collect();
-    let residual = estimator.stack(&request.stack)?.residual;
     let mut best = best;
     if search.proved_optimal && search.objective == Objective::Time && request.tie > 0.0 {
         let explorer = Explorer::new(estimator, request, &best.parallel, deadline.clone())?;
-        let plan = plan::simplest(&explorer, &best, &others, request.tie.min(difference::tie(residual)));
+        let plan = plan::simplest(&explorer, &best, &others, request.tie.min(difference::tie(&best.predicted)));
         if plan.parallel != best.parallel {
             others.retain(|other| other.parallel != plan.parallel);
             search.fastest = Some(Faster::of(&best, &plan));
@@ -89,7 +88,7 @@ fn explained(estimator: &Estimator, request: &PlanRequest, found: Found) -> Resu
     if search.proved_optimal && search.objective == Objective::Time {
         search.beyond = plan::beyond(estimator, request, &best, deadline.clone())?;
     }
-    let alternatives = difference::alternatives(&best, others, residual, search.objective);
+    let alternatives = difference::alternatives(&best, others, search.objective);
     let chosen = EstimateReport { schema: plan::SCHEMA.to_string(), ..best };
     Ok(Planned::Best(Box::new(PlanReport { chosen, alternatives, search: Some(search), why })))
 }

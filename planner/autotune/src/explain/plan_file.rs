@@ -57,7 +57,9 @@ const HELD: RangeInclusive<f64> = 0.0..=1e9;
 
 /// Message about a value of a prediction that is out of range.
 fn absurd(predicted: &Predicted) -> Option<String> {
-    let Predicted { step_time_s, interval_s, ref time_s, ref exposed_comm_s, ref memory_gib, .. } = *predicted;
+    let Predicted {
+        step_time_s, interval_s, ref time_s, ref exposed_comm_s, ref memory_gib, memory_interval_gib, ..
+    } = *predicted;
     let wrong = |name: &str, value: f64, range: &RangeInclusive<f64>| {
         let (low, high) = (range.start(), range.end());
         (!range.contains(&value)).then(|| format!("`{name}` is {value:e}, not between {low:e} and {high:e}"))
@@ -76,6 +78,12 @@ fn absurd(predicted: &Predicted) -> Option<String> {
         })
         .or_else(|| parts.into_iter().find_map(|(name, seconds)| wrong(name, seconds, &part)))
         .or_else(|| held.chain([memory_gib.total]).find_map(|gib| wrong("memory_gib", gib, &HELD)))
+        .or_else(|| {
+            [memory_interval_gib.low, memory_interval_gib.high]
+                .into_iter()
+                .find_map(|gib| wrong("memory_interval_gib", gib, &HELD))
+        })
+        .or_else(|| wrong("chance_to_fit", predicted.chance_to_fit, &(0.0..=1.0)))
 }
 
 /// Request of a plan.

@@ -79,9 +79,8 @@ pub fn why_not(
         let message = closest.map_or_else(|| none.to_string(), told);
         return Ok(answer(if is_proved { "does not fit" } else { "unknown" }, message, closest));
     };
-    let residual = estimator.stack(&request.stack)?.residual;
     let changed = differences(&plan.parallel, &other.parallel);
-    let difference = difference_of(&plan.predicted, &other.predicted, residual, Objective::Time);
+    let difference = difference_of(&plan.predicted, &other.predicted, Objective::Time);
     let more = other.predicted.fullest().device - plan.predicted.fullest().device;
     let (verdict, message) = match difference.slower {
         _ if changed.is_empty() => ("same", "the plan already has it".to_string()),

@@ -2,6 +2,7 @@
 
 use crate::presets::out_of_range;
 use crate::quantities::Interval;
+use crate::residual::Errors;
 use crate::stack::Stack;
 
 /// Key, value, least value, greatest value, and unit.
@@ -38,14 +39,22 @@ pub(super) fn complaints(stack: &Stack) -> Vec<String> {
     found.extend(saved.filter_map(|(name, &bytes)| {
         out_of_range(&format!("facts.saved.{name}"), bytes, 0.0, 64.0, "bytes of an element")
     }));
-    let Interval { low, high } = stack.residual;
-    let logarithms = [low, high].into_iter();
+    found.extend([("time", stack.residual.time), ("memory", stack.residual.memory)].into_iter().flat_map(errors));
+    let sizes = stack.residual.sizes.iter().flat_map(|(name, &Interval { low, high })| [(name, low), (name, high)]);
+    found.extend(
+        sizes.filter_map(|(name, size)| out_of_range(&format!("residual.sizes.{name}"), size, 1.0, 1e18, "a size")),
+    );
     found
-        .extend(logarithms.filter_map(|log| out_of_range("residual", log, -5.0, 5.0, "natural logarithms of a ratio")));
-    if low > high {
-        found.push(format!("`residual` is [{low}, {high}], expected the lower one first"));
-    }
-    found
+}
+
+/// Messages about errors of predictions.
+fn errors((name, Errors { low, high, .. }): (&str, Errors)) -> Vec<String> {
+    let log = |(end, log): (&str, f64)| {
+        out_of_range(&format!("residual.{name}.{end}"), log, -5.0, 5.0, "natural logarithms of a ratio")
+    };
+    let order =
+        (low > high).then(|| format!("`residual.{name}` is from {low} to {high}, expected the lower one first"));
+    [("low", low), ("high", high)].into_iter().filter_map(log).chain(order).collect()
 }
 
 /// Least value, greatest value and unit of each fitted constant, in the order of [`Fitted::by_name`](crate::Fitted::by_name).

@@ -26,7 +26,7 @@ fn what_a_file_states_is_its_own_and_the_rest_is_as_it_began() {
     assert_eq!((stack.name.as_str(), stack.about.as_str()), ("yours", "theirs"));
     let matmul = &stack.fitted.matmul;
     assert_eq!([matmul.value, matmul.low, matmul.high], [0.8, first.fitted.matmul.low, first.fitted.matmul.high]);
-    assert_eq!((stack.fitted.overlap, stack.residual), (first.fitted.overlap, first.residual));
+    assert_eq!((stack.fitted.overlap, &stack.residual), (first.fitted.overlap, &second.residual));
     assert_eq!((stack.facts.bucket, &stack.facts.hides[..]), (1e6, &["dp".to_string()][..]));
     assert_eq!((stack.facts.saved["norm"], stack.facts.saved["rope"]), (2.0, 1.0));
     assert!(stack.facts.expert_graphs && second.facts.expert_graphs && !first.facts.expert_graphs);
