@@ -15,7 +15,7 @@ const SETS: usize = 6;
 /// Rows, columns and terms: a layer of tiny-llama on 2048 tokens, and one of the 110M model.
 const SIZES: [[usize; 3]; 2] = [[2048, 768, 256], [2048, 2048, 768]];
 
-/// What follows a product.
+/// Statements that follow a product.
 #[derive(Clone, Copy, Debug)]
 enum Work {
     /// `out = x + product`: one tensor read, one written.

@@ -166,7 +166,7 @@ struct Product<'f> {
     size: [usize; 3],
     a: Matrix<Elements>,
     b: Matrix<Elements>,
-    /// Where the result goes; nowhere if only the work on it is left.
+    /// The place of the result; none if it is only worked on.
     out: Option<Matrix<*mut f32>>,
     scale: f32,
     accumulate: bool,
@@ -259,6 +259,9 @@ impl<'f> Product<'f> {
     /// The operands may be read, and the result be written. For a level of pairs, both operands are bf16.
     unsafe fn run(&self, level: &Level) {
         let [m, n, k] = self.size;
+        if m == 0 || n == 0 {
+            return;
+        }
         if k == 0 {
             // SAFETY: as the caller promises.
             return unsafe { self.clear() };

@@ -4,7 +4,7 @@ use super::large_microbatch::LargeMicrobatches;
 use super::oracle::Costs;
 use super::report::Faster;
 use super::request::PlanRequest;
-use super::space::{Part, choices, space};
+use super::space::{Subspace, choices, space};
 use crate::error::Error;
 use crate::search::{self, Task, has_usual_sizes};
 use compiler::deadline::Deadline;
@@ -22,7 +22,7 @@ pub struct Explorer<'a> {
     request: PlanRequest,
     evaluator: Evaluator,
     work: ModelWork,
-    part: Part,
+    part: Subspace,
     /// Deadline of all searches.
     until: Deadline,
 }
@@ -53,7 +53,7 @@ impl<'a> Explorer<'a> {
     ) -> Result<Explorer<'a>, Error> {
         let request = PlanRequest { gpus: devices, max_gpus: None, ..request.clone() };
         let evaluator = Evaluator::new(estimator, request.under(String::new()), [devices; 2])?;
-        let part = Part { offload: like.offload, odd: !has_usual_sizes(like) };
+        let part = Subspace { offload: like.offload, odd: !has_usual_sizes(like) };
         let work = evaluator.work()?;
         Ok(Explorer { estimator, request, evaluator, work, part, until })
     }

@@ -4,7 +4,7 @@ use super::large_microbatch::LargeMicrobatches;
 use super::oracle::Costs;
 use super::report::{Basis, Search};
 use super::request::{Objective, PlanRequest};
-use super::space::{Part, none_serves, space};
+use super::space::{Subspace, none_serves, space};
 use crate::error::Error;
 use crate::search::{self, Counted, Outcome, Ranked, Task};
 use compiler::cancel::CancelToken;
@@ -80,18 +80,18 @@ fn found_by(
     let scope = Scope { estimator, request, evaluator: &evaluator, work, began, deadline, until, progress };
     // Sizes with odd factors are searched only if nothing else fits, then offloading, which takes host memory and bandwidth.
     let offloads = evaluator.offloads() && !parallel::has_key(&request.pin, "offload");
-    if let Ok(found) = scope.search(Part { offload: false, odd: false }, false)
+    if let Ok(found) = scope.search(Subspace { offload: false, odd: false }, false)
         && (!found.best.is_empty() || !found.search.proved_optimal)
     {
         return Ok(found);
     }
-    let all = Part { offload: false, odd: true };
+    let all = Subspace { offload: false, odd: true };
     let found = scope.search(all, !offloads)?;
     if !offloads || !found.best.is_empty() || !found.search.proved_optimal {
         return Ok(found);
     }
     // If no host can hold the offloaded activations, the configuration of least memory keeps all on the device.
-    scope.search(Part { offload: true, ..all }, true).or_else(|_| scope.search(all, true))
+    scope.search(Subspace { offload: true, ..all }, true).or_else(|_| scope.search(all, true))
 }
 
 /// A callback for the progress of a search, called from its threads after each round. [`Search::candidates`] counts up to
@@ -112,7 +112,7 @@ struct Scope<'a> {
 
 impl Scope<'_> {
     /// Best configurations of a part of the space, or the configuration of least memory.
-    fn search(&self, part: Part, asks_least: bool) -> Result<Found, Error> {
+    fn search(&self, part: Subspace, asks_least: bool) -> Result<Found, Error> {
         let Scope { estimator, request, evaluator, work, began, ref deadline, ref until, progress } = *self;
         let space = space(request, evaluator, until.clone(), part)?;
         let roots = space.roots();

@@ -10,7 +10,7 @@ use transforms::recompute::is_module;
 /// median (`docs/accuracy.md`).
 const ROOM: f64 = 0.05;
 
-/// What makes a configuration hard to run, compared field by field. Smaller is simpler.
+/// Measures of how hard a configuration is to run, compared field by field. Smaller is simpler.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Complexity {
     /// Kinds of parallelism other than data parallelism whose ranks are on several nodes.

@@ -28,7 +28,7 @@ const LARGEST_NODE: u64 = 1 << 32;
 
 /// Part of the space to search, unless pins decide.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Part {
+pub(super) struct Subspace {
     /// True if saved activations are offloaded.
     pub(super) offload: bool,
     /// True if degrees and micro-batches may have odd factors.
@@ -43,7 +43,7 @@ pub(super) fn space(
     request: &PlanRequest,
     evaluator: &Evaluator,
     until: Deadline,
-    Part { offload, odd }: Part,
+    Subspace { offload, odd }: Subspace,
 ) -> Result<Space, Error> {
     let pin = pin(&request.pin)?;
     let batch = Batch { batch: 1, seq: request.seq, dtype: DType::F32 };

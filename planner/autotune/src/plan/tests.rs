@@ -6,7 +6,7 @@ use super::large_microbatch::LargeMicrobatches;
 use super::oracle::Costs;
 use super::request::PlanRequest;
 use super::simplest::{Complexity, simplest};
-use super::space::{Part, space};
+use super::space::{Subspace, space};
 use crate::search::{Bound, Level, Limits, Oracle, SearchNode, Space, count, has_usual_sizes};
 use compiler::deadline::Deadline;
 use compiler::parallel::{self, Pins};
@@ -70,7 +70,7 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
         let estimator = Estimator::new();
         let evaluator = Evaluator::new(&estimator, request.under(String::new()), [request.gpus; 2]).unwrap();
         let work = evaluator.work().unwrap();
-        let space = space(&request, &evaluator, Deadline::default(), Part { offload: false, odd: true }).unwrap();
+        let space = space(&request, &evaluator, Deadline::default(), Subspace { offload: false, odd: true }).unwrap();
         let axes = space.roots();
         let costs =
             Costs { evaluator: &evaluator, work, space: &space, large: LargeMicrobatches::new(&evaluator, &space) };
@@ -152,7 +152,7 @@ fn a_space_has_as_many_configurations_as_are_counted() {
         let request = request(model, "h100", gpus, 8, pin);
         let estimator = Estimator::new();
         let evaluator = Evaluator::new(&estimator, request.under(String::new()), [gpus; 2]).unwrap();
-        let space = space(&request, &evaluator, Deadline::default(), Part { offload: false, odd: true }).unwrap();
+        let space = space(&request, &evaluator, Deadline::default(), Subspace { offload: false, odd: true }).unwrap();
         let mut configs = 0;
         let mut open = space.roots();
         let counted = count(&space, &open, &|| false);
@@ -209,7 +209,7 @@ fn heads_that_no_program_cuts_are_not_planned() {
     let space = |pin: &str| {
         let request = request("mixtral-8x7b", "b200", 16, 16, pin);
         let evaluator = Evaluator::new(&estimator, request.under(String::new()), [16; 2]).unwrap();
-        let space = space(&request, &evaluator, Deadline::default(), Part { offload: false, odd: true }).unwrap();
+        let space = space(&request, &evaluator, Deadline::default(), Subspace { offload: false, odd: true }).unwrap();
         let ways = |node: &SearchNode| space.sequence_shardings(&node.parallel);
         space.roots().iter().flat_map(ways).filter(|way| way.cp_kind == CpKind::Ulysses).count()
     };
