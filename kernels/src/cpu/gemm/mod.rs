@@ -269,7 +269,9 @@ impl<'f> Product<'f> {
         let depth = k.div_ceil(k.div_ceil(level.terms * DEPTH)).next_multiple_of(level.terms);
         let gathers = block::gathers(level, self.a, n);
         let blocks = Blocks { level, depth, gathers, wide: self.wide() };
-        let strip = if self.finish.is_some() { (WAITING / blocks.wide / CHUNK * CHUNK).max(CHUNK).min(m) } else { m };
+        // Full tiles, and full strips of the left operand's words.
+        let unit = level.strip();
+        let strip = if self.finish.is_some() { (WAITING / blocks.wide / unit).max(1) * unit } else { m }.min(m);
         let sizes = blocks.sizes(self, strip);
         WORKSPACE.with_borrow_mut(|workspace| {
             let lines = sizes.map(|size| size.div_ceil(16));
