@@ -149,7 +149,8 @@ struct Flags {
     /// may take others, whose sums round differently
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     time_products: Option<bool>,
-    /// Fill memory with poison (bits of no number) as soon as nothing in it is needed any more, to find what is read too late; the numbers are the same
+    /// Fill memory with poison (bits of no number) as soon as nothing in it is needed any more, to find what is read too late; the
+    /// numbers are the same
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     poison: Option<bool>,
     /// Profile the run by op and by wait reason, and print the profile at the end; `mfu` in metrics.jsonl is then relative to
