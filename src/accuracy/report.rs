@@ -24,7 +24,7 @@ pub fn document(scored: &[Scored<'_>], folds: &[Fold], stacks: &[Stack]) -> Stri
         text += INTERVALS;
         text +=
             &coverage(&by_stack(scored), &folds.iter().map(|fold| (fold.name, &fold.stacks[..])).collect::<Vec<_>>());
-        text += "\nThe same of memory:\n\n";
+        text += "\nThe table for memory:\n\n";
         text += &coverage(
             &memory_by_stack(scored),
             &folds.iter().map(|fold| (fold.name, &fold.memory[..])).collect::<Vec<_>>(),

@@ -88,7 +88,7 @@ impl Residual {
         self.interval(self.time, TIME, job)
     }
 
-    /// The same of the memory of a device.
+    /// Interval of the memory of a device, found alike.
     pub fn memory_interval(&self, job: &Job) -> Interval {
         self.interval(self.memory, MEMORY, job)
     }

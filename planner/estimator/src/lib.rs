@@ -75,7 +75,6 @@ pub use evaluator::Evaluator;
 pub use memory::ModelStates;
 pub use memory_fit::MemoryChoices;
 pub use model_work::{ModelWork, Undecided};
-pub use place::pinned;
 pub use recipe::recipe;
 pub use relaxation::StepCost;
 pub use report::{

@@ -31,16 +31,6 @@ pub(super) fn config_on(text: &str, gpus: Option<u64>) -> Result<ParallelConfig,
     Ok(parallel)
 }
 
-/// Configuration of pins, which may leave options open; nothing is derived.
-///
-/// # Errors
-/// The text is not a configuration, or names an unknown schedule.
-pub fn pinned(text: &str) -> Result<ParallelConfig, Error> {
-    let parallel = parallel::parse_any(text)?;
-    schedules::find(&parallel.schedule)?;
-    Ok(parallel)
-}
-
 /// Checks that ep x etp and `shard` divide the ranks that they group.
 fn check_groups(parallel: &ParallelConfig) -> Result<(), Error> {
     let ParallelConfig { dp, tp, cp, ep, etp, shard, .. } = *parallel;

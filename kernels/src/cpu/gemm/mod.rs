@@ -43,7 +43,7 @@ use crate::cpu::narrow::Floats;
 const DEPTH: usize = 272;
 /// Columns of a block of the right operand, which then takes 272 KiB of the L2 cache.
 const COLUMNS: usize = 256;
-/// Columns of a product whose elements are worked on, and elements of the right operand for them: packed blocks of so many stay in the
+/// Columns of a product whose elements are worked on, and elements of the right operand for them: their packed blocks stay in the
 /// last-level cache.
 const WIDE: [usize; 2] = [1024, 1 << 20];
 /// Elements that wait for the work on them, 256 KiB: they are in the L2 cache beside a block of the right operand.

@@ -74,9 +74,11 @@ fn explained(estimator: &Estimator, request: &PlanRequest, found: Found) -> Resu
     };
     let mut others: Vec<EstimateReport> = ranked.collect();
     let mut best = best;
-    if search.proved_optimal && search.objective == Objective::Time && request.tie > 0.0 {
-        let explorer = Explorer::new(estimator, request, &best.parallel, deadline.clone())?;
-        let plan = plan::simplest(&explorer, &best, &others, request.tie.min(difference::tie(&best.predicted)));
+    let is_explored = search.proved_optimal && search.objective == Objective::Time;
+    let explorer = is_explored.then(|| Explorer::new(estimator, request, &best.parallel, deadline.clone()));
+    let explorer = explorer.transpose()?;
+    if let Some(explorer) = explorer.as_ref().filter(|_| request.tie > 0.0) {
+        let plan = plan::simplest(explorer, &best, &others, request.tie.min(difference::tie(&best.predicted)));
         if plan.parallel != best.parallel {
             others.retain(|other| other.parallel != plan.parallel);
             search.fastest = Some(Faster::of(&best, &plan));
@@ -84,7 +86,7 @@ fn explained(estimator: &Estimator, request: &PlanRequest, found: Found) -> Resu
             others.insert(0, std::mem::replace(&mut best, plan));
         }
     }
-    let why = why(estimator, request, &best, &others, (&search, &deadline))?;
+    let why = why(estimator, request, &best, &others, (&search, explorer.as_ref(), &deadline))?;
     if search.proved_optimal && search.objective == Objective::Time {
         search.beyond = plan::beyond(estimator, request, &best, deadline.clone())?;
     }
@@ -99,15 +101,14 @@ fn why(
     request: &PlanRequest,
     best: &EstimateReport,
     others: &[EstimateReport],
-    (search, deadline): (&Search, &Deadline),
+    (search, explorer, deadline): (&Search, Option<&Explorer<'_>>, &Deadline),
 ) -> Result<Option<Why>, Error> {
     let cluster = estimator.cluster(&request.cluster)?;
     let Some(pool) = Pool::around(estimator, request, best, others, deadline) else { return Ok(None) };
     let pool = pool.with_runners_up();
-    let pool = if search.proved_optimal && search.objective == Objective::Time {
-        let explorer = Explorer::new(estimator, request, &best.parallel, deadline.clone())?;
+    let pool = if let Some(explorer) = explorer {
         let fastest = search.fastest.as_ref().map_or(best.predicted.step_time_s, |fastest| fastest.step_time_s);
-        pool.inside(fastest).explored(&explorer, best)
+        pool.inside(fastest).explored(explorer, best)
     } else {
         pool
     };

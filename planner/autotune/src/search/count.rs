@@ -89,17 +89,15 @@ fn recomputed(space: &Space, pp: u64, microbatches: u64) -> u64 {
     let of = |order: &super::Order| {
         let starts = space.starts(order.stages).len() as u64;
         let longest = space.layers[0].div_ceil((pp * u64::from(order.vp.unwrap_or(1))).max(1));
-        let ways = match (space.pin.has("recompute"), &space.pin.parallel.recompute) {
-            _ if space.pin.limits.set("recompute").is_some() => {
-                space.pin.limits.set("recompute").map_or(0, |values| values.len() as u64)
-            }
+        let set = space.pin.limits.set("recompute").map(|values| values.len() as u64);
+        let ways = set.unwrap_or_else(|| match (space.pin.has("recompute"), &space.pin.parallel.recompute) {
             // No recomputation, parts of layers, and each number of layers (or all layers).
             (false, _) | (true, Recompute::Auto) => {
                 let [parts, whole, some] = space.choices.recompute;
                 1 + u64::from(parts) + if some { longest } else { u64::from(whole) }
             }
             (true, _) => 1,
-        };
+        });
         starts * ways * order.schedules.len() as u64
     };
     orders.iter().map(of).sum()

@@ -156,6 +156,11 @@ impl Pin {
     fn allows(&self, keys: &[&str], parallel: &ParallelConfig) -> bool {
         keys.iter().all(|key| self.limits.allows(key, parallel))
     }
+
+    /// Returns whether one of these keys has a set or a range. Values are looked at only then, since most requests have none.
+    fn limits(&self, keys: &[&str]) -> bool {
+        keys.iter().any(|key| self.limits.is_limited(key))
+    }
 }
 
 impl Space {
@@ -333,7 +338,9 @@ impl Space {
         };
         let sizes = self.pin.or("mbs", &self.pin.parallel.mbs, open);
         let with = |mbs| ParallelConfig { mbs, ..ParallelConfig::default() };
-        sizes.into_iter().filter(move |&mbs| local.is_multiple_of(mbs) && self.pin.allows(&["mbs"], &with(mbs)))
+        sizes.into_iter().filter(move |&mbs| {
+            local.is_multiple_of(mbs) && (!self.pin.limits(&["mbs"]) || self.pin.allows(&["mbs"], &with(mbs)))
+        })
     }
 
     /// Configurations with each option of the level [`Level::SequenceSharding`].
@@ -406,7 +413,11 @@ impl Space {
                 && (!self.pin.has("vp") || given.vp == Some(order.chunks))
                 && order.stages <= (self.layers[0] + 2 * self.layers[1]).max(1)
         };
+        let is_limited = self.pin.limits(&["schedule", "vp"]);
         let within_limits = |order: &Order| {
+            if !is_limited {
+                return Some(order.clone());
+            }
             let with = |schedule: &str| ParallelConfig {
                 schedule: schedule.to_string(),
                 vp: Some(order.chunks),

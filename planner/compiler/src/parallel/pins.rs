@@ -87,6 +87,11 @@ impl Pins {
         print_items(&self.items)
     }
 
+    /// True if the key has a set or a range.
+    pub fn is_limited(&self, key: &str) -> bool {
+        self.limits.iter().any(|limit| limit.key == key)
+    }
+
     /// True if a configuration's value of the key is in the key's set or range, if it has one.
     pub fn allows(&self, key: &str, parallel: &ParallelConfig) -> bool {
         self.limits.iter().filter(|limit| limit.key == key).all(|limit| limit.holds(parallel))

@@ -11,10 +11,10 @@ use super::net::{Infeasible, Load, Net};
 const CONFLICTS: usize = 50;
 const MORE: f64 = 1.5;
 
-/// How many times worth the spread of all costs the spread of all uses is at first: memory decides, costs between equals.
+/// Weight of the spread of all uses over that of all costs at first: memory decides, costs between equals.
 const FIRST: f64 = 100.0;
 
-/// How many times higher the prices of use are in each further attempt.
+/// Factor on the prices of use in each further attempt.
 const HIGHER: f64 = 4.0;
 
 /// An attempt at an assignment.

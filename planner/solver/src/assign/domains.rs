@@ -25,7 +25,7 @@ pub(crate) struct Domains<'n> {
     slack: Slack,
     /// Closed choices, in order.
     trail: Vec<(usize, usize)>,
-    /// How many of them no longer support their neighbours.
+    /// Closed choices at the front of the trail, which no longer support their neighbours.
     passed: usize,
     /// Table entries read.
     pub(crate) steps: u64,
@@ -100,7 +100,7 @@ impl<'n> Domains<'n> {
         self.open[node].iter().position(|&open| open).unwrap_or(0)
     }
 
-    /// How many choices are closed: the state to which [`Domains::undo`] returns.
+    /// Number of closed choices: the state to which [`Domains::undo`] returns.
     pub(crate) fn mark(&self) -> usize {
         self.trail.len()
     }

@@ -17,7 +17,7 @@ pub(crate) struct Planted {
     pub(crate) limit: u64,
     /// The assignment.
     pub(crate) choice: Vec<usize>,
-    /// How many times each choice halves what its node uses.
+    /// Halvings of what a node uses, by choice.
     halvings: Vec<Vec<u64>>,
 }
 

@@ -71,7 +71,7 @@ impl Bench {
         Bench::with(device, if quick { QUICK } else { FULL })
     }
 
-    /// A device with so many bytes of operands, and of results.
+    /// A device with room for operands and for results, in bytes.
     pub(super) fn of(device: &Arc<Device>, half: usize) -> Result<Bench, Error> {
         Bench::with(device, Extent { half, ..FULL })
     }

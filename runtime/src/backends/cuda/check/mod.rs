@@ -47,7 +47,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// The rows that were found on a device, in so many seconds.
+    /// The rows that were found on a device, with the seconds that this took.
     pub fn new(device: &Device, rows: Vec<CheckRow>, seconds: f64) -> Report {
         Report { schema: SCHEMA, device: device.properties().clone(), rows, seconds }
     }
