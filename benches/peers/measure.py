@@ -92,7 +92,7 @@ class Bench:
         if os.path.exists(metrics):
             os.remove(metrics)
         if setting.program == MESHWRIGHT:
-            more = [f"--parallel=dp={setting.devices}", f"--precision={setting.precision}"]
+            more = [f"--parallel=dp={setting.devices},zero={setting.zero}", f"--precision={setting.precision}"]
             command = self.train(case, out, steps, more=more)
         else:
             command = self.peer(case, setting, steps, out, metrics)

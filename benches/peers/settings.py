@@ -10,7 +10,7 @@ TORCH, JAX, MESHWRIGHT = "PyTorch", "JAX", "Meshwright"
 
 @dataclass(frozen=True)
 class Setting:
-    """A program with options. `against` is the setting of Meshwright whose time is the ratio's divisor."""
+    """A program with options. `against` names the settings of Meshwright whose least time is the ratio's divisor."""
 
     program: str
     text: str
@@ -18,6 +18,8 @@ class Setting:
     options: dict = field(default_factory=dict)
     environment: dict = field(default_factory=dict)
     devices: int = 1
+    # The ZeRO stage of Meshwright.
+    zero: int = 0
     # True if a version or a processor may lack it. A failure is then a reason for its absence, and no error.
     optional: bool = False
     # A flag of the processor that it needs.
@@ -50,6 +52,7 @@ SETTINGS = [
     Setting(MESHWRIGHT, "`dp=1`"),
     Setting(MESHWRIGHT, "`dp=2`", devices=2),
     Setting(MESHWRIGHT, "`dp=8`", devices=8),
+    Setting(MESHWRIGHT, "`dp=8,zero=1`", devices=8, zero=1),
     Setting(MESHWRIGHT, "`dp=1`, bf16", precision="bf16"),
     Setting(TORCH, "eager"),
     Setting(TORCH, "eager, oneDNN off", options=dict(onednn=False)),
