@@ -70,6 +70,17 @@ fn a_run_goes_on_under_another_configuration() {
 }
 
 #[test]
+fn a_run_that_cannot_resume_leaves_no_folder() {
+    let folder = Folder::new();
+    folder.write("config.json", CONFIG);
+    folder.write("text.txt", &runs::text());
+    let (status, message) = folder.failure(&format!("{TRAIN} --resume wrong --out a"));
+    assert_eq!(status, 1, "{message}");
+    assert!(message.contains("MW0720"), "{message}");
+    assert!(!folder.path("a").exists() && !folder.path("wrong").exists());
+}
+
+#[test]
 fn a_damaged_checkpoint_is_refused_by_name() {
     let folder = broken_run();
     let file = "b/step-00000004/data-0001.safetensors";

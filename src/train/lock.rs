@@ -5,7 +5,7 @@ use crate::error::Error;
 use ir::catalogue::Code;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Seek, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use support::files;
 
 /// Name of the lock file, which has the process id of its owner.
@@ -15,6 +15,8 @@ const NAME: &str = "run.lock";
 /// reason. The file of a killed run therefore blocks no other run.
 pub(super) struct Lock {
     _held: File,
+    /// The folder, if this run has made it.
+    made: Option<PathBuf>,
 }
 
 impl Lock {
@@ -23,6 +25,7 @@ impl Lock {
     /// # Errors
     /// Another run has the lock, or the folder cannot be created or locked.
     pub(super) fn take(out: &Path) -> Result<Lock, Error> {
+        let made = (!out.exists()).then(|| out.to_path_buf());
         fs::create_dir_all(out).map_err(|why| at_start("create", out, &why))?;
         let path = out.join(NAME);
         let refused = |why: io::Error| at_start("lock", &path, &why);
@@ -34,7 +37,19 @@ impl Lock {
             Err(TryLockError::Error(why)) if why.kind() == io::ErrorKind::Unsupported => {}
             Err(TryLockError::Error(why)) => return Err(refused(why)),
         }
-        Ok(Lock { _held: file })
+        Ok(Lock { _held: file, made })
+    }
+}
+
+/// A run that ends before it has written anything leaves no folder.
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let Some(out) = &self.made else { return };
+        let is_lock = |entry: io::Result<fs::DirEntry>| entry.is_ok_and(|entry| entry.file_name() == NAME);
+        if fs::read_dir(out).is_ok_and(|mut entries| entries.all(is_lock)) {
+            // Nobody could handle a failure: a folder that stays has no results.
+            let _ = fs::remove_file(out.join(NAME)).and_then(|()| fs::remove_dir(out));
+        }
     }
 }
 
@@ -68,7 +83,9 @@ mod tests {
         assert!(matches!(told, Error::Request(_)), "{told}");
         assert!(told.to_string().contains(&format!("process {}", std::process::id())), "{told}");
         drop(first);
+        assert!(!out.exists(), "a run without results leaves no folder");
         // A killed run leaves a process id, but no lock.
+        fs::create_dir(&out).unwrap();
         fs::write(out.join(NAME), "4194305, and more than a number is long\n").unwrap();
         drop(Lock::take(&out).unwrap());
         assert_eq!(fs::read_to_string(out.join(NAME)).unwrap(), format!("{}\n", std::process::id()));
