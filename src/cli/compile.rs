@@ -36,7 +36,8 @@ Examples:
   meshwright compile gpt2 --parallel tp=4 --stop-after collectives
   meshwright compile docs/example.ir --parallel dp=2,tp=2 --shard auto --memory 64kB
   meshwright compile llama3-8b --parallel tp=8,pp=4 --seq 8192 --global-batch 64 --dump llama
-  meshwright compile llama3-405b --parallel tp=8,pp=16,dp=128 --seq 8192 --precision bf16 --predict
+  meshwright compile llama3.1-405b --parallel tp=8,pp=16,dp=128 --seq 8192 --precision bf16 \\
+      --predict
   meshwright compile llama/13-collectives.ir --global-batch 64"
 )]
 pub(super) struct Compile {

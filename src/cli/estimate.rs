@@ -25,10 +25,12 @@ use support::units::{count, percent, short};
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  meshwright estimate llama3-8b --cluster h100 --gpus 8 --seq 8192 --global-batch 128 --parallel tp=2,zero=1,sp=true
+  meshwright estimate llama3-8b --cluster h100 --gpus 8 --seq 8192 --global-batch 128 \\
+      --parallel tp=2,zero=1,sp=true
   meshwright estimate llama3.1-405b --cluster h100 --gpus 1024 --seq 8192 --global-batch 512 \\
       --parallel tp=8,pp=16,vp=8,sp=true,zero=1 --format json
-  meshwright estimate llama3-8b --cluster a100-80gb --gpus 64 --seq 4096 --global-batch 256 --configs configs.jsonl")]
+  meshwright estimate llama3-8b --cluster a100-80gb --gpus 64 --seq 4096 --global-batch 256 \\
+      --configs configs.jsonl")]
 pub(super) struct Estimate {
     #[command(flatten)]
     flags: Flags,

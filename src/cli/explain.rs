@@ -20,7 +20,8 @@ use support::units::finite;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  meshwright plan llama3-8b --cluster h100 --gpus 8 --seq 8192 --global-batch 128 --format json -o plan.json
+  meshwright plan llama3-8b --cluster h100 --gpus 8 --seq 8192 --global-batch 128 \\
+      --format json -o plan.json
   meshwright explain plan.json
   meshwright explain plan.json --why-not tp=4
   meshwright explain plan.json --why-not pp=4,zero=0 --format json

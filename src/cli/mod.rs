@@ -1,9 +1,11 @@
 //! The command line: a thin layer over the library. Each subcommand is a file; it returns its answer as text, or an error
 //! with the exit status of the process.
 
+mod auto;
 mod calibrate;
 mod clusters;
 mod compile;
+mod diff;
 mod drawing;
 mod dump;
 mod error_code;
@@ -98,6 +100,7 @@ subcommands! {
     Plan(Box<plan::Plan>),
     Estimate(Box<estimate::Estimate>),
     Explain(explain::Explain),
+    Diff(Box<diff::Diff>),
     Schedule(schedule::Schedule),
     Reshard(reshard::Reshard),
     Compile(compile::Compile),

@@ -30,9 +30,12 @@ const PIN: &str = "Options that the configuration must have, also as sets and ra
 #[command(after_help = "\
 Examples:
   meshwright plan llama3-8b --cluster h100 --gpus 64 --seq 8192 --global-batch 128
-  meshwright plan llama3.1-405b --cluster h100 --gpus 16384 --seq 8192 --global-batch 2048 --pin tp=8,cp=1 --top 10
-  meshwright plan llama3-70b --gpus 256 --seq 8k --global-batch 1k --pin 'tp<=8,zero=1|3' --why-not pp=1
-  meshwright plan deepseek-v3 --cluster h800 --gpus 2048 --seq 4096 --global-batch 15360 --precision fp8-block --tokens 14.8e12")]
+  meshwright plan llama3.1-405b --cluster h100 --gpus 16384 --seq 8192 --global-batch 2048 \\
+      --pin tp=8,cp=1 --top 10
+  meshwright plan llama3-70b --gpus 256 --seq 8k --global-batch 1k --pin 'tp<=8,zero=1|3' \\
+      --why-not pp=1
+  meshwright plan deepseek-v3 --cluster h800 --gpus 2048 --seq 4096 --global-batch 15360 \\
+      --precision fp8-block --tokens 14.8e12")]
 pub(super) struct Plan {
     #[command(flatten)]
     flags: Flags,
@@ -116,7 +119,7 @@ impl Plan {
         let request: PlanRequest = asked(self.request.as_deref(), missing, &self.flags)?;
         // The process ends after the answer, so that freeing the search's memory would only take time.
         let (estimator, watch) = (ManuallyDrop::new(Estimator::new()), SearchWatch::new());
-        let found = find(&estimator, &request, &|search| watch.line(told(search)));
+        let found = find(&estimator, &request, &|search| watch.line(progress(search)));
         watch.over();
         let answer = match explain::plan(&estimator, &request, found?)? {
             Planned::Best(plan) => Answer::done(match &self.why_not {
@@ -166,6 +169,6 @@ pub(super) fn compared(
 }
 
 /// Formats the progress of a search.
-fn told(search: &Search) -> String {
+pub(super) fn progress(search: &Search) -> String {
     format!("{} of {} configurations predicted", count(search.candidates as f64), count(search.space as f64))
 }

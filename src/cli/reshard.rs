@@ -13,8 +13,10 @@ use clap::Args;
 #[command(after_help = "\
 Examples:
   meshwright reshard --mesh x=2,y=4 --shape 16,16 --from '{x},{y}' --to '{},{x}'
-  meshwright reshard --mesh dp=4,tp=2 --shape 4096,4096 --dtype bf16 --from '{},{tp}+{dp}' --to '{},{tp}/{dp}'
-  meshwright reshard --mesh x=2,y=2 --shape 5,7 --from '{x,y},{}' --to '{y,x},{}' --format json")]
+  meshwright reshard --mesh dp=4,tp=2 --shape 4096,4096 --dtype bf16 --from '{},{tp}+{dp}' \\
+      --to '{},{tp}/{dp}'
+  meshwright reshard --mesh x=2,y=2 --shape 5,7 --from '{x,y},{}' --to '{y,x},{}' \\
+      --format json")]
 pub(super) struct Reshard {
     /// Mesh axes, in rank order
     #[arg(long, value_name = "AXIS=SIZE,..")]

@@ -27,9 +27,12 @@ use view::report::{ScheduleReport, ScheduleRequest};
     after_help = "\
 Examples:
   meshwright schedule --stages 4 --microbatches 8 --kind 1f1b
-  meshwright schedule --stages 4 --microbatches 8 --kind gpipe --f 1 --i 1.2 --w 0.8 --comm 0.1 --format json
-  meshwright schedule --stages 2 --microbatches 4 --kind 1f1b --memory-limit 2,1 --backward split
-  meshwright schedule --stages 4 --microbatches 8 --kind 1f1b --compare gpipe --format html -o both.html
+  meshwright schedule --stages 4 --microbatches 8 --kind gpipe --f 1 --i 1.2 --w 0.8 \\
+      --comm 0.1 --format json
+  meshwright schedule --stages 2 --microbatches 4 --kind 1f1b --memory-limit 2,1 \\
+      --backward split
+  meshwright schedule --stages 4 --microbatches 8 --kind 1f1b --compare gpipe \\
+      --format html -o both.html
   meshwright schedule --from torch.csv --f 1 --i 1.2 --w 0.8 --format svg -o torch.svg"
 )]
 pub(super) struct Schedule {

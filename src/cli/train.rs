@@ -1,5 +1,6 @@
 //! `meshwright train`: trains a model on text.
 
+use super::auto::AutoFlags;
 use super::parallel::ParallelFlags;
 use super::progress::Watch;
 use super::request::{Fields, from_json, from_toml, resolve};
@@ -27,14 +28,18 @@ use support::units::finite;
     after_help = "\
 Examples:
   meshwright train tiny-llama --data .
-  meshwright train tiny-llama --data notes/ --parallel dp=2,tp=2,pp=2 --steps 200 --global-batch 32
-  meshwright train path/to/config.json --data book.txt --parallel tp=2 --sp --seq 256 --lr 1e-3 --out runs/1
+  meshwright train tiny-llama --data notes/ --parallel dp=2,tp=2,pp=2 --steps 200 \\
+      --global-batch 32
+  meshwright train path/to/config.json --data book.txt --parallel tp=2 --sp --seq 256 \\
+      --lr 1e-3 --out runs/1
   meshwright train tiny-llama --data . --steps 20 --parallel tp=2 --profile --trace step.json
   meshwright train tiny-llama --parallel dp=2,tp=2,pp=2 --simulate
   meshwright train --config runs/1/run.toml --seed 1 --out runs/2
   meshwright train tiny-llama --data book.txt --save-every 50 --out runs/3
-  meshwright plan tiny-llama --cluster cpu --stack meshwright-threads --precision f32 --gpus 8 --seq 128 \\
-      --global-batch 16 --pin recompute=none --format json -o plan.json && meshwright train --plan plan.json
+  meshwright plan tiny-llama --cluster cpu --stack meshwright-threads --precision f32 --gpus 8 \\
+      --seq 128 --global-batch 16 --pin recompute=none --format json -o plan.json \\
+      && meshwright train --plan plan.json
+  meshwright train tiny-llama --data . --devices 8 --auto
   meshwright train --resume runs/3 --parallel dp=2,tp=2 --steps 800"
 )]
 pub(super) struct Train {
@@ -49,6 +54,8 @@ pub(super) struct Train {
     /// Run a plan of `meshwright plan --format json`: its model, configuration, sequence length, global batch and precision; flags override it
     #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "request", "resume"])]
     plan: Option<PathBuf>,
+    #[command(flatten)]
+    auto: AutoFlags,
     /// Predict a step instead of training: simulate the program of every rank on clocks, by the cost model
     #[arg(long)]
     simulate: bool,
@@ -173,6 +180,7 @@ impl Train {
             (None, None) => match (&self.plan, &self.flags.resume) {
                 (Some(path), _) => of_plan(path, self.flags.parallel.parallel.is_some())?,
                 (None, Some(path)) => of_run(path, self.flags.out.as_deref())?,
+                (None, None) if self.auto.auto => self.auto.fields(&self.flags)?,
                 (None, None) => Fields::new(),
             },
         };

@@ -129,6 +129,7 @@ impl Prediction<'_> {
             values.map(move |it| Recomputed {
                 layer: name.clone(),
                 value: it.name,
+                op: it.op.to_string(),
                 bytes_saved: it.bytes,
                 time_s: it.seconds,
             })

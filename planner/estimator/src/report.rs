@@ -63,6 +63,9 @@ pub struct Recomputed {
     pub layer: String,
     /// Name of the value.
     pub value: String,
+    /// Name of the op that computes it.
+    #[serde(default)]
+    pub op: String,
     /// Bytes that are not saved; 0 if the value is recomputed only for other values.
     pub bytes_saved: f64,
     /// Seconds of recomputing it alone.

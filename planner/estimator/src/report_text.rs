@@ -61,10 +61,10 @@ fn recomputed(report: &EstimateReport) -> String {
     let row = |recomputed: &Recomputed| {
         let saved =
             if recomputed.bytes_saved > 0.0 { bytes(recomputed.bytes_saved as u64) } else { "(shared)".to_string() };
-        [recomputed.value.clone(), recomputed.layer.clone(), saved, short(recomputed.time_s)]
+        [recomputed.value.clone(), recomputed.op.clone(), recomputed.layer.clone(), saved, short(recomputed.time_s)]
     };
     let rows: Vec<_> = report.recomputed.iter().map(row).collect();
-    table(["RECOMPUTED", "LAYER", "SAVED", "COST"], &rows) + "\n"
+    table(["RECOMPUTED", "OP", "LAYER", "SAVED", "COST"], &rows) + "\n"
 }
 
 /// Line on the expected share of dropped tokens.

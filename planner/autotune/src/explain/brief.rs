@@ -32,7 +32,7 @@ pub(super) fn holds(parallel: &ParallelConfig, pins: &str) -> bool {
 }
 
 /// All options of a configuration by key, in the order of the table.
-fn values(parallel: &ParallelConfig) -> Vec<(&'static str, String)> {
+pub(super) fn values(parallel: &ParallelConfig) -> Vec<(&'static str, String)> {
     KEYS.iter().map(|key| (key.name, (key.text)(parallel))).collect()
 }
 

@@ -13,6 +13,7 @@ mod brief;
 mod choices;
 mod compare;
 mod constraints;
+mod diff;
 mod difference;
 mod infeasible;
 mod least;
@@ -25,6 +26,7 @@ mod why_not;
 
 pub use annotated::{annotated, annotated_closest, compiled};
 pub use brief::{brief, differences};
+pub use diff::{Diff, diff};
 pub use difference::TIE;
 pub use page::{page, page_of_conflict};
 pub use plan_file::{plan_schema, read_plan, request_of};

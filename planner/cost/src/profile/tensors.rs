@@ -224,6 +224,8 @@ fn clusters(site: &Site<'_>, parts: &[Part], seconds: &dyn Fn(&[usize]) -> f64) 
 pub struct Recomputed {
     /// Name of the value.
     pub name: String,
+    /// Name of the op that computes it.
+    pub op: &'static str,
     /// Bytes of all results of its statement that are not saved.
     pub bytes: f64,
     /// Seconds of recomputing it alone.
@@ -245,6 +247,7 @@ pub(super) fn recomputed(site: &Site<'_>, names: &[String]) -> Vec<Recomputed> {
         };
         Some(Recomputed {
             name: name.to_string(),
+            op: stmts[part.stmts[0]].op.name(),
             bytes: part.stmts.iter().map(|&at| saved(&stmts[at])).sum(),
             seconds: times.seconds(&part.stmts.iter().copied().collect()),
         })

@@ -1,7 +1,8 @@
 //! Time and memory as bars.
 
 use crate::explain::compare::parts;
-use estimator::{EstimateReport, part_name};
+use estimator::{EstimateReport, StageMemory, part_name};
+use std::ops::Range;
 use support::units::{gib, percent, time as seconds};
 use view::draw::escaped;
 
@@ -47,22 +48,47 @@ fn kind(part: &str) -> &'static str {
     }
 }
 
-/// Bars of the memory of each pipeline rank, with the memory of a device.
+/// The difference in GiB below which memory counts as alike: what a bar of a few pixels less shows.
+const ALIKE: f64 = 0.25;
+
+/// Runs of pipeline ranks whose parts of memory are alike.
+fn alike(ranks: &[StageMemory]) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    let near = |a: StageMemory, b: StageMemory| {
+        let pairs = parts(a).into_iter().zip(parts(b));
+        (a.device - b.device).abs() < ALIKE && pairs.into_iter().all(|((_, a), (_, b))| (a - b).abs() < ALIKE)
+    };
+    for rank in 0..ranks.len() {
+        match runs.last_mut() {
+            Some(run) if near(ranks[run.start], ranks[rank]) => run.end = rank + 1,
+            _ => runs.push(rank..rank + 1),
+        }
+    }
+    runs
+}
+
+/// Bars of the memory of each pipeline rank, with the memory of a device. Neighbours that are alike share a bar, that of the one with most.
 pub(super) fn memory(plan: &EstimateReport, limit: f64) -> String {
     let ranks = &plan.predicted.memory_gib.per_stage;
     let most = ranks.iter().map(|rank| rank.device).fold(limit, f64::max);
     let scale = (WIDTH + LEFT - 90.0) / most;
     let left = 90.0;
     let mut text = legend();
-    for (rank, held) in ranks.iter().enumerate() {
-        let y = 34.0 + ROW * rank as f64;
-        text += &format!("<text class=\"name\" x=\"{:.0}\" y=\"{:.0}\">rank {rank}</text>", left - 10.0, y + 13.0);
+    let runs = alike(ranks);
+    for (row, run) in runs.iter().enumerate() {
+        let y = 34.0 + ROW * row as f64;
+        let held = ranks[run.clone()].iter().max_by(|a, b| a.device.total_cmp(&b.device)).copied().unwrap_or_default();
+        let name = match run.len() {
+            1 => format!("rank {}", run.start),
+            _ => format!("ranks {}-{}", run.start, run.end - 1),
+        };
+        text += &format!("<text class=\"name\" x=\"{:.0}\" y=\"{:.0}\">{name}</text>", left - 10.0, y + 13.0);
         let beside = held.device - held.allocated;
         let mut x = left;
-        for (place, (what, size)) in parts(*held).into_iter().chain([(BESIDE, beside)]).enumerate() {
+        for (place, (what, size)) in parts(held).into_iter().chain([(BESIDE, beside)]).enumerate() {
             let width = size.max(0.0) * scale;
             text += &format!(
-                "<rect class=\"part{place}\" x=\"{x:.1}\" y=\"{y:.0}\" width=\"{width:.1}\" height=\"18\"><title>rank {rank}, {what}: {}</title></rect>",
+                "<rect class=\"part{place}\" x=\"{x:.1}\" y=\"{y:.0}\" width=\"{width:.1}\" height=\"18\"><title>{name}, {what}: {}</title></rect>",
                 gib(size)
             );
             x += width;
@@ -74,7 +100,7 @@ pub(super) fn memory(plan: &EstimateReport, limit: f64) -> String {
             gib(held.device)
         );
     }
-    let (end, at) = (40.0 + ROW * ranks.len() as f64, left + limit * scale);
+    let (end, at) = (40.0 + ROW * runs.len() as f64, left + limit * scale);
     text += &format!(
         "<line class=\"limit\" x1=\"{at:.1}\" y1=\"26\" x2=\"{at:.1}\" y2=\"{end:.0}\"><title>device memory {}</title></line>\
          <text class=\"limit-name\" x=\"{at:.1}\" y=\"{:.0}\">device memory {}</text>",
@@ -103,10 +129,10 @@ fn legend() -> String {
     text
 }
 
-/// An SVG drawing of a size in pixels, which shrinks with the page.
+/// An SVG drawing of a size in pixels, which shrinks with the page, and scrolls on narrow ones.
 pub(super) fn drawing(what: &str, width: f64, height: f64, content: &str) -> String {
     format!(
-        "<svg class=\"chart\" role=\"img\" aria-label=\"{}\" viewBox=\"0 0 {width:.0} {height:.0}\" style=\"max-width:{width:.0}px\">\n{content}</svg>\n",
+        "<div class=\"charted\"><svg class=\"chart\" role=\"img\" aria-label=\"{}\" viewBox=\"0 0 {width:.0} {height:.0}\" style=\"max-width:{width:.0}px\">\n{content}</svg></div>\n",
         escaped(what)
     )
 }

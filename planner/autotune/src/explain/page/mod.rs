@@ -3,6 +3,7 @@
 
 mod bars;
 mod infeasible;
+mod layout;
 mod scatter;
 mod tables;
 
@@ -47,6 +48,10 @@ pub fn page(estimator: &Estimator, report: &PlanReport) -> Result<String, Error>
         ("constraints", tables::constraints(report)),
         ("what_ifs", tables::what_ifs(report)),
         ("timeline", timeline(estimator, plan)?),
+        ("stages", layout::stages(plan)?),
+        ("axes", layout::axes(&plan.mesh, &cluster)),
+        ("recomputed", layout::recomputed(plan)),
+        ("commands", layout::commands(report)),
         ("search", tables::search(report.search.as_ref())),
     ];
     let parts = parts.each_ref().map(|(name, text)| (*name, text.as_str()));

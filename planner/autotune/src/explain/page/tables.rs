@@ -111,7 +111,7 @@ fn cell(text: &str) -> String {
 }
 
 /// A table; empty without rows.
-fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     if rows.is_empty() {
         return "<p>None.</p>".to_string();
     }
@@ -120,7 +120,7 @@ fn table(head: &[&str], rows: &[Vec<String>]) -> String {
         .map(|row| format!("<tr>{}</tr>\n", row.iter().map(|text| cell(text)).collect::<String>()))
         .collect();
     let head: String = head.iter().map(|name| format!("<th>{}</th>", escaped(name))).collect();
-    format!("<table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table>\n")
+    format!("<div class=\"wide\"><table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table></div>\n")
 }
 
 #[cfg(test)]

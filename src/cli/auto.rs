@@ -1,0 +1,62 @@
+//! `meshwright train --auto`: the configuration comes from a search for this machine.
+
+use super::progress::SearchWatch;
+use super::request::{Fields, resolve};
+use crate::error::Error;
+use crate::train::TrainRequest;
+use autotune::explain::{self, Planned, brief};
+use autotune::plan::{PlanRequest, find};
+use clap::Args;
+use compiler::parallel;
+use estimator::Estimator;
+use serde::Serialize;
+use support::units::time;
+
+/// Flags of a search before training.
+#[derive(Args)]
+pub(super) struct AutoFlags {
+    /// Plan the configuration of --devices for this machine, and train in it
+    #[arg(long, requires = "devices", conflicts_with_all = ["config", "request", "plan", "resume", "parallel"])]
+    pub(super) auto: bool,
+    /// Devices that --auto plans for
+    #[arg(long, value_name = "N", requires = "auto")]
+    devices: Option<u64>,
+    /// Cluster that --auto plans for: a name, or the TOML file that `calibrate` has written [default: cpu]
+    #[arg(long, value_name = "NAME", requires = "auto")]
+    cluster: Option<String>,
+    /// Options that the configuration of --auto must have, such as tp=2 or zero=1|3
+    #[arg(long, value_name = "CONFIG", requires = "auto")]
+    pin: Option<String>,
+}
+
+impl AutoFlags {
+    /// Fields of the run with the planned configuration, which is printed on standard error.
+    pub(super) fn fields(&self, flags: &impl Serialize) -> Result<Fields, Error> {
+        let run: TrainRequest = resolve(Fields::new(), flags)?;
+        let is_gpu = run.backend == "cuda";
+        let Some(cluster) = self.cluster.clone().or_else(|| (!is_gpu).then(|| "cpu".to_string())) else {
+            return Err(Error::Usage(
+                "--auto with --backend cuda needs --cluster: `calibrate --backend cuda -o gpu.toml` writes one".into(),
+            ));
+        };
+        let stack = if is_gpu { "meshwright-cuda" } else { "meshwright-threads" };
+        let request = PlanRequest {
+            stack: stack.into(),
+            precision: if run.precision == "f16" { "fp16".into() } else { run.precision },
+            optimizer: run.optimizer,
+            pin: self.pin.clone().unwrap_or_default(),
+            ..PlanRequest::new(&run.model, &cluster, self.devices.unwrap_or(1), run.seq, run.global_batch)
+        };
+        let (estimator, watch) = (Estimator::new(), SearchWatch::new());
+        let found = find(&estimator, &request, &|search| watch.line(super::plan::progress(search)));
+        watch.over();
+        let chosen = match explain::plan(&estimator, &request, found?)? {
+            Planned::Best(plan) => plan.chosen,
+            Planned::Infeasible(answer) => return Err(answer.error().into()),
+        };
+        eprintln!("planned   {}: {} a step", brief(&chosen.parallel), time(chosen.predicted.step_time_s));
+        let mut fields = Fields::new();
+        fields.insert("parallel".into(), parallel::print(&chosen.parallel).into());
+        Ok(fields)
+    }
+}
