@@ -286,22 +286,24 @@ fn an_estimate_moves_the_bytes_of_the_program() {
     one.fitted.traffic.value = 1.0;
     let mut two = one.clone();
     two.facts.fused.retain(|word| word != "epilogue");
+    let mut three = two.clone();
+    three.facts.fused.push("product_sum".to_string());
     let mut cluster: Cluster = CPU.clone();
     (cluster.device.start, cluster.device.memory_share) = (0.0, 1.0);
     let recipe = Recipe { activation: 4.0, ..Recipe::bf16() };
-    let [one, two] = [&one, &two].map(|stack| Platform { cluster: &cluster, stack, recipe: &recipe });
-    let mut seen = false;
+    let [one, two, three] = [&one, &two, &three].map(|stack| Platform { cluster: &cluster, stack, recipe: &recipe });
+    let (mut seen, mut has_sum) = (false, false);
     for model in ["tiny-llama", "tiny-gpt2", "llama3.2-1b"] {
         let order = CompileRequest { model: model.into(), seq: 256, ..CompileRequest::default() };
         let file = compile_source(&ModelSource::open(model).unwrap(), &order, None, &mut |_, _| {}).unwrap();
         let (model, program) = (&file.model, file.program.as_ref().unwrap());
         let options = BlockOptions::of(&ParallelConfig::default(), 1);
         for block in model.blocks.values() {
-            let [seconds, apart] = [one, two].map(|platform| {
+            let [seconds, apart, sums] = [one, two, three].map(|platform| {
                 let profile = cost::profile(model, block, &options, &platform);
                 [("F", profile.f.memory_bound), ("B", profile.i.memory_bound + profile.w.memory_bound)]
             });
-            for ((kind, seconds), (_, with_epilogues)) in seconds.into_iter().zip(apart) {
+            for (((kind, seconds), (_, with_epilogues)), (_, with_sums)) in seconds.into_iter().zip(apart).zip(sums) {
                 let name = format!("{}.{kind}", block.name);
                 let Some(body) = program.bodies.values().find(|body| body.name == name) else { continue };
                 let [apart, grouped] = memory_traffic(&model.mesh, body);
@@ -316,10 +318,13 @@ fn an_estimate_moves_the_bytes_of_the_program() {
                 let is_right = if kind == "F" { (more - 2.0 * results).abs() < 1.0 } else { more >= results };
                 assert!(is_right, "{name}: {more} bytes more, for {results} of products");
                 seen |= results > 0.0;
+                // A product that leaves a sum saves that at most.
+                assert!((seconds..=with_epilogues).contains(&with_sums), "{name}: {with_sums}");
+                has_sum |= with_sums < with_epilogues;
             }
         }
     }
-    assert!(seen, "a product has an epilogue");
+    assert!(seen && has_sum, "a product has an epilogue, and a sum is one");
 }
 
 /// Bytes of the results of products that something follows in their group.

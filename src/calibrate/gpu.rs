@@ -15,6 +15,9 @@ const LEAST_SHARE: f64 = 0.01;
 /// thousand steps by a few per cent at most.
 const DEPTHS: i32 = 48;
 
+/// Types of measured operands.
+const TYPES: [DType; 3] = [DType::F32, DType::BF16, DType::F8E4M3];
+
 /// Halvings of the interval of a share: enough for the four digits that a file has.
 const GOLDEN_STEPS: usize = 40;
 
@@ -25,6 +28,8 @@ const GOLDEN_STEPS: usize = 40;
 pub fn gpu_cluster(measured: &GpuMeasured) -> Result<Cluster, crate::error::Error> {
     let mut stack = compiler::machine_source::stack("meshwright-cuda")?;
     stack.fitted.matmul.value = 1.0;
+    // Measured operands of 8 bits are there already.
+    stack.facts.quantise = 0.0;
     let device = device(measured);
     let about = format!("ranks that share one GPU ({}), measured by `meshwright calibrate`", measured.device.name);
     let mut cluster = Cluster {
@@ -46,10 +51,12 @@ pub fn gpu_cluster(measured: &GpuMeasured) -> Result<Cluster, crate::error::Erro
 /// measured rates are in the range of shares of them.
 fn device(measured: &GpuMeasured) -> Device {
     let peaks = measured.device.peaks;
-    let [f32, bf16] = [(DType::F32, peaks.f32), (DType::BF16, peaks.bf16)].map(|(dtype, peak)| {
+    let stated = [(DType::F32, peaks.f32), (DType::BF16, peaks.bf16), (DType::F8E4M3, peaks.f8)];
+    let [f32, bf16, f8] = stated.map(|(dtype, peak)| {
         let products = measured.products.iter().filter(|one| one.dtype == dtype);
         within(peak, products.map(|one| flops(one) / one.product.seconds).fold(0.0, f64::max))
     });
+    let has_f8 = measured.products.iter().any(|one| one.dtype == DType::F8E4M3);
     // Bytes of all groups over their seconds.
     let (bytes, seconds) = measured.groups.iter().fold((0.0, 0.0), |(bytes, seconds), &(_, moved, time)| {
         (bytes + moved as f64, seconds + own(time, measured.start))
@@ -60,7 +67,7 @@ fn device(measured: &GpuMeasured) -> Device {
         name: measured.device.name.clone(),
         flops_f32: rounded(f32),
         flops_bf16: rounded(bf16),
-        flops_f8: None,
+        flops_f8: has_f8.then(|| rounded(f8)),
         flops_f4: None,
         memory_bandwidth: rounded(bandwidth),
         memory_share: rounded(reached / bandwidth),
@@ -95,7 +102,7 @@ fn fit_products(cluster: &mut Cluster, stack: &Stack, products: &[GpuProduct]) {
     let mut best = (f64::INFINITY, cluster.device.matmul.clone());
     for depth in [0.0].into_iter().chain(powers) {
         cluster.device.matmul.depth = rounded(depth);
-        let error: f64 = [DType::F32, DType::BF16].map(|dtype| fit_share(cluster, stack, products, dtype)).iter().sum();
+        let error: f64 = TYPES.map(|dtype| fit_share(cluster, stack, products, dtype)).iter().sum();
         if error < best.0 {
             best = (error, cluster.device.matmul.clone());
         }
@@ -103,11 +110,18 @@ fn fit_products(cluster: &mut Cluster, stack: &Stack, products: &[GpuProduct]) {
     cluster.device.matmul = best.1;
 }
 
-/// Sets the share of a type's peak by golden section, and gives the error.
+/// Sets the share of a type's peak by golden section, and gives the error. Without products the share stays.
 fn fit_share(cluster: &mut Cluster, stack: &Stack, products: &[GpuProduct], dtype: DType) -> f64 {
+    if products.iter().all(|one| one.dtype != dtype) {
+        return 0.0;
+    }
     let mut error = |log: f64| {
         let matmul = &mut cluster.device.matmul;
-        let share = if dtype == DType::F32 { &mut matmul.f32 } else { &mut matmul.half };
+        let share = match dtype {
+            DType::F32 => &mut matmul.f32,
+            DType::F8E4M3 => &mut matmul.f8,
+            _ => &mut matmul.half,
+        };
         *share = rounded(log.exp());
         let of_type = products.iter().filter(|one| one.dtype == dtype);
         of_type.map(|one| (predicted(cluster, stack, one) / one.product.seconds).ln().powi(2)).sum::<f64>()
@@ -123,11 +137,15 @@ fn fit_share(cluster: &mut Cluster, stack: &Stack, products: &[GpuProduct], dtyp
 
 /// Seconds of products under the cost model.
 fn predicted(cluster: &Cluster, stack: &Stack, one: &GpuProduct) -> f64 {
-    let is_f32 = one.dtype == DType::F32;
+    let format = match one.dtype {
+        DType::F32 => Format::F32,
+        DType::F8E4M3 => Format::F8,
+        _ => Format::Half,
+    };
     let recipe = Recipe::bf16();
     let platform = Platform { cluster, stack, recipe: &recipe };
     let [batch, m, n, k] = [one.batch, one.product.m, one.product.n, one.product.k].map(|size| size as f64);
-    platform.matmul(batch, m, n, k, if is_f32 { Format::F32 } else { Format::Half }, one.adds)
+    platform.matmul(batch, m, n, k, format, one.adds)
 }
 
 /// Attention in bf16, and the rate in f32 relative to it: the geometric mean of the shapes in both.

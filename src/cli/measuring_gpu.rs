@@ -51,8 +51,9 @@ fn told(measured: &GpuMeasured, cluster: &Cluster) -> String {
     let peak = |flops: f64, share: f64| {
         format!("{} at most, {} sustained", with_unit(flops, "FLOP/s"), with_unit(flops * share, "FLOP/s"))
     };
+    let eight_bits = device.flops_f8.map(|flops| format!("fp8       {}\n", peak(flops, device.matmul.f8)));
     format!(
-        "{}\ndevice    {}, {} multiprocessors, {} free\nf32       {}\nbf16      {}\nmemory    {} at most, a copy {}, kernels {}\n\
+        "{}\ndevice    {}, {} multiprocessors, {} free\nf32       {}\nbf16      {}\n{}memory    {} at most, a copy {}, kernels {}\n\
          launches  {} each on the device, {} on the host\nhost      {} from it, {} to it\nranks     {} between ranks on the device\n",
         table(["OPERATION", "TIME", "RATE"], &rows),
         device.name,
@@ -60,6 +61,7 @@ fn told(measured: &GpuMeasured, cluster: &Cluster) -> String {
         with_unit(device.memory as f64, "B"),
         peak(device.flops_f32, device.matmul.f32),
         peak(device.flops_bf16, device.matmul.half),
+        eight_bits.unwrap_or_default(),
         with_unit(device.memory_bandwidth, "B/s"),
         with_unit(measured.copy_bandwidth, "B/s"),
         with_unit(device.memory_bandwidth * device.memory_share, "B/s"),

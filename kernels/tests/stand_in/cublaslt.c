@@ -4,11 +4,13 @@
 #include <string.h>
 
 typedef struct { int type, batch; uint64_t rows, columns; int64_t leading, stride; } Layout;
-typedef struct { int compute, transposed[2]; const float *scales[2]; } Operation;
-typedef struct { Operation operation; Layout a, b, d; float alpha, beta; const void *at, *bt; void *dt; } Product;
+typedef struct { int compute, transposed[2]; const float *scales[2]; uint32_t epilogue; const void *bias; } Operation;
+typedef struct { Operation operation; Layout a, b, d; float alpha, beta; const void *at, *bt, *ct; void *dt; } Product;
 
 /* Statuses of cuBLAS, and its numbers of types and arithmetic. */
 enum { INVALID = 7, UNSUPPORTED = 15, FLOAT = 0, HALF = 2, BF16 = 14, E4M3 = 28, E5M2 = 29, TF32 = 77 };
+/* Epilogues: none, and a number that is added to each row. */
+enum { DEFAULT = 1, BIAS = 4 };
 /* Parts of sums are added in the arithmetic's type, out of place. */
 enum { OUT_OF_PLACE = 2 };
 typedef struct { size_t workspace; uint32_t alignment[4], reduction; } Preference;
@@ -22,10 +24,14 @@ Status cublasLtDestroy(void *handle) { free(handle); return 0; }
 Status cublasLtMatmulDescCreate(Operation **operation, int compute, int scale) {
     *operation = calloc(1, sizeof **operation);
     (*operation)->compute = compute;
+    (*operation)->epilogue = DEFAULT;
     return scale == FLOAT ? 0 : INVALID;
 }
 Status cublasLtMatmulDescSetAttribute(Operation *operation, int attribute, const void *value, size_t size) {
     if (attribute >= 3 && attribute <= 4 && size == 4) operation->transposed[attribute - 3] = *(int32_t *)value;
+    else if (attribute == 7 && size == 4 && (*(uint32_t *)value == DEFAULT || *(uint32_t *)value == BIAS))
+        operation->epilogue = *(uint32_t *)value;
+    else if (attribute == 8 && size == 8) operation->bias = *(const void **)value;
     else if (attribute >= 17 && attribute <= 18 && size == 8) operation->scales[attribute - 17] = *(const float **)value;
     else return INVALID;
     return 0;
@@ -70,7 +76,7 @@ static int fits_eight_bits(const Operation *o, const Layout *a, const Layout *b,
     const Layout *all[] = {a, b, d};
     for (int i = 0; i < 3; i++) fits = fits && all[i]->rows % 16 == 0 && all[i]->columns % 16 == 0 && all[i]->leading % 16 == 0;
     for (int i = 0; i < 4; i++) fits = fits && alignment[i] % 16 == 0;
-    fits = fits && has_eight_bits(a) && has_eight_bits(b) && (a->type == E4M3 || b->type == E4M3) && d->batch == 1;
+    fits = fits && o->epilogue == DEFAULT && has_eight_bits(a) && has_eight_bits(b) && (a->type == E4M3 || b->type == E4M3) && d->batch == 1;
     return fits && (d->type == FLOAT || d->type == HALF || d->type == BF16);
 }
 
@@ -86,6 +92,7 @@ Status cublasLtMatmulAlgoGetHeuristic(void *handle, Operation *operation, Layout
     fits = fits && c->type == d->type;
     if (has_eight_bits(a) || has_eight_bits(b)) fits = fits && fits_eight_bits(operation, a, b, d, preference->alignment);
     else fits = fits && a->type == b->type && (d->type == FLOAT || d->type == a->type);
+    fits = fits && (operation->epilogue == DEFAULT || (operation->bias && d->batch == 1));
     fits = fits && asked > 0 && preference->reduction == OUT_OF_PLACE;
     *found = !fits ? 0 : asked < ALGORITHMS ? asked : ALGORITHMS;
     for (int n = 0; n < *found; n++) {
@@ -128,6 +135,8 @@ static void store(int type, void *at, uint64_t i, float x) {
     if (type == BF16) ((uint16_t *)at)[i] = x != x ? bits >> 16 | 0x40 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
 }
 
+static uint64_t bytes_of(int type) { return type == FLOAT ? 4 : type == HALF || type == BF16 ? 2 : 1; }
+
 static float operand(int compute, float x) {
     uint32_t bits;
     memcpy(&bits, &x, 4);
@@ -150,7 +159,8 @@ static Status multiply(void *data) {
                 for (uint64_t l = 0; l < k; l++)
                     sum += operand(compute, load(p->a.type, p->at, place(&p->a, ta, batch, i, l))) * column[l];
                 uint64_t at = place(&p->d, 0, batch, i, j);
-                float out = p->alpha * scale * sum + (p->beta == 0 ? 0 : p->beta * load(p->d.type, p->dt, at));
+                float out = p->alpha * scale * sum + (p->beta == 0 ? 0 : p->beta * load(p->d.type, p->ct, at));
+                if (p->operation.epilogue == BIAS) out += load(p->d.type, p->operation.bias, i);
                 if (faulty() && i + 1 == m && j + 1 == n) out += 1 + (sum < 0 ? -sum : sum);
                 store(p->d.type, p->dt, at, out);
             }
@@ -165,9 +175,13 @@ Status cublasLtMatmul(void *handle, Operation *operation, const float *alpha, co
     ONE_AT_A_TIME;
     const void *all[] = {a, b, c, d};
     for (int i = 0; i < 4; i++) if (!algorithm->data[i] || (Address)all[i] % algorithm->data[i]) return INVALID;
-    if (!has_context() || algorithm->data[NUMBER] == 1 || c != d || !workspace || (Address)workspace % 256) return INVALID;
+    /* C is D, or overlaps no part of it. */
+    uint64_t end = ((uint64_t)(dl->batch - 1) * dl->stride + (dl->columns - 1) * dl->leading + dl->rows) * bytes_of(dl->type);
+    int apart = (Address)c + end <= (Address)d || (Address)d + end <= (Address)c;
+    if (!has_context() || algorithm->data[NUMBER] == 1 || (c != d && !apart) || !workspace || (Address)workspace % 256) return INVALID;
     for (int i = 0; i < 2; i++) if (has_eight_bits(al) && (!operation->scales[i] || (Address)operation->scales[i] % 4)) return INVALID;
-    Product product = {*operation, *al, *bl, *dl, *alpha, *beta, a, b, d};
+    if (operation->epilogue == BIAS && (!operation->bias || (Address)operation->bias % bytes_of(dl->type))) return INVALID;
+    Product product = {*operation, *al, *bl, *dl, *alpha, *beta, a, b, c, d};
     give(stream, multiply, &product, sizeof product);
     return failed();
 }

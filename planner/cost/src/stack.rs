@@ -236,8 +236,9 @@ impl Stack {
     /// and GeLU; bias, dropout and residual sum; residual sum and norm; the rotation; softmax with mask and scale. Ends: the loss
     /// with its softmax; the embedding with its sum. Matmuls: q, k and v as one, gate and up as one, weight gradients with their
     /// sum over micro-batches. Others: routing, permutation, the optimizer over all parameters. `groups`: what Meshwright's pass
-    /// `fuse` puts together, by the rows that ops treat alike; `epilogue`: what follows a product in such a group is in its kernel.
-    pub const GROUPS: [&str; 18] = [
+    /// `fuse` puts together, by the rows that ops treat alike; `epilogue`: what follows a product in such a group is in its kernel;
+    /// `product_sum`: only a sum that alone reads the product is.
+    pub const GROUPS: [&str; 19] = [
         "norm",
         "swiglu",
         "bias_gelu",
@@ -256,6 +257,7 @@ impl Stack {
         "optimizer",
         "groups",
         "epilogue",
+        "product_sum",
     ];
 
     /// Kinds of communication that a stack may hide; `tp_backward` is that of tp behind the other gradient's product.

@@ -16,7 +16,8 @@ fn known() -> Cluster {
     (link.share, link.pair, link.switch) = (Table::default(), Some(1.2e12), None);
     let device = &mut cluster.device;
     (device.start, device.memory_share, device.memory, device.host_bandwidth) = (2.5e-6, 0.88, 80 << 30, 50e9);
-    (device.matmul.f32, device.matmul.half, device.matmul.depth, device.matmul.power) = (0.75, 0.66, 256.0, 1.0);
+    (device.matmul.f32, device.matmul.half, device.matmul.f8) = (0.75, 0.66, 0.55);
+    (device.matmul.depth, device.matmul.power) = (256.0, 1.0);
     let table = |points: [[f64; 2]; 2]| Table(points.map(TablePoint::from).to_vec());
     let attention = cost::Attention {
         forward: table([[64.0, 0.2], [128.0, 0.3]]),
@@ -26,6 +27,13 @@ fn known() -> Cluster {
     };
     device.attention = BTreeMap::from([(Kernel::Flash2, attention)]);
     cluster
+}
+
+/// The stack of the backend, on operands that are quantised.
+fn stack() -> Stack {
+    let mut stack = Stack::find("meshwright-cuda").unwrap();
+    stack.facts.quantise = 0.0;
+    stack
 }
 
 /// A recipe by the bytes of an activation.
@@ -72,7 +80,7 @@ fn measured(cluster: &Cluster, stack: &Stack) -> GpuMeasured {
     ];
     let mut products = Vec::new();
     for ([batch, m, n, k], adds) in shapes.map(|shape| (shape, false)).into_iter().chain([(shapes[1], true)]) {
-        for dtype in [DType::F32, DType::BF16] {
+        for dtype in TYPES {
             let product = Product { m, n, k, seconds: 0.0 };
             let one = GpuProduct { dtype, batch, product, adds };
             let seconds = predicted(cluster, stack, &one);
@@ -98,7 +106,7 @@ fn measured(cluster: &Cluster, stack: &Stack) -> GpuMeasured {
                 f32: Some(device.flops_f32),
                 tf32: None,
                 bf16: Some(device.flops_bf16),
-                f8: None,
+                f8: device.flops_f8,
             },
             driver: "13.2".into(),
             nvrtc: "13.2".into(),
@@ -125,7 +133,7 @@ const ROUNDING: f64 = 4.0 * 5e-4;
 
 #[test]
 fn the_constants_of_a_known_gpu_are_recovered() {
-    let (known, stack) = (known(), Stack::find("meshwright-cuda").unwrap());
+    let (known, stack) = (known(), stack());
     let measured = measured(&known, &stack);
     let fitted = gpu_cluster(&measured).unwrap();
     let near = |got: f64, want: f64, within: f64, what: &str| {
@@ -136,11 +144,13 @@ fn the_constants_of_a_known_gpu_are_recovered() {
     assert_eq!(fitted.shared_memory, Some(80 << 30));
     assert_eq!([1, 8].map(|ranks| fitted.for_devices(ranks).device.memory), [80 << 30, 10 << 30]);
     assert_eq!([got.flops_f32, got.flops_bf16, got.host_bandwidth], [67e12, 989.5e12, 50e9]);
+    assert_eq!(got.flops_f8, want.flops_f8);
     near(got.start, want.start, ROUNDING, "start");
     near(got.memory_bandwidth * got.memory_share, want.memory_bandwidth * want.memory_share, ROUNDING, "memory");
     near(got.matmul.depth, want.matmul.depth, ROUNDING, "depth");
     near(got.matmul.f32, want.matmul.f32, ROUNDING, "share of f32");
     near(got.matmul.half, want.matmul.half, ROUNDING, "share of bf16");
+    near(got.matmul.f8, want.matmul.f8, ROUNDING, "share of 8 bits");
     for one in &measured.attention {
         for backward in [false, true] {
             near(
@@ -170,7 +180,7 @@ fn the_constants_of_a_known_gpu_are_recovered() {
 
 #[test]
 fn a_gpu_far_below_its_peaks_is_in_the_range_of_a_file() {
-    let (mut known, stack) = (known(), Stack::find("meshwright-cuda").unwrap());
+    let (mut known, stack) = (known(), stack());
     // Without it all times grow alike.
     known.device.start = 0.0;
     let mut slow = measured(&known, &stack);
@@ -187,4 +197,12 @@ fn a_gpu_far_below_its_peaks_is_in_the_range_of_a_file() {
         let ratio = predicted(&fitted, &stack, one) / one.product.seconds;
         assert!((ratio - 1.0).abs() < ROUNDING, "{one:?}: {ratio}");
     }
+}
+
+#[test]
+fn a_gpu_without_8_bits_states_none() {
+    let mut measured = measured(&known(), &stack());
+    measured.products.retain(|one| one.dtype != DType::F8E4M3);
+    let device = gpu_cluster(&measured).unwrap().device;
+    assert_eq!((device.flops_f8, device.matmul.f8), (None, Matmul::default().f8));
 }

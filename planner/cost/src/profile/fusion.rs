@@ -22,6 +22,7 @@ pub(super) struct Fusion {
     pub(super) permute: bool,
     pub(super) groups: bool,
     pub(super) epilogue: bool,
+    pub(super) product_sum: bool,
 }
 
 /// Role of a pointwise statement in a transformer.
@@ -63,6 +64,7 @@ impl Fusion {
             permute: stack.fuses("permute"),
             groups: stack.fuses("groups"),
             epilogue: stack.fuses("epilogue"),
+            product_sum: stack.fuses("product_sum"),
         }
     }
 

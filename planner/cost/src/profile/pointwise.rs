@@ -8,11 +8,8 @@ use super::site::Site;
 use ir::entity::EntitySet;
 use ir::graph::{SectionKind, Stmt};
 use ir::ids::Value;
-use ir::ops::{KernelOp, Op};
+use ir::ops::{Binary, BinaryKind, KernelOp, Op};
 use smallvec::{SmallVec, smallvec};
-
-/// Bytes of an element in f32.
-const WIDE: f64 = 4.0;
 
 /// Cost of memory-bound kernels.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -69,7 +66,7 @@ pub(super) fn moves(site: &Site<'_>, section: SectionKind, stmts: &[&Stmt], prod
 
 /// Adds the kernels of groups that begin in a section, and returns the first results of all statements in groups. Both gradients are
 /// one body. Of a group with a product, that counts which goes beyond the product. If that is a kernel apart, it reads the product's
-/// result, which is in f32 whatever the format of the activations.
+/// result, or the sum that the product leaves in its place.
 fn in_groups(
     site: &Site<'_>,
     section: SectionKind,
@@ -95,13 +92,37 @@ fn in_groups(
             let operands = product.map_or(0.0, |&at| bytes_of(&body[at].operands));
             let (result, kernels) = match product {
                 Some(&at) if site.fusion.epilogue => (-bytes_of(&body[at].results), 0.0),
-                Some(&at) => (site.local.elements(body[at].results[0]) * WIDE, 1.0),
+                Some(&at) => beyond(site, &outside, &body, &group, at),
                 None => (0.0, 1.0),
             };
             add((outside.bytes(site, &body, &group) - operands + result).max(0.0), kernels);
         }
     }
     grouped
+}
+
+/// Bytes that the kernel behind a product moves in addition to those of its group, and the number of such kernels. If the product leaves
+/// a sum, it has written that instead of its result, and alone with the product the sum needs no kernel.
+fn beyond(site: &Site<'_>, outside: &Outside, body: &[&Stmt], group: &[usize], product: usize) -> (f64, f64) {
+    let bytes = site.bytes(body[product].results[0]);
+    let sum = product_sum(outside, body, group, product).filter(|_| site.fusion.product_sum);
+    match sum.map(|sum| outside.has(body, group, body[sum].results[0])) {
+        Some(_) if group.len() == 2 => (-bytes, 0.0),
+        Some(true) => (0.0, 1.0),
+        _ => (bytes, 1.0),
+    }
+}
+
+/// The sum that alone reads the result of a product in a group, and no operand of it.
+fn product_sum(outside: &Outside, body: &[&Stmt], group: &[usize], product: usize) -> Option<usize> {
+    let (value, operands) = (body[product].results[0], &body[product].operands);
+    let mut readers = group.iter().filter(|&&at| body[at].operands.contains(&value));
+    let (Some(&at), None, false) = (readers.next(), readers.next(), outside.has(body, group, value)) else {
+        return None;
+    };
+    let Op::Kernel(KernelOp::Binary(Binary { kind: BinaryKind::Add, .. })) = body[at].op else { return None };
+    let others: Vec<Value> = body[at].operands.iter().copied().filter(|&other| other != value).collect();
+    (others.len() == 1 && !operands.contains(&others[0])).then_some(at)
 }
 
 fn piece(site: &Site<'_>, stmt: &Stmt, products: &Products) -> Piece {
@@ -211,6 +232,12 @@ impl Outside {
         Outside { later }
     }
 
+    /// True if a value is read outside of a group.
+    fn has(&self, stmts: &[&Stmt], group: &[usize], value: Value) -> bool {
+        let mut others = stmts.iter().enumerate().filter(|(at, _)| !group.contains(at));
+        self.later.contains(value) || others.any(|(_, stmt)| stmt.operands.contains(&value))
+    }
+
     /// Bytes that a kernel moves: operands computed elsewhere, results read elsewhere, and masks of dropout.
     fn bytes(&self, site: &Site<'_>, stmts: &[&Stmt], group: &[usize]) -> f64 {
         let made = |value: Value| group.iter().any(|&at| stmts[at].results.contains(&value));
@@ -227,12 +254,9 @@ impl Outside {
                 }
             }
         }
-        let elsewhere = |value: Value| {
-            let others = stmts.iter().enumerate().filter(|(at, _)| !group.contains(at));
-            self.later.contains(value) || others.into_iter().any(|(_, stmt)| stmt.operands.contains(&value))
-        };
         let results = group.iter().flat_map(|&at| &stmts[at].results);
-        let written = results.filter(|&&value| elsewhere(value)).map(|&value| site.bytes(value)).sum::<f64>();
+        let left = results.filter(|&&value| self.has(stmts, group, value));
+        let written = left.map(|&value| site.bytes(value)).sum::<f64>();
         let dropped = group.iter().filter(|&&at| matches!(stmts[at].op, Op::Kernel(KernelOp::Dropout(_))));
         let masks = dropped.map(|&at| site.local.elements(stmts[at].operands[0]) * site.saved(MASK, 1.0)).sum::<f64>();
         read.into_iter().map(|value| site.bytes(value)).sum::<f64>() - untouched + written + masks

@@ -7,7 +7,7 @@ use super::fused::{Buffers, Fused, LaunchArgs};
 use super::graph::StepGraph;
 use super::lower::element;
 use super::marks::Marks;
-use super::matmul::{Addresses, Matmul};
+use super::matmul::{Addresses, Arithmetic, Matmul};
 use super::medium::DeviceMemory;
 use super::memory::Arena;
 use super::plan::{Place, Plan, Stage, Work, plan, plan_group};
@@ -159,8 +159,8 @@ impl Cuda {
     fn ready(&mut self, plan: Plan) -> Result<Kernel, Error> {
         let mut compiled = Vec::new();
         for stage in &plan.stages {
-            if let Work::Product(plan, formats) = &stage.work {
-                self.matmul.prepare(&self.stream, &plan.gemm, *formats)?;
+            if let Work::Product(plan, formats, added) = &stage.work {
+                self.matmul.prepare(&self.stream, &plan.gemm, *formats, *added)?;
             }
             compiled.push(match &stage.work {
                 Work::Kernel(program) => Compiled::Fused(Box::new(Fused::new(&self.device, program)?)),
@@ -191,11 +191,13 @@ impl Cuda {
                 (_, Compiled::Text(text)) => unsafe {
                     text.launch(&self.stream, &[operands, results], adds, random)?;
                 },
-                (Work::Product(plan, formats), _) => {
+                (Work::Product(plan, formats, added), _) => {
                     let (gemm, adds) = (&plan.gemm, adds != 0);
                     let [a, b] = gemm.ordered([operands[0], operands[1]]);
-                    let scales = operands.get(2..4).map(|scales| gemm.ordered([scales[0], scales[1]]));
-                    let addresses = Addresses { matrices: [a, b, results[0]], scales };
+                    let is_scaled = matches!(formats.arithmetic, Arithmetic::F8(_));
+                    let scales = is_scaled.then(|| gemm.ordered([operands[2], operands[3]]));
+                    let added = added.zip(operands.last().copied());
+                    let addresses = Addresses { matrices: [a, b, results[0]], scales, added };
                     // SAFETY: as in `launch`; the scratch memory is as long as the greatest need.
                     unsafe { self.matmul.launch(&self.stream, gemm, *formats, addresses, adds)? };
                 }

@@ -129,6 +129,16 @@ impl Operation {
         }
     }
 
+    /// Adds a number to each row of D: a list on the device, in the format of D, which a launch reads when it runs.
+    pub(super) fn add_rows(&self, bias: u64) -> Result<(), Error> {
+        let epilogue = sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS as u32;
+        // SAFETY: an epilogue is a uint32, and an address is of the other setting's type.
+        unsafe {
+            self.set(Setting::CUBLASLT_MATMUL_DESC_EPILOGUE, bytes(&epilogue))?;
+            self.set(Setting::CUBLASLT_MATMUL_DESC_BIAS_POINTER, bytes(&bias))
+        }
+    }
+
     /// Gives a setting its value.
     ///
     /// # Safety
@@ -183,7 +193,7 @@ impl Drop for Layout {
 pub(super) struct Preference(sys::cublasLtMatmulPreference_t);
 
 impl Preference {
-    pub(super) fn new(workspace: usize, [a, b, d]: [u32; 3]) -> Result<Preference, Error> {
+    pub(super) fn new(workspace: usize, [a, b, c, d]: [u32; 4]) -> Result<Preference, Error> {
         // Parts of a sum are added in f32, each at its own place in the workspace: no atomic addition, and no rounding before the last.
         let (workspace, reduction) = (workspace as u64, Reduction::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as u32);
         const WHAT: &str = "describing what an algorithm may use";
@@ -193,7 +203,7 @@ impl Preference {
             (PreferenceAttribute::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, bytes(&reduction)),
             (PreferenceAttribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, bytes(&a)),
             (PreferenceAttribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, bytes(&b)),
-            (PreferenceAttribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, bytes(&d)),
+            (PreferenceAttribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, bytes(&c)),
             (PreferenceAttribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, bytes(&d)),
         ];
         for (attribute, value) in attributes {

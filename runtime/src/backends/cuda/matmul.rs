@@ -4,6 +4,7 @@
 //! once per shape: the first that the library proposes, or, on request, the fastest of several on the device. No algorithm adds
 //! parts of a sum in the order in which threads come, so that equal operands give equal bits.
 
+use super::addend::Addend;
 use super::descriptors::{Descriptors, Preference};
 use super::device::Device;
 use super::error::{Error, Tried};
@@ -80,11 +81,23 @@ pub struct Addresses {
     pub matrices: [u64; 3],
     /// Those of the scales of A and B, which operands of 8 bits have.
     pub scales: Option<[u64; 2]>,
+    /// That of what is added.
+    pub added: Option<(Addend, u64)>,
+}
+
+impl Addresses {
+    /// The matrix that the library scales by beta and adds: D itself where no other is added.
+    fn c(&self) -> u64 {
+        match self.added {
+            Some((Addend::Same, c)) => c,
+            _ => self.matrices[2],
+        }
+    }
 }
 
 impl From<[u64; 3]> for Addresses {
     fn from(matrices: [u64; 3]) -> Addresses {
-        Addresses { matrices, scales: None }
+        Addresses { matrices, scales: None, added: None }
     }
 }
 
@@ -110,12 +123,13 @@ pub struct Matmul {
 // SAFETY: the handle and the descriptors are used by one thread at a time, and belong to none.
 unsafe impl Send for Matmul {}
 
-/// Key by which an algorithm is chosen: the matmul, and the alignment of A, B and D in bytes.
+/// Key by which an algorithm is chosen: the matmul, what it adds, and the alignment of A, B, C and D in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct AlgorithmKey {
     gemm: Gemm,
     formats: Formats,
-    alignment: [u32; 3],
+    added: Option<Addend>,
+    alignment: [u32; 4],
 }
 
 /// A product that can be launched.
@@ -152,11 +166,17 @@ impl Matmul {
     ///
     /// # Errors
     /// No algorithm does it, or a launch fails.
-    pub fn prepare(&mut self, stream: &Stream, gemm: &Gemm, formats: Formats) -> Result<(), Error> {
+    pub fn prepare(
+        &mut self,
+        stream: &Stream,
+        gemm: &Gemm,
+        formats: Formats,
+        added: Option<Addend>,
+    ) -> Result<(), Error> {
         if gemm.batch * gemm.m * gemm.n * gemm.k == 0 {
             return Ok(());
         }
-        let key = AlgorithmKey { gemm: *gemm, formats, alignment: [ALIGNED; 3] };
+        let key = AlgorithmKey { gemm: *gemm, formats, added, alignment: [ALIGNED; 4] };
         if self.is_timing && !self.ready.contains_key(&key) {
             let device = self.device.clone();
             // Nobody else on the device times at the same time.
@@ -180,10 +200,12 @@ impl Matmul {
             Err(Error::Memory { .. }) => return Ok(proposals[0]),
             Err(why) => return Err(why),
         };
+        let mut addresses = trial.addresses();
+        addresses.added = key.added.map(|addend| (addend, addresses.matrices[2]));
         let (start, end) = (Event::timed(&self.device)?, Event::timed(&self.device)?);
         let best = fastest(&proposals, |algorithm| {
             // SAFETY: the matrices are the trial's own.
-            let launch = || unsafe { self.multiply(stream, &descriptors, algorithm, trial.addresses(), false) };
+            let launch = || unsafe { self.multiply(stream, &descriptors, algorithm, addresses, false) };
             trial.seconds(stream, [&start, &end], launch)
         })?;
         Ok(proposals[best])
@@ -209,7 +231,8 @@ impl Matmul {
     /// No algorithm does it, or the launch fails.
     ///
     /// # Safety
-    /// The matrices are in live arenas, aligned to their elements; `D` overlaps no other; no other stream works on them.
+    /// The matrices are in live arenas, aligned to their elements; `D` overlaps no other, but may be the matrix that is added; no other
+    /// stream works on them. What is added has terms, and nothing accumulates with it.
     pub unsafe fn launch(
         &mut self,
         stream: &Stream,
@@ -229,8 +252,10 @@ impl Matmul {
             return if accumulate { Ok(()) } else { unsafe { stream.fill(addresses.matrices[2], 0, bytes) } };
         }
         let aligned = |address: u64| (address & address.wrapping_neg()).min(u64::from(ALIGNED)) as u32;
-        let alignment = addresses.matrices.map(aligned);
-        let key = AlgorithmKey { gemm: *gemm, formats, alignment };
+        let [a, b, d] = addresses.matrices;
+        let alignment = [a, b, addresses.c(), d].map(aligned);
+        let added = addresses.added.map(|(addend, _)| addend);
+        let key = AlgorithmKey { gemm: *gemm, formats, added, alignment };
         self.ready(&key)?;
         let Ready { descriptors, algorithm } = &self.ready[&key];
         // SAFETY: as the caller promises.
@@ -243,13 +268,18 @@ impl Matmul {
         stream: &Stream,
         descriptors: &Descriptors,
         algorithm: &sys::cublasLtMatmulAlgo_t,
-        Addresses { matrices: [a, b, d], scales }: Addresses,
+        addresses: Addresses,
         accumulate: bool,
     ) -> Result<(), Error> {
-        if let Some(scales) = scales {
+        let ([a, b, d], c) = (addresses.matrices, addresses.c());
+        if let Some(scales) = addresses.scales {
             descriptors.operation.scale(scales)?;
         }
-        let (alpha, beta) = (1f32, if accumulate { 1f32 } else { 0f32 });
+        if let Some((Addend::Row, bias)) = addresses.added {
+            descriptors.operation.add_rows(bias)?;
+        }
+        let has_c = accumulate || matches!(addresses.added, Some((Addend::Same, _)));
+        let (alpha, beta) = (1f32, if has_c { 1f32 } else { 0f32 });
         let ([a_layout, b_layout, d_layout], limit) = (descriptors.matrices(), self.workspace.bytes());
         // SAFETY: handle, descriptors and workspace are alive; the scalars are read before the call returns, as the default
         // pointer mode says; the matrices are as the caller promises.
@@ -263,7 +293,7 @@ impl Matmul {
                 a_layout,
                 b as *const c_void,
                 b_layout,
-                d as *const c_void,
+                c as *const c_void,
                 d_layout,
                 d as *mut c_void,
                 d_layout,
@@ -277,11 +307,15 @@ impl Matmul {
     }
 }
 
-/// The descriptors of a product. What scales they name until its launch is memory of the workspace: the library sees that there are some.
+/// The descriptors of a product. The scales and the bias that they name until its launch are memory of the workspace: the library sees
+/// that there are some.
 fn describe(key: &AlgorithmKey, workspace: &Arena) -> Result<Descriptors, Error> {
     let descriptors = Descriptors::new(&key.gemm, key.formats)?;
     if let Arithmetic::F8(_) = key.formats.arithmetic {
         descriptors.operation.scale([workspace.address(0, size_of::<f32>()); 2])?;
+    }
+    if key.added == Some(Addend::Row) {
+        descriptors.operation.add_rows(workspace.address(0, size_of::<f32>()))?;
     }
     Ok(descriptors)
 }

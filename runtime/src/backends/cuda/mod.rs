@@ -3,6 +3,7 @@
 //! CUDA's libraries are loaded at first use: the program builds and runs without them, and reports a missing library as
 //! [`Error::Missing`].
 
+mod addend;
 mod backend;
 mod border;
 pub mod check;
@@ -33,3 +34,4 @@ pub use backend::{Cuda, Kernel};
 pub use error::Error;
 pub use graph::StepGraph;
 pub use medium::DeviceMemory;
+pub use scaled::has_eight_bits;

@@ -3,6 +3,7 @@
 //! A plan is a list of stages: matrix products, and kernels of programs, each of as many of the next statements as one kernel can do. What
 //! only later stages read is in scratch memory.
 
+use super::addend::{self, Addend, Sum};
 use super::lower::{Lowering, Made, element, len, of_blocks};
 use super::matmul::{Arithmetic, Formats};
 use super::scaled;
@@ -52,8 +53,8 @@ pub enum Work {
     Kernel(Box<Program>),
     /// A kernel that is written by hand.
     Written(Box<Written>),
-    /// A matrix product; operands of 8 bits are followed by their scales.
-    Product(Box<Contraction>, Formats),
+    /// A matrix product; operands of 8 bits are followed by their scales, and all operands by what is added.
+    Product(Box<Contraction>, Formats, Option<Addend>),
     /// The operand's elements in their own order.
     Copy,
 }
@@ -125,6 +126,8 @@ struct Planner<'a> {
     next: Growing,
     /// Gradient sums so far.
     flags: usize,
+    /// Statements that a product has done.
+    done: Vec<usize>,
 }
 
 /// A program and where its inputs and results are.
@@ -141,7 +144,8 @@ struct Growing {
 
 impl<'a> Planner<'a> {
     fn new(site: &'a GroupSite<'a>, capability: (u32, u32)) -> Planner<'a> {
-        Planner { site, capability, plan: Plan::default(), left: Vec::new(), next: Growing::default(), flags: 0 }
+        let (plan, next) = (Plan::default(), Growing::default());
+        Planner { site, capability, plan, left: Vec::new(), next, flags: 0, done: Vec::new() }
     }
 }
 
@@ -150,6 +154,9 @@ impl Planner<'_> {
     fn run(site: &GroupSite<'_>, capability: (u32, u32), grows: bool) -> Result<Plan, String> {
         let mut planner = Planner::new(site, capability);
         for (at, stmt) in site.stmts.iter().enumerate() {
+            if planner.done.contains(&at) {
+                continue;
+            }
             let flag = stmt.accumulate.then_some(planner.flags);
             planner.flags += usize::from(stmt.accumulate);
             if let Some(steps) = written::steps(stmt.op, &stmt.site) {
@@ -159,7 +166,7 @@ impl Planner<'_> {
             }
             if let KernelOp::Einsum(op) = stmt.op {
                 planner.flush(at)?;
-                planner.product(op, stmt, flag)?;
+                planner.product(op, at, flag)?;
                 continue;
             }
             let grown = planner.grown(stmt, flag).ok().filter(|_| grows);
@@ -316,14 +323,15 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// A matrix product. A result in f32, or in a format that the arithmetic rounds to, is written as the statement rounds it; another one,
-    /// and one whose dims lie in another order, becomes the first value of the next kernel.
-    fn product(&mut self, op: &Einsum, stmt: &GroupStmt<'_>, flag: Option<usize>) -> Result<(), String> {
-        let (plan, arithmetic, operands) = match op.scaled {
+    /// A matrix product. A result in f32, or in a format that the arithmetic rounds to, is written as the statement rounds it, with what a
+    /// later statement adds to it. Another one, and one whose dims have another order, becomes the first value of the next kernel.
+    fn product(&mut self, op: &Einsum, at: usize, flag: Option<usize>) -> Result<(), String> {
+        let stmt = &self.site.stmts[at];
+        let (plan, arithmetic, mut operands) = match op.scaled {
             None => self.multiplied(op, stmt)?,
             Some(_) => self.scaled(op, stmt)?,
         };
-        let (value, result, size) = (stmt.results[0], stmt.site.results[0], plan.sizes[2]);
+        let (mut value, result, size) = (stmt.results[0], stmt.site.results[0], plan.sizes[2]);
         let (to, unpack) = (element(result.dtype), plan.unpack.clone());
         let mut formats = Formats { arithmetic, result: Element::F32 };
         // A number that is moved and then added is rounded when it is added.
@@ -331,12 +339,18 @@ impl Planner<'_> {
             formats.result = to;
         }
         let is_direct = unpack.is_none() && to == formats.result;
+        let sum = self.sum(at, &plan, formats).filter(|_| is_direct && flag.is_none());
+        if let Some((sum, place)) = sum {
+            operands.push(place);
+            self.done.push(sum.stmt);
+            value = self.site.stmts[sum.stmt].results[0];
+        }
         let place = match value {
             GroupValue::Result(at) if is_direct => Place::Result(at),
             _ => Place::Scratch(self.scratch(size * formats.result.bytes())),
         };
         let adds = vec![flag.filter(|_| is_direct)];
-        let work = Work::Product(Box::new(plan), formats);
+        let work = Work::Product(Box::new(plan), formats, sum.map(|(sum, _)| sum.addend));
         self.plan.stages.push(Stage { work, operands, results: vec![place], adds, partials: 0, spare: vec![] });
         if is_direct {
             self.left.push(Left { value, place, element: to, len: size });
@@ -350,6 +364,22 @@ impl Planner<'_> {
         self.next.elements.push(to);
         self.next.flags.extend(flag.map(|flag| (value, flag)));
         Ok(())
+    }
+
+    /// The addition that a product does, and the place of what is added, which is there.
+    fn sum(&self, product: usize, plan: &Contraction, formats: Formats) -> Option<(Sum, Place)> {
+        let sum = addend::sum(&self.site.stmts, product)?;
+        let stmt = &self.site.stmts[sum.stmt];
+        let other = stmt.operands.iter().position(|&read| read == sum.with)?;
+        let (len, gemm) = (len(stmt.site.operands[other], &stmt.site), &plan.gemm);
+        // The library adds biases to products of 8 bits in some formats only ("cublasLtMatmul", table of FP8 kernels). Without terms
+        // there is no launch.
+        let is_taken = match sum.addend {
+            Addend::Same => len == plan.sizes[2],
+            Addend::Row => gemm.batch == 1 && gemm.d.rows == len && !matches!(formats.arithmetic, Arithmetic::F8(_)),
+        };
+        let place = self.place(sum.with).ok()?;
+        (is_taken && gemm.k > 0).then_some((sum, place))
     }
 
     /// A product of operands as they are; those that it cannot read are copied.

@@ -203,7 +203,7 @@ fn einsums_are_matrix_products() {
     let (_, op, operands, results) = typed(Einsum::new("b s h, h g d -> b s g d").unwrap(), &[&[3, 4, 5], &[5, 2, 6]]);
     let want = Contraction::new(&['b', 's', 'h'], &['h', 'g', 'd'], &['b', 's', 'g', 'd'], &[3, 4, 5], &[5, 2, 6]);
     let plan = planned(&op, &operands, &results).unwrap();
-    let work = |formats| Work::Product(Box::new(want.clone().unwrap()), formats);
+    let work = |formats| Work::Product(Box::new(want.clone().unwrap()), formats, None);
     let [product] = &plan.stages[..] else { panic!("one launch") };
     assert_eq!(product.work, work(Formats::F32));
     assert_eq!((&product.results[..], &product.adds[..]), (&[Place::Result(0)][..], &[Some(0)][..]));
@@ -246,7 +246,7 @@ fn products_are_rounded_before_they_move_unless_they_are_added() {
     for (accumulate, format) in [(false, Element::Bf16), (true, Element::F32)] {
         let plan = eq(accumulate);
         let formats = plan.stages.iter().find_map(|stage| match &stage.work {
-            Work::Product(_, formats) => Some(*formats),
+            Work::Product(_, formats, _) => Some(*formats),
             _ => None,
         });
         assert_eq!(formats, Some(Formats { arithmetic: Arithmetic::Bf16, result: format }));
@@ -269,7 +269,7 @@ fn scaled_product(sizes: [u64; 3], scales: [&[u64]; 2], capability: (u32, u32)) 
 fn products_of_8_bits_are_those_of_tensor_cores_or_of_bf16() {
     let one: [&[u64]; 2] = [&[1, 1], &[1, 1]];
     let arithmetic = |plan: &Plan| match plan.stages.last().map(|stage| &stage.work) {
-        Some(Work::Product(_, formats)) => *formats,
+        Some(Work::Product(_, formats, _)) => *formats,
         work => panic!("{work:?}"),
     };
     // The second operand has its terms apart, and is copied.
@@ -358,4 +358,65 @@ fn what_is_read_elsewhere_is_copied_before_it_is_overwritten() {
     let plan = pair(&neg, &rope, &[&x, &position], &x, &x, false);
     let [stage] = &plan.stages[..] else { panic!("one launch") };
     assert_eq!(stage.spare, [(0, 0, 4 * 3 * 4 * 2 * 6)]);
+}
+
+/// The plan of a product of `[3, 4]` and `[4, 6]`, and of a statement that reads it and another tensor.
+fn product_and(second: &KernelOp, other: (GroupValue, &Type), accumulate: bool) -> Plan {
+    let (value, other) = other;
+    let KernelOp::Einsum(einsum) = &einsum("m k, k n -> m n") else { panic!("an einsum") };
+    let narrow = |sizes: &[u64]| Type::of(DType::BF16, sizes);
+    let (x, w, y, mesh) = (narrow(&[3, 4]), narrow(&[4, 6]), narrow(&[3, 6]), Mesh::default());
+    let (first, results, operands) = ([&x, &w], [&y], [&y, other]);
+    let site = |operands, results| KernelSite { mesh: &mesh, coordinates: &[], operands, results, forward: true };
+    let product = GroupStmt {
+        op: &KernelOp::Einsum(einsum.clone()),
+        site: site(&first, &results),
+        operands: vec![GroupValue::Operand(0), GroupValue::Operand(1)],
+        results: vec![GroupValue::Interior(0)],
+        accumulate: false,
+    };
+    let read = GroupStmt {
+        op: second,
+        site: site(&operands, &results),
+        operands: vec![GroupValue::Interior(0), value],
+        results: vec![GroupValue::Result(0)],
+        accumulate,
+    };
+    plan_group(&GroupSite { stmts: vec![product, read] }, HOPPER).unwrap()
+}
+
+fn einsum(equation: &str) -> KernelOp {
+    KernelOp::Einsum(Einsum::new(equation).unwrap())
+}
+
+#[test]
+fn a_product_adds_what_alone_reads_it() {
+    let op = |op: Op| if let Op::Kernel(op) = op { op } else { panic!("a kernel op") };
+    let (add, bias) =
+        (op(Binary::of(BinaryKind::Add).into()), op(Binary::spread(BinaryKind::Add, "m n, n -> m n").unwrap().into()));
+    let (same, row) = (Type::of(DType::BF16, &[3, 6]), Type::of(DType::BF16, &[6]));
+    let other = |ty| (GroupValue::Operand(2), ty);
+    for (sum, ty, addend) in [(&add, &same, Addend::Same), (&bias, &row, Addend::Row)] {
+        let plan = product_and(sum, other(ty), false);
+        let [product] = &plan.stages[..] else { panic!("one launch") };
+        assert!(matches!(&product.work, Work::Product(_, _, Some(added)) if *added == addend), "{product:?}");
+        assert_eq!(
+            (&product.operands[..], &product.results[..]),
+            (&[0, 1, 2].map(Place::Operand)[..], &[Place::Result(0)][..])
+        );
+        // A gradient sum is another kernel's.
+        assert_eq!(product_and(sum, other(ty), true).stages.len(), 2);
+    }
+    let wide = Type::of(DType::F32, &[3, 6]);
+    let sub = op(Binary::of(BinaryKind::Sub).into());
+    let column = op(Binary::spread(BinaryKind::Add, "m n, m -> m n").unwrap().into());
+    let launches = [
+        product_and(&sub, other(&same), false),
+        product_and(&add, other(&wide), false),
+        product_and(&column, other(&Type::of(DType::BF16, &[3])), false),
+        // D would have the place of A, or the sum two terms of the product.
+        product_and(&add, (GroupValue::Operand(0), &same), false),
+        product_and(&add, (GroupValue::Interior(0), &same), false),
+    ];
+    launches.iter().for_each(|plan| assert_eq!(plan.stages.len(), 2, "{plan:?}"));
 }

@@ -16,7 +16,7 @@ const FIRST: (u32, u32) = (8, 9);
 const MULTIPLE: usize = 16;
 
 /// True if tensor cores of a compute capability multiply numbers of 8 bits.
-pub(super) fn has_eight_bits(capability: (u32, u32)) -> bool {
+pub fn has_eight_bits(capability: (u32, u32)) -> bool {
     capability >= FIRST
 }
 

@@ -59,7 +59,7 @@ impl Trial {
     pub(super) fn addresses(&self) -> Addresses {
         let at = |start| self.arena.address(start, 0);
         let scales = self.scales.map(|start| [at(start), at(start + size_of::<f32>())]);
-        Addresses { matrices: self.starts.map(at), scales }
+        Addresses { matrices: self.starts.map(at), scales, added: None }
     }
 
     /// Seconds of some launches.

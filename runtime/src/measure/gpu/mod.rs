@@ -51,7 +51,7 @@ pub struct GpuMeasured {
 /// A batch of matrix products.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct GpuProduct {
-    /// Type of the operands, f32 or bf16.
+    /// Type of the operands: f32, bf16, or E4M3 with one scale each.
     pub dtype: DType,
     /// Number of products.
     pub batch: usize,

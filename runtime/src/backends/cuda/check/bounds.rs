@@ -54,6 +54,15 @@ impl Numbers {
             (element.nearest(x), apart)
         })
     }
+
+    /// Not rounded here, but rounded to an element type elsewhere.
+    fn apart_by(self, element: Element) -> Numbers {
+        let rounded = self.clone().rounded(element);
+        Numbers::from_fn(self.value.len(), |i| {
+            let apart = (rounded.value[i] - self.value[i]).abs();
+            (self.value[i], self.error[i].max(rounded.error[i] + apart))
+        })
+    }
 }
 
 /// Tensors and random numbers of a launch.
@@ -104,8 +113,13 @@ impl Plane<'_> {
     fn stage(&self, stage: &Stage, operands: &[Numbers]) -> Result<Vec<Numbers>, String> {
         match &stage.work {
             Work::Copy => Ok(vec![operands[0].clone()]),
-            Work::Product(plan, formats) => {
+            Work::Product(plan, formats, None) => {
                 Ok(vec![product(plan, formats.arithmetic, operands).rounded(formats.result)])
+            }
+            Work::Product(plan, formats, Some(_)) => {
+                let (with, operands) = operands.split_last().ok_or("a product without operands")?;
+                let made = product(plan, formats.arithmetic, operands).apart_by(formats.result);
+                Ok(vec![plus(&made, with).rounded(formats.result)])
             }
             Work::Written(_) => Err("a kernel that is written by hand, in a group of several ops".to_string()),
             Work::Kernel(program) => {
@@ -119,6 +133,15 @@ impl Plane<'_> {
             }
         }
     }
+}
+
+/// A sum in f32, whose second term begins again where it ends.
+fn plus(made: &Numbers, with: &Numbers) -> Numbers {
+    Numbers::from_fn(made.value.len(), |i| {
+        let of = i % with.value.len().max(1);
+        let sum = made.value[i] + with.value[of];
+        (sum, made.error[i] + with.error[of] + 2.0 * UNIT * (made.value[i].abs() + with.value[of].abs()))
+    })
 }
 
 fn kernel(program: &Program, operands: &[Numbers], random: RandomContext) -> Result<Vec<Numbers>, String> {

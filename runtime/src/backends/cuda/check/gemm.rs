@@ -250,7 +250,7 @@ impl Placed {
         let [first, second, d, of_first, of_second] = self.addresses;
         let ([a, b], scales) = (gemm.ordered([first, second]), gemm.ordered([of_first, of_second]));
         let is_scaled = matches!(self.formats.arithmetic, Arithmetic::F8(_));
-        Addresses { matrices: [a, b, d], scales: is_scaled.then_some(scales) }
+        Addresses { matrices: [a, b, d], scales: is_scaled.then_some(scales), added: None }
     }
 
     fn read(&self, bench: &mut Bench) -> Result<Vec<f32>, Error> {
@@ -386,7 +386,7 @@ fn timed(bench: &mut Bench) -> Result<Found, Error> {
     let mut matmul = Matmul::new(&bench.device)?;
     matmul.set_timing(true);
     let eq = Eq::new("mk,kn>mn", |_| n);
-    matmul.prepare(&bench.stream, &eq.gpu()?.gemm, formats)?;
+    matmul.prepare(&bench.stream, &eq.gpu()?.gemm, formats, None)?;
     large(bench, &mut matmul, "mk,kn>mn", [n; 3], formats)
 }
 

@@ -89,7 +89,7 @@ pub fn compare_twice(cuda: &mut Cuda, site: &GroupSite<'_>, how: Run, draw: Draw
 }
 
 /// Groups as blocks whose results they leave, over a format. The sizes are those of `dims`.
-const GROUPS: [(&str, &str); 6] = [
+const GROUPS: [(&str, &str); 7] = [
     (
         "swiglu and its gradient",
         "block @b(%x: T[m, h], %y: T[m, h]) -> T[m, h], T[m, h] {
@@ -130,6 +130,15 @@ const GROUPS: [(&str, &str); 6] = [
            %a: T[m, k, n, d] = rope(%x, %p, theta=10000.0)
            %s: T[m, k, n, d] = dropout(%a, p=0.1, path=\"a\")
            return %s
+         }",
+    ),
+    (
+        "product and sum",
+        "block @b(%x: T[m, h], %w: T[h, n], %y: T[m, n]) -> T[m, n], T[m, n] {
+           %p: T[m, n] = einsum(%x, %w, eq=\"m h, h n -> m n\")
+           %a: T[m, n] = add(%y, %p)
+           %n: T[m, n] = silu(%a)
+           return %a, %n
          }",
     ),
     (
