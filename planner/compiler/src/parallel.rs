@@ -257,6 +257,19 @@ mod tests {
     }
 
     #[test]
+    fn a_default_is_read_by_its_word() {
+        let changed =
+            parse_any("pp=3,vp=1,group=2,slices=3,shard=8,tp_overlap=true,dp_overlap=false,stages=2,5").unwrap();
+        for key in KEYS.iter().filter(|key| !["dp", "vp", "rank_order"].contains(&key.name)) {
+            let mut read = changed.clone();
+            let word = (key.text)(&ParallelConfig::default());
+            (key.read)(&mut read, &[&word]).unwrap();
+            assert_eq!((key.text)(&read), word, "{}", key.name);
+        }
+        assert_eq!(parse_any("pp=2,stages=even,shard=all,tp_overlap=default").unwrap(), parse_any("pp=2").unwrap());
+    }
+
+    #[test]
     fn what_can_only_be_predicted_comes_back_too() {
         let text = "dp=8,tp=2,cp=2,ep=8,etp=2,cp_kind=ring,shard=8,zero=3,recompute=selective:mlp+norm,offload=true,\
                     tp_overlap=true,dp_overlap=false";

@@ -53,8 +53,8 @@ macro_rules! key {
     };
     // A value that may be left to something else, which has a word.
     ($field:ident, $about:literal, else $word:literal) => {
-        key!($field, $about, printed: |config| config.$field.is_some(), read: some, text: |value| or($word, value),
-             json: or_null(|config| &config.$field))
+        key!($field, $about, printed: |config| config.$field.is_some(), read: |key, text| some($word, key, text),
+             text: |value| or($word, value), json: or_null(|config| &config.$field))
     };
     // A value that is printed if it is not the default.
     ($field:ident, $about:literal, changed: $read:expr, json: $json:expr) => {
@@ -63,19 +63,23 @@ macro_rules! key {
     };
 }
 
-/// A row: a key whose value is a list.
+/// A row: a key whose value is a list. An empty one has a word.
 macro_rules! list {
-    ($field:ident, $about:literal, printed: $printed:expr, items: $items:expr) => {
+    ($field:ident, $about:literal, printed: $printed:expr, items: $items:expr, else $word:literal) => {
         Key {
             name: stringify!($field),
             about: $about,
             is_list: true,
             is_printed: $printed,
             read: |config, values| {
+                let values = if *values == [$word] { &[] } else { values };
                 config.$field = values.iter().map(|item| value(stringify!($field), item)).collect::<Result<_, _>>()?;
                 Ok(())
             },
-            text: |config| config.$field.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
+            text: |config| match config.$field.is_empty() {
+                true => $word.to_string(),
+                false => config.$field.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
+            },
             json: || json!({ "type": "array", "items": $items }),
         }
     };
@@ -97,10 +101,10 @@ pub const KEYS: &[Key] = &[
     key!(schedule, "pipeline schedule: see `meshwright schedules`", printed: |_| true, read: value, text: Clone::clone,
          json: String::json()),
     list!(rank_order, "axes of the ranks, outermost first: pp,dp,cp,tp", printed: |_| true,
-          items: json!({ "enum": ["pp", "dp", "cp", "tp"] })),
+          items: json!({ "enum": ["pp", "dp", "cp", "tp"] }), else "none"),
     key!(vp, "stages per pipeline rank", else "1"),
-    key!(group, "micro-batches that go through one stage of a rank before its next stage", else "1"),
-    key!(slices, "slices of each sequence, for schedules that have them", else "1"),
+    key!(group, "micro-batches that go through one stage of a rank before its next stage", else "default"),
+    key!(slices, "slices of each sequence, for schedules that have them", else "default"),
     key!(cp_kind, "exchange of keys and values under cp: allgather, ring or ulysses",
          printed: |config| config.cp_kind != CpKind::default(), read: cp_kind, text: |kind: &CpKind| kind.name().to_string(),
          json: json!({ "enum": CpKind::ALL.map(|(name, _)| name) })),
@@ -111,8 +115,8 @@ pub const KEYS: &[Key] = &[
     key!(offload, "offload saved activations to host memory; true or false", changed: truth, json: bool::json()),
     key!(tp_overlap, "tensor-parallel communication overlaps matmuls; true or false", else "default"),
     key!(dp_overlap, "data-parallel communication overlaps the backward; true or false", else "default"),
-    list!(stages, "the first block of each stage but the first", printed: |config| !config.stages.is_empty(),
-          items: json!({ "type": "integer", "minimum": 0 })),
+    list!(stages, "the first block of each stage but the first; `even` divides the work evenly",
+          printed: |config| !config.stages.is_empty(), items: json!({ "type": "integer", "minimum": 0 }), else "even"),
 ];
 
 /// The JSON schema of a configuration as reports hold it: an object with every key.
@@ -205,8 +209,9 @@ fn truth(key: &str, text: &str) -> Result<bool, ParallelError> {
     value(key, text)
 }
 
-fn some<T: Value>(key: &str, text: &str) -> Result<Option<T>, ParallelError> {
-    value(key, text).map(Some)
+/// A value, or what a word leaves it to. The word `1` is a value too.
+fn some<T: Value>(word: &str, key: &str, text: &str) -> Result<Option<T>, ParallelError> {
+    if text == word && word != "1" { Ok(None) } else { value(key, text).map(Some) }
 }
 
 fn or<T: Display>(word: &str, value: &Option<T>) -> String {
