@@ -1,7 +1,8 @@
 //! A reshard: the cheapest sequence of collectives between two shardings of a tensor, and the cost of the naive path.
 
 use compiler::error::Error;
-use cost::{CPU, Cluster};
+use compiler::machine_source;
+use cost::Cluster;
 use ir::catalogue::Code;
 use ir::graph::{Block, Model, Span, Stmt};
 use ir::ops::Op;
@@ -28,6 +29,8 @@ pub struct ReshardRequest {
     pub from: String,
     /// The target sharding.
     pub to: String,
+    /// The cluster whose links carry the messages: a preset, or a TOML file.
+    pub cluster: String,
 }
 
 /// The cheapest and the naive path between two shardings. Types and collectives are IR text.
@@ -89,6 +92,7 @@ impl fmt::Display for ReshardReport {
 ///     dtype: "f32".to_string(),
 ///     from: "{x},{y}".to_string(),
 ///     to: "{},{x}".to_string(),
+///     cluster: "cpu".to_string(),
 /// };
 /// let report = reshard(&request)?;
 /// assert!(report.cheapest.seconds < report.naive.seconds);
@@ -97,10 +101,10 @@ impl fmt::Display for ReshardReport {
 /// ```
 ///
 /// # Errors
-/// A sharding does not fit the mesh, or no collective leads to the target.
+/// A sharding does not fit the mesh, no collective leads to the target, or the cluster is not known.
 pub fn reshard(request: &ReshardRequest) -> Result<ReshardReport, Error> {
     let (model, from, to) = read(request)?;
-    let cluster: &Cluster = &CPU;
+    let cluster: &Cluster = &machine_source::cluster(&request.cluster)?;
     let site = Site { mesh: &model.mesh, dims: &model.dims, cluster };
     let no_path = |_| {
         Error::input(

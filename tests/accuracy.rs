@@ -8,7 +8,7 @@ use meshwright::accuracy::{
 };
 use meshwright::autotune::explain::TIE;
 use meshwright::compiler::parallel::parse_any;
-use meshwright::estimator::{EstimateRequest, Estimator, beyond};
+use meshwright::estimator::{EstimateRequest, Estimator, JobNumbers, beyond};
 use std::collections::BTreeMap;
 
 /// Sources, and the most that the median and the 90th percentile of their errors in time may be.
@@ -142,6 +142,8 @@ fn what_was_run_is_supported() {
         let mut parallel = parse_any(&request.parallel).unwrap();
         parallel.dp = request.gpus.unwrap() / parallel.devices().max(1);
         let stack = Stack::find(&request.stack).unwrap();
-        assert_eq!(beyond(&parallel, &stack), Vec::<String>::new(), "{} on {}", run.id, stack.name);
+        let (seq, global_batch) = (Some(request.seq), Some(request.global_batch));
+        let job = JobNumbers { seq, global_batch, ..JobNumbers::default() };
+        assert_eq!(beyond(&parallel, &stack, &job), [], "{} on {}", run.id, stack.name);
     }
 }

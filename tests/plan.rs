@@ -1,6 +1,7 @@
 //! Plans: as good as trying all configurations, within the pins, the same each time, and clear where there is none.
 
-use meshwright::autotune::plan::{Basis, Found, Objective, PlanRequest, find};
+use meshwright::Plan;
+use meshwright::autotune::plan::{Basis, Found, Objective, PlanReport, PlanRequest, find};
 use meshwright::compiler::error::Error;
 use meshwright::estimator::Estimator;
 
@@ -8,7 +9,10 @@ fn request(model: &str, cluster: &str, gpus: u64, global_batch: u64, pin: &str) 
     let seq = if model == "tiny-gpt2" { 256 } else { 512 };
     // Zero-bubble schedules are pinned that the stack does not support.
     let beyond_stack = pin.contains("schedule=zb");
-    PlanRequest { pin: pin.into(), top: 3, beyond_stack, ..PlanRequest::new(model, cluster, gpus, seq, global_batch) }
+    // V100 has no bf16.
+    let precision = if cluster == "v100" { "fp16" } else { "bf16" }.into();
+    let request = PlanRequest::new(model, cluster, gpus, seq, global_batch);
+    PlanRequest { pin: pin.into(), top: 3, beyond_stack, precision, ..request }
 }
 
 fn plan(estimator: &Estimator, request: &PlanRequest) -> Found {
@@ -129,7 +133,8 @@ fn what_cannot_be_is_refused() {
         |request: PlanRequest| Error::from(find(&Estimator::new(), &request, &|_| {}).unwrap_err()).to_string();
     for (gpus, pin, part) in [
         (7, "cp=1", "no configuration of 7 devices serves"),
-        (8, "tp=8,pp=2", "with the pins tp=8,pp=2"),
+        (8, "tp=4,pp=4", "with the pins tp=4,pp=4"),
+        (8, "tp=8,pp=1", "needs kv_heads % tp == 0"),
         (8, "tp=3", "no configuration"),
         (8, "tpp=3", "there is no `tpp`"),
         (8, "schedule=1f2b", "no schedule `1f2b`"),
@@ -206,7 +211,7 @@ fn a_plan_is_within_its_stack() {
         [("megatron-core-2025", "pp=4"), ("nanotron-2024", ""), ("foundry-2023", ""), ("fsdp-eager", "pp=2")]
     {
         for report in &on(stack, pin, 4096, false).best {
-            assert_eq!(report.beyond_stack, Vec::<String>::new(), "{stack}");
+            assert_eq!(report.beyond_stack, [], "{stack}");
         }
     }
     let narrow = on("megatron-core-2025", "pp=4", 4096, false);
@@ -218,6 +223,77 @@ fn a_plan_is_within_its_stack() {
     let values = text(&on("megatron-core-2025", "dp=8,zero=3,mbs=2", 8192, true));
     assert!(modules.contains("recompute=") && values.contains("recompute=selective:"), "{modules} {values}");
     assert_ne!(modules, values);
+}
+
+/// Combinations of options that a stack does not support are not planned: those of experts, sequences and stages.
+#[test]
+fn a_plan_keeps_the_rules_of_its_stack() {
+    let estimator = Estimator::new();
+    let best = |stack: &str, model: &str, seq: u64, pin: &str| {
+        let request = PlanRequest { stack: stack.into(), seq, ..request(model, "h100", 16, 32, pin) };
+        let found = find(&estimator, &request, &|_| {}).map_err(Error::from)?;
+        assert!(found.best.iter().all(|report| report.beyond_stack.is_empty()), "{stack} {pin}");
+        Ok::<_, Error>(found.best.iter().map(|report| report.parallel.clone()).collect::<Vec<_>>())
+    };
+    for stack in ["nemo", "fsdp-compile", "automodel-2026", "megatron-core-2025"] {
+        for parallel in best(stack, "mixtral-8x7b", 4096, "").unwrap() {
+            assert!(stack != "nemo" || parallel.etp == parallel.tp, "{parallel:?}");
+            assert!(stack != "automodel-2026" || parallel.tp == 1, "{parallel:?}");
+        }
+    }
+    // 32 layers are no six equal stages.
+    for parallel in best("megatron-2022", "llama3-8b", 4096, "pp=4").unwrap() {
+        assert_eq!(32 % (4 * parallel.vp.unwrap_or(1)), 0, "{parallel:?}");
+    }
+    // 1028 is 2 x 2 x 257, so that it is cut into 4 chunks, but not into 8.
+    assert!(best("megatron-core-2025", "llama3-8b", 1028, "cp=2").is_ok_and(|found| !found.is_empty()));
+    let refused = best("megatron-core-2025", "llama3-8b", 1028, "cp=4").unwrap_err().to_string();
+    assert!(refused.contains("seq % (2 * cp) == 0") && refused.contains("get_batch_on_this_cp_rank"), "{refused}");
+    let wide = PlanRequest { seq: 1028, beyond_stack: true, ..request("llama3-8b", "h100", 16, 32, "cp=4") };
+    assert!(!plan(&estimator, &wide).best.is_empty());
+}
+
+/// Plans for the stacks of `train` compile: random requests on small meshes.
+#[test]
+fn what_is_planned_for_train_compiles() {
+    let mut dice = 7u64;
+    let mut draw = |from: &[&'static str]| {
+        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        from[(dice >> 33) as usize % from.len()]
+    };
+    let mut planned = 0;
+    for _ in 0..48 {
+        let model = draw(&["tiny-llama", "tiny-gpt2", "tiny-moe"]);
+        let [gpus, each] = [draw(&["1", "2", "3", "4", "6", "8"]), draw(&["1", "2", "3", "4"])];
+        let [gpus, each]: [u64; 2] = [gpus, each].map(|number| number.parse().unwrap());
+        let pin = draw(&[
+            "",
+            "pp=2",
+            "cp=2",
+            "zero=1|2|3",
+            "tp=2,sp=true",
+            "ep=2",
+            "schedule=zb-v|dualpipe|chimera",
+            "mbs=1",
+        ]);
+        let request = PlanRequest {
+            stack: draw(&["meshwright", "meshwright-threads", "meshwright-cuda"]).into(),
+            precision: draw(&["f32", "bf16"]).into(),
+            seq: draw(&["32", "48", "128"]).parse().unwrap(),
+            top: 2,
+            pin: pin.into(),
+            ..PlanRequest::new(model, draw(&["cpu", "h100"]), gpus, 0, gpus * each)
+        };
+        let estimator = Estimator::new();
+        let Ok(found) = find(&estimator, &request, &|_| {}) else { continue };
+        for chosen in found.best {
+            let text = format!("{request:?}: {}", meshwright::compiler::parallel::print(&chosen.parallel));
+            let report = PlanReport { chosen, alternatives: Vec::new(), search: None, why: None };
+            Plan::of(report, Estimator::new()).compile().unwrap_or_else(|error| panic!("{text}: {error}"));
+            planned += 1;
+        }
+    }
+    assert!(planned > 40, "{planned}");
 }
 
 /// Activations are offloaded only if nothing else fits, and never beyond the host's memory.
@@ -247,9 +323,9 @@ fn activations_are_offloaded_where_nothing_else_fits() {
 #[test]
 fn plans_leave_a_margin() {
     let estimator = Estimator::new();
-    let with = |memory_margin: f64| {
+    let with = |margin: f64| {
         let request = request("llama3-8b", "h100", 8, 64, "tp=1,pp=1,cp=1,zero=1,recompute=auto");
-        let request = PlanRequest { seq: 8192, memory_margin, beyond_stack: true, ..request };
+        let request = PlanRequest { seq: 8192, memory_margin: Some(margin), beyond_stack: true, ..request };
         plan(&estimator, &request).best[0].predicted.clone()
     };
     for margin in [0.0, 0.05, 0.2] {
@@ -259,8 +335,31 @@ fn plans_leave_a_margin() {
         assert!(predicted.fullest().device <= memory.usable, "{margin}: {memory:?}");
     }
     assert!(with(0.2).step_time_s > with(0.0).step_time_s);
-    let wrong = PlanRequest { memory_margin: 1.0, ..request("tiny-llama", "h100", 8, 8, "") };
+    let wrong = PlanRequest { memory_margin: Some(1.0), ..request("tiny-llama", "h100", 8, 8, "") };
     assert!(find(&estimator, &wrong, &|_| {}).unwrap_err().to_string().contains("--memory-margin"));
+}
+
+/// A plan keeps the chance to run out of memory below the headroom, and takes the time that this needs. A search that predicts
+/// everything finds the same.
+#[test]
+fn plans_keep_their_headroom() {
+    let estimator = Estimator::new();
+    let with = |headroom: f64, exhaustive: bool| {
+        let request =
+            request("llama3-8b", "h100", 8, 64, "tp=1,cp=1,zero=1,vp=1,schedule=1f1b,mbs<=2,recompute=none|full|auto");
+        let found = plan(&estimator, &PlanRequest { seq: 8192, headroom, exhaustive, ..request });
+        found.best[0].predicted.clone()
+    };
+    for headroom in [10.0, 5.0, 0.1] {
+        let predicted = with(headroom, false);
+        assert!(predicted.chance_to_fit >= 1.0 - headroom / 100.0 - 1e-9, "{headroom}: {predicted:?}");
+        assert_eq!(predicted.step_time_s, with(headroom, true).step_time_s, "{headroom}");
+    }
+    assert!(with(0.01, false).step_time_s > with(10.0, false).step_time_s);
+    for headroom in [0.0, 10.1, f64::NAN] {
+        let wrong = PlanRequest { headroom, ..request("tiny-llama", "h100", 8, 8, "") };
+        assert!(find(&estimator, &wrong, &|_| {}).unwrap_err().to_string().contains("--headroom"));
+    }
 }
 
 #[test]
@@ -272,7 +371,7 @@ fn pins_beyond_the_stack_are_refused() {
     for (pin, part) in [
         ("schedule=zb-v", "megatron-core-2025 does not support it: it has 1f1b, interleaved-1f1b"),
         ("recompute=selective:op", "`recompute=selective:op` is pinned"),
-        ("offload=true", "megatron-core-2026"),
+        ("pp=2,offload=true", "needs offload == 0 || pp == 1 && recompute == 0"),
     ] {
         let message = refused(pin);
         assert!(message.contains(part) && message.contains("--beyond-stack"), "{message}");

@@ -8,6 +8,17 @@ use crate::simulate::SimulateError;
 use ir::catalogue::Code;
 use ir::diag::{Coded, nearest};
 
+/// Configuration with fewer stages: fewer on each rank if that is enough, else on a divisor of the ranks, which divides the
+/// devices too.
+fn fewer(stages: u32, ranks: u32, runs: usize) -> String {
+    let each = runs / ranks.max(1) as usize;
+    if stages > ranks && each > 0 {
+        return format!("pp={ranks},vp={each}");
+    }
+    let divisor = (1..=ranks).rev().find(|fewer| ranks.is_multiple_of(*fewer) && *fewer as usize <= runs);
+    format!("pp={}", divisor.unwrap_or(1))
+}
+
 impl Coded for PartitionError {
     fn code(&self) -> Option<Code> {
         Some(match self {
@@ -22,7 +33,9 @@ impl Coded for PartitionError {
             PartitionError::Empty => {
                 "write a model with a call: model @m(%x: input f32[b]) { call @block(%x) }".to_string()
             }
-            PartitionError::TooMany { runs, .. } => format!("use at most {runs} stages: --parallel pp={runs}"),
+            PartitionError::TooMany { stages, ranks, runs } => {
+                format!("use at most {runs} stages, such as --parallel {}", fewer(*stages, *ranks, *runs))
+            }
             PartitionError::Starts { .. } => {
                 "stages=a,b gives the first block instance of each stage but the first".to_string()
             }

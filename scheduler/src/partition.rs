@@ -22,6 +22,8 @@ pub enum PartitionError {
     TooMany {
         /// Number of stages in the request.
         stages: u32,
+        /// Number of pipeline ranks.
+        ranks: u32,
         /// Number of block instances.
         runs: usize,
     },
@@ -81,7 +83,7 @@ pub fn balanced(
         return Err(PartitionError::Empty);
     }
     if stages == 0 || stages as usize > runs {
-        return Err(PartitionError::TooMany { stages, runs });
+        return Err(PartitionError::TooMany { stages, ranks: pipeline.ranks, runs });
     }
     let starts = balance::starts(&weights, &pipeline.owners(), pipeline.ranks, budget);
     Ok(starts.into_iter().map(|start| start * slices).collect())

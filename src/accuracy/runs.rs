@@ -186,7 +186,7 @@ fn run(line: RunLine, models: &BTreeMap<String, Value>, number: usize) -> Result
             optimizer: line.optimizer.unwrap_or(standard.optimizer.clone()),
             parallel: line.parallel,
             // It ran: the free memory is no evidence.
-            memory_margin: 0.0,
+            memory_margin: Some(0.0),
             ..standard
         },
         step_time_s: seconds,

@@ -73,6 +73,8 @@ fn device(measured: &GpuMeasured) -> Device {
         memory_share: rounded(reached / bandwidth),
         memory: measured.free_memory,
         host_bandwidth: rounded(measured.host_bandwidth[0].min(measured.host_bandwidth[1])),
+        attention_like: None,
+        precisions: None,
         start: rounded(measured.start),
         sms: u64::from(measured.device.multiprocessors.max(1)),
         matmul: Matmul { tiles: tiles(measured.device.capability.0), ..Matmul::default() },

@@ -39,6 +39,8 @@ pub fn cluster(measured: &Measured, memory: u64) -> Cluster {
         memory_share: rounded(measured.pointwise_bandwidth / moved),
         memory,
         host_bandwidth: 0.0,
+        attention_like: None,
+        precisions: None,
         start: rounded(measured.start),
         sms: 1,
         matmul: Matmul {

@@ -11,6 +11,7 @@ use estimator::Estimator;
 use ir::catalogue::Code;
 use std::path::{Path, PathBuf};
 use support::table::table;
+use support::units::plural;
 
 /// Measure this machine, or fit a stack to measured runs
 ///
@@ -149,6 +150,23 @@ fn stacks(runs: &[Run]) -> Result<Vec<Stack>, Error> {
     Ok(stacks)
 }
 
+/// Number of runs for each fitted constant: fewer say more about their own conditions than about a stack.
+const RUNS_EACH: usize = 2;
+
+/// Refuses to fit constants to few runs.
+fn check_number(runs: &[Run], stack: &Stack) -> Result<(), Error> {
+    let mut fitted = stack.fitted;
+    let open = fitted.by_name().into_iter().filter(|(_, constant)| constant.low < constant.high).count();
+    let (have, needed) = (runs.iter().filter(|run| !run.apart).count(), RUNS_EACH * open);
+    if have >= needed {
+        return Ok(());
+    }
+    let message = format!("{} cannot be fitted to {}: it has {open} constants", stack.name, plural(have as u64, "run"));
+    Err(Error::input(Code::BadOption, message).help(format!(
+        "give {needed} runs or more; a constant whose low and high are equal in the stack's file is not fitted"
+    )))
+}
+
 fn fitted(estimator: &Estimator, runs: &[Run], path: &Path) -> Result<String, Error> {
     let stacks = stacks(runs)?;
     let [stack] = stacks.as_slice() else {
@@ -156,6 +174,7 @@ fn fitted(estimator: &Estimator, runs: &[Run], path: &Path) -> Result<String, Er
         return Err(Error::input(Code::BadOption, format!("the runs are on {}", names.join(", ")))
             .help("choose one with --stack: only one stack can be fitted"));
     };
+    check_number(runs, stack)?;
     let Fit { stack: fit, error, rows, at_end } =
         accuracy::fit(estimator, stack, &runs.iter().filter(|run| !run.apart).collect::<Vec<_>>());
     let text = toml::to_string(&fit).map_err(|why| Error::fault("calibrate", why))?;

@@ -11,9 +11,9 @@ use crate::groups::traffic_table;
 use crate::predicting::{predict, write_trace};
 use clap::Args;
 use compiler::compile::{CompileRequest, compile_source_watched};
+use compiler::machine_source;
 use compiler::model_source::ModelSource;
 use compiler::pass_manager::PassManager;
-use cost::CPU;
 use ir::text;
 use planner::shard::Decided;
 use serde::Serialize;
@@ -52,6 +52,9 @@ pub(super) struct Compile {
     /// Print the predicted step time instead: from the stages' costs, and from a simulation of the per-rank program
     #[arg(long, conflicts_with = "stop_after")]
     predict: bool,
+    /// With --predict: cluster that the program runs on, a name (see `meshwright clusters`) or a TOML file [default: cpu]
+    #[arg(long, value_name = "NAME", requires = "predict")]
+    cluster: Option<String>,
     /// With --predict: write the predicted step to this file, for ui.perfetto.dev
     #[arg(long, value_name = "FILE", requires = "predict")]
     trace: Option<PathBuf>,
@@ -100,6 +103,7 @@ impl Compile {
         let order: CompileRequest = asked(self.request.as_deref(), missing, &self.flags)?;
         let stop_after = self.stop_after.as_deref().map(known_pass).transpose()?;
         let source = ModelSource::open(&order.model)?;
+        let cluster = machine_source::cluster(self.cluster.as_deref().unwrap_or("cpu"))?;
         let mut dump = self.dump.as_deref().map(Dump::create).transpose()?;
         let (watch, mut decided) = (SearchWatch::new(), None);
         let mut hear = |so_far: &Decided| {
@@ -115,7 +119,7 @@ impl Compile {
         let written = dump.map(Dump::finish).transpose();
         let (file, written) = (compiled?, written?);
         if self.predict {
-            let (step, trace) = predict(&file, &CPU)?;
+            let (step, trace) = predict(&file, &cluster)?;
             self.trace.iter().try_for_each(|path| write_trace(&trace, path))?;
             return prediction::print(&step, self.format);
         }

@@ -1,6 +1,6 @@
 //! `meshwright estimate`: predicted step time of a model on a cluster, without the cluster.
 
-use super::job::{AFTER_STACK, JobFlags};
+use super::job::{AFTER_STACK, JobFlags, missing};
 use super::parallel::{help, long_help};
 use super::progress::SearchWatch;
 use super::request::asked;
@@ -62,9 +62,8 @@ struct Flags {
 
 impl Estimate {
     pub(super) fn run(self) -> Result<Answer, Error> {
-        let is_named = self.flags.job.model.is_some() || self.configs.is_some();
-        let missing = (!is_named).then_some("`estimate` needs a MODEL");
-        let request: EstimateRequest = asked(self.request.as_deref(), missing, &self.flags)?;
+        let missing = missing("estimate", &self.flags.job, None).filter(|_| self.configs.is_none());
+        let request: EstimateRequest = asked(self.request.as_deref(), missing.as_deref(), &self.flags)?;
         match &self.configs {
             Some(path) => many(&request, &read_text(path)?, self.format),
             None => {

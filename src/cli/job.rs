@@ -8,6 +8,22 @@ use support::units::{count_of, length_of};
 /// differently.
 pub(super) const AFTER_STACK: usize = 2;
 
+/// Message of a command that lacks a model: everything that it lacks, named at once.
+pub(super) fn missing(command: &str, job: &JobFlags, gpus: Option<&Option<u64>>) -> Option<String> {
+    let all = [
+        ("a MODEL", job.model.is_none()),
+        ("--gpus", gpus.is_some_and(Option::is_none)),
+        ("--seq", job.seq.is_none()),
+        ("--global-batch", job.global_batch.is_none()),
+    ];
+    let lacking: Vec<&str> = all.iter().filter(|(_, lacks)| *lacks).map(|(name, _)| *name).collect();
+    let names = match lacking.as_slice() {
+        [some @ .., last] if !some.is_empty() => format!("{} and {last}", some.join(", ")),
+        some => some.concat(),
+    };
+    job.model.is_none().then(|| format!("`{command}` needs {names}"))
+}
+
 /// Flags that `plan` and `estimate` have alike.
 #[derive(Args, Serialize)]
 pub(super) struct JobFlags {
@@ -40,7 +56,10 @@ pub(super) struct JobFlags {
     /// Tokens of each document in a sequence, comma-separated; attention does not cross documents
     #[arg(long, value_name = "TOKENS", value_delimiter = ',')]
     lengths: Option<Vec<u64>>,
-    /// Share of device memory to leave free [default: 0.05]
+    /// Largest chance that a device runs out of memory, in percent, by the errors of predictions on measured runs [default: 5]
+    #[arg(long, value_name = "PERCENT OF CHANCE", value_parser = support::units::finite)]
+    headroom: Option<f64>,
+    /// Share of device memory to leave free, in place of --headroom
     #[arg(long, value_name = "SHARE", value_parser = support::units::finite)]
     memory_margin: Option<f64>,
     /// Allow configurations with features that the stack does not support (see `meshwright stacks NAME`)

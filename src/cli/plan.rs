@@ -1,6 +1,6 @@
 //! `meshwright plan`: finds the best configuration of a model on a cluster.
 
-use super::job::{AFTER_STACK, JobFlags};
+use super::job::{AFTER_STACK, JobFlags, missing};
 use super::parallel::{help, long_help};
 use super::progress::SearchWatch;
 use super::request::asked;
@@ -115,8 +115,8 @@ enum ObjectiveFlag {
 
 impl Plan {
     pub(super) fn run(self) -> Result<Answer, Error> {
-        let missing = self.flags.job.model.is_none().then_some("`plan` needs a MODEL");
-        let request: PlanRequest = asked(self.request.as_deref(), missing, &self.flags)?;
+        let missing = missing("plan", &self.flags.job, Some(&self.flags.gpus));
+        let request: PlanRequest = asked(self.request.as_deref(), missing.as_deref(), &self.flags)?;
         // The process ends after the answer, so that freeing the search's memory would only take time.
         let (estimator, watch) = (ManuallyDrop::new(Estimator::new()), SearchWatch::new());
         let found = find(&estimator, &request, &|search| watch.line(progress(search)));

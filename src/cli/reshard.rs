@@ -33,6 +33,9 @@ pub(super) struct Reshard {
     /// Element type
     #[arg(long, default_value = "f32")]
     dtype: String,
+    /// Cluster whose links carry the messages: a name (see `meshwright clusters`) or a TOML file
+    #[arg(long, value_name = "NAME", default_value = "cpu")]
+    cluster: String,
     /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: TableFormat,
@@ -40,8 +43,8 @@ pub(super) struct Reshard {
 
 impl Reshard {
     pub(super) fn run(self) -> Result<String, Error> {
-        let Reshard { mesh, shape, from, to, dtype, format } = self;
-        let report = reshard(&ReshardRequest { mesh, shape, dtype, from, to })?;
+        let Reshard { mesh, shape, from, to, dtype, cluster, format } = self;
+        let report = reshard(&ReshardRequest { mesh, shape, dtype, from, to, cluster })?;
         match format {
             TableFormat::Table => Ok(report.to_string()),
             TableFormat::Json => super::json(&report),

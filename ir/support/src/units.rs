@@ -134,6 +134,16 @@ pub fn short(time: f64) -> String {
     }
 }
 
+/// `1 device`, `8 devices`.
+pub fn plural(number: u64, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
+/// A positive share, of which none is nothing: `6.1 %`, `less than 0.1 %`.
+pub fn small_share(share: f64) -> String {
+    if share > 0.0 && share < 5e-4 { "less than 0.1 %".to_string() } else { self::share(share) }
+}
+
 /// `6.1 %`, `17 %`.
 pub fn share(share: f64) -> String {
     let percent = 100.0 * share;

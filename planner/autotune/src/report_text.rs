@@ -5,7 +5,7 @@ use crate::plan::{Alternative, Infeasible, PlanReport, Relaxation, Search, WhatI
 use compiler::parallel;
 use std::fmt;
 use support::table::table;
-use support::units::{count, gib, seconds, share, tenths, time};
+use support::units::{count, gib, seconds, share, small_share, tenths, time};
 
 /// Width of a choice, in columns.
 const LABEL: usize = 15;
@@ -154,7 +154,7 @@ fn search(search: &Search) -> String {
             "the simplest{given} within {} of the optimum under {}, {} away",
             share(search.tie),
             basis.text(),
-            share(fastest.gain)
+            small_share(fastest.gain)
         ),
         (None, _) => "stopped by the deadline".to_string(),
     };

@@ -3,20 +3,20 @@
 use crate::error::Error;
 use crate::request_error::RequestError;
 use crate::text_files::read_settings;
-use cost::{Cluster, Stack, StackFile};
+use cost::{BaseFile, Cluster, PresetError, Stack};
 use scheduler::schedules::SCHEDULES;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The cluster of a name, or that of a TOML file.
+/// The cluster of a name, or that of a TOML file, which may begin from a preset or from a file whose path counts from its own
+/// folder.
 ///
 /// # Errors
-/// There is none of this name, or the file cannot be read or used.
+/// There is none of this name, or a file cannot be read or used.
 pub fn cluster(name: &str) -> Result<Cluster, Error> {
-    if is_path(name) {
-        return Cluster::parse(&read_settings(Path::new(name))?).map_err(|why| Error::from(why).within(name));
-    }
-    Ok(Cluster::find(name)?)
+    let mut open = opener(BaseFile::cluster);
+    let file = open(name)?;
+    Cluster::read(&file.text, &mut open).map_err(|why: Error| if is_path(name) { why.within(name) } else { why })
 }
 
 /// The stack of a name, or that of a TOML file, which may begin from a preset or from a file whose path counts from its own
@@ -25,21 +25,26 @@ pub fn cluster(name: &str) -> Result<Cluster, Error> {
 /// # Errors
 /// There is none of this name, or a file cannot be read or used.
 pub fn stack(name: &str) -> Result<Stack, Error> {
+    let mut open = opener(BaseFile::stack);
+    let file = open(name)?;
+    let stack = Stack::read(&file.text, &mut open).and_then(with_known_schedules);
+    stack.map_err(|why: Error| if is_path(name) { why.within(name) } else { why })
+}
+
+/// Opens presets by name, and files by paths that count from the folder of the file before.
+fn opener(preset: fn(&str) -> Result<BaseFile, PresetError>) -> impl FnMut(&str) -> Result<BaseFile, Error> {
     let mut folder = PathBuf::new();
-    let mut open = |name: &str| -> Result<StackFile, Error> {
+    move |name: &str| {
         if !is_path(name) {
-            return Ok(StackFile::preset(name)?);
+            return Ok(preset(name)?);
         }
         let path = folder.join(name);
         let text = read_settings(&path)?;
         folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
         // However one path says it.
         let place = fs::canonicalize(&path).unwrap_or(path);
-        Ok(StackFile { place: place.display().to_string(), text })
-    };
-    let file = open(name)?;
-    let stack = Stack::read(&file.text, &mut open).and_then(with_known_schedules);
-    stack.map_err(|why: Error| if is_path(name) { why.within(name) } else { why })
+        Ok(BaseFile { place: place.display().to_string(), text })
+    }
 }
 
 /// A stack all of whose schedules there are.

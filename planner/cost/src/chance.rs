@@ -16,6 +16,12 @@ impl Interval {
         }
         1.0 / (1.0 + ((middle - value) / scale).exp())
     }
+
+    /// Value that the quantity lies below with a probability: the inverse of [`Interval::chance_below`].
+    pub fn quantile(self, chance: f64) -> f64 {
+        let scale = self.width() / (2.0 * ODDS.ln());
+        f64::midpoint(self.low, self.high) + scale * (chance / (1.0 - chance)).ln()
+    }
 }
 
 #[cfg(test)]
@@ -27,6 +33,7 @@ mod tests {
         let interval = Interval { low: -0.1, high: 0.3 };
         for (value, chance) in [(-0.1, 0.1), (0.1, 0.5), (0.3, 0.9)] {
             assert!((interval.chance_below(value) - chance).abs() < 8.0 * f64::EPSILON, "{value}");
+            assert!((interval.quantile(chance) - value).abs() < 8.0 * f64::EPSILON, "{chance}");
         }
         assert_eq!([-1e9, 1e9].map(|value| interval.chance_below(value)), [0.0, 1.0]);
     }

@@ -41,6 +41,12 @@ pub struct Device {
     /// Number of streaming multiprocessors, or other parts with tiles of their own.
     #[serde(default = "one")]
     pub sms: u64,
+    /// Preset cluster whose attention kernels stand for those of the device, of which none is measured; `none` if the device has no
+    /// such kernels.
+    pub attention_like: Option<String>,
+    /// Number formats that the device computes in, by the beginnings of precision recipes: `bf16`, `fp8`, `mxfp8`. Omitted if
+    /// nothing is excluded.
+    pub precisions: Option<Vec<String>>,
     /// Matrix multiplication parameters.
     #[serde(default)]
     pub matmul: Matmul,
@@ -200,6 +206,8 @@ pub struct Host {
     pub memory: f64,
     /// Number of devices that share the memory.
     pub devices: u64,
+    /// Bandwidth in bytes per second, which the devices share; omitted if unknown.
+    pub bandwidth: Option<f64>,
 }
 
 /// Virtual devices in one process, one core each. The constants are fixed, so that no answer depends on the machine
@@ -223,6 +231,14 @@ impl Device {
             DType::F8E4M3 | DType::F8E5M2 => self.flops_f8.unwrap_or(self.flops_bf16),
             DType::F32 | DType::I32 => self.flops_f32,
         }
+    }
+
+    /// Returns whether the device computes in a precision recipe: one of [`Device::precisions`], or a variant of one.
+    pub fn computes_in(&self, recipe: &str) -> bool {
+        let is = |known: &String| {
+            recipe.strip_prefix(known.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+        };
+        self.precisions.as_ref().is_none_or(|known| known.iter().any(is))
     }
 
     /// Peak operations per second on operands of a format; `None` if unsupported.
@@ -282,19 +298,20 @@ impl Cluster {
         dealt
     }
 
-    /// Cluster whose devices leave a fraction of their memory free.
-    #[must_use]
-    pub fn with_margin(&self, share: f64) -> Cluster {
-        let left = |bytes: u64| (bytes as f64 * (1.0 - share)) as u64;
-        let mut cluster = self.clone();
-        cluster.device.memory = left(self.device.memory);
-        cluster.shared_memory = self.shared_memory.map(left);
-        cluster
-    }
-
     /// Host memory per device in bytes; `None` if unknown.
     pub fn host_memory(&self) -> Option<f64> {
         self.host.map(|host| host.memory / host.devices as f64)
+    }
+
+    /// Bytes per second between a device and host memory, one way, while all devices of a node copy; 0 if unknown.
+    pub fn host_bandwidth(&self) -> f64 {
+        let shared = self.host.and_then(|host| Some(host.bandwidth? / host.devices as f64));
+        shared.map_or(self.device.host_bandwidth, |shared| shared.min(self.device.host_bandwidth))
+    }
+
+    /// Largest number of devices that the links join.
+    pub fn most_devices(&self) -> u64 {
+        self.links.last().map_or(1, |link| link.joins)
     }
 
     /// Innermost level that joins all ranks of a group over these axes.

@@ -23,6 +23,7 @@
 //! ```
 
 mod attention;
+mod base_file;
 mod block_options;
 mod chance;
 mod cluster;
@@ -35,16 +36,19 @@ mod matmul;
 mod memory_traffic;
 mod op_cost;
 mod platform;
+mod preset_error;
 mod presets;
 mod profile;
 mod quantities;
 mod residual;
 mod routing;
+mod rules;
 mod stack;
 mod stack_file;
 mod supports;
 
 pub use attention::AttentionShape;
+pub use base_file::BaseFile;
 pub use block_options::{BlockOptions, Spread};
 pub use cluster::{Attention, CPU, Cluster, Device, Host, Kernel, Link, Matmul, Tile};
 pub use collective_time::{CollectiveKind, Group};
@@ -54,13 +58,14 @@ pub use link_traffic::{Pattern, Traffic, pieces, seconds_of_message, seconds_of_
 pub use memory_traffic::{MemoryTraffic, is_memory_bound, memory_traffic};
 pub use op_cost::{local_type, seconds_of, seconds_of_change, seconds_of_group, seconds_of_stmt};
 pub use platform::{Format, Platform, Recipe};
-pub use presets::{CLUSTERS, Preset, PresetError, STACKS};
+pub use preset_error::PresetError;
+pub use presets::{CLUSTERS, Preset, STACKS};
 pub use profile::{
     ExecutedFlops, Frontier, Kind, Profile, RecomputeChoice, Recomputed, SAVED, Seconds, frontier, profile, recomputed,
 };
 pub use quantities::{Interval, Passes, RecomputeCost, SplitByExperts};
-pub use residual::{Errors, Job, Residual};
+pub use residual::{Errors, Job, MemoryBudget, Residual};
 pub use routing::Routing;
+pub use rules::{Rule, RuleName, RuleNumbers};
 pub use stack::{Constant, Cut, Fitted, Stack, StackTraits};
-pub use stack_file::StackFile;
 pub use supports::Supports;

@@ -104,8 +104,11 @@ impl Platform<'_> {
     }
 
     /// Slowdown of compute under overlapped communication, which occupies some of the multiprocessors: `1 / (1 -
-    /// comm_sms / sms)`.
+    /// comm_sms / sms)`. A device with fewer parts than that communicates without them.
     pub fn contention(&self) -> f64 {
+        if self.stack.facts.comm_sms >= self.cluster.device.sms as f64 {
+            return 1.0;
+        }
         let share = self.stack.facts.comm_sms / self.cluster.device.sms.max(1) as f64;
         1.0 / (1.0 - share.min(0.5))
     }

@@ -1,10 +1,11 @@
 //! Clusters and stacks by name, and the check of a cluster's file. This module reads text, not files.
 
+use crate::base_file::{BaseFile, Joined, joined};
 use crate::cluster::{Cluster, Device, Link};
 use crate::interpolation::Table;
+use crate::preset_error::{PresetError, none_or, toml_error};
 use ir::catalogue::Code;
-use ir::diag::{Coded, nearest};
-use std::fmt;
+use serde::Deserialize;
 
 /// File that is part of the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,7 +25,7 @@ macro_rules! presets {
 /// Clusters known by name.
 pub const CLUSTERS: &[Preset] = presets!("clusters":
     "cpu" "v100-dgx2" "a100-40gb" "a100-80gb" "h100-dgx-ndr" "h100-p5-efa" "h100-roce1600" "h100-96gb" "h800" "h200" "b200"
-    "gb200-nvl72" "b300" "gb300-nvl72" "mi300x" "mi355x");
+    "gb200-nvl72" "b300" "gb300-nvl72" "mi300x" "mi355x" "gh200" "h20" "l40s" "rtx-4090" "rtx-a6000" "tpu-v5p" "trn2");
 
 /// Stacks known by name; the first is the default of `--stack`.
 pub const STACKS: &[Preset] = presets!("stacks":
@@ -32,77 +33,73 @@ pub const STACKS: &[Preset] = presets!("stacks":
     "fsdp-eager" "fsdp-compile" "fsdp-compile-2024" "fsdp-compile-2025" "fsdp-compile-2026" "automodel-2026" "foundry-2023"
     "nemo" "nemo-2024-01" "jax-2023" "jax-xla-2023" "jax-2024" "deepseek-2024" "meshwright" "meshwright-threads" "meshwright-cuda");
 
-/// Error of a cluster or a stack.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PresetError {
-    code: Code,
-    message: String,
-    help: Option<String>,
-}
-
-impl fmt::Display for PresetError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+impl BaseFile {
+    /// File of a preset cluster, by its name or an alias, in capitals or not.
+    ///
+    /// # Errors
+    /// No preset has the name.
+    pub fn cluster(name: &str) -> Result<BaseFile, PresetError> {
+        let file = |preset: &Preset| BaseFile { place: preset.name.into(), text: preset.text.into() };
+        if let Some(preset) = CLUSTERS.iter().find(|preset| preset.name.eq_ignore_ascii_case(name)) {
+            return Ok(file(preset));
+        }
+        let aliases = |preset: &Preset| toml::from_str::<Named>(preset.text).map_or(Vec::new(), |named| named.aliases);
+        let is = |preset: &&Preset| aliases(preset).iter().any(|alias| alias.eq_ignore_ascii_case(name));
+        CLUSTERS.iter().find(is).map(file).ok_or_else(|| {
+            let aliases: Vec<String> = CLUSTERS.iter().flat_map(aliases).collect();
+            let known = CLUSTERS.iter().map(|preset| preset.name).chain(aliases.iter().map(String::as_str));
+            PresetError::unknown(Code::UnknownCluster, "cluster", name, &known.collect::<Vec<_>>())
+        })
     }
 }
 
-impl std::error::Error for PresetError {}
-
-impl Coded for PresetError {
-    fn code(&self) -> Option<Code> {
-        Some(self.code)
-    }
-
-    fn help(&self) -> Option<String> {
-        self.help.clone()
-    }
-}
-
-impl PresetError {
-    pub(crate) fn unknown(code: Code, what: &str, name: &str, known: &[&str]) -> PresetError {
-        let help = match nearest(name, known.iter().copied()) {
-            Some(near) => {
-                format!("did you mean `{near}`? meshwright {what}s lists the presets; a file is named by its path")
-            }
-            None => format!("the presets are {}; a file is named by its path", known.join(", ")),
-        };
-        PresetError { code, message: format!("there is no {what} `{name}`"), help: Some(help) }
-    }
-
-    pub(crate) fn wrong(code: Code, message: String) -> PresetError {
-        PresetError { code, message, help: None }
-    }
-
-    /// The same with the file that has the error.
-    pub(crate) fn within(self, place: &str) -> PresetError {
-        PresetError { message: format!("{place}: {}", self.message), ..self }
-    }
+/// The names in a cluster's file.
+#[derive(Deserialize)]
+struct Named {
+    #[serde(default)]
+    aliases: Vec<String>,
 }
 
 impl Cluster {
-    /// Preset of a name or an alias.
+    /// Preset of a name or an alias, in capitals or not.
     ///
     /// # Errors
     /// No preset has the name.
     pub fn find(name: &str) -> Result<Cluster, PresetError> {
-        if let Some(preset) = CLUSTERS.iter().find(|preset| preset.name == name) {
-            return Cluster::parse(preset.text);
-        }
-        let all = CLUSTERS.iter().map(|preset| Cluster::parse(preset.text)).collect::<Result<Vec<_>, _>>()?;
-        let is = |cluster: &&Cluster| cluster.aliases.iter().any(|alias| alias == name);
-        all.iter().find(is).cloned().ok_or_else(|| {
-            let aliases = all.iter().flat_map(|cluster| cluster.aliases.iter().map(String::as_str));
-            let known: Vec<&str> = CLUSTERS.iter().map(|preset| preset.name).chain(aliases).collect();
-            PresetError::unknown(Code::UnknownCluster, "cluster", name, &known)
-        })
+        Cluster::parse(&BaseFile::cluster(name)?.text)
     }
 
-    /// Reads a cluster from the text of a file.
+    /// Reads a cluster from the text of a file, which may begin from a preset.
     ///
     /// # Errors
-    /// The text is not TOML, lacks a key, has an unknown key, or a figure is out of range.
+    /// As [`Cluster::read`].
     pub fn parse(text: &str) -> Result<Cluster, PresetError> {
-        let cluster: Cluster = toml::from_str(text).map_err(|why| toml_error(Code::BadCluster, &why))?;
+        Cluster::read(text, &mut |name| BaseFile::cluster(name))
+    }
+
+    /// Reads a cluster from the text of a file; `open` returns the file named by `from`. Tables are merged key by key; for other
+    /// values, `links` as a whole among them, the later file wins. Name, aliases and description are not inherited.
+    ///
+    /// # Errors
+    /// The text is not TOML, lacks a key, has an unknown key, or a figure is out of range. Files begin from each other. `open` fails.
+    pub fn read<E: From<PresetError>>(
+        text: &str,
+        open: &mut dyn FnMut(&str) -> Result<BaseFile, E>,
+    ) -> Result<Cluster, E> {
+        let cluster = match joined(text, (Code::BadCluster, &["name", "aliases", "about"]), open)? {
+            // Parses the text itself, so that an error has a line number.
+            None => toml::from_str(text),
+            Some(Joined { table, .. }) => table.try_into(),
+        };
+        Ok(Cluster::checked(cluster.map_err(|why| toml_error(Code::BadCluster, &why))?)?)
+    }
+
+    /// A cluster whose figures are within their ranges, with attention kernels of a similar device if its own are not measured.
+    fn checked(mut cluster: Cluster) -> Result<Cluster, PresetError> {
+        // Devices that are cores have no kernels of accelerators.
+        if cluster.device.attention.is_empty() && cluster.cores.is_none() {
+            similar::take_attention(&mut cluster.device)?;
+        }
         let mut complaints = Vec::new();
         check_device(&cluster.device, &mut complaints);
         if let Some(cores) = cluster.cores {
@@ -114,6 +111,10 @@ impl Cluster {
         if let Some(host) = &cluster.host {
             complaints.extend(out_of_range("host.memory", host.memory, 1e7, 1e15, "bytes"));
             complaints.extend(out_of_range("host.devices", host.devices as f64, 1.0, 1e5, "a number of devices"));
+            let bandwidth = host.bandwidth.into_iter();
+            complaints.extend(
+                bandwidth.filter_map(|it| out_of_range("host.bandwidth", it, 1e8, 1e14, "bytes per second of a node")),
+            );
         }
         if cluster.links.is_empty() {
             complaints.push("`links` is empty: state at least one level".to_string());
@@ -125,15 +126,6 @@ impl Cluster {
         }
         none_or(complaints, cluster, Code::BadCluster)
     }
-}
-
-/// Error of the TOML parser, with its line and key.
-pub(crate) fn toml_error(code: Code, why: &toml::de::Error) -> PresetError {
-    PresetError::wrong(code, why.to_string().trim_end().to_string())
-}
-
-pub(crate) fn none_or<T>(complaints: Vec<String>, value: T, code: Code) -> Result<T, PresetError> {
-    if complaints.is_empty() { Ok(value) } else { Err(PresetError::wrong(code, complaints.join("\n"))) }
 }
 
 pub(crate) fn out_of_range(key: &str, value: f64, low: f64, high: f64, unit: &str) -> Option<String> {
@@ -215,5 +207,6 @@ fn check_link(level: usize, link: &Link, complaints: &mut Vec<String>) {
     }
 }
 
+mod similar;
 #[cfg(test)]
 mod tests;

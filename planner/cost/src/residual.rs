@@ -93,27 +93,74 @@ impl Residual {
         self.interval(self.memory, MEMORY, job)
     }
 
+    /// Limit on the predicted memory of a device, for requests of these kinds.
+    pub fn memory_budget(&self, kinds: &[String; Job::KINDS.len()], chance: f64) -> MemoryBudget {
+        let ranges = Job::SIZES.map(|name| self.sizes.get(name).copied());
+        MemoryBudget { errors: self.memory, ranges, kinds: self.new_kinds(kinds), chance }
+    }
+
     fn interval(&self, errors: Errors, prior: Prior, job: &Job) -> Interval {
-        let runs = f64::from(errors.runs);
-        let far = if errors.runs > 0 { prior.step * self.distance(job) } else { 0.0 };
+        errors.interval(prior, self.distance(job))
+    }
+
+    /// Doublings by which a request lies outside the ranges of the runs, summed over the sizes; kinds without runs count too.
+    pub fn distance(&self, job: &Job) -> f64 {
+        let ranges = Job::SIZES.iter().map(|name| self.sizes.get(*name).copied());
+        let sizes: f64 = ranges.zip(&job.sizes).map(|(range, size)| outside(range, *size)).sum();
+        sizes + self.new_kinds(&job.kinds)
+    }
+
+    /// Doublings that the kinds without runs count as.
+    fn new_kinds(&self, kinds: &[String; Job::KINDS.len()]) -> f64 {
+        let is_new = |(name, kind): (&&str, &String)| self.kinds.get(*name).is_some_and(|known| !known.contains(kind));
+        KIND * Job::KINDS.iter().zip(kinds).filter(|pair| is_new(*pair)).count() as f64
+    }
+}
+
+/// Doublings by which a size lies outside the range of the runs.
+fn outside(range: Option<Interval>, size: f64) -> f64 {
+    range.map_or(0.0, |Interval { low, high }| (low / size).max(size / high).max(1.0).log2())
+}
+
+impl Errors {
+    /// 10 % and 90 % quantile of the logarithm of measured over predicted, this many doublings outside the ranges of the runs.
+    fn interval(self, prior: Prior, distance: f64) -> Interval {
+        let runs = f64::from(self.runs);
+        let far = if self.runs > 0 { prior.step * distance } else { 0.0 };
         // Squares add up, as those of independent errors.
         let half = |own: f64, prior_end: f64| {
             let near = (runs * (UNSEEN * own).powi(2) + prior.runs * prior_end * prior_end) / (runs + prior.runs);
             (near + far * far).sqrt()
         };
-        let (low, high) = (errors.low.min(0.0), errors.high.max(0.0));
+        let (low, high) = (self.low.min(0.0), self.high.max(0.0));
         Interval { low: -half(low, prior.ends.low), high: half(high, prior.ends.high) }
     }
+}
 
-    /// Doublings by which a request lies outside the ranges of the runs, summed over the sizes; kinds without runs count too.
-    pub fn distance(&self, job: &Job) -> f64 {
-        let outside = |(name, &size): (&&str, &f64)| {
-            let Interval { low, high } = self.sizes.get(*name).copied().unwrap_or(Interval { low: size, high: size });
-            (low / size).log2().max((size / high).log2()).max(0.0)
-        };
-        let is_new = |(name, kind): (&&str, &String)| self.kinds.get(*name).is_some_and(|known| !known.contains(kind));
-        let sizes: f64 = Job::SIZES.iter().zip(&job.sizes).map(outside).sum();
-        sizes + KIND * Job::KINDS.iter().zip(&job.kinds).filter(|pair| is_new(*pair)).count() as f64
+/// Largest predicted memory of a device with which a configuration keeps a chance to fit. It depends on a configuration only
+/// through the sizes of [`Job::SIZES`].
+#[derive(Clone, PartialEq, Debug)]
+pub struct MemoryBudget {
+    /// Errors in memory.
+    errors: Errors,
+    /// Ranges of the runs, in the order of [`Job::SIZES`].
+    ranges: [Option<Interval>; Job::SIZES.len()],
+    /// Doublings that the kinds without runs count as.
+    kinds: f64,
+    /// Chance to fit.
+    chance: f64,
+}
+
+impl MemoryBudget {
+    /// Least chance to fit. From the upper end of the interval on, a budget shrinks with every doubling of a size outside the
+    /// ranges of the runs, so that an open size can count as inside.
+    pub const LEAST_CHANCE: f64 = 0.9;
+
+    /// The budget as a share of a device's memory. A size that is `None` is open: the share is the largest of all its values.
+    pub fn share(&self, sizes: [Option<f64>; Job::SIZES.len()]) -> f64 {
+        let known = self.ranges.iter().zip(sizes).filter_map(|(range, size)| Some((*range, size?)));
+        let distance = self.kinds + known.map(|(range, size)| outside(range, size)).sum::<f64>();
+        (-self.errors.interval(MEMORY, distance).quantile(self.chance)).exp()
     }
 }
 
@@ -166,6 +213,25 @@ mod tests {
         assert_eq!(distance(8e9, "B"), KIND);
         let width = |parameters: f64| residual.time_interval(&job(parameters, "A")).width();
         assert!(width(8e9) < width(16e9) && width(16e9) < width(512e9));
+    }
+
+    /// At the budget the chance to fit is the asked one, and less is known of larger requests.
+    #[test]
+    fn a_budget_keeps_its_chance() {
+        let memory = Errors { runs: 9, sources: 1, low: -0.02, high: 0.05 };
+        let residual = Residual { memory, ..fitted(9) };
+        for chance in [MemoryBudget::LEAST_CHANCE, 0.95, 0.999] {
+            let budget = residual.memory_budget(&job(1.0, "B").kinds, chance);
+            let mut last = budget.share([None; 8]);
+            for parameters in [4e9, 64e9, 1e12] {
+                let job = job(parameters, "B");
+                let share = budget.share(job.sizes.map(Some));
+                let found = residual.memory_interval(&job).chance_below(-share.ln());
+                assert!((found - chance).abs() < 1e-9, "{chance} {found}");
+                assert!(share <= last && share < 1.0, "{chance} {parameters}: {share} {last}");
+                last = share;
+            }
+        }
     }
 
     #[test]

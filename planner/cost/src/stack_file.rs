@@ -1,29 +1,22 @@
 //! Stack files. A file may begin from another (`from = "fsdp-compile"`) and state only the differences.
 
-use crate::presets::{PresetError, STACKS, none_or, toml_error};
+use crate::base_file::{BaseFile, Joined, joined};
+use crate::preset_error::{PresetError, none_or, toml_error};
+use crate::presets::STACKS;
 use crate::profile::SAVED;
 use crate::stack::Stack;
 use ir::catalogue::Code;
-use toml::{Table, Value};
+use std::collections::BTreeMap;
 
-/// File of a stack.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct StackFile {
-    /// Location, in one spelling for all spellings in `from`.
-    pub place: String,
-    /// Text of the file.
-    pub text: String,
-}
-
-impl StackFile {
-    /// File of a preset.
+impl BaseFile {
+    /// File of a preset stack.
     ///
     /// # Errors
     /// No preset has the name.
-    pub fn preset(name: &str) -> Result<StackFile, PresetError> {
+    pub fn stack(name: &str) -> Result<BaseFile, PresetError> {
         let known = || STACKS.iter().map(|preset| preset.name);
         let preset = STACKS.iter().find(|preset| preset.name == name);
-        let file = preset.map(|preset| StackFile { place: name.into(), text: preset.text.into() });
+        let file = preset.map(|preset| BaseFile { place: name.into(), text: preset.text.into() });
         file.ok_or_else(|| PresetError::unknown(Code::UnknownStack, "stack", name, &known().collect::<Vec<_>>()))
     }
 }
@@ -34,7 +27,7 @@ impl Stack {
     /// # Errors
     /// No preset has the name.
     pub fn find(name: &str) -> Result<Stack, PresetError> {
-        Stack::parse(&StackFile::preset(name)?.text)
+        Stack::parse(&BaseFile::stack(name)?.text)
     }
 
     /// Reads a stack from the text of a file, which may begin from a preset.
@@ -42,7 +35,7 @@ impl Stack {
     /// # Errors
     /// As [`Stack::read`].
     pub fn parse(text: &str) -> Result<Stack, PresetError> {
-        Stack::read(text, &mut |name| StackFile::preset(name))
+        Stack::read(text, &mut |name| BaseFile::stack(name))
     }
 
     /// Reads a stack from the text of a file; `open` returns the file named by `from`. Tables are merged key by key; for other
@@ -53,51 +46,41 @@ impl Stack {
     /// fails.
     pub fn read<E: From<PresetError>>(
         text: &str,
-        open: &mut dyn FnMut(&str) -> Result<StackFile, E>,
+        open: &mut dyn FnMut(&str) -> Result<BaseFile, E>,
     ) -> Result<Stack, E> {
-        let mut whole: Table = toml::from_str(text).map_err(|why| toml_error(Code::BadStack, &why))?;
-        if !whole.contains_key("from") {
+        let Some(Joined { table, texts }) = joined(text, (Code::BadStack, &["name", "about"]), open)? else {
             // Parses the text itself, so that an error has a line number.
-            return Ok(checked(toml::from_str(text).map_err(|why| toml_error(Code::BadStack, &why))?)?);
-        }
-        let (mut names, mut places): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
-        while let Some(from) = whole.remove("from") {
-            let Value::String(name) = from else {
-                return Err(
-                    wrong(format!("`from` is {from}, expected the name of a stack or a path, in quotes")).into()
-                );
-            };
-            let StackFile { place, text } = open(&name)?;
-            names.push(name);
-            if places.contains(&place) {
-                let circle = format!("`from` goes round in a circle: {}", names.join(" begins from "));
-                return Err(wrong(circle).into());
-            }
-            places.push(place);
-            let under = toml::from_str(&text).map_err(|why| toml_error(Code::BadStack, &why));
-            let mut under: Table = under.map_err(|why| why.within(&names[names.len() - 1]))?;
-            ["name", "about"].into_iter().for_each(|key| drop(under.remove(key)));
-            whole = joined(under, whole);
-        }
-        let stack = whole.try_into().map_err(|why| toml_error(Code::BadStack, &why))?;
-        Ok(checked(stack)?)
-    }
-}
-
-/// First table, with the values of the second where it has any.
-fn joined(mut under: Table, over: Table) -> Table {
-    for (key, value) in over {
-        let value = match (under.remove(&key), value) {
-            (Some(Value::Table(under)), Value::Table(over)) => Value::Table(joined(under, over)),
-            (_, value) => value,
+            let stack = toml::from_str(text).map_err(|why| toml_error(Code::BadStack, &why))?;
+            return Ok(checked(with_sources(stack, comments(text)))?);
         };
-        under.insert(key, value);
+        let stack = table.try_into().map_err(|why| toml_error(Code::BadStack, &why))?;
+        let mut sources = BTreeMap::new();
+        texts.iter().rev().for_each(|text| sources.extend(comments(text)));
+        Ok(checked(with_sources(stack, sources))?)
     }
-    under
 }
 
-fn wrong(message: String) -> PresetError {
-    PresetError::wrong(Code::BadStack, message)
+fn with_sources(mut stack: Stack, sources: BTreeMap<String, String>) -> Stack {
+    stack.supports.sources = sources;
+    stack
+}
+
+/// Comments directly before the keys of `[supports]` and `[supports.rules]`, by key.
+fn comments(text: &str) -> BTreeMap<String, String> {
+    let (mut found, mut is_inside, mut comment) = (BTreeMap::new(), false, Vec::new());
+    for line in text.lines().map(str::trim) {
+        if let Some(said) = line.strip_prefix('#') {
+            comment.push(said.trim());
+            continue;
+        }
+        if line.starts_with('[') {
+            is_inside = matches!(line, "[supports]" | "[supports.rules]");
+        } else if let Some((key, _)) = line.split_once('=').filter(|_| is_inside && !comment.is_empty()) {
+            found.insert(key.trim().to_string(), comment.join(" ").trim_end_matches('.').to_string());
+        }
+        comment.clear();
+    }
+    found
 }
 
 /// A stack whose figures are within their ranges.

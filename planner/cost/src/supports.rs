@@ -1,8 +1,10 @@
 //! Configuration options that a framework supports: the table `[supports]` of a stack's file.
 
 use crate::presets::out_of_range;
+use crate::rules::{Rule, RuleNumbers};
 use ir::options::{CpKind, Recompute};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use transforms::recompute::{MODULES, is_module};
 
 /// Options that a framework supports. A missing key limits nothing, unless the file extends another file.
@@ -27,6 +29,11 @@ pub struct Supports {
     pub stages: Option<bool>,
     /// Activation offload to host memory.
     pub offload: Option<bool>,
+    /// Conditions on combinations of options, by name. A file that extends another may restate one.
+    pub rules: BTreeMap<String, Rule>,
+    /// Source of each key and each rule: the comment before it in the file.
+    #[serde(skip)]
+    pub sources: BTreeMap<String, String>,
 }
 
 impl Supports {
@@ -84,6 +91,18 @@ impl Supports {
     /// Returns whether a kind of context parallelism is supported.
     pub fn cp_kind(&self, kind: CpKind) -> bool {
         has(self.cp_kind.as_ref(), kind.name())
+    }
+
+    /// Rules that forbid these numbers, by name.
+    pub fn forbidden_by(&self, numbers: &RuleNumbers) -> impl Iterator<Item = (&str, &Rule)> {
+        let all = self.rules.iter().map(|(name, rule)| (name.as_str(), rule));
+        let numbers = *numbers;
+        all.filter(move |(_, rule)| rule.forbids(&numbers))
+    }
+
+    /// Source of a key or a rule; empty if the file states none.
+    pub fn source(&self, key: &str) -> &str {
+        self.sources.get(key).map_or("", String::as_str)
     }
 
     /// Reports unknown words. Schedule names are checked elsewhere.

@@ -18,7 +18,7 @@ impl Estimator {
         }
         prediction.candidate.parallel.recompute = Recompute::None;
         let none = prediction.stepped()?;
-        let budget = prediction.candidate.platform.cluster.device.memory as f64;
+        let budget = prediction.candidate.budget;
         let held = none.floor().bytes;
         if held <= budget {
             return prediction.report(none);
@@ -50,8 +50,7 @@ impl Estimator {
         for recompute in [Some(Recompute::None), chosen, Some(Recompute::Full(None))].into_iter().flatten() {
             let stepped = prediction.under(&recompute)?;
             let StepCost { seconds, bytes } = stepped.floor();
-            let fits = bytes <= prediction.candidate.platform.cluster.device.memory as f64
-                && stepped.fits_host(prediction.candidate.platform.cluster);
+            let fits = bytes <= prediction.candidate.budget && stepped.fits_host(prediction.candidate.platform.cluster);
             if fits && best.as_ref().is_none_or(|(least, _)| seconds < *least) {
                 best = Some((seconds, recompute));
             }

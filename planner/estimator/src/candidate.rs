@@ -27,6 +27,8 @@ pub(super) struct Candidate<'a> {
     pub(super) microbatches: u32,
     /// Cores of each device, if devices share cores.
     pub(super) cores_each: u64,
+    /// Memory budget of a device in bytes; 0 where no memory counts.
+    pub(super) budget: f64,
 }
 
 /// Stages and their order.
@@ -104,10 +106,10 @@ impl Candidate<'_> {
 
     /// The step of stages in their order, and the memory of each pipeline rank.
     pub(super) fn step(&self, blocks: &Blocks, staged: &Staged) -> (Step, Vec<StageMemory>) {
-        let Candidate { parallel, platform, .. } = self;
+        let Candidate { parallel, platform, budget, .. } = self;
         let replicas = Replicas::new(parallel, self.microbatches, platform);
         let Staged { loads, flow, .. } = staged;
-        let ordered = OrderedStages { parallel, replicas: &replicas, loads, flow };
+        let ordered = OrderedStages { parallel, replicas: &replicas, loads, flow, budget: *budget };
         (ordered.step(self.tied(blocks, loads)), ordered.memory())
     }
 

@@ -20,7 +20,7 @@ use super::blocks::{BlockFilter, Blocks, Outline, Planned, check};
 use super::candidate::{Candidate, Staged, Stepped};
 use super::error::Error;
 use super::memory_fit::{RecomputeOptions, offloaded};
-use super::model_plans::ModelPlans;
+use super::model_plans::{ModelPlans, ModelTraits};
 use super::pipeline::ScheduledPipeline;
 use super::plan_template::{Part, Plan};
 use super::projection::{
@@ -34,7 +34,7 @@ use ir::graph::Model;
 use ir::options::Recompute;
 use ir::types::DType;
 use scheduler::placement::Pipeline;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use support::query::Query;
 
 /// Planning of the configurations of a database.
@@ -76,6 +76,7 @@ pub(super) struct CostDatabase {
     offload_choices: CostQuery<BlockConfig, Answer<Vec<String>>>,
     memory_options: CostQuery<BlockConfig, Answer<RecomputeOptions>>,
     average_ranks: CostQuery<AverageRankConfig, Result<StepCost, Error>>,
+    traits: OnceLock<Result<ModelTraits, Error>>,
 }
 
 /// Results that databases share.
@@ -100,7 +101,8 @@ impl CostDatabase {
         let stack = context.allowed(stack);
         let recipe = context.recipe(&stack)?;
         let mut cluster = cluster.clone();
-        (cluster.device.memory, cluster.shared_memory, cluster.host) = (0, None, None);
+        (cluster.device.memory, cluster.shared_memory) = (0, None);
+        cluster.host.iter_mut().for_each(|host| host.memory = 0.0);
         Ok(CostDatabase {
             planning,
             plans,
@@ -122,7 +124,16 @@ impl CostDatabase {
             offload_choices: Query::new(offload_choice),
             memory_options: Query::new(memory_options),
             average_ranks: Query::new(average_rank),
+            traits: OnceLock::new(),
         })
+    }
+
+    /// Properties of the model.
+    ///
+    /// # Errors
+    /// The model cannot have the request's sequences.
+    pub(super) fn traits(&self) -> Result<ModelTraits, Error> {
+        self.traits.get_or_init(|| self.plans.traits(self.seq)).clone()
     }
 
     /// The model planned by itself under a configuration.
@@ -299,7 +310,7 @@ fn timeline(database: &CostDatabase, config: &PipelineConfig) -> Answer<Staged> 
     let PipelineConfig { ref parallel, microbatches, cores_each } = *config;
     let cluster = database.clusters.get(database, &cores_each);
     let platform = database.platform(&cluster);
-    let candidate = Candidate { parallel: parallel.clone(), platform, microbatches, cores_each };
+    let candidate = Candidate { parallel: parallel.clone(), platform, microbatches, cores_each, budget: 0.0 };
     let config = candidate.block_config()?;
     let blocks = database.block_costs(&config)?;
     let schedule = ScheduledPipeline::of(parallel, microbatches)?;
@@ -348,7 +359,7 @@ fn average_rank(database: &CostDatabase, config: &AverageRankConfig) -> Result<S
     let (cores_each, microbatches) = (config.cores_each, config.microbatches);
     let cluster = database.clusters.get(database, &cores_each);
     let platform = database.platform(&cluster);
-    let candidate = Candidate { parallel: config.parallel(), platform, microbatches, cores_each };
+    let candidate = Candidate { parallel: config.parallel(), platform, microbatches, cores_each, budget: 0.0 };
     let blocks = database.block_costs(&candidate.block_config()?)?;
     Ok(Relaxation::of(&candidate, &blocks).average_rank(config.slices, config.budget()))
 }

@@ -93,12 +93,52 @@ pub enum Error {
     BeyondStack {
         /// The pin.
         item: String,
+        /// Source of the limit, as the stack's file states it.
+        stated: String,
         /// Name of the stack.
         stack: String,
         /// Values that the stack supports instead.
         supported: Vec<String>,
         /// Preset stacks that support the pin.
         others: Vec<String>,
+    },
+    /// Pins that a rule of the stack forbids.
+    #[error("{stack} needs {rule}, which `{pins}` violates")]
+    BeyondRule {
+        /// The pins.
+        pins: String,
+        /// The rule's condition.
+        rule: String,
+        /// Source of the rule, as the stack's file states it.
+        stated: String,
+        /// Name of the stack.
+        stack: String,
+    },
+    /// A precision recipe that the devices do not compute in.
+    #[error("the devices of {cluster} do not compute in {precision}")]
+    BeyondDevice {
+        /// The recipe.
+        precision: String,
+        /// Name of the cluster.
+        cluster: String,
+        /// Recipes, or beginnings of them, that the devices compute in.
+        has: Vec<String>,
+    },
+    /// More devices than the links join.
+    #[error("the links of {cluster} join up to {most} devices, not {devices}")]
+    UnjoinedDevices {
+        /// Name of the cluster.
+        cluster: String,
+        /// Number of devices.
+        devices: u64,
+        /// Largest number that the links join.
+        most: u64,
+    },
+    /// The headroom is out of range.
+    #[error("`--headroom` is {headroom}, not a chance above 0 and up to 10 percent")]
+    Headroom {
+        /// The headroom in percent.
+        headroom: f64,
     },
     /// The memory margin is out of range.
     #[error("`--memory-margin` is {margin}, not a share from 0 up to 1")]
@@ -120,13 +160,11 @@ pub enum Error {
         /// Tokens of a sequence.
         seq: u64,
     },
-    /// A size is 0 or missing.
-    #[error("`--{option}` is 0 or missing")]
-    NoSize {
-        /// The option.
-        option: &'static str,
-        /// Largest value.
-        most: u64,
+    /// Sizes are 0 or missing.
+    #[error("{} 0 or missing", missing(.options))]
+    NoSizes {
+        /// The options, each with its largest value.
+        options: Vec<(&'static str, u64)>,
     },
     /// A size is larger than can be counted.
     #[error("`--{option}` is {size}, more than {most}")]
@@ -138,6 +176,21 @@ pub enum Error {
         /// Largest value.
         most: u64,
     },
+}
+
+/// Options with their verb: `--gpus` and `--seq` are.
+fn missing(options: &[(&'static str, u64)]) -> String {
+    let names: Vec<String> = options.iter().map(|(option, _)| format!("`--{option}`")).collect();
+    match names.as_slice() {
+        [] => "nothing is".to_string(),
+        [one] => format!("{one} is"),
+        [some @ .., last] => format!("{} and {last} are", some.join(", ")),
+    }
+}
+
+/// Text on the source of a limit.
+fn sourced(source: &str) -> String {
+    if source.is_empty() { String::new() } else { format!(". The stack's file says: {source}") }
 }
 
 fn has(supported: &[String]) -> String {
@@ -156,11 +209,15 @@ impl Coded for Error {
             Error::Line { .. } => Some(Code::RequestUnreadable),
             Error::HostMemory => Some(Code::NothingFits),
             Error::UnknownName { .. } => Some(Code::PrecisionRefused),
-            Error::BeyondStack { .. } => Some(Code::BeyondStack),
-            Error::MemoryMargin { .. }
+            Error::BeyondStack { .. } | Error::BeyondRule { .. } | Error::BeyondDevice { .. } => {
+                Some(Code::BeyondStack)
+            }
+            Error::UnjoinedDevices { .. } => Some(Code::ImpossibleLayout),
+            Error::Headroom { .. }
+            | Error::MemoryMargin { .. }
             | Error::EmptyDocument { .. }
             | Error::LongDocument { .. }
-            | Error::NoSize { .. }
+            | Error::NoSizes { .. }
             | Error::LargeSize { .. } => Some(Code::BadOption),
         }
     }
@@ -183,20 +240,36 @@ impl Coded for Error {
                 let near = near.map_or_else(String::new, |near| format!("did you mean `{near}`? "));
                 format!("{near}{option} is one of {}", known.join(", "))
             }
-            Error::BeyondStack { others, .. } => {
+            Error::BeyondStack { others, stated, .. } => {
                 let have = match others.as_slice() {
                     [] => "no preset stack supports it".to_string(),
                     some => format!("the stacks {} support it", some.join(", ")),
                 };
-                format!("{have}; --beyond-stack plans with it anyway")
+                format!("{have}; --beyond-stack plans with it anyway{}", sourced(stated))
+            }
+            Error::BeyondDevice { has, .. } => {
+                format!("--precision with one of {}; --beyond-stack plans with it anyway", has.join(", "))
+            }
+            Error::UnjoinedDevices { most, .. } => format!(
+                "the nearest number of devices is {most}; a file with `from` and further [[links]] states how more are joined"
+            ),
+            Error::BeyondRule { stated, .. } => {
+                format!("change the pins, or plan with them anyway (--beyond-stack){}", sourced(stated))
+            }
+            Error::Headroom { .. } => {
+                "--headroom 5 plans with a chance of 95 % to fit; --memory-margin 0 fills devices by the prediction, whatever the \
+                 chance"
+                    .to_string()
             }
             Error::MemoryMargin { .. } => "give a share: 0.05 leaves 5 % of a device free".to_string(),
             Error::EmptyDocument { seq } | Error::LongDocument { seq, .. } => {
                 format!("give the tokens of each document, from 1 to --seq {seq}")
             }
-            Error::NoSize { option, most } | Error::LargeSize { option, most, .. } => {
-                format!("--{option} takes an integer from 1 to {most}")
+            Error::NoSizes { options } => {
+                let ranges = options.iter().map(|(option, most)| format!("--{option} takes an integer from 1 to {most}"));
+                ranges.collect::<Vec<_>>().join("; ")
             }
+            Error::LargeSize { option, most, .. } => format!("--{option} takes an integer from 1 to {most}"),
         })
     }
 }

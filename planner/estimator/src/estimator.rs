@@ -4,6 +4,7 @@ use super::action_order::OrderCache;
 use super::candidate::Candidate;
 use super::cost_database::{CostDatabase, Planning, SharedResults};
 use super::error::Error;
+use super::headroom::{BudgetSizes, Headroom};
 use super::model_plans::ModelPlans;
 use super::pipeline::drawn_costs;
 use super::place::config_on;
@@ -11,6 +12,7 @@ use super::prediction::Prediction;
 use super::projection::CostContext;
 use super::report::EstimateReport;
 use super::request::EstimateRequest;
+use super::stack_support::{Beyond, beyond};
 use compiler::batch::microbatches;
 use compiler::compile::check_text;
 use compiler::machine_source;
@@ -135,6 +137,21 @@ impl Estimator {
         })
     }
 
+    /// Parts of configurations that the request's stack does not support, in their order.
+    ///
+    /// # Errors
+    /// A name is not known, or the model cannot have the request's sequences.
+    pub fn beyond<'p>(
+        &self,
+        request: &EstimateRequest,
+        configs: impl IntoIterator<Item = &'p ParallelConfig>,
+    ) -> Result<Vec<Vec<Beyond>>, Error> {
+        let context = CostContext::of(request);
+        let database = &*self.databases.get(&context, || self.open(&context, Planning::Alone))?;
+        let job = request.job_numbers(database.traits()?);
+        Ok(configs.into_iter().map(|parallel| beyond(parallel, &database.stack, &job)).collect())
+    }
+
     /// Calls `then` with the request's prediction.
     fn with_prediction<T>(
         &self,
@@ -147,10 +164,14 @@ impl Estimator {
         let database = &*self.databases.get(&context, || self.open(&context, Planning::Alone))?;
         let microbatches = microbatches(request.global_batch, parallel.dp.saturating_mul(parallel.mbs))?;
         let cluster = self.cluster(&request.cluster)?;
+        check_joined(&cluster, parallel.devices())?;
         let cores_each = cluster.cores_each(parallel.devices());
-        let cluster = cluster.for_devices(parallel.devices()).with_margin(request.memory_margin);
+        let cluster = cluster.for_devices(parallel.devices());
         let platform = Platform { cluster: &cluster, stack: &database.stack, recipe: &database.recipe };
-        then(Prediction { request, database, candidate: Candidate { parallel, platform, microbatches, cores_each } })
+        let headroom = Headroom::of(request, &database.stack, &cluster.device.name, database.traits()?);
+        let budget = cluster.device.memory as f64 * headroom.share(BudgetSizes::of(&parallel));
+        let candidate = Candidate { parallel, platform, microbatches, cores_each, budget };
+        then(Prediction { request, database, candidate })
     }
 
     /// Costs of a request whose configurations share plans; all results if the last request had the same costs.
@@ -174,6 +195,15 @@ impl Estimator {
         let shared = SharedResults { plans: Arc::clone(&plans), orders };
         CostDatabase::new(context, planning, &cluster, stack, shared)
     }
+}
+
+/// Checks that the links of a cluster join a number of devices.
+///
+/// # Errors
+/// There are more devices.
+pub(super) fn check_joined(cluster: &Cluster, devices: u64) -> Result<(), Error> {
+    let most = cluster.most_devices();
+    if devices <= most { Ok(()) } else { Err(Error::UnjoinedDevices { cluster: cluster.name.clone(), devices, most }) }
 }
 
 /// A checked model without plans, with the ops that `compile` recognises.

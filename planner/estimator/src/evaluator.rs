@@ -4,7 +4,9 @@ use super::blocks::Blocks;
 use super::candidate::{Candidate, Stepped};
 use super::cost_database::CostDatabase;
 use super::error::Error;
-use super::estimator::Estimator;
+use super::estimator::{Estimator, check_joined};
+use super::headroom::{BudgetSizes, Headroom};
+use super::job_numbers::JobNumbers;
 use super::memory::fullest_host;
 use super::model_work::ModelWork;
 use super::pipeline::ScheduledPipeline;
@@ -26,7 +28,9 @@ pub struct Evaluator {
     least: u64,
     /// The cluster of each number of devices from the fewest on, if devices share cores or memory.
     clusters: Box<[OnceLock<Box<Cluster>>]>,
-    cluster: Cluster,
+    cluster: Arc<Cluster>,
+    headroom: Headroom,
+    job: JobNumbers,
     pub(super) database: Arc<CostDatabase>,
 }
 
@@ -34,16 +38,20 @@ impl Evaluator {
     /// Makes the evaluator of a request, for any number of devices from the first to the second of `devices`.
     ///
     /// # Errors
-    /// A name is not known, or a size is 0.
+    /// A name is not known, a size is 0, or the links do not join as many devices.
     pub fn new(estimator: &Estimator, request: EstimateRequest, devices: [u64; 2]) -> Result<Evaluator, Error> {
         request.check()?;
         let database = estimator.evaluated(&request)?;
-        let cluster = estimator.cluster(&request.cluster)?.with_margin(request.memory_margin);
+        let cluster = estimator.cluster(&request.cluster)?;
+        check_joined(&cluster, devices[1])?;
+        let traits = database.traits()?;
+        let headroom = Headroom::of(&request, &database.stack, &cluster.device.name, traits);
+        let job = request.job_numbers(traits);
         let [least, most] = devices;
         let is_shared = cluster.cores.is_some() || cluster.shared_memory.is_some();
         let counts = if is_shared { most.saturating_sub(least) + 1 } else { 0 };
         let clusters = (0..counts).map(|_| OnceLock::new()).collect();
-        Ok(Evaluator { least, clusters, request, cluster, database })
+        Ok(Evaluator { least, clusters, request, cluster, headroom, job, database })
     }
 
     /// The model.
@@ -53,7 +61,7 @@ impl Evaluator {
 
     /// Returns `true` if devices can offload: the host and its memory are known, and the stack supports offloading.
     pub fn offloads(&self) -> bool {
-        let has_host = self.cluster.device.host_bandwidth > 0.0 && self.cluster.host.is_some();
+        let has_host = self.cluster.host_bandwidth() > 0.0 && self.cluster.host.is_some();
         has_host && self.stack().supports.offload != Some(false)
     }
 
@@ -67,8 +75,33 @@ impl Evaluator {
         let place = devices.checked_sub(self.least).and_then(|place| usize::try_from(place).ok());
         let dealt = place.and_then(|place| self.clusters.get(place));
         let cluster =
-            dealt.map_or(&self.cluster, |dealt| dealt.get_or_init(|| Box::new(self.cluster.for_devices(devices))));
+            dealt.map_or(&*self.cluster, |dealt| dealt.get_or_init(|| Box::new(self.cluster.for_devices(devices))));
         Platform { cluster, stack: &self.database.stack, recipe: &self.database.recipe }
+    }
+
+    /// Checks that the devices compute in the request's precision.
+    ///
+    /// # Errors
+    /// They do not, and the request does not allow it.
+    pub fn check_precision(&self) -> Result<(), Error> {
+        let EstimateRequest { precision, beyond_stack, .. } = &self.request;
+        if *beyond_stack || self.cluster.device.computes_in(precision) {
+            return Ok(());
+        }
+        let has = self.cluster.device.precisions.clone().unwrap_or_default();
+        Err(Error::BeyondDevice { precision: precision.clone(), cluster: self.cluster.name.clone(), has })
+    }
+
+    /// Numbers of the job that rules name.
+    pub fn job_numbers(&self) -> JobNumbers {
+        self.job
+    }
+
+    /// Memory budget of a device in bytes: with at most as much predicted memory, configurations of these sizes keep the
+    /// request's headroom. Where sizes are open, it is the largest budget.
+    pub fn memory_budget(&self, sizes: BudgetSizes) -> f64 {
+        let devices = sizes.devices.unwrap_or(self.least);
+        self.platform(devices).cluster.device.memory as f64 * self.headroom.share(sizes)
     }
 
     pub(super) fn microbatches(&self, parallel: &ParallelConfig) -> u32 {
@@ -80,6 +113,7 @@ impl Evaluator {
             platform: self.platform(parallel.devices()),
             microbatches: self.microbatches(&parallel),
             cores_each: self.cores_each(&parallel),
+            budget: self.memory_budget(BudgetSizes::of(&parallel)),
             parallel,
         }
     }
@@ -136,7 +170,7 @@ impl Evaluator {
         }
         let mut candidate = self.candidate(ParallelConfig { recompute: Recompute::None, ..parallel.clone() });
         let none = self.database.stepped(&candidate)?;
-        let budget = candidate.platform.cluster.device.memory as f64;
+        let budget = candidate.budget;
         if none.floor().bytes <= budget {
             return Ok(None);
         }

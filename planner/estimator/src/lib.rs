@@ -41,6 +41,8 @@ mod error;
 mod estimate_all;
 mod estimator;
 mod evaluator;
+mod headroom;
+mod job_numbers;
 mod least_bytes;
 mod memory;
 mod memory_fit;
@@ -72,16 +74,18 @@ pub use estimate_all::estimate_until;
 pub use estimate_all::{ConfigLine, estimate_all};
 pub use estimator::Estimator;
 pub use evaluator::Evaluator;
+pub use headroom::BudgetSizes;
+pub use job_numbers::JobNumbers;
 pub use memory::ModelStates;
 pub use memory_fit::MemoryChoices;
 pub use model_work::{ModelWork, Undecided};
 pub use recipe::recipe;
 pub use relaxation::StepCost;
 pub use report::{
-    Comm, EstimateReport, Memory, Mesh, Predicted, Recomputed, SCHEMA, StageMemory, StageReport, TimeShares,
+    Comm, EstimateReport, Memory, Mesh, Overhead, Predicted, Recomputed, SCHEMA, StageMemory, StageReport, TimeShares,
 };
 pub use report_text::part_name;
-pub use request::check_size;
-pub use request::{EstimateRequest, MEMORY_MARGIN};
+pub use request::check_sizes;
+pub use request::{EstimateRequest, HEADROOM};
 pub use search_bounds::{BoundKind, LargeShare};
-pub use stack_support::{beyond, check_pins};
+pub use stack_support::{Beyond, beyond, check_pins};

@@ -1,5 +1,6 @@
 //! Peak memory of each pipeline rank.
 
+use super::budget::ROUNDING;
 use super::least_bytes::communicators;
 use super::ordered_stages::OrderedStages;
 use super::pipeline::Rank;
@@ -66,9 +67,9 @@ pub(super) fn fullest_host(ranks: &[StageMemory]) -> f64 {
     ranks.iter().map(|rank| rank.host * GIB).fold(0.0, f64::max)
 }
 
-/// Returns `true` if the ranks fit in the memory of the cluster's devices and, if it is known, of their hosts.
-pub(super) fn holds(cluster: &Cluster, ranks: &[StageMemory]) -> bool {
-    fullest_device(ranks) <= cluster.device.memory as f64 && host_holds(cluster, ranks)
+/// Returns `true` if the ranks fit in a memory budget of each device and, if it is known, in the memory of their hosts.
+pub(super) fn holds(budget: f64, cluster: &Cluster, ranks: &[StageMemory]) -> bool {
+    fullest_device(ranks) <= budget && host_holds(cluster, ranks)
 }
 
 /// Returns `true` if the offloaded bytes fit in host memory, or host memory is unknown.
@@ -106,7 +107,7 @@ impl OrderedStages<'_> {
         let needed = before_update.max(states.total() + updating(elements, replicas, platform.recipe));
         let buffers = buffers + needed - before_update;
         // Tensors are held only while there is free memory; without it the CPU waits for the device.
-        let left = ((platform.cluster.device.memory as f64 - before) / facts.reserve - needed).max(0.0);
+        let left = ((self.budget * (1.0 - ROUNDING) - before) / facts.reserve - needed).max(0.0);
         let waiting = waiting(rank, loads, facts.waiting).min(left);
         let (allocated, buffers) = (needed + waiting, buffers + waiting);
         let reserved = allocated * facts.reserve;
@@ -314,7 +315,8 @@ mod tests {
                 Replicas::new(&parallel, forwards as u32, &platform),
                 PipelineTimeline { ranks: vec![rank], bubble: 0.0, path: None },
             );
-            let ordered = OrderedStages { parallel: &parallel, replicas: &replicas, loads: &loads, flow: &flow };
+            let ordered =
+                OrderedStages { parallel: &parallel, replicas: &replicas, loads: &loads, flow: &flow, budget: 0.0 };
             (ordered.memory()[0].gradients * GIB).round()
         };
         assert_eq!([gradients(1.0, 0.5e9), gradients(1.0, 3e9), gradients(2.0, 0.5e9)], [1.5e9, 0.0, 2e9]);

@@ -256,7 +256,7 @@ fn savings(block: usize, all: &Blocks, choices: &[RecomputeChoice]) -> Vec<Savin
 /// Cost of a block instance that recomputes some values and offloads the rest, `choice.bytes`, to host memory.
 pub(super) fn offloaded(all: &Profile, choice: RecomputeCost, platform: &Platform<'_>) -> OptionCost {
     let passes = all.passes();
-    let copy = choice.bytes / platform.cluster.device.host_bandwidth;
+    let copy = choice.bytes / platform.cluster.host_bandwidth();
     OptionCost {
         forward_s: (copy - passes.forward).max(0.0),
         backward_s: choice.seconds.max(copy - passes.backward),
@@ -266,7 +266,7 @@ pub(super) fn offloaded(all: &Profile, choice: RecomputeCost, platform: &Platfor
 
 /// Seconds that the passes of a block instance wait for copies of its saved activations: to the host, and back.
 fn waits_for_host(profile: &Profile, platform: &Platform<'_>) -> Passes {
-    let copy = profile.saved / platform.cluster.device.host_bandwidth;
+    let copy = profile.saved / platform.cluster.host_bandwidth();
     profile.passes().map(|compute| (copy - compute).max(0.0))
 }
 

@@ -7,11 +7,38 @@ use super::projection::PlanKey;
 use super::shape_class::ShapeClass;
 use compiler::model_source::ModelSource;
 use compiler::plan_blocks::plan_blocks;
+use cost::{Routing, RuleName, RuleNumbers};
+use ir::dim_role::DimRole;
 use ir::graph::Model;
+use ir::options::ParallelConfig;
 use ir::types::DType;
 use planner::reshard::ReshardCache;
 use std::sync::Arc;
 use support::query::{Memo, Query};
+
+/// Properties of a model that no configuration changes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct ModelTraits {
+    /// Number of parameters.
+    pub(super) parameters: u64,
+    /// `true` if some layer has experts.
+    pub(super) has_experts: bool,
+    /// Numbers of the model that rules name.
+    pub(super) numbers: RuleNumbers,
+}
+
+impl ModelTraits {
+    fn of(model: &Model) -> ModelTraits {
+        let has_experts = model.blocks.values().any(|block| Routing::of(block).is_some());
+        let size = |role| model.dim_of(role).map(|dim| dim.size);
+        let outline = Outline::of(model);
+        let numbers = RuleNumbers::default()
+            .with(RuleName::Layers, Some(outline.layers.len() as u64))
+            .with(RuleName::KvHeads, size(DimRole::KvHeads))
+            .with(RuleName::Experts, size(DimRole::Experts).or(Some(0)));
+        ModelTraits { parameters: model.parameter_count(), has_experts, numbers }
+    }
+}
 
 /// A model with the plans of its blocks.
 pub(super) struct ModelPlans {
@@ -40,6 +67,15 @@ impl ModelPlans {
     /// The model cannot have this batch, or the configuration does not fit it.
     pub(super) fn planned(&self, key: &PlanKey) -> Result<Arc<Planned>, Error> {
         self.planned.get(self, key)
+    }
+
+    /// Properties of the model in sequences of `seq` tokens.
+    ///
+    /// # Errors
+    /// The model cannot have these sequences.
+    pub(super) fn traits(&self, seq: u64) -> Result<ModelTraits, Error> {
+        let model = Unplanned::of(&ParallelConfig::default(), seq, DType::F32).model(&self.source)?;
+        Ok(ModelTraits::of(&model))
     }
 
     /// Calls `then` with a part of the model in the sizes of `key`, planned for another configuration of the same shape if

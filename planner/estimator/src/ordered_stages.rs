@@ -16,4 +16,6 @@ pub(super) struct OrderedStages<'a> {
     pub(super) loads: &'a [StageCost],
     /// Timeline of the ranks up to their last backward.
     pub(super) flow: &'a PipelineTimeline,
+    /// Memory budget of a device in bytes.
+    pub(super) budget: f64,
 }

@@ -4,13 +4,17 @@ use super::blocks::{Blocks, Planned};
 use super::candidate::{Candidate, Stepped};
 use super::cost_database::CostDatabase;
 use super::error::Error;
+use super::headroom::job;
+use super::least_bytes::communicators;
 use super::memory::{GIB, fullest_device, holds};
 use super::place::check_slices;
-use super::report::{Comm, EstimateReport, Memory, Mesh, Predicted, Recomputed, SCHEMA, StageReport};
+use super::report::{
+    Comm, EstimateReport, Memory, Mesh, Overhead, Predicted, Recomputed, SCHEMA, StageMemory, StageReport,
+};
 use super::request::EstimateRequest;
 use super::stages::StageCost;
-use crate::stack_support::beyond;
-use cost::{Format, Job, Recipe, recomputed};
+use crate::stack_support::{Beyond, beyond};
+use cost::{Format, Recipe, recomputed};
 use ir::graph::Block;
 use ir::options::{ParallelConfig, Recompute};
 use scheduler::predict::pipeline_of;
@@ -57,7 +61,7 @@ impl Prediction<'_> {
     /// The model cannot be planned.
     pub(super) fn report(&self, stepped: Stepped) -> Result<EstimateReport, Error> {
         let request = self.request;
-        let Candidate { parallel, platform, .. } = &self.candidate;
+        let Candidate { parallel, platform, budget, .. } = &self.candidate;
         let planned = &*self.planned()?;
         let Stepped { blocks, staged, step, memory: per_stage } = stepped;
         let Recipe { products, parameter, gradient, master, states, .. } = platform.recipe;
@@ -73,12 +77,12 @@ impl Prediction<'_> {
         let residual = &platform.stack.residual;
         let interval_s = residual.time_interval(&job).map(|log| step.seconds * log.exp());
         let (held, errors) = (fullest_device(&per_stage), residual.memory_interval(&job));
-        let capacity = device.memory as f64 / (1.0 - request.memory_margin);
+        let capacity = device.memory as f64;
         let room = (capacity / held).ln();
         let shares = step.shares;
         let worst_rank =
             (0..per_stage.len()).max_by(|&a, &b| per_stage[a].reserved.total_cmp(&per_stage[b].reserved)).unwrap_or(0);
-        let fits = holds(platform.cluster, &per_stage);
+        let fits = holds(*budget, platform.cluster, &per_stage);
         Ok(EstimateReport {
             schema: SCHEMA.to_string(),
             tool_version: env!("CARGO_PKG_VERSION").to_string(),
@@ -86,7 +90,8 @@ impl Prediction<'_> {
             inputs: (*request).clone(),
             mesh: mesh(parallel),
             parallel: parallel.clone(),
-            beyond_stack: beyond(parallel, platform.stack),
+            beyond_stack: self.beyond()?,
+            assumed: self.assumed(),
             recomputed: self.recomputed(planned)?,
             stages: staged.loads.iter().map(|load| self.stage(&blocks, load)).collect(),
             predicted: Predicted {
@@ -109,8 +114,9 @@ impl Prediction<'_> {
                     total: per_stage[worst_rank].reserved,
                     worst_rank,
                     capacity: capacity / GIB,
-                    usable: device.memory as f64 / GIB,
+                    usable: budget / GIB,
                     host_capacity: platform.cluster.host_memory().map(|memory| memory / GIB),
+                    overhead: self.overhead(&per_stage[worst_rank]),
                     per_stage,
                 },
                 memory_interval_gib: errors.map(|log| held / GIB * log.exp()),
@@ -118,6 +124,42 @@ impl Prediction<'_> {
                 fits,
             },
         })
+    }
+
+    /// Parts of the request that the stack or the devices do not support.
+    fn beyond(&self) -> Result<Vec<Beyond>, Error> {
+        let (request, Candidate { parallel, platform, .. }) = (self.request, &self.candidate);
+        let mut found = beyond(parallel, platform.stack, &request.job_numbers(self.database.traits()?));
+        let device = &platform.cluster.device;
+        if !request.beyond_stack && !device.computes_in(&request.precision) {
+            let known = device.precisions.as_ref().map_or_else(String::new, |known| known.join(", "));
+            let source = format!("the devices of {} compute in {known}", platform.cluster.name);
+            found.push(Beyond { item: format!("precision={}", request.precision), source });
+        }
+        Ok(found)
+    }
+
+    /// Figures of the hardware that are those of other hardware, as text.
+    fn assumed(&self) -> Vec<String> {
+        let platform = &self.candidate.platform;
+        let (cluster, like) = (platform.cluster, platform.cluster.device.attention_like.as_ref());
+        let is_used = platform.has_flash() && !cluster.device.attention.is_empty();
+        let told = |like: &String| {
+            format!("attention as on {like}, by shares of the peak: no kernel of {} is measured", cluster.device.name)
+        };
+        like.filter(|_| is_used).map(told).into_iter().collect()
+    }
+
+    /// Memory of a rank that holds no tensors.
+    fn overhead(&self, rank: &StageMemory) -> Overhead {
+        let Candidate { parallel, platform, .. } = &self.candidate;
+        let facts = &platform.stack.facts;
+        Overhead {
+            fragmentation: rank.reserved - rank.allocated,
+            communicators: communicators(parallel, platform) / GIB,
+            context: facts.context / GIB,
+            workspace: facts.workspace / GIB,
+        }
     }
 
     /// Recomputed values of each kind of layer.
@@ -146,20 +188,6 @@ impl Prediction<'_> {
             whole: load.whole,
         }
     }
-}
-
-/// Properties of a request that its errors depend on.
-pub(super) fn job(
-    request: &EstimateRequest,
-    parallel: &ParallelConfig,
-    device: &str,
-    parameters: u64,
-    has_experts: bool,
-) -> Job {
-    let ParallelConfig { mbs, tp, pp, cp, ep, .. } = *parallel;
-    let layers = if has_experts { "experts" } else { "dense" };
-    let sizes = [parameters, parallel.devices(), request.seq, mbs, tp, pp, cp, ep];
-    Job { kinds: [device, &request.precision, layers].map(String::from), sizes: sizes.map(|size| size as f64) }
 }
 
 fn mesh(parallel: &ParallelConfig) -> Mesh {

@@ -42,6 +42,7 @@ impl CostContext {
             optimizer,
             parallel: _,
             lengths,
+            headroom: _,
             memory_margin: _,
             beyond_stack,
         } = request.clone();

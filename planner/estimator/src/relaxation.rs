@@ -30,6 +30,8 @@ pub(super) struct Relaxation<'a> {
     pub(super) platform: &'a Platform<'a>,
     pub(super) microbatches: u32,
     pub(super) fast: &'a Blocks,
+    /// Memory budget of a device in bytes.
+    pub(super) budget: f64,
 }
 
 /// Stages in an order that no other order beats.
@@ -79,8 +81,8 @@ impl Stages<'_> {
 impl<'a> Relaxation<'a> {
     /// The blocks of a candidate.
     pub(super) fn of(candidate: &'a Candidate<'_>, fast: &'a Blocks) -> Relaxation<'a> {
-        let Candidate { parallel, platform, microbatches, .. } = candidate;
-        Relaxation { parallel, platform, microbatches: *microbatches, fast }
+        let Candidate { parallel, platform, microbatches, budget, .. } = candidate;
+        Relaxation { parallel, platform, microbatches: *microbatches, fast, budget: *budget }
     }
 
     /// Lower bound over all pipelines, from the average rank or from the rank with most layers.
@@ -228,7 +230,7 @@ impl<'a> Relaxation<'a> {
         loads: &'o [StageCost],
         replicas: &'o Replicas<'o>,
     ) -> OrderedStages<'o> {
-        OrderedStages { parallel: self.parallel, replicas, loads, flow }
+        OrderedStages { parallel: self.parallel, replicas, loads, flow, budget: self.budget }
     }
 
     fn device(&self, flow: &PipelineTimeline, loads: &[StageCost], replicas: &Replicas<'_>) -> Vec<f64> {

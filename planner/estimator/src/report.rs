@@ -1,7 +1,8 @@
 //! Report of an estimate: `meshwright.estimate/2`.
 
-use super::prediction::job;
+use super::headroom::job;
 use super::request::EstimateRequest;
+use super::stack_support::Beyond;
 use cost::{Interval, Job};
 use serde::{Deserialize, Serialize};
 
@@ -23,9 +24,12 @@ pub struct EstimateReport {
     pub mesh: Mesh,
     /// The configuration in full.
     pub parallel: ir::options::ParallelConfig,
-    /// Options of the configuration that the stack does not support: `schedule=zb-v`.
+    /// Parts of the configuration that the stack does not support.
     #[serde(default)]
-    pub beyond_stack: Vec<String>,
+    pub beyond_stack: Vec<Beyond>,
+    /// Figures of the hardware that are those of other hardware, as text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub assumed: Vec<String>,
     /// Recomputed values, in forward order.
     #[serde(default)]
     pub recomputed: Vec<Recomputed>,
@@ -125,10 +129,10 @@ pub struct Predicted {
     /// 10th and 90th percentile of the device memory of the worst rank, in GiB.
     #[serde(default)]
     pub memory_interval_gib: Interval,
-    /// Probability that the worst rank's device memory is within that of its device. Memory margins do not count.
+    /// Probability that the worst rank's device memory is within that of its device.
     #[serde(default)]
     pub chance_to_fit: f64,
-    /// `true` if the configuration fits in device memory with the margin free, and offloaded activations fit in host memory.
+    /// `true` if the configuration fits in the usable device memory, and offloaded activations fit in host memory.
     pub fits: bool,
 }
 
@@ -190,14 +194,31 @@ pub struct Memory {
     /// Memory of a device.
     #[serde(default)]
     pub capacity: f64,
-    /// Usable memory of a device: its memory without the margin.
+    /// Usable memory of a device: with as much predicted memory, the chance to run out is the request's `headroom`; or the
+    /// memory without the margin.
     #[serde(default)]
     pub usable: f64,
     /// Host memory per device; `None` if unknown.
     #[serde(default)]
     pub host_capacity: Option<f64>,
+    /// Memory of the worst rank that holds no tensors.
+    #[serde(default)]
+    pub overhead: Overhead,
     /// Memory of each pipeline rank.
     pub per_stage: Vec<StageMemory>,
+}
+
+/// Memory of a device that holds no tensors, in GiB.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Overhead {
+    /// Reserved by the allocator without being allocated.
+    pub fragmentation: f64,
+    /// Buffers of the communicators.
+    pub communicators: f64,
+    /// Context of the process, and the libraries' code.
+    pub context: f64,
+    /// Workspace of the matrix product libraries, part of the buffers.
+    pub workspace: f64,
 }
 
 /// Peak memory of a device, in GiB.
@@ -243,6 +264,18 @@ impl Predicted {
     /// Memory of the rank with most device memory.
     pub fn fullest(&self) -> StageMemory {
         self.memory_gib.per_stage.get(self.memory_gib.worst_rank).copied().unwrap_or_default()
+    }
+}
+
+impl Overhead {
+    /// Parts by name, in a fixed order.
+    pub fn by_name(&self) -> [(&'static str, f64); 4] {
+        [
+            ("fragmentation", self.fragmentation),
+            ("communicators", self.communicators),
+            ("context", self.context),
+            ("workspace", self.workspace),
+        ]
     }
 }
 

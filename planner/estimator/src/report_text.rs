@@ -1,11 +1,12 @@
 //! An estimate as text.
 
-use super::report::{EstimateReport, Recomputed, StageMemory};
+use super::report::{EstimateReport, Memory, Recomputed, StageMemory};
+use super::stack_support::Beyond;
 use compiler::parallel;
 use cost::Interval;
 use std::fmt;
 use support::table::table;
-use support::units::{bytes, count, percent, share, short, with_unit};
+use support::units::{bytes, count, percent, plural, share, short, with_unit};
 
 /// The prediction of a configuration as tables, in 100 columns or more; ends in a newline.
 impl fmt::Display for EstimateReport {
@@ -20,7 +21,7 @@ fn text(report: &EstimateReport) -> String {
     let (low, high) = (short(low), short(high));
     let text = format!(
         "model     {}, {} parameters, {:.0} bytes each\n\
-         cluster   {}, {} devices, stack {}, {}\n\
+         cluster   {}, {}, stack {}, {}\n\
          config    {}\n\
          step      {} (80 % interval {low} to {high}), {} tokens/s per device\n\
          mfu       {} of {}, hfu {}, bubble {}\n\n",
@@ -28,7 +29,7 @@ fn text(report: &EstimateReport) -> String {
         count(predicted.parameters as f64),
         predicted.bytes_per_parameter,
         inputs.cluster,
-        report.mesh.devices,
+        plural(report.mesh.devices, "device"),
         inputs.stack,
         inputs.precision,
         parallel::print(parallel),
@@ -39,18 +40,36 @@ fn text(report: &EstimateReport) -> String {
         percent(predicted.hfu).trim(),
         percent(predicted.bubble).trim(),
     );
-    text + &beyond(report) + &dropped(predicted.dropped) + &times(report) + "\n" + &recomputed(report) + &memory(report)
+    text + &assumed(report)
+        + &beyond(report)
+        + &dropped(predicted.dropped)
+        + &times(report)
+        + "\n"
+        + &recomputed(report)
+        + &memory(report)
 }
 
-/// Notes the options that the stack does not support, unless `--beyond-stack` is given.
+/// Lines on figures that are those of other hardware.
+fn assumed(report: &EstimateReport) -> String {
+    let lines: String = report.assumed.iter().map(|line| format!("assumed   {line}\n")).collect();
+    if lines.is_empty() { lines } else { lines + "\n" }
+}
+
+/// Lines on what the stack does not support, unless `--beyond-stack` is given.
 fn beyond(report: &EstimateReport) -> String {
     if report.beyond_stack.is_empty() {
         return String::new();
     }
-    let (items, stack) = (report.beyond_stack.join(", "), &report.inputs.stack);
-    format!(
-        "warning   {stack} does not support {items}; the figures assume that it does (--beyond-stack hides this warning)\n\n"
-    )
+    let stack = &report.inputs.stack;
+    let line = |Beyond { item, source }: &Beyond| {
+        let says = if item.contains(' ') { "needs" } else { "does not support" };
+        let source = if source.is_empty() { String::new() } else { format!("\n          source: {source}") };
+        // A precision is the devices' own.
+        let subject = if item.starts_with("precision=") { &report.inputs.cluster } else { stack };
+        format!("warning   {subject} {says} {item}{source}\n")
+    };
+    let lines: String = report.beyond_stack.iter().map(line).collect();
+    format!("{lines}          the figures assume that the configuration runs (--beyond-stack hides this warning)\n\n")
 }
 
 /// Table of the recomputed values; empty if there are none.
@@ -95,6 +114,7 @@ fn times(report: &EstimateReport) -> String {
 fn memory(report: &EstimateReport) -> String {
     let memory = &report.predicted.memory_gib;
     let gib = |gib: f64| format!("{gib:.2}");
+    let workspace = memory.overhead.workspace;
     let row = |(rank, stage): (usize, &StageMemory)| {
         [
             rank.to_string(),
@@ -103,44 +123,54 @@ fn memory(report: &EstimateReport) -> String {
             gib(stage.optimizer),
             gib(stage.activations),
             gib(stage.logits),
-            gib(stage.buffers),
-            gib(stage.allocated),
-            gib(stage.reserved),
+            gib(stage.buffers - workspace),
+            gib(stage.device - stage.allocated + workspace),
             gib(stage.device),
         ]
     };
     let rows: Vec<_> = memory.per_stage.iter().enumerate().map(row).collect();
-    let head = [
-        "RANK",
-        "PARAMETERS",
-        "GRADIENTS",
-        "OPTIMIZER",
-        "ACTIVATIONS",
-        "LOGITS",
-        "BUFFERS",
-        "ALLOCATED",
-        "RESERVED",
-        "DEVICE",
-    ];
-    table(head, &rows) + &format!("\nin GiB; {}\n{}", verdict(report), offloaded(report))
+    let head =
+        ["RANK", "PARAMETERS", "GRADIENTS", "OPTIMIZER", "ACTIVATIONS", "LOGITS", "BUFFERS", "OVERHEAD", "DEVICE"];
+    table(head, &rows) + &format!("\nin GiB; {}\n{}{}", verdict(report), overhead(memory), offloaded(report))
 }
 
-/// Line on whether the peak-memory device fits, and on the margin.
+/// Line on the memory of the worst rank that holds no tensors; empty if there is none.
+fn overhead(memory: &Memory) -> String {
+    let parts = memory.overhead.by_name().into_iter().filter(|(_, gib)| *gib >= 0.005);
+    let parts: Vec<String> = parts.map(|(name, gib)| format!("{name} {gib:.2}")).collect();
+    let Some(worst) = memory.per_stage.get(memory.worst_rank).filter(|_| !parts.is_empty()) else {
+        return String::new();
+    };
+    let StageMemory { allocated, reserved, .. } = worst;
+    format!(
+        "rank {} allocates {allocated:.2} and reserves {reserved:.2}; overhead: {}\n",
+        memory.worst_rank,
+        parts.join(", ")
+    )
+}
+
+/// Lines on whether the peak-memory device fits, and on the chance that it does.
 fn verdict(report: &EstimateReport) -> String {
     let predicted = &report.predicted;
     let (memory, held) = (&predicted.memory_gib, predicted.fullest().device);
-    let free = share(report.inputs.memory_margin);
     let (capacity, usable) = (memory.capacity, memory.usable);
+    let chance = share(predicted.chance_to_fit);
     let fits = if held <= usable {
         "it fits".to_string()
     } else if held <= capacity {
-        format!("it fits only with less than {free} left free (--memory-margin)")
+        format!("it fits with a chance of {chance} only")
     } else {
         "it does not fit".to_string()
     };
-    let of = if usable < capacity { format!(", {usable:.2} usable with {free} left free") } else { String::new() };
+    let of = match report.inputs.memory_margin {
+        Some(0.0) => String::new(),
+        Some(margin) => format!(", {usable:.2} usable with {} left free (--memory-margin)", share(margin)),
+        None => {
+            let asked = share(1.0 - report.inputs.headroom / 100.0);
+            format!(", {usable:.2} usable with a chance of {asked} to fit (--headroom)")
+        }
+    };
     let Interval { low, high } = predicted.memory_interval_gib;
-    let chance = share(predicted.chance_to_fit);
     format!(
         "device capacity {capacity:.2}{of}: {fits}\nmost on a device {held:.2} (80 % interval {low:.2} to {high:.2}), chance to fit {chance}"
     )

@@ -1,6 +1,10 @@
 //! Request of an estimate.
 
+use super::budget::ROUNDING;
 use super::error::Error;
+use super::job_numbers::JobNumbers;
+use super::model_plans::ModelTraits;
+use cost::MemoryBudget;
 use ir::limits;
 use serde::{Deserialize, Serialize};
 
@@ -33,15 +37,19 @@ pub struct EstimateRequest {
     pub parallel: String,
     /// Lengths of the documents of a sequence, in tokens: attention stays within each. Empty: one document.
     pub lengths: Vec<u64>,
-    /// Fraction of a device's memory that stays free: see [`MEMORY_MARGIN`].
-    pub memory_margin: f64,
+    /// Largest chance that a device runs out of memory, in percent: see [`HEADROOM`].
+    pub headroom: f64,
+    /// Fraction of a device's memory that stays free, in place of the headroom.
+    pub memory_margin: Option<f64>,
     /// `true` to allow options that the stack does not support.
     pub beyond_stack: bool,
 }
 
-/// Default fraction of a device's memory that stays free. Predictions of memory have a median error of 2 to 4 %
-/// (`docs/accuracy.md`), and a process that runs out of memory ends.
-pub const MEMORY_MARGIN: f64 = 0.05;
+/// Default of [`EstimateRequest::headroom`]: of 20 plans one may run out of memory.
+pub const HEADROOM: f64 = 5.0;
+
+/// Upper limit on the headroom.
+const MOST_HEADROOM: f64 = 100.0 * (1.0 - MemoryBudget::LEAST_CHANCE);
 
 impl Default for EstimateRequest {
     fn default() -> EstimateRequest {
@@ -58,23 +66,34 @@ impl Default for EstimateRequest {
             optimizer: "adamw".into(),
             parallel: String::new(),
             lengths: Vec::new(),
-            memory_margin: MEMORY_MARGIN,
+            headroom: HEADROOM,
+            memory_margin: None,
             beyond_stack: false,
         }
     }
 }
 
 impl EstimateRequest {
+    /// Numbers of the job that rules name, with those of its model.
+    pub(super) fn job_numbers(&self, traits: ModelTraits) -> JobNumbers {
+        JobNumbers { seq: Some(self.seq), global_batch: Some(self.global_batch), model: traits.numbers }
+    }
+
     /// Checks that all sizes are stated and within their limits.
     ///
     /// # Errors
     /// A size is 0 or too large.
     pub(super) fn check(&self) -> Result<(), Error> {
-        check_size("seq", self.seq, limits::ELEMENTS)?;
-        check_size("global-batch", self.global_batch, limits::SEQUENCES)?;
-        check_size("gpus", self.gpus.unwrap_or(1), limits::DEVICES)?;
-        if !(0.0..1.0).contains(&self.memory_margin) {
-            return Err(Error::MemoryMargin { margin: self.memory_margin });
+        check_sizes(&[
+            ("gpus", self.gpus.unwrap_or(1), limits::DEVICES),
+            ("seq", self.seq, limits::ELEMENTS),
+            ("global-batch", self.global_batch, limits::SEQUENCES),
+        ])?;
+        if !(self.headroom > 0.0 && self.headroom <= MOST_HEADROOM + ROUNDING) {
+            return Err(Error::Headroom { headroom: self.headroom });
+        }
+        if let Some(margin) = self.memory_margin.filter(|margin| !(0.0..1.0).contains(margin)) {
+            return Err(Error::MemoryMargin { margin });
         }
         let seq = self.seq;
         match self.lengths.iter().find(|&&length| length == 0 || length > seq) {
@@ -85,15 +104,19 @@ impl EstimateRequest {
     }
 }
 
-/// Checks that the size of an option is at least 1 and at most `most`.
+/// Checks that the sizes of options, each with its largest value, are at least 1 and at most that.
 ///
 /// # Errors
-/// The size is out of range.
-pub fn check_size(option: &'static str, size: u64, most: u64) -> Result<(), Error> {
-    match size {
-        0 => Err(Error::NoSize { option, most }),
-        _ if size > most => Err(Error::LargeSize { option, size, most }),
-        _ => Ok(()),
+/// Sizes are 0, all of which the error names, or one is too large.
+pub fn check_sizes(sizes: &[(&'static str, u64, u64)]) -> Result<(), Error> {
+    let missing = sizes.iter().filter(|(_, size, _)| *size == 0);
+    let options: Vec<(&'static str, u64)> = missing.map(|(option, _, most)| (*option, *most)).collect();
+    if !options.is_empty() {
+        return Err(Error::NoSizes { options });
+    }
+    match sizes.iter().find(|(_, size, most)| size > most) {
+        Some(&(option, size, most)) => Err(Error::LargeSize { option, size, most }),
+        None => Ok(()),
     }
 }
 

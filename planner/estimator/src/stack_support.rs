@@ -1,13 +1,36 @@
 //! Parts of a configuration that a stack does not support.
 
 use super::error::Error;
+use super::job_numbers::JobNumbers;
 use compiler::parallel::{self, Pins};
-use cost::{STACKS, Stack};
+use cost::{RuleName, STACKS, Stack};
 use ir::options::ParallelConfig;
+use serde::{Deserialize, Serialize};
 
-/// Items of a configuration that a stack does not support, as written: `schedule=zb-v`. Items without effect, such as the
-/// schedule of one stage, are left out.
-pub fn beyond(parallel: &ParallelConfig, stack: &Stack) -> Vec<String> {
+/// A part of a configuration that a stack does not support.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Beyond {
+    /// An option, as `schedule=zb-v`, or the condition of a rule, as `cp == 1 || seq % (2 * cp) == 0`.
+    pub item: String,
+    /// Source of the limit, as the stack's file states it.
+    pub source: String,
+}
+
+/// Parts of a configuration that a stack does not support. Options without effect, such as the schedule of one stage, are left
+/// out.
+pub fn beyond(parallel: &ParallelConfig, stack: &Stack, job: &JobNumbers) -> Vec<Beyond> {
+    let mut found = options_beyond(parallel, stack);
+    let supports = &stack.supports;
+    let of = |(name, rule): (&str, &cost::Rule)| Beyond {
+        item: rule.text().to_string(),
+        source: supports.source(name).to_string(),
+    };
+    found.extend(supports.forbidden_by(&job.under(parallel)).map(of));
+    found
+}
+
+/// Options that a stack does not support, each by itself.
+fn options_beyond(parallel: &ParallelConfig, stack: &Stack) -> Vec<Beyond> {
     let supports = &stack.supports;
     let ParallelConfig {
         dp,
@@ -27,54 +50,102 @@ pub fn beyond(parallel: &ParallelConfig, stack: &Stack) -> Vec<String> {
         ..
     } = *parallel;
     let mut items = Vec::new();
-    let mut lacks = |item: String, is_there: bool, has: bool| items.extend((is_there && !has).then_some(item));
+    let mut lacks = |key: &str, item: String, is_there: bool, has: bool| {
+        let beyond = || Beyond { item, source: supports.source(key).to_string() };
+        items.extend((is_there && !has).then(beyond));
+    };
     for (key, degree) in [("tp", tp), ("pp", pp), ("cp", cp), ("ep", ep), ("etp", etp)] {
-        lacks(format!("{key}={degree}"), degree > 1, supports.degree(key));
+        lacks("degrees", format!("{key}={degree}"), degree > 1, supports.degree(key));
     }
     let replicas = dp * cp;
-    lacks(format!("schedule={schedule}"), pp > 1 && supports.degree("pp"), supports.schedule(schedule));
-    lacks("sp=true".to_string(), tp > 1 && sp, supports.sp != Some(false));
-    lacks(format!("zero={zero}"), replicas > 1, supports.zero(zero));
-    lacks(format!("cp_kind={}", cp_kind.name()), cp > 1 && supports.degree("cp"), supports.cp_kind(cp_kind));
+    let is_pipeline = pp > 1 && supports.degree("pp");
+    lacks("schedules", format!("schedule={schedule}"), is_pipeline, supports.schedule(schedule));
+    lacks("sp", "sp=true".to_string(), tp > 1 && sp, supports.sp != Some(false));
+    lacks("zero", format!("zero={zero}"), replicas > 1, supports.zero(zero));
+    let is_cut = cp > 1 && supports.degree("cp");
+    lacks("cp_kind", format!("cp_kind={}", cp_kind.name()), is_cut, supports.cp_kind(cp_kind));
     let groups = shard.filter(|&shard| zero > 0 && shard < replicas);
-    lacks(format!("shard={}", shard.unwrap_or(0)), groups.is_some(), supports.shard != Some(false));
-    lacks("stages".to_string(), !stages.is_empty(), supports.stages != Some(false));
-    lacks("offload=true".to_string(), offload, supports.offload != Some(false));
-    lacks(format!("recompute={recompute}"), true, supports.lacks(recompute).is_empty());
+    lacks("shard", format!("shard={}", shard.unwrap_or(0)), groups.is_some(), supports.shard != Some(false));
+    lacks("stages", "stages".to_string(), !stages.is_empty(), supports.stages != Some(false));
+    lacks("offload", "offload=true".to_string(), offload, supports.offload != Some(false));
+    lacks("recompute", format!("recompute={recompute}"), true, supports.lacks(recompute).is_empty());
     items
 }
 
 /// Checks that a stack supports all pins.
 ///
 /// # Errors
-/// The stack does not support a pin, or the pins are not a configuration.
-pub fn check_pins(pins: &str, stack: &Stack) -> Result<(), Error> {
+/// The stack does not support a pin, a rule forbids the pins for the job, or the pins are not a configuration.
+pub fn check_pins(pins: &str, stack: &Stack, job: &JobNumbers) -> Result<(), Error> {
     let pins = Pins::parse(pins)?;
     let sets = pins.each_value();
-    [pins.fixed_text()].iter().chain(&sets).try_for_each(|pins| check_values(pins, stack))
+    [pins.fixed_text()].iter().chain(&sets).try_for_each(|pins| check_values(pins, stack, job))
 }
 
 /// Checks that a stack supports all pins, each of one value.
-fn check_values(pins: &str, stack: &Stack) -> Result<(), Error> {
+fn check_values(pins: &str, stack: &Stack, job: &JobNumbers) -> Result<(), Error> {
     let keys = parallel::keys(pins)?;
+    check_rules(pins, &keys, stack, job)?;
     // Open degrees may be greater than 1.
     let open = ["dp", "tp", "pp", "cp"].into_iter().filter(|key| !keys.contains(key));
     let open: Vec<String> = open.map(|key| format!("{key}=2")).collect();
     let pinned = parallel::parse_any(&parallel::pinned(&open.join(","), pins))?;
-    let items = beyond(&pinned, stack);
-    let Some(item) = items.iter().find(|item| keys.iter().any(|key| item.split('=').next() == Some(key))) else {
-        return Ok(());
-    };
+    let items = options_beyond(&pinned, stack);
+    let of_key = |beyond: &&Beyond| keys.iter().any(|key| beyond.item.split('=').next() == Some(key));
+    let Some(Beyond { item, source }) = items.iter().find(of_key) else { return Ok(()) };
     let key = item.split('=').next().unwrap_or_default();
     // A stack without pipelines supports no schedule, but lacks none.
     let needs =
         [("schedule", "pp"), ("cp_kind", "cp")].into_iter().find(|(of, _)| *of == key).map(|(_, degree)| degree);
     let has = |other: &Stack| {
-        !beyond(&pinned, other).contains(item) && needs.is_none_or(|degree| other.supports.degree(degree))
+        let lacks = options_beyond(&pinned, other).iter().any(|beyond| beyond.item == *item);
+        !lacks && needs.is_none_or(|degree| other.supports.degree(degree))
     };
     let others = STACKS.iter().filter_map(|preset| Stack::find(preset.name).ok());
     let others: Vec<String> = others.filter(has).map(|other| other.name).collect();
-    Err(Error::BeyondStack { item: item.clone(), stack: stack.name.clone(), supported: supported(key, stack), others })
+    let (item, stated, stack_name) = (item.clone(), source.clone(), stack.name.clone());
+    Err(Error::BeyondStack { item, stated, stack: stack_name, supported: supported(key, stack), others })
+}
+
+/// Checks that no rule forbids the pins for the job, whatever the other options are.
+fn check_rules(pins: &str, keys: &[&str], stack: &Stack, job: &JobNumbers) -> Result<(), Error> {
+    if keys.is_empty() {
+        return Ok(());
+    }
+    let numbers = job.under(&parallel::parse_any(pins)?).only(|name| is_known(name, keys));
+    match stack.supports.forbidden_by(&numbers).next() {
+        None => Ok(()),
+        Some((name, rule)) => Err(Error::BeyondRule {
+            pins: pins.to_string(),
+            rule: rule.text().to_string(),
+            stated: stack.supports.source(name).to_string(),
+            stack: stack.name.clone(),
+        }),
+    }
+}
+
+/// Returns whether options with these keys decide a number.
+fn is_known(name: RuleName, keys: &[&str]) -> bool {
+    let needed: &[&str] = match name {
+        RuleName::Dp => &["dp"],
+        RuleName::Tp => &["tp"],
+        RuleName::Pp => &["pp"],
+        RuleName::Cp => &["cp"],
+        RuleName::Ep => &["ep"],
+        RuleName::Etp => &["etp"],
+        RuleName::Sp => &["sp"],
+        RuleName::Ring | RuleName::Ulysses => &["cp", "cp_kind"],
+        RuleName::Mbs => &["mbs"],
+        RuleName::Microbatches => &["dp", "mbs"],
+        RuleName::Vp => &["pp", "schedule", "vp"],
+        RuleName::Boundaries => &["stages"],
+        RuleName::Zero => &["zero"],
+        RuleName::Groups => &["zero", "shard", "dp", "cp"],
+        RuleName::Offload => &["offload"],
+        RuleName::Recompute => &["recompute"],
+        RuleName::Seq | RuleName::Layers | RuleName::KvHeads | RuleName::Experts => &[],
+    };
+    needed.iter().all(|key| keys.contains(key))
 }
 
 /// Text on what the stack supports instead.
@@ -99,7 +170,8 @@ mod tests {
     use transforms::recompute::MODULES;
 
     fn lacks(stack: &str, parallel: &str) -> Vec<String> {
-        beyond(&parse_any(parallel).unwrap(), &Stack::find(stack).unwrap())
+        let found = beyond(&parse_any(parallel).unwrap(), &Stack::find(stack).unwrap(), &JobNumbers::default());
+        found.into_iter().map(|beyond| beyond.item).collect()
     }
 
     #[test]
@@ -109,19 +181,22 @@ mod tests {
         assert_eq!(lacks("megatron-core-2025", "dp=8,schedule=zb-v,zero=3"), Vec::<String>::new());
         assert_eq!(lacks("foundry-2023", "tp=2,zero=3,dp=2"), ["tp=2"]);
         assert_eq!(lacks("nanotron-2024", "dp=2,zero=2"), ["zero=2"]);
-        assert_eq!(lacks("megatron-core-2025", "pp=2,offload=true"), ["offload=true"]);
+        assert_eq!(lacks("nanotron-2024", "pp=2,offload=true"), ["offload=true"]);
+        assert_eq!(lacks("megatron-core-2025", "pp=2,offload=true"), ["offload == 0 || pp == 1 && recompute == 0"]);
     }
 
     #[test]
     fn a_pin_is_refused_with_where_it_is_supported() {
         let stack = Stack::find("megatron-core-2025").unwrap();
-        let check =
-            |pins: &str| check_pins(pins, &stack).map_err(|error| format!("{error}; {}", error.help().unwrap()));
+        let check = |pins: &str| {
+            check_pins(pins, &stack, &JobNumbers::default())
+                .map_err(|error| format!("{error}; {}", error.help().unwrap()))
+        };
         let message = check("schedule=zb-v").unwrap_err();
         assert!(message.contains("1f1b, interleaved-1f1b") && message.contains("meshwright-threads"), "{message}");
         assert!(message.contains("--beyond-stack") && !message.contains("foundry-2023"), "{message}");
         assert_eq!(check("pp=1,schedule=zb-v,zero=2,recompute=selective:mlp"), Ok(()));
-        assert!(check_pins("zero=1", &Stack::find("foundry-2023").unwrap()).is_err());
+        assert!(check_pins("zero=1", &Stack::find("foundry-2023").unwrap(), &JobNumbers::default()).is_err());
     }
 
     /// The stacks of `train` have what it runs, and nothing else.
@@ -137,7 +212,7 @@ mod tests {
                 "tp=2,pp=2,stages=3",
             ] {
                 let parallel = parse_any(text).unwrap();
-                assert_eq!(beyond(&parallel, &stack).is_empty(), missing(&parallel).is_empty(), "{text}");
+                assert_eq!(lacks(&stack.name, text).is_empty(), missing(&parallel).is_empty(), "{text}");
             }
             assert!(SCHEDULES.iter().all(|kind| stack.supports.schedule(kind.name)));
             assert!(MODULES.iter().all(|(module, _)| stack.supports.recomputes(module)));

@@ -110,13 +110,15 @@ pub(super) fn given_starts(blocks: &Blocks, given: &[u32], pipeline: &Pipeline) 
 /// # Errors
 /// The model has fewer block instances than stages.
 pub(super) fn starts(blocks: &Blocks, cut: Cut, pipeline: &Pipeline) -> Result<Vec<usize>, Error> {
-    let stages = pipeline.stages() as usize;
+    let (stages, runs) = (pipeline.stages() as usize, blocks.outline.runs.len());
+    let too_many = || PartitionError::TooMany { stages: pipeline.stages(), ranks: pipeline.ranks, runs }.into();
     let profile = |run: usize| &blocks.profiles[blocks.outline.runs[run]];
     if cut == Cut::Parameters {
         // An embedding has no matrix products.
         let weight =
             |run| if run < blocks.outline.layers.start { 0.0 } else { profile(run).dense + profile(run).experts };
-        return by_shares(&(0..blocks.outline.runs.len()).map(weight).collect::<Vec<f64>>(), stages);
+        let weights: Vec<f64> = (0..runs).map(weight).collect();
+        return by_shares(&weights, stages).ok_or_else(too_many);
     }
     if is_even(blocks, cut, pipeline.stages()) {
         let each = blocks.outline.layers.len() / stages;
@@ -127,12 +129,13 @@ pub(super) fn starts(blocks: &Blocks, cut: Cut, pipeline: &Pipeline) -> Result<V
     if pipeline.placement == Placement::Chain {
         return Ok(balanced(&costs(blocks), pipeline, None)?);
     }
-    by_shares(&(0..blocks.outline.runs.len()).map(|run| profile(run).work).collect::<Vec<f64>>(), stages)
+    let weights: Vec<f64> = (0..runs).map(|run| profile(run).work).collect();
+    by_shares(&weights, stages).ok_or_else(too_many)
 }
 
 /// Partition by weights: a stage ends after the block instance with which the cumulative weight reaches its share, or earlier
 /// if only one instance remains per later stage.
-fn by_shares(weights: &[f64], stages: usize) -> Result<Vec<usize>, Error> {
+fn by_shares(weights: &[f64], stages: usize) -> Option<Vec<usize>> {
     let (runs, total): (usize, f64) = (weights.len(), weights.iter().sum());
     let (mut starts, mut sum) = (vec![0], 0.0);
     for (run, weight) in weights.iter().enumerate() {
@@ -143,11 +146,7 @@ fn by_shares(weights: &[f64], stages: usize) -> Result<Vec<usize>, Error> {
             starts.push(run + 1);
         }
     }
-    if starts.len() == stages {
-        return Ok(starts);
-    }
-    let stages = u32::try_from(stages).unwrap_or(u32::MAX);
-    Err(PartitionError::TooMany { stages, runs }.into())
+    (starts.len() == stages).then_some(starts)
 }
 
 /// Costs of the model for the scheduler's partition.
@@ -364,7 +363,7 @@ mod tests {
         assert_eq!((layers[0], starts.len(), starts[15]), (4, 16, 33), "{starts:?}");
         assert_eq!(by_shares(&[1.0; 4], 4).unwrap(), [0, 1, 2, 3]);
         assert_eq!(by_shares(&[0.0, 0.0, 1.0], 3).unwrap(), [0, 1, 2]);
-        assert!(by_shares(&[1.0; 2], 3).is_err());
+        assert!(by_shares(&[1.0; 2], 3).is_none());
     }
 
     /// Ten and twenty ranks at 0.2 s each: forward the CPU has 1 s to spare, backward the device waits for it already.

@@ -24,7 +24,7 @@ impl OrderedStages<'_> {
     /// The norm of the gradients synchronises all ranks before the update. The slowest update ends the step. All devices wait for
     /// the slowest device and, if devices share cores, for a core.
     pub(super) fn step(&self, tied: f64) -> Step {
-        let OrderedStages { parallel, replicas: Replicas { platform, .. }, loads, flow } = *self;
+        let OrderedStages { parallel, replicas: Replicas { platform, .. }, loads, flow, .. } = *self;
         let after = self.after(flow.ranks.iter().map(|rank| Own::of(rank, loads)));
         let ends = || flow.ranks.iter().zip(&after).map(|(rank, after)| rank.end + after.exchange.reduce);
         let (last, summed) = ends().enumerate().fold((0, 0.0), |most, at| if at.1 > most.1 { at } else { most });

@@ -62,10 +62,11 @@ fn memory(best: &EstimateReport, cluster: &Cluster, what_ifs: &[WhatIf]) -> Bind
     let rank = best.predicted.memory_gib.worst_rank;
     let all = device_gib(cluster, best.mesh.devices);
     let full = share(memory.device / all);
+    let (left, chance) = (gib((all - memory.device).max(0.0)), share(best.predicted.chance_to_fit));
     BindingConstraint {
         limit: "memory".into(),
         message: format!(
-            "pipeline rank {rank} uses {} of {} ({full}), mostly {}; {more}",
+            "pipeline rank {rank} uses {} of {} ({full}), mostly {}; {left} is left, chance to fit {chance}; {more}",
             gib(memory.device),
             gib(all),
             held.join(", ")

@@ -9,7 +9,7 @@ use crate::plan::{Conflict, Infeasible, PlanRequest, Relaxation, Search};
 use compiler::deadline::Deadline;
 use compiler::parallel::pins;
 use cost::Cluster;
-use estimator::{EstimateReport, Estimator};
+use estimator::{EstimateReport, Estimator, Memory};
 use ir::limits;
 use std::sync::Arc;
 use support::units::{gib, share};
@@ -56,7 +56,7 @@ pub(super) fn explain(
     let mut relaxations = Vec::new();
     if is_known {
         // Relaxations found before the deadline are valid without the others.
-        let _ = trials.relaxations(&mut relaxations);
+        let _ = trials.relaxations(&closest, &mut relaxations);
     }
     Ok(Infeasible {
         schema: SCHEMA.to_string(),
@@ -110,9 +110,9 @@ impl Trials<'_> {
         if dropped.contains(&Constraint::Gpus) { doubled(&request).collect() } else { vec![request] }
     }
 
-    /// Changes that make some configuration fit, cheapest first: fewer pins, more devices, no margin, unsupported options, larger
+    /// Changes that make some configuration fit, cheapest first: fewer pins, more devices, no headroom, unsupported options, larger
     /// devices, and a shorter sequence, which is another job.
-    fn relaxations(&self, ways: &mut Vec<Relaxation>) -> Result<(), Stopped> {
+    fn relaxations(&self, closest: &Closest, ways: &mut Vec<Relaxation>) -> Result<(), Stopped> {
         let pins = pins(&self.request.pin);
         let without = |kept: Vec<&String>| {
             let pin = kept.into_iter().cloned().collect::<Vec<_>>().join(",");
@@ -133,9 +133,8 @@ impl Trials<'_> {
             ways.extend(self.fewest(&unpinned)?.map(|found| self.told_way(found, told)));
         }
         let PlanRequest { memory_margin, beyond_stack, .. } = *self.request;
-        if memory_margin > 0.0 {
-            let full = PlanRequest { memory_margin: 0.0, ..self.request.clone() };
-            ways.extend(self.way([full], |_| "--memory-margin 0".to_string())?);
+        if memory_margin != Some(0.0) {
+            ways.extend(closest.report.as_ref().and_then(filled));
         }
         if !beyond_stack {
             let wide = PlanRequest { beyond_stack: true, ..self.request.clone() };
@@ -209,16 +208,24 @@ impl Trials<'_> {
             }
             Constraint::Gpus => (format!("--gpus {gpus}"), self.devices(closest.report.as_ref())),
             Constraint::Memory => {
-                let margin = self.request.memory_margin;
-                let free = if margin > 0.0 {
-                    format!(", with {} left free (--memory-margin)", share(margin))
-                } else {
-                    String::new()
+                let free = match self.request.memory_margin {
+                    Some(0.0) => String::new(),
+                    Some(margin) => format!(", with {} left free (--memory-margin)", share(margin)),
+                    None => self.likely(closest),
                 };
                 (format!("memory {}", gib(own)), least(closest, own) + &free)
             }
         };
         Conflict { constraint, message }
+    }
+
+    /// Text on the chance to fit of the configuration of least memory, where it would fill a device at best.
+    fn likely(&self, closest: &Closest) -> String {
+        let asked = share(1.0 - self.request.headroom / 100.0);
+        match closest.report.as_ref().map(|report| report.predicted.chance_to_fit) {
+            Some(chance) => format!("; its chance to fit is {}, and {asked} is asked (--headroom)", share(chance)),
+            None => String::new(),
+        }
     }
 
     /// Text comparing the total device memory with the model states.
@@ -231,6 +238,18 @@ impl Trials<'_> {
         });
         format!("the devices have {} in total{}", gib(all), states.unwrap_or_default())
     }
+}
+
+/// Relaxation that fills devices by the prediction: the configuration of least memory, with its chance to fit.
+fn filled(roomiest: &EstimateReport) -> Option<Relaxation> {
+    let predicted = &roomiest.predicted;
+    let Memory { capacity, host_capacity, .. } = predicted.memory_gib;
+    let fits = predicted.fullest().device <= capacity && host_capacity.is_none_or(|host| predicted.offloaded() <= host);
+    fits.then(|| Relaxation {
+        change: format!("--memory-margin 0 (chance to fit {})", share(predicted.chance_to_fit)),
+        parallel: brief(&roomiest.parallel),
+        step_time_s: predicted.step_time_s,
+    })
 }
 
 /// Text on the memory of the configuration of least memory.

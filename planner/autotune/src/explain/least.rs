@@ -8,7 +8,7 @@ use crate::search::divisors;
 use compiler::deadline::Deadline;
 use compiler::parallel::{Pins, parse_any, pinned, print};
 use estimator::fits_budget;
-use estimator::{EstimateReport, EstimateRequest, Estimator, Evaluator, Undecided, estimate_until};
+use estimator::{BudgetSizes, EstimateReport, EstimateRequest, Estimator, Evaluator, Undecided, estimate_until};
 use ir::options::{CpKind, ParallelConfig, Recompute};
 use std::collections::HashSet;
 
@@ -104,12 +104,13 @@ fn smallest(
         supports.schedule(name) && pins.allows("schedule", &ParallelConfig { schedule: (*name).to_string(), ..plain() })
     };
     let schedule = ["1f1b", "gpipe"].into_iter().find(is_open).unwrap_or("1f1b").to_string();
-    let device = &platform.cluster.device;
     let fits = |parallel: &ParallelConfig| {
         let open = Undecided { zero: Some(parallel.zero), microbatches: 1, mbs: parallel.mbs };
         let least = || work.floor(parallel, open, request.global_batch, &platform).bytes;
-        parallel.fold().is_ok() && fits_budget(least(), Some(device.memory as f64))
+        let budget = evaluator.memory_budget(BudgetSizes::of(parallel));
+        parallel.fold().is_ok() && fits_budget(least(), Some(budget))
     };
+    let job = evaluator.job_numbers();
     let (mut asked, mut known) = (Vec::new(), HashSet::new());
     for [dp, tp, pp, cp] in shares(devices) {
         if deadline.is_over() {
@@ -132,7 +133,8 @@ fn smallest(
             };
             let parallel = parse_any(&pinned(&print(&free), &fixed))?;
             let degrees = [("tp", tp), ("pp", pp), ("cp", cp), ("ep", ep)];
-            if !degrees.into_iter().all(|(key, degree)| degree == 1 || supports.degree(key)) {
+            let is_forbidden = || supports.forbidden_by(&job.under(&parallel)).next().is_some();
+            if !degrees.into_iter().all(|(key, degree)| degree == 1 || supports.degree(key)) || is_forbidden() {
                 continue;
             }
             let is_asked = parallel.devices() == devices && holds(&parallel, &request.pin) && fits(&parallel);

@@ -102,6 +102,7 @@ pub fn request_of(plan: &PlanReport) -> PlanRequest {
         master: inputs.master,
         optimizer: inputs.optimizer,
         lengths: inputs.lengths,
+        headroom: inputs.headroom,
         memory_margin: inputs.memory_margin,
         beyond_stack: inputs.beyond_stack,
         pin: search.pin,

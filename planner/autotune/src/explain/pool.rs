@@ -7,7 +7,6 @@ use super::near::{Near, near};
 use crate::plan::{Explorer, PlanRequest};
 use compiler::deadline::Deadline;
 use compiler::parallel;
-use estimator::beyond;
 use estimator::{EstimateReport, EstimateRequest, Estimator, estimate_until};
 use ir::options::ParallelConfig;
 
@@ -37,8 +36,10 @@ impl Pool {
         deadline: &Deadline,
     ) -> Option<Pool> {
         let mut near = near(&best.parallel, request.global_batch);
-        if let Some(stack) = estimator.stack(&request.stack).ok().filter(|_| !request.beyond_stack) {
-            near.retain(|near| beyond(&near.parallel, &stack).is_empty());
+        let asked = request.under(String::new());
+        if let Ok(beyond) = estimator.beyond(&asked, near.iter().map(|near| &near.parallel)) {
+            let mut beyond = beyond.into_iter();
+            near.retain(|_| beyond.next().is_none_or(|beyond| beyond.is_empty()));
         }
         let asked: Vec<EstimateRequest> =
             near.iter().map(|near| request.under(parallel::print(&near.parallel))).collect();

@@ -124,7 +124,11 @@ fn a_pin_that_is_to_blame_is_the_first_way_out() {
 #[test]
 fn a_way_out_takes_no_more_devices_than_it_must() {
     let pin = "schedule=1f1b,offload=false,mbs=1,cp=1".to_string();
-    let asked = |gpus| PlanRequest { pin: pin.clone(), ..PlanRequest::new("llama3-8b", "v100", gpus, 2048, 60) };
+    let asked = |gpus| PlanRequest {
+        pin: pin.clone(),
+        precision: "fp16".into(),
+        ..PlanRequest::new("llama3-8b", "v100", gpus, 2048, 60)
+    };
     let answer = infeasible(&asked(2));
     let way = answer.relaxations.iter().find_map(|way| way.change.strip_prefix("--gpus ")).unwrap();
     let enough: u64 = way.parse().unwrap();

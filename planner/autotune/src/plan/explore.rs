@@ -10,7 +10,7 @@ use crate::search::{self, Task, has_usual_sizes};
 use compiler::deadline::Deadline;
 use compiler::parallel::{self, Pins};
 use cost::{Cluster, Supports};
-use estimator::{EstimateReport, EstimateRequest, Estimator, Evaluator, ModelWork};
+use estimator::{BudgetSizes, EstimateReport, EstimateRequest, Estimator, Evaluator, ModelWork};
 use ir::options::ParallelConfig;
 
 /// Least relative gain for which a configuration beyond the stack is reported.
@@ -65,13 +65,10 @@ impl<'a> Explorer<'a> {
         let request = PlanRequest { pin, ..self.request.clone() };
         let space = space(&request, &self.evaluator, self.until.clone(), self.part).ok()?;
         let roots = space.roots();
-        let oracle = Costs {
-            evaluator: &self.evaluator,
-            work: self.work,
-            space: &space,
-            large: LargeMicrobatches::new(&self.evaluator, &space),
-        };
-        let memory = Some(self.evaluator.platform(request.gpus).cluster.device.memory as f64);
+        let large = LargeMicrobatches::new(&self.evaluator, &space);
+        let oracle =
+            Costs { evaluator: &self.evaluator, work: self.work, space: &space, large: &large, is_limited: true };
+        let memory = Some(self.evaluator.memory_budget(BudgetSizes::default()));
         let task = Task {
             wanted: 1,
             memory,

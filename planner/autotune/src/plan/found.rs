@@ -10,7 +10,7 @@ use crate::search::{self, Counted, Outcome, Ranked, Task};
 use compiler::cancel::CancelToken;
 use compiler::deadline::Deadline;
 use compiler::parallel::{self, Pins};
-use estimator::{EstimateReport, EstimateRequest, Estimator, Evaluator, ModelWork, check_size};
+use estimator::{BudgetSizes, EstimateReport, EstimateRequest, Estimator, Evaluator, ModelWork, check_sizes};
 use ir::limits;
 use std::time::Instant;
 use support::parallel::each;
@@ -76,6 +76,7 @@ fn found_by(
     let began = Instant::now();
     let until = deadline.share(SEARCH);
     let evaluator = Evaluator::new(estimator, request.under(String::new()), request.devices())?;
+    evaluator.check_precision()?;
     let work = evaluator.work()?;
     let scope = Scope { estimator, request, evaluator: &evaluator, work, began, deadline, until, progress };
     // Sizes with odd factors are searched only if nothing else fits, then offloading, which takes host memory and bandwidth.
@@ -121,7 +122,7 @@ impl Scope<'_> {
         if counted == (Counted { configs: 0, is_all: true }) {
             return Err(none_serves(request));
         }
-        let oracle = Costs { evaluator, work, space: &space, large: LargeMicrobatches::new(evaluator, &space) };
+        let large = LargeMicrobatches::new(evaluator, &space);
         // Only the bounds of experts have sampled factors.
         let is_sampled = space.experts.is_some() && !request.exhaustive;
         let basis = if is_sampled { Basis::SampledBounds } else { Basis::CostModel };
@@ -143,12 +144,13 @@ impl Scope<'_> {
             fastest: None,
             beyond: None,
         };
-        let memory = evaluator.platform(request.gpus).cluster.device.memory as f64;
+        let memory = evaluator.memory_budget(BudgetSizes::default());
         let run = |wanted: usize, memory: Option<f64>, by_memory: bool, before: u64| {
             let mut tell = |it: search::Progress| progress(&so_far(before + it.candidates, false));
             let exhaustive = request.exhaustive && memory.is_some();
             let (below, gap) = (f64::INFINITY, if memory.is_none() { CLOSE } else { 0.0 });
             let task = Task { wanted, memory, by_memory, exhaustive, below, gap, around: None, progress: &mut tell };
+            let oracle = Costs { evaluator, work, space: &space, large: &large, is_limited: memory.is_some() };
             search::search(&space, &roots, &oracle, task)
         };
         let Outcome { best, candidates, finished } =
@@ -194,9 +196,13 @@ const MOST_PRICE: f64 = 1e9;
 
 /// Checks the ranges of the request's numbers.
 fn check(request: &PlanRequest) -> Result<(), Error> {
-    check_size("gpus", request.gpus, limits::DEVICES)?;
+    check_sizes(&[
+        ("gpus", request.gpus, limits::DEVICES),
+        ("seq", request.seq, limits::ELEMENTS),
+        ("global-batch", request.global_batch, limits::SEQUENCES),
+    ])?;
     if let Some(most) = request.max_gpus {
-        check_size("max-gpus", most, limits::DEVICES)?;
+        check_sizes(&[("max-gpus", most, limits::DEVICES)])?;
         if most < request.gpus {
             return Err(Error::MaxGpus { max_gpus: most, gpus: request.gpus });
         }

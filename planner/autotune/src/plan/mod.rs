@@ -15,6 +15,7 @@ mod report;
 mod request;
 mod simplest;
 mod space;
+mod stack_rules;
 #[cfg(test)]
 mod tests;
 

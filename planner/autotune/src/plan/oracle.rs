@@ -3,7 +3,9 @@
 use super::large_microbatch::LargeMicrobatches;
 use crate::search::{Bound, CostEstimate, Level, Limits, Oracle, SearchNode, Space};
 use compiler::parallel;
-use estimator::{BoundKind, Evaluator, LargeShare, MemoryChoices, ModelWork, StepCost, Undecided, fits_budget};
+use estimator::{
+    BoundKind, BudgetSizes, Evaluator, LargeShare, MemoryChoices, ModelWork, StepCost, Undecided, fits_budget,
+};
 use ir::options::{ParallelConfig, Recompute};
 
 /// Costs and lower bounds of the configurations of a space.
@@ -11,13 +13,38 @@ pub(super) struct Costs<'a> {
     pub(super) evaluator: &'a Evaluator,
     pub(super) work: ModelWork,
     pub(super) space: &'a Space,
-    pub(super) large: LargeMicrobatches<'a>,
+    pub(super) large: &'a LargeMicrobatches<'a>,
+    /// `true` if configurations beyond their memory budget are of no use.
+    pub(super) is_limited: bool,
 }
 
 impl Oracle for Costs<'_> {
-    /// Lower bound of a search node. For degrees alone it is FLOPs / peak; from the micro-batch level on, the model is
-    /// planned.
+    /// Lower bound of a search node. If no member is within its memory budget, the bytes are infinite.
     fn bound(&self, node: &SearchNode, known: Bound, limits: Limits) -> Option<Bound> {
+        if !self.is_limited {
+            return self.bound_within(node, known, limits);
+        }
+        let budget = self.evaluator.memory_budget(sizes(node));
+        let limits = Limits { bytes: limits.bytes.map(|bytes| bytes.min(budget)), ..limits };
+        let bound = self.bound_within(node, known, limits)?;
+        let bytes = if fits_budget(bound.bytes, Some(budget)) { bound.bytes } else { f64::INFINITY };
+        Some(Bound { bytes, ..bound })
+    }
+
+    fn cost(&self, parallel: &ParallelConfig, limits: Limits) -> Option<CostEstimate> {
+        let (parallel, StepCost { seconds, bytes }) = match parallel.recompute {
+            Recompute::Auto => self.evaluator.fitting(parallel, limits.seconds).ok()??,
+            _ => (parallel.clone(), self.evaluator.cost(parallel).ok()?),
+        };
+        let fits = !self.is_limited || bytes <= self.evaluator.memory_budget(BudgetSizes::of(&parallel));
+        fits.then(|| CostEstimate { seconds, bytes, text: parallel::print(&parallel) })
+    }
+}
+
+impl Costs<'_> {
+    /// Lower bound of a search node within these limits. For degrees alone it is FLOPs / peak; from the micro-batch level on,
+    /// the model is planned.
+    fn bound_within(&self, node: &SearchNode, known: Bound, limits: Limits) -> Option<Bound> {
         let known = StepCost { seconds: known.seconds, bytes: known.bytes };
         let Some(budget) = limits.bytes else {
             return Some(Bound { seconds: 0.0, bytes: self.least_bytes(node, known.bytes)? });
@@ -45,16 +72,6 @@ impl Oracle for Costs<'_> {
         Some(Bound { seconds: floor.seconds, bytes: floor.bytes })
     }
 
-    fn cost(&self, parallel: &ParallelConfig, limits: Limits) -> Option<CostEstimate> {
-        let (parallel, StepCost { seconds, bytes }) = match parallel.recompute {
-            Recompute::Auto => self.evaluator.fitting(parallel, limits.seconds).ok()??,
-            _ => (parallel.clone(), self.evaluator.cost(parallel).ok()?),
-        };
-        Some(CostEstimate { seconds, bytes, text: parallel::print(&parallel) })
-    }
-}
-
-impl Costs<'_> {
     /// A configuration that none of a search node's is faster than. Recomputed values are not offloaded: offloading has its
     /// cost only once it is decided.
     fn fastest(&self, node: &SearchNode) -> ParallelConfig {
@@ -111,7 +128,7 @@ impl Costs<'_> {
             }
             // Values are chosen to fit on the device, or not at all.
             Level::Complete if node.parallel.recompute == Recompute::Auto && !node.parallel.offload => {
-                let budget = self.evaluator.platform(fast.devices()).cluster.device.memory as f64;
+                let budget = self.evaluator.memory_budget(BudgetSizes::of(&fast));
                 of_shards(std::slice::from_ref(&fast)).filter(|bytes| fits_budget(*bytes, Some(budget)))
             }
             Level::Complete if fast == small => {
@@ -252,4 +269,18 @@ fn least(floors: impl IntoIterator<Item = StepCost>, limits: Limits) -> Option<S
         StepCost { seconds, bytes: a.bytes.min(b.bytes) }
     };
     floors.into_iter().reduce(both)
+}
+
+/// Sizes that a search node has decided and a memory budget depends on.
+fn sizes(node: &SearchNode) -> BudgetSizes {
+    let [fewest, most] = node.devices;
+    if node.level == Level::Devices {
+        return BudgetSizes { devices: (fewest == most).then_some(fewest), ..BudgetSizes::default() };
+    }
+    let all = BudgetSizes::of(&node.parallel);
+    BudgetSizes {
+        mbs: all.mbs.filter(|_| node.level >= Level::Batch),
+        ep: all.ep.filter(|_| node.level >= Level::Axes),
+        ..all
+    }
 }

@@ -56,8 +56,10 @@ pub struct PlanRequest {
     pub tokens: Option<f64>,
     /// Price of an hour of a device, in any unit; with `tokens` the plan then has the price of the training.
     pub price: Option<f64>,
-    /// Fraction of a device's memory that stays free.
-    pub memory_margin: f64,
+    /// Largest chance that a device runs out of memory, in percent.
+    pub headroom: f64,
+    /// Fraction of a device's memory that stays free, in place of the headroom.
+    pub memory_margin: Option<f64>,
     /// `true` to allow options that the stack does not support.
     pub beyond_stack: bool,
     /// Share of the step by which the plan may be slower than the nominally fastest configuration if it is simpler.
@@ -70,7 +72,7 @@ const SIMPLER: f64 = 0.02;
 
 impl Default for PlanRequest {
     fn default() -> PlanRequest {
-        let EstimateRequest { model, cluster, stack, precision, optimizer, memory_margin, .. } =
+        let EstimateRequest { model, cluster, stack, precision, optimizer, headroom, memory_margin, .. } =
             EstimateRequest::default();
         PlanRequest {
             model,
@@ -92,6 +94,7 @@ impl Default for PlanRequest {
             exhaustive: false,
             tokens: None,
             price: None,
+            headroom,
             memory_margin,
             beyond_stack: false,
             tie: SIMPLER,
@@ -126,6 +129,7 @@ impl PlanRequest {
             optimizer: self.optimizer.clone(),
             parallel,
             lengths: self.lengths.clone(),
+            headroom: self.headroom,
             memory_margin: self.memory_margin,
             beyond_stack: self.beyond_stack,
         }

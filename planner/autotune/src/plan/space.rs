@@ -1,6 +1,7 @@
 //! Search space of a request: the options its pins leave open.
 
 use super::request::PlanRequest;
+use super::stack_rules::supported;
 use crate::error::Error;
 use crate::search::{Choices, Order, Orders, Pin, Schedules, Space};
 use compiler::deadline::Deadline;
@@ -49,7 +50,8 @@ pub(super) fn space(
     let batch = Batch { batch: 1, seq: request.seq, dtype: DType::F32 };
     let model = evaluator.source().model(&batch)?;
     check_names(&model, &pin.parallel.recompute).map_err(estimator::Error::from)?;
-    check_pins(&request.pin, evaluator.stack())?;
+    let job = evaluator.job_numbers();
+    check_pins(&request.pin, evaluator.stack(), &job)?;
     let size = |role| model.dim_of(role).map(|dim| dim.size);
     let is_cut = |role: DimRole| ParallelConfig::TENSOR_ROLES.contains(&role);
     let cut = model.dims.values().filter(|dim| dim.role.is_some_and(is_cut));
@@ -72,9 +74,13 @@ pub(super) fn space(
         hides: [evaluator.stack().hides("tp"), evaluator.stack().hides("dp")],
         batch: evaluator.source().is_text().then(|| batch_of(&model)),
         slices: most_slices(schedule.as_deref(), slices, &supports).max(pin.parallel.slices.unwrap_or(1)),
-        orders: remembered(move |pp, microbatches| orders(pp, microbatches, (schedule.as_deref(), &supports), slices)),
+        orders: {
+            let supports = supports.clone();
+            remembered(move |pp, microbatches| orders(pp, microbatches, (schedule.as_deref(), &supports), slices))
+        },
         common_schedules: SCHEDULES.iter().filter(|kind| kind.is_common).map(|kind| kind.name).collect(),
         choices,
+        supported: supported(supports, job),
         global_batch: request.global_batch,
         devices: request.devices(),
         pin,

@@ -10,7 +10,9 @@ use super::space::{Subspace, space};
 use crate::search::{Bound, Level, Limits, Oracle, SearchNode, Space, count, has_usual_sizes};
 use compiler::deadline::Deadline;
 use compiler::parallel::{self, Pins};
-use estimator::{BoundKind, EstimateReport, EstimateRequest, Estimator, Evaluator, MemoryChoices, StepCost};
+use estimator::{
+    BoundKind, BudgetSizes, EstimateReport, EstimateRequest, Estimator, Evaluator, MemoryChoices, StepCost,
+};
 use ir::options::{CpKind, ParallelConfig, Recompute};
 
 /// Numbers that look random and are the same each time (Knuth's MMIX).
@@ -72,8 +74,10 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
         let work = evaluator.work().unwrap();
         let space = space(&request, &evaluator, Deadline::default(), Subspace { offload: false, odd: true }).unwrap();
         let axes = space.roots();
-        let costs =
-            Costs { evaluator: &evaluator, work, space: &space, large: LargeMicrobatches::new(&evaluator, &space) };
+        let large = LargeMicrobatches::new(&evaluator, &space);
+        let costs = Costs { evaluator: &evaluator, work, space: &space, large: &large, is_limited: false };
+        let limited = Costs { is_limited: true, ..costs };
+        let widest = evaluator.memory_budget(BudgetSizes::default());
         let (mut dice, mut costed) = (Dice(7), 0);
         for _ in 0..60 {
             let Some(mut way) = way(&space, &axes, &mut dice) else { continue };
@@ -95,6 +99,8 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
             costed += 1;
             // What is just of use is not given up.
             assert_eq!(costs.cost(one, Limits { seconds: cost.seconds, ..unlimited }).as_ref(), Some(&cost));
+            let fits = cost.bytes <= evaluator.memory_budget(BudgetSizes::of(one));
+            assert_eq!(limited.cost(one, unlimited).is_some(), fits, "{} {}", request.model, cost.text);
             let text = &cost.text;
             let seconds = told(text).unwrap().predicted.step_time_s;
             assert!((cost.seconds / seconds - 1.0).abs() < 1e-9, "{} {text}: {cost:?}, {seconds}", request.model);
@@ -113,6 +119,11 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
                 let at = format!("{} {:?} {text}: {known:?}, {fitting:?}, {cost:?}", request.model, node.level);
                 assert!(seconds.max(fitting.seconds) <= cost.seconds * (1.0 + 1e-9), "{at}");
                 assert!(bytes.max(fitting.bytes) <= cost.bytes * (1.0 + 1e-9), "{at}");
+                // What is within its own budget is not given up for it.
+                let room = Limits { seconds: cost.seconds * (1.0 + 1e-9), bytes: Some(widest) };
+                let own = fits.then(|| limited.bound(node, known, room).unwrap());
+                let is_kept = |own: Bound| own.bytes <= cost.bytes * (1.0 + 1e-9) && own.seconds <= room.seconds;
+                assert!(own.is_none_or(is_kept), "{at} {own:?}");
             }
         }
         assert!(costed > 30, "{} {costed}", request.model);
@@ -246,7 +257,10 @@ fn the_plan_is_the_simplest_of_a_tie() {
 fn odd_sizes_are_the_last_resort() {
     let estimator = Estimator::new();
     let best = |gpus, batch, pin: &str| {
-        let found = find(&estimator, &request("llama3-8b", "h100", gpus, batch, pin), &|_| {}).unwrap();
+        // Stacks cut a sequence of 512 tokens into powers of two.
+        let beyond_stack = pin.starts_with("dp=1");
+        let request = PlanRequest { beyond_stack, ..request("llama3-8b", "h100", gpus, batch, pin) };
+        let found = find(&estimator, &request, &|_| {}).unwrap();
         found.best[0].parallel.clone()
     };
     assert!(has_usual_sizes(&best(8, 100, "")) && has_usual_sizes(&best(7, 98, "")));

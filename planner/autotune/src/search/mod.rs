@@ -15,7 +15,7 @@ pub use best::{Kind, Ranked};
 pub use branch::{Outcome, Progress, Task, search};
 pub use count::{Counted, count};
 pub use divisors::divisors;
-pub use space::{Choices, Order, Orders, Pin, Space, Stop, has_usual_sizes};
+pub use space::{Choices, Order, Orders, Pin, Space, Stop, Supported, has_usual_sizes};
 
 use ir::options::ParallelConfig;
 use std::sync::Arc;
@@ -45,6 +45,23 @@ pub enum Level {
     Layers,
     /// Everything: a single configuration.
     Complete,
+}
+
+impl Level {
+    /// All levels, in their order.
+    pub const ALL: [Level; 11] = [
+        Level::Devices,
+        Level::Degrees,
+        Level::Axes,
+        Level::SequenceSharding,
+        Level::Batch,
+        Level::Pipeline,
+        Level::Shards,
+        Level::Schedule,
+        Level::Offload,
+        Level::Layers,
+        Level::Complete,
+    ];
 }
 
 /// Set of configurations that agree on all decided options: a node of the search tree. Undecided options have the value

@@ -109,6 +109,7 @@ mod tests {
             }),
             common_schedules: vec!["1f1b", "zb-h1", "interleaved-1f1b", "interleaved-zb"],
             choices: Choices::default(),
+            supported: Box::new(|_, _| true),
             pin: Pin::default(),
             stop: Box::new(|| false),
         }

@@ -103,6 +103,9 @@ const LISTED: usize = 1 << 17;
 /// Number of device counts whose degrees are listed at once.
 const FEW: u64 = 16;
 
+/// Returns whether the decided options of a configuration, those of some levels, can be supported.
+pub type Supported = Box<dyn Fn(&[Level], &ParallelConfig) -> bool + Send + Sync>;
+
 /// Choices that a model and a job leave open.
 pub struct Space {
     /// Least and largest number of devices.
@@ -135,6 +138,8 @@ pub struct Space {
     pub common_schedules: Vec<&'static str>,
     /// Supported choices for options that are not pinned.
     pub choices: Choices,
+    /// Rules on combinations of options.
+    pub supported: Supported,
     /// Pinned options.
     pub pin: Pin,
     /// Stop condition, checked while nodes are listed, counted and searched; a stopped listing is incomplete.
@@ -248,7 +253,9 @@ impl Space {
                 let is_pinned_so = !self.pin.has("dp") || self.pin.parallel.dp == dp;
                 if self.global_batch.is_multiple_of(dp) && is_pinned_so {
                     let parallel = ParallelConfig { tp, pp, cp, dp, ..self.start() };
-                    shares.extend(self.pin.allows(&["dp", "tp", "pp", "cp"], &parallel).then_some(parallel));
+                    let is_allowed = self.pin.allows(&["dp", "tp", "pp", "cp"], &parallel)
+                        && (self.supported)(&[Level::Degrees], &parallel);
+                    shares.extend(is_allowed.then_some(parallel));
                 }
             }
         }
@@ -301,10 +308,17 @@ impl Space {
             .filter(move |(ep, etp)| ep.checked_mul(*etp).is_some_and(|cut| ranks.is_multiple_of(cut)))
             .map(move |(ep, etp)| ParallelConfig { ep, etp, ..parallel.clone() })
             .filter(|parallel| parallel.fold().is_ok() && self.pin.allows(&["ep", "etp"], parallel))
+            .filter(|parallel| (self.supported)(&[Level::Degrees, Level::Axes], parallel))
     }
 
-    /// Parts of a node, one level deeper; empty for a single configuration.
+    /// Parts of a node, one level deeper, that can be supported; empty for a single configuration.
     pub fn parts(&self, node: &SearchNode) -> Vec<SearchNode> {
+        let mut parts = self.all_parts(node);
+        parts.retain(|part| (self.supported)(&Level::ALL[..=part.level as usize], &part.parallel));
+        parts
+    }
+
+    fn all_parts(&self, node: &SearchNode) -> Vec<SearchNode> {
         match node.level {
             Level::Devices => self.halves(node.devices),
             Level::Degrees => self.with_experts(&node.parallel).collect(),
@@ -337,9 +351,12 @@ impl Space {
             None => divisors(local).into_iter().filter(|size| self.choices.has_size(*size)).collect(),
         };
         let sizes = self.pin.or("mbs", &self.pin.parallel.mbs, open);
-        let with = |mbs| ParallelConfig { mbs, ..ParallelConfig::default() };
+        let parallel = parallel.clone();
         sizes.into_iter().filter(move |&mbs| {
-            local.is_multiple_of(mbs) && (!self.pin.limits(&["mbs"]) || self.pin.allows(&["mbs"], &with(mbs)))
+            let with = ParallelConfig { mbs, ..parallel.clone() };
+            local.is_multiple_of(mbs)
+                && (!self.pin.limits(&["mbs"]) || self.pin.allows(&["mbs"], &with))
+                && (self.supported)(&[Level::Degrees, Level::Axes, Level::Batch], &with)
         })
     }
 
@@ -360,7 +377,8 @@ impl Space {
                 ways.extend(overlaps.iter().map(with));
             }
         }
-        ways.retain(|way| self.pin.allows(&["sp", "cp_kind", "tp_overlap"], way));
+        let decided = [Level::Degrees, Level::Axes, Level::SequenceSharding];
+        ways.retain(|way| self.pin.allows(&["sp", "cp_kind", "tp_overlap"], way) && (self.supported)(&decided, way));
         ways
     }
 
@@ -396,7 +414,10 @@ impl Space {
                     && shard.is_none_or(|s| replicas.is_multiple_of(s))
                 {
                     let with = |&dp_overlap| ParallelConfig { zero, shard, dp_overlap, ..parallel.clone() };
-                    let allowed = |way: &ParallelConfig| self.pin.allows(&["zero", "dp_overlap"], way);
+                    let decided = [Level::Degrees, Level::Axes, Level::Shards];
+                    let allowed = |way: &ParallelConfig| {
+                        self.pin.allows(&["zero", "dp_overlap"], way) && (self.supported)(&decided, way)
+                    };
                     let ways = overlaps.iter().map(with).filter(allowed);
                     nodes.extend(ways.map(|way| node.part(way, Level::Shards)));
                 }
@@ -413,6 +434,10 @@ impl Space {
                 && (!self.pin.has("vp") || given.vp == Some(order.chunks))
                 && order.stages <= (self.layers[0] + 2 * self.layers[1]).max(1)
         };
+        let is_supported = |order: &&Order| {
+            let (schedule, vp) = (order.schedules[0].to_string(), order.vp);
+            (self.supported)(&[Level::Pipeline], &ParallelConfig { pp, schedule, vp, ..ParallelConfig::default() })
+        };
         let is_limited = self.pin.limits(&["schedule", "vp"]);
         let within_limits = |order: &Order| {
             if !is_limited {
@@ -427,7 +452,8 @@ impl Space {
             let schedules: Schedules = order.schedules.iter().filter(is_in).copied().collect();
             (!schedules.is_empty()).then(|| Order { schedules, ..order.clone() })
         };
-        (self.orders)(pp, microbatches).iter().filter(is_allowed).filter_map(within_limits).collect()
+        let orders = (self.orders)(pp, microbatches);
+        orders.iter().filter(is_allowed).filter(is_supported).filter_map(within_limits).collect()
     }
 
     fn pipelines(&self, node: &SearchNode) -> Vec<SearchNode> {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::stack::Stack;
+use ir::diag::Coded;
 
 fn preset(name: &str) -> &'static str {
     CLUSTERS.iter().chain(STACKS).find(|preset| preset.name == name).unwrap().text
@@ -72,6 +73,59 @@ fn a_file_with_wrong_units_or_missing_figures_is_told() {
     assert!(error_of("megatron-2022", "\ndropout = 1.0", "\ndropuot = 1.0").contains("`dropuot`"));
     let high = error_of("nemo", "\nattention = { value = ", "\nattention = { value = 7");
     assert!(high.contains("`fitted.attention` is 7"), "{high}");
+}
+
+/// A file states what differs from a preset, found by an alias in capitals too; links are restated as a whole.
+#[test]
+fn a_cluster_begins_from_another() {
+    let text = "name = \"mine\"\nfrom = \"H100\"\n[device]\nmemory = 90000000000\n[[links]]\nbandwidth = 1e10\nlatency = 1e-5\n";
+    let (mine, base) = (Cluster::parse(text).unwrap(), Cluster::find("h100").unwrap());
+    assert_eq!((mine.name.as_str(), mine.aliases.len(), mine.device.memory), ("mine", 0, 90_000_000_000));
+    assert_eq!((mine.device.flops_bf16, &mine.device.attention), (base.device.flops_bf16, &base.device.attention));
+    assert_eq!((mine.links.len(), mine.host), (1, base.host));
+    let circle = Cluster::read("from = \"a\"", &mut |name| {
+        Ok::<_, PresetError>(BaseFile { place: name.into(), text: "from = \"a\"".into() })
+    });
+    assert!(circle.unwrap_err().to_string().contains("circle"));
+    let unknown = Cluster::parse("from = \"h101\"").unwrap_err();
+    assert_eq!(unknown.code(), Some(Code::UnknownCluster));
+}
+
+/// A device without measured kernels has those of the most similar one, or of the one that it names.
+#[test]
+fn attention_is_that_of_a_similar_device() {
+    let text = |more: &str| {
+        format!(
+            "name = \"mine\"\n[device]\nflops_f32 = 8e13\nflops_bf16 = 9e14\nmemory_bandwidth = 3e12\n{more}\n\
+             memory = 16000000000\n[[links]]\nbandwidth = 1e10\nlatency = 1e-5\n"
+        )
+    };
+    let like = |more: &str| Cluster::parse(&text(more)).map(|cluster| cluster.device);
+    let device = like("").unwrap();
+    assert!(device.attention_like.as_deref().is_some_and(|name| name.starts_with("h")), "{device:?}");
+    let named = like("attention_like = \"a100\"").unwrap();
+    assert_eq!(named.attention_like.as_deref(), Some("a100-80gb"));
+    assert_eq!(named.attention, Cluster::find("a100").unwrap().device.attention);
+    assert!(like("attention_like = \"none\"").unwrap().attention.is_empty());
+    assert!(like("attention_like = \"v100\"").unwrap_err().to_string().contains("no measured attention kernels"));
+    assert!(Cluster::find("h100").unwrap().device.attention_like.is_none());
+}
+
+#[test]
+fn precisions_are_those_of_the_generation() {
+    let computes = |cluster: &str, recipe: &str| Cluster::find(cluster).unwrap().device.computes_in(recipe);
+    for (cluster, recipe, does) in [
+        ("v100", "fp16", true),
+        ("v100", "bf16", false),
+        ("a100", "bf16", true),
+        ("a100", "fp8-tensor", false),
+        ("h100", "fp8-block", true),
+        ("h100", "mxfp8", false),
+        ("b200", "nvfp4", true),
+        ("cpu", "fp8-tensor", true),
+    ] {
+        assert_eq!(computes(cluster, recipe), does, "{cluster} {recipe}");
+    }
 }
 
 #[test]

@@ -221,7 +221,7 @@ pub fn recomputed(model: &Model, block: &Block, options: &BlockOptions, platform
 
 /// Seconds of host copies beyond `compute` seconds that run at once (Rajbhandari et al. 2020, section 6.1: P_a+cpu).
 fn waits_for_copies(bytes: f64, compute: f64, platform: &Platform<'_>) -> f64 {
-    let bandwidth = platform.cluster.device.host_bandwidth;
+    let bandwidth = platform.cluster.host_bandwidth();
     if bytes > 0.0 && bandwidth > 0.0 { (bytes / bandwidth - compute).max(0.0) } else { 0.0 }
 }
 

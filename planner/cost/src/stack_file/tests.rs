@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 fn read(files: &[(&str, &str)], first: &str) -> Result<Stack, PresetError> {
     let files: BTreeMap<&str, &str> = files.iter().copied().collect();
     Stack::read(files[first], &mut |name| match files.get(name) {
-        Some(text) => Ok(StackFile { place: name.into(), text: text.to_string() }),
-        None => StackFile::preset(name),
+        Some(text) => Ok(BaseFile { place: name.into(), text: text.to_string() }),
+        None => BaseFile::stack(name),
     })
 }
 
@@ -30,6 +30,20 @@ fn what_a_file_states_is_its_own_and_the_rest_is_as_it_began() {
     assert_eq!((stack.facts.bucket, &stack.facts.hides[..]), (1e6, &["dp".to_string()][..]));
     assert_eq!((stack.facts.saved["norm"], stack.facts.saved["rope"]), (2.0, 1.0));
     assert!(stack.facts.expert_graphs && second.facts.expert_graphs && !first.facts.expert_graphs);
+}
+
+/// A rule is restated by its name; each key has the comment before it as its source.
+#[test]
+fn rules_and_sources_are_inherited() {
+    let mine = "name = \"mine\"\nabout = \"ours\"\nfrom = \"yours\"\n[supports.rules]\n# Ours.\nring = \"tp == 1\"\n";
+    let yours = "name = \"yours\"\nabout = \"theirs\"\nfrom = \"nemo\"\n[supports]\n# A page,\n# its end.\nzero = [0]\n\n\
+                 [supports.rules]\nring = \"cp == 1\"\n# Theirs.\nstages = \"layers % pp == 0\"\n";
+    let supports = read(&[("mine", mine), ("yours", yours)], "mine").unwrap().supports;
+    assert_eq!((supports.rules["ring"].text(), supports.rules["stages"].text()), ("tp == 1", "layers % pp == 0"));
+    assert_eq!(["ring", "stages", "zero"].map(|key| supports.source(key)), ["Ours", "Theirs", "A page, its end"]);
+    let wrong =
+        read(&[("mine", &mine.replace("tp == 1", "tpp == 1")), ("yours", yours)], "mine").unwrap_err().to_string();
+    assert!(wrong.contains("`tpp`"), "{wrong}");
 }
 
 #[test]

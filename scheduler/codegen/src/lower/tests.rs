@@ -211,7 +211,7 @@ fn what_does_not_fit_is_said() {
     let runs = runs_of(&model).count();
     assert_eq!(
         partition(&model, &chain(runs as u32 + 1), &costs(&model)),
-        Err(PartitionError::TooMany { stages: runs as u32 + 1, runs })
+        Err(PartitionError::TooMany { stages: runs as u32 + 1, ranks: runs as u32 + 1, runs })
     );
     assert_eq!(
         partition_at(&model, &[1], &chain(1), &costs(&model)),

@@ -1,0 +1,321 @@
+//! Rules of a stack: conditions on the numbers of a configuration and its job.
+//!
+//! A rule is an expression over whole numbers, such as `cp == 1 || seq % (2 * cp) == 0`. Operators, from the weakest:
+//! `||`, `&&`, comparisons, `+ -`, `* / %`. A comparison is 1 or 0, and a rule holds unless it is 0.
+
+use serde::{Deserialize, Serialize};
+
+/// Numbers that a rule may name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+pub enum RuleName {
+    /// Data-parallel ranks.
+    Dp,
+    /// Tensor-parallel ranks.
+    Tp,
+    /// Pipeline ranks.
+    Pp,
+    /// Context-parallel ranks.
+    Cp,
+    /// Ranks that hold different experts.
+    Ep,
+    /// Ranks that share an expert.
+    Etp,
+    /// 1 under sequence parallelism.
+    Sp,
+    /// 1 if context parallelism is a ring.
+    Ring,
+    /// 1 if context parallelism shards heads.
+    Ulysses,
+    /// Sequences of a micro-batch.
+    Mbs,
+    /// Micro-batches of a step.
+    Microbatches,
+    /// Stages of a pipeline rank.
+    Vp,
+    /// 1 if the configuration sets stage boundaries.
+    Boundaries,
+    /// ZeRO stage.
+    Zero,
+    /// 1 if ZeRO shards within groups of ranks.
+    Groups,
+    /// 1 if saved activations are offloaded.
+    Offload,
+    /// 0: nothing is recomputed; 1: parts of layers; 2: layers.
+    Recompute,
+    /// Tokens of a sequence.
+    Seq,
+    /// Layers of the model.
+    Layers,
+    /// Heads of keys and values.
+    KvHeads,
+    /// Experts of a layer; 0 without experts.
+    Experts,
+}
+
+impl RuleName {
+    /// All names, as rules write them.
+    pub const ALL: [(&str, RuleName); 21] = [
+        ("dp", RuleName::Dp),
+        ("tp", RuleName::Tp),
+        ("pp", RuleName::Pp),
+        ("cp", RuleName::Cp),
+        ("ep", RuleName::Ep),
+        ("etp", RuleName::Etp),
+        ("sp", RuleName::Sp),
+        ("ring", RuleName::Ring),
+        ("ulysses", RuleName::Ulysses),
+        ("mbs", RuleName::Mbs),
+        ("microbatches", RuleName::Microbatches),
+        ("vp", RuleName::Vp),
+        ("boundaries", RuleName::Boundaries),
+        ("zero", RuleName::Zero),
+        ("groups", RuleName::Groups),
+        ("offload", RuleName::Offload),
+        ("recompute", RuleName::Recompute),
+        ("seq", RuleName::Seq),
+        ("layers", RuleName::Layers),
+        ("kv_heads", RuleName::KvHeads),
+        ("experts", RuleName::Experts),
+    ];
+}
+
+/// The known ones of the numbers that rules name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RuleNumbers([Option<u64>; RuleName::ALL.len()]);
+
+impl RuleNumbers {
+    /// The numbers with one more known, or one less if it is `None`.
+    #[must_use]
+    pub fn with(mut self, name: RuleName, number: Option<u64>) -> RuleNumbers {
+        self.0[name as usize] = number;
+        self
+    }
+
+    /// Those of the numbers that are known by name.
+    #[must_use]
+    pub fn only(self, is_known: impl Fn(RuleName) -> bool) -> RuleNumbers {
+        let open = RuleName::ALL.iter().filter(|(_, name)| !is_known(*name));
+        open.fold(self, |numbers, (_, name)| numbers.with(*name, None))
+    }
+}
+
+/// A condition that a framework needs.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Rule {
+    text: String,
+    condition: Expression,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+enum Expression {
+    Number(i64),
+    Name(RuleName),
+    Both(Operator, Box<Expression>, Box<Expression>),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Operator {
+    Or,
+    And,
+    Equal,
+    Differs,
+    AtMost,
+    AtLeast,
+    Less,
+    Greater,
+    Plus,
+    Minus,
+    Times,
+    Over,
+    Modulo,
+}
+
+/// Operators as written, with the strength by which they bind. A longer one comes before its beginning.
+const OPERATORS: [(&str, Operator, u8); 13] = [
+    ("||", Operator::Or, 1),
+    ("&&", Operator::And, 2),
+    ("==", Operator::Equal, 3),
+    ("!=", Operator::Differs, 3),
+    ("<=", Operator::AtMost, 3),
+    (">=", Operator::AtLeast, 3),
+    ("<", Operator::Less, 3),
+    (">", Operator::Greater, 3),
+    ("+", Operator::Plus, 4),
+    ("-", Operator::Minus, 4),
+    ("*", Operator::Times, 5),
+    ("/", Operator::Over, 5),
+    ("%", Operator::Modulo, 5),
+];
+
+impl Rule {
+    /// Returns whether the condition is violated, whatever the unknown numbers are.
+    pub fn forbids(&self, numbers: &RuleNumbers) -> bool {
+        self.condition.value(numbers) == Some(0)
+    }
+
+    /// The condition as written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+impl From<Rule> for String {
+    fn from(rule: Rule) -> String {
+        rule.text
+    }
+}
+
+impl TryFrom<String> for Rule {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Rule, String> {
+        let mut reader = Reader { rest: &text, depth: 0 };
+        let condition = reader.expression(1).map_err(|why| format!("the rule `{text}` {why}"))?;
+        match reader.rest.trim_start() {
+            "" => Ok(Rule { condition, text }),
+            rest => Err(format!("the rule `{text}` has `{rest}` after its end")),
+        }
+    }
+}
+
+/// Reader of a rule's text.
+struct Reader<'a> {
+    rest: &'a str,
+    /// Open parentheses.
+    depth: usize,
+}
+
+/// Most open parentheses of a rule.
+const DEEPEST: usize = 32;
+
+impl Reader<'_> {
+    /// An expression whose operators bind at least this strongly.
+    fn expression(&mut self, least: u8) -> Result<Expression, String> {
+        let mut left = self.operand()?;
+        loop {
+            self.rest = self.rest.trim_start();
+            let next = OPERATORS.iter().find(|(text, ..)| self.rest.starts_with(text));
+            let Some(&(text, operator, strength)) = next.filter(|(.., strength)| *strength >= least) else {
+                return Ok(left);
+            };
+            self.rest = &self.rest[text.len()..];
+            let right = self.expression(strength + 1)?;
+            left = Expression::Both(operator, Box::new(left), Box::new(right));
+        }
+    }
+
+    /// A number, a name, or an expression in parentheses.
+    fn operand(&mut self) -> Result<Expression, String> {
+        self.rest = self.rest.trim_start();
+        if let Some(inner) = self.rest.strip_prefix('(') {
+            self.rest = inner;
+            self.depth += 1;
+            if self.depth > DEEPEST {
+                return Err(format!("has more than {DEEPEST} open parentheses"));
+            }
+            let inner = self.expression(1)?;
+            self.depth -= 1;
+            let after = self.rest.trim_start().strip_prefix(')').map(str::to_string);
+            let after = after.ok_or_else(|| "lacks a `)`".to_string())?;
+            self.rest = &self.rest[self.rest.len() - after.len()..];
+            return Ok(inner);
+        }
+        let end = self.rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(self.rest.len());
+        let (word, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        if let Ok(number) = word.parse() {
+            return Ok(Expression::Number(number));
+        }
+        let name = RuleName::ALL.iter().find(|(name, _)| *name == word).map(|(_, name)| Expression::Name(*name));
+        name.ok_or_else(|| {
+            let known = RuleName::ALL.map(|(name, _)| name).join(", ");
+            format!("has `{word}` where a number, a `(` or one of these is expected: {known}")
+        })
+    }
+}
+
+impl Expression {
+    /// The value; `None` if it depends on an unknown number, or does not exist.
+    fn value(&self, numbers: &RuleNumbers) -> Option<i64> {
+        let (operator, left, right) = match self {
+            Expression::Number(number) => return Some(*number),
+            Expression::Name(name) => return i64::try_from(numbers.0[*name as usize]?).ok(),
+            Expression::Both(operator, left, right) => (operator, left.value(numbers), right.value(numbers)),
+        };
+        // One side may decide.
+        match (operator, left, right) {
+            (Operator::Or, Some(side), _) | (Operator::Or, _, Some(side)) if side != 0 => return Some(1),
+            (Operator::And, Some(0), _) | (Operator::And, _, Some(0)) => return Some(0),
+            _ => {}
+        }
+        operator.apply(left?, right?)
+    }
+}
+
+impl Operator {
+    fn apply(self, left: i64, right: i64) -> Option<i64> {
+        let truth = |is_so: bool| Some(i64::from(is_so));
+        match self {
+            Operator::Or => truth(left != 0 || right != 0),
+            Operator::And => truth(left != 0 && right != 0),
+            Operator::Equal => truth(left == right),
+            Operator::Differs => truth(left != right),
+            Operator::AtMost => truth(left <= right),
+            Operator::AtLeast => truth(left >= right),
+            Operator::Less => truth(left < right),
+            Operator::Greater => truth(left > right),
+            Operator::Plus => left.checked_add(right),
+            Operator::Minus => left.checked_sub(right),
+            Operator::Times => left.checked_mul(right),
+            Operator::Over => left.checked_div(right),
+            Operator::Modulo => left.checked_rem(right),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn forbids(rule: &str, numbers: &[(RuleName, u64)]) -> bool {
+        let known = numbers.iter().fold(RuleNumbers::default(), |all, (name, number)| all.with(*name, Some(*number)));
+        Rule::try_from(rule.to_string()).unwrap().forbids(&known)
+    }
+
+    #[test]
+    fn operators_bind_as_in_arithmetic() {
+        let numbers = [(RuleName::Cp, 4), (RuleName::Seq, 24), (RuleName::Tp, 2)];
+        for (rule, forbidden) in [
+            ("seq % (2 * cp) == 0", false),
+            ("seq % 2 * cp == 1", true),
+            ("1 + 2 * 3 - 4 / 2 == 5", false),
+            ("cp == 1 || tp > 1 && seq >= 24", false),
+            ("(cp == 1 || tp > 1) && seq < 24", true),
+            ("cp != 4", true),
+            ("seq / 0 == 1", false),
+        ] {
+            assert_eq!(forbids(rule, &numbers), forbidden, "{rule}");
+        }
+    }
+
+    /// Unknown numbers forbid nothing, unless the known ones decide.
+    #[test]
+    fn unknown_numbers_leave_a_rule_open() {
+        let rule = "cp == 1 || seq % (2 * cp) == 0";
+        assert!(!forbids(rule, &[(RuleName::Seq, 6)]));
+        assert!(!forbids(rule, &[(RuleName::Cp, 4)]));
+        assert!(forbids(rule, &[(RuleName::Seq, 6), (RuleName::Cp, 4)]));
+        assert!(forbids("pp == 1 && zero < 2", &[(RuleName::Pp, 2)]));
+    }
+
+    #[test]
+    fn a_wrong_rule_says_where() {
+        let wrong = |rule: &str| Rule::try_from(rule.to_string()).unwrap_err();
+        assert!(wrong("cpp == 1").contains("`cpp`") && wrong("cpp == 1").contains("kv_heads"));
+        assert!(wrong("(cp == 1").contains("lacks a `)`"));
+        assert!(wrong("cp == 1 tp").contains("`tp` after its end"));
+        assert!(wrong("").contains("``") && wrong(&"(".repeat(99)).contains("open parentheses"));
+    }
+}

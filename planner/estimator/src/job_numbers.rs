@@ -1,0 +1,62 @@
+//! Numbers of a job and of its configurations that the rules of a stack name.
+
+use cost::{RuleName, RuleNumbers};
+use ir::options::{CpKind, ParallelConfig, Recompute};
+use scheduler::schedules;
+
+/// Numbers of a job; `None` if unknown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct JobNumbers {
+    /// Tokens of a sequence.
+    pub seq: Option<u64>,
+    /// Sequences of a step.
+    pub global_batch: Option<u64>,
+    /// Numbers of the model.
+    pub model: RuleNumbers,
+}
+
+impl JobNumbers {
+    /// Numbers of the job under a configuration.
+    pub fn under(&self, parallel: &ParallelConfig) -> RuleNumbers {
+        let ParallelConfig { dp, tp, pp, cp, ep, etp, cp_kind, sp, zero, shard, mbs, offload, .. } = *parallel;
+        let is = |truth: bool| Some(u64::from(truth));
+        let recompute = match &parallel.recompute {
+            Recompute::None => 0,
+            Recompute::Selective(_) | Recompute::Auto => 1,
+            Recompute::Full(_) => 2,
+        };
+        let microbatches = self.global_batch.and_then(|batch| batch.checked_div(dp.saturating_mul(mbs)));
+        [
+            (RuleName::Dp, Some(dp)),
+            (RuleName::Tp, Some(tp)),
+            (RuleName::Pp, Some(pp)),
+            (RuleName::Cp, Some(cp)),
+            (RuleName::Ep, Some(ep)),
+            (RuleName::Etp, Some(etp)),
+            (RuleName::Sp, is(sp)),
+            (RuleName::Ring, is(cp > 1 && cp_kind == CpKind::Ring)),
+            (RuleName::Ulysses, is(cp > 1 && cp_kind == CpKind::Ulysses)),
+            (RuleName::Mbs, Some(mbs)),
+            (RuleName::Microbatches, microbatches),
+            (RuleName::Vp, chunks(parallel)),
+            (RuleName::Boundaries, is(!parallel.stages.is_empty())),
+            (RuleName::Zero, Some(u64::from(zero))),
+            (RuleName::Groups, is(zero > 0 && shard.is_some_and(|shard| shard < dp * cp))),
+            (RuleName::Offload, is(offload)),
+            (RuleName::Recompute, Some(recompute)),
+            (RuleName::Seq, self.seq),
+        ]
+        .into_iter()
+        .fold(self.model, |numbers, (name, number)| numbers.with(name, number))
+    }
+}
+
+/// Stages of a pipeline rank.
+fn chunks(parallel: &ParallelConfig) -> Option<u64> {
+    if parallel.pp == 1 {
+        return Some(1);
+    }
+    let kind = schedules::find(&parallel.schedule).ok()?;
+    let pipeline = kind.pipeline(u32::try_from(parallel.pp).ok()?, parallel.vp, 1).ok()?;
+    Some(u64::from(pipeline.chunks))
+}
