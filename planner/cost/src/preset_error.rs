@@ -59,3 +59,9 @@ pub(crate) fn toml_error(code: Code, why: &toml::de::Error) -> PresetError {
 pub(crate) fn none_or<T>(complaints: Vec<String>, value: T, code: Code) -> Result<T, PresetError> {
     if complaints.is_empty() { Ok(value) } else { Err(PresetError::wrong(code, complaints.join("\n"))) }
 }
+
+pub(crate) fn out_of_range(key: &str, value: f64, low: f64, high: f64, unit: &str) -> Option<String> {
+    let is_in = (low..=high).contains(&value);
+    let short = |figure: f64| if figure < 1e4 { figure.to_string() } else { format!("{figure:e}") };
+    (!is_in).then(|| format!("`{key}` is {value}, expected {unit}: from {} to {}", short(low), short(high)))
+}

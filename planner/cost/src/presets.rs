@@ -3,7 +3,7 @@
 use crate::base_file::{BaseFile, Joined, joined};
 use crate::cluster::{Cluster, Device, Link};
 use crate::interpolation::Table;
-use crate::preset_error::{PresetError, none_or, toml_error};
+use crate::preset_error::{PresetError, none_or, out_of_range, toml_error};
 use ir::catalogue::Code;
 use serde::Deserialize;
 
@@ -126,12 +126,6 @@ impl Cluster {
         }
         none_or(complaints, cluster, Code::BadCluster)
     }
-}
-
-pub(crate) fn out_of_range(key: &str, value: f64, low: f64, high: f64, unit: &str) -> Option<String> {
-    let is_in = (low..=high).contains(&value);
-    let short = |figure: f64| if figure < 1e4 { figure.to_string() } else { format!("{figure:e}") };
-    (!is_in).then(|| format!("`{key}` is {value}, expected {unit}: from {} to {}", short(low), short(high)))
 }
 
 /// Checks a device against the ranges of any hardware in these units: a wrong unit is reported.

@@ -1,6 +1,6 @@
 //! Configuration options that a framework supports: the table `[supports]` of a stack's file.
 
-use crate::presets::out_of_range;
+use crate::preset_error::out_of_range;
 use crate::rules::{Rule, RuleNumbers};
 use ir::options::{CpKind, Recompute};
 use serde::{Deserialize, Serialize};

@@ -46,7 +46,7 @@ enum Rule {
     /// A share of the memory stays free.
     Margin(f64),
     /// The chance to run out of memory is limited.
-    Chance(MemoryBudget),
+    Chance(Box<MemoryBudget>),
 }
 
 impl Headroom {
@@ -56,7 +56,7 @@ impl Headroom {
         let kinds = kinds(request, device, traits.has_experts);
         let rule = match request.memory_margin {
             Some(margin) => Rule::Margin(margin),
-            None => Rule::Chance(stack.residual.memory_budget(&kinds, chance)),
+            None => Rule::Chance(Box::new(stack.residual.memory_budget(&kinds, chance))),
         };
         Headroom { rule, parameters: traits.parameters as f64, seq: request.seq as f64 }
     }

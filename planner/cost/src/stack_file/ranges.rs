@@ -1,6 +1,6 @@
 //! Ranges of a stack's figures: those of any software on any hardware, so that a wrong unit is reported.
 
-use crate::presets::out_of_range;
+use crate::preset_error::out_of_range;
 use crate::quantities::Interval;
 use crate::residual::Errors;
 use crate::stack::Stack;

@@ -102,9 +102,10 @@ pub(super) fn commands(report: &PlanReport) -> String {
         let lengths: Vec<String> = request.lengths.iter().map(u64::to_string).collect();
         job.push(format!("--lengths {}", lengths.join(",")));
     }
-    if request.memory_margin != plain.memory_margin {
-        job.push(format!("--memory-margin {}", request.memory_margin));
+    if request.headroom != plain.headroom {
+        job.push(format!("--headroom {}", request.headroom));
     }
+    job.extend(request.memory_margin.map(|margin| format!("--memory-margin {margin}")));
     job.extend(request.beyond_stack.then(|| "--beyond-stack".to_string()));
     let pin = (!request.pin.is_empty()).then(|| format!("--pin {}", quoted(&request.pin)));
     let parallel = format!("--parallel {}", quoted(&brief(&report.chosen.parallel)));
