@@ -55,7 +55,7 @@ pub enum Error {
         tie: f64,
     },
     /// No configuration of the request exists.
-    #[error("no configuration of {gpus} devices serves {model}{} and a global batch of {global_batch}", with(.pin))]
+    #[error("no configuration of {gpus} devices serves {model}{} and a global batch of {global_batch}{}", with(.pin), since(.why))]
     NoneServes {
         /// Number of devices, or its range.
         gpus: String,
@@ -65,6 +65,8 @@ pub enum Error {
         pin: String,
         /// Sequences per step.
         global_batch: u64,
+        /// Error of a configuration of the pins alone, as text.
+        why: Option<String>,
     },
     /// No configuration fits into memory.
     #[error("no configuration fits{}", least(.needs, .is_least))]
@@ -131,6 +133,10 @@ pub enum NotAPlan {
 
 fn with(pin: &str) -> String {
     if pin.is_empty() { String::new() } else { format!(" with the pins {pin}") }
+}
+
+fn since(why: &Option<String>) -> String {
+    why.as_ref().map_or_else(String::new, |why| format!(": {why}"))
 }
 
 fn least(needs: &Option<String>, is_least: &bool) -> String {

@@ -120,7 +120,7 @@ impl Scope<'_> {
         let counting = until.share(COUNT);
         let counted = search::count(&space, &roots, &|| counting.is_over());
         if counted == (Counted { configs: 0, is_all: true }) {
-            return Err(none_serves(request));
+            return Err(none_serves(request, against_pins(estimator, request)));
         }
         let large = LargeMicrobatches::new(evaluator, &space);
         // Only the bounds of experts have sampled factors.
@@ -181,11 +181,19 @@ impl Scope<'_> {
     }
 }
 
+/// Text of the error of a configuration of the pins alone, by the first values of sets; `None` if it has none, or there are no pins.
+fn against_pins(estimator: &Estimator, request: &PlanRequest) -> Option<String> {
+    let pins = Pins::parse(&request.pin).ok().filter(|_| !request.pin.is_empty())?;
+    let first = pins.each_value().into_iter().next().unwrap_or_else(|| pins.fixed_text());
+    let asked = EstimateRequest { gpus: Some(request.gpus), ..request.under(first) };
+    estimator.estimate(&asked).err().map(|why| why.to_string())
+}
+
 /// Error of a request without any configuration: that of the simplest configuration, if it has one.
 fn none_can_be(estimator: &Estimator, request: &PlanRequest) -> Error {
     let pins = Pins::parse(&request.pin).map(|pins| pins.fixed_text()).unwrap_or_default();
     let plain = EstimateRequest { gpus: Some(request.gpus), ..request.under(pins) };
-    estimator.estimate(&plain).err().map_or_else(|| none_serves(request), Error::from)
+    estimator.estimate(&plain).err().map_or_else(|| none_serves(request, None), Error::from)
 }
 
 /// Upper limit on the number of tokens.

@@ -191,12 +191,12 @@ fn with(schedules: &Schedules, kind: &'static ScheduleKind, pipeline: &Pipeline)
     names.into()
 }
 
-/// Error of a request without any valid configuration.
-pub(super) fn none_serves(request: &PlanRequest) -> Error {
+/// Error of a request without any valid configuration, and what an estimate of the pins alone says.
+pub(super) fn none_serves(request: &PlanRequest, why: Option<String>) -> Error {
     let gpus = match request.max_gpus {
         Some(most) => format!("{} to {most}", request.gpus),
         None => request.gpus.to_string(),
     };
     let PlanRequest { model, pin, global_batch, .. } = request;
-    Error::NoneServes { gpus, model: model.clone(), pin: pin.clone(), global_batch: *global_batch }
+    Error::NoneServes { gpus, model: model.clone(), pin: pin.clone(), global_batch: *global_batch, why }
 }

@@ -1,0 +1,174 @@
+//! Plans of forty requests: each can be run on its stack, is within the memory of its devices and hosts, and states no two numbers that
+//! contradict each other.
+//!
+//! `tests/advice/requests.jsonl` has the requests: of the README, of published runs, odd numbers of devices, slow networks, small devices,
+//! long sequences, experts. `BLESS=1 cargo test --test advice` writes the table of their plans in docs/plans.md.
+
+use meshwright::autotune::explain::{self, brief};
+use meshwright::autotune::plan::find;
+use meshwright::compiler::parallel::pinned;
+use meshwright::estimator::{EstimateReport, EstimateRequest, Estimator};
+use meshwright::{PlanReport, PlanRequest, Planned};
+use serde::Deserialize;
+use std::fs;
+use std::path::{Path, PathBuf};
+use support::units::{gib, percent, time};
+
+/// The relative error of numbers that are computed twice.
+const ROUNDING: f64 = 1e-9;
+
+/// The largest share of a notes' difference in seconds that a second prediction may have, of the step.
+const NOTED: f64 = 1e-6;
+
+/// The least chance to fit.
+const LEAST_CHANCE: f64 = 0.95;
+
+/// The comments around the table in docs/plans.md.
+const MARKS: [&str; 2] = ["<!-- requests: begin -->\n", "<!-- requests: end -->\n"];
+
+#[derive(Deserialize)]
+struct Asked {
+    name: String,
+    request: PlanRequest,
+}
+
+fn requests() -> Vec<Asked> {
+    let text = fs::read_to_string(root().join("tests/advice/requests.jsonl")).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|why| panic!("{line}: {why}"))).collect()
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).to_path_buf()
+}
+
+fn planned(estimator: &Estimator, Asked { name, request }: &Asked) -> PlanReport {
+    let found = find(estimator, request, &|_| {}).unwrap_or_else(|why| panic!("{name}: {why:?}"));
+    match explain::plan(estimator, request, found).unwrap() {
+        Planned::Best(plan) => *plan,
+        Planned::Infeasible(none) => panic!("{name}: {none}"),
+    }
+}
+
+/// The prediction of another configuration of a plan's job.
+fn predicted(estimator: &Estimator, plan: &PlanReport, parallel: &str) -> EstimateReport {
+    let request = EstimateRequest { parallel: parallel.to_string(), ..plan.chosen.inputs.clone() };
+    estimator.estimate(&request).unwrap_or_else(|why| panic!("{parallel}: {why:?}"))
+}
+
+/// The devices hold it, the hosts what is offloaded, and the stack runs it.
+fn can_be_run(name: &str, report: &EstimateReport) {
+    let held = &report.predicted.memory_gib;
+    assert!(report.beyond_stack.is_empty(), "{name}: {:?}", report.beyond_stack);
+    assert!(report.predicted.fits, "{name} does not fit");
+    let chance = report.predicted.chance_to_fit;
+    assert!(chance >= LEAST_CHANCE, "{name} runs out of memory with a chance of {}", 1.0 - chance);
+    for stage in &held.per_stage {
+        assert!(stage.device <= held.usable, "{name}: {} of {} GiB", stage.device, held.usable);
+        let host = held.host_capacity.unwrap_or(f64::INFINITY);
+        assert!(stage.host <= host, "{name}: {} of {host} GiB of the host", stage.host);
+    }
+}
+
+/// Parts add up, and figures that follow from others are what follows.
+fn adds_up(name: &str, report: &EstimateReport) {
+    let predicted = &report.predicted;
+    let near = |what: &str, got: f64, want: f64| {
+        assert!((got - want).abs() <= ROUNDING * want.abs().max(1e-6), "{name}, {what}: {got} is not {want}");
+    };
+    let step = predicted.step_time_s;
+    near("parts of the step", predicted.time_s.by_name().iter().map(|(_, seconds)| seconds).sum(), step);
+    let (parts, comm) = (&predicted.time_s, &predicted.exposed_comm_s);
+    for (what, part, exposed) in [
+        ("tp", parts.tp, comm.tp),
+        ("cp", parts.cp, comm.cp),
+        ("ep", parts.ep, comm.ep),
+        ("dp", parts.dp, comm.dp),
+        ("pp", parts.p2p, comm.pp),
+    ] {
+        near(what, part, exposed);
+    }
+    let tokens = (report.inputs.seq * report.inputs.global_batch) as f64;
+    near("tokens", predicted.tokens_per_s_per_gpu * step * report.mesh.devices as f64, tokens);
+    let rate = predicted.tokens_per_s_per_gpu * predicted.flops_per_token;
+    near("MFU", predicted.mfu, rate / predicted.peak_flops);
+    assert!((predicted.interval_s.low..=predicted.interval_s.high).contains(&step), "{name}: the interval");
+    assert!((0.0..1.0).contains(&predicted.bubble), "{name}: {} idle", predicted.bubble);
+    for stage in &predicted.memory_gib.per_stage {
+        let sum = [stage.parameters, stage.gradients, stage.optimizer, stage.activations, stage.logits, stage.buffers];
+        near("parts of the memory", sum.iter().sum(), stage.allocated);
+        assert!(stage.allocated <= stage.reserved && stage.reserved <= stage.device, "{name}: {stage:?}");
+    }
+    let most = predicted.memory_gib.per_stage.iter().map(|stage| stage.device).fold(0.0, f64::max);
+    near("the worst rank", predicted.fullest().device, most);
+}
+
+/// One configuration has one number, wherever an answer states it.
+fn agrees(name: &str, estimator: &Estimator, plan: &PlanReport) {
+    let step = plan.chosen.predicted.step_time_s;
+    let again = predicted(estimator, plan, &plan.chosen.inputs.parallel);
+    assert_eq!(again.predicted, plan.chosen.predicted, "{name}");
+    for other in &plan.alternatives {
+        let text = meshwright::compiler::parallel::print(&other.parallel);
+        assert_eq!(predicted(estimator, plan, &text).predicted, other.predicted, "{name}: {text}");
+        let difference = other.difference.as_ref().expect("alternatives are explained");
+        let slower = other.predicted.step_time_s / step - 1.0;
+        assert!((difference.slower - slower).abs() < ROUNDING, "{name}: {text}");
+    }
+    let search = plan.search.as_ref().expect("a plan has a search");
+    if let Some(fastest) = &search.fastest {
+        let text = meshwright::compiler::parallel::print(&fastest.parallel);
+        assert_eq!(predicted(estimator, plan, &text).predicted.step_time_s, fastest.step_time_s, "{name}: {text}");
+        assert!(fastest.step_time_s <= step && fastest.gain <= search.tie, "{name}: {text}");
+    }
+    for note in &plan.why.as_ref().expect("a plan has reasons").choices {
+        let Some(saves) = note.saves_s else { continue };
+        let whole = meshwright::compiler::parallel::print(&plan.chosen.parallel);
+        let other = predicted(estimator, plan, &pinned(&whole, &note.against));
+        let more = other.predicted.step_time_s - step;
+        assert!(
+            (more - saves).abs() <= NOTED * step,
+            "{name}, {} against {}: {saves} or {more}",
+            note.choice,
+            note.against
+        );
+    }
+}
+
+fn row(asked: &Asked, plan: &PlanReport) -> String {
+    let PlanRequest { model, cluster, gpus, seq, stack, .. } = &asked.request;
+    let predicted = &plan.chosen.predicted;
+    format!(
+        "| {} | {model}, {gpus} {cluster}, {seq} tokens, `{stack}` | `{}` | {} | {} | {} | {} |\n",
+        asked.name,
+        brief(&plan.chosen.parallel),
+        time(predicted.step_time_s),
+        percent(predicted.mfu).trim(),
+        gib(predicted.fullest().device),
+        percent(predicted.chance_to_fit).trim(),
+    )
+}
+
+#[test]
+fn plans_can_be_run_and_their_numbers_agree() {
+    let (estimator, mut table) = (Estimator::new(), String::new());
+    table +=
+        "| request | job | plan | step | MFU | memory of a device | chance to fit |\n|---|---|---|---|---|---|---|\n";
+    let requests = requests();
+    assert!(requests.len() >= 40, "{} requests", requests.len());
+    for asked in &requests {
+        let plan = planned(&estimator, asked);
+        can_be_run(&asked.name, &plan.chosen);
+        adds_up(&asked.name, &plan.chosen);
+        agrees(&asked.name, &estimator, &plan);
+        table += &row(asked, &plan);
+    }
+    let path = root().join("docs/plans.md");
+    let text = fs::read_to_string(&path).unwrap();
+    let [begin, end] = MARKS.map(|mark| text.split_once(mark).unwrap_or_else(|| panic!("{mark:?} in docs/plans.md")));
+    let written = format!("{}{}\n{table}\n{}{}", begin.0, MARKS[0], MARKS[1], end.1);
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(&path, written).unwrap();
+    } else {
+        assert!(text == written, "docs/plans.md has other plans: BLESS=1 cargo test --test advice rewrites them");
+    }
+}
