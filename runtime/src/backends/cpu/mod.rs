@@ -179,7 +179,7 @@ impl OpKernel {
             _ if updated(op).is_empty() => InPlace::Never,
             _ => InPlace::Updates(updated(op)),
         };
-        let moves = moves(op);
+        let moves = moves(op) && !widens(site);
         let (run, narrow) = match op {
             Op::Einsum(op) => {
                 let (run, rounds) = contract::einsum(op, site)?;
@@ -383,6 +383,11 @@ fn moves(op: &KernelOp) -> bool {
             | Op::Embedding(_)
             | Op::Take(_)
     )
+}
+
+/// True if numbers change their format: a gradient that a move gives is summed in f32.
+fn widens(site: &KernelSite<'_>) -> bool {
+    site.operands.iter().any(|ty| ty.dtype.is_float() && ty.dtype != site.results[0].dtype)
 }
 
 /// True if a result has the place of an operand, other than by an update.
