@@ -6,7 +6,7 @@
 #[path = "meshes/mod.rs"]
 mod meshes;
 
-use ir::models::{Experts, Latent, LlamaConfig, ModelConfig};
+use ir::models::{Experts, Latent, LayerSet, LlamaConfig, ModelConfig};
 use ir::ops::GroupLimit;
 use meshes::compare::differences;
 use meshes::record::{Record, sgd};
@@ -32,7 +32,7 @@ fn recipes() -> Vec<Recipe> {
         latent: Some(Latent { query_rank: Some(20), key_rank: 16, plain: 4, turned: 2, value: 5 }),
         experts: Some(Experts {
             shared: 24,
-            dense_layers: 1,
+            dense: LayerSet::First(1),
             sigmoid: true,
             bias: true,
             limit: Some(GroupLimit { groups: 3, from: 2, by: 2 }),

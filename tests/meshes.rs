@@ -5,7 +5,7 @@
 mod meshes;
 
 use ir::graph::is_record;
-use ir::models::{Experts, Gpt2Config, LlamaConfig, ModelConfig};
+use ir::models::{Activation, Clamp, Experts, Gpt2Config, LayerSet, LlamaConfig, ModelConfig, Norms, QkNorm, Window};
 use ir::optimizer::Optimizer;
 use meshes::compare::differences;
 use meshes::record::{Record, Tensors, sgd};
@@ -159,6 +159,76 @@ fn expert_parallel() {
     ] {
         let found = differences(&trained_on(&recipe, mesh, SEQUENCES), &alone, &recipe.optimizer);
         assert!(found.is_empty(), "{mesh}: {found:#?}");
+    }
+}
+
+/// Small models of families whose layers differ from Llama's, or from each other: local and global layers with bounded scores,
+/// experts in every second layer, norms behind branches, parallel branches on part of a head, and sinks.
+fn families() -> [(&'static str, Recipe); 5] {
+    let ModelConfig::Llama(llama) = models()[0].clone() else { panic!("a Llama comes first") };
+    let recipe =
+        |config| Recipe { config: ModelConfig::Llama(config), optimizer: sgd(), lr: 0.1, steps: 4, precision: "f32" };
+    let local = LlamaConfig {
+        activation: Activation::GeluTanh,
+        norms: Norms::Both,
+        scaled_embeddings: true,
+        softcap: Some(2.0),
+        logit_softcap: Some(5.0),
+        window: Some(Window { tokens: 6, full: LayerSet::Every(3), rope_theta: Some(100.0) }),
+        qk_norm: QkNorm::Heads,
+        score_size: Some(7.0),
+        ..llama.clone()
+    };
+    let experts = Experts { group: Some(4), dense: LayerSet::AllBut(2), ..Experts::softmax(4, 2, 24) };
+    let sparse = LlamaConfig { experts: Some(experts), ..local.clone() };
+    let clamp = Some(Clamp { alpha: 1.7, limit: 1.0 });
+    let biased = Experts { group: Some(4), biases: true, clamp, ..Experts::softmax(4, 2, 24) };
+    let sinks = LlamaConfig {
+        qkv_bias: true,
+        out_bias: true,
+        sinks: true,
+        window: Some(Window { full: LayerSet::Every(2), ..Window::of_all(5) }),
+        experts: Some(biased),
+        layers: 2,
+        ..llama.clone()
+    };
+    let after = LlamaConfig { norms: Norms::After, qk_norm: QkNorm::Whole, kv_heads: 6, ..llama.clone() };
+    let parallel = LlamaConfig {
+        gated: false,
+        activation: Activation::GeluErf,
+        turned: Some(2),
+        layer_norm: true,
+        parallel: true,
+        qkv_bias: true,
+        out_bias: true,
+        net_bias: true,
+        ..llama
+    };
+    [("local", local), ("sparse", sparse), ("sinks", sinks), ("after", after), ("parallel", parallel)]
+        .map(|(name, config)| (name, recipe(config)))
+}
+
+#[test]
+fn other_families_are_the_reference_on_every_mesh() {
+    for (name, recipe) in families() {
+        let alone = trained_on(&recipe, "", SEQUENCES);
+        let found = differences(&alone, &reference(&recipe), &recipe.optimizer);
+        assert!(found.is_empty(), "{name}: {found:#?}");
+        for mesh in [
+            "dp=2,tp=2,sp=true,zero=1",
+            "cp=2,tp=3,zero=2",
+            "cp=2,cp_kind=ulysses,dp=2",
+            "pp=2,tp=2,recompute=full:1",
+            "pp=2,schedule=seq1f1b,recompute=selective:layernorm+mlp",
+            "dp=2,pp=2,zero=3,schedule=zb-h1",
+        ] {
+            // Experts route the tokens of a sequence together, which slices part.
+            if ["sparse", "sinks"].contains(&name) && mesh.contains("seq1f1b") {
+                continue;
+            }
+            let found = differences(&trained_on(&recipe, mesh, SEQUENCES), &alone, &recipe.optimizer);
+            assert!(found.is_empty(), "{name} on {mesh}: {found:#?}");
+        }
     }
 }
 

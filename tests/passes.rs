@@ -31,7 +31,7 @@ impl Pass for HalveScales<'_> {
         for block in file.model.blocks.values_mut() {
             for stmt in &mut block[SectionKind::F].stmts {
                 if let Op::Kernel(KernelOp::Attention(attention)) = &mut stmt.op {
-                    attention.scale *= 0.5;
+                    attention.0.scale *= 0.5;
                     *self.seen += 1;
                 }
             }

@@ -2,7 +2,7 @@
 
 use meshwright_ir::graph::{ArgKind, Init, Model, SectionKind, Stmt};
 use meshwright_ir::models::{
-    Batch, ConfigError, Experts, LlamaConfig, ModelConfig, from_config, preset, presets, read_config,
+    Batch, ConfigError, Experts, LayerSet, LlamaConfig, ModelConfig, Window, from_config, preset, presets, read_config,
 };
 use meshwright_ir::ops::{Dropout, GroupLimit, KernelOp, Op, Rope, Scaling};
 use meshwright_ir::types::DType;
@@ -45,6 +45,41 @@ fn parameter_counts_are_the_published_ones() {
         ("deepseek-v2-lite", 15_706_484_224),
         ("deepseek-v2", 235_741_434_880),
         ("deepseek-v3", 671_026_419_200),
+        ("gemma2-2b", 2_614_341_888),
+        ("gemma2-9b", 9_241_705_984),
+        ("gemma2-27b", 27_227_128_320),
+        ("gemma3-270m", 268_098_176),
+        ("gemma3-1b", 999_885_952),
+        ("gemma3-4b", 3_880_263_168),
+        ("gemma3-12b", 11_766_034_176),
+        ("gemma3-27b", 27_009_346_304),
+        ("mistral-7b", 7_241_732_096),
+        ("mistral-7b-v0.3", 7_248_023_552),
+        ("mistral-nemo-12b", 12_247_782_400),
+        ("mistral-small-24b", 23_572_403_200),
+        ("mistral-large-123b", 122_610_069_504),
+        ("olmo2-1b", 1_484_916_736),
+        ("olmo2-7b", 7_298_617_344),
+        ("olmo2-13b", 13_716_198_400),
+        ("olmo2-32b", 32_234_279_936),
+        ("phi3-mini", 3_821_079_552),
+        ("phi3-medium", 13_960_238_080),
+        ("phi4", 14_659_507_200),
+        ("gpt-neox-20b", 20_554_567_680),
+        ("pythia-160m", 162_322_944),
+        ("pythia-410m", 405_334_016),
+        ("pythia-1b", 1_011_781_632),
+        ("pythia-1.4b", 1_414_647_808),
+        ("pythia-2.8b", 2_775_208_960),
+        ("pythia-6.9b", 6_857_302_016),
+        ("pythia-12b", 11_846_072_320),
+        ("qwen2.5-0.5b", 494_032_768),
+        ("qwen2.5-1.5b", 1_543_714_304),
+        ("qwen2.5-3b", 3_085_938_688),
+        ("qwen1.5-moe-a2.7b", 14_315_784_192),
+        ("qwen2-57b-a14b", 57_408_658_944),
+        ("glm-4.5", 352_797_829_024),
+        ("glm-4.5-air", 106_852_251_264),
     ];
     for (name, count) in published {
         assert_eq!(built(name).parameter_count(), count, "{name}");
@@ -114,7 +149,9 @@ fn a_norm_behind_each_sum_and_dropout() {
     assert!(ops[1].contains(&"gelu_erf"));
     let stmts = &model.blocks.values().nth(1).unwrap()[SectionKind::F].stmts;
     let weights = Some(Dropout { p: 0.3, path: "layer.o".to_string(), piece: None });
-    assert!(stmts.iter().any(|stmt| matches!(&stmt.op, Op::Kernel(KernelOp::Attention(op)) if op.dropout == weights)));
+    assert!(
+        stmts.iter().any(|stmt| matches!(&stmt.op, Op::Kernel(KernelOp::Attention(op)) if op.0.dropout == weights))
+    );
     let refused = from_config(&json.to_string().replace("0.3", "1.0")).unwrap_err().to_string();
     assert!(refused.contains("`attn_pdrop`"), "{refused}");
     assert_eq!(ops[2], ["einsum", "cross_entropy"]);
@@ -161,7 +198,7 @@ fn scaled_frequencies_are_read() {
         let ModelConfig::Llama(config) = config else { panic!("a LLaMA") };
         assert_eq!((config.rope_theta, config.rope_scaling), (500_000.0, scaling));
         let layer = model.blocks.values().find(|block| block.name == "layer").unwrap();
-        let rope = Op::from(Rope { theta: 500_000.0, scaling, inverse: false });
+        let rope = Op::from(Rope { theta: 500_000.0, scaling, turned: None, inverse: false });
         assert_eq!(layer[SectionKind::F].stmts.iter().filter(|stmt| stmt.op == rope).count(), 2);
     }
     for name in ["llama3.1-70b", "llama3.1-405b"] {
@@ -190,7 +227,7 @@ fn what_is_wrong_is_named() {
         (said("rope_scaling", json!({"rope_type": "llama3", "factor": 8.0})), "`low_freq_factor` is missing"),
         (said("rope_scaling", json!({"type": "linear", "factor": 0.5})), "`rope_scaling`: the factor 0.5"),
         (said("vocab_size", json!("many")), "`vocab_size`: invalid type"),
-        (said("hidden_act", json!("relu")), "`hidden_act`: relu is not supported with a gate, only silu"),
+        (said("hidden_act", json!("relu")), "`hidden_act`: relu is not supported, only silu, gelu"),
     ];
     for (message, part) in cases {
         assert!(message.contains(part), "{message}");
@@ -246,7 +283,7 @@ fn absent_keys_are_the_defaults_of_the_classes() {
     let limit = Some(GroupLimit { groups: 8, from: 4, by: 2 });
     let sigmoid = Experts {
         shared: 2048,
-        dense_layers: 3,
+        dense: LayerSet::First(3),
         sigmoid: true,
         bias: true,
         limit,
@@ -281,15 +318,22 @@ fn keys_without_meaning_are_told_and_slips_refused() {
     for (family, more, part) in [
         ("llama", json!({"rope_thetha": 1.0}), "did you mean `rope_theta`?"),
         ("llama", json!({"num_experts": 8}), "`num_experts`: 8 is not supported: `LlamaConfig` does not read it"),
-        ("llama", json!({"hidden_act": "relu2"}), "relu2 is not supported with a gate"),
+        ("llama", json!({"hidden_act": "mish"}), "mish is not supported, only silu, gelu"),
+        ("phi3", json!({"rope_scaling": {"type": "longrope"}}), "longrope is not supported, only default"),
+        ("phi3", json!({"resid_pdrop": 0.1}), "`resid_pdrop`: 0.1 is not supported"),
+        ("llama", json!({"rope_parameters": {"partial_rotary_factor": 0.5}}), "0.5 is not supported, only 1.0"),
+        ("gemma2", json!({"layer_types": ["full_attention"]}), "has 1 types, but `num_hidden_layers` is 26"),
+        ("gemma2", json!({"use_bidirectional_attention": true}), "a token sees no later ones"),
+        ("gemma3_text", json!({"attn_logit_softcapping": 50.0}), "the class does not read it"),
+        ("gemma3_text", json!({"sliding_window": null}), "sliding_attention needs a `sliding_window`"),
+        ("gpt_neox", json!({"rope_theta": 500.0}), "`GPTNeoXConfig` does not read it"),
+        ("glm4_moe", json!({"partial_rotary_factor": 1.5}), "1.5 is no part of a head"),
         ("llama", json!({"partial_rotary_factor": 0.5}), "0.5 is not supported, only 1.0"),
         ("llama", json!({"layer_types": ["sliding_attention"]}), "only full_attention"),
         ("mistral", json!({"attention_bias": true}), "`attention_bias`: true is not supported, only false"),
         ("mixtral", json!({"router_jitter_noise": 0.1}), "`router_jitter_noise`"),
         ("mixtral", json!({"output_router_logits": true}), "`output_router_logits`"),
         ("qwen2", json!({"qkv_bias": false}), "the class always has a bias"),
-        ("qwen3_moe", json!({"decoder_sparse_step": 2}), "layers without experts are supported in front only"),
-        ("qwen2_moe", json!({"mlp_only_layers": [0, 2]}), "layers without experts are supported in front only"),
         ("deepseek_v2", json!({"num_experts_per_tok": 2, "norm_topk_prob": true}), "`norm_topk_prob`"),
         ("deepseek_v2", json!({"num_experts_per_tok": 2, "scoring_func": "sigmoid"}), "only softmax"),
         ("deepseek_v2", json!({"num_experts_per_tok": 2, "topk_method": "noaux_tc"}), "only greedy and"),
@@ -320,42 +364,70 @@ fn keys_without_meaning_are_told_and_slips_refused() {
 }
 
 #[test]
-fn layers_in_front_have_no_experts() {
+fn some_layers_have_no_experts() {
     let dense = |more: Value| {
         let config = read(of("qwen3_moe", joined(json!({"num_hidden_layers": 4}), more)));
-        config.experts.map_or(config.layers, |experts| experts.dense_layers)
+        config.experts.map(|experts| experts.dense)
     };
-    assert_eq!(dense(json!({})), 0);
-    assert_eq!(dense(json!({"mlp_only_layers": [1, 0, 9]})), 2);
-    assert_eq!(dense(json!({"decoder_sparse_step": 4})), 3);
-    assert_eq!(dense(json!({"decoder_sparse_step": 4, "mlp_only_layers": [3]})), 4);
-    assert_eq!(dense(json!({"num_experts": 0})), 4);
+    assert_eq!(dense(json!({})), Some(LayerSet::None));
+    assert_eq!(dense(json!({"mlp_only_layers": [1, 0, 9]})), Some(LayerSet::First(2)));
+    assert_eq!(dense(json!({"decoder_sparse_step": 4})), Some(LayerSet::First(3)));
+    assert_eq!(dense(json!({"decoder_sparse_step": 2})), Some(LayerSet::AllBut(2)));
+    assert_eq!(dense(json!({"mlp_only_layers": [1, 2]})), Some(LayerSet::Listed(0b0110)));
+    assert_eq!(dense(json!({"decoder_sparse_step": 4, "mlp_only_layers": [3]})), None);
+    assert_eq!(dense(json!({"num_experts": 0})), None);
     assert!(read(of("deepseek_v3", json!({"first_k_dense_replace": 61}))).experts.is_none());
 }
 
 #[test]
-fn a_window_bounds_the_sequence() {
-    let model = |file: Value, seq: u64| {
-        let config = from_config(&file.to_string()).unwrap();
-        config.build(&Batch { seq, ..BATCH }).map(|_| ()).map_err(|why| why.to_string())
-    };
-    let mistral = |window: Value| {
-        let mut file = llama();
-        file["model_type"] = json!("mistral");
-        file["sliding_window"] = window;
-        file
-    };
-    assert_eq!(model(mistral(json!(16)), 16), Ok(()));
-    assert_eq!(model(mistral(json!(null)), 17), Ok(()));
-    let why = model(mistral(json!(16)), 17).unwrap_err();
-    assert!(why.contains("sequences of 17 tokens are longer than the window of 16"), "{why}");
+fn windows_are_of_all_layers_or_of_some() {
+    let of_all = |tokens| Some(Window::of_all(tokens));
+    assert_eq!(read(of("mistral", json!({}))).window, of_all(4096));
+    assert_eq!(read(of("mistral", json!({"sliding_window": null}))).window, None);
+    assert_eq!(read(of("phi3", json!({"sliding_window": 2047}))).window, of_all(2047));
     // Qwen's counts where it is used, in layers that have one.
     let small = json!({"sliding_window": 16, "num_hidden_layers": 4});
-    let qwen = |more: Value| read(of("qwen2", joined(small.clone(), more))).window;
-    assert_eq!(qwen(json!({})), None);
-    assert_eq!(qwen(json!({"use_sliding_window": true})), None);
-    assert_eq!(qwen(json!({"use_sliding_window": true, "max_window_layers": 2})), Some(16));
-    assert_eq!(qwen(json!({"use_sliding_window": true, "layer_types": ["sliding_attention"]})), Some(16));
+    let qwen = |family: &str, more: Value| read(of(family, joined(small.clone(), more))).window;
+    let window = |full| Some(Window { full, ..Window::of_all(16) });
+    let used = |more: Value| joined(json!({"use_sliding_window": true}), more);
+    assert_eq!(qwen("qwen2", json!({})), None);
+    assert_eq!(qwen("qwen2", used(json!({}))), None);
+    assert_eq!(qwen("qwen2", used(json!({"max_window_layers": 2}))), window(LayerSet::First(2)));
+    assert_eq!(qwen("qwen2_moe", used(json!({}))), window(LayerSet::Every(2)));
+    assert_eq!(qwen("qwen2_moe", used(json!({"max_window_layers": 1}))), window(LayerSet::Listed(0b1110)));
+    assert_eq!(qwen("qwen3_moe", used(json!({}))), of_all(16));
+    let types = ["full_attention", "sliding_attention", "full_attention", "full_attention"];
+    assert_eq!(qwen("qwen3", used(json!({"layer_types": types}))), window(LayerSet::Listed(0b1101)));
+    let gemma = |more: Value| read(of("gemma3_text", joined(small.clone(), more))).window;
+    let local = |full| Some(Window { full, rope_theta: Some(1e4), ..Window::of_all(16) });
+    assert_eq!(gemma(json!({"sliding_window_pattern": 3})), local(LayerSet::Every(3)));
+    assert_eq!(gemma(json!({"layer_types": vec!["full_attention"; 4]})), None);
+}
+
+/// The calls go through the layers in order, and each kind has an array of parameters.
+#[test]
+fn layers_that_alternate_are_calls_in_turn() {
+    let file = of("gemma2", json!({"num_hidden_layers": 5, "hidden_size": 16, "intermediate_size": 8, "head_dim": 4}));
+    let model = from_config(&file.to_string()).unwrap().build(&BATCH).unwrap();
+    let calls: Vec<String> = model
+        .calls
+        .iter()
+        .filter_map(|call| {
+            let range = &call.repeat.as_ref()?.range;
+            Some(format!("{} {}..{}", model.blocks[call.block].name, range.start, range.end))
+        })
+        .collect();
+    assert_eq!(calls, ["local 0..1", "layer 0..1", "local 1..2", "layer 1..2", "local 2..3"]);
+    let counts = |name: &str| model.params.values().find(|param| param.name == name).and_then(|param| param.count);
+    assert_eq!([counts("local"), counts("layer")], [Some(3), Some(2)]);
+    let windows = model.blocks.values().map(|block| {
+        block[SectionKind::F].stmts.iter().find_map(|stmt| match &stmt.op {
+            Op::Kernel(KernelOp::Attention(op)) => Some((op.0.window, op.0.softcap)),
+            _ => None,
+        })
+    });
+    let windows: Vec<_> = windows.flatten().collect();
+    assert_eq!(windows, [(Some(4096), Some(50.0)), (None, Some(50.0))]);
 }
 
 /// `_compute_yarn_parameters` and `yarn_apply_mscale` of `transformers` at the factor 4.

@@ -184,30 +184,40 @@ fn heads() -> Vec<Case> {
     let (b, s, t, g, r, d, c) = (2, 4, 6, 2, 3, 8, 10);
     let (q, k, v) = (f(&[b, s, g, r, d]), f(&[b, t, g, d]), f(&[b, t, g, c]));
     let (out, lse) = (f(&[b, s, g, r, c]), f(&[b, s, g, r]));
-    let (rows, keys) = (i(&[b, s]), i(&[b, t]));
+    let (rows, keys, sink) = (i(&[b, s]), i(&[b, t]), f(&[g, r]));
     let forward = [&q, &k, &v, &rows, &keys, &rows, &keys];
     let backward = [&q, &k, &v, &out, &lse, &out, &rows, &keys, &rows, &keys];
-    let rope = |inverse| Rope { theta: 1e4, scaling: None, inverse };
+    let rope = |inverse| Rope { theta: 1e4, scaling: None, turned: None, inverse };
     let scaled = |scaling| Rope { scaling: Some(scaling), ..rope(true) };
     let llama3 = Scaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, context: 8192 };
     let flat = f(&[b, s, d]);
-    let attention = Attention { scale: 0.125, causal: true, dropout: None, piece: None };
-    let gradient = AttentionGrad { scale: 0.125, causal: false, dropout: None, piece: None };
+    let attention = AttentionSettings::new(0.125, true);
+    let gradient = AttentionSettings::new(0.125, false);
+    let with_sink = Attention(attention.clone());
+    let near = AttentionSettings { window: Some(4), softcap: Some(50.0), ..attention.clone() };
     let dropout = Some(Dropout { p: 0.1, path: "layer.o".to_string(), piece: None });
     vec![
         case(rope(false), &[&q, &rows], &[&q], (0, f(&[b, s, 7]), "even")),
         case(rope(true), &[&flat, &rows], &[&flat], (1, i(&[s, b]), "`pos`")),
-        case(attention.clone(), &forward, &[&out, &lse], (1, f(&[b, t, g, c]), "`k`")),
-        case(gradient.clone(), &backward, &[&q, &k, &v], (4, f(&[b, s, g]), "`lse`")),
+        case(Attention(attention.clone()), &forward, &[&out, &lse], (1, f(&[b, t, g, c]), "`k`")),
+        case(AttentionGrad(gradient.clone()), &backward, &[&q, &k, &v], (4, f(&[b, s, g]), "`lse`")),
         case(
-            Attention { dropout: dropout.clone(), ..attention },
+            Attention(AttentionSettings { dropout: dropout.clone(), ..attention }),
             &forward,
             &[&out, &lse],
             (2, f(&[b, t, c]), "b, t, g, c"),
         ),
-        case(AttentionGrad { dropout, ..gradient }, &backward, &[&q, &k, &v], (5, f(&[b, s]), "`dout`")),
+        case(
+            AttentionGrad(AttentionSettings { dropout, ..gradient }),
+            &backward,
+            &[&q, &k, &v],
+            (5, f(&[b, s]), "`dout`"),
+        ),
         case(scaled(Scaling::Linear { factor: 2.5 }), &[&q, &rows], &[&q], (0, f(&[b, s]), "rank")),
         case(scaled(llama3), &[&q, &rows], &[&q], (1, f(&[b, s]), "`pos`")),
+        case(Attention(near.clone()), &forward, &[&out, &lse], (3, i(&[b, t]), "`qpos`")),
+        case(AttentionGrad(near), &backward, &[&q, &k, &v], (9, i(&[b, s]), "`kseg`")),
+        case(with_sink, &[&forward[..], &[&sink]].concat(), &[&out, &lse], (7, f(&[g]), "`sink`")),
     ]
 }
 
@@ -578,11 +588,9 @@ fn a_probability_must_be_below_one() {
         let dropout = Dropout { p, path: String::new(), piece: None };
         assert!(dropout.infer(&[&f(&[2])]).is_err());
         let case = &heads()[2];
+        assert!(Attention(AttentionSettings::new(1.0, true)).infer(&refs(&case.operands)).is_ok());
         assert!(
-            Attention { scale: 1.0, causal: true, dropout: None, piece: None }.infer(&refs(&case.operands)).is_ok()
-        );
-        assert!(
-            Attention { scale: 1.0, causal: true, dropout: Some(dropout), piece: None }
+            Attention(AttentionSettings { dropout: Some(dropout), ..AttentionSettings::new(1.0, true) })
                 .infer(&refs(&case.operands))
                 .is_err()
         );

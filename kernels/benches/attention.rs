@@ -43,11 +43,33 @@ fn fastest(flops: f64, mut call: impl FnMut()) -> f64 {
 fn attention(name: &str, s: usize, d: usize, p: f32) {
     let global_dims = [1, s as u64, 2, 2, s as u64];
     let dropout = (p > 0.0).then_some(Dropout { p, key: [1, 2], origin: [0; 5], global_dims });
-    let a = Attention { b: 1, s, t: s, g: 2, r: 2, d, c: d, scale: 0.125, causal: true, dropout };
+    let a = Attention {
+        b: 1,
+        s,
+        t: s,
+        g: 2,
+        r: 2,
+        d,
+        c: d,
+        scale: 0.125,
+        causal: true,
+        window: None,
+        softcap: None,
+        dropout,
+    };
     let [q, dout, mut out] = [(); 3].map(|()| normals(s * 4 * d));
     let [k, v] = [(); 2].map(|()| normals(s * 2 * d));
     let (pos, seg): (Vec<i32>, _) = ((0..s as i32).collect(), vec![0; s]);
-    let x = Inputs { q: (&q).into(), k: (&k).into(), v: (&v).into(), qpos: &pos, kpos: &pos, qseg: &seg, kseg: &seg };
+    let x = Inputs {
+        q: (&q).into(),
+        k: (&k).into(),
+        v: (&v).into(),
+        qpos: &pos,
+        kpos: &pos,
+        qseg: &seg,
+        kseg: &seg,
+        sink: None,
+    };
     let (mut lse, mut scratch) = (vec![0.0; s * 4], vec![]);
     let flops = a.flops() as f64 / 2.0;
     let speed = fastest(flops, || a.forward(black_box(&x), &mut out, &mut lse, Par(1), &mut scratch));

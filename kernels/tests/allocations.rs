@@ -119,7 +119,20 @@ fn attentions() {
     let global_dims = [2, 256, 2, 2, 256];
     let weights = Dropout { p: 0.1, key: [1, 2], origin: [0; 5], global_dims };
     for (s, d, causal, dropout) in [(256, 64, true, None), (200, 32, false, None), (200, 32, true, Some(weights))] {
-        let a = Attention { b: 2, s, t: 256, g: 2, r: 2, d, c: d, scale: 0.1, causal, dropout };
+        let a = Attention {
+            b: 2,
+            s,
+            t: 256,
+            g: 2,
+            r: 2,
+            d,
+            c: d,
+            scale: 0.1,
+            causal,
+            window: None,
+            softcap: None,
+            dropout,
+        };
         let queries = 2 * s * 4;
         let (q, kv) = (vec![0.5; queries * d], vec![0.5; 2 * 256 * 2 * d]);
         let (qpos, kpos): (Vec<i32>, Vec<i32>) = ((0..2 * s as i32).collect(), (0..512).collect());
@@ -131,6 +144,7 @@ fn attentions() {
             kpos: &kpos,
             qseg: &vec![0; 2 * s],
             kseg: &[0; 512],
+            sink: None,
         };
         let (mut out, mut lse, mut scratch) = (vec![0.0; queries * d], vec![0.0; queries], vec![]);
         check("attention", |par| a.forward(&x, &mut out, &mut lse, par, &mut scratch));

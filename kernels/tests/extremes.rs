@@ -312,7 +312,20 @@ fn attention_of_rows() {
         let places: Vec<i32> = (0..t as i32).collect();
         // The last two queries are of a segment that no key is of.
         let (qseg, kseg) = ([0, 0, 0, 0, 9, 9], [0; 6]);
-        let attention = Attention { b: 1, s, t, g: 1, r: 1, d, c: d, scale: 0.5, causal: true, dropout: None };
+        let attention = Attention {
+            b: 1,
+            s,
+            t,
+            g: 1,
+            r: 1,
+            d,
+            c: d,
+            scale: 0.5,
+            causal: true,
+            window: None,
+            softcap: None,
+            dropout: None,
+        };
         let inputs = Inputs {
             q: (&q).into(),
             k: (&k).into(),
@@ -321,6 +334,7 @@ fn attention_of_rows() {
             kpos: &places,
             qseg: &qseg,
             kseg: &kseg,
+            sink: None,
         };
         let (mut out, mut lse, mut scratch) = (vec![f32::NAN; s * d], vec![f32::NAN; s], Vec::new());
         attention.forward(&inputs, &mut out, &mut lse, Par(1), &mut scratch);

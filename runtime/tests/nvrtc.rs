@@ -75,7 +75,10 @@ fn by_rows() -> Vec<(String, Program)> {
             (KernelOp::CrossEntropy(CrossEntropy), &[x, row]),
             (KernelOp::CrossEntropyGrad(CrossEntropyGrad), &[x, row, row, &[]]),
             (KernelOp::Dropout(Dropout { p: 0.1, path: "a.b".into(), piece: None }), &[x]),
-            (KernelOp::Rope(Rope { theta: 1e4, scaling: None, inverse: false }), &[&[8, 8, 4, 64], &[8, 8]]),
+            (
+                KernelOp::Rope(Rope { theta: 1e4, scaling: None, turned: None, inverse: false }),
+                &[&[8, 8, 4, 64], &[8, 8]],
+            ),
         ];
         for (op, sizes) in &ops {
             programs.extend(planned(op, sizes).into_iter().map(|program| {
@@ -144,7 +147,13 @@ fn by_hand() -> Vec<Text> {
     let attention = |settings: &str, format, sizes| {
         ops::attentions(&format!("scale=0.1, causal=true{settings}"), format, sizes, true)
     };
-    let kinds = [("", 64), ("", 128), (", p=0.1, path=\"a\"", 128)];
+    let kinds = [
+        ("", 64),
+        ("", 128),
+        (", p=0.1, path=\"a\"", 128),
+        (", window=1024", 128),
+        (", softcap=50.0, window=1024", 128),
+    ];
     let large = kinds.into_iter().flat_map(|(settings, d)| attention(settings, "bf16", [2, 4096, 4096, 8, 4, d, d]));
     for case in ops::rows().into_iter().chain(large).chain(attention("", "f16", [2, 41, 37, 2, 3, 16, 48])) {
         let plan = case.with_site(|site| plan(site.stmts[0].op, &site.stmts[0].site, HOPPER)).unwrap();

@@ -6,9 +6,9 @@ use super::random::Random;
 use ir::graph::{Arg, ArgKind, Block, ResultKind, SectionKind};
 use ir::ids::Value;
 use ir::ops::{
-    Attention, Binary, BinaryKind, Broadcast, Builder, Combine, Concat, CrossEntropy, Dispatch, Dropout, Einsum,
-    Embedding, Equation, GroupLimit, LayerNorm, Pad, Permute, Reduce, Reshape, RmsNorm, Rope, Scaling, Slice, Softmax,
-    TopK, Unary, UnaryKind,
+    Attention, AttentionSettings, Binary, BinaryKind, Broadcast, Builder, Combine, Concat, CrossEntropy, Dispatch,
+    Dropout, Einsum, Embedding, Equation, GroupLimit, LayerNorm, Pad, Permute, Reduce, Reshape, RmsNorm, Rope, Scaling,
+    Slice, Softmax, TopK, Unary, UnaryKind,
 };
 use ir::types::{DType, Dim, PartialKind, Type};
 
@@ -401,7 +401,8 @@ impl<'a> BlockMaker<'a> {
         // Of two pairs, one is kept and one is between.
         let llama3 = Scaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, context: 100 };
         let scaling = *self.random.pick(&[None, Some(Scaling::Linear { factor: 2.0 }), Some(llama3)]);
-        let value = self.builder.one(Rope { theta: 100.0, scaling, inverse: false }, &[heads.value, pos])?;
+        let turned = self.random.chance(30).then_some(2);
+        let value = self.builder.one(Rope { theta: 100.0, scaling, turned, inverse: false }, &[heads.value, pos])?;
         Ok(Current { value, ..heads })
     }
 
@@ -415,8 +416,15 @@ impl<'a> BlockMaker<'a> {
         let path = format!("{}.{letter}", self.name);
         let dropout = self.random.chance(33).then_some(Dropout { p: 0.25, path, piece: None });
         let causal = self.random.chance(70) || self.sizes.in_slices;
-        let op = Attention { scale: 1.0 / (d as f64).sqrt(), causal, dropout, piece: None };
-        let out = self.builder.op(op, &[q.value, k.value, v.value, pos, pos, seg, seg])?[0];
+        let window = (causal && self.random.chance(20)).then(|| self.random.between(1, 6));
+        let softcap = self.random.chance(20).then_some(3.0);
+        let settings = AttentionSettings::new(1.0 / (d as f64).sqrt(), causal);
+        let op = Attention(AttentionSettings { window, softcap, dropout, ..settings });
+        let mut operands = vec![q.value, k.value, v.value, pos, pos, seg, seg];
+        if self.random.chance(30) {
+            operands.push(self.param(None, &[q.dims[2].1, q.dims[3].1], 1));
+        }
+        let out = self.builder.op(op, &operands)?[0];
         let mut dims = q.dims;
         dims[4].1 = c;
         Ok(Current { value: out, dims })

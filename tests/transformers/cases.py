@@ -27,6 +27,20 @@ LATENT = dict(
 THIRD = dict(LATENT, n_group=3, topk_group=2)
 SOFTMAX = dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=16)
 SECOND = dict(ROTARY, **SOFTMAX, shared_expert_intermediate_size=20)
+TYPES = ["sliding_attention", "full_attention", "sliding_attention"]
+WINDOWS = dict(ROTARY, num_hidden_layers=3, sliding_window=5)
+GEMMA = dict(WINDOWS, head_dim=8, query_pre_attn_scalar=12)
+OSS = dict(WINDOWS, head_dim=8, num_local_experts=6, num_experts_per_tok=2, intermediate_size=16)
+GLM = dict(
+    ROTARY,
+    head_dim=8,
+    n_routed_experts=6,
+    num_experts_per_tok=2,
+    moe_intermediate_size=16,
+    routed_scaling_factor=1.5,
+    use_qk_norm=True,
+    attention_bias=True,
+)
 NO_DROPOUT = dict(attn_pdrop=0.0, resid_pdrop=0.0, embd_pdrop=0.0)
 GPT2 = dict(vocab_size=61, n_positions=32, n_embd=24, n_layer=2, n_head=4, **NO_DROPOUT)
 
@@ -44,6 +58,13 @@ LLAMA3 = dict(
     rope_theta=500000.0,
 )
 
+PART = dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5)
+LOCAL = dict(
+    full_attention=dict(rope_type="linear", factor=4.0, rope_theta=5000.0),
+    sliding_attention=dict(rope_type="default", rope_theta=100.0),
+)
+NEOX = dict(vocab_size=61, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=40, max_position_embeddings=64)
+
 # Name, family, options of the class.
 CASES = [
     ("llama", "llama", ROTARY),
@@ -54,18 +75,25 @@ CASES = [
     ("llama-llama3", "llama", dict(ROTARY, head_dim=16, rope_parameters=LLAMA3)),
     ("llama-yarn", "llama", dict(ROTARY, head_dim=16, rope_parameters=yarn())),
     ("llama-yarn-exact", "llama", dict(ROTARY, head_dim=16, rope_parameters=yarn(truncate=False, beta_fast=8.0))),
+    ("llama-biases", "llama", dict(ROTARY, attention_bias=True, mlp_bias=True, hidden_act="gelu")),
     ("llama-yarn-factor", "llama", dict(ROTARY, rope_parameters=yarn(attention_factor=0.8, beta_slow=2.0))),
     ("mistral", "mistral", ROTARY),
     ("mistral-whole", "mistral", dict(ROTARY, sliding_window=None, rope_parameters=dict(rope_theta=1e6))),
+    ("mistral-window", "mistral", dict(ROTARY, sliding_window=5)),
     ("qwen2", "qwen2", ROTARY),
+    ("qwen2-window", "qwen2", dict(WINDOWS, use_sliding_window=True, max_window_layers=1)),
     ("qwen2-tied-yarn", "qwen2", dict(ROTARY, tie_word_embeddings=True, rope_parameters=yarn(mscale=0.7, mscale_all_dim=0))),
     ("qwen3", "qwen3", dict(ROTARY, head_dim=8)),
     ("qwen3-tied", "qwen3", dict(ROTARY, head_dim=6, tie_word_embeddings=True, use_sliding_window=True, sliding_window=16)),
+    ("qwen3-types", "qwen3", dict(WINDOWS, head_dim=6, use_sliding_window=True, layer_types=TYPES, attention_bias=True)),
+    ("mixtral-window", "mixtral", dict(ROTARY, num_local_experts=4, sliding_window=3)),
     ("mixtral", "mixtral", dict(ROTARY, num_local_experts=6, pad_token_id=-1)),
     ("mixtral-tied", "mixtral", dict(ROTARY, num_local_experts=4, num_experts_per_tok=3, tie_word_embeddings=True)),
     ("qwen2-moe", "qwen2_moe", SECOND),
     ("qwen2-moe-renormalised", "qwen2_moe", dict(SECOND, norm_topk_prob=True, qkv_bias=False, mlp_only_layers=[0])),
     ("qwen2-moe-far-gate", "qwen2_moe", dict(SECOND)),
+    ("qwen2-moe-window", "qwen2_moe", dict(SECOND, num_hidden_layers=4, decoder_sparse_step=2, use_sliding_window=True, sliding_window=5)),
+    ("qwen3-moe-window", "qwen3_moe", dict(ROTARY, **SOFTMAX, use_sliding_window=True, sliding_window=6, mlp_only_layers=[1])),
     ("qwen3-moe", "qwen3_moe", dict(ROTARY, **SOFTMAX)),
     ("qwen3-moe-renormalised", "qwen3_moe", dict(ROTARY, **SOFTMAX, norm_topk_prob=True, decoder_sparse_step=2)),
     ("deepseek-v2", "deepseek_v2", dict(LATENT, routed_scaling_factor=2.0)),
@@ -82,6 +110,21 @@ CASES = [
     ("deepseek-v3-yarn", "deepseek_v3", dict(THIRD, rope_parameters=yarn(mscale=1.0, mscale_all_dim=1.0))),
     ("deepseek-v3-yarn-turned", "deepseek_v3", dict(THIRD, rope_parameters=yarn(mscale=1.0, mscale_all_dim=0, truncate=False))),
     ("deepseek-v3-far-router", "deepseek_v3", THIRD),
+    ("gemma2", "gemma2", GEMMA),
+    ("gemma2-bounded", "gemma2", dict(GEMMA, attn_logit_softcapping=0.7, final_logit_softcapping=2.0, attention_bias=True)),
+    ("gemma2-unbounded", "gemma2", dict(GEMMA, attn_logit_softcapping=None, final_logit_softcapping=None, layer_types=TYPES)),
+    ("gemma3", "gemma3_text", dict(GEMMA, num_hidden_layers=7)),
+    ("gemma3-scaled", "gemma3_text", dict(GEMMA, layer_types=TYPES, final_logit_softcapping=3.0, rope_parameters=LOCAL)),
+    ("olmo2", "olmo2", ROTARY),
+    ("olmo2-many-keys", "olmo2", dict(ROTARY, num_key_value_heads=None, attention_bias=True, rope_parameters=dict(rope_theta=500.0))),
+    ("phi3", "phi3", dict(ROTARY, pad_token_id=2)),
+    ("phi3-window", "phi3", dict(ROTARY, hidden_size=32, sliding_window=4, pad_token_id=2, rope_parameters=PART)),
+    ("gpt-neox", "gpt_neox", dict(NEOX)),
+    ("gpt-neox-sequential", "gpt_neox", dict(NEOX, use_parallel_residual=False, hidden_act="gelu_fast", rope_parameters=PART)),
+    ("glm4-moe", "glm4_moe", GLM),
+    ("glm4-moe-groups", "glm4_moe", dict(GLM, n_group=3, topk_group=2, use_qk_norm=False, norm_topk_prob=False, num_hidden_layers=3)),
+    ("gpt-oss", "gpt_oss", OSS),
+    ("gpt-oss-bounded", "gpt_oss", dict(OSS, swiglu_limit=0.4, swiglu_alpha=1.2, layer_types=TYPES[::-1][1:] * 2, num_hidden_layers=4)),
     ("gpt2", "gpt2", GPT2),
     ("gpt2-exact", "gpt2", dict(GPT2, activation_function="gelu", n_inner=36, tie_word_embeddings=False)),
 ]
@@ -95,6 +138,12 @@ DEFAULTED = {
     "qwen3-moe": ["head_dim", "norm_topk_prob"],
     "deepseek-v3": ["norm_topk_prob", "routed_scaling_factor", "n_shared_experts", "num_key_value_heads", "head_dim"],
     "deepseek-v2-groups": ["routed_scaling_factor", "norm_topk_prob", "rope_parameters"],
+    "gemma2": ["hidden_activation", "attn_logit_softcapping", "final_logit_softcapping", "layer_types", "rope_parameters", "tie_word_embeddings"],
+    "gemma3": ["hidden_activation", "layer_types", "rope_parameters", "tie_word_embeddings", "rms_norm_eps"],
+    "olmo2": ["rms_norm_eps", "rope_parameters", "hidden_act"],
+    "gpt-neox": ["rope_parameters", "use_parallel_residual", "attention_bias", "hidden_act", "layer_norm_eps"],
+    "glm4-moe": ["rope_parameters", "n_shared_experts", "n_group", "topk_group", "norm_topk_prob", "first_k_dense_replace", "rms_norm_eps"],
+    "gpt-oss": ["rope_parameters", "layer_types", "swiglu_limit", "swiglu_alpha", "attention_bias", "rms_norm_eps"],
     "gpt2": ["n_inner", "activation_function", "layer_norm_epsilon", "tie_word_embeddings"],
 }
 

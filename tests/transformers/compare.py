@@ -38,8 +38,8 @@ def model_of(name, family, options):
     torch.manual_seed(sum(map(ord, name)))
     model = AutoModelForCausalLM.from_config(CONFIG_MAPPING[family](**copy.deepcopy(options)))
     for key, parameter in model.named_parameters():
-        # Gains about 1, the rest about 0; large enough that every part of a layer counts.
-        mean = 1.0 if parameter.dim() == 1 and "norm" in key + ("norm" if "ln_" in key else "") and "bias" not in key else 0.0
+        # Gains about 1, the rest about 0; large enough that every part of a layer counts. Gemma adds the 1 itself.
+        mean = 1.0 if not family.startswith("gemma") and parameter.dim() == 1 and "norm" in key + ("norm" if "ln_" in key else "") and "bias" not in key else 0.0
         torch.nn.init.normal_(parameter, mean=mean, std=0.2)
     with torch.no_grad():
         for key, buffer in model.named_buffers():
@@ -69,8 +69,9 @@ def trained(model, precision=torch.float32):
     copies = {p: p.detach().clone().requires_grad_() for p in model.parameters()}
     for parameter in model.parameters():
         parameter.data = parameter.data.to(precision)
-    matrices = [copy for copy in copies.values() if copy.dim() > 1]
-    vectors = [copy for copy in copies.values() if copy.dim() < 2]
+    # Biases of experts have two dims.
+    vectors = [copies[p] for key, p in model.named_parameters() if p.dim() < 2 or key.endswith("bias")]
+    matrices = [copies[p] for key, p in model.named_parameters() if p.dim() > 1 and not key.endswith("bias")]
     groups = [dict(params=matrices, weight_decay=ADAMW["weight_decay"]), dict(params=vectors, weight_decay=0.0)]
     betas = (ADAMW["beta1"], ADAMW["beta2"])
     optimizer = torch.optim.AdamW(groups, lr=LR, betas=betas, eps=ADAMW["eps"])
@@ -113,7 +114,8 @@ def write(folder, name, family, options):
     losses, norms, gradients, after, tokens = trained(model)
     tensors = dict(tokens)
     for kind, of in [("before", before), ("after", after), ("gradient", with_buffers(gradients, before))]:
-        tensors.update({f"{kind}/{key}": tensor for key, tensor in weights.renamed(model.config, of).items()})
+        named = weights.renamed(model.config, of, kind == "gradient")
+        tensors.update({f"{kind}/{key}": tensor for key, tensor in named.items()})
     for key in [key for key in tensors if key.startswith("gradient/") and key.endswith("router_bias")]:
         del tensors[key]
     layouts = cases.EXPERTS if any(key.endswith(".router") for key in tensors) else cases.DENSE

@@ -16,6 +16,9 @@ OTHER_DEFAULTS = {
 # Keys that change the order of elements in weights; `weights.py` undoes it, and the comparison has both values.
 ORDER = {"rope_interleave"}
 
+# The keys of bases of rotary frequencies that have another name.
+THETAS = {"gpt_neox": {"global": "rotary_emb_base"}, "gemma3_text": {"local": "rope_local_base_freq"}}
+
 # Values that stop the class, or stand for an empty thing.
 UNTOUCHED = {"transformers_version", "dtype", "model_type", "is_encoder_decoder", "return_dict", "output_attentions"}
 
@@ -50,9 +53,12 @@ def defaults(family, rows):
         row = rows.get(alias, {})
         if rows.get(name, {}).get("done") != "nothing" and row.get("done") == "alias" and row.get("of") != name:
             wrong.append(f"{family}: `{alias}` is another name of `{name}`, not of `{row.get('of')}`")
-    theta = cls.default_theta if "rope_parameters" in fields else None
-    if theta is not None and rows["rope_theta"]["default"] != theta:
-        wrong.append(f"{family}: the default base is {theta}")
+    theta = cls.default_theta if "rope_parameters" in fields else {}
+    thetas = theta if isinstance(theta, dict) else {"global": theta}
+    for kind, theta in thetas.items():
+        name = THETAS.get(family, {}).get(kind, "rope_theta")
+        if rows[name]["default"] != theta:
+            wrong.append(f"{family}: the default base of `{name}` is {theta}")
     return wrong
 
 

@@ -3,15 +3,27 @@
 
 use super::config::{ConfigError, invalid, positive};
 use super::draft::{Body, Weight};
+use super::layers::LayerKind;
 use super::llama::LlamaConfig;
 use crate::dim_role::DimRole;
-use crate::ops::{Attention, Binary, BinaryKind, Broadcast, Concat, Einsum, Equation, RmsNorm, Rope};
+use crate::ops::{Attention, AttentionSettings, Broadcast, Concat, Einsum, Equation, Reshape, RmsNorm, Rope};
 use crate::types::DimName;
 use serde::Serialize;
 
 /// Added to the mean square in the norms of latent vectors. DeepSeek's code leaves these norms at the default of their class,
 /// whatever a configuration states for the others.
 const LATENT_NORM: RmsNorm = RmsNorm { eps: 1e-6 };
+
+/// The norms of queries and keys before positions turn them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub enum QkNorm {
+    /// None.
+    None,
+    /// One of each head, with one gain for all heads (Qwen3, Gemma 3).
+    Heads,
+    /// One of all heads together, with a gain of each element (OLMo 2).
+    Whole,
+}
 
 /// Multi-head latent attention: queries, keys and values grow out of small vectors, and positions turn a part of their own.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -76,25 +88,25 @@ impl Latent {
         weights
     }
 
-    /// `q`, `k` and `v` of `a`.
-    fn heads(&self, config: &LlamaConfig, b: &mut Body<'_>) -> Result<(), String> {
-        let (query, from) = if self.query_rank.is_some() { ("cq", "lq") } else { ("a", "h") };
+    /// `q`, `k` and `v` of `x`.
+    fn heads(&self, config: &LlamaConfig, rope: &Rope, b: &mut Body<'_>, x: &str) -> Result<(), String> {
+        let (query, from) = if self.query_rank.is_some() { ("cq", "lq") } else { (x, "h") };
         if self.query_rank.is_some() {
-            b.op(&["cq0"], Einsum::new("b s h, h lq -> b s lq")?, &["a", "wdq"])?;
+            b.op(&["cq0"], Einsum::new("b s h, h lq -> b s lq")?, &[x, "wdq"])?;
             b.op(&["cq", "cq_rstd"], LATENT_NORM, &["cq0", "q_norm"])?;
         }
         for (y, w, d) in [("qn", "wqn", "dn"), ("qr0", "wqr", "dr")] {
             b.op(&[y], Einsum::new(&format!("b s {from}, {from} g r {d} -> b s g r {d}"))?, &[query, w])?;
         }
-        b.op(&["ckv0"], Einsum::new("b s h, h lk -> b s lk")?, &["a", "wdkv"])?;
+        b.op(&["ckv0"], Einsum::new("b s h, h lk -> b s lk")?, &[x, "wdkv"])?;
         b.op(&["ckv", "ckv_rstd"], LATENT_NORM, &["ckv0", "kv_norm"])?;
         for (y, w, d) in [("kn", "wkn", "dn"), ("v", "wv", "dv")] {
             b.op(&[y], Einsum::new(&format!("b s lk, lk g {d} -> b s g {d}"))?, &["ckv", w])?;
         }
-        b.op(&["kr0"], Einsum::new("b s h, h dr -> b s dr")?, &["a", "wkr"])?;
+        b.op(&["kr0"], Einsum::new("b s h, h dr -> b s dr")?, &[x, "wkr"])?;
         let scaled = config.turned_factor != 1.0;
         for (turned, plain) in [(if scaled { "qr1" } else { "qr" }, "qr0"), ("kr1", "kr0")] {
-            b.op(&[turned], config.rope(), &[plain, "pos"])?;
+            b.op(&[turned], rope.clone(), &[plain, "pos"])?;
         }
         if scaled {
             b.scale("qr", config.turned_factor, "qr1")?;
@@ -123,48 +135,66 @@ pub(super) fn weights(config: &LlamaConfig, residual: f64) -> Vec<Weight> {
             [("bq", "g r d"), ("bk", "g d"), ("bv", "g d")].map(|(name, dims)| Weight::constant(name, dims, 0.0)),
         );
     }
-    if config.qk_norm {
-        weights.extend(["q_norm", "k_norm"].map(|name| Weight::constant(name, "d", 1.0)));
+    weights.extend(config.out_bias.then(|| Weight::constant("bo", "h", 0.0)));
+    weights.extend(config.sinks.then(|| Weight::constant("sink", "g r", 0.0)));
+    match config.qk_norm {
+        QkNorm::None => {}
+        QkNorm::Heads => weights.extend(["q_norm", "k_norm"].map(|name| Weight::constant(name, "d", 1.0))),
+        QkNorm::Whole => weights
+            .extend([("q_norm", "g r d"), ("k_norm", "g d")].map(|(name, dims)| Weight::constant(name, dims, 1.0))),
     }
     weights
 }
 
-/// `x1 = x + attention(norm(x))`
-pub(super) fn build(config: &LlamaConfig, b: &mut Body<'_>) -> Result<(), String> {
-    b.op(&["a", "a_rstd"], RmsNorm { eps: config.norm_eps }, &["x", "norm1"])?;
+/// `p = attention(x)`
+pub(super) fn build(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>, x: &str) -> Result<(), String> {
+    let rope = kind.rope(config);
     let value = match &config.latent {
-        Some(latent) => latent.heads(config, b).map(|()| "dv")?,
-        None => heads(config, b).map(|()| "d")?,
+        Some(latent) => latent.heads(config, &rope, b, x).map(|()| "dv")?,
+        None => heads(config, &rope, b, x).map(|()| "d")?,
     };
-    let attention = Attention { scale: config.score_scale(), causal: true, dropout: None, piece: None };
-    b.op(&["o", "o_lse"], attention, &["q", "k", "v", "pos", "pos", "seg", "seg"])?;
-    b.op(&["p"], Einsum::new(&format!("b s g r {value}, g r {value} h -> b s h"))?, &["o", "wo"])?;
-    b.op(&["x1"], Binary::of(BinaryKind::Add), &["x", "p"])
+    let settings = AttentionSettings {
+        window: kind.window.map(|window| window.tokens),
+        softcap: config.softcap,
+        ..AttentionSettings::new(config.score_scale(), true)
+    };
+    let operands = ["q", "k", "v", "pos", "pos", "seg", "seg", "sink"];
+    b.op(&["o", "o_lse"], Attention(settings), &operands[..7 + usize::from(config.sinks)])?;
+    let bias = config.out_bias.then_some("bo");
+    b.linear(["p", "o", "wo"], bias, [&format!("g r {value}"), &format!("g r {value} h"), "h"])
 }
 
-/// `q`, `k` and `v` of `a`.
-fn heads(config: &LlamaConfig, b: &mut Body<'_>) -> Result<(), String> {
-    for (y, name, heads) in [("q0", "q", "g r d"), ("k0", "k", "g d"), ("v", "v", "g d")] {
-        let (product, weight) = (Einsum::new(&format!("b s h, h {heads} -> b s {heads}"))?, format!("w{name}"));
-        if config.qkv_bias {
-            let unbiased = format!("{name}w");
-            b.op(&[&unbiased], product, &["a", &weight])?;
-            let add = Binary::spread(BinaryKind::Add, &format!("b s {heads}, {heads} -> b s {heads}"))?;
-            b.op(&[y], add, &[&unbiased, &format!("b{name}")])?;
-        } else {
-            b.op(&[y], product, &["a", &weight])?;
-        }
+/// `q`, `k` and `v` of `x`.
+fn heads(config: &LlamaConfig, rope: &Rope, b: &mut Body<'_>, x: &str) -> Result<(), String> {
+    let sides = [("q0", "wq", "bq", "g r d"), ("k0", "wk", "bk", "g d"), ("v", "wv", "bv", "g d")];
+    for (y, weight, bias, heads) in sides {
+        b.linear([y, x, weight], config.qkv_bias.then_some(bias), ["h", &format!("h {heads}"), heads])?;
     }
-    let mut plain = ["q0", "k0"];
-    if config.qk_norm {
-        for (y, rstd, x, gamma) in [("q1", "q_rstd", "q0", "q_norm"), ("k1", "k_rstd", "k0", "k_norm")] {
-            b.op(&[y, rstd], RmsNorm { eps: config.norm_eps }, &[x, gamma])?;
-        }
-        plain = ["q1", "k1"];
+    for (side, heads, size) in [("q", "g r d", config.heads * config.head), ("k", "g d", config.kv_heads * config.head)]
+    {
+        qk_norm(config, b, side, heads, size)?;
     }
-    let rope: Rope = config.rope();
-    for (turned, plain) in ["q", "k"].into_iter().zip(plain) {
-        b.op(&[turned], rope.clone(), &[plain, "pos"])?;
+    for side in ["q", "k"] {
+        let suffix = if config.qk_norm == QkNorm::None { "0" } else { "1" };
+        b.op(&[side], rope.clone(), &[&format!("{side}{suffix}"), "pos"])?;
     }
     Ok(())
+}
+
+/// The norm of queries or keys, which have `size` elements, if they have one: `q1 = norm(q0)`.
+fn qk_norm(config: &LlamaConfig, b: &mut Body<'_>, side: &str, heads: &str, size: u64) -> Result<(), String> {
+    let norm = RmsNorm { eps: config.norm_eps };
+    let [plain, normed, rstd, gain] = ["0", "1", "_rstd", "_norm"].map(|suffix| format!("{side}{suffix}"));
+    match config.qk_norm {
+        QkNorm::None => Ok(()),
+        QkNorm::Heads => b.op(&[&normed, &rstd], norm, &[&plain, &gain]),
+        QkNorm::Whole => {
+            let [flat, flat_gain, flat_normed] =
+                ["flat", "flat_gain", "flat_normed"].map(|suffix| format!("{side}_{suffix}"));
+            b.op(&[&flat], Reshape { dims: b.dims(&format!("b s {size}")) }, &[&plain])?;
+            b.op(&[&flat_gain], Reshape { dims: b.dims(&size.to_string()) }, &[&gain])?;
+            b.op(&[&flat_normed, &rstd], norm, &[&flat, &flat_gain])?;
+            b.op(&[&normed], Reshape { dims: b.dims(&format!("b s {heads}")) }, &[&flat_normed])
+        }
+    }
 }

@@ -56,13 +56,6 @@ pub enum ConfigError {
         /// Positions of the model.
         positions: u64,
     },
-    /// Sequences that are longer than what attention looks back over.
-    BeyondWindow {
-        /// Tokens per sequence.
-        seq: u64,
-        /// Tokens of the window.
-        window: u64,
-    },
     /// A tensor or depth above [`crate::limits`].
     TooLarge(String),
     /// A `model_type` without a builder.
@@ -87,11 +80,6 @@ impl fmt::Display for ConfigError {
             ConfigError::TooLong { seq, positions } => {
                 write!(f, "sequences of {seq} tokens do not fit the model's {positions} positions")
             }
-            ConfigError::BeyondWindow { seq, window } => write!(
-                f,
-                "`sliding_window`: sequences of {seq} tokens are longer than the window of {window}, and attention within a \
-                 window is not supported"
-            ),
             ConfigError::UnknownFamily(found) => {
                 let families: Vec<&str> = keys::FAMILIES.iter().map(|family| family.name).collect();
                 write!(f, "there is no builder for `model_type` `{found}`; there are {}", families.join(", "))
@@ -112,7 +100,7 @@ impl Coded for ConfigError {
             ConfigError::Contradiction(_) | ConfigError::TooLong { .. } => Code::ConfigContradiction,
             ConfigError::TooLarge(_) => Code::TooLarge,
             ConfigError::UnknownFamily(_) => Code::UnsupportedFamily,
-            ConfigError::Unsupported { .. } | ConfigError::BeyondWindow { .. } => Code::UnsupportedOption,
+            ConfigError::Unsupported { .. } => Code::UnsupportedOption,
         })
     }
 
@@ -125,11 +113,6 @@ impl Coded for ConfigError {
             ConfigError::NoBatch { .. } => "a micro-batch has at least one sequence of one token",
             ConfigError::TooLong { positions, .. } => {
                 return Some(format!("use sequences of at most {positions} tokens"));
-            }
-            ConfigError::BeyondWindow { window, .. } => {
-                return Some(format!(
-                    "use sequences of at most {window} tokens, or set `sliding_window` to null for full attention"
-                ));
             }
             ConfigError::TooLarge(_) => "make the sizes of the model, of a micro-batch or of a sequence smaller",
             ConfigError::UnknownFamily(_) => "use one of those, or write the model as a .ir file",
@@ -146,7 +129,7 @@ impl Coded for ConfigError {
 #[serde(tag = "family", rename_all = "lowercase")]
 #[expect(clippy::large_enum_variant, reason = "presets are constants, which cannot hold a box; there are few of them")]
 pub enum ModelConfig {
-    /// LLaMA and what shares its blocks: Mistral without a sliding window, Qwen, DeepSeek, with experts or without.
+    /// LLaMA and what shares its blocks: Mistral, Qwen, DeepSeek, Gemma, OLMo, Phi, GPT-NeoX and GLM, with experts or without.
     Llama(LlamaConfig),
     /// GPT-2.
     Gpt2(Gpt2Config),

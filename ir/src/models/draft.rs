@@ -8,8 +8,9 @@ use crate::graph::{
     Span,
 };
 use crate::ids::{BlockId, ModelValue, Value};
-use crate::ops::{Builder, Op, Unary, UnaryKind};
+use crate::ops::{Binary, BinaryKind, Builder, Einsum, Op, Unary, UnaryKind};
 use crate::types::{DType, Dim, DimName, Dims, Type};
+use std::ops::Range;
 
 /// A parameter of a block, as the builders list them.
 #[derive(Clone, PartialEq, Debug)]
@@ -132,15 +133,22 @@ impl Draft {
         Ok(self.model.blocks.push(block))
     }
 
-    /// Calls a block, `repeat` times where it is given; its result takes the name, unless that is empty.
-    pub(super) fn call(&mut self, result: &str, block: BlockId, repeat: Option<u32>, args: &[&str], params: &[&str]) {
+    /// Calls a block, once for each index of `repeat` where it is given; its result takes the name, unless that is empty.
+    pub(super) fn call(
+        &mut self,
+        result: &str,
+        block: BlockId,
+        repeat: Option<Range<u32>>,
+        args: &[&str],
+        params: &[&str],
+    ) {
         let args = args.iter().filter_map(|name| self.value(name)).collect();
         let index = if repeat.is_some() { ParamIndex::Repeat } else { ParamIndex::Whole };
         let results = if result.is_empty() { Vec::new() } else { vec![self.model.values.push(result.to_string())] };
         self.model.calls.push(Call {
             results,
             block,
-            repeat: repeat.map(|count| Repeat { variable: "i".to_string(), range: 0..count }),
+            repeat: repeat.map(|range| Repeat { variable: "i".to_string(), range }),
             args,
             params: params.iter().map(|name| ParamRef { name: (*name).to_string(), index: index.clone() }).collect(),
             slice: None,
@@ -202,6 +210,24 @@ impl Body<'_> {
     /// There is no such operand.
     pub(super) fn scale(&mut self, y: &str, by: f64, x: &str) -> Result<(), String> {
         self.op(&[y], Unary(UnaryKind::Scale(by)), &[x])
+    }
+
+    /// `y = x w`, or `y = x w + bias`, where the product is `%yw`; `dims` are those of x, w and y behind `b s`.
+    ///
+    /// # Errors
+    /// There is no such operand.
+    pub(super) fn linear(
+        &mut self,
+        [y, x, w]: [&str; 3],
+        bias: Option<&str>,
+        [from, matrix, to]: [&str; 3],
+    ) -> Result<(), String> {
+        let product = Einsum::new(&format!("b s {from}, {matrix} -> b s {to}"))?;
+        let Some(bias) = bias else { return self.op(&[y], product, &[x, w]) };
+        let unbiased = format!("{y}w");
+        self.op(&[&unbiased], product, &[x, w])?;
+        let add = Binary::spread(BinaryKind::Add, &format!("b s {to}, {to} -> b s {to}"))?;
+        self.op(&[y], add, &[&unbiased, bias])
     }
 
     /// The dims of letters.

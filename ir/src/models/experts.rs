@@ -3,7 +3,8 @@
 
 use super::config::{ConfigError, invalid, positive};
 use super::draft::{Body, Weight};
-use super::feed_forward::gated;
+use super::feed_forward::{Activation, gated};
+use super::layers::LayerSet;
 use crate::dim_role::DimRole;
 use crate::ops::{
     Binary, BinaryKind, Combine, Dispatch, Einsum, GroupLimit, Reduce, Reshape, Softmax, TopK, Unary, UnaryKind,
@@ -14,6 +15,15 @@ use serde::Serialize;
 /// Added to the sum of the scores of a token's experts, which sigmoids of very negative logits leave at 0; the constant of
 /// `modeling_deepseek_v3.py` in Hugging Face's `transformers`. A softmax has no such sum.
 const LEAST_SUM: f64 = 1e-20;
+
+/// The numbers of a gate whose operands are bounded.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Clamp {
+    /// The factor within the sigmoid.
+    pub alpha: f64,
+    /// The bound of both operands.
+    pub limit: f64,
+}
 
 /// The experts of a layer.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -28,10 +38,14 @@ pub struct Experts {
     pub shared: u64,
     /// A number between 0 and 1 for each token scales what the shared expert gives (Qwen2-MoE).
     pub shared_gate: bool,
-    /// The first layers have a feed-forward net instead.
-    pub dense_layers: u32,
+    /// The layers that have a feed-forward net instead.
+    pub dense: LayerSet,
     /// Scores are sigmoids of each expert's own logit, not a softmax over all (DeepSeek-V3).
     pub sigmoid: bool,
+    /// The router and the matrices of experts have biases (gpt-oss).
+    pub biases: bool,
+    /// Experts compute `down((min(max(up(x), -limit), limit) + 1) g sigmoid(alpha g))` with `g = min(gate(x), limit)` (gpt-oss).
+    pub clamp: Option<Clamp>,
     /// A number of each expert is added to its score for the choice only (DeepSeek-V3, equation 16). It has no gradient.
     pub bias: bool,
     /// Only some groups of experts are open to a token.
@@ -56,8 +70,10 @@ impl Experts {
             feed_forward,
             shared: 0,
             shared_gate: false,
-            dense_layers: 0,
+            dense: LayerSet::None,
             sigmoid: false,
+            biases: false,
+            clamp: None,
             bias: false,
             limit: None,
             renormalise: true,
@@ -75,12 +91,19 @@ impl Experts {
             let why = format!("{} of {} experts cannot be chosen", self.chosen, self.experts);
             return Err(invalid("num_experts_per_tok", why));
         }
-        if self.dense_layers >= layers {
-            let why = format!("{} of {layers} layers leave none for experts", self.dense_layers);
+        if self.dense.count(layers) == layers {
+            let why = format!("none of {layers} layers has experts");
             return Err(invalid("first_k_dense_replace", why));
         }
         if let Some(capacity) = self.capacity.filter(|capacity| !capacity.is_finite() || *capacity <= 0.0) {
             return Err(invalid("capacity_factor", format!("{capacity} must be above 0")));
+        }
+        if let Some(Clamp { alpha, limit }) = self.clamp {
+            for (field, number) in [("swiglu_alpha", alpha), ("swiglu_limit", limit)] {
+                if !number.is_finite() || number <= 0.0 {
+                    return Err(invalid(field, format!("{number} must be above 0")));
+                }
+            }
         }
         positive("routing_group", self.group.unwrap_or(1))
     }
@@ -120,6 +143,17 @@ impl Experts {
             Weight::normal("expert_up", "e h m", deviation),
             Weight::normal("expert_down", "e m h", residual),
         ]);
+        if self.biases {
+            weights.extend(
+                [
+                    ("logit_bias", "n"),
+                    ("expert_gate_bias", "e m"),
+                    ("expert_up_bias", "e m"),
+                    ("expert_down_bias", "e h"),
+                ]
+                .map(|(name, dims)| Weight::constant(name, dims, 0.0)),
+            );
+        }
         if self.shared > 0 {
             weights.extend([
                 Weight::normal("shared_gate", "h u", deviation),
@@ -131,14 +165,21 @@ impl Experts {
         weights
     }
 
-    /// `fd = sum over the chosen experts of weight expert(n)`, plus the shared expert.
-    pub(super) fn build(&self, b: &mut Body<'_>) -> Result<(), String> {
-        b.op(&["nt"], Reshape { dims: b.dims("b q t h") }, &["n"])?;
+    /// `fd = sum over the chosen experts of weight expert(x)`, plus the shared expert.
+    pub(super) fn build(&self, activation: Activation, b: &mut Body<'_>, x: &str) -> Result<(), String> {
+        b.op(&["nt"], Reshape { dims: b.dims("b q t h") }, &[x])?;
         self.route(b)?;
         let [experts, capacity] = ["e", "c"].map(|letter| b.dims(letter).remove(0));
         b.op(&["ex", "ex_count"], Dispatch { experts, capacity }, &["nt", "chosen"])?;
         let names = ["eg", "eu", "es", "ep", "ed"];
-        gated(b, "ex", names, ["expert_gate", "expert_up", "expert_down"], ["b q e c", "e"], ["h", "m"])?;
+        let active = activation.op();
+        match self.clamp {
+            Some(clamp) => self.clamped(b, clamp)?,
+            None => {
+                let weights = ["expert_gate", "expert_up", "expert_down"];
+                gated(b, "ex", active.clone(), names, weights, ["b q e c", "e"], ["h", "m"])?;
+            }
+        }
         b.op(&["et"], Combine, &["ed", "chosen", "weight"])?;
         let sum = if self.shared > 0 { "er" } else { "fd" };
         b.op(&[sum], Reshape { dims: b.dims("b s h") }, &["et"])?;
@@ -146,10 +187,10 @@ impl Experts {
             return Ok(());
         }
         let names = ["sg", "su", "ss", "sp", "sd"];
-        gated(b, "n", names, ["shared_gate", "shared_up", "shared_down"], ["b s", ""], ["h", "u"])?;
+        gated(b, x, active, names, ["shared_gate", "shared_up", "shared_down"], ["b s", ""], ["h", "u"])?;
         let mut shared = "sd";
         if self.shared_gate {
-            b.op(&["sl"], Einsum::new("b s h, h -> b s")?, &["n", "shared_share"])?;
+            b.op(&["sl"], Einsum::new("b s h, h -> b s")?, &[x, "shared_share"])?;
             b.sigmoid("sv", "sl")?;
             b.op(&["sw"], Binary::spread(BinaryKind::Mul, "b s h, b s -> b s h")?, &["sd", "sv"])?;
             shared = "sw";
@@ -157,9 +198,46 @@ impl Experts {
         b.op(&["fd"], Binary::of(BinaryKind::Add), &["er", shared])
     }
 
+    /// `ed` of `ex`, by experts whose gates are bounded.
+    fn clamped(&self, b: &mut Body<'_>, Clamp { alpha, limit }: Clamp) -> Result<(), String> {
+        self.expert_product(b, ["eg0", "ex", "expert_gate", "expert_gate_bias"], ["h", "m"])?;
+        self.expert_product(b, ["eu0", "ex", "expert_up", "expert_up_bias"], ["h", "m"])?;
+        b.op(&["eg"], Unary(UnaryKind::AtMost(limit)), &["eg0"])?;
+        b.scale("es", alpha, "eg")?;
+        b.sigmoid("ev", "es")?;
+        b.op(&["ea"], Binary::of(BinaryKind::Mul), &["eg", "ev"])?;
+        b.op(&["eu1"], Unary(UnaryKind::AtMost(limit)), &["eu0"])?;
+        b.op(&["eu"], Unary(UnaryKind::AtLeast(-limit)), &["eu1"])?;
+        b.op(&["ey"], Unary(UnaryKind::Shift(1.0)), &["eu"])?;
+        b.op(&["ep"], Binary::of(BinaryKind::Mul), &["ey", "ea"])?;
+        self.expert_product(b, ["ed", "ep", "expert_down", "expert_down_bias"], ["m", "h"])
+    }
+
+    /// A product of each expert, plus its bias, if they have any.
+    fn expert_product(
+        &self,
+        b: &mut Body<'_>,
+        [y, x, w, bias]: [&str; 4],
+        [from, to]: [&str; 2],
+    ) -> Result<(), String> {
+        let product = Einsum::new(&format!("b q e c {from}, e {from} {to} -> b q e c {to}"))?;
+        if !self.biases {
+            return b.op(&[y], product, &[x, w]);
+        }
+        let unbiased = format!("{y}w");
+        b.op(&[&unbiased], product, &[x, w])?;
+        let add = Binary::spread(BinaryKind::Add, &format!("b q e c {to}, e {to} -> b q e c {to}"))?;
+        b.op(&[y], add, &[&unbiased, bias])
+    }
+
     /// The experts of each token, `chosen`, and their weights, `weight`.
     fn route(&self, b: &mut Body<'_>) -> Result<(), String> {
-        b.op(&["rl"], Einsum::new("b q t h, h n -> b q t n")?, &["nt", "router"])?;
+        let product = Einsum::new("b q t h, h n -> b q t n")?;
+        b.op(&[if self.biases { "rlw" } else { "rl" }], product, &["nt", "router"])?;
+        if self.biases {
+            let add = Binary::spread(BinaryKind::Add, "b q t n, n -> b q t n")?;
+            b.op(&["rl"], add, &["rlw", "logit_bias"])?;
+        }
         if self.sigmoid {
             b.sigmoid("rs", "rl")?;
         } else {

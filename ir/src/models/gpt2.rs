@@ -6,7 +6,8 @@ use super::draft::{Body, Draft, Weight};
 use crate::dim_role::DimRole;
 use crate::graph::{ArgKind, Model, ResultKind};
 use crate::ops::{
-    Attention, Binary, BinaryKind, CrossEntropy, Dropout, Einsum, Embedding, LayerNorm, Unary, UnaryKind,
+    Attention, AttentionSettings, Binary, BinaryKind, CrossEntropy, Dropout, Einsum, Embedding, LayerNorm, Unary,
+    UnaryKind,
 };
 use crate::types::DimName;
 use serde::Serialize;
@@ -168,7 +169,7 @@ fn blocks(config: &Gpt2Config, batch: &Batch) -> Result<Model, String> {
     })?;
 
     draft.call("x", embed, None, &["tok", "pos"], &["wte", "wpe"]);
-    draft.call("y", block, Some(config.layers), &["x", "pos", "seg"], &["layer"]);
+    draft.call("y", block, Some(0..config.layers), &["x", "pos", "seg"], &["layer"]);
     let params: Vec<&str> = head.iter().map(|weight| weight.name).collect();
     draft.call("", end, None, &["y", "lab"], &params);
     Ok(draft.finish())
@@ -253,30 +254,23 @@ fn dropped(b: &mut Body<'_>, p: f64, value: &str, path: &str) -> Result<String, 
     Ok(name)
 }
 
-/// `y = x w + bias`; `dims` are those of x, w and y behind `b s`.
-fn linear(b: &mut Body<'_>, [y, x, w, bias]: [&str; 4], [from, matrix, to]: [&str; 3]) -> Result<(), String> {
-    let product = format!("{y}w");
-    b.op(&[&product], Einsum::new(&format!("b s {from}, {matrix} -> b s {to}"))?, &[x, w])?;
-    b.op(&[y], Binary::spread(BinaryKind::Add, &format!("b s {to}, {to} -> b s {to}"))?, &[&product, bias])
-}
-
 fn attention(config: &Gpt2Config, b: &mut Body<'_>, x: &str) -> Result<&'static str, String> {
-    linear(b, ["q", x, "wq", "bq"], ["h", "h g r d", "g r d"])?;
-    linear(b, ["k", x, "wk", "bk"], ["h", "h g d", "g d"])?;
-    linear(b, ["v", x, "wv", "bv"], ["h", "h g d", "g d"])?;
+    b.linear(["q", x, "wq"], Some("bq"), ["h", "h g r d", "g r d"])?;
+    b.linear(["k", x, "wk"], Some("bk"), ["h", "h g d", "g d"])?;
+    b.linear(["v", x, "wv"], Some("bv"), ["h", "h g d", "g d"])?;
     let scale = 1.0 / ((config.hidden / config.heads) as f64).sqrt();
     let (p, path) = (config.attention_dropout, "layer.o".to_string());
     let dropout = (p != 0.0).then_some(Dropout { p, path, piece: None });
-    let op = Attention { scale, causal: true, dropout, piece: None };
+    let op = Attention(AttentionSettings { dropout, ..AttentionSettings::new(scale, true) });
     b.op(&["o", "o_lse"], op, &["q", "k", "v", "pos", "pos", "seg", "seg"])?;
-    linear(b, ["p", "o", "wo", "bo"], ["g r d", "g r d h", "h"])?;
+    b.linear(["p", "o", "wo"], Some("bo"), ["g r d", "g r d h", "h"])?;
     Ok("p")
 }
 
 fn feed_forward(config: &Gpt2Config, b: &mut Body<'_>, x: &str) -> Result<&'static str, String> {
-    linear(b, ["fu", x, "up", "up_bias"], ["h", "h f", "f"])?;
+    b.linear(["fu", x, "up"], Some("up_bias"), ["h", "h f", "f"])?;
     let gelu = if config.exact_gelu { UnaryKind::GeluErf } else { UnaryKind::Gelu };
     b.op(&["fa"], Unary(gelu), &["fu"])?;
-    linear(b, ["fd", "fa", "down", "down_bias"], ["f", "f h", "h"])?;
+    b.linear(["fd", "fa", "down"], Some("down_bias"), ["f", "f h", "h"])?;
     Ok("fd")
 }

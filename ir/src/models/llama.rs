@@ -1,18 +1,31 @@
-//! The LLaMA family: pre-norm blocks of attention with rotary positions and a feed-forward net, gated or not, or experts in
-//! its place. Touvron et al. 2023 (LLaMA 2), Dubey et al. 2024 (Llama 3), Jiang et al. 2023 (Mistral 7B), Yang et al. 2024
-//! and 2025 (Qwen2, Qwen3), Parmar et al. 2024 (Nemotron-4), DeepSeek-AI 2024 (DeepSeek-V2, V3).
+//! The LLaMA family: blocks of attention with rotary positions and a feed-forward net, gated or not, or experts in its place.
+//! Touvron et al. 2023 (LLaMA 2), Dubey et al. 2024 (Llama 3), Jiang et al. 2023 (Mistral 7B), Yang et al. 2024 and 2025
+//! (Qwen2, Qwen3), Parmar et al. 2024 (Nemotron-4), DeepSeek-AI 2024 (DeepSeek-V2, V3), Gemma Team 2024 and 2025 (Gemma 2, 3),
+//! OLMo Team 2024 (OLMo 2), Abdin et al. 2024 (Phi-3, Phi-4), Black et al. 2022 (GPT-NeoX).
 
-use super::attention::{self, Latent};
+use super::attention::{self, Latent, QkNorm};
 use super::config::{Batch, ConfigError, invalid, not_negative, positive};
-use super::draft::{Draft, Weight};
+use super::draft::{Body, Draft, Weight};
 use super::experts::Experts;
-use super::feed_forward;
+use super::feed_forward::{self, Activation};
+use super::layers::{LayerKind, Window, kinds, runs};
 use crate::dim_role::DimRole;
 use crate::graph::{ArgKind, Model, ResultKind};
 use crate::ids::BlockId;
-use crate::ops::{Binary, BinaryKind, CrossEntropy, Einsum, Embedding, RmsNorm, Rope, Scaling};
+use crate::ops::{Binary, BinaryKind, CrossEntropy, Einsum, Embedding, LayerNorm, RmsNorm, Scaling, Unary, UnaryKind};
 use crate::types::DimName;
 use serde::Serialize;
+
+/// The norms of the branches of a layer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub enum Norms {
+    /// Norms of what branches read: `x + f(norm(x))`.
+    Before,
+    /// Norms of what branches give: `x + norm(f(x))` (OLMo 2).
+    After,
+    /// Norms of both (Gemma 2 and 3).
+    Both,
+}
 
 /// A configuration of the LLaMA family.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -23,36 +36,60 @@ pub struct LlamaConfig {
     pub hidden: u64,
     /// Size between the matrices of the feed-forward net.
     pub feed_forward: u64,
-    /// The feed-forward net has a gate: `down(silu(gate(x)) up(x))`. Without one it is `down(max(up(x), 0)^2)` (Nemotron-4).
+    /// The feed-forward net has a gate: `down(f(gate(x)) up(x))`. Without one it is `down(f(up(x)))`.
     pub gated: bool,
+    /// The function `f` of the feed-forward net, and of experts.
+    pub activation: Activation,
     /// Number of layers.
     pub layers: u32,
     /// Query heads.
     pub heads: u64,
     /// Key and value heads; each serves `heads / kv_heads` query heads.
     pub kv_heads: u64,
-    /// Size of a head; even, since rotary positions turn pairs. Latent attention states its own sizes.
+    /// Size of a head. Latent attention states its own sizes.
     pub head: u64,
-    /// Added to the mean square in norms.
+    /// The elements of a head that rotary positions turn, the first ones, an even number; none: all.
+    pub turned: Option<u64>,
+    /// Added to the mean square in norms, or to the variance.
     pub norm_eps: f64,
+    /// Norms subtract the mean and have a bias (GPT-NeoX).
+    pub layer_norm: bool,
+    /// The norms of a layer's branches.
+    pub norms: Norms,
+    /// The feed-forward net reads what attention reads: `x + attention(norm(x)) + net(norm(x))` (GPT-NeoX).
+    pub parallel: bool,
     /// Base of the rotary frequencies.
     pub rope_theta: f64,
     /// Their scaling for a longer context.
     pub rope_scaling: Option<Scaling>,
-    /// The factor of attention scores in addition to the inverse root of the head size (YaRN).
+    /// Attention scores are divided by its root (Gemma); none: by that of the head size.
+    pub score_size: Option<f64>,
+    /// A further factor of attention scores (YaRN).
     pub score_factor: f64,
     /// The factor of the scores of the rotary part of latent attention (YaRN); 1 without YaRN.
     pub turned_factor: f64,
-    /// Tokens that attention looks back over in some layer; sequences must not be longer. None: all.
-    pub window: Option<u64>,
+    /// The bound of attention scores (Gemma 2).
+    pub softcap: Option<f64>,
+    /// The bound of logits (Gemma 2).
+    pub logit_softcap: Option<f64>,
+    /// The window of attention, of all layers or some.
+    pub window: Option<Window>,
     /// The padding token: its positions add no gradient to the embedding.
     pub pad: Option<u64>,
     /// The head's matrix is the embedding table.
     pub tied: bool,
+    /// Embeddings are multiplied by the root of the stream's size (Gemma).
+    pub scaled_embeddings: bool,
     /// Queries, keys and values have a bias (Qwen2).
     pub qkv_bias: bool,
-    /// Queries and keys are normed head by head (Qwen3).
-    pub qk_norm: bool,
+    /// The result of attention has a bias (GPT-NeoX).
+    pub out_bias: bool,
+    /// The products of the feed-forward net have biases (GPT-NeoX).
+    pub net_bias: bool,
+    /// Each head has a sink: one more score of every query, of no value (gpt-oss).
+    pub sinks: bool,
+    /// The norms of queries and keys.
+    pub qk_norm: QkNorm,
     /// Standard deviation of the initial matrices.
     pub deviation: f64,
     /// Keys and values come from a latent vector (DeepSeek).
@@ -62,21 +99,10 @@ pub struct LlamaConfig {
 }
 
 impl LlamaConfig {
-    /// The rotation of queries and keys.
-    pub(super) fn rope(&self) -> Rope {
-        Rope { theta: self.rope_theta, scaling: self.rope_scaling, inverse: false }
-    }
-
     /// The factor of attention scores.
     pub(super) fn score_scale(&self) -> f64 {
         let head = self.latent.as_ref().map_or(self.head, |latent| latent.plain + latent.turned);
-        self.score_factor / (head as f64).sqrt()
-    }
-
-    /// The number of layers with a feed-forward net, and of layers with experts.
-    fn kinds(&self) -> [u32; 2] {
-        let dense = self.experts.as_ref().map_or(self.layers, |experts| experts.dense_layers);
-        [dense, self.layers - dense]
+        self.score_factor / self.score_size.unwrap_or(head as f64).sqrt()
     }
 
     pub(super) fn check(&self) -> Result<(), ConfigError> {
@@ -101,15 +127,36 @@ impl LlamaConfig {
         if let Some(pad) = self.pad.filter(|pad| *pad >= self.vocabulary) {
             return Err(invalid("pad_token_id", format!("{pad} is none of {} tokens", self.vocabulary)));
         }
-        positive("sliding_window", self.window.unwrap_or(1))?;
+        self.window.map_or(Ok(()), |window| window.check())?;
         not_negative("rms_norm_eps", self.norm_eps)?;
         not_negative("initializer_range", self.deviation)?;
-        if self.latent.is_none() && !self.head.is_multiple_of(2) {
-            return Err(invalid("head_dim", format!("{} is odd; rotary positions turn pairs", self.head)));
+        for (field, softcap) in
+            [("attn_logit_softcapping", self.softcap), ("final_logit_softcapping", self.logit_softcap)]
+        {
+            if let Some(softcap) = softcap.filter(|softcap| !softcap.is_finite() || *softcap <= 0.0) {
+                return Err(invalid(field, format!("{softcap} must be above 0")));
+            }
         }
+        if let Some(size) = self.score_size.filter(|size| !size.is_finite() || *size <= 0.0) {
+            return Err(invalid("query_pre_attn_scalar", format!("{size} must be above 0")));
+        }
+        self.check_rotary()?;
         self.latent.as_ref().map_or(Ok(()), Latent::check)?;
         self.experts.as_ref().map_or(Ok(()), |experts| experts.check(self.layers))?;
         self.rope_scaling.map_or(Ok(()), |scaling| scaling.check()).map_err(|why| invalid("rope_scaling", why))
+    }
+
+    /// Checks the sizes of what rotary positions turn.
+    fn check_rotary(&self) -> Result<(), ConfigError> {
+        if let Some(turned) = self.turned {
+            let fits = turned.is_multiple_of(2) && (2..=self.head).contains(&turned);
+            let why = || format!("{turned} of {} elements of a head cannot turn in pairs", self.head);
+            return if fits { Ok(()) } else { Err(invalid("partial_rotary_factor", why())) };
+        }
+        if self.latent.is_none() && !self.head.is_multiple_of(2) {
+            return Err(invalid("head_dim", format!("{} is odd; rotary positions turn pairs", self.head)));
+        }
+        Ok(())
     }
 
     /// The dims other than b and s. Shards have whole heads and experts.
@@ -123,7 +170,7 @@ impl LlamaConfig {
             Some(latent) => dims.extend(latent.dims()),
             None => dims.push(DimName::new("d", self.head, None)),
         }
-        if self.kinds()[0] > 0 {
+        if kinds(self).any(|kind| kind.experts.is_none()) {
             dims.push(DimName::new("f", self.feed_forward, Some(DimRole::FeedForward)));
         }
         dims.push(DimName::new("v", self.vocabulary, Some(DimRole::Vocabulary)));
@@ -132,14 +179,27 @@ impl LlamaConfig {
         }
         Ok(dims)
     }
+
+    /// The parameters of a norm: its gain, and the bias of a layer norm.
+    fn norm_weights(&self, gain: &'static str, bias: &'static str) -> Vec<Weight> {
+        let bias = self.layer_norm.then(|| Weight::constant(bias, "h", 0.0));
+        [Weight::constant(gain, "h", 1.0)].into_iter().chain(bias).collect()
+    }
+
+    /// `y = norm(x)`
+    pub(super) fn norm(&self, b: &mut Body<'_>, [y, x, gain]: [&str; 3]) -> Result<(), String> {
+        let (mean, rstd) = (format!("{y}_mean"), format!("{y}_rstd"));
+        if self.layer_norm {
+            let operands = [x, gain, &format!("{gain}_bias")];
+            return b.op(&[y, &mean, &rstd], LayerNorm { eps: self.norm_eps }, &operands);
+        }
+        b.op(&[y, &rstd], RmsNorm { eps: self.norm_eps }, &[x, gain])
+    }
 }
 
 /// The model of a configuration.
 pub(super) fn build(config: &LlamaConfig, batch: &Batch) -> Result<Model, ConfigError> {
     config.check()?;
-    if let Some(window) = config.window.filter(|&window| batch.seq > window) {
-        return Err(ConfigError::BeyondWindow { seq: batch.seq, window });
-    }
     let draft = Draft::new("llama", batch, config.dims(batch.seq)?);
     blocks(config, draft).map_err(ConfigError::Contradiction)
 }
@@ -150,72 +210,125 @@ fn blocks(config: &LlamaConfig, mut draft: Draft) -> Result<Model, String> {
     draft.declare(&embedding);
     let args = [("tok", ArgKind::Input, ids.clone())];
     let embed = draft.block("embed", &args, &embedding, &[ResultKind::Value], |b| {
-        b.op(&["x"], Embedding { pad: config.pad }, &["tok", "emb"])?;
+        b.op(&[if config.scaled_embeddings { "x0" } else { "x" }], Embedding { pad: config.pad }, &["tok", "emb"])?;
+        if config.scaled_embeddings {
+            b.scale("x", (config.hidden as f64).sqrt(), "x0")?;
+        }
         Ok(vec![b.value("x")?])
     })?;
     draft.call("x", embed, None, &["tok"], &["emb"]);
-    let mut last = "x";
-    let [dense, sparse] = config.kinds();
-    // Without experts, the dense block is named `layer`.
-    let (first, middle) = if config.experts.is_some() { ("dense", "z") } else { ("layer", "y") };
-    let kinds = [(first, middle, dense, None), ("layer", "y", sparse, config.experts.as_ref())];
-    for (name, result, count, experts) in kinds {
-        if count > 0 {
-            let block = layer(config, experts, &mut draft, name, count)?;
-            draft.call(result, block, Some(count), &[last, "pos", "seg"], &[name]);
-            last = result;
-        }
-    }
+    let last = layers(config, &mut draft)?;
     let matrix = if config.tied { "emb" } else { "out" };
     let matrix_dims = if config.tied { "v h" } else { "h v" };
-    let head = [Weight::constant("final_norm", "h", 1.0), Weight::normal(matrix, matrix_dims, config.deviation)];
-    draft.declare(if config.tied { &head[..1] } else { &head });
+    let mut head = config.norm_weights("final_norm", "final_norm_bias");
+    head.push(Weight::normal(matrix, matrix_dims, config.deviation));
+    draft.declare(&head[..head.len() - usize::from(config.tied)]);
     let args = [("x", ArgKind::Value, stream), ("lab", ArgKind::Input, ids)];
     let end = draft.block("head", &args, &head, &[ResultKind::Loss], |b| {
-        b.op(&["n", "n_rstd"], RmsNorm { eps: config.norm_eps }, &["x", "final_norm"])?;
+        config.norm(b, ["n", "x", "final_norm"])?;
         let product = Einsum::new(&format!("b s h, {matrix_dims} -> b s v"))?;
-        b.op(&["logits"], product, &["n", matrix])?;
+        b.op(&[if config.logit_softcap.is_some() { "unbounded" } else { "logits" }], product, &["n", matrix])?;
+        if let Some(softcap) = config.logit_softcap {
+            b.scale("share", 1.0 / softcap, "unbounded")?;
+            b.op(&["bounded"], Unary(UnaryKind::Tanh), &["share"])?;
+            b.scale("logits", softcap, "bounded")?;
+        }
         b.op(&["loss", "lse"], CrossEntropy, &["logits", "lab"])?;
         Ok(vec![b.value("loss")?])
     })?;
-    draft.call("", end, None, &[last, "lab"], &["final_norm", matrix]);
+    let params: Vec<&str> = head.iter().map(|weight| weight.name).collect();
+    draft.call("", end, None, &[&last, "lab"], &params);
     Ok(draft.finish())
 }
 
-/// The block of `count` layers and their parameters.
-fn layer(
-    config: &LlamaConfig,
-    experts: Option<&Experts>,
-    draft: &mut Draft,
-    name: &str,
-    count: u32,
-) -> Result<BlockId, String> {
-    let weights = layer_weights(config, experts);
-    draft.declare_array(name, count, &weights);
+/// The blocks of all layers, and their calls in order; gives the name of the last result.
+fn layers(config: &LlamaConfig, draft: &mut Draft) -> Result<String, String> {
+    let runs = runs(config);
+    let mut blocks: Vec<(&str, BlockId)> = Vec::new();
+    let mut last = "x".to_string();
+    for (at, (kind, range)) in runs.iter().enumerate() {
+        let known = blocks.iter().find(|(name, _)| *name == kind.name).map(|(_, block)| *block);
+        let block = match known {
+            Some(block) => block,
+            None => {
+                let count =
+                    runs.iter().filter(|(other, _)| other.name == kind.name).map(|(_, range)| range.len()).sum();
+                let made = layer(config, kind, draft, count)?;
+                blocks.push((kind.name, made));
+                made
+            }
+        };
+        let result = match runs.len() - at {
+            1 => "y".to_string(),
+            2 if runs.len() == 2 => "z".to_string(),
+            _ => format!("z{at}"),
+        };
+        draft.call(&result, block, Some(range.clone()), &[&last, "pos", "seg"], &[kind.name]);
+        last = result;
+    }
+    Ok(last)
+}
+
+/// The block of `count` layers of a kind, and their parameters.
+fn layer(config: &LlamaConfig, kind: &LayerKind<'_>, draft: &mut Draft, count: usize) -> Result<BlockId, String> {
+    let weights = layer_weights(config, kind);
+    draft.declare_array(kind.name, count as u32, &weights);
     let (stream, ids) = (draft.ty("b s h"), draft.ids());
     let args = [("x", ArgKind::Value, stream), ("pos", ArgKind::Input, ids.clone()), ("seg", ArgKind::Input, ids)];
-    draft.block(name, &args, &weights, &[ResultKind::Value], |b| {
-        attention::build(config, b)?;
-        b.op(&["n", "n_rstd"], RmsNorm { eps: config.norm_eps }, &["x1", "norm2"])?;
-        match experts {
-            Some(experts) => experts.build(b)?,
-            None => feed_forward::build(config.gated, b)?,
-        }
-        b.op(&["y"], Binary::of(BinaryKind::Add), &["x1", "fd"])?;
+    draft.block(kind.name, &args, &weights, &[ResultKind::Value], |b| {
+        branch(config, b, ["x", "x", "x1"], ["a", "norm1", "p", "post_norm1"], |b, x| {
+            attention::build(config, kind, b, x)
+        })?;
+        let read = if config.parallel { "x" } else { "x1" };
+        branch(config, b, [read, "x1", "y"], ["n", "norm2", "fd", "post_norm2"], |b, x| match kind.experts {
+            Some(experts) => experts.build(config.activation, b, x),
+            None => feed_forward::build(config, b, x),
+        })?;
         Ok(vec![b.value("y")?])
     })
 }
 
+/// `sum = stream + norm(f(norm(read)))`, with the norms of the configuration. `f` computes `result` from the value that it is
+/// given the name of.
+fn branch(
+    config: &LlamaConfig,
+    b: &mut Body<'_>,
+    [read, stream, sum]: [&str; 3],
+    [normed, gain, result, post_gain]: [&str; 4],
+    f: impl FnOnce(&mut Body<'_>, &str) -> Result<(), String>,
+) -> Result<(), String> {
+    if config.norms == Norms::After {
+        f(b, read)?;
+    } else {
+        config.norm(b, [normed, read, gain])?;
+        f(b, normed)?;
+    }
+    let add = Binary::of(BinaryKind::Add);
+    if config.norms == Norms::Before {
+        return b.op(&[sum], add, &[stream, result]);
+    }
+    let post = format!("{result}_normed");
+    config.norm(b, [&post, result, post_gain])?;
+    b.op(&[sum], add, &[stream, &post])
+}
+
 /// Matrices that write to the residual stream start smaller by `sqrt(2 layers)`: 2 layers of them add up there, and so its
 /// variance does not grow with depth (Radford et al. 2019, section 2.3).
-fn layer_weights(config: &LlamaConfig, experts: Option<&Experts>) -> Vec<Weight> {
+fn layer_weights(config: &LlamaConfig, kind: &LayerKind<'_>) -> Vec<Weight> {
     let residual = config.deviation / (2.0 * f64::from(config.layers)).sqrt();
-    let mut weights = vec![Weight::constant("norm1", "h", 1.0)];
-    weights.extend(attention::weights(config, residual));
-    weights.push(Weight::constant("norm2", "h", 1.0));
-    weights.extend(match experts {
+    let (before, after) = (config.norms != Norms::After, config.norms != Norms::Before);
+    let norm = |has: bool, gain, bias| if has { config.norm_weights(gain, bias) } else { Vec::new() };
+    let net = match kind.experts {
         Some(experts) => experts.weights(config.deviation, residual),
-        None => feed_forward::weights(config.gated, config.deviation, residual),
-    });
-    weights
+        None => feed_forward::weights(config, residual),
+    };
+    [
+        norm(before, "norm1", "norm1_bias"),
+        attention::weights(config, residual),
+        norm(after, "post_norm1", "post_norm1_bias"),
+        norm(before, "norm2", "norm2_bias"),
+        net,
+        norm(after, "post_norm2", "post_norm2_bias"),
+    ]
+    .concat()
 }

@@ -2,7 +2,8 @@
 //!
 //! `config` reads and checks the configuration by the table of keys in `keys`. One builder file per family constructs the
 //! blocks, from parts in separate files. `presets` holds published configurations by name. All families have the blocks
-//! `embed`, `layer` and `head`, and where only later layers have experts a block `dense` before `layer`; and the inputs
+//! `embed`, `layer` and `head`. Where layers are of several kinds, each kind is a block (`dense` without experts, `local` with a
+//! window), and the calls of the blocks go through the layers in order. All have the inputs
 //! `%tok`, `%lab` (labels, negative: ignored), `%pos` (position in its document) and `%seg` (document), each i32[b, s].
 
 mod attention;
@@ -12,15 +13,18 @@ mod experts;
 mod feed_forward;
 mod gpt2;
 mod keys;
+mod layers;
 mod llama;
 mod presets;
 mod read_llama;
 mod read_rope;
 
-pub use attention::Latent;
+pub use attention::{Latent, QkNorm};
 pub use config::{Batch, ConfigError, ModelConfig, from_config, read_config};
-pub use experts::Experts;
+pub use experts::{Clamp, Experts};
+pub use feed_forward::Activation;
 pub use gpt2::Gpt2Config;
 pub use keys::{Done, FAMILIES, Family, KEYS, Key, ROPE};
-pub use llama::LlamaConfig;
+pub use layers::{LayerSet, Window};
+pub use llama::{LlamaConfig, Norms};
 pub use presets::{Preset, preset, presets};

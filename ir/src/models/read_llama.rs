@@ -1,47 +1,72 @@
 //! The `config.json` of LLaMA's family, under the names that each `model_type` has for the same things.
 
-use super::attention::Latent;
+use super::attention::{Latent, QkNorm};
 use super::config::{ConfigError, Fields, invalid, positive, unsupported};
-use super::experts::Experts;
-use super::llama::LlamaConfig;
+use super::experts::{Clamp, Experts};
+use super::feed_forward::Activation;
+use super::layers::{LayerSet, Window};
+use super::llama::{LlamaConfig, Norms};
 use super::read_rope::rotary;
 use crate::ops::GroupLimit;
 
 /// Reads a `config.json` of a family. Keys inside that no family has join `unknown`.
 pub(super) fn read(fields: &Fields, unknown: &mut Vec<String>) -> Result<LlamaConfig, ConfigError> {
     let family = fields.family;
-    let gated = gate(fields)?;
     let (hidden, heads, layers) =
         (fields.get("hidden_size")?, fields.get("num_attention_heads")?, fields.get("num_hidden_layers")?);
     let latent = if family.starts_with("deepseek") { Some(latent(fields)?) } else { None };
     let rotary = rotary(fields, latent.is_some(), unknown)?;
     let head = match &latent {
         Some(latent) => latent.plain.saturating_add(latent.turned),
+        None if family == "gpt_neox" => head_size(hidden, heads)?,
         None => match fields.optional("head_dim")? {
             Some(head) => head,
             None => head_size(hidden, heads)?,
         },
     };
+    let (is_gemma, is_neox) = (family.starts_with("gemma"), family == "gpt_neox");
+    let [qkv_bias, out_bias] = biases(fields)?;
     let config = LlamaConfig {
         vocabulary: fields.get("vocab_size")?,
         hidden,
         // Mixtral has no other size than that of its experts.
         feed_forward: fields.get("intermediate_size")?,
-        gated,
+        gated: !is_neox && (family != "llama" || fields.get("mlp_gate")?),
+        activation: activation(fields)?,
         layers,
         heads,
         kv_heads: kv_heads(fields, heads, latent.is_some())?,
         head,
-        norm_eps: fields.get("rms_norm_eps")?,
+        turned: turned(head, rotary.part),
+        norm_eps: fields.get(if is_neox { "layer_norm_eps" } else { "rms_norm_eps" })?,
+        layer_norm: is_neox,
+        norms: match family {
+            "olmo2" => Norms::After,
+            _ if is_gemma => Norms::Both,
+            _ => Norms::Before,
+        },
+        parallel: is_neox && fields.get("use_parallel_residual")?,
         rope_theta: rotary.theta,
         rope_scaling: rotary.scaling,
+        score_size: if is_gemma { Some(fields.get("query_pre_attn_scalar")?) } else { None },
         score_factor: rotary.score_factor,
         turned_factor: rotary.turned_factor,
-        window: window(fields, layers)?,
-        pad: pad(fields)?,
+        softcap: if family == "gemma2" { fields.optional("attn_logit_softcapping")? } else { None },
+        logit_softcap: if is_gemma { fields.optional("final_logit_softcapping")? } else { None },
+        window: window(fields, layers, rotary.local_theta)?,
+        pad: if is_neox { None } else { pad(fields)? },
         tied: fields.get("tie_word_embeddings")?,
-        qkv_bias: family == "qwen2" || (family == "qwen2_moe" && fields.get("qkv_bias")?),
-        qk_norm: family.starts_with("qwen3"),
+        scaled_embeddings: is_gemma,
+        qkv_bias,
+        out_bias,
+        net_bias: is_neox || (family == "llama" && fields.get("mlp_bias")?),
+        qk_norm: match family {
+            "qwen3" | "qwen3_moe" | "gemma3_text" => QkNorm::Heads,
+            "olmo2" => QkNorm::Whole,
+            "glm4_moe" if fields.get("use_qk_norm")? => QkNorm::Heads,
+            _ => QkNorm::None,
+        },
+        sinks: family == "gpt_oss",
         deviation: fields.get("initializer_range")?,
         latent,
         experts: experts(fields, layers)?,
@@ -50,20 +75,40 @@ pub(super) fn read(fields: &Fields, unknown: &mut Vec<String>) -> Result<LlamaCo
     Ok(config)
 }
 
-/// True if the feed-forward net has a gate. In the class it always has one; `relu2` without one is Nemotron's.
-fn gate(fields: &Fields) -> Result<bool, ConfigError> {
-    if fields.family != "llama" {
-        return Ok(true);
+/// The function of the feed-forward net.
+fn activation(fields: &Fields) -> Result<Activation, ConfigError> {
+    let key = match fields.family {
+        "llama" | "olmo2" | "phi3" | "gpt_neox" => "hidden_act",
+        "gemma2" | "gemma3_text" => "hidden_activation",
+        _ => return Ok(Activation::Silu),
+    };
+    let named: String = fields.get(key)?;
+    match named.as_str() {
+        "silu" | "swish" => Ok(Activation::Silu),
+        "gelu" => Ok(Activation::GeluErf),
+        "gelu_pytorch_tanh" | "gelu_new" | "gelu_fast" => Ok(Activation::GeluTanh),
+        "relu2" => Ok(Activation::ReluSquared),
+        _ => Err(unsupported(key, format!("{named} is not supported, only silu, gelu, gelu_pytorch_tanh and relu2"))),
     }
-    let (activation, gated): (String, bool) = (fields.get("hidden_act")?, fields.get("mlp_gate")?);
-    match (activation.as_str(), gated) {
-        ("silu", true) => Ok(true),
-        ("relu2", false) => Ok(false),
-        (_, true) => Err(unsupported("hidden_act", format!("{activation} is not supported with a gate, only silu"))),
-        (_, false) => {
-            Err(unsupported("hidden_act", format!("{activation} is not supported without a gate, only relu2")))
+}
+
+/// Flags of the biases of queries, keys and values, and of the result of attention.
+fn biases(fields: &Fields) -> Result<[bool; 2], ConfigError> {
+    Ok(match fields.family {
+        "qwen2" => [true, false],
+        "qwen2_moe" => [fields.get("qkv_bias")?, false],
+        "glm4_moe" => [fields.get("attention_bias")?, false],
+        "llama" | "qwen3" | "qwen3_moe" | "gemma2" | "gemma3_text" | "olmo2" | "gpt_neox" | "gpt_oss" => {
+            [fields.get("attention_bias")?; 2]
         }
-    }
+        _ => [false; 2],
+    })
+}
+
+/// The elements of a head that turn, rounded down as the classes do; none if all do.
+fn turned(head: u64, part: f64) -> Option<u64> {
+    let turned = (head as f64 * part) as u64;
+    (turned != head).then_some(turned)
 }
 
 /// The padding token; a negative one counts from the end of the vocabulary.
@@ -77,7 +122,7 @@ fn pad(fields: &Fields) -> Result<Option<u64>, ConfigError> {
 
 /// Key and value heads. Under latent attention each query head has its own, and where none are stated that is meant.
 fn kv_heads(fields: &Fields, heads: u64, latent: bool) -> Result<u64, ConfigError> {
-    if latent && !fields.states("num_key_value_heads") {
+    if fields.family == "gpt_neox" || latent && !fields.states("num_key_value_heads") {
         return Ok(heads);
     }
     let stated = fields.optional("num_key_value_heads")?.unwrap_or(heads);
@@ -88,29 +133,64 @@ fn kv_heads(fields: &Fields, heads: u64, latent: bool) -> Result<u64, ConfigErro
     Ok(stated)
 }
 
-/// The tokens that attention looks back over, in any layer; none: all. Mistral and Mixtral have one window for all layers,
-/// Qwen's counts only where `use_sliding_window` says so, for some layers.
-fn window(fields: &Fields, layers: u32) -> Result<Option<u64>, ConfigError> {
-    let kinds: Option<Vec<String>> = fields.optional("layer_types")?;
-    let other = |kinds: &Vec<String>| kinds.iter().find(|kind| *kind != "full_attention").cloned();
-    let stated = match fields.family {
-        "mistral" | "mixtral" => fields.optional("sliding_window")?,
-        "qwen2" | "qwen3" | "qwen2_moe" | "qwen3_moe" if fields.get("use_sliding_window")? => {
-            let before: u64 = fields.optional("max_window_layers")?.unwrap_or(0);
-            let some = match fields.family {
-                "qwen3_moe" => true,
-                _ if kinds.is_some() => kinds.as_ref().is_some_and(|kinds| other(kinds).is_some()),
-                "qwen2_moe" => before > 0,
-                _ => before < u64::from(layers),
-            };
-            let window: Option<u64> = fields.optional("sliding_window")?;
-            return Ok(window.filter(|_| some));
+/// The window of attention, and the layers that have it. Mistral, Mixtral, Qwen3-MoE and Phi-3 have one for all layers; Qwen's
+/// counts only where `use_sliding_window` says so.
+fn window(fields: &Fields, layers: u32, rope_theta: Option<f64>) -> Result<Option<Window>, ConfigError> {
+    let is_qwen = fields.family.starts_with("qwen");
+    let is_used = !is_qwen || fields.get("use_sliding_window")?;
+    let tokens = match fields.family {
+        "mistral" | "mixtral" | "qwen2" | "qwen3" | "qwen2_moe" | "qwen3_moe" | "gemma2" | "gemma3_text" | "phi3"
+        | "gpt_oss"
+            if is_used =>
+        {
+            fields.optional("sliding_window")?
         }
         _ => None,
     };
-    match kinds.as_ref().and_then(other) {
-        Some(kind) => Err(unsupported("layer_types", format!("{kind} is not supported, only full_attention"))),
-        None => Ok(stated),
+    let stated = types(fields, layers)?;
+    let most: u64 = match fields.family {
+        "qwen2" | "qwen3" | "qwen2_moe" => fields.optional("max_window_layers")?.unwrap_or(0),
+        _ => 0,
+    };
+    let pattern: u32 = if fields.family == "gemma3_text" { fields.get("sliding_window_pattern")? } else { 2 };
+    let is_full = |layer: u32| match (&stated, fields.family) {
+        (Some(types), _) => types[layer as usize] == "full_attention",
+        (None, "qwen2" | "qwen3") => u64::from(layer) < most,
+        (None, "qwen2_moe") => !layer.is_multiple_of(2) || u64::from(layer) >= most,
+        (None, "gemma2" | "gemma3_text" | "gpt_oss") => pattern == 0 || (layer + 1).is_multiple_of(pattern),
+        _ => false,
+    };
+    let Some(tokens) = tokens else {
+        // Without a window, layers of its type are none of the class, or turn otherwise.
+        let is_typed = stated.is_some() || fields.family == "gemma3_text";
+        return match (0..layers).find(|&layer| is_typed && !is_full(layer)) {
+            Some(_) => Err(unsupported("layer_types", "sliding_attention needs a `sliding_window`".to_string())),
+            None => Ok(None),
+        };
+    };
+    match LayerSet::of(layers, is_full) {
+        Some(full) if full.count(layers) == layers => Ok(None),
+        Some(full) => Ok(Some(Window { tokens, full, rope_theta })),
+        None => Err(unsupported("layer_types", "of more than 128 layers they must follow a rule".to_string())),
+    }
+}
+
+/// The types of the layers' attention, where they are stated and the class reads them.
+fn types(fields: &Fields, layers: u32) -> Result<Option<Vec<String>>, ConfigError> {
+    let reads = matches!(fields.family, "qwen2" | "qwen3" | "qwen2_moe" | "gemma2" | "gemma3_text" | "gpt_oss");
+    let Some(types): Option<Vec<String>> = fields.optional("layer_types")? else { return Ok(None) };
+    if reads && types.len() != layers as usize {
+        let why = format!("`layer_types` has {} types, but `num_hidden_layers` is {layers}", types.len());
+        return Err(ConfigError::Contradiction(why));
+    }
+    let (known, list): (&[&str], _) = if reads {
+        (&["full_attention", "sliding_attention"], "full_attention and sliding_attention")
+    } else {
+        (&["full_attention"], "full_attention")
+    };
+    match types.iter().find(|kind| !known.contains(&kind.as_str())) {
+        Some(kind) => Err(unsupported("layer_types", format!("{kind} is not supported, only {list}"))),
+        None => Ok(reads.then_some(types)),
     }
 }
 
@@ -140,26 +220,29 @@ fn experts(fields: &Fields, layers: u32) -> Result<Option<Experts>, ConfigError>
     };
     let plain = match fields.family {
         "mixtral" => softmax("num_local_experts", "intermediate_size")?,
+        "gpt_oss" => Experts {
+            biases: true,
+            clamp: Some(Clamp { alpha: fields.get("swiglu_alpha")?, limit: fields.get("swiglu_limit")? }),
+            ..softmax("num_local_experts", "intermediate_size")?
+        },
         "qwen2_moe" | "qwen3_moe" => {
-            let dense_layers = dense_in_front(fields, layers)?;
-            if dense_layers >= layers {
-                return Ok(None);
-            }
+            let Some(dense) = without_experts(fields, layers)? else { return Ok(None) };
             let second = fields.family == "qwen2_moe";
             Experts {
-                dense_layers,
+                dense,
                 shared: if second { fields.get("shared_expert_intermediate_size")? } else { 0 },
                 shared_gate: second,
                 renormalise: fields.get("norm_topk_prob")?,
                 ..softmax("num_experts", "moe_intermediate_size")?
             }
         }
-        "deepseek_v2" | "deepseek_v3" => {
-            let dense_layers = fields.get("first_k_dense_replace")?;
-            if dense_layers >= layers {
+        "deepseek_v2" | "deepseek_v3" | "glm4_moe" => {
+            let dense: u32 = fields.get("first_k_dense_replace")?;
+            if dense >= layers {
                 return Ok(None);
             }
-            Experts { dense_layers, ..deepseek(fields, softmax("n_routed_experts", "moe_intermediate_size")?)? }
+            let dense = if dense == 0 { LayerSet::None } else { LayerSet::First(dense) };
+            Experts { dense, ..deepseek(fields, softmax("n_routed_experts", "moe_intermediate_size")?)? }
         }
         _ => return Ok(None),
     };
@@ -167,33 +250,22 @@ fn experts(fields: &Fields, layers: u32) -> Result<Option<Experts>, ConfigError>
     Ok(Some(Experts { capacity, group, ..plain }))
 }
 
-/// The number of layers of a Qwen without experts, which must be the first ones: those that `mlp_only_layers` names, and
-/// all but each one of `decoder_sparse_step`.
-fn dense_in_front(fields: &Fields, layers: u32) -> Result<u32, ConfigError> {
+/// The layers of a Qwen without experts, those that `mlp_only_layers` names, and all but each one of `decoder_sparse_step`;
+/// `None` if no layer has experts.
+fn without_experts(fields: &Fields, layers: u32) -> Result<Option<LayerSet>, ConfigError> {
     let (step, experts): (u64, u64) = (fields.get("decoder_sparse_step")?, fields.get("num_experts")?);
     positive("decoder_sparse_step", step)?;
-    if experts == 0 {
-        return Ok(layers);
-    }
-    let front_only =
-        |field: &str| Err(unsupported(field, "layers without experts are supported in front only".to_string()));
-    if step > 1 && step < u64::from(layers) {
-        return front_only("decoder_sparse_step");
-    }
     let only: Vec<u32> = fields.optional("mlp_only_layers")?.unwrap_or_default();
-    let mut front = step.saturating_sub(1).min(u64::from(layers)) as u32;
-    while front < layers && only.contains(&front) {
-        front += 1;
+    let is_dense = |layer: u32| experts == 0 || only.contains(&layer) || !(u64::from(layer) + 1).is_multiple_of(step);
+    match LayerSet::of(layers, is_dense) {
+        Some(dense) => Ok((dense.count(layers) < layers).then_some(dense)),
+        None => Err(unsupported("mlp_only_layers", "of more than 128 layers they must follow a rule".to_string())),
     }
-    if only.iter().any(|layer| (front..layers).contains(layer)) {
-        return front_only("mlp_only_layers");
-    }
-    Ok(front)
 }
 
-/// DeepSeek's options of experts in addition to those of `plain`.
+/// DeepSeek's and GLM's options of experts in addition to those of `plain`.
 fn deepseek(fields: &Fields, plain: Experts) -> Result<Experts, ConfigError> {
-    let third = fields.family == "deepseek_v3";
+    let third = fields.family != "deepseek_v2";
     let group = |by| -> Result<Option<GroupLimit>, ConfigError> {
         Ok(Some(GroupLimit { groups: fields.get("n_group")?, from: fields.get("topk_group")?, by }))
     };

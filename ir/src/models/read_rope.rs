@@ -4,6 +4,7 @@
 use super::config::{ConfigError, Fields, invalid, unsupported};
 use super::keys::ROPE;
 use crate::ops::Scaling;
+use serde_json::{Map, Value, json};
 
 /// The rotary embedding of queries and keys.
 pub(super) struct Rotary {
@@ -15,17 +16,44 @@ pub(super) struct Rotary {
     pub(super) score_factor: f64,
     /// The factor of the scores of the rotary part alone.
     pub(super) turned_factor: f64,
+    /// The part of a head that turns.
+    pub(super) part: f64,
+    /// The base of the unscaled frequencies of layers with a window, if they have another one.
+    pub(super) local_theta: Option<f64>,
 }
 
 /// Reads them as `transformers` does: where a file has both objects, `rope_scaling` counts. Keys that no class has join
 /// `unknown`.
 pub(super) fn rotary(fields: &Fields, latent: bool, unknown: &mut Vec<String>) -> Result<Rotary, ConfigError> {
-    let theta: f64 = fields.get("rope_theta")?;
-    let mut rotary = Rotary { theta, scaling: None, score_factor: 1.0, turned_factor: 1.0 };
+    let theta: f64 = fields.get(if fields.family == "gpt_neox" { "rotary_emb_base" } else { "rope_theta" })?;
+    let part = match fields.family {
+        "phi3" | "glm4_moe" => fields.get("partial_rotary_factor")?,
+        "gpt_neox" => fields.get("rotary_pct")?,
+        _ => 1.0,
+    };
+    let local_theta = if fields.family == "gemma3_text" { Some(fields.get("rope_local_base_freq")?) } else { None };
+    let mut rotary = Rotary { theta, scaling: None, score_factor: 1.0, turned_factor: 1.0, part, local_theta };
+    let has_both = fields.object("rope_scaling")?.is_some() && fields.object("rope_parameters")?.is_some();
+    if has_both && local_theta.is_some() {
+        let why = "`rope_scaling` and `rope_parameters` are both there; only one is supported".to_string();
+        return Err(ConfigError::Contradiction(why));
+    }
+    let own = own_default(fields)?;
     for field in ["rope_scaling", "rope_parameters"] {
-        let Some(object) = fields.object(field)? else { continue };
+        let Some(mut object) = fields.object(field)?.or(own.as_ref()) else { continue };
+        if let Some(of_window) = object.get("sliding_attention").filter(|_| local_theta.is_some()) {
+            rotary.local_theta = local(field, of_window)?.or(local_theta);
+        }
+        if let Some(of_others) = object.get("full_attention").filter(|_| local_theta.is_some()) {
+            object = of_others.as_object().ok_or_else(|| invalid(field, "must be an object of objects".to_string()))?;
+        }
         let (rope, more) = Fields::new(ROPE, object)?;
         unknown.extend(more.into_iter().map(|key| format!("{field}.{key}")));
+        rotary.part = rope.optional("partial_rotary_factor")?.unwrap_or(part);
+        if rotary.part != 1.0 && !matches!(fields.family, "phi3" | "glm4_moe" | "gpt_neox") {
+            let why = format!("{} is not supported, only 1.0: all of a head turns", rotary.part);
+            return Err(unsupported("partial_rotary_factor", why));
+        }
         rotary.theta = rope.optional("rope_theta")?.unwrap_or(theta);
         rotary.scaling = scaling(field, fields, &rope)?;
         let factor = rotary.scaling.map(|scaling| scaling.factor());
@@ -36,11 +64,40 @@ pub(super) fn rotary(fields: &Fields, latent: bool, unknown: &mut Vec<String>) -
         }
         break;
     }
+    if !(0.0..=1.0).contains(&rotary.part) {
+        return Err(invalid("partial_rotary_factor", format!("{} is no part of a head", rotary.part)));
+    }
+    if rotary.part < 1.0 && rotary.score_factor != 1.0 {
+        let why = "a factor of turned queries and keys is not supported where only part of a head turns".to_string();
+        return Err(unsupported("rope_scaling", why));
+    }
     let yarn = matches!(rotary.scaling, Some(Scaling::Yarn { .. }));
     if !rotary.theta.is_finite() || rotary.theta <= if yarn { 1.0 } else { 0.0 } {
         return Err(invalid("rope_theta", format!("{} must be above {}", rotary.theta, u8::from(yarn))));
     }
     Ok(rotary)
+}
+
+/// Frequencies of a class whose default has a scaling, where the file states nothing: gpt-oss.
+fn own_default(fields: &Fields) -> Result<Option<Map<String, Value>>, ConfigError> {
+    let states_any = fields.object("rope_scaling")?.is_some() || fields.object("rope_parameters")?.is_some();
+    if fields.family != "gpt_oss" || states_any {
+        return Ok(None);
+    }
+    let yarn = json!({"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": false,
+                      "original_max_position_embeddings": 4096});
+    Ok(yarn.as_object().cloned())
+}
+
+/// The base of the frequencies of layers with a window, where it is stated.
+fn local(field: &'static str, stated: &Value) -> Result<Option<f64>, ConfigError> {
+    let object = stated.as_object().ok_or_else(|| invalid(field, "must be an object of objects".to_string()))?;
+    let (rope, _) = Fields::new(ROPE, object)?;
+    let kind: String = rope.get("rope_type")?;
+    if kind != "default" {
+        return Err(unsupported(field, format!("{kind} is not supported in layers with a window, only default")));
+    }
+    rope.optional("rope_theta")
 }
 
 fn scaling(field: &'static str, fields: &Fields, rope: &Fields) -> Result<Option<Scaling>, ConfigError> {
@@ -56,6 +113,7 @@ fn scaling(field: &'static str, fields: &Fields, rope: &Fields) -> Result<Option
     };
     match kind.as_str() {
         "default" => Ok(None),
+        _ if fields.family == "phi3" => Err(unsupported(field, format!("{kind} is not supported, only default"))),
         "linear" => Ok(Some(Scaling::Linear { factor: rope.get("factor")? })),
         "llama3" => Ok(Some(Scaling::Llama3 {
             factor: rope.get("factor")?,

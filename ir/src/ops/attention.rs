@@ -1,29 +1,45 @@
 //! `attention(%q, %k, %v, %qpos, %kpos, %qseg, %kseg, scale=0.125, causal=true)` with grouped queries, and its gradient.
 //!
 //! `q [b, s, g, r, d]`, `k [b, t, g, d]`, `v [b, t, g, c]`, positions and segments `i32[b, s]` and `i32[b, t]`. With
+//! an eighth operand `%sink [g, r]` each softmax has one more term, that of a score without a value. With
+//! `window=4096` a query sees the last 4096 positions, its own included; with `softcap=50.0` scores stay within 50 of 0. With
 //! `p=0.1, path="layer.o"` weights are dropped as [`Dropout`] drops elements: weight `[b, s, g, r, t]` by its coordinates,
 //! b being the global sample.
 //!
 //! With `origin=64, whole=128` the queries are a slice of a sequence of 128 positions, and the keys end where the slice ends.
 
-use super::{Attr, Attrs, Builder, Cotangents, Dropout, Op, OpClass, OpDef, Piece, Shapes, operands};
+use super::{
+    Attr, Attrs, Binary, BinaryKind, Builder, Cotangents, Dropout, Op, OpClass, OpDef, Piece, Reduce, Shapes, Unary,
+    UnaryKind, operands,
+};
 use crate::ids::Value;
-use crate::types::{DType, Dim, Type};
+use crate::types::{DType, Dim, PartialKind, Type};
 
-/// `-> out [b, s, g, r, c], lse f32[b, s, g, r]`: softmax over the visible keys of `scale q k`, times v; lse is the natural
-/// log of the sum of exponentials. A key is visible iff the segments are equal and (not causal or `kpos <= qpos`). A query
-/// that sees no key gives 0 and `-inf`. Dropout applies to the softmax; lse ignores it.
+/// The settings of an attention and of its gradient.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Attention {
-    /// The factor that multiplies the scores.
+pub struct AttentionSettings {
+    /// The factor that multiplies the products of queries and keys.
     pub scale: f64,
     /// True if a query sees no later keys.
     pub causal: bool,
+    /// The positions that a query sees, its own and those before it; `None`: all. Only with `causal` (Beltagy et al. 2020,
+    /// Longformer, section 3.1; Jiang et al. 2023, Mistral 7B).
+    pub window: Option<u64>,
+    /// The bound `c` of scores: they become `c tanh(score / c)` (Gemma Team 2024, Gemma 2, section 2); `None`: no bound.
+    pub softcap: Option<f64>,
     /// Dropout of the softmax, if any; its place is that of the queries.
     pub dropout: Option<Dropout>,
     /// The slice of the sequence that the queries are; `None`: the entire sequence.
     pub piece: Option<Piece>,
 }
+
+/// `-> out [b, s, g, r, c], lse f32[b, s, g, r]`: softmax over the visible keys of the scores, times v; lse is the natural
+/// log of the sum of exponentials. Scores are `scale q k`, or with a softcap `c tanh(scale q k / c)`. A key is visible iff the
+/// segments are equal, and (not causal or `kpos <= qpos`), and (no window or `qpos - kpos < window`). A query that sees no key
+/// gives 0 and `-inf`. Dropout applies to the softmax; lse ignores it. A sink `[g, r]` is a further score of each query of a head,
+/// of nothing: lse has its exponential, out has not (Xiao et al. 2023, section 3.3; OpenAI 2025, gpt-oss).
+#[derive(Clone, PartialEq, Debug)]
+pub struct Attention(pub AttentionSettings);
 
 /// The rule of the operands that both ops have.
 struct Heads {
@@ -55,36 +71,68 @@ fn heads(qkv: [&Type; 3], indices: [&Type; 4]) -> Result<Heads, String> {
     Ok(Heads { dtype, queries, out })
 }
 
-/// The attributes of both ops.
-fn attrs(scale: f64, causal: bool, dropout: Option<&Dropout>, piece: Option<Piece>) -> Vec<(&'static str, Attr)> {
-    let mut attrs = vec![("scale", Attr::Float(scale)), ("causal", Attr::flag(causal))];
-    attrs.extend(dropout.into_iter().flat_map(Dropout::attrs));
-    attrs.extend(Piece::attrs(piece));
-    attrs
-}
+impl AttentionSettings {
+    /// Those without window, softcap, dropout and slice.
+    pub const fn new(scale: f64, causal: bool) -> AttentionSettings {
+        AttentionSettings { scale, causal, window: None, softcap: None, dropout: None, piece: None }
+    }
 
-/// Reads [`attrs`]; a probability of 0 is no dropout.
-fn settings(attrs: &mut Attrs) -> Result<(f64, bool, Option<Dropout>, Option<Piece>), String> {
-    let (scale, causal, piece) = (attrs.float("scale")?, attrs.flag("causal")?, Piece::parse(attrs)?);
-    let Some(p) = attrs.optional_float("p")? else { return Ok((scale, causal, None, piece)) };
-    let dropout = Dropout { p, path: attrs.string("path")?, piece: None };
-    Ok((scale, causal, (p != 0.0).then_some(dropout), piece))
-}
+    fn attrs(&self) -> Vec<(&'static str, Attr)> {
+        let mut attrs = vec![("scale", Attr::Float(self.scale)), ("causal", Attr::flag(self.causal))];
+        attrs.extend(self.window.map(|window| ("window", Attr::int(window))));
+        attrs.extend(self.softcap.map(|softcap| ("softcap", Attr::Float(softcap))));
+        attrs.extend(self.dropout.iter().flat_map(Dropout::attrs));
+        attrs.extend(Piece::attrs(self.piece));
+        attrs
+    }
 
-/// Checks dropout, and the places of queries and keys in their sequence.
-fn check(dropout: Option<&Dropout>, piece: Option<Piece>, [q, k]: [&Type; 2]) -> Result<(), String> {
-    dropout.map_or(Ok(()), Dropout::check)?;
-    Piece::check(piece, q.dims[1].size)?;
-    Piece::check(piece.map(|piece| Piece { origin: 0, ..piece }), k.dims[1].size)
-}
+    /// Reads [`AttentionSettings::attrs`]; a probability of 0 is no dropout.
+    fn parse(attrs: &mut Attrs) -> Result<AttentionSettings, String> {
+        let (scale, causal) = (attrs.float("scale")?, attrs.flag("causal")?);
+        let (window, softcap) = (attrs.optional_int("window")?, attrs.optional_float("softcap")?);
+        let piece = Piece::parse(attrs)?;
+        let dropout = match attrs.optional_float("p")? {
+            Some(p) => Some(Dropout { p, path: attrs.string("path")?, piece: None }).filter(|_| p != 0.0),
+            None => None,
+        };
+        Ok(AttentionSettings { scale, causal, window, softcap, dropout, piece })
+    }
 
-/// The pairs of a query and a key, and the two head sizes. A query has all t keys; if causal, on average half of the keys of
-/// its slice and all before it: `(origin + t) / 2`.
-fn pairs_and_heads(causal: bool, piece: Option<Piece>, q: &Type, k: &Type, v: &Type) -> (u64, u64, u64) {
-    let size = |ty: &Type, dim: usize| ty.dims.get(dim).map_or(1, |dim| dim.size);
-    let before = piece.map_or(0, |piece| piece.origin);
-    let pairs = |keys: u64| q.dims.iter().take(4).map(|dim| dim.size).fold(keys, u64::saturating_mul);
-    (if causal { pairs(before + size(k, 1)) / 2 } else { pairs(size(k, 1)) }, size(q, 4), size(v, 3))
+    /// Checks window, softcap and dropout, and the places of queries and keys in their sequence.
+    fn check(&self, [q, k]: [&Type; 2]) -> Result<(), String> {
+        match self.window {
+            Some(0) => return Err("`window` must be at least 1, since a query sees its own position".to_string()),
+            Some(_) if !self.causal => return Err("`window` needs causal=true".to_string()),
+            _ => {}
+        }
+        if let Some(softcap) = self.softcap.filter(|softcap| !softcap.is_finite() || *softcap <= 0.0) {
+            return Err(format!("`softcap` {softcap} must be above 0"));
+        }
+        self.dropout.as_ref().map_or(Ok(()), Dropout::check)?;
+        Piece::check(self.piece, q.dims[1].size)?;
+        Piece::check(self.piece.map(|piece| Piece { origin: 0, ..piece }), k.dims[1].size)
+    }
+
+    /// The pairs of a query and a key, and the two head sizes. A query has all t keys; if causal, on average half of the keys of
+    /// its slice and all before it, `(origin + t) / 2`, and of these at most the window.
+    fn pairs_and_heads(&self, q: &Type, k: &Type, v: &Type) -> (u64, u64, u64) {
+        let size = |ty: &Type, dim: usize| ty.dims.get(dim).map_or(1, |dim| dim.size);
+        let (before, keys) = (self.piece.map_or(0, |piece| piece.origin), size(k, 1));
+        let pairs = |keys: u64| q.dims.iter().take(4).map(|dim| dim.size).fold(keys, u64::saturating_mul);
+        let pairs = match self.window {
+            Some(window) => {
+                // Twice the keys that queries up to one see.
+                let up_to = |n: u64| {
+                    let within = n.min(window);
+                    within.saturating_mul(within).saturating_add((n - within).saturating_mul(window.saturating_mul(2)))
+                };
+                pairs(up_to(keys) - up_to(before.min(keys))) / (2 * keys.saturating_sub(before)).max(1)
+            }
+            None if self.causal => pairs(before + keys) / 2,
+            None => pairs(keys),
+        };
+        (pairs, size(q, 4), size(v, 3))
+    }
 }
 
 impl Attention {
@@ -92,8 +140,7 @@ impl Attention {
     pub const NAMES: &'static [&'static str] = &["attention"];
 
     pub(super) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<Attention, String> {
-        let (scale, causal, dropout, piece) = settings(attrs)?;
-        Ok(Attention { scale, causal, dropout, piece })
+        AttentionSettings::parse(attrs).map(Attention)
     }
 }
 
@@ -103,7 +150,7 @@ impl OpDef for Attention {
     }
 
     fn attrs(&self) -> Vec<(&'static str, Attr)> {
-        attrs(self.scale, self.causal, self.dropout.as_ref(), self.piece)
+        self.0.attrs()
     }
 
     fn class(&self) -> OpClass {
@@ -111,25 +158,35 @@ impl OpDef for Attention {
     }
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
+        let (operands, sink) = operands.split_at(operands.len().min(7));
         let [q, k, v, qpos, kpos, qseg, kseg] = operands::take(operands, "q, k, v, qpos, kpos, qseg, kseg")?;
         let heads = heads([q, k, v], [qpos, kpos, qseg, kseg])?;
-        check(self.dropout.as_ref(), self.piece, [q, k])?;
+        if !sink.is_empty() {
+            let [sink] = operands::take(sink, "q, k, v, qpos, kpos, qseg, kseg, sink")?;
+            operands::expect("sink", sink, heads.dtype, &heads.queries[2..])?;
+        }
+        self.0.check([q, k])?;
         Ok(vec![Type::new(heads.dtype, heads.out), Type::new(DType::F32, heads.queries)])
     }
 
-    fn rule(&self, _: &[&Type], _: &[&Type]) -> String {
-        "b s+ g r+ d!, b t! g d!, b t! g c!, b s+, b t!, b s+, b t! -> b s g r c!, b s g r".to_string()
+    fn rule(&self, operands: &[&Type], _: &[&Type]) -> String {
+        let sink = if operands.len() > 7 { ", g r+" } else { "" };
+        format!("b s+ g r+ d!, b t! g d!, b t! g c!, b s+, b t!, b s+, b t!{sink} -> b s g r c!, b s g r")
     }
 
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
         operands::no_cotangent("lse", call.given[1])?;
-        let mut cotangents = vec![None; 7];
+        let mut cotangents = vec![None; call.operands.len()];
         let (Some(dout), true) = (call.given[0], call.needed.contains(&true)) else { return Ok(cotangents) };
-        let (qkv, indices) = call.operands.split_at(3);
+        let (qkv, indices) = call.operands[..7].split_at(3);
+        if let Some(&sink) = call.operands.get(7).filter(|_| call.needed[7]) {
+            cotangents[7] = Some(sink_cotangent(b, sink, call.results, dout)?);
+        }
+        if !call.needed[..3].contains(&true) {
+            return Ok(cotangents);
+        }
         let operands = [qkv, &call.results[..2], &[dout], indices].concat();
-        let (scale, causal, dropout, piece) = (self.scale, self.causal, self.dropout.clone(), self.piece);
-        let op = AttentionGrad { scale, causal, dropout, piece };
-        for (operand, value) in b.op(op, &operands)?.into_iter().enumerate() {
+        for (operand, value) in b.op(AttentionGrad(self.0.clone()), &operands)?.into_iter().enumerate() {
             cotangents[operand] = call.needed[operand].then_some(value);
         }
         Ok(cotangents)
@@ -137,45 +194,55 @@ impl OpDef for Attention {
 
     /// Keys, values and their indices, if the attention is causal.
     fn causal_operands(&self) -> &'static [usize] {
-        if self.causal { &[1, 2, 4, 6] } else { &[] }
+        if self.0.causal { &[1, 2, 4, 6] } else { &[] }
     }
 
     fn on_piece(&self, piece: Piece) -> Option<Op> {
-        Some(Attention { piece: Some(piece), ..self.clone() }.into())
+        Some(Attention(AttentionSettings { piece: Some(piece), ..self.0.clone() }).into())
     }
 
     /// Without dropout.
     fn in_evaluation(&self) -> Option<Op> {
-        self.dropout.as_ref().map(|_| Attention { dropout: None, ..self.clone() }.into())
+        let settings = || AttentionSettings { dropout: None, ..self.0.clone() };
+        self.0.dropout.as_ref().map(|_| Attention(settings()).into())
     }
 
-    /// `2 b s t g r (d + c)` for the scores and the weighted sum of values; half of it if causal.
+    /// `2 b s t g r (d + c)` for the scores and the weighted sum of values; half of it if causal, and less within a window.
     fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
-        let (pairs, d, c) = pairs_and_heads(self.causal, self.piece, operands[0], operands[1], operands[2]);
+        let (pairs, d, c) = self.0.pairs_and_heads(operands[0], operands[1], operands[2]);
         pairs.saturating_mul(2 * (d + c))
     }
 }
 
+/// The cotangent of a sink: minus the sum over its queries of its weight `e^(sink - lse)` times `dout out`. With that lse, those
+/// of queries, keys and values are the same as without a sink.
+fn sink_cotangent(b: &mut Builder<'_>, sink: Value, results: &[Value], dout: Value) -> Result<Value, String> {
+    let dtype = b.ty(sink).dtype;
+    let wide = |b: &mut Builder<'_>, x: Value| {
+        if b.ty(x).dtype == DType::F32 { Ok(x) } else { b.one(Unary(UnaryKind::Cast(DType::F32)), &[x]) }
+    };
+    let [out, dout, sink] = [results[0], dout, sink].map(|x| wide(b, x));
+    let product = b.one(Binary::of(BinaryKind::Mul), &[out?, dout?])?;
+    let delta = b.one(Reduce::new(PartialKind::Sum, "b s g r c -> b s g r")?, &[product])?;
+    let below = b.one(Binary::spread(BinaryKind::Sub, "b s g r, g r -> b s g r")?, &[results[1], sink?])?;
+    let score = b.one(Unary(UnaryKind::Neg), &[below])?;
+    let weight = b.one(Unary(UnaryKind::Exp), &[score])?;
+    let share = b.one(Binary::of(BinaryKind::Mul), &[weight, delta])?;
+    let sum = b.one(Reduce::new(PartialKind::Sum, "b s g r -> g r")?, &[share])?;
+    let cotangent = b.one(Unary(UnaryKind::Neg), &[sum])?;
+    if dtype == DType::F32 { Ok(cotangent) } else { b.one(Unary(UnaryKind::Cast(dtype)), &[cotangent]) }
+}
+
 /// `attention_grad(%q, %k, %v, %out, %lse, %dout, %qpos, %kpos, %qseg, %kseg) -> dq, dk, dv`.
 #[derive(Clone, PartialEq, Debug)]
-pub struct AttentionGrad {
-    /// As in the forward.
-    pub scale: f64,
-    /// As in the forward.
-    pub causal: bool,
-    /// As in the forward.
-    pub dropout: Option<Dropout>,
-    /// As in the forward.
-    pub piece: Option<Piece>,
-}
+pub struct AttentionGrad(pub AttentionSettings);
 
 impl AttentionGrad {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["attention_grad"];
 
     pub(super) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<AttentionGrad, String> {
-        let (scale, causal, dropout, piece) = settings(attrs)?;
-        Ok(AttentionGrad { scale, causal, dropout, piece })
+        AttentionSettings::parse(attrs).map(AttentionGrad)
     }
 }
 
@@ -185,7 +252,7 @@ impl OpDef for AttentionGrad {
     }
 
     fn attrs(&self) -> Vec<(&'static str, Attr)> {
-        attrs(self.scale, self.causal, self.dropout.as_ref(), self.piece)
+        self.0.attrs()
     }
 
     fn class(&self) -> OpClass {
@@ -196,7 +263,7 @@ impl OpDef for AttentionGrad {
         let [q, k, v, out, lse, dout, qpos, kpos, qseg, kseg] =
             operands::take(operands, "q, k, v, out, lse, dout, qpos, kpos, qseg, kseg")?;
         let heads = heads([q, k, v], [qpos, kpos, qseg, kseg])?;
-        check(self.dropout.as_ref(), self.piece, [q, k])?;
+        self.0.check([q, k])?;
         operands::expect("out", out, heads.dtype, &heads.out)?;
         operands::expect("lse", lse, DType::F32, &heads.queries)?;
         operands::expect("dout", dout, heads.dtype, &heads.out)?;
@@ -212,7 +279,7 @@ impl OpDef for AttentionGrad {
     /// Five products: recomputed scores, dq and dk by d, dv and the scores' cotangents by c: 2.5 times the forward where d
     /// = c.
     fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
-        let (pairs, d, c) = pairs_and_heads(self.causal, self.piece, operands[0], operands[1], operands[2]);
+        let (pairs, d, c) = self.0.pairs_and_heads(operands[0], operands[1], operands[2]);
         pairs.saturating_mul(2 * (3 * d + 2 * c))
     }
 }

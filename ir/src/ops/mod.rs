@@ -40,7 +40,7 @@ mod update;
 mod vocabulary;
 mod windows;
 
-pub use attention::{Attention, AttentionGrad};
+pub use attention::{Attention, AttentionGrad, AttentionSettings};
 pub use attr::{Attr, Attrs};
 pub use class::OpClass;
 pub use clip_factor::ClipFactor;

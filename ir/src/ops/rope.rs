@@ -1,6 +1,7 @@
 //! `rope(%x, %pos, theta=10000.0)`: rotary position embedding (Su et al. 2021) in the rotate-half convention of Llama, with
 //! `scaling="linear", factor=2.0`, `scaling="llama3", factor=8.0, low=1.0, high=4.0, context=8192` or
-//! `scaling="yarn", factor=40.0, low=1.0, high=32.0, context=4096` for longer contexts, the last with `fractional=true` too.
+//! `scaling="yarn", factor=40.0, low=1.0, high=32.0, context=4096` for longer contexts, the last with `fractional=true` too. With
+//! `turned=32` it turns the first 32 elements of a head and leaves the others as they are.
 
 use super::{Attr, Attrs, Builder, Cotangents, OpDef, Rows, Shapes, operands};
 use crate::ids::Value;
@@ -9,15 +10,16 @@ use serde::Serialize;
 use smallvec::SmallVec;
 use std::f64::consts::TAU;
 
-/// Turns each pair `(i, i + d/2)` of the last dim by the angle `pos frequency[i]`, with the frequencies of
-/// [`Rope::frequencies`]:
-/// `(x [b, s, *n, d], pos i32[b, s]) -> y [b, s, *n, d]`.
+/// Turns each pair `(i, i + n/2)` of the first `n` elements of the last dim by the angle `pos frequency[i]`, with the
+/// frequencies of [`Rope::frequencies`]: `(x [b, s, *n, d], pos i32[b, s]) -> y [b, s, *n, d]`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Rope {
     /// The base of the frequencies.
     pub theta: f64,
     /// The scaling of the frequencies for a longer context.
     pub scaling: Option<Scaling>,
+    /// The elements of a head that turn, the first ones (Black et al. 2022, GPT-NeoX, section 2.1.1); `None`: all.
+    pub turned: Option<u64>,
     /// Turns the other way: the transpose, hence the gradient.
     pub inverse: bool,
 }
@@ -153,11 +155,13 @@ impl Rope {
 
     pub(super) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<Rope, String> {
         let (theta, scaling) = (attrs.float("theta")?, Scaling::parse(attrs)?);
-        Ok(Rope { theta, scaling, inverse: attrs.flag("inverse")? })
+        Ok(Rope { theta, scaling, turned: attrs.optional_int("turned")?, inverse: attrs.flag("inverse")? })
     }
 
-    /// The scaled frequencies `theta^(-2i/d)` of the `d/2` pairs of a head of size `d`, in radians per token.
+    /// The scaled frequencies `theta^(-2i/n)` of the `n/2` pairs of a head of size `d` of which `n` elements turn, in radians
+    /// per token.
     pub fn frequencies(&self, d: usize) -> Vec<f64> {
+        let d = self.turned.map_or(d, |turned| d.min(turned as usize));
         let plain = (0..d / 2).map(|i| self.theta.powf(-2.0 * i as f64 / d as f64));
         let scaled = |(i, frequency)| self.scaling.map_or(frequency, |s| s.apply(frequency, i, d, self.theta));
         plain.enumerate().map(scaled).collect()
@@ -172,6 +176,7 @@ impl OpDef for Rope {
     fn attrs(&self) -> Vec<(&'static str, Attr)> {
         let mut attrs = vec![("theta", Attr::Float(self.theta))];
         attrs.extend(self.scaling.iter().flat_map(Scaling::attrs));
+        attrs.extend(self.turned.map(|turned| ("turned", Attr::int(turned))));
         attrs.extend(self.inverse.then(|| ("inverse", Attr::flag(true))));
         attrs
     }
@@ -185,8 +190,12 @@ impl OpDef for Rope {
         }
         operands::expect("pos", pos, DType::I32, &x.dims[..2])?;
         let (_, d) = operands::rows_and_last("x", x)?;
-        if d.size % 2 != 0 {
-            return Err(format!("turns pairs of the last dim, so {} must be even", d.size));
+        let turned = self.turned.unwrap_or(d.size);
+        if !turned.is_multiple_of(2) {
+            return Err(format!("turns pairs of the last dim, so {turned} must be even"));
+        }
+        if !(1..=d.size).contains(&turned) && self.turned.is_some() {
+            return Err(format!("`turned` {turned} must be from 2 to the {} elements of the last dim", d.size));
         }
         Ok(vec![x.logical()])
     }
@@ -209,7 +218,7 @@ impl OpDef for Rope {
         Ok(vec![Some(b.one(back, &[dy, call.operands[1]])?), None])
     }
 
-    /// Three per element: two products and a sum.
+    /// Three per element: two products and a sum. Those that do not turn count, too.
     fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
         3 * operands[0].elements()
     }
@@ -231,7 +240,7 @@ mod tests {
     /// 1000 tokens it makes 5 / pi turns, of which (5 / pi - 1) / 3 = 0.197183143660 is unscaled, and the rest divided by 8.
     #[test]
     fn long_waves_are_lengthened_and_short_ones_kept() {
-        let plain = Rope { theta: 1e4, scaling: None, inverse: false };
+        let plain = Rope { theta: 1e4, scaling: None, turned: None, inverse: false };
         assert_frequencies(&plain, 8, &[(0, 1.0), (1, 0.1), (2, 0.01), (3, 0.001)]);
         let linear = Rope { scaling: Some(Scaling::Linear { factor: 4.0 }), ..plain.clone() };
         assert_frequencies(&linear, 8, &[(0, 0.25), (1, 0.025), (2, 0.0025), (3, 0.00025)]);
@@ -241,11 +250,25 @@ mod tests {
         assert_frequencies(&llama3, 8, &[(0, 1.0), (1, 0.1), (2, between), (3, 0.000_125)]);
     }
 
+    /// A quarter of a head of 16 is a head of 4.
+    #[test]
+    fn part_of_a_head_has_the_frequencies_of_a_small_head() {
+        let plain = Rope { theta: 1e4, scaling: None, turned: None, inverse: false };
+        let part = Rope { turned: Some(4), ..plain.clone() };
+        assert_frequencies(&part, 4, &[(0, 1.0), (1, 0.01)]);
+        assert_eq!(part.frequencies(16), part.frequencies(4));
+        let (x, pos) = (Type::of(DType::F32, &[2, 3, 4]), Type::of(DType::I32, &[2, 3]));
+        for (turned, part) in [(3, "even"), (6, "from 2 to"), (0, "from 2 to")] {
+            let why = Rope { turned: Some(turned), ..plain.clone() }.infer(&[&x, &pos]).unwrap_err();
+            assert!(why.contains(part), "{why}");
+        }
+    }
+
     /// Figures by `_compute_llama3_parameters` of `transformers`, its branches written out in Python doubles.
     #[test]
     fn frequencies_of_llama_3_1() {
         let scaling = Some(Scaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, context: 8192 });
-        let op = Rope { theta: 500_000.0, scaling, inverse: false };
+        let op = Rope { theta: 500_000.0, scaling, turned: None, inverse: false };
         let (high, low) =
             ([(0, 1.0), (28, 0.003211445994752591)], [(35, 9.556212353964683e-5), (48, 6.647869871181235e-6)]);
         let between = [(29, 0.002166570763503359), (32, 0.0005248461609929547), (34, 0.0001785078127679964)];
@@ -258,7 +281,7 @@ mod tests {
     fn yarn_lowers_by_the_number_of_the_pair() {
         let scaling = |context, fractional| {
             let scaling = Scaling::Yarn { factor: 4.0, low: 1.0, high: 32.0, context, fractional };
-            Rope { theta: 1e4, scaling: Some(scaling), inverse: false }
+            Rope { theta: 1e4, scaling: Some(scaling), turned: None, inverse: false }
         };
         let rounded = scaling(4096, false);
         assert_frequencies(&rounded, 16, &[(2, 0.1), (4, 0.01 * 0.625), (6, 0.001 / 4.0), (7, 10f64.powf(-3.5) / 4.0)]);
@@ -281,7 +304,7 @@ mod tests {
         ];
         let (x, pos) = (Type::of(DType::F32, &[2, 3, 4]), Type::of(DType::I32, &[2, 3]));
         for (scaling, part) in cases {
-            let op = Rope { theta: 1e4, scaling: Some(scaling), inverse: false };
+            let op = Rope { theta: 1e4, scaling: Some(scaling), turned: None, inverse: false };
             let why = op.infer(&[&x, &pos]).unwrap_err();
             assert!(why.contains(part), "{why}");
         }

@@ -11,18 +11,18 @@ const PAIRS: usize = 64;
 pub struct Heads {
     /// Heads per row.
     pub heads: usize,
-    /// Size of a head. An odd last element is copied.
+    /// Size of a head.
     pub d: usize,
 }
 
-/// Rotates pairs of elements by angles that grow with the position, as Hugging Face's Llama does: in a row at position
-/// `pos`, elements `i` and `i + d/2` of each head turn by `pos frequencies[i]` radians, and back if `inverse`. The gradient
-/// of a rotation is the inverse rotation.
+/// Rotates pairs of elements by angles that grow with the position, as Hugging Face's Llama does. With `n` frequencies, in a row
+/// at position `pos`, elements `i` and `i + n` of each head turn by `pos frequencies[i]` radians, and back if `inverse`. Elements from `2 n` on are copied. The gradient of a rotation is the inverse rotation.
 ///
 /// # Panics
-/// If `x` and `out` are not rows x heads x d with one row per position, or if there are not d / 2 frequencies.
+/// If `x` and `out` are not rows x heads x d with one row per position, or if there are more than d / 2 frequencies.
 pub fn rope(x: &[f32], shape: Heads, pos: &[i32], frequencies: &[f64], inverse: bool, out: &mut [f32], par: Par) {
-    assert!(frequencies.len() == shape.d / 2, "one frequency for each pair");
+    let turned = 2 * frequencies.len();
+    assert!(turned <= shape.d, "one frequency for each pair");
     let width = shape.heads * shape.d;
     assert!(x.len() == pos.len() * width && out.len() == x.len(), "x and out are rows x heads x d");
     let parts = (Rows(x, width), Rows(pos, 1), Rows(out, width));
@@ -33,19 +33,28 @@ pub fn rope(x: &[f32], shape: Heads, pos: &[i32], frequencies: &[f64], inverse: 
             for (speed, frequency) in speed.iter_mut().zip(frequencies) {
                 *speed = if inverse { -frequency } else { *frequency } / std::f64::consts::TAU;
             }
-            rotate_rows(x.0, shape, pos.0, i * PAIRS, &speed, out.0);
+            rotate_rows(x.0, shape, pos.0, i * PAIRS, turned / 2, &speed, out.0);
         }
-        if shape.d % 2 == 1 {
-            let last = shape.d - 1;
-            out.0.iter_mut().zip(x.0).skip(last).step_by(shape.d).for_each(|(o, x)| *o = *x);
+        if turned < shape.d {
+            for (out, x) in out.0.chunks_exact_mut(shape.d).zip(x.0.chunks_exact(shape.d)) {
+                out[turned..].copy_from_slice(&x[turned..]);
+            }
         }
     });
 }
 
 simd! {
-    fn rotate_rows(x: &[f32], shape: Heads, pos: &[i32], first: usize, speed: &[f64; PAIRS], out: &mut [f32]) {
+    fn rotate_rows(
+        x: &[f32],
+        shape: Heads,
+        pos: &[i32],
+        first: usize,
+        half: usize,
+        speed: &[f64; PAIRS],
+        out: &mut [f32],
+    ) {
         let Heads { heads, d } = shape;
-        let (half, pairs) = (d / 2, PAIRS.min(d / 2 - first));
+        let pairs = PAIRS.min(half - first);
         let (mut cos, mut sin) = ([0.0f32; PAIRS], [0.0f32; PAIRS]);
         for (row, &pos) in pos.iter().enumerate() {
             for i in 0..PAIRS {
@@ -98,11 +107,13 @@ mod tests {
 
     #[test]
     fn rotates_as_defined() {
-        for (rows, heads, d) in [(0, 2, 4), (3, 0, 4), (1, 1, 2), (5, 3, 1), (4, 2, 7), (6, 4, 64), (3, 2, 300)] {
+        let sizes = [(0, 2, 4), (3, 0, 4), (1, 1, 2), (5, 3, 1), (4, 2, 7), (6, 4, 64), (3, 2, 300)];
+        let parts = [(3, 2, 16, 2), (2, 1, 7, 1), (4, 3, 80, 20), (2, 2, 5, 0)];
+        let whole = sizes.into_iter().map(|(rows, heads, d)| (rows, heads, d, d / 2));
+        for (rows, heads, d, half) in whole.chain(parts) {
             let x = normals(rows * heads * d, 1);
             let pos = integers(rows, 2, -5, 1_000_000);
             let mut out = vec![f32::NAN; x.len()];
-            let half = d / 2;
             // Neither a power law nor in order: each pair has its own.
             let frequencies: Vec<f64> = (0..half).map(|i| 1.0 / (1 + i * 37 % 101) as f64).collect();
             rope(&x, Heads { heads, d }, &pos, &frequencies, false, &mut out, Par(2));

@@ -4,7 +4,9 @@
 use super::error::Error;
 use super::projection::BlockConfig;
 use super::stages::plus;
-use cost::{BlockOptions, ExecutedFlops, Passes, Platform, Profile, Routing, Seconds, Stack, profile};
+use cost::{
+    BlockOptions, ExecutedFlops, Passes, Platform, Profile, Routing, Seconds, Stack, attention_window, profile,
+};
 use ir::entity::EntityRef;
 use ir::graph::{ArgKind, Block, Model, ParamInstance};
 use ir::ids::{BlockId, Value};
@@ -200,13 +202,14 @@ impl Blocks {
         Blocks { outline: Arc::clone(&self.outline), profiles, recomputed: None }
     }
 
-    /// Costs of some blocks of a planned model under options. Attention computes `share` of the pairs of one causal document.
+    /// Costs of some blocks of a planned model under options. Attention with a window, if any, computes `share` of the pairs of
+    /// one causal document.
     pub(super) fn of(
         model: &Model,
         outline: &Arc<Outline>,
         options: &BlockOptions,
         platform: &Platform<'_>,
-        share: f64,
+        share: &dyn Fn(Option<u64>) -> f64,
         which: BlockFilter<'_>,
     ) -> Blocks {
         let under = |recompute: Recompute, known: &dyn Fn(&Blocks) -> &[Profile]| -> Vec<Profile> {
@@ -214,7 +217,7 @@ impl Blocks {
             let cost = |(id, block): (BlockId, &Block)| match (which, Routing::of(block)) {
                 (BlockFilter::Others, Some(_)) => Profile::default(),
                 (BlockFilter::Experts(others), None) => known(others)[id.index()].clone(),
-                _ => masked(profile(model, block, &options, platform), share),
+                _ => masked(profile(model, block, &options, platform), share(attention_window(block))),
             };
             model.blocks.iter().map(cost).collect()
         };

@@ -61,11 +61,8 @@ pub(super) struct CostDatabase {
     cluster: Cluster,
     pub(super) stack: Arc<Stack>,
     pub(super) recipe: Recipe,
-    seq: u64,
+    context: CostContext,
     dtype: DType,
-    attention_share: f64,
-    /// `true` if attention is masked by documents.
-    is_masked: bool,
     clusters: CostQuery<u64, Arc<Cluster>>,
     block_costs: CostQuery<BlockConfig, Answer<Blocks>>,
     dense_costs: CostQuery<BlockConfig, Answer<Blocks>>,
@@ -108,10 +105,8 @@ impl CostDatabase {
             plans,
             orders,
             cluster,
-            seq: context.seq,
+            context: context.clone(),
             dtype: if recipe.parameter < 4.0 { DType::BF16 } else { DType::F32 },
-            attention_share: context.attention_share(),
-            is_masked: !context.lengths.is_empty(),
             stack,
             recipe,
             clusters: Query::new(|database, cores| Arc::new(database.cluster.with_cores_each(*cores))),
@@ -133,7 +128,7 @@ impl CostDatabase {
     /// # Errors
     /// The model cannot have the request's sequences.
     pub(super) fn traits(&self) -> Result<ModelTraits, Error> {
-        self.traits.get_or_init(|| self.plans.traits(self.seq)).clone()
+        self.traits.get_or_init(|| self.plans.traits(self.context.seq)).clone()
     }
 
     /// The model planned by itself under a configuration.
@@ -235,7 +230,7 @@ impl CostDatabase {
     }
 
     fn plan_key(&self, config: &PlanConfig) -> PlanKey {
-        PlanKey { config: config.clone(), seq: self.seq, dtype: self.dtype }
+        PlanKey { config: config.clone(), seq: self.context.seq, dtype: self.dtype }
     }
 
     fn platform<'a>(&'a self, cluster: &'a Cluster) -> Platform<'a> {
@@ -268,7 +263,8 @@ impl CostDatabase {
                 check(model, config)?;
             }
             let platform = self.platform(&cluster);
-            Ok(Arc::new(Blocks::of(model, outline, &config.options, &platform, self.attention_share, which)))
+            let share = |window| self.context.attention_share(window);
+            Ok(Arc::new(Blocks::of(model, outline, &config.options, &platform, &share, which)))
         })?
     }
 
@@ -352,7 +348,13 @@ fn memory_options(database: &CostDatabase, config: &BlockConfig) -> Answer<Recom
     let whole = database.block_costs(&config.recomputing_layers())?;
     let parts = database.block_frontiers.get(database, config)?;
     let cluster = database.clusters.get(database, &config.cores_each);
-    Ok(Arc::new(RecomputeOptions::of(&all, &parts, &whole, &database.platform(&cluster), !database.is_masked)))
+    Ok(Arc::new(RecomputeOptions::of(
+        &all,
+        &parts,
+        &whole,
+        &database.platform(&cluster),
+        database.context.lengths.is_empty(),
+    )))
 }
 
 fn average_rank(database: &CostDatabase, config: &AverageRankConfig) -> Result<StepCost, Error> {

@@ -5,7 +5,7 @@
 use super::error::Error;
 use super::recipe;
 use super::request::EstimateRequest;
-use cost::{BlockOptions, Recipe, Spread, Stack, Supports};
+use cost::{BlockOptions, Recipe, Spread, Stack, Supports, causal_pairs};
 use ir::options::{CpKind, ParallelConfig, Recompute};
 use ir::types::DType;
 use scheduler::placement::Placement;
@@ -67,10 +67,9 @@ impl CostContext {
         recipe::recipe(&self.precision, grad, master, &self.optimizer, stack)
     }
 
-    /// Pairs of query and key under the documents' masks, relative to one causal document. A document of n tokens has
-    /// n (n + 1) / 2 pairs.
-    pub(super) fn attention_share(&self) -> f64 {
-        let pairs = |n: f64| n * (n + 1.0) / 2.0;
+    /// Pairs of query and key under the documents' masks, relative to one causal document; both within a window, if any.
+    pub(super) fn attention_share(&self, window: Option<u64>) -> f64 {
+        let pairs = |n: f64| causal_pairs(n, window);
         let (seq, lengths) = (self.seq as f64, || self.lengths.iter().map(|&length| length as f64));
         let tokens: f64 = lengths().sum();
         if tokens == 0.0 { 1.0 } else { lengths().map(pairs).sum::<f64>() / (tokens / seq * pairs(seq)) }
@@ -408,13 +407,17 @@ mod tests {
 
     #[test]
     fn documents_have_fewer_pairs_than_a_sequence() {
-        let share = |lengths: &[u64]| {
+        let within = |window: Option<u64>, lengths: &[u64]| {
             let request = EstimateRequest { seq: 100, lengths: lengths.to_vec(), ..EstimateRequest::default() };
-            CostContext::of(&request).attention_share()
+            CostContext::of(&request).attention_share(window)
         };
+        let share = |lengths: &[u64]| within(None, lengths);
         assert_eq!([share(&[]), share(&[100]), share(&[100; 3])], [1.0, 1.0, 1.0]);
         // Two halves: 2 x 50 x 51 of 100 x 101.
         assert!((share(&[50, 50]) - 5100.0 / 10100.0).abs() < 1e-12);
         assert!(share(&[10; 10]) < share(&[50, 50]));
+        // Documents that are no longer than the window lose what is beyond them: 10 x 55 of 55 + 90 x 10.
+        assert!((within(Some(10), &[10; 10]) - 550.0 / 955.0).abs() < 1e-12);
+        assert!(within(Some(10), &[50, 50]) > 0.9);
     }
 }

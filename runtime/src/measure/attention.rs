@@ -29,6 +29,8 @@ fn time(cores: usize, heads: usize, length: usize, head: usize) -> AttentionTime
         c: head,
         scale: 0.1,
         causal: true,
+        window: None,
+        softcap: None,
         dropout: None,
     };
     let (elements, rows) = (length * heads * head, length * heads);
@@ -66,5 +68,5 @@ fn tensors(elements: usize) -> Vec<[Vec<f32>; 8]> {
 /// Inputs for tokens at these positions in these segments.
 fn inputs<'a>([q, k, v]: [&'a [f32]; 3], [positions, segments]: [&'a [i32]; 2]) -> Inputs<'a> {
     let [q, k, v] = [q, k, v].map(Into::into);
-    Inputs { q, k, v, qpos: positions, kpos: positions, qseg: segments, kseg: segments }
+    Inputs { q, k, v, qpos: positions, kpos: positions, qseg: segments, kseg: segments, sink: None }
 }

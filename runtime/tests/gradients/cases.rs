@@ -132,6 +132,8 @@ pub(crate) fn differentiable() -> Vec<Case> {
     for inverse in [false, true] {
         let attrs = [float("theta", 100.0), ("inverse", Attr::flag(inverse))];
         cases.push(case("rope", &attrs, &[Real(&[2, 3, 2, 6]), Int(&[2, 3], 0, 9)], &[]));
+        let part = [attrs.as_slice(), &[int("turned", 4)]].concat();
+        cases.push(case("rope", &part, &[Real(&[2, 3, 2, 6]), Int(&[2, 3], 0, 9)], &[]));
         let linear = [("scaling", Attr::Str("linear".to_string())), float("factor", 2.0)];
         // Of the three pairs, one is kept, one is between, one is scaled.
         let (bounds, context) = ([float("low", 1.0), float("high", 4.0)], ("context", Attr::int(100)));
@@ -147,6 +149,10 @@ pub(crate) fn differentiable() -> Vec<Case> {
         cases.push(case("attention", &[attrs.clone(), dropout.clone()].concat(), &attention_operands(), &[]));
         cases.push(case("attention", &[attrs, dropout, piece].concat(), &attention_operands(), &[]));
     }
+    let near = [float("scale", 0.6), ("causal", Attr::flag(true)), int("window", 2), float("softcap", 0.8)];
+    cases.push(case("attention", &near, &attention_operands(), &[]));
+    let with_sink = [&attention_operands()[..], &[Real(&[2, 2])]].concat();
+    cases.push(case("attention", &near[..2], &with_sink, &[]));
     cases
 }
 

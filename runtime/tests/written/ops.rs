@@ -380,12 +380,25 @@ const MODELS: &[Row] = &[
         &["T[1, 1, 1, 1, 1]", "f32[1, 1, 1, 1]"],
         attention,
     ),
+    ("attention scale=0.4, causal=true, window=3, softcap=0.9", HEADS, RESULTS, attention),
+    ("attention scale=0.4, causal=true", WITH_SINK, RESULTS, attention),
+    ("attention_grad scale=0.4, causal=true, window=3, softcap=0.9", SAVED, GRADIENTS, gradient),
     ("attention_grad scale=0.4, causal=true", SAVED, GRADIENTS, gradient),
     ("attention_grad scale=0.4, causal=false, p=0.2, path=\"a.b\"", SAVED, GRADIENTS, gradient),
 ];
 
 const HEADS: &[&str] =
     &["T[2, 41, 2, 3, 7]", "T[2, 37, 2, 7]", "T[2, 37, 2, 35]", "i32[2, 41]", "i32[2, 37]", "i32[2, 41]", "i32[2, 37]"];
+const WITH_SINK: &[&str] = &[
+    "T[2, 41, 2, 3, 7]",
+    "T[2, 37, 2, 7]",
+    "T[2, 37, 2, 35]",
+    "i32[2, 41]",
+    "i32[2, 37]",
+    "i32[2, 41]",
+    "i32[2, 37]",
+    "T[2, 3]",
+];
 const RESULTS: &[&str] = &["T[2, 41, 2, 3, 35]", "f32[2, 41, 2, 3]"];
 const SAVED: &[&str] = &[
     "T[2, 41, 2, 3, 7]",
@@ -411,6 +424,9 @@ const TILES: &[(&str, [usize; 7], bool)] = &[
     ("scale=0.1, causal=true", [1, 60, 60, 30, 2, 16, 64], true),
     ("scale=0.3, causal=true, p=0.1, path=\"a\"", [1, 129, 160, 54, 1, 16, 16], false),
     ("scale=0.3, causal=true", [1, 129, 160, 54, 1, 16, 16], true),
+    ("scale=0.3, causal=true, window=40", [1, 129, 160, 54, 1, 16, 16], true),
+    ("scale=0.3, causal=true, softcap=0.7, window=20", [1, 60, 60, 2, 2, 32, 16], true),
+    ("scale=0.4, causal=true, softcap=1.5", [2, 41, 37, 2, 3, 16, 32], false),
 ];
 
 /// The cases of attention on tensor cores; those of few heads in f16, too.

@@ -1,6 +1,7 @@
 //! The keys that a `config.json` can have, by family: the value of an absent key, and the handling of a stated one.
 
 mod check;
+mod newer;
 mod table;
 
 pub use table::KEYS;
@@ -19,7 +20,7 @@ pub struct Family {
 }
 
 /// All families that are read.
-pub const FAMILIES: [Family; 10] = [
+pub const FAMILIES: [Family; 17] = [
     Family { name: "llama", class: "LlamaConfig" },
     Family { name: "mistral", class: "MistralConfig" },
     Family { name: "qwen2", class: "Qwen2Config" },
@@ -29,6 +30,13 @@ pub const FAMILIES: [Family; 10] = [
     Family { name: "qwen3_moe", class: "Qwen3MoeConfig" },
     Family { name: "deepseek_v2", class: "DeepseekV2Config" },
     Family { name: "deepseek_v3", class: "DeepseekV3Config" },
+    Family { name: "gemma2", class: "Gemma2Config" },
+    Family { name: "gemma3_text", class: "Gemma3TextConfig" },
+    Family { name: "olmo2", class: "Olmo2Config" },
+    Family { name: "phi3", class: "Phi3Config" },
+    Family { name: "gpt_neox", class: "GPTNeoXConfig" },
+    Family { name: "glm4_moe", class: "Glm4MoeConfig" },
+    Family { name: "gpt_oss", class: "GptOssConfig" },
     Family { name: "gpt2", class: "GPT2Config" },
 ];
 

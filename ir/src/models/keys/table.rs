@@ -1,10 +1,47 @@
 //! The table. Defaults are those of the classes in `transformers` 5.23; `tests/transformers/compare.py` holds them against it.
 
+use super::newer::NEWER;
 use super::{Done, Key, ROPE};
 
-const ALL: &[&str] =
-    &["llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3", "gpt2"];
-const ROTARY: &[&str] =
+const ALL: &[&str] = &[
+    "llama",
+    "mistral",
+    "qwen2",
+    "qwen3",
+    "mixtral",
+    "qwen2_moe",
+    "qwen3_moe",
+    "deepseek_v2",
+    "deepseek_v3",
+    "gemma2",
+    "gemma3_text",
+    "olmo2",
+    "phi3",
+    "gpt_neox",
+    "glm4_moe",
+    "gpt_oss",
+    "gpt2",
+];
+const ROTARY: &[&str] = &[
+    "llama",
+    "mistral",
+    "qwen2",
+    "qwen3",
+    "mixtral",
+    "qwen2_moe",
+    "qwen3_moe",
+    "deepseek_v2",
+    "deepseek_v3",
+    "gemma2",
+    "gemma3_text",
+    "olmo2",
+    "phi3",
+    "gpt_neox",
+    "glm4_moe",
+    "gpt_oss",
+];
+/// Those of [`ROTARY`] whose rows are all in this file; `newer.rs` has more of the others.
+const HERE: &[&str] =
     &["llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3"];
 const QWEN: &[&str] = &["qwen2", "qwen3", "qwen2_moe", "qwen3_moe"];
 const QWEN_MOE: &[&str] = &["qwen2_moe", "qwen3_moe"];
@@ -22,26 +59,37 @@ const V3: &[&str] = &["deepseek_v3"];
 const GPT2: &[&str] = &["gpt2"];
 const SCALED: &[&str] = &[ROPE];
 
-type Names = &'static [&'static str];
+pub(super) type Names = &'static [&'static str];
 
-const fn read(names: Names, families: Names, default: &'static str, about: &'static str) -> Key {
+pub(super) const fn read(names: Names, families: Names, default: &'static str, about: &'static str) -> Key {
     Key { names, families, default, done: Done::Read, about }
 }
 
-const fn only(names: Names, families: Names, default: &'static str, about: &'static str) -> Key {
+pub(super) const fn only(names: Names, families: Names, default: &'static str, about: &'static str) -> Key {
     Key { names, families, default, done: Done::Only, about }
 }
 
-const fn nothing(names: Names, families: Names, about: &'static str) -> Key {
+pub(super) const fn nothing(names: Names, families: Names, about: &'static str) -> Key {
     Key { names, families, default: "", done: Done::Nothing, about }
 }
 
-const fn alias(names: Names, families: Names, of: &'static str) -> Key {
+pub(super) const fn alias(names: Names, families: Names, of: &'static str) -> Key {
     Key { names, families, default: "", done: Done::Alias(of), about: "another name" }
 }
 
 /// The handling of each key. The classes ignore keys that are not listed here.
-pub const KEYS: &[Key] = &[
+pub const KEYS: &[Key] = &joined::<{ TABLE.len() + NEWER.len() }>([TABLE, NEWER]);
+
+const fn joined<const N: usize>([first, second]: [&[Key]; 2]) -> [Key; N] {
+    let (mut all, mut at) = ([first[0]; N], 0);
+    while at < N {
+        all[at] = if at < first.len() { first[at] } else { second[at - first.len()] };
+        at += 1;
+    }
+    all
+}
+
+const TABLE: &[Key] = &[
     read(&["model_type"], ALL, "", "the family"),
     read(&["vocab_size"], &["llama", "mistral", "mixtral"], "32000", VOCABULARY),
     read(&["vocab_size"], QWEN, "151936", VOCABULARY),
@@ -80,7 +128,8 @@ pub const KEYS: &[Key] = &[
     read(&["head_dim"], &["qwen2", "qwen2_moe", "qwen3_moe"], "", HEAD),
     read(&["head_dim"], QWEN3, "128", "size of a head"),
     nothing(&["head_dim", "qk_head_dim"], DEEPSEEK, "the class sets it by the sizes of the parts of a head"),
-    read(&["hidden_act"], LLAMA, "\"silu\"", "silu; without a gate relu2"),
+    read(&["hidden_act"], &["llama", "olmo2", "phi3"], "\"silu\"", ACTIVATION),
+    read(&["hidden_act"], &["gpt_neox"], "\"gelu\"", ACTIVATION),
     only(&["hidden_act"], MISTRAL_AND_BEYOND, "\"silu\"", "the feed-forward net is built with it"),
     read(&["max_position_embeddings"], &["llama", "deepseek_v2"], "2048", CONTEXT),
     read(&["max_position_embeddings"], &["mistral", "mixtral"], "131072", CONTEXT),
@@ -94,30 +143,43 @@ pub const KEYS: &[Key] = &[
     ),
     read(&["rms_norm_eps"], ROTARY_BUT_MIXTRAL, "1e-6", "added in norms; those of latent vectors have 1e-6"),
     read(&["rms_norm_eps"], MIXTRAL, "1e-5", "added in norms"),
-    read(&["tie_word_embeddings"], ROTARY, "false", "the head's matrix is the embedding table"),
+    read(&["tie_word_embeddings"], NOT_TIED, "false", "the head's matrix is the embedding table"),
     read(&["tie_word_embeddings"], GPT2, "true", "the head's matrix is the embedding table"),
     read(&["rope_parameters", "rope_scaling"], ROTARY, "null", "rotary frequencies: the keys of `rope` below"),
     read(&["rope_theta"], ROTARY_BUT_MIXTRAL, "10000.0", "base of the rotary frequencies"),
     read(&["rope_theta"], MIXTRAL, "1000000.0", "base of the rotary frequencies"),
     read(
         &["original_max_position_embeddings"],
-        ROTARY,
+        ROTARY_BUT_PHI,
         "",
         "context before scaling, over the one in `rope_parameters`",
     ),
-    only(&["partial_rotary_factor"], ROTARY, "1.0", "all of a head turns"),
+    only(&["partial_rotary_factor"], WHOLE_HEADS, "1.0", "all of a head turns"),
+    read(&["partial_rotary_factor"], &["phi3"], "1.0", TURNED),
+    read(&["partial_rotary_factor"], &["glm4_moe"], "0.5", TURNED),
+    read(&["rotary_pct"], &["gpt_neox"], "0.25", TURNED),
     nothing(&["rope_interleave"], DEEPSEEK, "the order of elements in a head; training does not depend on it"),
-    only(&["attention_bias"], ROTARY_BUT_QWEN2, "false", "products of attention have no bias"),
+    only(&["attention_bias"], WITHOUT_BIAS, "false", "products of attention have no bias"),
+    read(&["attention_bias"], WITH_BIAS, "false", "products of attention have a bias"),
+    read(&["attention_bias"], &["glm4_moe"], "false", "queries, keys and values have a bias"),
+    read(&["attention_bias"], &["gpt_neox", "gpt_oss"], "true", "products of attention have a bias"),
     only(&["attention_bias", "qkv_bias"], QWEN2, "true", "the class always has a bias of queries, keys and values"),
     read(&["qkv_bias"], QWEN2_MOE, "true", "queries, keys and values have a bias"),
-    only(&["mlp_bias"], ROTARY, "false", "the feed-forward net has no bias"),
+    read(&["mlp_bias"], LLAMA, "false", "the products of the feed-forward net have biases"),
+    only(&["mlp_bias"], MISTRAL_AND_BEYOND, "false", "the feed-forward net has no bias"),
     only(&["attention_dropout"], ROTARY, "0.0", "attention drops nothing"),
     read(&["sliding_window"], &["mistral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe"], "4096", WINDOW),
     read(&["sliding_window"], MIXTRAL, "null", WINDOW),
     read(&["use_sliding_window"], QWEN, "false", "`sliding_window` counts"),
     read(&["max_window_layers"], &["qwen2", "qwen3", "qwen2_moe"], "28", "which layers have the window"),
     nothing(&["max_window_layers"], WITHOUT_WINDOW_LAYERS, "the class does not read it"),
-    read(&["layer_types"], ROTARY, "null", "full_attention for all layers, or what the window implies"),
+    read(
+        &["layer_types"],
+        &["qwen2", "qwen3", "qwen2_moe", "gemma2", "gemma3_text", "gpt_oss"],
+        "null",
+        "sliding_attention or full_attention, by layer",
+    ),
+    read(&["layer_types"], ONE_TYPE, "null", "full_attention for all layers"),
     nothing(&["pretraining_tp"], ROTARY, "how a product is summed up"),
     read(&["num_local_experts"], MIXTRAL, "8", EXPERTS),
     read(&["num_experts"], QWEN2_MOE, "60", EXPERTS),
@@ -155,13 +217,8 @@ pub const KEYS: &[Key] = &[
     read(&["first_k_dense_replace"], V2, "0", "layers in front without experts"),
     read(&["first_k_dense_replace"], V3, "3", "layers in front without experts"),
     only(&["moe_layer_freq"], DEEPSEEK, "1", "the class does not read it"),
-    read(
-        &["decoder_sparse_step"],
-        QWEN_MOE,
-        "1",
-        "one layer in this number has experts; those without must come first",
-    ),
-    read(&["mlp_only_layers"], QWEN_MOE, "null", "layers without experts; they must come first"),
+    read(&["decoder_sparse_step"], QWEN_MOE, "1", "one layer in this number has experts"),
+    read(&["mlp_only_layers"], QWEN_MOE, "null", "layers without experts"),
     read(&["q_lora_rank"], DEEPSEEK, "1536", "size of the vector that queries come from; null: none"),
     read(&["kv_lora_rank"], DEEPSEEK, "512", "size of the vector that keys and values come from"),
     read(&["qk_nope_head_dim"], DEEPSEEK, "128", "size of the part of a head without positions"),
@@ -265,8 +322,9 @@ pub const KEYS: &[Key] = &[
         ALL,
         "the text determines the tokens",
     ),
-    nothing(&["pad_token_id"], GPT2, "the embedding has no padding"),
-    read(&["pad_token_id"], ROTARY, "null", "its row of the embedding learns nothing at its own positions"),
+    nothing(&["pad_token_id"], &["gpt2", "gpt_neox"], "the embedding has no padding"),
+    read(&["pad_token_id"], HERE, "null", PAD),
+    read(&["pad_token_id"], &["glm4_moe", "gpt_oss"], "null", PAD),
     nothing(
         &[
             "assistant_confidence_threshold",
@@ -322,28 +380,85 @@ pub const KEYS: &[Key] = &[
         "null",
         "yarn: where that comes from; DeepSeek: and the scores' factor",
     ),
-    only(&["partial_rotary_factor"], SCALED, "1.0", "all of a head turns"),
+    read(
+        &["partial_rotary_factor"],
+        SCALED,
+        "",
+        "the part of a head that turns; 1.0 but for phi3, gpt_neox and glm4_moe",
+    ),
     only(&["short_factor", "long_factor", "mrope_section"], SCALED, "null", "of kinds that are not supported"),
     nothing(&["finetuned"], SCALED, "no class reads it"),
 ];
 
-const VOCABULARY: &str = "size of the vocabulary";
-const HIDDEN: &str = "size of the residual stream";
-const FEED_FORWARD: &str = "size between the matrices of the feed-forward net";
-const LAYERS: &str = "number of layers";
-const HEADS: &str = "query heads";
-const KV_HEADS: &str = "key and value heads; null: the number of query heads";
-const HEAD: &str = "size of a head; null or absent: `hidden_size` over the heads";
-const CONTEXT: &str = "context before scaling, unless another key states it";
-const WINDOW: &str = "tokens that attention looks back over; sequences must not be longer. null: all";
-const EXPERTS: &str = "how many experts a token can be sent to";
-const CHOSEN: &str = "how many it is sent to";
+pub(super) const VOCABULARY: &str = "size of the vocabulary";
+pub(super) const HIDDEN: &str = "size of the residual stream";
+pub(super) const FEED_FORWARD: &str = "size between the matrices of the feed-forward net";
+pub(super) const LAYERS: &str = "number of layers";
+pub(super) const HEADS: &str = "query heads";
+pub(super) const KV_HEADS: &str = "key and value heads; null: the number of query heads";
+pub(super) const HEAD: &str = "size of a head; null or absent: `hidden_size` over the heads";
+pub(super) const CONTEXT: &str = "context before scaling, unless another key states it";
+pub(super) const WINDOW: &str = "tokens that attention sees, the last ones; null: all";
+pub(super) const EXPERTS: &str = "how many experts a token can be sent to";
+pub(super) const CHOSEN: &str = "how many it is sent to";
+pub(super) const PAD: &str = "its row of the embedding learns nothing at its own positions";
+const TURNED: &str = "the part of a head that positions turn";
+const ACTIVATION: &str = "silu, gelu, gelu_pytorch_tanh or relu2";
 
 const MISTRAL_AND_BEYOND: &[&str] =
     &["mistral", "qwen2", "qwen3", "mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3"];
 const ROTARY_BUT_MIXTRAL: &[&str] =
     &["llama", "mistral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3"];
-const ROTARY_BUT_QWEN2: &[&str] =
-    &["llama", "mistral", "qwen3", "mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3"];
+const ROTARY_BUT_PHI: &[&str] = &[
+    "llama",
+    "mistral",
+    "qwen2",
+    "qwen3",
+    "mixtral",
+    "qwen2_moe",
+    "qwen3_moe",
+    "deepseek_v2",
+    "deepseek_v3",
+    "gemma2",
+    "gemma3_text",
+    "olmo2",
+    "gpt_neox",
+    "glm4_moe",
+    "gpt_oss",
+];
+const NOT_TIED: &[&str] = &[
+    "llama",
+    "mistral",
+    "qwen2",
+    "qwen3",
+    "mixtral",
+    "qwen2_moe",
+    "qwen3_moe",
+    "deepseek_v2",
+    "deepseek_v3",
+    "olmo2",
+    "phi3",
+    "gpt_neox",
+    "glm4_moe",
+    "gpt_oss",
+];
+const WHOLE_HEADS: &[&str] = &[
+    "llama",
+    "mistral",
+    "qwen2",
+    "qwen3",
+    "mixtral",
+    "qwen2_moe",
+    "qwen3_moe",
+    "deepseek_v2",
+    "deepseek_v3",
+    "gemma2",
+    "gemma3_text",
+    "olmo2",
+    "gpt_oss",
+];
+const WITHOUT_BIAS: &[&str] = &["mistral", "mixtral", "qwen2_moe", "deepseek_v2", "deepseek_v3", "phi3"];
+const WITH_BIAS: &[&str] = &["llama", "qwen3", "qwen3_moe", "gemma2", "gemma3_text", "olmo2"];
+const ONE_TYPE: &[&str] = &["llama", "mistral", "mixtral", "qwen3_moe", "deepseek_v2", "deepseek_v3"];
 const WITHOUT_WINDOW_LAYERS: &[&str] = &["llama", "mistral", "mixtral", "qwen3_moe", "deepseek_v2", "deepseek_v3"];
 const SOFTMAX_MOE: &[&str] = &["mixtral", "qwen2_moe", "qwen3_moe"];

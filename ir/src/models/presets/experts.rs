@@ -3,8 +3,8 @@
 use super::Preset;
 use super::llama::LLAMA3_8B;
 use super::qwen::QWEN3_8B;
-use crate::models::{Experts, Latent, LlamaConfig, ModelConfig};
-use crate::ops::GroupLimit;
+use crate::models::{Clamp, Experts, Latent, LayerSet, LlamaConfig, ModelConfig, QkNorm, Window};
+use crate::ops::{GroupLimit, Scaling};
 
 /// `config.json` of mistralai/Mixtral-8x7B-v0.1.
 const MIXTRAL_8X7B: LlamaConfig = LlamaConfig {
@@ -26,7 +26,12 @@ const DEEPSEEK_V2_LITE: LlamaConfig = LlamaConfig {
     norm_eps: 1e-6,
     rope_theta: 10_000.0,
     latent: Some(Latent { query_rank: None, key_rank: 512, plain: 128, turned: 64, value: 128 }),
-    experts: Some(Experts { shared: 2 * 1408, dense_layers: 1, renormalise: false, ..Experts::softmax(64, 6, 1408) }),
+    experts: Some(Experts {
+        shared: 2 * 1408,
+        dense: LayerSet::First(1),
+        renormalise: false,
+        ..Experts::softmax(64, 6, 1408)
+    }),
     ..LLAMA3_8B
 };
 
@@ -49,7 +54,61 @@ const DEEPSEEK_V3: LlamaConfig = LlamaConfig {
 
 /// The experts of DeepSeek-V3 and its likes: eight of each token, one more that all take, sigmoid scores with a bias.
 const fn third(experts: u64, dense_layers: u32, size: u64, scale: f64) -> Experts {
-    Experts { shared: size, dense_layers, sigmoid: true, bias: true, scale, ..Experts::softmax(experts, 8, size) }
+    Experts {
+        shared: size,
+        dense: LayerSet::First(dense_layers),
+        sigmoid: true,
+        bias: true,
+        scale,
+        ..Experts::softmax(experts, 8, size)
+    }
+}
+
+/// The experts of Qwen1.5 and Qwen2: a shared one of another size, with a gate.
+const fn qwen2(experts: u64, chosen: u64, size: u64, shared: u64) -> Experts {
+    Experts { shared, shared_gate: true, renormalise: false, ..Experts::softmax(experts, chosen, size) }
+}
+
+/// `config.json` of zai-org/GLM-4.5, without the layer that predicts a second token. Half of a head turns.
+const GLM_45: LlamaConfig = LlamaConfig {
+    vocabulary: 151_552,
+    hidden: 5120,
+    feed_forward: 12_288,
+    layers: 92,
+    heads: 96,
+    turned: Some(64),
+    rope_theta: 1_000_000.0,
+    pad: Some(151_329),
+    qkv_bias: true,
+    qk_norm: QkNorm::Heads,
+    experts: Some(third(160, 3, 1536, 2.5)),
+    ..LLAMA3_8B
+};
+
+/// `config.json` of openai/gpt-oss-20b.
+const OSS_20B: LlamaConfig = LlamaConfig {
+    vocabulary: 201_088,
+    hidden: 2880,
+    feed_forward: 2880,
+    layers: 24,
+    heads: 64,
+    head: 64,
+    rope_theta: 150_000.0,
+    rope_scaling: Some(Scaling::Yarn { factor: 32.0, low: 1.0, high: 32.0, context: 4096, fractional: true }),
+    // The square of 0.1 ln 32 + 1.
+    score_factor: 1.813_260_434_039_495_8,
+    window: Some(Window { full: LayerSet::Every(2), ..Window::of_all(128) }),
+    pad: Some(199_999),
+    qkv_bias: true,
+    out_bias: true,
+    sinks: true,
+    experts: Some(oss(32)),
+    ..LLAMA3_8B
+};
+
+const fn oss(experts: u64) -> Experts {
+    let clamp = Some(Clamp { alpha: 1.702, limit: 7.0 });
+    Experts { biases: true, clamp, ..Experts::softmax(experts, 4, 2880) }
 }
 
 const fn named(name: &'static str, about: &'static str, context: u64, config: LlamaConfig) -> Preset {
@@ -108,7 +167,7 @@ pub(super) const PRESETS: &[Preset] = &[
             latent: LARGE,
             experts: Some(Experts {
                 shared: 2 * 1536,
-                dense_layers: 1,
+                dense: LayerSet::First(1),
                 limit: Some(GroupLimit { groups: 8, from: 3, by: 1 }),
                 renormalise: false,
                 scale: 16.0,
@@ -145,5 +204,71 @@ pub(super) const PRESETS: &[Preset] = &[
             experts: Some(third(384, 1, 2048, 2.827)),
             ..DEEPSEEK_V3
         },
+    ),
+    named(
+        "qwen1.5-moe-a2.7b",
+        "Qwen1.5, 14B parameters, 4 of 60 experts",
+        8192,
+        // config.json of Qwen/Qwen1.5-MoE-A2.7B.
+        LlamaConfig {
+            vocabulary: 151_936,
+            hidden: 2048,
+            feed_forward: 5632,
+            layers: 24,
+            heads: 16,
+            kv_heads: 16,
+            norm_eps: 1e-6,
+            rope_theta: 1_000_000.0,
+            qkv_bias: true,
+            experts: Some(qwen2(60, 4, 1408, 5632)),
+            ..LLAMA3_8B
+        },
+    ),
+    named(
+        "qwen2-57b-a14b",
+        "Qwen2, 57B parameters, 8 of 64 experts",
+        32_768,
+        // config.json of Qwen/Qwen2-57B-A14B.
+        LlamaConfig {
+            vocabulary: 151_936,
+            hidden: 3584,
+            feed_forward: 18_944,
+            layers: 28,
+            heads: 28,
+            kv_heads: 4,
+            norm_eps: 1e-6,
+            rope_theta: 1_000_000.0,
+            qkv_bias: true,
+            experts: Some(qwen2(64, 8, 2560, 20_480)),
+            ..LLAMA3_8B
+        },
+    ),
+    named("glm-4.5", "GLM-4.5, 353B parameters, 8 of 160 experts", 131_072, GLM_45),
+    named(
+        "glm-4.5-air",
+        "GLM-4.5 Air, 107B parameters, 8 of 128 experts",
+        131_072,
+        // config.json of zai-org/GLM-4.5-Air.
+        LlamaConfig {
+            hidden: 4096,
+            feed_forward: 10_944,
+            layers: 46,
+            qk_norm: QkNorm::None,
+            experts: Some(third(128, 1, 1408, 1.0)),
+            ..GLM_45
+        },
+    ),
+    named(
+        "gpt-oss-20b",
+        "gpt-oss, 21B parameters, 4 of 32 experts, windows of 128 in every second layer",
+        131_072,
+        OSS_20B,
+    ),
+    named(
+        "gpt-oss-120b",
+        "gpt-oss, 117B parameters, 4 of 128 experts, windows of 128 in every second layer",
+        131_072,
+        // config.json of openai/gpt-oss-120b.
+        LlamaConfig { layers: 36, experts: Some(oss(128)), ..OSS_20B },
     ),
 ];

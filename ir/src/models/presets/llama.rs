@@ -1,7 +1,7 @@
 //! Llama and its likes without experts.
 
 use super::Preset;
-use crate::models::{LlamaConfig, ModelConfig};
+use crate::models::{Activation, LlamaConfig, ModelConfig, Norms, QkNorm};
 use crate::ops::Scaling;
 
 /// The common fields of the Llama 3 models: `config.json` of meta-llama/Meta-Llama-3-8B.
@@ -10,20 +10,32 @@ pub(super) const LLAMA3_8B: LlamaConfig = LlamaConfig {
     hidden: 4096,
     feed_forward: 14_336,
     gated: true,
+    activation: Activation::Silu,
     layers: 32,
     heads: 32,
     kv_heads: 8,
     head: 128,
+    turned: None,
     norm_eps: 1e-5,
+    layer_norm: false,
+    norms: Norms::Before,
+    parallel: false,
     rope_theta: 500_000.0,
     rope_scaling: None,
+    score_size: None,
     score_factor: 1.0,
     turned_factor: 1.0,
+    softcap: None,
+    logit_softcap: None,
     window: None,
     pad: None,
     tied: false,
+    scaled_embeddings: false,
     qkv_bias: false,
-    qk_norm: false,
+    out_bias: false,
+    net_bias: false,
+    sinks: false,
+    qk_norm: QkNorm::None,
     deviation: 0.02,
     latent: None,
     experts: None,
@@ -61,6 +73,7 @@ const NEMOTRON_15B: LlamaConfig = LlamaConfig {
     hidden: 6144,
     feed_forward: 24_576,
     gated: false,
+    activation: Activation::ReluSquared,
     heads: 48,
     rope_theta: 10_000.0,
     ..LLAMA3_8B

@@ -1,8 +1,11 @@
 //! Published configurations by name, and small ones for tests.
 
+mod dense;
 mod experts;
+mod gemma;
 mod gpt;
 mod llama;
+mod neox;
 mod qwen;
 mod tiny;
 
@@ -23,7 +26,18 @@ pub struct Preset {
 
 /// All presets.
 pub fn presets() -> impl Iterator<Item = &'static Preset> {
-    [gpt::PRESETS, llama::PRESETS, qwen::PRESETS, experts::PRESETS, tiny::PRESETS].into_iter().flatten()
+    [
+        gpt::PRESETS,
+        neox::PRESETS,
+        llama::PRESETS,
+        dense::PRESETS,
+        gemma::PRESETS,
+        qwen::PRESETS,
+        experts::PRESETS,
+        tiny::PRESETS,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// The preset of a name.

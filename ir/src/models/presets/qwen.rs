@@ -2,7 +2,7 @@
 
 use super::Preset;
 use super::llama::LLAMA3_8B;
-use crate::models::{LlamaConfig, ModelConfig};
+use crate::models::{LlamaConfig, ModelConfig, QkNorm};
 
 /// `config.json` of Qwen/Qwen2.5-7B.
 const QWEN25_7B: LlamaConfig = LlamaConfig {
@@ -27,9 +27,28 @@ pub(super) const QWEN3_8B: LlamaConfig = LlamaConfig {
     heads: 32,
     kv_heads: 8,
     qkv_bias: false,
-    qk_norm: true,
+    qk_norm: QkNorm::Heads,
     ..QWEN25_7B
 };
+
+/// A small one: tied, of 32k tokens, and with the vocabulary of Qwen2.5-0.5B.
+const fn small25(name: &'static str, about: &'static str, sizes: [u64; 5]) -> Preset {
+    let [layers, hidden, feed_forward, heads, kv_heads] = sizes;
+    let head = hidden / heads;
+    let vocabulary = 151_936;
+    let config = LlamaConfig {
+        vocabulary,
+        layers: layers as u32,
+        hidden,
+        feed_forward,
+        heads,
+        kv_heads,
+        head,
+        tied: true,
+        ..QWEN25_7B
+    };
+    Preset { name, about, context: 32_768, config: ModelConfig::Llama(config) }
+}
 
 const fn qwen25(
     name: &'static str,
@@ -52,6 +71,9 @@ const fn qwen3(
 
 /// Each of `config.json` of the model of its name in Qwen's space on the hub.
 pub(super) const PRESETS: &[Preset] = &[
+    small25("qwen2.5-0.5b", "Qwen2.5, 0.5B parameters", [24, 896, 4864, 14, 2]),
+    small25("qwen2.5-1.5b", "Qwen2.5, 1.5B parameters", [28, 1536, 8960, 12, 2]),
+    small25("qwen2.5-3b", "Qwen2.5, 3.1B parameters", [36, 2048, 11_008, 16, 2]),
     qwen25("qwen2.5-7b", "Qwen2.5, 7.6B parameters", [28, 3584, 18_944, 28, 4]),
     qwen25("qwen2.5-14b", "Qwen2.5, 15B parameters", [48, 5120, 13_824, 40, 8]),
     qwen25("qwen2.5-32b", "Qwen2.5, 33B parameters", [64, 5120, 27_648, 40, 8]),

@@ -1,9 +1,10 @@
 //! Small models on bytes, to try things on: 256 bytes and an end of document.
 
 use super::Preset;
+use super::gemma::GEMMA3_4B;
 use super::gpt::GPT2;
 use super::llama::LLAMA3_8B;
-use crate::models::{Experts, Gpt2Config, LlamaConfig, ModelConfig};
+use crate::models::{Experts, Gpt2Config, LayerSet, LlamaConfig, ModelConfig, Window};
 
 /// Small enough to train on a CPU in minutes, wide enough for full matmul tiles; heads divide by four, so that tp = 4 fits.
 const TINY_LLAMA: LlamaConfig = LlamaConfig {
@@ -48,6 +49,26 @@ pub(super) const PRESETS: &[Preset] = &[
             layers: 4,
             heads: 4,
             ..GPT2
+        }),
+    },
+    Preset {
+        name: "tiny-gemma",
+        about: "a Gemma of 3.2M parameters on bytes, windows of 64 in two of three layers, to try things on",
+        context: 256,
+        config: ModelConfig::Llama(LlamaConfig {
+            vocabulary: 257,
+            hidden: 256,
+            feed_forward: 768,
+            heads: 8,
+            kv_heads: 4,
+            head: 32,
+            layers: 4,
+            softcap: Some(50.0),
+            logit_softcap: Some(30.0),
+            window: Some(Window { tokens: 64, full: LayerSet::Every(3), rope_theta: Some(10_000.0) }),
+            rope_scaling: None,
+            pad: None,
+            ..GEMMA3_4B
         }),
     },
 ];

@@ -7,8 +7,9 @@ use egg::Id;
 use ir::graph::{Block, SectionKind};
 use ir::ids::Value;
 use ir::ops::{
-    Attention, Attr, Attrs, Broadcast, Builder, Concat, CrossEntropy, Dropout, Einsum, Embedding, Equation, Iota,
-    LayerNorm, Op, Permute, Reduce, Reshape, RmsNorm, Rope, Select, Selected, Shapes, Slice, Take, Unary, UnaryKind,
+    Attention, AttentionSettings, Attr, Attrs, Broadcast, Builder, Concat, CrossEntropy, Dropout, Einsum, Embedding,
+    Equation, Iota, LayerNorm, Op, Permute, Reduce, Reshape, RmsNorm, Rope, Select, Selected, Shapes, Slice, Take,
+    Unary, UnaryKind,
 };
 use ir::types::{DType, Dim, Dims, PartialKind, Type};
 use std::collections::{HashMap, HashSet};
@@ -350,9 +351,9 @@ fn made(made: &Made) -> Op {
         Made::CrossEntropy => CrossEntropy.into(),
         Made::Attention { scale, causal, dropout } => {
             let dropout = dropout.as_ref().map(|(p, path)| self::dropout(*p, path));
-            Attention { scale: scale.get(), causal: *causal, dropout, piece: None }.into()
+            Attention(AttentionSettings { dropout, ..AttentionSettings::new(scale.get(), *causal) }).into()
         }
-        Made::Rope { theta } => Rope { theta: theta.get(), scaling: None, inverse: false }.into(),
+        Made::Rope { theta } => Rope { theta: theta.get(), scaling: None, turned: None, inverse: false }.into(),
         Made::Embedding => Embedding { pad: None }.into(),
     }
 }

@@ -103,8 +103,12 @@ impl Speller<'_> {
             KernelOp::Softmax(_) => Some(self.softmax(x)),
             KernelOp::CrossEntropy(_) => Some(self.cross_entropy(x, stmt.operands[1])),
             KernelOp::Embedding(op) if op.pad.is_none() => Some(self.embedding(x, stmt.operands[1])),
-            KernelOp::Rope(rope) => Some(self.rope(x, stmt.operands[1], rope.theta, stmt.results[0])),
-            KernelOp::Attention(op) => Some(self.attention(stmt, op.scale)),
+            KernelOp::Rope(rope) if rope.turned.is_none() => {
+                Some(self.rope(x, stmt.operands[1], rope.theta, stmt.results[0]))
+            }
+            KernelOp::Attention(op) if op.0.window.is_none() && op.0.softcap.is_none() => {
+                Some(self.attention(stmt, op.0.scale))
+            }
             KernelOp::Einsum(op) => self.product(&op.equation, x, stmt.operands[1], stmt.results[0]),
             KernelOp::Binary(Binary { kind, equation: Some(equation) }) if self.style.broadcasts() => {
                 let y = self.spread_to(equation, stmt.operands[1], stmt.results[0]);

@@ -18,7 +18,7 @@ pub(super) fn scratch(attention: &Attention) -> usize {
 /// The gradients must have the sizes of the attention, and the rows of this block's head be written by no one
 /// else.
 pub(super) unsafe fn block(block: &Block<'_>, saved: &Saved<'_>, [dq, dk, dv]: [Target; 3], scratch: &mut [f32]) {
-    let Attention { d, c, scale, .. } = *block.attention;
+    let Attention { d, c, scale, softcap, .. } = *block.attention;
     let lanes = block.lanes;
     let factors = factors_size(block.attention, lanes);
     let sizes = [d * lanes, c * lanes, c * lanes, KEYS * lanes, KEYS * lanes, lanes, lanes, factors];
@@ -35,12 +35,16 @@ pub(super) unsafe fn block(block: &Block<'_>, saved: &Saved<'_>, [dq, dk, dv]: [
         let (lse, delta) = (&lse[part.lanes.clone()], &delta[part.lanes.clone()]);
         block.scores(part, queries, p);
         block.products(part, block.of_keys(part, block.x.v, c), block.padded(dout), c, 1.0, dp);
-        match &block.attention.dropout {
+        let probabilities = |p: &mut [f32], dp: &mut [f32]| match softcap {
             None => probabilities(p, dp, lse, delta),
+            Some(softcap) => bounded_probabilities(p, dp, lse, delta, softcap),
+        };
+        match &block.attention.dropout {
+            None => probabilities(p, dp),
             Some(dropout) => {
                 let factors = block.factors(part, dropout, factors);
                 multiply_by(dp, factors);
-                probabilities(p, dp, lse, delta);
+                probabilities(p, dp);
                 multiply_by(p, factors);
             }
         }
@@ -76,6 +80,19 @@ simd! {
             for (((p, dp), &lse), &delta) in p.iter_mut().zip(dp).zip(lse).zip(delta) {
                 *p = exp::<FMA>(*p - lse);
                 *dp = *p * (*dp - delta);
+            }
+        }
+    }
+
+    /// The same for bounded scores; the slope of the bound is `1 - (score / softcap)^2`.
+    fn bounded_probabilities(p: &mut [f32], dp: &mut [f32], lse: &[f32], delta: &[f32], softcap: f32) {
+        let lanes = lse.len();
+        for (p, dp) in p.chunks_exact_mut(lanes).zip(dp.chunks_exact_mut(lanes)) {
+            for (((p, dp), &lse), &delta) in p.iter_mut().zip(dp).zip(lse).zip(delta) {
+                // A score that is not seen is infinite, and has no probability.
+                let share = if *p < -softcap { 1.0 } else { *p / softcap };
+                *p = exp::<FMA>(*p - lse);
+                *dp = *p * (*dp - delta) * (1.0 - share * share);
             }
         }
     }

@@ -42,6 +42,10 @@ pub(super) unsafe fn block(block: &Block<'_>, out: Target, lse: Target, scratch:
         // SAFETY: `acc` is a slice of `lanes` rows of `c`, borrowed for writing.
         unsafe { multiply([lanes, c, part.keys.len()], probabilities, values, to, 1.0, true, 1) };
     });
+    if let Some(sink) = block.sink() {
+        sum_sink(max, sum, shrink, sink);
+        scale_rows(acc, c, shrink);
+    }
     finish(max, sum, shrink);
     scale_rows(acc, c, shrink);
     for i in 0..block.queries.len() {
@@ -91,6 +95,16 @@ simd! {
             for v in row {
                 *v *= factor;
             }
+        }
+    }
+
+    /// Adds the exponential of one more score to the sum of each query. What was summed before must be multiplied by `shrink`.
+    fn sum_sink(max: &mut [f32], sum: &mut [f32], shrink: &mut [f32], sink: f32) {
+        for ((max, sum), shrink) in max.iter_mut().zip(sum).zip(shrink) {
+            let next = if sink > *max { sink } else { *max };
+            *shrink = exp::<FMA>(*max - next);
+            *sum = *sum * *shrink + exp::<FMA>(sink - next);
+            *max = next;
         }
     }
 

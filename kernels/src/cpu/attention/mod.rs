@@ -6,7 +6,7 @@
 //! parallel vector lanes. Blocks of keys that no query attends to are skipped. Where some query does not attend to some key,
 //! the block is split into parts of few queries, each with the keys from the first to the last that one of these attends to.
 //! With dropout, the backward pass draws the factors of each part of the weights again. The product of a result and its
-//! gradient is the same as without dropout.
+//! gradient is the same as without dropout. A bound of scores is part of them; gradients by scores have its slope.
 //!
 //! Narrow tensors are widened as their blocks are read. Scores of queries and keys in bf16 are products in bf16 where the
 //! processor has them. All other products have an operand in f32: weights are not rounded.
@@ -30,8 +30,8 @@ use super::par::{FLOPS, Par, Rows};
 use crate::cpu::narrow::Floats;
 
 /// The sizes and settings of an attention. Scores are `scale q.k`; query and key see each other if they are of the same
-/// segment and, with `causal`, the key's position is not behind the query's. `s` and `t` may differ, and be parts of
-/// longer sequences.
+/// segment and, with `causal`, the key's position is not behind the query's, and with a window not too far before it. `s` and
+/// `t` may differ, and be parts of longer sequences.
 #[derive(Clone, Copy, Debug)]
 pub struct Attention {
     /// Sequences.
@@ -52,6 +52,10 @@ pub struct Attention {
     pub scale: f32,
     /// True if a query sees only keys up to its own position.
     pub causal: bool,
+    /// The positions that a query sees, its own and those before it; `None`: all. Only with `causal`.
+    pub window: Option<u64>,
+    /// The bound `c` of scores, which become `c tanh(score / c)`; `None`: no bound.
+    pub softcap: Option<f32>,
     /// Dropout of the softmax, if any.
     pub dropout: Option<Dropout>,
 }
@@ -96,6 +100,8 @@ pub struct Inputs<'a> {
     pub qseg: &'a [i32],
     /// Segments of the keys.
     pub kseg: &'a [i32],
+    /// A further score of each query of a head, of no value: `[g, r]`. Only the forward pass reads it.
+    pub sink: Option<Floats<'a>>,
 }
 
 /// Values of the forward that the backward reads, and the gradient of the result.
@@ -205,7 +211,13 @@ impl Attention {
         assert_eq!([x.q.len(), x.k.len(), x.v.len()], [b * s * g * r * d, b * t * g * d, b * t * g * c], "q, k, v");
         assert_eq!([x.qpos.len(), x.qseg.len()], [b * s; 2], "positions and segments of queries");
         assert_eq!([x.kpos.len(), x.kseg.len()], [b * t; 2], "positions and segments of keys");
+        assert!(x.sink.is_none_or(|sink| sink.len() == g * r), "size of sink");
         assert_eq!([out, lse], [b * s * g * r * c, b * s * g * r], "out and lse");
+    }
+
+    /// The farthest that a query sees back, in positions.
+    fn back(&self) -> i32 {
+        self.window.map_or(i32::MAX, |window| i32::try_from(window.saturating_sub(1)).unwrap_or(i32::MAX))
     }
 
     /// Index of the row of query `i` among rows of all query heads.

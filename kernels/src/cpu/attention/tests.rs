@@ -27,13 +27,21 @@ fn naive(a: &Attention, x: &Inputs<'_>, dout: &[f32]) -> Exact {
         let key_row = |j: usize| (bi * t + j) * g + row / r % g;
         let sees = |j: usize| {
             let j = bi * t + j;
-            x.qseg[i] == x.kseg[j] && (!a.causal || x.kpos[j] <= x.qpos[i])
+            let back = i64::from(x.qpos[i]) - i64::from(x.kpos[j]);
+            let is_near = a.window.is_none_or(|window| back < 0 || (back as u64) < window);
+            x.qseg[i] == x.kseg[j] && (!a.causal || back >= 0) && is_near
         };
         let scale = f64::from(a.scale);
         let seen: Vec<usize> = (0..t).filter(|&j| sees(j)).collect();
-        let score = |j: usize| scale * dot(&q[row * d..][..d], &k[key_row(j) * d..][..d]);
+        let unbounded = |j: usize| scale * dot(&q[row * d..][..d], &k[key_row(j) * d..][..d]);
+        let bound = |x: f64| a.softcap.map_or(x, |softcap| f64::from(softcap) * (x / f64::from(softcap)).tanh());
+        let slope = |x: f64| a.softcap.map_or(1.0, |softcap| 1.0 - (x / f64::from(softcap)).tanh().powi(2));
+        let score = |j: usize| bound(unbounded(j));
         let max = seen.iter().map(|&j| score(j)).fold(f64::NEG_INFINITY, f64::max);
-        e.lse[row] = max + seen.iter().map(|&j| (score(j) - max).exp()).sum::<f64>().ln();
+        let sink = x.sink.map(|sink| f64::from(sink.wide()[row % (g * r)]));
+        let max = sink.map_or(max, |sink| max.max(sink));
+        let scores = seen.iter().map(|&j| score(j)).chain(sink);
+        e.lse[row] = max + scores.map(|score| (score - max).exp()).sum::<f64>().ln();
         let probability: Vec<f64> = seen.iter().map(|&j| (score(j) - e.lse[row]).exp()).collect();
         let dout = &dout[row * c..][..c];
         let factor = |j: usize| a.dropout.map_or(1.0, |dropout| factor(&dropout, [bi, i % s, row / r % g, row % r, j]));
@@ -43,7 +51,7 @@ fn naive(a: &Attention, x: &Inputs<'_>, dout: &[f32]) -> Exact {
         let delta = dot(&e.out[row * c..][..c], dout);
         for (&j, p) in seen.iter().zip(&probability) {
             let (k_at, v_at) = (key_row(j) * d, key_row(j) * c);
-            let ds = scale * p * (factor(j) * dot(dout, &v[v_at..][..c]) - delta);
+            let ds = scale * slope(unbounded(j)) * p * (factor(j) * dot(dout, &v[v_at..][..c]) - delta);
             (0..c).for_each(|n| e.gradients[2][v_at + n] += factor(j) * p * dout[n]);
             (0..d).for_each(|n| e.gradients[1][k_at + n] += ds * q[row * d + n]);
             (0..d).for_each(|n| e.gradients[0][row * d + n] += ds * k[k_at + n]);
@@ -74,7 +82,7 @@ fn check_stored(a: &Attention, [qpos, kpos, qseg, kseg]: &Places, format: Option
     let counts = [(1, rows * d), (2, b * t * g * d), (3, b * t * g * c), (4, rows * c)];
     let stored = counts.map(|(seed, n)| Stored::new(format, &normals(n, seed)));
     let [q, k, v, dout] = stored.each_ref().map(|x| &x.numbers);
-    let x = Inputs { q: q.into(), k: k.into(), v: v.into(), qpos, kpos, qseg, kseg };
+    let x = Inputs { q: q.into(), k: k.into(), v: v.into(), qpos, kpos, qseg, kseg, sink: None };
     let exact = naive(a, &x, dout);
     let [q, k, v, dout] = stored.each_ref().map(Stored::floats);
     let x = Inputs { q, k, v, ..x };
@@ -94,7 +102,20 @@ fn check_stored(a: &Attention, [qpos, kpos, qseg, kseg]: &Places, format: Option
 
 /// `b, s, t, g, r, d, c`
 fn attention([b, s, t, g, r, d, c]: [usize; 7], causal: bool) -> Attention {
-    Attention { b, s, t, g, r, d, c, scale: 1.0 / (d.max(1) as f32).sqrt(), causal, dropout: None }
+    Attention {
+        b,
+        s,
+        t,
+        g,
+        r,
+        d,
+        c,
+        scale: 1.0 / (d.max(1) as f32).sqrt(),
+        causal,
+        window: None,
+        softcap: None,
+        dropout: None,
+    }
 }
 
 /// The attention as a part, somewhere, of a larger one whose weights are dropped.
@@ -159,6 +180,62 @@ fn random_positions_and_segments() {
 }
 
 #[test]
+fn windows_and_bounded_scores() {
+    for (seed, size) in SIZES.into_iter().enumerate() {
+        let ([b, s, t, ..], seed) = (size, 10 * seed as u32);
+        let ([qpos, qseg], [kpos, kseg]) = (in_order(b, s, 40), in_order(b, t, 0));
+        let ordered = [qpos, kpos, qseg, kseg];
+        let random = [
+            integers(b * s, seed, 0, 200),
+            integers(b * t, seed + 1, 0, 200),
+            integers(b * s, seed + 2, 0, 2),
+            integers(b * t, seed + 3, 0, 2),
+        ];
+        for (window, softcap) in
+            [(Some(1), None), (Some(50), None), (Some(u64::MAX), Some(0.5)), (None, Some(2.0)), (Some(130), Some(0.7))]
+        {
+            let a = Attention { window, softcap, ..attention(size, true) };
+            for places in [&ordered, &random] {
+                check(&a, places, Par(2));
+                check(&dropping(a), places, Par(1));
+            }
+        }
+    }
+}
+
+/// Queries that see nothing have the sink alone.
+#[test]
+fn sinks_are_scores_without_values() {
+    for (seed, size) in SIZES.into_iter().enumerate() {
+        let ([b, s, t, g, r, d, c], seed) = (size, 10 * seed as u32);
+        let places = [
+            integers(b * s, seed, 0, 200),
+            integers(b * t, seed + 1, 0, 200),
+            integers(b * s, seed + 2, 0, 2),
+            integers(b * t, seed + 3, 0, 2),
+        ];
+        let [qpos, kpos, qseg, kseg] = &places;
+        let [q, k, v, dout, sink] =
+            [(b * s * g * r * d, 1), (b * t * g * d, 2), (b * t * g * c, 3), (b * s * g * r * c, 4), (g * r, 5)]
+                .map(|(n, seed)| normals(n, seed));
+        let sink = Some(sink.as_slice().into());
+        let x = Inputs { q: (&q).into(), k: (&k).into(), v: (&v).into(), qpos, kpos, qseg, kseg, sink };
+        let a = attention(size, true);
+        let exact = naive(&a, &x, &dout);
+        let (mut out, mut lse) = (vec![f32::NAN; dout.len()], vec![f32::NAN; b * s * g * r]);
+        a.forward(&x, &mut out, &mut lse, Par(2), &mut vec![]);
+        assert_close(&out, &exact.out, 1e-5);
+        assert_close(&lse, &exact.lse, 1e-5);
+        let [mut dq, mut dk, mut dv] = [q.len(), k.len(), v.len()].map(|n| vec![f32::NAN; n]);
+        let saved = Saved { out: (&out).into(), lse: &lse, dout: (&dout).into() };
+        a.backward(&x, &saved, Gradients { dq: &mut dq, dk: &mut dk, dv: &mut dv }, Par(1), &mut vec![]);
+        for (got, exact) in [dq, dk, dv].iter().zip(&exact.gradients) {
+            assert_close(got, exact, 3e-5);
+        }
+    }
+}
+
+#[test]
 fn packed_documents() {
     let size = [2, 400, 400, 1, 2, 8, 8];
     let pos: Vec<i32> = (0..800).map(|i| i % 400 % 150).collect();
@@ -191,6 +268,7 @@ fn a_query_that_sees_nothing_gets_nothing() {
         kpos: &kpos,
         qseg: &[0; 2],
         kseg: &[0; 3],
+        sink: None,
     };
     let (mut out, mut lse) = ([f32::NAN; 8], [f32::NAN; 2]);
     a.forward(&x, &mut out, &mut lse, Par(1), &mut vec![]);
@@ -211,8 +289,16 @@ fn a_query_that_sees_one_key_alone_moves_nothing() {
         let (n, a) = (70, attention([1, 70, 70, 1, 1, width, width], false));
         let [q, k, v, dout] = [1, 2, 3, 4].map(|seed| normals(n * width, seed));
         let (pos, seg): (Vec<i32>, Vec<i32>) = (vec![0; n], (0..n as i32).collect());
-        let x =
-            Inputs { q: (&q).into(), k: (&k).into(), v: (&v).into(), qpos: &pos, kpos: &pos, qseg: &seg, kseg: &seg };
+        let x = Inputs {
+            q: (&q).into(),
+            k: (&k).into(),
+            v: (&v).into(),
+            qpos: &pos,
+            kpos: &pos,
+            qseg: &seg,
+            kseg: &seg,
+            sink: None,
+        };
         let (mut out, mut lse) = (vec![f32::NAN; n * width], vec![f32::NAN; n]);
         a.forward(&x, &mut out, &mut lse, Par(1), &mut vec![]);
         assert_eq!(out, v);
@@ -233,7 +319,16 @@ fn parts_by_queries_and_sequences_are_the_whole() {
     };
     let forward = |a: &Attention, q: &[f32], kv: &[f32]| {
         let (rows, keys) = (vec![0; a.b * a.s], vec![0; a.b * a.t]);
-        let x = Inputs { q: q.into(), k: kv.into(), v: kv.into(), qpos: &rows, kpos: &keys, qseg: &rows, kseg: &keys };
+        let x = Inputs {
+            q: q.into(),
+            k: kv.into(),
+            v: kv.into(),
+            qpos: &rows,
+            kpos: &keys,
+            qseg: &rows,
+            kseg: &keys,
+            sink: None,
+        };
         let (mut out, mut lse) = (vec![f32::NAN; q.len()], vec![f32::NAN; q.len() / d]);
         a.forward(&x, &mut out, &mut lse, Par(1), &mut vec![]);
         out

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::super::dropout::drop_run;
 use super::super::gemm::{self, multiply};
+use super::super::math::tanh;
 use super::super::matrix::{Matrix, Target};
 use super::super::simd::simd;
 use super::{Attention, Dropout, Head, Inputs};
@@ -68,6 +69,18 @@ impl<'a> Block<'a> {
         let start = index * QUERIES;
         let queries = start..attention.s.min(start + QUERIES);
         Block { attention, x, head, lanes: queries.len().next_multiple_of(LANES), queries }
+    }
+
+    /// The further score of this block's head, if there is one.
+    pub(super) fn sink(&self) -> Option<f32> {
+        let Head([_, g, r]) = self.head;
+        let sink = self.x.sink?.skip(g * self.attention.r + r);
+        let mut wide = [0.0];
+        match sink {
+            Floats::Wide(x) => wide[0] = x[0],
+            Floats::Narrow(format, bytes) => widen_rows(format, bytes, [1, 1], &mut wide),
+        }
+        Some(wide[0])
     }
 
     /// Index of the row of this block's `i`-th query among rows of all query heads.
@@ -168,18 +181,22 @@ impl<'a> Block<'a> {
     fn seen_by(&self, lanes: Range<usize>) -> SeenBy {
         let places = self.query_places(&lanes);
         let some = if self.attention.causal { bounds(places.pos) } else { [i32::MAX; 2] };
-        SeenBy { positions: some, segments: bounds(places.seg) }
+        SeenBy { positions: some, back: self.attention.back(), segments: bounds(places.seg) }
     }
 
     /// Scores of a part: a row of its lanes for each key. Keys that are not seen get negative infinity.
     pub(super) fn scores(&self, part: &Subblock, queries: Columns<'_>, scores: &mut [f32]) {
-        let Attention { d, scale, causal, .. } = *self.attention;
+        let Attention { d, scale, causal, softcap, .. } = *self.attention;
         self.products(part, self.of_keys(part, self.x.k, d), queries, d, scale, scores);
+        if let Some(softcap) = softcap {
+            bound_scores(scores, softcap);
+        }
         if part.hidden < part.keys.end {
             let lanes = part.lanes.len();
             let hidden = part.hidden..part.keys.end;
             let scores = &mut scores[(hidden.start - part.keys.start) * lanes..];
-            mask(scores, lanes, self.query_places(&part.lanes), self.key_places(&hidden), causal);
+            let places = [self.query_places(&part.lanes), self.key_places(&hidden)];
+            mask(scores, lanes, places, causal, self.attention.back());
         }
     }
 
@@ -232,10 +249,12 @@ impl<'a> Block<'a> {
     }
 }
 
-/// Bounds of what some queries see: keys up to their positions, of their segments.
+/// Bounds of what some queries see: keys up to their positions, not too far back, of their segments.
 struct SeenBy {
     /// The least and the greatest position.
     positions: [i32; 2],
+    /// The farthest that one sees back.
+    back: i32,
     /// The least and the greatest segment.
     segments: [i32; 2],
 }
@@ -243,12 +262,14 @@ struct SeenBy {
 impl SeenBy {
     /// True if one of the queries may see the key of a position and a segment.
     fn may_see(&self, (&pos, &seg): (&i32, &i32)) -> bool {
-        pos <= self.positions[1] && (self.segments[0]..=self.segments[1]).contains(&seg)
+        let [first, last] = self.positions;
+        pos <= last && first.saturating_sub(pos) <= self.back && (self.segments[0]..=self.segments[1]).contains(&seg)
     }
 
     /// True if each of them sees it.
     fn all_see(&self, (&pos, &seg): (&i32, &i32)) -> bool {
-        pos <= self.positions[0] && self.segments == [seg; 2]
+        let [first, last] = self.positions;
+        pos <= first && last.saturating_sub(pos) <= self.back && self.segments == [seg; 2]
     }
 }
 
@@ -293,13 +314,22 @@ simd! {
         }
     }
 
-    fn mask(scores: &mut [f32], lanes: usize, queries: Places<'_>, keys: Places<'_>, causal: bool) {
+    /// `x = softcap tanh(x / softcap)`
+    fn bound_scores(x: &mut [f32], softcap: f32) {
+        for x in x {
+            *x = softcap * tanh::<FMA>(*x / softcap);
+        }
+    }
+
+    fn mask(scores: &mut [f32], lanes: usize, places: [Places<'_>; 2], causal: bool, back: i32) {
+        let [queries, keys] = places;
         let rows = scores.chunks_exact_mut(lanes).zip(keys.pos.iter().zip(keys.seg));
         for (row, (&pos, &seg)) in rows {
             // Without causality, a position before all others.
             let pos = if causal { pos } else { i32::MIN };
             for ((score, &q_pos), &q_seg) in row.iter_mut().zip(queries.pos).zip(queries.seg) {
-                *score = if q_seg == seg && pos <= q_pos { *score } else { f32::NEG_INFINITY };
+                let sees = q_seg == seg && pos <= q_pos && q_pos.saturating_sub(pos) <= back;
+                *score = if sees { *score } else { f32::NEG_INFINITY };
             }
         }
     }

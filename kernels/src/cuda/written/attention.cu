@@ -1,7 +1,7 @@
 // A warp for each row goes through the keys, 32 at a time, with the softmax of Dao, Fu, Ermon, Rudra and Ré, "FlashAttention" (2022).
 extern "C" __global__ void __launch_bounds__(256) attention(
-    const T_X* q, const T_X* k, const T_X* v, const int* qpos, const int* kpos, const int* qseg, const int* kseg, T_X* out, float* lse,
-    unsigned long long adds, const unsigned long long* random, unsigned long long microbatch, unsigned long long index
+    const T_X* q, const T_X* k, const T_X* v, const int* qpos, const int* kpos, const int* qseg, const int* kseg, SINK_ARGUMENT T_X* out,
+    float* lse,     unsigned long long adds, const unsigned long long* random, unsigned long long microbatch, unsigned long long index
 ) {
     DECLARE_KEY
     unsigned int lane = threadIdx.x % 32;
@@ -12,7 +12,7 @@ extern "C" __global__ void __launch_bounds__(256) attention(
             unsigned long long own = first + lane, key = keys + own;
             int sees = own < T && SEES(place, key);
             if (!__any_sync(0xffffffffu, sees)) continue;
-            float score = sees ? SCALE * dot(q + row * D, k + (key * G + head) * D, D) : NOTHING;
+            float score = sees ? SCALE * bounded(dot(q + row * D, k + (key * G + head) * D, D)) : NOTHING;
             float next = larger(most, warp_max(score));
             if (next == NOTHING) continue;
             float shrink = expf(most - next), weight = expf(score - next);
@@ -30,7 +30,10 @@ extern "C" __global__ void __launch_bounds__(256) attention(
                 }
             }
         }
-        float factor = sum > 0.0f ? 1.0f / sum : 0.0f;
+        float sink = SINK_OF(row), last = larger(most, sink), shrink = most > NOTHING ? expf(most - last) : 0.0f;
+        sum = sink > NOTHING ? sum * shrink + expf(sink - last) : sum;
+        float factor = sum > 0.0f ? (sink > NOTHING ? shrink : 1.0f) / sum : 0.0f;
+        most = last;
         #pragma unroll
         for (unsigned int i = 0; i < (C + 31) / 32; i++) {
             if (i * 32 + lane < C) out[row * C + i * 32 + lane] = STORE_X(all[i] * factor);

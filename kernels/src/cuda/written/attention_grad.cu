@@ -12,8 +12,8 @@ FUNCTION Pair pair(
     const T_X* query, const T_X* key, const T_X* dout, const T_X* value, float sum, float delta, float factor
 ) {
     Pair made;
-    float weight = expf(SCALE * dot(query, key, D) - (sum > NOTHING ? sum : -NOTHING));
-    made.score = weight * (dot(dout, value, C) * factor - delta);
+    float product = bounded(dot(query, key, D)), weight = expf(SCALE * product - (sum > NOTHING ? sum : -NOTHING));
+    made.score = weight * (dot(dout, value, C) * factor - delta) * slope(product);
     made.weight = weight * factor;
     return made;
 }

@@ -10,8 +10,41 @@ FUNCTION float dot(const T_X* a, const T_X* b, unsigned int n) {
     return sum;
 }
 
-// A query sees the keys of its segment, up to its own position if attention is causal.
-#define SEES(query, key) (qseg[query] == kseg[key] && (!CAUSAL || kpos[key] <= qpos[query]))
+// A query sees the keys of its segment, up to its own position if attention is causal, and within its window.
+#ifdef WINDOW
+#define IS_NEAR(query, key) ((long long)(query) - (key) < WINDOW)
+#else
+#define IS_NEAR(query, key) 1
+#endif
+#define SEES(query, key) (qseg[query] == kseg[key] && (!CAUSAL || kpos[key] <= qpos[query]) && IS_NEAR(qpos[query], kpos[key]))
+
+// A further score of each query of a head, of no value.
+#ifdef SINK
+#define SINK_ARGUMENT const T_X* sinks,
+#define SINK_PASSED sinks,
+#define SINK_OF(row) LOAD_X(sinks[(row) % (G * R)])
+#else
+#define SINK_ARGUMENT
+#define SINK_PASSED
+#define SINK_OF(row) NOTHING
+#endif
+
+// The product of a query and a key such that the score is within its bound, and the derivative of a product that is so.
+FUNCTION float bounded(float product) {
+#ifdef IS_BOUNDED
+    return FROM_SHARE * tanhf(TO_SHARE * product);
+#else
+    return product;
+#endif
+}
+
+FUNCTION float slope(float product) {
+#ifdef IS_BOUNDED
+    return 1.0f - TO_SHARE * product * (TO_SHARE * product);
+#else
+    return 1.0f;
+#endif
+}
 
 // The factor of a weight.
 FUNCTION float kept(unsigned long long key, unsigned long long first, unsigned long long row, unsigned long long at) {

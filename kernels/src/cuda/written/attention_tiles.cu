@@ -140,11 +140,12 @@ FUNCTION int4 joined(int4 a, int4 b) {
 }
 
 FUNCTION int some_see(int4 queries, int4 keys) {
-    return queries.w >= keys.z && keys.w >= queries.z && (!CAUSAL || keys.x <= queries.y);
+    return queries.w >= keys.z && keys.w >= queries.z && (!CAUSAL || keys.x <= queries.y) && IS_NEAR(queries.x, keys.y);
 }
 
 FUNCTION int all_see(int4 queries, int4 keys) {
-    return queries.z == queries.w && keys.z == keys.w && queries.z == keys.z && (!CAUSAL || keys.y <= queries.x);
+    int is_one = queries.z == queries.w && keys.z == keys.w && queries.z == keys.z;
+    return is_one && (!CAUSAL || keys.y <= queries.x) && IS_NEAR(queries.y, keys.x);
 }
 
 // The bounds of each step of a batch's queries, then of its keys: a warp for each.

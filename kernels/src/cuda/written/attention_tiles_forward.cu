@@ -27,7 +27,8 @@ FUNCTION void weigh(float (*scores)[4], float* most, float* sums, float (*all)[4
     }
 }
 
-FUNCTION void leave(Block own, float (*all)[4], const float* most, const float* sums, T_X* out, float* lse) {
+// A sink's exponential joins the sum; scores are to be multiplied by the scale.
+FUNCTION void leave(Block own, float (*all)[4], const float* most, const float* sums, SINK_ARGUMENT T_X* out, float* lse) {
     #pragma unroll
     for (unsigned int half = 0; half < 2; half++) {
         float sum = sums[half];
@@ -36,14 +37,19 @@ FUNCTION void leave(Block own, float (*all)[4], const float* most, const float* 
         unsigned int query = OWN(own, 2 * half);
         unsigned long long row = own.rows + query * G * R;
         if (query >= S) continue;
-        leave_row(out + row * C, all, VALUE_CHUNKS, half, sum > 0.0f ? 1.0f / sum : 0.0f);
-        if (LANE % 4 == 0) lse[row] = most[half] * SCALE + logf(sum);
+        float sink = SINK_OF(row), greatest = most[half] * SCALE, last = larger(greatest, sink), shrink = 1.0f;
+        if (sink > NOTHING) {
+            shrink = greatest > NOTHING ? expf(greatest - last) : 0.0f;
+            sum = sum * shrink + expf(sink - last);
+        }
+        leave_row(out + row * C, all, VALUE_CHUNKS, half, sum > 0.0f ? shrink / sum : 0.0f);
+        if (LANE % 4 == 0) lse[row] = last + logf(sum);
     }
 }
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS, AT_ONCE) attention_tiles(
-    const T_X* q, const T_X* k, const T_X* v, const int* qpos, const int* kpos, const int* qseg, const int* kseg, const int4* bounds, T_X* out,
-    float* lse, unsigned long long adds, const unsigned long long* random, unsigned long long microbatch, unsigned long long index
+    const T_X* q, const T_X* k, const T_X* v, const int* qpos, const int* kpos, const int* qseg, const int* kseg, SINK_ARGUMENT
+    const int4* bounds, T_X* out, float* lse, unsigned long long adds, const unsigned long long* random, unsigned long long microbatch, unsigned long long index
 ) {
     extern __shared__ uint4 tiles[];
     DECLARE_KEY
@@ -76,6 +82,8 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, AT_ONCE) attention_tile
             clear(scores, STEP / 8);
             #pragma unroll
             for (unsigned int i = 0; i < KEY_CHUNKS / 2; i++) multiply_by_rows(scores, query[i], stage, 2 * i, KEY_CHUNKS);
+            #pragma unroll
+            for (unsigned int i = 0; i < STEP / 2; i++) scores[i / 4][i % 4] = bounded(scores[i / 4][i % 4]);
             int is_full = all_see(of_own, of_keys[at]) && (at + 1) * STEP <= T;
             if (!is_full) {
                 unsigned int seen = seen_of_step(own, at, 0, qpos, kpos, qseg, kseg);
@@ -95,7 +103,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, AT_ONCE) attention_tile
             at = next_step(of_own, of_keys, at + 1, KEY_STEPS, 0);
             ahead = next_step(of_own, of_keys, ahead + 1, KEY_STEPS, 0);
         }
-        leave(own, all, most, sums, out, lse);
+        leave(own, all, most, sums, SINK_PASSED out, lse);
         __syncthreads();
     }
 }

@@ -73,9 +73,9 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_tiles_dq(
             unsigned int seen = is_full ? 0xffffffffu : seen_of_step(own, at, 0, qpos, kpos, qseg, kseg);
             #pragma unroll
             for (unsigned int i = 0; i < STEP / 2; i++) {
-                float weight = exp2_approx(weights[i / 4][i % 4] * SCALE_TO_BASE_2 - of_row[i % 4 / 2].x);
+                float product = bounded(weights[i / 4][i % 4]), weight = exp2_approx(product * SCALE_TO_BASE_2 - of_row[i % 4 / 2].x);
                 if (!IS_SET(seen, i)) weight = 0.0f;
-                scores[i / 4][i % 4] = weight * (scores[i / 4][i % 4] * FACTOR(keeps, i) - of_row[i % 4 / 2].y);
+                scores[i / 4][i % 4] = weight * (scores[i / 4][i % 4] * FACTOR(keeps, i) - of_row[i % 4 / 2].y) * slope(product);
             }
             #pragma unroll
             for (unsigned int i = 0; i < STEP / 16; i++) {
@@ -178,9 +178,10 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_tiles_dkv(
             unsigned int seen = is_full ? 0xffffffffu : seen_of_step(own, step, 1, qpos, kpos, qseg, kseg);
             #pragma unroll
             for (unsigned int i = 0; i < STEP / 2; i++) {
-                float weight = exp2_approx(weights[i / 4][i % 4] * SCALE_TO_BASE_2 - of_columns[COLUMN(i / 4, i)].x);
+                float product = bounded(weights[i / 4][i % 4]);
+                float weight = exp2_approx(product * SCALE_TO_BASE_2 - of_columns[COLUMN(i / 4, i)].x);
                 if (!IS_SET(seen, i)) weight = 0.0f;
-                weights[i / 4][i % 4] = weight;
+                weights[i / 4][i % 4] = weight * slope(product);
                 scores[i / 4][i % 4] = weight * FACTOR(keeps, i);
             }
             #pragma unroll

@@ -5,7 +5,7 @@ use super::site::Site;
 use crate::attention::AttentionShape;
 use crate::collective_time::{CollectiveKind, Group};
 use crate::quantities::Passes;
-use ir::graph::Stmt;
+use ir::graph::{Block, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::ops::{KernelOp, Op};
 use ir::options::CpKind;
@@ -16,6 +16,8 @@ use ir::types::Dim;
 pub(super) struct Attention {
     pub(super) shape: AttentionShape,
     pub(super) causal: bool,
+    /// The fraction of pairs that model FLOPs count: half of them if causal, and of those at most the window.
+    pub(super) counted: f64,
     /// True if weights are dropped.
     pub(super) dropout: bool,
     pub(super) backward: bool,
@@ -43,13 +45,15 @@ pub(super) fn logical(local: &Local<'_>, stmt: &Stmt) -> Option<Attention> {
 }
 
 /// The operands are q `[b, s, g, r, d]`, k `[b, t, g, d]` and v `[b, t, g, c]`. A causal query reads `(s + 1)/2` of `s` keys on
-/// average. So do the queries of a rank if sequences are sharded in zig-zag order (Dubey et al. 2024, section 3.3.2).
+/// average, and no more than a window. So do the queries of a rank if sequences are sharded in zig-zag order (Dubey et al. 2024,
+/// section 3.3.2).
 fn attention(local: &Local<'_>, stmt: &Stmt, size: impl Fn(&Dim) -> f64) -> Option<Attention> {
-    let (causal, dropout, backward) = match &stmt.op {
-        Op::Kernel(KernelOp::Attention(op)) => (op.causal, op.dropout.is_some(), false),
-        Op::Kernel(KernelOp::AttentionGrad(op)) => (op.causal, op.dropout.is_some(), true),
+    let (settings, backward) = match &stmt.op {
+        Op::Kernel(KernelOp::Attention(op)) => (&op.0, false),
+        Op::Kernel(KernelOp::AttentionGrad(op)) => (&op.0, true),
         _ => return None,
     };
+    let causal = settings.causal;
     let size_of = |operand: usize, dim: usize| local.dims(stmt.operands[operand]).get(dim).map_or(1.0, &size);
     let keys = local.dims(stmt.operands[1]).get(1).map_or(1.0, |dim| dim.size as f64);
     let shape = AttentionShape {
@@ -60,9 +64,26 @@ fn attention(local: &Local<'_>, stmt: &Stmt, size: impl Fn(&Dim) -> f64) -> Opti
         keys: size_of(1, 1),
         d: size_of(0, 4),
         c: size_of(2, 3),
-        share: if causal { (1.0 + 1.0 / keys) / 2.0 } else { 1.0 },
+        share: if causal { causal_pairs(keys, settings.window) / (keys * keys) } else { 1.0 },
     };
-    Some(Attention { shape, causal, dropout, backward })
+    let window = settings.window.map_or(keys, |window| keys.min(window as f64));
+    let counted = if causal { window * (2.0 * keys - window) / (2.0 * keys * keys) } else { 1.0 };
+    Some(Attention { shape, causal, counted, dropout: settings.dropout.is_some(), backward })
+}
+
+/// Pairs of a query and a key that it sees in a causal document of some tokens: `n (n + 1) / 2`, or with a window `w` of fewer
+/// tokens `w (w + 1) / 2 + (n - w) w`.
+pub fn causal_pairs(tokens: f64, window: Option<u64>) -> f64 {
+    let window = window.map_or(tokens, |window| tokens.min(window as f64));
+    window * (window + 1.0) / 2.0 + (tokens - window) * window
+}
+
+/// The window of a block's attention; `None` without a window or without attention.
+pub fn attention_window(block: &Block) -> Option<u64> {
+    block[SectionKind::F].stmts.iter().find_map(|stmt| match &stmt.op {
+        Op::Kernel(KernelOp::Attention(op)) => op.0.window,
+        _ => None,
+    })
 }
 
 impl Attention {

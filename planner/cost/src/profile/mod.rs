@@ -20,6 +20,7 @@ mod section;
 mod site;
 mod tensors;
 
+pub use attention::{attention_window, causal_pairs};
 pub use frontier::{Frontier, Kind, RecomputeChoice, frontier};
 pub use keep::SAVED;
 pub use tensors::Recomputed;
@@ -97,13 +98,13 @@ pub struct Profile {
     /// Bytes passed to the next block.
     pub boundary: f64,
     /// Forward FLOPs of the model's products and attention, on unsharded tensors of one micro-batch of one
-    /// data-parallel rank; causal attention counts half.
+    /// data-parallel rank; causal attention counts half, and within a window the pairs of the window.
     pub flops: f64,
-    /// Same as `flops`, with full attention.
+    /// Same as `flops`, with pairs on both sides of a query: causal attention counts twice.
     pub flops_noncausal: f64,
     /// FLOPs of recomputation, counted as in `flops`.
     pub recomputed_flops: f64,
-    /// Same as `recomputed_flops`, with full attention.
+    /// Same as `recomputed_flops`, with pairs on both sides of a query.
     pub recomputed_flops_noncausal: f64,
     /// FLOPs executed by kernels in forward and backward, including recomputation.
     pub executed: ExecutedFlops,
@@ -263,8 +264,9 @@ fn flops(site: &Site<'_>, stmts: &[&Stmt]) -> Flops {
         } else if let Some(attention) = attention::logical(&site.local, stmt) {
             let shape = attention.shape;
             let whole = 2.0 * shape.batch * shape.heads * shape.queries * shape.keys * (shape.d + shape.c);
-            flops.causal += if attention.causal { whole / 2.0 } else { whole };
-            flops.whole += whole;
+            let counted = whole * attention.counted;
+            flops.causal += counted;
+            flops.whole += if attention.causal { 2.0 * counted } else { counted };
             flops.attention = flops.attention + attention::executed(&attention, site.platform.has_flash());
         }
     }

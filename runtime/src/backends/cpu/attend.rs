@@ -3,7 +3,7 @@
 use super::pointwise::dropout_key;
 use super::{Call, KernelFn, Rng};
 use crate::backend::KernelSite;
-use ir::ops::{Attention, AttentionGrad, Dropout, Piece, Rope};
+use ir::ops::{Attention, AttentionGrad, AttentionSettings, Dropout, Rope};
 use kernels::cpu::attention::{self, Gradients, Inputs, Saved};
 use kernels::cpu::rope::{self, Heads};
 
@@ -19,18 +19,14 @@ pub(super) fn rope(op: &Rope, site: &KernelSite<'_>) -> Result<KernelFn, String>
     }))
 }
 
-fn plan(
-    site: &KernelSite<'_>,
-    scale: f64,
-    causal: bool,
-    dropout: Option<&Dropout>,
-    piece: Option<Piece>,
-) -> Result<Plan, String> {
+fn plan(settings: &AttentionSettings, site: &KernelSite<'_>) -> Result<Plan, String> {
+    let AttentionSettings { scale, causal, window, softcap, ref dropout, piece } = *settings;
     let (q, k, v) = (site.operand(0)?, site.operand(1)?, site.operand(2)?);
     let (&[b, s, g, r, d], &[_, t, _, _], &[_, _, _, c]) = (q.as_slice(), k.as_slice(), v.as_slice()) else {
         return Err("wants q [b, s, g, r, d], k [b, t, g, d] and v [b, t, g, c]".to_string());
     };
-    let attention = attention::Attention { b, s, t, g, r, d, c, scale: scale as f32, causal, dropout: None };
+    let (scale, softcap) = (scale as f32, softcap.map(|softcap| softcap as f32));
+    let attention = attention::Attention { b, s, t, g, r, d, c, scale, causal, window, softcap, dropout: None };
     let view = |operand: usize| {
         let ty = site.operands[operand];
         (ty.local_origin(site.mesh, site.coordinates), ty.sizes())
@@ -42,7 +38,7 @@ fn plan(
         origin[1] += piece.origin;
         (whole[1], whole[4]) = (piece.whole, piece.whole);
     }
-    Ok(Plan { attention, dropout: dropout.cloned(), origin, whole })
+    Ok(Plan { attention, dropout: dropout.clone(), origin, whole })
 }
 
 /// An attention, and what dropout needs: the place of the local weights `[b, s, g, r, t]` among all of a micro-batch, and the
@@ -73,20 +69,21 @@ impl Plan {
 fn inputs<'a>(call: &Call<'a>, at: usize) -> Inputs<'a> {
     let ([q, k, v], [qpos, kpos, qseg, kseg]) =
         ([0, 1, 2].map(|i| call.floats(i)), [0, 1, 2, 3].map(|i| call.int(at + i)));
-    Inputs { q, k, v, qpos, kpos, qseg, kseg }
+    Inputs { q, k, v, qpos, kpos, qseg, kseg, sink: None }
 }
 
 pub(super) fn attention(op: &Attention, site: &KernelSite<'_>) -> Result<KernelFn, String> {
-    let plan = plan(site, op.scale, op.causal, op.dropout.as_ref(), op.piece)?;
+    let (plan, has_sink) = (plan(&op.0, site)?, site.operands.len() > 7);
     Ok(Box::new(move |call, par| {
-        let x = inputs(call, 3);
+        let sink = has_sink.then(|| call.floats(7));
+        let x = Inputs { sink, ..inputs(call, 3) };
         let [out, lse] = call.outs();
         plan.at(call.rng).forward(&x, out, lse, par, call.scratch);
     }))
 }
 
 pub(super) fn attention_grad(op: &AttentionGrad, site: &KernelSite<'_>) -> Result<KernelFn, String> {
-    let plan = plan(site, op.scale, op.causal, op.dropout.as_ref(), op.piece)?;
+    let plan = plan(&op.0, site)?;
     Ok(Box::new(move |call, par| {
         let x = inputs(call, 6);
         let saved = Saved { out: call.floats(3), lse: call.float(4), dout: call.floats(5) };

@@ -65,8 +65,11 @@ fn cases() -> Vec<Case> {
     let (out, lse): (&[u64], &[u64]) = (&[3, 4, 2, 3, 4], &[3, 4, 2, 3]);
     let backward = [heads[0], heads[1], heads[2], out, lse, out, heads[3], heads[4], heads[5], heads[6]];
     let weights = Some(Dropout { p: 0.4, path: "there".to_string(), piece: None });
+    let plain = |causal| AttentionSettings::new(0.4, causal);
+    let dropped = |causal| AttentionSettings { dropout: weights.clone(), ..plain(causal) };
+    let near = AttentionSettings { window: Some(2), softcap: Some(0.8), ..plain(true) };
     let piece = Some(Piece { origin: 1, whole: 7 });
-    let rope = |scaling, inverse| Rope { theta: 100.0, scaling, inverse };
+    let rope = |scaling, inverse| Rope { theta: 100.0, scaling, turned: None, inverse };
     // Of the three pairs, one is kept, one is between, one is scaled.
     let by_wavelength = Scaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, context: 100 };
     let dispatch = Dispatch { experts: Dim::sized(6), capacity: Dim::sized(2) };
@@ -96,20 +99,20 @@ fn cases() -> Vec<Case> {
         case(Softmax, &[&[4, 5]], &[]),
         case(SoftmaxGrad, &[&[4, 5], &[4, 5]], &[]),
         case(rope(None, false), &[&[3, 4, 2, 6], &[3, 4]], &[1]),
+        case(Rope { turned: Some(4), ..rope(None, true) }, &[&[3, 4, 2, 6], &[3, 4]], &[1]),
         case(rope(Some(Scaling::Linear { factor: 2.0 }), true), &[&[3, 4, 2, 6], &[3, 4]], &[1]),
         case(rope(Some(by_wavelength), false), &[&[3, 4, 2, 6], &[3, 4]], &[1]),
         case(rope(Some(by_pair(false)), false), &[&[3, 4, 2, 6], &[3, 4]], &[1]),
         case(rope(Some(by_pair(true)), true), &[&[3, 4, 2, 6], &[3, 4]], &[1]),
-        case(Attention { scale: 0.4, causal: true, dropout: None, piece: None }, &heads, &[3, 4, 5, 6]),
-        case(Attention { scale: 0.4, causal: false, dropout: weights.clone(), piece: None }, &heads, &[3, 4, 5, 6]),
-        case(AttentionGrad { scale: 0.4, causal: false, dropout: None, piece: None }, &backward, &[6, 7, 8, 9]),
-        case(
-            AttentionGrad { scale: 0.4, causal: true, dropout: weights.clone(), piece: None },
-            &backward,
-            &[6, 7, 8, 9],
-        ),
-        case(Attention { scale: 0.4, causal: true, dropout: weights.clone(), piece }, &heads, &[3, 4, 5, 6]),
-        case(AttentionGrad { scale: 0.4, causal: true, dropout: weights, piece }, &backward, &[6, 7, 8, 9]),
+        case(Attention(plain(true)), &heads, &[3, 4, 5, 6]),
+        case(Attention(dropped(false)), &heads, &[3, 4, 5, 6]),
+        case(AttentionGrad(plain(false)), &backward, &[6, 7, 8, 9]),
+        case(AttentionGrad(dropped(true)), &backward, &[6, 7, 8, 9]),
+        case(Attention(near.clone()), &heads, &[3, 4, 5, 6]),
+        case(AttentionGrad(near), &backward, &[6, 7, 8, 9]),
+        case(Attention(dropped(true)), &[&heads[..], &[&[2, 3]]].concat(), &[3, 4, 5, 6]),
+        case(Attention(AttentionSettings { piece, ..dropped(true) }), &heads, &[3, 4, 5, 6]),
+        case(AttentionGrad(AttentionSettings { piece, ..dropped(true) }), &backward, &[6, 7, 8, 9]),
         case(Dropout { p: 0.4, path: "here".to_string(), piece }, &[&[3, 4, 5]], &[]),
         case(Dropout { p: 0.4, path: "here".to_string(), piece: None }, &[&[3, 4, 5]], &[]),
         case(Embedding::default(), &[&[3, 4], &[7, 5]], &[0]),

@@ -156,7 +156,7 @@ fn check(op: Op, sizes: &[&[u64]]) {
 fn plans_of_rows_compute_their_ops() {
     let [x, row, column]: [&[u64]; 3] = [&[3, 4, 6], &[3, 4], &[6]];
     let eq = |kind, text| Op::from(Reduce::new(kind, text).unwrap());
-    let rope = |inverse| Op::from(Rope { theta: 100.0, scaling: None, inverse });
+    let rope = |inverse| Op::from(Rope { theta: 100.0, scaling: None, turned: None, inverse });
     let dropout = Dropout { p: 0.3, path: "a.b".into(), piece: None };
     let cases: [(Op, &[&[u64]]); 26] = [
         (RmsNorm { eps: 1e-5 }.into(), &[x, column]),
@@ -353,8 +353,10 @@ fn what_is_read_elsewhere_is_copied_before_it_is_overwritten() {
     let x = Type::of(DType::F32, &[3, 4, 2, 6]);
     let position = Type::of(DType::I32, &[3, 4]);
     let op = |op: Op| if let Op::Kernel(op) = op { op } else { panic!("a kernel op") };
-    let (neg, rope) =
-        (op(Unary(UnaryKind::Neg).into()), op(Rope { theta: 100.0, scaling: None, inverse: false }.into()));
+    let (neg, rope) = (
+        op(Unary(UnaryKind::Neg).into()),
+        op(Rope { theta: 100.0, scaling: None, turned: None, inverse: false }.into()),
+    );
     let plan = pair(&neg, &rope, &[&x, &position], &x, &x, false);
     let [stage] = &plan.stages[..] else { panic!("one launch") };
     assert_eq!(stage.spare, [(0, 0, 4 * 3 * 4 * 2 * 6)]);

@@ -5,7 +5,7 @@ use super::norm::log_sum_exp;
 use crate::reference::random;
 use crate::reference::real::Real;
 use crate::reference::tensor::Tensor;
-use ir::ops::{Dropout, Piece, Rope, Scaling};
+use ir::ops::{AttentionSettings, Dropout, Piece, Rope, Scaling};
 use std::f64::consts::PI;
 
 /// The angle per position of pair `i` in a head of size `d`, as `_compute_llama3_parameters`, `_compute_yarn_parameters` and
@@ -38,16 +38,17 @@ fn inverse_frequency(op: &Rope, i: usize, d: usize) -> f64 {
     }
 }
 
-/// Rotates elements `i` and `i + d/2` of each head by `pos` times the pair's inverse frequency, backwards if inverse; an odd
-/// last one stays. `x` is `[b, s, *n, d]`, `pos` is `[b, s]`.
+/// Rotates elements `i` and `i + n/2` of the first `n` of each head by `pos` times the pair's inverse frequency, backwards if
+/// inverse; the others stay. `x` is `[b, s, *n, d]`, `pos` is `[b, s]`.
 pub(super) fn rope<R: Real>(op: &Rope, x: &Tensor<R>, pos: &Tensor<i32>) -> Tensor<R> {
-    let (d, half) = (x.columns(), x.columns() / 2);
+    let (d, turned) = (x.columns(), op.turned.map_or(x.columns(), |turned| turned as usize));
+    let half = turned / 2;
     let heads: usize = x.dims[pos.dims.len()..x.dims.len() - 1].iter().product();
     let mut out = x.clone();
     for (row, head) in out.data.chunks_exact_mut(d.max(1)).enumerate() {
         let sign = if op.inverse { -1.0 } else { 1.0 };
         for i in 0..half {
-            let angle = sign * f64::from(pos.data[row / heads]) * inverse_frequency(op, i, d);
+            let angle = sign * f64::from(pos.data[row / heads]) * inverse_frequency(op, i, turned);
             let (sin, cos) = (R::of(angle.sin()), R::of(angle.cos()));
             let (a, b) = (head[i], head[i + half]);
             head[i] = a * cos - b * sin;
@@ -67,8 +68,9 @@ pub(super) struct AttentionInputs<'a, R> {
     pub(super) kpos: &'a Tensor<i32>,
     pub(super) qseg: &'a Tensor<i32>,
     pub(super) kseg: &'a Tensor<i32>,
-    pub(super) scale: f64,
-    pub(super) causal: bool,
+    /// A further score of each query of a head, `[g, r]`, if any.
+    pub(super) sink: Option<&'a Tensor<R>>,
+    pub(super) settings: &'a AttentionSettings,
     pub(super) dropout: Option<Dropped>,
 }
 
@@ -82,22 +84,27 @@ pub(super) struct Dropped {
 }
 
 impl Dropped {
-    pub(super) fn new(op: &Dropout, piece: Option<Piece>, context: Context) -> Dropped {
-        let key = random::dropout_key(context.seed, context.step, context.index, &op.path);
-        Dropped { p: op.p, key, microbatch: context.microbatch, piece }
+    /// That of an attention's settings.
+    pub(super) fn of(settings: &AttentionSettings, context: Context) -> Option<Dropped> {
+        let AttentionSettings { dropout, piece, .. } = settings;
+        let Dropout { p, path, .. } = dropout.as_ref()?;
+        let key = random::dropout_key(context.seed, context.step, context.index, path);
+        Some(Dropped { p: *p, key, microbatch: context.microbatch, piece: *piece })
     }
 }
 
 impl<R: Real> AttentionInputs<'_, R> {
-    /// The rows of k and v that row `row` of q sees: of the same sequence, head and segment, not later if causal.
+    /// The rows of k and v that row `row` of q sees: of the same sequence, head and segment, not later if causal, and within the
+    /// window.
     fn keys(&self, row: usize) -> Vec<usize> {
         let &[_, s, g, r, _] = self.q.dims.as_slice() else { return Vec::new() };
         let t = self.k.dims[1];
         let (query, group) = (row / (g * r), row / r % g);
         let first = query / s * t;
         let visible = |key: &usize| {
-            let later = self.kpos.data[*key] > self.qpos.data[query];
-            self.qseg.data[query] == self.kseg.data[*key] && !(self.causal && later)
+            let back = i64::from(self.qpos.data[query]) - i64::from(self.kpos.data[*key]);
+            let beyond = self.settings.window.is_some_and(|window| back >= 0 && back as u64 >= window);
+            self.qseg.data[query] == self.kseg.data[*key] && !(self.settings.causal && back < 0) && !beyond
         };
         (first..first + t).filter(visible).map(|key| key * g + group).collect()
     }
@@ -118,8 +125,12 @@ impl<R: Real> AttentionInputs<'_, R> {
         if random::uniform(numbers, counter) >= p as f32 { R::of(1.0 / (1.0 - p)) } else { R::zero() }
     }
 
-    fn score(&self, query: &[R], key: usize) -> R {
-        R::of(self.scale) * dot(query, row(self.k, key))
+    /// A score, and its derivative by the product before it is bounded.
+    fn score(&self, query: &[R], key: usize) -> (R, R) {
+        let score = R::of(self.settings.scale) * dot(query, row(self.k, key));
+        let Some(softcap) = self.settings.softcap.map(R::of) else { return (score, R::one()) };
+        let bounded = (score / softcap).tanh();
+        (softcap * bounded, R::one() - bounded * bounded)
     }
 
     /// `out = sum of kept p v` with `p = e^(scale q k - lse)` over the visible keys. Gives out `[b, s, g, r, c]` and
@@ -131,8 +142,9 @@ impl<R: Real> AttentionInputs<'_, R> {
         let mut lse = Tensor::zeros(rows);
         for (i, query) in self.q.rows().enumerate() {
             let keys = self.keys(i);
-            let scores: Vec<R> = keys.iter().map(|&key| self.score(query, key)).collect();
-            lse.data[i] = log_sum_exp(&scores);
+            let scores: Vec<R> = keys.iter().map(|&key| self.score(query, key).0).collect();
+            let sink = self.sink.map(|sink| sink.data[i % sink.data.len()]);
+            lse.data[i] = log_sum_exp(&scores.iter().copied().chain(sink).collect::<Vec<R>>());
             for (&key, score) in keys.iter().zip(scores) {
                 add_scaled(&mut out, i, self.kept(i, key) * (score - lse.data[i]).exp(), row(self.v, key));
             }
@@ -140,7 +152,7 @@ impl<R: Real> AttentionInputs<'_, R> {
         [out, lse]
     }
 
-    /// The cotangents of q, k and v: with `dp = kept dout v` and `ds = p (dp - dout out)`,
+    /// The cotangents of q, k and v: with `dp = kept dout v` and `ds = p (dp - dout out)` times the slope of the bound,
     /// `dq = scale ds k`, `dk = scale ds q`, `dv = kept p dout`, each summed over the other side.
     pub(super) fn backward(&self, out: &Tensor<R>, lse: &Tensor<R>, dout: &Tensor<R>) -> [Tensor<R>; 3] {
         let [mut dq, mut dk, mut dv] = [self.q, self.k, self.v].map(|x| Tensor::zeros(&x.dims));
@@ -148,9 +160,10 @@ impl<R: Real> AttentionInputs<'_, R> {
             let cotangent = row(dout, i);
             let shared = dot(cotangent, row(out, i));
             for key in self.keys(i) {
-                let p = (self.score(query, key) - lse.data[i]).exp();
+                let (score, slope) = self.score(query, key);
+                let p = (score - lse.data[i]).exp();
                 let kept = self.kept(i, key);
-                let ds = R::of(self.scale) * p * (kept * dot(cotangent, row(self.v, key)) - shared);
+                let ds = R::of(self.settings.scale) * slope * p * (kept * dot(cotangent, row(self.v, key)) - shared);
                 add_scaled(&mut dq, i, ds, row(self.k, key));
                 add_scaled(&mut dk, key, ds, query);
                 add_scaled(&mut dv, key, kept * p, cotangent);

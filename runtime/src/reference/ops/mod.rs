@@ -13,7 +13,7 @@ mod update;
 use super::real::Real;
 use super::tensor::{Array, Tensor};
 use attention::{AttentionInputs, Dropped};
-use ir::ops::{CompositeOp, KernelOp, Op};
+use ir::ops::{AttentionSettings, CompositeOp, KernelOp, Op};
 use ir::types::DType;
 
 /// Position of a statement in a run, on which random numbers depend.
@@ -73,12 +73,13 @@ impl<'a, R: Real> Operands<'a, R> {
         self.0.iter().map(|array| array.real()).collect()
     }
 
-    /// q, k, v, .. and at the end positions and segments of queries and keys, as attention has them.
-    fn attention(self, scale: f64, causal: bool, dropout: Option<Dropped>) -> Result<AttentionInputs<'a, R>, String> {
-        let ints = self.0.len() - 4;
+    /// q, k, v, .., then positions and segments of queries and keys, and a sink, if any, as attention has them.
+    fn attention(self, settings: &'a AttentionSettings, context: Context) -> Result<AttentionInputs<'a, R>, String> {
+        let ints = self.0.iter().position(|array| array.int().is_ok()).unwrap_or(3);
         let [q, k, v] = [self.real(0)?, self.real(1)?, self.real(2)?];
         let [qpos, kpos, qseg, kseg] = [self.int(ints)?, self.int(ints + 1)?, self.int(ints + 2)?, self.int(ints + 3)?];
-        Ok(AttentionInputs { q, k, v, qpos, kpos, qseg, kseg, scale, causal, dropout })
+        let (sink, dropout) = (self.optional(ints + 4)?, Dropped::of(settings, context));
+        Ok(AttentionInputs { q, k, v, qpos, kpos, qseg, kseg, sink, settings, dropout })
     }
 }
 
@@ -119,9 +120,9 @@ fn routed<R: Real>(op: &KernelOp, o: Operands<'_, R>, dims: &[Vec<usize>]) -> Re
     Ok(Some(vec![Array::Real(reals), Array::Int(ints)]))
 }
 
-fn kernel<R: Real>(
-    op: &KernelOp,
-    o: Operands<'_, R>,
+fn kernel<'a, R: Real>(
+    op: &'a KernelOp,
+    o: Operands<'a, R>,
     dims: &[Vec<usize>],
     context: Context,
 ) -> Result<Vec<Tensor<R>>, String> {
@@ -163,14 +164,8 @@ fn kernel<R: Real>(
         KernelOp::Softmax(_) => vec![norm::softmax(o.real(0)?)],
         KernelOp::SoftmaxGrad(_) => vec![norm::softmax_grad(o.real(0)?, o.real(1)?)],
         KernelOp::Rope(op) => vec![attention::rope(op, o.real(0)?, o.int(1)?)],
-        KernelOp::Attention(op) => {
-            let dropout = op.dropout.as_ref().map(|drop| Dropped::new(drop, op.piece, context));
-            o.attention(op.scale, op.causal, dropout)?.forward().into()
-        }
-        KernelOp::AttentionGrad(op) => {
-            let dropout = op.dropout.as_ref().map(|drop| Dropped::new(drop, op.piece, context));
-            o.attention(op.scale, op.causal, dropout)?.backward(o.real(3)?, o.real(4)?, o.real(5)?).into()
-        }
+        KernelOp::Attention(op) => o.attention(&op.0, context)?.forward().into(),
+        KernelOp::AttentionGrad(op) => o.attention(&op.0, context)?.backward(o.real(3)?, o.real(4)?, o.real(5)?).into(),
         KernelOp::Embedding(_) => vec![token::embedding(o.int(0)?, o.real(1)?, &dims[0])],
         KernelOp::EmbeddingGrad(op) => vec![token::embedding_grad(o.int(0)?, o.real(1)?, &dims[0], op.pad)],
         KernelOp::CrossEntropy(_) => token::cross_entropy(o.real(0)?, o.int(1)?).into(),

@@ -8,7 +8,7 @@
 
 use super::bounds::UNIT;
 use super::written::Compared;
-use ir::ops::Dropout;
+use ir::ops::AttentionSettings;
 use ir::types::DType;
 
 const U: f64 = UNIT as f64;
@@ -40,8 +40,7 @@ pub(super) struct Heads<'a> {
     sizes: [usize; 7],
     operands: &'a [Vec<f32>],
     right: &'a [Vec<f32>],
-    scale: f64,
-    causal: bool,
+    settings: &'a AttentionSettings,
     /// The largest factor of a weight.
     factor: f64,
     roundings: Roundings,
@@ -54,26 +53,25 @@ struct Pair {
     score: f64,
     /// How far the score may be off.
     error: f64,
+    /// The slope of the bound of scores.
+    slope: f64,
+    /// How far the slope may be off.
+    slope_error: f64,
 }
 
 impl<'a> Heads<'a> {
-    pub(super) fn new(
-        compared: &Compared<'a>,
-        scale: f64,
-        causal: bool,
-        dropout: Option<&Dropout>,
-    ) -> Result<Heads<'a>, String> {
+    pub(super) fn new(compared: &Compared<'a>, settings: &'a AttentionSettings) -> Result<Heads<'a>, String> {
         let [q, k, v] = [0, 1, 2].map(|at| compared.site.operand(at));
         let (q, k, v) = (q?, k?, v?);
         let (&[b, s, g, r, d], &t, &c) = (&q[..], &k[1], &v[3]) else { return Err("wants q of five dims".to_string()) };
-        let factor = dropout.map_or(1.0, |dropout| 1.0 / (1.0 - dropout.p));
+        let factor = settings.dropout.as_ref().map_or(1.0, |dropout| 1.0 / (1.0 - dropout.p));
         let Compared { operands, right, .. } = *compared;
         let roundings = match compared.site.operands[0].dtype {
             DType::BF16 if compared.on_tensor_cores => BF16,
             DType::F16 if compared.on_tensor_cores => F16,
             _ => SIMPLE,
         };
-        Ok(Heads { sizes: [b, s, g, r, d, t, c], operands, right, scale, causal, factor, roundings })
+        Ok(Heads { sizes: [b, s, g, r, d, t, c], operands, right, settings, factor, roundings })
     }
 
     /// Signed and unsigned sums of the products of two rows.
@@ -92,19 +90,28 @@ impl<'a> Heads<'a> {
             let (place, head) = (row / (g * r), row / r % g);
             for at in 0..t {
                 let of = place / s * t + at;
-                if qseg[place] == kseg[of] && (!self.causal || kpos[of] <= qpos[place]) {
-                    let key = of * g + head;
-                    let [sum, size] = self.dot([0, 1], [row, key], d);
-                    pairs.push(Pair {
-                        row,
-                        key,
-                        score: self.scale * sum,
-                        error: self.roundings.addition * (d + 2) as f64 * U * self.scale.abs() * size,
-                    });
+                let back = f64::from(qpos[place]) - f64::from(kpos[of]);
+                let is_near = self.settings.window.is_none_or(|window| back < window as f64);
+                if qseg[place] == kseg[of] && (!self.settings.causal || back >= 0.0) && is_near {
+                    pairs.push(self.pair(row, of * g + head, d));
                 }
             }
         }
         pairs
+    }
+
+    /// A bound takes a quotient, a product and two hyperbolic tangents, each at most 4 u off.
+    fn pair(&self, row: usize, key: usize, d: usize) -> Pair {
+        let AttentionSettings { scale, softcap, .. } = *self.settings;
+        let [sum, size] = self.dot([0, 1], [row, key], d);
+        let error = self.roundings.addition * (d + 2) as f64 * U * scale.abs() * size;
+        let Some(softcap) = softcap else {
+            return Pair { row, key, score: scale * sum, error, slope: 1.0, slope_error: 0.0 };
+        };
+        let share = (scale * sum / softcap).tanh();
+        let error = error + 12.0 * U * softcap * share.abs();
+        let slope_error = 2.0 * share.abs() * error / softcap + 4.0 * U;
+        Pair { row, key, score: softcap * share, error, slope: 1.0 - share * share, slope_error }
     }
 
     /// The errors of the result and of the log-sum-exp.
@@ -118,7 +125,7 @@ impl<'a> Heads<'a> {
             let of_score = pair.error + exponent + 8.0 * U;
             sums[pair.row] = sums[pair.row].max(of_score + 4.0 * (t + 8) as f64 * U);
         }
-        for &Pair { row, key, score, error } in &pairs {
+        for &Pair { row, key, score, error, .. } in &pairs {
             let weight =
                 (score - f64::from(lse[row]) + error + sums[row]).exp().max(self.roundings.least) * self.factor;
             for i in 0..c {
@@ -136,7 +143,7 @@ impl<'a> Heads<'a> {
         let [_, s, _, r, d, t, c] = self.sizes;
         let [q, k, lse, dout] = [0, 1, 4, 5].map(|at| &self.operands[at]);
         let mut errors: Vec<Vec<f64>> = self.right.iter().map(|right| vec![0.0; right.len()]).collect();
-        for Pair { row, key, score, error } in self.pairs(6) {
+        for Pair { row, key, score, error, slope, slope_error } in self.pairs(6) {
             let lse = f64::from(lse[row]);
             // Both have weights of exactly 0.
             if lse == f64::NEG_INFINITY {
@@ -152,10 +159,12 @@ impl<'a> Heads<'a> {
             let dropped = if self.factor > 1.0 { delta.abs() } else { 0.0 };
             let largest = weight * (self.factor * by_weight - delta).abs().max(dropped);
             let of_score = 1.5 * (of_weight + addition * (c + 4) as f64 * U);
-            let error =
-                |terms: usize| size * (of_score + addition * (terms + 2) as f64 * U) + largest.max(least) * rounded;
+            let error = |terms: usize| {
+                let of_sum = size * (of_score + addition * (terms + 2) as f64 * U) + largest.max(least) * rounded;
+                of_sum * slope + size * slope_error
+            };
             for i in 0..d {
-                let [q, k] = [q[row * d + i], k[key * d + i]].map(|x| self.scale.abs() * f64::from(x.abs()));
+                let [q, k] = [q[row * d + i], k[key * d + i]].map(|x| self.settings.scale.abs() * f64::from(x.abs()));
                 errors[0][row * d + i] += k * error(t);
                 errors[1][key * d + i] += q * error(r * s);
             }

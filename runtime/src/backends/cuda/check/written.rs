@@ -38,12 +38,8 @@ impl Compared<'_> {
             KernelOp::Einsum(_) => of_sums(terms(0), sizes(&[0])?),
             KernelOp::Reduce(op) if op.kind == PartialKind::Sum => of_sums(terms(0), sizes(&[0])?),
             KernelOp::CombineDw(_) => of_sums(self.site.operand(1)?.last().copied().unwrap_or(0), sizes(&[0, 1])?),
-            KernelOp::Attention(op) => {
-                super::attention::Heads::new(self, op.scale, op.causal, op.dropout.as_ref())?.forward()
-            }
-            KernelOp::AttentionGrad(op) => {
-                super::attention::Heads::new(self, op.scale, op.causal, op.dropout.as_ref())?.backward()
-            }
+            KernelOp::Attention(op) => super::attention::Heads::new(self, &op.0)?.forward(),
+            KernelOp::AttentionGrad(op) => super::attention::Heads::new(self, &op.0)?.backward(),
             _ => self.right.iter().map(|right| vec![0.0; right.len()]).collect(),
         };
         Ok(made.into_iter().enumerate().map(|(result, errors)| self.rounded(result, errors)).collect())

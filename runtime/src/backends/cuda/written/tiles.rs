@@ -1,8 +1,9 @@
 //! Attention on tensor cores: which attentions run there, and by which tiles.
 
-use super::attend::{Settings, Sizes};
+use super::attend::{self, Sizes};
 use super::{At, Steps, of_operand, warps};
 use crate::backend::KernelSite;
+use ir::ops::AttentionSettings;
 use kernels::cuda::kernel::WARP;
 use kernels::cuda::written::{Definitions, Written, texts};
 use kernels::scalar::Element;
@@ -59,7 +60,7 @@ impl Tiles {
     }
 
     /// The tiles of an attention, if it runs on tensor cores.
-    pub(super) fn forward(settings: &Settings<'_>, sizes: Sizes, element: Element) -> Option<Tiles> {
+    pub(super) fn forward(settings: &AttentionSettings, sizes: Sizes, element: Element) -> Option<Tiles> {
         if !fits(settings, sizes, element) {
             return None;
         }
@@ -70,7 +71,7 @@ impl Tiles {
     }
 
     /// The tiles of its gradient.
-    pub(super) fn backward(settings: &Settings<'_>, sizes: Sizes, element: Element) -> Option<Tiles> {
+    pub(super) fn backward(settings: &AttentionSettings, sizes: Sizes, element: Element) -> Option<Tiles> {
         if !fits(settings, sizes, element) {
             return None;
         }
@@ -106,7 +107,7 @@ fn row(sizes: Sizes) -> usize {
 }
 
 /// True if products on tensor cores take heads of these sizes and elements, and the numbers of rows fit 32 bits.
-fn fits(settings: &Settings<'_>, Sizes { b, s, t, g, r, d, c }: Sizes, element: Element) -> bool {
+fn fits(settings: &AttentionSettings, Sizes { b, s, t, g, r, d, c }: Sizes, element: Element) -> bool {
     let has_products = matches!(element, Element::Bf16 | Element::F16);
     let fits_head = |size: usize| size.is_multiple_of(ROWS) && (ROWS..=HEAD).contains(&size);
     let fits_rows = |rows: usize| rows > 0 && rows < 1 << 30;
@@ -125,9 +126,14 @@ fn warps_of(heads: usize, rows: usize) -> usize {
 }
 
 /// The definitions of a text, for blocks of a number of warps.
-fn define(settings: &Settings<'_>, site: &KernelSite<'_>, tiles: Tiles, warps: usize) -> Result<Definitions, String> {
+fn define(
+    settings: &AttentionSettings,
+    site: &KernelSite<'_>,
+    tiles: Tiles,
+    warps: usize,
+) -> Result<Definitions, String> {
     let suffix = if of_operand(site, 0) == Element::F16 { "f16" } else { "bf16" };
-    let (define, Sizes { d, c, .. }) = settings.define(site)?;
+    let (define, Sizes { d, c, .. }) = attend::define(settings, site)?;
     // Sums of small heads leave registers for a second large block. Random numbers take some of them.
     let at_once = if warps == WARPS && d + c <= HEAD && settings.dropout.is_none() { 2 } else { 1 };
     let numbers = [("WARPS", warps), ("STEP", tiles.step), ("STAGES", tiles.stages), ("AT_ONCE", at_once)];
@@ -153,9 +159,9 @@ fn by_blocks(
 }
 
 /// As `attend::attention`.
-pub(super) fn attention(settings: &Settings<'_>, site: &KernelSite<'_>, tiles: Tiles) -> Result<Steps, String> {
-    let define = || define(settings, site, tiles, tiles.queries);
-    let sizes = settings.define(site)?.1;
+pub(super) fn attention(settings: &AttentionSettings, site: &KernelSite<'_>, tiles: Tiles) -> Result<Steps, String> {
+    let define = || Ok::<_, String>(define(settings, site, tiles, tiles.queries)?.flag("SINK", attend::has_sink(site)));
+    let sizes = attend::define(settings, site)?.1;
     let bounds = by_warps(define()?, texts::ATTENTION_TILES, "attention_bounds", tiles.bounds(sizes));
     let blocks = sizes.b * sizes.g * sizes.r * sizes.s.div_ceil(ROWS * tiles.queries);
     let forward = by_blocks(
@@ -165,7 +171,7 @@ pub(super) fn attention(settings: &Settings<'_>, site: &KernelSite<'_>, tiles: T
         blocks,
         tiles.shared_of_keys(sizes),
     );
-    let operands = (0..7).map(At::Operand).chain([At::Scratch(0)]).collect();
+    let operands = (0..site.operands.len()).map(At::Operand).chain([At::Scratch(0)]).collect();
     let steps = Steps { scratch: vec![BOUNDS * tiles.bounds(sizes)], ..Steps::default() };
     Ok(steps.then(bounds, (3..7).map(At::Operand).collect(), vec![At::Scratch(0)]).then(
         forward,
@@ -175,9 +181,13 @@ pub(super) fn attention(settings: &Settings<'_>, site: &KernelSite<'_>, tiles: T
 }
 
 /// As `attend::attention_grad`.
-pub(super) fn attention_grad(settings: &Settings<'_>, site: &KernelSite<'_>, tiles: Tiles) -> Result<Steps, String> {
+pub(super) fn attention_grad(
+    settings: &AttentionSettings,
+    site: &KernelSite<'_>,
+    tiles: Tiles,
+) -> Result<Steps, String> {
     let Tiles { queries, keys, step, .. } = tiles;
-    let sizes = settings.define(site)?.1;
+    let sizes = attend::define(settings, site)?.1;
     let heads = sizes.b * sizes.g;
     let summed = heads * sizes.r * tiles.steps(sizes.s) * step;
     let text = texts::ATTENTION_TILES_GRAD;
@@ -209,8 +219,8 @@ mod tests {
     const SHARED: usize = 99 << 10;
     const LONG: Sizes = Sizes { b: 1, s: 4096, t: 4096, g: 8, r: 4, d: 128, c: 128 };
 
-    fn settings(scale: f64) -> Settings<'static> {
-        Settings { scale, causal: true, dropout: None, piece: None }
+    fn settings(scale: f64) -> AttentionSettings {
+        AttentionSettings::new(scale, true)
     }
 
     #[test]
