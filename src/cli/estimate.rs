@@ -4,6 +4,7 @@ use super::job::{AFTER_STACK, JobFlags, missing};
 use super::parallel::{help, long_help};
 use super::progress::SearchWatch;
 use super::request::asked;
+use super::sizes::ModelSizes;
 use super::status;
 use super::{Answer, TableFormat, json};
 use crate::error::Error;
@@ -30,10 +31,14 @@ Examples:
   meshwright estimate llama3.1-405b --cluster h100 --gpus 1024 --seq 8192 --global-batch 512 \\
       --parallel tp=8,pp=16,vp=8,sp=true,zero=1 --format json
   meshwright estimate llama3-8b --cluster a100-80gb --gpus 64 --seq 4096 --global-batch 256 \\
-      --configs configs.jsonl")]
+      --configs configs.jsonl
+  meshwright estimate --layers 32 --hidden 4096 --heads 32 --kv-heads 8 --ffn 14336 --vocab 128256 \\
+      --gpus 8 --seq 8192 --global-batch 128 --parallel tp=2,zero=1")]
 pub(super) struct Estimate {
     #[command(flatten)]
     flags: Flags,
+    #[command(flatten)]
+    sizes: ModelSizes,
     /// Predict each line of this file instead (`-`: standard input): a configuration, or {"parallel": .., "model": .., "gpus": ..}
     #[arg(long, value_name = "FILE", conflicts_with = "parallel")]
     configs: Option<PathBuf>,
@@ -61,7 +66,8 @@ struct Flags {
 }
 
 impl Estimate {
-    pub(super) fn run(self) -> Result<Answer, Error> {
+    pub(super) fn run(mut self) -> Result<Answer, Error> {
+        self.flags.job.in_numbers(&self.sizes)?;
         let missing = missing("estimate", &self.flags.job, None).filter(|_| self.configs.is_none());
         let request: EstimateRequest = asked(self.request.as_deref(), missing.as_deref(), &self.flags)?;
         match &self.configs {

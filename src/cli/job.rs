@@ -1,5 +1,7 @@
 //! Flags of an estimated job: a model and a batch, the hardware, the software and the number formats.
 
+use super::sizes::ModelSizes;
+use crate::error::Error;
 use clap::Args;
 use serde::Serialize;
 use support::units::{count_of, length_of};
@@ -66,4 +68,17 @@ pub(super) struct JobFlags {
     #[arg(long)]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     beyond_stack: bool,
+}
+
+impl JobFlags {
+    /// Takes a model in numbers, if its sizes are given, as the text of its configuration.
+    ///
+    /// # Errors
+    /// A size is missing, or there is a MODEL too.
+    pub(super) fn in_numbers(&mut self, sizes: &ModelSizes) -> Result<(), Error> {
+        if let Some(config) = sizes.config(self.model.as_deref())? {
+            self.model = Some(config);
+        }
+        Ok(())
+    }
 }

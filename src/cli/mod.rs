@@ -30,6 +30,7 @@ mod schedule;
 mod schedules;
 mod schema;
 mod signals;
+mod sizes;
 mod stacks;
 mod status;
 mod toml_text;

@@ -4,6 +4,7 @@ use super::job::{AFTER_STACK, JobFlags, missing};
 use super::parallel::{help, long_help};
 use super::progress::SearchWatch;
 use super::request::asked;
+use super::sizes::ModelSizes;
 use super::status;
 use super::{Answer, NOTHING_FITS, json};
 use crate::error::Error;
@@ -35,10 +36,14 @@ Examples:
   meshwright plan llama3-70b --gpus 256 --seq 8k --global-batch 1k --pin 'tp<=8,zero=1|3' \\
       --why-not pp=1
   meshwright plan deepseek-v3 --cluster h800 --gpus 2048 --seq 4096 --global-batch 15360 \\
-      --precision fp8-block --tokens 14.8e12")]
+      --precision fp8-block --tokens 14.8e12
+  meshwright plan --layers 32 --hidden 4096 --heads 32 --kv-heads 8 --ffn 14336 --vocab 128256 \\
+      --gpus 64 --seq 8k --global-batch 128")]
 pub(super) struct Plan {
     #[command(flatten)]
     flags: Flags,
+    #[command(flatten)]
+    sizes: ModelSizes,
     /// Compare the plan with the best configuration that also has these pins, such as tp=8
     #[arg(long, value_name = "CONFIG")]
     why_not: Option<String>,
@@ -114,7 +119,8 @@ enum ObjectiveFlag {
 }
 
 impl Plan {
-    pub(super) fn run(self) -> Result<Answer, Error> {
+    pub(super) fn run(mut self) -> Result<Answer, Error> {
+        self.flags.job.in_numbers(&self.sizes)?;
         let missing = missing("plan", &self.flags.job, Some(&self.flags.gpus));
         let request: PlanRequest = asked(self.request.as_deref(), missing.as_deref(), &self.flags)?;
         // The process ends after the answer, so that freeing the search's memory would only take time.
