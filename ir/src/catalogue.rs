@@ -271,7 +271,7 @@ catalogue! {
         "Change the global batch or the micro-batch size.";
     404 NoLayout "no valid configuration":
         "A configuration uses all devices: dp x tp x cp x pp equals their number. tp divides the heads, ep the experts, and dp x micro-batch the global batch. A pipeline has at most one stage per layer. Every --pin must hold too.";
-        "meshwright plan tiny-llama --cluster h100 --gpus 8 --seq 128 --global-batch 8 --pin tp=3";
+        "meshwright plan tiny-llama --cluster h100 --gpus 7 --seq 128 --global-batch 8 --pin cp=1";
         "Change --gpus (or give --max-gpus), the global batch, or the pins.";
     405 TooManyStages "more stages than block instances":
         "Every stage needs at least one block instance.";
