@@ -247,7 +247,7 @@ catalogue! {
         "Use a supported family, or write the model as a .ir file.";
     304 UnsupportedOption "unsupported model option":
         "The family is supported, but the config requests a variant that the builder lacks, or has a key that only another family reads or that resembles a known key. Such keys are never ignored silently. docs/config-keys.md lists all keys.";
-        "{\"model_type\": \"llama\", \"hidden_size\": 64, \"hidden_act\": \"relu2\"}";
+        "{\"model_type\": \"llama\", \"hidden_size\": 64, \"hidden_act\": \"mish\"}";
         "Remove the key, or give it a supported value if the model permits it.";
     305 ConfigSyntax "unreadable config":
         "The file is not a JSON object, or a field has the wrong type.";

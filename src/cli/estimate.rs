@@ -32,8 +32,8 @@ Examples:
       --parallel tp=8,pp=16,vp=8,sp=true,zero=1 --format json
   meshwright estimate llama3-8b --cluster a100-80gb --gpus 64 --seq 4096 --global-batch 256 \\
       --configs configs.jsonl
-  meshwright estimate --layers 32 --hidden 4096 --heads 32 --kv-heads 8 --ffn 14336 --vocab 128256 \\
-      --gpus 8 --seq 8192 --global-batch 128 --parallel tp=2,zero=1")]
+  meshwright estimate --layers 32 --hidden 4096 --heads 32 --kv-heads 8 --ffn 14336 \\
+      --vocab 128256 --gpus 8 --seq 8192 --global-batch 128 --parallel tp=2,zero=1")]
 pub(super) struct Estimate {
     #[command(flatten)]
     flags: Flags,

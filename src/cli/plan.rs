@@ -37,8 +37,8 @@ Examples:
       --why-not pp=1
   meshwright plan deepseek-v3 --cluster h800 --gpus 2048 --seq 4096 --global-batch 15360 \\
       --precision fp8-block --tokens 14.8e12
-  meshwright plan --layers 32 --hidden 4096 --heads 32 --kv-heads 8 --ffn 14336 --vocab 128256 \\
-      --gpus 64 --seq 8k --global-batch 128")]
+  meshwright plan --layers 32 --hidden 4096 --heads 32 --kv-heads 8 --ffn 14336 \\
+      --vocab 128256 --gpus 64 --seq 8k --global-batch 128")]
 pub(super) struct Plan {
     #[command(flatten)]
     flags: Flags,

@@ -1,7 +1,7 @@
 // A warp for each row goes through the keys, 32 at a time, with the softmax of Dao, Fu, Ermon, Rudra and Ré, "FlashAttention" (2022).
 extern "C" __global__ void __launch_bounds__(256) attention(
-    const T_X* q, const T_X* k, const T_X* v, const int* qpos, const int* kpos, const int* qseg, const int* kseg, SINK_ARGUMENT T_X* out,
-    float* lse,     unsigned long long adds, const unsigned long long* random, unsigned long long microbatch, unsigned long long index
+    const T_X* q, const T_X* k, const T_X* v, const int* qpos, const int* kpos, const int* qseg, const int* kseg, const T_X* sinks, T_X* out,
+    float* lse, unsigned long long adds, const unsigned long long* random, unsigned long long microbatch, unsigned long long index
 ) {
     DECLARE_KEY
     unsigned int lane = threadIdx.x % 32;

@@ -18,14 +18,10 @@ FUNCTION float dot(const T_X* a, const T_X* b, unsigned int n) {
 #endif
 #define SEES(query, key) (qseg[query] == kseg[key] && (!CAUSAL || kpos[key] <= qpos[query]) && IS_NEAR(qpos[query], kpos[key]))
 
-// A further score of each query of a head, of no value.
+// A further score of each query of a head, of no value. Without one, the argument is another tensor, which nothing reads.
 #ifdef SINK
-#define SINK_ARGUMENT const T_X* sinks,
-#define SINK_PASSED sinks,
 #define SINK_OF(row) LOAD_X(sinks[(row) % (G * R)])
 #else
-#define SINK_ARGUMENT
-#define SINK_PASSED
 #define SINK_OF(row) NOTHING
 #endif
 

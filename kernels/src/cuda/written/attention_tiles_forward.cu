@@ -28,7 +28,7 @@ FUNCTION void weigh(float (*scores)[4], float* most, float* sums, float (*all)[4
 }
 
 // A sink's exponential joins the sum; scores are to be multiplied by the scale.
-FUNCTION void leave(Block own, float (*all)[4], const float* most, const float* sums, SINK_ARGUMENT T_X* out, float* lse) {
+FUNCTION void leave(Block own, float (*all)[4], const float* most, const float* sums, const T_X* sinks, T_X* out, float* lse) {
     #pragma unroll
     for (unsigned int half = 0; half < 2; half++) {
         float sum = sums[half];
@@ -48,7 +48,7 @@ FUNCTION void leave(Block own, float (*all)[4], const float* most, const float* 
 }
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS, AT_ONCE) attention_tiles(
-    const T_X* q, const T_X* k, const T_X* v, const int* qpos, const int* kpos, const int* qseg, const int* kseg, SINK_ARGUMENT
+    const T_X* q, const T_X* k, const T_X* v, const int* qpos, const int* kpos, const int* qseg, const int* kseg, const T_X* sinks,
     const int4* bounds, T_X* out, float* lse, unsigned long long adds, const unsigned long long* random, unsigned long long microbatch, unsigned long long index
 ) {
     extern __shared__ uint4 tiles[];
@@ -103,7 +103,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, AT_ONCE) attention_tile
             at = next_step(of_own, of_keys, at + 1, KEY_STEPS, 0);
             ahead = next_step(of_own, of_keys, ahead + 1, KEY_STEPS, 0);
         }
-        leave(own, all, most, sums, SINK_PASSED out, lse);
+        leave(own, all, most, sums, sinks, out, lse);
         __syncthreads();
     }
 }

@@ -115,6 +115,12 @@ pub(super) fn has_sink(site: &KernelSite<'_>) -> bool {
     site.operands.len() == 8
 }
 
+/// The operands of an attention's kernel. In place of a sink that it does not have are the queries, which nothing reads there.
+pub(super) fn operands(site: &KernelSite<'_>) -> impl Iterator<Item = At> {
+    let sink = if has_sink(site) { 7 } else { 0 };
+    (0..7).chain([sink]).map(At::Operand)
+}
+
 /// Operands q, k, v, the positions and segments of queries and keys, and a sink, if any.
 pub(super) fn attention(op: &Attention, site: &KernelSite<'_>) -> Result<Steps, String> {
     let (define, sizes) = define(&op.0, site)?;
@@ -123,8 +129,7 @@ pub(super) fn attention(op: &Attention, site: &KernelSite<'_>) -> Result<Steps, 
         return tiles::attention(&op.0, site, tiles);
     }
     let work = define.kernel(texts::ATTENTION, "attention", warps(sizes.rows()));
-    let operands = (0..site.operands.len()).map(At::Operand).collect();
-    Ok(Steps::one(work, operands, vec![At::Result(0), At::Result(1)]))
+    Ok(Steps::one(work, operands(site).collect(), vec![At::Result(0), At::Result(1)]))
 }
 
 /// Operands q, k, v, the result, its log-sum-exp, its gradient, and positions and segments.

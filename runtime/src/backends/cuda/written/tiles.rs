@@ -171,7 +171,7 @@ pub(super) fn attention(settings: &AttentionSettings, site: &KernelSite<'_>, til
         blocks,
         tiles.shared_of_keys(sizes),
     );
-    let operands = (0..site.operands.len()).map(At::Operand).chain([At::Scratch(0)]).collect();
+    let operands = attend::operands(site).chain([At::Scratch(0)]).collect();
     let steps = Steps { scratch: vec![BOUNDS * tiles.bounds(sizes)], ..Steps::default() };
     Ok(steps.then(bounds, (3..7).map(At::Operand).collect(), vec![At::Scratch(0)]).then(
         forward,
