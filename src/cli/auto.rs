@@ -1,11 +1,11 @@
 //! `meshwright train --auto`: the configuration comes from a search for this machine.
 
-use super::progress::SearchWatch;
+use super::plan::planned;
 use super::request::{Fields, resolve};
 use crate::error::Error;
 use crate::train::TrainRequest;
-use autotune::explain::{self, Planned, brief};
-use autotune::plan::{PlanRequest, find};
+use autotune::explain::{Planned, brief};
+use autotune::plan::PlanRequest;
 use clap::Args;
 use compiler::parallel;
 use estimator::Estimator;
@@ -47,10 +47,7 @@ impl AutoFlags {
             pin: self.pin.clone().unwrap_or_default(),
             ..PlanRequest::new(&run.model, &cluster, self.devices.unwrap_or(1), run.seq, run.global_batch)
         };
-        let (estimator, watch) = (Estimator::new(), SearchWatch::new());
-        let found = find(&estimator, &request, &|search| watch.line(super::plan::progress(search)));
-        watch.over();
-        let chosen = match explain::plan(&estimator, &request, found?)? {
+        let chosen = match planned(&Estimator::new(), &request)? {
             Planned::Best(plan) => plan.chosen,
             Planned::Infeasible(answer) => return Err(answer.error().into()),
         };

@@ -124,10 +124,8 @@ impl Plan {
         let missing = missing("plan", &self.flags.job, Some(&self.flags.gpus));
         let request: PlanRequest = asked(self.request.as_deref(), missing.as_deref(), &self.flags)?;
         // The process ends after the answer, so that freeing the search's memory would only take time.
-        let (estimator, watch) = (ManuallyDrop::new(Estimator::new()), SearchWatch::new());
-        let found = find(&estimator, &request, &|search| watch.line(progress(search)));
-        watch.over();
-        let answer = match explain::plan(&estimator, &request, found?)? {
+        let estimator = ManuallyDrop::new(Estimator::new());
+        let answer = match planned(&estimator, &request)? {
             Planned::Best(plan) => Answer::done(match &self.why_not {
                 Some(pins) => compared(self.format, &estimator, &plan, pins, &Deadline::asked(request.deadline)?)?,
                 None => printed(self.format, &estimator, &plan)?,
@@ -146,6 +144,14 @@ impl Plan {
         };
         answer.put(self.output.as_deref())
     }
+}
+
+/// The answer to a request. The search's progress goes to standard error.
+pub(super) fn planned(estimator: &Estimator, request: &PlanRequest) -> Result<Planned, Error> {
+    let watch = SearchWatch::new();
+    let found = find(estimator, request, &|search| watch.line(progress(search)));
+    watch.over();
+    Ok(explain::plan(estimator, request, found?)?)
 }
 
 /// A plan as it is asked for.
@@ -175,6 +181,6 @@ pub(super) fn compared(
 }
 
 /// Formats the progress of a search.
-pub(super) fn progress(search: &Search) -> String {
+fn progress(search: &Search) -> String {
     format!("{} of {} configurations predicted", count(search.candidates as f64), count(search.space as f64))
 }

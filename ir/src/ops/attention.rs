@@ -72,7 +72,7 @@ fn heads(qkv: [&Type; 3], indices: [&Type; 4]) -> Result<Heads, String> {
 }
 
 impl AttentionSettings {
-    /// Those without window, softcap, dropout and slice.
+    /// Settings without window, softcap, dropout and slice.
     pub const fn new(scale: f64, causal: bool) -> AttentionSettings {
         AttentionSettings { scale, causal, window: None, softcap: None, dropout: None, piece: None }
     }

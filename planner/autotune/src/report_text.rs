@@ -1,6 +1,6 @@
 //! Reports of plans as text, in 100 columns.
 
-use crate::explain::{Planned, WhyNot, brief, differences};
+use crate::explain::{Planned, WhyNot, brief, differences, signed};
 use crate::plan::{Alternative, Infeasible, PlanReport, Relaxation, Search, WhatIf, Why};
 use compiler::parallel;
 use std::fmt;
@@ -237,9 +237,7 @@ fn why_not(plan: &PlanReport, answer: &WhyNot) -> String {
     let changes = |unit: fn(f64) -> String, changes: &[(&'static str, f64)], whole: f64| {
         // Differences below a thousandth of the plan's figure are left out.
         let large = changes.iter().filter(|(_, by)| by.abs() > 1e-3 * whole);
-        large
-            .map(|(what, by)| [what.to_string(), format!("{}{}", if *by < 0.0 { '-' } else { '+' }, unit(by.abs()))])
-            .collect::<Vec<_>>()
+        large.map(|(what, by)| [what.to_string(), signed(*by, unit)]).collect::<Vec<_>>()
     };
     let seconds = changes(time, &answer.seconds, plan.chosen.predicted.step_time_s);
     let memory = changes(gib, &answer.gib, plan.chosen.predicted.fullest().device);

@@ -45,7 +45,7 @@ const fn named(name: &'static str, about: &'static str, context: u64, config: Ll
     Preset { name, about, context, config: ModelConfig::Llama(config) }
 }
 
-/// Those without a constant of their own are of `config.json` of the model of their name.
+/// A preset without a constant of its own is the `config.json` of the model of its name.
 pub(super) const PRESETS: &[Preset] = &[
     named("mistral-7b", "Mistral 7B v0.1, 7.2B parameters: windows of 4096", 32_768, MISTRAL_7B),
     named("mistral-7b-v0.3", "Mistral 7B v0.3, 7.2B parameters", 32_768, MISTRAL_7B_3),

@@ -2,7 +2,7 @@
 
 use super::Preset;
 use super::llama::LLAMA3_8B;
-use super::qwen::QWEN3_8B;
+use super::qwen::{QWEN3_8B, QWEN25_7B};
 use crate::models::{Clamp, Experts, Latent, LayerSet, LlamaConfig, ModelConfig, QkNorm, Window};
 use crate::ops::{GroupLimit, Scaling};
 
@@ -229,19 +229,7 @@ pub(super) const PRESETS: &[Preset] = &[
         "Qwen2, 57B parameters, 8 of 64 experts",
         32_768,
         // config.json of Qwen/Qwen2-57B-A14B.
-        LlamaConfig {
-            vocabulary: 151_936,
-            hidden: 3584,
-            feed_forward: 18_944,
-            layers: 28,
-            heads: 28,
-            kv_heads: 4,
-            norm_eps: 1e-6,
-            rope_theta: 1_000_000.0,
-            qkv_bias: true,
-            experts: Some(qwen2(64, 8, 2560, 20_480)),
-            ..LLAMA3_8B
-        },
+        LlamaConfig { vocabulary: 151_936, experts: Some(qwen2(64, 8, 2560, 20_480)), ..QWEN25_7B },
     ),
     named("glm-4.5", "GLM-4.5, 353B parameters, 8 of 160 experts", 131_072, GLM_45),
     named(

@@ -44,7 +44,7 @@ pub(super) const GEMMA3_4B: LlamaConfig = LlamaConfig {
     ..GEMMA2_9B
 };
 
-/// The same of google/gemma-3-1b-pt, without its sizes.
+/// `config.json` of google/gemma-3-1b-pt, without its sizes.
 const GEMMA3_1B: LlamaConfig =
     LlamaConfig { vocabulary: 262_144, rope_scaling: None, window: window(512), ..GEMMA3_4B };
 

@@ -5,7 +5,7 @@ use super::llama::LLAMA3_8B;
 use crate::models::{LlamaConfig, ModelConfig, QkNorm};
 
 /// `config.json` of Qwen/Qwen2.5-7B.
-const QWEN25_7B: LlamaConfig = LlamaConfig {
+pub(super) const QWEN25_7B: LlamaConfig = LlamaConfig {
     vocabulary: 152_064,
     hidden: 3584,
     feed_forward: 18_944,

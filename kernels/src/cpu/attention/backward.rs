@@ -84,7 +84,7 @@ simd! {
         }
     }
 
-    /// The same for bounded scores; the slope of the bound is `1 - (score / softcap)^2`.
+    /// Turns bounded scores into the same; the slope of the bound is `1 - (score / softcap)^2`.
     fn bounded_probabilities(p: &mut [f32], dp: &mut [f32], lse: &[f32], delta: &[f32], softcap: f32) {
         let lanes = lse.len();
         for (p, dp) in p.chunks_exact_mut(lanes).zip(dp.chunks_exact_mut(lanes)) {

@@ -84,10 +84,7 @@ pub(super) fn misfit(best: &Predicted, other: &Predicted) -> String {
 pub(super) fn pace(best: &Predicted, other: &Predicted) -> String {
     let slower = other.step_time_s / best.step_time_s - 1.0;
     let sign = slower.signum();
-    let text = |change: &Change| {
-        let sign = if change.by < 0.0 { '-' } else { '+' };
-        format!("{} {sign}{}", change.what, time(change.by.abs()))
-    };
+    let text = |change: &Change| format!("{} {}", change.what, signed(change.by, time));
     let changes = seconds(best, other);
     let with = |grows: bool| changes.iter().find(|change| (change.by * sign > 0.0) == grows && change.by != 0.0);
     let pace = if slower.abs() < ALIKE { "equally fast".to_string() } else { slowdown(slower) };
@@ -98,6 +95,11 @@ pub(super) fn pace(best: &Predicted, other: &Predicted) -> String {
     let though = with(false).filter(|change| slower.abs() >= ALIKE && change.by.abs() > difference / 4.0);
     let though = though.map_or_else(String::new, |change| format!(", though {}", text(change)));
     format!("{pace}{reason}{though}")
+}
+
+/// A difference with its sign: `+1.20 s`.
+pub(crate) fn signed(by: f64, unit: fn(f64) -> String) -> String {
+    format!("{}{}", if by < 0.0 { '-' } else { '+' }, unit(by.abs()))
 }
 
 /// Relative time difference below which two configurations count as equally fast, since they print alike.

@@ -1,7 +1,7 @@
 //! Comparison of two predictions: `meshwright.diff/1`.
 
 use super::brief::{brief, values};
-use super::compare::{ALIKE, Change, memory, pace, parts, seconds};
+use super::compare::{ALIKE, Change, memory, pace, parts, seconds, signed};
 use super::difference::tie;
 use estimator::{EstimateReport, Predicted, part_name};
 use serde::Serialize;
@@ -198,8 +198,4 @@ impl Diff {
             plain("fits", &|it| if it.fits { "yes" } else { "no" }.to_string()),
         ]
     }
-}
-
-fn signed(by: f64, unit: fn(f64) -> String) -> String {
-    format!("{}{}", if by < 0.0 { '-' } else { '+' }, unit(by.abs()))
 }

@@ -26,6 +26,7 @@ mod why_not;
 
 pub use annotated::{annotated, annotated_closest, compiled};
 pub use brief::{brief, differences};
+pub(crate) use compare::signed;
 pub use diff::{Diff, diff};
 pub use difference::TIE;
 pub use page::{page, page_of_conflict};

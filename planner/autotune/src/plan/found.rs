@@ -185,15 +185,19 @@ impl Scope<'_> {
 fn against_pins(estimator: &Estimator, request: &PlanRequest) -> Option<String> {
     let pins = Pins::parse(&request.pin).ok().filter(|_| !request.pin.is_empty())?;
     let first = pins.each_value().into_iter().next().unwrap_or_else(|| pins.fixed_text());
-    let asked = EstimateRequest { gpus: Some(request.gpus), ..request.under(first) };
-    estimator.estimate(&asked).err().map(|why| why.to_string())
+    refusal(estimator, request, first).map(|why| why.to_string())
+}
+
+/// Error of an estimate of a configuration on the least number of devices; `None` if it has an estimate.
+fn refusal(estimator: &Estimator, request: &PlanRequest, parallel: String) -> Option<estimator::Error> {
+    let asked = EstimateRequest { gpus: Some(request.gpus), ..request.under(parallel) };
+    estimator.estimate(&asked).err()
 }
 
 /// Error of a request without any configuration: that of the simplest configuration, if it has one.
 fn none_can_be(estimator: &Estimator, request: &PlanRequest) -> Error {
     let pins = Pins::parse(&request.pin).map(|pins| pins.fixed_text()).unwrap_or_default();
-    let plain = EstimateRequest { gpus: Some(request.gpus), ..request.under(pins) };
-    estimator.estimate(&plain).err().map_or_else(|| none_serves(request, None), Error::from)
+    refusal(estimator, request, pins).map_or_else(|| none_serves(request, None), Error::from)
 }
 
 /// Upper limit on the number of tokens.

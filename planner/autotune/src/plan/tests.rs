@@ -119,7 +119,7 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
                 let at = format!("{} {:?} {text}: {known:?}, {fitting:?}, {cost:?}", request.model, node.level);
                 assert!(seconds.max(fitting.seconds) <= cost.seconds * (1.0 + 1e-9), "{at}");
                 assert!(bytes.max(fitting.bytes) <= cost.bytes * (1.0 + 1e-9), "{at}");
-                // What is within its own budget is not given up for it.
+                // The bound gives up no configuration that is within its own budget.
                 let room = Limits { seconds: cost.seconds * (1.0 + 1e-9), bytes: Some(widest) };
                 let own = fits.then(|| limited.bound(node, known, room).unwrap());
                 let is_kept = |own: Bound| own.bytes <= cost.bytes * (1.0 + 1e-9) && own.seconds <= room.seconds;
