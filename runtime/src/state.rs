@@ -10,10 +10,14 @@ use crate::host::{get, put};
 use ir::graph::{GRADIENT, Init, Model, ParamInstance};
 use ir::mesh::Mesh;
 use ir::types::Type;
-use kernels::cpu::dropout::normal;
+use kernels::cpu::Par;
+use kernels::cpu::dropout::normals;
 use std::collections::BTreeMap;
 
 pub use ir::arena::Role;
+
+/// Elements that a thread could touch while it draws a number.
+const DRAW: usize = 16;
 
 /// The suffix of the state that starts as a copy of its parameter.
 pub(crate) const MASTER: &str = "master";
@@ -111,17 +115,31 @@ impl State {
         &self.slots
     }
 
-    /// Sets all tensors to their first numbers.
-    pub fn reset(&self, memory: &mut impl Memory, seed: u64) {
+    /// Sets all tensors to their first numbers, which `par` threads draw.
+    pub fn reset(&self, memory: &mut impl Memory, seed: u64, par: Par) {
+        // A master has its parameter's numbers.
+        let mut last: Option<(&str, &Region)> = None;
+        let mut part = Vec::new();
         for slot in &self.slots {
-            let mut part = vec![0.0; slot.region.len()];
+            let drawn = Some((slot.param.as_str(), &slot.region));
             match slot.init {
+                Init::Normal(_) if last == drawn => {}
                 Init::Normal(std) => {
                     let key = key(&[&seed.to_le_bytes(), slot.param.as_bytes()]);
-                    let draw = |index| std as f32 * normal(key, index);
-                    fill(&slot.ty, &slot.region, draw, &mut part);
+                    part.clear();
+                    part.resize(slot.region.len(), 0.0);
+                    let draw = |first, row: &mut [f32]| {
+                        normals(key, first, row);
+                        row.iter_mut().for_each(|value| *value *= std as f32);
+                    };
+                    fill(&slot.ty, &slot.region, draw, &mut part, par);
+                    last = drawn;
                 }
-                Init::Constant(value) => part.fill(value as f32),
+                Init::Constant(value) => {
+                    part.clear();
+                    part.resize(slot.region.len(), value as f32);
+                    last = None;
+                }
             }
             put(memory, slot.span, &part);
         }
@@ -188,18 +206,29 @@ pub(crate) fn gather(mesh: &Mesh, ranks: &[Vec<StateShard>]) -> BTreeMap<String,
     wholes
 }
 
-/// Sets each element of a rank's part to what `draw` gives for its linear index in the whole tensor.
-fn fill(ty: &Type, region: &Region, draw: impl Fn(u64) -> f32, part: &mut [f32]) {
+/// Sets rows of a rank's part to what `draw` gives from the linear index in the whole tensor on.
+fn fill(ty: &Type, region: &Region, draw: impl Fn(u64, &mut [f32]) + Sync, part: &mut [f32], par: Par) {
     let whole = ty.sizes();
-    for (at, value) in (region.run.origin as usize..).zip(part) {
+    let width = region.sizes.last().copied().unwrap_or(1);
+    // The index of an element of the region.
+    let index = |at: usize| {
         let (mut rest, mut index, mut stride) = (at, 0, 1);
         for dim in (0..whole.len()).rev() {
             index += (region.origin[dim] + rest % region.sizes[dim]) as u64 * stride;
             rest /= region.sizes[dim];
             stride *= whole[dim];
         }
-        *value = draw(index);
-    }
+        index
+    };
+    par.ranges(part.len(), DRAW, (part, 1), &|range, mut part| {
+        let mut at = region.run.origin as usize + range.start;
+        while !part.is_empty() {
+            let (row, rest) = part.split_at_mut(part.len().min(width - at % width));
+            draw(index(at), row);
+            at += row.len();
+            part = rest;
+        }
+    });
 }
 
 /// A key of random numbers: the halves of the FNV-1a 64-bit hash of the parts laid end to end, the lower first
@@ -221,6 +250,7 @@ mod tests {
     use ir::graph::{Param, Span};
     use ir::ids::{AxisId, ParamId};
     use ir::types::DType;
+    use kernels::cpu::dropout::normal;
 
     fn model(ty: Type) -> Model {
         let mut model = Model { mesh: Mesh::new("m", &[("a", 2), ("b", 3)]), ..Model::default() };
@@ -256,7 +286,7 @@ mod tests {
                     state.slot(&model, &model.mesh.coordinates(rank), (owner, role), &ty, at).unwrap();
                 }
                 backend.reserve(384).unwrap();
-                state.reset(&mut backend, 7);
+                state.reset(&mut backend, 7, Par(2));
                 state.export(&mut backend)
             };
             let ranks: Vec<_> = (0..6).map(slots).collect();

@@ -53,12 +53,32 @@ pub fn uniform(key: [u32; 2], counter: u64) -> f32 {
 
 /// A standard normal number, by Box and Muller's method from two words of its block.
 pub fn normal(key: [u32; 2], counter: u64) -> f32 {
-    let words = philox(key, counter / 4);
-    let pair = if counter % 4 < 2 { [words[0], words[1]] } else { [words[2], words[3]] };
-    let [u, v] = pair.map(|word| (f64::from(word) + 0.5) / 4_294_967_296.0);
-    let radius = (-2.0 * u.ln()).sqrt();
-    let (sin, cos) = (std::f64::consts::TAU * v).sin_cos();
-    (radius * if counter.is_multiple_of(2) { cos } else { sin }) as f32
+    normal_block(key, counter / 4)[(counter % 4) as usize]
+}
+
+/// The numbers of [`normal`] from a counter on.
+pub fn normals(key: [u32; 2], first: u64, out: &mut [f32]) {
+    let mut last = None;
+    for (counter, value) in (first..).zip(out) {
+        let (block, numbers) = last
+            .filter(|(block, _)| *block == counter / 4)
+            .unwrap_or_else(|| (counter / 4, normal_block(key, counter / 4)));
+        *value = numbers[(counter % 4) as usize];
+        last = Some((block, numbers));
+    }
+}
+
+/// The four numbers of a block.
+fn normal_block(key: [u32; 2], block: u64) -> [f32; 4] {
+    let words = philox(key, block);
+    let pair = |words: [u32; 2]| {
+        let [u, v] = words.map(|word| (f64::from(word) + 0.5) / 4_294_967_296.0);
+        let radius = (-2.0 * u.ln()).sqrt();
+        let (sin, cos) = (std::f64::consts::TAU * v).sin_cos();
+        [(radius * cos) as f32, (radius * sin) as f32]
+    };
+    let ([a, b], [c, d]) = (pair([words[0], words[1]]), pair([words[2], words[3]]));
+    [a, b, c, d]
 }
 
 /// A part of a larger tensor.

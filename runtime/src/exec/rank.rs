@@ -9,6 +9,7 @@ use crate::comm::{Communicator, RankFailure};
 use crate::cores::pin_thread;
 use crate::host::{get, put};
 use crate::state::{State, StateShard, StateSlot};
+use kernels::cpu::Par;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -105,7 +106,7 @@ impl RankThread {
         let work = move || {
             pin_thread(rank, ranks);
             while let Some(command) = inbox.take() {
-                let answer = catch_unwind(AssertUnwindSafe(|| execute(rank, &mut worker, command)));
+                let answer = catch_unwind(AssertUnwindSafe(|| execute([rank, ranks], &mut worker, command)));
                 reports.put(answer.unwrap_or_else(|panic| {
                     let why = panic_message(panic.as_ref());
                     worker.comm.fail(why.clone());
@@ -142,13 +143,16 @@ impl Drop for RankThread {
 }
 
 fn execute<B: Backend + 'static, C: Communicator>(
-    rank: usize,
+    [rank, ranks]: [usize; 2],
     worker: &mut Worker<B, C>,
     command: Command,
 ) -> Result<Answer, RankFailure> {
     let memory = &mut worker.context.backend;
     match command {
-        Command::Reset(seed) => worker.state.reset(memory, seed),
+        Command::Reset(seed) => {
+            let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+            worker.state.reset(memory, seed, Par((cores / ranks).max(1)));
+        }
         Command::Run(row, input) => {
             let outcome = worker.run(row, &input);
             worker.comm.leave();
