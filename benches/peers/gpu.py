@@ -133,7 +133,7 @@ def section(sides, options):
         "`python3 benches/peers/gpu.py --write` writes this section. Both sides take turns in processes of their own; the best of "
         f"{options.rounds} counts. Measured {datetime.date.today().isoformat()} on {device}: {versions(options)}.",
         "Rates of Meshwright are those of `meshwright gpu-check`, which compares the same launches with the processor. FLOPs of both "
-        "are counted alike: of causal attention the pairs of which one sees the other.",
+        "are counted alike: causal attention has the pairs in which one sees the other.",
     ]
     return "\n\n".join([*map(report.wrapped, paragraphs), table(sides)])
 

@@ -39,7 +39,7 @@ pub(super) fn kernel(program: &Program) -> Result<Kernel, String> {
     text += "    }\n}\n";
     let apart = scope.apart.iter().copied().collect();
     let shape = Threads { block: BLOCK, elements: Some(4), teams: 0, of_block: 1 };
-    Ok(Kernel { source: scope.tables() + &text, shape, partials: 0, apart })
+    Ok(Kernel { source: scope.tables() + &text, shape, partials: 0, apart, is_narrow: false })
 }
 
 /// The lines of one element.

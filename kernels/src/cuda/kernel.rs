@@ -20,6 +20,8 @@ pub(super) const ADDS: &str = "adds";
 
 /// Threads of a warp.
 pub const WARP: usize = 32;
+/// Warps of a block of [`CHUNKS`]: each adds up a slice of the chunks, of [`WARP`] columns at a time.
+pub const SLICES: usize = 16;
 
 /// The functions that all kernels share.
 pub(super) const FUNCTIONS: &str = include_str!("functions.cu");
@@ -39,6 +41,9 @@ pub struct Kernel {
     pub partials: usize,
     /// Inputs, by number, of which no result may have the place: they are read at other elements than those that are written with them.
     pub apart: Vec<usize>,
+    /// True if it goes by rows of fewer elements than a warp has threads, though nothing is reduced or summed over: a kernel for each number
+    /// of elements is faster.
+    pub is_narrow: bool,
 }
 
 /// The threads of a launch. A grid of any size does all the work.

@@ -5,14 +5,13 @@
 //! that is swept again from memory. Where rows have whole vectors, a thread has 16 bytes of neighbours at a time. All that is written of a row is written in the last loop, so that a result may be in the place of an
 //! input that is read in order.
 //!
-//! For sums over rows a team takes a chunk of rows and adds them in order; a second kernel adds the chunks in order. So no sum depends on
-//! the number of threads that there are.
+//! For sums over rows a team takes a chunk of rows and adds them in order; a second kernel adds the chunks, each warp of a block a slice of
+//! them in order, and then the slices. So no sum depends on the number of blocks that there are.
 
-use super::kernel::{ADDS, CHUNKS, Kernel, Threads, WARP, indented, parameters};
+use super::kernel::{ADDS, CHUNKS, Kernel, SLICES, Threads, WARP, indented, parameters};
 use super::loops::{Loops, Phase, needed};
 use super::scope::{COLUMN, ELEMENT, IS_ALIGNED, ROW, SAVED, VECTOR, are_used};
 use super::spell::spelling;
-use crate::cpu::columns::CHUNK;
 use crate::group::{Node, Program, Reduction};
 
 /// The most threads of a block.
@@ -24,8 +23,10 @@ const WARPS: usize = 256;
 const REGISTERS: usize = 32;
 /// Columns of a team that shares its rows with others.
 const COLUMNS: usize = 1024;
-/// Chunks beyond which they have more rows instead.
+/// Chunks beyond which they have more rows instead, and the fewest rows of a chunk: a multiprocessor has several chunks at a time where there
+/// are some thousand rows, and chunks are a fraction of what they are made of.
 const CHUNKS_AT_MOST: usize = 512;
+const CHUNK: usize = 4;
 
 /// The kernel of a program by rows.
 ///
@@ -161,7 +162,8 @@ impl<'a> Rows<'a> {
         }
         let shape = Threads { block: (threads * of_block) as u32, elements: None, teams, of_block };
         let apart = apart.into_iter().collect();
-        Kernel { source: loops.scope.tables() + &text, shape, partials, apart }
+        let is_narrow = self.space[1] < WARP && !loops.reduces() && loops.sums.is_empty();
+        Kernel { source: loops.scope.tables() + &text, shape, partials, apart, is_narrow }
     }
 
     /// The number of the team, and of the thread in it.
@@ -334,12 +336,18 @@ impl<'a> Rows<'a> {
             .map(|sum| format!("    {}* out{},\n", spelling(self.program.outs[sum.out].element).scalar, sum.out))
             .collect();
         let mut text = format!(
-            "\nextern \"C\" __global__ void {CHUNKS}(\n    const float* partials,\n{}    unsigned long long {ADDS}\n) {{\n",
+            "\nextern \"C\" __global__ void __launch_bounds__({}) {CHUNKS}(\n    const float* partials,\n{}    unsigned long long {ADDS}\n) {{\n",
+            SLICES * WARP,
             outs.concat()
         );
+        let each = self.chunks().div_ceil(SLICES);
         let mut lines = vec![
-            "unsigned long long first = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;".to_string(),
-            "unsigned long long threads = (unsigned long long)gridDim.x * blockDim.x;".to_string(),
+            format!("__shared__ float slices[{}];", SLICES * WARP),
+            format!("unsigned int lane = threadIdx.x % {WARP}, slice = threadIdx.x / {WARP};"),
+            format!(
+                "unsigned int start = slice * {each}, end = start + {each} < {0}u ? start + {each} : {0}u;",
+                self.chunks()
+            ),
         ];
         for sum in &loops.sums {
             let (out, suffix) = (sum.out, spelling(self.program.outs[sum.out].element).suffix);
@@ -347,20 +355,27 @@ impl<'a> Rows<'a> {
                 true => format!("{ADDS} >> {out} & 1 ? load_{suffix}(out{out}[{COLUMN}]) : 0.0f"),
                 false => "0.0f".to_string(),
             };
-            lines.push(format!(
-                "for (unsigned long long {COLUMN} = first; {COLUMN} < {}ull; {COLUMN} += threads) {{",
-                sum.width
-            ));
-            lines.push(format!("    float sum = {held};"));
-            lines.push("    #pragma unroll 8".to_string());
-            lines.push(format!("    for (unsigned int i = 0; i < {}u; i++) {{", self.chunks()));
-            lines.push(format!(
-                "        sum += partials[(unsigned long long)i * {} + {} + {COLUMN}];",
-                self.columns, sum.column
-            ));
-            lines.push("    }".to_string());
-            lines.push(format!("    out{out}[{COLUMN}] = store_{suffix}(sum);"));
-            lines.push("}".to_string());
+            let (width, place) = (sum.width, format!("(unsigned long long)i * {} + {}", self.columns, sum.column));
+            let text = format!(
+                "for (unsigned long long base = (unsigned long long)blockIdx.x * {WARP}; base < {width}ull; base += (unsigned long long)gridDim.x * {WARP}) {{
+    unsigned long long {COLUMN} = base + lane;
+    float sum = 0.0f;
+    if ({COLUMN} < {width}ull) {{
+        #pragma unroll 8
+        for (unsigned int i = start; i < end; i++) sum += partials[{place} + {COLUMN}];
+    }}
+    slices[threadIdx.x] = sum;
+    __syncthreads();
+    if (slice == 0 && {COLUMN} < {width}ull) {{
+        sum = {held};
+        #pragma unroll
+        for (unsigned int i = 0; i < {SLICES}; i++) sum += slices[i * {WARP} + lane];
+        out{out}[{COLUMN}] = store_{suffix}(sum);
+    }}
+    __syncthreads();
+}}"
+            );
+            lines.extend(text.lines().map(str::to_string));
         }
         indented(&mut text, 1, &lines);
         text + "}\n"

@@ -88,7 +88,7 @@ pub(super) fn kernel(program: &Program) -> Option<Kernel> {
         all = down * across,
     );
     let shape = Threads { block: BLOCK as u32, elements: None, teams: tiles, of_block: 1 };
-    Some(Kernel { source: tables.text() + &text, shape, partials: 0, apart: vec![0] })
+    Some(Kernel { source: tables.text() + &text, shape, partials: 0, apart: vec![0], is_narrow: false })
 }
 
 #[cfg(test)]

@@ -103,6 +103,15 @@ Status cublasLtMatmulAlgoGetHeuristic(void *handle, Operation *operation, Layout
     return fits ? 0 : UNSUPPORTED;
 }
 
+/* Of what an algorithm is, its number alone is known: no sum has parts. */
+enum { ID = 0, PARTS = 2 };
+Status cublasLtMatmulAlgoConfigGetAttribute(const Algorithm *algorithm, int attribute, void *value, size_t size, size_t *written) {
+    if (size != 4) return INVALID;
+    *(int32_t *)value = attribute == ID ? (int32_t)algorithm->data[NUMBER] : attribute == PARTS;
+    *written = size;
+    return OK;
+}
+
 static uint64_t place(const Layout *layout, int transposed, int batch, uint64_t row, uint64_t column) {
     uint64_t r = transposed ? column : row, c = transposed ? row : column;
     return batch * layout->stride + c * layout->leading + r;

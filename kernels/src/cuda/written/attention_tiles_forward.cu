@@ -47,7 +47,7 @@ FUNCTION void leave(Block own, float (*all)[4], const float* most, const float* 
     }
 }
 
-extern "C" __global__ void __launch_bounds__(32 * WARPS, AT_ONCE) attention_tiles(
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) attention_tiles(
     const T_X* q, const T_X* k, const T_X* v, const int* qpos, const int* kpos, const int* qseg, const int* kseg, const T_X* sinks,
     const int4* bounds, T_X* out, float* lse, unsigned long long adds, const unsigned long long* random, unsigned long long microbatch, unsigned long long index
 ) {

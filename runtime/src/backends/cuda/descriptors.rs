@@ -78,6 +78,27 @@ impl Descriptors {
     }
 }
 
+/// The description of an algorithm, for messages: `algorithm 66, tile 13, 48 parts of sums, reduction 2`.
+pub(super) fn described(algorithm: &sys::cublasLtMatmulAlgo_t) -> String {
+    use sys::cublasLtMatmulAlgoConfigAttributes_t as Config;
+    let number = |attribute: Config| {
+        let (mut value, mut written) = (0i32, 0);
+        // SAFETY: the attributes are of 32 bits, and as many are given to write to.
+        let read = unsafe {
+            let to = (&raw mut value).cast();
+            sys::cublasLtMatmulAlgoConfigGetAttribute(algorithm, attribute, to, size_of::<i32>(), &raw mut written)
+        };
+        read.result().map_or_else(|_| "unknown".to_string(), |()| value.to_string())
+    };
+    format!(
+        "algorithm {}, tile {}, {} parts of sums, reduction {}",
+        number(Config::CUBLASLT_ALGO_CONFIG_ID),
+        number(Config::CUBLASLT_ALGO_CONFIG_TILE_ID),
+        number(Config::CUBLASLT_ALGO_CONFIG_SPLITK_NUM),
+        number(Config::CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME),
+    )
+}
+
 /// The library's name of an element type.
 fn data(element: Element) -> Data {
     match element {

@@ -4,11 +4,12 @@ use super::device::Device;
 use super::error::{Error, Tried};
 use super::stream::Stream;
 use cudarc::driver::{CudaFunction, LaunchConfig, PushKernelArg};
-use kernels::cuda::kernel::{CHUNKS, GROUP, Kernel};
+use kernels::cuda::kernel::{CHUNKS, GROUP, Kernel, SLICES, WARP};
 use kernels::group::Program;
 
-/// Threads of a block that adds up chunks.
-const BLOCK: u32 = 256;
+/// Columns of a block that adds up chunks, and its threads.
+const COLUMNS: usize = WARP;
+const BLOCK: u32 = (WARP * SLICES) as u32;
 /// Threads that a multiprocessor holds at a time on compute capability 8.0 and 9.0 (CUDA C++ Programming Guide, "Technical
 /// Specifications per Compute Capability").
 const RESIDENT: u32 = 2048;
@@ -108,7 +109,7 @@ impl Fused {
         let Some(chunks) = &self.chunks else { return Ok(()) };
         let list: Vec<&u64> =
             std::iter::once(&partials).chain(summed.iter().map(|(out, _)| *out)).chain([&args.adds]).collect();
-        let grid = Grid::filling(self.multiprocessors, self.columns.div_ceil(BLOCK as usize), BLOCK);
+        let grid = Grid::filling(self.multiprocessors, self.columns.div_ceil(COLUMNS), BLOCK);
         // SAFETY: as above.
         unsafe { start(stream, chunks, grid, &list) }
     }

@@ -170,7 +170,9 @@ impl Planner<'_> {
                 continue;
             }
             let grown = planner.grown(stmt, flag).ok().filter(|_| grows);
-            let grown = grown.filter(|grown| planner.outs(grown, &stmt.results).is_ok());
+            let is_one =
+                |grown: &Growing| planner.outs(grown, &stmt.results).is_ok_and(|(.., kernel)| !kernel.is_narrow);
+            let grown = grown.filter(is_one);
             planner.next = match grown {
                 Some(grown) => grown,
                 None => {

@@ -295,6 +295,37 @@ fn products_of_8_bits_are_those_of_tensor_cores_or_of_bf16() {
     }
 }
 
+#[test]
+fn queries_and_keys_of_other_sizes_turn_in_kernels_of_their_own() {
+    let (mesh, positions) = (Mesh::default(), Type::of(DType::I32, &[2, 8]));
+    let [queries, keys] = [8, 2].map(|heads| Type::of(DType::BF16, &[2, 8, heads, 4]));
+    let operands = [&queries, &keys].map(|x| [x, &positions]);
+    let results = [[&queries], [&keys]];
+    let op = rope();
+    let stmt = |at: usize, result| GroupStmt {
+        op: &op,
+        site: KernelSite {
+            mesh: &mesh,
+            coordinates: &[],
+            operands: &operands[at],
+            results: &results[at],
+            forward: true,
+        },
+        operands: [at, 2].map(GroupValue::Operand).to_vec(),
+        results: vec![GroupValue::Result(result)],
+        accumulate: false,
+    };
+    let stages = |stmts| plan_group(&GroupSite { stmts }, HOPPER).unwrap().stages.len();
+    assert_eq!(stages(vec![stmt(0, 0), stmt(1, 1)]), 2, "four columns of a key keep four threads of a warp busy");
+    assert_eq!(stages(vec![stmt(0, 0), stmt(0, 1)]), 1);
+}
+
+fn rope() -> KernelOp {
+    let rope = Rope { theta: 1e4, scaling: None, turned: None, inverse: false };
+    let Op::Kernel(op) = rope.into() else { panic!("a kernel op") };
+    op
+}
+
 /// Groups of two statements on `[3, 4, 6]`, the first on operand 0.
 fn pair(
     first: &KernelOp,

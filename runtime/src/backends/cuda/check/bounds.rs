@@ -41,18 +41,17 @@ impl Numbers {
 
     /// Rounded to an element type.
     fn rounded(self, element: Element) -> Numbers {
-        // The places of normal numbers, and of those below.
-        let (place, least) = match element {
-            Element::F32 | Element::I32 => return self,
-            Element::Bf16 => (2f32.powi(-7), 0.0),
-            Element::F16 => (2f32.powi(-10), 2f32.powi(-24)),
-            Element::F8E4M3 => (2f32.powi(-3), 2f32.powi(-9)),
-            Element::F8E5M2 => (2f32.powi(-2), 2f32.powi(-16)),
-        };
+        let Some((place, least)) = places(element) else { return self };
         self.map(|x, error| {
             let apart = if error == 0.0 { 0.0 } else { error + (place * (x.abs() + error)).max(least) };
             (element.nearest(x), apart)
         })
+    }
+
+    /// Rounded to an element type in one computation, and not in the other.
+    fn rounded_in_one(self, element: Element) -> Numbers {
+        let Some((place, least)) = places(element) else { return self };
+        self.map(|x, error| (x, error + (place * (x.abs() + error)).max(least) / 2.0))
     }
 
     /// Not rounded here, but rounded to an element type elsewhere.
@@ -62,6 +61,17 @@ impl Numbers {
             let apart = (rounded.value[i] - self.value[i]).abs();
             (self.value[i], self.error[i].max(rounded.error[i] + apart))
         })
+    }
+}
+
+/// The last place of normal numbers of an element type, relative to a power of two, and that of numbers below them; `None`: f32 and integers.
+fn places(element: Element) -> Option<(f32, f32)> {
+    match element {
+        Element::F32 | Element::I32 => None,
+        Element::Bf16 => Some((2f32.powi(-7), 0.0)),
+        Element::F16 => Some((2f32.powi(-10), 2f32.powi(-24))),
+        Element::F8E4M3 => Some((2f32.powi(-3), 2f32.powi(-9))),
+        Element::F8E5M2 => Some((2f32.powi(-2), 2f32.powi(-16))),
     }
 }
 
@@ -96,11 +106,17 @@ impl Plane<'_> {
                 match *place {
                     Place::Scratch(at) => _ = scratch.insert(at, made),
                     Place::Result(at) if adds.is_some() && self.accumulate => {
-                        let held = &results[at];
-                        results[at] = Numbers::from_fn(made.value.len(), |i| {
+                        // The library rounds some sums before it adds to them, and the processor none.
+                        let element = match &stage.work {
+                            Work::Product(_, formats, _) => formats.result,
+                            _ => Element::F32,
+                        };
+                        let (made, held) = (made.rounded_in_one(element), &results[at]);
+                        let sum = Numbers::from_fn(made.value.len(), |i| {
                             let sum = made.value[i] + held.value[i];
                             (sum, made.error[i] + 2.0 * UNIT * (made.value[i].abs() + held.value[i].abs()))
                         });
+                        results[at] = sum.rounded(element);
                     }
                     Place::Result(at) => results[at] = made,
                     Place::Operand(_) | Place::Tally => return Err("an operand is written".to_string()),

@@ -5,8 +5,8 @@
 //! probability is about 1e-14 per term here (Higham and Mary 2019, A new approach to probabilistic rounding error analysis,
 //! theorem 2.4). Tensor cores truncate sums instead (Fasi, Higham, Mikaitis and Pranesh 2021, Numerical behavior of NVIDIA
 //! tensor cores), and truncation errors accumulate. They add at most `k 2^-23`, since products of bf16 and of f16 are exact. TF32
-//! reads 11 bits of each operand, which adds 2^-9. A narrow result is rounded once: to 8 bits in bf16, to 11 in f16, whose numbers below
-//! 2^-14 are rounded as those there.
+//! reads 11 bits of each operand, which adds 2^-9. A narrow result is rounded once, and twice if it is added to another: to 8 bits in bf16, to
+//! 11 in f16, whose numbers below 2^-14 are rounded as those there.
 //!
 //! Of operands of 8 bits, tensor cores cut more off: all below 2^-11 of the largest number that is added (`bounds.rs`). Those operands are
 //! integers here, whose sums are below 2^11 but for a probability as above: results are those of the processor, rounded once.
@@ -133,7 +133,8 @@ fn number(formats: Formats, format: Element, x: f32) -> f32 {
     format.nearest(if let Arithmetic::F8(_) = formats.arithmetic { x.round() } else { x })
 }
 
-fn bound(k: usize, formats: Formats) -> f64 {
+/// The largest relative error of a result that is rounded a number of times.
+fn bound(k: usize, formats: Formats, times: f64) -> f64 {
     let (k, unit) = (k as f64, 2f64.powi(-24));
     let nearest = 2.0 * LAMBDA * k.sqrt() * unit;
     let sum = match formats.arithmetic {
@@ -144,7 +145,8 @@ fn bound(k: usize, formats: Formats) -> f64 {
         Arithmetic::Tf32 => nearest + 2.0 * k * unit + 2f64.powi(-9),
     };
     // A rounded result has the error of the sum, too.
-    sum + (1.0 + sum)
+    sum + times
+        * (1.0 + sum)
         * match formats.result {
             Element::Bf16 => 2f64.powi(-8),
             Element::F16 => 2f64.powi(-11),
@@ -274,7 +276,8 @@ fn products(
     for size in sizes.iter().filter(|size| size.iter().product::<usize>() <= most) {
         let found = product(bench, matmul, equation, *size, formats)?;
         if found.error / found.bound >= worst.error / worst.bound {
-            worst = Found { note: Some(format!("largest at b, m, k, n = {size:?}")), ..found };
+            let note = found.note.map_or_else(String::new, |note| format!(": {note}"));
+            worst = Found { note: Some(format!("largest at b, m, k, n = {size:?}{note}")), ..found };
         }
     }
     // A failure names its size.
@@ -301,15 +304,16 @@ fn product(
     let numbers = |t: usize, format: Element, seed: usize| -> Vec<f32> {
         bench.normals(plan.sizes[t], seed).iter().map(|&x| number(formats, format, x)).collect()
     };
-    let (x, y, held) = (numbers(0, first, 0), numbers(1, second, 1), numbers(2, formats.result, 7));
+    // Shifted by as much, no sum of a long product is one of squares, which f16 does not hold.
+    let (x, y, held) = (numbers(0, first, 0), numbers(1, second, 31), numbers(2, formats.result, 7));
     let placed = Placed::new(bench, &x, &y, &held, formats)?;
-    let mut error = 0f64;
+    let mut errors = [0f64; 2];
     let mut before = held;
     for accumulate in [true, false] {
         // SAFETY: the matrices are in the arena; this is the only stream.
         unsafe { matmul.launch(&bench.stream, &plan.gemm, formats, placed.ordered(&plan.gemm), accumulate)? };
         let got = placed.read(bench)?;
-        error = error.max(eq.error(bench, [&x, &y], [&got, &before], formats.result)?);
+        errors[usize::from(accumulate)] = eq.error(bench, [&x, &y], [&got, &before], formats.result)?;
         before.fill(0.0);
     }
     let before = placed.read(bench)?;
@@ -317,7 +321,11 @@ fn product(
     unsafe { matmul.launch(&bench.stream, &plan.gemm, formats, placed.ordered(&plan.gemm), false)? };
     let is_same = placed.read(bench)?.iter().zip(&before).all(|(a, b)| a.to_bits() == b.to_bits());
     // A sum whose terms come in another order each time has no error that is right.
-    Ok(Found::results(if is_same { error } else { f64::INFINITY }, bound(k + 1, formats)))
+    let [alone, added] = errors;
+    let found = Found::results(if is_same { alone.max(added) } else { f64::INFINITY }, bound(k + 1, formats, 2.0));
+    let algorithms = matmul.algorithms(&plan.gemm, formats).join("; ");
+    let again = if is_same { "equal" } else { "other" };
+    Ok(found.noted(format!("{alone:.1e} alone, {added:.1e} added, {again} bits again, by {algorithms}")))
 }
 
 /// Times the identity, a product is exact if no bit of the operand is lost.
@@ -377,7 +385,7 @@ fn large(
     let launch = |stream: &_| unsafe { matmul.launch(stream, &plan.gemm, formats, operands, false) };
     let seconds = bench.seconds(launch)?;
     let peak = peak(bench, formats.arithmetic);
-    Ok(Found::results(error, bound(k, formats)).at(plan.gemm.flops() as f64 / seconds, peak))
+    Ok(Found::results(error, bound(k, formats, 1.0)).at(plan.gemm.flops() as f64 / seconds, peak))
 }
 
 /// A large matmul by the fastest of several algorithms.
@@ -440,5 +448,5 @@ fn einsum(bench: &mut Bench, equation: &str) -> Result<Found, Error> {
     let got = get(&mut cuda, spans[2]);
     let terms =
         eq.letters[0].iter().filter(|l| !eq.letters[2].contains(l)).map(|l| size(&l.to_string())).product::<usize>();
-    Ok(Found::results(eq.error(bench, [&a, &b], [&got, &held], Element::F32)?, bound(terms + 1, Formats::F32)))
+    Ok(Found::results(eq.error(bench, [&a, &b], [&got, &held], Element::F32)?, bound(terms + 1, Formats::F32, 1.0)))
 }

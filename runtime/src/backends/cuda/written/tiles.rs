@@ -12,8 +12,9 @@ use std::fmt;
 
 /// Rows that the products of a warp have.
 const ROWS: usize = 16;
-/// The most warps of a block: a multiprocessor has registers for as many, of 255 registers a thread.
-const WARPS: usize = 8;
+/// The most warps of a block. A multiprocessor has registers for two such blocks, of 255 registers a thread: measured on an H100, they are 11
+/// to 33 % faster than one block of eight warps (docs/benchmarks.md).
+const WARPS: usize = 4;
 /// The largest head whose kernels need no memory for registers.
 const HEAD: usize = 128;
 /// The most rows of a step: half of them are a lane's numbers, of which each has a bit in a word.
@@ -76,9 +77,7 @@ impl Tiles {
             return None;
         }
         let (queries, keys) = (warps_of(sizes.b * sizes.g * sizes.r, sizes.s), warps_of(sizes.b * sizes.g, sizes.t));
-        // Sums of large heads leave registers for half as many scores.
-        let most = if sizes.d + sizes.c > HEAD { STEP / 2 } else { STEP };
-        Some(Tiles { queries, keys, step: most.min(ROWS * queries.min(keys)), stages: STAGES })
+        Some(Tiles { queries, keys, step: STEP.min(ROWS * queries.min(keys)), stages: STAGES })
     }
 
     fn steps(&self, rows: usize) -> usize {
@@ -133,10 +132,8 @@ fn define(
     warps: usize,
 ) -> Result<Definitions, String> {
     let suffix = if of_operand(site, 0) == Element::F16 { "f16" } else { "bf16" };
-    let (define, Sizes { d, c, .. }) = attend::define(settings, site)?;
-    // Sums of small heads leave registers for a second large block. Random numbers take some of them.
-    let at_once = if warps == WARPS && d + c <= HEAD && settings.dropout.is_none() { 2 } else { 1 };
-    let numbers = [("WARPS", warps), ("STEP", tiles.step), ("STAGES", tiles.stages), ("AT_ONCE", at_once)];
+    let (define, _) = attend::define(settings, site)?;
+    let numbers = [("WARPS", warps), ("STEP", tiles.step), ("STAGES", tiles.stages)];
     let define = define.number("SCALE_TO_BASE_2", (settings.scale * LOG2_E) as f32);
     let define = define.name("MULTIPLY", &format!("mma_{suffix}")).name("PACK", &format!("pack_{suffix}"));
     Ok(numbers.into_iter().fold(define, |define, (name, number)| define.name(name, &number.to_string())))
@@ -227,13 +224,13 @@ mod tests {
     fn long_sequences_have_large_tiles_and_few_rows_small_ones() {
         let tiles =
             |sizes| [Tiles::forward, Tiles::backward].map(|of| of(&settings(0.1), sizes, Element::Bf16).unwrap());
-        let large = Tiles { queries: 8, keys: 8, step: 64, stages: 2 };
-        assert_eq!(tiles(LONG), [large, Tiles { step: 32, ..large }]);
+        let large = Tiles { queries: 4, keys: 4, step: 64, stages: 2 };
+        assert_eq!(tiles(LONG), [large, large]);
         assert_eq!(tiles(Sizes { d: 64, c: 64, ..LONG }), [large, large]);
         let small = Tiles { queries: 1, keys: 1, step: 16, stages: 2 };
         assert_eq!(tiles(Sizes { s: 60, t: 60, g: 2, ..LONG }), [small, small]);
-        // 4 x 9 blocks of 128 keys are too few, and 4 x 33 of 32 keys are enough.
-        let keys = Tiles { queries: 8, keys: 2, step: 32, stages: 2 };
+        // 4 x 17 blocks of 64 keys are too few, and 4 x 33 of 32 keys are enough.
+        let keys = Tiles { queries: 4, keys: 2, step: 32, stages: 2 };
         assert_eq!(tiles(Sizes { t: 1025, g: 4, ..LONG })[1], keys);
     }
 
