@@ -26,11 +26,12 @@ const MODELS: [(&str, &str); 4] =
     [("dense", "tiny-llama"), ("moe", "tiny-moe"), ("deepseek", DEEPSEEK), ("gpt2", "tiny-gpt2")];
 
 /// Configurations in which some role decides.
-const CONFIGS: [&str; 12] = [
+const CONFIGS: [&str; 13] = [
     "dp=2,tp=2,mbs=2",
     "tp=2,sp=true,zero=1,dp=2,mbs=2",
     "dp=2,cp=2,mbs=2",
     "tp=2,cp=2,cp_kind=ulysses,mbs=4",
+    "tp=2,cp=2,cp_kind=ring,mbs=4",
     "pp=2,tp=2,schedule=seq1f1b,mbs=4",
     "dp=2,tp=2,ep=2,mbs=2",
     "tp=4,ep=2,etp=2,sp=true,mbs=4",

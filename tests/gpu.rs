@@ -134,7 +134,16 @@ fn follows(test: &str, layouts: &[(&str, &str)]) {
 
 #[test]
 fn training_on_data_and_tensor_parallel_ranks_of_a_gpu_follows_the_processor() {
-    follows("layers", &[(LLAMA, "dp=2,zero=3"), (LLAMA, "tp=2,sp=true"), (LLAMA, "cp=2"), (GPT2, "dp=2,zero=1")]);
+    follows(
+        "layers",
+        &[
+            (LLAMA, "dp=2,zero=3"),
+            (LLAMA, "tp=2,sp=true"),
+            (LLAMA, "cp=2"),
+            (LLAMA, "cp=2,cp_kind=ring"),
+            (GPT2, "dp=2,zero=1"),
+        ],
+    );
 }
 
 #[test]

@@ -11,12 +11,13 @@ use std::path::Path;
 /// One device, then each parallelism.
 const LAYOUTS: [&str; 5] = ["", "dp=2,tp=2", "dp=2,zero=1", "pp=2,tp=2", "dp=2,zero=3,recompute=full"];
 /// For models with a sequence.
-const SEQUENCE_LAYOUTS: [&str; 5] = [
+const SEQUENCE_LAYOUTS: [&str; 6] = [
     "dp=2,tp=2,sp=true",
     "dp=2,tp=2,pp=2,sp=true,zero=1,schedule=gpipe",
     "tp=2,pp=2,schedule=seq1f1b",
     "dp=2,pp=2,recompute=full:1,zero=2",
     "dp=4,cp=2,cp_kind=ulysses,recompute=selective:mlp",
+    "cp=2,tp=2,cp_kind=ring,pp=2",
 ];
 
 /// Text after a pass.
@@ -57,16 +58,19 @@ fn all_levels(model: &str, configs: &[&str], precision: &str) {
         let compiled = ModelSource::open(model).and_then(|source| compile(&source, &order));
         let compiled = compiled.unwrap_or_else(|error| panic!("{model} on `{mesh}`: {error}"));
         let reached: Vec<&str> = compiled.dumps.iter().map(|dump| dump.pass).collect();
-        // Only schedules of slices cut sequences, and no built-in model spells an op in primitives or has a move too many.
+        // Only schedules of slices cut sequences, only rings go round, and no built-in model spells an op in primitives or has a move too many.
         let runs = |name: &&str| match *name {
             "recognise" | "simplify" => false,
             "slice" => mesh.contains("seq1f1b"),
             "quantise" => order.precision.starts_with("fp8"),
+            "ring" => mesh.contains("cp_kind=ring"),
             _ => true,
         };
         let all: Vec<&str> = passes().iter().map(|pass| pass.name).filter(runs).collect();
         assert_eq!(reached, all, "{model} on `{mesh}`: the passes that are told of");
-        let seeded = all.iter().position(|&pass| pass == "annotate").expect("a pass");
+        // A ring is made of gathers by its pass, which the configuration asks for.
+        let last = if runs(&"ring") { "ring" } else { "annotate" };
+        let seeded = all.iter().position(|&pass| pass == last).expect("a pass");
         let schedule = Some(order.parallel().expect("a configuration").schedule);
         let bare = CompileRequest { parallel: String::new(), schedule, ..order.clone() };
         for level in 0..compiled.dumps.len() {

@@ -110,7 +110,7 @@ fn quantised_steps_follow_the_reference() {
         let recipe = Recipe { precision, steps: 3, ..recipes().remove(1) };
         let want = reference(&recipe);
         let others: Vec<Record> = (0..2).map(|run| rounded(&recipe, Rounding::Random([run, 5]))).collect();
-        for mesh in ["", "dp=2,tp=2,sp=true,zero=3", "cp=2,pp=2,schedule=zb-h1,recompute=full"] {
+        for mesh in ["", "dp=2,tp=2,sp=true,zero=3", "cp=2,pp=2,schedule=zb-h1,recompute=full", "cp=2,cp_kind=ring"] {
             let got = trained_on(&recipe, mesh, SEQUENCES);
             for step in 0..3 {
                 let off = |record: &Record| (record.losses[step] - want.losses[step]).abs();
@@ -154,6 +154,7 @@ fn expert_parallel() {
         "dp=2,tp=2,ep=2,etp=2",
         "dp=2,tp=2,sp=true,ep=4,zero=1",
         "cp=2,ep=2",
+        "cp=4,ep=2,cp_kind=ring",
         "dp=2,tp=2,pp=2,ep=2",
         "dp=4,ep=2,zero=3,recompute=selective:moe",
     ] {
@@ -218,6 +219,7 @@ fn other_families_are_the_reference_on_every_mesh() {
             "dp=2,tp=2,sp=true,zero=1",
             "cp=2,tp=3,zero=2",
             "cp=2,cp_kind=ulysses,dp=2",
+            "cp=4,cp_kind=ring,dp=2,zero=1",
             "pp=2,tp=2,recompute=full:1",
             "pp=2,schedule=seq1f1b,recompute=selective:layernorm+mlp",
             "dp=2,pp=2,zero=3,schedule=zb-h1",
@@ -274,6 +276,13 @@ meshes! {
     context_parallel_by_four "dp=2,cp=4" 8;
     context_and_sequence_parallel "cp=2,tp=2,sp=true" 4;
     context_parallel_pipeline "cp=2,tp=2,pp=2,zero=1" 4;
+    ring "cp=2,cp_kind=ring" 4;
+    ring_of_four "dp=2,cp=4,cp_kind=ring,zero=3" 8;
+    ring_and_sequence_parallel "cp=2,tp=2,sp=true,cp_kind=ring,recompute=selective:core_attn+op" 4;
+    ring_and_pipeline "cp=2,tp=2,pp=2,schedule=zb-h1,zero=1,cp_kind=ring,recompute=full:1" 4;
+    // Of 16 tokens in a sequence 6, 6 and 4, which do not go round.
+    ring_of_uneven_parts "cp=3,cp_kind=ring" 4;
+    ring_and_slices "cp=2,pp=2,schedule=seq1f1b,cp_kind=ring" 4;
     pipeline_by_gpipe "dp=2,tp=2,pp=2,schedule=gpipe" 2;
     pipeline_of_slices "pp=2,schedule=seq1f1b" 4;
     pipeline_of_four_slices "dp=2,tp=2,pp=2,schedule=seq1f1b,slices=4,sp=true,zero=1" 4;

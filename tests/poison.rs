@@ -16,8 +16,15 @@ use runtime::exec::{Executor, Options, Platform, SharedGpu, StepInput, StepOutpu
 use training::{Recipe, SEED, compiled, inputs, models};
 
 /// Layouts with exchanges, messages, bodies beside the row, and several micro-batches.
-const MESHES: [&str; 6] =
-    ["", "dp=2,zero=3", "tp=2,sp=true", "cp=2", "pp=2,schedule=zb-h1", "dp=2,tp=2,pp=2,sp=true,zero=1"];
+const MESHES: [&str; 7] = [
+    "",
+    "dp=2,zero=3",
+    "tp=2,sp=true",
+    "cp=2",
+    "cp=4,cp_kind=ring",
+    "pp=2,schedule=zb-h1",
+    "dp=2,tp=2,pp=2,sp=true,zero=1",
+];
 
 /// A model of a family and how it is trained.
 fn recipe(family: usize, steps: u64) -> Recipe {

@@ -5,7 +5,7 @@
 mod meshes;
 
 use ir::models::{Batch, Experts, LlamaConfig, ModelConfig, preset};
-use ir::options::{CpKind, ParallelConfig, Recompute};
+use ir::options::{ParallelConfig, Recompute};
 use ir::types::DType;
 use meshes::compare::differences;
 use meshes::record::{Record, sgd};
@@ -54,9 +54,6 @@ const CLUSTERS: [&str; 4] = ["a100-80gb", "h100", "h800", "b200"];
 /// The configuration with what is like it in the place of what cannot be compiled: another way of the same numbers.
 fn runnable(parallel: &ParallelConfig) -> ParallelConfig {
     let mut parallel = ParallelConfig { offload: false, stages: Vec::new(), ..parallel.clone() };
-    if parallel.cp_kind == CpKind::Ring {
-        parallel.cp_kind = CpKind::AllGather;
-    }
     if !missing(&parallel).is_empty() {
         parallel.shard = None;
     }
@@ -139,7 +136,7 @@ impl Trained {
     }
 }
 
-/// Compiles the model under the configuration as far as all collectives are, and verifies it.
+/// Compiles the model under the configuration up to its stages, and verifies it.
 fn verified(model: &str, parallel: &ParallelConfig, global_batch: u64) {
     let order = CompileRequest {
         model: model.into(),
@@ -150,7 +147,7 @@ fn verified(model: &str, parallel: &ParallelConfig, global_batch: u64) {
         ..CompileRequest::default()
     };
     let source = ModelSource::open(model).expect("a preset");
-    let file = compile_source(&source, &order, Some("collectives"), &mut |_, _| {});
+    let file = compile_source(&source, &order, Some("ring"), &mut |_, _| {});
     let file = file.unwrap_or_else(|why| panic!("{model} under {}: {why}", order.parallel));
     ir::verify::verify_planned(&file.model).unwrap_or_else(|why| panic!("{model} under {}: {why:?}", order.parallel));
 }

@@ -447,7 +447,7 @@ catalogue! {
         "Give the option a value of the form and range that its help shows.";
     806 NotInThisVersion "not supported in this version":
         "The option is valid, but this version does not implement it. It is rejected instead of being ignored silently.";
-        "meshwright train tiny-llama --parallel dp=2,cp=2,cp_kind=ring";
+        "meshwright train tiny-llama --parallel dp=2,recompute=auto";
         "Omit it, or use a value that the message names.";
     807 RequestUnreadable "unreadable request":
         "The fields of a JSON request, or of a run.toml, are the long options of the subcommand, with `_` for `-`, each with a value of its type. Other fields are rejected.";

@@ -1,13 +1,17 @@
 //! Feeds of the model's inputs: tokens, labels, positions and segments, one micro-batch after another.
 
 use crate::error::Error;
+use compiler::precision::Precision;
 use ir::catalogue::Code;
 use ir::dim_role::DimRole;
-use ir::graph::Model;
+use ir::graph::{Model, SectionKind};
 use ir::ids::ModelValue;
+use ir::ops::{KernelOp, Op};
+use ir::options::{ParallelConfig, Scales};
 use ir::types::DType;
-use runtime::data::VOCAB;
+use planner::is_ring;
 use runtime::data::sampler::{Batch, Sampler};
+use runtime::data::{VOCAB, zig_zag};
 use runtime::exec::{Input, Inputs, StepInput};
 
 /// Accessor of one field of a [`Batch`].
@@ -28,14 +32,16 @@ pub(super) struct Feed {
     pub(super) sequences: u64,
     /// Tokens per sequence.
     pub(super) seq: u64,
+    /// The place whose token each place of a sequence gets, if the order of the text is not kept.
+    order: Option<Vec<usize>>,
 }
 
 impl Feed {
-    /// Reads the model's inputs.
+    /// Reads the model's inputs. On a ring of ranks they go in zig-zag order, if no op depends on the order.
     ///
     /// # Errors
     /// The model has inputs that text does not give, or its vocabulary is too small.
-    pub(super) fn of(model: &Model) -> Result<Feed, Error> {
+    pub(super) fn of(model: &Model, parallel: &ParallelConfig, precision: &Precision) -> Result<Feed, Error> {
         let shape = model.inputs.first().map(|input| input.ty.dims.iter().map(|dim| dim.size).collect::<Vec<_>>());
         let Some([sequences, seq]) = shape.as_deref() else {
             return Err(not_text("its first input does not have the shape [sequences, tokens]".into()));
@@ -55,7 +61,13 @@ impl Feed {
             Some(dim) if dim.size < VOCAB as u64 => {
                 Err(not_text(format!("its vocabulary is {}, but bytes and an end of document are {VOCAB}", dim.size)))
             }
-            _ => Ok(Feed { inputs, sequences, seq }),
+            _ => {
+                // Neighbours share the scale of a block.
+                let has_blocks = precision.quantisation.is_some_and(|of| matches!(of.scales, Scales::Blocks(_)));
+                let may_turn = is_ring(parallel) && !has_blocks && !depends_on_order(model);
+                let ranks = if may_turn { parallel.cp } else { 1 };
+                Ok(Feed { inputs, sequences, seq, order: zig_zag(seq as usize, ranks as usize) })
+            }
         }
     }
 
@@ -72,16 +84,32 @@ impl Feed {
         self.of_batches((0..microbatches).map(fill))
     }
 
+    /// The numbers of sequences in the order in which they are fed.
+    fn ordered(&self, numbers: &[i32]) -> Vec<i32> {
+        let Some(order) = &self.order else { return numbers.to_vec() };
+        numbers.chunks_exact(order.len()).flat_map(|sequence| order.iter().map(|&place| sequence[place])).collect()
+    }
+
     /// Builds the input of a step of micro-batches.
     pub(super) fn of_batches(&self, batches: impl Iterator<Item = Batch>) -> StepInput {
         let mut valid_tokens = 0;
         let inputs = |batch: Batch| {
             valid_tokens += batch.valid_labels() as u64;
-            self.inputs.iter().map(|(value, field)| (*value, Input::Ints(field(&batch).to_vec()))).collect()
+            self.inputs.iter().map(|(value, field)| (*value, Input::Ints(self.ordered(field(&batch))))).collect()
         };
         let microbatches: Vec<Inputs> = batches.map(inputs).collect();
         StepInput { microbatches, valid_tokens, loss_scale: 1.0, lr: 0.0, step: 1, update: 1 }
     }
+}
+
+/// True if an op draws numbers by the places of tokens, or treats the first ones first.
+fn depends_on_order(model: &Model) -> bool {
+    let stmts = model.blocks.values().flat_map(|block| &block[SectionKind::F].stmts);
+    stmts.into_iter().any(|stmt| match &stmt.op {
+        Op::Kernel(KernelOp::Attention(op)) => op.0.dropout.is_some(),
+        Op::Kernel(op) => matches!(op, KernelOp::Dropout(_) | KernelOp::Dispatch(_)),
+        _ => false,
+    })
 }
 
 fn not_text(why: String) -> Error {

@@ -39,7 +39,7 @@ pub(super) fn prepare(request: &TrainRequest, source: Option<ModelSource>) -> Re
     let precision = precision(&request.precision)?;
     let file = open(&source, &parallel, request.seq, precision.dtype)?;
     precision.check(&file.model, &request.precision)?;
-    let feed = Feed::of(&file.model)?;
+    let feed = Feed::of(&file.model, &parallel, &precision)?;
     request.seq = feed.seq;
     let microbatches = microbatches(request.global_batch, feed.sequences)?;
     let order = PipelineOptions {

@@ -43,6 +43,7 @@ fn mesh(random: &mut Random) -> String {
             items.push(format!("{axis}={degree}"));
         }
     }
+    items.push(format!("cp_kind={}", random.pick(&["allgather", "ulysses", "ring"])));
     let mut option = |percent, item: String| {
         if random.chance(percent) {
             items.push(item);
@@ -50,7 +51,6 @@ fn mesh(random: &mut Random) -> String {
     };
     option(40, "sp=true".into());
     option(15, "ep=2".into());
-    option(20, "cp_kind=ulysses".into());
     let stage = random.between(0, 3);
     items.push(format!("zero={stage}"));
     items.push(format!("recompute={}", random.pick(&["none", "full", "full:1", "selective:core_attn"])));

@@ -6,14 +6,18 @@
 //! `p=0.1, path="layer.o"` weights are dropped as [`Dropout`] drops elements: weight `[b, s, g, r, t]` by its coordinates,
 //! b being the global sample.
 //!
-//! With `origin=64, whole=128` the queries are a slice of a sequence of 128 positions, and the keys end where the slice ends.
+//! With `block=64` the sequence is cut into blocks of 64 positions, and a query sees the keys of its own block only: a round of ring
+//! attention. With `origin=64, whole=128` the queries are a slice of a sequence of 128 positions, and the keys end where the slice ends.
 
 use super::{
-    Attr, Attrs, Binary, BinaryKind, Builder, Cotangents, Dropout, Op, OpClass, OpDef, Piece, Reduce, Shapes, Unary,
-    UnaryKind, operands,
+    Attr, Attrs, Binary, BinaryKind, Builder, Cotangents, Dropout, Op, OpClass, OpDef, Piece, Reduce, RoundResult,
+    Rounds, Shapes, Unary, UnaryKind, operands,
 };
 use crate::ids::Value;
 use crate::types::{DType, Dim, PartialKind, Type};
+
+/// No score is below this. It stands for the largest score of a query that sees no key.
+const LEAST: f64 = -1e30;
 
 /// The settings of an attention and of its gradient.
 #[derive(Clone, PartialEq, Debug)]
@@ -31,6 +35,9 @@ pub struct AttentionSettings {
     pub dropout: Option<Dropout>,
     /// The slice of the sequence that the queries are; `None`: the entire sequence.
     pub piece: Option<Piece>,
+    /// The positions of a block of queries, which sees the keys of the block at its place alone; `None`: all keys. Neither with dropout nor
+    /// with a slice.
+    pub block: Option<u64>,
 }
 
 /// `-> out [b, s, g, r, c], lse f32[b, s, g, r]`: softmax over the visible keys of the scores, times v; lse is the natural
@@ -72,9 +79,9 @@ fn heads(qkv: [&Type; 3], indices: [&Type; 4]) -> Result<Heads, String> {
 }
 
 impl AttentionSettings {
-    /// Settings without window, softcap, dropout and slice.
+    /// Settings without window, softcap, dropout, slice and blocks.
     pub const fn new(scale: f64, causal: bool) -> AttentionSettings {
-        AttentionSettings { scale, causal, window: None, softcap: None, dropout: None, piece: None }
+        AttentionSettings { scale, causal, window: None, softcap: None, dropout: None, piece: None, block: None }
     }
 
     fn attrs(&self) -> Vec<(&'static str, Attr)> {
@@ -83,6 +90,7 @@ impl AttentionSettings {
         attrs.extend(self.softcap.map(|softcap| ("softcap", Attr::Float(softcap))));
         attrs.extend(self.dropout.iter().flat_map(Dropout::attrs));
         attrs.extend(Piece::attrs(self.piece));
+        attrs.extend(self.block.map(|block| ("block", Attr::int(block))));
         attrs
     }
 
@@ -90,12 +98,12 @@ impl AttentionSettings {
     fn parse(attrs: &mut Attrs) -> Result<AttentionSettings, String> {
         let (scale, causal) = (attrs.float("scale")?, attrs.flag("causal")?);
         let (window, softcap) = (attrs.optional_int("window")?, attrs.optional_float("softcap")?);
-        let piece = Piece::parse(attrs)?;
+        let (piece, block) = (Piece::parse(attrs)?, attrs.optional_int("block")?);
         let dropout = match attrs.optional_float("p")? {
             Some(p) => Some(Dropout { p, path: attrs.string("path")?, piece: None }).filter(|_| p != 0.0),
             None => None,
         };
-        Ok(AttentionSettings { scale, causal, window, softcap, dropout, piece })
+        Ok(AttentionSettings { scale, causal, window, softcap, dropout, piece, block })
     }
 
     /// Checks window, softcap and dropout, and the places of queries and keys in their sequence.
@@ -109,15 +117,42 @@ impl AttentionSettings {
             return Err(format!("`softcap` {softcap} must be above 0"));
         }
         self.dropout.as_ref().map_or(Ok(()), Dropout::check)?;
+        self.check_block([q, k].map(|ty| ty.dims[1].size))?;
         Piece::check(self.piece, q.dims[1].size)?;
         Piece::check(self.piece.map(|piece| Piece { origin: 0, ..piece }), k.dims[1].size)
+    }
+
+    /// Checks that blocks cut queries and keys alike.
+    fn check_block(&self, [s, t]: [u64; 2]) -> Result<(), String> {
+        let Some(block) = self.block else { return Ok(()) };
+        if self.dropout.is_some() || self.piece.is_some() {
+            return Err("`block` excludes dropout and slices".to_string());
+        }
+        match block > 0 && s == t && s.is_multiple_of(block) {
+            true => Ok(()),
+            false => Err(format!("blocks of {block} do not cut {s} queries and {t} keys alike")),
+        }
+    }
+
+    /// The dims of queries and of keys in rules: `marks` of the positions of queries. A block is on one rank.
+    fn sequences(&self, marks: &str) -> [String; 2] {
+        match self.block {
+            None => [format!("s{marks}"), "t!".to_string()],
+            Some(block) => [format!("(n s{marks}={block})"), format!("(n t!={block})")],
+        }
+    }
+
+    /// The settings of a round of ring attention (Liu, Zaharia and Abbeel 2023). Numbers of dropout go by the place of a key.
+    fn of_round(&self, length: u64) -> Option<AttentionSettings> {
+        let is_whole = self.dropout.is_none() && self.piece.is_none() && self.block.is_none();
+        is_whole.then(|| AttentionSettings { block: Some(length), ..self.clone() })
     }
 
     /// The pairs of a query and a key, and the two head sizes. A query has all t keys; if causal, on average half of the keys of
     /// its slice and all before it, `(origin + t) / 2`, and of these at most the window.
     fn pairs_and_heads(&self, q: &Type, k: &Type, v: &Type) -> (u64, u64, u64) {
         let size = |ty: &Type, dim: usize| ty.dims.get(dim).map_or(1, |dim| dim.size);
-        let (before, keys) = (self.piece.map_or(0, |piece| piece.origin), size(k, 1));
+        let (before, keys) = (self.piece.map_or(0, |piece| piece.origin), self.block.unwrap_or(size(k, 1)));
         let pairs = |keys: u64| q.dims.iter().take(4).map(|dim| dim.size).fold(keys, u64::saturating_mul);
         let pairs = match self.window {
             Some(window) => {
@@ -171,7 +206,10 @@ impl OpDef for Attention {
 
     fn rule(&self, operands: &[&Type], _: &[&Type]) -> String {
         let sink = if operands.len() > 7 { ", g r+" } else { "" };
-        format!("b s+ g r+ d!, b t! g d!, b t! g c!, b s+, b t!, b s+, b t!{sink} -> b s g r c!, b s g r")
+        let [s, t] = self.0.sequences("+");
+        let operands = format!("b {s} g r+ d!, b {t} g d!, b {t} g c!, b {s}, b {t}, b {s}, b {t}{sink}");
+        let [s, _] = self.0.sequences("");
+        format!("{operands} -> b {s} g r c!, b {s} g r")
     }
 
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
@@ -192,13 +230,42 @@ impl OpDef for Attention {
         Ok(cotangents)
     }
 
-    /// Keys, values and their indices, if the attention is causal.
+    /// Keys, values and their indices, if the attention is causal and not in blocks, whose keys may be of any place.
     fn causal_operands(&self) -> &'static [usize] {
-        if self.0.causal { &[1, 2, 4, 6] } else { &[] }
+        if self.0.causal && self.0.block.is_none() { &[1, 2, 4, 6] } else { &[] }
     }
 
     fn on_piece(&self, piece: Piece) -> Option<Op> {
         Some(Attention(AttentionSettings { piece: Some(piece), ..self.0.clone() }).into())
+    }
+
+    /// Keys, values and their indices travel. A sink counts once.
+    fn rounds(&self, length: u64) -> Option<Rounds> {
+        let op = Attention(self.0.of_round(length)?).into();
+        Some(Rounds { op, travelling: &[1, 2, 4, 6], once_from: 7, results: &[RoundResult::Joined; 2] })
+    }
+
+    /// As tiles are joined (Dao et al. 2022, FlashAttention, section 3.1): each result by its share of the exponentials of both. A query that
+    /// sees no key in either round has the result 0 and `-inf`.
+    fn join(&self, b: &mut Builder<'_>, before: &[Value], next: &[Value]) -> Result<Vec<Value>, String> {
+        let (&[out, lse], &[next, next_lse]) = (before, next) else { return Err("two results each".to_string()) };
+        let most = b.one(Binary::of(BinaryKind::Max), &[lse, next_lse])?;
+        let most = b.one(Unary(UnaryKind::AtLeast(LEAST)), &[most])?;
+        let [x, y] = [lse, next_lse].map(|lse| {
+            let below = b.one(Binary::of(BinaryKind::Sub), &[lse, most])?;
+            b.one(Unary(UnaryKind::Exp), &[below])
+        });
+        let (x, y) = (x?, y?);
+        let sum = b.one(Binary::of(BinaryKind::Add), &[x, y])?;
+        // One of the two is 1 if there is a key.
+        let whole = b.one(Unary(UnaryKind::AtLeast(1.0)), &[sum])?;
+        let [x, y] = [(out, x), (next, y)].map(|(out, weight)| {
+            let share = b.one(Binary::of(BinaryKind::Div), &[weight, whole])?;
+            b.one(Binary::spread(BinaryKind::Mul, "b s g r c, b s g r -> b s g r c")?, &[out, share])
+        });
+        let out = b.one(Binary::of(BinaryKind::Add), &[x?, y?])?;
+        let log = b.one(Unary(UnaryKind::Log), &[sum])?;
+        Ok(vec![out, b.one(Binary::of(BinaryKind::Add), &[most, log])?])
     }
 
     /// Without dropout.
@@ -270,10 +337,20 @@ impl OpDef for AttentionGrad {
         Ok(vec![q.logical(), k.logical(), v.logical()])
     }
 
+    /// Gradients of keys and values travel with them. Each round needs the result of the whole attention alone.
+    fn rounds(&self, length: u64) -> Option<Rounds> {
+        let op = AttentionGrad(self.0.of_round(length)?).into();
+        let results = &[RoundResult::Summed, RoundResult::Travelling, RoundResult::Travelling];
+        Some(Rounds { op, travelling: &[1, 2, 7, 9], once_from: 10, results })
+    }
+
     /// The factors of the forward: dk and dv are partial sums over s and r.
     fn rule(&self, _: &[&Type], _: &[&Type]) -> String {
-        let queries = "b s+ g r+ c!, b s+ g r+, b s+ g r+ c!, b s+, b t!, b s+, b t!";
-        format!("b s+ g r+ d!, b t! g d!, b t! g c!, {queries} -> b s g r d!, b t! g d!, b t! g c!")
+        let [s, t] = self.0.sequences("+");
+        let queries = format!("b {s} g r+ c!, b {s} g r+, b {s} g r+ c!, b {s}, b {t}, b {s}, b {t}");
+        let operands = format!("b {s} g r+ d!, b {t} g d!, b {t} g c!, {queries}");
+        let [s, _] = self.0.sequences("");
+        format!("{operands} -> b {s} g r d!, b {t} g d!, b {t} g c!")
     }
 
     /// Five products: recomputed scores, dq and dk by d, dv and the scores' cotangents by c: 2.5 times the forward where d

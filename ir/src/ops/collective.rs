@@ -1,5 +1,5 @@
 //! Resharding ops: the collectives, and two local ops. `all_slice` takes the local part of a tensor; `to_partial` turns a
-//! replicated or sharded tensor into a partial sum.
+//! replicated or sharded tensor into a partial sum. A `collective_shift` alone changes the tensor and not its sharding.
 //!
 //! A collective adds or removes axes at the minor end of a dim; only a permute reorders them. `over` is in the
 //! order of the dim, major to minor; without `dim` it lists flat-shard axes: `f32[h, f]/{dp}`. The dims of a flat shard keep
@@ -10,7 +10,7 @@ use super::{Attr, Attrs};
 use crate::mesh::{Axes, Mesh};
 use crate::types::{Dim, PartialKind, Type};
 
-/// A reshard: it changes the sharding of a tensor, not its logical value.
+/// A reshard: it changes the sharding of a tensor, not its logical value. A shift changes the value, and not the sharding.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Collective {
     /// Removes axes from the minor end of a dim (or flat-shard axes).
@@ -50,6 +50,16 @@ pub enum Collective {
         /// The axes along which shards move, in mesh order: those after the common prefix of a dim, before and afterwards.
         over: Axes,
     },
+    /// Rotates a dim by whole shards, as between the rounds of a ring: element `i` moves to `i + by`, and from the end to the front.
+    /// The rank at place `p` of the axes gets the shard of the rank at place `p - by / shard`.
+    Shift {
+        /// The dim, which these axes alone shard, evenly.
+        dim: usize,
+        /// The elements by which it turns, a multiple of a shard's.
+        by: u64,
+        /// The axes of the dim.
+        over: Axes,
+    },
     /// Takes the rank's own part: adds axes at the minor end of dims (or as flat-shard axes). It communicates nothing.
     AllSlice {
         /// The axes that each dim gains, up to the last dim that gains some; empty for a flat shard.
@@ -69,8 +79,16 @@ pub enum Collective {
 
 impl Collective {
     /// The names.
-    pub const NAMES: [&'static str; 7] =
-        ["all_gather", "reduce_scatter", "all_reduce", "all_to_all", "collective_permute", "all_slice", "to_partial"];
+    pub const NAMES: [&'static str; 8] = [
+        "all_gather",
+        "reduce_scatter",
+        "all_reduce",
+        "all_to_all",
+        "collective_permute",
+        "collective_shift",
+        "all_slice",
+        "to_partial",
+    ];
 
     /// True if it moves shards from one dim to another: an all-to-all, or a permute that changes the number of shards of a
     /// dim.
@@ -111,6 +129,7 @@ impl Collective {
             Collective::AllReduce { .. } => "all_reduce",
             Collective::AllToAll { .. } => "all_to_all",
             Collective::Permute { .. } => "collective_permute",
+            Collective::Shift { .. } => "collective_shift",
             Collective::AllSlice { .. } => "all_slice",
             Collective::ToPartial { .. } => "to_partial",
         }
@@ -124,6 +143,7 @@ impl Collective {
             | Collective::AllReduce { over }
             | Collective::AllToAll { over, .. }
             | Collective::Permute { over, .. }
+            | Collective::Shift { over, .. }
             | Collective::AllSlice { over, .. }
             | Collective::ToPartial { over, .. } => over,
         }
@@ -150,6 +170,7 @@ impl Collective {
                 Collective::AllToAll { from, to, over }
             }
             "collective_permute" => Collective::Permute { dims: attrs.axes_list("dims")?, over },
+            "collective_shift" => Collective::Shift { dim: attrs.int("dim")? as usize, by: attrs.int("by")?, over },
             "all_slice" => match (dim()?, attrs.optional_axes_list("dims")?) {
                 (None, Some(dims)) if all_of(&dims) == over => Collective::slice(dims),
                 (None, Some(_)) => return Err("`over` must be the axes of `dims`, dim after dim".to_string()),
@@ -177,6 +198,7 @@ impl Collective {
                 attrs.extend([("from", Attr::int(*from as u64)), ("to", Attr::int(*to as u64))]);
             }
             Collective::Permute { dims, .. } => attrs.push(("dims", Attr::List(dims.clone()))),
+            Collective::Shift { dim, by, .. } => attrs.extend([of_dim(*dim), ("by", Attr::int(*by))]),
             Collective::AllReduce { .. } => {}
         }
         attrs.push(("over", Attr::Axes(self.over().clone())));
@@ -202,6 +224,11 @@ impl Collective {
                 put_axes(&mut ty, Some(*to), over)?;
             }
             Collective::Permute { dims, over } => permute(&mut ty, dims, over)?,
+            Collective::Shift { dim, over, .. } => {
+                if *place(&mut ty, Some(*dim))? != *over || !ty.storage.is_empty() {
+                    return Err("the axes do not shard the dim alone".to_string());
+                }
+            }
             Collective::AllSlice { dims, over } => slice(&mut ty, dims, over)?,
             Collective::ToPartial { dim, over } => {
                 dim.map_or(Ok(()), |dim| take_axes(place(&mut ty, Some(dim))?, over))?;
@@ -218,15 +245,32 @@ impl Collective {
     /// Checks the sizes of the axes for an operand that [`Collective::result_type`] accepts.
     ///
     /// # Errors
-    /// A permute would change the number of shards of the tensor.
+    /// A permute would change the number of shards of the tensor, or a shift would split a shard.
     pub fn check_sizes(&self, mesh: &Mesh, operand: &Type) -> Result<(), String> {
-        let Collective::Permute { dims, .. } = self else { return Ok(()) };
+        let dims = match self {
+            Collective::Permute { dims, .. } => dims,
+            Collective::Shift { dim, by, over } => return check_shift(mesh, operand, (*dim, *by), over),
+            _ => return Ok(()),
+        };
         let before: u64 = operand.dims.iter().map(|dim| mesh.size(&dim.axes)).product();
         let after: u64 = dims.iter().map(|axes| mesh.size(axes)).product();
         if before == after || dims.len() != operand.rank() {
             return Ok(());
         }
         Err(format!("the tensor has {before} shards, and would have {after}"))
+    }
+}
+
+/// Checks that a dim is sharded evenly, and that it turns by whole shards, but not all the way round.
+fn check_shift(mesh: &Mesh, operand: &Type, (dim, by): (usize, u64), over: &Axes) -> Result<(), String> {
+    let size = operand.dims.get(dim).map_or(0, |dim| dim.size);
+    let (ranks, shard) = (mesh.size(over), size / mesh.size(over));
+    if !mesh.is_even(size, over) {
+        return Err(format!("{ranks} ranks do not share {size} elements evenly"));
+    }
+    match shard > 0 && by.is_multiple_of(shard) && (1..size).contains(&by) {
+        true => Ok(()),
+        false => Err(format!("`by` is {by}, where shards have {shard} of {size} elements")),
     }
 }
 

@@ -68,6 +68,30 @@ impl Rows {
     }
 }
 
+/// An op on a sequence that ranks share, in rounds: in each, blocks of some operands have gone one rank on.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Rounds {
+    /// The op of a round, on blocks.
+    pub op: Op,
+    /// The operands that go from rank to rank.
+    pub travelling: &'static [usize],
+    /// The first of the operands that only the first round reads.
+    pub once_from: usize,
+    /// By result, the use of those of the rounds.
+    pub results: &'static [RoundResult],
+}
+
+/// The use of a result of a round.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RoundResult {
+    /// It is joined to that of the rounds before: see [`OpDef::join`].
+    Joined,
+    /// It is added to that of the rounds before.
+    Summed,
+    /// It is added to that of the rounds before, which has travelled with the operands and goes home in the end.
+    Travelling,
+}
+
 /// The definition of an op.
 pub trait OpDef: Debug {
     /// Its name in the text form.
@@ -183,6 +207,21 @@ pub trait OpDef: Debug {
     fn rows(&self, operands: &[&Type]) -> Option<Rows> {
         let _ = operands;
         None
+    }
+
+    /// The op in rounds over blocks of `length` positions; `None` if its results depend on more than the blocks.
+    fn rounds(&self, length: u64) -> Option<Rounds> {
+        let _ = length;
+        None
+    }
+
+    /// Emits the results of two rounds as one, all in f32.
+    ///
+    /// # Errors
+    /// The op has no rounds.
+    fn join(&self, builder: &mut Builder<'_>, before: &[Value], next: &[Value]) -> Result<Vec<Value>, String> {
+        let _ = (builder, before, next);
+        Err(format!("`{}` has no rounds", self.name()))
     }
 
     /// True if the op may be sharded along a `!` factor; it is then decomposed.

@@ -46,7 +46,7 @@ pub use class::OpClass;
 pub use clip_factor::ClipFactor;
 pub use collective::Collective;
 pub use cross_entropy::{CrossEntropy, CrossEntropyGrad};
-pub use def::{Builder, Cotangents, OpDef, Rows, Shapes};
+pub use def::{Builder, Cotangents, OpDef, RoundResult, Rounds, Rows, Shapes};
 pub use delayed::{Ages, DelayedScale, EXPONENTS, Exponents};
 pub use dispatch::{Combine, CombineDw, Dispatch};
 pub use dropout::Dropout;

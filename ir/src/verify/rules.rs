@@ -20,7 +20,7 @@ use crate::rule::{Instance, Rule, holds};
 use crate::text::Printer;
 use crate::types::{Partial, PartialKind, Type};
 
-use super::compound::add_innermost;
+use super::compound::add_compound;
 use super::sharding::is_closed;
 use std::collections::HashMap;
 
@@ -166,7 +166,7 @@ impl<'a> Checker<'a> {
                 return Err(wrong(message));
             }
         }
-        add_innermost(places(), &mut axes);
+        add_compound(instance, places, &mut axes);
         let axes: Vec<Axes> = axes.into_iter().map(Option::unwrap_or_default).collect();
         for (dim, sharded) in places().flat_map(|(factors, ty)| factors.iter().zip(&ty.dims)) {
             let joined: Axes = dim.iter().flat_map(|&factor| axes[factor].iter()).collect();

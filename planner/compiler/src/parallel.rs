@@ -12,7 +12,7 @@ pub use keys::{KEYS, Key, find, json_schema};
 pub use pins::Pins;
 
 use ir::limits;
-use ir::options::{CpKind, ParallelConfig, Recompute};
+use ir::options::{ParallelConfig, Recompute};
 use scheduler::schedules;
 
 /// Reads a configuration that can be compiled; the empty text is one device.
@@ -119,7 +119,7 @@ pub fn check(parallel: &ParallelConfig) -> Result<(), ParallelError> {
 /// A part of a configuration that can be predicted, but not compiled and run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Missing {
-    /// The item: `cp_kind=ring`.
+    /// The item: `offload=true`.
     pub item: String,
     /// Its meaning.
     pub what: &'static str,
@@ -133,10 +133,6 @@ pub fn missing(parallel: &ParallelConfig) -> Vec<Missing> {
     let mut missing = Vec::new();
     let mut lacks =
         |item: String, what: &'static str, instead: &'static str| missing.push(Missing { item, what, instead });
-    if parallel.cp > 1 && parallel.cp_kind == CpKind::Ring {
-        let instead = "cp_kind=allgather or cp_kind=ulysses: the numbers are the same";
-        lacks("cp_kind=ring".to_string(), "ring context parallelism", instead);
-    }
     if parallel.recompute == Recompute::Auto {
         let instead = "name what to recompute: recompute=none, selective:NAME+NAME, full or full:N";
         lacks("recompute=auto".to_string(), "recomputation chosen by device memory", instead);
@@ -274,7 +270,7 @@ mod tests {
         let text = "dp=8,tp=2,cp=2,ep=8,etp=2,cp_kind=ring,shard=8,zero=3,recompute=selective:mlp+norm,offload=true,\
                     tp_overlap=true,dp_overlap=false";
         let parallel = parse_any(text).unwrap();
-        assert_eq!((parallel.ep, parallel.cp_kind, parallel.shard), (8, CpKind::Ring, Some(8)));
+        assert_eq!((parallel.ep, parallel.cp_kind, parallel.shard), (8, ir::options::CpKind::Ring, Some(8)));
         assert_eq!((parallel.tp_overlap, parallel.dp_overlap), (Some(true), Some(false)));
         assert_eq!(parse_any(&print(&parallel)).unwrap(), parallel);
         for (text, part) in [

@@ -54,7 +54,7 @@ pub enum Pattern {
     Sum,
     /// Each rank has a part for each other rank: `all_to_all`.
     Exchange,
-    /// Each rank receives its part in this number of pieces: a permute.
+    /// Each rank receives its part in this number of pieces: a permute, or a shift.
     Pieces(u64),
     /// Local operation without communication: `all_slice` and `to_partial`.
     Local,
@@ -70,6 +70,7 @@ impl Pattern {
                 let pieces = |(before, after): (&Dim, &Axes)| pieces(mesh, before.size, &before.axes, after);
                 Pattern::Pieces(operand.dims.iter().zip(dims).map(pieces).product())
             }
+            Collective::Shift { .. } => Pattern::Pieces(1),
             Collective::AllSlice { .. } | Collective::ToPartial { .. } => Pattern::Local,
         }
     }

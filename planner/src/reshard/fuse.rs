@@ -113,6 +113,7 @@ impl Fused {
                 let whole = |(front, axes): (&Axes, &Axes)| front.union(&list(axes));
                 Collective::permute(operand, self.fronts.iter().zip(&dims).map(whole).collect())
             }
+            Collective::Shift { dim, by, over } => Collective::Shift { dim, by, over: list(&over) },
             Collective::AllSlice { dims, over } if dims.is_empty() => Collective::all_slice(None, list(&over)),
             Collective::AllSlice { dims, .. } => Collective::slice(dims.iter().map(list).collect()),
             Collective::ToPartial { dim: None, over } => {

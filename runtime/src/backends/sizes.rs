@@ -56,3 +56,9 @@ pub(super) fn strides_in(letters: &[String], sizes: &[usize], order: &[String]) 
     let stride = |letter| letters.iter().position(|l| l == letter).map_or(0, |place| strides[place]);
     order.iter().map(stride).collect()
 }
+
+/// Sequences of an attention, and the queries and keys of each: a block of a sequence counts as one.
+pub(super) fn in_blocks(block: Option<u64>, [b, s, t]: [usize; 3]) -> [usize; 3] {
+    let blocks = block.map_or(1, |block| (t / block as usize).max(1));
+    [b * blocks, s / blocks, t / blocks]
+}

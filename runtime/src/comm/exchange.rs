@@ -116,6 +116,13 @@ fn plan_tensor(
         }
         _ => {}
     }
+    if let Collective::Shift { dim, by, over } = change {
+        let shards = (by / region(ty, rank).sizes[*dim].max(1) as u64) as usize;
+        let place = |rank: usize| mesh.index_along(over, &mesh.coordinates(rank as u64)) as usize;
+        let gives = |peer: &usize| (place(*peer) + shards) % ranks.len() == place(rank);
+        let peer = ranks.iter().position(gives).ok_or("a shift beyond the group")?;
+        return Ok(TensorPlan { len: own.len(), moves: vec![contiguous(peer, 0, own.len())], ..TensorPlan::default() });
+    }
     let gives = |peer: usize| match change {
         Collective::Permute { over, .. } => is_source(mesh, over, (ty, peer), (&result, rank)),
         _ => true,

@@ -135,6 +135,13 @@ fn expected(from: &Type, to: &Type, change: &Collective, mesh: &Mesh, rank: usiz
         }
         _ => {}
     }
+    if let Collective::Shift { dim, by, .. } = change {
+        // Element `i` of the dim goes to `i + by`.
+        let (sizes, at) = (from.sizes(), *dim);
+        let stride: u64 = sizes[at + 1..].iter().product();
+        let source = |i: u64| i - i / stride % sizes[at] * stride + (i / stride + sizes[at] - by) % sizes[at] * stride;
+        whole = (0..from.elements()).map(|i| whole[source(i) as usize]).collect();
+    }
     let region = Region::of(to, mesh, &coordinates);
     let mut part = vec![0.0; region.len()];
     extract(&whole, to, &region, &mut part);
@@ -250,6 +257,31 @@ fn axes_move_between_dims() {
             dims[from].1 = &sharded;
             check(&mesh, &Collective::AllToAll { from, to, over: axes(over) }, &[ty(&dims, &[], None)]);
         }
+    }
+}
+
+#[test]
+fn shards_go_round() {
+    let mesh = Mesh::new("m", &[("a", 2), ("b", 3), ("c", 2)]);
+    for (over, ranks) in [(&[1][..], 3), (&[0, 1], 6), (&[1, 0], 6), (&[2], 2)] {
+        for by in 1..ranks {
+            let change = Collective::Shift { dim: 1, by: 2 * by, over: axes(over) };
+            let debt = Some((PartialKind::Sum, if over == [2] { &[0][..] } else { &[2] }));
+            let wide = ty(&[(3, &[]), (2 * ranks, over), (5, &[])], &[], None);
+            check(&mesh, &change, &[wide.clone(), ty(&[(1, &[]), (2 * ranks, over)], &[], None)]);
+            assert_eq!(change.result_type(&wide), Ok(wide));
+            let unreduced = ty(&[(3, &[]), (2 * ranks, over)], &[], debt);
+            assert_eq!(change.result_type(&unreduced), Ok(unreduced.clone()));
+            let plan = Exchange::plan(&mesh, 4, &change, &[&unreduced]).unwrap();
+            assert_eq!((plan.tensors[0].moves.len(), plan.tensors[0].combine), (1, None));
+        }
+        let sharded = ty(&[(3, &[]), (2 * ranks, over)], &[], None);
+        let refused = |dim, by, ty: &Type| {
+            let change = Collective::Shift { dim, by, over: axes(over) };
+            change.check_sizes(&mesh, ty).is_err() || change.result_type(ty).is_err()
+        };
+        assert!(refused(1, 1, &sharded) && refused(1, 2 * ranks, &sharded) && refused(1, 0, &sharded));
+        assert!(refused(0, 1, &sharded) && refused(1, 2, &ty(&[(3, &[]), (2 * ranks + 1, over)], &[], None)));
     }
 }
 

@@ -7,6 +7,9 @@
 pub mod bigram;
 pub mod sampler;
 pub mod text;
+mod zig_zag;
+
+pub use zig_zag::zig_zag;
 
 use std::fmt;
 use std::io;

@@ -151,6 +151,10 @@ pub(crate) fn differentiable() -> Vec<Case> {
     }
     let near = [float("scale", 0.6), ("causal", Attr::flag(true)), int("window", 2), float("softcap", 0.8)];
     cases.push(case("attention", &near, &attention_operands(), &[]));
+    let in_blocks = [Real(&[2, 6, 2, 2, 4]), Real(&[2, 6, 2, 4]), Real(&[2, 6, 2, 3])];
+    let places = [5, 5, 2, 2].map(|most| Int(&[2, 6], 0, most));
+    let block = [&near[..2], &[int("block", 3)]].concat();
+    cases.push(case("attention", &block, &[&in_blocks[..], &places].concat(), &[]));
     let with_sink = [&attention_operands()[..], &[Real(&[2, 2])]].concat();
     cases.push(case("attention", &near[..2], &with_sink, &[]));
     cases
@@ -161,6 +165,14 @@ fn attention_operands() -> [Operand; 7] {
     let tensors = [Real(&[2, 3, 2, 2, 4]), Real(&[2, 5, 2, 4]), Real(&[2, 5, 2, 3])];
     let [q, k, v] = tensors;
     [q, k, v, Int(&[2, 3], 0, 5), Int(&[2, 5], 0, 5), Int(&[2, 3], 0, 2), Int(&[2, 5], 0, 2)]
+}
+
+/// Those of a gradient, of as many keys as queries.
+fn attention_in_blocks() -> [Operand; 10] {
+    let [q, k, v] = [Real(&[2, 6, 2, 2, 4]), Real(&[2, 6, 2, 4]), Real(&[2, 6, 2, 3])];
+    let (out, lse) = (Real(&[2, 6, 2, 2, 3]), Real(&[2, 6, 2, 2]));
+    let [qpos, kpos, qseg, kseg] = [5, 5, 2, 2].map(|most| Int(&[2, 6], 0, most));
+    [q, k, v, out, lse, out, qpos, kpos, qseg, kseg]
 }
 
 /// Ops that nothing flows back through: their results are integers, or they have no operands.
@@ -195,6 +207,7 @@ pub(crate) fn without_gradient() -> Vec<Case> {
         case("layer_norm_dgamma", &[], &[x, row, row, x], &[]),
         case("softmax_grad", &[], &[x, x], &[]),
         case("attention_grad", &flags, &attention, &[]),
+        case("attention_grad", &[&flags[..], &[int("block", 3)]].concat(), &attention_in_blocks(), &[]),
         case("embedding_grad", &[], &[labels, x], &[4, 3]),
         case("cross_entropy_grad", &[], &[x, labels, row, one], &[]),
         case("sum_exp", &[], &[x, row], &[]),

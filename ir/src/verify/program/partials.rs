@@ -1,6 +1,6 @@
 //! Shapes, shardings and pending reductions of one statement, by its op's rule: `shape`, `sharding`, `missing-collective`.
 
-use super::super::compound::add_innermost;
+use super::super::compound::add_compound;
 use crate::graph::Stmt;
 use crate::mesh::Axes;
 use crate::program::Body;
@@ -67,7 +67,7 @@ fn factor_axes(instance: &Instance, operands: &[&Type], results: &[&Type]) -> Re
             }
         }
     }
-    add_innermost(tensors(), &mut axes);
+    add_compound(instance, tensors, &mut axes);
     Ok(axes.into_iter().map(Option::unwrap_or_default).collect())
 }
 

@@ -8,6 +8,7 @@ mod partition;
 mod planner;
 mod quantise;
 mod recognise;
+mod ring;
 mod schedule;
 mod simplify;
 mod slice;
@@ -27,6 +28,7 @@ pub(crate) fn all<'a>() -> Vec<Box<dyn Pass + 'a>> {
         Box::new(quantise::Quantise),
     ];
     passes.extend(::planner::PASSES.iter().map(|pass| Box::new(planner::PlannerPass(pass)) as Box<dyn Pass + 'a>));
+    passes.push(Box::new(ring::Ring));
     passes.push(Box::new(partition::Partition));
     passes.push(Box::new(schedule::Order));
     passes.push(Box::new(codegen::Codegen));

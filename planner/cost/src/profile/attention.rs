@@ -61,7 +61,7 @@ fn attention(local: &Local<'_>, stmt: &Stmt, size: impl Fn(&Dim) -> f64) -> Opti
         heads: size_of(0, 2) * size_of(0, 3),
         kv_heads: size_of(1, 2),
         queries: size_of(0, 1),
-        keys: size_of(1, 1),
+        keys: settings.block.map_or(f64::INFINITY, |block| block as f64).min(size_of(1, 1)),
         d: size_of(0, 4),
         c: size_of(2, 3),
         share: if causal { causal_pairs(keys, settings.window) / (keys * keys) } else { 1.0 },

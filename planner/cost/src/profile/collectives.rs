@@ -108,7 +108,7 @@ fn seconds(site: &Site<'_>, stmt: &Stmt, collective: &Collective, group: Group) 
             let over = site.alias.exchanges.get(&stmt.operands[0]).unwrap_or(over);
             site.platform.collective_time(exchange(site), before, site.group(over))
         }
-        Collective::AllToAll { .. } | Collective::Permute { .. } => {
+        Collective::AllToAll { .. } | Collective::Permute { .. } | Collective::Shift { .. } => {
             site.platform.collective_time(CollectiveKind::Send, after, group)
         }
         Collective::AllSlice { .. } | Collective::ToPartial { .. } => 0.0,

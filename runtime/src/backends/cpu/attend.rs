@@ -3,6 +3,7 @@
 use super::pointwise::dropout_key;
 use super::{Call, KernelFn, Rng};
 use crate::backend::KernelSite;
+use crate::backends::sizes::in_blocks;
 use ir::ops::{Attention, AttentionGrad, AttentionSettings, Dropout, Rope};
 use kernels::cpu::attention::{self, Gradients, Inputs, Saved};
 use kernels::cpu::rope::{self, Heads};
@@ -20,12 +21,13 @@ pub(super) fn rope(op: &Rope, site: &KernelSite<'_>) -> Result<KernelFn, String>
 }
 
 fn plan(settings: &AttentionSettings, site: &KernelSite<'_>) -> Result<Plan, String> {
-    let AttentionSettings { scale, causal, window, softcap, ref dropout, piece } = *settings;
+    let AttentionSettings { scale, causal, window, softcap, ref dropout, piece, block } = *settings;
     let (q, k, v) = (site.operand(0)?, site.operand(1)?, site.operand(2)?);
     let (&[b, s, g, r, d], &[_, t, _, _], &[_, _, _, c]) = (q.as_slice(), k.as_slice(), v.as_slice()) else {
         return Err("wants q [b, s, g, r, d], k [b, t, g, d] and v [b, t, g, c]".to_string());
     };
     let (scale, softcap) = (scale as f32, softcap.map(|softcap| softcap as f32));
+    let [b, s, t] = in_blocks(block, [b, s, t]);
     let attention = attention::Attention { b, s, t, g, r, d, c, scale, causal, window, softcap, dropout: None };
     let view = |operand: usize| {
         let ty = site.operands[operand];

@@ -94,8 +94,8 @@ impl Dropped {
 }
 
 impl<R: Real> AttentionInputs<'_, R> {
-    /// The rows of k and v that row `row` of q sees: of the same sequence, head and segment, not later if causal, and within the
-    /// window.
+    /// The rows of k and v that row `row` of q sees: of the same sequence, head and segment, not later if causal, within the window, and
+    /// in the same block.
     fn keys(&self, row: usize) -> Vec<usize> {
         let &[_, s, g, r, _] = self.q.dims.as_slice() else { return Vec::new() };
         let t = self.k.dims[1];
@@ -104,7 +104,10 @@ impl<R: Real> AttentionInputs<'_, R> {
         let visible = |key: &usize| {
             let back = i64::from(self.qpos.data[query]) - i64::from(self.kpos.data[*key]);
             let beyond = self.settings.window.is_some_and(|window| back >= 0 && back as u64 >= window);
-            self.qseg.data[query] == self.kseg.data[*key] && !(self.settings.causal && back < 0) && !beyond
+            let is_apart =
+                self.settings.block.is_some_and(|block| query % s / block as usize != key % t / block as usize);
+            let is_hidden = beyond || is_apart || self.settings.causal && back < 0;
+            self.qseg.data[query] == self.kseg.data[*key] && !is_hidden
         };
         (first..first + t).filter(visible).map(|key| key * g + group).collect()
     }

@@ -1,7 +1,7 @@
 //! Contractions, reductions and shape changes: each is a walk over a box with a stride per array.
 
 use crate::reference::real::Real;
-use crate::reference::tensor::{Tensor, strides, walk};
+use crate::reference::tensor::{Array, Tensor, strides, walk};
 use ir::ops::Equation;
 use ir::types::PartialKind;
 
@@ -54,6 +54,21 @@ fn multiply_add<R: Real>([a, b]: [&[R]; 2], out: &mut [R], size: usize, at: [usi
     for n in 0..size {
         let [i, j, k] = [0, 1, 2].map(|t| at[t] + n * steps[t]);
         out[k] += a[i] * b[j];
+    }
+}
+
+/// Element `i` along a dim at `i + by`, and from the end at the front.
+pub(super) fn rolled<R: Real>(array: &Array<R>, dim: usize, by: usize) -> Array<R> {
+    fn of<T: Copy>(x: &Tensor<T>, dim: usize, by: usize) -> Tensor<T> {
+        let (size, stride) = (x.dims[dim], x.strides()[dim]);
+        Tensor::from_fn(&x.dims, |at| {
+            let place = at / stride % size;
+            x.data[at - place * stride + (place + size - by % size) % size * stride]
+        })
+    }
+    match array {
+        Array::Real(x) => Array::Real(of(x, dim, by)),
+        Array::Int(x) => Array::Int(of(x, dim, by)),
     }
 }
 

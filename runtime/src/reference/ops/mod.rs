@@ -13,7 +13,7 @@ mod update;
 use super::real::Real;
 use super::tensor::{Array, Tensor};
 use attention::{AttentionInputs, Dropped};
-use ir::ops::{AttentionSettings, CompositeOp, KernelOp, Op};
+use ir::ops::{AttentionSettings, Collective, CompositeOp, KernelOp, Op};
 use ir::types::DType;
 
 /// Position of a statement in a run, on which random numbers depend.
@@ -30,7 +30,7 @@ pub struct Context {
 }
 
 /// The results of an op. `dims` are the sizes of each result as the op infers them from the operands' types, which must
-/// have been done before: sizes are not checked again. Reshards give their operands.
+/// have been done before: sizes are not checked again. Reshards give their operands, but for shifts, which turn them.
 ///
 /// # Errors
 /// An operand has integers for floats, or floats for integers.
@@ -46,6 +46,9 @@ pub fn evaluate<R: Real>(
             None => kernel(op, Operands(operands), dims, context)?,
         },
         Op::Made(CompositeOp::ClipFactor(op)) => vec![elementwise::clip_factor(op.max, operands[0].real()?)],
+        Op::Collective(Collective::Shift { dim, by, .. }) => {
+            return Ok(operands.iter().map(|&operand| dense::rolled(operand, *dim, *by as usize)).collect());
+        }
         Op::Collective(_) | Op::Reshard => return Ok(operands.iter().map(|&operand| operand.clone()).collect()),
     };
     Ok(results.into_iter().map(Array::Real).collect())

@@ -8,6 +8,7 @@
 
 use super::bounds::UNIT;
 use super::written::Compared;
+use crate::backends::sizes::in_blocks;
 use ir::ops::AttentionSettings;
 use ir::types::DType;
 
@@ -64,6 +65,7 @@ impl<'a> Heads<'a> {
         let [q, k, v] = [0, 1, 2].map(|at| compared.site.operand(at));
         let (q, k, v) = (q?, k?, v?);
         let (&[b, s, g, r, d], &t, &c) = (&q[..], &k[1], &v[3]) else { return Err("wants q of five dims".to_string()) };
+        let [b, s, t] = in_blocks(settings.block, [b, s, t]);
         let factor = settings.dropout.as_ref().map_or(1.0, |dropout| 1.0 / (1.0 - dropout.p));
         let Compared { operands, right, .. } = *compared;
         let roundings = match compared.site.operands[0].dtype {

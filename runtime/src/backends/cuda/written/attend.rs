@@ -3,7 +3,7 @@
 use super::tiles::{self, Tiles};
 use super::{At, Steps, of_operand, threads, warps};
 use crate::backend::KernelSite;
-use crate::backends::sizes::row_major;
+use crate::backends::sizes::{in_blocks, row_major};
 use ir::ops::{Attention, AttentionGrad, AttentionSettings, KernelOp};
 use kernels::cuda::written::{Definitions, texts};
 use kernels::scalar::{Element, Strides};
@@ -34,11 +34,12 @@ impl Sizes {
 
 /// The definitions of a text, and the sizes.
 pub(super) fn define(settings: &AttentionSettings, site: &KernelSite<'_>) -> Result<(Definitions, Sizes), String> {
-    let AttentionSettings { scale, causal, window, softcap, dropout, .. } = settings;
+    let AttentionSettings { scale, causal, window, softcap, dropout, block, .. } = settings;
     let (q, k, v) = (site.operand(0)?, site.operand(1)?, site.operand(2)?);
     let (&[b, s, g, r, d], &[_, t, _, _], &[_, _, _, c]) = (q.as_slice(), k.as_slice(), v.as_slice()) else {
         return Err("wants q [b, s, g, r, d], k [b, t, g, d] and v [b, t, g, c]".to_string());
     };
+    let [b, s, t] = in_blocks(*block, [b, s, t]);
     let sizes = [("B", b), ("S", s), ("T", t), ("G", g), ("R", r), ("D", d), ("C", c)];
     let define = Definitions::new().tensor("X", of_operand(site, 0)).number("SCALE", *scale as f32);
     let define = sizes.into_iter().fold(define, |define, (name, size)| define.size(name, size));
