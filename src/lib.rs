@@ -16,6 +16,7 @@
 //! | [`estimate`](fn@estimate) | step time and memory of one configuration, or of many: [`EstimateReport`] |
 //! | [`compile`](fn@compile) | the IR after any pass, and the [`Program`] of every rank: [`File`] |
 //! | [`predicting::predict`] | the simulated step of a compiled file: [`predicting::StepPrediction`] |
+//! | [`collectives::collectives`] | what the ranks of a compiled file send in a step: [`collectives::CollectiveReport`] |
 //! | [`groups::groups`] | the statements of a compiled file that run as one kernel, and why not more: [`groups::GroupReport`] |
 //! | [`train`](fn@train) | a trained model; every device is a thread of the process: [`train::TrainReport`] |
 //! | [`reshard::reshard`] | the cheapest collectives between two shardings of a tensor: [`reshard::ReshardReport`] |
@@ -36,6 +37,7 @@ pub mod accuracy;
 mod builders;
 pub mod calibrate;
 pub mod cli;
+pub mod collectives;
 pub mod error;
 pub mod groups;
 mod json;

@@ -6,6 +6,7 @@ use super::parallel::ParallelFlags;
 use super::progress::SearchWatch;
 use super::request::asked;
 use super::{TableFormat, prediction};
+use crate::collectives::collectives;
 use crate::error::Error;
 use crate::groups::traffic_table;
 use crate::predicting::{predict, write_trace};
@@ -38,6 +39,7 @@ Examples:
   meshwright compile llama3-8b --parallel tp=8,pp=4 --seq 8192 --global-batch 64 --dump llama
   meshwright compile llama3.1-405b --parallel tp=8,pp=16,dp=128 --seq 8192 --precision bf16 \\
       --predict
+  meshwright compile tiny-llama --parallel dp=2,zero=3 --collectives
   meshwright compile llama/13-collectives.ir --global-batch 64"
 )]
 pub(super) struct Compile {
@@ -52,13 +54,16 @@ pub(super) struct Compile {
     /// Print the predicted step time instead: from the stages' costs, and from a simulation of the per-rank program
     #[arg(long, conflicts_with = "stop_after")]
     predict: bool,
+    /// Print the collectives and messages of a step instead: how many a rank does, and their bytes
+    #[arg(long, conflicts_with_all = ["stop_after", "predict"])]
+    collectives: bool,
     /// With --predict: cluster that the program runs on, a name (see `meshwright clusters`) or a TOML file [default: cpu]
     #[arg(long, value_name = "NAME", requires = "predict")]
     cluster: Option<String>,
     /// With --predict: write the predicted step to this file, for ui.perfetto.dev
     #[arg(long, value_name = "FILE", requires = "predict")]
     trace: Option<PathBuf>,
-    /// With --predict: output format
+    /// With --predict or --collectives: output format
     #[arg(long, value_enum, default_value_t)]
     format: TableFormat,
     /// Read the options from a JSON file (`-`: standard input); flags override it
@@ -122,6 +127,9 @@ impl Compile {
             let (step, trace) = predict(&file, &cluster)?;
             self.trace.iter().try_for_each(|path| write_trace(&trace, path))?;
             return prediction::print(&step, self.format);
+        }
+        if let Some(report) = collectives(&file).filter(|_| self.collectives) {
+            return if self.format == TableFormat::Json { super::json(&report) } else { Ok(report.to_string()) };
         }
         if let Some(decided) = decided {
             let _ = writeln!(std::io::stderr().lock(), "{}", sharded(&decided));
