@@ -163,12 +163,12 @@ fn a_plan_is_run() {
     let folder = Folder::new("train");
     std::fs::write(folder.0.join("text.txt"), "the quick brown fox jumps over the lazy dog. ".repeat(200)).unwrap();
     folder.answer(&format!(
-        "{TINY} --pin dp=2,pp=2,recompute=none,zero=1,offload=true --beyond-stack --format json -o as-it-is.json"
+        "{TINY} --pin dp=2,cp=2,cp_kind=ring,recompute=none,zero=1 --beyond-stack --format json -o as-it-is.json"
     ));
     let refused = folder.run("train --plan as-it-is.json --data text.txt --steps 1");
     let message = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(1), "{message}");
-    assert!(message.contains("as-it-is.json cannot be run as it is") && message.contains("offload"), "{message}");
+    assert!(message.contains("as-it-is.json cannot be run as it is") && message.contains("ring"), "{message}");
     folder.answer(&format!("{TINY} --pin dp=2,pp=2,recompute=none,zero=1 --format json -o plan.json"));
     folder.answer("train --plan plan.json --data text.txt --steps 1 --out run");
     let options = folder.read("run/run.toml");

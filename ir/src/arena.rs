@@ -7,13 +7,18 @@
 //! instruction of the body. The scratch of an async run may not. All numbers are bytes; places are multiples of
 //! [`ALIGNMENT`]. Sizes are the bounds of local shapes, so one arena serves all ranks of a class.
 //!
+//! A rank that offloads has a second arena, in host memory. The copy of a bundle has one place: its tensors are there one
+//! after the other ([`BundleLayout`]), on the host and, when it is loaded back, on the device.
+//!
 //! ```text
 //! frame  := 'frame' 'slot' int 'scratch' int (%id ('row' | 'slot' '+' int | 'scratch' '+' int | '=' %id)),*     at the end of a body
-//! memory := 'memory' int (%id ('[' int ']' ('.' id)?)? id? int),* (';' (id int),*)?    after a class's `params`: its arena, model states, scalars
+//! memory := 'memory' int ('host' int)? (%id ('[' int ']' ('.' id)?)? id? int),* (';' (id int),*)?    after a class's `params`: its arena, model states, scalars
 //! at     := 'at' int,*                                                    at the end of an instruction of a row
 //! ```
 
 use crate::ids::{ParamId, Value};
+use crate::mesh::Mesh;
+use crate::program::Body;
 use std::collections::BTreeMap;
 
 /// Places are multiples of this many bytes: a cache line, and the width of the widest vector.
@@ -73,6 +78,8 @@ pub struct Resident {
 pub struct Arena {
     /// Its size.
     pub bytes: u64,
+    /// The size of the arena in host memory; 0 if nothing is offloaded.
+    pub host: u64,
     /// Model states. A program that runs on the same ranks as another (an evaluation) has all model states of the other,
     /// at the same places.
     pub residents: Vec<Resident>,
@@ -81,6 +88,60 @@ pub struct Arena {
     /// Per instruction of the row, the places of the tensors that it defines. For a feed, a `loss_grad`, an addition or a
     /// receive (from its start on), that of the register. For a sum, at its start, the old place, or a fresh one if others
     /// hold the old. For a run: those of the results (a result that is an argument has the place of the argument), then the
-    /// slot if it saves anything (any place if the slot is empty), then the scratch if it has any.
+    /// slot if it saves anything (any place if the slot is empty), then the scratch if it has any. For an offload, at its start,
+    /// the place in host memory; for a load, the place on the device.
     pub at: Vec<Vec<u64>>,
+}
+
+/// The layout of a copied bundle: its tensors one after the other, in the order in which the body saves them. Saved values of
+/// one place are one tensor.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct BundleLayout {
+    /// The tensors.
+    pub tensors: Vec<BundleTensor>,
+    /// Per saved value of the body, the index of its tensor.
+    pub saved: Vec<usize>,
+    /// Bytes of all tensors.
+    pub bytes: u64,
+}
+
+/// A tensor of a copied bundle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BundleTensor {
+    /// One of the saved values that it is.
+    pub value: Value,
+    /// Its offset from the place of the bundle.
+    pub offset: u64,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+impl BundleLayout {
+    /// The layout of the bundle that a body makes.
+    pub fn of(body: &Body, frame: &Frame, mesh: &Mesh) -> BundleLayout {
+        let mut layout = BundleLayout::default();
+        let mut known: BTreeMap<Value, usize> = BTreeMap::new();
+        for &value in &body.keeps {
+            let next = layout.tensors.len();
+            let tensor = *known.entry(frame.root(value)).or_insert(next);
+            if tensor == next {
+                let (offset, bytes) = (layout.bytes, body.values[value].ty.local_bytes(mesh));
+                layout.tensors.push(BundleTensor { value, offset, bytes });
+                layout.bytes = (offset + bytes).next_multiple_of(ALIGNMENT);
+            }
+            layout.saved.push(tensor);
+        }
+        layout
+    }
+}
+
+impl Frame {
+    /// The value whose place a value has: itself, unless its place is that of another.
+    pub fn root(&self, value: Value) -> Value {
+        let on = |value: &Value| match self.places.get(value) {
+            Some(Place::Same(other)) => Some(*other),
+            _ => None,
+        };
+        std::iter::successors(Some(value), on).take(self.places.len() + 1).last().unwrap_or(value)
+    }
 }

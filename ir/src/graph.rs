@@ -336,6 +336,8 @@ pub struct Call {
     pub params: Vec<ParamRef>,
     /// The slice of the sequence, if the model runs sequence slices.
     pub slice: Option<u32>,
+    /// True if the saved activations of its instances go to host memory until their backward.
+    pub offload: bool,
     /// Comment lines before it.
     pub comments: Vec<String>,
     /// Its location in the text.

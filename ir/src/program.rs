@@ -34,6 +34,7 @@
 //!          | %token '=' 'start' transfer | (%reg '=')? 'wait' %token
 //!          | %token (',' %reg)* '=' 'start' 'run' .. as above
 //! transfer := 'send' '(' %reg ',' peer ')' | 'recv' '(' peer ')' ':' type | 'sum' '(' %reg ',' ranks ')'
+//!          | 'offload' '(' %reg ')' | 'load' '(' %reg ')'
 //!          | 'sum_gradient' '(' held ',' ranks ')' | 'share_param' '(' held ',' 'from' '=' int ',' ranks ')'
 //! peer    := 'peer' '=' expr ',' 'tag' '=' int        ranks := 'ranks' '=' '[' int,* ']'        token := '%t' int
 //! ```
@@ -50,6 +51,9 @@
 //! A register of a row holds a tensor or a *bundle*: the tensors that a section saves for later sections of the same instance
 //! and micro-batch. `I` reads `F`'s bundle and saves in its own bundle the tensors that `W` reads, so each bundle has one
 //! reader. `B`, which is I and W in one, reads `F`'s bundle and makes none.
+//!
+//! `offload` copies a bundle to host memory, `load` copies it back; the wait of each gives the copy, a new bundle. Runs read
+//! bundles of device memory only. A bundle of host memory is loaded once.
 //!
 //! Registers and bundles share buffers: a result may be an argument, a bundle may hold one, a send leaves its register as
 //! it is. A buffer lives until its last holder is freed. An in-place update of a register (`Add`, `Sum`) takes a fresh buffer
@@ -205,7 +209,7 @@ pub struct Body {
     pub frame: Option<Frame>,
 }
 
-/// A transfer between pipeline ranks.
+/// A transfer between pipeline ranks, or between a device and its host.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Transfer {
     /// Sends to the rank with the same coordinates below pp of another pipeline rank.
@@ -249,6 +253,10 @@ pub enum Transfer {
         /// The pipeline coordinates of all holders, ascending.
         ranks: Vec<u32>,
     },
+    /// Copies a bundle to host memory.
+    Offload,
+    /// Copies a bundle of host memory back to the device.
+    Load,
 }
 
 /// An instruction of a row.
@@ -298,14 +306,14 @@ pub enum Instr {
         token: Token,
         /// The transfer.
         transfer: Transfer,
-        /// The register that is sent or summed.
+        /// The register that is sent or summed, or the bundle that is copied.
         operand: Option<Reg>,
     },
     /// Waits for a transfer.
     Wait {
         /// The token of its start.
         token: Token,
-        /// The register of a received tensor.
+        /// The register of a received tensor, or of a copied bundle.
         result: Option<Reg>,
     },
     /// `into += from`: cotangents at their producer, sums over instances and micro-batches.

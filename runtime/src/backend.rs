@@ -154,6 +154,24 @@ pub struct LaunchSite {
     pub index: u64,
 }
 
+/// A tensor and the place of its copy in host memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HostCopy {
+    /// The tensor.
+    pub span: Span,
+    /// Bytes from the start of host memory.
+    pub host: usize,
+}
+
+/// The direction of a copy between a device and its host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HostDirection {
+    /// To the host.
+    Offload,
+    /// Back to the device.
+    Load,
+}
+
 /// A point in time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mark {
@@ -196,6 +214,17 @@ pub trait Backend: Memory + Sized + Send {
     /// # Errors
     /// There is not so much.
     fn reserve(&mut self, bytes: usize) -> Result<(), String>;
+
+    /// Takes host memory for tensors that are offloaded, before there are forks.
+    ///
+    /// # Errors
+    /// There is not so much.
+    fn reserve_host(&mut self, bytes: usize) -> Result<(), String>;
+
+    /// Copies tensors to host memory or back: after all that the thread has launched, and concurrently with what it launches next.
+    /// The first event is recorded before the copies, the second after them; who reads the copies waits for the second. Returns
+    /// when they start and end, of a step that is timed.
+    fn copy_host(&mut self, copies: &[HostCopy], direction: HostDirection, events: [usize; 2]) -> [Mark; 2];
 
     /// A backend for another thread of the same rank, on the same arena and with the same steps.
     ///

@@ -5,7 +5,8 @@ use ir::text::File;
 use support::table::table;
 use support::units::bytes;
 
-/// Table with a row per class of ranks: its arena, the lower bound, and the categories at the peak. `None` for a
+/// Table with a row per class of ranks: its arena, the lower bound, and the categories at the peak; then the host memory of
+/// those that offload. `None` for a
 /// program without buffer assignment.
 pub(super) fn memory_table(file: &File) -> Option<String> {
     let program = file.program.as_ref().filter(|program| program.has_places())?;
@@ -21,13 +22,20 @@ pub(super) fn memory_table(file: &File) -> Option<String> {
         "stage I/O",
         "scratch",
     ];
-    let rows: Vec<_> = report(&file.model, program).iter().map(row).collect();
-    Some(table(head, &rows))
+    let classes = report(&file.model, program);
+    let rows: Vec<_> = classes.iter().map(row).collect();
+    let offloads = classes.iter().filter(|class| class.host > 0);
+    let host = offloads.map(|class| format!("host memory of ranks {}: {}\n", ranks(class), bytes(class.host)));
+    Some(table(head, &rows) + &host.collect::<String>())
+}
+
+fn ranks(class: &ClassReport) -> String {
+    let last = class.first_rank + class.ranks - 1;
+    if class.ranks == 1 { last.to_string() } else { format!("{}-{last}", class.first_rank) }
 }
 
 fn row(class: &ClassReport) -> [String; 10] {
-    let last = class.first_rank + class.ranks - 1;
-    let ranks = if class.ranks == 1 { last.to_string() } else { format!("{}-{last}", class.first_rank) };
+    let ranks = ranks(class);
     let fragmentation = format!("{:.1} %", 100.0 * class.fragmentation);
     let ClassReport { arena, bound, parameters, gradients, states, activations, stage_io, scratch, .. } = *class;
     let parts = [parameters, gradients, states, activations, stage_io, scratch].map(bytes);

@@ -202,6 +202,7 @@ fn call(
         args,
         params,
         slice: None,
+        offload: false,
         comments: Vec::new(),
         span: Span::default(),
     });

@@ -152,6 +152,7 @@ impl Draft {
             args,
             params: params.iter().map(|name| ParamRef { name: (*name).to_string(), index: index.clone() }).collect(),
             slice: None,
+            offload: false,
             comments: Vec::new(),
             span: Span::default(),
         });

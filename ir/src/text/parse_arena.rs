@@ -51,6 +51,7 @@ impl Parser<'_> {
     pub(super) fn arena(&mut self) -> Parsed<Arena> {
         self.expect("memory")?;
         let bytes = self.int("bytes")?;
+        let host = if self.eat("host") { self.int("bytes")? } else { 0 };
         let mut residents = Vec::new();
         // A model-state tensor is written `%emb 0`, a register `%x = ..`: the token after the name distinguishes them.
         let register = |p: &Self| ["=", "+=", ","].into_iter().any(|next| p.ahead_is(1, next));
@@ -71,7 +72,7 @@ impl Parser<'_> {
             let name = self.take(Kind::Ident, "a scalar")?.to_string();
             scalars.insert(name, self.int("bytes")?);
         }
-        Ok(Arena { bytes, residents, scalars, at: Vec::new() })
+        Ok(Arena { bytes, host, residents, scalars, at: Vec::new() })
     }
 
     /// `at 0, 512`, or nothing.

@@ -174,9 +174,10 @@ impl<'s> Parser<'s> {
         let block = self.block_named(block, span)?;
         let (args, params) = self.call_args(repeat.as_ref())?;
         let slice = self.call_slice()?;
+        let offload = self.eat("offload");
         let results =
             names.into_iter().map(|(name, span)| self.define_model_value(name, span)).collect::<Parsed<Vec<_>>>()?;
-        Ok(Call { results, block, repeat, args, params, slice, comments, span: self.since(start) })
+        Ok(Call { results, block, repeat, args, params, slice, offload, comments, span: self.since(start) })
     }
 
     fn call_head(&mut self) -> Parsed<Option<Repeat>> {

@@ -11,11 +11,11 @@ use crate::types::{DType, Type};
 use cranelift_entity::PrimaryMap;
 use std::collections::HashMap;
 
-/// The registers of a row so far, and the result types of transfers.
+/// The registers of a row so far, and the result types of transfers; none for a bundle.
 struct RowRegisters {
     regs: PrimaryMap<Reg, RegData>,
     names: HashMap<String, Reg>,
-    coming: HashMap<Token, Type>,
+    coming: HashMap<Token, Option<Type>>,
 }
 
 /// Names of results with their places.
@@ -216,7 +216,7 @@ impl<'s> Parser<'s> {
                 let (peer, tag) = self.peer()?;
                 self.expect(":")?;
                 let ty = self.ty()?;
-                row.coming.insert(token, ty.clone());
+                row.coming.insert(token, Some(ty.clone()));
                 return Ok(Instr::Start { token, transfer: Transfer::Recv { peer, tag, ty }, operand });
             }
             "sum" => {
@@ -233,8 +233,15 @@ impl<'s> Parser<'s> {
                 let from = self.field("from")?;
                 Transfer::ShareParam { param, instance, from, ranks: self.ranks()? }
             }
+            "offload" | "load" => {
+                operand = Some(self.reg(row)?);
+                self.expect(")")?;
+                row.coming.insert(token, None);
+                if name == "load" { Transfer::Load } else { Transfer::Offload }
+            }
             _ => {
-                let known = ["send", "recv", "sum", "sum_gradient", "share_param"].map(str::to_string);
+                let known =
+                    ["send", "recv", "sum", "sum_gradient", "share_param", "offload", "load"].map(str::to_string);
                 return Err(self.unknown(Code::BadBody, span, format!("there is no transfer `{name}`"), name, &known));
             }
         };
@@ -268,10 +275,9 @@ impl<'s> Parser<'s> {
         if names.is_empty() {
             return Ok(Instr::Wait { token, result: None });
         }
-        let ty = row.coming.remove(&token);
-        if ty.is_none() {
+        let Some(ty) = row.coming.remove(&token) else {
             return Err(self.fail(Code::BadBody, names[0].1, "this transfer has no result"));
-        }
+        };
         Ok(Instr::Wait { token, result: Some(self.new_reg(row, names, ty)?) })
     }
 

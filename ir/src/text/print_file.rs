@@ -105,7 +105,8 @@ fn print_call(model: &Model, call: &Call, width: usize) -> String {
     let args = call.args.iter().map(|&value| format!("%{}", model.values[value])).collect();
     let params = call.params.iter().map(|param| print_param_ref(call, param)).collect();
     let head = format!("  {results}{how} @{}(", model.blocks[call.block].name);
-    let tail = call.slice.map_or(")".to_string(), |slice| format!(") slice={slice}"));
+    let slice = call.slice.map_or(String::new(), |slice| format!(" slice={slice}"));
+    let tail = format!("){slice}{}", if call.offload { " offload" } else { "" });
     print_comments(&call.comments, "  ") + &wrap(&head, &join_args(args, params), &tail, "  ") + "\n"
 }
 

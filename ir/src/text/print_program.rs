@@ -126,6 +126,8 @@ impl Printer<'_> {
                 let name = print_instance(model, *param, *instance);
                 format!("share_param({name}, from={from}, ranks=[{}])", list(ranks))
             }
+            Transfer::Offload => format!("offload({operand})"),
+            Transfer::Load => format!("load({operand})"),
         }
     }
 }
@@ -163,7 +165,8 @@ fn print_arena(model: &Model, arena: &Arena) -> String {
         *last += ";";
     }
     items.extend(arena.scalars.iter().map(|(name, at)| format!("{name} {at}")));
-    wrap(&format!("    memory {} ", arena.bytes), &items, "", "    ").trim_end().to_string() + "\n"
+    let host = if arena.host > 0 { format!("host {} ", arena.host) } else { String::new() };
+    wrap(&format!("    memory {} {host}", arena.bytes), &items, "", "    ").trim_end().to_string() + "\n"
 }
 
 fn print_instance(model: &Model, param: ParamId, instance: u32) -> String {

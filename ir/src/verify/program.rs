@@ -30,6 +30,7 @@
 //! | `wrong-cotangent` | an input gradient reads the sum over all readers of the result |
 //! | `added-twice` | a sum has each part once |
 //! | `wrong-bundle` | bundles come from the same call and instance, and hold the saved values that the body reads |
+//! | `offload` | runs and offloads read bundles of device memory; each bundle of host memory is loaded once |
 //! | `missing-run`, `duplicate-run` | each section runs once per instance and micro-batch, alone or in `B`; R and U once per instance |
 //! | `first` | the first W or B of an instance, and no other, is marked |
 //! | `step-order` | R, and sums over holders, after the last W or B that adds to a gradient; N after the wait of each R, U after N, no micro-batch after U |
@@ -49,6 +50,7 @@ mod fused;
 mod in_flight;
 mod meetings;
 mod memory;
+mod offload;
 mod origin;
 mod partials;
 mod registers;
@@ -134,6 +136,7 @@ pub fn check(model: &Model, program: &Program, limit: Option<u64>) -> Result<(),
         next = class.ranks.end;
         registers::check(index, class, &mut found);
         signatures::check(model, program, index, &mut found);
+        offload::check(index, class, &mut found);
     }
     if next != pipeline_ranks(model) {
         found.push(Violation::missing(

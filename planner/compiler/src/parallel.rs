@@ -137,10 +137,6 @@ pub fn missing(parallel: &ParallelConfig) -> Vec<Missing> {
         let instead = "name what to recompute: recompute=none, selective:NAME+NAME, full or full:N";
         lacks("recompute=auto".to_string(), "recomputation chosen by device memory", instead);
     }
-    if parallel.offload {
-        let instead = "leave it out; recompute=full needs the least activation memory";
-        lacks("offload=true".to_string(), "activation offload to the host", instead);
-    }
     let in_groups = parallel.shard.filter(|&shard| parallel.zero > 0 && shard != parallel.dp * parallel.cp);
     if let Some(shard) = in_groups.filter(|_| parallel.cp > 1 || parallel.ep > 1) {
         let instead = "leave it out: ZeRO then shards among all dp x cp ranks";
@@ -321,7 +317,6 @@ mod tests {
             ("cp=2,cp_kind=ring", "ring context parallelism"),
             ("cp=2,rank_order=pp,dp,tp", "each of pp, dp, cp and tp once"),
             ("ep=0", "1 or more"),
-            ("offload=true", "activation offload to the host"),
             ("recompute=auto", "chosen by device memory"),
             ("dp=4,cp=2,zero=1,shard=2", "ZeRO within groups"),
             ("dp=4,zero=1,shard=3", "does not divide"),

@@ -303,6 +303,15 @@ impl Cluster {
         self.host.map(|host| host.memory / host.devices as f64)
     }
 
+    /// Seconds in which a device copies bytes to host memory or back, while all devices of a node copy. Where the link is unknown, as
+    /// where devices are cores, the bytes are read and written at the bandwidth of the device's memory.
+    pub fn host_copy(&self, bytes: u64) -> f64 {
+        match self.host_bandwidth() {
+            bandwidth if bandwidth > 0.0 => bytes as f64 / bandwidth,
+            _ => 2.0 * bytes as f64 / self.device.memory_bandwidth,
+        }
+    }
+
     /// Bytes per second between a device and host memory, one way, while all devices of a node copy; 0 if unknown.
     pub fn host_bandwidth(&self) -> f64 {
         let shared = self.host.and_then(|host| Some(host.bandwidth? / host.devices as f64));

@@ -1,6 +1,8 @@
 //! `recompute`: recomputes the configured values in the backward instead of saving them (`transforms::recompute`), and
 //! activations whose recomputation is free. `recompute=auto` leaves the choice to an estimate, and nothing is recomputed here.
 //!
+//! It also marks the calls whose saved activations are offloaded to host memory.
+//!
 //! The pass is idempotent, so any dump can continue. If only the first layers of each stage are recomputed (`full:2`),
 //! a layer has two variants from here on. Stage assignment later decides which calls use which variant; until then the
 //! model's first calls recompute.
@@ -22,6 +24,9 @@ use transforms::recompute::{
 pub(crate) fn run(model: &mut Model, options: &PlanOptions, _: &Cluster) -> Result<(), PlanError> {
     if model.is_fully_specified() && model.has_mesh {
         return Ok(());
+    }
+    if options.parallel.offload {
+        model.calls.iter_mut().for_each(|call| call.offload = true);
     }
     check_names(model, &options.parallel.recompute)?;
     match &options.parallel.recompute {

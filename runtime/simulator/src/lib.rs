@@ -12,6 +12,7 @@
 //! - Started bodies run one after the other on the async stream, with communicators of their own. The instruction stream
 //!   pauses while a started body computes.
 //! - A message moves when both ends have started, and the sender's outgoing and the receiver's incoming link are free.
+//! - Copies to host memory run one after the other, and so do those back, at the rank's share of its node's link.
 //! - A sum over stages moves when all members have started.
 //! - A wait ends when its request completes.
 //!

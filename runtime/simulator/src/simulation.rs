@@ -50,7 +50,7 @@ pub(super) struct SimulatedRank<'a> {
 /// The operation of a token.
 #[derive(Clone, Copy)]
 enum InFlight {
-    /// A started body, with its end and its event.
+    /// A started body or a copy, with its end and its event.
     Until(f64, EventRef),
     /// An exchange, by number.
     Exchange(usize),
@@ -162,11 +162,23 @@ impl<'a> Simulation<'a> {
             Transfer::Sum { ranks } | Transfer::SumGradient { ranks, .. } | Transfer::ShareParam { ranks, .. } => {
                 self.exchanges.sum(ranks, rank, cost)
             }
+            Transfer::Offload => return self.copy(rank, token, &Stream::Offloads, cost),
+            Transfer::Load => return self.copy(rank, token, &Stream::Loads, cost),
         };
         self.ranks[rank].in_flight.insert(token, InFlight::Exchange(arrival.number));
         if arrival.complete {
             self.rendezvous(arrival.number, at_once(transfer, pipeline), self.ranks[rank].clock);
         }
+    }
+
+    /// Copies a bundle on the stream of its direction, once that is free.
+    fn copy(&mut self, rank: usize, token: Token, stream: &Stream, Cost { site, seconds }: Cost) {
+        let (track, clock) = (self.track(rank, stream), self.ranks[rank].clock);
+        let free = self.ranks[rank].free.entry(track).or_default();
+        let start = free.max(clock);
+        *free = start + seconds;
+        let place = self.trace.push(track, Event { site, start, seconds, run: None, awaits: None });
+        self.ranks[rank].in_flight.insert(token, InFlight::Until(start + seconds, place));
     }
 
     /// Moves the data of a complete exchange on one stream of each member, once all of these streams are free.

@@ -4,6 +4,7 @@
 use super::load::RankView;
 use super::rank_program::{Action, BodyStep, RankProgram};
 use super::recorder::{EventKind, RecordedEvent};
+use crate::backend::HostDirection;
 use crate::comm::{Communicator, ThreadRole};
 use ir::entity::SecondaryMap;
 use ir::graph::Model;
@@ -31,6 +32,7 @@ pub(super) fn decode<C: Communicator>(
     }
     decoder.exchanges();
     decoder.messages();
+    (0..decoder.ranks.len()).for_each(|rank| decoder.host_copies(rank));
     for rank in 0..decoder.ranks.len() {
         // The async worker comes first, since the main thread waits for it.
         decoder.thread(rank, ThreadRole::Async);
@@ -221,6 +223,23 @@ impl<'a, C: Communicator> Decoder<'a, C> {
         channels.iter().for_each(|sides| self.join(sides));
     }
 
+    /// The copies of a rank between its device and host memory.
+    fn host_copies(&mut self, rank: usize) {
+        for recorded in self.ranks[rank].recorded[0].clone() {
+            let EventKind::HostCopy(action) = recorded.kind else { continue };
+            let Action::StartCopies { direction, .. } = &self.ranks[rank].rank_program.actions[action as usize] else {
+                continue;
+            };
+            let stream = match direction {
+                HostDirection::Offload => Stream::Offloads,
+                HostDirection::Load => Stream::Loads,
+            };
+            let Some(site) = self.action_site(rank, action) else { continue };
+            let (kind, times, by_device) = (recorded.kind, self.times(&recorded), recorded.by_device);
+            self.join(&[ExchangeSide { rank, kind, stream, site, run: None, times, by_device }]);
+        }
+    }
+
     /// This side of a message, with the times of its copy if a device copied for this side.
     fn message(
         &mut self,
@@ -275,7 +294,10 @@ impl<'a, C: Communicator> Decoder<'a, C> {
                     Some((body, at)) => (Some(self.sums_site(body, step)), Some(at)),
                     None => (None, None),
                 },
-                EventKind::Exchange(_) | EventKind::StepExchange(..) | EventKind::Message(_) => (None, None),
+                EventKind::Exchange(_)
+                | EventKind::StepExchange(..)
+                | EventKind::Message(_)
+                | EventKind::HostCopy(_) => (None, None),
             };
             let Some(site) = site else { continue };
             let awaits = self.awaited(rank, recorded.kind);
@@ -341,6 +363,7 @@ fn started<C: Communicator>(
     match &rank_program.actions[action] {
         Action::StartRun { run, .. } => Some(EventKind::Run(*run as u32)),
         Action::Start { .. } => Some(EventKind::Exchange(action as u32)),
+        Action::StartCopies { .. } => Some(EventKind::HostCopy(action as u32)),
         _ => Some(EventKind::Action(action as u32)),
     }
 }

@@ -82,7 +82,7 @@ const LOOKED_AT: usize = 8;
 fn check_memory(model: &Model, program: &Program, taken: u64, memory_limit: u64) -> Result<(), Error> {
     let devices = model.mesh.devices();
     let stages = model.mesh.pipeline().map_or(1, |pp| model.mesh.axes[pp].size);
-    let arena = |class: &Class| class.arena.as_ref().map_or(0, |arena| arena.bytes);
+    let arena = |class: &Class| class.arena.as_ref().map_or(0, |arena| arena.bytes.saturating_add(arena.host));
     let of_class = |class: &Class| arena(class).saturating_mul(class.ranks.len() as u64 * (devices / stages));
     let arenas = program.classes.iter().map(of_class).fold(0, u64::saturating_add);
     let needed = arenas.saturating_add((taken / LOOKED_AT as u64).saturating_mul(devices));
@@ -118,13 +118,17 @@ fn load_rank<P: Platform>(
     rank: usize,
 ) -> Result<LoadedRank<P>, Refused> {
     let coordinates = model.mesh.coordinates(rank as u64);
-    let mut bytes = 0;
+    let (mut bytes, mut host_bytes) = (0, 0);
     for program in programs {
-        let arena = class_of(program, model, &coordinates)?.arena.as_ref();
-        bytes = bytes.max(arena.map_or(0, |arena| arena.bytes));
+        if let Some(arena) = &class_of(program, model, &coordinates)?.arena {
+            (bytes, host_bytes) = (bytes.max(arena.bytes), host_bytes.max(arena.host));
+        }
     }
     let arena_bytes = bytes.next_multiple_of(ALIGNMENT) as usize;
     let (mut backend, mut comm) = platform.connect(rank, arena_bytes).map_err(Refused::System)?;
+    if host_bytes > 0 {
+        backend.reserve_host(host_bytes as usize).map_err(Refused::System)?;
+    }
     let (mut async_backend, mut state) = (backend.fork()?, State::default());
     let backends = [&mut backend, &mut async_backend];
     let (comm_at, poison) = (&mut comm, options.poison);

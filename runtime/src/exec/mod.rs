@@ -15,6 +15,7 @@ mod executor;
 mod frees;
 mod load;
 mod mailbox;
+mod offload;
 mod places;
 mod platform;
 mod poison;

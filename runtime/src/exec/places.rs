@@ -5,7 +5,7 @@ use super::body::Operand;
 use ir::arena::{Arena, Place, Role};
 use ir::entity::SecondaryMap;
 use ir::graph::ParamInstance;
-use ir::ids::{Reg, Value};
+use ir::ids::{BodyId, Reg, Value};
 use ir::program::{Body, Class};
 use std::collections::HashMap;
 
@@ -17,6 +17,10 @@ pub(super) struct Places<'a> {
     registers: SecondaryMap<Reg, Option<u64>>,
     /// Offset of each value in each bundle.
     bundles: SecondaryMap<Reg, Option<HashMap<Value, u64>>>,
+    /// The body that made each bundle.
+    makers: SecondaryMap<Reg, Option<BodyId>>,
+    /// Place of each bundle in host memory.
+    hosts: SecondaryMap<Reg, Option<u64>>,
 }
 
 impl<'a> Places<'a> {
@@ -28,7 +32,15 @@ impl<'a> Places<'a> {
         let arena = class.arena.as_ref();
         let arena = arena.ok_or("the program does not say where its tensors lie: the pass `memory` has not run")?;
         let held = arena.residents.iter().map(|held| (((held.param, held.instance), &held.role), held.at)).collect();
-        Ok(Places { class, arena, held, registers: SecondaryMap::new(), bundles: SecondaryMap::new() })
+        Ok(Places {
+            class,
+            arena,
+            held,
+            registers: SecondaryMap::new(),
+            bundles: SecondaryMap::new(),
+            makers: SecondaryMap::new(),
+            hosts: SecondaryMap::new(),
+        })
     }
 
     /// The places that an instruction states.
@@ -67,8 +79,24 @@ impl<'a> Places<'a> {
         self.bundles[reg].iter().flatten().map(|(&value, &at)| (value, at)).collect()
     }
 
-    pub(super) fn set_bundle(&mut self, reg: Reg, values: HashMap<Value, u64>) {
+    pub(super) fn set_bundle(&mut self, reg: Reg, maker: BodyId, values: HashMap<Value, u64>) {
         self.bundles[reg] = Some(values);
+        self.makers[reg] = Some(maker);
+    }
+
+    /// The body that made a bundle.
+    pub(super) fn maker(&self, reg: Reg) -> Result<BodyId, String> {
+        self.makers[reg].ok_or_else(|| format!("%{} holds no bundle", self.class.regs[reg].name))
+    }
+
+    /// Place of a bundle in host memory.
+    pub(super) fn host(&self, reg: Reg) -> Result<u64, String> {
+        self.hosts[reg].ok_or_else(|| format!("%{} holds no bundle of host memory", self.class.regs[reg].name))
+    }
+
+    pub(super) fn set_host(&mut self, reg: Reg, maker: BodyId, at: u64) {
+        self.hosts[reg] = Some(at);
+        self.makers[reg] = Some(maker);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Compiled step of a rank. A rank program is immutable, so the rank's threads share it.
 
-use crate::backend::Span;
+use crate::backend::{HostCopy, HostDirection, Span};
 use crate::comm::{Communicator, Exchange, RegionPiece, ThreadRole};
 use ir::ids::ModelValue;
 use ir::types::DType;
@@ -59,6 +59,10 @@ pub(super) enum Action<C: Communicator> {
     StartMessage { channel: Arc<C::Channel>, span: Span, message_slot: usize },
     /// Waits until the message is complete.
     WaitMessage { channel: Arc<C::Channel>, message_slot: usize },
+    /// Starts to copy tensors to host memory or back.
+    StartCopies { copies: Vec<HostCopy>, direction: HostDirection, completion: usize },
+    /// Waits until the copies are there.
+    WaitCopies { completion: usize },
     /// Copies a register.
     Copy { to: Span, from: Span },
     /// Adds a register to another.

@@ -47,6 +47,8 @@ pub(super) enum EventKind {
     Exchange(u32),
     /// The copy that an action starts as the second end of a message, on a device.
     Message(u32),
+    /// The copies to host memory or back that an action starts.
+    HostCopy(u32),
 }
 
 impl EventRecorder {

@@ -2,6 +2,7 @@
 
 use super::body::{self, Extent, Operand};
 use super::frees::{self, Holder, Holders};
+use super::offload::CopiedBundle;
 use super::places::Places;
 use super::rank_program::{Action, ExchangeCall, Feed, RankProgram};
 use super::window::widest;
@@ -123,13 +124,15 @@ pub(super) struct CompiledBody {
 }
 
 /// An operation in flight.
-enum InFlight<C: Communicator> {
+pub(super) enum InFlight<C: Communicator> {
     /// A started body, in a completion slot.
     Body(usize),
     /// An exchange, in a completion slot; for a sum its register and offset.
     Exchange(usize, Arc<ExchangeCall<C>>, Option<(Reg, u64)>),
     /// A message in a message slot; for a receive its destination offset.
     Message(usize, Arc<C::Channel>, Option<u64>),
+    /// Copies of a bundle, in a completion slot.
+    Copies(usize, CopiedBundle),
 }
 
 /// Compiler of one instruction stream.
@@ -212,7 +215,7 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
             Instr::Feed { out, .. } | Instr::LossGrad { out } => {
                 freed = self.holders.hold(register(*out), span(self, *out)?);
             }
-            Instr::Run { token, body, args, bundles, results, keep, .. } => {
+            Instr::Run { token, args, bundles, results, keep, .. } => {
                 if let Some(token) = token {
                     let read = args.iter().chain(bundles).flat_map(|&reg| self.holders.held(register(reg)));
                     let read = read.collect();
@@ -222,11 +225,7 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
                     freed.extend(self.holders.hold(register(reg), span(self, reg)?));
                 }
                 if let Some(reg) = *keep {
-                    let kept = self.places.bundle(reg).into_iter().map(|(value, at)| {
-                        let ty = &self.program.bodies[*body].values[value].ty;
-                        Extent::of(ty, &self.loader.model.mesh, &self.loader.coordinates).at(at)
-                    });
-                    let kept = kept.collect();
+                    let kept = self.bundle(reg);
                     freed.extend(self.holders.hold(register(reg), kept));
                 }
             }
@@ -236,6 +235,9 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
                 match (transfer, self.rank_program.actions.last()) {
                     (Transfer::Recv { .. }, Some(Action::StartMessage { span, .. })) => moved.push(*span),
                     (Transfer::Sum { .. }, Some(Action::Start { to, .. })) => moved.push(*to),
+                    (Transfer::Load, Some(Action::StartCopies { copies, .. })) => {
+                        moved.extend(copies.iter().map(|copy| copy.span));
+                    }
                     _ => {}
                 }
                 if let (Transfer::Sum { .. }, Some(reg)) = (transfer, operand) {
@@ -246,7 +248,9 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
             Instr::Wait { token, result } => {
                 // The result, if there is one, takes over before the operation lets go.
                 if let Some(reg) = self.summed.remove(token).or(*result) {
-                    freed.extend(self.holders.hold(register(reg), span(self, reg)?));
+                    let is_tensor = self.class.regs[reg].ty.is_some();
+                    let spans = if is_tensor { span(self, reg)? } else { self.bundle(reg) };
+                    freed.extend(self.holders.hold(register(reg), spans));
                 }
                 freed.extend(self.holders.release(Holder::InFlight(*token)));
             }
@@ -346,6 +350,8 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
                 let (ranks, me) = self.members(ranks)?;
                 self.exchange(Exchange::sum(ranks, me, span.len), [span, span], None)
             }
+            Transfer::Offload => self.offload(at, operand.ok_or("an offload has no operand")?),
+            Transfer::Load => self.load(at, operand.ok_or("a load has no operand")?),
             Transfer::ShareParam { param, instance, from, ranks } => {
                 let span = self.kept((*param, *instance), &Role::Param)?;
                 let from = ranks.iter().position(|rank| rank == from).ok_or("who shares a parameter holds it not")?;
@@ -353,6 +359,10 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
                 self.exchange(Exchange::broadcast(ranks, me, from, span.len), [span, span], None)
             }
         }
+    }
+
+    pub(super) fn acquire_completion(&mut self) -> usize {
+        acquire(&mut self.completions)
     }
 
     fn message(&mut self, channel: Arc<C::Channel>, span: Span, destination: Option<u64>) -> InFlight<C> {
@@ -391,6 +401,11 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
                 }
                 self.message_slots[message_slot] = false;
                 self.rank_program.actions.push(Action::WaitMessage { channel, message_slot });
+            }
+            InFlight::Copies(completion, copied) => {
+                self.copied(result.ok_or("a copy has no result")?, copied);
+                self.completions[completion] = false;
+                self.rank_program.actions.push(Action::WaitCopies { completion });
             }
         }
         Ok(())

@@ -48,7 +48,7 @@ impl<B: Backend, C: Communicator> RowLoader<'_, '_, B, C> {
         if let Some(reg) = *keep {
             let kept = body.keeps.iter().map(|&value| Ok((value, frame.at(Operand::Value(value))?)));
             let kept = kept.collect::<Result<_, _>>().map_err(failed)?;
-            self.places.set_bundle(reg, kept);
+            self.places.set_bundle(reg, *id, kept);
         }
         let instr = at as u32;
         self.rank_program.runs.push(BodyRun { instr, code, microbatch, index, places, accumulates, leaves, freed });

@@ -136,6 +136,7 @@ fn build(mesh: Mesh) -> Built {
         args,
         params,
         slice: None,
+        offload: false,
         comments: Vec::new(),
         span: Span::default(),
     };

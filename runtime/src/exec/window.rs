@@ -39,6 +39,7 @@ pub(super) fn widest<C: Communicator>(rank_program: &RankProgram<C>) -> usize {
                 windows.begin(Arc::as_ptr(channel).addr(), Slot::Message(*message_slot));
             }
             Action::WaitMessage { message_slot, .. } => windows.end(Slot::Message(*message_slot)),
+            Action::StartCopies { .. } | Action::WaitCopies { .. } => {}
             Action::Feed { .. } | Action::Copy { .. } | Action::Add { .. } | Action::Out { .. } => {}
         }
     }

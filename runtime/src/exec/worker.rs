@@ -169,6 +169,14 @@ impl<B: Backend + 'static, C: Communicator> Worker<B, C> {
                 })?;
                 comm.receive_message(channel, number);
             }
+            Action::StartCopies { copies, direction, completion } => {
+                let events = [begin_event(*completion), end_event(*completion)];
+                let times = backend.copy_host(copies, *direction, events);
+                if let Some(recorder) = self.context.recorder.as_ref().filter(|recorder| recorder.is_on()) {
+                    recorder.record(EventKind::HostCopy(at as u32), times);
+                }
+            }
+            Action::WaitCopies { completion } => backend.wait(end_event(*completion)),
             Action::Copy { to, from } => backend.copy(*to, *from),
             Action::Add { into, from } => backend.add(*into, *from),
             Action::Out { place, from } => backend.report(*place, *from),

@@ -57,7 +57,17 @@ fn one_op(case: &Case) -> Model {
     }
     let block = model.blocks.push(block);
     let (comments, span) = (Vec::new(), Span::default());
-    model.calls.push(Call { results: Vec::new(), block, repeat: None, args, params, slice: None, comments, span });
+    model.calls.push(Call {
+        results: Vec::new(),
+        block,
+        repeat: None,
+        args,
+        params,
+        slice: None,
+        offload: false,
+        comments,
+        span,
+    });
     model
 }
 

@@ -88,6 +88,10 @@ pub enum Stream {
     Sends,
     /// Messages from other stages.
     Receives,
+    /// Copies to host memory.
+    Offloads,
+    /// Copies from host memory.
+    Loads,
 }
 
 /// An event with its duration.
@@ -197,6 +201,8 @@ impl Stream {
             Stream::AsyncCollectives(axes) => format!("over {axes}, async runs"),
             Stream::Sends => "sends".to_string(),
             Stream::Receives => "receives".to_string(),
+            Stream::Offloads => "to host memory".to_string(),
+            Stream::Loads => "from host memory".to_string(),
         }
     }
 }

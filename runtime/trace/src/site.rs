@@ -1,8 +1,9 @@
 //! Program locations, as events name them, with their FLOPs and bytes on one rank.
 
+use ir::arena::BundleLayout;
 use ir::fused::Fused;
 use ir::graph::{Model, Stmt};
-use ir::ids::{Token, Value};
+use ir::ids::{BodyId, Token, Value};
 use ir::mesh::{Axes, Mesh};
 use ir::ops::KernelOp;
 use ir::program::{Body, BodyInstr, Class, Instr, Program, Transfer};
@@ -108,10 +109,14 @@ pub fn instr_site(model: &Model, program: &Program, class: &Class, at: usize) ->
         }),
         Instr::Start { token, transfer, operand } => {
             let (op, what) = transfer_name(model, class, at, *token, transfer, *operand);
-            let bytes = moved_by(model, class, transfer, *operand);
+            let is_copy = matches!(transfer, Transfer::Offload | Transfer::Load);
+            let bytes = match is_copy {
+                true => copied_by(model, program, class, at, *operand),
+                false => moved_by(model, class, transfer, *operand),
+            };
             Some(TraceSite {
                 bytes,
-                axes: pipeline,
+                axes: if is_copy { String::new() } else { pipeline },
                 ..TraceSite::plain(format!("{op} {what}"), op, SiteKind::Transfer)
             })
         }
@@ -131,8 +136,44 @@ pub fn moved_by(model: &Model, class: &Class, transfer: &Transfer, operand: Opti
         Transfer::Send { .. } | Transfer::Sum { .. } => operand.and_then(|reg| class.regs[reg].ty.as_ref()),
         Transfer::Recv { ty, .. } => Some(ty),
         Transfer::SumGradient { param, .. } | Transfer::ShareParam { param, .. } => Some(&model.params[*param].ty),
+        Transfer::Offload | Transfer::Load => None,
     };
     ty.map_or(0, |ty| ty.local_bytes(&model.mesh))
+}
+
+/// Bytes of a bundle of one rank that is copied to host memory or back before an instruction of the row.
+pub(super) fn copied_by(
+    model: &Model,
+    program: &Program,
+    class: &Class,
+    at: usize,
+    bundle: Option<ir::ids::Reg>,
+) -> u64 {
+    let Some(body) = bundle.and_then(|bundle| maker_of(class, at, bundle)).map(|body| &program.bodies[body]) else {
+        return 0;
+    };
+    let layout = body.frame.as_ref().map(|frame| BundleLayout::of(body, frame, &model.mesh));
+    layout.map_or(0, |layout| layout.tensors.iter().map(|tensor| tensor.bytes).sum())
+}
+
+/// The body whose run made a bundle, or the one that it is a copy of.
+fn maker_of(class: &Class, at: usize, bundle: ir::ids::Reg) -> Option<BodyId> {
+    let made = |instr: &Instr| match instr {
+        Instr::Run { keep, body, .. } if *keep == Some(bundle) => Some(Ok(*body)),
+        Instr::Wait { token, result } if *result == Some(bundle) => Some(Err(*token)),
+        _ => None,
+    };
+    let (place, made) = class.instrs[..at].iter().enumerate().rev().find_map(|(at, instr)| Some((at, made(instr)?)))?;
+    let token = match made {
+        Ok(body) => return Some(body),
+        Err(token) => token,
+    };
+    class.instrs[..place].iter().enumerate().rev().find_map(|(start, instr)| match instr {
+        Instr::Start { token: started, operand: Some(operand), .. } if *started == token => {
+            maker_of(class, start, *operand)
+        }
+        _ => None,
+    })
 }
 
 impl TraceSite {
@@ -251,6 +292,8 @@ fn transfer_name(
         Transfer::Sum { .. } => ("sum", reg(operand)),
         Transfer::SumGradient { param: id, instance, .. } => ("sum_gradient", param(*id, *instance)),
         Transfer::ShareParam { param: id, instance, .. } => ("share_param", param(*id, *instance)),
+        Transfer::Offload => ("offload", reg(operand)),
+        Transfer::Load => ("load", reg(operand)),
     }
 }
 
@@ -260,7 +303,8 @@ fn awaited(model: &Model, program: &Program, class: &Class, at: usize, token: To
         match instr {
             Instr::Start { token: started, transfer, operand } if *started == token => {
                 let (op, what) = transfer_name(model, class, start, token, transfer, *operand);
-                return (format!("wait {op} {what}"), true);
+                let is_copy = matches!(transfer, Transfer::Offload | Transfer::Load);
+                return (format!("wait {op} {what}"), !is_copy);
             }
             Instr::Run { token: Some(started), body, .. } if *started == token => {
                 return (format!("wait {}", program.bodies[*body].name), false);

@@ -63,7 +63,9 @@ fn moved(transfer: &Transfer) -> Uses<'static> {
             Some(Resident::Tensor((param, instance), crate::graph::GRADIENT))
         }
         Transfer::ShareParam { param, instance, .. } => Some(Resident::Tensor((param, instance), "")),
-        Transfer::Send { .. } | Transfer::Recv { .. } | Transfer::Sum { .. } => None,
+        Transfer::Send { .. } | Transfer::Recv { .. } | Transfer::Sum { .. } | Transfer::Offload | Transfer::Load => {
+            None
+        }
     };
     Uses { changes: resident.into_iter().collect(), ..Uses::default() }
 }

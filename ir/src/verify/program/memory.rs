@@ -3,7 +3,7 @@
 use super::{Violation, class_of, pipeline_ranks};
 use crate::arena::Place;
 use crate::graph::{ArgKind, Block, Model, ParamInstance};
-use crate::ids::{Reg, Token, Value};
+use crate::ids::{BodyId, Reg, Token, Value};
 use crate::program::{Body, BodyInstr, Class, Instr, Program, Source, Transfer};
 use crate::types::Type;
 use std::collections::{HashMap, HashSet};
@@ -33,6 +33,7 @@ fn peak(model: &Model, program: &Program, rank: u32) -> (u64, usize) {
     let mut regs = LiveParts::new();
     // Buffers of receives and async runs, until their waits.
     let mut flying: HashMap<Token, Vec<usize>> = HashMap::new();
+    let mut copies = Copies::default();
     let mut place = 0;
     for (position, instr) in class.instrs.iter().enumerate() {
         let before = heap.most;
@@ -45,11 +46,25 @@ fn peak(model: &Model, program: &Program, rank: u32) -> (u64, usize) {
             Instr::Start { token, transfer: Transfer::Recv { ty, .. }, .. } => {
                 flying.insert(*token, vec![heap.allocate(Some(ty), model)]);
             }
+            Instr::Start { token, transfer: transfer @ (Transfer::Offload | Transfer::Load), operand: Some(reg) } => {
+                let maker = copies.makers.get(reg).map(|&id| &program.bodies[id]);
+                let loads = matches!(transfer, Transfer::Load);
+                let parts = maker.filter(|_| loads).map(|body| heap.bundle(model, body)).unwrap_or_default();
+                copies.flying.insert(*token, (*reg, parts));
+            }
+            Instr::Wait { token, result: Some(reg) } if copies.flying.contains_key(token) => {
+                if let Some((from, parts)) = copies.flying.remove(token) {
+                    let maker = copies.makers.get(&from).copied();
+                    copies.makers.extend(maker.map(|maker| (*reg, maker)));
+                    regs.insert(*reg, parts);
+                }
+            }
             Instr::Wait { token, result } => match (result, flying.remove(token).as_deref()) {
                 (Some(reg), Some(&[buffer])) => drop(regs.insert(*reg, HashMap::from([(None, buffer)]))),
                 (_, held) => held.into_iter().flatten().for_each(|&buffer| heap.release(buffer)),
             },
             Instr::Run { token, body, args, bundles, results, keep, .. } => {
+                copies.makers.extend(keep.map(|reg| (reg, *body)));
                 let body = &program.bodies[*body];
                 let env = heap.run(model, body, args, bundles, &regs);
                 for (reg, value) in results.iter().zip(&body.results) {
@@ -86,6 +101,15 @@ fn peak(model: &Model, program: &Program, rank: u32) -> (u64, usize) {
 /// The buffers of a register: that of its tensor, or those of a bundle by block value.
 type LiveParts = HashMap<Reg, HashMap<Option<Value>, usize>>;
 
+/// Copies of bundles to host memory and back.
+#[derive(Default)]
+struct Copies {
+    /// The body that made each bundle.
+    makers: HashMap<Reg, BodyId>,
+    /// Per copy in flight, the bundle that is copied, and the buffers of the copy on the device.
+    flying: HashMap<Token, (Reg, HashMap<Option<Value>, usize>)>,
+}
+
 #[derive(Default)]
 struct Heap {
     bytes: Vec<u64>,
@@ -114,6 +138,21 @@ impl Heap {
         if self.holders[buffer] == 0 {
             self.now -= self.bytes[buffer];
         }
+    }
+
+    /// Buffers for the bundle that a body makes, by value.
+    fn bundle(&mut self, model: &Model, body: &Body) -> HashMap<Option<Value>, usize> {
+        let mut known: HashMap<Value, usize> = HashMap::new();
+        let buffer = |&value: &Value| {
+            let root = root(body, value);
+            let buffer = match known.get(&root) {
+                Some(&buffer) => self.share(buffer),
+                None => self.allocate(Some(&body.values[value].ty), model),
+            };
+            known.insert(root, buffer);
+            (Some(value), buffer)
+        };
+        body.keeps.iter().map(buffer).collect()
     }
 
     /// Runs a body; returns the buffers that are live at its end.

@@ -99,7 +99,8 @@ fn tokens(instr: &Instr, touched: Touches, state: &mut RegisterState, say: &mut 
     match instr {
         Instr::Start { token, transfer, operand } => {
             let receives = matches!(transfer, Transfer::Recv { .. });
-            let needs = matches!(transfer, Transfer::Send { .. } | Transfer::Sum { .. });
+            let copies = matches!(transfer, Transfer::Offload | Transfer::Load);
+            let needs = copies || matches!(transfer, Transfer::Send { .. } | Transfer::Sum { .. });
             if needs && operand.is_none() || receives && operand.is_some() {
                 say("token", format!("the transfer of {token} has a wrong operand"));
             }

@@ -32,6 +32,16 @@ pub(super) fn check(model: &Model, program: &Program, index: usize, found: &mut 
                 let right = result.is_some_and(|reg| ty(reg) == Some(sent));
                 (!right).then(|| "a receive must give a register of its type".to_string())
             }
+            Instr::Start { transfer: Transfer::Offload | Transfer::Load, token, operand } => {
+                let result = class.instrs.iter().find_map(|other| match other {
+                    Instr::Wait { token: waited, result } if waited == token => *result,
+                    _ => None,
+                });
+                let is_bundle =
+                    |reg: Option<Reg>| reg.and_then(|reg| class.regs.get(reg)).is_some_and(|data| data.ty.is_none());
+                (!is_bundle(*operand) || !is_bundle(result))
+                    .then(|| "a copy to or from host memory takes a bundle and gives one".to_string())
+            }
             Instr::Out { reg, .. } => {
                 let reduced = ty(*reg).is_some_and(|ty| ty.partial.is_none());
                 (!reduced).then(|| "an output is partial".to_string())

@@ -49,7 +49,17 @@ fn model() -> Model {
     model.inputs.push(ModelInput { value: x, kind: ArgKind::Input, ty: sharded() });
     for (block, args, results) in [(first, vec![x], vec![y]), (second, vec![y], vec![])] {
         let (params, comments, span) = (Vec::new(), Vec::new(), Span::default());
-        model.calls.push(Call { results, block, repeat: None, args, params, slice: None, comments, span });
+        model.calls.push(Call {
+            results,
+            block,
+            repeat: None,
+            args,
+            params,
+            slice: None,
+            offload: false,
+            comments,
+            span,
+        });
     }
     model
 }

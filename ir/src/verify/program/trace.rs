@@ -173,6 +173,7 @@ impl Trace<'_> {
                 }
             }
             Transfer::Send { .. } | Transfer::Recv { .. } | Transfer::Sum { .. } => {}
+            Transfer::Offload | Transfer::Load => {}
         }
     }
 
@@ -193,6 +194,10 @@ impl Trace<'_> {
                 let parts: Vec<Parts> = members.iter().filter_map(|at| self.sent.get(at).cloned()).collect();
                 let sum = parts.into_iter().fold(Parts::new(), |sum, more| self.join(sum, more));
                 self.set(*reg, sum);
+            }
+            (Transfer::Offload | Transfer::Load, Some(reg), Some(copy)) => {
+                let bundle = self.rank().bundles.get(reg).copied();
+                self.rank().bundles.extend(bundle.map(|bundle| (copy, bundle)));
             }
             _ => {}
         }

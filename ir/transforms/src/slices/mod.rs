@@ -213,6 +213,7 @@ impl Calls<'_> {
                     repeat: call.repeat.as_ref().map(|repeat| Repeat { range: index..index + 1, ..repeat.clone() }),
                     args,
                     slice: Some(slice as u32),
+                    offload: call.offload,
                     comments: if instance == 0 && slice == 0 { call.comments.clone() } else { Vec::new() },
                     ..call.clone()
                 });

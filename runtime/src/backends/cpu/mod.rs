@@ -28,7 +28,9 @@ use self::split::Split;
 use self::tally::Tally;
 use super::sizes;
 use crate::arena::Arena;
-use crate::backend::{Backend, GroupSite, GroupStmt, KernelSite, LaunchSite, Memory, Span, updated};
+use crate::backend::{
+    Backend, GroupSite, GroupStmt, HostCopy, HostDirection, KernelSite, LaunchSite, Mark, Memory, Span, updated,
+};
 use border::Border;
 use ir::arena::ALIGNMENT;
 use ir::ops::KernelOp;
@@ -40,6 +42,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// The processor, for one thread of one rank.
 pub struct Cpu {
     arena: Arc<Arena>,
+    /// Memory of offloaded tensors.
+    host: Arc<Arena>,
     par: Par,
     /// Scratch memory of kernels.
     scratch: Vec<f32>,
@@ -125,9 +129,10 @@ impl Cpu {
     /// # Panics
     /// If there is no memory at all.
     pub fn new(threads: usize) -> Cpu {
-        let arena = Arc::new(Arena::new(0).expect("some memory"));
+        let [arena, host] = [(); 2].map(|()| Arc::new(Arena::new(0).expect("some memory")));
         Cpu {
             arena,
+            host,
             par: Par(threads.max(1)),
             scratch: Vec::new(),
             partials: Vec::new(),
@@ -256,9 +261,29 @@ impl Backend for Cpu {
         Ok(())
     }
 
+    fn reserve_host(&mut self, bytes: usize) -> Result<(), String> {
+        self.host = Arc::new(Arena::new(bytes)?);
+        Ok(())
+    }
+
+    fn copy_host(&mut self, copies: &[HostCopy], direction: HostDirection, _: [usize; 2]) -> [Mark; 2] {
+        let start = self.mark();
+        for &HostCopy { span, host } in copies {
+            let away = Span { offset: host, ..span };
+            let (to, from) = match direction {
+                HostDirection::Offload => ((&self.host, away), (&self.arena, span)),
+                HostDirection::Load => ((&self.arena, span), (&self.host, away)),
+            };
+            // SAFETY: the two are memories apart, and nobody else touches these places now.
+            let (to, from) = unsafe { (to.0.bytes_mut(to.1), from.0.bytes(from.1)) };
+            to.copy_from_slice(from);
+        }
+        [start, self.mark()]
+    }
+
     fn fork(&self) -> Result<Cpu, String> {
-        let (arena, shared) = (self.arena.clone(), self.shared.clone());
-        Ok(Cpu { arena, fork: next_fork(&self.shared)?, shared, space: self.space, ..Cpu::new(self.par.0) })
+        let (arena, host, shared) = (self.arena.clone(), self.host.clone(), self.shared.clone());
+        Ok(Cpu { arena, host, fork: next_fork(&self.shared)?, shared, space: self.space, ..Cpu::new(self.par.0) })
     }
 
     fn record(&mut self, _: usize) {}

@@ -9,12 +9,12 @@ use super::lower::element;
 use super::marks::Marks;
 use super::matmul::{Addresses, Arithmetic, Matmul};
 use super::medium::DeviceMemory;
-use super::memory::Arena;
+use super::memory::{Arena, Pinned};
 use super::plan::{Place, Plan, Stage, Work, plan, plan_group};
 use super::staging::Staging;
 use super::stream::{Event, Stream};
 use super::text::Text;
-use crate::backend::{Backend, GroupSite, KernelSite, LaunchSite, Mark, Memory, Span};
+use crate::backend::{Backend, GroupSite, HostCopy, HostDirection, KernelSite, LaunchSite, Mark, Memory, Span};
 use crate::comm::ThreadRole;
 use ir::ops::KernelOp;
 use ir::types::DType;
@@ -38,6 +38,8 @@ pub struct Cuda {
     events: Events,
     marks: Arc<Marks>,
     arena: Arc<Arena>,
+    /// Memory of offloaded tensors, and the streams of the copies to the host and back; none if nothing is offloaded.
+    host: Option<(Pinned, [Stream; 2])>,
     /// The seed and the step, and the counts of the experts' choices, of all threads of the rank.
     shared: Arc<Arena>,
     /// Scratch memory of launches; its size is that of the largest need.
@@ -106,6 +108,7 @@ impl Cuda {
             events,
             marks,
             arena,
+            host: None,
             shared,
             scratch: Arena::new(device, 0)?,
             matmul: Matmul::new(device)?,
@@ -208,6 +211,32 @@ impl Cuda {
         Ok(())
     }
 
+    /// Copies on the stream of a direction, from one event to another.
+    fn copy_on_stream(
+        &mut self,
+        copies: &[HostCopy],
+        direction: HostDirection,
+        [begin, end]: [usize; 2],
+    ) -> Result<[Mark; 2], Error> {
+        let (begin, end) = (self.event(begin)?, self.event(end)?);
+        let (arena, marks) = (&self.arena, &self.marks);
+        let Some((memory, streams)) = &mut self.host else { panic!("no host memory was reserved") };
+        let stream = &streams[direction as usize];
+        let mark = || Ok(marks.mark(stream)?.unwrap_or_else(|| Mark::Host(Instant::now())));
+        stream.wait(&begin)?;
+        let began = mark()?;
+        for &HostCopy { span, host } in copies.iter().filter(|copy| copy.span.len > 0) {
+            let (device, away) = (arena.address(span.offset, span.bytes()), host..host + span.bytes());
+            // SAFETY: as in `launch`; the program gives no two tensors one place, and waits for the copy.
+            match direction {
+                HostDirection::Offload => unsafe { stream.download(&mut memory.bytes_mut()[away], device)? },
+                HostDirection::Load => unsafe { stream.upload(device, &memory.bytes()[away])? },
+            }
+        }
+        stream.record(&end)?;
+        Ok([began, mark()?])
+    }
+
     /// `into += from`, by a kernel that is compiled at first use.
     fn sum(&mut self, into: Span, from: Span) -> Result<(), Error> {
         let known = self.adding.iter().position(|(dtype, _)| *dtype == into.dtype);
@@ -267,6 +296,18 @@ impl Backend for Cuda {
     fn reserve(&mut self, bytes: usize) -> Result<(), String> {
         self.arena = Arc::new(Arena::new(&self.device, bytes).map_err(|why| why.to_string())?);
         Ok(())
+    }
+
+    fn reserve_host(&mut self, bytes: usize) -> Result<(), String> {
+        let taken =
+            || Ok((Pinned::new(&self.device, bytes)?, [Stream::new(&self.device)?, Stream::new(&self.device)?]));
+        self.host = Some(taken().map_err(|why: Error| why.to_string())?);
+        Ok(())
+    }
+
+    fn copy_host(&mut self, copies: &[HostCopy], direction: HostDirection, [begin, end]: [usize; 2]) -> [Mark; 2] {
+        self.record(begin);
+        must(self.copy_on_stream(copies, direction, [begin, end]))
     }
 
     fn fork(&self) -> Result<Cuda, String> {

@@ -58,7 +58,7 @@ fn arena(model: &Model, program: &Program, class: &Class) -> Arena {
     }
     let scalars = ["lr", "step", "clip"].map(|name| (name.to_string(), allocator.take(4))).into();
     let at = class.instrs.iter().map(|instr| states(model, program, class, instr, &mut allocator)).collect();
-    Arena { bytes: allocator.0, residents, scalars, at }
+    Arena { bytes: allocator.0, host: 0, residents, scalars, at }
 }
 
 /// Offsets that an instruction states.

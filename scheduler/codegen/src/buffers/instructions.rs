@@ -1,8 +1,9 @@
 //! Walk of an instruction stream from first to last: the values that each instruction creates, and their holders.
 
 use super::frame::{FrameLayout, Given};
-use super::interval::aligned;
+use super::interval::{Interval, aligned};
 use super::needs::{At, BufferUse, Needs};
+use ir::arena::BundleLayout;
 use ir::entity::{PrimaryMap, SecondaryMap};
 use ir::graph::Model;
 use ir::ids::{BodyId, Reg, Token};
@@ -18,6 +19,8 @@ pub(super) type FrameLayouts = PrimaryMap<BodyId, FrameLayout>;
 enum Holding {
     Tensor(Option<usize>),
     Bundle(BodyId, Vec<Option<usize>>),
+    /// A bundle in host memory: the body that made it, and its interval there.
+    Host(BodyId, usize),
 }
 
 /// Operation in flight.
@@ -29,6 +32,8 @@ struct Request {
     sum: Option<Reg>,
     /// Part that a receive or a sum defines.
     result: Option<usize>,
+    /// The copy of a bundle.
+    copy: Option<Holding>,
 }
 
 /// Source of an argument: the index of a bundle of the run, and the index of a value there; `None` for other sources.
@@ -123,6 +128,10 @@ impl Walk<'_> {
         let parts = match self.registers[reg].take() {
             Some(Holding::Tensor(part)) => vec![part],
             Some(Holding::Bundle(_, parts)) => parts,
+            Some(Holding::Host(_, interval)) => {
+                self.needs.host[interval].to = self.now;
+                Vec::new()
+            }
             None => Vec::new(),
         };
         parts.into_iter().flatten().for_each(|part| self.needs.release(part, self.now));
@@ -149,7 +158,32 @@ impl Walk<'_> {
 
     fn start(&mut self, token: Token, transfer: &Transfer, operand: Option<Reg>) -> Vec<At> {
         let mut request = Request::default();
+        let held = operand.and_then(|reg| self.registers[reg].clone());
         match transfer {
+            Transfer::Offload => {
+                let Some(Holding::Bundle(maker, parts)) = held else { return Vec::new() };
+                request.holds.extend(parts.into_iter().flatten());
+                request.copy = Some(Holding::Host(maker, self.needs.host.len()));
+                let (size, from) = (self.layout(maker).bytes, self.now);
+                self.needs.host.push(Interval { size, from, to: self.class.instrs.len() });
+                self.fly(token, request);
+                return vec![At::Host(self.needs.host.len() - 1)];
+            }
+            Transfer::Load => {
+                let Some(Holding::Host(maker, _)) = held else { return Vec::new() };
+                let layout = self.layout(maker);
+                let pieces: Vec<(u64, u64)> =
+                    layout.tensors.iter().map(|tensor| (tensor.offset, aligned(tensor.bytes))).collect();
+                let parts = self.needs.block(BufferUse::Activations, self.now, false, &pieces);
+                let at = At::Buffer(self.needs.blocks.len() - 1);
+                request.holds.extend(parts.clone());
+                request.copy = Some(Holding::Bundle(
+                    maker,
+                    layout.saved.iter().map(|&tensor| Some(parts.start + tensor)).collect(),
+                ));
+                self.fly(token, request);
+                return vec![at];
+            }
             Transfer::Recv { ty, .. } => {
                 let bytes = self.bytes(ty);
                 request.result = Some(self.whole(BufferUse::StageIo, bytes));
@@ -166,6 +200,11 @@ impl Walk<'_> {
         at
     }
 
+    /// The layout of a copy of the bundle that a body makes.
+    fn layout(&self, maker: BodyId) -> BundleLayout {
+        BundleLayout::of(&self.program.bodies[maker], &self.layouts[maker].frame, &self.model.mesh)
+    }
+
     fn fly(&mut self, token: Token, request: Request) {
         request.holds.iter().for_each(|&part| self.needs.hold(part));
         self.requests.insert(token, request);
@@ -175,6 +214,12 @@ impl Walk<'_> {
         let Some(request) = self.requests.remove(&token) else { return };
         if let (Some(reg), Some(part)) = (result.or(request.sum), request.result) {
             self.replace(reg, part);
+        }
+        if let (Some(reg), Some(copy)) = (result, request.copy) {
+            if let Holding::Bundle(_, parts) = &copy {
+                parts.iter().flatten().for_each(|&part| self.needs.hold(part));
+            }
+            self.registers[reg] = Some(copy);
         }
         request.holds.into_iter().for_each(|part| self.needs.release(part, self.now));
     }
@@ -244,7 +289,7 @@ impl Walk<'_> {
         let mut part = |(arg, place): (&ir::program::BodyArg, &InBundle)| match arg.source {
             Source::Row => rows.next().and_then(|&reg| self.registers[reg].as_ref()).and_then(|held| match held {
                 Holding::Tensor(part) => *part,
-                Holding::Bundle(..) => None,
+                Holding::Bundle(..) | Holding::Host(..) => None,
             }),
             _ => place.and_then(|(bundle, place)| kept[bundle][place]),
         };

@@ -18,6 +18,7 @@ use instructions::FrameLayouts;
 use ir::arena::Arena;
 use ir::graph::Model;
 use ir::program::{Class, Program};
+use pack::Packed;
 pub use report::{ClassReport, report};
 
 /// Fills the frames of all bodies and the arenas of all classes. A program that shares its ranks with another that is run
@@ -45,10 +46,8 @@ fn arena(model: &Model, program: &Program, beside: Option<&Program>, layouts: &F
     };
     let (scalars, end) = resident::scalars(model, program, class, end);
     let needs = instructions::needs(model, program, layouts, class);
-    let packed = pack::pack(&needs, layouts, class, end);
-    let place = |place: u64| end + place;
-    let at = packed.at.into_iter().map(|at| at.into_iter().map(place).collect()).collect();
-    Arena { bytes: end + packed.bytes, residents, scalars, at }
+    let Packed { bytes, host, at } = pack::pack(&needs, layouts, class, end);
+    Arena { bytes, host, residents, scalars, at }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Memory needs of an instruction stream: blocks of bytes, each of parts that live until their last holder releases them.
 
+use super::interval::Interval;
 use std::ops::Range;
 
 /// Purpose of a block.
@@ -44,6 +45,8 @@ pub(super) enum At {
     BufferPart(usize),
     /// That of a block.
     Buffer(usize),
+    /// That of an interval of host memory.
+    Host(usize),
     /// That of the scratch of a run that the row waits for.
     Scratch,
     /// No tensor is there.
@@ -55,6 +58,8 @@ pub(super) enum At {
 pub(super) struct Needs {
     pub(super) blocks: Vec<Buffer>,
     pub(super) parts: Vec<BufferPart>,
+    /// The bundles in host memory.
+    pub(super) host: Vec<Interval>,
     /// Per instruction, the places that it states.
     pub(super) at: Vec<Vec<At>>,
 }

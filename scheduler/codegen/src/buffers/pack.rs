@@ -11,15 +11,18 @@
 
 use super::bound::{LiveBytes, live_bytes};
 use super::instructions::FrameLayouts;
+use super::interval;
 use super::needs::{At, Needs};
 use super::scratch::Scratches;
 use super::walk::{Placed, Walk, merged};
 use ir::program::Class;
 use std::cmp::Reverse;
 
-/// Places for all that a row needs, from 0.
+/// Places for all that a row needs.
 pub(super) struct Packed {
     pub(super) bytes: u64,
+    /// Bytes of host memory.
+    pub(super) host: u64,
     /// Per instruction.
     pub(super) at: Vec<Vec<u64>>,
 }
@@ -65,14 +68,20 @@ pub(super) fn pack(needs: &Needs, layouts: &FrameLayouts, class: &Class, held: u
         }
     }
     let (bytes, places, scratches) = best.unwrap_or_default();
+    let (host, in_host) = interval::pack(&needs.host);
     let place = |now: usize, at: &At| match *at {
-        At::BufferPart(part) => places[needs.parts[part].block] + needs.parts[part].offset,
-        At::Buffer(block) => places[block],
-        At::Scratch => scratches.at[now],
-        At::Nowhere => 0,
+        At::BufferPart(part) => held + places[needs.parts[part].block] + needs.parts[part].offset,
+        At::Buffer(block) => held + places[block],
+        At::Host(bundle) => in_host[bundle],
+        At::Scratch => held + scratches.at[now],
+        At::Nowhere => held,
     };
     let row = needs.at.iter().enumerate();
-    Packed { bytes, at: row.map(|(now, at)| at.iter().map(|at| place(now, at)).collect()).collect() }
+    Packed {
+        bytes: held + bytes,
+        host,
+        at: row.map(|(now, at)| at.iter().map(|at| place(now, at)).collect()).collect(),
+    }
 }
 
 fn facts(needs: &Needs, live_bytes: &[u64]) -> Vec<BlockFacts> {

@@ -22,6 +22,8 @@ pub struct ClassReport {
     pub bound: u64,
     /// By how much the arena is bigger, as a fraction of the bound.
     pub fragmentation: f64,
+    /// The size of the arena in host memory.
+    pub host: u64,
     /// Parameters.
     pub parameters: u64,
     /// Sums of gradients.
@@ -54,7 +56,7 @@ fn class_report(model: &Model, program: &Program, layouts: &FrameLayouts, class:
     let arena = class.arena.as_ref();
     let stage_io = stage_io + arena.map_or(0, |arena| arena.scalars.len() as u64 * ALIGNMENT);
     let bound = parameters + gradients + states + activations + stage_io + scratch;
-    let arena = arena.map_or(0, |arena| arena.bytes);
+    let (arena, host) = arena.map_or((0, 0), |arena| (arena.bytes, arena.host));
     let fragmentation = if bound == 0 { 0.0 } else { arena as f64 / bound as f64 - 1.0 };
     let (first_rank, ranks) = (class.ranks.start, class.ranks.len() as u32);
     ClassReport {
@@ -63,6 +65,7 @@ fn class_report(model: &Model, program: &Program, layouts: &FrameLayouts, class:
         arena,
         bound,
         fragmentation,
+        host,
         parameters,
         gradients,
         states,

@@ -28,8 +28,10 @@ impl StreamBuilder<'_> {
             }
         }
         for &run in runs {
+            self.before_run();
             self.forward_run(bodies, run, mb, &mut feeds)?;
             self.free();
+            self.after_run();
         }
         Ok(())
     }
@@ -131,6 +133,7 @@ impl StreamBuilder<'_> {
         mb: u32,
     ) -> Result<(), CodegenError> {
         for &run in runs.iter().rev() {
+            self.before_run();
             let in_one = kind == Kind::B && bodies.get(self.flow.runs[run].block, BodyKind::B).is_some();
             if in_one {
                 self.input_gradient(bodies, BodyKind::B, run, mb)?;
@@ -145,6 +148,7 @@ impl StreamBuilder<'_> {
                 }
                 self.gradients_added(bodies, run);
             }
+            self.after_run();
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ mod body;
 mod finish;
 mod flow;
 mod microbatch;
+mod offload;
 mod p2p;
 mod reduce;
 mod stream;
@@ -16,6 +17,7 @@ use ir::graph::{Model, SectionKind};
 use ir::program::{BodyKind, Class, Program};
 use ir::schedule::{Action, Item, Kind, Schedule};
 use ir::staged::Staged;
+use offload::HostCopies;
 use p2p::Messages;
 use reduce::Reductions;
 use stream::StreamBuilder;
@@ -251,7 +253,9 @@ struct ProgramContext<'a> {
 impl ProgramContext<'_> {
     fn class(&self, rank: u32, actions: &[Action], bodies: &mut Bodies) -> Result<Class, CodegenError> {
         let reductions = Reductions::new(self.model, self.flow, self.holders, bodies, (rank, actions));
+        let copies = HostCopies::new(self.model, self.flow, bodies, actions);
         let mut stream = StreamBuilder::new(self.model, self.flow, self.holders, self.messages, rank, reductions);
+        stream.copies = copies;
         for item in actions.iter().flat_map(Action::items) {
             match (item.kind, item.stage, item.microbatch) {
                 (Kind::F, Some(_), Some(mb)) => stream.forward(bodies, &self.flow.runs_of(&item), mb)?,

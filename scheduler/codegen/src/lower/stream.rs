@@ -2,6 +2,7 @@
 //! flight.
 
 use super::flow::{Flow, Holders};
+use super::offload::HostCopies;
 use super::p2p::{Message, Messages, start_of_receive};
 use super::reduce::Reductions;
 use super::{Bodies, CodegenError};
@@ -67,6 +68,8 @@ pub(super) struct StreamBuilder<'a> {
     /// Losses and the like, by name.
     pub(super) totals: Vec<(String, Reg)>,
     pub(super) reductions: Reductions,
+    /// The copies of saved activations to host memory and back.
+    pub(super) copies: HostCopies,
     messages: &'a Messages,
     opened: HashMap<u32, usize>,
     names: HashSet<String>,
@@ -98,6 +101,7 @@ impl<'a> StreamBuilder<'a> {
             rank,
             messages,
             reductions,
+            copies: HostCopies::default(),
             regs: PrimaryMap::new(),
             instrs: Vec::new(),
             held: HashMap::new(),

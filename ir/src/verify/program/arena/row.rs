@@ -5,7 +5,7 @@ use super::lives::{self, RunPlaces};
 use super::places::Places;
 use super::residents::{self, Sizes};
 use super::tensors::{Owner, Tensors};
-use crate::arena::Arena;
+use crate::arena::{Arena, BundleLayout};
 use crate::graph::Model;
 use crate::ids::{BodyId, Reg, Token, Value};
 use crate::program::{Class, Instr, Program, Source, Transfer};
@@ -23,6 +23,19 @@ struct InFlight {
     holds: Vec<usize>,
     result: Option<usize>,
     summed: Option<Reg>,
+    copy: Option<BundleCopy>,
+}
+
+/// A copy of a bundle on its way.
+struct BundleCopy {
+    maker: BodyId,
+    to: CopyTo,
+}
+
+/// Where a bundle is copied to: the tensor of host memory, or those of the device.
+enum CopyTo {
+    Host(usize),
+    Device(Holding),
 }
 
 struct Walk<'a> {
@@ -31,6 +44,11 @@ struct Walk<'a> {
     bodies: &'a PrimaryMap<BodyId, Places<'a>>,
     sizes: &'a Sizes,
     tensors: Tensors<'a>,
+    /// Those of host memory.
+    host: Tensors<'a>,
+    /// The body that made each bundle, and the tensor of host memory that holds it.
+    makers: SecondaryMap<Reg, Option<BodyId>>,
+    offloaded: HashMap<Reg, usize>,
     registers: SecondaryMap<Reg, Option<Holding>>,
     requests: HashMap<Token, InFlight>,
     /// Runs that have been checked instruction by instruction, with places relative to the lowest one.
@@ -53,7 +71,10 @@ pub(super) fn check(
         class,
         bodies,
         sizes,
-        tensors: Tensors::new(model, class, arena, bodies),
+        tensors: Tensors::new(model, class, (arena, arena.bytes), bodies),
+        host: Tensors::new(model, class, (arena, arena.host), bodies),
+        makers: SecondaryMap::new(),
+        offloaded: HashMap::new(),
         registers: SecondaryMap::new(),
         requests: HashMap::new(),
         known: HashSet::new(),
@@ -73,7 +94,8 @@ pub(super) fn check(
             let text = format!("states {} places, but needs {wanted}", arena.at[at].len());
             walk.tensors.faults.push(("arena", text));
         }
-        found.extend(walk.tensors.faults.drain(..).map(|(name, text)| Violation::in_row(name, index, at, text)));
+        let faults = walk.tensors.faults.drain(..).chain(walk.host.faults.drain(..));
+        found.extend(faults.map(|(name, text)| Violation::in_row(name, index, at, text)));
     }
 }
 
@@ -94,6 +116,7 @@ impl Walk<'_> {
         match instr {
             Instr::Feed { .. } | Instr::LossGrad { .. } | Instr::Add { .. } => 1,
             Instr::Start { transfer: Transfer::Recv { .. } | Transfer::Sum { .. }, .. } => 1,
+            Instr::Start { transfer: Transfer::Offload | Transfer::Load, .. } => 1,
             Instr::Run { body, results, keep, .. } => {
                 results.len() + usize::from(keep.is_some()) + usize::from(self.bodies[*body].frame.scratch > 0)
             }
@@ -116,6 +139,7 @@ impl Walk<'_> {
     }
 
     fn free(&mut self, reg: Reg) {
+        self.offloaded.remove(&reg).into_iter().for_each(|tensor| self.host.release(tensor));
         let held = self.registers[reg].take().unwrap_or_default();
         held.into_iter().for_each(|(_, tensor)| self.tensors.release(tensor));
     }
@@ -175,10 +199,48 @@ impl Walk<'_> {
                 request.summed = operand;
                 request.result = operand.map(|reg| self.sum(reg, at[0]));
             }
+            Transfer::Offload => {
+                let maker = operand.and_then(|reg| self.makers[reg]);
+                request.copy = maker.map(|maker| BundleCopy { maker, to: self.to_host(token, maker, at[0]) });
+                let held = operand.and_then(|reg| self.registers[reg].as_ref());
+                request.holds.extend(held.into_iter().flatten().map(|(_, tensor)| tensor));
+            }
+            Transfer::Load => {
+                let maker = operand.and_then(|reg| self.makers[reg]);
+                request.copy = maker.map(|maker| BundleCopy { maker, to: self.to_device(token, maker, at[0]) });
+                if let Some(BundleCopy { to: CopyTo::Device(holding), .. }) = &request.copy {
+                    request.holds.extend(holding.iter().map(|(_, tensor)| tensor));
+                }
+            }
             Transfer::Send { .. } | Transfer::SumGradient { .. } | Transfer::ShareParam { .. } => {}
         }
         request.holds.extend(operand.and_then(|reg| self.tensor(reg)));
         self.fly(token, request);
+    }
+
+    /// The place of a bundle's copy in host memory.
+    fn to_host(&mut self, token: Token, maker: BodyId, at: u64) -> CopyTo {
+        let size = self.layout(maker).bytes;
+        let tensor = self.host.add(Bytes { at, size }, Owner::Arriving(token));
+        self.host.hold(tensor);
+        CopyTo::Host(tensor)
+    }
+
+    /// The places of a bundle's tensors on the device.
+    fn to_device(&mut self, token: Token, maker: BodyId, at: u64) -> CopyTo {
+        let layout = self.layout(maker);
+        let add = |tensor: &crate::arena::BundleTensor| {
+            let bytes = Bytes { at: at.saturating_add(tensor.offset), size: tensor.bytes };
+            self.tensors.add(bytes, Owner::Arriving(token))
+        };
+        let tensors: Vec<usize> = layout.tensors.iter().map(add).collect();
+        let saved = self.bodies[maker].body.keeps.iter().zip(&layout.saved);
+        CopyTo::Device(saved.map(|(&value, &tensor)| (Some(value), tensors[tensor])).collect())
+    }
+
+    fn layout(&self, maker: BodyId) -> BundleLayout {
+        let places = &self.bodies[maker];
+        BundleLayout::of(places.body, places.frame, &self.model.mesh)
     }
 
     fn fly(&mut self, token: Token, request: InFlight) {
@@ -190,6 +252,13 @@ impl Walk<'_> {
         let Some(request) = self.requests.remove(&token) else { return };
         if let (Some(reg), Some(tensor)) = (result.or(request.summed), request.result) {
             self.replace(reg, tensor);
+        }
+        if let (Some(reg), Some(BundleCopy { maker, to })) = (result, request.copy) {
+            self.makers[reg] = Some(maker);
+            match to {
+                CopyTo::Host(tensor) => drop(self.offloaded.insert(reg, tensor)),
+                CopyTo::Device(holding) => self.put(reg, holding),
+            }
         }
         request.holds.into_iter().for_each(|tensor| self.tensors.release(tensor));
     }
@@ -233,6 +302,7 @@ impl Walk<'_> {
             self.put(reg, tensor(value).map(|tensor| (None, tensor)).into_iter().collect());
         }
         if let Some(reg) = *keep {
+            self.makers[reg] = Some(*body);
             let kept = places.body.keeps.iter().filter_map(|&value| Some((Some(value), tensor(value)?)));
             self.put(reg, kept.collect());
         }

@@ -37,6 +37,8 @@ pub(super) struct Tensors<'a> {
     model: &'a Model,
     class: &'a Class,
     arena: &'a Arena,
+    /// The size of the memory.
+    bytes: u64,
     bodies: &'a PrimaryMap<BodyId, Places<'a>>,
     all: Vec<Tensor>,
     /// The live tensors by offset; they do not overlap.
@@ -48,10 +50,10 @@ impl<'a> Tensors<'a> {
     pub(super) fn new(
         model: &'a Model,
         class: &'a Class,
-        arena: &'a Arena,
+        (arena, bytes): (&'a Arena, u64),
         bodies: &'a PrimaryMap<BodyId, Places<'a>>,
     ) -> Tensors<'a> {
-        Tensors { model, class, arena, bodies, all: Vec::new(), living: BTreeMap::new(), faults: Vec::new() }
+        Tensors { model, class, arena, bytes, bodies, all: Vec::new(), living: BTreeMap::new(), faults: Vec::new() }
     }
 
     /// Adds a tensor without holders.
@@ -70,9 +72,9 @@ impl<'a> Tensors<'a> {
 
     /// Reports bytes outside the arena, and bytes of another live tensor.
     pub(super) fn clear(&mut self, bytes: Bytes, name: impl Fn(&Self) -> String) -> bool {
-        if bytes.end() > self.arena.bytes {
+        if bytes.end() > self.bytes {
             let name = name(self);
-            let text = format!("{name} ends at {}, outside the arena of {} bytes", bytes.end(), self.arena.bytes);
+            let text = format!("{name} ends at {}, outside the arena of {} bytes", bytes.end(), self.bytes);
             self.faults.push(("arena", text));
         }
         let before = self.living.range(..bytes.end()).next_back().map(|(_, &other)| &self.all[other]);

@@ -69,7 +69,7 @@ pub(super) fn model() -> Model {
     model.params.push(Param { name, field: None, count: None, ty: w_type, init, decay, comments, span });
     let params = vec![ParamRef { name: "w".to_string(), index: ParamIndex::Whole }];
     let (results, args, comments) = (Vec::new(), vec![input], Vec::new());
-    model.calls.push(Call { results, block, repeat: None, args, params, slice: None, comments, span });
+    model.calls.push(Call { results, block, repeat: None, args, params, slice: None, offload: false, comments, span });
     model.step = Some(norm_and_clip(&scalar));
     model
 }

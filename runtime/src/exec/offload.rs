@@ -1,0 +1,83 @@
+//! Copies of bundles to host memory and back, compiled for one rank.
+
+use super::body::Extent;
+use super::rank_program::Action;
+use super::row::{InFlight, RowLoader};
+use crate::backend::{Backend, HostCopy, HostDirection, Span};
+use crate::comm::Communicator;
+use ir::arena::BundleLayout;
+use ir::ids::{BodyId, Reg, Value};
+use std::collections::HashMap;
+
+/// The copy of a bundle, when it is there.
+pub(super) enum CopiedBundle {
+    /// Its place in host memory.
+    Host(BodyId, u64),
+    /// The places of its values on the device.
+    Device(BodyId, HashMap<Value, u64>),
+}
+
+impl<B: Backend, C: Communicator> RowLoader<'_, '_, B, C> {
+    /// Starts the copy of a bundle to host memory, at the place that the instruction states.
+    ///
+    /// # Errors
+    /// The register holds no bundle of the device.
+    pub(super) fn offload(&mut self, instr: usize, reg: Reg) -> Result<InFlight<C>, String> {
+        let (maker, at) = (self.places.maker(reg)?, self.places.one(instr)?);
+        let from = |value: Value| self.places.kept(&[reg], value).ok_or("an offloaded bundle is not on the device");
+        let (layout, mut copies) = (self.layout(maker)?, Vec::new());
+        for tensor in &layout.tensors {
+            let span = self.extent(maker, tensor.value).at(from(tensor.value)?);
+            copies.push(HostCopy { span, host: (at + tensor.offset) as usize });
+        }
+        Ok(self.copies(copies, HostDirection::Offload, CopiedBundle::Host(maker, at)))
+    }
+
+    /// Starts the copy of a bundle back to the device, to the place that the instruction states.
+    ///
+    /// # Errors
+    /// The register holds no bundle of host memory.
+    pub(super) fn load(&mut self, instr: usize, reg: Reg) -> Result<InFlight<C>, String> {
+        let (maker, at, host) = (self.places.maker(reg)?, self.places.one(instr)?, self.places.host(reg)?);
+        let layout = self.layout(maker)?;
+        let copy = |tensor: &ir::arena::BundleTensor| HostCopy {
+            span: self.extent(maker, tensor.value).at(at + tensor.offset),
+            host: (host + tensor.offset) as usize,
+        };
+        let copies = layout.tensors.iter().map(copy).collect();
+        let saved = self.program.bodies[maker].keeps.iter().zip(&layout.saved);
+        let values = saved.map(|(&value, &tensor)| (value, at + layout.tensors[tensor].offset)).collect();
+        Ok(self.copies(copies, HostDirection::Load, CopiedBundle::Device(maker, values)))
+    }
+
+    fn copies(&mut self, copies: Vec<HostCopy>, direction: HostDirection, copied: CopiedBundle) -> InFlight<C> {
+        let completion = self.acquire_completion();
+        self.rank_program.actions.push(Action::StartCopies { copies, direction, completion });
+        InFlight::Copies(completion, copied)
+    }
+
+    /// The copy of a bundle is in a register.
+    pub(super) fn copied(&mut self, reg: Reg, copied: CopiedBundle) {
+        match copied {
+            CopiedBundle::Host(maker, at) => self.places.set_host(reg, maker, at),
+            CopiedBundle::Device(maker, values) => self.places.set_bundle(reg, maker, values),
+        }
+    }
+
+    /// The tensors of a bundle on the device.
+    pub(super) fn bundle(&self, reg: Reg) -> Vec<Span> {
+        let Ok(maker) = self.places.maker(reg) else { return Vec::new() };
+        self.places.bundle(reg).into_iter().map(|(value, at)| self.extent(maker, value).at(at)).collect()
+    }
+
+    fn layout(&self, maker: BodyId) -> Result<BundleLayout, String> {
+        let body = &self.program.bodies[maker];
+        let frame = body.frame.as_ref().ok_or_else(|| format!("body @{} has no frame", body.name))?;
+        Ok(BundleLayout::of(body, frame, &self.loader.model.mesh))
+    }
+
+    fn extent(&self, maker: BodyId, value: Value) -> Extent {
+        let ty = &self.program.bodies[maker].values[value].ty;
+        Extent::of(ty, &self.loader.model.mesh, &self.loader.coordinates)
+    }
+}
