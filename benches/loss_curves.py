@@ -1,7 +1,9 @@
-"""Trains small models in every precision, on one device and on eight, and draws their losses: docs/loss-curves.svg.
+"""Trains small models in every precision, on one device and on eight, and draws their losses: docs/loss-curves.svg. With `--layouts` it trains them
+in f32 by every technique: docs/layout-curves.svg.
 
     cargo build --release
     python3 benches/loss_curves.py
+    python3 benches/loss_curves.py --layouts
 
 Nothing but Python's standard library is needed. Runs that are there are not repeated; `--out` has them.
 """
@@ -22,6 +24,38 @@ PRECISIONS = {
     "fp8-tensor": "#588157",
     "fp8-delayed": "#8e6fb0",
 }
+# Twelve layouts that use every technique; those of experts have ranks for them.
+LAYOUTS = {
+    "tiny-llama": [
+        "dp=1",
+        "dp=8,zero=1",
+        "dp=8,zero=3,shard=4",
+        "dp=2,tp=4,sp=true",
+        "tp=8,sp=true,zero=2",
+        "dp=2,cp=4,cp_kind=ring,zero=2,shard=4",
+        "cp=4,tp=2,cp_kind=ulysses",
+        "cp=8,cp_kind=allgather",
+        "pp=4,dp=2,schedule=interleaved-1f1b,vp=1",
+        "pp=2,tp=2,cp=2,cp_kind=ring,schedule=zb-v,zero=1",
+        "pp=4,tp=2,schedule=zb-h1,recompute=full,offload=true",
+        "pp=2,dp=4,schedule=seq1f1b,zero=3",
+    ],
+    "tiny-moe": [
+        "dp=1",
+        "dp=8,ep=8,zero=1",
+        "dp=8,ep=4,zero=3,shard=4",
+        "dp=2,tp=4,sp=true,ep=4,etp=2",
+        "tp=4,dp=2,ep=8,sp=true",
+        "dp=2,cp=4,cp_kind=ring,ep=4,zero=2",
+        "cp=4,tp=2,cp_kind=ulysses,ep=2",
+        "cp=4,dp=2,ep=8,cp_kind=allgather,zero=1",
+        "pp=4,dp=2,ep=2,schedule=dualpipe",
+        "pp=2,tp=2,cp=2,ep=2,cp_kind=ring,schedule=zb-v",
+        "pp=2,dp=4,ep=4,schedule=zb-h2,recompute=selective:moe,offload=true",
+        "pp=4,tp=2,ep=2,schedule=v-half,recompute=full",
+    ],
+}
+COLORS = ["#222222", "#d1495b", "#2a6f97", "#edae49", "#588157", "#8e6fb0", "#e07a5f", "#3d8b8b", "#9a6324", "#c05299", "#7a7a7a", "#1b9e57"]
 SMOOTH = 10
 WIDTH, HEIGHT, LEFT, TOP = 400, 230, 52, 40
 
@@ -32,7 +66,7 @@ def losses(options, model, config, precision):
     metrics = os.path.join(out, "metrics.jsonl")
     if not os.path.exists(os.path.join(out, "done")):
         command = [options.binary, "train", model, "--data", options.data, "--precision", precision, "--parallel", config]
-        command += ["--steps", str(options.steps), "--seq", "128", "--global-batch", "8", "--seed", "1", "--eval-every", "0"]
+        command += ["--steps", str(options.steps), "--seq", str(options.seq), "--global-batch", "8", "--seed", "1", "--eval-every", "0"]
         subprocess.run([*command, "--final-eval-batches", "16", "--out", out], check=True)
         open(os.path.join(out, "done"), "w").close()
     with open(metrics) as file:
@@ -46,23 +80,24 @@ def smooth(numbers):
     return [sum(numbers[max(0, i - SMOOTH + 1) : i + 1]) / min(i + 1, SMOOTH) for i in range(len(numbers))]
 
 
-def panel(title, curves, x0, y0, low, high):
-    """The curves of a model on a configuration: `curves` has steps and validation loss by precision."""
+def panel(title, curves, box, scale, colors):
+    """The curves of a model: `curves` has steps and validation loss by precision, or by layout."""
+    (x0, y0, tall), (low, high) = box, scale
     steps = max(len(numbers) for numbers, _ in curves.values())
     x = lambda i: x0 + i / (steps - 1) * WIDTH
-    y = lambda loss: y0 + (high - loss) / (high - low) * HEIGHT
+    y = lambda loss: y0 + (high - loss) / (high - low) * tall
     parts = [f'<text x="{x0}" y="{y0 - 10}" font-weight="bold">{title}</text>']
     for tick in range(int(low) + 1, int(high) + 1):
         parts.append(f'<path d="M{x0} {y(tick):.1f}h{WIDTH}" stroke="#ddd"/>')
         parts.append(f'<text x="{x0 - 8}" y="{y(tick) + 4:.1f}" text-anchor="end">{tick}</text>')
     for tick in range(0, steps + 1, 100):
-        parts.append(f'<text x="{x(max(tick - 1, 0)):.1f}" y="{y0 + HEIGHT + 18}" text-anchor="middle">{tick}</text>')
-    for row, (precision, (numbers, valid)) in enumerate(curves.items()):
+        parts.append(f'<text x="{x(max(tick - 1, 0)):.1f}" y="{y0 + tall + 18}" text-anchor="middle">{tick}</text>')
+    for row, (name, (numbers, valid)) in enumerate(curves.items()):
         path = " ".join(f"{x(i):.1f},{y(loss):.1f}" for i, loss in enumerate(smooth(numbers)))
-        color = PRECISIONS[precision]
+        color = colors[name]
         parts.append(f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="1.5" stroke-opacity="0.8"/>')
-        end = f"{precision}: validation loss {valid:.3f}"
-        parts.append(f'<text x="{x0 + WIDTH - 6}" y="{y0 + 20 + 18 * row}" text-anchor="end" fill="{color}">{end}</text>')
+        end = f"{name}: validation loss {valid:.{4 if len(curves) > 6 else 3}f}"
+        parts.append(f'<text x="{x0 + WIDTH - 6}" y="{y0 + 16 + 16 * row}" text-anchor="end" fill="{color}">{end}</text>')
     return parts
 
 
@@ -72,19 +107,42 @@ def main():
     arguments.add_argument("--data", default=os.path.join(ROOT, "docs"))
     arguments.add_argument("--out", default=os.path.join(ROOT, "target", "loss-curves"), help="folder of the runs")
     arguments.add_argument("--steps", type=int, default=300)
+    arguments.add_argument("--seq", type=int, default=128, help="tokens of a sequence")
+    arguments.add_argument("--layouts", action="store_true", help="train by every technique in f32, instead of in every precision")
     options = arguments.parse_args()
-    parts = []
-    for row, (model, name) in enumerate(MODELS.items()):
-        panels = {config: {p: losses(options, model, config, p) for p in PRECISIONS} for config in CONFIGS}
-        every = [loss for curves in panels.values() for numbers, _ in curves.values() for loss in smooth(numbers)]
-        for column, (config, curves) in enumerate(panels.items()):
-            x0, y0 = LEFT + column * (WIDTH + LEFT), TOP + row * (HEIGHT + 60)
-            parts += panel(f"{name}: {CONFIGS[config]}", curves, x0, y0, min(every), max(every))
-    width, height = 2 * (WIDTH + LEFT) + 16, TOP + 2 * (HEIGHT + 60)
+    if options.layouts:
+        panels = [(name, layouts(options, model), dict(zip(LAYOUTS[model], COLORS))) for model, name in MODELS.items()]
+        draw([panels], "layout-curves.svg", 300)
+    else:
+        draw([precisions(options, model, name) for model, name in MODELS.items()], "loss-curves.svg", HEIGHT)
+
+
+def layouts(options, model):
+    """Curves of a model by layout."""
+    return {config: losses(options, model, config, "f32") for config in LAYOUTS[model]}
+
+
+def precisions(options, model, name):
+    """Panels of a model, with the curves of each precision, on each configuration."""
+    return [
+        (f"{name}: {CONFIGS[config]}", {p: losses(options, model, config, p) for p in PRECISIONS}, PRECISIONS)
+        for config in CONFIGS
+    ]
+
+
+def draw(rows, file, height):
+    """Draws rows of panels, each a title, its curves and their colours, on one scale in a row."""
+    parts, tall = [], height
+    for row, panels in enumerate(rows):
+        every = [loss for _, curves, _ in panels for numbers, _ in curves.values() for loss in smooth(numbers)]
+        for column, (title, curves, colors) in enumerate(panels):
+            box = LEFT + column * (WIDTH + LEFT), TOP + row * (tall + 60), tall
+            parts += panel(title, curves, box, (min(every), max(every)), colors)
+    width, height = 2 * (WIDTH + LEFT) + 16, TOP + len(rows) * (tall + 60)
     parts.append(f'<text x="{LEFT}" y="{height - 8}">loss in nats per byte by step, means of {SMOOTH} steps</text>')
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">'
-    with open(os.path.join(ROOT, "docs", "loss-curves.svg"), "w") as file:
-        file.write("\n".join([head, f'<rect width="{width}" height="{height}" fill="white"/>', *parts, "</svg>"]) + "\n")
+    with open(os.path.join(ROOT, "docs", file), "w") as out:
+        out.write("\n".join([head, f'<rect width="{width}" height="{height}" fill="white"/>', *parts, "</svg>"]) + "\n")
 
 
 if __name__ == "__main__":

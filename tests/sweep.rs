@@ -53,7 +53,7 @@ const CLUSTERS: [&str; 4] = ["a100-80gb", "h100", "h800", "b200"];
 
 /// The configuration with what is like it in the place of what cannot be compiled: another way of the same numbers.
 fn runnable(parallel: &ParallelConfig) -> ParallelConfig {
-    let mut parallel = ParallelConfig { offload: false, stages: Vec::new(), ..parallel.clone() };
+    let mut parallel = ParallelConfig { stages: Vec::new(), ..parallel.clone() };
     if !missing(&parallel).is_empty() {
         parallel.shard = None;
     }
