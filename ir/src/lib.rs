@@ -66,5 +66,6 @@ pub mod staged;
 pub mod text;
 pub mod types;
 pub mod verify;
+pub mod zero_groups;
 
 pub use cranelift_entity as entity;

@@ -11,6 +11,7 @@ use ir::graph::Model;
 use ir::limits;
 use ir::options::PlanOptions;
 use ir::verify;
+use ir::zero_groups::UnevenGroups;
 use shard::Watch;
 use transforms::recompute::UnknownName;
 use transforms::renumber::renumber;
@@ -79,6 +80,9 @@ pub enum PlanError {
     /// The expert degrees do not fit the other degrees.
     #[error(transparent)]
     Experts(#[from] Unfolded),
+    /// The ranks of dp and cp do not divide into groups of ZeRO.
+    #[error(transparent)]
+    ZeroGroups(#[from] UnevenGroups),
     /// The configuration recomputes a name that the model does not have.
     #[error(transparent)]
     Recompute(#[from] UnknownName),
@@ -116,7 +120,9 @@ impl Coded for PlanError {
             PlanError::NoDimOfRole { .. } => Some(Code::NoDimOfRole),
             PlanError::NotDivisible { .. } => Some(Code::UnevenIndivisible),
             PlanError::TooManyShards { .. } => Some(Code::AxesAboveDim),
-            PlanError::Levels { .. } | PlanError::Experts(_) => Some(Code::ImpossibleDegrees),
+            PlanError::Levels { .. } | PlanError::Experts(_) | PlanError::ZeroGroups(_) => {
+                Some(Code::ImpossibleDegrees)
+            }
             PlanError::Recompute(error) => error.code(),
             PlanError::NoRoom { .. } => Some(Code::NoRoom),
             PlanError::Fault { .. } => None,
@@ -141,6 +147,7 @@ impl Coded for PlanError {
             }
             PlanError::Levels { .. } => Some("choose degrees that fill complete levels".to_string()),
             PlanError::Experts(_) => Some("let ep x etp divide dp x cp x tp, each part within one of them".to_string()),
+            PlanError::ZeroGroups(error) => Some(error.help()),
             PlanError::Recompute(error) => error.help(),
             PlanError::NoRoom { .. } => {
                 Some("use more devices or smaller micro-batches, or raise --memory".to_string())

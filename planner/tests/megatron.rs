@@ -82,6 +82,29 @@ fn zero_1_scatters_gradients_and_gathers_parameters() {
 }
 
 #[test]
+fn zero_groups_scatter_within_and_sum_shards_between() {
+    for zero in 1..=2 {
+        let groups = ParallelConfig { zero, shard: Some(4), ..ParallelConfig::default() };
+        let model = planned(ParallelConfig { dp: 4, cp: 2, ..groups.clone() });
+        let all = [SectionKind::W, SectionKind::U].map(|kind| collectives(&model, "layer", kind));
+        let [scattered, updated] = &all;
+        assert_eq!(updated.get("all_reduce dp1"), Some(&1), "{zero}: {all:?}");
+        assert_eq!(updated.get("all_gather dp0,cp"), Some(&1), "{zero}: {all:?}");
+        let scatters = if zero == 1 { updated } else { scattered };
+        assert!(scatters.contains_key("reduce_scatter dp0,cp"), "{zero}: {all:?}");
+        assert!(!scattered.keys().any(|name| name.contains("dp1")), "{zero}: {all:?}");
+        // Of a group the ranks of cp hold different experts.
+        let model = planned_preset("tiny-moe", ParallelConfig { dp: 4, cp: 2, ep: 2, ..groups });
+        let axes_of = |param: &str| {
+            let layer = block(&model, "layer");
+            let storage = &layer.ty(layer.find(param).expect("a state")).storage;
+            storage.iter().map(|axis| model.mesh.axes[axis].name.as_str()).collect::<Vec<_>>()
+        };
+        assert_eq!((axes_of("expert_up.m"), axes_of("wq.m")), (vec!["dp0"], vec!["dp0", "cp"]));
+    }
+}
+
+#[test]
 fn the_vocabulary_parallel_loss_never_gathers_logits() {
     let model = planned(ParallelConfig { dp: 2, tp: 2, ..ParallelConfig::default() });
     for kind in [SectionKind::F, SectionKind::I, SectionKind::W] {

@@ -155,6 +155,14 @@ fn sharded_states_to_any() {
 }
 
 #[test]
+fn zero_groups_to_any() {
+    loads_under(
+        "dp=2,cp=2,zero=2,shard=2",
+        &["", "dp=4,zero=1", "tp=4", "dp=2,cp=2,tp=2,zero=3,shard=2", "cp=4,zero=1,shard=2"],
+    );
+}
+
+#[test]
 fn uneven_shards_to_any() {
     loads_under("dp=3,tp=3,zero=3", &["", "tp=4", "dp=4,zero=1", "pp=4", "dp=2,tp=2,pp=2,zero=1"]);
 }

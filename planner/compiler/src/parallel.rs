@@ -108,12 +108,12 @@ pub fn check(parallel: &ParallelConfig) -> Result<(), ParallelError> {
     if let Some(Missing { item, what, instead }) = missing(parallel).into_iter().next() {
         return Err(ParallelError::NotInThisVersion { item, what, instead });
     }
-    if let Some(shard) =
-        parallel.shard.filter(|&shard| parallel.zero > 0 && !(parallel.dp * parallel.cp).is_multiple_of(shard))
-    {
-        return Err(ParallelError::UnevenShard { shard, replicas: parallel.dp * parallel.cp });
+    check_degrees(parallel)?;
+    // Degrees of experts that do not fit are refused where the mesh is built.
+    if let (1.., Ok(folded)) = (parallel.zero, parallel.fold()) {
+        parallel.zero_group(&folded).map_err(ParallelError::ZeroGroups)?;
     }
-    check_degrees(parallel)
+    Ok(())
 }
 
 /// A part of a configuration that can be predicted, but not compiled and run.
@@ -136,11 +136,6 @@ pub fn missing(parallel: &ParallelConfig) -> Vec<Missing> {
     if parallel.recompute == Recompute::Auto {
         let instead = "name what to recompute: recompute=none, selective:NAME+NAME, full or full:N";
         lacks("recompute=auto".to_string(), "recomputation chosen by device memory", instead);
-    }
-    let in_groups = parallel.shard.filter(|&shard| parallel.zero > 0 && shard != parallel.dp * parallel.cp);
-    if let Some(shard) = in_groups.filter(|_| parallel.cp > 1 || parallel.ep > 1) {
-        let instead = "leave it out: ZeRO then shards among all dp x cp ranks";
-        lacks(format!("shard={shard}"), "ZeRO within groups, together with context or expert parallelism", instead);
     }
     missing
 }
@@ -314,12 +309,11 @@ mod tests {
             ("vp=0", "1 or more"),
             ("rank_order=pp,dp", "each of pp, dp, cp and tp once"),
             ("pp=2,stages=1,2", "1 of them for pp=2"),
-            ("cp=2,cp_kind=ring", "ring context parallelism"),
             ("cp=2,rank_order=pp,dp,tp", "each of pp, dp, cp and tp once"),
             ("ep=0", "1 or more"),
             ("recompute=auto", "chosen by device memory"),
-            ("dp=4,cp=2,zero=1,shard=2", "ZeRO within groups"),
-            ("dp=4,zero=1,shard=3", "does not divide"),
+            ("dp=4,cp=3,zero=1,shard=2", "cuts through 3 neighbours of cp"),
+            ("dp=4,zero=1,shard=3", "does not divide dp x cp = 4"),
             ("schedul=gpipe", "did you mean `schedule`"),
             ("dp=1000000,tp=1000000,pp=100000000", "devices"),
         ] {

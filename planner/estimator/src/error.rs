@@ -6,6 +6,7 @@ use compiler::request_error::RequestError;
 use ir::catalogue::Code;
 use ir::diag::{Coded, nearest};
 use ir::experts::Unfolded;
+use ir::zero_groups::UnevenGroups;
 use scheduler::partition::PartitionError;
 use scheduler::predict::PredictError;
 use scheduler::schedules::UnknownSchedule;
@@ -57,16 +58,9 @@ pub enum Error {
     /// The expert degrees cannot be taken from the axes of the other blocks.
     #[error(transparent)]
     Folding(#[from] Unfolded),
-    /// The ZeRO group does not divide the data-parallel ranks.
-    #[error("shard={shard} does not divide dp={dp} x cp={cp}")]
-    Shard {
-        /// Ranks of a group.
-        shard: u64,
-        /// Data-parallel degree.
-        dp: u64,
-        /// Context-parallel degree.
-        cp: u64,
-    },
+    /// The ranks of dp and cp do not divide into groups of ZeRO.
+    #[error(transparent)]
+    ZeroGroups(#[from] UnevenGroups),
     /// A line is not a configuration.
     #[error("`{line}`: {why}")]
     Line {
@@ -203,7 +197,7 @@ impl Coded for Error {
             Error::Open(error) => error.code(),
             Error::Request(error) => error.code(),
             Error::Compile(error) => error.code(),
-            Error::Devices { .. } | Error::Experts { .. } | Error::Folding(_) | Error::Shard { .. } => {
+            Error::Devices { .. } | Error::Experts { .. } | Error::Folding(_) | Error::ZeroGroups(_) => {
                 Some(Code::ImpossibleLayout)
             }
             Error::Line { .. } => Some(Code::RequestUnreadable),
@@ -230,7 +224,7 @@ impl Coded for Error {
             Error::Devices { .. } => "leave out dp to derive it, or choose degrees whose product is --gpus".to_string(),
             Error::Folding(_) => return None,
             Error::Experts { .. } => "ep x etp must divide dp x cp x tp".to_string(),
-            Error::Shard { .. } => "ZeRO shards over data-parallel ranks: choose a divisor of their number".to_string(),
+            Error::ZeroGroups(error) => error.help(),
             Error::Line { .. } => {
                 "a line is a configuration, or {\"parallel\": .., \"model\": .., \"gpus\": ..}".to_string()
             }

@@ -3,8 +3,9 @@
 use super::error::Error;
 use super::replicas::ReplicaGroups;
 use compiler::parallel;
-use cost::Group;
+use cost::{Group, SplitByExperts};
 use ir::options::ParallelConfig;
+use ir::zero_groups::ZeroGroup;
 use scheduler::schedules;
 use transforms::slices::SliceError;
 
@@ -33,15 +34,12 @@ pub(super) fn config_on(text: &str, gpus: Option<u64>) -> Result<ParallelConfig,
 
 /// Checks that ep x etp and `shard` divide the ranks that they group.
 fn check_groups(parallel: &ParallelConfig) -> Result<(), Error> {
-    let ParallelConfig { dp, tp, cp, ep, etp, shard, .. } = *parallel;
+    let ParallelConfig { dp, tp, cp, ep, etp, .. } = *parallel;
     if !(dp * cp * tp).is_multiple_of(ep.saturating_mul(etp)) {
         return Err(Error::Experts { ep, etp, dp, cp, tp });
     }
-    let replicas = dp * cp;
-    match shard {
-        Some(shard) if !replicas.is_multiple_of(shard) => Err(Error::Shard { shard, dp, cp }),
-        _ => Ok(()),
-    }
+    parallel.zero_group(&parallel.fold()?)?;
+    Ok(())
 }
 
 /// Checks that the slices of a sequence are equal.
@@ -55,14 +53,24 @@ pub(super) fn stride(parallel: &ParallelConfig, axis: &str) -> u64 {
     inner.filter_map(|name| parallel.degree(name)).product()
 }
 
+/// Ranks that hold the same parameters, in the groups among which ZeRO shards them. Without groups of whole parts all of
+/// them are one.
+pub(super) fn replica_groups(parallel: &ParallelConfig) -> SplitByExperts<ReplicaGroups> {
+    let (dense, experts) = (replicas(parallel), expert_replicas(parallel));
+    let folded = parallel.shard.and_then(|_| parallel.fold().ok());
+    let group = folded.and_then(|folded| parallel.zero_group(&folded).ok());
+    let group = group.unwrap_or(ZeroGroup { dense: dense.ranks, experts: experts.ranks });
+    SplitByExperts { dense: sharded(dense, group.dense), experts: sharded(experts, group.experts) }
+}
+
 /// Replica group of dense parameters: the ranks of dp and cp.
-pub(super) fn replicas(parallel: &ParallelConfig) -> Group {
+fn replicas(parallel: &ParallelConfig) -> Group {
     Group { ranks: parallel.dp * parallel.cp, stride: least_stride(parallel, &["dp", "cp"]) }
 }
 
 /// Replica group of experts: the ranks below pp, except ep and etp, which are innermost (Liu et al. 2025, MoE parallel
 /// folding).
-pub(super) fn expert_replicas(parallel: &ParallelConfig) -> Group {
+fn expert_replicas(parallel: &ParallelConfig) -> Group {
     let inner = parallel.ep * parallel.etp;
     Group {
         ranks: parallel.dp * parallel.cp * parallel.tp / inner,
@@ -76,10 +84,9 @@ fn least_stride(parallel: &ParallelConfig, axes: &[&str]) -> u64 {
     there.map(|axis| stride(parallel, axis)).min().unwrap_or(1)
 }
 
-/// Splits a group into the ranks among which ZeRO shards, and the ranks with the same shard.
-pub(super) fn sharded(group: Group, shard: Option<u64>) -> ReplicaGroups {
-    let ranks = shard.map_or(group.ranks, |shard| shard.min(group.ranks));
-    let copies = Group { ranks: group.ranks.div_ceil(ranks), stride: group.stride * ranks };
+/// Splits a group into `ranks` among which ZeRO shards, and the ranks with the same shard.
+fn sharded(group: Group, ranks: u64) -> ReplicaGroups {
+    let copies = Group { ranks: group.ranks / ranks, stride: group.stride * ranks };
     ReplicaGroups { shards: Group { ranks, ..group }, copies }
 }
 
@@ -111,8 +118,17 @@ mod tests {
 
     #[test]
     fn shards_lie_inside() {
-        let ReplicaGroups { shards, copies } = sharded(Group { ranks: 32, stride: 2 }, Some(8));
-        assert_eq!((shards, copies), (Group { ranks: 8, stride: 2 }, Group { ranks: 4, stride: 16 }));
+        let groups = |text: &str| {
+            let groups = replica_groups(&config_on(text, None).unwrap());
+            [groups.dense, groups.experts].map(|ReplicaGroups { shards, copies }| (shards, copies))
+        };
+        let group = |ranks, stride| Group { ranks, stride };
+        assert_eq!(groups("dp=32,tp=2,shard=8")[0], (group(8, 2), group(4, 16)));
+        assert_eq!(groups("dp=8,cp=4,shard=8")[0], (group(8, 1), group(4, 8)));
+        // Of a group's ranks 2 hold an expert.
+        assert_eq!(groups("dp=32,ep=4,shard=8"), [(group(8, 1), group(4, 8)), (group(2, 4), group(4, 8))]);
+        assert_eq!(groups("dp=32,ep=8,shard=4"), [(group(4, 1), group(8, 4)), (group(1, 8), group(4, 8))]);
+        assert_eq!(groups("dp=8,tp=2,ep=4")[1], (group(4, 4), group(1, 16)));
     }
 
     #[test]
@@ -122,7 +138,8 @@ mod tests {
             ("tp=3", Some(8), "3 devices, not 8"),
             ("dp=2,tp=2", Some(8), "4 devices, not 8"),
             ("dp=2,ep=4", None, "does not divide dp=2"),
-            ("dp=8,shard=3", None, "shard=3 does not divide"),
+            ("dp=8,shard=3", None, "`shard=3` does not divide dp x cp = 8"),
+            ("dp=4,cp=3,shard=2", None, "`shard=2` cuts through 3 neighbours of cp"),
             ("schedule=1f2b", None, "no schedule `1f2b`"),
         ] {
             assert!(message(text, gpus).contains(part), "{text}: {}", message(text, gpus));

@@ -2,7 +2,7 @@
 //! hides.
 //! Rajbhandari et al. 2020 (ZeRO); Zhao et al. 2023 (FSDP).
 
-use super::place::{expert_replicas, replicas, sharded};
+use super::place::replica_groups;
 use cost::{CollectiveKind, Group, Passes, Platform, Profile, SplitByExperts};
 use ir::options::ParallelConfig;
 use smallvec::{SmallVec, smallvec};
@@ -71,8 +71,7 @@ impl Repeated<'_> {
 impl<'a> Replicas<'a> {
     pub(super) fn new(parallel: &ParallelConfig, microbatches: u32, platform: &'a Platform<'a>) -> Replicas<'a> {
         let hides = parallel.dp_overlap.unwrap_or(platform.stack.hides("dp"));
-        let groups = SplitByExperts { dense: replicas(parallel), experts: expert_replicas(parallel) };
-        let groups = groups.map(|group| sharded(group, parallel.shard));
+        let groups = replica_groups(parallel);
         let facts = &platform.stack.facts;
         let stays_whole = microbatches > 1 && (facts.accumulates_whole || facts.pipelines_whole && parallel.pp > 1);
         let zero = if stays_whole { parallel.zero.min(1) } else { parallel.zero };

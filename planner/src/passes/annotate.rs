@@ -2,13 +2,14 @@
 //!
 //! A rule `tp: kv_heads, vocabulary` shards every dim of one of these roles on its kind of tensor. In a file with its own mesh, the
 //! forward's stated types are pins. Gradients and optimizer states follow their parameter. ZeRO stores them
-//! flat-sharded over the axes of dp and cp that do not shard the parameter: states from stage 1, gradients from stage
+//! flat-sharded over those axes of a ZeRO group that do not shard the parameter: states from stage 1, gradients from stage
 //! 2, parameters at stage 3 (Rajbhandari et al. 2020). All other dims stay open. A model without open dims is
 //! unchanged.
 
 use crate::PlanError;
 use crate::heads::attend_by_heads;
 use cost::Cluster;
+use ir::dim_role::DimRole;
 use ir::graph::{ArgKind, Block, Model};
 use ir::ids::{BlockId, Value};
 use ir::mesh::{Axes, Mesh};
@@ -24,7 +25,7 @@ pub(crate) fn run(model: &mut Model, options: &PlanOptions, _: &Cluster) -> Resu
         apply_rules(model, options)?;
     }
     if let Sharding::Auto { .. } = options.sharding {
-        bind(model, |_, _| Axes::none());
+        bind(model, |_, _, _| Axes::none());
         return Ok(());
     }
     close(model, options)
@@ -32,37 +33,58 @@ pub(crate) fn run(model: &mut Model, options: &PlanOptions, _: &Cluster) -> Resu
 
 /// Closes the declared parameters and inputs, and the values that follow them, as the rules leave them.
 pub(crate) fn close(model: &mut Model, options: &PlanOptions) -> Result<(), PlanError> {
-    let group = zero_group(&model.mesh, options);
-    let stored = |from: u8| if options.parallel.zero >= from { group.clone() } else { Axes::none() };
+    let storage = ZeroStorage::of(model, options);
+    let stored = |from: u8, ty: &Type| if options.parallel.zero >= from { storage.axes(ty) } else { Axes::none() };
     // Dims of which no rule has the role stay unsharded; `propagate` decides the open dims of a file with its own mesh.
     if options.parallel.devices() > 1 || model.mesh.tensor_axes().is_empty() {
         model.params.values_mut().for_each(|param| param.ty = param.ty.closed());
         model.inputs.iter_mut().for_each(|input| input.ty = input.ty.closed());
     }
-    model.params.values_mut().for_each(|param| store(&mut param.ty, &stored(3)));
-    bind(model, |_, _| stored(1));
-    model.blocks.values_mut().for_each(|block| store_gradients(block, &stored(2)));
+    model.params.values_mut().for_each(|param| store(&mut param.ty, &|ty| stored(3, ty)));
+    bind(model, |_, _, ty| stored(1, ty));
+    model.blocks.values_mut().for_each(|block| store_gradients(block, &|ty| stored(2, ty)));
     attend_by_heads(model, options)
 }
 
 /// Copies declared types to the arguments, and parameter types to gradients and states. `zero` gives the storage axes
-/// of a block's parameter.
-pub(crate) fn bind(model: &mut Model, zero: impl Fn(BlockId, Value) -> Axes) {
+/// of a block's parameter of this type.
+pub(crate) fn bind(model: &mut Model, zero: impl Fn(BlockId, Value, &Type) -> Axes) {
     for id in model.blocks.keys().collect::<Vec<_>>() {
         bind_params(model, id);
-        follow_params(&mut model.blocks[id], |param| zero(id, param));
+        follow_params(&mut model.blocks[id], |param, ty| zero(id, param, ty));
     }
 }
 
-/// Axes over which ZeRO shards: all of dp and cp, or the innermost dp axes that form a group.
-fn zero_group(mesh: &Mesh, options: &PlanOptions) -> Axes {
+/// Axes over which ZeRO shards.
+struct ZeroStorage {
+    /// Axes of a group.
+    group: Axes,
+    /// Axes of tp, whose ranks may hold copies of experts.
+    tensor: Axes,
+    dims: Dims,
+}
+
+impl ZeroStorage {
+    fn of(model: &Model, options: &PlanOptions) -> ZeroStorage {
+        let tensor = model.mesh.lookup("tp").unwrap_or_default();
+        ZeroStorage { group: zero_group(&model.mesh, options), tensor, dims: model.dims.clone() }
+    }
+
+    /// Axes of the ranks that hold a parameter of this type, or copies of it.
+    fn axes(&self, ty: &Type) -> Axes {
+        let of_experts = ty.dims.iter().any(|dim| dim.role(&self.dims) == Some(DimRole::Experts));
+        if of_experts { self.group.union(&self.tensor) } else { self.group.clone() }
+    }
+}
+
+/// Axes of a group of ZeRO: the innermost axes of dp and cp in rank order, whose ranks `build_mesh` has made `shard`.
+pub(crate) fn zero_group(mesh: &Mesh, options: &PlanOptions) -> Axes {
     let axes = |name| mesh.lookup(name).unwrap_or_default();
-    let Some(shard) = options.parallel.shard.filter(|&shard| shard < options.parallel.dp * options.parallel.cp) else {
-        return axes("dp").union(&axes("cp"));
-    };
-    let dp: Vec<_> = axes("dp").iter().collect();
-    let inner = |count: usize| dp[dp.len() - count..].iter().copied().collect::<Axes>();
-    (0..=dp.len()).map(inner).find(|group| mesh.size(group) >= shard).unwrap_or_default()
+    let all = axes("dp").union(&axes("cp"));
+    let (shard, ranked) = (options.parallel.shard.unwrap_or_else(|| mesh.size(&all)), all.sorted());
+    let inner = |count: usize| ranked.as_slice()[ranked.len() - count..].iter().copied().collect::<Axes>();
+    let group = (0..=ranked.len()).map(inner).find(|group| mesh.size(group) >= shard);
+    all.intersection(&group.unwrap_or_default())
 }
 
 fn apply_rules(model: &mut Model, options: &PlanOptions) -> Result<(), PlanError> {
@@ -170,31 +192,31 @@ fn renamed(ty: &Type, named: &Type) -> Vec<ir::types::Dim> {
 }
 
 /// Adds those storage axes that are free, unless the type states its storage.
-fn store(ty: &mut Type, axes: &Axes) {
+fn store(ty: &mut Type, axes: &dyn Fn(&Type) -> Axes) {
     if ty.storage.is_empty() && ty.rank() > 0 {
-        ty.storage = axes.without(&ty.sharded_axes());
+        ty.storage = axes(ty).without(&ty.sharded_axes());
     }
 }
 
 /// Gives states their parameter's sharding, stored flat over the free ZeRO axes.
-fn follow_params(block: &mut Block, zero: impl Fn(Value) -> Axes) {
+fn follow_params(block: &mut Block, zero: impl Fn(Value, &Type) -> Axes) {
     for state in block.args_of(ArgKind::State).collect::<Vec<_>>() {
         let Some(owner) = block.owner_of(state) else { continue };
         let stated = block.ty(state);
         let mut ty = Type { dtype: stated.dtype, storage: stated.storage.clone(), ..block.ty(owner).clone() };
-        store(&mut ty, &zero(owner));
+        store(&mut ty, &|ty| zero(owner, ty));
         block.values[state].ty = ty;
     }
 }
 
 /// Gives gradients their own storage axes; their sharding is the parameter's.
-fn store_gradients(block: &mut Block, axes: &Axes) {
+fn store_gradients(block: &mut Block, axes: &dyn Fn(&Type) -> Axes) {
     for param in block.args_of(ArgKind::Param).collect::<Vec<_>>() {
         let Some(gradient) = block.gradient_of(param) else { continue };
         let used = block.ty(param).sharded_axes();
         let ty = &mut block.values[gradient].ty;
         if ty.storage.is_empty() && ty.rank() > 0 {
-            ty.storage = axes.without(&used);
+            ty.storage = axes(ty).without(&used);
         }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! An axis that spans levels is split, and its name becomes a group: tp = 16 on nodes of 8 devices is `tp=[tp1, tp0]`
 //! with tp1 = 2 between nodes and tp0 = 8 within a node. An axis that experts share is also split (`dp=[edp, ep]`), as
-//! is dp if ZeRO shards within groups of neighbours. Axes of size 1 are omitted. A file with its own mesh accepts no
-//! other mesh.
+//! is the part of dp or cp at the boundary of ZeRO's groups. Axes of size 1 are omitted. A file with its own mesh accepts
+//! no other mesh.
 
 use crate::PlanError;
 use cost::Cluster;
@@ -13,6 +13,7 @@ use ir::graph::Model;
 use ir::ids::AxisId;
 use ir::mesh::{Axes, Axis, Group, Mesh, PIPELINE};
 use ir::options::{ParallelConfig, PlanOptions};
+use ir::zero_groups::{UnevenGroups, group_ranks};
 
 pub(crate) fn run(model: &mut Model, options: &PlanOptions, _: &Cluster) -> Result<(), PlanError> {
     let wanted = on_levels(&options.parallel, &options.levels)?;
@@ -68,13 +69,13 @@ fn on_levels(parallel: &ParallelConfig, levels: &[u64]) -> Result<Mesh, PlanErro
             inner *= parallel.pp;
         }
         for &(role, degree) in folded.iter().filter(|(folded, _)| *folded == axis).flat_map(|(_, parts)| parts) {
-            let mut sizes = split(axis, degree, inner, levels)?;
-            if axis == "dp" && parallel.zero > 0 {
-                sizes = parallel.shard.map_or(sizes.clone(), |shard| with_group(&sizes, shard));
-            }
+            let sizes = split(axis, degree, inner, levels)?;
             parts.extend(sizes.into_iter().map(|size| Part { axis, role, size }));
             inner *= degree;
         }
+    }
+    if parallel.zero > 0 {
+        parts = with_groups(parts, parallel.shard)?;
     }
     parts.reverse();
     Ok(named(&parts))
@@ -137,16 +138,18 @@ fn split(name: &str, degree: u64, inner: u64, levels: &[u64]) -> Result<Vec<u64>
     Ok(sizes)
 }
 
-/// Sizes, innermost first, with one size split at the boundary of the innermost group of `group` ranks.
-fn with_group(sizes: &[u64], group: u64) -> Vec<u64> {
-    let (mut cut, mut inner) = (Vec::new(), 1);
-    for &size in sizes {
-        let within = group / inner;
-        let splits = within > 1 && within < size && group.is_multiple_of(inner) && size.is_multiple_of(within);
-        cut.extend(if splits { vec![within, size / within] } else { vec![size] });
-        inner *= size;
-    }
-    cut
+/// The parts, innermost first, with that of dp or cp split in two that contains the boundary of ZeRO's groups.
+fn with_groups(parts: Vec<Part>, shard: Option<u64>) -> Result<Vec<Part>, UnevenGroups> {
+    let may_shard = |part: &Part| matches!(part.axis, "dp" | "cp");
+    let sharding: Vec<_> = parts.iter().filter(|part| may_shard(part)).map(|part| (part.axis, part.size)).collect();
+    let mut ranks = group_ranks(&sharding, shard)?.into_iter();
+    let split = |part: Part| {
+        let inside = if may_shard(&part) { ranks.next().unwrap_or(1) } else { 1 };
+        let is_whole = inside == 1 || inside == part.size;
+        let sizes = if is_whole { vec![part.size] } else { vec![inside, part.size / inside] };
+        sizes.into_iter().map(move |size| Part { size, ..part })
+    };
+    Ok(parts.into_iter().flat_map(split).collect())
 }
 
 #[cfg(test)]
@@ -176,6 +179,29 @@ mod tests {
         assert_eq!(line(&parallel(4), &[]), "dp1=4 dp0=4 tp=2 dp=[dp1,dp0]");
         assert_eq!(line(&parallel(2), &[8]), "dp2=4 dp1=2 dp0=2 tp=2 dp=[dp2,dp1,dp0]");
         assert_eq!(line(&parallel(16), &[]), "dp=16 tp=2");
+        assert_eq!(line(&ParallelConfig { zero: 0, ..parallel(4) }, &[]), "dp=16 tp=2");
+    }
+
+    #[test]
+    fn a_group_of_zero_takes_cp_first_and_goes_through_parts_of_experts() {
+        let parallel = |[dp, cp, ep]: [u64; 3], shard| ParallelConfig {
+            dp,
+            cp,
+            ep,
+            zero: 1,
+            shard: Some(shard),
+            ..ParallelConfig::default()
+        };
+        assert_eq!(line(&parallel([4, 2, 1], 2), &[]), "dp=4 cp=2");
+        assert_eq!(line(&parallel([4, 2, 1], 4), &[]), "dp1=2 dp0=2 cp=2 dp=[dp1,dp0]");
+        assert_eq!(line(&parallel([2, 4, 1], 2), &[]), "dp=2 cp1=2 cp0=2 cp=[cp1,cp0]");
+        assert_eq!(line(&parallel([8, 1, 4], 2), &[]), "dp2=2 dp1=2 dp0=2 dp=[dp2,dp1,dp0] ep=[dp1,dp0]");
+        assert_eq!(line(&parallel([8, 1, 4], 4), &[]), "edp=2 ep=4 dp=[edp,ep]");
+        assert_eq!(line(&parallel([8, 1, 2], 4), &[]), "dp2=2 dp1=2 dp0=2 dp=[dp2,dp1,dp0] ep=[dp0]");
+        assert_eq!(line(&parallel([2, 2, 4], 2), &[]), "dp=2 cp=2 ep=[dp,cp]");
+        let levels = on_levels(&parallel([12, 1, 1], 6), &[4]).unwrap_err();
+        let why = "`shard=6` cuts through 4 neighbours of dp: neither number divides the other";
+        assert_eq!(levels.to_string(), why);
     }
 
     #[test]

@@ -34,7 +34,7 @@ fn propagate(model: &mut Model) -> Result<(), String> {
     let spread = spread(&site, model, &ports)?;
     spread.state_ports(model, &mut ports);
     spread.declare(model, &ports);
-    annotate::bind(model, |_, _| Axes::none());
+    annotate::bind(model, |_, _, _| Axes::none());
     let mut order: Vec<BlockId> = model.calls.iter().map(|call| call.block).collect();
     order.extend(model.blocks.keys());
     let mut done: Vec<BlockId> = Vec::new();

@@ -166,7 +166,7 @@ fn repaired(parallel: ParallelConfig, best: &ParallelConfig, global_batch: u64) 
     parallel.mbs = common(parallel.mbs, global_batch / parallel.dp.max(1)).max(1);
     parallel.ep = common(parallel.ep, parallel.dp * parallel.cp * parallel.tp / parallel.etp.max(1)).max(1);
     let replicas = parallel.dp * parallel.cp;
-    parallel.shard = parallel.shard.filter(|shard| replicas.is_multiple_of(*shard));
+    parallel.shard = parallel.shard.filter(|_| parallel.has_even_groups());
     parallel.zero = if replicas == 1 { 0 } else { parallel.zero };
     parallel
 }

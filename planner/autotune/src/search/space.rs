@@ -410,9 +410,8 @@ impl Space {
         let mut nodes = Vec::new();
         for zero in zeros {
             for &shard in &groups {
-                if (zero > 0 || shard.is_none() || self.pin.has("shard"))
-                    && shard.is_none_or(|s| replicas.is_multiple_of(s))
-                {
+                let in_groups = ParallelConfig { shard, ..parallel.clone() };
+                if (zero > 0 || shard.is_none() || self.pin.has("shard")) && in_groups.has_even_groups() {
                     let with = |&dp_overlap| ParallelConfig { zero, shard, dp_overlap, ..parallel.clone() };
                     let decided = [Level::Degrees, Level::Axes, Level::Shards];
                     let allowed = |way: &ParallelConfig| {

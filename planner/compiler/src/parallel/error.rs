@@ -4,6 +4,7 @@ use super::{KEYS, names};
 use ir::catalogue::Code;
 use ir::diag::{Coded, nearest};
 use ir::limits;
+use ir::zero_groups::UnevenGroups;
 
 /// Error of the text or the values of a parallel configuration.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -143,14 +144,9 @@ pub enum ParallelError {
         /// Number of listed blocks.
         given: usize,
     },
-    /// The ZeRO group does not divide the data-parallel ranks.
-    #[error("`shard={shard}` does not divide dp x cp = {replicas}")]
-    UnevenShard {
-        /// Ranks of a group.
-        shard: u64,
-        /// Ranks of dp and cp.
-        replicas: u64,
-    },
+    /// The ranks of dp and cp do not divide into groups of ZeRO.
+    #[error(transparent)]
+    ZeroGroups(UnevenGroups),
     /// The configuration can be predicted, but not run.
     #[error("`{item}` ({what}) is not in this version")]
     NotInThisVersion {
@@ -181,6 +177,7 @@ impl Coded for ParallelError {
     fn help(&self) -> Option<String> {
         match self {
             ParallelError::NotInThisVersion { instead, .. } => Some((*instead).to_string()),
+            ParallelError::ZeroGroups(error) => Some(error.help()),
             ParallelError::UnknownKey { key } => {
                 let renamed = RENAMED.iter().find(|(old, _)| old == key);
                 Some(match (renamed, nearest(key, KEYS.iter().map(|key| key.name))) {

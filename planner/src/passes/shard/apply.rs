@@ -66,7 +66,7 @@ impl Chosen<'_> {
                 Some((id, param, ways[self.choice[*node]].states.clone()))
             })
             .collect();
-        annotate::bind(model, |id, param| {
+        annotate::bind(model, |id, param, _| {
             let found = states.iter().find(|(block, value, _)| (*block, *value) == (id, param));
             found.map_or_else(Axes::none, |(_, _, states)| states.clone())
         });

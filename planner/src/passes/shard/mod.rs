@@ -107,8 +107,7 @@ pub fn decide(
     let fault = |why| PlanError::Fault { pass: "shard", why };
     let (mesh, dims) = (model.mesh.clone(), model.dims.clone());
     let (ports, classes) = (Ports::new(model), Classes::of(model));
-    let axes = |name| mesh.lookup(name).unwrap_or_default();
-    let zero = if options.parallel.zero >= 1 { axes("dp").union(&axes("cp")) } else { Axes::none() };
+    let zero = if options.parallel.zero >= 1 { annotate::zero_group(&mesh, options) } else { Axes::none() };
     let limit = memory.unwrap_or(cluster.device.memory);
     let task = Task { model, ports: &ports, classes: &classes, microbatches, zero: &zero };
     let rules = propagated(model, options, cluster, (&ports, &classes));
