@@ -217,7 +217,7 @@ fn what_cannot_be_is_refused_with_the_reason() {
     for (parallel, part) in [
         ("tp=3", "3 devices, not 16"),
         ("dp=16,ep=32", "does not divide"),
-        ("tp=16", "does not divide dim `g`"),
+        ("cp=16,cp_kind=ulysses", "does not divide dim `g`"),
         ("pp=2,mbs=5", "does not split"),
         ("pp=16,vp=4", "stages"),
         ("pp=2,vp=2,schedule=gpipe", "chunk"),

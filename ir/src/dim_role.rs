@@ -19,6 +19,8 @@ pub enum DimRole {
     RoutingGroups,
     /// Key and value heads.
     KvHeads,
+    /// Query heads of each key and value head.
+    QueryHeads,
     /// Elements of the latent vector that keys and values come from.
     KvLatent,
     /// Elements of the part of a head that rotary positions turn, where it is a part of its own.
@@ -40,12 +42,13 @@ pub enum DimRole {
 }
 
 /// Each role with its word in the text, and its conventional name.
-const ROLES: [(DimRole, &str, &str); 14] = [
+const ROLES: [(DimRole, &str, &str); 15] = [
     (DimRole::Batch, "batch", "b"),
     (DimRole::Sequence, "sequence", "s"),
     (DimRole::Tokens, "tokens", "t"),
     (DimRole::RoutingGroups, "routing_groups", "q"),
     (DimRole::KvHeads, "kv_heads", "g"),
+    (DimRole::QueryHeads, "query_heads", "r"),
     (DimRole::KvLatent, "kv_latent", "lk"),
     (DimRole::RotaryHead, "rotary_head", "dr"),
     (DimRole::FeedForward, "feed_forward", "f"),

@@ -51,6 +51,7 @@ pub mod experts;
 pub mod expr;
 pub mod fused;
 pub mod graph;
+pub mod heads;
 pub mod ids;
 pub mod limits;
 pub mod mesh;

@@ -18,7 +18,8 @@ pub enum AnnotationTarget {
     Values,
 }
 
-/// An annotation rule, `tp: kv_heads, feed_forward, vocabulary`: the axis shards every dim with one of the roles.
+/// An annotation rule, `tp: kv_heads, feed_forward, vocabulary`: the axis shards every dim with one of the roles. Where it has more
+/// ranks than there are `kv_heads`, it shards the `query_heads` of each too ([`crate::heads`]).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AnnotationRule {
     /// The axis or group.
@@ -250,7 +251,7 @@ impl ParallelConfig {
     }
 
     /// The annotation rules of this configuration for a transformer: batch over dp, sequences over cp, heads, feed-forward
-    /// and vocabulary over tp (Shoeybi et al. 2019), and with `sp` the sequence between the matmuls too (Korthikanti et
+    /// and vocabulary over tp (Shoeybi et al. 2019; query heads too if there are too few key heads), and with `sp` the sequence between the matmuls too (Korthikanti et
     /// al. 2022); experts over ep, and their feed-forward over etp. If several rules shard a dim, the axis of the first is
     /// major.
     pub fn annotation_rules(&self) -> Vec<AnnotationRule> {

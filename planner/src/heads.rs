@@ -1,5 +1,5 @@
 //! Attention sharded by heads (Jacobs et al. 2023, DeepSpeed Ulysses). A sequence sharded over cp is unsharded within
-//! attention, and the heads are sharded instead.
+//! attention, and the heads are sharded instead: key heads, or the query heads of each if there are too few key heads.
 //!
 //! The outputs of attention and its gradient are pinned to heads; values computed from them are pinned to the sequence.
 //! The reshards between the two become all-to-alls.
@@ -7,14 +7,23 @@
 use crate::PlanError;
 use ir::dim_role::DimRole;
 use ir::graph::{Block, Model, SectionKind, Stmt};
-use ir::mesh::Axes;
+use ir::heads::{self, CpHeads, Heads};
+use ir::limits;
+use ir::mesh::{Axes, Mesh};
 use ir::ops::OpClass;
-use ir::options::{AnnotationTarget, CpKind, ParallelConfig, PlanOptions};
-use ir::types::{Dims, Type};
+use ir::options::{AnnotationRule, AnnotationTarget, CpKind, ParallelConfig, PlanOptions};
+use ir::types::{Dim, Dims, Type};
 
-/// Dims of queries, keys and values: the sequence and the heads.
+/// Dims of queries, keys and values: the sequence and the key heads; of queries also the query heads of each.
 const SEQUENCE: usize = 1;
 const HEADS: usize = 2;
+const QUERIES: usize = 3;
+
+/// Axes of a rule that shard key heads, and those whose ranks share a key head.
+pub(crate) fn head_axes(mesh: &Mesh, axes: &Axes, heads: Option<Heads>) -> [Axes; 2] {
+    let sharing = heads.and_then(|heads| heads.sharing(mesh.size(axes))).unwrap_or(1);
+    heads::split(mesh, axes, sharing).unwrap_or_else(|| [axes.clone(), Axes::none()])
+}
 
 /// Pins attention to heads if the configuration asks for it.
 ///
@@ -25,21 +34,26 @@ pub(crate) fn attend_by_heads(model: &mut Model, options: &PlanOptions) -> Resul
         return Ok(());
     }
     let lookup = |name: &str| model.mesh.lookup(name).unwrap_or_default();
-    let cp = lookup("cp");
-    let rules = || options.rules.iter().filter(|rule| rule.on == AnnotationTarget::Params);
+    let (cp, heads) = (lookup("cp"), Heads::of(model.dims.values()));
+    let is_of_heads =
+        |rule: &&AnnotationRule| rule.on == AnnotationTarget::Params && rule.roles.contains(&DimRole::KvHeads);
+    let rules = options.rules.iter().filter(is_of_heads);
+    let outside = rules.fold(Axes::none(), |all, rule| all.union(&lookup(&rule.axis)));
+    let degrees = [&outside, &cp].map(|axes| model.mesh.size(axes));
+    let [mut keys, mut queries] = head_axes(&model.mesh, &outside, heads);
+    match heads.and_then(|heads| heads.of_cp(degrees[0], degrees[1])) {
+        Some(CpHeads::Queries) => queries = queries.union(&cp),
+        Some(CpHeads::Keys) | None => keys = keys.union(&cp),
+    }
     for block in model.blocks.values_mut() {
         for stmt in attentions(block) {
             let dim = &block.ty(stmt.results[0]).dims[HEADS];
-            let role = dim.role(&model.dims);
-            let of_params = rules().filter(|rule| role.is_some_and(|role| rule.roles.contains(&role)));
-            let of_params = of_params.map(|rule| lookup(&rule.axis));
-            let outside = of_params.fold(Axes::none(), |all, axes| all.union(&axes));
-            let inside = outside.union(&cp);
-            if !model.mesh.is_even(dim.size, &inside) {
+            if !model.mesh.is_even(dim.size, &keys) {
                 let name = dim.name.map_or_else(String::new, |id| model.dims[id].name.clone());
-                return Err(uneven([model.mesh.size(&outside), model.mesh.size(&cp)], name, dim.size));
+                return Err(uneven(degrees, name, dim.size, heads));
             }
-            pin(block, &model.dims, &stmt, &[(SEQUENCE, Axes::none()), (HEADS, inside)]);
+            let places = [(SEQUENCE, Axes::none()), (HEADS, keys.clone()), (QUERIES, queries.clone())];
+            pin(block, &model.dims, &stmt, &places[..if queries.is_empty() { 2 } else { 3 }]);
             for reader in readers(block, &stmt) {
                 pin(block, &model.dims, &reader, &[(SEQUENCE, cp.clone())]);
             }
@@ -48,22 +62,32 @@ pub(crate) fn attend_by_heads(model: &mut Model, options: &PlanOptions) -> Resul
     Ok(())
 }
 
-/// Checks that the configuration's cp degree divides the key heads of a built model.
+/// Checks that the configuration's cp degree divides the heads of a built model.
 ///
 /// # Errors
 /// The model has too few heads.
 pub fn check_heads(dims: &Dims, parallel: &ParallelConfig) -> Result<(), PlanError> {
     let ParallelConfig { tp, cp, cp_kind, .. } = *parallel;
-    let mut heads = dims.values().filter(|dim| dim.role == Some(DimRole::KvHeads));
-    let by_heads = cp > 1 && cp_kind == CpKind::Ulysses;
-    let too_few = heads.find(|dim| by_heads && !dim.size.is_multiple_of(tp * cp));
-    too_few.map_or(Ok(()), |dim| Err(uneven([tp, cp], dim.name.clone(), dim.size)))
+    let Some(heads) = Heads::of(dims.values()).filter(|_| cp > 1 && cp_kind == CpKind::Ulysses) else { return Ok(()) };
+    let too_few = heads.of_cp(tp, cp).is_none();
+    let dim = dims.values().find(|dim| too_few && dim.role == Some(DimRole::KvHeads));
+    dim.map_or(Ok(()), |dim| Err(uneven([tp, cp], dim.name.clone(), dim.size, Some(heads))))
 }
 
 /// Error for heads that tp and cp together do not divide.
-fn uneven([tp, cp]: [u64; 2], dim: String, size: u64) -> PlanError {
+fn uneven([tp, cp]: [u64; 2], dim: String, size: u64, heads: Option<Heads>) -> PlanError {
     let axis = if tp > 1 { "tp x cp" } else { "cp" };
-    PlanError::NotDivisible { axis: axis.to_string(), degree: tp * cp, dim, size }
+    let of_cp = |heads: Heads| {
+        let degrees = heads.degrees().into_iter().filter(|cp| heads.of_cp(tp, *cp).is_some());
+        degrees.map(|cp| tp * cp).collect()
+    };
+    let degrees = heads.map_or_else(|| divisors(size), of_cp);
+    PlanError::NotDivisible { axis: axis.to_string(), degree: tp * cp, dim, size, degrees }
+}
+
+/// Degrees that divide a size.
+pub(crate) fn divisors(size: u64) -> Vec<u64> {
+    (1..=size.min(limits::DEVICES)).filter(|n| size.is_multiple_of(*n)).collect()
 }
 
 fn attends(stmt: &Stmt) -> bool {
@@ -87,7 +111,9 @@ fn pin(block: &mut Block, dims: &Dims, stmt: &Stmt, pins: &[(usize, Axes)]) {
         let ty: &mut Type = &mut block.values[result].ty;
         let runs_along = ty.dims.get(SEQUENCE).and_then(|dim| dim.role(dims)) == Some(DimRole::Sequence);
         for (place, axes) in pins.iter().filter(|_| runs_along) {
-            if let Some(dim) = ty.dims.get_mut(*place).filter(|dim| dim.open) {
+            // Keys and values have the elements of a head in the place of query heads.
+            let is_there = |dim: &&mut Dim| *place != QUERIES || dim.role(dims) == Some(DimRole::QueryHeads);
+            if let Some(dim) = ty.dims.get_mut(*place).filter(|dim| dim.open).filter(is_there) {
                 (dim.axes, dim.open) = (axes.clone(), false);
             }
         }

@@ -8,7 +8,6 @@ use ir::diag::{Coded, Diagnostics};
 use ir::dim_role::DimRole;
 use ir::experts::Unfolded;
 use ir::graph::Model;
-use ir::limits;
 use ir::options::PlanOptions;
 use ir::verify;
 use ir::zero_groups::UnevenGroups;
@@ -54,6 +53,8 @@ pub enum PlanError {
         dim: String,
         /// Size of the dim.
         size: u64,
+        /// Sizes of the axis that fit.
+        degrees: Vec<u64>,
     },
     /// The axis has more ranks than the dim has elements.
     #[error("`{axis}` = {degree} is more than dim `{dim}` has elements ({size})")]
@@ -137,10 +138,9 @@ impl Coded for PlanError {
                 let role = roles.first().map_or("", |role| role.word());
                 Some(format!("leave out `{axis}`, or state the role behind the size of a dim: dims [n=8 {role}]"))
             }
-            PlanError::NotDivisible { axis, size, .. } => {
-                let degrees = 1..=(*size).min(limits::DEVICES);
-                let fitting: Vec<String> = degrees.filter(|n| size.is_multiple_of(*n)).map(|n| n.to_string()).collect();
-                Some(format!("degrees of `{axis}` that divide it: {}", fitting.join(", ")))
+            PlanError::NotDivisible { axis, degrees, .. } => {
+                let fitting: Vec<String> = degrees.iter().map(u64::to_string).collect();
+                Some(format!("degrees of `{axis}` that fit: {}", fitting.join(", ")))
             }
             PlanError::TooManyShards { axis, size, .. } => {
                 Some(format!("choose a degree of `{axis}` of at most {size}"))

@@ -121,7 +121,7 @@ fn blocks(config: &Gpt2Config, batch: &Batch) -> Result<Model, String> {
     let dims = vec![
         DimName::new("h", config.hidden, None),
         DimName::new("g", config.heads, Some(DimRole::KvHeads)).undivided(),
-        DimName::new("r", 1, None).undivided(),
+        DimName::new("r", 1, Some(DimRole::QueryHeads)).undivided(),
         DimName::new("d", config.hidden / config.heads, None),
         DimName::new("f", config.feed_forward, Some(DimRole::FeedForward)),
         DimName::new("v", config.vocabulary, Some(DimRole::Vocabulary)),

@@ -164,7 +164,7 @@ impl LlamaConfig {
         let mut dims = vec![
             DimName::new("h", self.hidden, None),
             DimName::new("g", self.kv_heads, Some(DimRole::KvHeads)).undivided(),
-            DimName::new("r", self.heads / self.kv_heads, None).undivided(),
+            DimName::new("r", self.heads / self.kv_heads, Some(DimRole::QueryHeads)).undivided(),
         ];
         match &self.latent {
             Some(latent) => dims.extend(latent.dims()),

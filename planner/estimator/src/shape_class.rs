@@ -1,10 +1,12 @@
 //! Shape class: everything that the statements of a planned model depend on, except the paths of its reshards.
 
-use super::plan_template::{DimSize, DimSizes};
+use super::plan_template::DimSizes;
 use ir::dim_role::DimRole;
 use ir::entity::EntityRef;
+use ir::heads::{self, Heads};
 use ir::mesh::{Axes, Group, Mesh};
 use ir::options::ParallelConfig;
+use ir::types::DimName;
 use std::collections::BTreeMap;
 
 /// Key that configurations and sizes share if they have the same statements until reshards are marked.
@@ -16,6 +18,8 @@ pub(super) struct ShapeClass {
     sp: bool,
     /// Answers to the questions of the passes on the sizes of named dims.
     answers: Vec<(String, Vec<bool>)>,
+    /// The axes of tp whose ranks share a key head.
+    sharing: Axes,
 }
 
 impl ShapeClass {
@@ -27,15 +31,22 @@ impl ShapeClass {
             groups: mesh.groups.iter().map(|group| (group.name.clone(), places(group))).collect(),
             sp: parallel.sp,
             answers: if is_built { of_marks(parallel, mesh, dims) } else { of_all(mesh, dims) },
+            sharing: heads(parallel, mesh, dims).map_or_else(Axes::none, |[_, sharing]| sharing),
         }
     }
+}
+
+/// The axes of tp that shard key heads, and those that shard the query heads of each; `None` without heads.
+fn heads(parallel: &ParallelConfig, mesh: &Mesh, dims: &DimSizes) -> Option<[Axes; 2]> {
+    let sharing = Heads::of(dims.values())?.sharing(parallel.tp)?;
+    heads::split(mesh, &mesh.lookup("tp").unwrap_or_default(), sharing)
 }
 
 /// Per dim: the degrees that divide it, alone and with those that follow, and whether it is 1.
 fn of_all(mesh: &Mesh, dims: &DimSizes) -> Vec<(String, Vec<bool>)> {
     let degrees: Vec<u64> = mesh.axes.values().map(|axis| axis.size).collect();
     let products = products(&degrees);
-    let of = |(name, dim): (&String, &DimSize)| {
+    let of = |(name, dim): (&String, &DimName)| {
         let divided = products.iter().map(|product| dim.size.is_multiple_of(*product));
         (name.clone(), divided.chain([dim.size == 1]).collect())
     };
@@ -56,9 +67,12 @@ fn of_marks(parallel: &ParallelConfig, mesh: &Mesh, dims: &DimSizes) -> Vec<(Str
             *all = all.union(&axes);
         }
     }
+    if let Some([keys, queries]) = heads(parallel, mesh, dims) {
+        cut.extend([(DimRole::KvHeads, keys), (DimRole::QueryHeads, queries)]);
+    }
     let sequence = cut.get(&DimRole::Sequence).cloned().unwrap_or_default();
     cut.extend([DimRole::RoutingGroups, DimRole::Tokens].map(|role| (role, sequence.clone())));
-    let asked = |(name, &DimSize { size, role }): (&String, &DimSize)| {
+    let asked = |(name, &DimName { size, role, .. }): (&String, &DimName)| {
         let degrees: Vec<u64> = cut.get(&role?)?.iter().map(|axis| mesh.axes[axis].size).collect();
         let parts = products(&degrees).into_iter().chain([1]);
         let answers = parts.flat_map(|parts| [size.is_multiple_of(parts), size >= parts, size <= parts]);

@@ -1,16 +1,18 @@
 //! `annotate`: writes the shardings that are known before any rule is applied.
 //!
-//! A rule `tp: kv_heads, vocabulary` shards every dim of one of these roles on its kind of tensor. In a file with its own mesh, the
+//! A rule `tp: kv_heads, vocabulary` shards every dim of one of these roles on its kind of tensor; of an axis with more ranks than
+//! there are key heads, the rest shards the query heads of each. In a file with its own mesh, the
 //! forward's stated types are pins. Gradients and optimizer states follow their parameter. ZeRO stores them
 //! flat-sharded over those axes of a ZeRO group that do not shard the parameter: states from stage 1, gradients from stage
 //! 2, parameters at stage 3 (Rajbhandari et al. 2020). All other dims stay open. A model without open dims is
 //! unchanged.
 
 use crate::PlanError;
-use crate::heads::attend_by_heads;
+use crate::heads::{attend_by_heads, divisors, head_axes};
 use cost::Cluster;
 use ir::dim_role::DimRole;
 use ir::graph::{ArgKind, Block, Model};
+use ir::heads::Heads;
 use ir::ids::{BlockId, Value};
 use ir::mesh::{Axes, Mesh};
 use ir::options::{AnnotationRule, AnnotationTarget, PlanOptions, Sharding};
@@ -92,13 +94,13 @@ fn apply_rules(model: &mut Model, options: &PlanOptions) -> Result<(), PlanError
         .rules
         .iter()
         .filter(|rule| options.parallel.degree(&rule.axis).is_none_or(|degree| degree > 1))
-        .map(|rule| check_rule(model, rule))
+        .map(|rule| RuleAxes::of(model, rule))
         .collect::<Result<Vec<_>, _>>()?;
     let (mesh, dims) = (model.mesh.clone(), model.dims.clone());
     let seed = |ty: &mut Type, on: AnnotationTarget| -> Result<(), PlanError> {
         let open: Vec<bool> = ty.dims.iter().map(|dim| dim.open).collect();
-        for (rule, axes) in rules.iter().filter(|(rule, _)| rule.on == on) {
-            shard(ty, &open, rule, axes, &mesh, &dims)?;
+        for axes in rules.iter().filter(|axes| axes.rule.on == on) {
+            shard(ty, &open, axes, &mesh, &dims)?;
         }
         Ok(())
     };
@@ -118,38 +120,56 @@ fn apply_rules(model: &mut Model, options: &PlanOptions) -> Result<(), PlanError
     Ok(())
 }
 
-fn check_rule<'a>(model: &Model, rule: &'a AnnotationRule) -> Result<(&'a AnnotationRule, Axes), PlanError> {
-    let known = || model.mesh.axes.values().map(|axis| axis.name.clone()).collect::<Vec<_>>().join(", ");
-    let axes = model
-        .mesh
-        .lookup(&rule.axis)
-        .ok_or_else(|| PlanError::UnknownAxis { name: rule.axis.clone(), known: known() })?;
-    if rule.roles.iter().any(|&role| model.dim_of(role).is_some()) {
-        return Ok((rule, axes));
+/// A rule with its axes.
+struct RuleAxes<'a> {
+    rule: &'a AnnotationRule,
+    all: Axes,
+    /// Axes that shard key heads, and those whose ranks share a key head.
+    heads: [Axes; 2],
+}
+
+impl<'a> RuleAxes<'a> {
+    fn of(model: &Model, rule: &'a AnnotationRule) -> Result<RuleAxes<'a>, PlanError> {
+        let known = || model.mesh.axes.values().map(|axis| axis.name.clone()).collect::<Vec<_>>().join(", ");
+        let all = model
+            .mesh
+            .lookup(&rule.axis)
+            .ok_or_else(|| PlanError::UnknownAxis { name: rule.axis.clone(), known: known() })?;
+        if rule.roles.iter().any(|&role| model.dim_of(role).is_some()) {
+            let heads = head_axes(&model.mesh, &all, Heads::of(model.dims.values()));
+            return Ok(RuleAxes { rule, all, heads });
+        }
+        let known = model.dims.values().map(|dim| dim.name.clone()).collect::<Vec<_>>().join(", ");
+        Err(PlanError::NoDimOfRole { axis: rule.axis.clone(), roles: rule.roles.clone(), known })
     }
-    let known = model.dims.values().map(|dim| dim.name.clone()).collect::<Vec<_>>().join(", ");
-    Err(PlanError::NoDimOfRole { axis: rule.axis.clone(), roles: rule.roles.clone(), known })
+
+    /// Axes that shard dims of a role.
+    fn of_role(&self, role: DimRole) -> Option<&Axes> {
+        let roles = &self.rule.roles;
+        let [keys, queries] = &self.heads;
+        match role {
+            DimRole::KvHeads if roles.contains(&role) => Some(keys),
+            DimRole::QueryHeads if roles.contains(&DimRole::KvHeads) && !queries.is_empty() => Some(queries),
+            _ => roles.contains(&role).then_some(&self.all),
+        }
+    }
 }
 
 /// Adds the rule's axes to the open dims of its roles, after the axes of earlier rules.
-fn shard(
-    ty: &mut Type,
-    open: &[bool],
-    rule: &AnnotationRule,
-    axes: &Axes,
-    mesh: &Mesh,
-    dims: &Dims,
-) -> Result<(), PlanError> {
+fn shard(ty: &mut Type, open: &[bool], rule: &RuleAxes<'_>, mesh: &Mesh, dims: &Dims) -> Result<(), PlanError> {
     let used = ty.sharded_axes();
     for (dim, _) in ty.dims.iter_mut().zip(open).filter(|(_, open)| **open) {
         let Some(name) = dim.name.map(|name| &dims[name]) else { continue };
-        if !name.role.is_some_and(|role| rule.roles.contains(&role)) || !used.is_disjoint(axes) {
+        let Some(axes) = name.role.and_then(|role| rule.of_role(role)) else { continue };
+        if !used.is_disjoint(axes) {
             continue;
         }
         let all = dim.axes.union(axes);
-        let (axis, degree, dim_name, size) = (rule.axis.clone(), mesh.size(&all), name.name.clone(), dim.size);
+        let (axis, degree, dim_name, size) = (rule.rule.axis.clone(), mesh.size(&all), name.name.clone(), dim.size);
         if name.indivisible && !mesh.is_even(size, &all) {
-            return Err(PlanError::NotDivisible { axis, degree, dim: dim_name, size });
+            let heads = Heads::of(dims.values()).filter(|_| name.role == Some(DimRole::KvHeads) && dim.axes.is_empty());
+            let degrees = heads.map_or_else(|| divisors(size), |heads| heads.degrees());
+            return Err(PlanError::NotDivisible { axis, degree, dim: dim_name, size, degrees });
         }
         if degree > size {
             return Err(PlanError::TooManyShards { axis, degree, dim: dim_name, size });

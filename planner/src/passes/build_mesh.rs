@@ -2,21 +2,25 @@
 //!
 //! An axis that spans levels is split, and its name becomes a group: tp = 16 on nodes of 8 devices is `tp=[tp1, tp0]`
 //! with tp1 = 2 between nodes and tp0 = 8 within a node. An axis that experts share is also split (`dp=[edp, ep]`), as
-//! is the part of dp or cp at the boundary of ZeRO's groups. Axes of size 1 are omitted. A file with its own mesh accepts
-//! no other mesh.
+//! is the part of dp or cp at the boundary of ZeRO's groups, and the part of tp whose ranks share a key head. Axes of size 1
+//! are omitted. A file with its own mesh accepts no other mesh.
 
 use crate::PlanError;
 use cost::Cluster;
+use ir::dim_role::DimRole;
 use ir::entity::EntityRef;
 use ir::experts::Role;
 use ir::graph::Model;
+use ir::heads::{self, Heads};
 use ir::ids::AxisId;
 use ir::mesh::{Axes, Axis, Group, Mesh, PIPELINE};
 use ir::options::{ParallelConfig, PlanOptions};
 use ir::zero_groups::{UnevenGroups, group_ranks};
 
 pub(crate) fn run(model: &mut Model, options: &PlanOptions, _: &Cluster) -> Result<(), PlanError> {
-    let wanted = on_levels(&options.parallel, &options.levels)?;
+    let shards_heads = options.rules.iter().any(|rule| rule.axis == "tp" && rule.roles.contains(&DimRole::KvHeads));
+    let heads = if shards_heads && !model.has_mesh { Heads::of(model.dims.values()) } else { None };
+    let wanted = on_levels(&options.parallel, heads, &options.levels)?;
     if !model.has_mesh {
         model.mesh = wanted;
         model.has_mesh = true;
@@ -49,16 +53,16 @@ struct Part {
     size: u64,
 }
 
-/// Builds the mesh of a configuration on links of one level.
+/// Builds the mesh of a configuration on links of one level, for a model with these heads.
 ///
 /// # Errors
-/// The expert degrees do not fit, or the rank order names an unknown axis.
-pub fn mesh(parallel: &ParallelConfig) -> Result<Mesh, PlanError> {
-    on_levels(parallel, &[])
+/// The expert degrees or the groups of ZeRO do not fit, or the rank order names an unknown axis.
+pub fn mesh(parallel: &ParallelConfig, heads: Option<Heads>) -> Result<Mesh, PlanError> {
+    on_levels(parallel, heads, &[])
 }
 
 /// Builds the mesh on links whose levels have `levels` devices, innermost first.
-fn on_levels(parallel: &ParallelConfig, levels: &[u64]) -> Result<Mesh, PlanError> {
+fn on_levels(parallel: &ParallelConfig, heads: Option<Heads>, levels: &[u64]) -> Result<Mesh, PlanError> {
     let (folded, mut inner) = (parallel.fold()?, 1);
     let mut parts: Vec<Part> = Vec::new();
     for name in parallel.rank_order.iter().rev() {
@@ -77,6 +81,8 @@ fn on_levels(parallel: &ParallelConfig, levels: &[u64]) -> Result<Mesh, PlanErro
     if parallel.zero > 0 {
         parts = with_groups(parts, parallel.shard)?;
     }
+    let sharing = heads.and_then(|heads| heads.sharing(parallel.tp));
+    parts = with_shared_heads(parts, sharing.unwrap_or(1));
     parts.reverse();
     Ok(named(&parts))
 }
@@ -138,6 +144,17 @@ fn split(name: &str, degree: u64, inner: u64, levels: &[u64]) -> Result<Vec<u64>
     Ok(sizes)
 }
 
+/// The parts, innermost first, with those of tp split in two of which only some ranks share a key head.
+fn with_shared_heads(parts: Vec<Part>, sharing: u64) -> Vec<Part> {
+    let sizes: Vec<u64> = parts.iter().filter(|part| part.axis == "tp").map(|part| part.size).collect();
+    let mut sides = heads::parts(sizes, sharing);
+    let split = |part: Part| {
+        let sizes = if part.axis == "tp" { sides.next().unwrap_or([part.size, 1]) } else { [part.size, 1] };
+        sizes.into_iter().filter(|&size| size > 1).map(move |size| Part { size, ..part })
+    };
+    parts.into_iter().flat_map(split).collect()
+}
+
 /// The parts, innermost first, with that of dp or cp split in two that contains the boundary of ZeRO's groups.
 fn with_groups(parts: Vec<Part>, shard: Option<u64>) -> Result<Vec<Part>, UnevenGroups> {
     let may_shard = |part: &Part| matches!(part.axis, "dp" | "cp");
@@ -159,7 +176,12 @@ mod tests {
 
     /// The mesh as a line of the text form.
     fn line(parallel: &ParallelConfig, levels: &[u64]) -> String {
-        let mesh = on_levels(parallel, levels).unwrap();
+        with_heads(parallel, None, levels)
+    }
+
+    /// The same for a model with these heads.
+    fn with_heads(parallel: &ParallelConfig, heads: Option<Heads>, levels: &[u64]) -> String {
+        let mesh = on_levels(parallel, heads, levels).unwrap();
         let axes: Vec<String> = mesh.axes.values().map(|axis| format!("{}={}", axis.name, axis.size)).collect();
         let names = |axes: &Axes| axes.iter().map(|axis| mesh.axes[axis].name.clone()).collect::<Vec<_>>().join(",");
         let groups = mesh.groups.iter().map(|group| format!(" {}=[{}]", group.name, names(&group.axes)));
@@ -183,6 +205,18 @@ mod tests {
     }
 
     #[test]
+    fn ranks_of_tp_that_share_a_key_head_are_innermost() {
+        let parallel = |tp, etp| ParallelConfig { dp: 2, tp, etp, ..ParallelConfig::default() };
+        let heads = |keys, queries| Some(Heads { keys, queries, whole: true });
+        assert_eq!(with_heads(&parallel(8, 1), heads(8, 4), &[]), "dp=2 tp=8");
+        assert_eq!(with_heads(&parallel(8, 1), heads(2, 4), &[]), "dp=2 tp1=2 tp0=4 tp=[tp1,tp0]");
+        assert_eq!(with_heads(&parallel(8, 1), heads(1, 8), &[]), "dp=2 tp=8");
+        assert_eq!(with_heads(&parallel(8, 2), heads(2, 4), &[]), "dp=2 tp2=2 tp1=2 tp0=2 tp=[tp2,tp1,tp0] etp=[tp0]");
+        assert_eq!(with_heads(&parallel(16, 1), heads(8, 4), &[8]), "dp=2 tp2=2 tp1=4 tp0=2 tp=[tp2,tp1,tp0]");
+        assert_eq!(with_heads(&parallel(8, 1), heads(2, 2), &[]), "dp=2 tp=8", "these heads fit no mesh");
+    }
+
+    #[test]
     fn a_group_of_zero_takes_cp_first_and_goes_through_parts_of_experts() {
         let parallel = |[dp, cp, ep]: [u64; 3], shard| ParallelConfig {
             dp,
@@ -199,7 +233,7 @@ mod tests {
         assert_eq!(line(&parallel([8, 1, 4], 4), &[]), "edp=2 ep=4 dp=[edp,ep]");
         assert_eq!(line(&parallel([8, 1, 2], 4), &[]), "dp2=2 dp1=2 dp0=2 dp=[dp2,dp1,dp0] ep=[dp0]");
         assert_eq!(line(&parallel([2, 2, 4], 2), &[]), "dp=2 cp=2 ep=[dp,cp]");
-        let levels = on_levels(&parallel([12, 1, 1], 6), &[4]).unwrap_err();
+        let levels = on_levels(&parallel([12, 1, 1], 6), None, &[4]).unwrap_err();
         let why = "`shard=6` cuts through 4 neighbours of dp: neither number divides the other";
         assert_eq!(levels.to_string(), why);
     }
@@ -225,8 +259,8 @@ mod tests {
     #[test]
     fn an_axis_that_straddles_a_level_is_refused() {
         let parallel = |dp, tp| ParallelConfig { dp, tp, ..ParallelConfig::default() };
-        assert!(on_levels(&parallel(2, 6), &[4]).is_err());
-        assert!(on_levels(&parallel(3, 4), &[8]).is_err());
-        assert_eq!(on_levels(&parallel(4, 4), &[8]).unwrap().axes.len(), 3);
+        assert!(on_levels(&parallel(2, 6), None, &[4]).is_err());
+        assert!(on_levels(&parallel(3, 4), None, &[8]).is_err());
+        assert_eq!(on_levels(&parallel(4, 4), None, &[8]).unwrap().axes.len(), 3);
     }
 }

@@ -11,6 +11,7 @@ use estimator::Evaluator;
 use estimator::check_pins;
 use ir::dim_role::DimRole;
 use ir::graph::Model;
+use ir::heads::Heads;
 use ir::models::Batch;
 use ir::options::ParallelConfig;
 use ir::types::DType;
@@ -53,7 +54,7 @@ pub(super) fn space(
     let job = evaluator.job_numbers();
     check_pins(&request.pin, evaluator.stack(), &job)?;
     let size = |role| model.dim_of(role).map(|dim| dim.size);
-    let is_cut = |role: DimRole| ParallelConfig::TENSOR_ROLES.contains(&role);
+    let is_cut = |role: DimRole| ParallelConfig::TENSOR_ROLES.contains(&role) && role != DimRole::KvHeads;
     let cut = model.dims.values().filter(|dim| dim.role.is_some_and(is_cut));
     let runs: u64 = model.calls.iter().map(|call| u64::from(call.instances())).sum();
     let ends = u64::from(runs > 2);
@@ -65,7 +66,7 @@ pub(super) fn space(
     let choices = Choices { odd, ..choices(&supports) };
     Ok(Space {
         tensor: cut.map(|dim| (dim.size, dim.indivisible)).collect(),
-        heads: size(DimRole::KvHeads).unwrap_or(1),
+        heads: Heads::of(model.dims.values()),
         tokens: size(DimRole::Sequence).unwrap_or(request.seq),
         experts: size(DimRole::Experts).map(|number| [number, size(DimRole::ExpertFeedForward).unwrap_or(1)]),
         layers: [runs - 2 * ends, ends],

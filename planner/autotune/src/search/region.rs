@@ -82,6 +82,7 @@ fn is_near(centre: &ParallelConfig, SearchNode { parallel, level, schedules, .. 
 mod tests {
     use super::*;
     use crate::search::{Choices, Order, Pin};
+    use ir::heads::Heads;
 
     fn space() -> Space {
         let order = |schedules: &[&'static str], vp: Option<u32>, stages| Order {
@@ -94,7 +95,7 @@ mod tests {
             devices: [4; 2],
             global_batch: 8,
             tensor: vec![(4, true)],
-            heads: 4,
+            heads: Some(Heads { keys: 4, queries: 1, whole: true }),
             tokens: 16,
             experts: Some([2, 8]),
             layers: [6, 1],

@@ -3,6 +3,7 @@
 use super::divisors::divisors;
 use super::{Level, Schedules, SearchNode};
 use compiler::parallel::Pins;
+use ir::heads::Heads;
 use ir::options::{CpKind, ParallelConfig, Recompute};
 use std::sync::Arc;
 use support::parallel::each;
@@ -112,10 +113,10 @@ pub struct Space {
     pub devices: [u64; 2],
     /// Sequences per step.
     pub global_batch: u64,
-    /// Sizes of dims that tp shards, and whether each is indivisible.
+    /// Sizes of dims that tp shards, heads excepted, and whether each is indivisible.
     pub tensor: Vec<(u64, bool)>,
-    /// Number of key heads; Ulysses shards them over cp in addition to tp.
-    pub heads: u64,
+    /// Heads of attention, which tp shards, and Ulysses also over cp.
+    pub heads: Option<Heads>,
     /// Tokens per sequence.
     pub tokens: u64,
     /// Number of experts per layer, and the hidden size of one expert; `None` for a dense model.
@@ -186,7 +187,9 @@ impl Space {
         let given = &self.pin.parallel;
         let of = |key: &str, pinned: u64, most: u64| if self.pin.has(key) { pinned } else { most };
         let dp = of("dp", given.dp, self.global_batch);
-        let tp = of("tp", given.tp, self.tensor.iter().map(|(size, _)| *size).min().unwrap_or(u64::MAX));
+        let heads = self.heads.map(|heads| heads.keys.saturating_mul(heads.queries));
+        let sizes = self.tensor.iter().map(|(size, _)| *size).chain(heads);
+        let tp = of("tp", given.tp, sizes.min().unwrap_or(u64::MAX));
         let pp = of("pp", given.pp, self.layers[0].max(1));
         let cp = of("cp", given.cp, self.tokens);
         dp.saturating_mul(tp).saturating_mul(pp).saturating_mul(cp)
@@ -237,7 +240,8 @@ impl Space {
         let mut shares = Vec::new();
         let divides =
             |&(size, indivisible): &(u64, bool)| if indivisible { size.is_multiple_of(tp) } else { tp <= size };
-        if tp == 0 || !self.tensor.iter().all(divides) {
+        let divides_heads = |heads: Heads| heads.sharing(tp).is_some();
+        if tp == 0 || !self.tensor.iter().all(divides) || !self.heads.is_none_or(divides_heads) {
             return shares;
         }
         let cps = self.degrees(1, "cp", self.pin.parallel.cp, devices).into_iter();
@@ -387,7 +391,7 @@ impl Space {
         if parallel.cp == 1 {
             return vec![CpKind::default()];
         }
-        let by_heads = self.heads.is_multiple_of(parallel.cp * parallel.tp);
+        let by_heads = self.heads.is_some_and(|heads| heads.of_cp(parallel.tp, parallel.cp).is_some());
         let kinds = self.choices.cp_kinds.iter().filter(|kind| by_heads || **kind != CpKind::Ulysses);
         kinds.copied().collect()
     }

@@ -138,23 +138,32 @@ impl Attention {
     }
 
     /// Cost by all-to-alls of q, k, v and the result, or of their gradients: each rank has entire sequences of some heads
-    /// (Jacobs et al. 2023).
+    /// (Jacobs et al. 2023). Of too few key heads each rank has all, with some of their query heads: k and v are gathered, and
+    /// gathered again in the backward, which scatters sums of their gradients.
     fn by_heads(&self, site: &Site<'_>, group: Group) -> Cost {
         let ranks = group.ranks as f64;
+        let AttentionShape { batch, heads, kv_heads, queries, d, c, .. } = self.shape;
+        let is_sharded = kv_heads % ranks == 0.0;
         let own = AttentionShape {
-            heads: self.shape.heads / ranks,
-            kv_heads: (self.shape.kv_heads / ranks).max(1.0),
-            queries: self.shape.queries * ranks,
+            heads: heads / ranks,
+            kv_heads: if is_sharded { kv_heads / ranks } else { kv_heads },
+            queries: queries * ranks,
             ..self.shape
         };
-        let AttentionShape { batch, heads, kv_heads, queries, d, c, .. } = self.shape;
-        let element = site.platform.recipe.activation;
-        let exchange = |heads: f64, size: f64| {
-            site.platform.collective_time(CollectiveKind::AllToAll, batch * queries * heads * size * element, group)
+        let bytes = |heads: f64, size: f64| batch * queries * heads * size * site.platform.recipe.activation;
+        let time = |kind, bytes| site.platform.collective_time(kind, bytes, group);
+        let exchange = |heads: f64, size: f64| time(CollectiveKind::AllToAll, bytes(heads, size));
+        let of_keys = |size: f64| {
+            let whole = bytes(kv_heads, size) * ranks;
+            match (is_sharded, self.backward) {
+                (true, _) => exchange(kv_heads, size),
+                (false, false) => time(CollectiveKind::AllGather, whole),
+                (false, true) => time(CollectiveKind::AllGather, whole) + time(CollectiveKind::ReduceScatter, whole),
+            }
         };
         Cost {
             attention: site.platform.attention(&own, self.backward),
-            cp: exchange(heads, d) + exchange(kv_heads, d) + exchange(kv_heads, c) + exchange(heads, c),
+            cp: exchange(heads, d) + of_keys(d) + of_keys(c) + exchange(heads, c),
             kernels: self.launches(site) + 4.0,
         }
     }
