@@ -28,9 +28,9 @@ const CASES: u64 = 260;
 const PARTS: u64 = 4;
 /// Sequences of a micro-batch on one device.
 const SEQUENCES: u64 = 4;
-/// How much farther a run in narrow formats may be from its like on one device than rounding takes that one from f32; and what it may be off
-/// if rounding happens to change less there: half the last place of bf16, which decides between experts, too.
+/// How much farther a run in narrow formats may be from its like on one device than rounding takes that one from f32.
 const TIMES: f64 = 4.0;
+/// The relative difference that is allowed if rounding happens to change less: half the last place of bf16, which chooses experts, too.
 const LEAST: f64 = 1.0 / 256.0;
 
 fn number(variable: &str, default: u64) -> u64 {

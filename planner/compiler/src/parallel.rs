@@ -130,14 +130,12 @@ pub struct Missing {
 /// Items of a configuration that this version cannot compile and run, without `tp_overlap` and `dp_overlap`: those state how the
 /// predicted software works; a program here overlaps communication with all independent work.
 pub fn missing(parallel: &ParallelConfig) -> Vec<Missing> {
-    let mut missing = Vec::new();
-    let mut lacks =
-        |item: String, what: &'static str, instead: &'static str| missing.push(Missing { item, what, instead });
-    if parallel.recompute == Recompute::Auto {
-        let instead = "name what to recompute: recompute=none, selective:NAME+NAME, full or full:N";
-        lacks("recompute=auto".to_string(), "recomputation chosen by device memory", instead);
-    }
-    missing
+    let auto = Missing {
+        item: "recompute=auto".to_string(),
+        what: "recomputation chosen by device memory",
+        instead: "name what to recompute: recompute=none, selective:NAME+NAME, full or full:N",
+    };
+    (parallel.recompute == Recompute::Auto).then_some(auto).into_iter().collect()
 }
 
 /// True if the numbers of a configuration can be, by themselves.
