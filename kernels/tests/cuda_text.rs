@@ -7,7 +7,7 @@ mod stand_in;
 use meshwright_kernels::cpu::Par;
 use meshwright_kernels::cpu::dropout::normal;
 use meshwright_kernels::cuda::accuracy::{self, Bound};
-use meshwright_kernels::cuda::kernel::{CHUNKS, GROUP, Kernel};
+use meshwright_kernels::cuda::kernel::{CHUNKS, GROUP, Kernel, SLICES, WARP};
 use meshwright_kernels::group::{
     Comparison, Index, Node, Out, Program, Random, RandomContext, Read, Reduction, Rotate, Select, Take,
 };
@@ -305,7 +305,7 @@ impl Job {
         if let Some(partials) = partials {
             let sums = sums.into_iter().map(|(_, argument)| argument);
             let arguments = std::iter::once(partials).chain(sums).chain([flags]).collect();
-            self.launches.push((format!("{CHUNKS}_{number}"), 64, arguments));
+            self.launches.push((format!("{CHUNKS}_{number}"), (WARP * SLICES) as u32, arguments));
         }
     }
 

@@ -31,16 +31,19 @@ pub fn is_ring(parallel: &ParallelConfig) -> bool {
 pub fn ring(model: &mut Model) -> Result<(), PlanError> {
     let mesh = model.mesh.clone();
     for block in model.blocks.values_mut() {
+        let mut made = Vec::new();
         for kind in [SectionKind::F, SectionKind::I, SectionKind::W] {
-            section(&mesh, block, kind).map_err(|why| PlanError::Fault { pass: "ring", why })?;
+            section(&mesh, block, kind, &mut made).map_err(|why| PlanError::Fault { pass: "ring", why })?;
         }
-        drop_unread(block);
+        made.sort_unstable();
+        while drop_unread(block, &made) {}
         renumber(block);
     }
     Ok(())
 }
 
-fn section(mesh: &Mesh, block: &mut Block, kind: SectionKind) -> Result<(), String> {
+/// Puts rings in the place of ops; `made` gets the results of all their statements.
+fn section(mesh: &Mesh, block: &mut Block, kind: SectionKind, made: &mut Vec<Value>) -> Result<(), String> {
     let mut number = 0;
     while let Some(stmt) = block[kind].stmts.get(number).cloned() {
         let Some(ring) = Ring::of(mesh, block, kind, &stmt) else {
@@ -50,10 +53,11 @@ fn section(mesh: &Mesh, block: &mut Block, kind: SectionKind) -> Result<(), Stri
         let def = stmt.op.def().ok_or("an op in rounds has a definition")?;
         let mut emit = Emit { block, stmts: Vec::new() };
         emit.rounds(&ring, def, &stmt)?;
-        let made = emit.stmts;
-        let after = number + made.len();
+        let rounds = emit.stmts;
+        made.extend(rounds.iter().flat_map(|stmt| &stmt.results));
+        let after = number + rounds.len();
         let stmts = &mut block[kind].stmts;
-        stmts.splice(number..=number, made);
+        stmts.splice(number..=number, rounds);
         // The ring itself makes what the reduce-scatters did.
         let rest = stmts.split_off(after);
         stmts.extend(
@@ -64,18 +68,24 @@ fn section(mesh: &Mesh, block: &mut Block, kind: SectionKind) -> Result<(), Stri
     Ok(())
 }
 
-/// Removes the gathers that nothing reads.
-fn drop_unread(block: &mut Block) {
+/// Removes the gathers, and the statements of rings, that nothing reads: an evaluation needs no sums of exponentials. Returns whether there were
+/// some.
+fn drop_unread(block: &mut Block, made: &[Value]) -> bool {
     let stmts = block.sections.iter().flat_map(|section| &section.stmts);
     let mut read: Vec<Value> = stmts.flat_map(|stmt| stmt.operands.iter().copied()).collect();
     read.extend(block.sections.iter().flat_map(|section| &section.ret));
     read.sort_unstable();
+    let mut has_dropped = false;
     for section in &mut block.sections {
         section.stmts.retain(|stmt| {
             let is_gather = matches!(stmt.op, Op::Collective(Collective::AllGather { .. }));
-            !is_gather || stmt.results.iter().any(|result| read.binary_search(result).is_ok())
+            let may_go = is_gather || stmt.results.iter().all(|result| made.binary_search(result).is_ok());
+            let stays = !may_go || stmt.results.iter().any(|result| read.binary_search(result).is_ok());
+            has_dropped |= !stays;
+            stays
         });
     }
+    has_dropped
 }
 
 /// An op in rounds whose travelling operands are gathered over the axes of its queries.

@@ -63,8 +63,8 @@ fn teams_are_as_long_as_rows_are() {
     // Rows of up to 32768 elements are in registers; longer ones are read again.
     let is_saved = |width| text(&norm(width)).contains(SAVED);
     assert_eq!([2, 1024, 32_768, 32_769].map(is_saved), [true, true, true, false]);
-    // A row that is not reduced is shared by teams.
-    assert_eq!([50, 1024, 5000].map(|width| Kernel::new(&sums(width)).unwrap().shape.teams), [1, 1, 5]);
+    // A row that is not reduced is shared by teams; six rows are two chunks.
+    assert_eq!([50, 1024, 5000].map(|width| Kernel::new(&sums(width)).unwrap().shape.teams), [2, 2, 10]);
 }
 
 #[test]

@@ -228,6 +228,13 @@ impl Planner<'_> {
 
     /// The kernel of a growing program that leaves results of the group, and the interior values that are wanted.
     fn outs(&self, next: &Growing, wanted: &[GroupValue]) -> Result<(Program, Vec<GroupValue>, Kernel), String> {
+        let (program, values) = self.leaving(next, wanted);
+        let kernel = Kernel::new(&program)?;
+        Ok((program, values, kernel))
+    }
+
+    /// The growing program with its outs, and the values that they are.
+    fn leaving(&self, next: &Growing, wanted: &[GroupValue]) -> (Program, Vec<GroupValue>) {
         let mut program = next.program.clone();
         let is_there = |value: GroupValue| self.left.iter().any(|left| left.value == value);
         let is_left = |value: GroupValue| match value {
@@ -246,8 +253,7 @@ impl Planner<'_> {
             program.outs.push(Out { value: made, element: *element, columns, adds });
             values.push(*value);
         }
-        let kernel = Kernel::new(&program)?;
-        Ok((program, values, kernel))
+        (program, values)
     }
 
     /// Room in scratch memory.
@@ -257,14 +263,18 @@ impl Planner<'_> {
         at
     }
 
-    /// Makes a stage of the growing kernel; the statements from a number on are in others.
+    /// Makes a stage of the growing kernel, unless nothing reads what it computes; the statements from a number on are in others.
     fn flush(&mut self, from: usize) -> Result<(), String> {
         let next = std::mem::take(&mut self.next);
         if next.program.values.is_empty() {
             return Ok(());
         }
         let wanted: Vec<GroupValue> = self.site.stmts[from..].iter().flat_map(|stmt| &stmt.operands).copied().collect();
-        let (program, values, kernel) = self.outs(&next, &wanted)?;
+        let (program, values) = self.leaving(&next, &wanted);
+        if values.is_empty() {
+            return Ok(());
+        }
+        let kernel = Kernel::new(&program)?;
         let (mut results, mut adds) = (Vec::new(), Vec::new());
         for (value, out) in values.iter().zip(&program.outs) {
             let place = match *value {

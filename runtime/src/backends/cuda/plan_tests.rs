@@ -317,7 +317,46 @@ fn queries_and_keys_of_other_sizes_turn_in_kernels_of_their_own() {
     };
     let stages = |stmts| plan_group(&GroupSite { stmts }, HOPPER).unwrap().stages.len();
     assert_eq!(stages(vec![stmt(0, 0), stmt(1, 1)]), 2, "four columns of a key keep four threads of a warp busy");
+    assert_eq!(stages(vec![stmt(1, 0), stmt(0, 1)]), 2);
     assert_eq!(stages(vec![stmt(0, 0), stmt(0, 1)]), 1);
+}
+
+/// Rounds of a ring, joined: weights of rows, and rows of few elements that they scale.
+#[test]
+fn rows_and_their_elements_are_several_kernels() {
+    let text = "mesh @m = [dp=1]
+dims [b=1, s=16, g=2, r=2, c=8]
+block @b(%x: f32[b, s, g, r, c], %l: f32[b, s, g, r], %y: f32[b, s, g, r, c], %k: f32[b, s, g, r]) -> f32[b, s, g, r, c], f32[b, s, g, r] {
+  %max: f32[b, s, g, r] = max(%l, %k)
+  %most: f32[b, s, g, r] = at_least(%max, min=-1e30)
+  %a: f32[b, s, g, r] = sub(%l, %most)
+  %b: f32[b, s, g, r] = exp(%a)
+  %c: f32[b, s, g, r] = sub(%k, %most)
+  %d: f32[b, s, g, r] = exp(%c)
+  %sum: f32[b, s, g, r] = add(%b, %d)
+  %all: f32[b, s, g, r] = at_least(%sum, min=1.0)
+  %e: f32[b, s, g, r] = div(%b, %all)
+  %g: f32[b, s, g, r] = div(%d, %all)
+  %f: f32[b, s, g, r, c] = mul(%x, %e, eq=\"b s g r c, b s g r -> b s g r c\")
+  %h: f32[b, s, g, r, c] = mul(%y, %g, eq=\"b s g r c, b s g r -> b s g r c\")
+  %o: f32[b, s, g, r, c] = add(%f, %h)
+  %log: f32[b, s, g, r] = log(%sum)
+  %lse: f32[b, s, g, r] = add(%most, %log)
+  return %o, %lse
+}";
+    let stages = |text: &str| {
+        let model = ir::text::parse(text).unwrap().model;
+        let block = model.blocks.values().next().unwrap();
+        let section = &block[ir::graph::SectionKind::F];
+        let fused = ir::fused::Fused { stmts: section.stmts.clone(), outs: section.ret.clone() };
+        let at =
+            crate::backend::GroupPlace { values: &block.values, mesh: &model.mesh, coordinates: &[0], forward: true };
+        GroupSite::with(&fused, at, |site| plan_group(site, HOPPER)).unwrap().stages.len()
+    };
+    let both = stages(text);
+    // Nothing reads the last two statements.
+    let one = stages(&text.replace("return %o, %lse", "return %o").replace(", f32[b, s, g, r] {", " {"));
+    assert!((2..=5).contains(&both) && one < both, "{both}, {one}");
 }
 
 fn rope() -> KernelOp {
