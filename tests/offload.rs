@@ -9,7 +9,8 @@ mod text;
 mod training;
 
 use cost::CPU;
-use ir::arena::BundleLayout;
+use ir::arena::SavedLayout;
+use ir::graph::Call;
 use ir::ids::{Reg, Token};
 use ir::optimizer::Optimizer;
 use ir::program::{Class, Instr, Program, Transfer};
@@ -53,7 +54,7 @@ fn threads(file: &File) -> Threads {
 /// Compiles with and without offload, compares two steps to the bit, and returns both files.
 fn same_numbers(family: usize, mesh: &str) -> [File; 2] {
     let recipe = recipe(family, 2);
-    let files = [mesh.to_string(), format!("{mesh},offload=true")]
+    let files = [mesh.to_string(), format!("{mesh},offload=all")]
         .map(|mesh| compiled(&recipe, mesh.trim_start_matches(','), 4));
     let [on_device, on_host] = &files;
     let steps = inputs(&on_device.model, &recipe);
@@ -89,7 +90,7 @@ fn most_on_host(file: &File, class: &Class) -> u64 {
     let bytes = |name: &str| {
         let block = name.split('.').next().expect("a name");
         let body = program(file).bodies.values().find(|body| body.name == format!("{block}.F")).expect("its forward");
-        BundleLayout::of(body, body.frame.as_ref().expect("a frame"), &file.model.mesh).bytes
+        SavedLayout::of(body, body.frame.as_ref().expect("a frame"), &file.model.mesh).bytes
     };
     for instr in &class.instrs {
         match instr {
@@ -133,9 +134,38 @@ fn arenas_are_smaller_by_what_the_host_holds() {
     assert_eq!(copies(class, &Transfer::Offload), runs - 2 * microbatches);
 }
 
+/// With `all:N` the first N layers of each stage leave, and the arenas of all ranks shrink with each of them.
+#[test]
+fn the_first_layers_of_each_stage_are_offloaded() {
+    let recipe = recipe(0, 2);
+    let mesh = "pp=2,schedule=gpipe,recompute=full:1";
+    let files =
+        ["none", "all:1", "all:2", "all"].map(|offload| compiled(&recipe, &format!("{mesh},offload={offload}"), 4));
+    let steps = inputs(&files[0].model, &recipe);
+    let want = run(threads(&files[0]), &files[0], program(&files[0]), &steps);
+    let mut before = u64::MAX;
+    for (layers, file) in files.iter().enumerate() {
+        assert_eq!(run(threads(file), file, program(file), &steps), want, "{layers} layers");
+        let marked = |calls: &mut dyn Iterator<Item = &Call>| calls.filter(|call| call.offload).count();
+        let is_layer = |call: &&Call| file.model.blocks[call.block].name.starts_with("layer");
+        let ends = marked(&mut file.model.calls.iter().filter(|call| !is_layer(call)));
+        assert_eq!(ends > 0, layers == 3, "the ends of the model leave with all layers alone");
+        for stage in &file.staged.as_ref().expect("stages").stages {
+            let parts = stage.parts.iter().filter(|part| is_layer(&&file.model.calls[part.call]));
+            let mut of_stage =
+                parts.flat_map(|part| part.instances.clone().map(|_| file.model.calls[part.call].offload));
+            assert!((0..2).all(|layer| of_stage.next() == Some(layer < layers)), "{layers} layers");
+        }
+        let classes = program(file).classes.iter();
+        let bytes = classes.filter_map(|class| class.arena.as_ref().map(|arena| arena.bytes)).sum::<u64>();
+        assert!(bytes < before, "{layers} layers: {bytes}, {before}");
+        before = bytes;
+    }
+}
+
 #[test]
 fn the_text_of_a_program_with_copies_comes_back() {
-    let file = compiled(&recipe(0, 1), "pp=2,schedule=gpipe,offload=true", 4);
+    let file = compiled(&recipe(0, 1), "pp=2,schedule=gpipe,offload=all", 4);
     let text = print(&file);
     for part in [") offload\n", " = start offload(%layer.0.F:0) at ", " = start load(%layer.0.F:0.host) at ", " host "]
     {
@@ -149,7 +179,7 @@ fn the_text_of_a_program_with_copies_comes_back() {
 #[test]
 fn copies_have_lines_of_their_own_in_traces() {
     let recipe = recipe(0, 1);
-    let file = compiled(&recipe, "pp=2,schedule=gpipe,offload=true", 4);
+    let file = compiled(&recipe, "pp=2,schedule=gpipe,offload=all", 4);
     let predicted = simulator::step(&file.model, program(&file), &CPU).expect("it runs");
     let options = Options { seed: SEED, record: true, ..Options::default() };
     let mut executor = Executor::load_on(threads(&file), &file.model, program(&file), &options).expect("it loads");
@@ -182,7 +212,7 @@ const MUTATIONS: [Mutation; 8] = [
 
 #[test]
 fn broken_copies_are_found() {
-    let file = compiled(&recipe(0, 1), "pp=2,schedule=gpipe,offload=true", 4);
+    let file = compiled(&recipe(0, 1), "pp=2,schedule=gpipe,offload=all", 4);
     for (what, change, wanted) in MUTATIONS {
         let mut broken = program(&file).clone();
         change(&mut broken.classes[0]);
@@ -279,8 +309,7 @@ fn free_before_wait(class: &mut Class) {
 
 fn one_place(class: &mut Class) {
     let offloads = starts(class, &Transfer::Offload);
-    let place = places(class, offloads[0].0)[0];
-    places(class, offloads[1].0)[0] = place;
+    offloads[..2].iter().for_each(|(at, ..)| places(class, *at)[0] = 0);
 }
 
 fn small_host(class: &mut Class) {
@@ -315,7 +344,7 @@ fn copies_on_a_gpu_change_nothing() {
 fn on_a_gpu() {
     let recipe = recipe(0, 3);
     for mesh in ["schedule=gpipe", "pp=2,schedule=zb-h1"] {
-        let files = ["", ",offload=true"].map(|offload| compiled(&recipe, &format!("{mesh}{offload}"), 8));
+        let files = ["", ",offload=all"].map(|offload| compiled(&recipe, &format!("{mesh}{offload}"), 8));
         let steps = inputs(&files[0].model, &recipe);
         let gpu = |file: &File| SharedGpu::open(0, file.model.mesh.devices() as usize).unwrap();
         let [want, got] = files.each_ref().map(|file| run(gpu(file), file, program(file), &steps));

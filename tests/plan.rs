@@ -1,9 +1,10 @@
 //! Plans: as good as trying all configurations, within the pins, the same each time, and clear where there is none.
 
+use ir::options::Offload;
 use meshwright::Plan;
 use meshwright::autotune::plan::{Basis, Found, Objective, PlanReport, PlanRequest, find};
 use meshwright::compiler::error::Error;
-use meshwright::estimator::Estimator;
+use meshwright::estimator::{EstimateRequest, Estimator};
 
 fn request(model: &str, cluster: &str, gpus: u64, global_batch: u64, pin: &str) -> PlanRequest {
     let seq = if model == "tiny-gpt2" { 256 } else { 512 };
@@ -28,16 +29,16 @@ fn answer(found: &Found) -> (Vec<(String, f64)>, Option<String>, u64) {
 
 /// Pins that leave each level open in turn.
 const PINS: [&str; 10] = [
-    "zero=1,offload=false,recompute=none,schedule=1f1b,tp_overlap=true,dp_overlap=true",
-    "tp=1,pp=2,mbs=1,offload=false,zero=1,dp_overlap=true",
-    "tp=2,sp=true,mbs=1,offload=false,recompute=auto,schedule=1f1b",
+    "zero=1,offload=none,recompute=none,schedule=1f1b,tp_overlap=true,dp_overlap=true",
+    "tp=1,pp=2,mbs=1,offload=none,zero=1,dp_overlap=true",
+    "tp=2,sp=true,mbs=1,offload=none,recompute=auto,schedule=1f1b",
     "dp=2,tp=1,cp=1,mbs=1,zero=0,recompute=none",
     "pp=1,tp=1,mbs=1,dp_overlap=true",
-    "pp=1,cp=2,offload=false,recompute=none,zero=0",
-    "pp=4,tp=1,mbs=1,recompute=full,offload=false,zero=1,dp_overlap=true",
-    "tp=2,pp=2,mbs=1,offload=false,recompute=selective,zero=1,schedule=zb-h1",
-    "pp=2,cp=1,tp=1,schedule=interleaved-1f1b,offload=false,zero=2,recompute=auto,mbs=1",
-    "dp=1,cp=1,tp=1,mbs=1,offload=false,recompute=none,zero=0",
+    "pp=1,cp=2,offload=none,recompute=none,zero=0",
+    "pp=4,tp=1,mbs=1,recompute=full,offload=none,zero=1,dp_overlap=true",
+    "tp=2,pp=2,mbs=1,offload=none,recompute=selective,zero=1,schedule=zb-h1",
+    "pp=2,cp=1,tp=1,schedule=interleaved-1f1b,offload=none,zero=2,recompute=auto,mbs=1",
+    "dp=1,cp=1,tp=1,mbs=1,offload=none,recompute=none,zero=0",
 ];
 
 #[test]
@@ -75,8 +76,9 @@ fn the_search_is_as_good_as_trying_all_where_memory_binds() {
     let estimator = Estimator::new();
     for (model, gpus, pin) in [
         ("llama3-8b", 2, "pp=1,mbs=1,dp_overlap=true"),
-        ("llama3-8b", 4, "tp=1,schedule=1f1b,mbs=1,zero=1,offload=false"),
-        ("llama3-8b", 1, "mbs=1,offload=false"),
+        ("llama3-8b", 4, "tp=1,schedule=1f1b,mbs=1,zero=1,offload=none"),
+        ("llama3-8b", 4, "tp=1,schedule=1f1b,mbs=2,zero=1,offload=auto"),
+        ("llama3-8b", 1, "mbs=1,offload=none"),
     ] {
         for (objective, beyond_stack) in [(Objective::Time, false), (Objective::Time, true), (Objective::Memory, false)]
         {
@@ -110,7 +112,7 @@ fn pins_hold_and_all_devices_are_used() {
 
 #[test]
 fn the_same_request_has_the_same_answer() {
-    let request = request("tiny-moe", "h100", 8, 32, "offload=false,cp=1");
+    let request = request("tiny-moe", "h100", 8, 32, "offload=none,cp=1");
     let [first, second] = [0, 1].map(|_| plan(&Estimator::new(), &request));
     assert_eq!(answer(&first), answer(&second));
     assert_eq!(first.search.candidates, second.search.candidates);
@@ -121,7 +123,7 @@ fn the_same_request_has_the_same_answer() {
 #[test]
 fn what_does_not_fit_is_told_with_what_needs_least() {
     let found =
-        plan(&Estimator::new(), &PlanRequest { seq: 8192, ..request("llama3-70b", "h100", 1, 1, "offload=false") });
+        plan(&Estimator::new(), &PlanRequest { seq: 8192, ..request("llama3-70b", "h100", 1, 1, "offload=none") });
     assert!(found.best.is_empty());
     let closest = found.closest.unwrap();
     assert!(!closest.predicted.fits && closest.predicted.memory_gib.total > 1000.0, "{closest:?}");
@@ -304,18 +306,51 @@ fn activations_are_offloaded_where_nothing_else_fits() {
         plan(&estimator, &PlanRequest { stack: "megatron-core-2026".into(), seq, ..request })
     };
     let roomy = on(64, "tp=8,mbs=1,cp=1", 8192, 64);
-    assert!(roomy.best.iter().all(|report| !report.parallel.offload && report.predicted.offloaded() == 0.0));
+    assert!(roomy.best.iter().all(|report| report.parallel.offload.is_none() && report.predicted.offloaded() == 0.0));
     let crowded = on(32, "tp=4,pp=1,cp=1,mbs=1,recompute=full", 131_072, 64);
-    for report in crowded.best.iter().filter(|report| report.parallel.offload) {
+    for report in crowded.best.iter().filter(|report| !report.parallel.offload.is_none()) {
         let memory = &report.predicted.memory_gib;
         assert!(report.predicted.offloaded() <= memory.host_capacity.unwrap(), "{report:?}");
     }
-    assert!(crowded.best.iter().any(|report| report.parallel.offload), "{:?}", crowded.closest);
+    assert!(crowded.best.iter().any(|report| !report.parallel.offload.is_none()), "{:?}", crowded.closest);
     // No host has the memory per device that this saves.
-    let pin = "dp=8,tp=1,pp=8,cp=1,mbs=8,offload=true,recompute=none,schedule=1f1b,zero=1";
+    let pin = "dp=8,tp=1,pp=8,cp=1,mbs=8,offload=all,recompute=none,schedule=1f1b,zero=1";
     let request = PlanRequest { seq: 8192, ..request("llama3-70b", "h100", 64, 512, pin) };
     let request = PlanRequest { stack: "megatron-core-2026".into(), ..request };
     assert!(find(&estimator, &request, &|_| {}).map_or(true, |found| found.best.is_empty()));
+}
+
+/// No more layers are offloaded than must be: with one less a device has too much. More free memory takes more of them, and more
+/// time; and all of them are what `estimate` says.
+#[test]
+fn as_few_layers_are_offloaded_as_must_be() {
+    let estimator = Estimator::new();
+    let base = "dp=8,tp=1,pp=1,mbs=2,zero=1,schedule=1f1b,recompute=none";
+    let estimate = |offload: &str, margin: f64| {
+        let parallel = format!("{base},offload={offload}");
+        let stack = "megatron-core-2025".to_string();
+        let request = request("llama3-8b", "h100", 8, 64, "");
+        let request = PlanRequest { seq: 8192, stack, memory_margin: Some(margin), beyond_stack: true, ..request };
+        estimator.estimate(&EstimateRequest { gpus: Some(8), ..request.under(parallel) }).unwrap()
+    };
+    let mut before: Option<(u32, f64)> = None;
+    for margin in [0.0, 0.1, 0.2] {
+        let report = estimate("auto", margin);
+        let Offload::All(Some(layers)) = report.parallel.offload else { panic!("{:?}", report.parallel) };
+        assert!(report.predicted.fits && (1..32).contains(&layers), "{layers}");
+        let less = if layers == 1 { "none".to_string() } else { format!("all:{}", layers - 1) };
+        assert!(!estimate(&less, margin).predicted.fits, "{layers}");
+        let same = estimate(&format!("all:{layers}"), margin);
+        assert_eq!(same.predicted.step_time_s, report.predicted.step_time_s);
+        let all = estimate("all", margin).predicted;
+        assert!(report.predicted.offloaded() < all.offloaded() && report.predicted.step_time_s <= all.step_time_s);
+        let each = report.predicted.offloaded() / f64::from(layers);
+        assert!((each * 32.0 / all.offloaded() - 1.0).abs() < 0.2, "{each} GiB a layer of {}", all.offloaded());
+        if let Some((fewer, seconds)) = before {
+            assert!(layers > fewer && report.predicted.step_time_s >= seconds, "{layers}, {fewer}");
+        }
+        before = Some((layers, report.predicted.step_time_s));
+    }
 }
 
 /// A share of each device stays free.
@@ -370,7 +405,7 @@ fn pins_beyond_the_stack_are_refused() {
     for (pin, part) in [
         ("schedule=zb-v", "megatron-core-2025 does not support it: it has 1f1b, interleaved-1f1b"),
         ("recompute=selective:op", "`recompute=selective:op` is pinned"),
-        ("pp=2,offload=true", "needs offload == 0 || pp == 1 && recompute == 0"),
+        ("pp=2,offload=all", "needs offload == 0 || pp == 1 && recompute == 0"),
     ] {
         let message = refused(pin);
         assert!(message.contains(part) && message.contains("--beyond-stack"), "{message}");

@@ -162,14 +162,13 @@ fn a_page_holds_all_that_it_shows() {
 fn a_plan_is_run() {
     let folder = Folder::new("train");
     std::fs::write(folder.0.join("text.txt"), "the quick brown fox jumps over the lazy dog. ".repeat(200)).unwrap();
-    folder.answer(&format!(
-        "{TINY} --pin dp=2,cp=2,cp_kind=ring,recompute=none,zero=1 --beyond-stack --format json -o as-it-is.json"
-    ));
+    folder.answer(&format!("{TINY} --pin dp=2,pp=2,recompute=none,zero=1 --format json -o plan.json"));
+    let undecided = folder.read("plan.json").replace("\"offload\": \"none\"", "\"offload\": \"auto\"");
+    std::fs::write(folder.0.join("as-it-is.json"), undecided).unwrap();
     let refused = folder.run("train --plan as-it-is.json --data text.txt --steps 1");
     let message = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(1), "{message}");
-    assert!(message.contains("as-it-is.json cannot be run as it is") && message.contains("ring"), "{message}");
-    folder.answer(&format!("{TINY} --pin dp=2,pp=2,recompute=none,zero=1 --format json -o plan.json"));
+    assert!(message.contains("as-it-is.json cannot be run as it is") && message.contains("offload"), "{message}");
     folder.answer("train --plan plan.json --data text.txt --steps 1 --out run");
     let options = folder.read("run/run.toml");
     for part in ["dp=2,tp=1,pp=2", "seq = 32", "global_batch = 8", "model = \"tiny-llama\""] {

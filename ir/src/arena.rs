@@ -8,7 +8,7 @@
 //! [`ALIGNMENT`]. Sizes are the bounds of local shapes, so one arena serves all ranks of a class.
 //!
 //! A rank that offloads has a second arena, in host memory. The copy of a bundle has one place: its tensors are there one
-//! after the other ([`BundleLayout`]), on the host and, when it is loaded back, on the device.
+//! after the other ([`SavedLayout`]), on the host and, when it is loaded back, on the device.
 //!
 //! ```text
 //! frame  := 'frame' 'slot' int 'scratch' int (%id ('row' | 'slot' '+' int | 'scratch' '+' int | '=' %id)),*     at the end of a body
@@ -96,9 +96,9 @@ pub struct Arena {
 /// The layout of a copied bundle: its tensors one after the other, in the order in which the body saves them. Saved values of
 /// one place are one tensor.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct BundleLayout {
+pub struct SavedLayout {
     /// The tensors.
-    pub tensors: Vec<BundleTensor>,
+    pub tensors: Vec<SavedTensor>,
     /// Per saved value of the body, the index of its tensor.
     pub saved: Vec<usize>,
     /// Bytes of all tensors.
@@ -107,7 +107,7 @@ pub struct BundleLayout {
 
 /// A tensor of a copied bundle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct BundleTensor {
+pub struct SavedTensor {
     /// One of the saved values that it is.
     pub value: Value,
     /// Its offset from the place of the bundle.
@@ -116,17 +116,17 @@ pub struct BundleTensor {
     pub bytes: u64,
 }
 
-impl BundleLayout {
+impl SavedLayout {
     /// The layout of the bundle that a body makes.
-    pub fn of(body: &Body, frame: &Frame, mesh: &Mesh) -> BundleLayout {
-        let mut layout = BundleLayout::default();
+    pub fn of(body: &Body, frame: &Frame, mesh: &Mesh) -> SavedLayout {
+        let mut layout = SavedLayout::default();
         let mut known: BTreeMap<Value, usize> = BTreeMap::new();
         for &value in &body.keeps {
             let next = layout.tensors.len();
             let tensor = *known.entry(frame.root(value)).or_insert(next);
             if tensor == next {
                 let (offset, bytes) = (layout.bytes, body.values[value].ty.local_bytes(mesh));
-                layout.tensors.push(BundleTensor { value, offset, bytes });
+                layout.tensors.push(SavedTensor { value, offset, bytes });
                 layout.bytes = (offset + bytes).next_multiple_of(ALIGNMENT);
             }
             layout.saved.push(tensor);

@@ -140,6 +140,90 @@ impl<'de> Deserialize<'de> for Recompute {
     }
 }
 
+/// The block instances whose saved activations are offloaded to host memory.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Offload {
+    /// None.
+    #[default]
+    None,
+    /// All, or the first `n` layers of each stage.
+    All(Option<u32>),
+    /// As few layers as must, so that the rest fits on the device.
+    Auto,
+}
+
+impl Offload {
+    /// True if none is offloaded.
+    pub fn is_none(self) -> bool {
+        self == Offload::None
+    }
+
+    /// True if layers may stay on the device while others are offloaded.
+    pub fn is_in_part(self) -> bool {
+        matches!(self, Offload::All(Some(_)) | Offload::Auto)
+    }
+}
+
+impl std::fmt::Display for Offload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Offload::None => f.write_str("none"),
+            Offload::All(None) => f.write_str("all"),
+            Offload::All(Some(layers)) => write!(f, "all:{layers}"),
+            Offload::Auto => f.write_str("auto"),
+        }
+    }
+}
+
+impl std::str::FromStr for Offload {
+    type Err = String;
+
+    /// Reads `true` as `all` and `false` as `none` too.
+    fn from_str(text: &str) -> Result<Offload, String> {
+        let layers = |text: &str| text.strip_prefix("all:")?.parse().ok();
+        match text {
+            "none" | "false" => Ok(Offload::None),
+            "all" | "true" => Ok(Offload::All(None)),
+            "auto" => Ok(Offload::Auto),
+            _ => match layers(text) {
+                Some(0) => Ok(Offload::None),
+                Some(layers) => Ok(Offload::All(Some(layers))),
+                None => Err(format!("`{text}` must be one of none, all, all:N, auto")),
+            },
+        }
+    }
+}
+
+impl Serialize for Offload {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Offload {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Offload, D::Error> {
+        struct Text;
+
+        impl serde::de::Visitor<'_> for Text {
+            type Value = Offload;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("none, all, all:N, auto, true or false")
+            }
+
+            fn visit_bool<E>(self, all: bool) -> Result<Offload, E> {
+                Ok(if all { Offload::All(None) } else { Offload::None })
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Offload, E> {
+                text.parse().map_err(E::custom)
+            }
+        }
+
+        deserializer.deserialize_any(Text)
+    }
+}
+
 /// A parallel configuration: the parallel degrees, and the other options that a user can set.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -166,8 +250,8 @@ pub struct ParallelConfig {
     pub shard: Option<u64>,
     /// The recomputed values.
     pub recompute: Recompute,
-    /// True to offload saved activations to host memory.
-    pub offload: bool,
+    /// The saved activations that are offloaded to host memory.
+    pub offload: Offload,
     /// True to overlap tensor-parallel communication with matmuls; default: that of the stack.
     pub tp_overlap: Option<bool>,
     /// True to overlap data-parallel communication with the backward; default: that of the stack.
@@ -210,7 +294,7 @@ impl Default for ParallelConfig {
             zero: 0,
             shard: None,
             recompute: Recompute::default(),
-            offload: false,
+            offload: Offload::None,
             tp_overlap: None,
             dp_overlap: None,
             mbs: 1,

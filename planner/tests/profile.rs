@@ -4,7 +4,7 @@ use cost::{BlockOptions, Cluster, Format, Platform, Profile, Recipe, Stack, prof
 use ir::graph::Model;
 use ir::models::{Batch, from_config, preset};
 use ir::optimizer::Optimizer;
-use ir::options::{CpKind, ParallelConfig, PlanOptions, Recompute};
+use ir::options::{CpKind, Offload, ParallelConfig, PlanOptions, Recompute};
 use ir::types::DType;
 use transforms::differentiate::differentiate;
 
@@ -461,7 +461,8 @@ fn what_is_computed_again_takes_time_of_the_cpu() {
 
 #[test]
 fn what_is_kept_may_wait_in_the_host() {
-    let parallel = ParallelConfig { offload: true, recompute: Recompute::Full(None), ..parallel(1, false) };
+    let parallel =
+        ParallelConfig { offload: Offload::All(None), recompute: Recompute::Full(None), ..parallel(1, false) };
     let away = layer(&llama(&parallel), &parallel, "megatron-core-2025");
     assert_eq!((away.saved, away.offloaded), (0.0, away.boundary));
 }

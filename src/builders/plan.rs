@@ -248,7 +248,7 @@ impl Plan {
     /// Compiles the model under the plan's configuration, to the program of every rank.
     ///
     /// # Errors
-    /// The configuration has a key that can be predicted but not compiled, such as `offload=true`, or a precision other than f32,
+    /// The configuration has a key that can be predicted but not compiled, such as `cp_kind=ring`, or a precision other than f32,
     /// bf16 and f16. The model is not there any more.
     pub fn compile(&self) -> Result<File, Error> {
         let chosen = &self.report.chosen;

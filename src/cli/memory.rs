@@ -5,9 +5,8 @@ use ir::text::File;
 use support::table::table;
 use support::units::bytes;
 
-/// Table with a row per class of ranks: its arena, the lower bound, and the categories at the peak; then the host memory of
-/// those that offload. `None` for a
-/// program without buffer assignment.
+/// Table with a row per class of ranks: its arena, the lower bound, and the categories at the peak; then the host memory of those
+/// that offload. `None` for a program without buffer assignment.
 pub(super) fn memory_table(file: &File) -> Option<String> {
     let program = file.program.as_ref().filter(|program| program.has_places())?;
     let head = [

@@ -127,7 +127,7 @@ fn plans(folder: &Path) -> Vec<Seed> {
     let runs: String = [("tp=2,zero=1", 1.1), ("tp=4,pp=2", 1.3)].map(run_line).concat();
     let ask =
         "plan tiny-llama --cluster cpu --stack meshwright-threads --precision f32 --gpus 4 --seq 8 --global-batch 2";
-    let plan = answer(folder, &format!("{ask} --pin recompute=none,offload=false --format json"));
+    let plan = answer(folder, &format!("{ask} --pin recompute=none,offload=none --format json"));
     vec![
         Seed::one("configs", "configs", configs, &[&format!("estimate tiny-llama {JOB} --configs configurations")]),
         Seed::one(

@@ -12,6 +12,7 @@
 //! - [`slices`] splits sequences into the slices that a schedule runs one after the other.
 //! - [`mod@evaluation`] replaces ops that only training has.
 //! - [`mod@rewrite`] replaces ops by graphs of other ops, which a caller builds.
+//! - [`mod@offload`] marks the calls whose saved activations are offloaded.
 //! - [`mod@renumber`] numbers the values of a block in order of definition, as if its text were read back.
 //!
 //! ```
@@ -35,6 +36,7 @@
 pub mod differentiate;
 mod egraph;
 pub mod evaluation;
+pub mod offload;
 pub mod quantise;
 pub mod recognise;
 pub mod recompute;

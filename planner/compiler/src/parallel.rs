@@ -12,7 +12,7 @@ pub use keys::{KEYS, Key, find, json_schema};
 pub use pins::Pins;
 
 use ir::limits;
-use ir::options::{ParallelConfig, Recompute};
+use ir::options::{Offload, ParallelConfig, Recompute};
 use scheduler::schedules;
 
 /// Reads a configuration that can be compiled; the empty text is one device.
@@ -119,7 +119,7 @@ pub fn check(parallel: &ParallelConfig) -> Result<(), ParallelError> {
 /// A part of a configuration that can be predicted, but not compiled and run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Missing {
-    /// The item: `offload=true`.
+    /// The item: `offload=auto`.
     pub item: String,
     /// Its meaning.
     pub what: &'static str,
@@ -130,12 +130,19 @@ pub struct Missing {
 /// Items of a configuration that this version cannot compile and run, without `tp_overlap` and `dp_overlap`: those state how the
 /// predicted software works; a program here overlaps communication with all independent work.
 pub fn missing(parallel: &ParallelConfig) -> Vec<Missing> {
-    let auto = Missing {
-        item: "recompute=auto".to_string(),
-        what: "recomputation chosen by device memory",
-        instead: "name what to recompute: recompute=none, selective:NAME+NAME, full or full:N",
+    let mut missing = Vec::new();
+    let mut lacks = |item: &str, what: &'static str, instead: &'static str| {
+        missing.push(Missing { item: item.to_string(), what, instead })
     };
-    (parallel.recompute == Recompute::Auto).then_some(auto).into_iter().collect()
+    if parallel.recompute == Recompute::Auto {
+        let instead = "name what to recompute: recompute=none, selective:NAME+NAME, full or full:N";
+        lacks("recompute=auto", "recomputation chosen by device memory", instead);
+    }
+    if parallel.offload == Offload::Auto {
+        let instead = "name what to offload: offload=none, all or all:N";
+        lacks("offload=auto", "offload chosen by device memory", instead);
+    }
+    missing
 }
 
 /// True if the numbers of a configuration can be, by themselves.
@@ -234,7 +241,7 @@ mod tests {
     #[test]
     fn only_changed_keys_are_printed() {
         for text in
-            ["", "tp=2", "pp=2,zero=1,vp=1", "cp=2,cp_kind=ring", "pp=2,stages=3", "recompute=full,offload=true"]
+            ["", "tp=2", "pp=2,zero=1,vp=1", "cp=2,cp_kind=ring", "pp=2,stages=3", "recompute=full,offload=all:2"]
         {
             assert_eq!(print_changed(&parse_any(text).unwrap()).len(), text.len(), "{text}");
             assert_eq!(parse_any(&print_changed(&parse_any(text).unwrap())), parse_any(text), "{text}");
@@ -256,7 +263,7 @@ mod tests {
 
     #[test]
     fn what_can_only_be_predicted_comes_back_too() {
-        let text = "dp=8,tp=2,cp=2,ep=8,etp=2,cp_kind=ring,shard=8,zero=3,recompute=selective:mlp+norm,offload=true,\
+        let text = "dp=8,tp=2,cp=2,ep=8,etp=2,cp_kind=ring,shard=8,zero=3,recompute=selective:mlp+norm,offload=auto,\
                     tp_overlap=true,dp_overlap=false";
         let parallel = parse_any(text).unwrap();
         assert_eq!((parallel.ep, parallel.cp_kind, parallel.shard), (8, ir::options::CpKind::Ring, Some(8)));
@@ -266,7 +273,7 @@ mod tests {
             ("cp_kind=rings", "one of ring, allgather, ulysses"),
             ("recompute=some", "one of none, full"),
             ("zero=4", "stages 0 to 3"),
-            ("offload=1", "true or false"),
+            ("offload=1", "one of none, all"),
             ("shard=0", "1 or more"),
             ("order=pp,tp,dp", "`order` is now `rank_order`"),
             ("recompte=full", "did you mean `recompute`"),
@@ -310,6 +317,7 @@ mod tests {
             ("cp=2,rank_order=pp,dp,tp", "each of pp, dp, cp and tp once"),
             ("ep=0", "1 or more"),
             ("recompute=auto", "chosen by device memory"),
+            ("offload=auto", "offload chosen by device memory"),
             ("dp=4,cp=3,zero=1,shard=2", "cuts through 3 neighbours of cp"),
             ("dp=4,zero=1,shard=3", "does not divide dp x cp = 4"),
             ("schedul=gpipe", "did you mean `schedule`"),

@@ -1,6 +1,6 @@
 //! The fields of a configuration that the cost of a planned block depends on.
 
-use ir::options::{CpKind, ParallelConfig, Recompute};
+use ir::options::{CpKind, Offload, ParallelConfig, Recompute};
 
 /// Options of a block that are not in its plan, which has the degrees. Costs see nothing else of a configuration, so two
 /// configurations with equal options and equal plans have equal costs.
@@ -14,7 +14,7 @@ pub struct BlockOptions {
     pub cp_kind: CpKind,
     /// The recomputed values. `Full` is of an entire block, for any number of layers.
     pub recompute: Recompute,
-    /// True if saved activations are offloaded to host memory.
+    /// True if saved activations are offloaded to host memory, those of all blocks.
     pub offload: bool,
     /// True to overlap tensor-parallel communication with matmuls; `None`: as the stack does.
     pub tp_overlap: Option<bool>,
@@ -25,7 +25,8 @@ pub struct BlockOptions {
 impl BlockOptions {
     /// Options under a configuration, of whose data-parallel ranks `together` are in the block's mesh.
     pub fn of(parallel: &ParallelConfig, together: u64) -> BlockOptions {
-        let ParallelConfig { tp, sp, cp_kind, offload, tp_overlap, .. } = *parallel;
+        let ParallelConfig { tp, sp, cp_kind, tp_overlap, .. } = *parallel;
+        let offload = parallel.offload == Offload::All(None);
         let recompute = match &parallel.recompute {
             Recompute::Full(_) => Recompute::Full(None),
             other => other.clone(),

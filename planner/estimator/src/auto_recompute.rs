@@ -7,14 +7,14 @@ use super::prediction::Prediction;
 use super::recompute_choice::{Trial, crowded, fitting};
 use super::relaxation::StepCost;
 use super::report::EstimateReport;
-use ir::options::{ParallelConfig, Recompute};
+use ir::options::{Offload, ParallelConfig, Recompute};
 
 impl Estimator {
     /// Report without recomputation, or with the fastest recomputation that fits: of single values, of some layers, or of all
     /// layers. If nothing fits, all layers are recomputed.
     pub(super) fn least(&self, mut prediction: Prediction<'_>) -> Result<EstimateReport, Error> {
-        if prediction.candidate.parallel.offload {
-            return self.least_beside_host(prediction);
+        if !prediction.candidate.parallel.offload.is_none() {
+            return self.least_with_host(prediction);
         }
         prediction.candidate.parallel.recompute = Recompute::None;
         let none = prediction.stepped()?;
@@ -39,8 +39,13 @@ impl Estimator {
     }
 
     /// The same for a configuration that offloads. Values are recomputed if that is faster than waiting for their copies, or if
-    /// host memory is too small.
-    fn least_beside_host(&self, mut prediction: Prediction<'_>) -> Result<EstimateReport, Error> {
+    /// host memory is too small; with `offload=auto`, as few layers are offloaded as must be.
+    fn least_with_host(&self, mut prediction: Prediction<'_>) -> Result<EstimateReport, Error> {
+        let given = prediction.candidate.parallel.offload;
+        let under = |prediction: &mut Prediction<'_>, recompute: &Recompute| {
+            prediction.candidate.parallel.recompute.clone_from(recompute);
+            if given == Offload::Auto { prediction.least_offload() } else { prediction.stepped() }
+        };
         let parallel = &prediction.candidate.parallel;
         let evaluator = Evaluator::new(self, prediction.request.clone(), [parallel.devices(); 2])?;
         let chosen =
@@ -48,14 +53,14 @@ impl Estimator {
         let chosen = chosen.map(|(parallel, _)| parallel.recompute);
         let mut best: Option<(f64, Recompute)> = None;
         for recompute in [Some(Recompute::None), chosen, Some(Recompute::Full(None))].into_iter().flatten() {
-            let stepped = prediction.under(&recompute)?;
+            let stepped = under(&mut prediction, &recompute)?;
             let StepCost { seconds, bytes } = stepped.floor();
             let fits = bytes <= prediction.candidate.budget && stepped.fits_host(prediction.candidate.platform.cluster);
             if fits && best.as_ref().is_none_or(|(least, _)| seconds < *least) {
                 best = Some((seconds, recompute));
             }
         }
-        let stepped = prediction.under(&best.map_or(Recompute::Full(None), |(_, recompute)| recompute))?;
+        let stepped = under(&mut prediction, &best.map_or(Recompute::Full(None), |(_, recompute)| recompute))?;
         prediction.report(stepped)
     }
 

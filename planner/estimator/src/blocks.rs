@@ -78,6 +78,8 @@ pub(super) struct Blocks {
     pub(super) profiles: Vec<Profile>,
     /// The same with full recomputation, if the configuration has it for some layers.
     pub(super) recomputed: Option<Vec<Profile>>,
+    /// The same with offloaded activations, if the configuration has it for some layers and not for all blocks.
+    pub(super) on_host: Option<Arc<Blocks>>,
 }
 
 /// Lower bound on the launches of a small micro-batch over those of a large one, whose reshard paths may have more collectives.
@@ -199,7 +201,7 @@ impl Blocks {
         for end in self.outline.spans.iter().filter(|span| !span.are_layers) {
             profiles[end.block].transient = share * self.profiles[end.block].transient;
         }
-        Blocks { outline: Arc::clone(&self.outline), profiles, recomputed: None }
+        Blocks { outline: Arc::clone(&self.outline), profiles, recomputed: None, on_host: None }
     }
 
     /// Costs of some blocks of a planned model under options. Attention with a window, if any, computes `share` of the pairs of
@@ -228,7 +230,7 @@ impl Blocks {
             other => (other.clone(), None),
         };
         let profiles = under(recompute, &|others| &others.profiles);
-        Blocks { outline: Arc::clone(outline), profiles, recomputed }
+        Blocks { outline: Arc::clone(outline), profiles, recomputed, on_host: None }
     }
 }
 

@@ -31,7 +31,7 @@ use super::relaxation::{Relaxation, StepCost};
 use super::stages::{given_starts, is_even, starts};
 use cost::{Cluster, Frontier, Platform, Profile, Recipe, RecomputeChoice, RecomputeCost, Stack, frontier};
 use ir::graph::Model;
-use ir::options::Recompute;
+use ir::options::{Offload, Recompute};
 use ir::types::DType;
 use scheduler::placement::Pipeline;
 use std::sync::{Arc, OnceLock};
@@ -191,10 +191,23 @@ impl CostDatabase {
     /// # Errors
     /// As [`CostDatabase::timeline`].
     pub(super) fn stepped(&self, candidate: &Candidate<'_>) -> Result<Stepped, Error> {
-        let blocks = self.block_costs(&candidate.block_config()?)?;
+        let blocks = self.costs_of_layers(&candidate.block_config()?, candidate.parallel.offload)?;
         let staged = self.timeline(&candidate.pipeline_config())?;
         let (step, memory) = candidate.step(&blocks, &staged);
         Ok(Stepped { blocks, staged, step, memory })
+    }
+
+    /// Costs of the blocks, on the device and, if some layers are offloaded, in host memory too.
+    ///
+    /// # Errors
+    /// As [`CostDatabase::planned`].
+    fn costs_of_layers(&self, config: &BlockConfig, offload: Offload) -> Answer<Blocks> {
+        let blocks = self.block_costs(config)?;
+        let Offload::All(Some(_)) = offload else { return Ok(blocks) };
+        let on_host = Some(self.block_costs(&config.offloading())?);
+        let Blocks { outline, profiles, recomputed, .. } = &*blocks;
+        let (outline, profiles, recomputed) = (Arc::clone(outline), profiles.clone(), recomputed.clone());
+        Ok(Arc::new(Blocks { outline, profiles, recomputed, on_host }))
     }
 
     /// Best choices of values to recompute, for `runs` instances of each block.
@@ -285,7 +298,8 @@ fn block_costs(database: &CostDatabase, config: &BlockConfig) -> Answer<Blocks> 
     let is_plain = config.options.recompute == Recompute::None;
     if let Some(Ok(whole)) = is_plain.then(|| database.block_costs.known(&config.recomputing_layers())).flatten() {
         let Blocks { outline, profiles, .. } = &*whole;
-        return Ok(Arc::new(Blocks { outline: Arc::clone(outline), profiles: profiles.clone(), recomputed: None }));
+        let (outline, profiles) = (Arc::clone(outline), profiles.clone());
+        return Ok(Arc::new(Blocks { outline, profiles, recomputed: None, on_host: None }));
     }
     let dense = if database.planning == Planning::ByShape { database.dense_of(config)? } else { None };
     database.compute_costs(config, dense.as_deref().map_or(BlockFilter::All, BlockFilter::Experts))
@@ -308,7 +322,7 @@ fn timeline(database: &CostDatabase, config: &PipelineConfig) -> Answer<Staged> 
     let platform = database.platform(&cluster);
     let candidate = Candidate { parallel: parallel.clone(), platform, microbatches, cores_each, budget: 0.0 };
     let config = candidate.block_config()?;
-    let blocks = database.block_costs(&config)?;
+    let blocks = database.costs_of_layers(&config, parallel.offload)?;
     let schedule = ScheduledPipeline::of(parallel, microbatches)?;
     let starts = database.stage_starts(&parallel.stages, &config, &blocks, &schedule.pipeline)?;
     candidate.staged(&blocks, &starts, &schedule, &database.orders).map(Arc::new)

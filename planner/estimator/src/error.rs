@@ -228,7 +228,7 @@ impl Coded for Error {
             Error::Line { .. } => {
                 "a line is a configuration, or {\"parallel\": .., \"model\": .., \"gpus\": ..}".to_string()
             }
-            Error::HostMemory => "recompute more, or leave out offload=true".to_string(),
+            Error::HostMemory => "recompute more, or offload fewer layers".to_string(),
             Error::UnknownName { option, name, known } => {
                 let near = nearest(name, known.iter().copied());
                 let near = near.map_or_else(String::new, |near| format!("did you mean `{near}`? "));

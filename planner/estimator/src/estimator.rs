@@ -18,7 +18,7 @@ use compiler::compile::check_text;
 use compiler::machine_source;
 use compiler::model_source::ModelSource;
 use cost::{Cluster, Platform, Stack};
-use ir::options::{ParallelConfig, Recompute};
+use ir::options::{Offload, ParallelConfig, Recompute};
 use planner::reshard::ReshardCache;
 use std::sync::{Arc, Mutex, PoisonError};
 use support::query::Memo;
@@ -103,15 +103,22 @@ impl Estimator {
         self.stacks.get(&name.to_string(), || Ok(machine_source::stack(name)?))
     }
 
-    /// Predicts a step of the request. With `recompute=auto`, the step has the fastest recomputation that fits, which the
-    /// report's configuration names.
+    /// Predicts a step of the request. With `recompute=auto`, the step has the fastest recomputation that fits, and with
+    /// `offload=auto` the fewest offloaded layers; the report's configuration names them.
     ///
     /// # Errors
     /// A name is not known, or the configuration fits neither the devices nor the model.
     pub fn estimate(&self, request: &EstimateRequest) -> Result<EstimateReport, Error> {
-        self.with_prediction(request, |prediction| match prediction.candidate.parallel.recompute {
-            Recompute::Auto => self.least(prediction),
-            _ => prediction.report(prediction.stepped()?),
+        self.with_prediction(request, |mut prediction| {
+            let ParallelConfig { recompute, offload, .. } = &prediction.candidate.parallel;
+            match (recompute, offload) {
+                (Recompute::Auto, _) => self.least(prediction),
+                (_, Offload::Auto) => {
+                    let stepped = prediction.least_offload()?;
+                    prediction.report(stepped)
+                }
+                _ => prediction.report(prediction.stepped()?),
+            }
         })
     }
 

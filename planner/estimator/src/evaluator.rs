@@ -9,6 +9,7 @@ use super::headroom::{BudgetSizes, Headroom};
 use super::job_numbers::JobNumbers;
 use super::memory::fullest_host;
 use super::model_work::ModelWork;
+use super::offload_choice::as_needed;
 use super::pipeline::ScheduledPipeline;
 use super::projection::BlockConfig;
 use super::recompute_choice::{Trial, crowded, fitting};
@@ -18,7 +19,7 @@ use super::request::EstimateRequest;
 use compiler::model_source::ModelSource;
 use cost::{Cluster, Platform, Stack};
 use ir::dim_role::DimRole;
-use ir::options::{ParallelConfig, Recompute};
+use ir::options::{Offload, ParallelConfig, Recompute};
 use std::sync::{Arc, OnceLock};
 
 /// Costs and lower bounds of configurations: a model and a batch on a cluster, evaluated for many configurations.
@@ -158,15 +159,38 @@ impl Evaluator {
         Err(Error::HostMemory)
     }
 
+    /// The configuration with as few layers offloaded as must be, and what it takes.
+    fn least_offload(&self, parallel: &ParallelConfig) -> Result<(ParallelConfig, StepCost), Error> {
+        let mut candidate = self.candidate(parallel.clone());
+        let (budget, stack) = (candidate.budget, self.stack());
+        let under = |offload: Offload| {
+            candidate.parallel.offload = offload;
+            self.database.stepped(&candidate)
+        };
+        let (offload, stepped) = as_needed(under, budget, stack)?;
+        if stepped.fits_host(self.platform(parallel.devices()).cluster) {
+            return Ok((ParallelConfig { offload, ..parallel.clone() }, stepped.floor()));
+        }
+        Err(Error::HostMemory)
+    }
+
     /// The configuration with the fastest choice of values to recompute that fits in memory. Returns `None` if the
     /// configuration fits without recomputation, if no choice fits, or if it would take more than `enough` seconds. With
+    /// `offload=auto` as few layers are offloaded as must be. With
     /// offloading, recomputing can always reduce the copies, so the result is the fastest choice of all.
     ///
     /// # Errors
     /// As [`Evaluator::cost`].
     pub fn fitting(&self, parallel: &ParallelConfig, enough: f64) -> Result<Option<(ParallelConfig, StepCost)>, Error> {
-        if parallel.offload {
-            return self.hosted(parallel);
+        match (parallel.offload, &parallel.recompute) {
+            (Offload::None, _) => {}
+            (Offload::Auto, Recompute::Auto) => {
+                let all = ParallelConfig { offload: Offload::All(None), ..parallel.clone() };
+                let Some((all, _)) = self.hosted(&all)? else { return Ok(None) };
+                return self.least_offload(&ParallelConfig { offload: Offload::Auto, ..all }).map(Some);
+            }
+            (Offload::Auto, _) => return self.least_offload(parallel).map(Some),
+            (Offload::All(_), _) => return self.hosted(parallel),
         }
         let mut candidate = self.candidate(ParallelConfig { recompute: Recompute::None, ..parallel.clone() });
         let none = self.database.stepped(&candidate)?;

@@ -42,7 +42,7 @@ impl JobNumbers {
             (RuleName::Boundaries, is(!parallel.stages.is_empty())),
             (RuleName::Zero, Some(u64::from(zero))),
             (RuleName::Groups, is(zero > 0 && shard.is_some_and(|shard| shard < dp * cp))),
-            (RuleName::Offload, is(offload)),
+            (RuleName::Offload, is(!offload.is_none())),
             (RuleName::Recompute, Some(recompute)),
             (RuleName::Seq, self.seq),
         ]

@@ -56,6 +56,8 @@ impl Relaxation<'_> {
             small.layer.transient = small.layer.transient.min(fast.layer.transient);
             // The lead of the CPU over the device is not known either.
             small.reductions = TpReductions::default();
+            // Nor is whether anything is offloaded.
+            small.copied = 0.0;
         }
         let flow = flow_of(&loads, &vec![0.0; loads.len()], schedule, f64::INFINITY);
         let bytes = |parallel: &ParallelConfig| {

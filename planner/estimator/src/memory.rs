@@ -94,6 +94,7 @@ impl OrderedStages<'_> {
         let logits = own().map(|load| load.logits).sum::<f64>();
         let gathers = if whole.gathered > 0.0 { 2 } else { replicas.zero };
         let buffers = buffers(&own().collect::<Vec<_>>(), loads.len(), logits, gathers, platform);
+        let buffers = buffers + COPIES * own().map(|load| load.copied).fold(0.0, f64::max);
         let logits = logits * rank.in_flight;
         let activations = (rank.saved - logits).max(0.0);
         states.parameters += whole.gathered + whole.copies;
@@ -126,6 +127,9 @@ impl OrderedStages<'_> {
         }
     }
 }
+
+/// Layers whose offloaded activations are on the device at once: one runs while the copy of its neighbour is on its way.
+const COPIES: f64 = 2.0;
 
 /// Bytes of unsharded copies that a stack holds under ZeRO-3, in addition to the states.
 #[derive(Clone, Copy, Default)]

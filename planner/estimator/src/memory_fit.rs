@@ -7,6 +7,7 @@ use super::pipeline::{ActivationLifetime, RankBound, ScheduledPipeline};
 use super::quantities::PerSection;
 use super::stages::Count;
 use cost::{Passes, Platform, Profile, RecomputeChoice, RecomputeCost};
+use ir::options::Offload;
 use smallvec::SmallVec;
 use std::iter::Sum;
 use std::ops::{Add, Mul};
@@ -18,8 +19,8 @@ pub struct MemoryChoices {
     pub selective: bool,
     /// Numbers of layers of each stage that may be recomputed as a whole; a stage with fewer layers recomputes all of them.
     pub full: Vec<u32>,
-    /// Open values of offloading: saved activations stay on the device (`false`) or are offloaded (`true`).
-    pub offload: Vec<bool>,
+    /// Open values of offloading.
+    pub offload: Vec<Offload>,
 }
 
 impl MemoryChoices {
@@ -29,6 +30,11 @@ impl MemoryChoices {
     /// Returns `true` if no option is open.
     pub(super) fn are_none(&self) -> bool {
         self.offload.is_empty()
+    }
+
+    /// Returns `true` if all saved activations may stay on the device.
+    pub(super) fn may_keep(&self) -> bool {
+        self.offload.iter().any(|offload| matches!(offload, Offload::None | Offload::Auto))
     }
 }
 
@@ -133,6 +139,9 @@ pub(super) struct RecomputeOptions {
     offloaded: Vec<OptionCost>,
     on_device: PlaceOptions,
     on_host: PlaceOptions,
+    /// All ways to save less, of each block instance by itself: recomputed values, recomputed layers, and offloading with or
+    /// without these; fewest seconds per byte first.
+    any: Vec<Saving>,
 }
 
 impl RecomputeOptions {
@@ -183,12 +192,26 @@ impl RecomputeOptions {
             });
             OptionCost { either_s: both_s(&sum) - each.forward_s - each.backward_s, ..each }
         };
-        let offloaded = choices.iter().enumerate().map(least_offloaded).collect();
+        let offloaded: Vec<OptionCost> = choices.iter().enumerate().map(least_offloaded).collect();
+        let any_way = |block: usize| {
+            let point = |bytes: f64, seconds: f64| RecomputeCost { bytes, seconds: seconds.max(0.0) };
+            let (whole, away) = (&on_device.whole[block], &on_host.whole[block]);
+            let parts = choices[block].iter().map(|choice| point(choice.bytes, choice.least));
+            let ways = [
+                point(whole.saved_bytes, whole.seconds()),
+                point(0.0, away.seconds()),
+                point(0.0, offloaded[block].seconds()),
+                point(0.0, on_host.none[block].seconds()),
+            ];
+            hull(block, all.profiles[block].saved, parts.chain(ways).collect())
+        };
+        let mut any: Vec<Saving> = (0..all.profiles.len()).flat_map(any_way).collect();
+        any.sort_by(|a, b| (a.each.seconds / a.each.bytes).total_cmp(&(b.each.seconds / b.each.bytes)));
         let kinds = choices.iter().enumerate().map(|(block, choices)| savings(block, all, choices));
         let kinds: Vec<Vec<Saving>> = kinds.filter(|savings| !savings.is_empty()).collect();
         let mut savings = kinds.concat();
         savings.sort_by(|a, b| (a.each.seconds / a.each.bytes).total_cmp(&(b.each.seconds / b.each.bytes)));
-        RecomputeOptions { savings, kinds, offloaded, on_device, on_host }
+        RecomputeOptions { savings, kinds, offloaded, on_device, on_host, any }
     }
 
     /// Options of instances that offload their saved activations, or of those that do not.
@@ -234,10 +257,26 @@ fn after(savings: &[Saving], runs: &[Count], share: f64) -> Reduction {
 
 /// Lower hull of a block's choices, starting from saving everything.
 fn savings(block: usize, all: &Blocks, choices: &[RecomputeChoice]) -> Vec<Saving> {
-    let everything = all.profiles[block].saved;
+    let points = choices.iter().map(|choice| RecomputeCost { bytes: choice.bytes, seconds: choice.least });
+    lower_hull(block, all.profiles[block].saved, points)
+}
+
+/// Lower hull of any points, those that take no less and save no more than another left out.
+fn hull(block: usize, everything: f64, mut points: Vec<RecomputeCost>) -> Vec<Saving> {
+    points.sort_by(|a, b| a.bytes.total_cmp(&b.bytes).then(a.seconds.total_cmp(&b.seconds)));
+    let mut least = f64::INFINITY;
+    points.retain(|point| {
+        let is_less = point.seconds < least;
+        least = least.min(point.seconds);
+        is_less
+    });
+    lower_hull(block, everything, points.into_iter().rev())
+}
+
+/// Lower hull of points that save less and less, starting from saving `everything`.
+fn lower_hull(block: usize, everything: f64, points: impl Iterator<Item = RecomputeCost>) -> Vec<Saving> {
     let mut hull = vec![RecomputeCost { bytes: everything, seconds: 0.0 }];
-    for choice in choices.iter().filter(|choice| choice.bytes < everything) {
-        let next = RecomputeCost { bytes: choice.bytes, seconds: choice.least };
+    for next in points.filter(|point| point.bytes < everything) {
         let slope = |from: &RecomputeCost, to: &RecomputeCost| (to.seconds - from.seconds) / (from.bytes - to.bytes);
         while hull.len() > 1
             && slope(&hull[hull.len() - 2], &next) <= slope(&hull[hull.len() - 2], &hull[hull.len() - 1])
@@ -312,7 +351,11 @@ impl MemoryFit<'_> {
     /// Lower bound on the seconds until all gradients are reduced, over those options with which every device fits in a budget
     /// of `budget` bytes; infinite if there are none.
     pub(super) fn seconds(&self, options: &RecomputeOptions, choices: &MemoryChoices, budget: f64) -> f64 {
-        let least = |&offload: &bool| {
+        let least = |offload: &Offload| {
+            let offload = match offload {
+                Offload::All(Some(_)) | Offload::Auto => return self.in_part(options, budget),
+                offload => !offload.is_none(),
+            };
             let selective = match (choices.selective, offload) {
                 (false, _) => f64::INFINITY,
                 (true, true) => self.under(|runs| sum_of(runs, &options.offloaded), budget).unwrap_or(f64::INFINITY),
@@ -329,6 +372,21 @@ impl MemoryFit<'_> {
             numbers.iter().filter_map(full).fold(selective, f64::min)
         };
         choices.offload.iter().map(least).fold(f64::INFINITY, f64::min)
+    }
+
+    /// Lower bound on the seconds until all gradients are reduced, if some layers are offloaded: each instance saves less in the way
+    /// that takes least for its bytes. Ranks with several stages may choose in each, so that they only have to fit.
+    fn in_part(&self, options: &RecomputeOptions, budget: f64) -> f64 {
+        let mut end = 0.0_f64;
+        for rank in &self.ranks {
+            let free = (rank.device_bytes * (1.0 - ROUNDING) - budget) / self.reserve;
+            let share = self.share(rank, &options.any, &|_| 0.0, rank.saved_bytes - free);
+            let Some(share) = share else { return f64::INFINITY };
+            let share = if rank.bound.stages.len() > 1 { 0.0 } else { share };
+            end =
+                end.max(self.reduced(rank) + self.longer(&rank.bound, |runs| after(&options.any, runs, share).seconds));
+        }
+        end
     }
 
     /// Lower bound on the seconds until all gradients are reduced, if values are recomputed. Each rank recomputes as few as

@@ -142,8 +142,22 @@ pub(super) fn flow(
     schedule: &ScheduledPipeline,
     orders: &OrderCache,
 ) -> Result<PipelineTimeline, Error> {
-    let flow = simulated(loads, hops, schedule, orders)?;
-    Ok(if loads.iter().any(|load| load.offloaded > 0.0) { flow.offloaded() } else { flow })
+    let [on_device, on_host] =
+        [|load: &StageCost| load.saved > 0.0, |load: &StageCost| load.offloaded > 0.0].map(|has| loads.iter().any(has));
+    let flow = |loads: &[StageCost]| simulated(loads, hops, schedule, orders);
+    match (on_device, on_host) {
+        (_, false) => flow(loads),
+        (false, true) => Ok(flow(loads)?.offloaded()),
+        (true, true) => {
+            let part = |of: fn(StageCost) -> StageCost| flow(&loads.iter().cloned().map(of).collect::<Vec<_>>());
+            let mut on_device = part(|load| StageCost { offloaded: 0.0, ..load })?;
+            let on_host = part(|load| StageCost { saved: 0.0, ..load })?.offloaded();
+            for (rank, away) in on_device.ranks.iter_mut().zip(on_host.ranks) {
+                rank.offloaded = away.offloaded;
+            }
+            Ok(on_device)
+        }
+    }
 }
 
 /// The same, with all saved activations on the device.

@@ -242,6 +242,7 @@ mod tests {
                     continue;
                 }
                 let cp_kind = [CpKind::AllGather, CpKind::Ring][cp_kind as usize];
+                let offload = if offload { ir::options::Offload::All(None) } else { ir::options::Offload::None };
                 let options = ParallelConfig { sp, offload, cp_kind, recompute, ..ParallelConfig::default() };
                 let parallel = ParallelConfig { dp: gpus / tp / cp, tp, cp, ep, etp, mbs, ..options };
                 let text = parallel::print(&parallel);

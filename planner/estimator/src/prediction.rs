@@ -7,6 +7,7 @@ use super::error::Error;
 use super::headroom::job;
 use super::least_bytes::communicators;
 use super::memory::{GIB, fullest_device, holds};
+use super::offload_choice::as_needed;
 use super::place::check_slices;
 use super::report::{
     Comm, EstimateReport, Memory, Mesh, Overhead, Predicted, Recomputed, SCHEMA, StageMemory, StageReport,
@@ -16,7 +17,7 @@ use super::stages::StageCost;
 use crate::stack_support::{Beyond, beyond};
 use cost::{Format, Recipe, recomputed};
 use ir::graph::Block;
-use ir::options::{ParallelConfig, Recompute};
+use ir::options::{Offload, ParallelConfig, Recompute};
 use scheduler::predict::pipeline_of;
 use std::sync::Arc;
 
@@ -48,6 +49,21 @@ impl Prediction<'_> {
     pub(super) fn under(&mut self, recompute: &Recompute) -> Result<Stepped, Error> {
         self.candidate.parallel.recompute.clone_from(recompute);
         self.stepped()
+    }
+
+    /// The step with as few layers offloaded as must be, which become the candidate's.
+    ///
+    /// # Errors
+    /// As [`Prediction::stepped`].
+    pub(super) fn least_offload(&mut self) -> Result<Stepped, Error> {
+        let (budget, stack) = (self.candidate.budget, self.candidate.platform.stack);
+        let under = |offload: Offload| {
+            self.candidate.parallel.offload = offload;
+            self.stepped()
+        };
+        let (offload, stepped) = as_needed(under, budget, stack)?;
+        self.candidate.parallel.offload = offload;
+        Ok(stepped)
     }
 
     /// The model on the configuration's axes below pp.

@@ -6,7 +6,7 @@ use super::error::Error;
 use super::recipe;
 use super::request::EstimateRequest;
 use cost::{BlockOptions, Recipe, Spread, Stack, Supports, causal_pairs};
-use ir::options::{CpKind, ParallelConfig, Recompute};
+use ir::options::{CpKind, Offload, ParallelConfig, Recompute};
 use ir::types::DType;
 use scheduler::placement::Placement;
 use std::sync::Arc;
@@ -162,6 +162,11 @@ impl BlockConfig {
         self.with(Recompute::None, false)
     }
 
+    /// The same with all saved activations in host memory.
+    pub(super) fn offloading(&self) -> BlockConfig {
+        self.with(self.options.recompute.clone(), true)
+    }
+
     fn with(&self, recompute: Recompute, offload: bool) -> BlockConfig {
         BlockConfig { options: BlockOptions { recompute, offload, ..self.options.clone() }, ..self.clone() }
     }
@@ -181,6 +186,7 @@ impl BlockConfig {
     pub(super) fn parallel(&self) -> ParallelConfig {
         let BlockOptions { tp: _, sp: _, cp_kind, ref recompute, offload, tp_overlap, spread: _ } = self.options;
         let recompute = recompute.clone();
+        let offload = if offload { Offload::All(None) } else { Offload::None };
         ParallelConfig { cp_kind, recompute, offload, tp_overlap, ..self.plan.parallel() }
     }
 }
@@ -231,7 +237,7 @@ pub(super) struct AverageRankConfig {
     cp_kind: CpKind,
     sp: bool,
     recompute: Recompute,
-    offload: bool,
+    offload: Offload,
     tp_overlap: Option<bool>,
     dp_overlap: Option<bool>,
     rank_order: Arc<[String]>,

@@ -163,6 +163,9 @@ pub struct TimeShares {
     pub optimizer: f64,
     /// Waiting for the CPU to launch kernels.
     pub launch: f64,
+    /// Waiting for copies to host memory and back.
+    #[serde(default)]
+    pub host: f64,
     /// Waiting for a core or a GPU, if devices share it.
     pub cores: f64,
     /// Fixed time of a step, and waiting for the slowest device.
@@ -281,7 +284,7 @@ impl Overhead {
 
 impl TimeShares {
     /// Parts by name, in a fixed order.
-    pub fn by_name(&self) -> [(&'static str, f64); 14] {
+    pub fn by_name(&self) -> [(&'static str, f64); 15] {
         [
             ("gemm", self.gemm),
             ("attention", self.attention),
@@ -295,6 +298,7 @@ impl TimeShares {
             ("bubble", self.bubble),
             ("optimizer", self.optimizer),
             ("launch", self.launch),
+            ("host", self.host),
             ("cores", self.cores),
             ("other", self.other),
         ]

@@ -203,6 +203,7 @@ pub fn part_name(part: &str) -> &'static str {
         "bubble" => "waiting in the pipeline",
         "optimizer" => "optimizer",
         "launch" => "kernel launches",
+        "host" => "copies to and from host memory",
         "cores" => "waiting for a core or GPU",
         _ => "fixed overhead and stragglers",
     }

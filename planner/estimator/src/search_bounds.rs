@@ -9,7 +9,7 @@ use super::pipeline::ScheduledPipeline;
 use super::projection::{AverageRankConfig, BlockConfig, StepContext};
 use super::relaxation::{FitQuery, Relaxation, StepCost, work_of};
 use super::stages::StageCost;
-use ir::options::{ParallelConfig, Recompute};
+use ir::options::{Offload, ParallelConfig, Recompute};
 use std::sync::Arc;
 
 /// Quantity requested from the lower bound of a search node.
@@ -159,7 +159,8 @@ impl Evaluator {
             && schedule.kind.has_fixed_order()
         {
             // The same without recomputation or offloading: one cached result serves all.
-            let plain = self.candidate(ParallelConfig { offload: false, recompute: Recompute::None, ..fast.clone() });
+            let plain =
+                self.candidate(ParallelConfig { offload: Offload::None, recompute: Recompute::None, ..fast.clone() });
             order = Some(self.database.timeline(&plain.pipeline_config())?);
         }
         let path = order.as_ref().and_then(|staged| staged.path());
@@ -171,7 +172,7 @@ impl Evaluator {
             BoundKind::Bytes => Ok(StepCost { seconds, bytes: staged.bytes() }),
             BoundKind::Seconds { choices, .. } if choices.are_none() => Ok(StepCost { seconds, bytes: staged.bytes() }),
             BoundKind::Seconds { enough, budget, choices, .. } => {
-                let fits = choices.offload.contains(&false) && choices.selective && staged.bytes() <= *budget;
+                let fits = choices.may_keep() && choices.selective && staged.bytes() <= *budget;
                 if fits || seconds > *enough {
                     return Ok(StepCost { seconds, bytes: 0.0 });
                 }

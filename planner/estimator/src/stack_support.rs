@@ -4,7 +4,7 @@ use super::error::Error;
 use super::job_numbers::JobNumbers;
 use compiler::parallel::{self, Pins};
 use cost::{RuleName, STACKS, Stack};
-use ir::options::ParallelConfig;
+use ir::options::{Offload, ParallelConfig};
 use serde::{Deserialize, Serialize};
 
 /// A part of a configuration that a stack does not support.
@@ -67,7 +67,10 @@ fn options_beyond(parallel: &ParallelConfig, stack: &Stack) -> Vec<Beyond> {
     let groups = shard.filter(|&shard| zero > 0 && shard < replicas);
     lacks("shard", format!("shard={}", shard.unwrap_or(0)), groups.is_some(), supports.shard != Some(false));
     lacks("stages", "stages".to_string(), !stages.is_empty(), supports.stages != Some(false));
-    lacks("offload", "offload=true".to_string(), offload, supports.offload != Some(false));
+    let has = |kind: Option<bool>| kind != Some(false);
+    lacks("offload", format!("offload={offload}"), !offload.is_none(), has(supports.offload));
+    let some = matches!(offload, Offload::All(Some(_))) && has(supports.offload);
+    lacks("offload_layers", format!("offload={offload}"), some, has(supports.offload_layers));
     lacks("recompute", format!("recompute={recompute}"), true, supports.lacks(recompute).is_empty());
     items
 }
@@ -181,8 +184,8 @@ mod tests {
         assert_eq!(lacks("megatron-core-2025", "dp=8,schedule=zb-v,zero=3"), Vec::<String>::new());
         assert_eq!(lacks("foundry-2023", "tp=2,zero=3,dp=2"), ["tp=2"]);
         assert_eq!(lacks("nanotron-2024", "dp=2,zero=2"), ["zero=2"]);
-        assert_eq!(lacks("nanotron-2024", "pp=2,offload=true"), ["offload=true"]);
-        assert_eq!(lacks("megatron-core-2025", "pp=2,offload=true"), ["offload == 0 || pp == 1 && recompute == 0"]);
+        assert_eq!(lacks("nanotron-2024", "pp=2,offload=all"), ["offload=all"]);
+        assert_eq!(lacks("megatron-core-2025", "pp=2,offload=all:2"), ["offload == 0 || pp == 1 && recompute == 0"]);
     }
 
     #[test]
@@ -205,7 +208,8 @@ mod tests {
         for stack in ["meshwright-threads", "meshwright-cuda"].map(|name| Stack::find(name).unwrap()) {
             for text in [
                 "cp=2,cp_kind=ring",
-                "offload=true",
+                "offload=all",
+                "offload=all:1",
                 "cp=2,cp_kind=ulysses",
                 "dp=2,zero=3,recompute=full:2",
                 "dp=4,zero=2,shard=2,recompute=selective:q0+mlp",

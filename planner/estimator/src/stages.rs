@@ -6,7 +6,7 @@ use super::quantities::{BlockPeak, PerSection, TpReductions};
 use super::replicas::{Exchange, Repeated, Replicas};
 use cost::{Cut, Passes, Platform, Profile, Seconds, SplitByExperts};
 use ir::costs::{BlockCosts, CallCosts, ModelCosts, SectionSeconds};
-use ir::options::{ParallelConfig, Recompute};
+use ir::options::{Offload, ParallelConfig, Recompute};
 use scheduler::partition::{PartitionError, balanced, check_starts, stage_runs};
 use scheduler::placement::{Pipeline, Placement};
 use std::ops::Range;
@@ -34,6 +34,8 @@ pub(super) struct StageCost {
     pub(super) saved: f64,
     /// Saved activations in host memory, in bytes.
     pub(super) offloaded: f64,
+    /// The most bytes that a layer offloads.
+    pub(super) copied: f64,
     /// Part of `saved` for logits and for the loss.
     pub(super) logits: f64,
     /// Bytes that stay in memory between the input gradient and the weight gradient.
@@ -91,6 +93,7 @@ pub(super) fn plus(sum: Seconds, more: &Seconds, times: f64) -> Seconds {
         cp: sum.cp + times * more.cp,
         ep: sum.ep + times * more.ep,
         launch: sum.launch + times * more.launch,
+        host: sum.host + times * more.host,
     }
 }
 
@@ -179,7 +182,7 @@ pub(super) fn loads(
 
 /// Seconds of each stage without gathers, scatters and messages.
 pub(super) fn seconds(blocks: &Blocks, parallel: &ParallelConfig, starts: &[usize]) -> Vec<PerSection> {
-    let most = most(parallel);
+    let most = Leading::of(parallel);
     let of_piece = |Piece { profile, times, .. }: Piece<'_>| {
         let i = profile.recomputed.total() + profile.i.total();
         PerSection { f: profile.f.total(), i, w: profile.w.total() } * times as f64
@@ -218,14 +221,30 @@ pub(super) fn counts(blocks: &Blocks, starts: &[usize]) -> Vec<Vec<Count>> {
 
 /// Cost of each stage if all layers that can be are recomputed, without gathers and scatters; used for memory.
 pub(super) fn memory_loads(blocks: &Blocks, starts: &[usize]) -> Vec<StageCost> {
-    stage_runs(starts, blocks.outline.runs.len()).into_iter().map(|runs| sum(blocks, runs, usize::MAX)).collect()
+    let runs = stage_runs(starts, blocks.outline.runs.len()).into_iter();
+    runs.map(|runs| sum(blocks, runs, Leading { recomputed: usize::MAX, offloaded: usize::MAX })).collect()
 }
 
-/// Largest number of layers of a stage that are recomputed as a whole.
-fn most(parallel: &ParallelConfig) -> usize {
-    match parallel.recompute {
-        Recompute::Full(Some(layers)) => layers as usize,
-        _ => usize::MAX,
+/// Largest numbers of layers at the beginning of a stage that save less.
+#[derive(Clone, Copy)]
+struct Leading {
+    /// Layers that are recomputed as a whole.
+    recomputed: usize,
+    /// Layers that are offloaded where others are not.
+    offloaded: usize,
+}
+
+impl Leading {
+    fn of(parallel: &ParallelConfig) -> Leading {
+        let recomputed = match parallel.recompute {
+            Recompute::Full(Some(layers)) => layers as usize,
+            _ => usize::MAX,
+        };
+        let offloaded = match parallel.offload {
+            Offload::All(Some(layers)) => layers as usize,
+            _ => 0,
+        };
+        Leading { recomputed, offloaded }
     }
 }
 
@@ -248,7 +267,7 @@ struct Collectives<'a> {
 /// Cost of a stage with these block instances.
 fn load(blocks: &Blocks, runs: Range<usize>, parallel: &ParallelConfig, collectives: &Collectives<'_>) -> StageCost {
     let Collectives { replicas, exchanges, stays } = *collectives;
-    let most = most(parallel);
+    let most = Leading::of(parallel);
     let pieces = || pieces(blocks, runs.clone(), most);
     let repeated = |Piece { profile, times, block, .. }| Repeated { profile, times, exchange: exchanges[block] };
     let shards = replicas.shards(pieces().map(repeated), stays);
@@ -280,26 +299,33 @@ struct Piece<'a> {
     is_whole: bool,
 }
 
-/// Pieces of a stage. Its first layers, up to `most`, are recomputed if any are.
-fn pieces<'a>(blocks: &'a Blocks, runs: Range<usize>, most: usize) -> impl Iterator<Item = Piece<'a>> {
+/// Pieces of a stage. Its first layers are recomputed, and its first layers are offloaded, if any are.
+fn pieces<'a>(blocks: &'a Blocks, runs: Range<usize>, most: Leading) -> impl Iterator<Item = Piece<'a>> {
     let mut left = most;
     let of_span = move |span: &Span| {
         let times = span.within(&runs);
         let recomputed = blocks.recomputed.as_ref().filter(|_| span.are_layers);
-        let whole = recomputed.map_or(0, |_| times.min(left));
-        left -= whole;
+        let on_host = blocks.on_host.as_ref().filter(|_| span.are_layers);
+        let whole = recomputed.map_or(0, |_| times.min(left.recomputed));
+        let away = on_host.map_or(0, |_| times.min(left.offloaded));
+        left.recomputed -= whole;
+        left.offloaded -= away;
         let (tensors, are_layers) = (blocks.outline.tensors[span.block], span.are_layers);
-        let some = |profiles: &'a [Profile], times: usize, is_whole: bool| {
-            let profile = &profiles[span.block];
+        let some = |from: usize, to: usize| {
+            let (is_whole, is_away) = (from < whole, from < away);
+            let place = on_host.filter(|_| is_away).map_or(blocks, |on_host| on_host);
+            let profiles = place.recomputed.as_ref().filter(|_| is_whole).unwrap_or(&place.profiles);
+            let (profile, times) = (&profiles[span.block], to - from);
             (times > 0).then_some(Piece { block: span.block, profile, tensors, times, are_layers, is_whole })
         };
-        [recomputed.and_then(|recomputed| some(recomputed, whole, true)), some(&blocks.profiles, times - whole, false)]
+        let (first, second) = (whole.min(away), whole.max(away));
+        [some(0, first), some(first, second), some(second, times)]
     };
     blocks.outline.spans.iter().flat_map(of_span).flatten()
 }
 
 /// Cost of a stage without gathers and scatters.
-fn sum(blocks: &Blocks, runs: Range<usize>, most: usize) -> StageCost {
+fn sum(blocks: &Blocks, runs: Range<usize>, most: Leading) -> StageCost {
     let mut load = StageCost { runs: runs.clone(), ..StageCost::default() };
     pieces(blocks, runs.clone(), most).for_each(|piece| load.add(&piece));
     let shared = blocks.outline.tied.iter().map(|tied| {
@@ -320,6 +346,7 @@ impl StageCost {
         let times = times as f64;
         if are_layers {
             self.layer = self.layer.max(peak);
+            self.copied = self.copied.max(profile.offloaded);
             let TpReductions { count, largest_input } = &mut self.reductions;
             (*count, *largest_input) = (*count + times * profile.sums, largest_input.max(profile.summed));
         } else {

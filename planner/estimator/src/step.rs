@@ -169,6 +169,7 @@ fn shares(rank: &Rank, loads: &[StageCost]) -> TimeShares {
         bubble: rank.idle.dependency + rank.idle.memory,
         optimizer: 0.0,
         launch: own.launch,
+        host: own.host,
         cores: 0.0,
         other: 0.0,
     }

@@ -1,7 +1,8 @@
 //! `recompute`: recomputes the configured values in the backward instead of saving them (`transforms::recompute`), and
 //! activations whose recomputation is free. `recompute=auto` leaves the choice to an estimate, and nothing is recomputed here.
 //!
-//! It also marks the calls whose saved activations are offloaded to host memory.
+//! It also marks the calls whose saved activations are offloaded to host memory. Of layers counted by stage (`all:2`) it marks the
+//! first of the model, and stage assignment then those of each stage.
 //!
 //! The pass is idempotent, so any dump can continue. If only the first layers of each stage are recomputed (`full:2`),
 //! a layer has two variants from here on. Stage assignment later decides which calls use which variant; until then the
@@ -13,9 +14,10 @@ use ir::dim_role::DimRole;
 use ir::graph::{Block, Model, SectionKind};
 use ir::ids::Value;
 use ir::ops::OpClass;
-use ir::options::{PlanOptions, Recompute};
+use ir::options::{Offload, PlanOptions, Recompute};
 use ir::types::Dims;
 use std::collections::BTreeSet;
+use transforms::offload::{offload_all, offload_layers, offloaded_layers};
 use transforms::recompute::{
     add_variants, call_variants, check_names, is_layer, is_module, of_module, of_value, recompute, recomputed_layers,
     remade,
@@ -25,8 +27,11 @@ pub(crate) fn run(model: &mut Model, options: &PlanOptions, _: &Cluster) -> Resu
     if model.is_fully_specified() && model.has_mesh {
         return Ok(());
     }
-    if options.parallel.offload {
-        model.calls.iter_mut().for_each(|call| call.offload = true);
+    match options.parallel.offload {
+        Offload::None | Offload::Auto => {}
+        Offload::All(None) => offload_all(model),
+        Offload::All(Some(layers)) if offloaded_layers(model).is_none() => offload_layers(model, layers, &[0]),
+        Offload::All(Some(_)) => {}
     }
     check_names(model, &options.parallel.recompute)?;
     match &options.parallel.recompute {

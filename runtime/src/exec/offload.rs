@@ -5,7 +5,7 @@ use super::rank_program::Action;
 use super::row::{InFlight, RowLoader};
 use crate::backend::{Backend, HostCopy, HostDirection, Span};
 use crate::comm::Communicator;
-use ir::arena::BundleLayout;
+use ir::arena::SavedLayout;
 use ir::ids::{BodyId, Reg, Value};
 use std::collections::HashMap;
 
@@ -40,7 +40,7 @@ impl<B: Backend, C: Communicator> RowLoader<'_, '_, B, C> {
     pub(super) fn load(&mut self, instr: usize, reg: Reg) -> Result<InFlight<C>, String> {
         let (maker, at, host) = (self.places.maker(reg)?, self.places.one(instr)?, self.places.host(reg)?);
         let layout = self.layout(maker)?;
-        let copy = |tensor: &ir::arena::BundleTensor| HostCopy {
+        let copy = |tensor: &ir::arena::SavedTensor| HostCopy {
             span: self.extent(maker, tensor.value).at(at + tensor.offset),
             host: (host + tensor.offset) as usize,
         };
@@ -70,10 +70,10 @@ impl<B: Backend, C: Communicator> RowLoader<'_, '_, B, C> {
         self.places.bundle(reg).into_iter().map(|(value, at)| self.extent(maker, value).at(at)).collect()
     }
 
-    fn layout(&self, maker: BodyId) -> Result<BundleLayout, String> {
+    fn layout(&self, maker: BodyId) -> Result<SavedLayout, String> {
         let body = &self.program.bodies[maker];
         let frame = body.frame.as_ref().ok_or_else(|| format!("body @{} has no frame", body.name))?;
-        Ok(BundleLayout::of(body, frame, &self.loader.model.mesh))
+        Ok(SavedLayout::of(body, frame, &self.loader.model.mesh))
     }
 
     fn extent(&self, maker: BodyId, value: Value) -> Extent {

@@ -1,6 +1,6 @@
 //! Program locations, as events name them, with their FLOPs and bytes on one rank.
 
-use ir::arena::BundleLayout;
+use ir::arena::SavedLayout;
 use ir::fused::Fused;
 use ir::graph::{Model, Stmt};
 use ir::ids::{BodyId, Token, Value};
@@ -152,7 +152,7 @@ pub(super) fn copied_by(
     let Some(body) = bundle.and_then(|bundle| maker_of(class, at, bundle)).map(|body| &program.bodies[body]) else {
         return 0;
     };
-    let layout = body.frame.as_ref().map(|frame| BundleLayout::of(body, frame, &model.mesh));
+    let layout = body.frame.as_ref().map(|frame| SavedLayout::of(body, frame, &model.mesh));
     layout.map_or(0, |layout| layout.tensors.iter().map(|tensor| tensor.bytes).sum())
 }
 

@@ -18,6 +18,7 @@ mod variants;
 pub use modules::{MODULES, of_module};
 pub use names::{UnknownName, check_names, is_module, of_value};
 pub use remade::remade;
+pub(crate) use variants::{CallPart, split};
 pub use variants::{add_variants, call_variants, calls_of, recomputed_layers, variants_of};
 
 /// The suffix of a recomputed value, and of the recomputed variant of a block.

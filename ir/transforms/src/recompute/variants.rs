@@ -29,15 +29,15 @@ pub fn call_variants(model: &mut Model, layers: u32, starts: &[usize]) {
     let (mut run, mut of_stage) = (0, 0);
     for call in std::mem::take(&mut model.calls) {
         let variants = variants_of(model, call.block);
-        let mut parts: Vec<(BlockId, u32)> = Vec::new();
+        let (offload, mut parts): (bool, Vec<CallPart>) = (call.offload, Vec::new());
         for _ in 0..call.instances() {
             of_stage = if starts.contains(&run) { 0 } else { of_stage };
             of_stage += u32::from(variants.is_some() && call.slice.unwrap_or(0) == 0);
             let block = variants
                 .map_or(call.block, |[original, recomputed]| if of_stage <= layers { recomputed } else { original });
             match parts.last_mut() {
-                Some((last, runs)) if *last == block => *runs += 1,
-                _ => parts.push((block, 1)),
+                Some(last) if last.block == block => last.instances += 1,
+                _ => parts.push(CallPart { block, offload, instances: 1 }),
             }
             run += 1;
         }
@@ -60,10 +60,18 @@ pub fn variants_of(model: &Model, id: BlockId) -> Option<[BlockId; 2]> {
     Some([find(original)?, find(&format!("{original}{RECOMPUTED}"))?])
 }
 
-/// Splits a call into calls of blocks with a number of instances each; the carried values pass from one call to the next.
-fn split(model: &mut Model, call: &Call, parts: &[(BlockId, u32)]) -> Vec<Call> {
+/// Some consecutive instances of a call.
+pub(crate) struct CallPart {
+    pub(crate) block: BlockId,
+    /// True if their saved activations are offloaded.
+    pub(crate) offload: bool,
+    pub(crate) instances: u32,
+}
+
+/// Splits a call into its parts; the carried values pass from one to the next.
+pub(crate) fn split(model: &mut Model, call: &Call, parts: &[CallPart]) -> Vec<Call> {
     let (mut calls, mut done): (Vec<Call>, u32) = (Vec::new(), 0);
-    for (place, &(block, runs)) in parts.iter().enumerate() {
+    for (place, &CallPart { block, offload, instances: runs }) in parts.iter().enumerate() {
         let first = call.index(done);
         done += runs;
         let mut args = call.args.clone();
@@ -76,7 +84,7 @@ fn split(model: &mut Model, call: &Call, parts: &[(BlockId, u32)]) -> Vec<Call> 
         };
         let repeat = call.repeat.as_ref().map(|repeat| Repeat { range: first..first + runs, ..repeat.clone() });
         let comments = if place == 0 { call.comments.clone() } else { Vec::new() };
-        calls.push(Call { results, block, repeat, args, comments, ..call.clone() });
+        calls.push(Call { results, block, repeat, args, offload, comments, ..call.clone() });
     }
     calls
 }

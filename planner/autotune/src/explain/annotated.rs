@@ -7,7 +7,7 @@ use compiler::compile::{CompileRequest, compile_source};
 use compiler::model_source::ModelSource;
 use compiler::parallel;
 use estimator::EstimateReport;
-use ir::options::{CpKind, ParallelConfig, Recompute};
+use ir::options::{CpKind, Offload, ParallelConfig, Recompute};
 use ir::text::{self, File};
 use support::units::gib;
 
@@ -67,7 +67,7 @@ fn shardings(parallel: &ParallelConfig) -> ParallelConfig {
         zero: parallel.zero.min(1),
         shard: None,
         recompute: Recompute::None,
-        offload: false,
+        offload: Offload::None,
         tp_overlap: None,
         dp_overlap: None,
         ..parallel.clone()

@@ -5,7 +5,7 @@ use super::compare::{ALIKE, misfit, pace};
 use super::pool::Pool;
 use crate::plan::ChoiceNote;
 use estimator::{EstimateReport, Predicted};
-use ir::options::ParallelConfig;
+use ir::options::{Offload, ParallelConfig};
 use support::units::{gib, share, time};
 
 /// Notes on each choice of the configuration, compared with less of it and with more of it if those exist.
@@ -175,7 +175,12 @@ fn meaning(key: &str, best: &EstimateReport) -> String {
             format!("{} per micro-batch, {}", of(mbs, "sequence"), of(predicted.microbatches.into(), "micro-batch"))
         }
         "recompute" => format!("recomputed in the backward{}", spent(predicted.time_s.recompute, "which takes")),
-        "offload" => "activations are offloaded to host memory".into(),
+        "offload" => match parallel.offload {
+            Offload::All(Some(layers)) => {
+                format!("host memory holds the activations of the first {} of each stage", of(layers.into(), "layer"))
+            }
+            _ => "activations are offloaded to host memory".into(),
+        },
         _ => "whether communication overlaps with compute".into(),
     }
 }

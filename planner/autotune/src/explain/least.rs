@@ -9,7 +9,7 @@ use compiler::deadline::Deadline;
 use compiler::parallel::{Pins, parse_any, pinned, print};
 use estimator::fits_budget;
 use estimator::{BudgetSizes, EstimateReport, EstimateRequest, Estimator, Evaluator, Undecided, estimate_until};
-use ir::options::{CpKind, ParallelConfig, Recompute};
+use ir::options::{CpKind, Offload, ParallelConfig, Recompute};
 use std::collections::HashSet;
 
 /// Tried sizes of expert groups; not used without experts.
@@ -128,7 +128,7 @@ fn smallest(
                 cp_kind: cp_kind.filter(|_| cp > 1).unwrap_or_default(),
                 schedule: schedule.clone(),
                 recompute: if whole { Recompute::Full(None) } else { Recompute::Auto },
-                offload,
+                offload: if offload { Offload::All(None) } else { Offload::None },
                 ..ParallelConfig::default()
             };
             let parallel = parse_any(&pinned(&print(&free), &fixed))?;

@@ -1,7 +1,7 @@
 //! Configurations near another one: each changes one choice, and the choices that must change with it.
 
 use super::brief::differences;
-use ir::options::{CpKind, ParallelConfig, Recompute};
+use ir::options::{CpKind, Offload, ParallelConfig, Recompute};
 use scheduler::schedules;
 
 /// A configuration that differs in one choice.
@@ -41,9 +41,15 @@ pub(super) fn near(best: &ParallelConfig, global_batch: u64) -> Vec<Near> {
     near
 }
 
+/// The configuration with its recomputation, and the number of layers that it offloads, left to the memory budget.
+fn open_memory(best: &ParallelConfig) -> ParallelConfig {
+    let offload = if best.offload.is_in_part() { Offload::Auto } else { best.offload };
+    ParallelConfig { recompute: Recompute::Auto, offload, ..best.clone() }
+}
+
 /// Neighbours that move a factor from one degree to another.
 fn moved(best: &ParallelConfig, from: &str, to: &str) -> Option<ParallelConfig> {
-    let mut parallel = ParallelConfig { recompute: Recompute::Auto, ..best.clone() };
+    let mut parallel = open_memory(best);
     let factor =
         (2..=*degree(&mut parallel, from)).find(|factor| degree(&mut parallel, from).is_multiple_of(*factor))?;
     *degree(&mut parallel, from) /= factor;
@@ -62,7 +68,7 @@ fn degree<'a>(parallel: &'a mut ParallelConfig, key: &str) -> &'a mut u64 {
 
 /// Neighbours with the same degrees and another option.
 fn within(best: &ParallelConfig) -> Vec<(&'static str, bool, ParallelConfig)> {
-    let again = || ParallelConfig { recompute: Recompute::Auto, ..best.clone() };
+    let again = || open_memory(best);
     let mut all = Vec::new();
     let mut with = |key, more, parallel| all.push((key, more, parallel));
     if best.ep > 1 {
@@ -90,8 +96,8 @@ fn within(best: &ParallelConfig) -> Vec<(&'static str, bool, ParallelConfig)> {
     if best.recompute != Recompute::None {
         with("recompute", false, ParallelConfig { recompute: Recompute::None, ..best.clone() });
     }
-    if best.offload {
-        with("offload", false, ParallelConfig { offload: false, ..again() });
+    if !best.offload.is_none() {
+        with("offload", false, ParallelConfig { offload: Offload::None, ..again() });
     }
     for kind in [CpKind::Ring, CpKind::AllGather, CpKind::Ulysses]
         .into_iter()
@@ -127,8 +133,7 @@ fn pipelines(best: &ParallelConfig) -> Vec<(&'static str, bool, ParallelConfig)>
         group: None,
         slices: None,
         stages: Vec::new(),
-        recompute: Recompute::Auto,
-        ..best.clone()
+        ..open_memory(best)
     };
     let plain = ParallelConfig::default().schedule;
     let with_chunks = |vp: u32| of(schedules::with_chunks(&plain, Some(vp)), (vp > 1).then_some(vp));

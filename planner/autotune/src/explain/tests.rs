@@ -123,7 +123,7 @@ fn a_pin_that_is_to_blame_is_the_first_way_out() {
 
 #[test]
 fn a_way_out_takes_no_more_devices_than_it_must() {
-    let pin = "schedule=1f1b,offload=false,mbs=1,cp=1".to_string();
+    let pin = "schedule=1f1b,offload=none,mbs=1,cp=1".to_string();
     let asked = |gpus| PlanRequest {
         pin: pin.clone(),
         precision: "fp16".into(),

@@ -11,7 +11,7 @@ use compiler::deadline::Deadline;
 use compiler::parallel;
 use cost::{CLUSTERS, Cluster};
 use estimator::{EstimateReport, EstimateRequest, Estimator, estimate_until};
-use ir::options::{ParallelConfig, Recompute};
+use ir::options::{Offload, ParallelConfig, Recompute};
 use support::units::gib;
 
 /// Least gain in the speed of each device for which fewer devices are proposed.
@@ -96,7 +96,11 @@ fn without_devices(pins: &str) -> String {
 
 /// A configuration with its recomputation chosen again, for another memory budget.
 fn anew(parallel: &ParallelConfig, pin: &str) -> Option<ParallelConfig> {
-    let is_open = parallel.recompute != Recompute::None && !parallel.offload && !parallel::has_key(pin, "recompute");
+    if !parallel.offload.is_none() && !parallel::has_key(pin, "offload") {
+        return Some(ParallelConfig { offload: Offload::Auto, ..parallel.clone() });
+    }
+    let is_open =
+        parallel.recompute != Recompute::None && parallel.offload.is_none() && !parallel::has_key(pin, "recompute");
     is_open.then(|| ParallelConfig { recompute: Recompute::Auto, ..parallel.clone() })
 }
 

@@ -10,7 +10,7 @@
 
 use crate::search::{Space, divisors};
 use estimator::{Evaluator, LargeShare, StepCost};
-use ir::options::{CpKind, ParallelConfig, Recompute};
+use ir::options::{CpKind, Offload, ParallelConfig, Recompute};
 use std::sync::Arc;
 use support::query::Query;
 
@@ -242,6 +242,6 @@ impl<'a> LargeMicrobatches<'a> {
             0 => self.batches[self.batches.partition_point(|&batch| batch <= most).saturating_sub(1)],
             times => times * all,
         };
-        ParallelConfig { mbs, dp: parallel.dp * parallel.pp, pp: 1, offload: false, ..parallel.clone() }
+        ParallelConfig { mbs, dp: parallel.dp * parallel.pp, pp: 1, offload: Offload::None, ..parallel.clone() }
     }
 }

@@ -6,7 +6,7 @@ use compiler::parallel;
 use estimator::{
     BoundKind, BudgetSizes, Evaluator, LargeShare, MemoryChoices, ModelWork, StepCost, Undecided, fits_budget,
 };
-use ir::options::{ParallelConfig, Recompute};
+use ir::options::{Offload, ParallelConfig, Recompute};
 
 /// Costs and lower bounds of the configurations of a space.
 pub(super) struct Costs<'a> {
@@ -32,8 +32,8 @@ impl Oracle for Costs<'_> {
     }
 
     fn cost(&self, parallel: &ParallelConfig, limits: Limits) -> Option<CostEstimate> {
-        let (parallel, StepCost { seconds, bytes }) = match parallel.recompute {
-            Recompute::Auto => self.evaluator.fitting(parallel, limits.seconds).ok()??,
+        let (parallel, StepCost { seconds, bytes }) = match (&parallel.recompute, parallel.offload) {
+            (Recompute::Auto, _) | (_, Offload::Auto) => self.evaluator.fitting(parallel, limits.seconds).ok()??,
             _ => (parallel.clone(), self.evaluator.cost(parallel).ok()?),
         };
         let fits = !self.is_limited || bytes <= self.evaluator.memory_budget(BudgetSizes::of(&parallel));
@@ -69,7 +69,9 @@ impl Costs<'_> {
             }
             _ => self.evaluator.floor(&self.fastest(node), &ask()).ok()?,
         };
-        Some(Bound { seconds: floor.seconds, bytes: floor.bytes })
+        // What stays on the device of a configuration that offloads in part is not known.
+        let is_open = node.level == Level::Complete && node.parallel.offload.is_in_part();
+        Some(Bound { seconds: floor.seconds, bytes: if is_open { 0.0 } else { floor.bytes } })
     }
 
     /// A configuration that none of a search node's is faster than. Recomputed values are not offloaded: offloading has its
@@ -77,8 +79,12 @@ impl Costs<'_> {
     fn fastest(&self, node: &SearchNode) -> ParallelConfig {
         let mut parallel = node.parallel.clone();
         if node.level < Level::Complete || parallel.recompute == Recompute::Auto {
-            parallel.offload = false;
+            parallel.offload = Offload::None;
             parallel.recompute = Recompute::None;
+        }
+        // A layer that stays on the device waits for no copy.
+        if parallel.offload.is_in_part() {
+            parallel.offload = Offload::None;
         }
         parallel
     }
@@ -88,7 +94,8 @@ impl Costs<'_> {
         let (space, parallel) = (self.space, &node.parallel);
         if node.level == Level::Complete {
             let selective = parallel.recompute == Recompute::Auto;
-            return if selective {
+            let is_open = parallel.offload.is_in_part() && parallel.recompute == Recompute::None;
+            return if selective || is_open {
                 MemoryChoices { selective, full: Vec::new(), offload: vec![parallel.offload] }
             } else {
                 MemoryChoices::NONE
@@ -127,7 +134,7 @@ impl Costs<'_> {
                 of_shards(&shards.collect::<Vec<_>>())
             }
             // Values are chosen to fit on the device, or not at all.
-            Level::Complete if node.parallel.recompute == Recompute::Auto && !node.parallel.offload => {
+            Level::Complete if node.parallel.recompute == Recompute::Auto && node.parallel.offload.is_none() => {
                 let budget = self.evaluator.memory_budget(BudgetSizes::of(&fast));
                 of_shards(std::slice::from_ref(&fast)).filter(|bytes| fits_budget(*bytes, Some(budget)))
             }
@@ -241,6 +248,9 @@ impl Costs<'_> {
     /// The node's configuration that saves least: undecided options recompute everything, or offload it.
     fn smallest(&self, node: &SearchNode) -> ParallelConfig {
         let mut parallel = node.parallel.clone();
+        if parallel.offload.is_in_part() {
+            parallel.offload = Offload::All(None);
+        }
         if node.level == Level::Complete {
             if parallel.recompute == Recompute::Auto {
                 parallel.recompute = Recompute::Full(None);
@@ -249,7 +259,7 @@ impl Costs<'_> {
         }
         let pin = &self.space.pin;
         if node.level < Level::Offload && self.space.offload && !pin.has("offload") {
-            parallel.offload = true;
+            parallel.offload = Offload::All(None);
         }
         let given = &pin.parallel.recompute;
         let is_given = pin.has("recompute") && *given != Recompute::Auto;

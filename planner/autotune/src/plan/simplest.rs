@@ -53,7 +53,7 @@ impl Complexity {
         Complexity {
             across_nodes: used().filter(|(_, reach)| *reach > node).count(),
             kinds: used().count(),
-            offload,
+            offload: !offload.is_none(),
             recompute: match &parallel.recompute {
                 Recompute::None => 0,
                 Recompute::Full(_) => 1,

@@ -13,7 +13,7 @@ use compiler::parallel::{self, Pins};
 use estimator::{
     BoundKind, BudgetSizes, EstimateReport, EstimateRequest, Estimator, Evaluator, MemoryChoices, StepCost,
 };
-use ir::options::{CpKind, ParallelConfig, Recompute};
+use ir::options::{CpKind, Offload, ParallelConfig, Recompute};
 
 /// Numbers that look random and are the same each time (Knuth's MMIX).
 struct Dice(u64);
@@ -57,7 +57,7 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
         PlanRequest { beyond_stack: true, ..request("mixtral-8x7b", "h100", 32, 64, "") },
         PlanRequest {
             stack: "megatron-core-2026".into(),
-            ..request("deepseek-v2-lite", "h800", 16, 64, "offload=true")
+            ..request("deepseek-v2-lite", "h800", 16, 64, "offload=all")
         },
         PlanRequest { seq: 4096, ..request("deepseek-v2-lite", "h800", 64, 256, "") },
         PlanRequest { seq: 4096, ..request("qwen3-30b-a3b", "h100", 32, 256, "") },
@@ -66,6 +66,13 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
         PlanRequest { stack: "nanotron-2024".into(), ..request("llama3-8b", "h100", 16, 64, "") },
         PlanRequest { stack: "fsdp-eager".into(), ..request("tiny-llama", "h100", 6, 36, "") },
         PlanRequest { seq: 16384, ..request("llama3-8b", "h100", 8, 32, "recompute=auto,cp=1") },
+        PlanRequest { seq: 16384, beyond_stack: true, ..request("llama3-8b", "h100", 8, 32, "offload=auto,cp=1") },
+        PlanRequest {
+            seq: 8192,
+            beyond_stack: true,
+            ..request("llama3-8b", "a100", 8, 32, "offload=auto,recompute=none")
+        },
+        PlanRequest { seq: 8192, beyond_stack: true, ..request("deepseek-v2-lite", "h800", 16, 64, "offload=all:2") },
         PlanRequest { seq: 16384, beyond_stack: true, ..request("llama3-8b", "h100", 8, 32, "recompute=auto,cp=1") },
     ];
     for request in requests {
@@ -93,7 +100,11 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
             let unlimited = Limits { seconds: f64::INFINITY, bytes: None };
             let Some(cost) = costs.cost(one, unlimited) else {
                 let text = parallel::print(one);
-                assert!(one.recompute == Recompute::Auto || told(&text).is_err(), "{} {text}", request.model);
+                assert!(
+                    one.recompute == Recompute::Auto || one.offload == Offload::Auto || told(&text).is_err(),
+                    "{} {text}",
+                    request.model
+                );
                 continue;
             };
             costed += 1;
@@ -139,8 +150,8 @@ fn a_configuration_fits_where_it_fits() {
         recompute=full,tp_overlap=false,stages=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27";
     let together = "dp=2,tp=2,pp=2,cp=4,ep=4,etp=4,sp=false,zero=0,mbs=128,schedule=zb-h1,stages=26,\
         recompute=selective:a+q0+q1+q+o+p+x1+n+ex+eg+eu+ep";
-    let whole = MemoryChoices { selective: false, full: vec![u32::MAX], offload: vec![false] };
-    let parts = MemoryChoices { selective: true, full: Vec::new(), offload: vec![false] };
+    let whole = MemoryChoices { selective: false, full: vec![u32::MAX], offload: vec![Offload::None] };
+    let parts = MemoryChoices { selective: true, full: Vec::new(), offload: vec![Offload::None] };
     let cases = [("deepseek-v2-lite", "h800", 64, chained, whole), ("qwen3-30b-a3b", "h100", 32, together, parts)];
     for (model, cluster, gpus, text, choices) in cases {
         let request = PlanRequest { seq: 4096, beyond_stack: true, ..request(model, cluster, gpus, 256, "") };
@@ -191,7 +202,7 @@ fn values_are_made_again_where_copies_to_the_host_are_waited_for() {
         pp: 35,
         sp: true,
         zero: 1,
-        offload: true,
+        offload: Offload::All(None),
         recompute,
         ..ParallelConfig::default()
     };

@@ -79,7 +79,7 @@ impl Best {
             if self.by_memory { [bytes.round(), seconds] } else { [seconds, bytes] }
         };
         let ([a0, a1], [b0, b1]) = (key(a), key(b));
-        let host = || a.parallel.offload.cmp(&b.parallel.offload);
+        let host = || b.parallel.offload.is_none().cmp(&a.parallel.offload.is_none());
         a0.total_cmp(&b0).then_with(host).then(a1.total_cmp(&b1)).then_with(|| a.cost.text.cmp(&b.cost.text))
     }
 
@@ -139,17 +139,21 @@ impl Best {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ir::options::Offload;
 
     #[test]
     fn of_equals_the_one_that_leaves_the_host_alone_is_best() {
         let ranked = |offload: bool, seconds: f64, bytes: f64| Ranked {
-            parallel: ParallelConfig { offload, ..ParallelConfig::default() },
+            parallel: ParallelConfig {
+                offload: if offload { Offload::Auto } else { Offload::None },
+                ..ParallelConfig::default()
+            },
             cost: CostEstimate { seconds, bytes, text: format!("offload={offload}") },
         };
         let first = |by_memory: bool, offered: [Ranked; 2]| {
             let mut best = Best::new(1, by_memory);
             offered.into_iter().for_each(|ranked| best.offer(ranked));
-            best.first().is_some_and(|best| best.parallel.offload)
+            best.first().is_some_and(|best| !best.parallel.offload.is_none())
         };
         assert!(!first(false, [ranked(true, 1.0, 1.0), ranked(false, 1.0, 2.0)]));
         assert!(!first(true, [ranked(true, 1.0, 2.0), ranked(false, 2.0, 2.0)]));

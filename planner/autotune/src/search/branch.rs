@@ -336,8 +336,8 @@ impl SearchState<'_> {
         if found.bytes < bytes.round() - NEARLY_HALF {
             return false;
         }
-        let is_hosted = node.level >= Level::Offload && node.parallel.offload;
-        if is_hosted != rival.parallel.offload {
+        let is_hosted = node.level >= Level::Offload && !node.parallel.offload.is_none();
+        if is_hosted == rival.parallel.offload.is_none() {
             return is_hosted;
         }
         let limits = Limits { seconds, bytes: Some(bytes.round() + 1.0) };

@@ -2,7 +2,7 @@
 
 use super::space::Space;
 use super::{Level, SearchNode};
-use ir::options::{ParallelConfig, Recompute};
+use ir::options::{Offload, ParallelConfig, Recompute};
 
 /// Region of a space. It holds a node if it holds all decided options of the node.
 #[derive(Clone, PartialEq, Debug)]
@@ -18,7 +18,7 @@ pub(super) enum Region {
 impl Region {
     /// Neighbourhood of a configuration.
     pub(super) fn near(parallel: &ParallelConfig) -> Region {
-        Region::Near(ParallelConfig { recompute: Recompute::None, offload: false, ..parallel.clone() })
+        Region::Near(ParallelConfig { recompute: Recompute::None, offload: Offload::None, ..parallel.clone() })
     }
 
     /// Returns whether the region holds all decided options of a node.

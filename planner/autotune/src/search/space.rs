@@ -4,7 +4,7 @@ use super::divisors::divisors;
 use super::{Level, Schedules, SearchNode};
 use compiler::parallel::Pins;
 use ir::heads::Heads;
-use ir::options::{CpKind, ParallelConfig, Recompute};
+use ir::options::{CpKind, Offload, ParallelConfig, Recompute};
 use std::sync::Arc;
 use support::parallel::each;
 
@@ -125,7 +125,7 @@ pub struct Space {
     pub layers: [u64; 2],
     /// Devices per node.
     pub node: u64,
-    /// True if saved activations are offloaded, unless pinned.
+    /// True if as many saved activations are offloaded as must be, unless pinned.
     pub offload: bool,
     /// True if the stack overlaps tensor-parallel and data-parallel communication; only then is there a choice.
     pub hides: [bool; 2],
@@ -286,7 +286,7 @@ impl Space {
         let mut parallel = self.pin.parallel.clone();
         parallel.recompute = Recompute::None;
         if !self.pin.has("offload") {
-            parallel.offload = false;
+            parallel.offload = Offload::None;
         }
         parallel
     }
@@ -500,11 +500,15 @@ impl Space {
     }
 
     /// Options for activation offload.
-    pub fn offload_options(&self) -> Vec<bool> {
-        let is_in = |offload: &bool| {
+    pub fn offload_options(&self) -> Vec<Offload> {
+        let is_in = |offload: &Offload| {
             self.pin.allows(&["offload"], &ParallelConfig { offload: *offload, ..ParallelConfig::default() })
         };
-        let open = [self.offload, !self.offload].into_iter().find(is_in).into_iter().collect();
+        let mut options = [Offload::None, Offload::Auto, Offload::All(None)];
+        if self.offload {
+            options.rotate_left(1);
+        }
+        let open = options.into_iter().find(is_in).into_iter().collect();
         self.pin.or("offload", &self.pin.parallel.offload, open)
     }
 

@@ -97,9 +97,11 @@ pub enum ParallelError {
         /// The names.
         names: String,
     },
-    /// The value of `recompute` is wrong.
-    #[error("`recompute`: {why}")]
-    Recompute {
+    /// The value of `recompute` or `offload` is wrong.
+    #[error("`{key}`: {why}")]
+    Choice {
+        /// The key.
+        key: String,
         /// The cause.
         why: String,
     },

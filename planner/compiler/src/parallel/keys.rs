@@ -110,9 +110,11 @@ pub const KEYS: &[Key] = &[
          json: json!({ "enum": CpKind::ALL.map(|(name, _)| name) })),
     key!(shard, "ranks in a ZeRO group", else "all"),
     key!(recompute, "recomputed values: none, full, full:N, selective, selective:NAME+NAME or auto",
-         changed: |_, text: &str| text.parse().map_err(|why| ParallelError::Recompute { why }),
+         changed: choice,
          json: String::json()),
-    key!(offload, "offload saved activations to host memory; true or false", changed: truth, json: bool::json()),
+    key!(offload, "saved activations in host memory: none, all, all:N (of the first N layers of each stage) or auto",
+         changed: choice,
+         json: String::json()),
     key!(tp_overlap, "tensor-parallel communication overlaps matmuls; true or false", else "default"),
     key!(dp_overlap, "data-parallel communication overlaps the backward; true or false", else "default"),
     list!(stages, "the first block of each stage but the first; `even` divides the work evenly",
@@ -203,6 +205,10 @@ fn or_null<T: Value>(_: fn(&ParallelConfig) -> &Option<T>) -> Json {
 fn value<T: Value>(key: &str, text: &str) -> Result<T, ParallelError> {
     let wrong = |_| ParallelError::Value { key: key.to_string(), value: text.to_string(), must: T::MUST };
     text.parse().map_err(wrong)
+}
+
+fn choice<T: FromStr<Err = String>>(key: &str, text: &str) -> Result<T, ParallelError> {
+    text.parse().map_err(|why| ParallelError::Choice { key: key.to_string(), why })
 }
 
 fn truth(key: &str, text: &str) -> Result<bool, ParallelError> {

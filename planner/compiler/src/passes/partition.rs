@@ -9,6 +9,7 @@ use ir::text::File;
 use ir::verify;
 use scheduler::partition::{partition, partition_at, starts_named, starts_of};
 use scheduler::predict::pipeline_of;
+use transforms::offload::{offload_layers, offloaded_layers};
 use transforms::recompute::{call_variants, recomputed_layers};
 
 pub(super) struct Partition;
@@ -29,7 +30,7 @@ impl Pass for Partition {
         Ok(file.staged.is_none())
     }
 
-    /// If the first layers of each stage are recomputed, the calls change to the variants of their blocks.
+    /// If the first layers of each stage are recomputed or offloaded, their calls change.
     fn run(&mut self, file: &mut File, context: &mut Context<'_>) -> Result<(), CompileError> {
         let (request, model) = (context.request(), &mut file.model);
         let (_, pipeline) = pipeline_of(&on_mesh(model, request), request.microbatches)?;
@@ -38,19 +39,21 @@ impl Pass for Partition {
             true => partition(model, &pipeline, costs)?,
             false => partition_at(model, &starts_named(starts, costs), &pipeline, costs)?,
         };
-        let Some(layers) = recomputed_layers(model) else {
+        let (recomputed, offloaded) = (recomputed_layers(model), offloaded_layers(model));
+        if recomputed.is_none() && offloaded.is_none() {
             file.staged = Some(staged);
             return Ok(());
-        };
+        }
         let starts = starts_of(&staged);
-        call_variants(model, layers, &starts);
+        recomputed.into_iter().for_each(|layers| call_variants(model, layers, &starts));
+        offloaded.into_iter().for_each(|layers| offload_layers(model, layers, &starts));
         context.discard_costs();
         file.staged = Some(partition_at(model, &starts, &pipeline, context.costs(model))?);
         Ok(())
     }
 
     fn verify(&self, file: &File, _: &mut Context<'_>) -> Result<(), CompileError> {
-        match recomputed_layers(&file.model) {
+        match recomputed_layers(&file.model).or(offloaded_layers(&file.model)) {
             Some(_) => verify::verify_planned(&file.model).map_err(CompileError::Model),
             None => Ok(()),
         }

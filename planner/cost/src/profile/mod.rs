@@ -55,6 +55,8 @@ pub struct Seconds {
     /// Device time spent waiting for kernel launches: kernels times CPU seconds per launch, beyond the sum of the
     /// others. The backward's wait is counted with the input gradient.
     pub launch: f64,
+    /// Waiting for copies to host memory and back.
+    pub host: f64,
 }
 
 /// Cost of one block instance on one rank, per micro-batch.
@@ -129,7 +131,7 @@ impl ExecutedFlops {
 impl Seconds {
     /// Sum of all categories.
     pub fn total(&self) -> f64 {
-        self.gemm + self.attention + self.memory_bound + self.tp + self.cp + self.ep + self.launch
+        self.gemm + self.attention + self.memory_bound + self.tp + self.cp + self.ep + self.launch + self.host
     }
 }
 
@@ -180,8 +182,8 @@ pub fn profile(model: &Model, block: &Block, options: &BlockOptions, platform: &
         backward: recomputed_cost.device.total() + w.device.total() + backward.total(),
     };
     let copies = compute.map(|seconds| waits_for_copies(offloaded, seconds, platform));
-    forward.memory_bound += copies.forward;
-    backward.memory_bound += copies.backward;
+    forward.host += copies.forward;
+    backward.host += copies.backward;
     Profile {
         name: block.name.clone(),
         f: forward,

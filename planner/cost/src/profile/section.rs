@@ -49,6 +49,7 @@ pub(super) fn cost_of(site: &Site<'_>, section: SectionKind, stmts: &[&Stmt]) ->
         cp: waits.cp + core.cp,
         ep: waits.ep,
         launch: 0.0,
+        host: 0.0,
     };
     let kernels = products.kernels() + moves.kernels + core.kernels + waits.kernels;
     let calls = kernels * site.platform.stack.facts.dispatches + products.of_experts();

@@ -3,7 +3,7 @@
 use super::frame::{FrameLayout, Given};
 use super::interval::{Interval, aligned};
 use super::needs::{At, BufferUse, Needs};
-use ir::arena::BundleLayout;
+use ir::arena::SavedLayout;
 use ir::entity::{PrimaryMap, SecondaryMap};
 use ir::graph::Model;
 use ir::ids::{BodyId, Reg, Token};
@@ -201,8 +201,8 @@ impl Walk<'_> {
     }
 
     /// The layout of a copy of the bundle that a body makes.
-    fn layout(&self, maker: BodyId) -> BundleLayout {
-        BundleLayout::of(&self.program.bodies[maker], &self.layouts[maker].frame, &self.model.mesh)
+    fn layout(&self, maker: BodyId) -> SavedLayout {
+        SavedLayout::of(&self.program.bodies[maker], &self.layouts[maker].frame, &self.model.mesh)
     }
 
     fn fly(&mut self, token: Token, request: Request) {

@@ -5,7 +5,7 @@ use super::lives::{self, RunPlaces};
 use super::places::Places;
 use super::residents::{self, Sizes};
 use super::tensors::{Owner, Tensors};
-use crate::arena::{Arena, BundleLayout};
+use crate::arena::{Arena, SavedLayout};
 use crate::graph::Model;
 use crate::ids::{BodyId, Reg, Token, Value};
 use crate::program::{Class, Instr, Program, Source, Transfer};
@@ -32,7 +32,7 @@ struct BundleCopy {
     to: CopyTo,
 }
 
-/// Where a bundle is copied to: the tensor of host memory, or those of the device.
+/// The destination of a bundle: the tensor of host memory, or those of the device.
 enum CopyTo {
     Host(usize),
     Device(Holding),
@@ -201,13 +201,13 @@ impl Walk<'_> {
             }
             Transfer::Offload => {
                 let maker = operand.and_then(|reg| self.makers[reg]);
-                request.copy = maker.map(|maker| BundleCopy { maker, to: self.to_host(token, maker, at[0]) });
+                request.copy = maker.map(|maker| BundleCopy { maker, to: self.leaves(token, maker, at[0]) });
                 let held = operand.and_then(|reg| self.registers[reg].as_ref());
                 request.holds.extend(held.into_iter().flatten().map(|(_, tensor)| tensor));
             }
             Transfer::Load => {
                 let maker = operand.and_then(|reg| self.makers[reg]);
-                request.copy = maker.map(|maker| BundleCopy { maker, to: self.to_device(token, maker, at[0]) });
+                request.copy = maker.map(|maker| BundleCopy { maker, to: self.comes_back(token, maker, at[0]) });
                 if let Some(BundleCopy { to: CopyTo::Device(holding), .. }) = &request.copy {
                     request.holds.extend(holding.iter().map(|(_, tensor)| tensor));
                 }
@@ -219,7 +219,7 @@ impl Walk<'_> {
     }
 
     /// The place of a bundle's copy in host memory.
-    fn to_host(&mut self, token: Token, maker: BodyId, at: u64) -> CopyTo {
+    fn leaves(&mut self, token: Token, maker: BodyId, at: u64) -> CopyTo {
         let size = self.layout(maker).bytes;
         let tensor = self.host.add(Bytes { at, size }, Owner::Arriving(token));
         self.host.hold(tensor);
@@ -227,9 +227,9 @@ impl Walk<'_> {
     }
 
     /// The places of a bundle's tensors on the device.
-    fn to_device(&mut self, token: Token, maker: BodyId, at: u64) -> CopyTo {
+    fn comes_back(&mut self, token: Token, maker: BodyId, at: u64) -> CopyTo {
         let layout = self.layout(maker);
-        let add = |tensor: &crate::arena::BundleTensor| {
+        let add = |tensor: &crate::arena::SavedTensor| {
             let bytes = Bytes { at: at.saturating_add(tensor.offset), size: tensor.bytes };
             self.tensors.add(bytes, Owner::Arriving(token))
         };
@@ -238,9 +238,9 @@ impl Walk<'_> {
         CopyTo::Device(saved.map(|(&value, &tensor)| (Some(value), tensors[tensor])).collect())
     }
 
-    fn layout(&self, maker: BodyId) -> BundleLayout {
+    fn layout(&self, maker: BodyId) -> SavedLayout {
         let places = &self.bodies[maker];
-        BundleLayout::of(places.body, places.frame, &self.model.mesh)
+        SavedLayout::of(places.body, places.frame, &self.model.mesh)
     }
 
     fn fly(&mut self, token: Token, request: InFlight) {

@@ -43,7 +43,7 @@ pub(super) fn time(plan: &EstimateReport) -> String {
 fn kind(part: &str) -> &'static str {
     match part {
         "gemm" | "attention" | "memory_bound" | "optimizer" => "work",
-        "tp" | "cp" | "ep" | "dp" | "p2p" => "talk",
+        "tp" | "cp" | "ep" | "dp" | "p2p" | "host" => "talk",
         _ => "rest",
     }
 }
