@@ -114,6 +114,8 @@ fn an_update_rule_is_its_name() {
     ] {
         assert_eq!(request().optimizer(rule).run().unwrap(), request().optimizer(name).run().unwrap());
     }
+    let only_trains = request().optimizer(UpdateRule::Muon).run().unwrap_err();
+    assert!(only_trains.to_string().contains("--optimizer muon"), "{only_trains}");
 }
 
 #[test]

@@ -32,6 +32,15 @@ pub enum OptimizerKind {
         #[serde(default = "default_weight_decay")]
         weight_decay: f64,
     },
+    /// Muon for matrices of products, AdamW with its default settings for all other parameters (Jordan et al. 2024).
+    Muon {
+        /// Decay of the mean of gradients.
+        #[serde(default = "default_momentum")]
+        momentum: f64,
+        /// For parameters declared with `decay=true`.
+        #[serde(default = "default_weight_decay")]
+        weight_decay: f64,
+    },
     /// Stochastic gradient descent.
     Sgd {
         /// Decay of the velocity; 0: no velocity.
@@ -46,14 +55,34 @@ pub enum OptimizerKind {
 /// AdamW with the settings of Touvron et al. 2023 (LLaMA, section 2.3): betas 0.9 and 0.95, decay 0.1, clip 1.
 impl Default for Optimizer {
     fn default() -> Optimizer {
-        let kind = OptimizerKind::AdamW {
-            beta1: default_beta1(),
-            beta2: default_beta2(),
-            eps: default_eps(),
-            weight_decay: default_weight_decay(),
-        };
-        Optimizer { kind, clip: default_clip() }
+        Optimizer { kind: OptimizerKind::adamw(default_weight_decay()), clip: default_clip() }
     }
+}
+
+impl OptimizerKind {
+    /// AdamW with default settings but for the decay.
+    pub fn adamw(weight_decay: f64) -> OptimizerKind {
+        OptimizerKind::AdamW { beta1: default_beta1(), beta2: default_beta2(), eps: default_eps(), weight_decay }
+    }
+
+    /// Muon with default settings.
+    pub fn muon() -> OptimizerKind {
+        OptimizerKind::Muon { momentum: default_momentum(), weight_decay: default_weight_decay() }
+    }
+
+    /// The decay of parameters declared with `decay=true`.
+    pub fn weight_decay_mut(&mut self) -> &mut f64 {
+        match self {
+            OptimizerKind::AdamW { weight_decay, .. }
+            | OptimizerKind::Muon { weight_decay, .. }
+            | OptimizerKind::Sgd { weight_decay, .. } => weight_decay,
+        }
+    }
+}
+
+/// Jordan et al. 2024.
+fn default_momentum() -> f64 {
+    0.95
 }
 
 fn default_beta1() -> f64 {
@@ -89,6 +118,8 @@ mod tests {
         let optimizer: Optimizer = serde_json::from_str(r#"{"name": "sgd", "momentum": 0.9, "clip": null}"#).unwrap();
         let kind = OptimizerKind::Sgd { momentum: 0.9, weight_decay: 0.0 };
         assert_eq!(optimizer, Optimizer { kind, clip: None });
+        let optimizer: Optimizer = serde_json::from_str(r#"{"name": "muon"}"#).unwrap();
+        assert_eq!(optimizer, Optimizer { kind: OptimizerKind::muon(), ..Optimizer::default() });
         assert!(serde_json::from_str::<Optimizer>(r#"{"name": "adam"}"#).is_err());
     }
 

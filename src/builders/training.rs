@@ -74,7 +74,7 @@ impl<'a> TrainBuilder<'a> {
         self
     }
 
-    /// Sets the optimizer: `adamw` (default) or `sgd`.
+    /// Sets the optimizer: `adamw` (default), `muon` or `sgd`.
     pub fn optimizer(mut self, optimizer: impl Into<OptimizerText>) -> Self {
         self.request.optimizer = optimizer.into().0;
         self

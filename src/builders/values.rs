@@ -75,6 +75,8 @@ pub enum UpdateRule {
     AdamWBf16,
     /// `momentum`: stochastic gradient descent with a velocity; not for training.
     Momentum,
+    /// `muon`: Muon for matrices of layers, AdamW for all other parameters; only for training.
+    Muon,
     /// `sgd`: stochastic gradient descent.
     Sgd,
 }
@@ -101,6 +103,7 @@ impl From<UpdateRule> for OptimizerText {
             UpdateRule::AdamW => "adamw",
             UpdateRule::AdamWBf16 => "adamw-bf16",
             UpdateRule::Momentum => "momentum",
+            UpdateRule::Muon => "muon",
             UpdateRule::Sgd => "sgd",
         }
         .into()

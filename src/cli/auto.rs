@@ -43,7 +43,8 @@ impl AutoFlags {
         let request = PlanRequest {
             stack: stack.into(),
             precision: if run.precision == "f16" { "fp16".into() } else { run.precision },
-            optimizer: run.optimizer,
+            // A plan for the states of AdamW has room for those of Muon.
+            optimizer: if run.optimizer == "muon" { "adamw".into() } else { run.optimizer },
             pin: self.pin.clone().unwrap_or_default(),
             ..PlanRequest::new(&run.model, &cluster, self.devices.unwrap_or(1), run.seq, run.global_batch)
         };

@@ -95,7 +95,7 @@ struct Flags {
     /// Steps of linear warm-up
     #[arg(long, value_name = "STEPS")]
     warmup: Option<u64>,
-    /// Optimizer: adamw or sgd [default: adamw]
+    /// Optimizer: adamw, muon (AdamW for all but matrices of layers) or sgd [default: adamw]
     #[arg(long, value_name = "RULE")]
     optimizer: Option<String>,
     /// Weight decay [default: 0.1]

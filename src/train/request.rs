@@ -53,7 +53,7 @@ pub struct TrainRequest {
     pub min_lr: Option<f64>,
     /// Steps of linear warm-up.
     pub warmup: u64,
-    /// Update rule: `adamw` or `sgd`.
+    /// Update rule: `adamw`, `muon` or `sgd`.
     pub optimizer: String,
     /// Weight decay of the parameters that are declared to decay.
     pub weight_decay: f64,
@@ -189,13 +189,13 @@ impl TrainRequest {
         let mut optimizer = match self.optimizer.as_str() {
             "adamw" => Optimizer::default(),
             "sgd" => Optimizer { kind: OptimizerKind::Sgd { momentum: 0.0, weight_decay: 0.0 }, clip },
-            other => return Err(option(format!("there is no optimizer `{other}`")).help("--optimizer is adamw or sgd")),
-        };
-        match &mut optimizer.kind {
-            OptimizerKind::AdamW { weight_decay, .. } | OptimizerKind::Sgd { weight_decay, .. } => {
-                *weight_decay = self.weight_decay;
+            "muon" => Optimizer { kind: OptimizerKind::muon(), clip },
+            other => {
+                let error = option(format!("there is no optimizer `{other}`"));
+                return Err(error.help("--optimizer is adamw, muon or sgd"));
             }
-        }
+        };
+        *optimizer.kind.weight_decay_mut() = self.weight_decay;
         Ok(Optimizer { clip, ..optimizer })
     }
 
@@ -291,7 +291,7 @@ mod tests {
         let base = TrainRequest::default;
         for (request, part) in [
             (TrainRequest { precision: "f64".into(), ..base() }, "f64"),
-            (TrainRequest { optimizer: "adam".into(), ..base() }, "adamw or sgd"),
+            (TrainRequest { optimizer: "adam".into(), ..base() }, "adamw, muon or sgd"),
             (TrainRequest { backend: "tpu".into(), ..base() }, "there is no backend `tpu`"),
             (TrainRequest { steps: 0, ..base() }, "`steps` is 0"),
             (TrainRequest { keep_last: 0, ..base() }, "`keep_last` is 0"),

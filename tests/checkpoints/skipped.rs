@@ -8,13 +8,15 @@ use runtime::exec::{Executor, StepInput};
 use serde_json::Value;
 
 /// The optimizers: with and without states, with and without clipping.
-fn optimizers() -> [Optimizer; 4] {
+fn optimizers() -> [Optimizer; 6] {
     let sgd = |momentum| OptimizerKind::Sgd { momentum, weight_decay: 0.1 };
     [
         Optimizer::default(),
         Optimizer { clip: None, ..Optimizer::default() },
         Optimizer { kind: sgd(0.9), clip: None },
         Optimizer { kind: sgd(0.0), clip: Some(1.0) },
+        Optimizer { kind: OptimizerKind::muon(), clip: None },
+        Optimizer { kind: OptimizerKind::muon(), clip: Some(1.0) },
     ]
 }
 

@@ -149,7 +149,7 @@ fn value(random: &mut Random, flag: &Flag, takes: &str) -> String {
         }
         ("--schedule" | "--kind" | "--compare", _) => (*random.pick(&SCHEDULES)).into(),
         ("--precision" | "--dtype" | "--grad-dtype" | "--master", _) => (*random.pick(&TYPES)).into(),
-        ("--optimizer", _) => (*random.pick(&["adamw", "sgd", "momentum", "adamw-bf16"])).into(),
+        ("--optimizer", _) => (*random.pick(&["adamw", "muon", "sgd", "momentum", "adamw-bf16"])).into(),
         ("--stop-after", _) => (*random.pick(&PASSES)).into(),
         ("--shard", _) => (*random.pick(&["auto", "rules"])).into(),
         ("--backend", _) => (*random.pick(&["cpu", "cuda"])).into(),

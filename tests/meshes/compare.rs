@@ -35,7 +35,9 @@ pub(crate) fn differences(got: &Record, want: &Record, optimizer: &Optimizer) ->
         match optimizer.kind {
             _ if noise => None,
             OptimizerKind::Sgd { .. } => Some(TIGHT * own),
-            OptimizerKind::AdamW { .. } => Some(LOOSE * own.max(FLOOR * largest(&want.params, name))),
+            OptimizerKind::AdamW { .. } | OptimizerKind::Muon { .. } => {
+                Some(LOOSE * own.max(FLOOR * largest(&want.params, name)))
+            }
         }
     }));
     found

@@ -6,6 +6,7 @@
 //! embedding) has a gradient in each of their blocks; the program sums them per parameter instance before `U`. Its update
 //! is in one block, the owner: that of the first call that binds it and has a gradient for it.
 
+mod muon;
 mod reverse;
 mod sections;
 mod update;
@@ -88,9 +89,10 @@ impl From<DifferentiateError> for Diagnostic {
 /// they own or decay; a value has a name that the update needs (`%lr`, `%w.grad`).
 pub fn differentiate(mut model: Model, optimizer: &Optimizer) -> Result<Model, DifferentiateError> {
     derive(&mut model)?;
-    let bindings = update::bindings(&model)?;
+    let (bindings, dims) = (update::bindings(&model)?, model.dims.clone());
     for (id, block) in model.blocks.iter_mut() {
-        update::update(block, &bindings[id], optimizer).map_err(|why| DifferentiateError::in_block(block, why))?;
+        update::update(block, &bindings[id], optimizer, &dims)
+            .map_err(|why| DifferentiateError::in_block(block, why))?;
     }
     finish(&mut model);
     model.step = Some(update::step(optimizer).map_err(DifferentiateError::in_model)?);

@@ -1,13 +1,16 @@
 //! The parameter update, once a step: each block's `U`, which sums squared gradients and updates the parameters that the
 //! block owns, and the step graph, which computes the norm and the clip factor from those sums.
 
+use super::muon::Matrix;
 use super::{DifferentiateError, free};
 use ir::entity::SecondaryMap;
 use ir::graph::{Arg, ArgKind, Block, Call, Model, ParamInstance, ResultKind, Section, SectionKind, Span, Step, Stmt};
 use ir::ids::{BlockId, Value};
-use ir::ops::{AdamW, Binary, BinaryKind, Builder, ClipFactor, Op, Sgd, SumSquares, Unary, UnaryKind};
+use ir::ops::{
+    AdamW, Binary, BinaryKind, Builder, ClipFactor, Compare, CompareKind, Op, Sgd, SumSquares, Unary, UnaryKind,
+};
 use ir::optimizer::{Optimizer, OptimizerKind};
-use ir::types::{DType, Type};
+use ir::types::{DType, Dims, Type};
 use std::collections::HashSet;
 
 /// The binding of a parameter argument of a block, from the calls of the block.
@@ -71,24 +74,63 @@ fn disagreement(model: &Model, call: &Call, binding: Binding) -> DifferentiateEr
 ///
 /// # Errors
 /// A name that the update needs is taken.
-pub(super) fn update(block: &mut Block, bindings: &[Binding], optimizer: &Optimizer) -> Result<(), String> {
+pub(super) fn update(
+    block: &mut Block,
+    bindings: &[Binding],
+    optimizer: &Optimizer,
+    dims: &Dims,
+) -> Result<(), String> {
     let owned: Vec<Binding> = bindings.iter().filter(|binding| binding.owned).copied().collect();
     if owned.is_empty() {
         return Ok(());
     }
     let is_scaled = owned.iter().any(|binding| block.ty(binding.param).dtype == DType::F16);
-    let mut scalars = Scalars::add(block, &optimizer.kind, is_scaled)?;
+    let rules: Vec<Rule> = owned.iter().map(|binding| Rule::of(block, *binding, &optimizer.kind, dims)).collect();
+    let mut scalars = Scalars::add(block, &rules, is_scaled)?;
     let mut builder = Builder::new(block);
     let squares = sum_squares(&mut builder, &owned, scalars.inv_scale)?;
     if let Some(inv_scale) = scalars.inv_scale {
         scalars.clip = builder.one(Binary::of(BinaryKind::Mul), &[scalars.clip, inv_scale])?;
     }
-    for binding in owned {
-        update_parameter(&mut builder, binding, &scalars, &optimizer.kind)?;
+    if rules.iter().any(|rule| matches!(rule, Rule::Orthogonal { .. })) {
+        scalars.goes_on = Some(goes_on(&mut builder, scalars.clip)?);
+    }
+    for (binding, rule) in owned.iter().zip(&rules) {
+        update_parameter(&mut builder, binding.param, &scalars, rule)?;
     }
     let stmts = builder.stmts;
     block[SectionKind::U] = Section { stmts, ret: vec![squares], args: Vec::new() };
     Ok(())
+}
+
+/// The update rule of a parameter.
+enum Rule {
+    AdamW(AdamW),
+    Sgd(Sgd),
+    /// A matrix whose update is its momentum, made orthogonal.
+    Orthogonal {
+        matrix: Matrix,
+        momentum: f64,
+        weight_decay: f64,
+    },
+}
+
+impl Rule {
+    fn of(block: &Block, binding: Binding, kind: &OptimizerKind, dims: &Dims) -> Rule {
+        let decay = |weight_decay: f64| if binding.decay { weight_decay } else { 0.0 };
+        match *kind {
+            OptimizerKind::AdamW { beta1, beta2, eps, weight_decay } => {
+                Rule::AdamW(AdamW { beta1, beta2, eps, weight_decay: decay(weight_decay) })
+            }
+            OptimizerKind::Sgd { momentum, weight_decay } => {
+                Rule::Sgd(Sgd { momentum, weight_decay: decay(weight_decay) })
+            }
+            OptimizerKind::Muon { momentum, weight_decay } => match Matrix::of(block, binding.param, dims) {
+                Some(matrix) => Rule::Orthogonal { matrix, momentum, weight_decay: decay(weight_decay) },
+                None => Rule::of(block, binding, &OptimizerKind::adamw(weight_decay), dims),
+            },
+        }
+    }
 }
 
 /// The run's scalars that an update reads.
@@ -99,16 +141,26 @@ struct Scalars {
     step: Option<Value>,
     /// The reciprocal of the loss scale, where the loss is scaled: gradients of f16 activations would vanish otherwise.
     inv_scale: Option<Value>,
+    /// 1, or 0 in a step that is skipped; for updates that are not clipped.
+    goes_on: Option<Value>,
 }
 
 impl Scalars {
-    fn add(block: &mut Block, kind: &OptimizerKind, is_scaled: bool) -> Result<Scalars, String> {
+    fn add(block: &mut Block, rules: &[Rule], is_scaled: bool) -> Result<Scalars, String> {
         let mut scalar = |name: &str| add_arg(block, name.to_string(), ArgKind::Const, Type::scalar(DType::F32));
         let (clip, lr) = (scalar("clip")?, scalar("lr")?);
-        let step = matches!(kind, OptimizerKind::AdamW { .. }).then(|| scalar("step")).transpose()?;
+        let counts = rules.iter().any(|rule| matches!(rule, Rule::AdamW(_)));
+        let step = counts.then(|| scalar("step")).transpose()?;
         let inv_scale = is_scaled.then(|| scalar("inv_scale")).transpose()?;
-        Ok(Scalars { clip, lr, step, inv_scale })
+        Ok(Scalars { clip, lr, step, inv_scale, goes_on: None })
     }
+}
+
+/// 1 if the factor of gradients is above 0, else 0.
+fn goes_on(builder: &mut Builder<'_>, clip: Value) -> Result<Value, String> {
+    let zero = builder.one(Unary(UnaryKind::Scale(0.0)), &[clip])?;
+    let is_above = builder.one(Compare(CompareKind::Less), &[zero, clip])?;
+    builder.one(Unary(UnaryKind::Cast(DType::F32)), &[is_above])
 }
 
 /// Adds an argument after those of its kind: values and inputs, constants, parameters, states.
@@ -156,39 +208,51 @@ fn gradient(block: &Block, param: Value) -> Result<Value, String> {
 }
 
 /// Updates a parameter in place. One in less than 32 bits has a master copy in f32, which is updated and rounded.
-fn update_parameter(
-    builder: &mut Builder<'_>,
-    binding: Binding,
-    scalars: &Scalars,
-    kind: &OptimizerKind,
-) -> Result<(), String> {
-    let param = binding.param;
+fn update_parameter(builder: &mut Builder<'_>, param: Value, scalars: &Scalars, rule: &Rule) -> Result<(), String> {
     let gradient = gradient(builder.block, param)?;
     let dtype = builder.ty(param).dtype;
     let master = if dtype == DType::F32 { param } else { state(builder.block, param, "master")? };
     let Scalars { clip, lr, step, .. } = *scalars;
-    let decay = |weight_decay: f64| if binding.decay { weight_decay } else { 0.0 };
-    match *kind {
-        OptimizerKind::AdamW { beta1, beta2, eps, weight_decay } => {
+    match rule {
+        Rule::AdamW(op) => {
             let (m, v) = (state(builder.block, param, "m")?, state(builder.block, param, "v")?);
-            let op = AdamW { beta1, beta2, eps, weight_decay: decay(weight_decay) };
             let operands: Vec<Value> = [master, gradient, m, v, clip, lr].into_iter().chain(step).collect();
-            store(builder, op, &operands, &[master, m, v])?;
+            store(builder, op.clone(), &operands, &[master, m, v])?;
         }
-        OptimizerKind::Sgd { momentum, weight_decay } => {
-            let op = Sgd { momentum, weight_decay: decay(weight_decay) };
-            if momentum == 0.0 {
-                store(builder, op, &[master, gradient, clip, lr], &[master])?;
-            } else {
-                let m = state(builder.block, param, "m")?;
-                store(builder, op, &[master, gradient, m, clip, lr], &[master, m])?;
-            }
+        Rule::Sgd(op) if op.has_momentum() => {
+            let m = state(builder.block, param, "m")?;
+            store(builder, op.clone(), &[master, gradient, m, clip, lr], &[master, m])?;
+        }
+        Rule::Sgd(op) => store(builder, op.clone(), &[master, gradient, clip, lr], &[master])?,
+        Rule::Orthogonal { matrix, momentum, weight_decay } => {
+            let m = state(builder.block, param, "m")?;
+            let update = momentum_of(builder, [m, gradient], scalars, *momentum)?;
+            let update = matrix.orthogonal(builder, update)?;
+            let step = Sgd { momentum: 0.0, weight_decay: *weight_decay };
+            let goes_on = scalars.goes_on.unwrap_or(clip);
+            store(builder, step, &[master, update, goes_on, lr], &[master])?;
         }
     }
     if master != param {
         store(builder, Unary(UnaryKind::Cast(dtype)), &[master], &[param])?;
     }
     Ok(())
+}
+
+/// Moves a mean to the clipped gradient, `m = m + (1 - momentum) (clip g - m)`, and gives the mean after one more such move
+/// (Nesterov's momentum). Each is a step of gradient descent with the rate `momentum - 1` and the decay -1: no scalar is
+/// multiplied with a tensor, so flat shards stay flat.
+fn momentum_of(
+    builder: &mut Builder<'_>,
+    [m, gradient]: [Value; 2],
+    scalars: &Scalars,
+    momentum: f64,
+) -> Result<Value, String> {
+    let zero = builder.one(Unary(UnaryKind::Scale(0.0)), &[scalars.lr])?;
+    let rate = builder.one(Unary(UnaryKind::Shift(momentum - 1.0)), &[zero])?;
+    let (op, operands) = (Sgd { momentum: 0.0, weight_decay: -1.0 }, [m, gradient, scalars.clip, rate]);
+    store(builder, op.clone(), &operands, &[m])?;
+    builder.one(op, &operands)
 }
 
 /// Adds the state `%w.<suffix>`: of the parameter's dims, in f32.

@@ -1,0 +1,113 @@
+//! Muon (Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks"): the update of a matrix is its momentum, made
+//! nearly orthogonal by Newton-Schulz iterations.
+//!
+//! The update is multiplied by `0.2 sqrt(max(rows, columns))`, which gives it the root mean square of AdamW's updates: one
+//! learning rate serves both (Liu et al. 2025, "Muon is scalable for LLM training", section 2.2).
+
+use ir::dim_role::DimRole;
+use ir::graph::{Block, SectionKind, Stmt};
+use ir::ids::Value;
+use ir::ops::{Binary, BinaryKind, Builder, Einsum, Unary, UnaryKind};
+use ir::types::Dims;
+
+/// Coefficients of `a x + b x^3 + c x^5`, which moves singular values from 0..1 to about 0.7..1.2 in five steps (Jordan et al. 2024).
+const COEFFICIENTS: [f64; 3] = [3.4445, -4.7750, 2.0315];
+
+/// Iterations (Jordan et al. 2024).
+const STEPS: usize = 5;
+
+/// Keeps the division by the norm finite (Jordan et al. 2024).
+const EPSILON: f64 = 1e-7;
+
+/// Root mean square of AdamW's updates (Liu et al. 2025, section 2.2).
+const RMS: f64 = 0.2;
+
+/// A parameter as a matrix, or as one matrix for each of its experts, by the places of its dims.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Matrix {
+    rank: usize,
+    /// Dims of which every element has a matrix.
+    many: Vec<usize>,
+    /// Dims of the smaller side.
+    small: Vec<usize>,
+    /// Size of the larger side.
+    large: u64,
+}
+
+impl Matrix {
+    /// The matrix that the products of the forward read; `None` if other ops read the parameter, or if it is a table of a
+    /// vocabulary.
+    pub(super) fn of(block: &Block, param: Value, dims: &Dims) -> Option<Matrix> {
+        if block.ty(param).has_role(DimRole::Vocabulary, dims) {
+            return None;
+        }
+        let reads = block[SectionKind::F].stmts.iter().filter(|stmt| stmt.operands.contains(&param));
+        let mut matrices = reads.map(|stmt| Matrix::in_product(block, stmt, param));
+        let first = matrices.next()??;
+        matrices.all(|other| other.as_ref() == Some(&first)).then_some(first)
+    }
+
+    fn in_product(block: &Block, stmt: &Stmt, param: Value) -> Option<Matrix> {
+        let equation = stmt.op.def()?.contraction()?;
+        let [a, b] = stmt.operands.as_slice() else { return None };
+        let at = usize::from(*a != param);
+        if a == b {
+            return None;
+        }
+        let (own, other) = (&equation.operands[at], &equation.operands[1 - at]);
+        let side = |summed: bool, shared: bool| -> Vec<usize> {
+            let is_in = |label: &String| (!equation.result.contains(label), other.contains(label)) == (summed, shared);
+            (0..own.len()).filter(|&place| is_in(&own[place])).collect()
+        };
+        let [rows, columns, many] = [side(true, true), side(false, false), side(false, true)];
+        if rows.is_empty() || columns.is_empty() || rows.len() + columns.len() + many.len() < own.len() {
+            return None;
+        }
+        let size = |places: &[usize]| places.iter().map(|&place| block.ty(param).dims[place].size).product::<u64>();
+        let key = |places: &Vec<usize>| (size(places), places.len());
+        let (small, large) = if key(&rows) <= key(&columns) { (rows, columns) } else { (columns, rows) };
+        Some(Matrix { rank: own.len(), many, small, large: size(&large) })
+    }
+
+    /// Labels of all dims, those of the smaller side with another letter.
+    fn labels(&self, small: char) -> String {
+        let label = |place: usize| format!("{}{place}", if self.small.contains(&place) { small } else { 'x' });
+        (0..self.rank).map(label).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Labels of the products of the smaller side with itself.
+    fn square(&self, letters: [char; 2]) -> String {
+        let small =
+            letters.into_iter().flat_map(|letter| self.small.iter().map(move |place| format!("{letter}{place}")));
+        self.many.iter().map(|place| format!("x{place}")).chain(small).collect::<Vec<_>>().join(" ")
+    }
+
+    /// The update of these matrices: nearly orthogonal ones with the singular vectors of `x`.
+    ///
+    /// # Errors
+    /// None on a value of the parameter's dims.
+    pub(super) fn orthogonal(&self, b: &mut Builder<'_>, x: Value) -> Result<Value, String> {
+        let (own, other) = (self.labels('i'), self.labels('j'));
+        let many = self.many.iter().map(|place| format!("x{place}")).collect::<Vec<_>>().join(" ");
+        let squares = b.one(Einsum::new(&format!("{own}, {own} -> {many}"))?, &[x, x])?;
+        let mut factor = squares;
+        for kind in [UnaryKind::Sqrt, UnaryKind::Shift(EPSILON), UnaryKind::Recip] {
+            factor = b.one(Unary(kind), &[factor])?;
+        }
+        let mut x = b.one(Binary::spread(BinaryKind::Mul, &format!("{own}, {many} -> {own}"))?, &[x, factor])?;
+        let [ij, jk, ik] = [['i', 'j'], ['j', 'k'], ['i', 'k']].map(|letters| self.square(letters));
+        let gram = Einsum::new(&format!("{own}, {other} -> {ij}"))?;
+        let square = Einsum::new(&format!("{ij}, {jk} -> {ik}"))?;
+        let product = Einsum::new(&format!("{ij}, {other} -> {own}"))?;
+        let [first, third, fifth] = COEFFICIENTS.map(|by| Unary(UnaryKind::Scale(by)));
+        for _ in 0..STEPS {
+            let a = b.one(gram.clone(), &[x, x])?;
+            let squared = b.one(square.clone(), &[a, a])?;
+            let terms = [b.one(third.clone(), &[a])?, b.one(fifth.clone(), &[squared])?];
+            let polynomial = b.one(Binary::of(BinaryKind::Add), &terms)?;
+            let terms = [b.one(first.clone(), &[x])?, b.one(product.clone(), &[polynomial, x])?];
+            x = b.one(Binary::of(BinaryKind::Add), &terms)?;
+        }
+        b.one(Unary(UnaryKind::Scale(RMS * (self.large as f64).sqrt())), &[x])
+    }
+}
