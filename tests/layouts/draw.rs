@@ -4,7 +4,7 @@ use crate::meshes::record::sgd;
 use crate::meshes::text::GLOBAL_BATCH;
 use crate::meshes::training::{Recipe, models};
 use crate::random::Random;
-use ir::models::{Experts, LlamaConfig, ModelConfig, Window};
+use ir::models::{Experts, Gpt2Config, LlamaConfig, ModelConfig, Window};
 use ir::optimizer::Optimizer;
 use scheduler::schedules::{SCHEDULES, ScheduleKind};
 use std::fmt;
@@ -39,8 +39,9 @@ impl Draw {
         // AdamW divides by the roots of gradients, and makes much of their rounding.
         let optimizer = if random.chance(50) || precision != "f32" { sgd() } else { Optimizer::default() };
         let lr = if optimizer == sgd() { 0.1 } else { 5e-3 };
-        let recipe = Recipe { config, optimizer, lr, steps: STEPS, precision };
         let (mesh, sequences) = mesh(&mut random, has_experts);
+        let config = if mesh.contains("pp=1") { shallow(config) } else { config };
+        let recipe = Recipe { config, optimizer, lr, steps: STEPS, precision };
         Draw { recipe, mesh, sequences }
     }
 }
@@ -62,6 +63,14 @@ fn config(random: &mut Random) -> (ModelConfig, bool) {
         }
         3 => (ModelConfig::Llama(LlamaConfig { experts: Some(experts), layers: 2, ..llama }), true),
         _ => (gpt2, false),
+    }
+}
+
+/// The same model with two layers, which without a pipeline show as much as four.
+fn shallow(config: ModelConfig) -> ModelConfig {
+    match config {
+        ModelConfig::Llama(llama) => ModelConfig::Llama(LlamaConfig { layers: 2, ..llama }),
+        ModelConfig::Gpt2(gpt2) => ModelConfig::Gpt2(Gpt2Config { layers: 2, ..gpt2 }),
     }
 }
 
