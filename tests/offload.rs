@@ -1,6 +1,9 @@
 //! Saved activations that go to host memory until their backward: the same numbers, smaller arenas, and programs with one copy broken.
 
 #[cfg(target_os = "linux")]
+#[path = "../kernels/tests/stand_in/process.rs"]
+mod process;
+#[cfg(target_os = "linux")]
 #[path = "../kernels/tests/stand_in/build.rs"]
 mod stand_in;
 #[path = "meshes/text.rs"]
@@ -325,17 +328,7 @@ fn load_on_parameters(class: &mut Class) {
 #[cfg(target_os = "linux")]
 #[test]
 fn copies_on_a_gpu_change_nothing() {
-    use std::path::Path;
-    use std::process::Command;
-
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("offload-{}", std::process::id()));
-    stand_in::build(&Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/tests/stand_in"), &folder);
-    let mut test = Command::new(std::env::current_exe().unwrap());
-    test.args(["--ignored", "--exact", "on_a_gpu", "--test-threads", "1"]);
-    let output = test.env("LD_LIBRARY_PATH", &folder).env("STAND_IN_FOLDER", &folder).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    std::fs::remove_dir_all(folder).unwrap();
+    process::passes_on_stand_in("on_a_gpu", "offload");
 }
 
 /// A single rank repeats its third step as a graph.

@@ -2,6 +2,9 @@
 //! on a GPU, which the stand-in replaces.
 
 #[cfg(target_os = "linux")]
+#[path = "../kernels/tests/stand_in/process.rs"]
+mod process;
+#[cfg(target_os = "linux")]
 #[path = "../kernels/tests/stand_in/build.rs"]
 mod stand_in;
 #[path = "meshes/text.rs"]
@@ -129,17 +132,7 @@ fn what_is_freed_too_early_gives_no_numbers() {
 #[cfg(target_os = "linux")]
 #[test]
 fn poison_on_a_gpu_changes_nothing_and_finds_what_is_freed_too_early() {
-    use std::path::Path;
-    use std::process::Command;
-
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("poison-{}", std::process::id()));
-    stand_in::build(&Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/tests/stand_in"), &folder);
-    let mut test = Command::new(std::env::current_exe().unwrap());
-    test.args(["--ignored", "--exact", "on_a_gpu", "--test-threads", "1"]);
-    let output = test.env("LD_LIBRARY_PATH", &folder).env("STAND_IN_FOLDER", &folder).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    std::fs::remove_dir_all(folder).unwrap();
+    process::passes_on_stand_in("on_a_gpu", "poison");
 }
 
 #[test]

@@ -112,7 +112,7 @@ fn mesh(random: &mut Random, has_experts: bool) -> (String, u64) {
     (items.join(","), sequences)
 }
 
-/// A schedule that has so many ranks and micro-batches; of those that are searched for, the quickest.
+/// A schedule for these numbers of ranks and micro-batches, but not `optimal`, whose search takes longest.
 fn schedule(random: &mut Random, ranks: u32, microbatches: u32) -> String {
     let fits = |kind: &&&ScheduleKind| {
         let pipeline = kind.pipeline(ranks, None, microbatches);

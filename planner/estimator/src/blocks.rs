@@ -78,7 +78,7 @@ pub(super) struct Blocks {
     pub(super) profiles: Vec<Profile>,
     /// The same with full recomputation, if the configuration has it for some layers.
     pub(super) recomputed: Option<Vec<Profile>>,
-    /// The same with offloaded activations, if the configuration has it for some layers and not for all blocks.
+    /// Profiles with offloaded activations, if the configuration has it for some layers and not for all blocks.
     pub(super) on_host: Option<Arc<Blocks>>,
 }
 

@@ -186,11 +186,11 @@ impl Evaluator {
             (Offload::None, _) => {}
             (Offload::Auto, Recompute::Auto) => {
                 let all = ParallelConfig { offload: Offload::All(None), ..parallel.clone() };
-                let Some((all, _)) = self.hosted(&all)? else { return Ok(None) };
+                let Some((all, _)) = self.within_host(&all)? else { return Ok(None) };
                 return self.least_offload(&ParallelConfig { offload: Offload::Auto, ..all }).map(Some);
             }
             (Offload::Auto, _) => return self.least_offload(parallel).map(Some),
-            (Offload::All(_), _) => return self.hosted(parallel),
+            (Offload::All(_), _) => return self.within_host(parallel),
         }
         let mut candidate = self.candidate(ParallelConfig { recompute: Recompute::None, ..parallel.clone() });
         let none = self.database.stepped(&candidate)?;
@@ -213,7 +213,7 @@ impl Evaluator {
 
     /// The configuration with the fastest choice of values to recompute while the rest is offloaded, if host memory holds the
     /// rest. Returns `None` if recomputing nothing is fastest.
-    fn hosted(&self, parallel: &ParallelConfig) -> Result<Option<(ParallelConfig, StepCost)>, Error> {
+    fn within_host(&self, parallel: &ParallelConfig) -> Result<Option<(ParallelConfig, StepCost)>, Error> {
         let names = self.database.offload_choice(&self.block_config(parallel)?)?;
         let mut candidate = self.candidate(ParallelConfig { recompute: Recompute::None, ..parallel.clone() });
         let mut under = |recompute: Recompute| {

@@ -9,7 +9,7 @@ use ir::options::Offload;
 /// or everything. If nothing fits, everything is offloaded.
 ///
 /// # Errors
-/// Those of `under`.
+/// The errors of `under`.
 pub(super) fn as_needed(
     mut under: impl FnMut(Offload) -> Result<Stepped, Error>,
     budget: f64,

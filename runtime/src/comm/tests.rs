@@ -266,11 +266,11 @@ fn shards_go_round() {
     for (over, ranks) in [(&[1][..], 3), (&[0, 1], 6), (&[1, 0], 6), (&[2], 2)] {
         for by in 1..ranks {
             let change = Collective::Shift { dim: 1, by: 2 * by, over: axes(over) };
-            let debt = Some((PartialKind::Sum, if over == [2] { &[0][..] } else { &[2] }));
+            let partial = Some((PartialKind::Sum, if over == [2] { &[0][..] } else { &[2] }));
             let wide = ty(&[(3, &[]), (2 * ranks, over), (5, &[])], &[], None);
             check(&mesh, &change, &[wide.clone(), ty(&[(1, &[]), (2 * ranks, over)], &[], None)]);
             assert_eq!(change.result_type(&wide), Ok(wide));
-            let unreduced = ty(&[(3, &[]), (2 * ranks, over)], &[], debt);
+            let unreduced = ty(&[(3, &[]), (2 * ranks, over)], &[], partial);
             assert_eq!(change.result_type(&unreduced), Ok(unreduced.clone()));
             let plan = Exchange::plan(&mesh, 4, &change, &[&unreduced]).unwrap();
             assert_eq!((plan.tensors[0].moves.len(), plan.tensors[0].combine), (1, None));

@@ -69,7 +69,7 @@ impl Costs<'_> {
             }
             _ => self.evaluator.floor(&self.fastest(node), &ask()).ok()?,
         };
-        // What stays on the device of a configuration that offloads in part is not known.
+        // The bytes that stay on the device of a configuration that offloads in part are not known.
         let is_open = node.level == Level::Complete && node.parallel.offload.is_in_part();
         Some(Bound { seconds: floor.seconds, bytes: if is_open { 0.0 } else { floor.bytes } })
     }

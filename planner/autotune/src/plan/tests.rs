@@ -100,7 +100,7 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
             let unlimited = Limits { seconds: f64::INFINITY, bytes: None };
             let Some(cost) = costs.cost(one, unlimited) else {
                 let text = parallel::print(one);
-                // What the host does not hold has an estimate, but no cost.
+                // A configuration that the host does not hold has an estimate, but no cost.
                 let lacks_host = matches!(evaluator.cost(one), Err(estimator::Error::HostMemory));
                 let is_open = one.recompute == Recompute::Auto || one.offload == Offload::Auto;
                 assert!(is_open || lacks_host || told(&text).is_err(), "{} {text}", request.model);

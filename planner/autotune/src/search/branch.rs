@@ -336,9 +336,9 @@ impl SearchState<'_> {
         if found.bytes < bytes.round() - NEARLY_HALF {
             return false;
         }
-        let is_hosted = node.level >= Level::Offload && !node.parallel.offload.is_none();
-        if is_hosted == rival.parallel.offload.is_none() {
-            return is_hosted;
+        let offloads = node.level >= Level::Offload && !node.parallel.offload.is_none();
+        if offloads == rival.parallel.offload.is_none() {
+            return offloads;
         }
         let limits = Limits { seconds, bytes: Some(bytes.round() + 1.0) };
         let bound = oracle.bound(node, Bound { seconds: 0.0, bytes: 0.0 }, limits);

@@ -44,7 +44,7 @@ struct Walk<'a> {
     bodies: &'a PrimaryMap<BodyId, Places<'a>>,
     sizes: &'a Sizes,
     tensors: Tensors<'a>,
-    /// Those of host memory.
+    /// The tensors of host memory.
     host: Tensors<'a>,
     /// The body that made each bundle, and the tensor of host memory that holds it.
     makers: SecondaryMap<Reg, Option<BodyId>>,
