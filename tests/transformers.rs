@@ -1,4 +1,4 @@
-//! Models of `transformers` on five configurations: losses, gradients and updates are those of PyTorch.
+//! Models of `transformers` on ten configurations: losses, gradients and updates are those of PyTorch.
 //!
 //! `tests/transformers/compare.py` makes the cases and runs this test on them.
 

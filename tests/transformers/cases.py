@@ -150,6 +150,28 @@ DEFAULTED = {
 # Options of this class are also written as older versions of transformers do.
 OLDER = ["llama-llama3", "deepseek-v3-yarn", "mistral-whole"]
 
-# Layouts: one device, and four that between them have every axis.
-DENSE = ["", "dp=2,tp=2,sp=true,zero=1", "pp=2,tp=2", "cp=2,zero=2,dp=2", "dp=2,pp=2,zero=3,recompute=full"]
-EXPERTS = ["", "dp=2,tp=2,sp=true,zero=1", "pp=2,dp=2,ep=2", "cp=2,ep=2", "dp=2,tp=2,ep=2,etp=2,zero=3,recompute=selective:moe"]
+# Layouts: one device, and nine that between them have every technique.
+DENSE = [
+    "",
+    "dp=2,tp=2,sp=true,zero=1",
+    "pp=2,tp=2",
+    "cp=2,zero=2,dp=2",
+    "dp=2,pp=2,zero=3,recompute=full",
+    "cp=4,cp_kind=ring",
+    "dp=2,cp=2,cp_kind=ring,zero=3,shard=2",
+    "cp=2,tp=2,cp_kind=ulysses,recompute=selective",
+    "tp=4,pp=2,schedule=zb-v,mbs=1",
+    "dp=2,pp=2,schedule=zb-h1,zero=1,offload=all",
+]
+EXPERTS = [
+    "",
+    "dp=2,tp=2,sp=true,zero=1",
+    "pp=2,dp=2,ep=2",
+    "cp=2,ep=2",
+    "dp=2,tp=2,ep=2,etp=2,zero=3,recompute=selective:moe",
+    "cp=4,ep=2,cp_kind=ring,zero=1",
+    "dp=2,cp=2,ep=2,cp_kind=ring,zero=3,shard=2",
+    "cp=2,tp=2,ep=2,cp_kind=ulysses",
+    "tp=4,ep=2,sp=true,recompute=full",
+    "dp=2,pp=2,ep=2,schedule=zb-h1,offload=all",
+]
