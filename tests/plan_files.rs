@@ -171,7 +171,9 @@ fn a_plan_is_run() {
     assert!(message.contains("as-it-is.json cannot be run as it is") && message.contains("offload"), "{message}");
     folder.answer("train --plan plan.json --data text.txt --steps 1 --out run");
     let options = folder.read("run/run.toml");
-    for part in ["dp=2,tp=1,pp=2", "seq = 32", "global_batch = 8", "model = \"tiny-llama\""] {
+    let plan: Value = serde_json::from_str(&folder.read("plan.json")).unwrap();
+    let stages = format!(",stages={}", plan["stages"][1]["start"]);
+    for part in ["dp=2,tp=1,pp=2", &stages, "seq = 32", "global_batch = 8", "model = \"tiny-llama\""] {
         assert!(options.contains(part), "{part}\n{options}");
     }
     // Flags win.

@@ -54,7 +54,7 @@ impl AutoFlags {
         };
         eprintln!("planned   {}: {} a step", brief(&chosen.parallel), time(chosen.predicted.step_time_s));
         let mut fields = Fields::new();
-        fields.insert("parallel".into(), parallel::print(&chosen.parallel).into());
+        fields.insert("parallel".into(), parallel::print(&chosen.with_stages()).into());
         Ok(fields)
     }
 }

@@ -11,7 +11,6 @@ use crate::train::{TrainRequest, predict, train};
 use autotune::explain::read_plan;
 use clap::Args;
 use compiler::parallel;
-use estimator::EstimateReport;
 use runtime::checkpoint::run_of;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -209,8 +208,8 @@ fn of_run(resume: &str, out: Option<&Path>) -> Result<Fields, Error> {
 
 /// Fields of a run that a plan file states. The configuration must be runnable, unless another one is given.
 fn of_plan(path: &Path, has_config: bool) -> Result<Fields, Error> {
-    let EstimateReport { inputs, parallel, .. } = read_plan(path)?.chosen;
-    let text = parallel::print(&parallel);
+    let chosen = read_plan(path)?.chosen;
+    let (text, inputs) = (parallel::print(&chosen.with_stages()), chosen.inputs);
     if !has_config {
         let refused = |error| Error::from(error).within(&format!("{} cannot be run as it is", path.display()));
         parallel::parse(&text).map_err(refused)?;

@@ -200,6 +200,7 @@ impl Prediction<'_> {
         StageReport {
             first: name(load.runs.start),
             last: name(load.runs.end.saturating_sub(1)),
+            start: load.runs.start as u32,
             variant: self.candidate.parallel.recompute.to_string(),
             whole: load.whole,
         }

@@ -83,10 +83,25 @@ pub struct StageReport {
     pub first: String,
     /// Name of its last block instance.
     pub last: String,
+    /// Index of its first block instance, as the key `stages` of a configuration counts them.
+    #[serde(default)]
+    pub start: u32,
     /// Its recomputation.
     pub variant: String,
     /// Number of its layers that are recomputed as a whole.
     pub whole: usize,
+}
+
+impl EstimateReport {
+    /// Its configuration, with the stages that were predicted. The costs of another cluster may divide the work otherwise.
+    pub fn with_stages(&self) -> ir::options::ParallelConfig {
+        let mut parallel = self.parallel.clone();
+        let starts: Vec<u32> = self.stages.iter().skip(1).map(|stage| stage.start).collect();
+        if parallel.stages.is_empty() && starts.iter().all(|&start| start > 0) {
+            parallel.stages = starts;
+        }
+        parallel
+    }
 }
 
 /// Predicted time and memory of a step.
