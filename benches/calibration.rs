@@ -1,5 +1,5 @@
-//! How near `estimate` comes on the machine that it runs on: measures the machine, then trains the example under 20 configurations
-//! of 8 virtual devices and compares the median step of each with the prediction.
+//! How near `estimate` comes on the machine that it runs on: measures the machine, then trains examples under 30 configurations of
+//! 8 virtual devices and compares the median step of each with the prediction.
 //!
 //! `cargo bench --bench calibration` prints the table of docs/benchmarks.md; `-- FILE.toml` takes a cluster that is measured
 //! already.
@@ -13,28 +13,38 @@ use runtime::measure::measure;
 use runtime::metrics::{EvalRecord, StepRecord};
 use std::path::{Path, PathBuf};
 
-/// All of eight devices.
-const LAYOUTS: [&str; 20] = [
-    "dp=8,mbs=2",
-    "dp=8,mbs=1",
-    "dp=8,mbs=2,zero=1",
-    "dp=4,tp=2,mbs=4",
-    "dp=4,tp=2,sp=true,mbs=4",
-    "dp=4,tp=2,sp=true,mbs=2,zero=1",
-    "dp=2,tp=4,mbs=8",
-    "dp=2,tp=4,sp=true,mbs=4",
-    "dp=4,pp=2,mbs=1",
-    "dp=4,pp=2,mbs=2,schedule=gpipe",
-    "dp=4,pp=2,mbs=1,zero=1",
-    "dp=2,pp=4,mbs=1",
-    "dp=2,pp=4,mbs=2,schedule=gpipe",
-    "dp=2,pp=4,mbs=1,schedule=zb-h1",
-    "dp=2,tp=2,pp=2,mbs=2",
-    "dp=2,tp=2,pp=2,mbs=4,sp=true",
-    "dp=2,tp=2,pp=2,mbs=2,zero=1,schedule=zb-h1",
-    "tp=4,pp=2,mbs=4",
-    "tp=4,pp=2,mbs=2,sp=true",
-    "tp=2,pp=4,mbs=2",
+/// Models of the README, and configurations of eight devices.
+const LAYOUTS: [(&str, &str); 30] = [
+    ("tiny-llama", "dp=8,mbs=2"),
+    ("tiny-llama", "dp=8,mbs=1"),
+    ("tiny-llama", "dp=8,mbs=2,zero=1"),
+    ("tiny-llama", "dp=4,tp=2,mbs=4"),
+    ("tiny-llama", "dp=4,tp=2,sp=true,mbs=4"),
+    ("tiny-llama", "dp=4,tp=2,sp=true,mbs=2,zero=1"),
+    ("tiny-llama", "dp=2,tp=4,mbs=8"),
+    ("tiny-llama", "dp=2,tp=4,sp=true,mbs=4"),
+    ("tiny-llama", "dp=4,pp=2,mbs=1"),
+    ("tiny-llama", "dp=4,pp=2,mbs=2,schedule=gpipe"),
+    ("tiny-llama", "dp=4,pp=2,mbs=1,zero=1"),
+    ("tiny-llama", "dp=2,pp=4,mbs=1"),
+    ("tiny-llama", "dp=2,pp=4,mbs=2,schedule=gpipe"),
+    ("tiny-llama", "dp=2,pp=4,mbs=1,schedule=zb-h1"),
+    ("tiny-llama", "dp=2,tp=2,pp=2,mbs=2"),
+    ("tiny-llama", "dp=2,tp=2,pp=2,mbs=4,sp=true"),
+    ("tiny-llama", "dp=2,tp=2,pp=2,mbs=2,zero=1,schedule=zb-h1"),
+    ("tiny-llama", "tp=4,pp=2,mbs=4"),
+    ("tiny-llama", "tp=4,pp=2,mbs=2,sp=true"),
+    ("tiny-llama", "tp=2,pp=4,mbs=2"),
+    ("tiny-llama", "dp=8,mbs=2,zero=3"),
+    ("tiny-llama", "dp=8,mbs=1,zero=3,shard=4"),
+    ("tiny-llama", "dp=2,cp=4,cp_kind=ring,mbs=2,zero=1"),
+    ("tiny-llama", "dp=2,cp=2,tp=2,cp_kind=ring,mbs=4"),
+    ("tiny-llama", "dp=4,cp=2,cp_kind=ulysses,mbs=2"),
+    ("tiny-llama", "dp=4,pp=2,mbs=1,schedule=1f1b,recompute=full,offload=all"),
+    ("tiny-moe", "dp=8,ep=8,mbs=2"),
+    ("tiny-moe", "dp=4,ep=4,pp=2,mbs=1,zero=1"),
+    ("tiny-moe", "dp=2,tp=4,ep=4,etp=2,sp=true,mbs=4"),
+    ("tiny-moe", "dp=2,cp=2,pp=2,ep=4,cp_kind=ring,mbs=2"),
 ];
 
 /// Steps of a run; the first few warm up.
@@ -69,16 +79,22 @@ fn main() {
     let path = given.map_or_else(calibrated, PathBuf::from);
     let estimator = Estimator::new();
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get()) as f64;
-    println!("| configuration | predicted | measured | predicted / measured | processor | predicted / processor |");
-    println!("|---|---|---|---|---|---|");
+    println!(
+        "| model | configuration | predicted | measured | predicted / measured | processor | predicted / processor |"
+    );
+    println!("|---|---|---|---|---|---|---|");
     let mut errors = [Vec::new(), Vec::new()];
-    for text in LAYOUTS {
-        let StepTime { step_s: step, processor_s: processor } = measured(text);
-        let predicted = predicted(&estimator, &path, text).predicted;
+    for (model, text) in LAYOUTS {
+        let StepTime { step_s: step, processor_s: processor } = measured(model, text);
+        let predicted = predicted(&estimator, &path, model, text).predicted;
         let (seconds, busy) = (predicted.step_time_s, processor / cores);
         let ms = |seconds: f64| format!("{:.0} ms", 1e3 * seconds);
         let [predicted, measured, taken] = [seconds, step, busy].map(ms);
-        println!("| `{text}` | {predicted} | {measured} | {:.2} | {taken} | {:.2} |", seconds / step, seconds / busy);
+        println!(
+            "| {model} | `{text}` | {predicted} | {measured} | {:.2} | {taken} | {:.2} |",
+            seconds / step,
+            seconds / busy
+        );
         errors[0].push((seconds / step - 1.0).abs());
         errors[1].push((seconds / busy - 1.0).abs());
     }
@@ -96,10 +112,10 @@ fn calibrated() -> PathBuf {
     path
 }
 
-fn predicted(estimator: &Estimator, cluster: &Path, text: &str) -> EstimateReport {
+fn predicted(estimator: &Estimator, cluster: &Path, model: &str, text: &str) -> EstimateReport {
     let defaults = TrainRequest::default();
     let request = EstimateRequest {
-        model: defaults.model,
+        model: model.into(),
         cluster: cluster.to_string_lossy().into_owned(),
         stack: "meshwright-threads".into(),
         seq: defaults.seq,
@@ -112,9 +128,10 @@ fn predicted(estimator: &Estimator, cluster: &Path, text: &str) -> EstimateRepor
 }
 
 /// Median seconds of a step, and average processor seconds of one, which count on a machine that has other work too.
-fn measured(text: &str) -> StepTime {
+fn measured(model: &str, text: &str) -> StepTime {
     assert_eq!(parallel::parse(text).map(|parallel| parallel.devices()), Ok(8), "{text}");
     let request = TrainRequest {
+        model: model.into(),
         parallel: text.into(),
         data: Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
         valid_fraction: 0.002,
