@@ -115,6 +115,14 @@ pub struct StackTraits {
     /// True if ZeRO-3 retains the gathered parameters of the model's ends through a step, as members of the root
     /// module.
     pub keeps_ends: bool,
+    /// True if gathered parameters, and gradients before they are scattered, are held for the running block alone.
+    pub block_by_block: bool,
+    /// True if ZeRO-2 and 3 hold and scatter the gradients of a micro-batch in the type of the parameters.
+    pub scatters_narrow: bool,
+    /// True if ZeRO-2 and 3 sum gradients over ZeRO groups once a step.
+    pub sums_groups_once: bool,
+    /// True if the sums of gradients over ranks have memory of their own until the update.
+    pub sums_apart: bool,
     /// True if all-gathers and reduce-scatters run level by level if that is faster than one ring.
     pub hierarchical: bool,
     /// Partition of the blocks into stages, if the configuration does not set it.
@@ -203,6 +211,10 @@ impl Default for StackTraits {
             pipelines_whole: false,
             casts_gathered: false,
             keeps_ends: false,
+            block_by_block: false,
+            scatters_narrow: false,
+            sums_groups_once: false,
+            sums_apart: false,
             hierarchical: true,
             cut: Cut::default(),
             hop: 0.0,

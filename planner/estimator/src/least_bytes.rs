@@ -34,7 +34,7 @@ impl Relaxation<'_> {
         // A step's only backward may reuse the memory of the saved activations for gradients.
         let replaced = if facts.frees_gradients && self.microbatches < 2 { saved.min(states.gradients) } else { 0.0 };
         let one = BlockPeak { transient: small.transient.min(fast.transient), elements: fast.elements().total() };
-        let inner = within(one, BlockPeak::default(), 0.0, 0.0, gathers(replicas), self.platform.recipe);
+        let inner = within(one, BlockPeak::default(), 0.0, 0.0, gathers(replicas), self.platform);
         let messages = if self.parallel.pp > 1 { 4.0 * fast.boundary } else { 0.0 };
         let needed = states.total() + saved - replaced + inner + messages + facts.workspace;
         needed * facts.reserve + facts.context + communicators(self.parallel, self.platform)

@@ -5,7 +5,7 @@ use super::least_bytes::communicators;
 use super::ordered_stages::OrderedStages;
 use super::pipeline::Rank;
 use super::quantities::BlockPeak;
-use super::replicas::Replicas;
+use super::replicas::{Replicas, reduced_bytes};
 use super::report::StageMemory;
 use super::stages::StageCost;
 use cost::{Cluster, Format, Platform, Recipe, SplitByExperts};
@@ -105,7 +105,8 @@ impl OrderedStages<'_> {
         }
         let before = facts.context + communicators(parallel, platform);
         let before_update = states.total() + activations + logits + buffers;
-        let needed = before_update.max(states.total() + updating(elements, replicas, platform.recipe));
+        let update = updating(elements, replicas, platform.recipe) + replicas.sums_apart(elements);
+        let needed = before_update.max(states.total() + update);
         let buffers = buffers + needed - before_update;
         // Tensors are held only while there is free memory; without it the CPU waits for the device.
         let left = ((self.budget * (1.0 - ROUNDING) - before) / facts.reserve - needed).max(0.0);
@@ -209,15 +210,37 @@ fn buffers(own: &[&StageCost], stages: usize, logits: f64, zero: u8, platform: &
     // No reduction is larger than all gradients.
     let sums =
         facts.buffers.min(platform.recipe.parameter * own.iter().map(|load| load.dense + load.experts).sum::<f64>());
-    facts.workspace + sums + messages + within(layer, end, ends, logits, zero, platform.recipe)
+    facts.workspace + sums + messages + within(layer, end, ends, logits, zero, platform)
 }
 
+/// A layer's largest parameter as a part of all: of a gated layer's products three have about this size.
+const LARGEST: f64 = 1.0 / 3.0;
+
 /// Peak temporary bytes, gathered parameters and unsharded gradients included.
+///
+/// Where a stack goes block by block, a layer's parameters are freed one after the other while its gradients come, so that one parameter is
+/// there twice; an end holds its parameter and its gradient.
 ///
 /// ZeRO-3 gathers the parameters of the running block and of the next layer, and may retain those of the `ends`. While a
 /// layer's gradients are computed, those of the layer after it are reduced. An end frees its temporary values before its
 /// gradients are reduced, and its saved logits before layers run backward.
-pub(super) fn within(layer: BlockPeak, end: BlockPeak, ends: f64, logits: f64, zero: u8, recipe: &Recipe) -> f64 {
+pub(super) fn within(
+    layer: BlockPeak,
+    end: BlockPeak,
+    ends: f64,
+    logits: f64,
+    zero: u8,
+    platform: &Platform<'_>,
+) -> f64 {
+    let recipe = platform.recipe;
+    if platform.stack.facts.block_by_block {
+        let gathered = |elements: f64| if zero > 2 { elements * recipe.parameter } else { 0.0 };
+        let summed = |elements: f64| if zero > 1 { elements * reduced_bytes(zero, platform) } else { 0.0 };
+        let (whole, sums) = (gathered(layer.elements), summed(layer.elements));
+        let in_layer = layer.transient + whole.max(sums) + LARGEST * whole.min(sums);
+        let in_end = end.transient + gathered(end.elements) + summed(end.elements);
+        return (in_layer - logits).max(in_end);
+    }
     let gathered = |elements: f64| if zero > 2 { (elements + layer.elements) * recipe.parameter } else { 0.0 };
     let summed = |elements: f64, bytes: f64| if zero > 1 { elements * bytes } else { 0.0 };
     let in_layer = layer.transient + gathered(ends + layer.elements) + summed(layer.elements, recipe.comm_gradient);
@@ -243,12 +266,13 @@ mod tests {
     fn an_end_holds_its_inner_values_or_its_gradients() {
         let (layer, logits) = (BlockPeak { transient: 1e9, elements: 218e6 }, 2.1e9);
         let head = |transient| BlockPeak { transient, elements: 525e6 };
-        let recipe = Recipe::bf16();
+        let (cluster, stack) = (Cluster::find("h100").unwrap(), Stack::find("fsdp-compile").unwrap());
+        let platform = Platform { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
         let gathered = 2.0 * (525e6 + 218e6);
-        assert_eq!(within(layer, head(4.2e9), 0.0, logits, 3, &recipe), 4.2e9 + gathered);
-        assert_eq!(within(layer, head(0.1e9), 0.0, logits, 3, &recipe), 6.0 * 525e6 + gathered);
-        assert_eq!(within(layer, head(4.2e9), 1050e6, logits, 3, &recipe), 4.2e9 + gathered + 2.0 * 525e6);
-        assert_eq!(within(layer, head(4.2e9), 0.0, logits, 0, &recipe), 4.2e9);
+        assert_eq!(within(layer, head(4.2e9), 0.0, logits, 3, &platform), 4.2e9 + gathered);
+        assert_eq!(within(layer, head(0.1e9), 0.0, logits, 3, &platform), 6.0 * 525e6 + gathered);
+        assert_eq!(within(layer, head(4.2e9), 1050e6, logits, 3, &platform), 4.2e9 + gathered + 2.0 * 525e6);
+        assert_eq!(within(layer, head(4.2e9), 0.0, logits, 0, &platform), 4.2e9);
     }
 
     /// 8 reductions and 3 micro-batches hold 24 tensors, up to the limit; one micro-batch holds 8.
@@ -338,7 +362,14 @@ mod tests {
     #[test]
     fn layers_go_backward_when_logits_are_gone() {
         let (layer, none) = (BlockPeak { transient: 3e9, elements: 1e8 }, BlockPeak::default());
-        assert_eq!(within(layer, none, 0.0, 2e9, 0, &Recipe::bf16()), 1e9);
-        assert_eq!(within(layer, none, 0.0, 0.0, 2, &Recipe::bf16()), 3e9 + 4e8);
+        let (cluster, mut stack) = (Cluster::find("h100").unwrap(), Stack::find("fsdp-compile").unwrap());
+        let bytes = |stack: &Stack, logits: f64, zero: u8| {
+            let platform = Platform { cluster: &cluster, stack, recipe: &Recipe::bf16() };
+            within(layer, none, 0.0, logits, zero, &platform)
+        };
+        assert_eq!([bytes(&stack, 2e9, 0), bytes(&stack, 0.0, 2)], [1e9, 3e9 + 4e8]);
+        // Parameters of 2e8 bytes go while as many bytes of gradients come.
+        (stack.facts.block_by_block, stack.facts.scatters_narrow) = (true, true);
+        assert_eq!([bytes(&stack, 0.0, 2), bytes(&stack, 0.0, 3)], [3e9 + 2e8, 3e9 + 2e8 * (4.0 / 3.0)]);
     }
 }

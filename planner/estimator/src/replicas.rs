@@ -88,9 +88,44 @@ impl<'a> Replicas<'a> {
         if self.zero > 0 { self.parts() } else { SplitByExperts::uniform(1.0) }
     }
 
+    /// Returns whether a step has one sum over ZeRO groups, apart from the scatters of its micro-batches.
+    fn sums_groups_once(&self) -> bool {
+        self.zero > 1 && self.platform.stack.facts.sums_groups_once
+    }
+
+    /// Seconds of the sum over ZeRO groups, if a step has one.
+    fn sum_groups(&self, elements: SplitByExperts) -> f64 {
+        let seconds = |elements: f64, ReplicaGroups { shards, copies }: ReplicaGroups| {
+            let bytes = elements / shards.ranks as f64 * self.platform.recipe.comm_gradient;
+            self.platform.collective_time(CollectiveKind::AllReduce, bytes, copies)
+        };
+        if !self.sums_groups_once() {
+            return 0.0;
+        }
+        seconds(elements.dense, self.groups.dense) + seconds(elements.experts, self.groups.experts)
+    }
+
+    /// Bytes of the sums of gradients over ranks that have memory of their own until the update.
+    pub(super) fn sums_apart(&self, elements: SplitByExperts) -> f64 {
+        if !self.platform.stack.facts.sums_apart {
+            return 0.0;
+        }
+        let sums = |elements: f64, ReplicaGroups { shards, copies }: ReplicaGroups| {
+            let part = elements / shards.ranks as f64;
+            let (scatters, sums) = (shards.ranks > 1, copies.ranks > 1);
+            match self.zero {
+                0 => f64::from(u8::from(scatters || sums)) * elements,
+                1 => f64::from(u8::from(scatters) + u8::from(sums)) * part,
+                _ => f64::from(u8::from(sums)) * part,
+            }
+        };
+        let sums = sums(elements.dense, self.groups.dense) + sums(elements.experts, self.groups.experts);
+        self.platform.recipe.gradient * sums
+    }
+
     /// Seconds of reducing gradients to the ranks that update the parameters, in messages of at most `bucket` bytes.
     fn reduce(&self, elements: SplitByExperts, bucket: f64) -> f64 {
-        let element = self.platform.recipe.comm_gradient;
+        let element = reduced_bytes(self.zero, self.platform);
         let exchange = |exchange: CollectiveKind, elements: f64, group: Group| {
             let messages = (elements * element / bucket).ceil().max(1.0);
             messages * self.platform.collective_time(exchange, elements * element / messages, group)
@@ -101,6 +136,7 @@ impl<'a> Replicas<'a> {
                 return exchange(CollectiveKind::AllReduce, elements, all);
             }
             let part = elements / shards.ranks as f64;
+            let copies = if self.sums_groups_once() { Group { ranks: 1, ..copies } } else { copies };
             exchange(CollectiveKind::ReduceScatter, elements, shards)
                 + exchange(CollectiveKind::AllReduce, part, copies)
         };
@@ -175,7 +211,10 @@ impl<'a> Replicas<'a> {
             (dense + experts) / ENDLESS
         };
         let reduces_once = self.zero < 2;
-        let reduce = if reduces_once { at_best_rate(&|elements| self.reduce(elements, f64::INFINITY)) } else { 0.0 };
+        let reduce = at_best_rate(&|elements| match reduces_once {
+            true => self.reduce(elements, f64::INFINITY),
+            false => self.sum_groups(elements),
+        });
         let gathers_once = matches!(self.zero, 1 | 2);
         let gather = if gathers_once { at_best_rate(&|elements| self.gather(elements)) } else { 0.0 };
         self.exposed_exchange(Exchange { reduce, gather }, compute)
@@ -201,7 +240,7 @@ impl<'a> Replicas<'a> {
         // Gradients that are not hidden are sent in one message.
         let bucket = self.platform.stack.facts.bucket + bytes / tensors.max(1) as f64;
         let bucket = if self.hides { bucket } else { f64::INFINITY };
-        let reduce = if self.zero < 2 { self.reduce(elements, bucket) } else { 0.0 };
+        let reduce = if self.zero < 2 { self.reduce(elements, bucket) } else { self.sum_groups(elements) };
         let ranks = self.parts().dense;
         let copies = if ranks > 1.0 { self.platform.stack.facts.part * tensors as f64 * ranks } else { 0.0 };
         let gather = if matches!(self.zero, 1 | 2) { self.gather(elements) + copies } else { 0.0 };
@@ -210,6 +249,13 @@ impl<'a> Replicas<'a> {
         let Exchange { reduce, gather } = self.exposed_exchange(hideable, compute);
         Exchange { reduce: last + reduce, gather }
     }
+}
+
+/// Bytes of a gradient's element while ranks reduce it.
+pub(super) fn reduced_bytes(zero: u8, platform: &Platform<'_>) -> f64 {
+    let recipe = platform.recipe;
+    let is_narrow = zero > 1 && platform.stack.facts.scatters_narrow;
+    if is_narrow { recipe.parameter.min(recipe.comm_gradient) } else { recipe.comm_gradient }
 }
 
 #[cfg(test)]
