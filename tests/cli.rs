@@ -211,8 +211,9 @@ fn a_dump_goes_on_from_where_it_stands() {
     assert_eq!(names.pop().as_deref(), Some("memory.txt"));
     assert!(folder.read("all/memory.txt").starts_with("ranks  arena"));
     // Below the heading are all passes. Of these `recognise` and `simplify` run only where a model has simpler statements,
-    // `slice` only where a schedule has slices, `quantise` only where a precision asks for it, and `ring` only for rings.
-    assert_eq!(names.len(), folder.answer("passes").lines().count() - 6, "{names:?}");
+    // `slice` only where a schedule has slices, `quantise` only where a precision asks for it, `ring` only for rings, and `gather`
+    // only for gathers once a step.
+    assert_eq!(names.len(), folder.answer("passes").lines().count() - 7, "{names:?}");
     let last = names.last().unwrap();
     for name in names.iter().filter(|name| name.as_str() > "08") {
         let again = folder.answer(&format!("compile all/{name} {batch}"));

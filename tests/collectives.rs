@@ -86,6 +86,14 @@ const TECHNIQUES: &[Technique] = &[
         ],
     ),
     technique(
+        "ZeRO-3, gathered once a step",
+        "dp=2,zero=3,gather=step",
+        &[
+            need("layer.G", "all_gather", 1, PARAMETERS, "P, once a step"),
+            need("layer.B", "reduce_scatter", M * TENSORS, M * PARAMETERS, "m P"),
+        ],
+    ),
+    technique(
         "tensor parallelism",
         "tp=2",
         &[

@@ -22,11 +22,12 @@ fn request(parallel: &str) -> EstimateRequest {
     }
 }
 
-const LAYOUTS: [&str; 14] = [
+const LAYOUTS: [&str; 15] = [
     "zero=1",
     "zero=2",
     "zero=3",
     "zero=3,shard=8",
+    "zero=3,gather=step",
     "tp=2,sp=true",
     "tp=8",
     "tp=4,pp=2,sp=true,zero=1",
@@ -95,6 +96,7 @@ fn what_saves_memory_does() {
         ("zero=1", "zero=0"),
         ("zero=2", "zero=1"),
         ("zero=3", "zero=2"),
+        ("zero=3", "zero=3,gather=step"),
         ("tp=4", "tp=2"),
         ("tp=4,sp=true", "tp=4"),
         ("pp=2,recompute=full", "pp=2,recompute=full:3"),
@@ -104,6 +106,31 @@ fn what_saves_memory_does() {
     ] {
         assert!(total(less) < total(more), "{less}: {}, {more}: {}", total(less), total(more));
     }
+}
+
+/// Without overlap, the gathers of a step take as long as those of one forward, up to the latencies of blocks. Memory grows by whole
+/// parameters, less those of the blocks that are gathered at a time.
+#[test]
+fn parameters_are_gathered_once_and_held() {
+    let estimator = Estimator::new();
+    let on = |gather: &str, mbs: u64| {
+        let parallel = format!("zero=3,gather={gather},mbs={mbs},dp_overlap=false");
+        let request = EstimateRequest { stack: "meshwright".into(), ..request(&parallel) };
+        estimator.estimate(&request).unwrap_or_else(|error| panic!("{parallel}: {error}"))
+    };
+    let dp = |report: &EstimateReport| report.predicted.time_s.dp;
+    // Micro-batches of one sequence gather 4 x 2 times in a step, of 4 sequences 2 times.
+    let [[many, few], [once, again]] = ["use", "step"].map(|gather| [on(gather, 1), on(gather, 4)]);
+    let scatters = (dp(&once) - dp(&again)) / 3.0;
+    let gather = dp(&again) - scatters;
+    for (saved, gathers) in [(dp(&many) - dp(&once), 7.0), (dp(&few) - dp(&again), 1.0)] {
+        assert!((saved / gathers / gather - 1.0).abs() < 0.15, "{saved} s of {gathers} gathers of {gather} s");
+    }
+    let parameters = |report: &EstimateReport| report.predicted.fullest().parameters;
+    let held = (parameters(&once) - parameters(&many)) * 1024f64.powi(3);
+    assert!((held / (2.0 * 8.03e9) - 1.0).abs() < 1e-3, "{held:e}");
+    let more = once.predicted.fullest().device - many.predicted.fullest().device;
+    assert!(more > 0.0 && more < held / 1024f64.powi(3), "{more}");
 }
 
 #[test]

@@ -138,6 +138,7 @@ fn training_on_data_and_tensor_parallel_ranks_of_a_gpu_follows_the_processor() {
         "layers",
         &[
             (LLAMA, "dp=2,zero=3"),
+            (LLAMA, "dp=2,zero=3,gather=step"),
             (LLAMA, "tp=2,sp=true"),
             (LLAMA, "cp=2"),
             (LLAMA, "cp=2,cp_kind=ring"),

@@ -9,15 +9,17 @@ use meshwright::compiler::pipeline::passes;
 use std::path::Path;
 
 /// One device, then each parallelism.
-const LAYOUTS: [&str; 5] = ["", "dp=2,tp=2", "dp=2,zero=1", "pp=2,tp=2", "dp=2,zero=3,recompute=full"];
+const LAYOUTS: [&str; 6] =
+    ["", "dp=2,tp=2", "dp=2,zero=1", "pp=2,tp=2", "dp=2,zero=3,recompute=full", "dp=2,zero=3,gather=step"];
 /// For models with a sequence.
-const SEQUENCE_LAYOUTS: [&str; 6] = [
+const SEQUENCE_LAYOUTS: [&str; 7] = [
     "dp=2,tp=2,sp=true",
     "dp=2,tp=2,pp=2,sp=true,zero=1,schedule=gpipe,offload=all",
     "tp=2,pp=2,schedule=seq1f1b",
     "dp=2,pp=2,recompute=full:1,offload=all:1,zero=2",
     "dp=4,cp=2,cp_kind=ulysses,recompute=selective:mlp",
     "cp=2,tp=2,cp_kind=ring,pp=2",
+    "dp=2,pp=2,zero=3,gather=step,recompute=full:1",
 ];
 
 /// Text after a pass.
@@ -64,12 +66,13 @@ fn all_levels(model: &str, configs: &[&str], precision: &str) {
             "slice" => mesh.contains("seq1f1b"),
             "quantise" => order.precision.starts_with("fp8"),
             "ring" => mesh.contains("cp_kind=ring"),
+            "gather" => mesh.contains("gather=step"),
             _ => true,
         };
         let all: Vec<&str> = passes().iter().map(|pass| pass.name).filter(runs).collect();
         assert_eq!(reached, all, "{model} on `{mesh}`: the passes that are told of");
-        // A ring is made of gathers by its pass, which the configuration asks for.
-        let last = if runs(&"ring") { "ring" } else { "annotate" };
+        // Rings, and gathers once a step, are made by passes that the configuration asks for.
+        let last = ["gather", "ring"].into_iter().find(runs).unwrap_or("annotate");
         let seeded = all.iter().position(|&pass| pass == last).expect("a pass");
         let schedule = Some(order.parallel().expect("a configuration").schedule);
         let bare = CompileRequest { parallel: String::new(), schedule, ..order.clone() };

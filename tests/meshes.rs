@@ -299,6 +299,7 @@ meshes! {
     values_computed_again "dp=2,tp=2,sp=true,recompute=selective:n+q+x1+p" 8;
     values_of_slices_computed_again "tp=2,pp=2,schedule=seq1f1b,recompute=selective:n+layer.q+p" 4;
     sharded_within_groups "dp=4,zero=3,shard=2" 4;
+    gathered_once_a_step "dp=2,tp=2,pp=2,zero=3,gather=step,schedule=zb-v" 4;
     context_parallel_by_heads "cp=2,tp=2,sp=true,cp_kind=ulysses" 4;
     slices_computed_again "tp=2,pp=2,schedule=seq1f1b,recompute=full,zero=2" 4;
     everything "dp=2,tp=2,pp=2,zero=1,sp=true" 4;

@@ -44,7 +44,7 @@ fn every_mesh_updates_as_one_device() {
         "cp=2,dp=2,zero=1",
         "dp=2,pp=2,schedule=zb-h1,zero=1",
         "dp=2,tp=2,ep=2,etp=2,zero=1",
-        "dp=4,ep=2,zero=3",
+        "dp=4,ep=2,zero=3,gather=step",
     ] {
         for (which, (recipe, alone)) in ALONE.iter().enumerate() {
             let has_experts = matches!(&recipe.config, ModelConfig::Llama(LlamaConfig { experts: Some(_), .. }));

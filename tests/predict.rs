@@ -78,7 +78,8 @@ fn every_kind_is_predicted_from_costs_alone() {
     let of_kind =
         |kind: &ScheduleKind| ["pp=2", "pp=2,dp=2,tp=2,zero=1"].map(|mesh| format!("{mesh},schedule={}", kind.name));
     let again = ["full", "selective:mlp"].map(|again| format!("pp=2,dp=2,zero=3,recompute={again}"));
-    for mesh in SCHEDULES.iter().flat_map(of_kind).chain(again) {
+    let once = "pp=2,dp=2,zero=3,gather=step".to_string();
+    for mesh in SCHEDULES.iter().flat_map(of_kind).chain(again).chain([once]) {
         let source = ModelSource::open("tiny-llama").unwrap();
         let order = CompileRequest { model: "tiny-llama".into(), parallel: mesh.clone(), ..CompileRequest::default() };
         let file = compile_source(&source, &order, None, &mut |_, _| {}).unwrap();
@@ -107,6 +108,7 @@ fn with_communication_the_program_hides_some_of_it() {
         "tp=2,sp=true",
         "dp=2,zero=1",
         "dp=2,zero=3,recompute=full",
+        "dp=2,zero=3,gather=step",
         "pp=2",
         "dp=2,tp=2",
         "dp=2,tp=2,pp=2",

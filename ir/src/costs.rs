@@ -89,6 +89,12 @@ pub struct BlockCosts {
     pub saved_for_w: u64,
     /// Peak bytes of inner values, over its sections.
     pub transient: u64,
+    /// Seconds once a step to gather the parameters that stay gathered in it.
+    #[serde(default)]
+    pub gather_once: f64,
+    /// Bytes of these.
+    #[serde(default)]
+    pub gathered: u64,
     /// Model states of the parameters that no other instance binds.
     pub model_states: ModelStates,
     /// Seconds once a step in which two pipeline ranks with copies of `model_states` sum its gradients and one sends the other the

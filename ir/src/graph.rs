@@ -2,7 +2,8 @@
 //!
 //! A distinct block is stored once and called as often as it repeats. Differentiation gives it four sections: `F` forward,
 //! `I` the gradient of its inputs, `W` the gradient of its parameters, `U` the update, once a step after the
-//! last micro-batch. A value of one section that a later one reads must be saved.
+//! last micro-batch. A value of one section that a later one reads must be saved. Planning may add a fifth, `G`, before the others:
+//! once a step it makes values of parameters alone, which stay until the last micro-batch has read them.
 
 use crate::dim_role::DimRole;
 use crate::ids::{BlockId, ModelValue, ParamId, Value};
@@ -47,9 +48,11 @@ pub struct Stmt {
     pub span: Span,
 }
 
-/// The four sections of a block, in order.
+/// The sections of a block, in order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum SectionKind {
+    /// Once a step, before its first forward: parameters that stay gathered.
+    G,
     /// Forward.
     F,
     /// Gradient of the inputs.
@@ -62,7 +65,7 @@ pub enum SectionKind {
 
 impl SectionKind {
     /// All sections in order.
-    pub const ALL: [SectionKind; 4] = [SectionKind::F, SectionKind::I, SectionKind::W, SectionKind::U];
+    pub const ALL: [SectionKind; 5] = [SectionKind::G, SectionKind::F, SectionKind::I, SectionKind::W, SectionKind::U];
 }
 
 /// A straight line of statements.
@@ -125,8 +128,8 @@ pub struct Block {
     pub args: Vec<Arg>,
     /// The kind of each result; the values are `F`'s `ret`.
     pub results: Vec<ResultKind>,
-    /// `F I W U`.
-    pub sections: [Section; 4],
+    /// `G F I W U`.
+    pub sections: [Section; 5],
     /// Comment lines before it.
     pub comments: Vec<String>,
     /// The location of its head in the text.

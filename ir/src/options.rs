@@ -58,6 +58,30 @@ impl CpKind {
     }
 }
 
+/// How often ZeRO-3 gathers parameters.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Gather {
+    /// At each use: in every forward and backward.
+    #[default]
+    Use,
+    /// Once a step. They stay gathered from the first forward to the last backward that reads them.
+    Step,
+}
+
+impl Gather {
+    /// All, by name.
+    pub const ALL: [(&str, Gather); 2] = [("use", Gather::Use), ("step", Gather::Step)];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Gather::Use => "use",
+            Gather::Step => "step",
+        }
+    }
+}
+
 /// The blocks of a tensor that share a scale when it is quantised.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Scales {
@@ -248,6 +272,8 @@ pub struct ParallelConfig {
     pub zero: u8,
     /// The size of a ZeRO group; default: all data-parallel ranks.
     pub shard: Option<u64>,
+    /// How often ZeRO-3 gathers parameters; without effect below stage 3.
+    pub gather: Gather,
     /// The recomputed values.
     pub recompute: Recompute,
     /// The saved activations that are offloaded to host memory.
@@ -293,6 +319,7 @@ impl Default for ParallelConfig {
             sp: false,
             zero: 0,
             shard: None,
+            gather: Gather::default(),
             recompute: Recompute::default(),
             offload: Offload::None,
             tp_overlap: None,
@@ -319,6 +346,11 @@ impl ParallelConfig {
     /// The number of devices.
     pub fn devices(&self) -> u64 {
         self.dp * self.tp * self.pp * self.cp
+    }
+
+    /// True if parameters are gathered once a step: ZeRO-3 with [`Gather::Step`].
+    pub fn gathers_once(&self) -> bool {
+        self.zero == 3 && self.gather == Gather::Step
     }
 
     /// The degree of an axis by name.

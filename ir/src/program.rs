@@ -50,7 +50,8 @@
 //!
 //! A register of a row holds a tensor or a *bundle*: the tensors that a section saves for later sections of the same instance
 //! and micro-batch. `I` reads `F`'s bundle and saves in its own bundle the tensors that `W` reads, so each bundle has one
-//! reader. `B`, which is I and W in one, reads `F`'s bundle and makes none.
+//! reader. `B`, which is I and W in one, reads `F`'s bundle and makes none. The bundle of `G` is of an instance alone: all its
+//! micro-batches on the rank read it.
 //!
 //! `offload` copies a bundle to host memory, `load` copies it back; the wait of each gives the copy, a new bundle. Runs read
 //! bundles of device memory only. A bundle of host memory is loaded once.
@@ -79,6 +80,8 @@ use std::ops::Range;
 /// The part of the step that a body computes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub enum BodyKind {
+    /// Parameters of a block that stay gathered, once a step.
+    G,
     /// Forward of a block.
     F,
     /// Input gradient of a block.
@@ -99,6 +102,7 @@ impl BodyKind {
     /// The sections of the block that it comes from, in order; none for the step graph.
     pub fn sections(self) -> &'static [SectionKind] {
         match self {
+            BodyKind::G => &[SectionKind::G],
             BodyKind::F => &[SectionKind::F],
             BodyKind::I => &[SectionKind::I],
             BodyKind::W => &[SectionKind::W],
@@ -121,6 +125,7 @@ impl BodyKind {
     /// The letter in the body's name.
     pub fn letter(self) -> char {
         match self {
+            BodyKind::G => 'G',
             BodyKind::F => 'F',
             BodyKind::I => 'I',
             BodyKind::W => 'W',
@@ -137,7 +142,7 @@ impl BodyKind {
 pub enum Source {
     /// An argument of the row's call, in order.
     Row,
-    /// A saved tensor of an earlier section of the same instance and micro-batch (in `U`, of `R`).
+    /// A saved tensor of an earlier section of the same instance and micro-batch (in `U`, of `R`), or of the instance's `G`.
     Saved,
     /// The parameter that the call binds.
     Param,
@@ -286,7 +291,7 @@ pub enum Instr {
         call: usize,
         /// The instance of the call, from 0.
         instance: u32,
-        /// The micro-batch; none in R, N and U.
+        /// The micro-batch; none in G, R, N and U.
         microbatch: Option<u32>,
         /// The first `W` or `B` of this call and instance in the step: it stores instead of adding, except into an
         /// accumulator that an earlier run of the row has stored (a parameter bound twice).

@@ -27,6 +27,14 @@ pub fn saved_values(block: &Block) -> SavedValues {
     }
 }
 
+/// The values of G that later sections read: they stay until the last micro-batch has read them.
+pub fn gathered_values(block: &Block) -> Vec<Value> {
+    let made = set(results(&block[SectionKind::G].stmts));
+    let sections = [SectionKind::F, SectionKind::I, SectionKind::W];
+    let read = sections.into_iter().flat_map(|kind| reads(&block[kind].stmts, &block[kind].ret));
+    unique(read).filter(|&value| made.contains(value)).collect()
+}
+
 /// The arguments of F that a row passes: values and inputs, in order.
 pub fn forward_args(block: &Block) -> impl Iterator<Item = Value> + '_ {
     block.args.iter().filter(|arg| matches!(arg.kind, ArgKind::Value | ArgKind::Input)).map(|arg| arg.value)

@@ -30,6 +30,7 @@
 
 mod assign;
 mod choose;
+mod gather;
 mod heads;
 mod pass;
 mod passes;
@@ -42,6 +43,7 @@ mod sections;
 mod spread;
 mod sums;
 
+pub use gather::gather_once;
 pub use heads::check_heads;
 pub use pass::{Observer, PASSES, Pass, PlanError, finish, plan};
 pub use passes::build_mesh::mesh;

@@ -114,7 +114,7 @@ impl Site<'_> {
         let earlier: &[SectionKind] = match kind {
             SectionKind::I => &[SectionKind::F],
             SectionKind::W => &[SectionKind::F, SectionKind::I],
-            SectionKind::F | SectionKind::U => &[],
+            SectionKind::G | SectionKind::F | SectionKind::U => &[],
         };
         let mut reduced = FxHashMap::default();
         let owes = |&value: &Value| block.ty(value).partial.is_some();

@@ -9,7 +9,7 @@ use ir::graph::{ArgKind, Block, Model, ParamInstance, ResultKind, SectionKind, S
 use ir::ids::{ModelValue, Value};
 use ir::mesh::{Axes, Mesh};
 use ir::ops::{Collective, Op};
-use ir::saved::{forward_args, reads, results, saved_values};
+use ir::saved::{forward_args, gathered_values, reads, results, saved_values};
 use std::collections::{BTreeMap, HashSet};
 
 /// Computes the costs of a step of `microbatches` micro-batches from the ops of each section, which run in groups with `fusion`.
@@ -79,6 +79,8 @@ fn block_costs(model: &Model, block: &Block, timer: SectionTimer<'_>) -> BlockCo
         saved: bytes(&saved.forward) - bytes(&saved_earlier(model, block, &saved.forward)),
         saved_for_w: bytes(&saved.input),
         transient: transient(block, &model.mesh),
+        gather_once: timer.gather(block).total(),
+        gathered: bytes(&gathered_values(block)),
         model_states: ModelStates::default(),
         copy: 0.0,
         output,

@@ -4,7 +4,10 @@
 //! transfer of a block's outputs. The update (R, N, U) follows the last backward of the rank for which both together end
 //! last.
 //!
-//! The bytes of a rank are the sum of four parts: its model states, the peak of its saved activations, the scratch of its
+//! Parameters that stay gathered are gathered from the beginning of the step on; a rank's step is longer by as much as that takes
+//! longer than its wait for its first forward.
+//!
+//! The bytes of a rank are the sum of five parts: its model states, its gathered parameters, the peak of its saved activations, the scratch of its
 //! largest block, and the messages of its stages. Each message has two buffers, one in use and one in flight.
 
 use crate::costs::StageCosts;
@@ -150,7 +153,7 @@ fn memory_budget(
     let of_runs = |bytes: fn(&BlockCosts) -> u64| -> Vec<u64> {
         runs.chunks(slices).map(|run| run.iter().map(|block| bytes(block)).sum()).collect()
     };
-    let mut model_states = of_runs(|block| block.model_states.total());
+    let mut model_states = of_runs(|block| block.model_states.total() + block.gathered);
     for shared in &costs.shared {
         let binders: BTreeSet<usize> = shared.runs.iter().map(|run| run / slices).collect();
         binders.into_iter().for_each(|run| model_states[run] += shared.model_states.total());
@@ -197,12 +200,19 @@ impl Stages<'_> {
         let timeline = simulate(schedule, costs)?;
         let ranks = timeline.rows.len() as u32;
         let ends = timeline.rows.iter().map(|row| row.last().map_or(0.0, |slot| slot.end));
-        let ends: Vec<f64> = (0..).zip(ends).map(|(rank, end)| end + self.update(rank)).collect();
+        let ends: Vec<f64> =
+            (0..).zip(ends).map(|(rank, end)| end + self.late(rank, &timeline) + self.update(rank)).collect();
         let seconds = ends.iter().copied().fold(0.0, f64::max) + self.costs.norm;
         let bytes = (0..ranks).map(|rank| self.model_states(rank) + self.moment(rank, &timeline)).collect::<Vec<u64>>();
         let why = self.why(seconds, &timeline, &bytes);
         let stage_starts = self.starts.iter().map(|start| start / self.costs.run_slices()).collect();
         Ok(PredictedStep { seconds, bytes, stage_starts, why })
+    }
+
+    /// Returns the seconds by which the gathers of a step's beginning delay the first forward of a rank.
+    fn late(&self, rank: u32, timeline: &Timeline) -> f64 {
+        let begin = timeline.rows[rank as usize].first().map_or(0.0, |slot| slot.start);
+        (self.runs(rank, false).map(|(_, block)| block.gather_once).sum::<f64>() - begin).max(0.0)
     }
 
     /// Yields the block instances of a rank with their numbers: those that it updates, or all that it holds.
@@ -245,6 +255,7 @@ impl Stages<'_> {
     /// Returns the peak bytes of a rank beyond its model states.
     fn moment(&self, rank: u32, timeline: &Timeline) -> u64 {
         let inside = self.runs(rank, false).map(|(_, block)| block.transient).max().unwrap_or(0);
+        let gathered: u64 = self.runs(rank, false).map(|(_, block)| block.gathered).sum();
         let passed: Vec<u64> = self.costs.runs().map(|block| block.output).collect();
         let stages = self.owners.iter().zip(stage_runs(&self.starts, passed.len()));
         let messages = stages.filter(|(owners, _)| owners.contains(&rank)).map(|(_, runs)| {
@@ -252,7 +263,7 @@ impl Stages<'_> {
             let gives = if runs.end < passed.len() { passed[runs.end - 1] } else { 0 };
             2 * (given + gives)
         });
-        timeline.peak_memory[rank as usize] as u64 + inside + messages.sum::<u64>()
+        timeline.peak_memory[rank as usize] as u64 + gathered + inside + messages.sum::<u64>()
     }
 
     fn why(&self, seconds: f64, timeline: &Timeline, bytes: &[u64]) -> String {

@@ -7,7 +7,7 @@ use ir::graph::{Block, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::mesh::Mesh;
 use ir::ops::Op;
-use ir::saved::saved_values;
+use ir::saved::{gathered_values, saved_values};
 use std::collections::{HashMap, HashSet};
 
 /// Cluster and mesh, on which the seconds of sections depend.
@@ -23,6 +23,12 @@ impl SectionTimer<'_> {
     /// Returns the seconds of a forward.
     pub(super) fn forward(&self, block: &Block) -> SectionSeconds {
         let [seconds] = self.parts(block, [SectionKind::F], saved_values(block).forward);
+        seconds
+    }
+
+    /// Returns the seconds of the parameters that stay gathered.
+    pub(super) fn gather(&self, block: &Block) -> SectionSeconds {
+        let [seconds] = self.parts(block, [SectionKind::G], gathered_values(block));
         seconds
     }
 

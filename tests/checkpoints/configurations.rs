@@ -158,7 +158,7 @@ fn sharded_states_to_any() {
 fn zero_groups_to_any() {
     loads_under(
         "dp=2,cp=2,zero=2,shard=2",
-        &["", "dp=4,zero=1", "tp=4", "dp=2,cp=2,tp=2,zero=3,shard=2", "cp=4,zero=1,shard=2"],
+        &["", "dp=4,zero=1", "tp=4", "dp=2,cp=2,tp=2,zero=3,shard=2,gather=step", "cp=4,zero=1,shard=2"],
     );
 }
 

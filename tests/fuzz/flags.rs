@@ -203,14 +203,15 @@ fn number(random: &mut Random) -> String {
 }
 
 fn parallel(random: &mut Random) -> String {
-    let item = |random: &mut Random| match random.below(8) {
+    let item = |random: &mut Random| match random.below(9) {
         0 => format!("schedule={}", random.pick(&SCHEDULES)),
         1 => format!(
             "recompute={}",
             random.pick(&["none", "full", "full:1", "auto", "selective:core_attn", "selective:n"])
         ),
         2 => format!("{}={}", random.pick(&["sp", "offload", "tp_overlap", "dp_overlap"]), random.chance(50)),
-        3 => format!("cp_kind={}", random.pick(&["allgather", "ulysses", "ring"])),
+        3 => format!("gather={}", random.pick(&["use", "step"])),
+        4 => format!("cp_kind={}", random.pick(&["allgather", "ulysses", "ring"])),
         _ => format!(
             "{}={}",
             random.pick(&LAYOUT_KEYS),

@@ -95,6 +95,7 @@ fn mesh(random: &mut Random, has_experts: bool) -> (String, u64) {
     let shards: Vec<u64> = (1..=dp * cp).filter(|shard| (dp * cp).is_multiple_of(*shard)).collect();
     let shard = *random.pick(&shards);
     option(random, if zero > 0 { 30 } else { 0 }, format!("shard={shard}"));
+    option(random, if zero == 3 { 50 } else { 0 }, "gather=step".to_string());
     option(random, if tp > 1 { 50 } else { 0 }, "sp=true".to_string());
     let kind = *random.pick(&["allgather", "ring", "ring", "ulysses"]);
     option(random, if cp > 1 { 100 } else { 0 }, format!("cp_kind={kind}"));

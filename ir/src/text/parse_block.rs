@@ -97,6 +97,11 @@ impl Parser<'_> {
     }
 
     fn sections(&mut self, block: &mut Block, stated: &[StatedResult]) -> Parsed<()> {
+        if self.at("G") {
+            self.bump();
+            self.expect(":")?;
+            block[SectionKind::G] = self.section(false)?;
+        }
         if self.at("F") {
             self.bump();
             self.expect(":")?;
@@ -159,7 +164,7 @@ impl Parser<'_> {
                 self.bump();
                 self.list(")", |p| p.arg())?;
                 self.expect(":")?;
-            } else if self.ahead_is(1, ":") && ["W", "U"].iter().any(|label| self.at(label)) {
+            } else if self.ahead_is(1, ":") && ["F", "W", "U"].iter().any(|label| self.at(label)) {
                 if self.at("U") {
                     self.scope.storable = self.scope.values.keys().collect();
                 }

@@ -18,8 +18,8 @@ pub(super) const SOURCES: [(Source, &str); 5] = [
     (Source::Scalar, "scalar"),
 ];
 
-const KINDS: [BodyKind; 7] =
-    [BodyKind::F, BodyKind::I, BodyKind::W, BodyKind::B, BodyKind::R, BodyKind::N, BodyKind::U];
+const KINDS: [BodyKind; 8] =
+    [BodyKind::G, BodyKind::F, BodyKind::I, BodyKind::W, BodyKind::B, BodyKind::R, BodyKind::N, BodyKind::U];
 
 impl Parser<'_> {
     /// `program @name microbatches=4 { bodies classes }`
@@ -82,7 +82,7 @@ impl Parser<'_> {
         let name = self.take(Kind::At, "the body's name")?;
         let (block, letter) = name.rsplit_once('.').unwrap_or(("", name));
         let Some(kind) = KINDS.into_iter().find(|kind| kind.letter().to_string() == letter) else {
-            let message = format!("`@{name}` must end in `.` and one of F, I, W, B, R, N, U");
+            let message = format!("`@{name}` must end in `.` and one of G, F, I, W, B, R, N, U");
             return Err(self.fail(Code::BadBody, span, message));
         };
         let block = if kind == BodyKind::N { None } else { Some(self.block_named(block, span)?) };

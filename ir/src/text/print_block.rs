@@ -23,13 +23,14 @@ impl Printer<'_> {
         let head = wrap(&format!("block @{}(", block.name), &self.args(block), &format!("){arrow} {{"), "");
         let width = self.align(block);
         let mut text = print_comments(&block.comments, "") + &head + "\n";
-        let only_forward = SectionKind::ALL.iter().skip(1).all(|&kind| is_empty(&block[kind]));
+        let only_forward = SectionKind::ALL.iter().all(|&kind| kind == SectionKind::F || is_empty(&block[kind]));
         for kind in SectionKind::ALL {
             let section = &block[kind];
             if kind != SectionKind::F && is_empty(section) {
                 continue;
             }
             match kind {
+                SectionKind::G => text += "G:\n",
                 SectionKind::F if only_forward => {}
                 SectionKind::F => text += "F:\n",
                 SectionKind::I => text += &format!("I({}):\n", self.stated(&section.args, &block.values)),

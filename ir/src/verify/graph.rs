@@ -10,7 +10,8 @@
 //! 6. `I` takes the cotangents of the differentiable results and returns those of the differentiable arguments.
 //! 7. `+=` is allowed in `W` only; its result is the gradient of a parameter. `W` has neither arguments nor results.
 //!    `U`, which runs once a step, reads only accumulated gradients from earlier sections.
-//! 8. `U` returns one f32 scalar per argument of the step graph, unless it is empty. The step graph takes and returns scalars.
+//! 8. `G`, which runs once a step before all micro-batches, reads parameters and its own values; `F`, `I` and `W` read those.
+//! 9. `U` returns one f32 scalar per argument of the step graph, unless it is empty. The step graph takes and returns scalars.
 
 use crate::catalogue::Code;
 use crate::diag::{Diagnostic, Diagnostics};
@@ -52,13 +53,16 @@ struct Checker<'a> {
     stored: HashSet<Value>,
     /// The values that differ between micro-batches: arguments, and results of the statements before `U` without `+=`.
     passing: HashSet<Value>,
+    /// The values of `G`.
+    gathered: HashSet<Value>,
 }
 
 impl<'a> Checker<'a> {
     fn new(model: &'a Model, block: &'a Block, found: &'a mut Diagnostics) -> Checker<'a> {
         let defined = block.args.iter().map(|arg| (arg.value, block.span)).collect();
         let passing = [ArgKind::Value, ArgKind::Input].into_iter().flat_map(|kind| block.args_of(kind)).collect();
-        Checker { block, printer: Printer::new(model), found, defined, stored: HashSet::new(), passing }
+        let (stored, gathered) = (HashSet::new(), HashSet::new());
+        Checker { block, printer: Printer::new(model), found, defined, stored, passing, gathered }
     }
 
     fn name(&self, value: Value) -> String {
@@ -125,8 +129,11 @@ impl<'a> Checker<'a> {
             for &result in &stmt.results {
                 self.define(result, Some(stmt), kind);
             }
-            if kind != SectionKind::U && !stmt.accumulate {
-                self.passing.extend(&stmt.results);
+            match kind {
+                SectionKind::G => self.gathered.extend(&stmt.results),
+                SectionKind::U => {}
+                _ if stmt.accumulate => {}
+                _ => self.passing.extend(&stmt.results),
             }
         }
         for &value in &section.ret {
@@ -135,8 +142,8 @@ impl<'a> Checker<'a> {
                 self.at_head(Code::UseBeforeDefinition, message);
             }
         }
-        if kind == SectionKind::W && !(section.args.is_empty() && section.ret.is_empty()) {
-            self.at_head(Code::SectionShape, "`W` takes and returns nothing".to_string());
+        if matches!(kind, SectionKind::G | SectionKind::W) && !(section.args.is_empty() && section.ret.is_empty()) {
+            self.at_head(Code::SectionShape, format!("`{kind:?}` takes and returns nothing"));
         }
     }
 
@@ -157,6 +164,15 @@ impl<'a> Checker<'a> {
             if kind == SectionKind::U && self.passing.contains(&operand) {
                 let message = format!("`U` reads {}, which differs between micro-batches", self.name(operand));
                 self.at_value(stmt, Some(operand), Code::BadAccumulation, message);
+            }
+            if kind == SectionKind::U && self.gathered.contains(&operand) {
+                let message = format!("`U` reads {} of `G`, which only micro-batches read", self.name(operand));
+                self.at_value(stmt, Some(operand), Code::SectionShape, message);
+            }
+            let is_held = self.block.arg_kind(operand).is_none_or(|kind| kind == ArgKind::Param);
+            if kind == SectionKind::G && !is_held {
+                let message = format!("`G` reads {}, which is no parameter", self.name(operand));
+                self.at_value(stmt, Some(operand), Code::SectionShape, message);
             }
             if !self.defined.contains_key(&operand) {
                 let message = format!("{} is read before it is defined", self.name(operand));

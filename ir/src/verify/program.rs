@@ -31,9 +31,9 @@
 //! | `added-twice` | a sum has each part once |
 //! | `wrong-bundle` | bundles come from the same call and instance, and hold the saved values that the body reads |
 //! | `offload` | runs and offloads read bundles of device memory; each bundle of host memory is loaded once |
-//! | `missing-run`, `duplicate-run` | each section runs once per instance and micro-batch, alone or in `B`; R and U once per instance |
+//! | `missing-run`, `duplicate-run` | each section runs once per instance and micro-batch, alone or in `B`; R and U once per instance; G once per instance and rank |
 //! | `first` | the first W or B of an instance, and no other, is marked |
-//! | `step-order` | R, and sums over holders, after the last W or B that adds to a gradient; N after the wait of each R, U after N, no micro-batch after U |
+//! | `step-order` | R, and sums over holders, after the last W or B that adds to a gradient; N after the wait of each R, U after N, no micro-batch and no G after U |
 //! | `norm` | the step graph reads the sums over all instances |
 //! | `loss` | the loss is an output, and is the sum over all micro-batches |
 //! | `stale-parameter` | a rank with a copy of a parameter that another rank updates receives it after the update |

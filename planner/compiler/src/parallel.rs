@@ -142,6 +142,15 @@ pub fn missing(parallel: &ParallelConfig) -> Vec<Missing> {
         let instead = "name what to offload: offload=none, all or all:N";
         lacks("offload=auto", "offload chosen by device memory", instead);
     }
+    let slices = schedules::find(&parallel.schedule).map_or(1, |kind| kind.slices(parallel.slices));
+    if parallel.gathers_once() && slices > 1 {
+        let instead = "gather parameters at each use: gather=use, or take a schedule without slices";
+        lacks(
+            "gather=step",
+            "gathering once a step for slices of sequences, each of which has blocks of its own",
+            instead,
+        );
+    }
     missing
 }
 
@@ -240,9 +249,15 @@ mod tests {
 
     #[test]
     fn only_changed_keys_are_printed() {
-        for text in
-            ["", "tp=2", "pp=2,zero=1,vp=1", "cp=2,cp_kind=ring", "pp=2,stages=3", "recompute=full,offload=all:2"]
-        {
+        for text in [
+            "",
+            "tp=2",
+            "pp=2,zero=1,vp=1",
+            "cp=2,cp_kind=ring",
+            "pp=2,stages=3",
+            "recompute=full,offload=all:2",
+            "dp=2,zero=3,gather=step",
+        ] {
             assert_eq!(print_changed(&parse_any(text).unwrap()).len(), text.len(), "{text}");
             assert_eq!(parse_any(&print_changed(&parse_any(text).unwrap())), parse_any(text), "{text}");
         }
@@ -275,6 +290,7 @@ mod tests {
             ("zero=4", "stages 0 to 3"),
             ("offload=1", "one of none, all"),
             ("shard=0", "1 or more"),
+            ("gather=once", "one of use, step"),
             ("order=pp,tp,dp", "`order` is now `rank_order`"),
             ("recompte=full", "did you mean `recompute`"),
         ] {
@@ -317,6 +333,7 @@ mod tests {
             ("cp=2,rank_order=pp,dp,tp", "each of pp, dp, cp and tp once"),
             ("ep=0", "1 or more"),
             ("recompute=auto", "chosen by device memory"),
+            ("dp=2,zero=3,gather=step,schedule=seq1f1b", "slices of sequences"),
             ("offload=auto", "offload chosen by device memory"),
             ("dp=4,cp=3,zero=1,shard=2", "cuts through 3 neighbours of cp"),
             ("dp=4,zero=1,shard=3", "does not divide dp x cp = 4"),

@@ -33,12 +33,16 @@ pub enum RuleName {
     Microbatches,
     /// Stages of a pipeline rank.
     Vp,
+    /// Slices of a sequence.
+    Slices,
     /// 1 if the configuration sets stage boundaries.
     Boundaries,
     /// ZeRO stage.
     Zero,
     /// 1 if ZeRO shards within groups of ranks.
     Groups,
+    /// 1 if ZeRO-3 gathers parameters once a step.
+    Gather,
     /// 1 if saved activations are offloaded.
     Offload,
     /// 0: nothing is recomputed; 1: parts of layers; 2: layers.
@@ -55,7 +59,7 @@ pub enum RuleName {
 
 impl RuleName {
     /// All names, as rules write them.
-    pub const ALL: [(&str, RuleName); 21] = [
+    pub const ALL: [(&str, RuleName); 23] = [
         ("dp", RuleName::Dp),
         ("tp", RuleName::Tp),
         ("pp", RuleName::Pp),
@@ -68,9 +72,11 @@ impl RuleName {
         ("mbs", RuleName::Mbs),
         ("microbatches", RuleName::Microbatches),
         ("vp", RuleName::Vp),
+        ("slices", RuleName::Slices),
         ("boundaries", RuleName::Boundaries),
         ("zero", RuleName::Zero),
         ("groups", RuleName::Groups),
+        ("gather", RuleName::Gather),
         ("offload", RuleName::Offload),
         ("recompute", RuleName::Recompute),
         ("seq", RuleName::Seq),

@@ -25,6 +25,8 @@ pub struct Supports {
     pub sp: Option<bool>,
     /// ZeRO within groups of data-parallel ranks.
     pub shard: Option<bool>,
+    /// Parameters that ZeRO-3 gathers once a step.
+    pub gather: Option<bool>,
     /// Stage boundaries set by the configuration.
     pub stages: Option<bool>,
     /// Activation offload to host memory.

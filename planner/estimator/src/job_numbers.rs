@@ -39,9 +39,11 @@ impl JobNumbers {
             (RuleName::Mbs, Some(mbs)),
             (RuleName::Microbatches, microbatches),
             (RuleName::Vp, chunks(parallel)),
+            (RuleName::Slices, slices(parallel)),
             (RuleName::Boundaries, is(!parallel.stages.is_empty())),
             (RuleName::Zero, Some(u64::from(zero))),
             (RuleName::Groups, is(zero > 0 && shard.is_some_and(|shard| shard < dp * cp))),
+            (RuleName::Gather, is(parallel.gathers_once())),
             (RuleName::Offload, is(!offload.is_none())),
             (RuleName::Recompute, Some(recompute)),
             (RuleName::Seq, self.seq),
@@ -49,6 +51,12 @@ impl JobNumbers {
         .into_iter()
         .fold(self.model, |numbers, (name, number)| numbers.with(name, number))
     }
+}
+
+/// Slices of a sequence.
+fn slices(parallel: &ParallelConfig) -> Option<u64> {
+    let kind = schedules::find(&parallel.schedule).ok()?;
+    Some(u64::from(kind.slices(parallel.slices)))
 }
 
 /// Stages of a pipeline rank.

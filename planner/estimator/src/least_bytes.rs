@@ -32,11 +32,13 @@ impl Relaxation<'_> {
         let states = states(fast.elements() * layers, replicas);
         let saved = layers * small.saved;
         // A step's only backward may reuse the memory of the saved activations for gradients.
-        let replaced = if facts.frees_gradients && self.microbatches < 2 { saved.min(states.gradients) } else { 0.0 };
+        let held = replicas.held(fast.elements() * layers);
+        let reused = (saved + held).min(states.gradients);
+        let replaced = if facts.frees_gradients && self.microbatches < 2 { reused } else { 0.0 };
         let one = BlockPeak { transient: small.transient.min(fast.transient), elements: fast.elements().total() };
         let inner = within(one, BlockPeak::default(), 0.0, 0.0, gathers(replicas), self.platform);
         let messages = if self.parallel.pp > 1 { 4.0 * fast.boundary } else { 0.0 };
-        let needed = states.total() + saved - replaced + inner + messages + facts.workspace;
+        let needed = states.total() + held + saved - replaced + inner + messages + facts.workspace;
         needed * facts.reserve + facts.context + communicators(self.parallel, self.platform)
     }
 
@@ -72,7 +74,8 @@ impl Relaxation<'_> {
 
 /// ZeRO stage by which a block's parameters are gathered at least. Parameters that a forward leaves gathered do not count.
 pub(super) fn gathers(replicas: &Replicas<'_>) -> u8 {
-    if replicas.platform.stack.facts.keeps_gathered { replicas.zero.min(2) } else { replicas.zero }
+    let keeps = replicas.gathers_once || replicas.platform.stack.facts.keeps_gathered;
+    if keeps { replicas.zero.min(2) } else { replicas.zero }
 }
 
 /// Bytes of the communicators of a configuration.

@@ -135,7 +135,7 @@ const COPIES: f64 = 2.0;
 /// Bytes of unsharded copies that a stack holds under ZeRO-3, in addition to the states.
 #[derive(Clone, Copy, Default)]
 struct Whole {
-    /// Parameters that stay gathered from the forward to the backward.
+    /// Parameters that stay gathered from the forward to the backward, or in the entire step.
     gathered: f64,
     /// Second copies of parameters: a rank's shard in addition to the gathered tensor, and experts quantised for their products.
     copies: f64,
@@ -149,8 +149,8 @@ impl Whole {
         let is_narrow = matches!(recipe.products, Format::F8 | Format::F4);
         let quantised =
             if is_narrow { facts.quantised_experts * recipe.products.bytes() * elements.experts } else { 0.0 };
-        let mut whole = Whole { copies: quantised, ..Whole::default() };
-        if parallel.zero < 3 || facts.casts_gathered {
+        let mut whole = Whole { copies: quantised, gathered: replicas.held(elements), ..Whole::default() };
+        if parallel.zero < 3 || replicas.zero > 2 || facts.casts_gathered {
             return whole;
         }
         // Parameters without replicas are not sharded.
@@ -159,13 +159,9 @@ impl Whole {
             dense: if parts.dense > 1.0 { elements.dense } else { 0.0 },
             experts: if parts.experts > 1.0 { elements.experts } else { 0.0 },
         };
-        if replicas.zero < 3 {
-            let wide = (recipe.comm_gradient - recipe.gradient).max(0.0) * sharded.dense;
-            whole.copies += recipe.parameter * (sharded / parts).total();
-            whole.wide = if facts.accumulates_wide { wide } else { 0.0 };
-        } else if facts.keeps_gathered {
-            whole.gathered = recipe.parameter * sharded.total();
-        }
+        let wide = (recipe.comm_gradient - recipe.gradient).max(0.0) * sharded.dense;
+        whole.copies += recipe.parameter * (sharded / parts).total();
+        whole.wide = if facts.accumulates_wide { wide } else { 0.0 };
         whole
     }
 }

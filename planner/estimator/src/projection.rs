@@ -6,7 +6,7 @@ use super::error::Error;
 use super::recipe;
 use super::request::EstimateRequest;
 use cost::{BlockOptions, Recipe, Spread, Stack, Supports, causal_pairs};
-use ir::options::{CpKind, Offload, ParallelConfig, Recompute};
+use ir::options::{CpKind, Gather, Offload, ParallelConfig, Recompute};
 use ir::types::DType;
 use scheduler::placement::Placement;
 use std::sync::Arc;
@@ -139,6 +139,7 @@ impl BlockConfig {
             // These are of whole stages and of a step.
             zero: _,
             shard: _,
+            gather: _,
             dp_overlap: _,
             schedule: _,
             vp: _,
@@ -215,8 +216,11 @@ impl PipelineConfig {
     /// data-parallel ranks, so the fields of ZeRO are left out.
     pub(super) fn of(parallel: &ParallelConfig, zero: u8, microbatches: u32, cores_each: u64) -> PipelineConfig {
         let parallel = parallel.clone();
-        let parallel =
-            if zero < 2 { ParallelConfig { zero: 0, shard: None, dp_overlap: None, ..parallel } } else { parallel };
+        let parallel = if zero < 2 {
+            ParallelConfig { zero: 0, shard: None, gather: Gather::Use, dp_overlap: None, ..parallel }
+        } else {
+            parallel
+        };
         PipelineConfig { parallel, microbatches, cores_each }
     }
 }
@@ -234,6 +238,7 @@ pub(super) struct AverageRankConfig {
     /// ZeRO stage under which micro-batches run.
     zero: u8,
     shard: Option<u64>,
+    gather: Gather,
     cp_kind: CpKind,
     sp: bool,
     recompute: Recompute,
@@ -276,6 +281,7 @@ impl AverageRankConfig {
             mbs,
             zero: _,
             shard,
+            gather,
             cp_kind,
             sp,
             ref recompute,
@@ -300,6 +306,7 @@ impl AverageRankConfig {
             mbs,
             zero,
             shard,
+            gather,
             cp_kind,
             sp,
             recompute: recompute.clone(),
@@ -321,8 +328,8 @@ impl AverageRankConfig {
 
     /// Configuration with these fields, and defaults otherwise.
     pub(super) fn parallel(&self) -> ParallelConfig {
-        let AverageRankConfig { dp, tp, pp, cp, ep, etp, mbs, zero, shard, cp_kind, sp, offload, .. } = *self;
-        let AverageRankConfig { tp_overlap, dp_overlap, ref recompute, ref rank_order, .. } = *self;
+        let AverageRankConfig { dp, tp, pp, cp, ep, etp, mbs, zero, shard, gather, cp_kind, .. } = *self;
+        let AverageRankConfig { sp, offload, tp_overlap, dp_overlap, ref recompute, ref rank_order, .. } = *self;
         ParallelConfig {
             dp,
             tp,
@@ -333,6 +340,7 @@ impl AverageRankConfig {
             mbs,
             zero,
             shard,
+            gather,
             cp_kind,
             sp,
             recompute: recompute.clone(),

@@ -132,8 +132,10 @@ impl<'a> Relaxation<'a> {
         // Some rank has the block with the largest inner values.
         let inner = self.fast.profiles.iter().map(|profile| profile.transient).fold(0.0, f64::max);
         // A step's only backward may reuse the memory of the saved activations for gradients.
-        let replaced = if facts.frees_gradients && self.microbatches < 2 { saved.min(states.gradients) } else { 0.0 };
-        (states.total() + saved - replaced).max(inner) * facts.reserve + facts.context
+        let held = replicas.held(elements);
+        let reused = (saved + held).min(states.gradients);
+        let replaced = if facts.frees_gradients && self.microbatches < 2 { reused } else { 0.0 };
+        (states.total() + held + saved - replaced).max(inner) * facts.reserve + facts.context
     }
 
     /// Seconds until a micro-batch is through, whose forward, input and weight gradients take the times in `whole`. An

@@ -13,6 +13,8 @@ pub(super) struct Replicas<'a> {
     pub(super) platform: &'a Platform<'a>,
     /// The stage of ZeRO under which micro-batches run.
     pub(super) zero: u8,
+    /// `true` if parameters are gathered once a step and stay so.
+    pub(super) gathers_once: bool,
     /// `true` if communication overlaps with compute.
     hides: bool,
     groups: SplitByExperts<ReplicaGroups>,
@@ -32,7 +34,7 @@ pub(super) struct ReplicaGroups {
 pub(super) struct Exchange {
     /// Reduction of gradients, after the last backward.
     pub(super) reduce: f64,
-    /// Gather of updated parameters, after the update.
+    /// Gather of updated parameters, after the update; of those that stay gathered in a step, before its first forward.
     pub(super) gather: f64,
 }
 
@@ -75,7 +77,8 @@ impl<'a> Replicas<'a> {
         let facts = &platform.stack.facts;
         let stays_whole = microbatches > 1 && (facts.accumulates_whole || facts.pipelines_whole && parallel.pp > 1);
         let zero = if stays_whole { parallel.zero.min(1) } else { parallel.zero };
-        Replicas { platform, zero, hides, groups }
+        let gathers_once = zero == 3 && parallel.gathers_once();
+        Replicas { platform, zero, gathers_once, hides, groups }
     }
 
     /// Number of ranks among which ZeRO shards a copy.
@@ -151,6 +154,25 @@ impl<'a> Replicas<'a> {
         seconds(elements.dense, self.groups.dense) + seconds(elements.experts, self.groups.experts)
     }
 
+    /// Returns whether parameters are gathered once a step.
+    fn gathers_a_step(&self) -> bool {
+        self.gathers_once || matches!(self.zero, 1 | 2)
+    }
+
+    /// Bytes of the parameters that stay gathered from a forward to its backward, or in the entire step.
+    pub(super) fn held(&self, elements: SplitByExperts) -> f64 {
+        let facts = &self.platform.stack.facts;
+        let keeps = self.gathers_once || facts.keeps_gathered && !facts.casts_gathered;
+        if self.zero < 3 || !keeps {
+            return 0.0;
+        }
+        // Parameters without replicas are not sharded.
+        let parts = self.parts();
+        let dense = if parts.dense > 1.0 { elements.dense } else { 0.0 };
+        let experts = if parts.experts > 1.0 { elements.experts } else { 0.0 };
+        self.platform.recipe.parameter * (dense + experts)
+    }
+
     /// Exposed seconds of communication that runs concurrently with `compute` seconds.
     fn exposed(&self, communication: f64, compute: f64) -> f64 {
         if !self.hides {
@@ -194,7 +216,7 @@ impl<'a> Replicas<'a> {
     pub(super) fn exchanges(&self, profiles: &[Profile]) -> Vec<Exchange> {
         let exchange = |profile: &Profile| {
             let elements = profile.elements();
-            let gather = if self.zero > 2 { self.gather(elements) } else { 0.0 };
+            let gather = if self.zero > 2 && !self.gathers_once { self.gather(elements) } else { 0.0 };
             Exchange { gather, reduce: self.reduce(elements, f64::INFINITY) }
         };
         if self.zero < 2 { vec![Exchange::default(); profiles.len()] } else { profiles.iter().map(exchange).collect() }
@@ -215,15 +237,14 @@ impl<'a> Replicas<'a> {
             true => self.reduce(elements, f64::INFINITY),
             false => self.sum_groups(elements),
         });
-        let gathers_once = matches!(self.zero, 1 | 2);
-        let gather = if gathers_once { at_best_rate(&|elements| self.gather(elements)) } else { 0.0 };
+        let gather = if self.gathers_a_step() { at_best_rate(&|elements| self.gather(elements)) } else { 0.0 };
         self.exposed_exchange(Exchange { reduce, gather }, compute)
     }
 
     /// Exposed part of an exchange that runs concurrently with `compute` seconds.
     fn exposed_exchange(&self, exchange: Exchange, compute: Passes) -> Exchange {
         let Exchange { reduce, gather } = exchange;
-        let hides_update = self.platform.stack.facts.hides_update;
+        let hides_update = self.gathers_once || self.platform.stack.facts.hides_update;
         Exchange {
             reduce: self.exposed(reduce, compute.backward),
             gather: if hides_update { self.exposed(gather, compute.forward) } else { gather },
@@ -234,7 +255,8 @@ impl<'a> Replicas<'a> {
     ///
     /// Gradients are reduced in buckets during the last micro-batch's backward. The last bucket ends with the tensor that
     /// fills it, and is exposed. Updated parameters are gathered at once, or during the next step's first forward if the
-    /// stack does so, and copied to their places.
+    /// stack does so, and copied to their places. Parameters of ZeRO-3 that stay gathered in a step are gathered during its first
+    /// forward.
     pub(super) fn exchange(&self, elements: SplitByExperts, tensors: usize, compute: Passes) -> Exchange {
         let bytes = elements.total() * self.platform.recipe.comm_gradient;
         // Gradients that are not hidden are sent in one message.
@@ -242,8 +264,12 @@ impl<'a> Replicas<'a> {
         let bucket = if self.hides { bucket } else { f64::INFINITY };
         let reduce = if self.zero < 2 { self.reduce(elements, bucket) } else { self.sum_groups(elements) };
         let ranks = self.parts().dense;
-        let copies = if ranks > 1.0 { self.platform.stack.facts.part * tensors as f64 * ranks } else { 0.0 };
-        let gather = if matches!(self.zero, 1 | 2) { self.gather(elements) + copies } else { 0.0 };
+        let copies = if ranks > 1.0 && !self.gathers_once {
+            self.platform.stack.facts.part * tensors as f64 * ranks
+        } else {
+            0.0
+        };
+        let gather = if self.gathers_a_step() { self.gather(elements) + copies } else { 0.0 };
         let last = reduce * (bucket / bytes.max(1.0)).min(1.0);
         let hideable = Exchange { reduce: reduce - last, gather };
         let Exchange { reduce, gather } = self.exposed_exchange(hideable, compute);

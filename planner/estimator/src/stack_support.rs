@@ -45,6 +45,7 @@ fn options_beyond(parallel: &ParallelConfig, stack: &Stack) -> Vec<Beyond> {
         cp_kind,
         sp,
         shard,
+        gather,
         ref stages,
         offload,
         ..
@@ -66,6 +67,8 @@ fn options_beyond(parallel: &ParallelConfig, stack: &Stack) -> Vec<Beyond> {
     lacks("cp_kind", format!("cp_kind={}", cp_kind.name()), is_cut, supports.cp_kind(cp_kind));
     let groups = shard.filter(|&shard| zero > 0 && shard < replicas);
     lacks("shard", format!("shard={}", shard.unwrap_or(0)), groups.is_some(), supports.shard != Some(false));
+    let once = parallel.gathers_once() && replicas > 1;
+    lacks("gather", format!("gather={}", gather.name()), once, supports.gather != Some(false));
     lacks("stages", "stages".to_string(), !stages.is_empty(), supports.stages != Some(false));
     let has = |kind: Option<bool>| kind != Some(false);
     lacks("offload", format!("offload={offload}"), !offload.is_none(), has(supports.offload));
@@ -141,9 +144,11 @@ fn is_known(name: RuleName, keys: &[&str]) -> bool {
         RuleName::Mbs => &["mbs"],
         RuleName::Microbatches => &["dp", "mbs"],
         RuleName::Vp => &["pp", "schedule", "vp"],
+        RuleName::Slices => &["schedule", "slices"],
         RuleName::Boundaries => &["stages"],
         RuleName::Zero => &["zero"],
         RuleName::Groups => &["zero", "shard", "dp", "cp"],
+        RuleName::Gather => &["zero", "gather"],
         RuleName::Offload => &["offload"],
         RuleName::Recompute => &["recompute"],
         RuleName::Seq | RuleName::Layers | RuleName::KvHeads | RuleName::Experts => &[],
@@ -212,6 +217,8 @@ mod tests {
                 "offload=all:1",
                 "cp=2,cp_kind=ulysses",
                 "dp=2,zero=3,recompute=full:2",
+                "dp=2,zero=3,gather=step",
+                "dp=2,pp=2,zero=3,gather=step,schedule=seq1f1b",
                 "dp=4,zero=2,shard=2,recompute=selective:q0+mlp",
                 "tp=2,pp=2,stages=3",
             ] {

@@ -171,7 +171,8 @@ fn is_arg(block: &Block, value: Value) -> bool {
     block.arg_kind(value).is_some()
 }
 
-fn buckets(block: &Block, mesh: &Mesh, stmts: Vec<Stmt>, limit: u64) -> Vec<Stmt> {
+/// Collectives that do not depend on each other, with equal ones joined into buckets of at most `limit` bytes.
+pub(crate) fn buckets(block: &Block, mesh: &Mesh, stmts: Vec<Stmt>, limit: u64) -> Vec<Stmt> {
     let bytes = |stmt: &Stmt| stmt.operands.iter().map(|&v| block.ty(v).local_bytes(mesh)).sum::<u64>();
     let kind =
         |stmt: &Stmt| stmt.operands.first().and_then(|&v| block.ty(v).partial.clone()).map(|partial| partial.kind);

@@ -25,7 +25,7 @@ pub(crate) fn run(model: &mut Model, _: &PlanOptions, _: &Cluster) -> Result<(),
             match kind {
                 SectionKind::I => moved.drop_gathered(block, &mesh),
                 SectionKind::U => moved.there.clear(),
-                SectionKind::F | SectionKind::W => {}
+                SectionKind::G | SectionKind::F | SectionKind::W => {}
             }
             reshard_section(&mesh, block, kind, &mut moved).map_err(|why| PlanError::Fault { pass: "reshard", why })?;
         }

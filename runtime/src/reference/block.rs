@@ -79,11 +79,12 @@ impl<'a, R: Real> BlockRun<'a, R> {
             .ok_or_else(|| format!("`%{}` of block `{}` is not known", self.block.value_name(value), self.block.name))
     }
 
-    /// Runs `F` from the arguments; gives the block's results.
+    /// Runs `G`, then `F`, from the arguments; gives the block's results.
     ///
     /// # Errors
     /// A statement reads what is not known, or its operands do not fit.
     pub fn forward(&mut self) -> Result<Vec<Array<R>>, String> {
+        self.section(SectionKind::G)?;
         self.section(SectionKind::F)
     }
 

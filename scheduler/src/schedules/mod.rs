@@ -180,8 +180,12 @@ impl ScheduleKind {
             let s = if least == 1 { "" } else { "s" };
             return Err(format!("it has {least}{or_more} chunk{s} per rank, not {chunks}"));
         }
-        let slices = if self.choice == Choice::Slices { DEFAULT_SLICES } else { 1 };
-        Ok(Pipeline { chunks, slices, ..Pipeline::new(self.placement, ranks, microbatches) })
+        Ok(Pipeline { chunks, slices: self.slices(None), ..Pipeline::new(self.placement, ranks, microbatches) })
+    }
+
+    /// Number of slices of a sequence: the given one, or the kind's default.
+    pub fn slices(&self, given: Option<u32>) -> u32 {
+        given.unwrap_or(if self.choice == Choice::Slices { DEFAULT_SLICES } else { 1 })
     }
 
     /// Sets the group size and the number of slices, where given.

@@ -29,6 +29,7 @@ struct RankTrace {
     normed: bool,
     accumulated: HashSet<RunId>,
     summed: HashSet<ParamInstance>,
+    gathered: HashSet<RunId>,
     updated: HashSet<ParamInstance>,
     shared: HashSet<ParamInstance>,
 }
@@ -286,7 +287,8 @@ impl Trace<'_> {
         let program = self.program;
         let given: Vec<Bundle> = bundles.iter().filter_map(|reg| self.rank().bundles.get(reg).copied()).collect();
         for bundle in &given {
-            if bundle.run == run && bundle.microbatch != microbatch {
+            let is_shared = program.bodies[bundle.body].kind == BodyKind::G;
+            if bundle.run == run && bundle.microbatch != microbatch && !is_shared {
                 self.say("wrong-microbatch", &format!("`@{}` reads the bundle of another micro-batch", body.name));
             } else if bundle.run != run || program.bodies[bundle.body].block != body.block {
                 self.say("wrong-bundle", &format!("`@{}` reads the bundle of another block instance", body.name));
@@ -319,6 +321,17 @@ impl Trace<'_> {
                 }
                 if !marked {
                     self.say("first", "exactly the first W of the instance must have the mark `first`");
+                }
+            }
+            BodyKind::G => {
+                let rank = self.rank();
+                let late = params.iter().any(|param| rank.updated.contains(param) || rank.shared.contains(param));
+                let again = !rank.gathered.insert(run);
+                if late {
+                    self.say("step-order", "parameters are gathered after U");
+                }
+                if again {
+                    self.say("duplicate-run", "G of the instance runs a second time");
                 }
             }
             BodyKind::R => {
@@ -356,7 +369,7 @@ impl Trace<'_> {
     /// Checks that all required runs have happened.
     fn end(&mut self) {
         let kinds: BTreeSet<BodyKind> = self.program.bodies.values().map(|body| body.kind).collect();
-        let trains = kinds.iter().any(|kind| !matches!(kind, BodyKind::F | BodyKind::N));
+        let trains = kinds.iter().any(|kind| !matches!(kind, BodyKind::G | BodyKind::F | BodyKind::N));
         for run in runs(self.model) {
             let block = model_block(self.model, run);
             let has = |kind: SectionKind| !block[kind].stmts.is_empty();

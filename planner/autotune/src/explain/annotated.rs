@@ -7,7 +7,7 @@ use compiler::compile::{CompileRequest, compile_source};
 use compiler::model_source::ModelSource;
 use compiler::parallel;
 use estimator::EstimateReport;
-use ir::options::{CpKind, Offload, ParallelConfig, Recompute};
+use ir::options::{CpKind, Gather, Offload, ParallelConfig, Recompute};
 use ir::text::{self, File};
 use support::units::gib;
 
@@ -66,6 +66,7 @@ fn shardings(parallel: &ParallelConfig) -> ParallelConfig {
         cp_kind: CpKind::default(),
         zero: parallel.zero.min(1),
         shard: None,
+        gather: Gather::Use,
         recompute: Recompute::None,
         offload: Offload::None,
         tp_overlap: None,

@@ -5,7 +5,7 @@ use super::compare::{ALIKE, misfit, pace};
 use super::pool::Pool;
 use crate::plan::ChoiceNote;
 use estimator::{EstimateReport, Predicted};
-use ir::options::{Offload, ParallelConfig};
+use ir::options::{Gather, Offload, ParallelConfig};
 use support::units::{gib, share, time};
 
 /// Notes on each choice of the configuration, compared with less of it and with more of it if those exist.
@@ -28,7 +28,7 @@ pub(super) fn choices(best: &EstimateReport, pool: &Pool) -> Vec<ChoiceNote> {
 }
 
 /// Choices in the order of their notes.
-pub(super) const KEYS: [&str; 17] = [
+pub(super) const KEYS: [&str; 18] = [
     "tp",
     "sp",
     "cp",
@@ -41,6 +41,7 @@ pub(super) const KEYS: [&str; 17] = [
     "etp",
     "zero",
     "shard",
+    "gather",
     "mbs",
     "recompute",
     "offload",
@@ -133,7 +134,7 @@ fn costs(key: &str, predicted: &Predicted) -> f64 {
         "cp" | "cp_kind" => comm.cp,
         "ep" | "etp" => comm.ep,
         "pp" | "vp" | "schedule" | "stages" => comm.pp,
-        "zero" | "shard" | "dp_overlap" => comm.dp,
+        "zero" | "shard" | "gather" | "dp_overlap" => comm.dp,
         "recompute" => time.recompute,
         _ => 0.0,
     }
@@ -171,6 +172,8 @@ fn meaning(key: &str, best: &EstimateReport) -> String {
         "etp" => format!("each expert is sharded over {etp} devices"),
         "zero" => format!("{}{}", sharded(zero), spent(comm.dp, "exposed communication")),
         "shard" => "parameters and states are sharded within groups of data-parallel ranks".into(),
+        "gather" if parallel.gather == Gather::Step => "parameters are gathered once a step, and stay gathered".into(),
+        "gather" => "parameters are gathered at each use".into(),
         "mbs" => {
             format!("{} per micro-batch, {}", of(mbs, "sequence"), of(predicted.microbatches.into(), "micro-batch"))
         }

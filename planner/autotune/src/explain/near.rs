@@ -1,7 +1,7 @@
 //! Configurations near another one: each changes one choice, and the choices that must change with it.
 
 use super::brief::differences;
-use ir::options::{CpKind, Offload, ParallelConfig, Recompute};
+use ir::options::{CpKind, Gather, Offload, ParallelConfig, Recompute};
 use scheduler::schedules;
 
 /// A configuration that differs in one choice.
@@ -80,11 +80,16 @@ fn within(best: &ParallelConfig) -> Vec<(&'static str, bool, ParallelConfig)> {
     }
     if best.dp * best.cp > 1 {
         for zero in (0..=3).filter(|zero| *zero != best.zero) {
-            with("zero", zero > best.zero, ParallelConfig { zero, shard: None, ..again() });
+            with("zero", zero > best.zero, ParallelConfig { zero, shard: None, gather: Gather::Use, ..again() });
         }
     }
     if best.shard.is_some() {
         with("shard", true, ParallelConfig { shard: None, ..again() });
+    }
+    if best.zero == 3 {
+        let more = best.gather == Gather::Use;
+        let gather = if more { Gather::Step } else { Gather::Use };
+        with("gather", more, ParallelConfig { gather, ..again() });
     }
     if best.mbs > 1 {
         with("mbs", false, ParallelConfig { mbs: best.mbs / 2, ..again() });
@@ -173,6 +178,7 @@ fn repaired(parallel: ParallelConfig, best: &ParallelConfig, global_batch: u64) 
     let replicas = parallel.dp * parallel.cp;
     parallel.shard = parallel.shard.filter(|_| parallel.has_even_groups());
     parallel.zero = if replicas == 1 { 0 } else { parallel.zero };
+    parallel.gather = if parallel.zero == 3 { parallel.gather } else { Gather::Use };
     parallel
 }
 

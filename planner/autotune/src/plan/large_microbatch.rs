@@ -94,6 +94,7 @@ impl LayerConfig {
             // The work of a rank is counted without what pipelines and data-parallel ranks add.
             zero: _,
             shard: _,
+            gather: _,
             dp_overlap: _,
             schedule: _,
             vp: _,

@@ -232,7 +232,7 @@ impl Costs<'_> {
         let hides = all.first().and_then(|first| first.parallel.dp_overlap);
         let mut seen = Vec::new();
         let is_new = |part: &SearchNode| {
-            let sharding = (self.evaluator.zero(&part.parallel), part.parallel.shard);
+            let sharding = (self.evaluator.zero(&part.parallel), part.parallel.shard, part.parallel.gather);
             let is_new = part.parallel.dp_overlap == hides && !seen.contains(&sharding);
             seen.push(sharding);
             is_new

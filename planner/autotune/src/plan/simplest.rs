@@ -21,7 +21,7 @@ pub(super) struct Complexity {
     offload: bool,
     /// 0: nothing is recomputed; 1: layers or modules; 2: single values.
     recompute: u8,
-    /// Options that most runs leave to the framework: stage boundaries, overlaps, groups of ZeRO, the order of ranks.
+    /// Options that most runs leave to the framework: stage boundaries, overlaps, groups of ZeRO, gathers once a step, the order of ranks.
     settings: usize,
     /// Pipeline stages of a rank.
     chunks: u32,
@@ -46,6 +46,7 @@ impl Complexity {
             parallel.tp_overlap.is_some(),
             parallel.dp_overlap.is_some(),
             parallel.shard.is_some(),
+            parallel.gather != plain.gather,
             parallel.group.is_some(),
             parallel.slices.is_some(),
             parallel.rank_order != plain.rank_order,
@@ -90,11 +91,12 @@ fn simpler(parallel: &ParallelConfig, usual_zero: u8) -> Vec<String> {
 /// The configuration without one of its settings.
 fn unset(parallel: &ParallelConfig) -> Vec<ParallelConfig> {
     let plain = ParallelConfig::default;
-    let mut less = [parallel.clone(), parallel.clone(), parallel.clone(), parallel.clone()];
+    let mut less = [(); 5].map(|()| parallel.clone());
     less[0].stages = plain().stages;
     less[1].tp_overlap = plain().tp_overlap;
     less[2].dp_overlap = plain().dp_overlap;
     less[3].shard = plain().shard;
+    less[4].gather = plain().gather;
     less.into_iter().filter(|less| less != parallel).collect()
 }
 

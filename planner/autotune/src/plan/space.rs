@@ -100,6 +100,7 @@ pub(super) fn choices(supports: &Supports) -> Choices {
         cp_kinds: all.cp_kinds.into_iter().filter(|kind| supports.cp_kind(*kind)).collect(),
         zero: all.zero.into_iter().filter(|stage| supports.zero(*stage)).collect(),
         shard: supports.shard != Some(false),
+        gather: supports.gather != Some(false),
         stages: supports.stages != Some(false),
         recompute: [parts, whole, some],
         ..all

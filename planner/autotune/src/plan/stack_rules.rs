@@ -23,10 +23,11 @@ fn decided(level: Level) -> &'static [RuleName] {
         Level::SequenceSharding => &[RuleName::Sp, RuleName::Ring, RuleName::Ulysses],
         Level::Batch => &[RuleName::Mbs, RuleName::Microbatches],
         Level::Pipeline => &[RuleName::Pp, RuleName::Vp],
-        Level::Shards => &[RuleName::Boundaries, RuleName::Zero, RuleName::Groups],
+        Level::Shards => &[RuleName::Boundaries, RuleName::Zero, RuleName::Groups, RuleName::Gather],
+        Level::Schedule => &[RuleName::Slices],
         Level::Offload => &[RuleName::Offload],
         Level::Complete => &[RuleName::Recompute],
-        Level::Devices | Level::Schedule | Level::Layers => &[],
+        Level::Devices | Level::Layers => &[],
     }
 }
 

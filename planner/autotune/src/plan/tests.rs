@@ -65,6 +65,8 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
         PlanRequest { seq: 1024, ..request("deepseek-v3", "b200", 512, 512, "") },
         PlanRequest { stack: "nanotron-2024".into(), ..request("llama3-8b", "h100", 16, 64, "") },
         PlanRequest { stack: "fsdp-eager".into(), ..request("tiny-llama", "h100", 6, 36, "") },
+        PlanRequest { stack: "meshwright-cuda".into(), ..request("llama3-8b", "h100", 16, 64, "zero=3") },
+        PlanRequest { stack: "meshwright".into(), ..request("mixtral-8x7b", "h100", 32, 64, "zero=3,gather=step") },
         PlanRequest { seq: 16384, ..request("llama3-8b", "h100", 8, 32, "recompute=auto,cp=1") },
         PlanRequest { seq: 16384, beyond_stack: true, ..request("llama3-8b", "h100", 8, 32, "offload=auto,cp=1") },
         PlanRequest {
@@ -169,8 +171,13 @@ fn a_configuration_fits_where_it_fits() {
 /// The count of a space equals its number of configurations.
 #[test]
 fn a_space_has_as_many_configurations_as_are_counted() {
-    for (model, gpus, pin) in [("tiny-llama", 4, ""), ("tiny-moe", 4, "zero=1,mbs=1"), ("gpt2", 2, "recompute=auto")] {
-        let request = request(model, "h100", gpus, 8, pin);
+    for (model, gpus, stack, pin) in [
+        ("tiny-llama", 4, "megatron-core-2025", ""),
+        ("tiny-moe", 4, "megatron-core-2025", "zero=1,mbs=1"),
+        ("gpt2", 2, "megatron-core-2025", "recompute=auto"),
+        ("tiny-llama", 4, "meshwright-cuda", "zero=0|3,tp=1,recompute=none"),
+    ] {
+        let request = PlanRequest { stack: stack.into(), ..request(model, "h100", gpus, 8, pin) };
         let estimator = Estimator::new();
         let evaluator = Evaluator::new(&estimator, request.under(String::new()), [gpus; 2]).unwrap();
         let space = space(&request, &evaluator, Deadline::default(), Subspace { offload: false, odd: true }).unwrap();

@@ -2,7 +2,8 @@
 
 use super::space::Space;
 use super::{Level, SearchNode};
-use ir::options::Recompute;
+use ir::options::{ParallelConfig, Recompute};
+use scheduler::schedules::{self, SCHEDULES, ScheduleKind};
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use support::parallel::each;
@@ -64,11 +65,13 @@ fn of_ranks<'a>(
     nodes: impl Iterator<Item = &'a Cow<'a, SearchNode>>,
     stop: &(dyn Fn() -> bool + Sync),
 ) -> u64 {
-    let mut pipelines: HashMap<u64, u64> = HashMap::new();
+    let mut pipelines: HashMap<u64, [u64; 2]> = HashMap::new();
     let mut sum = 0u64;
     for node in nodes {
         let parallel = &node.parallel;
-        let shards = space.shards(node).len() as u64;
+        let parts = space.shards(node);
+        let shards =
+            [false, true].map(|sliced| parts.iter().filter(|part| can_slice(space, part) || !sliced).count() as u64);
         let ways = space.sequence_shardings(parallel).len() as u64;
         for mbs in space.sizes(parallel) {
             if stop() {
@@ -77,15 +80,28 @@ fn of_ranks<'a>(
             let microbatches = space.global_batch / (parallel.dp * mbs);
             let of = || recomputed(space, parallel.pp, microbatches);
             let below = *pipelines.entry(microbatches).or_insert_with(of);
-            sum = sum.saturating_add((ways * shards).saturating_mul(below));
+            for (shards, below) in shards.into_iter().zip(below) {
+                sum = sum.saturating_add((ways * shards).saturating_mul(below));
+            }
         }
     }
     sum
 }
 
-/// Number of pipelines with `pp` ranks and `microbatches` micro-batches, times the recompute options.
-fn recomputed(space: &Space, pp: u64, microbatches: u64) -> u64 {
+/// Returns whether sequences may be cut into slices under an option for sharding states.
+fn can_slice(space: &Space, part: &SearchNode) -> bool {
+    let is_sliced = |kind: &&ScheduleKind| kind.slices(None) > 1;
+    SCHEDULES.iter().find(is_sliced).is_none_or(|kind| {
+        let parallel = ParallelConfig { schedule: kind.name.to_string(), ..part.parallel.clone() };
+        (space.supported)(&[Level::Shards, Level::Schedule], &parallel)
+    })
+}
+
+/// Number of pipelines with `pp` ranks and `microbatches` micro-batches, times the recompute options: those of whole sequences, and
+/// those of slices.
+fn recomputed(space: &Space, pp: u64, microbatches: u64) -> [u64; 2] {
     let orders = space.orders_of(pp, microbatches);
+    let is_sliced = |order: &super::Order| schedules::find(order.schedules[0]).is_ok_and(|kind| kind.slices(None) > 1);
     let of = |order: &super::Order| {
         let starts = space.starts(order.stages).len() as u64;
         let longest = space.layers[0].div_ceil((pp * u64::from(order.vp.unwrap_or(1))).max(1));
@@ -100,5 +116,5 @@ fn recomputed(space: &Space, pp: u64, microbatches: u64) -> u64 {
         });
         starts * ways * order.schedules.len() as u64
     };
-    orders.iter().map(of).sum()
+    [false, true].map(|sliced| orders.iter().filter(|order| is_sliced(order) == sliced).map(of).sum())
 }

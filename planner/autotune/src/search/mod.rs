@@ -35,7 +35,7 @@ pub enum Level {
     Batch,
     /// Action order, stages per rank, and stage boundaries.
     Pipeline,
-    /// ZeRO stage, size of the sharding group, overlap of data-parallel communication.
+    /// ZeRO stage, size of the sharding group, frequency of gathers, overlap of data-parallel communication.
     Shards,
     /// Schedule among those with the action order.
     Schedule,

@@ -2,7 +2,7 @@
 
 use super::space::Space;
 use super::{Level, SearchNode};
-use ir::options::{Offload, ParallelConfig, Recompute};
+use ir::options::{Gather, Offload, ParallelConfig, Recompute};
 
 /// Region of a space. It holds a node if it holds all decided options of the node.
 #[derive(Clone, PartialEq, Debug)]
@@ -45,6 +45,7 @@ fn is_usual(space: &Space, node: &SearchNode) -> bool {
         ("mbs", level < Level::Batch || parallel.mbs == space.batch.unwrap_or(1)),
         ("zero", level < Level::Shards || parallel.zero == zero),
         ("shard", parallel.shard.is_none()),
+        ("gather", parallel.gather == Gather::Use),
         ("schedule", level < Level::Pipeline || order()),
         ("schedule", level < Level::Schedule || space.common_schedules.contains(&parallel.schedule.as_str())),
         ("stages", parallel.stages.is_empty()),
@@ -59,7 +60,7 @@ fn is_usual(space: &Space, node: &SearchNode) -> bool {
 /// the memory budget and do not count; nor does dp, which follows from the other degrees.
 fn is_near(centre: &ParallelConfig, SearchNode { parallel, level, schedules, .. }: &SearchNode) -> bool {
     let by = |decided: Level, is_same: bool| *level >= decided && !is_same;
-    let shards = |it: &ParallelConfig| (it.zero, it.shard, it.dp_overlap);
+    let shards = |it: &ParallelConfig| (it.zero, it.shard, it.gather, it.dp_overlap);
     let order = || {
         schedules.contains(&centre.schedule.as_str()) && (parallel.vp, &parallel.stages) == (centre.vp, &centre.stages)
     };

@@ -4,7 +4,7 @@ use super::divisors::divisors;
 use super::{Level, Schedules, SearchNode};
 use compiler::parallel::Pins;
 use ir::heads::Heads;
-use ir::options::{CpKind, Offload, ParallelConfig, Recompute};
+use ir::options::{CpKind, Gather, Offload, ParallelConfig, Recompute};
 use std::sync::Arc;
 use support::parallel::each;
 
@@ -34,6 +34,8 @@ pub struct Choices {
     pub zero: Vec<u8>,
     /// True if ZeRO may shard within groups of data-parallel ranks.
     pub shard: bool,
+    /// True if ZeRO-3 may gather parameters once a step.
+    pub gather: bool,
     /// True if a configuration may set the stage boundaries.
     pub stages: bool,
     /// True if parts of layers, all layers, and some layers of each stage may be recomputed.
@@ -51,6 +53,7 @@ impl Default for Choices {
             cp_kinds: vec![CpKind::AllGather, CpKind::Ring, CpKind::Ulysses],
             zero: vec![0, 1, 2, 3],
             shard: true,
+            gather: true,
             stages: true,
             recompute: [true; 3],
             odd: true,
@@ -396,7 +399,7 @@ impl Space {
         kinds.copied().collect()
     }
 
-    /// Parts with each ZeRO stage, sharding group size and overlap.
+    /// Parts with each ZeRO stage, sharding group size, frequency of gathers and overlap.
     pub fn shards(&self, node: &SearchNode) -> Vec<SearchNode> {
         let parallel = &node.parallel;
         let replicas = parallel.dp * parallel.cp;
@@ -416,17 +419,26 @@ impl Space {
             for &shard in &groups {
                 let in_groups = ParallelConfig { shard, ..parallel.clone() };
                 if (zero > 0 || shard.is_none() || self.pin.has("shard")) && in_groups.has_even_groups() {
-                    let with = |&dp_overlap| ParallelConfig { zero, shard, dp_overlap, ..parallel.clone() };
+                    let with =
+                        |(gather, dp_overlap)| ParallelConfig { zero, shard, gather, dp_overlap, ..parallel.clone() };
                     let decided = [Level::Degrees, Level::Axes, Level::Shards];
                     let allowed = |way: &ParallelConfig| {
-                        self.pin.allows(&["zero", "dp_overlap"], way) && (self.supported)(&decided, way)
+                        self.pin.allows(&["zero", "gather", "dp_overlap"], way) && (self.supported)(&decided, way)
                     };
-                    let ways = overlaps.iter().map(with).filter(allowed);
+                    let gathers = self.gathers(zero).into_iter();
+                    let ways = gathers.flat_map(|gather| overlaps.iter().map(move |&overlap| (gather, overlap)));
+                    let ways = ways.map(with).filter(allowed);
                     nodes.extend(ways.map(|way| node.part(way, Level::Shards)));
                 }
             }
         }
         nodes
+    }
+
+    /// How often parameters may be gathered under a ZeRO stage.
+    fn gathers(&self, zero: u8) -> Vec<Gather> {
+        let open = if zero == 3 && self.choices.gather { vec![Gather::Use, Gather::Step] } else { vec![Gather::Use] };
+        self.pin.or("gather", &self.pin.parallel.gather, open)
     }
 
     /// Pipeline orders that the pins allow.

@@ -2,7 +2,7 @@
 //! field of [`ParallelConfig`] and a row here.
 
 use super::ParallelError;
-use ir::options::{CpKind, ParallelConfig};
+use ir::options::{CpKind, Gather, ParallelConfig};
 use serde_json::{Value as Json, json};
 use std::fmt::Display;
 use std::str::FromStr;
@@ -106,9 +106,12 @@ pub const KEYS: &[Key] = &[
     key!(group, "micro-batches that go through one stage of a rank before its next stage", else "default"),
     key!(slices, "slices of each sequence, for schedules that have them", else "default"),
     key!(cp_kind, "exchange of keys and values under cp: allgather, ring or ulysses",
-         printed: |config| config.cp_kind != CpKind::default(), read: cp_kind, text: |kind: &CpKind| kind.name().to_string(),
+         printed: |config| config.cp_kind != CpKind::default(), read: |key, text| one_of(&CpKind::ALL, key, text), text: |kind: &CpKind| kind.name().to_string(),
          json: json!({ "enum": CpKind::ALL.map(|(name, _)| name) })),
     key!(shard, "ranks in a ZeRO group", else "all"),
+    key!(gather, "how often ZeRO-3 gathers parameters: at each use, or once a step; use or step",
+         printed: |config| config.gather != Gather::default(), read: |key, text| one_of(&Gather::ALL, key, text),
+         text: |gather: &Gather| gather.name().to_string(), json: json!({ "enum": Gather::ALL.map(|(name, _)| name) })),
     key!(recompute, "recomputed values: none, full, full:N, selective, selective:NAME+NAME or auto",
          changed: choice,
          json: String::json()),
@@ -224,9 +227,10 @@ fn or<T: Display>(word: &str, value: &Option<T>) -> String {
     value.as_ref().map_or_else(|| word.to_string(), ToString::to_string)
 }
 
-fn cp_kind(key: &str, text: &str) -> Result<CpKind, ParallelError> {
-    CpKind::ALL.iter().find(|(name, _)| *name == text).map(|(_, kind)| *kind).ok_or_else(|| {
-        let names = CpKind::ALL.map(|(name, _)| name).join(", ");
+/// The value of one of these names.
+fn one_of<T: Copy>(all: &[(&str, T)], key: &str, text: &str) -> Result<T, ParallelError> {
+    all.iter().find(|(name, _)| *name == text).map(|(_, value)| *value).ok_or_else(|| {
+        let names = all.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
         ParallelError::NotOneOf { key: key.to_string(), value: text.to_string(), names }
     })
 }

@@ -4,6 +4,7 @@ mod assign_buffers;
 mod codegen;
 mod differentiate;
 mod fuse;
+mod gather;
 mod partition;
 mod planner;
 mod quantise;
@@ -29,6 +30,7 @@ pub(crate) fn all<'a>() -> Vec<Box<dyn Pass + 'a>> {
     ];
     passes.extend(::planner::PASSES.iter().map(|pass| Box::new(planner::PlannerPass(pass)) as Box<dyn Pass + 'a>));
     passes.push(Box::new(ring::Ring));
+    passes.push(Box::new(gather::Gather));
     passes.push(Box::new(partition::Partition));
     passes.push(Box::new(schedule::Order));
     passes.push(Box::new(codegen::Codegen));

@@ -75,7 +75,9 @@ fn in_groups(
 ) -> EntitySet<Value> {
     let (body, groups, outside) = match section {
         SectionKind::I | SectionKind::W => (site.backward(), site.backward_groups(), Outside::of_backward(site)),
-        SectionKind::F | SectionKind::U => (stmts.to_vec(), row_groups(site, stmts), Outside::of(site, section, stmts)),
+        SectionKind::G | SectionKind::F | SectionKind::U => {
+            (stmts.to_vec(), row_groups(site, stmts), Outside::of(site, section, stmts))
+        }
     };
     let own = match section {
         SectionKind::W => site.stmts(SectionKind::I).len()..usize::MAX,
@@ -217,7 +219,9 @@ impl Outside {
             SectionKind::I => {
                 add(&mut block[SectionKind::W].stmts.iter().flat_map(|stmt| stmt.operands.iter().copied()))
             }
-            SectionKind::W | SectionKind::U => add(&mut stmts.iter().flat_map(|stmt| stmt.results.iter().copied())),
+            SectionKind::G | SectionKind::W | SectionKind::U => {
+                add(&mut stmts.iter().flat_map(|stmt| stmt.results.iter().copied()))
+            }
         }
         Outside { later }
     }

@@ -377,6 +377,6 @@ pub(super) fn boundary(ports: &Ports, id: BlockId, block: &Block, kind: SectionK
             let returned = args.take(block[kind].ret.len());
             returned.filter_map(|(at, arg)| place(arg).map(|place| (at, cotangent(place)))).collect()
         }
-        SectionKind::W | SectionKind::U => Vec::new(),
+        SectionKind::G | SectionKind::W | SectionKind::U => Vec::new(),
     }
 }

@@ -10,7 +10,7 @@ use ir::ids::{BlockId, BodyId, Token, Value};
 use ir::mesh::{Axes, Mesh};
 use ir::ops::{Collective, Op};
 use ir::program::{Body, BodyArg, BodyInstr, BodyKind, Source};
-use ir::saved::{forward_args, reads, results, saved_values, unique};
+use ir::saved::{forward_args, gathered_values, reads, results, saved_values, unique};
 use ir::schedule::{Action, Kind};
 use ir::types::{PartialKind, Type};
 use std::collections::{HashMap, HashSet};
@@ -104,8 +104,13 @@ impl Bodies {
         let context = Context { cluster, mesh: &model.mesh };
         let mut bodies = Bodies::default();
         for (id, block) in &model.blocks {
-            let forward = body(context, &block.name, Some(id), block, forward_part(block, Vec::new()))?;
-            let sections = HashMap::from([(BodyKind::F, bodies.all.push(forward))]);
+            let parts = [gather_part(block), forward_part(block, Vec::new())].into_iter();
+            let made = parts.map(|part| body(context, &block.name, Some(id), block, part));
+            let made = made.collect::<Result<Vec<Body>, CodegenError>>()?.into_iter();
+            let sections = made
+                .filter(|body| body.kind == BodyKind::F || !body.keeps.is_empty())
+                .map(|body| (body.kind, bodies.all.push(body)))
+                .collect();
             bodies.blocks.insert(id, BlockBodies { sections, ..BlockBodies::default() });
         }
         Ok(bodies)
@@ -145,6 +150,12 @@ impl Bodies {
     }
 }
 
+/// `G`, which leaves what later sections read.
+fn gather_part(block: &Block) -> SectionPart<'_> {
+    let (stmts, keeps) = (block[SectionKind::G].stmts.iter().collect(), gathered_values(block));
+    SectionPart { kind: BodyKind::G, stmts, args: Vec::new(), results: Vec::new(), keeps }
+}
+
 fn forward_part(block: &Block, keeps: Vec<Value>) -> SectionPart<'_> {
     let section = &block[SectionKind::F];
     let (args, results) = (forward_args(block).collect(), section.ret.clone());
@@ -165,6 +176,7 @@ fn parts<'a>(model: &Model, block: &'a Block) -> Result<Vec<SectionPart<'a>>, Co
         keeps,
     };
     Ok(vec![
+        gather_part(block),
         forward_part(block, saved.forward),
         part(BodyKind::I, input.stmts.iter().collect(), &input.args, &input.ret, saved.input),
         part(BodyKind::W, weight.stmts.iter().collect(), &[], &[], Vec::new()),

@@ -71,11 +71,23 @@ impl StreamBuilder<'_> {
         let keeps = !bodies.all[body].keeps.is_empty();
         let keep = keeps.then(|| self.reg(format!("{}.F:{mb}", run.name), None));
         let (call, instance, microbatch) = (run.call, run.instance, Some(mb));
+        let gathered = self.gathered_for(bodies, index, body);
+        let bundles = gathered.into_iter().collect();
         let given = (args.clone(), results.clone());
         self.run(
             body,
-            Invocation { call, instance, microbatch, args: given.0, results: given.1, keep, ..Invocation::default() },
+            Invocation {
+                call,
+                instance,
+                microbatch,
+                args: given.0,
+                bundles,
+                results: given.1,
+                keep,
+                ..Invocation::default()
+            },
         );
+        self.gathered_read(index, gathered);
         self.held.extend(keep.map(|reg| (ValueKey::Forward(index, mb), reg)));
         for (origin, reg) in run.args.iter().zip(args) {
             self.read(*origin, reg, mb, feeds);
@@ -183,6 +195,7 @@ impl StreamBuilder<'_> {
         let keeps = !bodies.all[body].keeps.is_empty();
         let keep = keeps.then(|| self.reg(format!("{}.I:{mb}", run.name), None));
         let first = part.accumulates() && self.accumulated.insert(index);
+        let gathered = self.gathered_for(bodies, index, body);
         self.run(
             body,
             Invocation {
@@ -191,11 +204,12 @@ impl StreamBuilder<'_> {
                 microbatch: Some(mb),
                 first,
                 args: args.clone(),
-                bundles: bundle.into_iter().collect(),
+                bundles: bundle.into_iter().chain(gathered).collect(),
                 results: results.clone(),
                 keep,
             },
         );
+        self.gathered_read(index, gathered);
         self.held.extend(keep.map(|reg| (ValueKey::Input(index, mb), reg)));
         args.into_iter().chain(bundle).for_each(|reg| self.release(reg));
         for (slot, reg) in slots.iter().zip(results) {
@@ -241,8 +255,10 @@ impl StreamBuilder<'_> {
         let Some(body) = bodies.get(run.block, BodyKind::W) else { return Ok(()) };
         let bundle = self.bundle(ValueKey::Input(index, mb), bodies, run.block, BodyKind::I)?;
         let first = self.accumulated.insert(index);
-        let (call, instance, bundles) = (run.call, run.instance, bundle.into_iter().collect());
+        let gathered = self.gathered_for(bodies, index, body);
+        let (call, instance, bundles) = (run.call, run.instance, bundle.into_iter().chain(gathered).collect());
         self.run(body, Invocation { call, instance, microbatch: Some(mb), first, bundles, ..Invocation::default() });
+        self.gathered_read(index, gathered);
         bundle.into_iter().for_each(|reg| self.release(reg));
         Ok(())
     }

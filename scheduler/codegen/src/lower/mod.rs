@@ -3,6 +3,7 @@
 mod body;
 mod finish;
 mod flow;
+mod gather;
 mod microbatch;
 mod offload;
 mod p2p;
@@ -13,6 +14,7 @@ use body::{Backward, Bodies};
 use cost::Cluster;
 use finish::Members;
 use flow::{Flow, Holders};
+use gather::Gathered;
 use ir::graph::{Model, SectionKind};
 use ir::program::{BodyKind, Class, Program};
 use ir::schedule::{Action, Item, Kind, Schedule};
@@ -256,6 +258,8 @@ impl ProgramContext<'_> {
         let copies = HostCopies::new(self.model, self.flow, bodies, actions);
         let mut stream = StreamBuilder::new(self.model, self.flow, self.holders, self.messages, rank, reductions);
         stream.copies = copies;
+        stream.gathered = Gathered::new(self.flow, bodies, actions);
+        stream.gather(bodies);
         for item in actions.iter().flat_map(Action::items) {
             match (item.kind, item.stage, item.microbatch) {
                 (Kind::F, Some(_), Some(mb)) => stream.forward(bodies, &self.flow.runs_of(&item), mb)?,

@@ -2,6 +2,7 @@
 //! flight.
 
 use super::flow::{Flow, Holders};
+use super::gather::Gathered;
 use super::offload::HostCopies;
 use super::p2p::{Message, Messages, start_of_receive};
 use super::reduce::Reductions;
@@ -70,6 +71,8 @@ pub(super) struct StreamBuilder<'a> {
     pub(super) reductions: Reductions,
     /// The copies of saved activations to host memory and back.
     pub(super) copies: HostCopies,
+    /// The parameters that stay gathered.
+    pub(super) gathered: Gathered,
     messages: &'a Messages,
     opened: HashMap<u32, usize>,
     names: HashSet<String>,
@@ -102,6 +105,7 @@ impl<'a> StreamBuilder<'a> {
             messages,
             reductions,
             copies: HostCopies::default(),
+            gathered: Gathered::default(),
             regs: PrimaryMap::new(),
             instrs: Vec::new(),
             held: HashMap::new(),
