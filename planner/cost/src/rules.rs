@@ -91,18 +91,16 @@ impl RuleName {
 pub struct RuleNumbers([Option<u64>; RuleName::ALL.len()]);
 
 impl RuleNumbers {
-    /// The numbers with one more known, or one less if it is `None`.
-    #[must_use]
-    pub fn with(mut self, name: RuleName, number: Option<u64>) -> RuleNumbers {
-        self.0[name as usize] = number;
-        self
+    /// The number of each name; `None` if it is not known.
+    pub fn of(number: impl Fn(RuleName) -> Option<u64>) -> RuleNumbers {
+        let mut numbers = [None; RuleName::ALL.len()];
+        RuleName::ALL.iter().for_each(|&(_, name)| numbers[name as usize] = number(name));
+        RuleNumbers(numbers)
     }
 
-    /// Those of the numbers that are known by name.
-    #[must_use]
-    pub fn only(self, is_known: impl Fn(RuleName) -> bool) -> RuleNumbers {
-        let open = RuleName::ALL.iter().filter(|(_, name)| !is_known(*name));
-        open.fold(self, |numbers, (_, name)| numbers.with(*name, None))
+    /// The number of a name, if it is known.
+    pub fn get(&self, name: RuleName) -> Option<u64> {
+        self.0[name as usize]
     }
 }
 
@@ -247,7 +245,7 @@ impl Expression {
     fn value(&self, numbers: &RuleNumbers) -> Option<i64> {
         let (operator, left, right) = match self {
             Expression::Number(number) => return Some(*number),
-            Expression::Name(name) => return i64::try_from(numbers.0[*name as usize]?).ok(),
+            Expression::Name(name) => return i64::try_from(numbers.get(*name)?).ok(),
             Expression::Both(operator, left, right) => (operator, left.value(numbers), right.value(numbers)),
         };
         // One side may decide.
@@ -286,7 +284,7 @@ mod tests {
     use super::*;
 
     fn forbids(rule: &str, numbers: &[(RuleName, u64)]) -> bool {
-        let known = numbers.iter().fold(RuleNumbers::default(), |all, (name, number)| all.with(*name, Some(*number)));
+        let known = RuleNumbers::of(|name| numbers.iter().find(|known| known.0 == name).map(|known| known.1));
         Rule::try_from(rule.to_string()).unwrap().forbids(&known)
     }
 

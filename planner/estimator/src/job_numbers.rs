@@ -18,38 +18,44 @@ pub struct JobNumbers {
 impl JobNumbers {
     /// Numbers of the job under a configuration.
     pub fn under(&self, parallel: &ParallelConfig) -> RuleNumbers {
+        self.known_under(parallel, |_| true)
+    }
+
+    /// The same of the names that are known; the others are not computed.
+    pub fn known_under(&self, parallel: &ParallelConfig, is_known: impl Fn(RuleName) -> bool) -> RuleNumbers {
+        RuleNumbers::of(|name| if is_known(name) { self.number(name, parallel) } else { None })
+    }
+
+    fn number(&self, name: RuleName, parallel: &ParallelConfig) -> Option<u64> {
         let ParallelConfig { dp, tp, pp, cp, ep, etp, cp_kind, sp, zero, shard, mbs, offload, .. } = *parallel;
         let is = |truth: bool| Some(u64::from(truth));
-        let recompute = match &parallel.recompute {
-            Recompute::None => 0,
-            Recompute::Selective(_) | Recompute::Auto => 1,
-            Recompute::Full(_) => 2,
-        };
-        let microbatches = self.global_batch.and_then(|batch| batch.checked_div(dp.saturating_mul(mbs)));
-        [
-            (RuleName::Dp, Some(dp)),
-            (RuleName::Tp, Some(tp)),
-            (RuleName::Pp, Some(pp)),
-            (RuleName::Cp, Some(cp)),
-            (RuleName::Ep, Some(ep)),
-            (RuleName::Etp, Some(etp)),
-            (RuleName::Sp, is(sp)),
-            (RuleName::Ring, is(cp > 1 && cp_kind == CpKind::Ring)),
-            (RuleName::Ulysses, is(cp > 1 && cp_kind == CpKind::Ulysses)),
-            (RuleName::Mbs, Some(mbs)),
-            (RuleName::Microbatches, microbatches),
-            (RuleName::Vp, chunks(parallel)),
-            (RuleName::Slices, slices(parallel)),
-            (RuleName::Boundaries, is(!parallel.stages.is_empty())),
-            (RuleName::Zero, Some(u64::from(zero))),
-            (RuleName::Groups, is(zero > 0 && shard.is_some_and(|shard| shard < dp * cp))),
-            (RuleName::Gather, is(parallel.gathers_once())),
-            (RuleName::Offload, is(!offload.is_none())),
-            (RuleName::Recompute, Some(recompute)),
-            (RuleName::Seq, self.seq),
-        ]
-        .into_iter()
-        .fold(self.model, |numbers, (name, number)| numbers.with(name, number))
+        match name {
+            RuleName::Dp => Some(dp),
+            RuleName::Tp => Some(tp),
+            RuleName::Pp => Some(pp),
+            RuleName::Cp => Some(cp),
+            RuleName::Ep => Some(ep),
+            RuleName::Etp => Some(etp),
+            RuleName::Sp => is(sp),
+            RuleName::Ring => is(cp > 1 && cp_kind == CpKind::Ring),
+            RuleName::Ulysses => is(cp > 1 && cp_kind == CpKind::Ulysses),
+            RuleName::Mbs => Some(mbs),
+            RuleName::Microbatches => self.global_batch?.checked_div(dp.saturating_mul(mbs)),
+            RuleName::Vp => chunks(parallel),
+            RuleName::Slices => slices(parallel),
+            RuleName::Boundaries => is(!parallel.stages.is_empty()),
+            RuleName::Zero => Some(u64::from(zero)),
+            RuleName::Groups => is(zero > 0 && shard.is_some_and(|shard| shard < dp * cp)),
+            RuleName::Gather => is(parallel.gathers_once()),
+            RuleName::Offload => is(!offload.is_none()),
+            RuleName::Recompute => Some(match &parallel.recompute {
+                Recompute::None => 0,
+                Recompute::Selective(_) | Recompute::Auto => 1,
+                Recompute::Full(_) => 2,
+            }),
+            RuleName::Seq => self.seq,
+            RuleName::Layers | RuleName::KvHeads | RuleName::Experts => self.model.get(name),
+        }
     }
 }
 

@@ -32,10 +32,12 @@ impl ModelTraits {
         let has_experts = model.blocks.values().any(|block| Routing::of(block).is_some());
         let size = |role| model.dim_of(role).map(|dim| dim.size);
         let outline = Outline::of(model);
-        let numbers = RuleNumbers::default()
-            .with(RuleName::Layers, Some(outline.layers.len() as u64))
-            .with(RuleName::KvHeads, size(DimRole::KvHeads))
-            .with(RuleName::Experts, size(DimRole::Experts).or(Some(0)));
+        let numbers = RuleNumbers::of(|name| match name {
+            RuleName::Layers => Some(outline.layers.len() as u64),
+            RuleName::KvHeads => size(DimRole::KvHeads),
+            RuleName::Experts => size(DimRole::Experts).or(Some(0)),
+            _ => None,
+        });
         ModelTraits { parameters: model.parameter_count(), has_experts, numbers }
     }
 }

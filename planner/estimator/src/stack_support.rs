@@ -118,7 +118,7 @@ fn check_rules(pins: &str, keys: &[&str], stack: &Stack, job: &JobNumbers) -> Re
     if keys.is_empty() {
         return Ok(());
     }
-    let numbers = job.under(&parallel::parse_any(pins)?).only(|name| is_known(name, keys));
+    let numbers = job.known_under(&parallel::parse_any(pins)?, |name| is_known(name, keys));
     match stack.supports.forbidden_by(&numbers).next() {
         None => Ok(()),
         Some((name, rule)) => Err(Error::BeyondRule {

@@ -10,9 +10,15 @@ pub(super) fn supported(supports: Supports, job: JobNumbers) -> Supported {
         return Box::new(|_, _| true);
     }
     Box::new(move |levels, parallel| {
-        let is_known = |name| is_of_job(name) || levels.iter().any(|level| decided(*level).contains(&name));
-        supports.forbidden_by(&job.under(parallel).only(is_known)).next().is_none()
+        let known = levels.iter().fold(bits(&OF_JOB), |known, level| known | bits(decided(*level)));
+        let numbers = job.known_under(parallel, |name| known & 1 << name as u32 != 0);
+        supports.forbidden_by(&numbers).next().is_none()
     })
+}
+
+/// A set of names, with a bit for each.
+fn bits(names: &[RuleName]) -> u32 {
+    names.iter().fold(0, |bits, &name| bits | 1 << name as u32)
 }
 
 /// Numbers of rules that a level of the search decides.
@@ -31,7 +37,5 @@ fn decided(level: Level) -> &'static [RuleName] {
     }
 }
 
-/// Returns whether a number is that of the job or its model.
-fn is_of_job(name: RuleName) -> bool {
-    matches!(name, RuleName::Seq | RuleName::Layers | RuleName::KvHeads | RuleName::Experts)
-}
+/// Numbers of the job and of its model.
+const OF_JOB: [RuleName; 4] = [RuleName::Seq, RuleName::Layers, RuleName::KvHeads, RuleName::Experts];
