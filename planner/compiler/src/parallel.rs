@@ -147,7 +147,7 @@ pub fn missing(parallel: &ParallelConfig) -> Vec<Missing> {
         let instead = "gather parameters at each use: gather=use, or take a schedule without slices";
         lacks(
             "gather=step",
-            "gathering once a step for slices of sequences, each of which has blocks of its own",
+            "gathering once a step for slices of sequences: each slice has blocks of its own",
             instead,
         );
     }
