@@ -84,7 +84,8 @@ impl Site<'_> {
     ) -> Result<Vec<Stmt>, String> {
         let naturals = match &stmt.op {
             Op::Collective(collective) => {
-                stmt.operands.iter().map(|&v| collective.result_type(block.ty(v))).collect::<Result<Vec<_>, _>>()?
+                let moved = collective.moved(&stmt.operands).iter();
+                moved.map(|&v| collective.result_type(block.ty(v))).collect::<Result<Vec<_>, _>>()?
             }
             Op::Reshard => {
                 close_reshard(block, &stmt, hints);

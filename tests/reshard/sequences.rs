@@ -61,7 +61,12 @@ fn changes(site: &Site<'_>, shardings: &[Type]) -> Vec<Collective> {
             all.push(Collective::all_slice(dim, over.clone()));
             all.push(Collective::ToPartial { dim, over: over.clone() });
         }
-        all.extend([(0, 1), (1, 0)].map(|(from, to)| Collective::AllToAll { from, to, over: over.clone() }));
+        all.extend([(0, 1), (1, 0)].map(|(from, to)| Collective::AllToAll {
+            from,
+            to,
+            over: over.clone(),
+            ragged: None,
+        }));
     }
     let mut dims: Vec<Vec<Axes>> = Vec::new();
     for ty in shardings {

@@ -6,6 +6,7 @@
 //! their sharding, since its ranges split the local tensor. Several operands form a bucket: one transfer, in which each
 //! tensor stays separate.
 
+use super::ragged::Ragged;
 use super::{Attr, Attrs};
 use crate::mesh::{Axes, Mesh};
 use crate::types::{Dim, PartialKind, Type};
@@ -40,6 +41,8 @@ pub enum Collective {
         to: usize,
         /// The axes that move.
         over: Axes,
+        /// Only the filled rows of chunks move: see [`Ragged`].
+        ragged: Option<Ragged>,
     },
     /// Moves shards between ranks: other axes, or the same in another order, split the tensor into the same number of shards.
     /// If every dim keeps its number of shards and all shards are even, each rank sends one shard to one rank. Otherwise a
@@ -167,7 +170,7 @@ impl Collective {
             "all_reduce" => Collective::AllReduce { over },
             "all_to_all" => {
                 let (from, to) = (attrs.int("from")? as usize, attrs.int("to")? as usize);
-                Collective::AllToAll { from, to, over }
+                Collective::AllToAll { from, to, over, ragged: Ragged::parse(attrs)? }
             }
             "collective_permute" => Collective::Permute { dims: attrs.axes_list("dims")?, over },
             "collective_shift" => Collective::Shift { dim: attrs.int("dim")? as usize, by: attrs.int("by")?, over },
@@ -194,8 +197,9 @@ impl Collective {
                 Some(dim) if dims[..dim].iter().all(Axes::is_empty) => attrs.push(of_dim(dim)),
                 Some(_) => attrs.push(("dims", Attr::List(dims.clone()))),
             },
-            Collective::AllToAll { from, to, .. } => {
+            Collective::AllToAll { from, to, ragged, .. } => {
                 attrs.extend([("from", Attr::int(*from as u64)), ("to", Attr::int(*to as u64))]);
+                attrs.extend(ragged.iter().flat_map(Ragged::attrs));
             }
             Collective::Permute { dims, .. } => attrs.push(("dims", Attr::List(dims.clone()))),
             Collective::Shift { dim, by, .. } => attrs.extend([of_dim(*dim), ("by", Attr::int(*by))]),
@@ -219,7 +223,7 @@ impl Collective {
                 put_axes(&mut ty, *dim, over)?;
             }
             Collective::AllReduce { over } => pay(&mut ty, over)?,
-            Collective::AllToAll { from, to, over } => {
+            Collective::AllToAll { from, to, over, .. } => {
                 take_axes(place(&mut ty, Some(*from))?, over)?;
                 put_axes(&mut ty, Some(*to), over)?;
             }

@@ -1,6 +1,6 @@
 //! The properties that every op declares. Each default is the conservative one.
 
-use super::{Attr, Equation, Op, OpClass, Piece};
+use super::{Attr, Equation, Op, OpClass, Piece, Ragged};
 use crate::graph::{Block, Span, Stmt};
 use crate::ids::Value;
 use crate::types::{DType, Type};
@@ -66,6 +66,25 @@ impl Rows {
     pub fn product(dims: usize) -> Rows {
         Rows { dims: None, operands: SmallVec::from_elem(false, 2), sums: false, product: Some(dims) }
     }
+}
+
+/// The part of an op in the routing of tokens to chunks of rows, `[*g, e, c, h]`, by their choices, `[*g, t, k]`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Routed {
+    /// The operand with the choices.
+    pub choices: usize,
+    /// The tensor of rows.
+    pub rows: RoutedRows,
+}
+
+/// The tensor of rows of an op that routes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RoutedRows {
+    /// Its first result. Rows that no choice fills are zeros, and the second result counts the choices of each chunk, in order of
+    /// which they fill rows.
+    Filled,
+    /// An operand, of which it reads no row that a choice does not fill.
+    Read(usize),
 }
 
 /// An op on a sequence that ranks share, in rounds: in each, blocks of some operands have gone one rank on.
@@ -206,6 +225,27 @@ pub trait OpDef: Debug {
     /// The rows that the op treats alike, each by itself; `None` if a part of the results needs more than a part of the operands.
     fn rows(&self, operands: &[&Type]) -> Option<Rows> {
         let _ = operands;
+        None
+    }
+
+    /// The op on chunks of rows of its first operand, of which all rows are zeros that the counts, one operand more, leave out.
+    fn with_counts(&self, ragged: Ragged) -> Option<Op> {
+        let _ = ragged;
+        None
+    }
+
+    /// The rows of the first operand, if the last operand counts those that are filled.
+    fn counts(&self) -> Option<Ragged> {
+        None
+    }
+
+    /// Groups of operands of the result's shape. An element of the result is zero where those of all operands of a group are.
+    fn keeps_zeros(&self) -> &'static [&'static [usize]] {
+        &[]
+    }
+
+    /// Its part in the routing of tokens; `None` if it has none.
+    fn routed(&self) -> Option<Routed> {
         None
     }
 

@@ -4,7 +4,7 @@
 //! takes at most c tokens of a group. Choices are assigned to experts in the order of tokens, then of choices; a choice of a
 //! full expert is dropped (Lepikhin et al. 2020, GShard, algorithm 1). Both ops use the same assignment.
 
-use super::{Attrs, Builder, Cotangents, OpDef, Shapes, operands};
+use super::{Attrs, Builder, Cotangents, OpDef, Routed, RoutedRows, Shapes, operands};
 use crate::ids::Value;
 use crate::types::{DType, Dim, Type};
 
@@ -91,6 +91,10 @@ impl OpDef for Dispatch {
         Ok(cotangents)
     }
 
+    fn routed(&self) -> Option<Routed> {
+        Some(Routed { choices: 1, rows: RoutedRows::Filled })
+    }
+
     /// The product with the weights, if any.
     fn flops(&self, operands: &[&Type], results: &[&Type]) -> u64 {
         if operands.len() == 3 { results[0].elements() } else { 0 }
@@ -163,6 +167,10 @@ impl OpDef for Combine {
         Ok(cotangents)
     }
 
+    fn routed(&self) -> Option<Routed> {
+        Some(Routed { choices: 1, rows: RoutedRows::Read(0) })
+    }
+
     /// A sum of each element of y, and its product with a weight if there are any.
     fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
         (operands.len() as u64 - 1) * operands[0].elements()
@@ -204,6 +212,10 @@ impl OpDef for CombineDw {
 
     fn linear(&self, _: usize) -> Vec<Vec<usize>> {
         vec![vec![0], vec![1]]
+    }
+
+    fn routed(&self) -> Option<Routed> {
+        Some(Routed { choices: 2, rows: RoutedRows::Read(1) })
     }
 
     /// A product and a sum of each element of y.

@@ -2,10 +2,13 @@
 //! instances. One operand or two; a factor that the result lacks is summed.
 //!
 //! `einsum(%x, %w, %x.scale, %w.scale, eq=.., to=bf16)` is that of two 8-bit operands, each times the scales of its blocks.
+//!
+//! `einsum(%x, %w, %n, eq="q e c h, e h m -> q e c m", rows=2, mean=8)` is that of chunks of rows, `c`, of which `%n` says how many are
+//! filled. The others are zeros, and no kernel need compute with them.
 
 use super::blocks::{Along, between};
 use super::equation::print_labels;
-use super::{Attr, Attrs, Builder, Cotangents, Equation, Op, OpClass, OpDef, Rows, Shapes};
+use super::{Attr, Attrs, Builder, Cotangents, Equation, Op, OpClass, OpDef, Ragged, Rows, Shapes, operands};
 use crate::ids::Value;
 use crate::types::{DType, Type};
 use std::collections::BTreeMap;
@@ -17,6 +20,8 @@ pub struct Einsum {
     pub equation: Equation,
     /// The type of the result, if two 8-bit operands are followed by their scales.
     pub scaled: Option<DType>,
+    /// The rows of the first operand, if two operands are followed by the numbers of its rows that are filled.
+    pub ragged: Option<Ragged>,
 }
 
 impl Einsum {
@@ -35,11 +40,16 @@ impl Einsum {
         if let Some(label) = equation.free_labels().next() {
             return Err(format!("no operand of `{text}` has `{label}`"));
         }
-        Ok(Einsum { equation, scaled: None })
+        Ok(Einsum { equation, scaled: None, ragged: None })
     }
 
     pub(super) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<Einsum, String> {
-        let einsum = Einsum::new(&attrs.string("eq")?)?;
+        let mut einsum = Einsum::new(&attrs.string("eq")?)?;
+        if let Some(ragged) = Ragged::parse(attrs)? {
+            let two = einsum.equation.operands.len() == 2 && ragged.rows < einsum.equation.operands[0].len();
+            einsum.ragged = Some(ragged).filter(|_| two);
+            return einsum.ragged.map(|_| einsum).ok_or("`rows` is no dim of the first of two operands".to_string());
+        }
         let Some(to) = attrs.take("to") else { return Ok(einsum) };
         let Attr::Word(word) = to else { return Err("`to` must be a word".to_string()) };
         let dtype = DType::from_name(&word).filter(|dtype| dtype.is_float() && dtype.bytes() > 1);
@@ -108,6 +118,35 @@ impl Einsum {
         Ok(format!("{a}, {b}, {}, {} -> {}", scales(0), scales(1), tensor(&self.equation.result)))
     }
 
+    /// Checks the numbers of filled rows, which follow two operands.
+    fn check_counts(&self, tensors: &[&Type], rows: usize) -> Result<(), String> {
+        let &[a, _, counts] = tensors else {
+            return Err(format!("takes 2 operands and the numbers of filled rows, not {}", tensors.len()));
+        };
+        let chunks = a.dims.get(..rows).ok_or_else(|| format!("there is no dim {rows}; the rank is {}", a.rank()))?;
+        operands::expect("counts", counts, DType::I32, chunks)
+    }
+
+    /// The rule of a contraction of chunks: the dims that number them are those of the counts, too, and each is replicated as a whole.
+    fn ragged_rule(&self, rows: usize) -> String {
+        let chunks = &self.equation.operands[0];
+        let term = |label: &String| match () {
+            () if *label == chunks[rows] => format!("{label}!"),
+            () if self.equation.result.contains(label) => label.clone(),
+            () => format!("{label}+"),
+        };
+        let tensor = |labels: &[String]| print_labels(&labels.iter().map(term).collect::<Vec<_>>());
+        let operands = self.equation.operands.iter().map(Vec::as_slice).chain([&chunks[..rows]]);
+        let operands: Vec<String> = operands.map(tensor).collect();
+        format!("{} -> {}", operands.join(", "), tensor(&self.equation.result))
+    }
+
+    /// The share of rows that are filled on average, in elements of a tensor with these factors.
+    fn filled(&self, labels: &[String], tensors: &[&Type], elements: u64) -> u64 {
+        let filled = self.ragged.filter(|ragged| labels.contains(&self.equation.operands[0][ragged.rows]));
+        filled.map_or(elements, |ragged| ragged.mean_bytes(tensors[0], elements))
+    }
+
     /// The equation of the cotangent of an operand: cotangent of the result times the other operand.
     fn transposed(&self, operand: usize) -> Equation {
         let mut operands = vec![self.equation.result.clone()];
@@ -124,7 +163,8 @@ impl OpDef for Einsum {
 
     fn attrs(&self) -> Vec<(&'static str, Attr)> {
         let to = self.scaled.map(|dtype| ("to", Attr::Word(dtype.name().to_string())));
-        [("eq", Attr::Str(self.equation.print()))].into_iter().chain(to).collect()
+        let ragged = self.ragged.iter().flat_map(Ragged::attrs);
+        [("eq", Attr::Str(self.equation.print()))].into_iter().chain(to).chain(ragged).collect()
     }
 
     fn class(&self) -> OpClass {
@@ -136,6 +176,11 @@ impl OpDef for Einsum {
             self.check_scaled(operands)?;
             return Ok(vec![Type::new(to, self.equation.result_dims(&operands[..2], &[])?)]);
         }
+        let mut operands = operands;
+        if let Some(ragged) = self.ragged {
+            self.check_counts(operands, ragged.rows)?;
+            operands = &operands[..2];
+        }
         let dims = self.equation.result_dims(operands, &[])?;
         if operands.iter().any(|ty| ty.dtype != operands[0].dtype || !ty.dtype.is_float()) {
             return Err("its operands must be floats of one type".to_string());
@@ -145,20 +190,31 @@ impl OpDef for Einsum {
 
     fn rule(&self, operands: &[&Type], _: &[&Type]) -> String {
         let scaled = self.scaled.and_then(|_| self.scaled_rule(operands).ok());
-        scaled.unwrap_or_else(|| self.equation.rule("+"))
+        let ragged = || self.ragged.map(|ragged| self.ragged_rule(ragged.rows));
+        scaled.or_else(ragged).unwrap_or_else(|| self.equation.rule("+"))
     }
 
     fn linear(&self, operands: usize) -> Vec<Vec<usize>> {
-        let operands = if self.scaled.is_some() { 0 } else { operands };
+        let operands = if self.scaled.is_some() { 0 } else { operands - usize::from(self.ragged.is_some()) };
         (0..operands).map(|operand| vec![operand]).collect()
     }
 
     fn contraction(&self) -> Option<&Equation> {
-        (self.scaled.is_none() && self.equation.operands.len() == 2).then_some(&self.equation)
+        let is_plain = self.scaled.is_none() && self.ragged.is_none() && self.equation.operands.len() == 2;
+        is_plain.then_some(&self.equation)
+    }
+
+    fn counts(&self) -> Option<Ragged> {
+        self.ragged
+    }
+
+    fn with_counts(&self, ragged: Ragged) -> Option<Op> {
+        let equation = self.contraction().filter(|equation| ragged.rows < equation.operands[0].len())?;
+        Some(Einsum { equation: equation.clone(), scaled: None, ragged: Some(ragged) }.into())
     }
 
     fn with_scales(&self, to: DType) -> Option<Op> {
-        self.contraction().map(|equation| Einsum { equation: equation.clone(), scaled: Some(to) }.into())
+        self.contraction().map(|equation| Einsum { equation: equation.clone(), scaled: Some(to), ragged: None }.into())
     }
 
     /// A product of two matrices without batch: letters of the first operand, then letters of the second one.
@@ -180,6 +236,9 @@ impl OpDef for Einsum {
         if self.scaled.is_some() {
             return Err("a contraction of 8-bit operands has no gradient; quantise after differentiation".to_string());
         }
+        if self.ragged.is_some() {
+            return Err("a contraction of chunks has no gradient; rows are counted after differentiation".to_string());
+        }
         let mut cotangents = Vec::new();
         for operand in 0..call.operands.len() {
             if !call.needed[operand] {
@@ -194,18 +253,26 @@ impl OpDef for Einsum {
             }
             let mut operands = vec![dy];
             operands.extend(call.operands.iter().enumerate().filter(|(i, _)| *i != operand).map(|(_, &v)| v));
-            cotangents.push(Some(builder.one(Einsum { equation, scaled: None }, &operands)?));
+            cotangents.push(Some(builder.one(Einsum { equation, scaled: None, ragged: None }, &operands)?));
         }
         Ok(cotangents)
     }
 
-    /// Two per multiply-add, over the product of all factors.
+    /// Two per multiply-add, over the product of all factors; of chunks, of the rows that are filled on average.
     fn flops(&self, operands: &[&Type], results: &[&Type]) -> u64 {
         let summed = self.equation.operands.iter().flatten().filter(|label| !self.equation.result.contains(label));
         let mut labels: Vec<&String> = summed.collect();
         labels.sort();
         labels.dedup();
         let sizes = labels.iter().filter_map(|l| self.equation.dim(l, operands)).map(|dim| dim.size);
-        sizes.fold(results[0].elements().saturating_mul(2), u64::saturating_mul)
+        let all = sizes.fold(results[0].elements().saturating_mul(2), u64::saturating_mul);
+        self.filled(&self.equation.operands[0], operands, all)
+    }
+
+    /// Every operand once and every result once; of chunks, the rows that are filled on average.
+    fn bytes(&self, operands: &[&Type], results: &[&Type]) -> u64 {
+        let labels = self.equation.operands.iter().map(Vec::as_slice).chain([&[][..]; 2]);
+        let read = operands.iter().zip(labels).map(|(ty, labels)| self.filled(labels, operands, ty.bytes()));
+        read.sum::<u64>() + self.filled(&self.equation.result, operands, results[0].bytes())
     }
 }

@@ -180,6 +180,26 @@ impl OpDef for Unary {
         if self.is_linear() { vec![vec![0]] } else { Vec::new() }
     }
 
+    fn keeps_zeros(&self) -> &'static [&'static [usize]] {
+        match self.0 {
+            UnaryKind::Neg
+            | UnaryKind::Sqrt
+            | UnaryKind::Square
+            | UnaryKind::Tanh
+            | UnaryKind::Erf
+            | UnaryKind::Sin
+            | UnaryKind::Silu
+            | UnaryKind::Gelu
+            | UnaryKind::GeluErf
+            | UnaryKind::ReluSquared
+            | UnaryKind::Scale(_)
+            | UnaryKind::Cast(_) => &[&[0]],
+            UnaryKind::AtMost(max) if max >= 0.0 => &[&[0]],
+            UnaryKind::AtLeast(min) if min <= 0.0 => &[&[0]],
+            _ => &[],
+        }
+    }
+
     /// Not a cast, whose result has elements of another type.
     fn in_place(&self) -> &'static [usize] {
         if let UnaryKind::Cast(_) = self.0 { &[] } else { &[0] }
@@ -420,6 +440,19 @@ impl OpDef for Binary {
 
     fn is_sum(&self) -> bool {
         self.kind == BinaryKind::Add && self.equation.is_none()
+    }
+
+    fn keeps_zeros(&self) -> &'static [&'static [usize]] {
+        match self.kind {
+            BinaryKind::Add | BinaryKind::Sub | BinaryKind::Max | BinaryKind::Min => &[&[0, 1]],
+            BinaryKind::Mul => &[&[0], &[1]],
+            BinaryKind::Div => &[],
+            BinaryKind::SigmoidGrad
+            | BinaryKind::SiluGrad
+            | BinaryKind::GeluGrad
+            | BinaryKind::GeluErfGrad
+            | BinaryKind::ReluSquaredGrad => &[&[1]],
+        }
     }
 
     fn linear(&self, _: usize) -> Vec<Vec<usize>> {

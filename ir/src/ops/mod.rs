@@ -24,6 +24,7 @@ mod layer_norm;
 mod operands;
 mod piece;
 mod quantise;
+mod ragged;
 mod reduce;
 mod regroup;
 mod reverse;
@@ -46,7 +47,7 @@ pub use class::OpClass;
 pub use clip_factor::ClipFactor;
 pub use collective::Collective;
 pub use cross_entropy::{CrossEntropy, CrossEntropyGrad};
-pub use def::{Builder, Cotangents, OpDef, RoundResult, Rounds, Rows, Shapes};
+pub use def::{Builder, Cotangents, OpDef, RoundResult, Rounds, Routed, RoutedRows, Rows, Shapes};
 pub use delayed::{Ages, DelayedScale, EXPONENTS, Exponents};
 pub use dispatch::{Combine, CombineDw, Dispatch};
 pub use dropout::Dropout;
@@ -59,6 +60,7 @@ pub use iota::Iota;
 pub use layer_norm::{LayerNorm, LayerNormDgamma, LayerNormDx};
 pub use piece::Piece;
 pub use quantise::{AbsMax, Quantise, ScaleFor};
+pub use ragged::Ragged;
 pub use reduce::{Broadcast, Reduce};
 pub use reverse::Reverse;
 pub use rms_norm::{RmsNorm, RmsNormDgamma, RmsNormDx};
@@ -207,7 +209,10 @@ impl Op {
     pub fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         match self.def() {
             Some(def) => def.infer(operands),
-            None => Ok(operands.iter().map(|ty| ty.logical()).collect()),
+            None => {
+                let moved = if let Op::Collective(collective) = self { collective.moved(operands) } else { operands };
+                Ok(moved.iter().map(|ty| ty.logical()).collect())
+            }
         }
     }
 }

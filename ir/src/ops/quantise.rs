@@ -138,6 +138,10 @@ impl OpDef for Quantise {
         Ok(vec![Type { dtype: self.to, ..x.logical() }])
     }
 
+    fn keeps_zeros(&self) -> &'static [&'static [usize]] {
+        &[&[0]]
+    }
+
     fn rule(&self, operands: &[&Type], _: &[&Type]) -> String {
         let along = between("x", operands[0], operands[1]).unwrap_or_default();
         let x = side(&along, |of, label| of.of_tensor(label, "", ""));

@@ -4,6 +4,7 @@ mod calls;
 mod compound;
 mod graph;
 pub mod program;
+mod ragged;
 mod rules;
 mod sharding;
 mod sizes;

@@ -9,6 +9,7 @@
 //! 5. A result is partial over the axes of its partial operands and of the marked factors that it lacks, and over no others.
 //!    The result of a pointwise reduction is also partial over the flat-shard axes.
 //! 6. A collective's results have the types that the collective gives for its operands.
+//! 7. Counts of filled rows are those of the rows: see [`super::ragged`].
 
 use crate::catalogue::Code;
 use crate::diag::{Diagnostic, Diagnostics};
@@ -21,6 +22,7 @@ use crate::text::Printer;
 use crate::types::{Partial, PartialKind, Type};
 
 use super::compound::add_compound;
+use super::ragged::Known;
 use super::sharding::is_closed;
 use std::collections::HashMap;
 
@@ -28,9 +30,11 @@ use std::collections::HashMap;
 pub(super) fn check(model: &Model, found: &mut Diagnostics, chosen: fn(&Stmt) -> bool) {
     for block in model.blocks.values().chain(model.step.iter().map(|step| &step.graph)) {
         let mut origins: HashMap<Value, &Stmt> = HashMap::new();
+        let mut known = Known::default();
         for stmt in block.sections.iter().flat_map(|section| &section.stmts) {
             let checker = Checker { model, block, stmt };
-            if let (true, Err(wrong)) = (chosen(stmt), checker.stmt()) {
+            let checked = checker.stmt().and(known.check(block, stmt));
+            if let (true, Err(wrong)) = (chosen(stmt), checked) {
                 found.push(checker.place(wrong, &origins));
             }
             origins.extend(stmt.results.iter().map(|&result| (result, stmt)));
@@ -39,7 +43,7 @@ pub(super) fn check(model: &Model, found: &mut Diagnostics, chosen: fn(&Stmt) ->
 }
 
 /// An error of a statement, with the operand that causes it.
-struct Wrong {
+pub(super) struct Wrong {
     code: Code,
     message: String,
     operand: Option<Value>,
@@ -47,7 +51,7 @@ struct Wrong {
 }
 
 impl Wrong {
-    fn new(code: Code, message: impl Into<String>) -> Wrong {
+    pub(super) fn new(code: Code, message: impl Into<String>) -> Wrong {
         Wrong { code, message: message.into(), operand: None, help: None }
     }
 }
@@ -118,7 +122,9 @@ impl<'a> Checker<'a> {
         if collective.over().is_empty() {
             return Err(Wrong::new(Code::BadCollective, format!("`{name}` has no axes")));
         }
-        for (place, (operand, result)) in operands.iter().zip(results).enumerate() {
+        let counts = collective.check_counts(operands);
+        counts.map_err(|why| Wrong::new(Code::BadCollective, format!("`{name}`: {why}")))?;
+        for (place, (operand, result)) in collective.moved(operands).iter().zip(results).enumerate() {
             let value = self.stmt.operands[place];
             let from = |message: String| Wrong { operand: Some(value), ..Wrong::new(Code::BadCollective, message) };
             let want = collective.check_sizes(&self.model.mesh, operand).and_then(|()| collective.result_type(operand));

@@ -17,10 +17,15 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Traffic of a collective on one tensor, from the types before and after, by its [`Pattern`].
+    /// Traffic of a collective on one tensor, from the types before and after, by its [`Pattern`]. Of chunks only the rows that are filled on
+    /// average move.
     pub fn of(cluster: &Cluster, mesh: &Mesh, change: &Collective, operand: &Type, result: &Type) -> Traffic {
         let over = change.over();
-        let (before, after) = (operand.local_bytes(mesh), result.local_bytes(mesh));
+        let bytes = |ty: &Type| {
+            let whole = ty.local_bytes(mesh);
+            change.ragged().map_or(whole, |ragged| ragged.mean_bytes(ty, whole))
+        };
+        let (before, after) = (bytes(operand), bytes(result));
         Pattern::of(mesh, change, operand).traffic(cluster.link(mesh, over), mesh.size(over), before, after)
     }
 
@@ -172,7 +177,7 @@ mod tests {
     fn a_small_all_to_all_passes_on_and_a_large_one_goes_in_pairs() {
         let mesh = Mesh::new("m", &[("x", 8)]);
         let over = mesh.tensor_axes();
-        let change = Collective::AllToAll { from: 0, to: 1, over: over.clone() };
+        let change = Collective::AllToAll { from: 0, to: 1, over: over.clone(), ragged: None };
         let of = |size| {
             let mut ty = Type::of(DType::F32, &[size, size]);
             ty.dims[0].axes = over.clone();

@@ -91,7 +91,7 @@ pub fn seconds_of_change(
     operands: &[&Type],
     results: &[&Type],
 ) -> f64 {
-    let tensors = operands.iter().zip(results);
+    let tensors = collective.moved(operands).iter().zip(results);
     let traffic = tensors.map(|(before, after)| Traffic::of(cluster, mesh, collective, before, after));
     traffic.fold(Traffic::default(), Traffic::with).seconds(cluster, mesh, collective.over())
 }

@@ -59,7 +59,7 @@ fn changes(mesh: &Mesh, ty: &Type) -> Vec<Change> {
             all.push(Collective::ToPartial { dim, over: over.clone() });
         }
         for (from, to) in (0..ty.rank()).flat_map(|from| (0..ty.rank()).map(move |to| (from, to))) {
-            all.push(Collective::AllToAll { from, to, over: over.clone() });
+            all.push(Collective::AllToAll { from, to, over: over.clone(), ragged: None });
         }
         all.push(Collective::AllReduce { over });
     }

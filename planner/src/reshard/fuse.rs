@@ -108,7 +108,9 @@ impl Fused {
             Collective::AllGather { dim, over } => Collective::AllGather { dim, over: list(&over) },
             Collective::ReduceScatter { dim, over } => Collective::ReduceScatter { dim, over: list(&over) },
             Collective::AllReduce { over } => Collective::AllReduce { over: list(&over).sorted() },
-            Collective::AllToAll { from, to, over } => Collective::AllToAll { from, to, over: list(&over) },
+            Collective::AllToAll { from, to, over, ragged } => {
+                Collective::AllToAll { from, to, over: list(&over), ragged }
+            }
             Collective::Permute { dims, .. } => {
                 let whole = |(front, axes): (&Axes, &Axes)| front.union(&list(axes));
                 Collective::permute(operand, self.fronts.iter().zip(&dims).map(whole).collect())

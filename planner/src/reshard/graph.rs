@@ -155,7 +155,9 @@ impl<'a> Graph<'a> {
             Change::Gather(place) => Collective::AllGather { dim: dim(place), over: tail(before, after, place) },
             Change::Scatter(place) => Collective::ReduceScatter { dim: dim(place), over: tail(after, before, place) },
             Change::Reduce => Collective::AllReduce { over: lists::axes(before.unreduced & !after.unreduced) },
-            Change::Exchange(from, to) => Collective::AllToAll { from, to, over: tail(before, after, from) },
+            Change::Exchange(from, to) => {
+                Collective::AllToAll { from, to, over: tail(before, after, from), ragged: None }
+            }
             Change::Permute => Collective::permute(&self.sharding(before).on(&self.tensor), self.sharding(after).dims),
             Change::AllSlice(place) => Collective::all_slice(dim(place), tail(after, before, place)),
             Change::ToPartial => {

@@ -15,33 +15,33 @@ use ir::types::{DType, PartialKind, Type};
 const ARENA: usize = 1 << 20;
 
 /// A rank with its end and its memory, of which every tensor takes the next.
-struct TestRank {
-    end: ThreadCommunicator,
-    cpu: Cpu,
+pub(super) struct TestRank {
+    pub(super) end: ThreadCommunicator,
+    pub(super) cpu: Cpu,
     used: usize,
     /// The type of tensors.
-    dtype: DType,
+    pub(super) dtype: DType,
 }
 
 impl TestRank {
-    fn room(&mut self, len: usize) -> Span {
+    pub(super) fn room(&mut self, len: usize) -> Span {
         let span = Span::new(self.dtype, self.used, len);
         self.used += span.bytes().next_multiple_of(64);
         span
     }
 
-    fn put(&mut self, data: &[f32]) -> Span {
+    pub(super) fn put(&mut self, data: &[f32]) -> Span {
         let span = self.room(data.len());
         put(&mut self.cpu, span, data);
         span
     }
 
-    fn get(&mut self, span: Span) -> Vec<f32> {
+    pub(super) fn get(&mut self, span: Span) -> Vec<f32> {
         get(&mut self.cpu, span)
     }
 
     /// Waits until an exchange is complete.
-    fn finish(
+    pub(super) fn finish(
         &self,
         group: &group::GroupMember<HostMemory>,
         plan: &Exchange,
@@ -70,13 +70,13 @@ impl TestRank {
 }
 
 /// Runs `f` on a thread for each rank, with room for three exchanges at a time, and gives what they gave.
-fn on_ranks<R: Send>(ranks: usize, f: impl Fn(usize, &mut TestRank) -> R + Sync) -> Vec<R> {
+pub(super) fn on_ranks<R: Send>(ranks: usize, f: impl Fn(usize, &mut TestRank) -> R + Sync) -> Vec<R> {
     let fabric = Fabric::new(ranks, false);
     let rank = |rank| {
         let mut cpu = Cpu::new(1);
         cpu.reserve(ARENA).unwrap();
         let mut end = fabric.endpoint(rank, cpu.arena().clone(), HostMemory::default());
-        end.expect(3, 2);
+        end.expect(3, 3);
         TestRank { end, cpu, used: 0, dtype: DType::F32 }
     };
     let all: Vec<TestRank> = (0..ranks).map(rank).collect();
@@ -95,7 +95,7 @@ fn on_ranks<R: Send>(ranks: usize, f: impl Fn(usize, &mut TestRank) -> R + Sync)
     })
 }
 
-fn axes(ids: &[usize]) -> Axes {
+pub(super) fn axes(ids: &[usize]) -> Axes {
     ids.iter().map(|&id| AxisId::new(id)).collect()
 }
 
@@ -255,7 +255,7 @@ fn axes_move_between_dims() {
             let mut dims = [(7, &[][..]), (4, &[]), (5, &[])];
             let sharded = [kept, over].concat();
             dims[from].1 = &sharded;
-            check(&mesh, &Collective::AllToAll { from, to, over: axes(over) }, &[ty(&dims, &[], None)]);
+            check(&mesh, &Collective::AllToAll { from, to, over: axes(over), ragged: None }, &[ty(&dims, &[], None)]);
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::ids::{BodyId, Token, Value};
 use crate::mesh::Mesh;
 use crate::ops::Collective;
 use crate::program::{Body, BodyInstr, BodyKind, Source};
+use crate::types::Type;
 use std::collections::{HashMap, HashSet};
 
 struct BodyState<'a> {
@@ -153,10 +154,15 @@ fn layout_change(
     results: &[Value],
     say: &mut impl FnMut(&'static str, String),
 ) {
-    if operands.len() != results.len() {
-        say("collective-type", format!("{} tensors go in, {} come out", operands.len(), results.len()));
+    let moved = collective.moved(operands);
+    if moved.len() != results.len() {
+        say("collective-type", format!("{} tensors go in, {} come out", moved.len(), results.len()));
     }
-    for (&operand, &result) in operands.iter().zip(results) {
+    let types: Vec<&Type> = operands.iter().map(|&value| &body.values[value].ty).collect();
+    if let Err(why) = collective.check_counts(&types) {
+        say("collective-type", format!("`{}`: {why}", collective.name()));
+    }
+    for (&operand, &result) in moved.iter().zip(results) {
         let operand = &body.values[operand].ty;
         match collective.check_sizes(mesh, operand).and_then(|()| collective.result_type(operand)) {
             Err(why) => say("collective-type", format!("`{}`: {why}", collective.name())),

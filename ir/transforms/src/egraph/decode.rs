@@ -308,7 +308,7 @@ impl Decoder<'_> {
                 Reduce { kind, equation: self.reduction(over, first) }.into()
             }
             NodeKind::Einsum(contraction) => {
-                Einsum { equation: self.contraction(contraction, operands), scaled: None }.into()
+                Einsum { equation: self.contraction(contraction, operands), scaled: None, ragged: None }.into()
             }
             NodeKind::Slice(dim, start, length) => Slice { dim: *dim, start: *start, length: *length }.into(),
             NodeKind::Concat(dim) => Concat { dim: *dim }.into(),

@@ -100,6 +100,16 @@ pub(super) fn dispatch<R: Real>(
     (out, Tensor { dims: dims[1].clone(), data: routed.count })
 }
 
+/// Chunks of rows, along a dim, of which the counted ones are filled. The others are zeros.
+pub(super) fn filled<R: Real>(x: &Tensor<R>, counts: &Tensor<i32>, rows: usize) -> Tensor<R> {
+    let width: usize = x.dims[rows + 1..].iter().product();
+    let is_filled = |i: usize| {
+        let (row, chunk) = (i / width % x.dims[rows], i / width / x.dims[rows]);
+        row < counts.data[chunk].max(0) as usize
+    };
+    Tensor::from_fn(&x.dims, |i| if is_filled(i) { x.data[i] } else { R::zero() })
+}
+
 /// The sum of the rows of y that each token's choices have taken, times their weights.
 pub(super) fn combine<R: Real>(
     y: &Tensor<R>,

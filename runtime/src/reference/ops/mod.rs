@@ -13,7 +13,7 @@ mod update;
 use super::real::Real;
 use super::tensor::{Array, Tensor};
 use attention::{AttentionInputs, Dropped};
-use ir::ops::{AttentionSettings, Collective, CompositeOp, KernelOp, Op};
+use ir::ops::{AttentionSettings, Collective, CompositeOp, Einsum, KernelOp, Op};
 use ir::types::DType;
 
 /// Position of a statement in a run, on which random numbers depend.
@@ -49,7 +49,10 @@ pub fn evaluate<R: Real>(
         Op::Collective(Collective::Shift { dim, by, .. }) => {
             return Ok(operands.iter().map(|&operand| dense::rolled(operand, *dim, *by as usize)).collect());
         }
-        Op::Collective(_) | Op::Reshard => return Ok(operands.iter().map(|&operand| operand.clone()).collect()),
+        Op::Collective(change) => {
+            return Ok(change.moved(operands).iter().map(|&operand| operand.clone()).collect());
+        }
+        Op::Reshard => return Ok(operands.iter().map(|&operand| operand.clone()).collect()),
     };
     Ok(results.into_iter().map(Array::Real).collect())
 }
@@ -133,6 +136,10 @@ fn kernel<'a, R: Real>(
         KernelOp::Einsum(op) if op.scaled.is_some() => {
             let [x, y] = [quantise::times(o.real(0)?, o.real(2)?), quantise::times(o.real(1)?, o.real(3)?)];
             vec![dense::einsum(&op.equation, &[&x, &y], &dims[0])]
+        }
+        KernelOp::Einsum(Einsum { equation, ragged: Some(ragged), .. }) => {
+            let x = experts::filled(o.real(0)?, o.int(2)?, ragged.rows);
+            vec![dense::einsum(equation, &[&x, o.real(1)?], &dims[0])]
         }
         KernelOp::Einsum(op) => vec![dense::einsum(&op.equation, &o.reals()?, &dims[0])],
         KernelOp::Unary(op) => vec![elementwise::unary(op.0, o.real(0)?)],
