@@ -15,6 +15,7 @@ pub mod einsum;
 pub mod elementwise;
 pub mod embedding;
 pub mod experts;
+pub mod filled;
 pub mod finished;
 mod gemm;
 mod math;

@@ -28,6 +28,10 @@ pub enum Combine {
 /// `DIMS` sizes, strides in the source, and strides in the target, all in runs.
 pub const MOVE: &str = "move_block";
 
+/// The name of the kernel of [`moving`] that moves the filled rows of chunks, and makes the others zeros. The arguments of [`MOVE`] are
+/// followed by the address of the numbers of filled rows, and by the start of the block in the target, a chunk and a row, all in runs.
+pub const MOVE_FILLED: &str = "move_filled";
+
 /// The name of the kernel of [`combining`]. Its arguments are the addresses of the `PEERS` sources, that of the target, the block, its runs,
 /// and the number of sources.
 pub const COMBINE: &str = "combine_ranks";

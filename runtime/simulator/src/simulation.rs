@@ -110,7 +110,7 @@ impl<'a> Simulation<'a> {
     fn pause_for_async(&mut self, rank: usize) {
         let Some((seconds, place)) = self.ranks[rank].async_compute.take() else { return };
         let (track, clock) = (self.track(rank, &Stream::Main), self.ranks[rank].clock);
-        let event = Event { site: self.async_site, start: clock, seconds, run: None, awaits: Some(place) };
+        let event = Event { site: self.async_site, start: clock, seconds, run: None, awaits: Some(place), bytes: None };
         self.trace.push(track, event);
         self.ranks[rank].clock += seconds;
     }
@@ -137,7 +137,7 @@ impl<'a> Simulation<'a> {
             (Instr::Feed { .. } | Instr::Add { .. }, Some(Cost { site, seconds })) => {
                 let track = self.track(rank, &Stream::Main);
                 let start = self.ranks[rank].clock;
-                self.trace.push(track, Event { site, start, seconds, run: None, awaits: None });
+                self.trace.push(track, Event { site, start, seconds, run: None, awaits: None, bytes: None });
                 self.ranks[rank].clock += seconds;
             }
             (Instr::Start { token, transfer, .. }, Some(cost)) => self.start(rank, *token, transfer, cost),
@@ -177,7 +177,7 @@ impl<'a> Simulation<'a> {
         let free = self.ranks[rank].free.entry(track).or_default();
         let start = free.max(clock);
         *free = start + seconds;
-        let place = self.trace.push(track, Event { site, start, seconds, run: None, awaits: None });
+        let place = self.trace.push(track, Event { site, start, seconds, run: None, awaits: None, bytes: None });
         self.ranks[rank].in_flight.insert(token, InFlight::Until(start + seconds, place));
     }
 
@@ -192,7 +192,7 @@ impl<'a> Simulation<'a> {
         for (member, &track) in members.iter().zip(&tracks) {
             let Cost { site, seconds } = member.cost;
             self.ranks[member.rank].free.insert(track, start + seconds);
-            places.push(self.trace.push(track, Event { site, start, seconds, run: None, awaits: None }));
+            places.push(self.trace.push(track, Event { site, start, seconds, run: None, awaits: None, bytes: None }));
         }
         self.exchanges.moved(number, start, &places);
         for pair in places.windows(2) {
@@ -235,7 +235,8 @@ impl<'a> Simulation<'a> {
         run: Option<BodyRunId>,
     ) -> f64 {
         if to > from {
-            self.trace.push(track, Event { site, start: from, seconds: to - from, run, awaits: Some(place) });
+            self.trace
+                .push(track, Event { site, start: from, seconds: to - from, run, awaits: Some(place), bytes: None });
         }
         from.max(to)
     }
@@ -246,7 +247,8 @@ impl<'a> Simulation<'a> {
         let track = self.track(rank, &stream);
         let at = &self.ranks[rank];
         let start = if token.is_some() { at.clock.max(at.async_end) } else { at.clock };
-        let whole = Event { site: self.bodies[body].run, start, seconds: 0.0, run: Some(run), awaits: None };
+        let whole =
+            Event { site: self.bodies[body].run, start, seconds: 0.0, run: Some(run), awaits: None, bytes: None };
         let place = self.trace.push(track, whole);
         let end = self.steps(rank, track, body, run, start);
         let seconds = |step: &CostedStep| if let CostedStep::Compute { seconds, .. } = step { *seconds } else { 0.0 };
@@ -268,7 +270,8 @@ impl<'a> Simulation<'a> {
         for at in 0..self.bodies[body].steps.len() {
             match self.bodies[body].steps[at] {
                 CostedStep::Compute { site, seconds } => {
-                    self.trace.push(track, Event { site, start: clock, seconds, run: Some(run), awaits: None });
+                    self.trace
+                        .push(track, Event { site, start: clock, seconds, run: Some(run), awaits: None, bytes: None });
                     clock += seconds;
                 }
                 CostedStep::Start { token, site, seconds: Some(seconds) } => {
@@ -278,7 +281,7 @@ impl<'a> Simulation<'a> {
                     let free = self.ranks[rank].free.entry(stream).or_default();
                     let start = free.max(clock);
                     *free = start + seconds;
-                    let event = Event { site, start, seconds, run: Some(run), awaits: None };
+                    let event = Event { site, start, seconds, run: Some(run), awaits: None, bytes: None };
                     in_flight.insert(token, (start + seconds, self.trace.push(stream, event)));
                 }
                 CostedStep::Start { .. } => {}

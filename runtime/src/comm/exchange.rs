@@ -2,11 +2,12 @@
 //!
 //! An exchange is a pure function of types, mesh and rank. Every collective has the same form: the rank's new part is
 //! divided into its intersections with each peer's old part. In a reduction, every peer covers the new part; the peers are
-//! combined in group order, which is equal on every rank.
+//! combined in group order, which is equal on every rank. Of chunks of rows only the filled ones move ([`FilledRows`]): places stay
+//! those of the types, lengths are those of the step.
 
 use super::region::{Region, row_major};
 use ir::mesh::{Axes, Mesh};
-use ir::ops::Collective;
+use ir::ops::{Collective, Ragged};
 use ir::types::{PartialKind, Type};
 
 /// A block of a peer's tensor that goes into the rank's own.
@@ -26,6 +27,30 @@ pub struct Move {
     pub sizes: Vec<usize>,
 }
 
+/// Chunks of rows of which only the first ones move, as many as this step fills. Each chunk has its place, whatever is filled; a move's last
+/// dim is a chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FilledRows {
+    /// The rank's own sources with the numbers of filled rows: of each chunk that it gives, and of each chunk that it gets.
+    pub counts: [usize; Ragged::COUNTS],
+    /// Rows of a chunk.
+    pub rows: usize,
+    /// Elements of a row.
+    pub width: usize,
+}
+
+impl FilledRows {
+    /// Elements of a chunk.
+    pub fn chunk(&self) -> usize {
+        self.rows * self.width
+    }
+
+    /// Filled rows of a chunk that some have chosen.
+    pub fn filled(&self, chosen: i32) -> usize {
+        usize::try_from(chosen).unwrap_or(0).min(self.rows)
+    }
+}
+
 /// Plan of one tensor in an exchange.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TensorPlan {
@@ -37,6 +62,8 @@ pub struct TensorPlan {
     pub zero: bool,
     /// The result may have the place of the source: a rank reads from the others only its own piece of a sum.
     pub in_place: bool,
+    /// The rows that move, of chunks that are not filled; the others become zeros.
+    pub filled: Option<FilledRows>,
     /// Blocks of the peers' sources, in the order of the group.
     pub moves: Vec<Move>,
     /// Blocks of the peers' results that are taken over once all peers have made theirs.
@@ -64,8 +91,16 @@ impl Exchange {
     pub fn plan(mesh: &Mesh, rank: usize, change: &Collective, operands: &[&Type]) -> Result<Exchange, String> {
         let peers = if change.communicates() { mesh.peers(rank as u64, change.over()) } else { vec![rank as u64] };
         let ranks: Vec<usize> = peers.iter().map(|&peer| peer as usize).collect();
-        let tensor = |ty: &&Type| plan_tensor(mesh, rank, &ranks, change, ty);
-        let tensors = operands.iter().map(tensor).collect::<Result<_, _>>()?;
+        change.check_counts(operands)?;
+        let moved = change.moved(operands);
+        let tensor = |ty: &&Type| {
+            let plan = plan_tensor(mesh, rank, &ranks, change, ty)?;
+            Ok(match change.ragged() {
+                Some(ragged) => plan.of_filled_rows(ragged, &region(ty, mesh, rank), moved.len()),
+                None => plan,
+            })
+        };
+        let tensors = moved.iter().map(tensor).collect::<Result<_, String>>()?;
         Ok(Exchange { ranks, tensors })
     }
 
@@ -88,6 +123,27 @@ impl Exchange {
     }
 }
 
+impl TensorPlan {
+    /// The same moves, of filled rows only. The counts follow the tensors that move.
+    fn of_filled_rows(mut self, ragged: Ragged, own: &Region, tensors: usize) -> TensorPlan {
+        let (rows, width) = (own.sizes[ragged.rows], own.sizes[ragged.rows + 1..].iter().product());
+        for block in &mut self.moves {
+            for strides in [&mut block.from_strides, &mut block.to_strides] {
+                strides.truncate(ragged.rows);
+                strides.push(1);
+            }
+            block.sizes.truncate(ragged.rows);
+            block.sizes.push(rows * width);
+        }
+        self.filled = Some(FilledRows { counts: [tensors, tensors + 1], rows, width });
+        self
+    }
+}
+
+fn region(ty: &Type, mesh: &Mesh, rank: usize) -> Region {
+    Region::of(ty, mesh, &mesh.coordinates(rank as u64))
+}
+
 fn plan_tensor(
     mesh: &Mesh,
     rank: usize,
@@ -99,7 +155,7 @@ fn plan_tensor(
     let result = change.result_type(ty)?;
     let stored = !(ty.storage.is_empty() && result.storage.is_empty());
     let region = |ty: &Type, rank: usize| {
-        let region = Region::of(ty, mesh, &mesh.coordinates(rank as u64));
+        let region = region(ty, mesh, rank);
         if stored { region.as_run() } else { region }
     };
     let own = region(&result, rank);

@@ -2,7 +2,7 @@
 //! are made in f32 and rounded once.
 
 use super::ThreadRole;
-use super::exchange::{Exchange, Move, TensorPlan};
+use super::exchange::{Exchange, FilledRows, Move, TensorPlan};
 use super::medium::{Half, Medium, PeerBuffers};
 use crate::arena::{Arena, Stored};
 use crate::backend::Span;
@@ -50,14 +50,15 @@ impl Medium for HostMemory {
         half: Half,
         me: usize,
         peer: impl Fn(usize) -> PeerBuffers<'a, Arena>,
-    ) {
+    ) -> Option<u64> {
         // SAFETY: by the caller's contract.
         unsafe {
             match half {
-                Half::Pull => plan.pull(me, peer, &mut self.scratch.borrow_mut()),
+                Half::Pull => return plan.pull(me, peer, &mut self.scratch.borrow_mut()),
                 Half::Gather => plan.gather(me, peer),
             }
         }
+        None
     }
 
     unsafe fn copy(&self, (): &(), (to, target): (&Arena, Span), (from, source): (&Arena, Span)) {
@@ -80,17 +81,28 @@ struct Scratch {
 const CHUNK: usize = 1 << 12;
 
 impl Exchange {
-    /// Makes the results of the member `me` from the sources of all.
+    /// Makes the results of the member `me` from the sources of all. Returns the bytes of filled rows that came, if only such move.
     ///
     /// # Safety
     /// Nobody writes a source or touches one's own results, except, where the plan is for that, the peers their own pieces
     /// in place.
-    unsafe fn pull<'a>(&self, me: usize, peer: impl Fn(usize) -> PeerBuffers<'a, Arena>, scratch: &mut Scratch) {
+    unsafe fn pull<'a>(
+        &self,
+        me: usize,
+        peer: impl Fn(usize) -> PeerBuffers<'a, Arena>,
+        scratch: &mut Scratch,
+    ) -> Option<u64> {
+        let mut bytes = None;
         for (index, plan) in self.tensors.iter().enumerate() {
             let source = |place: usize| (peer(place).memory, peer(place).sources[index]);
             let result = (peer(me).memory, peer(me).results[index]);
             // SAFETY: by the caller's contract.
             unsafe {
+                if let Some(filled) = &plan.filled {
+                    let counts = (peer(me).memory, peer(me).sources[filled.counts[1]]);
+                    *bytes.get_or_insert(0) += plan.copy_filled(filled, counts, source, result);
+                    continue;
+                }
                 match (plan.combine, narrow(result.1.dtype)) {
                     (None, _) => plan.copy(source, result),
                     (Some(kind), Some(format)) => plan.combine_narrow((kind, format), source, result, scratch),
@@ -100,6 +112,7 @@ impl Exchange {
                 }
             }
         }
+        bytes
     }
 
     /// Takes over the pieces of sums that the peers have made.
@@ -156,6 +169,36 @@ impl TensorPlan {
             let from = unsafe { arena.elements::<T>(span) };
             copy_strided(from, block.from(), result, block.to(), &block.sizes);
         }
+    }
+
+    /// Copies the filled rows of chunks, and makes the others zeros. Returns the bytes that it has copied.
+    ///
+    /// # Safety
+    /// As for [`TensorPlan::copy`]; nobody writes the counts.
+    unsafe fn copy_filled<'a>(
+        &self,
+        filled: &FilledRows,
+        (memory, counts): (&'a Arena, Span),
+        source: impl Fn(usize) -> (&'a Arena, Span),
+        (arena, result): (&'a Arena, Span),
+    ) -> u64 {
+        let size = result.dtype.bytes() as usize;
+        // SAFETY: by the caller's contract.
+        let (counts, result) = unsafe { (memory.elements::<i32>(counts), arena.bytes_mut(result)) };
+        let (chunk, mut copied) = (filled.chunk(), 0);
+        for block in &self.moves {
+            let (arena, span) = source(block.peer);
+            // SAFETY: by the caller's contract.
+            let from = unsafe { arena.bytes(span) };
+            for [source, target] in block.chunks() {
+                let bytes = filled.filled(counts[target / chunk]) * filled.width * size;
+                let (head, rest) = result[target * size..][..chunk * size].split_at_mut(bytes);
+                head.copy_from_slice(&from[source * size..][..bytes]);
+                rest.fill(0);
+                copied += bytes as u64;
+            }
+        }
+        copied
     }
 
     /// Combines blocks.
@@ -264,6 +307,21 @@ fn combine(kind: PartialKind, into: &mut [f32], from: &[f32]) {
 }
 
 impl Move {
+    /// The starts of the runs along the last dim, in elements of the peer's tensor and of the own one.
+    fn chunks(&self) -> impl Iterator<Item = [usize; 2]> {
+        let outer = &self.sizes[..self.sizes.len() - 1];
+        (0..outer.iter().product()).map(move |mut number: usize| {
+            let mut places = [self.from, self.to];
+            for (dim, size) in outer.iter().enumerate().rev() {
+                let at = number % size;
+                places[0] += at * self.from_strides[dim];
+                places[1] += at * self.to_strides[dim];
+                number /= size;
+            }
+            places
+        })
+    }
+
     fn from(&self) -> View<'_> {
         View { offset: self.from, strides: &self.from_strides }
     }

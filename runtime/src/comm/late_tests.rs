@@ -136,14 +136,15 @@ impl Medium for LateMedium {
         half: Half,
         me: usize,
         peer: impl Fn(usize) -> PeerBuffers<'a, Arc<Arena>>,
-    ) {
+    ) -> Option<u64> {
         let (plan, peers) = (plan.clone(), located(plan, peer));
         let run = move || {
             let peer = |place: usize| peers[place].buffers();
             // SAFETY: one thread runs all streams.
-            unsafe { HostMemory::default().exchange(&(), &plan, half, me, peer) }
+            unsafe { HostMemory::default().exchange(&(), &plan, half, me, peer) };
         };
         self.device.give(*stream, Work::Run(Box::new(run)));
+        None
     }
 
     unsafe fn copy(&self, stream: &usize, (to, target): (&Arc<Arena>, Span), (from, source): (&Arc<Arena>, Span)) {

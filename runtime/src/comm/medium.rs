@@ -75,7 +75,8 @@ pub trait Medium: Sized + Send + 'static {
         None
     }
 
-    /// Makes a half of an exchange for the member `me`, in the order of the group.
+    /// Makes a half of an exchange for the member `me`, in the order of the group. Returns the bytes of rows that came, if only filled rows
+    /// move and the host knows how many.
     ///
     /// # Safety
     /// While the stream works on it, nobody writes what it reads or touches one's own results, except, where the plan is for that, the
@@ -87,7 +88,8 @@ pub trait Medium: Sized + Send + 'static {
         half: Half,
         me: usize,
         peer: impl Fn(usize) -> PeerBuffers<'a, Self::Memory>,
-    ) where
+    ) -> Option<u64>
+    where
         Self::Memory: 'a;
 
     /// Copies a tensor from the memory of one rank into that of another.

@@ -12,12 +12,14 @@ mod group;
 mod late_tests;
 mod medium;
 mod parking_lot;
+#[cfg(test)]
+mod ragged_tests;
 mod region;
 #[cfg(test)]
 mod tests;
 pub mod threads;
 
-pub use exchange::{Exchange, Move, TensorPlan};
+pub use exchange::{Exchange, FilledRows, Move, TensorPlan};
 pub use execute::HostMemory;
 pub use medium::{Half, Medium, PeerBuffers};
 pub use region::{Region, RegionPiece, assemble, extract, local_len, pieces};
@@ -78,6 +80,8 @@ pub struct Request {
     phase: Option<group::Phase>,
     /// The beginning and the end of the work of a device that is timed.
     times: [Option<Mark>; 2],
+    /// Bytes of filled rows that have come.
+    filled: Option<u64>,
 }
 
 impl Request {
@@ -90,6 +94,11 @@ impl Request {
     /// Its number among the exchanges of the group.
     pub fn number(self) -> u64 {
         self.number
+    }
+
+    /// Bytes of the rows that have come, if only filled ones move and the host knows how many, once it is complete.
+    pub fn filled_bytes(self) -> Option<u64> {
+        self.filled
     }
 
     /// The beginning and the end of its work on a device that is timed, once it is complete.

@@ -174,13 +174,13 @@ impl<M: Medium> Transport for ThreadCommunicator<M> {
         if plan.ranks.len() == 1 {
             let own = PeerBuffers { memory: self.fabric.memory(self.rank), sources, results };
             // SAFETY: the program gives the results places of their own.
-            unsafe { self.medium.exchange(&member.transfers, plan, Half::Pull, 0, |_| own) };
-            return Request { number: 0, phase: None, times: [None; 2] };
+            let filled = unsafe { self.medium.exchange(&member.transfers, plan, Half::Pull, 0, |_| own) };
+            return Request { number: 0, phase: None, times: [None; 2], filled };
         }
         let most = [&self.fabric.in_flight, &self.fabric.tensors].map(|most| most.load(Ordering::Relaxed));
         let number = member.publish(&self.medium, [sources, results], most);
         self.fabric.arrive(self.rank, &member.group, number, Phase::Published);
-        Request { number, phase: Some(Phase::Published), times: [None; 2] }
+        Request { number, phase: Some(Phase::Published), times: [None; 2], filled: None }
     }
 
     fn advance(&self, member: &GroupMember<M>, plan: &Exchange, request: &mut Request) {
@@ -221,7 +221,8 @@ impl<M: Medium> Transport for ThreadCommunicator<M> {
             }
             // SAFETY: sources change only when all have read. Results are this rank's own until all have reduced; then the pieces of others
             // in them are read by nobody.
-            unsafe { medium.exchange(stream, plan, half, member.place, peer) };
+            let filled = unsafe { medium.exchange(stream, plan, half, member.place, peer) };
+            request.filled = filled.or(request.filled);
             end(next);
             // Without a gather no member waits for the end of the pull, but the counters stay in step.
             let is_last = half == Half::Pull && !plan.gathers();

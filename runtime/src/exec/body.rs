@@ -212,13 +212,14 @@ impl<'a, C: Communicator, K> Compiler<'a, C, K> {
         let completion = self.started.iter().position(awaited).ok_or("waits for nothing")?;
         let Some(started) = self.started[completion].take() else { return Ok(()) };
         let region = |ty: &Type| Region::of(ty, self.mesh, &self.coordinates);
-        for (operand, result) in self.types(started.operands).iter().zip(self.types(results)) {
+        let moved = started.collective.moved(started.operands);
+        for (operand, result) in self.types(moved).iter().zip(self.types(results)) {
             if region(&started.collective.result_type(operand)?) != region(result) {
                 let name = started.collective.name();
                 return Err(format!("the result of `{name}` has another sharding than its type"));
             }
         }
-        if started.results.len() != started.operands.len() {
+        if started.results.len() != moved.len() {
             return Err(format!("`{}` has not one result for each operand", started.collective.name()));
         }
         let sums: Vec<Value> = results.iter().copied().filter(|&value| self.is_sum(value)).collect();

@@ -52,7 +52,8 @@ impl<C: Communicator> PendingOp<C> {
     /// Records the event of the completed exchange. A device has timed its work.
     pub(super) fn record(&self, recorder: Option<&EventRecorder>) {
         if let (Some(recorder), (kind, Some(began))) = (recorder, self.record_as) {
-            recorder.record(kind, self.request.times().unwrap_or_else(|| [began, Mark::Host(Instant::now())]));
+            let times = self.request.times().unwrap_or_else(|| [began, Mark::Host(Instant::now())]);
+            recorder.record_moved(kind, times, self.request.filled_bytes());
         }
     }
 }

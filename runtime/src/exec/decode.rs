@@ -75,6 +75,8 @@ struct ExchangeSide {
     times: (f64, f64),
     /// True if a device timed the movement itself.
     by_device: bool,
+    /// The bytes that have moved, if the step decides them.
+    bytes: Option<u64>,
 }
 
 impl<'a, C: Communicator> Decoder<'a, C> {
@@ -166,8 +168,9 @@ impl<'a, C: Communicator> Decoder<'a, C> {
         };
         let axes = self.trace.sites[site as usize].axes.clone();
         let stream = if role == ThreadRole::Main { Stream::Collectives(axes) } else { Stream::AsyncCollectives(axes) };
-        let (kind, times, by_device) = (recorded.kind, self.times(recorded), recorded.by_device);
-        let side = ExchangeSide { rank, kind, stream, site, run, times, by_device };
+        let RecordedEvent { kind, by_device, bytes, .. } = *recorded;
+        let times = self.times(recorded);
+        let side = ExchangeSide { rank, kind, stream, site, run, times, by_device, bytes };
         Some((call.plan.ranks.clone(), role, side))
     }
 
@@ -181,7 +184,9 @@ impl<'a, C: Communicator> Decoder<'a, C> {
             let before = self.trace.tracks[track as usize].events.last().map_or(0.0, Event::end);
             let start = side.times.0.max(before).min(side.times.1.max(before));
             let seconds = (side.times.1 - start).max(0.0);
-            let place = self.trace.push(track, Event { site: side.site, start, seconds, run: side.run, awaits: None });
+            let place = self
+                .trace
+                .push(track, Event { site: side.site, start, seconds, run: side.run, awaits: None, bytes: side.bytes });
             self.ranks[side.rank].places.insert(side.kind, place);
             places.push(place);
         }
@@ -236,7 +241,7 @@ impl<'a, C: Communicator> Decoder<'a, C> {
             };
             let Some(site) = self.action_site(rank, action) else { continue };
             let (kind, times, by_device) = (recorded.kind, self.times(&recorded), recorded.by_device);
-            self.join(&[ExchangeSide { rank, kind, stream, site, run: None, times, by_device }]);
+            self.join(&[ExchangeSide { rank, kind, stream, site, run: None, times, by_device, bytes: None }]);
         }
     }
 
@@ -267,7 +272,8 @@ impl<'a, C: Communicator> Decoder<'a, C> {
         let site = self.action_site(rank, action)?;
         let copy = copies.get(&action).copied();
         let (times, by_device) = (copy.unwrap_or_else(|| self.times(recorded)), copy.is_some());
-        Some((channel, ExchangeSide { rank, kind: recorded.kind, stream, site, run: None, times, by_device }))
+        let kind = recorded.kind;
+        Some((channel, ExchangeSide { rank, kind, stream, site, run: None, times, by_device, bytes: None }))
     }
 
     /// Appends the events of one thread of a rank.
@@ -303,7 +309,7 @@ impl<'a, C: Communicator> Decoder<'a, C> {
             let awaits = self.awaited(rank, recorded.kind);
             let stage = stage_of(self.model, &self.ranks[rank].coordinates);
             let track = self.trace.track(self.ranks[rank].rank as u64, stage, &stream);
-            let place = self.trace.push(track, Event { site, start, seconds: end - start, run, awaits });
+            let place = self.trace.push(track, Event { site, start, seconds: end - start, run, awaits, bytes: None });
             if let EventKind::Run(_) = recorded.kind {
                 self.ranks[rank].places.insert(recorded.kind, place);
             }

@@ -17,8 +17,8 @@ pub(super) struct EventRecorder {
     times: Arc<Mutex<Vec<Instant>>>,
 }
 
-/// An event with the marks of its start and end.
-type MarkedEvent = (EventKind, [Mark; 2]);
+/// An event with the marks of its start and end, and the bytes that it has moved if the step decides them.
+type MarkedEvent = (EventKind, [Mark; 2], Option<u64>);
 
 /// An event with its start and end.
 #[derive(Clone, Copy)]
@@ -28,6 +28,8 @@ pub(super) struct RecordedEvent {
     pub(super) end: Instant,
     /// True if a device timed it.
     pub(super) by_device: bool,
+    /// The bytes that it has moved, if the step decides them.
+    pub(super) bytes: Option<u64>,
 }
 
 /// The kind of an event. Numbers are indices of the rank program.
@@ -84,9 +86,14 @@ impl EventRecorder {
 
     /// Records an event.
     pub(super) fn record(&self, kind: EventKind, start_and_end: [Mark; 2]) {
+        self.record_moved(kind, start_and_end, None);
+    }
+
+    /// Records an event that has moved a number of bytes, if the step decides them.
+    pub(super) fn record_moved(&self, kind: EventKind, start_and_end: [Mark; 2], bytes: Option<u64>) {
         let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
         if events.len() < events.capacity() {
-            events.push((kind, start_and_end));
+            events.push((kind, start_and_end, bytes));
         }
     }
 
@@ -102,9 +109,9 @@ impl EventRecorder {
             Mark::Host(time) => Some(time),
             Mark::Device(number) => times.get(number).copied(),
         };
-        let timed = |&(kind, [start, end]): &MarkedEvent| {
+        let timed = |&(kind, [start, end], bytes): &MarkedEvent| {
             let by_device = matches!(start, Mark::Device(_));
-            Some(RecordedEvent { kind, start: time(start)?, end: time(end)?, by_device })
+            Some(RecordedEvent { kind, start: time(start)?, end: time(end)?, by_device, bytes })
         };
         // A step that failed has no times.
         self.events.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(timed).collect()

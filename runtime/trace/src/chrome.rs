@@ -81,7 +81,7 @@ fn complete(trace: &Trace, track: &Track, number: usize, event: &Event) -> Value
         arg("instance", run.instance.into());
         run.microbatch.into_iter().for_each(|microbatch| arg("microbatch", microbatch.into()));
     }
-    for (name, count) in [("bytes", site.bytes), ("flops", site.flops)] {
+    for (name, count) in [("bytes", event.bytes.unwrap_or(site.bytes)), ("flops", site.flops)] {
         if count > 0 {
             arg(name, count.into());
         }

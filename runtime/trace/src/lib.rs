@@ -23,7 +23,7 @@
 //! let mut trace = Trace { sites: vec![site], ..Trace::default() };
 //! let track = trace.track(0, 0, &Stream::Main);
 //! for start in [0.0, 3e-3] {
-//!     trace.push(track, Event { site: 0, start, seconds: 1e-3, run: None, awaits: None });
+//!     trace.push(track, Event { site: 0, start, seconds: 1e-3, run: None, awaits: None, bytes: None });
 //! }
 //! assert_eq!(trace.seconds, 4e-3);
 //!
@@ -107,6 +107,8 @@ pub struct Event {
     pub run: Option<BodyRunId>,
     /// The event that a wait waits for.
     pub awaits: Option<EventRef>,
+    /// The bytes that it has moved, if that differs between steps; those of the site otherwise.
+    pub bytes: Option<u64>,
 }
 
 /// Identity of a body invocation.

@@ -20,7 +20,7 @@ pub struct TraceSite {
     pub kind: SiteKind,
     /// Floating-point operations on one rank.
     pub flops: u64,
-    /// Bytes that a rank reads and writes, or the larger of what it gives and gets.
+    /// Bytes that a rank reads and writes, or the larger of what it gives and gets; on average, if only filled rows move.
     pub bytes: u64,
     /// The axes that it moves data over, or waits for: `tp`, `dp+tp`; empty for what moves nothing.
     pub axes: String,
@@ -72,8 +72,13 @@ pub fn body_sites(mesh: &Mesh, body: &Body) -> (TraceSite, Vec<TraceSite>) {
         BodyInstr::Fused(fused) => Some(group_site(mesh, body, fused)),
         BodyInstr::Start { token, collective, operands } => {
             let results = results_of(body, at, *token);
-            let bytes = |values: &[Value]| values.iter().map(|&v| body.values[v].ty.local_bytes(mesh)).sum::<u64>();
-            let name = format!("{} {} = {}", body.name, names(body, results), collective.name());
+            let of_tensor = |ty: &Type| {
+                let whole = ty.local_bytes(mesh);
+                collective.ragged().map_or(whole, |ragged| ragged.mean_bytes(ty, whole))
+            };
+            let bytes = |values: &[Value]| values.iter().map(|&v| of_tensor(&body.values[v].ty)).sum::<u64>();
+            let (operands, name) = (collective.moved(operands), collective.name());
+            let name = format!("{} {} = {name}", body.name, names(body, results));
             Some(TraceSite {
                 axes: axes_name(mesh, collective.over()),
                 bytes: bytes(operands).max(bytes(results)),

@@ -16,7 +16,7 @@ fn site(name: &str, kind: SiteKind) -> TraceSite {
 }
 
 fn event(site: u32, start: f64, seconds: f64) -> Event {
-    Event { site, start, seconds, run: None, awaits: None }
+    Event { site, start, seconds, run: None, awaits: None, bytes: None }
 }
 
 /// Two ranks and a message.

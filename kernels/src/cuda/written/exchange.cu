@@ -25,6 +25,20 @@ extern "C" __global__ void __launch_bounds__(256) move_block(const Run* from, Ru
     }
 }
 
+// The filled rows of chunks, as many as `counts` says of each; the others become zeros. `first` is the block's start in the target.
+extern "C" __global__ void __launch_bounds__(256) move_filled(const Run* from, Run* to, Block block, unsigned long long runs, const int* counts, unsigned long long first, unsigned long long chunk, unsigned long long row) {
+    for (unsigned long long run = FIRST_THREAD; run < runs; run += THREADS) {
+        Places at = places(&block, run);
+        unsigned long long place = first + at.to;
+        long long filled = counts[place / chunk];
+        Run one;
+        #pragma unroll
+        for (int i = 0; i < WIDTH; i++) one.at[i] = 0;
+        if ((long long)(place % chunk / row) < filled) one = from[at.from];
+        to[at.to] = one;
+    }
+}
+
 // In the order of the ranks, and rounded once.
 extern "C" __global__ void __launch_bounds__(256) combine_ranks(Peers peers, Run* to, Block block, unsigned long long runs, unsigned long long ranks) {
     for (unsigned long long run = FIRST_THREAD; run < runs; run += THREADS) {

@@ -75,10 +75,13 @@ fn cases() -> Vec<Case> {
     let dispatch = Dispatch { experts: Dim::sized(6), capacity: Dim::sized(2) };
     let by_pair = |fractional| Scaling::Yarn { factor: 8.0, low: 1.0, high: 4.0, context: 100, fractional };
     let adamw = AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8, weight_decay: 0.1 };
+    let ragged = |text| Einsum { ragged: Some(Ragged { rows: 2, mean: 2 }), ..Einsum::new(text).unwrap() };
     let mut cases = elementwise();
     cases.extend([
         case(Einsum::new("b s h, h g d -> b s g d").unwrap(), &[&[3, 4, 5], &[5, 2, 3]], &[]),
         case(Einsum::new("a b -> b").unwrap(), &[&[4, 5]], &[]),
+        case(ragged("q e c h, e h m -> q e c m"), &[&[3, 4, 5, 6], &[4, 6, 3], &[3, 4]], &[2]),
+        case(ragged("q e c h, q e c m -> e m h"), &[&[3, 4, 5, 6], &[3, 4, 5, 3], &[3, 4]], &[2]),
         case(Reduce::new(PartialKind::Sum, "a b c -> b").unwrap(), &[&[3, 4, 5]], &[]),
         case(Reduce::new(PartialKind::Max, "a b c -> a c").unwrap(), &[&[3, 4, 5]], &[]),
         case(Broadcast { equation: eq("b -> a b c"), free: dims(&[3, 7]) }, &[&[4]], &[]),

@@ -9,10 +9,10 @@ use super::memory::Arena;
 use super::runs::Runs;
 use super::stream::{Event, Stream};
 use crate::backend::{Mark, Span};
-use crate::comm::{Exchange, Half, Medium, Move, PeerBuffers, TensorPlan, ThreadRole};
+use crate::comm::{Exchange, FilledRows, Half, Medium, Move, PeerBuffers, TensorPlan, ThreadRole};
 use cudarc::driver::{CudaFunction, DeviceRepr, LaunchConfig, PushKernelArg};
 use ir::types::{DType, PartialKind};
-use kernels::cuda::exchange::{COMBINE, Combine, MOVE, PEERS, combining, moving};
+use kernels::cuda::exchange::{COMBINE, Combine, MOVE, MOVE_FILLED, PEERS, combining, moving};
 use kernels::cuda::written::BLOCK;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -33,6 +33,8 @@ pub struct DeviceMemory {
 enum Kind {
     /// Moves runs of a number of bytes.
     Move(usize),
+    /// Moves runs of a number of bytes, of filled rows.
+    MoveFilled(usize),
     /// Combines runs of a number of elements.
     Combine(DType, Combine, usize),
 }
@@ -58,6 +60,7 @@ impl DeviceMemory {
         }
         let kernel = match kind {
             Kind::Move(bytes) => self.device.kernel(&moving(bytes), MOVE, false)?,
+            Kind::MoveFilled(bytes) => self.device.kernel(&moving(bytes), MOVE_FILLED, false)?,
             Kind::Combine(dtype, combine, width) => {
                 self.device.kernel(&combining(element(dtype), combine, width), COMBINE, false)?
             }
@@ -94,6 +97,36 @@ impl DeviceMemory {
         launch.arg(&from).arg(&to).arg(&runs.block).arg(&count);
         // SAFETY: the arguments are those of the kernel; the rest is as the caller promises.
         unsafe { launch.launch(self.config(runs.count)) }.tried("launching a move").map(drop)
+    }
+
+    /// Moves the filled rows of a block's chunks, and makes the others zeros. The kernel reads their numbers when it runs, so the host waits
+    /// for nothing.
+    ///
+    /// # Safety
+    /// As of [`Stream::copy`].
+    unsafe fn move_filled(
+        &self,
+        stream: &Stream,
+        (block, filled): (&Move, &FilledRows),
+        [from, to, counts]: [u64; 3],
+        dtype: DType,
+    ) -> Result<(), Error> {
+        let size = dtype.bytes() as usize;
+        let [source, target] = [from + (block.from * size) as u64, to + (block.to * size) as u64];
+        // A run is a part of a row.
+        let runs = Runs::of(block, size, [source, target, (filled.width * size) as u64].into_iter())?;
+        if runs.count == 0 {
+            return Ok(());
+        }
+        stream.bind()?;
+        let kernel = self.kernel(Kind::MoveFilled(runs.bytes))?;
+        let [first, chunk, row] =
+            [block.to, filled.chunk(), filled.width].map(|elements| (elements * size / runs.bytes) as u64);
+        let count = runs.count as u64;
+        let mut launch = stream.stream().launch_builder(&kernel);
+        launch.arg(&source).arg(&target).arg(&runs.block).arg(&count).arg(&counts).arg(&first).arg(&chunk).arg(&row);
+        // SAFETY: the arguments are those of the kernel; the rest is as the caller promises.
+        unsafe { launch.launch(self.config(runs.count)) }.tried("launching a move of rows").map(drop)
     }
 
     /// Combines the blocks of all peers into a tensor.
@@ -139,11 +172,17 @@ impl DeviceMemory {
         &self,
         stream: &Stream,
         plan: &TensorPlan,
-        source: impl Fn(usize) -> u64,
+        (source, own): (impl Fn(usize) -> u64, impl Fn(usize) -> u64),
         (to, span): (u64, Span),
     ) -> Result<(), Error> {
         // SAFETY: as the caller promises.
         unsafe {
+            if let Some(filled) = &plan.filled {
+                let counts = own(filled.counts[1]);
+                return plan.moves.iter().try_for_each(|block| {
+                    self.move_filled(stream, (block, filled), [source(block.peer), to, counts], span.dtype)
+                });
+            }
             if let Some(kind) = plan.combine {
                 return self.combine(stream, (plan, kind), source, (to, span.dtype));
             }
@@ -201,7 +240,8 @@ impl Medium for DeviceMemory {
         half: Half,
         me: usize,
         peer: impl Fn(usize) -> PeerBuffers<'a, Arena>,
-    ) {
+    ) -> Option<u64> {
+        let own = |source: usize| at(peer(me).memory, peer(me).sources[source]);
         for (index, plan) in plan.tensors.iter().enumerate() {
             let source = |place: usize| at(peer(place).memory, peer(place).sources[index]);
             let result = |place: usize| at(peer(place).memory, peer(place).results[index]);
@@ -210,13 +250,14 @@ impl Medium for DeviceMemory {
             // SAFETY: by the caller's contract; gathered pieces are of different arenas.
             must(unsafe {
                 match half {
-                    Half::Pull => self.pull(stream, plan, source, (to, span)),
+                    Half::Pull => self.pull(stream, plan, (source, own), (to, span)),
                     Half::Gather => {
                         pieces.try_for_each(|piece| self.move_block(stream, piece, result(piece.peer), to, span.dtype))
                     }
                 }
             });
         }
+        None
     }
 
     unsafe fn copy(&self, stream: &Arc<Stream>, (to, target): (&Arena, Span), (from, source): (&Arena, Span)) {
