@@ -1,6 +1,6 @@
 //! Pass table and pass runner.
 
-use crate::passes::{annotate, build_mesh, collectives, decompose, propagate, recompute, reshard, shard};
+use crate::passes::{annotate, build_mesh, collectives, decompose, propagate, ragged, recompute, reshard, shard};
 use crate::reshard::ReshardCache;
 use cost::Cluster;
 use ir::catalogue::Code;
@@ -262,8 +262,15 @@ pub const PASSES: &[Pass] = &[
     pass(
         "collectives",
         "replace each reshard by its cheapest collectives; combine gradients into buckets",
-        "last: all shardings are known",
+        "after reshard, which marks them; all shardings are known",
         collectives::run,
+    )
+    .with_legal_operands(),
+    pass(
+        "ragged",
+        "let the exchanges of dropless experts move only the rows that tokens fill",
+        "last: a property of the collectives",
+        ragged::run,
     )
     .with_legal_operands(),
 ];
@@ -292,7 +299,7 @@ pub fn plan(
     Ok(model)
 }
 
-/// Runs the last pass over a model that all earlier passes have planned. `ways` caches reshard paths of other models on
+/// Runs the pass `collectives` over a model that all earlier passes have planned. `ways` caches reshard paths of other models on
 /// the same cluster.
 ///
 /// # Errors
