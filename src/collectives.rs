@@ -1,12 +1,12 @@
 //! The traffic of a compiled program: the collectives of each body in a step, and the messages of the pipeline.
 
 use ir::graph::Model;
-use ir::ids::{BodyId, ParamId, Value};
+use ir::ids::{BodyId, ParamId};
 use ir::mesh::{Axes, Mesh};
 use ir::ops::Collective;
-use ir::program::{Body, BodyInstr, Class, Instr, Program, Transfer};
+use ir::program::{BodyInstr, Class, Instr, Program, Transfer};
 use ir::text::File;
-use ir::types::DType;
+use ir::types::{DType, Type};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -46,8 +46,10 @@ pub struct Sent {
     pub count: u64,
     /// Bytes of the larger side of them all on a rank: operands, or results.
     pub bytes: u64,
-    /// Bytes that a rank sends: of `n` ranks `(n-1)/n` of the larger side for gathers, scatters and all-to-alls, twice as much for all-reduces
-    /// (Thakur, Rabenseifner and Gropp 2005, section 4), and all of a permute, a shift or a message.
+    /// The part of `bytes` that moves if tokens choose experts alike: of chunks of rows, those that are filled.
+    pub filled: u64,
+    /// Bytes that a rank sends of those that move. Of `n` ranks it is `(n-1)/n` of the larger side for gathers, scatters and all-to-alls, and
+    /// twice as much for all-reduces (Thakur, Rabenseifner and Gropp 2005, section 4). It is all of a permute, a shift or a message.
     pub sent: u64,
 }
 
@@ -82,7 +84,7 @@ struct Tally<'a> {
     model: &'a Model,
     mesh: &'a Mesh,
     program: &'a Program,
-    rows: BTreeMap<Key, [u64; 3]>,
+    rows: BTreeMap<Key, [u64; 4]>,
 }
 
 impl Tally<'_> {
@@ -97,8 +99,15 @@ impl Tally<'_> {
                 _ => {}
             }
         }
-        let row =
-            |((body, kind, over), [count, bytes, sent]): (Key, [u64; 3])| Sent { body, kind, over, count, bytes, sent };
+        let row = |((body, kind, over), [count, bytes, filled, sent]): (Key, [u64; 4])| Sent {
+            body,
+            kind,
+            over,
+            count,
+            bytes,
+            filled,
+            sent,
+        };
         self.rows.into_iter().map(row).collect()
     }
 
@@ -114,11 +123,18 @@ impl Tally<'_> {
                 BodyInstr::Wait { token: of, results } if of == token => Some(&results[..]),
                 _ => None,
             });
-            let [before, after] =
-                [operands, results.unwrap_or_default()].map(|values| local_bytes(self.mesh, body, values));
-            let larger = before.max(after);
+            let results = results.unwrap_or_default();
+            let larger = |of: &dyn Fn(&Type) -> u64| {
+                let sides = [collective.moved(operands), results];
+                let bytes = sides.map(|values| values.iter().map(|&value| of(&body.values[value].ty)).sum::<u64>());
+                bytes[0].max(bytes[1])
+            };
+            let whole = |ty: &Type| ty.local_bytes(self.mesh);
+            let filled =
+                |ty: &Type| collective.ragged().map_or_else(|| whole(ty), |ragged| ragged.mean_bytes(ty, whole(ty)));
+            let [bytes, filled] = [larger(&whole), larger(&filled)];
             let key = (body.name.clone(), collective.name().to_string(), named(self.mesh, collective.over()));
-            self.add(key, larger, sent(collective, self.mesh.size(collective.over()), larger));
+            self.add(key, [bytes, filled, sent(collective, self.mesh.size(collective.over()), filled)]);
         }
     }
 
@@ -137,17 +153,14 @@ impl Tally<'_> {
         };
         let pipeline = self.mesh.pipeline().map_or_else(Axes::none, Axes::one);
         let key = ("pipeline".to_string(), kind.to_string(), named(self.mesh, &pipeline));
-        self.add(key, bytes, bytes);
+        self.add(key, [bytes; 3]);
     }
 
-    fn add(&mut self, key: Key, bytes: u64, sent: u64) {
+    fn add(&mut self, key: Key, bytes: [u64; 3]) {
         let row = self.rows.entry(key).or_default();
-        *row = [row[0] + 1, row[1] + bytes, row[2] + sent];
+        row[0] += 1;
+        row[1..].iter_mut().zip(bytes).for_each(|(sum, bytes)| *sum += bytes);
     }
-}
-
-fn local_bytes(mesh: &Mesh, body: &Body, values: &[Value]) -> u64 {
-    values.iter().map(|&value| body.values[value].ty.local_bytes(mesh)).sum()
 }
 
 fn named(mesh: &Mesh, axes: &Axes) -> String {
@@ -169,12 +182,12 @@ impl fmt::Display for CollectiveReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for class in &self.classes {
             writeln!(f, "pipeline rank {}: a step of {} micro-batches", class.ranks, self.microbatches)?;
-            let mut lines: Vec<[String; 6]> = (class.rows.iter())
-                .map(|row| {
-                    let Sent { body, kind, over, count, .. } = row;
-                    [body.clone(), kind.clone(), over.clone(), count.to_string(), bytes(row.bytes), bytes(row.sent)]
-                })
-                .collect();
+            let text = |row: &Sent| {
+                let Sent { body, kind, over, count, .. } = row;
+                let [larger, filled, sent] = [row.bytes, row.filled, row.sent].map(bytes);
+                [body.clone(), kind.clone(), over.clone(), count.to_string(), larger, filled, sent]
+            };
+            let mut lines: Vec<[String; 7]> = class.rows.iter().map(text).collect();
             let total = |of: fn(&Sent) -> u64| class.rows.iter().map(of).sum::<u64>();
             let none = String::new;
             lines.push([
@@ -183,9 +196,14 @@ impl fmt::Display for CollectiveReport {
                 none(),
                 none(),
                 bytes(total(|row| row.bytes)),
+                bytes(total(|row| row.filled)),
                 bytes(total(|row| row.sent)),
             ]);
-            writeln!(f, "{}", table(["body", "collective", "over", "a step", "larger side", "sent"], &lines))?;
+            writeln!(
+                f,
+                "{}",
+                table(["body", "collective", "over", "a step", "larger side", "filled", "sent"], &lines)
+            )?;
         }
         Ok(())
     }

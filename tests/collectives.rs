@@ -1,7 +1,9 @@
 //! The collectives of each technique, counted in compiled programs, against the formulas of its authors. `BLESS=1 cargo test --test
 //! collectives` writes the table docs/collectives.md; `meshwright compile MODEL --parallel CONFIG --collectives` prints those of a program.
 
+use ir::text::File;
 use meshwright::collectives::{CollectiveReport, Sent, collectives};
+use runtime::exec::{Executor, Input, Options, StepInput};
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
@@ -160,6 +162,68 @@ const TECHNIQUES: &[Technique] = &[
     technique("pipeline parallelism", "pp=2", &[need("pipeline", "send", M, M * A, "m A, at the border of a stage")]),
 ];
 
+/// tiny-moe, with experts that drop no token.
+const DROPLESS: &str = r#"{"model_type": "mixtral", "hidden_size": 256, "intermediate_size": 256, "num_hidden_layers": 4,
+    "num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 257, "max_position_embeddings": 256,
+    "num_local_experts": 8, "num_experts_per_tok": 2}"#;
+/// Rows that two choices of 128 tokens fill, and room for all tokens at each of eight experts, of 256 elements.
+const ROUTED: u64 = 4 * 2 * 128 * 256;
+const ROOM: u64 = 4 * 8 * 128 * 256;
+
+/// The model of dropless experts on two ranks.
+fn dropless() -> File {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dropless.json");
+    fs::write(&path, DROPLESS).unwrap();
+    let file = meshwright::compile(path.to_str().unwrap()).parallel("dp=2,ep=2").batch(2 * M, 128).run();
+    file.unwrap_or_else(|why| panic!("{why}"))
+}
+
+/// Bytes of rows that the exchanges of a body have moved in a step, on average of the two ranks.
+fn moved(file: &File, body: &str) -> u64 {
+    let (model, program) = (&file.model, file.program.as_ref().expect("a program"));
+    let mut executor = Executor::load(model, program, &Options { record: true, ..Options::default() }).unwrap();
+    let input = |micro: u64| {
+        let number = |i: u64, name: &str| match name {
+            "tok" | "lab" => ((i + 977 * micro) * i % 257) as i32,
+            "pos" => (i % 128) as i32,
+            _ => 0,
+        };
+        let of_input = |input: &ir::graph::ModelInput| {
+            let name = &model.values[input.value];
+            (input.value, Input::Ints((0..input.ty.elements()).map(|i| number(i, name)).collect()))
+        };
+        model.inputs.iter().map(of_input).collect()
+    };
+    let microbatches = (0..M).map(input).collect();
+    let valid_tokens = M * 2 * 128;
+    executor.step(StepInput { microbatches, valid_tokens, loss_scale: 1.0, lr: 0.0, step: 1, update: 1 }).unwrap();
+    let trace = executor.trace(model, program);
+    let events = trace.tracks.iter().flat_map(|track| &track.events);
+    let of_body = events.filter(|event| trace.site(event).name.starts_with(body));
+    of_body.filter_map(|event| event.bytes).sum::<u64>() / 2
+}
+
+/// Rows of the table of experts that drop no token: planned, on average, and measured bytes of a layer.
+fn ragged() -> Vec<(&'static str, [u64; 3])> {
+    let file = dropless();
+    let report = collectives(&file).expect("a program");
+    let row = |body: &'static str| {
+        let is_rows = |row: &&Sent| row.body == body && row.kind == "all_to_all";
+        let row = report.classes[0].rows.iter().find(is_rows).expect("exchanges");
+        // Those of counts are exchanges, too.
+        let counts = if body == "layer.F" { LAYERS * M * 4 * 8 } else { 0 };
+        (body, [row.bytes - counts, row.filled - counts, moved(&file, body)].map(|bytes| bytes / LAYERS))
+    };
+    ["layer.F", "layer.B"].map(row).to_vec()
+}
+
+#[test]
+fn experts_that_drop_nothing_exchange_the_rows_that_tokens_fill() {
+    for (body, bytes) in ragged() {
+        assert_eq!(bytes, [2 * M * ROOM, 2 * M * ROUTED, 2 * M * ROUTED], "{body}");
+    }
+}
+
 fn report(technique: &Technique) -> CollectiveReport {
     let ranks = if technique.parallel.starts_with("dp=2") { 2 } else { 1 };
     let file = meshwright::compile(technique.model).parallel(technique.parallel).batch(ranks * M, 128).run();
@@ -222,6 +286,19 @@ larger side of a collective, operand or result. Of n ranks, each sends (n-1)/n o
             let (name, parallel) = (first(technique.name), first(&format!("`{}`", technique.parallel)));
             let _ = writeln!(text, "| {name} | {parallel} | `{body}` | `{kind}` | {count} | {formula} | {bytes} |");
         }
+    }
+    text.push_str(
+        "
+Experts that drop no token have capacity for all tokens of a group, and few come. Exchanges move filled rows alone: with `dp=2,ep=2`,
+tiny-moe's sizes and no capacity factor, on average of the ranks. Of 8 experts each token chooses 2, so that a quarter of the capacity is
+filled. Counts of rows go before the rows, once: 32 bytes of a micro-batch.
+
+| body | collective | planned capacity | filled if tokens choose alike | measured |
+| --- | --- | --- | --- | --- |
+",
+    );
+    for (body, [planned, filled, measured]) in ragged() {
+        let _ = writeln!(text, "| `{body}` | `all_to_all` | {planned} | {filled} | {measured} |");
     }
     text.push_str(
         "

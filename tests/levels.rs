@@ -46,6 +46,17 @@ fn gpt2() {
     all_levels("tiny-gpt2", &SEQUENCE_LAYOUTS, "f32");
 }
 
+/// Experts that drop no token.
+#[test]
+fn experts() {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("experts.json");
+    let config = r#"{"model_type": "mixtral", "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 257, "max_position_embeddings": 64,
+        "num_local_experts": 4, "num_experts_per_tok": 2}"#;
+    std::fs::write(&path, config).unwrap();
+    all_levels(path.to_str().unwrap(), &["dp=2,ep=2", "dp=2,tp=2,pp=2,ep=2,recompute=full:1"], "f32");
+}
+
 #[test]
 fn quantised() {
     all_levels("tiny-llama", &LAYOUTS[..2], "fp8-block");

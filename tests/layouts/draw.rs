@@ -53,15 +53,21 @@ fn config(random: &mut Random) -> (ModelConfig, bool) {
     let kv_heads = *random.pick(&[12, 4, 2]);
     let llama = LlamaConfig { kv_heads, ..llama };
     // Routing groups of 4 tokens, so that ranks may share a sequence.
-    let experts = Experts { group: Some(4), ..Experts::softmax(4, 2, 24) };
+    let experts = |count, chosen| Experts { group: Some(4), ..Experts::softmax(count, chosen, 24) };
     match random.below(5) {
         0 => (ModelConfig::Llama(llama), false),
         1 => (ModelConfig::Llama(LlamaConfig { window: Some(Window::of_all(5)), ..llama }), false),
         2 => {
-            let experts = Experts { capacity: Some(1.5), ..experts };
+            let experts = Experts { capacity: Some(1.5), ..experts(4, 2) };
             (ModelConfig::Llama(LlamaConfig { experts: Some(experts), layers: 2, ..llama }), true)
         }
-        3 => (ModelConfig::Llama(LlamaConfig { experts: Some(experts), layers: 2, ..llama }), true),
+        3 => {
+            // Of eight experts most get no token of a group, of four that each token chooses all get every one.
+            let (count, chosen) = *random.pick(&[(4, 2), (4, 1), (8, 1), (8, 3), (4, 4)]);
+            let shared = *random.pick(&[0, 0, 20]);
+            let experts = Experts { shared, ..experts(count, chosen) };
+            (ModelConfig::Llama(LlamaConfig { experts: Some(experts), layers: 2, ..llama }), true)
+        }
         _ => (gpt2, false),
     }
 }
