@@ -13,10 +13,10 @@ use super::par::{FLOPS, Par};
 /// A planned contraction whose first operand has chunks of rows.
 #[derive(Clone, Debug)]
 pub struct Filled {
-    /// For each index of both operands and the result: sizes, and strides of counts, chunks, the second operand and the result.
-    batch: (Dims, [Dims; 4]),
-    /// The other indices of chunks, with strides of counts and of chunks.
-    chunks: (Dims, [Dims; 2]),
+    /// For each index of both operands and the result: sizes, and strides of counts, the second operand and the result.
+    batch: (Dims, [Dims; 3]),
+    /// The other indices of chunks, with strides of counts.
+    chunks: (Dims, Dims),
     /// Rows of a chunk.
     rows: usize,
     /// Elements of a row of the first operand, and of a row of the result, or else of the second operand.
@@ -78,8 +78,8 @@ impl Filled {
         let others: Vec<char> = a[..rows].iter().copied().filter(|letter| !batch.contains(letter)).collect();
         let sizes_of = |letters: &[char]| letters.iter().map(|&letter| size(letter)).collect::<Dims>();
         Some(Filled {
-            batch: (sizes_of(&batch), [&a[..rows], a, b, out].map(|letters| in_tensor(letters, &batch))),
-            chunks: (sizes_of(&others), [&a[..rows], a].map(|letters| in_tensor(letters, &others))),
+            batch: (sizes_of(&batch), [&a[..rows], b, out].map(|letters| in_tensor(letters, &batch))),
+            chunks: (sizes_of(&others), in_tensor(&a[..rows], &others)),
             rows: size(a[rows]),
             width: [count(inner), count(outer)],
             keeps_rows,
@@ -101,14 +101,15 @@ impl Filled {
         copied: &mut Copied,
     ) {
         assert_eq!([counts.len(), a.len(), b.len(), out.len()], self.sizes, "sizes of counts, a, b and out");
-        let (dims, [of_counts, of_a, of_b, of_out]) = &self.batch;
+        let (dims, [of_counts, of_b, of_out]) = &self.batch;
         if !self.keeps_rows && !accumulate {
             out.fill(0.0);
         }
-        walk(dims, [of_counts, of_a, of_b, of_out], [0; 4], &mut |[counts_at, a_at, b_at, out_at]| {
-            let at = |chunk: [usize; 2]| Chunk {
-                filled: usize::try_from(counts[counts_at + chunk[0]]).unwrap_or(0).min(self.rows),
-                first: (a_at + chunk[1]) / self.width[0].max(1),
+        walk(dims, [of_counts, of_b, of_out], [0; 3], &mut |[counts_at, b_at, out_at]| {
+            // Counts have the order of chunks.
+            let at = |chunk: usize| Chunk {
+                filled: usize::try_from(counts[counts_at + chunk]).unwrap_or(0).min(self.rows),
+                first: (counts_at + chunk) * self.rows,
             };
             if self.keeps_rows {
                 self.products([a, b.skip(b_at)], &at, (out, accumulate), par, copied);
@@ -119,13 +120,13 @@ impl Filled {
     }
 
     /// Visits the chunks of a batch index.
-    fn each(&self, at: &dyn Fn([usize; 2]) -> Chunk, mut visit: impl FnMut(Chunk)) {
-        let (dims, [counts, chunks]) = &self.chunks;
-        walk(dims, [counts, chunks], [0; 2], &mut |chunk| visit(at(chunk)));
+    fn each(&self, at: &dyn Fn(usize) -> Chunk, mut visit: impl FnMut(Chunk)) {
+        let (dims, counts) = &self.chunks;
+        walk(dims, [counts], [0], &mut |[chunk]| visit(at(chunk)));
     }
 
     /// The filled rows, and the chunk that has all of them, if there is one.
-    fn rows(&self, at: &dyn Fn([usize; 2]) -> Chunk) -> (usize, Option<Chunk>) {
+    fn rows(&self, at: &dyn Fn(usize) -> Chunk) -> (usize, Option<Chunk>) {
         let (mut total, mut only) = (0, None);
         self.each(at, |chunk| {
             if chunk.filled > 0 {
@@ -139,7 +140,7 @@ impl Filled {
     /// Copies the filled rows of all chunks side by side.
     fn gather<'t>(
         &self,
-        at: &dyn Fn([usize; 2]) -> Chunk,
+        at: &dyn Fn(usize) -> Chunk,
         (from, width): (Floats<'_>, usize),
         to: &'t mut Rows,
         total: usize,
@@ -155,7 +156,7 @@ impl Filled {
 
     fn side_by_side<'t, T: Copy + Default>(
         &self,
-        at: &dyn Fn([usize; 2]) -> Chunk,
+        at: &dyn Fn(usize) -> Chunk,
         (from, width): (&[T], usize),
         to: &'t mut Vec<T>,
         total: usize,
@@ -174,7 +175,7 @@ impl Filled {
     fn products(
         &self,
         [a, b]: [Floats<'_>; 2],
-        at: &dyn Fn([usize; 2]) -> Chunk,
+        at: &dyn Fn(usize) -> Chunk,
         (out, accumulate): (&mut [f32], bool),
         par: Par,
         Copied { rows: [gathered, _], made }: &mut Copied,
@@ -211,7 +212,7 @@ impl Filled {
     fn sums(
         &self,
         [a, b]: [Floats<'_>; 2],
-        at: &dyn Fn([usize; 2]) -> Chunk,
+        at: &dyn Fn(usize) -> Chunk,
         out: &mut [f32],
         par: Par,
         Copied { rows: [left, right], .. }: &mut Copied,
@@ -298,7 +299,9 @@ mod tests {
     #[test]
     fn filled_rows_are_all_that_counts() {
         for text in ["bqech,ehm>bqecm", "bqecm,ehm>bqech", "bqecm,bqech>ehm", "bqecm,bqech>emh", "qech,qecm>ehm"] {
-            for (sizes, seed) in [([3, 2, 4, 5, 7, 6], 1), ([1, 1, 3, 9, 4, 17], 2), ([2, 1, 1, 4, 1, 3], 3)] {
+            for (sizes, seed) in
+                [([3, 2, 4, 5, 7, 6], 1), ([1, 1, 3, 9, 4, 17], 2), ([2, 1, 1, 4, 1, 3], 3), ([2, 1, 3, 4, 0, 3], 4)]
+            {
                 let size = |letter: char| sizes["bqechm".find(letter).unwrap()];
                 let letters = equation(text);
                 let dims = letters.each_ref().map(|of| of.iter().map(|&letter| size(letter)).collect::<Vec<usize>>());
