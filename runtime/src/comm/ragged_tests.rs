@@ -82,6 +82,7 @@ fn exchanged(mesh: &Mesh, (sizes, dim, over, kept): Case, dtype: DType, counts: 
             span
         });
         rank.dtype = dtype;
+        let source = rank.put(&part(&whole, &rows, mesh, number));
         let mut turn = |change: &Collective, types: [&Type; 3], source: Span, counts: [Span; 2]| {
             let plan = Exchange::plan(mesh, number, change, &types).unwrap();
             let group = rank.end.join(&plan.ranks, ThreadRole::Main).unwrap();
@@ -90,7 +91,6 @@ fn exchanged(mesh: &Mesh, (sizes, dim, over, kept): Case, dtype: DType, counts: 
             rank.finish(&group, &plan, &mut request).unwrap();
             (result, request.filled_bytes().expect("the host knows"))
         };
-        let source = rank.put(&part(&whole, &rows, mesh, number));
         let (result, came) = turn(&there, [&rows, &numbers, &exchanged], source, [before, after]);
         let (home, returned) = turn(&back, [&moved, &exchanged, &numbers], result, [after, before]);
         assert_eq!(rank.get(result), part(&filled, &moved, mesh, number), "{sizes:?} on rank {number}");
