@@ -94,6 +94,7 @@ fn shapes() -> Vec<Case> {
     let split = Reshape { dims: dims(&[2, 3, 4]) };
     let slice = Slice { dim: 1, start: 1, length: 3 };
     let pad = Pad { dim: 0, before: 1, after: 2 };
+    let ragged = Einsum { ragged: Some(Ragged { rows: 1, mean: 2 }), ..Einsum::new("e c h, e h m -> e c m").unwrap() };
     vec![
         case(
             Einsum::new("m k, k n -> m n").unwrap(),
@@ -101,12 +102,7 @@ fn shapes() -> Vec<Case> {
             &[&f(&[2, 4])],
             (1, f(&[5, 4]), "`k` is 3"),
         ),
-        case(
-            Einsum { ragged: Some(Ragged { rows: 1, mean: 2 }), ..Einsum::new("e c h, e h m -> e c m").unwrap() },
-            &[&f(&[2, 3, 4]), &f(&[2, 4, 5]), &i(&[2])],
-            &[&f(&[2, 3, 5])],
-            (2, i(&[3]), "`counts`"),
-        ),
+        case(ragged, &[&f(&[2, 3, 4]), &f(&[2, 4, 5]), &i(&[2])], &[&f(&[2, 3, 5])], (2, i(&[3]), "`counts`")),
         case(sum, &[&f(&[2, 3, 4])], &[&f(&[3])], (0, f(&[2, 3]), "rank 2")),
         case(max, &[&f(&[2, 3])], &[&f(&[2])], (0, i(&[2, 3]), "float")),
         case(broadcast, &[&f(&[2])], &[&f(&[2, 3])], (0, f(&[2, 3]), "rank 2")),
@@ -403,8 +399,7 @@ const WITHOUT_GRADIENT: [&str; 30] = [
 ];
 
 fn has_gradient(case: &Case) -> bool {
-    let is_late = |einsum: &Einsum| einsum.scaled.is_some() || einsum.ragged.is_some();
-    let is_late = matches!(&case.op, Op::Kernel(KernelOp::Einsum(einsum)) if is_late(einsum));
+    let is_late = matches!(&case.op, Op::Kernel(KernelOp::Einsum(op)) if op.scaled.is_some() || op.ragged.is_some());
     !WITHOUT_GRADIENT.contains(&case.op.name()) && !is_late
 }
 
