@@ -158,7 +158,7 @@ catalogue! {
         "block @same(%x: f32[b]) -> f32[h] {\n  return %x";
         "Return one value for each required type, in order.";
     111 SectionShape "malformed section":
-        "I takes one cotangent per float result, of the result's type. W consists of `+=` statements whose results are gradients.";
+        "I takes one cotangent per float result, of the result's type. W consists of `+=` statements whose results are gradients. G reads parameters alone, and F, I and W read its values.";
         "block @act(%x: f32[b, h]) -> f32[b, h] {\nI(%y.d: f32[b]):";
         "Give the section the arguments and statements of its kind.";
     112 BadAccumulation "invalid accumulation":
