@@ -253,11 +253,7 @@ fn of_whole_chunks(file: &File) -> Program {
                 *change = change.clone().whole();
                 stmt.operands.truncate(1);
             }
-            Op::Kernel(KernelOp::Einsum(product)) => {
-                if product.ragged.take().is_some() {
-                    stmt.operands.truncate(2);
-                }
-            }
+            Op::Kernel(KernelOp::Einsum(product)) if product.ragged.take().is_some() => stmt.operands.truncate(2),
             _ => {}
         }
     }

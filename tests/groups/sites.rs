@@ -7,7 +7,7 @@ use ir::graph::{Stmt, ValueData};
 use ir::ids::Value;
 use ir::mesh::Mesh;
 use ir::models::{Batch, Experts, Gpt2Config, LlamaConfig, ModelConfig, preset};
-use ir::ops::{KernelOp, Op};
+use ir::ops::{Einsum, KernelOp, Op};
 use ir::optimizer::Optimizer;
 use ir::options::PlanOptions;
 use ir::program::{Body, BodyInstr, BodyKind};
@@ -51,7 +51,22 @@ impl RankGroup {
 
     /// The numbers of its tensors that are not random.
     pub(crate) fn draw(&self, at: [usize; 2], i: u64) -> Option<f32> {
-        if let [stmt] = &self.fused.stmts[..] { scales(&stmt.op, at, i) } else { None }
+        let [stmt] = &self.fused.stmts[..] else { return None };
+        self.filled(stmt, at, i).or_else(|| scales(&stmt.op, at, i))
+    }
+
+    /// Numbers of filled rows, from none to all of a chunk, and zeros in the rows that are not filled.
+    fn filled(&self, stmt: &Stmt, at: [usize; 2], i: u64) -> Option<f32> {
+        let Op::Kernel(KernelOp::Einsum(Einsum { ragged: Some(ragged), .. })) = &stmt.op else { return None };
+        let sizes = self.values[stmt.operands[0]].ty.local_sizes(&self.mesh, &self.coordinates);
+        let (rows, width) = (sizes[ragged.rows], sizes[ragged.rows + 1..].iter().product::<u64>());
+        let filled = |chunk: u64| 2 * chunk % (rows + 1);
+        let is_empty = |i: u64| i / width % rows >= filled(i / width / rows);
+        match at {
+            [0, 0] => is_empty(i).then_some(0.0),
+            [0, 2] => Some(filled(i) as f32),
+            _ => None,
+        }
     }
 
     /// Text that tells it from other cases.

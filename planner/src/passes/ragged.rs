@@ -19,8 +19,8 @@ const SECTIONS: [SectionKind; 3] = [SectionKind::F, SectionKind::I, SectionKind:
 pub(crate) fn run(model: &mut Model, _: &PlanOptions, _: &Cluster) -> Result<(), PlanError> {
     for block in model.blocks.values_mut() {
         let mut routes = Routes::default();
-        routes.from_tokens(block);
-        routes.to_tokens(block);
+        routes.find_filled(block);
+        routes.find_read(block);
         routes.write(block);
     }
     Ok(())
@@ -62,7 +62,7 @@ struct Routes {
 
 impl Routes {
     /// The all-to-alls and the products of rows that a routing op fills.
-    fn from_tokens(&mut self, block: &mut Block) {
+    fn find_filled(&mut self, block: &mut Block) {
         let mut filled: HashMap<Value, (Value, u64)> = HashMap::new();
         for at in positions(block) {
             let stmt = &block[at.0].stmts[at.1].clone();
@@ -110,7 +110,7 @@ impl Routes {
     }
 
     /// The all-to-alls of rows that only ops read which read filled rows.
-    fn to_tokens(&mut self, block: &mut Block) {
+    fn find_read(&mut self, block: &mut Block) {
         // None if other ops read the value too.
         let mut readers: HashMap<Value, Option<Readers>> = HashMap::new();
         let returned = block.sections.iter().flat_map(|section| &section.ret);
