@@ -253,7 +253,10 @@ fn of_whole_chunks(file: &File) -> Program {
                 *change = change.clone().whole();
                 stmt.operands.truncate(1);
             }
-            Op::Kernel(KernelOp::Einsum(product)) if product.ragged.take().is_some() => stmt.operands.truncate(2),
+            Op::Kernel(KernelOp::Einsum(product)) if product.ragged.is_some() => {
+                product.ragged = None;
+                stmt.operands.truncate(2);
+            }
             _ => {}
         }
     }

@@ -34,7 +34,7 @@ fn numbers(kind: usize, sizes: [u64; 5], seed: u64) -> Vec<i32> {
     let number = |chunk: u64| match kind {
         0 => (next(&mut state) % (rows + 1)) as i32,
         1 => {
-            if chunk % experts == 0 {
+            if chunk.is_multiple_of(experts) {
                 rows as i32
             } else {
                 0
