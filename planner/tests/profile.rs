@@ -246,7 +246,9 @@ fn expert_parallelism_exchanges_tokens_and_divides_experts() {
         close(part.saved, alone.saved, 0.001);
         close(part.f.gemm, alone.f.gemm, 0.1);
         close(part.f.memory_bound, alone.f.memory_bound, 0.05);
-        close(part.i.ep, part.f.ep, 0.001);
+        // The forward also exchanges how many rows come.
+        assert!(part.i.ep < part.f.ep);
+        close(part.i.ep, part.f.ep, 0.05);
     }
     // 2 of 8 experts of size 14336: of the weights that a token sees three quarters are experts'.
     let seen = alone.dense + alone.experts * 2.0 / 8.0;
@@ -291,7 +293,7 @@ fn ranks_that_cut_sequences_route_their_own_tokens() {
     for (cut, whole) in [(&folded, whole(8)), (&shared, whole(4))] {
         close(cut.saved, whole.saved / 2.0, 0.3);
         close(cut.f.ep, whole.f.ep / 2.0, 0.2);
-        close(cut.i.ep, cut.f.ep, 0.001);
+        close(cut.i.ep, cut.f.ep, 0.1);
         close(cut.f.memory_bound, whole.f.memory_bound / 2.0, 0.35);
         assert_eq!((cut.w.ep, cut.flops), (0.0, whole.flops));
     }
