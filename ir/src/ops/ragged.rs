@@ -45,7 +45,7 @@ impl Collective {
         if let Collective::AllToAll { ragged, .. } = self { *ragged } else { None }
     }
 
-    /// The same collective, of whole chunks.
+    /// Returns the collective that moves whole chunks.
     #[must_use]
     pub fn whole(self) -> Collective {
         match self {

@@ -21,7 +21,7 @@ impl JobNumbers {
         self.known_under(parallel, |_| true)
     }
 
-    /// The same of the names that are known; the others are not computed.
+    /// Numbers of the names that `is_known` accepts; the others are not computed.
     pub fn known_under(&self, parallel: &ParallelConfig, is_known: impl Fn(RuleName) -> bool) -> RuleNumbers {
         RuleNumbers::of(|name| if is_known(name) { self.number(name, parallel) } else { None })
     }

@@ -35,7 +35,7 @@ struct Routing {
     choices: Value,
     /// Rows of a chunk.
     rows: u64,
-    /// How many rows are filled, of each chunk.
+    /// Value that counts the filled rows of each chunk.
     counts: Value,
     mean: u64,
 }
@@ -44,7 +44,7 @@ struct Routing {
 #[derive(Clone, Copy, PartialEq)]
 struct Readers {
     choices: Value,
-    /// How many rows are filled, and on average, if the value is on its way.
+    /// Value that counts the filled rows, and their mean, if the rows are on their way.
     counts: Option<(Value, u64)>,
 }
 

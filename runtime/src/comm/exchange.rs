@@ -124,7 +124,7 @@ impl Exchange {
 }
 
 impl TensorPlan {
-    /// The same moves, of filled rows only. The counts follow the tensors that move.
+    /// Returns the plan that moves filled rows only. The counts follow the tensors that move.
     fn of_filled_rows(mut self, ragged: Ragged, own: &Region, tensors: usize) -> TensorPlan {
         let (rows, width) = (own.sizes[ragged.rows], own.sizes[ragged.rows + 1..].iter().product());
         for block in &mut self.moves {

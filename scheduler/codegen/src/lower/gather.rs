@@ -47,7 +47,7 @@ impl Gathered {
 }
 
 impl Bodies {
-    /// How many bodies of a block read a value of its `G` in an action.
+    /// Number of bodies of a block that read a value of its `G` in an action.
     fn reading_gathered(&self, block: BlockId, kind: Kind) -> usize {
         let parts: &[BodyKind] = match kind {
             Kind::F => &[BodyKind::F],
