@@ -149,7 +149,8 @@ impl Tally<'_> {
             Transfer::SumGradient { param, .. } => ("sum", gradient(*param)),
             Transfer::ShareParam { param: id, .. } => ("share", param(*id)),
             // Copies to the host and back are between no ranks.
-            Transfer::Recv { .. } | Transfer::Offload | Transfer::Load => return,
+            Transfer::Recv { .. } => return,
+            Transfer::Offload | Transfer::Load | Transfer::LoadStates { .. } | Transfer::StoreStates { .. } => return,
         };
         let pipeline = self.mesh.pipeline().map_or_else(Axes::none, Axes::one);
         let key = ("pipeline".to_string(), kind.to_string(), named(self.mesh, &pipeline));

@@ -16,7 +16,7 @@ const SEQUENCE_LAYOUTS: [&str; 7] = [
     "dp=2,tp=2,sp=true",
     "dp=2,tp=2,pp=2,sp=true,zero=1,schedule=gpipe,offload=all",
     "tp=2,pp=2,schedule=seq1f1b",
-    "dp=2,pp=2,recompute=full:1,offload=all:1,zero=2",
+    "dp=2,pp=2,recompute=full:1,offload=all:1,offload_optimizer=true,zero=2",
     "dp=4,cp=2,cp_kind=ulysses,recompute=selective:mlp",
     "cp=2,tp=2,cp_kind=ring,pp=2",
     "dp=2,pp=2,zero=3,gather=step,recompute=full:1",

@@ -8,11 +8,12 @@
 //! [`ALIGNMENT`]. Sizes are the bounds of local shapes, so one arena serves all ranks of a class.
 //!
 //! A rank that offloads has a second arena, in host memory. The copy of a bundle has one place: its tensors are there one
-//! after the other ([`SavedLayout`]), on the host and, when it is loaded back, on the device.
+//! after the other ([`SavedLayout`]), on the host and, when it is loaded back, on the device. Offloaded states have dedicated
+//! places on the host; on the device they are a bundle of this layout.
 //!
 //! ```text
 //! frame  := 'frame' 'slot' int 'scratch' int (%id ('row' | 'slot' '+' int | 'scratch' '+' int | '=' %id)),*     at the end of a body
-//! memory := 'memory' int ('host' int)? (%id ('[' int ']' ('.' id)?)? id? int),* (';' (id int),*)?    after a class's `params`: its arena, model states, scalars
+//! memory := 'memory' int ('host' int)? (%id ('[' int ']' ('.' id)?)? id? 'host'? int),* (';' (id int),*)?    after a class's `params`: its arena, model states, scalars
 //! at     := 'at' int,*                                                    at the end of an instruction of a row
 //! ```
 
@@ -69,6 +70,8 @@ pub struct Resident {
     pub instance: u32,
     /// Its role.
     pub role: Role,
+    /// True if it is in the arena of host memory.
+    pub host: bool,
     /// Its offset in the arena.
     pub at: u64,
 }
@@ -89,7 +92,7 @@ pub struct Arena {
     /// receive (from its start on), that of the register. For a sum, at its start, the old place, or a fresh one if others
     /// hold the old. For a run: those of the results (a result that is an argument has the place of the argument), then the
     /// slot if it saves anything (any place if the slot is empty), then the scratch if it has any. For an offload, at its start,
-    /// the place in host memory; for a load, the place on the device.
+    /// the place in host memory; for a load, also of states, the place on the device.
     pub at: Vec<Vec<u64>>,
 }
 

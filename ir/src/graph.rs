@@ -390,6 +390,8 @@ pub struct Model {
     pub calls: Vec<Call>,
     /// The distinct blocks.
     pub blocks: PrimaryMap<BlockId, Block>,
+    /// True if the optimizer states that `U` alone reads are in host memory between updates.
+    pub offload_states: bool,
     /// The step graph, which differentiation adds; it runs once a step, after all micro-batches.
     pub step: Option<Step>,
     /// Comment lines before the model.

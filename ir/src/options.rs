@@ -278,6 +278,9 @@ pub struct ParallelConfig {
     pub recompute: Recompute,
     /// The saved activations that are offloaded to host memory.
     pub offload: Offload,
+    /// True if optimizer states and master copies are in host memory between updates (Ren et al. 2021, ZeRO-Offload; here the
+    /// device updates them).
+    pub offload_optimizer: bool,
     /// True to overlap tensor-parallel communication with matmuls; default: that of the stack.
     pub tp_overlap: Option<bool>,
     /// True to overlap data-parallel communication with the backward; default: that of the stack.
@@ -322,6 +325,7 @@ impl Default for ParallelConfig {
             gather: Gather::default(),
             recompute: Recompute::default(),
             offload: Offload::None,
+            offload_optimizer: false,
             tp_overlap: None,
             dp_overlap: None,
             mbs: 1,
@@ -351,6 +355,11 @@ impl ParallelConfig {
     /// True if parameters are gathered once a step: ZeRO-3 with [`Gather::Step`].
     pub fn gathers_once(&self) -> bool {
         self.zero == 3 && self.gather == Gather::Step
+    }
+
+    /// True if anything is offloaded to host memory.
+    pub fn uses_host(&self) -> bool {
+        !self.offload.is_none() || self.offload_optimizer
     }
 
     /// The degree of an axis by name.

@@ -35,6 +35,7 @@
 //!          | %token (',' %reg)* '=' 'start' 'run' .. as above
 //! transfer := 'send' '(' %reg ',' peer ')' | 'recv' '(' peer ')' ':' type | 'sum' '(' %reg ',' ranks ')'
 //!          | 'offload' '(' %reg ')' | 'load' '(' %reg ')'
+//!          | 'load_states' '(' @id ',' run ')' | 'store_states' '(' %reg ',' run ')'      run := 'call' '=' int ',' 'instance' '=' int
 //!          | 'sum_gradient' '(' held ',' ranks ')' | 'share_param' '(' held ',' 'from' '=' int ',' ranks ')'
 //! peer    := 'peer' '=' expr ',' 'tag' '=' int        ranks := 'ranks' '=' '[' int,* ']'        token := '%t' int
 //! ```
@@ -55,6 +56,9 @@
 //!
 //! `offload` copies a bundle to host memory, `load` copies it back; the wait of each gives the copy, a new bundle. Runs read
 //! bundles of device memory only. A bundle of host memory is loaded once.
+//!
+//! A `U` that saves values has these states of its parameters in host memory. `load_states` copies them to the device, as the
+//! bundle that the run of `U` reads; the run changes them there, and its own bundle has them. `store_states` copies that back.
 //!
 //! Registers and bundles share buffers: a result may be an argument, a bundle may hold one, a send leaves its register as
 //! it is. A buffer lives until its last holder is freed. An in-place update of a register (`Add`, `Sum`) takes a fresh buffer
@@ -208,7 +212,7 @@ pub struct Body {
     pub instrs: Vec<BodyInstr>,
     /// The values that it returns to the row.
     pub results: Vec<Value>,
-    /// The values that it saves for later sections.
+    /// The values that it saves for later sections; of `U`, the states that are in host memory between updates.
     pub keeps: Vec<Value>,
     /// The buffer assignment of its values, after the pass `assign_buffers`.
     pub frame: Option<Frame>,
@@ -262,6 +266,30 @@ pub enum Transfer {
     Offload,
     /// Copies a bundle of host memory back to the device.
     Load,
+    /// Copies the states of a run of `U` from host memory to the device.
+    LoadStates {
+        /// The `U`.
+        body: BodyId,
+        /// The call of the model.
+        call: usize,
+        /// The instance of the call, from 0.
+        instance: u32,
+    },
+    /// Copies the states that a run of `U` has changed to host memory.
+    StoreStates {
+        /// The call of the model.
+        call: usize,
+        /// The instance of the call, from 0.
+        instance: u32,
+    },
+}
+
+impl Transfer {
+    /// True if it is between a device and its host.
+    pub fn is_host_copy(&self) -> bool {
+        use Transfer::{Load, LoadStates, Offload, StoreStates};
+        matches!(self, Offload | Load | LoadStates { .. } | StoreStates { .. })
+    }
 }
 
 /// An instruction of a row.
@@ -390,6 +418,11 @@ impl Program {
 }
 
 impl Body {
+    /// True for a state of `U` that is in host memory between updates, and in a bundle of the device while it runs.
+    pub fn is_on_host(&self, value: Value) -> bool {
+        self.kind == BodyKind::U && self.keeps.contains(&value)
+    }
+
     /// The kernel of a compute statement.
     pub fn kernel(stmt: &Stmt) -> Option<&KernelOp> {
         match &stmt.op {

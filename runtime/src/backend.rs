@@ -194,6 +194,18 @@ pub trait Memory {
     /// # Panics
     /// If `data` has not the bytes of the place.
     fn read(&mut self, from: Span, data: &mut [u8]);
+
+    /// Writes a place of the rank's host memory ([`Backend::reserve_host`]).
+    ///
+    /// # Panics
+    /// As [`write`](Memory::write), or if no host memory was reserved.
+    fn write_host(&mut self, to: Span, data: &[u8]);
+
+    /// Reads a place of the rank's host memory, when all that was launched before is done.
+    ///
+    /// # Panics
+    /// As [`read`](Memory::read), or if no host memory was reserved.
+    fn read_host(&mut self, from: Span, data: &mut [u8]);
 }
 
 /// A device, as one thread of a rank uses it. The threads of a rank have a backend each, and share the arena.

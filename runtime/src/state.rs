@@ -6,7 +6,7 @@
 
 use crate::backend::{Memory, Span};
 use crate::comm::{Region, assemble, extract};
-use crate::host::{get, put};
+use crate::host::{numbers, stored};
 use ir::graph::{GRADIENT, Init, Model, ParamInstance};
 use ir::mesh::Mesh;
 use ir::types::Type;
@@ -14,7 +14,7 @@ use kernels::cpu::Par;
 use kernels::cpu::dropout::normals;
 use std::collections::BTreeMap;
 
-pub use ir::arena::Role;
+pub use ir::arena::{Resident, Role};
 
 /// Elements that a thread could touch while it draws a number.
 const DRAW: usize = 16;
@@ -42,8 +42,10 @@ pub struct StateSlot {
     pub ty: Type,
     /// The rank's part.
     pub region: Region,
-    /// Its location in the arena.
+    /// Its location in the arena of the device, or in that of host memory.
     pub span: Span,
+    /// True if it is in host memory.
+    pub host: bool,
     /// The instance name of the parameter.
     pub param: String,
     init: Init,
@@ -53,6 +55,31 @@ impl StateSlot {
     /// True for the f32 copy of a parameter that the optimizer updates.
     pub fn is_master(&self) -> bool {
         matches!(&self.role, Role::State(suffix) if suffix == MASTER)
+    }
+
+    /// Writes the rank's part, rounded to the format of the tensor.
+    ///
+    /// # Panics
+    /// If it has another number of elements.
+    pub fn put(&self, memory: &mut (impl Memory + ?Sized), part: &[f32]) {
+        let bytes = stored(self.span.dtype, part);
+        if self.host { memory.write_host(self.span, &bytes) } else { memory.write(self.span, &bytes) }
+    }
+
+    /// The numbers of the rank's part.
+    pub fn get(&self, memory: &mut (impl Memory + ?Sized)) -> Vec<f32> {
+        numbers(self.span.dtype, &self.bytes(memory))
+    }
+
+    /// The bytes that store the rank's part.
+    pub fn bytes(&self, memory: &mut (impl Memory + ?Sized)) -> Vec<u8> {
+        let mut bytes = vec![0; self.span.bytes()];
+        if self.host {
+            memory.read_host(self.span, &mut bytes)
+        } else {
+            memory.read(self.span, &mut bytes)
+        }
+        bytes
     }
 }
 
@@ -71,7 +98,7 @@ pub struct State {
 }
 
 impl State {
-    /// A tensor at the offset `at` in the arena; the first mention adds it.
+    /// A tensor that lives from step to step, at its place; the first mention adds it.
     ///
     /// # Errors
     /// It was mentioned with another sharding or in another place.
@@ -79,17 +106,17 @@ impl State {
         &mut self,
         model: &Model,
         coordinates: &[u64],
-        (owner, role): (ParamInstance, &Role),
+        resident: &Resident,
         ty: &Type,
-        at: u64,
     ) -> Result<&StateSlot, String> {
-        let param = &model.params[owner.0];
-        let name = name(model, owner, role);
+        let Resident { param, instance, ref role, host, at } = *resident;
+        let name = name(model, (param, instance), role);
+        let param = &model.params[param];
         let region = Region::of(ty, &model.mesh, coordinates);
         let span = Span::new(ty.dtype, at as usize, region.len());
         if let Some(known) = self.slots.iter().position(|slot| slot.name == name) {
             let known = &self.slots[known];
-            return match (known.region == region, known.span == span) {
+            return match (known.region == region, (known.span, known.host) == (span, host)) {
                 (true, true) => Ok(known),
                 (false, _) => Err(format!("`{name}` has two shardings on one rank")),
                 (true, false) => Err(format!("`{name}` has two places")),
@@ -100,8 +127,8 @@ impl State {
             Role::State(suffix) if suffix == MASTER => param.init,
             Role::State(_) | Role::Gradient => Init::Constant(0.0),
         };
-        let (role, ty, param) = (role.clone(), ty.clone(), param.instance_name(owner.1));
-        self.slots.push(StateSlot { name, role, ty, region, span, param, init });
+        let (role, ty, param) = (role.clone(), ty.clone(), param.instance_name(instance));
+        self.slots.push(StateSlot { name, role, ty, region, span, host, param, init });
         Ok(&self.slots[self.slots.len() - 1])
     }
 
@@ -141,13 +168,13 @@ impl State {
                     last = None;
                 }
             }
-            put(memory, slot.span, &part);
+            slot.put(memory, &part);
         }
     }
 
     /// All tensors and their elements.
     pub fn export(&self, memory: &mut impl Memory) -> Vec<StateShard> {
-        self.slots.iter().map(|slot| StateShard { slot: slot.clone(), data: get(memory, slot.span) }).collect()
+        self.slots.iter().map(|slot| StateShard { slot: slot.clone(), data: slot.get(memory) }).collect()
     }
 
     /// Replaces the rank's parts of the tensors that are named. A `master` that is not named follows its parameter.
@@ -160,7 +187,7 @@ impl State {
             if let Some(whole) = tensors.get(&slot.name).or(followed) {
                 let mut part = vec![0.0; slot.region.len()];
                 extract(whole, &slot.ty, &slot.region, &mut part);
-                put(memory, slot.span, &part);
+                slot.put(memory, &part);
             }
         }
     }
@@ -282,10 +309,13 @@ mod tests {
             let slots = |rank| {
                 let (mut state, mut backend) = (State::default(), Cpu::new(1));
                 let roles = [Role::Param, Role::State("m".to_string())];
-                for (role, at) in roles.iter().zip([0, 192]) {
-                    state.slot(&model, &model.mesh.coordinates(rank), (owner, role), &ty, at).unwrap();
+                // The state is in host memory.
+                for (role, host) in roles.into_iter().zip([false, true]) {
+                    let resident = Resident { param: owner.0, instance: owner.1, role, host, at: 0 };
+                    state.slot(&model, &model.mesh.coordinates(rank), &resident, &ty).unwrap();
                 }
-                backend.reserve(384).unwrap();
+                backend.reserve(192).unwrap();
+                backend.reserve_host(192).unwrap();
                 state.reset(&mut backend, 7, Par(2));
                 state.export(&mut backend)
             };

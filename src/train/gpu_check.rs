@@ -31,11 +31,12 @@ const BILLION: &str = r#"{"model_type": "llama", "hidden_size": 2048, "intermedi
 const SPEED: &str = "step, Llama 1B, bf16";
 
 /// Layouts of up to eight ranks.
-const LAYOUTS: [(&str, &str, &str); 10] = [
+const LAYOUTS: [(&str, &str, &str); 11] = [
     ("Llama", LLAMA, "dp=1"),
     ("GPT-2 with dropout", GPT2, "dp=2,tp=2"),
     ("Llama", LLAMA, "tp=2,sp=true"),
     ("Llama", LLAMA, "dp=2,zero=3"),
+    ("Llama", LLAMA, "dp=2,zero=1,offload_optimizer=true"),
     ("Llama", LLAMA, "cp=2"),
     ("Llama", LLAMA, "cp=4,cp_kind=ring"),
     ("Llama", LLAMA, "pp=2,mbs=1,schedule=zb-h1"),

@@ -209,7 +209,11 @@ fn parallel(random: &mut Random) -> String {
             "recompute={}",
             random.pick(&["none", "full", "full:1", "auto", "selective:core_attn", "selective:n"])
         ),
-        2 => format!("{}={}", random.pick(&["sp", "offload", "tp_overlap", "dp_overlap"]), random.chance(50)),
+        2 => format!(
+            "{}={}",
+            random.pick(&["sp", "offload", "offload_optimizer", "tp_overlap", "dp_overlap"]),
+            random.chance(50)
+        ),
         3 => format!("gather={}", random.pick(&["use", "step"])),
         4 => format!("cp_kind={}", random.pick(&["allgather", "ulysses", "ring"])),
         _ => format!(

@@ -111,6 +111,7 @@ fn mesh(random: &mut Random, has_experts: bool) -> (String, u64) {
     let again = *random.pick(&["full", "full:1", "selective:core_attn", "selective:mlp+layernorm", "selective:n+q"]);
     option(random, 40, format!("recompute={again}"));
     option(random, 20, "offload=true".to_string());
+    option(random, 20, "offload_optimizer=true".to_string());
     let order = *random.pick(&["dp,pp,cp,tp", "pp,tp,cp,dp", "cp,dp,tp,pp"]);
     option(random, 10, format!("rank_order={order}"));
     let sequences = *random.pick(&[2, 4, 4, 8]);

@@ -62,7 +62,8 @@ impl Parser<'_> {
                 Some("grad") => Role::Gradient,
                 Some(suffix) => Role::State(suffix.to_string()),
             };
-            residents.push(Resident { param, instance, role, at: self.int("bytes")? });
+            let host = self.eat("host");
+            residents.push(Resident { param, instance, role, host, at: self.int("bytes")? });
             if !self.eat(",") {
                 break;
             }

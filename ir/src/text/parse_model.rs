@@ -76,13 +76,14 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// `model @name(inputs) { calls }`
+    /// `model @name(inputs) offload_states { calls }`
     pub(super) fn model(&mut self) -> Parsed<()> {
         self.expect("model")?;
         self.scope = Scope::default();
         self.model.name = self.take(Kind::At, "the model's name")?.to_string();
         self.expect("(")?;
         self.list(")", |p| p.model_input())?;
+        self.model.offload_states = self.eat("offload_states");
         self.expect("{")?;
         while !self.done() && !self.at("}") {
             let place = self.place();

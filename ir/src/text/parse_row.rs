@@ -18,6 +18,10 @@ struct RowRegisters {
     coming: HashMap<Token, Option<Type>>,
 }
 
+/// The names of transfers.
+const TRANSFERS: [&str; 9] =
+    ["send", "recv", "sum", "sum_gradient", "share_param", "offload", "load", "load_states", "store_states"];
+
 /// Names of results with their places.
 type Names<'s> = Vec<(&'s str, Span)>;
 
@@ -103,7 +107,7 @@ impl<'s> Parser<'s> {
             }
             () if self.at("run") => self.run(program, row, None, &names),
             () if self.at("start") && self.ahead_is(1, "run") => self.start_run(program, row, &names),
-            () if self.at("start") => self.start(row, &names),
+            () if self.at("start") => self.start(program, row, &names),
             () if self.at("wait") => self.wait(row, &names),
             () => Err(self.expected("`feed`, `loss_grad`, `run`, `start` or `wait`")),
         }
@@ -198,7 +202,7 @@ impl<'s> Parser<'s> {
     }
 
     /// `%t0 = start send(%x, peer=$pp+1, tag=0)`
-    fn start(&mut self, row: &mut RowRegisters, names: &Names<'s>) -> Parsed<Instr> {
+    fn start(&mut self, program: &Program, row: &mut RowRegisters, names: &Names<'s>) -> Parsed<Instr> {
         let token = self.row_token(names)?;
         self.expect("start")?;
         let span = self.span();
@@ -239,13 +243,33 @@ impl<'s> Parser<'s> {
                 row.coming.insert(token, None);
                 if name == "load" { Transfer::Load } else { Transfer::Offload }
             }
+            "load_states" => {
+                let body = self.body_named(program)?;
+                let (call, instance) = self.states()?;
+                row.coming.insert(token, None);
+                Transfer::LoadStates { body, call, instance }
+            }
+            "store_states" => {
+                operand = Some(self.reg(row)?);
+                let (call, instance) = self.states()?;
+                Transfer::StoreStates { call, instance }
+            }
             _ => {
-                let known =
-                    ["send", "recv", "sum", "sum_gradient", "share_param", "offload", "load"].map(str::to_string);
+                let known = TRANSFERS.map(str::to_string);
                 return Err(self.unknown(Code::BadBody, span, format!("there is no transfer `{name}`"), name, &known));
             }
         };
         Ok(Instr::Start { token, transfer, operand })
+    }
+
+    /// `, call=0, instance=3)`
+    fn states(&mut self) -> Parsed<(usize, u32)> {
+        self.expect(",")?;
+        let call = self.field("call")?;
+        self.expect(",")?;
+        let instance = self.field("instance")?;
+        self.expect(")")?;
+        Ok((call, instance))
     }
 
     /// `peer=$pp+1, tag=0)`

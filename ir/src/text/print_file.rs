@@ -83,7 +83,8 @@ fn print_model(printer: &Printer<'_>, model: &Model) -> String {
         let kind = if input.kind == ArgKind::Const { "const" } else { "input" };
         format!("%{}: {kind} {}", model.values[input.value], printer.ty(&input.ty, &Default::default()))
     });
-    let head = wrap(&format!("model @{}(", model.name), &inputs.collect::<Vec<_>>(), ") {", "");
+    let tail = if model.offload_states { ") offload_states {" } else { ") {" };
+    let head = wrap(&format!("model @{}(", model.name), &inputs.collect::<Vec<_>>(), tail, "");
     let width = model.calls.iter().map(|call| print_results(model, call).len()).max().unwrap_or(0);
     let calls = model.calls.iter().map(|call| print_call(model, call, width));
     format!("{head}\n{}}}\n", calls.collect::<String>())

@@ -98,7 +98,7 @@ impl Printer<'_> {
                 format!("{left}run @{name} call={call} instance={instance}{microbatch}{first} ({args}{bundles}){keep}")
             }
             Instr::Start { token, transfer, operand } => {
-                format!("%{token} = start {}", self.transfer(model, transfer, operand.map(reg)))
+                format!("%{token} = start {}", self.transfer(model, program, transfer, operand.map(reg)))
             }
             Instr::Wait { token, result: Some(result) } => format!("{} = wait %{token}", reg(*result)),
             Instr::Wait { token, result: None } => format!("wait %{token}"),
@@ -108,7 +108,7 @@ impl Printer<'_> {
         }
     }
 
-    fn transfer(&self, model: &Model, transfer: &Transfer, operand: Option<String>) -> String {
+    fn transfer(&self, model: &Model, program: &Program, transfer: &Transfer, operand: Option<String>) -> String {
         let operand = operand.unwrap_or_default();
         let list = numbers;
         match transfer {
@@ -128,6 +128,12 @@ impl Printer<'_> {
             }
             Transfer::Offload => format!("offload({operand})"),
             Transfer::Load => format!("load({operand})"),
+            Transfer::LoadStates { body, call, instance } => {
+                format!("load_states(@{}, call={call}, instance={instance})", program.bodies[*body].name)
+            }
+            Transfer::StoreStates { call, instance } => {
+                format!("store_states({operand}, call={call}, instance={instance})")
+            }
         }
     }
 }
@@ -154,11 +160,12 @@ fn print_frame(frame: &Frame, body: &Body) -> String {
 fn print_arena(model: &Model, arena: &Arena) -> String {
     let held = arena.residents.iter().map(|held| {
         let name = print_instance(model, held.param, held.instance);
-        match &held.role {
-            Role::Param => format!("{name} {}", held.at),
-            Role::Gradient => format!("{name} grad {}", held.at),
-            Role::State(suffix) => format!("{name} {suffix} {}", held.at),
-        }
+        let role = match &held.role {
+            Role::Param => String::new(),
+            Role::Gradient => " grad".to_string(),
+            Role::State(suffix) => format!(" {suffix}"),
+        };
+        format!("{name}{role}{} {}", if held.host { " host" } else { "" }, held.at)
     });
     let mut items: Vec<String> = held.collect();
     if let (Some(last), false) = (items.last_mut(), arena.scalars.is_empty()) {

@@ -31,6 +31,7 @@
 //! | `added-twice` | a sum has each part once |
 //! | `wrong-bundle` | bundles come from the same call and instance, and hold the saved values that the body reads |
 //! | `offload` | runs and offloads read bundles of device memory; each bundle of host memory is loaded once |
+//! | `states` | states in host memory are loaded once, changed by their `U` alone, and stored once |
 //! | `missing-run`, `duplicate-run` | each section runs once per instance and micro-batch, alone or in `B`; R and U once per instance; G once per instance and rank |
 //! | `first` | the first W or B of an instance, and no other, is marked |
 //! | `step-order` | R, and sums over holders, after the last W or B that adds to a gradient; N after the wait of each R, U after N, no micro-batch and no G after U |
@@ -56,6 +57,7 @@ mod partials;
 mod registers;
 mod signatures;
 mod statements;
+mod states;
 mod trace;
 
 pub use memory::peak_bytes;
@@ -152,7 +154,10 @@ pub fn check(model: &Model, program: &Program, limit: Option<u64>) -> Result<(),
         let order = meetings::check(model, program, &mut found);
         if let (Some(order), true) = (order, found.is_empty()) {
             trace::check(model, program, &order, &mut found);
-            (0..program.classes.len()).for_each(|index| in_flight::check(model, program, index, &mut found));
+            for index in 0..program.classes.len() {
+                in_flight::check(model, program, index, &mut found);
+                states::check(program, index, &mut found);
+            }
             found.extend(limit.into_iter().flat_map(|limit| memory::check(model, program, limit)));
         }
     }

@@ -45,6 +45,8 @@ pub enum RuleName {
     Gather,
     /// 1 if saved activations are offloaded.
     Offload,
+    /// 1 if optimizer states are in host memory between updates.
+    OffloadOptimizer,
     /// 0: nothing is recomputed; 1: parts of layers; 2: layers.
     Recompute,
     /// Tokens of a sequence.
@@ -59,7 +61,7 @@ pub enum RuleName {
 
 impl RuleName {
     /// All names, as rules write them.
-    pub const ALL: [(&str, RuleName); 23] = [
+    pub const ALL: [(&str, RuleName); 24] = [
         ("dp", RuleName::Dp),
         ("tp", RuleName::Tp),
         ("pp", RuleName::Pp),
@@ -78,6 +80,7 @@ impl RuleName {
         ("groups", RuleName::Groups),
         ("gather", RuleName::Gather),
         ("offload", RuleName::Offload),
+        ("offload_optimizer", RuleName::OffloadOptimizer),
         ("recompute", RuleName::Recompute),
         ("seq", RuleName::Seq),
         ("layers", RuleName::Layers),

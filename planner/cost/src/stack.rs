@@ -123,6 +123,8 @@ pub struct StackTraits {
     pub sums_groups_once: bool,
     /// True if the sums of gradients over ranks have memory of their own until the update.
     pub sums_apart: bool,
+    /// True if processors of the host update the states that are offloaded: gradients go there, and parameters come back.
+    pub updates_on_host: bool,
     /// True if all-gathers and reduce-scatters run level by level if that is faster than one ring.
     pub hierarchical: bool,
     /// Partition of the blocks into stages, if the configuration does not set it.
@@ -215,6 +217,7 @@ impl Default for StackTraits {
             scatters_narrow: false,
             sums_groups_once: false,
             sums_apart: false,
+            updates_on_host: false,
             hierarchical: true,
             cut: Cut::default(),
             hop: 0.0,

@@ -33,6 +33,8 @@ pub struct Supports {
     pub offload: Option<bool>,
     /// Activation offload of some layers of each stage.
     pub offload_layers: Option<bool>,
+    /// Optimizer states in host memory between updates.
+    pub offload_optimizer: Option<bool>,
     /// Conditions on combinations of options, by name. A file that extends another may restate one.
     pub rules: BTreeMap<String, Rule>,
     /// Source of each key and each rule: the comment before it in the file.

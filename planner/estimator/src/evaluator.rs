@@ -60,10 +60,18 @@ impl Evaluator {
         &self.database.plans.source
     }
 
-    /// Returns `true` if devices can offload: the host and its memory are known, and the stack supports offloading.
+    /// Returns `true` if devices can offload activations: the host and its memory are known, and the stack supports it.
     pub fn offloads(&self) -> bool {
-        let has_host = self.cluster.host_bandwidth() > 0.0 && self.cluster.host.is_some();
-        has_host && self.stack().supports.offload != Some(false)
+        self.has_host() && self.stack().supports.offload != Some(false)
+    }
+
+    /// Returns `true` if devices can offload optimizer states.
+    pub fn offloads_optimizer(&self) -> bool {
+        self.has_host() && self.stack().supports.offload_optimizer != Some(false)
+    }
+
+    fn has_host(&self) -> bool {
+        self.cluster.host_bandwidth() > 0.0 && self.cluster.host.is_some()
     }
 
     /// The software.

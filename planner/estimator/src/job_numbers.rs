@@ -27,7 +27,9 @@ impl JobNumbers {
     }
 
     fn number(&self, name: RuleName, parallel: &ParallelConfig) -> Option<u64> {
-        let ParallelConfig { dp, tp, pp, cp, ep, etp, cp_kind, sp, zero, shard, mbs, offload, .. } = *parallel;
+        let ParallelConfig {
+            dp, tp, pp, cp, ep, etp, cp_kind, sp, zero, shard, mbs, offload, offload_optimizer, ..
+        } = *parallel;
         let is = |truth: bool| Some(u64::from(truth));
         match name {
             RuleName::Dp => Some(dp),
@@ -48,6 +50,7 @@ impl JobNumbers {
             RuleName::Groups => is(zero > 0 && shard.is_some_and(|shard| shard < dp * cp)),
             RuleName::Gather => is(parallel.gathers_once()),
             RuleName::Offload => is(!offload.is_none()),
+            RuleName::OffloadOptimizer => is(offload_optimizer),
             RuleName::Recompute => Some(match &parallel.recompute {
                 Recompute::None => 0,
                 Recompute::Selective(_) | Recompute::Auto => 1,

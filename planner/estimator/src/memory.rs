@@ -23,6 +23,8 @@ pub struct ModelStates {
     pub gradients: f64,
     /// Master copies and optimizer states.
     pub optimizer: f64,
+    /// Those in host memory.
+    pub host: f64,
 }
 
 impl ModelStates {
@@ -37,10 +39,11 @@ impl ModelStates {
             parameters: on_rank(recipe.parameter, 3),
             gradients: on_rank(recipe.gradient, 2),
             optimizer: on_rank(recipe.master + recipe.states, 1),
+            host: 0.0,
         }
     }
 
-    /// Sum of all states.
+    /// Sum of all states on the device.
     pub fn total(&self) -> f64 {
         self.parameters + self.gradients + self.optimizer
     }
@@ -50,6 +53,9 @@ impl ModelStates {
 pub(super) fn states(elements: SplitByExperts, replicas: &Replicas<'_>) -> ModelStates {
     let (recipe, facts) = (replicas.platform.recipe, &replicas.platform.stack.facts);
     let mut states = ModelStates::of(elements, replicas.parts(), replicas.zero, recipe);
+    if replicas.offloads_states {
+        states.host = std::mem::take(&mut states.optimizer);
+    }
     states.optimizer += facts.update_bytes * (elements / replicas.state_parts()).total();
     if facts.casts_gathered && replicas.zero > 2 && recipe.master > 0.0 {
         states.parameters = 0.0;
@@ -106,6 +112,8 @@ impl OrderedStages<'_> {
         let before = facts.context + communicators(parallel, platform);
         let before_update = states.total() + activations + logits + buffers;
         let update = updating(elements, replicas, platform.recipe) + replicas.sums_apart(elements);
+        let moved = if facts.updates_on_host { 0.0 } else { states.host };
+        let update = update + moving(&own().collect::<Vec<_>>(), moved, elements);
         let needed = before_update.max(states.total() + update);
         let buffers = buffers + needed - before_update;
         // Tensors are held only while there is free memory; without it the CPU waits for the device.
@@ -124,9 +132,24 @@ impl OrderedStages<'_> {
             allocated: allocated / GIB,
             reserved: reserved / GIB,
             device: device / GIB,
-            host: rank.offloaded / GIB,
+            host: (rank.offloaded + states.host) / GIB,
         }
     }
+}
+
+/// Blocks whose states are on the device at once if they are in host memory between updates: one is updated while the states of
+/// the next come and those of the one before leave.
+const MOVING: f64 = 3.0;
+
+/// Bytes of states on the device during the update, of `host` bytes of all blocks in host memory.
+fn moving(own: &[&StageCost], host: f64, elements: SplitByExperts) -> f64 {
+    if host == 0.0 {
+        return 0.0;
+    }
+    let most = |of: fn(&StageCost) -> BlockPeak| own.iter().map(|load| of(load).elements).fold(0.0, f64::max);
+    let (layer, end) = (most(|load| load.layer), most(|load| load.end));
+    let at_once = (MOVING * layer).max(end + (MOVING - 1.0) * layer);
+    host * (at_once / elements.total()).min(1.0)
 }
 
 /// Layers whose offloaded activations are on the device at once: one runs while the copy of its neighbour is on its way.

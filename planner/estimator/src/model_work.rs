@@ -102,9 +102,15 @@ impl ModelWork {
     }
 
     /// Lower bound over all configurations on a number of devices between `fewest` and `most`: each state is stored once.
-    pub fn of_devices(&self, [fewest, most]: [u64; 2], sequences: u64, platform: &Platform<'_>) -> StepCost {
+    pub fn of_devices(
+        &self,
+        [fewest, most]: [u64; 2],
+        offload_optimizer: bool,
+        sequences: u64,
+        platform: &Platform<'_>,
+    ) -> StepCost {
         let seconds = self.seconds(most, sequences, platform) * platform.stragglers(fewest);
-        let parallel = ParallelConfig { dp: most, zero: 3, ..ParallelConfig::default() };
+        let parallel = ParallelConfig { dp: most, zero: 3, offload_optimizer, ..ParallelConfig::default() };
         let replicas = Replicas::new(&parallel, 1, platform);
         let elements = SplitByExperts { dense: self.elements.total(), experts: 0.0 };
         let facts = &platform.stack.facts;

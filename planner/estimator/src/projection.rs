@@ -140,6 +140,7 @@ impl BlockConfig {
             zero: _,
             shard: _,
             gather: _,
+            offload_optimizer: _,
             dp_overlap: _,
             schedule: _,
             vp: _,
@@ -243,6 +244,7 @@ pub(super) struct AverageRankConfig {
     sp: bool,
     recompute: Recompute,
     offload: Offload,
+    offload_optimizer: bool,
     tp_overlap: Option<bool>,
     dp_overlap: Option<bool>,
     rank_order: Arc<[String]>,
@@ -286,6 +288,7 @@ impl AverageRankConfig {
             sp,
             ref recompute,
             offload,
+            offload_optimizer,
             tp_overlap,
             dp_overlap,
             ref rank_order,
@@ -311,6 +314,7 @@ impl AverageRankConfig {
             sp,
             recompute: recompute.clone(),
             offload,
+            offload_optimizer,
             tp_overlap,
             dp_overlap,
             rank_order: Arc::clone(rank_order),
@@ -329,7 +333,7 @@ impl AverageRankConfig {
     /// Configuration with these fields, and defaults otherwise.
     pub(super) fn parallel(&self) -> ParallelConfig {
         let AverageRankConfig { dp, tp, pp, cp, ep, etp, mbs, zero, shard, gather, cp_kind, .. } = *self;
-        let AverageRankConfig { sp, offload, tp_overlap, dp_overlap, ref recompute, ref rank_order, .. } = *self;
+        let AverageRankConfig { sp, offload, offload_optimizer, tp_overlap, dp_overlap, ref rank_order, .. } = *self;
         ParallelConfig {
             dp,
             tp,
@@ -343,8 +347,9 @@ impl AverageRankConfig {
             gather,
             cp_kind,
             sp,
-            recompute: recompute.clone(),
+            recompute: self.recompute.clone(),
             offload,
+            offload_optimizer,
             tp_overlap,
             dp_overlap,
             rank_order: Arc::clone(rank_order),

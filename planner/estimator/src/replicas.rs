@@ -15,6 +15,8 @@ pub(super) struct Replicas<'a> {
     pub(super) zero: u8,
     /// `true` if parameters are gathered once a step and stay so.
     pub(super) gathers_once: bool,
+    /// `true` if optimizer states are in host memory between updates.
+    pub(super) offloads_states: bool,
     /// `true` if communication overlaps with compute.
     hides: bool,
     groups: SplitByExperts<ReplicaGroups>,
@@ -78,7 +80,7 @@ impl<'a> Replicas<'a> {
         let stays_whole = microbatches > 1 && (facts.accumulates_whole || facts.pipelines_whole && parallel.pp > 1);
         let zero = if stays_whole { parallel.zero.min(1) } else { parallel.zero };
         let gathers_once = zero == 3 && parallel.gathers_once();
-        Replicas { platform, zero, gathers_once, hides, groups }
+        Replicas { platform, zero, gathers_once, offloads_states: parallel.offload_optimizer, hides, groups }
     }
 
     /// Number of ranks among which ZeRO shards a copy.

@@ -178,7 +178,7 @@ pub struct TimeShares {
     pub optimizer: f64,
     /// Waiting for the CPU to launch kernels.
     pub launch: f64,
-    /// Waiting for copies to host memory and back.
+    /// Waiting for copies to host memory and back, of activations and of optimizer states.
     #[serde(default)]
     pub host: f64,
     /// Waiting for a core or a GPU, if devices share it.
@@ -260,7 +260,7 @@ pub struct StageMemory {
     pub reserved: f64,
     /// Device memory: reserved memory, CUDA context and communicator buffers.
     pub device: f64,
-    /// Offloaded activations in host memory; 0 without `offload`.
+    /// Offloaded activations and optimizer states in host memory; 0 without offloading.
     #[serde(default)]
     pub host: f64,
 }

@@ -48,6 +48,7 @@ fn options_beyond(parallel: &ParallelConfig, stack: &Stack) -> Vec<Beyond> {
         gather,
         ref stages,
         offload,
+        offload_optimizer,
         ..
     } = *parallel;
     let mut items = Vec::new();
@@ -74,6 +75,8 @@ fn options_beyond(parallel: &ParallelConfig, stack: &Stack) -> Vec<Beyond> {
     lacks("offload", format!("offload={offload}"), !offload.is_none(), has(supports.offload));
     let some = matches!(offload, Offload::All(Some(_))) && has(supports.offload);
     lacks("offload_layers", format!("offload={offload}"), some, has(supports.offload_layers));
+    let states = has(supports.offload_optimizer);
+    lacks("offload_optimizer", format!("offload_optimizer={offload_optimizer}"), offload_optimizer, states);
     lacks("recompute", format!("recompute={recompute}"), true, supports.lacks(recompute).is_empty());
     items
 }
@@ -150,6 +153,7 @@ fn is_known(name: RuleName, keys: &[&str]) -> bool {
         RuleName::Groups => &["zero", "shard", "dp", "cp"],
         RuleName::Gather => &["zero", "gather"],
         RuleName::Offload => &["offload"],
+        RuleName::OffloadOptimizer => &["offload_optimizer"],
         RuleName::Recompute => &["recompute"],
         RuleName::Seq | RuleName::Layers | RuleName::KvHeads | RuleName::Experts => &[],
     };

@@ -40,6 +40,7 @@ impl OrderedStages<'_> {
         let mut shares = shares(&flow.ranks[last], loads);
         shares.dp += after[last].exchange.reduce + after[last].exchange.gather + tied;
         shares.optimizer = after[last].optimizer;
+        shares.host += after[last].host;
         shares.bubble += updated - after[last].update();
         shares.cores = seconds - path;
         shares.other = path - work;
@@ -104,15 +105,19 @@ impl Own {
 struct After {
     exchange: Exchange,
     optimizer: f64,
+    /// Seconds in which the update waits for states to come from host memory, or to go there.
+    host: f64,
 }
 
 impl After {
     fn of(own: Own, parallel: &ParallelConfig, replicas: &Replicas<'_>) -> After {
         let Own { elements, tensors, compute } = own;
         let updated = if parallel.zero > 0 { elements / replicas.parts() } else { elements };
+        let optimizer = optimizer(updated.total(), replicas.platform);
         After {
             exchange: replicas.exchange(elements, tensors, compute),
-            optimizer: optimizer(updated.total(), replicas.platform),
+            optimizer,
+            host: if replicas.offloads_states { waits(updated.total(), optimizer, replicas.platform) } else { 0.0 },
         }
     }
 
@@ -121,7 +126,7 @@ impl After {
     }
 
     fn update(&self) -> f64 {
-        self.optimizer + self.exchange.gather
+        self.optimizer + self.host + self.exchange.gather
     }
 }
 
@@ -133,6 +138,22 @@ pub(super) fn optimizer(elements: f64, platform: &Platform<'_>) -> f64 {
     let parameter = if recipe.master > 0.0 { recipe.parameter } else { 2.0 * recipe.parameter };
     let states = 2.0 * (recipe.master + recipe.states) + 4.0 * recipe.widened;
     platform.copy(elements * (2.0 * recipe.gradient + states + parameter))
+}
+
+/// Seconds that the update of some elements takes longer if their states are in host memory. Copies both ways overlap with the
+/// update and with each other: of states that come and go, or of gradients and parameters where the host updates. The host reads
+/// and writes its states, reads gradients and writes parameters, at its share of the node's bandwidth.
+fn waits(elements: f64, optimizer: f64, platform: &Platform<'_>) -> f64 {
+    let Platform { cluster, recipe, .. } = *platform;
+    let states = elements * (recipe.master + recipe.states);
+    if !platform.stack.facts.updates_on_host {
+        return (cluster.host_copy(states as u64) - optimizer).max(0.0);
+    }
+    let copied = elements * recipe.gradient.max(recipe.parameter);
+    let touched = 2.0 * states + elements * (recipe.gradient + recipe.parameter);
+    let share = cluster.host.and_then(|host| Some(host.bandwidth? / host.devices as f64));
+    let update = share.map_or(0.0, |share| touched / share);
+    (update.max(cluster.host_copy(copied as u64)) - optimizer).max(0.0)
 }
 
 /// Seconds of reducing the gradients of parameters that the first and the last stage share.

@@ -2,7 +2,7 @@
 //! activations whose recomputation is free. `recompute=auto` leaves the choice to an estimate, and nothing is recomputed here.
 //!
 //! It also marks the calls whose saved activations are offloaded to host memory. Of layers counted by stage (`all:2`) it marks the
-//! first of the model, and stage assignment then those of each stage.
+//! first of the model, and stage assignment then those of each stage. Optimizer states in host memory are a mark of the model.
 //!
 //! The pass is idempotent, so any dump can continue. If only the first layers of each stage are recomputed (`full:2`),
 //! a layer has two variants from here on. Stage assignment later decides which calls use which variant; until then the
@@ -27,6 +27,7 @@ pub(crate) fn run(model: &mut Model, options: &PlanOptions, _: &Cluster) -> Resu
     if model.is_fully_specified() && model.has_mesh {
         return Ok(());
     }
+    model.offload_states |= options.parallel.offload_optimizer;
     match options.parallel.offload {
         Offload::None | Offload::Auto => {}
         Offload::All(None) => offload_all(model),

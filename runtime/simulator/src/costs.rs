@@ -100,7 +100,7 @@ pub(super) fn row(
     let cost = |at: usize| {
         let site = instr_site(model, program, class, at)?;
         let seconds = match &class.instrs[at] {
-            Instr::Start { transfer: Transfer::Offload | Transfer::Load, .. } => cluster.host_copy(site.bytes),
+            Instr::Start { transfer, .. } if transfer.is_host_copy() => cluster.host_copy(site.bytes),
             Instr::Start { transfer, operand, .. } => seconds_of_transfer(model, class, cluster, transfer, *operand),
             Instr::Feed { .. } | Instr::Add { .. } => site.bytes as f64 / cluster.device.memory_bandwidth,
             _ => 0.0,
@@ -129,6 +129,6 @@ fn seconds_of_transfer(
         Transfer::ShareParam { ranks, .. } => {
             seconds_of_message(link, bytes) + ranks.len().saturating_sub(2) as f64 * link.latency
         }
-        Transfer::Offload | Transfer::Load => 0.0,
+        Transfer::Offload | Transfer::Load | Transfer::LoadStates { .. } | Transfer::StoreStates { .. } => 0.0,
     }
 }

@@ -162,8 +162,8 @@ impl<'a> Simulation<'a> {
             Transfer::Sum { ranks } | Transfer::SumGradient { ranks, .. } | Transfer::ShareParam { ranks, .. } => {
                 self.exchanges.sum(ranks, rank, cost)
             }
-            Transfer::Offload => return self.copy(rank, token, &Stream::Offloads, cost),
-            Transfer::Load => return self.copy(rank, token, &Stream::Loads, cost),
+            Transfer::Offload | Transfer::StoreStates { .. } => return self.copy(rank, token, &Stream::Offloads, cost),
+            Transfer::Load | Transfer::LoadStates { .. } => return self.copy(rank, token, &Stream::Loads, cost),
         };
         self.ranks[rank].in_flight.insert(token, InFlight::Exchange(arrival.number));
         if arrival.complete {

@@ -3,6 +3,7 @@
 use super::body::Extent;
 use super::rank_program::Action;
 use super::row::{InFlight, RowLoader};
+use super::run::Binding;
 use crate::backend::{Backend, HostCopy, HostDirection, Span};
 use crate::comm::Communicator;
 use ir::arena::SavedLayout;
@@ -15,6 +16,8 @@ pub(super) enum CopiedBundle {
     Host(BodyId, u64),
     /// The places of its values on the device.
     Device(BodyId, HashMap<Value, u64>),
+    /// States are at their dedicated places in host memory.
+    Stored,
 }
 
 impl<B: Backend, C: Communicator> RowLoader<'_, '_, B, C> {
@@ -45,9 +48,50 @@ impl<B: Backend, C: Communicator> RowLoader<'_, '_, B, C> {
             host: (host + tensor.offset) as usize,
         };
         let copies = layout.tensors.iter().map(copy).collect();
+        let copied = CopiedBundle::Device(maker, self.loaded(maker, &layout, at));
+        Ok(self.copies(copies, HostDirection::Load, copied))
+    }
+
+    /// Starts the copy of the states of a run of `U` to the device, to the place that the instruction states.
+    ///
+    /// # Errors
+    /// The states have no places in host memory.
+    pub(super) fn load_states(&mut self, instr: usize, body: BodyId, run: (usize, u32)) -> Result<InFlight<C>, String> {
+        let (at, layout) = (self.places.one(instr)?, self.layout(body)?);
+        let mut copies = Vec::new();
+        for tensor in &layout.tensors {
+            let host = self.state_on_host(body, run, tensor.value)?;
+            copies.push(HostCopy { span: Span { offset: (at + tensor.offset) as usize, ..host }, host: host.offset });
+        }
+        let copied = CopiedBundle::Device(body, self.loaded(body, &layout, at));
+        Ok(self.copies(copies, HostDirection::Load, copied))
+    }
+
+    /// Starts the copy of the states that a run of `U` has changed to their places in host memory.
+    ///
+    /// # Errors
+    /// The register holds no states, or they have no places.
+    pub(super) fn store_states(&mut self, reg: Reg, run: (usize, u32)) -> Result<InFlight<C>, String> {
+        let body = self.places.maker(reg)?;
+        let mut copies = Vec::new();
+        for tensor in self.layout(body)?.tensors {
+            let from = self.places.kept(&[reg], tensor.value).ok_or("states are stored that are not on the device")?;
+            let host = self.state_on_host(body, run, tensor.value)?;
+            copies.push(HostCopy { span: Span { offset: from as usize, ..host }, host: host.offset });
+        }
+        Ok(self.copies(copies, HostDirection::Offload, CopiedBundle::Stored))
+    }
+
+    /// The place of a state in host memory.
+    fn state_on_host(&mut self, body: BodyId, (call, instance): (usize, u32), value: Value) -> Result<Span, String> {
+        let binding = Binding { model: self.loader.model, body: &self.program.bodies[body], call, instance };
+        self.resident(&binding, value)
+    }
+
+    /// The places of the values of a bundle that comes to the device.
+    fn loaded(&self, maker: BodyId, layout: &SavedLayout, at: u64) -> HashMap<Value, u64> {
         let saved = self.program.bodies[maker].keeps.iter().zip(&layout.saved);
-        let values = saved.map(|(&value, &tensor)| (value, at + layout.tensors[tensor].offset)).collect();
-        Ok(self.copies(copies, HostDirection::Load, CopiedBundle::Device(maker, values)))
+        saved.map(|(&value, &tensor)| (value, at + layout.tensors[tensor].offset)).collect()
     }
 
     fn copies(&mut self, copies: Vec<HostCopy>, direction: HostDirection, copied: CopiedBundle) -> InFlight<C> {
@@ -57,11 +101,17 @@ impl<B: Backend, C: Communicator> RowLoader<'_, '_, B, C> {
     }
 
     /// The copy of a bundle is in a register.
-    pub(super) fn copied(&mut self, reg: Reg, copied: CopiedBundle) {
+    ///
+    /// # Errors
+    /// There is no register for it.
+    pub(super) fn copied(&mut self, result: Option<Reg>, copied: CopiedBundle) -> Result<(), String> {
+        let reg = || result.ok_or("a copy has no result");
         match copied {
-            CopiedBundle::Host(maker, at) => self.places.set_host(reg, maker, at),
-            CopiedBundle::Device(maker, values) => self.places.set_bundle(reg, maker, values),
+            CopiedBundle::Host(maker, at) => self.places.set_host(reg()?, maker, at),
+            CopiedBundle::Device(maker, values) => self.places.set_bundle(reg()?, maker, values),
+            CopiedBundle::Stored => {}
         }
+        Ok(())
     }
 
     /// The tensors of a bundle on the device.

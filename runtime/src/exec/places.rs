@@ -2,7 +2,7 @@
 //! instruction stream.
 
 use super::body::Operand;
-use ir::arena::{Arena, Place, Role};
+use ir::arena::{Arena, Place, Resident, Role};
 use ir::entity::SecondaryMap;
 use ir::graph::ParamInstance;
 use ir::ids::{BodyId, Reg, Value};
@@ -13,7 +13,7 @@ use std::collections::HashMap;
 pub(super) struct Places<'a> {
     class: &'a Class,
     arena: &'a Arena,
-    held: HashMap<(ParamInstance, &'a Role), u64>,
+    held: HashMap<(ParamInstance, &'a Role), &'a Resident>,
     registers: SecondaryMap<Reg, Option<u64>>,
     /// Offset of each value in each bundle.
     bundles: SecondaryMap<Reg, Option<HashMap<Value, u64>>>,
@@ -31,7 +31,7 @@ impl<'a> Places<'a> {
     pub(super) fn new(class: &'a Class) -> Result<Places<'a>, String> {
         let arena = class.arena.as_ref();
         let arena = arena.ok_or("the program does not say where its tensors lie: the pass `memory` has not run")?;
-        let held = arena.residents.iter().map(|held| (((held.param, held.instance), &held.role), held.at)).collect();
+        let held = arena.residents.iter().map(|held| (((held.param, held.instance), &held.role), held)).collect();
         Ok(Places {
             class,
             arena,
@@ -53,7 +53,7 @@ impl<'a> Places<'a> {
         self.stated(instr).first().copied().ok_or_else(|| format!("instruction {instr} does not say where"))
     }
 
-    pub(super) fn held(&self, owner: ParamInstance, role: &Role) -> Result<u64, String> {
+    pub(super) fn held(&self, owner: ParamInstance, role: &Role) -> Result<&'a Resident, String> {
         self.held.get(&(owner, role)).copied().ok_or_else(|| "a model-state tensor has no place".to_string())
     }
 

@@ -14,7 +14,7 @@ const PIECE: usize = 1 << 20;
 impl RankState<'_> {
     /// Fills what is not held.
     pub(super) fn poison(&mut self) {
-        let mut held: Vec<Span> = self.slots().iter().map(|slot| slot.span).collect();
+        let mut held: Vec<Span> = self.slots().iter().filter(|slot| !slot.host).map(|slot| slot.span).collect();
         held.sort_by_key(|span| span.offset);
         let mut end = 0;
         for span in held {

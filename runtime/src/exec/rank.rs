@@ -7,7 +7,6 @@ use super::worker::Worker;
 use crate::backend::{Backend, Memory};
 use crate::comm::{Communicator, RankFailure};
 use crate::cores::pin_thread;
-use crate::host::{get, put};
 use crate::state::{State, StateShard, StateSlot};
 use kernels::cpu::Par;
 use std::any::Any;
@@ -56,7 +55,7 @@ impl RankState<'_> {
 
     /// The numbers of the rank's part of one.
     pub fn read(&mut self, slot: usize) -> Vec<f32> {
-        get(self.memory, self.state.slots()[slot].span)
+        self.state.slots()[slot].get(self.memory)
     }
 
     /// Replaces them, rounded to the format of the tensor.
@@ -64,15 +63,12 @@ impl RankState<'_> {
     /// # Panics
     /// If their number differs.
     pub fn write(&mut self, slot: usize, part: &[f32]) {
-        put(self.memory, self.state.slots()[slot].span, part);
+        self.state.slots()[slot].put(self.memory, part);
     }
 
     /// Copies the bytes of the rank's part of one, as they are stored.
     pub fn stored(&mut self, slot: usize) -> Vec<u8> {
-        let span = self.state.slots()[slot].span;
-        let mut bytes = vec![0; span.bytes()];
-        self.memory.read(span, &mut bytes);
-        bytes
+        self.state.slots()[slot].bytes(self.memory)
     }
 
     pub(super) fn memory(&mut self) -> &mut dyn Memory {

@@ -55,8 +55,8 @@ impl<B: Backend, C: Communicator> Loader<'_, B, C> {
         let class = class_of(program, self.model, &self.coordinates)?;
         let places = Places::new(class)?;
         for &owner in &class.params {
-            let (ty, at) = (&self.model.params[owner.0].ty, places.held(owner, &Role::Param)?);
-            self.state.slot(self.model, &self.coordinates, (owner, &Role::Param), ty, at)?;
+            let (ty, resident) = (&self.model.params[owner.0].ty, places.held(owner, &Role::Param)?);
+            self.state.slot(self.model, &self.coordinates, resident, ty)?;
         }
         let rank_program = RankProgram {
             actions: Vec::new(),
@@ -235,7 +235,7 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
                 match (transfer, self.rank_program.actions.last()) {
                     (Transfer::Recv { .. }, Some(Action::StartMessage { span, .. })) => moved.push(*span),
                     (Transfer::Sum { .. }, Some(Action::Start { to, .. })) => moved.push(*to),
-                    (Transfer::Load, Some(Action::StartCopies { copies, .. })) => {
+                    (Transfer::Load | Transfer::LoadStates { .. }, Some(Action::StartCopies { copies, .. })) => {
                         moved.extend(copies.iter().map(|copy| copy.span));
                     }
                     _ => {}
@@ -352,6 +352,10 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
             }
             Transfer::Offload => self.offload(at, operand.ok_or("an offload has no operand")?),
             Transfer::Load => self.load(at, operand.ok_or("a load has no operand")?),
+            Transfer::LoadStates { body, call, instance } => self.load_states(at, *body, (*call, *instance)),
+            Transfer::StoreStates { call, instance } => {
+                self.store_states(operand.ok_or("a store of states has no operand")?, (*call, *instance))
+            }
             Transfer::ShareParam { param, instance, from, ranks } => {
                 let span = self.kept((*param, *instance), &Role::Param)?;
                 let from = ranks.iter().position(|rank| rank == from).ok_or("who shares a parameter holds it not")?;
@@ -403,7 +407,7 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
                 self.rank_program.actions.push(Action::WaitMessage { channel, message_slot });
             }
             InFlight::Copies(completion, copied) => {
-                self.copied(result.ok_or("a copy has no result")?, copied);
+                self.copied(result, copied)?;
                 self.completions[completion] = false;
                 self.rank_program.actions.push(Action::WaitCopies { completion });
             }

@@ -67,11 +67,11 @@ impl<B: Backend, C: Communicator> RowLoader<'_, '_, B, C> {
                     self.places.kept(bundles, arg.value).ok_or_else(|| format!("no bundle has %{name}"))?
                 }
                 Source::Param | Source::State | Source::Gradient => {
-                    let (owner, role) = binding.tensor(arg.value)?;
-                    let at = self.places.held(owner, &role).map_err(|why| format!("%{name}: {why}"))?;
-                    let (model, ty) = (self.loader.model, &binding.body.values[arg.value].ty);
-                    self.loader.state.slot(model, &self.loader.coordinates, (owner, &role), ty, at)?;
-                    at
+                    let span = self.resident(binding, arg.value)?;
+                    match binding.body.is_on_host(arg.value) {
+                        true => self.places.kept(bundles, arg.value).ok_or_else(|| format!("no bundle has %{name}"))?,
+                        false => span.offset as u64,
+                    }
                 }
                 Source::Scalar => {
                     self.places.scalar(name).ok_or_else(|| format!("nothing gives the scalar %{name}"))?
@@ -83,6 +83,18 @@ impl<B: Backend, C: Communicator> RowLoader<'_, '_, B, C> {
             Some(_) => Err("has more arguments than the body".to_string()),
             None => Ok(given),
         }
+    }
+
+    /// The place of a tensor that lives from step to step.
+    ///
+    /// # Errors
+    /// It has none, or two.
+    pub(super) fn resident(&mut self, binding: &Binding<'_>, value: Value) -> Result<Span, String> {
+        let (owner, role) = binding.tensor(value)?;
+        let data = &binding.body.values[value];
+        let resident = self.places.held(owner, &role).map_err(|why| format!("%{}: {why}", data.name))?;
+        let slot = self.loader.state.slot(self.loader.model, &self.loader.coordinates, resident, &data.ty)?;
+        Ok(slot.span)
     }
 
     /// For each gradient sum that the body's kernels add to, whether it goes on with this run. Those of its reshards
@@ -131,11 +143,11 @@ impl<B: Backend, C: Communicator> RowLoader<'_, '_, B, C> {
 }
 
 /// A body as a call of the model binds it.
-struct Binding<'a> {
-    model: &'a Model,
-    body: &'a Body,
-    call: usize,
-    instance: u32,
+pub(super) struct Binding<'a> {
+    pub(super) model: &'a Model,
+    pub(super) body: &'a Body,
+    pub(super) call: usize,
+    pub(super) instance: u32,
 }
 
 impl<'a> Binding<'a> {

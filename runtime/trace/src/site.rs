@@ -114,10 +114,11 @@ pub fn instr_site(model: &Model, program: &Program, class: &Class, at: usize) ->
         }),
         Instr::Start { token, transfer, operand } => {
             let (op, what) = transfer_name(model, class, at, *token, transfer, *operand);
-            let is_copy = matches!(transfer, Transfer::Offload | Transfer::Load);
-            let bytes = match is_copy {
-                true => copied_by(model, program, class, at, *operand),
-                false => moved_by(model, class, transfer, *operand),
+            let is_copy = transfer.is_host_copy();
+            let bytes = match transfer {
+                Transfer::LoadStates { body, .. } => bundle_bytes(model, &program.bodies[*body]),
+                _ if is_copy => copied_by(model, program, class, at, *operand),
+                _ => moved_by(model, class, transfer, *operand),
             };
             Some(TraceSite {
                 bytes,
@@ -141,7 +142,7 @@ pub fn moved_by(model: &Model, class: &Class, transfer: &Transfer, operand: Opti
         Transfer::Send { .. } | Transfer::Sum { .. } => operand.and_then(|reg| class.regs[reg].ty.as_ref()),
         Transfer::Recv { ty, .. } => Some(ty),
         Transfer::SumGradient { param, .. } | Transfer::ShareParam { param, .. } => Some(&model.params[*param].ty),
-        Transfer::Offload | Transfer::Load => None,
+        Transfer::Offload | Transfer::Load | Transfer::LoadStates { .. } | Transfer::StoreStates { .. } => None,
     };
     ty.map_or(0, |ty| ty.local_bytes(&model.mesh))
 }
@@ -154,9 +155,12 @@ pub(super) fn copied_by(
     at: usize,
     bundle: Option<ir::ids::Reg>,
 ) -> u64 {
-    let Some(body) = bundle.and_then(|bundle| maker_of(class, at, bundle)).map(|body| &program.bodies[body]) else {
-        return 0;
-    };
+    let maker = bundle.and_then(|bundle| maker_of(class, at, bundle));
+    maker.map_or(0, |body| bundle_bytes(model, &program.bodies[body]))
+}
+
+/// Bytes of a copy of the bundle that a body makes.
+fn bundle_bytes(model: &Model, body: &Body) -> u64 {
     let layout = body.frame.as_ref().map(|frame| SavedLayout::of(body, frame, &model.mesh));
     layout.map_or(0, |layout| layout.tensors.iter().map(|tensor| tensor.bytes).sum())
 }
@@ -299,6 +303,8 @@ fn transfer_name(
         Transfer::ShareParam { param: id, instance, .. } => ("share_param", param(*id, *instance)),
         Transfer::Offload => ("offload", reg(operand)),
         Transfer::Load => ("load", reg(operand)),
+        Transfer::LoadStates { .. } => ("load", reg(received())),
+        Transfer::StoreStates { .. } => ("store", reg(operand)),
     }
 }
 
@@ -308,8 +314,7 @@ fn awaited(model: &Model, program: &Program, class: &Class, at: usize, token: To
         match instr {
             Instr::Start { token: started, transfer, operand } if *started == token => {
                 let (op, what) = transfer_name(model, class, start, token, transfer, *operand);
-                let is_copy = matches!(transfer, Transfer::Offload | Transfer::Load);
-                return (format!("wait {op} {what}"), !is_copy);
+                return (format!("wait {op} {what}"), !transfer.is_host_copy());
             }
             Instr::Run { token: Some(started), body, .. } if *started == token => {
                 return (format!("wait {}", program.bodies[*body].name), false);

@@ -3,7 +3,7 @@
 use super::Violation;
 use crate::graph::{ArgKind, Model, ParamInstance};
 use crate::ids::{Token, Value};
-use crate::program::{Body, BodyKind, Instr, Program, Source, Transfer};
+use crate::program::{Body, BodyKind, Class, Instr, Program, Source, Transfer};
 use std::collections::{BTreeSet, HashMap};
 
 /// A tensor that persists on a rank between runs.
@@ -31,7 +31,7 @@ pub(super) fn check(model: &Model, program: &Program, index: usize, found: &mut 
             }
             Instr::Run { token: None, .. } if flying.is_empty() => continue,
             Instr::Run { token, .. } => (*token, run(model, program, instr)),
-            Instr::Start { token, transfer, .. } => (Some(*token), moved(transfer)),
+            Instr::Start { token, transfer, .. } => (Some(*token), moved(model, program, class, transfer)),
             _ => continue,
         };
         let flies = |resident: &Resident<'_>, changed: bool| {
@@ -57,12 +57,21 @@ impl Resident<'_> {
     }
 }
 
-fn moved(transfer: &Transfer) -> Uses<'static> {
+fn moved<'a>(model: &'a Model, program: &'a Program, class: &Class, transfer: &Transfer) -> Uses<'a> {
     let resident = match *transfer {
         Transfer::SumGradient { param, instance, .. } => {
             Some(Resident::Tensor((param, instance), crate::graph::GRADIENT))
         }
         Transfer::ShareParam { param, instance, .. } => Some(Resident::Tensor((param, instance), "")),
+        Transfer::LoadStates { body, call, instance } => {
+            let reads = states(model, &program.bodies[body], call, instance);
+            return Uses { reads, ..Uses::default() };
+        }
+        Transfer::StoreStates { call, instance } => {
+            let update = updates(program, class, call, instance);
+            let changes = update.map(|body| states(model, body, call, instance)).unwrap_or_default();
+            return Uses { changes, ..Uses::default() };
+        }
         Transfer::Send { .. } | Transfer::Recv { .. } | Transfer::Sum { .. } | Transfer::Offload | Transfer::Load => {
             None
         }
@@ -70,7 +79,24 @@ fn moved(transfer: &Transfer) -> Uses<'static> {
     Uses { changes: resident.into_iter().collect(), ..Uses::default() }
 }
 
-/// The persistent tensors that a run reads and changes; the step graph stores its results.
+/// The `U` of a run, as the row has it.
+fn updates<'a>(program: &'a Program, class: &Class, call: usize, instance: u32) -> Option<&'a Body> {
+    class.instrs.iter().find_map(|instr| match instr {
+        Instr::Run { body, call: own, instance: number, .. } if (*own, *number) == (call, instance) => {
+            Some(&program.bodies[*body]).filter(|body| body.kind == BodyKind::U)
+        }
+        _ => None,
+    })
+}
+
+/// The states of a run of `U` that are in host memory.
+fn states<'a>(model: &'a Model, body: &'a Body, call: usize, instance: u32) -> BTreeSet<Resident<'a>> {
+    let bound = persistent(model, body, call, instance).into_iter();
+    bound.filter(|(value, _)| body.is_on_host(*value)).map(|(_, resident)| resident).collect()
+}
+
+/// The persistent tensors that a run reads and changes; the step graph stores its results. States in host memory are not
+/// among them: the run changes its bundle.
 fn run<'a>(model: &'a Model, program: &'a Program, instr: &Instr) -> Uses<'a> {
     let mut uses = Uses::default();
     let Instr::Run { body, call, instance, .. } = instr else { return uses };
@@ -79,30 +105,35 @@ fn run<'a>(model: &'a Model, program: &'a Program, instr: &Instr) -> Uses<'a> {
     if body.kind == BodyKind::N {
         uses.changes.extend(body.results.iter().map(|&value| Resident::Scalar(name(value))));
     }
-    let Some(block) = body.block.map(|id| &model.blocks[id]) else { return uses };
-    let params: Vec<Value> = block.args_of(ArgKind::Param).collect();
-    let bound = model.call_params(&model.calls[*call], *instance);
-    for arg in &body.args {
-        let owner = match arg.source {
-            Source::Param => Some(arg.value),
-            Source::State | Source::Gradient => block.owner_of(arg.value),
-            Source::Scalar => {
-                uses.reads.insert(Resident::Scalar(name(arg.value)));
-                None
-            }
-            Source::Row | Source::Saved => None,
-        };
-        let place = owner.and_then(|owner| params.iter().position(|&param| param == owner));
-        let Some(&param) = place.and_then(|place| bound.get(place)) else { continue };
-        let suffix = owner.and_then(|owner| name(arg.value).strip_prefix(block.value_name(owner)));
-        let resident = Resident::Tensor(param, suffix.unwrap_or_default());
-        if stores(body, arg.value) {
-            uses.changes.insert(resident)
-        } else {
-            uses.reads.insert(resident)
+    for arg in body.args.iter().filter(|arg| arg.source == Source::Scalar) {
+        uses.reads.insert(Resident::Scalar(name(arg.value)));
+    }
+    for (value, resident) in persistent(model, body, *call, *instance) {
+        match stores(body, value) {
+            _ if body.is_on_host(value) => false,
+            true => uses.changes.insert(resident),
+            false => uses.reads.insert(resident),
         };
     }
     uses
+}
+
+/// The arguments of a run that are tensors of parameters.
+fn persistent<'a>(model: &'a Model, body: &'a Body, call: usize, instance: u32) -> Vec<(Value, Resident<'a>)> {
+    let Some(block) = body.block.map(|id| &model.blocks[id]) else { return Vec::new() };
+    let params: Vec<Value> = block.args_of(ArgKind::Param).collect();
+    let bound = model.calls.get(call).map_or_else(Vec::new, |call| model.call_params(call, instance));
+    let tensor = |arg: &crate::program::BodyArg| {
+        let owner = match arg.source {
+            Source::Param => arg.value,
+            Source::State | Source::Gradient => block.owner_of(arg.value)?,
+            Source::Row | Source::Saved | Source::Scalar => return None,
+        };
+        let place = params.iter().position(|&param| param == owner)?;
+        let suffix = body.values[arg.value].name.strip_prefix(block.value_name(owner));
+        Some((arg.value, Resident::Tensor(*bound.get(place)?, suffix.unwrap_or_default())))
+    };
+    body.args.iter().filter_map(tensor).collect()
 }
 
 fn stores(body: &Body, value: Value) -> bool {

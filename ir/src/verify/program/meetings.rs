@@ -104,7 +104,7 @@ fn collect<'a>(model: &Model, program: &'a Program, rank: u32, posts: &mut Posts
             Transfer::ShareParam { param, instance, from, ranks } => {
                 posts.sum(model, at, ranks, format!("{param}.{instance} from rank {from}"))
             }
-            Transfer::Offload | Transfer::Load => Some(()),
+            Transfer::Offload | Transfer::Load | Transfer::LoadStates { .. } | Transfer::StoreStates { .. } => Some(()),
         };
         if known.is_none() {
             found.push(violation(program, "peer", at, "the peer does not exist".to_string()));

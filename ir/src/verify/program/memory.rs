@@ -4,7 +4,7 @@ use super::{Violation, class_of, pipeline_ranks};
 use crate::arena::Place;
 use crate::graph::{ArgKind, Block, Model, ParamInstance};
 use crate::ids::{BodyId, Reg, Token, Value};
-use crate::program::{Body, BodyInstr, Class, Instr, Program, Source, Transfer};
+use crate::program::{Body, BodyArg, BodyInstr, Class, Instr, Program, Source, Transfer};
 use crate::types::Type;
 use std::collections::{HashMap, HashSet};
 
@@ -51,6 +51,12 @@ fn peak(model: &Model, program: &Program, rank: u32) -> (u64, usize) {
                 let loads = matches!(transfer, Transfer::Load);
                 let parts = maker.filter(|_| loads).map(|body| heap.bundle(model, body)).unwrap_or_default();
                 copies.flying.insert(*token, (*reg, parts));
+            }
+            Instr::Start { token, transfer: Transfer::LoadStates { body, .. }, .. } => {
+                copies.states.insert(*token, heap.bundle(model, &program.bodies[*body]));
+            }
+            Instr::Wait { token, result: Some(reg) } if copies.states.contains_key(token) => {
+                regs.insert(*reg, copies.states.remove(token).unwrap_or_default());
             }
             Instr::Wait { token, result: Some(reg) } if copies.flying.contains_key(token) => {
                 if let Some((from, parts)) = copies.flying.remove(token) {
@@ -108,6 +114,8 @@ struct Copies {
     makers: HashMap<Reg, BodyId>,
     /// Per copy in flight, the bundle that is copied, and the buffers of the copy on the device.
     flying: HashMap<Token, (Reg, HashMap<Option<Value>, usize>)>,
+    /// Per load of states in flight, their buffers.
+    states: HashMap<Token, HashMap<Option<Value>, usize>>,
 }
 
 #[derive(Default)]
@@ -166,7 +174,7 @@ impl Heap {
     ) -> HashMap<Value, usize> {
         let rows = body.args.iter().filter(|arg| arg.source == Source::Row).zip(args);
         let mut env: HashMap<Value, usize> = rows.map(|(arg, reg)| (arg.value, regs[reg][&None])).collect();
-        for arg in body.args.iter().filter(|arg| arg.source == Source::Saved) {
+        for arg in body.args.iter().filter(|arg| is_in_bundle(body, arg)) {
             env.extend(
                 bundles.iter().find_map(|reg| regs[reg].get(&Some(arg.value))).map(|&buffer| (arg.value, buffer)),
             );
@@ -210,7 +218,7 @@ fn state_bytes(model: &Model, program: &Program, class: &Class) -> u64 {
         let Some(block) = body.block.map(|id| &model.blocks[id]) else { continue };
         let params: Vec<Value> = block.args_of(ArgKind::Param).collect();
         let bound = model.call_params(&model.calls[*call], *instance);
-        for arg in &body.args {
+        for arg in body.args.iter().filter(|arg| !is_in_bundle(body, arg)) {
             let Some(param) = owner(block, arg.value, arg.source) else { continue };
             let Some(id) = params.iter().position(|&p| p == param).and_then(|p| bound.get(p)) else { continue };
             let suffix = block.value_name(arg.value).strip_prefix(block.value_name(param)).unwrap_or_default();
@@ -220,6 +228,11 @@ fn state_bytes(model: &Model, program: &Program, class: &Class) -> u64 {
         }
     }
     bytes
+}
+
+/// True for what a run reads in a bundle: saved values, and the states of a `U` that are in host memory.
+fn is_in_bundle(body: &Body, arg: &BodyArg) -> bool {
+    arg.source == Source::Saved || body.is_on_host(arg.value)
 }
 
 fn owner(block: &Block, value: Value, source: Source) -> Option<Value> {

@@ -38,6 +38,9 @@ pub(super) fn check(index: usize, class: &Class, found: &mut Vec<Violation>) {
                 }
                 copies.insert(*token, Home::Device);
             }
+            Instr::Start { token, transfer: Transfer::LoadStates { .. }, .. } => {
+                copies.insert(*token, Home::Device);
+            }
             Instr::Wait { token, result: Some(reg) } => {
                 homes.extend(copies.remove(token).map(|home| (*reg, home)));
             }

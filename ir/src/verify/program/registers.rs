@@ -98,8 +98,8 @@ pub(super) fn check(index: usize, class: &Class, found: &mut Vec<Violation>) {
 fn tokens(instr: &Instr, touched: Touches, state: &mut RegisterState, say: &mut impl FnMut(&'static str, String)) {
     match instr {
         Instr::Start { token, transfer, operand } => {
-            let receives = matches!(transfer, Transfer::Recv { .. });
-            let copies = matches!(transfer, Transfer::Offload | Transfer::Load);
+            let receives = matches!(transfer, Transfer::Recv { .. } | Transfer::LoadStates { .. });
+            let copies = transfer.is_host_copy() && !receives;
             let needs = copies || matches!(transfer, Transfer::Send { .. } | Transfer::Sum { .. });
             if needs && operand.is_none() || receives && operand.is_some() {
                 say("token", format!("the transfer of {token} has a wrong operand"));

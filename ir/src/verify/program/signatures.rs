@@ -2,8 +2,8 @@
 
 use super::Violation;
 use crate::graph::{ArgKind, Model, ParamInstance};
-use crate::ids::{Reg, Value};
-use crate::program::{Body, Class, Instr, Program, Source, Transfer};
+use crate::ids::{Reg, Token, Value};
+use crate::program::{Body, BodyKind, Class, Instr, Program, Source, Transfer};
 use crate::types::{DType, Type};
 use std::collections::HashSet;
 
@@ -32,15 +32,8 @@ pub(super) fn check(model: &Model, program: &Program, index: usize, found: &mut 
                 let right = result.is_some_and(|reg| ty(reg) == Some(sent));
                 (!right).then(|| "a receive must give a register of its type".to_string())
             }
-            Instr::Start { transfer: Transfer::Offload | Transfer::Load, token, operand } => {
-                let result = class.instrs.iter().find_map(|other| match other {
-                    Instr::Wait { token: waited, result } if waited == token => *result,
-                    _ => None,
-                });
-                let is_bundle =
-                    |reg: Option<Reg>| reg.and_then(|reg| class.regs.get(reg)).is_some_and(|data| data.ty.is_none());
-                (!is_bundle(*operand) || !is_bundle(result))
-                    .then(|| "a copy to or from host memory takes a bundle and gives one".to_string())
+            Instr::Start { transfer, token, operand } if transfer.is_host_copy() => {
+                host_copy(model, program, class, (*token, transfer, *operand))
             }
             Instr::Out { reg, .. } => {
                 let reduced = ty(*reg).is_some_and(|ty| ty.partial.is_none());
@@ -61,6 +54,33 @@ pub(super) fn check(model: &Model, program: &Program, index: usize, found: &mut 
             found.extend(lacking.map(|param| Violation::in_row("classes", index, at, text(param))));
         }
     }
+}
+
+/// A copy takes a bundle and gives one, but for states: those come from and go to their dedicated places.
+fn host_copy(
+    model: &Model,
+    program: &Program,
+    class: &Class,
+    (token, transfer, operand): (Token, &Transfer, Option<Reg>),
+) -> Option<String> {
+    let result = class.instrs.iter().find_map(|other| match other {
+        Instr::Wait { token: waited, result } if *waited == token => *result,
+        _ => None,
+    });
+    let is_bundle = |reg: Option<Reg>| reg.and_then(|reg| class.regs.get(reg)).is_some_and(|data| data.ty.is_none());
+    if let Transfer::LoadStates { body, call, instance } = transfer {
+        let called = model.calls.get(*call).filter(|call| *instance < call.instances()).map(|call| call.block);
+        let body = program.bodies.get(*body).filter(|body| body.kind == BodyKind::U && !body.keeps.is_empty());
+        if body.is_none_or(|body| body.block.is_none() || body.block != called) {
+            return Some("states are loaded for a run of `U` that has some in host memory".to_string());
+        }
+    }
+    let (takes, gives) = match transfer {
+        Transfer::LoadStates { .. } => (operand.is_none(), is_bundle(result)),
+        Transfer::StoreStates { .. } => (is_bundle(operand), result.is_none()),
+        _ => (is_bundle(operand), is_bundle(result)),
+    };
+    (!takes || !gives).then(|| "a copy to or from host memory takes a bundle or gives one, or both".to_string())
 }
 
 fn run(model: &Model, program: &Program, class: &Class, instr: &Instr) -> Option<String> {

@@ -174,7 +174,7 @@ impl Trace<'_> {
                 }
             }
             Transfer::Send { .. } | Transfer::Recv { .. } | Transfer::Sum { .. } => {}
-            Transfer::Offload | Transfer::Load => {}
+            Transfer::Offload | Transfer::Load | Transfer::LoadStates { .. } | Transfer::StoreStates { .. } => {}
         }
     }
 
@@ -199,6 +199,9 @@ impl Trace<'_> {
             (Transfer::Offload | Transfer::Load, Some(reg), Some(copy)) => {
                 let bundle = self.rank().bundles.get(reg).copied();
                 self.rank().bundles.extend(bundle.map(|bundle| (copy, bundle)));
+            }
+            (&Transfer::LoadStates { body, call, instance }, None, Some(reg)) => {
+                self.rank().bundles.insert(reg, Bundle { body, run: (call, instance), microbatch: None });
             }
             _ => {}
         }

@@ -69,6 +69,7 @@ fn shardings(parallel: &ParallelConfig) -> ParallelConfig {
         gather: Gather::Use,
         recompute: Recompute::None,
         offload: Offload::None,
+        offload_optimizer: false,
         tp_overlap: None,
         dp_overlap: None,
         ..parallel.clone()

@@ -28,7 +28,7 @@ pub(super) fn choices(best: &EstimateReport, pool: &Pool) -> Vec<ChoiceNote> {
 }
 
 /// Choices in the order of their notes.
-pub(super) const KEYS: [&str; 18] = [
+pub(super) const KEYS: [&str; 19] = [
     "tp",
     "sp",
     "cp",
@@ -45,6 +45,7 @@ pub(super) const KEYS: [&str; 18] = [
     "mbs",
     "recompute",
     "offload",
+    "offload_optimizer",
     "tp_overlap",
     "dp_overlap",
 ];
@@ -184,6 +185,7 @@ fn meaning(key: &str, best: &EstimateReport) -> String {
             }
             _ => "activations are offloaded to host memory".into(),
         },
+        "offload_optimizer" => "host memory holds the optimizer states between updates".into(),
         _ => "whether communication overlaps with compute".into(),
     }
 }

@@ -20,7 +20,7 @@ pub(super) struct Stopped;
 
 /// Fast configuration of a request, if some configuration fits: the fastest known at the deadline, among those of least memory.
 /// For given degrees, the configuration of least memory shards all states and recomputes everything. If none of these fits, the
-/// remaining saved activations are offloaded.
+/// remaining saved activations and the optimizer states are offloaded.
 pub(super) fn fitting(
     estimator: &Estimator,
     request: &PlanRequest,
@@ -90,7 +90,9 @@ fn smallest(
     let evaluator = Evaluator::new(estimator, request.under(String::new()), [devices; 2])?;
     let (work, platform) = (evaluator.work()?, evaluator.platform(devices));
     let supports = &evaluator.stack().supports;
-    if offload && !evaluator.offloads() {
+    let [activations, offload_optimizer] =
+        [evaluator.offloads(), evaluator.offloads_optimizer()].map(|has| offload && has);
+    if offload && !(activations || offload_optimizer) {
         return Ok(Some(Vec::new()));
     }
     let pins = Pins::parse(&request.pin)?;
@@ -128,7 +130,8 @@ fn smallest(
                 cp_kind: cp_kind.filter(|_| cp > 1).unwrap_or_default(),
                 schedule: schedule.clone(),
                 recompute: if whole { Recompute::Full(None) } else { Recompute::Auto },
-                offload: if offload { Offload::All(None) } else { Offload::None },
+                offload: if activations { Offload::All(None) } else { Offload::None },
+                offload_optimizer,
                 ..ParallelConfig::default()
             };
             let parallel = parse_any(&pinned(&print(&free), &fixed))?;

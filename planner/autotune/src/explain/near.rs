@@ -104,6 +104,9 @@ fn within(best: &ParallelConfig) -> Vec<(&'static str, bool, ParallelConfig)> {
     if !best.offload.is_none() {
         with("offload", false, ParallelConfig { offload: Offload::None, ..again() });
     }
+    if best.offload_optimizer {
+        with("offload_optimizer", false, ParallelConfig { offload_optimizer: false, ..again() });
+    }
     for kind in [CpKind::Ring, CpKind::AllGather, CpKind::Ulysses]
         .into_iter()
         .filter(|kind| best.cp > 1 && *kind != best.cp_kind)

@@ -96,7 +96,8 @@ impl Pool {
         // Alternatives are the best of their kind, so the first with a choice of another kind is the best with that choice.
         let is_proved = KINDS.contains(&key) && self.others.iter().any(|other| said(&other.parallel, key) == pin);
         // No pin leaves a choice to the stack. Offloading is proposed only if nothing fits without it.
-        let is_none = matches!(key, "stages" | "offload") || ["=all", "=default"].iter().any(|end| pin.ends_with(end));
+        let is_none = matches!(key, "stages" | "offload" | "offload_optimizer")
+            || ["=all", "=default"].iter().any(|end| pin.ends_with(end));
         (!is_proved && !is_none).then_some((pin, known))
     }
 

@@ -53,7 +53,11 @@ impl<'a> Explorer<'a> {
     ) -> Result<Explorer<'a>, Error> {
         let request = PlanRequest { gpus: devices, max_gpus: None, ..request.clone() };
         let evaluator = Evaluator::new(estimator, request.under(String::new()), [devices; 2])?;
-        let part = Subspace { offload: !like.offload.is_none(), odd: !has_usual_sizes(like) };
+        let part = Subspace {
+            offload: !like.offload.is_none(),
+            offload_optimizer: like.offload_optimizer,
+            odd: !has_usual_sizes(like),
+        };
         let work = evaluator.work()?;
         Ok(Explorer { estimator, request, evaluator, work, part, until })
     }

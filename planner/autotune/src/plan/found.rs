@@ -80,19 +80,21 @@ fn found_by(
     let work = evaluator.work()?;
     let scope = Scope { estimator, request, evaluator: &evaluator, work, began, deadline, until, progress };
     // Sizes with odd factors are searched only if nothing else fits, then offloading, which takes host memory and bandwidth.
-    let offloads = evaluator.offloads() && !parallel::has_key(&request.pin, "offload");
-    if let Ok(found) = scope.search(Subspace { offload: false, odd: false }, false)
+    let usual = Subspace { offload: false, offload_optimizer: false, odd: false };
+    if let Ok(found) = scope.search(usual, false)
         && (!found.best.is_empty() || !found.search.proved_optimal)
     {
         return Ok(found);
     }
-    let all = Subspace { offload: false, odd: true };
-    let found = scope.search(all, !offloads)?;
-    if !offloads || !found.best.is_empty() || !found.search.proved_optimal {
+    let all = Subspace { odd: true, ..usual };
+    let is_open = |key: &str| !parallel::has_key(&request.pin, key);
+    let offload = evaluator.offloads() && is_open("offload");
+    let offload_optimizer = evaluator.offloads_optimizer() && is_open("offload_optimizer");
+    let found = scope.search(all, !(offload || offload_optimizer))?;
+    if !(offload || offload_optimizer) || !found.best.is_empty() || !found.search.proved_optimal {
         return Ok(found);
     }
-    // If no host can hold the offloaded activations, the configuration of least memory keeps all on the device.
-    scope.search(Subspace { offload: true, ..all }, true).or_else(|_| scope.search(all, true))
+    scope.offloading(Subspace { offload, offload_optimizer, odd: true })
 }
 
 /// A callback for the progress of a search, called from its threads after each round. [`Search::candidates`] counts up to
@@ -112,6 +114,31 @@ struct Scope<'a> {
 }
 
 impl Scope<'_> {
+    /// Best configurations that offload activations or optimizer states, whichever takes less; both, if neither alone is enough.
+    fn offloading(&self, both: Subspace) -> Result<Found, Error> {
+        let activations = Subspace { offload_optimizer: false, ..both };
+        let states = Subspace { offload: false, ..both };
+        let kinds = if both.offload && both.offload_optimizer { vec![activations, states] } else { Vec::new() };
+        let alone: Vec<Found> = kinds.into_iter().filter_map(|kind| self.search(kind, false).ok()).collect();
+        let is_proved = alone.iter().all(|found| found.search.proved_optimal);
+        let value = |found: &Found| {
+            let Some(best) = found.best.first() else { return f64::INFINITY };
+            match self.request.objective {
+                Objective::Memory => best.predicted.fullest().device,
+                Objective::Time => best.predicted.step_time_s,
+            }
+        };
+        let fits = alone.into_iter().filter(|found| !found.best.is_empty());
+        if let Some(mut least) = fits.min_by(|a, b| value(a).total_cmp(&value(b))) {
+            least.search.proved_optimal &= is_proved;
+            return Ok(least);
+        }
+        // If no host can hold what is offloaded, the configuration of least memory keeps more on the device.
+        let none = Subspace { offload: false, ..activations };
+        let least = self.search(both, true).or_else(|_| self.search(activations, true));
+        least.or_else(|_| self.search(none, true))
+    }
+
     /// Best configurations of a part of the space, or the configuration of least memory.
     fn search(&self, part: Subspace, asks_least: bool) -> Result<Found, Error> {
         let Scope { estimator, request, evaluator, work, began, ref deadline, ref until, progress } = *self;

@@ -95,6 +95,7 @@ impl LayerConfig {
             zero: _,
             shard: _,
             gather: _,
+            offload_optimizer: _,
             dp_overlap: _,
             schedule: _,
             vp: _,

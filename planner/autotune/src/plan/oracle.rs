@@ -155,7 +155,8 @@ impl Costs<'_> {
     fn of_degrees(&self, node: &SearchNode, limits: Limits) -> StepCost {
         let (parallel, sequences) = (&node.parallel, self.space.global_batch);
         if node.level == Level::Devices {
-            return self.work.of_devices(node.devices, sequences, &self.evaluator.platform(node.devices[0]));
+            let (states, platform) = (node.parallel.offload_optimizer, self.evaluator.platform(node.devices[0]));
+            return self.work.of_devices(node.devices, states, sequences, &platform);
         }
         let local = sequences / parallel.dp;
         let platform = self.evaluator.platform(parallel.devices());

@@ -17,8 +17,8 @@ pub(super) struct Complexity {
     across_nodes: usize,
     /// Kinds of parallelism other than data parallelism.
     kinds: usize,
-    /// True if saved activations are offloaded.
-    offload: bool,
+    /// Kinds of tensors that are offloaded: activations, optimizer states.
+    offload: usize,
     /// 0: nothing is recomputed; 1: layers or modules; 2: single values.
     recompute: u8,
     /// Options that most runs leave to the framework: stage boundaries, overlaps, groups of ZeRO, gathers once a step, the order of ranks.
@@ -35,7 +35,7 @@ impl Complexity {
     /// Complexity of a predicted configuration on a cluster, where most runs use a ZeRO stage.
     pub(super) fn of(report: &EstimateReport, cluster: &Cluster, usual_zero: u8) -> Complexity {
         let parallel = &report.parallel;
-        let ParallelConfig { dp, tp, cp, pp, ep, zero, offload, .. } = *parallel;
+        let ParallelConfig { dp, tp, cp, pp, ep, zero, offload, offload_optimizer, .. } = *parallel;
         let node = cluster.links.first().map_or(u64::MAX, |link| link.joins);
         // Ranks of tp are neighbours, then those of cp; experts are on neighbours too; stages are far apart.
         let reach = [(tp, tp), (cp, cp * tp), (ep, ep), (pp, dp * cp * tp * pp)];
@@ -54,7 +54,7 @@ impl Complexity {
         Complexity {
             across_nodes: used().filter(|(_, reach)| *reach > node).count(),
             kinds: used().count(),
-            offload: !offload.is_none(),
+            offload: usize::from(!offload.is_none()) + usize::from(offload_optimizer),
             recompute: match &parallel.recompute {
                 Recompute::None => 0,
                 Recompute::Full(_) => 1,

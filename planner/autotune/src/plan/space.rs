@@ -33,6 +33,8 @@ const LARGEST_NODE: u64 = 1 << 32;
 pub(super) struct Subspace {
     /// True if saved activations are offloaded.
     pub(super) offload: bool,
+    /// True if optimizer states are offloaded.
+    pub(super) offload_optimizer: bool,
     /// True if degrees and micro-batches may have odd factors.
     pub(super) odd: bool,
 }
@@ -45,7 +47,7 @@ pub(super) fn space(
     request: &PlanRequest,
     evaluator: &Evaluator,
     until: Deadline,
-    Subspace { offload, odd }: Subspace,
+    Subspace { offload, offload_optimizer, odd }: Subspace,
 ) -> Result<Space, Error> {
     let pin = pin(&request.pin)?;
     let batch = Batch { batch: 1, seq: request.seq, dtype: DType::F32 };
@@ -72,6 +74,7 @@ pub(super) fn space(
         layers: [runs - 2 * ends, ends],
         node: platform.cluster.links[0].joins.min(LARGEST_NODE),
         offload,
+        offload_optimizer,
         hides: [evaluator.stack().hides("tp"), evaluator.stack().hides("dp")],
         batch: evaluator.source().is_text().then(|| batch_of(&model)),
         slices: most_slices(schedule.as_deref(), slices, &supports).max(pin.parallel.slices.unwrap_or(1)),

@@ -24,7 +24,7 @@ fn bits(names: &[RuleName]) -> u32 {
 /// Numbers of rules that a level of the search decides.
 fn decided(level: Level) -> &'static [RuleName] {
     match level {
-        Level::Degrees => &[RuleName::Dp, RuleName::Tp, RuleName::Pp, RuleName::Cp],
+        Level::Degrees => &[RuleName::Dp, RuleName::Tp, RuleName::Pp, RuleName::Cp, RuleName::OffloadOptimizer],
         Level::Axes => &[RuleName::Ep, RuleName::Etp],
         Level::SequenceSharding => &[RuleName::Sp, RuleName::Ring, RuleName::Ulysses],
         Level::Batch => &[RuleName::Mbs, RuleName::Microbatches],

@@ -25,6 +25,9 @@ impl Dice {
     }
 }
 
+/// Everything but offloading.
+const ALL: Subspace = Subspace { offload: false, offload_optimizer: false, odd: true };
+
 fn request(model: &str, cluster: &str, gpus: u64, global_batch: u64, pin: &str) -> PlanRequest {
     let seq = if model == "tiny-gpt2" { 256 } else { 512 };
     PlanRequest { pin: pin.into(), ..PlanRequest::new(model, cluster, gpus, seq, global_batch) }
@@ -67,6 +70,8 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
         PlanRequest { stack: "fsdp-eager".into(), ..request("tiny-llama", "h100", 6, 36, "") },
         PlanRequest { stack: "meshwright-cuda".into(), ..request("llama3-8b", "h100", 16, 64, "zero=3") },
         PlanRequest { stack: "meshwright".into(), ..request("mixtral-8x7b", "h100", 32, 64, "zero=3,gather=step") },
+        PlanRequest { stack: "meshwright".into(), ..request("mixtral-8x7b", "h100", 32, 64, "offload_optimizer=true") },
+        request("deepseek-v2-lite", "h800", 16, 64, "offload_optimizer=true,zero=1"),
         PlanRequest { seq: 16384, ..request("llama3-8b", "h100", 8, 32, "recompute=auto,cp=1") },
         PlanRequest { seq: 16384, beyond_stack: true, ..request("llama3-8b", "h100", 8, 32, "offload=auto,cp=1") },
         PlanRequest {
@@ -81,7 +86,7 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
         let estimator = Estimator::new();
         let evaluator = Evaluator::new(&estimator, request.under(String::new()), [request.gpus; 2]).unwrap();
         let work = evaluator.work().unwrap();
-        let space = space(&request, &evaluator, Deadline::default(), Subspace { offload: false, odd: true }).unwrap();
+        let space = space(&request, &evaluator, Deadline::default(), ALL).unwrap();
         let axes = space.roots();
         let large = LargeMicrobatches::new(&evaluator, &space);
         let costs = Costs { evaluator: &evaluator, work, space: &space, large: &large, is_limited: false };
@@ -180,7 +185,7 @@ fn a_space_has_as_many_configurations_as_are_counted() {
         let request = PlanRequest { stack: stack.into(), ..request(model, "h100", gpus, 8, pin) };
         let estimator = Estimator::new();
         let evaluator = Evaluator::new(&estimator, request.under(String::new()), [gpus; 2]).unwrap();
-        let space = space(&request, &evaluator, Deadline::default(), Subspace { offload: false, odd: true }).unwrap();
+        let space = space(&request, &evaluator, Deadline::default(), ALL).unwrap();
         let mut configs = 0;
         let mut open = space.roots();
         let counted = count(&space, &open, &|| false);
@@ -237,7 +242,7 @@ fn heads_that_no_program_cuts_are_not_planned() {
     let space = |pin: &str| {
         let request = request("mixtral-8x7b", "b200", 16, 16, pin);
         let evaluator = Evaluator::new(&estimator, request.under(String::new()), [16; 2]).unwrap();
-        let space = space(&request, &evaluator, Deadline::default(), Subspace { offload: false, odd: true }).unwrap();
+        let space = space(&request, &evaluator, Deadline::default(), ALL).unwrap();
         let ways = |node: &SearchNode| space.sequence_shardings(&node.parallel);
         space.roots().iter().flat_map(ways).filter(|way| way.cp_kind == CpKind::Ulysses).count()
     };

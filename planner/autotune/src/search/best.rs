@@ -79,7 +79,7 @@ impl Best {
             if self.by_memory { [bytes.round(), seconds] } else { [seconds, bytes] }
         };
         let ([a0, a1], [b0, b1]) = (key(a), key(b));
-        let host = || b.parallel.offload.is_none().cmp(&a.parallel.offload.is_none());
+        let host = || a.parallel.uses_host().cmp(&b.parallel.uses_host());
         a0.total_cmp(&b0).then_with(host).then(a1.total_cmp(&b1)).then_with(|| a.cost.text.cmp(&b.cost.text))
     }
 

@@ -336,8 +336,9 @@ impl SearchState<'_> {
         if found.bytes < bytes.round() - NEARLY_HALF {
             return false;
         }
-        let offloads = node.level >= Level::Offload && !node.parallel.offload.is_none();
-        if offloads == rival.parallel.offload.is_none() {
+        let offloads =
+            node.parallel.offload_optimizer || node.level >= Level::Offload && !node.parallel.offload.is_none();
+        if offloads != rival.parallel.uses_host() {
             return offloads;
         }
         let limits = Limits { seconds, bytes: Some(bytes.round() + 1.0) };

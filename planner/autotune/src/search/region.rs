@@ -102,6 +102,7 @@ mod tests {
             layers: [6, 1],
             node: 2,
             offload: true,
+            offload_optimizer: false,
             hides: [false, true],
             batch: None,
             slices: 1,

@@ -130,6 +130,8 @@ pub struct Space {
     pub node: u64,
     /// True if as many saved activations are offloaded as must be, unless pinned.
     pub offload: bool,
+    /// True if optimizer states are offloaded, unless pinned.
+    pub offload_optimizer: bool,
     /// True if the stack overlaps tensor-parallel and data-parallel communication; only then is there a choice.
     pub hides: [bool; 2],
     /// Micro-batch size stated by the model.
@@ -290,6 +292,9 @@ impl Space {
         parallel.recompute = Recompute::None;
         if !self.pin.has("offload") {
             parallel.offload = Offload::None;
+        }
+        if !self.pin.has("offload_optimizer") {
+            parallel.offload_optimizer = self.offload_optimizer;
         }
         parallel
     }

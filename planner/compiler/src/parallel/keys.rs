@@ -118,6 +118,8 @@ pub const KEYS: &[Key] = &[
     key!(offload, "saved activations in host memory: none, all, all:N (of the first N layers of each stage) or auto",
          changed: choice,
          json: String::json()),
+    key!(offload_optimizer, "optimizer states in host memory between updates; true or false",
+         printed: |config| config.offload_optimizer, read: truth, text: ToString::to_string, json: bool::json()),
     key!(tp_overlap, "tensor-parallel communication overlaps matmuls; true or false", else "default"),
     key!(dp_overlap, "data-parallel communication overlaps the backward; true or false", else "default"),
     list!(stages, "the first block of each stage but the first; `even` divides the work evenly",

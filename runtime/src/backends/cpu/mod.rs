@@ -247,6 +247,16 @@ impl Memory for Cpu {
         // SAFETY: nobody writes it now.
         data.copy_from_slice(unsafe { self.arena.bytes(from) });
     }
+
+    fn write_host(&mut self, to: Span, data: &[u8]) {
+        // SAFETY: nobody else touches it now.
+        unsafe { self.host.bytes_mut(to) }.copy_from_slice(data);
+    }
+
+    fn read_host(&mut self, from: Span, data: &mut [u8]) {
+        // SAFETY: nobody writes it now.
+        data.copy_from_slice(unsafe { self.host.bytes(from) });
+    }
 }
 
 impl Backend for Cpu {

@@ -211,6 +211,13 @@ impl Cuda {
         Ok(())
     }
 
+    /// A place of host memory, when all that was launched before is done: the stream has waited for the copies of each step.
+    fn pinned(&mut self, place: Span) -> &mut [u8] {
+        must(self.stream.finish());
+        let Some((memory, _)) = &mut self.host else { panic!("no host memory was reserved") };
+        &mut memory.bytes_mut()[place.offset..place.offset + place.bytes()]
+    }
+
     /// Copies on the stream of a direction, from one event to another.
     fn copy_on_stream(
         &mut self,
@@ -452,5 +459,13 @@ impl Memory for Cuda {
         let from = self.at(from);
         // SAFETY: as in `launch`.
         must(unsafe { self.staging.read(&self.stream, data, from) });
+    }
+
+    fn write_host(&mut self, to: Span, data: &[u8]) {
+        self.pinned(to).copy_from_slice(data);
+    }
+
+    fn read_host(&mut self, from: Span, data: &mut [u8]) {
+        data.copy_from_slice(self.pinned(from));
     }
 }

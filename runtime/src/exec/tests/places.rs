@@ -53,7 +53,13 @@ fn arena(model: &Model, program: &Program, class: &Class) -> Arena {
     let mut residents = Vec::new();
     for &(param, instance) in &class.params {
         for role in [Role::Param, Role::Gradient, Role::State("m".to_string())] {
-            residents.push(Resident { param, instance, role, at: allocator.tensor(&model.params[param].ty, model) });
+            residents.push(Resident {
+                param,
+                instance,
+                role,
+                host: false,
+                at: allocator.tensor(&model.params[param].ty, model),
+            });
         }
     }
     let scalars = ["lr", "step", "clip"].map(|name| (name.to_string(), allocator.take(4))).into();

@@ -7,7 +7,7 @@ use ir::arena::SavedLayout;
 use ir::entity::{PrimaryMap, SecondaryMap};
 use ir::graph::Model;
 use ir::ids::{BodyId, Reg, Token};
-use ir::program::{Class, Instr, Program, Source, Transfer};
+use ir::program::{BodyArg, Class, Instr, Program, Source, Transfer};
 use ir::types::Type;
 use std::collections::HashMap;
 
@@ -171,18 +171,12 @@ impl Walk<'_> {
             }
             Transfer::Load => {
                 let Some(Holding::Host(maker, _)) = held else { return Vec::new() };
-                let layout = self.layout(maker);
-                let pieces: Vec<(u64, u64)> =
-                    layout.tensors.iter().map(|tensor| (tensor.offset, aligned(tensor.bytes))).collect();
-                let parts = self.needs.block(BufferUse::Activations, self.now, false, &pieces);
-                let at = At::Buffer(self.needs.blocks.len() - 1);
-                request.holds.extend(parts.clone());
-                request.copy = Some(Holding::Bundle(
-                    maker,
-                    layout.saved.iter().map(|&tensor| Some(parts.start + tensor)).collect(),
-                ));
-                self.fly(token, request);
-                return vec![at];
+                return self.comes(token, maker, BufferUse::Activations);
+            }
+            &Transfer::LoadStates { body, .. } => return self.comes(token, body, BufferUse::StageIo),
+            Transfer::StoreStates { .. } => {
+                let Some(Holding::Bundle(_, parts)) = held else { return Vec::new() };
+                request.holds.extend(parts.into_iter().flatten());
             }
             Transfer::Recv { ty, .. } => {
                 let bytes = self.bytes(ty);
@@ -198,6 +192,19 @@ impl Walk<'_> {
         request.holds.extend(operand.and_then(|reg| self.tensor(reg)));
         self.fly(token, request);
         at
+    }
+
+    /// A bundle that a body makes comes from host memory.
+    fn comes(&mut self, token: Token, maker: BodyId, usage: BufferUse) -> Vec<At> {
+        let layout = self.layout(maker);
+        let pieces: Vec<(u64, u64)> =
+            layout.tensors.iter().map(|tensor| (tensor.offset, aligned(tensor.bytes))).collect();
+        let parts = self.needs.block(usage, self.now, false, &pieces);
+        let at = At::Buffer(self.needs.blocks.len() - 1);
+        let kept = layout.saved.iter().map(|&tensor| Some(parts.start + tensor)).collect();
+        let copy = Some(Holding::Bundle(maker, kept));
+        self.fly(token, Request { holds: parts.collect(), copy, ..Request::default() });
+        vec![at]
     }
 
     /// The layout of a copy of the bundle that a body makes.
@@ -283,10 +290,11 @@ impl Walk<'_> {
             let find = |value| {
                 keeps().find_map(|(bundle, keeps)| Some((bundle, keeps.iter().position(|&other| other == value)?)))
             };
-            args_of.iter().map(|arg| find(arg.value).filter(|_| arg.source == Source::Saved)).collect()
+            let reads = |arg: &BodyArg| matches!(arg.source, Source::Saved | Source::State);
+            args_of.iter().map(|arg| find(arg.value).filter(|_| reads(arg))).collect()
         });
         let mut rows = args.iter();
-        let mut part = |(arg, place): (&ir::program::BodyArg, &InBundle)| match arg.source {
+        let mut part = |(arg, place): (&BodyArg, &InBundle)| match arg.source {
             Source::Row => rows.next().and_then(|&reg| self.registers[reg].as_ref()).and_then(|held| match held {
                 Holding::Tensor(part) => *part,
                 Holding::Bundle(..) | Holding::Host(..) => None,

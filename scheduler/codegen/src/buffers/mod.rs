@@ -20,6 +20,7 @@ use ir::graph::Model;
 use ir::program::{Class, Program};
 use pack::Packed;
 pub use report::{ClassReport, report};
+use resident::ResidentEnds;
 
 /// Fills the frames of all bodies and the arenas of all classes. A program that shares its ranks with another that is run
 /// before or after it (an evaluation of a training run) finds the resident tensors at the places of the other.
@@ -40,13 +41,13 @@ fn arena(model: &Model, program: &Program, beside: Option<&Program>, layouts: &F
         let same = program.classes.iter().find(|other| other.ranks.contains(&class.ranks.start))?;
         Some((resident::resident_tensors(model, program, same), same.arena.as_ref()?))
     });
-    let (residents, end) = match &other {
+    let (residents, ends) = match &other {
         Some((theirs, arena)) => resident::same_as(arena, theirs),
         None => resident::lay(&resident::resident_tensors(model, program, class)),
     };
-    let (scalars, end) = resident::scalars(model, program, class, end);
+    let (scalars, device) = resident::scalars(model, program, class, ends.device);
     let needs = instructions::needs(model, program, layouts, class);
-    let Packed { bytes, host, at } = pack::pack(&needs, layouts, class, end);
+    let Packed { bytes, host, at } = pack::pack(&needs, layouts, class, ResidentEnds { device, ..ends });
     Arena { bytes, host, residents, scalars, at }
 }
 

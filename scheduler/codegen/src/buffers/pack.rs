@@ -13,6 +13,7 @@ use super::bound::{LiveBytes, live_bytes};
 use super::instructions::FrameLayouts;
 use super::interval;
 use super::needs::{At, Needs};
+use super::resident::ResidentEnds;
 use super::scratch::Scratches;
 use super::walk::{Placed, Walk, merged};
 use ir::program::Class;
@@ -50,8 +51,9 @@ const ORDERS: [PackOrder; 5] = [
 /// So small a part of the arena is not worth another order.
 const ENOUGH: u64 = 200;
 
-/// Places for the blocks of a row above the `held` bytes of resident tensors.
-pub(super) fn pack(needs: &Needs, layouts: &FrameLayouts, class: &Class, held: u64) -> Packed {
+/// Places for the blocks of a row above the resident tensors.
+pub(super) fn pack(needs: &Needs, layouts: &FrameLayouts, class: &Class, residents: ResidentEnds) -> Packed {
+    let held = residents.device;
     let live_bytes: Vec<u64> = live_bytes(needs, layouts, class).iter().map(LiveBytes::bytes).collect();
     let bound = live_bytes.iter().max().copied().unwrap_or(0);
     let enough = bound + (held + bound) / ENOUGH;
@@ -72,14 +74,14 @@ pub(super) fn pack(needs: &Needs, layouts: &FrameLayouts, class: &Class, held: u
     let place = |now: usize, at: &At| match *at {
         At::BufferPart(part) => held + places[needs.parts[part].block] + needs.parts[part].offset,
         At::Buffer(block) => held + places[block],
-        At::Host(bundle) => in_host[bundle],
+        At::Host(bundle) => residents.host + in_host[bundle],
         At::Scratch => held + scratches.at[now],
         At::Nowhere => held,
     };
     let row = needs.at.iter().enumerate();
     Packed {
         bytes: held + bytes,
-        host,
+        host: residents.host + host,
         at: row.map(|(now, at)| at.iter().map(|at| place(now, at)).collect()).collect(),
     }
 }

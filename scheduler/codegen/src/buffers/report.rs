@@ -28,7 +28,7 @@ pub struct ClassReport {
     pub parameters: u64,
     /// Sums of gradients.
     pub gradients: u64,
-    /// Optimizer states.
+    /// Optimizer states on the device.
     pub states: u64,
     /// Saved activations at the peak.
     pub activations: u64,
@@ -76,5 +76,6 @@ fn class_report(model: &Model, program: &Program, layouts: &FrameLayouts, class:
 }
 
 fn held_bytes(catalogue: &ResidentTensors, wanted: fn(&Role) -> bool) -> u64 {
-    catalogue.iter().filter(|((role, _), _)| wanted(role)).map(|(_, bytes)| bytes).sum()
+    let on_device = catalogue.iter().filter(|((role, _), tensor)| wanted(role) && !tensor.host);
+    on_device.map(|(_, tensor)| tensor.bytes).sum()
 }

@@ -7,18 +7,27 @@ use ir::ids::{BodyId, Value};
 use ir::program::{Body, BodyKind, Class, Instr, Program, Source};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// The bytes of each tensor that a class holds. Tensors of one role are contiguous: parameters, then gradients, then states.
-pub(super) type ResidentTensors = BTreeMap<(Role, ParamInstance), u64>;
+/// The tensors that a class holds. Those of one role are contiguous: parameters, then gradients, then states.
+pub(super) type ResidentTensors = BTreeMap<(Role, ParamInstance), ResidentTensor>;
+
+/// A tensor that a class holds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ResidentTensor {
+    pub(super) bytes: u64,
+    /// True if it is in host memory.
+    pub(super) host: bool,
+}
 
 /// All that a class holds from step to step.
 pub(super) fn resident_tensors(model: &Model, program: &Program, class: &Class) -> ResidentTensors {
     let mut residents = ResidentTensors::new();
-    let mut hold = |role: Role, owner: ParamInstance, bytes: u64| {
-        let most = residents.entry((role, owner)).or_default();
-        *most = aligned(bytes).max(*most);
+    let mut hold = |role: Role, owner: ParamInstance, bytes: u64, host: bool| {
+        let tensor = residents.entry((role, owner)).or_default();
+        tensor.bytes = aligned(bytes).max(tensor.bytes);
+        tensor.host |= host;
     };
     for &owner in &class.params {
-        hold(Role::Param, owner, model.params[owner.0].ty.local_bytes(&model.mesh));
+        hold(Role::Param, owner, model.params[owner.0].ty.local_bytes(&model.mesh), false);
     }
     for (body, call, instance) in runs(class) {
         let body = &program.bodies[body];
@@ -28,7 +37,8 @@ pub(super) fn resident_tensors(model: &Model, program: &Program, class: &Class) 
         };
         for (place, role, value) in bindings(model, body) {
             let bytes = body.values[value].ty.local_bytes(&model.mesh);
-            bound.get(place).into_iter().for_each(|&owner| hold(role.clone(), owner, bytes));
+            let host = body.is_on_host(value);
+            bound.get(place).into_iter().for_each(|&owner| hold(role.clone(), owner, bytes, host));
         }
     }
     residents
@@ -60,23 +70,40 @@ fn bindings(model: &Model, body: &Body) -> Vec<(usize, Role, Value)> {
     body.args.iter().filter_map(binding).collect()
 }
 
-/// One after the other, from the beginning of the arena. Gives where they end.
-pub(super) fn lay(catalogue: &ResidentTensors) -> (Vec<Resident>, u64) {
-    let mut end = 0;
-    let mut residents = Vec::new();
-    for ((role, (param, instance)), bytes) in catalogue {
-        residents.push(Resident { param: *param, instance: *instance, role: role.clone(), at: end });
-        end += bytes;
+/// The bytes of the device and of host memory up to which there are residents.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ResidentEnds {
+    pub(super) device: u64,
+    pub(super) host: u64,
+}
+
+impl ResidentEnds {
+    fn of(&mut self, host: bool) -> &mut u64 {
+        if host { &mut self.host } else { &mut self.device }
     }
-    (residents, end)
+}
+
+/// One after the other, from the beginning of each arena. Gives where they end.
+pub(super) fn lay(catalogue: &ResidentTensors) -> (Vec<Resident>, ResidentEnds) {
+    let mut ends = ResidentEnds::default();
+    let mut residents = Vec::new();
+    for ((role, (param, instance)), &ResidentTensor { bytes, host }) in catalogue {
+        let end = ends.of(host);
+        residents.push(Resident { param: *param, instance: *instance, role: role.clone(), host, at: *end });
+        *end += bytes;
+    }
+    (residents, ends)
 }
 
 /// The places of another program of the same ranks, and where they end.
-pub(super) fn same_as(arena: &Arena, catalogue: &ResidentTensors) -> (Vec<Resident>, u64) {
-    let end = |residents: &Resident| {
-        residents.at + catalogue.get(&(residents.role.clone(), (residents.param, residents.instance))).unwrap_or(&0)
-    };
-    (arena.residents.clone(), arena.residents.iter().map(end).max().unwrap_or(0))
+pub(super) fn same_as(arena: &Arena, catalogue: &ResidentTensors) -> (Vec<Resident>, ResidentEnds) {
+    let mut ends = ResidentEnds::default();
+    for resident in &arena.residents {
+        let tensor = catalogue.get(&(resident.role.clone(), (resident.param, resident.instance)));
+        let end = ends.of(resident.host);
+        *end = (*end).max(resident.at + tensor.map_or(0, |tensor| tensor.bytes));
+    }
+    (arena.residents.clone(), ends)
 }
 
 /// A place for each scalar that the bodies of a row read by name or that the step graph leaves. Gives where they end.

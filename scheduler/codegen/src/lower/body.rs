@@ -168,6 +168,7 @@ fn parts<'a>(model: &Model, block: &'a Block) -> Result<Vec<SectionPart<'a>>, Co
     let (early, late) = split_update(model, block)?;
     let made_early: HashSet<Value> = results(early.iter().copied()).collect();
     let carried = reads(late.iter().copied(), &[]).into_iter().filter(|v| made_early.contains(v)).collect();
+    let on_host = if model.offload_states { states_of_update(block, &early, &late) } else { Vec::new() };
     let part = |kind, stmts, args: &[Value], results: &[Value], keeps| SectionPart {
         kind,
         stmts,
@@ -182,8 +183,17 @@ fn parts<'a>(model: &Model, block: &'a Block) -> Result<Vec<SectionPart<'a>>, Co
         part(BodyKind::W, weight.stmts.iter().collect(), &[], &[], Vec::new()),
         part(BodyKind::B, input.stmts.iter().chain(&weight.stmts).collect(), &input.args, &input.ret, Vec::new()),
         part(BodyKind::R, early, &[], &block[SectionKind::U].ret, carried),
-        part(BodyKind::U, late, &[], &[], Vec::new()),
+        part(BodyKind::U, late, &[], &[], on_host),
     ])
+}
+
+/// The states that only this part of `U` touches.
+fn states_of_update(block: &Block, early: &[&Stmt], late: &[&Stmt]) -> Vec<Value> {
+    let others = [SectionKind::G, SectionKind::F, SectionKind::I, SectionKind::W];
+    let others = others.iter().flat_map(|&kind| &block[kind].stmts).chain(early.iter().copied());
+    let touched: HashSet<Value> = others.flat_map(|stmt| stmt.operands.iter().chain(&stmt.results)).copied().collect();
+    let own = unique(late.iter().flat_map(|stmt| stmt.operands.iter().chain(&stmt.results)).copied());
+    own.filter(|&value| block.arg_kind(value) == Some(ArgKind::State) && !touched.contains(&value)).collect()
 }
 
 type Split<'a> = (Vec<&'a Stmt>, Vec<&'a Stmt>);

@@ -3,6 +3,7 @@
 use super::stream::{Invocation, StreamBuilder, ValueKey};
 use super::{Bodies, CodegenError};
 use ir::graph::SectionKind;
+use ir::ids::{BodyId, Reg};
 use ir::program::{BodyKind, Instr, Transfer};
 use std::collections::BTreeMap;
 
@@ -23,6 +24,7 @@ impl StreamBuilder<'_> {
 
     /// N: the sums over all instances, then the step graph on every rank that updates.
     pub(super) fn norm(&mut self, bodies: &mut Bodies, members: &Members) -> Result<(), CodegenError> {
+        self.begin_states(bodies);
         self.give_totals(bodies, &members.totals);
         self.reduced();
         let (Some(body), Some(step)) = (bodies.step, &self.model.step) else { return Ok(()) };
@@ -50,18 +52,30 @@ impl StreamBuilder<'_> {
         Ok(())
     }
 
+    /// The runs whose parameters this rank updates, each with its `U`.
+    pub(super) fn updates(&self, bodies: &Bodies) -> Vec<(usize, BodyId)> {
+        let body = |index: usize| Some((index, bodies.get(self.flow.runs[index].block, BodyKind::U)?));
+        self.own_runs().into_iter().filter_map(body).collect()
+    }
+
     /// U: every block updates what it owns; then owners give shared parameters to the other holders.
     pub(super) fn update(&mut self, bodies: &Bodies) -> Result<(), CodegenError> {
         let holders = self.holders;
-        for index in self.own_runs() {
+        self.begin_states(bodies);
+        for (index, body) in self.updates(bodies) {
             let run = &self.flow.runs[index];
-            let Some(body) = bodies.get(run.block, BodyKind::U) else { continue };
+            let is_away = !bodies.all[body].keeps.is_empty();
+            let states = if is_away { self.loaded_states(index) } else { None };
+            let keep = is_away.then(|| self.reg(format!("{}.U", run.name), None));
             let bundle = self.bundle(ValueKey::Reduced(index), bodies, run.block, BodyKind::R)?;
-            let (call, instance, bundles) = (run.call, run.instance, bundle.into_iter().collect());
-            self.run(body, Invocation { call, instance, bundles, ..Invocation::default() });
-            bundle.into_iter().for_each(|reg| self.release(reg));
+            let bundles: Vec<Reg> = bundle.into_iter().chain(states).collect();
+            let (call, instance, given) = (run.call, run.instance, bundles.clone());
+            self.run(body, Invocation { call, instance, bundles: given, keep, ..Invocation::default() });
+            bundles.into_iter().for_each(|reg| self.release(reg));
             self.free();
+            keep.into_iter().for_each(|reg| self.store_states(index, reg));
         }
+        self.stored_states();
         for (&(param, instance), &from) in &holders.owner {
             let ranks = holders.of((param, instance));
             if ranks.len() > 1 && ranks.contains(&self.rank) {

@@ -8,6 +8,7 @@ mod microbatch;
 mod offload;
 mod p2p;
 mod reduce;
+mod states;
 mod stream;
 
 use body::{Backward, Bodies};

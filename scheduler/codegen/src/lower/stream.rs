@@ -6,6 +6,7 @@ use super::gather::Gathered;
 use super::offload::HostCopies;
 use super::p2p::{Message, Messages, start_of_receive};
 use super::reduce::Reductions;
+use super::states::HostStates;
 use super::{Bodies, CodegenError};
 use ir::entity::PrimaryMap;
 use ir::expr::{BinaryExpr, Expr};
@@ -73,6 +74,8 @@ pub(super) struct StreamBuilder<'a> {
     pub(super) copies: HostCopies,
     /// The parameters that stay gathered.
     pub(super) gathered: Gathered,
+    /// The copies of optimizer states that are in host memory.
+    pub(super) states: HostStates,
     messages: &'a Messages,
     opened: HashMap<u32, usize>,
     names: HashSet<String>,
@@ -106,6 +109,7 @@ impl<'a> StreamBuilder<'a> {
             reductions,
             copies: HostCopies::default(),
             gathered: Gathered::default(),
+            states: HostStates::default(),
             regs: PrimaryMap::new(),
             instrs: Vec::new(),
             held: HashMap::new(),

@@ -44,7 +44,8 @@ fn suffix(name: &str) -> String {
     name.rsplit_once('.').map_or("", |(_, suffix)| suffix).to_string()
 }
 
-type Needed = BTreeSet<(ParamId, u32, Role)>;
+/// Model states, each with whether it is in host memory.
+type Needed = BTreeMap<(ParamId, u32, Role), bool>;
 
 /// Checks that each tensor has exactly one place.
 pub(super) fn check(model: &Model, program: &Program, index: usize, arena: &Arena, found: &mut Vec<Violation>) {
@@ -57,7 +58,14 @@ pub(super) fn check(model: &Model, program: &Program, index: usize, arena: &Aren
     for resident in &arena.residents {
         *times.entry((resident.param, resident.instance, resident.role.clone())).or_default() += 1;
     }
-    for key in needed.iter().filter(|key| !times.contains_key(key)) {
+    for resident in &arena.residents {
+        let key = (resident.param, resident.instance, resident.role.clone());
+        let (here, there) = if resident.host { ("host", "device") } else { ("device", "host") };
+        if needed.get(&key).is_some_and(|&host| host != resident.host) {
+            say("residents", format!("{} is in {here} memory, not in {there} memory", describe(model, &key)));
+        }
+    }
+    for key in needed.keys().filter(|key| !times.contains_key(key)) {
         say("residents", format!("{} has no place", describe(model, key)));
     }
     for (key, times) in times.iter().filter(|(_, times)| **times > 1) {
@@ -79,7 +87,8 @@ pub(super) fn describe(model: &Model, (param, instance, role): &(ParamId, u32, R
 
 /// The model states that the runs of a row bind, and the scalars that they read.
 fn needed(model: &Model, program: &Program, class: &Class) -> (Needed, BTreeSet<String>) {
-    let mut needed: Needed = class.params.iter().map(|&(param, instance)| (param, instance, Role::Param)).collect();
+    let mut needed: Needed =
+        class.params.iter().map(|&(param, instance)| ((param, instance, Role::Param), false)).collect();
     let mut scalars = BTreeSet::new();
     let mut seen = BTreeSet::new();
     for instr in &class.instrs {
@@ -104,7 +113,7 @@ fn needed(model: &Model, program: &Program, class: &Class) -> (Needed, BTreeSet<
             };
             let place = owner.and_then(|owner| params.iter().position(|&param| param == owner));
             if let Some(&(param, instance)) = place.and_then(|place| bound.get(place)) {
-                needed.insert((param, instance, role));
+                *needed.entry((param, instance, role)).or_default() |= body.is_on_host(arg.value);
             }
         }
     }

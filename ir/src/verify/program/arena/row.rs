@@ -81,7 +81,7 @@ pub(super) fn check(
     };
     walk.hold(arena);
     let whole = |(name, text)| Violation { position: None, ..Violation::in_row(name, index, 0, text) };
-    found.extend(walk.tensors.faults.drain(..).map(whole));
+    found.extend(walk.tensors.faults.drain(..).chain(walk.host.faults.drain(..)).map(whole));
     if arena.at.len() != class.instrs.len() {
         let text = format!("{} instructions state places, the row has {}", arena.at.len(), class.instrs.len());
         return found.push(whole(("arena", text)));
@@ -104,7 +104,8 @@ impl Walk<'_> {
     fn hold(&mut self, arena: &Arena) {
         for (index, held) in arena.residents.iter().enumerate() {
             let size = self.sizes.get(held.param, &held.role).unwrap_or(0);
-            self.tensors.add(Bytes { at: held.at, size }, Owner::Resident(index));
+            let memory = if held.host { &mut self.host } else { &mut self.tensors };
+            memory.add(Bytes { at: held.at, size }, Owner::Resident(index));
         }
         for (index, &at) in arena.scalars.values().enumerate() {
             self.tensors.add(Bytes { at, size: 4 }, Owner::Scalar(index));
@@ -116,7 +117,7 @@ impl Walk<'_> {
         match instr {
             Instr::Feed { .. } | Instr::LossGrad { .. } | Instr::Add { .. } => 1,
             Instr::Start { transfer: Transfer::Recv { .. } | Transfer::Sum { .. }, .. } => 1,
-            Instr::Start { transfer: Transfer::Offload | Transfer::Load, .. } => 1,
+            Instr::Start { transfer: Transfer::Offload | Transfer::Load | Transfer::LoadStates { .. }, .. } => 1,
             Instr::Run { body, results, keep, .. } => {
                 results.len() + usize::from(keep.is_some()) + usize::from(self.bodies[*body].frame.scratch > 0)
             }
@@ -211,6 +212,17 @@ impl Walk<'_> {
                 if let Some(BundleCopy { to: CopyTo::Device(holding), .. }) = &request.copy {
                     request.holds.extend(holding.iter().map(|(_, tensor)| tensor));
                 }
+            }
+            Transfer::LoadStates { body, .. } => {
+                let to = self.comes_back(token, *body, at[0]);
+                if let CopyTo::Device(holding) = &to {
+                    request.holds.extend(holding.iter().map(|(_, tensor)| tensor));
+                }
+                request.copy = Some(BundleCopy { maker: *body, to });
+            }
+            Transfer::StoreStates { .. } => {
+                let held = operand.and_then(|reg| self.registers[reg].as_ref());
+                request.holds.extend(held.into_iter().flatten().map(|(_, tensor)| tensor));
             }
             Transfer::Send { .. } | Transfer::SumGradient { .. } | Transfer::ShareParam { .. } => {}
         }
@@ -328,7 +340,7 @@ impl Walk<'_> {
         for arg in &places.body.args {
             let tensor = match arg.source {
                 Source::Row => rows.next().and_then(|&reg| self.tensor(reg)),
-                Source::Saved => kept(arg.value),
+                Source::Saved | Source::State => kept(arg.value),
                 _ => None,
             };
             found.extend(tensor.map(|tensor| (arg.value, tensor)));
