@@ -3,12 +3,16 @@
 //!
 //! `cargo bench --bench calibration` prints the table of docs/benchmarks.md; `-- FILE.toml` takes a cluster that is measured
 //! already.
+//!
+//! Other guests of a host take part of its cores, now more and now less. The rate of large products before and after a run,
+//! relative to that when the machine was measured, is the machine's speed then. Predictions are divided by it.
 
 use meshwright::calibrate::cluster;
 use meshwright::compiler::parallel;
 use meshwright::compiler::text_files::write_text;
 use meshwright::estimator::{EstimateReport, EstimateRequest, Estimator};
 use meshwright::train::{Progress, RunHeader, TrainRequest, free_memory, train};
+use runtime::backends::cpu::peak;
 use runtime::measure::measure;
 use runtime::metrics::{EvalRecord, StepRecord};
 use std::path::{Path, PathBuf};
@@ -76,22 +80,23 @@ impl Progress for Steps {
 
 fn main() {
     let given = std::env::args().nth(1).filter(|arg| !arg.starts_with("--"));
-    let path = given.map_or_else(calibrated, PathBuf::from);
+    let (path, rate_then) = during(|| given.map_or_else(calibrated, PathBuf::from));
     let estimator = Estimator::new();
-    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get()) as f64;
+    let cores = cores() as f64;
     println!(
-        "| model | configuration | predicted | measured | predicted / measured | processor | predicted / processor |"
+        "| model | configuration | speed | predicted | measured | predicted / measured | processor | predicted / processor |"
     );
-    println!("|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|");
     let mut errors = [Vec::new(), Vec::new()];
     for (model, text) in LAYOUTS {
-        let StepTime { step_s: step, processor_s: processor } = measured(model, text);
+        let (StepTime { step_s: step, processor_s: processor }, rate) = during(|| measured(model, text));
+        let speed = rate / rate_then;
         let predicted = predicted(&estimator, &path, model, text).predicted;
-        let (seconds, busy) = (predicted.step_time_s, processor / cores);
+        let (seconds, busy) = (predicted.step_time_s / speed, processor / cores);
         let ms = |seconds: f64| format!("{:.0} ms", 1e3 * seconds);
         let [predicted, measured, taken] = [seconds, step, busy].map(ms);
         println!(
-            "| {model} | `{text}` | {predicted} | {measured} | {:.2} | {taken} | {:.2} |",
+            "| {model} | `{text}` | {speed:.2} | {predicted} | {measured} | {:.2} | {taken} | {:.2} |",
             seconds / step,
             seconds / busy
         );
@@ -100,6 +105,18 @@ fn main() {
     }
     let [step, processor] = errors.map(|errors| 100.0 * median(errors));
     println!("\nMedian error {step:.1} % of steps, {processor:.1} % of the processor's seconds over its cores.");
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get())
+}
+
+/// The result of a measurement, and the mean rate of large products before and after it, in FLOP/s.
+fn during<T>(work: impl FnOnce() -> T) -> (T, f64) {
+    let rate = || peak(cores()).expect("products have a rate").flops;
+    let before = rate();
+    let result = work();
+    (result, (before + rate()) / 2.0)
 }
 
 /// The file of this machine.
