@@ -1,6 +1,6 @@
 //! One instance of a block: its sections in order, with every value saved.
 
-use super::ops::{Context, evaluate};
+use super::ops::Context;
 use super::real::Real;
 use super::round::Rounding;
 use super::tensor::{Array, Tensor};
@@ -178,6 +178,6 @@ impl<'a, R: Real> BlockRun<'a, R> {
         let dims: Vec<Vec<usize>> =
             inferred.iter().map(|ty| ty.sizes().iter().map(|&size| size as usize).collect()).collect();
         let operands = stmt.operands.iter().map(|&value| self.get(value)).collect::<Result<Vec<_>, _>>()?;
-        evaluate(&stmt.op, &operands, &dims, self.context)
+        R::evaluate(&stmt.op, &operands, &dims, self.context)
     }
 }

@@ -1,5 +1,8 @@
 //! Number types of the reference evaluator.
 
+use super::ops::{self, Context};
+use super::tensor::Array;
+use ir::ops::Op;
 use std::fmt::Debug;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Div, Mul, Neg, Sub};
@@ -62,6 +65,18 @@ pub trait Real:
     fn one() -> Self {
         Self::of(1.0)
     }
+
+    /// The results of an op ([`ops::evaluate`]). As a function of one number type it is compiled with this crate, and not again
+    /// with each that evaluates.
+    ///
+    /// # Errors
+    /// As of [`ops::evaluate`].
+    fn evaluate(
+        op: &Op,
+        operands: &[&Array<Self>],
+        dims: &[Vec<usize>],
+        context: Context,
+    ) -> Result<Vec<Array<Self>>, String>;
 }
 
 macro_rules! real {
@@ -96,6 +111,14 @@ macro_rules! real {
             }
             fn min(self, other: Self) -> Self {
                 $float::min(self, other)
+            }
+            fn evaluate(
+                op: &Op,
+                operands: &[&Array<Self>],
+                dims: &[Vec<usize>],
+                context: Context,
+            ) -> Result<Vec<Array<Self>>, String> {
+                ops::evaluate(op, operands, dims, context)
             }
         }
     )*};
