@@ -92,6 +92,17 @@ impl Arena {
         unsafe { std::slice::from_raw_parts_mut(self.at(span), span.bytes()) }
     }
 
+    /// The bytes from an offset on, for those who answer for exclusion themselves.
+    ///
+    /// # Panics
+    /// If they are not within the arena.
+    pub(crate) fn place(&self, offset: usize, len: usize) -> *mut [u8] {
+        let is_inside = offset.checked_add(len).is_some_and(|end| end <= self.size());
+        assert!(is_inside, "{len} bytes at {offset} do not lie in an arena of {} bytes", self.size());
+        // SAFETY: the offset is within the block.
+        std::ptr::slice_from_raw_parts_mut(unsafe { self.start.as_ptr().add(offset) }, len)
+    }
+
     /// The address of a place, aligned to its elements.
     fn at(&self, span: Span) -> *mut u8 {
         let size = span.dtype.bytes() as usize;

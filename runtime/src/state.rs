@@ -5,11 +5,11 @@
 //! a `master`, which starts as these numbers before they are rounded to the parameter's format.
 
 use crate::backend::{Memory, Span};
-use crate::comm::{Region, assemble, extract};
+use crate::comm::{Region, RegionPiece, extract, pieces};
 use crate::host::{numbers, stored};
 use ir::graph::{GRADIENT, Init, Model, ParamInstance};
 use ir::mesh::Mesh;
-use ir::types::Type;
+use ir::types::{PartialKind, Type};
 use kernels::cpu::Par;
 use kernels::cpu::dropout::normals;
 use std::collections::BTreeMap;
@@ -212,22 +212,103 @@ pub(crate) fn counts(mesh: &Mesh, ty: &Type, coordinates: &[u64]) -> bool {
         .all(|axis| mesh.index_along(&ir::mesh::Axes::one(axis), coordinates) == 0)
 }
 
-/// Assembles the ranks' parts of tensors, by name. If several pipeline ranks hold a tensor, the first counts.
-pub(crate) fn gather(mesh: &Mesh, ranks: &[Vec<StateShard>]) -> BTreeMap<String, GlobalTensor> {
-    let mut wholes = BTreeMap::new();
-    let mut stages: BTreeMap<String, u64> = BTreeMap::new();
-    for (rank, parts) in ranks.iter().enumerate() {
+/// A rank's part of a tensor, apart from its rank: what is assembled of it, and where.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct StatePieces {
+    pub(crate) rank: u32,
+    /// Its pipeline rank: if several hold a tensor, the first counts.
+    stage: u64,
+    name: String,
+    sizes: Vec<u64>,
+    /// True if it is added to the parts of others.
+    adds: bool,
+    /// None if another rank has the same part.
+    pieces: Vec<RegionPiece>,
+    data: Vec<f32>,
+}
+
+impl StatePieces {
+    pub(crate) fn of(mesh: &Mesh, rank: usize, StateShard { slot, data }: StateShard) -> StatePieces {
         let coordinates = mesh.coordinates(rank as u64);
         let stage = mesh.pipeline().map_or(0, |pp| mesh.index_along(&ir::mesh::Axes::one(pp), &coordinates));
-        for StateShard { slot, data } in parts {
-            let holder = *stages.entry(slot.name.clone()).or_insert(stage);
-            let whole = wholes.entry(slot.name.clone()).or_insert_with(|| {
-                let sizes = slot.ty.sizes();
-                GlobalTensor { data: vec![0.0; slot.ty.elements() as usize], sizes }
-            });
-            if holder == stage && counts(mesh, &slot.ty, &coordinates) {
-                assemble(data, &slot.ty, &slot.region, &mut whole.data);
+        let counts = counts(mesh, &slot.ty, &coordinates);
+        StatePieces {
+            rank: rank as u32,
+            stage,
+            sizes: slot.ty.sizes(),
+            adds: slot.ty.partial.as_ref().is_some_and(|partial| partial.kind == PartialKind::Sum),
+            pieces: if counts { pieces(&slot.ty, &slot.region) } else { Vec::new() },
+            data: if counts { data } else { Vec::new() },
+            name: slot.name,
+        }
+    }
+
+    /// Its bytes, for other processes.
+    pub(crate) fn write(&self) -> Vec<u8> {
+        let mut words = vec![u64::from(self.rank), self.stage, u64::from(self.adds)];
+        let counts = [self.name.len(), self.sizes.len(), self.pieces.len(), self.data.len()];
+        words.extend(counts.map(|count| count as u64));
+        words.extend(&self.sizes);
+        words.extend(self.pieces.iter().flat_map(|piece| [piece.whole, piece.part, piece.len].map(|at| at as u64)));
+        let words = words.into_iter().flat_map(u64::to_le_bytes);
+        let data = self.data.iter().flat_map(|number| number.to_le_bytes());
+        words.chain(self.name.bytes()).chain(data).collect()
+    }
+
+    /// The parts that another process has written, up to the first that is none.
+    pub(crate) fn read_all(mut bytes: &[u8]) -> Vec<StatePieces> {
+        std::iter::from_fn(|| StatePieces::read(&mut bytes)).collect()
+    }
+
+    fn read(bytes: &mut &[u8]) -> Option<StatePieces> {
+        fn take<'a>(bytes: &mut &'a [u8], count: u64) -> Option<&'a [u8]> {
+            let (head, rest) = bytes.split_at_checked(usize::try_from(count).ok()?)?;
+            *bytes = rest;
+            Some(head)
+        }
+        let mut words = |count: u64| -> Option<Vec<u64>> {
+            let (words, _) = take(bytes, count.checked_mul(8)?)?.as_chunks::<8>();
+            Some(words.iter().map(|word| u64::from_le_bytes(*word)).collect())
+        };
+        let head: [u64; 7] = words(7)?.try_into().ok()?;
+        let [rank, stage, adds, name, sizes, pieces, data] = head;
+        let (sizes, pieces) = (words(sizes)?, words(pieces.checked_mul(3)?)?);
+        let piece = |[whole, part, len]: &[u64; 3]| RegionPiece {
+            whole: *whole as usize,
+            part: *part as usize,
+            len: *len as usize,
+        };
+        let pieces = pieces.as_chunks::<3>().0.iter().map(piece).collect();
+        let name = String::from_utf8(take(bytes, name)?.to_vec()).ok()?;
+        let (numbers, _) = take(bytes, data.checked_mul(4)?)?.as_chunks::<4>();
+        let data = numbers.iter().map(|number| f32::from_le_bytes(*number)).collect();
+        Some(StatePieces { rank: rank as u32, stage, name, sizes, adds: adds == 1, pieces, data })
+    }
+
+    /// Copies it into the unsharded tensor, or adds it if the tensor is partial.
+    fn put(&self, whole: &mut [f32]) {
+        for piece in &self.pieces {
+            let (part, whole) = (&self.data[piece.part..][..piece.len], &mut whole[piece.whole..][..piece.len]);
+            match self.adds {
+                true => whole.iter_mut().zip(part).for_each(|(a, b)| *a += b),
+                false => whole.copy_from_slice(part),
             }
+        }
+    }
+}
+
+/// Assembles the ranks' parts of tensors, by name; the parts are in the order of ranks.
+pub(crate) fn gather(parts: Vec<StatePieces>) -> BTreeMap<String, GlobalTensor> {
+    let mut wholes = BTreeMap::new();
+    let mut stages: BTreeMap<String, u64> = BTreeMap::new();
+    for part in parts {
+        let holder = *stages.entry(part.name.clone()).or_insert(part.stage);
+        let whole = wholes.entry(part.name.clone()).or_insert_with(|| {
+            let elements = part.sizes.iter().product::<u64>() as usize;
+            GlobalTensor { data: vec![0.0; elements], sizes: part.sizes.clone() }
+        });
+        if holder == part.stage {
+            part.put(&mut whole.data);
         }
     }
     wholes
@@ -319,8 +400,12 @@ mod tests {
                 state.reset(&mut backend, 7, Par(2));
                 state.export(&mut backend)
             };
-            let ranks: Vec<_> = (0..6).map(slots).collect();
-            let gathered = gather(&model.mesh, &ranks);
+            let of = |rank| slots(rank).into_iter().map(move |shard| (rank as usize, shard));
+            let parts = (0..6).flat_map(of).map(|(rank, shard)| StatePieces::of(&model.mesh, rank, shard));
+            let parts: Vec<StatePieces> = parts.collect();
+            let bytes: Vec<u8> = parts.iter().flat_map(StatePieces::write).collect();
+            assert_eq!(StatePieces::read_all(&bytes), parts);
+            let gathered = gather(parts);
             assert!(gathered["w.m"].data.iter().all(|x| *x == 0.0));
             whole.push(gathered["w"].clone());
         }

@@ -8,7 +8,7 @@ use planner::reshard::ReshardStep;
 use runtime::backend::{Backend, Span};
 use runtime::backends::cpu::Cpu;
 use runtime::comm::threads::{Fabric, ThreadCommunicator};
-use runtime::comm::{Exchange, HostMemory, Parking, ThreadRole, Transport};
+use runtime::comm::{Exchange, FittedExchange, HostMemory, Parking, ThreadRole, Transport};
 use runtime::host::{get, put};
 
 /// A way: from, to, and the steps.
@@ -63,6 +63,7 @@ fn result(mesh: &Mesh, (from, _, steps): &Way, rank: usize, cpu: &mut Cpu, end: 
         let next = tensor.offset + tensor.bytes().next_multiple_of(64);
         let made = Span::new(from.dtype, next, plan.tensors[0].len);
         let group = end.join(&plan.ranks, ThreadRole::Main).unwrap();
+        let plan = FittedExchange::from(plan);
         let mut request = end.start(&group, &plan, &[tensor], &[made]);
         let waited = end.wait(&mut || {
             end.advance(&group, &plan, &mut request);

@@ -23,6 +23,7 @@ mod read;
 mod shard;
 #[cfg(test)]
 mod testing;
+mod together;
 mod write;
 
 pub use error::{Difference, Error};

@@ -1,12 +1,13 @@
 //! Reading: files are fully verified before any tensor is loaded; then every rank reads the shards that intersect its own
 //! part.
 
-use super::assign::{StatePart, state_parts};
+use super::assign::StatePart;
 use super::data::{Reader, fault};
 use super::error::{Difference, Error};
 use super::folder::{find, list, run_of, step_of};
 use super::manifest::{DataFile, MANIFEST, Manifest, Stored, StoredShard, cannot_be_read};
 use super::shard::Shard;
+use super::together::{all_parts, verdict};
 use crate::exec::{Executor, Platform, RankState};
 use crate::state::MASTER;
 use ir::graph::is_record;
@@ -84,18 +85,22 @@ impl Checkpoint {
 
     /// Sets all parameters and states of an executor, whose formats may be others than those of the checkpoint. Where a checkpoint has
     /// the f32 copy (`master`) of a parameter, both begin from it; where it has none, both begin from the parameter. Records of delayed scaling
-    /// that it lacks stay as they are.
+    /// that it lacks stay as they are. Executors of several processes load together.
     ///
     /// # Errors
     /// They are not those of the checkpoint by name and sizes, a file cannot be read, or a rank failed earlier.
     pub fn load<P: Platform>(&self, executor: &mut Executor<P>) -> Result<(), Error> {
-        let ranks = executor.visit(|_, kept| state_parts(kept.slots()))?;
+        let ranks = all_parts(executor)?;
         let differences = self.differences(&ranks);
         if !differences.is_empty() {
             return Err(Error::Mismatch { checkpoint: self.path.clone(), differences });
         }
         let (from, ranks) = (self.clone(), Arc::new(ranks));
-        executor.visit(move |rank, kept| from.load_rank(kept, &ranks[rank]))?.into_iter().collect()
+        let loaded = executor.visit(move |rank, kept| from.load_rank(kept, &ranks[rank]))?;
+        let own = loaded.into_iter().collect::<Result<(), Error>>();
+        let all = verdict(executor, own.as_ref().copied().map_err(ToString::to_string))?;
+        own?;
+        all.map(drop).map_err(|why| self.damaged(MANIFEST, why))
     }
 
     /// Tensors that only one side has, or that have other sizes.

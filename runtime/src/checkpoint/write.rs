@@ -1,10 +1,12 @@
-//! Writing: all ranks write at once under a temporary name, then the manifest is written, then the folder is renamed.
+//! Writing: all ranks write at once under a temporary name, then the manifest is written, then the folder is renamed. Of several
+//! processes the first one does all but the ranks' files, and none goes on before all know that it went well.
 
-use super::assign::{StatePart, assign_writers, state_parts};
+use super::assign::{StatePart, assign_writers};
 use super::data::{Entry, write};
 use super::error::Error;
 use super::folder::{of_step, partial, publish, rotate};
 use super::manifest::{DataFile, Manifest, Parameter, Position, SCHEMA, Stored, StoredShard};
+use super::together::{all_parts, is_first, verdict};
 use crate::exec::{Executor, Platform};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -26,42 +28,51 @@ pub struct Save<'a> {
     pub keep_last: usize,
 }
 
-/// Saves the parameters and states of an executor as the checkpoint of its step, then removes older ones. Gives its path.
+/// Saves the parameters and states of an executor as the checkpoint of its step, then removes older ones. Gives its path. Executors of
+/// several processes save together, in a folder that all of them reach.
 ///
 /// # Errors
 /// The system refuses, when all checkpoints are as before or only older ones are left; or a rank failed earlier.
 pub fn save<P: Platform>(executor: &mut Executor<P>, save: &Save<'_>) -> Result<PathBuf, Error> {
     let checkpoint = of_step(save.run, save.position.step);
     let folder = partial(&checkpoint);
-    let refused = |why: io::Error| {
+    let first = is_first(executor);
+    let refused = |why: String| {
         // What was written so far helps nobody; a start of the program removes it too.
-        let _ = fs::remove_dir_all(&folder);
-        Error::Unwritable { checkpoint: checkpoint.clone(), why: why.to_string() }
+        let _ = if first { fs::remove_dir_all(&folder) } else { Ok(()) };
+        Error::Unwritable { checkpoint: checkpoint.clone(), why }
     };
+    let only_first =
+        |work: &dyn Fn() -> io::Result<()>| if first { work().map_err(|why| why.to_string()) } else { Ok(()) };
     // Only this folder: where that of the run is gone, someone has removed it.
-    fs::create_dir(&folder).or_else(|why| if folder.is_dir() { Ok(()) } else { Err(why) }).map_err(refused)?;
-    let ranks = assign_writers(&executor.visit(|_, kept| state_parts(kept.slots()))?);
-    let files = write_files(executor, &ranks, &folder)?.into_iter().collect::<io::Result<Vec<_>>>().map_err(refused)?;
-    let manifest = manifest(save, &ranks, files);
-    manifest.write(&folder).and_then(|()| publish(&checkpoint)).map_err(refused)?;
-    match rotate(save.run, save.position.step, save.keep_last) {
-        Ok(()) => Ok(checkpoint),
-        Err(why) => Err(Error::Unremoved { checkpoint, why: why.to_string() }),
+    let make = || fs::create_dir(&folder).or_else(|why| if folder.is_dir() { Ok(()) } else { Err(why) });
+    verdict(executor, only_first(&make))?.map_err(refused)?;
+    let ranks = assign_writers(&all_parts(executor)?);
+    let written = write_files(executor, &ranks, &folder)?.into_iter().collect::<io::Result<Vec<_>>>();
+    let mut files = verdict(executor, written.map_err(|why| why.to_string()))?.map_err(refused)?.concat();
+    files.sort_by_key(|(number, _)| *number);
+    let manifest = manifest(save, &ranks, files.into_iter().map(|(_, file)| file).collect());
+    let finish = || manifest.write(&folder).and_then(|()| publish(&checkpoint));
+    verdict(executor, only_first(&finish))?.map_err(refused)?;
+    let rotated = only_first(&|| rotate(save.run, save.position.step, save.keep_last));
+    match verdict(executor, rotated)? {
+        Ok(_) => Ok(checkpoint),
+        Err(why) => Err(Error::Unremoved { checkpoint, why }),
     }
 }
 
-/// Lets every rank that has something to write do so, all at once: a file each, in the order of ranks.
+/// Lets every rank of this process that has something to write do so, all at once: a file each, with its number.
 fn write_files<P: Platform>(
     executor: &mut Executor<P>,
     ranks: &[Vec<StatePart>],
     folder: &Path,
-) -> Result<Vec<io::Result<DataFile>>, Error> {
+) -> Result<Vec<io::Result<(usize, DataFile)>>, Error> {
     let (work, folder) = (Arc::new(numbered(ranks)), folder.to_path_buf());
     let files = executor.visit(move |rank, kept| {
         let (number, parts) = &work[rank];
         let name = format!("data-{number:04}.safetensors");
         let data: Vec<Vec<u8>> = parts.iter().map(|part| kept.stored(part.slot)).collect();
-        (!parts.is_empty()).then(|| write(&folder, name, &entries(parts, &data)))
+        (!parts.is_empty()).then(|| Ok((*number, write(&folder, name, &entries(parts, &data))?)))
     })?;
     Ok(files.into_iter().flatten().collect())
 }

@@ -1,8 +1,10 @@
-//! Messages from one rank to another: both ends register their buffer, and the second to arrive copies.
+//! Messages from one rank to another: both ends register their buffer, and the second to arrive copies. If the ends are in different
+//! processes, the courier sends from the one buffer and receives into the other.
 
 use super::Message;
+use super::courier::{Courier, Job, Landing, Target, Way};
 use super::medium::Medium;
-use super::parking_lot::locked;
+use super::parking_lot::{ParkingLot, locked};
 use crate::backend::{Mark, Span};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -14,8 +16,19 @@ pub(super) struct Channel<M: Medium> {
     pub(super) tag: u32,
     /// The stream of the copies.
     copies: M::Stream,
+    /// The other end, if it is in another process.
+    pub(super) far: Option<FarEnd>,
     /// Message `n` uses slot `n` modulo the number of slots.
     slots: OnceLock<Box<[MessageSlot<M::Event>]>>,
+}
+
+/// The end of a channel in another process.
+pub(super) struct FarEnd {
+    pub(super) process: usize,
+    /// The number of the channel between the two processes, once all are known.
+    pub(super) tag: OnceLock<u32>,
+    /// The parker of the thread of this end.
+    parker: usize,
 }
 
 struct MessageSlot<E> {
@@ -40,14 +53,36 @@ pub struct ChannelEnd<M: Medium> {
 }
 
 impl<M: Medium> Channel<M> {
-    pub(super) fn new([from, to]: [usize; 2], tag: u32, copies: M::Stream) -> Channel<M> {
-        Channel { from, to, tag, copies, slots: OnceLock::new() }
+    /// A channel; `far`: the process of the end that is in another one, and the parker of this end.
+    pub(super) fn new([from, to]: [usize; 2], tag: u32, copies: M::Stream, far: Option<[usize; 2]>) -> Channel<M> {
+        let far = far.map(|[process, parker]| FarEnd { process, tag: OnceLock::new(), parker });
+        Channel { from, to, tag, copies, far, slots: OnceLock::new() }
+    }
+
+    fn make_slots(&self, medium: &M, in_flight: &AtomicUsize) -> &[MessageSlot<M::Event>] {
+        let event = || medium.event().unwrap_or_else(|why| panic!("{why}"));
+        let slot = |_| MessageSlot {
+            first: Mutex::default(),
+            completed: AtomicU64::new(0),
+            arrivals: [event(), event()],
+            copied: event(),
+        };
+        self.slots.get_or_init(|| (0..in_flight.load(Ordering::Relaxed).max(1)).map(slot).collect())
     }
 
     /// The slot of a message, if one has begun.
     fn slot(&self, number: u64) -> Option<&MessageSlot<M::Event>> {
         let slots = self.slots.get()?;
         slots.get((number % slots.len() as u64) as usize)
+    }
+}
+
+impl<M: Medium> Landing for Channel<M> {
+    fn land(&self, target: Target, lot: &ParkingLot) {
+        if let Some(slot) = self.slot(target.number) {
+            slot.completed.fetch_add(1, Ordering::Release);
+        }
+        self.far.iter().for_each(|far| lot.unpark(far.parker));
     }
 }
 
@@ -74,15 +109,8 @@ impl<M: Medium> ChannelEnd<M> {
         in_flight: &AtomicUsize,
     ) -> (Message, bool) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let event = || medium.event().unwrap_or_else(|why| panic!("{why}"));
-        let slot = |_| MessageSlot {
-            first: Mutex::default(),
-            completed: AtomicU64::new(0),
-            arrivals: [event(), event()],
-            copied: event(),
-        };
         let channel = &*self.channel;
-        let slots = channel.slots.get_or_init(|| (0..in_flight.load(Ordering::Relaxed).max(1)).map(slot).collect());
+        let slots = channel.make_slots(medium, in_flight);
         let slot = &slots[(number % slots.len() as u64) as usize];
         let mut first = locked(&slot.first);
         medium.record(&self.own, &slot.arrivals[usize::from(!self.sends)]);
@@ -106,6 +134,27 @@ impl<M: Medium> ChannelEnd<M> {
         medium.record(&channel.copies, &slot.copied);
         slot.completed.fetch_add(1, Ordering::Release);
         (Message { number, times: start.zip(end).map(<[Mark; 2]>::from) }, true)
+    }
+
+    /// Begins to send or to receive the next message, whose other end is in another process. The memory is the rank's own. It completes
+    /// when the courier has sent or received all of it.
+    pub(super) fn start_far(
+        &self,
+        medium: &M,
+        courier: &Courier,
+        (memory, span): (&M::Memory, Span),
+        in_flight: &AtomicUsize,
+    ) -> Message {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.channel.make_slots(medium, in_flight);
+        if let (Some(far), Some(memory)) = (&self.channel.far, M::host(memory)) {
+            let way = if self.sends { Way::Send } else { Way::Receive };
+            let tag = *far.tag.get().expect("channels have numbers before the first step");
+            let (bytes, most) = (memory.place(span.offset, span.bytes()), span.bytes());
+            let (landing, target) = (self.channel.clone() as Arc<dyn Landing>, Target { number, phase: 0, count: 0 });
+            courier.submit(Job { way, process: far.process, tag, bytes, most, exact: true, landing, target });
+        }
+        Message { number, times: None }
     }
 
     /// True if a message is complete, or on a device given to it.

@@ -25,6 +25,8 @@ pub struct Move {
     pub to_strides: Vec<usize>,
     /// The sizes of the block.
     pub sizes: Vec<usize>,
+    /// The peer's tensor has the filled rows of chunks alone, one after the other.
+    pub packed: bool,
 }
 
 /// Chunks of rows of which only the first ones move, as many as this step fills. Each chunk has its place, whatever is filled; a move's last
@@ -37,6 +39,13 @@ pub struct FilledRows {
     pub rows: usize,
     /// Elements of a row.
     pub width: usize,
+}
+
+impl Move {
+    /// Elements of the block.
+    pub fn elements(&self) -> usize {
+        self.sizes.iter().product()
+    }
 }
 
 impl FilledRows {
@@ -208,13 +217,15 @@ fn block(peer: usize, source: &Region, own: &Region) -> Option<Move> {
         to: own.offset(&start),
         to_strides: row_major(&own.sizes),
         sizes,
+        packed: false,
     })
 }
 
 /// The same elements of a peer's dense tensor and of the rank's own.
 fn contiguous(peer: usize, start: usize, end: usize) -> Move {
     let strides = vec![1];
-    Move { peer, from: start, from_strides: strides.clone(), to: start, to_strides: strides, sizes: vec![end - start] }
+    let (from_strides, to_strides, sizes) = (strides.clone(), strides, vec![end - start]);
+    Move { peer, from: start, from_strides, to: start, to_strides, sizes, packed: false }
 }
 
 /// A reduction of dense tensors: whole on every rank, or from `split_from` elements on each rank its piece, and then the

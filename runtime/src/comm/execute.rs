@@ -2,8 +2,10 @@
 //! are made in f32 and rounded once.
 
 use super::ThreadRole;
+use super::crossing::{PackedBlock, Parcel};
 use super::exchange::{Exchange, FilledRows, Move, TensorPlan};
 use super::medium::{Half, Medium, PeerBuffers};
+use super::region::row_major;
 use crate::arena::{Arena, Stored};
 use crate::backend::Span;
 use crate::host::narrow;
@@ -42,6 +44,14 @@ impl Medium for HostMemory {
     fn record(&self, (): &(), (): &()) {}
 
     fn wait(&self, (): &(), (): &()) {}
+
+    fn host(memory: &Arena) -> Option<&Arena> {
+        Some(memory)
+    }
+
+    fn staging(&self, bytes: usize) -> Result<Arena, String> {
+        Arena::new(bytes)
+    }
 
     unsafe fn exchange<'a>(
         &self,
@@ -190,8 +200,12 @@ impl TensorPlan {
             let (arena, span) = source(block.peer);
             // SAFETY: by the caller's contract.
             let from = unsafe { arena.bytes(span) };
+            let mut packed = block.from;
             for [source, target] in block.chunks() {
-                let bytes = filled.filled(counts[target / chunk]) * filled.width * size;
+                let elements = filled.filled(counts[target / chunk]) * filled.width;
+                let source = if block.packed { packed } else { source };
+                packed += elements;
+                let bytes = elements * size;
                 let (head, rest) = result[target * size..][..chunk * size].split_at_mut(bytes);
                 head.copy_from_slice(&from[source * size..][..bytes]);
                 rest.fill(0);
@@ -278,24 +292,105 @@ impl TensorPlan {
         scratch: &mut Scratch,
     ) {
         let Some(piece) = self.moves.first() else { return };
-        let (start, end) = (piece.from, piece.from + piece.sizes[0]);
-        for at in (start..end).step_by(CHUNK) {
-            let len = CHUNK.min(end - at);
+        let (to, count) = (piece.to, piece.sizes[0]);
+        for at in (0..count).step_by(CHUNK) {
+            let len = CHUNK.min(count - at);
             let sum = &mut scratch.sum;
             sum.clear();
             for block in &self.moves {
                 let (arena, span) = source(block.peer);
                 // SAFETY: by the caller's contract; the own piece is written below.
-                let theirs = unsafe { arena.elements(span.part(at, len)) };
+                let theirs = unsafe { arena.elements(span.part(block.from + at, len)) };
                 match sum.is_empty() {
                     true => sum.extend_from_slice(theirs),
                     false => combine(kind, sum, theirs),
                 }
             }
             // SAFETY: by the caller's contract, and no slice of the sources lives.
-            unsafe { arena.elements_mut(result.part(at, len)) }.copy_from_slice(sum);
+            unsafe { arena.elements_mut(result.part(to + at, len)) }.copy_from_slice(sum);
         }
     }
+}
+
+/// Packs a parcel of a member's tensors into staging memory, from a place on. Returns its bytes.
+///
+/// # Safety
+/// Nobody writes the tensors, or touches the place of the parcel.
+pub(super) unsafe fn pack(
+    (plan, parcel): (&Exchange, &Parcel),
+    (memory, tensors): (&Arena, &[Span]),
+    (staging, area): (&Arena, usize),
+) -> usize {
+    let mut packed = 0;
+    for block in &parcel.blocks {
+        let (tensor, filled) = (tensors[block.tensor], &plan.tensors[block.tensor].filled);
+        let size = tensor.dtype.bytes() as usize;
+        let place = if parcel.filled { packed } else { block.at };
+        let to = Span::new(tensor.dtype, area + parcel.offset + place, block.elements());
+        // SAFETY: by the caller's contract.
+        packed = place
+            + unsafe {
+                match (filled, size) {
+                    (Some(filled), _) => block.pack_filled(filled, (memory, tensors), (staging, to)),
+                    (None, 4) => block.pack::<u32>((memory, tensor), (staging, to)),
+                    (None, 2) => block.pack::<u16>((memory, tensor), (staging, to)),
+                    (None, _) => block.pack::<u8>((memory, tensor), (staging, to)),
+                }
+            };
+    }
+    packed
+}
+
+impl PackedBlock {
+    /// Copies the block, and returns its bytes.
+    ///
+    /// # Safety
+    /// As for [`pack`].
+    unsafe fn pack<T: Stored>(&self, (memory, tensor): (&Arena, Span), (staging, to): (&Arena, Span)) -> usize {
+        // SAFETY: by the caller's contract.
+        let (from, into) = unsafe { (memory.elements::<T>(tensor), staging.elements_mut::<T>(to)) };
+        let source = View { offset: self.from, strides: &self.strides };
+        copy_strided(from, source, into, View { offset: 0, strides: &row_major(&self.sizes) }, &self.sizes);
+        to.bytes()
+    }
+
+    /// Copies the filled rows of the block's chunks, one after the other, and returns their bytes.
+    ///
+    /// # Safety
+    /// As for [`pack`].
+    unsafe fn pack_filled(
+        &self,
+        filled: &FilledRows,
+        (memory, tensors): (&Arena, &[Span]),
+        (staging, to): (&Arena, Span),
+    ) -> usize {
+        let (tensor, size) = (tensors[self.tensor], to.dtype.bytes() as usize);
+        // SAFETY: by the caller's contract.
+        let (counts, from, into) = unsafe {
+            let counts = memory.elements::<i32>(tensors[filled.counts[0]]);
+            (counts, memory.bytes(tensor), staging.bytes_mut(to))
+        };
+        let (chunk, mut packed) = (filled.chunk(), 0);
+        for start in starts(&self.sizes, self.from, &self.strides) {
+            let bytes = filled.filled(counts[start / chunk]) * filled.width * size;
+            into[packed..][..bytes].copy_from_slice(&from[start * size..][..bytes]);
+            packed += bytes;
+        }
+        packed
+    }
+}
+
+/// The starts of the runs of a block along its last dim, in elements of a tensor.
+fn starts(sizes: &[usize], first: usize, strides: &[usize]) -> impl Iterator<Item = usize> {
+    let outer = &sizes[..sizes.len() - 1];
+    (0..outer.iter().product()).map(move |mut number: usize| {
+        let mut at = first;
+        for (size, stride) in outer.iter().zip(strides).rev() {
+            at += number % size * stride;
+            number /= size;
+        }
+        at
+    })
 }
 
 /// Adds numbers, or takes the larger ones.
@@ -309,17 +404,8 @@ fn combine(kind: PartialKind, into: &mut [f32], from: &[f32]) {
 impl Move {
     /// The starts of the runs along the last dim, in elements of the peer's tensor and of the own one.
     fn chunks(&self) -> impl Iterator<Item = [usize; 2]> {
-        let outer = &self.sizes[..self.sizes.len() - 1];
-        (0..outer.iter().product()).map(move |mut number: usize| {
-            let mut places = [self.from, self.to];
-            for (dim, size) in outer.iter().enumerate().rev() {
-                let at = number % size;
-                places[0] += at * self.from_strides[dim];
-                places[1] += at * self.to_strides[dim];
-                number /= size;
-            }
-            places
-        })
+        let to = starts(&self.sizes, self.to, &self.to_strides);
+        starts(&self.sizes, self.from, &self.from_strides).zip(to).map(<[usize; 2]>::from)
     }
 
     fn from(&self) -> View<'_> {

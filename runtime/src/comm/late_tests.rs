@@ -222,11 +222,11 @@ fn ranks(device: &Late, count: usize, len: usize) -> Vec<LateRank> {
 fn sums(device: &Late, in_place: bool, len: usize) -> Vec<LateRank> {
     let mut ranks = ranks(device, 3, len);
     let groups: Vec<_> = ranks.iter_mut().map(|rank| rank.end.join(&[0, 1, 2], ThreadRole::Main).unwrap()).collect();
-    let plans: Vec<Exchange> = (0..3)
+    let plans: Vec<FittedExchange> = (0..3)
         .map(|me| {
             let mut plan = Exchange::sum(vec![0, 1, 2], me, len);
             plan.tensors[0].in_place = in_place;
-            plan
+            plan.into()
         })
         .collect();
     for round in 0..2 {

@@ -2,6 +2,7 @@
 
 use super::ThreadRole;
 use super::exchange::Exchange;
+use crate::arena::Arena;
 use crate::backend::{Mark, Span};
 
 /// Locations of the tensors of one peer.
@@ -73,6 +74,19 @@ pub trait Medium: Sized + Send + 'static {
     /// [`Backend::set_timing`]: crate::backend::Backend::set_timing
     fn mark(&self, _stream: &Self::Stream) -> Option<Mark> {
         None
+    }
+
+    /// The memory of the host that a memory is; none of a device.
+    fn host(_memory: &Self::Memory) -> Option<&Arena> {
+        None
+    }
+
+    /// Memory for tensors that come from other processes.
+    ///
+    /// # Errors
+    /// There is not so much, or other processes do not reach memories of this kind.
+    fn staging(&self, _bytes: usize) -> Result<Self::Memory, String> {
+        Err("the memories of a device are joined with those of no other process".to_string())
     }
 
     /// Makes a half of an exchange for the member `me`, in the order of the group. Returns the bytes of rows that came, if only filled rows

@@ -5,26 +5,37 @@
 //! one process and copies no element twice.
 
 mod channel;
+mod courier;
+mod crossing;
 mod exchange;
 mod execute;
+#[cfg(test)]
+mod far_tests;
 mod group;
 #[cfg(test)]
 mod late_tests;
+pub mod looped;
 mod medium;
 mod parking_lot;
 #[cfg(test)]
 mod ragged_tests;
 mod region;
 #[cfg(test)]
+mod testing;
+#[cfg(test)]
 mod tests;
 pub mod threads;
+pub mod wire;
 
+pub use courier::Limits;
+pub use crossing::FittedExchange;
 pub use exchange::{Exchange, FilledRows, Move, TensorPlan};
 pub use execute::HostMemory;
 pub use medium::{Half, Medium, PeerBuffers};
 pub use region::{Region, RegionPiece, assemble, extract, local_len, pieces};
 
 use crate::backend::{Mark, Span};
+use ir::types::DType;
 use std::sync::Arc;
 
 /// The first failure of a rank. All other ranks abort with it.
@@ -78,6 +89,8 @@ pub struct Request {
     number: u64,
     /// The phase that must complete next; none if the exchange is complete.
     phase: Option<group::Phase>,
+    /// The counts that end its phases.
+    targets: [u64; 3],
     /// The beginning and the end of the work of a device that is timed.
     times: [Option<Mark>; 2],
     /// Bytes of filled rows that have come.
@@ -134,6 +147,18 @@ pub trait Transport: Sized + Send + 'static {
     /// The device has no more streams.
     fn join(&mut self, ranks: &[usize], role: ThreadRole) -> Result<Arc<Self::Group>, String>;
 
+    /// An exchange of the group as this rank makes it, from the exchanges of its members and the elements of the tensors that move.
+    /// `of` gives the exchange of a member by its rank; it is a pure function, which all members call alike.
+    ///
+    /// # Errors
+    /// Those of `of`.
+    fn fit(
+        &self,
+        group: &Self::Group,
+        dtypes: &[DType],
+        of: &mut dyn FnMut(usize) -> Result<Exchange, String>,
+    ) -> Result<FittedExchange, String>;
+
     /// The sending end of a channel to a peer.
     ///
     /// # Errors
@@ -151,10 +176,11 @@ pub trait Transport: Sized + Send + 'static {
     fn expect(&mut self, in_flight: usize, tensors: usize);
 
     /// Begins an exchange within a group; all members begin theirs in the same order. `results` will be written whole.
-    fn start(&self, group: &Self::Group, plan: &Exchange, sources: &[Span], results: &[Span]) -> Request;
+    fn start(&self, group: &Self::Group, plan: &FittedExchange, sources: &[Span], results: &[Span]) -> Request;
 
-    /// Progresses an exchange as far as possible without waiting.
-    fn advance(&self, group: &Self::Group, plan: &Exchange, request: &mut Request);
+    /// Progresses an exchange as far as possible without waiting. Who waits for one advances all that the rank has begun: with members in
+    /// other processes they progress in order.
+    fn advance(&self, group: &Self::Group, plan: &FittedExchange, request: &mut Request);
 
     /// Lets what the thread launches from here on come after a complete exchange, by its number.
     fn receive(&self, group: &Self::Group, number: u64);

@@ -4,6 +4,9 @@
 //! Parking: (1) mark the thread as parking; (2) re-check the condition; (3) decrement `awake`; (4) park. Notifying: (1)
 //! make the condition true; (2) increment `awake` for each waiter; (3) unpark it. `awake` therefore never under-counts and
 //! no wake-up is lost.
+//!
+//! A message to or from another process that is under way counts as an awake thread: it will wake somebody. Threads of several processes
+//! that wait for each other are therefore no deadlock of one of them.
 
 use super::{RankFailure, WaitReason};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering, fence};
@@ -21,9 +24,15 @@ const IDLE: u8 = 2;
 
 /// Parkers of all threads of all ranks, with deadlock detection.
 pub(super) struct ParkingLot {
+    /// The ranks of this process; each has a thread, or two: those of the async workers come last.
+    ranks: Vec<usize>,
+    /// The members of groups, by their numbers.
+    groups: Mutex<Vec<Vec<usize>>>,
     awake: AtomicUsize,
     parkers: Box<[Parker]>,
     abort: AbortFlag,
+    /// The thread that tells other processes of a failure.
+    courier: OnceLock<Thread>,
 }
 
 /// Parking state of one thread.
@@ -45,18 +54,39 @@ pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl ParkingLot {
-    /// A lot for `threads` threads, all of them asleep.
-    pub(super) fn new(threads: usize) -> ParkingLot {
+    /// A lot for the threads of these ranks, all of them asleep.
+    pub(super) fn new(ranks: Vec<usize>, async_threads: bool) -> ParkingLot {
         let parker = || Parker {
             state: AtomicU8::new(AWAKE),
             thread: OnceLock::new(),
             wait_reason: Mutex::new(WaitReason::Peers { group: 0 }),
         };
+        let threads = if async_threads { 2 * ranks.len() } else { ranks.len() };
         ParkingLot {
+            ranks,
+            groups: Mutex::default(),
             awake: AtomicUsize::new(0),
             parkers: (0..threads).map(|_| parker()).collect(),
             abort: AbortFlag::default(),
+            courier: OnceLock::new(),
         }
+    }
+
+    /// The ranks of this process.
+    pub(super) fn ranks(&self) -> &[usize] {
+        &self.ranks
+    }
+
+    /// Gives a group its number.
+    pub(super) fn number(&self, members: &[usize]) -> u32 {
+        let mut groups = locked(&self.groups);
+        groups.push(members.to_vec());
+        groups.len() as u32 - 1
+    }
+
+    /// Lets a thread be unparked when a rank fails.
+    pub(super) fn tell(&self, courier: Thread) {
+        self.courier.get_or_init(|| courier);
     }
 
     /// Counts `threads` more threads as awake.
@@ -65,34 +95,24 @@ impl ParkingLot {
     }
 
     /// Counts one thread less as awake.
-    pub(super) fn leave(&self, describe: &dyn Fn(usize, WaitReason) -> String) {
-        self.decrement_awake(describe);
+    pub(super) fn leave(&self) {
+        self.decrement_awake();
     }
 
     /// Parks until `pending` returns none.
     ///
     /// # Errors
     /// A rank failed, or the threads are deadlocked.
-    pub(super) fn wait(
-        &self,
-        me: usize,
-        pending: &mut dyn FnMut() -> Option<WaitReason>,
-        describe: &dyn Fn(usize, WaitReason) -> String,
-    ) -> Result<(), RankFailure> {
-        self.park_until(me, WAITING, pending, describe)
+    pub(super) fn wait(&self, me: usize, pending: &mut dyn FnMut() -> Option<WaitReason>) -> Result<(), RankFailure> {
+        self.park_until(me, WAITING, pending)
     }
 
     /// Parks an idle thread until `has_work`.
     ///
     /// # Errors
     /// A rank failed.
-    pub(super) fn park(
-        &self,
-        me: usize,
-        has_work: &mut dyn FnMut() -> bool,
-        describe: &dyn Fn(usize, WaitReason) -> String,
-    ) -> Result<(), RankFailure> {
-        self.park_until(me, IDLE, &mut || (!has_work()).then_some(WaitReason::AsyncWorker), describe)
+    pub(super) fn park(&self, me: usize, has_work: &mut dyn FnMut() -> bool) -> Result<(), RankFailure> {
+        self.park_until(me, IDLE, &mut || (!has_work()).then_some(WaitReason::AsyncWorker))
     }
 
     fn park_until(
@@ -100,7 +120,6 @@ impl ParkingLot {
         me: usize,
         how: u8,
         pending: &mut dyn FnMut() -> Option<WaitReason>,
-        describe: &dyn Fn(usize, WaitReason) -> String,
     ) -> Result<(), RankFailure> {
         let parker = &self.parkers[me];
         loop {
@@ -119,7 +138,7 @@ impl ParkingLot {
             let (pending, failed) = (pending(), self.abort.raised.load(Ordering::SeqCst));
             if let (Some(wait_reason), false) = (pending, failed) {
                 *locked(&parker.wait_reason) = wait_reason;
-                self.decrement_awake(describe);
+                self.decrement_awake();
                 while parker.state.load(Ordering::SeqCst) != AWAKE {
                     thread::park();
                 }
@@ -155,6 +174,7 @@ impl ParkingLot {
         locked(&self.abort.first).get_or_insert(failure);
         self.abort.raised.store(true, Ordering::SeqCst);
         (0..self.parkers.len()).for_each(|parker| self.unpark(parker));
+        self.courier.get().into_iter().for_each(Thread::unpark);
     }
 
     /// The first failure, if any.
@@ -163,17 +183,41 @@ impl ParkingLot {
     }
 
     /// Counts one thread less as awake. If the last awake thread parks while others wait, the threads are deadlocked.
-    fn decrement_awake(&self, describe: &dyn Fn(usize, WaitReason) -> String) {
+    fn decrement_awake(&self) {
         if self.awake.fetch_sub(1, Ordering::SeqCst) > 1 || self.abort.raised.load(Ordering::SeqCst) {
             return;
         }
         let waiting =
             (0..self.parkers.len()).filter(|&parker| self.parkers[parker].state.load(Ordering::SeqCst) == WAITING);
         let waiting: Vec<usize> = waiting.collect();
-        if let Some(&rank) = waiting.first() {
-            let texts = waiting.into_iter().map(|parker| describe(parker, *locked(&self.parkers[parker].wait_reason)));
+        if let Some(&first) = waiting.first() {
+            let texts =
+                waiting.into_iter().map(|parker| self.describe(parker, *locked(&self.parkers[parker].wait_reason)));
             let why = format!("all wait for each other: {}", texts.collect::<Vec<_>>().join("; "));
-            self.abort(RankFailure { rank, why });
+            self.abort(RankFailure { rank: self.ranks[first % self.ranks.len()], why });
         }
+    }
+
+    fn describe(&self, parker: usize, wait_reason: WaitReason) -> String {
+        let count = self.ranks.len();
+        let (rank, whose) = (self.ranks[parker % count], if parker < count { "" } else { "the async worker of " });
+        let what = match wait_reason {
+            WaitReason::Peers { group } => {
+                let groups = locked(&self.groups);
+                let peers = groups.get(group as usize).into_iter().flatten().filter(|&&peer| peer != rank);
+                format!("ranks {} in a collective", peers.map(ToString::to_string).collect::<Vec<_>>().join(", "))
+            }
+            WaitReason::Receiver { rank, tag } => format!("rank {rank} to receive tag {tag}"),
+            WaitReason::Sender { rank, tag } => format!("rank {rank} to send tag {tag}"),
+            WaitReason::AsyncWorker => "its async worker".to_string(),
+        };
+        format!("{whose}rank {rank} waits for {what}")
+    }
+
+    /// The text of each wait.
+    pub(super) fn waits(&self) -> Vec<String> {
+        let is_waiting = |parker: &usize| self.parkers[*parker].state.load(Ordering::SeqCst) == WAITING;
+        let waiting = (0..self.parkers.len()).filter(is_waiting);
+        waiting.map(|parker| self.describe(parker, *locked(&self.parkers[parker].wait_reason))).collect()
     }
 }

@@ -1,6 +1,7 @@
 //! Tests of ragged all-to-alls against their definition, with random numbers of filled rows.
 
-use super::tests::{axes, on_ranks};
+use super::testing::near_and_far;
+use super::tests::axes;
 use super::*;
 use crate::host::bytes_of;
 use ir::mesh::Mesh;
@@ -73,7 +74,7 @@ fn exchanged(mesh: &Mesh, (sizes, dim, over, kept): Case, dtype: DType, counts: 
     let is_filled = |i: usize| ((i % chunk / sizes[4] as usize) as i32) < counts[i / chunk];
     let whole: Vec<f32> = (0..rows.elements()).map(|i| (i % 200 + 1) as f32).collect();
     let filled: Vec<f32> = whole.iter().enumerate().map(|(i, &x)| if is_filled(i) { x } else { 0.0 }).collect();
-    let bytes = on_ranks(mesh.devices() as usize, |number, rank| {
+    let [near, far] = near_and_far(mesh.devices() as usize, |number, rank| {
         rank.dtype = DType::I32;
         let [before, after] = [&numbers, &exchanged].map(|ty| {
             let own = part(counts, ty, mesh, number);
@@ -83,21 +84,26 @@ fn exchanged(mesh: &Mesh, (sizes, dim, over, kept): Case, dtype: DType, counts: 
         });
         rank.dtype = dtype;
         let source = rank.put(&part(&whole, &rows, mesh, number));
-        let mut turn = |change: &Collective, types: [&Type; 3], source: Span, counts: [Span; 2]| {
-            let plan = Exchange::plan(mesh, number, change, &types).unwrap();
-            let group = rank.end.join(&plan.ranks, ThreadRole::Main).unwrap();
-            let result = rank.put(&vec![f32::NAN; plan.tensors[0].len]);
-            let mut request = rank.end.start(&group, &plan, &[source, counts[0], counts[1]], &[result]);
-            rank.finish(&group, &plan, &mut request).unwrap();
-            (result, request.filled_bytes().expect("the host knows"))
+        let mut fit = |change: &Collective, types: [&Type; 3]| {
+            rank.fit(&[dtype], &|rank| Exchange::plan(mesh, rank, change, &types).unwrap())
         };
-        let (result, came) = turn(&there, [&rows, &numbers, &exchanged], source, [before, after]);
-        let (home, returned) = turn(&back, [&moved, &exchanged, &numbers], result, [after, before]);
+        let [there, back] = [fit(&there, [&rows, &numbers, &exchanged]), fit(&back, [&moved, &exchanged, &numbers])];
+        rank.ready();
+        let mut turn =
+            |(group, plan): &(Arc<group::GroupMember<HostMemory>>, FittedExchange), source: Span, counts: [Span; 2]| {
+                let result = rank.put(&vec![f32::NAN; plan.exchange.tensors[0].len]);
+                let mut request = rank.end.start(group, plan, &[source, counts[0], counts[1]], &[result]);
+                rank.finish(group, plan, &mut request).unwrap();
+                (result, request.filled_bytes().expect("the host knows"))
+            };
+        let (result, came) = turn(&there, source, [before, after]);
+        let (home, returned) = turn(&back, result, [after, before]);
         assert_eq!(rank.get(result), part(&filled, &moved, mesh, number), "{sizes:?} on rank {number}");
         assert_eq!(rank.get(home), part(&filled, &rows, mesh, number), "{sizes:?} back on rank {number}");
         [came, returned]
     });
-    bytes.iter().fold([0; 2], |[there, back], [came, returned]| [there + came, back + returned])
+    assert_eq!(near, far);
+    near.iter().fold([0; 2], |[there, back], [came, returned]| [there + came, back + returned])
 }
 
 #[test]

@@ -1,99 +1,12 @@
 //! Tests of collectives between threads against their definition: a logical tensor, sharded by extents.
 
-use super::threads::{Fabric, ThreadCommunicator};
+use super::testing::{near_and_far, on_ranks};
 use super::*;
-use crate::backend::Backend;
-use crate::backends::cpu::Cpu;
-use crate::host::{get, put};
 use ir::entity::EntityRef;
 use ir::ids::AxisId;
 use ir::mesh::{Axes, Mesh};
 use ir::ops::Collective;
 use ir::types::{DType, PartialKind, Type};
-
-/// Bytes of a rank's arena.
-const ARENA: usize = 1 << 20;
-
-/// A rank with its end and its memory, of which every tensor takes the next.
-pub(super) struct TestRank {
-    pub(super) end: ThreadCommunicator,
-    pub(super) cpu: Cpu,
-    used: usize,
-    /// The type of tensors.
-    pub(super) dtype: DType,
-}
-
-impl TestRank {
-    pub(super) fn room(&mut self, len: usize) -> Span {
-        let span = Span::new(self.dtype, self.used, len);
-        self.used += span.bytes().next_multiple_of(64);
-        span
-    }
-
-    pub(super) fn put(&mut self, data: &[f32]) -> Span {
-        let span = self.room(data.len());
-        put(&mut self.cpu, span, data);
-        span
-    }
-
-    pub(super) fn get(&mut self, span: Span) -> Vec<f32> {
-        get(&mut self.cpu, span)
-    }
-
-    /// Waits until an exchange is complete.
-    pub(super) fn finish(
-        &self,
-        group: &group::GroupMember<HostMemory>,
-        plan: &Exchange,
-        request: &mut Request,
-    ) -> Result<(), RankFailure> {
-        self.end.wait(&mut || {
-            self.end.advance(group, plan, request);
-            (!request.is_complete()).then(|| self.end.wait_reason(group))
-        })
-    }
-
-    fn exchange(
-        &self,
-        group: &group::GroupMember<HostMemory>,
-        plan: &Exchange,
-        sources: &[Span],
-        results: &[Span],
-    ) -> Result<(), RankFailure> {
-        let mut request = self.end.start(group, plan, sources, results);
-        self.finish(group, plan, &mut request)
-    }
-
-    fn land(&self, channel: &channel::ChannelEnd<HostMemory>, number: u64) -> Result<(), RankFailure> {
-        self.end.wait(&mut || self.end.pending(channel, number))
-    }
-}
-
-/// Runs `f` on a thread for each rank, with room for three exchanges at a time, and gives what they gave.
-pub(super) fn on_ranks<R: Send>(ranks: usize, f: impl Fn(usize, &mut TestRank) -> R + Sync) -> Vec<R> {
-    let fabric = Fabric::new(ranks, false);
-    let rank = |rank| {
-        let mut cpu = Cpu::new(1);
-        cpu.reserve(ARENA).unwrap();
-        let mut end = fabric.endpoint(rank, cpu.arena().clone(), HostMemory::default());
-        end.expect(3, 3);
-        TestRank { end, cpu, used: 0, dtype: DType::F32 }
-    };
-    let all: Vec<TestRank> = (0..ranks).map(rank).collect();
-    fabric.enter(ranks);
-    std::thread::scope(|scope| {
-        let f = &f;
-        let start = |(number, mut rank): (usize, TestRank)| {
-            scope.spawn(move || {
-                let given = f(number, &mut rank);
-                rank.end.leave();
-                given
-            })
-        };
-        let threads: Vec<_> = all.into_iter().enumerate().map(start).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-    })
-}
 
 pub(super) fn axes(ids: &[usize]) -> Axes {
     ids.iter().map(|&id| AxisId::new(id)).collect()
@@ -156,10 +69,11 @@ fn check(mesh: &Mesh, change: &Collective, operands: &[Type]) {
 /// Compares results in a format, in which all numbers and sums of these tensors are exact.
 fn check_in(dtype: DType, mesh: &Mesh, change: &Collective, operands: &[Type]) {
     let types: Vec<&Type> = operands.iter().collect();
-    on_ranks(mesh.devices() as usize, |number, rank| {
+    near_and_far(mesh.devices() as usize, |number, rank| {
         rank.dtype = dtype;
-        let plan = Exchange::plan(mesh, number, change, &types).unwrap();
-        let group = rank.end.join(&plan.ranks, ThreadRole::Main).unwrap();
+        let dtypes = vec![dtype; types.len()];
+        let (group, plan) = rank.fit(&dtypes, &|rank| Exchange::plan(mesh, rank, change, &types).unwrap());
+        rank.ready();
         let coordinates = mesh.coordinates(number as u64);
         let part = |ty: &&Type| {
             let region = Region::of(ty, mesh, &coordinates);
@@ -168,7 +82,7 @@ fn check_in(dtype: DType, mesh: &Mesh, change: &Collective, operands: &[Type]) {
             part
         };
         let sources: Vec<Span> = types.iter().map(|ty| rank.put(&part(ty))).collect();
-        let results: Vec<Span> = plan.tensors.iter().map(|tensor| rank.room(tensor.len)).collect();
+        let results: Vec<Span> = plan.exchange.tensors.iter().map(|tensor| rank.room(tensor.len)).collect();
         for _ in 0..2 {
             rank.exchange(&group, &plan, &sources, &results).unwrap();
             for (ty, &result) in types.iter().zip(&results) {
@@ -187,12 +101,13 @@ fn narrow_sums_are_rounded_once() {
     let reduce = Collective::AllReduce { over: axes(&[0]) };
     let scatter = Collective::ReduceScatter { dim: Some(0), over: axes(&[0]) };
     for (change, size) in [(&reduce, 5), (&reduce, 9001), (&scatter, 6)] {
-        on_ranks(3, |number, rank| {
+        near_and_far(3, |number, rank| {
             rank.dtype = DType::BF16;
-            let plan = Exchange::plan(&mesh, number, change, &[&partial_sum(size)]).unwrap();
-            let group = rank.end.join(&plan.ranks, ThreadRole::Main).unwrap();
+            let of = |rank| Exchange::plan(&mesh, rank, change, &[&partial_sum(size)]).unwrap();
+            let (group, plan) = rank.fit(&[DType::BF16], &of);
+            rank.ready();
             let own = if number == 0 { 256.0 } else { 1.0 };
-            let (source, result) = (rank.put(&vec![own; size as usize]), rank.room(plan.tensors[0].len));
+            let (source, result) = (rank.put(&vec![own; size as usize]), rank.room(plan.exchange.tensors[0].len));
             rank.exchange(&group, &plan, &[source], &[result]).unwrap();
             assert!(rank.get(result).iter().all(|&sum| sum == 258.0), "{change:?} of {size}");
         });
@@ -383,11 +298,13 @@ fn storage_stays_while_sums_are_paid_but_dims_may_not_change() {
 #[test]
 fn sums_in_place_need_no_second_tensor() {
     for (ranks, len) in [(2, 1), (3, 2), (3, 7), (4, 30_000)] {
-        on_ranks(ranks, |number, rank| {
-            let group = rank.end.join(&(0..ranks).collect::<Vec<_>>(), ThreadRole::Main).unwrap();
+        near_and_far(ranks, |number, rank| {
+            let all: Vec<usize> = (0..ranks).collect();
+            let (group, plan) = rank.fit(&[DType::F32], &|rank| Exchange::sum(all.clone(), rank, len));
+            let (_, from_one) = rank.fit(&[DType::F32], &|rank| Exchange::broadcast(all.clone(), rank, 1, 1));
+            rank.ready();
             let own: Vec<f32> = (0..len).map(|i| (i * 7 % 31 + number) as f32).collect();
             let (there, other) = (rank.put(&own), rank.room(len));
-            let plan = Exchange::sum((0..ranks).collect(), number, len);
             rank.exchange(&group, &plan, &[there], &[other]).unwrap();
             assert_eq!(rank.get(there), own);
             rank.exchange(&group, &plan, &[there], &[there]).unwrap();
@@ -395,8 +312,7 @@ fn sums_in_place_need_no_second_tensor() {
             let want: Vec<f32> = want.iter().map(|x| x + (ranks * (ranks - 1) / 2) as f32).collect();
             assert_eq!([rank.get(there), rank.get(other)], [want.clone(), want]);
             let given = rank.put(&[number as f32]);
-            let plan = Exchange::broadcast((0..ranks).collect(), number, 1, 1);
-            rank.exchange(&group, &plan, &[given], &[given]).unwrap();
+            rank.exchange(&group, &from_one, &[given], &[given]).unwrap();
             assert_eq!(rank.get(given), [1.0]);
         });
     }
@@ -404,10 +320,10 @@ fn sums_in_place_need_no_second_tensor() {
 
 #[test]
 fn several_exchanges_are_under_way_at_once() {
-    on_ranks(3, |number, rank| {
-        let group = rank.end.join(&[0, 1, 2], ThreadRole::Main).unwrap();
-        let plan = Exchange::sum(vec![0, 1, 2], number, 10);
-        let from_two = Exchange::broadcast(vec![0, 1, 2], number, 2, 1);
+    near_and_far(3, |number, rank| {
+        let (group, plan) = rank.fit(&[DType::F32], &|rank| Exchange::sum(vec![0, 1, 2], rank, 10));
+        let (_, from_two) = rank.fit(&[DType::F32], &|rank| Exchange::broadcast(vec![0, 1, 2], rank, 2, 1));
+        rank.ready();
         for step in 0..5 {
             // Of another kind, so that both use the same slots.
             let given = rank.put(&[(number + step) as f32]);
@@ -434,7 +350,18 @@ fn several_exchanges_are_under_way_at_once() {
 
 #[test]
 fn who_comes_second_copies() {
-    on_ranks(2, |number, rank| {
+    near_and_far(2, |number, rank| {
+        for tag in [5, 6] {
+            match number {
+                0 => rank.end.channel_to(1, tag).unwrap(),
+                _ => rank.end.channel_from(0, tag).unwrap(),
+            };
+        }
+        match number {
+            0 => rank.end.channel_from(1, 0).unwrap(),
+            _ => rank.end.channel_to(0, 0).unwrap(),
+        };
+        rank.ready();
         for turn in 0..4 {
             if number == 0 {
                 let (five, six) = (rank.end.channel_to(1, 5).unwrap(), rank.end.channel_to(1, 6).unwrap());
@@ -465,8 +392,17 @@ fn who_comes_second_copies() {
 
 #[test]
 fn a_rank_that_fails_stops_those_that_wait() {
-    let outcomes = on_ranks(4, |number, rank| {
-        let group = rank.end.join(&[0, 1, 2], ThreadRole::Main).unwrap();
+    let [near, far] = near_and_far(4, |number, rank| {
+        let three = if number < 3 {
+            Some(rank.fit(&[DType::F32], &|rank| Exchange::sum(vec![0, 1, 2], rank, 10)))
+        } else {
+            rank.end.channel_from(2, 0).unwrap();
+            None
+        };
+        if number == 2 {
+            rank.end.channel_to(3, 0).unwrap();
+        }
+        rank.ready();
         match number {
             2 => {
                 rank.end.fail("out of luck".to_string());
@@ -478,13 +414,15 @@ fn a_rank_that_fails_stops_those_that_wait() {
                 rank.land(&channel, number).unwrap_err()
             }
             _ => {
-                let plan = Exchange::sum(vec![0, 1, 2], number, 10);
+                let (group, plan) = three.unwrap();
                 let (source, result) = (rank.put(&[0.0; 10]), rank.room(10));
                 rank.exchange(&group, &plan, &[source], &[result]).unwrap_err()
             }
         }
     });
-    assert!(outcomes.iter().all(|failure| *failure == RankFailure { rank: 2, why: "out of luck".to_string() }));
+    assert!(near.iter().all(|failure| *failure == RankFailure { rank: 2, why: "out of luck".to_string() }));
+    let is_told = |failure: &RankFailure| failure.rank == 2 && failure.why.starts_with("out of luck (step 0, process ");
+    assert!(far.iter().all(|failure| is_told(failure) && *failure == far[0]), "{far:?}");
 }
 
 #[test]
@@ -495,6 +433,7 @@ fn a_panic_while_others_read_does_no_harm() {
         if number == 1 {
             plan.tensors[0].moves[0].from = 1 << 40;
         }
+        let plan = FittedExchange::from(plan);
         let (source, result) = (rank.put(&[0.0; 50_000]), rank.room(50_000));
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             rank.exchange(&group, &plan, &[source], &[result])
@@ -514,7 +453,7 @@ fn a_panic_while_others_read_does_no_harm() {
 fn when_all_wait_all_are_told_at_once() {
     let outcomes = on_ranks(4, |number, rank| {
         let group = rank.end.join(&[1, 2, 3], ThreadRole::Main).unwrap();
-        let plan = Exchange::sum(vec![1, 2, 3], number.saturating_sub(1), 1);
+        let plan = FittedExchange::from(Exchange::sum(vec![1, 2, 3], number.saturating_sub(1), 1));
         let place = rank.put(&[1.0]);
         match number {
             // Ends without what the others wait for.

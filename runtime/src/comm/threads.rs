@@ -1,19 +1,28 @@
-//! Ranks as threads of one process, with the fewest possible copies. In a collective each rank publishes its buffers, and
+//! Ranks as threads, with the fewest possible copies. In a collective each rank publishes its buffers, and
 //! each rank reads from its peers' memories directly into its own results. No exchange completes before all ranks have read.
 //! A message is copied once, from memory to memory.
 //!
 //! Threads meet on the host. Where memories are those of a device, to have read is to have given the device the work that reads: a
 //! thread waits until its peers have given theirs, and events order the rest.
+//!
+//! Peers may be threads of other processes. What a rank reads of them has come into a staging memory before it reads ([`Crossing`]), by
+//! the courier of its process. So a rank's work is the same wherever its peers are, and so is the order of every sum.
+//!
+//! [`Crossing`]: super::crossing::Crossing
 
 use super::channel::{Channel, ChannelEnd};
+use super::courier::{Courier, FIRST_LANE, Limits};
+use super::crossing::{FittedExchange, Lane, Members};
 use super::execute::HostMemory;
 use super::group::{Group, GroupMember, Phase};
 use super::medium::{Half, Medium, PeerBuffers};
 use super::parking_lot::{ParkingLot, locked};
+use super::wire::{Process, Wire, World};
 use super::{Exchange, Message, Parking, RankFailure, Request, ThreadRole, Transport, WaitReason};
 use crate::backend::Span;
+use ir::types::DType;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// Key of a group: its ranks, and the role of the threads that start its exchanges.
@@ -22,18 +31,34 @@ type GroupKey = (Vec<usize>, ThreadRole);
 /// Key of a channel: the ranks that send and receive, and the tag.
 type ChannelKey = (usize, usize, u32);
 
+/// Name of a lane or channel between two processes, by which both number them alike.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum WayKey {
+    Lane(Vec<usize>, ThreadRole, Lane),
+    Channel(ChannelKey),
+}
+
+/// The lanes and channels between two processes, and how each is given its number.
+type Ways = BTreeMap<WayKey, Box<dyn Fn(u32)>>;
+
 /// Shared communication state of the ranks of a process.
 pub struct Fabric<M: Medium = HostMemory> {
-    ranks: usize,
+    /// The process of each rank of the run, and the place of those of this process among them.
+    homes: Vec<usize>,
+    places: Vec<Option<usize>>,
     /// True if each rank has an async worker on a thread of its own.
     async_threads: bool,
-    parking_lot: ParkingLot,
+    parking_lot: Arc<ParkingLot>,
+    /// The way to other processes, if there are any.
+    courier: Option<Arc<Courier>>,
     memories: Box<[OnceLock<Arc<M::Memory>>]>,
-    groups: Mutex<BTreeMap<GroupKey, Arc<Group<M::Event>>>>,
+    groups: Mutex<BTreeMap<GroupKey, Arc<Group<M>>>>,
     channels: Mutex<BTreeMap<ChannelKey, Arc<Channel<M>>>>,
     /// The most requests of a group or channel that a rank begins before it waits for the first, and tensors in an exchange.
     in_flight: AtomicUsize,
     tensors: AtomicUsize,
+    /// The last step that has begun.
+    step: AtomicU64,
 }
 
 /// Endpoint of one thread of a rank.
@@ -47,18 +72,72 @@ pub struct ThreadCommunicator<M: Medium = HostMemory> {
 }
 
 impl<M: Medium> Fabric<M> {
-    /// A fabric of `ranks` ranks.
+    /// A fabric of `ranks` ranks, all of this process.
     pub fn new(ranks: usize, async_threads: bool) -> Arc<Fabric<M>> {
+        let process = Process { host: String::new(), ranks: (0..ranks).collect() };
+        Fabric::of(World { me: 0, processes: vec![process] }, async_threads)
+    }
+
+    /// A fabric of the ranks of this process, to be joined with those of others.
+    pub fn of(world: World, async_threads: bool) -> Arc<Fabric<M>> {
+        let homes = world.homes();
+        let own = |rank: usize| world.ranks().iter().position(|own| *own == rank);
+        let places = (0..homes.len()).map(own).collect();
+        let parking_lot = Arc::new(ParkingLot::new(world.ranks().to_vec(), async_threads));
+        let memories = homes.iter().map(|_| OnceLock::new()).collect();
+        let courier = (world.processes.len() > 1).then(|| Courier::new(world, parking_lot.clone()));
         Arc::new(Fabric {
-            ranks,
+            homes,
+            places,
             async_threads,
-            parking_lot: ParkingLot::new(if async_threads { 2 * ranks } else { ranks }),
-            memories: (0..ranks).map(|_| OnceLock::new()).collect(),
+            parking_lot,
+            courier,
+            memories,
             groups: Mutex::default(),
             channels: Mutex::default(),
             in_flight: AtomicUsize::new(0),
             tensors: AtomicUsize::new(0),
+            step: AtomicU64::new(0),
         })
+    }
+
+    /// Joins the ranks of this process with those of others, once all have joined their groups and channels.
+    ///
+    /// # Errors
+    /// There is no memory for what comes from other processes, or no thread.
+    pub fn join(&self, wire: Box<dyn Wire>, limits: Limits, medium: &M) -> Result<(), String> {
+        let Some(courier) = &self.courier else { return Ok(()) };
+        let most = [&self.in_flight, &self.tensors].map(|most| most.load(Ordering::Relaxed));
+        let far = |group: &&Arc<Group<M>>| group.far.is_some();
+        locked(&self.groups).values().filter(far).try_for_each(|group| group.make_slots(medium, most))?;
+        self.number_ways();
+        courier.start(wire, limits)
+    }
+
+    /// Numbers all lanes and channels with each other process: by their order, which is the same in both.
+    fn number_ways(&self) {
+        let mut ways: BTreeMap<usize, Ways> = BTreeMap::new();
+        for ((ranks, role), group) in locked(&self.groups).iter() {
+            let lanes = group.far.iter().flat_map(|far| locked(&far.lanes).clone());
+            for (lane, (process, tag)) in lanes {
+                let set = move |number| _ = tag.get_or_init(|| number);
+                ways.entry(process).or_default().insert(WayKey::Lane(ranks.clone(), *role, lane), Box::new(set));
+            }
+        }
+        for (key, channel) in locked(&self.channels).iter() {
+            let Some(far) = &channel.far else { continue };
+            let channel = channel.clone();
+            let set = move |number| channel.far.iter().for_each(|far| _ = far.tag.get_or_init(|| number));
+            ways.entry(far.process).or_default().insert(WayKey::Channel(*key), Box::new(set));
+        }
+        for ways in ways.into_values() {
+            ways.into_values().zip(FIRST_LANE..).for_each(|(set, number)| set(number));
+        }
+    }
+
+    /// The courier, if there are other processes.
+    pub(crate) fn courier(&self) -> Option<&Arc<Courier>> {
+        self.courier.as_ref()
     }
 
     /// The endpoint of a rank's main thread, which works on this memory.
@@ -72,37 +151,27 @@ impl<M: Medium> Fabric<M> {
         self.parking_lot.enter(threads);
     }
 
+    /// Notes the step that begins, for the message of a failure.
+    pub fn note_step(&self, step: u64) {
+        self.step.store(step, Ordering::Relaxed);
+    }
+
     fn memory(&self, rank: usize) -> &M::Memory {
         self.memories[rank].get().expect("all ranks have joined before the first step")
     }
 
     /// The parker of a thread. The async worker, if it has a thread, also completes the exchanges of the main thread.
     fn parker(&self, rank: usize, role: ThreadRole) -> usize {
-        if self.async_threads && role == ThreadRole::Async { self.ranks + rank } else { rank }
+        let place = self.places[rank].unwrap_or(0);
+        if self.async_threads && role == ThreadRole::Async { self.parking_lot.ranks().len() + place } else { place }
     }
 
-    /// Counts a rank as arrived at the end of a phase. The last rank unparks the others.
-    fn arrive(&self, rank: usize, group: &Group<M::Event>, number: u64, phase: Phase) {
-        if group.arrive(number, phase) {
-            let others = group.ranks.iter().filter(|&&other| other != rank);
-            others.for_each(|&other| self.parking_lot.unpark(self.parker(other, ThreadRole::Async)));
+    /// Counts a rank as arrived at the end of a phase. The last arrival unparks the others.
+    fn arrive(&self, rank: usize, group: &Group<M>, (number, targets): (u64, &[u64; 3]), phase: Phase) {
+        if group.arrive(number, phase, targets) {
+            let others = group.local.iter().map(|&place| group.ranks[place]).filter(|&other| other != rank);
+            others.for_each(|other| self.parking_lot.unpark(self.parker(other, ThreadRole::Async)));
         }
-    }
-
-    fn describe(&self, parker: usize, wait_reason: WaitReason) -> String {
-        let (rank, whose) = (parker % self.ranks, if parker < self.ranks { "" } else { "the async worker of " });
-        let what = match wait_reason {
-            WaitReason::Peers { group } => {
-                let groups = locked(&self.groups);
-                let peers = groups.values().find(|known| known.id == group).map_or(&[][..], |group| &group.ranks);
-                let peers = peers.iter().filter(|&&peer| peer != rank).map(ToString::to_string);
-                format!("ranks {} in a collective", peers.collect::<Vec<_>>().join(", "))
-            }
-            WaitReason::Receiver { rank, tag } => format!("rank {rank} to receive tag {tag}"),
-            WaitReason::Sender { rank, tag } => format!("rank {rank} to send tag {tag}"),
-            WaitReason::AsyncWorker => "its async worker".to_string(),
-        };
-        format!("{whose}rank {rank} waits for {what}")
     }
 }
 
@@ -110,6 +179,11 @@ impl<M: Medium> ThreadCommunicator<M> {
     fn new(fabric: &Arc<Fabric<M>>, rank: usize, role: ThreadRole, medium: M) -> ThreadCommunicator<M> {
         let (members, channels) = (BTreeMap::new(), BTreeMap::new());
         ThreadCommunicator { rank, role, fabric: fabric.clone(), medium, members, channels }
+    }
+
+    /// Its rank.
+    pub fn rank(&self) -> usize {
+        self.rank
     }
 
     fn me(&self) -> usize {
@@ -122,9 +196,12 @@ impl<M: Medium> ThreadCommunicator<M> {
             return Ok(known.clone());
         }
         let mut channels = locked(&self.fabric.channels);
+        let peer = self.fabric.homes[if sends { to } else { from }];
+        let far =
+            (peer != self.fabric.homes[self.rank]).then(|| [peer, self.fabric.parker(self.rank, ThreadRole::Main)]);
         let channel = match channels.get(&key) {
             Some(known) => known.clone(),
-            None => Arc::new(Channel::new([from, to], tag, self.medium.stream()?)),
+            None => Arc::new(Channel::new([from, to], tag, self.medium.stream()?, far)),
         };
         channels.insert(key, channel.clone());
         let end = Arc::new(ChannelEnd::new(channel, sends, self.medium.stream_of(ThreadRole::Main)));
@@ -147,14 +224,34 @@ impl<M: Medium> Transport for ThreadCommunicator<M> {
             return Ok(known.clone());
         }
         let place = ranks.iter().position(|&rank| rank == self.rank).unwrap_or(0);
-        let mut groups = locked(&self.fabric.groups);
-        let id = groups.len() as u32;
-        let group = groups.entry(key.clone()).or_insert_with(|| Arc::new(Group::new(id, ranks))).clone();
+        let fabric = &self.fabric;
+        let made = || {
+            let local = ranks.iter().enumerate().filter(|(_, rank)| fabric.places[**rank].is_some());
+            let local = local.map(|(place, &rank)| (place, fabric.parker(rank, ThreadRole::Async))).collect();
+            let homes = ranks.iter().map(|&rank| fabric.homes[rank]).collect();
+            Arc::new(Group::new(fabric.parking_lot.number(ranks), ranks, local, homes))
+        };
+        let group = locked(&fabric.groups).entry(key.clone()).or_insert_with(made).clone();
         let own = || self.medium.stream_of(role);
         let transfers = if ranks.len() == 1 { own() } else { self.medium.stream()? };
         let member = Arc::new(GroupMember::new(group, place, [own(), transfers]));
         self.members.insert(key, member.clone());
         Ok(member)
+    }
+
+    fn fit(
+        &self,
+        member: &GroupMember<M>,
+        dtypes: &[DType],
+        of: &mut dyn FnMut(usize) -> Result<Exchange, String>,
+    ) -> Result<FittedExchange, String> {
+        let (group, place) = (&member.group, member.place);
+        let Some(far) = &group.far else { return of(self.rank).map(FittedExchange::from) };
+        let exchanges = group.ranks.iter().map(|&rank| of(rank)).collect::<Result<Vec<Exchange>, String>>()?;
+        let mut fitted = Members { exchanges: &exchanges, homes: &far.homes, dtypes }.fit(place);
+        let among = group.local.iter().position(|local| *local == place).unwrap_or(0);
+        fitted.crossing.iter_mut().for_each(|crossing| far.reserve(among, crossing));
+        Ok(fitted)
     }
 
     fn channel_to(&mut self, peer: usize, tag: u32) -> Result<Arc<ChannelEnd<M>>, String> {
@@ -170,25 +267,42 @@ impl<M: Medium> Transport for ThreadCommunicator<M> {
         self.fabric.tensors.fetch_max(tensors, Ordering::Relaxed);
     }
 
-    fn start(&self, member: &GroupMember<M>, plan: &Exchange, sources: &[Span], results: &[Span]) -> Request {
-        if plan.ranks.len() == 1 {
-            let own = PeerBuffers { memory: self.fabric.memory(self.rank), sources, results };
+    fn start(&self, member: &GroupMember<M>, plan: &FittedExchange, sources: &[Span], results: &[Span]) -> Request {
+        let (fabric, exchange) = (&*self.fabric, &plan.exchange);
+        let complete = Request { number: 0, phase: None, targets: [0; 3], times: [None; 2], filled: None };
+        if exchange.ranks.len() == 1 {
+            let own = PeerBuffers { memory: fabric.memory(self.rank), sources, results };
             // SAFETY: the program gives the results places of their own.
-            let filled = unsafe { self.medium.exchange(&member.transfers, plan, Half::Pull, 0, |_| own) };
-            return Request { number: 0, phase: None, times: [None; 2], filled };
+            let filled = unsafe { self.medium.exchange(&member.transfers, exchange, Half::Pull, 0, |_| own) };
+            return Request { filled, ..complete };
         }
-        let most = [&self.fabric.in_flight, &self.fabric.tensors].map(|most| most.load(Ordering::Relaxed));
-        let number = member.publish(&self.medium, [sources, results], most);
-        self.fabric.arrive(self.rank, &member.group, number, Phase::Published);
-        Request { number, phase: Some(Phase::Published), times: [None; 2], filled: None }
+        let most = [&fabric.in_flight, &fabric.tensors].map(|most| most.load(Ordering::Relaxed));
+        let (number, mut targets) = member.publish(&self.medium, [sources, results], most);
+        if let (Some(courier), Some(crossing)) = (&fabric.courier, &plan.crossing) {
+            targets = member.post(courier, crossing, number);
+            let tensors = (fabric.memory(self.rank), sources);
+            // SAFETY: sources change only when all have read, which this member has yet to do.
+            unsafe { member.send(courier, (exchange, crossing), Half::Pull, (number, targets), tensors) };
+        }
+        fabric.arrive(self.rank, &member.group, (number, &targets), Phase::Published);
+        Request { number, phase: Some(Phase::Published), targets, ..complete }
     }
 
-    fn advance(&self, member: &GroupMember<M>, plan: &Exchange, request: &mut Request) {
+    fn advance(&self, member: &GroupMember<M>, plan: &FittedExchange, request: &mut Request) {
         let ThreadCommunicator { rank, fabric, medium, .. } = self;
-        let (group, number, stream) = (&*member.group, request.number, &member.transfers);
-        while let Some(phase) = request.phase.filter(|&phase| group.have_all(number, phase)) {
+        let (group, number, targets, stream) = (&*member.group, request.number, request.targets, &member.transfers);
+        let far = plan.crossing.as_ref().map(|crossing| &crossing.far);
+        while let Some(phase) = request.phase.filter(|&phase| group.have_all(number, phase, &targets)) {
+            if phase == Phase::Published && !member.may_pull(number) {
+                return;
+            }
             let slot = group.slot(number);
             let peer = |place: usize| {
+                if let (Some(far), Some(memory)) = (far, &slot.staging)
+                    && fabric.places[group.ranks[place]].is_none()
+                {
+                    return PeerBuffers { memory, sources: &far[place].sources, results: &far[place].results };
+                }
                 // SAFETY: all have published, and this member has not counted itself as having read.
                 let buffer_table = unsafe { slot.buffer_table(place) };
                 PeerBuffers {
@@ -200,12 +314,12 @@ impl<M: Medium> Transport for ThreadCommunicator<M> {
             // The work of this phase begins when all have ended the one before; the own part of an earlier phase is on this stream.
             let is_before = |place: &usize| phase == Phase::Published || *place != member.place;
             let begin = || {
-                let others = (0..group.ranks.len()).filter(is_before);
+                let others = group.local.iter().copied().filter(is_before);
                 others.for_each(|place| medium.wait(stream, slot.event(place, phase)));
             };
             let end = |phase| {
                 medium.record(stream, slot.event(member.place, phase));
-                fabric.arrive(*rank, group, number, phase);
+                fabric.arrive(*rank, group, (number, &targets), phase);
             };
             let (half, next) = match phase {
                 Phase::Published => (Half::Pull, Phase::Reduced),
@@ -221,11 +335,18 @@ impl<M: Medium> Transport for ThreadCommunicator<M> {
             }
             // SAFETY: sources change only when all have read. Results are this rank's own until all have reduced; then the pieces of others
             // in them are read by nobody.
-            let filled = unsafe { medium.exchange(stream, plan, half, member.place, peer) };
+            let filled = unsafe { medium.exchange(stream, &plan.exchange, half, member.place, peer) };
             request.filled = filled.or(request.filled);
+            if let (Half::Pull, Some(courier), Some(crossing)) = (half, &fabric.courier, &plan.crossing) {
+                let own = peer(member.place);
+                // SAFETY: the own piece of a result changes only when this member begins another exchange with it.
+                let results = (own.memory, own.results);
+                unsafe { member.send(courier, (&plan.exchange, crossing), Half::Gather, (number, targets), results) };
+                member.has_pulled();
+            }
             end(next);
             // Without a gather no member waits for the end of the pull, but the counters stay in step.
-            let is_last = half == Half::Pull && !plan.gathers();
+            let is_last = half == Half::Pull && !plan.exchange.gathers();
             if is_last {
                 end(Phase::Read);
             }
@@ -239,7 +360,7 @@ impl<M: Medium> Transport for ThreadCommunicator<M> {
     fn receive(&self, member: &GroupMember<M>, number: u64) {
         if member.group.ranks.len() > 1 {
             let slot = member.group.slot(number);
-            let events = (0..member.group.ranks.len()).map(|place| slot.event(place, Phase::Read));
+            let events = member.group.local.iter().map(|&place| slot.event(place, Phase::Read));
             events.for_each(|event| self.medium.wait(&member.own, event));
         }
     }
@@ -249,6 +370,10 @@ impl<M: Medium> Transport for ThreadCommunicator<M> {
     }
 
     fn start_message(&self, end: &ChannelEnd<M>, span: Span) -> Message {
+        if let (Some(courier), Some(_)) = (&self.fabric.courier, &end.channel.far) {
+            let own = (self.fabric.memory(self.rank), span);
+            return end.start_far(&self.medium, courier, own, &self.fabric.in_flight);
+        }
         let memories = [end.channel.from, end.channel.to].map(|rank| self.fabric.memory(rank));
         let (message, complete) = end.start_message(&self.medium, span, memories, &self.fabric.in_flight);
         if complete {
@@ -270,15 +395,11 @@ impl<M: Medium> Transport for ThreadCommunicator<M> {
 
 impl<M: Medium> Parking for ThreadCommunicator<M> {
     fn wait(&self, pending: &mut dyn FnMut() -> Option<WaitReason>) -> Result<(), RankFailure> {
-        self.fabric
-            .parking_lot
-            .wait(self.me(), pending, &|parker, wait_reason| self.fabric.describe(parker, wait_reason))
+        self.fabric.parking_lot.wait(self.me(), pending)
     }
 
     fn park(&self, unparked: &mut dyn FnMut() -> bool) -> Result<(), RankFailure> {
-        self.fabric
-            .parking_lot
-            .park(self.me(), unparked, &|parker, wait_reason| self.fabric.describe(parker, wait_reason))
+        self.fabric.parking_lot.park(self.me(), unparked)
     }
 
     fn unpark(&self, role: ThreadRole) {
@@ -286,10 +407,17 @@ impl<M: Medium> Parking for ThreadCommunicator<M> {
     }
 
     fn leave(&self) {
-        self.fabric.parking_lot.leave(&|parker, wait_reason| self.fabric.describe(parker, wait_reason));
+        self.fabric.parking_lot.leave();
     }
 
     fn fail(&self, why: String) {
+        let why = match &self.fabric.courier {
+            None => why,
+            Some(courier) => {
+                let (world, step) = (courier.world(), self.fabric.step.load(Ordering::Relaxed));
+                format!("{why} (step {step}, process {} on {})", world.me, world.processes[world.me].host)
+            }
+        };
         self.fabric.parking_lot.abort(RankFailure { rank: self.rank, why });
     }
 

@@ -156,7 +156,9 @@ impl<B: Backend, C: Communicator> ProgressEngine<C> for Background<B, C> {
 impl<C: Communicator> BackgroundThread<C> {
     fn send(&self, task: Task<C>) {
         // The queue holds all that can be in flight. A failed worker accepts nothing, and its failure aborts all ranks.
-        self.tasks.as_ref().map(|tasks| tasks.try_send(task));
+        if let Some(tasks) = &self.tasks {
+            let _ = tasks.try_send(task);
+        }
         self.comm.unpark(ThreadRole::Async);
     }
 }

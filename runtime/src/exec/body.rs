@@ -179,9 +179,18 @@ impl<'a, C: Communicator, K> Compiler<'a, C, K> {
         (token, collective, operands): (Token, &'a Collective, &'a [Value]),
         comm: &mut C,
     ) -> Result<(), String> {
-        let plan = Exchange::plan(self.mesh, self.rank, collective, &self.types(operands));
-        let plan = plan.map_err(|why| format!("`{}`: {why}", collective.name()))?;
-        let call = Arc::new(ExchangeCall { group: comm.join(&plan.ranks, self.compiled.code.role)?, plan });
+        let (mesh, own, types) = (self.mesh, self.rank, self.types(operands));
+        let plan = |rank| {
+            let plan = Exchange::plan(mesh, rank, collective, &types);
+            plan.map_err(|why| format!("`{}`: {why}", collective.name()))
+        };
+        let mut exchange = Some(plan(own)?);
+        let ranks = exchange.iter().flat_map(|exchange| exchange.ranks.clone()).collect::<Vec<usize>>();
+        let group = comm.join(&ranks, self.compiled.code.role)?;
+        let dtypes: Vec<DType> = collective.moved(&types).iter().map(|ty| ty.dtype).collect();
+        let mut of = |rank| exchange.take_if(|_| rank == own).map_or_else(|| plan(rank), Ok);
+        let plan = comm.fit(&group, &dtypes, &mut of)?;
+        let call = Arc::new(ExchangeCall { group, plan });
         self.compiled.tensors = self.compiled.tensors.max(operands.len());
         let result = |&value| if self.is_sum(value) { Operand::Staged(value) } else { Operand::Value(value) };
         let results: Vec<Operand> = self.awaited(at, token)?.iter().map(result).collect();

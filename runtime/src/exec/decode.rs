@@ -23,7 +23,8 @@ pub(super) fn decode<C: Communicator>(
     began: Instant,
 ) -> Trace {
     let mut decoder = Decoder::new(model, program, began);
-    for (rank, view) in views.iter().enumerate() {
+    for view in views {
+        let rank = view.rank;
         let coordinates = model.mesh.coordinates(rank as u64);
         let Ok(class) = super::row::class_of(program, model, &coordinates) else { continue };
         let (Some(recorders), Some(rank_program)) = (&view.recorders, view.rank_programs.first()) else { continue };
@@ -171,7 +172,7 @@ impl<'a, C: Communicator> Decoder<'a, C> {
         let RecordedEvent { kind, by_device, bytes, .. } = *recorded;
         let times = self.times(recorded);
         let side = ExchangeSide { rank, kind, stream, site, run, times, by_device, bytes };
-        Some((call.plan.ranks.clone(), role, side))
+        Some((call.plan.ranks().to_vec(), role, side))
     }
 
     /// Appends the events of an exchange to the lanes of its ranks, and joins the events by flows.

@@ -6,8 +6,9 @@ use super::load::{RankView, catalogue, load_ranks};
 use super::platform::{Platform, Threads};
 use super::rank::{Answer, Command, RankState, RankThread, Visit};
 use super::row::{fed, is_integer};
+use super::status::{Out, Status};
 use crate::comm::RankFailure;
-use crate::state::{GlobalTensor, Role, StateShard, gather};
+use crate::state::{GlobalTensor, Role, StatePieces, gather, key};
 use ir::graph::Model;
 use ir::ids::ModelValue;
 use ir::mesh::Mesh;
@@ -15,7 +16,7 @@ use ir::program::Program;
 use ir::types::Type;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 use trace::Trace;
 use tracing::{debug_span, trace_span};
@@ -115,7 +116,8 @@ impl StepOutput {
 const TRAINING: usize = 0;
 const EVALUATION: usize = 1;
 
-/// Executor of a loaded program on all ranks.
+/// Executor of a loaded program: on all ranks, or on those of this process, if it is one of several. Then each process has an executor,
+/// all are told the same in the same order, and all answers but those of [`visit`](Executor::visit) are about all ranks.
 pub struct Executor<P: Platform = Threads> {
     mesh: Mesh,
     training: Feeds,
@@ -133,6 +135,8 @@ pub struct Executor<P: Platform = Threads> {
     is_recording: bool,
     /// When the last step began.
     began: Instant,
+    /// The word of this process to all, and that of all after the last step.
+    words: [u8; 2],
 }
 
 /// Feeds of a program.
@@ -163,8 +167,11 @@ impl<P: Platform> Executor<P> {
         let devices = model.mesh.devices() as usize;
         let _span = debug_span!("load", devices).entered();
         let (workers, views) = load_ranks(&platform, model, program, options)?;
-        let catalogue = catalogue(&workers);
-        let named = |(rank, worker)| RankThread::start(rank, devices, worker).map_err(Error::Resources);
+        platform.join().map_err(Error::Resources)?;
+        let catalogue = agree(&platform, catalogue(&workers), program)?;
+        let ranks: Vec<usize> = platform.ranks().to_vec();
+        let named =
+            |(place, worker)| RankThread::start(ranks[place], [place, ranks.len()], worker).map_err(Error::Resources);
         let mut executor = Executor {
             mesh: model.mesh.clone(),
             training: Feeds::of(model, program)?,
@@ -177,6 +184,7 @@ impl<P: Platform> Executor<P> {
             loss_scale: 1.0,
             is_recording: options.record,
             began: Instant::now(),
+            words: [0; 2],
         };
         executor.ask(&Command::Reset(options.seed))?;
         Ok(executor)
@@ -248,7 +256,40 @@ impl<P: Platform> Executor<P> {
         Ok(())
     }
 
-    /// Lets every rank do the same with its persistent tensors, all at a time, and gives what came of it, by rank.
+    /// The platform.
+    pub fn platform(&self) -> &P {
+        &self.platform
+    }
+
+    /// Ends the executor, once all of its processes have done what they have to do. An executor of one of several processes that is
+    /// dropped without has failed.
+    pub fn finish(self) {
+        self.platform.finish();
+    }
+
+    /// Gives bytes to the executors of all processes and takes theirs, by process. All call it in the same order.
+    ///
+    /// # Errors
+    /// A rank failed.
+    pub fn share(&mut self, own: Vec<u8>) -> Result<Vec<Vec<u8>>, Error> {
+        match &self.failed {
+            Some(failure) => Err(failure.clone().into()),
+            None => self.platform.share(own).map_err(|failure| self.failed.insert(failure).clone().into()),
+        }
+    }
+
+    /// Sets the word that this process gives to all with the next step or evaluation.
+    pub fn give_word(&mut self, word: u8) {
+        self.words[0] = word;
+    }
+
+    /// The largest word that a process has given with the last step or evaluation.
+    pub fn word(&self) -> u8 {
+        self.words[1]
+    }
+
+    /// Lets every rank of this process do the same with its persistent tensors, all at a time, and gives what came of it, in the order of
+    /// ranks.
     ///
     /// # Errors
     /// A rank failed earlier, or panicked.
@@ -262,7 +303,7 @@ impl<P: Platform> Executor<P> {
         Ok(answers.filter_map(found).map(|found| *found).collect())
     }
 
-    /// Bytes of each rank's arena: all the memory that its tensors ever use.
+    /// Bytes of the arena of each rank of this process: all the memory that its tensors ever use.
     pub fn arena_bytes(&self) -> Vec<u64> {
         self.views.iter().map(|view| view.arena_bytes as u64).collect()
     }
@@ -292,14 +333,26 @@ impl<P: Platform> Executor<P> {
 
     fn export(&mut self, wanted: impl Fn(&Role) -> bool) -> Result<BTreeMap<String, GlobalTensor>, Error> {
         let parts = |answer| if let Answer::Parts(parts) = answer { parts } else { Vec::new() };
-        let mut ranks: Vec<Vec<StateShard>> = self.ask(&Command::Export)?.into_iter().map(parts).collect();
-        ranks.iter_mut().for_each(|parts| parts.retain(|part| wanted(&part.slot.role)));
-        Ok(gather(&self.mesh, &ranks))
+        let answers = self.ask(&Command::Export)?.into_iter().map(parts);
+        let mut own = Vec::new();
+        for (&rank, parts) in self.platform.ranks().iter().zip(answers) {
+            let wanted = parts.into_iter().filter(|part| wanted(&part.slot.role));
+            own.extend(wanted.map(|part| StatePieces::of(&self.mesh, rank, part)));
+        }
+        let mut all = match self.platform.world() {
+            None => own,
+            Some(_) => {
+                let bytes = own.iter().flat_map(StatePieces::write).collect();
+                self.share(bytes)?.iter().flat_map(|bytes| StatePieces::read_all(bytes)).collect()
+            }
+        };
+        all.sort_by_key(|pieces: &StatePieces| pieces.rank);
+        Ok(gather(all))
     }
 
     fn run(&mut self, row: usize, input: StepInput) -> Result<StepOutput, Error> {
         let valid_tokens = input.valid_tokens.max(1) as f32;
-        self.platform.enter(self.ranks.len());
+        self.platform.ranks().iter().for_each(|&rank| self.platform.enter(rank, input.step));
         let is_recorded = row == TRAINING && self.is_recording;
         for recorder in self.views.iter().flat_map(|view| &view.recorders).flatten() {
             recorder.set_on(is_recorded);
@@ -311,18 +364,39 @@ impl<P: Platform> Executor<P> {
             self.began = self.platform.start_clock().map_err(Error::Resources)?;
         }
         self.ask(&Command::Run(row, Arc::new(input)))?;
-        // Where several ranks choose alike, all do.
-        let choices = |at: usize| self.views.iter().map(|v| v.report.choices[at].load(Ordering::Relaxed)).sum::<u64>();
-        let [chosen, dropped] = [choices(0), choices(1)];
+        let mut status = self.report(row);
+        if self.platform.world().is_some() {
+            let broken = || Error::Load("a process of another version takes part".to_string());
+            let all = self.share(status.write())?;
+            status =
+                Status::merge(all.iter().map(|one| Status::read(one)).collect::<Option<Vec<_>>>().ok_or_else(broken)?);
+        }
+        self.words[1] = status.word;
+        let [chosen, dropped] = status.choices;
         let dropped = (chosen > 0).then(|| dropped as f64 / chosen as f64);
         let mut outs = BTreeMap::new();
-        for RankView { names, report, .. } in &self.views {
-            for (name, value) in names[row].iter().zip(&report.outs) {
-                outs.entry(name.clone()).or_insert(f32::from_bits(value.load(Ordering::Relaxed)));
-            }
+        for Out { name, value, .. } in status.outs {
+            outs.entry(name).or_insert(value);
         }
         let loss = outs.get("loss").map(|sum| sum / valid_tokens);
         Ok(StepOutput { loss, grad_norm: outs.get("norm").copied(), dropped, outs })
+    }
+
+    /// The reports of the ranks of this process.
+    fn report(&self, row: usize) -> Status {
+        // Where several ranks choose alike, all do.
+        let choices = |at: usize| self.views.iter().map(|v| v.report.choices[at].load(Ordering::Relaxed)).sum::<u64>();
+        let out = |(view, name, value): (&RankView<P::Communicator>, &String, &AtomicU32)| Out {
+            rank: view.rank as u32,
+            name: name.clone(),
+            value: f32::from_bits(value.load(Ordering::Relaxed)),
+        };
+        let reports = |view: &'_ RankView<P::Communicator>| {
+            let names = view.names[row].iter().zip(&view.report.outs);
+            names.map(|(name, value)| out((view, name, value))).collect::<Vec<_>>()
+        };
+        let outs = self.views.iter().flat_map(reports).collect();
+        Status { choices: [choices(0), choices(1)], word: self.words[0], outs }
     }
 
     /// Tells all ranks the same and waits for all answers.
@@ -332,12 +406,39 @@ impl<P: Platform> Executor<P> {
         }
         self.ranks.iter().for_each(|rank| rank.tell(command.clone()));
         let gone = |rank| RankFailure { rank, why: "its thread is gone".to_string() };
-        let answer = |(rank, thread): (usize, &RankThread)| thread.answer().unwrap_or_else(|| Err(gone(rank)));
-        let answers: Vec<_> = self.ranks.iter().enumerate().map(answer).collect();
+        let answer = |(&rank, thread): (&usize, &RankThread)| thread.answer().unwrap_or_else(|| Err(gone(rank)));
+        let answers: Vec<_> = self.platform.ranks().iter().zip(&self.ranks).map(answer).collect();
         let answers: Result<Vec<Answer>, RankFailure> = answers.into_iter().collect();
         self.failed = answers.as_ref().err().cloned();
         answers
     }
+}
+
+/// The elements of the persistent tensors of all processes, once all of them run the same program.
+fn agree<P: Platform>(
+    platform: &P,
+    own: BTreeMap<String, u64>,
+    program: &Program,
+) -> Result<BTreeMap<String, u64>, Error> {
+    let Some(world) = platform.world() else { return Ok(own) };
+    let [low, high] = key(&[format!("{program:?}").as_bytes()]);
+    let digest = format!("{} {low:08x}{high:08x}", env!("CARGO_PKG_VERSION"));
+    let lines = own.iter().map(|(name, elements)| format!("{elements} {name}\n"));
+    let all = platform.share(format!("{digest}\n{}", lines.collect::<String>()).into_bytes())?;
+    let mut catalogue = BTreeMap::new();
+    for (number, bytes) in all.iter().enumerate() {
+        let text = String::from_utf8_lossy(bytes);
+        let mut lines = text.lines();
+        let theirs = lines.next().unwrap_or_default();
+        if theirs != digest {
+            let host = &world.processes[number].host;
+            let why = format!("process {number} on {host} has program {theirs}, process {} has {digest}", world.me);
+            return Err(Error::Load(why));
+        }
+        let line = |line: &str| line.split_once(' ').and_then(|(n, name)| Some((name.to_string(), n.parse().ok()?)));
+        catalogue.extend(lines.filter_map(line));
+    }
+    Ok(catalogue)
 }
 
 impl<P: Platform> Drop for Executor<P> {

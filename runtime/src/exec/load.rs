@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 /// Data of a rank that the executor shares with the threads of the rank.
 pub(super) struct RankView<C: Communicator> {
+    pub(super) rank: usize,
     pub(super) arena_bytes: usize,
     pub(super) rank_programs: Arc<[RankProgram<C>]>,
     /// Event buffers of the main thread and of the async worker.
@@ -39,7 +40,7 @@ type LoadedRank<P> = (PlatformWorker<P>, RankView<<P as Platform>::Communicator>
 /// The workers of all ranks, and what the executor sees of them.
 type LoadedRanks<P> = (Vec<PlatformWorker<P>>, Vec<RankView<<P as Platform>::Communicator>>);
 
-/// Makes a program ready on all ranks.
+/// Makes a program ready on all ranks of this process.
 ///
 /// # Errors
 /// The program is broken, the platform cannot run it, or there is not enough memory.
@@ -52,7 +53,7 @@ pub(super) fn load_ranks<P: Platform>(
     let programs: Vec<&Program> = [program].into_iter().chain(options.evaluation).collect();
     let (mut workers, mut views) = (Vec::new(), Vec::new());
     let taken = memory::taken();
-    for rank in 0..model.mesh.devices() as usize {
+    for (place, &rank) in platform.ranks().iter().enumerate() {
         let at = |why| match why {
             Refused::Program(why) => Error::Load(format!("rank {rank}: {why}")),
             Refused::System(why) => Error::Resources(format!("rank {rank}: {why}")),
@@ -60,8 +61,13 @@ pub(super) fn load_ranks<P: Platform>(
         let (worker, view) = load_rank(platform, model, &programs, options, rank).map_err(at)?;
         workers.push(worker);
         views.push(view);
-        if rank + 1 == LOOKED_AT {
-            check_memory(model, program, memory::taken().saturating_sub(taken), options.memory_limit)?;
+        if place + 1 == LOOKED_AT {
+            check_memory(
+                platform.ranks(),
+                model,
+                program,
+                [memory::taken().saturating_sub(taken), options.memory_limit],
+            )?;
         }
     }
     Ok((workers, views))
@@ -79,12 +85,16 @@ const LOOKED_AT: usize = 8;
 
 /// Refuses a program of whose ranks the first few have taken so much that all would take more than there is. Their arenas
 /// are not among it: nothing has been written there.
-fn check_memory(model: &Model, program: &Program, taken: u64, memory_limit: u64) -> Result<(), Error> {
-    let devices = model.mesh.devices();
-    let stages = model.mesh.pipeline().map_or(1, |pp| model.mesh.axes[pp].size);
+fn check_memory(
+    ranks: &[usize],
+    model: &Model,
+    program: &Program,
+    [taken, memory_limit]: [u64; 2],
+) -> Result<(), Error> {
+    let devices = ranks.len() as u64;
     let arena = |class: &Class| class.arena.as_ref().map_or(0, |arena| arena.bytes.saturating_add(arena.host));
-    let of_class = |class: &Class| arena(class).saturating_mul(class.ranks.len() as u64 * (devices / stages));
-    let arenas = program.classes.iter().map(of_class).fold(0, u64::saturating_add);
+    let of_rank = |&rank: &usize| class_of(program, model, &model.mesh.coordinates(rank as u64)).map_or(0, arena);
+    let arenas = ranks.iter().map(of_rank).fold(0, u64::saturating_add);
     let needed = arenas.saturating_add((taken / LOOKED_AT as u64).saturating_mul(devices));
     if needed <= memory_limit {
         return Ok(());
@@ -147,9 +157,10 @@ fn load_rank<P: Platform>(
     let recorders = options.record.then(|| EventRecorder::pair(&rank_programs));
     let [recorder, async_recorder] = recorders.clone().map_or([None, None], |recorders| recorders.map(Some));
     let (report, [own, async_kernels]) = (Arc::new(Report::new(outs)), kernels);
-    let view = RankView { arena_bytes, rank_programs: rank_programs.clone(), recorders, names, report: report.clone() };
+    let view =
+        RankView { rank, arena_bytes, rank_programs: rank_programs.clone(), recorders, names, report: report.clone() };
     if platform.has_async_threads() {
-        platform.enter(1);
+        platform.enter(rank, 0);
     }
     let thread = platform.has_async_threads().then(|| format!("async {rank}"));
     let context = ThreadContext {

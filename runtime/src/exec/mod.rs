@@ -24,6 +24,7 @@ mod rank_program;
 mod recorder;
 mod row;
 mod run;
+mod status;
 #[cfg(test)]
 mod tests;
 mod window;

@@ -4,9 +4,11 @@ use crate::backend::Backend;
 use crate::backends::cpu::Cpu;
 use crate::backends::cuda::device::Device;
 use crate::backends::cuda::{self, Cuda, DeviceMemory};
+use crate::comm::looped::{Fault, looped};
 use crate::comm::threads::{Fabric, ThreadCommunicator};
-use crate::comm::{Communicator, HostMemory};
-use std::sync::Arc;
+use crate::comm::wire::{Wire, World};
+use crate::comm::{Communicator, HostMemory, Limits, RankFailure};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 /// Devices of the ranks of this process, and their connection.
@@ -41,13 +43,48 @@ pub trait Platform {
         ""
     }
 
-    /// Counts threads as awake: before each step all main threads, and at load all async workers.
-    fn enter(&self, threads: usize);
+    /// The ranks of this process.
+    fn ranks(&self) -> &[usize];
+
+    /// Counts a thread of a rank as awake: before each step its main thread, and at load its async worker. The step is 0 at load.
+    fn enter(&self, rank: usize, step: u64);
+
+    /// Joins the ranks of this process with those of others, once all are loaded.
+    ///
+    /// # Errors
+    /// There is no memory or no thread for what comes from them.
+    fn join(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Notes that the drivers of all processes have done all that they have to do. A process that ends without has failed.
+    fn finish(&self) {}
+
+    /// The processes of the run, if there are several with a driver each.
+    fn world(&self) -> Option<&World> {
+        None
+    }
+
+    /// Gives bytes to the drivers of all processes and takes theirs, by process. All drivers call it in the same order.
+    ///
+    /// # Errors
+    /// A rank failed.
+    fn share(&self, own: Vec<u8>) -> Result<Vec<Vec<u8>>, RankFailure> {
+        Ok(vec![own])
+    }
 }
 
 /// Ranks as threads of this process, each on its share of the processor.
 pub struct Threads {
-    fabric: Arc<Fabric>,
+    ranks: Vec<usize>,
+    /// The fabrics of the ranks: one, but for processes that are looped. By rank, the number of each one's fabric.
+    fabrics: Fabrics,
+    homes: Vec<usize>,
+    /// Wires to other processes, for the fabrics in their order, until they are joined.
+    wires: Mutex<Vec<Box<dyn Wire>>>,
+    limits: Limits,
+    /// The processes, if this is one of several.
+    world: Option<World>,
     /// Threads that the kernels of one rank may use.
     kernel_threads: usize,
     async_threads: bool,
@@ -57,9 +94,71 @@ impl Threads {
     /// A place for `ranks` ranks, the kernels of each on `kernel_threads` threads. `async_threads`: whether async workers have
     /// threads of their own; `None`: if cores are free.
     pub fn new(ranks: usize, kernel_threads: usize, async_threads: Option<bool>) -> Threads {
-        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-        let async_threads = async_threads.unwrap_or(cores > ranks * kernel_threads);
-        Threads { fabric: Fabric::new(ranks, async_threads), kernel_threads, async_threads }
+        let async_threads = async_threads.unwrap_or_else(|| has_free_cores(ranks * kernel_threads));
+        Threads {
+            ranks: (0..ranks).collect(),
+            fabrics: Fabrics(vec![Fabric::new(ranks, async_threads)]),
+            homes: vec![0; ranks],
+            wires: Mutex::default(),
+            limits: Limits::default(),
+            world: None,
+            kernel_threads,
+            async_threads,
+        }
+    }
+
+    /// The same place, where the ranks are dealt out to processes, which all are this one: what passes between two of them goes through a
+    /// wire in memory. Its chance comes from a seed. Results are identical to the bit.
+    #[must_use]
+    pub fn looped(self, processes: Vec<Vec<usize>>, seed: u64, fault: Option<Fault>) -> Threads {
+        let (mut fabrics, mut wires): (Vec<_>, Vec<Box<dyn Wire>>) = (Vec::new(), Vec::new());
+        let mut homes = self.homes;
+        for (world, wire) in looped(processes, seed, fault) {
+            homes = world.homes();
+            fabrics.push(Fabric::of(world, self.async_threads));
+            wires.push(Box::new(wire));
+        }
+        Threads { fabrics: Fabrics(fabrics), homes, wires: Mutex::new(wires), ..self }
+    }
+
+    /// The ranks of one of several processes, which a wire joins.
+    #[must_use]
+    pub fn joined(world: World, wire: Box<dyn Wire>, kernel_threads: usize, async_threads: Option<bool>) -> Threads {
+        let ranks = world.ranks().to_vec();
+        let async_threads = async_threads.unwrap_or_else(|| has_free_cores(ranks.len() * kernel_threads));
+        Threads {
+            fabrics: Fabrics(vec![Fabric::of(world.clone(), async_threads)]),
+            homes: vec![0; world.homes().len()],
+            ranks,
+            wires: Mutex::new(vec![wire]),
+            limits: Limits::default(),
+            world: Some(world),
+            kernel_threads,
+            async_threads,
+        }
+    }
+
+    /// The same place, with other limits on the time of processes.
+    #[must_use]
+    pub fn limits(self, limits: Limits) -> Threads {
+        Threads { limits, ..self }
+    }
+
+    fn fabric(&self, rank: usize) -> &Arc<Fabric> {
+        &self.fabrics.0[self.homes[rank]]
+    }
+}
+
+fn has_free_cores(threads: usize) -> bool {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get()) > threads
+}
+
+/// Fabrics whose couriers end with them.
+struct Fabrics(Vec<Arc<Fabric>>);
+
+impl Drop for Fabrics {
+    fn drop(&mut self) {
+        self.0.iter().filter_map(|fabric| fabric.courier()).for_each(|courier| courier.close());
     }
 }
 
@@ -70,7 +169,7 @@ impl Platform for Threads {
     fn connect(&self, rank: usize, bytes: usize) -> Result<(Cpu, ThreadCommunicator), String> {
         let mut backend = Cpu::new(self.kernel_threads);
         backend.reserve(bytes)?;
-        let endpoint = self.fabric.endpoint(rank, backend.arena().clone(), HostMemory::default());
+        let endpoint = self.fabric(rank).endpoint(rank, backend.arena().clone(), HostMemory::default());
         Ok((backend, endpoint))
     }
 
@@ -82,13 +181,40 @@ impl Platform for Threads {
         false
     }
 
-    fn enter(&self, threads: usize) {
-        self.fabric.enter(threads);
+    fn ranks(&self) -> &[usize] {
+        &self.ranks
+    }
+
+    fn enter(&self, rank: usize, step: u64) {
+        self.fabric(rank).enter(1);
+        self.fabric(rank).note_step(step);
+    }
+
+    fn join(&self) -> Result<(), String> {
+        let wires = std::mem::take(&mut *self.wires.lock().unwrap_or_else(PoisonError::into_inner));
+        let join = |(fabric, wire): (&Arc<Fabric>, _)| fabric.join(wire, self.limits, &HostMemory::default());
+        self.fabrics.0.iter().zip(wires).try_for_each(join)
+    }
+
+    fn finish(&self) {
+        self.fabrics.0.iter().filter_map(|fabric| fabric.courier()).for_each(|courier| courier.finish());
+    }
+
+    fn world(&self) -> Option<&World> {
+        self.world.as_ref()
+    }
+
+    fn share(&self, own: Vec<u8>) -> Result<Vec<Vec<u8>>, RankFailure> {
+        match (&self.world, self.fabrics.0[0].courier()) {
+            (Some(_), Some(courier)) => courier.share(&own),
+            _ => Ok(vec![own]),
+        }
     }
 }
 
 /// Ranks as threads of this process that share one GPU, each with an arena and streams of its own.
 pub struct SharedGpu {
+    ranks: Vec<usize>,
     fabric: Arc<Fabric<DeviceMemory>>,
     device: Arc<Device>,
     graphs: bool,
@@ -103,6 +229,7 @@ impl SharedGpu {
     pub fn open(ordinal: usize, ranks: usize) -> Result<SharedGpu, cuda::Error> {
         // Threads of a rank give work and go on, so that one of them is enough.
         Ok(SharedGpu {
+            ranks: (0..ranks).collect(),
             fabric: Fabric::new(ranks, false),
             device: Device::open(ordinal)?,
             graphs: true,
@@ -159,7 +286,11 @@ impl Platform for SharedGpu {
         "times are those of events in the streams of one GPU, which all ranks share; the step ran kernel by kernel, not as a CUDA graph"
     }
 
-    fn enter(&self, threads: usize) {
-        self.fabric.enter(threads);
+    fn ranks(&self) -> &[usize] {
+        &self.ranks
+    }
+
+    fn enter(&self, _rank: usize, _step: u64) {
+        self.fabric.enter(1);
     }
 }

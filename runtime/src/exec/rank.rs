@@ -88,19 +88,19 @@ pub(super) enum Answer {
 }
 
 impl RankThread {
-    /// Starts its thread, one of `ranks`.
+    /// Starts its thread, the one at a place among those of this process.
     ///
     /// # Errors
     /// There is none.
     pub(super) fn start<B: Backend + 'static, C: Communicator>(
         rank: usize,
-        ranks: usize,
+        [place, ranks]: [usize; 2],
         mut worker: Worker<B, C>,
     ) -> Result<RankThread, String> {
         let (commands, answers) = (Arc::new(Mailbox::new()), Arc::new(Mailbox::new()));
         let (inbox, reports) = (commands.clone(), answers.clone());
         let work = move || {
-            pin_thread(rank, ranks);
+            pin_thread(place, ranks);
             while let Some(command) = inbox.take() {
                 let answer = catch_unwind(AssertUnwindSafe(|| execute([rank, ranks], &mut worker, command)));
                 reports.put(answer.unwrap_or_else(|panic| {

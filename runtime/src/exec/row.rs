@@ -341,14 +341,12 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
             Transfer::Sum { ranks } => {
                 let reg = operand.ok_or("a sum has no operand")?;
                 let (from, place) = (self.span(reg)?, self.places.one(at)?);
-                let (ranks, me) = self.members(ranks)?;
-                let plan = Exchange::sum(ranks, me, from.len);
-                self.exchange(plan, [from, Span { offset: place as usize, ..from }], Some((reg, place)))
+                let to = Span { offset: place as usize, ..from };
+                self.exchange(ranks, &|ranks, me| Exchange::sum(ranks, me, from.len), [from, to], Some((reg, place)))
             }
             Transfer::SumGradient { param, instance, ranks } => {
                 let span = self.kept((*param, *instance), &Role::Gradient)?;
-                let (ranks, me) = self.members(ranks)?;
-                self.exchange(Exchange::sum(ranks, me, span.len), [span, span], None)
+                self.exchange(ranks, &|ranks, me| Exchange::sum(ranks, me, span.len), [span, span], None)
             }
             Transfer::Offload => self.offload(at, operand.ok_or("an offload has no operand")?),
             Transfer::Load => self.load(at, operand.ok_or("a load has no operand")?),
@@ -359,8 +357,8 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
             Transfer::ShareParam { param, instance, from, ranks } => {
                 let span = self.kept((*param, *instance), &Role::Param)?;
                 let from = ranks.iter().position(|rank| rank == from).ok_or("who shares a parameter holds it not")?;
-                let (ranks, me) = self.members(ranks)?;
-                self.exchange(Exchange::broadcast(ranks, me, from, span.len), [span, span], None)
+                let plan = |ranks, me| Exchange::broadcast(ranks, me, from, span.len);
+                self.exchange(ranks, &plan, [span, span], None)
             }
         }
     }
@@ -377,11 +375,20 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
 
     fn exchange(
         &mut self,
-        plan: Exchange,
+        stages: &[u32],
+        plan: &dyn Fn(Vec<usize>, usize) -> Exchange,
         [from, to]: [Span; 2],
         sum: Option<(Reg, u64)>,
     ) -> Result<InFlight<C>, String> {
-        let group = self.loader.comm.join(&plan.ranks, ThreadRole::Main)?;
+        let ranks = self.loader.stages(stages)?;
+        let mut of = |rank| {
+            let place = ranks.iter().position(|other| *other == rank);
+            let place = place.ok_or("a rank takes part in a transfer that does not list it")?;
+            Ok(plan(ranks.clone(), place))
+        };
+        of(self.loader.rank)?;
+        let group = self.loader.comm.join(&ranks, ThreadRole::Main)?;
+        let plan = self.loader.comm.fit(&group, &[from.dtype], &mut of)?;
         let (call, completion) = (Arc::new(ExchangeCall { group, plan }), acquire(&mut self.completions));
         self.rank_program.actions.push(Action::Start { call: call.clone(), from, to, completion });
         Ok(InFlight::Exchange(completion, call, sum))
@@ -419,13 +426,6 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
     fn kept(&self, owner: ParamInstance, role: &Role) -> Result<Span, String> {
         let (name, state) = (state::name(self.loader.model, owner, role), &self.loader.state);
         state.find(&name).map(|slot| slot.span).ok_or_else(|| format!("the rank does not hold `{name}`"))
-    }
-
-    /// The ranks of a transfer, and the place of this one among them.
-    fn members(&self, stages: &[u32]) -> Result<(Vec<usize>, usize), String> {
-        let ranks = self.loader.stages(stages)?;
-        let me = ranks.iter().position(|&rank| rank == self.loader.rank);
-        Ok((ranks, me.ok_or("a rank takes part in a transfer that does not list it")?))
     }
 
     /// The code of a body for a thread role, compiled on first use.

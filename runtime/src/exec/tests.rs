@@ -2,6 +2,7 @@
 //! formulas: `dw = 2 x^T (x w) / tokens`, `w -= lr clip dw`.
 
 mod places;
+mod processes;
 
 use super::*;
 use crate::comm::RankFailure;

@@ -5,7 +5,7 @@ use crate::backend::{Backend, Span};
 use crate::backends::cpu::Cpu;
 use crate::comm::HostMemory;
 use crate::comm::threads::{Fabric, ThreadCommunicator};
-use crate::comm::{Exchange, Parking, RankFailure, ThreadRole, Transport};
+use crate::comm::{Exchange, FittedExchange, Parking, RankFailure, ThreadRole, Transport};
 use crate::cores::pin_thread;
 use ir::types::DType;
 use std::time::Instant;
@@ -39,7 +39,7 @@ fn sum(ranks: usize, bytes: usize) -> Result<f64, String> {
     on_ranks(ranks, bytes, &|rank, end| {
         let all: Vec<usize> = (0..ranks).collect();
         let group = end.join(&all, ThreadRole::Main)?;
-        let plan = Exchange::sum(all, rank, span.len);
+        let plan = FittedExchange::from(Exchange::sum(all, rank, span.len));
         Ok(move |end: &ThreadCommunicator| {
             let mut request = end.start(&group, &plan, &[span], &[span]);
             end.wait(&mut || {

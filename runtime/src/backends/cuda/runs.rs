@@ -85,7 +85,7 @@ mod tests {
 
     fn block(sizes: &[usize], from: &[usize], to: &[usize]) -> Move {
         let [from_strides, to_strides, sizes] = [from, to, sizes].map(<[usize]>::to_vec);
-        Move { peer: 0, from: 0, from_strides, to: 0, to_strides, sizes }
+        Move { peer: 0, from: 0, from_strides, to: 0, to_strides, sizes, packed: false }
     }
 
     #[test]

@@ -1,0 +1,403 @@
+//! The courier: the one thread of a process that calls its [`Wire`]. Rank threads submit messages to it and go on; it begins them in the
+//! order of submission, and when one has gone or come it counts it where it belongs and unparks who may wait for it.
+//!
+//! A message that is under way counts as an awake thread of the parking lot, from its submission until it has landed, so that threads
+//! which wait for other processes are no deadlock. The courier also carries news of failures: the first failure of this process goes to
+//! all others, and one that it hears of aborts all ranks here. Each process sends a beat to the next one; a process that is silent for
+//! too long has failed.
+
+use super::RankFailure;
+use super::parking_lot::{ParkingLot, locked};
+use super::wire::{Finished, MOST_BYTES, MOST_NOTICE, Wire, WireError, World};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle, Thread};
+use std::time::{Duration, Instant};
+
+/// Looks at messages under way before the courier sleeps between looks, and its sleep.
+const LOOKS: u32 = 200;
+const SLEEP: Duration = Duration::from_micros(20);
+
+/// The sleep of a courier without messages: as late as this it hears of a failure elsewhere.
+const IDLE: Duration = Duration::from_millis(20);
+
+/// The tag of messages between the threads that drive processes; lanes come after it.
+const DRIVER: u32 = 1;
+pub(super) const FIRST_LANE: u32 = 2;
+
+/// Limits on the time of processes.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// A process that says nothing for so long has failed.
+    pub silence: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { silence: Duration::from_secs(30) }
+    }
+}
+
+/// A message to send or to receive.
+pub(super) struct Job {
+    pub(super) way: Way,
+    /// The other process.
+    pub(super) process: usize,
+    pub(super) tag: u32,
+    /// The bytes to send, or the place of those that come. Nobody else touches it until the message has landed.
+    pub(super) bytes: *mut [u8],
+    /// The most bytes of the message, as both ends know it.
+    pub(super) most: usize,
+    /// True if the message has exactly these bytes.
+    pub(super) exact: bool,
+    pub(super) landing: Arc<dyn Landing>,
+    pub(super) target: Target,
+}
+
+// SAFETY: until the message has landed, the courier alone touches the bytes; who submits a job answers for that.
+unsafe impl Send for Job {}
+
+/// Direction of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Way {
+    Send,
+    Receive,
+}
+
+/// The count of a message that has gone or come: the number of its exchange or message, the phase that it helps to end, and the count
+/// that ends the phase.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Target {
+    pub(super) number: u64,
+    pub(super) phase: usize,
+    pub(super) count: u64,
+}
+
+/// Place that counts messages.
+pub(super) trait Landing: Send + Sync {
+    /// Counts a message that has gone or come, and unparks who may wait for it.
+    fn land(&self, target: Target, lot: &ParkingLot);
+}
+
+/// A process's courier, as other threads see it.
+pub(crate) struct Courier {
+    world: World,
+    lot: Arc<ParkingLot>,
+    jobs: Mutex<VecDeque<Job>>,
+    closing: AtomicBool,
+    /// True if this process has done all that it has to do.
+    is_done: AtomicBool,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    /// The courier's thread, to wake it.
+    sleeper: Mutex<Option<Thread>>,
+    /// Messages of the driving thread that have landed.
+    driver: Arc<Driver>,
+}
+
+/// The thread that drives a process, while it talks with those of others.
+#[derive(Default)]
+struct Driver {
+    landed: AtomicUsize,
+    thread: Mutex<Option<Thread>>,
+}
+
+impl Landing for Driver {
+    fn land(&self, _: Target, _: &ParkingLot) {
+        self.landed.fetch_add(1, Ordering::Release);
+        locked(&self.thread).iter().for_each(Thread::unpark);
+    }
+}
+
+impl Courier {
+    pub(super) fn new(world: World, lot: Arc<ParkingLot>) -> Arc<Courier> {
+        let (jobs, closing, is_done, thread, sleeper, driver) = Default::default();
+        Arc::new(Courier { world, lot, jobs, closing, is_done, thread, sleeper, driver })
+    }
+
+    /// Starts its thread.
+    ///
+    /// # Errors
+    /// The system has no thread.
+    pub(super) fn start(self: &Arc<Courier>, wire: Box<dyn Wire>, limits: Limits) -> Result<(), String> {
+        let courier = self.clone();
+        let name = format!("courier {}", self.world.me);
+        let work = move || Rounds::new(&courier, wire, limits).serve();
+        let thread = thread::Builder::new().name(name).spawn(work);
+        let thread = thread.map_err(|why| format!("the courier gets no thread: {why}"))?;
+        self.lot.tell(thread.thread().clone());
+        *locked(&self.sleeper) = Some(thread.thread().clone());
+        *locked(&self.thread) = Some(thread);
+        Ok(())
+    }
+
+    /// The processes.
+    pub(super) fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// Hands over a message. Messages with one process and tag are begun in the order in which they are submitted.
+    pub(super) fn submit(&self, job: Job) {
+        // Awake before the message can land, and before the thread that submits it can park.
+        self.lot.enter(1);
+        locked(&self.jobs).push_back(job);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        locked(&self.sleeper).iter().for_each(Thread::unpark);
+    }
+
+    /// Gives bytes to the driving threads of all other processes, and takes theirs; all processes call it in the same order. Returns
+    /// those of all, by process.
+    ///
+    /// # Errors
+    /// A rank failed.
+    pub(crate) fn share(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, RankFailure> {
+        let count = self.world.processes.len();
+        let mut lengths: Vec<Vec<u8>> = (0..count).map(|_| vec![0; 8]).collect();
+        self.swap(&(own.len() as u64).to_le_bytes(), &mut lengths)?;
+        let length = |bytes: &Vec<u8>| bytes.as_slice().try_into().map_or(0, u64::from_le_bytes) as usize;
+        let mut all: Vec<Vec<u8>> = lengths.iter().map(|bytes| vec![0; length(bytes)]).collect();
+        self.swap(own, &mut all)?;
+        all[self.world.me] = own.to_vec();
+        Ok(all)
+    }
+
+    /// Sends bytes to all other processes, and receives those of each, whose number is known.
+    fn swap(&self, own: &[u8], all: &mut [Vec<u8>]) -> Result<(), RankFailure> {
+        *locked(&self.driver.thread) = Some(thread::current());
+        self.driver.landed.store(0, Ordering::Relaxed);
+        let mut begun = 0;
+        let mut submit = |way, process, bytes: *mut [u8]| {
+            let (landing, target) = (self.driver.clone() as Arc<dyn Landing>, Target { number: 0, phase: 0, count: 0 });
+            let most = bytes.len();
+            self.submit(Job { way, process, tag: DRIVER, bytes, most, exact: true, landing, target });
+            begun += 1;
+        };
+        for (process, bytes) in all.iter_mut().enumerate().filter(|(process, _)| *process != self.world.me) {
+            submit(Way::Receive, process, std::ptr::from_mut(bytes.as_mut_slice()));
+            submit(Way::Send, process, std::ptr::from_ref(own).cast_mut());
+        }
+        while self.driver.landed.load(Ordering::Acquire) < begun {
+            if let Some(failure) = self.lot.failure() {
+                // Once its thread has ended, nobody reaches for these bytes.
+                self.close();
+                return Err(failure);
+            }
+            thread::park_timeout(IDLE);
+        }
+        Ok(())
+    }
+
+    /// Notes that this process has done all that it has to do, and so have all others. A process that ends without has failed.
+    pub(crate) fn finish(&self) {
+        self.is_done.store(true, Ordering::Release);
+    }
+
+    /// Ends its thread; messages that are under way are dropped.
+    pub(crate) fn close(&self) {
+        self.closing.store(true, Ordering::Release);
+        self.wake();
+        let thread = locked(&self.thread).take();
+        thread.into_iter().for_each(|thread| drop(thread.join()));
+    }
+}
+
+/// The courier's thread.
+struct Rounds<'a> {
+    courier: &'a Courier,
+    wire: Box<dyn Wire>,
+    /// Messages under way, by ticket; tickets that are free; and how many are not.
+    under_way: Vec<Option<UnderWay>>,
+    free: Vec<usize>,
+    count: usize,
+    taken: VecDeque<Job>,
+    finished: Vec<Finished>,
+    pulse: Pulse,
+    /// True if all other processes know of the failure.
+    has_told: bool,
+}
+
+/// A message under way, which goes in pieces of at most [`MOST_BYTES`]: those that are left, and the bytes of the others.
+struct UnderWay {
+    job: Job,
+    pieces: usize,
+    bytes: usize,
+}
+
+/// The beats to the next process, and those of the process before.
+struct Pulse {
+    silence: Duration,
+    next: usize,
+    /// The process before, until it ends.
+    before: Option<usize>,
+    said: Instant,
+    heard: Instant,
+    looked: Instant,
+}
+
+/// The first byte of a notice.
+const BEAT: u8 = 0;
+const FAILED: u8 = 1;
+const BYE: u8 = 2;
+
+impl<'a> Rounds<'a> {
+    fn new(courier: &'a Courier, wire: Box<dyn Wire>, limits: Limits) -> Rounds<'a> {
+        let (me, count, now) = (courier.world.me, courier.world.processes.len(), Instant::now());
+        let (next, before) = ((me + 1) % count, Some((me + count - 1) % count).filter(|before| *before != me));
+        let pulse = Pulse { silence: limits.silence, next, before, said: now, heard: now, looked: now };
+        let (under_way, free, taken, finished) = Default::default();
+        Rounds { courier, wire, under_way, free, count: 0, taken, finished, pulse, has_told: false }
+    }
+
+    fn serve(mut self) {
+        let lot = self.courier.lot.clone();
+        let mut looks = 0;
+        loop {
+            let failure = lot.failure();
+            if let Some(failure) = &failure {
+                self.tell(failure);
+            }
+            if self.courier.closing.load(Ordering::Acquire) {
+                let (world, is_done) = (&self.courier.world, self.courier.is_done.load(Ordering::Acquire));
+                if is_done && failure.is_none() {
+                    let _ = self.notify_all(&[BYE]);
+                    return self.wire.end(true);
+                }
+                let why = format!("process {} on {} has ended", world.me, world.processes[world.me].host);
+                self.tell(&RankFailure { rank: lot.ranks()[0], why });
+                return self.wire.end(false);
+            }
+            let moved = if failure.is_some() { Ok(false) } else { self.look() };
+            let moved = moved.and_then(|moved| Ok(self.hear()? || moved)).unwrap_or_else(|WireError(why)| {
+                lot.abort(RankFailure { rank: lot.ranks()[0], why });
+                true
+            });
+            looks = if moved { 0 } else { looks + 1 };
+            match (self.count > 0 && failure.is_none(), looks < LOOKS) {
+                (true, true) => thread::yield_now(),
+                (true, false) => thread::park_timeout(SLEEP * (looks / LOOKS).min(10)),
+                (false, _) => thread::park_timeout(IDLE),
+            }
+        }
+    }
+
+    /// Begins what was submitted, and lands what has gone or come. Returns whether anything moved.
+    fn look(&mut self) -> Result<bool, WireError> {
+        std::mem::swap(&mut self.taken, &mut *locked(&self.courier.jobs));
+        let mut moved = !self.taken.is_empty();
+        while let Some(job) = self.taken.pop_front() {
+            self.begin(job)?;
+        }
+        if self.count > 0 {
+            self.wire.poll(&mut self.finished)?;
+        }
+        while let Some(Finished { ticket, bytes }) = self.finished.pop() {
+            moved = true;
+            let Some(under_way) = &mut self.under_way[ticket] else { continue };
+            under_way.pieces -= 1;
+            under_way.bytes += bytes;
+            if under_way.pieces == 0 {
+                self.land(ticket)?;
+            }
+        }
+        Ok(moved)
+    }
+
+    fn begin(&mut self, job: Job) -> Result<(), WireError> {
+        let ticket = self.free.pop().unwrap_or_else(|| {
+            self.under_way.push(None);
+            self.under_way.len() - 1
+        });
+        let (way, process, tag, bytes) = (job.way, job.process, job.tag, job.bytes);
+        // Both ends know the most bytes, so they agree on the number of pieces.
+        let pieces = job.most.div_ceil(MOST_BYTES).max(1);
+        self.under_way[ticket] = Some(UnderWay { job, pieces, bytes: 0 });
+        self.count += 1;
+        for piece in 0..pieces {
+            let start = (piece * MOST_BYTES).min(bytes.len());
+            let len = MOST_BYTES.min(bytes.len() - start);
+            // SAFETY: the piece is within the bytes.
+            let part = std::ptr::slice_from_raw_parts_mut(unsafe { bytes.cast::<u8>().add(start) }, len);
+            // SAFETY: who submits a job leaves the bytes alone until it has landed, and they live until this thread has ended.
+            unsafe {
+                match way {
+                    Way::Send => self.wire.send(ticket, process, tag, part)?,
+                    Way::Receive => self.wire.receive(ticket, process, tag, part)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn land(&mut self, ticket: usize) -> Result<(), WireError> {
+        let Some(UnderWay { job, bytes, .. }) = self.under_way[ticket].take() else { return Ok(()) };
+        self.free.push(ticket);
+        self.count -= 1;
+        if job.way == Way::Receive && job.exact && bytes != job.most {
+            let (process, most) = (job.process, job.most);
+            return Err(WireError(format!("process {process} sent {bytes} bytes where {most} were awaited")));
+        }
+        job.landing.land(job.target, &self.courier.lot);
+        self.courier.lot.leave();
+        Ok(())
+    }
+
+    /// Sends and hears beats, and hears of failures. Returns whether a failure was heard of.
+    fn hear(&mut self) -> Result<bool, WireError> {
+        let (lot, world, now) = (&self.courier.lot, &self.courier.world, Instant::now());
+        let Pulse { silence, next, before, .. } = self.pulse;
+        // Who was suspended itself has heard nobody meanwhile.
+        if now - self.pulse.looked > silence / 2 {
+            self.pulse.heard = now;
+        }
+        self.pulse.looked = now;
+        if before.is_some() && now - self.pulse.said > silence / 10 {
+            self.pulse.said = now;
+            self.wire.notify(next, &[BEAT])?;
+        }
+        while let Some((from, notice)) = self.wire.hear()? {
+            if Some(from) == before {
+                self.pulse.heard = now;
+            }
+            match notice.split_first() {
+                Some((&FAILED, text)) if text.len() >= 4 => {
+                    let (rank, why) = text.split_at(4);
+                    let rank = rank.try_into().map_or(0, u32::from_le_bytes) as usize;
+                    self.has_told = true;
+                    lot.abort(RankFailure { rank, why: String::from_utf8_lossy(why).into_owned() });
+                    return Ok(true);
+                }
+                Some((&BYE, _)) if Some(from) == before => self.pulse.before = None,
+                _ => {}
+            }
+        }
+        if let Some(silent) = self.pulse.before.filter(|_| now - self.pulse.heard > silence) {
+            let (process, seconds) = (&world.processes[silent], silence.as_secs_f64());
+            let waits = lot.waits().first().map_or(String::new(), |wait| format!("; here {wait}"));
+            let why = format!("process {silent} on {} has said nothing for {seconds} s{waits}", process.host);
+            lot.abort(RankFailure { rank: process.ranks.first().copied().unwrap_or(0), why });
+        }
+        Ok(false)
+    }
+
+    /// Tells all other processes of the first failure, once.
+    fn tell(&mut self, failure: &RankFailure) {
+        if !std::mem::replace(&mut self.has_told, true) {
+            let mut notice = vec![FAILED];
+            notice.extend((failure.rank as u32).to_le_bytes());
+            let room = MOST_NOTICE - notice.len();
+            let end = (0..=failure.why.len().min(room)).rev().find(|&end| failure.why.is_char_boundary(end));
+            notice.extend(&failure.why.as_bytes()[..end.unwrap_or(0)]);
+            // Processes that it does not reach learn it from others, or from the silence.
+            let _ = self.notify_all(&notice);
+        }
+    }
+
+    fn notify_all(&mut self, notice: &[u8]) -> Result<(), WireError> {
+        let Rounds { courier, wire, .. } = self;
+        let others = (0..courier.world.processes.len()).filter(|process| *process != courier.world.me);
+        others.map(|process| wire.notify(process, notice)).fold(Ok(()), Result::and)
+    }
+}

@@ -1,0 +1,80 @@
+//! Tests of faults between processes: whoever is silent, cut off or slow, no rank waits forever and none reads what is wrong.
+
+use super::looped::{Fault, FaultKind};
+use super::testing::{Processes, on_processes};
+use super::*;
+use std::time::Duration;
+
+const LIMITS: Limits = Limits { silence: Duration::from_millis(400) };
+
+/// Sums and messages round all ranks until one fails, or some are done; gives the failure of each.
+fn rounds(processes: Processes, rounds: usize) -> Vec<Option<RankFailure>> {
+    let ranks: usize = processes.ranks.iter().map(Vec::len).sum();
+    let all: Vec<usize> = (0..ranks).collect();
+    on_processes(processes, |number, rank| {
+        let (group, sum) = rank.fit(&[DType::F32], &|rank| Exchange::sum(all.clone(), rank, 9000));
+        let next = rank.end.channel_to((number + 1) % ranks, 0).unwrap();
+        let before = rank.end.channel_from((number + ranks - 1) % ranks, 0).unwrap();
+        rank.ready();
+        let (tensor, sent, came) = (rank.room(9000), rank.room(3), rank.room(3));
+        for round in 0..rounds {
+            rank.set(tensor, (round + number) as f32);
+            if let Err(failure) = rank.exchange(&group, &sum, &[tensor], &[tensor]) {
+                return Some(failure);
+            }
+            let want = (ranks * round + ranks * (ranks - 1) / 2) as f32;
+            assert!(rank.get(tensor).iter().all(|got| *got == want), "round {round} on rank {number}");
+            rank.set(sent, number as f32);
+            let numbers =
+                [(&before, came), (&next, sent)].map(|(end, span)| (end, rank.end.start_message(end, span).number));
+            for (end, number) in numbers {
+                if let Err(failure) = rank.end.wait(&mut || rank.end.pending(end, number)) {
+                    return Some(failure);
+                }
+            }
+            assert_eq!(rank.get(came), [((number + ranks - 1) % ranks) as f32; 3]);
+        }
+        None
+    })
+}
+
+fn processes(seed: u64, fault: Option<Fault>) -> Processes {
+    Processes { ranks: vec![vec![0], vec![1, 2], vec![3]], seed, fault, limits: LIMITS }
+}
+
+#[test]
+fn many_rounds_in_any_order_of_arrival_are_right() {
+    for seed in 0..20 {
+        assert_eq!(rounds(processes(seed, None), 10), [None, None, None, None]);
+    }
+}
+
+#[test]
+fn a_silent_process_is_named_by_those_that_wait() {
+    let fault = Fault { process: 1, after: 9, kind: FaultKind::Silence };
+    let failures = rounds(processes(1, Some(fault)), 100);
+    for rank in [0, 3] {
+        let failure = failures[rank].clone().unwrap();
+        let said = "process 1 on looped-1 has said nothing for 0.4 s; here rank 3 waits for ";
+        assert!(failure.rank == 1 && failure.why.starts_with(said), "{failure}");
+    }
+    assert!(failures.iter().all(Option::is_some));
+}
+
+#[test]
+fn a_process_that_is_cut_off_ends_and_so_do_the_others() {
+    let fault = Fault { process: 1, after: 9, kind: FaultKind::Cut };
+    let failures = rounds(processes(2, Some(fault)), 100);
+    let why = |rank: usize| failures[rank].clone().unwrap().why;
+    assert!(why(1) == "the wire is cut" && why(2) == why(1), "{failures:?}");
+    assert!(
+        [0, 3].into_iter().all(|rank| why(rank).contains("process 1 on looped-1 has said nothing")),
+        "{failures:?}"
+    );
+}
+
+#[test]
+fn a_slow_process_is_waited_for() {
+    let fault = Fault { process: 1, after: 9, kind: FaultKind::Slow(Duration::from_millis(5)) };
+    assert_eq!(rounds(processes(3, Some(fault)), 10), [None, None, None, None]);
+}
