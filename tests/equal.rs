@@ -8,6 +8,8 @@ mod generate;
 mod graph;
 #[path = "equal/narrow.rs"]
 mod narrow;
+#[path = "meshes/processes.rs"]
+mod processes;
 #[path = "equal/random.rs"]
 mod random;
 #[path = "equal/rows.rs"]
@@ -167,6 +169,37 @@ fn narrow_programs_equal_the_reference() {
     assert!(quantised.iter().all(|&count| count * 20 >= cases), "{quantised:?} of {cases} have 8-bit operands");
 }
 
+/// The bits of results. Which of two NaNs an operation gives is the processor's choice.
+fn bits(results: &narrow::Results) -> Vec<(String, Vec<u64>)> {
+    let bits = |x: &f64| if x.is_nan() { f64::NAN.to_bits() } else { x.to_bits() };
+    results.iter().map(|(name, data)| (name.clone(), data.iter().map(bits).collect())).collect()
+}
+
+/// `MESHWRIGHT_CASES=200 cargo test --test equal processes` runs more seeds, of cases and of the wire.
+#[test]
+fn processes_change_no_bit() {
+    let (first, cases) = (number("MESHWRIGHT_FIRST", 0), number("MESHWRIGHT_CASES", 40));
+    let (mut failed, mut far) = (Vec::new(), 0);
+    for seed in first..first + cases {
+        let case = match seed % 6 {
+            kind @ 0..4 => narrow_case(4 * (seed / 6) + kind),
+            4 => sliced::generate(DType::F32, seed),
+            _ => generate::generate(seed),
+        };
+        let outcome = run::compiled(&case).and_then(|(_, file)| {
+            far += u64::from(file.model.mesh.devices() > 1);
+            let several = 2 + seed as usize / 4 % 3;
+            let run = |processes| narrow::program_in(Some(processes), &case, &file, 1.0).map(|results| bits(&results));
+            let (one, several) = (run(1)?, run(several)?);
+            let different = one.into_iter().zip(several).find(|(one, several)| one != several);
+            different.map_or(Ok(()), |((name, _), _)| Err(format!("{name} differs")))
+        });
+        failed.extend(outcome.err().map(|why| format!("seed {seed}: {why}")));
+    }
+    assert!(failed.is_empty(), "{} of {cases} cases failed:\n{}", failed.len(), failed.join("\n"));
+    assert!(far * 2 >= cases, "{far} of {cases} cases have several ranks");
+}
+
 /// The groups of a compiled file.
 fn groups(file: &File) -> impl Iterator<Item = &Fused> {
     let instrs = file.program.iter().flat_map(|program| program.bodies.values()).flat_map(|body| &body.instrs);
@@ -193,11 +226,6 @@ fn groups_change_no_bit() {
             0 => narrow_case(seed),
             1 => sliced::generate(DType::F32, seed),
             _ => generate::generate(seed),
-        };
-        // Which of two NaNs an operation gives is the processor's choice.
-        let bits = |x: &f64| if x.is_nan() { f64::NAN.to_bits() } else { x.to_bits() };
-        let bits = |results: &narrow::Results| -> Vec<(String, Vec<u64>)> {
-            results.iter().map(|(name, data)| (name.clone(), data.iter().map(bits).collect())).collect()
         };
         match fused_and_not(&case) {
             Ok(([fused, not], names)) => {

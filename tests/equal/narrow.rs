@@ -2,12 +2,13 @@
 //! go up or down at random. The program is no farther from the reference than a few times as far as those runs are.
 
 use super::generate::Case;
+use super::processes::{load, load_in};
 use super::run::{LARGEST_GRADIENT, LEARNING_RATE, Outcome, inputs, machine_batch, norm, reference_batch};
 use ir::graph::{Model, SectionKind, is_record};
 use ir::optimizer::OptimizerKind;
 use ir::text::File;
 use ir::types::DType;
-use runtime::exec::{Executor, Options, StepInput};
+use runtime::exec::{Options, StepInput};
 use runtime::reference::{MicroBatch, Reference, Rounding};
 use std::collections::BTreeMap;
 
@@ -102,6 +103,16 @@ fn reference(case: &Case, meaning: &Model, rounding: Rounding, loss_scale: f32) 
 
 /// Runs a compiled case.
 pub(crate) fn program(case: &Case, file: &File, loss_scale: f32) -> Result<Results, String> {
+    program_in(None, case, file, loss_scale)
+}
+
+/// Runs a compiled case with its ranks in a number of processes, or in as many as the case draws.
+pub(crate) fn program_in(
+    processes: Option<usize>,
+    case: &Case,
+    file: &File,
+    loss_scale: f32,
+) -> Result<Results, String> {
     let data = inputs(case);
     let batch: Vec<MicroBatch<f64>> = data.iter().map(|micro| reference_batch(case, micro)).collect();
     let step = StepInput {
@@ -114,7 +125,11 @@ pub(crate) fn program(case: &Case, file: &File, loss_scale: f32) -> Result<Resul
     };
     let options = Options { seed: case.seed, async_threads: Some(case.seed.is_multiple_of(2)), ..Options::default() };
     let program = file.program.as_ref().ok_or("no program")?;
-    let mut executor = Executor::load(&file.model, program, &options).map_err(|e| e.to_string())?;
+    let executor = match processes {
+        Some(processes) => load_in(processes, &file.model, program, &options, case.seed),
+        None => load(&file.model, program, &options, case.seed),
+    };
+    let mut executor = executor.map_err(|e| e.to_string())?;
     let output = executor.step(step).map_err(|e| e.to_string())?;
     let numbers = |data: Vec<f32>| data.into_iter().map(f64::from).collect();
     let mut results = BTreeMap::from([("the loss".to_string(), numbers(output.loss.into_iter().collect()))]);

@@ -1,6 +1,7 @@
 //! Runs a case: compiled on virtual devices against the reference evaluator in f64.
 
 use super::generate::Case;
+use super::processes::load;
 use super::random::Random;
 use cost::{CPU, Cluster};
 use ir::graph::Model;
@@ -8,7 +9,7 @@ use ir::optimizer::OptimizerKind;
 use ir::options::{ParallelConfig, PlanOptions};
 use ir::text::File;
 use meshwright::compiler::pipeline::{PipelineOptions, compile};
-use runtime::exec::{Executor, Input, Inputs, Options, StepInput};
+use runtime::exec::{Input, Inputs, Options, StepInput};
 use runtime::reference::{MicroBatch, Real, Reference, Tensor};
 use scheduler::model_costs;
 use scheduler::partition::partition;
@@ -77,7 +78,7 @@ pub(crate) fn compare(case: &Case, meaning: &Model, file: &File) -> Result<Outco
     let data = inputs(case);
     // Every second case with a thread for async work.
     let options = Options { seed: case.seed, async_threads: Some(case.seed.is_multiple_of(2)), ..Options::default() };
-    let mut executor = Executor::load(&file.model, program, &options).map_err(|e| e.to_string())?;
+    let mut executor = load(&file.model, program, &options, case.seed).map_err(|e| e.to_string())?;
     let mut reference = Reference::<f64>::new(meaning, case.seed);
     let batch: Vec<MicroBatch<f64>> = data.iter().map(|micro| reference_batch(case, micro)).collect();
     let valid: usize = batch.iter().map(|micro| micro.valid).sum();

@@ -1,11 +1,12 @@
 //! Programs trained for some steps, and what is written down of it.
 
+use super::processes::load;
 use super::training::SEED;
 use codegen::buffers::assign_buffers;
 use ir::graph::Model;
 use ir::optimizer::{Optimizer, OptimizerKind};
 use ir::program::Program;
-use runtime::exec::{Executor, Options, StepInput};
+use runtime::exec::{Options, StepInput};
 use std::collections::BTreeMap;
 
 /// Tensors by the instance name of their parameter.
@@ -31,7 +32,7 @@ pub(crate) fn sgd() -> Optimizer {
     Optimizer { kind: OptimizerKind::Sgd { momentum: 0.0, weight_decay: 0.0 }, clip: None }
 }
 
-/// Runs a program, whose tensors get their places here, on the virtual devices of the model's mesh.
+/// Runs a program, whose tensors get their places here, on the virtual devices of the model's mesh, some in several processes.
 ///
 /// # Errors
 /// The executor refuses the program, or a rank failed.
@@ -39,7 +40,8 @@ pub(crate) fn train(model: &Model, program: &Program, inputs: Vec<StepInput>) ->
     let options = Options { seed: SEED, ..Options::default() };
     let mut program = program.clone();
     assign_buffers(model, &mut program, None);
-    let mut executor = Executor::load(model, &program, &options).map_err(|why| why.to_string())?;
+    let case = program.classes.iter().map(|class| class.instrs.len() as u64).sum();
+    let mut executor = load(model, &program, &options, case).map_err(|why| why.to_string())?;
     let mut record = Record::default();
     for input in inputs {
         let output = executor.step(input).map_err(|why| why.to_string())?;
