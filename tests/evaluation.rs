@@ -146,3 +146,32 @@ fn the_reference_evaluates_without_dropout() {
     assert_eq!(loss(evaluation(&build(0.3))), loss(build(0.0)));
     assert_ne!(loss(build(0.3)), loss(build(0.0)));
 }
+
+/// Training, saving and validating in several processes, joined by a wire in memory, gives the bits of one.
+#[test]
+fn processes_train_save_and_evaluate_as_one() {
+    let files = |folder: &Folder| {
+        let step = fs::read_dir(folder.0.join("out/step-00000002")).unwrap();
+        let mut files: Vec<_> = step.map(|entry| fs::read(entry.unwrap().path()).unwrap()).collect();
+        files.sort();
+        files
+    };
+    for (mesh, comm) in [("dp=2,tp=2,zero=3", "looped:2:5"), ("pp=2,dp=2", "looped:4"), ("cp=2,dp=2", "looped:3")] {
+        let run = |comm: &str| {
+            let folder = Folder::new(&comm.replace(':', "-"));
+            let request = TrainRequest { save_every: 2, lr: 1e-3, comm: comm.into(), ..folder.request(0.3, mesh) };
+            let (report, losses) = losses(&request);
+            (report.run.place, (losses.valid, losses.train, files(&folder)))
+        };
+        let [(alone, one), (place, several)] = [run("threads"), run(comm)];
+        assert!(one == several, "{mesh} in {comm}: {:?} are not {:?}", several.1, one.1);
+        assert!(alone == "threads of this process" && place.ends_with("processes, looped in this one"), "{place}");
+    }
+    let refused = |comm: &str, mesh: &str| {
+        let folder = Folder::new("refused");
+        let request = TrainRequest { comm: comm.into(), ..folder.request(0.0, mesh) };
+        train(&request, &mut Quiet).unwrap_err().to_string()
+    };
+    assert!(refused("looped:3", "dp=2").contains("2 devices into 3 processes"));
+    assert!(refused("sockets", "dp=2").contains("--comm is threads, mpi"));
+}

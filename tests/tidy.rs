@@ -55,10 +55,12 @@ const LAYERS: &[Layer] = &[
     Layer { name: "trace", folder: "runtime/trace", imports: &["ir"] },
     Layer { name: "simulator", folder: "runtime/simulator", imports: &["ir", "cost", "trace"] },
     Layer { name: "runtime", folder: "runtime", imports: &["support", "ir", "transforms", "kernels", "trace"] },
+    Layer { name: "mpi", folder: "runtime/mpi", imports: &["runtime"] },
     Layer {
         name: "meshwright",
         folder: ".",
         imports: &[
+            "mpi",
             "support",
             "ir",
             "transforms",
@@ -95,7 +97,7 @@ const ABSENT: &[(&str, &[&str], &str)] = &[
     ),
     ("scheduler/fusion/src", &["std::fs", "std::net", "std::env", "std::time"], "groups depend on their input alone"),
     ("scheduler/view/src", &["std::fs", "std::net", "std::env"], "files are read and written in `src/`"),
-    ("runtime/src", &["std::net"], "all devices are threads of one process"),
+    ("runtime/src", &["std::net"], "processes are joined by MPI, not by sockets of our own"),
     (
         "runtime/trace/src",
         &["std::fs", "std::net", "std::env", "std::thread"],

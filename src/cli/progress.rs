@@ -18,6 +18,7 @@ const LINE_EVERY: Duration = Duration::from_secs(5);
 pub(super) struct Watch {
     out: Box<dyn Write>,
     bar: Option<ProgressBar>,
+    is_silent: bool,
     steps: u64,
     /// Steps done before the run was resumed.
     done: u64,
@@ -52,6 +53,7 @@ impl Watch {
         Watch {
             out,
             bar: None,
+            is_silent: false,
             steps: 0,
             done: 0,
             started: Instant::now(),
@@ -61,6 +63,11 @@ impl Watch {
             validation: None,
             signals: None,
         }
+    }
+
+    /// Displays nothing, but watches for signals.
+    pub(super) fn silent() -> Watch {
+        Watch { out: Box::new(std::io::sink()), is_silent: true, ..Watch::new(true) }
     }
 
     /// Prints a line above the bar.
@@ -120,7 +127,7 @@ impl Progress for Watch {
         }
         (self.steps, self.done) = (run.steps, run.done);
         (self.bigram, self.started) = (run.bigram_entropy, Instant::now());
-        self.bar = bar(run.steps, "{bar:24} step {pos}/{len}  {msg}");
+        self.bar = bar(run.steps, "{bar:24} step {pos}/{len}  {msg}").filter(|_| !self.is_silent);
     }
 
     fn step(&mut self, record: &StepRecord) {
@@ -151,7 +158,7 @@ impl Progress for Watch {
     fn evaluating(&mut self, batches: u64) {
         // The bar of the steps is gone after the last step.
         let template = "{bar:24} validation {pos}/{len}  {msg}";
-        let bar = if self.bar.is_none() { bar(batches, template) } else { None };
+        let bar = if self.bar.is_none() && !self.is_silent { bar(batches, template) } else { None };
         self.validation = Some(Validation { began: Instant::now(), batches, bar });
     }
 

@@ -7,13 +7,15 @@ use super::request::{Fields, from_json, from_toml, resolve};
 use super::{TableFormat, prediction};
 use crate::error::Error;
 use crate::predicting::write_trace;
-use crate::train::{TrainRequest, predict, train};
+use crate::train::{TrainRequest, predict, process_number, train};
 use autotune::explain::read_plan;
 use clap::Args;
 use compiler::parallel;
 use runtime::checkpoint::run_of;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 use support::units::finite;
 
 /// Train a model on text, on virtual devices: one thread each, in this process
@@ -117,6 +119,10 @@ struct Flags {
     /// Backend: cpu, or cuda (NVIDIA GPU) [default: cpu]
     #[arg(long, value_name = "NAME")]
     backend: Option<String>,
+    /// Processes of the devices: threads (this one), mpi (those that mpirun has started), or looped:N (N in this one, joined by a wire
+    /// in memory, for tests); the numbers are the same [default: threads]
+    #[arg(long, value_name = "KIND")]
+    comm: Option<String>,
     /// Steps between validations; 0: only at the end [default: 100]
     #[arg(long, value_name = "STEPS")]
     eval_every: Option<u64>,
@@ -171,6 +177,9 @@ struct Flags {
     trace_step: Option<u64>,
 }
 
+/// Time by which other processes than the first print an error later: if it is that of all, the launcher has ended them by then.
+const SPEAKS_LATER: Duration = Duration::from_secs(1);
+
 impl Train {
     pub(super) fn run(self) -> Result<String, Error> {
         let fields = match (&self.config, &self.request) {
@@ -190,6 +199,13 @@ impl Train {
             return prediction::print(&step, self.format);
         }
         let json = self.format == TableFormat::Json;
+        // Of several processes the first one speaks for all.
+        let number = process_number().filter(|_| request.comm == "mpi").unwrap_or(0);
+        if number > 0 {
+            return train(&request, &mut Watch::silent())
+                .map(|_| String::new())
+                .inspect_err(|_| thread::sleep(SPEAKS_LATER));
+        }
         let report = train(&request, &mut Watch::new(json))?;
         if json { super::json(&report) } else { Ok(format!("\n{report}")) }
     }

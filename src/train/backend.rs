@@ -14,6 +14,8 @@ use trace::Peak;
 pub(super) struct Place {
     /// In words.
     pub(super) text: String,
+    /// Ranks on this host, if some are on others.
+    pub(super) near: Option<u64>,
     /// Free bytes of the memory that tensors have apart from this process.
     pub(super) free: Option<u64>,
     /// The GPU that all ranks share; none for threads.
@@ -30,9 +32,9 @@ pub(super) struct Reached {
 }
 
 impl Place {
-    /// Threads of this process.
-    pub(super) fn threads() -> Place {
-        Place { text: "threads of this process".to_string(), free: None, gpu: None }
+    /// Threads of this process, in words; `near`: the ranks on this host, if some are on others.
+    pub(super) fn threads(text: String, near: Option<u64>) -> Place {
+        Place { text, near, free: None, gpu: None }
     }
 
     /// Shares of a GPU.
@@ -42,7 +44,7 @@ impl Place {
     pub(super) fn gpu(device: &Arc<Device>) -> Result<Place, Error> {
         let (free, _) = device.memory().map_err(|why| no_gpu(&why))?;
         let text = format!("one GPU, {}", device.properties().name);
-        Ok(Place { text, free: Some(free as u64), gpu: Some(device.clone()) })
+        Ok(Place { text, near: None, free: Some(free as u64), gpu: Some(device.clone()) })
     }
 
     /// Measures the peak rates for products of a type: of a GPU, or of `threads` threads of the ranks.

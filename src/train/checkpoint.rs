@@ -34,12 +34,12 @@ pub(super) fn fixed(request: &TrainRequest, source: &ModelSource, data: &TextDat
     })
 }
 
-/// Finds the checkpoint to resume from, compares its options with the run's and verifies its files. Returns `None` for
-/// a run that is not resumed.
+/// Finds the checkpoint to resume from, compares its options with the run's and, if this process `verifies`, its files with their
+/// checksums. Returns `None` for a run that is not resumed.
 ///
 /// # Errors
 /// The checkpoint is missing, damaged or of another run, or the output folder has checkpoints of another run.
-pub(super) fn find(request: &TrainRequest, fixed: &Value) -> Result<Option<Checkpoint>, Error> {
+pub(super) fn find(request: &TrainRequest, fixed: &Value, verifies: bool) -> Result<Option<Checkpoint>, Error> {
     let Some(path) = &request.resume else { return alone(&request.out).map(|()| None) };
     let path = if path.as_os_str().is_empty() { &request.out } else { path };
     let checkpoint = Checkpoint::open(path).map_err(refused)?;
@@ -56,7 +56,9 @@ pub(super) fn find(request: &TrainRequest, fixed: &Value) -> Result<Option<Check
         return Err(Error::input(Code::BadOption, message)
             .help("--steps counts from the start of the run: give a larger number"));
     }
-    checkpoint.verify().map_err(refused)?;
+    if verifies {
+        checkpoint.verify().map_err(refused)?;
+    }
     if let Some(why) = checkpoint.manifest.position.fault(request.global_batch) {
         let file = checkpoint::MANIFEST.to_string();
         return Err(refused(checkpoint::Error::Damaged { checkpoint: checkpoint.path, file, why }));

@@ -1,5 +1,6 @@
 //! Memory check of a training run, before it allocates.
 
+use super::backend::Place;
 use super::free::{free_addresses, free_memory};
 use crate::error::Error;
 use ir::catalogue::Code;
@@ -26,11 +27,12 @@ pub(super) struct FreeMemory {
 }
 
 /// Refuses a program whose ranks need more memory than the process may allocate, if the system reports a limit. The
-/// rest is for the text. With a backend that has memory of its own, `device` bytes of which are free, arenas are there.
+/// rest is for the text. With a backend that has memory of its own arenas are there. Of several hosts each has its ranks' part.
 ///
 /// # Errors
 /// The ranks exceed the free memory, or the mesh has more than `MOST_DEVICES` devices.
-pub(super) fn check(model: &Model, program: &Program, device: Option<u64>) -> Result<FreeMemory, Error> {
+pub(super) fn check(model: &Model, program: &Program, place: &Place) -> Result<FreeMemory, Error> {
+    let device = place.free;
     let devices = model.mesh.devices();
     if devices > MOST_DEVICES {
         let message = format!("{devices} devices exceed the limit of {MOST_DEVICES} per run");
@@ -40,6 +42,8 @@ pub(super) fn check(model: &Model, program: &Program, device: Option<u64>) -> Re
     let arena = |class: &Class| class.arena.as_ref().map_or(0, |arena| arena.bytes);
     let of_class = |class: &Class| arena(class).saturating_mul(class.ranks.len() as u64 * (devices / stages));
     let arenas = program.classes.iter().map(of_class).fold(0, u64::saturating_add);
+    let near = place.near.unwrap_or(devices);
+    let (arenas, devices) = ((u128::from(arenas) * u128::from(near) / u128::from(devices)) as u64, near);
     if let Some(free) = device.filter(|free| arenas > *free) {
         let [needed, free] = [arenas, free].map(gib);
         return Err(too_little(format!(

@@ -17,6 +17,7 @@
 
 mod backend;
 mod checkpoint;
+mod comm;
 mod feed;
 mod free;
 mod gpu_check;
@@ -31,6 +32,7 @@ mod request;
 mod run;
 
 pub use backend::no_gpu;
+pub use comm::process_number;
 pub use free::free_memory;
 pub use gpu_check::check_training;
 pub use prepare::predict;

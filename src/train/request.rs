@@ -1,6 +1,7 @@
 //! Request of a training run; `run.toml` has the same fields.
 
 use super::backend::BACKENDS;
+use super::comm::Comm;
 use crate::error::Error;
 use compiler::batch::ConfigOptions;
 use compiler::compile::DEFAULT_SEQ;
@@ -83,8 +84,11 @@ pub struct TrainRequest {
     pub resume: Option<PathBuf>,
     /// Folder of `run.toml`, `metrics.jsonl` and checkpoints.
     pub out: PathBuf,
-    /// True to run statements one by one instead of in groups. This and the next six fields are not written to `run.toml`
-    /// either.
+    /// Processes of the ranks: `threads` for this one alone, or `looped:PROCESSES`, joined by a wire in memory. This and the next seven
+    /// fields are not written to `run.toml` either.
+    #[serde(skip_serializing)]
+    pub comm: String,
+    /// True to run statements one by one instead of in groups.
     #[serde(skip_serializing)]
     pub no_fusion: bool,
     /// True to launch the kernels of a step one by one instead of as a CUDA graph.
@@ -139,6 +143,7 @@ impl Default for TrainRequest {
             keep_last: 3,
             resume: None,
             out: "out".into(),
+            comm: "threads".into(),
             no_fusion: false,
             no_graphs: false,
             time_products: false,
@@ -218,6 +223,7 @@ impl TrainRequest {
         precision(&self.precision)?;
         self.optimizer()?;
         check_backend(&self.backend)?;
+        Comm::parse(&self.comm)?;
         self.check_trace()?;
         let counts = [("steps", self.steps), ("seq", self.seq), ("global_batch", self.global_batch)];
         for (name, value) in counts.into_iter().chain([("keep_last", self.keep_last)]) {

@@ -2,6 +2,7 @@
 
 use super::backend::{Place, no_gpu};
 use super::checkpoint::{find, fixed, is_in, refused};
+use super::comm::Comm;
 use super::feed::Feed;
 use super::lock::Lock;
 use super::measure::Measure;
@@ -27,7 +28,7 @@ use runtime::checkpoint::{Position, Save, save};
 use runtime::data::bigram::bigram_entropy;
 use runtime::data::sampler::Sampler;
 use runtime::data::text::TextData;
-use runtime::exec::{self, Executor, Options, Platform, SharedGpu, StepOutput, Threads};
+use runtime::exec::{self, Executor, Options, Platform, SharedGpu, StepOutput};
 use runtime::loss_scale::LossScale;
 use runtime::memory::run_has_begun;
 use runtime::metrics::{EvalRecord, MetricsWriter, StepRecord, losses};
@@ -67,6 +68,8 @@ pub fn train_source(
 /// Runs on what the request's backend names.
 fn run(prepared: Prepared, progress: &mut dyn Progress) -> Result<TrainReport, Error> {
     let devices = prepared.compiled.model.mesh.devices() as usize;
+    let comm = Comm::parse(&prepared.request.comm)?;
+    comm.check(devices as u64, &prepared.request)?;
     if prepared.request.backend == "cuda" {
         let TrainRequest { no_graphs, time_products, .. } = prepared.request;
         let gpu = SharedGpu::open(0, devices).map_err(|why| no_gpu(&why))?;
@@ -74,8 +77,8 @@ fn run(prepared: Prepared, progress: &mut dyn Progress) -> Result<TrainReport, E
         let place = Place::gpu(gpu.device())?;
         return run_on(prepared, progress, gpu, place);
     }
-    let threads = Threads::new(devices, kernel_threads(devices), None);
-    run_on(prepared, progress, threads, Place::threads())
+    let (threads, place) = comm.place(devices)?;
+    run_on(prepared, progress, threads, place)
 }
 
 /// The threads that the kernels of a device may use: devices share the cores evenly.
@@ -92,15 +95,17 @@ fn run_on<P: Platform>(
     place: Place,
 ) -> Result<TrainReport, Error> {
     let Prepared { request, source, parallel, compiled, feed, microbatches } = prepared;
-    let memory = check(&compiled, place.free)?;
+    let memory = check(&compiled, &place)?;
     let data = TextData::load(&request.data, request.valid_fraction, memory.left)?;
     let samplers = Samplers {
         train: Sampler::new(&data.train, feed.seq as usize, request.seed)?,
         valid: Sampler::in_order(&data.valid, feed.seq as usize)?,
     };
     let fixed = fixed(&request, &source, &data);
-    let _lock = Lock::take(&request.out)?;
-    let from = find(&request, &fixed)?;
+    // Of several processes the first one alone writes what is not a rank's, and verifies what it resumes from.
+    let is_first = platform.world().is_none_or(|world| world.me == 0);
+    let _lock = is_first.then(|| Lock::take(&request.out)).transpose()?;
+    let from = find(&request, &fixed, is_first)?;
     run_has_begun();
     let memory = memory.arenas.saturating_add(memory.left.saturating_sub(data.bytes()));
     let (mut executor, measure) = load(platform, &place, &compiled, &request, (microbatches, memory))?;
@@ -112,7 +117,7 @@ fn run_on<P: Platform>(
         header.unknown_keys = unknown;
     }
     header.resumed = from.as_ref().map(|from| from.path.clone());
-    let metrics = outputs(&request, header.parameters, from.as_ref())?;
+    let metrics = is_first.then(|| outputs(&request, header.parameters, from.as_ref())).transpose()?;
     let samples = from.as_ref().map_or(0, |from| from.manifest.position.consumed_samples);
     let skipped = from.as_ref().map_or(0, |from| from.manifest.position.skipped);
     let saved_scale = from.as_ref().and_then(|from| from.manifest.position.loss_scale);
@@ -136,6 +141,7 @@ fn run_on<P: Platform>(
     let report = run.go(progress)?;
     // All steps and checkpoints are on disk, so that a failed trace loses nothing else.
     run.measure.as_mut().map_or(Ok(()), |measure| measure.write(&run.request.out))?;
+    run.executor.finish();
     Ok(report)
 }
 
@@ -152,7 +158,8 @@ struct TrainingRun<'a, P: Platform> {
     samplers: Samplers<'a>,
     executor: Executor<P>,
     measure: Option<Measure>,
-    metrics: MetricsWriter,
+    /// None but in the first process.
+    metrics: Option<MetricsWriter>,
     microbatches: u32,
     header: RunHeader,
     /// Options that checkpoints record, and that a resumed run must not change.
@@ -170,18 +177,20 @@ struct TrainingRun<'a, P: Platform> {
 impl<P: Platform> TrainingRun<'_, P> {
     fn go(&mut self, progress: &mut dyn Progress) -> Result<TrainReport, Error> {
         progress.started(&self.header);
-        self.metrics.notes().iter().for_each(|note| progress.noted(note));
+        self.metrics.iter().flat_map(MetricsWriter::notes).for_each(|note| progress.noted(note));
         let clock = Instant::now();
         let (steps, done) = (self.request.steps, self.header.done);
         let path = metrics_path(&self.request.out);
         let before_last = steps - steps.div_ceil(10);
-        let mut last_losses = losses(&path, before_last, done).map_err(|why| Error::file("read", &path, &why))?;
+        let read = if self.metrics.is_some() { losses(&path, before_last, done) } else { Ok(Vec::new()) };
+        let mut last_losses = read.map_err(|why| Error::file("read", &path, &why))?;
         let mut last_dropped: Vec<f64> = Vec::new();
         let (mut training, mut valid_loss, mut valid_share, mut dropped_steps) = (0.0, 0.0, 0.0, 0.0);
         let due = |step: u64, every: u64| step > 0 && every > 0 && (step == steps || step.is_multiple_of(every));
         // A checkpoint is saved before the validation of its step, so that a resumed run begins with that.
         for step in done..=steps {
             if step > done {
+                self.executor.give_word(reason_to_end(progress));
                 let record = self.step(step)?;
                 training += record.step_time_s;
                 progress.step(&record);
@@ -255,7 +264,8 @@ impl<P: Platform> TrainingRun<'_, P> {
             skipped,
             loss_scale: self.loss_scale.map(|scale| f64::from(scale.factor())),
         };
-        self.metrics.step(&record).map_err(|why| self.no_metrics(&why))?;
+        let written = self.metrics.as_mut().map_or(Ok(()), |metrics| metrics.step(&record));
+        written.map_err(|why| self.no_metrics(&why))?;
         let is_scaling = self.loss_scale.as_mut().is_some_and(|scale| scale.note(skipped));
         let others = self.skipped - self.loss_scale.map_or(0, |scale| scale.overflows - u64::from(is_scaling));
         if skipped && (is_scaling || others < self.request.skip_nonfinite) {
@@ -269,7 +279,7 @@ impl<P: Platform> TrainingRun<'_, P> {
     /// Saves a checkpoint, after the records of all its steps are on disk.
     fn save(&mut self, step: u64) -> Result<(), Error> {
         let out = &self.request.out;
-        self.metrics.sync().map_err(|why| self.no_metrics(&why))?;
+        self.metrics.as_mut().map_or(Ok(()), MetricsWriter::sync).map_err(|why| self.no_metrics(&why))?;
         let seed = self.request.seed;
         let position = Position {
             step,
@@ -286,12 +296,15 @@ impl<P: Platform> TrainingRun<'_, P> {
         Ok(())
     }
 
-    /// Ends the run after a step with a checkpoint, if a signal or the caller asked for it.
+    /// Ends the run after a step with a checkpoint, if a signal or the caller asked for it, or of several processes those of any one
+    /// before its last step.
     fn heed(&mut self, step: u64, progress: &dyn Progress) -> Result<(), Error> {
-        let signal = progress.asked_to_end();
-        if signal.is_none() && !progress.is_cancelled() {
+        let is_alone = self.executor.platform().world().is_none();
+        let reason = if is_alone { reason_to_end(progress) } else { self.executor.word() };
+        if reason == 0 {
             return Ok(());
         }
+        let signal = Signal::ALL.into_iter().find(|signal| signal.number() == reason);
         if self.saved.as_ref().is_none_or(|(saved, _)| *saved != step) {
             self.save(step)?;
         }
@@ -329,13 +342,15 @@ impl<P: Platform> TrainingRun<'_, P> {
             let input =
                 self.feed.step(&self.samplers.valid, number * all / batches * batch, self.microbatches, windows);
             let valid = input.valid_tokens;
+            self.executor.give_word(reason_to_end(progress));
             let output = self.executor.eval(input).map_err(executor_error)?;
             sum += f64::from(output.loss.ok_or_else(no_loss)?) * valid.max(1) as f64;
             tokens += valid;
             progress.batch_evaluated(number + 1);
         }
         let record = EvalRecord { step, valid_loss: sum / tokens.max(1) as f64 };
-        self.metrics.eval(&record).map_err(|why| self.no_metrics(&why))?;
+        let written = self.metrics.as_mut().map_or(Ok(()), |metrics| metrics.eval(&record));
+        written.map_err(|why| self.no_metrics(&why))?;
         progress.evaluated(&record);
         if record.valid_loss.is_finite() {
             Ok((record.valid_loss, batches as f64 / all.max(1) as f64))
@@ -345,10 +360,19 @@ impl<P: Platform> TrainingRun<'_, P> {
     }
 }
 
-/// Checks that the program fits into memory. Returns the free memory. `free` are the bytes of the backend's own memory, if it has one.
-fn check(compiled: &File, free: Option<u64>) -> Result<FreeMemory, Error> {
+/// The reason of a caller that cancels a run, which is the number of no signal.
+const CANCELLED: u8 = u8::MAX;
+
+/// The reason to end a run early: the number of a signal, or `CANCELLED`; 0 for nothing.
+fn reason_to_end(progress: &dyn Progress) -> u8 {
+    let cancelled = if progress.is_cancelled() { CANCELLED } else { 0 };
+    progress.asked_to_end().map_or(cancelled, Signal::number)
+}
+
+/// Checks that the program fits into memory. Returns the free memory.
+fn check(compiled: &File, place: &Place) -> Result<FreeMemory, Error> {
     let program = compiled.program.as_ref().ok_or_else(|| Error::fault("compile", "there is no program"))?;
-    memory::check(&compiled.model, program, free)
+    memory::check(&compiled.model, program, place)
 }
 
 /// Loads the executor of a compiled file, with the program of an evaluation, and the measurements.
