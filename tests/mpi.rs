@@ -12,7 +12,7 @@ const CASES: &[(&str, &str, &[usize])] = &[
     ("tiny-llama", "dp=4", &[2, 4]),
     ("tiny-llama", "dp=2,tp=4,sp=true", &[2, 8]),
     ("tiny-llama", "pp=2,dp=2,schedule=1f1b", &[4]),
-    ("tiny-llama", "pp=2,tp=2,vp=2,schedule=interleaved", &[2]),
+    ("tiny-llama", "pp=2,tp=2,vp=2,schedule=interleaved-1f1b", &[2]),
     ("tiny-llama", "pp=4,schedule=zb-h1", &[4]),
     ("tiny-llama", "dp=4,zero=1", &[4]),
     ("tiny-llama", "dp=4,zero=2", &[2]),
