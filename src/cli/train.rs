@@ -178,7 +178,7 @@ struct Flags {
 }
 
 /// Time by which other processes than the first print an error later: if it is that of all, the launcher has ended them by then.
-const SPEAKS_LATER: Duration = Duration::from_secs(1);
+const SPEAKS_LATER: Duration = Duration::from_secs(5);
 
 impl Train {
     pub(super) fn run(self) -> Result<String, Error> {

@@ -1,7 +1,7 @@
 //! Tests of faults between processes: whoever is silent, cut off or slow, no rank waits forever and none reads what is wrong.
 
 use super::looped::{Fault, FaultKind};
-use super::testing::{Processes, on_processes};
+use super::rank_tests::{Processes, on_processes};
 use super::*;
 use std::time::Duration;
 

@@ -19,9 +19,9 @@ mod medium;
 mod parking_lot;
 #[cfg(test)]
 mod ragged_tests;
-mod region;
 #[cfg(test)]
-mod testing;
+mod rank_tests;
+mod region;
 #[cfg(test)]
 mod tests;
 pub mod threads;

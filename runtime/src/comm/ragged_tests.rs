@@ -1,6 +1,6 @@
 //! Tests of ragged all-to-alls against their definition, with random numbers of filled rows.
 
-use super::testing::near_and_far;
+use super::rank_tests::near_and_far;
 use super::tests::axes;
 use super::*;
 use crate::host::bytes_of;

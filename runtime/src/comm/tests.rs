@@ -1,6 +1,6 @@
 //! Tests of collectives between threads against their definition: a logical tensor, sharded by extents.
 
-use super::testing::{near_and_far, on_ranks};
+use super::rank_tests::{near_and_far, on_ranks};
 use super::*;
 use ir::entity::EntityRef;
 use ir::ids::AxisId;
