@@ -167,4 +167,5 @@ from_errors![
     view::interop::ImportError,
     view::interop::ReadError,
     view::report::Error,
+    weights::Error,
 ];

@@ -47,7 +47,7 @@ pub mod train;
 
 pub use {
     autotune, codegen, compiler, cost, estimator, fusion, ir, planner, runtime, scheduler, simulator, support, trace,
-    transforms, view,
+    transforms, view, weights,
 };
 
 pub use autotune::explain::{Planned, WhyNot};

@@ -36,6 +36,10 @@ impl Folder {
         folder.write("path/to/config.json", config);
         let torch = "schedule --stages 4 --microbatches 8 --kind 1f1b --format csv -o torch.csv";
         assert!(folder.shell(&format!("meshwright {torch}")).status.success());
+        let train =
+            "train path/to/config.json --data book.txt --steps 1 --final-eval-batches 1 --save-every 1 --out first";
+        let both = format!("meshwright {train} && meshwright export-weights first --out path/to/model");
+        assert!(folder.shell(&both).status.success());
         folder
     }
 

@@ -56,6 +56,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "simulator", folder: "runtime/simulator", imports: &["ir", "cost", "trace"] },
     Layer { name: "runtime", folder: "runtime", imports: &["support", "ir", "transforms", "kernels", "trace"] },
     Layer { name: "mpi", folder: "runtime/mpi", imports: &["runtime"] },
+    Layer { name: "weights", folder: "runtime/weights", imports: &["support", "ir", "kernels", "runtime"] },
     Layer {
         name: "meshwright",
         folder: ".",
@@ -76,6 +77,7 @@ const LAYERS: &[Layer] = &[
             "runtime",
             "simulator",
             "trace",
+            "weights",
         ],
     },
 ];

@@ -425,6 +425,34 @@ catalogue! {
         "The cuda backend needs an NVIDIA GPU with its driver, and NVRTC and cuBLASLt of the CUDA 13 toolkit. The backend loads them at their first use, under the names that the message lists, from the search path of the system loader.";
         "Device::open(usize::MAX).map(drop).unwrap_err().code()";
         "Install what the message names, or use --backend cpu.";
+    740 WeightsMissing "weights not found":
+        "The folder of `--init-from` has a config.json and either model.safetensors or model.safetensors.index.json with the files that it names, as `save_pretrained` of transformers writes them.";
+        "meshwright train weights --data text --init-from weights";
+        "Pass the folder of the model. A quantised or adapted model must be saved as a plain one first.";
+    741 PickledWeights "weights are a pickle":
+        "Files such as pytorch_model.bin are Python pickles: reading one runs the code in it. Only safetensors are read.";
+        "meshwright train pickled --data text --init-from pickled";
+        "Convert the folder once, in Python, as the message says.";
+    742 WeightsDamaged "damaged weights":
+        "A file of weights is not a complete safetensors file, or the index and the files contradict each other. Nothing of it was loaded.";
+        "meshwright train broken --data text --init-from broken";
+        "Copy or download the file again.";
+    743 WeightsMismatch "weights do not match the model":
+        "The tensors of the folder must be those of the model that its config.json describes, by name and by shape, with none missing and none to spare. The message names each.";
+        "let tensors = [(\"transformer.wte.weight\", \"F32\", vec![300, 16])]; // and no others";
+        "Use the config.json that belongs to the weights. A vocabulary that is padded is padded in both.";
+    744 WeightsFormat "weights in an unsupported format":
+        "Weights are read in f32, f16 and bf16. Integers, 8-bit floats and blocks with scales are of quantised models, which have other numbers than the ones that were trained.";
+        "let quantised = (\"transformer.wte.weight\", \"F8_E4M3\", vec![300, 16]);";
+        "Load the model in transformers with `dtype=torch.bfloat16`, save it, and pass that folder.";
+    745 WeightsConfig "weights of another model":
+        "The config.json next to the weights describes other computations than the model that is trained. With these weights the model would compute other numbers than the ones it was trained for.";
+        "meshwright train tiny-llama --data text --init-from other";
+        "Train the folder itself: give it as the model too.";
+    746 NotExportable "model without a class in transformers":
+        "Weights are exported under the names of a class of transformers, with its config.json. A model of a `.ir` file has none, and some options are additions of this program.";
+        "meshwright export-weights out --out exported";
+        "Export a model that was trained from a config.json or a preset, without options that are marked as additions in docs/config-keys.md.";
     801 FileUnreadable "file cannot be read or written":
         "The operating system refuses the path, or a text file contains other data.";
         "meshwright train --config run.toml";

@@ -20,7 +20,7 @@ pub use ir::arena::{Resident, Role};
 const DRAW: usize = 16;
 
 /// The suffix of the state that starts as a copy of its parameter.
-pub(crate) const MASTER: &str = "master";
+pub const MASTER: &str = "master";
 
 /// A global tensor.
 #[derive(Clone, PartialEq, Debug)]

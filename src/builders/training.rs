@@ -110,6 +110,12 @@ impl<'a> TrainBuilder<'a> {
         self
     }
 
+    /// Begins from the weights of a folder in the form of the Hugging Face hub.
+    pub fn init_from(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.request.init_from = Some(folder.into());
+        self
+    }
+
     /// Reports each step: its loss, gradient norm, learning rate and speed.
     pub fn progress(mut self, step: impl FnMut(&StepRecord) + 'a) -> Self {
         self.observer.step = Box::new(step);

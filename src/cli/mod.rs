@@ -11,6 +11,7 @@ mod dump;
 mod error_code;
 mod estimate;
 mod explain;
+mod export_weights;
 mod gpu_check;
 mod job;
 mod keys;
@@ -106,6 +107,7 @@ subcommands! {
     Reshard(reshard::Reshard),
     Compile(compile::Compile),
     Train(Box<train::Train>),
+    ExportWeights(export_weights::ExportWeights),
     Calibrate(calibrate::Calibrate),
     GpuCheck(gpu_check::GpuCheck),
     Schedules(schedules::Schedules),

@@ -9,7 +9,7 @@ use runtime::metrics::{EvalRecord, StepRecord};
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
-use support::units::{count, seconds, share};
+use support::units::{count, plural, seconds, share};
 
 /// Shortest time between two lines if there is no progress bar.
 const LINE_EVERY: Duration = Duration::from_secs(5);
@@ -251,6 +251,11 @@ fn head(run: &RunHeader) -> Vec<String> {
     ));
     if let Some(from) = &run.resumed {
         lines.push(format!("resumed   after step {} of {}, from {}", run.done, run.steps, from.display()));
+    }
+    if let Some(weights) = &run.weights {
+        let (tensors, files) = (plural(weights.tensors as u64, "tensor"), plural(weights.files as u64, "file"));
+        let formats = weights.formats.join(" and ");
+        lines.push(format!("weights   {}: {tensors} in {files}, {formats}", weights.folder.display()));
     }
     lines.push(format!(
         "data      {}: {} documents, {} bytes for training, {} held out",

@@ -35,6 +35,7 @@ Examples:
       --lr 1e-3 --out runs/1
   meshwright train tiny-llama --data . --steps 20 --parallel tp=2 --profile --trace step.json
   meshwright train tiny-llama --parallel dp=2,tp=2,pp=2 --simulate
+  meshwright train --init-from path/to/model --data book.txt --lr 1e-4 --steps 5
   meshwright train --config runs/1/run.toml --seed 1 --out runs/2
   meshwright train tiny-llama --data book.txt --save-every 50 --out runs/3
   meshwright plan tiny-llama --cluster cpu --stack meshwright-threads --precision f32 --gpus 8 \\
@@ -147,6 +148,10 @@ struct Flags {
     /// uninterrupted one; on another configuration it is equal up to rounding. Later checkpoints in that folder are deleted once the next one is saved
     #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "")]
     resume: Option<String>,
+    /// Begin from the weights of a folder in the form of the Hugging Face hub: config.json and safetensors, one file or several
+    /// with an index. Without MODEL, the model is that folder's. A resumed run takes its weights from the checkpoint instead
+    #[arg(long, value_name = "DIR")]
+    init_from: Option<PathBuf>,
     /// Output folder of run.toml, metrics.jsonl and checkpoints [default: out]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -182,7 +187,7 @@ const SPEAKS_LATER: Duration = Duration::from_secs(5);
 
 impl Train {
     pub(super) fn run(self) -> Result<String, Error> {
-        let fields = match (&self.config, &self.request) {
+        let mut fields = match (&self.config, &self.request) {
             (Some(path), _) => from_toml::<TrainRequest>(path)?,
             (None, Some(path)) => from_json::<TrainRequest>(path)?,
             (None, None) => match (&self.plan, &self.flags.resume) {
@@ -192,6 +197,10 @@ impl Train {
                 (None, None) => Fields::new(),
             },
         };
+        if let (Some(folder), None) = (&self.flags.init_from, &self.flags.model) {
+            let own = || weights::snapshot(folder).display().to_string().into();
+            fields.entry("model").or_insert_with(own);
+        }
         let request: TrainRequest = resolve(fields, &self.flags)?;
         if self.simulate {
             let (step, trace) = predict(&request)?;

@@ -19,6 +19,7 @@ mod backend;
 mod checkpoint;
 mod comm;
 mod feed;
+mod first_weights;
 mod free;
 mod gpu_check;
 mod lock;
@@ -33,6 +34,7 @@ mod run;
 
 pub use backend::no_gpu;
 pub use comm::process_number;
+pub use first_weights::FirstWeights;
 pub use free::free_memory;
 pub use gpu_check::check_training;
 pub use prepare::predict;

@@ -2,6 +2,7 @@
 
 use super::backend::check_device;
 use super::feed::Feed;
+use super::first_weights::open as open_weights;
 use super::request::TrainRequest;
 use crate::error::Error;
 use crate::predicting::{self, StepPrediction};
@@ -13,7 +14,9 @@ use compiler::precision::precision;
 use cost::CPU;
 use ir::options::{ParallelConfig, PlanOptions};
 use ir::text::File;
+use std::sync::Arc;
 use trace::Trace;
+use weights::Weights;
 
 /// A request with its compiled model.
 pub(super) struct Prepared {
@@ -25,6 +28,8 @@ pub(super) struct Prepared {
     pub(super) compiled: File,
     pub(super) feed: Feed,
     pub(super) microbatches: u32,
+    /// The weights that the run begins from, if it does not draw them.
+    pub(super) weights: Option<Arc<Weights>>,
 }
 
 /// Resolves the request and compiles its model: `source`, or the one that the request names.
@@ -41,6 +46,7 @@ pub(super) fn prepare(request: &TrainRequest, source: Option<ModelSource>) -> Re
     precision.check(&file.model, &request.precision)?;
     let feed = Feed::of(&file.model, &parallel, &precision)?;
     request.seq = feed.seq;
+    let weights = open_weights(&request, &source)?;
     let microbatches = microbatches(request.global_batch, feed.sequences)?;
     let order = PipelineOptions {
         options: PlanOptions::of(parallel.clone()),
@@ -51,7 +57,7 @@ pub(super) fn prepare(request: &TrainRequest, source: Option<ModelSource>) -> Re
         stop_after: None,
     };
     let compiled = compile(&source, file, &order, &mut |_, _| {})?;
-    Ok(Prepared { request, source, parallel, compiled, feed, microbatches })
+    Ok(Prepared { request, source, parallel, compiled, feed, microbatches, weights })
 }
 
 /// Predicts a step of a training run, without data and without running it. Returns the prediction and the trace of the

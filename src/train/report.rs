@@ -1,5 +1,6 @@
 //! Progress and final reports of a training run.
 
+use super::first_weights::FirstWeights;
 use ir::options::ParallelConfig;
 use runtime::metrics::{EvalRecord, StepRecord};
 use serde::Serialize;
@@ -114,6 +115,9 @@ pub struct RunHeader {
     pub done: u64,
     /// The checkpoint from which the run is resumed.
     pub resumed: Option<PathBuf>,
+    /// The weights that the run begins from, if it does not draw them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weights: Option<FirstWeights>,
     /// Path of the text.
     pub data: PathBuf,
     /// Number of text files.

@@ -82,6 +82,10 @@ pub struct TrainRequest {
     /// describe the run, and is not written to `run.toml`.
     #[serde(skip_serializing)]
     pub resume: Option<PathBuf>,
+    /// Folder of weights to begin from, in the form of the hub: `config.json` and `safetensors`. The first step is 1, with fresh
+    /// optimizer states. A resumed run has the weights of its checkpoint instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub init_from: Option<PathBuf>,
     /// Folder of `run.toml`, `metrics.jsonl` and checkpoints.
     pub out: PathBuf,
     /// Processes of the ranks: `threads` for this one alone, or `looped:PROCESSES`, joined by a wire in memory. This and the next seven
@@ -142,6 +146,7 @@ impl Default for TrainRequest {
             save_every: 0,
             keep_last: 3,
             resume: None,
+            init_from: None,
             out: "out".into(),
             comm: "threads".into(),
             no_fusion: false,

@@ -4,6 +4,7 @@ use super::backend::{Place, no_gpu};
 use super::checkpoint::{find, fixed, is_in, refused};
 use super::comm::Comm;
 use super::feed::Feed;
+use super::first_weights::{FirstWeights, origin};
 use super::lock::Lock;
 use super::measure::Measure;
 use super::memory::{self, FreeMemory};
@@ -24,7 +25,7 @@ use ir::program::Program;
 use ir::staged::{Stage, Staged};
 use ir::text::File;
 use ir::verify;
-use runtime::checkpoint::{Position, Save, save};
+use runtime::checkpoint::{Origin, Position, Save, save};
 use runtime::data::bigram::bigram_entropy;
 use runtime::data::sampler::Sampler;
 use runtime::data::text::TextData;
@@ -94,7 +95,7 @@ fn run_on<P: Platform>(
     platform: P,
     place: Place,
 ) -> Result<TrainReport, Error> {
-    let Prepared { request, source, parallel, compiled, feed, microbatches } = prepared;
+    let Prepared { request, source, parallel, compiled, feed, microbatches, weights } = prepared;
     let memory = check(&compiled, &place)?;
     let data = TextData::load(&request.data, request.valid_fraction, memory.left)?;
     let samplers = Samplers {
@@ -110,13 +111,18 @@ fn run_on<P: Platform>(
     let memory = memory.arenas.saturating_add(memory.left.saturating_sub(data.bytes()));
     let (mut executor, measure) = load(platform, &place, &compiled, &request, (microbatches, memory))?;
     from.iter().try_for_each(|from| from.load(&mut executor)).map_err(refused)?;
+    weights.iter().try_for_each(|weights| weights.load(&mut executor))?;
     let mut header = header(&request, parallel, &compiled, &data, &feed, microbatches);
     header.place = place.text;
     header.done = from.as_ref().map_or(0, |from| from.manifest.position.step);
+    let origin = origin(&request, &source);
     if let ModelSource::Config { unknown, .. } = source {
         header.unknown_keys = unknown;
     }
     header.resumed = from.as_ref().map(|from| from.path.clone());
+    header.weights = weights.as_deref().map(FirstWeights::of);
+    let saved_origin = from.as_ref().and_then(|from| from.manifest.origin.clone());
+    let origin = saved_origin.or(origin);
     let metrics = is_first.then(|| outputs(&request, header.parameters, from.as_ref())).transpose()?;
     let samples = from.as_ref().map_or(0, |from| from.manifest.position.consumed_samples);
     let skipped = from.as_ref().map_or(0, |from| from.manifest.position.skipped);
@@ -133,6 +139,7 @@ fn run_on<P: Platform>(
         microbatches,
         header,
         fixed,
+        origin,
         samples,
         skipped,
         loss_scale,
@@ -164,6 +171,8 @@ struct TrainingRun<'a, P: Platform> {
     header: RunHeader,
     /// Options that checkpoints record, and that a resumed run must not change.
     fixed: Value,
+    /// The model in the form of the hub, which checkpoints record.
+    origin: Option<Origin>,
     /// Number of samples consumed.
     samples: u64,
     /// Steps so far whose update was skipped.
@@ -291,7 +300,7 @@ impl<P: Platform> TrainingRun<'_, P> {
             rng_key: seed,
         };
         let keep_last = usize::try_from(self.request.keep_last).unwrap_or(usize::MAX);
-        let order = Save { run: out, position, fixed: &self.fixed, keep_last };
+        let order = Save { run: out, position, fixed: &self.fixed, origin: self.origin.as_ref(), keep_last };
         self.saved = Some((step, save(&mut self.executor, &order).map_err(refused)?));
         Ok(())
     }
@@ -445,6 +454,7 @@ fn header(
         steps: request.steps,
         done: 0,
         resumed: None,
+        weights: None,
         data: request.data.clone(),
         documents: data.documents as u64,
         train_tokens: data.train.tokens() as u64,

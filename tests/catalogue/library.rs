@@ -4,6 +4,7 @@ use cost::CPU;
 use ir::catalogue::Code;
 use ir::diag::Coded;
 use ir::graph::SectionKind;
+use ir::models::from_config;
 use ir::options::{ParallelConfig, PlanOptions};
 use ir::schedule::Schedule;
 use ir::staged::Staged;
@@ -22,6 +23,7 @@ use runtime::exec::{Executor, Options, StepInput};
 use runtime::metrics::{EvalRecord, StepRecord};
 use std::path::Path;
 use std::sync::Arc;
+use weights::Weights;
 
 /// A call of the library that is refused.
 pub(crate) struct Call {
@@ -51,6 +53,8 @@ pub(crate) const CALLS: &[Call] = &[
     call(Code::RunInUse, run_in_use),
     call(Code::RunEnded, run_ended),
     call(Code::NoGpu, no_gpu),
+    call(Code::WeightsMismatch, weights_mismatch),
+    call(Code::WeightsFormat, weights_format),
     #[cfg(target_os = "linux")]
     call(Code::TooLittleMemory, too_little_memory),
 ];
@@ -191,7 +195,7 @@ fn checkpoint_unwritable() -> Option<Code> {
     let run = Path::new("/dev/null/run");
     let position =
         Position { step: 1, skipped: 0, loss_scale: None, consumed_samples: 1, epoch: 0, shuffle_seed: 0, rng_key: 0 };
-    let what = Save { run, position, fixed: &serde_json::Value::Null, keep_last: 1 };
+    let what = Save { run, position, fixed: &serde_json::Value::Null, origin: None, keep_last: 1 };
     save(&mut executor(), &what).unwrap_err().code()
 }
 
@@ -226,6 +230,33 @@ fn run_ended() -> Option<Code> {
     let checkpoints = runtime::checkpoint::list(&out).unwrap();
     std::fs::remove_dir_all(&out).unwrap();
     code.filter(|_| checkpoints.len() == 1 && checkpoints[0].0 == 1)
+}
+
+/// The code with which a folder of weights is refused that has one tensor.
+fn refused_weights((name, format, shape): (&str, &str, Vec<u64>)) -> Option<Code> {
+    let folder = std::env::temp_dir().join(format!("meshwright-weights-{}-{format}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let config = r#"{"model_type": "gpt2", "vocab_size": 300, "n_embd": 16, "n_head": 2, "n_layer": 1}"#;
+    std::fs::write(folder.join("config.json"), config).unwrap();
+    let bytes = shape.iter().product::<u64>() * if format == "F32" { 4 } else { 1 };
+    let header = serde_json::json!({name: {"dtype": format, "shape": shape, "data_offsets": [0, bytes]}}).to_string();
+    let mut file = (header.len() as u64).to_le_bytes().to_vec();
+    file.extend(header.into_bytes());
+    file.resize(file.len() + bytes as usize, 0);
+    std::fs::write(folder.join("model.safetensors"), file).unwrap();
+    let refused = Weights::open(&folder, &from_config(config).unwrap(), 8).err();
+    std::fs::remove_dir_all(&folder).unwrap();
+    refused?.code()
+}
+
+fn weights_mismatch() -> Option<Code> {
+    let tensors = [("transformer.wte.weight", "F32", vec![300, 16])]; // and no others
+    tensors.into_iter().find_map(refused_weights)
+}
+
+fn weights_format() -> Option<Code> {
+    let quantised = ("transformer.wte.weight", "F8_E4M3", vec![300, 16]);
+    refused_weights(quantised)
 }
 
 fn no_gpu() -> Option<Code> {

@@ -106,7 +106,7 @@ fn saved_in(precision: &str, config: &ModelConfig, mesh: &str, folder: &Folder) 
     }
     let position =
         Position { step: 2, skipped: 0, loss_scale: None, consumed_samples: 32, epoch: 0, shuffle_seed: 1, rng_key: 1 };
-    let order = Save { run: &folder.path(""), position, fixed: &json!({}), keep_last: 1 };
+    let order = Save { run: &folder.path(""), position, fixed: &json!({}), origin: None, keep_last: 1 };
     let path = save(&mut executor, &order).expect("it is written");
     let checkpoint = Checkpoint::open(&path).expect("it is whole");
     checkpoint.verify().expect("it is whole");

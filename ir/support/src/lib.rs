@@ -3,6 +3,7 @@
 //! The crate is part of the bottom layer of Meshwright: it imports no other crate of the workspace.
 //!
 //! - [`files`]: files that are read with a limit and written atomically.
+//! - [`mapped`]: files that are read in place.
 //! - [`parallel`]: a parallel map over all cores.
 //! - [`query`]: computations that are cached by their keys.
 //! - [`units`] and [`table`]: numbers as people read and write them, and aligned columns.
@@ -22,6 +23,7 @@
 //! ```
 
 pub mod files;
+pub mod mapped;
 pub mod parallel;
 pub mod query;
 pub mod table;

@@ -119,6 +119,12 @@ impl Reader {
         Ok(Reader { file, header, start: LENGTH as u64 + length })
     }
 
+    /// The format of an entry of floats.
+    pub(super) fn format(&self, key: &str) -> Option<DType> {
+        let info = self.header.info(key)?;
+        DType::ALL.iter().map(|(dtype, _)| *dtype).find(|dtype| dtype.is_float() && in_file(*dtype) == info.dtype)
+    }
+
     /// The numbers of the elements `first .. first + count` of an entry of this shape, whatever the format of its floats.
     ///
     /// # Errors
@@ -128,8 +134,7 @@ impl Reader {
             || io::Error::new(io::ErrorKind::InvalidData, format!("there is no complete `{key}` of floats {shape:?}"));
         let same = |info: &&TensorInfo| info.shape.iter().map(|&size| size as u64).eq(shape.iter().copied());
         let info = self.header.info(key).filter(same).ok_or_else(broken)?;
-        let float = |dtype: &&DType| dtype.is_float() && in_file(**dtype) == info.dtype;
-        let dtype = *DType::ALL.iter().map(|(dtype, _)| dtype).find(float).ok_or_else(broken)?;
+        let dtype = self.format(key).ok_or_else(broken)?;
         let (element, (begin, end)) = (dtype.bytes() as usize, info.data_offsets);
         if (first + count) * element > end - begin {
             return Err(broken());

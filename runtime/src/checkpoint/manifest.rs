@@ -6,12 +6,12 @@ use super::error::{Difference, Error};
 use super::shard::Shard;
 use crate::loss_scale::LossScale;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 use support::files;
 
 /// Name and version of the format.
@@ -41,10 +41,23 @@ pub struct Manifest {
     pub position: Position,
     /// Options that a resumed run must share, as an object that may nest.
     pub fixed: Value,
+    /// The model in the form of the hub, if a class of `transformers` has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
     /// The data files.
     pub files: Vec<DataFile>,
     /// Parameters by instance name.
     pub parameters: BTreeMap<String, Parameter>,
+}
+
+/// The form of a model on the Hugging Face hub, with which its weights are exported.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Origin {
+    /// The keys of its `config.json`.
+    pub config: Map<String, Value>,
+    /// The folder that the first weights came from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<PathBuf>,
 }
 
 /// How far a run has come.
@@ -299,6 +312,7 @@ mod tests {
             version: "0".into(),
             position,
             fixed,
+            origin: None,
             files: Vec::new(),
             parameters: BTreeMap::new(),
         };
@@ -338,6 +352,7 @@ mod tests {
             version: "0".into(),
             position,
             fixed: Value::Null,
+            origin: None,
             files: files.clone(),
             parameters: [("w".to_string(), Parameter { tensor: stored.clone(), states: BTreeMap::new() })].into(),
         };

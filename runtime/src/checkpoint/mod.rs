@@ -28,7 +28,7 @@ mod write;
 
 pub use error::{Difference, Error};
 pub use folder::{clean, list, prune, run_of};
-pub use manifest::{DataFile, MANIFEST, Manifest, Parameter, Position, SCHEMA, Stored, StoredShard};
-pub use read::Checkpoint;
+pub use manifest::{DataFile, MANIFEST, Manifest, Origin, Parameter, Position, SCHEMA, Stored, StoredShard};
+pub use read::{Checkpoint, TensorReader};
 pub use shard::Shard;
 pub use write::{Save, save};

@@ -11,6 +11,7 @@ use super::together::{all_parts, verdict};
 use crate::exec::{Executor, Platform, RankState};
 use crate::state::MASTER;
 use ir::graph::is_record;
+use ir::types::DType;
 use kernels::cpu::shape::{View, copy_strided};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -103,6 +104,11 @@ impl Checkpoint {
         all.map(drop).map_err(|why| self.damaged(MANIFEST, why))
     }
 
+    /// Reads tensors without an executor.
+    pub fn reader(&self) -> TensorReader<'_> {
+        TensorReader { checkpoint: self, tensors: self.manifest.tensors(), readers: BTreeMap::new() }
+    }
+
     /// Tensors that only one side has, or that have other sizes.
     fn differences(&self, ranks: &[Vec<StatePart>]) -> Vec<Difference> {
         let saved = self.manifest.tensors();
@@ -158,10 +164,7 @@ impl Checkpoint {
             let Some(both) = state_part.meet(shard) else { continue };
             let record = &self.manifest.files[*file];
             let refused = |why| self.damaged(&record.name, cannot_be_read(&why));
-            let reader = match readers.entry(*file) {
-                Entry::Occupied(open) => open.into_mut(),
-                Entry::Vacant(free) => free.insert(Reader::open(&self.path, &record.name).map_err(refused)?),
-            };
+            let reader = self.open_file(readers, *file)?;
             let first = state_part.place(&both.offset);
             let last_index: Vec<u64> = both.offset.iter().zip(&both.shape).map(|(o, s)| o + s - 1).collect();
             let count = state_part.place(&last_index) + 1 - first;
@@ -180,7 +183,57 @@ impl Checkpoint {
         Err(self.damaged(MANIFEST, why))
     }
 
+    /// The reader of a data file.
+    fn open_file<'r>(&self, readers: &'r mut BTreeMap<usize, Reader>, file: usize) -> Result<&'r mut Reader, Error> {
+        let record = &self.manifest.files[file];
+        let refused = |why| self.damaged(&record.name, cannot_be_read(&why));
+        Ok(match readers.entry(file) {
+            Entry::Occupied(open) => open.into_mut(),
+            Entry::Vacant(free) => free.insert(Reader::open(&self.path, &record.name).map_err(refused)?),
+        })
+    }
+
     fn damaged(&self, file: &str, why: String) -> Error {
         Error::Damaged { checkpoint: self.path.clone(), file: file.to_string(), why }
+    }
+}
+
+/// Reads tensors of a checkpoint, box by box.
+pub struct TensorReader<'a> {
+    checkpoint: &'a Checkpoint,
+    tensors: BTreeMap<String, &'a Stored>,
+    readers: BTreeMap<usize, Reader>,
+}
+
+impl TensorReader<'_> {
+    /// The sizes of a tensor: a parameter, or a state as `<param>.<state>`.
+    pub fn sizes(&self, name: &str) -> Option<&Vec<u64>> {
+        self.tensors.get(name).map(|stored| &stored.sizes)
+    }
+
+    /// The format in which a tensor is stored.
+    ///
+    /// # Errors
+    /// There is no such tensor, or a file cannot be read.
+    pub fn format(&mut self, name: &str) -> Result<DType, Error> {
+        let absent = || self.checkpoint.damaged(MANIFEST, format!("has no `{name}`"));
+        let stored = *self.tensors.get(name).ok_or_else(absent)?;
+        let first = stored.shards.first().ok_or_else(absent)?;
+        let record = &self.checkpoint.manifest.files[first.file];
+        let key = first.shard.key(name, &stored.sizes);
+        let reader = self.checkpoint.open_file(&mut self.readers, first.file)?;
+        reader.format(&key).ok_or_else(|| self.checkpoint.damaged(&record.name, format!("has no `{key}`")))
+    }
+
+    /// The numbers of a box of a tensor.
+    ///
+    /// # Errors
+    /// There is no such tensor, or a file cannot be read.
+    pub fn read(&mut self, name: &str, shard: &Shard) -> Result<Vec<f32>, Error> {
+        let absent = || self.checkpoint.damaged(MANIFEST, format!("has no `{name}`"));
+        let stored = *self.tensors.get(name).ok_or_else(absent)?;
+        let mut data = vec![0.0; shard.elements() as usize];
+        self.checkpoint.read(&mut self.readers, name, stored, shard, &mut data)?;
+        Ok(data)
     }
 }

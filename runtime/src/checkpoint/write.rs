@@ -5,7 +5,7 @@ use super::assign::{StatePart, assign_writers};
 use super::data::{Entry, write};
 use super::error::Error;
 use super::folder::{of_step, partial, publish, rotate};
-use super::manifest::{DataFile, Manifest, Parameter, Position, SCHEMA, Stored, StoredShard};
+use super::manifest::{DataFile, Manifest, Origin, Parameter, Position, SCHEMA, Stored, StoredShard};
 use super::together::{all_parts, is_first, verdict};
 use crate::exec::{Executor, Platform};
 use serde_json::Value;
@@ -24,6 +24,8 @@ pub struct Save<'a> {
     pub position: Position,
     /// Options that a resumed run must share.
     pub fixed: &'a Value,
+    /// The model in the form of the hub.
+    pub origin: Option<&'a Origin>,
     /// How many checkpoints stay, this one among them.
     pub keep_last: usize,
 }
@@ -117,6 +119,6 @@ fn manifest(save: &Save<'_>, ranks: &[Vec<StatePart>], files: Vec<DataFile>) -> 
         stored.for_each(|stored| stored.shards.sort_by(|a, b| a.shard.cmp(&b.shard)));
     }
     let version = env!("CARGO_PKG_VERSION").to_string();
-    let (position, fixed) = (save.position, save.fixed.clone());
-    Manifest { schema: SCHEMA.to_string(), version, position, fixed, files, parameters }
+    let (position, fixed, origin) = (save.position, save.fixed.clone(), save.origin.cloned());
+    Manifest { schema: SCHEMA.to_string(), version, position, fixed, origin, files, parameters }
 }

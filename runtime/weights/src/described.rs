@@ -1,0 +1,208 @@
+//! The `config.json` of a model that was not read from one: a preset. Each family's keys are filled in, and a file counts
+//! only if it reads back as the same model.
+
+use crate::description::differences;
+use ir::models::{Activation, FAMILIES, Gpt2Config, KEYS, LlamaConfig, ModelConfig, read_config};
+use ir::ops::Scaling;
+use serde_json::{Map, Value, json};
+
+/// The keys of a `config.json` that reads as this model of sequences of `seq` tokens; none if no class has such a model.
+pub fn described(config: &ModelConfig, seq: u64) -> Option<Map<String, Value>> {
+    let keys = match config {
+        ModelConfig::Llama(config) => llama(config),
+        ModelConfig::Gpt2(config) => gpt2(config, seq),
+    };
+    FAMILIES.iter().find_map(|family| {
+        let is_key =
+            |name: &str| KEYS.iter().any(|key| key.names.contains(&name) && key.families.contains(&family.name));
+        let mut own: Map<String, Value> =
+            keys.iter().filter(|(name, _)| is_key(name)).map(|(name, value)| (name.clone(), value.clone())).collect();
+        own.insert("model_type".into(), family.name.into());
+        if family.name == "qwen2_moe" {
+            // It has a key of its own for the biases, and this one only for those that it lacks.
+            own.remove("attention_bias");
+        }
+        let (read, unknown) = read_config(&Value::Object(own.clone()).to_string()).ok()?;
+        (differences(config, &read, seq).is_empty() && unknown.is_empty()).then_some(own)
+    })
+}
+
+/// A value of a key.
+type Pair = (&'static str, Value);
+
+fn map(pairs: Vec<Pair>) -> Map<String, Value> {
+    pairs.into_iter().map(|(key, value)| (key.to_string(), value)).collect()
+}
+
+fn gpt2(config: &Gpt2Config, seq: u64) -> Map<String, Value> {
+    map(vec![
+        ("vocab_size", config.vocabulary.into()),
+        ("n_positions", config.positions.unwrap_or(seq).into()),
+        ("n_embd", config.hidden.into()),
+        ("n_layer", config.layers.into()),
+        ("n_head", config.heads.into()),
+        ("n_inner", config.feed_forward.into()),
+        ("activation_function", if config.exact_gelu { "gelu" } else { "gelu_new" }.into()),
+        ("layer_norm_epsilon", config.norm_eps.into()),
+        ("attn_pdrop", config.attention_dropout.into()),
+        ("resid_pdrop", config.residual_dropout.into()),
+        ("embd_pdrop", config.embedding_dropout.into()),
+        ("tie_word_embeddings", config.tied.into()),
+        ("initializer_range", config.deviation.into()),
+    ])
+}
+
+/// The keys of all families of this kind; each takes those that it has.
+fn llama(config: &LlamaConfig) -> Map<String, Value> {
+    let activation = match config.activation {
+        Activation::Silu => "silu",
+        Activation::GeluTanh => "gelu_pytorch_tanh",
+        Activation::GeluErf => "gelu",
+        Activation::ReluSquared => "relu2",
+    };
+    let part = config.turned.map_or(1.0, |turned| turned as f64 / config.head as f64);
+    let mut pairs: Vec<Pair> = vec![
+        ("vocab_size", config.vocabulary.into()),
+        ("hidden_size", config.hidden.into()),
+        ("intermediate_size", config.feed_forward.into()),
+        ("num_hidden_layers", config.layers.into()),
+        ("num_attention_heads", config.heads.into()),
+        ("num_key_value_heads", config.kv_heads.into()),
+        ("rms_norm_eps", config.norm_eps.into()),
+        ("layer_norm_eps", config.norm_eps.into()),
+        ("use_parallel_residual", config.parallel.into()),
+        ("hidden_act", activation.into()),
+        ("hidden_activation", activation.into()),
+        ("attention_bias", config.qkv_bias.into()),
+        ("qkv_bias", config.qkv_bias.into()),
+        ("mlp_bias", config.net_bias.into()),
+        ("pad_token_id", config.pad.into()),
+        ("tie_word_embeddings", config.tied.into()),
+        ("initializer_range", config.deviation.into()),
+        ("attn_logit_softcapping", config.softcap.into()),
+        ("final_logit_softcapping", config.logit_softcap.into()),
+        ("query_pre_attn_scalar", config.score_size.unwrap_or(config.head as f64).into()),
+        ("use_qk_norm", (config.qk_norm != ir::models::QkNorm::None).into()),
+        ("partial_rotary_factor", part.into()),
+        ("rotary_pct", part.into()),
+        ("rope_theta", config.rope_theta.into()),
+        ("rotary_emb_base", config.rope_theta.into()),
+        ("rope_parameters", rope(config, part)),
+    ];
+    if let Some(latent) = &config.latent {
+        pairs.extend([
+            ("q_lora_rank", latent.query_rank.into()),
+            ("kv_lora_rank", latent.key_rank.into()),
+            ("qk_nope_head_dim", latent.plain.into()),
+            ("qk_rope_head_dim", latent.turned.into()),
+            ("v_head_dim", latent.value.into()),
+        ]);
+    } else {
+        pairs.push(("head_dim", config.head.into()));
+    }
+    if let Some(window) = &config.window {
+        let kind = |layer| if window.full.contains(layer) { "full_attention" } else { "sliding_attention" };
+        let types: Vec<&str> = (0..config.layers).map(kind).collect();
+        pairs.extend([("sliding_window", window.tokens.into()), ("use_sliding_window", true.into())]);
+        pairs.extend([("layer_types", json!(types))]);
+        pairs.extend(window.rope_theta.map(|theta| ("rope_local_base_freq", theta.into())));
+    } else {
+        pairs.extend([("sliding_window", Value::Null), ("use_sliding_window", false.into())]);
+    }
+    pairs.extend(experts(config));
+    map(pairs)
+}
+
+fn experts(config: &LlamaConfig) -> Vec<Pair> {
+    let Some(experts) = &config.experts else { return Vec::new() };
+    let dense: Vec<u32> = (0..config.layers).filter(|&layer| experts.dense.contains(layer)).collect();
+    let mut pairs: Vec<Pair> = vec![
+        ("num_local_experts", experts.experts.into()),
+        ("num_experts", experts.experts.into()),
+        ("n_routed_experts", experts.experts.into()),
+        ("num_experts_per_tok", experts.chosen.into()),
+        ("moe_intermediate_size", experts.feed_forward.into()),
+        ("shared_expert_intermediate_size", experts.shared.into()),
+        ("n_shared_experts", (experts.shared / experts.feed_forward.max(1)).into()),
+        ("norm_topk_prob", experts.renormalise.into()),
+        ("routed_scaling_factor", experts.scale.into()),
+        ("first_k_dense_replace", dense.len().into()),
+        ("mlp_only_layers", json!(dense)),
+        ("capacity_factor", experts.capacity.into()),
+        ("routing_group", experts.group.into()),
+    ];
+    if dense.is_empty() {
+        // Some classes have this one size, of experts.
+        pairs.push(("intermediate_size", experts.feed_forward.into()));
+    }
+    match experts.limit {
+        Some(limit) => pairs.extend([
+            ("n_group", limit.groups.into()),
+            ("topk_group", limit.from.into()),
+            ("topk_method", "group_limited_greedy".into()),
+        ]),
+        None => pairs.extend([("n_group", 1.into()), ("topk_group", 1.into()), ("topk_method", "greedy".into())]),
+    }
+    if experts.sigmoid {
+        pairs.push(("topk_method", "noaux_tc".into()));
+    }
+    pairs.extend(
+        experts
+            .clamp
+            .iter()
+            .flat_map(|clamp| [("swiglu_alpha", clamp.alpha.into()), ("swiglu_limit", clamp.limit.into())]),
+    );
+    pairs
+}
+
+/// The rotary positions. The factors of scores follow from YaRN's own defaults, or the file is refused as another model's.
+fn rope(config: &LlamaConfig, part: f64) -> Value {
+    let mut keys = json!({"rope_type": "default", "rope_theta": config.rope_theta});
+    if part != 1.0 {
+        keys["partial_rotary_factor"] = part.into();
+    }
+    match config.rope_scaling {
+        None => {}
+        Some(Scaling::Linear { factor }) => {
+            keys["rope_type"] = "linear".into();
+            keys["factor"] = factor.into();
+        }
+        Some(Scaling::Llama3 { factor, low, high, context }) => {
+            keys["rope_type"] = "llama3".into();
+            keys["factor"] = factor.into();
+            keys["low_freq_factor"] = low.into();
+            keys["high_freq_factor"] = high.into();
+            keys["original_max_position_embeddings"] = context.into();
+        }
+        Some(Scaling::Yarn { factor, low, high, context, fractional }) => {
+            keys["rope_type"] = "yarn".into();
+            keys["factor"] = factor.into();
+            keys["beta_slow"] = low.into();
+            keys["beta_fast"] = high.into();
+            keys["original_max_position_embeddings"] = context.into();
+            keys["truncate"] = (!fractional).into();
+            if config.latent.is_some() {
+                // DeepSeek states both factors, of equal size; scores have the second alone.
+                let by = (config.score_factor.sqrt() - 1.0) / (0.1 * factor.ln());
+                keys["mscale"] = ((by * 1e6).round() / 1e6).into();
+                keys["mscale_all_dim"] = ((by * 1e6).round() / 1e6).into();
+            }
+        }
+    }
+    keys
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ir::models::presets;
+
+    #[test]
+    fn presets_have_the_configuration_of_a_class() {
+        let without: Vec<&str> =
+            presets().filter(|preset| described(&preset.config, 64).is_none()).map(|preset| preset.name).collect();
+        // Squared ReLU without a gate is an addition, and the small Gemma has options of two versions.
+        let is_known = |name: &&str| name.starts_with("nemotron") || *name == "tiny-gemma";
+        assert!(without.iter().all(is_known), "{without:?}");
+    }
+}

@@ -1,0 +1,175 @@
+//! The `config.json` of a folder: what it says of the model, and the rest of its keys.
+
+use ir::models::{ConfigError, FAMILIES, ModelConfig, read_config};
+use serde_json::{Map, Value};
+
+/// Keys of a serialised configuration that weights do not depend on: first numbers, dropout, and how tokens are routed in
+/// training.
+const FREE: [&str; 6] =
+    ["deviation", "attention_dropout", "residual_dropout", "embedding_dropout", "capacity", "group"];
+
+/// A `config.json`.
+#[derive(Clone, Debug)]
+pub struct Description {
+    /// Its `model_type`.
+    pub family: &'static str,
+    /// All its keys.
+    pub raw: Map<String, Value>,
+    /// The model that they describe.
+    pub config: ModelConfig,
+}
+
+impl Description {
+    /// Reads a `config.json`.
+    ///
+    /// # Errors
+    /// It is none of a known family.
+    pub fn read(text: &str) -> Result<Description, ConfigError> {
+        let (config, _) = read_config(text)?;
+        let raw: Map<String, Value> = serde_json::from_str(text).map_err(|why| ConfigError::Json(why.to_string()))?;
+        let stated = raw.get("model_type").and_then(Value::as_str).unwrap_or_default();
+        let family = FAMILIES.iter().find(|family| family.name == stated);
+        let family = family.ok_or_else(|| ConfigError::UnknownFamily(stated.to_string()))?.name;
+        Ok(Description { family, raw, config })
+    }
+
+    /// The same of keys that have been parsed.
+    ///
+    /// # Errors
+    /// They are none of a known family.
+    pub fn of(raw: Map<String, Value>) -> Result<Description, ConfigError> {
+        Description::read(&Value::Object(raw).to_string())
+    }
+
+    /// The head's matrix is the embedding table.
+    pub fn is_tied(&self) -> bool {
+        match &self.config {
+            ModelConfig::Llama(config) => config.tied,
+            ModelConfig::Gpt2(config) => config.tied,
+        }
+    }
+
+    /// The number of layers.
+    pub fn layers(&self) -> u32 {
+        match &self.config {
+            ModelConfig::Llama(config) => config.layers,
+            ModelConfig::Gpt2(config) => config.layers,
+        }
+    }
+
+    /// Layers in files behind those of the model, which predict further tokens.
+    pub(crate) fn further_layers(&self) -> u32 {
+        let stated = self.raw.get("num_nextn_predict_layers").and_then(Value::as_u64);
+        let default = u64::from(matches!(self.family, "deepseek_v3" | "glm4_moe"));
+        stated.unwrap_or(default) as u32
+    }
+
+    /// True if files have the two elements that a rotary position turns next to each other, and not half of the part apart.
+    pub(crate) fn is_interleaved(&self) -> bool {
+        match self.family {
+            "deepseek_v2" => true,
+            "deepseek_v3" => self.raw.get("rope_interleave").and_then(Value::as_bool).unwrap_or(true),
+            _ => false,
+        }
+    }
+
+    /// The class of `transformers` that computes the model.
+    pub fn class(&self) -> String {
+        let class = FAMILIES.iter().find(|family| family.name == self.family).map_or("", |family| family.class);
+        match self.family {
+            "gpt2" => "GPT2LMHeadModel".to_string(),
+            "gemma3_text" => "Gemma3ForCausalLM".to_string(),
+            _ => class.replace("Config", "ForCausalLM"),
+        }
+    }
+
+    /// An option that only this program has, so that no class computes the same.
+    pub fn addition(&self) -> Option<&'static str> {
+        match &self.config {
+            ModelConfig::Llama(config) if !config.gated && self.family == "llama" => Some("mlp_gate"),
+            ModelConfig::Gpt2(config) if config.post_norm => Some("post_norm"),
+            _ => None,
+        }
+    }
+}
+
+/// Writes defaults out, and takes sizes that nothing has from others: two configurations of the same model become equal.
+pub(crate) fn normalise(model: &mut Value, seq: u64) {
+    if let Some(positions) = model.get_mut("positions").filter(|positions| positions.is_null()) {
+        *positions = seq.into();
+    }
+    let head = model.get("head").and_then(Value::as_u64);
+    if let (Some(size), Some(head)) = (model.get_mut("score_size"), head)
+        && size.is_null()
+    {
+        *size = (head as f64).into();
+    }
+    let experts = model.get("experts").filter(|experts| experts.get("dense") == Some(&"None".into()));
+    let size = experts.and_then(|experts| experts.get("feed_forward")).cloned();
+    if let (Some(own), Some(size)) = (model.get_mut("feed_forward"), size) {
+        *own = size;
+    }
+}
+
+/// Keys of two configurations of sequences of `seq` tokens that differ, apart from those that weights do not depend on: key,
+/// ours, theirs.
+pub fn differences(own: &ModelConfig, theirs: &ModelConfig, seq: u64) -> Vec<(String, String, String)> {
+    if own.family() != theirs.family() {
+        return vec![("family".into(), own.family().into(), theirs.family().into())];
+    }
+    let value = |config| {
+        let mut value = serde_json::to_value(config).unwrap_or_default();
+        normalise(&mut value, seq);
+        value
+    };
+    let mut found = Vec::new();
+    compare("", &value(own), &value(theirs), &mut found);
+    found
+}
+
+fn compare(key: &str, own: &Value, theirs: &Value, found: &mut Vec<(String, String, String)>) {
+    if own == theirs || FREE.iter().any(|free| key == *free || key.ends_with(&format!(".{free}"))) {
+        return;
+    }
+    if let (Value::Object(own), Value::Object(theirs)) = (own, theirs)
+        && own.keys().eq(theirs.keys())
+    {
+        for (name, value) in own {
+            let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+            compare(&key, value, &theirs[name], found);
+        }
+        return;
+    }
+    found.extend([(key.to_string(), plain(own), plain(theirs))]);
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "none".to_string(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_leave_out_what_weights_do_not_depend_on() {
+        let read = |more: &str| {
+            let text = r#"{"model_type": "mixtral", "vocab_size": 32, "hidden_size": 8, "intermediate_size": 8,
+                "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "num_local_experts": 4"#;
+            Description::read(&format!("{text}{more}}}")).unwrap().config
+        };
+        let own = read("");
+        assert_eq!(differences(&own, &read(r#", "initializer_range": 0.5, "capacity_factor": 1.5"#), 8), []);
+        let key = |key: &str, own: &str, theirs: &str| (key.to_string(), own.to_string(), theirs.to_string());
+        let theirs = read(r#", "rope_theta": 500.0, "num_experts_per_tok": 1"#);
+        let found = differences(&own, &theirs, 8);
+        assert_eq!(found, [key("experts.chosen", "2", "1"), key("rope_theta", "1000000.0", "500.0")]);
+        let gpt2 = Description::read(r#"{"model_type": "gpt2", "n_embd": 8, "n_head": 2}"#).unwrap();
+        assert!(differences(&own, &gpt2.config, 8)[0].2.contains("gpt2"));
+        assert_eq!((gpt2.class(), gpt2.is_tied(), gpt2.layers()), ("GPT2LMHeadModel".to_string(), true, 12));
+    }
+}

@@ -1,0 +1,202 @@
+//! A folder of safetensors, mapped into memory: which tensors it has, and where.
+
+use crate::error::Error;
+use ir::types::DType;
+use safetensors::{Dtype, SafeTensors};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+use support::files;
+use support::mapped::Mapped;
+
+/// The one file of a model that is not split.
+pub(crate) const SINGLE: &str = "model.safetensors";
+
+/// The file that names the files of a model that is split.
+pub(crate) const INDEX: &str = "model.safetensors.index.json";
+
+/// The most bytes of an index: that of DeepSeek-V3, with 91,000 tensors, has 9 MB.
+const MOST_INDEX: u64 = 1 << 28;
+
+/// Bytes of the length of a header.
+const LENGTH: usize = 8;
+
+/// A tensor of a folder.
+#[derive(Clone, Debug)]
+pub(crate) struct FileTensor {
+    /// The file, by number.
+    pub(crate) file: usize,
+    /// Its elements.
+    pub(crate) format: Dtype,
+    pub(crate) shape: Vec<u64>,
+    /// Its bytes in the file.
+    bytes: std::ops::Range<usize>,
+}
+
+/// The tensors of a folder.
+pub(crate) struct Folder {
+    pub(crate) path: PathBuf,
+    files: Vec<(PathBuf, Mapped)>,
+    pub(crate) tensors: BTreeMap<String, FileTensor>,
+}
+
+/// The index of a model that is split.
+#[derive(Deserialize)]
+struct Index {
+    weight_map: BTreeMap<String, String>,
+}
+
+/// The folder with the files of a model: the path itself, or the snapshot in a folder of the hub's cache.
+pub fn snapshot(path: &Path) -> PathBuf {
+    let main = files::read(&path.join("refs/main"), 1 << 10).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    let snapshot = main.map(|commit| path.join("snapshots").join(commit.trim()));
+    snapshot.filter(|snapshot| snapshot.is_dir() && !path.join("config.json").exists()).unwrap_or(path.to_path_buf())
+}
+
+impl Folder {
+    /// Maps the files of a folder and reads their headers.
+    ///
+    /// # Errors
+    /// There are none, one is broken, or they contradict the index.
+    pub(crate) fn open(path: &Path) -> Result<Folder, Error> {
+        let mut folder = Folder { path: path.to_path_buf(), files: Vec::new(), tensors: BTreeMap::new() };
+        if path.join(SINGLE).exists() {
+            folder.add(SINGLE)?;
+        } else if path.join(INDEX).exists() {
+            folder.add_all()?;
+        } else {
+            return Err(none(path));
+        }
+        Ok(folder)
+    }
+
+    /// Adds the files that the index names.
+    fn add_all(&mut self) -> Result<(), Error> {
+        let index = self.path.join(INDEX);
+        let damaged = |why: String| Error::Damaged { file: index.clone(), why };
+        let text = files::read(&index, MOST_INDEX).map_err(|why| Error::file("read", &index, why))?;
+        let Index { weight_map } =
+            serde_json::from_slice(&text).map_err(|why| damaged(format!("is no index: {why}")))?;
+        let mut names: Vec<&String> = weight_map.values().collect();
+        names.sort();
+        names.dedup();
+        let mut numbers = BTreeMap::new();
+        for name in names {
+            if !is_plain(name) {
+                return Err(damaged(format!("names a file outside of its folder: `{name}`")));
+            }
+            numbers.insert(name.as_str(), self.files.len());
+            self.add(name)?;
+        }
+        let astray = weight_map.iter().find(|(tensor, file)| {
+            self.tensors.get(*tensor).is_none_or(|found| Some(&found.file) != numbers.get(file.as_str()))
+        });
+        match astray {
+            Some((tensor, file)) => Err(damaged(format!("says that `{tensor}` is in {file}, which does not have it"))),
+            None => Ok(()),
+        }
+    }
+
+    fn add(&mut self, name: &str) -> Result<(), Error> {
+        let path = self.path.join(name);
+        let damaged = |why: String| Error::Damaged { file: path.clone(), why };
+        let mapped = Mapped::open(&path).map_err(|why| match why.kind() {
+            io::ErrorKind::NotFound => damaged("is missing, but the index names it".to_string()),
+            _ => Error::file("read", &path, why),
+        })?;
+        let (length, header) = SafeTensors::read_metadata(&mapped).map_err(|why| damaged(fault(&mapped, &why)))?;
+        let (start, number) = (LENGTH + length, self.files.len());
+        for (tensor, info) in header.tensors() {
+            let (from, to) = info.data_offsets;
+            let shape = info.shape.iter().map(|&size| size as u64).collect();
+            let place = FileTensor { file: number, format: info.dtype, shape, bytes: start + from..start + to };
+            if self.tensors.insert(tensor.clone(), place).is_some() {
+                return Err(damaged(format!("has `{tensor}`, and so has another file of the folder")));
+            }
+        }
+        self.files.push((path, mapped));
+        Ok(())
+    }
+
+    /// The bytes of a tensor.
+    pub(crate) fn bytes(&self, tensor: &FileTensor) -> &[u8] {
+        &self.files[tensor.file].1[tensor.bytes.clone()]
+    }
+
+    /// The file of a tensor.
+    pub(crate) fn file(&self, tensor: &FileTensor) -> &Path {
+        &self.files[tensor.file].0
+    }
+
+    /// The number of files.
+    pub(crate) fn files(&self) -> usize {
+        self.files.len()
+    }
+}
+
+/// The format of elements, if it is read.
+pub(crate) fn float(format: Dtype) -> Option<DType> {
+    match format {
+        Dtype::F32 => Some(DType::F32),
+        Dtype::BF16 => Some(DType::BF16),
+        Dtype::F16 => Some(DType::F16),
+        _ => None,
+    }
+}
+
+/// The defect of a file whose header cannot be read.
+fn fault(bytes: &[u8], why: &safetensors::SafeTensorError) -> String {
+    use safetensors::SafeTensorError as Fault;
+    match why {
+        Fault::HeaderTooSmall => format!("is cut off: {} bytes are no safetensors file", bytes.len()),
+        Fault::MetadataIncompleteBuffer => {
+            format!("is cut off or too long: {} bytes are not those that its header counts", bytes.len())
+        }
+        Fault::InvalidHeaderLength => format!("is cut off: the header reaches beyond its {} bytes", bytes.len()),
+        Fault::HeaderTooLarge => "is no safetensors file: no header is that long".to_string(),
+        other => format!("is no safetensors file: {other}"),
+    }
+}
+
+/// The error of a folder without safetensors, by what it has instead.
+fn none(path: &Path) -> Error {
+    let folder = path.to_path_buf();
+    let missing = |why: String, fix: &str| Error::Missing { folder: folder.clone(), why, fix: fix.to_string() };
+    let entries = match std::fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(_) if path.is_file() => {
+            return missing("that is a file".into(), "give the folder with config.json and model.safetensors");
+        }
+        Err(why) => return Error::file("read", path, why),
+    };
+    let mut names: Vec<String> =
+        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    let ends = |ends: &[&str]| names.iter().find(|name| ends.iter().any(|end| name.ends_with(end)));
+    if let Some(name) = names.iter().find(|name| name.starts_with("adapter_")) {
+        let fix = "merge it once in Python: peft's merge_and_unload(), then save_pretrained(..)";
+        return missing(format!("{name} belongs to an adapter of another model"), fix);
+    }
+    if let Some(name) = ends(&[".safetensors"]) {
+        let why = format!("there is {name}, but neither {SINGLE} nor {INDEX}");
+        return missing(why, "load and save the model with transformers, which gives the files these names");
+    }
+    let is_pickle = |name: &&String| {
+        let stem = ["pytorch_model", "consolidated", "model"].iter().any(|stem| name.starts_with(stem));
+        stem && [".bin", ".bin.index.json", ".pt", ".pth"].iter().any(|end| name.ends_with(end))
+    };
+    if let Some(name) = names.iter().find(is_pickle) {
+        return Error::Pickled { file: path.join(name) };
+    }
+    if let Some(name) = ends(&[".gguf", ".h5", ".msgpack", ".onnx"]) {
+        return missing(format!("{name} has another format"), "load the model in transformers and save it");
+    }
+    missing(format!("there is neither {SINGLE} nor {INDEX}"), "give the folder of a model that transformers has saved")
+}
+
+/// True if a name is one of a file in the folder itself.
+fn is_plain(name: &str) -> bool {
+    let mut parts = Path::new(name).components();
+    matches!(parts.next(), Some(Component::Normal(_))) && parts.next().is_none() && !name.contains(['\\', '\0', '/'])
+}

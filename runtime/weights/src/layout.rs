@@ -1,0 +1,242 @@
+//! The elements of a parameter in the tensors of a file: each dim of the parameter walks through a tensor in equal steps.
+//! Transposed matrices, matrices that are joined, and experts that are stored one by one all have this form.
+
+use runtime::checkpoint::Shard;
+
+/// Side of the squares in which elements are copied, so that both sides stay in the cache.
+const TILE: usize = 32;
+
+/// The path of one dim of a parameter through a tensor, in elements of the tensor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stride {
+    /// Neighbours are at this distance.
+    Even(usize),
+    /// Elements that a rotary position turns together are at this distance, and half of the dim apart in the parameter.
+    Paired(usize),
+}
+
+/// A parameter, or one index of its first dim, in a tensor of a file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Piece {
+    /// The name of the tensor.
+    pub tensor: String,
+    /// The sizes of the tensor.
+    pub shape: Vec<u64>,
+    /// The place of the first element in the tensor.
+    pub first: usize,
+    /// The dims of the parameter: size and step.
+    pub dims: Vec<(u64, Stride)>,
+}
+
+/// The tensors that a parameter consists of.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Source {
+    /// The sizes of the parameter.
+    pub sizes: Vec<u64>,
+    /// One piece; or one for each index of the first dim.
+    pub pieces: Vec<Piece>,
+    /// True if there is a piece for each index of the first dim.
+    pub is_split: bool,
+    /// The number that is added to each element of the file.
+    pub shift: f32,
+}
+
+/// A box of a parameter within one piece.
+pub(crate) struct PieceBox<'a> {
+    pub(crate) piece: &'a Piece,
+    /// The box, in the dims of the piece.
+    pub(crate) shard: Shard,
+    /// The place of its first element among those of the whole box.
+    pub(crate) at: usize,
+}
+
+impl Source {
+    /// The elements of the parameter, from those of its tensors. Nothing is added to them.
+    pub fn collect<'a>(&self, tensor: impl Fn(&str) -> &'a [f32]) -> Vec<f32> {
+        let whole = Shard { offset: vec![0; self.sizes.len()], shape: self.sizes.clone() };
+        let mut own = vec![0.0; whole.elements() as usize];
+        for part in self.parts(&whole) {
+            let elements = tensor(&part.piece.tensor);
+            part.piece.walk(&part.shard, |file, at| own[part.at + at] = elements[file]);
+        }
+        own
+    }
+
+    /// The pieces that a box meets.
+    pub(crate) fn parts(&self, shard: &Shard) -> Vec<PieceBox<'_>> {
+        if !self.is_split {
+            return vec![PieceBox { piece: &self.pieces[0], shard: shard.clone(), at: 0 }];
+        }
+        let inner = Shard { offset: shard.offset[1..].to_vec(), shape: shard.shape[1..].to_vec() };
+        let first = shard.offset[0] as usize;
+        let part = |number: usize| PieceBox {
+            piece: &self.pieces[first + number],
+            shard: inner.clone(),
+            at: number * inner.elements() as usize,
+        };
+        (0..shard.shape[0] as usize).map(part).collect()
+    }
+
+    /// The box of the parameter that one piece has.
+    pub(crate) fn shard_of(&self, piece: usize) -> Shard {
+        let (mut offset, mut shape) = (vec![0; self.sizes.len()], self.sizes.clone());
+        if self.is_split {
+            (offset[0], shape[0]) = (piece as u64, 1);
+        }
+        Shard { offset, shape }
+    }
+}
+
+/// Dims with even steps on both sides.
+#[derive(Clone, Default)]
+struct Strided {
+    sizes: Vec<usize>,
+    /// First element and steps in the file.
+    file: (usize, Vec<usize>),
+    /// First element and steps in the box.
+    own: (usize, Vec<usize>),
+}
+
+impl Piece {
+    /// Calls `f` with the place in the tensor and the place in the box of each element of a box.
+    pub(crate) fn walk(&self, shard: &Shard, mut f: impl FnMut(usize, usize)) {
+        for part in self.strided(shard) {
+            part.walk(&mut f);
+        }
+    }
+
+    /// The box in parts with even steps.
+    fn strided(&self, shard: &Shard) -> Vec<Strided> {
+        let own = strides(&shard.shape);
+        let mut parts = vec![Strided { file: (self.first, Vec::new()), ..Strided::default() }];
+        for (d, &(size, step)) in self.dims.iter().enumerate() {
+            let (from, to) = (shard.offset[d] as usize, (shard.offset[d] + shard.shape[d]) as usize);
+            let half = size as usize / 2;
+            // Range of indices, place of the first, step.
+            let ranges = match step {
+                Stride::Even(step) => vec![(from..to, from * step, step)],
+                Stride::Paired(step) => {
+                    let high = from.max(half);
+                    vec![
+                        (from..to.min(half), 2 * from * step, 2 * step),
+                        (high..to, (2 * (high - half) + 1) * step, 2 * step),
+                    ]
+                }
+            };
+            let mut next = Vec::new();
+            for part in &parts {
+                for (range, first, step) in ranges.iter().filter(|(range, ..)| !range.is_empty()) {
+                    let mut part = part.clone();
+                    part.sizes.push(range.len());
+                    part.file.0 += first;
+                    part.file.1.push(*step);
+                    part.own.0 += (range.start - from) * own[d];
+                    part.own.1.push(own[d]);
+                    next.push(part);
+                }
+            }
+            parts = next;
+        }
+        parts
+    }
+}
+
+impl Strided {
+    fn walk(&self, f: &mut impl FnMut(usize, usize)) {
+        let long = |d: &usize| self.sizes[*d] > 1;
+        let dims = 0..self.sizes.len();
+        let Some(own) = dims.clone().rev().find(long) else { return f(self.file.0, self.own.0) };
+        let file = dims.clone().filter(long).min_by_key(|&d| self.file.1[d]).unwrap_or(own);
+        let outer: Vec<usize> = dims.filter(|&d| d != own && d != file).collect();
+        let mut index = vec![0; outer.len()];
+        loop {
+            let place = |(first, steps): &(usize, Vec<usize>)| {
+                outer.iter().zip(&index).fold(*first, |place, (&d, &i)| place + i * steps[d])
+            };
+            self.walk_plane([file, own], [place(&self.file), place(&self.own)], f);
+            let Some(last) = (0..outer.len()).rev().find(|&at| index[at] + 1 < self.sizes[outer[at]]) else { return };
+            index[last] += 1;
+            index[last + 1..].fill(0);
+        }
+    }
+
+    /// The elements along one or two dims: the one with the shortest steps in the file, and that in the box.
+    fn walk_plane(&self, [p, q]: [usize; 2], [from, to]: [usize; 2], f: &mut impl FnMut(usize, usize)) {
+        let (file, own) = (&self.file.1, &self.own.1);
+        if p == q {
+            return (0..self.sizes[p]).for_each(|i| f(from + i * file[p], to + i * own[p]));
+        }
+        for i0 in (0..self.sizes[p]).step_by(TILE) {
+            for j0 in (0..self.sizes[q]).step_by(TILE) {
+                for i in i0..self.sizes[p].min(i0 + TILE) {
+                    for j in j0..self.sizes[q].min(j0 + TILE) {
+                        f(from + i * file[p] + j * file[q], to + i * own[p] + j * own[q]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The distances of neighbours in row-major elements.
+fn strides(shape: &[u64]) -> Vec<usize> {
+    let mut strides = vec![1; shape.len()];
+    for d in (1..shape.len()).rev() {
+        strides[d - 1] = strides[d] * shape[d] as usize;
+    }
+    strides
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Places in the tensor of all elements of a box, in order.
+    fn places(piece: &Piece, offset: &[u64], shape: &[u64]) -> Vec<usize> {
+        let shard = Shard { offset: offset.to_vec(), shape: shape.to_vec() };
+        let mut places = vec![usize::MAX; shard.elements() as usize];
+        piece.walk(&shard, |file, own| places[own] = file);
+        places
+    }
+
+    fn piece(first: usize, dims: &[(u64, Stride)]) -> Piece {
+        Piece { tensor: "w".into(), shape: Vec::new(), first, dims: dims.to_vec() }
+    }
+
+    #[test]
+    fn a_box_of_a_transposed_matrix() {
+        let transposed = piece(0, &[(3, Stride::Even(1)), (50, Stride::Even(3))]);
+        let all: Vec<usize> = (0..3).flat_map(|row| (0..50).map(move |column| column * 3 + row)).collect();
+        assert_eq!(places(&transposed, &[0, 0], &[3, 50]), all);
+        assert_eq!(places(&transposed, &[1, 40], &[2, 3]), [121, 124, 127, 122, 125, 128]);
+        assert_eq!(places(&piece(7, &[]), &[], &[]), [7]);
+    }
+
+    #[test]
+    fn pairs_are_parted_wherever_a_box_begins() {
+        let pairs = piece(100, &[(2, Stride::Even(10)), (6, Stride::Paired(1))]);
+        let row = [0, 2, 4, 1, 3, 5];
+        let all: Vec<usize> = [100, 110].iter().flat_map(|first| row.map(|at| first + at)).collect();
+        assert_eq!(places(&pairs, &[0, 0], &[2, 6]), all);
+        for (from, count) in (0..6).flat_map(|from| (0..=6 - from).map(move |count| (from, count))) {
+            let want: Vec<usize> = (from..from + count).map(|at| 110 + row[at]).collect();
+            assert_eq!(places(&pairs, &[1, from as u64], &[1, count as u64]), want, "{from} {count}");
+        }
+    }
+
+    #[test]
+    fn a_box_of_experts_meets_their_pieces() {
+        let one = |number: usize| Piece {
+            tensor: format!("experts.{number}"),
+            shape: vec![2, 2],
+            first: 0,
+            dims: vec![(2, Stride::Even(1)), (2, Stride::Even(2))],
+        };
+        let source = Source { sizes: vec![3, 2, 2], pieces: (0..3).map(one).collect(), is_split: true, shift: 0.0 };
+        let shard = Shard { offset: vec![1, 0, 1], shape: vec![2, 2, 1] };
+        let parts = source.parts(&shard);
+        let found: Vec<_> = parts.iter().map(|part| (part.piece.tensor.as_str(), part.at)).collect();
+        assert_eq!(found, [("experts.1", 0), ("experts.2", 2)]);
+        assert_eq!(source.shard_of(2), Shard { offset: vec![2, 0, 0], shape: vec![1, 2, 2] });
+    }
+}

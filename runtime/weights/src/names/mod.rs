@@ -1,0 +1,113 @@
+//! The parameters of a model under the names that `transformers` gives them: one mapping for reading, writing and tests.
+
+mod build;
+mod experts;
+mod gpt2;
+mod llama;
+
+use crate::description::Description;
+use crate::layout::{Piece, Source};
+use ir::models::{Batch, ConfigError, LlamaConfig, ModelConfig};
+use ir::types::DType;
+use std::collections::BTreeMap;
+
+/// The parameters of a model, by instance name, and where files have them.
+#[derive(Clone, Debug)]
+pub struct Names {
+    /// The parameters.
+    pub sources: BTreeMap<String, Source>,
+    /// The names of the first matrix of a tied head, which some files have all the same, and of the embedding.
+    pub tied: Option<[&'static str; 2]>,
+}
+
+/// Pieces of a parameter.
+struct Pieces {
+    pieces: Vec<Piece>,
+    is_split: bool,
+}
+
+impl From<Piece> for Pieces {
+    fn from(piece: Piece) -> Pieces {
+        Pieces { pieces: vec![piece], is_split: false }
+    }
+}
+
+/// Facts that the name of a parameter depends on.
+struct Scope<'a> {
+    family: &'a str,
+    config: &'a ModelConfig,
+    /// The number of its layer among all layers.
+    layer: Option<u32>,
+    /// Files have rotary pairs next to each other.
+    is_interleaved: bool,
+    /// The tensors of the files; none has any where names are chosen freely.
+    present: &'a dyn Fn(&str) -> bool,
+}
+
+impl Scope<'_> {
+    fn llama(&self) -> Option<&LlamaConfig> {
+        if let ModelConfig::Llama(config) = self.config { Some(config) } else { None }
+    }
+
+    /// The full name of a tensor of the layer.
+    fn at(&self, name: &str) -> String {
+        format!("model.layers.{}.{name}", self.layer.unwrap_or(0))
+    }
+
+    fn has(&self, name: &str) -> bool {
+        (self.present)(name)
+    }
+
+    /// The number that is added to the elements of a parameter: gains of Gemma are relative to 1 in files.
+    fn shift(&self, field: &str) -> f32 {
+        let is_gain = field.ends_with("norm") || field.ends_with("norm1") || field.ends_with("norm2");
+        if self.family.starts_with("gemma") && is_gain { 1.0 } else { 0.0 }
+    }
+}
+
+impl Names {
+    /// The names of a model on sequences of `seq` tokens. `present` says which tensors there are, since some have two forms;
+    /// where there are none, the form is that of the hub.
+    ///
+    /// # Errors
+    /// The configuration cannot have such sequences.
+    ///
+    /// # Panics
+    /// If the model has a parameter that no family has.
+    pub fn of(description: &Description, seq: u64, present: &dyn Fn(&str) -> bool) -> Result<Names, ConfigError> {
+        let Description { family, config, .. } = description;
+        let model = config.build(&Batch { batch: 1, seq, dtype: DType::F32 })?;
+        let mut layers: BTreeMap<(&str, u32), u32> = BTreeMap::new();
+        for call in &model.calls {
+            let Some(repeat) = &call.repeat else { continue };
+            for at in repeat.range.clone() {
+                let number = layers.len() as u32;
+                layers.insert((call.params[0].name.as_str(), at), number);
+            }
+        }
+        let is_interleaved = description.is_interleaved();
+        let mut sources = BTreeMap::new();
+        for param in model.params.values() {
+            for instance in 0..param.instances() {
+                let layer = layers.get(&(param.name.as_str(), instance)).filter(|_| param.field.is_some()).copied();
+                let scope = Scope { family, config, layer, is_interleaved, present };
+                let field = param.field.as_deref().unwrap_or(&param.name);
+                let sizes = param.ty.sizes();
+                let pieces = match *family {
+                    "gpt2" => gpt2::gpt2(&scope, field, &sizes),
+                    "gpt_neox" => gpt2::neox(&scope, field, &sizes),
+                    _ => llama::llama(&scope, field, &sizes),
+                };
+                let name = param.instance_name(instance);
+                let Pieces { pieces, is_split } = pieces.unwrap_or_else(|| panic!("`{name}` of {family} has no name"));
+                sources.insert(name, Source { sizes, pieces, is_split, shift: scope.shift(field) });
+            }
+        }
+        let tied = description.is_tied().then_some(match *family {
+            "gpt2" => ["lm_head.weight", "transformer.wte.weight"],
+            "gpt_neox" => ["embed_out.weight", "gpt_neox.embed_in.weight"],
+            _ => ["lm_head.weight", "model.embed_tokens.weight"],
+        });
+        Ok(Names { sources, tied })
+    }
+}

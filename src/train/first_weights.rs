@@ -1,0 +1,65 @@
+//! First weights of a run, from a folder of the hub's form, and that form of the run's model for its checkpoints.
+
+use super::request::TrainRequest;
+use crate::error::Error;
+use compiler::model_source::ModelSource;
+use compiler::text_files::read_settings;
+use ir::catalogue::Code;
+use runtime::checkpoint::Origin;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use weights::{Description, Weights, described};
+
+/// The weights that a run begins from.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct FirstWeights {
+    /// Their folder.
+    pub folder: PathBuf,
+    /// The number of tensors.
+    pub tensors: usize,
+    /// The number of files.
+    pub files: usize,
+    /// The element types of the files.
+    pub formats: Vec<&'static str>,
+}
+
+impl FirstWeights {
+    pub(super) fn of(weights: &Weights) -> FirstWeights {
+        let (tensors, files) = weights.counts();
+        FirstWeights { folder: weights.path().to_path_buf(), tensors, files, formats: weights.formats.clone() }
+    }
+}
+
+/// Opens the weights that the request names and compares them with the model. A resumed run has those of its checkpoint.
+///
+/// # Errors
+/// They cannot be read, or are not those of the model.
+pub(super) fn open(request: &TrainRequest, source: &ModelSource) -> Result<Option<Arc<Weights>>, Error> {
+    let Some(folder) = request.init_from.as_ref().filter(|_| request.resume.is_none()) else { return Ok(None) };
+    let ModelSource::Config { config, .. } = source else {
+        let message = format!("{} states no configuration to compare with that of the weights", source.name());
+        return Err(Error::input(Code::WeightsConfig, message).help("give the folder of the weights as the model"));
+    };
+    Ok(Some(Arc::new(Weights::open(folder, config, request.seq)?)))
+}
+
+/// The form of the run's model on the hub: its `config.json`, or one that reads as the same model. None if no class has it.
+pub(super) fn origin(request: &TrainRequest, source: &ModelSource) -> Option<Origin> {
+    let ModelSource::Config { config, from, .. } = source else { return None };
+    let config = stated(request, from, config).or_else(|| described(config, request.seq))?;
+    let folder = request.init_from.as_deref().map(weights::snapshot);
+    Some(Origin { config, folder: folder.map(|folder| fs::canonicalize(&folder).unwrap_or(folder)) })
+}
+
+/// The keys of the file that the model was read from, if it still says the same.
+fn stated(request: &TrainRequest, from: &str, config: &ir::models::ModelConfig) -> Option<Map<String, Value>> {
+    let text = match request.model.starts_with('{') {
+        true => request.model.clone(),
+        false => read_settings(Path::new(from)).ok()?,
+    };
+    let description = Description::read(&text).ok()?;
+    (description.config == *config).then_some(description.raw)
+}

@@ -1,0 +1,116 @@
+//! Weights in the form of the hub, as a user has them: trained, exported, trained on, exported again. No file changes a bit.
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+/// A configuration of a family, and the layout of its second run.
+const MODELS: [(&str, &str); 4] = [
+    (
+        r#"{"model_type": "gpt2", "n_embd": 16, "n_head": 4, "n_layer": 2, "n_positions": 32, "vocab_size": 260}"#,
+        "tp=2",
+    ),
+    (
+        r#"{"model_type": "phi3", "hidden_size": 16, "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 2,
+            "intermediate_size": 24, "vocab_size": 260, "pad_token_id": 0}"#,
+        "dp=2,zero=3",
+    ),
+    (
+        r#"{"model_type": "mixtral", "hidden_size": 16, "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 2,
+            "intermediate_size": 24, "num_local_experts": 4, "vocab_size": 260}"#,
+        "dp=2,ep=2",
+    ),
+    (
+        r#"{"model_type": "deepseek_v3", "hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 3,
+            "intermediate_size": 24, "moe_intermediate_size": 8, "n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 2,
+            "topk_group": 1, "first_k_dense_replace": 1, "q_lora_rank": 8, "kv_lora_rank": 8, "qk_nope_head_dim": 6,
+            "qk_rope_head_dim": 4, "v_head_dim": 6, "vocab_size": 260, "num_nextn_predict_layers": 1}"#,
+        "pp=2,dp=2",
+    ),
+];
+
+fn run(folder: &Path, args: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_meshwright"));
+    command.args(args.split_whitespace()).current_dir(folder).output().unwrap()
+}
+
+/// Standard output of a command that succeeds.
+fn answer(folder: &Path, args: &str) -> String {
+    let output = run(folder, args);
+    assert!(output.status.success(), "meshwright {args}\n{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The files of a folder.
+fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
+    entries.map(|path| (path.file_name().unwrap().display().to_string(), fs::read(&path).unwrap())).collect()
+}
+
+fn folder(config: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("model")).unwrap();
+    fs::write(folder.path().join("model/config.json"), config).unwrap();
+    fs::write(folder.path().join("text.txt"), "Pack my box with five dozen liquor jugs. ".repeat(400)).unwrap();
+    folder
+}
+
+const SHORT: &str = "--data text.txt --seq 16 --global-batch 4 --eval-every 0 --final-eval-batches 1";
+
+#[test]
+fn exported_weights_come_back_to_the_bit() {
+    for (config, layout) in MODELS {
+        let folder = folder(config);
+        let at = |name: &str| folder.path().join(name);
+        answer(folder.path(), &format!("train model {SHORT} --steps 2 --save-every 2 --out first"));
+        answer(folder.path(), "export-weights first --out exported --max-shard 3kB");
+        fs::write(at("exported/tokenizer.json"), "{}").unwrap();
+        // Another layout begins from the same weights, which a rate of 0 leaves as they are.
+        let args =
+            format!("--init-from exported {SHORT} --steps 1 --save-every 1 --lr 0 --min-lr 0 --parallel {layout}");
+        let text = answer(folder.path(), &format!("train {args} --out second"));
+        assert!(text.contains("weights   exported: ") && text.contains(" f32\n"), "{text}");
+        answer(folder.path(), "export-weights second/step-00000001 --out back --max-shard 3kB");
+        let (there, back) = (files(&at("exported")), files(&at("back")));
+        assert!(there.len() > 4 && there.keys().eq(back.keys()), "{:?} {:?}", there.keys(), back.keys());
+        for (name, bytes) in there {
+            assert!(back[&name] == bytes, "{name} of {config}");
+        }
+        let written: Value = serde_json::from_slice(&files(&at("back"))["config.json"]).unwrap();
+        assert_eq!(written["torch_dtype"], "float32");
+        let class = written["architectures"][0].as_str().unwrap();
+        assert!(class.ends_with("ForCausalLM") || class == "GPT2LMHeadModel", "{class}");
+
+        // What was rounded to bf16 comes back in bf16.
+        answer(folder.path(), "export-weights first --out narrow --dtype bf16");
+        let bf16 = args.replace("exported", "narrow") + " --precision bf16 --out third";
+        answer(folder.path(), &format!("train {bf16}"));
+        answer(folder.path(), "export-weights third --out narrow-back");
+        let (there, back) = (files(&at("narrow")), files(&at("narrow-back")));
+        assert!(there["model.safetensors"] == back["model.safetensors"], "{config}");
+        let header = &there["model.safetensors"];
+        assert!(header.windows(13).any(|part| part == br#""format":"pt""#), "{config}");
+    }
+}
+
+#[test]
+fn a_failed_export_leaves_nothing() {
+    let folder = folder(MODELS[0].0);
+    let at = |name: &str| folder.path().join(name);
+    answer(folder.path(), &format!("train model {SHORT} --steps 1 --save-every 1 --out first"));
+    fs::create_dir(at("empty")).unwrap();
+    answer(folder.path(), "export-weights first --out empty --format json");
+    let count = || fs::read_dir(folder.path()).unwrap().count();
+    let before = count();
+    let data = at("first/step-00000001/data-0000.safetensors");
+    let mut bytes = fs::read(&data).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&data, bytes).unwrap();
+    let output = run(folder.path(), "export-weights first --out spoiled");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && stderr.contains("error[MW0721]"), "{stderr}");
+    assert_eq!(count(), before, "nothing is left behind");
+}
