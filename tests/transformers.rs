@@ -12,13 +12,17 @@ use ir::text::File;
 use ir::types::DType;
 use meshwright::compiler::parallel;
 use meshwright::compiler::pipeline::{PipelineOptions, compile};
+use runtime::checkpoint::{Origin, Position, Save, save};
 use runtime::exec::{Executor, Input, Options, StepInput};
 use runtime::state::GlobalTensor;
 use safetensors::SafeTensors;
 use serde::Deserialize;
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use weights::{Description, Export, Names, Weights, export};
 
 /// Sequences of a micro-batch over all ranks.
 const MICRO: u64 = 2;
@@ -40,6 +44,8 @@ type Tensors = BTreeMap<String, Vec<f32>>;
 struct Case {
     sequences: u64,
     seq: u64,
+    /// Steps of training; inputs of one more follow.
+    steps: usize,
     lr: f32,
     optimizer: Optimizer,
     /// Steps after which weights are compared.
@@ -69,9 +75,11 @@ fn models_are_those_of_transformers() {
         let name = path.file_name().unwrap().display().to_string();
         let case: Case = serde_json::from_str(&read(path, "case.json")).expect("a case");
         let stored = Stored::read(path);
-        for parallel in &case.configs {
+        for (number, parallel) in case.configs.iter().enumerate() {
             runs += 1;
-            match run(path, &case, &stored, parallel) {
+            // Two layouts are exported: one device, and one where tensors are sharded.
+            let is_exported = number < 2;
+            match run(path, &case, &stored, (parallel, is_exported.then_some(number))) {
                 Ok(off) => {
                     for (worst, off) in worst.iter_mut().zip(off) {
                         *worst = worst.max(off);
@@ -79,7 +87,7 @@ fn models_are_those_of_transformers() {
                 }
                 Err(why) => wrong.push(format!("{name} on `{parallel}`: {why}")),
             }
-            match run_bf16(path, &case, &stored, parallel) {
+            match run_bf16(path, &case, &stored, (parallel, is_exported)) {
                 Ok(off) => worst_bf16 = worst_bf16.max(off),
                 Err(why) => wrong.push(format!("{name} on `{parallel}` in bf16: {why}")),
             }
@@ -114,37 +122,48 @@ impl Stored {
         Stored { floats, ints }
     }
 
-    /// The tensors of a kind.
-    fn kind(&self, kind: &str) -> Tensors {
-        let of = |(name, data): (&String, &Vec<f32>)| Some((name.strip_prefix(kind)?.to_string(), data.clone()));
-        self.floats.iter().filter_map(of).collect()
+    /// The parameters of a kind, from tensors under the names of the class: weights, or gradients without those that have none.
+    fn kind(&self, kind: &str, config: &str, seq: u64) -> Tensors {
+        let description = Description::read(config).expect("a config.json");
+        let found = |name: &str| self.floats.get(&format!("{kind}/{name}"));
+        let names = Names::of(&description, seq, &|name| found(name).is_some()).expect("names");
+        let is_there = |source: &weights::Source| source.pieces.iter().all(|piece| found(&piece.tensor).is_some());
+        let shift = |source: &weights::Source| if kind == "gradient" { 0.0 } else { source.shift };
+        let numbers = |source: &weights::Source| {
+            let own = source.collect(|name| found(name).expect("is there"));
+            own.into_iter().map(|number| number + shift(source)).collect()
+        };
+        let sources = names.sources.iter().filter(|(name, source)| {
+            // The class keeps this one as a buffer, which has no gradient.
+            let is_there = is_there(source);
+            assert!(is_there || kind == "gradient" && name.ends_with("router_bias"), "{kind} of {name}");
+            is_there
+        });
+        sources.map(|(name, source)| (name.clone(), numbers(source))).collect()
     }
 }
 
-/// The executor of a case with its first weights.
-fn executor(
-    path: &Path,
-    case: &Case,
-    stored: &Stored,
-    parallel: &str,
-    dtype: DType,
-) -> Result<(Executor, File), String> {
+/// The executor of a case with its first weights, as the class has saved them in a folder.
+fn executor(path: &Path, case: &Case, parallel: &str, (dtype, hub): (DType, &str)) -> Result<(Executor, File), String> {
     let file = compiled(&read(path, "config.json"), case, parallel, dtype)?;
     let mut program = file.program.clone().ok_or("no program")?;
     assign_buffers(&file.model, &mut program, None);
     let mut executor = Executor::load(&file.model, &program, &Options::default()).map_err(|why| why.to_string())?;
-    let before = stored.kind("before/");
-    let own = executor.export_params().map_err(|why| why.to_string())?;
-    if !own.keys().eq(before.keys()) {
-        return Err(format!("has the parameters {:?}, not {:?}", own.keys(), before.keys()));
-    }
-    executor.import_params(before).map_err(|why| why.to_string())?;
+    let config = from_config(&read(path, "config.json")).map_err(|why| why.to_string())?;
+    let weights = Weights::open(&path.join(hub), &config, case.seq).map_err(|why| why.to_string())?;
+    Arc::new(weights).load(&mut executor).map_err(|why| why.to_string())?;
     Ok((executor, file))
 }
 
 /// How far a run in bf16 is off: losses, in distances of PyTorch's.
-fn run_bf16(path: &Path, case: &Case, stored: &Stored, parallel: &str) -> Result<f64, String> {
-    let (mut executor, file) = executor(path, case, stored, parallel, DType::BF16)?;
+fn run_bf16(path: &Path, case: &Case, stored: &Stored, (parallel, is_exported): (&str, bool)) -> Result<f64, String> {
+    if is_exported && parallel.is_empty() {
+        for (dtype, hub) in [(DType::BF16, "hub-bf16"), (DType::F16, "hub-f16")] {
+            let (mut executor, _) = executor(path, case, parallel, (dtype, hub))?;
+            exported(path, &mut executor, &format!("exported-first{}", &hub[3..]), 0)?;
+        }
+    }
+    let (mut executor, file) = executor(path, case, parallel, (DType::BF16, "hub"))?;
     let (mut distance, mut worst) = (0.0_f64, 0.0_f64);
     for (step, (exact, rounded)) in case.losses.iter().zip(&case.losses_bf16).enumerate() {
         let output = executor.step(input(&file.model, case, stored, step)).map_err(|why| why.to_string())?;
@@ -161,8 +180,17 @@ fn run_bf16(path: &Path, case: &Case, stored: &Stored, parallel: &str) -> Result
 }
 
 /// How far a run in f32 is off: losses, norms, gradients, parameters, losses after these were compared.
-fn run(path: &Path, case: &Case, stored: &Stored, parallel: &str) -> Result<[f64; 5], String> {
-    let (mut executor, file) = executor(path, case, stored, parallel, DType::F32)?;
+fn run(
+    path: &Path,
+    case: &Case,
+    stored: &Stored,
+    (parallel, exports): (&str, Option<usize>),
+) -> Result<[f64; 5], String> {
+    let (mut executor, file) = executor(path, case, parallel, (DType::F32, "hub"))?;
+    if exports == Some(0) {
+        exported(path, &mut executor, "exported-first", 0)?;
+    }
+    let config = read(path, "config.json");
     let mut off = [0.0_f64; 5];
     for (step, (loss, norm)) in case.losses.iter().zip(&case.norms).enumerate() {
         let output = executor.step(input(&file.model, case, stored, step)).map_err(|why| why.to_string())?;
@@ -179,15 +207,37 @@ fn run(path: &Path, case: &Case, stored: &Stored, parallel: &str) -> Result<[f64
             off[2] = tensors(
                 "the gradient",
                 &executor.gradients().map_err(|why| why.to_string())?,
-                &stored.kind("gradient/"),
+                &stored.kind("gradient", &config, case.seq),
             )?;
         }
         if step + 1 == case.compared {
             let params = executor.export_params().map_err(|why| why.to_string())?;
-            off[3] = tensors("the parameter", &params, &stored.kind("after/"))?;
+            off[3] = tensors("the parameter", &params, &stored.kind("after", &config, case.seq))?;
         }
     }
+    if let Some(number) = exports {
+        let name = format!("exported-trained-{number}");
+        exported(path, &mut executor, &name, case.steps as u64)?;
+        let output = executor.step(input(&file.model, case, stored, case.steps)).map_err(|why| why.to_string())?;
+        let record = json!({"step": case.steps, "loss": output.loss});
+        fs::write(path.join(name + ".json"), record.to_string()).map_err(|why| why.to_string())?;
+    }
     Ok(off)
+}
+
+/// Saves a checkpoint and exports it into a folder of a case.
+fn exported(path: &Path, executor: &mut Executor, name: &str, step: u64) -> Result<(), String> {
+    let config: Map<String, Value> = serde_json::from_str(&read(path, "config.json")).expect("an object");
+    let position =
+        Position { step, skipped: 0, loss_scale: None, consumed_samples: 0, epoch: 0, shuffle_seed: 0, rng_key: 0 };
+    let run = path.join(format!("run-{name}"));
+    fs::create_dir_all(&run).map_err(|why| why.to_string())?;
+    let origin = Origin { config, folder: None };
+    let order = Save { run: &run, position, fixed: &json!({}), origin: Some(&origin), keep_last: 1 };
+    let checkpoint = save(executor, &order).map_err(|why| why.to_string())?;
+    let out = path.join(name);
+    let order = Export { checkpoint: &checkpoint, out: &out, format: None, max_shard: 20_000, model: None };
+    export(&order).map(drop).map_err(|why| why.to_string())
 }
 
 fn compiled(config: &str, case: &Case, parallel: &str, dtype: DType) -> Result<File, String> {

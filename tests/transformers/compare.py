@@ -1,8 +1,9 @@
 """Compares losses, gradients and updates with those of transformers on PyTorch, family by family and layout by layout.
 
 Small models of the real classes get random weights and train twenty steps, in f32 and again in bf16 with f32 copies of the
-weights. Their configurations, weights, tokens and results go to a folder, and the test `tests/transformers.rs` runs the same from there on ten layouts each. The table of keys is held
-against the real classes, too. Nothing is downloaded.
+weights. The classes save them; tokens and results go next to them, and the test `tests/transformers.rs` reads the saved weights
+and runs the same on ten layouts each. It exports its weights before and after the steps, and the classes load these: they must be
+the same to the bit, and have the same losses. The table of keys is held against the real classes, too. Nothing is downloaded.
 
     python3 -m pip install -r tests/transformers/requirements.txt
     python3 tests/transformers/compare.py
@@ -23,8 +24,8 @@ from safetensors.torch import save_file
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, logging
 
 import cases
+import exports
 import table
-import weights
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SEQUENCES, SEQ, STEPS, LR = 8, 16, 20, 3e-3
@@ -80,13 +81,16 @@ def trained(model, precision=torch.float32):
     optimizer = torch.optim.AdamW(groups, lr=LR, betas=betas, eps=ADAMW["eps"])
     generator = torch.Generator().manual_seed(1)
     losses, norms, first, after, tokens = [], [], {}, {}, {}
-    for step in range(STEPS):
+    for step in range(STEPS + 1):
         ids = torch.randint(0, model.config.vocab_size, (SEQUENCES, SEQ + 1), generator=generator)
         inputs, labels = ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
         # Samples differ in how many labels count.
         for row in range(SEQUENCES):
             labels[row, : row % 4] = -1
         tokens[f"tok.{step}"], tokens[f"lab.{step}"] = inputs.int(), labels.int()
+        if step == STEPS:
+            # Those with which exported weights are compared.
+            break
         logits = model(input_ids=inputs, use_cache=False).logits.float()
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten().long(), ignore_index=-1)
         model.zero_grad()
@@ -135,16 +139,12 @@ def snapshot(model):
 
 def write(folder, name, family, options):
     model, (losses, norms, gradients, after, tokens) = steady(name, family, options)
-    before = snapshot(model)
-    losses_bf16 = trained(model, torch.bfloat16)[0]
+    losses_bf16 = trained(copy.deepcopy(model), torch.bfloat16)[0]
     tensors = dict(tokens)
-    for kind, of in [("before", before), ("after", after), ("gradient", with_buffers(gradients, before))]:
-        named = weights.renamed(model.config, of, kind == "gradient")
-        tensors.update({f"{kind}/{key}": tensor for key, tensor in named.items()})
-    for key in [key for key in tensors if key.startswith("gradient/") and key.endswith("router_bias")]:
-        del tensors[key]
-    layouts = cases.EXPERTS if any(key.endswith(".router") for key in tensors) else cases.DENSE
-    record = dict(sequences=SEQUENCES, seq=SEQ, compared=COMPARED, lr=LR, optimizer=ADAMW, configs=layouts)
+    for kind, of in [("after", after), ("gradient", gradients)]:
+        tensors.update({f"{kind}/{key}": tensor for key, tensor in of.items()})
+    layouts = cases.EXPERTS if any(".experts." in key for key in after) else cases.DENSE
+    record = dict(sequences=SEQUENCES, seq=SEQ, steps=STEPS, compared=COMPARED, lr=LR, optimizer=ADAMW, configs=layouts)
     record.update(losses=losses, norms=norms, losses_bf16=losses_bf16)
     for suffix, config in configs(name, model.config):
         path = os.path.join(folder, name + suffix)
@@ -153,12 +153,13 @@ def write(folder, name, family, options):
             json.dump(config, file)
         with open(os.path.join(path, "case.json"), "w") as file:
             json.dump(record, file)
+        for kind, dtype in [("hub", torch.float32), ("hub-bf16", torch.bfloat16), ("hub-f16", torch.float16)]:
+            # Small files, so that most models have several.
+            saved = copy.deepcopy(model).to(dtype)
+            saved.save_pretrained(os.path.join(path, kind), max_shard_size="20KB" if dtype == torch.float32 else "1GB")
+            with open(os.path.join(path, kind, "config.json"), "w") as file:
+                json.dump(dict(config, dtype=str(dtype).removeprefix("torch.")), file)
         save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, os.path.join(path, "tensors.safetensors"))
-
-
-def with_buffers(gradients, before):
-    """Names that the mapping looks for, though they have no gradient."""
-    return {**{key: tensor for key, tensor in before.items() if key not in gradients}, **gradients}
 
 
 def configs(name, config):
@@ -197,6 +198,7 @@ def main():
         print(f"{len(os.listdir(folder))} cases written", flush=True)
         command = ["cargo", "test", "--locked", "--test", "transformers", "--", "--ignored", "--nocapture"]
         run = subprocess.run(command, cwd=ROOT, env=dict(os.environ, MESHWRIGHT_TRANSFORMERS=folder))
+        wrong = wrong + exports.check(folder)
     sys.exit(1 if wrong or run.returncode else 0)
 
 

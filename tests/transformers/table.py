@@ -13,7 +13,7 @@ OTHER_DEFAULTS = {
     ("deepseek_v3", "num_key_value_heads"): "latent attention takes no count but that of query heads",
 }
 
-# Keys that change the order of elements in weights; `weights.py` undoes it, and the comparison has both values.
+# Keys that change the order of elements in weights; reading undoes it, and the comparison has both values.
 ORDER = {"rope_interleave"}
 
 # The keys of bases of rotary frequencies that have another name.
