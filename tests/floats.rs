@@ -97,8 +97,8 @@ proptest! {
         let position = Position { step: 1, skipped: 0, loss_scale: None, consumed_samples: 8, epoch: 0, shuffle_seed: 7, rng_key: 7 };
         let fixed = json!({ "model": { "rope_scaling": { "Yarn": { "factor": 0.5 } } }, "all": numbers });
         let (schema, version) = (runtime::checkpoint::SCHEMA.to_string(), "0".to_string());
-        let (files, parameters) = (Vec::new(), Default::default());
-        same_in_json(&Manifest { schema, version, position, fixed, files, parameters }, &numbers);
+        let (origin, files, parameters) = (None, Vec::new(), Default::default());
+        same_in_json(&Manifest { schema, version, position, fixed, origin, files, parameters }, &numbers);
     }
 
     #[test]

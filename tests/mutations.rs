@@ -50,6 +50,8 @@
 mod compare;
 #[path = "mutations/edit.rs"]
 mod edit;
+#[path = "meshes/processes.rs"]
+mod processes;
 #[path = "meshes/record.rs"]
 mod record;
 #[path = "mutations/right.rs"]
