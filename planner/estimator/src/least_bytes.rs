@@ -2,7 +2,7 @@
 //! fits.
 
 use super::blocks::Blocks;
-use super::memory::{fullest_device, states, within};
+use super::memory::{fullest_device, moving_layers, states, within};
 use super::ordered_stages::OrderedStages;
 use super::pipeline::ScheduledPipeline;
 use super::quantities::{BlockPeak, TpReductions};
@@ -39,6 +39,11 @@ impl Relaxation<'_> {
         let inner = within(one, BlockPeak::default(), 0.0, 0.0, gathers(replicas), self.platform);
         let messages = if self.parallel.pp > 1 { 4.0 * fast.boundary } else { 0.0 };
         let needed = states.total() + held + saved - replaced + inner + messages + facts.workspace;
+        let elements = fast.elements() * layers;
+        let layer = fast.elements().total();
+        let all = self.average_elements().total() * self.parallel.pp as f64;
+        let update = moving_layers([layer, all - layer * runs as f64], &states, elements, self.platform);
+        let needed = needed.max(states.total() + update);
         needed * facts.reserve + facts.context + communicators(self.parallel, self.platform)
     }
 

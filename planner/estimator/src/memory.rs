@@ -112,8 +112,7 @@ impl OrderedStages<'_> {
         let before = facts.context + communicators(parallel, platform);
         let before_update = states.total() + activations + logits + buffers;
         let update = updating(elements, replicas, platform.recipe) + replicas.sums_apart(elements);
-        let moved = if facts.updates_on_host { 0.0 } else { states.host };
-        let update = update + moving(&own().collect::<Vec<_>>(), moved, elements);
+        let update = update + moving(&own().collect::<Vec<_>>(), &states, elements, platform);
         let needed = before_update.max(states.total() + update);
         let buffers = buffers + needed - before_update;
         // Tensors are held only while there is free memory; without it the CPU waits for the device.
@@ -141,15 +140,29 @@ impl OrderedStages<'_> {
 /// the next come and those of the one before leave.
 const MOVING: f64 = 3.0;
 
-/// Bytes of states on the device during the update, of `host` bytes of all blocks in host memory.
-fn moving(own: &[&StageCost], host: f64, elements: SplitByExperts) -> f64 {
-    if host == 0.0 {
-        return 0.0;
-    }
+/// Bytes of states on the device during the update, of those of all blocks in host memory.
+fn moving(own: &[&StageCost], states: &ModelStates, elements: SplitByExperts, platform: &Platform<'_>) -> f64 {
     let most = |of: fn(&StageCost) -> BlockPeak| own.iter().map(|load| of(load).elements).fold(0.0, f64::max);
     let (layer, end) = (most(|load| load.layer), most(|load| load.end));
-    let at_once = (MOVING * layer).max(end + (MOVING - 1.0) * layer);
-    host * (at_once / elements.total()).min(1.0)
+    moving_with((MOVING * layer).max(end + (MOVING - 1.0) * layer), states, elements, platform)
+}
+
+/// Lower bound on these bytes, on a rank with layers of `layer` elements: it has their `states`, and at most `others` further
+/// elements.
+pub(super) fn moving_layers(
+    [layer, others]: [f64; 2],
+    states: &ModelStates,
+    elements: SplitByExperts,
+    platform: &Platform<'_>,
+) -> f64 {
+    let share = elements.total() / (elements.total() + others.max(0.0));
+    share * moving_with(MOVING * layer, states, elements, platform)
+}
+
+/// These bytes if the states of so many elements are on the device at once; none where the host updates.
+fn moving_with(at_once: f64, states: &ModelStates, elements: SplitByExperts, platform: &Platform<'_>) -> f64 {
+    let moves = states.host > 0.0 && !platform.stack.facts.updates_on_host;
+    if moves { states.host * (at_once / elements.total()).min(1.0) } else { 0.0 }
 }
 
 /// Layers whose offloaded activations are on the device at once: one runs while the copy of its neighbour is on its way.

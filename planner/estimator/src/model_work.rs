@@ -2,7 +2,7 @@
 
 use super::blocks::Blocks;
 use super::least_bytes::{communicators, gathers};
-use super::memory::{states, within};
+use super::memory::{moving_layers, states, within};
 use super::quantities::BlockPeak;
 use super::relaxation::StepCost;
 use super::replicas::Replicas;
@@ -117,6 +117,12 @@ impl ModelWork {
         StepCost { seconds, bytes: states(elements, &replicas).total() * facts.reserve + facts.context }
     }
 
+    /// Returns `true` if the hosts of so many devices may hold the optimizer states: each state is stored once.
+    pub fn hosts_hold_states(&self, devices: u64, platform: &Platform<'_>) -> bool {
+        let bytes = self.elements.total() * (platform.recipe.master + platform.recipe.states);
+        platform.cluster.host_memory().is_none_or(|memory| bytes / devices as f64 <= memory)
+    }
+
     /// Seconds of a step in which all devices compute at their full rate.
     fn seconds(&self, devices: u64, sequences: u64, platform: &Platform<'_>) -> f64 {
         let device = &platform.cluster.device;
@@ -143,7 +149,10 @@ impl ModelWork {
         } else {
             (on_a_rank(self.elements, parallel), whole.max(inner))
         };
-        states(elements, &replicas).total() + temporary + platform.stack.facts.workspace
+        let states = states(elements, &replicas);
+        let others = on_a_rank(self.elements, parallel).total() - layer.total() * self.layers as f64;
+        let update = moving_layers([layer.total(), others], &states, elements, platform);
+        states.total() + update.max(temporary + platform.stack.facts.workspace)
     }
 }
 

@@ -89,7 +89,9 @@ fn found_by(
     let all = Subspace { odd: true, ..usual };
     let is_open = |key: &str| !parallel::has_key(&request.pin, key);
     let offload = evaluator.offloads() && is_open("offload");
-    let offload_optimizer = evaluator.offloads_optimizer() && is_open("offload_optimizer");
+    let [_, most] = request.devices();
+    let hosts_hold_states = work.hosts_hold_states(most, &evaluator.platform(most));
+    let offload_optimizer = evaluator.offloads_optimizer() && is_open("offload_optimizer") && hosts_hold_states;
     let found = scope.search(all, !(offload || offload_optimizer))?;
     if !(offload || offload_optimizer) || !found.best.is_empty() || !found.search.proved_optimal {
         return Ok(found);
