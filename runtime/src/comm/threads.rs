@@ -5,10 +5,8 @@
 //! Threads meet on the host. Where memories are those of a device, to have read is to have given the device the work that reads: a
 //! thread waits until its peers have given theirs, and events order the rest.
 //!
-//! Peers may be threads of other processes. What a rank reads of them has come into a staging memory before it reads ([`Crossing`]), by
+//! Peers may be threads of other processes. What a rank reads of them has come into a staging memory before it reads (`Crossing`), by
 //! the courier of its process. So a rank's work is the same wherever its peers are, and so is the order of every sum.
-//!
-//! [`Crossing`]: super::crossing::Crossing
 
 use super::channel::{Channel, ChannelEnd};
 use super::courier::{Courier, FIRST_LANE, Limits};
