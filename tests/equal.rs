@@ -35,7 +35,7 @@ fn number(variable: &str, default: u64) -> u64 {
 
 #[test]
 fn compiled_programs_equal_the_reference() {
-    let (first, cases) = (number("MESHWRIGHT_FIRST", 0), number("MESHWRIGHT_CASES", 300));
+    let (first, cases) = (number("MESHWRIGHT_FIRST", 0), number("MESHWRIGHT_CASES", 560));
     let (mut failed, mut ill_conditioned) = (Vec::new(), 0);
     let mut coverage = coverage::Coverage::default();
     for seed in first..first + cases {
