@@ -393,6 +393,14 @@ catalogue! {
         "All devices are threads of one process and share its memory: parameters, gradients, optimizer state and activations of all ranks, and the text. The limit is the free memory of the machine or the limit of the process (ulimit, cgroups). Other commands report this error when an allocation fails.";
         "TrainRequest { model: \"llama2-7b\".into(), parallel: \"dp=512\".into(), global_batch: 512, ..training() };";
         "Use a smaller model, sequence or micro-batch, or fewer data-parallel ranks.";
+    711 TokensDamaged "damaged token file":
+        "A tokenised data set is not as its own records say: a file is shorter than its index, an index does not ascend, or a header is that of another format.";
+        "let cut = &index[..index.len() - 8]; // an index that ends early";
+        "Write the files again with `meshwright tokenize`, or copy them again from where they are complete.";
+    712 TokenOutOfRange "token outside of the vocabulary":
+        "An id of the data is not below the vocabulary of the model, so no row of the embedding belongs to it. The message names the document.";
+        "let ids = [1, 2, 60_000]; // of a vocabulary of 512";
+        "Train with the model of the tokenizer that wrote the data, or tokenise the text again.";
     720 CheckpointMissing "checkpoint not found":
         "The path given with --resume is neither a checkpoint nor the folder of a run with a checkpoint. A run writes checkpoints only with --save-every.";
         "meshwright train tiny-gpt2 --data text --valid-fraction 0.3 --seq 16 --resume";

@@ -3,7 +3,7 @@
 use crate::backends::cuda;
 use crate::checkpoint;
 use crate::comm::RankFailure;
-use crate::data::DataError;
+use crate::data::{DataError, Role};
 use crate::exec::Error;
 use ir::catalogue::Code;
 use ir::diag::Coded;
@@ -15,6 +15,8 @@ impl Coded for DataError {
             DataError::EmptyFolder { .. } | DataError::NoText { .. } => Code::DataEmpty,
             DataError::TooLittle { .. } => Code::DataTooSmall,
             DataError::TooLarge { .. } => Code::TooLittleMemory,
+            DataError::Damaged { .. } => Code::TokensDamaged,
+            DataError::OutOfRange { .. } => Code::TokenOutOfRange,
             DataError::EmptySequence | DataError::Fraction { .. } => Code::BadOption,
         })
     }
@@ -27,7 +29,12 @@ impl Coded for DataError {
             DataError::EmptyFolder { .. } => "put text files in it",
             DataError::NoText { .. } => "give UTF-8 text",
             DataError::TooLarge { .. } => "name a part of it",
+            DataError::TooLittle { role: Role::HeldOut, tokens: 0, .. } => {
+                "add text; of token files without an index, end documents with --eos, or name others with --valid"
+            }
             DataError::TooLittle { .. } => "add text, shorten the sequence or change the held-out fraction",
+            DataError::Damaged { .. } => "write or copy the files again, or say what they are with --data-format",
+            DataError::OutOfRange { .. } => "train the model whose tokenizer wrote the data",
             DataError::EmptySequence => "ask for a sequence length of at least 1",
             DataError::Fraction { .. } => "0.1 holds out a tenth of the text",
         };

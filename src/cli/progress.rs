@@ -258,10 +258,11 @@ fn head(run: &RunHeader) -> Vec<String> {
         lines.push(format!("weights   {}: {tensors} in {files}, {formats}", weights.folder.display()));
     }
     lines.push(format!(
-        "data      {}: {} documents, {} bytes for training, {} held out",
+        "data      {}: {} documents, {} {} for training, {} held out",
         run.data.display(),
         run.documents,
         count(run.train_tokens as f64),
+        run.unit,
         count(run.valid_tokens as f64)
     ));
     if let Some(bigram) = run.bigram_entropy {

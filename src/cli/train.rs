@@ -1,4 +1,4 @@
-//! `meshwright train`: trains a model on text.
+//! `meshwright train`: trains a model on text or on files of tokens.
 
 use super::auto::AutoFlags;
 use super::parallel::ParallelFlags;
@@ -18,11 +18,11 @@ use std::thread;
 use std::time::Duration;
 use support::units::finite;
 
-/// Train a model on text, on virtual devices: one thread each, in this process
+/// Train a model on text or tokens, on virtual devices: one thread each, in this process
 ///
-/// Tokens are bytes: the vocabulary is the 256 bytes and an end of document. Part of the text is held out. The validation loss
-/// is the mean over the held-out tokens, ends of documents included, in nats. Its baseline is a byte-bigram model on the same
-/// text.
+/// Tokens of text are bytes: the vocabulary is the 256 bytes and an end of document. Files of tokens have those of any tokenizer.
+/// Part of the data is held out. The validation loss is the mean over the held-out tokens, ends of documents included, in nats.
+/// Its baseline is a byte-bigram model on the same text; files of tokens have none.
 #[derive(Args)]
 #[command(
     allow_negative_numbers = true,
@@ -73,10 +73,20 @@ struct Flags {
     #[command(flatten)]
     #[serde(flatten)]
     parallel: ParallelFlags,
-    /// Text file, or folder of text files [default: .]
+    /// Text file, folder of text files, or tokens: a prefix of .bin and .idx (Megatron), a .ds file (datatrove), a .bin file of
+    /// llm.c, or what --data-format says [default: .]
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
-    /// Share of the text to hold out for validation [default: 0.1]
+    /// Form of a file of tokens that does not say it: raw-u16 or raw-u32
+    #[arg(long, value_name = "FORM")]
+    data_format: Option<String>,
+    /// Token that ends a document, in files of tokens without an index of documents [default: one document]
+    #[arg(long, value_name = "ID")]
+    eos: Option<u32>,
+    /// Tokens for validation, instead of a share of the documents of --data
+    #[arg(long, value_name = "PATH")]
+    valid: Option<PathBuf>,
+    /// Share of the text, or of the documents of tokens, to hold out for validation [default: 0.1]
     #[arg(long, value_name = "X", value_parser = finite)]
     valid_fraction: Option<f64>,
     /// Optimizer steps

@@ -1,5 +1,6 @@
 //! Checkpoints of a training run: the checkpoint to resume from, and the settings that must not have changed since.
 
+use super::data::Data;
 use super::outputs::go_on;
 use super::request::TrainRequest;
 use super::run::executor_error;
@@ -8,14 +9,13 @@ use compiler::model_source::ModelSource;
 use ir::catalogue::Code;
 use ir::diag::Coded;
 use runtime::checkpoint::{self, Checkpoint, list, run_of};
-use runtime::data::text::TextData;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 
 /// Returns the options that a resumed run must not change, apart from the seed. A model given as `.ir` text may change
 /// its batch and mesh; its parameters are compared when they are loaded.
-pub(super) fn fixed(request: &TrainRequest, source: &ModelSource, data: &TextData) -> Value {
+pub(super) fn fixed(request: &TrainRequest, source: &ModelSource, data: &Data) -> Value {
     let model = match source {
         ModelSource::Config { config, .. } => json!(config),
         ModelSource::Text { .. } => json!({}),
@@ -23,8 +23,8 @@ pub(super) fn fixed(request: &TrainRequest, source: &ModelSource, data: &TextDat
     json!({
         "model": model,
         "data": {
-            "train_tokens": data.train.tokens(),
-            "valid_tokens": data.valid.tokens(),
+            "train_tokens": data.train().tokens(),
+            "valid_tokens": data.valid().tokens(),
             "crc32": format!("{:08x}", data.checksum()),
         },
         "valid_fraction": request.valid_fraction,

@@ -34,14 +34,22 @@ pub(super) struct Feed {
     pub(super) seq: u64,
     /// The place whose token each place of a sequence gets, if the order of the text is not kept.
     order: Option<Vec<usize>>,
+    /// The tokens that the model knows.
+    pub(super) vocabulary: u64,
 }
 
 impl Feed {
-    /// Reads the model's inputs. On a ring of ranks they go in zig-zag order, if no op depends on the order.
+    /// Reads the model's inputs; the vocabulary must have `least` tokens or more. On a ring of ranks inputs go in zig-zag order,
+    /// if no op depends on the order.
     ///
     /// # Errors
     /// The model has inputs that text does not give, or its vocabulary is too small.
-    pub(super) fn of(model: &Model, parallel: &ParallelConfig, precision: &Precision) -> Result<Feed, Error> {
+    pub(super) fn of(
+        model: &Model,
+        parallel: &ParallelConfig,
+        precision: &Precision,
+        least: u64,
+    ) -> Result<Feed, Error> {
         let shape = model.inputs.first().map(|input| input.ty.dims.iter().map(|dim| dim.size).collect::<Vec<_>>());
         let Some([sequences, seq]) = shape.as_deref() else {
             return Err(not_text("its first input does not have the shape [sequences, tokens]".into()));
@@ -57,8 +65,9 @@ impl Feed {
             }
             inputs.push((input.value, *field));
         }
+        let vocabulary = model.dim_of(DimRole::Vocabulary).map_or(u64::MAX, |dim| dim.size);
         match model.dim_of(DimRole::Vocabulary) {
-            Some(dim) if dim.size < VOCAB as u64 => {
+            Some(dim) if dim.size < least => {
                 Err(not_text(format!("its vocabulary is {}, but bytes and an end of document are {VOCAB}", dim.size)))
             }
             _ => {
@@ -66,22 +75,32 @@ impl Feed {
                 let has_blocks = precision.quantisation.is_some_and(|of| matches!(of.scales, Scales::Blocks(_)));
                 let may_turn = is_ring(parallel) && !has_blocks && !depends_on_order(model);
                 let ranks = if may_turn { parallel.cp } else { 1 };
-                Ok(Feed { inputs, sequences, seq, order: zig_zag(seq as usize, ranks as usize) })
+                Ok(Feed { inputs, sequences, seq, order: zig_zag(seq as usize, ranks as usize), vocabulary })
             }
         }
     }
 
     /// Builds the input of a step: micro-batches from sample `first` on. Samples from `end` on are fed, but their
     /// labels are ignored.
-    pub(super) fn step(&self, sampler: &Sampler<'_>, first: u64, microbatches: u32, end: u64) -> StepInput {
+    ///
+    /// # Errors
+    /// The data has a token that the model does not know.
+    pub(super) fn step(
+        &self,
+        sampler: &Sampler<'_>,
+        first: u64,
+        microbatches: u32,
+        end: u64,
+    ) -> Result<StepInput, Error> {
         let fill = |number: u32| {
             let (first, mut batch) = (first + u64::from(number) * self.sequences, Batch::default());
-            sampler.fill(first, self.sequences as usize, &mut batch);
+            sampler.fill(first, self.sequences as usize, &mut batch)?;
             let counted = end.saturating_sub(first).min(self.sequences) * self.seq;
             batch.labels[counted as usize..].fill(-1);
-            batch
+            Ok(batch)
         };
-        self.of_batches((0..microbatches).map(fill))
+        let batches = (0..microbatches).map(fill).collect::<Result<Vec<_>, Error>>()?;
+        Ok(self.of_batches(batches.into_iter()))
     }
 
     /// The numbers of sequences in the order in which they are fed.

@@ -18,6 +18,7 @@
 mod backend;
 mod checkpoint;
 mod comm;
+mod data;
 mod feed;
 mod first_weights;
 mod free;

@@ -1,6 +1,7 @@
 //! From a request to a compiled model, before any data is read.
 
 use super::backend::check_device;
+use super::data::open_tokens;
 use super::feed::Feed;
 use super::first_weights::open as open_weights;
 use super::request::TrainRequest;
@@ -14,6 +15,8 @@ use compiler::precision::precision;
 use cost::CPU;
 use ir::options::{ParallelConfig, PlanOptions};
 use ir::text::File;
+use runtime::data::VOCAB;
+use runtime::data::tokens::TokenData;
 use std::sync::Arc;
 use trace::Trace;
 use weights::Weights;
@@ -28,6 +31,8 @@ pub(super) struct Prepared {
     pub(super) compiled: File,
     pub(super) feed: Feed,
     pub(super) microbatches: u32,
+    /// Tokenised data, if the run reads such.
+    pub(super) tokens: Option<TokenData>,
     /// The weights that the run begins from, if it does not draw them.
     pub(super) weights: Option<Arc<Weights>>,
 }
@@ -41,10 +46,11 @@ pub(super) fn prepare(request: &TrainRequest, source: Option<ModelSource>) -> Re
     check_device(&request.backend)?;
     let parallel = request.parallel()?;
     let source = source.map_or_else(|| ModelSource::open(&request.model), Ok)?;
+    let tokens = open_tokens(&request)?;
     let precision = precision(&request.precision)?;
     let file = open(&source, &parallel, request.seq, precision.dtype)?;
     precision.check(&file.model, &request.precision)?;
-    let feed = Feed::of(&file.model, &parallel, &precision)?;
+    let feed = Feed::of(&file.model, &parallel, &precision, if tokens.is_some() { 0 } else { VOCAB as u64 })?;
     request.seq = feed.seq;
     let weights = open_weights(&request, &source)?;
     let microbatches = microbatches(request.global_batch, feed.sequences)?;
@@ -57,7 +63,7 @@ pub(super) fn prepare(request: &TrainRequest, source: Option<ModelSource>) -> Re
         stop_after: None,
     };
     let compiled = compile(&source, file, &order, &mut |_, _| {})?;
-    Ok(Prepared { request, source, parallel, compiled, feed, microbatches, weights })
+    Ok(Prepared { request, source, parallel, compiled, feed, microbatches, tokens, weights })
 }
 
 /// Predicts a step of a training run, without data and without running it. Returns the prediction and the trace of the

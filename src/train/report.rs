@@ -126,6 +126,8 @@ pub struct RunHeader {
     pub train_tokens: u64,
     /// Number of held-out tokens.
     pub valid_tokens: u64,
+    /// The name of a token, in the plural: `bytes`, or `tokens` of tokenised data.
+    pub unit: &'static str,
     /// Baseline: cross-entropy of a held-out byte given the byte before it, in nats, by counts of the training part.
     pub bigram_entropy: Option<f64>,
 }

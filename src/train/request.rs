@@ -37,8 +37,17 @@ pub struct TrainRequest {
     /// Pipeline schedule; overrides `mesh`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule: Option<String>,
-    /// Path of a text file, or of a folder of text files.
+    /// Path of a text file, of a folder of text files, or of tokenised data: a prefix of `.bin` and `.idx`, or a file.
     pub data: PathBuf,
+    /// Form of tokenised data that does not say it: `raw-u16` or `raw-u32`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data_format: Option<String>,
+    /// The token that ends a document, in forms that have no index of documents.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub eos: Option<u32>,
+    /// Tokenised data for validation, instead of a part of `data`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub valid: Option<PathBuf>,
     /// Share of the bytes that is held out.
     pub valid_fraction: f64,
     /// Number of optimizer steps.
@@ -126,6 +135,9 @@ impl Default for TrainRequest {
             zero: None,
             schedule: None,
             data: ".".into(),
+            data_format: None,
+            eos: None,
+            valid: None,
             valid_fraction: DEFAULT_VALID_FRACTION,
             steps: 400,
             seq: DEFAULT_SEQ,
@@ -245,7 +257,7 @@ impl TrainRequest {
         if self.min_lr.is_some_and(|floor| floor > self.lr) {
             return Err(option(format!("`min_lr` is {}, above `lr` = {}", self.min_lr.unwrap_or(0.0), self.lr)));
         }
-        if self.valid_fraction <= 0.0 {
+        if self.valid_fraction <= 0.0 && self.valid.is_none() {
             return Err(option(format!("`valid_fraction` is {}: nothing would be held out", self.valid_fraction))
                 .help("0.1 holds out a tenth of the text"));
         }

@@ -3,6 +3,7 @@
 use super::backend::{Place, no_gpu};
 use super::checkpoint::{find, fixed, is_in, refused};
 use super::comm::Comm;
+use super::data::Data;
 use super::feed::Feed;
 use super::first_weights::{FirstWeights, origin};
 use super::lock::Lock;
@@ -26,9 +27,7 @@ use ir::staged::{Stage, Staged};
 use ir::text::File;
 use ir::verify;
 use runtime::checkpoint::{Origin, Position, Save, save};
-use runtime::data::bigram::bigram_entropy;
 use runtime::data::sampler::Sampler;
-use runtime::data::text::TextData;
 use runtime::exec::{self, Executor, Options, Platform, SharedGpu, StepOutput};
 use runtime::loss_scale::LossScale;
 use runtime::memory::run_has_begun;
@@ -95,12 +94,12 @@ fn run_on<P: Platform>(
     platform: P,
     place: Place,
 ) -> Result<TrainReport, Error> {
-    let Prepared { request, source, parallel, compiled, feed, microbatches, weights } = prepared;
+    let Prepared { request, source, parallel, compiled, feed, microbatches, tokens, weights } = prepared;
     let memory = check(&compiled, &place)?;
-    let data = TextData::load(&request.data, request.valid_fraction, memory.left)?;
+    let data = Data::load(&request, tokens, memory.left)?;
     let samplers = Samplers {
-        train: Sampler::new(&data.train, feed.seq as usize, request.seed)?,
-        valid: Sampler::in_order(&data.valid, feed.seq as usize)?,
+        train: Sampler::new(data.train(), feed.seq as usize, request.seed)?.within(feed.vocabulary),
+        valid: Sampler::in_order(data.valid(), feed.seq as usize)?.within(feed.vocabulary),
     };
     let fixed = fixed(&request, &source, &data);
     // Of several processes the first one alone writes what is not a rank's, and verifies what it resumes from.
@@ -244,7 +243,7 @@ impl<P: Platform> TrainingRun<'_, P> {
     fn step(&mut self, step: u64) -> Result<StepRecord, Error> {
         let clock = Instant::now();
         let lr = self.request.learning_rate().at(step - 1);
-        let mut input = self.feed.step(&self.samplers.train, self.samples, self.microbatches, u64::MAX);
+        let mut input = self.feed.step(&self.samplers.train, self.samples, self.microbatches, u64::MAX)?;
         self.samples += self.request.global_batch;
         (input.lr, input.step, input.update) = (lr as f32, step, step - self.skipped);
         input.loss_scale = self.loss_scale.map_or(1.0, LossScale::factor);
@@ -349,7 +348,7 @@ impl<P: Platform> TrainingRun<'_, P> {
         for number in 0..batches {
             self.heed(step, progress)?;
             let input =
-                self.feed.step(&self.samplers.valid, number * all / batches * batch, self.microbatches, windows);
+                self.feed.step(&self.samplers.valid, number * all / batches * batch, self.microbatches, windows)?;
             let valid = input.valid_tokens;
             self.executor.give_word(reason_to_end(progress));
             let output = self.executor.eval(input).map_err(executor_error)?;
@@ -430,7 +429,7 @@ fn header(
     request: &TrainRequest,
     parallel: ParallelConfig,
     compiled: &File,
-    data: &TextData,
+    data: &Data,
     feed: &Feed,
     microbatches: u32,
 ) -> RunHeader {
@@ -456,10 +455,11 @@ fn header(
         resumed: None,
         weights: None,
         data: request.data.clone(),
-        documents: data.documents as u64,
-        train_tokens: data.train.tokens() as u64,
-        valid_tokens: data.valid.tokens() as u64,
-        bigram_entropy: bigram_entropy(&data.train, &data.valid),
+        documents: data.documents(),
+        train_tokens: data.train().tokens() as u64,
+        valid_tokens: data.valid().tokens() as u64,
+        unit: data.unit(),
+        bigram_entropy: data.bigram_entropy(),
     }
 }
 

@@ -19,6 +19,10 @@ use runtime::backends::cuda::device::Device;
 use runtime::checkpoint::{Position, Save, save};
 use runtime::comm::threads::Fabric;
 use runtime::comm::{HostMemory, Parking, WaitReason};
+use runtime::data::DataError;
+use runtime::data::sampler::{Batch, Sampler};
+use runtime::data::tokens::TokenData;
+use runtime::data::tokens::write::TokenWriter;
 use runtime::exec::{Executor, Options, StepInput};
 use runtime::metrics::{EvalRecord, StepRecord};
 use std::path::Path;
@@ -53,6 +57,8 @@ pub(crate) const CALLS: &[Call] = &[
     call(Code::RunInUse, run_in_use),
     call(Code::RunEnded, run_ended),
     call(Code::NoGpu, no_gpu),
+    call(Code::TokensDamaged, tokens_damaged),
+    call(Code::TokenOutOfRange, token_out_of_range),
     call(Code::WeightsMismatch, weights_mismatch),
     call(Code::WeightsFormat, weights_format),
     #[cfg(target_os = "linux")]
@@ -230,6 +236,42 @@ fn run_ended() -> Option<Code> {
     let checkpoints = runtime::checkpoint::list(&out).unwrap();
     std::fs::remove_dir_all(&out).unwrap();
     code.filter(|_| checkpoints.len() == 1 && checkpoints[0].0 == 1)
+}
+
+/// The folder of a data set of one document, whose index is changed.
+fn token_data(name: &str, ids: &[u32], change: fn(&[u8]) -> &[u8]) -> std::path::PathBuf {
+    let folder = std::env::temp_dir().join(format!("meshwright-tokens-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut writer = TokenWriter::new(std::fs::File::create(folder.join("data.bin")).unwrap(), 65_000);
+    writer.document(ids).unwrap();
+    let mut index = Vec::new();
+    writer.finish(&mut index).unwrap();
+    std::fs::write(folder.join("data.idx"), change(&index)).unwrap();
+    folder
+}
+
+/// The code with which the first sequence of a data set is refused, for a vocabulary of 512.
+fn refused_tokens(folder: &Path) -> Option<Code> {
+    let prefix = folder.join("data");
+    let open = || {
+        let data = TokenData::open(&prefix, Some(&prefix), (None, None), 0.1)?.unwrap();
+        Sampler::new(&data.train, 2, 0)?.within(512).fill(0, 1, &mut Batch::default())
+    };
+    let refused: Option<DataError> = open().err();
+    std::fs::remove_dir_all(folder).unwrap();
+    refused?.code()
+}
+
+fn tokens_damaged() -> Option<Code> {
+    refused_tokens(&token_data("cut", &[1, 2, 3], |index| {
+        let cut = &index[..index.len() - 8]; // an index that ends early
+        cut
+    }))
+}
+
+fn token_out_of_range() -> Option<Code> {
+    let ids = [1, 2, 60_000]; // of a vocabulary of 512
+    refused_tokens(&token_data("range", &ids, |index| index))
 }
 
 /// The code with which a folder of weights is refused that has one tensor.

@@ -36,7 +36,7 @@ pub(crate) fn valid(micro: &Micro) -> u64 {
 
 fn micro(sampler: &Sampler<'_>, first: u64, sequences: u64) -> Micro {
     let mut batch = Batch::default();
-    sampler.fill(first, sequences as usize, &mut batch);
+    sampler.fill(first, sequences as usize, &mut batch).expect("all bytes are tokens");
     for row in 0..sequences {
         let start = (row * SEQ) as usize;
         split(first + row, start..start + SEQ as usize, &mut batch);

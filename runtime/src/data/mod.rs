@@ -7,6 +7,7 @@
 pub mod bigram;
 pub mod sampler;
 pub mod text;
+pub mod tokens;
 mod zig_zag;
 
 pub use zig_zag::zig_zag;
@@ -184,6 +185,26 @@ pub enum DataError {
         bytes: u64,
         /// The bytes that the process may still take.
         free: u64,
+    },
+    /// A file of tokens is not as its own records say.
+    #[error("{} {why}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The fault, as a predicate.
+        why: String,
+    },
+    /// An id is not below the vocabulary.
+    #[error("document {document} of {} has the id {id}, but the model has {vocabulary} tokens", path.display())]
+    OutOfRange {
+        /// The file.
+        path: PathBuf,
+        /// The number of the document, from 0.
+        document: u64,
+        /// The id.
+        id: u32,
+        /// The vocabulary of the model.
+        vocabulary: u64,
     },
     /// A part is shorter than one sequence and its last label.
     #[error(

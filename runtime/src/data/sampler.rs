@@ -1,7 +1,9 @@
 //! Tokens to batches. Sample `i` of a run is a pure function of (data, sequence length, seed, `i`). The number of consumed
 //! samples is therefore the complete state, and a resumed run continues exactly.
 
-use super::{DataError, Part, mix};
+use super::tokens::TokenPart;
+use super::{DataError, Part, Role, mix};
+use std::path::Path;
 
 /// Sequences of one length, packed one after the other; every field holds `sequences * seq` numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,14 +32,91 @@ impl Batch {
     }
 }
 
+/// Ids are below: they are numbers of 32 bits with a sign, and a label of -1 is none.
+const MOST_IDS: u64 = 1 << 31;
+
+/// A side of the data: bytes of text, or ids of files.
+#[derive(Clone, Copy)]
+pub enum Stream<'a> {
+    /// Text.
+    Bytes(&'a Part),
+    /// Tokenised data.
+    Tokens(&'a TokenPart),
+}
+
+impl<'a> From<&'a Part> for Stream<'a> {
+    fn from(part: &'a Part) -> Self {
+        Stream::Bytes(part)
+    }
+}
+
+impl<'a> From<&'a TokenPart> for Stream<'a> {
+    fn from(part: &'a TokenPart) -> Self {
+        Stream::Tokens(part)
+    }
+}
+
+impl Stream<'_> {
+    /// How many tokens it has.
+    pub fn tokens(self) -> usize {
+        match self {
+            Stream::Bytes(part) => part.tokens,
+            Stream::Tokens(part) => part.tokens(),
+        }
+    }
+
+    fn role(self) -> Role {
+        match self {
+            Stream::Bytes(part) => part.role,
+            Stream::Tokens(part) => part.role(),
+        }
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Stream::Bytes(part) => &part.path,
+            Stream::Tokens(part) => part.path(),
+        }
+    }
+
+    /// Number of the segment that holds the token at `at`.
+    fn segment_of(self, at: usize) -> usize {
+        match self {
+            Stream::Bytes(part) => part.segment_of(at),
+            Stream::Tokens(part) => part.segment_of(at),
+        }
+    }
+
+    /// The first token of a segment, and how many it has.
+    fn segment(self, number: usize) -> (usize, usize) {
+        match self {
+            Stream::Bytes(part) => {
+                let segment = part.segment(number);
+                (segment.start, segment.tokens())
+            }
+            Stream::Tokens(part) => part.segment(number),
+        }
+    }
+
+    /// The token at a place of a segment.
+    fn token(self, number: usize, place: usize) -> Option<u32> {
+        match self {
+            Stream::Bytes(part) => part.segment(number).token(place).map(u32::from),
+            Stream::Tokens(part) => (place < part.segment(number).1).then(|| part.token(number, place)),
+        }
+    }
+}
+
 /// Cuts a part in windows of `seq + 1` tokens, each beginning on the last token of the one before so that every label
 /// is used once, and serves them in some order, epoch after epoch. Up to `seq - 1` tokens at the end are left out.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Sampler<'a> {
-    part: &'a Part,
+    part: Stream<'a>,
     seq: usize,
     windows: u64,
     shuffle: Option<u64>,
+    /// Ids must be below.
+    vocabulary: u64,
 }
 
 impl<'a> Sampler<'a> {
@@ -45,7 +124,7 @@ impl<'a> Sampler<'a> {
     ///
     /// # Errors
     /// [`DataError::EmptySequence`] and [`DataError::TooLittle`].
-    pub fn new(part: &'a Part, seq: usize, seed: u64) -> Result<Self, DataError> {
+    pub fn new(part: impl Into<Stream<'a>>, seq: usize, seed: u64) -> Result<Self, DataError> {
         Ok(Self { shuffle: Some(seed), ..Self::in_order(part, seq)? })
     }
 
@@ -53,15 +132,22 @@ impl<'a> Sampler<'a> {
     ///
     /// # Errors
     /// [`DataError::EmptySequence`] and [`DataError::TooLittle`].
-    pub fn in_order(part: &'a Part, seq: usize) -> Result<Self, DataError> {
+    pub fn in_order(part: impl Into<Stream<'a>>, seq: usize) -> Result<Self, DataError> {
+        let part = part.into();
         if seq == 0 {
             return Err(DataError::EmptySequence);
         }
-        let tokens = part.tokens;
+        let tokens = part.tokens();
         if tokens <= seq {
-            return Err(DataError::TooLittle { path: part.path.clone(), role: part.role, tokens, seq });
+            return Err(DataError::TooLittle { path: part.path().to_path_buf(), role: part.role(), tokens, seq });
         }
-        Ok(Self { part, seq, windows: ((tokens - 1) / seq) as u64, shuffle: None })
+        Ok(Self { part, seq, windows: ((tokens - 1) / seq) as u64, shuffle: None, vocabulary: MOST_IDS })
+    }
+
+    /// The same, where ids that are not below `vocabulary` are an error.
+    #[must_use]
+    pub fn within(self, vocabulary: u64) -> Self {
+        Self { vocabulary: vocabulary.min(MOST_IDS), ..self }
     }
 
     /// Samples per epoch.
@@ -71,11 +157,12 @@ impl<'a> Sampler<'a> {
 
     /// Replaces `batch` by the samples `first_sample .. first_sample + count` of the run. After
     /// [`windows`](Self::windows) samples the next epoch begins.
-    pub fn fill(&self, first_sample: u64, count: usize, batch: &mut Batch) {
+    ///
+    /// # Errors
+    /// [`DataError::OutOfRange`].
+    pub fn fill(&self, first_sample: u64, count: usize, batch: &mut Batch) -> Result<(), DataError> {
         batch.clear();
-        for sample in first_sample..first_sample + count as u64 {
-            self.push(self.window(sample), batch);
-        }
+        (first_sample..first_sample + count as u64).try_for_each(|sample| self.push(self.window(sample), batch))
     }
 
     /// The window that a sample of the run is.
@@ -87,24 +174,34 @@ impl<'a> Sampler<'a> {
         }
     }
 
-    fn push(&self, window: u64, batch: &mut Batch) {
+    fn push(&self, window: u64, batch: &mut Batch) -> Result<(), DataError> {
         let first = window as usize * self.seq;
         let mut place = self.part.segment_of(first);
-        let mut segment = self.part.segment(place);
+        let (mut start, mut tokens) = self.part.segment(place);
         let (mut number, mut position) = (0, 0);
         for at in first..first + self.seq {
-            if at == segment.start + segment.tokens() {
+            if at == start + tokens {
                 place += 1;
-                segment = self.part.segment(place);
+                (start, tokens) = self.part.segment(place);
                 (number, position) = (number + 1, 0);
             }
-            let token = |at: usize| segment.token(at - segment.start).map_or(-1, i32::from);
-            batch.tokens.push(token(at));
-            batch.labels.push(token(at + 1));
+            batch.tokens.push(self.token(place, at - start)?);
+            batch.labels.push(self.token(place, at + 1 - start)?);
             batch.positions.push(position);
             batch.segments.push(number);
             position += 1;
         }
+        Ok(())
+    }
+
+    /// The token at a place of a segment, or -1 behind its last.
+    fn token(&self, segment: usize, place: usize) -> Result<i32, DataError> {
+        let Some(id) = self.part.token(segment, place) else { return Ok(-1) };
+        if u64::from(id) < self.vocabulary {
+            return Ok(id as i32);
+        }
+        let document = if let Stream::Tokens(part) = self.part { part.document(segment) } else { segment as u64 };
+        Err(DataError::OutOfRange { path: self.part.path().to_path_buf(), document, id, vocabulary: self.vocabulary })
     }
 }
 
@@ -150,7 +247,7 @@ mod tests {
         let sampler = Sampler::in_order(&part, 4).unwrap();
         assert_eq!(sampler.windows(), 2);
         let mut batch = Batch::default();
-        sampler.fill(0, 2, &mut batch);
+        sampler.fill(0, 2, &mut batch).unwrap();
         let [a, c, end] = [i32::from(b'a'), i32::from(b'c'), i32::from(END_OF_DOCUMENT)];
         assert_eq!(batch.tokens, [a, a + 1, end, c, c + 1, c + 2, c + 3, c + 4]);
         assert_eq!(batch.labels, [a + 1, end, -1, c + 1, c + 2, c + 3, c + 4, end]);
@@ -164,7 +261,7 @@ mod tests {
         let mut part = Part::new(Role::Training, "test".into(), vec![b"abcd!".to_vec()].into());
         [0..2, 2..4].into_iter().for_each(|run| part.push(0, run));
         let mut batch = Batch::default();
-        Sampler::in_order(&part, 3).unwrap().fill(0, 1, &mut batch);
+        Sampler::in_order(&part, 3).unwrap().fill(0, 1, &mut batch).unwrap();
         assert_eq!(batch.labels, [98, -1, 100]);
         assert_eq!(batch.segments, [0, 0, 1]);
     }
@@ -176,7 +273,7 @@ mod tests {
         assert_eq!(sampler.windows(), 50);
         for epoch in 0..3 {
             let mut batch = Batch::default();
-            sampler.fill(epoch * 50, 50, &mut batch);
+            sampler.fill(epoch * 50, 50, &mut batch).unwrap();
             batch.labels.sort_unstable();
             assert_eq!(batch.labels, (1..200).chain([256]).collect::<Vec<_>>());
         }
@@ -186,10 +283,10 @@ mod tests {
     fn resuming_gives_the_same_samples() {
         let part = numbers(100);
         let (mut whole, mut piece) = (Batch::default(), Batch::default());
-        Sampler::new(&part, 3, 1).unwrap().fill(20, 30, &mut whole);
+        Sampler::new(&part, 3, 1).unwrap().fill(20, 30, &mut whole).unwrap();
         let mut tokens = Vec::new();
         for first in (20..50).step_by(5) {
-            Sampler::new(&part, 3, 1).unwrap().fill(first, 5, &mut piece);
+            Sampler::new(&part, 3, 1).unwrap().fill(first, 5, &mut piece).unwrap();
             tokens.extend_from_slice(&piece.tokens);
         }
         assert_eq!(whole.tokens, tokens);

@@ -19,7 +19,7 @@ const CHUNK: usize = 4096;
 const OUTPUT: &str = "metrics.jsonl";
 
 /// Bytes read to distinguish text from binary.
-const HEAD: u64 = 8192;
+pub const HEAD: u64 = 8192;
 
 /// The text of a file or folder, split for training and validation.
 #[derive(Clone, Debug)]
@@ -104,8 +104,11 @@ fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> DataError + use<> {
     |source| DataError::Unreadable { path, source }
 }
 
-/// The files to consider, sorted by path.
-fn find_files(path: &Path) -> Result<Vec<PathBuf>, DataError> {
+/// The files to consider, sorted by path: a file, or those below a folder but for hidden ones, links, and what a build or a run made.
+///
+/// # Errors
+/// There is none, or a folder cannot be read.
+pub fn find_files(path: &Path) -> Result<Vec<PathBuf>, DataError> {
     let kind = fs::metadata(path).map_err(|source| match source.kind() {
         io::ErrorKind::NotFound => DataError::Missing { path: path.into() },
         _ => unreadable(path)(source),
@@ -160,7 +163,7 @@ fn read(path: &Path, bytes: u64) -> io::Result<Option<Vec<u8>>> {
 }
 
 /// No NUL, and at most a third of the bytes are not UTF-8: the rule of Perl's `-T` (perldoc perlfunc, -X).
-fn is_text(head: &[u8]) -> bool {
+pub fn is_text(head: &[u8]) -> bool {
     let invalid: usize = head.utf8_chunks().map(|chunk| chunk.invalid().len()).sum();
     !head.contains(&0) && invalid * 3 <= head.len()
 }

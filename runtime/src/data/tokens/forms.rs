@@ -1,0 +1,249 @@
+//! The forms of tokenised data, and what can be wrong with their files.
+
+use super::super::DataError;
+use super::file::{Documents, Layout, TokenFile, Width};
+use std::io;
+use std::path::{Path, PathBuf};
+use support::mapped::Mapped;
+
+/// How an index of Megatron's begins.
+pub(super) const MAGIC: &[u8; 9] = b"MMIDIDX\0\0";
+
+/// The bytes of the head of such an index: the magic, version, width, and the numbers of sequences and documents.
+pub(super) const HEAD: usize = 34;
+
+/// The first number of a file of llm.c, and the bytes of its header.
+const LLM_C: (i32, usize) = (20_240_520, 1024);
+
+pub(super) fn open(path: &Path, layout: Option<Layout>, eos: Option<u32>) -> Result<Option<TokenFile>, DataError> {
+    if let Some(layout) = layout {
+        let width = if layout == Layout::Raw16 { Width::Two } else { Width::Four };
+        return raw(path, width, 0, eos).map(Some);
+    }
+    let with = |suffix: &str| {
+        let mut name = path.as_os_str().to_os_string();
+        name.push(suffix);
+        PathBuf::from(name)
+    };
+    let ends = |end: &str| path.extension().is_some_and(|extension| extension == end);
+    if ends("ds") && path.is_file() {
+        return datatrove(path, &with(".index")).map(Some);
+    }
+    let (bin, idx) = match ends("bin") || ends("idx") {
+        true => (path.with_extension("bin"), path.with_extension("idx")),
+        false => (with(".bin"), with(".idx")),
+    };
+    let has = (bin.is_file(), idx.is_file());
+    // Of a prefix, which is no file itself, the one that is missing is named.
+    if has == (true, true) || has != (false, false) && !path.exists() {
+        return megatron(&bin, &idx).map(Some);
+    }
+    if ends("bin") && path.is_file() {
+        return llm_c(path, eos).map(Some);
+    }
+    Ok(None)
+}
+
+fn map(path: &Path) -> Result<Mapped, DataError> {
+    Mapped::open(path).map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => DataError::Missing { path: path.into() },
+        _ => DataError::Unreadable { path: path.into(), source },
+    })
+}
+
+fn damaged(path: &Path, why: impl Into<String>) -> DataError {
+    DataError::Damaged { path: path.into(), why: why.into() }
+}
+
+/// The number of 64 bits at a byte.
+fn number(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+/// Megatron's form: `MMIDIDX`, a version, the width of ids, the number of sequences and of documents; then the length of each
+/// sequence, its first byte, and the first sequence of each document. A sequence counts as a document here.
+fn megatron(bin: &Path, idx: &Path) -> Result<TokenFile, DataError> {
+    let (ids, index) = (map(bin)?, map(idx)?);
+    if !index.starts_with(MAGIC) {
+        return Err(damaged(idx, "is no index of Megatron's: it does not begin with MMIDIDX"));
+    }
+    let head = number(&index, 9).zip(index.get(17)).zip(number(&index, 18).zip(number(&index, 26)));
+    let Some(((version, &code), (count, documents))) = head else {
+        return Err(damaged(idx, format!("is cut off: {} bytes are no head", index.len())));
+    };
+    if version != 1 {
+        return Err(damaged(idx, format!("has the version {version}; only 1 is known")));
+    }
+    let width = match code {
+        8 => Width::Two,
+        4 => Width::Four,
+        _ => return Err(damaged(idx, format!("has ids of type {code}; only 8 (16 bits) and 4 (32 bits) are read"))),
+    };
+    let wanted = u128::from(count) * 12 + u128::from(documents) * 8 + HEAD as u128;
+    if wanted != index.len() as u128 {
+        return Err(damaged(idx, format!("has {} bytes, but {count} sequences need {wanted}", index.len())));
+    }
+    let count = count as usize;
+    let documents = Documents::Megatron { index, lengths: HEAD, pointers: HEAD + 4 * count, count };
+    let file = TokenFile { path: bin.to_path_buf(), ids, first: 0, width, documents };
+    for document in 0..count {
+        let first = file.first_byte(document);
+        if !first.is_multiple_of(width.bytes() as u64) {
+            return Err(damaged(idx, format!("says that document {document} begins at byte {first}, within an id")));
+        }
+        let (start, length) = file.place(document);
+        if start.checked_add(length).is_none_or(|end| end > file.ids()) {
+            let bytes = file.ids.len();
+            return Err(damaged(bin, format!("has {bytes} bytes, and document {document} reaches beyond them")));
+        }
+    }
+    Ok(file)
+}
+
+/// datatrove's form: ids, and in another file the end of each document.
+fn datatrove(ds: &Path, index: &Path) -> Result<TokenFile, DataError> {
+    let (ids, ends) = (map(ds)?, map(index)?);
+    if ends.is_empty() || !ends.len().is_multiple_of(8) {
+        return Err(damaged(index, format!("has {} bytes, which are not whole numbers of 64 bits", ends.len())));
+    }
+    let last = number(&ends, ends.len() - 8).unwrap_or(0);
+    let width = match (last.checked_mul(2), last.checked_mul(4), ids.len() as u64) {
+        (Some(bytes), _, own) if bytes == own => Width::Two,
+        (_, Some(bytes), own) if bytes == own => Width::Four,
+        (.., own) => {
+            return Err(damaged(ds, format!("has {own} bytes, but its index ends at id {last} of 16 or 32 bits")));
+        }
+    };
+    let mut before = 0;
+    for (document, at) in (0..ends.len()).step_by(8).enumerate() {
+        let end = number(&ends, at).unwrap_or(0);
+        if end < before {
+            return Err(damaged(index, format!("does not ascend: document {document} ends at {end}, after {before}")));
+        }
+        before = end;
+    }
+    Ok(TokenFile { path: ds.to_path_buf(), ids, first: 0, width, documents: Documents::Mapped(ends) })
+}
+
+/// llm.c's form: 256 numbers of 32 bits. The second is the version, the third the number of ids.
+fn llm_c(path: &Path, eos: Option<u32>) -> Result<TokenFile, DataError> {
+    let bytes = map(path)?;
+    let word =
+        |at: usize| bytes.get(4 * at..4 * at + 4).map(|word| i32::from_le_bytes(word.try_into().unwrap_or_default()));
+    let (magic, head) = LLM_C;
+    if word(0) != Some(magic) || bytes.len() < head {
+        let why =
+            "has no index next to it, and is no file of llm.c: say what it is with --data-format raw-u16 or raw-u32";
+        return Err(damaged(path, why));
+    }
+    let (version, count) = (word(1).unwrap_or(0), word(2).unwrap_or(0));
+    if version != 1 {
+        return Err(damaged(path, format!("has the version {version} of llm.c; only 1 is known")));
+    }
+    if bytes.len() != head + 2 * count.max(0) as usize {
+        return Err(damaged(path, format!("has {} bytes, but its header counts {count} ids", bytes.len())));
+    }
+    raw(path, Width::Two, head, eos)
+}
+
+/// Ids from a byte on. `eos` ends a document; without it all is one.
+fn raw(path: &Path, width: Width, first: usize, eos: Option<u32>) -> Result<TokenFile, DataError> {
+    let ids = map(path)?;
+    if !(ids.len() - first.min(ids.len())).is_multiple_of(width.bytes()) {
+        return Err(damaged(path, format!("has {} bytes, which are not whole ids of {}", ids.len(), width.bytes())));
+    }
+    let documents = Documents::Ends(Vec::new());
+    let mut file = TokenFile { path: path.to_path_buf(), ids, first, width, documents };
+    let all = file.ids();
+    let mut ends: Vec<u64> = match eos {
+        Some(eos) => (0..all).filter(|&at| file.id(at) == eos).map(|at| at + 1).collect(),
+        None => Vec::new(),
+    };
+    if all > 0 && ends.last() != Some(&all) {
+        ends.push(all);
+    }
+    file.documents = Documents::Ends(ends);
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn ids(file: &TokenFile) -> Vec<Vec<u32>> {
+        (0..file.documents()).map(|number| file.document(number)).collect()
+    }
+
+    fn words<const N: usize>(numbers: &[u64]) -> Vec<u8> {
+        numbers.iter().flat_map(|number| number.to_le_bytes()[..N].to_vec()).collect()
+    }
+
+    /// The index of documents of these lengths.
+    fn index(code: u8, lengths: &[u64], width: u64) -> Vec<u8> {
+        let starts: Vec<u64> = (0..lengths.len()).map(|at| width * lengths[..at].iter().sum::<u64>()).collect();
+        let documents: Vec<u64> = (0..=lengths.len() as u64).collect();
+        let counts = [lengths.len() as u64, documents.len() as u64];
+        let head = [&MAGIC[..], &words::<8>(&[1]), &[code], &words::<8>(&counts)].concat();
+        [head, words::<4>(lengths), words::<8>(&starts), words::<8>(&documents)].concat()
+    }
+
+    #[test]
+    fn all_forms_have_the_same_documents() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let [a, b] = [[5, 6, 0], [7, 0, 0]];
+        let numbers = [5, 6, 0, 7, 0];
+        fs::write(at("m.bin"), words::<2>(&numbers)).unwrap();
+        fs::write(at("m.idx"), index(8, &[3, 2], 2)).unwrap();
+        fs::write(at("w.bin"), words::<4>(&numbers)).unwrap();
+        fs::write(at("w.idx"), index(4, &[3, 2], 4)).unwrap();
+        fs::write(at("d.ds"), words::<4>(&numbers)).unwrap();
+        fs::write(at("d.ds.index"), words::<8>(&[3, 5])).unwrap();
+        let mut head = words::<4>(&[20_240_520, 1, 5]);
+        head.resize(1024, 0);
+        fs::write(at("l.bin"), [head, words::<2>(&numbers)].concat()).unwrap();
+        fs::write(at("r.data"), words::<2>(&numbers)).unwrap();
+        let open = |name: &str, layout| open(&at(name), layout, Some(0)).unwrap().unwrap();
+        let names = [("m", None), ("m.bin", None), ("m.idx", None), ("w", None), ("d.ds", None), ("l.bin", None)];
+        for (name, layout) in names.into_iter().chain([("r.data", Some(Layout::Raw16))]) {
+            assert_eq!(ids(&open(name, layout)), [a[..3].to_vec(), b[..2].to_vec()], "{name}");
+        }
+        assert!(super::open(&at("none"), None, None).unwrap().is_none());
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_file_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let index = index(8, &[3, 2], 2);
+        let cut = &index[..index.len() - 8]; // an index that ends early
+        let (whole, short) = (words::<2>(&[5, 6, 0, 7, 0]), words::<2>(&[5, 6, 0, 7]));
+        let version = [&MAGIC[..], &words::<8>(&[2]), &index[17..]].concat();
+        let float = [&index[..17], &[6], &index[18..]].concat();
+        for (bin, idx, why) in [
+            (&whole, cut, "2 sequences need"),
+            (&whole, &index[..20], "is cut off"),
+            (&short, &index[..], "document 1 reaches beyond"),
+            (&whole, b"text", "does not begin with MMIDIDX"),
+            (&whole, &version, "the version 2"),
+            (&whole, &float, "ids of type 6"),
+        ] {
+            fs::write(at("m.bin"), bin).unwrap();
+            fs::write(at("m.idx"), idx).unwrap();
+            let error = open(&at("m"), None, None).err().unwrap();
+            assert!(matches!(&error, DataError::Damaged { .. }) && error.to_string().contains(why), "{error}");
+        }
+        fs::write(at("d.ds"), &whole).unwrap();
+        for (ends, why) in [(&[3, 4][..], "ends at id 4"), (&[6, 5], "does not ascend"), (&[], "0 bytes")] {
+            fs::write(at("d.ds.index"), words::<8>(ends)).unwrap();
+            let error = open(&at("d.ds"), None, None).err().unwrap();
+            assert!(error.to_string().contains(why), "{error}");
+        }
+        fs::write(at("odd.bin"), b"odd").unwrap();
+        let error = open(&at("odd.bin"), None, None).err().unwrap();
+        assert!(error.to_string().contains("--data-format raw-u16"), "{error}");
+        let error = open(&at("odd.bin"), Some(Layout::Raw16), None).err().unwrap();
+        assert!(error.to_string().contains("not whole ids of 2"), "{error}");
+    }
+}

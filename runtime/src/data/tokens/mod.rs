@@ -1,0 +1,16 @@
+//! Tokenised data: ids in files that are mapped into memory, document by document.
+//!
+//! | form | files |
+//! |---|---|
+//! | Megatron | `PREFIX.bin` with ids, `PREFIX.idx` with their width and the documents |
+//! | datatrove | `NAME.ds` with ids of 16 or 32 bits, `NAME.ds.index` with the end of each document |
+//! | llm.c | `NAME.bin` with a header of 1024 bytes and ids of 16 bits; the token `eos` ends a document |
+//! | raw | ids of 16 or 32 bits and nothing else; the token `eos` ends a document |
+
+mod file;
+mod forms;
+mod part;
+pub mod write;
+
+pub use file::{Layout, TokenFile};
+pub use part::{TokenData, TokenPart};

@@ -1,0 +1,168 @@
+//! Parts of tokenised data: the documents for training and those that are held out.
+
+use super::super::{DataError, Role, mix};
+use super::file::{Layout, TokenFile};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The documents of one side, one after the other.
+#[derive(Clone)]
+pub struct TokenPart {
+    role: Role,
+    file: Arc<TokenFile>,
+    /// The numbers of the documents.
+    documents: Vec<u32>,
+    /// The end of each, in the stream.
+    ends: Vec<u64>,
+}
+
+/// Tokenised data, split for training and validation.
+#[derive(Clone)]
+pub struct TokenData {
+    /// The documents to train on.
+    pub train: TokenPart,
+    /// The documents held out.
+    pub valid: TokenPart,
+}
+
+impl TokenPart {
+    fn new(role: Role, file: &Arc<TokenFile>, is_in: impl Fn(usize) -> bool) -> TokenPart {
+        let mut part = TokenPart { role, file: file.clone(), documents: Vec::new(), ends: Vec::new() };
+        let mut end = 0;
+        for document in (0..file.documents()).filter(|&document| is_in(document)) {
+            let (_, length) = file.place(document);
+            if length > 0 {
+                end += length;
+                part.documents.push(document as u32);
+                part.ends.push(end);
+            }
+        }
+        part
+    }
+
+    /// The number of ids.
+    pub fn tokens(&self) -> usize {
+        self.ends.last().copied().unwrap_or(0) as usize
+    }
+
+    /// The number of documents.
+    pub fn documents(&self) -> usize {
+        self.documents.len()
+    }
+
+    pub(crate) fn role(&self) -> Role {
+        self.role
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.file.path
+    }
+
+    /// Number, in the part, of the document that holds the id at `at`.
+    pub(crate) fn segment_of(&self, at: usize) -> usize {
+        self.ends.partition_point(|&end| end <= at as u64)
+    }
+
+    /// The first id of a document of the part in the stream, and how many it has.
+    pub(crate) fn segment(&self, number: usize) -> (usize, usize) {
+        let start = if number == 0 { 0 } else { self.ends[number - 1] };
+        (start as usize, (self.ends[number] - start) as usize)
+    }
+
+    /// The id at a place of a document of the part.
+    pub(crate) fn token(&self, number: usize, place: usize) -> u32 {
+        let (start, _) = self.file.place(self.documents[number] as usize);
+        self.file.id(start + place as u64)
+    }
+
+    /// The number, in the file, of a document of the part.
+    pub(crate) fn document(&self, number: usize) -> u64 {
+        u64::from(self.documents[number])
+    }
+}
+
+impl TokenData {
+    /// Opens tokenised data and holds out about `fraction` of the documents, by a hash of their numbers. None where there is
+    /// none, so that the path is one of text. `valid` is held out instead, if it is given.
+    ///
+    /// # Errors
+    /// A file is not as its own records say, or a side has no document.
+    pub fn open(
+        path: &Path,
+        valid: Option<&Path>,
+        (layout, eos): (Option<Layout>, Option<u32>),
+        fraction: f64,
+    ) -> Result<Option<TokenData>, DataError> {
+        let Some(file) = numbered(TokenFile::open(path, layout, eos)?)? else { return Ok(None) };
+        if let Some(valid) = valid {
+            let Some(held_out) = numbered(TokenFile::open(valid, layout, eos)?)? else {
+                return Err(no_tokens(valid));
+            };
+            let train = TokenPart::new(Role::Training, &file, |_| true);
+            let valid = TokenPart::new(Role::HeldOut, &held_out, |_| true);
+            return Ok(Some(TokenData { train, valid }));
+        }
+        if !(0.0..1.0).contains(&fraction) {
+            return Err(DataError::Fraction { fraction });
+        }
+        let is_out = |document: usize| (mix(document as u64) as f64) < fraction * (u64::MAX as f64);
+        let train = TokenPart::new(Role::Training, &file, |document| !is_out(document));
+        let valid = TokenPart::new(Role::HeldOut, &file, is_out);
+        Ok(Some(TokenData { train, valid }))
+    }
+
+    /// True if an index next to each file has the ends of its documents, so that no token needs to.
+    pub fn is_indexed(&self) -> bool {
+        self.train.file.is_indexed() && self.valid.file.is_indexed()
+    }
+
+    /// The bytes of memory that the documents' places take. Ids take none.
+    pub fn bytes(&self) -> u64 {
+        let documents = self.train.documents() + self.valid.documents();
+        (documents * (size_of::<u32>() + size_of::<u64>())) as u64
+    }
+
+    /// The CRC-32 of the places of all documents and of ids spread over them: identity of the data, wherever the files are.
+    pub fn checksum(&self) -> u32 {
+        let mut hasher = crc32fast::Hasher::new();
+        for part in [&self.train, &self.valid] {
+            hasher.update(&(part.tokens() as u64).to_le_bytes());
+            part.ends.iter().for_each(|end| hasher.update(&end.to_le_bytes()));
+            // At most this many documents are looked at, so that a large file is not read.
+            let step = part.documents().div_ceil(SAMPLED).max(1);
+            for number in (0..part.documents()).step_by(step) {
+                let (_, length) = part.segment(number);
+                let ids = (0..length.min(HEAD)).map(|place| part.token(number, place));
+                ids.for_each(|id| hasher.update(&id.to_le_bytes()));
+            }
+        }
+        hasher.finalize()
+    }
+}
+
+/// A file whose documents have numbers of 32 bits.
+fn numbered(file: Option<TokenFile>) -> Result<Option<Arc<TokenFile>>, DataError> {
+    let Some(file) = file else { return Ok(None) };
+    if u32::try_from(file.documents()).is_err() {
+        let why = format!("has {} documents; at most {} are read", file.documents(), u32::MAX);
+        return Err(DataError::Damaged { path: file.path, why });
+    }
+    Ok(Some(Arc::new(file)))
+}
+
+/// The error for a path that is to have tokenised data.
+fn no_tokens(path: &Path) -> DataError {
+    let path = path.to_path_buf();
+    match path.exists() {
+        true => {
+            DataError::Damaged { path, why: "is no tokenised data: it has neither `.bin` and `.idx` nor `.ds`".into() }
+        }
+        false => DataError::Missing { path },
+    }
+}
+
+/// Documents whose first ids the checksum has.
+const SAMPLED: usize = 1024;
+
+/// First ids of a document that the checksum has.
+const HEAD: usize = 64;
