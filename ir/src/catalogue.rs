@@ -396,7 +396,7 @@ catalogue! {
     711 TokensDamaged "damaged token file":
         "A tokenised data set is not as its own records say: a file is shorter than its index, an index does not ascend, or a header is that of another format.";
         "let cut = &index[..index.len() - 8]; // an index that ends early";
-        "Write the files again with `meshwright tokenize`, or copy them again from where they are complete.";
+        "Write the files again, or copy them from where they are complete.";
     712 TokenOutOfRange "token outside of the vocabulary":
         "An id of the data is not below the vocabulary of the model, so no row of the embedding belongs to it. The message names the document.";
         "let ids = [1, 2, 60_000]; // of a vocabulary of 512";
