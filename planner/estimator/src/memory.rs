@@ -23,7 +23,7 @@ pub struct ModelStates {
     pub gradients: f64,
     /// Master copies and optimizer states.
     pub optimizer: f64,
-    /// Those in host memory.
+    /// Master copies and optimizer states in host memory.
     pub host: f64,
 }
 
@@ -159,7 +159,7 @@ pub(super) fn moving_layers(
     share * moving_with(MOVING * layer, states, elements, platform)
 }
 
-/// These bytes if the states of so many elements are on the device at once; none where the host updates.
+/// Bytes of states on the device if those of `at_once` elements are there together; none where the host updates.
 fn moving_with(at_once: f64, states: &ModelStates, elements: SplitByExperts, platform: &Platform<'_>) -> f64 {
     let moves = states.host > 0.0 && !platform.stack.facts.updates_on_host;
     if moves { states.host * (at_once / elements.total()).min(1.0) } else { 0.0 }

@@ -117,7 +117,7 @@ impl ModelWork {
         StepCost { seconds, bytes: states(elements, &replicas).total() * facts.reserve + facts.context }
     }
 
-    /// Returns `true` if the hosts of so many devices may hold the optimizer states: each state is stored once.
+    /// Returns `true` if the hosts of `devices` devices may hold the optimizer states: each state is stored once.
     pub fn hosts_hold_states(&self, devices: u64, platform: &Platform<'_>) -> bool {
         let bytes = self.elements.total() * (platform.recipe.master + platform.recipe.states);
         platform.cluster.host_memory().is_none_or(|memory| bytes / devices as f64 <= memory)

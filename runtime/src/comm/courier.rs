@@ -348,7 +348,7 @@ impl<'a> Rounds<'a> {
     fn hear(&mut self) -> Result<bool, WireError> {
         let (lot, world, now) = (&self.courier.lot, &self.courier.world, Instant::now());
         let Pulse { silence, next, before, .. } = self.pulse;
-        // Who was suspended itself has heard nobody meanwhile.
+        // A process that was suspended itself has heard nobody meanwhile.
         if now - self.pulse.looked > silence / 2 {
             self.pulse.heard = now;
         }

@@ -45,7 +45,7 @@ pub(super) struct Crossing {
     pub(super) sends: [Vec<Parcel>; 2],
     /// The parcels that come to the members of this process.
     pub(super) receives: [Vec<Parcel>; 2],
-    /// How many parcels all members of this process pack, of both halves.
+    /// The number of parcels that all members of this process pack, of both halves.
     pub(super) local_sends: usize,
     /// The tensors of far members, by place, in the staging memory; none of near members.
     pub(super) far: Vec<FarTensors>,

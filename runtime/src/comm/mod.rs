@@ -151,7 +151,7 @@ pub trait Transport: Sized + Send + 'static {
     /// `of` gives the exchange of a member by its rank; it is a pure function, which all members call alike.
     ///
     /// # Errors
-    /// Those of `of`.
+    /// As of `of`.
     fn fit(
         &self,
         group: &Self::Group,

@@ -78,7 +78,7 @@ pub struct Segment<'a> {
 }
 
 impl Segment<'_> {
-    /// How many tokens it has.
+    /// The number of its tokens.
     pub fn tokens(&self) -> usize {
         self.bytes.len() + usize::from(self.ends)
     }

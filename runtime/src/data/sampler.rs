@@ -57,7 +57,7 @@ impl<'a> From<&'a TokenPart> for Stream<'a> {
 }
 
 impl Stream<'_> {
-    /// How many tokens it has.
+    /// The number of its tokens.
     pub fn tokens(self) -> usize {
         match self {
             Stream::Bytes(part) => part.tokens,

@@ -34,7 +34,7 @@ impl Width {
 pub(super) enum Documents {
     /// The end of each, in ids.
     Ends(Vec<u64>),
-    /// The same as numbers of 64 bits in a mapped file.
+    /// The end of each, in ids, as a number of 64 bits in a mapped file.
     Mapped(Mapped),
     /// Lengths of 32 bits and places of 64 bits in a mapped file of Megatron's form, which begin at these bytes.
     Megatron { index: Mapped, lengths: usize, pointers: usize, count: usize },
