@@ -47,20 +47,16 @@ fn peak(model: &Model, program: &Program, rank: u32) -> (u64, usize) {
                 flying.insert(*token, vec![heap.allocate(Some(ty), model)]);
             }
             Instr::Start { token, transfer: transfer @ (Transfer::Offload | Transfer::Load), operand: Some(reg) } => {
-                let maker = copies.makers.get(reg).map(|&id| &program.bodies[id]);
+                let maker = copies.makers.get(reg).copied();
                 let loads = matches!(transfer, Transfer::Load);
-                let parts = maker.filter(|_| loads).map(|body| heap.bundle(model, body)).unwrap_or_default();
-                copies.flying.insert(*token, (*reg, parts));
+                let loaded = maker.filter(|_| loads).map(|id| heap.bundle(model, &program.bodies[id]));
+                copies.flying.insert(*token, (maker, loaded.unwrap_or_default()));
             }
             Instr::Start { token, transfer: Transfer::LoadStates { body, .. }, .. } => {
-                copies.states.insert(*token, heap.bundle(model, &program.bodies[*body]));
-            }
-            Instr::Wait { token, result: Some(reg) } if copies.states.contains_key(token) => {
-                regs.insert(*reg, copies.states.remove(token).unwrap_or_default());
+                copies.flying.insert(*token, (Some(*body), heap.bundle(model, &program.bodies[*body])));
             }
             Instr::Wait { token, result: Some(reg) } if copies.flying.contains_key(token) => {
-                if let Some((from, parts)) = copies.flying.remove(token) {
-                    let maker = copies.makers.get(&from).copied();
+                if let Some((maker, parts)) = copies.flying.remove(token) {
                     copies.makers.extend(maker.map(|maker| (*reg, maker)));
                     regs.insert(*reg, parts);
                 }
@@ -105,17 +101,18 @@ fn peak(model: &Model, program: &Program, rank: u32) -> (u64, usize) {
 }
 
 /// The buffers of a register: that of its tensor, or those of a bundle by block value.
-type LiveParts = HashMap<Reg, HashMap<Option<Value>, usize>>;
+type Buffers = HashMap<Option<Value>, usize>;
+
+/// The buffers of all registers.
+type LiveParts = HashMap<Reg, Buffers>;
 
 /// Copies of bundles to host memory and back.
 #[derive(Default)]
 struct Copies {
     /// The body that made each bundle.
     makers: HashMap<Reg, BodyId>,
-    /// Per copy in flight, the bundle that is copied, and the buffers of the copy on the device.
-    flying: HashMap<Token, (Reg, HashMap<Option<Value>, usize>)>,
-    /// Per load of states in flight, their buffers.
-    states: HashMap<Token, HashMap<Option<Value>, usize>>,
+    /// Per copy in flight, the body that made the bundle, and the buffers of the copy on the device.
+    flying: HashMap<Token, (Option<BodyId>, Buffers)>,
 }
 
 #[derive(Default)]
@@ -149,7 +146,7 @@ impl Heap {
     }
 
     /// Buffers for the bundle that a body makes, by value.
-    fn bundle(&mut self, model: &Model, body: &Body) -> HashMap<Option<Value>, usize> {
+    fn bundle(&mut self, model: &Model, body: &Body) -> Buffers {
         let mut known: HashMap<Value, usize> = HashMap::new();
         let buffer = |&value: &Value| {
             let root = root(body, value);

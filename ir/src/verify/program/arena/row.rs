@@ -200,29 +200,22 @@ impl Walk<'_> {
                 request.summed = operand;
                 request.result = operand.map(|reg| self.sum(reg, at[0]));
             }
-            Transfer::Offload => {
-                let maker = operand.and_then(|reg| self.makers[reg]);
+            Transfer::Offload | Transfer::StoreStates { .. } => {
+                // Stored states have a place of their own.
+                let maker = operand.filter(|_| *transfer == Transfer::Offload).and_then(|reg| self.makers[reg]);
                 request.copy = maker.map(|maker| BundleCopy { maker, to: self.leaves(token, maker, at[0]) });
                 let held = operand.and_then(|reg| self.registers[reg].as_ref());
                 request.holds.extend(held.into_iter().flatten().map(|(_, tensor)| tensor));
             }
-            Transfer::Load => {
-                let maker = operand.and_then(|reg| self.makers[reg]);
+            Transfer::Load | Transfer::LoadStates { .. } => {
+                let maker = match transfer {
+                    Transfer::LoadStates { body, .. } => Some(*body),
+                    _ => operand.and_then(|reg| self.makers[reg]),
+                };
                 request.copy = maker.map(|maker| BundleCopy { maker, to: self.comes_back(token, maker, at[0]) });
                 if let Some(BundleCopy { to: CopyTo::Device(holding), .. }) = &request.copy {
                     request.holds.extend(holding.iter().map(|(_, tensor)| tensor));
                 }
-            }
-            Transfer::LoadStates { body, .. } => {
-                let to = self.comes_back(token, *body, at[0]);
-                if let CopyTo::Device(holding) = &to {
-                    request.holds.extend(holding.iter().map(|(_, tensor)| tensor));
-                }
-                request.copy = Some(BundleCopy { maker: *body, to });
-            }
-            Transfer::StoreStates { .. } => {
-                let held = operand.and_then(|reg| self.registers[reg].as_ref());
-                request.holds.extend(held.into_iter().flatten().map(|(_, tensor)| tensor));
             }
             Transfer::Send { .. } | Transfer::SumGradient { .. } | Transfer::ShareParam { .. } => {}
         }
