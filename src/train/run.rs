@@ -103,7 +103,7 @@ fn run_on<P: Platform>(
     };
     let fixed = fixed(&request, &source, &data);
     // Of several processes the first one alone writes what is not a rank's, and verifies what it resumes from.
-    let is_first = platform.world().is_none_or(|world| world.me == 0);
+    let is_first = platform.is_first();
     let _lock = is_first.then(|| Lock::take(&request.out)).transpose()?;
     let from = find(&request, &fixed, is_first)?;
     run_has_begun();

@@ -8,11 +8,6 @@ use ir::types::DType;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// True for the process that makes folders and the manifest, and removes older checkpoints.
-pub(super) fn is_first<P: Platform>(executor: &Executor<P>) -> bool {
-    executor.platform().world().is_none_or(|world| world.me == 0)
-}
-
 /// Gives a value to all processes and takes theirs, by process.
 ///
 /// # Errors

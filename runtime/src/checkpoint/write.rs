@@ -6,7 +6,7 @@ use super::data::{Entry, write};
 use super::error::Error;
 use super::folder::{of_step, partial, publish, rotate};
 use super::manifest::{DataFile, Manifest, Origin, Parameter, Position, SCHEMA, Stored, StoredShard};
-use super::together::{all_parts, is_first, verdict};
+use super::together::{all_parts, verdict};
 use crate::exec::{Executor, Platform};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ pub struct Save<'a> {
 pub fn save<P: Platform>(executor: &mut Executor<P>, save: &Save<'_>) -> Result<PathBuf, Error> {
     let checkpoint = of_step(save.run, save.position.step);
     let folder = partial(&checkpoint);
-    let first = is_first(executor);
+    let first = executor.platform().is_first();
     let refused = |why: String| {
         // What was written so far helps nobody; a start of the program removes it too.
         let _ = if first { fs::remove_dir_all(&folder) } else { Ok(()) };

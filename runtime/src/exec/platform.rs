@@ -65,6 +65,11 @@ pub trait Platform {
         None
     }
 
+    /// True in the process that writes all that is not a rank's.
+    fn is_first(&self) -> bool {
+        self.world().is_none_or(|world| world.me == 0)
+    }
+
     /// Gives bytes to the drivers of all processes and takes theirs, by process. All drivers call it in the same order.
     ///
     /// # Errors
