@@ -4,17 +4,17 @@
 //! `cargo bench --bench calibration` prints the table of docs/benchmarks.md; `-- FILE.toml` takes a cluster that is measured
 //! already.
 //!
-//! Other guests of a host take part of its cores, now more and now less. The rate of large products before and after a run,
-//! relative to that when the machine was measured, is the machine's speed then. Predictions are divided by it.
+//! Measured times are those of the machine at the full speed that it had while it was measured.
+
+mod speed;
 
 use meshwright::calibrate::cluster;
 use meshwright::compiler::parallel;
 use meshwright::compiler::text_files::write_text;
 use meshwright::estimator::{EstimateReport, EstimateRequest, Estimator};
-use meshwright::train::{Progress, RunHeader, TrainRequest, free_memory, train};
-use runtime::backends::cpu::peak;
+use meshwright::train::{TrainRequest, free_memory, train};
 use runtime::measure::measure;
-use runtime::metrics::{EvalRecord, StepRecord};
+use speed::{Probe, StepTime, Steps, cores, median};
 use std::path::{Path, PathBuf};
 
 /// Models of the README, and configurations of eight devices.
@@ -52,35 +52,15 @@ const LAYOUTS: [(&str, &str); 30] = [
 ];
 
 /// Steps of a run; the first few warm up.
-const STEPS: u64 = 14;
+const STEPS: u64 = 24;
 const WARMUP: usize = 3;
-
-/// Clock ticks of a second in `/proc` (`man 5 proc_pid_stat`).
-const TICKS: f64 = 100.0;
-
-/// Steps of a run.
-#[derive(Default)]
-struct Steps(Vec<StepTime>);
-
-struct StepTime {
-    /// Seconds of the step.
-    step_s: f64,
-    /// Processor seconds of the run up to the end of the step.
-    processor_s: f64,
-}
-
-impl Progress for Steps {
-    fn started(&mut self, _: &RunHeader) {}
-    fn step(&mut self, step: &StepRecord) {
-        self.0.push(StepTime { step_s: step.step_time_s, processor_s: processor_seconds().unwrap_or(f64::NAN) });
-    }
-    fn evaluating(&mut self, _: u64) {}
-    fn evaluated(&mut self, _: &EvalRecord) {}
-}
 
 fn main() {
     let given = std::env::args().nth(1).filter(|arg| !arg.starts_with("--"));
-    let (path, rate_then) = during(|| given.map_or_else(calibrated, PathBuf::from));
+    let probe = Probe::new();
+    let before = probe.best();
+    let path = given.map_or_else(calibrated, PathBuf::from);
+    let full = before.max(probe.best());
     let estimator = Estimator::new();
     let cores = cores() as f64;
     println!(
@@ -89,15 +69,19 @@ fn main() {
     println!("|---|---|---|---|---|---|---|---|");
     let mut errors = [Vec::new(), Vec::new()];
     for (model, text) in LAYOUTS {
-        let (StepTime { step_s: step, processor_s: processor }, rate) = during(|| measured(model, text));
-        let speed = rate / rate_then;
-        let predicted = predicted(&estimator, &path, model, text).predicted;
-        let (seconds, busy) = (predicted.step_time_s / speed, processor / cores);
+        let steps = measured(model, text, &probe);
+        let each = |of: fn(&StepTime) -> f64| steps.iter().map(|step| of(step) * step.rate / full).collect::<Vec<_>>();
+        let (speed, step) = (median(each(|_| 1.0)), median(each(|step| step.step_s)));
+        // The system counts in ticks, and a step has few of them: their mean counts.
+        let busy = each(|step| step.processor_s).iter().sum::<f64>() / steps.len() as f64 / cores;
+        let seconds = predicted(&estimator, &path, model, text).predicted.step_time_s;
         let ms = |seconds: f64| format!("{:.0} ms", 1e3 * seconds);
-        let [predicted, measured, taken] = [seconds, step, busy].map(ms);
         println!(
-            "| {model} | `{text}` | {speed:.2} | {predicted} | {measured} | {:.2} | {taken} | {:.2} |",
+            "| {model} | `{text}` | {speed:.2} | {} | {} | {:.2} | {} | {:.2} |",
+            ms(seconds),
+            ms(step),
             seconds / step,
+            ms(busy),
             seconds / busy
         );
         errors[0].push((seconds / step - 1.0).abs());
@@ -105,18 +89,6 @@ fn main() {
     }
     let [step, processor] = errors.map(|errors| 100.0 * median(errors));
     println!("\nMedian error {step:.1} % of steps, {processor:.1} % of the processor's seconds over its cores.");
-}
-
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, |cores| cores.get())
-}
-
-/// The result of a measurement, and the mean rate of large products before and after it, in FLOP/s.
-fn during<T>(work: impl FnOnce() -> T) -> (T, f64) {
-    let rate = || peak(cores()).expect("products have a rate").flops;
-    let before = rate();
-    let result = work();
-    (result, (before + rate()) / 2.0)
 }
 
 /// The file of this machine.
@@ -144,8 +116,8 @@ fn predicted(estimator: &Estimator, cluster: &Path, model: &str, text: &str) -> 
     estimator.estimate(&request).unwrap_or_else(|why| panic!("{text}: {why}"))
 }
 
-/// Median seconds of a step, and average processor seconds of one, which count on a machine that has other work too.
-fn measured(model: &str, text: &str) -> StepTime {
+/// The steps of a run, but those that warm up.
+fn measured(model: &str, text: &str, probe: &Probe) -> Vec<StepTime> {
     assert_eq!(parallel::parse(text).map(|parallel| parallel.devices()), Ok(8), "{text}");
     let request = TrainRequest {
         model: model.into(),
@@ -157,24 +129,7 @@ fn measured(model: &str, text: &str) -> StepTime {
         out: Path::new(env!("CARGO_TARGET_TMPDIR")).join("calibration"),
         ..TrainRequest::default()
     };
-    let mut steps = Steps::default();
+    let mut steps = Steps::new(probe);
     train(&request, &mut steps).unwrap_or_else(|why| panic!("{text}: {why}"));
-    let rest = steps.0.split_off(WARMUP);
-    let taken = rest[rest.len() - 1].processor_s - rest[0].processor_s;
-    let step_s = median(rest.iter().map(|step| step.step_s).collect());
-    StepTime { step_s, processor_s: taken / (rest.len() - 1) as f64 }
-}
-
-/// Processor seconds of all threads of this process, if the system reports them.
-fn processor_seconds() -> Option<f64> {
-    let text = std::fs::read_to_string("/proc/self/stat").ok()?;
-    let fields: Vec<&str> = text.rsplit(')').next()?.split_whitespace().collect();
-    // User and system, the 14th and 15th; the name is the second.
-    let ticks = |field: usize| fields.get(field - 3)?.parse::<f64>().ok();
-    Some((ticks(14)? + ticks(15)?) / TICKS)
-}
-
-fn median(mut of: Vec<f64>) -> f64 {
-    of.sort_by(f64::total_cmp);
-    of[of.len() / 2]
+    steps.taken.split_off(WARMUP)
 }

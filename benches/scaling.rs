@@ -1,9 +1,12 @@
 //! How training speed goes with the number of virtual devices: the same model, data and global batch on 1 to 8 of them.
 //!
 //! `cargo bench --bench scaling` prints the tables of docs/benchmarks.md. Meshes take turns, so that what else the machine
-//! does falls on all of them; of a mesh's rounds the median counts.
+//! does falls on all of them; of a mesh's steps, at the full speed of the machine, the median counts.
 
-use meshwright::train::{ProfileReport, Quiet, TrainRequest, train};
+mod speed;
+
+use meshwright::train::{ProfileReport, TrainRequest, train};
+use speed::{Probe, StepTime, Steps, cores, median};
 use std::path::Path;
 
 /// Models, and their configurations: one device first, with which the others are compared.
@@ -40,53 +43,66 @@ const ROUNDS: usize = 5;
 /// Steps of a turn; the first is not measured.
 const STEPS: u64 = 11;
 
+/// What the turns of a mesh showed.
+#[derive(Default)]
+struct Turns {
+    profiles: Vec<ProfileReport>,
+    steps: Vec<StepTime>,
+}
+
 fn main() {
+    let probe = Probe::new();
     // `-- WORD` takes the configurations that have it, and those they are compared with.
     let word = std::env::args().nth(1).filter(|arg| !arg.starts_with("--")).unwrap_or_default();
     for (model, meshes) in MODELS {
         let meshes: Vec<&str> = meshes.iter().copied().filter(|mesh| *mesh == "dp=1" || mesh.contains(&word)).collect();
-        let mut profiles: Vec<Vec<ProfileReport>> = vec![Vec::new(); meshes.len()];
+        let mut turns: Vec<Turns> = meshes.iter().map(|_| Turns::default()).collect();
         for round in 1..=ROUNDS {
-            for (mesh, of_mesh) in meshes.iter().zip(&mut profiles) {
+            for (mesh, turns) in meshes.iter().zip(&mut turns) {
                 eprintln!("round {round}/{ROUNDS}  {model}  {mesh}");
-                of_mesh.push(measured(model, mesh));
+                measure(model, mesh, &probe, turns);
             }
         }
-        report(model, &meshes, &profiles);
+        report(model, &meshes, &turns, probe.best());
     }
 }
 
-/// Prints the table of a model.
-fn report(model: &str, meshes: &[&str], profiles: &[Vec<ProfileReport>]) {
+/// Prints the table of a model; `best` is the best rate of products after the turns.
+fn report(model: &str, meshes: &[&str], of_meshes: &[Turns], best: f64) {
     let defaults = TrainRequest::default();
     let tokens = (defaults.global_batch * defaults.seq) as f64;
-    let peak = median(profiles.iter().flatten().map(|profile| profile.peak.flops));
+    let all = |of: fn(&ProfileReport) -> f64| of_meshes.iter().flat_map(|turns| &turns.profiles).map(of).collect();
+    let peak = median(all(|profile| profile.peak.flops));
     let times = ROUNDS * meshes.len();
     println!("\n{model}. Peak of all cores: {:.0} GFLOP/s, measured {times} times.\n", peak / 1e9);
-    println!("| mesh | devices | tokens/s | to one device | matmul share | GFLOP/s | of the peak |");
+    println!("| mesh | devices | machine's speed | tokens/s | to one device | matmul share | cores busy |");
     println!("|---|---|---|---|---|---|---|");
-    let speed = |of_mesh: &[ProfileReport]| tokens / median(of_mesh.iter().map(|profile| profile.step_s));
-    for (mesh, of_mesh) in meshes.iter().zip(profiles) {
-        let matmul = median(of_mesh.iter().map(|profile| profile.shares.get("matmul").copied().unwrap_or(0.0)));
-        let flops = median(of_mesh.iter().map(|profile| profile.model_flops_per_s));
+    let full = of_meshes.iter().flat_map(|turns| &turns.steps).map(|step| step.rate).fold(best, f64::max);
+    let each = |turns: &Turns, of: &dyn Fn(&StepTime) -> f64| median(turns.steps.iter().map(of).collect());
+    let speed = |turns| tokens / each(turns, &|step| step.step_s * step.rate / full);
+    for (mesh, turns) in meshes.iter().zip(of_meshes) {
+        let share = |profile: &ProfileReport| profile.shares.get("matmul").copied().unwrap_or(0.0);
+        let busy = turns.steps.iter().map(|step| step.processor_s).sum::<f64>()
+            / turns.steps.iter().map(|step| step.step_s).sum::<f64>()
+            / cores() as f64;
         println!(
-            "| `{mesh}` | {} | {:.0} | {:.2} | {:.0} % | {:.0} | {:.0} % |",
-            of_mesh[0].ranks,
-            speed(of_mesh),
-            speed(of_mesh) / speed(&profiles[0]),
-            100.0 * matmul,
-            flops / 1e9,
-            100.0 * flops / peak
+            "| `{mesh}` | {} | {:.2} | {:.0} | {:.2} | {:.0} % | {:.0} % |",
+            turns.profiles[0].ranks,
+            each(turns, &|step| step.rate / full),
+            speed(turns),
+            speed(turns) / speed(&of_meshes[0]),
+            100.0 * median(turns.profiles.iter().map(share).collect()),
+            100.0 * busy
         );
     }
 }
 
 /// A turn of a mesh.
-fn measured(model: &str, mesh: &str) -> ProfileReport {
+fn measure(model: &str, mesh: &str, probe: &Probe, turns: &mut Turns) {
     let request = TrainRequest {
         model: model.into(),
         parallel: mesh.into(),
-        data: env!("CARGO_MANIFEST_DIR").into(),
+        data: Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
         valid_fraction: 0.002,
         steps: STEPS,
         eval_every: 0,
@@ -94,12 +110,8 @@ fn measured(model: &str, mesh: &str) -> ProfileReport {
         out: Path::new(env!("CARGO_TARGET_TMPDIR")).join("scaling"),
         ..TrainRequest::default()
     };
-    let report = train(&request, &mut Quiet).unwrap_or_else(|why| panic!("{mesh}: {why}"));
-    report.profile.unwrap_or_else(|| panic!("{mesh}: the run was not measured"))
-}
-
-fn median(of: impl Iterator<Item = f64>) -> f64 {
-    let mut sorted: Vec<f64> = of.collect();
-    sorted.sort_by(f64::total_cmp);
-    sorted[sorted.len() / 2]
+    let mut steps = Steps::new(probe);
+    let report = train(&request, &mut steps).unwrap_or_else(|why| panic!("{mesh}: {why}"));
+    turns.profiles.extend(report.profile);
+    turns.steps.extend(steps.taken.into_iter().skip(1));
 }
