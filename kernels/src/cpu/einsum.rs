@@ -181,7 +181,7 @@ impl Einsum {
         matrices && self.out.is_none() && self.flops > 0
     }
 
-    /// Computes the contraction in f32, panel by panel, and rounds it into narrow elements. `scratch` is as for [`run`](Einsum::run).
+    /// Computes the contraction in f32, row by row, and rounds it into narrow elements. `scratch` is as for [`run`](Einsum::run).
     ///
     /// # Panics
     /// If an operand or `out` has not the size planned for, or the contraction [cannot](Einsum::can_round) be rounded.
@@ -196,14 +196,14 @@ impl Einsum {
         let (a, b) = (a.into(), b.into());
         assert_eq!([a.len(), b.len(), out.len() / format.bytes()], self.sizes, "sizes of a, b and out");
         let Product::Matrices(matrices) = &self.product else { panic!("a contraction of matrices") };
-        let needed = self.a.scratch(a, false) + self.b.scratch(b, false) + matrices.panel();
+        let needed = self.a.scratch(a, false) + self.b.scratch(b, false);
         if scratch.len() < needed {
             scratch.resize(needed, 0.0);
         }
         let mut free = &mut scratch[..];
         let a = self.a.prepare(a, false, &mut free, par);
         let b = self.b.prepare(b, false, &mut free, par);
-        matrices.run_rounded(a, b, (format, out), free, par);
+        matrices.run_rounded(a, b, (format, out), par);
     }
 
     fn contract(&self, a: Floats, b: Floats, out: &mut [f32], accumulate: bool, par: Par, scratch: &mut Vec<f32>) {

@@ -8,7 +8,7 @@ use super::{Matrix, PAGE, blocks_of};
 use std::ops::Range;
 
 /// The elements of the largest tile.
-const TILE: usize = 14 * 32;
+const TILE: usize = 32 * 32;
 
 /// Rows of `a` that may share a set of the L1 cache: two thirds of its ways.
 const SET: usize = 8;
@@ -38,8 +38,10 @@ pub(super) struct Block<'a> {
     pub(super) packed: *mut f32,
     /// They are there already.
     pub(super) is_packed: bool,
-    /// Space for words of narrow elements, or copied rows: [`Level::strip`] rows of [`DEPTH`](super::DEPTH).
+    /// Space for words of narrow elements: [`Level::strip`] rows of [`DEPTH`](super::DEPTH).
     pub(super) space: *mut f32,
+    /// Space for copied rows of the largest tile.
+    pub(super) copied: *mut f32,
 }
 
 /// A panel of columns in the order of the tiles.
@@ -69,7 +71,8 @@ impl Block<'_> {
     /// # Safety
     /// The operands may be read; the result, the packed panels and the space may be written.
     pub(super) unsafe fn run(&self, m: usize, a: Matrix<Elements>, out: Matrix<*mut f32>) {
-        let strip = if a.in_place().is_some() { m } else { self.level.strip() };
+        let is_there = a.transposed().words_in_place(self.k, self.level.terms).is_some();
+        let strip = if is_there { m } else { self.level.strip() };
         // SAFETY: as the caller promises.
         unsafe {
             if !self.is_packed {
@@ -89,9 +92,10 @@ impl Block<'_> {
         for rows in even(strip.len(), if shared { SET.min(self.level.rows) } else { self.level.rows }) {
             let first = strip.start + rows.start;
             let mut a = a.at([rows.start, 0]);
-            if self.gathers {
+            let size = [rows.len(), self.k.div_ceil(self.level.terms)];
+            if self.gathers || !self.level.reads(a, size) {
                 // SAFETY: as the caller of `run` promises; the space holds the words of the largest tile.
-                a = unsafe { (self.level.gather_rows)(a, [rows.len(), self.words()], self.space) };
+                a = unsafe { (self.level.gather_rows)(a, size, self.copied) };
             }
             for panel in self.panels() {
                 // SAFETY: as the caller of `run` promises.
@@ -108,14 +112,15 @@ impl Block<'_> {
         if columns == 0 {
             return;
         }
-        let from = Unpacked { from, k: self.k, columns, terms: self.level.terms, space: self.space };
+        let Block { k, space, .. } = *self;
+        let from = Unpacked { from, k, columns, terms: self.level.terms, words: self.words(), space };
         // SAFETY: as the caller of `run` promises.
         unsafe { (self.level.pack)(&from, self.packed.add(first * self.words()), width) };
     }
 
-    /// Words of each product.
+    /// Words of each product, with those that are filled up.
     fn words(&self) -> usize {
-        self.k.div_ceil(self.level.terms)
+        self.level.words(self.k)
     }
 
     fn panels(&self) -> impl Iterator<Item = Panel> {

@@ -55,18 +55,37 @@ impl Matrix<Elements> {
         }
     }
 
+    /// The words of columns of `k` terms where they are, if each is there as a micro-kernel reads it: a term of f32 or, with 2
+    /// `terms`, a pair of contiguous ones.
+    pub(super) fn words_in_place(self, k: usize, terms: usize) -> Option<Matrix<*const f32>> {
+        let [down, across] = self.strides;
+        match self.data {
+            Elements::Wide(_) if terms == 1 => self.in_place(),
+            Elements::Narrow(Narrow::Bf16, first) if terms == 2 => {
+                let are_pairs = down == 1 && across.is_multiple_of(2) && k.is_multiple_of(2);
+                let data = first.cast::<f32>();
+                (are_pairs && data.is_aligned() && cfg!(target_endian = "little"))
+                    .then_some(Matrix { data, strides: [1, across / 2] })
+            }
+            _ => None,
+        }
+    }
+
     /// True if the elements are bf16.
     pub(super) fn are_bf16(self) -> bool {
         matches!(self.data, Elements::Narrow(Narrow::Bf16, _))
     }
 
     /// The words of the first columns of `k` terms. A word is one term in f32 or, with 2 `terms`, two of bf16 that follow each
-    /// other in a column; a last one that is alone is followed by zero.
+    /// other in a column; a last one that is alone is followed by zero. They are where the elements are, or written into `space`.
     ///
     /// # Safety
     /// The elements may be read, and as many of `space` be written as there are words. With 2 terms, the elements are bf16.
     #[inline(always)]
     pub(super) unsafe fn words(self, size: [usize; 2], terms: usize, space: *mut f32) -> Matrix<*const f32> {
+        if let Some(words) = self.words_in_place(size[0], terms) {
+            return words;
+        }
         match self.data {
             // SAFETY: as the caller promises.
             Elements::Narrow(Narrow::Bf16, first) if terms == 2 => unsafe { pairs(first, self.strides, size, space) },

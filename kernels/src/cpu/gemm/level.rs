@@ -1,10 +1,10 @@
 //! Micro-kernels of each instruction set, and their selection at run time.
 
-use super::Matrix;
 use super::pack::{Unpacked, gather_rows, pack, transpose};
 use super::tile::{Tile, column_products, compute};
 use super::vector::Array;
 use super::word::Single;
+use super::{COLUMNS, Matrix};
 
 /// The micro-kernels of an instruction set.
 pub(super) struct Level {
@@ -14,6 +14,13 @@ pub(super) struct Level {
     pub(super) lanes: usize,
     /// Terms in a word of an operand: one in f32, or two in bf16.
     pub(super) terms: usize,
+    /// Rows and words of the left operand that the micro-kernel reads at once. If these are several, words are contiguous, and rows
+    /// and words are filled up.
+    pub(super) unit: usize,
+    /// Columns of a block of the right operand, which then fits the L2 cache.
+    pub(super) columns: usize,
+    /// Makes this thread ready for the micro-kernels.
+    pub(super) prepare: fn(),
     /// By rows less one and vectors of columns less one.
     pub(super) tiles: &'static [&'static [unsafe fn(&Tile)]],
     pub(super) pack: unsafe fn(&Unpacked, *mut f32, usize),
@@ -34,6 +41,16 @@ impl Level {
         4 * self.rows
     }
 
+    /// Words of a number of terms, filled up.
+    pub(super) fn words(&self, terms: usize) -> usize {
+        terms.div_ceil(self.terms).next_multiple_of(self.unit)
+    }
+
+    /// True if the micro-kernel can read so many rows and words where they are.
+    pub(super) fn reads(&self, a: Matrix<*const f32>, [rows, words]: [usize; 2]) -> bool {
+        self.unit == 1 || a.strides[1] == 1 && rows.is_multiple_of(self.unit) && words.is_multiple_of(self.unit)
+    }
+
     /// The best that this processor has for f32.
     pub(super) fn detect() -> &'static Level {
         #[cfg(target_arch = "x86_64")]
@@ -51,7 +68,7 @@ impl Level {
         if matches!(crate::cpu::simd::Level::detect(), crate::cpu::simd::Level::Avx512)
             && is_x86_feature_detected!("avx512bf16")
         {
-            return Some(&x86::AVX512_BF16);
+            return Some(if super::amx::is_available() { &x86::AMX_BF16 } else { &x86::AVX512_BF16 });
         }
         None
     }
@@ -68,6 +85,9 @@ pub(super) static PORTABLE: Level = Level {
     rows: 6,
     lanes: 8,
     terms: 1,
+    unit: 1,
+    columns: COLUMNS,
+    prepare: || {},
     tiles: tiles!(portable, [1], 1 2 3 4 5 6),
     pack: pack::<Array>,
     gather_rows: gather_rows::<Array>,
@@ -84,8 +104,9 @@ unsafe fn portable<const ROWS: usize, const VECTORS: usize>(tile: &Tile) {
 pub(super) mod x86 {
     use std::arch::x86_64::{__m256, __m512};
 
+    use super::super::amx::{self, compute};
     use super::super::word::{Pair, Single};
-    use super::super::{Matrix, pack, tile};
+    use super::super::{COLUMNS, Matrix, pack, tile};
     use super::{Level, Tile, Unpacked};
 
     /// The generic functions for a vector, compiled with the instructions that it needs.
@@ -130,6 +151,9 @@ pub(super) mod x86 {
             rows: 14,
             lanes: 16,
             terms: 1,
+            unit: 1,
+            columns: COLUMNS,
+            prepare: || {},
             tiles: tiles!(tile, [1 2], 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
             pack,
             gather_rows,
@@ -141,6 +165,18 @@ pub(super) mod x86 {
     /// Pairs of bf16, for processors with AVX512-BF16.
     pub(in super::super) static AVX512_BF16: Level =
         Level { terms: 2, tiles: tiles!(pairs, [1 2], 1 2 3 4 5 6 7 8 9 10 11 12 13 14), ..AVX512 };
+
+    /// Pairs of bf16, for processors with AMX.
+    pub(in super::super) static AMX_BF16: Level = Level {
+        rows: 2 * amx::UNIT,
+        terms: 2,
+        unit: amx::UNIT,
+        columns: 4 * COLUMNS,
+        prepare: amx::prepare,
+        tiles: tiles!(compute, [1 2], 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32),
+        gather_rows: amx::gather_rows,
+        ..AVX512
+    };
 
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")]
     unsafe fn pairs<const ROWS: usize, const VECTORS: usize>(tile: &Tile) {
@@ -155,6 +191,9 @@ pub(super) mod x86 {
             rows: 6,
             lanes: 8,
             terms: 1,
+            unit: 1,
+            columns: COLUMNS,
+            prepare: || {},
             tiles: tiles!(tile, [1 2], 1 2 3 4 5 6),
             pack,
             gather_rows,

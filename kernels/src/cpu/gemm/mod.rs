@@ -9,11 +9,14 @@
 //!
 //! Narrow operands (`elements`) are widened by parts, the right one as it is packed, the left one a strip of rows at a
 //! time. All else is as for their f32 numbers, and so is the result, bit for bit. A processor with AVX512-BF16 multiplies two
-//! operands in bf16 without widening: a `word` then is a pair of terms, and the operands are written as pairs instead.
+//! operands in bf16 without widening: a `word` then is a pair of terms, and operands whose terms are not neighbours are written as
+//! pairs instead. One with AMX adds the products of whole tiles of pairs (`amx`).
 //!
 //! The order in which an element's terms are added depends on `k` alone: neither on the other sizes nor on the number of
 //! threads.
 
+#[cfg(target_arch = "x86_64")]
+mod amx;
 mod block;
 mod elements;
 mod level;
@@ -41,7 +44,7 @@ use crate::cpu::narrow::Floats;
 /// Words added up in registers before the result is touched: so much of a panel of rows and one of columns fit the L1
 /// cache.
 const DEPTH: usize = 272;
-/// Columns of a block of the right operand, which then takes 272 KiB of the L2 cache.
+/// Columns of a block of the right operand, which then takes 272 KiB of the L2 cache; four times as many for AMX.
 const COLUMNS: usize = 256;
 /// Columns of a product whose elements are worked on, and elements of the right operand for them: their packed blocks stay in the
 /// last-level cache.
@@ -266,9 +269,10 @@ impl<'f> Product<'f> {
             // SAFETY: as the caller promises.
             return unsafe { self.clear() };
         }
-        let depth = k.div_ceil(k.div_ceil(level.terms * DEPTH)).next_multiple_of(level.terms);
+        let depth = k.div_ceil(k.div_ceil(level.terms * DEPTH)).next_multiple_of(level.terms * level.unit);
         let gathers = block::gathers(level, self.a, n);
-        let blocks = Blocks { level, depth, gathers, wide: self.wide() };
+        let blocks = Blocks { level, depth, gathers, wide: self.wide(level.columns) };
+        (level.prepare)();
         // Full tiles, and full strips of the left operand's words.
         let unit = level.strip();
         let strip = if self.finish.is_some() { (WAITING / blocks.wide / unit).max(1) * unit } else { m }.min(m);
@@ -279,9 +283,12 @@ impl<'f> Product<'f> {
             if workspace.len() < all {
                 workspace.resize(all, CacheLine { _elements: [0.0; 16] });
             }
-            let packed = workspace.as_mut_ptr();
-            let space = packed.wrapping_add(lines[0]);
-            let [packed, space, waiting] = [packed, space, space.wrapping_add(lines[1])].map(<*mut CacheLine>::cast);
+            let mut next = workspace.as_mut_ptr();
+            let [packed, space, copied, waiting] = lines.map(|lines| {
+                let area = next.cast::<f32>();
+                next = next.wrapping_add(lines);
+                area
+            });
             for columns in blocks_of(n, blocks.wide) {
                 let part = self.part(false, columns);
                 for rows in blocks_of(m, strip) {
@@ -290,7 +297,7 @@ impl<'f> Product<'f> {
                     let out = out.unwrap_or_else(|| Matrix::rows(waiting, part.size[1]));
                     // SAFETY: by the caller's contract; the workspace has space for the blocks, and for a strip of the result.
                     unsafe {
-                        part.strip(&blocks, rows.clone(), out, ([packed, space], is_packed));
+                        part.strip(&blocks, rows.clone(), out, ([packed, space, copied], is_packed));
                         if let Some(finishing) = part.finish {
                             finishing.rows([rows.start, 0], [rows.len(), part.size[1]], out);
                         }
@@ -300,11 +307,11 @@ impl<'f> Product<'f> {
         });
     }
 
-    /// Columns that are computed before the next ones.
-    fn wide(&self) -> usize {
+    /// Columns that are computed before the next ones, in whole blocks.
+    fn wide(&self, block: usize) -> usize {
         let ([_, n, k], [most, elements]) = (self.size, WIDE);
-        let wide = if self.finish.is_some() { (elements / k).min(most) / COLUMNS * COLUMNS } else { COLUMNS };
-        wide.max(COLUMNS).min(n)
+        let wide = if self.finish.is_some() { (elements / k).min(most) / block * block } else { block };
+        wide.max(block).min(n)
     }
 
     /// Some rows of the result, all their columns. Blocks of the right operand are packed one after the other, or are already.
@@ -316,12 +323,12 @@ impl<'f> Product<'f> {
         blocks: &Blocks<'_>,
         rows: Range<usize>,
         out: Matrix<*mut f32>,
-        ([mut packed, space], is_packed): ([*mut f32; 2], bool),
+        ([mut packed, space, copied], is_packed): ([*mut f32; 3], bool),
     ) {
         let [m, n, k] = self.size;
         let [down, across] = self.b.strides;
         let direct = across == 1 && m <= FEW_ROWS && !down.is_multiple_of(PAGE);
-        for columns in blocks_of(n, COLUMNS) {
+        for columns in blocks_of(n, blocks.level.columns) {
             for terms in blocks_of(k, blocks.depth) {
                 let b = self.b.at([terms.start, columns.start]);
                 let block = Block {
@@ -336,6 +343,7 @@ impl<'f> Product<'f> {
                     packed,
                     is_packed,
                     space,
+                    copied,
                 };
                 // SAFETY: as the caller promises.
                 unsafe { block.run(rows.len(), self.a.at([rows.start, terms.start]), out.at([0, columns.start])) };
@@ -382,19 +390,22 @@ struct Blocks<'l> {
 impl Blocks<'_> {
     /// Elements of a packed block of columns and terms.
     fn packed(&self, [columns, terms]: [usize; 2]) -> usize {
-        terms.div_ceil(self.level.terms) * columns.next_multiple_of(self.level.width())
+        self.level.words(terms) * columns.next_multiple_of(self.level.width())
     }
 
-    /// Elements of the workspace for packed blocks, for words of the left operand, and for a strip of a result that is not left.
-    fn sizes(&self, product: &Product<'_>, strip: usize) -> [usize; 3] {
+    /// Elements of the workspace for packed blocks, for words of the left operand, for copied rows of it, and for a strip of a result
+    /// that is not left.
+    fn sizes(&self, product: &Product<'_>, strip: usize) -> [usize; 4] {
         let [m, n, k] = product.size;
-        let all = blocks_of(self.wide, COLUMNS).map(|columns| {
+        let Blocks { level, gathers, .. } = *self;
+        let all = blocks_of(self.wide, level.columns).map(|columns| {
             blocks_of(k, self.depth).map(|terms| self.packed([columns.len(), terms.len()])).sum::<usize>()
         });
-        let packed = if strip < m { all.sum() } else { self.packed([n.min(COLUMNS), self.depth]) };
+        let packed = if strip < m { all.sum() } else { self.packed([n.min(level.columns), self.depth]) };
         let wide = product.a.in_place().is_some() && product.b.in_place().is_some();
-        let space = if wide && !self.gathers { 0 } else { self.level.strip() * DEPTH };
-        [packed, space, if product.out.is_none() { strip * self.wide } else { 0 }]
+        let space = if wide { 0 } else { level.strip() * DEPTH };
+        let copied = if gathers || level.unit > 1 { level.rows.max(level.lanes) * DEPTH } else { 0 };
+        [packed, space, copied, if product.out.is_none() { strip * self.wide } else { 0 }]
     }
 }
 

@@ -13,24 +13,31 @@ pub(super) struct Unpacked {
     pub(super) columns: usize,
     /// Terms in a word.
     pub(super) terms: usize,
+    /// Words of each column, with those that are filled up.
+    pub(super) words: usize,
     /// Space for the words of a row or a panel of narrow elements.
     pub(super) space: *mut f32,
 }
 
 /// Writes the words of a block in panels of `width` columns, a whole number of vectors: in each of them the columns of a row
-/// are neighbours, and rows follow one another. The last panel has only the vectors it needs, padded with zeros.
+/// are neighbours, and rows follow one another. The last panel has only the vectors it needs, padded with zeros, and so are rows
+/// beyond the last words.
 ///
 /// # Safety
 /// The processor has the instructions of `V`; the source may be read, and its space and all panels be written.
 #[inline(always)]
 pub(super) unsafe fn pack<V: Vector>(source: &Unpacked, to: *mut f32, width: usize) {
-    let Unpacked { from, k, columns, terms, space } = *source;
-    let words = k.div_ceil(terms);
+    let Unpacked { from, k, columns, terms, words, space } = *source;
+    let filled = k.div_ceil(terms);
     let panels = || (0..columns).step_by(width).map(|first| (first, width.min(columns - first)));
     // SAFETY: as the caller promises.
     unsafe {
+        for (first, count) in panels() {
+            let stride = count.next_multiple_of(V::LANES);
+            to.add(first * words + filled * stride).write_bytes(0, (words - filled) * stride);
+        }
         if from.strides[1] == 1 {
-            for q in 0..words {
+            for q in 0..filled {
                 let row = from.at([q * terms, 0]).words([terms.min(k - q * terms), columns], terms, space).data;
                 for (first, count) in panels() {
                     let to = to.add(first * words + q * count.next_multiple_of(V::LANES));
@@ -43,9 +50,9 @@ pub(super) unsafe fn pack<V: Vector>(source: &Unpacked, to: *mut f32, width: usi
             let (to, stride) = (to.add(first * words), count.next_multiple_of(V::LANES));
             let Matrix { data, strides } = from.at([0, first]).words([k, count], terms, space);
             if strides[0] == 1 {
-                transpose::<V>(data, strides[1], [count, words], to, stride);
+                transpose::<V>(data, strides[1], [count, filled], to, stride);
             } else {
-                gather(data, strides, [count, words], to, stride);
+                gather(data, strides, [count, filled], to, stride);
             }
         }
     }
@@ -76,6 +83,34 @@ pub(super) unsafe fn gather_rows<V: Vector>(
         }
         Matrix::rows(to, stride)
     }
+}
+
+/// Copies the words of a few rows so that they are contiguous in each, filled up with zeros to a multiple of `unit`, which is whole
+/// vectors.
+///
+/// # Safety
+/// As for [`gather_rows`], for rows of so many words.
+#[inline(always)]
+pub(super) unsafe fn gather_units<V: Vector>(
+    from: Matrix<*const f32>,
+    [rows, words]: [usize; 2],
+    to: *mut f32,
+    unit: usize,
+) -> Matrix<*const f32> {
+    let stride = words.next_multiple_of(unit);
+    // SAFETY: as the caller promises.
+    unsafe {
+        for i in 0..rows {
+            to.add(i * stride + words).write_bytes(0, stride - words);
+            if from.strides[1] == 1 {
+                copy::<V>(from.at([i, 0]).data, to.add(i * stride), words);
+            }
+        }
+        if from.strides[1] != 1 {
+            transpose::<V>(from.data, from.strides[1], [words, rows], to, stride);
+        }
+    }
+    Matrix::rows(to.cast_const(), stride)
 }
 
 /// Copies `count` elements and fills up the last vector with zeros.

@@ -49,8 +49,59 @@ static IMITATION: Level = Level {
     ..PORTABLE
 };
 
+/// Sums of the first terms and of the second ones of several words, from `sums` on.
+fn add_apart(sums: [f32; 2], a: f32, b: f32) -> [f32; 2] {
+    let halves = |x: f32| [x.to_bits() << 16, x.to_bits() & 0xffff_0000].map(f32::from_bits).map(normal);
+    let (a, b) = (halves(a), halves(b));
+    [0, 1].map(|half| normal(a[half].mul_add(b[half], sums[half])))
+}
+
+/// `sum` with the products of the words of a register.
+fn add_unit(words: impl Iterator<Item = [f32; 2]>, sum: f32) -> f32 {
+    let [first, second] = words.fold([0.0; 2], |sums, [a, b]| add_apart(sums, a, b));
+    normal(normal(sum) + normal(first + second))
+}
+
+/// Words of a register.
+const UNIT: usize = 16;
+
+/// An imitation of the micro-kernel of AMX.
+unsafe fn imitated_unit<const ROWS: usize, const VECTORS: usize>(tile: &Tile) {
+    assert!(tile.a_strides[1] == 1 && tile.words.is_multiple_of(UNIT), "rows of whole registers");
+    for (i, j) in (0..ROWS).flat_map(|i| (0..VECTORS * Array::LANES).map(move |j| (i, j))) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let word = |q: usize| [*tile.a.add(i * tile.a_strides[0] + q), *tile.b.add(q * tile.b_stride + j)];
+            let sum = (0..tile.words).step_by(UNIT).fold(0.0, |sum, q| add_unit((q..q + UNIT).map(word), sum));
+            let to = tile.out.add(i * tile.out_stride + j);
+            *to = sum.mul_add(tile.scale, if tile.accumulate { *to } else { 0.0 });
+        }
+    }
+}
+
+macro_rules! imitated_units {
+    ($($rows:literal)*) => { &[$(&[imitated_unit::<$rows, 1>, imitated_unit::<$rows, 2>]),*] };
+}
+
+static IMITATED_UNITS: Level = Level {
+    terms: 2,
+    unit: UNIT,
+    columns: 2 * COLUMNS,
+    tiles: imitated_units!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32),
+    rows: 32,
+    // SAFETY: as the caller promises.
+    gather_rows: |from, size, to| unsafe { pack::gather_units::<Array>(from, size, to, UNIT) },
+    ..PORTABLE
+};
+
 fn levels() -> impl Iterator<Item = &'static Level> {
-    [&IMITATION].into_iter().chain(Level::of_pairs())
+    let mut levels = vec![&IMITATION, &IMITATED_UNITS];
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx512bf16") && Level::of_pairs().is_some() {
+        levels.push(&level::x86::AVX512_BF16);
+    }
+    levels.extend(Level::of_pairs());
+    levels.into_iter()
 }
 
 /// The product in bf16 and by definition, from zero or added.
@@ -75,28 +126,44 @@ fn check(level: &Level, size: [usize; 3], strides: [[usize; 2]; 2], accumulate: 
     unsafe { product.run(level) };
     let at = |x: &Stored, [down, across]: [usize; 2], [i, j]: [usize; 2]| x.numbers[i * down + j * across];
     let join = |first: f32, second: f32| f32::from_bits(first.to_bits() >> 16 | second.to_bits());
-    let depth = k.div_ceil(k.div_ceil(2 * DEPTH)).next_multiple_of(2);
+    let depth = k.div_ceil(k.div_ceil(2 * DEPTH)).next_multiple_of(2 * level.unit);
     for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
         let mut expected = if accumulate { before[i * n + j] } else { 0.0 };
         for terms in blocks_of(k, depth) {
-            let mut sum = 0.0;
-            for q in terms.clone().step_by(2) {
-                let second = |x: f32| if q + 1 < terms.end { x } else { 0.0 };
+            let word = |q: usize, end: usize| {
+                let second = |x: f32| if q + 1 < end { x } else { 0.0 };
                 let last = (q + 1).min(k - 1);
                 let x = join(at(&a, strides[0], [i, q]), second(at(&a, strides[0], [i, last])));
                 let y = join(at(&b, strides[1], [q, j]), second(at(&b, strides[1], [last, j])));
-                sum = add_pair(x, y, sum);
-            }
+                [x, y]
+            };
+            let words = |Range { start, end }: Range<usize>| (start..end).step_by(2).map(move |q| word(q, end));
+            let sum = match level.unit {
+                1 => words(terms).fold(0.0, |sum, [x, y]| add_pair(x, y, sum)),
+                unit => terms
+                    .clone()
+                    .step_by(2 * unit)
+                    .fold(0.0, |sum, q| add_unit(words(q..terms.end.min(q + 2 * unit)), sum)),
+            };
             expected += 0.5 * sum;
         }
-        assert_eq!(out[i * n + j].to_bits(), expected.to_bits(), "{size:?} {strides:?} at {i}, {j}");
+        assert_eq!(out[i * n + j].to_bits(), expected.to_bits(), "{} {size:?} {strides:?} at {i}, {j}", level.unit);
     }
 }
 
 #[test]
 fn pairs_in_every_layout() {
-    for size in [[1, 1, 1], [2, 3, 5], [14, 32, 16], [15, 33, 17], [29, 70, 41], [130, 9, 20], [1, 300, 9], [70, 1, 2]]
-    {
+    for size in [
+        [1, 1, 1],
+        [2, 3, 5],
+        [14, 32, 16],
+        [15, 33, 17],
+        [29, 70, 41],
+        [130, 9, 20],
+        [1, 300, 9],
+        [70, 1, 2],
+        [64, 32, 64],
+    ] {
         let [m, n, k] = size;
         for a in layouts([m, k]) {
             for b in layouts([k, n]) {
@@ -118,7 +185,8 @@ fn layouts([rows, columns]: [usize; 2]) -> Vec<[usize; 2]> {
 #[test]
 fn pairs_of_many_blocks() {
     for k in [2 * DEPTH, 2 * DEPTH + 1, 4 * DEPTH + 3] {
-        levels().for_each(|level| check(level, [5, COLUMNS + 9, k], [[k, 1], [COLUMNS + 9, 1]], true));
+        let columns = 4 * COLUMNS + 9;
+        levels().for_each(|level| check(level, [5, columns, k], [[k, 1], [columns, 1]], true));
     }
 }
 
@@ -160,4 +228,46 @@ fn the_processor_adds_pairs_as_described() {
             );
         }
     }
+}
+
+/// The instructions of AMX and their imitation, on numbers of all sizes.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn the_processor_adds_tiles_as_described() {
+    if !super::amx::is_available() {
+        return;
+    }
+    super::amx::prepare();
+    let mut bits = (0..).map(|i| crate::cpu::dropout::philox([3, 11], i)[0]);
+    for _ in 0..100 {
+        let mut words = || -> [f32; 2 * UNIT * UNIT] { std::array::from_fn(|_| f32::from_bits(bits.next().unwrap())) };
+        let (a, b) = (words(), words());
+        let mut outs = [[0.0f32; UNIT * UNIT]; 2];
+        for (out, compute) in outs.iter_mut().zip([super::amx::compute::<UNIT, 1>, imitated_tile]) {
+            let tile = Tile {
+                words: 2 * UNIT,
+                a: a.as_ptr(),
+                a_strides: [2 * UNIT, 1],
+                b: b.as_ptr(),
+                b_stride: UNIT,
+                out: out.as_mut_ptr(),
+                out_stride: UNIT,
+                scale: 1.0,
+                accumulate: false,
+            };
+            // SAFETY: the processor has the instructions, and each of the three has a tile's elements.
+            unsafe { compute(&tile) };
+        }
+        for (out, expected) in outs[0].iter().zip(&outs[1]) {
+            let same = out.to_bits() == expected.to_bits() || out.is_nan() && expected.is_nan();
+            assert!(same, "{out} for {expected}");
+        }
+    }
+}
+
+/// A full register of sums, as 16 columns of the imitation's lanes.
+#[cfg(target_arch = "x86_64")]
+unsafe fn imitated_tile(tile: &Tile) {
+    // SAFETY: as the caller promises.
+    unsafe { imitated_unit::<UNIT, { UNIT / Array::LANES }>(tile) }
 }

@@ -39,14 +39,25 @@ pub(super) unsafe fn compute<V: Vector, W: Word<V>, const ROWS: usize, const VEC
             [down, 1] => sums::<V, W, ROWS, VECTORS>(tile, down, 1),
             [down, along] => sums::<V, W, ROWS, VECTORS>(tile, down, along),
         };
-        let scale = V::splat(tile.scale);
         for (i, row) in acc.into_iter().enumerate() {
             for (j, sum) in row.into_iter().enumerate() {
-                let to = tile.out.add(i * tile.out_stride + j * V::LANES);
-                let before = if tile.accumulate { V::load(to) } else { V::zero() };
-                sum.mul_add(scale, before).store(to);
+                put(tile, [i, j], sum);
             }
         }
+    }
+}
+
+/// Writes a vector of the sums of a tile, scaled, or adds it.
+///
+/// # Safety
+/// As for [`compute`].
+#[inline(always)]
+pub(super) unsafe fn put<V: Vector>(tile: &Tile, [i, j]: [usize; 2], sum: V) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let to = tile.out.add(i * tile.out_stride + j * V::LANES);
+        let before = if tile.accumulate { V::load(to) } else { V::zero() };
+        sum.mul_add(V::splat(tile.scale), before).store(to);
     }
 }
 

@@ -1,0 +1,178 @@
+//! Micro-kernel of AMX: the result's tiles are registers of 16 rows of 16 sums, and one instruction adds 32 terms to each of them.
+//!
+//! The words of the right operand lie in its panels as the registers need them: the columns of 16 pairs. Those of the left operand
+//! are rows of neighbouring words. Numbers of terms, and of rows, that fill no register are filled up: terms with zeros, rows with
+//! what is there, whose sums are dropped.
+//!
+//! An instruction sums the first terms of its 16 pairs and the second ones apart, and adds both sums, added, to the result. Each
+//! addition rounds to f32, products are exact, and numbers below the least normal one count as zero (Intel, "Instruction Set
+//! Extensions Programming Reference", TDPBF16PS).
+
+use std::arch::asm;
+use std::arch::x86_64::{__cpuid_count, __m512};
+use std::cell::Cell;
+use std::mem::MaybeUninit;
+use std::sync::OnceLock;
+
+use super::Matrix;
+use super::pack;
+use super::tile::{Tile, put};
+use super::vector::Vector;
+
+/// Rows of a register, and words of each.
+pub(super) const UNIT: usize = 16;
+
+/// Columns of the sums of the largest tile.
+const COLUMNS: usize = 2 * UNIT;
+
+/// The shapes of the registers, as `ldtilecfg` reads them.
+#[repr(C, align(64))]
+struct Shapes {
+    palette: u8,
+    start_row: u8,
+    reserved: [u8; 14],
+    bytes: [u16; 16],
+    rows: [u8; 16],
+}
+
+/// All eight are full.
+static SHAPES: Shapes = Shapes {
+    palette: 1,
+    start_row: 0,
+    reserved: [0; 14],
+    bytes: [64, 64, 64, 64, 64, 64, 64, 64, 0, 0, 0, 0, 0, 0, 0, 0],
+    rows: [16, 16, 16, 16, 16, 16, 16, 16, 0, 0, 0, 0, 0, 0, 0, 0],
+};
+
+thread_local! {
+    /// True if the registers of this thread have their shapes.
+    static SHAPED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// True if the processor multiplies tiles of bf16, and the system saves their registers.
+pub(super) fn is_available() -> bool {
+    static AVAILABLE: OnceLock<bool> = OnceLock::new();
+    *AVAILABLE.get_or_init(|| {
+        // Bits of leaf 7: AMX-BF16 and AMX-TILE.
+        let wanted = 1 << 22 | 1 << 24;
+        __cpuid_count(7, 0).edx & wanted == wanted && is_permitted()
+    })
+}
+
+/// Asks the system for the registers, for all threads of the process.
+#[cfg(target_os = "linux")]
+fn is_permitted() -> bool {
+    // `ARCH_REQ_XCOMP_PERM` of the component `XTILEDATA` (the kernel's documentation, "Using XSTATE features in user space").
+    let (mut result, request, tiles) = (158_i64, 0x1023_i64, 18_i64);
+    // SAFETY: the system call `arch_prctl` writes no memory for this request.
+    unsafe {
+        asm!("syscall", inlateout("rax") result, in("rdi") request, in("rsi") tiles, out("rcx") _, out("r11") _);
+    }
+    result == 0
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_permitted() -> bool {
+    false
+}
+
+/// Gives the registers of this thread their shapes, unless they have them.
+///
+/// # Panics
+/// Not on a processor where [`is_available`] is true.
+pub(super) fn prepare() {
+    if !SHAPED.replace(true) {
+        // SAFETY: the shapes are 64 bytes, and valid for palette 1.
+        unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const SHAPES, options(nostack)) };
+    }
+}
+
+/// The sums of the largest tile.
+#[repr(align(64))]
+struct Sums(MaybeUninit<[f32; COLUMNS * COLUMNS]>);
+
+/// A tile of so many rows, and columns of so many registers. Four registers have sums: two of rows by two of columns. A tile that
+/// has one of rows or of columns computes that twice.
+///
+/// # Safety
+/// As for [`compute`](super::tile::compute); the registers have their shapes, rows of `a` are contiguous, and all rows of its
+/// registers may be read.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+pub(super) unsafe fn compute<const ROWS: usize, const VECTORS: usize>(tile: &Tile) {
+    let mut sums = Sums(MaybeUninit::uninit());
+    let sums = sums.0.as_mut_ptr().cast::<f32>();
+    let lower = if ROWS > UNIT { UNIT * tile.a_strides[0] } else { 0 };
+    // SAFETY: as the caller promises; all sums are written before they are read.
+    unsafe {
+        multiply(tile, [tile.a.add(lower), tile.b.add((VECTORS - 1) * UNIT)], sums);
+        for i in 0..ROWS {
+            for j in 0..VECTORS {
+                put(tile, [i, j], __m512::load(sums.add(i * COLUMNS + j * UNIT)));
+            }
+        }
+    }
+}
+
+/// Writes the products of the words of two registers of rows, the second from the first of `others` on, and of two of columns, the
+/// second from the second on.
+///
+/// # Safety
+/// As for [`compute`].
+#[inline(always)]
+unsafe fn multiply(tile: &Tile, [lower, right]: [*const f32; 2], sums: *mut f32) {
+    // SAFETY: as the caller promises; the sums are so many.
+    unsafe {
+        asm!(
+            "tilezero tmm0",
+            "tilezero tmm1",
+            "tilezero tmm2",
+            "tilezero tmm3",
+            "2:",
+            "tileloadd tmm4, [{upper} + {down}]",
+            "tileloadd tmm6, [{left} + {across}]",
+            "tileloadd tmm7, [{right} + {across}]",
+            "tileloadd tmm5, [{lower} + {down}]",
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tdpbf16ps tmm1, tmm4, tmm7",
+            "tdpbf16ps tmm2, tmm5, tmm6",
+            "tdpbf16ps tmm3, tmm5, tmm7",
+            "add {upper}, 64",
+            "add {lower}, 64",
+            "add {left}, {panel}",
+            "add {right}, {panel}",
+            "dec {steps}",
+            "jnz 2b",
+            "mov {steps}, 128",
+            "tilestored [{sums} + {steps}], tmm0",
+            "tilestored [{sums} + {steps} + 64], tmm1",
+            "tilestored [{sums} + {steps} + 2048], tmm2",
+            "tilestored [{sums} + {steps} + 2112], tmm3",
+            upper = inout(reg) tile.a => _,
+            lower = inout(reg) lower => _,
+            left = inout(reg) tile.b => _,
+            right = inout(reg) right => _,
+            steps = inout(reg) tile.words / UNIT => _,
+            down = in(reg) 4 * tile.a_strides[0],
+            across = in(reg) 4 * tile.b_stride,
+            panel = in(reg) 4 * UNIT * tile.b_stride,
+            sums = in(reg) sums,
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+            options(nostack)
+        );
+    }
+}
+
+/// Rows of words as the registers need them: contiguous, and filled up with zeros.
+///
+/// # Safety
+/// As for [`gather_units`](pack::gather_units).
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+pub(super) unsafe fn gather_rows(
+    from: Matrix<*const f32>,
+    [rows, words]: [usize; 2],
+    to: *mut f32,
+) -> Matrix<*const f32> {
+    // SAFETY: as the caller promises.
+    unsafe { pack::gather_units::<__m512>(from, [rows, words], to, UNIT) }
+}
