@@ -1,10 +1,11 @@
 //! Buffer assignment of a program: every rank has one arena, and every tensor a fixed offset in it.
 //!
 //! Model states (parameters, optimizer states, gradient sums) have dedicated places, and so have tensors that one
-//! instruction of a row passes to a later one. The *frame* of a body assigns its inner values: saved tensors to the *slot* of
+//! instruction of a row passes to a later one. The *frame* of a body assigns its inner values: saved tensors to the *slots* of
 //! the bundle, all others to the *scratch* of the run. Both are assigned once per body, and each run states the offsets of
-//! its slot and scratch. The scratch of a run may overlap its slot or results if no two values overlap at the same
-//! instruction of the body. The scratch of an async run may not. All numbers are bytes; places are multiples of
+//! its slots and scratch. Tensors that are freed together share a slot: what one section frees leaves no holes in what a later
+//! one still reads. The scratch of a run may overlap its slots or results if no two values overlap at the same instruction of
+//! the body. The scratch of an async run may not. All numbers are bytes; places are multiples of
 //! [`ALIGNMENT`]. Sizes are the bounds of local shapes, so one arena serves all ranks of a class.
 //!
 //! A rank that offloads has a second arena, in host memory. The copy of a bundle has one place: its tensors are there one
@@ -12,7 +13,7 @@
 //! places on the host; on the device they are a bundle of this layout.
 //!
 //! ```text
-//! frame  := 'frame' 'slot' int 'scratch' int (%id ('row' | 'slot' '+' int | 'scratch' '+' int | '=' %id)),*     at the end of a body
+//! frame  := 'frame' ('slot' int)* 'scratch' int (%id ('row' | 'slot' int? '+' int | 'scratch' '+' int | '=' %id)),*     at the end of a body; a slot without a number is the first
 //! memory := 'memory' int ('host' int)? (%id ('[' int ']' ('.' id)?)? id? 'host'? int),* (';' (id int),*)?    after a class's `params`: its arena, model states, scalars
 //! at     := 'at' int,*                                                    at the end of an instruction of a row
 //! ```
@@ -30,8 +31,8 @@ pub const ALIGNMENT: u64 = 64;
 pub enum Place {
     /// A result: its place is stated in the row.
     Row,
-    /// An offset in the slot of the bundle.
-    Slot(u64),
+    /// A slot of the bundle, and an offset in it.
+    Slot(usize, u64),
     /// An offset in the scratch of the run.
     Scratch(u64),
     /// The place of another value, which may be defined later: one is a view of the other or overwrites it when it dies.
@@ -41,8 +42,8 @@ pub enum Place {
 /// The buffer assignment of a body.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Frame {
-    /// Bytes of the slot of a bundle: saved values that are neither arguments nor results.
-    pub slot: u64,
+    /// Bytes of each slot of a bundle: saved values that are neither arguments nor results.
+    pub slots: Vec<u64>,
     /// Bytes of the scratch.
     pub scratch: u64,
     /// The places of all values that the body computes, except stores into parameters, states and gradients. A gradient sum
@@ -90,9 +91,9 @@ pub struct Arena {
     pub scalars: BTreeMap<String, u64>,
     /// Per instruction of the row, the places of the tensors that it defines. For a feed, a `loss_grad`, an addition or a
     /// receive (from its start on), that of the register. For a sum, at its start, the old place, or a fresh one if others
-    /// hold the old. For a run: those of the results (a result that is an argument has the place of the argument), then the
-    /// slot if it saves anything (any place if the slot is empty), then the scratch if it has any. For an offload, at its start,
-    /// the place in host memory; for a load, also of states, the place on the device.
+    /// hold the old. For a run: those of the results (a result that is an argument has the place of the argument), then those of
+    /// the slots, then the scratch if it has any. For an offload, at its start, the place in host memory; for a load, also of
+    /// states, the place on the device.
     pub at: Vec<Vec<u64>>,
 }
 

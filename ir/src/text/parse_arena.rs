@@ -7,11 +7,13 @@ use crate::ids::Value;
 use std::collections::BTreeMap;
 
 impl Parser<'_> {
-    /// `frame slot 3072 scratch 8192 %a slot+0, %g = %a`
+    /// `frame slot 3072 slot 512 scratch 8192 %a slot+0, %b slot 1+0, %g = %a`
     pub(super) fn frame(&mut self) -> Parsed<Frame> {
         self.expect("frame")?;
-        self.expect("slot")?;
-        let slot = self.int("bytes")?;
+        let mut slots = Vec::new();
+        while self.eat("slot") {
+            slots.push(self.int("bytes")?);
+        }
         self.expect("scratch")?;
         let scratch = self.int("bytes")?;
         let mut places = BTreeMap::new();
@@ -22,7 +24,7 @@ impl Parser<'_> {
                 break;
             }
         }
-        Ok(Frame { slot, scratch, places })
+        Ok(Frame { slots, scratch, places })
     }
 
     fn known_value(&mut self) -> Parsed<Value> {
@@ -38,13 +40,17 @@ impl Parser<'_> {
         if self.eat("=") {
             return Ok(Place::Same(self.known_value()?));
         }
-        let slot = self.eat("slot");
-        if !slot {
+        let slot = match self.eat("slot") {
+            true if self.at("+") => Some(0),
+            true => Some(self.int::<u32>("the number of a slot")? as usize),
+            false => None,
+        };
+        if slot.is_none() {
             self.expect("scratch")?;
         }
         self.expect("+")?;
         let at = self.int("bytes")?;
-        Ok(if slot { Place::Slot(at) } else { Place::Scratch(at) })
+        Ok(slot.map_or(Place::Scratch(at), |slot| Place::Slot(slot, at)))
     }
 
     /// `memory 81920 %layer[0].w1 0, %layer[0].w1 grad 1024; lr 4096, step 4160`

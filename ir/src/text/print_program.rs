@@ -147,13 +147,15 @@ fn print_frame(frame: &Frame, body: &Body) -> String {
         let name = &body.values[value].name;
         match place {
             Place::Row => format!("%{name} row"),
-            Place::Slot(at) => format!("%{name} slot+{at}"),
+            Place::Slot(0, at) => format!("%{name} slot+{at}"),
+            Place::Slot(slot, at) => format!("%{name} slot {slot}+{at}"),
             Place::Scratch(at) => format!("%{name} scratch+{at}"),
             Place::Same(other) => format!("%{name} = %{}", body.values[other].name),
         }
     };
     let places: Vec<String> = frame.places.iter().map(place).collect();
-    let head = format!("    frame slot {} scratch {} ", frame.slot, frame.scratch);
+    let slots: String = frame.slots.iter().map(|bytes| format!("slot {bytes} ")).collect();
+    let head = format!("    frame {slots}scratch {} ", frame.scratch);
     wrap(&head, &places, "", "    ").trim_end().to_string() + "\n"
 }
 

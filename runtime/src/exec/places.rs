@@ -107,7 +107,7 @@ pub(super) struct Frame<'a> {
     pub(super) given: HashMap<Value, u64>,
     /// Gradient sums that begin with this run: reshards write them straight.
     pub(super) begins: Vec<Value>,
-    /// Offsets that the run states: its results, the slot if it saves values, and the scratch if there is one.
+    /// Offsets that the run states: its results, the slots if it saves values, and the scratch if there is one.
     pub(super) stated: &'a [u64],
     pub(super) keeps: bool,
 }
@@ -129,14 +129,16 @@ impl Frame<'_> {
 
     fn made(&self, value: Value) -> Result<u64, String> {
         let missing = || format!("%{} has no place", self.body.values[value].name);
-        let place = self.body.frame.as_ref().and_then(|frame| frame.places.get(&value)).ok_or_else(missing)?;
+        let frame = self.body.frame.as_ref().ok_or_else(missing)?;
+        let place = frame.places.get(&value).ok_or_else(missing)?;
         let results = self.body.results.len();
         let (stated, offset) = match *place {
             Place::Same(other) if other == value => return Err(missing()),
             Place::Same(other) => return self.at(Operand::Value(other)),
             Place::Row => (self.body.results.iter().position(|&result| result == value), 0),
-            Place::Slot(offset) => (self.keeps.then_some(results), offset),
-            Place::Scratch(offset) => (Some(results + usize::from(self.keeps)), offset),
+            Place::Slot(slot, offset) => (self.keeps.then_some(results + slot), offset),
+            Place::Scratch(offset) if self.keeps => (Some(results + frame.slots.len()), offset),
+            Place::Scratch(offset) => (Some(results), offset),
         };
         let base = stated.and_then(|stated| self.stated.get(stated)).ok_or_else(missing)?;
         Ok(base + offset)

@@ -40,12 +40,12 @@ fn frame(model: &Model, body: &Body) -> Frame {
         let ty = &body.values[value].ty;
         let place = match () {
             () if body.results.contains(&value) => Place::Row,
-            () if body.keeps.contains(&value) => Place::Slot(slot.tensor(ty, model)),
+            () if body.keeps.contains(&value) => Place::Slot(0, slot.tensor(ty, model)),
             () => Place::Scratch(scratch.tensor(ty, model)),
         };
         places.insert(value, place);
     }
-    Frame { slot: slot.0, scratch: scratch.0, places }
+    Frame { slots: vec![slot.0], scratch: scratch.0, places }
 }
 
 fn arena(model: &Model, program: &Program, class: &Class) -> Arena {
@@ -77,7 +77,7 @@ fn states(model: &Model, program: &Program, class: &Class, instr: &Instr, alloca
         Instr::Run { body, results, keep, .. } => {
             let frame = program.bodies[*body].frame.clone().unwrap_or_default();
             let mut at: Vec<u64> = results.iter().map(|&reg| register(reg)).collect();
-            at.extend(keep.map(|_| allocator.take(frame.slot)));
+            at.extend(frame.slots.iter().filter(|_| keep.is_some()).map(|&bytes| allocator.take(bytes)));
             at.extend((frame.scratch > 0).then(|| allocator.take(frame.scratch)));
             at
         }

@@ -20,15 +20,15 @@ impl LiveBytes {
     }
 
     /// When a body needs most of what it makes.
-    pub(super) fn within(rows: &[Piece], slot: &[Piece], scratch: &[Piece]) -> LiveBytes {
+    pub(super) fn within(rows: &[Piece], slots: &[Piece], scratch: &[Piece]) -> LiveBytes {
         let at = |time: usize| {
             let used = |pieces: &[Piece]| {
                 let used = pieces.iter().filter(|piece| piece.from <= time && time < piece.to);
                 used.map(|piece| piece.size).sum::<u64>()
             };
-            LiveBytes { stage_io: used(rows), activations: used(slot), scratch: used(scratch) }
+            LiveBytes { stage_io: used(rows), activations: used(slots), scratch: used(scratch) }
         };
-        let begin = rows.iter().chain(slot).chain(scratch).map(|piece| piece.from);
+        let begin = rows.iter().chain(slots).chain(scratch).map(|piece| piece.from);
         begin.map(at).max_by_key(LiveBytes::bytes).unwrap_or_default()
     }
 

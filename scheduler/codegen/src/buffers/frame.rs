@@ -1,4 +1,4 @@
-//! Frame of a body. Results have the places that the instruction stream states, saved activations in the slot, all other values in
+//! Frame of a body. Results have the places that the instruction stream states, saved activations in slots, all other values in
 //! scratch.
 
 use super::bound::LiveBytes;
@@ -7,9 +7,9 @@ use super::liveness::{FOREVER, Life, Lives};
 use super::sharing::{Class, classes};
 use ir::arena::{Frame, Place};
 use ir::graph::Model;
-use ir::ids::Value;
-use ir::program::Body;
-use std::collections::BTreeMap;
+use ir::ids::{BodyId, Value};
+use ir::program::{Body, BodyKind, Program, Source};
+use std::collections::{BTreeMap, HashSet};
 
 /// Bytes of a frame, and when they are used: from an instruction of the body up to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,8 +27,8 @@ pub(super) enum Given {
     Arg(usize),
     /// It is the result of this index that the body computes, or has its place.
     Row(usize),
-    /// It is the piece of this index in the slot.
-    Slot(usize),
+    /// It is the piece of this index in the slot of this index.
+    Slot(usize, usize),
 }
 
 /// A body with its frame.
@@ -41,14 +41,15 @@ pub(super) struct FrameLayout {
     pub(super) keeps: Vec<Given>,
     /// The results that the body makes; all at offset 0.
     pub(super) rows: Vec<Piece>,
-    pub(super) slot: Vec<Piece>,
+    pub(super) slots: Vec<Vec<Piece>>,
     pub(super) scratch: Vec<Piece>,
     /// When it needs most of these.
     pub(super) fullest: LiveBytes,
 }
 
 impl FrameLayout {
-    pub(super) fn new(model: &Model, body: &Body) -> FrameLayout {
+    pub(super) fn new(model: &Model, program: &Program, id: BodyId) -> FrameLayout {
+        let body = &program.bodies[id];
         let lives = Lives::new(body);
         let classes = classes(model, body, &lives);
         let bytes = |value: Value| aligned(body.values[value].ty.local_bytes(&model.mesh));
@@ -75,14 +76,21 @@ impl FrameLayout {
             }
         }
         inner.extend(lives.staged.iter().map(|(value, life)| (*value, interval(*value, life))));
-        let slot = laid.keep(kept);
+        let slots = laid.keep(kept, &read_by_w(program, body));
         let scratch = laid.scratch(inner);
         let given = |values: &[Value]| values.iter().map(|value| laid.given[value]).collect();
         let (results, keeps) = (given(&body.results), given(&body.keeps));
-        let frame = Frame { slot, scratch, places: laid.places };
-        let fullest = LiveBytes::within(&laid.rows, &laid.slot, &laid.inner);
-        FrameLayout { frame, results, keeps, rows: laid.rows, slot: laid.slot, scratch: laid.inner, fullest }
+        let frame = Frame { slots, scratch, places: laid.places };
+        let fullest = LiveBytes::within(&laid.rows, &laid.slots.concat(), &laid.inner);
+        FrameLayout { frame, results, keeps, rows: laid.rows, slots: laid.slots, scratch: laid.inner, fullest }
     }
+}
+
+/// The saved values of a body that W reads, where W is a body of its own. They live longer than those that I reads last.
+fn read_by_w(program: &Program, body: &Body) -> HashSet<Value> {
+    let its_w = |other: &&Body| other.block == body.block && other.kind == BodyKind::W;
+    let args = program.bodies.values().filter(its_w).flat_map(|w| &w.args);
+    args.filter(|arg| arg.source == Source::Saved).map(|arg| arg.value).collect()
 }
 
 /// Layout so far.
@@ -91,7 +99,7 @@ struct Laid {
     places: BTreeMap<Value, Place>,
     given: BTreeMap<Value, Given>,
     rows: Vec<Piece>,
-    slot: Vec<Piece>,
+    slots: Vec<Vec<Piece>>,
     inner: Vec<Piece>,
 }
 
@@ -112,16 +120,25 @@ impl Laid {
         self.rows.push(Piece { offset: 0, size, from, to: FOREVER });
     }
 
-    /// Lays out saved values in the order of their definition, so that the end of a slot is used last. Returns the bytes of the slot.
-    fn keep(&mut self, mut kept: Vec<(Value, &Class, Interval)>) -> u64 {
+    /// Lays out saved values in the order of their definition, so that the end of a slot is used last: those that I reads last
+    /// in one slot, those that wait for W in another. Gives the bytes of the slots that are not empty.
+    fn keep(&mut self, mut kept: Vec<(Value, &Class, Interval)>, waiting: &HashSet<Value>) -> Vec<u64> {
         kept.sort_by_key(|(.., interval)| interval.from);
-        let mut end = 0;
+        let waits = |class: &Class| class.members.iter().any(|member| waiting.contains(member));
+        let (late, early): (Vec<_>, Vec<_>) = kept.into_iter().partition(|(_, class, _)| waits(class));
+        [early, late].into_iter().filter(|slot| !slot.is_empty()).map(|slot| self.slot(slot)).collect()
+    }
+
+    /// Lays out one slot. Gives its bytes.
+    fn slot(&mut self, kept: Vec<(Value, &Class, Interval)>) -> u64 {
+        let (slot, mut pieces, mut end) = (self.slots.len(), Vec::new(), 0);
         for (root, class, Interval { size, from, .. }) in kept {
-            self.together(class, root, Some(Given::Slot(self.slot.len())));
-            self.places.insert(root, Place::Slot(end));
-            self.slot.push(Piece { offset: end, size, from, to: FOREVER });
+            self.together(class, root, Some(Given::Slot(slot, pieces.len())));
+            self.places.insert(root, Place::Slot(slot, end));
+            pieces.push(Piece { offset: end, size, from, to: FOREVER });
             end += size;
         }
+        self.slots.push(pieces);
         end
     }
 

@@ -1,6 +1,6 @@
 //! Walk of an instruction stream from first to last: the values that each instruction creates, and their holders.
 
-use super::frame::{FrameLayout, Given};
+use super::frame::{FrameLayout, Given, Piece};
 use super::interval::{Interval, aligned};
 use super::needs::{At, BufferUse, Needs};
 use ir::arena::SavedLayout;
@@ -10,6 +10,7 @@ use ir::ids::{BodyId, Reg, Token};
 use ir::program::{BodyArg, Class, Instr, Program, Source, Transfer};
 use ir::types::Type;
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// The frames of all bodies.
 pub(super) type FrameLayouts = PrimaryMap<BodyId, FrameLayout>;
@@ -238,13 +239,13 @@ impl Walk<'_> {
         let given = self.arguments(*body, args, bundles);
         let mut made = |usage, pieces: &[_]| self.needs.block(usage, self.now, within, pieces);
         let rows: Vec<usize> = layout.rows.iter().map(|row| made(BufferUse::StageIo, &[(0, row.size)]).start).collect();
-        let pieces: Vec<(u64, u64)> = layout.slot.iter().map(|piece| (piece.offset, piece.size)).collect();
-        let slot = made(BufferUse::Activations, &pieces);
-        let slot_block = self.needs.blocks.len() - 1;
+        let pieces = |slot: &Vec<Piece>| slot.iter().map(|piece| (piece.offset, piece.size)).collect::<Vec<_>>();
+        let slots: Vec<Range<usize>> =
+            layout.slots.iter().map(|slot| made(BufferUse::Activations, &pieces(slot))).collect();
         let part = |by: &Given| match *by {
             Given::Row(place) => Some(rows[place]),
             Given::Arg(arg) => given[arg],
-            Given::Slot(place) => Some(slot.start + place),
+            Given::Slot(slot, place) => Some(slots[slot].start + place),
         };
         let kept: Vec<Option<usize>> = layout.keeps.iter().map(part).collect();
         let mut at = Vec::new();
@@ -255,7 +256,7 @@ impl Walk<'_> {
         if let Some(reg) = *keep {
             kept.iter().flatten().for_each(|&part| self.needs.hold(part));
             self.registers[reg] = Some(Holding::Bundle(*body, kept));
-            at.push(if pieces.is_empty() { At::Nowhere } else { At::Buffer(slot_block) });
+            at.extend(slots.iter().map(|slot| At::Buffer(self.needs.parts[slot.start].block)));
         }
         let mut request = Request::default();
         if layout.frame.scratch > 0 {
@@ -267,7 +268,7 @@ impl Walk<'_> {
                 *place = At::BufferPart(scratch);
                 request.holds.push(scratch);
             }
-            request.holds.extend(given.into_iter().flatten().chain(rows).chain(slot));
+            request.holds.extend(given.into_iter().flatten().chain(rows).chain(slots.into_iter().flatten()));
             self.fly(token, request);
         }
         at

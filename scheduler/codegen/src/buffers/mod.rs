@@ -25,7 +25,7 @@ use resident::ResidentEnds;
 /// Fills the frames of all bodies and the arenas of all classes. A program that shares its ranks with another that is run
 /// before or after it (an evaluation of a training run) finds the resident tensors at the places of the other.
 pub fn assign_buffers(model: &Model, program: &mut Program, beside: Option<&Program>) {
-    let layouts: FrameLayouts = program.bodies.values().map(|body| FrameLayout::new(model, body)).collect();
+    let layouts = layouts(model, program);
     let arenas: Vec<Arena> =
         program.classes.iter().map(|class| arena(model, program, beside, &layouts, class)).collect();
     for (class, arena) in program.classes.iter_mut().zip(arenas) {
@@ -34,6 +34,11 @@ pub fn assign_buffers(model: &Model, program: &mut Program, beside: Option<&Prog
     for (body, layout) in program.bodies.values_mut().zip(layouts.into_iter().map(|(_, layout)| layout)) {
         body.frame = Some(layout.frame);
     }
+}
+
+/// The frames of all bodies.
+fn layouts(model: &Model, program: &Program) -> FrameLayouts {
+    program.bodies.keys().map(|body| FrameLayout::new(model, program, body)).collect()
 }
 
 fn arena(model: &Model, program: &Program, beside: Option<&Program>, layouts: &FrameLayouts, class: &Class) -> Arena {

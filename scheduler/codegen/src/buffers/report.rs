@@ -1,7 +1,6 @@
 //! Contents of the arena of each class at its peak.
 
 use super::bound::{LiveBytes, live_bytes};
-use super::frame::FrameLayout;
 use super::instructions::{self, FrameLayouts};
 use super::resident::{self, ResidentTensors};
 use ir::arena::{ALIGNMENT, Role};
@@ -40,7 +39,7 @@ pub struct ClassReport {
 
 /// The memory of each class of a program; 0 for arenas that have not been laid out.
 pub fn report(model: &Model, program: &Program) -> Vec<ClassReport> {
-    let layouts: FrameLayouts = program.bodies.values().map(|body| FrameLayout::new(model, body)).collect();
+    let layouts = super::layouts(model, program);
     program.classes.iter().map(|class| class_report(model, program, &layouts, class)).collect()
 }
 

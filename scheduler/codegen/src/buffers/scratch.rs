@@ -1,4 +1,4 @@
-//! Offsets for the scratch of body calls. Scratch may overlap the call's results and its slot, as long as no two overlapping
+//! Offsets for the scratch of body calls. Scratch may overlap the call's results and its slots, as long as no two overlapping
 //! values are live at the same instruction of the body.
 
 use super::frame::{FrameLayout, Piece};
@@ -34,7 +34,7 @@ struct Choice {
     lowest: u64,
     /// Lowest offset above the tensors of all other instructions.
     free: u64,
-    /// Ranges that its own results and slot forbid, relative to `base`.
+    /// Ranges that its own results and slots forbid, relative to `base`.
     own: Rc<[Forbidden]>,
     base: u64,
 }
@@ -86,7 +86,7 @@ impl Choice {
     }
 }
 
-/// Places of the results of a run, in order, and then of its slot.
+/// Places of the results of a run, in order, and then of its slots.
 fn own_places(needs: &Needs, now: usize, places: &[u64]) -> Vec<Option<u64>> {
     let mut own = Vec::new();
     let first = needs.blocks.partition_point(|block| block.start < now);
@@ -100,10 +100,12 @@ fn own_places(needs: &Needs, now: usize, places: &[u64]) -> Vec<Option<u64>> {
 /// Offsets at which the scratch must not begin, relative to the origin of `own`.
 fn forbidden(layout: &FrameLayout, own: &[i64]) -> Rc<[Forbidden]> {
     let rows = layout.rows.iter().zip(own).map(|(row, &at)| (*row, at));
-    let slot_at = own.last().copied().unwrap_or(0);
-    let slot = layout.slot.iter().map(|piece| (*piece, slot_at + piece.offset as i64));
+    let at_slot = |(slot, &at): (&Vec<Piece>, &i64)| {
+        slot.iter().map(|piece| (*piece, at + piece.offset as i64)).collect::<Vec<_>>()
+    };
+    let slots = layout.slots.iter().zip(&own[layout.rows.len()..]).flat_map(at_slot);
     let mut found = Vec::new();
-    for (theirs, at) in rows.chain(slot) {
+    for (theirs, at) in rows.chain(slots) {
         let meets = |piece: &&Piece| piece.from < theirs.to && theirs.from < piece.to;
         found.extend(layout.scratch.iter().filter(meets).map(|piece| Forbidden {
             above: at - (piece.offset + piece.size) as i64,
@@ -121,7 +123,7 @@ fn forbidden(layout: &FrameLayout, own: &[i64]) -> Rc<[Forbidden]> {
     merged.into()
 }
 
-/// The lowest place that neither others nor its own results and slot forbid. Both are sorted.
+/// The lowest place that neither others nor its own results and slots forbid. Both are sorted.
 fn lowest<'a>(others: impl Iterator<Item = &'a Placed>, size: u64, own: &[Forbidden], base: u64) -> u64 {
     let (size, base) = (size as i64, base as i64);
     let others = others.map(|part| Forbidden { above: part.at as i64 - size, below: part.to as i64 });

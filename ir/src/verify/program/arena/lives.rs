@@ -7,22 +7,23 @@ use crate::ids::Value;
 use crate::program::BodyInstr;
 use std::collections::HashMap;
 
-/// The places of a run: its results, its slot and its scratch.
+/// The places of a run: its results, its slots and its scratch.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct RunPlaces {
     /// Per result of the body.
     pub(super) rows: Vec<u64>,
-    pub(super) slot: u64,
+    /// Per slot of the frame.
+    pub(super) slots: Vec<u64>,
     pub(super) scratch: u64,
 }
 
 impl RunPlaces {
     /// The places relative to the lowest one; runs with equal relative places need only one check.
     pub(super) fn relative(&self) -> RunPlaces {
-        let all = self.rows.iter().chain([&self.slot, &self.scratch]);
+        let all = self.rows.iter().chain(&self.slots).chain([&self.scratch]);
         let base = all.min().copied().unwrap_or(0);
-        let rows = self.rows.iter().map(|at| at - base).collect();
-        RunPlaces { rows, slot: self.slot - base, scratch: self.scratch - base }
+        let from_base = |places: &[u64]| places.iter().map(|at| at - base).collect();
+        RunPlaces { rows: from_base(&self.rows), slots: from_base(&self.slots), scratch: self.scratch - base }
     }
 
     /// The bytes of a value that the body computes; `None` if it shares those of an argument.
@@ -30,7 +31,7 @@ impl RunPlaces {
         let root = places.root[value].unwrap_or(value);
         let at = match places.frame.places.get(&root)? {
             Place::Row => self.rows[places.body.results.iter().position(|&result| result == root)?],
-            Place::Slot(offset) => self.slot + offset,
+            Place::Slot(slot, offset) => self.slots.get(*slot)? + offset,
             Place::Scratch(offset) => self.scratch + offset,
             Place::Same(_) => return None,
         };

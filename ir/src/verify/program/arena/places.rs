@@ -25,7 +25,7 @@ pub(super) struct Places<'a> {
 impl<'a> Places<'a> {
     /// Checks each place alone.
     pub(super) fn of(model: &Model, id: BodyId, body: &'a Body, found: &mut Vec<Violation>) -> Places<'a> {
-        static NONE: Frame = Frame { slot: 0, scratch: 0, places: std::collections::BTreeMap::new() };
+        static NONE: Frame = Frame { slots: Vec::new(), scratch: 0, places: std::collections::BTreeMap::new() };
         let frame = body.frame.as_ref().unwrap_or(&NONE);
         let mut source = SecondaryMap::new();
         body.args.iter().for_each(|arg| source[arg.value] = Some(arg.source));
@@ -93,7 +93,10 @@ impl<'a> Places<'a> {
         };
         match *place {
             Place::Row => None,
-            Place::Slot(at) => within(at, self.frame.slot, "slot"),
+            Place::Slot(slot, at) => match self.frame.slots.get(slot) {
+                Some(&bytes) => within(at, bytes, "slot"),
+                None => Some(format!("is in slot {slot}, of {}", self.frame.slots.len())),
+            },
             Place::Scratch(at) => within(at, self.frame.scratch, "scratch"),
             Place::Same(_) => match self.resolve(value) {
                 None => Some("has the place of a value without a place".to_string()),

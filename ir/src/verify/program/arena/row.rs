@@ -119,7 +119,8 @@ impl Walk<'_> {
             Instr::Start { transfer: Transfer::Recv { .. } | Transfer::Sum { .. }, .. } => 1,
             Instr::Start { transfer: Transfer::Offload | Transfer::Load | Transfer::LoadStates { .. }, .. } => 1,
             Instr::Run { body, results, keep, .. } => {
-                results.len() + usize::from(keep.is_some()) + usize::from(self.bodies[*body].frame.scratch > 0)
+                let frame = self.bodies[*body].frame;
+                results.len() + keep.map_or(0, |_| frame.slots.len()) + usize::from(frame.scratch > 0)
             }
             Instr::Start { .. } | Instr::Wait { .. } | Instr::Out { .. } | Instr::Free(_) => 0,
         }
@@ -272,9 +273,10 @@ impl Walk<'_> {
         let Instr::Run { token, body, args, bundles, results, keep, .. } = instr else { return };
         let places = &self.bodies[*body];
         let (rows, rest) = at.split_at(results.len());
-        let keeps = usize::from(keep.is_some());
-        let base = |place: usize| rest.get(place).copied().unwrap_or(0);
-        let site = RunPlaces { rows: rows.to_vec(), slot: base(0), scratch: base(keeps) };
+        let slots = keep.map_or(0, |_| places.frame.slots.len());
+        let (slots, scratch) = rest.split_at(slots.min(rest.len()));
+        let scratch = scratch.first().copied().unwrap_or(0);
+        let site = RunPlaces { rows: rows.to_vec(), slots: slots.to_vec(), scratch };
         let given = self.given(places, args, bundles);
         self.clear(*body, &site);
         let mut made: HashMap<Value, usize> = HashMap::new();
@@ -345,8 +347,9 @@ impl Walk<'_> {
     fn clear(&mut self, body: BodyId, site: &RunPlaces) {
         let places = &self.bodies[body];
         let frame = places.frame;
-        let blocks = [(site.slot, frame.slot, "slot"), (site.scratch, frame.scratch, "scratch")];
-        for (at, size, what) in blocks.into_iter().filter(|(_, size, _)| *size > 0) {
+        let slots = site.slots.iter().zip(&frame.slots).map(|(&at, &size)| (at, size, "slot"));
+        let blocks = slots.chain([(site.scratch, frame.scratch, "scratch")]);
+        for (at, size, what) in blocks.filter(|(_, size, _)| *size > 0) {
             self.tensors.clear(Bytes { at, size }, |_| format!("the {what} of @{}", places.body.name));
         }
         let key = (body, site.relative());
