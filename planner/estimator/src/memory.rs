@@ -111,8 +111,10 @@ impl OrderedStages<'_> {
         }
         let before = facts.context + communicators(parallel, platform);
         let before_update = states.total() + activations + logits + buffers;
-        let update = updating(elements, replicas, platform.recipe) + replicas.sums_apart(elements);
+        let sums = replicas.sums_apart(elements);
+        let update = updating(elements, replicas, platform.recipe) + sums;
         let update = update + moving(&own().collect::<Vec<_>>(), &states, elements, platform);
+        let update = update.max(last_backward(&own().collect::<Vec<_>>(), sums, elements));
         let needed = before_update.max(states.total() + update);
         let buffers = buffers + needed - before_update;
         // Tensors are held only while there is free memory; without it the CPU waits for the device.
@@ -163,6 +165,17 @@ pub(super) fn moving_layers(
 fn moving_with(at_once: f64, states: &ModelStates, elements: SplitByExperts, platform: &Platform<'_>) -> f64 {
     let moves = states.host > 0.0 && !platform.stack.facts.updates_on_host;
     if moves { states.host * (at_once / elements.total()).min(1.0) } else { 0.0 }
+}
+
+/// Bytes in addition to the states while the last layer of a step runs backward, if `sums` of all elements have memory of their own: those
+/// of the layers after it are made already.
+fn last_backward(own: &[&StageCost], sums: f64, elements: SplitByExperts) -> f64 {
+    if sums == 0.0 {
+        return 0.0;
+    }
+    let layer = own.iter().map(|load| load.layer).fold(BlockPeak::default(), BlockPeak::max);
+    let copied = own.iter().map(|load| load.copied).fold(0.0, f64::max);
+    sums * (1.0 - layer.elements / elements.total()) + layer.transient + copied
 }
 
 /// Layers whose offloaded activations are on the device at once: one runs while the copy of its neighbour is on its way.

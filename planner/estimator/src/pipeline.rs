@@ -383,8 +383,9 @@ pub(super) fn costs(loads: &[StageCost], hops: &[f64], slices: f64) -> StageCost
         w: each(&|load| load.seconds().w),
         comm: hops.iter().map(|hop| hop / slices).collect(),
         mem_f: each(&StageCost::saved_anywhere),
-        mem_i: each(&|load| load.saved_anywhere() - load.saved_for_w.min(load.saved_anywhere())),
-        mem_w: each(&|load| load.saved_for_w.min(load.saved_anywhere())),
+        // Negative if I leaves more memory for W than it frees, as with recomputed layers.
+        mem_i: each(&|load| load.saved_anywhere() - load.saved_for_w),
+        mem_w: each(&|load| load.saved_for_w),
         ..StageCosts::uniform(loads.len() as u32, 0.0, 0.0, 0.0, 0.0)
     }
 }
@@ -401,7 +402,8 @@ pub(super) fn drawn_costs(loads: &[StageCost], hops: &[f64], slices: f64) -> Cos
         w: each(costs.w, 1e-3),
         comm: each(costs.comm, 1e-3),
         mem_f: gib(costs.mem_f),
-        mem_i: gib(costs.mem_i),
+        // A file has no negative figures: W then frees all.
+        mem_i: gib(costs.mem_i.into_iter().map(|bytes| bytes.max(0.0)).collect()),
         ..CostsFile::default()
     }
 }

@@ -154,7 +154,7 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
 fn a_configuration_fits_where_it_fits() {
     let chained = "dp=8,tp=2,pp=2,cp=2,ep=4,etp=4,sp=true,zero=1,mbs=2,schedule=looped-bfs,vp=14,cp_kind=ulysses,shard=4,\
         recompute=full,tp_overlap=false,stages=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27";
-    let together = "dp=2,tp=2,pp=2,cp=4,ep=4,etp=4,sp=false,zero=0,mbs=128,schedule=zb-h1,stages=26,\
+    let together = "dp=2,tp=2,pp=2,cp=4,ep=4,etp=4,sp=false,zero=0,mbs=128,schedule=1f1b,stages=26,\
         recompute=selective:a+q0+q1+q+o+p+x1+n+ex+eg+eu+ep";
     let whole = MemoryChoices { selective: false, full: vec![u32::MAX], offload: vec![Offload::None] };
     let parts = MemoryChoices { selective: true, full: Vec::new(), offload: vec![Offload::None] };

@@ -167,12 +167,14 @@ impl Keep {
 }
 
 /// Bytes that the products of the weight gradient read: saved values of the forward, and values of the input gradient. They
-/// stay in memory until the weight gradient runs. Gradients of norm gains are computed with the input gradient.
+/// stay in memory until the weight gradient runs. Gradients of norm gains are computed with the input gradient, unless a stack runs
+/// blocks as they stand.
 pub(super) fn saved_for_w(site: &Site<'_>) -> f64 {
     let block = site.block();
     let own = set(results(&block[SectionKind::W].stmts));
-    let products = block[SectionKind::W].stmts.iter().filter(|stmt| is_product_or_gather(stmt));
-    let read = products.flat_map(|stmt| &stmt.operands).filter(|value| !own.contains(**value));
+    let all = site.platform.stack.facts.block_by_block;
+    let delayed = block[SectionKind::W].stmts.iter().filter(|stmt| all || is_product_or_gather(stmt));
+    let read = delayed.flat_map(|stmt| &stmt.operands).filter(|value| !own.contains(**value));
     let read = read.map(|value| site.alias.there.get(value).copied().unwrap_or(*value));
     let read: BTreeSet<Value> =
         read.filter(|&value| block.arg_kind(value).is_none_or(|kind| kind == ArgKind::Value)).collect();
