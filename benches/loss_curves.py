@@ -58,6 +58,8 @@ LAYOUTS = {
 COLORS = ["#222222", "#d1495b", "#2a6f97", "#edae49", "#588157", "#8e6fb0", "#e07a5f", "#3d8b8b", "#9a6324", "#c05299", "#7a7a7a", "#1b9e57"]
 SMOOTH = 10
 WIDTH, HEIGHT, LEFT, TOP = 400, 230, 52, 40
+# More curves than these have their labels beneath the panel, and a strip of their differences, with its margins so high.
+FEW, APART = 6, 120
 
 
 def losses(options, model, config, precision):
@@ -92,13 +94,33 @@ def panel(title, curves, box, scale, colors):
         parts.append(f'<text x="{x0 - 8}" y="{y(tick) + 4:.1f}" text-anchor="end">{tick}</text>')
     for tick in range(0, steps + 1, 100):
         parts.append(f'<text x="{x(max(tick - 1, 0)):.1f}" y="{y0 + tall + 18}" text-anchor="middle">{tick}</text>')
+    beneath = len(curves) > FEW
     for row, (name, (numbers, valid)) in enumerate(curves.items()):
-        path = " ".join(f"{x(i):.1f},{y(loss):.1f}" for i, loss in enumerate(smooth(numbers)))
-        color = colors[name]
-        parts.append(f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="1.5" stroke-opacity="0.8"/>')
-        end = f"{name}: validation loss {valid:.{4 if len(curves) > 6 else 3}f}"
-        parts.append(f'<text x="{x0 + WIDTH - 6}" y="{y0 + 16 + 16 * row}" text-anchor="end" fill="{color}">{end}</text>')
-    return parts
+        parts.append(line(smooth(numbers), x, y, colors[name]))
+        end = f"{name}: {valid:.4f}" if beneath else f"{name}: validation loss {valid:.3f}"
+        at = f'x="{x0}" y="{y0 + tall + APART + 44 + 14 * row}" font-size="10"'
+        if not beneath:
+            at = f'x="{x0 + WIDTH - 6}" y="{y0 + 16 + 16 * row}" text-anchor="end"'
+        parts.append(f'<text {at} fill="{colors[name]}">{end}</text>')
+    return parts + (apart(curves, (x0, y0 + tall + 30), x, colors) if beneath else [])
+
+
+def line(numbers, x, y, color):
+    """A curve."""
+    path = " ".join(f"{x(i):.1f},{y(number):.1f}" for i, number in enumerate(numbers))
+    return f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="1.5" stroke-opacity="0.8"/>'
+
+
+def apart(curves, corner, x, colors):
+    """The curves less the first one, beneath them."""
+    (x0, y0), first = corner, smooth(next(iter(curves.values()))[0])
+    less = {name: [loss - one for loss, one in zip(smooth(numbers), first)] for name, (numbers, _) in curves.items()}
+    most = max(abs(number) for numbers in less.values() for number in numbers)
+    y = lambda number: y0 + (0.5 - number / most / 2) * (APART - 30)
+    parts = [f'<path d="M{x0} {y(0):.1f}h{WIDTH}" stroke="#ddd"/>']
+    for tick in (-most, most):
+        parts.append(f'<text x="{x0 - 8}" y="{y(tick) + 4:.1f}" text-anchor="end" font-size="10">{tick:+.2f}</text>')
+    return parts + [line(numbers, x, y, colors[name]) for name, numbers in less.items()]
 
 
 def main():
@@ -112,7 +134,7 @@ def main():
     options = arguments.parse_args()
     if options.layouts:
         panels = [(name, layouts(options, model), dict(zip(LAYOUTS[model], COLORS))) for model, name in MODELS.items()]
-        draw([panels], "layout-curves.svg", 300)
+        draw([panels], "layout-curves.svg", HEIGHT)
     else:
         draw([precisions(options, model, name) for model, name in MODELS.items()], "loss-curves.svg", HEIGHT)
 
@@ -138,8 +160,10 @@ def draw(rows, file, height):
         for column, (title, curves, colors) in enumerate(panels):
             box = LEFT + column * (WIDTH + LEFT), TOP + row * (tall + 60), tall
             parts += panel(title, curves, box, (min(every), max(every)), colors)
-    width, height = 2 * (WIDTH + LEFT) + 16, TOP + len(rows) * (tall + 60)
-    parts.append(f'<text x="{LEFT}" y="{height - 8}">loss in nats per byte by step, means of {SMOOTH} steps</text>')
+    most = max(len(curves) for panels in rows for _, curves, _ in panels)
+    width, height = 2 * (WIDTH + LEFT) + 16, TOP + len(rows) * (tall + 60) + (APART + 14 * most if most > FEW else 0)
+    end = "; beneath, the difference to one device, and validation losses" if most > FEW else ""
+    parts.append(f'<text x="{LEFT}" y="{height - 8}">loss in nats per byte by step, means of {SMOOTH} steps{end}</text>')
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">'
     with open(os.path.join(ROOT, "docs", file), "w") as out:
         out.write("\n".join([head, f'<rect width="{width}" height="{height}" fill="white"/>', *parts, "</svg>"]) + "\n")
