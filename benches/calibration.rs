@@ -14,7 +14,7 @@ use meshwright::compiler::text_files::write_text;
 use meshwright::estimator::{EstimateReport, EstimateRequest, Estimator};
 use meshwright::train::{TrainRequest, free_memory, train};
 use runtime::measure::measure;
-use speed::{Probe, StepTime, Steps, cores, median};
+use speed::{StepTime, Steps, best_rate, cores, median};
 use std::path::{Path, PathBuf};
 
 /// Models of the README, and configurations of eight devices.
@@ -57,10 +57,9 @@ const WARMUP: usize = 3;
 
 fn main() {
     let given = std::env::args().nth(1).filter(|arg| !arg.starts_with("--"));
-    let probe = Probe::new();
-    let before = probe.best();
+    let before = best_rate();
     let path = given.map_or_else(calibrated, PathBuf::from);
-    let full = before.max(probe.best());
+    let full = before.max(best_rate());
     let estimator = Estimator::new();
     let cores = cores() as f64;
     println!(
@@ -69,7 +68,7 @@ fn main() {
     println!("|---|---|---|---|---|---|---|---|");
     let mut errors = [Vec::new(), Vec::new()];
     for (model, text) in LAYOUTS {
-        let steps = measured(model, text, &probe);
+        let steps = measured(model, text);
         let each = |of: fn(&StepTime) -> f64| steps.iter().map(|step| of(step) * step.rate / full).collect::<Vec<_>>();
         let (speed, step) = (median(each(|_| 1.0)), median(each(|step| step.step_s)));
         // The system counts in ticks, and a step has few of them: their mean counts.
@@ -117,7 +116,7 @@ fn predicted(estimator: &Estimator, cluster: &Path, model: &str, text: &str) -> 
 }
 
 /// The steps of a run, but those that warm up.
-fn measured(model: &str, text: &str, probe: &Probe) -> Vec<StepTime> {
+fn measured(model: &str, text: &str) -> Vec<StepTime> {
     assert_eq!(parallel::parse(text).map(|parallel| parallel.devices()), Ok(8), "{text}");
     let request = TrainRequest {
         model: model.into(),
@@ -129,7 +128,7 @@ fn measured(model: &str, text: &str, probe: &Probe) -> Vec<StepTime> {
         out: Path::new(env!("CARGO_TARGET_TMPDIR")).join("calibration"),
         ..TrainRequest::default()
     };
-    let mut steps = Steps::new(probe);
+    let mut steps = Steps::default();
     train(&request, &mut steps).unwrap_or_else(|why| panic!("{text}: {why}"));
     steps.taken.split_off(WARMUP)
 }

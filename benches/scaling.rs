@@ -6,7 +6,7 @@
 mod speed;
 
 use meshwright::train::{ProfileReport, TrainRequest, train};
-use speed::{Probe, StepTime, Steps, cores, median};
+use speed::{StepTime, Steps, best_rate, cores, median};
 use std::path::Path;
 
 /// Models, and their configurations: one device first, with which the others are compared.
@@ -43,7 +43,7 @@ const ROUNDS: usize = 5;
 /// Steps of a turn; the first is not measured.
 const STEPS: u64 = 11;
 
-/// What the turns of a mesh showed.
+/// Measurements of the turns of a mesh.
 #[derive(Default)]
 struct Turns {
     profiles: Vec<ProfileReport>,
@@ -51,7 +51,6 @@ struct Turns {
 }
 
 fn main() {
-    let probe = Probe::new();
     // `-- WORD` takes the configurations that have it, and those they are compared with.
     let word = std::env::args().nth(1).filter(|arg| !arg.starts_with("--")).unwrap_or_default();
     for (model, meshes) in MODELS {
@@ -60,10 +59,10 @@ fn main() {
         for round in 1..=ROUNDS {
             for (mesh, turns) in meshes.iter().zip(&mut turns) {
                 eprintln!("round {round}/{ROUNDS}  {model}  {mesh}");
-                measure(model, mesh, &probe, turns);
+                measure(model, mesh, turns);
             }
         }
-        report(model, &meshes, &turns, probe.best());
+        report(model, &meshes, &turns, best_rate());
     }
 }
 
@@ -98,7 +97,7 @@ fn report(model: &str, meshes: &[&str], of_meshes: &[Turns], best: f64) {
 }
 
 /// A turn of a mesh.
-fn measure(model: &str, mesh: &str, probe: &Probe, turns: &mut Turns) {
+fn measure(model: &str, mesh: &str, turns: &mut Turns) {
     let request = TrainRequest {
         model: model.into(),
         parallel: mesh.into(),
@@ -110,7 +109,7 @@ fn measure(model: &str, mesh: &str, probe: &Probe, turns: &mut Turns) {
         out: Path::new(env!("CARGO_TARGET_TMPDIR")).join("scaling"),
         ..TrainRequest::default()
     };
-    let mut steps = Steps::new(probe);
+    let mut steps = Steps::default();
     let report = train(&request, &mut steps).unwrap_or_else(|why| panic!("{mesh}: {why}"));
     turns.profiles.extend(report.profile);
     turns.steps.extend(steps.taken.into_iter().skip(1));

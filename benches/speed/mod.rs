@@ -1,16 +1,12 @@
 //! Steps of a run on a machine whose speed changes. Other guests of a host take part of its cores, now more and now less. The
 //! rate of products before and after a step, relative to the best that was seen, is the machine's speed in it.
 
-use kernels::cpu::Par;
-use kernels::cpu::einsum::Einsum;
 use meshwright::train::{Progress, RunHeader};
+use runtime::backends::cpu::product_rate;
 use runtime::metrics::{EvalRecord, StepRecord};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Rows and columns of the product whose rate is the machine's speed: its matrices stay in cache.
-const PRODUCT: usize = 512;
-
-/// How long the product is repeated.
+/// How long products are repeated.
 const PROBE: Duration = Duration::from_millis(25);
 
 /// How often the best rate is looked for.
@@ -20,8 +16,8 @@ const PROBES: usize = 8;
 const TICKS: f64 = 100.0;
 
 /// A run, step by step.
-pub(crate) struct Steps<'a> {
-    probe: &'a Probe,
+#[derive(Default)]
+pub(crate) struct Steps {
     /// The rate of products before the next step, and the processor seconds of the run up to then.
     before: (f64, f64),
     /// The steps so far.
@@ -34,17 +30,17 @@ pub(crate) struct StepTime {
     pub(crate) step_s: f64,
     /// Processor seconds of the step; 0 if the system does not report them.
     pub(crate) processor_s: f64,
-    /// The mean rate of products before and after it, in products a second.
+    /// The mean rate of products before and after it, in FLOP/s.
     pub(crate) rate: f64,
 }
 
-impl Progress for Steps<'_> {
+impl Progress for Steps {
     fn started(&mut self, _: &RunHeader) {
-        self.before = self.now();
+        self.before = now();
     }
     fn step(&mut self, step: &StepRecord) {
         let processor_s = processor_seconds() - self.before.1;
-        let after = self.now();
+        let after = now();
         let rate = (self.before.0 + after.0) / 2.0;
         self.taken.push(StepTime { step_s: step.step_time_s, processor_s, rate });
         self.before = after;
@@ -53,52 +49,19 @@ impl Progress for Steps<'_> {
     fn evaluated(&mut self, _: &EvalRecord) {}
 }
 
-impl Steps<'_> {
-    /// No step yet.
-    pub(crate) fn new(probe: &Probe) -> Steps<'_> {
-        Steps { probe, before: (0.0, 0.0), taken: Vec::new() }
-    }
-
-    fn now(&self) -> (f64, f64) {
-        (self.probe.rate(), processor_seconds())
-    }
+/// The rate of products, and the processor seconds of this process.
+fn now() -> (f64, f64) {
+    (rate(), processor_seconds())
 }
 
-/// A product that each core repeats.
-pub(crate) struct Probe(Einsum);
+/// FLOP/s of products on all cores together, at the moment.
+fn rate() -> f64 {
+    product_rate(cores(), PROBE).expect("products have a rate")
+}
 
-impl Probe {
-    /// The product of two matrices.
-    pub(crate) fn new() -> Probe {
-        let letters = ["mk", "kn", "mn"].map(|letters| letters.chars().collect::<Vec<_>>());
-        let plan = Einsum::new(&letters[0], &letters[1], &letters[2], &[PRODUCT; 2], &[PRODUCT; 2]);
-        Probe(plan.expect("a product of matrices"))
-    }
-
-    /// Products a second of all cores together.
-    pub(crate) fn rate(&self) -> f64 {
-        let repeat = || {
-            let (a, b) = (vec![1.0; PRODUCT * PRODUCT], vec![0.5; PRODUCT * PRODUCT]);
-            let (mut out, mut scratch) = (vec![0.0; PRODUCT * PRODUCT], Vec::new());
-            let mut product = || self.0.run(&a, &b, &mut out, false, Par(1), &mut scratch);
-            product();
-            let (began, mut products) = (Instant::now(), 0);
-            while began.elapsed() < PROBE {
-                product();
-                products += 1;
-            }
-            f64::from(products) / began.elapsed().as_secs_f64()
-        };
-        std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..cores()).map(|_| scope.spawn(repeat)).collect();
-            threads.into_iter().map(|thread| thread.join().expect("a product ends")).sum()
-        })
-    }
-
-    /// The best of several rates.
-    pub(crate) fn best(&self) -> f64 {
-        (0..PROBES).map(|_| self.rate()).fold(0.0, f64::max)
-    }
+/// The best of several rates.
+pub(crate) fn best_rate() -> f64 {
+    (0..PROBES).map(|_| rate()).fold(0.0, f64::max)
 }
 
 /// Cores of this machine that the process may use.

@@ -35,7 +35,7 @@ use border::Border;
 use ir::arena::ALIGNMENT;
 use ir::ops::KernelOp;
 use kernels::cpu::Par;
-pub use peak::peak;
+pub use peak::{peak, product_rate};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 

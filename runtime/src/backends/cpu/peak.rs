@@ -23,20 +23,45 @@ const TRY: Duration = Duration::from_millis(250);
 /// The system gives no threads.
 pub fn peak(threads: usize) -> Result<Peak, String> {
     check_threads(threads)?;
-    let letters = ["mk", "kn", "mn"].map(|letters| letters.chars().collect::<Vec<_>>());
-    let plan = Einsum::new(&letters[0], &letters[1], &letters[2], &[PRODUCT; 2], &[PRODUCT; 2])?;
-    let plan = &plan;
-    let product = || {
-        let (a, b) = (vec![1.0; PRODUCT * PRODUCT], vec![0.5; PRODUCT * PRODUCT]);
-        let (mut out, mut scratch) = (vec![0.0; PRODUCT * PRODUCT], Vec::new());
-        move || plan.run(&a, &b, &mut out, false, Par(1), &mut scratch)
-    };
+    let plan = product_plan()?;
+    let product = || product(&plan);
     let sum = || {
         let (a, b, mut out) = (vec![1.0; SUM], vec![0.5; SUM], vec![0.0; SUM]);
         move || binary(Binary::Add, &a[..], &b[..], &mut out, Par(1))
     };
     let flops = rates(threads, product) * plan.flops() as f64;
     Ok(Peak { flops, bandwidth: rates(threads, sum) * (12 * SUM) as f64 })
+}
+
+fn product_plan() -> Result<Einsum, String> {
+    let letters = ["mk", "kn", "mn"].map(|letters| letters.chars().collect::<Vec<_>>());
+    Einsum::new(&letters[0], &letters[1], &letters[2], &[PRODUCT; 2], &[PRODUCT; 2])
+}
+
+fn product(plan: &Einsum) -> impl FnMut() {
+    let (a, b) = (vec![1.0; PRODUCT * PRODUCT], vec![0.5; PRODUCT * PRODUCT]);
+    let (mut out, mut scratch) = (vec![0.0; PRODUCT * PRODUCT], Vec::new());
+    move || plan.run(&a, &b, &mut out, false, Par(1), &mut scratch)
+}
+
+/// Average FLOP/s of products on `threads` threads at once for a time: the machine's speed at the moment, other work included.
+///
+/// # Errors
+/// The system gives no threads.
+pub fn product_rate(threads: usize, time: Duration) -> Result<f64, String> {
+    check_threads(threads)?;
+    let plan = product_plan()?;
+    let repeat = || {
+        let mut product = product(&plan);
+        product();
+        let (began, mut products) = (Instant::now(), 0);
+        while began.elapsed() < time {
+            product();
+            products += 1;
+        }
+        f64::from(products) / began.elapsed().as_secs_f64()
+    };
+    Ok(summed(threads, &repeat) * plan.flops() as f64)
 }
 
 /// The best rates of all threads, which work at the same time, added: calls per second.
@@ -55,8 +80,13 @@ fn rates<W: FnMut()>(threads: usize, work: impl Fn() -> W + Sync) -> f64 {
         }
         1.0 / best
     };
+    summed(threads, &best)
+}
+
+/// The sum of what threads find at the same time.
+fn summed(threads: usize, find: &(impl Fn() -> f64 + Sync)) -> f64 {
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(best)).collect();
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(find)).collect();
         threads.into_iter().map(|thread| thread.join().unwrap_or(0.0)).sum()
     })
 }
