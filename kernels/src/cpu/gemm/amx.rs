@@ -10,7 +10,6 @@
 
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid_count, __m512};
-use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
@@ -26,6 +25,7 @@ pub(super) const UNIT: usize = 16;
 const COLUMNS: usize = 2 * UNIT;
 
 /// The shapes of the registers, as `ldtilecfg` reads them.
+#[derive(PartialEq)]
 #[repr(C, align(64))]
 struct Shapes {
     palette: u8,
@@ -43,11 +43,6 @@ static SHAPES: Shapes = Shapes {
     bytes: [64, 64, 64, 64, 64, 64, 64, 64, 0, 0, 0, 0, 0, 0, 0, 0],
     rows: [16, 16, 16, 16, 16, 16, 16, 16, 0, 0, 0, 0, 0, 0, 0, 0],
 };
-
-thread_local! {
-    /// True if the registers of this thread have their shapes.
-    static SHAPED: Cell<bool> = const { Cell::new(false) };
-}
 
 /// True if the processor multiplies tiles of bf16, and the system saves their registers.
 pub(super) fn is_available() -> bool {
@@ -76,14 +71,16 @@ fn is_permitted() -> bool {
     false
 }
 
-/// Gives the registers of this thread their shapes, unless they have them.
-///
-/// # Panics
-/// Not on a processor where [`is_available`] is true.
+/// Gives the registers of this thread their shapes, unless they have them: another library may have taken them since. Only called
+/// where [`is_available`] is true.
 pub(super) fn prepare() {
-    if !SHAPED.replace(true) {
-        // SAFETY: the shapes are 64 bytes, and valid for palette 1.
-        unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const SHAPES, options(nostack)) };
+    let mut shapes = MaybeUninit::<Shapes>::uninit();
+    // SAFETY: the processor has the instructions. The first writes 64 bytes; those that the second reads are valid for palette 1.
+    unsafe {
+        asm!("sttilecfg [{}]", in(reg) shapes.as_mut_ptr(), options(nostack));
+        if shapes.assume_init() != SHAPES {
+            asm!("ldtilecfg [{}]", in(reg) &raw const SHAPES, options(nostack));
+        }
     }
 }
 
