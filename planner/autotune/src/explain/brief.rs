@@ -2,6 +2,7 @@
 
 use compiler::parallel::{KEYS, Pins};
 use ir::options::ParallelConfig;
+use scheduler::schedules::{self, Chunks};
 
 /// Options of a configuration that differ from their defaults: `dp=8,tp=4,sp=true,zero=1`.
 pub fn brief(parallel: &ParallelConfig) -> String {
@@ -13,11 +14,16 @@ pub fn brief(parallel: &ParallelConfig) -> String {
     values(parallel).iter().enumerate().filter_map(kept).collect::<Vec<_>>().join(",")
 }
 
-/// Options of the second configuration that differ from the first: `tp=2,dp=16`.
+/// Options of the second configuration that differ from the first: `tp=2,dp=16`. A schedule whose number of stages is its own
+/// states that, so that the options make one configuration of the other.
 pub fn differences(from: &ParallelConfig, to: &ParallelConfig) -> String {
     let pairs = values(from).into_iter().zip(values(to));
-    let differ = pairs.filter(|((_, from), (_, to))| from != to).map(|(_, (key, value))| format!("{key}={value}"));
-    differ.collect::<Vec<_>>().join(",")
+    let stated = |key: &str, value: String| match (key, schedules::find(&to.schedule).ok().map(|kind| kind.chunks)) {
+        ("vp", Some(Chunks::Just(own))) => own.to_string(),
+        _ => value,
+    };
+    let differ = pairs.filter(|((_, from), (_, to))| from != to);
+    differ.map(|(_, (key, value))| format!("{key}={}", stated(key, value))).collect::<Vec<_>>().join(",")
 }
 
 /// Text of one option of a configuration: `tp=8`.
@@ -40,6 +46,15 @@ pub(super) fn values(parallel: &ParallelConfig) -> Vec<(&'static str, String)> {
 mod tests {
     use super::*;
     use compiler::parallel::{parse_any, print};
+
+    #[test]
+    fn the_other_configuration_has_the_stages_of_its_schedule() {
+        let [from, to] =
+            ["pp=8,vp=2,schedule=interleaved-1f1b", "pp=8,schedule=dualpipe"].map(|text| parse_any(text).unwrap());
+        assert_eq!(differences(&from, &to), "schedule=dualpipe,vp=2");
+        assert!(parse_any(&format!("pp=8,{}", differences(&from, &to))).is_ok());
+        assert_eq!(differences(&to, &from), "schedule=interleaved-1f1b,vp=2");
+    }
 
     #[test]
     fn a_brief_layout_is_the_configuration() {
