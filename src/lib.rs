@@ -39,6 +39,7 @@ pub mod calibrate;
 pub mod cli;
 pub mod collectives;
 pub mod error;
+pub mod exporting;
 pub mod groups;
 mod json;
 pub mod predicting;

@@ -47,6 +47,7 @@ const LAYERS: &[Layer] = &[
         folder: "planner/estimator",
         imports: &["support", "ir", "transforms", "cost", "planner", "scheduler", "compiler", "view"],
     },
+    Layer { name: "exports", folder: "planner/exports", imports: &["ir"] },
     Layer {
         name: "autotune",
         folder: "planner/autotune",
@@ -73,6 +74,7 @@ const LAYERS: &[Layer] = &[
             "view",
             "compiler",
             "estimator",
+            "exports",
             "autotune",
             "runtime",
             "simulator",

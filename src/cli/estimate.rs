@@ -12,10 +12,12 @@ use clap::Args;
 use compiler::error::Error as RequestError;
 use compiler::text_files::read_text;
 use estimator::{ConfigLine, EstimateReport, EstimateRequest, Estimator, SCHEMA, estimate_all};
+use exports::megatron_flags::{Present, read};
 use ir::catalogue::Code;
 use serde::Serialize;
 use serde_json::json;
-use std::path::PathBuf;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use support::table::table;
 use support::units::{count, percent, short};
 
@@ -30,6 +32,9 @@ Examples:
       --parallel tp=2,zero=1,sp=true
   meshwright estimate llama3.1-405b --cluster h100 --gpus 1024 --seq 8192 --global-batch 512 \\
       --parallel tp=8,pp=16,vp=8,sp=true,zero=1 --format json
+  meshwright estimate llama3-8b --gpus 64 --from-megatron \"--tensor-model-parallel-size 4 \\
+      --sequence-parallel --use-distributed-optimizer --micro-batch-size 1 --seq-length 8192 \\
+      --global-batch-size 128 --bf16\"
   meshwright estimate llama3-8b --cluster a100-80gb --gpus 64 --seq 4096 --global-batch 256 \\
       --configs configs.jsonl
   meshwright estimate --layers 32 --hidden 4096 --heads 32 --kv-heads 8 --ffn 14336 \\
@@ -39,6 +44,9 @@ pub(super) struct Estimate {
     flags: Flags,
     #[command(flatten)]
     sizes: ModelSizes,
+    /// Take the configuration from flags of Megatron-LM, or from a script that has them
+    #[arg(long, value_name = "FLAGS|FILE", conflicts_with_all = ["parallel", "configs"], allow_hyphen_values = true)]
+    from_megatron: Option<String>,
     /// Predict each line of this file instead (`-`: standard input): a configuration, or {"parallel": .., "model": .., "gpus": ..}
     #[arg(long, value_name = "FILE", conflicts_with = "parallel")]
     configs: Option<PathBuf>,
@@ -68,6 +76,11 @@ struct Flags {
 impl Estimate {
     pub(super) fn run(mut self) -> Result<Answer, Error> {
         self.flags.job.in_numbers(&self.sizes)?;
+        if let Some(given) = self.from_megatron.take() {
+            let present = present(&given)?;
+            self.flags.job.fill(&present);
+            self.flags.parallel = Some(present.parallel);
+        }
         let missing = missing("estimate", &self.flags.job, None).filter(|_| self.configs.is_none());
         let request: EstimateRequest = asked(self.request.as_deref(), missing.as_deref(), &self.flags)?;
         match &self.configs {
@@ -78,6 +91,23 @@ impl Estimate {
             }
         }
     }
+}
+
+/// The job of flags of Megatron-LM, or of the file that has them. Flags of a layout that are not understood are reported.
+fn present(given: &str) -> Result<Present, Error> {
+    let path = Path::new(given);
+    let text = if path.is_file() { read_text(path)? } else { given.to_string() };
+    let unreadable = |why| {
+        Error::input(Code::FlagsUnreadable, why).help("correct the flag, or give the configuration with --parallel")
+    };
+    let present = read(&text).map_err(unreadable)?;
+    let stderr = &mut std::io::stderr().lock();
+    // A closed standard error cannot be reported anywhere.
+    let _ = writeln!(stderr, "configuration: {}", present.parallel);
+    for flag in &present.unread {
+        let _ = writeln!(stderr, "not read: {flag} changes no prediction");
+    }
+    Ok(present)
 }
 
 /// Limit on the lines of a file; each answer takes some kilobytes.

@@ -3,6 +3,7 @@
 use super::sizes::ModelSizes;
 use crate::error::Error;
 use clap::Args;
+use exports::megatron_flags::Present;
 use serde::Serialize;
 use support::units::{count_of, length_of};
 
@@ -71,6 +72,14 @@ pub(super) struct JobFlags {
 }
 
 impl JobFlags {
+    /// Takes what flags of Megatron-LM say of a job, where no flag of this program does.
+    pub(super) fn fill(&mut self, present: &Present) {
+        self.seq = self.seq.or(present.seq);
+        self.global_batch = self.global_batch.or(present.global_batch);
+        self.precision.get_or_insert_with(|| present.precision.clone());
+        self.optimizer.get_or_insert_with(|| present.optimizer.clone());
+    }
+
     /// Takes a model in numbers, if its sizes are given, as the text of its configuration.
     ///
     /// # Errors

@@ -5,12 +5,14 @@ mod auto;
 mod calibrate;
 mod clusters;
 mod compile;
+mod completions;
 mod diff;
 mod drawing;
 mod dump;
 mod error_code;
 mod estimate;
 mod explain;
+mod export;
 mod export_weights;
 mod gpu_check;
 mod job;
@@ -48,9 +50,16 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
+/// The version, and how processes are joined in this build.
+const LONG_VERSION: &str = if cfg!(feature = "mpi") {
+    concat!(env!("CARGO_PKG_VERSION"), "\nbackends: cpu, cuda (its libraries are loaded at run time)\nfeatures: mpi")
+} else {
+    concat!(env!("CARGO_PKG_VERSION"), "\nbackends: cpu, cuda (its libraries are loaded at run time)\nfeatures: none")
+};
+
 /// Compile a model definition into a program for many devices, and run it
 #[derive(Parser)]
-#[command(name = "meshwright", version, arg_required_else_help = true)]
+#[command(name = "meshwright", version, long_version = LONG_VERSION, arg_required_else_help = true)]
 #[command(after_help = "\
 Examples:
   # the best configuration for 64 H100
@@ -107,6 +116,7 @@ subcommands! {
     Reshard(reshard::Reshard),
     Compile(compile::Compile),
     Train(Box<train::Train>),
+    Export(Box<export::Export>),
     ExportWeights(export_weights::ExportWeights),
     Calibrate(calibrate::Calibrate),
     GpuCheck(gpu_check::GpuCheck),
@@ -117,6 +127,8 @@ subcommands! {
     Passes(passes::Passes),
     Schema(schema::Schema),
     Error(error_code::ErrorCode),
+    Completions(completions::Completions),
+    Man(completions::Manual),
 }
 
 /// How a table is printed.

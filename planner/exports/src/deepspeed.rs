@@ -1,0 +1,74 @@
+//! DeepSpeed's JSON file.
+
+use crate::job::Job;
+use crate::notes::{Note, Notes};
+use ir::options::{Offload, Recompute};
+use serde_json::{Value, json};
+
+pub(crate) fn write(job: &Job) -> (String, Vec<Note>) {
+    let (parallel, mut notes) = (&job.parallel, Notes::default());
+    let mut zero = json!({"stage": parallel.zero, "overlap_comm": job.dp_overlaps});
+    if parallel.zero > 0 && job.groups() > 1 {
+        if parallel.zero == 3 {
+            zero["mics_shard_size"] = json!(job.shard());
+            notes.near("shard", job.shard(), "MiCS shards optimizer states, gradients and parameters in groups");
+        } else {
+            notes.lost("shard", job.shard(), "DeepSpeed has groups of ZeRO in stage 3 alone (MiCS)");
+        }
+    }
+    if parallel.offload_optimizer {
+        zero["offload_optimizer"] = json!({"device": "cpu", "pin_memory": true});
+    }
+    let mut file = json!({
+        "train_batch_size": job.global_batch,
+        "train_micro_batch_size_per_gpu": parallel.mbs,
+        "gradient_accumulation_steps": job.microbatches(),
+        "zero_optimization": zero,
+    });
+    precision(job, &mut file, &mut notes);
+    if parallel.tp > 1 {
+        file["tensor_parallel"] = json!({"autotp_size": parallel.tp});
+        notes.near("tp", parallel.tp, "AutoTP chooses what it shards by its own rules");
+    }
+    let in_code = |degree: u64| degree > 1;
+    notes.unsaid(&[
+        ("pp", in_code(parallel.pp), parallel.pp.to_string(), "stages are in the code of the model: PipelineModule"),
+        (
+            "cp",
+            in_code(parallel.cp),
+            parallel.cp.to_string(),
+            "the code of the model calls DistributedAttention (Ulysses)",
+        ),
+        ("ep", in_code(parallel.ep), parallel.ep.to_string(), "the code of the model calls MoE(ep_size)"),
+        ("etp", in_code(parallel.etp), parallel.etp.to_string(), "DeepSpeed shards experts over ep alone"),
+        ("sp", parallel.sp && parallel.tp > 1, "true".into(), "AutoTP has no sequence parallelism"),
+        (
+            "recompute",
+            parallel.recompute != Recompute::None,
+            parallel.recompute.to_string(),
+            "the code of the model calls its checkpoints",
+        ),
+        (
+            "offload",
+            parallel.offload != Offload::None,
+            parallel.offload.to_string(),
+            "the code of the model calls its checkpoints, `cpu_checkpointing`",
+        ),
+    ]);
+    if job.optimizer != "adamw" {
+        notes.lost("optimizer", &job.optimizer, "set the section optimizer");
+    }
+    (format!("{file:#}\n"), notes.0)
+}
+
+fn precision(job: &Job, file: &mut Value, notes: &mut Notes) {
+    match job.precision.as_str() {
+        "f32" => {}
+        "bf16" => file["bf16"] = json!({"enabled": true}),
+        "fp16" => file["fp16"] = json!({"enabled": true}),
+        other => {
+            file["bf16"] = json!({"enabled": true});
+            notes.lost("precision", other, "DeepSpeed has bf16 and fp16: bf16 is nearest");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! A configuration with the facts of its job that frameworks ask for.
+
+use crate::Target;
+use ir::graph::Model;
+use ir::options::{ParallelConfig, Recompute};
+
+/// A job to export.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// The model as the request named it.
+    pub model: String,
+    /// The configuration in full.
+    pub parallel: ParallelConfig,
+    /// Tokens of a sequence.
+    pub seq: u64,
+    /// Sequences of a step.
+    pub global_batch: u64,
+    /// The precision recipe.
+    pub precision: String,
+    /// The optimizer.
+    pub optimizer: String,
+    /// The stages in the order of the model.
+    pub stages: Vec<Stage>,
+    /// Experts of a layer; 0 for dense models.
+    pub experts: u64,
+    /// Groups of query heads that share a key head.
+    pub kv_heads: u64,
+    /// Devices of a node.
+    pub per_node: u64,
+    /// True if tensor-parallel communication overlaps products.
+    pub tp_overlaps: bool,
+    /// True if data-parallel communication overlaps the backward.
+    pub dp_overlaps: bool,
+    /// The prediction, as a sentence.
+    pub predicted: String,
+}
+
+/// Blocks of a stage.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stage {
+    /// True if it has the embedding.
+    pub embedding: bool,
+    /// Layers.
+    pub layers: u64,
+    /// True if it has the head.
+    pub head: bool,
+}
+
+/// The stages of a model that begin at the block instance 0 and at each of `starts`.
+pub fn stages(model: &Model, starts: &[u32]) -> Vec<Stage> {
+    let calls = model.calls.len();
+    let mut blocks = Vec::new();
+    for (nth, call) in model.calls.iter().enumerate() {
+        let stage = match call.repeat {
+            None if nth == 0 => Stage { embedding: true, ..Stage::default() },
+            None if nth + 1 == calls => Stage { head: true, ..Stage::default() },
+            _ => Stage { layers: 1, ..Stage::default() },
+        };
+        blocks.extend((0..call.instances()).map(|_| stage));
+    }
+    let starts: Vec<usize> = std::iter::once(0).chain(starts.iter().map(|&start| start as usize)).collect();
+    let ends = starts.iter().skip(1).copied().chain([blocks.len()]);
+    let joined = |(&start, end): (&usize, usize)| {
+        let blocks = blocks.get(start..end).unwrap_or_default();
+        Stage {
+            embedding: blocks.iter().any(|block| block.embedding),
+            layers: blocks.iter().map(|block| block.layers).sum(),
+            head: blocks.iter().any(|block| block.head),
+        }
+    };
+    starts.iter().zip(ends).map(joined).collect()
+}
+
+impl Job {
+    /// Micro-batches of a step.
+    pub fn microbatches(&self) -> u64 {
+        self.global_batch / (self.parallel.dp * self.parallel.mbs).max(1)
+    }
+
+    /// Ranks of a ZeRO group, of those of dp and cp.
+    pub(crate) fn shard(&self) -> u64 {
+        self.parallel.shard.unwrap_or(self.parallel.dp * self.parallel.cp)
+    }
+
+    /// ZeRO groups.
+    pub(crate) fn groups(&self) -> u64 {
+        self.parallel.dp * self.parallel.cp / self.shard().max(1)
+    }
+
+    /// Layers.
+    pub(crate) fn layers(&self) -> u64 {
+        self.stages.iter().map(|stage| stage.layers).sum()
+    }
+
+    /// True if all stages have as many layers.
+    pub(crate) fn is_even(&self) -> bool {
+        self.stages.windows(2).all(|pair| pair[0].layers == pair[1].layers)
+    }
+
+    /// Stages of a pipeline rank.
+    pub(crate) fn stages_of_rank(&self) -> u64 {
+        (self.stages.len() as u64 / self.parallel.pp.max(1)).max(1)
+    }
+
+    /// The names of a selective recomputation; none for others.
+    pub(crate) fn modules(&self) -> Vec<&str> {
+        match &self.parallel.recompute {
+            Recompute::Selective(modules) if modules.is_empty() => vec!["core_attn"],
+            Recompute::Selective(modules) => modules.iter().map(String::as_str).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Sentences above an export.
+    pub(crate) fn heading(&self, target: Target) -> Vec<String> {
+        let devices = self.parallel.devices();
+        vec![
+            format!("{}, for {}", self.model, target.version()),
+            format!("{devices} devices, {} sequences of {} tokens a step", self.global_batch, self.seq),
+            self.predicted.clone(),
+        ]
+    }
+}

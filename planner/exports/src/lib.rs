@@ -1,0 +1,93 @@
+//! Parallel configurations in the languages of other training frameworks: [`export`] writes a [`Job`] as the flags or the file that
+//! the framework's own parser accepts, and [`megatron_flags::read`] reads the flags of Megatron-LM.
+//!
+//! Each framework is a file: a table of the keys of a configuration. A key that the framework cannot state exactly is a [`Note`]:
+//! *near* says what differs, *lost* that it is left out, with the nearest value that can be stated.
+//!
+//! Field names were read in the sources of the versions in [`Target::version`].
+
+mod deepspeed;
+mod job;
+mod maxtext;
+mod megatron;
+pub mod megatron_flags;
+mod nanotron;
+mod notes;
+#[cfg(test)]
+mod tests;
+mod torchtitan;
+
+pub use job::{Job, Stage, stages};
+pub use notes::{Export, Grade, Note};
+
+use serde::Serialize;
+
+/// A training framework that a configuration is written for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Target {
+    /// Megatron-LM: flags of `pretrain_gpt.py`.
+    Megatron,
+    /// torchtitan: a Python file that changes a configuration, and the same as flags.
+    Torchtitan,
+    /// nanotron: sections of its YAML file.
+    Nanotron,
+    /// DeepSpeed: its JSON file.
+    Deepspeed,
+    /// MaxText: a YAML file on top of `base.yml`.
+    Maxtext,
+}
+
+impl Target {
+    /// All, by name.
+    pub const ALL: [(&str, Target); 5] = [
+        ("megatron", Target::Megatron),
+        ("torchtitan", Target::Torchtitan),
+        ("nanotron", Target::Nanotron),
+        ("deepspeed", Target::Deepspeed),
+        ("maxtext", Target::Maxtext),
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Target::ALL.into_iter().find(|(_, target)| *target == self).map_or("", |(name, _)| name)
+    }
+
+    /// The framework and the version whose parser accepts the export.
+    pub fn version(self) -> &'static str {
+        match self {
+            Target::Megatron => "Megatron-LM, megatron-core 0.19",
+            Target::Torchtitan => "torchtitan 0.3",
+            Target::Nanotron => "nanotron 0.4",
+            Target::Deepspeed => "DeepSpeed 0.19",
+            Target::Maxtext => "MaxText 0.2.5",
+        }
+    }
+
+    /// The mark that begins a comment line of its files; `None` for JSON, which has none.
+    fn comment(self) -> Option<&'static str> {
+        (self != Target::Deepspeed).then_some("#")
+    }
+}
+
+/// Writes a job for a framework.
+pub fn export(job: &Job, target: Target) -> Export {
+    let (body, notes) = match target {
+        Target::Megatron => megatron::write(job),
+        Target::Torchtitan => torchtitan::write(job),
+        Target::Nanotron => nanotron::write(job),
+        Target::Deepspeed => deepspeed::write(job),
+        Target::Maxtext => maxtext::write(job),
+    };
+    let heading = target.comment().map(|mark| {
+        let lines = job.heading(target).into_iter().chain(notes.iter().map(Note::to_string));
+        lines.map(|line| format!("{mark} {line}\n")).collect::<String>()
+    });
+    let text = match (target, heading) {
+        // A shell reads the first line of a script.
+        (Target::Megatron, Some(heading)) => format!("#!/usr/bin/env bash\n{heading}{body}"),
+        (_, Some(heading)) => format!("{heading}{body}"),
+        (_, None) => body,
+    };
+    Export { target, text, notes }
+}

@@ -1,0 +1,77 @@
+//! Keys that an export does not state exactly.
+
+use crate::Target;
+use serde::Serialize;
+use std::fmt;
+
+/// A written configuration.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Export {
+    /// The framework.
+    pub target: Target,
+    /// The file, or a script with the flags.
+    pub text: String,
+    /// The keys that it does not state exactly.
+    pub notes: Vec<Note>,
+}
+
+/// How a key of the configuration is stated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Grade {
+    /// The framework does nearly the same.
+    Near,
+    /// The framework cannot do it; the export leaves it out.
+    Lost,
+}
+
+/// A key that the export does not state exactly.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Note {
+    /// The key of the configuration.
+    pub key: &'static str,
+    /// Its value.
+    pub value: String,
+    /// How it is stated.
+    pub grade: Grade,
+    /// The difference, and for a lost key the nearest that can be stated.
+    pub text: String,
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Note { key, value, grade, text } = self;
+        let grade = match grade {
+            Grade::Near => "near",
+            Grade::Lost => "lost",
+        };
+        write!(f, "{grade}: {key}={value}: {text}")
+    }
+}
+
+/// The notes of an export so far.
+#[derive(Default)]
+pub(crate) struct Notes(pub(crate) Vec<Note>);
+
+impl Notes {
+    pub(crate) fn near(&mut self, key: &'static str, value: impl ToString, text: &str) {
+        self.add(key, value, Grade::Near, text);
+    }
+
+    pub(crate) fn lost(&mut self, key: &'static str, value: impl ToString, text: &str) {
+        self.add(key, value, Grade::Lost, text);
+    }
+
+    fn add(&mut self, key: &'static str, value: impl ToString, grade: Grade, text: &str) {
+        self.0.push(Note { key, value: value.to_string(), grade, text: text.to_string() });
+    }
+
+    /// Notes keys that a framework has no word for, if they are not at their defaults.
+    pub(crate) fn unsaid(&mut self, keys: &[(&'static str, bool, String, &str)]) {
+        for (key, is_set, value, text) in keys {
+            if *is_set {
+                self.lost(key, value, text);
+            }
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! A Python file for torchtitan: a function that changes a configuration of its registry, and the same as flags.
+
+use crate::job::{Job, Stage};
+use crate::notes::{Note, Notes};
+use ir::options::{CpKind, Gather, Offload, Recompute};
+use std::fmt::Write;
+
+/// Schedules by their names in `torch.distributed.pipelining`.
+const SCHEDULES: [(&str, &str); 7] = [
+    ("gpipe", "GPipe"),
+    ("1f1b", "1F1B"),
+    ("interleaved-1f1b", "Interleaved1F1B"),
+    ("looped-bfs", "LoopedBFS"),
+    ("interleaved-zb", "InterleavedZeroBubble"),
+    ("zb-v", "ZBVZeroBubble"),
+    ("dualpipe-v", "DualPipeV"),
+];
+
+pub(crate) fn write(job: &Job) -> (String, Vec<Note>) {
+    let (mut fields, mut notes) = (Vec::new(), Notes::default());
+    let mut put = |field: &str, value: String| fields.push((field.to_string(), value));
+    let parallel = &job.parallel;
+    replicas(job, &mut put, &mut notes);
+    put("parallelism.tensor_parallel_degree", parallel.tp.to_string());
+    put("parallelism.enable_sequence_parallel", python(parallel.sp && parallel.tp > 1));
+    put("parallelism.pipeline_parallel_degree", parallel.pp.to_string());
+    if parallel.pp > 1 {
+        pipeline(job, &mut put, &mut notes);
+    }
+    put("parallelism.context_parallel_degree", parallel.cp.to_string());
+    if parallel.cp > 1 && parallel.cp_kind != CpKind::AllGather {
+        notes.near(
+            "cp_kind",
+            parallel.cp_kind.name(),
+            "torchtitan takes what PyTorch's context parallelism does: it gathers keys and values",
+        );
+    }
+    if job.experts > 0 {
+        put("parallelism.expert_parallel_degree", parallel.ep.to_string());
+        if parallel.etp > 1 {
+            notes.lost("etp", parallel.etp, "torchtitan shards experts over ep alone: etp=1 is nearest");
+        }
+    }
+    if parallel.rank_order.join(",") != "pp,dp,cp,tp" {
+        notes.lost("rank_order", parallel.rank_order.join(","), "torchtitan has pp,dp,cp,tp");
+    }
+    // With a pipeline a rank's batch of one forward and backward goes through as micro-batches.
+    let local = if parallel.pp > 1 { job.global_batch / parallel.dp } else { parallel.mbs };
+    put("training.local_batch_size", local.to_string());
+    put("training.global_batch_size", job.global_batch.to_string());
+    put("training.seq_len", job.seq.to_string());
+    offload(job, &mut put, &mut notes);
+    precision(job, &mut put, &mut notes);
+    let policy = recompute(job, &mut notes);
+    (python_file(&fields, policy), notes.0)
+}
+
+/// The words of Python.
+fn python(value: bool) -> String {
+    if value { "True" } else { "False" }.to_string()
+}
+
+fn replicas(job: &Job, put: &mut impl FnMut(&str, String), notes: &mut Notes) {
+    let parallel = &job.parallel;
+    let (mut shard, mut replicate) = (1, parallel.dp);
+    if parallel.zero > 0 {
+        (shard, replicate) = (job.shard() / parallel.cp, job.groups());
+        if job.shard() % parallel.cp != 0 {
+            notes.lost("shard", job.shard(), "torchtitan shards over all of cp: a multiple of cp is nearest");
+            (shard, replicate) = (1, parallel.dp);
+        }
+    }
+    put("parallelism.data_parallel_replicate_degree", replicate.to_string());
+    put("parallelism.data_parallel_shard_degree", shard.to_string());
+    match parallel.zero {
+        0 => {}
+        1 => notes.near("zero", 1, "torchtitan shards parameters and gradients too, and keeps what it has gathered"),
+        2 => {
+            notes.near("zero", 2, "torchtitan shards parameters too, and keeps what it has gathered until the backward")
+        }
+        _ => {}
+    }
+    if parallel.zero > 0 {
+        let keeps = parallel.zero < 3 || parallel.gather == Gather::Step;
+        put("parallelism.fsdp_reshard_after_forward", if keeps { "\"never\"" } else { "\"always\"" }.to_string());
+    }
+}
+
+fn pipeline(job: &Job, put: &mut impl FnMut(&str, String), notes: &mut Notes) {
+    let parallel = &job.parallel;
+    let kind = parallel.schedule.as_str();
+    match SCHEDULES.iter().find(|(name, _)| *name == kind) {
+        Some((_, theirs)) => put("parallelism.pipeline_parallel_schedule", format!("\"{theirs}\"")),
+        None => {
+            put("parallelism.pipeline_parallel_schedule", "\"_PipelineScheduleRuntime\"".to_string());
+            put("parallelism.pipeline_parallel_schedule_csv", "\"schedule.csv\"".to_string());
+            notes.near(
+                "schedule",
+                kind,
+                "torchtitan reads it from schedule.csv: write that with `meshwright schedule --format csv`",
+            );
+        }
+    }
+    put("parallelism.pipeline_parallel_microbatch_size", parallel.mbs.to_string());
+    put("parallelism.module_fqns_per_model_part", parts(&job.stages));
+    if let Some(slices) = parallel.slices.filter(|&slices| slices > 1) {
+        notes.lost("slices", slices, "torchtitan passes whole sequences: slices=1 is nearest");
+    }
+    if let Some(group) = parallel.group.filter(|&group| u64::from(group) != parallel.pp) {
+        notes.lost("group", group, "PyTorch's interleaved schedules have groups of pp micro-batches");
+    }
+}
+
+/// The modules of each stage, as a list of lists.
+fn parts(stages: &[Stage]) -> String {
+    let mut layer = 0;
+    let part = |stage: &Stage| {
+        let mut names = Vec::new();
+        names.extend(stage.embedding.then(|| "\"tok_embeddings\"".to_string()));
+        names.extend((layer..layer + stage.layers).map(|layer| format!("\"layers.{layer}\"")));
+        layer += stage.layers;
+        if stage.head {
+            names.extend(["\"norm\"".to_string(), "\"lm_head\"".to_string()]);
+        }
+        format!("[{}]", names.join(", "))
+    };
+    format!("[{}]", stages.iter().map(part).collect::<Vec<_>>().join(", "))
+}
+
+fn offload(job: &Job, put: &mut impl FnMut(&str, String), notes: &mut Notes) {
+    let parallel = &job.parallel;
+    if parallel.offload_optimizer {
+        put("training.enable_cpu_offload", python(true));
+        notes.near(
+            "offload_optimizer",
+            true,
+            "torchtitan offloads parameters and gradients too, and updates on the host",
+        );
+    }
+    if parallel.offload != Offload::None {
+        notes.lost("offload", parallel.offload, "torchtitan offloads no activations: offload=none is nearest");
+    }
+}
+
+fn precision(job: &Job, put: &mut impl FnMut(&str, String), notes: &mut Notes) {
+    match job.precision.as_str() {
+        "f32" => put("training.mixed_precision_param", "\"float32\"".to_string()),
+        "bf16" => put("training.mixed_precision_param", "\"bfloat16\"".to_string()),
+        other => {
+            notes.lost("precision", other, "torchtitan converts products by converters of the model: bf16 is nearest")
+        }
+    }
+    if job.optimizer != "adamw" {
+        notes.lost("optimizer", &job.optimizer, "set the optimizer in the configuration of torchtitan");
+    }
+}
+
+/// The class of the policy of activation checkpoints, if there is one.
+fn recompute(job: &Job, notes: &mut Notes) -> Option<&'static str> {
+    match &job.parallel.recompute {
+        Recompute::None => None,
+        Recompute::Full(layers) => {
+            if let Some(layers) = layers {
+                notes.near("recompute", format!("full:{layers}"), "torchtitan recomputes all layers");
+            }
+            Some("FullAC")
+        }
+        Recompute::Selective(_) => {
+            if job.modules() != ["op"] {
+                notes.near(
+                    "recompute",
+                    &job.parallel.recompute,
+                    "torchtitan recomputes by op, and every second product",
+                );
+            }
+            Some("SelectiveAC")
+        }
+        Recompute::Auto => {
+            notes.lost("recompute", "auto", "pin full or selective:op");
+            None
+        }
+    }
+}
+
+fn python_file(fields: &[(String, String)], policy: Option<&str>) -> String {
+    let mut text = String::from("# As flags:\n");
+    let mut flags = Vec::new();
+    for (field, value) in fields.iter().filter(|(field, _)| !field.ends_with("module_fqns_per_model_part")) {
+        flags.push(match value.as_str() {
+            "True" => format!("--{field}"),
+            "False" => field.rsplit_once('.').map_or(String::new(), |(group, name)| format!("--{group}.no-{name}")),
+            value => format!("--{field} {}", value.trim_matches('"')),
+        });
+    }
+    for line in flags.chunks(2) {
+        let _ = writeln!(text, "#   {}", line.join(" "));
+    }
+    if let Some(policy) = policy {
+        let _ = writeln!(text, "\nfrom torchtitan.distributed.activation_checkpoint import {policy}");
+    }
+    text.push_str("\n\ndef planned(config):\n    \"\"\"Changes a Trainer.Config, such as llama3_8b(), to the planned layout.\"\"\"\n");
+    for (field, value) in fields {
+        let _ = writeln!(text, "    config.{field} = {value}");
+    }
+    let policy = policy.map_or("None".to_string(), |policy| format!("{policy}.Config()"));
+    let _ = writeln!(text, "    config.activation_checkpoint = {policy}\n    return config");
+    text
+}

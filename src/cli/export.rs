@@ -1,0 +1,135 @@
+//! `meshwright export`: a configuration in the language of another training framework.
+
+use super::job::{AFTER_STACK, JobFlags};
+use super::parallel::{help, long_help};
+use super::request::asked;
+use super::{Answer, TableFormat, json};
+use crate::error::Error;
+use crate::exporting::job;
+use autotune::explain::read_plan;
+use clap::builder::PossibleValue;
+use clap::{Args, ValueEnum};
+use estimator::{EstimateReport, EstimateRequest, Estimator};
+use exports::{Export as Written, Grade, Target, export};
+use ir::catalogue::Code;
+use serde::Serialize;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Write a plan, or a configuration of a job, as flags or a file of another training framework
+///
+/// The answer holds what the framework can state. Keys that it states nearly or not at all are listed above it, and on standard
+/// error. If a key would be lost nothing is written, unless --allow names it.
+#[derive(Args)]
+#[command(
+    override_usage = "meshwright export [OPTIONS] --to <FRAMEWORK> <PLAN>\n       meshwright export [OPTIONS] --to <FRAMEWORK> <MODEL>",
+    after_help = "\
+Examples:
+  meshwright plan llama3-8b --gpus 64 --seq 8k --global-batch 128 --format json -o plan.json
+  meshwright export plan.json --to megatron -o run.sh
+  meshwright export llama3-8b --to torchtitan --gpus 64 --seq 8192 --global-batch 128 \\
+      --parallel tp=4,sp=true,zero=3
+  meshwright export llama3-8b --to deepspeed --gpus 8 --seq 8192 --global-batch 64 \\
+      --parallel zero=3,recompute=full --allow recompute"
+)]
+pub(super) struct Export {
+    #[command(flatten)]
+    flags: Flags,
+    /// Framework
+    #[arg(long, value_name = "FRAMEWORK", value_enum)]
+    to: Framework,
+    /// Refuse keys that the framework states nearly too
+    #[arg(long)]
+    strict: bool,
+    /// Leave out these keys, comma-separated, if the framework cannot state them
+    #[arg(long, value_name = "KEYS", value_delimiter = ',')]
+    allow: Vec<String>,
+    /// Output format; `json` has the file as text, and the keys that it does not state exactly
+    #[arg(long, value_enum, default_value_t)]
+    format: TableFormat,
+    /// Write the answer to this file [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Args, Serialize)]
+struct Flags {
+    #[command(flatten)]
+    #[serde(flatten)]
+    job: JobFlags,
+    /// Number of devices; dp follows from it if left out [default: those of the configuration]
+    #[arg(long, value_name = "N", display_order = AFTER_STACK)]
+    gpus: Option<u64>,
+    #[arg(long, value_name = "CONFIG", help = help("Parallel configuration", "all devices in dp"), long_help = long_help("Parallel configuration", "all devices in dp"))]
+    parallel: Option<String>,
+}
+
+/// A target as a value of a flag.
+#[derive(Clone, Copy)]
+struct Framework(Target);
+
+impl ValueEnum for Framework {
+    fn value_variants<'a>() -> &'a [Framework] {
+        static ALL: [Framework; 5] = [
+            Framework(Target::Megatron),
+            Framework(Target::Torchtitan),
+            Framework(Target::Nanotron),
+            Framework(Target::Deepspeed),
+            Framework(Target::Maxtext),
+        ];
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.0.name()))
+    }
+}
+
+impl Export {
+    pub(super) fn run(self) -> Result<Answer, Error> {
+        let estimator = Estimator::new();
+        let report = self.report(&estimator)?;
+        let written = export(&job(&estimator, &report)?, self.to.0);
+        self.check(&written)?;
+        let stderr = &mut std::io::stderr().lock();
+        for note in &written.notes {
+            // A closed standard error cannot be reported anywhere.
+            let _ = writeln!(stderr, "{note}");
+        }
+        let text = if self.format == TableFormat::Json { json(&written)? } else { written.text };
+        Answer::done(text).put(self.output.as_deref())
+    }
+
+    /// The prediction of the configuration: that of a plan file, unless the flags describe a job.
+    fn report(&self, estimator: &Estimator) -> Result<EstimateReport, Error> {
+        let given = serde_json::to_value(&self.flags).unwrap_or_default();
+        let is_job = given
+            .as_object()
+            .is_some_and(|flags| flags.iter().any(|(name, value)| name != "model" && !value.is_null()));
+        match &self.flags.job.model {
+            None => Err(Error::Usage("`export` needs a plan file, or a MODEL with --seq and --global-batch".into())),
+            Some(plan) if !is_job => Ok(read_plan(Path::new(plan))?.chosen),
+            Some(_) => {
+                let request: EstimateRequest = asked(None, None, &self.flags)?;
+                Ok(estimator.estimate(&request)?)
+            }
+        }
+    }
+
+    /// # Errors
+    /// A key would be lost, or be stated nearly where all must be exact.
+    fn check(&self, written: &Written) -> Result<(), Error> {
+        let allowed = |key: &str| self.allow.iter().any(|name| name == key);
+        let refused = |grade| grade == Grade::Lost || self.strict;
+        let left: Vec<_> = written.notes.iter().filter(|note| refused(note.grade) && !allowed(note.key)).collect();
+        if left.is_empty() {
+            return Ok(());
+        }
+        let lines: Vec<String> = left.iter().map(|note| format!("\n  {note}")).collect();
+        let keys: Vec<&str> = left.iter().map(|note| note.key).collect();
+        let message =
+            format!("{} does not state this configuration exactly:{}", written.target.version(), lines.concat());
+        let advice = format!("pin what it can state and plan again, or leave the keys out: --allow {}", keys.join(","));
+        Err(Error::input(Code::LostInExport, message).help(advice))
+    }
+}
