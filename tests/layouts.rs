@@ -24,7 +24,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 
 /// Cases of each of the parts, which run side by side.
-const CASES: u64 = 260;
+const CASES: u64 = 150;
 const PARTS: u64 = 4;
 /// Sequences of a micro-batch on one device.
 const SEQUENCES: u64 = 4;
