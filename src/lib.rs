@@ -42,6 +42,7 @@ pub mod error;
 pub mod exporting;
 pub mod groups;
 mod json;
+pub mod launch;
 pub mod predicting;
 pub mod reshard;
 pub mod train;

@@ -6,6 +6,9 @@ mod configs;
 #[cfg(unix)]
 #[path = "checkpoints/faults.rs"]
 mod faults;
+#[cfg(unix)]
+#[path = "checkpoints/launched.rs"]
+mod launched;
 #[path = "checkpoints/runs.rs"]
 mod runs;
 #[path = "checkpoints/skipped.rs"]

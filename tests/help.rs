@@ -97,8 +97,11 @@ fn examples(help: &str) -> Vec<String> {
 
 /// An example with a few steps of training, on as few tokens.
 fn shortened(example: &str) -> String {
-    let Some((before, train)) = example.split_once("meshwright train").filter(|(_, rest)| !rest.contains("--simulate"))
-    else {
+    let parts = ["meshwright train", "-- train"].into_iter().find_map(|start| {
+        let at = example.find(start)? + start.len();
+        Some(example.split_at(at))
+    });
+    let Some((before, train)) = parts.filter(|(_, rest)| !rest.contains("--simulate")) else {
         return example.to_string();
     };
     let steps = if train.contains("--resume") { "4" } else { "2" };
@@ -107,7 +110,7 @@ fn shortened(example: &str) -> String {
         Some(place) => words[place + 1] = steps,
         None => words.extend(["--steps", steps]),
     }
-    format!("{before}meshwright train{} --final-eval-batches 1", words.join(" "))
+    format!("{before}{} --final-eval-batches 1", words.join(" "))
 }
 
 #[test]

@@ -57,12 +57,14 @@ const LAYERS: &[Layer] = &[
     Layer { name: "simulator", folder: "runtime/simulator", imports: &["ir", "cost", "trace"] },
     Layer { name: "runtime", folder: "runtime", imports: &["support", "ir", "transforms", "kernels", "trace"] },
     Layer { name: "mpi", folder: "runtime/mpi", imports: &["runtime"] },
+    Layer { name: "tcp", folder: "runtime/tcp", imports: &["runtime"] },
     Layer { name: "weights", folder: "runtime/weights", imports: &["support", "ir", "kernels", "runtime"] },
     Layer {
         name: "meshwright",
         folder: ".",
         imports: &[
             "mpi",
+            "tcp",
             "support",
             "ir",
             "transforms",
@@ -101,7 +103,7 @@ const ABSENT: &[(&str, &[&str], &str)] = &[
     ),
     ("scheduler/fusion/src", &["std::fs", "std::net", "std::env", "std::time"], "groups depend on their input alone"),
     ("scheduler/view/src", &["std::fs", "std::net", "std::env"], "files are read and written in `src/`"),
-    ("runtime/src", &["std::net"], "processes are joined by MPI, not by sockets of our own"),
+    ("runtime/src", &["std::net"], "what joins processes is a wire, in a crate of its own"),
     (
         "runtime/trace/src",
         &["std::fs", "std::net", "std::env", "std::thread"],

@@ -17,6 +17,7 @@ mod export_weights;
 mod gpu_check;
 mod job;
 mod keys;
+mod launch;
 mod log;
 mod measuring;
 mod measuring_gpu;
@@ -116,6 +117,7 @@ subcommands! {
     Reshard(reshard::Reshard),
     Compile(compile::Compile),
     Train(Box<train::Train>),
+    Launch(launch::Launch),
     Export(Box<export::Export>),
     ExportWeights(export_weights::ExportWeights),
     Calibrate(calibrate::Calibrate),
@@ -174,6 +176,7 @@ impl From<String> for Answer {
 /// Runs the command line of this process and gives the status that it ends with.
 pub fn main() -> ExitCode {
     signals::hear_file_limit();
+    crate::launch::end_with_launcher();
     match guarded(answer) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {

@@ -27,6 +27,31 @@ impl Signals {
     }
 }
 
+/// The signals that end a run as they come, for a process that passes them on.
+pub(super) struct PassedOn {
+    #[cfg(unix)]
+    signals: Option<signal_hook::iterator::Signals>,
+}
+
+impl PassedOn {
+    /// Starts the watch. A signal that the process was started to ignore stays ignored.
+    pub(super) fn watch() -> PassedOn {
+        PassedOn {
+            #[cfg(unix)]
+            signals: signal_hook::iterator::Signals::new(unix::heeded()).ok(),
+        }
+    }
+
+    /// Returns the next signal that has come.
+    pub(super) fn next(&mut self) -> Option<Signal> {
+        #[cfg(unix)]
+        if let Some(number) = self.signals.as_mut().and_then(|signals| signals.pending().next()) {
+            return Signal::ALL.into_iter().find(|signal| i32::from(signal.number()) == number);
+        }
+        None
+    }
+}
+
 /// Makes a write beyond the file-size limit return an error; by default the signal would end the process.
 pub(super) fn hear_file_limit() {
     #[cfg(unix)]
@@ -41,9 +66,7 @@ mod unix {
     use std::io::{self, Write};
 
     pub(super) fn watch(seen: &Arc<AtomicUsize>) {
-        let ignored = ignored();
-        let numbers = Signal::ALL.map(Signal::number).into_iter().filter(|number| ignored >> (number - 1) & 1 == 0);
-        let numbers: Vec<i32> = numbers.map(i32::from).collect();
+        let numbers = heeded();
         let armed = Arc::new(AtomicBool::new(false));
         // Handlers of a signal run in this order. The first signal only arms the handler that the second signal
         // triggers.
@@ -66,6 +89,13 @@ mod unix {
         };
         // If the thread cannot start, the signal is reported after the step.
         let _ = std::thread::Builder::new().name("signals".into()).spawn(tell);
+    }
+
+    /// The numbers of the signals that end a run, but for those that the process was started to ignore.
+    pub(super) fn heeded() -> Vec<i32> {
+        let ignored = ignored();
+        let numbers = Signal::ALL.map(Signal::number).into_iter().filter(|number| ignored >> (number - 1) & 1 == 0);
+        numbers.map(i32::from).collect()
     }
 
     /// Signals that the process was started to ignore, one bit each, if the system reports them

@@ -130,8 +130,8 @@ struct Flags {
     /// Backend: cpu, or cuda (NVIDIA GPU) [default: cpu]
     #[arg(long, value_name = "NAME")]
     backend: Option<String>,
-    /// Processes of the devices: threads (this one), mpi (those that mpirun has started), or looped:N (N in this one, joined by a wire
-    /// in memory, for tests); the numbers are the same [default: threads]
+    /// Processes of the devices: threads (this one), tcp (those of `meshwright launch`, torchrun or srun), mpi (those of mpirun), or
+    /// looped:N (N in this one, joined by a wire in memory, for tests); the numbers are the same [default: threads]
     #[arg(long, value_name = "KIND")]
     comm: Option<String>,
     /// Steps between validations; 0: only at the end [default: 100]
@@ -192,8 +192,9 @@ struct Flags {
     trace_step: Option<u64>,
 }
 
-/// Time by which other processes than the first print an error later: if it is that of all, the launcher has ended them by then.
-const SPEAKS_LATER: Duration = Duration::from_secs(5);
+/// Time by which other processes than the first print an error later: if it is that of all, the launcher has ended them by then. Each
+/// prints it later than the one before.
+const SPEAKS_LATER: Duration = Duration::from_secs(2);
 
 impl Train {
     pub(super) fn run(self) -> Result<String, Error> {
@@ -219,11 +220,11 @@ impl Train {
         }
         let json = self.format == TableFormat::Json;
         // Of several processes the first one speaks for all.
-        let number = process_number().filter(|_| request.comm == "mpi").unwrap_or(0);
+        let number = process_number(&request.comm).unwrap_or(0);
         if number > 0 {
             return train(&request, &mut Watch::silent())
                 .map(|_| String::new())
-                .inspect_err(|_| thread::sleep(SPEAKS_LATER));
+                .inspect_err(|_| thread::sleep(SPEAKS_LATER.saturating_mul(number as u32)));
         }
         let report = train(&request, &mut Watch::new(json))?;
         if json { super::json(&report) } else { Ok(format!("\n{report}")) }

@@ -144,7 +144,14 @@ fn run_on<P: Platform>(
         loss_scale,
         saved,
     };
-    let report = run.go(progress)?;
+    let report = match run.go(progress) {
+        // All have saved, and end alike.
+        Err(ended @ Error::Ended { .. }) => {
+            run.executor.finish();
+            return Err(ended);
+        }
+        outcome => outcome?,
+    };
     // All steps and checkpoints are on disk, so that a failed trace loses nothing else.
     run.measure.as_mut().map_or(Ok(()), |measure| measure.write(&run.request.out))?;
     run.executor.finish();

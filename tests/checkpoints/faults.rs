@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 const CONFIG: &str =
     r#"{"model_type": "gpt2", "vocab_size": 257, "n_positions": 16, "n_embd": 16, "n_layer": 2, "n_head": 2}"#;
-const TRAIN: &str = "train config.json --data text.txt --seq 16 --global-batch 4 --eval-every 0 --valid-fraction 0.1";
+pub(super) const TRAIN: &str =
+    "train config.json --data text.txt --seq 16 --global-batch 4 --eval-every 0 --valid-fraction 0.1";
 
-fn folder() -> Folder {
+pub(super) fn folder() -> Folder {
     let folder = Folder::new();
     folder.write("config.json", CONFIG);
     folder.write("text.txt", &text());
@@ -32,7 +33,7 @@ fn run(folder: &Folder, before: &str, args: &str) -> (Option<i32>, String) {
 }
 
 /// The exit status and standard error, within a time limit.
-fn ended(mut child: Child) -> (Option<i32>, String) {
+pub(super) fn ended(mut child: Child) -> (Option<i32>, String) {
     let began = Instant::now();
     while child.try_wait().unwrap().is_none() {
         if began.elapsed() > Duration::from_secs(120) {
@@ -46,7 +47,7 @@ fn ended(mut child: Child) -> (Option<i32>, String) {
 }
 
 /// A run that is some steps on its way.
-fn on_its_way(folder: &Folder, before: &str, args: &str) -> Child {
+pub(super) fn on_its_way(folder: &Folder, before: &str, args: &str) -> Child {
     let child = shell(folder, before, args).spawn().unwrap();
     let steps = || fs::read_to_string(folder.path("a/metrics.jsonl")).unwrap_or_default().lines().count();
     let began = Instant::now();
@@ -57,7 +58,7 @@ fn on_its_way(folder: &Folder, before: &str, args: &str) -> Child {
     child
 }
 
-fn signal(child: &Child, name: &str) {
+pub(super) fn signal(child: &Child, name: &str) {
     assert!(Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status().unwrap().success());
 }
 

@@ -12,7 +12,7 @@
 mod library;
 
 use library::{Communicator, Library, Outstanding};
-use runtime::comm::wire::{Finished, Process, Wire, WireError, World, blocks};
+use runtime::comm::wire::{Finished, Wire, WireError, World, by_host};
 use std::collections::VecDeque;
 
 /// Bytes of the name of a host.
@@ -57,17 +57,9 @@ pub fn open(ranks: usize) -> Result<(World, Box<dyn Wire>), String> {
     let hosts = library.all_gather(&host)?;
     let name = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end_matches('\0').to_string();
     let hosts: Vec<String> = hosts.chunks_exact(HOST).map(name).collect();
-    // Launchers deal processes out to hosts in any order. Neighbours in rank exchange the most, so they belong on one host.
-    let first = |host: &String| hosts.iter().position(|other| other == host);
-    let mut numbers: Vec<usize> = (0..count).collect();
-    numbers.sort_by_key(|&number| first(&hosts[number]));
+    let (world, numbers) = by_host(own, &hosts, ranks);
     let mut processes = vec![0; count];
     numbers.iter().enumerate().for_each(|(process, &number)| processes[number] = process);
-    let dealt = blocks(ranks, count).zip(&numbers);
-    let world = World {
-        me: processes[own],
-        processes: dealt.map(|(ranks, &n)| Process { host: hosts[n].clone(), ranks: ranks.collect() }).collect(),
-    };
     let (under_way, said, saying) = Default::default();
     let mpi = Mpi { library, numbers, processes, under_way, said, saying };
     Ok((world, Box::new(mpi)))
@@ -77,32 +69,32 @@ impl Wire for Mpi {
     unsafe fn send(&mut self, ticket: usize, to: usize, tag: u32, bytes: *const [u8]) -> Result<(), WireError> {
         // SAFETY: by the caller's contract.
         unsafe { Communicator::Messages.send(&mut self.under_way, ticket, (self.numbers[to], tag), bytes) }
-            .map_err(WireError)
+            .map_err(WireError::from)
     }
 
     unsafe fn receive(&mut self, ticket: usize, from: usize, tag: u32, bytes: *mut [u8]) -> Result<(), WireError> {
         // SAFETY: by the caller's contract.
         unsafe { Communicator::Messages.receive(&mut self.under_way, ticket, (self.numbers[from], tag), bytes) }
-            .map_err(WireError)
+            .map_err(WireError::from)
     }
 
     fn poll(&mut self, finished: &mut Vec<Finished>) -> Result<(), WireError> {
-        self.under_way.test(|ticket, bytes| finished.push(Finished { ticket, bytes })).map_err(WireError)
+        self.under_way.test(|ticket, bytes| finished.push(Finished { ticket, bytes })).map_err(WireError::from)
     }
 
     fn notify(&mut self, to: usize, notice: &[u8]) -> Result<(), WireError> {
         let said = &mut self.said;
-        self.saying.test(|ticket, _| said.retain(|(other, _)| *other != ticket)).map_err(WireError)?;
+        self.saying.test(|ticket, _| said.retain(|(other, _)| *other != ticket)).map_err(WireError::from)?;
         let ticket = self.said.back().map_or(0, |(last, _)| last + 1);
         self.said.push_back((ticket, notice.to_vec()));
         let bytes = std::ptr::from_ref(self.said[self.said.len() - 1].1.as_slice());
         // SAFETY: the bytes stay where they are until the ticket comes back; a queue that grows moves only their owner.
         unsafe { Communicator::Notices.send(&mut self.saying, ticket, (self.numbers[to], NOTICE), bytes) }
-            .map_err(WireError)
+            .map_err(WireError::from)
     }
 
     fn hear(&mut self) -> Result<Option<(usize, Vec<u8>)>, WireError> {
-        let heard = Communicator::Notices.take(NOTICE).map_err(WireError)?;
+        let heard = Communicator::Notices.take(NOTICE).map_err(WireError::from)?;
         Ok(heard.map(|(number, notice)| (self.processes[number], notice)))
     }
 

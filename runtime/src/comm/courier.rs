@@ -270,10 +270,12 @@ impl<'a> Rounds<'a> {
                 return self.wire.end(false);
             }
             let moved = if failure.is_some() { Ok(false) } else { self.look() };
-            let moved = moved.and_then(|moved| Ok(self.hear()? || moved)).unwrap_or_else(|WireError(why)| {
-                lot.abort(RankFailure { rank: lot.ranks()[0], why });
-                true
-            });
+            let moved =
+                moved.and_then(|moved| Ok(self.hear()? || moved)).unwrap_or_else(|WireError { process, why }| {
+                    let ranks = process.map_or(lot.ranks(), |process| &self.courier.world.processes[process].ranks);
+                    lot.abort(RankFailure { rank: ranks[0], why });
+                    true
+                });
             looks = if moved { 0 } else { looks + 1 };
             match (self.count > 0 && failure.is_none(), looks < LOOKS) {
                 (true, true) => thread::yield_now(),
@@ -337,7 +339,7 @@ impl<'a> Rounds<'a> {
         self.count -= 1;
         if job.way == Way::Receive && job.exact && bytes != job.most {
             let (process, most) = (job.process, job.most);
-            return Err(WireError(format!("process {process} sent {bytes} bytes where {most} were awaited")));
+            return Err(format!("process {process} sent {bytes} bytes where {most} were awaited").into());
         }
         job.landing.land(job.target, &self.courier.lot);
         self.courier.lot.leave();

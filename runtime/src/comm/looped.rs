@@ -142,7 +142,7 @@ impl Hub {
     /// An error if a process is cut off.
     fn check(&self, process: usize) -> Result<(), WireError> {
         match self.fault(process) {
-            Some(FaultKind::Cut) => Err(WireError("the wire is cut".to_string())),
+            Some(FaultKind::Cut) => Err("the wire is cut".to_string().into()),
             _ => Ok(()),
         }
     }
@@ -172,8 +172,7 @@ impl Hub {
         let into = unsafe { &mut *place.bytes };
         let count = bytes.len();
         let room = into.get_mut(..count);
-        let room =
-            room.ok_or_else(|| WireError(format!("process {from} sent {count} bytes, more than are awaited")))?;
+        let room = room.ok_or_else(|| format!("process {from} sent {count} bytes, more than are awaited"))?;
         room.copy_from_slice(bytes);
         finished.push(Finished { ticket: place.ticket, bytes: count });
         if let Content::Original(place) = sent.content {

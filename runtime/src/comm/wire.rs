@@ -41,10 +41,34 @@ pub fn blocks(ranks: usize, processes: usize) -> impl Iterator<Item = Range<usiz
     (0..processes).map(move |process| process * ranks / processes..(process + 1) * ranks / processes)
 }
 
+/// The processes of a run, by the host of each in the order of a launcher's numbers, and that number of each. Each has as many ranks.
+/// Launchers deal processes out to hosts in any order. Neighbours in rank exchange the most, so they belong on one host.
+pub fn by_host(own: usize, hosts: &[String], ranks: usize) -> (World, Vec<usize>) {
+    let first = |host: &String| hosts.iter().position(|other| other == host);
+    let mut numbers: Vec<usize> = (0..hosts.len()).collect();
+    numbers.sort_by_key(|&number| first(&hosts[number]));
+    let me = numbers.iter().position(|&number| number == own).unwrap_or(0);
+    let dealt = blocks(ranks, hosts.len()).zip(&numbers);
+    let processes = dealt.map(|(ranks, &n)| Process { host: hosts[n].clone(), ranks: ranks.collect() }).collect();
+    (World { me, processes }, numbers)
+}
+
 /// A message or a notice cannot go, or another process is gone.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct WireError(pub String);
+#[error("{why}")]
+pub struct WireError {
+    /// The process that is gone, if it is known.
+    pub process: Option<usize>,
+    /// The cause.
+    pub why: String,
+}
+
+impl From<String> for WireError {
+    /// An error of this process or of an unknown one.
+    fn from(why: String) -> WireError {
+        WireError { process: None, why }
+    }
+}
 
 /// A message that has gone or come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

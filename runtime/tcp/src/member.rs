@@ -1,0 +1,104 @@
+//! The place of this process among those of a run, as launchers say it in the environment.
+
+use std::env;
+use std::net::IpAddr;
+
+/// Variables of the number of this process and of the number of all: those of torchrun, else those of Slurm.
+const NUMBER: [&str; 2] = ["RANK", "SLURM_PROCID"];
+const COUNT: [&str; 2] = ["WORLD_SIZE", "SLURM_NTASKS"];
+
+/// Variables that name the run, so that those of another one at the same port are turned away.
+const RUN: [&str; 3] = ["MESHWRIGHT_RUN", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"];
+
+/// The place of a process among those of a run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Member {
+    /// Its number, from 0.
+    pub number: usize,
+    /// The number of all.
+    pub count: usize,
+    /// The name or address of the host of process 0.
+    pub host: String,
+    /// The port at which process 0 listens.
+    pub port: u16,
+    /// The name of the run; may be empty.
+    pub run: String,
+}
+
+/// The number that a launcher has given to this process, if one has started it.
+pub fn process_number() -> Option<usize> {
+    NUMBER.iter().find_map(|name| env::var(name).ok()?.parse().ok())
+}
+
+impl Member {
+    /// Reads `RANK`, `WORLD_SIZE`, `MASTER_ADDR` and `MASTER_PORT`.
+    ///
+    /// # Errors
+    /// One is missing or out of its range.
+    pub fn from_env() -> Result<Member, String> {
+        Member::read(|name| env::var(name).ok().filter(|text| !text.is_empty()))
+    }
+
+    fn read(get: impl Fn(&str) -> Option<String>) -> Result<Member, String> {
+        let first = |names: &[&'static str]| {
+            let found = names.iter().find_map(|name| Some((*name, get(name)?)));
+            found.ok_or_else(|| format!("{} is not set", names.join(" or ")))
+        };
+        let number = |(name, text): (&str, String)| {
+            text.trim().parse::<usize>().map_err(|_| format!("{name} is `{text}`, not a number"))
+        };
+        let (own, count) = (number(first(&NUMBER)?)?, number(first(&COUNT)?)?);
+        if own >= count {
+            return Err(format!("{} is {own}, and {} is {count}", first(&NUMBER)?.0, first(&COUNT)?.0));
+        }
+        let (_, host) = first(&["MASTER_ADDR"])?;
+        let port = number(first(&["MASTER_PORT"])?)?;
+        // The agent of torchrun itself may listen at the port that it states.
+        let taken = get("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|text| text.eq_ignore_ascii_case("true"));
+        let next = u16::try_from(port + usize::from(taken)).ok().filter(|_| port > 0);
+        let port = next.ok_or_else(|| format!("MASTER_PORT is {port}, and a port is 1 to 65535"))?;
+        Ok(Member { number: own, count, host, port, run: first(&RUN).map(|(_, run)| run).unwrap_or_default() })
+    }
+
+    /// True if all processes are on one host, which need not hear others.
+    pub(crate) fn is_local(&self) -> bool {
+        let is_loopback = |address: IpAddr| address.is_loopback();
+        self.host == "localhost" || self.host.parse::<IpAddr>().is_ok_and(is_loopback)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(variables: &[(&str, &str)]) -> Result<Member, String> {
+        Member::read(|name| variables.iter().find(|(other, _)| *other == name).map(|(_, value)| value.to_string()))
+    }
+
+    const PLACE: [(&str, &str); 2] = [("MASTER_ADDR", "node1"), ("MASTER_PORT", "29500")];
+
+    #[test]
+    fn variables_of_torchrun_come_before_those_of_slurm() {
+        let slurm = [("SLURM_PROCID", "3"), ("SLURM_NTASKS", "4"), ("SLURM_JOB_ID", "77")];
+        let member = read(&[&PLACE[..], &slurm].concat()).unwrap();
+        let want = Member { number: 3, count: 4, host: "node1".to_string(), port: 29500, run: "77".to_string() };
+        assert_eq!(member, want);
+        let torchrun = [("RANK", "0"), ("WORLD_SIZE", "2"), ("TORCHELASTIC_USE_AGENT_STORE", "True")];
+        let member = read(&[&PLACE[..], &slurm, &torchrun].concat()).unwrap();
+        assert_eq!(member, Member { number: 0, count: 2, port: 29501, ..want });
+        assert!(!member.is_local() && Member { host: "127.0.0.1".to_string(), ..member }.is_local());
+    }
+
+    #[test]
+    fn what_is_missing_or_wrong_is_named() {
+        let refused = |rank, size, more: &[(&str, &str)]| {
+            read(&[&[("RANK", rank), ("WORLD_SIZE", size)][..], more].concat()).unwrap_err()
+        };
+        assert_eq!(read(&[]), Err("RANK or SLURM_PROCID is not set".to_string()));
+        assert_eq!(refused("0", "2", &PLACE[1..]), "MASTER_ADDR is not set");
+        assert_eq!(refused("x", "2", &PLACE), "RANK is `x`, not a number");
+        assert_eq!(refused("2", "2", &PLACE), "RANK is 2, and WORLD_SIZE is 2");
+        let port = [("MASTER_ADDR", "a"), ("MASTER_PORT", "65536")];
+        assert_eq!(refused("0", "1", &port), "MASTER_PORT is 65536, and a port is 1 to 65535");
+    }
+}

@@ -1,0 +1,190 @@
+//! The processes that a launch has started.
+
+use super::LaunchRequest;
+use crate::error::Error;
+use crate::train::Signal;
+use ir::catalogue::Code;
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Variable with the process id of who has started this process.
+const LAUNCHER: &str = "MESHWRIGHT_LAUNCHER";
+
+/// Processes, and the threads that print what they say.
+pub(super) struct Children {
+    all: Vec<(Child, Option<End>)>,
+    printers: Vec<JoinHandle<()>>,
+    is_told: bool,
+}
+
+/// End of a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum End {
+    Status(u8),
+    Signal(i32),
+}
+
+impl Children {
+    /// Starts them.
+    ///
+    /// # Errors
+    /// The system has no port or no processes.
+    pub(super) fn start(request: &LaunchRequest) -> Result<Children, Error> {
+        let refused = |why: io::Error| {
+            Error::input(Code::BadOption, format!("{} processes cannot be started: {why}", request.processes))
+                .help("start fewer, or raise the limits (ulimit -u, ulimit -n)")
+        };
+        let program = env::current_exe().map_err(refused)?;
+        let port = tcp::free_port().map_err(refused)?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+        let run = format!("{}-{now}", std::process::id());
+        let mut children = Children { all: Vec::new(), printers: Vec::new(), is_told: false };
+        for number in 0..request.processes {
+            let mut command = Command::new(&program);
+            command.args(with_comm(&request.args)).stdin(Stdio::null()).stderr(Stdio::piped());
+            let [number_text, count] = [number, request.processes].map(|number| number.to_string());
+            for (name, value) in [("RANK", &number_text), ("LOCAL_RANK", &number_text), ("WORLD_SIZE", &count)] {
+                command.env(name, value);
+            }
+            command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());
+            command.env("MESHWRIGHT_RUN", &run).env(LAUNCHER, std::process::id().to_string());
+            command.env_remove("TORCHELASTIC_USE_AGENT_STORE");
+            // A signal of the terminal comes here alone, and is passed on.
+            #[cfg(unix)]
+            std::os::unix::process::CommandExt::process_group(&mut command, 0);
+            let mut child = command.spawn().map_err(refused)?;
+            let said = child.stderr.take();
+            children.all.push((child, None));
+            children.printers.extend(said.map(|said| printer(number, said)));
+        }
+        Ok(children)
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.all.iter().any(|(_, end)| end.is_none())
+    }
+
+    /// The processes that have ended since the last call.
+    ///
+    /// # Errors
+    /// The system does not tell.
+    pub(super) fn ended(&mut self) -> Result<Vec<(usize, End)>, Error> {
+        let mut ended = Vec::new();
+        for (number, (child, end)) in self.all.iter_mut().enumerate().filter(|(_, (_, end))| end.is_none()) {
+            let status = child.try_wait().map_err(|why| Error::fault("launch", why))?;
+            *end = status.map(end_of);
+            ended.extend(end.map(|end| (number, end)));
+        }
+        Ok(ended)
+    }
+
+    /// True if a process has been told of a signal.
+    pub(super) fn is_told(&self) -> bool {
+        self.is_told
+    }
+
+    /// Passes a signal on to the first process that runs.
+    pub(super) fn tell(&mut self, signal: Signal) {
+        self.is_told = true;
+        let first = self.all.iter_mut().find(|(_, end)| end.is_none());
+        first.into_iter().for_each(|(child, _)| send(child, signal));
+    }
+
+    /// Ends all.
+    pub(super) fn kill(&mut self) {
+        // A process that has ended already cannot be killed, and needs not.
+        self.all.iter_mut().filter(|(_, end)| end.is_none()).for_each(|(child, _)| drop(child.kill()));
+    }
+}
+
+impl Drop for Children {
+    fn drop(&mut self) {
+        self.kill();
+        self.all.iter_mut().for_each(|(child, _)| drop(child.wait()));
+        self.printers.drain(..).for_each(|printer| drop(printer.join()));
+    }
+}
+
+#[cfg(unix)]
+fn send(child: &Child, signal: Signal) {
+    use rustix::process::{Pid, Signal as Number, kill_process};
+    let number = match signal {
+        Signal::Hangup => Number::HUP,
+        Signal::Interrupt => Number::INT,
+        Signal::Terminate => Number::TERM,
+    };
+    let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    id.into_iter().for_each(|id| _ = kill_process(id, number));
+}
+
+#[cfg(not(unix))]
+fn send(child: &mut Child, _: Signal) {
+    drop(child.kill());
+}
+
+fn end_of(status: ExitStatus) -> End {
+    #[cfg(unix)]
+    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+        return End::Signal(signal);
+    }
+    End::Status(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX))
+}
+
+/// The arguments of each process: a training run is joined by TCP, unless they say otherwise.
+fn with_comm(args: &[OsString]) -> Vec<OsString> {
+    let says = |arg: &OsString| arg == "--comm" || arg.as_encoded_bytes().starts_with(b"--comm=");
+    let has_none = args.first().is_some_and(|first| first == "train") && !args.iter().any(says);
+    let added = ["--comm", "tcp"].map(OsStr::new).into_iter().filter(|_| has_none);
+    args.iter().map(OsString::as_os_str).chain(added).map(OsStr::to_os_string).collect()
+}
+
+/// A thread that prints the lines that a process says, with its number before them.
+fn printer(number: usize, said: impl Read + Send + 'static) -> JoinHandle<()> {
+    thread::spawn(move || {
+        let mut said = BufReader::new(said);
+        let prefix = format!("[{number}] ").into_bytes();
+        let mut line = prefix.clone();
+        while said.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
+            if line.last() != Some(&b'\n') {
+                line.push(b'\n');
+            }
+            // A closed standard error cannot be reported anywhere.
+            let _ = io::stderr().lock().write_all(&line);
+            line.truncate(prefix.len());
+        }
+    })
+}
+
+/// Has the system end this process when the one that has launched it ends, if one has.
+pub fn end_with_launcher() {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+        let launcher: Option<i32> = env::var(LAUNCHER).ok().and_then(|id| id.parse().ok());
+        let is_parent = || launcher.is_some() && getppid().map(|id| id.as_raw_nonzero().get()) == launcher;
+        if is_parent() {
+            let heard = set_parent_process_death_signal(Some(Signal::KILL));
+            if heard.is_ok() && !is_parent() {
+                std::process::abort();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn training_is_joined_by_tcp_unless_told() {
+        let given = |text: &str| with_comm(&text.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert_eq!(given("train gpt2 --steps 3"), ["train", "gpt2", "--steps", "3", "--comm", "tcp"]);
+        for text in ["train --comm mpi", "train --comm=threads", "models"] {
+            assert_eq!(given(text).join(OsStr::new(" ")), text);
+        }
+    }
+}

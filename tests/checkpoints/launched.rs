@@ -1,0 +1,112 @@
+//! Runs in several processes that `launch` has started: the bits of one process, and an end for all whatever happens to one.
+
+use super::faults::{TRAIN, ended, folder, on_its_way, signal};
+use super::runs::{Folder, losses};
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+/// The names and bytes of all files of a checkpoint.
+fn files(folder: &Folder, checkpoint: &str) -> BTreeMap<String, Vec<u8>> {
+    let entries = fs::read_dir(folder.path(checkpoint)).unwrap().map(|entry| entry.unwrap());
+    entries.map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap())).collect()
+}
+
+#[test]
+fn processes_joined_by_tcp_have_the_bits_of_one() {
+    let folder = folder();
+    for (number, (processes, parallel)) in [(2, "dp=2,tp=2,zero=3"), (4, "pp=2,dp=2,schedule=1f1b")].iter().enumerate()
+    {
+        let train = format!("{TRAIN} --steps 3 --save-every 3 --parallel {parallel} --mbs 1");
+        let (one, several) = (format!("one-{number}"), format!("several-{number}"));
+        folder.answer(&format!("{train} --out {one}"));
+        let answer = folder.answer(&format!("launch -n {processes} -- {train} --out {several}"));
+        assert_eq!(answer.matches("validation loss").count(), 2, "one process speaks: {answer}");
+        let losses = |out: &str| losses(&folder.read(&format!("{out}/metrics.jsonl")));
+        assert_eq!(losses(&one), losses(&several), "{parallel}");
+        let files = |out: &str| files(&folder, &format!("{out}/step-00000003"));
+        assert!(files(&one) == files(&several), "{parallel}: another checkpoint");
+    }
+}
+
+#[test]
+fn a_signal_to_the_launcher_ends_all_with_a_checkpoint() {
+    let folder = folder();
+    let child = on_its_way(&folder, ":", &format!("launch -n 2 -- {TRAIN} --steps 1000000 --parallel dp=2 --out a"));
+    signal(&child, "TERM");
+    let (status, message) = ended(child);
+    assert_eq!(status, Some(143), "{message}");
+    let step = folder.steps("a").pop().unwrap();
+    assert!(message.contains(&format!("[0] error[MW0726]: SIGTERM ended the run after step {step} of")), "{message}");
+    // Another number of processes goes on.
+    let answer = folder.answer(&format!("train --resume a --steps {}", step + 1));
+    assert!(answer.contains(&format!("resumed   after step {step} of")), "{answer}");
+}
+
+#[test]
+fn what_all_refuse_is_said_once() {
+    let folder = folder();
+    for (args, why) in [
+        ("-n 2 -- train --steps 1 --data text.txt", "2 processes do not divide the 1 devices"),
+        ("-n 2 -- train --steps 0", "`steps` is 0"),
+        ("-n 2 -- plan gpt2", "`launch` starts `plan`"),
+    ] {
+        let (status, message) = folder.failure(&format!("launch {args}"));
+        assert!(status == 1 && message.matches(why).count() == 1, "{status} {message}");
+    }
+    let (_, message) = folder.failure(&format!("{TRAIN} --steps 1 --comm tcp"));
+    assert!(message.contains("cannot be joined: RANK or SLURM_PROCID is not set"), "{message}");
+}
+
+/// The processes that a launcher has started, in their order.
+#[cfg(target_os = "linux")]
+fn children(launcher: &Child) -> Vec<u32> {
+    let path = format!("/proc/{0}/task/{0}/children", launcher.id());
+    fs::read_to_string(path).unwrap().split_whitespace().map(|id| id.parse().unwrap()).collect()
+}
+
+#[cfg(target_os = "linux")]
+fn kill(process: u32, name: &str) {
+    assert!(Command::new("kill").args([&format!("-{name}"), &process.to_string()]).status().unwrap().success());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_process_that_is_killed_is_named_and_ends_all() {
+    let folder = folder();
+    for (victim, survivor) in [(1, 0), (0, 1)] {
+        let train = format!("{TRAIN} --steps 1000000 --parallel dp=2 --out a");
+        let launcher = on_its_way(&folder, ":", &format!("launch -n 2 -- {train}"));
+        kill(children(&launcher)[victim], "KILL");
+        let began = Instant::now();
+        let (status, message) = ended(launcher);
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?}: {message}", began.elapsed());
+        let named = format!("[{survivor}] error[MW0707]: rank {victim} failed: process {victim} on ");
+        assert!(message.contains(&named), "{message}");
+        assert!(message.contains(&format!("error[MW0707]: signal 9 ended process {victim}")), "{message}");
+        assert_eq!(status, Some(5), "{message}");
+        fs::remove_dir_all(folder.path("a")).unwrap();
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn nobody_outlives_the_launcher() {
+    let folder = folder();
+    let train = format!("{TRAIN} --steps 1000000 --parallel dp=2 --out a");
+    let mut launcher = on_its_way(&folder, ":", &format!("launch -n 2 -- {train}"));
+    let all = children(&launcher);
+    assert_eq!(all.len(), 2);
+    launcher.kill().unwrap();
+    launcher.wait().unwrap();
+    let runs = |id: &u32| {
+        let status = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        status.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
+    };
+    let began = Instant::now();
+    while all.iter().any(runs) {
+        assert!(began.elapsed() < Duration::from_secs(5), "a process outlives the one that started it");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
