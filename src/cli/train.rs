@@ -134,6 +134,9 @@ struct Flags {
     /// looped:N (N in this one, joined by a wire in memory, for tests); the numbers are the same [default: threads]
     #[arg(long, value_name = "KIND")]
     comm: Option<String>,
+    /// Seconds after which a process that says nothing has failed, and after which processes that all wait for each other end [default: 8]
+    #[arg(long, value_name = "SECONDS", value_parser = finite)]
+    silence: Option<f64>,
     /// Steps between validations; 0: only at the end [default: 100]
     #[arg(long, value_name = "STEPS")]
     eval_every: Option<u64>,
@@ -193,11 +196,13 @@ struct Flags {
 }
 
 /// Time by which other processes than the first print an error later: if it is that of all, the launcher has ended them by then. Each
-/// prints it later than the one before.
-const SPEAKS_LATER: Duration = Duration::from_secs(2);
+/// prints it later than the one before. `mpirun` takes its time.
+const SPEAKS_LATER: Duration = Duration::from_secs(1);
+const SPEAKS_AFTER_MPI: Duration = Duration::from_secs(5);
 
 impl Train {
-    pub(super) fn run(self) -> Result<String, Error> {
+    /// The run that flags and files ask for.
+    pub(super) fn request(&self) -> Result<TrainRequest, Error> {
         let mut fields = match (&self.config, &self.request) {
             (Some(path), _) => from_toml::<TrainRequest>(path)?,
             (None, Some(path)) => from_json::<TrainRequest>(path)?,
@@ -212,7 +217,11 @@ impl Train {
             let own = || weights::snapshot(folder).display().to_string().into();
             fields.entry("model").or_insert_with(own);
         }
-        let request: TrainRequest = resolve(fields, &self.flags)?;
+        resolve(fields, &self.flags)
+    }
+
+    pub(super) fn run(self) -> Result<String, Error> {
+        let request = self.request()?;
         if self.simulate {
             let (step, trace) = predict(&request)?;
             request.trace.iter().try_for_each(|path| write_trace(&trace, path))?;
@@ -222,9 +231,10 @@ impl Train {
         // Of several processes the first one speaks for all.
         let number = process_number(&request.comm).unwrap_or(0);
         if number > 0 {
-            return train(&request, &mut Watch::silent())
-                .map(|_| String::new())
-                .inspect_err(|_| thread::sleep(SPEAKS_LATER.saturating_mul(number as u32)));
+            return train(&request, &mut Watch::silent()).map(|_| String::new()).inspect_err(|_| {
+                let later = if request.comm == "mpi" { SPEAKS_AFTER_MPI } else { SPEAKS_LATER };
+                thread::sleep(later.saturating_mul(number as u32));
+            });
         }
         let report = train(&request, &mut Watch::new(json))?;
         if json { super::json(&report) } else { Ok(format!("\n{report}")) }

@@ -10,6 +10,7 @@ use compiler::precision::precision;
 use ir::catalogue::Code;
 use ir::optimizer::{Optimizer, OptimizerKind};
 use ir::options::ParallelConfig;
+use runtime::comm::Limits;
 use runtime::data::text::DEFAULT_VALID_FRACTION;
 use runtime::learning_rate::LearningRate;
 use serde::{Deserialize, Serialize};
@@ -97,10 +98,13 @@ pub struct TrainRequest {
     pub init_from: Option<PathBuf>,
     /// Folder of `run.toml`, `metrics.jsonl` and checkpoints.
     pub out: PathBuf,
-    /// Processes of the ranks: `threads` for this one alone, or `looped:PROCESSES`, joined by a wire in memory. This and the next seven
+    /// Processes of the ranks: `threads` for this one alone, or `looped:PROCESSES`, joined by a wire in memory. This and the next eight
     /// fields are not written to `run.toml` either.
     #[serde(skip_serializing)]
     pub comm: String,
+    /// Seconds after which a process that says nothing has failed, and after which processes that all wait do so for each other.
+    #[serde(skip_serializing)]
+    pub silence: f64,
     /// True to run statements one by one instead of in groups.
     #[serde(skip_serializing)]
     pub no_fusion: bool,
@@ -161,6 +165,7 @@ impl Default for TrainRequest {
             init_from: None,
             out: "out".into(),
             comm: "threads".into(),
+            silence: Limits::default().silence.as_secs_f64(),
             no_fusion: false,
             no_graphs: false,
             time_products: false,
@@ -254,6 +259,9 @@ impl TrainRequest {
                 return Err(option(format!("`{name}` is {value}, but must be finite and not negative")));
             }
         }
+        if !(0.1..=86_400.0).contains(&self.silence) {
+            return Err(option(format!("`silence` is {}, but must be 0.1 to 86400 seconds", self.silence)));
+        }
         if self.min_lr.is_some_and(|floor| floor > self.lr) {
             return Err(option(format!("`min_lr` is {}, above `lr` = {}", self.min_lr.unwrap_or(0.0), self.lr)));
         }
@@ -320,6 +328,7 @@ mod tests {
             (TrainRequest { keep_last: 0, ..base() }, "`keep_last` is 0"),
             (TrainRequest { lr: f64::NAN, ..base() }, "finite"),
             (TrainRequest { min_lr: Some(1.0), ..base() }, "above `lr`"),
+            (TrainRequest { silence: f64::NAN, ..base() }, "`silence` is NaN"),
             (TrainRequest { valid_fraction: 0.0, ..base() }, "nothing would be held out"),
         ] {
             let message = request.resolved().unwrap_err().to_string();

@@ -27,6 +27,7 @@ use ir::staged::{Stage, Staged};
 use ir::text::File;
 use ir::verify;
 use runtime::checkpoint::{Origin, Position, Save, save};
+use runtime::comm::Limits;
 use runtime::data::sampler::Sampler;
 use runtime::exec::{self, Executor, Options, Platform, SharedGpu, StepOutput};
 use runtime::loss_scale::LossScale;
@@ -37,7 +38,7 @@ use std::fmt::Display;
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use transforms::evaluation::evaluation;
 
 /// Name and version of the schema of a [`TrainReport`].
@@ -77,7 +78,9 @@ fn run(prepared: Prepared, progress: &mut dyn Progress) -> Result<TrainReport, E
         let place = Place::gpu(gpu.device())?;
         return run_on(prepared, progress, gpu, place);
     }
+    let limits = Limits { silence: Duration::from_secs_f64(prepared.request.silence) };
     let (threads, place) = comm.place(devices)?;
+    let threads = threads.limits(limits);
     run_on(prepared, progress, threads, place)
 }
 

@@ -5,9 +5,13 @@
 //! which wait for other processes are no deadlock. The courier also carries news of failures: the first failure of this process goes to
 //! all others, and one that it hears of aborts all ranks here. Each process sends a beat to the next one; a process that is silent for
 //! too long has failed.
+//!
+//! A process all of whose threads wait for others, and to which nothing comes, reports so to the first process. When all report so, and
+//! nothing has moved anywhere for as long as a silence may last, they wait for each other, and the first process says who for whom.
 
 use super::RankFailure;
 use super::parking_lot::{ParkingLot, locked};
+use super::stalls::Stalls;
 use super::wire::{Finished, MOST_BYTES, MOST_NOTICE, Wire, WireError, World};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -26,6 +30,9 @@ const IDLE: Duration = Duration::from_millis(20);
 const DRIVER: u32 = 1;
 pub(super) const FIRST_LANE: u32 = 2;
 
+/// The time that a process may take from here on before its first beat: it loads what others have loaded.
+const LOADING: Duration = Duration::from_secs(300);
+
 /// Limits on the time of processes.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -35,7 +42,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { silence: Duration::from_secs(30) }
+        Limits { silence: Duration::from_secs(8) }
     }
 }
 
@@ -214,7 +221,10 @@ struct Rounds<'a> {
     count: usize,
     taken: VecDeque<Job>,
     finished: Vec<Finished>,
+    /// Messages that have landed.
+    landed: u64,
     pulse: Pulse,
+    stalls: Stalls,
     /// True if all other processes know of the failure.
     has_told: bool,
 }
@@ -232,8 +242,9 @@ struct Pulse {
     next: usize,
     /// The process before, until it ends.
     before: Option<usize>,
-    said: Instant,
-    heard: Instant,
+    began: Instant,
+    said: Option<Instant>,
+    heard: Option<Instant>,
     looked: Instant,
 }
 
@@ -241,14 +252,16 @@ struct Pulse {
 const BEAT: u8 = 0;
 const FAILED: u8 = 1;
 const BYE: u8 = 2;
+const STALLED: u8 = 3;
 
 impl<'a> Rounds<'a> {
     fn new(courier: &'a Courier, wire: Box<dyn Wire>, limits: Limits) -> Rounds<'a> {
         let (me, count, now) = (courier.world.me, courier.world.processes.len(), Instant::now());
         let (next, before) = ((me + 1) % count, Some((me + count - 1) % count).filter(|before| *before != me));
-        let pulse = Pulse { silence: limits.silence, next, before, said: now, heard: now, looked: now };
+        let pulse = Pulse { silence: limits.silence, next, before, began: now, said: None, heard: None, looked: now };
         let (under_way, free, taken, finished) = Default::default();
-        Rounds { courier, wire, under_way, free, count: 0, taken, finished, pulse, has_told: false }
+        let stalls = Stalls::new(me, count, limits.silence);
+        Rounds { courier, wire, under_way, free, count: 0, taken, finished, landed: 0, pulse, stalls, has_told: false }
     }
 
     fn serve(mut self) {
@@ -272,8 +285,10 @@ impl<'a> Rounds<'a> {
             let moved = if failure.is_some() { Ok(false) } else { self.look() };
             let moved =
                 moved.and_then(|moved| Ok(self.hear()? || moved)).unwrap_or_else(|WireError { process, why }| {
-                    let ranks = process.map_or(lot.ranks(), |process| &self.courier.world.processes[process].ranks);
-                    lot.abort(RankFailure { rank: ranks[0], why });
+                    match process {
+                        Some(process) => self.lose(process, &why),
+                        None => lot.abort(RankFailure { rank: lot.ranks()[0], why }),
+                    }
                     true
                 });
             looks = if moved { 0 } else { looks + 1 };
@@ -337,6 +352,7 @@ impl<'a> Rounds<'a> {
         let Some(UnderWay { job, bytes, .. }) = self.under_way[ticket].take() else { return Ok(()) };
         self.free.push(ticket);
         self.count -= 1;
+        self.landed += 1;
         if job.way == Way::Receive && job.exact && bytes != job.most {
             let (process, most) = (job.process, job.most);
             return Err(format!("process {process} sent {bytes} bytes where {most} were awaited").into());
@@ -352,16 +368,16 @@ impl<'a> Rounds<'a> {
         let Pulse { silence, next, before, .. } = self.pulse;
         // A process that was suspended itself has heard nobody meanwhile.
         if now - self.pulse.looked > silence / 2 {
-            self.pulse.heard = now;
+            self.pulse.heard = self.pulse.heard.map(|_| now);
         }
         self.pulse.looked = now;
-        if before.is_some() && now - self.pulse.said > silence / 10 {
-            self.pulse.said = now;
+        if before.is_some() && self.pulse.said.is_none_or(|said| now - said > silence / 10) {
+            self.pulse.said = Some(now);
             self.wire.notify(next, &[BEAT])?;
         }
         while let Some((from, notice)) = self.wire.hear()? {
             if Some(from) == before {
-                self.pulse.heard = now;
+                self.pulse.heard = Some(now);
             }
             match notice.split_first() {
                 Some((&FAILED, text)) if text.len() >= 4 => {
@@ -372,16 +388,44 @@ impl<'a> Rounds<'a> {
                     return Ok(true);
                 }
                 Some((&BYE, _)) if Some(from) == before => self.pulse.before = None,
+                Some((&STALLED, report)) => self.stalls.hear(from, report, now),
                 _ => {}
             }
         }
-        if let Some(silent) = self.pulse.before.filter(|_| now - self.pulse.heard > silence) {
-            let (process, seconds) = (&world.processes[silent], silence.as_secs_f64());
-            let waits = lot.waits().first().map_or(String::new(), |wait| format!("; here {wait}"));
-            let why = format!("process {silent} on {} has said nothing for {seconds} s{waits}", process.host);
-            lot.abort(RankFailure { rank: process.ranks.first().copied().unwrap_or(0), why });
+        let limit = if self.pulse.heard.is_some() { silence } else { silence.max(LOADING) };
+        let since = self.pulse.heard.unwrap_or(self.pulse.began);
+        if let Some(silent) = self.pulse.before.filter(|_| now - since > limit) {
+            let (host, seconds) = (&world.processes[silent].host, limit.as_secs_f64());
+            self.lose(silent, &format!("process {silent} on {host} has said nothing for {seconds} s"));
         }
+        self.stall(now)?;
         Ok(false)
+    }
+
+    /// Aborts all ranks here, since another process is lost.
+    fn lose(&self, process: usize, why: &str) {
+        let (lot, ranks) = (&self.courier.lot, &self.courier.world.processes[process].ranks);
+        let ours = lot.waits().into_iter().next().map_or(String::new(), |wait| format!("; here {wait}"));
+        let why = format!("{why} (step {}{ours})", lot.step());
+        lot.abort(RankFailure { rank: ranks.first().copied().unwrap_or(0), why });
+    }
+
+    /// Reports to the first process if all threads here wait for others. There aborts all if those of all processes do.
+    fn stall(&mut self, now: Instant) -> Result<(), WireError> {
+        let Rounds { courier, wire, stalls, count, landed, .. } = self;
+        let lot = &courier.lot;
+        let is_stalled = *count > 0 && locked(&courier.jobs).is_empty() && lot.waits_for(*count);
+        let report = stalls.look(is_stalled.then_some(*landed), now, || lot.waits().join("; "));
+        match report {
+            Some(report) if courier.world.me > 0 => wire.notify(0, &[&[STALLED][..], &report].concat())?,
+            Some(report) => stalls.hear(0, &report, now),
+            None => {}
+        }
+        if let Some(waits) = stalls.deadlock(now) {
+            let why = format!("all processes wait for each other (step {}): {waits}", lot.step());
+            lot.abort(RankFailure { rank: lot.ranks()[0], why });
+        }
+        Ok(())
     }
 
     /// Tells all other processes of the first failure, once.

@@ -20,6 +20,8 @@ const TENSOR: usize = 8;
 #[derive(Clone, Debug)]
 pub struct FittedExchange {
     pub(super) exchange: Exchange,
+    /// The number of its name.
+    pub(super) op: u32,
     /// The part that crosses between processes; none if all members are in one.
     pub(super) crossing: Option<Crossing>,
 }
@@ -27,7 +29,7 @@ pub struct FittedExchange {
 impl From<Exchange> for FittedExchange {
     /// An exchange whose members are in one process.
     fn from(exchange: Exchange) -> FittedExchange {
-        FittedExchange { exchange, crossing: None }
+        FittedExchange { exchange, op: 0, crossing: None }
     }
 }
 
@@ -148,7 +150,7 @@ impl Members<'_> {
             }
         }
         let crossing = Crossing { sends, receives, local_sends, far, bytes };
-        FittedExchange { exchange: localised, crossing: Some(crossing) }
+        FittedExchange { exchange: localised, op: 0, crossing: Some(crossing) }
     }
 
     /// The processes of members, but for one.
@@ -270,7 +272,7 @@ mod tests {
     fn fit(exchange: &dyn Fn(usize) -> Exchange, homes: &[usize], me: usize) -> (Exchange, Crossing) {
         let exchanges: Vec<Exchange> = (0..homes.len()).map(exchange).collect();
         let members = Members { exchanges: &exchanges, homes, dtypes: &[DType::F32, DType::BF16] };
-        let FittedExchange { exchange, crossing } = members.fit(me);
+        let FittedExchange { exchange, crossing, .. } = members.fit(me);
         (exchange, crossing.unwrap())
     }
 

@@ -55,7 +55,7 @@ fn a_silent_process_is_named_by_those_that_wait() {
     let failures = rounds(processes(1, Some(fault)), 100);
     for rank in [0, 3] {
         let failure = failures[rank].clone().unwrap();
-        let said = "process 1 on looped-1 has said nothing for 0.4 s; here rank 3 waits for ";
+        let said = "process 1 on looped-1 has said nothing for 0.4 s (step 0; here rank 3 waits for ";
         assert!(failure.rank == 1 && failure.why.starts_with(said), "{failure}");
     }
     assert!(failures.iter().all(Option::is_some));
@@ -71,6 +71,25 @@ fn a_process_that_is_cut_off_ends_and_so_do_the_others() {
         [0, 3].into_iter().all(|rank| why(rank).contains("process 1 on looped-1 has said nothing")),
         "{failures:?}"
     );
+}
+
+#[test]
+fn processes_that_wait_for_each_other_are_told_so() {
+    let failures = on_processes(processes(4, None), |number, rank| {
+        let sum = (number < 2).then(|| rank.fit(&[DType::F32], &|rank| Exchange::sum(vec![0, 1], rank, 3)));
+        let channel = rank.end.channel_from([1, 3, 0, 2][number], 5).unwrap();
+        rank.ready();
+        let place = rank.room(3);
+        if let Some((group, sum)) = sum {
+            rank.exchange(&group, &sum, &[place], &[place]).unwrap();
+        }
+        // Each receives what the next one never sends.
+        let message = rank.end.start_message(&channel, place).number;
+        rank.land(&channel, message).unwrap_err()
+    });
+    let why = "all processes wait for each other (step 0): process 0: rank 0 waits for rank 1 to send tag 5; process 1: rank 1 waits \
+               for rank 3 to send tag 5; rank 2 waits for rank 0 to send tag 5; process 2: rank 3 waits for rank 2 to send tag 5";
+    assert!(failures.iter().all(|failure| failure.why == why), "{failures:#?}");
 }
 
 #[test]

@@ -22,6 +22,7 @@ mod ragged_tests;
 #[cfg(test)]
 mod rank_tests;
 mod region;
+mod stalls;
 #[cfg(test)]
 mod tests;
 pub mod threads;
@@ -55,6 +56,10 @@ pub enum WaitReason {
     Peers {
         /// Which.
         group: u32,
+        /// The exchange among those of the group.
+        number: u64,
+        /// The number of its name.
+        op: u32,
     },
     /// A rank has yet to receive a message.
     Receiver {
@@ -148,13 +153,14 @@ pub trait Transport: Sized + Send + 'static {
     fn join(&mut self, ranks: &[usize], role: ThreadRole) -> Result<Arc<Self::Group>, String>;
 
     /// An exchange of the group as this rank makes it, from the exchanges of its members and the elements of the tensors that move.
-    /// `of` gives the exchange of a member by its rank; it is a pure function, which all members call alike.
+    /// `of` gives the exchange of a member by its rank; it is a pure function, which all members call alike. `op` names it in messages.
     ///
     /// # Errors
     /// As of `of`.
     fn fit(
         &self,
         group: &Self::Group,
+        op: &str,
         dtypes: &[DType],
         of: &mut dyn FnMut(usize) -> Result<Exchange, String>,
     ) -> Result<FittedExchange, String>;
@@ -185,8 +191,8 @@ pub trait Transport: Sized + Send + 'static {
     /// Lets what the thread launches from here on come after a complete exchange, by its number.
     fn receive(&self, group: &Self::Group, number: u64);
 
-    /// The reason why an exchange of the group waits.
-    fn wait_reason(&self, group: &Self::Group) -> WaitReason;
+    /// The reason why an exchange of the group waits, by its number.
+    fn wait_reason(&self, group: &Self::Group, plan: &FittedExchange, number: u64) -> WaitReason;
 
     /// Begins to send or to receive the next message of a channel.
     fn start_message(&self, channel: &Self::Channel, span: Span) -> Message;

@@ -9,7 +9,7 @@
 //! that wait for each other are therefore no deadlock of one of them.
 
 use super::{RankFailure, WaitReason};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, Thread};
 
@@ -28,6 +28,10 @@ pub(super) struct ParkingLot {
     ranks: Vec<usize>,
     /// The members of groups, by their numbers.
     groups: Mutex<Vec<Vec<usize>>>,
+    /// The names of exchanges, by their numbers.
+    ops: Mutex<Vec<String>>,
+    /// The last step that has begun.
+    step: AtomicU64,
     awake: AtomicUsize,
     parkers: Box<[Parker]>,
     abort: AbortFlag,
@@ -59,12 +63,14 @@ impl ParkingLot {
         let parker = || Parker {
             state: AtomicU8::new(AWAKE),
             thread: OnceLock::new(),
-            wait_reason: Mutex::new(WaitReason::Peers { group: 0 }),
+            wait_reason: Mutex::new(WaitReason::AsyncWorker),
         };
         let threads = if async_threads { 2 * ranks.len() } else { ranks.len() };
         ParkingLot {
             ranks,
             groups: Mutex::default(),
+            ops: Mutex::new(vec!["a collective".to_string()]),
+            step: AtomicU64::new(0),
             awake: AtomicUsize::new(0),
             parkers: (0..threads).map(|_| parker()).collect(),
             abort: AbortFlag::default(),
@@ -82,6 +88,31 @@ impl ParkingLot {
         let mut groups = locked(&self.groups);
         groups.push(members.to_vec());
         groups.len() as u32 - 1
+    }
+
+    /// Gives the name of an exchange its number.
+    pub(super) fn number_op(&self, op: &str) -> u32 {
+        let mut ops = locked(&self.ops);
+        let known = ops.iter().position(|known| known == op);
+        known.unwrap_or_else(|| {
+            ops.push(op.to_string());
+            ops.len() - 1
+        }) as u32
+    }
+
+    /// Notes the step that begins, for the message of a failure.
+    pub(super) fn note_step(&self, step: u64) {
+        self.step.store(step, Ordering::Relaxed);
+    }
+
+    /// The last step that has begun.
+    pub(super) fn step(&self) -> u64 {
+        self.step.load(Ordering::Relaxed)
+    }
+
+    /// True if some threads wait, and none is awake but for a number of messages that are under way.
+    pub(super) fn waits_for(&self, messages: usize) -> bool {
+        self.awake.load(Ordering::SeqCst) == messages && (0..self.parkers.len()).any(|parker| self.is_waiting(parker))
     }
 
     /// Lets a thread be unparked when a rank fails.
@@ -187,9 +218,7 @@ impl ParkingLot {
         if self.awake.fetch_sub(1, Ordering::SeqCst) > 1 || self.abort.raised.load(Ordering::SeqCst) {
             return;
         }
-        let waiting =
-            (0..self.parkers.len()).filter(|&parker| self.parkers[parker].state.load(Ordering::SeqCst) == WAITING);
-        let waiting: Vec<usize> = waiting.collect();
+        let waiting = self.waiting();
         if let Some(&first) = waiting.first() {
             let texts =
                 waiting.into_iter().map(|parker| self.describe(parker, *locked(&self.parkers[parker].wait_reason)));
@@ -202,10 +231,12 @@ impl ParkingLot {
         let count = self.ranks.len();
         let (rank, whose) = (self.ranks[parker % count], if parker < count { "" } else { "the async worker of " });
         let what = match wait_reason {
-            WaitReason::Peers { group } => {
+            WaitReason::Peers { group, number, op } => {
                 let groups = locked(&self.groups);
                 let peers = groups.get(group as usize).into_iter().flatten().filter(|&&peer| peer != rank);
-                format!("ranks {} in a collective", peers.map(ToString::to_string).collect::<Vec<_>>().join(", "))
+                let peers: Vec<String> = peers.map(ToString::to_string).collect();
+                let (noun, peers) = (if peers.len() == 1 { "rank" } else { "ranks" }, peers.join(", "));
+                format!("{noun} {peers} in {} (exchange {number})", locked(&self.ops)[op as usize])
             }
             WaitReason::Receiver { rank, tag } => format!("rank {rank} to receive tag {tag}"),
             WaitReason::Sender { rank, tag } => format!("rank {rank} to send tag {tag}"),
@@ -216,8 +247,16 @@ impl ParkingLot {
 
     /// The text of each wait.
     pub(super) fn waits(&self) -> Vec<String> {
-        let is_waiting = |parker: &usize| self.parkers[*parker].state.load(Ordering::SeqCst) == WAITING;
-        let waiting = (0..self.parkers.len()).filter(is_waiting);
-        waiting.map(|parker| self.describe(parker, *locked(&self.parkers[parker].wait_reason))).collect()
+        let describe = |parker: usize| self.describe(parker, *locked(&self.parkers[parker].wait_reason));
+        self.waiting().into_iter().map(describe).collect()
+    }
+
+    /// The parkers of threads that wait.
+    fn waiting(&self) -> Vec<usize> {
+        (0..self.parkers.len()).filter(|&parker| self.is_waiting(parker)).collect()
+    }
+
+    fn is_waiting(&self, parker: usize) -> bool {
+        self.parkers[parker].state.load(Ordering::SeqCst) == WAITING
     }
 }

@@ -51,7 +51,7 @@ impl TestRank {
     ) -> Result<(), RankFailure> {
         self.end.wait(&mut || {
             self.end.advance(group, plan, request);
-            (!request.is_complete()).then(|| self.end.wait_reason(group))
+            (!request.is_complete()).then(|| self.end.wait_reason(group, plan, request.number()))
         })
     }
 
@@ -62,7 +62,7 @@ impl TestRank {
         of: &dyn Fn(usize) -> Exchange,
     ) -> (Arc<group::GroupMember<HostMemory>>, FittedExchange) {
         let group = self.end.join(&of(self.end.rank()).ranks, ThreadRole::Main).unwrap();
-        let plan = self.end.fit(&group, dtypes, &mut |rank| Ok(of(rank))).unwrap();
+        let plan = self.end.fit(&group, "a sum", dtypes, &mut |rank| Ok(of(rank))).unwrap();
         (group, plan)
     }
 

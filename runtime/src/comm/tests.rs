@@ -339,7 +339,7 @@ fn several_exchanges_are_under_way_at_once() {
                 rank.end
                     .wait(&mut || {
                         requests.iter_mut().for_each(|request| rank.end.advance(&group, &plan, request));
-                        (!requests[n].is_complete()).then(|| rank.end.wait_reason(&group))
+                        (!requests[n].is_complete()).then(|| rank.end.wait_reason(&group, &plan, requests[n].number()))
                     })
                     .unwrap();
                 assert_eq!(rank.get(results[n]), vec![(3 * step + 3 * n) as f32; 10]);
@@ -469,6 +469,6 @@ fn when_all_wait_all_are_told_at_once() {
     let (first, others) = outcomes.split_first().unwrap();
     assert_eq!(*first, Ok(()));
     let why = "all wait for each other: rank 1 waits for rank 0 to send tag 7; rank 2 waits for ranks 1, 3 in a \
-               collective; rank 3 waits for ranks 1, 2 in a collective";
+               collective (exchange 0); rank 3 waits for ranks 1, 2 in a collective (exchange 0)";
     assert!(others.iter().all(|told| *told == Err(RankFailure { rank: 1, why: why.to_string() })), "{others:?}");
 }

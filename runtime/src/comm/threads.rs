@@ -20,7 +20,7 @@ use super::{Exchange, Message, Parking, RankFailure, Request, ThreadRole, Transp
 use crate::backend::Span;
 use ir::types::DType;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// Key of a group: its ranks, and the role of the threads that start its exchanges.
@@ -55,8 +55,6 @@ pub struct Fabric<M: Medium = HostMemory> {
     /// The most requests of a group or channel that a rank begins before it waits for the first, and tensors in an exchange.
     in_flight: AtomicUsize,
     tensors: AtomicUsize,
-    /// The last step that has begun.
-    step: AtomicU64,
 }
 
 /// Endpoint of one thread of a rank.
@@ -95,7 +93,6 @@ impl<M: Medium> Fabric<M> {
             channels: Mutex::default(),
             in_flight: AtomicUsize::new(0),
             tensors: AtomicUsize::new(0),
-            step: AtomicU64::new(0),
         })
     }
 
@@ -151,7 +148,7 @@ impl<M: Medium> Fabric<M> {
 
     /// Notes the step that begins, for the message of a failure.
     pub fn note_step(&self, step: u64) {
-        self.step.store(step, Ordering::Relaxed);
+        self.parking_lot.note_step(step);
     }
 
     fn memory(&self, rank: usize) -> &M::Memory {
@@ -240,13 +237,17 @@ impl<M: Medium> Transport for ThreadCommunicator<M> {
     fn fit(
         &self,
         member: &GroupMember<M>,
+        op: &str,
         dtypes: &[DType],
         of: &mut dyn FnMut(usize) -> Result<Exchange, String>,
     ) -> Result<FittedExchange, String> {
-        let (group, place) = (&member.group, member.place);
-        let Some(far) = &group.far else { return of(self.rank).map(FittedExchange::from) };
+        let (group, place, op) = (&member.group, member.place, self.fabric.parking_lot.number_op(op));
+        let Some(far) = &group.far else {
+            return of(self.rank).map(|exchange| FittedExchange { op, ..FittedExchange::from(exchange) });
+        };
         let exchanges = group.ranks.iter().map(|&rank| of(rank)).collect::<Result<Vec<Exchange>, String>>()?;
-        let mut fitted = Members { exchanges: &exchanges, homes: &far.homes, dtypes }.fit(place);
+        let fitted = Members { exchanges: &exchanges, homes: &far.homes, dtypes }.fit(place);
+        let mut fitted = FittedExchange { op, ..fitted };
         let among = group.local.iter().position(|local| *local == place).unwrap_or(0);
         fitted.crossing.iter_mut().for_each(|crossing| far.reserve(among, crossing));
         Ok(fitted)
@@ -363,8 +364,8 @@ impl<M: Medium> Transport for ThreadCommunicator<M> {
         }
     }
 
-    fn wait_reason(&self, member: &GroupMember<M>) -> WaitReason {
-        WaitReason::Peers { group: member.group.id }
+    fn wait_reason(&self, member: &GroupMember<M>, plan: &FittedExchange, number: u64) -> WaitReason {
+        WaitReason::Peers { group: member.group.id, number, op: plan.op }
     }
 
     fn start_message(&self, end: &ChannelEnd<M>, span: Span) -> Message {
@@ -412,7 +413,7 @@ impl<M: Medium> Parking for ThreadCommunicator<M> {
         let why = match &self.fabric.courier {
             None => why,
             Some(courier) => {
-                let (world, step) = (courier.world(), self.fabric.step.load(Ordering::Relaxed));
+                let (world, step) = (courier.world(), self.fabric.parking_lot.step());
                 format!("{why} (step {step}, process {} on {})", world.me, world.processes[world.me].host)
             }
         };

@@ -80,7 +80,7 @@ pub struct Finished {
 }
 
 /// The most bytes of a message.
-pub const MOST_BYTES: usize = 1 << 30;
+pub const MOST_BYTES: usize = 1 << 26;
 
 /// The most bytes of a notice.
 pub const MOST_NOTICE: usize = 1 << 11;

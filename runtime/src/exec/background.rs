@@ -236,7 +236,10 @@ impl<B: Backend, C: Communicator> AsyncWorker<B, C> {
 
     /// The reason why the worker waits, if an exchange is in flight.
     fn wait_reason(&self, comm: &C) -> Option<WaitReason> {
-        self.pending.ops.first().map(|first| comm.wait_reason(&first.call.group))
+        self.pending
+            .ops
+            .first()
+            .map(|first| comm.wait_reason(&first.call.group, &first.call.plan, first.request.number()))
     }
 
     /// Resumes the started bodies in order. Returns whether one completed.

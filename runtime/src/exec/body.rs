@@ -189,7 +189,9 @@ impl<'a, C: Communicator, K> Compiler<'a, C, K> {
         let group = comm.join(&ranks, self.compiled.code.role)?;
         let dtypes: Vec<DType> = collective.moved(&types).iter().map(|ty| ty.dtype).collect();
         let mut of = |rank| exchange.take_if(|_| rank == own).map_or_else(|| plan(rank), Ok);
-        let plan = comm.fit(&group, &dtypes, &mut of)?;
+        let moved = operands.first().map_or("", |&value| self.body.values[value].name.as_str());
+        let op = format!("{} of %{moved} in @{}", collective.name(), self.body.name);
+        let plan = comm.fit(&group, &op, &dtypes, &mut of)?;
         let call = Arc::new(ExchangeCall { group, plan });
         self.compiled.tensors = self.compiled.tensors.max(operands.len());
         let result = |&value| if self.is_sum(value) { Operand::Staged(value) } else { Operand::Value(value) };

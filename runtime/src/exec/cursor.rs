@@ -171,10 +171,11 @@ impl BodyCursor {
                 engine.submit(PendingOp { call: call.clone(), request, completion, record_as });
             }
             BodyStep::Wait { call, completion, sums } => {
+                let number = numbers[self.completion + completion];
                 if !engine.is_done(self.completion + completion) {
-                    return Some(comm.wait_reason(&call.group));
+                    return Some(comm.wait_reason(&call.group, &call.plan, number));
                 }
-                comm.receive(&call.group, numbers[self.completion + completion]);
+                comm.receive(&call.group, number);
                 let recorder = recorder.as_ref().filter(|recorder| recorder.is_on() && !sums.is_empty());
                 let came = recorder.map(|_| backend.mark());
                 for pair in places[sums.clone()].chunks_exact(2) {

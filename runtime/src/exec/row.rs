@@ -342,11 +342,14 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
                 let reg = operand.ok_or("a sum has no operand")?;
                 let (from, place) = (self.span(reg)?, self.places.one(at)?);
                 let to = Span { offset: place as usize, ..from };
-                self.exchange(ranks, &|ranks, me| Exchange::sum(ranks, me, from.len), [from, to], Some((reg, place)))
+                let plan = |ranks, me| Exchange::sum(ranks, me, from.len);
+                let op = format!("sum of %{}", self.class.regs[reg].name);
+                self.exchange(ranks, (&op, &plan), [from, to], Some((reg, place)))
             }
             Transfer::SumGradient { param, instance, ranks } => {
                 let span = self.kept((*param, *instance), &Role::Gradient)?;
-                self.exchange(ranks, &|ranks, me| Exchange::sum(ranks, me, span.len), [span, span], None)
+                let plan = |ranks, me| Exchange::sum(ranks, me, span.len);
+                self.exchange(ranks, ("sum of a gradient that stages share", &plan), [span, span], None)
             }
             Transfer::Offload => self.offload(at, operand.ok_or("an offload has no operand")?),
             Transfer::Load => self.load(at, operand.ok_or("a load has no operand")?),
@@ -358,7 +361,7 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
                 let span = self.kept((*param, *instance), &Role::Param)?;
                 let from = ranks.iter().position(|rank| rank == from).ok_or("who shares a parameter holds it not")?;
                 let plan = |ranks, me| Exchange::broadcast(ranks, me, from, span.len);
-                self.exchange(ranks, &plan, [span, span], None)
+                self.exchange(ranks, ("broadcast of a parameter that stages share", &plan), [span, span], None)
             }
         }
     }
@@ -376,7 +379,7 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
     fn exchange(
         &mut self,
         stages: &[u32],
-        plan: &dyn Fn(Vec<usize>, usize) -> Exchange,
+        (op, plan): (&str, &dyn Fn(Vec<usize>, usize) -> Exchange),
         [from, to]: [Span; 2],
         sum: Option<(Reg, u64)>,
     ) -> Result<InFlight<C>, String> {
@@ -388,7 +391,7 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
         };
         of(self.loader.rank)?;
         let group = self.loader.comm.join(&ranks, ThreadRole::Main)?;
-        let plan = self.loader.comm.fit(&group, &[from.dtype], &mut of)?;
+        let plan = self.loader.comm.fit(&group, op, &[from.dtype], &mut of)?;
         let (call, completion) = (Arc::new(ExchangeCall { group, plan }), acquire(&mut self.completions));
         self.rank_program.actions.push(Action::Start { call: call.clone(), from, to, completion });
         Ok(InFlight::Exchange(completion, call, sum))

@@ -44,7 +44,7 @@ fn sum(ranks: usize, bytes: usize) -> Result<f64, String> {
             let mut request = end.start(&group, &plan, &[span], &[span]);
             end.wait(&mut || {
                 end.advance(&group, &plan, &mut request);
-                (!request.is_complete()).then(|| end.wait_reason(&group))
+                (!request.is_complete()).then(|| end.wait_reason(&group, &plan, request.number()))
             })
         })
     })
