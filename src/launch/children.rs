@@ -1,6 +1,5 @@
 //! The processes that a launch has started.
 
-use super::LaunchRequest;
 use crate::error::Error;
 use crate::train::Signal;
 use ir::catalogue::Code;
@@ -8,6 +7,7 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -18,7 +18,8 @@ const LAUNCHER: &str = "MESHWRIGHT_LAUNCHER";
 pub(super) struct Children {
     all: Vec<(Child, Option<End>)>,
     printers: Vec<JoinHandle<()>>,
-    is_told: bool,
+    /// The first error that one has printed.
+    said: Arc<OnceLock<String>>,
 }
 
 /// End of a process.
@@ -33,20 +34,20 @@ impl Children {
     ///
     /// # Errors
     /// The system has no port or no processes.
-    pub(super) fn start(request: &LaunchRequest) -> Result<Children, Error> {
+    pub(super) fn start(processes: usize, args: &[OsString]) -> Result<Children, Error> {
         let refused = |why: io::Error| {
-            Error::input(Code::BadOption, format!("{} processes cannot be started: {why}", request.processes))
+            Error::input(Code::BadOption, format!("{processes} processes cannot be started: {why}"))
                 .help("start fewer, or raise the limits (ulimit -u, ulimit -n)")
         };
         let program = env::current_exe().map_err(refused)?;
         let port = tcp::free_port().map_err(refused)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
         let run = format!("{}-{now}", std::process::id());
-        let mut children = Children { all: Vec::new(), printers: Vec::new(), is_told: false };
-        for number in 0..request.processes {
+        let mut children = Children { all: Vec::new(), printers: Vec::new(), said: Arc::default() };
+        for number in 0..processes {
             let mut command = Command::new(&program);
-            command.args(with_comm(&request.args)).stdin(Stdio::null()).stderr(Stdio::piped());
-            let [number_text, count] = [number, request.processes].map(|number| number.to_string());
+            command.args(with_comm(args)).stdin(Stdio::null()).stderr(Stdio::piped());
+            let [number_text, count] = [number, processes].map(|number| number.to_string());
             for (name, value) in [("RANK", &number_text), ("LOCAL_RANK", &number_text), ("WORLD_SIZE", &count)] {
                 command.env(name, value);
             }
@@ -57,9 +58,9 @@ impl Children {
             #[cfg(unix)]
             std::os::unix::process::CommandExt::process_group(&mut command, 0);
             let mut child = command.spawn().map_err(refused)?;
-            let said = child.stderr.take();
+            let lines = child.stderr.take();
             children.all.push((child, None));
-            children.printers.extend(said.map(|said| printer(number, said)));
+            children.printers.extend(lines.map(|lines| printer(number, lines, children.said.clone())));
         }
         Ok(children)
     }
@@ -68,7 +69,7 @@ impl Children {
         self.all.iter().any(|(_, end)| end.is_none())
     }
 
-    /// The processes that have ended since the last call.
+    /// The processes that have ended since the last call, first those that a signal has ended: others end because they are gone.
     ///
     /// # Errors
     /// The system does not tell.
@@ -79,17 +80,18 @@ impl Children {
             *end = status.map(end_of);
             ended.extend(end.map(|end| (number, end)));
         }
+        ended.sort_by_key(|(_, end)| matches!(end, End::Status(_)));
         Ok(ended)
     }
 
-    /// True if a process has been told of a signal.
-    pub(super) fn is_told(&self) -> bool {
-        self.is_told
+    /// The first error that one has printed. All have ended.
+    pub(super) fn said(&mut self) -> Option<String> {
+        self.printers.drain(..).for_each(|printer| drop(printer.join()));
+        self.said.get().cloned()
     }
 
     /// Passes a signal on to the first process that runs.
     pub(super) fn tell(&mut self, signal: Signal) {
-        self.is_told = true;
         let first = self.all.iter_mut().find(|(_, end)| end.is_none());
         first.into_iter().for_each(|(child, _)| send(child, signal));
     }
@@ -142,15 +144,19 @@ fn with_comm(args: &[OsString]) -> Vec<OsString> {
     args.iter().map(OsString::as_os_str).chain(added).map(OsStr::to_os_string).collect()
 }
 
-/// A thread that prints the lines that a process says, with its number before them.
-fn printer(number: usize, said: impl Read + Send + 'static) -> JoinHandle<()> {
+/// A thread that prints the lines that a process says, with its number before them, and notes the first error.
+fn printer(number: usize, lines: impl Read + Send + 'static, said: Arc<OnceLock<String>>) -> JoinHandle<()> {
     thread::spawn(move || {
-        let mut said = BufReader::new(said);
+        let mut lines = BufReader::new(lines);
         let prefix = format!("[{number}] ").into_bytes();
         let mut line = prefix.clone();
-        while said.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
+        while lines.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
             if line.last() != Some(&b'\n') {
                 line.push(b'\n');
+            }
+            let text = String::from_utf8_lossy(&line[prefix.len()..]);
+            if text.starts_with("error[") {
+                said.get_or_init(|| text.trim_end().to_string());
             }
             // A closed standard error cannot be reported anywhere.
             let _ = io::stderr().lock().write_all(&line);

@@ -1,13 +1,16 @@
 //! Several processes of this program on this host, which one process starts and watches. They find each other by the variables of
-//! `torchrun`. When one fails, all end; when the one that started them ends, so do they.
+//! `torchrun`. When one fails, all end, and may be started again; when the one that started them ends, so do they.
 
 mod children;
+mod restart;
 
 use crate::error::Error;
 use crate::train::Signal;
 use children::{Children, End};
 use ir::catalogue::Code;
+use restart::Restarts;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -19,6 +22,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// The time in which others say what they know of a process that a signal has ended, before they are ended too.
 const LAST_WORDS: Duration = Duration::from_secs(15);
 
+/// The exit status of a run that may be started again.
+const MAY_BE_RESTARTED: u8 = 5;
+
 /// Processes to start.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LaunchRequest {
@@ -26,24 +32,70 @@ pub struct LaunchRequest {
     pub processes: usize,
     /// The subcommand of each, and its options.
     pub args: Vec<OsString>,
+    /// The most restarts without a checkpoint between them.
+    pub max_restarts: u32,
+    /// The folder of the run, whose newest checkpoint restarts go on from.
+    pub out: PathBuf,
+}
+
+/// The user's side of a launch.
+pub trait Observer {
+    /// Returns the next signal that has come.
+    fn signal(&mut self) -> Option<Signal>;
+    /// Called with a note for the user.
+    fn note(&mut self, note: &str);
+}
+
+/// The end of all processes.
+enum Outcome {
+    /// All is done, or a signal asked for the end: the exit status.
+    Ended(u8),
+    Failed(Failure),
+}
+
+/// The first process that failed.
+#[derive(Clone, PartialEq, Debug)]
+struct Failure {
+    number: usize,
+    end: End,
+    /// The error that the first process with one has printed.
+    said: Option<String>,
 }
 
 /// Starts processes, passes signals on to them, and waits until all have ended. The first signal goes to the first process, which tells
-/// the others; the second ends all. Returns the exit status of the first one that failed, or 0.
+/// the others; the second ends all. A run that failed, but need not fail again, is started again. Returns the exit status of the first
+/// process that failed, or 0.
 ///
 /// # Errors
 /// They cannot be started, or a signal that nobody sent here has ended one.
-pub fn launch(request: &LaunchRequest, signals: &mut dyn FnMut() -> Option<Signal>) -> Result<u8, Error> {
-    let mut children = Children::start(request)?;
+pub fn launch(request: &LaunchRequest, observer: &mut dyn Observer) -> Result<u8, Error> {
+    let mut restarts = Restarts::new(request);
+    loop {
+        let failure = match until_ended(request.processes, &restarts.args(), observer)? {
+            Outcome::Ended(status) => return Ok(status),
+            Outcome::Failed(failure) => failure,
+        };
+        let Some(delay) = restarts.after(&failure, observer) else { return failure.status() };
+        let until = Instant::now() + delay;
+        while Instant::now() < until {
+            if let Some(signal) = observer.signal() {
+                return Ok(128 + signal.number());
+            }
+            sleep(PAUSE);
+        }
+    }
+}
+
+/// Starts processes, and waits until all have ended.
+fn until_ended(processes: usize, args: &[OsString], observer: &mut dyn Observer) -> Result<Outcome, Error> {
+    let mut children = Children::start(processes, args)?;
     let (mut asked, mut first, mut has_spoken) = (None, None, false);
     while children.is_running() {
-        if let Some(signal) = signals()
-            && asked.replace(signal).is_some()
-        {
-            children.kill();
-            return Ok(128 + signal.number());
-        } else if let Some(signal) = asked.filter(|_| !children.is_told()) {
-            children.tell(signal);
+        if let Some(signal) = observer.signal() {
+            match asked.replace(signal) {
+                None => children.tell(signal),
+                Some(_) => return Ok(Outcome::Ended(128 + signal.number())),
+            }
         }
         for (number, end) in children.ended()? {
             if end != End::Status(0) {
@@ -56,18 +108,34 @@ pub fn launch(request: &LaunchRequest, signals: &mut dyn FnMut() -> Option<Signa
         }
         sleep(PAUSE);
     }
-    match (first, asked) {
-        (None, _) => Ok(0),
-        (Some((_, End::Status(status), _)), _) => Ok(status),
-        (Some((_, End::Signal(_), _)), Some(signal)) => Ok(128 + signal.number()),
-        (Some((number, End::Signal(signal), _)), None) => Err(killed(number, signal)),
-    }
+    Ok(match (first, asked) {
+        (None, _) => Outcome::Ended(0),
+        (Some((_, End::Status(status), _)), Some(_)) => Outcome::Ended(status),
+        (Some((_, End::Signal(_), _)), Some(signal)) => Outcome::Ended(128 + signal.number()),
+        (Some((number, end, _)), _) => Outcome::Failed(Failure { number, end, said: children.said() }),
+    })
 }
 
-fn killed(number: usize, signal: i32) -> Error {
-    Error::Failed {
-        code: Code::RankFailed,
-        message: format!("signal {signal} ended process {number}"),
-        help: "restart the run unchanged, or with --resume; the system log says whether memory ran out".into(),
+impl Failure {
+    /// The exit status of the launch.
+    ///
+    /// # Errors
+    /// A signal has ended the process, which could not say so itself.
+    fn status(&self) -> Result<u8, Error> {
+        match self.end {
+            End::Status(status) => Ok(status),
+            End::Signal(_) => Err(Error::Failed {
+                code: Code::RankFailed,
+                message: self.text(),
+                help: "restart the run unchanged, or with --resume; the system log says whether memory ran out".into(),
+            }),
+        }
+    }
+
+    fn text(&self) -> String {
+        match self.end {
+            End::Status(status) => format!("process {} ended with status {status}", self.number),
+            End::Signal(signal) => format!("signal {signal} ended process {}", self.number),
+        }
     }
 }

@@ -75,19 +75,52 @@ fn kill(process: u32, name: &str) {
 #[test]
 fn a_process_that_is_killed_is_named_and_ends_all() {
     let folder = folder();
-    for (victim, survivor) in [(1, 0), (0, 1)] {
-        let train = format!("{TRAIN} --steps 1000000 --parallel dp=2 --out a");
+    for (victim, signal, why) in
+        [(1, "KILL", "is gone"), (0, "KILL", "is gone"), (1, "STOP", "has said nothing for 1 s")]
+    {
+        let train = format!("{TRAIN} --steps 1000000 --parallel dp=2 --silence 1 --out a");
         let launcher = on_its_way(&folder, ":", &format!("launch -n 2 -- {train}"));
-        kill(children(&launcher)[victim], "KILL");
+        kill(children(&launcher)[victim], signal);
         let began = Instant::now();
         let (status, message) = ended(launcher);
         assert!(began.elapsed() < Duration::from_secs(10), "{:?}: {message}", began.elapsed());
-        let named = format!("[{survivor}] error[MW0707]: rank {victim} failed: process {victim} on ");
-        assert!(message.contains(&named), "{message}");
-        assert!(message.contains(&format!("error[MW0707]: signal 9 ended process {victim}")), "{message}");
+        let named = format!("[{}] error[MW0707]: rank {victim} failed: process {victim} on ", 1 - victim);
+        assert!(message.contains(&named) && message.contains(why) && message.contains("(step "), "{message}");
+        assert!(
+            signal == "STOP" || message.contains(&format!("error[MW0707]: signal 9 ended process {victim}")),
+            "{message}"
+        );
         assert_eq!(status, Some(5), "{message}");
         fs::remove_dir_all(folder.path("a")).unwrap();
     }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_run_that_is_killed_twice_ends_with_the_bits_of_an_undisturbed_one() {
+    let folder = folder();
+    let train = format!("{TRAIN} --steps 300 --save-every 10 --keep-last 2 --parallel dp=2");
+    folder.answer(&format!("{train} --out whole"));
+    let launcher = on_its_way(&folder, ":", &format!("launch -n 2 --max-restarts 2 -- {train} --out a"));
+    let mut before = Vec::new();
+    for victim in [1, 0] {
+        let began = Instant::now();
+        let steps = || fs::read_to_string(folder.path("a/metrics.jsonl")).unwrap_or_default().lines().count();
+        let (mut now, first) = (children(&launcher), steps());
+        while now.len() < 2 || now == before || steps() <= first {
+            assert!(began.elapsed() < Duration::from_secs(30), "it is not started again");
+            std::thread::sleep(Duration::from_millis(1));
+            now = children(&launcher);
+        }
+        kill(now[victim], "KILL");
+        before = now;
+    }
+    let (status, message) = ended(launcher);
+    assert_eq!(status, Some(0), "{message}");
+    assert_eq!(message.matches("launch: signal 9 ended process").count(), 2, "{message}");
+    let losses = |out: &str| losses(&folder.read(&format!("{out}/metrics.jsonl")));
+    assert_eq!(losses("whole"), losses("a"));
+    assert!(files(&folder, "whole/step-00000300") == files(&folder, "a/step-00000300"));
 }
 
 #[cfg(target_os = "linux")]

@@ -1,0 +1,139 @@
+//! Restarts of a run that failed: which failures a restart can help, from where it goes on, and after what time.
+
+use super::children::End;
+use super::{Failure, LaunchRequest, MAY_BE_RESTARTED, Observer};
+use runtime::checkpoint::list;
+use std::ffi::OsString;
+use std::time::Duration;
+
+/// The time before the first restart, which doubles with each further one, and the longest.
+const FIRST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// The restarts of a run so far.
+pub(super) struct Restarts<'a> {
+    request: &'a LaunchRequest,
+    /// Those since the last checkpoint, and the step of that.
+    count: u32,
+    saved: Option<u64>,
+    last: Option<Failure>,
+}
+
+impl Restarts<'_> {
+    pub(super) fn new(request: &LaunchRequest) -> Restarts<'_> {
+        Restarts { request, count: 0, saved: None, last: None }
+    }
+
+    /// The arguments of the next start. A restart goes on from the last checkpoint, if there is one.
+    pub(super) fn args(&self) -> Vec<OsString> {
+        match (&self.last, self.saved) {
+            (Some(_), Some(_)) => resuming(&self.request.args),
+            _ => self.request.args.clone(),
+        }
+    }
+
+    /// The time after which the run is started again; none if that would not help, or is not wanted.
+    pub(super) fn after(&mut self, failure: &Failure, observer: &mut dyn Observer) -> Option<Duration> {
+        // Without a checkpoint, or with one that cannot be listed, the run begins as it did.
+        let saved = list(&self.request.out).ok().and_then(|all| Some(all.last()?.0));
+        if saved != self.saved {
+            (self.saved, self.count) = (saved, 0);
+        }
+        let most = self.request.max_restarts;
+        let (last, what) = (self.last.replace(failure.clone()), failure.text());
+        if most == 0 || !matches!(failure.end, End::Signal(_) | End::Status(MAY_BE_RESTARTED)) {
+            return None;
+        }
+        // An error names the step, so that the same one again is of the same step.
+        if matches!(failure.end, End::Status(_))
+            && failure.said.is_some()
+            && last.is_some_and(|last| last.said == failure.said)
+        {
+            observer.note(&format!("{what}: the same step has failed twice with the same error, and would again"));
+            return None;
+        }
+        if self.count == most {
+            observer.note(&format!("{what}: {most} restarts without a checkpoint between them are used up"));
+            return None;
+        }
+        let delay = FIRST.saturating_mul(1 << self.count.min(6)).min(LONGEST);
+        self.count += 1;
+        let from = saved.map_or("from the beginning".to_string(), |step| format!("after step {step}"));
+        let (count, seconds) = (self.count, delay.as_secs());
+        observer.note(&format!("{what}: restart {count} of {most} goes on {from} in {seconds} s"));
+        Some(delay)
+    }
+}
+
+/// The arguments of a run that resumes from its own folder, in place of what it began from.
+fn resuming(args: &[OsString]) -> Vec<OsString> {
+    let mut kept: Vec<OsString> = Vec::new();
+    let mut drops_value = false;
+    for arg in args {
+        let text = arg.to_string_lossy();
+        let is_value = std::mem::take(&mut drops_value) && !text.starts_with('-');
+        let name = text.split('=').next().unwrap_or(&text);
+        let begins = ["--resume", "--plan", "--devices"].contains(&name);
+        drops_value = begins && !text.contains('=');
+        if !is_value && !begins && name != "--auto" {
+            kept.push(arg.clone());
+        }
+    }
+    kept.push("--resume".into());
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::train::Signal;
+    use std::path::PathBuf;
+
+    struct Notes(Vec<String>);
+
+    impl Observer for Notes {
+        fn signal(&mut self) -> Option<Signal> {
+            None
+        }
+
+        fn note(&mut self, note: &str) {
+            self.0.push(note.to_string());
+        }
+    }
+
+    fn words(text: &str) -> Vec<OsString> {
+        text.split(' ').map(OsString::from).collect()
+    }
+
+    #[test]
+    fn a_restart_resumes_from_its_own_folder() {
+        let resumed = |text| resuming(&words(text)).join(std::ffi::OsStr::new(" "));
+        assert_eq!(resumed("train gpt2 --out a"), "train gpt2 --out a --resume");
+        assert_eq!(resumed("train --resume b --out a --auto --devices 4"), "train --out a --resume");
+        assert_eq!(resumed("train --resume=b --plan p.json --out a"), "train --out a --resume");
+        assert_eq!(resumed("train --resume --steps 3"), "train --steps 3 --resume");
+    }
+
+    #[test]
+    fn only_what_may_end_otherwise_is_started_again() {
+        let request =
+            LaunchRequest { processes: 2, args: words("train"), max_restarts: 2, out: PathBuf::from("/nowhere") };
+        let failure = |end, said: &str| Failure { number: 1, end, said: Some(said.to_string()) };
+        let after = |failures: &[Failure]| {
+            let (mut restarts, mut notes) = (Restarts::new(&request), Notes(Vec::new()));
+            let delays: Vec<_> = failures.iter().map(|failure| restarts.after(failure, &mut notes)).collect();
+            (delays.into_iter().map(|delay| delay.map(|delay| delay.as_secs())).collect::<Vec<_>>(), notes.0)
+        };
+        let killed = failure(End::Signal(9), "a process is gone");
+        let (delays, notes) = after(&[killed.clone(), killed.clone(), killed]);
+        assert_eq!(delays, [Some(1), Some(2), None]);
+        assert_eq!(notes[0], "signal 9 ended process 1: restart 1 of 2 goes on from the beginning in 1 s");
+        assert!(notes[2].contains("2 restarts without a checkpoint between them are used up"), "{notes:?}");
+        let broken = |step| failure(End::Status(5), &format!("it panicked (step {step})"));
+        assert_eq!(after(&[broken(3), broken(4)]).0, [Some(1), Some(2)]);
+        let (delays, notes) = after(&[broken(3), broken(3)]);
+        assert!(delays == [Some(1), None] && notes[1].contains("twice with the same error"), "{notes:?}");
+        assert_eq!(after(&[failure(End::Status(6), "not finite")]).0, [None]);
+        assert_eq!(after(&[failure(End::Status(1), "no such file")]).0, [None]);
+    }
+}
