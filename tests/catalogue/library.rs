@@ -179,7 +179,7 @@ fn rank_failed() -> Option<Code> {
     let ranks = [0, 1].map(|rank| fabric.endpoint(rank, Arc::new(Arena::new(64).unwrap()), HostMemory::default()));
     fabric.enter(2);
     ranks[1].fail("out of memory".into());
-    ranks[0].wait(&mut || Some(WaitReason::Peers { group: 0 })).err()?.code()
+    ranks[0].wait(&mut || Some(WaitReason::Peers { group: 0, number: 0, op: 0 })).err()?.code()
 }
 
 fn compiled(source: &ModelSource) -> File {

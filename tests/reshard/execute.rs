@@ -67,7 +67,7 @@ fn result(mesh: &Mesh, (from, _, steps): &Way, rank: usize, cpu: &mut Cpu, end: 
         let mut request = end.start(&group, &plan, &[tensor], &[made]);
         let waited = end.wait(&mut || {
             end.advance(&group, &plan, &mut request);
-            (!request.is_complete()).then(|| end.wait_reason(&group))
+            (!request.is_complete()).then(|| end.wait_reason(&group, &plan, request.number()))
         });
         waited.expect("no rank fails");
         (tensor, ty) = (made, &step.ty);
