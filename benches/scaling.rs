@@ -9,10 +9,12 @@ use meshwright::train::{ProfileReport, TrainRequest, train};
 use speed::{StepTime, Steps, best_rate, cores, median};
 use std::path::Path;
 
-/// Models, and their configurations: one device first, with which the others are compared.
-const MODELS: [(&str, &[&str]); 2] = [
+/// Models, the sequences of a step and the tokens of each, and configurations: one device first, with which the others are compared.
+/// Context parallelism has sequences that are worth dividing.
+const MODELS: [(&str, [u64; 2], &[&str]); 3] = [
     (
         "tiny-llama",
+        [16, 128],
         &[
             "dp=1",
             "dp=2",
@@ -26,15 +28,17 @@ const MODELS: [(&str, &[&str]); 2] = [
             "dp=8,zero=3",
             "dp=8,zero=3,shard=4",
             "dp=2,tp=4,sp=true",
-            "dp=2,cp=4,cp_kind=ring",
-            "dp=2,cp=4,cp_kind=ulysses",
-            "dp=2,cp=4,cp_kind=allgather",
             "dp=4,pp=2,schedule=interleaved-1f1b",
             "dp=2,pp=4,schedule=zb-h1",
             "dp=4,pp=2,offload=all",
         ],
     ),
-    ("tiny-moe", &["dp=1", "dp=8,ep=8", "dp=2,tp=4,ep=4,etp=2,sp=true", "dp=4,pp=2,ep=4"]),
+    (
+        "tiny-llama",
+        [2, 1024],
+        &["dp=1", "dp=2,cp=4,cp_kind=ring", "dp=2,cp=4,cp_kind=ulysses", "dp=2,cp=4,cp_kind=allgather"],
+    ),
+    ("tiny-moe", [16, 128], &["dp=1", "dp=8,ep=8", "dp=2,tp=4,ep=4,etp=2,sp=true", "dp=4,pp=2,ep=4"]),
 ];
 
 /// How often each mesh has its turn.
@@ -53,27 +57,29 @@ struct Turns {
 fn main() {
     // `-- WORD` takes the configurations that have it, and those they are compared with.
     let word = std::env::args().nth(1).filter(|arg| !arg.starts_with("--")).unwrap_or_default();
-    for (model, meshes) in MODELS {
+    for (model, batch, meshes) in MODELS {
         let meshes: Vec<&str> = meshes.iter().copied().filter(|mesh| *mesh == "dp=1" || mesh.contains(&word)).collect();
         let mut turns: Vec<Turns> = meshes.iter().map(|_| Turns::default()).collect();
         for round in 1..=ROUNDS {
             for (mesh, turns) in meshes.iter().zip(&mut turns) {
                 eprintln!("round {round}/{ROUNDS}  {model}  {mesh}");
-                measure(model, mesh, turns);
+                measure(model, batch, mesh, turns);
             }
         }
-        report(model, &meshes, &turns, best_rate());
+        report(model, batch, &meshes, &turns, best_rate());
     }
 }
 
 /// Prints the table of a model; `best` is the best rate of products after the turns.
-fn report(model: &str, meshes: &[&str], of_meshes: &[Turns], best: f64) {
-    let defaults = TrainRequest::default();
-    let tokens = (defaults.global_batch * defaults.seq) as f64;
+fn report(model: &str, [global_batch, seq]: [u64; 2], meshes: &[&str], of_meshes: &[Turns], best: f64) {
+    let tokens = (global_batch * seq) as f64;
     let all = |of: fn(&ProfileReport) -> f64| of_meshes.iter().flat_map(|turns| &turns.profiles).map(of).collect();
     let peak = median(all(|profile| profile.peak.flops));
     let times = ROUNDS * meshes.len();
-    println!("\n{model}. Peak of all cores: {:.0} GFLOP/s, measured {times} times.\n", peak / 1e9);
+    println!(
+        "\n{model}, {global_batch} sequences of {seq} tokens. Peak of all cores: {:.0} GFLOP/s, measured {times} times.\n",
+        peak / 1e9
+    );
     println!("| mesh | devices | machine's speed | tokens/s | to one device | matmul share | cores busy |");
     println!("|---|---|---|---|---|---|---|");
     let full = of_meshes.iter().flat_map(|turns| &turns.steps).map(|step| step.rate).fold(best, f64::max);
@@ -97,12 +103,14 @@ fn report(model: &str, meshes: &[&str], of_meshes: &[Turns], best: f64) {
 }
 
 /// A turn of a mesh.
-fn measure(model: &str, mesh: &str, turns: &mut Turns) {
+fn measure(model: &str, [global_batch, seq]: [u64; 2], mesh: &str, turns: &mut Turns) {
     let request = TrainRequest {
         model: model.into(),
         parallel: mesh.into(),
+        global_batch,
+        seq,
         data: Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
-        valid_fraction: 0.002,
+        valid_fraction: 0.02,
         steps: STEPS,
         eval_every: 0,
         profile: true,
