@@ -9,6 +9,7 @@ use crate::exporting::job;
 use autotune::explain::read_plan;
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
+use compiler::model_source::ModelSource;
 use estimator::{EstimateReport, EstimateRequest, Estimator};
 use exports::{Export as Written, Grade, Target, export};
 use ir::catalogue::Code;
@@ -108,6 +109,9 @@ impl Export {
             .is_some_and(|flags| flags.iter().any(|(name, value)| name != "model" && !value.is_null()));
         match &self.flags.job.model {
             None => Err(Error::Usage("`export` needs a plan file, or a MODEL with --seq and --global-batch".into())),
+            Some(model) if !is_job && !Path::new(model).exists() && ModelSource::open(model).is_ok() => {
+                Err(Error::Usage(format!("`export {model}` needs --seq and --global-batch, or a plan file")))
+            }
             Some(plan) if !is_job => Ok(read_plan(Path::new(plan))?.chosen),
             Some(_) => {
                 let request: EstimateRequest = asked(None, None, &self.flags)?;
