@@ -221,7 +221,7 @@ struct Rounds<'a> {
     count: usize,
     taken: VecDeque<Job>,
     finished: Vec<Finished>,
-    /// Messages that have landed.
+    /// Pieces of messages that have landed.
     landed: u64,
     pulse: Pulse,
     stalls: Stalls,
@@ -313,6 +313,7 @@ impl<'a> Rounds<'a> {
         while let Some(Finished { ticket, bytes }) = self.finished.pop() {
             moved = true;
             let Some(under_way) = &mut self.under_way[ticket] else { continue };
+            self.landed += 1;
             under_way.pieces -= 1;
             under_way.bytes += bytes;
             if under_way.pieces == 0 {
@@ -352,7 +353,6 @@ impl<'a> Rounds<'a> {
         let Some(UnderWay { job, bytes, .. }) = self.under_way[ticket].take() else { return Ok(()) };
         self.free.push(ticket);
         self.count -= 1;
-        self.landed += 1;
         if job.way == Way::Receive && job.exact && bytes != job.most {
             let (process, most) = (job.process, job.most);
             return Err(format!("process {process} sent {bytes} bytes where {most} were awaited").into());

@@ -11,6 +11,7 @@ pub(super) struct Stalls {
     patience: Duration,
     /// Messages that had landed here when the stall began, and when that was.
     own: Option<(u64, Instant)>,
+    looked: Instant,
     reported: Option<Instant>,
     /// The stall of each process, in the first one.
     all: Vec<Option<Stall>>,
@@ -26,7 +27,14 @@ struct Stall {
 
 impl Stalls {
     pub(super) fn new(me: usize, processes: usize, patience: Duration) -> Stalls {
-        Stalls { me, patience, own: None, reported: None, all: (0..processes).map(|_| None).collect() }
+        Stalls {
+            me,
+            patience,
+            own: None,
+            looked: Instant::now(),
+            reported: None,
+            all: (0..processes).map(|_| None).collect(),
+        }
     }
 
     /// Notes whether this process is stalled, with the number of messages that have landed. Returns a report, if one is due.
@@ -36,7 +44,10 @@ impl Stalls {
         now: Instant,
         waits: impl FnOnce() -> String,
     ) -> Option<Vec<u8>> {
-        let Some(landed) = landed else {
+        // Who gets no processor sees nothing land, and may not say that nothing does.
+        let has_looked = now.saturating_duration_since(self.looked) < self.patience / 16;
+        self.looked = now;
+        let Some(landed) = landed.filter(|_| has_looked) else {
             self.own = None;
             return None;
         };

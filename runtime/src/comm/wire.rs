@@ -79,8 +79,8 @@ pub struct Finished {
     pub bytes: usize,
 }
 
-/// The most bytes of a message.
-pub const MOST_BYTES: usize = 1 << 26;
+/// The most bytes of a message: few enough that one lands within seconds on a slow wire.
+pub const MOST_BYTES: usize = 1 << 22;
 
 /// The most bytes of a notice.
 pub const MOST_NOTICE: usize = 1 << 11;
