@@ -160,6 +160,7 @@ from_errors![
     scheduler::costs::CostsError,
     scheduler::partition::PartitionError,
     scheduler::simulate::SimulateError,
+    tokenize::Error,
     transforms::differentiate::DifferentiateError,
     transforms::rewrite::RewriteError,
     transforms::slices::SliceError,

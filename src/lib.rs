@@ -19,6 +19,7 @@
 //! | [`collectives::collectives`] | what the ranks of a compiled file send in a step: [`collectives::CollectiveReport`] |
 //! | [`groups::groups`] | the statements of a compiled file that run as one kernel, and why not more: [`groups::GroupReport`] |
 //! | [`train`](fn@train) | a trained model; every device is a thread of the process: [`train::TrainReport`] |
+//! | [`tokenize::tokenize()`] | text as files of tokens: [`tokenize::Tokenized`] |
 //! | [`reshard::reshard`] | the cheapest collectives between two shardings of a tensor: [`reshard::ReshardReport`] |
 //! | [`view::report`](view::report::report) | a pipeline schedule, checked, simulated, and drawn by [`view::draw`] |
 //! | [`calibrate`], [`accuracy`] | this machine as a [`Cluster`]; predictions against measured runs |
@@ -48,8 +49,8 @@ pub mod reshard;
 pub mod train;
 
 pub use {
-    autotune, codegen, compiler, cost, estimator, fusion, ir, planner, runtime, scheduler, simulator, support, trace,
-    transforms, view, weights,
+    autotune, codegen, compiler, cost, estimator, fusion, ir, planner, runtime, scheduler, simulator, support,
+    tokenize, trace, transforms, view, weights,
 };
 
 pub use autotune::explain::{Planned, WhyNot};

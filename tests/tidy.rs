@@ -56,6 +56,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "trace", folder: "runtime/trace", imports: &["ir"] },
     Layer { name: "simulator", folder: "runtime/simulator", imports: &["ir", "cost", "trace"] },
     Layer { name: "runtime", folder: "runtime", imports: &["support", "ir", "transforms", "kernels", "trace"] },
+    Layer { name: "tokenize", folder: "runtime/tokenize", imports: &["support", "ir", "runtime"] },
     Layer { name: "mpi", folder: "runtime/mpi", imports: &["runtime"] },
     Layer { name: "tcp", folder: "runtime/tcp", imports: &["runtime"] },
     Layer { name: "weights", folder: "runtime/weights", imports: &["support", "ir", "kernels", "runtime"] },
@@ -80,6 +81,7 @@ const LAYERS: &[Layer] = &[
             "autotune",
             "runtime",
             "simulator",
+            "tokenize",
             "trace",
             "weights",
         ],
@@ -137,7 +139,7 @@ const MEDIAN_LINES: usize = 200;
 const ARCHITECTURE_LINES: usize = 480;
 
 /// Paths in documents that a build, a run or a user makes: how they begin or end.
-const MADE_ELSEWHERE: &[&str] = &["target/", "config.json", "run.toml", "metrics.jsonl"];
+const MADE_ELSEWHERE: &[&str] = &["target/", "config.json", "tokenizer.json", "run.toml", "metrics.jsonl"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -401,6 +401,14 @@ catalogue! {
         "An id of the data is not below the vocabulary of the model, so no row of the embedding belongs to it. The message names the document.";
         "let ids = [1, 2, 60_000]; // of a vocabulary of 512";
         "Train with the model of the tokenizer that wrote the data, or tokenise the text again.";
+    713 DocumentUnreadable "document is no text":
+        "A line is not a JSON object with a text under the key that `--text-key` names, a file is not UTF-8, or the tokenizer refuses a text. The message names file and line. No file is written.";
+        "{\"body\": \"a text under another key\"}";
+        "Correct the line, name the key with --text-key, or leave the file out.";
+    714 TokenizerUnreadable "unreadable tokenizer":
+        "The file is not a `tokenizer.json` as the library `tokenizers` writes it, or is of a kind that this version does not know.";
+        "{\"model\": {\"type\": \"SentencePiece\"}}";
+        "Name the tokenizer.json of a model, or the folder that has it.";
     720 CheckpointMissing "checkpoint not found":
         "The path given with --resume is neither a checkpoint nor the folder of a run with a checkpoint. A run writes checkpoints only with --save-every.";
         "meshwright train tiny-gpt2 --data text --valid-fraction 0.3 --seq 16 --resume";

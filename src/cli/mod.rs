@@ -37,6 +37,8 @@ mod signals;
 mod sizes;
 mod stacks;
 mod status;
+mod token_watch;
+mod tokenize;
 mod toml_text;
 mod train;
 
@@ -117,6 +119,7 @@ subcommands! {
     Reshard(reshard::Reshard),
     Compile(compile::Compile),
     Train(Box<train::Train>),
+    Tokenize(tokenize::Tokenize),
     Launch(launch::Launch),
     Export(Box<export::Export>),
     ExportWeights(export_weights::ExportWeights),

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use support::units::{count, plural, seconds, share};
 
 /// Shortest time between two lines if there is no progress bar.
-const LINE_EVERY: Duration = Duration::from_secs(5);
+pub(super) const LINE_EVERY: Duration = Duration::from_secs(5);
 
 /// Progress display of a training run.
 pub(super) struct Watch {
@@ -41,7 +41,7 @@ struct Validation {
 }
 
 /// Progress bar on standard error, if that is a terminal.
-fn bar(length: u64, template: &str) -> Option<ProgressBar> {
+pub(super) fn bar(length: u64, template: &str) -> Option<ProgressBar> {
     let style = ProgressStyle::with_template(template).ok().filter(|_| std::io::stderr().is_terminal());
     style.map(|style| ProgressBar::new(length).with_style(style))
 }
@@ -121,7 +121,8 @@ impl SearchWatch {
 
 impl Progress for Watch {
     fn started(&mut self, run: &RunHeader) {
-        self.signals = Some(Signals::watch());
+        self.signals =
+            Some(Signals::watch("the step is finished and a checkpoint saved; a second signal ends the run at once"));
         for line in head(run) {
             self.line(&line);
         }

@@ -11,12 +11,12 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Starts the watch, which reports a signal on standard error. A signal that the process was started to ignore, as
-    /// `nohup` does, stays ignored. A signal that cannot be watched ends the process at once.
-    pub(super) fn watch() -> Signals {
+    /// Starts the watch, which reports a signal on standard error, with what happens `then`. A signal that the process was started
+    /// to ignore, as `nohup` does, stays ignored. A signal that cannot be watched ends the process at once.
+    pub(super) fn watch(then: &'static str) -> Signals {
         let seen = Arc::new(AtomicUsize::new(0));
         #[cfg(unix)]
-        unix::watch(&seen);
+        unix::watch(&seen, then);
         Signals { seen }
     }
 
@@ -65,7 +65,7 @@ mod unix {
     use signal_hook::iterator::Signals;
     use std::io::{self, Write};
 
-    pub(super) fn watch(seen: &Arc<AtomicUsize>) {
+    pub(super) fn watch(seen: &Arc<AtomicUsize>, then: &'static str) {
         let numbers = heeded();
         let armed = Arc::new(AtomicBool::new(false));
         // Handlers of a signal run in this order. The first signal only arms the handler that the second signal
@@ -81,10 +81,7 @@ mod unix {
             if let Some(number) = signals.forever().next() {
                 let name = Signal::ALL.into_iter().find(|signal| i32::from(signal.number()) == number);
                 let name = name.map_or("a signal", Signal::name);
-                let _ = writeln!(
-                    io::stderr().lock(),
-                    "{name}: the step is finished and a checkpoint saved; a second signal ends the run at once"
-                );
+                let _ = writeln!(io::stderr().lock(), "{name}: {then}");
             }
         };
         // If the thread cannot start, the signal is reported after the step.

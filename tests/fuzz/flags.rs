@@ -11,7 +11,7 @@ use std::path::Path;
 const CASES: u64 = 120;
 
 /// A command that works and ends soon, which random flags are added to, and its last words: they bound the work.
-const COMMANDS: [(&str, &str); 17] = [
+const COMMANDS: [(&str, &str); 18] = [
     ("plan tiny-llama --gpus 8 --seq 64 --global-batch 16", "--deadline 2"),
     ("plan tiny-moe --gpus 4 --seq 64 --global-batch 16", "--deadline 2"),
     ("plan llama3-8b --gpus 64 --seq 4096 --global-batch 128", "--deadline 2"),
@@ -21,6 +21,7 @@ const COMMANDS: [(&str, &str); 17] = [
     ("compile tiny-moe --seq 8", ""),
     ("compile config.json --seq 8", ""),
     ("train config.json --data text.txt --seq 8 --global-batch 2", "--steps 2"),
+    ("tokenize text.txt --tokenizer tokenizer.json --out tokens", ""),
     ("schedule --stages 4 --microbatches 8 --kind 1f1b", "--deadline 2"),
     ("schedule --stages 2 --microbatches 4 --kind optimal", "--deadline 2"),
     ("reshard --mesh x=2,y=4 --shape 64,64 --from {x},{y} --to {},{x}", ""),
@@ -80,6 +81,7 @@ fn without(args: &mut Vec<String>, name: &str) {
 fn files(folder: &Path) {
     fs::write(folder.join(TEXT), text()).unwrap();
     fs::write(folder.join("config.json"), models::all()[1].to_string()).unwrap();
+    fs::write(folder.join("tokenizer.json"), include_str!("../tokenize/tokenizer.json")).unwrap();
     fs::write(folder.join("runs.jsonl"), "").unwrap();
     fs::write(folder.join("order.csv"), "0F0,1F0\n").unwrap();
 }

@@ -1,0 +1,74 @@
+//! `meshwright tokenize`: text to files of tokens.
+
+use super::TableFormat;
+use super::token_watch::TokenWatch;
+use crate::error::Error;
+use clap::Args;
+use std::path::PathBuf;
+use support::units::{bytes, count, plural};
+use tokenize::{Tokenize as Request, Tokenized, tokenize};
+
+/// Write text as files of tokens, which `train --data` reads
+///
+/// Text files and folders are read, one document a file, and JSON lines (.jsonl, .ndjson), one document a line. Each may be
+/// compressed (.gz, .zst); .json.gz and .json.zst have JSON lines too. In folders, hidden, binary and empty files are left out. A
+/// tokenizer adds nothing to a document and cuts nothing off; all cores work on it. PREFIX.bin and PREFIX.idx are Megatron's
+/// form, and PREFIX.json says what they are of. The files appear when they are complete.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  meshwright tokenize notes/ --tokenizer path/to/tokenizer.json --out notes-tokens
+  meshwright tokenize a.jsonl book.txt --tokenizer path/to/tokenizer.json --append-eos 0 \\
+      --out both-tokens")]
+pub(super) struct Tokenize {
+    /// Text files, folders of text files, or files of JSON lines
+    #[arg(required = true, value_name = "IN")]
+    inputs: Vec<PathBuf>,
+    /// A tokenizer.json as the Hugging Face hub has it, or its folder
+    #[arg(long, value_name = "FILE")]
+    tokenizer: PathBuf,
+    /// Prefix of the files to write
+    #[arg(long, value_name = "PREFIX")]
+    out: PathBuf,
+    /// Token to end each document with: an id, or the token's text
+    #[arg(long, value_name = "ID|TOKEN")]
+    append_eos: Option<String>,
+    /// Key of the text in JSON lines
+    #[arg(long, value_name = "KEY", default_value = "text")]
+    text_key: String,
+    /// Output format
+    #[arg(long, value_enum, default_value_t)]
+    format: TableFormat,
+}
+
+impl Tokenize {
+    pub(super) fn run(self) -> Result<String, Error> {
+        let Tokenize { inputs, tokenizer, out, append_eos, text_key, format } = &self;
+        let request = Request { inputs, tokenizer, out, append_eos: append_eos.as_deref(), text_key };
+        let mut watch = TokenWatch::new();
+        let tokenized = tokenize(&request, &mut |done| watch.shows(done));
+        watch.over();
+        let tokenized = tokenized.map_err(|error| watch.ended().unwrap_or_else(|| error.into()))?;
+        match format {
+            TableFormat::Json => super::json(&tokenized),
+            TableFormat::Table => Ok(text(&tokenized)),
+        }
+    }
+}
+
+fn text(tokenized: &Tokenized) -> String {
+    let Tokenized { tokenizer, documents, empty, tokens, bytes: size, sources, files, .. } = tokenized;
+    let left_out = if *empty > 0 { format!(", {empty} without tokens left out") } else { String::new() };
+    let files: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+    format!(
+        "tokenizer  {}, {}\ntext       {} in {}, {}{left_out}\ntokens     {}, {:.2} bytes each\noutputs    {}\n",
+        tokenizer.path.display(),
+        plural(tokenizer.vocabulary, "token"),
+        plural(*documents, "document"),
+        plural(sources.len() as u64, "file"),
+        bytes(*size),
+        count(*tokens as f64),
+        *size as f64 / (*tokens).max(1) as f64,
+        files.join(", ")
+    )
+}
