@@ -16,7 +16,7 @@ impl Coded for DataError {
             DataError::TooLittle { .. } => Code::DataTooSmall,
             DataError::TooLarge { .. } => Code::TooLittleMemory,
             DataError::Damaged { .. } => Code::TokensDamaged,
-            DataError::OutOfRange { .. } => Code::TokenOutOfRange,
+            DataError::OutOfRange { .. } | DataError::Vocabulary { .. } => Code::TokenOutOfRange,
             DataError::EmptySequence | DataError::Fraction { .. } => Code::BadOption,
         })
     }
@@ -34,7 +34,9 @@ impl Coded for DataError {
             }
             DataError::TooLittle { .. } => "add text, shorten the sequence or change the held-out fraction",
             DataError::Damaged { .. } => "write or copy the files again, or say what they are with --data-format",
-            DataError::OutOfRange { .. } => "train the model whose tokenizer wrote the data",
+            DataError::OutOfRange { .. } | DataError::Vocabulary { .. } => {
+                "train the model whose tokenizer wrote the data"
+            }
             DataError::EmptySequence => "ask for a sequence length of at least 1",
             DataError::Fraction { .. } => "0.1 holds out a tenth of the text",
         };

@@ -2,7 +2,7 @@
 //! terminal) and validations.
 
 use super::signals::Signals;
-use crate::train::{Progress, Routed, RunHeader, Signal};
+use crate::train::{Progress, Routed, RunHeader, SetShare, Signal};
 use indicatif::{ProgressBar, ProgressStyle};
 use ir::options::Recompute;
 use runtime::metrics::{EvalRecord, StepRecord};
@@ -260,12 +260,17 @@ fn head(run: &RunHeader) -> Vec<String> {
     }
     lines.push(format!(
         "data      {}: {} documents, {} {} for training, {} held out",
-        run.data.display(),
+        if run.blend.is_empty() { run.data.display().to_string() } else { plural(run.blend.len() as u64, "set") },
         run.documents,
         count(run.train_tokens as f64),
         run.unit,
         count(run.valid_tokens as f64)
     ));
+    let set = |set: &SetShare| {
+        let (tokens, path) = (count(set.train_tokens as f64), set.data.display());
+        format!("  {:>6} of the sequences from {path}, {tokens} {}", share(set.share), run.unit)
+    };
+    lines.extend(run.blend.iter().map(set));
     if let Some(bigram) = run.bigram_entropy {
         lines.push(format!("baseline  {bigram:.4} nats/byte (byte-bigram model on the held-out text)"));
     }

@@ -77,6 +77,9 @@ struct Flags {
     /// llm.c, or what --data-format says [default: .]
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
+    /// Several sets of data, each with its share of the sequences: web:0.7,books:0.3. They have the tokens of one tokenizer
+    #[arg(long, value_name = "PATH:SHARE,..", conflicts_with = "data")]
+    blend: Option<String>,
     /// Form of a file of tokens that does not say it: raw-u16 or raw-u32
     #[arg(long, value_name = "FORM")]
     data_format: Option<String>,
@@ -216,6 +219,9 @@ impl Train {
         if let (Some(folder), None) = (&self.flags.init_from, &self.flags.model) {
             let own = || weights::snapshot(folder).display().to_string().into();
             fields.entry("model").or_insert_with(own);
+        }
+        if self.flags.data.is_some() {
+            fields.remove("blend");
         }
         resolve(fields, &self.flags)
     }

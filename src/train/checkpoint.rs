@@ -23,9 +23,10 @@ pub(super) fn fixed(request: &TrainRequest, source: &ModelSource, data: &Data) -
     json!({
         "model": model,
         "data": {
-            "train_tokens": data.train().tokens(),
-            "valid_tokens": data.valid().tokens(),
-            "crc32": format!("{:08x}", data.checksum()),
+            "train_tokens": data.train_tokens(),
+            "valid_tokens": data.valid_tokens(),
+            "shares": data.shares(),
+            "crc32": data.checksum(),
         },
         "valid_fraction": request.valid_fraction,
         "seq": request.seq,

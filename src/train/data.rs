@@ -1,26 +1,45 @@
-//! Data of a run: bytes of text, or the ids of tokenised files.
+//! Data of a run: sets of text, whose tokens are bytes, or sets of tokenised files.
 
+use super::report::SetShare;
 use super::request::TrainRequest;
+use super::sources::{NamedSet, sources};
 use crate::error::Error;
 use ir::catalogue::Code;
+use runtime::data::DataError;
 use runtime::data::bigram::bigram_entropy;
-use runtime::data::sampler::Stream;
+use runtime::data::blend::Blend;
+use runtime::data::sampler::{Sampler, Stream};
 use runtime::data::text::TextData;
 use runtime::data::tokens::{Layout, TokenData};
+use std::path::{Path, PathBuf};
 
 /// Data of a run.
-pub(super) enum Data {
-    /// Text, whose bytes are tokens.
-    Text(TextData),
-    /// Ids.
-    Tokens(TokenData),
+pub(super) struct Data {
+    kind: Kind,
+    sources: Vec<NamedSet>,
+    /// True if all sets hold out the same data, which the request names.
+    is_apart: bool,
 }
 
-/// Opens tokenised data, if the request names such.
+/// The sets, in the order of the sources.
+enum Kind {
+    /// Text, whose bytes are tokens.
+    Text(Vec<TextData>),
+    /// Ids.
+    Tokens(Vec<TokenData>),
+}
+
+/// Samples of the training and of the held-out data.
+pub(super) struct Samples<'a> {
+    pub(super) train: Blend<'a>,
+    pub(super) valid: Blend<'a>,
+}
+
+/// Opens the sets of tokenised data, if the request names such.
 ///
 /// # Errors
-/// A file is damaged, or an option is for tokenised data and there is none.
-pub(super) fn open_tokens(request: &TrainRequest) -> Result<Option<TokenData>, Error> {
+/// A file is damaged, sets are of different tokens, or an option is for tokenised data and there is none.
+pub(super) fn open_tokens(request: &TrainRequest) -> Result<Option<Vec<TokenData>>, Error> {
     let layout = match request.data_format.as_deref() {
         None => None,
         Some("raw-u16") => Some(Layout::Raw16),
@@ -30,11 +49,43 @@ pub(super) fn open_tokens(request: &TrainRequest) -> Result<Option<TokenData>, E
                 .help("--data-format is raw-u16 or raw-u32; other forms are recognised by their files"));
         }
     };
+    let (mut tokens, mut text): (Vec<(TokenData, NamedSet)>, Option<NamedSet>) = (Vec::new(), None);
+    for source in sources(request)? {
+        match open_set(request, &source, layout)? {
+            Some(set) => tokens.push((set, source)),
+            None if request.blend.is_some() && !source.path.exists() => {
+                return Err(DataError::Missing { path: source.path }.into());
+            }
+            None => text = text.or(Some(source)),
+        }
+    }
+    if let (Some((_, tokens)), Some(text)) = (tokens.first(), &text) {
+        let what = format!("{} has tokens, but {} is text", tokens.path.display(), text.path.display());
+        return Err(Error::input(Code::BadOption, what).help("tokenise all sets of a blend with one tokenizer"));
+    }
+    same_tokenizer(&tokens)?;
+    Ok(text.is_none().then(|| tokens.into_iter().map(|(set, _)| set).collect()))
+}
+
+/// Checks that the sets and the held-out data are of one tokenizer, as far as they have records of it.
+fn same_tokenizer(sets: &[(TokenData, NamedSet)]) -> Result<(), Error> {
+    let parts = sets.iter().flat_map(|(set, _)| [&set.train, &set.valid]);
+    let mut recorded = parts.filter_map(|part| part.record().map(|record| (part.path(), &record.tokenizer)));
+    let Some((first, tokenizer)) = recorded.next() else { return Ok(()) };
+    let Some((path, other)) = recorded.find(|(_, other)| other.crc32 != tokenizer.crc32) else { return Ok(()) };
+    let [first, path] = [first, path].map(Path::display);
+    let [tokenizer, other] = [tokenizer, other].map(|tokenizer| tokenizer.path.display());
+    let what = format!("{first} has tokens of {tokenizer}, but {path} those of another tokenizer, {other}");
+    Err(Error::input(Code::BadOption, what).help("tokenise all sets with the tokenizer of the model"))
+}
+
+/// Opens a set of tokenised data; none if it is text.
+fn open_set(request: &TrainRequest, source: &NamedSet, layout: Option<Layout>) -> Result<Option<TokenData>, Error> {
     let (valid, fraction) = (request.valid.as_deref(), request.valid_fraction);
-    let tokens = TokenData::open(&request.data, valid, (layout, request.eos), fraction)?;
-    let data = request.data.display();
+    let set = TokenData::open(&source.path, valid, (layout, request.eos), fraction)?;
+    let data = source.path.display();
     let refused = |what: String, help: &str| Err(Error::input(Code::BadOption, what).help(help));
-    match (&tokens, valid, request.eos) {
+    match (&set, valid, request.eos) {
         (None, Some(valid), _) => refused(
             format!("{} is tokenised data for validation, but {data} is text", valid.display()),
             "leave --valid out: --valid-fraction holds out a part of the text",
@@ -46,7 +97,7 @@ pub(super) fn open_tokens(request: &TrainRequest) -> Result<Option<TokenData>, E
         (Some(tokens), _, Some(eos)) if tokens.is_indexed() => {
             refused(format!("{eos} is to end documents, but the index of {data} has their ends"), "leave --eos out")
         }
-        _ => Ok(tokens),
+        _ => Ok(set),
     }
 }
 
@@ -55,58 +106,128 @@ impl Data {
     ///
     /// # Errors
     /// The text cannot be read.
-    pub(super) fn load(request: &TrainRequest, tokens: Option<TokenData>, free: u64) -> Result<Data, Error> {
-        match tokens {
-            Some(tokens) => Ok(Data::Tokens(tokens)),
-            None => Ok(Data::Text(TextData::load(&request.data, request.valid_fraction, free)?)),
+    pub(super) fn load(request: &TrainRequest, tokens: Option<Vec<TokenData>>, free: u64) -> Result<Data, Error> {
+        let sources = sources(request)?;
+        let kind = match tokens {
+            Some(tokens) => Kind::Tokens(tokens),
+            None => {
+                let (mut sets, mut free) = (Vec::new(), free);
+                for source in &sources {
+                    let set = TextData::load(&source.path, request.valid_fraction, free)?;
+                    free = free.saturating_sub(set.bytes());
+                    sets.push(set);
+                }
+                Kind::Text(sets)
+            }
+        };
+        Ok(Data { kind, sources, is_apart: request.valid.is_some() })
+    }
+
+    /// Samples of sequences of `seq` tokens below `vocabulary`. Each set has an order of its own.
+    ///
+    /// # Errors
+    /// A set is too small for one.
+    pub(super) fn samples(&self, (seq, vocabulary): (usize, u64), seed: u64) -> Result<Samples<'_>, Error> {
+        let (mut train, mut valid) = (Vec::new(), Vec::new());
+        for (number, set) in (0..).zip(self.train()) {
+            train.push(Sampler::new(set, seq, seed.wrapping_add(number))?.within(vocabulary));
+        }
+        for set in self.valid() {
+            valid.push(Sampler::in_order(set, seq)?.within(vocabulary));
+        }
+        Ok(Samples { train: Blend::by_turns(train, &self.shares()), valid: Blend::in_order(valid) })
+    }
+
+    fn train(&self) -> Vec<Stream<'_>> {
+        match &self.kind {
+            Kind::Text(sets) => sets.iter().map(|set| (&set.train).into()).collect(),
+            Kind::Tokens(sets) => sets.iter().map(|set| (&set.train).into()).collect(),
         }
     }
 
-    pub(super) fn train(&self) -> Stream<'_> {
-        match self {
-            Data::Text(text) => (&text.train).into(),
-            Data::Tokens(tokens) => (&tokens.train).into(),
+    fn valid(&self) -> Vec<Stream<'_>> {
+        let mut sets: Vec<Stream<'_>> = match &self.kind {
+            Kind::Text(sets) => sets.iter().map(|set| (&set.valid).into()).collect(),
+            Kind::Tokens(sets) => sets.iter().map(|set| (&set.valid).into()).collect(),
+        };
+        if self.is_apart {
+            sets.truncate(1);
         }
+        sets
     }
 
-    pub(super) fn valid(&self) -> Stream<'_> {
-        match self {
-            Data::Text(text) => (&text.valid).into(),
-            Data::Tokens(tokens) => (&tokens.valid).into(),
-        }
+    /// The number of training tokens.
+    pub(super) fn train_tokens(&self) -> u64 {
+        self.train().into_iter().map(|set| set.tokens() as u64).sum()
+    }
+
+    /// The number of held-out tokens.
+    pub(super) fn valid_tokens(&self) -> u64 {
+        self.valid().into_iter().map(|set| set.tokens() as u64).sum()
+    }
+
+    /// The shares of the sets, relative to each other.
+    pub(super) fn shares(&self) -> Vec<f64> {
+        self.sources.iter().map(|source| source.share).collect()
+    }
+
+    /// The sets of a blend; none of a single one.
+    pub(super) fn shared(&self) -> Vec<SetShare> {
+        let all: f64 = self.shares().iter().sum();
+        let of = |(source, set): (&NamedSet, Stream<'_>)| SetShare {
+            data: source.path.clone(),
+            share: source.share / all,
+            train_tokens: set.tokens() as u64,
+        };
+        let sets = self.sources.iter().zip(self.train()).map(of);
+        if self.sources.len() > 1 { sets.collect() } else { Vec::new() }
+    }
+
+    /// The path of the data, or of the first set.
+    pub(super) fn path(&self) -> PathBuf {
+        self.sources.first().map(|source| source.path.clone()).unwrap_or_default()
     }
 
     /// Files of text, or documents of both sides.
     pub(super) fn documents(&self) -> u64 {
-        match self {
-            Data::Text(text) => text.documents as u64,
-            Data::Tokens(tokens) => (tokens.train.documents() + tokens.valid.documents()) as u64,
+        let held_out = if self.is_apart { 1 } else { usize::MAX };
+        match &self.kind {
+            Kind::Text(sets) => sets.iter().map(|set| set.documents as u64).sum(),
+            Kind::Tokens(sets) => {
+                let train: usize = sets.iter().map(|set| set.train.documents()).sum();
+                let valid: usize = sets.iter().take(held_out).map(|set| set.valid.documents()).sum();
+                (train + valid) as u64
+            }
         }
     }
 
     /// Bytes of memory. Files of ids are mapped, and only the places of documents take some.
     pub(super) fn bytes(&self) -> u64 {
-        match self {
-            Data::Text(text) => text.bytes(),
-            Data::Tokens(tokens) => tokens.bytes(),
+        match &self.kind {
+            Kind::Text(sets) => sets.iter().map(TextData::bytes).sum(),
+            Kind::Tokens(sets) => sets.iter().map(TokenData::bytes).sum(),
         }
     }
 
     /// The name of a token, in the plural.
     pub(super) fn unit(&self) -> &'static str {
-        if let Data::Text(_) = self { "bytes" } else { "tokens" }
+        if let Kind::Text(_) = self.kind { "bytes" } else { "tokens" }
     }
 
-    /// Identity of the data, wherever the files are.
-    pub(super) fn checksum(&self) -> u32 {
-        match self {
-            Data::Text(text) => text.checksum(),
-            Data::Tokens(tokens) => tokens.checksum(),
-        }
+    /// Identity of each set, wherever the files are.
+    pub(super) fn checksum(&self) -> String {
+        let sums: Vec<u32> = match &self.kind {
+            Kind::Text(sets) => sets.iter().map(TextData::checksum).collect(),
+            Kind::Tokens(sets) => sets.iter().map(TokenData::checksum).collect(),
+        };
+        sums.iter().map(|sum| format!("{sum:08x}")).collect::<Vec<_>>().join(" ")
     }
 
-    /// The baseline of text, in nats per byte.
+    /// The baseline of a single text, in nats per byte.
     pub(super) fn bigram_entropy(&self) -> Option<f64> {
-        if let Data::Text(text) = self { bigram_entropy(&text.train, &text.valid) } else { None }
+        match &self.kind {
+            Kind::Text(sets) if sets.len() == 1 => bigram_entropy(&sets[0].train, &sets[0].valid),
+            _ => None,
+        }
     }
 }

@@ -10,7 +10,8 @@ use ir::ops::{KernelOp, Op};
 use ir::options::{ParallelConfig, Scales};
 use ir::types::DType;
 use planner::is_ring;
-use runtime::data::sampler::{Batch, Sampler};
+use runtime::data::blend::Blend;
+use runtime::data::sampler::Batch;
 use runtime::data::{VOCAB, zig_zag};
 use runtime::exec::{Input, Inputs, StepInput};
 
@@ -87,14 +88,14 @@ impl Feed {
     /// The data has a token that the model does not know.
     pub(super) fn step(
         &self,
-        sampler: &Sampler<'_>,
+        samples: &Blend<'_>,
         first: u64,
         microbatches: u32,
         end: u64,
     ) -> Result<StepInput, Error> {
         let fill = |number: u32| {
             let (first, mut batch) = (first + u64::from(number) * self.sequences, Batch::default());
-            sampler.fill(first, self.sequences as usize, &mut batch)?;
+            samples.fill(first, self.sequences as usize, &mut batch)?;
             let counted = end.saturating_sub(first).min(self.sequences) * self.seq;
             batch.labels[counted as usize..].fill(-1);
             Ok(batch)

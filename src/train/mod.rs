@@ -32,6 +32,7 @@ mod report;
 mod report_text;
 mod request;
 mod run;
+mod sources;
 
 pub use backend::no_gpu;
 pub use comm::process_number;
@@ -39,7 +40,7 @@ pub use first_weights::FirstWeights;
 pub use free::free_memory;
 pub use gpu_check::check_training;
 pub use prepare::predict;
-pub use report::{ProfileReport, Progress, Quiet, Routed, RunHeader, Signal, TrainReport};
+pub use report::{ProfileReport, Progress, Quiet, Routed, RunHeader, SetShare, Signal, TrainReport};
 pub use request::TrainRequest;
 pub use run::{train, train_source};
 pub use runtime::metrics::{EvalRecord, StepRecord};

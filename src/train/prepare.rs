@@ -31,8 +31,8 @@ pub(super) struct Prepared {
     pub(super) compiled: File,
     pub(super) feed: Feed,
     pub(super) microbatches: u32,
-    /// Tokenised data, if the run reads such.
-    pub(super) tokens: Option<TokenData>,
+    /// The sets of tokenised data, if the run reads such.
+    pub(super) tokens: Option<Vec<TokenData>>,
     /// The weights that the run begins from, if it does not draw them.
     pub(super) weights: Option<Arc<Weights>>,
 }
@@ -51,6 +51,7 @@ pub(super) fn prepare(request: &TrainRequest, source: Option<ModelSource>) -> Re
     let file = open(&source, &parallel, request.seq, precision.dtype)?;
     precision.check(&file.model, &request.precision)?;
     let feed = Feed::of(&file.model, &parallel, &precision, if tokens.is_some() { 0 } else { VOCAB as u64 })?;
+    tokens.iter().flatten().try_for_each(|set| set.check_vocabulary(feed.vocabulary))?;
     request.seq = feed.seq;
     let weights = open_weights(&request, &source)?;
     let microbatches = microbatches(request.global_batch, feed.sequences)?;

@@ -118,8 +118,11 @@ pub struct RunHeader {
     /// The weights that the run begins from, if it does not draw them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weights: Option<FirstWeights>,
-    /// Path of the text.
+    /// Path of the text or the tokens.
     pub data: PathBuf,
+    /// The sets of a blend, which is trained on instead.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub blend: Vec<SetShare>,
     /// Number of text files.
     pub documents: u64,
     /// Number of training tokens.
@@ -137,6 +140,17 @@ impl RunHeader {
     pub fn tokens_per_step(&self) -> u64 {
         self.global_batch * self.seq
     }
+}
+
+/// A set of data of a blend.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct SetShare {
+    /// Path of the text or the tokens.
+    pub data: PathBuf,
+    /// Its share of the sequences; all sum to 1.
+    pub share: f64,
+    /// Number of its training tokens.
+    pub train_tokens: u64,
 }
 
 /// Routing of tokens to experts.

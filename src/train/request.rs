@@ -40,13 +40,16 @@ pub struct TrainRequest {
     pub schedule: Option<String>,
     /// Path of a text file, of a folder of text files, or of tokenised data: a prefix of `.bin` and `.idx`, or a file.
     pub data: PathBuf,
+    /// Several sets of data instead of `data`, each with its share of the sequences: `web:0.7,books:0.3`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blend: Option<String>,
     /// Form of tokenised data that does not say it: `raw-u16` or `raw-u32`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_format: Option<String>,
     /// The token that ends a document, in forms that have no index of documents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub eos: Option<u32>,
-    /// Tokenised data for validation, instead of a part of `data`.
+    /// Tokenised data for validation, instead of a part of `data` or of each set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub valid: Option<PathBuf>,
     /// Share of the bytes that is held out.
@@ -139,6 +142,7 @@ impl Default for TrainRequest {
             zero: None,
             schedule: None,
             data: ".".into(),
+            blend: None,
             data_format: None,
             eos: None,
             valid: None,

@@ -3,7 +3,7 @@
 use super::backend::{Place, no_gpu};
 use super::checkpoint::{find, fixed, is_in, refused};
 use super::comm::Comm;
-use super::data::Data;
+use super::data::{Data, Samples};
 use super::feed::Feed;
 use super::first_weights::{FirstWeights, origin};
 use super::lock::Lock;
@@ -28,7 +28,6 @@ use ir::text::File;
 use ir::verify;
 use runtime::checkpoint::{Origin, Position, Save, save};
 use runtime::comm::Limits;
-use runtime::data::sampler::Sampler;
 use runtime::exec::{self, Executor, Options, Platform, SharedGpu, StepOutput};
 use runtime::loss_scale::LossScale;
 use runtime::memory::run_has_begun;
@@ -100,10 +99,7 @@ fn run_on<P: Platform>(
     let Prepared { request, source, parallel, compiled, feed, microbatches, tokens, weights } = prepared;
     let memory = check(&compiled, &place)?;
     let data = Data::load(&request, tokens, memory.left)?;
-    let samplers = Samplers {
-        train: Sampler::new(data.train(), feed.seq as usize, request.seed)?.within(feed.vocabulary),
-        valid: Sampler::in_order(data.valid(), feed.seq as usize)?.within(feed.vocabulary),
-    };
+    let samples = data.samples((feed.seq as usize, feed.vocabulary), request.seed)?;
     let fixed = fixed(&request, &source, &data);
     // Of several processes the first one alone writes what is not a rank's, and verifies what it resumes from.
     let is_first = platform.is_first();
@@ -126,7 +122,7 @@ fn run_on<P: Platform>(
     let saved_origin = from.as_ref().and_then(|from| from.manifest.origin.clone());
     let origin = saved_origin.or(origin);
     let metrics = is_first.then(|| outputs(&request, header.parameters, from.as_ref())).transpose()?;
-    let samples = from.as_ref().map_or(0, |from| from.manifest.position.consumed_samples);
+    let consumed = from.as_ref().map_or(0, |from| from.manifest.position.consumed_samples);
     let skipped = from.as_ref().map_or(0, |from| from.manifest.position.skipped);
     let saved_scale = from.as_ref().and_then(|from| from.manifest.position.loss_scale);
     let loss_scale = LossScale::first(precision(&request.precision)?.dtype).map(|first| saved_scale.unwrap_or(first));
@@ -134,7 +130,7 @@ fn run_on<P: Platform>(
     let mut run = TrainingRun {
         request,
         feed,
-        samplers,
+        data: samples,
         executor,
         measure,
         metrics,
@@ -142,7 +138,7 @@ fn run_on<P: Platform>(
         header,
         fixed,
         origin,
-        samples,
+        samples: consumed,
         skipped,
         loss_scale,
         saved,
@@ -161,17 +157,11 @@ fn run_on<P: Platform>(
     Ok(report)
 }
 
-/// Sources of samples.
-struct Samplers<'a> {
-    train: Sampler<'a>,
-    valid: Sampler<'a>,
-}
-
 /// A loaded run.
 struct TrainingRun<'a, P: Platform> {
     request: TrainRequest,
     feed: Feed,
-    samplers: Samplers<'a>,
+    data: Samples<'a>,
     executor: Executor<P>,
     measure: Option<Measure>,
     /// None but in the first process.
@@ -253,7 +243,7 @@ impl<P: Platform> TrainingRun<'_, P> {
     fn step(&mut self, step: u64) -> Result<StepRecord, Error> {
         let clock = Instant::now();
         let lr = self.request.learning_rate().at(step - 1);
-        let mut input = self.feed.step(&self.samplers.train, self.samples, self.microbatches, u64::MAX)?;
+        let mut input = self.feed.step(&self.data.train, self.samples, self.microbatches, u64::MAX)?;
         self.samples += self.request.global_batch;
         (input.lr, input.step, input.update) = (lr as f32, step, step - self.skipped);
         input.loss_scale = self.loss_scale.map_or(1.0, LossScale::factor);
@@ -304,7 +294,7 @@ impl<P: Platform> TrainingRun<'_, P> {
             skipped: self.skipped,
             loss_scale: self.loss_scale,
             consumed_samples: self.samples,
-            epoch: self.samples / self.samplers.train.windows(),
+            epoch: self.samples / self.data.train.windows(),
             shuffle_seed: seed,
             rng_key: seed,
         };
@@ -345,7 +335,7 @@ impl<P: Platform> TrainingRun<'_, P> {
     /// The request sets the number of batches, between steps and after the last one; they are spread over the part.
     fn evaluate(&mut self, step: u64, progress: &mut dyn Progress) -> Result<(f64, f64), Error> {
         let batch = u64::from(self.microbatches) * self.feed.sequences;
-        let windows = self.samplers.valid.windows();
+        let windows = self.data.valid.windows();
         let all = windows.div_ceil(batch);
         let most = match step == self.request.steps {
             true if self.request.final_eval_batches == 0 => all,
@@ -357,8 +347,7 @@ impl<P: Platform> TrainingRun<'_, P> {
         let (mut sum, mut tokens) = (0.0, 0);
         for number in 0..batches {
             self.heed(step, progress)?;
-            let input =
-                self.feed.step(&self.samplers.valid, number * all / batches * batch, self.microbatches, windows)?;
+            let input = self.feed.step(&self.data.valid, number * all / batches * batch, self.microbatches, windows)?;
             let valid = input.valid_tokens;
             self.executor.give_word(reason_to_end(progress));
             let output = self.executor.eval(input).map_err(executor_error)?;
@@ -464,10 +453,11 @@ fn header(
         done: 0,
         resumed: None,
         weights: None,
-        data: request.data.clone(),
+        data: data.path(),
+        blend: data.shared(),
         documents: data.documents(),
-        train_tokens: data.train().tokens() as u64,
-        valid_tokens: data.valid().tokens() as u64,
+        train_tokens: data.train_tokens(),
+        valid_tokens: data.valid_tokens(),
         unit: data.unit(),
         bigram_entropy: data.bigram_entropy(),
     }

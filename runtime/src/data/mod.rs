@@ -1,10 +1,11 @@
-//! Training text: files to tokens ([`text`]), tokens to batches ([`sampler`]), and a baseline for the loss ([`bigram`]).
+//! Training text: files to tokens ([`text`]), tokens to batches ([`sampler`], of several sets [`blend`]), and a baseline for the loss ([`bigram`]).
 //!
 //! ```text
 //! files -> documents -> chunks -> { training part, held-out part } -> windows of seq + 1 tokens -> batches
 //! ```
 
 pub mod bigram;
+pub mod blend;
 pub mod sampler;
 pub mod text;
 pub mod tokens;
@@ -203,6 +204,16 @@ pub enum DataError {
         document: u64,
         /// The id.
         id: u32,
+        /// The vocabulary of the model.
+        vocabulary: u64,
+    },
+    /// The record of a file has an id that is not below the vocabulary.
+    #[error("{} has ids up to {largest}, but the model has {vocabulary} tokens", path.display())]
+    Vocabulary {
+        /// The file.
+        path: PathBuf,
+        /// The largest id.
+        largest: u32,
         /// The vocabulary of the model.
         vocabulary: u64,
     },

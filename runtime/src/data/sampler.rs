@@ -24,7 +24,7 @@ impl Batch {
         self.labels.iter().filter(|&&label| label >= 0).count()
     }
 
-    fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.tokens.clear();
         self.labels.clear();
         self.positions.clear();
@@ -162,7 +162,12 @@ impl<'a> Sampler<'a> {
     /// [`DataError::OutOfRange`].
     pub fn fill(&self, first_sample: u64, count: usize, batch: &mut Batch) -> Result<(), DataError> {
         batch.clear();
-        (first_sample..first_sample + count as u64).try_for_each(|sample| self.push(self.window(sample), batch))
+        (first_sample..first_sample + count as u64).try_for_each(|sample| self.add(sample, batch))
+    }
+
+    /// Adds a sample of the run to a batch.
+    pub(super) fn add(&self, sample: u64, batch: &mut Batch) -> Result<(), DataError> {
+        self.push(self.window(sample), batch)
     }
 
     /// The window that a sample of the run is.

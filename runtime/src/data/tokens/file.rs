@@ -2,6 +2,7 @@
 
 use super::super::DataError;
 use super::forms;
+use super::record::TokenRecord;
 use std::path::{Path, PathBuf};
 use support::mapped::Mapped;
 
@@ -48,6 +49,8 @@ pub struct TokenFile {
     pub(super) first: usize,
     pub(super) width: Width,
     pub(super) documents: Documents,
+    /// The record next to it, if there is one.
+    pub(super) record: Option<TokenRecord>,
 }
 
 impl TokenFile {

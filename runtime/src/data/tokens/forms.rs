@@ -2,6 +2,7 @@
 
 use super::super::DataError;
 use super::file::{Documents, Layout, TokenFile, Width};
+use super::record::TokenRecord;
 use std::io;
 use std::path::{Path, PathBuf};
 use support::mapped::Mapped;
@@ -85,7 +86,7 @@ fn megatron(bin: &Path, idx: &Path) -> Result<TokenFile, DataError> {
     }
     let count = count as usize;
     let documents = Documents::Megatron { index, lengths: HEAD, pointers: HEAD + 4 * count, count };
-    let file = TokenFile { path: bin.to_path_buf(), ids, first: 0, width, documents };
+    let mut file = TokenFile { path: bin.to_path_buf(), ids, first: 0, width, documents, record: None };
     for document in 0..count {
         let first = file.first_byte(document);
         if !first.is_multiple_of(width.bytes() as u64) {
@@ -97,6 +98,7 @@ fn megatron(bin: &Path, idx: &Path) -> Result<TokenFile, DataError> {
             return Err(damaged(bin, format!("has {bytes} bytes, and document {document} reaches beyond them")));
         }
     }
+    file.record = TokenRecord::read(bin, file.ids())?;
     Ok(file)
 }
 
@@ -122,7 +124,7 @@ fn datatrove(ds: &Path, index: &Path) -> Result<TokenFile, DataError> {
         }
         before = end;
     }
-    Ok(TokenFile { path: ds.to_path_buf(), ids, first: 0, width, documents: Documents::Mapped(ends) })
+    Ok(TokenFile { path: ds.to_path_buf(), ids, first: 0, width, documents: Documents::Mapped(ends), record: None })
 }
 
 /// llm.c's form: 256 numbers of 32 bits. The second is the version, the third the number of ids.
@@ -153,7 +155,7 @@ fn raw(path: &Path, width: Width, first: usize, eos: Option<u32>) -> Result<Toke
         return Err(damaged(path, format!("has {} bytes, which are not whole ids of {}", ids.len(), width.bytes())));
     }
     let documents = Documents::Ends(Vec::new());
-    let mut file = TokenFile { path: path.to_path_buf(), ids, first, width, documents };
+    let mut file = TokenFile { path: path.to_path_buf(), ids, first, width, documents, record: None };
     let all = file.ids();
     let mut ends: Vec<u64> = match eos {
         Some(eos) => (0..all).filter(|&at| file.id(at) == eos).map(|at| at + 1).collect(),

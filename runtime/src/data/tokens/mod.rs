@@ -10,7 +10,9 @@
 mod file;
 mod forms;
 mod part;
+mod record;
 pub mod write;
 
 pub use file::{Layout, TokenFile};
 pub use part::{TokenData, TokenPart};
+pub use record::{RecordedTokenizer, SCHEMA, TokenRecord};

@@ -2,6 +2,7 @@
 
 use super::super::{DataError, Role, mix};
 use super::file::{Layout, TokenFile};
+use super::record::TokenRecord;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -50,11 +51,17 @@ impl TokenPart {
         self.documents.len()
     }
 
+    /// The record of the file, if there is one.
+    pub fn record(&self) -> Option<&TokenRecord> {
+        self.file.record.as_ref()
+    }
+
     pub(crate) fn role(&self) -> Role {
         self.role
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// The file of the ids.
+    pub fn path(&self) -> &Path {
         &self.file.path
     }
 
@@ -109,6 +116,20 @@ impl TokenData {
         let train = TokenPart::new(Role::Training, &file, |document| !is_out(document));
         let valid = TokenPart::new(Role::HeldOut, &file, is_out);
         Ok(Some(TokenData { train, valid }))
+    }
+
+    /// Checks before any id is read that a model of so many tokens knows all of them, as far as records have the largest id.
+    ///
+    /// # Errors
+    /// [`DataError::Vocabulary`].
+    pub fn check_vocabulary(&self, vocabulary: u64) -> Result<(), DataError> {
+        for part in [&self.train, &self.valid] {
+            if let Some(largest) = part.record().map(|record| record.largest).filter(|&id| u64::from(id) >= vocabulary)
+            {
+                return Err(DataError::Vocabulary { path: part.path().to_path_buf(), largest, vocabulary });
+            }
+        }
+        Ok(())
     }
 
     /// True if an index next to each file has the ends of its documents, so that no token needs to.

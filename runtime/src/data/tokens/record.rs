@@ -1,0 +1,59 @@
+//! The record next to files of tokens, `PREFIX.json`: the tokenizer that wrote them, and counts.
+
+use super::super::DataError;
+use serde::Deserialize;
+use std::io;
+use std::path::{Path, PathBuf};
+use support::files;
+
+/// The name and version of a record.
+pub const SCHEMA: &str = "meshwright.tokens/1";
+
+/// No record is larger: each file of text takes some 100 bytes.
+const MOST_BYTES: u64 = 1 << 30;
+
+/// The record of what files of tokens are of.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct TokenRecord {
+    schema: String,
+    /// The tokenizer.
+    pub tokenizer: RecordedTokenizer,
+    /// Tokens, ends of documents included.
+    pub tokens: u64,
+    /// Bytes of their text in UTF-8.
+    pub bytes: u64,
+    /// The largest id.
+    pub largest: u32,
+}
+
+/// The tokenizer of a record.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct RecordedTokenizer {
+    /// Its file.
+    pub path: PathBuf,
+    /// The CRC-32 of the file.
+    pub crc32: String,
+}
+
+impl TokenRecord {
+    /// Reads the record of a file with so many ids. None where there is none, or where another program wrote the file.
+    ///
+    /// # Errors
+    /// It cannot be read, or is the record of other files.
+    pub(super) fn read(ids: &Path, count: u64) -> Result<Option<TokenRecord>, DataError> {
+        let path = ids.with_extension("json");
+        let bytes = match files::read(&path, MOST_BYTES) {
+            Ok(bytes) => bytes,
+            Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(DataError::Unreadable { path, source }),
+        };
+        let record = serde_json::from_slice::<TokenRecord>(&bytes).ok().filter(|record| record.schema == SCHEMA);
+        match record {
+            Some(record) if record.tokens != count => {
+                let why = format!("counts {} tokens, but {} has {count}", record.tokens, ids.display());
+                Err(DataError::Damaged { path, why })
+            }
+            record => Ok(record),
+        }
+    }
+}
