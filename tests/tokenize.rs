@@ -173,6 +173,28 @@ fn a_model_trains_on_what_was_tokenised() {
     write(folder.path(), "a.jsonl", lines.as_bytes());
     let output = run(folder.path(), "tokenize a.jsonl --tokenizer . --append-eos 0 --out out");
     assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains("200 documents in 1 file"));
-    let told = answer(folder.path(), "train model --data out --seq 16 --global-batch 4 --steps 2 --format json");
+    let train = "train model --seq 16 --global-batch 4 --steps 2 --format json";
+    let told = answer(folder.path(), &format!("{train} --data out"));
     assert_eq!((&told["documents"], &told["unit"]), (&200.into(), &"tokens".into()));
+
+    // Records tell before any token is read which tokens there are, and whose.
+    let small = config.replace("340", "300");
+    write(folder.path(), "small/config.json", small.as_bytes());
+    let other = include_str!("tokenize/tokenizer.json").replace("\"version\"", " \"version\"");
+    write(folder.path(), "other.json", other.as_bytes());
+    assert!(run(folder.path(), "tokenize a.jsonl --tokenizer other.json --out more").status.success());
+    let record = fs::read_to_string(folder.path().join("more.json")).unwrap();
+    fs::copy(folder.path().join("out.bin"), folder.path().join("wrong.bin")).unwrap();
+    fs::copy(folder.path().join("out.idx"), folder.path().join("wrong.idx")).unwrap();
+    write(folder.path(), "wrong.json", record.as_bytes());
+    let refused = |args: &str| String::from_utf8(run(folder.path(), args).stderr).unwrap();
+    for (args, code, said) in [
+        (train.replace("model", "small") + " --data out", "MW0712", "out.bin has ids up to 3"),
+        (format!("{train} --blend out:1,more:1"), "MW0805", "but more.bin those of another tokenizer, other.json"),
+        (format!("{train} --data out --valid more"), "MW0805", "another tokenizer, other.json"),
+        (format!("{train} --data wrong"), "MW0711", "wrong.json counts"),
+    ] {
+        let stderr = refused(&args);
+        assert!(stderr.contains(&format!("error[{code}]")) && stderr.contains(said), "{args}: {stderr}");
+    }
 }

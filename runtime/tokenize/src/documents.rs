@@ -6,7 +6,7 @@ use super::packed::open;
 use super::sources::{Documents, Source, unreadable};
 use std::io::{self, BufRead, Read};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The most bytes of a document. Its tokens are in memory while it is encoded.
 const MOST_BYTES: u64 = 1 << 30;
@@ -23,14 +23,18 @@ pub(crate) struct Document {
     pub(crate) line: u64,
 }
 
+/// Documents that are encoded together, and the bytes of files that were read up to their end.
+pub(crate) type Batch = (Vec<Document>, u64);
+
 /// Reads the documents of all files, and gives them in batches. `give` returns false to end.
 pub(crate) fn read(
     sources: &[Source],
     key: &str,
     bytes_read: &Arc<AtomicU64>,
-    give: &mut dyn FnMut(Vec<Document>) -> bool,
+    give: &mut dyn FnMut(Batch) -> bool,
 ) -> Result<(), Error> {
     let (mut batch, mut bytes) = (Vec::new(), 0);
+    let so_far = || bytes_read.load(Ordering::Relaxed);
     let mut put = |document: Document| {
         bytes += document.text.len();
         batch.push(document);
@@ -38,7 +42,7 @@ pub(crate) fn read(
             return true;
         }
         bytes = 0;
-        give(std::mem::take(&mut batch))
+        give((std::mem::take(&mut batch), so_far()))
     };
     for (number, source) in sources.iter().enumerate() {
         let file = open(&source.path, source.packing, bytes_read).map_err(|why| unreadable(&source.path, why))?;
@@ -51,7 +55,7 @@ pub(crate) fn read(
         }
     }
     if !batch.is_empty() {
-        give(batch);
+        give((batch, so_far()));
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 use super::documents::Document;
 use super::error::Error;
 use super::sources::{Source, unreadable};
+use serde::Serialize;
 use std::path::{Path, PathBuf};
 use support::files;
 use tokenizers::Tokenizer;
@@ -10,21 +11,21 @@ use tokenizers::Tokenizer;
 /// No tokenizer is larger: those of 256k tokens have some 30 MiB.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// A tokenizer, without what it adds to a document or cuts off it.
-pub(crate) struct Encoder {
+/// A tokenizer of the hub, without what it adds to a text or cuts off it.
+pub struct TextCodec {
     tokenizer: Tokenizer,
-    pub(crate) path: PathBuf,
+    path: PathBuf,
     /// The CRC-32 of its file.
-    pub(crate) crc32: u32,
-    /// All ids are below.
-    pub(crate) vocabulary: u64,
-    /// The token that ends each document.
-    pub(crate) end: Option<u32>,
+    crc32: u32,
+    vocabulary: u64,
 }
 
-impl Encoder {
+impl TextCodec {
     /// Reads a `tokenizer.json`, or that of a folder.
-    pub(crate) fn open(path: &Path, end: Option<&str>) -> Result<Encoder, Error> {
+    ///
+    /// # Errors
+    /// There is none, or it is not understood.
+    pub fn open(path: &Path) -> Result<TextCodec, Error> {
         let path = if path.is_dir() { path.join("tokenizer.json") } else { path.to_path_buf() };
         let bytes = files::read(&path, MOST_BYTES).map_err(|why| unreadable(&path, why))?;
         let invalid = |why: String| Error::Tokenizer { path: path.clone(), why };
@@ -33,16 +34,84 @@ impl Encoder {
         tokenizer.with_truncation(None).map_err(|why| invalid(why.to_string()))?;
         let last = tokenizer.get_vocab(true).into_values().max();
         let vocabulary = 1 + u64::from(last.ok_or_else(|| invalid("it has no tokens".into()))?);
-        let end = end.map(|token| end_of(&tokenizer, token).ok_or_else(|| (token.to_string(), vocabulary)));
-        let end =
-            end.transpose().map_err(|(token, vocabulary)| Error::End { token, path: path.clone(), vocabulary })?;
-        Ok(Encoder { tokenizer, path, crc32: crc32fast::hash(&bytes), vocabulary, end })
+        Ok(TextCodec { tokenizer, path, crc32: crc32fast::hash(&bytes), vocabulary })
+    }
+
+    /// All ids are below.
+    pub fn vocabulary(&self) -> u64 {
+        self.vocabulary
+    }
+
+    /// The ids of a text.
+    ///
+    /// # Errors
+    /// The tokenizer refuses it.
+    pub fn ids(&self, text: &str) -> Result<Vec<u32>, Error> {
+        let encoding = self.tokenizer.encode_fast(text, false).map_err(|why| self.refuses(&why.to_string()))?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
+    /// The text of ids, without special tokens.
+    ///
+    /// # Errors
+    /// The tokenizer refuses them.
+    pub fn text(&self, ids: &[u32]) -> Result<String, Error> {
+        self.tokenizer.decode(ids, true).map_err(|why| self.refuses(&why.to_string()))
+    }
+
+    /// The id of a token, which is named by its id or its text.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn id(&self, token: &str) -> Result<u32, Error> {
+        let id = match token.parse() {
+            Ok(id) => self.tokenizer.id_to_token(id).map(|_| id),
+            Err(_) => self.tokenizer.token_to_id(token),
+        };
+        let TextCodec { path, vocabulary, .. } = self;
+        id.ok_or_else(|| Error::End { token: token.into(), path: path.clone(), vocabulary: *vocabulary })
+    }
+
+    fn refuses(&self, why: &str) -> Error {
+        Error::Tokenizer { path: self.path.clone(), why: format!("it refuses the text: {why}") }
+    }
+}
+
+/// The tokenizer of a record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TokenizerRecord {
+    /// The file.
+    pub path: PathBuf,
+    /// Its CRC-32, in eight digits.
+    pub crc32: String,
+    /// All ids are below.
+    pub vocabulary: u64,
+}
+
+/// A tokenizer for whole documents.
+pub(crate) struct Encoder {
+    codec: TextCodec,
+    /// The token that ends each document.
+    pub(crate) end: Option<u32>,
+}
+
+impl Encoder {
+    /// Reads a tokenizer.
+    pub(crate) fn open(path: &Path, end: Option<&str>) -> Result<Encoder, Error> {
+        let codec = TextCodec::open(path)?;
+        let end = end.map(|token| codec.id(token)).transpose()?;
+        Ok(Encoder { codec, end })
+    }
+
+    pub(crate) fn record(&self) -> TokenizerRecord {
+        let TextCodec { path, crc32, vocabulary, .. } = &self.codec;
+        TokenizerRecord { path: path.clone(), crc32: format!("{crc32:08x}"), vocabulary: *vocabulary }
     }
 
     /// The ids of each document, without the token at its end. All cores work on them.
     pub(crate) fn encode(&self, documents: &[Document], sources: &[Source]) -> Result<Vec<Vec<u32>>, Error> {
         let texts = documents.iter().map(|document| document.text.as_str()).collect();
-        match self.tokenizer.encode_batch_fast::<&str>(texts, false) {
+        match self.codec.tokenizer.encode_batch_fast::<&str>(texts, false) {
             Ok(encodings) => Ok(encodings.into_iter().map(|encoding| encoding.get_ids().to_vec()).collect()),
             Err(_) => documents.iter().map(|document| self.encode_one(document, sources)).collect(),
         }
@@ -50,18 +119,10 @@ impl Encoder {
 
     /// The ids of a document, or an error with its place.
     fn encode_one(&self, document: &Document, sources: &[Source]) -> Result<Vec<u32>, Error> {
-        let encoding = self.tokenizer.encode_fast(document.text.as_str(), false);
+        let encoding = self.codec.tokenizer.encode_fast(document.text.as_str(), false);
         encoding.map(|encoding| encoding.get_ids().to_vec()).map_err(|why| {
             let path = sources[document.source].path.clone();
             Error::Line { path, line: document.line, why: format!("the tokenizer refuses the text: {why}") }
         })
-    }
-}
-
-/// The id of a token, which is named by its id or its text.
-fn end_of(tokenizer: &Tokenizer, token: &str) -> Option<u32> {
-    match token.parse() {
-        Ok(id) => tokenizer.id_to_token(id).map(|_| id),
-        Err(_) => tokenizer.token_to_id(token),
     }
 }

@@ -1,7 +1,7 @@
 //! Text to files of tokens: `PREFIX.bin` and `PREFIX.idx` in Megatron's form, and `PREFIX.json`, which says what they are of.
 //!
 //! [`tokenize()`] reads text files and JSON lines, compressed or not, on a thread of its own, and encodes batches of documents on
-//! all cores. The files get their names when all of them are complete.
+//! all cores. The files get their names when all of them are complete. [`TextCodec`] goes from text to ids and back.
 //!
 //! ```
 //! use meshwright_tokenize::text_of;
@@ -18,6 +18,7 @@ mod packed;
 mod request;
 mod sources;
 
+pub use encoder::{TextCodec, TokenizerRecord};
 pub use error::Error;
 pub use json_line::text_of;
-pub use request::{Done, SourceRecord, Tokenize, Tokenized, TokenizerRecord, tokenize};
+pub use request::{Done, SourceRecord, Tokenize, Tokenized, tokenize};

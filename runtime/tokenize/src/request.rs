@@ -1,21 +1,18 @@
 //! Tokenisation of files, from the request to the files that it writes.
 
-use super::documents::{Document, read};
-use super::encoder::Encoder;
+use super::documents::{Batch, read};
+use super::encoder::{Encoder, TokenizerRecord};
 use super::error::Error;
 use super::sources::{Source, find};
+use runtime::data::tokens::SCHEMA;
 use runtime::data::tokens::write::TokenWriter;
 use serde::Serialize;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 use support::files;
-
-/// The name and version of `PREFIX.json`.
-const SCHEMA: &str = "meshwright.tokens/1";
 
 /// Batches that are read ahead.
 const AHEAD: usize = 2;
@@ -71,17 +68,6 @@ pub struct Tokenized {
     pub sources: Vec<SourceRecord>,
     /// The files that were written.
     pub files: [PathBuf; 3],
-}
-
-/// The tokenizer of a record.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct TokenizerRecord {
-    /// The file.
-    pub path: PathBuf,
-    /// Its CRC-32, in eight digits.
-    pub crc32: String,
-    /// All ids are below.
-    pub vocabulary: u64,
 }
 
 /// A file of text of a record.
@@ -141,15 +127,14 @@ fn write_record(json: &mut impl Write, record: &Tokenized) -> io::Result<()> {
 impl Tokenized {
     /// A record of no documents.
     fn new(encoder: &Encoder, sources: &[Source], files: [PathBuf; 3]) -> Tokenized {
-        let Encoder { path, crc32, vocabulary, end, .. } = encoder;
         let source = |source: &Source| {
             let Source { path, bytes, .. } = source;
             SourceRecord { path: path.clone(), bytes: *bytes, documents: 0, tokens: 0 }
         };
         Tokenized {
             schema: SCHEMA,
-            tokenizer: TokenizerRecord { path: path.clone(), crc32: format!("{crc32:08x}"), vocabulary: *vocabulary },
-            eos: *end,
+            tokenizer: encoder.record(),
+            eos: encoder.end,
             documents: 0,
             empty: 0,
             tokens: 0,
@@ -170,13 +155,12 @@ fn encode_all(
     (ids, index): (&mut impl Write, &mut impl Write),
     progress: &mut dyn FnMut(Done) -> bool,
 ) -> Result<(), Error> {
-    let (bytes_read, (give, take)) = (Arc::new(AtomicU64::new(0)), sync_channel(AHEAD));
-    let mut writer = TokenWriter::new(ids, encoder.vocabulary);
+    let (give, take) = sync_channel(AHEAD);
+    let mut writer = TokenWriter::new(ids, record.tokenizer.vocabulary);
     thread::scope(|scope| {
-        let counter = bytes_read.clone();
-        let reader = scope.spawn(move || read(sources, key, &counter, &mut |batch| give.send(batch).is_ok()));
+        let reader = scope.spawn(move || read(sources, key, &Arc::default(), &mut |batch| give.send(batch).is_ok()));
         // The receiver is gone when this returns, and so the reader ends.
-        let written = write_batches(encoder, sources, record, &mut writer, (take, &bytes_read), progress);
+        let written = write_batches(encoder, sources, record, &mut writer, take, progress);
         let read = reader.join().unwrap_or(Err(Error::Stopped));
         written.and(read)
     })?;
@@ -188,11 +172,11 @@ fn write_batches<W: Write>(
     sources: &[Source],
     record: &mut Tokenized,
     writer: &mut TokenWriter<W>,
-    (take, bytes_read): (Receiver<Vec<Document>>, &AtomicU64),
+    take: Receiver<Batch>,
     progress: &mut dyn FnMut(Done) -> bool,
 ) -> Result<(), Error> {
     let all_bytes = sources.iter().map(|source| source.bytes).sum();
-    for batch in take {
+    for (batch, bytes) in take {
         for (document, mut ids) in batch.iter().zip(encoder.encode(&batch, sources)?) {
             if ids.is_empty() {
                 record.empty += 1;
@@ -207,7 +191,6 @@ fn write_batches<W: Write>(
             source.tokens += ids.len() as u64;
         }
         (record.documents, record.tokens) = writer.counts();
-        let bytes = bytes_read.load(Ordering::Relaxed);
         if !progress(Done { bytes, all_bytes, documents: record.documents, tokens: record.tokens }) {
             return Err(Error::Stopped);
         }
