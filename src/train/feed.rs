@@ -12,7 +12,7 @@ use ir::types::DType;
 use planner::is_ring;
 use runtime::data::blend::Blend;
 use runtime::data::sampler::Batch;
-use runtime::data::{VOCAB, zig_zag};
+use runtime::data::{DataError, VOCAB, zig_zag};
 use runtime::exec::{Input, Inputs, StepInput};
 
 /// Accessor of one field of a [`Batch`].
@@ -92,7 +92,7 @@ impl Feed {
         first: u64,
         microbatches: u32,
         end: u64,
-    ) -> Result<StepInput, Error> {
+    ) -> Result<StepInput, DataError> {
         let fill = |number: u32| {
             let (first, mut batch) = (first + u64::from(number) * self.sequences, Batch::default());
             samples.fill(first, self.sequences as usize, &mut batch)?;
@@ -100,7 +100,7 @@ impl Feed {
             batch.labels[counted as usize..].fill(-1);
             Ok(batch)
         };
-        let batches = (0..microbatches).map(fill).collect::<Result<Vec<_>, Error>>()?;
+        let batches = (0..microbatches).map(fill).collect::<Result<Vec<_>, DataError>>()?;
         Ok(self.of_batches(batches.into_iter()))
     }
 

@@ -28,7 +28,8 @@ use ir::text::File;
 use ir::verify;
 use runtime::checkpoint::{Origin, Position, Save, save};
 use runtime::comm::Limits;
-use runtime::exec::{self, Executor, Options, Platform, SharedGpu, StepOutput};
+use runtime::data::DataError;
+use runtime::exec::{self, Executor, Options, Platform, SharedGpu, StepInput, StepOutput};
 use runtime::loss_scale::LossScale;
 use runtime::memory::run_has_begun;
 use runtime::metrics::{EvalRecord, MetricsWriter, StepRecord, losses};
@@ -37,6 +38,7 @@ use std::fmt::Display;
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::thread;
 use std::time::{Duration, Instant};
 use transforms::evaluation::evaluation;
 
@@ -139,6 +141,7 @@ fn run_on<P: Platform>(
         fixed,
         origin,
         samples: consumed,
+        ahead: None,
         skipped,
         loss_scale,
         saved,
@@ -174,6 +177,8 @@ struct TrainingRun<'a, P: Platform> {
     origin: Option<Origin>,
     /// Number of samples consumed.
     samples: u64,
+    /// The first sample of the coming step and its input, which was read during the last one.
+    ahead: Option<(u64, Result<StepInput, DataError>)>,
     /// Steps so far whose update was skipped.
     skipped: u64,
     /// The loss scale of the next step, in f16.
@@ -243,13 +248,15 @@ impl<P: Platform> TrainingRun<'_, P> {
     fn step(&mut self, step: u64) -> Result<StepRecord, Error> {
         let clock = Instant::now();
         let lr = self.request.learning_rate().at(step - 1);
-        let mut input = self.feed.step(&self.data.train, self.samples, self.microbatches, u64::MAX)?;
+        let ahead = self.ahead.take().filter(|(first, _)| *first == self.samples);
+        let read = || self.feed.step(&self.data.train, self.samples, self.microbatches, u64::MAX);
+        let mut input = ahead.map_or_else(read, |(_, input)| input)?;
         self.samples += self.request.global_batch;
         (input.lr, input.step, input.update) = (lr as f32, step, step - self.skipped);
         input.loss_scale = self.loss_scale.map_or(1.0, LossScale::factor);
         let data_wait_s = clock.elapsed().as_secs_f64();
         self.measure.iter().for_each(|measure| measure.before(step, &mut self.executor));
-        let output = self.executor.step(input).map_err(executor_error)?;
+        let output = self.compute(step, input)?;
         let skipped = output.is_skipped();
         let StepOutput { loss, grad_norm, dropped, .. } = output;
         let step_time_s = clock.elapsed().as_secs_f64();
@@ -282,6 +289,20 @@ impl<P: Platform> TrainingRun<'_, P> {
             return Err(not_finite(&record, self.skipped));
         }
         Ok(record)
+    }
+
+    /// Runs a step on the devices, and reads the input of the next one meanwhile.
+    fn compute(&mut self, step: u64, input: StepInput) -> Result<StepOutput, Error> {
+        let TrainingRun { feed, data, executor, samples, microbatches, .. } = self;
+        let (first, is_last) = (*samples, step == self.request.steps);
+        let read = || feed.step(&data.train, first, *microbatches, u64::MAX);
+        let (output, next) = thread::scope(|scope| {
+            // Where the system has no more threads, the next step reads its input itself.
+            let reader = if is_last { None } else { thread::Builder::new().spawn_scoped(scope, read).ok() };
+            (executor.step(input), reader.and_then(|reader| reader.join().ok()))
+        });
+        self.ahead = next.map(|next| (first, next));
+        output.map_err(executor_error)
     }
 
     /// Saves a checkpoint, after the records of all its steps are on disk.
