@@ -65,6 +65,19 @@ pub struct EvalRecord {
     pub step: u64,
     /// Mean loss over the valid held-out labels, in nats per token.
     pub valid_loss: f64,
+    /// Perplexity by token: the exponential of the loss.
+    pub perplexity: f64,
+    /// Perplexity by byte of the held-out text, if its bytes are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub byte_perplexity: Option<f64>,
+}
+
+impl EvalRecord {
+    /// The record of a loss, on text that has so many bytes for each token.
+    pub fn new(step: u64, valid_loss: f64, bytes_per_token: Option<f64>) -> EvalRecord {
+        let byte_perplexity = bytes_per_token.map(|bytes| (valid_loss / bytes).exp());
+        EvalRecord { step, valid_loss, perplexity: valid_loss.exp(), byte_perplexity }
+    }
 }
 
 #[derive(Serialize)]
@@ -413,13 +426,13 @@ mod tests {
         let path = file("records");
         let mut writer = MetricsWriter::create(&path, &header()).unwrap();
         writer.step(&record(1)).unwrap();
-        writer.eval(&EvalRecord { step: 1, valid_loss: 3.0 }).unwrap();
+        writer.eval(&EvalRecord::new(1, 0.0, Some(0.5))).unwrap();
         let expected = [
             json!({"schema": "meshwright.metrics/1", "config_hash": "c0ffee", "version": "0.1.0", "params": 12}),
             json!({"step": 1, "loss": 2.5, "grad_norm": null, "lr": 0.001, "tokens_seen": 64, "tokens_per_s": null,
                    "tokens_per_s_per_device": 8.0, "step_time_s": 0.25, "data_wait_s": 0.0, "mfu": null,
                    "mem_peak_bytes": 1024, "skipped": true}),
-            json!({"step": 1, "valid_loss": 3.0}),
+            json!({"step": 1, "valid_loss": 0.0, "perplexity": 1.0, "byte_perplexity": 1.0}),
         ];
         assert_eq!(lines(&path), expected);
         fs::remove_file(path).unwrap();
@@ -430,14 +443,14 @@ mod tests {
         let path = file("resume");
         let mut writer = MetricsWriter::create(&path, &header()).unwrap();
         (1..=2).for_each(|step| writer.step(&record(step)).unwrap());
-        writer.eval(&EvalRecord { step: 2, valid_loss: 4.0 }).unwrap();
+        writer.eval(&EvalRecord::new(2, 4.0, None)).unwrap();
         writer.step(&record(3)).unwrap();
         assert_eq!(losses(&path, 1, 3).unwrap(), [2.5, 2.5]);
         writer.file.write_all(b"{\"step\":1").unwrap();
 
         let other = Header { params: 99, ..header() };
         let mut writer = MetricsWriter::resume(&path, &other, 2).unwrap();
-        writer.eval(&EvalRecord { step: 2, valid_loss: 3.0 }).unwrap();
+        writer.eval(&EvalRecord::new(2, 3.0, None)).unwrap();
         let got = lines(&path);
         assert_eq!(got.iter().map(|line| line["step"].as_u64()).collect::<Vec<_>>(), [None, Some(1), Some(2), Some(2)]);
         assert_eq!((&got[0]["params"], &got[3]["valid_loss"]), (&12.into(), &3.0.into()));

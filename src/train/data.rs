@@ -10,7 +10,7 @@ use runtime::data::bigram::bigram_entropy;
 use runtime::data::blend::Blend;
 use runtime::data::sampler::{Sampler, Stream};
 use runtime::data::text::TextData;
-use runtime::data::tokens::{Layout, TokenData};
+use runtime::data::tokens::{Layout, TokenData, TokenPart};
 use std::path::{Path, PathBuf};
 
 /// Data of a run.
@@ -212,6 +212,26 @@ impl Data {
     /// The name of a token, in the plural.
     pub(super) fn unit(&self) -> &'static str {
         if let Kind::Text(_) = self.kind { "bytes" } else { "tokens" }
+    }
+
+    /// Bytes of held-out text for each token, by the records of files of tokens. A record counts all documents of its file, so that it gives
+    /// the mean of these if only some are held out.
+    pub(super) fn bytes_per_token(&self) -> Option<f64> {
+        let held_out = if self.is_apart { 1 } else { usize::MAX };
+        let bytes: Option<f64> = match &self.kind {
+            Kind::Text(sets) => {
+                let segments = sets.iter().flat_map(|set| set.valid.segments());
+                Some(segments.map(|segment| segment.bytes.len() as f64).sum())
+            }
+            Kind::Tokens(sets) => {
+                let of = |part: &TokenPart| {
+                    let record = part.record()?;
+                    Some(part.tokens() as f64 * record.bytes as f64 / record.tokens.max(1) as f64)
+                };
+                sets.iter().take(held_out).map(|set| of(&set.valid)).sum()
+            }
+        };
+        bytes.map(|bytes| bytes / self.valid_tokens().max(1) as f64).filter(|&ratio| ratio > 0.0)
     }
 
     /// Identity of each set, wherever the files are.

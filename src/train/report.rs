@@ -131,6 +131,9 @@ pub struct RunHeader {
     pub valid_tokens: u64,
     /// The name of a token, in the plural: `bytes`, or `tokens` of tokenised data.
     pub unit: &'static str,
+    /// Bytes of held-out text for each token, ends of documents included; `None` if they are not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_per_token: Option<f64>,
     /// Baseline: cross-entropy of a held-out byte given the byte before it, in nats, by counts of the training part.
     pub bigram_entropy: Option<f64>,
 }
@@ -192,6 +195,10 @@ pub struct TrainReport {
     /// Validation loss in nats per token: mean over the valid labels of the held-out part. The end of a document is a
     /// token like any other. A label across the border of a chunk is ignored.
     pub valid_loss: f64,
+    /// Perplexity by token: the exponential of `valid_loss`.
+    pub perplexity: f64,
+    /// Perplexity by byte of the held-out text; `None` if files of tokens do not say how many bytes their text has.
+    pub byte_perplexity: Option<f64>,
     /// Share of the held-out part on which `valid_loss` was measured.
     pub valid_share: f64,
     /// Gain over the baseline: `bigram_entropy - valid_loss`.

@@ -39,6 +39,8 @@ fn text(report: &TrainReport) -> String {
     };
     text +=
         &format!("validation loss  {:.4} nats per token, over {part}, ends of documents included\n", report.valid_loss);
+    let by_byte = report.byte_perplexity.map_or_else(String::new, |byte| format!(", {byte:.4} per byte"));
+    text += &format!("perplexity       {:.4} per token{by_byte}\n", report.perplexity);
     if let (Some(bigram), Some(below)) = (report.run.bigram_entropy, report.below_bigram) {
         let side = if below >= 0.0 { "below" } else { "above" };
         text += &format!(

@@ -198,7 +198,7 @@ impl<P: Platform> TrainingRun<'_, P> {
         let read = if self.metrics.is_some() { losses(&path, before_last, done) } else { Ok(Vec::new()) };
         let mut last_losses = read.map_err(|why| Error::file("read", &path, &why))?;
         let mut last_dropped: Vec<f64> = Vec::new();
-        let (mut training, mut valid_loss, mut valid_share, mut dropped_steps) = (0.0, 0.0, 0.0, 0.0);
+        let (mut training, mut last_eval, mut valid_share, mut dropped_steps) = (0.0, None, 0.0, 0.0);
         let due = |step: u64, every: u64| step > 0 && every > 0 && (step == steps || step.is_multiple_of(every));
         // A checkpoint is saved before the validation of its step, so that a resumed run begins with that.
         for step in done..=steps {
@@ -217,10 +217,13 @@ impl<P: Platform> TrainingRun<'_, P> {
                 self.heed(step, progress)?;
             }
             if step == steps || due(step, self.request.eval_every) {
-                (valid_loss, valid_share) = self.evaluate(step, progress)?;
+                let (record, share) = self.evaluate(step, progress)?;
+                (last_eval, valid_share) = (Some(record), share);
             }
         }
         let tokens = (steps - done) * self.header.tokens_per_step();
+        let EvalRecord { valid_loss, perplexity, byte_perplexity, .. } =
+            last_eval.ok_or_else(|| Error::fault("train", "the run ended without a validation"))?;
         Ok(TrainReport {
             schema: SCHEMA,
             run: self.header.clone(),
@@ -231,6 +234,8 @@ impl<P: Platform> TrainingRun<'_, P> {
             }),
             skipped: self.skipped,
             valid_loss,
+            perplexity,
+            byte_perplexity,
             valid_share,
             below_bigram: self.header.bigram_entropy.map(|bigram| bigram - valid_loss),
             tokens,
@@ -352,9 +357,9 @@ impl<P: Platform> TrainingRun<'_, P> {
         unwritable("write", &metrics_path(&self.request.out), &self.request.out, why)
     }
 
-    /// Validates. Returns the mean loss over valid held-out labels, and the share of the held-out part that was read.
+    /// Validates. Returns the mean loss over valid held-out labels as recorded, and the share of the held-out part that was read.
     /// The request sets the number of batches, between steps and after the last one; they are spread over the part.
-    fn evaluate(&mut self, step: u64, progress: &mut dyn Progress) -> Result<(f64, f64), Error> {
+    fn evaluate(&mut self, step: u64, progress: &mut dyn Progress) -> Result<(EvalRecord, f64), Error> {
         let batch = u64::from(self.microbatches) * self.feed.sequences;
         let windows = self.data.valid.windows();
         let all = windows.div_ceil(batch);
@@ -376,12 +381,12 @@ impl<P: Platform> TrainingRun<'_, P> {
             tokens += valid;
             progress.batch_evaluated(number + 1);
         }
-        let record = EvalRecord { step, valid_loss: sum / tokens.max(1) as f64 };
+        let record = EvalRecord::new(step, sum / tokens.max(1) as f64, self.header.bytes_per_token);
         let written = self.metrics.as_mut().map_or(Ok(()), |metrics| metrics.eval(&record));
         written.map_err(|why| self.no_metrics(&why))?;
         progress.evaluated(&record);
         if record.valid_loss.is_finite() {
-            Ok((record.valid_loss, batches as f64 / all.max(1) as f64))
+            Ok((record, batches as f64 / all.max(1) as f64))
         } else {
             Err(no_valid_loss(step, record.valid_loss))
         }
@@ -480,6 +485,7 @@ fn header(
         train_tokens: data.train_tokens(),
         valid_tokens: data.valid_tokens(),
         unit: data.unit(),
+        bytes_per_token: data.bytes_per_token(),
         bigram_entropy: data.bigram_entropy(),
     }
 }
