@@ -19,6 +19,7 @@
 //! | [`collectives::collectives`] | what the ranks of a compiled file send in a step: [`collectives::CollectiveReport`] |
 //! | [`groups::groups`] | the statements of a compiled file that run as one kernel, and why not more: [`groups::GroupReport`] |
 //! | [`train`](fn@train) | a trained model; every device is a thread of the process: [`train::TrainReport`] |
+//! | [`generate::generate`] | a text that the model of a checkpoint continues: [`generate::Generated`] |
 //! | [`tokenize::tokenize()`] | text as files of tokens: [`tokenize::Tokenized`] |
 //! | [`reshard::reshard`] | the cheapest collectives between two shardings of a tensor: [`reshard::ReshardReport`] |
 //! | [`view::report`](view::report::report) | a pipeline schedule, checked, simulated, and drawn by [`view::draw`] |
@@ -41,6 +42,7 @@ pub mod cli;
 pub mod collectives;
 pub mod error;
 pub mod exporting;
+pub mod generate;
 pub mod groups;
 mod json;
 pub mod launch;

@@ -6,6 +6,7 @@
 //!
 //! - [`exec::Executor`] loads a program once for each rank and runs its steps, one thread for each device.
 //! - [`reference::Reference`] computes what a model means, without kernels and ranks.
+//! - [`forward::Forward`] gives the logits of a model on one processor, and [`sampling::Sampling`] the next token of them.
 //! - [`data`] reads text, [`checkpoint`] saves and loads, [`measure`] times kernels and collectives.
 //! - [`backend`] and [`comm`] are the interfaces of backends and communicators.
 //!
@@ -41,6 +42,7 @@ pub mod comm;
 mod cores;
 pub mod data;
 pub mod exec;
+pub mod forward;
 pub mod host;
 pub mod learning_rate;
 pub mod loss_scale;
@@ -48,4 +50,5 @@ pub mod measure;
 pub mod memory;
 pub mod metrics;
 pub mod reference;
+pub mod sampling;
 pub mod state;

@@ -14,6 +14,7 @@ mod estimate;
 mod explain;
 mod export;
 mod export_weights;
+mod generate;
 mod gpu_check;
 mod job;
 mod keys;
@@ -120,6 +121,7 @@ subcommands! {
     Compile(compile::Compile),
     Train(Box<train::Train>),
     Tokenize(tokenize::Tokenize),
+    Generate(generate::Generate),
     Launch(launch::Launch),
     Export(Box<export::Export>),
     ExportWeights(export_weights::ExportWeights),

@@ -86,7 +86,7 @@ fn alone(out: &Path) -> Result<(), Error> {
 }
 
 /// Converts a checkpoint error to an error with code and fix.
-pub(super) fn refused(error: checkpoint::Error) -> Error {
+pub(crate) fn refused(error: checkpoint::Error) -> Error {
     let message = error.to_string();
     let Some(code) = error.code() else { return Error::fault("checkpoint", message) };
     let help = match error {

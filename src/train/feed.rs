@@ -27,16 +27,16 @@ const FIELDS: [(&str, Field); 4] = [
 ];
 
 /// Inputs of a model that reads text.
-pub(super) struct Feed {
+pub(crate) struct Feed {
     inputs: Vec<(ModelValue, Field)>,
     /// Sequences per micro-batch, over all ranks.
-    pub(super) sequences: u64,
+    pub(crate) sequences: u64,
     /// Tokens per sequence.
-    pub(super) seq: u64,
+    pub(crate) seq: u64,
     /// The place whose token each place of a sequence gets, if the order of the text is not kept.
     order: Option<Vec<usize>>,
     /// The tokens that the model knows.
-    pub(super) vocabulary: u64,
+    pub(crate) vocabulary: u64,
 }
 
 impl Feed {
@@ -45,7 +45,7 @@ impl Feed {
     ///
     /// # Errors
     /// The model has inputs that text does not give, or its vocabulary is too small.
-    pub(super) fn of(
+    pub(crate) fn of(
         model: &Model,
         parallel: &ParallelConfig,
         precision: &Precision,
@@ -111,7 +111,7 @@ impl Feed {
     }
 
     /// Builds the input of a step of micro-batches.
-    pub(super) fn of_batches(&self, batches: impl Iterator<Item = Batch>) -> StepInput {
+    pub(crate) fn of_batches(&self, batches: impl Iterator<Item = Batch>) -> StepInput {
         let mut valid_tokens = 0;
         let inputs = |batch: Batch| {
             valid_tokens += batch.valid_labels() as u64;

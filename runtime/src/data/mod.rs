@@ -250,7 +250,7 @@ fn gib(bytes: u64) -> f64 {
 
 /// One step of SplitMix64 from state `z` (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014):
 /// a bijection on 64 bits that scatters neighbouring inputs.
-fn mix(z: u64) -> u64 {
+pub(crate) fn mix(z: u64) -> u64 {
     let z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
