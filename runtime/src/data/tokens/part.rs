@@ -28,8 +28,10 @@ pub struct TokenData {
 
 impl TokenPart {
     fn new(role: Role, file: &Arc<TokenFile>, is_in: impl Fn(usize) -> bool) -> TokenPart {
-        let mut part = TokenPart { role, file: file.clone(), documents: Vec::new(), ends: Vec::new() };
-        let mut end = 0;
+        // Lists that grow would take twice their size for a while. What is reserved and not written takes no memory.
+        let most = file.documents();
+        let (documents, ends) = (Vec::with_capacity(most), Vec::with_capacity(most));
+        let (mut part, mut end) = (TokenPart { role, file: file.clone(), documents, ends }, 0);
         for document in (0..file.documents()).filter(|&document| is_in(document)) {
             let (_, length) = file.place(document);
             if length > 0 {
