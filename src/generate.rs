@@ -63,7 +63,12 @@ pub struct Generated {
 /// # Errors
 /// The checkpoint is missing or damaged, its model is not known or not of text, or the tokenizer is another model's.
 pub fn generate(request: &GenerateRequest, added: &mut dyn FnMut(u64)) -> Result<Generated, Error> {
-    let checkpoint = Checkpoint::open(&request.checkpoint).map_err(refused)?;
+    let checkpoint = Checkpoint::open(&request.checkpoint).map_err(|why| match refused(why) {
+        missing if missing.code() == Some(Code::CheckpointMissing) => {
+            missing.help("give a checkpoint, or the folder of a run that has one: train --save-every writes them")
+        }
+        other => other,
+    })?;
     checkpoint.verify().map_err(refused)?;
     let alphabet = Alphabet::open(request)?;
     let mut ids = alphabet.ids(&request.prompt)?;
