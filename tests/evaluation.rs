@@ -173,5 +173,5 @@ fn processes_train_save_and_evaluate_as_one() {
         train(&request, &mut Quiet).unwrap_err().to_string()
     };
     assert!(refused("looped:3", "dp=2").contains("2 devices into 3 processes"));
-    assert!(refused("sockets", "dp=2").contains("--comm is threads, mpi"));
+    assert!(refused("sockets", "dp=2").contains("--comm is threads, tcp, mpi"));
 }

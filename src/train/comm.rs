@@ -8,6 +8,7 @@ use ir::catalogue::Code;
 use runtime::comm::looped::deal;
 use runtime::comm::wire::{Wire, World};
 use runtime::exec::Threads;
+use support::units::plural;
 
 /// The connection of the ranks of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,7 +110,8 @@ fn joined((world, wire): (World, Box<dyn Wire>), by: &str) -> (Threads, Place) {
     let near: usize = world.processes.iter().filter(|other| other.host == *host).map(|other| other.ranks.len()).sum();
     let mut hosts: Vec<&String> = world.processes.iter().map(|process| &process.host).collect();
     hosts.dedup();
-    let text = format!("threads of {} processes on {} hosts, joined by {by}", world.processes.len(), hosts.len());
+    let hosts_of = plural(hosts.len() as u64, "host");
+    let text = format!("threads of {} processes on {hosts_of}, joined by {by}", world.processes.len());
     let (kernel_threads, hosts) = (kernel_threads(near), hosts.len());
     let place = Place::threads(text, (hosts > 1).then_some(near as u64));
     (Threads::joined(world, wire, kernel_threads, None), place)
