@@ -1,7 +1,6 @@
 //! `meshwright estimate`: predicted step time of a model on a cluster, without the cluster.
 
-use super::job::{AFTER_STACK, JobFlags, missing};
-use super::parallel::{help, long_help};
+use super::job::{ConfigFlags, missing};
 use super::progress::SearchWatch;
 use super::request::asked;
 use super::sizes::ModelSizes;
@@ -14,7 +13,6 @@ use compiler::text_files::read_text;
 use estimator::{ConfigLine, EstimateReport, EstimateRequest, Estimator, SCHEMA, estimate_all};
 use exports::megatron_flags::{Present, read};
 use ir::catalogue::Code;
-use serde::Serialize;
 use serde_json::json;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -41,7 +39,7 @@ Examples:
       --vocab 128256 --gpus 8 --seq 8192 --global-batch 128 --parallel tp=2,zero=1")]
 pub(super) struct Estimate {
     #[command(flatten)]
-    flags: Flags,
+    flags: ConfigFlags,
     #[command(flatten)]
     sizes: ModelSizes,
     /// Take the configuration from flags of Megatron-LM, or from a script that has them
@@ -56,21 +54,6 @@ pub(super) struct Estimate {
     /// Read the options from a JSON file (`-`: standard input); flags override it
     #[arg(long, value_name = "FILE")]
     request: Option<PathBuf>,
-}
-
-/// The configuration of a request that names none.
-const DEFAULT: &str = "all devices in dp";
-
-#[derive(Args, Serialize)]
-struct Flags {
-    #[command(flatten)]
-    #[serde(flatten)]
-    job: JobFlags,
-    /// Number of devices; dp follows from it if left out [default: those of the configuration]
-    #[arg(long, value_name = "N", display_order = AFTER_STACK)]
-    gpus: Option<u64>,
-    #[arg(long, value_name = "CONFIG", help = help("Parallel configuration", DEFAULT), long_help = long_help("Parallel configuration", DEFAULT))]
-    parallel: Option<String>,
 }
 
 impl Estimate {

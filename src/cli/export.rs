@@ -1,7 +1,6 @@
 //! `meshwright export`: a configuration in the language of another training framework.
 
-use super::job::{AFTER_STACK, JobFlags};
-use super::parallel::{help, long_help};
+use super::job::ConfigFlags;
 use super::request::asked;
 use super::{Answer, TableFormat, json};
 use crate::error::Error;
@@ -13,7 +12,6 @@ use compiler::model_source::ModelSource;
 use estimator::{EstimateReport, EstimateRequest, Estimator};
 use exports::{Export as Written, Grade, Target, export};
 use ir::catalogue::Code;
-use serde::Serialize;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -35,7 +33,7 @@ Examples:
 )]
 pub(super) struct Export {
     #[command(flatten)]
-    flags: Flags,
+    flags: ConfigFlags,
     /// Framework
     #[arg(long, value_name = "FRAMEWORK", value_enum)]
     to: Framework,
@@ -51,18 +49,6 @@ pub(super) struct Export {
     /// Write the answer to this file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-}
-
-#[derive(Args, Serialize)]
-struct Flags {
-    #[command(flatten)]
-    #[serde(flatten)]
-    job: JobFlags,
-    /// Number of devices; dp follows from it if left out [default: those of the configuration]
-    #[arg(long, value_name = "N", display_order = AFTER_STACK)]
-    gpus: Option<u64>,
-    #[arg(long, value_name = "CONFIG", help = help("Parallel configuration", "all devices in dp"), long_help = long_help("Parallel configuration", "all devices in dp"))]
-    parallel: Option<String>,
 }
 
 /// A target as a value of a flag.

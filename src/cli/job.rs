@@ -1,5 +1,6 @@
 //! Flags of an estimated job: a model and a batch, the hardware, the software and the number formats.
 
+use super::parallel::{help, long_help};
 use super::sizes::ModelSizes;
 use crate::error::Error;
 use clap::Args;
@@ -69,6 +70,22 @@ pub(super) struct JobFlags {
     #[arg(long)]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     beyond_stack: bool,
+}
+
+/// The configuration of a request that names none.
+const ALL_IN_DP: &str = "all devices in dp";
+
+/// Flags of one configuration of a job.
+#[derive(Args, Serialize)]
+pub(super) struct ConfigFlags {
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(super) job: JobFlags,
+    /// Number of devices; dp follows from it if left out [default: those of the configuration]
+    #[arg(long, value_name = "N", display_order = AFTER_STACK)]
+    gpus: Option<u64>,
+    #[arg(long, value_name = "CONFIG", help = help("Parallel configuration", ALL_IN_DP), long_help = long_help("Parallel configuration", ALL_IN_DP))]
+    pub(super) parallel: Option<String>,
 }
 
 impl JobFlags {

@@ -53,7 +53,7 @@ pub(crate) fn write(job: &Job) -> (String, Vec<Note>) {
 fn axes(job: &Job) -> Vec<(&'static str, u64, u64)> {
     let ParallelConfig { dp, tp, pp, cp, ep, sp, zero, .. } = job.parallel;
     // Experts have ranks of data parallelism of their own.
-    let (ep, dp) = if job.experts > 0 && dp % ep == 0 { (ep, dp / ep) } else { (1, dp) };
+    let (ep, dp) = if job.experts > 0 && dp.is_multiple_of(ep) { (ep, dp / ep) } else { (1, dp) };
     let (fsdp, data) = match zero {
         3 => (job.shard().min(dp).max(1), dp / job.shard().min(dp).max(1)),
         _ => (1, dp),
@@ -64,7 +64,10 @@ fn axes(job: &Job) -> Vec<(&'static str, u64, u64)> {
         [(tensor, tp), (other, 1), ("context", cp), ("expert", ep), ("fsdp", fsdp), ("data", data), ("pipeline", pp)];
     let mut free = job.per_node.max(1);
     let place = |(axis, degree): (&'static str, u64)| {
-        let within = (1..=degree.min(free)).rev().find(|part| degree % part == 0 && free % part == 0).unwrap_or(1);
+        let within = (1..=degree.min(free))
+            .rev()
+            .find(|&part| degree.is_multiple_of(part) && free.is_multiple_of(part))
+            .unwrap_or(1);
         free /= within;
         (axis, within, degree / within)
     };

@@ -65,7 +65,7 @@ fn replicas(job: &Job, put: &mut impl FnMut(&str, String), notes: &mut Notes) {
     let (mut shard, mut replicate) = (1, parallel.dp);
     if parallel.zero > 0 {
         (shard, replicate) = (job.shard() / parallel.cp, job.groups());
-        if job.shard() % parallel.cp != 0 {
+        if !job.shard().is_multiple_of(parallel.cp) {
             notes.lost("shard", job.shard(), "torchtitan shards over all of cp: a multiple of cp is nearest");
             (shard, replicate) = (1, parallel.dp);
         }
