@@ -73,7 +73,7 @@ pub struct EvalRecord {
 }
 
 impl EvalRecord {
-    /// The record of a loss, on text that has so many bytes for each token.
+    /// The record of a loss, on text with `bytes_per_token`, if that is known.
     pub fn new(step: u64, valid_loss: f64, bytes_per_token: Option<f64>) -> EvalRecord {
         let byte_perplexity = bytes_per_token.map(|bytes| (valid_loss / bytes).exp());
         EvalRecord { step, valid_loss, perplexity: valid_loss.exp(), byte_perplexity }

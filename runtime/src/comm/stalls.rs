@@ -44,7 +44,7 @@ impl Stalls {
         now: Instant,
         waits: impl FnOnce() -> String,
     ) -> Option<Vec<u8>> {
-        // Who gets no processor sees nothing land, and may not say that nothing does.
+        // A process without a processor sees nothing land, and may not say that nothing does.
         let has_looked = now.saturating_duration_since(self.looked) < self.patience / 16;
         self.looked = now;
         let Some(landed) = landed.filter(|_| has_looked) else {

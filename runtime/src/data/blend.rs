@@ -76,7 +76,7 @@ impl<'a> Blend<'a> {
 struct Turns {
     /// The set of each sample.
     sets: Vec<u8>,
-    /// How many samples of the same set are before it.
+    /// The number of samples of the same set before it.
     before: Vec<u32>,
     /// Samples of each set in a period.
     counts: Vec<u64>,

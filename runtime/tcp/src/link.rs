@@ -180,7 +180,7 @@ impl Link {
 
     /// Tells the other process that nothing more goes.
     pub(crate) fn shut(&self) {
-        // Who is gone needs not be told.
+        // A process that is gone needs not be told.
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
@@ -390,7 +390,7 @@ impl Arriving {
 }
 
 impl Place {
-    /// The same place, if it has room for the bytes of a message.
+    /// This place, if it has room for the bytes of a message.
     fn holds(self, bytes: usize) -> Result<Place, String> {
         match self.bytes.len() {
             room if room < bytes => Err(format!("it sends {bytes} bytes where {room} are awaited")),

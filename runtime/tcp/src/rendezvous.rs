@@ -72,7 +72,7 @@ fn call_roll(member: &Member, host: &str, until: Instant) -> Result<Met, String>
         let (number, place) = (hello.number, stream.peer_addr().map_err(|why| lost(hello.number, &why))?.ip());
         let found = match &hello {
             Hello { run, .. } if *run != member.run => {
-                // Those of another run wait for a process 0 of their own.
+                // Processes of another run wait for a process 0 of their own.
                 let _ = put::<Result<Roll, String>>(&mut stream, &Err("process 0 is of another run".to_string()));
                 return Ok(None);
             }

@@ -88,7 +88,7 @@ pub(super) fn prepare() {
 #[repr(align(64))]
 struct Sums(MaybeUninit<[f32; COLUMNS * COLUMNS]>);
 
-/// A tile of so many rows, and columns of so many registers. Four registers have sums: two of rows by two of columns. A tile that
+/// A tile of `ROWS` rows, and columns of `VECTORS` registers. Four registers have sums: two of rows by two of columns. A tile that
 /// has one of rows or of columns computes that twice.
 ///
 /// # Safety
@@ -117,7 +117,7 @@ pub(super) unsafe fn compute<const ROWS: usize, const VECTORS: usize>(tile: &Til
 /// As for [`compute`].
 #[inline(always)]
 unsafe fn multiply(tile: &Tile, [lower, right]: [*const f32; 2], sums: *mut f32) {
-    // SAFETY: as the caller promises; the sums are so many.
+    // SAFETY: as the caller promises; four registers of sums are stored, for which there is room.
     unsafe {
         asm!(
             "tilezero tmm0",

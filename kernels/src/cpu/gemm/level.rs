@@ -46,7 +46,7 @@ impl Level {
         terms.div_ceil(self.terms).next_multiple_of(self.unit)
     }
 
-    /// True if the micro-kernel can read so many rows and words where they are.
+    /// True if the micro-kernel can read rows and words of these numbers where they are.
     pub(super) fn reads(&self, a: Matrix<*const f32>, [rows, words]: [usize; 2]) -> bool {
         self.unit == 1 || a.strides[1] == 1 && rows.is_multiple_of(self.unit) && words.is_multiple_of(self.unit)
     }

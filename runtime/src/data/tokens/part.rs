@@ -120,7 +120,7 @@ impl TokenData {
         Ok(Some(TokenData { train, valid }))
     }
 
-    /// Checks before any id is read that a model of so many tokens knows all of them, as far as records have the largest id.
+    /// Checks before any id is read that a model of `vocabulary` tokens knows all of them, as far as records have the largest id.
     ///
     /// # Errors
     /// [`DataError::Vocabulary`].
