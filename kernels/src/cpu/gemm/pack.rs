@@ -77,11 +77,7 @@ pub(super) unsafe fn gather_rows<V: Vector>(
             }
             return Matrix::rows(to.cast_const(), V::LANES).transposed();
         }
-        let stride = words.next_multiple_of(V::LANES);
-        for i in 0..rows {
-            copy::<V>(from.at([i, 0]).data, to.add(i * stride), words);
-        }
-        Matrix::rows(to, stride)
+        gather_units::<V>(from, [rows, words], to, V::LANES)
     }
 }
 
@@ -89,7 +85,7 @@ pub(super) unsafe fn gather_rows<V: Vector>(
 /// vectors.
 ///
 /// # Safety
-/// As for [`gather_rows`], for rows of so many words.
+/// As for [`gather_rows`], for rows of words that are filled up.
 #[inline(always)]
 pub(super) unsafe fn gather_units<V: Vector>(
     from: Matrix<*const f32>,
@@ -97,11 +93,11 @@ pub(super) unsafe fn gather_units<V: Vector>(
     to: *mut f32,
     unit: usize,
 ) -> Matrix<*const f32> {
-    let stride = words.next_multiple_of(unit);
+    let (stride, written) = (words.next_multiple_of(unit), words.next_multiple_of(V::LANES));
     // SAFETY: as the caller promises.
     unsafe {
         for i in 0..rows {
-            to.add(i * stride + words).write_bytes(0, stride - words);
+            to.add(i * stride + written).write_bytes(0, stride - written);
             if from.strides[1] == 1 {
                 copy::<V>(from.at([i, 0]).data, to.add(i * stride), words);
             }
