@@ -93,14 +93,14 @@ impl OrderedStages<'_> {
         let OrderedStages { parallel, replicas, loads, .. } = *self;
         let platform = replicas.platform;
         let facts = &platform.stack.facts;
-        let own = || rank.stages.iter().map(|it| &loads[it.stage]);
-        let elements = own().map(StageCost::elements).sum::<SplitByExperts>();
+        let own: Vec<&StageCost> = rank.stages.iter().map(|it| &loads[it.stage]).collect();
+        let elements = own.iter().map(|load| load.elements()).sum::<SplitByExperts>();
         let mut states = states(elements, replicas);
         let whole = Whole::of(elements, parallel, replicas);
-        let logits = own().map(|load| load.logits).sum::<f64>();
+        let logits = own.iter().map(|load| load.logits).sum::<f64>();
         let gathers = if whole.gathered > 0.0 { 2 } else { replicas.zero };
-        let buffers = buffers(&own().collect::<Vec<_>>(), loads.len(), logits, gathers, platform);
-        let buffers = buffers + COPIES * own().map(|load| load.copied).fold(0.0, f64::max);
+        let buffers = buffers(&own, loads.len(), logits, gathers, platform);
+        let buffers = buffers + COPIES * own.iter().map(|load| load.copied).fold(0.0, f64::max);
         let logits = logits * rank.in_flight;
         let activations = (rank.saved - logits).max(0.0);
         states.parameters += whole.gathered + whole.copies;
@@ -113,8 +113,8 @@ impl OrderedStages<'_> {
         let before_update = states.total() + activations + logits + buffers;
         let sums = replicas.sums_apart(elements);
         let update = updating(elements, replicas, platform.recipe) + sums;
-        let update = update + moving(&own().collect::<Vec<_>>(), &states, elements, platform);
-        let update = update.max(last_backward(&own().collect::<Vec<_>>(), sums, elements));
+        let update = update + moving(&own, &states, elements, platform);
+        let update = update.max(last_backward(&own, sums, elements));
         let needed = before_update.max(states.total() + update);
         let buffers = buffers + needed - before_update;
         // Tensors are held only while there is free memory; without it the CPU waits for the device.
