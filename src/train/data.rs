@@ -150,10 +150,13 @@ impl Data {
             Kind::Text(sets) => sets.iter().map(|set| (&set.valid).into()).collect(),
             Kind::Tokens(sets) => sets.iter().map(|set| (&set.valid).into()).collect(),
         };
-        if self.is_apart {
-            sets.truncate(1);
-        }
+        sets.truncate(self.held_out());
         sets
+    }
+
+    /// The most sets whose held-out data counts: the same data of all sets counts once.
+    fn held_out(&self) -> usize {
+        if self.is_apart { 1 } else { usize::MAX }
     }
 
     /// The number of training tokens.
@@ -190,12 +193,11 @@ impl Data {
 
     /// Files of text, or documents of both sides.
     pub(super) fn documents(&self) -> u64 {
-        let held_out = if self.is_apart { 1 } else { usize::MAX };
         match &self.kind {
             Kind::Text(sets) => sets.iter().map(|set| set.documents as u64).sum(),
             Kind::Tokens(sets) => {
                 let train: usize = sets.iter().map(|set| set.train.documents()).sum();
-                let valid: usize = sets.iter().take(held_out).map(|set| set.valid.documents()).sum();
+                let valid: usize = sets.iter().take(self.held_out()).map(|set| set.valid.documents()).sum();
                 (train + valid) as u64
             }
         }
@@ -217,7 +219,6 @@ impl Data {
     /// Bytes of held-out text for each token, by the records of files of tokens. A record counts all documents of its file, so that it gives
     /// the mean of these if only some are held out.
     pub(super) fn bytes_per_token(&self) -> Option<f64> {
-        let held_out = if self.is_apart { 1 } else { usize::MAX };
         let bytes: Option<f64> = match &self.kind {
             Kind::Text(sets) => {
                 let segments = sets.iter().flat_map(|set| set.valid.segments());
@@ -228,7 +229,7 @@ impl Data {
                     let record = part.record()?;
                     Some(part.tokens() as f64 * record.bytes as f64 / record.tokens.max(1) as f64)
                 };
-                sets.iter().take(held_out).map(|set| of(&set.valid)).sum()
+                sets.iter().take(self.held_out()).map(|set| of(&set.valid)).sum()
             }
         };
         bytes.map(|bytes| bytes / self.valid_tokens().max(1) as f64).filter(|&ratio| ratio > 0.0)
