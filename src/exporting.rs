@@ -18,7 +18,6 @@ pub fn job(estimator: &Estimator, report: &EstimateReport) -> Result<Job, Error>
     let parallel = report.with_stages();
     let source = ModelSource::open(&inputs.model)?;
     let model = open(&source, &parallel, inputs.seq, DType::F32)?.model;
-    let starts: Vec<u32> = report.stages.iter().skip(1).map(|stage| stage.start).collect();
     let size = |role| model.dim_of(role).map_or(0, |dim| dim.size);
     let memory = &report.predicted.memory_gib;
     Ok(Job {
@@ -27,7 +26,7 @@ pub fn job(estimator: &Estimator, report: &EstimateReport) -> Result<Job, Error>
         global_batch: inputs.global_batch,
         precision: inputs.precision.clone(),
         optimizer: inputs.optimizer.clone(),
-        stages: stages(&model, &starts),
+        stages: stages(&model, &parallel.stages),
         experts: size(DimRole::Experts),
         kv_heads: size(DimRole::KvHeads),
         per_node: cluster.host.as_ref().map_or(cluster.links[0].joins, |host| host.devices),

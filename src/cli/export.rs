@@ -6,8 +6,8 @@ use super::{Answer, TableFormat, json};
 use crate::error::Error;
 use crate::exporting::job;
 use autotune::explain::read_plan;
-use clap::builder::PossibleValue;
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use compiler::model_source::ModelSource;
 use estimator::{EstimateReport, EstimateRequest, Estimator};
 use exports::{Export as Written, Grade, Target, export};
@@ -35,8 +35,8 @@ pub(super) struct Export {
     #[command(flatten)]
     flags: ConfigFlags,
     /// Framework
-    #[arg(long, value_name = "FRAMEWORK", value_enum)]
-    to: Framework,
+    #[arg(long, value_name = "FRAMEWORK", value_parser = framework())]
+    to: Target,
     /// Refuse keys that the framework states nearly too
     #[arg(long)]
     strict: bool,
@@ -51,32 +51,18 @@ pub(super) struct Export {
     output: Option<PathBuf>,
 }
 
-/// A target as a value of a flag.
-#[derive(Clone, Copy)]
-struct Framework(Target);
-
-impl ValueEnum for Framework {
-    fn value_variants<'a>() -> &'a [Framework] {
-        static ALL: [Framework; 5] = [
-            Framework(Target::Megatron),
-            Framework(Target::Torchtitan),
-            Framework(Target::Nanotron),
-            Framework(Target::Deepspeed),
-            Framework(Target::Maxtext),
-        ];
-        &ALL
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(PossibleValue::new(self.0.name()))
-    }
+/// Reads the name of a framework.
+fn framework() -> impl TypedValueParser<Value = Target> {
+    let named = |name: String| Target::ALL.into_iter().find(|(known, _)| *known == name);
+    let target = move |name: String| named(name).map(|(_, target)| target).ok_or("there is no such framework");
+    PossibleValuesParser::new(Target::ALL.map(|(name, _)| name)).try_map(target)
 }
 
 impl Export {
     pub(super) fn run(self) -> Result<Answer, Error> {
         let estimator = Estimator::new();
         let report = self.report(&estimator)?;
-        let written = export(&job(&estimator, &report)?, self.to.0);
+        let written = export(&job(&estimator, &report)?, self.to);
         self.check(&written)?;
         let stderr = &mut std::io::stderr().lock();
         for note in &written.notes {
