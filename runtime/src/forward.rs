@@ -3,6 +3,7 @@
 
 use crate::backend::{Backend, KernelSite, LaunchSite, Memory, Span};
 use crate::backends::cpu::{Cpu, Kernel};
+use crate::data::gib;
 use crate::exec::{Input, Inputs};
 use crate::host;
 use ir::arena::ALIGNMENT;
@@ -66,7 +67,6 @@ impl Forward {
             end = end.max(room.0);
         }
         if end as u64 > limit {
-            let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
             return Err(format!(
                 "the model needs {:.1} GiB of memory, {:.1} GiB are free",
                 gib(end as u64),

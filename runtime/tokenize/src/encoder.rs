@@ -3,7 +3,7 @@
 use super::documents::Document;
 use super::error::Error;
 use super::sources::{Source, unreadable};
-use serde::Serialize;
+use runtime::data::tokens::TokenizerRecord;
 use std::path::{Path, PathBuf};
 use support::files;
 use tokenizers::Tokenizer;
@@ -75,17 +75,6 @@ impl TextCodec {
     fn refuses(&self, why: &str) -> Error {
         Error::Tokenizer { path: self.path.clone(), why: format!("it refuses the text: {why}") }
     }
-}
-
-/// The tokenizer of a record.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct TokenizerRecord {
-    /// The file.
-    pub path: PathBuf,
-    /// Its CRC-32, in eight digits.
-    pub crc32: String,
-    /// All ids are below.
-    pub vocabulary: u64,
 }
 
 /// A tokenizer for whole documents.

@@ -18,7 +18,7 @@ mod packed;
 mod request;
 mod sources;
 
-pub use encoder::{TextCodec, TokenizerRecord};
+pub use encoder::TextCodec;
 pub use error::Error;
 pub use json_line::text_of;
 pub use request::{Done, SourceRecord, Tokenize, Tokenized, tokenize};

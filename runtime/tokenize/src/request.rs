@@ -1,11 +1,11 @@
 //! Tokenisation of files, from the request to the files that it writes.
 
 use super::documents::{Batch, read};
-use super::encoder::{Encoder, TokenizerRecord};
+use super::encoder::Encoder;
 use super::error::Error;
 use super::sources::{Source, find};
-use runtime::data::tokens::SCHEMA;
 use runtime::data::tokens::write::TokenWriter;
+use runtime::data::tokens::{SCHEMA, TokenizerRecord};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

@@ -15,4 +15,4 @@ pub mod write;
 
 pub use file::{Layout, TokenFile};
 pub use part::{TokenData, TokenPart};
-pub use record::{RecordedTokenizer, SCHEMA, TokenRecord};
+pub use record::{SCHEMA, TokenRecord, TokenizerRecord};

@@ -1,7 +1,7 @@
 //! The record next to files of tokens, `PREFIX.json`: the tokenizer that wrote them, and counts.
 
 use super::super::DataError;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
 use support::files;
@@ -17,7 +17,7 @@ const MOST_BYTES: u64 = 1 << 30;
 pub struct TokenRecord {
     schema: String,
     /// The tokenizer.
-    pub tokenizer: RecordedTokenizer,
+    pub tokenizer: TokenizerRecord,
     /// Tokens, ends of documents included.
     pub tokens: u64,
     /// Bytes of their text in UTF-8.
@@ -27,16 +27,18 @@ pub struct TokenRecord {
 }
 
 /// The tokenizer of a record.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct RecordedTokenizer {
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenizerRecord {
     /// Its file.
     pub path: PathBuf,
-    /// The CRC-32 of the file.
+    /// The CRC-32 of the file, in eight digits.
     pub crc32: String,
+    /// All ids are below.
+    pub vocabulary: u64,
 }
 
 impl TokenRecord {
-    /// Reads the record of a file with so many ids. None where there is none, or where another program wrote the file.
+    /// Reads the record of a file of `count` ids. None where there is none, or where another program wrote the file.
     ///
     /// # Errors
     /// It cannot be read, or is the record of other files.
