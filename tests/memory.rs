@@ -1,9 +1,10 @@
-//! How well arenas are filled: on every mesh at most a twentieth more than the most that is there at once.
+//! How well arenas are filled: on every mesh at most a twentieth more than the most that is there at once; and how well they are predicted.
 
 use codegen::buffers::report;
 use ir::catalogue::Code;
 use meshwright::compiler::compile::{CompileRequest, compile_source};
 use meshwright::compiler::model_source::ModelSource;
+use meshwright::estimator::{EstimateRequest, Estimator};
 use std::path::Path;
 
 /// The most that an arena may be bigger than what is in it when it is fullest.
@@ -116,5 +117,61 @@ fn what_zero_shares_out_is_held_in_parts() {
     for (zero, parts) in [(1, 4.0 + 4.0 + 8.0 / 4.0), (2, 4.0 + 12.0 / 4.0), (3, 16.0 / 4.0)] {
         let (share, wanted) = (state(zero) / whole, parts / 16.0);
         assert!((share / wanted - 1.0).abs() < 0.01, "ZeRO {zero} holds {share} of what is held without");
+    }
+}
+
+/// The bytes that `estimate` predicts for the fullest rank, over those of the largest arena of the program with the same stages.
+fn predicted(estimator: &Estimator, model: &str, parallel: &str) -> f64 {
+    let (seq, global_batch, precision) = (2048, 16, "bf16".to_string());
+    let request = EstimateRequest {
+        model: model.into(),
+        stack: "meshwright".into(),
+        gpus: Some(8),
+        seq,
+        global_batch,
+        precision: precision.clone(),
+        parallel: parallel.into(),
+        ..EstimateRequest::default()
+    };
+    let estimate = estimator.estimate(&request).unwrap_or_else(|why| panic!("{model} {parallel}: {why}"));
+    let ranks = estimate.predicted.memory_gib.per_stage.iter();
+    let bytes = ranks.map(|rank| rank.allocated * f64::from(1 << 30)).fold(0.0, f64::max);
+    let starts: Vec<String> = estimate.stages.iter().skip(1).map(|stage| stage.start.to_string()).collect();
+    let stages = if starts.is_empty() { String::new() } else { format!(",stages={}", starts.join(",")) };
+    let order = CompileRequest {
+        parallel: format!("{parallel}{stages}"),
+        seq,
+        global_batch: Some(global_batch),
+        precision,
+        ..CompileRequest::default()
+    };
+    let source = ModelSource::open(model).expect("a preset");
+    let file = compile_source(&source, &order, None, &mut |_, _| {}).unwrap_or_else(|why| panic!("{model}: {why}"));
+    let classes = report(&file.model, file.program.as_ref().expect("a program"));
+    bytes / classes.iter().map(|class| class.arena).max().unwrap_or(0) as f64
+}
+
+/// Models of billions of parameters, whose arenas are within 2 % of the prediction.
+#[test]
+fn arenas_are_predicted() {
+    let dense = [
+        "dp=8,zero=2",
+        "dp=4,tp=2,zero=3",
+        "dp=4,tp=2,sp=true,zero=3,recompute=full",
+        "dp=8,zero=3,gather=step",
+        "dp=2,pp=4,schedule=zb-h1",
+        "dp=2,pp=4,schedule=zb-v",
+        "dp=4,cp=2,cp_kind=ring,zero=1",
+        "dp=4,tp=2,offload_optimizer=true",
+        "dp=4,pp=2,offload_optimizer=true",
+        "tp=4,pp=2,sp=true,offload=all,mbs=4",
+        "tp=2,pp=4,sp=true,offload=all:4,mbs=4",
+    ];
+    let experts = ["dp=8,ep=8,zero=1", "dp=4,pp=2,ep=4,offload=all,zero=1", "dp=4,pp=2,ep=4,offload=all:4,zero=1"];
+    let estimator = Estimator::new();
+    let dense = dense.map(|parallel| ("llama3-8b", parallel));
+    for (model, parallel) in dense.into_iter().chain(experts.map(|parallel| ("mixtral-8x7b", parallel))) {
+        let ratio = predicted(&estimator, model, parallel);
+        assert!((ratio - 1.0).abs() <= 0.02, "{model} {parallel}: predicted {ratio:.4} of the arena");
     }
 }

@@ -115,7 +115,8 @@ pub struct StackTraits {
     /// True if ZeRO-3 retains the gathered parameters of the model's ends through a step, as members of the root
     /// module.
     pub keeps_ends: bool,
-    /// True if gathered parameters, and gradients before they are scattered, are held for the running block alone.
+    /// True if gathered parameters, and gradients before they are scattered, are held for the running block alone, and the values that
+    /// a block has saved until its backward ends.
     pub block_by_block: bool,
     /// True if ZeRO-2 and 3 hold and scatter the gradients of a micro-batch in the type of the parameters.
     pub scatters_narrow: bool,
@@ -123,6 +124,8 @@ pub struct StackTraits {
     pub sums_groups_once: bool,
     /// True if the sums of gradients over ranks have memory of their own until the update.
     pub sums_apart: bool,
+    /// True if only the first stage that holds a tied parameter has its optimizer states, and sends the others the updated parameter.
+    pub shares_states: bool,
     /// True if processors of the host update the states that are offloaded: gradients go there, and parameters come back.
     pub updates_on_host: bool,
     /// True if all-gathers and reduce-scatters run level by level if that is faster than one ring.
@@ -217,6 +220,7 @@ impl Default for StackTraits {
             scatters_narrow: false,
             sums_groups_once: false,
             sums_apart: false,
+            shares_states: false,
             updates_on_host: false,
             hierarchical: true,
             cut: Cut::default(),

@@ -2,7 +2,7 @@
 //! fits.
 
 use super::blocks::Blocks;
-use super::memory::{fullest_device, moving_layers, states, within};
+use super::memory::{Gathers, fullest_device, moving_layers, states, within};
 use super::ordered_stages::OrderedStages;
 use super::pipeline::ScheduledPipeline;
 use super::quantities::{BlockPeak, TpReductions};
@@ -77,10 +77,10 @@ impl Relaxation<'_> {
     }
 }
 
-/// ZeRO stage by which a block's parameters are gathered at least. Parameters that a forward leaves gathered do not count.
-pub(super) fn gathers(replicas: &Replicas<'_>) -> u8 {
+/// How a block's parameters are gathered at least. Parameters that a forward leaves gathered do not count.
+pub(super) fn gathers(replicas: &Replicas<'_>) -> Gathers {
     let keeps = replicas.gathers_once || replicas.platform.stack.facts.keeps_gathered;
-    if keeps { replicas.zero.min(2) } else { replicas.zero }
+    Gathers { zero: if keeps { replicas.zero.min(2) } else { replicas.zero }, ends_apart: true }
 }
 
 /// Bytes of the communicators of a configuration.

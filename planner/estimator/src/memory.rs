@@ -8,7 +8,7 @@ use super::quantities::BlockPeak;
 use super::replicas::{Replicas, reduced_bytes};
 use super::report::StageMemory;
 use super::stages::StageCost;
-use cost::{Cluster, Format, Platform, Recipe, SplitByExperts};
+use cost::{Cluster, Format, Platform, Recipe, SplitByExperts, StackTraits};
 use ir::options::ParallelConfig;
 
 /// Bytes of a GiB.
@@ -41,6 +41,14 @@ impl ModelStates {
             optimizer: on_rank(recipe.master + recipe.states, 1),
             host: 0.0,
         }
+    }
+
+    /// Leaves out the optimizer states of elements that another rank has.
+    fn share(&mut self, elements: SplitByExperts, replicas: &Replicas<'_>) {
+        let recipe = replicas.platform.recipe;
+        let bytes = (recipe.master + recipe.states) * (elements / replicas.state_parts()).total();
+        let place = if replicas.offloads_states { &mut self.host } else { &mut self.optimizer };
+        *place -= bytes;
     }
 
     /// Sum of all states on the device.
@@ -94,13 +102,14 @@ impl OrderedStages<'_> {
         let platform = replicas.platform;
         let facts = &platform.stack.facts;
         let own: Vec<&StageCost> = rank.stages.iter().map(|it| &loads[it.stage]).collect();
-        let elements = own.iter().map(|load| load.elements()).sum::<SplitByExperts>();
+        let (elements, borrowed) = held_elements(&own, facts);
         let mut states = states(elements, replicas);
+        states.share(borrowed, replicas);
         let whole = Whole::of(elements, parallel, replicas);
         let logits = own.iter().map(|load| load.logits).sum::<f64>();
-        let gathers = if whole.gathered > 0.0 { 2 } else { replicas.zero };
+        let zero = if whole.gathered > 0.0 { 2 } else { replicas.zero };
+        let gathers = Gathers { zero, ends_apart: parallel.sp && parallel.tp > 1 };
         let buffers = buffers(&own, loads.len(), logits, gathers, platform);
-        let buffers = buffers + COPIES * own.iter().map(|load| load.copied).fold(0.0, f64::max);
         let logits = logits * rank.in_flight;
         let activations = (rank.saved - logits).max(0.0);
         states.parameters += whole.gathered + whole.copies;
@@ -112,8 +121,8 @@ impl OrderedStages<'_> {
         let before = facts.context + communicators(parallel, platform);
         let before_update = states.total() + activations + logits + buffers;
         let sums = replicas.sums_apart(elements);
-        let update = updating(elements, replicas, platform.recipe) + sums;
-        let update = update + moving(&own, &states, elements, platform);
+        let update = updating(elements, replicas, platform.recipe);
+        let update = update + summed_and_moved(&own, &states, elements, sums, platform);
         let update = update.max(last_backward(&own, sums, elements));
         let needed = before_update.max(states.total() + update);
         let buffers = buffers + needed - before_update;
@@ -138,15 +147,45 @@ impl OrderedStages<'_> {
     }
 }
 
+/// Elements of the parameters that a rank with these stages holds, and of those whose optimizer states another rank has. A rank with
+/// the first stage holds a parameter that a later stage of it shares once.
+fn held_elements(own: &[&StageCost], facts: &StackTraits) -> (SplitByExperts, SplitByExperts) {
+    let elements = own.iter().map(|load| load.elements()).sum::<SplitByExperts>();
+    let borrowed = own.iter().map(|load| load.borrowed).sum::<f64>();
+    if !facts.shares_states {
+        return (elements, SplitByExperts::uniform(0.0));
+    }
+    if own.iter().any(|load| load.runs.start == 0) {
+        return (SplitByExperts { dense: elements.dense - borrowed, ..elements }, SplitByExperts::uniform(0.0));
+    }
+    (elements, SplitByExperts { dense: borrowed, experts: 0.0 })
+}
+
 /// Blocks whose states are on the device at once if they are in host memory between updates: one is updated while the states of
 /// the next come and those of the one before leave.
 const MOVING: f64 = 3.0;
 
-/// Bytes of states on the device during the update, of those of all blocks in host memory.
-fn moving(own: &[&StageCost], states: &ModelStates, elements: SplitByExperts, platform: &Platform<'_>) -> f64 {
+/// Bytes of the sums of gradients during the update, and of the states of blocks in host memory that are on the device. Blocks are
+/// updated in the order of the forward, and the sums of a block are freed with its update: the most is there while the first, second or
+/// third block is updated, or before the last one is.
+fn summed_and_moved(
+    own: &[&StageCost],
+    states: &ModelStates,
+    elements: SplitByExperts,
+    sums: f64,
+    platform: &Platform<'_>,
+) -> f64 {
     let most = |of: fn(&StageCost) -> BlockPeak| own.iter().map(|load| of(load).elements).fold(0.0, f64::max);
     let (layer, end) = (most(|load| load.layer), most(|load| load.end));
-    moving_with((MOVING * layer).max(end + (MOVING - 1.0) * layer), states, elements, platform)
+    // The embedding is the first block, other ends are last ones.
+    let first = if own.iter().any(|load| load.runs.start == 0) { end } else { 0.0 };
+    let moved = |at_once: f64| moving_with(at_once, states, elements, platform);
+    let left = |updated: f64| sums * (1.0 - (updated.max(0.0) / elements.total()).min(1.0));
+    let begin = if first > 0.0 { moved(first + layer) } else { moved(2.0 * layer) } + sums;
+    let second = moved(first.max(layer) + 2.0 * layer) + left(first.max(layer));
+    let third = moved(MOVING * layer) + left(first + layer);
+    let last = moved(end + (MOVING - 1.0) * layer) + left(elements.total() - end - layer);
+    begin.max(second).max(third).max(last)
 }
 
 /// Lower bound on these bytes, on a rank with layers of `layer` elements: it has their `states`, and at most `others` further
@@ -178,8 +217,33 @@ fn last_backward(own: &[&StageCost], sums: f64, elements: SplitByExperts) -> f64
     sums * (1.0 - layer.elements / elements.total()) + layer.transient + copied
 }
 
-/// Layers whose offloaded activations are on the device at once: one runs while the copy of its neighbour is on its way.
-const COPIES: f64 = 2.0;
+/// Layers whose offloaded activations are on the device at once: one runs backward while the copies of the next one come, and those of the
+/// forward before it are still leaving.
+const COPIES: f64 = 3.0;
+
+/// Bytes by which the peak while layers run is below all saved activations and a layer's temporary values: the saved logits of the
+/// `own` stages are freed already. Where layers are offloaded, copies are on the device while the stage holds nothing else of the
+/// micro-batch.
+fn freed_for_layers(own: &[&StageCost], logits: f64) -> f64 {
+    let offload = own.iter().filter(|load| load.copied > 0.0);
+    offload.map(|load| load.saved.max(load.logits) - COPIES * load.copied).fold(logits, f64::min)
+}
+
+/// Bytes of copies on the device while the head runs: those of the last layer are leaving, if it is offloaded.
+fn copies_at_end(own: &[&StageCost]) -> f64 {
+    let offload = own.iter().filter(|load| load.copied > 0.0);
+    offload.map(|load| load.copied - (load.saved - load.logits).max(0.0)).fold(0.0, f64::max)
+}
+
+/// How gathered parameters, and gradients before they are scattered, are held.
+#[derive(Clone, Copy)]
+pub(super) struct Gathers {
+    /// Stage of ZeRO by which a block gathers and scatters.
+    pub(super) zero: u8,
+    /// `true` if an end has freed its gathered parameter before its gradient is computed: under sequence parallelism the gradient waits
+    /// for its gathered input, else it is computed while the parameter comes.
+    pub(super) ends_apart: bool,
+}
 
 /// Bytes of unsharded copies that a stack holds under ZeRO-3, in addition to the states.
 #[derive(Clone, Copy, Default)]
@@ -244,27 +308,29 @@ fn waiting(rank: &Rank, loads: &[StageCost], most: f64) -> f64 {
 /// Bytes in addition to states and saved activations: temporary values of the running block, the workspace of the product
 /// library, reduction buffers and messages. Each of two neighbours has a message in use and one in flight. Parameters and
 /// gradients that ZeRO-2 and ZeRO-3 hold unsharded are included. The saved activations include the `logits` of one micro-batch.
-fn buffers(own: &[&StageCost], stages: usize, logits: f64, zero: u8, platform: &Platform<'_>) -> f64 {
+fn buffers(own: &[&StageCost], stages: usize, logits: f64, gathers: Gathers, platform: &Platform<'_>) -> f64 {
     let most = |of: &dyn Fn(&StageCost) -> f64| own.iter().map(|load| of(load)).fold(0.0, f64::max);
     let messages = if stages > 1 { 4.0 * most(&|load| load.boundary) } else { 0.0 };
     let peak =
         |of: fn(&StageCost) -> BlockPeak| own.iter().map(|load| of(load)).fold(BlockPeak::default(), BlockPeak::max);
-    let (layer, end) = (peak(|load| load.layer), peak(|load| load.end));
+    let (layer, mut end) = (peak(|load| load.layer), peak(|load| load.end));
+    end.transient += copies_at_end(own);
     let facts = &platform.stack.facts;
     let ends = if facts.keeps_ends { own.iter().map(|load| load.ends).sum() } else { 0.0 };
     // No reduction is larger than all gradients.
     let sums =
         facts.buffers.min(platform.recipe.parameter * own.iter().map(|load| load.dense + load.experts).sum::<f64>());
-    facts.workspace + sums + messages + within(layer, end, ends, logits, zero, platform)
+    facts.workspace + sums + messages + within(layer, end, ends, freed_for_layers(own, logits), gathers, platform)
 }
 
 /// A layer's largest parameter as a part of all: of a gated layer's products three have about this size.
 const LARGEST: f64 = 1.0 / 3.0;
 
-/// Peak temporary bytes, gathered parameters and unsharded gradients included.
+/// Peak temporary bytes, gathered parameters and unsharded gradients included. While layers run, `freed` bytes of the saved activations
+/// are not there.
 ///
 /// Where a stack goes block by block, a layer's parameters are freed one after the other while its gradients come, so that one parameter is
-/// there twice; an end holds its parameter and its gradient.
+/// there twice; an end holds its parameter and its gradient, or the larger one.
 ///
 /// ZeRO-3 gathers the parameters of the running block and of the next layer, and may retain those of the `ends`. While a
 /// layer's gradients are computed, those of the layer after it are reduced. An end frees its temporary values before its
@@ -273,24 +339,25 @@ pub(super) fn within(
     layer: BlockPeak,
     end: BlockPeak,
     ends: f64,
-    logits: f64,
-    zero: u8,
+    freed: f64,
+    gathers: Gathers,
     platform: &Platform<'_>,
 ) -> f64 {
-    let recipe = platform.recipe;
+    let (recipe, zero) = (platform.recipe, gathers.zero);
     if platform.stack.facts.block_by_block {
         let gathered = |elements: f64| if zero > 2 { elements * recipe.parameter } else { 0.0 };
         let summed = |elements: f64| if zero > 1 { elements * reduced_bytes(zero, platform) } else { 0.0 };
         let (whole, sums) = (gathered(layer.elements), summed(layer.elements));
         let in_layer = layer.transient + whole.max(sums) + LARGEST * whole.min(sums);
-        let in_end = end.transient + gathered(end.elements) + summed(end.elements);
-        return (in_layer - logits).max(in_end);
+        let (whole, sums) = (gathered(end.elements), summed(end.elements));
+        let in_end = end.transient + if gathers.ends_apart { whole.max(sums) } else { whole + sums };
+        return (in_layer - freed).max(in_end);
     }
     let gathered = |elements: f64| if zero > 2 { (elements + layer.elements) * recipe.parameter } else { 0.0 };
     let summed = |elements: f64, bytes: f64| if zero > 1 { elements * bytes } else { 0.0 };
     let in_layer = layer.transient + gathered(ends + layer.elements) + summed(layer.elements, recipe.comm_gradient);
     let in_end = end.transient.max(summed(end.elements, recipe.parameter + recipe.comm_gradient));
-    (in_layer - logits).max(in_end + gathered(ends.max(end.elements)))
+    (in_layer - freed).max(in_end + gathered(ends.max(end.elements)))
 }
 
 #[cfg(test)]
@@ -300,6 +367,10 @@ mod tests {
     use super::*;
     use cost::Stack;
     use smallvec::smallvec;
+
+    fn by(zero: u8) -> Gathers {
+        Gathers { zero, ends_apart: false }
+    }
 
     fn runs(stage: usize, microbatches: f64) -> StageRuns {
         StageRuns { stage, runs: PerSection::uniform(microbatches) }
@@ -314,10 +385,10 @@ mod tests {
         let (cluster, stack) = (Cluster::find("h100").unwrap(), Stack::find("fsdp-compile").unwrap());
         let platform = Platform { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
         let gathered = 2.0 * (525e6 + 218e6);
-        assert_eq!(within(layer, head(4.2e9), 0.0, logits, 3, &platform), 4.2e9 + gathered);
-        assert_eq!(within(layer, head(0.1e9), 0.0, logits, 3, &platform), 6.0 * 525e6 + gathered);
-        assert_eq!(within(layer, head(4.2e9), 1050e6, logits, 3, &platform), 4.2e9 + gathered + 2.0 * 525e6);
-        assert_eq!(within(layer, head(4.2e9), 0.0, logits, 0, &platform), 4.2e9);
+        assert_eq!(within(layer, head(4.2e9), 0.0, logits, by(3), &platform), 4.2e9 + gathered);
+        assert_eq!(within(layer, head(0.1e9), 0.0, logits, by(3), &platform), 6.0 * 525e6 + gathered);
+        assert_eq!(within(layer, head(4.2e9), 1050e6, logits, by(3), &platform), 4.2e9 + gathered + 2.0 * 525e6);
+        assert_eq!(within(layer, head(4.2e9), 0.0, logits, by(0), &platform), 4.2e9);
     }
 
     /// 8 reductions and 3 micro-batches hold 24 tensors, up to the limit; one micro-batch holds 8.
@@ -343,6 +414,59 @@ mod tests {
         assert_eq!([tensors(1.0, 0, 32.0), tensors(1.0, 3, 32.0)], [40.0, 40.0]);
         assert_eq!([tensors(-1.0, 0, 32.0), tensors(-1.0, 1, 32.0)], [4.0, 0.0]);
         assert_eq!([tensors(1.0, 0, 4.0), tensors(1.0, 1, 4.0), tensors(-1.0, 0, 2.0)], [4.0, 2.0, 0.0]);
+    }
+
+    /// Llama 8B with states of 12 bytes an element in host memory and sums of 4: the embedding's states leave while the first layer is
+    /// updated and those of the second come, and the embedding's sum is freed. Without sums, as many states are there at the head. The
+    /// second half of a pipeline begins with three layers.
+    #[test]
+    fn sums_are_freed_while_states_come_and_go() {
+        let (cluster, stack) = (Cluster::find("h100").unwrap(), Stack::find("meshwright").unwrap());
+        let platform = Platform { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
+        let bytes = |runs: std::ops::Range<usize>, elements: f64, sums: f64| {
+            let peak = |elements| BlockPeak { transient: 0.0, elements };
+            let load = StageCost { runs, layer: peak(218e6), end: peak(525e6), ..StageCost::default() };
+            let states = ModelStates { parameters: 0.0, gradients: 0.0, optimizer: 0.0, host: 12.0 * elements };
+            let elements = SplitByExperts { dense: elements, experts: 0.0 };
+            (summed_and_moved(&[&load], &states, elements, sums, &platform) / 1e6).round()
+        };
+        let (end, layer) = (525.0, 218.0);
+        assert_eq!(bytes(0..34, 8026e6, 4.0 * 8026e6), 12.0 * (end + 2.0 * layer) + 4.0 * (8026.0 - end));
+        assert_eq!(bytes(0..34, 8026e6, 0.0), 12.0 * (end + 2.0 * layer));
+        assert_eq!(bytes(17..34, 4013e6, 4.0 * 4013e6), 12.0 * 3.0 * layer + 4.0 * (4013.0 - layer));
+    }
+
+    /// A head of 100 that the embedding's stage has too: on another rank it has no states, on the rank of both it is the embedding.
+    #[test]
+    fn a_tied_parameter_has_its_states_once() {
+        let stage = |start: usize, borrowed: f64| StageCost {
+            runs: start..start + 2,
+            dense: 300.0,
+            borrowed,
+            ..StageCost::default()
+        };
+        let (first, last) = (stage(0, 0.0), stage(8, 100.0));
+        let mut facts = Stack::find("meshwright").unwrap().facts;
+        let dense = |own: &[&StageCost], facts: &StackTraits| {
+            let (held, borrowed) = held_elements(own, facts);
+            [held.dense, borrowed.dense]
+        };
+        assert_eq!(dense(&[&first], &facts), [300.0, 0.0]);
+        assert_eq!(dense(&[&last], &facts), [300.0, 100.0]);
+        assert_eq!(dense(&[&first, &last], &facts), [500.0, 0.0]);
+        facts.shares_states = false;
+        assert_eq!(dense(&[&first, &last], &facts), [600.0, 0.0]);
+    }
+
+    /// A stage that offloads all layers has three copies on the device, one that keeps more than three layers has none when memory is
+    /// fullest.
+    #[test]
+    fn copies_are_there_while_nothing_else_of_the_micro_batch_is() {
+        let freed = |saved: f64| freed_for_layers(&[&StageCost { saved, copied: 1.0, ..StageCost::default() }], 0.5);
+        assert_eq!([0.0, 2.0, 3.25, 9.0].map(freed), [-3.0, -1.0, 0.25, 0.5]);
+        let head =
+            |saved: f64| copies_at_end(&[&StageCost { saved, logits: 0.5, copied: 1.0, ..StageCost::default() }]);
+        assert_eq!([0.0, 0.5, 1.0, 9.0].map(head), [1.0, 1.0, 0.5, 0.0]);
     }
 
     /// 8 ranks with the same dense parameters and different experts.
@@ -400,7 +524,7 @@ mod tests {
         let (cluster, stack) = (Cluster::find("v100-dgx2").unwrap(), Stack::find("megatron-deepspeed-2021").unwrap());
         let recipe = Recipe::bf16();
         let platform = Platform { cluster: &cluster, stack: &stack, recipe: &recipe };
-        let bytes = |dense: f64| buffers(&[&StageCost { dense, ..StageCost::default() }], 1, 0.0, 0, &platform);
+        let bytes = |dense: f64| buffers(&[&StageCost { dense, ..StageCost::default() }], 1, 0.0, by(0), &platform);
         assert_eq!([1e8, 1e9].map(bytes), [2e8, 1e9].map(|sums| stack.facts.workspace + sums));
     }
 
@@ -410,7 +534,7 @@ mod tests {
         let (cluster, mut stack) = (Cluster::find("h100").unwrap(), Stack::find("fsdp-compile").unwrap());
         let bytes = |stack: &Stack, logits: f64, zero: u8| {
             let platform = Platform { cluster: &cluster, stack, recipe: &Recipe::bf16() };
-            within(layer, none, 0.0, logits, zero, &platform)
+            within(layer, none, 0.0, logits, by(zero), &platform)
         };
         assert_eq!([bytes(&stack, 2e9, 0), bytes(&stack, 0.0, 2)], [1e9, 3e9 + 4e8]);
         // Parameters of 2e8 bytes go while as many bytes of gradients come.

@@ -152,7 +152,8 @@ impl Keep {
     }
 
     /// Peak bytes in addition to the saved activations: of values of the forward that are neither saved nor passed on, and of
-    /// values of the backward, recomputed ones included. A saved value is freed after its last use.
+    /// values of the backward, recomputed ones included. A saved value is freed after its last use, or with all others of its block after
+    /// the backward where a stack runs blocks as they stand; a recomputed one always is after its last use.
     pub(super) fn transient(&self, site: &Site<'_>) -> f64 {
         let block = site.block();
         let given = |kind: SectionKind| block[kind].ret.iter().copied();
@@ -161,7 +162,13 @@ impl Keep {
             kept.insert(value);
         });
         let forward = most(site, &site.stmts(SectionKind::F), &kept, &EntitySet::new());
-        let backward = most(site, &backward(site), &set(given(SectionKind::I)), &self.whole.values);
+        let mut dying = self.whole.values.clone();
+        if site.platform.stack.facts.block_by_block {
+            self.values.iter().for_each(|value| {
+                dying.remove(value);
+            });
+        }
+        let backward = most(site, &backward(site), &set(given(SectionKind::I)), &dying);
         forward.max(self.whole.bytes - self.bytes + backward)
     }
 }
