@@ -352,6 +352,11 @@ impl ParallelConfig {
         self.dp * self.tp * self.pp * self.cp
     }
 
+    /// The number of ranks that share the tokens of a sequence.
+    pub fn sequence_ranks(&self) -> u64 {
+        self.cp * if self.sp { self.tp } else { 1 }
+    }
+
     /// True if parameters are gathered once a step: ZeRO-3 with [`Gather::Step`].
     pub fn gathers_once(&self) -> bool {
         self.zero == 3 && self.gather == Gather::Step

@@ -157,6 +157,11 @@ impl ModelConfig {
         config
     }
 
+    /// True if it has experts, and no token is dropped: how tokens are grouped for routing then changes no result.
+    pub fn is_dropless(&self) -> bool {
+        matches!(self, ModelConfig::Llama(LlamaConfig { experts: Some(experts), .. }) if experts.capacity.is_none())
+    }
+
     /// The model for a batch: forward blocks, no mesh.
     ///
     /// # Errors

@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::batch::{ConfigOptions, microbatches};
 use crate::compile_error::CompileError;
 use crate::model_source::ModelSource;
+use crate::parallel::slices;
 use crate::pass_manager::PassManager;
 use crate::pipeline::{self, Observer, PipelineOptions};
 use crate::precision::precision;
@@ -192,18 +193,25 @@ fn deadline(seconds: f64) -> Result<Duration, RequestError> {
     Duration::try_from_secs_f64(seconds).ok().filter(|deadline| !deadline.is_zero()).ok_or_else(wrong)
 }
 
-/// The model for the configuration's micro-batches, at the level of its source.
+/// The model for the configuration's micro-batches, at the level of its source. If no token is dropped, each of the ranks that share a
+/// sequence routes its own tokens.
 ///
 /// # Errors
 /// The model cannot have this batch.
 pub fn open(source: &ModelSource, parallel: &ParallelConfig, seq: u64, dtype: DType) -> Result<File, Error> {
     match source {
         ModelSource::Text { file, .. } => Ok(file.as_ref().clone()),
-        ModelSource::Config { .. } => {
+        ModelSource::Config { config, .. } => {
             let batch = Batch { batch: parallel.dp.saturating_mul(parallel.mbs), seq, dtype };
-            Ok(source.model(&batch)?.into())
+            let groups = if config.is_dropless() { routing_groups(parallel) } else { 1 };
+            Ok(source.routed_in(groups, seq).model(&batch)?.into())
         }
     }
+}
+
+/// Ranks that share a sequence; 1 if sequences are run in slices, which divide the tokens otherwise.
+fn routing_groups(parallel: &ParallelConfig) -> u64 {
+    if slices(parallel) > 1 { 1 } else { parallel.sequence_ranks() }
 }
 
 /// Compiles an opened file; errors show the lines of its source.

@@ -127,6 +127,11 @@ pub struct Missing {
     pub instead: &'static str,
 }
 
+/// The slices into which a configuration's schedule divides sequences.
+pub(crate) fn slices(parallel: &ParallelConfig) -> u32 {
+    schedules::find(&parallel.schedule).map_or(1, |kind| kind.slices(parallel.slices))
+}
+
 /// Items of a configuration that this version cannot compile and run, without `tp_overlap` and `dp_overlap`: those state how the
 /// predicted software works; a program here overlaps communication with all independent work.
 pub fn missing(parallel: &ParallelConfig) -> Vec<Missing> {
@@ -142,8 +147,7 @@ pub fn missing(parallel: &ParallelConfig) -> Vec<Missing> {
         let instead = "name what to offload: offload=none, all or all:N";
         lacks("offload=auto", "offload chosen by device memory", instead);
     }
-    let slices = schedules::find(&parallel.schedule).map_or(1, |kind| kind.slices(parallel.slices));
-    if parallel.gathers_once() && slices > 1 {
+    if parallel.gathers_once() && slices(parallel) > 1 {
         let instead = "gather parameters at each use: gather=use, or take a schedule without slices";
         lacks(
             "gather=step",

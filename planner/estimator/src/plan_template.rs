@@ -186,8 +186,8 @@ pub(super) struct Unplanned {
 
 impl Unplanned {
     pub(super) fn of(together: &ParallelConfig, seq: u64, dtype: DType) -> Unplanned {
-        let cuts = together.cp * if together.sp { together.tp } else { 1 };
-        Unplanned { batch: together.dp.saturating_mul(together.mbs), seq, cuts, dtype }
+        let batch = together.dp.saturating_mul(together.mbs);
+        Unplanned { batch, seq, cuts: together.sequence_ranks(), dtype }
     }
 
     /// Model of one micro-batch of all ranks together.
