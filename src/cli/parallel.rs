@@ -30,6 +30,26 @@ pub(super) fn help(what: &str, default: &str) -> String {
 
 /// The same with a line for each key.
 pub(super) fn long_help(what: &str, default: &str) -> String {
-    let keys: Vec<String> = KEYS.iter().map(|key| format!("  {:<12}{}", key.name, key.about)).collect();
+    let width = KEYS.iter().map(|key| key.name.len()).max().unwrap_or(0) + 2;
+    let keys: Vec<String> = KEYS.iter().map(|key| entry(key.name, key.about, width)).collect();
     format!("{what}, such as dp=2,tp=4,zero=1 [default: {default}]. Keys:\n{}", keys.join("\n"))
+}
+
+/// Columns of what a help text says about a key: clap prints up to 100, after 10 of its own.
+const COLUMNS: usize = 90;
+
+/// Lines of a help text for a key: its name in `width` columns, and beside it what it is.
+fn entry(name: &str, about: &str, width: usize) -> String {
+    let mut lines = vec![String::new()];
+    for word in about.split(' ') {
+        let line = lines.last_mut().expect("a line");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if 2 + width + line.len() + 1 + word.len() <= COLUMNS {
+            *line = format!("{line} {word}");
+        } else {
+            lines.push(word.to_string());
+        }
+    }
+    format!("  {name:<width$}{}", lines.join(&format!("\n{}", " ".repeat(2 + width))))
 }
