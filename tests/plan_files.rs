@@ -54,7 +54,10 @@ fn plans_have_the_form_that_is_printed() {
     let plan: Value = serde_json::from_str(&folder.answer(&format!("{TINY} --format json"))).unwrap();
     assert_eq!(complaints(&schema, &plan), Vec::<String>::new());
     let estimate = TINY.replace("plan", "estimate").replace("--gpus 4", "--parallel dp=2,pp=2 --format json");
-    let estimate: Value = serde_json::from_str(&folder.answer(&estimate)).unwrap();
+    let estimate = folder.answer(&estimate);
+    std::fs::write(folder.0.join("estimate.json"), &estimate).unwrap();
+    assert!(folder.answer("diff estimate.json estimate.json").contains("dp=2"));
+    let estimate: Value = serde_json::from_str(&estimate).unwrap();
     assert_eq!(complaints(&schema, &estimate), Vec::<String>::new());
     let nothing = folder.run(&format!("{TOO_LARGE} --format json"));
     assert_eq!(nothing.status.code(), Some(4));

@@ -27,11 +27,12 @@ pub fn read_plan(path: &Path) -> Result<PlanReport, Error> {
     let has_wrong = |why: String| is_none(NotAPlan::Content(why));
     let value: Value = serde_json::from_str(&text).map_err(|why| has_wrong(why.to_string()))?;
     let schema = value.get("schema").and_then(Value::as_str).unwrap_or_default().to_string();
-    if schema.starts_with("meshwright.") && schema != SCHEMA {
+    let is_read = [SCHEMA, estimator::SCHEMA].contains(&schema.as_str());
+    if schema.starts_with("meshwright.") && !is_read {
         let version = value.get("tool_version").and_then(Value::as_str).unwrap_or("another version");
         return Err(Error::PlanVersion { place, schema, read: SCHEMA, version: version.to_string() });
     }
-    if schema != SCHEMA && schema != estimator::SCHEMA {
+    if !is_read {
         return Err(is_none(NotAPlan::NoSchema));
     }
     match value.get("status").and_then(Value::as_str) {
