@@ -18,6 +18,7 @@
 //! | [`predicting::predict`] | the simulated step of a compiled file: [`predicting::StepPrediction`] |
 //! | [`collectives::collectives`] | what the ranks of a compiled file send in a step: [`collectives::CollectiveReport`] |
 //! | [`groups::groups`] | the statements of a compiled file that run as one kernel, and why not more: [`groups::GroupReport`] |
+//! | [`placements::placements`] | the shards of a model's weights, by their names in `transformers`: [`placements::Placements`] |
 //! | [`train`](fn@train) | a trained model; every device is a thread of the process: [`train::TrainReport`] |
 //! | [`generate::generate`] | a text that the model of a checkpoint continues: [`generate::Generated`] |
 //! | [`tokenize::tokenize()`] | text as files of tokens: [`tokenize::Tokenized`] |
@@ -44,8 +45,10 @@ pub mod error;
 pub mod exporting;
 pub mod generate;
 pub mod groups;
+mod hub;
 mod json;
 pub mod launch;
+pub mod placements;
 pub mod predicting;
 pub mod reshard;
 pub mod train;

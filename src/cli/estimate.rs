@@ -14,7 +14,6 @@ use estimator::{ConfigLine, EstimateReport, EstimateRequest, Estimator, SCHEMA, 
 use exports::megatron_flags::{Present, read};
 use ir::catalogue::Code;
 use serde_json::json;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use support::table::table;
 use support::units::{count, percent, short};
@@ -59,8 +58,10 @@ pub(super) struct Estimate {
 impl Estimate {
     pub(super) fn run(mut self) -> Result<Answer, Error> {
         self.flags.job.in_numbers(&self.sizes)?;
+        let mut notes = Vec::new();
         if let Some(given) = self.from_megatron.take() {
             let present = present(&given)?;
+            notes = told(&present);
             self.flags.job.fill(&present);
             self.flags.parallel = Some(present.parallel);
         }
@@ -70,27 +71,27 @@ impl Estimate {
             Some(path) => many(&request, &read_text(path)?, self.format),
             None => {
                 let report = Estimator::new().estimate(&request)?;
-                if self.format == TableFormat::Json { json(&report) } else { Ok(report.to_string()) }.map(Answer::done)
+                let text = if self.format == TableFormat::Json { json(&report)? } else { report.to_string() };
+                Ok(Answer { notes, ..Answer::done(text) })
             }
         }
     }
 }
 
-/// The job of flags of Megatron-LM, or of the file that has them. Flags of a layout that are not understood are reported.
+/// The job of flags of Megatron-LM, or of the file that has them.
 fn present(given: &str) -> Result<Present, Error> {
     let path = Path::new(given);
     let text = if path.is_file() { read_text(path)? } else { given.to_string() };
     let unreadable = |why| {
         Error::input(Code::FlagsUnreadable, why).help("correct the flag, or give the configuration with --parallel")
     };
-    let present = read(&text).map_err(unreadable)?;
-    let stderr = &mut std::io::stderr().lock();
-    // A closed standard error cannot be reported anywhere.
-    let _ = writeln!(stderr, "configuration: {}", present.parallel);
-    for flag in &present.unread {
-        let _ = writeln!(stderr, "not read: {flag} changes no prediction");
-    }
-    Ok(present)
+    read(&text).map_err(unreadable)
+}
+
+/// The configuration that was read, and the flags of a layout that were not.
+fn told(present: &Present) -> Vec<String> {
+    let unread = present.unread.iter().map(|flag| format!("not read: {flag} changes no prediction"));
+    std::iter::once(format!("configuration: {}", present.parallel)).chain(unread).collect()
 }
 
 /// Limit on the lines of a file; each answer takes some kilobytes.
@@ -131,7 +132,7 @@ fn many(base: &EstimateRequest, lines: &str, format: TableFormat) -> Result<Answ
         more => format!("lines that are not a configuration: {shown} and {more} more"),
     };
     let complaint = Error::input(Code::RequestUnreadable, message).help("the answer gives the reason for each line");
-    Ok(Answer { text, status: status::of_error(&complaint), complaint: Some(complaint) })
+    Ok(Answer::ended(text, status::of_error(&complaint), Some(complaint)))
 }
 
 /// True if a line could not be read, rather than what it asks be refused.

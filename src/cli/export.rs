@@ -12,7 +12,6 @@ use compiler::model_source::ModelSource;
 use estimator::{EstimateReport, EstimateRequest, Estimator};
 use exports::{Export as Written, Grade, Target, export};
 use ir::catalogue::Code;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Write a plan, or a configuration of a job, as flags or a file of another training framework
@@ -64,13 +63,9 @@ impl Export {
         let report = self.report(&estimator)?;
         let written = export(&job(&estimator, &report)?, self.to);
         self.check(&written)?;
-        let stderr = &mut std::io::stderr().lock();
-        for note in &written.notes {
-            // A closed standard error cannot be reported anywhere.
-            let _ = writeln!(stderr, "{note}");
-        }
+        let notes = written.notes.iter().map(ToString::to_string).collect();
         let text = if self.format == TableFormat::Json { json(&written)? } else { written.text };
-        Answer::done(text).put(self.output.as_deref())
+        Answer { notes, ..Answer::done(text) }.put(self.output.as_deref())
     }
 
     /// The prediction of the configuration: that of a plan file, unless the flags describe a job.

@@ -2,15 +2,11 @@
 
 use super::TableFormat;
 use crate::error::Error;
+use crate::hub::config_keys;
 use clap::{Args, ValueEnum};
-use compiler::model_source::ModelSource;
-use compiler::text_files::read_settings;
-use ir::catalogue::Code;
-use ir::models::preset;
-use serde_json::{Map, Value};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use support::units::{bytes, bytes_of, plural};
-use weights::{Description, Export, Exported, OutFormat, described, export};
+use weights::{Export, Exported, OutFormat, export};
 
 /// Write the parameters of a checkpoint as a folder that transformers loads
 ///
@@ -60,7 +56,7 @@ impl ExportWeights {
             Dtype::F16 => OutFormat::F16,
             Dtype::F32 => OutFormat::F32,
         });
-        let model = self.model.as_deref().map(keys).transpose()?;
+        let model = self.model.as_deref().map(config_keys).transpose()?;
         let (checkpoint, out, max_shard) = (&self.checkpoint, &self.out, self.max_shard);
         let exported = export(&Export { checkpoint, out, format, max_shard, model })?;
         match self.format {
@@ -68,25 +64,6 @@ impl ExportWeights {
             TableFormat::Table => Ok(text(&exported)),
         }
     }
-}
-
-/// The keys of a model's `config.json`.
-fn keys(name: &str) -> Result<Map<String, Value>, Error> {
-    let source = ModelSource::open(name)?;
-    let none = || {
-        Error::input(Code::NotExportable, format!("{name} has no class in transformers"))
-            .help("name a preset, or a config.json")
-    };
-    let ModelSource::Config { config, from, .. } = &source else { return Err(none()) };
-    match read_settings(Path::new(from)) {
-        Ok(text) => Ok(Description::read(&text)?.raw),
-        Err(_) => described(config, context(name)).ok_or_else(none),
-    }
-}
-
-/// The longest sequence of a preset, which stands for the positions that it does not state.
-fn context(name: &str) -> u64 {
-    preset(name).map_or(1, |preset| preset.context)
 }
 
 fn text(exported: &Exported) -> String {

@@ -4,6 +4,7 @@ mod rows;
 
 use super::Answer;
 use crate::error::Error;
+use crate::launch::program;
 use crate::train::{check_training, no_gpu};
 use clap::{Args, ValueEnum};
 use ir::catalogue::Code;
@@ -12,7 +13,7 @@ use rows::{Columns, head, summary};
 use runtime::backends::cuda::check::{CheckRow, Checks, Choice, Report, RowName, Rows};
 use runtime::backends::cuda::device::Device;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Instant;
 
 /// Run all kernels on a GPU, and train small models on it, and compare the results with the CPU's
@@ -98,7 +99,7 @@ impl GpuCheck {
             Format::Json => super::json(&report)?,
             Format::Lines => String::new(),
         };
-        Ok(Answer { text, status: if report.is_right() { 0 } else { 3 }, complaint: None })
+        Ok(Answer::ended(text, if report.is_right() { 0 } else { 3 }, None))
     }
 
     /// The rows that run.
@@ -138,7 +139,7 @@ impl GpuCheck {
             message: format!("the GPU no longer answers this process, and no other one could go on: {why}"),
             help: format!("go on with --from {from}"),
         };
-        let mut rest = Command::new(std::env::current_exe().map_err(|why| lost(why.to_string()))?);
+        let mut rest = program().map_err(|why| lost(why.to_string()))?;
         rest.args(["gpu-check", "--format", "lines"]);
         rest.args(["--device", &self.device.to_string(), "--from", &from.to_string()]);
         rest.args(self.only.iter().flat_map(|only| ["--only", only]));

@@ -48,6 +48,7 @@ use crate::json;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand, ValueEnum};
 use compiler::text_files::write_text;
+use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
 use std::panic;
 use std::path::Path;
@@ -153,6 +154,8 @@ const NOTHING_FITS: u8 = 4;
 
 /// Output of a subcommand, and the exit status of the process.
 struct Answer {
+    /// Lines that are printed to standard error before the text.
+    notes: Vec<String>,
     text: String,
     status: u8,
     /// Error that is printed to standard error after the text.
@@ -161,7 +164,11 @@ struct Answer {
 
 impl Answer {
     fn done(text: String) -> Answer {
-        Answer { text, status: 0, complaint: None }
+        Answer::ended(text, 0, None)
+    }
+
+    fn ended(text: String, status: u8, complaint: Option<Error>) -> Answer {
+        Answer { notes: Vec::new(), text, status, complaint }
     }
 
     /// Writes the text to the output file, if one is given, and returns the rest.
@@ -180,28 +187,34 @@ impl From<String> for Answer {
 
 /// Runs the command line of this process and gives the status that it ends with.
 pub fn main() -> ExitCode {
+    ExitCode::from(run(std::env::args_os()))
+}
+
+/// Runs a command line, whose first word is the name of the program, and returns the exit status. Help and version end the
+/// process.
+pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
     signals::hear_file_limit();
     crate::launch::end_with_launcher();
-    match guarded(answer) {
-        Ok(status) => ExitCode::from(status),
-        Err(error) => {
-            // A closed standard error cannot be reported anywhere.
-            let _ = write!(std::io::stderr().lock(), "{error}");
-            ExitCode::from(status::of_error(&error))
-        }
-    }
+    guarded(|| print(words)).unwrap_or_else(|error| {
+        // A closed standard error cannot be reported anywhere.
+        let _ = write!(std::io::stderr().lock(), "{error}");
+        status::of_error(&error)
+    })
 }
 
 /// Parses the command line, runs the subcommand and prints its answer.
-fn answer() -> Result<u8, Error> {
+fn print(words: impl IntoIterator<Item = OsString>) -> Result<u8, Error> {
     log::install()?;
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_from(words) {
         Ok(cli) => cli,
         Err(told) if told.use_stderr() && told.kind() != MISSING => return Err(Error::Usage(usage(&told))),
         // Help and version are answers. Clap prints them in color where the terminal has it.
         Err(told) => told.exit(),
     };
     let answer = cli.command.run()?;
+    for note in &answer.notes {
+        let _ = writeln!(std::io::stderr().lock(), "{note}");
+    }
     match std::io::stdout().lock().write_all(answer.text.as_bytes()) {
         // A reader that closes the pipe early is no error.
         Err(why) if why.kind() != ErrorKind::BrokenPipe => {
@@ -213,6 +226,41 @@ fn answer() -> Result<u8, Error> {
         let _ = write!(std::io::stderr().lock(), "{complaint}");
     }
     Ok(answer.status)
+}
+
+/// The answer to a command line, for programs that have no process for it.
+#[derive(Debug)]
+pub struct Reply {
+    /// The text for standard output.
+    pub text: String,
+    /// Lines for standard error.
+    pub notes: Vec<String>,
+    /// The exit status.
+    pub status: u8,
+    /// The error, if the status is not 0.
+    pub error: Option<Error>,
+}
+
+/// Answers a command line, without the name of the program, and prints nothing. Training prints its progress all the same.
+///
+/// ```
+/// let reply = meshwright::cli::reply(["models".into(), "--format".into(), "json".into()]);
+/// assert!(reply.error.is_none() && reply.text.starts_with('['));
+/// assert_eq!(meshwright::cli::reply(["plans".into()]).status, 2);
+/// ```
+pub fn reply(args: impl IntoIterator<Item = OsString>) -> Reply {
+    let words = std::iter::once("meshwright".into()).chain(args);
+    let answered = guarded(|| {
+        let cli = Cli::try_parse_from(words).map_err(|told| Error::Usage(usage(&told)))?;
+        cli.command.run()
+    });
+    match answered {
+        Ok(Answer { notes, text, status, complaint }) => Reply { text, notes, status, error: complaint },
+        Err(error) => {
+            let (text, notes) = (String::new(), Vec::new());
+            Reply { text, notes, status: status::of_error(&error), error: Some(error) }
+        }
+    }
 }
 
 /// The kind of clap's error for an empty command line, which prints the help.

@@ -139,7 +139,7 @@ impl Plan {
                     PlanFormat::Html => explain::page_of_conflict(&estimator, &answer)?,
                 };
                 let status = if answer.is_known() { NOTHING_FITS } else { status::of_error(&complaint) };
-                Answer { text, status, complaint: Some(complaint) }
+                Answer::ended(text, status, Some(complaint))
             }
         };
         answer.put(self.output.as_deref())

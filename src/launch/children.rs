@@ -1,12 +1,13 @@
 //! The processes that a launch has started.
 
+use super::program;
 use crate::error::Error;
 use crate::train::Signal;
 use ir::catalogue::Code;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -39,13 +40,12 @@ impl Children {
             Error::input(Code::BadOption, format!("{processes} processes cannot be started: {why}"))
                 .help("start fewer, or raise the limits (ulimit -u, ulimit -n)")
         };
-        let program = env::current_exe().map_err(refused)?;
         let port = tcp::free_port().map_err(refused)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
         let run = format!("{}-{now}", std::process::id());
         let mut children = Children { all: Vec::new(), printers: Vec::new(), said: Arc::default() };
         for number in 0..processes {
-            let mut command = Command::new(&program);
+            let mut command = program().map_err(refused)?;
             command.args(with_comm(args)).stdin(Stdio::null()).stderr(Stdio::piped());
             let [number_text, count] = [number, processes].map(|number| number.to_string());
             for (name, value) in [("RANK", &number_text), ("LOCAL_RANK", &number_text), ("WORLD_SIZE", &count)] {

@@ -2,6 +2,7 @@
 //! `torchrun`. When one fails, all end, and may be started again; when the one that started them ends, so do they.
 
 mod children;
+mod program;
 mod restart;
 
 use crate::error::Error;
@@ -15,6 +16,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 pub use children::end_with_launcher;
+pub(crate) use program::program;
+pub use program::started_as;
 
 /// The time between two looks at the processes.
 const PAUSE: Duration = Duration::from_millis(20);
