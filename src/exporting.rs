@@ -1,12 +1,83 @@
-//! Jobs of plans and estimates, as exports need them.
+//! Exports of plans and estimates: their jobs, and the orders of their pipelines.
 
 use crate::error::Error;
 use compiler::compile::open;
 use compiler::model_source::ModelSource;
-use estimator::{EstimateReport, Estimator};
-use exports::{Job, stages};
+use compiler::parallel;
+use estimator::{EstimateReport, EstimateRequest, Estimator};
+use exports::{Export, Job, Order, Target, stages};
 use ir::dim_role::DimRole;
+use ir::schedule::Schedule;
 use ir::types::DType;
+use scheduler::simulate::Timeline;
+use view::interop::write_csv;
+use view::report::{ScheduleReport, ScheduleRequest, report_telling};
+
+/// Writes the configuration of a prediction for a framework.
+///
+/// # Errors
+/// The model, the cluster or the stack is not there any more.
+pub fn export(estimator: &Estimator, report: &EstimateReport, target: Target) -> Result<Export, Error> {
+    let mut job = job(estimator, report)?;
+    if target == Target::TorchPipelining {
+        job.order = Some(order(estimator, report)?);
+    }
+    Ok(exports::export(&job, target))
+}
+
+/// The pipeline of a prediction with the costs of its stages, in ms and GiB, and its order.
+///
+/// # Errors
+/// As [`export`].
+pub fn schedule(
+    estimator: &Estimator,
+    report: &EstimateReport,
+) -> Result<(ScheduleRequest, ScheduleReport, Timeline), Error> {
+    let request = pipeline(estimator, report)?;
+    let (report, timeline) = report_telling(&request, &|_| ())?;
+    Ok((request, report, timeline))
+}
+
+fn pipeline(estimator: &Estimator, report: &EstimateReport) -> Result<ScheduleRequest, Error> {
+    let parallel = parallel::print(&report.with_stages());
+    let asked = EstimateRequest { parallel, gpus: None, ..report.inputs.clone() };
+    Ok(estimator.schedule(&asked, u32::MAX)?)
+}
+
+/// The order as PyTorch takes it. A schedule that PyTorch cannot run is replaced by 1F1B on the same stages.
+fn order(estimator: &Estimator, report: &EstimateReport) -> Result<Order, Error> {
+    let request = pipeline(estimator, report)?;
+    let (_, timeline) = report_telling(&request, &|_| ())?;
+    if let Ok(order) = torch_order(&timeline) {
+        return Ok(order);
+    }
+    let is_sliced = request.slices.is_some_and(|slices| slices > 1);
+    let kind = if report.stages.len() as u32 > request.stages { "interleaved-1f1b" } else { "1f1b" };
+    let why = if is_sliced { "PyTorch passes whole sequences" } else { "PyTorch has a stage on one rank" };
+    let kind_of = ScheduleRequest { kind: kind.into(), slices: None, group: None, ..request };
+    let (_, timeline) = report_telling(&kind_of, &|_| ())?;
+    let order = torch_order(&timeline).map_err(|why| Error::fault("export", why))?;
+    Ok(Order { instead: Some(format!("{why}: schedule={kind} is nearest, and in the file")), ..order })
+}
+
+/// # Errors
+/// The order has slices of sequences, or a stage on two ranks.
+fn torch_order(timeline: &Timeline) -> Result<Order, String> {
+    let rows = timeline.rows.iter().map(|row| row.iter().map(|slot| slot.action).collect());
+    let schedule = Schedule { name: String::new(), rows: rows.collect() };
+    let csv = write_csv(&schedule).map_err(|why| why.to_string())?;
+    let mut owners: Vec<Option<usize>> = Vec::new();
+    for (rank, row) in schedule.rows.iter().enumerate() {
+        for stage in row.iter().flat_map(|action| action.items()).filter_map(|item| item.stage) {
+            let stage = stage as usize;
+            owners.resize(owners.len().max(stage + 1), None);
+            if owners[stage].replace(rank).is_some_and(|other| other != rank) {
+                return Err(format!("stage {stage} is on two ranks"));
+            }
+        }
+    }
+    Ok(Order { csv, ranks: owners.into_iter().flatten().collect(), instead: None })
+}
 
 /// The job of a prediction.
 ///
@@ -39,5 +110,6 @@ pub fn job(estimator: &Estimator, report: &EstimateReport) -> Result<Job, Error>
             memory.capacity
         ),
         parallel,
+        order: None,
     })
 }

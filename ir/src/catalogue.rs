@@ -473,10 +473,10 @@ catalogue! {
         "Each training framework has schedules, kinds of ZeRO and recomputed modules of its own. A key that it cannot state would be lost, and the job would be another than the one that was predicted.";
         "meshwright export llama3-8b --to megatron --gpus 8 --seq 4096 --global-batch 64 --parallel pp=4,vp=2,schedule=zb-v";
         "Pin a value that the framework has, as the message names it, and plan again; or leave the key out with --allow.";
-    751 FlagsUnreadable "flags of Megatron-LM cannot be read":
-        "A flag has a value that Megatron-LM refuses, or one that no configuration can state, such as layers of multi-token prediction in a layout of stages.";
+    751 FlagsUnreadable "configuration of another framework cannot be read":
+        "A flag of Megatron-LM, or a key in the file of torchtitan or nanotron, has a value that the framework refuses, or one that no configuration can state, such as layers of multi-token prediction in a layout of stages.";
         "meshwright estimate llama3-8b --gpus 8 --from-megatron run.sh";
-        "Correct the flag, or leave it out and give the configuration with --parallel.";
+        "Correct the value, or leave it out and give the configuration with --parallel.";
     801 FileUnreadable "file cannot be read or written":
         "The operating system refuses the path, or a text file contains other data.";
         "meshwright train --config run.toml";

@@ -1,6 +1,7 @@
 //! `meshwright estimate`: predicted step time of a model on a cluster, without the cluster.
 
 use super::job::{ConfigFlags, missing};
+use super::present::{PresentFlags, told};
 use super::progress::SearchWatch;
 use super::request::asked;
 use super::sizes::ModelSizes;
@@ -11,10 +12,9 @@ use clap::Args;
 use compiler::error::Error as RequestError;
 use compiler::text_files::read_text;
 use estimator::{ConfigLine, EstimateReport, EstimateRequest, Estimator, SCHEMA, estimate_all};
-use exports::megatron_flags::{Present, read};
 use ir::catalogue::Code;
 use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use support::table::table;
 use support::units::{count, percent, short};
 
@@ -32,6 +32,8 @@ Examples:
   meshwright estimate llama3-8b --gpus 64 --from-megatron \"--tensor-model-parallel-size 4 \\
       --sequence-parallel --use-distributed-optimizer --micro-batch-size 1 --seq-length 8192 \\
       --global-batch-size 128 --bf16\"
+  meshwright estimate llama3-8b --gpus 64 --from-torchtitan config_registry.py:llama3_8b
+  meshwright estimate --from-nanotron config.yaml
   meshwright estimate llama3-8b --cluster a100-80gb --gpus 64 --seq 4096 --global-batch 256 \\
       --configs configs.jsonl
   meshwright estimate --layers 32 --hidden 4096 --heads 32 --kv-heads 8 --ffn 14336 \\
@@ -41,9 +43,8 @@ pub(super) struct Estimate {
     flags: ConfigFlags,
     #[command(flatten)]
     sizes: ModelSizes,
-    /// Take the configuration from flags of Megatron-LM, or from a script that has them
-    #[arg(long, value_name = "FLAGS|FILE", conflicts_with_all = ["parallel", "configs"], allow_hyphen_values = true)]
-    from_megatron: Option<String>,
+    #[command(flatten)]
+    present: PresentFlags,
     /// Predict each line of this file instead (`-`: standard input): a configuration, or {"parallel": .., "model": .., "gpus": ..}
     #[arg(long, value_name = "FILE", conflicts_with = "parallel")]
     configs: Option<PathBuf>,
@@ -59,8 +60,7 @@ impl Estimate {
     pub(super) fn run(mut self) -> Result<Answer, Error> {
         self.flags.job.in_numbers(&self.sizes)?;
         let mut notes = Vec::new();
-        if let Some(given) = self.from_megatron.take() {
-            let present = present(&given)?;
+        if let Some(present) = self.present.read(self.flags.gpus)? {
             notes = told(&present);
             self.flags.job.fill(&present);
             self.flags.parallel = Some(present.parallel);
@@ -76,22 +76,6 @@ impl Estimate {
             }
         }
     }
-}
-
-/// The job of flags of Megatron-LM, or of the file that has them.
-fn present(given: &str) -> Result<Present, Error> {
-    let path = Path::new(given);
-    let text = if path.is_file() { read_text(path)? } else { given.to_string() };
-    let unreadable = |why| {
-        Error::input(Code::FlagsUnreadable, why).help("correct the flag, or give the configuration with --parallel")
-    };
-    read(&text).map_err(unreadable)
-}
-
-/// The configuration that was read, and the flags of a layout that were not.
-fn told(present: &Present) -> Vec<String> {
-    let unread = present.unread.iter().map(|flag| format!("not read: {flag} changes no prediction"));
-    std::iter::once(format!("configuration: {}", present.parallel)).chain(unread).collect()
 }
 
 /// Limit on the lines of a file; each answer takes some kilobytes.

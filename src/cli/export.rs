@@ -4,13 +4,13 @@ use super::job::ConfigFlags;
 use super::request::asked;
 use super::{Answer, TableFormat, json};
 use crate::error::Error;
-use crate::exporting::job;
+use crate::exporting::export;
 use autotune::explain::read_plan;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use compiler::model_source::ModelSource;
 use estimator::{EstimateReport, EstimateRequest, Estimator};
-use exports::{Export as Written, Grade, Target, export};
+use exports::{Export as Written, Grade, Target};
 use ir::catalogue::Code;
 use std::path::{Path, PathBuf};
 
@@ -28,7 +28,8 @@ Examples:
   meshwright export llama3-8b --to torchtitan --gpus 64 --seq 8192 --global-batch 128 \\
       --parallel tp=4,sp=true,zero=3
   meshwright export llama3-8b --to deepspeed --gpus 8 --seq 8192 --global-batch 64 \\
-      --parallel zero=3,recompute=full --allow recompute"
+      --parallel zero=3,recompute=full --allow recompute
+  meshwright export plan.json --to torch-pipelining -o pipeline.py"
 )]
 pub(super) struct Export {
     #[command(flatten)]
@@ -61,7 +62,7 @@ impl Export {
     pub(super) fn run(self) -> Result<Answer, Error> {
         let estimator = Estimator::new();
         let report = self.report(&estimator)?;
-        let written = export(&job(&estimator, &report)?, self.to);
+        let written = export(&estimator, &report, self.to)?;
         self.check(&written)?;
         let notes = written.notes.iter().map(ToString::to_string).collect();
         let text = if self.format == TableFormat::Json { json(&written)? } else { written.text };

@@ -4,7 +4,7 @@ use super::parallel::{help, long_help};
 use super::sizes::ModelSizes;
 use crate::error::Error;
 use clap::Args;
-use exports::megatron_flags::Present;
+use exports::Present;
 use serde::Serialize;
 use support::units::{count_of, length_of};
 
@@ -83,18 +83,20 @@ pub(super) struct ConfigFlags {
     pub(super) job: JobFlags,
     /// Number of devices; dp follows from it if left out [default: those of the configuration]
     #[arg(long, value_name = "N", display_order = AFTER_STACK)]
-    gpus: Option<u64>,
+    pub(super) gpus: Option<u64>,
     #[arg(long, value_name = "CONFIG", help = help("Parallel configuration", ALL_IN_DP), long_help = long_help("Parallel configuration", ALL_IN_DP))]
     pub(super) parallel: Option<String>,
 }
 
 impl JobFlags {
-    /// Takes what flags of Megatron-LM say of a job, where no flag of this program does.
+    /// Takes what another framework's file says of a job, where no flag of this program does.
     pub(super) fn fill(&mut self, present: &Present) {
         self.seq = self.seq.or(present.seq);
         self.global_batch = self.global_batch.or(present.global_batch);
         self.precision.get_or_insert_with(|| present.precision.clone());
         self.optimizer.get_or_insert_with(|| present.optimizer.clone());
+        self.model = self.model.take().or(present.model.clone());
+        self.stack = self.stack.take().or(present.stack.map(str::to_string));
     }
 
     /// Takes a model in numbers, if its sizes are given, as the text of its configuration.

@@ -28,6 +28,7 @@ mod parallel;
 mod passes;
 mod plan;
 mod prediction;
+mod present;
 mod progress;
 mod request;
 mod reshard;

@@ -33,6 +33,19 @@ pub struct Job {
     pub dp_overlaps: bool,
     /// The prediction, as a sentence.
     pub predicted: String,
+    /// The order of the pipeline, for a target that takes it.
+    pub order: Option<Order>,
+}
+
+/// The order of a pipeline's actions.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Order {
+    /// A CSV file of `torch.distributed.pipelining`.
+    pub csv: String,
+    /// The rank of each stage.
+    pub ranks: Vec<usize>,
+    /// Why it is another order than that of the configuration, if it is.
+    pub instead: Option<String>,
 }
 
 /// Blocks of a stage.

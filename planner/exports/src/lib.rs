@@ -1,5 +1,6 @@
 //! Parallel configurations in the languages of other training frameworks: [`export`] writes a [`Job`] as the flags or the file that
-//! the framework's own parser accepts, and [`megatron_flags::read`] reads the flags of Megatron-LM.
+//! the framework's own parser accepts. [`megatron_flags::read`], [`torchtitan_file::read`] and [`nanotron_file::read`] read the
+//! configuration that a job has now.
 //!
 //! Each framework is a file: a table of the keys of a configuration. A key that the framework cannot state exactly is a [`Note`]:
 //! *near* says what differs, *lost* that it is left out, with the nearest value that can be stated.
@@ -12,13 +13,19 @@ mod maxtext;
 mod megatron;
 pub mod megatron_flags;
 mod nanotron;
+pub mod nanotron_file;
 mod notes;
+mod present;
+mod python_config;
 #[cfg(test)]
 mod tests;
+mod torch_pipelining;
 mod torchtitan;
+pub mod torchtitan_file;
 
-pub use job::{Job, Stage, stages};
+pub use job::{Job, Order, Stage, stages};
 pub use notes::{Export, Grade, Note};
+pub use present::Present;
 
 use serde::Serialize;
 
@@ -36,16 +43,20 @@ pub enum Target {
     Deepspeed,
     /// MaxText: a YAML file on top of `base.yml`.
     Maxtext,
+    /// `torch.distributed.pipelining`: a Python file with the stages and their order.
+    #[serde(rename = "torch-pipelining")]
+    TorchPipelining,
 }
 
 impl Target {
     /// All, by name.
-    pub const ALL: [(&str, Target); 5] = [
+    pub const ALL: [(&str, Target); 6] = [
         ("megatron", Target::Megatron),
         ("torchtitan", Target::Torchtitan),
         ("nanotron", Target::Nanotron),
         ("deepspeed", Target::Deepspeed),
         ("maxtext", Target::Maxtext),
+        ("torch-pipelining", Target::TorchPipelining),
     ];
 
     /// Its name.
@@ -61,6 +72,7 @@ impl Target {
             Target::Nanotron => "nanotron 0.4",
             Target::Deepspeed => "DeepSpeed 0.19",
             Target::Maxtext => "MaxText 0.2.5",
+            Target::TorchPipelining => "torch.distributed.pipelining, PyTorch 2.9 to 2.15",
         }
     }
 
@@ -78,6 +90,7 @@ pub fn export(job: &Job, target: Target) -> Export {
         Target::Nanotron => nanotron::write(job),
         Target::Deepspeed => deepspeed::write(job),
         Target::Maxtext => maxtext::write(job),
+        Target::TorchPipelining => torch_pipelining::write(job),
     };
     let heading = target.comment().map(|mark| {
         let lines = job.heading(target).into_iter().chain(notes.iter().map(Note::to_string));

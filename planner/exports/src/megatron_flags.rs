@@ -1,25 +1,8 @@
 //! Reading flags of Megatron-LM: the configuration that a job has now.
 
 use crate::megatron::MODULES;
+use crate::present::{Keys, Present};
 use std::collections::BTreeMap;
-
-/// Layout and batch that the flags of a job state.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Present {
-    /// The configuration, as keys and values: `tp=4,pp=2,zero=1`. The flags do not say how many devices there are, so dp is left
-    /// out.
-    pub parallel: String,
-    /// Tokens of a sequence, if they say.
-    pub seq: Option<u64>,
-    /// Sequences of a step, if they say.
-    pub global_batch: Option<u64>,
-    /// The precision recipe.
-    pub precision: String,
-    /// The optimizer.
-    pub optimizer: String,
-    /// Flags that name a part of the layout which no key states, with the reason.
-    pub unread: Vec<String>,
-}
 
 /// Flags that change no layout although their names have a word of one.
 const OTHERS: [&str; 6] = [
@@ -41,7 +24,7 @@ const WORDS: [&str; 8] =
 /// A flag lacks its value, or has one that Megatron-LM refuses.
 pub fn read(text: &str) -> Result<Present, String> {
     let flags = flags(text)?;
-    let mut reader = Reader { flags: &flags, keys: Vec::new(), seen: Vec::new() };
+    let mut reader = Reader { flags: &flags, keys: Keys::default(), seen: Vec::new() };
     reader.degrees()?;
     reader.pipeline()?;
     reader.replicas()?;
@@ -49,12 +32,15 @@ pub fn read(text: &str) -> Result<Present, String> {
     let seq = reader.number("seq-length")?;
     let global_batch = reader.number("global-batch-size")?;
     let mbs = reader.number("micro-batch-size")?;
-    reader.keys.extend(mbs.map(|mbs| format!("mbs={mbs}")));
+    if let Some(mbs) = mbs {
+        reader.put("mbs", mbs);
+    }
     let (precision, optimizer) = (reader.precision()?, reader.optimizer()?);
     let concerns = |flag: &&String| WORDS.iter().any(|word| flag.contains(word)) && !OTHERS.contains(&flag.as_str());
     let unread = flags.keys().filter(|flag| !reader.seen.contains(flag)).filter(concerns);
     let unread = unread.map(|flag| format!("--{flag}")).collect();
-    Ok(Present { parallel: reader.keys.join(","), seq, global_batch, precision, optimizer, unread })
+    let parallel = reader.keys.text();
+    Ok(Present { parallel, seq, global_batch, precision, optimizer, unread, ..Present::default() })
 }
 
 /// Values by the names of their flags; a flag that is given twice has its last ones, as in Python's argparse.
@@ -111,7 +97,7 @@ fn words(text: &str) -> Result<Vec<String>, String> {
 
 struct Reader<'a> {
     flags: &'a BTreeMap<String, Vec<String>>,
-    keys: Vec<String>,
+    keys: Keys,
     seen: Vec<&'a String>,
 }
 
@@ -140,7 +126,7 @@ impl<'a> Reader<'a> {
     }
 
     fn put(&mut self, key: &str, value: impl std::fmt::Display) {
-        self.keys.push(format!("{key}={value}"));
+        self.keys.put(key, value);
     }
 
     fn degrees(&mut self) -> Result<(), String> {

@@ -1,5 +1,6 @@
 //! Exports of configurations, and flags that are read back.
 
+use super::torchtitan_file::Form;
 use super::*;
 use ir::options::ParallelConfig;
 
@@ -22,6 +23,7 @@ fn job(change: impl FnOnce(&mut ParallelConfig)) -> Job {
         tp_overlaps: false,
         dp_overlaps: true,
         predicted: "1.60 s a step".into(),
+        order: None,
         parallel,
     }
 }
@@ -86,6 +88,137 @@ fn a_key_that_a_framework_lacks_is_lost_with_the_nearest() {
     assert_eq!(lost(&torchtitan), [""; 0]);
     assert!(torchtitan.text.contains("config.parallelism.pipeline_parallel_schedule = \"ZBVZeroBubble\""));
     assert!(lost(&export(&job, Target::Deepspeed)).contains(&"pp"));
+}
+
+#[test]
+fn a_file_for_torch_has_stages_and_their_order() {
+    let mut job = job(|parallel| (parallel.pp, parallel.tp, parallel.vp) = (2, 4, Some(2)));
+    let order = Order { csv: "0F0,2F0\n1F0,3F0\n".into(), ranks: vec![0, 1, 0, 1], instead: None };
+    job.order = Some(order.clone());
+    let written = export(&job, Target::TorchPipelining);
+    assert_eq!(lost(&written), [""; 0]);
+    assert_eq!(written.notes.iter().map(|note| note.key).collect::<Vec<_>>(), ["tp"]);
+    for line in [
+        "    (True, range(0, 8), False),",
+        "    (False, range(24, 32), True),",
+        "RANKS = [0, 1, 0, 1]",
+        "1F0,3F0",
+        "MICROBATCHES = 128",
+    ] {
+        assert!(written.text.lines().any(|other| other == line), "{line} in {}", written.text);
+    }
+    job.parallel.slices = Some(4);
+    job.order = Some(Order { instead: Some("whole sequences".into()), ..order });
+    assert_eq!(lost(&export(&job, Target::TorchPipelining)), ["slices"]);
+}
+
+#[test]
+fn files_of_torchtitan_are_read_back() {
+    let job = job(|parallel| {
+        (parallel.dp, parallel.tp, parallel.pp, parallel.sp, parallel.zero) = (16, 2, 2, true, 3);
+        (parallel.schedule, parallel.vp, parallel.shard) = ("interleaved-1f1b".into(), Some(2), Some(8));
+        parallel.recompute = "full".parse().unwrap();
+    });
+    let written = export(&job, Target::Torchtitan);
+    let read = torchtitan_file::read(&written.text, Form::Python(None), None).unwrap();
+    assert_eq!(
+        read.parallel,
+        "dp=16,tp=2,pp=2,cp=1,ep=1,zero=3,shard=8,sp=true,mbs=1,schedule=interleaved-1f1b,vp=2,stages=9,17,25,recompute=full"
+    );
+    assert_eq!((read.seq, read.global_batch, read.precision.as_str()), (Some(8192), Some(128), "bf16"));
+    assert_eq!(read.unread, [""; 0]);
+}
+
+const REGISTRY: &str = r#"
+from torchtitan.config import ParallelismConfig, TrainingConfig
+
+def base() -> Trainer.Config:
+    """The model's `training=` is below."""
+    return Trainer.Config(
+        training=TrainingConfig(local_batch_size=2, seq_len=4_096),  # seq_len=1
+        parallelism=ParallelismConfig(data_parallel_shard_degree=-1, tensor_parallel_degree=4),
+        activation_checkpoint=FullAC.Config(),
+        checkpoint=CheckpointManager.Config(interval=10),
+    )
+
+def large():
+    config = base()
+    config.parallelism.pipeline_parallel_degree = 2
+    config.parallelism.pipeline_parallel_schedule = "ZBVZeroBubble"
+    config.training.global_batch_size = 64
+    config.activation_checkpoint = None
+    if config.parallelism.tensor_parallel_degree == 1:
+        pass
+    return config
+"#;
+
+#[test]
+fn functions_of_a_registry_build_on_each_other() {
+    let read = |name, gpus| torchtitan_file::read(REGISTRY, Form::Python(name), gpus);
+    let base = read(Some("base"), Some(32)).unwrap();
+    assert_eq!(base.parallel, "dp=8,tp=4,pp=1,cp=1,ep=1,zero=3,sp=true,mbs=2,recompute=full");
+    assert_eq!((base.seq, base.global_batch, base.stack), (Some(4096), Some(16), Some("fsdp-eager")));
+    let large = read(Some("large"), None).unwrap();
+    assert_eq!(large.parallel, "tp=4,pp=2,cp=1,ep=1,zero=3,gather=step,sp=true,mbs=1,schedule=zb-v");
+    assert_eq!(large.global_batch, Some(64));
+    assert!(read(None, None).unwrap_err().contains("name one as FILE.py:NAME, such as base, large"));
+    assert!(read(Some("huge"), None).unwrap_err().contains("no function `huge`"));
+    let computed = REGISTRY.replace("seq_len=4_096", "seq_len=length");
+    let wrong = torchtitan_file::read(&computed, Form::Python(Some("base")), None).unwrap_err();
+    assert_eq!(wrong, "training.seq_len is computed: write its value out");
+    assert!(read(Some("base"), Some(30)).unwrap_err().contains("30 devices are no multiple of the other degrees, 4"));
+}
+
+#[test]
+fn toml_of_torchtitan_is_read() {
+    let text = r#"
+        [training]
+        local_batch_size = 1
+        seq_len = 8192
+        [parallelism]
+        data_parallel_replicate_degree = 2
+        data_parallel_shard_degree = 8
+        context_parallel_degree = 2
+        enable_async_tensor_parallel = true
+        pipeline_parallel_split_points = ["layers.4"]
+        [activation_checkpoint]
+        mode = "selective"
+        selective_ac_option = "op"
+        [compile]
+        enable = true
+    "#;
+    let read = torchtitan_file::read(text, Form::Toml, None).unwrap();
+    assert_eq!(
+        read.parallel,
+        "dp=16,tp=1,pp=1,cp=2,ep=1,zero=3,shard=16,sp=false,tp_overlap=true,cp_kind=allgather,mbs=1,recompute=selective:op"
+    );
+    assert_eq!((read.global_batch, read.stack), (Some(16), Some("fsdp-compile-2025")));
+    assert_eq!(read.unread, ["parallelism.pipeline_parallel_split_points"]);
+    let wrong = |text: &str| torchtitan_file::read(text, Form::Toml, None).unwrap_err();
+    assert!(wrong("[parallelism]\ntensor_parallel_degree = 0").contains("a whole number above 0"));
+    assert!(
+        wrong("[parallelism]\npipeline_parallel_degree = 2\npipeline_parallel_schedule = \"2F2B\"").contains("2F2B")
+    );
+    assert!(wrong("[parallelism]\ndata_parallel_replicate_degree = 2").contains("--gpus"));
+    assert!(wrong("[model]").contains("neither") && wrong("[model").contains("no TOML"));
+}
+
+#[test]
+fn files_of_nanotron_are_read_back() {
+    let job = job(|parallel| {
+        (parallel.dp, parallel.tp, parallel.pp, parallel.sp, parallel.zero) = (8, 4, 2, true, 1);
+    });
+    let model = "model:\n  dtype: float32\n  model_config:\n    is_llama_config: true\n    hidden_size: 64\n    rms_norm_eps: 1.0e-05\n";
+    let written = export(&job, Target::Nanotron).text;
+    let read = nanotron_file::read(&(written.clone() + model)).unwrap();
+    assert_eq!(read.parallel, "dp=8,tp=4,pp=2,sp=true,schedule=1f1b,ep=1,zero=1,mbs=1");
+    assert_eq!((read.seq, read.global_batch, read.precision.as_str()), (Some(8192), Some(128), "f32"));
+    assert_eq!(read.model.as_deref(), Some(r#"{"hidden_size":64,"model_type":"llama","rms_norm_eps":0.00001}"#));
+    let wrong = |from: &str, to: &str| nanotron_file::read(&written.replace(from, to)).unwrap_err();
+    assert_eq!(wrong("tp: 4", "tp: four"), "parallelism.tp is `four`: it takes a whole number");
+    assert!(wrong("REDUCE_SCATTER", "SCATTER").contains("ALL_REDUCE or REDUCE_SCATTER"));
+    assert!(wrong("parallelism:", "parallel:").contains("no section `parallelism`"));
+    assert!(nanotron_file::read("a: [").unwrap_err().contains("no YAML"));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use ir::options::{CpKind, Gather, Offload, Recompute};
 use std::fmt::Write;
 
 /// Schedules by their names in `torch.distributed.pipelining`.
-const SCHEDULES: [(&str, &str); 7] = [
+pub(crate) const SCHEDULES: [(&str, &str); 7] = [
     ("gpipe", "GPipe"),
     ("1f1b", "1F1B"),
     ("interleaved-1f1b", "Interleaved1F1B"),
@@ -97,7 +97,7 @@ fn pipeline(job: &Job, put: &mut impl FnMut(&str, String), notes: &mut Notes) {
             notes.near(
                 "schedule",
                 kind,
-                "torchtitan reads it from schedule.csv: write that with `meshwright schedule --format csv`",
+                "torchtitan reads it from schedule.csv, which the file of `export --to torch-pipelining` writes",
             );
         }
     }

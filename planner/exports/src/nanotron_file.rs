@@ -1,0 +1,155 @@
+//! Reading the YAML file of nanotron: the configuration that a job has now.
+
+use crate::present::{Keys, Present};
+use serde_json::{Map, Value, json};
+use yaml_rust2::{Yaml, YamlLoader};
+
+/// Keys of the section `parallelism` that are read.
+const READ: [&str; 10] = [
+    "dp",
+    "pp",
+    "tp",
+    "pp_engine",
+    "tp_mode",
+    "tp_linear_async_communication",
+    "expert_parallel_size",
+    "context_parallel_size",
+    "recompute_layer",
+    "tp_recompute_allgather",
+];
+
+/// Reads the text of a file.
+///
+/// # Errors
+/// The text is no YAML, or a key has a value that nanotron refuses.
+pub fn read(text: &str) -> Result<Present, String> {
+    let documents = YamlLoader::load_from_str(text).map_err(|why| format!("it is no YAML: {why}"))?;
+    let file = documents.first().ok_or("it is empty")?;
+    let parallelism = &file["parallelism"];
+    if parallelism.as_hash().is_none() {
+        return Err("it has no section `parallelism`".into());
+    }
+    let mut keys = Keys::default();
+    let whole = |section: &str, key: &str| number(&file[section][key], &format!("{section}.{key}"));
+    let dp = whole("parallelism", "dp")?.unwrap_or(1);
+    for key in ["dp", "tp", "pp"] {
+        keys.put(key, whole("parallelism", key)?.unwrap_or(1));
+    }
+    layout(parallelism, &mut keys)?;
+    if let Some(stage) = whole("optimizer", "zero_stage")? {
+        keys.put("zero", stage);
+    }
+    let mbs = whole("tokens", "micro_batch_size")?;
+    if let Some(mbs) = mbs {
+        keys.put("mbs", mbs);
+    }
+    let rounds = whole("tokens", "batch_accumulation_per_replica")?;
+    let name = |key: &Yaml| key.as_str().map(str::to_string);
+    let hash = parallelism.as_hash().into_iter().flatten();
+    let unread = hash.filter_map(|(key, _)| name(key)).filter(|key| !READ.contains(&key.as_str()));
+    Ok(Present {
+        parallel: keys.text(),
+        model: model(&file["model"]["model_config"]),
+        stack: Some("nanotron-2024"),
+        seq: whole("tokens", "sequence_length")?,
+        global_batch: mbs.zip(rounds).and_then(|(mbs, rounds)| mbs.checked_mul(rounds)?.checked_mul(dp)),
+        precision: precision(&file["model"]["dtype"])?,
+        optimizer: optimizer(&file["optimizer"]["optimizer_factory"]["name"])?,
+        unread: unread.map(|key| format!("parallelism.{key}")).collect(),
+    })
+}
+
+/// A whole number, if the key is there.
+fn number(value: &Yaml, key: &str) -> Result<Option<u64>, String> {
+    match value {
+        Yaml::BadValue | Yaml::Null => Ok(None),
+        Yaml::Integer(number) if *number >= 0 => Ok(Some(*number as u64)),
+        other => Err(format!("{key} is {}: it takes a whole number", shown(other))),
+    }
+}
+
+fn shown(value: &Yaml) -> String {
+    match value {
+        Yaml::String(text) | Yaml::Real(text) => format!("`{text}`"),
+        Yaml::Integer(number) => number.to_string(),
+        Yaml::Boolean(is) => is.to_string(),
+        _ => "a list or a section".to_string(),
+    }
+}
+
+fn layout(parallelism: &Yaml, keys: &mut Keys) -> Result<(), String> {
+    let tp = number(&parallelism["tp"], "parallelism.tp")?.unwrap_or(1);
+    let word = |key: &str| parallelism[key].as_str().map(str::to_ascii_lowercase);
+    match word("tp_mode").as_deref() {
+        None | Some("all_reduce") => {}
+        Some("reduce_scatter") => keys.put("sp", tp > 1),
+        Some(other) => return Err(format!("parallelism.tp_mode is `{other}`: it is ALL_REDUCE or REDUCE_SCATTER")),
+    }
+    match word("pp_engine").as_deref() {
+        Some("1f1b") => keys.put("schedule", "1f1b"),
+        None | Some("afab") => keys.put("schedule", "gpipe"),
+        Some(other) => return Err(format!("parallelism.pp_engine is `{other}`: it is 1f1b or afab")),
+    }
+    if parallelism["tp_linear_async_communication"].as_bool() == Some(true) {
+        keys.put("tp_overlap", true);
+    }
+    if let Some(ep) = number(&parallelism["expert_parallel_size"], "parallelism.expert_parallel_size")? {
+        keys.put("ep", ep);
+    }
+    if let Some(cp) = number(&parallelism["context_parallel_size"], "parallelism.context_parallel_size")? {
+        keys.put("cp", cp);
+        if cp > 1 {
+            keys.put("cp_kind", "ring");
+        }
+    }
+    if parallelism["recompute_layer"].as_bool() == Some(true) {
+        keys.put("recompute", "full");
+    }
+    Ok(())
+}
+
+fn precision(dtype: &Yaml) -> Result<String, String> {
+    match dtype.as_str().unwrap_or("bfloat16") {
+        "bfloat16" => Ok("bf16".into()),
+        "float32" => Ok("f32".into()),
+        other => Err(format!("model.dtype is `{other}`: predictions know bfloat16 and float32")),
+    }
+}
+
+fn optimizer(name: &Yaml) -> Result<String, String> {
+    match name.as_str().unwrap_or("adamW").to_ascii_lowercase().as_str() {
+        "adamw" => Ok("adamw".into()),
+        "sgd" => Ok("sgd".into()),
+        other => Err(format!("optimizer.optimizer_factory.name is `{other}`: predictions know adamW and sgd")),
+    }
+}
+
+/// The keys of a `config.json` for the model of a file: those of a Llama, or of a Qwen2 if it is one.
+fn model(config: &Yaml) -> Option<String> {
+    let family = if config["is_qwen2_config"].as_bool() == Some(true) {
+        "qwen2"
+    } else if config["is_llama_config"].as_bool() == Some(true) {
+        "llama"
+    } else {
+        return None;
+    };
+    let mut keys = Map::from_iter([("model_type".to_string(), json!(family))]);
+    let sizes = [
+        "hidden_size",
+        "intermediate_size",
+        "max_position_embeddings",
+        "num_attention_heads",
+        "num_hidden_layers",
+        "num_key_value_heads",
+        "vocab_size",
+    ];
+    for key in sizes {
+        keys.extend(config[key].as_i64().map(|size| (key.to_string(), Value::from(size))));
+    }
+    for key in ["rope_theta", "rms_norm_eps"] {
+        let number = config[key].as_f64().or_else(|| config[key].as_i64().map(|whole| whole as f64));
+        keys.extend(number.map(|number| (key.to_string(), Value::from(number))));
+    }
+    keys.extend(config["tie_word_embeddings"].as_bool().map(|tied| ("tie_word_embeddings".to_string(), tied.into())));
+    Some(Value::Object(keys).to_string())
+}

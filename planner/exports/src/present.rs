@@ -1,0 +1,36 @@
+//! The configuration that a job has now, as the files of other frameworks state it.
+
+/// Layout and batch of a job.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Present {
+    /// The configuration, as keys and values: `tp=4,pp=2,zero=1`. It has no dp where the file does not say how many devices there are.
+    pub parallel: String,
+    /// The model as the text of a `config.json`, if the file describes it.
+    pub model: Option<String>,
+    /// The stack of this program that predicts the framework, if there is one for what the file says.
+    pub stack: Option<&'static str>,
+    /// Tokens of a sequence, if the file says.
+    pub seq: Option<u64>,
+    /// Sequences of a step, if the file says.
+    pub global_batch: Option<u64>,
+    /// The precision recipe.
+    pub precision: String,
+    /// The optimizer.
+    pub optimizer: String,
+    /// Keys that concern the layout and that no key of a configuration states.
+    pub unread: Vec<String>,
+}
+
+/// The keys of a configuration, in the order in which they are found.
+#[derive(Default)]
+pub(crate) struct Keys(Vec<String>);
+
+impl Keys {
+    pub(crate) fn put(&mut self, key: &str, value: impl std::fmt::Display) {
+        self.0.push(format!("{key}={value}"));
+    }
+
+    pub(crate) fn text(&self) -> String {
+        self.0.join(",")
+    }
+}

@@ -1,0 +1,66 @@
+//! The configuration that a job has now, in the language of another framework.
+
+use crate::error::Error;
+use clap::Args;
+use compiler::text_files::read_text;
+use exports::torchtitan_file::Form;
+use exports::{Present, megatron_flags, nanotron_file, torchtitan_file};
+use ir::catalogue::Code;
+use std::path::{Path, PathBuf};
+
+/// Files of other frameworks that a configuration is taken from.
+#[derive(Args)]
+#[group(multiple = false)]
+pub(super) struct PresentFlags {
+    /// Take the configuration from flags of Megatron-LM, or from a script that has them
+    #[arg(long, value_name = "FLAGS|FILE", conflicts_with_all = ["parallel", "configs"], allow_hyphen_values = true)]
+    from_megatron: Option<String>,
+    /// Take the configuration from a function of a Python file of torchtitan, or from a TOML file of versions up to 0.2
+    #[arg(long, value_name = "FILE.py[:NAME]|FILE.toml", conflicts_with_all = ["parallel", "configs"])]
+    from_torchtitan: Option<String>,
+    /// Take the configuration, and the model if no MODEL is given, from a YAML file of nanotron
+    #[arg(long, value_name = "FILE.yaml", conflicts_with_all = ["parallel", "configs"])]
+    from_nanotron: Option<PathBuf>,
+}
+
+impl PresentFlags {
+    /// The configuration of the flag that is given.
+    ///
+    /// # Errors
+    /// The file cannot be read, or has a value that the framework refuses.
+    pub(super) fn read(&self, gpus: Option<u64>) -> Result<Option<Present>, Error> {
+        let (place, present) = if let Some(given) = &self.from_megatron {
+            let path = Path::new(given);
+            let text = if path.is_file() { read_text(path)? } else { given.clone() };
+            (None, megatron_flags::read(&text))
+        } else if let Some(given) = &self.from_torchtitan {
+            let (file, form) = form_of(given);
+            (Some(file.to_string()), torchtitan_file::read(&read_text(Path::new(file))?, form, gpus))
+        } else if let Some(path) = &self.from_nanotron {
+            (Some(path.display().to_string()), nanotron_file::read(&read_text(path)?))
+        } else {
+            return Ok(None);
+        };
+        let unreadable = |why| {
+            let error = Error::input(Code::FlagsUnreadable, why);
+            let error = place.iter().fold(error, |error, place| error.within(place));
+            error.help("correct the value, or give the configuration with --parallel")
+        };
+        present.map(Some).map_err(unreadable)
+    }
+}
+
+/// The file, and what it is written in: `FILE.py:NAME` names a function.
+fn form_of(given: &str) -> (&str, Form<'_>) {
+    match given.rsplit_once(':') {
+        Some((file, name)) if file.ends_with(".py") => (file, Form::Python(Some(name))),
+        _ if given.ends_with(".py") => (given, Form::Python(None)),
+        _ => (given, Form::Toml),
+    }
+}
+
+/// The configuration that was read, and the keys of a layout that were not.
+pub(super) fn told(present: &Present) -> Vec<String> {
+    let unread = present.unread.iter().map(|key| format!("not read: {key} changes no prediction"));
+    std::iter::once(format!("configuration: {}", present.parallel)).chain(unread).collect()
+}
