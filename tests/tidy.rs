@@ -86,6 +86,7 @@ const LAYERS: &[Layer] = &[
             "weights",
         ],
     },
+    Layer { name: "python", folder: "python", imports: &["meshwright"] },
 ];
 
 /// Words that the files under a path must not have, and why.
