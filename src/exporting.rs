@@ -5,7 +5,7 @@ use compiler::compile::open;
 use compiler::model_source::ModelSource;
 use compiler::parallel;
 use estimator::{EstimateReport, EstimateRequest, Estimator};
-use exports::{Export, Job, Order, Target, stages};
+use exports::{Export, Job, Target, TorchOrder, stages};
 use ir::dim_role::DimRole;
 use ir::schedule::Schedule;
 use ir::types::DType;
@@ -45,7 +45,7 @@ fn pipeline(estimator: &Estimator, report: &EstimateReport) -> Result<ScheduleRe
 }
 
 /// The order as PyTorch takes it. A schedule that PyTorch cannot run is replaced by 1F1B on the same stages.
-fn order(estimator: &Estimator, report: &EstimateReport) -> Result<Order, Error> {
+fn order(estimator: &Estimator, report: &EstimateReport) -> Result<TorchOrder, Error> {
     let request = pipeline(estimator, report)?;
     let (_, timeline) = report_telling(&request, &|_| ())?;
     if let Ok(order) = torch_order(&timeline) {
@@ -57,12 +57,12 @@ fn order(estimator: &Estimator, report: &EstimateReport) -> Result<Order, Error>
     let kind_of = ScheduleRequest { kind: kind.into(), slices: None, group: None, ..request };
     let (_, timeline) = report_telling(&kind_of, &|_| ())?;
     let order = torch_order(&timeline).map_err(|why| Error::fault("export", why))?;
-    Ok(Order { instead: Some(format!("{why}: schedule={kind} is nearest, and in the file")), ..order })
+    Ok(TorchOrder { instead: Some(format!("{why}: schedule={kind} is nearest, and in the file")), ..order })
 }
 
 /// # Errors
 /// The order has slices of sequences, or a stage on two ranks.
-fn torch_order(timeline: &Timeline) -> Result<Order, String> {
+fn torch_order(timeline: &Timeline) -> Result<TorchOrder, String> {
     let rows = timeline.rows.iter().map(|row| row.iter().map(|slot| slot.action).collect());
     let schedule = Schedule { name: String::new(), rows: rows.collect() };
     let csv = write_csv(&schedule).map_err(|why| why.to_string())?;
@@ -76,7 +76,7 @@ fn torch_order(timeline: &Timeline) -> Result<Order, String> {
             }
         }
     }
-    Ok(Order { csv, ranks: owners.into_iter().flatten().collect(), instead: None })
+    Ok(TorchOrder { csv, ranks: owners.into_iter().flatten().collect(), instead: None })
 }
 
 /// The job of a prediction.

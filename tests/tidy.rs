@@ -438,8 +438,10 @@ fn documents_name_only_what_is_there() {
     let mut complaints = Vec::new();
     for document in documents() {
         let text = fs::read_to_string(root().join(&document)).expect("a document is text");
+        // Links of a page are relative to it.
+        let folder = root().join(&document).parent().expect("a document lies in a folder").to_path_buf();
         for path in named_paths(&text) {
-            if !root().join(&path).exists() {
+            if !root().join(&path).exists() && !folder.join(&path).exists() {
                 complaints.push(format!("{document}: `{path}` is not there: correct the path"));
             }
         }
@@ -454,12 +456,15 @@ fn the_architecture_fits_its_pages() {
     assert!(lines <= ARCHITECTURE_LINES, "ARCHITECTURE.md: {lines} lines are too many; keep what a newcomer needs");
 }
 
-/// README.md, ARCHITECTURE.md, CONTRIBUTING.md and the documents in docs.
+/// README.md, ARCHITECTURE.md, CONTRIBUTING.md, the page of the Python package, and the documents and the book in docs.
 fn documents() -> Vec<String> {
-    let mut documents = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(str::to_string).to_vec();
-    let docs = fs::read_dir(root().join("docs")).expect("there is a folder docs").flatten();
-    let names = docs.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    documents.extend(names.filter(|name| name.ends_with(".md")).map(|name| format!("docs/{name}")));
+    let mut documents =
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "python/README.md"].map(str::to_string).to_vec();
+    for folder in ["docs", "docs/book/src"] {
+        let docs = fs::read_dir(root().join(folder)).expect("there is a folder of documents").flatten();
+        let names = docs.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        documents.extend(names.filter(|name| name.ends_with(".md")).map(|name| format!("{folder}/{name}")));
+    }
     documents
 }
 

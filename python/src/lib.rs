@@ -22,7 +22,7 @@ const STACK: usize = 8 << 20;
 /// An error: its code, its message in one line, and the whole text.
 type Told = (Option<String>, String, String);
 
-/// What Python knows of the module before it has functions.
+/// The module as Python knows it before it has functions.
 struct Definition(std::cell::UnsafeCell<ffi::PyModuleDef>);
 
 // SAFETY: Python alone writes to it, with its lock held.

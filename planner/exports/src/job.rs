@@ -34,12 +34,12 @@ pub struct Job {
     /// The prediction, as a sentence.
     pub predicted: String,
     /// The order of the pipeline, for a target that takes it.
-    pub order: Option<Order>,
+    pub order: Option<TorchOrder>,
 }
 
 /// The order of a pipeline's actions.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Order {
+pub struct TorchOrder {
     /// A CSV file of `torch.distributed.pipelining`.
     pub csv: String,
     /// The rank of each stage.

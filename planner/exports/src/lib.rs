@@ -23,7 +23,7 @@ mod torch_pipelining;
 mod torchtitan;
 pub mod torchtitan_file;
 
-pub use job::{Job, Order, Stage, stages};
+pub use job::{Job, Stage, TorchOrder, stages};
 pub use notes::{Export, Grade, Note};
 pub use present::Present;
 

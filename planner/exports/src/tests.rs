@@ -93,7 +93,7 @@ fn a_key_that_a_framework_lacks_is_lost_with_the_nearest() {
 #[test]
 fn a_file_for_torch_has_stages_and_their_order() {
     let mut job = job(|parallel| (parallel.pp, parallel.tp, parallel.vp) = (2, 4, Some(2)));
-    let order = Order { csv: "0F0,2F0\n1F0,3F0\n".into(), ranks: vec![0, 1, 0, 1], instead: None };
+    let order = TorchOrder { csv: "0F0,2F0\n1F0,3F0\n".into(), ranks: vec![0, 1, 0, 1], instead: None };
     job.order = Some(order.clone());
     let written = export(&job, Target::TorchPipelining);
     assert_eq!(lost(&written), [""; 0]);
@@ -108,7 +108,7 @@ fn a_file_for_torch_has_stages_and_their_order() {
         assert!(written.text.lines().any(|other| other == line), "{line} in {}", written.text);
     }
     job.parallel.slices = Some(4);
-    job.order = Some(Order { instead: Some("whole sequences".into()), ..order });
+    job.order = Some(TorchOrder { instead: Some("whole sequences".into()), ..order });
     assert_eq!(lost(&export(&job, Target::TorchPipelining)), ["slices"]);
 }
 

@@ -1,6 +1,6 @@
 //! A Python file for `torch.distributed.pipelining`: the stages, the order of their actions, and a function that runs it.
 
-use crate::job::{Job, Order, Stage};
+use crate::job::{Job, Stage, TorchOrder};
 use crate::notes::{Note, Notes};
 use ir::options::{Offload, Recompute};
 use std::fmt::Write;
@@ -43,7 +43,7 @@ fn outside(job: &Job, notes: &mut Notes) {
     }
 }
 
-fn python_file(job: &Job, order: &Order) -> String {
+fn python_file(job: &Job, order: &TorchOrder) -> String {
     let mut text = String::from(
         "\"\"\"Stages and their order for torch.distributed.pipelining.\n\n\
          `python THIS_FILE schedule.csv` writes the order alone, as `_load_csv` reads it.\n\"\"\"\n\nimport sys\nimport tempfile\n\n",

@@ -6,7 +6,7 @@ use crate::torchtitan::SCHEDULES;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What a file is written in.
+/// Language of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form<'a> {
     /// Python, with the function that makes the configuration if there are several.
@@ -183,7 +183,7 @@ impl<'a> Reader<'a> {
         Ok(dp)
     }
 
-    /// What is sharded over the ranks of data parallelism, and how long it stays gathered.
+    /// Puts what data-parallel ranks shard, and how long it stays gathered.
     fn shards(&mut self, shards: Option<u64>, replicas: u64, (cp, pp): (u64, u64)) -> Result<(), String> {
         let policy = self.word("parallelism.fsdp_reshard_after_forward")?.unwrap_or("default");
         // With context parallelism torchtitan shards over its ranks too.
