@@ -23,16 +23,19 @@ pub struct Fit {
 /// Cap of |ln(predicted / measured)| of one run. A larger error has a cause that the cost model does not know.
 pub(super) const FAR: f64 = 0.35;
 
+/// Number of runs for each fitted constant: fewer say more about their own conditions than about a stack.
+pub const RUNS_EACH: usize = 2;
+
 /// Steps of a pattern search, as shares of a constant's interval.
 #[derive(Clone, Copy)]
-struct Steps {
+pub(super) struct Steps {
     first: f64,
     /// The search ends when its step is no longer than this one.
     last: f64,
 }
 
 /// Steps of a search over the intervals.
-const STEPS: Steps = Steps { first: 0.2, last: 0.004 };
+pub(super) const STEPS: Steps = Steps { first: 0.2, last: 0.004 };
 
 /// Steps of a search that starts from fitted values.
 const NEAR: Steps = Steps { first: 0.05, last: 0.02 };
@@ -52,7 +55,7 @@ pub(super) fn refit(estimator: &Estimator, stack: &Stack, runs: &[&Run]) -> Stac
     search(estimator, stack, runs, NEAR).stack
 }
 
-fn search(estimator: &Estimator, stack: &Stack, runs: &[&Run], steps: Steps) -> Fit {
+pub(super) fn search(estimator: &Estimator, stack: &Stack, runs: &[&Run], steps: Steps) -> Fit {
     let mut step = steps.first;
     let mut best = stack.clone();
     let mut error = error_of(&scored(estimator, &best, runs));
@@ -86,12 +89,12 @@ fn search(estimator: &Estimator, stack: &Stack, runs: &[&Run], steps: Steps) -> 
     Fit { at_end: at_end.collect(), rows, error, stack: best }
 }
 
-fn scored<'a>(estimator: &Estimator, stack: &Stack, runs: &[&'a Run]) -> Vec<Scored<'a>> {
+pub(super) fn scored<'a>(estimator: &Estimator, stack: &Stack, runs: &[&'a Run]) -> Vec<Scored<'a>> {
     score(&estimator.with_stack(stack.clone()), runs.iter().copied())
 }
 
 /// Mean of the capped errors over sources, each weighted by the square root of its number of runs.
-fn error_of(scored: &[Scored<'_>]) -> f64 {
+pub(super) fn error_of(scored: &[Scored<'_>]) -> f64 {
     let mut sources: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
     for row in scored {
         let Some(ratio) = row.ratio() else { continue };

@@ -5,7 +5,7 @@
 //! 2. The estimator predicts each run (`score`).
 //! 3. `summary` summarises errors by source, and `ranks` compares the configurations of one job by rank.
 //! 4. `fit` searches a stack's fitted constants within their intervals, and `folds` judges them on runs that the fit has not
-//!    seen.
+//!    seen. `few_runs` fits no more constants than few runs can tell apart.
 //! 5. `report` writes the tables as a document.
 //!
 //! ```
@@ -22,6 +22,7 @@
 //! # Ok::<(), meshwright::Error>(())
 //! ```
 
+mod few_runs;
 mod fit;
 mod folds;
 mod published;
@@ -32,7 +33,8 @@ mod runs;
 mod score;
 mod summary;
 
-pub use fit::{Fit, fit};
+pub use few_runs::{FewFit, fit_few};
+pub use fit::{Fit, RUNS_EACH, fit};
 pub use folds::{Fold, folds};
 pub use ranks::{Misplaced, RankSet, RankTotal, rank_sets, total};
 pub use report::document;

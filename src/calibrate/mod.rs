@@ -21,6 +21,9 @@ pub use gpu::gpu_cluster;
 use runtime::measure::{AttentionTime, Measured};
 use std::collections::BTreeMap;
 
+/// A Python program that measures a cluster with PyTorch and writes its file.
+pub const TORCH_SCRIPT: &str = include_str!("torch_script.py");
+
 /// Builds the cluster whose devices are threads on the measured cores. They share the memory of all cores, each of which has `memory` bytes.
 pub fn cluster(measured: &Measured, memory: u64) -> Cluster {
     let product = products(measured);

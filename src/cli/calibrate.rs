@@ -1,7 +1,8 @@
 //! `meshwright calibrate`: constants fitted to measurements of this machine, or to training runs.
 
-use super::{measuring, measuring_gpu};
-use crate::accuracy::{self, Fit, Run, Scored, Summary};
+use super::{Answer, measuring, measuring_gpu};
+use crate::accuracy::{self, FewFit, Fit, RUNS_EACH, Run, Scored, Summary};
+use crate::calibrate;
 use crate::error::Error;
 use clap::{Args, ValueEnum};
 use compiler::machine_source;
@@ -21,14 +22,19 @@ use support::units::plural;
 /// With --backend cuda, the kernels of a GPU are timed for less than a minute, and the copies between ranks that share it. The
 /// file is for `--stack meshwright-cuda`. The exit status is 1 if there is no GPU.
 ///
+/// With --script torch, nothing is measured: the answer is a Python program that needs PyTorch alone. Under torchrun it measures GPUs or
+/// cores of one node, or GPUs of several, with their collectives, and writes a cluster file.
+///
 /// With --from, each line of the file is a run: {"model": .., "cluster": .., "stack": .., "gpus": .., "seq": ..,
 /// "global_batch": .., "precision": .., "parallel": .., "step_time_s": ..}. The constants of the stack are
-/// fitted within their intervals.
+/// fitted within their intervals, one constant for every two runs, and the file states the errors on runs that were left out.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   meshwright calibrate -o here.toml                          measure this machine
   meshwright calibrate --backend cuda -o gpu.toml            measure its GPU
+  meshwright calibrate --script torch -o measure.py          measure a cluster with PyTorch:
+  # torchrun --nproc-per-node 8 measure.py cluster.toml
   meshwright calibrate --from runs.jsonl                     prediction error of the presets
   meshwright calibrate --from runs.jsonl -o stack.toml       fit the stack of the runs
   meshwright calibrate --from runs.jsonl --report accuracy.md")]
@@ -45,11 +51,14 @@ pub(super) struct Calibrate {
     /// Measure small sizes only, with --backend cuda; the rates are not meaningful
     #[arg(long, conflicts_with = "from")]
     quick: bool,
+    /// Write a program that measures a cluster instead
+    #[arg(long, value_enum, value_name = "NAME", conflicts_with_all = ["from", "backend", "device", "quick", "stack", "report", "runs", "list"])]
+    script: Option<Script>,
     /// Use only the runs on this stack
     #[arg(long)]
     stack: Option<String>,
-    /// Write the cluster to this file; with --from: fit the stack and write it
-    #[arg(short, long, value_name = "FILE.toml")]
+    /// Write the cluster, or the program of --script, to this file; with --from: fit the stack and write it
+    #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Write the error tables to this file
     #[arg(long, value_name = "FILE.md")]
@@ -72,8 +81,22 @@ enum Backend {
     Cuda,
 }
 
+/// A program that measures a cluster.
+#[derive(Clone, Copy, ValueEnum)]
+enum Script {
+    /// Python, with PyTorch: for torchrun
+    Torch,
+}
+
 impl Calibrate {
-    pub(super) fn run(self) -> Result<String, Error> {
+    pub(super) fn run(self) -> Result<Answer, Error> {
+        match self.script {
+            Some(Script::Torch) => Answer::done(calibrate::TORCH_SCRIPT.to_string()).put(self.output.as_deref()),
+            None => self.answer().map(Answer::done),
+        }
+    }
+
+    fn answer(self) -> Result<String, Error> {
         let Some(from) = &self.from else {
             self.needs_no_runs()?;
             self.needs_no_gpu()?;
@@ -150,20 +173,14 @@ fn stacks(runs: &[Run]) -> Result<Vec<Stack>, Error> {
     Ok(stacks)
 }
 
-/// Number of runs for each fitted constant: fewer say more about their own conditions than about a stack.
-const RUNS_EACH: usize = 2;
-
-/// Refuses to fit constants to few runs.
-fn check_number(runs: &[Run], stack: &Stack) -> Result<(), Error> {
-    let mut fitted = stack.fitted;
-    let open = fitted.by_name().into_iter().filter(|(_, constant)| constant.low < constant.high).count();
-    let (have, needed) = (runs.iter().filter(|run| !run.apart).count(), RUNS_EACH * open);
-    if have >= needed {
+/// Refuses to fit constants to fewer runs than one constant needs.
+fn check_number(runs: &[&Run], stack: &Stack) -> Result<(), Error> {
+    if runs.len() >= RUNS_EACH {
         return Ok(());
     }
-    let message = format!("{} cannot be fitted to {}: it has {open} constants", stack.name, plural(have as u64, "run"));
+    let message = format!("{} cannot be fitted to {}", stack.name, plural(runs.len() as u64, "run"));
     Err(Error::input(Code::BadOption, message).help(format!(
-        "give {needed} runs or more; a constant whose low and high are equal in the stack's file is not fitted"
+        "give {RUNS_EACH} runs for each constant; the intervals of predictions narrow with their number"
     )))
 }
 
@@ -174,22 +191,27 @@ fn fitted(estimator: &Estimator, runs: &[Run], path: &Path) -> Result<String, Er
         return Err(Error::input(Code::BadOption, format!("the runs are on {}", names.join(", ")))
             .help("choose one with --stack: only one stack can be fitted"));
     };
-    check_number(runs, stack)?;
-    let Fit { stack: fit, error, rows, at_end } =
-        accuracy::fit(estimator, stack, &runs.iter().filter(|run| !run.apart).collect::<Vec<_>>());
+    let own: Vec<&Run> = runs.iter().filter(|run| !run.apart).collect();
+    check_number(&own, stack)?;
+    let FewFit { fit, fitted, narrow } = accuracy::fit_few(estimator, stack, &own);
+    let Fit { stack: fit, error, rows, at_end } = fit;
     let text = toml::to_string(&fit).map_err(|why| Error::fault("calibrate", why))?;
     write_text(path, &text)?;
-    let folds = accuracy::folds(estimator, std::slice::from_ref(&fit), runs);
+    let folds = accuracy::folds(estimator, std::slice::from_ref(&narrow), runs);
     let mut constants = fit.fitted;
     let rows_of = constants.by_name().map(|(name, constant)| {
-        let end = if at_end.contains(&name) { "at a bound of its interval" } else { "" };
+        let end = match (fitted.contains(&name), at_end.contains(&name)) {
+            (false, _) => "not fitted",
+            (true, true) => "at a bound of its interval",
+            (true, false) => "",
+        };
         [name, &format!("{}", constant.value), &format!("{}", constant.low), &format!("{}", constant.high), end]
             .map(String::from)
     });
     let [low, high] = [fit.residual.time.low, fit.residual.time.high].map(f64::exp);
     let seen: Vec<Summary> = folds.into_iter().map(|fold| fold.summary).collect();
     Ok(format!(
-        "stack {} fitted to {rows} runs: mean error {:.1} %; measured / predicted time: 10th percentile {low:.3}, 90th \
+        "stack {} fitted to {rows} runs: mean error {:.1} %; measured / predicted time of runs left out: 10th percentile {low:.3}, 90th \
          percentile {high:.3}\n\n{}\nErrors on held-out runs:\n\n{}",
         fit.name,
         error * 100.0,

@@ -38,14 +38,14 @@ def main():
         spec = importlib.util.find_spec("torch")
         packages = str(pathlib.Path(spec.origin).parent.parent) if spec else ""
         if spec:
-            tests += ["schedules.py"]
+            tests += ["schedules.py", "clusters.py"]
         if importlib.util.find_spec("transformers"):
             tests += ["shardings.py"]
         for test in tests:
             # The tests run outside the tree, so that they find the installed package.
             environment = os.environ | ({"PYTHONPATH": packages} if test != "answers.py" else {})
             subprocess.run([python, HERE / test, binary], check=True, cwd=folder, env=environment)
-        skipped = [test for test in ("schedules.py", "shardings.py") if test not in tests]
+        skipped = [test for test in ("schedules.py", "clusters.py", "shardings.py") if test not in tests]
         print(f"passed: {', '.join(tests)}" + (f"; skipped without PyTorch and transformers: {', '.join(skipped)}" if skipped else ""))
     if asked.largest and size > 1e6 * asked.largest:
         sys.exit(f"the wheel is larger than {asked.largest} MB")
