@@ -20,8 +20,10 @@ struct Shown<'a> {
 fn documents_show_what_is_printed() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut wrong = String::new();
-    for document in ["README.md", "ARCHITECTURE.md", "docs/config-keys.md", "docs/schedules.md"] {
-        let text = fs::read_to_string(root.join(document)).expect("the document is there");
+    let pages = ["README.md", "ARCHITECTURE.md", "docs/config-keys.md", "docs/schedules.md"].map(str::to_string);
+    let chapters = chapters().into_iter().filter(|page| read(page).contains("```console"));
+    for document in pages.into_iter().chain(chapters) {
+        let text = read(&document);
         let commands = commands(&text);
         assert!(!commands.is_empty(), "{document} shows no command");
         for shown in commands {
@@ -57,6 +59,35 @@ fn every_pass_has_a_section_in_the_order_of_the_table() {
     let sections = text.lines().filter_map(|line| line.strip_prefix("### `")?.strip_suffix('`'));
     let passes: Vec<&str> = passes().iter().map(|pass| pass.name).collect();
     assert_eq!(sections.collect::<Vec<_>>(), passes);
+}
+
+/// The pages of the book, in its order.
+fn chapters() -> Vec<String> {
+    let summary = read("docs/book/src/SUMMARY.md");
+    let names = summary.lines().filter_map(|line| line.split_once("](")?.1.strip_suffix(')'));
+    names.map(|name| format!("docs/book/src/{name}")).collect()
+}
+
+#[test]
+fn the_book_has_all_its_pages_and_no_other() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/book/src");
+    let entries = fs::read_dir(folder).expect("the book is there").flatten();
+    let names =
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).filter(|name| name != "SUMMARY.md");
+    let mut files: Vec<String> = names.map(|name| format!("docs/book/src/{name}")).collect();
+    let mut chapters = chapters();
+    files.sort();
+    chapters.sort();
+    assert_eq!(files, chapters);
+    for link in chapters.iter().flat_map(|page| links(&read(page))) {
+        assert!(chapters.contains(&format!("docs/book/src/{link}")), "{link} is no page of the book");
+    }
+}
+
+/// The pages that a page links to.
+fn links(text: &str) -> Vec<String> {
+    let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    targets.filter(|target| target.ends_with(".md")).map(str::to_string).collect()
 }
 
 fn read(path: &str) -> String {

@@ -34,6 +34,12 @@ impl Folder {
         let config = "{\"model_type\": \"llama\", \"vocab_size\": 257, \"hidden_size\": 32, \"intermediate_size\": 64, \
                       \"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"max_position_embeddings\": 256}";
         folder.write("path/to/config.json", config);
+        let registry =
+            "def llama3_8b():\n    return Trainer.Config(training=TrainingConfig(local_batch_size=1, seq_len=8192))\n";
+        folder.write("config_registry.py", registry);
+        let nanotron = "parallelism: {dp: 8, tp: 2, pp: 1}\nmodel: {model_config: {is_llama_config: true}}\n\
+                        tokens: {sequence_length: 2048, micro_batch_size: 1, batch_accumulation_per_replica: 4}\n";
+        folder.write("config.yaml", nanotron);
         let torch = "schedule --stages 4 --microbatches 8 --kind 1f1b --format csv -o torch.csv";
         assert!(folder.shell(&format!("meshwright {torch}")).status.success());
         folder.write("a.jsonl", "{\"text\": \"one\"}\n");
