@@ -16,34 +16,54 @@ pub(crate) fn check_threads(count: usize) -> Result<(), String> {
     given.map_err(|why| format!("the system gives no {count} threads: {why}"))
 }
 
-/// Pins the calling thread of a rank to one core, round-robin, if every core gets the same number of ranks and more than one.
+/// The cores that the main thread of a rank may run on, by its place among the ranks of this process. It is one of them, round-robin, if
+/// every core gets the same number of ranks and more than one. Else it is all that the process may use; none if the system does not say.
+pub fn cores_of(place: usize, ranks: usize) -> Vec<usize> {
+    let allowed = allowed();
+    if ranks <= allowed.len() || !ranks.is_multiple_of(allowed.len().max(1)) {
+        return allowed;
+    }
+    allowed.get(place % allowed.len().max(1)).copied().into_iter().collect()
+}
+
+/// The cores that the calling thread may use.
+#[cfg(target_os = "linux")]
+fn allowed() -> Vec<usize> {
+    use rustix::thread::{CpuSet, sched_getaffinity};
+    let allowed = sched_getaffinity(None).ok();
+    allowed.map_or_else(Vec::new, |allowed| (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).collect())
+}
+
+/// Nothing is known of cores.
+#[cfg(not(target_os = "linux"))]
+fn allowed() -> Vec<usize> {
+    Vec::new()
+}
+
+/// Pins the calling thread of a rank to its [`cores_of`].
 /// An unpinned rank may move to a busy core when an exchange unparks it, while another core is idle. With eight ranks on two
 /// cores, each exchange then loses about the time that a rank computes between two exchanges. If the system refuses to pin,
 /// the thread runs on any core.
 #[cfg(target_os = "linux")]
-pub(crate) fn pin_thread(rank: usize, ranks: usize) {
-    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-    let Ok(allowed) = sched_getaffinity(None) else { return };
-    let count = allowed.count() as usize;
-    if ranks <= count || !ranks.is_multiple_of(count) {
-        return;
-    }
-    let mut cores = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core));
+pub(crate) fn pin_thread(place: usize, ranks: usize) {
+    use rustix::thread::{CpuSet, sched_setaffinity};
     let mut own = CpuSet::new();
-    cores.nth(rank % count).into_iter().for_each(|core| own.set(core));
-    let _ = sched_setaffinity(None, &own);
+    cores_of(place, ranks).into_iter().for_each(|core| own.set(core));
+    if own.count() > 0 {
+        let _ = sched_setaffinity(None, &own);
+    }
 }
 
 /// Nothing: the thread runs on any core.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn pin_thread(_rank: usize, _ranks: usize) {}
+pub(crate) fn pin_thread(_place: usize, _ranks: usize) {}
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::pin_thread;
     use rustix::thread::{CpuSet, sched_getaffinity};
 
-    fn cores_of(rank: usize, ranks: usize) -> CpuSet {
+    fn pinned(rank: usize, ranks: usize) -> CpuSet {
         let own = move || {
             pin_thread(rank, ranks);
             sched_getaffinity(None).unwrap()
@@ -55,9 +75,9 @@ mod tests {
     fn ranks_share_cores_evenly_or_not_at_all() {
         let allowed = sched_getaffinity(None).unwrap();
         let count = allowed.count() as usize;
-        assert!(cores_of(0, count) == allowed);
-        assert!(count == 1 || cores_of(0, 2 * count + 1) == allowed);
-        let own: Vec<CpuSet> = (0..2 * count).map(|rank| cores_of(rank, 2 * count)).collect();
+        assert!(pinned(0, count) == allowed);
+        assert!(count == 1 || pinned(0, 2 * count + 1) == allowed);
+        let own: Vec<CpuSet> = (0..2 * count).map(|rank| pinned(rank, 2 * count)).collect();
         for core in &own {
             assert_eq!((core.count(), own.iter().filter(|other| *other == core).count()), (1, 2));
         }

@@ -39,7 +39,7 @@ pub mod backends;
 pub mod checkpoint;
 mod codes;
 pub mod comm;
-mod cores;
+pub mod cores;
 pub mod data;
 pub mod exec;
 pub mod forward;

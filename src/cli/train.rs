@@ -7,7 +7,7 @@ use super::request::{Fields, from_json, from_toml, resolve};
 use super::{TableFormat, prediction};
 use crate::error::Error;
 use crate::predicting::write_trace;
-use crate::train::{TrainRequest, predict, process_number, train};
+use crate::train::{TrainRequest, predict, process_number, ranks, train};
 use autotune::explain::read_plan;
 use clap::Args;
 use compiler::parallel;
@@ -35,6 +35,7 @@ Examples:
       --lr 1e-3 --out runs/1
   meshwright train tiny-llama --data . --steps 20 --parallel tp=2 --profile --trace step.json
   meshwright train tiny-llama --parallel dp=2,tp=2,pp=2 --simulate
+  meshwright train tiny-llama --data . --parallel dp=2,tp=2 --comm looped:2 --print-ranks
   meshwright train --init-from path/to/model --data book.txt --lr 1e-4 --steps 5
   meshwright train --config runs/1/run.toml --seed 1 --out runs/2
   meshwright train tiny-llama --data book.txt --save-every 50 --out runs/3
@@ -61,6 +62,10 @@ pub(super) struct Train {
     /// Predict a step instead of training: simulate the program of every rank on clocks, by the cost model
     #[arg(long)]
     simulate: bool,
+    /// Print where the ranks are instead of training: process, host, cores and coordinates of each, and for each axis whether its groups
+    /// cross processes or hosts
+    #[arg(long, conflicts_with = "simulate")]
+    print_ranks: bool,
     /// Output format; with json, progress goes to standard error
     #[arg(long, value_enum, default_value_t)]
     format: TableFormat,
@@ -237,14 +242,23 @@ impl Train {
         // Of several processes the first one speaks for all.
         let number = process_number(&request.comm).unwrap_or(0);
         if number > 0 {
-            return train(&request, &mut Watch::silent()).map(|_| String::new()).inspect_err(|_| {
+            let done = if self.print_ranks { ranks(&request).map(drop) } else { train_silently(&request) };
+            return done.map(|()| String::new()).inspect_err(|_| {
                 let later = if request.comm == "mpi" { SPEAKS_AFTER_MPI } else { SPEAKS_LATER };
                 thread::sleep(later.saturating_mul(number as u32));
             });
         }
+        if self.print_ranks {
+            let report = ranks(&request)?;
+            return if json { super::json(&report) } else { Ok(report.to_string()) };
+        }
         let report = train(&request, &mut Watch::new(json))?;
         if json { super::json(&report) } else { Ok(format!("\n{report}")) }
     }
+}
+
+fn train_silently(request: &TrainRequest) -> Result<(), Error> {
+    train(request, &mut Watch::silent()).map(drop)
 }
 
 /// Reads the options of the run to resume, from its current folder.

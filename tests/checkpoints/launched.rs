@@ -2,6 +2,7 @@
 
 use super::faults::{TRAIN, ended, folder, on_its_way, signal};
 use super::runs::{Folder, losses};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::{Child, Command};
@@ -42,6 +43,28 @@ fn a_signal_to_the_launcher_ends_all_with_a_checkpoint() {
     // Another number of processes goes on.
     let answer = folder.answer(&format!("train --resume a --steps {}", step + 1));
     assert!(answer.contains(&format!("resumed   after step {step} of")), "{answer}");
+}
+
+#[test]
+fn ranks_are_listed_before_anything_runs() {
+    let folder = folder();
+    for (before, after, processes) in [("", "", 1), ("", "--comm looped:2", 2), ("launch -n 4 -- ", "", 4)] {
+        let listed = format!("{before}{TRAIN} --parallel pp=2,dp=2,tp=2 --out a {after} --print-ranks");
+        let report = folder.json(&format!("{listed} --format json"));
+        let ranks = report["ranks"].as_array().unwrap();
+        let process = |rank: &Value| rank["process"].as_u64().unwrap();
+        assert_eq!(
+            ranks.iter().map(process).collect::<Vec<_>>(),
+            (0..8).map(|rank| rank * processes / 8).collect::<Vec<_>>()
+        );
+        assert_eq!(ranks[5]["coordinates"], serde_json::json!({"pp": 1, "dp": 0, "tp": 1}));
+        let ids: std::collections::BTreeSet<u64> = ranks.iter().map(|rank| rank["pid"].as_u64().unwrap()).collect();
+        assert_eq!(ids.len() as u64, if before.is_empty() { 1 } else { processes });
+        let text = folder.answer(&listed);
+        let far = if processes == 1 { "inside a process" } else { "across" };
+        assert!(text.lines().any(|line| line.starts_with("pp    2     ") && line.contains(far)), "{text}");
+        assert!(text.contains("tp    2     inside a process\n") && !folder.path("a").exists(), "{text}");
+    }
 }
 
 #[test]

@@ -139,7 +139,7 @@ impl Courier {
     }
 
     /// The processes.
-    pub(super) fn world(&self) -> &World {
+    pub(crate) fn world(&self) -> &World {
         &self.world
     }
 

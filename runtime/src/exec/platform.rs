@@ -6,7 +6,7 @@ use crate::backends::cuda::device::Device;
 use crate::backends::cuda::{self, Cuda, DeviceMemory};
 use crate::comm::looped::{Fault, looped};
 use crate::comm::threads::{Fabric, ThreadCommunicator};
-use crate::comm::wire::{Wire, World};
+use crate::comm::wire::{Process, Wire, World};
 use crate::comm::{Communicator, HostMemory, Limits, RankFailure};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -147,6 +147,11 @@ impl Threads {
     #[must_use]
     pub fn limits(self, limits: Limits) -> Threads {
         Threads { limits, ..self }
+    }
+
+    /// The processes of the ranks, looped ones too; none if all ranks are in one process.
+    pub fn processes(&self) -> &[Process] {
+        self.fabrics.0[0].courier().map_or(&[], |courier| &courier.world().processes)
     }
 
     fn fabric(&self, rank: usize) -> &Arc<Fabric> {

@@ -79,13 +79,13 @@ pub fn free_port() -> io::Result<u16> {
 
 /// The name of this host.
 #[cfg(unix)]
-fn host() -> String {
+pub fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// The name of this host.
 #[cfg(not(unix))]
-fn host() -> String {
+pub fn host() -> String {
     std::env::var("COMPUTERNAME").unwrap_or_else(|_| "host".to_string())
 }
 
