@@ -54,15 +54,19 @@ impl Place {
     pub(super) fn peak(&self, threads: usize, ranks: u64, dtype: DType) -> Result<Reached, Error> {
         let (peak, by, at_once) = match &self.gpu {
             Some(device) => (gpu_peak(device, dtype).map_err(|why| why.to_string()), "matmul and copy on the GPU", 1),
-            None => (peak(threads), "matmul and sum on all cores", ranks.min(threads as u64)),
+            None => (peak(threads), "matmul and sum on all cores", self.near.unwrap_or(ranks).min(threads as u64)),
         };
         let help = match &self.gpu {
             Some(_) => "leave out --profile, or stop the processes that use the GPU's memory",
             None => "leave out --profile, or raise the limit (ulimit -u)",
         };
-        let peak = peak.map_err(|why| {
+        let mut peak = peak.map_err(|why| {
             Error::input(Code::TooLittleMemory, format!("this machine cannot be measured: {why}")).help(help)
         })?;
+        // Other hosts are taken to be like this one.
+        let hosts = self.near.map_or(1.0, |near| ranks as f64 / near as f64);
+        (peak.flops, peak.bandwidth) = (peak.flops * hosts, peak.bandwidth * hosts);
+        let at_once = at_once * hosts as u64;
         Ok(Reached { peak, by, at_once })
     }
 }

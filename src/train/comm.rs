@@ -48,7 +48,7 @@ impl Comm {
     /// Checks that a run can have its ranks so.
     ///
     /// # Errors
-    /// There are more processes than devices, or what the run asks for needs all ranks in one process.
+    /// There are more processes than devices, or the backend needs all ranks in one process.
     pub(super) fn check(self, devices: u64, request: &TrainRequest) -> Result<(), Error> {
         let refused = |message: String, help: &str| Err(Error::input(Code::BadOption, message).help(help));
         if self == Comm::Threads {
@@ -65,11 +65,6 @@ impl Comm {
             Comm::Looped { processes, .. } if processes > devices => {
                 let message = format!("`comm` puts {devices} devices into {processes} processes");
                 refused(message, "each process has at least one device")
-            }
-            Comm::Mpi | Comm::Tcp if request.profile || request.trace.is_some() => {
-                let message =
-                    format!("a profile or trace has the ranks of one process, and `comm` is `{}`", request.comm);
-                refused(message, "leave out --profile and --trace, or measure with --comm threads")
             }
             _ => Ok(()),
         }
@@ -159,7 +154,7 @@ mod tests {
         assert!(looped(4, 0).check(4, &profiled).is_ok() && Comm::Threads.check(1, &gpu).is_ok());
         assert!(looped(5, 0).check(4, &cpu).is_err() && looped(2, 0).check(4, &gpu).is_err());
         for comm in [Comm::Mpi, Comm::Tcp] {
-            assert!(comm.check(4, &cpu).is_ok() && comm.check(4, &profiled).is_err());
+            assert!(comm.check(4, &profiled).is_ok() && comm.check(4, &gpu).is_err());
         }
     }
 }

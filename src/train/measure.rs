@@ -4,6 +4,7 @@ use super::backend::{Place, Reached};
 use super::outputs::unwritable;
 use super::report::ProfileReport;
 use super::request::TrainRequest;
+use super::run::executor_error;
 use crate::error::Error;
 use compiler::precision::precision;
 use cost::model_flops;
@@ -21,7 +22,9 @@ pub(super) struct Measure {
     /// Model FLOPs of a step.
     flops: f64,
     /// Totals of `--profile`.
-    profile: Option<(Profile, Reached)>,
+    profile: Option<Profile>,
+    /// The peak of the machine, for them; in the first process alone.
+    reached: Option<Reached>,
     /// Step and output file of `--trace`.
     trace: Option<(u64, PathBuf)>,
     /// Trace of that step, until it is written.
@@ -40,17 +43,19 @@ impl Measure {
         model: &Model,
         program: &Program,
         (place, threads): (&Place, usize),
+        is_first: bool,
     ) -> Result<Option<Measure>, Error> {
         let trace = request.trace.clone().map(|path| (request.trace_step.unwrap_or(request.steps), path));
         if !request.profile && trace.is_none() {
             return Ok(None);
         }
         let dtype = precision(&request.precision)?.dtype;
-        let reached = request.profile.then(|| place.peak(threads, model.mesh.devices(), dtype)).transpose()?;
-        let profile = reached.map(|reached| (Profile::default(), reached));
+        let measures = request.profile && is_first;
+        let reached = measures.then(|| place.peak(threads, model.mesh.devices(), dtype)).transpose()?;
+        let profile = request.profile.then(Profile::default);
         let flops = model_flops(model) * f64::from(program.microbatches);
         let (model, program, cold) = (model.clone(), program.clone(), request.steps > 1);
-        Ok(Some(Measure { model, program, flops, profile, trace, unwritten: None, cold }))
+        Ok(Some(Measure { model, program, flops, profile, reached, trace, unwritten: None, cold }))
     }
 
     /// Lets a step that comes be recorded, if it is measured.
@@ -63,16 +68,22 @@ impl Measure {
     }
 
     /// Takes the measurements of a step that has just ended.
-    pub(super) fn after<P: Platform>(&mut self, step: u64, executor: &Executor<P>) {
+    ///
+    /// # Errors
+    /// A rank failed.
+    pub(super) fn after<P: Platform>(&mut self, step: u64, executor: &mut Executor<P>) -> Result<(), Error> {
         let wanted = self.is_traced(step);
         let cold = std::mem::take(&mut self.cold);
         let profiled = self.profile.as_mut().filter(|_| !cold);
         if !wanted && profiled.is_none() {
-            return;
+            return Ok(());
         }
-        let trace = executor.trace(&self.model, &self.program);
-        profiled.into_iter().for_each(|(profile, _)| profile.add(&trace));
+        let Some(trace) = executor.trace_of_all(&self.model, &self.program).map_err(executor_error)? else {
+            return Ok(());
+        };
+        profiled.into_iter().for_each(|profile| profile.add(&trace));
         self.unwritten = wanted.then_some(trace).or(self.unwritten.take());
+        Ok(())
     }
 
     /// Writes the trace, if one is recorded and not yet written.
@@ -88,12 +99,13 @@ impl Measure {
 
     /// Model FLOPs utilisation of a step, from its seconds; `None` without a measured peak.
     pub(super) fn mfu(&self, seconds: f64) -> Option<f64> {
-        self.profile.as_ref().map(|(_, reached)| self.flops / (seconds * reached.peak.flops))
+        self.reached.as_ref().map(|reached| self.flops / (seconds * reached.peak.flops))
     }
 
     /// Returns the profile, or `None` if no step was measured.
     pub(super) fn report(&self) -> Option<ProfileReport> {
-        let (profile, reached) = self.profile.as_ref().filter(|(profile, _)| profile.steps > 0)?;
+        let profile = self.profile.as_ref().filter(|profile| profile.steps > 0)?;
+        let reached = self.reached.as_ref()?;
         let step_s = profile.seconds / profile.steps as f64;
         Some(ProfileReport {
             steps: profile.steps,

@@ -265,7 +265,7 @@ impl<P: Platform> TrainingRun<'_, P> {
         let skipped = output.is_skipped();
         let StepOutput { loss, grad_norm, dropped, .. } = output;
         let step_time_s = clock.elapsed().as_secs_f64();
-        self.measure.iter_mut().for_each(|measure| measure.after(step, &self.executor));
+        self.measure.iter_mut().try_for_each(|measure| measure.after(step, &mut self.executor))?;
         let tokens = self.header.tokens_per_step();
         let tokens_per_s = tokens as f64 / step_time_s;
         let record = StepRecord {
@@ -423,7 +423,8 @@ fn load<P: Platform>(
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let devices = compiled.model.mesh.devices() as usize;
     let threads = kernel_threads(devices);
-    let measure = Measure::new(request, &compiled.model, program, (place, cores.min(threads * devices)))?;
+    let (cores, is_first) = (cores.min(threads * devices), platform.is_first());
+    let measure = Measure::new(request, &compiled.model, program, (place, cores), is_first)?;
     let record = measure.is_some();
     let TrainRequest { seed, poison, .. } = *request;
     let evaluation = Some(&forward);

@@ -68,6 +68,39 @@ fn ranks_are_listed_before_anything_runs() {
 }
 
 #[test]
+fn the_traces_of_processes_are_one_by_one_clock() {
+    let folder = folder();
+    let train = format!("{TRAIN} --steps 4 --parallel pp=2,dp=2 --mbs 1 --profile --trace trace.json");
+    let report = folder.json(&format!("launch -n 4 -- {train} --format json"));
+    assert_eq!((&report["profile"]["ranks"], &report["profile"]["steps"]), (&4.into(), &3.into()));
+    let trace: Value = serde_json::from_str(&folder.read("trace.json")).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let of = |phase: &str| events.iter().filter(|event| event["ph"] == phase).collect::<Vec<_>>();
+    let names = of("M").into_iter().filter(|event| event["name"] == "process_name");
+    let names: std::collections::BTreeSet<&str> = names.map(|event| event["args"]["name"].as_str().unwrap()).collect();
+    assert_eq!(names.len(), 4, "{names:?}");
+    assert!(names.iter().zip(0..).all(|(name, number)| name.starts_with(&format!("process {number} on "))));
+    // A flow joins both ends of a message: no receive ends before its send began.
+    let span = |end: &Value| {
+        let at = end["ts"].as_f64().unwrap();
+        let holds = |event: &&&Value| {
+            let (start, long) = (event["ts"].as_f64().unwrap(), event["dur"].as_f64().unwrap());
+            event["tid"] == end["tid"] && start - 1e-3 <= at && at <= start + long + 1e-3
+        };
+        let event = *of("X").iter().find(holds).expect("a flow begins and ends in events");
+        (event["ts"].as_f64().unwrap(), event["ts"].as_f64().unwrap() + event["dur"].as_f64().unwrap(), event)
+    };
+    let starts: BTreeMap<u64, &Value> = of("s").into_iter().map(|flow| (flow["id"].as_u64().unwrap(), flow)).collect();
+    let mut far = 0;
+    for end in of("f") {
+        let (from, to) = (span(starts[&end["id"].as_u64().unwrap()]), span(end));
+        assert!(from.0 <= to.1, "{:?} {:?}", from, to);
+        far += usize::from(from.2["pid"] != to.2["pid"] && from.2["name"].as_str().unwrap().starts_with("send "));
+    }
+    assert!(far >= 8, "two micro-batches and more go between stages, and back: {far}");
+}
+
+#[test]
 fn what_all_refuse_is_said_once() {
     let folder = folder();
     for (args, why) in [

@@ -37,6 +37,7 @@ pub use region::{Region, RegionPiece, assemble, extract, local_len, pieces};
 
 use crate::backend::{Mark, Span};
 use ir::types::DType;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// The first failure of a rank. All other ranks abort with it.
@@ -80,7 +81,7 @@ pub enum WaitReason {
 }
 
 /// Role of a thread of a rank.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum ThreadRole {
     /// The main thread executes the instruction stream.
     Main,

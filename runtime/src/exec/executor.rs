@@ -1,13 +1,16 @@
 //! All ranks of a program as threads of this process, and the operations that a caller can request.
 
 use super::Error;
+use super::clocks::{ClockedTimeline, ROUNDS, align};
 use super::decode::decode;
 use super::load::{RankView, catalogue, load_ranks};
+use super::merge::merge;
 use super::platform::{Platform, Threads};
 use super::rank::{Answer, Command, RankState, RankThread, Visit};
 use super::row::{fed, is_integer};
 use super::status::{Out, Status};
 use crate::comm::RankFailure;
+use crate::comm::wire::Process;
 use crate::state::{GlobalTensor, Role, StatePieces, gather, key};
 use ir::graph::Model;
 use ir::ids::ModelValue;
@@ -18,7 +21,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
-use trace::Trace;
+use trace::{Trace, TraceProcess};
 use tracing::{debug_span, trace_span};
 
 /// How a program is run.
@@ -135,6 +138,8 @@ pub struct Executor<P: Platform = Threads> {
     is_recording: bool,
     /// When the last step began.
     began: Instant,
+    /// The rounds in which all processes met before it.
+    rounds: Vec<[Instant; 2]>,
     /// The word of this process to all, and that of all after the last step.
     words: [u8; 2],
 }
@@ -184,6 +189,7 @@ impl<P: Platform> Executor<P> {
             loss_scale: 1.0,
             is_recording: options.record,
             began: Instant::now(),
+            rounds: Vec::new(),
             words: [0; 2],
         };
         executor.ask(&Command::Reset(options.seed))?;
@@ -314,10 +320,48 @@ impl<P: Platform> Executor<P> {
         self.is_recording = is_recording;
     }
 
-    /// Trace of the last training step of the loaded program and model; empty if no events were recorded.
+    /// Trace of the last training step of the loaded program and model on the ranks of this process; empty if no events were recorded.
     pub fn trace(&self, model: &Model, program: &Program) -> Trace {
-        let trace = decode(model, program, &self.views, self.began);
+        let trace = merge(vec![decode(model, program, &self.views, self.began)]);
         Trace { note: self.platform.trace_note().to_string(), ..trace }
+    }
+
+    /// The same on the ranks of all processes, by the clock of the first one, which alone gets it. All processes call it.
+    ///
+    /// # Errors
+    /// A rank failed.
+    pub fn trace_of_all(&mut self, model: &Model, program: &Program) -> Result<Option<Trace>, Error> {
+        let Some(world) = self.platform.world().cloned() else { return Ok(Some(self.trace(model, program))) };
+        let mut rounds = std::mem::take(&mut self.rounds);
+        rounds.extend(self.meet()?);
+        let since = |at: Instant| match at.checked_duration_since(self.began) {
+            Some(after) => after.as_secs_f64(),
+            None => -(self.began - at).as_secs_f64(),
+        };
+        let rounds = rounds.into_iter().map(|round| round.map(since)).collect();
+        let own = ClockedTimeline { rounds, timeline: decode(model, program, &self.views, self.began) };
+        let broken = |_| Error::Load("a process of another version takes part".to_string());
+        let all = self.share(serde_json::to_vec(&own).map_err(broken)?)?;
+        if world.me > 0 {
+            return Ok(None);
+        }
+        let all = all.iter().map(|bytes| serde_json::from_slice(bytes)).collect::<Result<_, _>>().map_err(broken)?;
+        let process = |process: Process| TraceProcess {
+            host: process.host,
+            ranks: process.ranks.into_iter().map(|rank| rank as u64).collect(),
+        };
+        let processes = world.processes.into_iter().map(process).collect();
+        Ok(Some(Trace { processes, note: self.platform.trace_note().to_string(), ..merge(align(all)) }))
+    }
+
+    /// Lets all processes wait for each other some times. Gives the times at which this one entered, and at which all had.
+    fn meet(&mut self) -> Result<Vec<[Instant; 2]>, Error> {
+        let round = |_| {
+            let entered = Instant::now();
+            self.share(Vec::new())?;
+            Ok([entered, Instant::now()])
+        };
+        (0..ROUNDS).map(round).collect()
     }
 
     /// Runs a training step with poison wherever nothing lives from step to step, so that who reads what the step has not
@@ -361,6 +405,9 @@ impl<P: Platform> Executor<P> {
             }
         }
         if is_recorded {
+            if self.platform.world().is_some() {
+                self.rounds = self.meet()?;
+            }
             self.began = self.platform.start_clock().map_err(Error::Resources)?;
         }
         self.ask(&Command::Run(row, Arc::new(input)))?;

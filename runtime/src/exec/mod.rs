@@ -8,6 +8,7 @@
 
 mod background;
 mod body;
+mod clocks;
 mod cursor;
 mod decode;
 mod error;
@@ -15,6 +16,7 @@ mod executor;
 mod frees;
 mod load;
 mod mailbox;
+mod merge;
 mod offload;
 mod places;
 mod platform;

@@ -4,6 +4,7 @@
 use super::rank_program::RankProgram;
 use crate::backend::Mark;
 use crate::comm::Communicator;
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -33,7 +34,7 @@ pub(super) struct RecordedEvent {
 }
 
 /// The kind of an event. Numbers are indices of the rank program.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub(super) enum EventKind {
     /// An action other than a body invocation.
     Action(u32),

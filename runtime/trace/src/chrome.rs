@@ -1,6 +1,6 @@
 //! Traces in Chrome's trace event format, which Perfetto (ui.perfetto.dev) opens.
 //!
-//! A rank is a process, a stream a thread. Events are complete (`X`) with times in microseconds; flows are pairs of `s` and
+//! A rank is a process, a stream a thread; of several processes each is one, with the streams of all its ranks. Events are complete (`X`) with times in microseconds; flows are pairs of `s` and
 //! `f` that are bound to the enclosing events. Source: "Trace Event Format", Duca and Sinclair, 2016.
 
 use super::{Event, EventRef, Flow, Trace, Track};
@@ -19,7 +19,7 @@ pub fn write(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
     out.write_all(b"\"traceEvents\":[")?;
     let mut lines = Lines { out, first: true };
     for (number, track) in trace.tracks.iter().enumerate() {
-        lines.head(track, number)?;
+        lines.head(trace, track, number)?;
         for event in &track.events {
             lines.line(&complete(trace, track, number, event))?;
         }
@@ -42,16 +42,21 @@ impl<W: Write> Lines<'_, W> {
         serde_json::to_writer(&mut *self.out, value).map_err(io::Error::from)
     }
 
-    /// Names and order of a rank and a stream.
-    fn head(&mut self, track: &Track, number: usize) -> io::Result<()> {
+    /// Names and order of a process and a thread.
+    fn head(&mut self, trace: &Trace, track: &Track, number: usize) -> io::Result<()> {
+        let pid = process_of(trace, track);
         let mut meta = |name: &str, key: &str, value: Value| {
             let args: Map<String, Value> = [(key.to_string(), value)].into_iter().collect();
-            self.line(&json!({ "ph": "M", "pid": track.rank, "tid": number, "name": name, "args": args }))
+            self.line(&json!({ "ph": "M", "pid": pid, "tid": number, "name": name, "args": args }))
         };
-        let stage = format!("rank {} (stage {})", track.rank, track.stage);
-        meta("process_name", "name", stage.into())?;
-        meta("process_sort_index", "sort_index", track.rank.into())?;
-        meta("thread_name", "name", track.stream.label().into())?;
+        let rank = format!("rank {} (stage {})", track.rank, track.stage);
+        let (process, thread) = match trace.processes.get(pid as usize) {
+            Some(process) => (format!("process {pid} on {}", process.host), format!("{rank} {}", track.stream.label())),
+            None => (rank, track.stream.label()),
+        };
+        meta("process_name", "name", process.into())?;
+        meta("process_sort_index", "sort_index", pid.into())?;
+        meta("thread_name", "name", thread.into())?;
         meta("thread_sort_index", "sort_index", number.into())
     }
 
@@ -60,7 +65,7 @@ impl<W: Write> Lines<'_, W> {
     fn flow(&mut self, trace: &Trace, number: usize, flow: &Flow) -> io::Result<()> {
         let mut end = |place: EventRef, phase: &str, ts: f64| {
             let event = trace.event(place);
-            let (pid, tid) = (trace.tracks[place.track as usize].rank, place.track);
+            let (pid, tid) = (process_of(trace, &trace.tracks[place.track as usize]), place.track);
             let cat = trace.site(event).kind.label();
             self.line(&json!({
                 "ph": phase, "bp": "e", "id": number, "pid": pid, "tid": tid, "ts": ts, "cat": cat, "name": "transfer"
@@ -70,6 +75,12 @@ impl<W: Write> Lines<'_, W> {
         end(flow.from, "s", microseconds(from.start))?;
         end(flow.to, "f", microseconds(from.start.max(to.start + to.seconds / 2.0)))
     }
+}
+
+/// The number of a track's process: that of its rank, unless there are several processes.
+fn process_of(trace: &Trace, track: &Track) -> u64 {
+    let process = trace.processes.iter().position(|process| process.ranks.contains(&track.rank));
+    process.map_or(track.rank, |number| number as u64)
 }
 
 fn complete(trace: &Trace, track: &Track, number: usize, event: &Event) -> Value {
@@ -92,7 +103,7 @@ fn complete(trace: &Trace, track: &Track, number: usize, event: &Event) -> Value
         }
     }
     json!({
-        "ph": "X", "pid": track.rank, "tid": number, "name": site.name, "cat": site.kind.label(),
+        "ph": "X", "pid": process_of(trace, track), "tid": number, "name": site.name, "cat": site.kind.label(),
         "ts": microseconds(event.start), "dur": microseconds(event.seconds), "args": args
     })
 }

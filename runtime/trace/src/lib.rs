@@ -45,6 +45,8 @@ pub use profile::{KernelTime, Peak, Profile, seconds_by_share};
 pub use share::{RankShare, shares};
 pub use site::{SiteKind, TraceSite, body_sites, instr_site, moved_by};
 
+use serde::{Deserialize, Serialize};
+
 /// A step in time.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Trace {
@@ -58,6 +60,17 @@ pub struct Trace {
     pub seconds: f64,
     /// A remark on how the times came about; empty if there is none.
     pub note: String,
+    /// The processes of the ranks, if there are several.
+    pub processes: Vec<TraceProcess>,
+}
+
+/// A process of a traced step.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TraceProcess {
+    /// The name of its machine.
+    pub host: String,
+    /// Its ranks.
+    pub ranks: Vec<u64>,
 }
 
 /// The events of one stream of a rank, by start time.
@@ -74,7 +87,7 @@ pub struct Track {
 }
 
 /// A sequence of events of a rank; the streams of a rank run concurrently.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Stream {
     /// The instruction stream, on the main thread.
     Main,
@@ -112,7 +125,7 @@ pub struct Event {
 }
 
 /// Identity of a body invocation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct BodyRunId {
     /// The call of the model.
     pub call: u32,

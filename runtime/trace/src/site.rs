@@ -8,9 +8,10 @@ use ir::mesh::{Axes, Mesh};
 use ir::ops::KernelOp;
 use ir::program::{Body, BodyInstr, Class, Instr, Program, Transfer};
 use ir::types::{Dim, Type};
+use serde::{Deserialize, Serialize};
 
 /// A location of the program, as events name it.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct TraceSite {
     /// `layer.F %q = einsum`, `layer.F`, `send %y.1:0`.
     pub name: String,
@@ -29,7 +30,7 @@ pub struct TraceSite {
 }
 
 /// Kind of an event.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum SiteKind {
     /// A run of a body: holds its steps.
     Run,
