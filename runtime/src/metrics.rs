@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use support::files;
 
 /// Name and version of the record format.
@@ -56,6 +57,24 @@ pub struct StepRecord {
     /// The factor of the loss before differentiation, in f16.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss_scale: Option<f64>,
+    /// The slowest rank; none if no rank has the same work as another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slowest: Option<SlowestRank>,
+}
+
+/// The rank that took longest for its own work, without waiting for others.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SlowestRank {
+    /// Its number.
+    pub rank: usize,
+    /// Its process, if there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process: Option<usize>,
+    /// The machine of that process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// Its time over the median of other ranks of its pipeline stage.
+    pub ratio: f64,
 }
 
 /// One evaluation on the held-out part.
@@ -107,7 +126,7 @@ impl ResumePlace {
 /// stops.
 #[derive(Debug)]
 pub struct MetricsWriter {
-    file: File,
+    file: Arc<File>,
     path: PathBuf,
     /// Notes for the user on the existing file.
     notes: Vec<String>,
@@ -128,8 +147,8 @@ impl MetricsWriter {
             steps => vec![format!("the records of {steps} steps of an earlier run in {} are replaced", path.display())],
         };
         file.set_len(0)?;
-        let mut writer = Self { file, path: path.to_path_buf(), notes };
-        writer.file.rewind()?;
+        (&file).rewind()?;
+        let mut writer = Self { file: Arc::new(file), path: path.to_path_buf(), notes };
         writer.write(&HeaderRecord { schema: SCHEMA, header })?;
         Ok(writer)
     }
@@ -156,7 +175,7 @@ impl MetricsWriter {
             None => file = rewrite(path, &file, header, last_step, found.has_header)?,
         }
         file.seek(SeekFrom::End(0))?;
-        Ok(Self { file, path: path.to_path_buf(), notes })
+        Ok(Self { file: Arc::new(file), path: path.to_path_buf(), notes })
     }
 
     /// Notes for the user on the existing file, a sentence each.
@@ -164,12 +183,9 @@ impl MetricsWriter {
         &self.notes
     }
 
-    /// Sees that all records are on the disk.
-    ///
-    /// # Errors
-    /// The system refuses.
-    pub fn sync(&mut self) -> io::Result<()> {
-        self.file.sync_all()
+    /// The file, to see that all records are on the disk ([`File::sync_all`]) while others are appended.
+    pub fn file(&self) -> Arc<File> {
+        self.file.clone()
     }
 
     /// Appends the record of a step.
@@ -191,7 +207,7 @@ impl MetricsWriter {
     fn write(&mut self, record: &impl Serialize) -> io::Result<()> {
         let mut line = serde_json::to_vec(record)?;
         line.push(b'\n');
-        self.file.write_all(&line)?;
+        (&*self.file).write_all(&line)?;
         if is_at(&self.file, &self.path)? {
             return Ok(());
         }
@@ -414,6 +430,7 @@ mod tests {
             mem_peak_bytes: Some(1024),
             skipped: true,
             loss_scale: None,
+            slowest: None,
         }
     }
 

@@ -160,11 +160,15 @@ struct Flags {
     /// Number of newest checkpoints to retain [default: 3]
     #[arg(long, value_name = "N")]
     keep_last: Option<u64>,
+    /// Steps between comparisons of replicas: ranks that hold the same part of a parameter or of an optimizer state must have the same
+    /// bytes in it, or the run ends with their names; 0: none [default: 0; without N: 1]
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
+    check_replicas: Option<u64>,
     /// Resume from a checkpoint, or from the newest one in a run's folder [default without PATH: --out]
     ///
     /// Other options come from that run (its run.toml, unless --config or --request is given); flags override them. These may
     /// change: the configuration, --precision, --steps, learning rate, --weight-decay, --clip, --skip-nonfinite, --eval-*, --final-eval-batches,
-    /// --save-every, --keep-last and --out. These may not, which is checked: the model, the text, --valid-fraction, --seq,
+    /// --save-every, --keep-last, --check-replicas and --out. These may not, which is checked: the model, the text, --valid-fraction, --seq,
     /// --global-batch, --optimizer and --seed. On the same configuration a resumed run is bit-identical to an
     /// uninterrupted one; on another configuration it is equal up to rounding. Later checkpoints in that folder are deleted once the next one is saved
     #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "")]
@@ -201,6 +205,9 @@ struct Flags {
     /// Step that --trace records [default: the last]
     #[arg(long, value_name = "STEP")]
     trace_step: Option<u64>,
+    /// Faults to test what finds them: nan=STEP:RANK, flip=STEP:RANK, slow=RANK:MILLISECONDS
+    #[arg(long, value_name = "FAULTS", hide = true)]
+    inject: Option<String>,
 }
 
 /// Time by which other processes than the first print an error later: if it is that of all, the launcher has ended them by then. Each

@@ -6,15 +6,17 @@ use ir::catalogue::Code;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 use support::files;
 
-/// Name of the lock file, which has the process id of its owner.
+/// Name of the lock file, which has the process id of its owner, and a word that no other run has.
 const NAME: &str = "run.lock";
 
 /// Keeps other runs out of a folder until it is dropped. The system releases the lock when the process ends for any
 /// reason. The file of a killed run therefore blocks no other run.
 pub(super) struct Lock {
     _held: File,
+    fence: Fence,
     /// The folder, if this run has made it.
     made: Option<PathBuf>,
 }
@@ -31,13 +33,59 @@ impl Lock {
         let refused = |why: io::Error| at_start("lock", &path, &why);
         let mut file = files::edit(&path).map_err(refused)?;
         match file.try_lock() {
-            Ok(()) => write_own(&mut file).map_err(refused)?,
+            Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(taken(out, &mut file)),
             // Some file systems have no locks; the run then goes on without one.
             Err(TryLockError::Error(why)) if why.kind() == io::ErrorKind::Unsupported => {}
             Err(TryLockError::Error(why)) => return Err(refused(why)),
         }
-        Ok(Lock { _held: file, made })
+        let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+        let fence = Fence { text: format!("{} {nanos:x}\n", std::process::id()), path };
+        fence.raise(&mut file).map_err(|why| at_start("lock", &fence.path, &why))?;
+        Ok(Lock { _held: file, fence, made })
+    }
+
+    /// The fence that keeps this run from writing when another one has taken the folder.
+    pub(super) fn fence(&self) -> Fence {
+        self.fence.clone()
+    }
+}
+
+/// The text of the lock file of a run. A process that was suspended, and wakes up when the run has been started again elsewhere, finds
+/// another one.
+#[derive(Clone, Debug)]
+pub(super) struct Fence {
+    path: PathBuf,
+    text: String,
+}
+
+impl Fence {
+    fn raise(&self, file: &mut File) -> io::Result<()> {
+        file.set_len(0)?;
+        file.rewind()?;
+        file.write_all(self.text.as_bytes())
+    }
+
+    /// Checks that the folder is still this run's.
+    ///
+    /// # Errors
+    /// Another run has taken it, or the lock file cannot be read.
+    #[cfg(unix)]
+    pub(super) fn check(&self) -> io::Result<()> {
+        match fs::read_to_string(&self.path) {
+            Ok(text) if text != self.text => {
+                let whose = text.split_whitespace().next().unwrap_or("another");
+                Err(io::Error::other(format!("process {whose} has started the run again in this folder")))
+            }
+            Err(why) if why.kind() != io::ErrorKind::NotFound => Err(why),
+            _ => Ok(()),
+        }
+    }
+
+    /// Nothing: a file that is locked cannot be read, and no other run has the lock.
+    #[cfg(not(unix))]
+    pub(super) fn check(&self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -53,19 +101,14 @@ impl Drop for Lock {
     }
 }
 
-fn write_own(file: &mut File) -> io::Result<()> {
-    file.set_len(0)?;
-    file.rewind()?;
-    writeln!(file, "{}", std::process::id())
-}
-
 fn taken(out: &Path, file: &mut File) -> Error {
     let mut process = String::new();
     // Some systems do not let others read a locked file.
-    let whose = match file.read_to_string(&mut process) {
-        Ok(_) if !process.trim().is_empty() => format!("process {}", process.trim()),
-        _ => "another process".to_string(),
+    let owner = match file.read_to_string(&mut process) {
+        Ok(_) => process.split_whitespace().next().map(|process| format!("process {process}")),
+        Err(_) => None,
     };
+    let whose = owner.unwrap_or_else(|| "another process".to_string());
     Error::input(Code::RunInUse, format!("{whose} is training in {}", out.display()))
         .help("wait until it ends, or choose another --out")
 }
@@ -88,7 +131,22 @@ mod tests {
         fs::create_dir(&out).unwrap();
         fs::write(out.join(NAME), "4194305, and more than a number is long\n").unwrap();
         drop(Lock::take(&out).unwrap());
-        assert_eq!(fs::read_to_string(out.join(NAME)).unwrap(), format!("{}\n", std::process::id()));
+        let own = format!("{} ", std::process::id());
+        assert!(fs::read_to_string(out.join(NAME)).unwrap().starts_with(&own));
+        fs::remove_dir_all(&out).unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_run_whose_folder_is_taken_may_not_write() {
+        let out = std::env::temp_dir().join(format!("meshwright-fence-{}", std::process::id()));
+        let first = Lock::take(&out).unwrap();
+        assert!(first.fence().check().is_ok());
+        // Who knows that the other one is suspended takes its lock away.
+        fs::remove_file(out.join(NAME)).unwrap();
+        let second = Lock::take(&out).unwrap();
+        let why = first.fence().check().unwrap_err().to_string();
+        assert!(second.fence().check().is_ok() && why.contains("has started the run again"), "{why}");
         fs::remove_dir_all(&out).unwrap();
     }
 }

@@ -209,6 +209,8 @@ pub struct TrainReport {
     pub tokens_per_s: f64,
     /// Seconds from the first step to the end of the last validation.
     pub seconds: f64,
+    /// Seconds in which training waited for checkpoints; the rest of the work for them goes on during steps.
+    pub save_s: f64,
     /// Path of the last saved checkpoint.
     pub checkpoint: Option<PathBuf>,
     /// Folder of the outputs.

@@ -2,6 +2,7 @@
 
 use super::backend::BACKENDS;
 use super::comm::Comm;
+use super::inject::Faults;
 use crate::error::Error;
 use compiler::batch::ConfigOptions;
 use compiler::compile::DEFAULT_SEQ;
@@ -101,7 +102,9 @@ pub struct TrainRequest {
     pub init_from: Option<PathBuf>,
     /// Folder of `run.toml`, `metrics.jsonl` and checkpoints.
     pub out: PathBuf,
-    /// Processes of the ranks: `threads` for this one alone, or `looped:PROCESSES`, joined by a wire in memory. This and the next eight
+    /// Steps between comparisons of the replicas of parameters and states; 0 for none.
+    pub check_replicas: u64,
+    /// Processes of the ranks: `threads` for this one alone, or `looped:PROCESSES`, joined by a wire in memory. This and the next nine
     /// fields are not written to `run.toml` either.
     #[serde(skip_serializing)]
     pub comm: String,
@@ -129,6 +132,9 @@ pub struct TrainRequest {
     /// Step that `trace` records; default: the last.
     #[serde(skip_serializing)]
     pub trace_step: Option<u64>,
+    /// Faults that the run has, to test what finds them: `nan=STEP:RANK`, `flip=STEP:RANK`, `slow=RANK:MILLISECONDS`.
+    #[serde(skip_serializing)]
+    pub inject: Option<String>,
 }
 
 impl Default for TrainRequest {
@@ -168,6 +174,7 @@ impl Default for TrainRequest {
             resume: None,
             init_from: None,
             out: "out".into(),
+            check_replicas: 0,
             comm: "threads".into(),
             silence: Limits::default().silence.as_secs_f64(),
             no_fusion: false,
@@ -177,6 +184,7 @@ impl Default for TrainRequest {
             profile: false,
             trace: None,
             trace_step: None,
+            inject: None,
         }
     }
 }
@@ -250,6 +258,7 @@ impl TrainRequest {
         self.optimizer()?;
         check_backend(&self.backend)?;
         Comm::parse(&self.comm)?;
+        Faults::parse(self.inject.as_deref())?;
         self.check_trace()?;
         let counts = [("steps", self.steps), ("seq", self.seq), ("global_batch", self.global_batch)];
         for (name, value) in counts.into_iter().chain([("keep_last", self.keep_last)]) {

@@ -4,29 +4,34 @@ use super::backend::{Place, no_gpu};
 use super::checkpoint::{find, fixed, is_in, refused};
 use super::comm::Comm;
 use super::data::{Data, Samples};
+use super::faults::recorded;
 use super::feed::Feed;
 use super::first_weights::{FirstWeights, origin};
-use super::lock::Lock;
+use super::header::header;
+use super::inject::Faults;
+use super::lock::{Fence, Lock};
 use super::measure::Measure;
 use super::memory::{self, FreeMemory};
 use super::outputs::{go_on, metrics_path, outputs, unwritable};
 use super::prepare::{Prepared, prepare};
+use super::replicas::ReplicaCheck;
 use super::report::{Progress, Routed, RunHeader, Signal, TrainReport};
 use super::request::TrainRequest;
+use super::saving::{Saving, excused};
+use super::stragglers::Stragglers;
 use crate::error::Error;
 use codegen::buffers::assign_buffers;
 use codegen::lower_forward;
 use compiler::model_source::ModelSource;
 use compiler::precision::precision;
-use cost::{CPU, Routing};
+use cost::CPU;
 use ir::catalogue::Code;
-use ir::graph::{Call, Model};
-use ir::options::ParallelConfig;
+use ir::graph::Model;
 use ir::program::Program;
-use ir::staged::{Stage, Staged};
+use ir::staged::Staged;
 use ir::text::File;
 use ir::verify;
-use runtime::checkpoint::{Origin, Position, Save, save};
+use runtime::checkpoint::{self, Before, Origin, Position, Save};
 use runtime::comm::Limits;
 use runtime::data::DataError;
 use runtime::exec::{self, Executor, Options, Platform, SharedGpu, StepInput, StepOutput};
@@ -36,8 +41,6 @@ use runtime::metrics::{EvalRecord, MetricsWriter, StepRecord, losses};
 use serde_json::Value;
 use std::fmt::Display;
 use std::io;
-use std::ops::Range;
-use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 use transforms::evaluation::evaluation;
@@ -105,7 +108,7 @@ fn run_on<P: Platform>(
     let fixed = fixed(&request, &source, &data);
     // Of several processes the first one alone writes what is not a rank's, and verifies what it resumes from.
     let is_first = platform.is_first();
-    let _lock = is_first.then(|| Lock::take(&request.out)).transpose()?;
+    let lock = is_first.then(|| Lock::take(&request.out)).transpose()?;
     let from = find(&request, &fixed, is_first)?;
     run_has_begun();
     let memory = memory.arenas.saturating_add(memory.left.saturating_sub(data.bytes()));
@@ -129,7 +132,15 @@ fn run_on<P: Platform>(
     let saved_scale = from.as_ref().and_then(|from| from.manifest.position.loss_scale);
     let loss_scale = LossScale::first(precision(&request.precision)?.dtype).map(|first| saved_scale.unwrap_or(first));
     let saved = from.filter(|from| is_in(from, &request.out)).map(|from| (from.manifest.position.step, from.path));
+    let stragglers = {
+        let processes = executor.platform().world().map_or(&[][..], |world| &world.processes);
+        Stragglers::new(&compiled.model.mesh, processes)
+    };
     let mut run = TrainingRun {
+        faults: Faults::parse(request.inject.as_deref())?,
+        replicas: ReplicaCheck::new(request.check_replicas),
+        stragglers,
+        fence: lock.as_ref().map(Lock::fence),
         request,
         feed,
         data: samples,
@@ -144,7 +155,7 @@ fn run_on<P: Platform>(
         ahead: None,
         skipped,
         loss_scale,
-        saved,
+        saving: Saving::after(saved),
     };
     let report = match run.go(progress) {
         // All have saved, and end alike.
@@ -152,7 +163,14 @@ fn run_on<P: Platform>(
             run.executor.finish();
             return Err(ended);
         }
-        outcome => outcome?,
+        Err(why) => {
+            // Other processes have not failed alike, unless all have seen the same numbers.
+            if run.is_alone() || why.code() == Some(Code::NotFinite) {
+                let _ = run.saving.finish(&mut run.executor);
+            }
+            return Err(recorded(why, run.executor.platform(), &run.request.out));
+        }
+        Ok(report) => report,
     };
     // All steps and checkpoints are on disk, so that a failed trace loses nothing else.
     run.measure.as_mut().map_or(Ok(()), |measure| measure.write(&run.request.out))?;
@@ -183,8 +201,13 @@ struct TrainingRun<'a, P: Platform> {
     skipped: u64,
     /// The loss scale of the next step, in f16.
     loss_scale: Option<LossScale>,
-    /// Step and path of the last checkpoint in the run's folder.
-    saved: Option<(u64, PathBuf)>,
+    saving: Saving,
+    replicas: ReplicaCheck,
+    stragglers: Stragglers,
+    /// Faults to test what finds them.
+    faults: Faults,
+    /// None but in the first process.
+    fence: Option<Fence>,
 }
 
 impl<P: Platform> TrainingRun<'_, P> {
@@ -203,15 +226,21 @@ impl<P: Platform> TrainingRun<'_, P> {
         // A checkpoint is saved before the validation of its step, so that a resumed run begins with that.
         for step in done..=steps {
             if step > done {
-                self.executor.give_word(reason_to_end(progress));
+                self.executor.give_word(reason_to_end(progress), self.saving.is_busy());
+                self.faults.before(step, &mut self.executor)?;
                 let record = self.step(step)?;
+                self.faults.after(step, &mut self.executor)?;
                 training += record.step_time_s;
                 progress.step(&record);
+                let slow = record.slowest.as_ref().and_then(|slowest| self.stragglers.note(slowest));
+                slow.iter().for_each(|note| progress.noted(note));
+                self.replicas.after(step, &mut self.executor, &self.request.out)?;
                 last_losses.extend((step > before_last && record.loss.is_finite()).then_some(record.loss));
                 dropped_steps += record.dropped.unwrap_or(0.0);
                 last_dropped.extend(record.dropped.filter(|_| step > before_last));
+                self.saving.look(&mut self.executor, self.request.steps, progress)?;
                 if due(step, self.request.save_every) {
-                    self.save(step)?;
+                    self.begin_save(step, progress)?;
                 }
                 self.write_trace(progress);
                 self.heed(step, progress)?;
@@ -221,6 +250,7 @@ impl<P: Platform> TrainingRun<'_, P> {
                 (last_eval, valid_share) = (Some(record), share);
             }
         }
+        self.saving.finish(&mut self.executor).map_err(refused)?;
         let tokens = (steps - done) * self.header.tokens_per_step();
         let EvalRecord { valid_loss, perplexity, byte_perplexity, .. } =
             last_eval.ok_or_else(|| Error::fault("train", "the run ended without a validation"))?;
@@ -241,7 +271,8 @@ impl<P: Platform> TrainingRun<'_, P> {
             tokens,
             tokens_per_s: if tokens == 0 { 0.0 } else { tokens as f64 / training },
             seconds: clock.elapsed().as_secs_f64(),
-            checkpoint: self.saved.as_ref().filter(|(step, _)| *step > done).map(|(_, path)| path.clone()),
+            save_s: self.saving.seconds(),
+            checkpoint: self.saving.last().filter(|(step, _)| *step > done).map(|(_, path)| path.clone()),
             out: self.request.out.clone(),
             profile: self.measure.as_ref().and_then(Measure::report),
         })
@@ -283,7 +314,9 @@ impl<P: Platform> TrainingRun<'_, P> {
             mem_peak_bytes: self.executor.arena_bytes().into_iter().max(),
             skipped,
             loss_scale: self.loss_scale.map(|scale| f64::from(scale.factor())),
+            slowest: self.stragglers.slowest(&self.executor.own_seconds().collect::<Vec<_>>()),
         };
+        self.fence.iter().try_for_each(Fence::check).map_err(|why| self.no_metrics(&why))?;
         let written = self.metrics.as_mut().map_or(Ok(()), |metrics| metrics.step(&record));
         written.map_err(|why| self.no_metrics(&why))?;
         let is_scaling = self.loss_scale.as_mut().is_some_and(|scale| scale.note(skipped));
@@ -310,10 +343,28 @@ impl<P: Platform> TrainingRun<'_, P> {
         output.map_err(executor_error)
     }
 
-    /// Saves a checkpoint, after the records of all its steps are on disk.
-    fn save(&mut self, step: u64) -> Result<(), Error> {
-        let out = &self.request.out;
-        self.metrics.as_mut().map_or(Ok(()), MetricsWriter::sync).map_err(|why| self.no_metrics(&why))?;
+    /// Begins to save the checkpoint of a step. If that fails before the last step, the next step that saves tries again.
+    fn begin_save(&mut self, step: u64, progress: &mut dyn Progress) -> Result<(), Error> {
+        let late = self.saving.finish(&mut self.executor);
+        excused(late, progress)?;
+        match self.start_save(step) {
+            Err(why) if step == self.request.steps => Err(refused(why)),
+            begun => excused(begun, progress),
+        }
+    }
+
+    /// Saves the checkpoint of a step, and waits for it.
+    fn save(&mut self, step: u64, progress: &mut dyn Progress) -> Result<(), Error> {
+        if self.saving.step() != Some(step) {
+            let late = self.saving.finish(&mut self.executor);
+            excused(late, progress)?;
+            self.start_save(step).map_err(refused)?;
+        }
+        self.saving.finish(&mut self.executor).map_err(refused)
+    }
+
+    /// Begins to save the checkpoint of a step. Its records are on the disk before it is.
+    fn start_save(&mut self, step: u64) -> Result<(), checkpoint::Error> {
         let seed = self.request.seed;
         let position = Position {
             step,
@@ -324,23 +375,30 @@ impl<P: Platform> TrainingRun<'_, P> {
             shuffle_seed: seed,
             rng_key: seed,
         };
+        let (run, origin) = (self.request.out.as_path(), self.origin.as_ref());
         let keep_last = usize::try_from(self.request.keep_last).unwrap_or(usize::MAX);
-        let order = Save { run: out, position, fixed: &self.fixed, origin: self.origin.as_ref(), keep_last };
-        self.saved = Some((step, save(&mut self.executor, &order).map_err(refused)?));
-        Ok(())
+        let order = Save { run, position, fixed: &self.fixed, origin, keep_last };
+        let files = self.metrics.as_ref().map(MetricsWriter::file).zip(self.fence.clone());
+        let before = files
+            .map(|(records, fence)| -> Before { Box::new(move || records.sync_all().and_then(|()| fence.check())) });
+        self.saving.begin(&mut self.executor, &order, before)
+    }
+
+    /// True if no other process takes part.
+    fn is_alone(&self) -> bool {
+        self.executor.platform().world().is_none()
     }
 
     /// Ends the run after a step with a checkpoint, if a signal or the caller asked for it, or of several processes those of any one
     /// before its last step.
-    fn heed(&mut self, step: u64, progress: &dyn Progress) -> Result<(), Error> {
-        let is_alone = self.executor.platform().world().is_none();
-        let reason = if is_alone { reason_to_end(progress) } else { self.executor.word() };
+    fn heed(&mut self, step: u64, progress: &mut dyn Progress) -> Result<(), Error> {
+        let reason = if self.is_alone() { reason_to_end(progress) } else { self.executor.word() };
         if reason == 0 {
             return Ok(());
         }
         let signal = Signal::ALL.into_iter().find(|signal| signal.number() == reason);
-        if self.saved.as_ref().is_none_or(|(saved, _)| *saved != step) {
-            self.save(step)?;
+        if self.saving.last().is_none_or(|(saved, _)| *saved != step) {
+            self.save(step, progress)?;
         }
         Err(signal.map_or_else(|| cancelled(step, &self.request), |signal| ended(signal, step, &self.request)))
     }
@@ -375,13 +433,15 @@ impl<P: Platform> TrainingRun<'_, P> {
             self.heed(step, progress)?;
             let input = self.feed.step(&self.data.valid, number * all / batches * batch, self.microbatches, windows)?;
             let valid = input.valid_tokens;
-            self.executor.give_word(reason_to_end(progress));
+            self.executor.give_word(reason_to_end(progress), self.saving.is_busy());
             let output = self.executor.eval(input).map_err(executor_error)?;
+            self.saving.look(&mut self.executor, self.request.steps, progress)?;
             sum += f64::from(output.loss.ok_or_else(no_loss)?) * valid.max(1) as f64;
             tokens += valid;
             progress.batch_evaluated(number + 1);
         }
         let record = EvalRecord::new(step, sum / tokens.max(1) as f64, self.header.bytes_per_token);
+        self.fence.iter().try_for_each(Fence::check).map_err(|why| self.no_metrics(&why))?;
         let written = self.metrics.as_mut().map_or(Ok(()), |metrics| metrics.eval(&record));
         written.map_err(|why| self.no_metrics(&why))?;
         progress.evaluated(&record);
@@ -428,7 +488,8 @@ fn load<P: Platform>(
     let record = measure.is_some();
     let TrainRequest { seed, poison, .. } = *request;
     let evaluation = Some(&forward);
-    let options = Options { seed, threads, evaluation, async_threads: None, record, poison, memory_limit };
+    let slow = Faults::parse(request.inject.as_deref())?.slow;
+    let options = Options { seed, threads, evaluation, async_threads: None, record, poison, memory_limit, slow };
     Ok((Executor::load_on(platform, &compiled.model, program, &options).map_err(executor_error)?, measure))
 }
 
@@ -449,89 +510,6 @@ fn forward_only(
     assign_buffers(model, &mut forward, Some(training));
     let found = verify::program::check(&evaluation(model), &forward, None).err();
     found.and_then(|found| found.into_iter().next()).map_or(Ok(forward), |first| Err(fault(&first)))
-}
-
-fn header(
-    request: &TrainRequest,
-    parallel: ParallelConfig,
-    compiled: &File,
-    data: &Data,
-    feed: &Feed,
-    microbatches: u32,
-) -> RunHeader {
-    let model = &compiled.model;
-    let axes: Vec<String> = model.mesh.axes.values().map(|axis| format!("{}={}", axis.name, axis.size)).collect();
-    let stages = compiled.staged.as_ref().map_or_else(Vec::new, |staged| stage_blocks(model, staged));
-    RunHeader {
-        model: request.model.clone(),
-        parameters: model.parameter_count(),
-        routing: routed(model, request.global_batch * feed.seq),
-        precision: request.precision.clone(),
-        unknown_keys: Vec::new(),
-        devices: model.mesh.devices(),
-        place: String::new(),
-        mesh: axes.join(" "),
-        parallel,
-        stages,
-        microbatches,
-        global_batch: request.global_batch,
-        seq: feed.seq,
-        steps: request.steps,
-        done: 0,
-        resumed: None,
-        weights: None,
-        data: data.path(),
-        blend: data.shared(),
-        documents: data.documents(),
-        train_tokens: data.train_tokens(),
-        valid_tokens: data.valid_tokens(),
-        unit: data.unit(),
-        bytes_per_token: data.bytes_per_token(),
-        bigram_entropy: data.bigram_entropy(),
-    }
-}
-
-/// Returns the routing of a model with experts, for the tokens of a step.
-fn routed(model: &Model, tokens: u64) -> Option<Routed> {
-    let routing_of =
-        |call: &Call| Routing::of(&model.blocks[call.block]).map(|routing| (routing, u64::from(call.instances())));
-    // Each slice of a sequence has a call of its own; count the first.
-    let mut layers = model.calls.iter().filter(|call| call.slice.is_none_or(|slice| slice == 0)).filter_map(routing_of);
-    let (routing, first) = layers.next()?;
-    let count = first + layers.map(|(_, count)| count).sum::<u64>();
-    let Routing { tokens: group, chosen, experts, capacity } = routing;
-    let choices = tokens.saturating_mul(chosen).saturating_mul(count);
-    Some(Routed { experts, chosen, group, capacity, expected: routing.dropped(), choices })
-}
-
-/// Returns the blocks of each stage: `embed, layer[0..3]`. The slices of a sequence count as one block.
-fn stage_blocks(model: &Model, staged: &Staged) -> Vec<String> {
-    staged.stages.iter().map(|stage| blocks(model, stage)).collect()
-}
-
-fn blocks(model: &Model, stage: &Stage) -> String {
-    let mut blocks: Vec<(&str, Option<Range<u32>>)> = Vec::new();
-    for part in &stage.parts {
-        let call = &model.calls[part.call];
-        let name = model.blocks[call.block].name.as_str();
-        let name = match call.slice {
-            Some(0) => name.strip_suffix(".0").unwrap_or(name),
-            Some(_) => continue,
-            None => name,
-        };
-        let range = call.repeat.as_ref().map(|_| call.index(part.instances.start)..call.index(part.instances.end));
-        match (blocks.last_mut(), &range) {
-            (Some((last, Some(before))), Some(range)) if *last == name && before.end == range.start => {
-                before.end = range.end;
-            }
-            _ => blocks.push((name, range)),
-        }
-    }
-    let text = |(name, range): &(&str, Option<Range<u32>>)| match range {
-        Some(range) => format!("{name}[{}..{}]", range.start, range.end),
-        None => (*name).to_string(),
-    };
-    blocks.iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the mean, or `None` of no numbers.

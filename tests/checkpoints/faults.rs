@@ -144,6 +144,18 @@ fn a_checkpoint_that_is_too_large_for_the_limit_on_files_is_told() {
 }
 
 #[test]
+fn a_checkpoint_that_fails_is_tried_again_at_the_next_step_that_saves() {
+    let folder = folder();
+    // A file in the place of the first checkpoint is not replaced by a folder.
+    fs::create_dir(folder.path("a")).unwrap();
+    folder.write("a/step-00000002", "of the user");
+    let text = folder.answer(&format!("{TRAIN} --steps 8 --save-every 2 --out a"));
+    assert!(text.contains("note      the checkpoint a/step-00000002 cannot be written: "), "{text}");
+    assert!(text.contains("; the run goes on, and the next step that saves tries again"), "{text}");
+    assert_eq!((folder.steps("a"), folder.read("a/step-00000002")), (vec![4, 6, 8], "of the user".to_string()));
+}
+
+#[test]
 fn what_is_no_file_is_refused_at_once() {
     let folder = folder();
     folder.answer(&format!("{TRAIN} --steps 2 --save-every 2 --out a"));

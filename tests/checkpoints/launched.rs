@@ -9,7 +9,7 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 /// The names and bytes of all files of a checkpoint.
-fn files(folder: &Folder, checkpoint: &str) -> BTreeMap<String, Vec<u8>> {
+pub(super) fn files(folder: &Folder, checkpoint: &str) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(folder.path(checkpoint)).unwrap().map(|entry| entry.unwrap());
     entries.map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap())).collect()
 }
@@ -68,6 +68,26 @@ fn ranks_are_listed_before_anything_runs() {
 }
 
 #[test]
+fn a_flipped_bit_of_a_replica_is_found() {
+    let folder = folder();
+    let train = format!("{TRAIN} --steps 9 --check-replicas=2 --out a");
+    folder.answer(&format!("launch -n 2 -- {train} --parallel pp=2,dp=2"));
+    for (parallel, flips, ranks) in [
+        ("dp=4", "flip=4:3", "but rank 3 (process 1 on "),
+        ("dp=2,zero=1", "flip=4:1", "but ranks 0, 1 (process 0 on "),
+        ("pp=2,tp=2", "flip=4:0", "but ranks 0, 2 (process 0 on "),
+    ] {
+        let (status, message) =
+            folder.failure(&format!("launch -n 2 -- {train} --parallel {parallel} --inject {flips}"));
+        assert_eq!(status, 5, "{message}");
+        let found = message.contains("[0] error[MW0707]: step 4: `") && message.contains(ranks);
+        assert!(found && message.contains(" differ"), "{message}");
+        let one = folder.failure(&format!("{train} --parallel {parallel} --inject {flips}"));
+        assert!(one.0 == 5 && one.1.contains("error[MW0707]: step 4: `"), "{}", one.1);
+    }
+}
+
+#[test]
 fn the_traces_of_processes_are_one_by_one_clock() {
     let folder = folder();
     let train = format!("{TRAIN} --steps 4 --parallel pp=2,dp=2 --mbs 1 --profile --trace trace.json");
@@ -101,6 +121,46 @@ fn the_traces_of_processes_are_one_by_one_clock() {
 }
 
 #[test]
+fn a_slow_rank_is_named() {
+    let folder = folder();
+    let train = format!("{TRAIN} --steps 12 --parallel dp=2 --inject slow=1:100 --out a");
+    let answer = folder.answer(&format!("launch -n 2 -- {train}"));
+    assert!(answer.contains("note      rank 1 (process 1 on ") && answer.contains(" is a straggler: "), "{answer}");
+    let records: Vec<Value> =
+        folder.read("a/metrics.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let slowest = records.iter().filter(|record| record["slowest"]["rank"] == 1 && record["slowest"]["process"] == 1);
+    assert!(slowest.filter(|record| record["slowest"]["ratio"].as_f64().unwrap() > 2.0).count() >= 8);
+}
+
+#[test]
+fn numbers_that_are_none_end_all_processes_alike() {
+    let folder = folder();
+    let train = format!("{TRAIN} --steps 9 --parallel dp=2 --inject nan=3:1 --save-every 2 --out a");
+    let (status, message) = folder.failure(&format!("launch -n 2 --max-restarts 2 -- {train}"));
+    assert!(status == 6 && message.contains("[0] error[MW0706]: step 3: "), "{status} {message}");
+    assert!(!message.contains("launch: ") && folder.steps("a") == [2], "{message}");
+}
+
+#[test]
+fn processes_of_other_programs_are_turned_away() {
+    let folder = folder();
+    let port = tcp::free_port().unwrap().to_string();
+    let process = |number: &str, more: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_meshwright"));
+        let args = format!("{TRAIN} --steps 3 --parallel dp=2 --comm tcp --out a {more}");
+        command.args(args.split_whitespace()).current_dir(folder.path(""));
+        let place = [("RANK", number), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", &port)];
+        command.envs(place).stderr(std::process::Stdio::piped()).spawn().unwrap()
+    };
+    // Statements one by one are another program.
+    let all = [process("0", ""), process("1", "--no-fusion")];
+    for child in all {
+        let (status, message) = ended(child);
+        assert!(status == Some(3) && message.contains(" has program "), "{status:?} {message}");
+    }
+}
+
+#[test]
 fn what_all_refuse_is_said_once() {
     let folder = folder();
     for (args, why) in [
@@ -117,14 +177,21 @@ fn what_all_refuse_is_said_once() {
 
 /// The processes that a launcher has started, in their order.
 #[cfg(target_os = "linux")]
-fn children(launcher: &Child) -> Vec<u32> {
+pub(super) fn children(launcher: &Child) -> Vec<u32> {
     let path = format!("/proc/{0}/task/{0}/children", launcher.id());
     fs::read_to_string(path).unwrap().split_whitespace().map(|id| id.parse().unwrap()).collect()
 }
 
 #[cfg(target_os = "linux")]
-fn kill(process: u32, name: &str) {
+pub(super) fn kill(process: u32, name: &str) {
     assert!(Command::new("kill").args([&format!("-{name}"), &process.to_string()]).status().unwrap().success());
+}
+
+/// True if a process is there, and no zombie.
+#[cfg(target_os = "linux")]
+pub(super) fn is_running(process: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    status.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
 }
 
 #[cfg(target_os = "linux")]
@@ -147,6 +214,11 @@ fn a_process_that_is_killed_is_named_and_ends_all() {
             "{message}"
         );
         assert_eq!(status, Some(5), "{message}");
+        let record = message.split("; ").find_map(|part| Some(part.split_once(" has the last messages")?.0));
+        let record: Value = serde_json::from_str(&folder.read(record.expect("a record is named"))).unwrap();
+        assert!(record["why"].as_str().unwrap().contains(why) && record["process"] == 1 - victim, "{record}");
+        let events = record["events"].as_array().unwrap();
+        assert!((1..=256).contains(&events.len()) && events.iter().all(|event| event["process"] == victim), "{record}");
         fs::remove_dir_all(folder.path("a")).unwrap();
     }
 }
@@ -189,12 +261,8 @@ fn nobody_outlives_the_launcher() {
     assert_eq!(all.len(), 2);
     launcher.kill().unwrap();
     launcher.wait().unwrap();
-    let runs = |id: &u32| {
-        let status = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-        status.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
-    };
     let began = Instant::now();
-    while all.iter().any(runs) {
+    while all.iter().any(|&id| is_running(id)) {
         assert!(began.elapsed() < Duration::from_secs(5), "a process outlives the one that started it");
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -1,13 +1,14 @@
 //! Checkpoint folders of a run: their location, the atomic publication of a new one, and the removal of old ones.
 //!
-//! A checkpoint is `step-00000120` in the run's folder. It is written as `step-00000120.partial` and renamed when all of it
-//! is on the disk. A checkpoint to be removed is renamed first. A folder without that ending is therefore complete,
+//! A checkpoint is `step-00000120` in the run's folder. It is written under a name that ends in `.partial` and that no other process
+//! has, and renamed when all of it is on the disk. A checkpoint to be removed is renamed first. A folder without that ending is therefore complete,
 //! whenever the process was killed.
 
 use super::manifest::MANIFEST;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// How the names of checkpoints begin.
 const STEP: &str = "step-";
@@ -24,6 +25,14 @@ pub(super) fn of_step(run: &Path, step: u64) -> PathBuf {
 pub(super) fn partial(checkpoint: &Path) -> PathBuf {
     let mut name = checkpoint.as_os_str().to_os_string();
     name.push(PARTIAL);
+    name.into()
+}
+
+/// A name for a checkpoint while this process writes it. A process of an earlier start that wakes up has another one.
+pub(super) fn unfinished(checkpoint: &Path) -> PathBuf {
+    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+    let mut name = checkpoint.as_os_str().to_os_string();
+    name.push(format!(".{}-{nanos:x}{PARTIAL}", std::process::id()));
     name.into()
 }
 
@@ -90,21 +99,24 @@ pub fn clean(run: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives a checkpoint that is written under its partial name the name of its own, in the place of an older one if need be.
+/// Gives a checkpoint that is written under another name the name of its own, in the place of an older one if need be.
 ///
 /// # Errors
 /// The system refuses.
-pub(super) fn publish(checkpoint: &Path) -> io::Result<()> {
-    let (partial, run) = (partial(checkpoint), run_of(checkpoint));
-    sync(&partial)?;
+pub(super) fn publish(partial: &Path, checkpoint: &Path) -> io::Result<()> {
+    let run = run_of(checkpoint);
+    sync(partial)?;
+    if checkpoint.is_file() {
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "a file has its name"));
+    }
     if checkpoint.exists() {
         let old = checkpoint.with_extension(format!("old{PARTIAL}"));
         fs::rename(checkpoint, &old)?;
-        fs::rename(&partial, checkpoint)?;
+        fs::rename(partial, checkpoint)?;
         sync(&run)?;
         return fs::remove_dir_all(old);
     }
-    fs::rename(&partial, checkpoint)?;
+    fs::rename(partial, checkpoint)?;
     sync(&run)
 }
 
@@ -195,7 +207,7 @@ mod tests {
         let path = of_step(&run.0, 5);
         for content in ["old", "new"] {
             make(&partial(&path), content);
-            publish(&path).unwrap();
+            publish(&partial(&path), &path).unwrap();
             assert_eq!(fs::read_to_string(path.join("x")).unwrap(), content);
         }
         make(&partial(&of_step(&run.0, 6)), "half");

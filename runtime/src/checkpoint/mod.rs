@@ -11,8 +11,8 @@
 //! loads under any other. Random numbers are pure functions of a seed and a logical index. The seed, the step and the
 //! number of consumed samples are therefore all the state besides tensors.
 //!
-//! [`save`] assigns the distinct shards to ranks that hold them and lets all ranks write at once. [`Checkpoint::load`] lets
-//! every rank read the shards that intersect its own part.
+//! A [`Saver`] assigns the distinct shards to ranks that hold them, copies them, and writes the copies while the run goes on;
+//! [`save`] waits. [`Checkpoint::load`] lets every rank read the shards that intersect its own part.
 
 mod assign;
 mod data;
@@ -20,7 +20,10 @@ mod error;
 mod folder;
 mod manifest;
 mod read;
+mod replicas;
+mod saver;
 mod shard;
+mod task;
 #[cfg(test)]
 mod testing;
 mod together;
@@ -30,5 +33,7 @@ pub use error::{Difference, Error};
 pub use folder::{clean, list, prune, run_of};
 pub use manifest::{DataFile, MANIFEST, Manifest, Origin, Parameter, Position, SCHEMA, Stored, StoredShard};
 pub use read::{Checkpoint, TensorReader};
+pub use replicas::{Divergence, Replicas};
+pub use saver::{Before, Saver};
 pub use shard::Shard;
 pub use write::{Save, save};

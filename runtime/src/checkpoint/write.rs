@@ -1,16 +1,15 @@
-//! Writing: all ranks write at once under a temporary name, then the manifest is written, then the folder is renamed. Of several
-//! processes the first one does all but the ranks' files, and none goes on before all know that it went well.
+//! The parts that each rank writes: copies of the ranks' parts, and their places in the manifest.
 
 use super::assign::{StatePart, assign_writers};
 use super::data::{Entry, write};
 use super::error::Error;
-use super::folder::{of_step, partial, publish, rotate};
-use super::manifest::{DataFile, Manifest, Origin, Parameter, Position, SCHEMA, Stored, StoredShard};
-use super::together::{all_parts, verdict};
+use super::folder::of_step;
+use super::manifest::{DataFile, Origin, Parameter, Position, Stored, StoredShard};
+use super::saver::Saver;
+use super::together::all_parts;
 use crate::exec::{Executor, Platform};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,51 +35,62 @@ pub struct Save<'a> {
 /// # Errors
 /// The system refuses, when all checkpoints are as before or only older ones are left; or a rank failed earlier.
 pub fn save<P: Platform>(executor: &mut Executor<P>, save: &Save<'_>) -> Result<PathBuf, Error> {
-    let checkpoint = of_step(save.run, save.position.step);
-    let folder = partial(&checkpoint);
-    let first = executor.platform().is_first();
-    let refused = |why: String| {
-        // What was written so far helps nobody; a start of the program removes it too.
-        let _ = if first { fs::remove_dir_all(&folder) } else { Ok(()) };
-        Error::Unwritable { checkpoint: checkpoint.clone(), why }
-    };
-    let only_first =
-        |work: &dyn Fn() -> io::Result<()>| if first { work().map_err(|why| why.to_string()) } else { Ok(()) };
-    // Only this folder: where that of the run is gone, someone has removed it.
-    let make = || fs::create_dir(&folder).or_else(|why| if folder.is_dir() { Ok(()) } else { Err(why) });
-    verdict(executor, only_first(&make))?.map_err(refused)?;
-    let ranks = assign_writers(&all_parts(executor)?);
-    let written = write_files(executor, &ranks, &folder)?.into_iter().collect::<io::Result<Vec<_>>>();
-    let mut files = verdict(executor, written.map_err(|why| why.to_string()))?.map_err(refused)?.concat();
-    files.sort_by_key(|(number, _)| *number);
-    let manifest = manifest(save, &ranks, files.into_iter().map(|(_, file)| file).collect());
-    let finish = || manifest.write(&folder).and_then(|()| publish(&checkpoint));
-    verdict(executor, only_first(&finish))?.map_err(refused)?;
-    let rotated = only_first(&|| rotate(save.run, save.position.step, save.keep_last));
-    match verdict(executor, rotated)? {
-        Ok(_) => Ok(checkpoint),
-        Err(why) => Err(Error::Unremoved { checkpoint, why }),
+    let mut saver = Saver::default();
+    saver.begin(executor, save, None)?;
+    let checkpoint = saver.finish(executor)?;
+    Ok(checkpoint.unwrap_or_else(|| of_step(save.run, save.position.step)))
+}
+
+/// A copy of the parts that a rank writes.
+pub(super) struct RankCopy {
+    /// The number of its file.
+    number: usize,
+    parts: Vec<StatePart>,
+    /// The elements of each part, as they are stored.
+    data: Vec<Vec<u8>>,
+}
+
+impl RankCopy {
+    /// Copies the parts of every rank of this process that has something to write, all at once.
+    ///
+    /// # Errors
+    /// A rank failed.
+    pub(super) fn all<P: Platform>(executor: &mut Executor<P>, ranks: &Arc<Writers>) -> Result<Vec<RankCopy>, Error> {
+        let work = ranks.clone();
+        let copies = executor.visit(move |rank, state| {
+            let (number, parts) = &work[rank];
+            (!parts.is_empty()).then(|| RankCopy {
+                number: *number,
+                parts: parts.clone(),
+                data: parts.iter().map(|part| state.stored(part.slot)).collect(),
+            })
+        })?;
+        Ok(copies.into_iter().flatten().collect())
+    }
+
+    /// Writes them as a file, and gives its number too.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(super) fn write(&self, folder: &Path) -> io::Result<(usize, DataFile)> {
+        let name = format!("data-{:04}.safetensors", self.number);
+        Ok((self.number, write(folder, name, &entries(&self.parts, &self.data))?))
     }
 }
 
-/// Lets every rank of this process that has something to write do so, all at once: a file each, with its number.
-fn write_files<P: Platform>(
-    executor: &mut Executor<P>,
-    ranks: &[Vec<StatePart>],
-    folder: &Path,
-) -> Result<Vec<io::Result<(usize, DataFile)>>, Error> {
-    let (work, folder) = (Arc::new(numbered(ranks)), folder.to_path_buf());
-    let files = executor.visit(move |rank, kept| {
-        let (number, parts) = &work[rank];
-        let name = format!("data-{number:04}.safetensors");
-        let data: Vec<Vec<u8>> = parts.iter().map(|part| kept.stored(part.slot)).collect();
-        (!parts.is_empty()).then(|| Ok((*number, write(&folder, name, &entries(parts, &data))?)))
-    })?;
-    Ok(files.into_iter().flatten().collect())
+/// The number of each rank's file, and the parts that the rank writes.
+pub(super) type Writers = Vec<(usize, Vec<StatePart>)>;
+
+/// The work of all ranks.
+///
+/// # Errors
+/// A rank failed.
+pub(super) fn writers<P: Platform>(executor: &mut Executor<P>) -> Result<Arc<Writers>, Error> {
+    Ok(Arc::new(numbered(&assign_writers(&all_parts(executor)?))))
 }
 
 /// The number of each rank's file: ranks without one do not count.
-fn numbered(ranks: &[Vec<StatePart>]) -> Vec<(usize, Vec<StatePart>)> {
+fn numbered(ranks: &[Vec<StatePart>]) -> Writers {
     let before = |rank: usize| ranks[..rank].iter().filter(|parts| !parts.is_empty()).count();
     ranks.iter().enumerate().map(|(rank, parts)| (before(rank), parts.clone())).collect()
 }
@@ -100,25 +110,24 @@ fn entries<'a>(parts: &'a [StatePart], data: &'a [Vec<u8>]) -> Vec<Entry<'a>> {
     entries
 }
 
-fn manifest(save: &Save<'_>, ranks: &[Vec<StatePart>], files: Vec<DataFile>) -> Manifest {
+/// The parameters of a manifest.
+pub(super) fn parameters(writers: &Writers) -> BTreeMap<String, Parameter> {
     let empty = || Parameter { tensor: Stored::default(), states: BTreeMap::new() };
     let mut parameters: BTreeMap<String, Parameter> = BTreeMap::new();
-    for (file, parts) in numbered(ranks) {
+    for (file, parts) in writers {
         for part in parts {
-            let parameter = parameters.entry(part.param).or_insert_with(empty);
-            let stored = match part.state {
+            let parameter = parameters.entry(part.param.clone()).or_insert_with(empty);
+            let stored = match &part.state {
                 None => &mut parameter.tensor,
-                Some(state) => parameter.states.entry(state).or_default(),
+                Some(state) => parameter.states.entry(state.clone()).or_default(),
             };
-            stored.sizes = part.sizes;
-            stored.shards.extend(part.shards.into_iter().map(|shard| StoredShard { shard, file }));
+            stored.sizes.clone_from(&part.sizes);
+            stored.shards.extend(part.shards.iter().map(|shard| StoredShard { shard: shard.clone(), file: *file }));
         }
     }
     for parameter in parameters.values_mut() {
         let stored = std::iter::once(&mut parameter.tensor).chain(parameter.states.values_mut());
         stored.for_each(|stored| stored.shards.sort_by(|a, b| a.shard.cmp(&b.shard)));
     }
-    let version = env!("CARGO_PKG_VERSION").to_string();
-    let (position, fixed, origin) = (save.position, save.fixed.clone(), save.origin.cloned());
-    Manifest { schema: SCHEMA.to_string(), version, position, fixed, origin, files, parameters }
+    parameters
 }

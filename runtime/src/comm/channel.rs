@@ -78,6 +78,10 @@ impl<M: Medium> Channel<M> {
 }
 
 impl<M: Medium> Landing for Channel<M> {
+    fn name(&self) -> String {
+        format!("the channel from rank {} to {} with tag {}", self.from, self.to, self.tag)
+    }
+
     fn land(&self, target: Target, lot: &ParkingLot) {
         if let Some(slot) = self.slot(target.number) {
             slot.completed.fetch_add(1, Ordering::Release);

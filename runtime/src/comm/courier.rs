@@ -10,9 +10,11 @@
 //! nothing has moved anywhere for as long as a silence may last, they wait for each other, and the first process says who for whom.
 
 use super::RankFailure;
+use super::flight_record::{EventKind, Events, RECORD_SCHEMA, WireMessage, WireRecord};
 use super::parking_lot::{ParkingLot, locked};
 use super::stalls::Stalls;
 use super::wire::{Finished, MOST_BYTES, MOST_NOTICE, Wire, WireError, World};
+use serde::Serialize;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -66,7 +68,8 @@ pub(super) struct Job {
 unsafe impl Send for Job {}
 
 /// Direction of a message.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum Way {
     Send,
     Receive,
@@ -83,6 +86,9 @@ pub(super) struct Target {
 
 /// Place that counts messages.
 pub(super) trait Landing: Send + Sync {
+    /// Its name, in words.
+    fn name(&self) -> String;
+
     /// Counts a message that has gone or come, and unparks who may wait for it.
     fn land(&self, target: Target, lot: &ParkingLot);
 }
@@ -100,6 +106,8 @@ pub(crate) struct Courier {
     sleeper: Mutex<Option<Thread>>,
     /// Messages of the driving thread that have landed.
     driver: Arc<Driver>,
+    /// The last events before a failure.
+    record: Mutex<Option<WireRecord>>,
 }
 
 /// The thread that drives a process, while it talks with those of others.
@@ -110,6 +118,10 @@ struct Driver {
 }
 
 impl Landing for Driver {
+    fn name(&self) -> String {
+        "the reports of all processes".to_string()
+    }
+
     fn land(&self, _: Target, _: &ParkingLot) {
         self.landed.fetch_add(1, Ordering::Release);
         locked(&self.thread).iter().for_each(Thread::unpark);
@@ -118,8 +130,8 @@ impl Landing for Driver {
 
 impl Courier {
     pub(super) fn new(world: World, lot: Arc<ParkingLot>) -> Arc<Courier> {
-        let (jobs, closing, is_done, thread, sleeper, driver) = Default::default();
-        Arc::new(Courier { world, lot, jobs, closing, is_done, thread, sleeper, driver })
+        let (jobs, closing, is_done, thread, sleeper, driver, record) = Default::default();
+        Arc::new(Courier { world, lot, jobs, closing, is_done, thread, sleeper, driver, record })
     }
 
     /// Starts its thread.
@@ -211,6 +223,14 @@ impl Courier {
     }
 }
 
+impl Courier {
+    /// Ends its thread, and gives the last events before a failure, if there was one.
+    pub(crate) fn record(&self) -> Option<WireRecord> {
+        self.close();
+        locked(&self.record).clone()
+    }
+}
+
 /// The courier's thread.
 struct Rounds<'a> {
     courier: &'a Courier,
@@ -225,6 +245,8 @@ struct Rounds<'a> {
     landed: u64,
     pulse: Pulse,
     stalls: Stalls,
+    /// The last events.
+    events: Events,
     /// True if all other processes know of the failure.
     has_told: bool,
 }
@@ -261,7 +283,20 @@ impl<'a> Rounds<'a> {
         let pulse = Pulse { silence: limits.silence, next, before, began: now, said: None, heard: None, looked: now };
         let (under_way, free, taken, finished) = Default::default();
         let stalls = Stalls::new(me, count, limits.silence);
-        Rounds { courier, wire, under_way, free, count: 0, taken, finished, landed: 0, pulse, stalls, has_told: false }
+        Rounds {
+            courier,
+            wire,
+            under_way,
+            free,
+            count: 0,
+            taken,
+            finished,
+            landed: 0,
+            pulse,
+            stalls,
+            events: Events::default(),
+            has_told: false,
+        }
     }
 
     fn serve(mut self) {
@@ -270,6 +305,7 @@ impl<'a> Rounds<'a> {
         loop {
             let failure = lot.failure();
             if let Some(failure) = &failure {
+                self.record(failure);
                 self.tell(failure);
             }
             if self.courier.closing.load(Ordering::Acquire) {
@@ -331,6 +367,7 @@ impl<'a> Rounds<'a> {
         let (way, process, tag, bytes) = (job.way, job.process, job.tag, job.bytes);
         // Both ends know the most bytes, so they agree on the number of pieces.
         let pieces = job.most.div_ceil(MOST_BYTES).max(1);
+        self.events.note(EventKind::Begun, &job, job.bytes.len());
         self.under_way[ticket] = Some(UnderWay { job, pieces, bytes: 0 });
         self.count += 1;
         for piece in 0..pieces {
@@ -353,6 +390,7 @@ impl<'a> Rounds<'a> {
         let Some(UnderWay { job, bytes, .. }) = self.under_way[ticket].take() else { return Ok(()) };
         self.free.push(ticket);
         self.count -= 1;
+        self.events.note(EventKind::Landed, &job, bytes);
         if job.way == Way::Receive && job.exact && bytes != job.most {
             let (process, most) = (job.process, job.most);
             return Err(format!("process {process} sent {bytes} bytes where {most} were awaited").into());
@@ -426,6 +464,22 @@ impl<'a> Rounds<'a> {
             lot.abort(RankFailure { rank: lot.ranks()[0], why });
         }
         Ok(())
+    }
+
+    /// Keeps the last events before the first failure.
+    fn record(&mut self, failure: &RankFailure) {
+        let Courier { world, lot, record, .. } = self.courier;
+        locked(record).get_or_insert_with(|| WireRecord {
+            schema: RECORD_SCHEMA,
+            step: lot.step(),
+            process: world.me,
+            host: world.processes[world.me].host.clone(),
+            failed_rank: failure.rank,
+            why: failure.why.clone(),
+            waits: lot.waits(),
+            pending: self.under_way.iter().flatten().map(|under_way| WireMessage::of(&under_way.job)).collect(),
+            events: self.events.list(),
+        });
     }
 
     /// Tells all other processes of the first failure, once.

@@ -217,6 +217,10 @@ impl<M: Medium> ExchangeSlot<M> {
 }
 
 impl<M: Medium> Landing for Group<M> {
+    fn name(&self) -> String {
+        format!("the group of ranks {}", self.ranks.iter().map(usize::to_string).collect::<Vec<_>>().join(", "))
+    }
+
     fn land(&self, target: Target, lot: &ParkingLot) {
         let phase = [Phase::Published, Phase::Reduced, Phase::Read][target.phase];
         let mut targets = [0; 3];

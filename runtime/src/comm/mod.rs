@@ -11,6 +11,7 @@ mod exchange;
 mod execute;
 #[cfg(test)]
 mod far_tests;
+mod flight_record;
 mod group;
 #[cfg(test)]
 mod late_tests;
@@ -32,6 +33,7 @@ pub use courier::Limits;
 pub use crossing::FittedExchange;
 pub use exchange::{Exchange, FilledRows, Move, TensorPlan};
 pub use execute::HostMemory;
+pub use flight_record::{WireEvent, WireMessage, WireRecord};
 pub use medium::{Half, Medium, PeerBuffers};
 pub use region::{Region, RegionPiece, assemble, extract, local_len, pieces};
 
@@ -39,6 +41,7 @@ use crate::backend::{Mark, Span};
 use ir::types::DType;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The first failure of a rank. All other ranks abort with it.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -220,6 +223,9 @@ pub trait Parking {
     /// # Errors
     /// A rank failed.
     fn park(&self, has_work: &mut dyn FnMut() -> bool) -> Result<(), RankFailure>;
+
+    /// The time in which this thread has waited for other ranks so far.
+    fn waited(&self) -> Duration;
 
     /// Unparks a thread of the same rank.
     fn unpark(&self, role: ThreadRole);

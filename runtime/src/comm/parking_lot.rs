@@ -12,6 +12,7 @@ use super::{RankFailure, WaitReason};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
 
 /// Polls of a waiting thread before it parks. With more threads than cores, the awaited thread may need this core.
 const SPINS: usize = 64;
@@ -44,6 +45,8 @@ struct Parker {
     state: AtomicU8,
     thread: OnceLock<Thread>,
     wait_reason: Mutex<WaitReason>,
+    /// Nanoseconds in which it has waited for other ranks.
+    waited: AtomicU64,
 }
 
 /// Flag that the first failing rank raises.
@@ -64,6 +67,7 @@ impl ParkingLot {
             state: AtomicU8::new(AWAKE),
             thread: OnceLock::new(),
             wait_reason: Mutex::new(WaitReason::AsyncWorker),
+            waited: AtomicU64::new(0),
         };
         let threads = if async_threads { 2 * ranks.len() } else { ranks.len() };
         ParkingLot {
@@ -169,9 +173,13 @@ impl ParkingLot {
             let (pending, failed) = (pending(), self.abort.raised.load(Ordering::SeqCst));
             if let (Some(wait_reason), false) = (pending, failed) {
                 *locked(&parker.wait_reason) = wait_reason;
+                let since = Instant::now();
                 self.decrement_awake();
                 while parker.state.load(Ordering::SeqCst) != AWAKE {
                     thread::park();
+                }
+                if wait_reason != WaitReason::AsyncWorker {
+                    parker.waited.fetch_add(since.elapsed().as_nanos() as u64, Ordering::Relaxed);
                 }
             } else if parker.state.swap(AWAKE, Ordering::SeqCst) == AWAKE {
                 // Another thread has already unparked this thread and counted it as awake.
@@ -181,6 +189,11 @@ impl ParkingLot {
                 return Ok(());
             }
         }
+    }
+
+    /// The time in which a thread has waited for other ranks so far.
+    pub(super) fn waited(&self, thread_index: usize) -> Duration {
+        Duration::from_nanos(self.parkers[thread_index].waited.load(Ordering::Relaxed))
     }
 
     /// Unparks a thread, whose condition may have changed.

@@ -22,6 +22,7 @@ use ir::types::DType;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 /// Key of a group: its ranks, and the role of the threads that start its exchanges.
 type GroupKey = (Vec<usize>, ThreadRole);
@@ -399,6 +400,10 @@ impl<M: Medium> Parking for ThreadCommunicator<M> {
 
     fn park(&self, unparked: &mut dyn FnMut() -> bool) -> Result<(), RankFailure> {
         self.fabric.parking_lot.park(self.me(), unparked)
+    }
+
+    fn waited(&self) -> Duration {
+        self.fabric.parking_lot.waited(self.me())
     }
 
     fn unpark(&self, role: ThreadRole) {

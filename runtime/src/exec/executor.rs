@@ -20,7 +20,7 @@ use ir::types::Type;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use trace::{Trace, TraceProcess};
 use tracing::{debug_span, trace_span};
 
@@ -43,6 +43,8 @@ pub struct Options<'a> {
     pub poison: bool,
     /// Bytes that all ranks together may take.
     pub memory_limit: u64,
+    /// A rank that takes so much longer for each step, to test what finds it.
+    pub slow: Option<(usize, Duration)>,
 }
 
 impl Default for Options<'_> {
@@ -55,6 +57,7 @@ impl Default for Options<'_> {
             record: false,
             poison: false,
             memory_limit: u64::MAX,
+            slow: None,
         }
     }
 }
@@ -140,8 +143,11 @@ pub struct Executor<P: Platform = Threads> {
     began: Instant,
     /// The rounds in which all processes met before it.
     rounds: Vec<[Instant; 2]>,
-    /// The word of this process to all, and that of all after the last step.
+    /// The word of this process to all, and that of all after the last step; and whether it, and any of all, is busy.
     words: [u8; 2],
+    busy: [bool; 2],
+    /// Seconds of the last step in which each rank did not wait for others.
+    seconds: Vec<(u32, f32)>,
 }
 
 /// Feeds of a program.
@@ -191,6 +197,8 @@ impl<P: Platform> Executor<P> {
             began: Instant::now(),
             rounds: Vec::new(),
             words: [0; 2],
+            busy: [false; 2],
+            seconds: Vec::new(),
         };
         executor.ask(&Command::Reset(options.seed))?;
         Ok(executor)
@@ -284,14 +292,24 @@ impl<P: Platform> Executor<P> {
         }
     }
 
-    /// Sets the word that this process gives to all with the next step or evaluation.
-    pub fn give_word(&mut self, word: u8) {
-        self.words[0] = word;
+    /// Sets the word that this process gives to all with the next step or evaluation, and whether it is busy with something else.
+    pub fn give_word(&mut self, word: u8, is_busy: bool) {
+        (self.words[0], self.busy[0]) = (word, is_busy);
     }
 
     /// The largest word that a process has given with the last step or evaluation.
     pub fn word(&self) -> u8 {
         self.words[1]
+    }
+
+    /// True if a process was busy before the last step or evaluation.
+    pub fn is_busy(&self) -> bool {
+        self.busy[1]
+    }
+
+    /// Seconds of the last step or evaluation in which each rank did not wait for others, of all processes and by rank.
+    pub fn own_seconds(&self) -> impl Iterator<Item = (usize, f64)> {
+        self.seconds.iter().map(|&(rank, seconds)| (rank as usize, f64::from(seconds)))
     }
 
     /// Lets every rank of this process do the same with its persistent tensors, all at a time, and gives what came of it, in the order of
@@ -418,7 +436,8 @@ impl<P: Platform> Executor<P> {
             status =
                 Status::merge(all.iter().map(|one| Status::read(one)).collect::<Option<Vec<_>>>().ok_or_else(broken)?);
         }
-        self.words[1] = status.word;
+        (self.words[1], self.busy[1]) = (status.word, status.is_busy);
+        self.seconds = status.seconds;
         let [chosen, dropped] = status.choices;
         let dropped = (chosen > 0).then(|| dropped as f64 / chosen as f64);
         let mut outs = BTreeMap::new();
@@ -443,7 +462,10 @@ impl<P: Platform> Executor<P> {
             names.map(|(name, value)| out((view, name, value))).collect::<Vec<_>>()
         };
         let outs = self.views.iter().flat_map(reports).collect();
-        Status { choices: [choices(0), choices(1)], word: self.words[0], outs }
+        let ([word, _], [is_busy, _]) = (self.words, self.busy);
+        let own = |view: &RankView<P::Communicator>| view.report.own.load(Ordering::Relaxed) as f32 / 1e9;
+        let seconds = self.views.iter().map(|view| (view.rank as u32, own(view))).collect();
+        Status { choices: [choices(0), choices(1)], word, is_busy, outs, seconds }
     }
 
     /// Tells all ranks the same and waits for all answers.

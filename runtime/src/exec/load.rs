@@ -18,6 +18,7 @@ use ir::graph::Model;
 use ir::program::{Class, Program};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Data of a rank that the executor shares with the threads of the rank.
 pub(super) struct RankView<C: Communicator> {
@@ -174,6 +175,7 @@ fn load_rank<P: Platform>(
     let (fed, outs) = (Vec::new(), vec![0.0; outs]);
     // Threads of other ranks must meet this one in every step.
     let repeats = (model.mesh.devices() == 1 && platform.repeats()).then(|| vec![false; programs.len()]);
+    let delay = options.slow.filter(|(slow, _)| *slow == rank).map_or(Duration::ZERO, |(_, delay)| delay);
     let worker = Worker {
         state,
         arena_bytes,
@@ -187,6 +189,7 @@ fn load_rank<P: Platform>(
         outs,
         report,
         repeats,
+        delay,
     };
     Ok((worker, view))
 }

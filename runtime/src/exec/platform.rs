@@ -7,7 +7,7 @@ use crate::backends::cuda::{self, Cuda, DeviceMemory};
 use crate::comm::looped::{Fault, looped};
 use crate::comm::threads::{Fabric, ThreadCommunicator};
 use crate::comm::wire::{Process, Wire, World};
-use crate::comm::{Communicator, HostMemory, Limits, RankFailure};
+use crate::comm::{Communicator, HostMemory, Limits, RankFailure, WireRecord};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -59,6 +59,11 @@ pub trait Platform {
 
     /// Notes that the drivers of all processes have done all that they have to do. A process that ends without has failed.
     fn finish(&self) {}
+
+    /// Ends the connection with other processes after a failure, and gives the last events on the wires of this one.
+    fn wire_records(&self) -> Vec<WireRecord> {
+        Vec::new()
+    }
 
     /// The processes of the run, if there are several with a driver each.
     fn world(&self) -> Option<&World> {
@@ -208,6 +213,10 @@ impl Platform for Threads {
 
     fn finish(&self) {
         self.fabrics.0.iter().filter_map(|fabric| fabric.courier()).for_each(|courier| courier.finish());
+    }
+
+    fn wire_records(&self) -> Vec<WireRecord> {
+        self.fabrics.0.iter().filter_map(|fabric| fabric.courier()?.record()).collect()
     }
 
     fn world(&self) -> Option<&World> {

@@ -71,6 +71,16 @@ impl RankState<'_> {
         self.state.slots()[slot].bytes(self.memory)
     }
 
+    /// Replaces the bytes of the rank's part of one.
+    ///
+    /// # Panics
+    /// If their number differs.
+    pub fn store(&mut self, slot: usize, bytes: &[u8]) {
+        let slot = &self.state.slots()[slot];
+        assert_eq!(bytes.len(), slot.span.bytes(), "the bytes of `{}`", slot.name);
+        if slot.host { self.memory.write_host(slot.span, bytes) } else { self.memory.write(slot.span, bytes) }
+    }
+
     pub(super) fn memory(&mut self) -> &mut dyn Memory {
         self.memory
     }

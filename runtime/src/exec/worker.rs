@@ -13,6 +13,7 @@ use crate::state::State;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// One rank.
 pub(super) struct Worker<B: Backend, C: Communicator> {
@@ -33,6 +34,8 @@ pub(super) struct Worker<B: Backend, C: Communicator> {
     pub(super) report: Arc<Report>,
     /// The rank programs that have been run once, if the device may repeat them by itself.
     pub(super) repeats: Option<Vec<bool>>,
+    /// The time that it loses at the beginning of each step.
+    pub(super) delay: Duration,
 }
 
 /// Report of a rank to the executor after a step.
@@ -41,11 +44,17 @@ pub(super) struct Report {
     pub(super) outs: Box<[AtomicU32]>,
     /// The choices of experts, and those of them that were dropped.
     pub(super) choices: [AtomicU64; 2],
+    /// Nanoseconds of the step in which the rank did not wait for others.
+    pub(super) own: AtomicU64,
 }
 
 impl Report {
     pub(super) fn new(outs: usize) -> Report {
-        Report { outs: (0..outs).map(|_| AtomicU32::new(0)).collect(), choices: Default::default() }
+        Report {
+            outs: (0..outs).map(|_| AtomicU32::new(0)).collect(),
+            choices: Default::default(),
+            own: AtomicU64::new(0),
+        }
     }
 }
 
@@ -55,6 +64,10 @@ impl<B: Backend + 'static, C: Communicator> Worker<B, C> {
     /// # Errors
     /// A rank failed.
     pub(super) fn run(&mut self, row: usize, input: &StepInput) -> Result<(), RankFailure> {
+        let (began, waited) = (Instant::now(), self.comm.waited());
+        if !self.delay.is_zero() {
+            std::thread::sleep(self.delay);
+        }
         let rank_programs = self.rank_programs.clone();
         self.context.backend.set_timing(self.context.is_recorded());
         self.begin(&rank_programs[row], input);
@@ -63,6 +76,8 @@ impl<B: Backend + 'static, C: Communicator> Worker<B, C> {
             self.launch(row, &rank_programs[row])?;
         }
         self.end(&rank_programs[row]);
+        let own = began.elapsed().saturating_sub(self.comm.waited().saturating_sub(waited));
+        self.report.own.store(own.as_nanos() as u64, Ordering::Relaxed);
         Ok(())
     }
 

@@ -67,7 +67,7 @@ fn words_and_bytes_reach_all_processes() {
     let program = program(&built);
     let heard = drivers(deal(3, 3, None), 5, |me, threads| {
         let mut executor = Executor::load_on(threads, &built.model, &program, &Options::default()).unwrap();
-        executor.give_word(if me == 1 { 7 } else { 0 });
+        executor.give_word(if me == 1 { 7 } else { 0 }, me == 2);
         executor.step(input(&built, 1)).unwrap();
         let found = executor.visit(|rank, _| rank).unwrap();
         let shared = executor.share(vec![me as u8; me]).unwrap();
