@@ -9,6 +9,7 @@ use autotune::plan::PlanRequest;
 use clap::Args;
 use compiler::parallel;
 use estimator::Estimator;
+use ir::options::ParallelConfig;
 use serde::Serialize;
 use support::units::time;
 
@@ -39,16 +40,9 @@ impl AutoFlags {
                 "--auto with --backend cuda needs --cluster: `calibrate --backend cuda -o gpu.toml` writes one".into(),
             ));
         };
-        let stack = if is_gpu { "meshwright-cuda" } else { "meshwright-threads" };
-        let request = PlanRequest {
-            stack: stack.into(),
-            precision: if run.precision == "f16" { "fp16".into() } else { run.precision },
-            // A plan for the states of AdamW has room for those of Muon.
-            optimizer: if run.optimizer == "muon" { "adamw".into() } else { run.optimizer },
-            pin: self.pin.clone().unwrap_or_default(),
-            ..PlanRequest::new(&run.model, &cluster, self.devices.unwrap_or(1), run.seq, run.global_batch)
-        };
-        let chosen = match planned(&Estimator::new(), &request)? {
+        let devices = self.devices.unwrap_or(1);
+        let pin = self.pin.as_deref().unwrap_or_default();
+        let chosen = match searched(&run, devices, &cluster, pin)? {
             Planned::Best(plan) => plan.chosen,
             Planned::Infeasible(answer) => return Err(answer.error().into()),
         };
@@ -57,4 +51,30 @@ impl AutoFlags {
         fields.insert("parallel".into(), parallel::print(&chosen.with_stages()).into());
         Ok(fields)
     }
+}
+
+/// The best configuration of a number of devices for a run; none if none fits.
+pub(super) fn search(
+    run: &TrainRequest,
+    devices: u64,
+    cluster: &str,
+    pin: &str,
+) -> Result<Option<ParallelConfig>, Error> {
+    match searched(run, devices, cluster, pin)? {
+        Planned::Best(plan) => Ok(Some(plan.chosen.with_stages())),
+        Planned::Infeasible(_) => Ok(None),
+    }
+}
+
+fn searched(run: &TrainRequest, devices: u64, cluster: &str, pin: &str) -> Result<Planned, Error> {
+    let stack = if run.backend == "cuda" { "meshwright-cuda" } else { "meshwright-threads" };
+    let request = PlanRequest {
+        stack: stack.into(),
+        precision: if run.precision == "f16" { "fp16".into() } else { run.precision.clone() },
+        // A plan for the states of AdamW has space for those of Muon.
+        optimizer: if run.optimizer == "muon" { "adamw".into() } else { run.optimizer.clone() },
+        pin: pin.into(),
+        ..PlanRequest::new(&run.model, cluster, devices, run.seq, run.global_batch)
+    };
+    planned(&Estimator::new(), &request)
 }

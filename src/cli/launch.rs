@@ -1,15 +1,17 @@
 //! `meshwright launch`: starts the processes of a run on this host.
 
 use super::signals::PassedOn;
-use super::{Answer, Cli, Command};
+use super::{Answer, Cli, Command, auto};
 use crate::error::Error;
 use crate::launch::{LaunchRequest, Observer, launch};
-use crate::train::Signal;
+use crate::train::{Signal, TrainRequest};
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser};
 use ir::catalogue::Code;
+use ir::options::ParallelConfig;
 use std::ffi::OsString;
 use std::io::Write;
+use std::path::PathBuf;
 
 /// Start several processes of `train` on this host, joined by TCP, and watch them
 ///
@@ -19,6 +21,9 @@ use std::io::Write;
 ///
 /// With --max-restarts a run whose process died, fell silent or failed goes on from its newest checkpoint (--save-every of train). It
 /// does not if the same step has failed twice with the same error, or if the exit status says that the same command would fail again.
+///
+/// With --min-devices it also goes on with fewer processes: without one that signals end twice, or with the number that --processes-from
+/// states. Data parallelism shrinks and all else stays, or a plan is searched for. The samples of a step are the same.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -34,6 +39,12 @@ pub(super) struct Launch {
     /// Restarts of a run that failed, without a checkpoint between them
     #[arg(long, value_name = "N", default_value_t = 0)]
     max_restarts: u32,
+    /// Fewest devices to go on with: with fewer processes the run goes on in another configuration, from its newest checkpoint
+    #[arg(long, value_name = "N", requires = "max_restarts")]
+    min_devices: Option<u64>,
+    /// File that states how many processes are available; when another program changes the number, the run saves and goes on with it
+    #[arg(long, value_name = "FILE", requires = "min_devices")]
+    processes_from: Option<PathBuf>,
     /// The subcommand `train` and its options, after `--`
     #[arg(last = true, required = true, value_name = "TRAIN")]
     args: Vec<OsString>,
@@ -41,7 +52,7 @@ pub(super) struct Launch {
 
 impl Launch {
     pub(super) fn run(self) -> Result<Answer, Error> {
-        let Launch { processes, max_restarts, args } = self;
+        let Launch { processes, max_restarts, min_devices, processes_from, args } = self;
         let line = std::iter::once("meshwright".into()).chain(args.iter().cloned());
         let parsed = Cli::try_parse_from(line).map_err(|told| Error::Usage(super::usage(&told)))?;
         let Command::Train(train) = parsed.command else {
@@ -49,8 +60,8 @@ impl Launch {
             let help = "it starts processes of train: meshwright launch -n 2 -- train ..";
             return Err(Error::input(Code::BadOption, message).help(help));
         };
-        let out = train.request()?.out;
-        let request = LaunchRequest { processes, args, max_restarts, out };
+        let train = train.request()?;
+        let request = LaunchRequest { processes, args, max_restarts, train, min_devices, processes_from };
         let status = launch(&request, &mut Terminal(PassedOn::watch()))?;
         Ok(Answer { status, ..Answer::done(String::new()) })
     }
@@ -67,5 +78,9 @@ impl Observer for Terminal {
     fn note(&mut self, note: &str) {
         // A closed standard error cannot be reported anywhere.
         let _ = writeln!(std::io::stderr().lock(), "launch: {note}");
+    }
+
+    fn plan(&mut self, train: &TrainRequest, devices: u64) -> Option<ParallelConfig> {
+        auto::search(train, devices, "cpu", "").ok().flatten()
     }
 }

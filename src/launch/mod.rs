@@ -2,13 +2,16 @@
 //! `torchrun`. When one fails, all end, and may be started again; when the one that started them ends, so do they.
 
 mod children;
+mod elastic;
 mod program;
 mod restart;
 
 use crate::error::Error;
-use crate::train::Signal;
+use crate::train::{Signal, TrainRequest};
 use children::{Children, End};
+use elastic::{Crew, Fleet};
 use ir::catalogue::Code;
+use ir::options::ParallelConfig;
 use restart::Restarts;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -31,14 +34,18 @@ const MAY_BE_RESTARTED: u8 = 5;
 /// Processes to start.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LaunchRequest {
-    /// Their number.
+    /// Their number, at most.
     pub processes: usize,
     /// The subcommand of each, and its options.
     pub args: Vec<OsString>,
     /// The most restarts without a checkpoint between them.
     pub max_restarts: u32,
-    /// The folder of the run, whose newest checkpoint restarts go on from.
-    pub out: PathBuf,
+    /// The run that the arguments ask for. Restarts go on from the newest checkpoint in its folder.
+    pub train: TrainRequest,
+    /// The fewest devices to go on with, each process with its part of them; none if all processes must be there.
+    pub min_devices: Option<u64>,
+    /// A file that states the number of processes that are available, which may change.
+    pub processes_from: Option<PathBuf>,
 }
 
 /// The user's side of a launch.
@@ -47,12 +54,18 @@ pub trait Observer {
     fn signal(&mut self) -> Option<Signal>;
     /// Called with a note for the user.
     fn note(&mut self, note: &str);
+    /// Returns a configuration of a number of devices for a run, if a search finds one.
+    fn plan(&mut self, _train: &TrainRequest, _devices: u64) -> Option<ParallelConfig> {
+        None
+    }
 }
 
 /// The end of all processes.
 enum Outcome {
     /// All is done, or a signal asked for the end: the exit status.
     Ended(u8),
+    /// The run has saved, to go on with another number of processes.
+    Resized,
     Failed(Failure),
 }
 
@@ -66,20 +79,29 @@ struct Failure {
 }
 
 /// Starts processes, passes signals on to them, and waits until all have ended. The first signal goes to the first process, which tells
-/// the others; the second ends all. A run that failed, but need not fail again, is started again. Returns the exit status of the first
-/// process that failed, or 0.
+/// the others; the second ends all. A run that failed, but need not fail again, is started again, with fewer processes if some are lost.
+/// Returns the exit status of the first process that failed, or 0.
 ///
 /// # Errors
 /// They cannot be started, or a signal that nobody sent here has ended one.
 pub fn launch(request: &LaunchRequest, observer: &mut dyn Observer) -> Result<u8, Error> {
-    let mut restarts = Restarts::new(request);
+    let (mut restarts, mut fleet) = (Restarts::new(request), Fleet::new(request)?);
     loop {
-        let failure = match until_ended(request.processes, &restarts.args(), observer)? {
-            Outcome::Ended(status) => return Ok(status),
-            Outcome::Failed(failure) => failure,
+        let Some(crew) = enough(&fleet, observer) else {
+            return Ok(128 + Signal::Terminate.number());
         };
-        let Some(delay) = restarts.after(&failure, observer) else { return failure.status() };
-        let until = Instant::now() + delay;
+        let until = match until_ended(&fleet, &crew, &restarts.args(&crew), observer)? {
+            Outcome::Ended(status) => return Ok(status),
+            Outcome::Resized => {
+                restarts.resume();
+                Instant::now()
+            }
+            Outcome::Failed(failure) => {
+                let Some(delay) = restarts.after(&failure, observer) else { return failure.status() };
+                fleet.note(&failure, restarts.saved(), observer);
+                Instant::now() + delay
+            }
+        };
         while Instant::now() < until {
             if let Some(signal) = observer.signal() {
                 return Ok(128 + signal.number());
@@ -89,15 +111,49 @@ pub fn launch(request: &LaunchRequest, observer: &mut dyn Observer) -> Result<u8
     }
 }
 
+/// Waits until there are enough processes to go on; none if a signal ends the wait.
+fn enough(fleet: &Fleet<'_>, observer: &mut dyn Observer) -> Option<Crew> {
+    let mut waited_for = None;
+    loop {
+        let available = fleet.available();
+        if waited_for != Some(available) {
+            if let Some(crew) = fleet.crew(available, observer) {
+                return Some(crew);
+            }
+            observer.note(&format!("no configuration has so few processes ({available}): it waits for more"));
+            waited_for = Some(available);
+        }
+        if observer.signal().is_some() {
+            return None;
+        }
+        sleep(PAUSE);
+    }
+}
+
 /// Starts processes, and waits until all have ended.
-fn until_ended(processes: usize, args: &[OsString], observer: &mut dyn Observer) -> Result<Outcome, Error> {
-    let mut children = Children::start(processes, args)?;
+fn until_ended(
+    fleet: &Fleet<'_>,
+    crew: &Crew,
+    args: &[OsString],
+    observer: &mut dyn Observer,
+) -> Result<Outcome, Error> {
+    let mut children = Children::start(crew.processes, args)?;
     let (mut asked, mut first, mut has_spoken) = (None, None, false);
+    let (mut available, mut resizes) = (fleet.available(), false);
     while children.is_running() {
         if let Some(signal) = observer.signal() {
             match asked.replace(signal) {
                 None => children.tell(signal),
                 Some(_) => return Ok(Outcome::Ended(128 + signal.number())),
+            }
+        }
+        let now = fleet.available();
+        if now != available && first.is_none() && asked.is_none() && !resizes {
+            available = now;
+            resizes = fleet.crew(now, observer).is_none_or(|other| other != *crew);
+            if resizes {
+                observer.note(&format!("{now} processes are available: the run saves, and goes on with them"));
+                children.tell(Signal::Terminate);
             }
         }
         for (number, end) in children.ended()? {
@@ -111,8 +167,10 @@ fn until_ended(processes: usize, args: &[OsString], observer: &mut dyn Observer)
         }
         sleep(PAUSE);
     }
+    let is_resized = |end: End| resizes && end == End::Status(128 + Signal::Terminate.number());
     Ok(match (first, asked) {
         (None, _) => Outcome::Ended(0),
+        (Some((_, end, _)), None) if is_resized(end) => Outcome::Resized,
         (Some((_, End::Status(status), _)), Some(_)) => Outcome::Ended(status),
         (Some((_, End::Signal(_), _)), Some(signal)) => Outcome::Ended(128 + signal.number()),
         (Some((number, end, _)), _) => Outcome::Failed(Failure { number, end, said: children.said() }),

@@ -1,6 +1,7 @@
 //! Restarts of a run that failed: which failures a restart can help, from where it goes on, and after what time.
 
 use super::children::End;
+use super::elastic::Crew;
 use super::{Failure, LaunchRequest, MAY_BE_RESTARTED, Observer};
 use runtime::checkpoint::list;
 use std::ffi::OsString;
@@ -17,25 +18,46 @@ pub(super) struct Restarts<'a> {
     count: u32,
     saved: Option<u64>,
     last: Option<Failure>,
+    /// True after the first start.
+    has_begun: bool,
 }
 
 impl Restarts<'_> {
     pub(super) fn new(request: &LaunchRequest) -> Restarts<'_> {
-        Restarts { request, count: 0, saved: None, last: None }
+        Restarts { request, count: 0, saved: None, last: None, has_begun: false }
     }
 
     /// The arguments of the next start. A restart goes on from the last checkpoint, if there is one.
-    pub(super) fn args(&self) -> Vec<OsString> {
-        match (&self.last, self.saved) {
-            (Some(_), Some(_)) => resuming(&self.request.args),
+    pub(super) fn args(&self, crew: &Crew) -> Vec<OsString> {
+        let args = match &crew.parallel {
+            // The first start has the configuration that was asked for.
+            Some(parallel) if self.has_begun || crew.processes < self.request.processes => {
+                configured(&self.request.args, parallel)
+            }
             _ => self.request.args.clone(),
-        }
+        };
+        if self.has_begun && self.saved.is_some() { resuming(&args) } else { args }
+    }
+
+    /// Notes that the run has saved, to be started again.
+    pub(super) fn resume(&mut self) {
+        (self.has_begun, self.saved, self.count) = (true, self.newest(), 0);
+    }
+
+    /// The step of the last checkpoint.
+    pub(super) fn saved(&self) -> Option<u64> {
+        self.saved
+    }
+
+    /// The step of the newest checkpoint. Without one, or with one that cannot be listed, the run begins as it did.
+    fn newest(&self) -> Option<u64> {
+        list(&self.request.train.out).ok().and_then(|all| Some(all.last()?.0))
     }
 
     /// The time after which the run is started again; none if that would not help, or is not wanted.
     pub(super) fn after(&mut self, failure: &Failure, observer: &mut dyn Observer) -> Option<Duration> {
-        // Without a checkpoint, or with one that cannot be listed, the run begins as it did.
-        let saved = list(&self.request.out).ok().and_then(|all| Some(all.last()?.0));
+        let saved = self.newest();
+        self.has_begun = true;
         if saved != self.saved {
             (self.saved, self.count) = (saved, 0);
         }
@@ -67,26 +89,39 @@ impl Restarts<'_> {
 
 /// The arguments of a run that resumes from its own folder, in place of what it began from.
 fn resuming(args: &[OsString]) -> Vec<OsString> {
-    let mut kept: Vec<OsString> = Vec::new();
+    let mut args = without(args, &["--resume", "--plan", "--devices", "--cluster", "--pin"], &["--auto"]);
+    args.push("--resume".into());
+    args
+}
+
+/// The arguments of a run in another configuration.
+fn configured(args: &[OsString], parallel: &str) -> Vec<OsString> {
+    let with_value = ["--parallel", "--mbs", "--zero", "--schedule", "--devices", "--cluster", "--pin"];
+    let mut args = without(args, &with_value, &["--auto", "--sp"]);
+    args.extend(["--parallel".into(), parallel.into()]);
+    args
+}
+
+/// The arguments without some flags, with a value after them or without.
+fn without(args: &[OsString], with_value: &[&str], bare: &[&str]) -> Vec<OsString> {
+    let mut others: Vec<OsString> = Vec::new();
     let mut drops_value = false;
     for arg in args {
         let text = arg.to_string_lossy();
         let is_value = std::mem::take(&mut drops_value) && !text.starts_with('-');
         let name = text.split('=').next().unwrap_or(&text);
-        let begins = ["--resume", "--plan", "--devices"].contains(&name);
-        drops_value = begins && !text.contains('=');
-        if !is_value && !begins && name != "--auto" {
-            kept.push(arg.clone());
+        drops_value = with_value.contains(&name) && !text.contains('=');
+        if !is_value && !with_value.contains(&name) && !bare.contains(&name) {
+            others.push(arg.clone());
         }
     }
-    kept.push("--resume".into());
-    kept
+    others
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::train::Signal;
+    use crate::train::{Signal, TrainRequest};
     use std::path::PathBuf;
 
     struct Notes(Vec<String>);
@@ -112,12 +147,20 @@ mod tests {
         assert_eq!(resumed("train --resume b --out a --auto --devices 4"), "train --out a --resume");
         assert_eq!(resumed("train --resume=b --plan p.json --out a"), "train --out a --resume");
         assert_eq!(resumed("train --resume --steps 3"), "train --steps 3 --resume");
+        let configured = |text| configured(&words(text), "dp=3").join(std::ffi::OsStr::new(" "));
+        assert_eq!(configured("train --sp gpt2 --parallel dp=4 --mbs=2 --out a"), "train gpt2 --out a --parallel dp=3");
     }
 
     #[test]
     fn only_what_may_end_otherwise_is_started_again() {
-        let request =
-            LaunchRequest { processes: 2, args: words("train"), max_restarts: 2, out: PathBuf::from("/nowhere") };
+        let request = LaunchRequest {
+            processes: 2,
+            args: words("train"),
+            max_restarts: 2,
+            train: TrainRequest { out: PathBuf::from("/nowhere"), ..TrainRequest::default() },
+            min_devices: None,
+            processes_from: None,
+        };
         let failure = |end, said: &str| Failure { number: 1, end, said: Some(said.to_string()) };
         let after = |failures: &[Failure]| {
             let (mut restarts, mut notes) = (Restarts::new(&request), Notes(Vec::new()));

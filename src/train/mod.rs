@@ -48,6 +48,7 @@ pub(crate) use feed::Feed;
 pub use first_weights::FirstWeights;
 pub use free::free_memory;
 pub use gpu_check::check_training;
+pub(crate) use prepare::check_request;
 pub use prepare::predict;
 pub use ranks::{AxisSpread, RankPlace, RankReport, ranks};
 pub use report::{ProfileReport, Progress, Quiet, Routed, RunHeader, SetShare, Signal, TrainReport};

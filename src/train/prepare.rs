@@ -67,6 +67,14 @@ pub(super) fn prepare(request: &TrainRequest, source: Option<ModelSource>) -> Re
     Ok(Prepared { request, source, parallel, compiled, feed, microbatches, tokens, weights })
 }
 
+/// Checks that a run can be, as far as can be known before its data is read.
+///
+/// # Errors
+/// The request is invalid, or this version cannot run it.
+pub(crate) fn check_request(request: &TrainRequest) -> Result<(), Error> {
+    prepare(request, None).map(drop)
+}
+
 /// Predicts a step of a training run, without data and without running it. Returns the prediction and the trace of the
 /// step.
 ///

@@ -160,6 +160,37 @@ fn processes_of_other_programs_are_turned_away() {
     }
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_run_goes_on_with_the_processes_that_are_there() {
+    let folder = folder();
+    let train = TRAIN.replace("--global-batch 4", "--global-batch 12") + " --steps 400 --parallel dp=4 --mbs 1";
+    folder.answer(&format!("{train} --out whole"));
+    folder.write("count", "4");
+    let launch = "launch -n 4 --max-restarts 2 --min-devices 2 --processes-from count --";
+    let launcher = on_its_way(&folder, ":", &format!("{launch} {train} --out a"));
+    for count in [3, 4] {
+        folder.write("count", &count.to_string());
+        let began = Instant::now();
+        while !folder.read("a/run.toml").contains(&format!("parallel = \"dp={count},")) {
+            assert!(began.elapsed() < Duration::from_secs(60), "there are not {count} processes");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    let (status, message) = ended(launcher);
+    assert_eq!(status, Some(0), "{message}");
+    let notes = ["launch: 3 processes are available", "launch: 4 processes are available"];
+    assert!(notes.iter().all(|note| message.contains(note)), "{message}");
+    let losses = |out: &str| losses(&folder.read(&format!("{out}/metrics.jsonl")));
+    let (whole, shrunk) = (losses("whole"), losses("a"));
+    assert_eq!(whole.len(), shrunk.len());
+    for (want, got) in whole.iter().zip(&shrunk) {
+        assert_eq!(want.0, got.0);
+        let [want, got] = [want, got].map(|(_, loss, valid)| loss.as_f64().or(valid.as_f64()).unwrap());
+        assert!((want - got).abs() <= 1e-5 * want, "{want} {got}");
+    }
+}
+
 #[test]
 fn what_all_refuse_is_said_once() {
     let folder = folder();
