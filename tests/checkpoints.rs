@@ -1,6 +1,9 @@
 //! Checkpoints: what one configuration saves any other loads to the bit, a resumed run is the unbroken one, and nothing damaged is
 //! ever used.
 
+#[cfg(target_os = "linux")]
+#[path = "checkpoints/chaos.rs"]
+mod chaos;
 #[path = "checkpoints/configurations.rs"]
 mod configs;
 #[cfg(unix)]
