@@ -16,7 +16,7 @@ pub(crate) fn build(sources: &Path, folder: &Path) {
     let mut library = Command::new("cc");
     library.args(["-std=gnu11", "-O2", "-shared", "-fPIC", "-Wl,-Bsymbolic", &shim]).args(files);
     succeed(library.arg("-o").arg(folder.join("libcuda.so")).args(["-ldl", "-lm"]));
-    for name in ["libnvrtc.so", "libcublasLt.so"] {
+    for name in ["libnvrtc.so", "libcublasLt.so", "libnccl.so.2"] {
         symlink("libcuda.so", folder.join(name)).unwrap();
     }
 }

@@ -5,7 +5,7 @@
 /* What each stream was given, by stream; the first is the one that the capture began with. */
 enum { TRACKS = 64 };
 typedef struct { Stream *stream; Work *first, *last, *next; } Track;
-struct Capture { Track tracks[TRACKS]; int count, broken; };
+struct Capture { Track tracks[TRACKS]; int count, broken, running; };
 typedef Capture Graph;
 
 static __thread Capture *capturing;
@@ -103,25 +103,28 @@ Status cuGraphDestroy(Graph *graph) {
     return failed();
 }
 
-/* Goes on with a stream until an event is recorded, or to its end. Others go on as far as it waits for them. */
-static void go_on(Graph *graph, Track *track, const Event *until) {
+/* Goes on with a stream until an event is recorded, or to its end. Others go on as far as it waits for them. Returns 0 if it waits for
+ * other processes. */
+static int go_on(Graph *graph, Track *track, const Event *until) {
     while (track->next && !(until && until->done)) {
         Work *work = track->next;
-        if (work->kind == WAIT && !work->event->done && !faulty()) go_on(graph, track_of(graph, work->event->stream), work->event);
+        if (work->kind == WAIT && !work->event->done && !faulty() && !go_on(graph, track_of(graph, work->event->stream), work->event)) return 0;
+        if (work->kind == RUN && !failed() && work->run(work->data) == NOT_READY) return 0;
         track->next = work->next;
-        if (work->kind == RUN && !failed()) work->run(work->data);
         if (work->kind == RECORD) work->event->done = 1;
     }
+    return 1;
 }
 static Status run_graph(void *data) {
     Graph *graph = *(Graph **)data;
-    for (int i = 0; i < graph->count; i++) {
+    for (int i = 0; i < graph->count && !graph->running; i++) {
         Track *track = &graph->tracks[i];
         track->next = track->first;
         for (Work *work = track->first; work; work = work->next) if (work->kind == RECORD) work->event->done = 0;
     }
-    for (int i = 0; i < graph->count; i++) go_on(graph, &graph->tracks[i], 0);
-    return OK;
+    graph->running = 0;
+    for (int i = 0; i < graph->count; i++) graph->running |= !go_on(graph, &graph->tracks[i], 0);
+    return graph->running ? NOT_READY : OK;
 }
 Status cuGraphLaunch(Graph *graph, Stream *stream) {
     ONE_AT_A_TIME;

@@ -4,9 +4,11 @@
 #include "modules.h"
 #include "source.h"
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 typedef struct { char *source, *log, path[300]; } Text;
@@ -69,6 +71,17 @@ static Status compile(Text *text) {
     return system(command) ? refuse(text, read_file(name)) : OK;
 }
 
+/* Processes that share the folder compile a text once. */
+static Status compile_once(Text *text) {
+    char name[320];
+    snprintf(name, sizeof name, "%s.lock", text->path);
+    int lock = open(name, O_RDWR | O_CREAT, 0600);
+    if (lock < 0 || flock(lock, LOCK_EX)) return COMPILATION;
+    Status status = access(text->path, R_OK) ? compile(text) : OK;
+    close(lock);
+    return status;
+}
+
 Status nvrtcCompileProgram(Text *text, int count, const char **options) {
     ONE_AT_A_TIME;
     const char *folder = getenv("STAND_IN_FOLDER");
@@ -80,7 +93,7 @@ Status nvrtcCompileProgram(Text *text, int count, const char **options) {
     uint64_t hash = 0;
     for (char *at = text->source; *at; at++) hash = (hash ^ *at) * 0x100000001b3;
     snprintf(text->path, sizeof text->path, "%s/kernel%lx.so", folder ? folder : "/tmp", hash);
-    Status status = access(text->path, R_OK) ? compile(text) : OK;
+    Status status = compile_once(text);
     const ModelKernel *kernel = status ? 0 : oversized_kernel(text->path);
     if (!kernel) return status;
     char log[200];

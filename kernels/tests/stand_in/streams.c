@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "streams.h"
+#include "nccl.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,13 +59,14 @@ static const int *forgetting(void) {
     return pair;
 }
 
-static void step(Stream *stream) {
+/* Does one piece of work of a stream, or of one that it waits for. Returns 0 if there is none, or it waits for other processes. */
+static int step(Stream *stream) {
     Work *work = stream->first;
-    if (!work) return;
+    if (!work) return 0;
     if (work->kind == WAIT && work->event->done < work->mark && !faulty()) return step(work->of);
+    if (work->kind == RUN && !failure && work->run(work->data) == NOT_READY) return 0;
     stream->first = work->next;
     if (!stream->first) stream->last = 0;
-    if (work->kind == RUN && !failure) work->run(work->data);
     if (work->kind == RECORD) {
         struct timespec now;
         clock_gettime(CLOCK_MONOTONIC, &now);
@@ -72,12 +74,20 @@ static void step(Stream *stream) {
         work->event->done = work->mark;
     }
     free(work);
+    return 1;
 }
 
-static void begin_early(Stream *stream) { while (stream->number == forgetting()[0] && stream->first) step(stream); }
+/* Does something, of this stream if it can; streams run beside each other, so while it waits for other processes the others go on. */
+static void go_on(Stream *stream) {
+    int moved = step(stream);
+    for (Stream *other = streams; other && !moved; other = other->other) moved = step(other);
+    if (moved) nccl_moved(); else nccl_wait();
+}
+
+static void begin_early(Stream *stream) { while (stream->number == forgetting()[0] && stream->first) go_on(stream); }
 
 static Status settled(void) { return failure ? failure : check_guards(); }
-static void finish(Stream *stream) { while (stream->first) step(stream); }
+static void finish(Stream *stream) { while (stream->first) go_on(stream); }
 Status finish_all(void) {
     for (Stream *stream = streams; stream; stream = stream->other) finish(stream);
     return settled();
@@ -144,7 +154,7 @@ Status cuEventSynchronize(Event *event) {
     ONE_AT_A_TIME;
     Status refused = forbidden_in_capture();
     if (refused) return refused;
-    while (event->done < event->recorded) step(event->stream);
+    while (event->done < event->recorded) go_on(event->stream);
     return settled();
 }
 Status cuEventDestroy_v2(Event *event) {

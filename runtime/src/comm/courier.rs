@@ -155,6 +155,12 @@ impl Courier {
         &self.world
     }
 
+    /// A cause of a failure with its step and process.
+    pub(super) fn located(&self, why: &str) -> String {
+        let (world, step) = (&self.world, self.lot.step());
+        format!("{why} (step {step}, process {} on {})", world.me, world.processes[world.me].host)
+    }
+
     /// Hands over a message. Messages with one process and tag are begun in the order in which they are submitted.
     pub(super) fn submit(&self, job: Job) {
         // Awake before the message can land, and before the thread that submits it can park.

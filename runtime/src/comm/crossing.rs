@@ -5,6 +5,7 @@
 //! rank is localised: its moves read a block of a far member from the parcel, dense, as they read that of a near member from its memory.
 //! Filled rows alone are packed of chunks that are not filled, one after the other, in a parcel for each rank that pulls them.
 
+use super::ExchangePlan;
 use super::exchange::{Exchange, Move};
 use super::medium::Half;
 use super::region::row_major;
@@ -33,9 +34,8 @@ impl From<Exchange> for FittedExchange {
     }
 }
 
-impl FittedExchange {
-    /// The members, in the order in which they are combined.
-    pub fn ranks(&self) -> &[usize] {
+impl ExchangePlan for FittedExchange {
+    fn ranks(&self) -> &[usize] {
         &self.exchange.ranks
     }
 }

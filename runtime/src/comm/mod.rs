@@ -5,8 +5,12 @@
 //! one process and copies no element twice.
 
 mod channel;
+mod control;
 mod courier;
 mod crossing;
+mod engine;
+#[cfg(test)]
+mod engine_tests;
 mod exchange;
 mod execute;
 #[cfg(test)]
@@ -29,8 +33,11 @@ mod tests;
 pub mod threads;
 pub mod wire;
 
+pub(crate) use control::Control;
 pub use courier::Limits;
 pub use crossing::FittedExchange;
+pub use engine::EngineExchange;
+pub(crate) use engine::{CallPlace, EngineCall, StagedBlock};
 pub use exchange::{Exchange, FilledRows, Move, TensorPlan};
 pub use execute::HostMemory;
 pub use flight_record::{WireEvent, WireMessage, WireRecord};
@@ -107,6 +114,11 @@ pub struct Request {
 }
 
 impl Request {
+    /// One that is complete for the host from its start on: the work is given to a device.
+    pub(crate) fn given(number: u64, times: [Option<Mark>; 2]) -> Request {
+        Request { number, phase: None, targets: [0; 3], times, filled: None }
+    }
+
     /// True if the exchange is complete: the results are written, and no rank reads the sources any more. On a device the work that
     /// does so has been given to it, and [`Transport::receive`] orders what follows.
     pub fn is_complete(self) -> bool {
@@ -139,10 +151,18 @@ pub struct Message {
     pub times: Option<[Mark; 2]>,
 }
 
+/// An exchange, as one rank makes it.
+pub trait ExchangePlan: Send + Sync {
+    /// The members, in the order in which they are combined.
+    fn ranks(&self) -> &[usize];
+}
+
 /// Data movement of one rank, for one of its threads. Nothing here blocks.
 pub trait Transport: Sized + Send + 'static {
     /// The rank's membership in a group.
     type Group: Send + Sync;
+    /// An exchange, as the rank makes it.
+    type Plan: ExchangePlan;
     /// The rank's end of a message channel.
     type Channel: Send + Sync;
 
@@ -167,7 +187,7 @@ pub trait Transport: Sized + Send + 'static {
         op: &str,
         dtypes: &[DType],
         of: &mut dyn FnMut(usize) -> Result<Exchange, String>,
-    ) -> Result<FittedExchange, String>;
+    ) -> Result<Self::Plan, String>;
 
     /// The sending end of a channel to a peer.
     ///
@@ -186,17 +206,17 @@ pub trait Transport: Sized + Send + 'static {
     fn expect(&mut self, in_flight: usize, tensors: usize);
 
     /// Begins an exchange within a group; all members begin theirs in the same order. `results` will be written whole.
-    fn start(&self, group: &Self::Group, plan: &FittedExchange, sources: &[Span], results: &[Span]) -> Request;
+    fn start(&self, group: &Self::Group, plan: &Self::Plan, sources: &[Span], results: &[Span]) -> Request;
 
     /// Progresses an exchange as far as possible without waiting. Who waits for one advances all that the rank has begun: with members in
     /// other processes they progress in order.
-    fn advance(&self, group: &Self::Group, plan: &FittedExchange, request: &mut Request);
+    fn advance(&self, group: &Self::Group, plan: &Self::Plan, request: &mut Request);
 
     /// Lets what the thread launches from here on come after a complete exchange, by its number.
     fn receive(&self, group: &Self::Group, number: u64);
 
     /// The reason why an exchange of the group waits, by its number.
-    fn wait_reason(&self, group: &Self::Group, plan: &FittedExchange, number: u64) -> WaitReason;
+    fn wait_reason(&self, group: &Self::Group, plan: &Self::Plan, number: u64) -> WaitReason;
 
     /// Begins to send or to receive the next message of a channel.
     fn start_message(&self, channel: &Self::Channel, span: Span) -> Message;

@@ -1,5 +1,6 @@
 //! Tests of collectives between threads against their definition: a logical tensor, sharded by extents.
 
+use super::engine_tests::{EngineMember, make};
 use super::rank_tests::{near_and_far, on_ranks};
 use super::*;
 use ir::entity::EntityRef;
@@ -64,6 +65,38 @@ fn expected(from: &Type, to: &Type, change: &Collective, mesh: &Mesh, rank: usiz
 /// Every rank's results of a bucket of tensors equal the definition, twice over (the second time in used memory).
 fn check(mesh: &Mesh, change: &Collective, operands: &[Type]) {
     [DType::F32, DType::BF16].into_iter().for_each(|dtype| check_in(dtype, mesh, change, operands));
+    check_engine(mesh, change, operands);
+}
+
+/// The part of a rank of a partial tensor.
+fn part(ty: &Type, mesh: &Mesh, rank: usize) -> Vec<f32> {
+    let region = Region::of(ty, mesh, &mesh.coordinates(rank as u64));
+    let mut part = vec![0.0; region.len()];
+    extract(&partial(ty, mesh, rank), ty, &region, &mut part);
+    part
+}
+
+/// The same with an engine, whose ranks are none: each group is a list.
+fn check_engine(mesh: &Mesh, change: &Collective, operands: &[Type]) {
+    let types: Vec<&Type> = operands.iter().collect();
+    let of = |rank: usize| Exchange::plan(mesh, rank, change, &types).unwrap();
+    for first in 0..mesh.devices() as usize {
+        let ranks = of(first).ranks;
+        if ranks.len() == 1 || ranks[0] != first {
+            continue;
+        }
+        let exchanges: Vec<Exchange> = ranks.iter().map(|&rank| of(rank)).collect();
+        let sources = |rank: usize| types.iter().map(|ty| part(ty, mesh, rank)).collect();
+        let member = |(place, &rank): (usize, &usize)| EngineMember::new(place, &exchanges, sources(rank));
+        let mut group: Vec<EngineMember> = ranks.iter().enumerate().map(member).collect();
+        make(&mut group);
+        for (member, &rank) in group.iter().zip(&ranks) {
+            for (ty, result) in types.iter().zip(&member.results) {
+                let to = change.result_type(ty).unwrap();
+                assert_eq!(*result, expected(ty, &to, change, mesh, rank), "{change:?} of an engine on rank {rank}");
+            }
+        }
+    }
 }
 
 /// Compares results in a format, in which all numbers and sums of these tensors are exact.
@@ -74,14 +107,7 @@ fn check_in(dtype: DType, mesh: &Mesh, change: &Collective, operands: &[Type]) {
         let dtypes = vec![dtype; types.len()];
         let (group, plan) = rank.fit(&dtypes, &|rank| Exchange::plan(mesh, rank, change, &types).unwrap());
         rank.ready();
-        let coordinates = mesh.coordinates(number as u64);
-        let part = |ty: &&Type| {
-            let region = Region::of(ty, mesh, &coordinates);
-            let mut part = vec![0.0; region.len()];
-            extract(&partial(ty, mesh, number), ty, &region, &mut part);
-            part
-        };
-        let sources: Vec<Span> = types.iter().map(|ty| rank.put(&part(ty))).collect();
+        let sources: Vec<Span> = types.iter().map(|ty| rank.put(&part(ty, mesh, number))).collect();
         let results: Vec<Span> = plan.exchange.tensors.iter().map(|tensor| rank.room(tensor.len)).collect();
         for _ in 0..2 {
             rank.exchange(&group, &plan, &sources, &results).unwrap();

@@ -208,6 +208,7 @@ impl<M: Medium> ThreadCommunicator<M> {
 
 impl<M: Medium> Transport for ThreadCommunicator<M> {
     type Group = GroupMember<M>;
+    type Plan = FittedExchange;
     type Channel = ChannelEnd<M>;
 
     fn with_role(&self, role: ThreadRole) -> ThreadCommunicator<M> {
@@ -415,13 +416,7 @@ impl<M: Medium> Parking for ThreadCommunicator<M> {
     }
 
     fn fail(&self, why: String) {
-        let why = match &self.fabric.courier {
-            None => why,
-            Some(courier) => {
-                let (world, step) = (courier.world(), self.fabric.parking_lot.step());
-                format!("{why} (step {step}, process {} on {})", world.me, world.processes[world.me].host)
-            }
-        };
+        let why = self.fabric.courier.as_ref().map_or(why.clone(), |courier| courier.located(&why));
         self.fabric.parking_lot.abort(RankFailure { rank: self.rank, why });
     }
 

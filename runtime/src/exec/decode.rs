@@ -6,7 +6,7 @@ use super::merge::{ExchangeKey, MessageKey, RankTimeline, Side, ThreadEvent, Tim
 use super::rank_program::{Action, BodyStep, RankProgram};
 use super::recorder::{EventKind, RecordedEvent};
 use crate::backend::HostDirection;
-use crate::comm::{Communicator, ThreadRole};
+use crate::comm::{Communicator, ExchangePlan, ThreadRole};
 use ir::entity::SecondaryMap;
 use ir::graph::Model;
 use ir::ids::{BodyId, Token};

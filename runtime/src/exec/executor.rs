@@ -178,7 +178,7 @@ impl<P: Platform> Executor<P> {
         let devices = model.mesh.devices() as usize;
         let _span = debug_span!("load", devices).entered();
         let (workers, views) = load_ranks(&platform, model, program, options)?;
-        platform.join().map_err(Error::Resources)?;
+        platform.join()?;
         let catalogue = agree(&platform, catalogue(&workers), program)?;
         let ranks: Vec<usize> = platform.ranks().to_vec();
         let named =

@@ -14,6 +14,7 @@ mod decode;
 mod error;
 mod executor;
 mod frees;
+mod joined_gpu;
 mod load;
 mod mailbox;
 mod merge;
@@ -34,5 +35,6 @@ mod worker;
 
 pub use error::Error;
 pub use executor::{Executor, Input, Inputs, Options, StepInput, StepOutput};
+pub use joined_gpu::JoinedGpu;
 pub use platform::{Platform, SharedGpu, Threads};
 pub use rank::RankState;

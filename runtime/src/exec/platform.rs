@@ -1,5 +1,6 @@
 //! Choice of what ranks run on: the backend of each and the communicator that joins them are named here alone.
 
+use super::error::Error;
 use crate::backend::Backend;
 use crate::backends::cpu::Cpu;
 use crate::backends::cuda::device::Device;
@@ -52,8 +53,8 @@ pub trait Platform {
     /// Joins the ranks of this process with those of others, once all are loaded.
     ///
     /// # Errors
-    /// There is no memory or no thread for what comes from them.
-    fn join(&self) -> Result<(), String> {
+    /// There is no memory or no thread for what comes from them, or a rank failed.
+    fn join(&self) -> Result<(), Error> {
         Ok(())
     }
 
@@ -205,10 +206,10 @@ impl Platform for Threads {
         self.fabric(rank).note_step(step);
     }
 
-    fn join(&self) -> Result<(), String> {
+    fn join(&self) -> Result<(), Error> {
         let wires = std::mem::take(&mut *self.wires.lock().unwrap_or_else(PoisonError::into_inner));
         let join = |(fabric, wire): (&Arc<Fabric>, _)| fabric.join(wire, self.limits, &HostMemory::default());
-        self.fabrics.0.iter().zip(wires).try_for_each(join)
+        self.fabrics.0.iter().zip(wires).try_for_each(join).map_err(Error::Resources)
     }
 
     fn finish(&self) {

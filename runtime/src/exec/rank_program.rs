@@ -1,7 +1,7 @@
 //! Compiled step of a rank. A rank program is immutable, so the rank's threads share it.
 
 use crate::backend::{HostCopy, HostDirection, Span};
-use crate::comm::{Communicator, FittedExchange, RegionPiece, ThreadRole};
+use crate::comm::{Communicator, RegionPiece, ThreadRole};
 use ir::ids::ModelValue;
 use ir::types::DType;
 use std::ops::Range;
@@ -74,7 +74,7 @@ pub(super) enum Action<C: Communicator> {
 /// An exchange and its group.
 pub(super) struct ExchangeCall<C: Communicator> {
     pub(super) group: Arc<C::Group>,
-    pub(super) plan: FittedExchange,
+    pub(super) plan: C::Plan,
 }
 
 /// A body compiled for one rank and one thread role.

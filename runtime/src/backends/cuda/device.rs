@@ -76,6 +76,15 @@ impl Device {
         &self.properties
     }
 
+    /// The number that no other GPU has.
+    ///
+    /// # Errors
+    /// The driver failed.
+    pub(super) fn identity(&self) -> Result<[u8; 16], Error> {
+        let uuid = self.context.uuid().tried("asking for the device's identity")?;
+        Ok(uuid.bytes.map(|byte| byte as u8))
+    }
+
     /// Bytes of memory that are free, and in all.
     ///
     /// # Errors

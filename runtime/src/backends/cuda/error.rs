@@ -54,6 +54,32 @@ pub enum Error {
         /// Its status.
         why: String,
     },
+    /// A call of NCCL failed.
+    #[error("{what}: NCCL reports {why}")]
+    Nccl {
+        /// The call that failed.
+        what: &'static str,
+        /// Its status.
+        why: String,
+    },
+    /// Another process has no GPU.
+    #[error("process {process} on {host}: {why}")]
+    Elsewhere {
+        /// The process.
+        process: usize,
+        /// Its host.
+        host: String,
+        /// The cause.
+        why: String,
+    },
+    /// Two processes have one GPU.
+    #[error("processes {} and {} on {host} have the same GPU", .processes[0], .processes[1])]
+    Shared {
+        /// The processes.
+        processes: [usize; 2],
+        /// Their host.
+        host: String,
+    },
     /// A scalar program or a contraction is broken.
     #[error("{0}")]
     Program(String),

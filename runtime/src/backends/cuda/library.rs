@@ -1,5 +1,6 @@
 //! CUDA's shared libraries. The program builds and starts without them; each library is loaded at first use.
 
+use super::nccl;
 use cudarc::{cublaslt, driver, nvrtc};
 
 /// A library.
@@ -11,10 +12,12 @@ pub enum Library {
     Nvrtc,
     /// The matrix products of the CUDA toolkit.
     CublasLt,
+    /// The collectives of GPUs in several processes.
+    Nccl,
 }
 
 impl Library {
-    /// All that are used, in the order in which they are looked for.
+    /// All that every GPU needs, in the order in which they are looked for.
     pub const ALL: [Library; 3] = [Library::Driver, Library::Nvrtc, Library::CublasLt];
 
     /// The name of the library.
@@ -23,6 +26,7 @@ impl Library {
             Library::Driver => "the CUDA driver",
             Library::Nvrtc => "NVRTC",
             Library::CublasLt => "cuBLASLt",
+            Library::Nccl => "NCCL",
         }
     }
 
@@ -34,6 +38,7 @@ impl Library {
                 Library::Driver => driver::sys::is_culib_present(),
                 Library::Nvrtc => nvrtc::sys::is_culib_present(),
                 Library::CublasLt => cublaslt::sys::is_culib_present(),
+                Library::Nccl => nccl::is_there(),
             }
         }
     }
@@ -45,6 +50,7 @@ impl Library {
             Library::Driver => "cuda",
             Library::Nvrtc => "nvrtc",
             Library::CublasLt => "cublasLt",
+            Library::Nccl => return nccl::file_names(),
         };
         cudarc::get_lib_name_candidates(stem)
     }

@@ -80,7 +80,14 @@ impl DeviceMemory {
     ///
     /// # Safety
     /// As of [`Stream::copy`].
-    unsafe fn move_block(&self, stream: &Stream, block: &Move, from: u64, to: u64, dtype: DType) -> Result<(), Error> {
+    pub(super) unsafe fn move_block(
+        &self,
+        stream: &Stream,
+        block: &Move,
+        from: u64,
+        to: u64,
+        dtype: DType,
+    ) -> Result<(), Error> {
         let size = dtype.bytes() as usize;
         let [from, to] = [from + (block.from * size) as u64, to + (block.to * size) as u64];
         let runs = Runs::of(block, size, [from, to].into_iter())?;
@@ -104,7 +111,7 @@ impl DeviceMemory {
     ///
     /// # Safety
     /// As of [`Stream::copy`].
-    unsafe fn move_filled(
+    pub(super) unsafe fn move_filled(
         &self,
         stream: &Stream,
         (block, filled): (&Move, &FilledRows),
@@ -196,7 +203,7 @@ impl DeviceMemory {
 }
 
 /// The address of a tensor.
-fn at(memory: &Arena, span: Span) -> u64 {
+pub(super) fn at(memory: &Arena, span: Span) -> u64 {
     memory.address(span.offset, span.bytes())
 }
 

@@ -19,6 +19,7 @@ mod marks;
 pub mod matmul;
 mod medium;
 pub mod memory;
+pub mod nccl;
 pub mod nvrtc;
 pub mod peaks;
 pub mod plan;

@@ -1,0 +1,10 @@
+/* NCCL between the processes of one user, as far as the streams see it. */
+#ifndef NCCL_H
+#define NCCL_H
+
+/* A stream of this process has gone on. */
+void nccl_moved(void);
+/* No stream of this process can go on before another process does. Fails if that holds for all of them. */
+void nccl_wait(void);
+
+#endif

@@ -1,0 +1,101 @@
+//! Execution of an exchange by NCCL: blocks are packed, the calls move them, and what has come is unpacked, all in one stream.
+
+use super::super::error::Error;
+use super::super::medium::{DeviceMemory, at};
+use super::super::memory::Arena;
+use super::super::stream::Stream;
+use super::communicator::{Call, Communicator};
+use crate::backend::Span;
+use crate::comm::{CallPlace, EngineCall, EngineExchange, Move, StagedBlock};
+
+/// The tensors of an exchange and the memories that they are in.
+#[derive(Clone, Copy)]
+pub(super) struct Buffers<'a> {
+    pub(super) arena: &'a Arena,
+    pub(super) staging: &'a Arena,
+    pub(super) sources: &'a [Span],
+    pub(super) results: &'a [Span],
+}
+
+impl Buffers<'_> {
+    fn source(&self, tensor: usize) -> u64 {
+        at(self.arena, self.sources[tensor])
+    }
+
+    fn result(&self, tensor: usize) -> u64 {
+        at(self.arena, self.results[tensor])
+    }
+
+    /// The address of a place of a call.
+    fn address(&self, place: CallPlace) -> u64 {
+        let part = |start: u64, span: &Span, element: usize| start + (element * span.dtype.bytes() as usize) as u64;
+        match place {
+            CallPlace::Source(tensor, element) => part(self.source(tensor), &self.sources[tensor], element),
+            CallPlace::Result(tensor, element) => part(self.result(tensor), &self.results[tensor], element),
+            CallPlace::Staging(byte) => self.staging.address(byte, 0),
+        }
+    }
+
+    fn call(&self, call: &EngineCall) -> Call {
+        let of = |place: &CallPlace| self.address(*place);
+        match call {
+            EngineCall::AllReduce { from, to, len, dtype, kind } => {
+                Call::AllReduce { from: of(from), to: of(to), len: *len, dtype: *dtype, kind: *kind }
+            }
+            EngineCall::ReduceScatter { from, to, len, dtype, kind } => {
+                Call::ReduceScatter { from: of(from), to: of(to), len: *len, dtype: *dtype, kind: *kind }
+            }
+            EngineCall::AllGather { from, to, bytes } => Call::AllGather { from: of(from), to: of(to), bytes: *bytes },
+            EngineCall::Broadcast { root, from, to, bytes } => {
+                Call::Broadcast { root: *root, from: of(from), to: of(to), bytes: *bytes }
+            }
+            EngineCall::Send { to, from, bytes } => Call::Send { to: *to, from: of(from), bytes: *bytes },
+            EngineCall::Receive { from, to, bytes } => Call::Receive { from: *from, to: of(to), bytes: *bytes },
+        }
+    }
+}
+
+impl DeviceMemory {
+    /// Gives a stream an exchange.
+    ///
+    /// # Errors
+    /// The driver or NCCL failed, or the communicator has ended.
+    ///
+    /// # Safety
+    /// While the stream works on it, nobody writes the sources or touches the results, and nothing else uses the staging memory.
+    pub(super) unsafe fn give(
+        &self,
+        stream: &Stream,
+        (plan, communicator): (&EngineExchange, &Communicator),
+        buffers: Buffers<'_>,
+    ) -> Result<(), Error> {
+        let dtype = |tensor: usize| buffers.sources[tensor].dtype;
+        // SAFETY: as the caller promises.
+        unsafe {
+            for StagedBlock { tensor, at, block } in &plan.packs {
+                let to = buffers.staging.address(*at, 0);
+                self.move_block(stream, block, buffers.source(*tensor), to, dtype(*tensor))?;
+            }
+            let place = |block: &Move, tensor: usize, from: u64| {
+                let to = buffers.result(tensor);
+                match &plan.filled[tensor] {
+                    Some(filled) => {
+                        let counts = buffers.source(filled.counts[1]);
+                        self.move_filled(stream, (block, filled), [from, to, counts], dtype(tensor))
+                    }
+                    None => self.move_block(stream, block, from, to, dtype(tensor)),
+                }
+            };
+            for (tensor, block) in &plan.own {
+                place(block, *tensor, buffers.source(*tensor))?;
+            }
+            if !plan.calls.is_empty() {
+                communicator.give(stream, plan.calls.iter().map(|call| buffers.call(call)))?;
+            }
+            for StagedBlock { tensor, at, block } in &plan.unpacks {
+                place(block, *tensor, buffers.staging.address(*at, 0))?;
+            }
+        }
+        Ok(())
+    }
+}

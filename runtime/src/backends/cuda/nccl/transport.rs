@@ -1,0 +1,285 @@
+//! Data movement of a rank by NCCL, and waiting and failing of its thread.
+//!
+//! All that an exchange does is given to the stream of its group at once, between an event of the thread's stream that it waits for and one
+//! that the thread's stream waits for in turn. So the host never waits, and an exchange is complete for it from its start on.
+
+use super::super::device::Device;
+use super::super::error::{Error, must};
+use super::super::medium::{DeviceMemory, at};
+use super::super::memory::Arena;
+use super::super::stream::{Event, Stream};
+use super::communicator::Call;
+use super::exchange::Buffers;
+use super::joint::{Endpoint, Joint, Key};
+use crate::backend::{Mark, Span};
+use crate::comm::{
+    EngineExchange, Exchange, Half, Medium, Message, Parking, PeerBuffers, RankFailure, Request, ThreadRole, Transport,
+    WaitReason,
+};
+use ir::types::DType;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Endpoint of one thread of a rank.
+pub struct NcclTransport {
+    joint: Arc<Joint>,
+    arena: Arc<Arena>,
+    medium: DeviceMemory,
+    /// The most operations of a group or channel that are begun before the first is waited for.
+    in_flight: Arc<AtomicUsize>,
+    groups: BTreeMap<Key, Arc<GroupEnd>>,
+    channels: BTreeMap<(Key, u32), Arc<ChannelEnd>>,
+}
+
+/// A rank's membership in a group.
+pub struct GroupEnd {
+    ranks: Vec<usize>,
+    place: usize,
+    number: u32,
+    /// None for a group of one.
+    endpoint: Option<Arc<Endpoint>>,
+    queue: Queue,
+}
+
+/// A rank's end of a message channel. Channels with one direction between two ranks share a line, since both begin its messages in one
+/// order.
+pub struct ChannelEnd {
+    endpoint: Arc<Endpoint>,
+    sends: bool,
+    queue: Queue,
+}
+
+/// Operations of a group or channel, between two events each.
+struct Queue {
+    /// The stream of the thread that begins them.
+    own: Arc<Stream>,
+    next: AtomicU64,
+    /// Operation `n` has slot `n` modulo the number of slots: the events before and after it.
+    slots: OnceLock<Box<[[Event; 2]]>>,
+}
+
+impl Queue {
+    fn new(own: Arc<Stream>) -> Queue {
+        Queue { own, next: AtomicU64::new(0), slots: OnceLock::new() }
+    }
+
+    fn make_slots(&self, device: &Arc<Device>, count: usize) -> Result<&[[Event; 2]], Error> {
+        if self.slots.get().is_none() {
+            let slot = |_| Ok([Event::new(device)?, Event::new(device)?]);
+            let made = (0..count.max(1)).map(slot).collect::<Result<_, Error>>()?;
+            self.slots.get_or_init(|| made);
+        }
+        Ok(self.slots.get().map_or(&[], |slots| slots))
+    }
+
+    /// Gives a stream an operation after all that the thread has given so far. Returns its number.
+    fn operate(
+        &self,
+        (device, count): (&Arc<Device>, usize),
+        stream: &Stream,
+        operation: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<u64, Error> {
+        let slots = self.make_slots(device, count)?;
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let [before, after] = &slots[(number % slots.len() as u64) as usize];
+        self.own.record(before)?;
+        stream.wait(before)?;
+        operation()?;
+        stream.record(after)?;
+        Ok(number)
+    }
+
+    /// Lets what the thread gives from here on come after an operation.
+    fn receive(&self, number: u64) -> Result<(), Error> {
+        let slots = self.slots.get().map_or(&[][..], |slots| slots);
+        match slots.get((number % slots.len().max(1) as u64) as usize) {
+            Some([_, after]) => self.own.wait(after),
+            None => Ok(()),
+        }
+    }
+}
+
+impl NcclTransport {
+    /// The endpoint of the main thread of a joint's rank, which has this memory.
+    pub fn new(joint: &Arc<Joint>, arena: &Arc<Arena>, medium: DeviceMemory) -> NcclTransport {
+        NcclTransport {
+            joint: joint.clone(),
+            arena: arena.clone(),
+            medium,
+            in_flight: Arc::default(),
+            groups: BTreeMap::new(),
+            channels: BTreeMap::new(),
+        }
+    }
+
+    fn events(&self) -> (&Arc<Device>, usize) {
+        (self.joint.device(), self.in_flight.load(Ordering::Relaxed))
+    }
+
+    fn channel(&mut self, [from, to]: [usize; 2], tag: u32) -> Result<Arc<ChannelEnd>, String> {
+        let key = Key::line(from, to);
+        if let Some(known) = self.channels.get(&(key.clone(), tag)) {
+            return Ok(known.clone());
+        }
+        let endpoint = self.joint.endpoint(key.clone()).map_err(|why| why.to_string())?;
+        let queue = Queue::new(self.medium.stream_of(ThreadRole::Main));
+        let end = Arc::new(ChannelEnd { endpoint, sends: from == self.joint.rank(), queue });
+        self.channels.insert((key, tag), end.clone());
+        Ok(end)
+    }
+
+    /// Gives a group's stream an exchange.
+    fn give(
+        &self,
+        group: &GroupEnd,
+        endpoint: &Endpoint,
+        plan: &EngineExchange,
+        [sources, results]: [&[Span]; 2],
+    ) -> Result<Request, Error> {
+        let (stream, mut times) = (&endpoint.stream, [None; 2]);
+        let number = group.queue.operate(self.events(), stream, || {
+            times[0] = self.medium.mark(stream);
+            let buffers = Buffers { arena: &self.arena, staging: endpoint.staging()?, sources, results };
+            // SAFETY: the program changes sources and uses results only after the wait. The stream alone uses the staging memory.
+            unsafe { self.medium.give(stream, (plan, endpoint.communicator()?), buffers)? };
+            times[1] = self.medium.mark(stream);
+            Ok(())
+        })?;
+        Ok(Request::given(number, times))
+    }
+}
+
+impl Transport for NcclTransport {
+    type Group = GroupEnd;
+    type Plan = EngineExchange;
+    type Channel = ChannelEnd;
+
+    fn with_role(&self, _role: ThreadRole) -> NcclTransport {
+        let (groups, channels) = (BTreeMap::new(), BTreeMap::new());
+        let (joint, arena, in_flight) = (self.joint.clone(), self.arena.clone(), self.in_flight.clone());
+        NcclTransport { joint, arena, medium: self.medium.fork(), in_flight, groups, channels }
+    }
+
+    fn join(&mut self, ranks: &[usize], role: ThreadRole) -> Result<Arc<GroupEnd>, String> {
+        let key = Key::group(ranks, role);
+        if let Some(known) = self.groups.get(&key) {
+            return Ok(known.clone());
+        }
+        let place = ranks.iter().position(|&rank| rank == self.joint.rank()).unwrap_or(0);
+        let endpoint = (ranks.len() > 1).then(|| self.joint.endpoint(key.clone())).transpose();
+        let group = Arc::new(GroupEnd {
+            ranks: ranks.to_vec(),
+            place,
+            number: self.joint.control().number(ranks),
+            endpoint: endpoint.map_err(|why| why.to_string())?,
+            queue: Queue::new(self.medium.stream_of(role)),
+        });
+        self.groups.insert(key, group.clone());
+        Ok(group)
+    }
+
+    fn fit(
+        &self,
+        group: &GroupEnd,
+        _op: &str,
+        dtypes: &[DType],
+        of: &mut dyn FnMut(usize) -> Result<Exchange, String>,
+    ) -> Result<EngineExchange, String> {
+        let plan = EngineExchange::of(group.place, &group.ranks, dtypes, &mut |place| of(group.ranks[place]))?;
+        group.endpoint.iter().for_each(|endpoint| _ = endpoint.bytes.fetch_max(plan.bytes, Ordering::Relaxed));
+        Ok(plan)
+    }
+
+    fn channel_to(&mut self, peer: usize, tag: u32) -> Result<Arc<ChannelEnd>, String> {
+        self.channel([self.joint.rank(), peer], tag)
+    }
+
+    fn channel_from(&mut self, peer: usize, tag: u32) -> Result<Arc<ChannelEnd>, String> {
+        self.channel([peer, self.joint.rank()], tag)
+    }
+
+    fn expect(&mut self, in_flight: usize, _tensors: usize) {
+        self.in_flight.fetch_max(in_flight, Ordering::Relaxed);
+    }
+
+    fn start(&self, group: &GroupEnd, plan: &EngineExchange, sources: &[Span], results: &[Span]) -> Request {
+        match &group.endpoint {
+            Some(endpoint) => must(self.give(group, endpoint, plan, [sources, results])),
+            None => {
+                let own = PeerBuffers { memory: &*self.arena, sources, results };
+                let Some(alone) = &plan.alone else { return Request::given(0, [None; 2]) };
+                // SAFETY: the program gives the results places of their own.
+                unsafe { self.medium.exchange(&group.queue.own, alone, Half::Pull, 0, |_| own) };
+                Request::given(0, [None; 2])
+            }
+        }
+    }
+
+    fn advance(&self, _group: &GroupEnd, _plan: &EngineExchange, _request: &mut Request) {}
+
+    fn receive(&self, group: &GroupEnd, number: u64) {
+        if group.endpoint.is_some() {
+            must(group.queue.receive(number));
+        }
+    }
+
+    fn wait_reason(&self, group: &GroupEnd, _plan: &EngineExchange, number: u64) -> WaitReason {
+        WaitReason::Peers { group: group.number, number, op: 0 }
+    }
+
+    fn start_message(&self, channel: &ChannelEnd, span: Span) -> Message {
+        let (stream, mut times) = (&channel.endpoint.stream, [None::<Mark>; 2]);
+        let number = channel.queue.operate(self.events(), stream, || {
+            times[0] = self.medium.mark(stream);
+            let (place, bytes) = (at(&self.arena, span), span.bytes());
+            // The sender is the first member of its line.
+            let call = match channel.sends {
+                true => Call::Send { to: 1, from: place, bytes },
+                false => Call::Receive { from: 0, to: place, bytes },
+            };
+            if bytes > 0 {
+                // SAFETY: the program changes or uses the tensor only after the wait.
+                unsafe { channel.endpoint.communicator()?.give(stream, [call].into_iter())? };
+            }
+            times[1] = self.medium.mark(stream);
+            Ok(())
+        });
+        let [start, end] = times;
+        Message { number: must(number), times: start.zip(end).map(<[Mark; 2]>::from) }
+    }
+
+    fn pending(&self, _channel: &ChannelEnd, _number: u64) -> Option<WaitReason> {
+        None
+    }
+
+    fn receive_message(&self, channel: &ChannelEnd, number: u64) {
+        must(channel.queue.receive(number));
+    }
+}
+
+impl Parking for NcclTransport {
+    fn wait(&self, pending: &mut dyn FnMut() -> Option<WaitReason>) -> Result<(), RankFailure> {
+        self.joint.control().wait(0, pending)
+    }
+
+    fn park(&self, has_work: &mut dyn FnMut() -> bool) -> Result<(), RankFailure> {
+        self.joint.control().park(0, has_work)
+    }
+
+    fn unpark(&self, _role: ThreadRole) {
+        self.joint.control().unpark(0);
+    }
+
+    fn leave(&self) {
+        self.joint.control().leave();
+    }
+
+    fn fail(&self, why: String) {
+        self.joint.control().fail(self.joint.rank(), why);
+    }
+
+    fn failure(&self) -> Option<RankFailure> {
+        self.joint.control().failure()
+    }
+}

@@ -1,0 +1,104 @@
+//! Control of a process whose ranks' data goes by another way than the wire: waiting and failing of its threads, and what drivers share.
+
+use super::courier::{Courier, Limits};
+use super::parking_lot::ParkingLot;
+use super::wire::{Wire, World};
+use super::{RankFailure, WaitReason};
+use std::sync::Arc;
+
+/// The threads of a process, each a rank, and its courier.
+pub(crate) struct Control {
+    world: World,
+    lot: Arc<ParkingLot>,
+    /// None if this process is the only one.
+    courier: Option<Arc<Courier>>,
+}
+
+impl Control {
+    /// Begins to hear the other processes.
+    ///
+    /// # Errors
+    /// The system has no thread.
+    pub(crate) fn start(world: World, wire: Box<dyn Wire>, limits: Limits) -> Result<Control, String> {
+        let lot = Arc::new(ParkingLot::new(world.ranks().to_vec(), false));
+        let courier = (world.processes.len() > 1).then(|| Courier::new(world.clone(), lot.clone()));
+        if let Some(courier) = &courier {
+            courier.start(wire, limits)?;
+        }
+        Ok(Control { world, lot, courier })
+    }
+
+    /// The processes.
+    pub(crate) fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// Gives bytes to the drivers of all processes and takes theirs, by process.
+    ///
+    /// # Errors
+    /// A rank failed.
+    pub(crate) fn share(&self, own: Vec<u8>) -> Result<Vec<Vec<u8>>, RankFailure> {
+        match &self.courier {
+            Some(courier) => courier.share(&own),
+            None => Ok(vec![own]),
+        }
+    }
+
+    /// Notes that this process has done all that it has to do, and so have all others.
+    pub(crate) fn finish(&self) {
+        self.courier.iter().for_each(|courier| courier.finish());
+    }
+
+    /// Ends the courier.
+    pub(crate) fn close(&self) {
+        self.courier.iter().for_each(|courier| courier.close());
+    }
+
+    /// Counts the thread of a rank as awake in a step.
+    pub(crate) fn enter(&self, step: u64) {
+        self.lot.enter(1);
+        self.lot.note_step(step);
+    }
+
+    /// Counts it as asleep until the next step.
+    pub(crate) fn leave(&self) {
+        self.lot.leave();
+    }
+
+    /// The number of a group in messages.
+    pub(crate) fn number(&self, ranks: &[usize]) -> u32 {
+        self.lot.number(ranks)
+    }
+
+    /// Waits, as [`Parking::wait`](super::Parking::wait), in the thread of the rank at a place.
+    ///
+    /// # Errors
+    /// A rank failed, or all threads wait.
+    pub(crate) fn wait(&self, me: usize, pending: &mut dyn FnMut() -> Option<WaitReason>) -> Result<(), RankFailure> {
+        self.lot.wait(me, pending)
+    }
+
+    /// Parks the thread of the rank at a place until it has work.
+    ///
+    /// # Errors
+    /// A rank failed.
+    pub(crate) fn park(&self, me: usize, has_work: &mut dyn FnMut() -> bool) -> Result<(), RankFailure> {
+        self.lot.park(me, has_work)
+    }
+
+    /// Unparks it.
+    pub(crate) fn unpark(&self, me: usize) {
+        self.lot.unpark(me);
+    }
+
+    /// Reports that a rank of this process failed. Only the first report counts.
+    pub(crate) fn fail(&self, rank: usize, why: String) {
+        let why = self.courier.as_ref().map_or(why.clone(), |courier| courier.located(&why));
+        self.lot.abort(RankFailure { rank, why });
+    }
+
+    /// The first failure, if any.
+    pub(crate) fn failure(&self) -> Option<RankFailure> {
+        self.lot.failure()
+    }
+}
