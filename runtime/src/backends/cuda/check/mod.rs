@@ -12,6 +12,7 @@ mod gemm;
 pub mod groups;
 mod instructions;
 mod memory;
+mod nccl;
 mod numbers;
 mod order;
 mod rows;
@@ -140,6 +141,7 @@ impl Checks {
             attend::check_variants(bench, rows);
         }
         order::check(bench, rows);
+        nccl::check(bench, rows);
     }
 }
 

@@ -1,0 +1,106 @@
+//! Checks of NCCL with a communicator of one rank, the most that one GPU allows: the library loads, and each call moves what it should.
+
+use super::numbers::{encoded, floats};
+use super::{Bench, Found, Rows};
+use crate::backends::cuda::error::Error;
+use crate::backends::cuda::memory::Arena;
+use crate::backends::cuda::nccl::{self, Call, Communicator, UniqueId};
+use ir::types::{DType, PartialKind};
+
+/// A check: its name, the elements, and its calls between two addresses, of a number of elements.
+struct Case {
+    what: &'static str,
+    dtype: DType,
+    calls: fn(u64, u64, usize) -> Vec<Call>,
+}
+
+const SUM: PartialKind = PartialKind::Sum;
+
+const CASES: [Case; 7] = [
+    Case {
+        what: "NCCL all-reduce, one rank, f32",
+        dtype: DType::F32,
+        calls: |from, to, len| vec![Call::AllReduce { from, to, len, dtype: DType::F32, kind: SUM }],
+    },
+    Case {
+        what: "NCCL all-reduce, one rank, bf16",
+        dtype: DType::BF16,
+        calls: |from, to, len| vec![Call::AllReduce { from, to, len, dtype: DType::BF16, kind: SUM }],
+    },
+    Case {
+        what: "NCCL all-reduce of a maximum, one rank, f32",
+        dtype: DType::F32,
+        calls: |from, to, len| vec![Call::AllReduce { from, to, len, dtype: DType::F32, kind: PartialKind::Max }],
+    },
+    Case {
+        what: "NCCL reduce-scatter, one rank, f32",
+        dtype: DType::F32,
+        calls: |from, to, len| vec![Call::ReduceScatter { from, to, len, dtype: DType::F32, kind: SUM }],
+    },
+    Case {
+        what: "NCCL all-gather, one rank, f32",
+        dtype: DType::F32,
+        calls: |from, to, len| vec![Call::AllGather { from, to, bytes: 4 * len }],
+    },
+    Case {
+        what: "NCCL broadcast, one rank, f32",
+        dtype: DType::F32,
+        calls: |from, to, len| vec![Call::Broadcast { root: 0, from, to, bytes: 4 * len }],
+    },
+    Case {
+        what: "NCCL send and receive, one rank, f32",
+        dtype: DType::F32,
+        calls: |from, to, len| {
+            let bytes = 4 * len;
+            vec![Call::Send { to: 0, from, bytes }, Call::Receive { from: 0, to, bytes }]
+        },
+    },
+];
+
+pub(super) fn check(bench: &mut Bench, rows: &mut Rows<'_>) {
+    if !nccl::is_there() {
+        let note = format!("not checked, since there is none of {}", nccl::file_names().join(", "));
+        return rows.check("NCCL", "no library", "B/s", || Ok::<_, Error>(Found::results(0.0, 0.0).noted(note)));
+    }
+    let shape = format!("{} elements", bench.extent.elements);
+    for case in &CASES {
+        rows.check(case.what, shape.clone(), "B/s", || moved(bench, case, false));
+    }
+    rows.check("NCCL all-reduce, one rank, in a graph", shape, "B/s", || moved(bench, &CASES[0], true));
+}
+
+/// The bytes that differ after calls which move all of a buffer, and the rate: what is read and written.
+fn moved(bench: &mut Bench, case: &Case, in_graph: bool) -> Result<Found, Error> {
+    let (len, size) = (bench.extent.elements, case.dtype.bytes() as usize);
+    let sent = encoded(case.dtype, bench.normals(len, 3));
+    let arena = Arena::new(&bench.device, 2 * len * size)?;
+    let [from, to] = [0, 1].map(|half| arena.address(half * len * size, len * size));
+    let communicator = Communicator::begin(&bench.device, UniqueId::new()?, [0, 1])?;
+    communicator.settle("joining a communicator of one")?;
+    // SAFETY: both halves of the arena are used by this stream alone, which is done when they are read.
+    let seconds = unsafe {
+        bench.staging.write(&bench.stream, from, &sent)?;
+        bench.stream.fill(to, 0, len * size)?;
+        let give = |stream: &_| communicator.give(stream, (case.calls)(from, to, len).into_iter());
+        match in_graph {
+            false => bench.seconds(give)?,
+            true => {
+                give(&bench.stream)?;
+                bench.stream.fill(to, 0, len * size)?;
+                bench.stream.begin_capture()?;
+                let given = give(&bench.stream);
+                let mut graph = bench.stream.end_capture()?;
+                given?;
+                bench.seconds(|_| graph.launch())?
+            }
+        }
+    };
+    let mut got = vec![0; sent.len()];
+    // SAFETY: as above.
+    unsafe { bench.staging.read(&bench.stream, &mut got, to)? };
+    communicator.finish()?;
+    let pairs = floats(case.dtype, &got).into_iter().zip(floats(case.dtype, &sent));
+    let wrong = pairs.filter(|(got, sent)| got.to_bits() != sent.to_bits()).count();
+    let found = Found::results(wrong as f64 / len as f64, 0.0).at(2.0 * sent.len() as f64 / seconds, None);
+    Ok(found.noted(format!("NCCL {}", nccl::version()?)))
+}
