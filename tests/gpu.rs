@@ -5,6 +5,8 @@
 
 #[path = "predict/lanes.rs"]
 mod lanes;
+#[path = "gpu/processes.rs"]
+mod processes;
 #[path = "../kernels/tests/stand_in/build.rs"]
 mod stand_in;
 #[path = "gpu/traces.rs"]

@@ -139,7 +139,8 @@ struct Flags {
     #[arg(long, value_name = "NAME")]
     backend: Option<String>,
     /// Processes of the devices: threads (this one), tcp (those of `meshwright launch`, torchrun or srun), mpi (those of mpirun), or
-    /// looped:N (N in this one, joined by a wire in memory, for tests); the numbers are the same [default: threads]
+    /// looped:N (N in this one, joined by a wire in memory, for tests); the numbers are the same. nccl, with --backend cuda: as tcp, each
+    /// process with one device on a GPU of its own, and sums differ by rounding [default: threads]
     #[arg(long, value_name = "KIND")]
     comm: Option<String>,
     /// Seconds after which a process that says nothing has failed, and after which processes that all wait for each other end [default: 8]

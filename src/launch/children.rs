@@ -136,11 +136,13 @@ fn end_of(status: ExitStatus) -> End {
     End::Status(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX))
 }
 
-/// The arguments of each process: a training run is joined by TCP, unless they say otherwise.
+/// The arguments of each process: a training run is joined by TCP, or on GPUs by NCCL, unless they say otherwise.
 fn with_comm(args: &[OsString]) -> Vec<OsString> {
     let says = |arg: &OsString| arg == "--comm" || arg.as_encoded_bytes().starts_with(b"--comm=");
     let has_none = args.first().is_some_and(|first| first == "train") && !args.iter().any(says);
-    let added = ["--comm", "tcp"].map(OsStr::new).into_iter().filter(|_| has_none);
+    let has_gpus = args.iter().any(|arg| arg == "--backend=cuda")
+        || args.windows(2).any(|pair| pair[0] == "--backend" && pair[1] == "cuda");
+    let added = ["--comm", if has_gpus { "nccl" } else { "tcp" }].map(OsStr::new).into_iter().filter(|_| has_none);
     args.iter().map(OsString::as_os_str).chain(added).map(OsStr::to_os_string).collect()
 }
 
@@ -186,9 +188,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn training_is_joined_by_tcp_unless_told() {
+    fn training_is_joined_by_tcp_or_nccl_unless_told() {
         let given = |text: &str| with_comm(&text.split(' ').map(OsString::from).collect::<Vec<_>>());
         assert_eq!(given("train gpt2 --steps 3"), ["train", "gpt2", "--steps", "3", "--comm", "tcp"]);
+        for text in ["train --backend cuda", "train --backend=cuda"] {
+            assert_eq!(given(text).join(OsStr::new(" ")), OsString::from(format!("{text} --comm nccl")));
+        }
         for text in ["train --comm mpi", "train --comm=threads", "models"] {
             assert_eq!(given(text).join(OsStr::new(" ")), text);
         }

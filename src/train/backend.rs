@@ -1,5 +1,6 @@
 //! Selection of the compute backend: CPU or GPU.
 
+use super::request::TrainRequest;
 use crate::error::Error;
 use ir::catalogue::Code;
 use ir::types::DType;
@@ -47,6 +48,15 @@ impl Place {
         Ok(Place { text, near: None, free: Some(free as u64), gpu: Some(device.clone()) })
     }
 
+    /// A GPU of one rank, the only one of its process; in words.
+    ///
+    /// # Errors
+    /// The driver failed.
+    pub(super) fn own_gpu(device: &Arc<Device>, text: String) -> Result<Place, Error> {
+        let text = format!("{text}: {}", device.properties().name);
+        Ok(Place { text, near: Some(1), ..Place::gpu(device)? })
+    }
+
     /// Measures the peak rates for products of a type: of a GPU, or of `threads` threads of the ranks.
     ///
     /// # Errors
@@ -74,13 +84,14 @@ impl Place {
 /// The names of the backends.
 pub(super) const BACKENDS: [&str; 2] = ["cpu", "cuda"];
 
-/// Checks that the named backend can be used on this machine.
+/// Checks that the backend of a run can be used on this machine. Of several processes each opens its own device alone, once it knows the
+/// others.
 ///
 /// # Errors
 /// The machine has no usable GPU, or a library is missing.
-pub(super) fn check_device(backend: &str) -> Result<(), Error> {
-    match backend {
-        "cuda" => Device::open(0).map(drop).map_err(|why| no_gpu(&why)),
+pub(super) fn check_device(request: &TrainRequest) -> Result<(), Error> {
+    match request.backend.as_str() {
+        "cuda" if request.comm != "nccl" => Device::open(0).map(drop).map_err(|why| no_gpu(&why)),
         _ => Ok(()),
     }
 }
@@ -88,7 +99,7 @@ pub(super) fn check_device(backend: &str) -> Result<(), Error> {
 /// Returns the error for a missing GPU or library, with its fix.
 pub fn no_gpu(why: &cuda::Error) -> Error {
     Error::input(Code::NoGpu, format!("no GPU can be used: {why}")).help(
-        "install the NVIDIA driver, and NVRTC and cuBLASLt of the CUDA 13 toolkit; LD_LIBRARY_PATH adds folders to search. \
-         --backend cpu needs none of them",
+        "install the NVIDIA driver, NVRTC and cuBLASLt of the CUDA 13 toolkit, and NCCL for --comm nccl; LD_LIBRARY_PATH adds \
+         folders to search. --backend cpu needs none of them",
     )
 }

@@ -1,13 +1,15 @@
 //! Choice of the processes that the ranks of a run are in, and of what joins them.
 
-use super::backend::Place;
+use super::backend::{Place, no_gpu};
 use super::request::TrainRequest;
-use super::run::kernel_threads;
 use crate::error::Error;
 use ir::catalogue::Code;
+use runtime::backends::cuda;
+use runtime::comm::Limits;
 use runtime::comm::looped::deal;
 use runtime::comm::wire::{Wire, World};
-use runtime::exec::Threads;
+use runtime::exec::{JoinedGpu, Threads};
+use std::time::Duration;
 use support::units::plural;
 
 /// The connection of the ranks of a run.
@@ -21,10 +23,12 @@ pub(super) enum Comm {
     Mpi,
     /// They are in processes that find each other by variables of the environment, and are joined by TCP.
     Tcp,
+    /// As with TCP, but each has a GPU of its own, and data goes by NCCL.
+    Nccl,
 }
 
 impl Comm {
-    /// Reads `threads`, `tcp`, `mpi` or `looped:PROCESSES[:SEED]`.
+    /// Reads `threads`, `tcp`, `mpi`, `nccl` or `looped:PROCESSES[:SEED]`.
     ///
     /// # Errors
     /// It is none of them.
@@ -34,6 +38,7 @@ impl Comm {
             (Some("threads"), None, ..) => Some(Comm::Threads),
             (Some("mpi"), None, ..) => Some(Comm::Mpi),
             (Some("tcp"), None, ..) => Some(Comm::Tcp),
+            (Some("nccl"), None, ..) => Some(Comm::Nccl),
             (Some("looped"), Some(processes), seed, None) => {
                 let seed = seed.map_or(Some(0), |seed| seed.parse().ok());
                 let processes = processes.parse().ok().filter(|processes| *processes > 0);
@@ -42,7 +47,9 @@ impl Comm {
             _ => None,
         };
         let refused = || Error::input(Code::BadOption, format!("`comm` is `{text}`"));
-        comm.ok_or_else(|| refused().help("--comm is threads, tcp, mpi, looped:PROCESSES or looped:PROCESSES:SEED"))
+        comm.ok_or_else(|| {
+            refused().help("--comm is threads, tcp, mpi, nccl, looped:PROCESSES or looped:PROCESSES:SEED")
+        })
     }
 
     /// Checks that a run can have its ranks so.
@@ -54,23 +61,37 @@ impl Comm {
         if self == Comm::Threads {
             return Ok(());
         }
-        if request.backend != "cpu" {
-            let message = format!(
-                "`comm` is `{}`, but `backend` = {} has all ranks in one process",
-                request.comm, request.backend
-            );
-            return refused(message, "take --comm threads, or --backend cpu");
+        match (self, request.backend.as_str()) {
+            (Comm::Nccl, "cuda") | (Comm::Looped { .. } | Comm::Mpi | Comm::Tcp, "cpu") => {}
+            (Comm::Nccl, backend) => {
+                let message = format!("`comm` is `nccl`, which joins GPUs, but `backend` = {backend} has none");
+                return refused(message, "take --backend cuda, or --comm tcp");
+            }
+            (_, backend) => {
+                let message = format!(
+                    "`comm` is `{}`, which does not join the memories of GPUs (`backend` = {backend})",
+                    request.comm
+                );
+                return refused(
+                    message,
+                    "take --comm nccl with a process for each GPU, --comm threads for all ranks on one, or --backend cpu",
+                );
+            }
         }
         match self {
             Comm::Looped { processes, .. } if processes > devices => {
                 let message = format!("`comm` puts {devices} devices into {processes} processes");
                 refused(message, "each process has at least one device")
             }
+            Comm::Nccl if request.profile || request.trace.is_some() => {
+                let message = "a profile or trace has no events of GPUs in other processes, and `comm` is `nccl`";
+                refused(message.to_string(), "leave out --profile and --trace, or measure with --comm threads")
+            }
             _ => Ok(()),
         }
     }
 
-    /// The ranks of a run of `devices` devices, and their place.
+    /// The ranks of a run of `devices` devices as threads, and their place.
     ///
     /// # Errors
     /// This program has no MPI, or the processes cannot be joined.
@@ -85,14 +106,64 @@ impl Comm {
                 Ok((threads().looped(dealt, seed, None), Place::threads(text, None)))
             }
             Comm::Mpi => join_by_mpi(devices),
-            Comm::Tcp => {
-                let help = "start it as meshwright launch -n P -- train .., where P divides the number of devices, or with torchrun \
-                            or srun, which say where the processes are";
-                let opened = tcp::Member::from_env().and_then(|member| tcp::open(&member, devices, tcp::PATIENCE));
-                opened.map(|opened| joined(opened, "TCP")).map_err(|why| unjoined(&why).help(help))
-            }
+            Comm::Tcp | Comm::Nccl => meet(devices, "P divides the number of devices").map(|met| joined(met, "TCP")),
         }
     }
+}
+
+/// Meets the other processes of a run, which has as many of them as `wants` says.
+fn meet(devices: usize, wants: &str) -> Result<(World, Box<dyn Wire>), Error> {
+    let met = tcp::Member::from_env().and_then(|member| tcp::open(&member, devices, tcp::PATIENCE));
+    met.map_err(|why| {
+        unjoined(&why).help(format!(
+            "start it as meshwright launch -n P -- train .., where {wants}, or with torchrun or srun, which say where the processes are"
+        ))
+    })
+}
+
+/// The rank of this process, on a GPU of its own, and its place.
+///
+/// # Errors
+/// The processes cannot be joined, there is no GPU for each, or not one rank in each.
+pub(super) fn join_by_nccl(devices: usize, request: &TrainRequest) -> Result<(JoinedGpu, Place), Error> {
+    let met = meet(devices, "P is the number of devices")?;
+    let (world, _) = &met;
+    let processes = world.processes.len();
+    if processes != devices {
+        let message = format!("`comm` is `nccl`, but {processes} processes have {devices} devices");
+        return Err(Error::input(Code::BadOption, message).help("start one process for each device of the mesh"));
+    }
+    let text = format!("GPUs of {processes} processes on {}, joined by NCCL", plural(hosts_of(world) as u64, "host"));
+    let ordinal = ordinal(world);
+    let limits = Limits { silence: Duration::from_secs_f64(request.silence) };
+    let gpu = JoinedGpu::open(ordinal, met, limits).map_err(|why| match &why {
+        cuda::Error::Shared { .. } => Error::input(Code::BadOption, why.to_string())
+            .help("start one process for each GPU of a host; LOCAL_RANK and CUDA_VISIBLE_DEVICES say which is whose"),
+        _ => no_gpu(&why),
+    })?;
+    let place = Place::own_gpu(gpu.device(), text)?;
+    Ok((gpu.time_products(request.time_products), place))
+}
+
+/// The number of this process's GPU: what its launcher says, else its place among the processes of its host.
+fn ordinal(world: &World) -> usize {
+    let said = ["LOCAL_RANK", "SLURM_LOCALID"].iter().find_map(|name| std::env::var(name).ok()?.parse().ok());
+    let host = &world.processes[world.me].host;
+    let place = world.processes[..world.me].iter().filter(|other| other.host == *host).count();
+    said.unwrap_or(place)
+}
+
+/// The number of hosts of the processes.
+fn hosts_of(world: &World) -> usize {
+    let mut hosts: Vec<&String> = world.processes.iter().map(|process| &process.host).collect();
+    hosts.dedup();
+    hosts.len()
+}
+
+/// The threads that the kernels of a device may use: devices share the cores evenly.
+pub(super) fn kernel_threads(devices: usize) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    (cores / devices).max(1)
 }
 
 fn unjoined(why: &str) -> Error {
@@ -103,11 +174,10 @@ fn unjoined(why: &str) -> Error {
 fn joined((world, wire): (World, Box<dyn Wire>), by: &str) -> (Threads, Place) {
     let host = &world.processes[world.me].host;
     let near: usize = world.processes.iter().filter(|other| other.host == *host).map(|other| other.ranks.len()).sum();
-    let mut hosts: Vec<&String> = world.processes.iter().map(|process| &process.host).collect();
-    hosts.dedup();
-    let hosts_of = plural(hosts.len() as u64, "host");
-    let text = format!("threads of {} processes on {hosts_of}, joined by {by}", world.processes.len());
-    let (kernel_threads, hosts) = (kernel_threads(near), hosts.len());
+    let hosts = hosts_of(&world);
+    let on = plural(hosts as u64, "host");
+    let text = format!("threads of {} processes on {on}, joined by {by}", world.processes.len());
+    let kernel_threads = kernel_threads(near);
     let place = Place::threads(text, (hosts > 1).then_some(near as u64));
     (Threads::joined(world, wire, kernel_threads, None), place)
 }
@@ -131,7 +201,7 @@ pub fn process_number(comm: &str) -> Option<usize> {
     let variables = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"];
     match Comm::parse(comm) {
         Ok(Comm::Mpi) => variables.iter().find_map(|name| std::env::var(name).ok()?.parse().ok()),
-        Ok(Comm::Tcp) => tcp::process_number(),
+        Ok(Comm::Tcp | Comm::Nccl) => tcp::process_number(),
         _ => None,
     }
 }
@@ -143,7 +213,8 @@ mod tests {
     #[test]
     fn only_what_can_be_is_taken() {
         let looped = |processes, seed| Comm::Looped { processes, seed };
-        assert_eq!(["threads", "mpi", "tcp"].map(Comm::parse), [Ok(Comm::Threads), Ok(Comm::Mpi), Ok(Comm::Tcp)]);
+        let named = [Comm::Threads, Comm::Mpi, Comm::Tcp, Comm::Nccl].map(Ok);
+        assert_eq!(["threads", "mpi", "tcp", "nccl"].map(Comm::parse), named);
         assert_eq!(["looped:2", "looped:3:7"].map(Comm::parse), [Ok(looped(2, 0)), Ok(looped(3, 7))]);
         for text in ["", "looped", "looped:0", "looped:x", "looped:2:y", "looped:2:3:4", "threads:2", "sockets"] {
             assert!(Comm::parse(text).is_err(), "{text}");
@@ -154,7 +225,9 @@ mod tests {
         assert!(looped(4, 0).check(4, &profiled).is_ok() && Comm::Threads.check(1, &gpu).is_ok());
         assert!(looped(5, 0).check(4, &cpu).is_err() && looped(2, 0).check(4, &gpu).is_err());
         for comm in [Comm::Mpi, Comm::Tcp] {
-            assert!(comm.check(4, &profiled).is_ok() && comm.check(4, &gpu).is_err());
+            assert!(comm.check(4, &profiled).is_ok() && comm.check(4, &cpu).is_ok() && comm.check(4, &gpu).is_err());
         }
+        assert!(Comm::Nccl.check(4, &gpu).is_ok() && Comm::Nccl.check(4, &cpu).is_err());
+        assert!(Comm::Nccl.check(4, &TrainRequest { profile: true, ..gpu }).is_err());
     }
 }

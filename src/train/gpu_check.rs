@@ -1,10 +1,11 @@
 //! Checks of training on a GPU: curves of losses and norms of the gradient against those of the processor, on virtual ranks that share the
 //! GPU.
 
+use super::comm::kernel_threads;
 use super::feed::Feed;
 use super::prepare::{Prepared, prepare};
 use super::request::TrainRequest;
-use super::run::{executor_error, kernel_threads};
+use super::run::executor_error;
 use crate::error::Error;
 use cost::model_flops;
 use runtime::backends::cuda::check::{Found, Rows};

@@ -43,7 +43,7 @@ pub(super) struct Prepared {
 /// The request is invalid, or this version cannot run it.
 pub(super) fn prepare(request: &TrainRequest, source: Option<ModelSource>) -> Result<Prepared, Error> {
     let mut request = request.resolved()?;
-    check_device(&request.backend)?;
+    check_device(&request)?;
     let parallel = request.parallel()?;
     let source = source.map_or_else(|| ModelSource::open(&request.model), Ok)?;
     let tokens = open_tokens(&request)?;

@@ -2,7 +2,7 @@
 
 use super::backend::{Place, no_gpu};
 use super::checkpoint::{find, fixed, is_in, refused};
-use super::comm::Comm;
+use super::comm::{Comm, join_by_nccl, kernel_threads};
 use super::data::{Data, Samples};
 use super::faults::recorded;
 use super::feed::Feed;
@@ -75,6 +75,10 @@ fn run(prepared: Prepared, progress: &mut dyn Progress) -> Result<TrainReport, E
     let devices = prepared.compiled.model.mesh.devices() as usize;
     let comm = Comm::parse(&prepared.request.comm)?;
     comm.check(devices as u64, &prepared.request)?;
+    if comm == Comm::Nccl {
+        let (gpu, place) = join_by_nccl(devices, &prepared.request)?;
+        return run_on(prepared, progress, gpu, place);
+    }
     if prepared.request.backend == "cuda" {
         let TrainRequest { no_graphs, time_products, .. } = prepared.request;
         let gpu = SharedGpu::open(0, devices).map_err(|why| no_gpu(&why))?;
@@ -86,12 +90,6 @@ fn run(prepared: Prepared, progress: &mut dyn Progress) -> Result<TrainReport, E
     let (threads, place) = comm.place(devices)?;
     let threads = threads.limits(limits);
     run_on(prepared, progress, threads, place)
-}
-
-/// The threads that the kernels of a device may use: devices share the cores evenly.
-pub(super) fn kernel_threads(devices: usize) -> usize {
-    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-    (cores / devices).max(1)
 }
 
 /// Runs on a platform.

@@ -49,14 +49,22 @@ impl Runs<'_> {
 
     /// The same with settings of the stand-in.
     pub(crate) fn with(&self, backend: &str, options: &[&str], settings: &[(&str, &str)]) -> Output {
+        self.command(&[], backend, options).envs(settings.iter().copied()).output().unwrap()
+    }
+
+    /// The command of a run, behind that of a launcher if there is one. Its outputs are in a folder of the backend's name.
+    pub(crate) fn command(&self, launcher: &[&str], backend: &str, options: &[&str]) -> Command {
         let mut train = Command::new(env!("CARGO_BIN_EXE_meshwright"));
-        train.arg("train").arg(self.folder.join("config.json")).arg("--data").arg(self.folder.join("text.txt"));
-        train.args(["--backend", backend, "--out"]).arg(self.folder.join(backend));
-        train.args(["--seq", "8", "--global-batch", "4", "--steps", &STEPS.to_string(), "--final-eval-batches", "2"]);
-        train.args(options).envs(settings.iter().copied());
-        train.env("LD_LIBRARY_PATH", self.stand_in).env("STAND_IN_FOLDER", self.stand_in);
+        train.args(launcher).arg("train").arg(self.folder.join("config.json"));
+        train.arg("--data").arg(self.folder.join("text.txt")).args(["--backend", backend, "--out"]);
+        train.arg(self.folder.join(backend)).args(["--seq", "8", "--final-eval-batches", "2"]);
+        for (name, number) in [("--steps", STEPS.to_string()), ("--global-batch", "4".to_string())] {
+            let is_given = options.contains(&name);
+            train.args([name, &number].into_iter().filter(|_| !is_given));
+        }
+        train.args(options).env("LD_LIBRARY_PATH", self.stand_in).env("STAND_IN_FOLDER", self.stand_in);
         let _ = fs::remove_dir_all(self.folder.join(backend));
-        train.output().unwrap()
+        train
     }
 
     /// The numbers that a run reported.
