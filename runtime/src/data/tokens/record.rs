@@ -2,12 +2,18 @@
 
 use super::super::DataError;
 use serde::{Deserialize, Serialize};
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use support::files;
 
 /// The name and version of a record.
 pub const SCHEMA: &str = "meshwright.tokens/1";
+
+/// The text that a record has among its first bytes, whatever its version.
+const MARK: &[u8] = b"\"meshwright.tokens/";
+
+/// The bytes in which that text must be.
+const HEAD: u64 = 256;
 
 /// No record is larger: each file of text takes some 100 bytes.
 const MOST_BYTES: u64 = 1 << 30;
@@ -44,18 +50,26 @@ impl TokenRecord {
     /// It cannot be read, or is the record of other files.
     pub(super) fn read(ids: &Path, count: u64) -> Result<Option<TokenRecord>, DataError> {
         let path = ids.with_extension("json");
-        let bytes = match files::read(&path, MOST_BYTES) {
-            Ok(bytes) => bytes,
+        let unreadable = |source| DataError::Unreadable { path: path.clone(), source };
+        let mut head = Vec::new();
+        match files::open(&path) {
+            Ok(file) => file.take(HEAD).read_to_end(&mut head).map_err(unreadable)?,
             Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(DataError::Unreadable { path, source }),
+            Err(why) => return Err(unreadable(why)),
         };
-        let record = serde_json::from_slice::<TokenRecord>(&bytes).ok().filter(|record| record.schema == SCHEMA);
-        match record {
-            Some(record) if record.tokens != count => {
-                let why = format!("counts {} tokens, but {} has {count}", record.tokens, ids.display());
-                Err(DataError::Damaged { path, why })
-            }
-            record => Ok(record),
+        if !head.windows(MARK.len()).any(|part| part == MARK) {
+            return Ok(None);
         }
+        let bytes = files::read(&path, MOST_BYTES).map_err(unreadable)?;
+        let damaged = |why: String| DataError::Damaged { path: path.clone(), why };
+        let record: TokenRecord =
+            serde_json::from_slice(&bytes).map_err(|why| damaged(format!("is no whole record of tokens: {why}")))?;
+        if record.schema != SCHEMA {
+            return Err(damaged(format!("is a record of the version {}; only {SCHEMA} is known", record.schema)));
+        }
+        if record.tokens != count {
+            return Err(damaged(format!("counts {} tokens, but {} has {count}", record.tokens, ids.display())));
+        }
+        Ok(Some(record))
     }
 }
