@@ -236,7 +236,8 @@ fn exported(path: &Path, executor: &mut Executor, name: &str, step: u64) -> Resu
     let order = Save { run: &run, position, fixed: &json!({}), origin: Some(&origin), keep_last: 1 };
     let checkpoint = save(executor, &order).map_err(|why| why.to_string())?;
     let out = path.join(name);
-    let order = Export { checkpoint: &checkpoint, out: &out, format: None, max_shard: 20_000, model: None };
+    let order =
+        Export { checkpoint: &checkpoint, out: &out, format: None, max_shard: 20_000, shards: None, model: None };
     export(&order).map(drop).map_err(|why| why.to_string())
 }
 

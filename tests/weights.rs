@@ -1,5 +1,6 @@
 //! Weights in the form of the hub, as a user has them: trained, exported, trained on, exported again. No file changes a bit.
 
+use safetensors::SafeTensors;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -94,6 +95,87 @@ fn exported_weights_come_back_to_the_bit() {
         let header = &there["model.safetensors"];
         assert!(header.windows(13).any(|part| part == br#""format":"pt""#), "{config}");
     }
+}
+
+/// The tensors of all files of a folder: shape of the first rows, and the bytes of all rows in the order of their offsets.
+fn joined(folder: &Path) -> BTreeMap<String, (Vec<usize>, Vec<u8>)> {
+    let mut rows: BTreeMap<String, BTreeMap<u64, (Vec<usize>, Vec<u8>)>> = BTreeMap::new();
+    for (name, bytes) in files(folder).iter().filter(|(name, _)| name.ends_with(".safetensors")) {
+        let (_, header) = SafeTensors::read_metadata(bytes).unwrap();
+        let more = header.metadata().as_ref().unwrap();
+        assert_eq!(more["format"], "pt");
+        let places: Option<Value> = more.get("DCP_SHARDING_INFO").map(|text| serde_json::from_str(text).unwrap());
+        assert_eq!(places.is_some(), name.starts_with("shard-"), "{name}");
+        for (tensor, view) in SafeTensors::deserialize(bytes).unwrap().tensors() {
+            let first = places.as_ref().map_or(0, |places| {
+                let offsets = places[&tensor]["saved_offsets"].as_array().unwrap();
+                assert!(offsets.len() == view.shape().len() && offsets[1..].iter().all(|offset| offset == 0));
+                offsets[0].as_u64().unwrap()
+            });
+            let part = (view.shape().to_vec(), view.data().to_vec());
+            assert!(rows.entry(tensor).or_default().insert(first, part).is_none(), "{name}");
+        }
+    }
+    let join = |parts: BTreeMap<u64, (Vec<usize>, Vec<u8>)>| {
+        let mut all = (Vec::new(), Vec::new());
+        for (first, (shape, bytes)) in parts {
+            assert_eq!(first, all.0.first().map_or(0, |&rows: &usize| rows as u64), "rows follow each other");
+            let before = first as usize;
+            all.0 = shape;
+            all.0[0] += before;
+            all.1.extend(bytes);
+        }
+        all
+    };
+    rows.into_iter().map(|(name, parts)| (name, join(parts))).collect()
+}
+
+#[test]
+fn shards_have_the_rows_of_whole_tensors() {
+    let folder = folder(MODELS[2].0);
+    let at = |name: &str| folder.path().join(name);
+    answer(folder.path(), &format!("train model {SHORT} --steps 1 --save-every 1 --parallel dp=2,ep=2 --out first"));
+    answer(folder.path(), "export-weights first --out whole");
+    let whole = joined(&at("whole"));
+    for (shards, more, count) in [(1, "", 1), (3, "", 3), (7, "--max-shard 2kB", 0)] {
+        let out = format!("shards-{shards}");
+        let args = format!("export-weights first --out {out} --shards {shards} {more} --format json");
+        let told: Value = serde_json::from_str(&answer(folder.path(), &args)).unwrap();
+        assert_eq!((&told["shards"], &told["tensors"]), (&shards.into(), &whole.len().into()));
+        let names = files(&at(&out));
+        assert!(names.contains_key("config.json") && !names.contains_key("model.safetensors.index.json"));
+        assert!(if count > 0 { names.len() == count + 1 } else { names.len() > 20 }, "{:?}", names.keys());
+        assert!(joined(&at(&out)) == whole, "{shards} shards");
+    }
+    // Records of delayed scaling are no weights, and the optimizer updates f32 copies.
+    let still = "--steps 1 --save-every 1 --lr 0 --min-lr 0 --precision fp8-delayed --out delayed";
+    answer(folder.path(), &format!("train --init-from whole {SHORT} {still}"));
+    answer(folder.path(), "export-weights delayed --out back --dtype f32");
+    assert!(joined(&at("back")) == whole);
+    let output = run(folder.path(), "train model --data text.txt --init-from shards-3");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("error[MW0740]") && stderr.contains("join the shards"), "{stderr}");
+}
+
+#[test]
+fn a_model_of_the_ir_has_tensors_of_its_own_names() {
+    let folder = folder(MODELS[0].0);
+    let at = |name: &str| folder.path().join(name);
+    let ir = answer(folder.path(), "compile model --seq 16 --parallel mbs=4 --stop-after recognise");
+    fs::write(at("model.ir"), ir).unwrap();
+    let train = format!("train model.ir {SHORT} --mbs 4");
+    answer(folder.path(), &format!("{train} --steps 2 --save-every 2 --out first"));
+    let text = answer(folder.path(), "export-weights first --out exported");
+    assert!(text.contains("of no class: tensors are named as parameters") && !text.contains("config.json"), "{text}");
+    let there = joined(&at("exported"));
+    assert!(there.contains_key("wte") && there.contains_key("layer.1.wq"), "{:?}", there.keys());
+    let still = "--steps 1 --save-every 1 --lr 0 --min-lr 0";
+    answer(folder.path(), &format!("{train} {still} --init-from exported --parallel tp=2 --out second"));
+    answer(folder.path(), "export-weights second --out back");
+    assert!(joined(&at("back")) == there);
+    let output = run(folder.path(), &format!("train tiny-gpt2 {SHORT} --init-from exported --out fourth"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("error[MW0740]"));
+    assert!(!at("fourth").exists(), "nothing is written");
 }
 
 #[test]

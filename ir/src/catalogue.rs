@@ -454,7 +454,7 @@ catalogue! {
         "meshwright train broken --data text --init-from broken";
         "Copy or download the file again.";
     743 WeightsMismatch "weights do not match the model":
-        "The tensors of the folder must be those of the model that its config.json describes, by name and by shape, with none missing and none to spare. The message names each.";
+        "The tensors of the folder must be those of the model that its config.json describes, or the parameters of a `.ir` model, by name and by shape, with none missing and none to spare. The message names each.";
         "let tensors = [(\"transformer.wte.weight\", \"F32\", vec![300, 16])]; // and no others";
         "Use the config.json that belongs to the weights. A vocabulary that is padded is padded in both.";
     744 WeightsFormat "weights in an unsupported format":
@@ -466,7 +466,7 @@ catalogue! {
         "meshwright train tiny-llama --data text --init-from other";
         "Train the folder itself: give it as the model too.";
     746 NotExportable "model without a class in transformers":
-        "Weights are exported under the names of a class of transformers, with its config.json. A model of a `.ir` file has none, and some options are additions of this program.";
+        "Weights are exported under the names of a class of transformers, with its config.json; those of a `.ir` model under the names of its parameters. Some options of a config.json are additions of this program, which no class has.";
         "meshwright export-weights out --out exported";
         "Export a model that was trained from a config.json or a preset, without options that are marked as additions in docs/config-keys.md.";
     750 LostInExport "framework cannot state the configuration":

@@ -175,7 +175,8 @@ struct Flags {
     #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "")]
     resume: Option<String>,
     /// Begin from the weights of a folder in the form of the Hugging Face hub: config.json and safetensors, one file or several
-    /// with an index. Without MODEL, the model is that folder's. A resumed run takes its weights from the checkpoint instead
+    /// with an index. Without MODEL, the model is that folder's; with a `.ir` file, tensors have the names and sizes of its
+    /// parameters. A resumed run takes its weights from the checkpoint instead
     #[arg(long, value_name = "DIR")]
     init_from: Option<PathBuf>,
     /// Output folder of run.toml, metrics.jsonl and checkpoints [default: out]

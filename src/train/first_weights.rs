@@ -4,7 +4,7 @@ use super::request::TrainRequest;
 use crate::error::Error;
 use compiler::model_source::ModelSource;
 use compiler::text_files::read_settings;
-use ir::catalogue::Code;
+use ir::graph::{Model, is_record};
 use runtime::checkpoint::Origin;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -39,11 +39,17 @@ impl FirstWeights {
 /// They cannot be read, or are not those of the model.
 pub(super) fn open(request: &TrainRequest, source: &ModelSource) -> Result<Option<Arc<Weights>>, Error> {
     let Some(folder) = request.init_from.as_ref().filter(|_| request.resume.is_none()) else { return Ok(None) };
-    let ModelSource::Config { config, .. } = source else {
-        let message = format!("{} states no configuration to compare with that of the weights", source.name());
-        return Err(Error::input(Code::WeightsConfig, message).help("give the folder of the weights as the model"));
+    let weights = match source {
+        ModelSource::Config { config, .. } => Weights::open(folder, config, request.seq)?,
+        ModelSource::Text { file, .. } => Weights::open_named(folder, parameters(&file.model))?,
     };
-    Ok(Some(Arc::new(Weights::open(folder, config, request.seq)?)))
+    Ok(Some(Arc::new(weights)))
+}
+
+/// The names and sizes of all parameter instances of a model, without records of delayed scaling.
+fn parameters(model: &Model) -> impl Iterator<Item = (String, Vec<u64>)> {
+    let instances = model.params.values().flat_map(|param| (0..param.instances()).map(move |at| (param, at)));
+    instances.map(|(param, at)| (param.instance_name(at), param.ty.sizes())).filter(|(name, _)| !is_record(name))
 }
 
 /// The form of the run's model on the hub: its `config.json`, or one that reads as the same model. None if no class has it.

@@ -120,6 +120,10 @@ fn run_on<P: Platform>(
     if let ModelSource::Config { unknown, .. } = source {
         header.unknown_keys = unknown;
     }
+    let of_weights = weights.iter().flat_map(|weights| weights.unknown.clone());
+    header.unknown_keys.extend(of_weights);
+    header.unknown_keys.sort();
+    header.unknown_keys.dedup();
     header.resumed = from.as_ref().map(|from| from.path.clone());
     header.weights = weights.as_deref().map(FirstWeights::of);
     let saved_origin = from.as_ref().and_then(|from| from.manifest.origin.clone());

@@ -15,6 +15,8 @@ pub struct Description {
     pub family: &'static str,
     /// All its keys.
     pub raw: Map<String, Value>,
+    /// Keys that mean nothing to any family.
+    pub unknown: Vec<String>,
     /// The model that they describe.
     pub config: ModelConfig,
 }
@@ -25,12 +27,12 @@ impl Description {
     /// # Errors
     /// It is none of a known family.
     pub fn read(text: &str) -> Result<Description, ConfigError> {
-        let (config, _) = read_config(text)?;
+        let (config, unknown) = read_config(text)?;
         let raw: Map<String, Value> = serde_json::from_str(text).map_err(|why| ConfigError::Json(why.to_string()))?;
         let stated = raw.get("model_type").and_then(Value::as_str).unwrap_or_default();
         let family = FAMILIES.iter().find(|family| family.name == stated);
         let family = family.ok_or_else(|| ConfigError::UnknownFamily(stated.to_string()))?.name;
-        Ok(Description { family, raw, config })
+        Ok(Description { family, raw, unknown, config })
     }
 
     /// The same of keys that have been parsed.

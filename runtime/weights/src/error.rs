@@ -48,6 +48,8 @@ pub enum Error {
         found: Vec<u64>,
         /// That of the model.
         wanted: Vec<u64>,
+        /// The fix.
+        fix: String,
     },
     /// The tensor of a vocabulary has another number of rows than the model has tokens.
     #[error(
@@ -66,7 +68,7 @@ pub enum Error {
         wanted: u64,
     },
     /// Tensors are missing or not needed.
-    #[error("the tensors of {} are not those of its config.json: {}", folder.display(), names(missing, surplus))]
+    #[error("the tensors of {} are not those of the model: {}", folder.display(), names(missing, surplus))]
     Names {
         /// The folder.
         folder: PathBuf,
@@ -188,8 +190,7 @@ fn names(missing: &[String], surplus: &[String]) -> String {
         let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
         (!names.is_empty()).then(|| format!("{what} {}{rest}", first.join(", ")))
     };
-    let parts: Vec<String> =
-        [list("without", missing), list("not of the model:", surplus)].into_iter().flatten().collect();
+    let parts: Vec<String> = [list("without", missing), list("not needed:", surplus)].into_iter().flatten().collect();
     parts.join("; ")
 }
 
@@ -224,7 +225,7 @@ impl Coded for Error {
 
     fn help(&self) -> Option<String> {
         Some(match self {
-            Error::Missing { fix, .. } | Error::Names { fix, .. } => fix.clone(),
+            Error::Missing { fix, .. } | Error::Names { fix, .. } | Error::Shape { fix, .. } => fix.clone(),
             Error::Pickled { file } => {
                 let folder = file.parent().unwrap_or(file).display();
                 format!(
@@ -234,7 +235,6 @@ impl Coded for Error {
             }
             Error::Damaged { .. } => "copy or download the file again".into(),
             Error::NotANumber { .. } => "the file was saved by a run that had diverged: take an earlier one".into(),
-            Error::Shape { .. } => "use the config.json that belongs to the weights".into(),
             Error::Vocabulary { found, wanted, .. } if found > wanted => {
                 format!("set `vocab_size` to {found} in config.json: padded tokens count in the softmax")
             }

@@ -1,10 +1,12 @@
-//! Writing: the parameters of a checkpoint as a folder that `transformers` loads. One tensor at a time is in memory.
+//! Writing: the parameters of a checkpoint as a folder that `transformers` loads, or `torch.distributed.checkpoint`. One tensor at a
+//! time is in memory.
 
 use crate::description::{Description, normalise};
 use crate::error::Error;
 use crate::layout::Source;
 use crate::names::Names;
-use crate::shards::{self, Planned};
+use crate::shards::{self, Planned, Writer};
+use ir::graph::is_record;
 use ir::types::DType;
 use runtime::checkpoint::{Checkpoint, Origin, TensorReader};
 use runtime::host;
@@ -31,6 +33,9 @@ const COPIED: [&str; 12] = [
     "chat_template.json",
     "generation_config.json",
 ];
+
+/// The most shards of an export: as many files are open at a time, of which systems allow a thousand.
+pub const MOST_SHARDS: u64 = 512;
 
 /// The element type of exported weights.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -74,6 +79,9 @@ pub struct Export<'a> {
     pub format: Option<OutFormat>,
     /// The most bytes of a file.
     pub max_shard: u64,
+    /// The number of shards into which the rows of each tensor go, 1 to [`MOST_SHARDS`], with their offsets for
+    /// `torch.distributed.checkpoint`. None: whole tensors, which `transformers` loads.
+    pub shards: Option<u64>,
     /// The keys of the model's `config.json`, for a checkpoint that does not have them.
     pub model: Option<Map<String, Value>>,
 }
@@ -85,12 +93,15 @@ pub struct Exported {
     pub checkpoint: PathBuf,
     /// Its step.
     pub step: u64,
-    /// The class of `transformers` that loads it.
-    pub class: String,
+    /// The class of `transformers` that has the model; none for a model in the language of the IR, whose tensors have the names of its
+    /// parameters.
+    pub class: Option<String>,
     /// The element type.
     pub format: OutFormat,
     /// The number of tensors.
     pub tensors: usize,
+    /// The number of shards, if tensors are not whole.
+    pub shards: Option<u64>,
     /// The bytes of their elements.
     pub bytes: u64,
     /// The folder.
@@ -103,6 +114,9 @@ pub struct Exported {
 ///
 /// # Errors
 /// The checkpoint is missing or damaged, no class of `transformers` has its model, the folder exists, or the system refuses.
+///
+/// # Panics
+/// If the number of shards is 0.
 pub fn export(order: &Export<'_>) -> Result<Exported, Error> {
     let is_free = match fs::read_dir(order.out) {
         Ok(mut entries) => entries.next().is_none(),
@@ -113,32 +127,25 @@ pub fn export(order: &Export<'_>) -> Result<Exported, Error> {
     }
     let checkpoint = Checkpoint::open(order.checkpoint)?;
     checkpoint.verify()?;
-    let seq = checkpoint.manifest.fixed.get("seq").and_then(Value::as_u64).unwrap_or(1);
-    let description = describe(&checkpoint, order.model.clone(), seq)?;
-    let refused = |why: String| Error::NotExportable { what: checkpoint.path.clone(), why };
-    let names = Names::of(&description, seq, &|_| false).map_err(|why| refused(why.to_string()))?;
     let mut reader = checkpoint.reader();
-    for (name, source) in &names.sources {
-        if reader.sizes(name) != Some(&source.sizes) {
-            return Err(refused(format!("its parameter `{name}` is not {:?}, as its model says", source.sizes)));
-        }
-    }
-    let first = names.sources.keys().next().ok_or_else(|| refused("it has no parameters".to_string()))?;
-    let format = match order.format {
-        Some(format) => format,
-        None => match reader.format(first)? {
+    let (description, names) = named(&checkpoint, &reader, order.model.clone())?;
+    let format = match (order.format, names.sources.keys().next()) {
+        (Some(format), _) => format,
+        (None, Some(first)) => match reader.format(first)? {
             DType::F16 => OutFormat::F16,
             DType::F32 => OutFormat::F32,
             _ => OutFormat::Bf16,
         },
+        (None, None) => OutFormat::F32,
     };
     let parent = order.out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let unwritable = |why| Error::file("write", order.out, why);
     let draft = files::draft(parent).map_err(unwritable)?;
-    let files = write_weights(&mut reader, &names, format, order.max_shard, draft.path())?;
-    shards::write_json(&draft.path().join("config.json"), &config(&description, format))?;
-    let origin = checkpoint.manifest.origin.as_ref();
-    copy(origin, draft.path())?;
+    let (tensors, bytes) = write_weights(&mut reader, &names, format, order, draft.path())?;
+    if let Some(description) = &description {
+        shards::write_json(&draft.path().join("config.json"), &config(description, format))?;
+    }
+    copy(checkpoint.manifest.origin.as_ref(), draft.path())?;
     // A rename cannot replace a folder everywhere, even if it is empty.
     let _ = fs::remove_dir(order.out);
     fs::rename(draft.path(), order.out).map_err(unwritable)?;
@@ -149,17 +156,45 @@ pub fn export(order: &Export<'_>) -> Result<Exported, Error> {
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
         .collect();
     listed.sort();
-    let (tensors, bytes) = files.iter().flatten().fold((0, 0), |(n, b), tensor| (n + 1, b + tensor.bytes()));
     Ok(Exported {
         step: checkpoint.manifest.position.step,
-        class: description.class(),
+        class: description.map(|description| description.class()),
         checkpoint: checkpoint.path.clone(),
         format,
         tensors,
+        shards: order.shards,
         bytes,
         out: order.out.to_path_buf(),
         files: listed,
     })
+}
+
+/// The model of a checkpoint, if it is one of a class, and the names of its parameters in files.
+fn named(
+    checkpoint: &Checkpoint,
+    reader: &TensorReader<'_>,
+    given: Option<Map<String, Value>>,
+) -> Result<(Option<Description>, Names), Error> {
+    let refused = |why: String| Error::NotExportable { what: checkpoint.path.clone(), why };
+    let manifest = &checkpoint.manifest;
+    let is_text = manifest.origin.is_none() && manifest.fixed.get("model") == Some(&json!({}));
+    let (description, names) = if is_text && given.is_none() {
+        let params = manifest.parameters.iter().filter(|(name, _)| !is_record(name));
+        (None, Names::own(params.map(|(name, param)| (name.clone(), param.tensor.sizes.clone()))))
+    } else {
+        let seq = manifest.fixed.get("seq").and_then(Value::as_u64).unwrap_or(1);
+        let description = describe(checkpoint, given, seq)?;
+        let names = Names::of(&description, seq, &|_| false).map_err(|why| refused(why.to_string()))?;
+        (Some(description), names)
+    };
+    let is_other = |(name, source): &(&String, &Source)| reader.sizes(name) != Some(&source.sizes);
+    if let Some((name, source)) = names.sources.iter().find(is_other) {
+        return Err(refused(format!("its parameter `{name}` is not {:?}, as its model says", source.sizes)));
+    }
+    if names.sources.is_empty() {
+        return Err(refused("it has no parameters".to_string()));
+    }
+    Ok((description, names))
 }
 
 /// The model of a checkpoint. What the checkpoint fixes must agree with it.
@@ -190,14 +225,15 @@ struct Composed<'a> {
     parts: Vec<(&'a str, &'a Source, usize)>,
 }
 
-/// Writes the files of weights; gives the tensors of each.
+/// Writes the files of weights; gives the number of tensors and the bytes of their elements. A tensor is made once, and each
+/// shard gets its rows.
 fn write_weights(
     reader: &mut TensorReader<'_>,
     names: &Names,
     format: OutFormat,
-    most: u64,
+    order: &Export<'_>,
     folder: &Path,
-) -> Result<Vec<Vec<Planned>>, Error> {
+) -> Result<(usize, u64), Error> {
     let mut composed: BTreeMap<&str, Composed<'_>> = BTreeMap::new();
     for (param, source) in &names.sources {
         for (number, piece) in source.pieces.iter().enumerate() {
@@ -212,17 +248,29 @@ fn write_weights(
         name: name.to_string(),
         dtype: dtype(name),
         shape: tensor.shape.to_vec(),
+        first: 0,
     };
     let mut planned: Vec<Planned> = composed.iter().map(plan).collect();
     planned.sort_by_cached_key(|tensor| natural(&tensor.name));
-    let files = shards::split(planned, most);
-    for (file, name) in files.iter().zip(shards::names(files.len())) {
-        shards::write(&folder.join(name), file, |tensor| compose(reader, tensor, &composed[tensor.name.as_str()]))?;
+    let mut writers = match order.shards {
+        None => {
+            let files = shards::split(planned.clone(), order.max_shard);
+            if files.len() > 1 {
+                shards::write_index(folder, &files)?;
+            }
+            vec![Writer::new(folder, files, None)]
+        }
+        Some(count) => {
+            let rows = |number| planned.iter().filter_map(|tensor| tensor.shard(number, count)).collect();
+            let writer = |number| Writer::new(folder, shards::split(rows(number), order.max_shard), Some(number + 1));
+            (0..count).map(writer).collect()
+        }
+    };
+    for tensor in &planned {
+        let bytes = compose(reader, tensor, &composed[tensor.name.as_str()])?;
+        writers.iter_mut().try_for_each(|writer| writer.take(&tensor.name, &bytes))?;
     }
-    if files.len() > 1 {
-        shards::write_index(folder, &files)?;
-    }
-    Ok(files)
+    Ok((planned.len(), planned.iter().map(Planned::bytes).sum()))
 }
 
 /// The bytes of a tensor.

@@ -178,6 +178,10 @@ fn none(path: &Path) -> Error {
         let fix = "merge it once in Python: peft's merge_and_unload(), then save_pretrained(..)";
         return missing(format!("{name} belongs to an adapter of another model"), fix);
     }
+    if let Some(name) = names.iter().find(|name| name.starts_with("shard-") && name.ends_with(".safetensors")) {
+        let fix = "join the shards once in Python: consolidate_safetensors_files of torch.distributed.checkpoint";
+        return missing(format!("{name} is a shard that torch.distributed.checkpoint reads"), fix);
+    }
     if let Some(name) = ends(&[".safetensors"]) {
         let why = format!("there is {name}, but neither {SINGLE} nor {INDEX}");
         return missing(why, "load and save the model with transformers, which gives the files these names");

@@ -15,6 +15,7 @@
 //! # Ok::<(), ir::models::ConfigError>(())
 //! ```
 
+mod check;
 mod described;
 mod description;
 mod error;
@@ -28,7 +29,7 @@ mod shards;
 pub use described::described;
 pub use description::{Description, differences};
 pub use error::Error;
-pub use export::{Export, Exported, OutFormat, export};
+pub use export::{Export, Exported, MOST_SHARDS, OutFormat, export};
 pub use folder::snapshot;
 pub use import::Weights;
 pub use layout::{Piece, Source, Stride};

@@ -211,7 +211,7 @@ fn what_is_wrong_with_a_file_is_named() {
             names.iter().for_each(|name| fs::write(path.join(name), "x").unwrap());
         })
     };
-    let cases: [(tempfile::TempDir, Code, &str); 18] = [
+    let cases: [(tempfile::TempDir, Code, &str); 19] = [
         (bytes(|bytes| bytes.truncate(bytes.len() - 1)), Code::WeightsDamaged, "is cut off"),
         (bytes(|bytes| bytes.truncate(100)), Code::WeightsDamaged, "the header reaches beyond"),
         (bytes(|bytes| bytes.truncate(3)), Code::WeightsDamaged, "3 bytes are no safetensors file"),
@@ -236,6 +236,7 @@ fn what_is_wrong_with_a_file_is_named() {
         (instead(&["pytorch_model.bin.index.json"]), Code::PickledWeights, "is a Python pickle"),
         (instead(&["adapter_model.safetensors"]), Code::WeightsMissing, "an adapter of another model"),
         (instead(&["model.fp16.safetensors"]), Code::WeightsMissing, "there is model.fp16.safetensors"),
+        (instead(&["shard-00001-model-00001-of-00001.safetensors"]), Code::WeightsMissing, "is a shard that torch"),
         (instead(&["model.gguf"]), Code::WeightsMissing, "another format"),
         (instead(&[]), Code::WeightsMissing, "neither model.safetensors nor"),
     ];
@@ -245,6 +246,40 @@ fn what_is_wrong_with_a_file_is_named() {
     }
     let none = open(Path::new("no/such/folder"), GPT2).err().unwrap();
     assert!(none.code() == Some(Code::WeightsMissing) && none.to_string().contains("no such folder"), "{none}");
+}
+
+#[test]
+fn parameters_without_a_class_have_tensors_of_their_own_names() {
+    let zeros = |shape: &[usize]| (Dtype::F32, shape.to_vec(), vec![0; 4 * shape.iter().product::<usize>()]);
+    let given = [("emb", vec![4, 2]), ("layer.0.norm", vec![2]), ("layer.1.norm", vec![2])];
+    let open = |change: &dyn Fn(&mut Tensors)| {
+        let mut all: Tensors = given.iter().map(|(name, shape)| (name.to_string(), zeros(shape))).collect();
+        change(&mut all);
+        let made = folder("no configuration", &all, 2);
+        let params = given.iter().map(|(name, shape)| (name.to_string(), shape.iter().map(|&n| n as u64).collect()));
+        Weights::open_named(made.path(), params)
+    };
+    assert_eq!(open(&|_| ()).unwrap().counts(), (3, 2));
+    let refused = |change: &dyn Fn(&mut Tensors)| {
+        let error = open(change).err().expect("is refused");
+        assert_eq!(error.code(), Some(Code::WeightsMismatch));
+        format!("{error}\n{}", error.help().unwrap())
+    };
+    let renamed = refused(&|all| {
+        let norm = all.remove("layer.1.norm").unwrap();
+        all.insert("layers.1.norm".into(), norm.clone());
+        // No name is taken for a buffer of some class.
+        all.insert("rotary_emb.inv_freq".into(), norm);
+    });
+    for part in [
+        "without `layer.1.norm`",
+        "`layers.1.norm`, `rotary_emb.inv_freq`",
+        "nearest to `layer.1.norm` is `layers.1.norm`",
+    ] {
+        assert!(renamed.contains(part), "{renamed}");
+    }
+    let turned = refused(&|all| drop(all.insert("emb".into(), zeros(&[2, 4]))));
+    assert!(turned.contains("`emb` in ") && turned.contains("[2, 4], but the model has [4, 2]"), "{turned}");
 }
 
 #[test]

@@ -10,14 +10,39 @@ use crate::layout::{Piece, Source};
 use ir::models::{Batch, ConfigError, LlamaConfig, ModelConfig};
 use ir::types::DType;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// The parameters of a model, by instance name, and where files have them.
 #[derive(Clone, Debug)]
 pub struct Names {
     /// The parameters.
     pub sources: BTreeMap<String, Source>,
-    /// The names of the first matrix of a tied head, which some files have all the same, and of the embedding.
-    pub tied: Option<[&'static str; 2]>,
+    /// What files of the model's family have besides; none of a model without a class.
+    pub(crate) family: Option<Conventions>,
+}
+
+/// What files of a family may have or lack.
+#[derive(Clone, Debug)]
+pub(crate) struct Conventions {
+    /// The name of the model without its head, which files that were saved without the head lack.
+    pub(crate) base: &'static str,
+    /// The names of the matrix of a tied head, which some files have all the same, and of the embedding.
+    pub(crate) tied: Option<[&'static str; 2]>,
+    /// Layers behind those of the model, which predict further tokens.
+    pub(crate) further: Range<u32>,
+}
+
+impl Conventions {
+    pub(crate) fn of(description: &Description) -> Conventions {
+        let (base, tied) = match description.family {
+            "gpt2" => ("transformer.", ["lm_head.weight", "transformer.wte.weight"]),
+            "gpt_neox" => ("gpt_neox.", ["embed_out.weight", "gpt_neox.embed_in.weight"]),
+            _ => ("model.", ["lm_head.weight", "model.embed_tokens.weight"]),
+        };
+        let layers = description.layers();
+        let further = layers..layers + description.further_layers();
+        Conventions { base, tied: description.is_tied().then_some(tied), further }
+    }
 }
 
 /// Pieces of a parameter.
@@ -66,6 +91,16 @@ impl Scope<'_> {
 }
 
 impl Names {
+    /// The names of a model without a class: each parameter is the tensor of its own name and sizes, `layer.3.w1` for
+    /// `%layer[3].w1`.
+    pub fn own(params: impl IntoIterator<Item = (String, Vec<u64>)>) -> Names {
+        let source = |(name, sizes): (String, Vec<u64>)| {
+            let Pieces { pieces, is_split } = build::same(name.clone(), &sizes).into();
+            (name, Source { sizes, pieces, is_split, shift: 0.0 })
+        };
+        Names { sources: params.into_iter().map(source).collect(), family: None }
+    }
+
     /// The names of a model on sequences of `seq` tokens. `present` says which tensors there are, since some have two forms;
     /// where there are none, the form is that of the hub.
     ///
@@ -103,11 +138,6 @@ impl Names {
                 sources.insert(name, Source { sizes, pieces, is_split, shift: scope.shift(field) });
             }
         }
-        let tied = description.is_tied().then_some(match *family {
-            "gpt2" => ["lm_head.weight", "transformer.wte.weight"],
-            "gpt_neox" => ["embed_out.weight", "gpt_neox.embed_in.weight"],
-            _ => ["lm_head.weight", "model.embed_tokens.weight"],
-        });
-        Ok(Names { sources, tied })
+        Ok(Names { sources, family: Some(Conventions::of(description)) })
     }
 }

@@ -1,0 +1,123 @@
+//! The comparison of a folder's tensors with those that a model needs, before anything is loaded.
+
+use crate::error::Error;
+use crate::folder::{FileTensor, Folder, float};
+use crate::layout::Piece;
+use crate::names::{Conventions, Names};
+use ir::diag::nearest;
+use std::collections::BTreeSet;
+
+/// Ends of the names of tensors that only quantised models have.
+const QUANTISED: [&str; 9] =
+    ["weight_scale_inv", "weight_scale", "input_scale", "qweight", "qzeros", "_blocks", "_scales", "absmax", ".SCB"];
+
+/// Ends of the names of tensors that older versions saved and no class reads: masks and rotary frequencies.
+const BUFFERS: [&str; 5] =
+    ["rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias"];
+
+/// Ends of the names of tensors with a row for each token.
+const VOCABULARIES: [&str; 5] =
+    ["wte.weight", "embed_tokens.weight", "embed_in.weight", "lm_head.weight", "embed_out.weight"];
+
+/// The tensor of a full name, which files of a family may have without the name of the model.
+pub(crate) fn find<'a>(folder: &'a Folder, family: Option<&Conventions>, name: &str) -> Option<&'a FileTensor> {
+    let short = || name.strip_prefix(family?.base);
+    folder.tensors.get(name).or_else(|| folder.tensors.get(short()?))
+}
+
+/// Compares the tensors with those that the model needs.
+///
+/// # Errors
+/// Some are missing, not needed, quantised, or of other formats or shapes.
+pub(crate) fn check(folder: &Folder, names: &Names) -> Result<(), Error> {
+    let find = |name: &str| find(folder, names.family.as_ref(), name);
+    let pieces = || names.sources.values().flat_map(|source| &source.pieces);
+    let needed: BTreeSet<&str> = pieces().map(|piece| piece.tensor.as_str()).collect();
+    let is_quantised =
+        |name: &&String| QUANTISED.iter().any(|end| name.ends_with(end)) && !needed.contains(name.as_str());
+    if let Some(name) = folder.tensors.keys().find(is_quantised) {
+        let what = "a part of a quantised model".to_string();
+        return Err(Error::Format { folder: folder.path.clone(), tensor: name.clone(), what });
+    }
+    for (name, tensor) in needed.iter().filter_map(|name| Some((name, find(name)?))) {
+        if float(tensor.format).is_none() {
+            let what = format!("{:?}", tensor.format);
+            return Err(Error::Format { folder: folder.path.clone(), tensor: (*name).to_string(), what });
+        }
+    }
+    let missing: Vec<String> =
+        needed.iter().filter(|name| find(name).is_none()).map(|name| (*name).to_string()).collect();
+    let surplus = surplus(folder, names, &needed)?;
+    if !missing.is_empty() || !surplus.is_empty() {
+        let fix = fix(names, &missing, &surplus);
+        return Err(Error::Names { folder: folder.path.clone(), missing, surplus, fix });
+    }
+    for piece in pieces() {
+        let tensor = find(&piece.tensor).expect("none is missing");
+        if tensor.shape != piece.shape {
+            return Err(shape(folder, names, piece, tensor));
+        }
+    }
+    Ok(())
+}
+
+/// Names that the model does not need. The matrix of a tied head may be there if it is the embedding.
+fn surplus(folder: &Folder, names: &Names, needed: &BTreeSet<&str>) -> Result<Vec<String>, Error> {
+    let others = folder.tensors.iter().filter(|(name, _)| !needed.contains(name.as_str()));
+    let Some(family) = &names.family else { return Ok(others.map(|(name, _)| name.clone()).collect()) };
+    let mut surplus = Vec::new();
+    for (name, tensor) in others {
+        let full = format!("{}{name}", family.base);
+        if needed.contains(full.as_str()) {
+            continue;
+        }
+        if let Some([_, embedding]) = family.tied.filter(|[head, _]| name == head || name == "lm_head.weight") {
+            let is_same = |found: &FileTensor| {
+                (found.format, &found.shape) == (tensor.format, &tensor.shape)
+                    && folder.bytes(found) == folder.bytes(tensor)
+            };
+            if find(folder, Some(family), embedding).is_none_or(is_same) {
+                continue;
+            }
+            let (folder, head) = (folder.path.clone(), name.clone());
+            return Err(Error::Untied { folder, head, embedding: embedding.to_string() });
+        }
+        let layer = full.rsplit_once("layers.").and_then(|(_, rest)| rest.split('.').next()?.parse().ok());
+        let is_further = layer.is_some_and(|layer: u32| family.further.contains(&layer));
+        if !is_further && !BUFFERS.iter().any(|end| name.ends_with(end)) {
+            surplus.push(name.clone());
+        }
+    }
+    Ok(surplus)
+}
+
+fn shape(folder: &Folder, names: &Names, piece: &Piece, tensor: &FileTensor) -> Error {
+    let (folder, name) = (folder.path.clone(), piece.tensor.clone());
+    let (found, wanted) = (tensor.shape.clone(), piece.shape.clone());
+    let is_vocabulary = names.family.is_some() && VOCABULARIES.iter().any(|end| name.ends_with(end));
+    if is_vocabulary && found.len() == 2 && found[1..] == wanted[1..] {
+        return Error::Vocabulary { folder, tensor: name, found: found[0], wanted: wanted[0] };
+    }
+    let fix = match names.family {
+        Some(_) => "use the config.json that belongs to the weights",
+        None => "declare the parameter with the sizes of the tensor, or save the tensor with those of the parameter",
+    };
+    Error::Shape { folder, tensor: name, found, wanted, fix: fix.to_string() }
+}
+
+/// The fix for tensors that are missing or not needed.
+fn fix(names: &Names, missing: &[String], surplus: &[String]) -> String {
+    if names.family.is_none() {
+        let near = |name: &String| Some((name.clone(), nearest(name, surplus.iter().map(String::as_str))?.to_string()));
+        let rule = "tensors have the names of the parameters, as `layer.3.w1` for `%layer[3].w1`";
+        return match missing.iter().find_map(near) {
+            Some((name, near)) => format!("{rule}: nearest to `{name}` is `{near}`"),
+            None => rule.to_string(),
+        };
+    }
+    let is_head = |name: &String| matches!(name.as_str(), "lm_head.weight" | "embed_out.weight");
+    if missing.len() == 1 && missing.iter().all(is_head) {
+        return "if the head's matrix is the embedding, set `tie_word_embeddings` to true in config.json".into();
+    }
+    "use the config.json that belongs to the weights, and all files of the model".into()
+}
