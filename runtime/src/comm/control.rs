@@ -5,6 +5,7 @@ use super::parking_lot::ParkingLot;
 use super::wire::{Wire, World};
 use super::{RankFailure, WaitReason};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The threads of a process, each a rank, and its courier.
 pub(crate) struct Control {
@@ -68,6 +69,11 @@ impl Control {
     /// The number of a group in messages.
     pub(crate) fn number(&self, ranks: &[usize]) -> u32 {
         self.lot.number(ranks)
+    }
+
+    /// The time in which the thread of the rank at a place has waited so far.
+    pub(crate) fn waited(&self, me: usize) -> Duration {
+        self.lot.waited(me)
     }
 
     /// Waits, as [`Parking::wait`](super::Parking::wait), in the thread of the rank at a place.

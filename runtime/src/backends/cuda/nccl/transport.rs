@@ -20,6 +20,7 @@ use ir::types::DType;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// Endpoint of one thread of a rank.
 pub struct NcclTransport {
@@ -265,6 +266,10 @@ impl Parking for NcclTransport {
 
     fn park(&self, has_work: &mut dyn FnMut() -> bool) -> Result<(), RankFailure> {
         self.joint.control().park(0, has_work)
+    }
+
+    fn waited(&self) -> Duration {
+        self.joint.control().waited(0)
     }
 
     fn unpark(&self, _role: ThreadRole) {
