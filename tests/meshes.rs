@@ -175,7 +175,7 @@ fn families() -> [(&'static str, Recipe); 5] {
         scaled_embeddings: true,
         softcap: Some(2.0),
         logit_softcap: Some(5.0),
-        window: Some(Window { tokens: 6, full: LayerSet::Every(3), rope_theta: Some(100.0) }),
+        window: Some(Window { full: LayerSet::Every(3), rope_theta: Some(100.0), ..Window::of_all(6) }),
         qk_norm: QkNorm::Heads,
         score_size: Some(7.0),
         ..llama.clone()

@@ -111,10 +111,19 @@ pub enum ResultKind {
     Value,
     /// A sum over tokens; its cotangent is a fed scalar.
     Loss,
+    /// A further loss, which training lowers too, but which is reported under its own name.
+    Auxiliary,
     /// Summed over micro-batches.
     Accum,
     /// Reported.
     Metric,
+}
+
+impl ResultKind {
+    /// True for losses, whose cotangent is a fed scalar.
+    pub fn is_loss(self) -> bool {
+        matches!(self, ResultKind::Loss | ResultKind::Auxiliary)
+    }
 }
 
 /// A distinct block.
@@ -222,7 +231,7 @@ impl Block {
     pub fn differentiable_results(&self) -> impl Iterator<Item = (usize, Value)> + '_ {
         let forward = &self[SectionKind::F].ret;
         self.results.iter().zip(forward).enumerate().filter_map(|(index, (kind, &value))| {
-            let flows = matches!(kind, ResultKind::Value | ResultKind::Loss) && self.ty(value).dtype.is_float();
+            let flows = (*kind == ResultKind::Value || kind.is_loss()) && self.ty(value).dtype.is_float();
             flows.then_some((index, value))
         })
     }

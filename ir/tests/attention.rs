@@ -27,6 +27,18 @@ fn a_window_leaves_fewer_pairs() {
     assert_eq!(flops(Some(2), Some(Piece { origin: 2, whole: 9 })), queries * 2 * 2 * (8 + 10));
 }
 
+/// Of six keys in chunks of four, queries see 4 x 4 / 2 and 2 x 2 / 2; behind the first two, 4 x 4 - 2 x 2 and 2 x 2, halved.
+#[test]
+fn chunks_leave_fewer_pairs() {
+    let operands = operands();
+    let operands: Vec<&Type> = operands.iter().collect();
+    let flops = |chunk, piece| Attention(AttentionSettings { chunk, piece, ..causal() }).flops(&operands, &[]);
+    let queries = 2 * 4 * 2 * 3;
+    assert_eq!(flops(Some(4), None), queries * (4 * 4 + 2 * 2) / (2 * 6) * 2 * (8 + 10));
+    assert_eq!([flops(Some(6), None), flops(Some(u64::MAX), None)], [flops(None, None); 2]);
+    assert_eq!(flops(Some(4), Some(Piece { origin: 2, whole: 9 })), queries * (16 - 4 + 4) / (2 * 4) * 2 * (8 + 10));
+}
+
 #[test]
 fn windows_and_bounds_have_their_sizes() {
     let operands = operands();
@@ -37,6 +49,9 @@ fn windows_and_bounds_have_their_sizes() {
     };
     refused(AttentionSettings { window: Some(0), ..causal() }, "at least 1");
     refused(AttentionSettings { window: Some(4), ..AttentionSettings::new(1.0, false) }, "causal=true");
+    refused(AttentionSettings { chunk: Some(0), ..causal() }, "at least 1");
+    refused(AttentionSettings { chunk: Some(4), ..AttentionSettings::new(1.0, false) }, "causal=true");
+    refused(AttentionSettings { chunk: Some(4), window: Some(4), ..causal() }, "exclude each other");
     for softcap in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         refused(AttentionSettings { softcap: Some(softcap), ..causal() }, "above 0");
     }

@@ -54,6 +54,7 @@ fn elementwise() -> Vec<Case> {
         Erf,
         Sin,
         Cos,
+        Floor,
         Sigmoid,
         Silu,
         Gelu,
@@ -189,7 +190,7 @@ fn heads() -> Vec<Case> {
     let (rows, keys, sink) = (i(&[b, s]), i(&[b, t]), f(&[g, r]));
     let forward = [&q, &k, &v, &rows, &keys, &rows, &keys];
     let backward = [&q, &k, &v, &out, &lse, &out, &rows, &keys, &rows, &keys];
-    let rope = |inverse| Rope { theta: 1e4, scaling: None, turned: None, inverse };
+    let rope = |inverse| Rope { theta: 1e4, scaling: None, turned: None, gain: 1.0, inverse };
     let scaled = |scaling| Rope { scaling: Some(scaling), ..rope(true) };
     let llama3 = Scaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, context: 8192 };
     let flat = f(&[b, s, d]);

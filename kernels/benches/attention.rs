@@ -54,6 +54,7 @@ fn attention(name: &str, s: usize, d: usize, p: f32) {
         scale: 0.125,
         causal: true,
         window: None,
+        chunk: None,
         softcap: None,
         dropout,
     };

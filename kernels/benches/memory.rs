@@ -11,7 +11,7 @@ use meshwright_kernels::cpu::dropout::{TensorPart, dropout, normal};
 use meshwright_kernels::cpu::elementwise::{Binary, Unary, binary, unary};
 use meshwright_kernels::cpu::norm::{rms_norm, rms_norm_dx};
 use meshwright_kernels::cpu::optimizer::{AdamW, adamw, sum_squares};
-use meshwright_kernels::cpu::rope::{Heads, rope};
+use meshwright_kernels::cpu::rope::{Heads, Turn, rope};
 use meshwright_kernels::cpu::shape::{View, copy_strided};
 use meshwright_kernels::cpu::softmax::softmax;
 
@@ -45,7 +45,8 @@ fn memory(criterion: &mut Criterion) {
         let rstd = vec![1.0; rows];
         bench("rms_norm_dx", 3, &mut |out| rms_norm_dx(&x, &gamma, &rstd, &y, out, PAR));
         bench("softmax", 2, &mut |out| softmax(&x, cols, out, PAR));
-        bench("rope", 2, &mut |out| rope(&x, Heads { heads: 8, d: 128 }, &pos, &frequencies, false, out, PAR));
+        let turn = Turn { frequencies: &frequencies, gain: 1.0, inverse: false };
+        bench("rope", 2, &mut |out| rope(&x, Heads { heads: 8, d: 128 }, &pos, turn, out, PAR));
         bench("transpose", 2, &mut |out| {
             let (from, to) = (View { offset: 0, strides: &[1, cols] }, View { offset: 0, strides: &[rows, 1] });
             copy_strided(&x, from, out, to, &[cols, rows]);

@@ -19,7 +19,7 @@ use meshwright_kernels::cpu::norm::{
 use meshwright_kernels::cpu::optimizer::{AdamW, Sgd, adamw, sgd, sum_squares};
 use meshwright_kernels::cpu::quantise::{Blocks, EXPONENTS, absmax, age, dequantise, exponents, quantise, scale_for};
 use meshwright_kernels::cpu::reduce::{Reduction, reduce};
-use meshwright_kernels::cpu::rope::{Heads, rope};
+use meshwright_kernels::cpu::rope::{Heads, Turn, rope};
 use meshwright_kernels::cpu::shape::{View, add_strided, copy_strided};
 use meshwright_kernels::cpu::softmax::{softmax, softmax_grad};
 use meshwright_kernels::cpu::top_k::{GroupLimit, TopK, top_k, top_k_grad};
@@ -142,6 +142,7 @@ fn attentions() {
             scale: 0.1,
             causal,
             window: None,
+            chunk: None,
             softcap: None,
             dropout,
         };
@@ -227,7 +228,8 @@ fn rows() {
     let pos: Vec<i32> = (0..ROWS as i32).collect();
     let frequencies = [0.1; 62];
     let heads = Heads { heads: 8, d: COLS / 8 };
-    check("rope", |par| rope(&x, heads, &pos, &frequencies, false, &mut out, par));
+    let turn = Turn { frequencies: &frequencies, gain: 1.0, inverse: false };
+    check("rope", |par| rope(&x, heads, &pos, turn, &mut out, par));
     let dims = [3, 100, 20, 50];
     for mask in 0..16 {
         let keep = [0, 1, 2, 3].map(|i| mask >> i & 1 == 1);

@@ -12,7 +12,7 @@ use meshwright_kernels::cpu::norm::{
 };
 use meshwright_kernels::cpu::optimizer::{AdamW, Sgd, adamw, sgd, sum_squares};
 use meshwright_kernels::cpu::reduce::{Reduction, reduce};
-use meshwright_kernels::cpu::rope::{Heads, rope};
+use meshwright_kernels::cpu::rope::{Heads, Turn, rope};
 use meshwright_kernels::cpu::softmax::{softmax, softmax_grad};
 use meshwright_kernels::cpu::top_k::{TopK, top_k};
 use std::f64::consts::SQRT_2;
@@ -138,6 +138,7 @@ fn functions_of_one_number() {
         (Unary::Erf, erf),
         (Unary::Sin, f64::sin),
         (Unary::Cos, f64::cos),
+        (Unary::Floor, f64::floor),
         (Unary::Sigmoid, sigmoid),
         (Unary::Silu, |x| x * sigmoid(x)),
         (Unary::Gelu, |x| x * sigmoid(gelu_argument(x))),
@@ -323,6 +324,7 @@ fn attention_of_rows() {
             scale: 0.5,
             causal: true,
             window: None,
+            chunk: None,
             softcap: None,
             dropout: None,
         };
@@ -417,7 +419,8 @@ fn what_moves_rows() {
         for pos in [0, -5, i32::MAX, i32::MIN] {
             let mut out = vec![f32::NAN; n - 1];
             let frequencies: Vec<f64> = (0..n / 2).map(|i| 1e4f64.powf(-(i as f64) / 18.0)).collect();
-            rope(&x[1..], Heads { heads: 1, d: n - 1 }, &[pos], &frequencies, false, &mut out, Par(1));
+            let turn = Turn { frequencies: &frequencies, gain: 1.0, inverse: false };
+            rope(&x[1..], Heads { heads: 1, d: n - 1 }, &[pos], turn, &mut out, Par(1));
             let half = n / 2;
             let right: Vec<f64> = (0..n - 1)
                 .map(|i| {

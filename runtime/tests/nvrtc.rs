@@ -76,7 +76,7 @@ fn by_rows() -> Vec<(String, Program)> {
             (KernelOp::CrossEntropyGrad(CrossEntropyGrad), &[x, row, row, &[]]),
             (KernelOp::Dropout(Dropout { p: 0.1, path: "a.b".into(), piece: None }), &[x]),
             (
-                KernelOp::Rope(Rope { theta: 1e4, scaling: None, turned: None, inverse: false }),
+                KernelOp::Rope(Rope { theta: 1e4, scaling: None, turned: None, gain: 1.0, inverse: false }),
                 &[&[8, 8, 4, 64], &[8, 8]],
             ),
         ];

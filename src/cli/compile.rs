@@ -1,6 +1,7 @@
 //! `meshwright compile`: compiles a model, or a dump of any level, to the instructions of each rank.
 
 use super::dump::Dump;
+use super::ignored::say_ignored;
 use super::memory::memory_table;
 use super::parallel::ParallelFlags;
 use super::progress::SearchWatch;
@@ -108,6 +109,7 @@ impl Compile {
         let order: CompileRequest = asked(self.request.as_deref(), missing, &self.flags)?;
         let stop_after = self.stop_after.as_deref().map(known_pass).transpose()?;
         let source = ModelSource::open(&order.model)?;
+        say_ignored(&order.model);
         let cluster = machine_source::cluster(self.cluster.as_deref().unwrap_or("cpu"))?;
         let mut dump = self.dump.as_deref().map(Dump::create).transpose()?;
         let (watch, mut decided) = (SearchWatch::new(), None);

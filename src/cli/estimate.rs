@@ -1,5 +1,6 @@
 //! `meshwright estimate`: predicted step time of a model on a cluster, without the cluster.
 
+use super::ignored::say_ignored;
 use super::job::{ConfigFlags, missing};
 use super::present::{PresentFlags, told};
 use super::progress::SearchWatch;
@@ -67,6 +68,7 @@ impl Estimate {
         }
         let missing = missing("estimate", &self.flags.job, None).filter(|_| self.configs.is_none());
         let request: EstimateRequest = asked(self.request.as_deref(), missing.as_deref(), &self.flags)?;
+        say_ignored(&request.model);
         match &self.configs {
             Some(path) => many(&request, &read_text(path)?, self.format),
             None => {

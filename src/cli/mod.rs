@@ -16,6 +16,7 @@ mod export;
 mod export_weights;
 mod generate;
 mod gpu_check;
+mod ignored;
 mod job;
 mod keys;
 mod launch;

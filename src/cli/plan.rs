@@ -1,5 +1,6 @@
 //! `meshwright plan`: finds the best configuration of a model on a cluster.
 
+use super::ignored::say_ignored;
 use super::job::{AFTER_STACK, JobFlags, missing};
 use super::parallel::{help, long_help};
 use super::progress::SearchWatch;
@@ -123,6 +124,7 @@ impl Plan {
         self.flags.job.in_numbers(&self.sizes)?;
         let missing = missing("plan", &self.flags.job, Some(&self.flags.gpus));
         let request: PlanRequest = asked(self.request.as_deref(), missing.as_deref(), &self.flags)?;
+        say_ignored(&request.model);
         // The process ends after the answer, so that freeing the search's memory would only take time.
         let estimator = ManuallyDrop::new(Estimator::new());
         let answer = match planned(&estimator, &request)? {

@@ -14,17 +14,46 @@ use runtime::data::blend::Blend;
 use runtime::data::sampler::Batch;
 use runtime::data::{DataError, VOCAB, zig_zag};
 use runtime::exec::{Input, Inputs, StepInput};
+use std::borrow::Cow;
 
-/// Accessor of one field of a [`Batch`].
-type Field = fn(&Batch) -> &[i32];
+/// What an input of a model gets of a [`Batch`].
+#[derive(Clone, Copy)]
+enum Field {
+    /// The tokens so many places further on.
+    Tokens(usize),
+    /// The labels so many places further on.
+    Labels(usize),
+    Positions,
+    Segments,
+}
 
-/// Input names of a model, and the field of a [`Batch`] that each gets.
-const FIELDS: [(&str, Field); 4] = [
-    ("tok", |batch| &batch.tokens),
-    ("lab", |batch| &batch.labels),
-    ("pos", |batch| &batch.positions),
-    ("seg", |batch| &batch.segments),
-];
+impl Field {
+    /// The field of an input's name: `tok`, `lab`, `pos`, `seg`, or `tok2` for tokens two places further on.
+    fn of(name: &str) -> Option<Field> {
+        let ahead = |kind: &str| match name.strip_prefix(kind)? {
+            "" => Some(0),
+            number => number.parse().ok().filter(|&ahead| ahead > 0),
+        };
+        match name {
+            "pos" => Some(Field::Positions),
+            "seg" => Some(Field::Segments),
+            _ => ahead("tok").map(Field::Tokens).or_else(|| ahead("lab").map(Field::Labels)),
+        }
+    }
+
+    /// The numbers of sequences of `seq` tokens.
+    fn of_batch(self, batch: &Batch, seq: usize) -> Cow<'_, [i32]> {
+        match self {
+            Field::Tokens(0) => Cow::Borrowed(&batch.tokens),
+            Field::Labels(0) => Cow::Borrowed(&batch.labels),
+            Field::Positions => Cow::Borrowed(&batch.positions),
+            Field::Segments => Cow::Borrowed(&batch.segments),
+            // What is read there has no label.
+            Field::Tokens(ahead) => Cow::Owned(batch.ahead(&batch.tokens, seq, ahead, 0)),
+            Field::Labels(ahead) => Cow::Owned(batch.ahead(&batch.labels, seq, ahead, -1)),
+        }
+    }
+}
 
 /// Inputs of a model that reads text.
 pub(crate) struct Feed {
@@ -59,12 +88,11 @@ impl Feed {
         let mut inputs = Vec::new();
         for input in &model.inputs {
             let name = &model.values[input.value];
-            let field = FIELDS.iter().find(|(field, _)| field == name);
-            let (_, field) = field.ok_or_else(|| not_text(format!("text provides no input for `%{name}`")))?;
+            let field = Field::of(name).ok_or_else(|| not_text(format!("text provides no input for `%{name}`")))?;
             if input.ty.dtype != DType::I32 || input.ty.sizes() != [sequences, seq] {
                 return Err(not_text(format!("`%{name}` is not i32[{sequences}, {seq}]")));
             }
-            inputs.push((input.value, *field));
+            inputs.push((input.value, field));
         }
         let vocabulary = model.dim_of(DimRole::Vocabulary).map_or(u64::MAX, |dim| dim.size);
         match model.dim_of(DimRole::Vocabulary) {
@@ -115,7 +143,8 @@ impl Feed {
         let mut valid_tokens = 0;
         let inputs = |batch: Batch| {
             valid_tokens += batch.valid_labels() as u64;
-            self.inputs.iter().map(|(value, field)| (*value, Input::Ints(self.ordered(field(&batch))))).collect()
+            let numbers = |field: Field| self.ordered(&field.of_batch(&batch, self.seq as usize));
+            self.inputs.iter().map(|&(value, field)| (value, Input::Ints(numbers(field)))).collect()
         };
         let microbatches: Vec<Inputs> = batches.map(inputs).collect();
         StepInput { microbatches, valid_tokens, loss_scale: 1.0, lr: 0.0, step: 1, update: 1 }

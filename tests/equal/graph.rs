@@ -400,9 +400,11 @@ impl<'a> BlockMaker<'a> {
         let heads = self.project(&x, &[heads, 2 * half])?;
         // Of two pairs, one is kept and one is between.
         let llama3 = Scaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, context: 100 };
-        let scaling = *self.random.pick(&[None, Some(Scaling::Linear { factor: 2.0 }), Some(llama3)]);
+        let scaling = self.random.pick(&[None, Some(Scaling::Linear { factor: 2.0 }), Some(llama3)]).clone();
         let turned = self.random.chance(30).then_some(2);
-        let value = self.builder.one(Rope { theta: 100.0, scaling, turned, inverse: false }, &[heads.value, pos])?;
+        let gain = if turned.is_some() { 1.25 } else { 1.0 };
+        let value =
+            self.builder.one(Rope { theta: 100.0, scaling, turned, gain, inverse: false }, &[heads.value, pos])?;
         Ok(Current { value, ..heads })
     }
 
@@ -419,7 +421,9 @@ impl<'a> BlockMaker<'a> {
         let window = (causal && self.random.chance(20)).then(|| self.random.between(1, 6));
         let softcap = self.random.chance(20).then_some(3.0);
         let settings = AttentionSettings::new(1.0 / (d as f64).sqrt(), causal);
-        let op = Attention(AttentionSettings { window, softcap, dropout, ..settings });
+        // An even window is a chunk.
+        let (chunk, window) = (window.filter(|n| n.is_multiple_of(2)), window.filter(|n| !n.is_multiple_of(2)));
+        let op = Attention(AttentionSettings { window, chunk, softcap, dropout, ..settings });
         let mut operands = vec![q.value, k.value, v.value, pos, pos, seg, seg];
         if self.random.chance(30) {
             operands.push(self.param(None, &[q.dims[2].1, q.dims[3].1], 1));

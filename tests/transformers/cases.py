@@ -41,6 +41,17 @@ GLM = dict(
     use_qk_norm=True,
     attention_bias=True,
 )
+LLAMA4 = dict(
+    ROTARY,
+    head_dim=8,
+    num_hidden_layers=4,
+    intermediate_size=16,
+    intermediate_size_mlp=40,
+    num_local_experts=4,
+    attention_chunk_size=5,
+    floor_scale=3,
+    no_rope_layer_interval=2,
+)
 NO_DROPOUT = dict(attn_pdrop=0.0, resid_pdrop=0.0, embd_pdrop=0.0)
 GPT2 = dict(vocab_size=61, n_positions=32, n_embd=24, n_layer=2, n_head=4, **NO_DROPOUT)
 
@@ -57,6 +68,13 @@ LLAMA3 = dict(
     original_max_position_embeddings=16,
     rope_theta=500000.0,
 )
+
+
+
+def longrope(pairs, **more):
+    short, long = [[1.0 + by * pair for pair in range(pairs)] for by in (0.1, 0.9)]
+    return dict(rope_type="longrope", short_factor=short, long_factor=long, rope_theta=10000.0, **more)
+
 
 PART = dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5)
 LOCAL = dict(
@@ -77,6 +95,7 @@ CASES = [
     ("llama-yarn-exact", "llama", dict(ROTARY, head_dim=16, rope_parameters=yarn(truncate=False, beta_fast=8.0))),
     ("llama-biases", "llama", dict(ROTARY, attention_bias=True, mlp_bias=True, hidden_act="gelu")),
     ("llama-yarn-factor", "llama", dict(ROTARY, rope_parameters=yarn(attention_factor=0.8, beta_slow=2.0))),
+    ("llama-longrope", "llama", dict(ROTARY, rope_parameters=longrope(3, factor=3.0, original_max_position_embeddings=8))),
     ("mistral", "mistral", ROTARY),
     ("mistral-whole", "mistral", dict(ROTARY, sliding_window=None, rope_parameters=dict(rope_theta=1e6))),
     ("mistral-window", "mistral", dict(ROTARY, sliding_window=5)),
@@ -110,6 +129,7 @@ CASES = [
     ("deepseek-v3-yarn", "deepseek_v3", dict(THIRD, rope_parameters=yarn(mscale=1.0, mscale_all_dim=1.0))),
     ("deepseek-v3-yarn-turned", "deepseek_v3", dict(THIRD, rope_parameters=yarn(mscale=1.0, mscale_all_dim=0, truncate=False))),
     ("deepseek-v3-far-router", "deepseek_v3", THIRD),
+    ("deepseek-v3-further", "deepseek_v3", dict(THIRD, num_mtp_layers=1)),
     ("gemma2", "gemma2", GEMMA),
     ("gemma2-bounded", "gemma2", dict(GEMMA, attn_logit_softcapping=0.7, final_logit_softcapping=2.0, attention_bias=True)),
     ("gemma2-unbounded", "gemma2", dict(GEMMA, attn_logit_softcapping=None, final_logit_softcapping=None, layer_types=TYPES)),
@@ -119,10 +139,59 @@ CASES = [
     ("olmo2-many-keys", "olmo2", dict(ROTARY, num_key_value_heads=None, attention_bias=True, rope_parameters=dict(rope_theta=500.0))),
     ("phi3", "phi3", dict(ROTARY, pad_token_id=2)),
     ("phi3-window", "phi3", dict(ROTARY, hidden_size=32, sliding_window=4, pad_token_id=2, rope_parameters=PART)),
+    ("phi3-long", "phi3", dict(ROTARY, pad_token_id=2, original_max_position_embeddings=8, rope_parameters=longrope(3))),
+    (
+        "phi3-short",
+        "phi3",
+        dict(
+            ROTARY,
+            hidden_size=32,
+            pad_token_id=2,
+            tie_word_embeddings=True,
+            original_max_position_embeddings=16,
+            rope_parameters=longrope(2, partial_rotary_factor=0.5),
+        ),
+    ),
     ("gpt-neox", "gpt_neox", dict(NEOX)),
     ("gpt-neox-sequential", "gpt_neox", dict(NEOX, use_parallel_residual=False, hidden_act="gelu_fast", rope_parameters=PART)),
     ("glm4-moe", "glm4_moe", GLM),
     ("glm4-moe-groups", "glm4_moe", dict(GLM, n_group=3, topk_group=2, use_qk_norm=False, norm_topk_prob=False, num_hidden_layers=3)),
+    ("glm4-moe-yarn", "glm4_moe", dict(GLM, rope_parameters=yarn(partial_rotary_factor=0.5))),
+    ("glm4-moe-further", "glm4_moe", dict(GLM, num_mtp_layers=2, tie_word_embeddings=True)),
+    ("smollm3", "smollm3", dict(ROTARY, num_hidden_layers=4, pad_token_id=2)),
+    (
+        "smollm3-window",
+        "smollm3",
+        dict(
+            ROTARY,
+            num_hidden_layers=3,
+            pad_token_id=None,
+            no_rope_layers=[0, 1, 0],
+            use_sliding_window=True,
+            sliding_window=5,
+            attention_bias=True,
+            mlp_bias=True,
+            tie_word_embeddings=False,
+        ),
+    ),
+    ("llama4", "llama4_text", dict(LLAMA4, interleave_moe_layer_step=2)),
+    (
+        "llama4-plain",
+        "llama4_text",
+        dict(
+            LLAMA4,
+            head_dim=16,
+            num_hidden_layers=3,
+            use_qk_norm=False,
+            attn_temperature_tuning=False,
+            num_experts_per_tok=2,
+            no_rope_layers=[1, 1, 0],
+            layer_types=["chunked_attention", "full_attention", "chunked_attention"],
+            moe_layers=[0, 2],
+            attention_bias=True,
+            rope_parameters=LLAMA3,
+        ),
+    ),
     ("gpt-oss", "gpt_oss", OSS),
     ("gpt-oss-bounded", "gpt_oss", dict(OSS, swiglu_limit=0.4, swiglu_alpha=1.2, layer_types=TYPES[::-1][1:] * 2, num_hidden_layers=4)),
     ("gpt2", "gpt2", GPT2),
@@ -143,6 +212,8 @@ DEFAULTED = {
     "olmo2": ["rms_norm_eps", "rope_parameters", "hidden_act"],
     "gpt-neox": ["rope_parameters", "use_parallel_residual", "attention_bias", "hidden_act", "layer_norm_eps"],
     "glm4-moe": ["rope_parameters", "n_shared_experts", "n_group", "topk_group", "norm_topk_prob", "first_k_dense_replace", "rms_norm_eps"],
+    "smollm3": ["no_rope_layers", "layer_types", "use_sliding_window"],
+    "llama4": ["no_rope_layers", "layer_types", "moe_layers", "use_qk_norm", "attn_scale", "attn_temperature_tuning", "rms_norm_eps"],
     "gpt-oss": ["rope_parameters", "layer_types", "swiglu_limit", "swiglu_alpha", "attention_bias", "rms_norm_eps"],
     "gpt2": ["n_inner", "activation_function", "layer_norm_epsilon", "tie_word_embeddings"],
 }

@@ -20,11 +20,12 @@ import tempfile
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, logging
 
 import cases
 import exports
+import further
 import table
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -41,6 +42,8 @@ ADAMW = dict(name="adamw", beta1=0.9, beta2=0.95, eps=1e-5, weight_decay=0.1, cl
 def model_of(name, family, options, attempt):
     torch.manual_seed(sum(map(ord, name)) + 1000 * attempt)
     model = AutoModelForCausalLM.from_config(CONFIG_MAPPING[family](**copy.deepcopy(options)))
+    if "num_mtp_layers" in options:
+        further.attach(model, options["num_mtp_layers"])
     for key, parameter in model.named_parameters():
         # Gains about 1, the rest about 0; large enough that every part of a layer counts. Gemma adds the 1 itself.
         mean = 1.0 if not family.startswith("gemma") and parameter.dim() == 1 and "norm" in key + ("norm" if "ln_" in key else "") and "bias" not in key else 0.0
@@ -88,17 +91,21 @@ def trained(model, precision=torch.float32):
         for row in range(SEQUENCES):
             labels[row, : row % 4] = -1
         tokens[f"tok.{step}"], tokens[f"lab.{step}"] = inputs.int(), labels.int()
+        depth = model.further.num_mtp_layers if hasattr(model, "further") else 0
+        ahead = further.inputs(inputs, labels, depth)
+        tokens.update({f"{key}.{step}": numbers.int() for key, numbers in ahead.items()})
         if step == STEPS:
             # Those with which exported weights are compared.
             break
+        hidden = model.base_model(input_ids=inputs, use_cache=False).last_hidden_state if depth else None
         logits = model(input_ids=inputs, use_cache=False).logits.float()
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten().long(), ignore_index=-1)
         model.zero_grad()
-        loss.backward()
+        (loss + further.loss(model, hidden, ahead) / (labels >= 0).sum() if depth else loss).backward()
         for p, copy in copies.items():
             copy.grad = None if p.grad is None else p.grad.float()
         if step == 0:
-            first = {key: torch.zeros_like(p) if p.grad is None else p.grad.clone() for key, p in model.named_parameters()}
+            first = {key: torch.zeros_like(p) if p.grad is None else p.grad.clone() for key, p in named(model) if p.requires_grad}
         norms.append(torch.nn.utils.clip_grad_norm_(copies.values(), ADAMW["clip"]).item())
         losses.append(loss.item())
         optimizer.step()
@@ -134,7 +141,13 @@ def shaken(model):
 
 
 def snapshot(model):
-    return {key: tensor.detach().clone() for key, tensor in [*model.named_parameters(), *model.named_buffers()]}
+    return {key: tensor.detach().clone() for key, tensor in named(model)}
+
+
+def named(model):
+    """Parameters and buffers under the names of files."""
+    layers = getattr(model.config, "num_hidden_layers", 0)
+    return [(further.name(key, layers), tensor) for key, tensor in [*model.named_parameters(), *model.named_buffers()]]
 
 
 def write(folder, name, family, options):
@@ -156,15 +169,33 @@ def write(folder, name, family, options):
         for kind, dtype in [("hub", torch.float32), ("hub-bf16", torch.bfloat16), ("hub-f16", torch.float16)]:
             # Small files, so that most models have several.
             saved = copy.deepcopy(model).to(dtype)
-            saved.save_pretrained(os.path.join(path, kind), max_shard_size="20KB" if dtype == torch.float32 else "1GB")
+            save(saved, os.path.join(path, kind), "20KB" if dtype == torch.float32 else "1GB")
             with open(os.path.join(path, kind, "config.json"), "w") as file:
                 json.dump(dict(config, dtype=str(dtype).removeprefix("torch.")), file)
         save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, os.path.join(path, "tensors.safetensors"))
 
 
+def save(model, folder, shard):
+    """Saves a model as its class does, and its further layers as published files have them."""
+    extra = {}
+    if hasattr(model, "further"):
+        layers = model.config.num_hidden_layers
+        own = [*model.named_parameters(), *model.named_buffers()]
+        extra = {further.name(key, layers): tensor.contiguous() for key, tensor in own if key.startswith("further.layers.")}
+        del model.further
+        shard = "1GB"
+    model.save_pretrained(folder, max_shard_size=shard)
+    if extra:
+        file = os.path.join(folder, "model.safetensors")
+        save_file({**load_file(file), **extra}, file)
+
+
 def configs(name, config):
     """The files that say the same: as the class writes it, with keys left to their defaults, and as older versions did."""
     saved = json.loads(config.to_json_string())
+    if "further" not in name and "num_nextn_predict_layers" in saved:
+        # The class computes none of the layers that it counts.
+        saved["num_nextn_predict_layers"] = 0
     # Where ranks share a sequence, each deals out its own tokens; nothing is dropped, so that it does not matter.
     grouped = dict(saved, routing_group=SEQ // 4) if "num_experts_per_tok" in saved else saved
     yield "", grouped

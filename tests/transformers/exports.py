@@ -31,6 +31,11 @@ def check(folder):
 
 def load(path):
     model, info = AutoModelForCausalLM.from_pretrained(path, output_loading_info=True, dtype="auto")
+    # The class leaves out the layers that predict further tokens.
+    layers = getattr(model.config, "num_hidden_layers", 0)
+    further = tuple(f"model.layers.{layers + number}." for number in range(getattr(model.config, "num_mtp_layers", 0)))
+    if further:
+        info["unexpected_keys"] = [name for name in info["unexpected_keys"] if not name.startswith(further)]
     problems = [f"{what}: {sorted(names)}" for what, names in info.items() if names]
     return model.eval(), problems
 

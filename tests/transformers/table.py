@@ -11,6 +11,8 @@ from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 # Keys whose absence means something else here, and why that changes no number.
 OTHER_DEFAULTS = {
     ("deepseek_v3", "num_key_value_heads"): "latent attention takes no count but that of query heads",
+    ("deepseek_v3", "num_mtp_layers"): "the class computes none of these layers",
+    ("glm4_moe", "num_mtp_layers"): "the class computes none of these layers",
 }
 
 # Keys that change the order of elements in weights; reading undoes it, and the comparison has both values.

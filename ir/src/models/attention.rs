@@ -4,17 +4,20 @@
 use super::config::{ConfigError, invalid, positive};
 use super::draft::{Body, Weight};
 use super::layers::LayerKind;
-use super::llama::LlamaConfig;
+use super::llama::{LlamaConfig, Temperature};
 use crate::dim_role::DimRole;
-use crate::ops::{Attention, AttentionSettings, Broadcast, Concat, Einsum, Equation, Reshape, RmsNorm, Rope};
-use crate::types::DimName;
+use crate::ops::{
+    Attention, AttentionSettings, Binary, BinaryKind, Broadcast, Concat, Einsum, Equation, Reshape, RmsNorm, Rope,
+    Unary, UnaryKind,
+};
+use crate::types::{DType, DimName};
 use serde::Serialize;
 
 /// Added to the mean square in the norms of latent vectors. DeepSeek's code leaves these norms at the default of their class,
 /// whatever a configuration states for the others.
 const LATENT_NORM: RmsNorm = RmsNorm { eps: 1e-6 };
 
-/// The norms of queries and keys before positions turn them.
+/// The norms of queries and keys, before positions turn them unless said otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub enum QkNorm {
     /// None.
@@ -23,6 +26,8 @@ pub enum QkNorm {
     Heads,
     /// One of all heads together, with a gain of each element (OLMo 2).
     Whole,
+    /// One of each head without a gain, after positions turned it, and only where they do (Llama 4).
+    Turned,
 }
 
 /// Multi-head latent attention: queries, keys and values grow out of small vectors, and positions turn a part of their own.
@@ -138,7 +143,7 @@ pub(super) fn weights(config: &LlamaConfig, residual: f64) -> Vec<Weight> {
     weights.extend(config.out_bias.then(|| Weight::constant("bo", "h", 0.0)));
     weights.extend(config.sinks.then(|| Weight::constant("sink", "g r", 0.0)));
     match config.qk_norm {
-        QkNorm::None => {}
+        QkNorm::None | QkNorm::Turned => {}
         QkNorm::Heads => weights.extend(["q_norm", "k_norm"].map(|name| Weight::constant(name, "d", 1.0))),
         QkNorm::Whole => weights
             .extend([("q_norm", "g r d"), ("k_norm", "g d")].map(|(name, dims)| Weight::constant(name, dims, 1.0))),
@@ -148,13 +153,14 @@ pub(super) fn weights(config: &LlamaConfig, residual: f64) -> Vec<Weight> {
 
 /// `p = attention(x)`
 pub(super) fn build(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>, x: &str) -> Result<(), String> {
-    let rope = kind.rope(config);
     let value = match &config.latent {
-        Some(latent) => latent.heads(config, &rope, b, x).map(|()| "dv")?,
-        None => heads(config, &rope, b, x).map(|()| "d")?,
+        Some(latent) => latent.heads(config, &kind.rope(config), b, x).map(|()| "dv")?,
+        None => heads(config, kind, b, x).map(|()| "d")?,
     };
+    let tokens = |chunked| kind.window.filter(|window| window.chunked == chunked).map(|window| window.tokens);
     let settings = AttentionSettings {
-        window: kind.window.map(|window| window.tokens),
+        window: tokens(false),
+        chunk: tokens(true),
         softcap: config.softcap,
         ..AttentionSettings::new(config.score_scale(), true)
     };
@@ -164,37 +170,99 @@ pub(super) fn build(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>
     b.linear(["p", "o", "wo"], bias, [&format!("g r {value}"), &format!("g r {value} h"), "h"])
 }
 
+/// A step from the product of queries or keys to what attention reads.
+#[derive(Clone, Copy)]
+enum Step {
+    Norm,
+    Turn,
+    Temper(Temperature),
+}
+
+/// The steps of queries, or of keys.
+fn steps(config: &LlamaConfig, kind: &LayerKind<'_>, of_queries: bool) -> Vec<Step> {
+    let turns = (!kind.nope).then_some(Step::Turn);
+    let norm = |has: bool| has.then_some(Step::Norm);
+    let before = norm(matches!(config.qk_norm, QkNorm::Heads | QkNorm::Whole));
+    let after = norm(config.qk_norm == QkNorm::Turned && !kind.nope);
+    let temper = config.temperature.filter(|_| kind.nope && of_queries).map(Step::Temper);
+    [before, turns, after, temper].into_iter().flatten().collect()
+}
+
 /// `q`, `k` and `v` of `x`.
-fn heads(config: &LlamaConfig, rope: &Rope, b: &mut Body<'_>, x: &str) -> Result<(), String> {
-    let sides = [("q0", "wq", "bq", "g r d"), ("k0", "wk", "bk", "g d"), ("v", "wv", "bv", "g d")];
-    for (y, weight, bias, heads) in sides {
-        b.linear([y, x, weight], config.qkv_bias.then_some(bias), ["h", &format!("h {heads}"), heads])?;
+fn heads(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>, x: &str) -> Result<(), String> {
+    let sides = [("q", "wq", "bq", "g r d"), ("k", "wk", "bk", "g d"), ("v", "wv", "bv", "g d")];
+    let steps_of = |side: &str| if side == "v" { Vec::new() } else { steps(config, kind, side == "q") };
+    // The last step has the name of its side.
+    let name = |side: &str, step: usize| {
+        if step == steps_of(side).len() { side.to_string() } else { format!("{side}{step}") }
+    };
+    for (side, weight, bias, heads) in sides {
+        let bias = config.qkv_bias.then_some(bias);
+        b.linear([&name(side, 0), x, weight], bias, ["h", &format!("h {heads}"), heads])?;
     }
-    for (side, heads, size) in [("q", "g r d", config.heads * config.head), ("k", "g d", config.kv_heads * config.head)]
-    {
-        qk_norm(config, b, side, heads, size)?;
-    }
-    for side in ["q", "k"] {
-        let suffix = if config.qk_norm == QkNorm::None { "0" } else { "1" };
-        b.op(&[side], rope.clone(), &[&format!("{side}{suffix}"), "pos"])?;
+    let longest = steps_of("q").len().max(steps_of("k").len());
+    for number in 0..longest {
+        for (side, _, _, heads) in &sides[..2] {
+            let Some(step) = steps_of(side).get(number).copied() else { continue };
+            let [from, to] = [number, number + 1].map(|step| name(side, step));
+            match step {
+                Step::Norm => qk_norm(config, b, side, heads, [&from, &to])?,
+                Step::Turn => b.op(&[&to], kind.rope(config), &[&from, "pos"])?,
+                Step::Temper(temperature) => temper(b, temperature, [&to, &from])?,
+            }
+        }
     }
     Ok(())
 }
 
-/// The norm of queries or keys, which have `size` elements, if they have one: `q1 = norm(q0)`.
-fn qk_norm(config: &LlamaConfig, b: &mut Body<'_>, side: &str, heads: &str, size: u64) -> Result<(), String> {
+/// `y = x (1 + by ln(1 + floor((pos + 1) / every)))`, computed in f32.
+fn temper(b: &mut Body<'_>, Temperature { every, by }: Temperature, [y, x]: [&str; 2]) -> Result<(), String> {
+    let dtype = b.dtype(x)?;
+    let mut unary = |y: &str, kind: UnaryKind, x: &str| b.op(&[y], Unary(kind), &[x]);
+    unary("at", UnaryKind::Cast(DType::F32), "pos")?;
+    // Half a token more keeps whole quotients whole under rounding.
+    unary("at_next", UnaryKind::Shift(1.5), "at")?;
+    unary("periods", UnaryKind::Scale(1.0 / every as f64), "at_next")?;
+    unary("period", UnaryKind::Floor, "periods")?;
+    unary("period_next", UnaryKind::Shift(1.0), "period")?;
+    unary("period_log", UnaryKind::Log, "period_next")?;
+    unary("growth", UnaryKind::Scale(by), "period_log")?;
+    unary("temperature", UnaryKind::Shift(1.0), "growth")?;
+    let product = Binary::spread(BinaryKind::Mul, "b s g r d, b s -> b s g r d")?;
+    if dtype == DType::F32 {
+        return b.op(&[y], product, &[x, "temperature"]);
+    }
+    b.op(&["q_wide"], Unary(UnaryKind::Cast(DType::F32)), &[x])?;
+    b.op(&["q_tempered"], product, &["q_wide", "temperature"])?;
+    b.op(&[y], Unary(UnaryKind::Cast(dtype)), &["q_tempered"])
+}
+
+/// The norm of queries or keys.
+fn qk_norm(
+    config: &LlamaConfig,
+    b: &mut Body<'_>,
+    side: &str,
+    heads: &str,
+    [plain, normed]: [&str; 2],
+) -> Result<(), String> {
     let norm = RmsNorm { eps: config.norm_eps };
-    let [plain, normed, rstd, gain] = ["0", "1", "_rstd", "_norm"].map(|suffix| format!("{side}{suffix}"));
+    let [rstd, gain] = ["_rstd", "_norm"].map(|suffix| format!("{side}{suffix}"));
     match config.qk_norm {
         QkNorm::None => Ok(()),
-        QkNorm::Heads => b.op(&[&normed, &rstd], norm, &[&plain, &gain]),
+        QkNorm::Heads => b.op(&[normed, &rstd], norm, &[plain, &gain]),
+        QkNorm::Turned => {
+            b.ones(&gain, plain, "d")?;
+            b.op(&[normed, &rstd], norm, &[plain, &gain])
+        }
         QkNorm::Whole => {
+            let count = if side == "q" { config.heads } else { config.kv_heads };
+            let size = count * config.head;
             let [flat, flat_gain, flat_normed] =
                 ["flat", "flat_gain", "flat_normed"].map(|suffix| format!("{side}_{suffix}"));
-            b.op(&[&flat], Reshape { dims: b.dims(&format!("b s {size}")) }, &[&plain])?;
+            b.op(&[&flat], Reshape { dims: b.dims(&format!("b s {size}")) }, &[plain])?;
             b.op(&[&flat_gain], Reshape { dims: b.dims(&size.to_string()) }, &[&gain])?;
             b.op(&[&flat_normed, &rstd], norm, &[&flat, &flat_gain])?;
-            b.op(&[&normed], Reshape { dims: b.dims(&format!("b s {heads}")) }, &[&flat_normed])
+            b.op(&[normed], Reshape { dims: b.dims(&format!("b s {heads}")) }, &[&flat_normed])
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A model's configuration as published: the fields of `config.json`, read and checked.
 
+use super::composite::{COMPOSITES, text_part};
 use super::gpt2::{self, Gpt2Config};
 use super::keys::{self, Key};
 use super::llama::{self, LlamaConfig};
@@ -81,7 +82,8 @@ impl fmt::Display for ConfigError {
                 write!(f, "sequences of {seq} tokens do not fit the model's {positions} positions")
             }
             ConfigError::UnknownFamily(found) => {
-                let families: Vec<&str> = keys::FAMILIES.iter().map(|family| family.name).collect();
+                let families = keys::FAMILIES.iter().map(|family| family.name);
+                let families: Vec<&str> = families.chain(COMPOSITES.map(|(whole, _)| whole)).collect();
                 write!(f, "there is no builder for `model_type` `{found}`; there are {}", families.join(", "))
             }
             ConfigError::Unsupported { field, why } => write!(f, "`{field}`: {why}"),
@@ -195,13 +197,15 @@ pub fn from_config(json: &str) -> Result<ModelConfig, ConfigError> {
     read_config(json).map(|(config, _)| config)
 }
 
-/// The same, and the keys that mean nothing to any family.
+/// The same, and the keys that are ignored: those that mean nothing to any family, and those of parts that are no text model.
 ///
 /// # Errors
 /// Everything in [`ConfigError`].
 pub fn read_config(json: &str) -> Result<(ModelConfig, Vec<String>), ConfigError> {
     let value: Value = serde_json::from_str(json).map_err(|why| ConfigError::Json(why.to_string()))?;
     let file = value.as_object().ok_or_else(|| ConfigError::Json("it is another kind of value".to_string()))?;
+    let (text, left_out) = text_part(file)?.unzip();
+    let file = text.as_ref().unwrap_or(file);
     let named = file.get("model_type").ok_or(ConfigError::Missing { field: "model_type" })?;
     let named = named.as_str().ok_or_else(|| invalid("model_type", format!("{named} is no string")))?;
     let Some(family) = keys::FAMILIES.iter().find(|family| family.name == named) else {
@@ -212,6 +216,7 @@ pub fn read_config(json: &str) -> Result<(ModelConfig, Vec<String>), ConfigError
         "gpt2" => gpt2::read(&fields).map(ModelConfig::Gpt2),
         _ => read_llama::read(&fields, &mut unknown).map(ModelConfig::Llama),
     }?;
+    unknown.extend(left_out.into_iter().flatten());
     Ok((config, unknown))
 }
 

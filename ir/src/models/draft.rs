@@ -8,7 +8,7 @@ use crate::graph::{
     Span,
 };
 use crate::ids::{BlockId, ModelValue, Value};
-use crate::ops::{Binary, BinaryKind, Builder, Einsum, Op, Unary, UnaryKind};
+use crate::ops::{Binary, BinaryKind, Builder, Einsum, Iota, Op, Unary, UnaryKind};
 use crate::types::{DType, Dim, DimName, Dims, Type};
 use std::ops::Range;
 
@@ -57,12 +57,15 @@ impl Draft {
         ];
         model.dims = batch_dims.into_iter().chain(dims).collect();
         let mut draft = Draft { model, dtype: batch.dtype };
-        for name in ["tok", "lab", "pos", "seg"] {
-            let value = draft.model.values.push(name.to_string());
-            let ty = draft.ids();
-            draft.model.inputs.push(ModelInput { value, kind: ArgKind::Input, ty });
-        }
+        ["tok", "lab", "pos", "seg"].into_iter().for_each(|name| draft.input(name));
         draft
+    }
+
+    /// Declares an input of one integer per token.
+    pub(super) fn input(&mut self, name: &str) {
+        let value = self.model.values.push(name.to_string());
+        let ty = self.ids();
+        self.model.inputs.push(ModelInput { value, kind: ArgKind::Input, ty });
     }
 
     /// The type of one integer per token.
@@ -142,15 +145,28 @@ impl Draft {
         args: &[&str],
         params: &[&str],
     ) {
-        let args = args.iter().filter_map(|name| self.value(name)).collect();
         let index = if repeat.is_some() { ParamIndex::Repeat } else { ParamIndex::Whole };
+        let params = params.iter().map(|name| ParamRef { name: (*name).to_string(), index: index.clone() });
+        self.call_with(result, block, repeat, args, params.collect());
+    }
+
+    /// The same with references to parameters of any kind.
+    pub(super) fn call_with(
+        &mut self,
+        result: &str,
+        block: BlockId,
+        repeat: Option<Range<u32>>,
+        args: &[&str],
+        params: Vec<ParamRef>,
+    ) {
+        let args = args.iter().filter_map(|name| self.value(name)).collect();
         let results = if result.is_empty() { Vec::new() } else { vec![self.model.values.push(result.to_string())] };
         self.model.calls.push(Call {
             results,
             block,
             repeat: repeat.map(|range| Repeat { variable: "i".to_string(), range }),
             args,
-            params: params.iter().map(|name| ParamRef { name: (*name).to_string(), index: index.clone() }).collect(),
+            params,
             slice: None,
             offload: false,
             comments: Vec::new(),
@@ -211,6 +227,26 @@ impl Body<'_> {
     /// There is no such operand.
     pub(super) fn scale(&mut self, y: &str, by: f64, x: &str) -> Result<(), String> {
         self.op(&[y], Unary(UnaryKind::Scale(by)), &[x])
+    }
+
+    /// `y`, a vector of ones of the element type of a value.
+    ///
+    /// # Errors
+    /// There is no such value.
+    pub(super) fn ones(&mut self, y: &str, like: &str, letter: &str) -> Result<(), String> {
+        let [places, zeros] = ["places", "zeros"].map(|suffix| format!("{y}_{suffix}"));
+        let iota = Iota { dim: 0, dims: self.dims(letter), dtype: self.dtype(like)? };
+        self.op(&[&places], iota, &[])?;
+        self.scale(&zeros, 0.0, &places)?;
+        self.op(&[y], Unary(UnaryKind::Shift(1.0)), &[&zeros])
+    }
+
+    /// The element type of a value.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(super) fn dtype(&self, name: &str) -> Result<DType, String> {
+        Ok(self.builder.ty(self.value(name)?).dtype)
     }
 
     /// `y = x w`, or `y = x w + bias`, where the product is `%yw`; `dims` are those of x, w and y behind `b s`.

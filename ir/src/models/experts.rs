@@ -42,6 +42,8 @@ pub struct Experts {
     pub dense: LayerSet,
     /// Scores are sigmoids of each expert's own logit, not a softmax over all (DeepSeek-V3).
     pub sigmoid: bool,
+    /// Weights are sigmoids of the chosen logits, and multiply what experts read instead of what they give (Llama 4).
+    pub scaled_inputs: bool,
     /// The router and the matrices of experts have biases (gpt-oss).
     pub biases: bool,
     /// Experts compute `down((min(max(up(x), -limit), limit) + 1) g sigmoid(alpha g))` with `g = min(gate(x), limit)` (gpt-oss).
@@ -72,6 +74,7 @@ impl Experts {
             shared_gate: false,
             dense: LayerSet::None,
             sigmoid: false,
+            scaled_inputs: false,
             biases: false,
             clamp: None,
             bias: false,
@@ -170,7 +173,13 @@ impl Experts {
         b.op(&["nt"], Reshape { dims: b.dims("b q t h") }, &[x])?;
         self.route(b)?;
         let [experts, capacity] = ["e", "c"].map(|letter| b.dims(letter).remove(0));
-        b.op(&["ex", "ex_count"], Dispatch { experts, capacity }, &["nt", "chosen"])?;
+        // Weights go to one of the two ways.
+        let [to, from]: [&[&str]; 2] = if self.scaled_inputs {
+            [&["nt", "chosen", "weight"], &["ed", "chosen"]]
+        } else {
+            [&["nt", "chosen"], &["ed", "chosen", "weight"]]
+        };
+        b.op(&["ex", "ex_count"], Dispatch { experts, capacity }, to)?;
         let names = ["eg", "eu", "es", "ep", "ed"];
         let active = activation.op();
         match self.clamp {
@@ -180,7 +189,7 @@ impl Experts {
                 gated(b, "ex", active.clone(), names, weights, ["b q e c", "e"], ["h", "m"])?;
             }
         }
-        b.op(&["et"], Combine, &["ed", "chosen", "weight"])?;
+        b.op(&["et"], Combine, from)?;
         let sum = if self.shared > 0 { "er" } else { "fd" };
         b.op(&[sum], Reshape { dims: b.dims("b s h") }, &["et"])?;
         if self.shared == 0 {
@@ -237,6 +246,10 @@ impl Experts {
         if self.biases {
             let add = Binary::spread(BinaryKind::Add, "b q t n, n -> b q t n")?;
             b.op(&["rl"], add, &["rlw", "logit_bias"])?;
+        }
+        if self.scaled_inputs {
+            b.op(&["score", "chosen"], TopK { k: self.chosen, limit: None }, &["rl"])?;
+            return b.sigmoid("weight", "score");
         }
         if self.sigmoid {
             b.sigmoid("rs", "rl")?;

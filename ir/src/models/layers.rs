@@ -55,11 +55,14 @@ fn bits(layers: u32, is_in: impl Fn(u32) -> bool) -> u128 {
     (0..layers).filter(|&layer| is_in(layer)).fold(0, |bits, layer| bits | 1 << layer)
 }
 
-/// A sliding window of attention.
+/// A limit of how far back queries see.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Window {
-    /// The positions that a query sees, its own and those before it.
+    /// The positions that a query sees, its own and those before it; or those of a chunk.
     pub tokens: u64,
+    /// Sequences are cut into chunks, and a query sees those positions of its own chunk that are not behind it (Llama 4). Without
+    /// chunks the window slides with the query.
+    pub chunked: bool,
     /// The layers without the window.
     pub full: LayerSet,
     /// Base of the rotary frequencies of the layers with the window, which are not scaled; none: those of the other layers.
@@ -69,11 +72,11 @@ pub struct Window {
 impl Window {
     /// One of all layers.
     pub const fn of_all(tokens: u64) -> Window {
-        Window { tokens, full: LayerSet::None, rope_theta: None }
+        Window { tokens, chunked: false, full: LayerSet::None, rope_theta: None }
     }
 
     pub(super) fn check(&self) -> Result<(), ConfigError> {
-        positive("sliding_window", self.tokens)?;
+        positive(if self.chunked { "attention_chunk_size" } else { "sliding_window" }, self.tokens)?;
         match self.rope_theta {
             Some(theta) if !theta.is_finite() || theta <= 0.0 => {
                 Err(invalid("rope_local_base_freq", format!("{theta} must be above 0")))
@@ -92,6 +95,8 @@ pub(super) struct LayerKind<'a> {
     pub(super) experts: Option<&'a Experts>,
     /// The window of attention, if any.
     pub(super) window: Option<Window>,
+    /// Queries and keys have no positions.
+    pub(super) nope: bool,
 }
 
 impl LayerKind<'_> {
@@ -99,29 +104,41 @@ impl LayerKind<'_> {
     pub(super) fn rope(&self, config: &LlamaConfig) -> Rope {
         let (theta, scaling) = match self.window.and_then(|window| window.rope_theta) {
             Some(theta) => (theta, None),
-            None => (config.rope_theta, config.rope_scaling),
+            None => (config.rope_theta, config.rope_scaling.clone()),
         };
-        Rope { theta, scaling, turned: config.turned, inverse: false }
+        Rope { theta, scaling, turned: config.turned, gain: config.rope_gain, inverse: false }
     }
 }
 
 /// The kind of each layer.
 ///
 /// Layers with experts are called `layer`, and those without them `dense`; without any experts all are called `layer`. Where
-/// only some layers have a window, these are called `local` and `local_dense`.
+/// only some layers have a window, these are called `local` and `local_dense`. Where only some layers of the same window have no
+/// positions, the names of these have `nope` in them.
 pub(super) fn kinds(config: &LlamaConfig) -> impl Iterator<Item = LayerKind<'_>> {
+    let window_of = |layer: u32| config.window.filter(|window| !window.full.contains(layer));
     let mixed = config.window.is_some_and(|window| (1..config.layers).contains(&window.full.count(config.layers)));
+    // The numbers of layers with and without positions, by whether they have a window.
+    let mut turns = [[0_u32; 2]; 2];
+    for layer in 0..config.layers {
+        turns[usize::from(window_of(layer).is_some())][usize::from(config.nope.contains(layer))] += 1;
+    }
     (0..config.layers).map(move |layer| {
         let experts = config.experts.as_ref().filter(|experts| !experts.dense.contains(layer));
-        let window = config.window.filter(|window| !window.full.contains(layer));
+        let (window, nope) = (window_of(layer), config.nope.contains(layer));
         let is_dense = config.experts.is_some() && experts.is_none();
-        let name = match (mixed && window.is_some(), is_dense) {
-            (false, false) => "layer",
-            (false, true) => "dense",
-            (true, false) => "local",
-            (true, true) => "local_dense",
+        let differs = nope && turns[usize::from(window.is_some())].iter().all(|&count| count > 0);
+        let name = match (mixed && window.is_some(), differs, is_dense) {
+            (false, false, false) => "layer",
+            (false, false, true) => "dense",
+            (false, true, false) => "nope",
+            (false, true, true) => "nope_dense",
+            (true, false, false) => "local",
+            (true, false, true) => "local_dense",
+            (true, true, false) => "local_nope",
+            (true, true, true) => "local_nope_dense",
         };
-        LayerKind { name, experts, window }
+        LayerKind { name, experts, window, nope }
     })
 }
 

@@ -8,7 +8,9 @@ use super::config::{Batch, ConfigError, invalid, not_negative, positive};
 use super::draft::{Body, Draft, Weight};
 use super::experts::Experts;
 use super::feed_forward::{self, Activation};
-use super::layers::{LayerKind, Window, kinds, runs};
+use super::layers::{LayerKind, LayerSet, Window, kinds, runs};
+use super::long_rope::LongRope;
+use super::mtp::{self, Mtp};
 use crate::dim_role::DimRole;
 use crate::graph::{ArgKind, Model, ResultKind};
 use crate::ids::BlockId;
@@ -25,6 +27,15 @@ pub enum Norms {
     After,
     /// Norms of both (Gemma 2 and 3).
     Both,
+}
+
+/// Queries at position `pos` are multiplied by `1 + by ln(1 + floor((pos + 1) / every))` (Nakanishi 2025, Scalable-Softmax; Llama 4).
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Temperature {
+    /// Tokens from one factor to the next.
+    pub every: u64,
+    /// How strongly it grows.
+    pub by: f64,
 }
 
 /// A configuration of the LLaMA family.
@@ -62,6 +73,14 @@ pub struct LlamaConfig {
     pub rope_theta: f64,
     /// Their scaling for a longer context.
     pub rope_scaling: Option<Scaling>,
+    /// A scaling that depends on the length of sequences, in place of the former.
+    pub rope_by_length: Option<LongRope>,
+    /// The factor of what positions turn of queries and keys.
+    pub rope_gain: f64,
+    /// The layers whose queries and keys have no positions (Kazemnejad et al. 2023, NoPE).
+    pub nope: LayerSet,
+    /// The temperature of attention in these layers.
+    pub temperature: Option<Temperature>,
     /// Attention scores are divided by its root (Gemma); none: by that of the head size.
     pub score_size: Option<f64>,
     /// A further factor of attention scores (YaRN).
@@ -96,6 +115,8 @@ pub struct LlamaConfig {
     pub latent: Option<Latent>,
     /// Experts instead of the feed-forward net.
     pub experts: Option<Experts>,
+    /// Layers behind the others that predict further tokens.
+    pub mtp: Option<Mtp>,
 }
 
 impl LlamaConfig {
@@ -141,13 +162,29 @@ impl LlamaConfig {
             return Err(invalid("query_pre_attn_scalar", format!("{size} must be above 0")));
         }
         self.check_rotary()?;
+        if let Some(Temperature { every, by }) = self.temperature {
+            positive("floor_scale", every)?;
+            if !by.is_finite() {
+                return Err(invalid("attn_scale", format!("{by} must be finite")));
+            }
+        }
         self.latent.as_ref().map_or(Ok(()), Latent::check)?;
         self.experts.as_ref().map_or(Ok(()), |experts| experts.check(self.layers))?;
-        self.rope_scaling.map_or(Ok(()), |scaling| scaling.check()).map_err(|why| invalid("rope_scaling", why))
+        self.mtp.as_ref().map_or(Ok(()), Mtp::check)?;
+        self.rope_scaling.as_ref().map_or(Ok(()), Scaling::check).map_err(|why| invalid("rope_scaling", why))
     }
 
-    /// Checks the sizes of what rotary positions turn.
+    /// The elements of a head that turn, all of them or some.
+    fn turned_size(&self) -> u64 {
+        self.latent.as_ref().map_or(self.turned.unwrap_or(self.head), |latent| latent.turned)
+    }
+
+    /// Checks the sizes of what rotary positions turn, and its factor.
     fn check_rotary(&self) -> Result<(), ConfigError> {
+        if !self.rope_gain.is_finite() || self.rope_gain <= 0.0 {
+            return Err(invalid("attention_factor", format!("{} must be above 0", self.rope_gain)));
+        }
+        self.rope_by_length.as_ref().map_or(Ok(()), |by_length| by_length.check(self.turned_size() / 2))?;
         if let Some(turned) = self.turned {
             let fits = turned.is_multiple_of(2) && (2..=self.head).contains(&turned);
             let why = || format!("{turned} of {} elements of a head cannot turn in pairs", self.head);
@@ -201,7 +238,13 @@ impl LlamaConfig {
 pub(super) fn build(config: &LlamaConfig, batch: &Batch) -> Result<Model, ConfigError> {
     config.check()?;
     let draft = Draft::new("llama", batch, config.dims(batch.seq)?);
-    blocks(config, draft).map_err(ConfigError::Contradiction)
+    let of_length = |by_length: &LongRope| LlamaConfig {
+        rope_scaling: Some(by_length.scaling(batch.seq)),
+        rope_by_length: None,
+        ..config.clone()
+    };
+    let of_length = config.rope_by_length.as_ref().map(of_length);
+    blocks(of_length.as_ref().unwrap_or(config), draft).map_err(ConfigError::Contradiction)
 }
 
 fn blocks(config: &LlamaConfig, mut draft: Draft) -> Result<Model, String> {
@@ -217,12 +260,15 @@ fn blocks(config: &LlamaConfig, mut draft: Draft) -> Result<Model, String> {
         Ok(vec![b.value("x")?])
     })?;
     draft.call("x", embed, None, &["tok"], &["emb"]);
-    let last = layers(config, &mut draft)?;
+    config.mtp.iter().for_each(|mtp| mtp.declare(&mut draft));
+    let layers = layers(config, &mut draft)?;
     let matrix = if config.tied { "emb" } else { "out" };
     let matrix_dims = if config.tied { "v h" } else { "h v" };
     let mut head = config.norm_weights("final_norm", "final_norm_bias");
     head.push(Weight::normal(matrix, matrix_dims, config.deviation));
     draft.declare(&head[..head.len() - usize::from(config.tied)]);
+    // The head comes last, so that a model without those layers ends alike.
+    config.mtp.map_or(Ok(()), |mtp| mtp::further(config, mtp, &mut draft, &layers))?;
     let args = [("x", ArgKind::Value, stream), ("lab", ArgKind::Input, ids)];
     let end = draft.block("head", &args, &head, &[ResultKind::Loss], |b| {
         config.norm(b, ["n", "x", "final_norm"])?;
@@ -237,23 +283,38 @@ fn blocks(config: &LlamaConfig, mut draft: Draft) -> Result<Model, String> {
         Ok(vec![b.value("loss")?])
     })?;
     let params: Vec<&str> = head.iter().map(|weight| weight.name).collect();
-    draft.call("", end, None, &[&last, "lab"], &params);
+    draft.call("", end, None, &[&layers.last, "lab"], &params);
     Ok(draft.finish())
 }
 
-/// The blocks of all layers, and their calls in order; gives the name of the last result.
-fn layers(config: &LlamaConfig, draft: &mut Draft) -> Result<String, String> {
+/// The layers of a model under construction.
+pub(super) struct Layers {
+    /// The name of the last one's result.
+    pub(super) last: String,
+    /// The block of the last one, and the array of its parameters.
+    pub(super) block: BlockId,
+    pub(super) array: &'static str,
+    /// The layers of that block.
+    pub(super) count: u32,
+}
+
+/// The blocks of all layers, and their calls in order.
+fn layers(config: &LlamaConfig, draft: &mut Draft) -> Result<Layers, String> {
     let runs = runs(config);
     let mut blocks: Vec<(&str, BlockId)> = Vec::new();
     let mut last = "x".to_string();
+    let of_kind = |name: &str| -> u32 {
+        runs.iter().filter(|(other, _)| other.name == name).map(|(_, range)| range.len() as u32).sum()
+    };
+    let array = runs.last().map_or("layer", |(kind, _)| kind.name);
     for (at, (kind, range)) in runs.iter().enumerate() {
         let known = blocks.iter().find(|(name, _)| *name == kind.name).map(|(_, block)| *block);
         let block = match known {
             Some(block) => block,
             None => {
-                let count =
-                    runs.iter().filter(|(other, _)| other.name == kind.name).map(|(_, range)| range.len()).sum();
-                let made = layer(config, kind, draft, count)?;
+                // Layers that predict further tokens are like the last one.
+                let further = config.mtp.filter(|_| kind.name == array).map_or(0, |mtp| mtp.depth);
+                let made = layer(config, kind, draft, of_kind(kind.name) + further)?;
                 blocks.push((kind.name, made));
                 made
             }
@@ -266,13 +327,14 @@ fn layers(config: &LlamaConfig, draft: &mut Draft) -> Result<String, String> {
         draft.call(&result, block, Some(range.clone()), &[&last, "pos", "seg"], &[kind.name]);
         last = result;
     }
-    Ok(last)
+    let block = blocks.iter().find(|(name, _)| *name == array).map(|(_, block)| *block);
+    Ok(Layers { last, block: block.ok_or("there are no layers")?, array, count: of_kind(array) })
 }
 
 /// The block of `count` layers of a kind, and their parameters.
-fn layer(config: &LlamaConfig, kind: &LayerKind<'_>, draft: &mut Draft, count: usize) -> Result<BlockId, String> {
+fn layer(config: &LlamaConfig, kind: &LayerKind<'_>, draft: &mut Draft, count: u32) -> Result<BlockId, String> {
     let weights = layer_weights(config, kind);
-    draft.declare_array(kind.name, count as u32, &weights);
+    draft.declare_array(kind.name, count, &weights);
     let (stream, ids) = (draft.ty("b s h"), draft.ids());
     let args = [("x", ArgKind::Value, stream), ("pos", ArgKind::Input, ids.clone()), ("seg", ArgKind::Input, ids)];
     draft.block(kind.name, &args, &weights, &[ResultKind::Value], |b| {

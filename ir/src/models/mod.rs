@@ -7,6 +7,7 @@
 //! `%tok`, `%lab` (labels, negative: ignored), `%pos` (position in its document) and `%seg` (document), each i32[b, s].
 
 mod attention;
+mod composite;
 mod config;
 mod draft;
 mod experts;
@@ -15,16 +16,24 @@ mod gpt2;
 mod keys;
 mod layers;
 mod llama;
+mod long_rope;
+mod mtp;
 mod presets;
 mod read_llama;
 mod read_rope;
 
+#[cfg(test)]
+mod tests;
+
 pub use attention::{Latent, QkNorm};
+pub use composite::{COMPOSITES, text_part};
 pub use config::{Batch, ConfigError, ModelConfig, from_config, read_config};
 pub use experts::{Clamp, Experts};
 pub use feed_forward::Activation;
 pub use gpt2::Gpt2Config;
 pub use keys::{Done, FAMILIES, Family, KEYS, Key, ROPE};
 pub use layers::{LayerSet, Window};
-pub use llama::{LlamaConfig, Norms};
+pub use llama::{LlamaConfig, Norms, Temperature};
+pub use long_rope::LongRope;
+pub use mtp::Mtp;
 pub use presets::{Preset, preset, presets};

@@ -5,9 +5,11 @@ use super::config::{ConfigError, Fields, invalid, positive, unsupported};
 use super::experts::{Clamp, Experts};
 use super::feed_forward::Activation;
 use super::layers::{LayerSet, Window};
-use super::llama::{LlamaConfig, Norms};
+use super::llama::{LlamaConfig, Norms, Temperature};
+use super::mtp::Mtp;
 use super::read_rope::rotary;
 use crate::ops::GroupLimit;
+use serde_json::Value;
 
 /// Reads a `config.json` of a family. Keys inside that no family has join `unknown`.
 pub(super) fn read(fields: &Fields, unknown: &mut Vec<String>) -> Result<LlamaConfig, ConfigError> {
@@ -25,12 +27,16 @@ pub(super) fn read(fields: &Fields, unknown: &mut Vec<String>) -> Result<LlamaCo
         },
     };
     let (is_gemma, is_neox) = (family.starts_with("gemma"), family == "gpt_neox");
-    let [qkv_bias, out_bias] = biases(fields)?;
+    let ([qkv_bias, out_bias], nope) = (biases(fields)?, without_positions(fields, layers)?);
     let config = LlamaConfig {
         vocabulary: fields.get("vocab_size")?,
         hidden,
         // Mixtral has no other size than that of its experts.
-        feed_forward: fields.get("intermediate_size")?,
+        feed_forward: fields.get(if family == "llama4_text" {
+            "intermediate_size_mlp"
+        } else {
+            "intermediate_size"
+        })?,
         gated: !is_neox && (family != "llama" || fields.get("mlp_gate")?),
         activation: activation(fields)?,
         layers,
@@ -48,28 +54,34 @@ pub(super) fn read(fields: &Fields, unknown: &mut Vec<String>) -> Result<LlamaCo
         parallel: is_neox && fields.get("use_parallel_residual")?,
         rope_theta: rotary.theta,
         rope_scaling: rotary.scaling,
+        rope_by_length: rotary.by_length,
+        rope_gain: rotary.gain,
+        nope,
+        temperature: temperature(fields)?,
         score_size: if is_gemma { Some(fields.get("query_pre_attn_scalar")?) } else { None },
         score_factor: rotary.score_factor,
         turned_factor: rotary.turned_factor,
         softcap: if family == "gemma2" { fields.optional("attn_logit_softcapping")? } else { None },
         logit_softcap: if is_gemma { fields.optional("final_logit_softcapping")? } else { None },
-        window: window(fields, layers, rotary.local_theta)?,
+        window: window(fields, (layers, nope), rotary.local_theta)?,
         pad: if is_neox { None } else { pad(fields)? },
         tied: fields.get("tie_word_embeddings")?,
         scaled_embeddings: is_gemma,
         qkv_bias,
         out_bias,
-        net_bias: is_neox || (family == "llama" && fields.get("mlp_bias")?),
+        net_bias: is_neox || (matches!(family, "llama" | "smollm3") && fields.get("mlp_bias")?),
         qk_norm: match family {
             "qwen3" | "qwen3_moe" | "gemma3_text" => QkNorm::Heads,
             "olmo2" => QkNorm::Whole,
             "glm4_moe" if fields.get("use_qk_norm")? => QkNorm::Heads,
+            "llama4_text" if fields.get("use_qk_norm")? => QkNorm::Turned,
             _ => QkNorm::None,
         },
         sinks: family == "gpt_oss",
         deviation: fields.get("initializer_range")?,
         latent,
         experts: experts(fields, layers)?,
+        mtp: mtp(fields)?,
     };
     config.check()?;
     Ok(config)
@@ -78,7 +90,7 @@ pub(super) fn read(fields: &Fields, unknown: &mut Vec<String>) -> Result<LlamaCo
 /// The function of the feed-forward net.
 fn activation(fields: &Fields) -> Result<Activation, ConfigError> {
     let key = match fields.family {
-        "llama" | "olmo2" | "phi3" | "gpt_neox" => "hidden_act",
+        "llama" | "olmo2" | "phi3" | "gpt_neox" | "smollm3" | "llama4_text" => "hidden_act",
         "gemma2" | "gemma3_text" => "hidden_activation",
         _ => return Ok(Activation::Silu),
     };
@@ -98,11 +110,60 @@ fn biases(fields: &Fields) -> Result<[bool; 2], ConfigError> {
         "qwen2" => [true, false],
         "qwen2_moe" => [fields.get("qkv_bias")?, false],
         "glm4_moe" => [fields.get("attention_bias")?, false],
-        "llama" | "qwen3" | "qwen3_moe" | "gemma2" | "gemma3_text" | "olmo2" | "gpt_neox" | "gpt_oss" => {
-            [fields.get("attention_bias")?; 2]
-        }
+        "llama" | "qwen3" | "qwen3_moe" | "gemma2" | "gemma3_text" | "olmo2" | "gpt_neox" | "gpt_oss" | "smollm3"
+        | "llama4_text" => [fields.get("attention_bias")?; 2],
         _ => [false; 2],
     })
+}
+
+/// The layers whose queries and keys have no positions.
+fn without_positions(fields: &Fields, layers: u32) -> Result<LayerSet, ConfigError> {
+    if !matches!(fields.family, "smollm3" | "llama4_text") {
+        return Ok(LayerSet::None);
+    }
+    let stated: Option<Vec<u8>> = fields.optional("no_rope_layers")?;
+    // An empty list is none for Llama 4.
+    let stated = stated.filter(|list| fields.family == "smollm3" || !list.is_empty());
+    if let Some(list) = stated.as_ref().filter(|list| list.len() < layers as usize) {
+        let why = format!("`no_rope_layers` has {} numbers, but `num_hidden_layers` is {layers}", list.len());
+        return Err(ConfigError::Contradiction(why));
+    }
+    let every: u32 = fields.get("no_rope_layer_interval")?;
+    positive("no_rope_layer_interval", every.into())?;
+    let is_in = |layer: u32| match &stated {
+        Some(list) => list[layer as usize] == 0,
+        None => (layer + 1).is_multiple_of(every),
+    };
+    let set = LayerSet::of(layers, is_in);
+    set.ok_or_else(|| unsupported("no_rope_layers", "of more than 128 layers they must follow a rule".to_string()))
+}
+
+/// Layers that predict further tokens, where the file states their number.
+fn mtp(fields: &Fields) -> Result<Option<Mtp>, ConfigError> {
+    let depth = if matches!(fields.family, "deepseek_v3" | "glm4_moe") {
+        fields.optional("num_nextn_predict_layers")?.unwrap_or(0)
+    } else {
+        0
+    };
+    if depth == 0 {
+        return Ok(None);
+    }
+    let loss_factor: f64 = fields.get("mtp_loss_scaling_factor")?;
+    Ok((loss_factor != 0.0).then_some(Mtp { depth, loss_factor }))
+}
+
+/// The temperature of attention without positions. The first files of Llama 4 have a number for true.
+fn temperature(fields: &Fields) -> Result<Option<Temperature>, ConfigError> {
+    if fields.family != "llama4_text" {
+        return Ok(None);
+    }
+    let is_used = match fields.get("attn_temperature_tuning")? {
+        Value::Bool(used) => used,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        _ => return Err(invalid("attn_temperature_tuning", "must be true or false".to_string())),
+    };
+    let temperature = Temperature { every: fields.get("floor_scale")?, by: fields.get("attn_scale")? };
+    Ok(is_used.then_some(temperature))
 }
 
 /// The elements of a head that turn, rounded down as the classes do; none if all do.
@@ -133,18 +194,24 @@ fn kv_heads(fields: &Fields, heads: u64, latent: bool) -> Result<u64, ConfigErro
     Ok(stated)
 }
 
-/// The window of attention, and the layers that have it. Mistral, Mixtral, Qwen3-MoE and Phi-3 have one for all layers; Qwen's
+/// The window of attention, and the layers that have it; `nope` are those without positions. Mistral, Mixtral, Qwen3-MoE and Phi-3 have one for all layers; Qwen's
 /// counts only where `use_sliding_window` says so.
-fn window(fields: &Fields, layers: u32, rope_theta: Option<f64>) -> Result<Option<Window>, ConfigError> {
-    let is_qwen = fields.family.starts_with("qwen");
-    let is_used = !is_qwen || fields.get("use_sliding_window")?;
+fn window(
+    fields: &Fields,
+    (layers, nope): (u32, LayerSet),
+    rope_theta: Option<f64>,
+) -> Result<Option<Window>, ConfigError> {
+    let is_optional = fields.family.starts_with("qwen") || fields.family == "smollm3";
+    let is_used = !is_optional || fields.get("use_sliding_window")?;
+    let chunked = fields.family == "llama4_text";
     let tokens = match fields.family {
         "mistral" | "mixtral" | "qwen2" | "qwen3" | "qwen2_moe" | "qwen3_moe" | "gemma2" | "gemma3_text" | "phi3"
-        | "gpt_oss"
+        | "gpt_oss" | "smollm3"
             if is_used =>
         {
             fields.optional("sliding_window")?
         }
+        "llama4_text" => fields.optional("attention_chunk_size")?,
         _ => None,
     };
     let stated = types(fields, layers)?;
@@ -157,33 +224,45 @@ fn window(fields: &Fields, layers: u32, rope_theta: Option<f64>) -> Result<Optio
         (Some(types), _) => types[layer as usize] == "full_attention",
         (None, "qwen2" | "qwen3") => u64::from(layer) < most,
         (None, "qwen2_moe") => !layer.is_multiple_of(2) || u64::from(layer) >= most,
+        (None, "llama4_text") => nope.contains(layer),
+        (None, "smollm3") => !nope.contains(layer),
         (None, "gemma2" | "gemma3_text" | "gpt_oss") => pattern == 0 || (layer + 1).is_multiple_of(pattern),
         _ => false,
     };
     let Some(tokens) = tokens else {
         // Without a window, layers of its type are none of the class, or turn otherwise.
-        let is_typed = stated.is_some() || fields.family == "gemma3_text";
+        let is_typed = stated.is_some() || matches!(fields.family, "gemma3_text" | "llama4_text");
+        let needs = if chunked {
+            "chunked_attention needs an `attention_chunk_size`"
+        } else {
+            "sliding_attention needs a `sliding_window`"
+        };
         return match (0..layers).find(|&layer| is_typed && !is_full(layer)) {
-            Some(_) => Err(unsupported("layer_types", "sliding_attention needs a `sliding_window`".to_string())),
+            Some(_) => Err(unsupported("layer_types", needs.to_string())),
             None => Ok(None),
         };
     };
     match LayerSet::of(layers, is_full) {
         Some(full) if full.count(layers) == layers => Ok(None),
-        Some(full) => Ok(Some(Window { tokens, full, rope_theta })),
+        Some(full) => Ok(Some(Window { tokens, chunked, full, rope_theta })),
         None => Err(unsupported("layer_types", "of more than 128 layers they must follow a rule".to_string())),
     }
 }
 
 /// The types of the layers' attention, where they are stated and the class reads them.
 fn types(fields: &Fields, layers: u32) -> Result<Option<Vec<String>>, ConfigError> {
-    let reads = matches!(fields.family, "qwen2" | "qwen3" | "qwen2_moe" | "gemma2" | "gemma3_text" | "gpt_oss");
+    let reads = matches!(
+        fields.family,
+        "qwen2" | "qwen3" | "qwen2_moe" | "gemma2" | "gemma3_text" | "gpt_oss" | "smollm3" | "llama4_text"
+    );
     let Some(types): Option<Vec<String>> = fields.optional("layer_types")? else { return Ok(None) };
     if reads && types.len() != layers as usize {
         let why = format!("`layer_types` has {} types, but `num_hidden_layers` is {layers}", types.len());
         return Err(ConfigError::Contradiction(why));
     }
-    let (known, list): (&[&str], _) = if reads {
+    let (known, list): (&[&str], _) = if fields.family == "llama4_text" {
+        (&["full_attention", "chunked_attention"], "full_attention and chunked_attention")
+    } else if reads {
         (&["full_attention", "sliding_attention"], "full_attention and sliding_attention")
     } else {
         (&["full_attention"], "full_attention")
@@ -225,6 +304,12 @@ fn experts(fields: &Fields, layers: u32) -> Result<Option<Experts>, ConfigError>
             clamp: Some(Clamp { alpha: fields.get("swiglu_alpha")?, limit: fields.get("swiglu_limit")? }),
             ..softmax("num_local_experts", "intermediate_size")?
         },
+        "llama4_text" => {
+            let Some(dense) = between_experts(fields, layers)? else { return Ok(None) };
+            let size = fields.get("intermediate_size")?;
+            let plain = softmax("num_local_experts", "intermediate_size")?;
+            Experts { dense, shared: size, scaled_inputs: true, renormalise: false, ..plain }
+        }
         "qwen2_moe" | "qwen3_moe" => {
             let Some(dense) = without_experts(fields, layers)? else { return Ok(None) };
             let second = fields.family == "qwen2_moe";
@@ -260,6 +345,21 @@ fn without_experts(fields: &Fields, layers: u32) -> Result<Option<LayerSet>, Con
     match LayerSet::of(layers, is_dense) {
         Some(dense) => Ok((dense.count(layers) < layers).then_some(dense)),
         None => Err(unsupported("mlp_only_layers", "of more than 128 layers they must follow a rule".to_string())),
+    }
+}
+
+/// The layers of a Llama 4 without experts; `None` if no layer has experts.
+fn between_experts(fields: &Fields, layers: u32) -> Result<Option<LayerSet>, ConfigError> {
+    let step: u32 = fields.get("interleave_moe_layer_step")?;
+    positive("interleave_moe_layer_step", step.into())?;
+    let listed: Option<Vec<u32>> = fields.optional("moe_layers")?;
+    let is_dense = |layer: u32| match &listed {
+        Some(list) => !list.contains(&layer),
+        None => !(layer + 1).is_multiple_of(step),
+    };
+    match LayerSet::of(layers, is_dense) {
+        Some(dense) => Ok((dense.count(layers) < layers).then_some(dense)),
+        None => Err(unsupported("moe_layers", "of more than 128 layers they must follow a rule".to_string())),
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::config::{ConfigError, Fields, invalid, unsupported};
 use super::keys::ROPE;
+use super::long_rope::LongRope;
 use crate::ops::Scaling;
 use serde_json::{Map, Value, json};
 
@@ -12,6 +13,10 @@ pub(super) struct Rotary {
     pub(super) theta: f64,
     /// Their scaling.
     pub(super) scaling: Option<Scaling>,
+    /// A scaling by the length of sequences.
+    pub(super) by_length: Option<LongRope>,
+    /// The factor of what turns.
+    pub(super) gain: f64,
     /// The factor of all attention scores.
     pub(super) score_factor: f64,
     /// The factor of the scores of the rotary part alone.
@@ -32,7 +37,16 @@ pub(super) fn rotary(fields: &Fields, latent: bool, unknown: &mut Vec<String>) -
         _ => 1.0,
     };
     let local_theta = if fields.family == "gemma3_text" { Some(fields.get("rope_local_base_freq")?) } else { None };
-    let mut rotary = Rotary { theta, scaling: None, score_factor: 1.0, turned_factor: 1.0, part, local_theta };
+    let mut rotary = Rotary {
+        theta,
+        scaling: None,
+        by_length: None,
+        gain: 1.0,
+        score_factor: 1.0,
+        turned_factor: 1.0,
+        part,
+        local_theta,
+    };
     let has_both = fields.object("rope_scaling")?.is_some() && fields.object("rope_parameters")?.is_some();
     if has_both && local_theta.is_some() {
         let why = "`rope_scaling` and `rope_parameters` are both there; only one is supported".to_string();
@@ -55,27 +69,77 @@ pub(super) fn rotary(fields: &Fields, latent: bool, unknown: &mut Vec<String>) -
             return Err(unsupported("partial_rotary_factor", why));
         }
         rotary.theta = rope.optional("rope_theta")?.unwrap_or(theta);
-        rotary.scaling = scaling(field, fields, &rope)?;
-        let factor = rotary.scaling.map(|scaling| scaling.factor());
-        if let Some(factor) = factor {
-            let all = all_dims(&rope, factor)?;
-            let turned = if let Some(Scaling::Yarn { .. }) = rotary.scaling { turned(&rope, factor)? } else { 1.0 };
-            [rotary.score_factor, rotary.turned_factor] = if latent { [all, turned] } else { [turned, 1.0] };
-        }
+        rotary.scale(field, fields, &rope, latent)?;
         break;
     }
     if !(0.0..=1.0).contains(&rotary.part) {
         return Err(invalid("partial_rotary_factor", format!("{} is no part of a head", rotary.part)));
-    }
-    if rotary.part < 1.0 && rotary.score_factor != 1.0 {
-        let why = "a factor of turned queries and keys is not supported where only part of a head turns".to_string();
-        return Err(unsupported("rope_scaling", why));
     }
     let yarn = matches!(rotary.scaling, Some(Scaling::Yarn { .. }));
     if !rotary.theta.is_finite() || rotary.theta <= if yarn { 1.0 } else { 0.0 } {
         return Err(invalid("rope_theta", format!("{} must be above {}", rotary.theta, u8::from(yarn))));
     }
     Ok(rotary)
+}
+
+impl Rotary {
+    /// Reads the scaling of the object under `field`, and the factors that come with it.
+    fn scale(&mut self, field: &'static str, fields: &Fields, rope: &Fields, latent: bool) -> Result<(), ConfigError> {
+        let kind: String = rope.get(if rope.states("rope_type") { "rope_type" } else { "type" })?;
+        let phi = fields.family == "phi3";
+        match kind.as_str() {
+            "longrope" => return self.scale_by_length(fields, rope, latent),
+            // Other names of the same in old files of Phi-3.
+            "su" | "yarn" if phi => return self.scale_by_length(fields, rope, latent),
+            "default" => {}
+            _ if phi => {
+                return Err(unsupported(field, format!("{kind} is not supported, only default and longrope")));
+            }
+            _ => {}
+        }
+        self.scaling = scaling(field, &kind, fields, rope)?;
+        let Some(factor) = self.scaling.as_ref().and_then(Scaling::factor) else { return Ok(()) };
+        let turned = if let Some(Scaling::Yarn { .. }) = self.scaling { turned(rope, factor)? } else { 1.0 };
+        if latent {
+            [self.score_factor, self.turned_factor] = [all_dims(rope, factor)?, turned];
+        } else if self.part < 1.0 {
+            self.gain = turned.sqrt();
+        } else {
+            self.score_factor = turned;
+        }
+        Ok(())
+    }
+
+    /// Reads LongRoPE: two lists of divisors, and a factor of queries and keys by the growth of the context.
+    fn scale_by_length(&mut self, fields: &Fields, rope: &Fields, latent: bool) -> Result<(), ConfigError> {
+        if latent {
+            let why =
+                "longrope is not supported with latent attention, only default, linear, llama3 and yarn".to_string();
+            return Err(unsupported("rope_scaling", why));
+        }
+        let context = context(fields, rope)?;
+        let divisors = |key: &'static str| rope.get::<Vec<f64>>(key).map(Into::into);
+        self.by_length = Some(LongRope { short: divisors("short_factor")?, long: divisors("long_factor")?, context });
+        let growth = match rope.optional("factor")? {
+            Some(factor) => factor,
+            None => fields.get::<u64>("max_position_embeddings")? as f64 / context as f64,
+        };
+        self.gain = match rope.optional("attention_factor")? {
+            Some(factor) => factor,
+            None if growth <= 1.0 => 1.0,
+            None => (1.0 + f64::ln(growth) / (context as f64).ln()).sqrt(),
+        };
+        Ok(())
+    }
+}
+
+/// Tokens of the context before scaling.
+fn context(fields: &Fields, rope: &Fields) -> Result<u64, ConfigError> {
+    let key = "original_max_position_embeddings";
+    if fields.states(key) || fields.family == "phi3" {
+        return fields.get(key);
+    }
+    if rope.states(key) { rope.get(key) } else { fields.get("max_position_embeddings") }
 }
 
 /// Frequencies of a class whose default has a scaling, where the file states nothing: gpt-oss.
@@ -100,20 +164,10 @@ fn local(field: &'static str, stated: &Value) -> Result<Option<f64>, ConfigError
     rope.optional("rope_theta")
 }
 
-fn scaling(field: &'static str, fields: &Fields, rope: &Fields) -> Result<Option<Scaling>, ConfigError> {
-    let kind: String = rope.get(if rope.states("rope_type") { "rope_type" } else { "type" })?;
-    let context = || -> Result<u64, ConfigError> {
-        if fields.states("original_max_position_embeddings") {
-            return fields.get("original_max_position_embeddings");
-        }
-        if rope.states("original_max_position_embeddings") {
-            return rope.get("original_max_position_embeddings");
-        }
-        fields.get("max_position_embeddings")
-    };
-    match kind.as_str() {
+fn scaling(field: &'static str, kind: &str, fields: &Fields, rope: &Fields) -> Result<Option<Scaling>, ConfigError> {
+    let context = || context(fields, rope);
+    match kind {
         "default" => Ok(None),
-        _ if fields.family == "phi3" => Err(unsupported(field, format!("{kind} is not supported, only default"))),
         "linear" => Ok(Some(Scaling::Linear { factor: rope.get("factor")? })),
         "llama3" => Ok(Some(Scaling::Llama3 {
             factor: rope.get("factor")?,
@@ -139,7 +193,7 @@ fn scaling(field: &'static str, fields: &Fields, rope: &Fields) -> Result<Option
             }))
         }
         _ => {
-            let why = format!("{kind} is not supported, only default, linear, llama3 and yarn");
+            let why = format!("{kind} is not supported, only default, linear, llama3, yarn and longrope");
             Err(unsupported(field, why))
         }
     }

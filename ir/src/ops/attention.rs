@@ -2,7 +2,8 @@
 //!
 //! `q [b, s, g, r, d]`, `k [b, t, g, d]`, `v [b, t, g, c]`, positions and segments `i32[b, s]` and `i32[b, t]`. With
 //! an eighth operand `%sink [g, r]` each softmax has one more term, that of a score without a value. With
-//! `window=4096` a query sees the last 4096 positions, its own included; with `softcap=50.0` scores stay within 50 of 0. With
+//! `window=4096` a query sees the last 4096 positions, its own included; with `chunk=8192` those of its own chunk of 8192
+//! positions. With `softcap=50.0` scores stay within 50 of 0. With
 //! `p=0.1, path="layer.o"` weights are dropped as [`Dropout`] drops elements: weight `[b, s, g, r, t]` by its coordinates,
 //! b being the global sample.
 //!
@@ -29,6 +30,9 @@ pub struct AttentionSettings {
     /// The positions that a query sees, its own and those before it; `None`: all. Only with `causal` (Beltagy et al. 2020,
     /// Longformer, section 3.1; Jiang et al. 2023, Mistral 7B).
     pub window: Option<u64>,
+    /// The positions of a chunk: a query sees those of its own, up to itself; `None`: all. Only with `causal`, and without a
+    /// window (Llama 4).
+    pub chunk: Option<u64>,
     /// The bound `c` of scores: they become `c tanh(score / c)` (Gemma Team 2024, Gemma 2, section 2); `None`: no bound.
     pub softcap: Option<f64>,
     /// Dropout of the softmax, if any; its place is that of the queries.
@@ -42,8 +46,8 @@ pub struct AttentionSettings {
 
 /// `-> out [b, s, g, r, c], lse f32[b, s, g, r]`: softmax over the visible keys of the scores, times v; lse is the natural
 /// log of the sum of exponentials. Scores are `scale q k`, or with a softcap `c tanh(scale q k / c)`. A key is visible iff the
-/// segments are equal, and (not causal or `kpos <= qpos`), and (no window or `qpos - kpos < window`). A query that sees no key
-/// gives 0 and `-inf`. Dropout applies to the softmax; lse ignores it. A sink `[g, r]` is a further score of each query of a head,
+/// segments are equal, and (not causal or `kpos <= qpos`), and (no window or `qpos - kpos < window`), and (no chunk or
+/// `floor(qpos / chunk) = floor(kpos / chunk)`). A query that sees no key gives 0 and `-inf`. Dropout applies to the softmax; lse ignores it. A sink `[g, r]` is a further score of each query of a head,
 /// of nothing: lse has its exponential, out has not (Xiao et al. 2023, section 3.3; OpenAI 2025, gpt-oss).
 #[derive(Clone, PartialEq, Debug)]
 pub struct Attention(pub AttentionSettings);
@@ -79,14 +83,24 @@ fn heads(qkv: [&Type; 3], indices: [&Type; 4]) -> Result<Heads, String> {
 }
 
 impl AttentionSettings {
-    /// Settings without window, softcap, dropout, slice and blocks.
+    /// Settings without window, chunks, softcap, dropout, slice and blocks.
     pub const fn new(scale: f64, causal: bool) -> AttentionSettings {
-        AttentionSettings { scale, causal, window: None, softcap: None, dropout: None, piece: None, block: None }
+        AttentionSettings {
+            scale,
+            causal,
+            window: None,
+            chunk: None,
+            softcap: None,
+            dropout: None,
+            piece: None,
+            block: None,
+        }
     }
 
     fn attrs(&self) -> Vec<(&'static str, Attr)> {
         let mut attrs = vec![("scale", Attr::Float(self.scale)), ("causal", Attr::flag(self.causal))];
         attrs.extend(self.window.map(|window| ("window", Attr::int(window))));
+        attrs.extend(self.chunk.map(|chunk| ("chunk", Attr::int(chunk))));
         attrs.extend(self.softcap.map(|softcap| ("softcap", Attr::Float(softcap))));
         attrs.extend(self.dropout.iter().flat_map(Dropout::attrs));
         attrs.extend(Piece::attrs(self.piece));
@@ -97,21 +111,27 @@ impl AttentionSettings {
     /// Reads [`AttentionSettings::attrs`]; a probability of 0 is no dropout.
     fn parse(attrs: &mut Attrs) -> Result<AttentionSettings, String> {
         let (scale, causal) = (attrs.float("scale")?, attrs.flag("causal")?);
-        let (window, softcap) = (attrs.optional_int("window")?, attrs.optional_float("softcap")?);
+        let (window, chunk) = (attrs.optional_int("window")?, attrs.optional_int("chunk")?);
+        let softcap = attrs.optional_float("softcap")?;
         let (piece, block) = (Piece::parse(attrs)?, attrs.optional_int("block")?);
         let dropout = match attrs.optional_float("p")? {
             Some(p) => Some(Dropout { p, path: attrs.string("path")?, piece: None }).filter(|_| p != 0.0),
             None => None,
         };
-        Ok(AttentionSettings { scale, causal, window, softcap, dropout, piece, block })
+        Ok(AttentionSettings { scale, causal, window, chunk, softcap, dropout, piece, block })
     }
 
-    /// Checks window, softcap and dropout, and the places of queries and keys in their sequence.
+    /// Checks window, chunk, softcap and dropout, and the places of queries and keys in their sequence.
     fn check(&self, [q, k]: [&Type; 2]) -> Result<(), String> {
-        match self.window {
-            Some(0) => return Err("`window` must be at least 1, since a query sees its own position".to_string()),
-            Some(_) if !self.causal => return Err("`window` needs causal=true".to_string()),
-            _ => {}
+        for (name, positions) in [("window", self.window), ("chunk", self.chunk)] {
+            match positions {
+                Some(0) => return Err(format!("`{name}` must be at least 1, since a query sees its own position")),
+                Some(_) if !self.causal => return Err(format!("`{name}` needs causal=true")),
+                _ => {}
+            }
+        }
+        if self.window.is_some() && self.chunk.is_some() {
+            return Err("`window` and `chunk` exclude each other".to_string());
         }
         if let Some(softcap) = self.softcap.filter(|softcap| !softcap.is_finite() || *softcap <= 0.0) {
             return Err(format!("`softcap` {softcap} must be above 0"));
@@ -149,22 +169,28 @@ impl AttentionSettings {
     }
 
     /// The pairs of a query and a key, and the two head sizes. A query has all t keys; if causal, on average half of the keys of
-    /// its slice and all before it, `(origin + t) / 2`, and of these at most the window.
+    /// its slice and all before it, `(origin + t) / 2`, and of these at most the window, or those of its chunk.
     fn pairs_and_heads(&self, q: &Type, k: &Type, v: &Type) -> (u64, u64, u64) {
         let size = |ty: &Type, dim: usize| ty.dims.get(dim).map_or(1, |dim| dim.size);
         let (before, keys) = (self.piece.map_or(0, |piece| piece.origin), self.block.unwrap_or(size(k, 1)));
         let pairs = |keys: u64| q.dims.iter().take(4).map(|dim| dim.size).fold(keys, u64::saturating_mul);
-        let pairs = match self.window {
-            Some(window) => {
-                // Twice the keys that queries up to one see.
-                let up_to = |n: u64| {
-                    let within = n.min(window);
-                    within.saturating_mul(within).saturating_add((n - within).saturating_mul(window.saturating_mul(2)))
-                };
-                pairs(up_to(keys) - up_to(before.min(keys))) / (2 * keys.saturating_sub(before)).max(1)
-            }
-            None if self.causal => pairs(before + keys) / 2,
-            None => pairs(keys),
+        // Twice the keys that queries up to one see.
+        let in_window = |n: u64, window: u64| {
+            let within = n.min(window);
+            within.saturating_mul(within).saturating_add((n - within).saturating_mul(window.saturating_mul(2)))
+        };
+        let in_chunks = |n: u64, chunk: u64| {
+            let rest = n % chunk;
+            (n - rest).saturating_mul(chunk).saturating_add(rest.saturating_mul(rest))
+        };
+        let of_slice = |up_to: &dyn Fn(u64) -> u64| {
+            pairs(up_to(keys) - up_to(before.min(keys))) / (2 * keys.saturating_sub(before)).max(1)
+        };
+        let pairs = match (self.window, self.chunk) {
+            (Some(window), _) => of_slice(&|n| in_window(n, window)),
+            (None, Some(chunk)) => of_slice(&|n| in_chunks(n, chunk.max(1))),
+            (None, None) if self.causal => pairs(before + keys) / 2,
+            (None, None) => pairs(keys),
         };
         (pairs, size(q, 4), size(v, 3))
     }
@@ -274,7 +300,7 @@ impl OpDef for Attention {
         self.0.dropout.as_ref().map(|_| Attention(settings()).into())
     }
 
-    /// `2 b s t g r (d + c)` for the scores and the weighted sum of values; half of it if causal, and less within a window.
+    /// `2 b s t g r (d + c)` for the scores and the weighted sum of values; half of it if causal, and less within a window or chunks.
     fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
         let (pairs, d, c) = self.0.pairs_and_heads(operands[0], operands[1], operands[2]);
         pairs.saturating_mul(2 * (d + c))

@@ -50,6 +50,8 @@ pub enum UnaryKind {
     AtMost(f64),
     /// `max(x, c)`; what is not a number stays so.
     AtLeast(f64),
+    /// The largest integer that is not above x.
+    Floor,
     /// To another float type, also from integers.
     Cast(DType),
 }
@@ -82,6 +84,7 @@ impl Unary {
         "sin",
         "cos",
         "at_least",
+        "floor",
     ];
 
     pub(super) fn parse(name: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<Unary, String> {
@@ -97,6 +100,7 @@ impl Unary {
             "erf" => UnaryKind::Erf,
             "sin" => UnaryKind::Sin,
             "cos" => UnaryKind::Cos,
+            "floor" => UnaryKind::Floor,
             "sigmoid" => UnaryKind::Sigmoid,
             "silu" => UnaryKind::Silu,
             "gelu" => UnaryKind::Gelu,
@@ -143,6 +147,7 @@ impl OpDef for Unary {
             UnaryKind::Sin => 18,
             UnaryKind::Cos => 19,
             UnaryKind::AtLeast(_) => 20,
+            UnaryKind::Floor => 21,
         };
         Unary::NAMES[place]
     }
@@ -193,6 +198,7 @@ impl OpDef for Unary {
             | UnaryKind::GeluErf
             | UnaryKind::ReluSquared
             | UnaryKind::Scale(_)
+            | UnaryKind::Floor
             | UnaryKind::Cast(_) => &[&[0]],
             UnaryKind::AtMost(max) if max >= 0.0 => &[&[0]],
             UnaryKind::AtLeast(min) if min <= 0.0 => &[&[0]],
@@ -267,6 +273,7 @@ impl OpDef for Unary {
                 let slope = unary(UnaryKind::Neg, sine)?;
                 b.one(Binary::of(BinaryKind::Mul), &[dy, slope])?
             }
+            UnaryKind::Floor => unary(UnaryKind::Scale(0.0), dy)?,
             UnaryKind::Sigmoid => b.one(Binary::of(BinaryKind::SigmoidGrad), &[y, dy])?,
             UnaryKind::Silu => b.one(Binary::of(BinaryKind::SiluGrad), &[x, dy])?,
             UnaryKind::Gelu => b.one(Binary::of(BinaryKind::GeluGrad), &[x, dy])?,

@@ -1,17 +1,19 @@
 //! `rope(%x, %pos, theta=10000.0)`: rotary position embedding (Su et al. 2021) in the rotate-half convention of Llama, with
 //! `scaling="linear", factor=2.0`, `scaling="llama3", factor=8.0, low=1.0, high=4.0, context=8192` or
-//! `scaling="yarn", factor=40.0, low=1.0, high=32.0, context=4096` for longer contexts, the last with `fractional=true` too. With
-//! `turned=32` it turns the first 32 elements of a head and leaves the others as they are.
+//! `scaling="yarn", factor=40.0, low=1.0, high=32.0, context=4096` for longer contexts, the last with `fractional=true` too, or
+//! `scaling="pairs", divisors="1.0 1.2 4.5"` with a number for each pair. With `turned=32` it turns the first 32 elements of a head and
+//! leaves the others as they are; with `gain=1.2` what turns grows by that factor.
 
 use super::{Attr, Attrs, Builder, Cotangents, OpDef, Rows, Shapes, operands};
 use crate::ids::Value;
 use crate::types::{DType, Type};
 use serde::Serialize;
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::f64::consts::TAU;
 
-/// Turns each pair `(i, i + n/2)` of the first `n` elements of the last dim by the angle `pos frequency[i]`, with the
-/// frequencies of [`Rope::frequencies`]: `(x [b, s, *n, d], pos i32[b, s]) -> y [b, s, *n, d]`.
+/// Turns each pair `(i, i + n/2)` of the first `n` elements of the last dim by the angle `pos frequency[i]`, and multiplies it
+/// by the gain, with the frequencies of [`Rope::frequencies`]: `(x [b, s, *n, d], pos i32[b, s]) -> y [b, s, *n, d]`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Rope {
     /// The base of the frequencies.
@@ -20,13 +22,15 @@ pub struct Rope {
     pub scaling: Option<Scaling>,
     /// The elements of a head that turn, the first ones (Black et al. 2022, GPT-NeoX, section 2.1.1); `None`: all.
     pub turned: Option<u64>,
+    /// The factor of those elements, in both directions; 1: they keep their length.
+    pub gain: f64,
     /// Turns the other way: the transpose, hence the gradient.
     pub inverse: bool,
 }
 
 /// A scaling of rotary frequencies for contexts longer than that of the first training; the kinds and formulas are those of
 /// `modeling_rope_utils.py` in Hugging Face's `transformers`.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize)]
 pub enum Scaling {
     /// All frequencies by one factor (Chen et al. 2023).
     Linear {
@@ -40,7 +44,7 @@ pub enum Scaling {
         factor: f64,
         /// Turns within `context` up to which a frequency is low; above 0.
         low: f64,
-        /// Turns within `context` from which a frequency is high; above `low`.
+        /// Turns within `context` from which a frequency is high; not below `low`.
         high: f64,
         /// Tokens of the context before scaling.
         context: u64,
@@ -52,18 +56,30 @@ pub enum Scaling {
         factor: f64,
         /// Turns within `context` up to which a frequency is low; above 0.
         low: f64,
-        /// Turns within `context` from which a frequency is high; above `low`.
+        /// Turns within `context` from which a frequency is high; not below `low`.
         high: f64,
         /// Tokens of the context before scaling.
         context: u64,
         /// True: the bounds may be between pairs. False: they are rounded outwards to integer pairs.
         fractional: bool,
     },
+    /// Each frequency by a number of its own, which a search has found (Ding et al. 2024, LongRoPE).
+    Pairs {
+        /// What the frequency of each pair is divided by; above 0.
+        divisors: Cow<'static, [f64]>,
+    },
 }
 
 impl Scaling {
     fn parse(attrs: &mut Attrs) -> Result<Option<Scaling>, String> {
         let Some(kind) = attrs.optional_string("scaling")? else { return Ok(None) };
+        if kind == "pairs" {
+            let divisors = attrs.string("divisors")?;
+            let divisors = divisors.split_whitespace().map(|number| number.parse().map_err(|_| number));
+            let divisors: Result<Vec<f64>, &str> = divisors.collect();
+            let divisors = divisors.map_err(|text| format!("`divisors` has `{text}`, which is no number"))?;
+            return Ok(Some(Scaling::Pairs { divisors: divisors.into() }));
+        }
         let factor = attrs.float("factor")?;
         match kind.as_str() {
             "linear" => Ok(Some(Scaling::Linear { factor })),
@@ -75,14 +91,16 @@ impl Scaling {
                     Scaling::Llama3 { factor, low, high, context }
                 }))
             }
-            _ => Err(format!("there is no scaling `{kind}`; there are linear, llama3, yarn")),
+            _ => Err(format!("there is no scaling `{kind}`; there are linear, llama3, yarn, pairs")),
         }
     }
 
-    /// The divisor of low frequencies.
-    pub fn factor(&self) -> f64 {
-        let (Scaling::Linear { factor } | Scaling::Llama3 { factor, .. } | Scaling::Yarn { factor, .. }) = *self;
-        factor
+    /// The divisor of low frequencies, if all have one.
+    pub fn factor(&self) -> Option<f64> {
+        match *self {
+            Scaling::Linear { factor } | Scaling::Llama3 { factor, .. } | Scaling::Yarn { factor, .. } => Some(factor),
+            Scaling::Pairs { .. } => None,
+        }
     }
 
     fn attrs(&self) -> Vec<(&'static str, Attr)> {
@@ -97,6 +115,10 @@ impl Scaling {
                 attrs.extend(fractional.then(|| ("fractional", Attr::flag(true))));
                 attrs
             }
+            Scaling::Pairs { ref divisors } => {
+                let numbers: Vec<String> = divisors.iter().map(f64::to_string).collect();
+                vec![("scaling", Attr::Str("pairs".to_string())), ("divisors", Attr::Str(numbers.join(" ")))]
+            }
         }
     }
 
@@ -105,19 +127,22 @@ impl Scaling {
     /// # Errors
     /// A parameter is out of range.
     pub fn check(&self) -> Result<(), String> {
-        let factor = self.factor();
-        if !factor.is_finite() || factor < 1.0 {
+        if let Some(factor) = self.factor().filter(|factor| !factor.is_finite() || *factor < 1.0) {
             return Err(format!("the factor {factor} must be at least 1"));
         }
         match *self {
             Scaling::Llama3 { low, high, .. } | Scaling::Yarn { low, high, .. }
-                if !(0.0 < low && low < high && high.is_finite()) =>
+                if !(0.0 < low && low <= high && high.is_finite()) =>
             {
-                Err(format!("the low factor {low} must be above 0 and below the high factor {high}"))
+                Err(format!("the low factor {low} must be above 0 and at most the high factor {high}"))
             }
             Scaling::Llama3 { context: 0, .. } | Scaling::Yarn { context: 0, .. } => {
                 Err("the context must be at least 1".to_string())
             }
+            Scaling::Pairs { ref divisors } => match divisors.iter().find(|by| !by.is_finite() || **by <= 0.0) {
+                Some(by) => Err(format!("the divisor {by} must be above 0")),
+                None => Ok(()),
+            },
             _ => Ok(()),
         }
     }
@@ -126,6 +151,7 @@ impl Scaling {
     fn apply(&self, frequency: f64, i: usize, d: usize, theta: f64) -> f64 {
         match *self {
             Scaling::Linear { factor } => frequency / factor,
+            Scaling::Pairs { ref divisors } => frequency / divisors.get(i).copied().unwrap_or(1.0),
             Scaling::Yarn { factor, low, high, context, fractional } => {
                 // The real-valued index of the pair with this number of turns.
                 let pair = |turns: f64| d as f64 * (context as f64 / (turns * TAU)).ln() / (2.0 * theta.ln());
@@ -141,8 +167,8 @@ impl Scaling {
             }
             Scaling::Llama3 { factor, low, high, context } => {
                 let turns = context as f64 * frequency / TAU;
-                // 0 where the frequency is low, 1 where it is high.
-                let kept = ((turns - low) / (high - low)).clamp(0.0, 1.0);
+                // 0 where the frequency is low, 1 where it is high; between equal bounds there is nothing.
+                let kept = if turns == high { 1.0 } else { ((turns - low) / (high - low)).clamp(0.0, 1.0) };
                 (1.0 - kept) * frequency / factor + kept * frequency
             }
         }
@@ -155,7 +181,8 @@ impl Rope {
 
     pub(super) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<Rope, String> {
         let (theta, scaling) = (attrs.float("theta")?, Scaling::parse(attrs)?);
-        Ok(Rope { theta, scaling, turned: attrs.optional_int("turned")?, inverse: attrs.flag("inverse")? })
+        let (turned, gain) = (attrs.optional_int("turned")?, attrs.optional_float("gain")?.unwrap_or(1.0));
+        Ok(Rope { theta, scaling, turned, gain, inverse: attrs.flag("inverse")? })
     }
 
     /// The scaled frequencies `theta^(-2i/n)` of the `n/2` pairs of a head of size `d` of which `n` elements turn, in radians
@@ -163,7 +190,7 @@ impl Rope {
     pub fn frequencies(&self, d: usize) -> Vec<f64> {
         let d = self.turned.map_or(d, |turned| d.min(turned as usize));
         let plain = (0..d / 2).map(|i| self.theta.powf(-2.0 * i as f64 / d as f64));
-        let scaled = |(i, frequency)| self.scaling.map_or(frequency, |s| s.apply(frequency, i, d, self.theta));
+        let scaled = |(i, frequency)| self.scaling.as_ref().map_or(frequency, |s| s.apply(frequency, i, d, self.theta));
         plain.enumerate().map(scaled).collect()
     }
 }
@@ -177,13 +204,17 @@ impl OpDef for Rope {
         let mut attrs = vec![("theta", Attr::Float(self.theta))];
         attrs.extend(self.scaling.iter().flat_map(Scaling::attrs));
         attrs.extend(self.turned.map(|turned| ("turned", Attr::int(turned))));
+        attrs.extend((self.gain != 1.0).then_some(("gain", Attr::Float(self.gain))));
         attrs.extend(self.inverse.then(|| ("inverse", Attr::flag(true))));
         attrs
     }
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let [x, pos] = operands::take(operands, "x, pos")?;
-        self.scaling.map_or(Ok(()), |scaling| scaling.check())?;
+        self.scaling.as_ref().map_or(Ok(()), Scaling::check)?;
+        if !self.gain.is_finite() {
+            return Err(format!("`gain` {} must be finite", self.gain));
+        }
         operands::float("x", x)?;
         if x.rank() < 3 {
             return Err(format!("`x` must be [b, s, .., d], its rank is {}", x.rank()));
@@ -196,6 +227,12 @@ impl OpDef for Rope {
         }
         if !(1..=d.size).contains(&turned) && self.turned.is_some() {
             return Err(format!("`turned` {turned} must be from 2 to the {} elements of the last dim", d.size));
+        }
+        match &self.scaling {
+            Some(Scaling::Pairs { divisors }) if divisors.len() as u64 != turned / 2 => {
+                return Err(format!("{} pairs turn, but `divisors` has {} numbers", turned / 2, divisors.len()));
+            }
+            _ => {}
         }
         Ok(vec![x.logical()])
     }
@@ -240,7 +277,7 @@ mod tests {
     /// 1000 tokens it makes 5 / pi turns, of which (5 / pi - 1) / 3 = 0.197183143660 is unscaled, and the rest divided by 8.
     #[test]
     fn long_waves_are_lengthened_and_short_ones_kept() {
-        let plain = Rope { theta: 1e4, scaling: None, turned: None, inverse: false };
+        let plain = Rope { theta: 1e4, scaling: None, turned: None, gain: 1.0, inverse: false };
         assert_frequencies(&plain, 8, &[(0, 1.0), (1, 0.1), (2, 0.01), (3, 0.001)]);
         let linear = Rope { scaling: Some(Scaling::Linear { factor: 4.0 }), ..plain.clone() };
         assert_frequencies(&linear, 8, &[(0, 0.25), (1, 0.025), (2, 0.0025), (3, 0.00025)]);
@@ -253,7 +290,7 @@ mod tests {
     /// A quarter of a head of 16 is a head of 4.
     #[test]
     fn part_of_a_head_has_the_frequencies_of_a_small_head() {
-        let plain = Rope { theta: 1e4, scaling: None, turned: None, inverse: false };
+        let plain = Rope { theta: 1e4, scaling: None, turned: None, gain: 1.0, inverse: false };
         let part = Rope { turned: Some(4), ..plain.clone() };
         assert_frequencies(&part, 4, &[(0, 1.0), (1, 0.01)]);
         assert_eq!(part.frequencies(16), part.frequencies(4));
@@ -268,7 +305,7 @@ mod tests {
     #[test]
     fn frequencies_of_llama_3_1() {
         let scaling = Some(Scaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, context: 8192 });
-        let op = Rope { theta: 500_000.0, scaling, turned: None, inverse: false };
+        let op = Rope { theta: 500_000.0, scaling, turned: None, gain: 1.0, inverse: false };
         let (high, low) =
             ([(0, 1.0), (28, 0.003211445994752591)], [(35, 9.556212353964683e-5), (48, 6.647869871181235e-6)]);
         let between = [(29, 0.002166570763503359), (32, 0.0005248461609929547), (34, 0.0001785078127679964)];
@@ -281,7 +318,7 @@ mod tests {
     fn yarn_lowers_by_the_number_of_the_pair() {
         let scaling = |context, fractional| {
             let scaling = Scaling::Yarn { factor: 4.0, low: 1.0, high: 32.0, context, fractional };
-            Rope { theta: 1e4, scaling: Some(scaling), turned: None, inverse: false }
+            Rope { theta: 1e4, scaling: Some(scaling), turned: None, gain: 1.0, inverse: false }
         };
         let rounded = scaling(4096, false);
         assert_frequencies(&rounded, 16, &[(2, 0.1), (4, 0.01 * 0.625), (6, 0.001 / 4.0), (7, 10f64.powf(-3.5) / 4.0)]);
@@ -298,13 +335,13 @@ mod tests {
         let cases = [
             (Scaling::Linear { factor: 0.5 }, "at least 1"),
             (Scaling::Linear { factor: f64::NAN }, "at least 1"),
-            (llama3(4.0, 4.0, 8192), "below the high factor 4"),
+            (llama3(4.0, 3.0, 8192), "at most the high factor 3"),
             (llama3(0.0, 4.0, 8192), "above 0"),
             (llama3(1.0, 4.0, 0), "context"),
         ];
         let (x, pos) = (Type::of(DType::F32, &[2, 3, 4]), Type::of(DType::I32, &[2, 3]));
         for (scaling, part) in cases {
-            let op = Rope { theta: 1e4, scaling: Some(scaling), turned: None, inverse: false };
+            let op = Rope { theta: 1e4, scaling: Some(scaling), turned: None, gain: 1.0, inverse: false };
             let why = op.infer(&[&x, &pos]).unwrap_err();
             assert!(why.contains(part), "{why}");
         }
@@ -316,6 +353,6 @@ mod tests {
             [("theta", Attr::Float(1e4)), ("scaling", Attr::Str("dynamic".to_string())), ("factor", Attr::Float(2.0))];
         let mut attrs = Attrs(attrs.map(|(name, attr)| (name.to_string(), attr)).to_vec());
         let why = Rope::parse("rope", &mut attrs, &Shapes { operands: &[], results: &[] }).unwrap_err();
-        assert_eq!(why, "there is no scaling `dynamic`; there are linear, llama3, yarn");
+        assert_eq!(why, "there is no scaling `dynamic`; there are linear, llama3, yarn, pairs");
     }
 }

@@ -13,8 +13,12 @@ pub(super) const ARG_KINDS: [(ArgKind, &str); 4] =
     [(ArgKind::Input, "input"), (ArgKind::Const, "const"), (ArgKind::Param, "param"), (ArgKind::State, "state")];
 
 /// The words of result kinds.
-pub(super) const RESULT_KINDS: [(ResultKind, &str); 3] =
-    [(ResultKind::Loss, "loss"), (ResultKind::Accum, "accum"), (ResultKind::Metric, "metric")];
+pub(super) const RESULT_KINDS: [(ResultKind, &str); 4] = [
+    (ResultKind::Loss, "loss"),
+    (ResultKind::Auxiliary, "auxiliary"),
+    (ResultKind::Accum, "accum"),
+    (ResultKind::Metric, "metric"),
+];
 
 /// A result as stated in the head.
 type StatedResult = (ResultKind, Type, Span);

@@ -15,7 +15,7 @@
 
 use crate::catalogue::Code;
 use crate::diag::{Diagnostic, Diagnostics};
-use crate::graph::{ArgKind, Block, GRADIENT, Model, ResultKind, SectionKind, Span, Stmt};
+use crate::graph::{ArgKind, Block, GRADIENT, Model, SectionKind, Span, Stmt};
 use crate::ids::Value;
 use crate::ops::Iota;
 use crate::text::Printer;
@@ -242,7 +242,7 @@ impl<'a> Checker<'a> {
         }
         for (kind, &value) in block.results.iter().zip(ret) {
             let ty = block.ty(value);
-            if *kind == ResultKind::Loss && (ty.rank() > 0 || ty.dtype != DType::F32) {
+            if kind.is_loss() && (ty.rank() > 0 || ty.dtype != DType::F32) {
                 let message = format!("the loss {} must be an f32 scalar, it is {}", self.name(value), self.ty(ty));
                 self.at_head(Code::ReturnMismatch, message);
             }

@@ -33,6 +33,8 @@ pub enum Unary {
     Sin,
     /// The cosine, of radians.
     Cos,
+    /// The largest integer that is not above `x`.
+    Floor,
     /// `1 / (1 + e^-x)`
     Sigmoid,
     /// `x sigmoid(x)`
@@ -55,7 +57,7 @@ pub enum Unary {
 
 impl Unary {
     /// Every function, with some constant.
-    pub const ALL: [Unary; 20] = [
+    pub const ALL: [Unary; 21] = [
         Unary::Neg,
         Unary::Exp,
         Unary::Log,
@@ -67,6 +69,7 @@ impl Unary {
         Unary::Erf,
         Unary::Sin,
         Unary::Cos,
+        Unary::Floor,
         Unary::Sigmoid,
         Unary::Silu,
         Unary::Gelu,
@@ -245,6 +248,7 @@ simd! {
             Unary::Erf => map(x, out, erf::<FMA>),
             Unary::Sin => map_angles(x, out, sin, f64::sin),
             Unary::Cos => map_angles(x, out, cos, f64::cos),
+            Unary::Floor => map(x, out, #[inline(always)] |x| x.floor()),
             Unary::Sigmoid => map(x, out, sigmoid::<FMA>),
             Unary::Silu => map(x, out, #[inline(always)] |x| x * sigmoid::<FMA>(x)),
             Unary::Gelu => map(x, out, #[inline(always)] |x| x * sigmoid::<FMA>(gelu_argument(x))),

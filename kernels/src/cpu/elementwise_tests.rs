@@ -46,6 +46,7 @@ fn unary_functions() {
         (Unary::Erf, erf),
         (Unary::Sin, f64::sin),
         (Unary::Cos, f64::cos),
+        (Unary::Floor, f64::floor),
         (Unary::Sigmoid, sigmoid),
         (Unary::Silu, silu),
         (Unary::Gelu, gelu),

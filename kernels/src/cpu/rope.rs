@@ -15,12 +15,25 @@ pub struct Heads {
     pub d: usize,
 }
 
+/// How pairs of elements turn.
+#[derive(Clone, Copy, Debug)]
+pub struct Turn<'a> {
+    /// Radians per position of each pair.
+    pub frequencies: &'a [f64],
+    /// The factor of what turns.
+    pub gain: f32,
+    /// They turn the other way.
+    pub inverse: bool,
+}
+
 /// Rotates pairs of elements by angles that grow with the position, as Hugging Face's Llama does. With `n` frequencies, in a row
-/// at position `pos`, elements `i` and `i + n` of each head turn by `pos frequencies[i]` radians, and back if `inverse`. Elements from `2 n` on are copied. The gradient of a rotation is the inverse rotation.
+/// at position `pos`, elements `i` and `i + n` of each head turn by `pos frequencies[i]` radians, and back if `inverse`, and are
+/// multiplied by the gain. Elements from `2 n` on are copied. The gradient of a rotation is the inverse rotation with the same gain.
 ///
 /// # Panics
 /// If `x` and `out` are not rows x heads x d with one row per position, or if there are more than d / 2 frequencies.
-pub fn rope(x: &[f32], shape: Heads, pos: &[i32], frequencies: &[f64], inverse: bool, out: &mut [f32], par: Par) {
+pub fn rope(x: &[f32], shape: Heads, pos: &[i32], turn: Turn<'_>, out: &mut [f32], par: Par) {
+    let Turn { frequencies, gain, inverse } = turn;
     let turned = 2 * frequencies.len();
     assert!(turned <= shape.d, "one frequency for each pair");
     let width = shape.heads * shape.d;
@@ -33,7 +46,7 @@ pub fn rope(x: &[f32], shape: Heads, pos: &[i32], frequencies: &[f64], inverse: 
             for (speed, frequency) in speed.iter_mut().zip(frequencies) {
                 *speed = if inverse { -frequency } else { *frequency } / std::f64::consts::TAU;
             }
-            rotate_rows(x.0, shape, pos.0, i * PAIRS, turned / 2, &speed, out.0);
+            rotate_rows(x.0, shape, pos.0, i * PAIRS, turned / 2, (&speed, gain), out.0);
         }
         if turned < shape.d {
             for (out, x) in out.0.chunks_exact_mut(shape.d).zip(x.0.chunks_exact(shape.d)) {
@@ -50,15 +63,15 @@ simd! {
         pos: &[i32],
         first: usize,
         half: usize,
-        speed: &[f64; PAIRS],
+        speed_and_gain: (&[f64; PAIRS], f32),
         out: &mut [f32],
     ) {
-        let Heads { heads, d } = shape;
+        let (Heads { heads, d }, (speed, gain)) = (shape, speed_and_gain);
         let pairs = PAIRS.min(half - first);
         let (mut cos, mut sin) = ([0.0f32; PAIRS], [0.0f32; PAIRS]);
         for (row, &pos) in pos.iter().enumerate() {
             for i in 0..PAIRS {
-                [cos[i], sin[i]] = cos_sin(f64::from(pos) * speed[i]);
+                [cos[i], sin[i]] = cos_sin(f64::from(pos) * speed[i]).map(|part| gain * part);
             }
             for head in row * heads..(row + 1) * heads {
                 let (low, high) = (head * d + first, head * d + half + first);
@@ -116,7 +129,8 @@ mod tests {
             let mut out = vec![f32::NAN; x.len()];
             // Neither a power law nor in order: each pair has its own.
             let frequencies: Vec<f64> = (0..half).map(|i| 1.0 / (1 + i * 37 % 101) as f64).collect();
-            rope(&x, Heads { heads, d }, &pos, &frequencies, false, &mut out, Par(2));
+            let turn = Turn { frequencies: &frequencies, gain: 1.25, inverse: false };
+            rope(&x, Heads { heads, d }, &pos, turn, &mut out, Par(2));
             let exact: Vec<f64> = (0..x.len())
                 .map(|at| {
                     let (row, i) = (at / (heads * d), at % d);
@@ -126,12 +140,13 @@ mod tests {
                     }
                     let angle = f64::from(pos[row]) * frequencies[i % half];
                     let other = if i < half { -f64::from(x[at + half]) } else { f64::from(x[at - half]) };
-                    value * angle.cos() + other * angle.sin()
+                    1.25 * (value * angle.cos() + other * angle.sin())
                 })
                 .collect();
             assert_close(&out, &exact, 2e-6);
             let mut back = vec![f32::NAN; x.len()];
-            rope(&out, Heads { heads, d }, &pos, &frequencies, true, &mut back, Par(1));
+            let turn = Turn { frequencies: &frequencies, gain: 0.8, inverse: true };
+            rope(&out, Heads { heads, d }, &pos, turn, &mut back, Par(1));
             assert_close(&back, &super::super::testing::doubles(&x), 2e-6);
         }
     }

@@ -90,6 +90,7 @@ pub fn unary(op: Unary) -> Bound {
         | Unary::ReluSquared
         | Unary::Scale(_)
         | Unary::Shift(_)
+        | Unary::Floor
         | Unary::AtMost(_)
         | Unary::AtLeast(_) => return Bound::EXACT,
     };

@@ -89,6 +89,7 @@ FUNCTION float unary_tanh(float x) { return tanhf(x); }
 FUNCTION float unary_erf(float x) { return erff(x); }
 FUNCTION float unary_sin(float x) { return sinf(x); }
 FUNCTION float unary_cos(float x) { return cosf(x); }
+FUNCTION float unary_floor(float x) { return floorf(x); }
 FUNCTION float unary_sigmoid(float x) { return sigmoid(x); }
 FUNCTION float unary_silu(float x) { return x * sigmoid(x); }
 FUNCTION float unary_gelu(float x) { return x * sigmoid(gelu_argument(x)); }
@@ -160,8 +161,11 @@ FUNCTION unsigned long long key(
     return hash;
 }
 
-// An element of a head of which `half` pairs turn; `other` is the other one of its pair. Whole turns go in double precision.
-FUNCTION float rotated(float x, float other, int position, const double* turns, unsigned int place, unsigned int half) {
+// An element of a head of which `half` pairs turn and grow by a factor; `other` is the other one of its pair. Whole turns go in double
+// precision.
+FUNCTION float rotated(
+    float x, float other, int position, const double* turns, unsigned int place, unsigned int half, float gain
+) {
     if (place >= 2 * half) return x;
     double quarters = (double)position * turns[place < half ? place : place - half] * 4.0;
     // Adding and subtracting it rounds to the nearest integer.
@@ -181,5 +185,5 @@ FUNCTION float rotated(float x, float other, int position, const double* turns, 
     float c = quarter & 1 ? sine : cosine, s = quarter & 1 ? cosine : sine;
     c = quarter + 1 & 2 ? -c : c;
     s = quarter & 2 ? -s : s;
-    return place < half ? x * c - other * s : x * c + other * s;
+    return gain * (place < half ? x * c - other * s : x * c + other * s);
 }

@@ -315,7 +315,7 @@ impl<'a> Scope<'a> {
     }
 
     fn rotated(&mut self, rotate: &Rotate, index: &str) -> Result<String, String> {
-        let Rotate { of, position, turns, head } = rotate;
+        let Rotate { of, position, turns, gain, head } = rotate;
         let pairs = turns.len();
         let table = self.tables.turns(turns);
         let position = self.operand(position, index)?;
@@ -327,7 +327,7 @@ impl<'a> Scope<'a> {
             && self.rows.is_some_and(|[_, width]| width.is_multiple_of(*head));
         self.indices.insert(partner.clone(), Known { level: self.level(index), in_row });
         let [x, other] = [self.at(*of, index)?, self.at(*of, &partner)?];
-        Ok(format!("rotated({x}, {other}, {position}, {table}, {place}, {pairs}u)"))
+        Ok(format!("rotated({x}, {other}, {position}, {table}, {place}, {pairs}u, {})", literal(*gain)))
     }
 
     fn drawn(&mut self, random: &Random, index: &str) -> String {

@@ -40,6 +40,7 @@ pub(super) fn unary(op: Unary, x: &str) -> String {
         Unary::Erf => ("erf", None),
         Unary::Sin => ("sin", None),
         Unary::Cos => ("cos", None),
+        Unary::Floor => ("floor", None),
         Unary::Sigmoid => ("sigmoid", None),
         Unary::Silu => ("silu", None),
         Unary::Gelu => ("gelu", None),

@@ -116,7 +116,7 @@ fn rotated(rotate: &Rotate, position: f64, at: usize, of: &[f32]) -> f32 {
     }
     let (sin, cos) = (position * rotate.turns[place % pairs] * std::f64::consts::TAU).sin_cos();
     let other = if place < pairs { -of[at + pairs] } else { of[at - pairs] };
-    (f64::from(of[at]) * cos + f64::from(other) * sin) as f32
+    ((f64::from(of[at]) * cos + f64::from(other) * sin) * f64::from(rotate.gain)) as f32
 }
 
 fn drawn(random: &Random, at: usize, context: RandomContext) -> f32 {

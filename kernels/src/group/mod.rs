@@ -134,7 +134,8 @@ pub struct Take {
     pub stride: usize,
 }
 
-/// Turns elements `i` and `i + n` of each head, for `n` pairs, by `position x turns[i]` turns. Others stay.
+/// Turns elements `i` and `i + n` of each head, for `n` pairs, by `position x turns[i]` turns, and multiplies them by the gain.
+/// Others stay.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Rotate {
     /// The value.
@@ -143,6 +144,8 @@ pub struct Rotate {
     pub position: Read,
     /// Turns per position of each pair.
     pub turns: Vec<f64>,
+    /// The factor of what turns.
+    pub gain: f32,
     /// Elements of a head.
     pub head: usize,
 }

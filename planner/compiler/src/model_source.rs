@@ -19,7 +19,7 @@ pub enum ModelSource {
         from: String,
         /// The configuration.
         config: Box<ModelConfig>,
-        /// Keys of its file that mean nothing.
+        /// Keys of its file that are ignored.
         unknown: Vec<String>,
     },
     /// A text in the language of the IR, with its own batch, at any level.

@@ -61,8 +61,8 @@ pub use platform::{Format, Platform, Recipe};
 pub use preset_error::PresetError;
 pub use presets::{CLUSTERS, Preset, STACKS};
 pub use profile::{
-    ExecutedFlops, Frontier, Kind, Profile, RecomputeChoice, Recomputed, SAVED, Seconds, attention_window,
-    causal_pairs, frontier, profile, recomputed,
+    ExecutedFlops, Frontier, Kind, Profile, Reach, RecomputeChoice, Recomputed, SAVED, Seconds, frontier, profile,
+    recomputed,
 };
 pub use quantities::{Interval, Passes, RecomputeCost, SplitByExperts};
 pub use residual::{Errors, Job, MemoryBudget, Residual};

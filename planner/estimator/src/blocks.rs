@@ -4,9 +4,7 @@
 use super::error::Error;
 use super::projection::BlockConfig;
 use super::stages::plus;
-use cost::{
-    BlockOptions, ExecutedFlops, Passes, Platform, Profile, Routing, Seconds, Stack, attention_window, profile,
-};
+use cost::{BlockOptions, ExecutedFlops, Passes, Platform, Profile, Reach, Routing, Seconds, Stack, profile};
 use ir::entity::EntityRef;
 use ir::graph::{ArgKind, Block, Model, ParamInstance};
 use ir::ids::{BlockId, Value};
@@ -204,14 +202,14 @@ impl Blocks {
         Blocks { outline: Arc::clone(&self.outline), profiles, recomputed: None, on_host: None }
     }
 
-    /// Costs of some blocks of a planned model under options. Attention with a window, if any, computes `share` of the pairs of
-    /// one causal document.
+    /// Costs of some blocks of a planned model under options. Attention computes `share` of the pairs of one causal document, by
+    /// how far its queries reach.
     pub(super) fn of(
         model: &Model,
         outline: &Arc<Outline>,
         options: &BlockOptions,
         platform: &Platform<'_>,
-        share: &dyn Fn(Option<u64>) -> f64,
+        share: &dyn Fn(Reach) -> f64,
         which: BlockFilter<'_>,
     ) -> Blocks {
         let under = |recompute: Recompute, known: &dyn Fn(&Blocks) -> &[Profile]| -> Vec<Profile> {
@@ -219,7 +217,7 @@ impl Blocks {
             let cost = |(id, block): (BlockId, &Block)| match (which, Routing::of(block)) {
                 (BlockFilter::Others, Some(_)) => Profile::default(),
                 (BlockFilter::Experts(others), None) => known(others)[id.index()].clone(),
-                _ => masked(profile(model, block, &options, platform), share(attention_window(block))),
+                _ => masked(profile(model, block, &options, platform), share(Reach::of_block(block))),
             };
             model.blocks.iter().map(cost).collect()
         };

@@ -276,7 +276,7 @@ impl CostDatabase {
                 check(model, config)?;
             }
             let platform = self.platform(&cluster);
-            let share = |window| self.context.attention_share(window);
+            let share = |reach| self.context.attention_share(reach);
             Ok(Arc::new(Blocks::of(model, outline, &config.options, &platform, &share, which)))
         })?
     }

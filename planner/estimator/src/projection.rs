@@ -5,7 +5,7 @@
 use super::error::Error;
 use super::recipe;
 use super::request::EstimateRequest;
-use cost::{BlockOptions, Recipe, Spread, Stack, Supports, causal_pairs};
+use cost::{BlockOptions, Reach, Recipe, Spread, Stack, Supports};
 use ir::options::{CpKind, Gather, Offload, ParallelConfig, Recompute};
 use ir::types::DType;
 use scheduler::placement::Placement;
@@ -67,9 +67,9 @@ impl CostContext {
         recipe::recipe(&self.precision, grad, master, &self.optimizer, stack)
     }
 
-    /// Pairs of query and key under the documents' masks, relative to one causal document; both within a window, if any.
-    pub(super) fn attention_share(&self, window: Option<u64>) -> f64 {
-        let pairs = |n: f64| causal_pairs(n, window);
+    /// Pairs of query and key under the documents' masks, relative to one causal document; both as far as queries reach.
+    pub(super) fn attention_share(&self, reach: Reach) -> f64 {
+        let pairs = |n: f64| reach.causal_pairs(n);
         let (seq, lengths) = (self.seq as f64, || self.lengths.iter().map(|&length| length as f64));
         let tokens: f64 = lengths().sum();
         if tokens == 0.0 { 1.0 } else { lengths().map(pairs).sum::<f64>() / (tokens / seq * pairs(seq)) }
@@ -426,17 +426,21 @@ mod tests {
 
     #[test]
     fn documents_have_fewer_pairs_than_a_sequence() {
-        let within = |window: Option<u64>, lengths: &[u64]| {
+        let reaching = |reach: Reach, lengths: &[u64]| {
             let request = EstimateRequest { seq: 100, lengths: lengths.to_vec(), ..EstimateRequest::default() };
-            CostContext::of(&request).attention_share(window)
+            CostContext::of(&request).attention_share(reach)
         };
-        let share = |lengths: &[u64]| within(None, lengths);
+        let within = |window: u64, lengths: &[u64]| reaching(Reach::Window(window), lengths);
+        let share = |lengths: &[u64]| reaching(Reach::All, lengths);
         assert_eq!([share(&[]), share(&[100]), share(&[100; 3])], [1.0, 1.0, 1.0]);
         // Two halves: 2 x 50 x 51 of 100 x 101.
         assert!((share(&[50, 50]) - 5100.0 / 10100.0).abs() < 1e-12);
         assert!(share(&[10; 10]) < share(&[50, 50]));
         // Documents that are no longer than the window lose what is beyond them: 10 x 55 of 55 + 90 x 10.
-        assert!((within(Some(10), &[10; 10]) - 550.0 / 955.0).abs() < 1e-12);
-        assert!(within(Some(10), &[50, 50]) > 0.9);
+        assert!((within(10, &[10; 10]) - 550.0 / 955.0).abs() < 1e-12);
+        assert!(within(10, &[50, 50]) > 0.9);
+        // Documents as long as chunks lose nothing, and others what is beyond them: of 2 x 55 pairs, 4 x 15.
+        assert_eq!(reaching(Reach::Chunk(10), &[10; 10]), 1.0);
+        assert!((reaching(Reach::Chunk(10), &[5; 20]) - 60.0 / 110.0).abs() < 1e-12);
     }
 }

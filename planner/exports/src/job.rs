@@ -55,6 +55,8 @@ pub struct Stage {
     pub embedding: bool,
     /// Layers.
     pub layers: u64,
+    /// Layers that predict further tokens.
+    pub further: u64,
     /// True if it has the head.
     pub head: bool,
 }
@@ -63,11 +65,18 @@ pub struct Stage {
 pub fn stages(model: &Model, starts: &[u32]) -> Vec<Stage> {
     let calls = model.calls.len();
     let mut blocks = Vec::new();
+    // Layers behind a block between the ends predict further tokens; blocks between them count as none.
+    let mut is_further = false;
     for (nth, call) in model.calls.iter().enumerate() {
         let stage = match call.repeat {
             None if nth == 0 => Stage { embedding: true, ..Stage::default() },
             None if nth + 1 == calls => Stage { head: true, ..Stage::default() },
-            _ => Stage { layers: 1, ..Stage::default() },
+            None => {
+                is_further = true;
+                Stage::default()
+            }
+            Some(_) if is_further => Stage { further: 1, ..Stage::default() },
+            Some(_) => Stage { layers: 1, ..Stage::default() },
         };
         blocks.extend((0..call.instances()).map(|_| stage));
     }
@@ -78,6 +87,7 @@ pub fn stages(model: &Model, starts: &[u32]) -> Vec<Stage> {
         Stage {
             embedding: blocks.iter().any(|block| block.embedding),
             layers: blocks.iter().map(|block| block.layers).sum(),
+            further: blocks.iter().map(|block| block.further).sum(),
             head: blocks.iter().any(|block| block.head),
         }
     };
@@ -103,6 +113,11 @@ impl Job {
     /// Layers.
     pub(crate) fn layers(&self) -> u64 {
         self.stages.iter().map(|stage| stage.layers).sum()
+    }
+
+    /// Layers that predict further tokens.
+    pub(crate) fn further(&self) -> u64 {
+        self.stages.iter().map(|stage| stage.further).sum()
     }
 
     /// True if all stages have as many layers.

@@ -85,6 +85,9 @@ fn batch(job: &Job, flags: &mut Flags) {
     flags.put("seq-length", job.seq);
     flags.put("micro-batch-size", job.parallel.mbs);
     flags.put("global-batch-size", job.global_batch);
+    if job.further() > 0 {
+        flags.put("mtp-num-layers", job.further());
+    }
 }
 
 fn pipeline(job: &Job, flags: &mut Flags) {
@@ -97,7 +100,7 @@ fn pipeline(job: &Job, flags: &mut Flags) {
     match kind {
         "1f1b" => {}
         "interleaved-1f1b" => {
-            if job.is_even() {
+            if job.is_even() && job.further() == 0 {
                 flags.put("num-virtual-stages-per-pipeline-rank", stages);
             }
             if let Some(group) = parallel.group {
@@ -107,7 +110,8 @@ fn pipeline(job: &Job, flags: &mut Flags) {
         _ => flags.notes.lost("schedule", kind, "Megatron-LM runs 1f1b and interleaved-1f1b: schedule=1f1b is nearest"),
     }
     let runs = matches!(kind, "1f1b" | "interleaved-1f1b");
-    if !job.is_even() && (runs || stages == 1) {
+    let is_uneven = !job.is_even() || job.further() > 0;
+    if is_uneven && (runs || stages == 1) {
         flags.put("pipeline-model-parallel-layout", format!("'{}'", layout(&job.stages)));
     }
     if let Some(slices) = parallel.slices.filter(|&slices| slices > 1) {
@@ -115,7 +119,7 @@ fn pipeline(job: &Job, flags: &mut Flags) {
     }
 }
 
-/// Stages as `--pipeline-model-parallel-layout` takes them: `Ettt|tttt|tttL`.
+/// Stages as `--pipeline-model-parallel-layout` takes them: `Ettt|tttt|tttmL`.
 pub(crate) fn layout(stages: &[Stage]) -> String {
     let stage = |stage: &Stage| {
         let layers = match stage.layers {
@@ -123,7 +127,8 @@ pub(crate) fn layout(stages: &[Stage]) -> String {
             1 => "t".to_string(),
             layers => format!("t*{layers}"),
         };
-        format!("{}{layers}{}", if stage.embedding { "E" } else { "" }, if stage.head { "L" } else { "" })
+        let further = "m".repeat(stage.further as usize);
+        format!("{}{layers}{further}{}", if stage.embedding { "E" } else { "" }, if stage.head { "L" } else { "" })
     };
     stages.iter().map(stage).collect::<Vec<_>>().join("|")
 }

@@ -9,7 +9,7 @@ fn job(change: impl FnOnce(&mut ParallelConfig)) -> Job {
     change(&mut parallel);
     let stages = parallel.pp * u64::from(parallel.vp.unwrap_or(1));
     let layers = 32 / stages;
-    let stage = |nth| Stage { embedding: nth == 0, layers, head: nth + 1 == stages };
+    let stage = |nth| Stage { embedding: nth == 0, layers, further: 0, head: nth + 1 == stages };
     Job {
         model: "llama3-8b".into(),
         seq: 8192,

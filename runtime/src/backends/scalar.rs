@@ -17,6 +17,7 @@ pub(super) fn unary(kind: UnaryKind) -> Option<Unary> {
         UnaryKind::Erf => Unary::Erf,
         UnaryKind::Sin => Unary::Sin,
         UnaryKind::Cos => Unary::Cos,
+        UnaryKind::Floor => Unary::Floor,
         UnaryKind::Sigmoid => Unary::Sigmoid,
         UnaryKind::Silu => Unary::Silu,
         UnaryKind::Gelu => Unary::Gelu,

@@ -24,6 +24,17 @@ impl Batch {
         self.labels.iter().filter(|&&label| label >= 0).count()
     }
 
+    /// Numbers of each token, those of the token so many places further on; `none` where that one is of another segment, or of
+    /// another sequence of `seq` tokens.
+    pub fn ahead(&self, numbers: &[i32], seq: usize, places: usize, none: i32) -> Vec<i32> {
+        let of = |at: usize| {
+            let next = at + places;
+            let is_near = at % seq + places < seq && self.segments[next] == self.segments[at];
+            if is_near { numbers[next] } else { none }
+        };
+        (0..numbers.len()).map(of).collect()
+    }
+
     pub(super) fn clear(&mut self) {
         self.tokens.clear();
         self.labels.clear();

@@ -30,6 +30,7 @@ fn time(cores: usize, heads: usize, length: usize, head: usize) -> AttentionTime
         scale: 0.1,
         causal: true,
         window: None,
+        chunk: None,
         softcap: None,
         dropout: None,
     };

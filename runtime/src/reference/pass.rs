@@ -140,7 +140,7 @@ fn given<R: Real>(run: &BlockRun<'_, R>, carried: Vec<Option<Tensor<R>>>, seed: 
     let from_later = |kind: &ResultKind| (*kind == ResultKind::Value).then(|| carried.next().flatten()).flatten();
     let mut later: Vec<Option<Tensor<R>>> = block.results.iter().map(from_later).collect();
     let cotangent = |(index, value): (usize, Value)| match (block.results[index], later[index].take()) {
-        (ResultKind::Loss, _) => Ok(Tensor::scalar(seed)),
+        (kind, _) if kind.is_loss() => Ok(Tensor::scalar(seed)),
         (_, Some(cotangent)) => Ok(cotangent),
         (_, None) => Ok(Tensor::zeros(run.get(value)?.dims())),
     };

@@ -116,9 +116,21 @@ pub(crate) fn differentiable() -> Vec<Case> {
         case("combine", &[], &[y, index], &[]),
         case("combine", &[], &[y, index, Real(&[2, 5, 2])], &[]),
     ]);
-    for name in
-        ["neg", "exp", "square", "tanh", "erf", "sin", "cos", "sigmoid", "silu", "gelu", "gelu_erf", "relu_squared"]
-    {
+    for name in [
+        "neg",
+        "exp",
+        "square",
+        "tanh",
+        "erf",
+        "sin",
+        "cos",
+        "floor",
+        "sigmoid",
+        "silu",
+        "gelu",
+        "gelu_erf",
+        "relu_squared",
+    ] {
         cases.push(case(name, &[], &[Real(&[3, 4])], &[]));
     }
     for name in ["log", "sqrt", "rsqrt", "recip"] {

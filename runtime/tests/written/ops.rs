@@ -381,8 +381,10 @@ const MODELS: &[Row] = &[
         attention,
     ),
     ("attention scale=0.4, causal=true, window=3, softcap=0.9", HEADS, RESULTS, attention),
+    ("attention scale=0.4, causal=true, chunk=3", HEADS, RESULTS, attention),
     ("attention scale=0.4, causal=true", WITH_SINK, RESULTS, attention),
     ("attention_grad scale=0.4, causal=true, window=3, softcap=0.9", SAVED, GRADIENTS, gradient),
+    ("attention_grad scale=0.4, causal=true, chunk=3", SAVED, GRADIENTS, gradient),
     ("attention_grad scale=0.4, causal=true", SAVED, GRADIENTS, gradient),
     ("attention_grad scale=0.4, causal=false, p=0.2, path=\"a.b\"", SAVED, GRADIENTS, gradient),
 ];
@@ -425,6 +427,7 @@ const TILES: &[(&str, [usize; 7], bool)] = &[
     ("scale=0.3, causal=true, p=0.1, path=\"a\"", [1, 129, 160, 54, 1, 16, 16], false),
     ("scale=0.3, causal=true", [1, 129, 160, 54, 1, 16, 16], true),
     ("scale=0.3, causal=true, window=40", [1, 129, 160, 54, 1, 16, 16], true),
+    ("scale=0.3, causal=true, chunk=40", [1, 129, 160, 54, 1, 16, 16], true),
     ("scale=0.3, causal=true, softcap=0.7, window=20", [1, 60, 60, 2, 2, 32, 16], true),
     ("scale=0.4, causal=true, softcap=1.5", [2, 41, 37, 2, 3, 16, 32], false),
 ];

@@ -19,10 +19,22 @@ const BUFFERS: [&str; 5] =
 const VOCABULARIES: [&str; 5] =
     ["wte.weight", "embed_tokens.weight", "embed_in.weight", "lm_head.weight", "embed_out.weight"];
 
-/// The tensor of a full name, which files of a family may have without the name of the model.
+/// Prefixes of the text model's tensors where the model reads images, too; the second stands for `model.`.
+const INNER: [&str; 2] = ["language_model.", "model.language_model."];
+
+/// The tensor of a full name, which files of a family may have without the name of the model, or in a part for text.
 pub(crate) fn find<'a>(folder: &'a Folder, family: Option<&Conventions>, name: &str) -> Option<&'a FileTensor> {
-    let short = || name.strip_prefix(family?.base);
-    folder.tensors.get(name).or_else(|| folder.tensors.get(short()?))
+    let short = || folder.tensors.get(name.strip_prefix(family?.base)?);
+    let inner = || folder.tensors.get(&format!("{}{name}", INNER[0]));
+    let newer = || folder.tensors.get(&format!("{}{}", INNER[1], name.strip_prefix("model.")?));
+    let part = || inner().or_else(newer).filter(|_| family.is_some_and(|family| family.is_composite));
+    folder.tensors.get(name).or_else(short).or_else(part)
+}
+
+/// The name of a tensor of the text model without the prefix that it has in a model that reads images, too.
+fn of_text(name: &str) -> Option<String> {
+    let newer = || Some(format!("model.{}", name.strip_prefix(INNER[1])?));
+    name.strip_prefix(INNER[0]).map(str::to_string).or_else(newer)
 }
 
 /// Compares the tensors with those that the model needs.
@@ -67,6 +79,12 @@ fn surplus(folder: &Folder, names: &Names, needed: &BTreeSet<&str>) -> Result<Ve
     let Some(family) = &names.family else { return Ok(others.map(|(name, _)| name.clone()).collect()) };
     let mut surplus = Vec::new();
     for (name, tensor) in others {
+        let inner = of_text(name).filter(|_| family.is_composite);
+        if family.is_composite && inner.as_ref().is_none_or(|name| needed.contains(name.as_str())) {
+            // A tensor of the part that reads images, or one that the model needs.
+            continue;
+        }
+        let name = inner.as_ref().unwrap_or(name);
         let full = format!("{}{name}", family.base);
         if needed.contains(full.as_str()) {
             continue;
@@ -107,17 +125,20 @@ fn shape(folder: &Folder, names: &Names, piece: &Piece, tensor: &FileTensor) -> 
 
 /// The fix for tensors that are missing or not needed.
 fn fix(names: &Names, missing: &[String], surplus: &[String]) -> String {
-    if names.family.is_none() {
+    let Some(family) = &names.family else {
         let near = |name: &String| Some((name.clone(), nearest(name, surplus.iter().map(String::as_str))?.to_string()));
         let rule = "tensors have the names of the parameters, as `layer.3.w1` for `%layer[3].w1`";
         return match missing.iter().find_map(near) {
             Some((name, near)) => format!("{rule}: nearest to `{name}` is `{near}`"),
             None => rule.to_string(),
         };
-    }
+    };
     let is_head = |name: &String| matches!(name.as_str(), "lm_head.weight" | "embed_out.weight");
     if missing.len() == 1 && missing.iter().all(is_head) {
         return "if the head's matrix is the embedding, set `tie_word_embeddings` to true in config.json".into();
+    }
+    if !missing.is_empty() && missing.iter().all(|name| name.contains(&format!("layers.{}.", family.further.start))) {
+        return "if the files lack the layers that predict further tokens, set `num_nextn_predict_layers` to 0 in config.json".into();
     }
     "use the config.json that belongs to the weights, and all files of the model".into()
 }

@@ -100,22 +100,40 @@ fn llama(config: &LlamaConfig) -> Map<String, Value> {
     } else {
         pairs.push(("head_dim", config.head.into()));
     }
+    pairs.extend(positions(config));
     if let Some(window) = &config.window {
-        let kind = |layer| if window.full.contains(layer) { "full_attention" } else { "sliding_attention" };
+        let limited = if window.chunked { "chunked_attention" } else { "sliding_attention" };
+        let kind = |layer| if window.full.contains(layer) { "full_attention" } else { limited };
         let types: Vec<&str> = (0..config.layers).map(kind).collect();
         pairs.extend([("sliding_window", window.tokens.into()), ("use_sliding_window", true.into())]);
-        pairs.extend([("layer_types", json!(types))]);
+        pairs.extend([("layer_types", json!(types)), ("attention_chunk_size", window.tokens.into())]);
         pairs.extend(window.rope_theta.map(|theta| ("rope_local_base_freq", theta.into())));
     } else {
         pairs.extend([("sliding_window", Value::Null), ("use_sliding_window", false.into())]);
     }
     pairs.extend(experts(config));
+    pairs.push(("num_nextn_predict_layers", config.mtp.map_or(0, |mtp| mtp.depth).into()));
+    pairs.extend(config.mtp.map(|mtp| ("mtp_loss_scaling_factor", mtp.loss_factor.into())));
     map(pairs)
+}
+
+/// Which layers have positions, and what stands in their place.
+fn positions(config: &LlamaConfig) -> Vec<Pair> {
+    let turns: Vec<u8> = (0..config.layers).map(|layer| u8::from(!config.nope.contains(layer))).collect();
+    let mut pairs =
+        vec![("no_rope_layers", json!(turns)), ("attn_temperature_tuning", config.temperature.is_some().into())];
+    if let Some(temperature) = config.temperature {
+        pairs.extend([("floor_scale", temperature.every.into()), ("attn_scale", temperature.by.into())]);
+    }
+    if let Some(by_length) = &config.rope_by_length {
+        pairs.push(("original_max_position_embeddings", by_length.context.into()));
+    }
+    pairs
 }
 
 fn experts(config: &LlamaConfig) -> Vec<Pair> {
     let Some(experts) = &config.experts else { return Vec::new() };
-    let dense: Vec<u32> = (0..config.layers).filter(|&layer| experts.dense.contains(layer)).collect();
+    let (dense, sparse): (Vec<u32>, Vec<u32>) = (0..config.layers).partition(|&layer| experts.dense.contains(layer));
     let mut pairs: Vec<Pair> = vec![
         ("num_local_experts", experts.experts.into()),
         ("num_experts", experts.experts.into()),
@@ -128,10 +146,12 @@ fn experts(config: &LlamaConfig) -> Vec<Pair> {
         ("routed_scaling_factor", experts.scale.into()),
         ("first_k_dense_replace", dense.len().into()),
         ("mlp_only_layers", json!(dense)),
+        ("moe_layers", json!(sparse)),
+        ("intermediate_size_mlp", config.feed_forward.into()),
         ("capacity_factor", experts.capacity.into()),
         ("routing_group", experts.group.into()),
     ];
-    if dense.is_empty() {
+    if dense.is_empty() || experts.scaled_inputs {
         // Some classes have this one size, of experts.
         pairs.push(("intermediate_size", experts.feed_forward.into()));
     }
@@ -161,8 +181,14 @@ fn rope(config: &LlamaConfig, part: f64) -> Value {
     if part != 1.0 {
         keys["partial_rotary_factor"] = part.into();
     }
+    if let Some(by_length) = &config.rope_by_length {
+        keys["rope_type"] = "longrope".into();
+        keys["short_factor"] = json!(by_length.short);
+        keys["long_factor"] = json!(by_length.long);
+        keys["attention_factor"] = config.rope_gain.into();
+    }
     match config.rope_scaling {
-        None => {}
+        None | Some(Scaling::Pairs { .. }) => {}
         Some(Scaling::Linear { factor }) => {
             keys["rope_type"] = "linear".into();
             keys["factor"] = factor.into();

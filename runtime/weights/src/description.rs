@@ -1,22 +1,24 @@
 //! The `config.json` of a folder: what it says of the model, and the rest of its keys.
 
-use ir::models::{ConfigError, FAMILIES, ModelConfig, read_config};
+use ir::models::{ConfigError, FAMILIES, ModelConfig, read_config, text_part};
 use serde_json::{Map, Value};
 
 /// Keys of a serialised configuration that weights do not depend on: first numbers, dropout, and how tokens are routed in
 /// training.
-const FREE: [&str; 6] =
-    ["deviation", "attention_dropout", "residual_dropout", "embedding_dropout", "capacity", "group"];
+const FREE: [&str; 7] =
+    ["deviation", "attention_dropout", "residual_dropout", "embedding_dropout", "capacity", "group", "loss_factor"];
 
 /// A `config.json`.
 #[derive(Clone, Debug)]
 pub struct Description {
     /// Its `model_type`.
     pub family: &'static str,
-    /// All its keys.
+    /// All its keys; those of the text model, if the model reads images, too.
     pub raw: Map<String, Value>,
     /// Keys that mean nothing to any family.
     pub unknown: Vec<String>,
+    /// The model reads images, too: its text model has a prefix in the names of tensors, and the others are left out.
+    pub is_composite: bool,
     /// The model that they describe.
     pub config: ModelConfig,
 }
@@ -29,10 +31,12 @@ impl Description {
     pub fn read(text: &str) -> Result<Description, ConfigError> {
         let (config, unknown) = read_config(text)?;
         let raw: Map<String, Value> = serde_json::from_str(text).map_err(|why| ConfigError::Json(why.to_string()))?;
+        let part = text_part(&raw)?.map(|(part, _)| part);
+        let (is_composite, raw) = (part.is_some(), part.unwrap_or(raw));
         let stated = raw.get("model_type").and_then(Value::as_str).unwrap_or_default();
         let family = FAMILIES.iter().find(|family| family.name == stated);
         let family = family.ok_or_else(|| ConfigError::UnknownFamily(stated.to_string()))?.name;
-        Ok(Description { family, raw, unknown, config })
+        Ok(Description { family, raw, unknown, is_composite, config })
     }
 
     /// The same of keys that have been parsed.
@@ -59,9 +63,9 @@ impl Description {
         }
     }
 
-    /// Layers in files behind those of the model, which predict further tokens.
+    /// Layers in files behind those of the model, which predict further tokens. Where the model leaves them out, files may have them.
     pub(crate) fn further_layers(&self) -> u32 {
-        let stated = self.raw.get("num_nextn_predict_layers").and_then(Value::as_u64);
+        let stated = ["num_nextn_predict_layers", "num_mtp_layers"].iter().find_map(|key| self.raw.get(*key)?.as_u64());
         let default = u64::from(matches!(self.family, "deepseek_v3" | "glm4_moe"));
         stated.unwrap_or(default) as u32
     }
@@ -69,7 +73,7 @@ impl Description {
     /// True if files have the two elements that a rotary position turns next to each other, and not half of the part apart.
     pub(crate) fn is_interleaved(&self) -> bool {
         match self.family {
-            "deepseek_v2" => true,
+            "deepseek_v2" | "llama4_text" => true,
             "deepseek_v3" => self.raw.get("rope_interleave").and_then(Value::as_bool).unwrap_or(true),
             _ => false,
         }
@@ -81,6 +85,7 @@ impl Description {
         match self.family {
             "gpt2" => "GPT2LMHeadModel".to_string(),
             "gemma3_text" => "Gemma3ForCausalLM".to_string(),
+            "llama4_text" => "Llama4ForCausalLM".to_string(),
             _ => class.replace("Config", "ForCausalLM"),
         }
     }

@@ -104,6 +104,30 @@ fn names_without_the_base_and_old_buffers_are_read() {
     assert!(why.contains("`lm_head.weight` in ") && why.contains("`tie_word_embeddings`"), "{why}");
 }
 
+/// The prefix of the text model is `language_model.` in older files, and `model.language_model.` for `model.` in newer ones.
+#[test]
+fn the_text_model_of_a_model_that_reads_images_is_read() {
+    let text = r#"{"model_type": "gemma3_text", "vocab_size": 32, "hidden_size": 12, "intermediate_size": 20,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 6, "sliding_window": 4"#;
+    let (text, whole) =
+        (format!("{text}}}"), format!(r#"{{"model_type": "gemma3", "vision_config": {{}}, "text_config": {text}}}}}"#));
+    let plain = tensors(&text, Dtype::F32);
+    for (from, to) in [("model.", "language_model.model."), ("model.", "model.language_model.")] {
+        let renamed = |name: &str| name.strip_prefix(from).map_or(name.to_string(), |rest| format!("{to}{rest}"));
+        let mut all: Tensors = plain.iter().map(|(name, tensor)| (renamed(name), tensor.clone())).collect();
+        all.insert("vision_tower.patch.weight".into(), (Dtype::F32, vec![2], vec![0; 8]));
+        let made = folder(&whole, &all, 1);
+        let weights = open(made.path(), &whole).unwrap();
+        let mut read = vec![0.0; 32 * 12];
+        weights.read("emb", &Shard { offset: vec![0, 0], shape: vec![32, 12] }, &mut read).unwrap();
+        let (words, _) = plain["model.embed_tokens.weight"].2.as_chunks::<4>();
+        assert!(read.iter().zip(words).all(|(number, word)| *number == f32::from_le_bytes(*word)));
+        all.insert(format!("{to}more.weight"), (Dtype::F32, vec![2], vec![0; 8]));
+        let why = refused(&folder(&whole, &all, 1), &whole, Code::WeightsMismatch);
+        assert!(why.contains("more.weight"), "{why}");
+    }
+}
+
 /// The message of a folder that is refused with a code.
 fn refused(folder: &tempfile::TempDir, config: &str, code: Code) -> String {
     let error = open(folder.path(), config).err().expect("is refused");

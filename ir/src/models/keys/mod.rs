@@ -20,7 +20,7 @@ pub struct Family {
 }
 
 /// All families that are read.
-pub const FAMILIES: [Family; 17] = [
+pub const FAMILIES: [Family; 19] = [
     Family { name: "llama", class: "LlamaConfig" },
     Family { name: "mistral", class: "MistralConfig" },
     Family { name: "qwen2", class: "Qwen2Config" },
@@ -37,6 +37,8 @@ pub const FAMILIES: [Family; 17] = [
     Family { name: "gpt_neox", class: "GPTNeoXConfig" },
     Family { name: "glm4_moe", class: "Glm4MoeConfig" },
     Family { name: "gpt_oss", class: "GptOssConfig" },
+    Family { name: "smollm3", class: "SmolLM3Config" },
+    Family { name: "llama4_text", class: "Llama4TextConfig" },
     Family { name: "gpt2", class: "GPT2Config" },
 ];
 

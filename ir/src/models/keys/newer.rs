@@ -1,4 +1,4 @@
-//! Rows of Gemma, OLMo, Phi, GPT-NeoX, GLM and gpt-oss, in addition to those that they share with older families.
+//! Rows of Gemma, OLMo, Phi, GPT-NeoX, GLM, gpt-oss, SmolLM3 and Llama 4, in addition to those that they share with older families.
 
 use super::Key;
 use super::table::{
@@ -14,6 +14,9 @@ const PHI3: Names = &["phi3"];
 const NEOX: Names = &["gpt_neox"];
 const GLM4: Names = &["glm4_moe"];
 const OSS: Names = &["gpt_oss"];
+const SMOL: Names = &["smollm3"];
+const NOPE: Names = &["smollm3", "llama4_text"];
+const LLAMA4: Names = &["llama4_text"];
 
 pub(super) const NEWER: &[Key] = &[
     read(&["vocab_size"], GEMMA2, "256000", VOCABULARY),
@@ -91,11 +94,6 @@ pub(super) const NEWER: &[Key] = &[
     read(&["topk_group"], GLM4, "1", "groups that are open to a token"),
     read(&["first_k_dense_replace"], GLM4, "1", "layers in front without experts"),
     nothing(&["output_router_logits"], GLM4, "the loss of the class has no term of the router"),
-    nothing(
-        &["num_nextn_predict_layers", "num_mtp_layers"],
-        GLM4,
-        "layers that predict further tokens are no part of the class's training",
-    ),
     read(
         &["capacity_factor"],
         GLM4,
@@ -130,4 +128,68 @@ pub(super) const NEWER: &[Key] = &[
         "an addition: how many tokens an expert takes, over its even share; null: all",
     ),
     read(&["routing_group"], OSS, "null", "an addition: tokens that are routed together; null: a sequence"),
+    read(&["vocab_size"], SMOL, "128256", VOCABULARY),
+    read(&["hidden_size"], SMOL, "2048", HIDDEN),
+    read(&["intermediate_size"], SMOL, "11008", FEED_FORWARD),
+    read(&["num_hidden_layers"], SMOL, "36", LAYERS),
+    read(&["num_attention_heads"], SMOL, "16", HEADS),
+    read(&["num_key_value_heads"], SMOL, "4", KV_HEADS),
+    read(&["head_dim"], SMOL, "", HEAD),
+    read(&["max_position_embeddings"], SMOL, "32768", CONTEXT),
+    read(&["rms_norm_eps"], SMOL, "1e-6", "added in norms"),
+    read(&["rope_theta"], SMOL, "2000000.0", "base of the rotary frequencies"),
+    read(&["tie_word_embeddings"], SMOL, "true", "the head's matrix is the embedding table"),
+    read(&["pad_token_id"], SMOL, "128004", PAD),
+    read(&["use_sliding_window"], SMOL, "false", "`sliding_window` counts, in layers without positions"),
+    read(&["sliding_window"], SMOL, "null", WINDOW),
+    read(
+        &["no_rope_layers"],
+        NOPE,
+        "null",
+        "by layer, 0 for those without positions; else `no_rope_layer_interval` counts",
+    ),
+    read(&["no_rope_layer_interval"], NOPE, "4", "one layer in this number has no positions"),
+    nothing(&["max_window_layers"], SMOL, "the class does not read it"),
+    read(&["vocab_size"], LLAMA4, "202048", VOCABULARY),
+    read(&["hidden_size"], LLAMA4, "5120", HIDDEN),
+    read(
+        &["intermediate_size"],
+        LLAMA4,
+        "8192",
+        "size between the matrices of an expert, also of the one that all tokens take",
+    ),
+    read(&["intermediate_size_mlp"], LLAMA4, "16384", FEED_FORWARD),
+    read(&["num_hidden_layers"], LLAMA4, "48", LAYERS),
+    read(&["num_attention_heads"], LLAMA4, "40", HEADS),
+    read(&["num_key_value_heads"], LLAMA4, "8", KV_HEADS),
+    read(&["head_dim"], LLAMA4, "128", HEAD),
+    read(&["max_position_embeddings"], LLAMA4, "131072", CONTEXT),
+    read(&["rms_norm_eps"], LLAMA4, "1e-5", "added in norms, also of queries and keys"),
+    read(&["rope_theta"], LLAMA4, "500000.0", "base of the rotary frequencies"),
+    read(&["use_qk_norm"], LLAMA4, "true", "turned queries and keys are normed head by head, without gains"),
+    read(
+        &["attention_chunk_size"],
+        LLAMA4,
+        "8192",
+        "tokens of a chunk of sequences, beyond which attention does not see",
+    ),
+    read(&["attn_temperature_tuning"], LLAMA4, "true", "queries without positions grow with their place"),
+    read(&["floor_scale"], LLAMA4, "8192", "tokens from one such factor to the next"),
+    read(&["attn_scale"], LLAMA4, "0.1", "how strongly these factors grow"),
+    read(&["num_local_experts"], LLAMA4, "16", EXPERTS),
+    alias(&["num_experts"], LLAMA4, "num_local_experts"),
+    read(&["num_experts_per_tok"], LLAMA4, "1", CHOSEN),
+    read(&["moe_layers"], LLAMA4, "null", "the layers with experts, from 0; else `interleave_moe_layer_step` counts"),
+    read(&["interleave_moe_layer_step"], LLAMA4, "1", "one layer in this number has experts"),
+    only(&["output_router_logits"], LLAMA4, "false", "the loss has no term of the router"),
+    nothing(&["router_aux_loss_coef"], LLAMA4, "counts with `output_router_logits` alone"),
+    only(&["router_jitter_noise"], LLAMA4, "0.0", "the router has no noise"),
+    nothing(&["cache_implementation", "for_llm_compressor"], LLAMA4, "the class does not read it"),
+    read(
+        &["capacity_factor"],
+        LLAMA4,
+        "null",
+        "an addition: how many tokens an expert takes, over its even share; null: all",
+    ),
+    read(&["routing_group"], LLAMA4, "null", "an addition: tokens that are routed together; null: a sequence"),
 ];

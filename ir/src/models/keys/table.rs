@@ -20,6 +20,8 @@ const ALL: &[&str] = &[
     "gpt_neox",
     "glm4_moe",
     "gpt_oss",
+    "smollm3",
+    "llama4_text",
     "gpt2",
 ];
 /// Families with rotary positions: all but the last.
@@ -45,6 +47,7 @@ const V2: &[&str] = &["deepseek_v2"];
 const V3: &[&str] = &["deepseek_v3"];
 const GPT2: &[&str] = &["gpt2"];
 const SCALED: &[&str] = &[ROPE];
+const FURTHER: &[&str] = &["deepseek_v3", "glm4_moe"];
 
 pub(super) type Names = &'static [&'static str];
 
@@ -115,7 +118,7 @@ const TABLE: &[Key] = &[
     read(&["head_dim"], &["qwen2", "qwen2_moe", "qwen3_moe"], "", HEAD),
     read(&["head_dim"], QWEN3, "128", "size of a head"),
     nothing(&["head_dim", "qk_head_dim"], DEEPSEEK, "the class sets it by the sizes of the parts of a head"),
-    read(&["hidden_act"], &["llama", "olmo2", "phi3"], "\"silu\"", ACTIVATION),
+    read(&["hidden_act"], &["llama", "olmo2", "phi3", "smollm3", "llama4_text"], "\"silu\"", ACTIVATION),
     read(&["hidden_act"], &["gpt_neox"], "\"gelu\"", ACTIVATION),
     only(&["hidden_act"], MISTRAL_AND_BEYOND, "\"silu\"", "the feed-forward net is built with it"),
     read(&["max_position_embeddings"], &["llama", "deepseek_v2"], "2048", CONTEXT),
@@ -152,7 +155,7 @@ const TABLE: &[Key] = &[
     read(&["attention_bias"], &["gpt_neox", "gpt_oss"], "true", "products of attention have a bias"),
     only(&["attention_bias", "qkv_bias"], QWEN2, "true", "the class always has a bias of queries, keys and values"),
     read(&["qkv_bias"], QWEN2_MOE, "true", "queries, keys and values have a bias"),
-    read(&["mlp_bias"], LLAMA, "false", "the products of the feed-forward net have biases"),
+    read(&["mlp_bias"], &["llama", "smollm3"], "false", "the products of the feed-forward net have biases"),
     only(&["mlp_bias"], MISTRAL_AND_BEYOND, "false", "the feed-forward net has no bias"),
     only(&["attention_dropout"], ROTARY, "0.0", "attention drops nothing"),
     read(&["sliding_window"], &["mistral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe"], "4096", WINDOW),
@@ -162,10 +165,11 @@ const TABLE: &[Key] = &[
     nothing(&["max_window_layers"], WITHOUT_WINDOW_LAYERS, "the class does not read it"),
     read(
         &["layer_types"],
-        &["qwen2", "qwen3", "qwen2_moe", "gemma2", "gemma3_text", "gpt_oss"],
+        &["qwen2", "qwen3", "qwen2_moe", "gemma2", "gemma3_text", "gpt_oss", "smollm3"],
         "null",
         "sliding_attention or full_attention, by layer",
     ),
+    read(&["layer_types"], &["llama4_text"], "null", "chunked_attention or full_attention, by layer"),
     read(&["layer_types"], ONE_TYPE, "null", "full_attention for all layers"),
     nothing(&["pretraining_tp"], ROTARY, "how a product is summed up"),
     read(&["num_local_experts"], MIXTRAL, "8", EXPERTS),
@@ -216,10 +220,14 @@ const TABLE: &[Key] = &[
     nothing(&["output_router_logits"], DEEPSEEK, "the loss of the class has no term of the router"),
     nothing(&["router_aux_loss_coef"], SOFTMAX_MOE, "counts with `output_router_logits` alone"),
     nothing(&["aux_loss_alpha", "seq_aux", "ep_size"], DEEPSEEK, "the class does not read it"),
-    nothing(
-        &["num_nextn_predict_layers", "num_mtp_layers"],
-        DEEPSEEK,
-        "layers that predict further tokens are no part of the class's training",
+    nothing(&["num_nextn_predict_layers", "num_mtp_layers"], V2, "the class does not read it"),
+    read(&["num_nextn_predict_layers"], FURTHER, "0", "layers behind the others that predict further tokens"),
+    alias(&["num_mtp_layers"], FURTHER, "num_nextn_predict_layers"),
+    read(
+        &["mtp_loss_scaling_factor"],
+        FURTHER,
+        "0.3",
+        "an addition: the factor of the mean of their losses, which is added to the loss; 0: there are no such layers",
     ),
     read(
         &["capacity_factor"],
@@ -311,7 +319,7 @@ const TABLE: &[Key] = &[
     ),
     nothing(&["pad_token_id"], &["gpt2", "gpt_neox"], "the embedding has no padding"),
     read(&["pad_token_id"], HERE, "null", PAD),
-    read(&["pad_token_id"], &["glm4_moe", "gpt_oss"], "null", PAD),
+    read(&["pad_token_id"], &["glm4_moe", "gpt_oss", "llama4_text"], "null", PAD),
     nothing(
         &[
             "assistant_confidence_threshold",
@@ -351,7 +359,7 @@ const TABLE: &[Key] = &[
         ALL,
         "how text is generated",
     ),
-    read(&["rope_type"], SCALED, "\"default\"", "default, linear, llama3 or yarn; `type` in older files"),
+    read(&["rope_type"], SCALED, "\"default\"", "default, linear, llama3, yarn or longrope; `type` in older files"),
     read(&["type"], SCALED, "\"default\"", "the kind, where `rope_type` does not say it"),
     read(&["rope_theta"], SCALED, "", "base of the frequencies, over the file's own"),
     read(&["factor"], SCALED, "", "what low frequencies are divided by"),
@@ -360,7 +368,7 @@ const TABLE: &[Key] = &[
     read(&["beta_fast"], SCALED, "32", "yarn: turns from which a frequency is unchanged; null or 0: 32"),
     read(&["beta_slow"], SCALED, "1", "yarn: turns up to which a frequency is lowered; null or 0: 1"),
     read(&["truncate"], SCALED, "true", "yarn: bounds are rounded outwards to full pairs"),
-    read(&["attention_factor"], SCALED, "null", "yarn: what turned queries and keys are multiplied by"),
+    read(&["attention_factor"], SCALED, "null", "yarn and longrope: what turned queries and keys are multiplied by"),
     read(
         &["mscale", "mscale_all_dim"],
         SCALED,
@@ -373,7 +381,14 @@ const TABLE: &[Key] = &[
         "",
         "the part of a head that turns; 1.0 but for phi3, gpt_neox and glm4_moe",
     ),
-    only(&["short_factor", "long_factor", "mrope_section"], SCALED, "null", "of kinds that are not supported"),
+    read(
+        &["short_factor"],
+        SCALED,
+        "",
+        "longrope: divisors of frequencies in sequences up to the context before scaling",
+    ),
+    read(&["long_factor"], SCALED, "", "longrope: those in longer sequences"),
+    only(&["mrope_section"], SCALED, "null", "of a kind that is not supported"),
     nothing(&["finetuned"], SCALED, "no class reads it"),
 ];
 
@@ -412,6 +427,8 @@ const ROTARY_BUT_PHI: &[&str] = &[
     "gpt_neox",
     "glm4_moe",
     "gpt_oss",
+    "smollm3",
+    "llama4_text",
 ];
 const NOT_TIED: &[&str] = &[
     "llama",
@@ -428,6 +445,7 @@ const NOT_TIED: &[&str] = &[
     "gpt_neox",
     "glm4_moe",
     "gpt_oss",
+    "llama4_text",
 ];
 const WHOLE_HEADS: &[&str] = &[
     "llama",
@@ -443,9 +461,11 @@ const WHOLE_HEADS: &[&str] = &[
     "gemma3_text",
     "olmo2",
     "gpt_oss",
+    "smollm3",
+    "llama4_text",
 ];
 const WITHOUT_BIAS: &[&str] = &["mistral", "mixtral", "qwen2_moe", "deepseek_v2", "deepseek_v3", "phi3"];
-const WITH_BIAS: &[&str] = &["llama", "qwen3", "qwen3_moe", "gemma2", "gemma3_text", "olmo2"];
+const WITH_BIAS: &[&str] = &["llama", "qwen3", "qwen3_moe", "gemma2", "gemma3_text", "olmo2", "smollm3", "llama4_text"];
 const ONE_TYPE: &[&str] = &["llama", "mistral", "mixtral", "qwen3_moe", "deepseek_v2", "deepseek_v3"];
 const WITHOUT_WINDOW_LAYERS: &[&str] = &["llama", "mistral", "mixtral", "qwen3_moe", "deepseek_v2", "deepseek_v3"];
 const SOFTMAX_MOE: &[&str] = &["mixtral", "qwen2_moe", "qwen3_moe"];

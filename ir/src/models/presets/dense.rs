@@ -1,8 +1,9 @@
-//! Mistral, OLMo 2 and Phi without experts.
+//! Mistral, OLMo 2, Phi and SmolLM without experts.
 
 use super::Preset;
 use super::llama::LLAMA3_8B;
-use crate::models::{LlamaConfig, ModelConfig, Norms, QkNorm, Window};
+use crate::models::{LayerSet, LlamaConfig, LongRope, ModelConfig, Norms, QkNorm, Window};
+use std::borrow::Cow;
 
 /// `config.json` of mistralai/Mistral-7B-v0.1.
 const MISTRAL_7B: LlamaConfig =
@@ -40,6 +41,89 @@ const PHI3_MINI: LlamaConfig = LlamaConfig {
 /// `config.json` of microsoft/Phi-3-medium-4k-instruct.
 const PHI3_MEDIUM: LlamaConfig =
     LlamaConfig { hidden: 5120, feed_forward: 17_920, layers: 40, heads: 40, kv_heads: 10, head: 128, ..PHI3_MINI };
+
+/// The divisors of frequencies in long sequences, of microsoft/Phi-4-mini-instruct.
+const PHI4_LONG: [f64; 48] = [
+    1.0,
+    1.118320672,
+    1.250641126,
+    1.398617824,
+    1.564103225,
+    1.74916897,
+    1.956131817,
+    2.187582649,
+    2.446418898,
+    2.735880826,
+    3.059592084,
+    3.421605075,
+    3.826451687,
+    4.279200023,
+    4.785517845,
+    5.351743533,
+    5.984965424,
+    6.693110555,
+    7.485043894,
+    8.370679318,
+    9.36110372,
+    10.4687158,
+    11.70738129,
+    13.09260651,
+    14.64173252,
+    16.37415215,
+    18.31155283,
+    20.47818807,
+    22.90118105,
+    25.61086418,
+    28.64115884,
+    32.03,
+    32.1,
+    32.13,
+    32.23,
+    32.6,
+    32.61,
+    32.64,
+    32.66,
+    32.7,
+    32.71,
+    32.93,
+    32.97,
+    33.28,
+    33.49,
+    33.5,
+    44.16,
+    47.77,
+];
+
+/// `config.json` of microsoft/Phi-4-mini-instruct. Three quarters of a head turn.
+const PHI4_MINI: LlamaConfig = LlamaConfig {
+    vocabulary: 200_064,
+    heads: 24,
+    kv_heads: 8,
+    head: 128,
+    turned: Some(96),
+    rope_by_length: Some(LongRope { short: Cow::Borrowed(&[1.0; 48]), long: Cow::Borrowed(&PHI4_LONG), context: 4096 }),
+    // The root of 1 + ln 32 / ln 4096.
+    rope_gain: 1.190_238_071_423_808_3,
+    window: Some(Window::of_all(262_144)),
+    pad: Some(199_999),
+    tied: true,
+    ..PHI3_MINI
+};
+
+/// `config.json` of HuggingFaceTB/SmolLM3-3B. Each fourth layer has no positions.
+const SMOLLM3_3B: LlamaConfig = LlamaConfig {
+    hidden: 2048,
+    feed_forward: 11_008,
+    layers: 36,
+    heads: 16,
+    kv_heads: 4,
+    norm_eps: 1e-6,
+    rope_theta: 5_000_000.0,
+    nope: LayerSet::Every(4),
+    pad: Some(128_004),
+    tied: true,
+    ..LLAMA3_8B
+};
 
 const fn named(name: &'static str, about: &'static str, context: u64, config: LlamaConfig) -> Preset {
     Preset { name, about, context, config: ModelConfig::Llama(config) }
@@ -95,6 +179,8 @@ pub(super) const PRESETS: &[Preset] = &[
     ),
     named("phi3-mini", "Phi-3 mini, 3.8B parameters: windows of 2047", 4096, PHI3_MINI),
     named("phi3-medium", "Phi-3 medium, 14B parameters: windows of 2047", 4096, PHI3_MEDIUM),
+    named("phi4-mini", "Phi-4 mini, 3.8B parameters", 131_072, PHI4_MINI),
+    named("smollm3-3b", "SmolLM3, 3.1B parameters: no positions in every fourth layer", 65_536, SMOLLM3_3B),
     named(
         "phi4",
         "Phi-4, 15B parameters",

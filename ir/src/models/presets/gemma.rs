@@ -49,7 +49,7 @@ const GEMMA3_1B: LlamaConfig =
     LlamaConfig { vocabulary: 262_144, rope_scaling: None, window: window(512), ..GEMMA3_4B };
 
 const fn window(tokens: u64) -> Option<Window> {
-    Some(Window { tokens, full: LayerSet::Every(6), rope_theta: Some(10_000.0) })
+    Some(Window { full: LayerSet::Every(6), rope_theta: Some(10_000.0), ..Window::of_all(tokens) })
 }
 
 const fn named(name: &'static str, about: &'static str, context: u64, config: LlamaConfig) -> Preset {

@@ -1,7 +1,7 @@
 //! Llama and its likes without experts.
 
 use super::Preset;
-use crate::models::{Activation, LlamaConfig, ModelConfig, Norms, QkNorm};
+use crate::models::{Activation, LayerSet, LlamaConfig, ModelConfig, Norms, QkNorm};
 use crate::ops::Scaling;
 
 /// The common fields of the Llama 3 models: `config.json` of meta-llama/Meta-Llama-3-8B.
@@ -22,6 +22,10 @@ pub(super) const LLAMA3_8B: LlamaConfig = LlamaConfig {
     parallel: false,
     rope_theta: 500_000.0,
     rope_scaling: None,
+    rope_by_length: None,
+    rope_gain: 1.0,
+    nope: LayerSet::None,
+    temperature: None,
     score_size: None,
     score_factor: 1.0,
     turned_factor: 1.0,
@@ -39,6 +43,7 @@ pub(super) const LLAMA3_8B: LlamaConfig = LlamaConfig {
     deviation: 0.02,
     latent: None,
     experts: None,
+    mtp: None,
 };
 
 /// The same sizes as `config.json` of meta-llama/Meta-Llama-3-70B has them.

@@ -5,6 +5,7 @@ mod experts;
 mod gemma;
 mod gpt;
 mod llama;
+mod llama4;
 mod neox;
 mod qwen;
 mod tiny;
@@ -30,6 +31,7 @@ pub fn presets() -> impl Iterator<Item = &'static Preset> {
         gpt::PRESETS,
         neox::PRESETS,
         llama::PRESETS,
+        llama4::PRESETS,
         dense::PRESETS,
         gemma::PRESETS,
         qwen::PRESETS,

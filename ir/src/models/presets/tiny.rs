@@ -65,7 +65,7 @@ pub(super) const PRESETS: &[Preset] = &[
             layers: 4,
             softcap: Some(50.0),
             logit_softcap: Some(30.0),
-            window: Some(Window { tokens: 64, full: LayerSet::Every(3), rope_theta: Some(10_000.0) }),
+            window: Some(Window { full: LayerSet::Every(3), rope_theta: Some(10_000.0), ..Window::of_all(64) }),
             rope_scaling: None,
             pad: None,
             ..GEMMA3_4B

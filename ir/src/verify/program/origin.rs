@@ -110,8 +110,8 @@ impl Reads {
     /// The operands of I of a run.
     pub(super) fn backward(&self, model: &Model, run: RunId, microbatch: u32) -> Vec<Parts> {
         let block = &model.blocks[model.calls[run.0].block];
-        let parts = |(result, _)| {
-            if block.results[result] == ResultKind::Loss {
+        let parts = |(result, _): (usize, _)| {
+            if block.results[result].is_loss() {
                 return Parts::from([Atom::LossGrad]);
             }
             let readers = self.readers.get(&(run, result)).into_iter().flatten();

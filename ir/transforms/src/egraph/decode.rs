@@ -353,7 +353,9 @@ fn made(made: &Made) -> Op {
             let dropout = dropout.as_ref().map(|(p, path)| self::dropout(*p, path));
             Attention(AttentionSettings { dropout, ..AttentionSettings::new(scale.get(), *causal) }).into()
         }
-        Made::Rope { theta } => Rope { theta: theta.get(), scaling: None, turned: None, inverse: false }.into(),
+        Made::Rope { theta } => {
+            Rope { theta: theta.get(), scaling: None, turned: None, gain: 1.0, inverse: false }.into()
+        }
         Made::Embedding => Embedding { pad: None }.into(),
     }
 }

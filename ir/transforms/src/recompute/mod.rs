@@ -28,7 +28,7 @@ pub const RECOMPUTED: &str = ".recomputed";
 pub fn is_layer(block: &Block) -> bool {
     block.args_of(ArgKind::Value).next().is_some()
         && block.results.contains(&ResultKind::Value)
-        && !block.results.contains(&ResultKind::Loss)
+        && !block.results.iter().any(|kind| kind.is_loss())
 }
 
 /// Makes the backward of a block recompute the results of some statements of `F`, given by index. A block whose backward

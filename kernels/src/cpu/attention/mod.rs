@@ -24,14 +24,14 @@ mod backward;
 mod forward;
 mod tile;
 
-use self::tile::Block;
+use self::tile::{Block, Reach};
 use super::matrix::Target;
 use super::par::{FLOPS, Par, Rows};
 use crate::cpu::narrow::Floats;
 
 /// The sizes and settings of an attention. Scores are `scale q.k`; query and key see each other if they are of the same
-/// segment and, with `causal`, the key's position is not behind the query's, and with a window not too far before it. `s` and
-/// `t` may differ, and be parts of longer sequences.
+/// segment and, with `causal`, the key's position is not behind the query's, and with a window not too far before it, and with
+/// chunks in the same one. `s` and `t` may differ, and be parts of longer sequences.
 #[derive(Clone, Copy, Debug)]
 pub struct Attention {
     /// Sequences.
@@ -54,6 +54,8 @@ pub struct Attention {
     pub causal: bool,
     /// The positions that a query sees, its own and those before it; `None`: all. Only with `causal`.
     pub window: Option<u64>,
+    /// The positions of a chunk: a query sees those of its own, up to itself; `None`: all. Only with `causal`, without a window.
+    pub chunk: Option<u64>,
     /// The bound `c` of scores, which become `c tanh(score / c)`; `None`: no bound.
     pub softcap: Option<f32>,
     /// Dropout of the softmax, if any.
@@ -215,9 +217,14 @@ impl Attention {
         assert_eq!([out, lse], [b * s * g * r * c, b * s * g * r], "out and lse");
     }
 
-    /// The farthest that a query sees back, in positions.
-    fn back(&self) -> i32 {
-        self.window.map_or(i32::MAX, |window| i32::try_from(window.saturating_sub(1)).unwrap_or(i32::MAX))
+    /// How far queries see back.
+    fn reach(&self) -> Reach {
+        let positions = |n: u64| i32::try_from(n).unwrap_or(i32::MAX);
+        match (self.window, self.chunk) {
+            (Some(window), _) => Reach::Window(positions(window.saturating_sub(1))),
+            (None, Some(chunk)) => Reach::Chunk(positions(chunk.max(1))),
+            (None, None) => Reach::All,
+        }
     }
 
     /// Index of the row of query `i` among rows of all query heads.

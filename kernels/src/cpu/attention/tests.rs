@@ -29,6 +29,8 @@ fn naive(a: &Attention, x: &Inputs<'_>, dout: &[f32]) -> Exact {
             let j = bi * t + j;
             let back = i64::from(x.qpos[i]) - i64::from(x.kpos[j]);
             let is_near = a.window.is_none_or(|window| back < 0 || (back as u64) < window);
+            let chunk_of = |pos: i32, chunk: u64| i64::from(pos).div_euclid(chunk as i64);
+            let is_near = is_near && a.chunk.is_none_or(|n| chunk_of(x.qpos[i], n) == chunk_of(x.kpos[j], n));
             x.qseg[i] == x.kseg[j] && (!a.causal || back >= 0) && is_near
         };
         let scale = f64::from(a.scale);
@@ -113,6 +115,7 @@ fn attention([b, s, t, g, r, d, c]: [usize; 7], causal: bool) -> Attention {
         scale: 1.0 / (d.max(1) as f32).sqrt(),
         causal,
         window: None,
+        chunk: None,
         softcap: None,
         dropout: None,
     }
@@ -198,6 +201,12 @@ fn windows_and_bounded_scores() {
             for places in [&ordered, &random] {
                 check(&a, places, Par(2));
                 check(&dropping(a), places, Par(1));
+            }
+        }
+        for chunk in [1, 7, 64, 1 << 40] {
+            let a = Attention { chunk: Some(chunk), ..attention(size, true) };
+            for places in [&ordered, &random] {
+                check(&a, places, Par(2));
             }
         }
     }

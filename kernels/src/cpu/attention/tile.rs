@@ -181,7 +181,7 @@ impl<'a> Block<'a> {
     fn seen_by(&self, lanes: Range<usize>) -> SeenBy {
         let places = self.query_places(&lanes);
         let some = if self.attention.causal { bounds(places.pos) } else { [i32::MAX; 2] };
-        SeenBy { positions: some, back: self.attention.back(), segments: bounds(places.seg) }
+        SeenBy { positions: some, reach: self.attention.reach(), segments: bounds(places.seg) }
     }
 
     /// Scores of a part: a row of its lanes for each key. Keys that are not seen get negative infinity.
@@ -196,7 +196,7 @@ impl<'a> Block<'a> {
             let hidden = part.hidden..part.keys.end;
             let scores = &mut scores[(hidden.start - part.keys.start) * lanes..];
             let places = [self.query_places(&part.lanes), self.key_places(&hidden)];
-            mask(scores, lanes, places, causal, self.attention.back());
+            mask(scores, lanes, places, causal, self.attention.reach());
         }
     }
 
@@ -249,12 +249,35 @@ impl<'a> Block<'a> {
     }
 }
 
+/// How far queries see back.
+#[derive(Clone, Copy)]
+pub(super) enum Reach {
+    /// To the first position.
+    All,
+    /// By so many positions.
+    Window(i32),
+    /// To the start of their chunk of so many positions.
+    Chunk(i32),
+}
+
+impl Reach {
+    /// The first position that a query at a position sees; a later query has no earlier one.
+    #[inline(always)]
+    fn first(self, pos: i32) -> i32 {
+        match self {
+            Reach::All => i32::MIN,
+            Reach::Window(back) => pos.saturating_sub(back),
+            Reach::Chunk(size) => pos.saturating_sub(pos.rem_euclid(size)),
+        }
+    }
+}
+
 /// Bounds of what some queries see: keys up to their positions, not too far back, of their segments.
 struct SeenBy {
     /// The least and the greatest position.
     positions: [i32; 2],
-    /// The farthest that one sees back.
-    back: i32,
+    /// How far they see back.
+    reach: Reach,
     /// The least and the greatest segment.
     segments: [i32; 2],
 }
@@ -263,13 +286,13 @@ impl SeenBy {
     /// True if one of the queries may see the key of a position and a segment.
     fn may_see(&self, (&pos, &seg): (&i32, &i32)) -> bool {
         let [first, last] = self.positions;
-        pos <= last && first.saturating_sub(pos) <= self.back && (self.segments[0]..=self.segments[1]).contains(&seg)
+        pos <= last && pos >= self.reach.first(first) && (self.segments[0]..=self.segments[1]).contains(&seg)
     }
 
     /// True if each of them sees it.
     fn all_see(&self, (&pos, &seg): (&i32, &i32)) -> bool {
         let [first, last] = self.positions;
-        pos <= first && last.saturating_sub(pos) <= self.back && self.segments == [seg; 2]
+        pos <= first && pos >= self.reach.first(last) && self.segments == [seg; 2]
     }
 }
 
@@ -321,14 +344,18 @@ simd! {
         }
     }
 
-    fn mask(scores: &mut [f32], lanes: usize, places: [Places<'_>; 2], causal: bool, back: i32) {
+    fn mask(scores: &mut [f32], lanes: usize, places: [Places<'_>; 2], causal: bool, reach: Reach) {
         let [queries, keys] = places;
+        let mut firsts = [i32::MIN; QUERIES];
+        for (first, &pos) in firsts.iter_mut().zip(queries.pos) {
+            *first = reach.first(pos);
+        }
         let rows = scores.chunks_exact_mut(lanes).zip(keys.pos.iter().zip(keys.seg));
         for (row, (&pos, &seg)) in rows {
             // Without causality, a position before all others.
             let pos = if causal { pos } else { i32::MIN };
-            for ((score, &q_pos), &q_seg) in row.iter_mut().zip(queries.pos).zip(queries.seg) {
-                let sees = q_seg == seg && pos <= q_pos && q_pos.saturating_sub(pos) <= back;
+            for (((score, &q_pos), &q_seg), &first) in row.iter_mut().zip(queries.pos).zip(queries.seg).zip(&firsts) {
+                let sees = q_seg == seg && pos <= q_pos && pos >= first;
                 *score = if sees { *score } else { f32::NEG_INFINITY };
             }
         }

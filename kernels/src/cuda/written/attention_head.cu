@@ -10,9 +10,12 @@ FUNCTION float dot(const T_X* a, const T_X* b, unsigned int n) {
     return sum;
 }
 
-// A query sees the keys of its segment, up to its own position if attention is causal, and within its window.
+// A query sees the keys of its segment, up to its own position if attention is causal, and within its window or its chunk.
 #ifdef WINDOW
 #define IS_NEAR(query, key) ((long long)(query) - (key) < WINDOW)
+#elif defined(CHUNK)
+#define CHUNK_OF(pos) ((pos) < 0 ? -1 - (-1 - (long long)(pos)) / CHUNK : (pos) / CHUNK)
+#define IS_NEAR(query, key) (CHUNK_OF(query) <= CHUNK_OF(key))
 #else
 #define IS_NEAR(query, key) 1
 #endif

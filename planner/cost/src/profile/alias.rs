@@ -34,7 +34,7 @@ impl Alias {
     /// gathered values.
     fn kept(&mut self, block: &Block, mesh: &Mesh, keeps_gathered: bool) {
         for stmt in &block[SectionKind::W].stmts {
-            let operand = stmt.operands[0];
+            let Some(&operand) = stmt.operands.first() else { continue };
             let is_kept = match &stmt.op {
                 Op::Collective(Collective::AllGather { .. }) => keeps_gathered,
                 _ => is_exchange(block, mesh, stmt),

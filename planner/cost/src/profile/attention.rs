@@ -7,7 +7,7 @@ use crate::collective_time::{CollectiveKind, Group};
 use crate::quantities::Passes;
 use ir::graph::{Block, SectionKind, Stmt};
 use ir::ids::Value;
-use ir::ops::{KernelOp, Op};
+use ir::ops::{AttentionSettings, KernelOp, Op};
 use ir::options::CpKind;
 use ir::types::Dim;
 
@@ -16,7 +16,7 @@ use ir::types::Dim;
 pub(super) struct Attention {
     pub(super) shape: AttentionShape,
     pub(super) causal: bool,
-    /// The fraction of pairs that model FLOPs count: half of them if causal, and of those at most the window.
+    /// The fraction of pairs that model FLOPs count: half of them if causal, and of those at most what queries reach.
     pub(super) counted: f64,
     /// True if weights are dropped.
     pub(super) dropout: bool,
@@ -45,7 +45,7 @@ pub(super) fn logical(local: &Local<'_>, stmt: &Stmt) -> Option<Attention> {
 }
 
 /// The operands are q `[b, s, g, r, d]`, k `[b, t, g, d]` and v `[b, t, g, c]`. A causal query reads `(s + 1)/2` of `s` keys on
-/// average, and no more than a window. So do the queries of a rank if sequences are sharded in zig-zag order (Dubey et al. 2024,
+/// average, and no more than it reaches. So do the queries of a rank if sequences are sharded in zig-zag order (Dubey et al. 2024,
 /// section 3.3.2).
 fn attention(local: &Local<'_>, stmt: &Stmt, size: impl Fn(&Dim) -> f64) -> Option<Attention> {
     let (settings, backward) = match &stmt.op {
@@ -64,26 +64,67 @@ fn attention(local: &Local<'_>, stmt: &Stmt, size: impl Fn(&Dim) -> f64) -> Opti
         keys: settings.block.map_or(f64::INFINITY, |block| block as f64).min(size_of(1, 1)),
         d: size_of(0, 4),
         c: size_of(2, 3),
-        share: if causal { causal_pairs(keys, settings.window) / (keys * keys) } else { 1.0 },
+        share: if causal { Reach::of(settings).causal_pairs(keys) / (keys * keys) } else { 1.0 },
     };
-    let window = settings.window.map_or(keys, |window| keys.min(window as f64));
-    let counted = if causal { window * (2.0 * keys - window) / (2.0 * keys * keys) } else { 1.0 };
+    let counted = if causal { Reach::of(settings).halved_pairs(keys) / (keys * keys) } else { 1.0 };
     Some(Attention { shape, causal, counted, dropout: settings.dropout.is_some(), backward })
 }
 
-/// Pairs of a query and a key that it sees in a causal document of some tokens: `n (n + 1) / 2`, or with a window `w` of fewer
-/// tokens `w (w + 1) / 2 + (n - w) w`.
-pub fn causal_pairs(tokens: f64, window: Option<u64>) -> f64 {
-    let window = window.map_or(tokens, |window| tokens.min(window as f64));
-    window * (window + 1.0) / 2.0 + (tokens - window) * window
+/// How far queries see back in their document.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reach {
+    /// To its first token.
+    All,
+    /// So many tokens, their own included.
+    Window(u64),
+    /// To the start of their chunk of so many tokens.
+    Chunk(u64),
 }
 
-/// The window of a block's attention; `None` without a window or without attention.
-pub fn attention_window(block: &Block) -> Option<u64> {
-    block[SectionKind::F].stmts.iter().find_map(|stmt| match &stmt.op {
-        Op::Kernel(KernelOp::Attention(op)) => op.0.window,
-        _ => None,
-    })
+impl Reach {
+    fn of(settings: &AttentionSettings) -> Reach {
+        match (settings.window, settings.chunk) {
+            (Some(tokens), _) => Reach::Window(tokens),
+            (None, Some(tokens)) => Reach::Chunk(tokens),
+            (None, None) => Reach::All,
+        }
+    }
+
+    /// That of a block's attention; all without attention.
+    pub fn of_block(block: &Block) -> Reach {
+        let of = |stmt: &Stmt| match &stmt.op {
+            Op::Kernel(KernelOp::Attention(op)) => Some(Reach::of(&op.0)),
+            _ => None,
+        };
+        block[SectionKind::F].stmts.iter().find_map(of).unwrap_or(Reach::All)
+    }
+
+    /// Pairs of a query and a key that it sees in a causal document of some tokens: `n (n + 1) / 2`, with a window `w` of fewer
+    /// tokens `w (w + 1) / 2 + (n - w) w`, and with chunks the sum over them.
+    pub fn causal_pairs(self, tokens: f64) -> f64 {
+        // Queries see their own key wholly, and the others by half on average.
+        self.halved_pairs(tokens) + self.side(tokens) / 2.0
+    }
+
+    /// The same where queries see half of their own key, as usual formulas of FLOPs count.
+    fn halved_pairs(self, tokens: f64) -> f64 {
+        match self {
+            Reach::All => tokens * tokens / 2.0,
+            Reach::Window(_) => {
+                let window = self.side(tokens);
+                window * tokens - window * window / 2.0
+            }
+            Reach::Chunk(size) => {
+                let (size, rest) = (size as f64, tokens % size as f64);
+                ((tokens - rest) * size + rest * rest) / 2.0
+            }
+        }
+    }
+
+    /// Queries that see their key of the diagonal by half in [`Reach::halved_pairs`].
+    fn side(self, tokens: f64) -> f64 {
+        if let Reach::Window(size) = self { tokens.min(size as f64) } else { tokens }
+    }
 }
 
 impl Attention {

@@ -20,7 +20,7 @@ mod section;
 mod site;
 mod tensors;
 
-pub use attention::{attention_window, causal_pairs};
+pub use attention::Reach;
 pub use frontier::{Frontier, Kind, RecomputeChoice, frontier};
 pub use keep::SAVED;
 pub use tensors::Recomputed;
@@ -100,7 +100,7 @@ pub struct Profile {
     /// Bytes passed to the next block.
     pub boundary: f64,
     /// Forward FLOPs of the model's products and attention, on unsharded tensors of one micro-batch of one
-    /// data-parallel rank; causal attention counts half, and within a window the pairs of the window.
+    /// data-parallel rank; causal attention counts half, and within a window or chunks the pairs of those.
     pub flops: f64,
     /// Same as `flops`, with pairs on both sides of a query: causal attention counts twice.
     pub flops_noncausal: f64,

@@ -133,11 +133,13 @@ fn piece(site: &Site<'_>, stmt: &Stmt, products: &Products) -> Piece {
         return Piece::Nothing;
     }
     let a = site.platform.recipe.activation;
-    let first = site.local.elements(stmt.operands[0]);
+    let first = stmt.operands.first().map_or(0.0, |&operand| site.local.elements(operand));
     let alone = |per_element: f64, kernels: f64| Piece::Alone { bytes: first * per_element, kernels };
     match op {
         KernelOp::Einsum(_) if products.of[stmt.results[0]].is_some() => Piece::Wall,
         KernelOp::Attention(_) | KernelOp::AttentionGrad(_) => Piece::Wall,
+        // Constants are made once.
+        KernelOp::Iota(_) => Piece::Nothing,
         // Eager ops in f32: casts, square, mean, two products and casts back.
         KernelOp::RmsNorm(_) if !site.fusion.norm => alone(32.0 + 2.0 * a, 8.0),
         KernelOp::RmsNormDx(_) if !site.fusion.norm => alone(72.0 + 3.0 * a, 10.0),

@@ -8,7 +8,7 @@ use crate::block_options::BlockOptions;
 use crate::platform::Platform;
 use crate::routing::Routing;
 use ir::entity::EntitySet;
-use ir::graph::{Block, Model, ResultKind, SectionKind, Stmt};
+use ir::graph::{Block, Model, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::ops::{KernelOp, Op};
 use ir::saved::saved_values;
@@ -70,7 +70,7 @@ impl<'a> Site<'a> {
     }
 
     pub(super) fn is_head(&self) -> bool {
-        self.block().results.contains(&ResultKind::Loss)
+        self.block().results.iter().any(|kind| kind.is_loss())
     }
 
     pub(super) fn stmts(&self, section: SectionKind) -> Vec<&'a Stmt> {

@@ -39,7 +39,9 @@ pub(super) fn parts(site: &Site<'_>) -> Vec<Part> {
     for (at, stmt) in block[SectionKind::F].stmts.iter().enumerate() {
         let makes = |part: &&mut Part| {
             part.choice == Choice::Either
-                && part.stmts.iter().any(|&at| block[SectionKind::F].stmts[at].results.contains(&stmt.operands[0]))
+                && stmt.operands.first().is_some_and(|operand| {
+                    part.stmts.iter().any(|&at| block[SectionKind::F].stmts[at].results.contains(operand))
+                })
         };
         let is_read_later = stmt.results.iter().any(|value| later.contains(value));
         let joins = match &stmt.op {

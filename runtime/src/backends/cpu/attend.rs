@@ -6,29 +6,30 @@ use crate::backend::KernelSite;
 use crate::backends::sizes::in_blocks;
 use ir::ops::{Attention, AttentionGrad, AttentionSettings, Dropout, Rope};
 use kernels::cpu::attention::{self, Gradients, Inputs, Saved};
-use kernels::cpu::rope::{self, Heads};
+use kernels::cpu::rope::{self, Heads, Turn};
 
 pub(super) fn rope(op: &Rope, site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let sizes = site.operand(0)?;
     let [_, _, heads @ .., d] = sizes.as_slice() else {
         return Err("the operand needs dims b, s and d".to_string());
     };
-    let (heads, inverse) = (Heads { heads: heads.iter().product(), d: *d }, op.inverse);
-    let frequencies = op.frequencies(*d);
+    let heads = Heads { heads: heads.iter().product(), d: *d };
+    let (frequencies, gain, inverse) = (op.frequencies(*d), op.gain as f32, op.inverse);
     Ok(Box::new(move |call, par| {
-        rope::rope(call.float(0), heads, call.int(1), &frequencies, inverse, call.out(), par);
+        let turn = Turn { frequencies: &frequencies, gain, inverse };
+        rope::rope(call.float(0), heads, call.int(1), turn, call.out(), par);
     }))
 }
 
 fn plan(settings: &AttentionSettings, site: &KernelSite<'_>) -> Result<Plan, String> {
-    let AttentionSettings { scale, causal, window, softcap, ref dropout, piece, block } = *settings;
+    let AttentionSettings { scale, causal, window, chunk, softcap, ref dropout, piece, block } = *settings;
     let (q, k, v) = (site.operand(0)?, site.operand(1)?, site.operand(2)?);
     let (&[b, s, g, r, d], &[_, t, _, _], &[_, _, _, c]) = (q.as_slice(), k.as_slice(), v.as_slice()) else {
         return Err("wants q [b, s, g, r, d], k [b, t, g, d] and v [b, t, g, c]".to_string());
     };
     let (scale, softcap) = (scale as f32, softcap.map(|softcap| softcap as f32));
     let [b, s, t] = in_blocks(block, [b, s, t]);
-    let attention = attention::Attention { b, s, t, g, r, d, c, scale, causal, window, softcap, dropout: None };
+    let attention = attention::Attention { b, s, t, g, r, d, c, scale, causal, window, chunk, softcap, dropout: None };
     let view = |operand: usize| {
         let ty = site.operands[operand];
         (ty.local_origin(site.mesh, site.coordinates), ty.sizes())

@@ -38,6 +38,7 @@ fn elementwise() -> Vec<Case> {
         Erf,
         Sin,
         Cos,
+        Floor,
         Sigmoid,
         Silu,
         Gelu,
@@ -68,10 +69,12 @@ fn cases() -> Vec<Case> {
     let plain = |causal| AttentionSettings::new(0.4, causal);
     let dropped = |causal| AttentionSettings { dropout: weights.clone(), ..plain(causal) };
     let near = AttentionSettings { window: Some(2), softcap: Some(0.8), ..plain(true) };
+    let chunked = AttentionSettings { chunk: Some(2), ..plain(true) };
     let piece = Some(Piece { origin: 1, whole: 7 });
-    let rope = |scaling, inverse| Rope { theta: 100.0, scaling, turned: None, inverse };
+    let rope = |scaling, inverse| Rope { theta: 100.0, scaling, turned: None, gain: 1.0, inverse };
     // Of the three pairs, one is kept, one is between, one is scaled.
     let by_wavelength = Scaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, context: 100 };
+    let each = Scaling::Pairs { divisors: vec![1.0, 2.5, 7.0].into() };
     let dispatch = Dispatch { experts: Dim::sized(6), capacity: Dim::sized(2) };
     let by_pair = |fractional| Scaling::Yarn { factor: 8.0, low: 1.0, high: 4.0, context: 100, fractional };
     let adamw = AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8, weight_decay: 0.1 };
@@ -106,6 +109,9 @@ fn cases() -> Vec<Case> {
         case(rope(Some(Scaling::Linear { factor: 2.0 }), true), &[&[3, 4, 2, 6], &[3, 4]], &[1]),
         case(rope(Some(by_wavelength), false), &[&[3, 4, 2, 6], &[3, 4]], &[1]),
         case(rope(Some(by_pair(false)), false), &[&[3, 4, 2, 6], &[3, 4]], &[1]),
+        case(Rope { gain: 1.3, ..rope(Some(each), true) }, &[&[3, 4, 2, 6], &[3, 4]], &[1]),
+        case(Attention(chunked.clone()), &heads, &[3, 4, 5, 6]),
+        case(AttentionGrad(chunked), &backward, &[6, 7, 8, 9]),
         case(rope(Some(by_pair(true)), true), &[&[3, 4, 2, 6], &[3, 4]], &[1]),
         case(Attention(plain(true)), &heads, &[3, 4, 5, 6]),
         case(Attention(dropped(false)), &heads, &[3, 4, 5, 6]),

@@ -225,7 +225,7 @@ impl Lowering<'_> {
             return self.leave(Node::Convert(self.same(0)));
         }
         let position = self.along(1, vec![(b * s, 1), (heads.iter().product::<usize>() * d, 0)]);
-        self.leave(Node::Rotate(Rotate { of: self.operands[0], position, turns, head: *d }))
+        self.leave(Node::Rotate(Rotate { of: self.operands[0], position, turns, gain: op.gain as f32, head: *d }))
     }
 
     /// Along the last dims each row is reduced; along the first ones the rows are summed.

@@ -86,6 +86,7 @@ fn elementwise_plans_compute_their_ops() {
         Erf,
         Sin,
         Cos,
+        Floor,
         Sigmoid,
         Silu,
         Gelu,
@@ -156,7 +157,7 @@ fn check(op: Op, sizes: &[&[u64]]) {
 fn plans_of_rows_compute_their_ops() {
     let [x, row, column]: [&[u64]; 3] = [&[3, 4, 6], &[3, 4], &[6]];
     let eq = |kind, text| Op::from(Reduce::new(kind, text).unwrap());
-    let rope = |inverse| Op::from(Rope { theta: 100.0, scaling: None, turned: None, inverse });
+    let rope = |inverse| Op::from(Rope { theta: 100.0, scaling: None, turned: None, gain: 1.0, inverse });
     let dropout = Dropout { p: 0.3, path: "a.b".into(), piece: None };
     let cases: [(Op, &[&[u64]]); 26] = [
         (RmsNorm { eps: 1e-5 }.into(), &[x, column]),
@@ -360,7 +361,7 @@ block @b(%x: f32[b, s, g, r, c], %l: f32[b, s, g, r], %y: f32[b, s, g, r, c], %k
 }
 
 fn rope() -> KernelOp {
-    let rope = Rope { theta: 1e4, scaling: None, turned: None, inverse: false };
+    let rope = Rope { theta: 1e4, scaling: None, turned: None, gain: 1.0, inverse: false };
     let Op::Kernel(op) = rope.into() else { panic!("a kernel op") };
     op
 }
@@ -425,7 +426,7 @@ fn what_is_read_elsewhere_is_copied_before_it_is_overwritten() {
     let op = |op: Op| if let Op::Kernel(op) = op { op } else { panic!("a kernel op") };
     let (neg, rope) = (
         op(Unary(UnaryKind::Neg).into()),
-        op(Rope { theta: 100.0, scaling: None, turned: None, inverse: false }.into()),
+        op(Rope { theta: 100.0, scaling: None, turned: None, gain: 1.0, inverse: false }.into()),
     );
     let plan = pair(&neg, &rope, &[&x, &position], &x, &x, false);
     let [stage] = &plan.stages[..] else { panic!("one launch") };

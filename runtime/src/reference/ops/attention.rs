@@ -8,12 +8,13 @@ use crate::reference::tensor::Tensor;
 use ir::ops::{AttentionSettings, Dropout, Piece, Rope, Scaling};
 use std::f64::consts::PI;
 
-/// The angle per position of pair `i` in a head of size `d`, as `_compute_llama3_parameters`, `_compute_yarn_parameters` and
-/// `_compute_linear_scaling_rope_parameters` of Hugging Face's `transformers` have it.
+/// The angle per position of pair `i` in a head of size `d`, as `_compute_llama3_parameters`, `_compute_yarn_parameters`,
+/// `_compute_longrope_parameters` and `_compute_linear_scaling_rope_parameters` of Hugging Face's `transformers` have it.
 fn inverse_frequency(op: &Rope, i: usize, d: usize) -> f64 {
     let plain = 1.0 / op.theta.powf(2.0 * i as f64 / d as f64);
     match op.scaling {
         None => plain,
+        Some(Scaling::Pairs { ref divisors }) => 1.0 / (divisors[i] * op.theta.powf(2.0 * i as f64 / d as f64)),
         Some(Scaling::Linear { factor }) => plain / factor,
         Some(Scaling::Yarn { factor, low, high, context, fractional }) => {
             let bound = |turns: f64| (context as f64 / (turns * 2.0 * PI)).ln() * d as f64 / (2.0 * op.theta.ln());
@@ -39,7 +40,7 @@ fn inverse_frequency(op: &Rope, i: usize, d: usize) -> f64 {
 }
 
 /// Rotates elements `i` and `i + n/2` of the first `n` of each head by `pos` times the pair's inverse frequency, backwards if
-/// inverse; the others stay. `x` is `[b, s, *n, d]`, `pos` is `[b, s]`.
+/// inverse, and multiplies them by the gain; the others stay. `x` is `[b, s, *n, d]`, `pos` is `[b, s]`.
 pub(super) fn rope<R: Real>(op: &Rope, x: &Tensor<R>, pos: &Tensor<i32>) -> Tensor<R> {
     let (d, turned) = (x.columns(), op.turned.map_or(x.columns(), |turned| turned as usize));
     let half = turned / 2;
@@ -49,7 +50,7 @@ pub(super) fn rope<R: Real>(op: &Rope, x: &Tensor<R>, pos: &Tensor<i32>) -> Tens
         let sign = if op.inverse { -1.0 } else { 1.0 };
         for i in 0..half {
             let angle = sign * f64::from(pos.data[row / heads]) * inverse_frequency(op, i, turned);
-            let (sin, cos) = (R::of(angle.sin()), R::of(angle.cos()));
+            let (sin, cos) = (R::of(op.gain * angle.sin()), R::of(op.gain * angle.cos()));
             let (a, b) = (head[i], head[i + half]);
             head[i] = a * cos - b * sin;
             head[i + half] = b * cos + a * sin;
@@ -95,7 +96,7 @@ impl Dropped {
 
 impl<R: Real> AttentionInputs<'_, R> {
     /// The rows of k and v that row `row` of q sees: of the same sequence, head and segment, not later if causal, within the window, and
-    /// in the same block.
+    /// in the same chunk and block.
     fn keys(&self, row: usize) -> Vec<usize> {
         let &[_, s, g, r, _] = self.q.dims.as_slice() else { return Vec::new() };
         let t = self.k.dims[1];
@@ -104,6 +105,12 @@ impl<R: Real> AttentionInputs<'_, R> {
         let visible = |key: &usize| {
             let back = i64::from(self.qpos.data[query]) - i64::from(self.kpos.data[*key]);
             let beyond = self.settings.window.is_some_and(|window| back >= 0 && back as u64 >= window);
+            let [of_query, of_key] = [self.qpos.data[query], self.kpos.data[*key]].map(i64::from);
+            let beyond = beyond
+                || self
+                    .settings
+                    .chunk
+                    .is_some_and(|chunk| of_query.div_euclid(chunk as i64) != of_key.div_euclid(chunk as i64));
             let is_apart =
                 self.settings.block.is_some_and(|block| query % s / block as usize != key % t / block as usize);
             let is_hidden = beyond || is_apart || self.settings.causal && back < 0;

@@ -10,6 +10,9 @@ pub(super) fn experts(scope: &Scope<'_>, field: &str, sizes: &[u64]) -> Option<P
     if scope.family == "gpt_oss" {
         return biased(scope, field, sizes).map(Into::into);
     }
+    if scope.family == "llama4_text" {
+        return turned(scope, field, sizes).map(Into::into);
+    }
     let is_mixtral = scope.family == "mixtral";
     let old = if is_mixtral { "block_sparse_moe" } else { "mlp" };
     let module = if is_mixtral && scope.has(&scope.at("mlp.gate.weight")) { "mlp" } else { old };
@@ -71,10 +74,30 @@ fn biased(scope: &Scope<'_>, field: &str, sizes: &[u64]) -> Option<Piece> {
     })
 }
 
+/// The experts of Llama 4: the gates of an expert before its factors, and matrices from inputs to outputs.
+fn turned(scope: &Scope<'_>, field: &str, sizes: &[u64]) -> Option<Piece> {
+    let at = |name: &str| scope.at(&format!("feed_forward.{name}"));
+    Some(match field {
+        "router" => linear(at("router.weight"), &sizes[..1], &sizes[1..]),
+        "expert_gate" | "expert_up" => {
+            let [experts, from, to] = [sizes[0], sizes[1], sizes[2]];
+            let first = if field == "expert_gate" { 0 } else { to };
+            let dims = [(experts, 2 * from * to), (from, 2 * to), (to, 1)];
+            stepped(at("experts.gate_up_proj"), &[experts, from, 2 * to], first, &dims)
+        }
+        "expert_down" => same(at("experts.down_proj"), sizes),
+        _ => return None,
+    })
+}
+
 /// The pieces of a parameter of the expert that all tokens share.
 pub(super) fn shared(scope: &Scope<'_>, field: &str, sizes: &[u64]) -> Option<Piece> {
-    let module = if scope.family == "qwen2_moe" { "shared_expert" } else { "shared_experts" };
-    let matrix = |name: &str| linear(scope.at(&format!("mlp.{module}.{name}.weight")), &sizes[..1], &sizes[1..]);
+    let module = match scope.family {
+        "qwen2_moe" => "mlp.shared_expert",
+        "llama4_text" => "feed_forward.shared_expert",
+        _ => "mlp.shared_experts",
+    };
+    let matrix = |name: &str| linear(scope.at(&format!("{module}.{name}.weight")), &sizes[..1], &sizes[1..]);
     Some(match field {
         "shared_gate" => matrix("gate_proj"),
         "shared_up" => matrix("up_proj"),

@@ -1,6 +1,6 @@
 //! The names of Llama and the families that share them.
 
-use super::build::{Rows, linear, part, plain, same};
+use super::build::{Rows, linear, part, plain, same, stepped};
 use super::experts::{experts, shared};
 use super::{Pieces, Scope};
 use crate::layout::Piece;
@@ -18,6 +18,9 @@ pub(super) fn llama(scope: &Scope<'_>, field: &str, sizes: &[u64]) -> Option<Pie
         };
         return Some(piece.into());
     }
+    if let Some(piece) = further(scope, field, sizes) {
+        return Some(piece.into());
+    }
     if let Some(norm) = norm(config, field) {
         return Some(same(scope.at(&format!("{norm}.weight")), sizes).into());
     }
@@ -28,6 +31,22 @@ pub(super) fn llama(scope: &Scope<'_>, field: &str, sizes: &[u64]) -> Option<Pie
         .map(Into::into)
         .or_else(|| experts(scope, field, sizes))
         .or_else(|| shared(scope, field, sizes).map(Into::into))
+}
+
+/// Parameters of a layer that predicts further tokens, besides those of any layer: one matrix reads the token, then what is given.
+fn further(scope: &Scope<'_>, field: &str, sizes: &[u64]) -> Option<Piece> {
+    let half = |first: u64| {
+        let [from, to] = [sizes[0], sizes[1]];
+        stepped(scope.at("eh_proj.weight"), &[to, 2 * from], first * from, &[(from, 1), (to, 2 * from)])
+    };
+    Some(match field {
+        "enorm" => same(scope.at("enorm.weight"), sizes),
+        "hnorm" => same(scope.at("hnorm.weight"), sizes),
+        "token_proj" => half(0),
+        "hidden_proj" => half(1),
+        "head_norm" => same(scope.at("shared_head.norm.weight"), sizes),
+        _ => return None,
+    })
 }
 
 /// The name of a norm of a layer. The same name means another norm where branches have two, or only one behind them.
@@ -58,6 +77,9 @@ fn heads(scope: &Scope<'_>, config: &LlamaConfig, field: &str, sizes: &[u64]) ->
         return Some(part(at("qkv_proj.weight"), &sizes[..1], &Rows::new(queries + 2 * keys, first, &dims)));
     }
     let vector = |name: &str| plain(at(name), &[sizes.iter().product()], sizes);
+    if scope.is_interleaved && matches!(field, "wq" | "wk" | "bq" | "bk") {
+        return Some(paired(at(if field.ends_with('q') { "q_proj" } else { "k_proj" }), field, sizes));
+    }
     Some(match field {
         "wq" => linear(at("q_proj.weight"), &sizes[..1], &sizes[1..]),
         "wk" => linear(at("k_proj.weight"), &sizes[..1], &sizes[1..]),
@@ -72,6 +94,17 @@ fn heads(scope: &Scope<'_>, config: &LlamaConfig, field: &str, sizes: &[u64]) ->
         "sink" => vector("sinks"),
         _ => return None,
     })
+}
+
+/// Queries or keys of a layer, or their biases, whose heads have rotary pairs next to each other in files.
+fn paired(module: String, field: &str, sizes: &[u64]) -> Piece {
+    let is_bias = field.starts_with('b');
+    let (inputs, outputs) = if is_bias { sizes.split_at(0) } else { sizes.split_at(1) };
+    let steps = (0..outputs.len()).map(|d| outputs[d + 1..].iter().product());
+    let dims: Vec<(u64, u64)> = outputs.iter().copied().zip(steps).collect();
+    let rows = Rows { is_paired: true, ..Rows::new(outputs.iter().product(), 0, &dims) };
+    let piece = part(module + if is_bias { ".bias" } else { ".weight" }, inputs, &rows);
+    if is_bias { Piece { shape: vec![rows.total], ..piece } } else { piece }
 }
 
 /// Latent attention. Each head has its rows without positions, then those with them.
@@ -111,7 +144,8 @@ fn latent(scope: &Scope<'_>, config: &LlamaConfig, field: &str, sizes: &[u64]) -
 
 /// The feed-forward net. Phi-3 has gate and factor in one matrix.
 fn net(scope: &Scope<'_>, field: &str, sizes: &[u64]) -> Option<Piece> {
-    let at = |name: &str| scope.at(&format!("mlp.{name}"));
+    let module = if scope.family == "llama4_text" { "feed_forward" } else { "mlp" };
+    let at = |name: &str| scope.at(&format!("{module}.{name}"));
     if scope.family == "phi3" && matches!(field, "gate" | "up") {
         let first = if field == "gate" { 0 } else { sizes[1] };
         let dims = [(sizes[1], 1)];

@@ -30,6 +30,8 @@ pub(crate) struct Conventions {
     pub(crate) tied: Option<[&'static str; 2]>,
     /// Layers behind those of the model, which predict further tokens.
     pub(crate) further: Range<u32>,
+    /// Files have a part that reads images, too, and prefixes for the text model.
+    pub(crate) is_composite: bool,
 }
 
 impl Conventions {
@@ -41,7 +43,8 @@ impl Conventions {
         };
         let layers = description.layers();
         let further = layers..layers + description.further_layers();
-        Conventions { base, tied: description.is_tied().then_some(tied), further }
+        let tied = description.is_tied().then_some(tied);
+        Conventions { base, tied, further, is_composite: description.is_composite }
     }
 }
 
@@ -125,6 +128,9 @@ impl Names {
         for param in model.params.values() {
             for instance in 0..param.instances() {
                 let layer = layers.get(&(param.name.as_str(), instance)).filter(|_| param.field.is_some()).copied();
+                // Layers that predict further tokens have their own parameters besides those of a layer.
+                let further = param.field.as_ref().filter(|_| param.name.starts_with("mtp"));
+                let layer = layer.or_else(|| further.map(|_| description.layers() + instance));
                 let scope = Scope { family, config, layer, is_interleaved, present };
                 let field = param.field.as_deref().unwrap_or(&param.name);
                 let sizes = param.ty.sizes();

@@ -24,6 +24,7 @@ pub(crate) fn all() -> Vec<String> {
         r#"{COMMON}, "head_dim": 6, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8,
         "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1"#
     );
+    let llama4 = r#""head_dim": 6, "intermediate_size_mlp": 24, "num_local_experts": 4, "no_rope_layer_interval": 2"#;
     vec![
         with("llama", COMMON, r#""attention_bias": true, "mlp_bias": true, "head_dim": 6"#),
         with("llama", COMMON, r#""tie_word_embeddings": true, "head_dim": 6"#),
@@ -44,6 +45,11 @@ pub(crate) fn all() -> Vec<String> {
             .replace(r#", "num_key_value_heads": 2"#, ""),
         with("glm4_moe", &glm, r#""use_qk_norm": true, "attention_bias": true, "partial_rotary_factor": 1.0"#),
         with("gpt_oss", COMMON, r#""num_local_experts": 4, "head_dim": 6, "num_experts_per_tok": 2"#),
+        with("glm4_moe", &glm, r#""num_nextn_predict_layers": 2, "tie_word_embeddings": true"#),
+        with("deepseek_v3", LATENT, r#""q_lora_rank": 8, "num_nextn_predict_layers": 1"#),
+        with("smollm3", COMMON, r#""hidden_size": 16, "no_rope_layers": [0, 1], "pad_token_id": 2"#),
+        with("llama4_text", COMMON, llama4),
+        with("llama4_text", COMMON, &format!(r#"{llama4}, "attention_bias": true, "interleave_moe_layer_step": 2"#)),
         with("gpt2", gpt2, ""),
         with("gpt2", gpt2, r#""tie_word_embeddings": false, "n_inner": 20"#),
     ]

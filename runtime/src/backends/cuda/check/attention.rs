@@ -93,7 +93,9 @@ impl<'a> Heads<'a> {
             for at in 0..t {
                 let of = place / s * t + at;
                 let back = f64::from(qpos[place]) - f64::from(kpos[of]);
-                let is_near = self.settings.window.is_none_or(|window| back < window as f64);
+                let chunk_of = |pos: f32, chunk: u64| f64::from(pos).div_euclid(chunk as f64);
+                let is_near = self.settings.window.is_none_or(|window| back < window as f64)
+                    && self.settings.chunk.is_none_or(|n| chunk_of(qpos[place], n) == chunk_of(kpos[of], n));
                 if qseg[place] == kseg[of] && (!self.settings.causal || back >= 0.0) && is_near {
                     pairs.push(self.pair(row, of * g + head, d));
                 }

@@ -287,8 +287,9 @@ fn moved(node: &Node, len: usize, values: &[Numbers], random: RandomContext) -> 
                 let place = i % rotate.head;
                 let other = if place < pairs { i + pairs } else { i - pairs.min(i) };
                 let size = of.value[i].abs() + of.value[other.min(len - 1)].abs();
-                // Sine and cosine are off by 3e-7 on each side, and two products and their sum are rounded.
-                (value[i], of.error[i] + of.error[other.min(len - 1)] + 8e-7 * size)
+                // Sine and cosine are off by 3e-7 on each side, and two products, their sum and its product are rounded.
+                let error = of.error[i] + of.error[other.min(len - 1)] + 9e-7 * size;
+                (value[i], rotate.gain.abs().max(1.0) * error)
             })
         }
         _ => Numbers::exact(value),

@@ -34,7 +34,7 @@ impl Sizes {
 
 /// The definitions of a text, and the sizes.
 pub(super) fn define(settings: &AttentionSettings, site: &KernelSite<'_>) -> Result<(Definitions, Sizes), String> {
-    let AttentionSettings { scale, causal, window, softcap, dropout, block, .. } = settings;
+    let AttentionSettings { scale, causal, window, chunk, softcap, dropout, block, .. } = settings;
     let (q, k, v) = (site.operand(0)?, site.operand(1)?, site.operand(2)?);
     let (&[b, s, g, r, d], &[_, t, _, _], &[_, _, _, c]) = (q.as_slice(), k.as_slice(), v.as_slice()) else {
         return Err("wants q [b, s, g, r, d], k [b, t, g, d] and v [b, t, g, c]".to_string());
@@ -46,6 +46,9 @@ pub(super) fn define(settings: &AttentionSettings, site: &KernelSite<'_>) -> Res
     let mut define = define.integer("CAUSAL", (*causal).into()).key(dropout.as_ref().map(|dropout| &dropout.path));
     if let Some(window) = window {
         define = define.integer("WINDOW", i64::try_from(*window).unwrap_or(i64::MAX));
+    }
+    if let Some(chunk) = chunk {
+        define = define.integer("CHUNK", i64::try_from(*chunk).unwrap_or(i64::MAX));
     }
     // Without a scale all scores are 0, which no bound changes.
     if let Some(softcap) = softcap.filter(|_| *scale != 0.0) {
