@@ -13,6 +13,24 @@ WIDTH, MICROBATCHES, RANKS = 8, 8, 4
 KINDS = [("1f1b", {}), ("zb-h1", {}), ("interleaved-1f1b", {"chunks": 2}), ("zb-v", {})]
 
 
+class Exported:
+    """The file of `export --to torch-pipelining`."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def scope(self):
+        scope = {"__name__": "pipeline"}
+        exec(self.text, scope)
+        return scope
+
+    def ranks(self):
+        return self.scope()["RANKS"]
+
+    def runtime(self, stages, loss_fn):
+        return self.scope()["schedule"](stages, loss_fn)
+
+
 def blocks(count):
     torch.manual_seed(0)
     return [torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.Tanh()).double() for _ in range(count)]
@@ -57,4 +75,8 @@ if __name__ == "__main__":
     schedules = {kind: meshwright.schedule(kind, stages=RANKS, microbatches=MICROBATCHES, **options) for kind, options in KINDS}
     for schedule in schedules.values():
         assert [len(row) for row in schedule.pipeline_order().values()] == [len(row) for row in schedule.order]
+    job = dict(gpus=RANKS, seq=128, global_batch=MICROBATCHES, precision="f32", beyond_stack=True)
+    plan = meshwright.estimate("tiny-llama", **job, parallel="pp=4,schedule=zb-h1")
+    schedules["the pipeline of a plan"] = plan.schedule()
+    schedules["its export"] = Exported(plan.export("torch-pipelining").text)
     mp.spawn(run, (free_port(), schedules), nprocs=RANKS)
