@@ -3,8 +3,8 @@
 
 use cost::Stack;
 use meshwright::accuracy::{
-    Scored, Summary, by_source, by_stack, memory_by_source, memory_by_stack, rank_sets, read, residual, score, stated,
-    total,
+    FewFit, Run, Scored, Summary, by_source, by_stack, fit_few, memory_by_source, memory_by_stack, rank_sets, read,
+    residual, score, stated, total,
 };
 use meshwright::autotune::explain::TIE;
 use meshwright::compiler::parallel::parse_any;
@@ -146,4 +146,36 @@ fn what_was_run_is_supported() {
         let job = JobNumbers { seq, global_batch, ..JobNumbers::default() };
         assert_eq!(beyond(&parallel, &stack, &job), [], "{} on {}", run.id, stack.name);
     }
+}
+
+/// Runs of a job under some configurations, as a stack with a slower matmul measures them.
+fn measured() -> Vec<Run> {
+    let run = |parallel: &str| {
+        format!(
+            r#"{{"source":"mine","model":"llama3-8b","cluster":"h100","stack":"nemo","gpus":8,"seq":4096,"global_batch":32,"precision":"bf16","parallel":"{parallel}","step_time_s":1.0}}"#
+        )
+    };
+    let text =
+        ["tp=1,zero=1", "tp=2,sp=true,zero=1", "tp=4,sp=true,zero=1", "tp=2,pp=2,sp=true,zero=1"].map(run).join("\n");
+    let mut runs = read(&text).unwrap();
+    let mut slow = Stack::find("nemo").unwrap();
+    slow.fitted.matmul.value *= 0.8;
+    let estimator = Estimator::new().with_stack(slow);
+    let seconds: Vec<f64> =
+        score(&estimator, &runs).iter().map(|row| row.prediction.as_ref().unwrap().step_time_s).collect();
+    runs.iter_mut().zip(seconds).for_each(|(run, seconds)| run.step_time_s = seconds);
+    runs
+}
+
+#[test]
+fn four_runs_find_the_constant_that_differs() {
+    let (runs, stack) = (measured(), Stack::find("nemo").unwrap());
+    let FewFit { fit, fitted, narrow } = fit_few(&Estimator::new(), &stack, &runs.iter().collect::<Vec<_>>());
+    assert_eq!(fitted[0], "matmul");
+    assert!(fitted.len() <= 2 && fit.error < 0.01, "{fitted:?} {}", fit.error);
+    assert!((fit.stack.fitted.matmul.value / stack.fitted.matmul.value - 0.8).abs() < 0.03);
+    assert_eq!((fit.stack.residual.time.runs, fit.stack.residual.time.sources), (4, 1));
+    // The file has the intervals that the stack had; parts of the runs are fitted within those of the fitted constants.
+    assert_eq!(fit.stack.fitted.traffic.high, stack.fitted.traffic.high);
+    assert_eq!(narrow.fitted.step_ms.low, narrow.fitted.step_ms.high);
 }

@@ -5,6 +5,7 @@ use crate::accuracy::{self, FewFit, Fit, RUNS_EACH, Run, Scored, Summary};
 use crate::calibrate;
 use crate::error::Error;
 use clap::{Args, ValueEnum};
+use compiler::error::Error as RequestError;
 use compiler::machine_source;
 use compiler::text_files::{read_text, write_text};
 use cost::Stack;
@@ -173,13 +174,20 @@ fn stacks(runs: &[Run]) -> Result<Vec<Stack>, Error> {
     Ok(stacks)
 }
 
-/// Refuses to fit constants to fewer runs than one constant needs.
-fn check_number(runs: &[&Run], stack: &Stack) -> Result<(), Error> {
-    if runs.len() >= RUNS_EACH {
-        return Ok(());
+/// The runs that a fit may use: those that are predicted.
+///
+/// # Errors
+/// There are fewer than one constant needs.
+fn usable<'a>(estimator: &Estimator, runs: &'a [Run], stack: &Stack) -> Result<Vec<&'a Run>, Error> {
+    let scored = accuracy::score(estimator, runs.iter().filter(|run| !run.apart));
+    let first = scored.iter().find_map(|row| row.prediction.as_ref().err()).map(RequestError::message);
+    let used: Vec<&Run> = scored.iter().filter(|row| row.prediction.is_ok()).map(|row| row.run).collect();
+    if used.len() >= RUNS_EACH {
+        return Ok(used);
     }
-    let message = format!("{} cannot be fitted to {}", stack.name, plural(runs.len() as u64, "run"));
-    Err(Error::input(Code::BadOption, message).help(format!(
+    let number = plural(used.len() as u64, "run");
+    let refused = first.map_or_else(String::new, |why| format!("; others cannot be predicted, the first: {why}"));
+    Err(Error::input(Code::BadOption, format!("{} cannot be fitted to {number}{refused}", stack.name)).help(format!(
         "give {RUNS_EACH} runs for each constant; the intervals of predictions narrow with their number"
     )))
 }
@@ -191,8 +199,7 @@ fn fitted(estimator: &Estimator, runs: &[Run], path: &Path) -> Result<String, Er
         return Err(Error::input(Code::BadOption, format!("the runs are on {}", names.join(", ")))
             .help("choose one with --stack: only one stack can be fitted"));
     };
-    let own: Vec<&Run> = runs.iter().filter(|run| !run.apart).collect();
-    check_number(&own, stack)?;
+    let own = usable(estimator, runs, stack)?;
     let FewFit { fit, fitted, narrow } = accuracy::fit_few(estimator, stack, &own);
     let Fit { stack: fit, error, rows, at_end } = fit;
     let text = toml::to_string(&fit).map_err(|why| Error::fault("calibrate", why))?;
