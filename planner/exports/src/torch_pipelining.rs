@@ -51,9 +51,11 @@ fn python_file(job: &Job, order: &TorchOrder) -> String {
     let _ = writeln!(text, "MICROBATCHES = {}", job.microbatches());
     text.push_str("# Of each stage: whether it has the embedding, its layers, and whether it has the last norm and the head.\nSTAGES = [\n");
     let mut first = 0;
-    for Stage { embedding, layers, head } in &job.stages {
-        let _ = writeln!(text, "    ({}, range({first}, {}), {}),", python(*embedding), first + layers, python(*head));
-        first += layers;
+    for Stage { embedding, layers, further, head } in &job.stages {
+        // Layers that predict further tokens have numbers behind those of the others.
+        let end = first + layers + further;
+        let _ = writeln!(text, "    ({}, range({first}, {end}), {}),", python(*embedding), python(*head));
+        first = end;
     }
     let ranks: Vec<String> = order.ranks.iter().map(ToString::to_string).collect();
     let _ = writeln!(text, "]\n# The pipeline rank of each stage.\nRANKS = [{}]", ranks.join(", "));
