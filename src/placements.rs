@@ -86,7 +86,7 @@ pub fn placements(report: &EstimateReport) -> Result<Placements, Error> {
             }
         }
     }
-    if let Some([head, embedding]) = names.tied
+    if let Some([head, embedding]) = names.tied()
         && let Some(placement) = tensors.get(embedding).cloned()
     {
         tensors.insert(head.to_string(), placement);

@@ -117,6 +117,7 @@ fn what_is_wrong_is_named_and_nothing_is_written() {
     write(folder.path(), "spoiled.jsonl.zst", &spoiled);
     write(folder.path(), "binary", b"\0");
     write(folder.path(), "none.json", b"{\"model\": {}}");
+    write(folder.path(), "blank.jsonl", b"\n{\"text\": \"\"}\n");
     for (args, code, said) in [
         ("good.txt bad.jsonl", "MW0713", "bad.jsonl:3: invalid type: integer `5`, expected a string"),
         ("cut.jsonl", "MW0713", "cut.jsonl:2: EOF while parsing a string"),
@@ -125,6 +126,7 @@ fn what_is_wrong_is_named_and_nothing_is_written() {
         ("cut.txt.gz", "MW0701", "cannot read cut.txt.gz"),
         ("spoiled.jsonl.zst", "MW0701", "the checksum of a frame is not that of its bytes"),
         ("binary", "MW0702", "no text at binary"),
+        ("blank.jsonl", "MW0702", "no text at blank.jsonl"),
         ("nowhere", "MW0701", "nowhere: there is no such file"),
         ("good.txt --append-eos <eos>", "MW0805", "`<eos>` is no token of tokenizer.json, whose ids are below 340"),
         ("good.txt --append-eos 340", "MW0805", "`340` is no token"),

@@ -230,7 +230,8 @@ impl Train {
                 (None, None) => Fields::new(),
             },
         };
-        if let (Some(folder), None) = (&self.flags.init_from, &self.flags.model) {
+        if let (Some(folder), None) = (self.flags.init_from.as_ref().filter(|path| !path.is_file()), &self.flags.model)
+        {
             let own = || weights::snapshot(folder).display().to_string().into();
             fields.entry("model").or_insert_with(own);
         }

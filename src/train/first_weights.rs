@@ -8,6 +8,7 @@ use ir::graph::{Model, is_record};
 use runtime::checkpoint::Origin;
 use serde::Serialize;
 use serde_json::{Map, Value};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -50,6 +51,13 @@ pub(super) fn open(request: &TrainRequest, source: &ModelSource) -> Result<Optio
 fn parameters(model: &Model) -> impl Iterator<Item = (String, Vec<u64>)> {
     let instances = model.params.values().flat_map(|param| (0..param.instances()).map(move |at| (param, at)));
     instances.map(|(param, at)| (param.instance_name(at), param.ty.sizes())).filter(|(name, _)| !is_record(name))
+}
+
+/// Keys that mean nothing, of the model's `config.json` and of the one next to the weights.
+pub(super) fn unknown_keys(source: &ModelSource, weights: Option<&Weights>) -> Vec<String> {
+    let own = if let ModelSource::Config { unknown, .. } = source { unknown.as_slice() } else { &[] };
+    let all: BTreeSet<&String> = own.iter().chain(weights.iter().flat_map(|weights| &weights.unknown)).collect();
+    all.into_iter().cloned().collect()
 }
 
 /// The form of the run's model on the hub: its `config.json`, or one that reads as the same model. None if no class has it.

@@ -6,7 +6,7 @@ use super::comm::{Comm, join_by_nccl, kernel_threads};
 use super::data::{Data, Samples};
 use super::faults::recorded;
 use super::feed::Feed;
-use super::first_weights::{FirstWeights, origin};
+use super::first_weights::{FirstWeights, origin, unknown_keys};
 use super::header::header;
 use super::inject::Faults;
 use super::lock::{Fence, Lock};
@@ -117,13 +117,7 @@ fn run_on<P: Platform>(
     header.place = place.text;
     header.done = from.as_ref().map_or(0, |from| from.manifest.position.step);
     let origin = origin(&request, &source);
-    if let ModelSource::Config { unknown, .. } = source {
-        header.unknown_keys = unknown;
-    }
-    let of_weights = weights.iter().flat_map(|weights| weights.unknown.clone());
-    header.unknown_keys.extend(of_weights);
-    header.unknown_keys.sort();
-    header.unknown_keys.dedup();
+    header.unknown_keys = unknown_keys(&source, weights.as_deref());
     header.resumed = from.as_ref().map(|from| from.path.clone());
     header.weights = weights.as_deref().map(FirstWeights::of);
     let saved_origin = from.as_ref().and_then(|from| from.manifest.origin.clone());

@@ -4,6 +4,7 @@ use super::documents::{Batch, read};
 use super::encoder::Encoder;
 use super::error::Error;
 use super::sources::{Source, find};
+use runtime::data::DataError;
 use runtime::data::tokens::write::TokenWriter;
 use runtime::data::tokens::{SCHEMA, TokenizerRecord};
 use serde::Serialize;
@@ -103,6 +104,7 @@ pub fn tokenize(request: &Tokenize<'_>, progress: &mut dyn FnMut(Done) -> bool) 
             files::replace(bin, |ids| {
                 let mut record = Tokenized::new(&encoder, &sources, paths.clone());
                 let done = encode_all(&encoder, &sources, request.text_key, &mut record, (ids, idx), progress)
+                    .and_then(|()| check_any(&record))
                     .and_then(|()| write_record(json, &record).map_err(|source| unwritable(&paths[2], source)));
                 let is_whole = done.is_ok();
                 answer = Some(done.map(|()| record));
@@ -115,6 +117,14 @@ pub fn tokenize(request: &Tokenize<'_>, progress: &mut dyn FnMut(Done) -> bool) 
         (Some(Ok(record)), Ok(())) => Ok(record),
         (_, Err(source)) => Err(unwritable(request.out, source)),
         (None, Ok(())) => Err(Error::Stopped),
+    }
+}
+
+/// Checks that there is a document with tokens.
+fn check_any(record: &Tokenized) -> Result<(), Error> {
+    match (record.documents, record.sources.first()) {
+        (0, Some(source)) => Err(DataError::NoText { path: source.path.clone(), files: record.sources.len() }.into()),
+        _ => Ok(()),
     }
 }
 

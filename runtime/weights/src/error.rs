@@ -102,6 +102,14 @@ pub enum Error {
         /// Its elements.
         what: String,
     },
+    /// The configuration is of a quantised model, but the tensors are plain.
+    #[error("{} says that the weights are quantised: `quantization_config` is {stated}", file.display())]
+    Quantised {
+        /// The file.
+        file: PathBuf,
+        /// The value of the key.
+        stated: String,
+    },
     /// A tensor has an element that is no number.
     #[error("`{tensor}` in {} has an element that is {value}", file.display())]
     NotANumber {
@@ -212,7 +220,7 @@ impl Coded for Error {
             Error::Shape { .. } | Error::Vocabulary { .. } | Error::Names { .. } | Error::Untied { .. } => {
                 Code::WeightsMismatch
             }
-            Error::Format { .. } => Code::WeightsFormat,
+            Error::Format { .. } | Error::Quantised { .. } => Code::WeightsFormat,
             Error::Config { .. } => Code::WeightsConfig,
             Error::BadConfig { source, .. } => return source.code(),
             Error::NotExportable { .. } => Code::NotExportable,
@@ -245,6 +253,9 @@ impl Coded for Error {
             Error::Untied { .. } => "set `tie_word_embeddings` to false, or take the matrix of the head out".into(),
             Error::Format { .. } => {
                 "load the model in transformers with dtype=torch.bfloat16 and save it as a plain one".into()
+            }
+            Error::Quantised { .. } => {
+                "take `quantization_config` out if the tensors are those of the model before it was quantised".into()
             }
             Error::Config { file, .. } => {
                 let folder = file.parent().unwrap_or(file).display();

@@ -16,6 +16,9 @@ pub(crate) const SINGLE: &str = "model.safetensors";
 /// The file that names the files of a model that is split.
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
 
+/// The file that describes an adapter.
+const ADAPTER: &str = "adapter_config.json";
+
 /// The most bytes of an index: that of DeepSeek-V3, with 91,000 tensors, has 9 MB.
 const MOST_INDEX: u64 = 1 << 28;
 
@@ -61,6 +64,10 @@ impl Folder {
     /// There are none, one is broken, or they contradict the index.
     pub(crate) fn open(path: &Path) -> Result<Folder, Error> {
         let mut folder = Folder { path: path.to_path_buf(), files: Vec::new(), tensors: BTreeMap::new() };
+        // Next to a whole model, the class would add an adapter to it.
+        if path.join(ADAPTER).exists() {
+            return Err(none(path));
+        }
         if path.join(SINGLE).exists() {
             folder.add(SINGLE)?;
         } else if path.join(INDEX).exists() {
@@ -160,7 +167,7 @@ fn fault(bytes: &[u8], why: &safetensors::SafeTensorError) -> String {
 }
 
 /// The error of a folder without safetensors, by what it has instead.
-fn none(path: &Path) -> Error {
+pub(crate) fn none(path: &Path) -> Error {
     let folder = path.to_path_buf();
     let missing = |why: String, fix: &str| Error::Missing { folder: folder.clone(), why, fix: fix.to_string() };
     let entries = match std::fs::read_dir(path) {

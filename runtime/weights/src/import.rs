@@ -4,7 +4,7 @@
 use crate::check::{check, find};
 use crate::description::{Description, differences};
 use crate::error::Error;
-use crate::folder::{FileTensor, Folder, float, snapshot};
+use crate::folder::{FileTensor, Folder, float, none, snapshot};
 use crate::layout::Piece;
 use crate::names::{Conventions, Names};
 use ir::graph::is_record;
@@ -50,7 +50,11 @@ impl Weights {
         let present = |name: &str| find(&folder, Some(&family), name).is_some();
         let names = Names::of(&description, seq, &present);
         let names = names.map_err(|source| Error::BadConfig { file: path.join("config.json"), source })?;
-        Weights::checked(folder, names, description.unknown)
+        let weights = Weights::checked(folder, names, description.unknown)?;
+        match description.raw.get("quantization_config").filter(|stated| !stated.is_null()) {
+            Some(stated) => Err(Error::Quantised { file: path.join("config.json"), stated: stated.to_string() }),
+            None => Ok(weights),
+        }
     }
 
     /// Opens weights for a model without a class, whose parameters have these names and sizes: tensors have the same. A `config.json`
@@ -142,6 +146,7 @@ fn describe(path: &Path) -> Result<Description, Error> {
             why: "there is no config.json".into(),
             fix: "give the folder of a model that transformers has saved".into(),
         },
+        _ if path.is_file() => none(path),
         std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => Error::Missing {
             folder: path.to_path_buf(),
             why: "there is no such folder".into(),

@@ -168,7 +168,7 @@ fn what_is_wrong_with_a_tensor_is_named() {
         (
             shape("transformer.h.1.ln_1.bias", &[12]),
             Code::WeightsMismatch,
-            &["not of the model: `transformer.h.1.ln_1.bias`"],
+            &["not needed: `transformer.h.1.ln_1.bias`"],
         ),
         (
             spoiled(&|all| {
@@ -268,6 +268,9 @@ fn what_is_wrong_with_a_file_is_named() {
         let why = refused(made, GPT2, *code);
         assert!(why.contains(part), "{why}");
     }
+    let made = spoiled(1, &|_| ());
+    let error = open(&made.path().join(one), GPT2).err().unwrap();
+    assert!(error.code() == Some(Code::WeightsMissing) && error.to_string().contains("that is a file"), "{error}");
     let none = open(Path::new("no/such/folder"), GPT2).err().unwrap();
     assert!(none.code() == Some(Code::WeightsMissing) && none.to_string().contains("no such folder"), "{none}");
 }
@@ -313,6 +316,11 @@ fn a_folder_of_another_model_is_refused() {
     assert!(why.contains("config.json describes another model: `heads` is 4, here 2"), "{why}");
     let same = GPT2.replace(r#""n_layer": 1"#, r#""n_layer": 1, "resid_pdrop": 0.3, "initializer_range": 0.5"#);
     open(made.path(), &same).unwrap();
+    let quantised = GPT2.replace(r#""n_layer": 1"#, r#""n_layer": 1, "quantization_config": {"quant_method": "fp8"}"#);
+    fs::write(made.path().join("config.json"), quantised).unwrap();
+    assert!(refused(&made, GPT2, Code::WeightsFormat).contains(r#"`quantization_config` is {"quant_method":"fp8"}"#));
+    fs::write(made.path().join("adapter_config.json"), "{}").unwrap();
+    assert!(refused(&made, GPT2, Code::WeightsMissing).contains("adapter_config.json belongs to an adapter"));
     fs::write(made.path().join("config.json"), "{").unwrap();
     refused(&made, GPT2, Code::ConfigSyntax);
     fs::remove_file(made.path().join("config.json")).unwrap();

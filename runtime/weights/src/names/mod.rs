@@ -17,11 +17,11 @@ use std::ops::Range;
 pub struct Names {
     /// The parameters.
     pub sources: BTreeMap<String, Source>,
-    /// What files of the model's family have besides; none of a model without a class.
+    /// Conventions of the family's files; none for a model without a class.
     pub(crate) family: Option<Conventions>,
 }
 
-/// What files of a family may have or lack.
+/// Parts that files of a family may have or lack.
 #[derive(Clone, Debug)]
 pub(crate) struct Conventions {
     /// The name of the model without its head, which files that were saved without the head lack.
@@ -102,6 +102,11 @@ impl Names {
             (name, Source { sizes, pieces, is_split, shift: 0.0 })
         };
         Names { sources: params.into_iter().map(source).collect(), family: None }
+    }
+
+    /// The names of the matrix of a tied head, which files may lack, and of the embedding that it is.
+    pub fn tied(&self) -> Option<[&'static str; 2]> {
+        self.family.as_ref()?.tied
     }
 
     /// The names of a model on sequences of `seq` tokens. `present` says which tensors there are, since some have two forms;
