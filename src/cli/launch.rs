@@ -15,7 +15,8 @@ use std::path::PathBuf;
 
 /// Start several processes of `train` on this host, joined by TCP, and watch them
 ///
-/// Each has an equal block of the devices as threads. The numbers are those of one process. A line on standard error begins with the
+/// Each has an equal block of the devices as threads. The numbers are those of one process. With --backend cuda each has one device, on a
+/// GPU of its own, and NCCL joins them. A line on standard error begins with the
 /// number of its process; the first process speaks for all on standard output. When a process fails, all end. SIGINT and SIGTERM are
 /// passed on: all save a checkpoint and end. A second signal ends them at once.
 ///
