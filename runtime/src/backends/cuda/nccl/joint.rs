@@ -98,8 +98,11 @@ pub struct Joint {
 #[derive(Serialize, Deserialize)]
 struct Named {
     rank: usize,
-    keys: Vec<(Key, Option<Vec<u8>>)>,
+    keys: KeyNames,
 }
+
+/// Communicators, with the names of some.
+type KeyNames = Vec<(Key, Option<Vec<u8>>)>;
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -182,7 +185,7 @@ impl Joint {
     }
 
     /// The communicators of this rank, with names for those that it is first in.
-    fn named(&self, endpoints: &BTreeMap<Key, Arc<Endpoint>>) -> Result<Vec<(Key, Option<Vec<u8>>)>, Error> {
+    fn named(&self, endpoints: &BTreeMap<Key, Arc<Endpoint>>) -> Result<KeyNames, Error> {
         let name = |key: &Key| {
             let is_first = key.ranks.first() == Some(&self.rank);
             let id = is_first.then(UniqueId::new).transpose()?;
