@@ -61,11 +61,6 @@ impl Replicas {
         Ok(Replicas { all, slots: Arc::new(slots) })
     }
 
-    /// True if every part is on one rank alone.
-    pub fn is_empty(&self) -> bool {
-        self.all.is_empty()
-    }
-
     /// Compares all by hashes. Gives the first part that is not the same everywhere.
     ///
     /// # Errors

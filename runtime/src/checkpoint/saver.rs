@@ -199,7 +199,6 @@ fn refused(checkpoint: &Path, folder: &Path, is_first: bool, why: String) -> Err
     Error::Unwritable { checkpoint: checkpoint.to_path_buf(), why }
 }
 
-#[expect(clippy::needless_pass_by_value)]
 fn text(why: io::Error) -> String {
     why.to_string()
 }
