@@ -27,7 +27,7 @@ fn a_window_leaves_fewer_pairs() {
     assert_eq!(flops(Some(2), Some(Piece { origin: 2, whole: 9 })), queries * 2 * 2 * (8 + 10));
 }
 
-/// Of six keys in chunks of four, queries see 4 x 4 / 2 and 2 x 2 / 2; behind the first two, 4 x 4 - 2 x 2 and 2 x 2, halved.
+/// Queries see 4 x 4 / 2 and 2 x 2 / 2 of six keys in chunks of four; behind the first two, 4 x 4 - 2 x 2 and 2 x 2, halved.
 #[test]
 fn chunks_leave_fewer_pairs() {
     let operands = operands();

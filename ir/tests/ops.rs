@@ -592,10 +592,7 @@ fn a_probability_must_be_below_one() {
         assert!(dropout.infer(&[&f(&[2])]).is_err());
         let case = &heads()[2];
         assert!(Attention(AttentionSettings::new(1.0, true)).infer(&refs(&case.operands)).is_ok());
-        assert!(
-            Attention(AttentionSettings { dropout: Some(dropout), ..AttentionSettings::new(1.0, true) })
-                .infer(&refs(&case.operands))
-                .is_err()
-        );
+        let settings = AttentionSettings { dropout: Some(dropout), ..AttentionSettings::new(1.0, true) };
+        assert!(Attention(settings).infer(&refs(&case.operands)).is_err());
     }
 }

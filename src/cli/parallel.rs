@@ -38,7 +38,7 @@ pub(super) fn long_help(what: &str, default: &str) -> String {
 /// Columns of what a help text says about a key: clap prints up to 100, after 10 of its own.
 const COLUMNS: usize = 90;
 
-/// Lines of a help text for a key: its name in `width` columns, and beside it what it is.
+/// Lines of a help text for a key: its name in `width` columns, then what it is.
 fn entry(name: &str, about: &str, width: usize) -> String {
     let mut lines = vec![String::new()];
     for word in about.split(' ') {

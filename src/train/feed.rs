@@ -16,7 +16,7 @@ use runtime::data::{DataError, VOCAB, zig_zag};
 use runtime::exec::{Input, Inputs, StepInput};
 use std::borrow::Cow;
 
-/// What an input of a model gets of a [`Batch`].
+/// A part of a [`Batch`] that an input of a model gets.
 #[derive(Clone, Copy)]
 enum Field {
     /// The tokens so many places further on.

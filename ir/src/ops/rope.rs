@@ -65,7 +65,7 @@ pub enum Scaling {
     },
     /// Each frequency by a number of its own, which a search has found (Ding et al. 2024, LongRoPE).
     Pairs {
-        /// What the frequency of each pair is divided by; above 0.
+        /// Divisors of the frequencies, one for each pair; above 0.
         divisors: Cow<'static, [f64]>,
     },
 }

@@ -64,6 +64,23 @@ fn int(name: &'static str, value: u64) -> (&'static str, Attr) {
     (name, Attr::int(value))
 }
 
+/// Ops of one operand that any number may be.
+const UNARY: [&str; 13] = [
+    "neg",
+    "exp",
+    "square",
+    "tanh",
+    "erf",
+    "sin",
+    "cos",
+    "floor",
+    "sigmoid",
+    "silu",
+    "gelu",
+    "gelu_erf",
+    "relu_squared",
+];
+
 /// Ops that have a gradient, on shapes without two equal sizes where they allow it.
 pub(crate) fn differentiable() -> Vec<Case> {
     let dropout = [float("p", 0.4), ("path", Attr::Str("p".to_string()))];
@@ -116,21 +133,7 @@ pub(crate) fn differentiable() -> Vec<Case> {
         case("combine", &[], &[y, index], &[]),
         case("combine", &[], &[y, index, Real(&[2, 5, 2])], &[]),
     ]);
-    for name in [
-        "neg",
-        "exp",
-        "square",
-        "tanh",
-        "erf",
-        "sin",
-        "cos",
-        "floor",
-        "sigmoid",
-        "silu",
-        "gelu",
-        "gelu_erf",
-        "relu_squared",
-    ] {
+    for name in UNARY {
         cases.push(case(name, &[], &[Real(&[3, 4])], &[]));
     }
     for name in ["log", "sqrt", "rsqrt", "recip"] {

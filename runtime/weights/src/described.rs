@@ -117,7 +117,7 @@ fn llama(config: &LlamaConfig) -> Map<String, Value> {
     map(pairs)
 }
 
-/// Which layers have positions, and what stands in their place.
+/// Keys of the layers that have positions, and of what stands in the place of positions.
 fn positions(config: &LlamaConfig) -> Vec<Pair> {
     let turns: Vec<u8> = (0..config.layers).map(|layer| u8::from(!config.nope.contains(layer))).collect();
     let mut pairs =

@@ -29,9 +29,9 @@ use super::matrix::Target;
 use super::par::{FLOPS, Par, Rows};
 use crate::cpu::narrow::Floats;
 
-/// The sizes and settings of an attention. Scores are `scale q.k`; query and key see each other if they are of the same
-/// segment and, with `causal`, the key's position is not behind the query's, and with a window not too far before it, and with
-/// chunks in the same one. `s` and `t` may differ, and be parts of longer sequences.
+/// The sizes and settings of an attention. Scores are `scale q.k`. Query and key see each other if they are of the same segment and,
+/// with `causal`, the key's position is not behind the query's. A window or chunks limit the keys further: to positions not too far before
+/// the query's, or in the same chunk. `s` and `t` may differ, and be parts of longer sequences.
 #[derive(Clone, Copy, Debug)]
 pub struct Attention {
     /// Sequences.
