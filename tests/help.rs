@@ -27,7 +27,9 @@ impl Folder {
             folder.write(name, &text);
         }
         let runs = fs::read_to_string(root.join("tests/accuracy/runs.jsonl")).unwrap();
-        let few: Vec<&str> = runs.lines().filter(|run| run.contains("\"stack\":\"zero-bubble-2023\"")).collect();
+        // The first line has the models of the runs.
+        let is_asked = |run: &&str| run.starts_with("{\"models\"") || run.contains("\"stack\":\"zero-bubble-2023\"");
+        let few: Vec<&str> = runs.lines().filter(is_asked).collect();
         folder.write("runs.jsonl", &few.join("\n"));
         folder.write("configs.jsonl", "{\"parallel\": \"tp=8,zero=1\"}\n{\"parallel\": \"zero=3\"}\n");
         folder.write("docs/example.ir", &fs::read_to_string(root.join("docs/example.ir")).unwrap());

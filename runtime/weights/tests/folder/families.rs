@@ -45,7 +45,11 @@ pub(crate) fn all() -> Vec<String> {
             .replace(r#", "num_key_value_heads": 2"#, ""),
         with("glm4_moe", &glm, r#""use_qk_norm": true, "attention_bias": true, "partial_rotary_factor": 1.0"#),
         with("gpt_oss", COMMON, r#""num_local_experts": 4, "head_dim": 6, "num_experts_per_tok": 2"#),
-        with("glm4_moe", &glm, r#""num_nextn_predict_layers": 2, "tie_word_embeddings": true"#),
+        with(
+            "glm4_moe",
+            &glm,
+            r#""num_nextn_predict_layers": 2, "tie_word_embeddings": true, "partial_rotary_factor": 1.0"#,
+        ),
         with("deepseek_v3", LATENT, r#""q_lora_rank": 8, "num_nextn_predict_layers": 1"#),
         with("smollm3", COMMON, r#""hidden_size": 16, "no_rope_layers": [0, 1], "pad_token_id": 2"#),
         with("llama4_text", COMMON, llama4),
