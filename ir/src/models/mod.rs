@@ -26,7 +26,7 @@ mod read_rope;
 mod tests;
 
 pub use attention::{Latent, QkNorm};
-pub use composite::{COMPOSITES, text_part};
+pub use composite::{COMPOSITES, TextPart, text_part};
 pub use config::{Batch, ConfigError, ModelConfig, from_config, read_config};
 pub use experts::{Clamp, Experts};
 pub use feed_forward::Activation;
