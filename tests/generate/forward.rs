@@ -45,7 +45,9 @@ fn forward(model: &Model, reference: &Reference<'_, f32>) -> Forward {
 
 #[test]
 fn logits_have_the_loss_of_the_reference() {
-    for config in families::all() {
+    // Layers that predict further tokens add to the loss, and to no logits.
+    let plain = families::all().into_iter().filter(|config| !config.contains("num_nextn_predict_layers"));
+    for config in plain {
         let model = evaluation(&from_config(&config).unwrap().build(&BATCH).unwrap());
         let mut reference = Reference::<f32>::new(&model, 3);
         // First numbers are so small that all logits are near zero.

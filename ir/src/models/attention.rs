@@ -251,8 +251,11 @@ fn qk_norm(
         QkNorm::None => Ok(()),
         QkNorm::Heads => b.op(&[normed, &rstd], norm, &[plain, &gain]),
         QkNorm::Turned => {
-            b.ones(&gain, plain, "d")?;
-            b.op(&[normed, &rstd], norm, &[plain, &gain])
+            // Queries come first, and keys have the same gain.
+            if side == "q" {
+                b.ones("qk_norm", plain, "d")?;
+            }
+            b.op(&[normed, &rstd], norm, &[plain, "qk_norm"])
         }
         QkNorm::Whole => {
             let count = if side == "q" { config.heads } else { config.kv_heads };

@@ -70,6 +70,11 @@ impl Description {
         stated.unwrap_or(default) as u32
     }
 
+    /// Layers of the model that predict further tokens.
+    pub(crate) fn predicted_further(&self) -> u32 {
+        if let ModelConfig::Llama(config) = &self.config { config.mtp.map_or(0, |mtp| mtp.depth) } else { 0 }
+    }
+
     /// True if files have the two elements that a rotary position turns next to each other, and not half of the part apart.
     pub(crate) fn is_interleaved(&self) -> bool {
         match self.family {

@@ -313,8 +313,9 @@ fn config(description: &Description, format: OutFormat) -> Value {
     keys.insert("architectures".into(), json!([description.class()]));
     keys.insert("torch_dtype".into(), format.torch().into());
     keys.insert("tie_word_embeddings".into(), description.is_tied().into());
-    if keys.contains_key("num_nextn_predict_layers") {
-        keys.insert("num_nextn_predict_layers".into(), 0.into());
+    // Layers that predict further tokens are written only if the model has them.
+    if let Some(stated) = keys.get_mut("num_nextn_predict_layers") {
+        *stated = description.predicted_further().into();
     }
     Value::Object(keys)
 }
