@@ -22,6 +22,7 @@ pub struct Target<'a> {
 
 /// A statement, or a group that runs as one.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "most units are statements")]
 pub enum Unit {
     /// One statement.
     Stmt(Stmt),
