@@ -97,9 +97,12 @@ fn exported_weights_come_back_to_the_bit() {
     }
 }
 
+/// A shape, and the bytes of its elements.
+type Rows = (Vec<usize>, Vec<u8>);
+
 /// The tensors of all files of a folder: shape of the first rows, and the bytes of all rows in the order of their offsets.
-fn joined(folder: &Path) -> BTreeMap<String, (Vec<usize>, Vec<u8>)> {
-    let mut rows: BTreeMap<String, BTreeMap<u64, (Vec<usize>, Vec<u8>)>> = BTreeMap::new();
+fn joined(folder: &Path) -> BTreeMap<String, Rows> {
+    let mut rows: BTreeMap<String, BTreeMap<u64, Rows>> = BTreeMap::new();
     for (name, bytes) in files(folder).iter().filter(|(name, _)| name.ends_with(".safetensors")) {
         let (_, header) = SafeTensors::read_metadata(bytes).unwrap();
         let more = header.metadata().as_ref().unwrap();

@@ -1,7 +1,6 @@
 //! Comparison of replicas: parts of parameters and states that several ranks hold must be the same bytes on all of them.
 
 use super::error::Error;
-use super::shard::Shard;
 use super::together::{all_parts, share};
 use crate::exec::{Executor, Platform};
 use std::collections::BTreeMap;
@@ -41,10 +40,10 @@ impl Replicas {
     /// A rank failed.
     pub fn of<P: Platform>(executor: &mut Executor<P>) -> Result<Replicas, Error> {
         let ranks = all_parts(executor)?;
-        let mut holders: BTreeMap<(&str, &[Shard]), Vec<(usize, usize)>> = BTreeMap::new();
+        let mut holders: BTreeMap<_, Vec<(usize, usize)>> = BTreeMap::new();
         for (rank, parts) in ranks.iter().enumerate() {
             for part in parts.iter().filter(|part| !part.shards.is_empty()) {
-                holders.entry((&part.name, &part.shards)).or_default().push((rank, part.slot));
+                holders.entry((part.name.as_str(), part.shards.as_slice())).or_default().push((rank, part.slot));
             }
         }
         let mut slots = vec![Vec::new(); ranks.len()];

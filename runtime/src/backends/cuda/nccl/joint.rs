@@ -302,7 +302,7 @@ mod tests {
     fn all_members_of_a_communicator_have_the_name_that_the_first_gave() {
         let (group, line) = (Key::group(&[0, 1, 2], ThreadRole::Main), Key::line(2, 1));
         let all = [
-            named(0, &[group.clone()]),
+            named(0, std::slice::from_ref(&group)),
             named(1, &[group.clone(), line.clone()]),
             named(2, &[group.clone(), line.clone()]),
         ];
