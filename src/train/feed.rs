@@ -19,9 +19,9 @@ use std::borrow::Cow;
 /// A part of a [`Batch`] that an input of a model gets.
 #[derive(Clone, Copy)]
 enum Field {
-    /// The tokens so many places further on.
+    /// The tokens this number of places further on.
     Tokens(usize),
-    /// The labels so many places further on.
+    /// The labels this number of places further on.
     Labels(usize),
     Positions,
     Segments,

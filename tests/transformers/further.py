@@ -13,7 +13,7 @@ def attach(model, depth):
 
 
 def inputs(ids, labels, depth):
-    """Tokens and labels of each layer, by the names of inputs: those so many places further on."""
+    """Tokens and labels of each layer, by the names of inputs: those of the next places."""
     named = {}
     for ahead in range(1, depth + 1):
         for name, of, none in [("tok", ids, 0), ("lab", labels, -1)]:

@@ -150,7 +150,7 @@ impl Draft {
         self.call_with(result, block, repeat, args, params.collect());
     }
 
-    /// The same with references to parameters of any kind.
+    /// Calls a block as `call` does, with references to parameters of any kind.
     pub(super) fn call_with(
         &mut self,
         result: &str,

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 pub struct LongRope {
     /// The divisors of each pair in sequences of up to `context` tokens.
     pub short: Cow<'static, [f64]>,
-    /// Those in longer ones.
+    /// The divisors of each pair in longer sequences.
     pub long: Cow<'static, [f64]>,
     /// Tokens of the context before scaling.
     pub context: u64,
@@ -22,7 +22,7 @@ impl LongRope {
         Scaling::Pairs { divisors: if seq > self.context { self.long.clone() } else { self.short.clone() } }
     }
 
-    /// Checks the divisors of so many pairs.
+    /// Checks the divisors of `pairs` pairs.
     pub(super) fn check(&self, pairs: u64) -> Result<(), ConfigError> {
         positive("original_max_position_embeddings", self.context)?;
         for (field, divisors) in [("short_factor", &self.short), ("long_factor", &self.long)] {

@@ -33,7 +33,7 @@ impl Mtp {
         Err(invalid("mtp_loss_scaling_factor", format!("{} must be above 0", self.loss_factor)))
     }
 
-    /// Declares the inputs that such layers read: tokens and labels so many places further on.
+    /// Declares the inputs that such layers read: tokens and labels of the next places.
     pub(super) fn declare(&self, draft: &mut Draft) {
         for ahead in 1..=self.depth {
             draft.input(&format!("tok{ahead}"));

@@ -76,7 +76,7 @@ fn part(ty: &Type, mesh: &Mesh, rank: usize) -> Vec<f32> {
     part
 }
 
-/// The same with an engine, whose ranks are none: each group is a list.
+/// Checks a collective with an engine; it has no ranks of its own, so each group is a list.
 fn check_engine(mesh: &Mesh, change: &Collective, operands: &[Type]) {
     let types: Vec<&Type> = operands.iter().collect();
     let of = |rank: usize| Exchange::plan(mesh, rank, change, &types).unwrap();

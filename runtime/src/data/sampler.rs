@@ -24,7 +24,7 @@ impl Batch {
         self.labels.iter().filter(|&&label| label >= 0).count()
     }
 
-    /// Numbers of each token, those of the token so many places further on; `none` where that one is of another segment, or of
+    /// Numbers of each token, those of the token `places` places further on; `none` where that one is of another segment, or of
     /// another sequence of `seq` tokens.
     pub fn ahead(&self, numbers: &[i32], seq: usize, places: usize, none: i32) -> Vec<i32> {
         let of = |at: usize| {

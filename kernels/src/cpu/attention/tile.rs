@@ -254,9 +254,9 @@ impl<'a> Block<'a> {
 pub(super) enum Reach {
     /// To the first position.
     All,
-    /// By so many positions.
+    /// By a number of positions.
     Window(i32),
-    /// To the start of their chunk of so many positions.
+    /// To the start of their chunk, of this number of positions.
     Chunk(i32),
 }
 

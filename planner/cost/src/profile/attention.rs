@@ -77,7 +77,7 @@ pub enum Reach {
     All,
     /// So many tokens, their own included.
     Window(u64),
-    /// To the start of their chunk of so many tokens.
+    /// To the start of their chunk, of this number of tokens.
     Chunk(u64),
 }
 
@@ -106,7 +106,7 @@ impl Reach {
         self.halved_pairs(tokens) + self.side(tokens) / 2.0
     }
 
-    /// The same where queries see half of their own key, as usual formulas of FLOPs count.
+    /// The pairs where queries see half of their own key, as usual formulas of FLOPs count.
     fn halved_pairs(self, tokens: f64) -> f64 {
         match self {
             Reach::All => tokens * tokens / 2.0,

@@ -49,7 +49,7 @@ pub(super) struct Config {
 }
 
 impl Config {
-    /// Those of a communicator whose calls return at once, whatever the others do.
+    /// The settings of a communicator whose calls return at once, whatever the others do.
     pub(super) fn not_blocking() -> Config {
         Config {
             size: size_of::<Config>(),
