@@ -25,6 +25,7 @@ mod nd;
 pub mod norm;
 pub mod optimizer;
 mod par;
+mod prefetch;
 pub mod quantise;
 pub mod reduce;
 pub mod rope;
@@ -41,4 +42,5 @@ pub(crate) mod testing;
 pub mod top_k;
 
 pub use par::Par;
+pub use prefetch::prefetch;
 pub use source::Source;

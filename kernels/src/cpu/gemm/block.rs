@@ -1,10 +1,11 @@
 //! Product of all rows with one block of the right operand.
 
-use super::elements::Elements;
+use super::elements::{Elements, Space};
 use super::level::Level;
 use super::pack::Unpacked;
 use super::tile::Tile;
-use super::{Matrix, PAGE, blocks_of};
+use super::{Matrix, PAGE, blocks_of, even};
+use smallvec::SmallVec;
 use std::ops::Range;
 
 /// The elements of the largest tile.
@@ -14,12 +15,6 @@ const TILE: usize = 32 * 32;
 const SET: usize = 8;
 /// With fewer columns, copying rows of `a` costs more than it saves.
 const FEW_COLUMNS: usize = 64;
-
-/// Ranges of nearly equal lengths, at most `size`, that cover `0..n`: a last tile of few rows would wait for its sums.
-fn even(n: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
-    let count = n.div_ceil(size);
-    (0..count).map(move |i| i * n / count..(i + 1) * n / count)
-}
 
 /// A block of the right operand, and what to do with its products.
 pub(super) struct Block<'a> {
@@ -38,7 +33,11 @@ pub(super) struct Block<'a> {
     pub(super) packed: *mut f32,
     /// They are there already.
     pub(super) is_packed: bool,
-    /// Space for words of narrow elements: [`Level::strip`] rows of [`DEPTH`](super::DEPTH).
+    /// Space for the words of all rows of `a`, if they are not in place.
+    pub(super) words: *mut f32,
+    /// They are there already.
+    pub(super) has_words: bool,
+    /// Space for words of `b`: [`Level::strip`] columns of [`DEPTH`](super::DEPTH).
     pub(super) space: *mut f32,
     /// Space for copied rows of the largest tile.
     pub(super) copied: *mut f32,
@@ -65,42 +64,61 @@ pub(super) fn gathers(level: &Level, a: Matrix<Elements>, columns: usize) -> boo
     crowded && columns >= FEW_COLUMNS && a.in_place().is_some()
 }
 
+/// True if the micro-kernel finds the words of a left operand with `k` terms where they are.
+pub(super) fn is_in_place(level: &Level, a: Matrix<Elements>, k: usize) -> bool {
+    a.transposed().words_in_place(k, level.terms).is_some()
+}
+
 impl Block<'_> {
     /// Computes the products of `m` rows of `a`.
     ///
     /// # Safety
     /// The operands may be read; the result, the packed panels and the space may be written.
     pub(super) unsafe fn run(&self, m: usize, a: Matrix<Elements>, out: Matrix<*mut f32>) {
-        let is_there = a.transposed().words_in_place(self.k, self.level.terms).is_some();
-        let strip = if is_there { m } else { self.level.strip() };
         // SAFETY: as the caller promises.
         unsafe {
             if !self.is_packed {
                 self.pack();
             }
-            for rows in blocks_of(m, strip) {
-                let columns = a.at([rows.start, 0]).transposed();
-                let a = columns.words([self.k, rows.len()], self.level.terms, self.space).transposed();
-                self.rows(rows, a, out);
+            let there = a.transposed().words_in_place(self.k, self.level.terms);
+            let shared = there.is_some_and(|a| a.strides[1].is_multiple_of(PAGE)) && !self.gathers;
+            let most = if shared { SET.min(self.level.rows) } else { self.level.rows };
+            for strip in blocks_of(m, self.level.strip()) {
+                let tile = |rows: Range<usize>| strip.start + rows.start..strip.start + rows.end;
+                let tiles: SmallVec<[_; 8]> = even(strip.len(), most).map(tile).collect();
+                let words = self.words_of(a, &tiles);
+                for (rows, words) in tiles.iter().zip(words) {
+                    self.rows(rows.clone(), words, out);
+                }
             }
         }
     }
 
-    /// The products of a strip of rows, which are given in words.
-    unsafe fn rows(&self, strip: Range<usize>, a: Matrix<*const f32>, out: Matrix<*mut f32>) {
-        let shared = a.strides[0].is_multiple_of(PAGE) && !self.gathers;
-        for rows in even(strip.len(), if shared { SET.min(self.level.rows) } else { self.level.rows }) {
-            let first = strip.start + rows.start;
-            let mut a = a.at([rows.start, 0]);
-            let size = [rows.len(), self.k.div_ceil(self.level.terms)];
-            if self.gathers || !self.level.reads(a, size) {
-                // SAFETY: as the caller of `run` promises; the space holds the words of the largest tile.
-                a = unsafe { (self.level.gather_rows)(a, size, self.copied) };
-            }
-            for panel in self.panels() {
-                // SAFETY: as the caller of `run` promises.
-                unsafe { self.tile(rows.len(), &panel, a, out.at([first, panel.first])) };
-            }
+    /// The words of the rows of some tiles of `a`.
+    ///
+    /// # Safety
+    /// As for [`Block::run`].
+    unsafe fn words_of(&self, a: Matrix<Elements>, tiles: &[Range<usize>]) -> impl Iterator<Item = Matrix<*const f32>> {
+        let (k, terms, columns) = (self.k, self.level.terms, a.transposed());
+        // SAFETY: as the caller promises.
+        let is_filled = self.has_words || unsafe { columns.write_pairs(k, terms, tiles, self.words) };
+        tiles.iter().map(move |rows| {
+            let at = self.words.wrapping_add(rows.start * k.div_ceil(terms));
+            // SAFETY: as the caller promises.
+            unsafe { columns.at([0, rows.start]).words([k, rows.len()], terms, Space { at, is_filled }).transposed() }
+        })
+    }
+
+    /// The products of the rows of a tile, which are given in words.
+    unsafe fn rows(&self, rows: Range<usize>, mut a: Matrix<*const f32>, out: Matrix<*mut f32>) {
+        let size = [rows.len(), self.k.div_ceil(self.level.terms)];
+        if self.gathers || !self.level.reads(a, size) {
+            // SAFETY: as the caller of `run` promises; the space holds the words of the largest tile.
+            a = unsafe { (self.level.gather_rows)(a, size, self.copied) };
+        }
+        for panel in self.panels() {
+            // SAFETY: as the caller of `run` promises.
+            unsafe { self.tile(rows.len(), &panel, a, out.at([rows.start, panel.first])) };
         }
     }
 
@@ -113,13 +131,13 @@ impl Block<'_> {
             return;
         }
         let Block { k, space, .. } = *self;
-        let from = Unpacked { from, k, columns, terms: self.level.terms, words: self.words(), space };
+        let from = Unpacked { from, k, columns, terms: self.level.terms, words: self.padded(), space };
         // SAFETY: as the caller of `run` promises.
-        unsafe { (self.level.pack)(&from, self.packed.add(first * self.words()), width) };
+        unsafe { (self.level.pack)(&from, self.packed.add(first * self.padded()), width) };
     }
 
     /// Words of each product, with those that are filled up.
-    fn words(&self) -> usize {
+    fn padded(&self) -> usize {
         self.level.words(self.k)
     }
 
@@ -130,7 +148,7 @@ impl Block<'_> {
             let width = columns.next_multiple_of(self.level.lanes);
             let (rows, stride) = match self.direct {
                 Some(b) if columns == full => (b.at([0, first]).data, b.strides[0]),
-                _ => (self.packed.wrapping_add(first * self.words()).cast_const(), width),
+                _ => (self.packed.wrapping_add(first * self.padded()).cast_const(), width),
             };
             Panel { first, columns, width, rows, stride }
         })
@@ -140,7 +158,7 @@ impl Block<'_> {
     unsafe fn tile(&self, rows: usize, panel: &Panel, a: Matrix<*const f32>, out: Matrix<*mut f32>) {
         let compute = self.level.tiles[rows - 1][panel.width / self.level.lanes - 1];
         let mut tile = Tile {
-            words: self.words(),
+            words: self.padded(),
             a: a.data,
             a_strides: a.strides,
             b: panel.rows,

@@ -7,8 +7,8 @@
 //! in place: a tile needs single elements of it, and no packed order makes these reads cheaper. Only where its lines share few
 //! sets of the L1 cache, rows are copied.
 //!
-//! Narrow operands (`elements`) are widened by parts, the right one as it is packed, the left one a strip of rows at a
-//! time. All else is as for their f32 numbers, and so is the result, bit for bit. A processor with AVX512-BF16 multiplies two
+//! Narrow operands (`elements`) are widened by parts, the right one as it is packed, the left one with the first columns, for all
+//! others too. All else is as for their f32 numbers, and so is the result, bit for bit. A processor with AVX512-BF16 multiplies two
 //! operands in bf16 without widening: a `word` then is a pair of terms, and operands whose terms are not neighbours are written as
 //! pairs instead. One with AMX adds the products of whole tiles of pairs (`amx`).
 //!
@@ -51,6 +51,8 @@ const COLUMNS: usize = 256;
 const WIDE: [usize; 2] = [1024, 1 << 20];
 /// Elements that wait for the work on them, 256 KiB: they are in the L2 cache beside a block of the right operand.
 const WAITING: usize = 1 << 16;
+/// Words of the left operand that are written once for all columns, 4 MiB: they stay in the last-level cache.
+const HELD: usize = 1 << 20;
 /// With fewer rows, packing a right operand with contiguous rows costs more than it saves.
 const FEW_ROWS: usize = 256;
 /// Elements of a page. Rows at a distance of whole pages share one set of the L1 cache, and a few of the L2 cache.
@@ -128,6 +130,9 @@ pub(crate) unsafe fn multiply_finished<'a, 'b>(
 pub trait Finish: Sync {
     /// Works on a run of at most [`RUN`] elements of a row, from a row and a column on.
     fn finish(&self, at: [usize; 2], run: &[f32]);
+
+    /// Asks for what the work on the next run will read and write: its first row and column, and its number of elements.
+    fn prepare(&self, _at: [usize; 2], _len: usize) {}
 }
 
 /// The most elements of a run on which [`Finish`] works.
@@ -153,12 +158,16 @@ impl Finishing<'_> {
     /// # Safety
     /// Nobody writes them meanwhile.
     unsafe fn rows(&self, [row, column]: [usize; 2], [rows, columns]: [usize; 2], out: Matrix<*mut f32>) {
-        for i in 0..rows {
-            // SAFETY: the row is contiguous, and as the caller promises.
-            let whole = unsafe { std::slice::from_raw_parts(out.at([i, 0]).data, columns) };
-            for (run, column) in whole.chunks(RUN).zip((column..).step_by(RUN)) {
-                self.finish.finish([self.first[0] + row + i, self.first[1] + column], run);
+        let runs = (0..rows).flat_map(|i| (0..columns).step_by(RUN).map(move |j| [i, j]));
+        let place = |[i, j]: [usize; 2]| ([self.first[0] + row + i, self.first[1] + column + j], RUN.min(columns - j));
+        let mut following = runs.clone().skip(1);
+        for at in runs {
+            if let Some((next, len)) = following.next().map(place) {
+                self.finish.prepare(next, len);
             }
+            let (first, len) = place(at);
+            // SAFETY: rows are contiguous, and as the caller promises.
+            self.finish.finish(first, unsafe { std::slice::from_raw_parts(out.at(at).data, len) });
         }
     }
 }
@@ -269,12 +278,26 @@ impl<'f> Product<'f> {
             // SAFETY: as the caller promises.
             return unsafe { self.clear() };
         }
+        let whole = self.finish.is_some() || block::is_in_place(level, self.a, k);
+        let most = if whole { m } else { (HELD / level.words(k)).max(level.rows) };
+        for rows in even(m, most) {
+            // SAFETY: as the caller promises.
+            unsafe { self.part(true, rows).run_rows(level) };
+        }
+    }
+
+    /// Computes rows whose words are written once for all columns, if they are not in place.
+    ///
+    /// # Safety
+    /// As for [`Product::run`]; there are elements and terms.
+    unsafe fn run_rows(&self, level: &Level) {
+        let [m, n, k] = self.size;
         let depth = k.div_ceil(k.div_ceil(level.terms * DEPTH)).next_multiple_of(level.terms * level.unit);
         let gathers = block::gathers(level, self.a, n);
         let blocks = Blocks { level, depth, gathers, wide: self.wide(level.columns) };
         (level.prepare)();
-        // Full tiles, and full strips of the left operand's words.
-        let unit = level.strip();
+        // Full tiles.
+        let unit = level.rows;
         let strip = if self.finish.is_some() { (WAITING / blocks.wide / unit).max(1) * unit } else { m }.min(m);
         let sizes = blocks.sizes(self, strip);
         WORKSPACE.with_borrow_mut(|workspace| {
@@ -284,7 +307,7 @@ impl<'f> Product<'f> {
                 workspace.resize(all, CacheLine { _elements: [0.0; 16] });
             }
             let mut next = workspace.as_mut_ptr();
-            let [packed, space, copied, waiting] = lines.map(|lines| {
+            let [packed, words, space, copied, waiting] = lines.map(|lines| {
                 let area = next.cast::<f32>();
                 next = next.wrapping_add(lines);
                 area
@@ -297,7 +320,7 @@ impl<'f> Product<'f> {
                     let out = out.unwrap_or_else(|| Matrix::rows(waiting, part.size[1]));
                     // SAFETY: by the caller's contract; the workspace has space for the blocks, and for a strip of the result.
                     unsafe {
-                        part.strip(&blocks, rows.clone(), out, ([packed, space, copied], is_packed));
+                        part.strip(&blocks, rows.clone(), out, ([packed, words, space, copied], is_packed));
                         if let Some(finishing) = part.finish {
                             finishing.rows([rows.start, 0], [rows.len(), part.size[1]], out);
                         }
@@ -310,7 +333,7 @@ impl<'f> Product<'f> {
     /// Columns that are computed before the next ones, in whole blocks.
     fn wide(&self, block: usize) -> usize {
         let ([_, n, k], [most, elements]) = (self.size, WIDE);
-        let wide = if self.finish.is_some() { (elements / k).min(most) / block * block } else { block };
+        let wide = if self.finish.is_some() { (elements / k).min(most) / block * block } else { n };
         wide.max(block).min(n)
     }
 
@@ -323,7 +346,7 @@ impl<'f> Product<'f> {
         blocks: &Blocks<'_>,
         rows: Range<usize>,
         out: Matrix<*mut f32>,
-        ([mut packed, space, copied], is_packed): ([*mut f32; 3], bool),
+        ([mut packed, words, space, copied], is_packed): ([*mut f32; 4], bool),
     ) {
         let [m, n, k] = self.size;
         let [down, across] = self.b.strides;
@@ -342,6 +365,8 @@ impl<'f> Product<'f> {
                     gathers: blocks.gathers,
                     packed,
                     is_packed,
+                    words: words.wrapping_add(rows.len() * (terms.start / blocks.level.terms)),
+                    has_words: columns.start > 0,
                     space,
                     copied,
                 };
@@ -393,20 +418,26 @@ impl Blocks<'_> {
         self.level.words(terms) * columns.next_multiple_of(self.level.width())
     }
 
-    /// Elements of the workspace for packed blocks, for words of the left operand, for copied rows of it, and for a strip of a result
-    /// that is not left.
-    fn sizes(&self, product: &Product<'_>, strip: usize) -> [usize; 4] {
+    /// Elements of the workspace for packed blocks, for words of a strip of the left operand, for words of the right one, for copied rows
+    /// of the left one, and for a strip of a result that is not left.
+    fn sizes(&self, product: &Product<'_>, strip: usize) -> [usize; 5] {
         let [m, n, k] = product.size;
         let Blocks { level, gathers, .. } = *self;
         let all = blocks_of(self.wide, level.columns).map(|columns| {
             blocks_of(k, self.depth).map(|terms| self.packed([columns.len(), terms.len()])).sum::<usize>()
         });
         let packed = if strip < m { all.sum() } else { self.packed([n.min(level.columns), self.depth]) };
-        let wide = product.a.in_place().is_some() && product.b.in_place().is_some();
-        let space = if wide { 0 } else { level.strip() * DEPTH };
+        let words = if block::is_in_place(level, product.a, k) { 0 } else { strip * level.words(k) };
+        let space = if product.b.in_place().is_some() { 0 } else { level.strip() * DEPTH };
         let copied = if gathers || level.unit > 1 { level.rows.max(level.lanes) * DEPTH } else { 0 };
-        [packed, space, copied, if product.out.is_none() { strip * self.wide } else { 0 }]
+        [packed, words, space, copied, if product.out.is_none() { strip * self.wide } else { 0 }]
     }
+}
+
+/// Ranges of nearly equal lengths, at most `size`, that cover `0..n`: a last one of few rows would cost as much as a long one.
+fn even(n: usize, size: usize) -> impl Iterator<Item = Range<usize>> + Clone {
+    let count = n.div_ceil(size);
+    (0..count).map(move |i| i * n / count..(i + 1) * n / count)
 }
 
 /// Ranges of `size`, the last one perhaps shorter, that cover `0..n`.

@@ -2,7 +2,7 @@
 //! neighbouring cache lines.
 
 use super::Matrix;
-use super::elements::Elements;
+use super::elements::{Elements, Space};
 use super::vector::Vector;
 
 /// A block of `k` rows of `columns` elements.
@@ -28,7 +28,7 @@ pub(super) struct Unpacked {
 #[inline(always)]
 pub(super) unsafe fn pack<V: Vector>(source: &Unpacked, to: *mut f32, width: usize) {
     let Unpacked { from, k, columns, terms, words, space } = *source;
-    let filled = k.div_ceil(terms);
+    let (filled, space) = (k.div_ceil(terms), Space { at: space, is_filled: false });
     let panels = || (0..columns).step_by(width).map(|first| (first, width.min(columns - first)));
     // SAFETY: as the caller promises.
     unsafe {
@@ -38,6 +38,9 @@ pub(super) unsafe fn pack<V: Vector>(source: &Unpacked, to: *mut f32, width: usi
         }
         if from.strides[1] == 1 {
             for q in 0..filled {
+                for row in q * terms..(q + 1) * terms {
+                    from.at([row, 0]).prefetch_row(columns);
+                }
                 let row = from.at([q * terms, 0]).words([terms.min(k - q * terms), columns], terms, space).data;
                 for (first, count) in panels() {
                     let to = to.add(first * words + q * count.next_multiple_of(V::LANES));

@@ -187,6 +187,7 @@ fn pairs_of_many_blocks() {
     for k in [2 * DEPTH, 2 * DEPTH + 1, 4 * DEPTH + 3] {
         let columns = 4 * COLUMNS + 9;
         levels().for_each(|level| check(level, [5, columns, k], [[k, 1], [columns, 1]], true));
+        levels().for_each(|level| check(level, [17, columns, k], [[1, 17], [columns, 1]], true));
     }
 }
 

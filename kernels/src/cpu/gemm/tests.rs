@@ -105,6 +105,22 @@ fn narrow_operands_in_every_layout_and_level() {
 }
 
 #[test]
+fn narrow_words_of_many_blocks() {
+    // Several blocks of columns and of terms, and several numbers of rows whose words are held.
+    let (m, n, k) = (20, 4 * COLUMNS + 9, 2 * DEPTH + 3);
+    let long = HELD / 14 + 1;
+    for level in levels() {
+        for (size, a, b) in [([m, n, k], [k, 1], [n, 1]), ([m, n, k], [1, m], [1, k]), ([15, 9, long], [1, 15], [9, 1])]
+        {
+            let [m, n, k] = size;
+            let x = Stored::new(Some(Narrow::F16), &normals(m * k, 1));
+            let y = Stored::new(Some(Narrow::Bf16), &normals(k * n, 2));
+            check_narrow(level, size, [&x, &y], [a, b]);
+        }
+    }
+}
+
+#[test]
 fn every_size_of_a_tile() {
     for level in levels() {
         for (m, n) in (1..=level.rows + 1).flat_map(|m| (1..=level.width() + 1).map(move |n| (m, n))) {
