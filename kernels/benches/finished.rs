@@ -4,11 +4,11 @@
 
 use std::time::Instant;
 
-use meshwright_kernels::cpu::Par;
 use meshwright_kernels::cpu::dropout::normal;
 use meshwright_kernels::cpu::einsum::Einsum;
 use meshwright_kernels::cpu::elementwise::{Binary, Unary, binary, unary};
 use meshwright_kernels::cpu::finished::{Finish, RUN};
+use meshwright_kernels::cpu::{Par, prefetch};
 
 const ROUNDS: usize = 200;
 const SETS: usize = 6;
@@ -32,6 +32,8 @@ struct Tensors<'a> {
     work: Work,
     read: [&'a [f32]; 2],
     write: [*mut f32; 2],
+    /// Asks for the next run's elements.
+    asks: bool,
 }
 
 // SAFETY: each element is written once.
@@ -55,6 +57,14 @@ impl Finish for Tensors<'_> {
             }
         }
     }
+
+    fn prepare(&self, [row, column]: [usize; 2], len: usize) {
+        let (at, both) = (row * self.columns + column, if let Work::Gate = self.work { 2 } else { 1 });
+        if self.asks {
+            self.read[..both].iter().for_each(|read| prefetch(read[at..].as_ptr().cast(), 4 * len));
+            self.write[..both].iter().for_each(|to| prefetch(to.wrapping_add(at).cast(), 4 * len));
+        }
+    }
 }
 
 fn normals(n: usize) -> Vec<f32> {
@@ -65,31 +75,33 @@ fn main() {
     for size in SIZES {
         for work in [Work::Add, Work::SiluGrad, Work::Gate] {
             for threads in [1, 2] {
-                let [product, apart, completed, left] = fastest(size, work, threads);
-                let added = [apart, completed, left].map(|time| time - product);
+                let [product, apart, completed, left, asked] = fastest(size, work, threads);
+                let added = [apart, completed, left, asked].map(|time| time - product);
                 println!(
-                    "{size:?} {work:?}, {threads} threads: product {product:.2}, apart {:+.2}, as completed {:+.2}, and left {:+.2}",
-                    added[0], added[1], added[2]
+                    "{size:?} {work:?}, {threads} threads: product {product:.2}, apart {:+.2}, as completed {:+.2}, and left {:+.2}, \
+                     asked for {:+.2}",
+                    added[0], added[1], added[2], added[3]
                 );
             }
         }
     }
 }
 
-/// Nanoseconds of the product alone, with work apart, with work as elements are completed, and with the product left too.
-fn fastest([m, n, k]: [usize; 3], work: Work, threads: usize) -> [f64; 4] {
+/// Nanoseconds of the product alone, with work apart, with work as elements are completed, with the product left too, and with work as
+/// elements are completed that asks for the next ones.
+fn fastest([m, n, k]: [usize; 3], work: Work, threads: usize) -> [f64; 5] {
     let letters = [['m', 'k'], ['k', 'n'], ['m', 'n']];
     let einsum = Einsum::new(&letters[0], &letters[1], &letters[2], &[m, k], &[k, n]).expect("a product");
     let (a, b) = (normals(m * k), normals(k * n));
     let tensors = || [normals(m * n), normals(m * n), vec![0.0; m * n], vec![0.0; m * n], vec![0.0; m * n]];
     let mut sets: Vec<_> = (0..SETS).map(|_| tensors()).collect();
     let (mut scratch, mut whole) = (Vec::new(), Vec::new());
-    let mut best = [f64::INFINITY; 4];
+    let mut best = [f64::INFINITY; 5];
     for round in 0..ROUNDS {
         for (kind, best) in best.iter_mut().enumerate() {
             let [x, y, out, other, product] = &mut sets[(round + kind) % SETS];
             let write = [out.as_mut_ptr(), other.as_mut_ptr()];
-            let tensors = Tensors { columns: n, work, read: [x, y], write };
+            let tensors = Tensors { columns: n, work, read: [x, y], write, asks: kind == 4 };
             let start = Instant::now();
             if kind < 2 {
                 einsum.run(&a[..], &b[..], product, false, Par(threads), &mut scratch);

@@ -104,7 +104,7 @@ impl Arena {
     }
 
     /// The address of a place, aligned to its elements.
-    fn at(&self, span: Span) -> *mut u8 {
+    pub(crate) fn at(&self, span: Span) -> *mut u8 {
         let size = span.dtype.bytes() as usize;
         let end = span.len.checked_mul(size).and_then(|bytes| bytes.checked_add(span.offset));
         let inside = span.offset.is_multiple_of(size) && end.is_some_and(|end| end <= self.size());

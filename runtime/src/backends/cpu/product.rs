@@ -11,12 +11,12 @@ use crate::comm::local_len;
 use crate::host;
 use ir::ops::KernelOp;
 use ir::types::DType;
-use kernels::cpu::Par;
 use kernels::cpu::columns::{CHUNK, Chunks, add_chunks};
 use kernels::cpu::einsum::Einsum;
 use kernels::cpu::elementwise::{binary, unary};
 use kernels::cpu::finished::{Finish, RUN};
 use kernels::cpu::narrow::{Floats, round, widen};
+use kernels::cpu::{Par, prefetch};
 use kernels::scalar::{Binary, Unary};
 use std::cell::RefCell;
 
@@ -35,6 +35,10 @@ pub(super) struct ProductGroup {
     columns: usize,
     product: Value,
     steps: Vec<Step>,
+    /// The operands whose elements steps read, and the results that they and the product write.
+    touched: [Vec<usize>; 2],
+    /// Their places in this launch.
+    places: Vec<Span>,
     sums: Vec<Sum>,
     /// For each value, the result in whose place it is computed in this launch.
     direct: Vec<Option<usize>>,
@@ -128,7 +132,8 @@ impl ProductGroup {
         let (par, scratch) = (Par(threads), [Vec::new(), Vec::new()]);
         let direct = vec![None; values.len()];
         let product = value(first);
-        Ok(ProductGroup { einsum, factors, rows, columns, product, steps, sums, direct, par, scratch })
+        let (touched, places) = (touched(product, &steps), Vec::new());
+        Ok(ProductGroup { einsum, factors, rows, columns, product, steps, touched, places, sums, direct, par, scratch })
     }
 
     /// The elements that its sums over chunks have.
@@ -146,6 +151,10 @@ impl ProductGroup {
     ) {
         let partials = &mut partials[..self.partials()];
         let ProductGroup { einsum, factors, columns, product, steps, sums, direct, par, scratch, .. } = self;
+        self.places.clear();
+        for (spans, list) in [operands, results].into_iter().zip(&self.touched) {
+            self.places.extend(list.iter().map(|&at| spans[at]));
+        }
         let factor = |at: usize| {
             let span = operands[factors[at]];
             // SAFETY: nobody writes it now.
@@ -165,7 +174,8 @@ impl ProductGroup {
         }
         let width = columns * sums.len();
         let chunks = Chunks::new(&mut *partials, width);
-        let rest = Rest { arena, operands, results, columns, product, is_made, steps, chunks, direct };
+        let rest =
+            Rest { arena, operands, results, columns, product, is_made, steps, places: &self.places, chunks, direct };
         einsum.run_finished((factor(0), factor(1)), (left, columns), *par, [scratch, whole], &rest);
         let mut accumulate = accumulate.iter();
         for (sum, number) in sums.iter().zip(0..) {
@@ -187,6 +197,8 @@ struct Rest<'a> {
     /// The product is in its place already.
     is_made: bool,
     steps: &'a [Step],
+    /// The tensors of the product's shape that they read or write.
+    places: &'a [Span],
     /// Their sums over rows, one next to the other.
     chunks: Chunks<'a>,
     /// For each value, the result in whose place it is computed.
@@ -203,6 +215,13 @@ impl Finish for Rest<'_> {
             steps.iter().enumerate().for_each(|(number, step)| at.step(number + 1, step));
         });
     }
+
+    fn prepare(&self, [row, column]: [usize; 2], len: usize) {
+        for span in self.places {
+            let part = span.part(row * self.columns + column, len);
+            prefetch(self.arena.at(part), part.bytes());
+        }
+    }
 }
 
 /// The operands of a statement that follows a product, for the values so far.
@@ -217,6 +236,16 @@ fn reads(stmt: &GroupStmt<'_>, values: &[GroupValue]) -> Result<Vec<Read>, Strin
         (None, _) => Err("reads what is not computed".to_string()),
     };
     stmt.operands.iter().enumerate().map(read).collect()
+}
+
+/// The operands whose elements steps read, each once, and the results that they and the product write.
+fn touched(product: Value, steps: &[Step]) -> [Vec<usize>; 2] {
+    let operand = |read: &Read| if let Read::Elements(of) = *read { Some(of) } else { None };
+    let mut read: Vec<usize> = steps.iter().flat_map(|step| step.operands.iter().filter_map(operand)).collect();
+    read.sort_unstable();
+    read.dedup();
+    let values = steps.iter().map(|step| step.value);
+    [read, values.chain([product]).filter_map(|value| value.result).collect()]
 }
 
 fn function(op: &KernelOp) -> Result<Function, String> {
