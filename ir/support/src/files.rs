@@ -105,6 +105,29 @@ pub fn read_all(file: impl Read, limit: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Makes the folder of a file, and those above it, where they are not.
+///
+/// # Errors
+/// A folder cannot be made.
+pub fn make_folder_of(path: &Path) -> io::Result<NewFolders> {
+    let above = path.ancestors().skip(1).take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists());
+    let folders = NewFolders(above.map(Path::to_path_buf).collect());
+    folders.0.first().map_or(Ok(()), fs::create_dir_all)?;
+    Ok(folders)
+}
+
+/// Folders that were made for a file, the innermost first. Those that are still empty when this is dropped are removed.
+#[derive(Debug)]
+#[must_use]
+pub struct NewFolders(Vec<PathBuf>);
+
+impl Drop for NewFolders {
+    fn drop(&mut self) {
+        // The system refuses to remove a folder that has a file.
+        self.0.iter().for_each(|folder| drop(fs::remove_dir(folder)));
+    }
+}
+
 /// Writes a file whole or not at all: under a name that no other file has, which it then loses. A link stays, and the file
 /// that it means is replaced. A file that is replaced hands its permissions on.
 ///
@@ -207,6 +230,21 @@ mod tests {
 
     fn text(path: &Path, text: &str) -> io::Result<()> {
         replace(path, |out| out.write_all(text.as_bytes()))
+    }
+
+    #[test]
+    fn new_folders_stay_if_they_get_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a/b/c");
+        drop(make_folder_of(&file).unwrap());
+        assert!(!folder.path().join("a").exists() && folder.path().exists());
+        let made = make_folder_of(&file).unwrap();
+        text(&file, "text").unwrap();
+        drop(made);
+        assert_eq!(fs::read(&file).unwrap(), b"text");
+        assert!(make_folder_of(&file.join("d/e")).is_err());
+        drop(make_folder_of(&folder.path().join("a/b/d")).unwrap());
+        assert!(file.exists());
     }
 
     #[test]

@@ -97,6 +97,7 @@ pub fn tokenize(request: &Tokenize<'_>, progress: &mut dyn FnMut(Done) -> bool) 
         PathBuf::from(name)
     });
     let [bin, idx, json] = &paths;
+    let _folders = files::make_folder_of(json).map_err(|source| unwritable(request.out, source))?;
     let mut answer = None;
     // The inner file is the first to get its name, when the outer ones are complete too.
     let written = files::replace(json, |json| {
