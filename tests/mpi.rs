@@ -59,10 +59,11 @@ impl Folder {
     }
 
     /// Trains a case from the beginning.
-    fn trained(&self, processes: usize, out: &str, model: &str, parallel: &str, steps: &str) {
+    fn trained(&self, processes: usize, out: &str, model: &str, parallel: &str, [steps, sums]: [&str; 2]) {
         let flags =
             [model, "--data", "text.md", "--parallel", parallel, "--steps", steps, "--seq", "32", "--global-batch"];
-        let flags = [&flags[..], &["16", "--mbs", "2", "--final-eval-batches", "1", "--save-every", "2"]].concat();
+        let more = ["16", "--mbs", "2", "--final-eval-batches", "1", "--save-every", "2", "--sums", sums];
+        let flags = [&flags[..], &more].concat();
         let output = self.train(processes, out, &flags);
         let told = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{parallel} in {processes} processes: {told}");
@@ -94,10 +95,10 @@ fn processes_have_the_bits_of_one() {
     let folder = Folder::new("bits");
     for (number, (model, parallel, counts)) in CASES.iter().enumerate() {
         let one = format!("{number}-one");
-        folder.trained(0, &one, model, parallel, "2");
+        folder.trained(0, &one, model, parallel, ["2", "exact"]);
         for &processes in *counts {
             let several = format!("{number}-{processes}");
-            folder.trained(processes, &several, model, parallel, "2");
+            folder.trained(processes, &several, model, parallel, ["2", "exact"]);
             assert_eq!(folder.losses(&one), folder.losses(&several), "{parallel} in {processes} processes");
             let same = folder.files(&one, 2) == folder.files(&several, 2);
             assert!(same, "{parallel}: {processes} processes save another checkpoint");
@@ -106,10 +107,29 @@ fn processes_have_the_bits_of_one() {
 }
 
 #[test]
+fn sums_of_mpi_differ_by_rounding() {
+    let folder = Folder::new("sums");
+    let mut differ = 0;
+    for (number, (model, parallel, counts)) in CASES.iter().enumerate() {
+        let (one, several) = (format!("{number}-one"), format!("{number}-several"));
+        folder.trained(0, &one, model, parallel, ["1", "exact"]);
+        folder.trained(counts[0], &several, model, parallel, ["1", "engine"]);
+        let (one, several) = (folder.losses(&one), folder.losses(&several));
+        assert_eq!(one.len(), several.len(), "{parallel}");
+        differ += usize::from(one != several);
+        let numbers = |line: &String| line.split(' ').filter_map(|word| word.parse::<f64>().ok()).collect::<Vec<_>>();
+        for (a, b) in one.iter().flat_map(numbers).zip(several.iter().flat_map(numbers)) {
+            assert!((a - b).abs() <= 1e-6 * a.abs(), "{parallel} in {} processes: {one:?} {several:?}", counts[0]);
+        }
+    }
+    assert!(differ > 0, "MPI adds nothing");
+}
+
+#[test]
 fn another_number_of_processes_resumes() {
     let folder = Folder::new("resume");
-    folder.trained(0, "one", "tiny-llama", "dp=2,tp=2,zero=1", "4");
-    folder.trained(4, "several", "tiny-llama", "dp=2,tp=2,zero=1", "2");
+    folder.trained(0, "one", "tiny-llama", "dp=2,tp=2,zero=1", ["4", "exact"]);
+    folder.trained(4, "several", "tiny-llama", "dp=2,tp=2,zero=1", ["2", "exact"]);
     let output = folder.train(2, "several", &["--resume", "--steps", "4"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(folder.files("one", 4).len(), folder.files("several", 4).len());

@@ -85,7 +85,7 @@ impl Fleet<'_> {
 
     fn runnable(&self, config: ParallelConfig) -> Option<ParallelConfig> {
         let parallel = parallel::print(&config);
-        let alone = TrainRequest { parallel, comm: "threads".into(), ..self.request.train.clone() };
+        let alone = TrainRequest { parallel, comm: "threads".into(), sums: None, ..self.request.train.clone() };
         let plain = TrainRequest { mbs: None, sp: None, zero: None, schedule: None, ..alone };
         check_request(&plain).is_ok().then_some(config)
     }

@@ -5,9 +5,9 @@ use super::request::TrainRequest;
 use crate::error::Error;
 use ir::catalogue::Code;
 use runtime::backends::cuda;
-use runtime::comm::Limits;
 use runtime::comm::looped::deal;
 use runtime::comm::wire::{Wire, World};
+use runtime::comm::{Limits, Sums};
 use runtime::exec::{JoinedGpu, Threads};
 use std::time::Duration;
 use support::units::plural;
@@ -25,6 +25,22 @@ pub(super) enum Comm {
     Tcp,
     /// As with TCP, but each has a GPU of its own, and data goes by NCCL.
     Nccl,
+}
+
+/// Reads who adds the sums of ranks in several processes, `exact` or `engine`; none if that depends on what joins them.
+///
+/// # Errors
+/// It is neither.
+pub(super) fn sums(text: Option<&str>) -> Result<Option<Sums>, Error> {
+    match text {
+        None => Ok(None),
+        Some("exact") => Ok(Some(Sums::Exact)),
+        Some("engine") => Ok(Some(Sums::Engine)),
+        Some(text) => {
+            let refused = Error::input(Code::BadOption, format!("`sums` is `{text}`"));
+            Err(refused.help("--sums is exact or engine"))
+        }
+    }
 }
 
 impl Comm {
@@ -58,6 +74,7 @@ impl Comm {
     /// There are more processes than devices, or the backend needs all ranks in one process.
     pub(super) fn check(self, devices: u64, request: &TrainRequest) -> Result<(), Error> {
         let refused = |message: String, help: &str| Err(Error::input(Code::BadOption, message).help(help));
+        self.check_sums(request)?;
         if self == Comm::Threads {
             return Ok(());
         }
@@ -89,6 +106,29 @@ impl Comm {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Checks that who is to add can add.
+    fn check_sums(self, request: &TrainRequest) -> Result<(), Error> {
+        let adds = match self {
+            Comm::Threads | Comm::Tcp => Some(Sums::Exact),
+            Comm::Nccl => Some(Sums::Engine),
+            Comm::Mpi | Comm::Looped { .. } => None,
+        };
+        let (message, help) = match sums(request.sums.as_deref())?.filter(|sums| adds.is_some_and(|adds| adds != *sums))
+        {
+            None => return Ok(()),
+            Some(Sums::Engine) => ("has no engine that adds", "take --comm mpi, or leave out --sums: the ranks add"),
+            Some(Sums::Exact) => {
+                ("always adds itself", "leave out --sums, or take --comm threads for exact sums on one GPU")
+            }
+        };
+        let message = format!(
+            "`sums` is `{}`, but `comm` = {} {message}",
+            request.sums.as_deref().unwrap_or("exact"),
+            request.comm
+        );
+        Err(Error::input(Code::BadOption, message).help(help))
     }
 
     /// The ranks of a run of `devices` devices as threads, and their place.
@@ -228,6 +268,13 @@ mod tests {
             assert!(comm.check(4, &profiled).is_ok() && comm.check(4, &cpu).is_ok() && comm.check(4, &gpu).is_err());
         }
         assert!(Comm::Nccl.check(4, &gpu).is_ok() && Comm::Nccl.check(4, &cpu).is_err());
-        assert!(Comm::Nccl.check(4, &TrainRequest { profile: true, ..gpu }).is_err());
+        assert!(Comm::Nccl.check(4, &TrainRequest { profile: true, ..gpu.clone() }).is_err());
+        let adding = |sums: &str, request: &TrainRequest| TrainRequest { sums: Some(sums.into()), ..request.clone() };
+        assert!([Comm::Mpi, looped(2, 0)].iter().all(|comm| comm.check(4, &adding("engine", &cpu)).is_ok()));
+        assert!([Comm::Threads, Comm::Tcp].iter().all(|comm| comm.check(4, &adding("engine", &cpu)).is_err()));
+        assert!(
+            Comm::Nccl.check(4, &adding("engine", &gpu)).is_ok()
+                && Comm::Nccl.check(4, &adding("exact", &gpu)).is_err()
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Request of a training run; `run.toml` has the same fields.
 
 use super::backend::BACKENDS;
-use super::comm::Comm;
+use super::comm::{Comm, sums};
 use super::inject::Faults;
 use crate::error::Error;
 use compiler::batch::ConfigOptions;
@@ -104,10 +104,14 @@ pub struct TrainRequest {
     pub out: PathBuf,
     /// Steps between comparisons of the replicas of parameters and states; 0 for none.
     pub check_replicas: u64,
-    /// Processes of the ranks: `threads` for this one alone, or `looped:PROCESSES`, joined by a wire in memory. This and the next nine
+    /// Processes of the ranks: `threads` for this one alone, or `looped:PROCESSES`, joined by a wire in memory. This and the next ten
     /// fields are not written to `run.toml` either.
     #[serde(skip_serializing)]
     pub comm: String,
+    /// Who adds the sums of ranks in several processes: `exact` for the ranks, `engine` for what joins the processes. Default: `engine`
+    /// with NCCL, else `exact`.
+    #[serde(skip_serializing)]
+    pub sums: Option<String>,
     /// Seconds after which a process that says nothing has failed, and after which processes that all wait do so for each other.
     #[serde(skip_serializing)]
     pub silence: f64,
@@ -176,6 +180,7 @@ impl Default for TrainRequest {
             out: "out".into(),
             check_replicas: 0,
             comm: "threads".into(),
+            sums: None,
             silence: Limits::default().silence.as_secs_f64(),
             no_fusion: false,
             no_graphs: false,
@@ -258,6 +263,7 @@ impl TrainRequest {
         self.optimizer()?;
         check_backend(&self.backend)?;
         Comm::parse(&self.comm)?;
+        sums(self.sums.as_deref())?;
         Faults::parse(self.inject.as_deref())?;
         self.check_trace()?;
         let counts = [("steps", self.steps), ("seq", self.seq), ("global_batch", self.global_batch)];
@@ -337,6 +343,7 @@ mod tests {
             (TrainRequest { precision: "f64".into(), ..base() }, "f64"),
             (TrainRequest { optimizer: "adam".into(), ..base() }, "adamw, muon or sgd"),
             (TrainRequest { backend: "tpu".into(), ..base() }, "there is no backend `tpu`"),
+            (TrainRequest { sums: Some("fast".into()), ..base() }, "`sums` is `fast`"),
             (TrainRequest { steps: 0, ..base() }, "`steps` is 0"),
             (TrainRequest { keep_last: 0, ..base() }, "`keep_last` is 0"),
             (TrainRequest { lr: f64::NAN, ..base() }, "finite"),

@@ -2,7 +2,7 @@
 
 use super::backend::{Place, no_gpu};
 use super::checkpoint::{find, fixed, is_in, refused};
-use super::comm::{Comm, join_by_nccl, kernel_threads};
+use super::comm::{Comm, join_by_nccl, kernel_threads, sums};
 use super::data::{Data, Samples};
 use super::faults::recorded;
 use super::feed::Feed;
@@ -88,7 +88,7 @@ fn run(prepared: Prepared, progress: &mut dyn Progress) -> Result<TrainReport, E
     }
     let limits = Limits { silence: Duration::from_secs_f64(prepared.request.silence) };
     let (threads, place) = comm.place(devices)?;
-    let threads = threads.limits(limits);
+    let threads = threads.limits(limits).sums(sums(prepared.request.sums.as_deref())?.unwrap_or_default());
     run_on(prepared, progress, threads, place)
 }
 

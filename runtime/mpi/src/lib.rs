@@ -1,5 +1,5 @@
-//! MPI as the [`Wire`] between the processes of a run. It moves bytes and computes nothing: sums are made by the ranks, in the order of
-//! their group, so that a run has the same bits wherever its ranks are.
+//! MPI as the [`Wire`] between the processes of a run. It moves bytes; sums are made by the ranks, in the order of their group, so that
+//! a run has the same bits wherever its ranks are. Where a run asks for it, MPI adds too, in an order of its own.
 //!
 //! ```no_run
 //! // Inside of `mpirun -n 4`: the processes of a run of eight ranks, and the wire that joins this one with the others.
@@ -76,6 +76,23 @@ impl Wire for Mpi {
         // SAFETY: by the caller's contract.
         unsafe { Communicator::Messages.receive(&mut self.under_way, ticket, (self.numbers[from], tag), bytes) }
             .map_err(WireError::from)
+    }
+
+    fn join_sums(&mut self, groups: &[Vec<usize>]) -> Result<(), WireError> {
+        let numbers =
+            |processes: &Vec<usize>| processes.iter().map(|&process| self.numbers[process]).collect::<Vec<_>>();
+        groups.iter().try_for_each(|group| self.library.join(&numbers(group))).map_err(WireError::from)
+    }
+
+    unsafe fn sum(
+        &mut self,
+        ticket: usize,
+        group: usize,
+        numbers: *mut [f32],
+        to: Option<usize>,
+    ) -> Result<(), WireError> {
+        // SAFETY: by the caller's contract.
+        unsafe { self.library.sum(&mut self.under_way, ticket, group, numbers, to) }.map_err(WireError::from)
     }
 
     fn poll(&mut self, finished: &mut Vec<Finished>) -> Result<(), WireError> {

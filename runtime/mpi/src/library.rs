@@ -19,6 +19,8 @@ unsafe extern "C" {
         tag: c_int,
         request: *mut c_void,
     ) -> c_int;
+    fn shim_join(members: *const c_int, count: c_int) -> c_int;
+    fn shim_sum(group: c_int, numbers: *mut f32, len: c_int, to: c_int, request: *mut c_void) -> c_int;
     fn shim_test(request: *mut c_void, done: *mut c_int, bytes: *mut c_int) -> c_int;
     fn shim_probe(comm: c_int, tag: c_int, from: *mut c_int, bytes: *mut c_int) -> c_int;
     fn shim_take(comm: c_int, bytes: *mut c_void, len: c_int, from: c_int, tag: c_int) -> c_int;
@@ -43,7 +45,7 @@ pub(crate) enum Communicator {
     Notices,
 }
 
-/// Messages under way.
+/// Messages and sums under way.
 #[derive(Default)]
 pub(crate) struct Outstanding {
     requests: Vec<Pending>,
@@ -52,7 +54,7 @@ pub(crate) struct Outstanding {
 struct Pending {
     request: Request,
     ticket: usize,
-    /// The bytes of a send.
+    /// The bytes of a send or a sum.
     sent: Option<usize>,
 }
 
@@ -107,6 +109,34 @@ impl Library {
         // SAFETY: the bytes of each process have their place.
         check("gather", unsafe { shim_all_gather(from, own.len() as c_int, to) })?;
         Ok(all)
+    }
+
+    /// Joins processes, of which this is one, in the next group that makes sums. All of them call it, and wait for each other.
+    pub(crate) fn join(&self, members: &[usize]) -> Result<(), String> {
+        let members: Vec<c_int> = members.iter().map(|&member| member as c_int).collect();
+        // SAFETY: the shim reads as many numbers as there are.
+        check("join processes", unsafe { shim_join(members.as_ptr(), members.len() as c_int) })
+    }
+
+    /// Begins to add numbers in place, for all members of a group or for the one at place `to`.
+    ///
+    /// # Safety
+    /// The numbers live, and nobody touches them, until the ticket comes back.
+    pub(crate) unsafe fn sum(
+        &self,
+        under_way: &mut Outstanding,
+        ticket: usize,
+        group: usize,
+        numbers: *mut [f32],
+        to: Option<usize>,
+    ) -> Result<(), String> {
+        let mut request: Request = 0;
+        let place = std::ptr::from_mut(&mut request).cast::<c_void>();
+        let (len, to) = (numbers.len(), to.map_or(-1, |to| to as c_int));
+        // SAFETY: by the caller's contract; a request fits its place.
+        check("add", unsafe { shim_sum(group as c_int, numbers.cast::<f32>(), len as c_int, to, place) })?;
+        under_way.requests.push(Pending { request, ticket, sent: Some(len * size_of::<f32>()) });
+        Ok(())
     }
 
     /// Waits until all processes are here.

@@ -6,6 +6,10 @@
 
 static MPI_Comm comms[2];
 
+/* The communicators of groups of processes that make sums. */
+static MPI_Comm *groups;
+static int group_count;
+
 /* Starts MPI for calls from one thread at a time, with two communicators that report errors. */
 int shim_start(int *number, int *count) {
     int given;
@@ -63,6 +67,32 @@ int shim_send(int comm, const void *bytes, int len, int to, int tag, void *reque
 
 int shim_receive(int comm, void *bytes, int len, int from, int tag, void *request) {
     return MPI_Irecv(bytes, len, MPI_BYTE, from, tag, comms[comm], (MPI_Request *)request);
+}
+
+/* Joins processes, by their numbers in an order that is theirs in the group. All members call it, and wait for each other. */
+int shim_join(const int *members, int count) {
+    MPI_Group all, some;
+    MPI_Comm *more = realloc(groups, sizeof(MPI_Comm) * (size_t)(group_count + 1));
+    if (!more) return MPI_ERR_NO_MEM;
+    groups = more;
+    int code = MPI_Comm_group(comms[0], &all);
+    if (code == MPI_SUCCESS) code = MPI_Group_incl(all, count, members, &some);
+    if (code == MPI_SUCCESS) code = MPI_Comm_create_group(comms[0], some, 0, &groups[group_count]);
+    if (code == MPI_SUCCESS) code = MPI_Comm_set_errhandler(groups[group_count], MPI_ERRORS_RETURN);
+    group_count++;
+    return code;
+}
+
+/* Begins to add numbers in place, for all members of a group or for one; `to` is negative for all. */
+int shim_sum(int group, float *numbers, int len, int to, void *request) {
+    MPI_Comm comm = groups[group];
+    MPI_Request *begun = (MPI_Request *)request;
+    int me;
+    if (to < 0) return MPI_Iallreduce(MPI_IN_PLACE, numbers, len, MPI_FLOAT, MPI_SUM, comm, begun);
+    int code = MPI_Comm_rank(comm, &me);
+    if (code != MPI_SUCCESS) return code;
+    const void *own = me == to ? MPI_IN_PLACE : numbers;
+    return MPI_Ireduce(own, me == to ? numbers : NULL, len, MPI_FLOAT, MPI_SUM, to, comm, begun);
 }
 
 /* Tests a request; a request that is done is gone, and `bytes` has what a receive has brought. */

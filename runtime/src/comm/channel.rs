@@ -156,7 +156,17 @@ impl<M: Medium> ChannelEnd<M> {
             let tag = *far.tag.get().expect("channels have numbers before the first step");
             let (bytes, most) = (memory.place(span.offset, span.bytes()), span.bytes());
             let (landing, target) = (self.channel.clone() as Arc<dyn Landing>, Target { number, phase: 0, count: 0 });
-            courier.submit(Job { way, process: far.process, tag, bytes, most, exact: true, landing, target });
+            courier.submit(Job {
+                way,
+                process: far.process,
+                tag,
+                parts: None,
+                bytes,
+                most,
+                exact: true,
+                landing,
+                target,
+            });
         }
         Message { number, times: None }
     }

@@ -48,12 +48,15 @@ impl Default for Limits {
     }
 }
 
-/// A message to send or to receive.
+/// A message to send or to receive, or a sum.
 pub(super) struct Job {
     pub(super) way: Way,
-    /// The other process.
+    /// The other process; of a sum the first other one.
     pub(super) process: usize,
+    /// The number of the lane, or of a sum that of its group.
     pub(super) tag: u32,
+    /// The numbers of a sum that come to each process; none if all come to each.
+    pub(super) parts: Option<Arc<[usize]>>,
     /// The bytes to send, or the place of those that come. Nobody else touches it until the message has landed.
     pub(super) bytes: *mut [u8],
     /// The most bytes of the message, as both ends know it.
@@ -73,6 +76,7 @@ unsafe impl Send for Job {}
 pub(super) enum Way {
     Send,
     Receive,
+    Sum,
 }
 
 /// The count of a message that has gone or come: the number of its exchange or message, the phase that it helps to end, and the count
@@ -197,7 +201,7 @@ impl Courier {
         let mut submit = |way, process, bytes: *mut [u8]| {
             let (landing, target) = (self.driver.clone() as Arc<dyn Landing>, Target { number: 0, phase: 0, count: 0 });
             let most = bytes.len();
-            self.submit(Job { way, process, tag: DRIVER, bytes, most, exact: true, landing, target });
+            self.submit(Job { way, process, tag: DRIVER, bytes, most, parts: None, exact: true, landing, target });
             begun += 1;
         };
         for (process, bytes) in all.iter_mut().enumerate().filter(|(process, _)| *process != self.world.me) {
@@ -370,12 +374,15 @@ impl<'a> Rounds<'a> {
             self.under_way.push(None);
             self.under_way.len() - 1
         });
+        self.events.note(EventKind::Begun, &job, job.bytes.len());
+        self.count += 1;
+        if job.way == Way::Sum {
+            return self.begin_sum(ticket, job);
+        }
         let (way, process, tag, bytes) = (job.way, job.process, job.tag, job.bytes);
         // Both ends know the most bytes, so they agree on the number of pieces.
         let pieces = job.most.div_ceil(MOST_BYTES).max(1);
-        self.events.note(EventKind::Begun, &job, job.bytes.len());
         self.under_way[ticket] = Some(UnderWay { job, pieces, bytes: 0 });
-        self.count += 1;
         for piece in 0..pieces {
             let start = (piece * MOST_BYTES).min(bytes.len());
             let len = MOST_BYTES.min(bytes.len() - start);
@@ -385,8 +392,30 @@ impl<'a> Rounds<'a> {
             unsafe {
                 match way {
                     Way::Send => self.wire.send(ticket, process, tag, part)?,
-                    Way::Receive => self.wire.receive(ticket, process, tag, part)?,
+                    _ => self.wire.receive(ticket, process, tag, part)?,
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins a sum in pieces, each of which comes to all members of the group, or to one.
+    fn begin_sum(&mut self, ticket: usize, job: Job) -> Result<(), WireError> {
+        const MOST: usize = MOST_BYTES / size_of::<f32>();
+        let (group, numbers, parts) = (job.tag as usize, job.bytes.cast::<f32>(), job.parts.clone());
+        let all = [job.bytes.len() / size_of::<f32>()];
+        let (parts, is_whole) = parts.as_deref().map_or((&all[..], true), |parts| (parts, false));
+        let pieces = parts.iter().map(|len| len.div_ceil(MOST)).sum();
+        self.under_way[ticket] = Some(UnderWay { job, pieces, bytes: 0 });
+        let mut end = 0;
+        for (member, &len) in parts.iter().enumerate() {
+            let to = (!is_whole).then_some(member);
+            end += len;
+            for start in (end - len..end).step_by(MOST) {
+                // SAFETY: the piece is within the numbers.
+                let piece = std::ptr::slice_from_raw_parts_mut(unsafe { numbers.add(start) }, MOST.min(end - start));
+                // SAFETY: as of messages.
+                unsafe { self.wire.sum(ticket, group, piece, to)? };
             }
         }
         Ok(())

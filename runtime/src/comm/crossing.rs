@@ -9,6 +9,7 @@ use super::ExchangePlan;
 use super::exchange::{Exchange, Move};
 use super::medium::Half;
 use super::region::row_major;
+use super::sums::WireSum;
 use crate::backend::Span;
 use ir::types::DType;
 use std::sync::{Arc, OnceLock};
@@ -25,6 +26,18 @@ pub struct FittedExchange {
     pub(super) op: u32,
     /// The part that crosses between processes; none if all members are in one.
     pub(super) crossing: Option<Crossing>,
+}
+
+impl FittedExchange {
+    /// True if there is a second half, after all members have reduced.
+    pub(super) fn gathers(&self) -> bool {
+        self.sum().is_some() || self.exchange.gathers()
+    }
+
+    /// The sum that the wire adds, if it is one.
+    pub(super) fn sum(&self) -> Option<&WireSum> {
+        self.crossing.as_ref()?.sum.as_ref()
+    }
 }
 
 impl From<Exchange> for FittedExchange {
@@ -53,6 +66,8 @@ pub(super) struct Crossing {
     pub(super) far: Vec<FarTensors>,
     /// Bytes of staging memory for what comes, and for what this member packs.
     pub(super) bytes: [usize; 2],
+    /// The sum that the wire adds; then there are no parcels.
+    pub(super) sum: Option<WireSum>,
 }
 
 /// Locations of a far member's tensors.
@@ -113,6 +128,14 @@ pub(super) struct Members<'a> {
     pub(super) dtypes: &'a [DType],
 }
 
+/// The processes in which members are, in the order of their numbers.
+pub(super) fn processes_of(homes: &[usize]) -> Vec<usize> {
+    let mut processes = homes.to_vec();
+    processes.sort_unstable();
+    processes.dedup();
+    processes
+}
+
 impl Members<'_> {
     /// The exchange of the member at a place, localised.
     pub(super) fn fit(&self, me: usize) -> FittedExchange {
@@ -149,16 +172,13 @@ impl Members<'_> {
                 }
             }
         }
-        let crossing = Crossing { sends, receives, local_sends, far, bytes };
+        let crossing = Crossing { sends, receives, local_sends, far, bytes, sum: None };
         FittedExchange { exchange: localised, op: 0, crossing: Some(crossing) }
     }
 
     /// The processes of members, but for one.
     fn elsewhere(&self, home: usize) -> impl Iterator<Item = usize> {
-        let mut others: Vec<usize> = self.homes.iter().copied().filter(|other| *other != home).collect();
-        others.sort_unstable();
-        others.dedup();
-        others.into_iter()
+        processes_of(self.homes).into_iter().filter(move |other| *other != home)
     }
 
     /// The parcels that the member at a place packs for the members of a process. Both ends compute the same ones.

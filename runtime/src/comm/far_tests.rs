@@ -39,7 +39,7 @@ fn rounds(processes: Processes, rounds: usize) -> Vec<Option<RankFailure>> {
 }
 
 fn processes(seed: u64, fault: Option<Fault>) -> Processes {
-    Processes { ranks: vec![vec![0], vec![1, 2], vec![3]], seed, fault, limits: LIMITS }
+    Processes { ranks: vec![vec![0], vec![1, 2], vec![3]], seed, fault, limits: LIMITS, sums: Sums::Exact }
 }
 
 /// Processes none of which is to be given up, on however busy a machine.
@@ -52,6 +52,22 @@ fn many_rounds_in_any_order_of_arrival_are_right() {
     for seed in 0..20 {
         assert_eq!(rounds(patient(seed, None), 10), [None, None, None, None]);
     }
+}
+
+#[test]
+fn sums_that_the_wire_adds_are_right_in_any_order_of_arrival() {
+    for seed in 0..20 {
+        assert_eq!(rounds(Processes { sums: Sums::Engine, ..patient(seed, None) }, 10), [None, None, None, None]);
+    }
+}
+
+#[test]
+fn a_process_that_is_silent_in_a_sum_is_named() {
+    let fault = Fault { process: 1, after: 9, kind: FaultKind::Silence };
+    let failures = rounds(Processes { sums: Sums::Engine, ..processes(1, Some(fault)) }, 100);
+    let is_named = |failure: &RankFailure| failure.rank == 1 && failure.why.contains("process 1 on looped-1 has said");
+    assert!([0, 3].iter().all(|&rank| failures[rank].as_ref().is_some_and(is_named)), "{failures:?}");
+    assert!(failures.iter().all(Option::is_some));
 }
 
 #[test]

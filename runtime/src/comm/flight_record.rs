@@ -38,11 +38,11 @@ pub struct WireRecord {
 /// A message on the wire.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct WireMessage {
-    /// `send` or `receive`.
+    /// `send`, `receive` or `sum`.
     way: Way,
-    /// The other process.
+    /// The other process; of a sum the first other one.
     pub process: usize,
-    /// The number of the lane between the two processes.
+    /// The number of the lane between the two processes; of a sum that of the group.
     pub lane: u32,
     /// The group or channel that it belongs to.
     pub of: String,

@@ -7,16 +7,18 @@
 //! work of a device: each member records an event at the end of each phase, before it counts itself.
 //!
 //! Members may be in other processes. Then the counters count the members of this process, and the parcels of its slot: one that has
-//! come ends `Published` (sources) or `Reduced` (pieces of results) with them, and one that has gone ends `Read`. So an exchange is
+//! come ends `Published` (sources) or `Reduced` (pieces of results) with them, and one that has gone ends `Read`. A sum that the wire
+//! adds ends `Reduced` too; the last member of the process that has added its blocks begins it. So an exchange is
 //! complete only when its parcels have come and gone, and its slot, with their memory, is free. The first member that begins an
 //! exchange posts the receives of all of its parcels, in the order of exchanges.
 
 use super::courier::{Courier, Job, Landing, Target, Way};
-use super::crossing::{Crossing, Lane, Parcel};
+use super::crossing::{Crossing, Lane, Parcel, processes_of};
 use super::exchange::Exchange;
 use super::execute::pack;
-use super::medium::{Half, Medium};
+use super::medium::{Half, Medium, PeerBuffers};
 use super::parking_lot::{ParkingLot, locked};
+use super::sums::WireSum;
 use crate::backend::Span;
 use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
@@ -47,6 +49,8 @@ pub(super) struct FarGroup {
     bytes: Mutex<(usize, Vec<usize>)>,
     /// The start of each member's parcels in the staging memory.
     areas: OnceLock<Vec<usize>>,
+    /// The number of the group among those for which the wire adds, if it adds for this one.
+    pub(super) sums: OnceLock<Arc<OnceLock<u32>>>,
     /// The exchanges whose receives are posted so far, and the counts that end the phases of the last one in each slot.
     posted: Mutex<Posted>,
 }
@@ -117,6 +121,7 @@ impl<M: Medium> Group<M> {
             lanes: Mutex::default(),
             bytes: Mutex::new((0, vec![0; local.len()])),
             areas: OnceLock::new(),
+            sums: OnceLock::new(),
             posted: Mutex::default(),
         });
         Group { id, ranks: ranks.to_vec(), local, parkers, slots: OnceLock::new(), far }
@@ -128,9 +133,9 @@ impl<M: Medium> Group<M> {
         &slots[(number % slots.len() as u64) as usize]
     }
 
-    /// Counts one more arrival at the end of a phase. Returns whether it was the last one.
-    pub(super) fn arrive(&self, number: u64, phase: Phase, targets: &[u64; 3]) -> bool {
-        self.slot(number).counts[phase as usize].fetch_add(1, Ordering::AcqRel) + 1 == targets[phase as usize]
+    /// Counts one more arrival at the end of a phase. Returns how many are missing.
+    pub(super) fn arrive(&self, number: u64, phase: Phase, targets: &[u64; 3]) -> u64 {
+        targets[phase as usize] - (self.slot(number).counts[phase as usize].fetch_add(1, Ordering::AcqRel) + 1)
     }
 
     /// True if all have arrived at the end of a phase.
@@ -173,6 +178,11 @@ impl<M: Medium> Group<M> {
 }
 
 impl FarGroup {
+    /// The processes of the members, in the order of their numbers.
+    pub(super) fn processes(&self) -> Vec<usize> {
+        processes_of(&self.homes)
+    }
+
     /// Gives parcels their lanes, and reserves their memory for a member of this process, by its place among them.
     pub(super) fn reserve(&self, member: usize, crossing: &mut Crossing) {
         let mut lanes = locked(&self.lanes);
@@ -180,6 +190,7 @@ impl FarGroup {
             let (_, tag) = lanes.entry(parcel.lane).or_insert_with(|| (parcel.process, parcel.tag.clone()));
             parcel.tag = tag.clone();
         }
+        crossing.sum.iter_mut().for_each(|sum| sum.group = self.sums.get_or_init(Arc::default).clone());
         let (receives, sends) = &mut *locked(&self.bytes);
         *receives = (*receives).max(crossing.bytes[0]);
         sends[member] = sends[member].max(crossing.bytes[1]);
@@ -225,7 +236,7 @@ impl<M: Medium> Landing for Group<M> {
         let phase = [Phase::Published, Phase::Reduced, Phase::Read][target.phase];
         let mut targets = [0; 3];
         targets[target.phase] = target.count;
-        if self.arrive(target.number, phase, &targets) {
+        if self.arrive(target.number, phase, &targets) == 0 {
             self.parkers.iter().for_each(|&parker| lot.unpark(parker));
         }
     }
@@ -266,7 +277,8 @@ impl<M: Medium> GroupMember<M> {
         assert_eq!(posted.next, number, "exchanges of a group begin in order");
         posted.next += 1;
         let local = group.local.len() as u64;
-        let parcels = [crossing.receives[0].len(), crossing.receives[1].len(), crossing.local_sends];
+        let reduced = crossing.receives[1].len() + usize::from(crossing.sum.is_some());
+        let parcels = [crossing.receives[0].len(), reduced, crossing.local_sends];
         let targets = &mut posted.targets[at];
         targets.iter_mut().zip(parcels).for_each(|(target, parcels)| *target += local + parcels as u64);
         let targets = *targets;
@@ -317,7 +329,49 @@ impl<M: Medium> GroupMember<M> {
         let tag = *parcel.tag.get().expect("lanes have numbers before the first step");
         let landing = self.group.clone() as Arc<dyn Landing>;
         let (process, most, exact) = (parcel.process, parcel.bytes, !parcel.filled);
-        courier.submit(Job { way, process, tag, bytes: staging.place(offset, len), most, exact, landing, target });
+        let bytes = staging.place(offset, len);
+        courier.submit(Job { way, process, tag, parts: None, bytes, most, exact, landing, target });
+    }
+
+    /// Makes a half of a sum that the wire adds: adds this member's blocks, or takes its results. It gives no bytes of filled rows.
+    ///
+    /// # Safety
+    /// As of [`Medium::exchange`].
+    pub(super) unsafe fn add_or_take<'a>(
+        &self,
+        sum: &WireSum,
+        half: Half,
+        slot: &ExchangeSlot<M>,
+        peer: impl Fn(usize) -> PeerBuffers<'a, M::Memory>,
+    ) -> Option<u64>
+    where
+        M::Memory: 'a,
+    {
+        let staging = slot.staging.as_ref().and_then(M::host)?;
+        let near = |place: usize| {
+            let PeerBuffers { memory, sources, results } = peer(place);
+            PeerBuffers { memory: M::host(memory).expect("staging memory is the host's"), sources, results }
+        };
+        // SAFETY: by the caller's contract; of the staging memory each member has its blocks until the sum begins.
+        unsafe {
+            match half {
+                Half::Pull => sum.add(near, staging),
+                Half::Gather => sum.take(staging, near(self.place)),
+            }
+        }
+        None
+    }
+
+    /// Begins the sum of all processes, once all members of this one have added theirs.
+    pub(super) fn begin_sum(&self, courier: &Courier, sum: &WireSum, (number, targets): Begun) {
+        let Some(staging) = self.group.slot(number).staging.as_ref().and_then(M::host) else { return };
+        let (way, process, parts) = (Way::Sum, sum.other, sum.parts.clone());
+        let tag = *sum.group.get().expect("groups have numbers before the first step");
+        let phase = Phase::Reduced as usize;
+        let (landing, target) =
+            (self.group.clone() as Arc<dyn Landing>, Target { number, phase, count: targets[phase] });
+        let (bytes, most) = (staging.place(0, sum.bytes), sum.bytes);
+        courier.submit(Job { way, process, tag, parts, bytes, most, exact: true, landing, target });
     }
 
     /// True if this member may pull an exchange: if there are far members, only after all that it has begun before.

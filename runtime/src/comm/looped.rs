@@ -1,5 +1,6 @@
 //! A wire in memory: several processes of a run within one, to test all that lies above a wire. Messages are late by random numbers of
-//! looks, so that those of different tags overtake each other, and sends end at once or with their receives, as on real wires. Chance
+//! looks, so that those of different tags overtake each other, and sends end at once or with their receives, as on real wires. Sums begin
+//! with the last process, as those of an engine have an order of their own. Chance
 //! comes from a seed, and of faults a process may fall silent, be cut off, or be slow.
 
 use super::parking_lot::locked;
@@ -37,6 +38,8 @@ pub enum FaultKind {
 pub struct Looped {
     me: usize,
     hub: Arc<Mutex<Hub>>,
+    /// The groups that make sums, and the number of the next sum of each.
+    groups: Vec<(SumGroup, u64)>,
 }
 
 /// The messages between all processes.
@@ -49,10 +52,15 @@ struct Hub {
     lines: BTreeMap<LineKey, Line>,
     /// The lines on which a process awaits something.
     awaited: Vec<BTreeSet<LineKey>>,
-    /// Sends of each process that have ended.
+    /// The numbers of processes that have begun a sum which others have yet to begin.
+    sums: BTreeMap<(SumGroup, u64), BTreeMap<usize, Place>>,
+    /// Sends and sums of each process that have ended.
     gone: Vec<Vec<Finished>>,
     notices: Vec<VecDeque<(usize, Vec<u8>)>>,
 }
+
+/// The processes of a group, and its place among groups of the same ones.
+type SumGroup = (Vec<usize>, usize);
 
 /// Process that sends, process that receives, and tag.
 type LineKey = (usize, usize, u32);
@@ -96,12 +104,13 @@ pub fn looped(ranks: Vec<Vec<usize>>, seed: u64, fault: Option<Fault>) -> Vec<(W
         sent: vec![0; count],
         lines: BTreeMap::new(),
         awaited: vec![BTreeSet::new(); count],
+        sums: BTreeMap::new(),
         gone: (0..count).map(|_| Vec::new()).collect(),
         notices: vec![VecDeque::new(); count],
     }));
     let process = |(number, ranks)| Process { host: format!("looped-{number}"), ranks };
     let processes: Vec<Process> = ranks.into_iter().enumerate().map(process).collect();
-    let wire = |me| (World { me, processes: processes.clone() }, Looped { me, hub: hub.clone() });
+    let wire = |me| (World { me, processes: processes.clone() }, Looped { me, hub: hub.clone(), groups: Vec::new() });
     (0..count).map(wire).collect()
 }
 
@@ -182,6 +191,23 @@ impl Hub {
     }
 }
 
+/// Adds the numbers of processes, beginning with the last one. The sum comes to all of them or to one.
+fn add(places: &BTreeMap<usize, Place>, to: Option<usize>) {
+    // SAFETY: all processes leave their numbers alone until their tickets come back.
+    let numbers = |place: &Place| unsafe {
+        std::slice::from_raw_parts_mut(place.bytes.cast::<f32>(), place.bytes.len() / size_of::<f32>())
+    };
+    let mut sum: Vec<f32> = Vec::new();
+    for place in places.values().rev() {
+        match sum.is_empty() {
+            true => sum.extend_from_slice(numbers(place)),
+            false => sum.iter_mut().zip(numbers(place)).for_each(|(a, b)| *a += *b),
+        }
+    }
+    let gets = places.iter().filter(|(process, _)| to.is_none_or(|to| to == **process));
+    gets.for_each(|(_, place)| numbers(place).copy_from_slice(&sum));
+}
+
 impl Wire for Looped {
     unsafe fn send(&mut self, ticket: usize, to: usize, tag: u32, bytes: *const [u8]) -> Result<(), WireError> {
         let mut hub = locked(&self.hub);
@@ -209,6 +235,43 @@ impl Wire for Looped {
         let key = (from, self.me, tag);
         hub.lines.entry(key).or_default().awaited.push_back(Place { ticket, bytes });
         hub.awaited[self.me].insert(key);
+        Ok(())
+    }
+
+    fn join_sums(&mut self, groups: &[Vec<usize>]) -> Result<(), WireError> {
+        for processes in groups {
+            let same = self.groups.iter().filter(|((other, _), _)| other == processes).count();
+            self.groups.push(((processes.clone(), same), 0));
+        }
+        Ok(())
+    }
+
+    unsafe fn sum(
+        &mut self,
+        ticket: usize,
+        group: usize,
+        numbers: *mut [f32],
+        to: Option<usize>,
+    ) -> Result<(), WireError> {
+        let mut hub = locked(&self.hub);
+        hub.sent[self.me] += 1;
+        hub.check(self.me)?;
+        let (group, next) = &mut self.groups[group];
+        let key = (group.clone(), *next);
+        *next += 1;
+        if hub.is_silent(self.me) {
+            return Ok(());
+        }
+        let bytes = std::ptr::slice_from_raw_parts_mut(numbers.cast::<u8>(), 4 * numbers.len());
+        let places = hub.sums.entry(key.clone()).or_default();
+        places.insert(self.me, Place { ticket, bytes });
+        if places.len() == group.0.len() {
+            add(places, to.map(|member| group.0[member]));
+            let places = hub.sums.remove(&key).unwrap_or_default();
+            for (process, Place { ticket, bytes }) in places {
+                hub.gone[process].push(Finished { ticket, bytes: bytes.len() });
+            }
+        }
         Ok(())
     }
 
@@ -247,5 +310,6 @@ impl Wire for Looped {
             }
         }
         hub.awaited[self.me].clear();
+        hub.sums.retain(|_, places| !places.contains_key(&self.me));
     }
 }

@@ -28,6 +28,7 @@ mod ragged_tests;
 mod rank_tests;
 mod region;
 mod stalls;
+mod sums;
 #[cfg(test)]
 mod tests;
 pub mod threads;
@@ -43,6 +44,7 @@ pub use execute::HostMemory;
 pub use flight_record::{WireEvent, WireMessage, WireRecord};
 pub use medium::{Half, Medium, PeerBuffers};
 pub use region::{Region, RegionPiece, assemble, extract, local_len, pieces};
+pub use sums::Sums;
 
 use crate::backend::{Mark, Span};
 use ir::types::DType;

@@ -88,7 +88,13 @@ impl TestRank {
 
 /// Runs `f` on a thread for each rank, with room for three exchanges at a time, and gives what they gave.
 pub(super) fn on_ranks<R: Send>(ranks: usize, f: impl Fn(usize, &mut TestRank) -> R + Sync) -> Vec<R> {
-    let processes = Processes { ranks: vec![(0..ranks).collect()], seed: 0, fault: None, limits: Limits::default() };
+    let processes = Processes {
+        ranks: vec![(0..ranks).collect()],
+        seed: 0,
+        fault: None,
+        limits: Limits::default(),
+        sums: Sums::Exact,
+    };
     on_processes(processes, f)
 }
 
@@ -98,6 +104,7 @@ pub(super) struct Processes {
     pub(super) seed: u64,
     pub(super) fault: Option<looped::Fault>,
     pub(super) limits: Limits,
+    pub(super) sums: Sums,
 }
 
 impl Processes {
@@ -105,13 +112,13 @@ impl Processes {
     pub(super) fn dealt(ranks: usize, seed: u64) -> Processes {
         let processes = 2 + seed as usize % (ranks - 1).max(1);
         let ranks = looped::deal(ranks, processes.min(ranks), Some(seed));
-        Processes { ranks, seed, fault: None, limits: Limits::default() }
+        Processes { ranks, seed, fault: None, limits: Limits::default(), sums: Sums::Exact }
     }
 }
 
 /// As [`on_ranks`], with the ranks in processes. Each rank says when it has joined its groups and channels.
 pub(super) fn on_processes<R: Send>(
-    Processes { ranks: dealt, seed, fault, limits }: Processes,
+    Processes { ranks: dealt, seed, fault, limits, sums }: Processes,
     f: impl Fn(usize, &mut TestRank) -> R + Sync,
 ) -> Vec<R> {
     let ranks: usize = dealt.iter().map(Vec::len).sum();
@@ -119,6 +126,7 @@ pub(super) fn on_processes<R: Send>(
     for (world, wire) in looped::looped(dealt, seed, fault) {
         homes = world.homes();
         fabrics.push(Fabric::<HostMemory>::of(world, false));
+        fabrics.iter().for_each(|fabric| fabric.add_by(sums));
         wires.push(wire);
     }
     let (joined, wires) = (fabrics.clone(), std::sync::Mutex::new(wires));
@@ -157,9 +165,10 @@ pub(super) fn on_processes<R: Send>(
     given
 }
 
-/// Runs `f` on the ranks of one process, and then on as many in several.
+/// Runs `f` on the ranks of one process, then on as many in several, and once more where the wire adds.
 pub(super) fn near_and_far<R: Send>(ranks: usize, f: impl Fn(usize, &mut TestRank) -> R + Sync) -> [Vec<R>; 2] {
     static SEED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
     let seed = SEED.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    on_processes(Processes { sums: Sums::Engine, ..Processes::dealt(ranks, seed) }, &f);
     [on_ranks(ranks, &f), on_processes(Processes::dealt(ranks, seed), &f)]
 }

@@ -10,17 +10,18 @@
 
 use super::channel::{Channel, ChannelEnd};
 use super::courier::{Courier, FIRST_LANE, Limits};
-use super::crossing::{FittedExchange, Lane, Members};
+use super::crossing::{Crossing, FittedExchange, Lane, Members};
 use super::execute::HostMemory;
-use super::group::{Group, GroupMember, Phase};
+use super::group::{FarGroup, Group, GroupMember, Phase};
 use super::medium::{Half, Medium, PeerBuffers};
 use super::parking_lot::{ParkingLot, locked};
+use super::sums::Sums;
 use super::wire::{Process, Wire, World};
 use super::{Exchange, Message, Parking, RankFailure, Request, ThreadRole, Transport, WaitReason};
 use crate::backend::Span;
 use ir::types::DType;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -50,6 +51,8 @@ pub struct Fabric<M: Medium = HostMemory> {
     parking_lot: Arc<ParkingLot>,
     /// The way to other processes, if there are any.
     courier: Option<Arc<Courier>>,
+    /// True if the wire adds the sums of several processes.
+    wire_adds: AtomicBool,
     memories: Box<[OnceLock<Arc<M::Memory>>]>,
     groups: Mutex<BTreeMap<GroupKey, Arc<Group<M>>>>,
     channels: Mutex<BTreeMap<ChannelKey, Arc<Channel<M>>>>,
@@ -89,6 +92,7 @@ impl<M: Medium> Fabric<M> {
             async_threads,
             parking_lot,
             courier,
+            wire_adds: AtomicBool::new(false),
             memories,
             groups: Mutex::default(),
             channels: Mutex::default(),
@@ -101,13 +105,39 @@ impl<M: Medium> Fabric<M> {
     ///
     /// # Errors
     /// There is no memory for what comes from other processes, or no thread.
-    pub fn join(&self, wire: Box<dyn Wire>, limits: Limits, medium: &M) -> Result<(), String> {
+    pub fn join(&self, mut wire: Box<dyn Wire>, limits: Limits, medium: &M) -> Result<(), String> {
         let Some(courier) = &self.courier else { return Ok(()) };
         let most = [&self.in_flight, &self.tensors].map(|most| most.load(Ordering::Relaxed));
         let far = |group: &&Arc<Group<M>>| group.far.is_some();
         locked(&self.groups).values().filter(far).try_for_each(|group| group.make_slots(medium, most))?;
         self.number_ways();
+        wire.join_sums(&self.number_sums()).map_err(|why| why.to_string())?;
         courier.start(wire, limits)
+    }
+
+    /// Ends the connection with other processes, which all have done all that they have to do.
+    pub fn end(&self) {
+        self.courier.iter().for_each(|courier| {
+            courier.finish();
+            courier.close();
+        });
+    }
+
+    /// Chooses who adds the sums of ranks in several processes, before any rank joins a group.
+    pub fn add_by(&self, sums: Sums) {
+        self.wire_adds.store(sums == Sums::Engine, Ordering::Relaxed);
+    }
+
+    /// Numbers the groups for which the wire adds, and gives the processes of each: by their order, which is the same in all processes.
+    fn number_sums(&self) -> Vec<Vec<usize>> {
+        let groups = locked(&self.groups);
+        let far = groups.values().filter_map(|group| group.far.as_ref());
+        let added = far.filter_map(|far| Some((far, far.sums.get()?)));
+        let number = |(number, (far, own)): (u32, (&FarGroup, &Arc<OnceLock<u32>>))| {
+            own.get_or_init(|| number);
+            far.processes()
+        };
+        (0..).zip(added).map(number).collect()
     }
 
     /// Numbers all lanes and channels with each other process: by their order, which is the same in both.
@@ -162,12 +192,14 @@ impl<M: Medium> Fabric<M> {
         if self.async_threads && role == ThreadRole::Async { self.parking_lot.ranks().len() + place } else { place }
     }
 
-    /// Counts a rank as arrived at the end of a phase. The last arrival unparks the others.
-    fn arrive(&self, rank: usize, group: &Group<M>, (number, targets): (u64, &[u64; 3]), phase: Phase) {
-        if group.arrive(number, phase, targets) {
+    /// Counts a rank as arrived at the end of a phase. The last arrival unparks the others. Returns how many are missing.
+    fn arrive(&self, rank: usize, group: &Group<M>, (number, targets): (u64, &[u64; 3]), phase: Phase) -> u64 {
+        let missing = group.arrive(number, phase, targets);
+        if missing == 0 {
             let others = group.local.iter().map(|&place| group.ranks[place]).filter(|&other| other != rank);
             others.for_each(|other| self.parking_lot.unpark(self.parker(other, ThreadRole::Async)));
         }
+        missing
     }
 }
 
@@ -248,8 +280,13 @@ impl<M: Medium> Transport for ThreadCommunicator<M> {
             return of(self.rank).map(|exchange| FittedExchange { op, ..FittedExchange::from(exchange) });
         };
         let exchanges = group.ranks.iter().map(|&rank| of(rank)).collect::<Result<Vec<Exchange>, String>>()?;
-        let fitted = Members { exchanges: &exchanges, homes: &far.homes, dtypes }.fit(place);
-        let mut fitted = FittedExchange { op, ..fitted };
+        let members = Members { exchanges: &exchanges, homes: &far.homes, dtypes };
+        let wire_adds = self.fabric.wire_adds.load(Ordering::Relaxed);
+        let sum = if wire_adds { members.sum(place).map(Crossing::from) } else { None };
+        let mut fitted = match sum {
+            Some(sum) => FittedExchange { exchange: exchanges[place].clone(), op, crossing: Some(sum) },
+            None => FittedExchange { op, ..members.fit(place) },
+        };
         let among = group.local.iter().position(|local| *local == place).unwrap_or(0);
         fitted.crossing.iter_mut().for_each(|crossing| far.reserve(among, crossing));
         Ok(fitted)
@@ -320,7 +357,7 @@ impl<M: Medium> Transport for ThreadCommunicator<M> {
             };
             let end = |phase| {
                 medium.record(stream, slot.event(member.place, phase));
-                fabric.arrive(*rank, group, (number, &targets), phase);
+                fabric.arrive(*rank, group, (number, &targets), phase)
             };
             let (half, next) = match phase {
                 Phase::Published => (Half::Pull, Phase::Reduced),
@@ -336,7 +373,12 @@ impl<M: Medium> Transport for ThreadCommunicator<M> {
             }
             // SAFETY: sources change only when all have read. Results are this rank's own until all have reduced; then the pieces of others
             // in them are read by nobody.
-            let filled = unsafe { medium.exchange(stream, &plan.exchange, half, member.place, peer) };
+            let filled = unsafe {
+                match plan.sum() {
+                    Some(sum) => member.add_or_take(sum, half, slot, peer),
+                    None => medium.exchange(stream, &plan.exchange, half, member.place, peer),
+                }
+            };
             request.filled = filled.or(request.filled);
             if let (Half::Pull, Some(courier), Some(crossing)) = (half, &fabric.courier, &plan.crossing) {
                 let own = peer(member.place);
@@ -345,9 +387,13 @@ impl<M: Medium> Transport for ThreadCommunicator<M> {
                 unsafe { member.send(courier, (&plan.exchange, crossing), Half::Gather, (number, targets), results) };
                 member.has_pulled();
             }
-            end(next);
+            let missing = end(next);
+            // The sum itself is the last that is missing.
+            if let (Half::Pull, 1, Some(courier), Some(sum)) = (half, missing, &fabric.courier, plan.sum()) {
+                member.begin_sum(courier, sum, (number, targets));
+            }
             // Without a gather no member waits for the end of the pull, but the counters stay in step.
-            let is_last = half == Half::Pull && !plan.exchange.gathers();
+            let is_last = half == Half::Pull && !plan.gathers();
             if is_last {
                 end(Phase::Read);
             }

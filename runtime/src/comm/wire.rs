@@ -70,7 +70,7 @@ impl From<String> for WireError {
     }
 }
 
-/// A message that has gone or come.
+/// A message that has gone or come, or a sum that is there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Finished {
     /// Its ticket.
@@ -79,7 +79,7 @@ pub struct Finished {
     pub bytes: usize,
 }
 
-/// The most bytes of a message: few enough that one lands within seconds on a slow wire.
+/// The most bytes of a message or a sum: few enough that one lands within seconds on a slow wire.
 pub const MOST_BYTES: usize = 1 << 22;
 
 /// The most bytes of a notice.
@@ -107,6 +107,37 @@ pub trait Wire: Send {
     /// # Safety
     /// The bytes live, and nobody touches them, until then.
     unsafe fn receive(&mut self, ticket: usize, from: usize, tag: u32, bytes: *mut [u8]) -> Result<(), WireError>;
+
+    /// Joins processes in groups that make sums, before the first of them: each has its members, of which this process is one. All
+    /// members name their groups in one order, and this call waits for them.
+    ///
+    /// # Errors
+    /// The wire is broken, or adds nothing.
+    fn join_sums(&mut self, groups: &[Vec<usize>]) -> Result<(), WireError> {
+        match groups {
+            [] => Ok(()),
+            _ => Err("this wire adds nothing".to_string().into()),
+        }
+    }
+
+    /// Begins to add the numbers of all members of a group, by its place among those joined; all members begin its sums in one order.
+    /// The sum comes to the place of the numbers, of all members or of the one at place `to`. The ticket comes back from
+    /// [`poll`](Wire::poll) when it is there.
+    ///
+    /// # Errors
+    /// As of [`join_sums`](Wire::join_sums).
+    ///
+    /// # Safety
+    /// The numbers live, and nobody touches them, until then.
+    unsafe fn sum(
+        &mut self,
+        _ticket: usize,
+        _group: usize,
+        _numbers: *mut [f32],
+        _to: Option<usize>,
+    ) -> Result<(), WireError> {
+        self.join_sums(&[Vec::new()])
+    }
 
     /// Adds the messages that have gone or come since the last call.
     ///

@@ -8,7 +8,7 @@ use crate::backends::cuda::{self, Cuda, DeviceMemory};
 use crate::comm::looped::{Fault, looped};
 use crate::comm::threads::{Fabric, ThreadCommunicator};
 use crate::comm::wire::{Process, Wire, World};
-use crate::comm::{Communicator, HostMemory, Limits, RankFailure, WireRecord};
+use crate::comm::{Communicator, HostMemory, Limits, RankFailure, Sums, WireRecord};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -147,6 +147,13 @@ impl Threads {
             kernel_threads,
             async_threads,
         }
+    }
+
+    /// The same place, where the sums of ranks in several processes are added so. Those of an engine differ by rounding.
+    #[must_use]
+    pub fn sums(self, sums: Sums) -> Threads {
+        self.fabrics.0.iter().for_each(|fabric| fabric.add_by(sums));
+        self
     }
 
     /// The same place, with other limits on the time of processes.

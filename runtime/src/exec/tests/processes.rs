@@ -1,6 +1,7 @@
 //! Tests of programs whose ranks are in several processes: the bits are those of one, wherever the ranks are.
 
 use super::*;
+use crate::comm::Sums;
 use crate::comm::looped::{deal, looped};
 use crate::comm::wire::Wire;
 use std::thread;
@@ -33,6 +34,38 @@ fn ranks_in_several_processes_give_the_same_bits() {
             assert_eq!(run(platform, &built, &program, seed % 4 == 3), one, "{axes:?} in {processes:?}, seed {seed}");
         }
     }
+}
+
+#[test]
+fn sums_of_an_engine_differ_by_rounding() {
+    let mut differ = 0;
+    for axes in MESHES {
+        let built = build(Mesh::new("m", axes));
+        let (program, devices) = (program(&built), built.model.mesh.devices() as usize);
+        let threads = |is_async| Threads::new(devices, 1, Some(is_async));
+        let (outs, want) = run(threads(false), &built, &program, false);
+        for seed in 0..8 {
+            let processes = deal(devices, 2 + seed as usize % (devices - 1), (seed % 3 > 0).then_some(seed));
+            let platform = threads(seed % 2 == 1).looped(processes.clone(), seed, None).sums(Sums::Engine);
+            let (got, tensors) = run(platform, &built, &program, false);
+            differ += usize::from((&got, &tensors) != (&outs, &want));
+            let losses = |outs: &[StepOutput]| outs.iter().filter_map(|out| out.loss).collect::<Vec<_>>();
+            close(&losses(&got), &losses(&outs), &format!("losses of {axes:?} in {processes:?}"));
+            for (got, want) in tensors.iter().zip(&want) {
+                for (name, tensor) in got {
+                    close(&tensor.data, &want[name].data, &format!("`{name}` of {axes:?} in {processes:?}"));
+                }
+            }
+        }
+    }
+    assert!(differ > 0, "the wire adds nothing");
+}
+
+/// Checks numbers that differ by rounding from others, relative to the largest.
+fn close(got: &[f32], want: &[f32], what: &str) {
+    let largest = want.iter().fold(0.0, |largest: f32, number| largest.max(number.abs()));
+    let is_close = |(got, want): (&f32, &f32)| (got - want).abs() <= 1e-6 * largest;
+    assert!(got.len() == want.len() && got.iter().zip(want).all(is_close), "{what}: {got:?} {want:?}");
 }
 
 /// Runs `f` on a thread for each process, with its platform.
