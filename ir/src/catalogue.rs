@@ -409,6 +409,10 @@ catalogue! {
         "The file is not a `tokenizer.json` as the library `tokenizers` writes it, or is of a kind that this version does not know.";
         "{\"model\": {\"type\": \"SentencePiece\"}}";
         "Name the tokenizer.json of a model, or the folder that has it.";
+    715 ReplicasDiffer "replicas differ":
+        "Ranks that hold the same part of a parameter or of an optimizer state must have the same bytes in it. `--check-replicas` has found a part that differs. The message names the tensor, the ranks that differ from most, and their hosts.";
+        "let request = TrainRequest { check_replicas: 1, inject: Some(\"flip=1:1\".into()), ..two };";
+        "Suspect the memory of the host that the message names, and resume from a checkpoint that was saved before the last check without a difference.";
     720 CheckpointMissing "checkpoint not found":
         "The path given with --resume is neither a checkpoint nor the folder of a run with a checkpoint. A run writes checkpoints only with --save-every.";
         "meshwright train tiny-gpt2 --data text --valid-fraction 0.3 --seq 16 --resume";

@@ -70,7 +70,7 @@ fn diverged(found: &Divergence, step: u64, world: Option<&World>, out: &Path) ->
         more => format!("; {more} other parts of tensors differ too"),
     };
     Error::Failed {
-        code: Code::RankFailed,
+        code: Code::ReplicasDiffer,
         message: format!(
             "step {step}: `{name}` should be the same on all its ranks, but {}{places}{how}{more}",
             ranks(odd)

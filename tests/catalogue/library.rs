@@ -52,6 +52,7 @@ pub(crate) const CALLS: &[Call] = &[
     call(Code::NotPlanned, not_planned),
     call(Code::NotFinite, not_finite),
     call(Code::RankFailed, rank_failed),
+    call(Code::ReplicasDiffer, replicas_differ),
     call(Code::InputMismatch, input_mismatch),
     call(Code::CheckpointUnwritable, checkpoint_unwritable),
     call(Code::RunInUse, run_in_use),
@@ -162,6 +163,15 @@ fn training() -> TrainRequest {
 fn not_finite() -> Option<Code> {
     let request = training();
     let request = TrainRequest { lr: 1e30, optimizer: "sgd".into(), clip: 0.0, warmup: 0, ..request };
+    let refused = train(&request, &mut Quiet).unwrap_err().code();
+    std::fs::remove_dir_all(&request.out).unwrap();
+    refused
+}
+
+fn replicas_differ() -> Option<Code> {
+    let out = training().out.with_extension("replicas");
+    let two = TrainRequest { parallel: "dp=2".into(), out, ..training() };
+    let request = TrainRequest { check_replicas: 1, inject: Some("flip=1:1".into()), ..two };
     let refused = train(&request, &mut Quiet).unwrap_err().code();
     std::fs::remove_dir_all(&request.out).unwrap();
     refused

@@ -21,7 +21,7 @@ pub(super) fn folder() -> Folder {
 }
 
 /// A shell that becomes the binary: `before` is done first, such as setting a limit.
-fn shell(folder: &Folder, before: &str, args: &str) -> Command {
+pub(super) fn shell(folder: &Folder, before: &str, args: &str) -> Command {
     let mut command = Command::new("sh");
     let line = format!("{before}; exec {} {args}", env!("CARGO_BIN_EXE_meshwright"));
     command.args(["-c", &line]).current_dir(folder.path("")).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -117,6 +117,26 @@ fn a_folder_that_is_taken_away_ends_the_run() {
         assert!(message.contains("error[MW0801]: cannot write a/metrics.jsonl: it was removed"), "{message}");
         assert!(!folder.path("a").exists());
     }
+}
+
+/// Root may write anywhere, unless it has given its capabilities away.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_folder_that_is_read_only_ends_the_run_at_once() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = folder();
+    folder.answer(&format!("{TRAIN} --steps 2 --save-every 2 --out a"));
+    let set = |mode| fs::set_permissions(folder.path("a"), fs::Permissions::from_mode(mode)).unwrap();
+    set(0o555);
+    let powerless = "[ $(id -u) != 0 ] || set -- setpriv --bounding-set=-all";
+    let script = format!("{powerless}; exec \"$@\" {} train --resume a --steps 3", env!("CARGO_BIN_EXE_meshwright"));
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).current_dir(folder.path("")).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let (status, message) = ended(command.spawn().unwrap());
+    set(0o755);
+    assert!(status == Some(1) && message.contains("Permission denied"), "{status:?} {message}");
+    let answer = folder.answer("train --resume a --steps 3");
+    assert!(answer.contains("resumed   after step 2 of 3"), "{answer}");
 }
 
 #[test]

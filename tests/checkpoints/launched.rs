@@ -1,6 +1,6 @@
 //! Runs in several processes that `launch` has started: the bits of one process, and an end for all whatever happens to one.
 
-use super::faults::{TRAIN, ended, folder, on_its_way, signal};
+use super::faults::{TRAIN, ended, folder, on_its_way, shell, signal};
 use super::runs::{Folder, losses};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -80,10 +80,10 @@ fn a_flipped_bit_of_a_replica_is_found() {
         let (status, message) =
             folder.failure(&format!("launch -n 2 -- {train} --parallel {parallel} --inject {flips}"));
         assert_eq!(status, 5, "{message}");
-        let found = message.contains("[0] error[MW0707]: step 4: `") && message.contains(ranks);
+        let found = message.contains("[0] error[MW0715]: step 4: `") && message.contains(ranks);
         assert!(found && message.contains(" differ"), "{message}");
         let one = folder.failure(&format!("{train} --parallel {parallel} --inject {flips}"));
-        assert!(one.0 == 5 && one.1.contains("error[MW0707]: step 4: `"), "{}", one.1);
+        assert!(one.0 == 5 && one.1.contains("error[MW0715]: step 4: `"), "{}", one.1);
     }
 }
 
@@ -141,20 +141,57 @@ fn numbers_that_are_none_end_all_processes_alike() {
     assert!(!message.contains("launch: ") && folder.steps("a") == [2], "{message}");
 }
 
+/// Two processes that find each other, each behind its own beginning of a script.
+fn pair(folder: &Folder, both: [(&str, &str); 2]) -> [Child; 2] {
+    let port = tcp::free_port().unwrap().to_string();
+    let process = |number: usize| {
+        let (before, args) = both[number];
+        let mut command = shell(folder, before, &format!("{args} --comm tcp"));
+        let number = number.to_string();
+        let place = [("RANK", &*number), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", &port)];
+        command.envs(place).spawn().unwrap()
+    };
+    [process(0), process(1)]
+}
+
+#[test]
+fn a_disk_that_is_full_for_one_process_ends_all_and_leaves_the_older_checkpoint() {
+    let folder = folder();
+    folder.answer(&format!("launch -n 2 -- {TRAIN} --steps 4 --save-every 2 --parallel dp=2 --out a"));
+    fs::remove_dir_all(folder.path("a/step-00000004")).unwrap();
+    // A limit on the size of files stands for a full disk.
+    let full = "trap '' XFSZ; ulimit -f 16";
+    for child in pair(&folder, [(":", "train --resume a"), (full, "train --resume a")]) {
+        let (status, message) = ended(child);
+        let named = message.contains("error[MW0723]: the checkpoint a/step-00000004 cannot be written: ");
+        assert!(status == Some(5) && named && message.contains("(process 1 on "), "{status:?} {message}");
+    }
+    assert_eq!(folder.steps("a"), [2]);
+    let answer = folder.answer("launch -n 2 -- train --resume a");
+    assert!(answer.contains("resumed   after step 2 of 4") && folder.steps("a") == [2, 4], "{answer}");
+}
+
+#[test]
+fn a_damaged_checkpoint_ends_all_processes_before_the_first_step() {
+    let folder = folder();
+    folder.answer(&format!("launch -n 2 -- {TRAIN} --steps 4 --save-every 2 --parallel dp=2 --out a"));
+    let file = folder.path("a/step-00000004/data-0001.safetensors");
+    let mut bytes = fs::read(&file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 4;
+    fs::write(&file, bytes).unwrap();
+    let (status, message) = folder.failure("launch -n 2 --max-restarts 2 -- train --resume a --steps 6");
+    let named = message.matches("error[MW0721]: the checkpoint a/step-00000004 is damaged: data-0001.safetensors");
+    assert!(status == 6 && named.count() == 1, "{status} {message}");
+    assert!(!message.contains("launch: ") && message.contains("--resume a/step-00000002"), "{message}");
+}
+
 #[test]
 fn processes_of_other_programs_are_turned_away() {
     let folder = folder();
-    let port = tcp::free_port().unwrap().to_string();
-    let process = |number: &str, more: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_meshwright"));
-        let args = format!("{TRAIN} --steps 3 --parallel dp=2 --comm tcp --out a {more}");
-        command.args(args.split_whitespace()).current_dir(folder.path(""));
-        let place = [("RANK", number), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", &port)];
-        command.envs(place).stderr(std::process::Stdio::piped()).spawn().unwrap()
-    };
     // Statements one by one are another program.
-    let all = [process("0", ""), process("1", "--no-fusion")];
-    for child in all {
+    let train = format!("{TRAIN} --steps 3 --parallel dp=2 --out a");
+    for child in pair(&folder, [(":", &train), (":", &format!("{train} --no-fusion"))]) {
         let (status, message) = ended(child);
         assert!(status == Some(3) && message.contains(" has program "), "{status:?} {message}");
     }
