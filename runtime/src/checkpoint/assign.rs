@@ -46,18 +46,23 @@ pub(super) fn state_parts(slots: &[StateSlot]) -> Vec<StatePart> {
     kept.map(state_part).collect()
 }
 
-/// Key of a distinct part: the tensor's name and the shards.
-type PartKey<'a> = (&'a str, &'a [Shard]);
+/// The ranks that hold one distinct part, each with the part as it has it.
+pub(super) type Holders<'a> = Vec<(usize, &'a StatePart)>;
 
-/// Parts that each rank writes. The largest part is assigned first; the holder with the least data so far writes the part.
-pub(super) fn assign_writers(ranks: &[Vec<StatePart>]) -> Vec<Vec<StatePart>> {
-    let mut holders: BTreeMap<PartKey<'_>, Vec<(usize, &StatePart)>> = BTreeMap::new();
+/// The holders of each distinct part, by the tensor's name and the shards.
+pub(super) fn holders(ranks: &[Vec<StatePart>]) -> impl Iterator<Item = Holders<'_>> {
+    let mut holders: BTreeMap<(&str, &[Shard]), Holders<'_>> = BTreeMap::new();
     for (rank, parts) in ranks.iter().enumerate() {
         for part in parts.iter().filter(|part| !part.shards.is_empty()) {
             holders.entry((&part.name, &part.shards)).or_default().push((rank, part));
         }
     }
-    let mut distinct: Vec<_> = holders.into_values().collect();
+    holders.into_values()
+}
+
+/// Parts that each rank writes. The largest part is assigned first; the holder with the least data so far writes the part.
+pub(super) fn assign_writers(ranks: &[Vec<StatePart>]) -> Vec<Vec<StatePart>> {
+    let mut distinct: Vec<Holders<'_>> = holders(ranks).collect();
     distinct.sort_by_key(|holders| std::cmp::Reverse(holders[0].1.bytes()));
     let (mut load, mut assigned) = (vec![0; ranks.len()], vec![Vec::new(); ranks.len()]);
     for holders in distinct {

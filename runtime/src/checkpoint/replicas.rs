@@ -1,5 +1,6 @@
 //! Comparison of replicas: parts of parameters and states that several ranks hold must be the same bytes on all of them.
 
+use super::assign::{Holders, StatePart, holders};
 use super::error::Error;
 use super::together::{all_parts, share};
 use crate::exec::{Executor, Platform};
@@ -40,20 +41,14 @@ impl Replicas {
     /// A rank failed.
     pub fn of<P: Platform>(executor: &mut Executor<P>) -> Result<Replicas, Error> {
         let ranks = all_parts(executor)?;
-        let mut holders: BTreeMap<_, Vec<(usize, usize)>> = BTreeMap::new();
-        for (rank, parts) in ranks.iter().enumerate() {
-            for part in parts.iter().filter(|part| !part.shards.is_empty()) {
-                holders.entry((part.name.as_str(), part.shards.as_slice())).or_default().push((rank, part.slot));
-            }
-        }
         let mut slots = vec![Vec::new(); ranks.len()];
-        let mut place = |(rank, slot): (usize, usize)| {
-            slots[rank].push(slot);
+        let mut place = |(rank, part): (usize, &StatePart)| {
+            slots[rank].push(part.slot);
             (rank, slots[rank].len() - 1)
         };
-        let several = holders.into_iter().filter(|(_, holders)| holders.len() > 1);
-        let replica = |((name, _), holders): ((&str, _), Vec<_>)| Replica {
-            name: name.to_string(),
+        let several = holders(&ranks).filter(|holders| holders.len() > 1);
+        let replica = |holders: Holders<'_>| Replica {
+            name: holders[0].1.name.clone(),
             holders: holders.into_iter().map(&mut place).collect(),
         };
         let all = several.map(replica).collect();
