@@ -23,21 +23,42 @@ pub(crate) enum CallPlace {
     Staging(usize),
 }
 
-/// A call of the engine. Places of members are those in their group.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum EngineCall {
+/// A call of the engine, with the places of its buffers: in an exchange, or once they are known their addresses. Numbers of members are
+/// their places in the group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum EngineCall<P = CallPlace> {
     /// The sum or maximum of `len` elements, for all members.
-    AllReduce { from: CallPlace, to: CallPlace, len: usize, dtype: DType, kind: PartialKind },
+    AllReduce { from: P, to: P, len: usize, dtype: DType, kind: PartialKind },
     /// The sum or maximum of `len` elements for each member, one after the other; each gets its own.
-    ReduceScatter { from: CallPlace, to: CallPlace, len: usize, dtype: DType, kind: PartialKind },
+    ReduceScatter { from: P, to: P, len: usize, dtype: DType, kind: PartialKind },
     /// The bytes of all members, one after the other, for all.
-    AllGather { from: CallPlace, to: CallPlace, bytes: usize },
+    AllGather { from: P, to: P, bytes: usize },
     /// The bytes of one member, for all.
-    Broadcast { root: usize, from: CallPlace, to: CallPlace, bytes: usize },
+    Broadcast { root: usize, from: P, to: P, bytes: usize },
     /// Bytes to a member.
-    Send { to: usize, from: CallPlace, bytes: usize },
+    Send { to: usize, from: P, bytes: usize },
     /// Bytes from a member.
-    Receive { from: usize, to: CallPlace, bytes: usize },
+    Receive { from: usize, to: P, bytes: usize },
+}
+
+impl EngineCall {
+    /// The call with the addresses of its places.
+    pub(crate) fn addressed(self, at: impl Fn(CallPlace) -> u64) -> EngineCall<u64> {
+        match self {
+            EngineCall::AllReduce { from, to, len, dtype, kind } => {
+                EngineCall::AllReduce { from: at(from), to: at(to), len, dtype, kind }
+            }
+            EngineCall::ReduceScatter { from, to, len, dtype, kind } => {
+                EngineCall::ReduceScatter { from: at(from), to: at(to), len, dtype, kind }
+            }
+            EngineCall::AllGather { from, to, bytes } => EngineCall::AllGather { from: at(from), to: at(to), bytes },
+            EngineCall::Broadcast { root, from, to, bytes } => {
+                EngineCall::Broadcast { root, from: at(from), to: at(to), bytes }
+            }
+            EngineCall::Send { to, from, bytes } => EngineCall::Send { to, from: at(from), bytes },
+            EngineCall::Receive { from, to, bytes } => EngineCall::Receive { from, to: at(to), bytes },
+        }
+    }
 }
 
 /// A block that is copied between a tensor and the staging memory, where it is dense from a byte on.
@@ -226,6 +247,13 @@ fn is_dense(strides: &[usize], sizes: &[usize]) -> bool {
     })
 }
 
+/// A half of a message, as a member makes it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Half {
+    Send,
+    Receive,
+}
+
 /// Builder of one member's exchange.
 struct Builder<'a> {
     me: usize,
@@ -412,39 +440,44 @@ impl Builder<'_> {
         };
         self.plan.own.extend(takes(me).map(|(tensor, block)| (tensor, block.clone())));
         for peer in (0..members).filter(|peer| *peer != me) {
-            let (places, bytes) = self.lay_out(gives(peer));
-            let only = if places.len() == 1 { gives(peer).next() } else { None };
-            if let Some((tensor, block)) = only.filter(|(_, block)| is_dense(&block.from_strides, &block.sizes)) {
-                let (from, bytes) = (CallPlace::Source(tensor, block.from), self.bytes(tensor, block.elements()));
-                self.plan.calls.extend((bytes > 0).then_some(EngineCall::Send { to: peer, from, bytes }));
-            } else if bytes > 0 {
-                let start = self.take(bytes);
-                let bytes = self.sent(gives(peer), bytes);
-                gives(peer).zip(places).for_each(|((tensor, block), place)| self.pack(tensor, block, start + place));
-                self.plan.calls.push(EngineCall::Send { to: peer, from: CallPlace::Staging(start), bytes });
-            }
-            let (places, bytes) = self.lay_out(takes(peer));
-            let is_direct = |&(tensor, block): &(usize, &Move)| {
-                all[tensor].own.filled.is_none() && is_dense(&block.to_strides, &block.sizes)
-            };
-            let only = if places.len() == 1 { takes(peer).next() } else { None };
-            if let Some((tensor, block)) = only.filter(is_direct) {
-                let (to, bytes) = (CallPlace::Result(tensor, block.to), self.bytes(tensor, block.elements()));
-                self.plan.calls.extend((bytes > 0).then_some(EngineCall::Receive { from: peer, to, bytes }));
-            } else if bytes > 0 {
-                let start = self.take(bytes);
-                let bytes = self.sent(takes(peer), bytes);
-                takes(peer).zip(places).for_each(|((tensor, block), place)| self.unpack(tensor, block, start + place));
-                self.plan.calls.push(EngineCall::Receive { from: peer, to: CallPlace::Staging(start), bytes });
-            }
+            self.message(Half::Send, peer, &gives(peer).collect::<Vec<_>>());
+            self.message(Half::Receive, peer, &takes(peer).collect::<Vec<_>>());
         }
     }
 
-    /// The bytes of a parcel: those of its only block, which the other end may take without padding, or all.
-    fn sent<'b>(&self, mut blocks: impl Iterator<Item = (usize, &'b Move)>, all: usize) -> usize {
-        match (blocks.next(), blocks.next()) {
-            (Some((tensor, block)), None) => self.bytes(tensor, block.elements()),
-            _ => all,
+    /// A half of a message: its only block as it lies, if that is dense, or all blocks through staging memory.
+    fn message(&mut self, half: Half, peer: usize, blocks: &[(usize, &Move)]) {
+        let all = self.all;
+        let direct = |tensor: usize, block: &Move| {
+            let (strides, place) = match half {
+                Half::Send => (&block.from_strides, CallPlace::Source(tensor, block.from)),
+                Half::Receive => (&block.to_strides, CallPlace::Result(tensor, block.to)),
+            };
+            let is_whole = half == Half::Send || all[tensor].own.filled.is_none();
+            (is_whole && is_dense(strides, &block.sizes)).then_some(place)
+        };
+        let (places, padded) = self.lay_out(blocks.iter().copied());
+        // A single block has no padding: the other end may take it as it lies.
+        let (only, bytes) = match blocks {
+            &[(tensor, block)] => (direct(tensor, block), self.bytes(tensor, block.elements())),
+            _ => (None, padded),
+        };
+        if bytes == 0 {
+            return;
         }
+        let place = only.unwrap_or_else(|| {
+            let start = self.take(padded);
+            for (&(tensor, block), place) in blocks.iter().zip(places) {
+                match half {
+                    Half::Send => self.pack(tensor, block, start + place),
+                    Half::Receive => self.unpack(tensor, block, start + place),
+                }
+            }
+            CallPlace::Staging(start)
+        });
+        self.plan.calls.push(match half {
+            Half::Send => EngineCall::Send { to: peer, from: place, bytes },
+            Half::Receive => EngineCall::Receive { from: peer, to: place, bytes },
+        });
     }
 }

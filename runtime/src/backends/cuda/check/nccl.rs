@@ -4,14 +4,15 @@ use super::numbers::{encoded, floats};
 use super::{Bench, Found, Rows};
 use crate::backends::cuda::error::Error;
 use crate::backends::cuda::memory::Arena;
-use crate::backends::cuda::nccl::{self, Call, Communicator, UniqueId};
+use crate::backends::cuda::nccl::{self, Communicator, UniqueId};
+use crate::comm::EngineCall;
 use ir::types::{DType, PartialKind};
 
 /// A check: its name, the elements, and its calls between two addresses, of a number of elements.
 struct Case {
     what: &'static str,
     dtype: DType,
-    calls: fn(u64, u64, usize) -> Vec<Call>,
+    calls: fn(u64, u64, usize) -> Vec<EngineCall<u64>>,
 }
 
 const SUM: PartialKind = PartialKind::Sum;
@@ -20,39 +21,39 @@ const CASES: [Case; 7] = [
     Case {
         what: "NCCL all-reduce, one rank, f32",
         dtype: DType::F32,
-        calls: |from, to, len| vec![Call::AllReduce { from, to, len, dtype: DType::F32, kind: SUM }],
+        calls: |from, to, len| vec![EngineCall::AllReduce { from, to, len, dtype: DType::F32, kind: SUM }],
     },
     Case {
         what: "NCCL all-reduce, one rank, bf16",
         dtype: DType::BF16,
-        calls: |from, to, len| vec![Call::AllReduce { from, to, len, dtype: DType::BF16, kind: SUM }],
+        calls: |from, to, len| vec![EngineCall::AllReduce { from, to, len, dtype: DType::BF16, kind: SUM }],
     },
     Case {
         what: "NCCL all-reduce of a maximum, one rank, f32",
         dtype: DType::F32,
-        calls: |from, to, len| vec![Call::AllReduce { from, to, len, dtype: DType::F32, kind: PartialKind::Max }],
+        calls: |from, to, len| vec![EngineCall::AllReduce { from, to, len, dtype: DType::F32, kind: PartialKind::Max }],
     },
     Case {
         what: "NCCL reduce-scatter, one rank, f32",
         dtype: DType::F32,
-        calls: |from, to, len| vec![Call::ReduceScatter { from, to, len, dtype: DType::F32, kind: SUM }],
+        calls: |from, to, len| vec![EngineCall::ReduceScatter { from, to, len, dtype: DType::F32, kind: SUM }],
     },
     Case {
         what: "NCCL all-gather, one rank, f32",
         dtype: DType::F32,
-        calls: |from, to, len| vec![Call::AllGather { from, to, bytes: 4 * len }],
+        calls: |from, to, len| vec![EngineCall::AllGather { from, to, bytes: 4 * len }],
     },
     Case {
         what: "NCCL broadcast, one rank, f32",
         dtype: DType::F32,
-        calls: |from, to, len| vec![Call::Broadcast { root: 0, from, to, bytes: 4 * len }],
+        calls: |from, to, len| vec![EngineCall::Broadcast { root: 0, from, to, bytes: 4 * len }],
     },
     Case {
         what: "NCCL send and receive, one rank, f32",
         dtype: DType::F32,
         calls: |from, to, len| {
             let bytes = 4 * len;
-            vec![Call::Send { to: 0, from, bytes }, Call::Receive { from: 0, to, bytes }]
+            vec![EngineCall::Send { to: 0, from, bytes }, EngineCall::Receive { from: 0, to, bytes }]
         },
     },
 ];

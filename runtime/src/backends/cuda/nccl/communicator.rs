@@ -5,6 +5,7 @@ use super::super::device::Device;
 use super::super::error::Error;
 use super::super::stream::Stream;
 use super::library::{self, Config, Functions, Handle, IN_PROGRESS, functions};
+use crate::comm::EngineCall;
 use ir::types::{DType, PartialKind};
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,17 +30,6 @@ pub struct Communicator {
 unsafe impl Send for Communicator {}
 // SAFETY: as above.
 unsafe impl Sync for Communicator {}
-
-/// A call with the addresses of its buffers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in super::super) enum Call {
-    AllReduce { from: u64, to: u64, len: usize, dtype: DType, kind: PartialKind },
-    ReduceScatter { from: u64, to: u64, len: usize, dtype: DType, kind: PartialKind },
-    AllGather { from: u64, to: u64, bytes: usize },
-    Broadcast { root: usize, from: u64, to: u64, bytes: usize },
-    Send { to: usize, from: u64, bytes: usize },
-    Receive { from: usize, to: u64, bytes: usize },
-}
 
 impl UniqueId {
     /// A new name.
@@ -108,7 +98,7 @@ impl Communicator {
     pub(in super::super) unsafe fn give(
         &self,
         stream: &Stream,
-        calls: impl Iterator<Item = Call>,
+        calls: impl Iterator<Item = EngineCall<u64>>,
     ) -> Result<(), Error> {
         const WHAT: &str = "giving a stream collectives";
         self.device.bind()?;
@@ -129,33 +119,33 @@ impl Communicator {
 
     /// # Safety
     /// As of [`give`](Communicator::give).
-    unsafe fn call(&self, handle: Handle, stream: *mut c_void, call: Call) -> Result<(), Error> {
+    unsafe fn call(&self, handle: Handle, stream: *mut c_void, call: EngineCall<u64>) -> Result<(), Error> {
         let functions = self.functions;
         // SAFETY: as the caller promises.
         unsafe {
             match call {
-                Call::AllReduce { from, to, len, dtype, kind } => {
+                EngineCall::AllReduce { from, to, len, dtype, kind } => {
                     let status =
                         (functions.all_reduce)(from, to, len, elements(dtype), combination(kind), handle, stream);
                     functions.tried("an all-reduce", status)
                 }
-                Call::ReduceScatter { from, to, len, dtype, kind } => {
+                EngineCall::ReduceScatter { from, to, len, dtype, kind } => {
                     let status =
                         (functions.reduce_scatter)(from, to, len, elements(dtype), combination(kind), handle, stream);
                     functions.tried("a reduce-scatter", status)
                 }
-                Call::AllGather { from, to, bytes } => functions
+                EngineCall::AllGather { from, to, bytes } => functions
                     .tried("an all-gather", (functions.all_gather)(from, to, bytes, library::BYTES, handle, stream)),
-                Call::Broadcast { root, from, to, bytes } => {
+                EngineCall::Broadcast { root, from, to, bytes } => {
                     let root = root as c_int;
                     let status = (functions.broadcast)(from, to, bytes, library::BYTES, root, handle, stream);
                     functions.tried("a broadcast", status)
                 }
-                Call::Send { to, from, bytes } => {
+                EngineCall::Send { to, from, bytes } => {
                     let status = (functions.send)(from, bytes, library::BYTES, to as c_int, handle, stream);
                     functions.tried("a send", status)
                 }
-                Call::Receive { from, to, bytes } => {
+                EngineCall::Receive { from, to, bytes } => {
                     let status = (functions.receive)(to, bytes, library::BYTES, from as c_int, handle, stream);
                     functions.tried("a receive", status)
                 }

@@ -4,9 +4,9 @@ use super::super::error::Error;
 use super::super::medium::{DeviceMemory, at};
 use super::super::memory::Arena;
 use super::super::stream::Stream;
-use super::communicator::{Call, Communicator};
+use super::communicator::Communicator;
 use crate::backend::Span;
-use crate::comm::{CallPlace, EngineCall, EngineExchange, Move, StagedBlock};
+use crate::comm::{CallPlace, EngineExchange, Move, StagedBlock};
 
 /// The tensors of an exchange and the memories that they are in.
 #[derive(Clone, Copy)]
@@ -33,24 +33,6 @@ impl Buffers<'_> {
             CallPlace::Source(tensor, element) => part(self.source(tensor), &self.sources[tensor], element),
             CallPlace::Result(tensor, element) => part(self.result(tensor), &self.results[tensor], element),
             CallPlace::Staging(byte) => self.staging.address(byte, 0),
-        }
-    }
-
-    fn call(&self, call: &EngineCall) -> Call {
-        let of = |place: &CallPlace| self.address(*place);
-        match call {
-            EngineCall::AllReduce { from, to, len, dtype, kind } => {
-                Call::AllReduce { from: of(from), to: of(to), len: *len, dtype: *dtype, kind: *kind }
-            }
-            EngineCall::ReduceScatter { from, to, len, dtype, kind } => {
-                Call::ReduceScatter { from: of(from), to: of(to), len: *len, dtype: *dtype, kind: *kind }
-            }
-            EngineCall::AllGather { from, to, bytes } => Call::AllGather { from: of(from), to: of(to), bytes: *bytes },
-            EngineCall::Broadcast { root, from, to, bytes } => {
-                Call::Broadcast { root: *root, from: of(from), to: of(to), bytes: *bytes }
-            }
-            EngineCall::Send { to, from, bytes } => Call::Send { to: *to, from: of(from), bytes: *bytes },
-            EngineCall::Receive { from, to, bytes } => Call::Receive { from: *from, to: of(to), bytes: *bytes },
         }
     }
 }
@@ -90,7 +72,8 @@ impl DeviceMemory {
                 place(block, *tensor, buffers.source(*tensor))?;
             }
             if !plan.calls.is_empty() {
-                communicator.give(stream, plan.calls.iter().map(|call| buffers.call(call)))?;
+                communicator
+                    .give(stream, plan.calls.iter().map(|call| call.addressed(|place| buffers.address(place))))?;
             }
             for StagedBlock { tensor, at, block } in &plan.unpacks {
                 place(block, *tensor, buffers.staging.address(*at, 0))?;

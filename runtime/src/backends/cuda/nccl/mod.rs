@@ -9,7 +9,6 @@ mod joint;
 mod library;
 mod transport;
 
-pub(super) use communicator::Call;
 pub use communicator::{Communicator, UniqueId};
 pub use joint::Joint;
 pub use library::{file_names, is_there, version};

@@ -8,13 +8,12 @@ use super::super::error::{Error, must};
 use super::super::medium::{DeviceMemory, at};
 use super::super::memory::Arena;
 use super::super::stream::{Event, Stream};
-use super::communicator::Call;
 use super::exchange::Buffers;
 use super::joint::{Endpoint, Joint, Key};
 use crate::backend::{Mark, Span};
 use crate::comm::{
-    EngineExchange, Exchange, Half, Medium, Message, Parking, PeerBuffers, RankFailure, Request, ThreadRole, Transport,
-    WaitReason,
+    EngineCall, EngineExchange, Exchange, Half, Medium, Message, Parking, PeerBuffers, RankFailure, Request,
+    ThreadRole, Transport, WaitReason,
 };
 use ir::types::DType;
 use std::collections::BTreeMap;
@@ -236,8 +235,8 @@ impl Transport for NcclTransport {
             let (place, bytes) = (at(&self.arena, span), span.bytes());
             // The sender is the first member of its line.
             let call = match channel.sends {
-                true => Call::Send { to: 1, from: place, bytes },
-                false => Call::Receive { from: 0, to: place, bytes },
+                true => EngineCall::Send { to: 1, from: place, bytes },
+                false => EngineCall::Receive { from: 0, to: place, bytes },
             };
             if bytes > 0 {
                 // SAFETY: the program changes or uses the tensor only after the wait.
