@@ -115,6 +115,22 @@ fn members_that_do_not_agree_are_named() {
     fs::remove_dir_all(folder).unwrap();
 }
 
+#[test]
+fn processes_that_wait_in_nccl_for_ever_end_and_are_named() {
+    let folder = stand_in("nccl-stuck");
+    let runs = Runs::new(&folder, "nccl-stuck", LLAMA);
+    // One leaves out a message that the other awaits.
+    let mut command = launched(&runs, 2, &["--parallel", "pp=2,mbs=4", "--silence", "2"]);
+    let began = Instant::now();
+    let output = command.env("STAND_IN_SKIP", "0 1").env("STAND_IN_PATIENT", "1").output().unwrap();
+    let said = said(&output);
+    assert!(output.status.code() == Some(5) && said.contains("error[MW0707]"), "{:?} {said}", output.status);
+    let waits = ["all processes wait for each other (step ", "; process 1: rank 1 waits for rank 0 to send tag "];
+    assert!(waits.iter().all(|wait| said.contains(wait)), "{said}");
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    fs::remove_dir_all(folder).unwrap();
+}
+
 /// The processes that a launcher has started, in their order.
 fn children(launcher: &Child) -> Vec<String> {
     let path = format!("/proc/{0}/task/{0}/children", launcher.id());

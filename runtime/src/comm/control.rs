@@ -71,6 +71,17 @@ impl Control {
         self.lot.number(ranks)
     }
 
+    /// The number of the name of an exchange in messages.
+    pub(crate) fn number_op(&self, op: &str) -> u32 {
+        self.lot.number_op(op)
+    }
+
+    /// Notes what the device of the only rank waits for inside of an operation, if it does, with a number that changes whenever it goes on.
+    /// Such a process waits as one whose threads do.
+    pub(crate) fn note_device(&self, waits: Option<(u64, WaitReason)>) {
+        self.lot.note_device(waits);
+    }
+
     /// The time in which the thread of the rank at a place has waited so far.
     pub(crate) fn waited(&self, me: usize) -> Duration {
         self.lot.waited(me)

@@ -118,6 +118,8 @@ pub(crate) struct Courier {
 #[derive(Default)]
 struct Driver {
     landed: AtomicUsize,
+    /// True while it waits for those of others.
+    waits: AtomicBool,
     thread: Mutex<Option<Thread>>,
 }
 
@@ -197,6 +199,7 @@ impl Courier {
     fn swap(&self, own: &[u8], all: &mut [Vec<u8>]) -> Result<(), RankFailure> {
         *locked(&self.driver.thread) = Some(thread::current());
         self.driver.landed.store(0, Ordering::Relaxed);
+        self.driver.waits.store(true, Ordering::Release);
         let mut begun = 0;
         let mut submit = |way, process, bytes: *mut [u8]| {
             let (landing, target) = (self.driver.clone() as Arc<dyn Landing>, Target { number: 0, phase: 0, count: 0 });
@@ -216,6 +219,7 @@ impl Courier {
             }
             thread::park_timeout(IDLE);
         }
+        self.driver.waits.store(false, Ordering::Release);
         Ok(())
     }
 
@@ -487,8 +491,13 @@ impl<'a> Rounds<'a> {
     fn stall(&mut self, now: Instant) -> Result<(), WireError> {
         let Rounds { courier, wire, stalls, count, landed, .. } = self;
         let lot = &courier.lot;
-        let is_stalled = *count > 0 && locked(&courier.jobs).is_empty() && lot.waits_for(*count);
-        let report = stalls.look(is_stalled.then_some(*landed), now, || lot.waits().join("; "));
+        let waits = *count > 0 && (lot.has_waiting() || courier.driver.waits.load(Ordering::Acquire));
+        let is_stalled = waits && locked(&courier.jobs).is_empty() && lot.is_still(*count);
+        let moved = lot.device().or(is_stalled.then_some(*landed));
+        let report = stalls.look(moved, now, || match lot.waits() {
+            none if none.is_empty() => "its ranks have done their part".to_string(),
+            waits => waits.join("; "),
+        });
         match report {
             Some(report) if courier.world.me > 0 => wire.notify(0, &[&[STALLED][..], &report].concat())?,
             Some(report) => stalls.hear(0, &report, now),

@@ -91,6 +91,8 @@ pub struct EngineExchange {
     pub(crate) bytes: usize,
     /// The exchange itself, if the rank is the only member; then there are no calls.
     pub(crate) alone: Option<Exchange>,
+    /// The number of its name.
+    pub(crate) op: u32,
 }
 
 impl ExchangePlan for EngineExchange {

@@ -35,6 +35,8 @@ pub(super) struct ParkingLot {
     step: AtomicU64,
     awake: AtomicUsize,
     parkers: Box<[Parker]>,
+    /// What the device of the first rank waits for, with a number that changes whenever it goes on.
+    device: Mutex<Option<(u64, WaitReason)>>,
     abort: AbortFlag,
     /// The thread that tells other processes of a failure.
     courier: OnceLock<Thread>,
@@ -77,6 +79,7 @@ impl ParkingLot {
             step: AtomicU64::new(0),
             awake: AtomicUsize::new(0),
             parkers: (0..threads).map(|_| parker()).collect(),
+            device: Mutex::default(),
             abort: AbortFlag::default(),
             courier: OnceLock::new(),
         }
@@ -114,9 +117,24 @@ impl ParkingLot {
         self.step.load(Ordering::Relaxed)
     }
 
-    /// True if some threads wait, and none is awake but for a number of messages that are under way.
-    pub(super) fn waits_for(&self, messages: usize) -> bool {
-        self.awake.load(Ordering::SeqCst) == messages && (0..self.parkers.len()).any(|parker| self.is_waiting(parker))
+    /// True if no thread is awake but for a number of messages that are under way.
+    pub(super) fn is_still(&self, messages: usize) -> bool {
+        self.awake.load(Ordering::SeqCst) == messages
+    }
+
+    /// True if some threads wait.
+    pub(super) fn has_waiting(&self) -> bool {
+        (0..self.parkers.len()).any(|parker| self.is_waiting(parker))
+    }
+
+    /// Notes what the device of the first rank waits for.
+    pub(super) fn note_device(&self, waits: Option<(u64, WaitReason)>) {
+        *locked(&self.device) = waits;
+    }
+
+    /// The number that changes whenever the device of the first rank goes on, if it waits.
+    pub(super) fn device(&self) -> Option<u64> {
+        locked(&self.device).map(|(moved, _)| moved)
     }
 
     /// Lets a thread be unparked when a rank fails.
@@ -261,7 +279,8 @@ impl ParkingLot {
     /// The text of each wait.
     pub(super) fn waits(&self) -> Vec<String> {
         let describe = |parker: usize| self.describe(parker, *locked(&self.parkers[parker].wait_reason));
-        self.waiting().into_iter().map(describe).collect()
+        let device = locked(&self.device).map(|(_, reason)| self.describe(0, reason));
+        self.waiting().into_iter().map(describe).chain(device).collect()
     }
 
     /// The parkers of threads that wait.

@@ -102,6 +102,11 @@ impl Event {
         self.0.synchronize().tried("waiting for an event")
     }
 
+    /// True if what it marks is done, or has failed.
+    pub fn is_done(&self) -> bool {
+        self.0.try_is_complete().unwrap_or(true)
+    }
+
     /// Seconds from this event to another, both timed and recorded; waits for both.
     ///
     /// # Errors

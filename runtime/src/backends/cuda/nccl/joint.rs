@@ -10,8 +10,9 @@ use super::super::memory::Arena;
 use super::super::stream::Stream;
 use super::communicator::{Communicator, UniqueId};
 use super::library::functions;
+use super::queue::Queue;
 use crate::comm::wire::{Wire, World};
-use crate::comm::{Control, Limits, RankFailure, ThreadRole};
+use crate::comm::{Control, Limits, RankFailure, ThreadRole, WaitReason};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -60,9 +61,18 @@ pub(super) struct Endpoint {
     pub(super) bytes: AtomicUsize,
     communicator: OnceLock<Communicator>,
     staging: OnceLock<Arena>,
+    /// What the rank does with it.
+    queues: Mutex<Vec<Arc<Queue>>>,
 }
 
 impl Endpoint {
+    /// A queue of operations of a thread, by its stream.
+    pub(super) fn queue(&self, own: Arc<Stream>) -> Arc<Queue> {
+        let queue = Queue::new(own);
+        locked(&self.queues).push(queue.clone());
+        queue
+    }
+
     /// The communicator.
     ///
     /// # Errors
@@ -156,9 +166,9 @@ impl Joint {
         if let Some(known) = endpoints.get(&key) {
             return Ok(known.clone());
         }
-        let (bytes, communicator, staging) = Default::default();
-        let endpoint =
-            Arc::new(Endpoint { stream: Arc::new(Stream::urgent(&self.device)?), bytes, communicator, staging });
+        let (bytes, communicator, staging, queues) = Default::default();
+        let stream = Arc::new(Stream::urgent(&self.device)?);
+        let endpoint = Arc::new(Endpoint { stream, bytes, communicator, staging, queues });
         endpoints.insert(key, endpoint.clone());
         Ok(endpoint)
     }
@@ -203,8 +213,12 @@ impl Joint {
         endpoint.communicator.get_or_init(|| communicator).settle("joining a communicator")
     }
 
-    /// Looks for failures of processes and of communicators. After the first one all communicators end, so that nobody waits in them.
+    /// Looks for failures of processes and of communicators, and tells whether the device waits inside of one. After the first failure all
+    /// communicators end, so that nobody waits in them.
     fn keep_watch(&self) {
+        if let Err(why) = self.device.bind() {
+            self.control.fail(self.rank, why.to_string());
+        }
         let each = |f: &dyn Fn(&Communicator)| {
             let endpoints = locked(&self.endpoints).clone();
             endpoints.values().filter_map(|endpoint| endpoint.communicator.get()).for_each(f);
@@ -218,8 +232,18 @@ impl Joint {
                     self.control.fail(self.rank, why.to_string());
                 }
             });
+            self.control.note_device(self.look());
             thread::park_timeout(PAUSE);
         }
+    }
+
+    /// A number that changes whenever something moves through NCCL, and what the device waits for, if it is inside of an operation.
+    fn look(&self) -> Option<(u64, WaitReason)> {
+        let endpoints = locked(&self.endpoints).clone();
+        let queues = endpoints.values().flat_map(|endpoint| locked(&endpoint.queues).clone());
+        let looks: Vec<(u64, Option<WaitReason>)> = queues.map(|queue| queue.look()).collect();
+        let reason = looks.iter().find_map(|(_, reason)| *reason)?;
+        Some((looks.iter().map(|(moved, _)| moved).sum(), reason))
     }
 
     /// Ends all communicators together with the other ranks, which all have done all that they have to do.

@@ -7,6 +7,7 @@ mod communicator;
 mod exchange;
 mod joint;
 mod library;
+mod queue;
 mod transport;
 
 pub use communicator::{Communicator, UniqueId};

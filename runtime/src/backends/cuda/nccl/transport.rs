@@ -7,9 +7,10 @@ use super::super::device::Device;
 use super::super::error::{Error, must};
 use super::super::medium::{DeviceMemory, at};
 use super::super::memory::Arena;
-use super::super::stream::{Event, Stream};
+use super::super::stream::Stream;
 use super::exchange::Buffers;
 use super::joint::{Endpoint, Joint, Key};
+use super::queue::Queue;
 use crate::backend::{Mark, Span};
 use crate::comm::{
     EngineCall, EngineExchange, Exchange, Half, Medium, Message, Parking, PeerBuffers, RankFailure, Request,
@@ -17,8 +18,8 @@ use crate::comm::{
 };
 use ir::types::DType;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Endpoint of one thread of a rank.
@@ -39,7 +40,9 @@ pub struct GroupEnd {
     number: u32,
     /// None for a group of one.
     endpoint: Option<Arc<Endpoint>>,
-    queue: Queue,
+    /// The stream of the thread that begins exchanges.
+    own: Arc<Stream>,
+    queue: Arc<Queue>,
 }
 
 /// A rank's end of a message channel. Channels with one direction between two ranks share a line, since both begin its messages in one
@@ -47,57 +50,9 @@ pub struct GroupEnd {
 pub struct ChannelEnd {
     endpoint: Arc<Endpoint>,
     sends: bool,
-    queue: Queue,
-}
-
-/// Operations of a group or channel, between two events each.
-struct Queue {
-    /// The stream of the thread that begins them.
-    own: Arc<Stream>,
-    next: AtomicU64,
-    /// Operation `n` has slot `n` modulo the number of slots: the events before and after it.
-    slots: OnceLock<Box<[[Event; 2]]>>,
-}
-
-impl Queue {
-    fn new(own: Arc<Stream>) -> Queue {
-        Queue { own, next: AtomicU64::new(0), slots: OnceLock::new() }
-    }
-
-    fn make_slots(&self, device: &Arc<Device>, count: usize) -> Result<&[[Event; 2]], Error> {
-        if self.slots.get().is_none() {
-            let slot = |_| Ok([Event::new(device)?, Event::new(device)?]);
-            let made = (0..count.max(1)).map(slot).collect::<Result<_, Error>>()?;
-            self.slots.get_or_init(|| made);
-        }
-        Ok(self.slots.get().map_or(&[], |slots| slots))
-    }
-
-    /// Gives a stream an operation after all that the thread has given so far. Returns its number.
-    fn operate(
-        &self,
-        (device, count): (&Arc<Device>, usize),
-        stream: &Stream,
-        operation: impl FnOnce() -> Result<(), Error>,
-    ) -> Result<u64, Error> {
-        let slots = self.make_slots(device, count)?;
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let [before, after] = &slots[(number % slots.len() as u64) as usize];
-        self.own.record(before)?;
-        stream.wait(before)?;
-        operation()?;
-        stream.record(after)?;
-        Ok(number)
-    }
-
-    /// Lets what the thread gives from here on come after an operation.
-    fn receive(&self, number: u64) -> Result<(), Error> {
-        let slots = self.slots.get().map_or(&[][..], |slots| slots);
-        match slots.get((number % slots.len().max(1) as u64) as usize) {
-            Some([_, after]) => self.own.wait(after),
-            None => Ok(()),
-        }
-    }
+    peer: usize,
+    tag: u32,
+    queue: Arc<Queue>,
 }
 
 impl NcclTransport {
@@ -123,8 +78,10 @@ impl NcclTransport {
             return Ok(known.clone());
         }
         let endpoint = self.joint.endpoint(key.clone()).map_err(|why| why.to_string())?;
-        let queue = Queue::new(self.medium.stream_of(ThreadRole::Main));
-        let end = Arc::new(ChannelEnd { endpoint, sends: from == self.joint.rank(), queue });
+        let queue = endpoint.queue(self.medium.stream_of(ThreadRole::Main));
+        let sends = from == self.joint.rank();
+        let peer = if sends { to } else { from };
+        let end = Arc::new(ChannelEnd { endpoint, sends, peer, tag, queue });
         self.channels.insert((key, tag), end.clone());
         Ok(end)
     }
@@ -138,7 +95,8 @@ impl NcclTransport {
         [sources, results]: [&[Span]; 2],
     ) -> Result<Request, Error> {
         let (stream, mut times) = (&endpoint.stream, [None; 2]);
-        let number = group.queue.operate(self.events(), stream, || {
+        let reason = |number| self.wait_reason(group, plan, number);
+        let number = group.queue.operate(self.events(), stream, reason, || {
             times[0] = self.medium.mark(stream);
             let buffers = Buffers { arena: &self.arena, staging: endpoint.staging()?, sources, results };
             // SAFETY: the program changes sources and uses results only after the wait. The stream alone uses the staging memory.
@@ -168,12 +126,16 @@ impl Transport for NcclTransport {
         }
         let place = ranks.iter().position(|&rank| rank == self.joint.rank()).unwrap_or(0);
         let endpoint = (ranks.len() > 1).then(|| self.joint.endpoint(key.clone())).transpose();
+        let endpoint = endpoint.map_err(|why| why.to_string())?;
+        let own = self.medium.stream_of(role);
+        let queue = endpoint.as_ref().map_or_else(|| Queue::new(own.clone()), |endpoint| endpoint.queue(own.clone()));
         let group = Arc::new(GroupEnd {
             ranks: ranks.to_vec(),
             place,
             number: self.joint.control().number(ranks),
-            endpoint: endpoint.map_err(|why| why.to_string())?,
-            queue: Queue::new(self.medium.stream_of(role)),
+            endpoint,
+            own,
+            queue,
         });
         self.groups.insert(key, group.clone());
         Ok(group)
@@ -182,11 +144,12 @@ impl Transport for NcclTransport {
     fn fit(
         &self,
         group: &GroupEnd,
-        _op: &str,
+        op: &str,
         dtypes: &[DType],
         of: &mut dyn FnMut(usize) -> Result<Exchange, String>,
     ) -> Result<EngineExchange, String> {
         let plan = EngineExchange::of(group.place, &group.ranks, dtypes, &mut |place| of(group.ranks[place]))?;
+        let plan = EngineExchange { op: self.joint.control().number_op(op), ..plan };
         group.endpoint.iter().for_each(|endpoint| _ = endpoint.bytes.fetch_max(plan.bytes, Ordering::Relaxed));
         Ok(plan)
     }
@@ -210,7 +173,7 @@ impl Transport for NcclTransport {
                 let own = PeerBuffers { memory: &*self.arena, sources, results };
                 let Some(alone) = &plan.alone else { return Request::given(0, [None; 2]) };
                 // SAFETY: the program gives the results places of their own.
-                unsafe { self.medium.exchange(&group.queue.own, alone, Half::Pull, 0, |_| own) };
+                unsafe { self.medium.exchange(&group.own, alone, Half::Pull, 0, |_| own) };
                 Request::given(0, [None; 2])
             }
         }
@@ -224,17 +187,19 @@ impl Transport for NcclTransport {
         }
     }
 
-    fn wait_reason(&self, group: &GroupEnd, _plan: &EngineExchange, number: u64) -> WaitReason {
-        WaitReason::Peers { group: group.number, number, op: 0 }
+    fn wait_reason(&self, group: &GroupEnd, plan: &EngineExchange, number: u64) -> WaitReason {
+        WaitReason::Peers { group: group.number, number, op: plan.op }
     }
 
     fn start_message(&self, channel: &ChannelEnd, span: Span) -> Message {
         let (stream, mut times) = (&channel.endpoint.stream, [None::<Mark>; 2]);
-        let number = channel.queue.operate(self.events(), stream, || {
+        let &ChannelEnd { peer: rank, tag, sends, .. } = channel;
+        let reason = |_| if sends { WaitReason::Receiver { rank, tag } } else { WaitReason::Sender { rank, tag } };
+        let number = channel.queue.operate(self.events(), stream, reason, || {
             times[0] = self.medium.mark(stream);
             let (place, bytes) = (at(&self.arena, span), span.bytes());
             // The sender is the first member of its line.
-            let call = match channel.sends {
+            let call = match sends {
                 true => EngineCall::Send { to: 1, from: place, bytes },
                 false => EngineCall::Receive { from: 0, to: place, bytes },
             };
