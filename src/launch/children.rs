@@ -10,7 +10,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, ExitStatus, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Variable with the process id of who has started this process.
 const LAUNCHER: &str = "MESHWRIGHT_LAUNCHER";
@@ -18,6 +18,8 @@ const LAUNCHER: &str = "MESHWRIGHT_LAUNCHER";
 /// Processes, and the threads that print what they say.
 pub(super) struct Children {
     all: Vec<(Child, Option<End>)>,
+    /// Since when each is stopped, if it is.
+    stopped: Vec<Option<Instant>>,
     printers: Vec<JoinHandle<()>>,
     /// The first error that one has printed.
     said: Arc<OnceLock<String>>,
@@ -43,7 +45,8 @@ impl Children {
         let port = tcp::free_port().map_err(refused)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
         let run = format!("{}-{now}", std::process::id());
-        let mut children = Children { all: Vec::new(), printers: Vec::new(), said: Arc::default() };
+        let (all, printers, stopped, said) = (Vec::new(), Vec::new(), vec![None; processes], Arc::default());
+        let mut children = Children { all, stopped, printers, said };
         for number in 0..processes {
             let mut command = program().map_err(refused)?;
             command.args(with_comm(args)).stdin(Stdio::null()).stderr(Stdio::piped());
@@ -84,6 +87,14 @@ impl Children {
         Ok(ended)
     }
 
+    /// A process that has been stopped for a time. Others do not hear it before its first beat, and give it time to load.
+    pub(super) fn stopped(&mut self, limit: Duration) -> Option<usize> {
+        for ((child, end), since) in self.all.iter().zip(&mut self.stopped) {
+            *since = (end.is_none() && is_stopped(child)).then(|| since.unwrap_or_else(Instant::now));
+        }
+        self.stopped.iter().position(|since| since.is_some_and(|since| since.elapsed() > limit))
+    }
+
     /// The first error that one has printed. All have ended.
     pub(super) fn said(&mut self) -> Option<String> {
         self.printers.drain(..).for_each(|printer| drop(printer.join()));
@@ -109,6 +120,20 @@ impl Drop for Children {
         self.all.iter_mut().for_each(|(child, _)| drop(child.wait()));
         self.printers.drain(..).for_each(|printer| drop(printer.join()));
     }
+}
+
+#[cfg(unix)]
+fn is_stopped(child: &Child) -> bool {
+    use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+    let look = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let status = id.and_then(|id| waitid(WaitId::Pid(id), look).ok().flatten());
+    status.is_some_and(|status| status.stopped())
+}
+
+#[cfg(not(unix))]
+fn is_stopped(_: &Child) -> bool {
+    false
 }
 
 #[cfg(unix)]

@@ -6,6 +6,7 @@ use crate::train::{TrainRequest, check_request};
 use compiler::parallel;
 use ir::options::ParallelConfig;
 use std::fs;
+use std::time::Duration;
 
 /// The processes that a launch may have.
 pub(super) struct Fleet<'a> {
@@ -81,6 +82,11 @@ impl Fleet<'_> {
 
     fn planned(&self, count: usize, observer: &mut dyn Observer) -> Option<ParallelConfig> {
         self.runnable(observer.plan(&self.request.train, count as u64 * self.each())?)
+    }
+
+    /// The time after which a process that says nothing has failed.
+    pub(super) fn silence(&self) -> Duration {
+        Duration::from_secs_f64(self.request.train.silence)
     }
 
     fn runnable(&self, config: ParallelConfig) -> Option<ParallelConfig> {

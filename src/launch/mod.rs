@@ -28,6 +28,12 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// The time in which others say what they know of a process that a signal has ended, before they are ended too.
 const LAST_WORDS: Duration = Duration::from_secs(15);
 
+/// The time beyond a silence after which a stopped process is ended, unless others say before that it is silent.
+const STOPPED: Duration = Duration::from_secs(2);
+
+/// The number of the signal that ends a process at once.
+const KILLED: i32 = 9;
+
 /// The exit status of a run that may be started again.
 const MAY_BE_RESTARTED: u8 = 5;
 
@@ -140,6 +146,7 @@ fn until_ended(
     let mut children = Children::start(crew.processes, args)?;
     let (mut asked, mut first, mut has_spoken) = (None, None, false);
     let (mut available, mut resizes) = (fleet.available(), false);
+    let limit = STOPPED + fleet.silence();
     while children.is_running() {
         if let Some(signal) = observer.signal() {
             match asked.replace(signal) {
@@ -161,6 +168,10 @@ fn until_ended(
                 first.get_or_insert((number, end, Instant::now()));
                 has_spoken |= matches!(end, End::Status(_)) || asked.is_some();
             }
+        }
+        if let (Some(number), None) = (children.stopped(limit), first) {
+            observer.note(&format!("process {number} has been stopped for {} s, and is ended", limit.as_secs_f64()));
+            (first, has_spoken) = (Some((number, End::Signal(KILLED), Instant::now())), true);
         }
         if first.is_some_and(|(_, _, at)| has_spoken || at.elapsed() > LAST_WORDS) {
             children.kill();

@@ -18,17 +18,26 @@ fn below(state: &mut u64, bound: usize) -> usize {
     (*state >> 33) as usize % bound
 }
 
-/// Waits until something holds.
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
+/// Waits until something holds; `told` is what else to say if it does not.
+fn until(what: &str, told: &dyn Fn() -> String, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {
-        assert!(began.elapsed() < Duration::from_secs(120), "{what}");
+        assert!(began.elapsed() < Duration::from_secs(120), "{what}{}", told());
         sleep(Duration::from_millis(5));
     }
 }
 
 fn steps(folder: &Folder) -> usize {
     fs::read_to_string(folder.path("a/metrics.jsonl")).unwrap_or_default().lines().count()
+}
+
+/// A launcher that ends with its test, and its processes with it.
+struct Launcher(Child);
+
+impl Drop for Launcher {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+    }
 }
 
 #[test]
@@ -38,13 +47,16 @@ fn chaos_of_two_hundred_faults_ends_with_the_bits_of_an_undisturbed_run() {
     let train = format!("{TRAIN} --steps 2000 --save-every 3 --keep-last 2 --parallel dp=4,tp=2 --mbs 1");
     folder.answer(&format!("{train} --out whole"));
     let launch = "launch -n 8 --max-restarts 100 --";
-    let mut launcher = on_its_way(&folder, ":", &format!("{launch} {train} --silence 3 --out a"));
+    // What it says goes to files: nobody reads a pipe meanwhile.
+    let mut launcher =
+        Launcher(on_its_way(&folder, "exec >said 2>told", &format!("{launch} {train} --silence 3 --out a")));
     let (mut random, mut before, mut happened) = (7, Vec::new(), [0; 4]);
+    let told = || folder.read("told").lines().rev().take(30).map(|line| format!("\n{line}")).collect::<String>();
     for fault in 0..FAULTS {
         let mut all = Vec::new();
-        until("the processes are started again", || {
-            all = children(&launcher);
-            assert!(launcher.try_wait().unwrap().is_none(), "it has ended before fault {fault}");
+        until(&format!("the processes are started again after fault {fault} of {happened:?}"), &told, || {
+            all = children(&launcher.0);
+            assert!(launcher.0.try_wait().unwrap().is_none(), "it has ended before fault {fault}:{}", told());
             all.len() == 8 && all != before
         });
         // Some faults come while the processes start, others between steps, saves and validations.
@@ -53,7 +65,7 @@ fn chaos_of_two_hundred_faults_ends_with_the_bits_of_an_undisturbed_run() {
             _ => {
                 let first = steps(&folder);
                 let more = 1 + below(&mut random, 8);
-                until("it takes steps", || steps(&folder) >= first + more || children(&launcher) != all);
+                until("it takes steps", &told, || steps(&folder) >= first + more || children(&launcher.0) != all);
             }
         }
         let victims = 1 + below(&mut random, 2);
@@ -77,21 +89,15 @@ fn chaos_of_two_hundred_faults_ends_with_the_bits_of_an_undisturbed_run() {
         // A process that was stopped for a moment goes on.
         before = if kind == 3 { Vec::new() } else { all };
     }
-    let (status, message) = ended_late(launcher);
-    assert_eq!(status, Some(0), "{message}");
+    let status = launcher.0.wait().unwrap().code();
+    assert_eq!(status, Some(0), "{}", told());
     let losses = |out: &str| losses(&folder.read(&format!("{out}/metrics.jsonl")));
     assert!(losses("whole") == losses("a"), "other losses after {happened:?}");
     assert!(files(&folder, "whole/step-00002000") == files(&folder, "a/step-00002000"), "another checkpoint");
     let names = fs::read_dir(folder.path("a")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let torn: Vec<String> = names.filter(|name| name.ends_with(".partial")).collect();
     assert!(torn.is_empty(), "{torn:?}");
-    eprintln!("faults: {happened:?}; restarts: {}", message.matches("launch: ").count());
-}
-
-/// The exit status and standard error, whenever that is. The pipe is emptied meanwhile.
-fn ended_late(child: Child) -> (Option<i32>, String) {
-    let output = child.wait_with_output().unwrap();
-    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    eprintln!("faults: {happened:?}; restarts: {}", folder.read("told").matches("launch: ").count());
 }
 
 #[test]
@@ -235,7 +241,7 @@ fn chaos_between_two_hosts_is_named_ended_and_resumed() {
         let resume = "train --resume a --steps 1000000 --save-every 5 --comm tcp --silence 2";
         let all = hosts.start(&folder, resume);
         let first = steps(&folder);
-        until("it goes on", || steps(&folder) > first + 20);
+        until("it goes on", &String::new, || steps(&folder) > first + 20);
         let victim = &hosts.0[1];
         cut(&hosts, victim, true, by_link);
         let began = Instant::now();

@@ -293,6 +293,24 @@ fn a_process_that_is_killed_is_named_and_ends_all() {
 
 #[cfg(target_os = "linux")]
 #[test]
+fn a_process_that_is_stopped_while_it_starts_ends_all() {
+    let folder = folder();
+    let args = format!("launch -n 2 -- {TRAIN} --steps 1000000 --parallel dp=2 --silence 0.5 --out a");
+    let launcher = shell(&folder, ":", &args).spawn().unwrap();
+    let began = Instant::now();
+    while children(&launcher).len() < 2 {
+        assert!(began.elapsed() < Duration::from_secs(30), "it starts no processes");
+    }
+    kill(children(&launcher)[1], "STOP");
+    let (status, message) = ended(launcher);
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}: {message}", began.elapsed());
+    let noted = message.contains("launch: process 1 has been stopped for 2.5 s, and is ended");
+    let named = noted && message.contains("error[MW0707]: signal 9 ended process 1");
+    assert!(status == Some(5) && (named || message.contains("has said nothing for 0.5 s")), "{status:?} {message}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
 fn a_run_that_is_killed_twice_ends_with_the_bits_of_an_undisturbed_one() {
     let folder = folder();
     let train = format!("{TRAIN} --steps 300 --save-every 10 --keep-last 2 --parallel dp=2");

@@ -71,7 +71,7 @@ pub(super) fn make(group: &mut [EngineMember]) {
     let collectives = of(false);
     assert!(collectives.iter().all(|calls| calls.len() == collectives[0].len()), "{collectives:?}");
     for at in 0..collectives[0].len() {
-        collective(group, &mut collectives.iter().map(|calls| calls[at].clone()).collect::<Vec<_>>());
+        collective(group, &mut collectives.iter().map(|calls| calls[at]).collect::<Vec<_>>());
     }
     messages(group, &of(true));
     group.iter_mut().for_each(EngineMember::end);
@@ -163,7 +163,7 @@ fn what_an_engine_takes_as_it_is_is_not_packed() {
         let types: Vec<&Type> = types.iter().collect();
         let of = |rank| Exchange::plan(&mesh, rank, &change, &types).unwrap();
         let calls = calls_of(&[of(0), of(1)]);
-        (calls[0].len(), calls[0][0].clone())
+        (calls[0].len(), calls[0][0])
     };
     let (source, result, staging) = (CallPlace::Source(0, 0), CallPlace::Result(0, 0), CallPlace::Staging(0));
     let sum = |from, to, len| EngineCall::AllReduce { from, to, len, dtype: DType::F32, kind: PartialKind::Sum };
