@@ -143,8 +143,8 @@ struct Flags {
     /// process with one device on a GPU of its own, and sums differ by rounding [default: threads]
     #[arg(long, value_name = "KIND")]
     comm: Option<String>,
-    /// Who adds the sums of devices in several processes: exact (the devices, in one order, so that the numbers are those of one process)
-    /// or engine (MPI, one message for all devices of a process; sums of f32 differ by rounding) [default: exact; with nccl: engine]
+    /// Sums of devices in several processes: exact, by the devices in one order, or engine, by MPI with one message for all devices of a
+    /// process. With exact the numbers are those of one process; with engine sums of f32 differ by rounding [default: exact; with nccl: engine]
     #[arg(long, value_name = "KIND")]
     sums: Option<String>,
     /// Seconds after which a process that says nothing has failed, and after which processes that all wait for each other end [default: 8]

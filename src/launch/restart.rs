@@ -11,6 +11,9 @@ use std::time::Duration;
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60);
 
+/// Words of errors that come by chance, of a process that was stopped or cut off: the same ones again need not come a third time.
+const BY_CHANCE: [&str; 2] = [" has said nothing for ", " is gone: "];
+
 /// The restarts of a run so far.
 pub(super) struct Restarts<'a> {
     request: &'a LaunchRequest,
@@ -67,8 +70,9 @@ impl Restarts<'_> {
             return None;
         }
         // An error names the step, so that the same one again is of the same step.
+        let is_lasting = |said: &String| !BY_CHANCE.iter().any(|words| said.contains(words));
         if matches!(failure.end, End::Status(_))
-            && failure.said.is_some()
+            && failure.said.as_ref().is_some_and(is_lasting)
             && last.is_some_and(|last| last.said == failure.said)
         {
             observer.note(&format!("{what}: the same step has failed twice with the same error, and would again"));
@@ -176,6 +180,8 @@ mod tests {
         assert_eq!(after(&[broken(3), broken(4)]).0, [Some(1), Some(2)]);
         let (delays, notes) = after(&[broken(3), broken(3)]);
         assert!(delays == [Some(1), None] && notes[1].contains("twice with the same error"), "{notes:?}");
+        let silent = failure(End::Status(5), "rank 2 failed: process 2 on a has said nothing for 3 s (step 0)");
+        assert_eq!(after(&[silent.clone(), silent]).0, [Some(1), Some(2)]);
         assert_eq!(after(&[failure(End::Status(6), "not finite")]).0, [None]);
         assert_eq!(after(&[failure(End::Status(1), "no such file")]).0, [None]);
     }

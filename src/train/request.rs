@@ -108,8 +108,8 @@ pub struct TrainRequest {
     /// fields are not written to `run.toml` either.
     #[serde(skip_serializing)]
     pub comm: String,
-    /// Who adds the sums of ranks in several processes: `exact` for the ranks, `engine` for what joins the processes. Default: `engine`
-    /// with NCCL, else `exact`.
+    /// Sums of ranks in several processes: `exact`, by the ranks, or `engine`, by what joins the processes. Default: `engine` with NCCL,
+    /// else `exact`.
     #[serde(skip_serializing)]
     pub sums: Option<String>,
     /// Seconds after which a process that says nothing has failed, and after which processes that all wait do so for each other.

@@ -35,7 +35,7 @@ pub(super) struct ParkingLot {
     step: AtomicU64,
     awake: AtomicUsize,
     parkers: Box<[Parker]>,
-    /// What the device of the first rank waits for, with a number that changes whenever it goes on.
+    /// The wait of the first rank's device, with a number that changes whenever it goes on.
     device: Mutex<Option<(u64, WaitReason)>>,
     abort: AbortFlag,
     /// The thread that tells other processes of a failure.

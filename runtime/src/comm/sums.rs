@@ -13,7 +13,7 @@ use ir::types::{DType, PartialKind};
 use kernels::cpu::shape::{View, copy_strided, put_strided};
 use std::sync::{Arc, OnceLock};
 
-/// Who adds the sums of ranks that are in several processes.
+/// The adder of the sums of ranks that are in several processes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Sums {
     /// The ranks, in the order of their group: the bits are those of one process.

@@ -61,7 +61,7 @@ pub(super) struct Endpoint {
     pub(super) bytes: AtomicUsize,
     communicator: OnceLock<Communicator>,
     staging: OnceLock<Arena>,
-    /// What the rank does with it.
+    /// Operations of the rank.
     queues: Mutex<Vec<Arc<Queue>>>,
 }
 
