@@ -26,7 +26,10 @@ pub(crate) fn sockets(sizes: [[usize; 2]; 2]) -> Option<[f64; 2]> {
     };
     stream.set_nodelay(true).unwrap();
     let seconds = sizes.map(|[len, rounds]| {
-        let once = || both_ways(&stream, len * size_of::<f32>());
+        let bytes = len * size_of::<f32>();
+        let (sent, mut received) = (vec![1; bytes], vec![1; bytes]);
+        let mut once = || both_ways(&stream, &sent, &mut received);
+        (0..rounds / 8).for_each(|_| _ = once());
         super::median((0..rounds).map(|_| once()).collect())
     });
     is_first.then_some(seconds)
@@ -41,18 +44,17 @@ fn connect(address: (&str, u16)) -> TcpStream {
     }
 }
 
-/// Sends bytes and receives as many, at the same time if they are many.
-fn both_ways(mut stream: &TcpStream, bytes: usize) -> f64 {
-    let (sent, mut received) = (vec![1; bytes], vec![0; bytes]);
+/// Sends bytes and receives as many, at the same time if they are many. Returns the seconds.
+fn both_ways(mut stream: &TcpStream, sent: &[u8], received: &mut [u8]) -> f64 {
     let began = Instant::now();
-    if bytes < 1 << 12 {
-        stream.write_all(&sent).unwrap();
-        stream.read_exact(&mut received).unwrap();
+    if sent.len() < 1 << 12 {
+        stream.write_all(sent).unwrap();
+        stream.read_exact(received).unwrap();
         return began.elapsed().as_secs_f64();
     }
     std::thread::scope(|scope| {
-        scope.spawn(|| (&*stream).write_all(&sent).unwrap());
-        stream.read_exact(&mut received).unwrap();
+        scope.spawn(|| (&*stream).write_all(sent).unwrap());
+        stream.read_exact(received).unwrap();
     });
     began.elapsed().as_secs_f64()
 }
