@@ -1,4 +1,4 @@
-//! Shared code of the model builders: a model under construction, whose dims have short names.
+//! Shared code of the model builders and of imports: a model under construction, whose dims have short names.
 
 use super::config::Batch;
 use crate::dim_role::DimRole;
@@ -10,13 +10,14 @@ use crate::graph::{
 use crate::ids::{BlockId, ModelValue, Value};
 use crate::ops::{Binary, BinaryKind, Builder, Einsum, Iota, Op, Unary, UnaryKind};
 use crate::types::{DType, Dim, DimName, Dims, Type};
+use std::borrow::Cow;
 use std::ops::Range;
 
 /// A parameter of a block, as the builders list them.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Weight {
+pub struct Weight {
     /// The name of the block's argument, and of the field of the layer's array.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// Letters of named dims, or sizes: `"h g r d"`, `"1024 h"`.
     pub dims: String,
     /// Its initializer.
@@ -25,13 +26,13 @@ pub(super) struct Weight {
 
 impl Weight {
     /// A matrix with normal initial numbers.
-    pub(super) fn normal(name: &'static str, dims: &str, deviation: f64) -> Weight {
-        Weight { name, dims: dims.to_string(), init: Init::Normal(deviation) }
+    pub fn normal(name: impl Into<Cow<'static, str>>, dims: &str, deviation: f64) -> Weight {
+        Weight { name: name.into(), dims: dims.to_string(), init: Init::Normal(deviation) }
     }
 
     /// A gain (1) or a bias (0).
-    pub(super) fn constant(name: &'static str, dims: &str, value: f64) -> Weight {
-        Weight { name, dims: dims.to_string(), init: Init::Constant(value) }
+    pub fn constant(name: impl Into<Cow<'static, str>>, dims: &str, value: f64) -> Weight {
+        Weight { name: name.into(), dims: dims.to_string(), init: Init::Constant(value) }
     }
 
     /// True for matrices: weight decay applies to them, but not to gains and biases, as in the training of GPT-3 and its
@@ -42,14 +43,14 @@ impl Weight {
 }
 
 /// A model under construction.
-pub(super) struct Draft {
+pub struct Draft {
     model: Model,
     dtype: DType,
 }
 
 impl Draft {
     /// A model with its named dims, `b` and `s` first, and its four inputs.
-    pub(super) fn new(name: &str, batch: &Batch, dims: Vec<DimName>) -> Draft {
+    pub fn new(name: &str, batch: &Batch, dims: Vec<DimName>) -> Draft {
         let mut model = Model { name: name.to_string(), ..Model::default() };
         let batch_dims = [
             DimName::new("b", batch.batch, Some(DimRole::Batch)),
@@ -62,31 +63,31 @@ impl Draft {
     }
 
     /// Declares an input of one integer per token.
-    pub(super) fn input(&mut self, name: &str) {
+    pub fn input(&mut self, name: &str) {
         let value = self.model.values.push(name.to_string());
         let ty = self.ids();
         self.model.inputs.push(ModelInput { value, kind: ArgKind::Input, ty });
     }
 
     /// The type of one integer per token.
-    pub(super) fn ids(&self) -> Type {
+    pub fn ids(&self) -> Type {
         Type { dtype: DType::I32, ..self.ty("b s") }
     }
 
     /// The type of a float tensor of these letters.
-    pub(super) fn ty(&self, letters: &str) -> Type {
+    pub fn ty(&self, letters: &str) -> Type {
         Type::new(self.dtype, dims_of(&self.model.dims, letters))
     }
 
     /// Declares single parameters.
-    pub(super) fn declare(&mut self, weights: &[Weight]) {
+    pub fn declare(&mut self, weights: &[Weight]) {
         for weight in weights {
-            self.param(weight.name, None, None, weight);
+            self.param(&weight.name, None, None, weight);
         }
     }
 
     /// Declares an array whose elements have these fields.
-    pub(super) fn declare_array(&mut self, name: &str, count: u32, fields: &[Weight]) {
+    pub fn declare_array(&mut self, name: &str, count: u32, fields: &[Weight]) {
         for weight in fields {
             self.param(name, Some(weight.name.to_string()), Some(count), weight);
         }
@@ -109,7 +110,7 @@ impl Draft {
     ///
     /// # Errors
     /// An op does not accept its operands.
-    pub(super) fn block(
+    pub fn block(
         &mut self,
         name: &str,
         args: &[(&str, ArgKind, Type)],
@@ -126,7 +127,7 @@ impl Draft {
             add(name, *kind, ty.clone());
         }
         for weight in weights {
-            add(weight.name, ArgKind::Param, self.ty(&weight.dims));
+            add(&weight.name, ArgKind::Param, self.ty(&weight.dims));
         }
         let mut body_of_block = Body { builder: Builder::new(&mut block), dims: &self.model.dims };
         let ret = body(&mut body_of_block)?;
@@ -137,21 +138,14 @@ impl Draft {
     }
 
     /// Calls a block, once for each index of `repeat` where it is given; its result takes the name, unless that is empty.
-    pub(super) fn call(
-        &mut self,
-        result: &str,
-        block: BlockId,
-        repeat: Option<Range<u32>>,
-        args: &[&str],
-        params: &[&str],
-    ) {
+    pub fn call(&mut self, result: &str, block: BlockId, repeat: Option<Range<u32>>, args: &[&str], params: &[&str]) {
         let index = if repeat.is_some() { ParamIndex::Repeat } else { ParamIndex::Whole };
         let params = params.iter().map(|name| ParamRef { name: (*name).to_string(), index: index.clone() });
         self.call_with(result, block, repeat, args, params.collect());
     }
 
     /// Calls a block as `call` does, with references to parameters of any kind.
-    pub(super) fn call_with(
+    pub fn call_with(
         &mut self,
         result: &str,
         block: BlockId,
@@ -179,7 +173,7 @@ impl Draft {
     }
 
     /// The model.
-    pub(super) fn finish(self) -> Model {
+    pub fn finish(self) -> Model {
         self.model
     }
 }
@@ -194,7 +188,7 @@ fn dims_of(dims: &Dims, letters: &str) -> Vec<Dim> {
 }
 
 /// The `F` section of a block under construction. Arguments and results go by name.
-pub(super) struct Body<'a> {
+pub struct Body<'a> {
     builder: Builder<'a>,
     dims: &'a Dims,
 }
@@ -204,7 +198,7 @@ impl Body<'_> {
     ///
     /// # Errors
     /// The op does not accept its operands, or an operand does not exist.
-    pub(super) fn op(&mut self, names: &[&str], op: impl Into<Op>, operands: &[&str]) -> Result<(), String> {
+    pub fn op(&mut self, names: &[&str], op: impl Into<Op>, operands: &[&str]) -> Result<(), String> {
         let operands = operands.iter().map(|name| self.value(name)).collect::<Result<Vec<_>, _>>()?;
         let results = self.builder.op(op, &operands)?;
         for (name, value) in names.iter().zip(results) {
@@ -217,7 +211,7 @@ impl Body<'_> {
     ///
     /// # Errors
     /// There is no such operand.
-    pub(super) fn sigmoid(&mut self, y: &str, x: &str) -> Result<(), String> {
+    pub fn sigmoid(&mut self, y: &str, x: &str) -> Result<(), String> {
         self.op(&[y], Unary(UnaryKind::Sigmoid), &[x])
     }
 
@@ -225,7 +219,7 @@ impl Body<'_> {
     ///
     /// # Errors
     /// There is no such operand.
-    pub(super) fn scale(&mut self, y: &str, by: f64, x: &str) -> Result<(), String> {
+    pub fn scale(&mut self, y: &str, by: f64, x: &str) -> Result<(), String> {
         self.op(&[y], Unary(UnaryKind::Scale(by)), &[x])
     }
 
@@ -233,7 +227,7 @@ impl Body<'_> {
     ///
     /// # Errors
     /// There is no such value.
-    pub(super) fn ones(&mut self, y: &str, like: &str, letter: &str) -> Result<(), String> {
+    pub fn ones(&mut self, y: &str, like: &str, letter: &str) -> Result<(), String> {
         let [places, zeros] = ["places", "zeros"].map(|suffix| format!("{y}_{suffix}"));
         let iota = Iota { dim: 0, dims: self.dims(letter), dtype: self.dtype(like)? };
         self.op(&[&places], iota, &[])?;
@@ -245,7 +239,7 @@ impl Body<'_> {
     ///
     /// # Errors
     /// There is none.
-    pub(super) fn dtype(&self, name: &str) -> Result<DType, String> {
+    pub fn dtype(&self, name: &str) -> Result<DType, String> {
         Ok(self.builder.ty(self.value(name)?).dtype)
     }
 
@@ -253,7 +247,7 @@ impl Body<'_> {
     ///
     /// # Errors
     /// There is no such operand.
-    pub(super) fn linear(
+    pub fn linear(
         &mut self,
         [y, x, w]: [&str; 3],
         bias: Option<&str>,
@@ -268,7 +262,7 @@ impl Body<'_> {
     }
 
     /// The dims of letters.
-    pub(super) fn dims(&self, letters: &str) -> Vec<Dim> {
+    pub fn dims(&self, letters: &str) -> Vec<Dim> {
         dims_of(self.dims, letters)
     }
 
@@ -276,7 +270,7 @@ impl Body<'_> {
     ///
     /// # Errors
     /// There is none.
-    pub(super) fn value(&self, name: &str) -> Result<Value, String> {
+    pub fn value(&self, name: &str) -> Result<Value, String> {
         self.builder.block.find(name).ok_or_else(|| format!("there is no `%{name}`"))
     }
 }

@@ -170,7 +170,7 @@ fn blocks(config: &Gpt2Config, batch: &Batch) -> Result<Model, String> {
 
     draft.call("x", embed, None, &["tok", "pos"], &["wte", "wpe"]);
     draft.call("y", block, Some(0..config.layers), &["x", "pos", "seg"], &["layer"]);
-    let params: Vec<&str> = head.iter().map(|weight| weight.name).collect();
+    let params: Vec<&str> = head.iter().map(|weight| &*weight.name).collect();
     draft.call("", end, None, &["y", "lab"], &params);
     Ok(draft.finish())
 }

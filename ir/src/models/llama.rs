@@ -282,7 +282,7 @@ fn blocks(config: &LlamaConfig, mut draft: Draft) -> Result<Model, String> {
         b.op(&["loss", "lse"], CrossEntropy, &["logits", "lab"])?;
         Ok(vec![b.value("loss")?])
     })?;
-    let params: Vec<&str> = head.iter().map(|weight| weight.name).collect();
+    let params: Vec<&str> = head.iter().map(|weight| &*weight.name).collect();
     draft.call("", end, None, &[&layers.last, "lab"], &params);
     Ok(draft.finish())
 }

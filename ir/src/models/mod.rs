@@ -28,6 +28,7 @@ mod tests;
 pub use attention::{Latent, QkNorm};
 pub use composite::{COMPOSITES, TextPart, text_part};
 pub use config::{Batch, ConfigError, ModelConfig, from_config, read_config};
+pub use draft::{Body, Draft, Weight};
 pub use experts::{Clamp, Experts};
 pub use feed_forward::Activation;
 pub use gpt2::Gpt2Config;

@@ -56,7 +56,7 @@ pub fn verify_planned(model: &Model) -> Result<(), Diagnostics> {
 ///
 /// # Errors
 /// The model has a size above its limit; all such sizes are reported.
-pub(crate) fn verify_sizes(model: &Model) -> Result<(), Diagnostics> {
+pub fn verify_sizes(model: &Model) -> Result<(), Diagnostics> {
     let mut found = Diagnostics::default();
     sizes::check(model, &mut found);
     found.into_result(())
