@@ -25,6 +25,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "support", folder: "ir/support", imports: &[] },
     Layer { name: "ir", folder: "ir", imports: &[] },
     Layer { name: "transforms", folder: "ir/transforms", imports: &["ir"] },
+    Layer { name: "pt2", folder: "ir/pt2", imports: &["support", "ir", "transforms"] },
     Layer { name: "kernels", folder: "kernels", imports: &[] },
     Layer { name: "cost", folder: "planner/cost", imports: &["ir", "transforms"] },
     Layer { name: "solver", folder: "planner/solver", imports: &[] },
@@ -40,7 +41,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         name: "compiler",
         folder: "planner/compiler",
-        imports: &["support", "ir", "transforms", "cost", "planner", "scheduler", "codegen"],
+        imports: &["support", "ir", "transforms", "pt2", "cost", "planner", "scheduler", "codegen"],
     },
     Layer {
         name: "estimator",
@@ -59,7 +60,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "tokenize", folder: "runtime/tokenize", imports: &["support", "ir", "runtime"] },
     Layer { name: "mpi", folder: "runtime/mpi", imports: &["runtime"] },
     Layer { name: "tcp", folder: "runtime/tcp", imports: &["runtime"] },
-    Layer { name: "weights", folder: "runtime/weights", imports: &["support", "ir", "kernels", "runtime"] },
+    Layer { name: "weights", folder: "runtime/weights", imports: &["support", "ir", "pt2", "kernels", "runtime"] },
     Layer {
         name: "meshwright",
         folder: ".",
@@ -69,6 +70,7 @@ const LAYERS: &[Layer] = &[
             "support",
             "ir",
             "transforms",
+            "pt2",
             "cost",
             "planner",
             "fusion",

@@ -244,6 +244,14 @@ catalogue! {
         "The name is not a preset, a file, or a folder with a config.json.";
         "meshwright train tiny-lama";
         "Correct the name or the path; meshwright models lists the presets.";
+    307 ExportDamaged "unreadable export":
+        "A .pt2 file must be an archive that torch.export.save wrote: a zip of stored files, with a graph of schema 8 and the raw elements of its tensors.";
+        "meshwright plan notes.pt2 --cluster h100 --gpus 8 --seq 128 --global-batch 8";
+        "Export again with torch.export.save of a current PyTorch.";
+    308 ExportUnsupported "unsupported part of an export":
+        "The graph of an export must be a decoder that the language can express: token ids in, logits out, and numbered layers of attention and a feed-forward net between them. The message names the first node that is none of this, with its op, module and source line.";
+        "let export = Export::open(&folder.path().join(\"fourier.pt2\"));";
+        "Export a decoder in evaluation mode and without a cache, as the chapter \"Your model\" says, or write the model as a .ir file.";
     401 ImpossibleLayout "parallel degrees do not match the devices":
         "dp x tp x pp x cp must equal the number of devices. ep x etp, and the size of a ZeRO group, must divide the number of devices of a pipeline stage.";
         "meshwright estimate tiny-llama --cluster h100 --gpus 8 --seq 128 --global-batch 8 --parallel tp=3";

@@ -1,0 +1,167 @@
+//! The arguments of a node, with the values that they name.
+
+use super::tensor::{Item, Kind, Tensor};
+use crate::graph::{Arg, Node, Size, ValueId};
+use std::rc::Rc;
+
+/// A node and the values that are known.
+#[derive(Clone, Copy)]
+pub(crate) struct Call<'a> {
+    pub(crate) node: &'a Node,
+    pub(crate) values: &'a [Option<Item>],
+    /// A number among the arguments and the one to take in its place.
+    pub(crate) replaced: Option<(i64, i64)>,
+}
+
+impl<'a> Call<'a> {
+    pub(crate) fn value(&self, id: ValueId) -> Result<&'a Item, String> {
+        self.values[id.index()].as_ref().ok_or_else(|| "it reads a value that is not known".to_string())
+    }
+
+    /// A tensor argument.
+    pub(crate) fn tensor(&self, name: &str) -> Result<Rc<Tensor>, String> {
+        self.optional_tensor(name)?.ok_or_else(|| format!("`{name}` is missing"))
+    }
+
+    /// A tensor argument that may be missing.
+    pub(crate) fn optional_tensor(&self, name: &str) -> Result<Option<Rc<Tensor>>, String> {
+        match self.node.arg(name) {
+            None => Ok(None),
+            Some(Arg::Value(id)) => match self.value(*id)? {
+                Item::Tensor(tensor) => Ok(Some(tensor.clone())),
+                _ => Err(format!("`{name}` is no tensor")),
+            },
+            Some(_) => Err(format!("`{name}` is no tensor")),
+        }
+    }
+
+    /// The tensors of a list.
+    pub(crate) fn tensors(&self, name: &str) -> Result<Vec<Option<Rc<Tensor>>>, String> {
+        let Some(Arg::Values(ids)) = self.node.arg(name) else { return Err(format!("`{name}` is no list of tensors")) };
+        let tensor = |id: ValueId| match self.value(id)? {
+            Item::Tensor(tensor) => Ok(tensor.clone()),
+            _ => Err(format!("`{name}` has a member that is no tensor")),
+        };
+        ids.iter().map(|id| id.map(tensor).transpose()).collect()
+    }
+
+    /// A tensor, or a number as one without dims.
+    pub(crate) fn operand(&self, name: &str) -> Result<Rc<Tensor>, String> {
+        if let Some(Arg::Value(id)) = self.node.arg(name)
+            && let Item::Tensor(tensor) = self.value(*id)?
+        {
+            return Ok(tensor.clone());
+        }
+        let kind = match self.node.arg(name) {
+            Some(Arg::Float(_)) => Kind::Float,
+            Some(Arg::Bool(_)) => Kind::Bool,
+            _ => Kind::Int,
+        };
+        Ok(Tensor::new(kind, Vec::new(), vec![self.number(name)?]).into())
+    }
+
+    /// A number.
+    pub(crate) fn number(&self, name: &str) -> Result<f64, String> {
+        let replace = |int: i64| match self.replaced {
+            Some((from, to)) if from == int => to as f64,
+            _ => int as f64,
+        };
+        match self.node.arg(name).ok_or_else(|| format!("`{name}` is missing"))? {
+            Arg::Int(int) => Ok(replace(*int)),
+            Arg::Float(x) => Ok(*x),
+            Arg::Bool(is) => Ok(f64::from(*is)),
+            Arg::Value(id) => match self.value(*id)? {
+                Item::Int(int) => Ok(*int as f64),
+                Item::Tensor(_) => Err(format!("`{name}` depends on data")),
+            },
+            _ => Err(format!("`{name}` is no number")),
+        }
+    }
+
+    /// A number that may be missing.
+    pub(crate) fn number_or(&self, name: &str, default: f64) -> Result<f64, String> {
+        if self.node.arg(name).is_some() { self.number(name) } else { Ok(default) }
+    }
+
+    /// An integer.
+    pub(crate) fn int(&self, name: &str) -> Result<i64, String> {
+        match self.node.arg(name) {
+            Some(Arg::Int(int)) => Ok(*int),
+            Some(Arg::Value(id)) => self.size(Size::Of(*id)),
+            _ => Err(format!("`{name}` is no integer")),
+        }
+    }
+
+    /// An integer that may be missing.
+    pub(crate) fn int_or(&self, name: &str, default: i64) -> Result<i64, String> {
+        if self.node.arg(name).is_some() { self.int(name) } else { Ok(default) }
+    }
+
+    /// Integers.
+    pub(crate) fn ints(&self, name: &str) -> Result<Vec<i64>, String> {
+        match self.node.arg(name) {
+            Some(Arg::Ints(sizes)) => sizes.iter().map(|size| self.size(*size)).collect(),
+            Some(Arg::Values(ids)) if ids.is_empty() => Ok(Vec::new()),
+            Some(Arg::Int(int)) => Ok(vec![*int]),
+            _ => Err(format!("`{name}` is no list of integers")),
+        }
+    }
+
+    /// Sizes of a new tensor.
+    pub(crate) fn sizes(&self, name: &str) -> Result<Vec<usize>, String> {
+        self.ints(name)?
+            .into_iter()
+            .map(|size| usize::try_from(size).map_err(|_| format!("{size} is no size")))
+            .collect()
+    }
+
+    fn size(&self, size: Size) -> Result<i64, String> {
+        match size {
+            Size::Known(int) => Ok(int),
+            Size::Of(id) => match self.value(id)? {
+                Item::Int(int) => Ok(*int),
+                _ => Err("a size depends on data".to_string()),
+            },
+        }
+    }
+
+    /// A truth value that may be missing.
+    pub(crate) fn flag(&self, name: &str) -> bool {
+        matches!(self.node.arg(name), Some(Arg::Bool(true) | Arg::Int(1)))
+    }
+
+    /// A text that may be missing.
+    pub(crate) fn text(&self, name: &str) -> Option<&'a str> {
+        if let Some(Arg::Text(text)) = self.node.arg(name) { Some(text) } else { None }
+    }
+
+    /// The kind of elements that an argument names.
+    pub(crate) fn kind(&self, name: &str) -> Result<Option<Kind>, String> {
+        match self.node.arg(name) {
+            Some(Arg::Dtype(dtype)) => {
+                Kind::of(*dtype).map(Some).ok_or_else(|| format!("elements of type {dtype} are not supported"))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// A dim of a tensor of `rank` dims; negative ones count from the end.
+    pub(crate) fn dim(&self, name: &str, default: i64, rank: usize) -> Result<usize, String> {
+        wrap(self.int_or(name, default)?, rank)
+    }
+
+    /// A positional argument, as the operators of Python have them.
+    pub(crate) fn position(&self, at: usize) -> Result<i64, String> {
+        match self.node.args.get(at) {
+            Some((_, Arg::Int(int))) => Ok(*int),
+            Some((_, Arg::Value(id))) => self.size(Size::Of(*id)),
+            _ => Err(format!("argument {at} is no integer")),
+        }
+    }
+}
+
+/// A dim, of which negative ones count from the end.
+pub(crate) fn wrap(dim: i64, rank: usize) -> Result<usize, String> {
+    let at = if dim < 0 { dim + rank.max(1) as i64 } else { dim };
+    usize::try_from(at).ok().filter(|at| *at < rank.max(1)).ok_or_else(|| format!("there is no dim {dim} of {rank}"))
+}

@@ -1,0 +1,118 @@
+//! The interpreter of the recorded graph: plain loops, f32 elements, each op as PyTorch defines it.
+
+mod call;
+mod elementwise;
+mod make;
+mod network;
+mod shape;
+mod tensor;
+
+pub(crate) use call::{Call, wrap};
+pub(crate) use shape::{bounds, lengths, order, viewed};
+pub(crate) use tensor::{Item, Kind, MOST_ELEMENTS, Tensor};
+
+use crate::error::Error;
+use crate::graph::{Graph, Node, ValueId};
+
+/// Ops that check something and give nothing.
+pub(crate) fn is_check(family: &str) -> bool {
+    family.starts_with("aten._assert") || family.starts_with("aten.sym_constrain")
+}
+
+/// Ops that give their first operand, perhaps in another format or memory.
+pub(crate) fn is_alias(node: &Node) -> bool {
+    const NAMES: [&str; 11] = [
+        "aten.alias",
+        "aten.clone",
+        "aten.contiguous",
+        "aten.detach",
+        "aten.detach_",
+        "aten.lift_fresh_copy",
+        "aten.to",
+        "aten._to_copy",
+        "aten.type_as",
+        "aten.dropout",
+        "aten.dropout_",
+    ];
+    NAMES.contains(&node.family())
+}
+
+/// The results of a node whose operands are known.
+///
+/// # Errors
+/// The op is unknown, or has other operands than the interpreter supports.
+pub(crate) fn evaluate(call: &Call<'_>) -> Result<Vec<Item>, String> {
+    let node = call.node;
+    if is_check(node.family()) {
+        return Ok(Vec::new());
+    }
+    if is_alias(node) {
+        return cast(call).map(|tensor| vec![tensor.into()]);
+    }
+    let groups = [elementwise::evaluate, shape::evaluate, make::evaluate, network::evaluate];
+    match groups.iter().find_map(|group| group(call)) {
+        Some(results) => results,
+        None => Err(format!("there is no op `{}` in this version", node.op)),
+    }
+}
+
+fn cast(call: &Call<'_>) -> Result<Tensor, String> {
+    let node = call.node;
+    if node.family().starts_with("aten.dropout") && call.flag("train") {
+        return Err("dropout is active; export the model in evaluation mode: model.eval()".to_string());
+    }
+    let name = ["self", "input"].into_iter().find(|name| node.arg(name).is_some()).unwrap_or("self");
+    let tensor = call.tensor(name)?;
+    let kind = match (call.kind("dtype")?, node.arg("other")) {
+        (Some(kind), _) => kind,
+        (None, Some(_)) => call.tensor("other")?.kind,
+        (None, None) => tensor.kind,
+    };
+    Ok(tensor.map(kind, |x| x))
+}
+
+/// Runs the nodes in order. `choose` says which; values of others stay unknown.
+///
+/// # Errors
+/// A node that is chosen has no results.
+pub(crate) fn run(
+    graph: &Graph,
+    values: &mut [Option<Item>],
+    replaced: Option<(i64, i64)>,
+    mut choose: impl FnMut(&Node, &[Option<Item>]) -> bool,
+) -> Result<(), Error> {
+    for node in &graph.nodes {
+        if choose(node, values) {
+            let results = evaluate(&Call { node, values, replaced }).map_err(|why| node.refuse(why))?;
+            for (&output, item) in node.outputs.iter().zip(results) {
+                values[output.index()] = Some(item);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Runs all nodes, and gives the last result. A value is dropped behind its last reader.
+///
+/// # Errors
+/// A node has no results.
+pub(crate) fn run_all(graph: &Graph, mut values: Vec<Option<Item>>, wanted: ValueId) -> Result<Tensor, Error> {
+    let mut last = vec![usize::MAX; graph.values];
+    for (at, node) in graph.nodes.iter().enumerate() {
+        node.operands().for_each(|value| last[value.index()] = at);
+    }
+    last[wanted.index()] = usize::MAX;
+    for (at, node) in graph.nodes.iter().enumerate() {
+        let results = evaluate(&Call { node, values: &values, replaced: None }).map_err(|why| node.refuse(why))?;
+        for (&output, item) in node.outputs.iter().zip(results) {
+            values[output.index()] = Some(item);
+        }
+        for value in node.operands().filter(|value| last[value.index()] == at) {
+            values[value.index()] = None;
+        }
+    }
+    match values[wanted.index()].take() {
+        Some(Item::Tensor(tensor)) => Ok((*tensor).clone()),
+        _ => Err(Error::Unsupported { at: Default::default(), why: "gives no tensor".to_string() }),
+    }
+}

@@ -1,0 +1,346 @@
+//! The recorded graph: nodes in order, whose arguments are values by number.
+
+use crate::error::{Error, Place};
+use crate::schema;
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, HashMap};
+
+/// A value of the graph, by number: a tensor, a list of tensors or a size.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct ValueId(pub(crate) u32);
+
+impl ValueId {
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// An integer of an argument.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Size {
+    Known(i64),
+    /// A value that holds an integer.
+    Of(ValueId),
+}
+
+/// An argument of a node.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Arg {
+    None,
+    Value(ValueId),
+    Values(Vec<Option<ValueId>>),
+    Int(i64),
+    Ints(Vec<Size>),
+    Float(f64),
+    Bool(bool),
+    /// The number of an element type in the schema.
+    Dtype(u64),
+    Text(String),
+    /// A kind that no op of a model reads, such as a device.
+    Other,
+}
+
+/// A node.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    /// Its op without the prefix `torch.ops.`: `aten.add.Tensor`.
+    pub(crate) op: String,
+    pub(crate) args: Vec<(String, Arg)>,
+    /// Its results: a tensor, a size, or the members of a list.
+    pub(crate) outputs: Vec<ValueId>,
+    pub(crate) place: Place,
+}
+
+impl Node {
+    /// The op without its overload: `aten.add`.
+    pub(crate) fn family(&self) -> &str {
+        self.op.rsplit_once('.').map_or(&*self.op, |(family, _)| family)
+    }
+
+    /// An argument by name.
+    pub(crate) fn arg(&self, name: &str) -> Option<&Arg> {
+        self.args.iter().find(|(own, _)| own == name).map(|(_, arg)| arg).filter(|arg| **arg != Arg::None)
+    }
+
+    /// The values that it reads.
+    pub(crate) fn operands(&self) -> impl Iterator<Item = ValueId> {
+        self.args.iter().flat_map(|(_, arg)| match arg {
+            Arg::Value(value) => vec![*value],
+            Arg::Values(values) => values.iter().flatten().copied().collect(),
+            Arg::Ints(sizes) => {
+                sizes.iter().filter_map(|size| if let Size::Of(value) = size { Some(*value) } else { None }).collect()
+            }
+            _ => Vec::new(),
+        })
+    }
+
+    /// The error of a part that is not supported.
+    pub(crate) fn refuse(&self, why: impl Into<String>) -> Error {
+        Error::Unsupported { at: self.place.clone(), why: why.into() }
+    }
+}
+
+/// A graph.
+pub(crate) struct Graph {
+    /// The number of values.
+    pub(crate) values: usize,
+    pub(crate) nodes: Vec<Node>,
+    /// The token ids, `i64[batch, sequence]`.
+    pub(crate) tokens: ValueId,
+    /// Their sizes where the export fixed them.
+    pub(crate) fixed: [Option<u64>; 2],
+    /// Parameters by the names that the modules give them.
+    pub(crate) parameters: BTreeMap<ValueId, String>,
+    /// Buffers and constants.
+    pub(crate) buffers: BTreeMap<ValueId, String>,
+    /// The results.
+    pub(crate) outputs: Vec<ValueId>,
+}
+
+impl Graph {
+    /// Reads a program.
+    ///
+    /// # Errors
+    /// It contradicts the schema, takes more than tokens, or changes its buffers. The first string is a defect.
+    pub(crate) fn read(program: schema::Program) -> Result<Graph, Fault> {
+        let schema::GraphModule { graph, signature } = program.graph_module;
+        let mut reader = Reader::default();
+        let (mut parameters, mut buffers, mut user) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        for spec in &signature.input_specs {
+            let (kind, spec) = only(spec).ok_or("an input has no kind")?;
+            let arg = spec.get("arg").and_then(Value::as_object);
+            let name =
+                |key: &str| text(spec, key).map(str::to_string).ok_or_else(|| format!("an input has no `{key}`"));
+            let mut value = || {
+                let name = spec.get("arg").and_then(|arg| text(arg, "name")).ok_or("an input has no name")?;
+                Ok::<_, String>(reader.define(name))
+            };
+            match kind {
+                "parameter" => drop(parameters.insert(value()?, name("parameter_name")?)),
+                "buffer" => drop(buffers.insert(value()?, name("buffer_name")?)),
+                "tensor_constant" => drop(buffers.insert(value()?, name("tensor_constant_name")?)),
+                "user_input" => user.extend(arg.and_then(only).map(|(kind, arg)| (kind.to_string(), arg.clone()))),
+                "constant_input" => {}
+                other => return Err(Fault::Unsupported(format!("the graph takes an input of kind `{other}`"))),
+            }
+        }
+        let (tokens, fixed) = tokens(&mut reader, &user, &graph.tensor_values)?;
+        changes_nothing(&signature)?;
+        let mut nodes = Vec::new();
+        reader.nodes(graph.nodes, &mut nodes)?;
+        let outputs = graph.outputs.iter().filter_map(|output| reader.output(output)).collect::<Result<_, _>>()?;
+        Ok(Graph { values: reader.count, nodes, tokens, fixed, parameters, buffers, outputs })
+    }
+}
+
+/// Why a program cannot be read.
+pub(crate) enum Fault {
+    Damaged(String),
+    Unsupported(String),
+}
+
+impl From<String> for Fault {
+    fn from(why: String) -> Fault {
+        Fault::Damaged(why)
+    }
+}
+
+impl From<&str> for Fault {
+    fn from(why: &str) -> Fault {
+        Fault::Damaged(why.to_string())
+    }
+}
+
+/// The one input, which holds token ids, and its sizes where they are fixed.
+fn tokens(
+    reader: &mut Reader,
+    user: &[(String, Value)],
+    types: &BTreeMap<String, schema::TensorMeta>,
+) -> Result<(ValueId, [Option<u64>; 2]), Fault> {
+    let tensors: Vec<&str> =
+        user.iter().filter(|(kind, _)| kind == "as_tensor").filter_map(|(_, arg)| arg.get("name")?.as_str()).collect();
+    let [name] = tensors.as_slice() else {
+        let found = if tensors.is_empty() { "none".to_string() } else { tensors.join(", ") };
+        return Err(Fault::Unsupported(format!("the graph must take one tensor, the token ids; it takes {found}")));
+    };
+    let meta = types.get(*name).ok_or_else(|| format!("the input `{name}` has no type"))?;
+    let sizes = meta.sizes.iter().map(|size| size.get("as_int").and_then(Value::as_u64)).collect::<Vec<_>>();
+    match (sizes.as_slice(), meta.dtype) {
+        (&[batch, sequence], 4 | 5) => Ok((reader.define(name), [batch, sequence])),
+        _ => Err(Fault::Unsupported(format!("the input `{name}` must be integers of two dims, batch and sequence"))),
+    }
+}
+
+/// Checks that the graph gives results and changes nothing else.
+fn changes_nothing(signature: &schema::Signature) -> Result<(), Fault> {
+    for spec in &signature.output_specs {
+        let (kind, spec) = only(spec).ok_or("an output has no kind")?;
+        if !matches!(kind, "user_output" | "loss_output") {
+            let name = text(spec, "buffer_name").unwrap_or("an input");
+            return Err(Fault::Unsupported(format!("the graph changes `{name}` ({kind})")));
+        }
+    }
+    Ok(())
+}
+
+/// The one entry of a union.
+fn only(union: &Map<String, Value>) -> Option<(&str, &Value)> {
+    let (kind, value) = union.iter().next()?;
+    Some((kind, value))
+}
+
+fn text<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    object.get(key)?.as_str()
+}
+
+/// Names of values that are known so far.
+#[derive(Default)]
+struct Reader {
+    names: HashMap<String, ValueId>,
+    count: usize,
+}
+
+impl Reader {
+    fn define(&mut self, name: &str) -> ValueId {
+        let id = ValueId(self.count as u32);
+        self.count += 1;
+        self.names.insert(name.to_string(), id);
+        id
+    }
+
+    fn find(&self, name: &str) -> Result<ValueId, String> {
+        self.names.get(name).copied().ok_or_else(|| format!("the value `{name}` is read before it is defined"))
+    }
+
+    /// Appends nodes; the graphs of regions, such as those without gradients, are inlined.
+    fn nodes(&mut self, nodes: Vec<schema::Node>, into: &mut Vec<Node>) -> Result<(), String> {
+        for node in nodes {
+            if let Some(at) = node.inputs.iter().position(|input| input.arg.get("as_graph").is_some())
+                && node.target.contains("wrap_with")
+            {
+                self.region(node, at, into)?;
+                continue;
+            }
+            let op = node.target.strip_prefix("torch.ops.").unwrap_or(&node.target).to_string();
+            let args = node.inputs.iter().map(|input| Ok((input.name.clone(), self.arg(&input.arg)?)));
+            let args = args.collect::<Result<Vec<_>, String>>()?;
+            let mut outputs = Vec::new();
+            let mut name = String::new();
+            for output in node.outputs.iter().flat_map(names_of) {
+                name = if name.is_empty() { output.to_string() } else { name };
+                outputs.push(self.define(output));
+            }
+            let place = Place { node: name, op: op.clone(), ..place(&node.metadata) };
+            into.push(Node { op, args, outputs, place });
+        }
+        Ok(())
+    }
+
+    /// Inlines a region. Its values have names of their own; those behind the graph are its operands.
+    fn region(&mut self, mut node: schema::Node, at: usize, into: &mut Vec<Node>) -> Result<(), String> {
+        let operands = node.inputs[at + 1..].iter().map(|input| self.arg(&input.arg)).collect::<Result<Vec<_>, _>>()?;
+        let graph = node.inputs[at].arg["as_graph"]["graph"].take();
+        let graph: schema::Graph = serde_json::from_value(graph).map_err(|why| format!("a region is wrong: {why}"))?;
+        let outer = self.names.clone();
+        for (input, operand) in graph.inputs.iter().zip(operands) {
+            if let (Some(name), Arg::Value(value)) = (names_of(input).first(), operand) {
+                self.names.insert((*name).to_string(), value);
+            }
+        }
+        self.nodes(graph.nodes, into)?;
+        let results = graph.outputs.iter().filter_map(|output| self.output(output)).collect::<Result<Vec<_>, _>>()?;
+        self.names = outer;
+        for (name, value) in node.outputs.iter().flat_map(names_of).zip(results) {
+            self.names.insert(name.to_string(), value);
+        }
+        Ok(())
+    }
+
+    /// The value of an output; nothing for one that is no tensor.
+    fn output(&self, output: &Value) -> Option<Result<ValueId, String>> {
+        names_of(output).first().map(|name| self.find(name))
+    }
+
+    fn arg(&self, arg: &Value) -> Result<Arg, String> {
+        let (kind, value) = arg.as_object().and_then(only).ok_or("an argument has no kind")?;
+        let named = |value: &Value| self.find(text(value, "name").ok_or("a tensor has no name")?);
+        let list = || value.as_array().ok_or_else(|| format!("`{kind}` is no list"));
+        Ok(match kind {
+            "as_none" => Arg::None,
+            "as_tensor" => Arg::Value(named(value)?),
+            "as_tensors" | "as_nested_tensors" => {
+                Arg::Values(list()?.iter().map(|tensor| named(tensor).map(Some)).collect::<Result<_, _>>()?)
+            }
+            "as_optional_tensors" => Arg::Values(
+                list()?
+                    .iter()
+                    .map(|tensor| tensor.get("as_tensor").map(named).transpose())
+                    .collect::<Result<_, _>>()?,
+            ),
+            "as_int" => Arg::Int(value.as_i64().ok_or("an integer is none")?),
+            "as_ints" => Arg::Ints(
+                list()?.iter().map(|int| Ok(Size::Known(int.as_i64().ok_or("an integer is none")?))).collect::<Result<
+                    _,
+                    String,
+                >>(
+                )?,
+            ),
+            "as_sym_int" | "as_sym_float" | "as_sym_bool" => match self.size(value)? {
+                Size::Known(int) => Arg::Int(int),
+                Size::Of(value) => Arg::Value(value),
+            },
+            "as_sym_ints" => Arg::Ints(list()?.iter().map(|int| self.size(int)).collect::<Result<_, _>>()?),
+            "as_float" => Arg::Float(number(value).ok_or("a number is none")?),
+            "as_bool" => Arg::Bool(value.as_bool().ok_or("a truth value is none")?),
+            "as_scalar_type" => Arg::Dtype(value.as_u64().ok_or("an element type is none")?),
+            "as_string" => Arg::Text(value.as_str().unwrap_or_default().to_string()),
+            _ => Arg::Other,
+        })
+    }
+
+    fn size(&self, value: &Value) -> Result<Size, String> {
+        match (value.get("as_int").and_then(Value::as_i64), text(value, "as_name")) {
+            (Some(int), _) => Ok(Size::Known(int)),
+            (None, Some(name)) => self.find(name).map(Size::Of),
+            (None, None) => Err("a size is neither a number nor a name".to_string()),
+        }
+    }
+}
+
+/// A number; JSON has no infinities, so exports write them as text.
+fn number(value: &Value) -> Option<f64> {
+    match value.as_str() {
+        Some("Infinity") => Some(f64::INFINITY),
+        Some("-Infinity") => Some(f64::NEG_INFINITY),
+        Some("NaN") => Some(f64::NAN),
+        _ => value.as_f64(),
+    }
+}
+
+/// The names of an output: one, or those of a list.
+fn names_of(output: &Value) -> Vec<&str> {
+    let Some((_, value)) = output.as_object().and_then(only) else { return Vec::new() };
+    match value.as_array() {
+        Some(list) => list.iter().filter_map(|value| text(value, "name")).collect(),
+        None => text(value, "name").or_else(|| text(value, "as_name")).into_iter().collect(),
+    }
+}
+
+/// The module and the source line that the export recorded.
+fn place(metadata: &Map<String, Value>) -> Place {
+    let text = |key: &str| metadata.get(key).and_then(Value::as_str).unwrap_or_default();
+    // Each entry is a key, a path and a class; the last one is the innermost module.
+    let module = text("nn_module_stack").rsplit(';').next().and_then(|entry| entry.split(',').nth(1));
+    let module = module.filter(|module| !module.starts_with('_')).unwrap_or_default();
+    let frames: Vec<&str> =
+        text("stack_trace").lines().filter_map(|line| line.trim().strip_prefix("File \"")).collect();
+    let own = frames.iter().rev().find(|frame| !frame.contains("/torch/")).or(frames.last());
+    Place { module: module.to_string(), source: own.and_then(|frame| source(frame)), ..Place::default() }
+}
+
+/// `model.py:12` of the line of a stack trace.
+fn source(frame: &str) -> Option<String> {
+    let (file, rest) = frame.split_once('"')?;
+    let line = rest.split("line ").nth(1)?.split(',').next()?;
+    Some(format!("{}:{line}", file.rsplit(['/', '\\']).next()?))
+}

@@ -1,0 +1,171 @@
+//! Models that `torch.export` recorded, as `.pt2` archives store them.
+//!
+//! An import goes through these steps:
+//!
+//! 1. The archive (`archive`) gives the graph (`graph`) and the tensors (`stored`).
+//! 2. The nodes become statements over dims that are inferred (`lower`, `atoms`). What depends on sizes and buffers alone is computed by
+//!    the interpreter (`eval`): masks and rotary tables are known by their elements.
+//! 3. Dims get names and roles (`names`), statements are cut into blocks, and equal layers become instances of one block (`blocks`).
+//! 4. The [`Template`] builds the model for any batch. Ops that are spelled in primitives are recognised then.
+//!
+//! [`Export::logits`] runs the recorded graph, so that a caller can compare an import with it by numbers.
+
+mod archive;
+mod atoms;
+mod blocks;
+mod error;
+mod eval;
+mod graph;
+mod lower;
+mod names;
+mod program;
+mod schema;
+mod steps;
+mod stored;
+mod sums;
+mod template;
+
+pub use error::{Error, Place};
+pub use stored::StoredTensor;
+pub use template::{Source, Template};
+
+use archive::Archive;
+use eval::{Item, Kind, Tensor};
+use graph::{Fault, Graph, ValueId};
+use names::Names;
+use program::Var;
+use schema::{Program, SCHEMA};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// An exported model.
+pub struct Export {
+    archive: Archive,
+    graph: Graph,
+    /// Sizes of parameters, by their types in the graph.
+    sizes: BTreeMap<ValueId, Vec<u64>>,
+    tensors: BTreeMap<String, StoredTensor>,
+}
+
+impl Export {
+    /// Opens an archive and reads its graph.
+    ///
+    /// # Errors
+    /// It cannot be read, is damaged, has another schema, or takes more than token ids.
+    pub fn open(path: &Path) -> Result<Export, Error> {
+        let archive = Archive::open(path)?;
+        let names: Vec<&str> = archive.names("models/").filter(|name| name.ends_with(".json")).collect();
+        let [name] = names.as_slice() else {
+            return Err(archive.damaged("has no graph, or several: `models/` must have one .json file".to_string()));
+        };
+        let json = archive.file(name).unwrap_or_default();
+        let value: serde_json::Value =
+            serde_json::from_slice(json).map_err(|why| archive.damaged(format!("`{name}` is no JSON: {why}")))?;
+        let major = value["schema_version"]["major"].as_u64();
+        if major != Some(SCHEMA) {
+            let found = major.map_or("none".to_string(), |major| major.to_string());
+            return Err(archive.damaged(format!("its schema has version {found}; this version reads {SCHEMA}")));
+        }
+        let program: Program =
+            serde_json::from_value(value).map_err(|why| archive.damaged(format!("`{name}` is no graph: {why}")))?;
+        let types = program.graph_module.graph.tensor_values.clone();
+        let inputs = program.graph_module.signature.parameter_names();
+        let graph = Graph::read(program).map_err(|fault| match fault {
+            Fault::Damaged(why) => archive.damaged(format!("`{name}` is no graph: {why}")),
+            Fault::Unsupported(why) => Error::Unsupported { at: Place::default(), why },
+        })?;
+        let tensors = stored::stored(&archive)?;
+        let mut sizes = BTreeMap::new();
+        for (value, parameter) in &graph.parameters {
+            let meta = inputs.get(parameter).and_then(|name| types.get(name));
+            let own = meta.and_then(stored::sizes_of);
+            let own = own.ok_or_else(|| archive.damaged(format!("the parameter `{parameter}` has no sizes")))?;
+            if tensors.get(parameter).is_some_and(|tensor| tensor.sizes != own) {
+                return Err(
+                    archive.damaged(format!("the parameter `{parameter}` has other sizes in the graph than its file"))
+                );
+            }
+            sizes.insert(*value, own);
+        }
+        Ok(Export { archive, graph, sizes, tensors })
+    }
+
+    /// The path of the archive.
+    pub fn path(&self) -> &Path {
+        self.archive.path()
+    }
+
+    /// The stored tensors by name: parameters, buffers and constants.
+    pub fn tensors(&self) -> &BTreeMap<String, StoredTensor> {
+        &self.tensors
+    }
+
+    /// The model of the graph.
+    ///
+    /// # Errors
+    /// A node has no meaning in the language, or the graph is no decoder of equal layers.
+    pub fn template(&self) -> Result<Template, Error> {
+        let (lowering, logits) = lower::lower(&self.graph, &self.archive, &self.tensors, &self.sizes)?;
+        let refuse = |node: usize, why: &str| self.graph.nodes[node].refuse(why);
+        let (program, atoms) = (&lowering.program, &lowering.atoms);
+        let names = Names::of(program, atoms, [lowering.batch, lowering.sequence], logits, &refuse)?;
+        let mut segments = blocks::segments(program, &self.graph, logits)?;
+        segments.iter_mut().for_each(|segment| sums::order(program, atoms, segment));
+        let leaves = |var: Var| atoms.leaves(&program.vars[var.0]);
+        let stream: Vec<_> = segments.first().map_or(Vec::new(), |embed| leaves(embed.output));
+        let streams = segments[..segments.len() - 1].iter().all(|segment| leaves(segment.output) == stream);
+        let (Some([batch, sequence]), true) = (stream.get(..2), streams) else {
+            return Err(Error::Unsupported {
+                at: Place::default(),
+                why: "has layers that give other dims than they read".to_string(),
+            });
+        };
+        if stream.len() != 3 || [*batch, *sequence] != [lowering.batch, lowering.sequence] {
+            return Err(Error::Unsupported {
+                at: Place::default(),
+                why: "has a stream of other dims than tokens".to_string(),
+            });
+        }
+        let shapes =
+            self.graph.parameters.iter().map(|(value, name)| (name.clone(), self.sizes[value].clone())).collect();
+        let parts = template::Parts { shapes: &shapes, program, atoms, names: &names, stream: stream[2..].to_vec() };
+        Template::of(&parts, &segments, &refuse)
+    }
+
+    /// Sequences and tokens that the graph can be run on: those that the export fixed, or the ones wanted.
+    pub fn batch(&self, wanted: [u64; 2]) -> [u64; 2] {
+        [0, 1].map(|at| self.graph.fixed[at].unwrap_or(wanted[at]))
+    }
+
+    /// The numbers of all parameters.
+    pub fn parameters(&self) -> u64 {
+        self.sizes.values().map(|sizes| sizes.iter().product::<u64>()).sum()
+    }
+
+    /// True if the archive has the elements of all parameters.
+    pub fn has_weights(&self) -> bool {
+        self.graph.parameters.values().all(|name| self.tensors.contains_key(name))
+    }
+
+    /// The logits of the recorded graph, f32[batch, sequence, vocabulary], for token ids i64[batch, sequence].
+    ///
+    /// # Errors
+    /// The archive lacks a parameter, or a node cannot be run.
+    pub fn logits(&self, tokens: &[u32], [batch, sequence]: [u64; 2]) -> Result<Vec<f32>, Error> {
+        let mut values: Vec<Option<Item>> = vec![None; self.graph.values];
+        for (value, name) in self.graph.parameters.iter().chain(&self.graph.buffers) {
+            let missing = || self.archive.damaged(format!("the tensor `{name}` is missing"));
+            let tensor = self.tensors.get(name).ok_or_else(missing)?;
+            let item = tensor.read(&self.archive).map_err(|why| self.archive.damaged(format!("`{name}`: {why}")))?;
+            values[value.index()] = Some(item);
+        }
+        let sizes = vec![batch as usize, sequence as usize];
+        let ids = Tensor::new(Kind::Int, sizes, tokens.iter().map(|&token| f64::from(token)).collect());
+        values[self.graph.tokens.index()] = Some(ids.into());
+        let wanted = self.graph.outputs.first().copied();
+        let wanted =
+            wanted.ok_or_else(|| Error::Unsupported { at: Place::default(), why: "gives no result".to_string() })?;
+        let logits = eval::run_all(&self.graph, values, wanted)?;
+        Ok(logits.data.into_iter().map(|x| x as f32).collect())
+    }
+}

@@ -1,0 +1,132 @@
+//! Products with matrices.
+
+use super::{Data, Form, Lowering, stepped};
+use crate::atoms::{Atom, Axis};
+use crate::graph::{Node, ValueId};
+use crate::program::{Action, Operand, Use, View};
+use ir::ops::BinaryKind;
+
+/// A product of activations and a matrix that is not yet a statement.
+#[derive(Clone, Debug)]
+pub(crate) struct Linear {
+    x: Data,
+    tensor: String,
+    first: u64,
+    input: (Atom, u64),
+    outputs: Vec<Output>,
+    /// The parameter of the bias and its first element.
+    bias: Option<(String, u64)>,
+    pub(super) axes: Vec<Axis>,
+    /// The node that it comes from.
+    node: usize,
+}
+
+/// A dim of the result, and the distances of its neighbours in the matrix and in the bias.
+#[derive(Clone, Copy, Debug)]
+struct Output {
+    atom: Atom,
+    step: u64,
+    bias_step: u64,
+}
+
+impl<'a> Lowering<'a> {
+    /// `aten.linear(x, w, b)` with outputs in rows, or `aten.addmm(b, x, w)` with outputs in columns.
+    pub(super) fn linear(&mut self, node: &'a Node) -> Result<Form, String> {
+        let is_linear = node.family() == "aten.linear";
+        let [x, w, bias] = if is_linear { ["input", "weight", "bias"] } else { ["mat1", "mat2", "self"] };
+        let (x, w) = (self.argument(node, x)?, self.argument(node, w)?);
+        let bias = node.arg(bias).map(|_| self.argument(node, bias)).transpose()?;
+        let Form::Weight(mut matrix) = self.form(w)? else { return Err("the matrix is no parameter".to_string()) };
+        if !is_linear {
+            matrix.dims.reverse();
+        }
+        self.times(x, &matrix, bias)
+    }
+
+    /// The product of activations and a matrix of the dims `[output, input]`.
+    pub(super) fn times(&mut self, x: ValueId, matrix: &View, bias: Option<ValueId>) -> Result<Form, String> {
+        let [(output, step), input] = *matrix.dims.as_slice() else {
+            return Err("the matrix has no two dims".to_string());
+        };
+        if matrix.shift != 0.0 {
+            return Err("a matrix that is shifted is multiplied".to_string());
+        }
+        let x = self.data(x)?;
+        let (last, lead) = x.axes.split_last().ok_or("a scalar is multiplied with a matrix")?;
+        self.atoms.unify(last, &[input.0])?;
+        let axes = lead.iter().cloned().chain([vec![output]]).collect();
+        let bias = bias.map(|bias| self.bias(bias, output)).transpose()?;
+        let outputs = vec![Output { atom: output, step, bias_step: 1 }];
+        let (tensor, first, node) = (matrix.tensor.clone(), matrix.first, self.node);
+        Ok(Form::Linear(Linear { x, tensor, first, input, outputs, bias, axes, node }))
+    }
+
+    fn bias(&mut self, bias: ValueId, output: Atom) -> Result<(String, u64), String> {
+        let Form::Weight(view) = self.form(bias)? else { return Err("the bias is no parameter".to_string()) };
+        let [(atom, 1)] = *view.dims.as_slice() else { return Err("the bias is no vector".to_string()) };
+        self.atoms.unify(&[output], &[atom])?;
+        Ok((view.tensor, view.first))
+    }
+
+    /// The statements of a product.
+    pub(super) fn product(&mut self, linear: &Linear) -> Result<Data, String> {
+        let outputs = self.outputs(linear);
+        let dims = |step: fn(&Output) -> u64| outputs.iter().map(move |output| (output.atom, step(output)));
+        let matrix = View {
+            tensor: linear.tensor.clone(),
+            first: linear.first,
+            dims: [linear.input].into_iter().chain(dims(|output| output.step)).collect(),
+            shift: 0.0,
+        };
+        let bias = linear.bias.clone().map(|(tensor, first)| View {
+            tensor,
+            first,
+            dims: dims(|output| output.bias_step).collect(),
+            shift: 0.0,
+        });
+        let inner = self.atoms.leaves(&[linear.input.0]);
+        let lead = self.dims(linear.x.var).into_iter().filter(|atom| !inner.contains(atom));
+        let result: Vec<Atom> = lead.chain(outputs.iter().map(|output| output.atom)).collect();
+        let node = std::mem::replace(&mut self.node, linear.node);
+        let matrix = self.weight(matrix, Use::Matrix);
+        let mut var = self.state(Action::Product, vec![Operand::Var(linear.x.var), matrix], result.clone());
+        if let Some(bias) = bias {
+            let bias = self.weight(bias, Use::Bias);
+            var = self.state(Action::Binary(BinaryKind::Add), vec![Operand::Var(var), bias], result);
+        }
+        self.node = node;
+        Ok(Data { var, axes: linear.axes.clone() })
+    }
+
+    /// The dims of the result as far as they are split.
+    fn outputs(&self, linear: &Linear) -> Vec<Output> {
+        let split = |output: &Output| {
+            let steps = stepped(&self.atoms, (output.atom, output.step));
+            let bias_steps = stepped(&self.atoms, (output.atom, output.bias_step));
+            steps.into_iter().zip(bias_steps).map(|((atom, step), (_, bias_step))| Output { atom, step, bias_step })
+        };
+        linear.outputs.iter().flat_map(split).collect()
+    }
+
+    /// Elements of the last axis: the product with a part of the matrix. Its dims are new, since parts have sizes of their own.
+    pub(super) fn part_of_product(&mut self, linear: &Linear, start: u64, length: u64) -> Result<Linear, String> {
+        let axes: Vec<Axis> = linear.axes.iter().map(|axis| self.atoms.leaves(axis)).collect();
+        let Some([parted]) = axes.last().map(Vec::as_slice) else {
+            return Err("a part of joined dims is taken".to_string());
+        };
+        let mut part = Linear { outputs: Vec::new(), axes: axes.clone(), ..linear.clone() };
+        let mut is_output = false;
+        for output in self.outputs(linear) {
+            let size = if output.atom == *parted { length } else { self.atoms.size(output.atom) };
+            let atom = self.atoms.add(size);
+            if output.atom == *parted {
+                is_output = true;
+                part.first += start * output.step;
+                part.bias = part.bias.map(|(tensor, first)| (tensor, first + start * output.bias_step));
+            }
+            part.axes.iter_mut().flatten().filter(|own| **own == output.atom).for_each(|own| *own = atom);
+            part.outputs.push(Output { atom, ..output });
+        }
+        if is_output { Ok(part) } else { Err("a part of what a projection reads is taken".to_string()) }
+    }
+}

@@ -1,0 +1,111 @@
+//! Masks of attention: which keys a query sees, by the elements of the mask on a sample.
+
+use super::Lowering;
+use crate::eval::{Item, Kind, Tensor, run};
+use crate::graph::{Arg, ValueId};
+use ir::ops::AttentionSettings;
+use std::collections::BTreeSet;
+
+/// The keys that queries see.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Mask {
+    pub(super) is_causal: bool,
+    /// The last positions that a query sees, its own among them.
+    pub(super) window: Option<u64>,
+}
+
+impl Mask {
+    pub(super) fn settings(self, scale: f64) -> AttentionSettings {
+        AttentionSettings { window: self.window, ..AttentionSettings::new(scale, self.is_causal) }
+    }
+
+    fn sees(self, query: usize, key: usize) -> bool {
+        let ahead = key > query;
+        !(self.is_causal && ahead) && self.window.is_none_or(|window| ahead || query - key < window as usize)
+    }
+
+    /// True if the mask is this one for all heads and sequences: truth values, or numbers far below 0 for what is hidden.
+    fn is(self, mask: &Tensor) -> bool {
+        let &[.., queries, keys] = mask.sizes.as_slice() else { return false };
+        let is_visible = |x: f64| match mask.kind {
+            Kind::Bool => Some(x != 0.0),
+            _ if x == 0.0 => Some(true),
+            _ if x < -1e30 => Some(false),
+            _ => None,
+        };
+        mask.data.iter().enumerate().all(|(at, &x)| {
+            let (query, key) = (at / keys.max(1) % queries.max(1), at % keys.max(1));
+            is_visible(x) == Some(self.sees(query, key))
+        })
+    }
+}
+
+/// Windows that stand for one that is longer than the sample.
+const SHORT: [u64; 2] = [3, 5];
+
+impl Lowering<'_> {
+    /// What a mask hides. A window may be longer than the sample: then short ones take the place of the number that states it.
+    pub(super) fn read_mask(&self, value: ValueId) -> Result<Mask, String> {
+        let mask = self.known(value).ok_or("a mask depends on the tokens or on parameters")?;
+        let causal = Mask { is_causal: true, window: None };
+        let tokens = self.atoms.size(self.sequence);
+        let plain = [Mask { is_causal: false, window: None }, causal];
+        let windows = (1..tokens).map(|window| Mask { window: Some(window), ..causal });
+        let found = plain.into_iter().chain(windows).find(|kind| kind.is(mask));
+        let found = found.ok_or("a mask hides other keys than those ahead and those before a window")?;
+        if found != causal {
+            return Ok(found);
+        }
+        for number in self.numbers(value).into_iter().filter(|&number| number >= tokens as i64) {
+            let is_window = |&short: &u64| {
+                self.replaced(value, number, short as i64)
+                    .is_some_and(|mask| Mask { window: Some(short), ..causal }.is(&mask))
+            };
+            if SHORT.iter().all(is_window) {
+                return Ok(Mask { window: Some(number as u64), ..causal });
+            }
+        }
+        Ok(causal)
+    }
+
+    /// The nodes that a known value depends on.
+    fn ancestors(&self, value: ValueId) -> BTreeSet<usize> {
+        let mut wanted = BTreeSet::from([self.id(value)]);
+        let mut nodes = BTreeSet::new();
+        for (at, node) in self.graph.nodes.iter().enumerate().take(self.node + 1).rev() {
+            if node.outputs.iter().any(|output| wanted.contains(output)) {
+                nodes.insert(at);
+                wanted.extend(node.operands());
+            }
+        }
+        nodes
+    }
+
+    /// The integers among the arguments of these nodes.
+    fn numbers(&self, value: ValueId) -> BTreeSet<i64> {
+        let arguments = self.ancestors(value).into_iter().flat_map(|at| &self.graph.nodes[at].args);
+        arguments
+            .filter_map(
+                |(name, arg)| {
+                    if let (Arg::Int(int), "other" | "self") = (arg, name.as_str()) { Some(*int) } else { None }
+                },
+            )
+            .collect()
+    }
+
+    /// The mask with another number in the place of one.
+    fn replaced(&self, value: ValueId, number: i64, by: i64) -> Option<Tensor> {
+        let nodes = self.ancestors(value);
+        let mut values = self.known.clone();
+        let mut at = 0;
+        let choose = |_: &crate::graph::Node, _: &[Option<Item>]| {
+            at += 1;
+            nodes.contains(&(at - 1)) && self.graph.nodes[at - 1].family() != "aten.sym_size"
+        };
+        run(self.graph, &mut values, Some((number, by)), choose).ok()?;
+        match values[self.id(value).index()].take()? {
+            Item::Tensor(tensor) => Some((*tensor).clone()),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,441 @@
+//! From the recorded graph to statements.
+//!
+//! Values that depend on sizes and buffers alone are computed on a sample of the sizes: positions, masks and rotary tables are known by
+//! their elements. All others have a form. Some forms are parts of an op that a graph spells in primitives, such as the mean square of a
+//! norm or the half turn of rotary positions; the node that completes the op makes the statement.
+
+mod arithmetic;
+mod attention;
+mod linear;
+mod mask;
+mod norms;
+mod rope;
+mod views;
+
+use crate::archive::Archive;
+use crate::atoms::{Atom, Atoms, Axis};
+use crate::error::Error;
+use crate::eval::{Call, Item, Tensor, evaluate, is_alias, is_check};
+use crate::graph::{Arg, Graph, Node, ValueId};
+use crate::program::{Action, Operand, Program, Statement, Use, Var, View, Weight};
+use crate::stored::StoredTensor;
+use linear::Linear;
+use rope::Turn;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Sequences and tokens of the sample where the export left them open.
+const SAMPLE: [u64; 2] = [2, 11];
+
+/// A value of the program as the graph sees it: atoms of each axis. Atoms may be missing where the graph repeats elements.
+#[derive(Clone, Debug)]
+pub(crate) struct Data {
+    pub(crate) var: Var,
+    pub(crate) axes: Vec<Axis>,
+}
+
+/// The form of a value.
+#[derive(Clone, Debug)]
+pub(crate) enum Form {
+    Tokens(Vec<Axis>),
+    /// Elements of a parameter.
+    Weight(View),
+    Data(Data),
+    /// A product with a matrix, which views and slices may still part.
+    Linear(Linear),
+    /// Elements `start..start + length` along the last axis of a value.
+    Part {
+        of: ValueId,
+        start: u64,
+        length: u64,
+    },
+    Negated(ValueId),
+    /// `concat(-x2, x1)`
+    HalfTurn(ValueId),
+    /// The value or its half turn, times a table.
+    Turning {
+        x: ValueId,
+        table: ValueId,
+        is_half: bool,
+    },
+    Turned(Turn),
+    Square(ValueId),
+    /// The mean square of rows, and what is added to it.
+    MeanSquare {
+        x: ValueId,
+        eps: f64,
+    },
+    /// The reciprocal root of the mean square.
+    Deviation {
+        x: ValueId,
+        eps: f64,
+    },
+    /// Rows over the root of their mean square.
+    Normed {
+        x: ValueId,
+        eps: f64,
+    },
+    Scores(attention::Scores),
+    /// The softmax of scores.
+    Shares(attention::Scores),
+}
+
+/// The translation of a graph.
+pub(crate) struct Lowering<'a> {
+    graph: &'a Graph,
+    /// Types of parameters.
+    sizes: &'a BTreeMap<ValueId, Vec<u64>>,
+    known: Vec<Option<Item>>,
+    /// The value that each is an alias of.
+    same: Vec<ValueId>,
+    forms: BTreeMap<ValueId, Form>,
+    pub(crate) atoms: Atoms,
+    pub(crate) batch: Atom,
+    pub(crate) sequence: Atom,
+    /// The atoms of parameters.
+    tables: BTreeMap<String, Vec<Atom>>,
+    pub(crate) program: Program,
+    /// The node at hand.
+    node: usize,
+}
+
+/// Translates a graph, and gives the logits.
+///
+/// # Errors
+/// A node has no meaning in the language.
+pub(crate) fn lower<'a>(
+    graph: &'a Graph,
+    archive: &Archive,
+    stored: &BTreeMap<String, StoredTensor>,
+    sizes: &'a BTreeMap<ValueId, Vec<u64>>,
+) -> Result<(Lowering<'a>, Var), Error> {
+    let known = buffers(graph, archive, stored)?;
+    let [batch, sequence] = [0, 1].map(|at| graph.fixed[at].unwrap_or(SAMPLE[at]));
+    let mut atoms = Atoms::default();
+    let (batch, sequence) = (atoms.add_whole(batch), atoms.add_whole(sequence));
+    let same = (0..graph.values).map(|at| ValueId(at as u32)).collect();
+    let forms = BTreeMap::from([(graph.tokens, Form::Tokens(vec![vec![batch], vec![sequence]]))]);
+    let mut lowering = Lowering {
+        graph,
+        sizes,
+        known,
+        same,
+        forms,
+        atoms,
+        batch,
+        sequence,
+        tables: BTreeMap::new(),
+        program: Program::default(),
+        node: 0,
+    };
+    for (at, node) in graph.nodes.iter().enumerate() {
+        lowering.node = at;
+        lowering.node(node).map_err(|why| node.refuse(why))?;
+    }
+    let logits = lowering.logits()?;
+    // Statements are made when their values are read; they go where their nodes are.
+    lowering.program.statements.sort_by_key(|statement| statement.node);
+    Ok((lowering, logits))
+}
+
+/// The values of buffers and constants.
+fn buffers(
+    graph: &Graph,
+    archive: &Archive,
+    stored: &BTreeMap<String, StoredTensor>,
+) -> Result<Vec<Option<Item>>, Error> {
+    let mut known = vec![None; graph.values];
+    for (value, name) in &graph.buffers {
+        let tensor = stored.get(name).ok_or_else(|| archive.damaged(format!("the buffer `{name}` is missing")))?;
+        let item = tensor.read(archive).map_err(|why| archive.damaged(format!("the buffer `{name}`: {why}")))?;
+        known[value.index()] = Some(item);
+    }
+    Ok(known)
+}
+
+impl<'a> Lowering<'a> {
+    fn node(&mut self, node: &'a Node) -> Result<(), String> {
+        if is_check(node.family()) {
+            return Ok(());
+        }
+        if node.family() == "aten.sym_size" {
+            return self.sym_size(node);
+        }
+        if node.operands().all(|operand| self.known[self.id(operand).index()].is_some()) {
+            let results = evaluate(&self.call(node))?;
+            for (output, item) in node.outputs.iter().zip(results) {
+                self.known[output.index()] = Some(item);
+            }
+            return Ok(());
+        }
+        if is_alias(node) {
+            return self.alias(node);
+        }
+        let forms = self.forms_of(node)?;
+        let outputs = node.outputs.iter().copied();
+        self.forms.extend(outputs.zip(forms));
+        Ok(())
+    }
+
+    fn forms_of(&mut self, node: &'a Node) -> Result<Vec<Form>, String> {
+        let one = |form: Result<Form, String>| form.map(|form| vec![form]);
+        match node.family() {
+            "aten.split" | "aten.split_with_sizes" | "aten.chunk" => self.parts(node),
+            "aten.embedding" => one(self.embedding(node)),
+            "aten.linear" | "aten.addmm" => one(self.linear(node)),
+            "aten.matmul" | "aten.mm" | "aten.bmm" => one(self.matmul(node)),
+            "aten.scaled_dot_product_attention" => one(self.scaled_attention(node)),
+            "aten.softmax" | "aten._softmax" => one(self.softmax(node)),
+            "aten.layer_norm" | "aten.rms_norm" => one(self.norm(node)),
+            "aten.mean" => one(self.mean(node)),
+            "aten.rsqrt" => one(self.rsqrt(node)),
+            "aten.cat" => one(self.cat(node)),
+            _ if views::is_view(node) => one(self.view(node)),
+            _ if arithmetic::is_arithmetic(node) => one(self.arithmetic(node)),
+            _ => Err(format!("there is no op `{}` in this version", node.op)),
+        }
+    }
+
+    /// The size of an axis of a value that is not known itself.
+    fn sym_size(&mut self, node: &'a Node) -> Result<(), String> {
+        let operand = node.operands().next().ok_or("it has no operand")?;
+        let results = if self.known[operand.index()].is_some() {
+            evaluate(&self.call(node))?
+        } else {
+            let axes = self.axes(operand)?;
+            let dim = self.call(node).dim("dim", 0, axes.len())?;
+            vec![Item::Int(self.atoms.total(axes.get(dim).ok_or("a scalar has no sizes")?) as i64)]
+        };
+        for (output, item) in node.outputs.iter().zip(results) {
+            self.known[output.index()] = Some(item);
+        }
+        Ok(())
+    }
+
+    fn alias(&mut self, node: &'a Node) -> Result<(), String> {
+        if node.family().starts_with("aten.dropout") && self.call(node).flag("train") {
+            return Err("dropout is active; export the model in evaluation mode: model.eval()".to_string());
+        }
+        if let Some(Arg::Dtype(1..=5 | 12)) = node.arg("dtype") {
+            return Err("activations are made integers".to_string());
+        }
+        let operand = node.operands().next().ok_or("it has no operand")?;
+        if let Some(&output) = node.outputs.first() {
+            self.same[output.index()] = self.id(operand);
+        }
+        Ok(())
+    }
+
+    fn call<'b>(&'b self, node: &'b Node) -> Call<'b> {
+        Call { node, values: &self.known, replaced: None }
+    }
+
+    /// The value that this is an alias of.
+    fn id(&self, value: ValueId) -> ValueId {
+        self.same[value.index()]
+    }
+
+    /// The value of an argument.
+    fn argument(&self, node: &Node, name: &str) -> Result<ValueId, String> {
+        match node.arg(name) {
+            Some(Arg::Value(value)) => Ok(self.id(*value)),
+            _ => Err(format!("`{name}` is no tensor")),
+        }
+    }
+
+    fn known(&self, value: ValueId) -> Option<&Rc<Tensor>> {
+        match self.known[self.id(value).index()].as_ref()? {
+            Item::Tensor(tensor) => Some(tensor),
+            _ => None,
+        }
+    }
+
+    /// The form of a value that is not known.
+    fn form(&mut self, value: ValueId) -> Result<Form, String> {
+        let value = self.id(value);
+        if let Some(form) = self.forms.get(&value) {
+            return Ok(form.clone());
+        }
+        let Some(name) = self.graph.parameters.get(&value) else {
+            return Err("a constant takes the place of activations".to_string());
+        };
+        let sizes = self.sizes.get(&value).ok_or_else(|| format!("the parameter `{name}` has no sizes"))?;
+        let atoms = &mut self.atoms;
+        let table = self.tables.entry(name.clone());
+        let table = table.or_insert_with(|| sizes.iter().map(|&size| atoms.add(size)).collect());
+        let steps = (0..sizes.len()).map(|d| sizes[d + 1..].iter().product());
+        Ok(Form::Weight(View {
+            tensor: name.clone(),
+            first: 0,
+            dims: table.iter().copied().zip(steps).collect(),
+            shift: 0.0,
+        }))
+    }
+
+    /// The axes of a value that is not known.
+    fn axes(&mut self, value: ValueId) -> Result<Vec<Axis>, String> {
+        match self.form(value)? {
+            Form::Tokens(axes) | Form::Data(Data { axes, .. }) => Ok(axes),
+            Form::Linear(linear) => Ok(linear.axes),
+            Form::Weight(view) => Ok(view.dims.iter().map(|&(atom, _)| vec![atom]).collect()),
+            Form::Part { of, length, .. } => {
+                let mut axes = self.axes(of)?;
+                axes.pop();
+                axes.push(vec![self.atoms.add(length)]);
+                Ok(axes)
+            }
+            Form::Negated(x) | Form::HalfTurn(x) | Form::Square(x) | Form::Turning { x, .. } => self.axes(x),
+            _ => self.data(value).map(|data| data.axes),
+        }
+    }
+
+    /// The value as one of the program.
+    fn data(&mut self, value: ValueId) -> Result<Data, String> {
+        let value = self.id(value);
+        let data = match self.form(value)? {
+            Form::Data(data) => return Ok(data),
+            Form::Linear(linear) => self.product(&linear)?,
+            Form::Part { .. } => {
+                let Form::Linear(part) = self.unparted(value)? else {
+                    return Err("a part of activations is read".to_string());
+                };
+                self.product(&part)?
+            }
+            Form::Negated(of) => {
+                let data = self.data(of)?;
+                self.unary(ir::ops::UnaryKind::Neg, &data)
+            }
+            Form::Square(of) => {
+                let data = self.data(of)?;
+                self.unary(ir::ops::UnaryKind::Square, &data)
+            }
+            Form::Turned(turn) => self.turn(&turn, None)?,
+            Form::Normed { x, eps } => self.norm_without_gain(x, eps)?,
+            Form::Tokens(_) => return Err("token ids are read as numbers".to_string()),
+            Form::Weight(view) => return Err(format!("the parameter `{}` is read in an unknown way", view.tensor)),
+            Form::HalfTurn(_) | Form::Turning { .. } => {
+                return Err("a part of rotary positions is read alone".to_string());
+            }
+            Form::MeanSquare { .. } | Form::Deviation { .. } => {
+                return Err("a statistic of a norm is read alone".to_string());
+            }
+            Form::Scores(_) | Form::Shares(_) => {
+                return Err("scores of attention are read in an unknown way".to_string());
+            }
+        };
+        self.forms.insert(value, Form::Data(data.clone()));
+        Ok(data)
+    }
+
+    /// A new value of these dims, which a statement computes.
+    fn state(&mut self, action: Action, operands: Vec<Operand>, dims: Vec<Atom>) -> Var {
+        let result = Var(self.program.vars.len());
+        self.program.vars.push(dims);
+        self.program.statements.push(Statement { action, operands, result, node: self.node });
+        result
+    }
+
+    /// The dims of a value.
+    fn dims(&self, var: Var) -> Vec<Atom> {
+        self.atoms.leaves(&self.program.vars[var.0])
+    }
+
+    fn unary(&mut self, kind: ir::ops::UnaryKind, data: &Data) -> Data {
+        let dims = self.program.vars[data.var.0].clone();
+        let var = self.state(Action::Unary(kind), vec![Operand::Var(data.var)], dims);
+        Data { var, axes: data.axes.clone() }
+    }
+
+    /// The number of a parameter. The same elements are one parameter, whatever the order of the dims.
+    fn weight(&mut self, view: View, usage: Use) -> Operand {
+        let places = |atoms: &Atoms, view: &View| {
+            let mut places: Vec<(Atom, u64)> = view.dims.iter().flat_map(|&dim| stepped(atoms, dim)).collect();
+            places.sort();
+            places
+        };
+        let own = places(&self.atoms, &view);
+        let known = self.program.weights.iter().position(|weight| {
+            let other = &weight.view;
+            other.tensor == view.tensor
+                && other.first == view.first
+                && other.shift == view.shift
+                && places(&self.atoms, other) == own
+        });
+        Operand::Weight(known.unwrap_or_else(|| {
+            self.program.weights.push(Weight { view, usage });
+            self.program.weights.len() - 1
+        }))
+    }
+
+    /// Rows of a table, of tokens or of positions.
+    fn embedding(&mut self, node: &'a Node) -> Result<Form, String> {
+        let table = self.argument(node, "weight")?;
+        let Form::Weight(view) = self.form(table)? else {
+            return Err("a table of embeddings is no parameter".to_string());
+        };
+        let [(_, _), (width, _)] = *view.dims.as_slice() else {
+            return Err("a table of embeddings is no matrix".to_string());
+        };
+        let ids = self.argument(node, "indices")?;
+        let (operand, pad) = match self.known(ids).cloned() {
+            Some(positions) => {
+                self.check_positions(&positions)?;
+                (Operand::Positions, None)
+            }
+            None => {
+                let Form::Tokens(axes) = self.form(ids)? else {
+                    return Err("ids are neither tokens nor positions".to_string());
+                };
+                if axes.iter().map(|axis| self.atoms.leaves(axis)).collect::<Vec<_>>()
+                    != [[self.batch], [self.sequence]]
+                {
+                    return Err("token ids are no longer a batch of sequences".to_string());
+                }
+                let pad = self.call(node).int_or("padding_idx", -1)?;
+                (Operand::Tokens, u64::try_from(pad).ok())
+            }
+        };
+        let table = self.weight(view, Use::Matrix);
+        let dims = vec![self.batch, self.sequence, width];
+        let var = self.state(Action::Embedding { pad }, vec![operand, table], dims);
+        Ok(Form::Data(Data { var, axes: vec![vec![self.batch], vec![self.sequence], vec![width]] }))
+    }
+
+    /// Checks that positions count the tokens of each sequence from 0.
+    fn check_positions(&self, positions: &Tensor) -> Result<(), String> {
+        let (width, _) = positions.rows();
+        let counts = positions.data.iter().enumerate().all(|(at, &position)| position == (at % width.max(1)) as f64);
+        if counts && width as u64 == self.atoms.size(self.sequence) {
+            return Ok(());
+        }
+        Err("positions do not count the tokens of each sequence from 0".to_string())
+    }
+
+    /// The result with a row for each token.
+    fn logits(&mut self) -> Result<Var, Error> {
+        self.node = self.graph.nodes.len().saturating_sub(1);
+        let place = || self.graph.nodes.last().map(|node| node.place.clone()).unwrap_or_default();
+        let refuse = |why: String| Error::Unsupported { at: place(), why };
+        for &output in &self.graph.outputs {
+            if self.known(output).is_some() {
+                continue;
+            }
+            let data = self.data(output).map_err(refuse)?;
+            let axes: Vec<Axis> = data.axes.iter().map(|axis| self.atoms.leaves(axis)).collect();
+            if let [b, s, v] = axes.as_slice()
+                && (b.as_slice(), s.as_slice(), v.len()) == (&[self.batch], &[self.sequence], 1)
+                && self.dims(data.var) == axes.concat()
+            {
+                return Ok(data.var);
+            }
+        }
+        Err(refuse("no result has the dims of logits: batch, sequence and vocabulary".to_string()))
+    }
+}
+
+/// The leaves of a dim of a parameter, with the distances of neighbours.
+pub(crate) fn stepped(atoms: &Atoms, (atom, step): (Atom, u64)) -> Vec<(Atom, u64)> {
+    let leaves = atoms.leaves(&[atom]);
+    let inner = |at: usize| leaves[at + 1..].iter().map(|&leaf| atoms.size(leaf)).product::<u64>();
+    leaves.iter().enumerate().map(|(at, &leaf)| (leaf, step * inner(at))).collect()
+}

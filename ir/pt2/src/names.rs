@@ -1,0 +1,134 @@
+//! Names and roles of dims, by what the statements do with them.
+
+use crate::atoms::{Atom, Atoms};
+use crate::error::Error;
+use crate::program::{Action, Operand, Program, Var};
+use ir::dim_role::DimRole;
+use ir::types::DimName;
+use std::collections::BTreeMap;
+
+/// A dim of the language.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Label {
+    Named(&'static str, u32),
+    /// A dim that only a parameter has.
+    Sized(u64),
+}
+
+impl std::fmt::Display for Label {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Label::Named(name, 1) => f.write_str(name),
+            Label::Named(name, number) => write!(f, "{name}{number}"),
+            Label::Sized(size) => write!(f, "{size}"),
+        }
+    }
+}
+
+/// The names of all dims.
+pub(crate) struct Names {
+    labels: BTreeMap<Atom, Label>,
+    /// Dims with names, in the order of their declaration.
+    dims: Vec<(&'static str, u32, u64)>,
+}
+
+/// Names with the roles that they have, in the order of their declaration.
+const KINDS: [(&str, Option<DimRole>); 7] = [
+    ("h", None),
+    ("g", Some(DimRole::KvHeads)),
+    ("r", Some(DimRole::QueryHeads)),
+    ("d", None),
+    ("dv", None),
+    ("f", Some(DimRole::FeedForward)),
+    ("v", Some(DimRole::Vocabulary)),
+];
+
+impl Names {
+    /// Names the dims of a program.
+    ///
+    /// # Errors
+    /// A statement has other dims than its op.
+    pub(crate) fn of(
+        program: &Program,
+        atoms: &Atoms,
+        [batch, sequence]: [Atom; 2],
+        logits: Var,
+        refuse: &dyn Fn(usize, &str) -> Error,
+    ) -> Result<Names, Error> {
+        let mut names = Names { labels: BTreeMap::new(), dims: Vec::new() };
+        names.labels.extend([(batch, Label::Named("b", 1)), (sequence, Label::Named("s", 1))]);
+        let dims = |var: Var| atoms.leaves(&program.vars[var.0]);
+        for statement in &program.statements {
+            let own = dims(statement.result);
+            match (&statement.action, statement.operands.as_slice()) {
+                (Action::Embedding { .. }, &[ids, Operand::Weight(table)]) => {
+                    let [_, _, width] = *own.as_slice() else {
+                        return Err(refuse(statement.node, "the stream of activations is split"));
+                    };
+                    names.name(atoms, width, "h");
+                    if ids == Operand::Tokens {
+                        atoms
+                            .leaves(&[program.weights[table].view.dims[0].0])
+                            .iter()
+                            .for_each(|&row| names.name(atoms, row, "v"));
+                    }
+                }
+                (Action::Attention(_), &[Operand::Var(q), Operand::Var(k), Operand::Var(v), ..]) => {
+                    let (q, k, v) = (dims(q), dims(k), dims(v));
+                    let (&[b, s, g, r, d], &[kb, t, kg, kd], &[vb, u, vg, c]) =
+                        (q.as_slice(), k.as_slice(), v.as_slice())
+                    else {
+                        return Err(refuse(statement.node, "attention of other dims than heads and elements"));
+                    };
+                    if [b, s, kb, t, kg, kd, vb, u, vg] != [batch, sequence, batch, sequence, g, d, batch, sequence, g]
+                    {
+                        return Err(refuse(
+                            statement.node,
+                            "the dims of queries, keys and values are in another order",
+                        ));
+                    }
+                    [(g, "g"), (r, "r"), (d, "d")].into_iter().for_each(|(atom, name)| names.name(atoms, atom, name));
+                    names.name(atoms, c, if atoms.size(c) == atoms.size(d) { "d" } else { "dv" });
+                }
+                _ => {}
+            }
+        }
+        dims(logits).into_iter().for_each(|atom| names.name(atoms, atom, "v"));
+        for statement in &program.statements {
+            dims(statement.result).into_iter().for_each(|atom| names.name(atoms, atom, "f"));
+        }
+        Ok(names)
+    }
+
+    /// Names an atom that has no name. Atoms of one kind and size are one dim.
+    fn name(&mut self, atoms: &Atoms, atom: Atom, name: &'static str) {
+        if self.labels.contains_key(&atom) {
+            return;
+        }
+        let size = atoms.size(atom);
+        let of_kind: Vec<(u32, u64)> =
+            self.dims.iter().filter(|(kind, ..)| *kind == name).map(|&(_, number, size)| (number, size)).collect();
+        let known = of_kind.iter().find(|(_, other)| *other == size).map(|(number, _)| *number);
+        let number = known.unwrap_or(of_kind.len() as u32 + 1);
+        if known.is_none() {
+            self.dims.push((name, number, size));
+        }
+        self.labels.insert(atom, Label::Named(name, number));
+    }
+
+    /// The label of a leaf.
+    pub(crate) fn label(&self, atoms: &Atoms, atom: Atom) -> Label {
+        self.labels.get(&atom).cloned().unwrap_or_else(|| Label::Sized(atoms.size(atom)))
+    }
+
+    /// The dims to declare. Shards have whole heads.
+    pub(crate) fn declared(&self) -> Vec<DimName> {
+        let of_kind = |&(kind, role): &(&'static str, Option<DimRole>)| {
+            self.dims.iter().filter(move |(name, ..)| *name == kind).map(move |&(name, number, size)| {
+                let dim = DimName::new(&Label::Named(name, number).to_string(), size, role);
+                if matches!(kind, "g" | "r") { dim.undivided() } else { dim }
+            })
+        };
+        KINDS.iter().flat_map(of_kind).collect()
+    }
+}

@@ -1,0 +1,84 @@
+//! The statements that a recorded graph becomes, over atoms in place of named dims.
+
+use crate::atoms::Atom;
+use ir::ops::{AttentionSettings, BinaryKind, Rope, UnaryKind};
+
+/// A value, by number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct Var(pub(crate) usize);
+
+/// An operand of a statement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Operand {
+    Var(Var),
+    /// A weight, by number.
+    Weight(usize),
+    Tokens,
+    Positions,
+    Segments,
+}
+
+/// What a statement computes.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Action {
+    Embedding {
+        pad: Option<u64>,
+    },
+    /// A product, summed over the dims that the result lacks.
+    Product,
+    Unary(UnaryKind),
+    Binary(BinaryKind),
+    RmsNorm {
+        eps: f64,
+    },
+    LayerNorm {
+        eps: f64,
+    },
+    Rope(Rope),
+    Attention(AttentionSettings),
+}
+
+/// A statement.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Statement {
+    pub(crate) action: Action,
+    pub(crate) operands: Vec<Operand>,
+    pub(crate) result: Var,
+    /// The node that it comes from.
+    pub(crate) node: usize,
+}
+
+/// The use of a parameter, which decides its first numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Use {
+    Matrix,
+    Gain,
+    Bias,
+}
+
+/// Some elements of a stored parameter: a first one, and the distances of neighbours along each dim.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct View {
+    /// The name of the parameter.
+    pub(crate) tensor: String,
+    pub(crate) first: u64,
+    pub(crate) dims: Vec<(Atom, u64)>,
+    /// The number that is added to each element.
+    pub(crate) shift: f64,
+}
+
+/// A parameter of the model.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Weight {
+    pub(crate) view: View,
+    pub(crate) usage: Use,
+}
+
+/// The statements of a model, in order.
+#[derive(Default)]
+pub(crate) struct Program {
+    /// The dims of each value.
+    pub(crate) vars: Vec<Vec<Atom>>,
+    pub(crate) weights: Vec<Weight>,
+    pub(crate) statements: Vec<Statement>,
+}
