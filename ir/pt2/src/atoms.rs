@@ -64,7 +64,7 @@ impl Atoms {
 
     /// The size of an axis.
     pub(crate) fn total(&self, axis: &[Atom]) -> u64 {
-        axis.iter().map(|&atom| self.size(atom)).product()
+        axis.iter().fold(1, |all: u64, &atom| all.saturating_mul(self.size(atom)))
     }
 
     /// The smallest parts of atoms, in order.
@@ -163,6 +163,9 @@ impl Atoms {
             while count < size {
                 let atom = rest.pop().ok_or("a view has more elements than its operand")?;
                 let (own, wanted) = (self.size(atom), size / count);
+                if own == 0 {
+                    return Err("a dim has no elements".to_string());
+                }
                 if own <= wanted {
                     count *= own;
                     axis.push(atom);

@@ -4,8 +4,8 @@
 //! alone crosses from one layer to the next, and layers of the same statements are instances of one block.
 
 use crate::error::Error;
-use crate::graph::Graph;
-use crate::program::{Operand, Program, Statement, Var};
+use crate::graph::Recording;
+use crate::program::{Argument, LoweredModel, Statement, Var};
 use std::collections::BTreeSet;
 
 /// Statements between two values of the stream.
@@ -22,7 +22,7 @@ pub(crate) struct Segment {
 ///
 /// # Errors
 /// There are no layers, or more than one value crosses.
-pub(crate) fn segments(program: &Program, graph: &Graph, logits: Var) -> Result<Vec<Segment>, Error> {
+pub(crate) fn segments(program: &LoweredModel, graph: &Recording, logits: Var) -> Result<Vec<Segment>, Error> {
     let whole = |why: &str| Error::Unsupported { at: Default::default(), why: why.to_string() };
     let mut segments: Vec<Segment> = Vec::new();
     for statement in needed(program, logits) {
@@ -63,7 +63,7 @@ pub(crate) fn segments(program: &Program, graph: &Graph, logits: Var) -> Result<
 }
 
 /// The statements that the logits depend on.
-fn needed(program: &Program, logits: Var) -> Vec<Statement> {
+fn needed(program: &LoweredModel, logits: Var) -> Vec<Statement> {
     let mut wanted = BTreeSet::from([logits]);
     let mut kept = Vec::new();
     for statement in program.statements.iter().rev().filter(|statement| {
@@ -81,7 +81,7 @@ fn needed(program: &Program, logits: Var) -> Vec<Statement> {
 
 /// The values that a statement reads.
 fn vars(statement: &Statement) -> impl Iterator<Item = Var> {
-    statement.operands.iter().filter_map(|operand| if let Operand::Var(var) = operand { Some(*var) } else { None })
+    statement.operands.iter().filter_map(|operand| if let Argument::Var(var) = operand { Some(*var) } else { None })
 }
 
 /// The path of a module up to its first number: `model.layers.3`.

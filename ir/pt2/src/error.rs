@@ -27,7 +27,7 @@ pub enum Error {
     #[error("{at}: {why}")]
     Unsupported {
         /// The node.
-        at: Place,
+        at: NodePlace,
         /// The reason.
         why: String,
     },
@@ -41,7 +41,7 @@ pub enum Error {
 
 /// A node of the recorded graph, as messages name it.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Place {
+pub struct NodePlace {
     /// Its name; empty for the entire graph.
     pub node: String,
     /// Its op.
@@ -52,7 +52,7 @@ pub struct Place {
     pub source: Option<String>,
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for NodePlace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.node.is_empty() {
             return f.write_str("the exported graph");

@@ -1,6 +1,6 @@
 //! The recorded graph: nodes in order, whose arguments are values by number.
 
-use crate::error::{Error, Place};
+use crate::error::{Error, NodePlace};
 use crate::schema;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap};
@@ -42,16 +42,16 @@ pub(crate) enum Arg {
 
 /// A node.
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
+pub(crate) struct RecordedNode {
     /// Its op without the prefix `torch.ops.`: `aten.add.Tensor`.
     pub(crate) op: String,
     pub(crate) args: Vec<(String, Arg)>,
     /// Its results: a tensor, a size, or the members of a list.
     pub(crate) outputs: Vec<ValueId>,
-    pub(crate) place: Place,
+    pub(crate) place: NodePlace,
 }
 
-impl Node {
+impl RecordedNode {
     /// The op without its overload: `aten.add`.
     pub(crate) fn family(&self) -> &str {
         self.op.rsplit_once('.').map_or(&*self.op, |(family, _)| family)
@@ -81,10 +81,10 @@ impl Node {
 }
 
 /// A graph.
-pub(crate) struct Graph {
+pub(crate) struct Recording {
     /// The number of values.
     pub(crate) values: usize,
-    pub(crate) nodes: Vec<Node>,
+    pub(crate) nodes: Vec<RecordedNode>,
     /// The token ids, `i64[batch, sequence]`.
     pub(crate) tokens: ValueId,
     /// Their sizes where the export fixed them.
@@ -97,12 +97,12 @@ pub(crate) struct Graph {
     pub(crate) outputs: Vec<ValueId>,
 }
 
-impl Graph {
+impl Recording {
     /// Reads a program.
     ///
     /// # Errors
     /// It contradicts the schema, takes more than tokens, or changes its buffers. The first string is a defect.
-    pub(crate) fn read(program: schema::Program) -> Result<Graph, Fault> {
+    pub(crate) fn read(program: schema::ProgramJson) -> Result<Recording, Fault> {
         let schema::GraphModule { graph, signature } = program.graph_module;
         let mut reader = Reader::default();
         let (mut parameters, mut buffers, mut user) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
@@ -129,7 +129,7 @@ impl Graph {
         let mut nodes = Vec::new();
         reader.nodes(graph.nodes, &mut nodes)?;
         let outputs = graph.outputs.iter().filter_map(|output| reader.output(output)).collect::<Result<_, _>>()?;
-        Ok(Graph { values: reader.count, nodes, tokens, fixed, parameters, buffers, outputs })
+        Ok(Recording { values: reader.count, nodes, tokens, fixed, parameters, buffers, outputs })
     }
 }
 
@@ -213,7 +213,7 @@ impl Reader {
     }
 
     /// Appends nodes; the graphs of regions, such as those without gradients, are inlined.
-    fn nodes(&mut self, nodes: Vec<schema::Node>, into: &mut Vec<Node>) -> Result<(), String> {
+    fn nodes(&mut self, nodes: Vec<schema::NodeJson>, into: &mut Vec<RecordedNode>) -> Result<(), String> {
         for node in nodes {
             if let Some(at) = node.inputs.iter().position(|input| input.arg.get("as_graph").is_some())
                 && node.target.contains("wrap_with")
@@ -230,17 +230,18 @@ impl Reader {
                 name = if name.is_empty() { output.to_string() } else { name };
                 outputs.push(self.define(output));
             }
-            let place = Place { node: name, op: op.clone(), ..place(&node.metadata) };
-            into.push(Node { op, args, outputs, place });
+            let place = NodePlace { node: name, op: op.clone(), ..place(&node.metadata) };
+            into.push(RecordedNode { op, args, outputs, place });
         }
         Ok(())
     }
 
     /// Inlines a region. Its values have names of their own; those behind the graph are its operands.
-    fn region(&mut self, mut node: schema::Node, at: usize, into: &mut Vec<Node>) -> Result<(), String> {
+    fn region(&mut self, mut node: schema::NodeJson, at: usize, into: &mut Vec<RecordedNode>) -> Result<(), String> {
         let operands = node.inputs[at + 1..].iter().map(|input| self.arg(&input.arg)).collect::<Result<Vec<_>, _>>()?;
         let graph = node.inputs[at].arg["as_graph"]["graph"].take();
-        let graph: schema::Graph = serde_json::from_value(graph).map_err(|why| format!("a region is wrong: {why}"))?;
+        let graph: schema::GraphJson =
+            serde_json::from_value(graph).map_err(|why| format!("a region is wrong: {why}"))?;
         let outer = self.names.clone();
         for (input, operand) in graph.inputs.iter().zip(operands) {
             if let (Some(name), Arg::Value(value)) = (names_of(input).first(), operand) {
@@ -327,7 +328,7 @@ fn names_of(output: &Value) -> Vec<&str> {
 }
 
 /// The module and the source line that the export recorded.
-fn place(metadata: &Map<String, Value>) -> Place {
+fn place(metadata: &Map<String, Value>) -> NodePlace {
     let text = |key: &str| metadata.get(key).and_then(Value::as_str).unwrap_or_default();
     // Each entry is a key, a path and a class; the last one is the innermost module.
     let module = text("nn_module_stack").rsplit(';').next().and_then(|entry| entry.split(',').nth(1));
@@ -335,7 +336,7 @@ fn place(metadata: &Map<String, Value>) -> Place {
     let frames: Vec<&str> =
         text("stack_trace").lines().filter_map(|line| line.trim().strip_prefix("File \"")).collect();
     let own = frames.iter().rev().find(|frame| !frame.contains("/torch/")).or(frames.last());
-    Place { module: module.to_string(), source: own.and_then(|frame| source(frame)), ..Place::default() }
+    NodePlace { module: module.to_string(), source: own.and_then(|frame| source(frame)), ..NodePlace::default() }
 }
 
 /// `model.py:12` of the line of a stack trace.

@@ -25,23 +25,23 @@ mod stored;
 mod sums;
 mod template;
 
-pub use error::{Error, Place};
+pub use error::{Error, NodePlace};
 pub use stored::StoredTensor;
-pub use template::{Source, Template};
+pub use template::{Template, TensorSource};
 
 use archive::Archive;
-use eval::{Item, Kind, Tensor};
-use graph::{Fault, Graph, ValueId};
+use eval::{ElementKind, Item, Tensor};
+use graph::{Fault, Recording, ValueId};
 use names::Names;
 use program::Var;
-use schema::{Program, SCHEMA};
+use schema::{ProgramJson, SCHEMA};
 use std::collections::BTreeMap;
 use std::path::Path;
 
 /// An exported model.
 pub struct Export {
     archive: Archive,
-    graph: Graph,
+    graph: Recording,
     /// Sizes of parameters, by their types in the graph.
     sizes: BTreeMap<ValueId, Vec<u64>>,
     tensors: BTreeMap<String, StoredTensor>,
@@ -66,13 +66,13 @@ impl Export {
             let found = major.map_or("none".to_string(), |major| major.to_string());
             return Err(archive.damaged(format!("its schema has version {found}; this version reads {SCHEMA}")));
         }
-        let program: Program =
+        let program: ProgramJson =
             serde_json::from_value(value).map_err(|why| archive.damaged(format!("`{name}` is no graph: {why}")))?;
         let types = program.graph_module.graph.tensor_values.clone();
         let inputs = program.graph_module.signature.parameter_names();
-        let graph = Graph::read(program).map_err(|fault| match fault {
+        let graph = Recording::read(program).map_err(|fault| match fault {
             Fault::Damaged(why) => archive.damaged(format!("`{name}` is no graph: {why}")),
-            Fault::Unsupported(why) => Error::Unsupported { at: Place::default(), why },
+            Fault::Unsupported(why) => Error::Unsupported { at: NodePlace::default(), why },
         })?;
         let tensors = stored::stored(&archive)?;
         let mut sizes = BTreeMap::new();
@@ -116,13 +116,13 @@ impl Export {
         let streams = segments[..segments.len() - 1].iter().all(|segment| leaves(segment.output) == stream);
         let (Some([batch, sequence]), true) = (stream.get(..2), streams) else {
             return Err(Error::Unsupported {
-                at: Place::default(),
+                at: NodePlace::default(),
                 why: "has layers that give other dims than they read".to_string(),
             });
         };
         if stream.len() != 3 || [*batch, *sequence] != [lowering.batch, lowering.sequence] {
             return Err(Error::Unsupported {
-                at: Place::default(),
+                at: NodePlace::default(),
                 why: "has a stream of other dims than tokens".to_string(),
             });
         }
@@ -139,7 +139,8 @@ impl Export {
 
     /// The numbers of all parameters.
     pub fn parameters(&self) -> u64 {
-        self.sizes.values().map(|sizes| sizes.iter().product::<u64>()).sum()
+        let count = |sizes: &Vec<u64>| sizes.iter().fold(1, |all: u64, &size| all.saturating_mul(size));
+        self.sizes.values().map(count).fold(0, u64::saturating_add)
     }
 
     /// True if the archive has the elements of all parameters.
@@ -160,11 +161,11 @@ impl Export {
             values[value.index()] = Some(item);
         }
         let sizes = vec![batch as usize, sequence as usize];
-        let ids = Tensor::new(Kind::Int, sizes, tokens.iter().map(|&token| f64::from(token)).collect());
+        let ids = Tensor::new(ElementKind::Int, sizes, tokens.iter().map(|&token| f64::from(token)).collect());
         values[self.graph.tokens.index()] = Some(ids.into());
         let wanted = self.graph.outputs.first().copied();
-        let wanted =
-            wanted.ok_or_else(|| Error::Unsupported { at: Place::default(), why: "gives no result".to_string() })?;
+        let wanted = wanted
+            .ok_or_else(|| Error::Unsupported { at: NodePlace::default(), why: "gives no result".to_string() })?;
         let logits = eval::run_all(&self.graph, values, wanted)?;
         Ok(logits.data.into_iter().map(|x| x as f32).collect())
     }

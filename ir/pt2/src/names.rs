@@ -2,7 +2,7 @@
 
 use crate::atoms::{Atom, Atoms};
 use crate::error::Error;
-use crate::program::{Action, Operand, Program, Var};
+use crate::program::{Action, Argument, LoweredModel, Var};
 use ir::dim_role::DimRole;
 use ir::types::DimName;
 use std::collections::BTreeMap;
@@ -49,7 +49,7 @@ impl Names {
     /// # Errors
     /// A statement has other dims than its op.
     pub(crate) fn of(
-        program: &Program,
+        program: &LoweredModel,
         atoms: &Atoms,
         [batch, sequence]: [Atom; 2],
         logits: Var,
@@ -61,19 +61,19 @@ impl Names {
         for statement in &program.statements {
             let own = dims(statement.result);
             match (&statement.action, statement.operands.as_slice()) {
-                (Action::Embedding { .. }, &[ids, Operand::Weight(table)]) => {
+                (Action::Embedding { .. }, &[ids, Argument::Weight(table)]) => {
                     let [_, _, width] = *own.as_slice() else {
                         return Err(refuse(statement.node, "the stream of activations is split"));
                     };
                     names.name(atoms, width, "h");
-                    if ids == Operand::Tokens {
+                    if ids == Argument::Tokens {
                         atoms
                             .leaves(&[program.weights[table].view.dims[0].0])
                             .iter()
                             .for_each(|&row| names.name(atoms, row, "v"));
                     }
                 }
-                (Action::Attention(_), &[Operand::Var(q), Operand::Var(k), Operand::Var(v), ..]) => {
+                (Action::Attention(_), &[Argument::Var(q), Argument::Var(k), Argument::Var(v), ..]) => {
                     let (q, k, v) = (dims(q), dims(k), dims(v));
                     let (&[b, s, g, r, d], &[kb, t, kg, kd], &[vb, u, vg, c]) =
                         (q.as_slice(), k.as_slice(), v.as_slice())

@@ -9,7 +9,7 @@ pub(crate) struct Var(pub(crate) usize);
 
 /// An operand of a statement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Operand {
+pub(crate) enum Argument {
     Var(Var),
     /// A weight, by number.
     Weight(usize),
@@ -18,7 +18,7 @@ pub(crate) enum Operand {
     Segments,
 }
 
-/// What a statement computes.
+/// The computation of a statement.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Action {
     Embedding {
@@ -42,7 +42,7 @@ pub(crate) enum Action {
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Statement {
     pub(crate) action: Action,
-    pub(crate) operands: Vec<Operand>,
+    pub(crate) operands: Vec<Argument>,
     pub(crate) result: Var,
     /// The node that it comes from.
     pub(crate) node: usize,
@@ -76,7 +76,7 @@ pub(crate) struct Weight {
 
 /// The statements of a model, in order.
 #[derive(Default)]
-pub(crate) struct Program {
+pub(crate) struct LoweredModel {
     /// The dims of each value.
     pub(crate) vars: Vec<Vec<Atom>>,
     pub(crate) weights: Vec<Weight>,

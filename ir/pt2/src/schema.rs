@@ -8,27 +8,27 @@ use std::collections::BTreeMap;
 pub(crate) const SCHEMA: u64 = 8;
 
 #[derive(Deserialize)]
-pub(crate) struct Program {
+pub(crate) struct ProgramJson {
     pub(crate) graph_module: GraphModule,
 }
 
 #[derive(Deserialize)]
 pub(crate) struct GraphModule {
-    pub(crate) graph: Graph,
+    pub(crate) graph: GraphJson,
     pub(crate) signature: Signature,
 }
 
 /// Inputs, outputs and arguments are unions: objects with one key, which names the kind.
 #[derive(Deserialize)]
-pub(crate) struct Graph {
+pub(crate) struct GraphJson {
     pub(crate) inputs: Vec<Value>,
     pub(crate) outputs: Vec<Value>,
-    pub(crate) nodes: Vec<Node>,
+    pub(crate) nodes: Vec<NodeJson>,
     pub(crate) tensor_values: BTreeMap<String, TensorMeta>,
 }
 
 #[derive(Deserialize)]
-pub(crate) struct Node {
+pub(crate) struct NodeJson {
     pub(crate) target: String,
     pub(crate) inputs: Vec<Named>,
     pub(crate) outputs: Vec<Value>,

@@ -3,7 +3,7 @@
 use crate::atoms::Atom;
 use crate::blocks::Segment;
 use crate::names::Label;
-use crate::program::{Action, Operand, Statement, Var};
+use crate::program::{Action, Argument, Statement, Var};
 use crate::template::{Parts, declared, labels, weights_of};
 use ir::models;
 use ir::ops::{Attention, Binary, Einsum, Embedding, LayerNorm, Op, RmsNorm, Unary};
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// A statement.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Step {
+pub(crate) enum NamedStep {
     Op {
         results: Vec<String>,
         op: Op,
@@ -27,9 +27,9 @@ pub(crate) enum Step {
 
 /// A block.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Block {
+pub(crate) struct NamedBlock {
     pub(crate) weights: Vec<models::Weight>,
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<NamedStep>,
     pub(crate) result: String,
 }
 
@@ -42,14 +42,14 @@ pub(crate) fn steps(
     segment: &Segment,
     weights: &BTreeMap<usize, String>,
     layers: usize,
-) -> Result<Block, (usize, String)> {
+) -> Result<NamedBlock, (usize, String)> {
     let used = weights_of(segment);
     let layers = segment.layer.as_ref().map(|_| layers);
     let declared =
         used.iter().map(|&weight| declared(parts, &parts.program.weights[weight], &weights[&weight], layers));
     let mut writer = Writer { parts, weights, vars: BTreeMap::new(), counts: BTreeMap::new(), steps: Vec::new() };
     writer.vars.extend(segment.input.map(|input| (input, "x".to_string())));
-    let mut block = Block { weights: declared.collect(), steps: Vec::new(), result: String::new() };
+    let mut block = NamedBlock { weights: declared.collect(), steps: Vec::new(), result: String::new() };
     for statement in &segment.statements {
         writer.statement(statement).map_err(|why| (statement.node, why))?;
     }
@@ -64,7 +64,7 @@ struct Writer<'a> {
     vars: BTreeMap<Var, String>,
     /// The number of results with each name.
     counts: BTreeMap<String, u32>,
-    steps: Vec<Step>,
+    steps: Vec<NamedStep>,
 }
 
 impl Writer<'_> {
@@ -104,14 +104,14 @@ impl Writer<'_> {
         format!("{} -> {}", operands.join(", "), text(labels(self.parts, statement.result)))
     }
 
-    fn labels(&self, operand: Operand) -> Vec<Label> {
+    fn labels(&self, operand: Argument) -> Vec<Label> {
         match operand {
-            Operand::Var(var) => labels(self.parts, var),
-            Operand::Weight(weight) => {
+            Argument::Var(var) => labels(self.parts, var),
+            Argument::Weight(weight) => {
                 let leaves = self.leaves(weight);
                 leaves.into_iter().map(|leaf| self.parts.names.label(self.parts.atoms, leaf)).collect()
             }
-            Operand::Tokens | Operand::Positions | Operand::Segments => {
+            Argument::Tokens | Argument::Positions | Argument::Segments => {
                 vec![Label::Named("b", 1), Label::Named("s", 1)]
             }
         }
@@ -122,15 +122,15 @@ impl Writer<'_> {
         dims.iter().flat_map(|&(atom, _)| self.parts.atoms.leaves(&[atom])).collect()
     }
 
-    fn operand(&self, operand: Operand) -> Result<String, String> {
+    fn operand(&self, operand: Argument) -> Result<String, String> {
         match operand {
-            Operand::Var(var) => {
+            Argument::Var(var) => {
                 self.vars.get(&var).cloned().ok_or_else(|| "a value of another block is read".to_string())
             }
-            Operand::Weight(weight) => Ok(self.weights[&weight].clone()),
-            Operand::Tokens => Ok("tok".to_string()),
-            Operand::Positions => Ok("pos".to_string()),
-            Operand::Segments => Ok("seg".to_string()),
+            Argument::Weight(weight) => Ok(self.weights[&weight].clone()),
+            Argument::Tokens => Ok("tok".to_string()),
+            Argument::Positions => Ok("pos".to_string()),
+            Argument::Segments => Ok("seg".to_string()),
         }
     }
 
@@ -142,7 +142,7 @@ impl Writer<'_> {
         let name = self.name(&op);
         self.vars.insert(statement.result, name.clone());
         let results = [name.clone()].into_iter().chain(more.iter().map(|more| format!("{name}_{more}"))).collect();
-        self.steps.push(Step::Op { results, op, operands });
+        self.steps.push(NamedStep::Op { results, op, operands });
         Ok(())
     }
 
@@ -156,7 +156,7 @@ impl Writer<'_> {
 
     /// A norm of rows. Rows of several dims are joined before it.
     fn norm(&mut self, statement: &Statement, op: Op, more: &[&str]) -> Result<(), String> {
-        let Operand::Weight(gain) = statement.operands[1] else { return Err("a norm has no gain".to_string()) };
+        let Argument::Weight(gain) = statement.operands[1] else { return Err("a norm has no gain".to_string()) };
         let (inner, own) = (self.leaves(gain).len(), labels(self.parts, statement.result));
         if inner == 1 {
             return self.plain(statement, op, more);
@@ -169,13 +169,13 @@ impl Writer<'_> {
         for (at, &operand) in statement.operands.iter().enumerate() {
             let (result, operand) = (format!("{name}_flat{at}"), self.operand(operand)?);
             let dims = if at == 0 { format!("{} {size}", text(&own[..outer])) } else { size.to_string() };
-            self.steps.push(Step::Reshape { result: result.clone(), dims, operand });
+            self.steps.push(NamedStep::Reshape { result: result.clone(), dims, operand });
             operands.push(result);
         }
         let results: Vec<String> = ["flat"].iter().chain(more).map(|ending| format!("{name}_{ending}")).collect();
         let flat = results[0].clone();
-        self.steps.push(Step::Op { results, op, operands });
-        self.steps.push(Step::Reshape { result: name.clone(), dims: text(&own), operand: flat });
+        self.steps.push(NamedStep::Op { results, op, operands });
+        self.steps.push(NamedStep::Reshape { result: name.clone(), dims: text(&own), operand: flat });
         self.vars.insert(statement.result, name);
         Ok(())
     }

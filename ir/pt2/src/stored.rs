@@ -2,7 +2,7 @@
 
 use crate::archive::Archive;
 use crate::error::Error;
-use crate::eval::{Item, Kind, MOST_ELEMENTS, Tensor};
+use crate::eval::{ElementKind, Item, MOST_ELEMENTS, Tensor};
 use crate::schema::{TensorFile, TensorList, TensorMeta};
 use half::{bf16, f16};
 use serde_json::Value;
@@ -112,7 +112,7 @@ impl StoredTensor {
     /// # Errors
     /// There are more than the interpreter takes.
     pub(crate) fn read(&self, archive: &Archive) -> Result<Item, String> {
-        let kind = Kind::of(self.dtype).ok_or("its elements have a type that is not supported")?;
+        let kind = ElementKind::of(self.dtype).ok_or("its elements have a type that is not supported")?;
         let sizes: Vec<usize> = self.sizes.iter().map(|&size| size as usize).collect();
         if self.sizes.iter().fold(1u64, |all, &size| all.saturating_mul(size)) > MOST_ELEMENTS as u64 {
             return Err("it is too large".to_string());

@@ -2,24 +2,24 @@
 
 use crate::atoms::Atoms;
 use crate::blocks::Segment;
-use crate::program::{Action, Operand, Program, Statement, Var};
+use crate::program::{Action, Argument, LoweredModel, Statement, Var};
 use ir::ops::BinaryKind;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The two values of a sum of values of the same dims.
-fn terms(program: &Program, atoms: &Atoms, statement: &Statement) -> Option<[Var; 2]> {
+fn terms(program: &LoweredModel, atoms: &Atoms, statement: &Statement) -> Option<[Var; 2]> {
     let dims = |var: Var| atoms.leaves(&program.vars[var.0]);
     match (&statement.action, statement.operands.as_slice()) {
-        (Action::Binary(BinaryKind::Add), &[Operand::Var(a), Operand::Var(b)]) if dims(a) == dims(b) => Some([a, b]),
+        (Action::Binary(BinaryKind::Add), &[Argument::Var(a), Argument::Var(b)]) if dims(a) == dims(b) => Some([a, b]),
         _ => None,
     }
 }
 
 /// Orders the sums of a segment. Sums that nothing else reads are joined with the sum that reads them.
-pub(crate) fn order(program: &Program, atoms: &Atoms, segment: &mut Segment) {
+pub(crate) fn order(program: &LoweredModel, atoms: &Atoms, segment: &mut Segment) {
     let mut readers: BTreeMap<Var, usize> = BTreeMap::new();
     for operand in segment.statements.iter().flat_map(|statement| &statement.operands) {
-        if let Operand::Var(var) = operand {
+        if let Argument::Var(var) = operand {
             *readers.entry(*var).or_insert(0) += 1;
         }
     }
@@ -56,7 +56,7 @@ pub(crate) fn order(program: &Program, atoms: &Atoms, segment: &mut Segment) {
         vars.push(sum);
         for (at, &result) in vars.iter().enumerate() {
             let before = if at == 0 { all[0] } else { vars[at - 1] };
-            let operands = [before, all[at + 1]].map(Operand::Var).to_vec();
+            let operands = [before, all[at + 1]].map(Argument::Var).to_vec();
             ordered.push(Statement { operands, result, ..statement.clone() });
         }
     }

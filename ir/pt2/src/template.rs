@@ -5,8 +5,8 @@ use crate::blocks::Segment;
 use crate::error::Error;
 use crate::lower::stepped;
 use crate::names::{Label, Names};
-use crate::program::{Action, Operand, Program, Use, Var, Weight};
-use crate::steps::{Block, Step, steps};
+use crate::program::{Action, Argument, LoweredModel, Use, Var, Weight};
+use crate::steps::{NamedBlock, NamedStep, steps};
 use ir::graph::{ArgKind, Model, ParamIndex, ParamRef, ResultKind};
 use ir::ids::BlockId;
 use ir::models::{self, Batch, Body, ConfigError, Draft};
@@ -19,9 +19,9 @@ use transforms::recognise::recognise;
 /// The standard deviation of the first numbers of matrices, as in GPT-2. Exports do not state it.
 const DEVIATION: f64 = 0.02;
 
-/// Where the elements of a parameter are in the archive.
+/// The place of a parameter's elements in the archive.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Source {
+pub struct TensorSource {
     /// The name of the tensor.
     pub tensor: String,
     /// The sizes of the tensor.
@@ -41,18 +41,18 @@ pub struct Template {
     vocabulary: u64,
     /// The rows of a table of positions; sequences are no longer.
     positions: Option<u64>,
-    embed: Block,
+    embed: NamedBlock,
     /// The kinds of layers: the array of their parameters, their number, their block.
-    kinds: Vec<(String, u32, Block)>,
+    kinds: Vec<(String, u32, NamedBlock)>,
     /// The kind of each layer.
     order: Vec<usize>,
-    head: Block,
-    sources: BTreeMap<String, Source>,
+    head: NamedBlock,
+    sources: BTreeMap<String, TensorSource>,
 }
 
-/// What the parts of a template are made of.
+/// The program that a template is made of, with its names.
 pub(crate) struct Parts<'a> {
-    pub(crate) program: &'a Program,
+    pub(crate) program: &'a LoweredModel,
     pub(crate) atoms: &'a Atoms,
     pub(crate) names: &'a Names,
     /// The sizes of parameters.
@@ -81,7 +81,7 @@ impl Template {
             steps(parts, segment, names, layers.len()).map_err(|(node, why)| refuse(node, &why))
         };
         let (embed_block, head_block) = (block(embed, &singles)?, block(head, &singles)?);
-        let mut kinds: Vec<(String, u32, Block)> = Vec::new();
+        let mut kinds: Vec<(String, u32, NamedBlock)> = Vec::new();
         let mut order = Vec::new();
         let mut used: BTreeSet<usize> = singles.keys().copied().collect();
         for layer in layers {
@@ -112,7 +112,7 @@ impl Template {
     }
 
     /// The places of all parameters in the archive, by instance name.
-    pub fn sources(&self) -> &BTreeMap<String, Source> {
+    pub fn sources(&self) -> &BTreeMap<String, TensorSource> {
         &self.sources
     }
 
@@ -214,15 +214,15 @@ impl Template {
 }
 
 /// The statements of a block.
-fn run(b: &mut Body<'_>, block: &Block) -> Result<(), String> {
+fn run(b: &mut Body<'_>, block: &NamedBlock) -> Result<(), String> {
     for step in &block.steps {
         match step {
-            Step::Op { results, op, operands } => {
+            NamedStep::Op { results, op, operands } => {
                 let (results, operands): (Vec<&str>, Vec<&str>) =
                     (results.iter().map(String::as_str).collect(), operands.iter().map(String::as_str).collect());
                 b.op(&results, op.clone(), &operands)?;
             }
-            Step::Reshape { result, dims, operand } => {
+            NamedStep::Reshape { result, dims, operand } => {
                 let op: Op = ir::ops::Reshape { dims: b.dims(dims) }.into();
                 b.op(&[result], op, &[operand])?;
             }
@@ -234,19 +234,19 @@ fn run(b: &mut Body<'_>, block: &Block) -> Result<(), String> {
 /// The rows of the table of positions.
 fn positions(parts: &Parts<'_>, embed: &Segment) -> Option<u64> {
     embed.statements.iter().find_map(|statement| match (&statement.action, statement.operands.as_slice()) {
-        (Action::Embedding { .. }, &[Operand::Positions, Operand::Weight(table)]) => {
+        (Action::Embedding { .. }, &[Argument::Positions, Argument::Weight(table)]) => {
             Some(parts.atoms.size(parts.program.weights[table].view.dims[0].0))
         }
         _ => None,
     })
 }
 
-fn source(parts: &Parts<'_>, weight: &Weight) -> Source {
+fn source(parts: &Parts<'_>, weight: &Weight) -> TensorSource {
     let view = &weight.view;
     let dims = view.dims.iter().flat_map(|&dim| stepped(parts.atoms, dim));
     let dims = dims.map(|(atom, step)| (parts.atoms.size(atom), step)).collect();
     let shape = parts.shapes.get(&view.tensor).cloned().unwrap_or_default();
-    Source { tensor: view.tensor.clone(), shape, first: view.first, dims, shift: view.shift }
+    TensorSource { tensor: view.tensor.clone(), shape, first: view.first, dims, shift: view.shift }
 }
 
 /// The declaration of a parameter. Matrices that write to the stream start smaller by `sqrt(2 layers)`, as in the builders.
@@ -269,7 +269,7 @@ pub(crate) fn weights_of(segment: &Segment) -> Vec<usize> {
     let mut weights = Vec::new();
     for statement in &segment.statements {
         for operand in &statement.operands {
-            if let Operand::Weight(weight) = operand
+            if let Argument::Weight(weight) = operand
                 && !weights.contains(weight)
             {
                 weights.push(*weight);

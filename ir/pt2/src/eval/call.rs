@@ -1,13 +1,13 @@
 //! The arguments of a node, with the values that they name.
 
-use super::tensor::{Item, Kind, Tensor};
-use crate::graph::{Arg, Node, Size, ValueId};
+use super::tensor::{ElementKind, Item, Tensor};
+use crate::graph::{Arg, RecordedNode, Size, ValueId};
 use std::rc::Rc;
 
 /// A node and the values that are known.
 #[derive(Clone, Copy)]
 pub(crate) struct Call<'a> {
-    pub(crate) node: &'a Node,
+    pub(crate) node: &'a RecordedNode,
     pub(crate) values: &'a [Option<Item>],
     /// A number among the arguments and the one to take in its place.
     pub(crate) replaced: Option<(i64, i64)>,
@@ -53,9 +53,9 @@ impl<'a> Call<'a> {
             return Ok(tensor.clone());
         }
         let kind = match self.node.arg(name) {
-            Some(Arg::Float(_)) => Kind::Float,
-            Some(Arg::Bool(_)) => Kind::Bool,
-            _ => Kind::Int,
+            Some(Arg::Float(_)) => ElementKind::Float,
+            Some(Arg::Bool(_)) => ElementKind::Bool,
+            _ => ElementKind::Int,
         };
         Ok(Tensor::new(kind, Vec::new(), vec![self.number(name)?]).into())
     }
@@ -136,10 +136,10 @@ impl<'a> Call<'a> {
     }
 
     /// The kind of elements that an argument names.
-    pub(crate) fn kind(&self, name: &str) -> Result<Option<Kind>, String> {
+    pub(crate) fn kind(&self, name: &str) -> Result<Option<ElementKind>, String> {
         match self.node.arg(name) {
             Some(Arg::Dtype(dtype)) => {
-                Kind::of(*dtype).map(Some).ok_or_else(|| format!("elements of type {dtype} are not supported"))
+                ElementKind::of(*dtype).map(Some).ok_or_else(|| format!("elements of type {dtype} are not supported"))
             }
             _ => Ok(None),
         }

@@ -1,7 +1,7 @@
 //! Elementwise ops, with PyTorch's broadcasting and promotion.
 
 use super::call::Call;
-use super::tensor::{Item, Kind, Tensor};
+use super::tensor::{ElementKind, Item, Tensor};
 
 type Results = Result<Vec<Item>, String>;
 
@@ -12,8 +12,8 @@ pub(super) fn evaluate(call: &Call<'_>) -> Option<Results> {
     if let Some((function, gives)) = unary(name) {
         return Some(call.tensor("self").map(|x| {
             let kind = match gives {
-                Gives::Float => Kind::Float,
-                Gives::Bool => Kind::Bool,
+                Gives::Float => ElementKind::Float,
+                Gives::Bool => ElementKind::Bool,
                 Gives::Same => x.kind,
             };
             vec![x.map(kind, function).into()]
@@ -26,7 +26,7 @@ pub(super) fn evaluate(call: &Call<'_>) -> Option<Results> {
         "add" | "sub" | "rsub" => Some(sum(call, name)),
         "gelu" => Some(call.tensor("self").map(|x| {
             let is_tanh = call.text("approximate") == Some("tanh");
-            vec![x.map(Kind::Float, |x| gelu(x, is_tanh)).into()]
+            vec![x.map(ElementKind::Float, |x| gelu(x, is_tanh)).into()]
         })),
         "where" => Some(select(call)),
         "masked_fill" => Some(masked_fill(call)),
@@ -121,11 +121,11 @@ fn erf(x: f64) -> f64 {
 }
 
 /// The kind of a result of two operands: floats before integers before truth values.
-fn promoted(a: &Tensor, b: &Tensor) -> Kind {
-    let rank = |kind: Kind| match kind {
-        Kind::Bool => 0,
-        Kind::Int => 1,
-        Kind::Float => 2,
+fn promoted(a: &Tensor, b: &Tensor) -> ElementKind {
+    let rank = |kind: ElementKind| match kind {
+        ElementKind::Bool => 0,
+        ElementKind::Int => 1,
+        ElementKind::Float => 2,
     };
     if rank(a.kind) >= rank(b.kind) { a.kind } else { b.kind }
 }
@@ -150,14 +150,14 @@ fn two(call: &Call<'_>, f: Binary, gives: Gives) -> Results {
     let other = if call.node.arg("exponent").is_some() { "exponent" } else { "other" };
     let (a, b) = (call.operand("self")?, call.operand(other)?);
     let kind = match gives {
-        Gives::Float => Kind::Float,
-        Gives::Bool => Kind::Bool,
+        Gives::Float => ElementKind::Float,
+        Gives::Bool => ElementKind::Bool,
         Gives::Same => promoted(&a, &b),
     };
     combine(kind, &a, &b, f)
 }
 
-fn combine(kind: Kind, a: &Tensor, b: &Tensor, f: impl Fn(f64, f64) -> f64) -> Results {
+fn combine(kind: ElementKind, a: &Tensor, b: &Tensor, f: impl Fn(f64, f64) -> f64) -> Results {
     let sizes = together(&a.sizes, &b.sizes)?;
     if a.sizes == sizes && b.sizes == sizes {
         let data = a.data.iter().zip(&b.data).map(|(&a, &b)| kind.round(f(a, b))).collect();

@@ -1,7 +1,7 @@
 //! Ops that make tensors from numbers, and arithmetic of sizes.
 
 use super::call::Call;
-use super::tensor::{Item, Kind, Tensor, elements};
+use super::tensor::{ElementKind, Item, Tensor, elements};
 
 type Results = Result<Vec<Item>, String>;
 
@@ -11,23 +11,26 @@ pub(super) fn evaluate(call: &Call<'_>) -> Option<Results> {
     if let Some(name) = node.op.strip_prefix("_operator.") {
         return Some(operator(call, name).map(|int| vec![Item::Int(int)]));
     }
-    let full = |number: f64, kind: Kind| Some(filled(call, number, kind).map(|tensor| vec![tensor.into()]));
+    let full = |number: f64, kind: ElementKind| Some(filled(call, number, kind).map(|tensor| vec![tensor.into()]));
     match node.family() {
         "aten.sym_size" => Some(sym_size(call)),
         "aten.arange" => Some(arange(call)),
-        "aten.zeros" | "aten.new_zeros" | "aten.zeros_like" => full(0.0, Kind::Float),
-        "aten.ones" | "aten.new_ones" | "aten.ones_like" => full(1.0, Kind::Float),
-        "aten.empty" => full(0.0, Kind::Float),
+        "aten.zeros" | "aten.new_zeros" | "aten.zeros_like" => full(0.0, ElementKind::Float),
+        "aten.ones" | "aten.new_ones" | "aten.ones_like" => full(1.0, ElementKind::Float),
+        "aten.empty" => full(0.0, ElementKind::Float),
         "aten.full" | "aten.new_full" | "aten.full_like" => {
-            let kind =
-                if let Some(crate::graph::Arg::Float(_)) = node.arg("fill_value") { Kind::Float } else { Kind::Int };
+            let kind = if let Some(crate::graph::Arg::Float(_)) = node.arg("fill_value") {
+                ElementKind::Float
+            } else {
+                ElementKind::Int
+            };
             match call.number("fill_value") {
                 Ok(number) => full(number, kind),
                 Err(why) => Some(Err(why)),
             }
         }
         "aten.scalar_tensor" => Some(call.number("s").and_then(|number| {
-            let kind = call.kind("dtype")?.unwrap_or(Kind::Float);
+            let kind = call.kind("dtype")?.unwrap_or(ElementKind::Float);
             Ok(vec![Tensor::scalar(kind, number).into()])
         })),
         _ => None,
@@ -67,13 +70,13 @@ fn arange(call: &Call<'_>) -> Results {
     }
     let is_float =
         ["start", "end", "step"].iter().any(|name| matches!(call.node.arg(name), Some(crate::graph::Arg::Float(_))));
-    let kind = call.kind("dtype")?.unwrap_or(if is_float { Kind::Float } else { Kind::Int });
+    let kind = call.kind("dtype")?.unwrap_or(if is_float { ElementKind::Float } else { ElementKind::Int });
     let sizes = [count.max(0.0) as usize];
     Ok(vec![Tensor::from_fn(kind, &sizes, |index| start + step * index[0] as f64)?.into()])
 }
 
 /// A tensor of one number. Its kind is stated, or that of a tensor it is made like, or the default.
-fn filled(call: &Call<'_>, number: f64, default: Kind) -> Result<Tensor, String> {
+fn filled(call: &Call<'_>, number: f64, default: ElementKind) -> Result<Tensor, String> {
     let like = call.optional_tensor("self")?;
     let sizes = match (&like, call.node.family().ends_with("_like")) {
         (Some(like), true) => like.sizes.clone(),

@@ -9,10 +9,10 @@ mod tensor;
 
 pub(crate) use call::{Call, wrap};
 pub(crate) use shape::{bounds, lengths, order, viewed};
-pub(crate) use tensor::{Item, Kind, MOST_ELEMENTS, Tensor};
+pub(crate) use tensor::{ElementKind, Item, MOST_ELEMENTS, Tensor};
 
 use crate::error::Error;
-use crate::graph::{Graph, Node, ValueId};
+use crate::graph::{RecordedNode, Recording, ValueId};
 
 /// Ops that check something and give nothing.
 pub(crate) fn is_check(family: &str) -> bool {
@@ -20,7 +20,7 @@ pub(crate) fn is_check(family: &str) -> bool {
 }
 
 /// Ops that give their first operand, perhaps in another format or memory.
-pub(crate) fn is_alias(node: &Node) -> bool {
+pub(crate) fn is_alias(node: &RecordedNode) -> bool {
     const NAMES: [&str; 11] = [
         "aten.alias",
         "aten.clone",
@@ -76,10 +76,10 @@ fn cast(call: &Call<'_>) -> Result<Tensor, String> {
 /// # Errors
 /// A node that is chosen has no results.
 pub(crate) fn run(
-    graph: &Graph,
+    graph: &Recording,
     values: &mut [Option<Item>],
     replaced: Option<(i64, i64)>,
-    mut choose: impl FnMut(&Node, &[Option<Item>]) -> bool,
+    mut choose: impl FnMut(&RecordedNode, &[Option<Item>]) -> bool,
 ) -> Result<(), Error> {
     for node in &graph.nodes {
         if choose(node, values) {
@@ -96,7 +96,7 @@ pub(crate) fn run(
 ///
 /// # Errors
 /// A node has no results.
-pub(crate) fn run_all(graph: &Graph, mut values: Vec<Option<Item>>, wanted: ValueId) -> Result<Tensor, Error> {
+pub(crate) fn run_all(graph: &Recording, mut values: Vec<Option<Item>>, wanted: ValueId) -> Result<Tensor, Error> {
     let mut last = vec![usize::MAX; graph.values];
     for (at, node) in graph.nodes.iter().enumerate() {
         node.operands().for_each(|value| last[value.index()] = at);

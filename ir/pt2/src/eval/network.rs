@@ -1,7 +1,7 @@
 //! Sums, products of matrices, norms and attention.
 
 use super::call::Call;
-use super::tensor::{Item, Kind, Tensor, elements};
+use super::tensor::{ElementKind, Item, Tensor, elements};
 
 type Results = Result<Vec<Item>, String>;
 
@@ -33,11 +33,11 @@ fn reduce(call: &Call<'_>, f: impl Fn(&[f64]) -> f64) -> Result<Tensor, String> 
     let dims = dims.into_iter().map(|dim| super::wrap(dim, rank)).collect::<Result<Vec<_>, _>>()?;
     let outer: Vec<usize> = (0..rank).map(|dim| if dims.contains(&dim) { 1 } else { x.sizes[dim] }).collect();
     let inner: Vec<usize> = dims.iter().map(|&dim| x.sizes[dim]).collect();
-    let kind = if x.kind == Kind::Bool { Kind::Int } else { x.kind };
+    let kind = if x.kind == ElementKind::Bool { ElementKind::Int } else { x.kind };
     let mut failed = None;
     let mut reduced = Tensor::from_fn(kind, &outer, |index| {
         let mut source = index.to_vec();
-        let row = Tensor::from_fn(Kind::Float, &inner, |at| {
+        let row = Tensor::from_fn(ElementKind::Float, &inner, |at| {
             dims.iter().zip(at).for_each(|(&dim, &i)| source[dim] = i);
             x.at(&source)
         });
@@ -60,7 +60,7 @@ fn cumsum(call: &Call<'_>) -> Result<Tensor, String> {
     let dim = call.dim("dim", 0, x.sizes.len())?;
     let stride: usize = x.sizes.get(dim + 1..).unwrap_or_default().iter().product();
     let size = *x.sizes.get(dim).ok_or("a sum along a scalar")?;
-    let kind = if x.kind == Kind::Float { Kind::Float } else { Kind::Int };
+    let kind = if x.kind == ElementKind::Float { ElementKind::Float } else { ElementKind::Int };
     let mut data = x.data.clone();
     for at in stride..data.len() {
         if !(at / stride.max(1)).is_multiple_of(size) {
@@ -106,7 +106,7 @@ fn softmax(row: &mut [f64]) {
     }
     row.iter_mut().for_each(|x| *x = (*x - max).exp());
     let sum: f64 = row.iter().sum();
-    row.iter_mut().for_each(|x| *x = Kind::Float.round(*x / sum));
+    row.iter_mut().for_each(|x| *x = ElementKind::Float.round(*x / sum));
 }
 
 fn softmax_of(call: &Call<'_>) -> Result<Tensor, String> {
@@ -114,7 +114,7 @@ fn softmax_of(call: &Call<'_>) -> Result<Tensor, String> {
     if call.dim("dim", -1, x.sizes.len())? + 1 != x.sizes.len() {
         return Err("only a softmax of the last dim is supported".to_string());
     }
-    let mut y = x.map(Kind::Float, |x| x);
+    let mut y = x.map(ElementKind::Float, |x| x);
     let (width, _) = y.rows();
     y.data.chunks_mut(width.max(1)).for_each(softmax);
     Ok(y)
@@ -127,9 +127,11 @@ fn rows_times(x: &Tensor, outputs: usize, w: impl Fn(usize, usize) -> f64) -> Re
     *sizes.last_mut().ok_or("a product of a scalar")? = outputs;
     let mut data = Vec::with_capacity(elements(&sizes)?);
     for row in (0..rows).map(|row| &x.data[row * width..(row + 1) * width]) {
-        data.extend((0..outputs).map(|o| Kind::Float.round(row.iter().enumerate().map(|(i, x)| x * w(o, i)).sum())));
+        data.extend(
+            (0..outputs).map(|o| ElementKind::Float.round(row.iter().enumerate().map(|(i, x)| x * w(o, i)).sum())),
+        );
     }
-    Ok(Tensor::new(Kind::Float, sizes, data))
+    Ok(Tensor::new(ElementKind::Float, sizes, data))
 }
 
 fn plus_bias(mut y: Tensor, bias: Option<&Tensor>) -> Result<Tensor, String> {
@@ -138,7 +140,7 @@ fn plus_bias(mut y: Tensor, bias: Option<&Tensor>) -> Result<Tensor, String> {
     if bias.sizes != [width] {
         return Err("a bias has another size than its product".to_string());
     }
-    y.data.iter_mut().enumerate().for_each(|(at, y)| *y = Kind::Float.round(*y + bias.data[at % width]));
+    y.data.iter_mut().enumerate().for_each(|(at, y)| *y = ElementKind::Float.round(*y + bias.data[at % width]));
     Ok(y)
 }
 
@@ -189,7 +191,7 @@ fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor, String> {
     let inner = a.sizes[rank - 1];
     sizes.extend([a.sizes[rank - 2], b.sizes[other - 1]]);
     let (mut left, mut right) = (vec![0; both], vec![0; both]);
-    Tensor::from_fn(Kind::Float, &sizes, |index| {
+    Tensor::from_fn(ElementKind::Float, &sizes, |index| {
         left.copy_from_slice(index);
         right.copy_from_slice(index);
         (0..inner)
@@ -209,7 +211,7 @@ fn embedding(call: &Call<'_>) -> Result<Tensor, String> {
     }
     let sizes = [ids.sizes.as_slice(), &[width]].concat();
     let data = ids.data.iter().flat_map(|&id| &table.data[id as usize * width..(id as usize + 1) * width]);
-    Ok(Tensor::new(Kind::Float, sizes, data.copied().collect()))
+    Ok(Tensor::new(ElementKind::Float, sizes, data.copied().collect()))
 }
 
 /// The norm of rows: by mean and variance, or by the mean square.
@@ -221,7 +223,7 @@ fn norm(call: &Call<'_>) -> Result<Tensor, String> {
     }
     let is_centred = call.node.family() == "aten.layer_norm";
     let eps = call.number_or("eps", if is_centred { 1e-5 } else { f64::from(f32::EPSILON) })?;
-    let mut y = x.map(Kind::Float, |x| x);
+    let mut y = x.map(ElementKind::Float, |x| x);
     for row in y.data.chunks_mut(width.max(1)) {
         let mean = if is_centred { row.iter().sum::<f64>() / width as f64 } else { 0.0 };
         let square = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / width as f64;
@@ -229,7 +231,7 @@ fn norm(call: &Call<'_>) -> Result<Tensor, String> {
         for (at, x) in row.iter_mut().enumerate() {
             let gain = weight.as_ref().map_or(1.0, |weight| weight.data[at % weight.data.len().max(1)]);
             let shift = bias.as_ref().map_or(0.0, |bias| bias.data[at % bias.data.len().max(1)]);
-            *x = Kind::Float.round((*x - mean) * rstd * gain + shift);
+            *x = ElementKind::Float.round((*x - mean) * rstd * gain + shift);
         }
     }
     Ok(y)
@@ -262,16 +264,19 @@ fn attention(call: &Call<'_>) -> Result<Tensor, String> {
                 match &mask {
                     _ if is_causal && t > s => f64::NEG_INFINITY,
                     None => score,
-                    Some(mask) if mask.kind == Kind::Bool && mask.spread(&[b, h, s, t]) == 0.0 => f64::NEG_INFINITY,
-                    Some(mask) if mask.kind == Kind::Bool => score,
+                    Some(mask) if mask.kind == ElementKind::Bool && mask.spread(&[b, h, s, t]) == 0.0 => {
+                        f64::NEG_INFINITY
+                    }
+                    Some(mask) if mask.kind == ElementKind::Bool => score,
                     Some(mask) => score + mask.spread(&[b, h, s, t]),
                 }
             })
             .collect();
         softmax(&mut row);
         data.extend(
-            (0..values).map(|c| Kind::Float.round((0..keys).map(|t| row[t] * v.at(&[b, h / times, t, c])).sum())),
+            (0..values)
+                .map(|c| ElementKind::Float.round((0..keys).map(|t| row[t] * v.at(&[b, h / times, t, c])).sum())),
         );
     }
-    Ok(Tensor::new(Kind::Float, vec![batch, heads, queries, values], data))
+    Ok(Tensor::new(ElementKind::Float, vec![batch, heads, queries, values], data))
 }

@@ -1,7 +1,7 @@
 //! Ops that move elements.
 
 use super::call::{Call, wrap};
-use super::tensor::{Item, Kind, Tensor};
+use super::tensor::{ElementKind, Item, Tensor};
 
 type Results = Result<Vec<Item>, String>;
 
@@ -30,7 +30,7 @@ pub(super) fn evaluate(call: &Call<'_>) -> Option<Results> {
 
 /// Sizes of a view of `count` elements, one of which may be -1.
 pub(crate) fn viewed(sizes: &[i64], count: usize) -> Result<Vec<usize>, String> {
-    let known: i64 = sizes.iter().filter(|&&size| size != -1).product();
+    let known = sizes.iter().filter(|&&size| size != -1).fold(1, |all: i64, &size| all.saturating_mul(size));
     let rest = if known > 0 { count as i64 / known } else { 0 };
     let sizes: Vec<usize> = sizes.iter().map(|&size| if size == -1 { rest } else { size }.max(0) as usize).collect();
     let fits = sizes.iter().try_fold(1usize, |all, &size| all.checked_mul(size)) == Some(count);
@@ -243,7 +243,7 @@ fn stack(call: &Call<'_>) -> Result<Tensor, String> {
 fn index(call: &Call<'_>) -> Result<Tensor, String> {
     let (x, indices) = (call.tensor("self")?, call.tensors("indices")?);
     let places: Option<Vec<_>> = indices.into_iter().collect();
-    let places = places.filter(|places| places.iter().all(|place| place.kind == Kind::Int));
+    let places = places.filter(|places| places.iter().all(|place| place.kind == ElementKind::Int));
     let places = places.ok_or("only integer indices of the first dims are supported")?;
     let rank = places.iter().map(|place| place.sizes.len()).max().unwrap_or(0);
     let mut sizes = vec![1; rank];
@@ -293,7 +293,7 @@ fn repeat(call: &Call<'_>) -> Result<Tensor, String> {
     let (x, times) = (call.tensor("self")?, call.sizes("repeats")?);
     let skipped = times.len().checked_sub(x.sizes.len()).ok_or("a repetition has fewer dims than its operand")?;
     let own = |d: usize| if d < skipped { 1 } else { x.sizes[d - skipped] };
-    let sizes: Vec<usize> = times.iter().enumerate().map(|(d, &times)| times * own(d)).collect();
+    let sizes: Vec<usize> = times.iter().enumerate().map(|(d, &times)| times.saturating_mul(own(d))).collect();
     Tensor::from_fn(x.kind, &sizes, |index| {
         let source: Vec<usize> = (skipped..index.len()).map(|d| index[d] % own(d)).collect();
         x.at(&source)

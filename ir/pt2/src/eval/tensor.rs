@@ -2,21 +2,21 @@
 
 use std::rc::Rc;
 
-/// What the elements of a tensor are.
+/// The kind of a tensor's elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum ElementKind {
     Float,
     Int,
     Bool,
 }
 
-impl Kind {
+impl ElementKind {
     /// The kind of an element type by its number in the schema. None for complex and quantised types.
-    pub(crate) fn of(dtype: u64) -> Option<Kind> {
+    pub(crate) fn of(dtype: u64) -> Option<ElementKind> {
         match dtype {
-            1..=5 => Some(Kind::Int),
-            6..=8 | 13 => Some(Kind::Float),
-            12 => Some(Kind::Bool),
+            1..=5 => Some(ElementKind::Int),
+            6..=8 | 13 => Some(ElementKind::Float),
+            12 => Some(ElementKind::Bool),
             _ => None,
         }
     }
@@ -24,9 +24,9 @@ impl Kind {
     /// An element as the kind stores it: floats as f32 rounds them, whatever the recorded format.
     pub(crate) fn round(self, x: f64) -> f64 {
         match self {
-            Kind::Float => f64::from(x as f32),
-            Kind::Int => x.trunc(),
-            Kind::Bool => f64::from(x != 0.0),
+            ElementKind::Float => f64::from(x as f32),
+            ElementKind::Int => x.trunc(),
+            ElementKind::Bool => f64::from(x != 0.0),
         }
     }
 }
@@ -34,7 +34,7 @@ impl Kind {
 /// A tensor in row-major order.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Tensor {
-    pub(crate) kind: Kind,
+    pub(crate) kind: ElementKind,
     pub(crate) sizes: Vec<usize>,
     pub(crate) data: Vec<f64>,
 }
@@ -44,12 +44,12 @@ pub(crate) const MOST_ELEMENTS: usize = 1 << 27;
 
 impl Tensor {
     /// A tensor of elements.
-    pub(crate) fn new(kind: Kind, sizes: Vec<usize>, data: Vec<f64>) -> Tensor {
+    pub(crate) fn new(kind: ElementKind, sizes: Vec<usize>, data: Vec<f64>) -> Tensor {
         Tensor { kind, sizes, data }
     }
 
     /// A tensor without dims.
-    pub(crate) fn scalar(kind: Kind, x: f64) -> Tensor {
+    pub(crate) fn scalar(kind: ElementKind, x: f64) -> Tensor {
         Tensor { kind, sizes: Vec::new(), data: vec![kind.round(x)] }
     }
 
@@ -57,7 +57,11 @@ impl Tensor {
     ///
     /// # Errors
     /// There are more than [`MOST_ELEMENTS`].
-    pub(crate) fn from_fn(kind: Kind, sizes: &[usize], mut f: impl FnMut(&[usize]) -> f64) -> Result<Tensor, String> {
+    pub(crate) fn from_fn(
+        kind: ElementKind,
+        sizes: &[usize],
+        mut f: impl FnMut(&[usize]) -> f64,
+    ) -> Result<Tensor, String> {
         let count = elements(sizes)?;
         let mut index = vec![0; sizes.len()];
         let mut data = Vec::with_capacity(count);
@@ -75,7 +79,7 @@ impl Tensor {
     }
 
     /// The elements `f(x)`.
-    pub(crate) fn map(&self, kind: Kind, f: impl Fn(f64) -> f64) -> Tensor {
+    pub(crate) fn map(&self, kind: ElementKind, f: impl Fn(f64) -> f64) -> Tensor {
         Tensor { kind, sizes: self.sizes.clone(), data: self.data.iter().map(|&x| kind.round(f(x))).collect() }
     }
 

@@ -2,12 +2,12 @@
 
 use super::{Data, Form, Lowering};
 use crate::atoms::Atom;
-use crate::graph::{Arg, Node, ValueId};
-use crate::program::{Action, Operand, Use};
+use crate::graph::{Arg, RecordedNode, ValueId};
+use crate::program::{Action, Argument, Use};
 use ir::ops::{BinaryKind, UnaryKind};
 
 /// True for ops on each element.
-pub(super) fn is_arithmetic(node: &Node) -> bool {
+pub(super) fn is_arithmetic(node: &RecordedNode) -> bool {
     const NAMES: [&str; 8] =
         ["aten.add", "aten.add_", "aten.sub", "aten.mul", "aten.mul_", "aten.div", "aten.pow", "aten.gelu"];
     NAMES.contains(&node.family()) || function(node.family()).is_some() || node.family() == "aten.neg"
@@ -31,7 +31,7 @@ fn function(family: &str) -> Option<UnaryKind> {
 }
 
 impl<'a> Lowering<'a> {
-    pub(super) fn arithmetic(&mut self, node: &'a Node) -> Result<Form, String> {
+    pub(super) fn arithmetic(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
         let x = self.argument(node, "self");
         if let Some(kind) = function(node.family()) {
             let x = x?;
@@ -59,7 +59,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    fn power(&mut self, node: &'a Node) -> Result<Form, String> {
+    fn power(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
         let x = self.argument(node, "self")?;
         match self.call(node).number("exponent")? {
             2.0 => Ok(Form::Square(x)),
@@ -73,7 +73,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// A sum, a difference, a product or a quotient.
-    fn two(&mut self, node: &'a Node) -> Result<Form, String> {
+    fn two(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
         let kind = match node.family() {
             "aten.add" | "aten.add_" => BinaryKind::Add,
             "aten.sub" => BinaryKind::Sub,
@@ -170,7 +170,7 @@ impl<'a> Lowering<'a> {
                 let x = self.data(x)?;
                 let weight = self.along_rows(&x, weight, usage)?;
                 let dims = self.program.vars[x.var.0].clone();
-                let var = self.state(Action::Binary(kind), vec![Operand::Var(x.var), weight], dims);
+                let var = self.state(Action::Binary(kind), vec![Argument::Var(x.var), weight], dims);
                 return Ok(Form::Data(Data { var, axes: x.axes }));
             }
         }
@@ -201,7 +201,7 @@ impl<'a> Lowering<'a> {
         } else {
             return Err("two values each lack dims of the other".to_string());
         };
-        let var = self.state(Action::Binary(kind), vec![Operand::Var(a.var), Operand::Var(b.var)], dims);
+        let var = self.state(Action::Binary(kind), vec![Argument::Var(a.var), Argument::Var(b.var)], dims);
         Ok(Data { var, axes })
     }
 }

@@ -3,8 +3,8 @@
 use super::mask::Mask;
 use super::{Data, Form, Lowering};
 use crate::atoms::Axis;
-use crate::graph::{Node, ValueId};
-use crate::program::{Action, Operand};
+use crate::graph::{RecordedNode, ValueId};
+use crate::program::{Action, Argument};
 use ir::ops::AttentionSettings;
 
 /// Products of queries and keys, and what was done to them.
@@ -13,7 +13,7 @@ pub(crate) struct Scores {
     q: Data,
     k: Data,
     scale: f64,
-    /// What bounded scores are multiplied by.
+    /// The factor of bounded scores.
     bound: Bound,
     mask: Option<ValueId>,
 }
@@ -59,7 +59,7 @@ impl Scores {
 
 impl<'a> Lowering<'a> {
     /// A product of activations and a parameter, of queries and keys, or of shares and values.
-    pub(super) fn matmul(&mut self, node: &'a Node) -> Result<Form, String> {
+    pub(super) fn matmul(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
         let other = if node.arg("mat2").is_some() { "mat2" } else { "other" };
         let (a, b) = (self.argument(node, "self")?, self.argument(node, other)?);
         if self.known(a).is_some() || self.known(b).is_some() {
@@ -88,7 +88,7 @@ impl<'a> Lowering<'a> {
         Ok(Form::Scores(Scores { q, k, scale: 1.0, bound: Bound::None, mask: None }))
     }
 
-    pub(super) fn softmax(&mut self, node: &'a Node) -> Result<Form, String> {
+    pub(super) fn softmax(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
         let x = self.argument(node, "self")?;
         let Form::Scores(scores) = self.form(x)? else {
             return Err("a softmax that is no part of attention".to_string());
@@ -99,7 +99,7 @@ impl<'a> Lowering<'a> {
         Ok(Form::Shares(scores))
     }
 
-    pub(super) fn scaled_attention(&mut self, node: &'a Node) -> Result<Form, String> {
+    pub(super) fn scaled_attention(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
         let [q, k, v] = ["query", "key", "value"].map(|name| self.argument(node, name));
         let (q, k, v) = (self.data(q?)?, self.data(k?)?, self.data(v?)?);
         let call = self.call(node);
@@ -135,8 +135,8 @@ impl<'a> Lowering<'a> {
         let heads = self.atoms.leaves(&q.axes[1]);
         let dims = [vec![self.batch, self.sequence], heads.clone(), elements.clone()].concat();
         let axes = vec![vec![self.batch], heads, vec![self.sequence], elements];
-        let inputs = [Operand::Positions, Operand::Positions, Operand::Segments, Operand::Segments];
-        let operands = [q.var, k.var, v.var].map(Operand::Var).into_iter().chain(inputs).collect();
+        let inputs = [Argument::Positions, Argument::Positions, Argument::Segments, Argument::Segments];
+        let operands = [q.var, k.var, v.var].map(Argument::Var).into_iter().chain(inputs).collect();
         let var = self.state(Action::Attention(settings), operands, dims);
         Ok(Form::Data(Data { var, axes }))
     }
@@ -156,8 +156,8 @@ impl<'a> Lowering<'a> {
     /// Splits query heads into those of each key head.
     fn heads(&mut self, heads: &[crate::atoms::Atom], groups: &[crate::atoms::Atom]) -> Result<(), String> {
         let leaves = self.atoms.leaves(heads);
-        let (all, count) = (self.atoms.total(&leaves), self.atoms.total(groups));
-        if !all.is_multiple_of(count.max(1)) {
+        let (all, count) = (self.atoms.total(&leaves), self.atoms.total(groups).max(1));
+        if !all.is_multiple_of(count) {
             return Err(format!("{all} query heads do not go with {count} key heads"));
         }
         match *leaves.as_slice() {

@@ -2,8 +2,8 @@
 
 use super::{Data, Form, Lowering, stepped};
 use crate::atoms::{Atom, Axis};
-use crate::graph::{Node, ValueId};
-use crate::program::{Action, Operand, Use, View};
+use crate::graph::{RecordedNode, ValueId};
+use crate::program::{Action, Argument, Use, View};
 use ir::ops::BinaryKind;
 
 /// A product of activations and a matrix that is not yet a statement.
@@ -31,7 +31,7 @@ struct Output {
 
 impl<'a> Lowering<'a> {
     /// `aten.linear(x, w, b)` with outputs in rows, or `aten.addmm(b, x, w)` with outputs in columns.
-    pub(super) fn linear(&mut self, node: &'a Node) -> Result<Form, String> {
+    pub(super) fn linear(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
         let is_linear = node.family() == "aten.linear";
         let [x, w, bias] = if is_linear { ["input", "weight", "bias"] } else { ["mat1", "mat2", "self"] };
         let (x, w) = (self.argument(node, x)?, self.argument(node, w)?);
@@ -89,10 +89,10 @@ impl<'a> Lowering<'a> {
         let result: Vec<Atom> = lead.chain(outputs.iter().map(|output| output.atom)).collect();
         let node = std::mem::replace(&mut self.node, linear.node);
         let matrix = self.weight(matrix, Use::Matrix);
-        let mut var = self.state(Action::Product, vec![Operand::Var(linear.x.var), matrix], result.clone());
+        let mut var = self.state(Action::Product, vec![Argument::Var(linear.x.var), matrix], result.clone());
         if let Some(bias) = bias {
             let bias = self.weight(bias, Use::Bias);
-            var = self.state(Action::Binary(BinaryKind::Add), vec![Operand::Var(var), bias], result);
+            var = self.state(Action::Binary(BinaryKind::Add), vec![Argument::Var(var), bias], result);
         }
         self.node = node;
         Ok(Data { var, axes: linear.axes.clone() })

@@ -1,7 +1,7 @@
 //! Masks of attention: which keys a query sees, by the elements of the mask on a sample.
 
 use super::Lowering;
-use crate::eval::{Item, Kind, Tensor, run};
+use crate::eval::{ElementKind, Item, Tensor, run};
 use crate::graph::{Arg, ValueId};
 use ir::ops::AttentionSettings;
 use std::collections::BTreeSet;
@@ -28,7 +28,7 @@ impl Mask {
     fn is(self, mask: &Tensor) -> bool {
         let &[.., queries, keys] = mask.sizes.as_slice() else { return false };
         let is_visible = |x: f64| match mask.kind {
-            Kind::Bool => Some(x != 0.0),
+            ElementKind::Bool => Some(x != 0.0),
             _ if x == 0.0 => Some(true),
             _ if x < -1e30 => Some(false),
             _ => None,
@@ -44,7 +44,7 @@ impl Mask {
 const SHORT: [u64; 2] = [3, 5];
 
 impl Lowering<'_> {
-    /// What a mask hides. A window may be longer than the sample: then short ones take the place of the number that states it.
+    /// The keys that a mask hides. A window may be longer than the sample: then short ones take the place of the number that states it.
     pub(super) fn read_mask(&self, value: ValueId) -> Result<Mask, String> {
         let mask = self.known(value).ok_or("a mask depends on the tokens or on parameters")?;
         let causal = Mask { is_causal: true, window: None };
@@ -98,7 +98,7 @@ impl Lowering<'_> {
         let nodes = self.ancestors(value);
         let mut values = self.known.clone();
         let mut at = 0;
-        let choose = |_: &crate::graph::Node, _: &[Option<Item>]| {
+        let choose = |_: &crate::graph::RecordedNode, _: &[Option<Item>]| {
             at += 1;
             nodes.contains(&(at - 1)) && self.graph.nodes[at - 1].family() != "aten.sym_size"
         };

@@ -16,8 +16,8 @@ use crate::archive::Archive;
 use crate::atoms::{Atom, Atoms, Axis};
 use crate::error::Error;
 use crate::eval::{Call, Item, Tensor, evaluate, is_alias, is_check};
-use crate::graph::{Arg, Graph, Node, ValueId};
-use crate::program::{Action, Operand, Program, Statement, Use, Var, View, Weight};
+use crate::graph::{Arg, RecordedNode, Recording, ValueId};
+use crate::program::{Action, Argument, LoweredModel, Statement, Use, Var, View, Weight};
 use crate::stored::StoredTensor;
 use linear::Linear;
 use rope::Turn;
@@ -82,7 +82,7 @@ pub(crate) enum Form {
 
 /// The translation of a graph.
 pub(crate) struct Lowering<'a> {
-    graph: &'a Graph,
+    graph: &'a Recording,
     /// Types of parameters.
     sizes: &'a BTreeMap<ValueId, Vec<u64>>,
     known: Vec<Option<Item>>,
@@ -94,7 +94,7 @@ pub(crate) struct Lowering<'a> {
     pub(crate) sequence: Atom,
     /// The atoms of parameters.
     tables: BTreeMap<String, Vec<Atom>>,
-    pub(crate) program: Program,
+    pub(crate) program: LoweredModel,
     /// The node at hand.
     node: usize,
 }
@@ -104,7 +104,7 @@ pub(crate) struct Lowering<'a> {
 /// # Errors
 /// A node has no meaning in the language.
 pub(crate) fn lower<'a>(
-    graph: &'a Graph,
+    graph: &'a Recording,
     archive: &Archive,
     stored: &BTreeMap<String, StoredTensor>,
     sizes: &'a BTreeMap<ValueId, Vec<u64>>,
@@ -125,7 +125,7 @@ pub(crate) fn lower<'a>(
         batch,
         sequence,
         tables: BTreeMap::new(),
-        program: Program::default(),
+        program: LoweredModel::default(),
         node: 0,
     };
     for (at, node) in graph.nodes.iter().enumerate() {
@@ -140,7 +140,7 @@ pub(crate) fn lower<'a>(
 
 /// The values of buffers and constants.
 fn buffers(
-    graph: &Graph,
+    graph: &Recording,
     archive: &Archive,
     stored: &BTreeMap<String, StoredTensor>,
 ) -> Result<Vec<Option<Item>>, Error> {
@@ -154,7 +154,7 @@ fn buffers(
 }
 
 impl<'a> Lowering<'a> {
-    fn node(&mut self, node: &'a Node) -> Result<(), String> {
+    fn node(&mut self, node: &'a RecordedNode) -> Result<(), String> {
         if is_check(node.family()) {
             return Ok(());
         }
@@ -177,7 +177,7 @@ impl<'a> Lowering<'a> {
         Ok(())
     }
 
-    fn forms_of(&mut self, node: &'a Node) -> Result<Vec<Form>, String> {
+    fn forms_of(&mut self, node: &'a RecordedNode) -> Result<Vec<Form>, String> {
         let one = |form: Result<Form, String>| form.map(|form| vec![form]);
         match node.family() {
             "aten.split" | "aten.split_with_sizes" | "aten.chunk" => self.parts(node),
@@ -197,7 +197,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// The size of an axis of a value that is not known itself.
-    fn sym_size(&mut self, node: &'a Node) -> Result<(), String> {
+    fn sym_size(&mut self, node: &'a RecordedNode) -> Result<(), String> {
         let operand = node.operands().next().ok_or("it has no operand")?;
         let results = if self.known[operand.index()].is_some() {
             evaluate(&self.call(node))?
@@ -212,7 +212,7 @@ impl<'a> Lowering<'a> {
         Ok(())
     }
 
-    fn alias(&mut self, node: &'a Node) -> Result<(), String> {
+    fn alias(&mut self, node: &'a RecordedNode) -> Result<(), String> {
         if node.family().starts_with("aten.dropout") && self.call(node).flag("train") {
             return Err("dropout is active; export the model in evaluation mode: model.eval()".to_string());
         }
@@ -226,7 +226,7 @@ impl<'a> Lowering<'a> {
         Ok(())
     }
 
-    fn call<'b>(&'b self, node: &'b Node) -> Call<'b> {
+    fn call<'b>(&'b self, node: &'b RecordedNode) -> Call<'b> {
         Call { node, values: &self.known, replaced: None }
     }
 
@@ -236,7 +236,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// The value of an argument.
-    fn argument(&self, node: &Node, name: &str) -> Result<ValueId, String> {
+    fn argument(&self, node: &RecordedNode, name: &str) -> Result<ValueId, String> {
         match node.arg(name) {
             Some(Arg::Value(value)) => Ok(self.id(*value)),
             _ => Err(format!("`{name}` is no tensor")),
@@ -263,7 +263,8 @@ impl<'a> Lowering<'a> {
         let atoms = &mut self.atoms;
         let table = self.tables.entry(name.clone());
         let table = table.or_insert_with(|| sizes.iter().map(|&size| atoms.add(size)).collect());
-        let steps = (0..sizes.len()).map(|d| sizes[d + 1..].iter().product());
+        let product = |sizes: &[u64]| sizes.iter().fold(1, |all: u64, &size| all.saturating_mul(size));
+        let steps = (0..sizes.len()).map(|d| product(&sizes[d + 1..]));
         Ok(Form::Weight(View {
             tensor: name.clone(),
             first: 0,
@@ -328,7 +329,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// A new value of these dims, which a statement computes.
-    fn state(&mut self, action: Action, operands: Vec<Operand>, dims: Vec<Atom>) -> Var {
+    fn state(&mut self, action: Action, operands: Vec<Argument>, dims: Vec<Atom>) -> Var {
         let result = Var(self.program.vars.len());
         self.program.vars.push(dims);
         self.program.statements.push(Statement { action, operands, result, node: self.node });
@@ -342,12 +343,12 @@ impl<'a> Lowering<'a> {
 
     fn unary(&mut self, kind: ir::ops::UnaryKind, data: &Data) -> Data {
         let dims = self.program.vars[data.var.0].clone();
-        let var = self.state(Action::Unary(kind), vec![Operand::Var(data.var)], dims);
+        let var = self.state(Action::Unary(kind), vec![Argument::Var(data.var)], dims);
         Data { var, axes: data.axes.clone() }
     }
 
     /// The number of a parameter. The same elements are one parameter, whatever the order of the dims.
-    fn weight(&mut self, view: View, usage: Use) -> Operand {
+    fn weight(&mut self, view: View, usage: Use) -> Argument {
         let places = |atoms: &Atoms, view: &View| {
             let mut places: Vec<(Atom, u64)> = view.dims.iter().flat_map(|&dim| stepped(atoms, dim)).collect();
             places.sort();
@@ -361,14 +362,14 @@ impl<'a> Lowering<'a> {
                 && other.shift == view.shift
                 && places(&self.atoms, other) == own
         });
-        Operand::Weight(known.unwrap_or_else(|| {
+        Argument::Weight(known.unwrap_or_else(|| {
             self.program.weights.push(Weight { view, usage });
             self.program.weights.len() - 1
         }))
     }
 
     /// Rows of a table, of tokens or of positions.
-    fn embedding(&mut self, node: &'a Node) -> Result<Form, String> {
+    fn embedding(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
         let table = self.argument(node, "weight")?;
         let Form::Weight(view) = self.form(table)? else {
             return Err("a table of embeddings is no parameter".to_string());
@@ -380,7 +381,7 @@ impl<'a> Lowering<'a> {
         let (operand, pad) = match self.known(ids).cloned() {
             Some(positions) => {
                 self.check_positions(&positions)?;
-                (Operand::Positions, None)
+                (Argument::Positions, None)
             }
             None => {
                 let Form::Tokens(axes) = self.form(ids)? else {
@@ -392,7 +393,7 @@ impl<'a> Lowering<'a> {
                     return Err("token ids are no longer a batch of sequences".to_string());
                 }
                 let pad = self.call(node).int_or("padding_idx", -1)?;
-                (Operand::Tokens, u64::try_from(pad).ok())
+                (Argument::Tokens, u64::try_from(pad).ok())
             }
         };
         let table = self.weight(view, Use::Matrix);
@@ -436,6 +437,6 @@ impl<'a> Lowering<'a> {
 /// The leaves of a dim of a parameter, with the distances of neighbours.
 pub(crate) fn stepped(atoms: &Atoms, (atom, step): (Atom, u64)) -> Vec<(Atom, u64)> {
     let leaves = atoms.leaves(&[atom]);
-    let inner = |at: usize| leaves[at + 1..].iter().map(|&leaf| atoms.size(leaf)).product::<u64>();
-    leaves.iter().enumerate().map(|(at, &leaf)| (leaf, step * inner(at))).collect()
+    let inner = |at: usize| atoms.total(&leaves[at + 1..]);
+    leaves.iter().enumerate().map(|(at, &leaf)| (leaf, step.saturating_mul(inner(at)))).collect()
 }

@@ -1,12 +1,12 @@
 //! Norms of rows: as ops, or as the mean square, its root and a product.
 
 use super::{Data, Form, Lowering};
-use crate::graph::{Node, ValueId};
-use crate::program::{Action, Operand, Use, View};
+use crate::graph::{RecordedNode, ValueId};
+use crate::program::{Action, Argument, Use, View};
 
 impl<'a> Lowering<'a> {
     /// `aten.layer_norm` and `aten.rms_norm`
-    pub(super) fn norm(&mut self, node: &'a Node) -> Result<Form, String> {
+    pub(super) fn norm(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
         let x = self.argument(node, "input")?;
         let is_centred = node.family() == "aten.layer_norm";
         let call = self.call(node);
@@ -27,14 +27,14 @@ impl<'a> Lowering<'a> {
         };
         let x = self.data(x)?;
         let operands =
-            vec![Operand::Var(x.var), self.along_rows(&x, gain, Use::Gain)?, self.along_rows(&x, bias, Use::Bias)?];
+            vec![Argument::Var(x.var), self.along_rows(&x, gain, Use::Gain)?, self.along_rows(&x, bias, Use::Bias)?];
         let dims = self.program.vars[x.var.0].clone();
         let var = self.state(Action::LayerNorm { eps }, operands, dims);
         Ok(Form::Data(Data { var, axes: x.axes }))
     }
 
     /// A parameter along the last axis of a value.
-    pub(super) fn along_rows(&mut self, x: &Data, weight: ValueId, usage: Use) -> Result<Operand, String> {
+    pub(super) fn along_rows(&mut self, x: &Data, weight: ValueId, usage: Use) -> Result<Argument, String> {
         let Form::Weight(view) = self.form(weight)? else { return Err("a gain or a bias is no parameter".to_string()) };
         let ([(atom, _)], Some(last)) = (view.dims.as_slice(), x.axes.last()) else {
             return Err("a gain or a bias is no vector".to_string());
@@ -48,7 +48,7 @@ impl<'a> Lowering<'a> {
         let x = self.data(x)?;
         let gain = self.along_rows(&x, gain, Use::Gain)?;
         let dims = self.program.vars[x.var.0].clone();
-        let var = self.state(Action::RmsNorm { eps }, vec![Operand::Var(x.var), gain], dims);
+        let var = self.state(Action::RmsNorm { eps }, vec![Argument::Var(x.var), gain], dims);
         Ok(Data { var, axes: x.axes })
     }
 
@@ -57,7 +57,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// The mean of squares of rows.
-    pub(super) fn mean(&mut self, node: &'a Node) -> Result<Form, String> {
+    pub(super) fn mean(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
         let of = self.argument(node, "self")?;
         let Form::Square(x) = self.form(of)? else { return Err("a mean that is no part of a norm".to_string()) };
         let rank = self.axes(x)?.len();
@@ -69,7 +69,7 @@ impl<'a> Lowering<'a> {
         Ok(Form::MeanSquare { x, eps: 0.0 })
     }
 
-    pub(super) fn rsqrt(&mut self, node: &'a Node) -> Result<Form, String> {
+    pub(super) fn rsqrt(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
         let of = self.argument(node, "self")?;
         match self.form(of)? {
             Form::MeanSquare { x, eps } => Ok(Form::Deviation { x, eps }),

@@ -2,8 +2,8 @@
 
 use super::{Data, Form, Lowering};
 use crate::eval::Tensor;
-use crate::graph::{Arg, Node, ValueId};
-use crate::program::{Action, Operand};
+use crate::graph::{Arg, RecordedNode, ValueId};
+use crate::program::{Action, Argument};
 use ir::ops::{Rope, Scaling};
 
 /// The largest difference of two tables of cosines and sines.
@@ -20,7 +20,7 @@ pub(crate) struct Turn {
 
 impl<'a> Lowering<'a> {
     /// Joined parts along the last axis: a half turn, or turned elements with those that do not turn.
-    pub(super) fn cat(&mut self, node: &'a Node) -> Result<Form, String> {
+    pub(super) fn cat(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
         let Some(Arg::Values(parts)) = node.arg("tensors") else { return Err("`tensors` is no list".to_string()) };
         let parts: Vec<ValueId> = parts.iter().flatten().map(|&part| self.id(part)).collect();
         let &[a, b] = parts.as_slice() else { return Err("more than two values are joined".to_string()) };
@@ -30,7 +30,7 @@ impl<'a> Lowering<'a> {
                     return Err("the halves of a turn are of different values".to_string());
                 };
                 let width = self.width(of)?;
-                if (own, start, other, 2 * length) == (of, length, length, width) {
+                if (own, start, other, length.checked_mul(2)) == (of, length, length, Some(width)) {
                     return Ok(Form::HalfTurn(of));
                 }
                 Err("the halves of a turn are no halves".to_string())
@@ -55,7 +55,7 @@ impl<'a> Lowering<'a> {
             Form::Part { of: own, start: 0, length: turned } => own == of && turned == start,
             _ => turn.x == of && start == width,
         };
-        if !is_first || start + length != width {
+        if !is_first || start.checked_add(length) != Some(width) {
             return Err("turned elements are joined with others than the rest".to_string());
         }
         self.turn(turn, (start != width).then_some((of, start)))
@@ -97,7 +97,7 @@ impl<'a> Lowering<'a> {
             return Err("rotary positions of a value that is no list of heads per token".to_string());
         }
         let node = std::mem::replace(&mut self.node, turn.node);
-        let var = self.state(Action::Rope(rope), vec![Operand::Var(x.var), Operand::Positions], dims);
+        let var = self.state(Action::Rope(rope), vec![Argument::Var(x.var), Argument::Positions], dims);
         self.node = node;
         Ok(Data { var, axes: x.axes })
     }

@@ -3,10 +3,10 @@
 use super::{Data, Form, Lowering};
 use crate::atoms::Axis;
 use crate::eval::{bounds, lengths, order};
-use crate::graph::{Node, ValueId};
+use crate::graph::{RecordedNode, ValueId};
 
 /// True for ops that only arrange elements.
-pub(super) fn is_view(node: &Node) -> bool {
+pub(super) fn is_view(node: &RecordedNode) -> bool {
     const NAMES: [&str; 13] = [
         "aten.view",
         "aten.reshape",
@@ -26,7 +26,7 @@ pub(super) fn is_view(node: &Node) -> bool {
 }
 
 impl<'a> Lowering<'a> {
-    pub(super) fn view(&mut self, node: &'a Node) -> Result<Form, String> {
+    pub(super) fn view(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
         let x = self.argument(node, "self")?;
         if node.family() == "aten.slice" {
             return self.slice(node);
@@ -63,12 +63,12 @@ impl<'a> Lowering<'a> {
     }
 
     /// The axes behind a view.
-    fn arranged(&mut self, node: &'a Node, mut axes: Vec<Axis>) -> Result<Vec<Axis>, String> {
+    fn arranged(&mut self, node: &'a RecordedNode, mut axes: Vec<Axis>) -> Result<Vec<Axis>, String> {
         let rank = axes.len();
         match node.family() {
             "aten.view" | "aten.reshape" | "aten._unsafe_view" => {
                 let name = if node.arg("size").is_some() { "size" } else { "shape" };
-                let count: u64 = axes.iter().map(|axis| self.atoms.total(axis)).product();
+                let count = self.atoms.total(&axes.concat());
                 let sizes = crate::eval::viewed(&self.call(node).ints(name)?, count as usize)?;
                 let sizes: Vec<u64> = sizes.into_iter().map(|size| size as u64).collect();
                 return self.atoms.view(&axes, &sizes);
@@ -97,14 +97,15 @@ impl<'a> Lowering<'a> {
                 let call = self.call(node);
                 let (dim, times) = (call.dim("dim", -1, rank)?, call.int("repeats")?);
                 let times = u64::try_from(times).map_err(|_| "a negative number of repeats".to_string())?;
-                axes[dim].push(self.atoms.add_spread(times));
+                let spread = self.atoms.add_spread(times);
+                axes.get_mut(dim).ok_or("a scalar is repeated")?.push(spread);
             }
             other => return Err(format!("`{other}` of activations is not supported")),
         }
         Ok(axes)
     }
 
-    fn expanded(&mut self, node: &'a Node, axes: Vec<Axis>) -> Result<Vec<Axis>, String> {
+    fn expanded(&mut self, node: &'a RecordedNode, axes: Vec<Axis>) -> Result<Vec<Axis>, String> {
         let sizes = self.call(node).ints("size")?;
         let skipped = sizes.len().checked_sub(axes.len()).ok_or("an expansion has fewer dims than its operand")?;
         let axes = std::iter::repeat_n(Vec::new(), skipped).chain(axes);
@@ -122,7 +123,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// A slice: all of an axis, or a part of the last one.
-    fn slice(&mut self, node: &'a Node) -> Result<Form, String> {
+    fn slice(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
         let x = self.argument(node, "self")?;
         let axes = self.axes(x)?;
         let dim = self.call(node).dim("dim", 0, axes.len())?;
@@ -140,7 +141,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// The parts of the last axis.
-    pub(super) fn parts(&mut self, node: &'a Node) -> Result<Vec<Form>, String> {
+    pub(super) fn parts(&mut self, node: &'a RecordedNode) -> Result<Vec<Form>, String> {
         let x = self.argument(node, "self")?;
         let axes = self.axes(x)?;
         let dim = self.call(node).dim("dim", 0, axes.len())?;
