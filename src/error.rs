@@ -153,6 +153,7 @@ from_errors![
 from_errors![
     compiler::error::Error::of:
     codegen::CodegenError,
+    pt2::Error,
     runtime::checkpoint::Error,
     runtime::data::DataError,
     runtime::exec::Error,

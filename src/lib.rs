@@ -42,6 +42,7 @@ pub mod calibrate;
 pub mod cli;
 pub mod collectives;
 pub mod error;
+pub mod exported;
 pub mod exporting;
 pub mod generate;
 pub mod groups;

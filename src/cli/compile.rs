@@ -74,7 +74,7 @@ pub(super) struct Compile {
 
 #[derive(Args, Serialize)]
 struct Flags {
-    /// A preset (see `meshwright models`), a config.json or its folder, or a .ir file of any level
+    /// A preset (see `meshwright models`), a config.json or its folder, a .pt2 file of torch.export, or a .ir file of any level
     model: Option<String>,
     #[command(flatten)]
     #[serde(flatten)]
@@ -109,7 +109,7 @@ impl Compile {
         let order: CompileRequest = asked(self.request.as_deref(), missing, &self.flags)?;
         let stop_after = self.stop_after.as_deref().map(known_pass).transpose()?;
         let source = ModelSource::open(&order.model)?;
-        say_ignored(&order.model);
+        say_ignored(&order.model)?;
         let cluster = machine_source::cluster(self.cluster.as_deref().unwrap_or("cpu"))?;
         let mut dump = self.dump.as_deref().map(Dump::create).transpose()?;
         let (watch, mut decided) = (SearchWatch::new(), None);

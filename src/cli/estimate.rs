@@ -68,7 +68,7 @@ impl Estimate {
         }
         let missing = missing("estimate", &self.flags.job, None).filter(|_| self.configs.is_none());
         let request: EstimateRequest = asked(self.request.as_deref(), missing.as_deref(), &self.flags)?;
-        say_ignored(&request.model);
+        say_ignored(&request.model)?;
         match &self.configs {
             Some(path) => many(&request, &read_text(path)?, self.format),
             None => {

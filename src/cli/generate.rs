@@ -49,7 +49,7 @@ pub(super) struct Generate {
     /// Seed of the draws
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// The model, of a checkpoint that does not name it: a preset, a config.json or its folder, or a .ir file
+    /// The model, of a checkpoint that does not name it: a preset, a config.json or its folder, a .pt2 file of torch.export, or a .ir file
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
     /// Output format

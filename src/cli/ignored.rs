@@ -1,13 +1,27 @@
-//! Keys of a model's `config.json` that are ignored, said on standard error.
+//! Notes about a model on standard error: ignored keys of its `config.json`, or an import that was not compared.
 
+use crate::error::Error;
+use crate::exported::compare_small;
 use compiler::model_source::ModelSource;
 use std::io::Write;
+use std::path::Path;
 
-/// Says which keys of a model's file are ignored, if any. A model that does not open is refused elsewhere.
-pub(super) fn say_ignored(model: &str) {
-    let Ok(ModelSource::Config { from, unknown, .. }) = ModelSource::open(model) else { return };
-    if !unknown.is_empty() {
-        // A closed standard error cannot be reported anywhere.
-        let _ = writeln!(std::io::stderr().lock(), "note: {from}: keys that are ignored: {}", unknown.join(", "));
-    }
+/// Says which keys of a model's file are ignored, if any, and compares a small exported model with its recorded graph. A model
+/// that does not open is refused elsewhere.
+///
+/// # Errors
+/// An exported model computes other logits than its graph.
+pub(super) fn say_ignored(model: &str) -> Result<(), Error> {
+    let note = match ModelSource::open(model) {
+        Ok(ModelSource::Config { from, unknown, .. }) if !unknown.is_empty() => {
+            format!("{from}: keys that are ignored: {}", unknown.join(", "))
+        }
+        Ok(ModelSource::Exported { from, .. }) if compare_small(Path::new(&from))?.is_none() => {
+            format!("{from}: the import is not compared with its graph; meshwright models --check {from} does")
+        }
+        _ => return Ok(()),
+    };
+    // A closed standard error cannot be reported anywhere.
+    let _ = writeln!(std::io::stderr().lock(), "note: {note}");
+    Ok(())
 }

@@ -31,7 +31,7 @@ pub(super) fn missing(command: &str, job: &JobFlags, gpus: Option<&Option<u64>>)
 /// Flags that `plan` and `estimate` have alike.
 #[derive(Args, Serialize)]
 pub(super) struct JobFlags {
-    /// A preset (see `meshwright models`), a config.json or its folder, or a .ir file
+    /// A preset (see `meshwright models`), a config.json or its folder, a .pt2 file of torch.export, or a .ir file
     pub(super) model: Option<String>,
     /// Cluster: a name (see `meshwright clusters`) or a TOML file [default: h100]
     #[arg(long, value_name = "NAME")]

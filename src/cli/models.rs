@@ -1,23 +1,30 @@
-//! `meshwright models`: the table of presets.
+//! `meshwright models`: the table of presets, and exported models next to their graphs.
 
 use super::TableFormat;
 use super::keys;
 use crate::error::Error;
+use crate::exported::{Comparison, compare};
 use clap::Args;
 use ir::models::{Batch, Preset, presets};
 use ir::types::DType;
 use serde_json::json;
+use std::path::PathBuf;
 use support::table::table;
 use support::units::count;
 
 /// List the preset models
 ///
-/// Other models of the same families are given by their config.json.
+/// Other models of the same families are given by their config.json, and models of PyTorch by a .pt2 archive of torch.export.
 #[derive(Args)]
 pub(super) struct Models {
     /// Show how each key of a config.json is handled instead
     #[arg(long)]
     keys: bool,
+    /// Import an archive of torch.export instead, run it next to its recorded graph, and compare their logits
+    ///
+    /// Commands that take a .pt2 file as MODEL do so themselves for models of at most a million parameters
+    #[arg(long, value_name = "FILE", conflicts_with = "keys")]
+    check: Option<PathBuf>,
     /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: TableFormat,
@@ -27,6 +34,9 @@ impl Models {
     pub(super) fn run(self) -> Result<String, Error> {
         if self.keys {
             return keys::print(self.format);
+        }
+        if let Some(path) = &self.check {
+            return checked(&compare(path)?, self.format);
         }
         let parameters: Vec<u64> = presets().map(parameters).collect::<Result<_, _>>()?;
         let presets = presets().zip(parameters);
@@ -49,6 +59,22 @@ impl Models {
             }
         }
     }
+}
+
+/// The figures of a comparison.
+fn checked(found: &Comparison, format: TableFormat) -> Result<String, Error> {
+    if let TableFormat::Json = format {
+        return super::json(found);
+    }
+    let [sequences, tokens] = found.batch;
+    let rows = [
+        ["parameters".to_string(), count(found.parameters as f64)],
+        ["layers".to_string(), found.layers.to_string()],
+        ["tokens".to_string(), format!("{sequences} x {tokens}")],
+        ["largest logit".to_string(), format!("{:.3}", found.largest)],
+        ["largest difference".to_string(), format!("{:.1e}", found.difference)],
+    ];
+    Ok(table(["IMPORT", "VALUE"], &rows))
 }
 
 fn parameters(preset: &Preset) -> Result<u64, Error> {

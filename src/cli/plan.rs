@@ -124,7 +124,7 @@ impl Plan {
         self.flags.job.in_numbers(&self.sizes)?;
         let missing = missing("plan", &self.flags.job, Some(&self.flags.gpus));
         let request: PlanRequest = asked(self.request.as_deref(), missing.as_deref(), &self.flags)?;
-        say_ignored(&request.model);
+        say_ignored(&request.model)?;
         // The process ends after the answer, so that freeing the search's memory would only take time.
         let estimator = ManuallyDrop::new(Estimator::new());
         let answer = match planned(&estimator, &request)? {

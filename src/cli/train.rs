@@ -1,6 +1,7 @@
 //! `meshwright train`: trains a model on text or on files of tokens.
 
 use super::auto::AutoFlags;
+use super::ignored::say_ignored;
 use super::parallel::ParallelFlags;
 use super::progress::Watch;
 use super::request::{Fields, from_json, from_toml, resolve};
@@ -73,7 +74,7 @@ pub(super) struct Train {
 
 #[derive(Args, Serialize)]
 struct Flags {
-    /// A preset (see `meshwright models`), a config.json or its folder, or a .ir file [default: tiny-llama]
+    /// A preset (see `meshwright models`), a config.json or its folder, a .pt2 file of torch.export, or a .ir file [default: tiny-llama]
     model: Option<String>,
     #[command(flatten)]
     #[serde(flatten)]
@@ -179,7 +180,7 @@ struct Flags {
     #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "")]
     resume: Option<String>,
     /// Begin from the weights of a folder in the form of the Hugging Face hub: config.json and safetensors, one file or several
-    /// with an index. Without MODEL, the model is that folder's; with a `.ir` file, tensors have the names and sizes of its
+    /// with an index. A .pt2 file of torch.export has weights too. Without MODEL, the model is that folder's or file's; with a `.ir` file, tensors have the names and sizes of its
     /// parameters. A resumed run takes its weights from the checkpoint instead
     #[arg(long, value_name = "DIR")]
     init_from: Option<PathBuf>,
@@ -234,8 +235,8 @@ impl Train {
                 (None, None) => Fields::new(),
             },
         };
-        if let (Some(folder), None) = (self.flags.init_from.as_ref().filter(|path| !path.is_file()), &self.flags.model)
-        {
+        let is_model = |path: &&PathBuf| !path.is_file() || path.extension().is_some_and(|end| end == "pt2");
+        if let (Some(folder), None) = (self.flags.init_from.as_ref().filter(is_model), &self.flags.model) {
             let own = || weights::snapshot(folder).display().to_string().into();
             fields.entry("model").or_insert_with(own);
         }
@@ -265,6 +266,9 @@ impl Train {
         if self.print_ranks {
             let report = ranks(&request)?;
             return if json { super::json(&report) } else { Ok(report.to_string()) };
+        }
+        if request.model.ends_with(".pt2") {
+            say_ignored(&request.model)?;
         }
         let report = train(&request, &mut Watch::new(json))?;
         if json { super::json(&report) } else { Ok(format!("\n{report}")) }

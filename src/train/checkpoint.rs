@@ -14,11 +14,11 @@ use std::fs;
 use std::path::Path;
 
 /// Returns the options that a resumed run must not change, apart from the seed. A model given as `.ir` text may change
-/// its batch and mesh; its parameters are compared when they are loaded.
+/// its batch and mesh; its parameters are compared when they are loaded, as are those of an exported model.
 pub(super) fn fixed(request: &TrainRequest, source: &ModelSource, data: &Data) -> Value {
     let model = match source {
         ModelSource::Config { config, .. } => json!(config),
-        ModelSource::Text { .. } => json!({}),
+        ModelSource::Exported { .. } | ModelSource::Text { .. } => json!({}),
     };
     json!({
         "model": model,

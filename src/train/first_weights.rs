@@ -1,4 +1,4 @@
-//! First weights of a run, from a folder of the hub's form, and that form of the run's model for its checkpoints.
+//! First weights of a run, from a folder of the hub's form or an exported archive, and that form of the run's model for its checkpoints.
 
 use super::request::TrainRequest;
 use crate::error::Error;
@@ -42,6 +42,7 @@ pub(super) fn open(request: &TrainRequest, source: &ModelSource) -> Result<Optio
     let Some(folder) = request.init_from.as_ref().filter(|_| request.resume.is_none()) else { return Ok(None) };
     let weights = match source {
         ModelSource::Config { config, .. } => Weights::open(folder, config, request.seq)?,
+        ModelSource::Exported { template, .. } => Weights::open_exported(folder, template)?,
         ModelSource::Text { file, .. } => Weights::open_named(folder, parameters(&file.model))?,
     };
     Ok(Some(Arc::new(weights)))

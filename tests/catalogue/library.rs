@@ -1,6 +1,7 @@
 //! Errors that no command line can give, or none that gives the same text everywhere.
 
 use cost::CPU;
+use flate2::read::GzDecoder;
 use ir::catalogue::Code;
 use ir::diag::Coded;
 use ir::graph::SectionKind;
@@ -14,6 +15,7 @@ use meshwright::CancelToken;
 use meshwright::compiler::compile::{CompileRequest, compile_source};
 use meshwright::compiler::model_source::ModelSource;
 use meshwright::train::{Progress, Quiet, RunHeader, Signal, TrainRequest, train};
+use pt2::Export;
 use runtime::arena::Arena;
 use runtime::backends::cuda::device::Device;
 use runtime::checkpoint::{Position, Save, save};
@@ -25,6 +27,7 @@ use runtime::data::tokens::TokenData;
 use runtime::data::tokens::write::TokenWriter;
 use runtime::exec::{Executor, Options, StepInput};
 use runtime::metrics::{EvalRecord, StepRecord};
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 use weights::Weights;
@@ -47,6 +50,7 @@ pub(crate) const CALLS: &[Call] = &[
     call(Code::RuleViolated, rule_violated),
     call(Code::PendingSum, pending_sum),
     call(Code::BadStorage, bad_storage),
+    call(Code::ExportUnsupported, export_unsupported),
     call(Code::ImpossibleDegrees, impossible_degrees),
     call(Code::Cancelled, cancelled_plan),
     call(Code::NotPlanned, not_planned),
@@ -74,7 +78,7 @@ fn example() -> ModelSource {
 fn example_file() -> File {
     match example() {
         ModelSource::Text { file, .. } => *file,
-        ModelSource::Config { .. } => panic!("the example is a text"),
+        ModelSource::Config { .. } | ModelSource::Exported { .. } => panic!("the example is a text"),
     }
 }
 
@@ -125,6 +129,15 @@ fn bad_storage() -> Option<Code> {
             return %y
         }"#,
     )
+}
+
+fn export_unsupported() -> Option<Code> {
+    let folder = tempfile::tempdir().ok()?;
+    let mut archive = Vec::new();
+    GzDecoder::new(&include_bytes!("../exported/fourier.pt2.gz")[..]).read_to_end(&mut archive).ok()?;
+    std::fs::write(folder.path().join("fourier.pt2"), archive).ok()?;
+    let export = Export::open(&folder.path().join("fourier.pt2"));
+    export.and_then(|export| export.template()).err()?.code()
 }
 
 fn impossible_degrees() -> Option<Code> {

@@ -2,9 +2,11 @@
 
 use crate::models;
 use crate::process::{Folder, run};
+use flate2::read::GzDecoder;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 
 /// The text that small models are trained on.
@@ -56,6 +58,7 @@ pub(crate) fn all() -> Vec<Seed> {
     let folder = Folder::new("fuzz-seeds");
     fs::write(folder.path().join(TEXT), text()).unwrap();
     let mut seeds = configs();
+    seeds.push(export());
     seeds.extend(levels(folder.path()));
     seeds.extend(machines(folder.path()));
     seeds.extend(plans(folder.path()));
@@ -77,6 +80,19 @@ fn configs() -> Vec<Seed> {
         &format!("train config.json {TRAIN} --parallel dp=2"),
     ];
     models::all().iter().map(|model| Seed::one("config", "config.json", model.to_string(), &commands)).collect()
+}
+
+/// An exported model.
+fn export() -> Seed {
+    let mut archive = Vec::new();
+    GzDecoder::new(&include_bytes!("../exported/gpt2.pt2.gz")[..]).read_to_end(&mut archive).unwrap();
+    let commands = [
+        "compile model.pt2 --seq 8 --parallel dp=2,tp=2,pp=2",
+        &format!("estimate model.pt2 {JOB} --parallel tp=2,pp=2"),
+        &format!("plan model.pt2 {JOB} --deadline 2"),
+        "models --check model.pt2",
+    ];
+    Seed::one("export", "model.pt2", archive, &commands)
 }
 
 /// The example after some passes.

@@ -206,6 +206,10 @@ pub fn open(source: &ModelSource, parallel: &ParallelConfig, seq: u64, dtype: DT
             let groups = if config.is_dropless() { routing_groups(parallel) } else { 1 };
             Ok(source.routed_in(groups, seq).model(&batch)?.into())
         }
+        ModelSource::Exported { .. } => {
+            let batch = Batch { batch: parallel.dp.saturating_mul(parallel.mbs), seq, dtype };
+            Ok(source.model(&batch)?.into())
+        }
     }
 }
 

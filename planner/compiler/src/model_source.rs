@@ -1,4 +1,4 @@
-//! Forms of MODEL on the command line: a preset, a `config.json` or its folder, or a `.ir` file.
+//! Forms of MODEL on the command line: a preset, a `config.json` or its folder, a `.pt2` archive, or a `.ir` file.
 
 use crate::error::Error;
 use crate::request_error::RequestError;
@@ -7,7 +7,9 @@ use ir::graph::{Block, Model, Section, SectionKind};
 use ir::models::{Batch, ModelConfig, preset, read_config};
 use ir::text;
 use ir::verify::verify_stated;
+use pt2::{Export, Template};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use transforms::recognise::recognise;
 
 /// A model before its batch is known.
@@ -21,6 +23,13 @@ pub enum ModelSource {
         config: Box<ModelConfig>,
         /// Keys of its file that are ignored.
         unknown: Vec<String>,
+    },
+    /// An exported graph, whose blocks are built for any batch.
+    Exported {
+        /// Its path.
+        from: String,
+        /// Its blocks.
+        template: Arc<Template>,
     },
     /// A text in the language of the IR, with its own batch, at any level.
     Text {
@@ -52,6 +61,10 @@ impl ModelSource {
         if path.extension().is_some_and(|extension| extension == "ir") {
             return ModelSource::read(&from, &read_text(&path)?);
         }
+        if path.extension().is_some_and(|extension| extension == "pt2") {
+            let template = Export::open(&path).and_then(|export| export.template()).map_err(Error::of)?;
+            return Ok(ModelSource::Exported { from, template: Arc::new(template) });
+        }
         let (config, unknown) = read_config(&read_settings(&path)?).map_err(|why| Error::from(why).within(&from))?;
         Ok(ModelSource::Config { from, config: Box::new(config), unknown })
     }
@@ -78,7 +91,9 @@ impl ModelSource {
     /// The name of the model in messages: a preset's, a path, or what [`of_file`](Self::of_file) was given.
     pub fn name(&self) -> &str {
         match self {
-            ModelSource::Config { from, .. } | ModelSource::Text { from, .. } => from,
+            ModelSource::Config { from, .. } | ModelSource::Exported { from, .. } | ModelSource::Text { from, .. } => {
+                from
+            }
         }
     }
 
@@ -96,9 +111,7 @@ impl ModelSource {
                 config: Box::new(config.routed_in(groups, seq)),
                 unknown: unknown.clone(),
             },
-            ModelSource::Text { from, source, file } => {
-                ModelSource::Text { from: from.clone(), source: source.clone(), file: file.clone() }
-            }
+            ModelSource::Exported { .. } | ModelSource::Text { .. } => self.clone(),
         }
     }
 
@@ -129,9 +142,9 @@ impl ModelSource {
         Ok(())
     }
 
-    /// True if its blocks are built from a configuration.
+    /// True if its blocks are built, for any batch.
     pub fn is_built(&self) -> bool {
-        matches!(self, ModelSource::Config { .. })
+        !self.is_text()
     }
 
     /// The model at level 1. A text has the batch that it states.
@@ -142,6 +155,9 @@ impl ModelSource {
         match self {
             ModelSource::Config { from, config, .. } => {
                 config.build(batch).map_err(|why| Error::from(why).within(from))
+            }
+            ModelSource::Exported { from, template } => {
+                template.build(batch).map_err(|why| Error::from(why).within(from))
             }
             ModelSource::Text { file, .. } => Ok(file.model.clone()),
         }
@@ -159,7 +175,7 @@ fn file_of(name: &str) -> Result<PathBuf, RequestError> {
 }
 
 fn unknown(name: &str) -> RequestError {
-    let is_path = name.contains(['/', '\\']) || name.ends_with(".ir") || name.ends_with(".json");
+    let is_path = name.contains(['/', '\\']) || [".ir", ".json", ".pt2"].iter().any(|end| name.ends_with(end));
     let name = name.to_string();
     if is_path { RequestError::NoFile { path: name } } else { RequestError::UnknownModel { name } }
 }

@@ -254,7 +254,7 @@ impl Evaluator {
     /// The model cannot be planned for one device.
     pub fn work(&self) -> Result<ModelWork, Error> {
         let batch = match self.source() {
-            ModelSource::Config { .. } => 1,
+            ModelSource::Config { .. } | ModelSource::Exported { .. } => 1,
             ModelSource::Text { file, .. } => file.model.dim_of(DimRole::Batch).map_or(1, |dim| dim.size),
         };
         Ok(ModelWork::of(&*self.block_costs(&ParallelConfig::default())?, batch))

@@ -57,15 +57,41 @@ pub(crate) fn check(folder: &Folder, names: &Names) -> Result<(), Error> {
             return Err(Error::Format { folder: folder.path.clone(), tensor: (*name).to_string(), what });
         }
     }
-    let missing: Vec<String> =
-        needed.iter().filter(|name| find(name).is_none()).map(|name| (*name).to_string()).collect();
+    let missing = missing(folder, names, &needed);
     let surplus = surplus(folder, names, &needed)?;
     if !missing.is_empty() || !surplus.is_empty() {
         let fix = fix(names, &missing, &surplus);
         return Err(Error::Names { folder: folder.path.clone(), missing, surplus, fix });
     }
-    for piece in pieces() {
-        let tensor = find(&piece.tensor).expect("none is missing");
+    check_shapes(folder, names)
+}
+
+/// Compares the tensors that the model needs, whatever others there are.
+///
+/// # Errors
+/// Some are missing, or of other formats or shapes.
+pub(crate) fn check_needed(folder: &Folder, names: &Names) -> Result<(), Error> {
+    let pieces = names.sources.values().flat_map(|source| &source.pieces);
+    let needed: BTreeSet<&str> = pieces.map(|piece| piece.tensor.as_str()).collect();
+    let missing = missing(folder, names, &needed);
+    if !missing.is_empty() {
+        let fix =
+            "give the archive that the model was exported to, or its weights under the names of its modules".into();
+        return Err(Error::Names { folder: folder.path.clone(), missing, surplus: Vec::new(), fix });
+    }
+    check_shapes(folder, names)
+}
+
+/// The needed tensors that are not there.
+fn missing(folder: &Folder, names: &Names, needed: &BTreeSet<&str>) -> Vec<String> {
+    let is_missing = |name: &&&str| find(folder, names.family.as_ref(), name).is_none();
+    needed.iter().filter(is_missing).map(|name| (*name).to_string()).collect()
+}
+
+/// Compares the shapes of tensors, none of which is missing.
+fn check_shapes(folder: &Folder, names: &Names) -> Result<(), Error> {
+    for piece in names.sources.values().flat_map(|source| &source.pieces) {
+        let tensor = find(folder, names.family.as_ref(), &piece.tensor).expect("none is missing");
         if tensor.shape != piece.shape {
             return Err(shape(folder, names, piece, tensor));
         }

@@ -170,6 +170,9 @@ pub enum Error {
         /// The error of the system.
         source: io::Error,
     },
+    /// An exported archive cannot be read.
+    #[error(transparent)]
+    Export(#[from] pt2::Error),
     /// A checkpoint cannot be read.
     #[error(transparent)]
     Checkpoint(#[from] checkpoint::Error),
@@ -226,6 +229,7 @@ impl Coded for Error {
             Error::NotExportable { .. } => Code::NotExportable,
             Error::Overflow { .. } | Error::Exists { .. } => Code::BadOption,
             Error::File { .. } => Code::FileUnreadable,
+            Error::Export(error) => return error.code(),
             Error::Checkpoint(error) => return error.code(),
             Error::Executor(error) => return error.code(),
         })
@@ -268,6 +272,7 @@ impl Coded for Error {
             Error::Overflow { .. } => "export as --dtype bf16 or f32".into(),
             Error::Exists { .. } => "choose another --out, or remove it".into(),
             Error::File { .. } => "check the path and its permissions, and that the disk has space".into(),
+            Error::Export(error) => return error.help(),
             Error::Checkpoint(error) => return error.help(),
             Error::Executor(error) => return error.help(),
         })

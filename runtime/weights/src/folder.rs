@@ -1,7 +1,8 @@
-//! A folder of safetensors, mapped into memory: which tensors it has, and where.
+//! A folder of safetensors, or an exported archive, mapped into memory: which tensors it has, and where.
 
 use crate::error::Error;
 use ir::types::DType;
+use pt2::{Export, StoredTensor};
 use safetensors::{Dtype, SafeTensors};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -76,6 +77,27 @@ impl Folder {
             return Err(none(path));
         }
         Ok(folder)
+    }
+
+    /// Maps an exported archive. Tensors that are no floats in row-major order are left out.
+    ///
+    /// # Errors
+    /// The archive cannot be read, or is damaged.
+    pub(crate) fn open_export(path: &Path) -> Result<Folder, Error> {
+        let export = Export::open(path)?;
+        let mapped = Mapped::open(path).map_err(|why| Error::file("read", path, why))?;
+        let place = |(name, tensor): (&String, &StoredTensor)| {
+            let format = match tensor.dtype {
+                6 => Dtype::F16,
+                7 => Dtype::F32,
+                13 => Dtype::BF16,
+                _ => return None,
+            };
+            let place = FileTensor { file: 0, format, shape: tensor.sizes.clone(), bytes: tensor.bytes.clone() };
+            tensor.is_contiguous.then(|| (name.clone(), place))
+        };
+        let tensors = export.tensors().iter().filter_map(place).collect();
+        Ok(Folder { path: path.to_path_buf(), files: vec![(path.to_path_buf(), mapped)], tensors })
     }
 
     /// Adds the files that the index names.

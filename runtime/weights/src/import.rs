@@ -1,7 +1,7 @@
 //! Reading: all names and shapes are compared with the model before anything is loaded; then every rank reads the boxes of
 //! the tensors that are its own, from where the files are mapped.
 
-use crate::check::{check, find};
+use crate::check::{check, check_needed, find};
 use crate::description::{Description, differences};
 use crate::error::Error;
 use crate::folder::{FileTensor, Folder, float, none, snapshot};
@@ -12,6 +12,7 @@ use ir::models::ModelConfig;
 use ir::types::DType;
 use kernels::cpu::Par;
 use kernels::cpu::narrow::{Narrow, widen};
+use pt2::Template;
 use runtime::checkpoint::Shard;
 use runtime::exec::{Executor, Platform, RankState};
 use runtime::state::Role;
@@ -66,10 +67,27 @@ impl Weights {
         Weights::checked(Folder::open(&snapshot(path))?, Names::own(params), Vec::new())
     }
 
+    /// Opens weights for an exported model: the archive of an export, or a folder whose tensors have the names that the modules of the
+    /// export give them. Other tensors are not read.
+    ///
+    /// # Errors
+    /// The archive or folder cannot be read, or lacks a tensor of the model.
+    pub fn open_exported(path: &Path, template: &Template) -> Result<Weights, Error> {
+        let is_export = path.extension().is_some_and(|extension| extension == "pt2");
+        let folder = if is_export { Folder::open_export(path)? } else { Folder::open(&snapshot(path))? };
+        let names = Names::exported(template);
+        check_needed(&folder, &names)?;
+        Ok(Weights::compared(folder, names, Vec::new()))
+    }
+
     fn checked(folder: Folder, names: Names, unknown: Vec<String>) -> Result<Weights, Error> {
         check(&folder, &names)?;
+        Ok(Weights::compared(folder, names, unknown))
+    }
+
+    fn compared(folder: Folder, names: Names, unknown: Vec<String>) -> Weights {
         let formats: BTreeSet<&'static str> = folder.tensors.values().filter_map(format_of).collect();
-        Ok(Weights { folder, names, formats: formats.into_iter().collect(), unknown })
+        Weights { folder, names, formats: formats.into_iter().collect(), unknown }
     }
 
     /// The folder.

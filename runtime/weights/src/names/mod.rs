@@ -6,9 +6,10 @@ mod gpt2;
 mod llama;
 
 use crate::description::Description;
-use crate::layout::{Piece, Source};
+use crate::layout::{Piece, Source, Stride};
 use ir::models::{Batch, ConfigError, LlamaConfig, ModelConfig};
 use ir::types::DType;
+use pt2::Template;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -102,6 +103,21 @@ impl Names {
             (name, Source { sizes, pieces, is_split, shift: 0.0 })
         };
         Names { sources: params.into_iter().map(source).collect(), family: None }
+    }
+
+    /// The names of an exported model: those of its modules.
+    pub(crate) fn exported(template: &Template) -> Names {
+        let source = |(name, from): (&String, &pt2::TensorSource)| {
+            let sizes: Vec<u64> = from.dims.iter().map(|&(size, _)| size).collect();
+            let piece = Piece {
+                tensor: from.tensor.clone(),
+                shape: from.shape.clone(),
+                first: from.first as usize,
+                dims: from.dims.iter().map(|&(size, step)| (size, Stride::Even(step as usize))).collect(),
+            };
+            (name.clone(), Source { sizes, pieces: vec![piece], is_split: false, shift: from.shift as f32 })
+        };
+        Names { sources: template.sources().iter().map(source).collect(), family: None }
     }
 
     /// The names of the matrix of a tied head, which files may lack, and of the embedding that it is.
