@@ -51,7 +51,7 @@ pub(crate) fn stored(archive: &Archive) -> Result<BTreeMap<String, StoredTensor>
     Ok(tensors)
 }
 
-/// A tensor of a list; none for an object that is no tensor.
+/// A tensor of a list; none for one without elements, and for an object that is no tensor.
 fn tensor_of(archive: &Archive, folder: &str, file: &TensorFile) -> Result<Option<StoredTensor>, String> {
     let Some(meta) = &file.tensor_meta else { return Ok(None) };
     if file.use_pickle {
@@ -60,6 +60,10 @@ fn tensor_of(archive: &Archive, folder: &str, file: &TensorFile) -> Result<Optio
     let name = format!("{folder}{}", file.path_name);
     let bytes = archive.range(&name).ok_or_else(|| format!("its file `{name}` is missing"))?;
     let sizes = known(&meta.sizes).ok_or("its sizes are not numbers")?;
+    if bytes.is_empty() && !sizes.contains(&0) {
+        // A tensor of the device `meta` has no elements.
+        return Ok(None);
+    }
     let contiguous = contiguous(&sizes);
     let strides = if meta.strides.is_empty() { Some(contiguous.clone()) } else { known(&meta.strides) };
     let strides = strides.filter(|strides| strides.len() == sizes.len()).ok_or("its strides are not numbers")?;

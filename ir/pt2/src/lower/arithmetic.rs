@@ -1,5 +1,6 @@
 //! Sums, products and functions of elements.
 
+use super::mask::Hides;
 use super::{Data, Form, Lowering};
 use crate::atoms::Atom;
 use crate::graph::{Arg, RecordedNode, ValueId};
@@ -8,9 +9,19 @@ use ir::ops::{BinaryKind, UnaryKind};
 
 /// True for ops on each element.
 pub(super) fn is_arithmetic(node: &RecordedNode) -> bool {
-    const NAMES: [&str; 8] =
-        ["aten.add", "aten.add_", "aten.sub", "aten.mul", "aten.mul_", "aten.div", "aten.pow", "aten.gelu"];
-    NAMES.contains(&node.family()) || function(node.family()).is_some() || node.family() == "aten.neg"
+    const NAMES: [&str; 10] = [
+        "aten.add",
+        "aten.add_",
+        "aten.sub",
+        "aten.mul",
+        "aten.mul_",
+        "aten.div",
+        "aten.pow",
+        "aten.gelu",
+        "aten.neg",
+        "aten.square",
+    ];
+    NAMES.contains(&node.family()) || function(node.family()).is_some()
 }
 
 /// The function of an op of one operand.
@@ -20,7 +31,6 @@ fn function(family: &str) -> Option<UnaryKind> {
         "aten.log" => UnaryKind::Log,
         "aten.sqrt" => UnaryKind::Sqrt,
         "aten.reciprocal" => UnaryKind::Recip,
-        "aten.square" => UnaryKind::Square,
         "aten.tanh" => UnaryKind::Tanh,
         "aten.erf" => UnaryKind::Erf,
         "aten.sigmoid" => UnaryKind::Sigmoid,
@@ -45,6 +55,7 @@ impl<'a> Lowering<'a> {
         }
         match node.family() {
             "aten.neg" => Ok(Form::Negated(x?)),
+            "aten.square" => Ok(Form::Square(x?)),
             "aten.gelu" => {
                 let kind = if self.call(node).text("approximate") == Some("tanh") {
                     UnaryKind::Gelu
@@ -149,12 +160,15 @@ impl<'a> Lowering<'a> {
                 return match (kind, self.form(x)?) {
                     (BinaryKind::Mul, Form::HalfTurn(x)) => Ok(Form::Turning { x, table, is_half: true }),
                     (BinaryKind::Mul, _) => Ok(Form::Turning { x, table, is_half: false }),
-                    (BinaryKind::Add, Form::Scores(scores)) => scores.masked(table).map(Form::Scores),
+                    (BinaryKind::Add, Form::Scores(scores)) => {
+                        scores.masked(Hides { value: table, is_set: false }).map(Form::Scores)
+                    }
                     _ => Err("a constant tensor meets activations in an unknown way".to_string()),
                 };
             }
         }
         let part = match kind {
+            BinaryKind::Mul if a == b => Some(Form::Square(a)),
             BinaryKind::Mul => self.norm_product(a, b)?,
             BinaryKind::Add => self.turned(a, b)?,
             _ => None,

@@ -1,9 +1,9 @@
 //! Attention: as an op, or as scores, their softmax and a product.
 
-use super::mask::Mask;
+use super::mask::{Hides, LOW, Mask};
 use super::{Data, Form, Lowering};
 use crate::atoms::Axis;
-use crate::graph::{RecordedNode, ValueId};
+use crate::graph::RecordedNode;
 use crate::program::{Action, Argument};
 use ir::ops::AttentionSettings;
 
@@ -15,7 +15,7 @@ pub(crate) struct Scores {
     scale: f64,
     /// The factor of bounded scores.
     bound: Bound,
-    mask: Option<ValueId>,
+    mask: Option<Hides>,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -49,7 +49,7 @@ impl Scores {
     }
 
     /// Scores with a mask.
-    pub(super) fn masked(self, mask: ValueId) -> Result<Scores, String> {
+    pub(super) fn masked(self, mask: Hides) -> Result<Scores, String> {
         match self.mask {
             None => Ok(Scores { mask: Some(mask), ..self }),
             Some(_) => Err("scores of attention have two masks".to_string()),
@@ -88,6 +88,20 @@ impl<'a> Lowering<'a> {
         Ok(Form::Scores(Scores { q, k, scale: 1.0, bound: Bound::None, mask: None }))
     }
 
+    /// Scores of which a mask replaces some by a number: `masked_fill(scores, hidden, -inf)` or `where(visible, scores, -inf)`.
+    pub(super) fn replaced_scores(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
+        let is_fill = node.family() == "aten.masked_fill";
+        let [mask, number] = if is_fill { ["mask", "value"] } else { ["condition", "other"] };
+        let (x, mask) = (self.argument(node, "self")?, self.argument(node, mask)?);
+        let Form::Scores(scores) = self.form(x)? else {
+            return Err("activations are replaced that are no scores of attention".to_string());
+        };
+        if self.known(mask).is_none() || self.call(node).operand(number)?.number().is_none_or(|number| number > LOW) {
+            return Err("scores of attention are replaced by others than the lowest".to_string());
+        }
+        scores.masked(Hides { value: mask, is_set: is_fill }).map(Form::Scores)
+    }
+
     pub(super) fn softmax(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
         let x = self.argument(node, "self")?;
         let Form::Scores(scores) = self.form(x)? else {
@@ -110,6 +124,7 @@ impl<'a> Lowering<'a> {
         let scale = call.number_or("scale", 1.0 / (width as f64).sqrt())?;
         let is_causal = call.flag("is_causal");
         let mask = node.arg("attn_mask").map(|_| self.argument(node, "attn_mask")).transpose()?;
+        let mask = mask.map(|value| Hides { value, is_set: false });
         let mask = self.mask(mask, is_causal)?;
         self.attend([q, k, v], mask.settings(scale))
     }
@@ -173,7 +188,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    fn mask(&self, mask: Option<ValueId>, is_causal: bool) -> Result<Mask, String> {
+    fn mask(&self, mask: Option<Hides>, is_causal: bool) -> Result<Mask, String> {
         match (mask, is_causal) {
             (None, is_causal) => Ok(Mask { is_causal, window: None }),
             (Some(_), true) => Err("attention is causal and has a mask".to_string()),

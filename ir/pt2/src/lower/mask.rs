@@ -6,6 +6,17 @@ use crate::graph::{Arg, ValueId};
 use ir::ops::AttentionSettings;
 use std::collections::BTreeSet;
 
+/// Scores below this are those of hidden keys.
+pub(super) const LOW: f64 = -1e30;
+
+/// A mask, and which of its truth values hide a key.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Hides {
+    pub(super) value: ValueId,
+    /// The true ones hide; else the false ones.
+    pub(super) is_set: bool,
+}
+
 /// The keys that queries see.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Mask {
@@ -25,12 +36,12 @@ impl Mask {
     }
 
     /// True if the mask is this one for all heads and sequences: truth values, or numbers far below 0 for what is hidden.
-    fn is(self, mask: &Tensor) -> bool {
+    fn is(self, mask: &Tensor, is_set: bool) -> bool {
         let &[.., queries, keys] = mask.sizes.as_slice() else { return false };
         let is_visible = |x: f64| match mask.kind {
-            ElementKind::Bool => Some(x != 0.0),
+            ElementKind::Bool => Some((x != 0.0) != is_set),
             _ if x == 0.0 => Some(true),
-            _ if x < -1e30 => Some(false),
+            _ if x < LOW => Some(false),
             _ => None,
         };
         mask.data.iter().enumerate().all(|(at, &x)| {
@@ -45,13 +56,13 @@ const SHORT: [u64; 2] = [3, 5];
 
 impl Lowering<'_> {
     /// The keys that a mask hides. A window may be longer than the sample: then short ones take the place of the number that states it.
-    pub(super) fn read_mask(&self, value: ValueId) -> Result<Mask, String> {
+    pub(super) fn read_mask(&self, Hides { value, is_set }: Hides) -> Result<Mask, String> {
         let mask = self.known(value).ok_or("a mask depends on the tokens or on parameters")?;
         let causal = Mask { is_causal: true, window: None };
         let tokens = self.atoms.size(self.sequence);
         let plain = [Mask { is_causal: false, window: None }, causal];
         let windows = (1..tokens).map(|window| Mask { window: Some(window), ..causal });
-        let found = plain.into_iter().chain(windows).find(|kind| kind.is(mask));
+        let found = plain.into_iter().chain(windows).find(|kind| kind.is(mask, is_set));
         let found = found.ok_or("a mask hides other keys than those ahead and those before a window")?;
         if found != causal {
             return Ok(found);
@@ -59,7 +70,7 @@ impl Lowering<'_> {
         for number in self.numbers(value).into_iter().filter(|&number| number >= tokens as i64) {
             let is_window = |&short: &u64| {
                 self.replaced(value, number, short as i64)
-                    .is_some_and(|mask| Mask { window: Some(short), ..causal }.is(&mask))
+                    .is_some_and(|mask| Mask { window: Some(short), ..causal }.is(&mask, is_set))
             };
             if SHORT.iter().all(is_window) {
                 return Ok(Mask { window: Some(number as u64), ..causal });

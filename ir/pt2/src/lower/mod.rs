@@ -146,7 +146,9 @@ fn buffers(
 ) -> Result<Vec<Option<Item>>, Error> {
     let mut known = vec![None; graph.values];
     for (value, name) in &graph.buffers {
-        let tensor = stored.get(name).ok_or_else(|| archive.damaged(format!("the buffer `{name}` is missing")))?;
+        let tensor = stored
+            .get(name)
+            .ok_or_else(|| archive.damaged(format!("the buffer `{name}` is missing or has no elements")))?;
         let item = tensor.read(archive).map_err(|why| archive.damaged(format!("the buffer `{name}`: {why}")))?;
         known[value.index()] = Some(item);
     }
@@ -186,6 +188,7 @@ impl<'a> Lowering<'a> {
             "aten.matmul" | "aten.mm" | "aten.bmm" => one(self.matmul(node)),
             "aten.scaled_dot_product_attention" => one(self.scaled_attention(node)),
             "aten.softmax" | "aten._softmax" => one(self.softmax(node)),
+            "aten.masked_fill" | "aten.where" => one(self.replaced_scores(node)),
             "aten.layer_norm" | "aten.rms_norm" => one(self.norm(node)),
             "aten.mean" => one(self.mean(node)),
             "aten.rsqrt" => one(self.rsqrt(node)),
