@@ -27,7 +27,7 @@ pub enum Error {
     #[error("{at}: {why}")]
     Unsupported {
         /// The node.
-        at: NodePlace,
+        at: Box<NodePlace>,
         /// The reason.
         why: String,
     },

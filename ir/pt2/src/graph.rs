@@ -76,7 +76,7 @@ impl RecordedNode {
 
     /// The error of a part that is not supported.
     pub(crate) fn refuse(&self, why: impl Into<String>) -> Error {
-        Error::Unsupported { at: self.place.clone(), why: why.into() }
+        Error::Unsupported { at: Box::new(self.place.clone()), why: why.into() }
     }
 }
 

@@ -72,7 +72,7 @@ impl Export {
         let inputs = program.graph_module.signature.parameter_names();
         let graph = Recording::read(program).map_err(|fault| match fault {
             Fault::Damaged(why) => archive.damaged(format!("`{name}` is no graph: {why}")),
-            Fault::Unsupported(why) => Error::Unsupported { at: NodePlace::default(), why },
+            Fault::Unsupported(why) => Error::Unsupported { at: Default::default(), why },
         })?;
         let tensors = stored::stored(&archive)?;
         let mut sizes = BTreeMap::new();
@@ -116,13 +116,13 @@ impl Export {
         let streams = segments[..segments.len() - 1].iter().all(|segment| leaves(segment.output) == stream);
         let (Some([batch, sequence]), true) = (stream.get(..2), streams) else {
             return Err(Error::Unsupported {
-                at: NodePlace::default(),
+                at: Default::default(),
                 why: "has layers that give other dims than they read".to_string(),
             });
         };
         if stream.len() != 3 || [*batch, *sequence] != [lowering.batch, lowering.sequence] {
             return Err(Error::Unsupported {
-                at: NodePlace::default(),
+                at: Default::default(),
                 why: "has a stream of other dims than tokens".to_string(),
             });
         }
@@ -164,8 +164,8 @@ impl Export {
         let ids = Tensor::new(ElementKind::Int, sizes, tokens.iter().map(|&token| f64::from(token)).collect());
         values[self.graph.tokens.index()] = Some(ids.into());
         let wanted = self.graph.outputs.first().copied();
-        let wanted = wanted
-            .ok_or_else(|| Error::Unsupported { at: NodePlace::default(), why: "gives no result".to_string() })?;
+        let wanted =
+            wanted.ok_or_else(|| Error::Unsupported { at: Default::default(), why: "gives no result".to_string() })?;
         let logits = eval::run_all(&self.graph, values, wanted)?;
         Ok(logits.data.into_iter().map(|x| x as f32).collect())
     }

@@ -419,7 +419,7 @@ impl<'a> Lowering<'a> {
     fn logits(&mut self) -> Result<Var, Error> {
         self.node = self.graph.nodes.len().saturating_sub(1);
         let place = || self.graph.nodes.last().map(|node| node.place.clone()).unwrap_or_default();
-        let refuse = |why: String| Error::Unsupported { at: place(), why };
+        let refuse = |why: String| Error::Unsupported { at: Box::new(place()), why };
         for &output in &self.graph.outputs {
             if self.known(output).is_some() {
                 continue;
