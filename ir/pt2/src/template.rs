@@ -282,15 +282,9 @@ pub(crate) fn weights_of(segment: &Segment) -> Vec<usize> {
 /// Names of the parameters of embeddings and head.
 fn single_names(parts: &Parts<'_>, segments: [&Segment; 2]) -> BTreeMap<usize, String> {
     let mut weights = weights_of(segments[0]);
-    weights.extend(weights_of(segments[1]));
-    weights.dedup();
-    let mut unique: Vec<usize> = Vec::new();
-    weights.into_iter().for_each(|weight| {
-        if !unique.contains(&weight) {
-            unique.push(weight)
-        }
-    });
-    named(parts, &unique, "")
+    let more: Vec<usize> = weights_of(segments[1]).into_iter().filter(|weight| !weights.contains(weight)).collect();
+    weights.extend(more);
+    named(parts, &weights, "")
 }
 
 /// Names of the parameters of a layer.

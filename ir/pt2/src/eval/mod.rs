@@ -71,27 +71,6 @@ fn cast(call: &Call<'_>) -> Result<Tensor, String> {
     Ok(tensor.map(kind, |x| x))
 }
 
-/// Runs the nodes in order. `choose` says which; values of others stay unknown.
-///
-/// # Errors
-/// A node that is chosen has no results.
-pub(crate) fn run(
-    graph: &Recording,
-    values: &mut [Option<Item>],
-    replaced: Option<(i64, i64)>,
-    mut choose: impl FnMut(&RecordedNode, &[Option<Item>]) -> bool,
-) -> Result<(), Error> {
-    for node in &graph.nodes {
-        if choose(node, values) {
-            let results = evaluate(&Call { node, values, replaced }).map_err(|why| node.refuse(why))?;
-            for (&output, item) in node.outputs.iter().zip(results) {
-                values[output.index()] = Some(item);
-            }
-        }
-    }
-    Ok(())
-}
-
 /// Runs all nodes, and gives the last result. A value is dropped behind its last reader.
 ///
 /// # Errors

@@ -1,7 +1,7 @@
 //! Masks of attention: which keys a query sees, by the elements of the mask on a sample.
 
 use super::Lowering;
-use crate::eval::{ElementKind, Item, Tensor, run};
+use crate::eval::{Call, ElementKind, Item, Tensor, evaluate};
 use crate::graph::{Arg, ValueId};
 use ir::ops::AttentionSettings;
 use std::collections::BTreeSet;
@@ -106,14 +106,15 @@ impl Lowering<'_> {
 
     /// The mask with another number in the place of one.
     fn replaced(&self, value: ValueId, number: i64, by: i64) -> Option<Tensor> {
-        let nodes = self.ancestors(value);
         let mut values = self.known.clone();
-        let mut at = 0;
-        let choose = |_: &crate::graph::RecordedNode, _: &[Option<Item>]| {
-            at += 1;
-            nodes.contains(&(at - 1)) && self.graph.nodes[at - 1].family() != "aten.sym_size"
-        };
-        run(self.graph, &mut values, Some((number, by)), choose).ok()?;
+        let nodes = self.ancestors(value).into_iter().map(|at| &self.graph.nodes[at]);
+        // Sizes are known from the axes of activations.
+        for node in nodes.filter(|node| node.family() != "aten.sym_size") {
+            let results = evaluate(&Call { node, values: &values, replaced: Some((number, by)) }).ok()?;
+            for (&output, item) in node.outputs.iter().zip(results) {
+                values[output.index()] = Some(item);
+            }
+        }
         match values[self.id(value).index()].take()? {
             Item::Tensor(tensor) => Some((*tensor).clone()),
             _ => None,

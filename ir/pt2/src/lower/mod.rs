@@ -314,7 +314,7 @@ impl<'a> Lowering<'a> {
                 self.unary(ir::ops::UnaryKind::Square, &data)
             }
             Form::Turned(turn) => self.turn(&turn, None)?,
-            Form::Normed { x, eps } => self.norm_without_gain(x, eps)?,
+            Form::Normed { .. } => return Err("a norm without a gain is not supported".to_string()),
             Form::Tokens(_) => return Err("token ids are read as numbers".to_string()),
             Form::Weight(view) => return Err(format!("the parameter `{}` is read in an unknown way", view.tensor)),
             Form::HalfTurn(_) | Form::Turning { .. } => {

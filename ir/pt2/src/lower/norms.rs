@@ -52,10 +52,6 @@ impl<'a> Lowering<'a> {
         Ok(Data { var, axes: x.axes })
     }
 
-    pub(super) fn norm_without_gain(&mut self, _: ValueId, _: f64) -> Result<Data, String> {
-        Err("a norm without a gain is not supported".to_string())
-    }
-
     /// The mean of squares of rows.
     pub(super) fn mean(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
         let of = self.argument(node, "self")?;
