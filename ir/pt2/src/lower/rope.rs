@@ -5,6 +5,7 @@ use crate::eval::Tensor;
 use crate::graph::{Arg, RecordedNode, ValueId};
 use crate::program::{Action, Argument};
 use ir::ops::{Rope, Scaling};
+use std::f64::consts::TAU;
 
 /// The largest difference of two tables of cosines and sines.
 const NEAR: f64 = 2e-4;
@@ -171,11 +172,41 @@ fn base(frequencies: &[f64]) -> Result<(f64, Option<Scaling>), String> {
     if is(theta, factor) {
         return Ok((theta, (factor != 1.0).then_some(Scaling::Linear { factor })));
     }
-    // High frequencies are the last to be scaled.
-    let theta = of(1, 1.0);
-    let divisors =
-        frequencies.iter().enumerate().map(|(pair, &found)| shortest(theta.powf(-(pair as f64) / n) / found));
-    Ok((theta, Some(Scaling::Pairs { divisors: divisors.collect::<Vec<_>>().into() })))
+    let theta = unscaled(frequencies);
+    let divisors: Vec<f64> =
+        frequencies.iter().enumerate().map(|(pair, &found)| theta.powf(-(pair as f64) / n) / found).collect();
+    let scaling = by_wavelength(theta, frequencies, &divisors)
+        .unwrap_or_else(|| Scaling::Pairs { divisors: divisors.into_iter().map(shortest).collect::<Vec<_>>().into() });
+    Ok((theta, Some(scaling)))
+}
+
+/// The base of frequencies of which the high ones are not scaled, from the last of those.
+fn unscaled(frequencies: &[f64]) -> f64 {
+    let n = frequencies.len() as f64;
+    let of = |pair: usize| frequencies[pair].powf(-n / pair as f64);
+    let is_next = |&pair: &usize| (of(pair) / of(1) - 1.0).abs() < 1e-4;
+    shortest(of((1..frequencies.len()).take_while(is_next).last().unwrap_or(1)))
+}
+
+/// The scaling of Llama 3.1 that has these divisors, if there is one. Between its bounds, what is left of a frequency grows evenly with
+/// the frequency; the lower bound is one turn in the context.
+fn by_wavelength(theta: f64, frequencies: &[f64], divisors: &[f64]) -> Option<Scaling> {
+    let n = frequencies.len() as f64;
+    let factor = shortest(*divisors.last()?);
+    let shares = divisors.iter().map(|divisor| (1.0 / divisor - 1.0 / factor) / (1.0 - 1.0 / factor));
+    let turns = (0..divisors.len()).map(|pair| theta.powf(-(pair as f64) / n) / TAU);
+    let between: Vec<(f64, f64)> = turns.zip(shares).filter(|(_, share)| (0.001..0.999).contains(share)).collect();
+    let (&(x, high_share), &(y, low_share)) = (between.first()?, between.last()?);
+    let slope = (high_share - low_share) / (x - y);
+    let high = 1.0 + 1.0 / (slope * y - low_share);
+    let context = slope * (high - 1.0);
+    let (high, power) = ((high * 100.0).round() / 100.0, 2f64.powf(context.log2().round()));
+    let context = if (power / context - 1.0).abs() < 0.01 { power } else { context.round() };
+    let scaling = Scaling::Llama3 { factor, low: 1.0, high, context: context as u64 };
+    let rope = Rope { theta, scaling: Some(scaling.clone()), turned: None, gain: 1.0, inverse: false };
+    let own = rope.frequencies(2 * frequencies.len());
+    let is_same = own.iter().zip(frequencies).all(|(own, found)| (own / found - 1.0).abs() < 1e-5);
+    (between.len() > 1 && scaling.check().is_ok() && is_same).then_some(scaling)
 }
 
 /// The number with the fewest digits that f32 hardly tells apart.
@@ -219,6 +250,10 @@ mod tests {
         let found = rope(&cos, &sin).unwrap();
         let divisors = vec![1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 8.0, 8.0];
         assert_eq!((found.theta, found.scaling), (10_000.0, Some(Scaling::Pairs { divisors: divisors.into() })));
+        let scaling = Scaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, context: 8192 };
+        let llama = Rope { theta: 500_000.0, scaling: Some(scaling), turned: None, gain: 1.0, inverse: false };
+        let [cos, sin] = tables(&llama.frequencies(128), 1.0);
+        assert_eq!(rope(&cos, &sin).unwrap(), llama);
         let [cos, mut sin] = tables(&plain, 1.0);
         sin[3][2] = 0.5;
         assert!(rope(&cos, &sin).is_err());
