@@ -66,23 +66,26 @@ static void enter_world(void) {
 }
 static void move_on(void) { atomic_fetch_add(&world->moves, 1); }
 
+/* While it looks for work a process does not wait: what it has found may not count as a move yet. */
+void nccl_looks(void) { if (own) own->waits_since = 0; }
 void nccl_moved(void) {
     if (!own) return;
-    own->waits_since = 0;
     seen = world->moves;
 }
 void nccl_wait(void) {
     if (!own) return;
     own->waits_since = seen + 1;
+    /* All have looked since the same move, and there has been none after it: each process is asked at another time. */
+    uint64_t moves = world->moves;
     int all = !getenv("STAND_IN_PATIENT");
     char text[MOST * TEXT / 8] = "all processes wait for each other";
     for (int i = 0; i < world->count && all; i++) {
         Process *process = &world->processes[i];
-        all = process->waits_since == world->moves + 1 && !kill(process->pid, 0);
+        all = process->waits_since == moves + 1 && !kill(process->pid, 0);
         size_t end = strlen(text);
         snprintf(text + end, sizeof text - end, "%s %s", i ? ";" : ":", process->why);
     }
-    if (all) fail(LAUNCH_FAILED, text);
+    if (all && world->moves == moves) fail(LAUNCH_FAILED, text);
     usleep(50);
     seen = world->moves;
 }

@@ -3,6 +3,7 @@
 #define NCCL_H
 
 /* A stream of this process has gone on. */
+void nccl_looks(void);
 void nccl_moved(void);
 /* No stream of this process can go on before another process does. Fails if that holds for all of them. */
 void nccl_wait(void);

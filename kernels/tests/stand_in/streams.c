@@ -79,6 +79,7 @@ static int step(Stream *stream) {
 
 /* Does something, of this stream if it can; streams run beside each other, so while it waits for other processes the others go on. */
 static void go_on(Stream *stream) {
+    nccl_looks();
     int moved = step(stream);
     for (Stream *other = streams; other && !moved; other = other->other) moved = step(other);
     if (moved) nccl_moved(); else nccl_wait();
