@@ -2,8 +2,9 @@
 #ifndef NCCL_H
 #define NCCL_H
 
-/* A stream of this process has gone on. */
+/* This process looks for a stream that can go on. */
 void nccl_looks(void);
+/* A stream of this process has gone on. */
 void nccl_moved(void);
 /* No stream of this process can go on before another process does. Fails if that holds for all of them. */
 void nccl_wait(void);

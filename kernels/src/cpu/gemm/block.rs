@@ -11,6 +11,8 @@ use std::ops::Range;
 /// The elements of the largest tile.
 const TILE: usize = 32 * 32;
 
+/// Tiles whose words are written together: the elements of a row for them fill whole cache lines.
+const TILES: usize = 4;
 /// Rows of `a` that may share a set of the L1 cache: two thirds of its ways.
 const SET: usize = 8;
 /// With fewer columns, copying rows of `a` costs more than it saves.
@@ -37,7 +39,7 @@ pub(super) struct Block<'a> {
     pub(super) words: *mut f32,
     /// They are there already.
     pub(super) has_words: bool,
-    /// Space for words of `b`: [`Level::strip`] columns of [`DEPTH`](super::DEPTH).
+    /// Space for words of `b`: the columns of the largest tile, of [`DEPTH`](super::DEPTH).
     pub(super) space: *mut f32,
     /// Space for copied rows of the largest tile.
     pub(super) copied: *mut f32,
@@ -83,9 +85,12 @@ impl Block<'_> {
             let there = a.transposed().words_in_place(self.k, self.level.terms);
             let shared = there.is_some_and(|a| a.strides[1].is_multiple_of(PAGE)) && !self.gathers;
             let most = if shared { SET.min(self.level.rows) } else { self.level.rows };
-            for strip in blocks_of(m, self.level.strip()) {
-                let tile = |rows: Range<usize>| strip.start + rows.start..strip.start + rows.end;
-                let tiles: SmallVec<[_; 8]> = even(strip.len(), most).map(tile).collect();
+            let mut all = even(m, most);
+            loop {
+                let tiles: SmallVec<[_; TILES]> = all.by_ref().take(TILES).collect();
+                if tiles.is_empty() {
+                    break;
+                }
                 let words = self.words_of(a, &tiles);
                 for (rows, words) in tiles.iter().zip(words) {
                     self.rows(rows.clone(), words, out);

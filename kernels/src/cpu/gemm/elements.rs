@@ -11,7 +11,7 @@ use crate::cpu::simd::simd;
 
 /// Words that are joined at once: tiles of pairs have at most 14 rows.
 const GROUP: usize = 8;
-/// Rows between those that are joined and those that are asked for: so many come from the last-level cache meanwhile.
+/// Rows between those that are joined and those that are asked for, which come from the last-level cache meanwhile.
 const AHEAD: usize = 32;
 
 /// Start of the elements of an operand, unchecked.

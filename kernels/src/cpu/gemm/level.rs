@@ -35,12 +35,6 @@ impl Level {
         self.tiles[0].len() * self.lanes
     }
 
-    /// Rows of the left operand whose words are written together, at least as many as a tile has columns. Where columns are
-    /// contiguous, so many elements of one fill whole vectors.
-    pub(super) fn strip(&self) -> usize {
-        4 * self.rows
-    }
-
     /// Words of a number of terms, filled up.
     pub(super) fn words(&self, terms: usize) -> usize {
         terms.div_ceil(self.terms).next_multiple_of(self.unit)

@@ -428,14 +428,14 @@ impl Blocks<'_> {
         });
         let packed = if strip < m { all.sum() } else { self.packed([n.min(level.columns), self.depth]) };
         let words = if block::is_in_place(level, product.a, k) { 0 } else { strip * level.words(k) };
-        let space = if product.b.in_place().is_some() { 0 } else { level.strip() * DEPTH };
+        let space = if product.b.in_place().is_some() { 0 } else { level.width() * DEPTH };
         let copied = if gathers || level.unit > 1 { level.rows.max(level.lanes) * DEPTH } else { 0 };
         [packed, words, space, copied, if product.out.is_none() { strip * self.wide } else { 0 }]
     }
 }
 
 /// Ranges of nearly equal lengths, at most `size`, that cover `0..n`: a last one of few rows would cost as much as a long one.
-fn even(n: usize, size: usize) -> impl Iterator<Item = Range<usize>> + Clone {
+fn even(n: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
     let count = n.div_ceil(size);
     (0..count).map(move |i| i * n / count..(i + 1) * n / count)
 }
