@@ -7,7 +7,7 @@ use runtime::metrics::{EvalRecord, StepRecord};
 use std::path::Path;
 use std::time::Instant;
 
-/// Configurations that save every so many of their steps.
+/// Configurations with the number of steps between two saves.
 const CASES: [(&str, u64); 2] = [("dp=1", 20), ("dp=2", 20)];
 
 /// Steps of a run, and how often each has its turn.

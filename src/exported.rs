@@ -48,7 +48,7 @@ pub fn compare(path: &Path) -> Result<Comparison, Error> {
 /// Compares a model that is small and has its weights. A larger one is compared on request alone.
 ///
 /// # Errors
-/// Those of [`compare`].
+/// The errors of [`compare`].
 pub fn compare_small(path: &Path) -> Result<Option<Comparison>, Error> {
     let export = Export::open(path)?;
     if export.parameters() > FEW_PARAMETERS || !export.has_weights() {

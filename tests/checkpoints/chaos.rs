@@ -47,7 +47,7 @@ fn chaos_of_two_hundred_faults_ends_with_the_bits_of_an_undisturbed_run() {
     let train = format!("{TRAIN} --steps 2000 --save-every 3 --keep-last 2 --parallel dp=4,tp=2 --mbs 1");
     folder.answer(&format!("{train} --out whole"));
     let launch = "launch -n 8 --max-restarts 100 --";
-    // What it says goes to files: nobody reads a pipe meanwhile.
+    // Files take its output: nobody reads a pipe meanwhile.
     let mut launcher =
         Launcher(on_its_way(&folder, "exec >said 2>told", &format!("{launch} {train} --silence 3 --out a")));
     let (mut random, mut before, mut happened) = (7, Vec::new(), [0; 4]);

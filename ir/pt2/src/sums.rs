@@ -51,7 +51,7 @@ pub(crate) fn order(program: &LoweredModel, atoms: &Atoms, segment: &mut Segment
                 all.push(term);
             }
         }
-        // What the segment reads comes before all that it computes.
+        // Values that the segment reads come before all that it computes.
         all.sort_by_key(|term| (places.get(term).copied().unwrap_or(0), term.0));
         vars.push(sum);
         for (at, &result) in vars.iter().enumerate() {
