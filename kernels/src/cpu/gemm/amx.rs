@@ -4,6 +4,9 @@
 //! are rows of neighbouring words. Numbers of terms, and of rows, that fill no register are filled up: terms with zeros, rows with
 //! what is there, whose sums are dropped.
 //!
+//! Registers of sums that are not scaled begin with what they are added to, and are stored where the result is. Others go through a
+//! buffer.
+//!
 //! An instruction sums the first terms of its 16 pairs and the second ones apart, and adds both sums, added, to the result. Each
 //! addition rounds to f32, products are exact, and numbers below the least normal one count as zero (Intel, "Instruction Set
 //! Extensions Programming Reference", TDPBF16PS).
@@ -96,38 +99,54 @@ struct Sums(MaybeUninit<[f32; COLUMNS * COLUMNS]>);
 /// registers may be read.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
 pub(super) unsafe fn compute<const ROWS: usize, const VECTORS: usize>(tile: &Tile) {
-    let mut sums = Sums(MaybeUninit::uninit());
-    let sums = sums.0.as_mut_ptr().cast::<f32>();
-    let lower = if ROWS > UNIT { UNIT * tile.a_strides[0] } else { 0 };
-    // SAFETY: as the caller promises; all sums are written before they are read.
+    let (is_scaled, places) = (tile.scale != 1.0, || (0..ROWS).flat_map(|i| (0..VECTORS).map(move |j| [i, j])));
+    // SAFETY: as the caller promises; the sums of the tile are written before they are read, and whole registers are in the result.
     unsafe {
-        multiply(tile, [tile.a.add(lower), tile.b.add((VECTORS - 1) * UNIT)], sums);
-        for i in 0..ROWS {
-            for j in 0..VECTORS {
-                put(tile, [i, j], __m512::load(sums.add(i * COLUMNS + j * UNIT)));
-            }
+        if ROWS.is_multiple_of(UNIT) && !is_scaled {
+            return multiply::<ROWS, VECTORS>(tile, tile.out, tile.out_stride, tile.accumulate);
+        }
+        let mut sums = Sums(MaybeUninit::uninit());
+        let sums = sums.0.as_mut_ptr().cast::<f32>();
+        let (sum, out) = (
+            |[i, j]: [usize; 2]| sums.add(i * COLUMNS + j * UNIT),
+            |[i, j]: [usize; 2]| tile.out.add(i * tile.out_stride + j * UNIT),
+        );
+        let adds = tile.accumulate && !is_scaled;
+        if adds {
+            places().for_each(|at| __m512::load(out(at)).store(sum(at)));
+        }
+        multiply::<ROWS, VECTORS>(tile, sums, COLUMNS, adds);
+        for at in places() {
+            let found = __m512::load(sum(at));
+            if is_scaled { put(tile, at, found) } else { found.store(out(at)) }
         }
     }
 }
 
-/// Writes the products of the words of two registers of rows, the second from the first of `others` on, and of two of columns, the
-/// second from the second on.
+/// Writes the sums of the registers of a tile into rows of `stride` elements, or adds them to what is there.
 ///
 /// # Safety
-/// As for [`compute`].
+/// As for [`compute`]; the rows may be written, and read to be added to.
 #[inline(always)]
-unsafe fn multiply(tile: &Tile, [lower, right]: [*const f32; 2], sums: *mut f32) {
-    // SAFETY: as the caller promises; four registers of sums are stored, for which there is room.
+unsafe fn multiply<const ROWS: usize, const VECTORS: usize>(tile: &Tile, to: *mut f32, stride: usize, add: bool) {
+    let second = if ROWS > UNIT { UNIT } else { 0 };
+    // SAFETY: as the caller promises; registers of sums are loaded only if they are added to.
     unsafe {
         asm!(
             "tilezero tmm0",
             "tilezero tmm1",
             "tilezero tmm2",
             "tilezero tmm3",
+            "test {add}, {add}",
+            "jz 2f",
+            "tileloadd tmm0, [{to} + {stride}]",
+            "tileloadd tmm1, [{to} + {stride} + {beside}]",
+            "tileloadd tmm2, [{below} + {stride}]",
+            "tileloadd tmm3, [{below} + {stride} + {beside}]",
             "2:",
             "tileloadd tmm4, [{upper} + {down}]",
             "tileloadd tmm6, [{left} + {across}]",
-            "tileloadd tmm7, [{right} + {across}]",
+            "tileloadd tmm7, [{left} + {across} + {beside}]",
             "tileloadd tmm5, [{lower} + {down}]",
             "tdpbf16ps tmm0, tmm4, tmm6",
             "tdpbf16ps tmm1, tmm4, tmm7",
@@ -136,23 +155,24 @@ unsafe fn multiply(tile: &Tile, [lower, right]: [*const f32; 2], sums: *mut f32)
             "add {upper}, 64",
             "add {lower}, 64",
             "add {left}, {panel}",
-            "add {right}, {panel}",
             "dec {steps}",
             "jnz 2b",
-            "mov {steps}, 128",
-            "tilestored [{sums} + {steps}], tmm0",
-            "tilestored [{sums} + {steps} + 64], tmm1",
-            "tilestored [{sums} + {steps} + 2048], tmm2",
-            "tilestored [{sums} + {steps} + 2112], tmm3",
+            "tilestored [{to} + {stride}], tmm0",
+            "tilestored [{to} + {stride} + {beside}], tmm1",
+            "tilestored [{below} + {stride}], tmm2",
+            "tilestored [{below} + {stride} + {beside}], tmm3",
             upper = inout(reg) tile.a => _,
-            lower = inout(reg) lower => _,
+            lower = inout(reg) tile.a.add(second * tile.a_strides[0]) => _,
             left = inout(reg) tile.b => _,
-            right = inout(reg) right => _,
             steps = inout(reg) tile.words / UNIT => _,
             down = in(reg) 4 * tile.a_strides[0],
             across = in(reg) 4 * tile.b_stride,
             panel = in(reg) 4 * UNIT * tile.b_stride,
-            sums = in(reg) sums,
+            to = in(reg) to,
+            below = in(reg) to.add(second * stride),
+            stride = in(reg) 4 * stride,
+            add = in(reg) usize::from(add),
+            beside = const 4 * UNIT * (VECTORS - 1),
             out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
             out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
             options(nostack)

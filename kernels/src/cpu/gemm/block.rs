@@ -56,14 +56,14 @@ struct Panel {
 }
 
 /// True if the lines of `a` that a tile reads again for each panel share so few sets of the L1 cache that they do not stay there:
-/// one or two for all words, or one for all rows.
-pub(super) fn gathers(level: &Level, a: Matrix<Elements>, columns: usize) -> bool {
-    let crowded = match a.strides {
-        [1, along] => along.is_multiple_of(PAGE / 2),
-        [down, 1] => down.is_multiple_of(PAGE) && level.rows > SET,
+/// one or two for all words, or one for all rows. Words of `k` terms that are written elsewhere do not.
+pub(super) fn gathers(level: &Level, a: Matrix<Elements>, [k, columns]: [usize; 2]) -> bool {
+    let crowded = a.transposed().words_in_place(k, level.terms).is_some_and(|words| match words.strides {
+        [along, 1] => along.is_multiple_of(PAGE / 2),
+        [1, down] => down.is_multiple_of(PAGE) && level.rows > SET,
         _ => false,
-    };
-    crowded && columns >= FEW_COLUMNS && a.in_place().is_some()
+    });
+    crowded && columns >= FEW_COLUMNS
 }
 
 /// True if the micro-kernel finds the words of a left operand with `k` terms where they are.
@@ -179,12 +179,14 @@ impl Block<'_> {
                 return compute(&tile);
             }
             let mut values = [0.0; TILE];
-            (tile.out, tile.out_stride, tile.accumulate) = (values.as_mut_ptr(), panel.width, false);
-            compute(&tile);
-            for (i, j) in (0..rows).flat_map(|i| (0..panel.columns).map(move |j| (i, j))) {
-                let to = out.at([i, j]).data;
-                *to = values[i * panel.width + j] + if self.accumulate { *to } else { 0.0 };
+            let width = panel.width;
+            (tile.out, tile.out_stride) = (values.as_mut_ptr(), width);
+            let places = || (0..rows).flat_map(|i| (0..panel.columns).map(move |j| [i, j]));
+            if self.accumulate {
+                places().for_each(|[i, j]| values[i * width + j] = *out.at([i, j]).data);
             }
+            compute(&tile);
+            places().for_each(|[i, j]| *out.at([i, j]).data = values[i * width + j]);
         }
     }
 }

@@ -72,7 +72,6 @@ thread_local! {
 
 /// True if this processor multiplies bf16 in pairs: products of two such operands then have other bits than those of their
 /// f32 numbers.
-#[cfg(test)]
 pub(crate) fn multiplies_pairs() -> bool {
     Level::of_pairs().is_some()
 }
@@ -293,7 +292,7 @@ impl<'f> Product<'f> {
     unsafe fn run_rows(&self, level: &Level) {
         let [m, n, k] = self.size;
         let depth = k.div_ceil(k.div_ceil(level.terms * DEPTH)).next_multiple_of(level.terms * level.unit);
-        let gathers = block::gathers(level, self.a, n);
+        let gathers = block::gathers(level, self.a, [k, n]);
         let blocks = Blocks { level, depth, gathers, wide: self.wide(level.columns) };
         (level.prepare)();
         // Full tiles.

@@ -72,9 +72,11 @@ unsafe fn imitated_unit<const ROWS: usize, const VECTORS: usize>(tile: &Tile) {
         // SAFETY: as the caller promises.
         unsafe {
             let word = |q: usize| [*tile.a.add(i * tile.a_strides[0] + q), *tile.b.add(q * tile.b_stride + j)];
-            let sum = (0..tile.words).step_by(UNIT).fold(0.0, |sum, q| add_unit((q..q + UNIT).map(word), sum));
             let to = tile.out.add(i * tile.out_stride + j);
-            *to = sum.mul_add(tile.scale, if tile.accumulate { *to } else { 0.0 });
+            let before = if tile.accumulate { *to } else { 0.0 };
+            let first = if tile.scale == 1.0 { before } else { 0.0 };
+            let sum = (0..tile.words).step_by(UNIT).fold(first, |sum, q| add_unit((q..q + UNIT).map(word), sum));
+            *to = if tile.scale == 1.0 { sum } else { sum.mul_add(tile.scale, before) };
         }
     }
 }
@@ -104,8 +106,12 @@ fn levels() -> impl Iterator<Item = &'static Level> {
     levels.into_iter()
 }
 
-/// The product in bf16 and by definition, from zero or added.
+/// The product in bf16 and by definition, from zero or added, scaled and not.
 fn check(level: &Level, size: [usize; 3], strides: [[usize; 2]; 2], accumulate: bool) {
+    [0.5, 1.0].into_iter().for_each(|scale| check_scaled(level, size, strides, accumulate, scale));
+}
+
+fn check_scaled(level: &Level, size: [usize; 3], strides: [[usize; 2]; 2], accumulate: bool, scale: f32) {
     let [m, n, k] = size;
     let stored = |size: &[usize; 2], strides: &[usize; 2], seed| {
         Stored::new(Some(Narrow::Bf16), &normals(span(size, strides), seed))
@@ -118,7 +124,7 @@ fn check(level: &Level, size: [usize; 3], strides: [[usize; 2]; 2], accumulate: 
         a: Matrix { data: a.floats(), strides: strides[0] }.pointer([m, k]),
         b: Matrix { data: b.floats(), strides: strides[1] }.pointer([k, n]),
         out: Some(Matrix::rows(out.as_mut_ptr(), n)),
-        scale: 0.5,
+        scale,
         accumulate,
         finish: None,
     };
@@ -138,14 +144,12 @@ fn check(level: &Level, size: [usize; 3], strides: [[usize; 2]; 2], accumulate: 
                 [x, y]
             };
             let words = |Range { start, end }: Range<usize>| (start..end).step_by(2).map(move |q| word(q, end));
-            let sum = match level.unit {
-                1 => words(terms).fold(0.0, |sum, [x, y]| add_pair(x, y, sum)),
-                unit => terms
-                    .clone()
-                    .step_by(2 * unit)
-                    .fold(0.0, |sum, q| add_unit(words(q..terms.end.min(q + 2 * unit)), sum)),
+            let units = |unit: usize| terms.clone().step_by(2 * unit).map(move |q| q..terms.end.min(q + 2 * unit));
+            expected = match level.unit {
+                1 => expected + scale * words(terms).fold(0.0, |sum, [x, y]| add_pair(x, y, sum)),
+                unit if scale == 1.0 => units(unit).fold(expected, |sum, unit| add_unit(words(unit), sum)),
+                unit => expected + scale * units(unit).fold(0.0, |sum, unit| add_unit(words(unit), sum)),
             };
-            expected += 0.5 * sum;
         }
         assert_eq!(out[i * n + j].to_bits(), expected.to_bits(), "{} {size:?} {strides:?} at {i}, {j}", level.unit);
     }
