@@ -7,6 +7,7 @@ use std::time::Instant;
 use meshwright_kernels::cpu::Par;
 use meshwright_kernels::cpu::attention::{Attention, Dropout, Gradients, Inputs, Saved};
 use meshwright_kernels::cpu::dropout::normal;
+use meshwright_kernels::cpu::narrow::{Floats, Narrow, round};
 
 const ROUNDS: usize = 200;
 /// Operations of a round of calls, about half a millisecond.
@@ -15,16 +16,45 @@ const ROUND: f64 = 1e8;
 fn main() {
     // cargo passes `--bench`.
     let wanted = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
-    for (s, d, p) in [(128, 32, 0.0), (1024, 64, 0.0), (1024, 128, 0.0), (4096, 64, 0.0), (1024, 64, 0.1)] {
-        let name = format!("attention s={s} d={d} causal{}", if p > 0.0 { " dropout" } else { "" });
-        if name.contains(&wanted) {
-            attention(&name, s, d, p);
+    for (s, d, p) in
+        [(128, 32, 0.0), (512, 64, 0.0), (1024, 64, 0.0), (1024, 128, 0.0), (4096, 64, 0.0), (1024, 64, 0.1)]
+    {
+        for format in [None, Some(Narrow::Bf16)] {
+            let (dropout, bf16) = (if p > 0.0 { " dropout" } else { "" }, if format.is_some() { " bf16" } else { "" });
+            let name = format!("attention s={s} d={d} causal{dropout}{bf16}");
+            if name.contains(&wanted) {
+                attention(&name, s, d, p, format);
+            }
         }
     }
 }
 
 fn normals(n: usize) -> Vec<f32> {
     (0..n as u64).map(|i| normal([1, 2], i)).collect()
+}
+
+/// Numbers in a format, and without one in f32.
+struct Stored {
+    wide: Vec<f32>,
+    narrow: Option<(Narrow, Vec<u8>)>,
+}
+
+impl Stored {
+    fn new(wide: Vec<f32>, format: Option<Narrow>) -> Stored {
+        let narrow = format.map(|format| {
+            let mut bytes = vec![0; wide.len() * format.bytes()];
+            round(format, &wide, &mut bytes, Par(1));
+            (format, bytes)
+        });
+        Stored { wide, narrow }
+    }
+
+    fn floats(&self) -> Floats<'_> {
+        match &self.narrow {
+            Some((format, bytes)) => Floats::Narrow(*format, bytes),
+            None => (&self.wide).into(),
+        }
+    }
 }
 
 /// Operations per nanosecond in the fastest round.
@@ -40,7 +70,7 @@ fn fastest(flops: f64, mut call: impl FnMut()) -> f64 {
 }
 
 /// Causal attention counts by half, and backward as 2.5 forwards.
-fn attention(name: &str, s: usize, d: usize, p: f32) {
+fn attention(name: &str, s: usize, d: usize, p: f32, format: Option<Narrow>) {
     let global_dims = [1, s as u64, 2, 2, s as u64];
     let dropout = (p > 0.0).then_some(Dropout { p, key: [1, 2], origin: [0; 5], global_dims });
     let a = Attention {
@@ -58,13 +88,14 @@ fn attention(name: &str, s: usize, d: usize, p: f32) {
         softcap: None,
         dropout,
     };
-    let [q, dout, mut out] = [(); 3].map(|()| normals(s * 4 * d));
-    let [k, v] = [(); 2].map(|()| normals(s * 2 * d));
+    let [q, dout] = [(); 2].map(|()| Stored::new(normals(s * 4 * d), format));
+    let [k, v] = [(); 2].map(|()| Stored::new(normals(s * 2 * d), format));
+    let mut out = normals(s * 4 * d);
     let (pos, seg): (Vec<i32>, _) = ((0..s as i32).collect(), vec![0; s]);
     let x = Inputs {
-        q: (&q).into(),
-        k: (&k).into(),
-        v: (&v).into(),
+        q: q.floats(),
+        k: k.floats(),
+        v: v.floats(),
         qpos: &pos,
         kpos: &pos,
         qseg: &seg,
@@ -74,13 +105,14 @@ fn attention(name: &str, s: usize, d: usize, p: f32) {
     let (mut lse, mut scratch) = (vec![0.0; s * 4], vec![]);
     let flops = a.flops() as f64 / 2.0;
     let speed = fastest(flops, || a.forward(black_box(&x), &mut out, &mut lse, Par(1), &mut scratch));
-    println!("{:42} {speed:6.1}", format!("{name}, forward"));
-    let saved = Saved { out: (&out).into(), lse: &lse, dout: (&dout).into() };
-    let [mut dq, mut dk, mut dv] = [&q, &k, &v].map(|x| vec![0.0; x.len()]);
+    println!("{:48} {speed:6.1}", format!("{name}, forward"));
+    let out = Stored::new(out, format);
+    let saved = Saved { out: out.floats(), lse: &lse, dout: dout.floats() };
+    let [mut dq, mut dk, mut dv] = [&q, &k, &v].map(|x| vec![0.0; x.wide.len()]);
     let backward = || {
         let gradients = Gradients { dq: &mut dq, dk: &mut dk, dv: &mut dv };
         a.backward(black_box(&x), &saved, gradients, Par(1), &mut scratch);
     };
     let speed = fastest(2.5 * flops, backward);
-    println!("{:42} {speed:6.1}", format!("{name}, backward"));
+    println!("{:48} {speed:6.1}", format!("{name}, backward"));
 }

@@ -85,6 +85,13 @@ pub fn round(format: Narrow, from: &[f32], to: &mut [u8], par: Par) {
     par.rows(from.len(), 1, parts, &|_, (from, to)| round_part(format, from.0, to.0));
 }
 
+/// Memory of f32 numbers, for elements of any format.
+pub(crate) fn bytes_of(numbers: &mut [f32]) -> &mut [u8] {
+    let len = size_of_val(numbers);
+    // SAFETY: the bytes are those of the slice, and every pattern of bits is a number of either type.
+    unsafe { std::slice::from_raw_parts_mut(numbers.as_mut_ptr().cast(), len) }
+}
+
 pub(crate) fn widen_part(format: Narrow, from: &[u8], to: &mut [f32]) {
     widen_rows(format, from, [to.len(), to.len()], to);
 }

@@ -2,7 +2,7 @@
 
 use super::ops::Context;
 use super::real::Real;
-use super::round::Rounding;
+use super::round::{Rounding, Within};
 use super::tensor::{Array, Tensor};
 use ir::entity::SecondaryMap;
 use ir::graph::{ArgKind, Block, SectionKind, Stmt};
@@ -178,6 +178,8 @@ impl<'a, R: Real> BlockRun<'a, R> {
         let dims: Vec<Vec<usize>> =
             inferred.iter().map(|ty| ty.sizes().iter().map(|&size| size as usize).collect()).collect();
         let operands = stmt.operands.iter().map(|&value| self.get(value)).collect::<Result<Vec<_>, _>>()?;
-        R::evaluate(&stmt.op, &operands, &dims, self.context)
+        let dtype = stmt.operands.first().map_or(DType::F32, |&value| self.block.ty(value).dtype);
+        let context = Context { within: Within { rounding: self.rounding, dtype }, ..self.context };
+        R::evaluate(&stmt.op, &operands, &dims, context)
     }
 }

@@ -19,5 +19,5 @@ pub use block::BlockRun;
 pub use model::{MicroBatch, Reference, StepResult};
 pub use ops::Context;
 pub use real::Real;
-pub use round::Rounding;
+pub use round::{Rounding, Within};
 pub use tensor::{Array, Tensor};

@@ -12,7 +12,7 @@ use super::block::BlockRun;
 use super::ops::Context;
 use super::random;
 use super::real::Real;
-use super::round::Rounding;
+use super::round::{Rounding, Within};
 use super::tensor::{Array, Tensor};
 use ir::graph::{ArgKind, Block, Call, Init, Model, Param, STEP_SCALARS, SectionKind};
 use ir::ids::Value;
@@ -257,7 +257,7 @@ impl<'m, R: Real> Reference<'m, R> {
 
     /// Position of a run in the next step to be completed.
     fn context(&self, index: u32, microbatch: u64) -> Context {
-        Context { seed: self.seed, step: self.step + 1, index: u64::from(index), microbatch }
+        Context { seed: self.seed, step: self.step + 1, index: u64::from(index), microbatch, within: Within::default() }
     }
 }
 

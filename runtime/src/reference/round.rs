@@ -1,6 +1,7 @@
 //! Rounding to the formats below f32, by arithmetic on f64.
 
 use super::random::uniform;
+use super::real::Real;
 use ir::types::DType;
 
 /// A binary format: bits of mantissa, the exponent of the least normal number, the largest number, and whether larger ones become it
@@ -50,6 +51,32 @@ impl Rounding {
             Rounding::Random(key) => nearest(dtype, x, f64::from(uniform(key, index)) - 0.5),
             Rounding::None => x,
         }
+    }
+}
+
+/// Rounding of numbers within an op: to the type of its first operand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Within {
+    /// How they are rounded.
+    pub rounding: Rounding,
+    /// That type.
+    pub dtype: DType,
+}
+
+impl Default for Within {
+    fn default() -> Within {
+        Within { rounding: Rounding::Nearest, dtype: DType::F32 }
+    }
+}
+
+impl Within {
+    /// The number of the type to which the `index`-th number of a kind goes. Those of another kind go another way at random.
+    pub(super) fn round<R: Real>(self, x: R, kind: u32, index: u64) -> R {
+        let rounding = match self.rounding {
+            Rounding::Random([first, second]) => Rounding::Random([first, !second ^ kind]),
+            other => other,
+        };
+        if self.dtype == DType::F32 { x } else { R::of(rounding.round(self.dtype, x.to_f64(), index)) }
     }
 }
 

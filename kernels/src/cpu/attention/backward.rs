@@ -4,37 +4,51 @@ use super::super::gemm::{column_products, multiply};
 use super::super::math::exp;
 use super::super::matrix::{Matrix, Target};
 use super::super::simd::simd;
-use super::tile::{Block, KEYS, QUERIES, carve, factors_size, multiply_by};
+use super::tile::{Block, KEYS, LANES, QUERIES, as_operand, bf16_size, carve, factors_size, multiply_by};
 use super::{Attention, Saved};
 
-/// Elements of scratch memory that [`block`] needs.
-pub(super) fn scratch(attention: &Attention) -> usize {
-    QUERIES * (attention.d + 2 * attention.c + 2 * KEYS + 2) + factors_size(attention, QUERIES)
+/// Elements of scratch memory that [`block`] needs, with weights in bf16 or in f32.
+pub(super) fn scratch(attention: &Attention, in_bf16: bool) -> usize {
+    let rounded = 2 * bf16_size(in_bf16, QUERIES);
+    QUERIES * (attention.d + 2 * attention.c + 2 * KEYS + 2) + factors_size(attention, QUERIES) + rounded
 }
 
-/// Adds what one block of queries contributes to the gradients by `q`, `k` and `v`.
+/// Adds what one block of queries contributes to the gradients by `q`, `k` and `v`, with weights in bf16 or in f32. In bf16, all operands
+/// are.
 ///
 /// # Safety
 /// The gradients must have the sizes of the attention, and the rows of this block's head be written by no one
 /// else.
-pub(super) unsafe fn block(block: &Block<'_>, saved: &Saved<'_>, [dq, dk, dv]: [Target; 3], scratch: &mut [f32]) {
+pub(super) unsafe fn block(
+    block: &Block<'_>,
+    in_bf16: bool,
+    saved: &Saved<'_>,
+    [dq, dk, dv]: [Target; 3],
+    scratch: &mut [f32],
+) {
     let Attention { d, c, scale, softcap, .. } = *block.attention;
     let lanes = block.lanes;
-    let factors = factors_size(block.attention, lanes);
-    let sizes = [d * lanes, c * lanes, c * lanes, KEYS * lanes, KEYS * lanes, lanes, lanes, factors];
-    let [q, out, dout, p, dp, lse, delta, factors] = carve(scratch, sizes);
+    let (factors, rounded) = (factors_size(block.attention, lanes), bf16_size(in_bf16, lanes));
+    let sizes = [d * lanes, c * lanes, c * lanes, KEYS * lanes, KEYS * lanes, lanes, lanes, factors, rounded, rounded];
+    let [q, out, dout, p, dp, lse, delta, factors, p_space, dp_space] = carve(scratch, sizes);
     let queries = block.query_columns(q);
-    block.transpose(saved.out, c, out);
-    block.transpose(saved.dout, c, dout);
     // Where a query sees one value alone, the gradient by its weight is `delta` to the bit, and cancels.
-    column_products(out, dout, delta);
+    let dout = if in_bf16 {
+        row_products(block, saved, delta);
+        block.columns(saved.dout, c)
+    } else {
+        block.transpose(saved.out, c, out);
+        block.transpose(saved.dout, c, dout);
+        column_products(out, dout, delta);
+        block.padded(dout)
+    };
     log_sums(block, saved.lse, lse);
     block.for_subblocks(|part| {
         let (lanes, first, m) = (part.lanes.len(), part.lanes.start, part.keys.len());
         let (p, dp) = (&mut p[..m * lanes], &mut dp[..m * lanes]);
         let (lse, delta) = (&lse[part.lanes.clone()], &delta[part.lanes.clone()]);
         block.scores(part, queries, p);
-        block.products(part, block.of_keys(part, block.x.v, c), block.padded(dout), c, 1.0, dp);
+        block.products(part, block.of_keys(part, block.x.v, c), dout, c, 1.0, dp);
         let probabilities = |p: &mut [f32], dp: &mut [f32]| match softcap {
             None => probabilities(p, dp, lse, delta),
             Some(softcap) => bounded_probabilities(p, dp, lse, delta, softcap),
@@ -48,7 +62,7 @@ pub(super) unsafe fn block(block: &Block<'_>, saved: &Saved<'_>, [dq, dk, dv]: [
                 multiply_by(p, factors);
             }
         }
-        let (p, dp) = (Matrix::rows(&*p, lanes), Matrix::rows(&*dp, lanes));
+        let [p, dp] = [as_operand(p, p_space), as_operand(dp, dp_space)].map(|weights| Matrix::rows(weights, lanes));
         let n = lanes.min(block.queries.len() - first);
         let (q_rows, dout_rows) = (block.of_queries(first, block.x.q, d), block.of_queries(first, saved.dout, c));
         let k_rows = block.of_keys(part, block.x.k, d);
@@ -59,6 +73,23 @@ pub(super) unsafe fn block(block: &Block<'_>, saved: &Saved<'_>, [dq, dk, dv]: [
             multiply([n, d, m], dp.transposed(), k_rows, block.to_queries(first, dq, d), scale, true, 1);
         }
     });
+}
+
+/// The product of the result and its gradient for each query, whose terms are added as those of values and gradients.
+fn row_products(block: &Block<'_>, saved: &Saved<'_>, delta: &mut [f32]) {
+    let c = block.attention.c;
+    delta.fill(0.0);
+    for first in (0..block.queries.len()).step_by(LANES) {
+        let n = LANES.min(block.queries.len() - first);
+        let [out, dout] = [saved.out, saved.dout].map(|x| block.of_queries(first, x, c));
+        let mut products = [0.0; LANES * LANES];
+        let to = Matrix::rows(products.as_mut_ptr(), LANES);
+        // SAFETY: the array has the rows, and is borrowed for writing.
+        unsafe { multiply([n, n, c], out, dout.transposed(), to, 1.0, false, 1) };
+        for (i, delta) in delta[first..first + n].iter_mut().enumerate() {
+            *delta = products[i * LANES + i];
+        }
+    }
 }
 
 /// The log-sum-exp of each query. One that sees nothing gets what makes all its probabilities zero.

@@ -5,22 +5,23 @@ use super::super::math::{exp, ln};
 use super::super::matrix::{Matrix, Target};
 use super::super::simd::simd;
 use super::Attention;
-use super::tile::{Block, KEYS, LANES, QUERIES, carve, factors_size, multiply_by};
+use super::tile::{Block, KEYS, LANES, QUERIES, as_operand, bf16_size, carve, factors_size, multiply_by};
 
-/// Elements of scratch memory that [`block`] needs.
-pub(super) fn scratch(attention: &Attention) -> usize {
-    QUERIES * (attention.d + attention.c + KEYS + 3) + factors_size(attention, QUERIES)
+/// Elements of scratch memory that [`block`] needs, with weights in bf16 or in f32.
+pub(super) fn scratch(attention: &Attention, in_bf16: bool) -> usize {
+    QUERIES * (attention.d + attention.c + KEYS + 3) + factors_size(attention, QUERIES) + bf16_size(in_bf16, QUERIES)
 }
 
-/// The attention of one block of queries.
+/// The attention of one block of queries, with weights in bf16 or in f32.
 ///
 /// # Safety
 /// `out` and `lse` must have the sizes of the attention, and the rows of this block be written by no one else.
-pub(super) unsafe fn block(block: &Block<'_>, out: Target, lse: Target, scratch: &mut [f32]) {
+pub(super) unsafe fn block(block: &Block<'_>, in_bf16: bool, out: Target, lse: Target, scratch: &mut [f32]) {
     let Attention { d, c, .. } = *block.attention;
     let lanes = block.lanes;
-    let sizes = [d * lanes, KEYS * lanes, lanes * c, lanes, lanes, lanes, factors_size(block.attention, lanes)];
-    let [q, scores, acc, max, sum, shrink, factors] = carve(scratch, sizes);
+    let (factors, rounded) = (factors_size(block.attention, lanes), bf16_size(in_bf16, lanes));
+    let sizes = [d * lanes, KEYS * lanes, lanes * c, lanes, lanes, lanes, factors, rounded];
+    let [q, scores, acc, max, sum, shrink, factors, rounded] = carve(scratch, sizes);
     let queries = block.query_columns(q);
     max.fill(f32::NEG_INFINITY);
     sum.fill(0.0);
@@ -36,7 +37,7 @@ pub(super) unsafe fn block(block: &Block<'_>, out: Target, lse: Target, scratch:
         if let Some(dropout) = &block.attention.dropout {
             multiply_by(scores, block.factors(part, dropout, factors));
         }
-        let probabilities = Matrix::rows(&*scores, lanes).transposed();
+        let probabilities = Matrix::rows(as_operand(scores, rounded), lanes).transposed();
         let values = block.of_keys(part, block.x.v, c);
         let to = Matrix::rows(acc.as_mut_ptr(), c);
         // SAFETY: `acc` is a slice of `lanes` rows of `c`, borrowed for writing.

@@ -8,8 +8,8 @@
 //! With dropout, the backward pass draws the factors of each part of the weights again. The product of a result and its
 //! gradient is the same as without dropout. A bound of scores is part of them; gradients by scores have its slope.
 //!
-//! Narrow tensors are widened as their blocks are read. Scores of queries and keys in bf16 are products in bf16 where the
-//! processor has them. All other products have an operand in f32: weights are not rounded.
+//! Narrow tensors are widened as their blocks are read. Where the processor has products in bf16, those of tensors in bf16 are such, and
+//! weights and gradients by scores are rounded for them. Elsewhere these stay in f32.
 //!
 //! | tensor | shape | |
 //! |---|---|---|
@@ -25,9 +25,10 @@ mod forward;
 mod tile;
 
 use self::tile::{Block, Reach};
+use super::gemm::multiplies_pairs;
 use super::matrix::Target;
 use super::par::{FLOPS, Par, Rows};
-use crate::cpu::narrow::Floats;
+use crate::cpu::narrow::{Floats, Narrow};
 
 /// The sizes and settings of an attention. Scores are `scale q.k`. Query and key see each other if they are of the same segment and,
 /// with `causal`, the key's position is not behind the query's. A window or chunks limit the keys further: to positions not too far before
@@ -128,6 +129,11 @@ pub struct Gradients<'a> {
     pub dv: &'a mut [f32],
 }
 
+/// True if all operands are in bf16 and the processor has products of these.
+fn multiply_in_bf16<const N: usize>(operands: [Floats<'_>; N]) -> bool {
+    operands.iter().all(|x| matches!(x, Floats::Narrow(Narrow::Bf16, _))) && multiplies_pairs()
+}
+
 /// The place of a head: sequence, key head, query head of that.
 #[derive(Clone, Copy)]
 struct Head([usize; 3]);
@@ -143,11 +149,12 @@ impl Attention {
         let blocks = self.s.div_ceil(tile::QUERIES);
         let heads = self.g * self.r;
         let (out, lse) = (Target(out.as_mut_ptr()), Target(lse.as_mut_ptr()));
-        self.share(self.b * heads * blocks, forward::scratch(self), par, scratch, &|unit, scratch| {
+        let in_bf16 = multiply_in_bf16([x.v]);
+        self.share(self.b * heads * blocks, forward::scratch(self, in_bf16), par, scratch, &|unit, scratch| {
             let (head, index) = (unit / blocks, unit % blocks);
             let head = Head([head / heads, head % heads / self.r, head % self.r]);
             // SAFETY: `check` has found both slices long enough; no other unit has this block of queries.
-            unsafe { forward::block(&Block::new(self, x, head, index), out, lse, scratch) };
+            unsafe { forward::block(&Block::new(self, x, head, index), in_bf16, out, lse, scratch) };
         });
     }
 
@@ -170,11 +177,12 @@ impl Attention {
         assert_eq!([dq.len(), dk.len(), dv.len()], [x.q.len(), x.k.len(), x.v.len()], "sizes of dq, dk and dv");
         [&mut *dq, &mut *dk, &mut *dv].into_iter().for_each(|gradient| gradient.fill(0.0));
         let targets = [dq, dk, dv].map(|gradient| Target(gradient.as_mut_ptr()));
-        self.share(self.b * self.g, backward::scratch(self), par, scratch, &|unit, scratch| {
+        let in_bf16 = multiply_in_bf16([x.q, x.k, x.v, saved.out, saved.dout]);
+        self.share(self.b * self.g, backward::scratch(self, in_bf16), par, scratch, &|unit, scratch| {
             for (r, index) in (0..self.r).flat_map(|r| (0..self.s.div_ceil(tile::QUERIES)).map(move |i| (r, i))) {
                 let block = Block::new(self, x, Head([unit / self.g, unit % self.g, r]), index);
                 // SAFETY: the gradients have been found long enough; no other unit has this key head.
-                unsafe { backward::block(&block, saved, targets, scratch) };
+                unsafe { backward::block(&block, in_bf16, saved, targets, scratch) };
             }
         });
     }

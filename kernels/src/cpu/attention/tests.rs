@@ -5,11 +5,14 @@ use super::super::testing::{Stored, assert_close, doubles, integers, normals};
 use super::*;
 use crate::cpu::narrow::Narrow;
 
-/// Everything in double precision: the result, the log-sum-exp, and the gradients.
+/// Everything in double precision: the result, the log-sum-exp, and the gradients. The result and the gradients have bounds of how far
+/// one unit of error of each weight, of each gradient by a score and of each element of the result that is saved moves them.
 struct Exact {
     out: Vec<f64>,
     lse: Vec<f64>,
     gradients: [Vec<f64>; 3],
+    out_bound: Vec<f64>,
+    bounds: [Vec<f64>; 3],
 }
 
 fn naive(a: &Attention, x: &Inputs<'_>, dout: &[f32]) -> Exact {
@@ -19,6 +22,8 @@ fn naive(a: &Attention, x: &Inputs<'_>, dout: &[f32]) -> Exact {
         out: vec![0.0; rows * c],
         lse: vec![f64::NEG_INFINITY; rows],
         gradients: [vec![0.0; x.q.len()], vec![0.0; x.k.len()], vec![0.0; x.v.len()]],
+        out_bound: vec![0.0; rows * c],
+        bounds: [vec![0.0; x.q.len()], vec![0.0; x.k.len()], vec![0.0; x.v.len()]],
     };
     let [q, k, v, dout] = [x.q.wide(), x.k.wide(), x.v.wide(), dout].map(doubles);
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
@@ -48,15 +53,30 @@ fn naive(a: &Attention, x: &Inputs<'_>, dout: &[f32]) -> Exact {
         let dout = &dout[row * c..][..c];
         let factor = |j: usize| a.dropout.map_or(1.0, |dropout| factor(&dropout, [bi, i % s, row / r % g, row % r, j]));
         for (&j, p) in seen.iter().zip(&probability) {
-            (0..c).for_each(|n| e.out[row * c + n] += factor(j) * p * v[key_row(j) * c + n]);
+            for n in 0..c {
+                let term = factor(j) * p * v[key_row(j) * c + n];
+                e.out[row * c + n] += term;
+                e.out_bound[row * c + n] += term.abs();
+            }
         }
         let delta = dot(&e.out[row * c..][..c], dout);
+        // The result was computed with weights that err, and then rounded.
+        let delta_bound: f64 = (0..c).map(|n| 2.0 * e.out_bound[row * c + n] * dout[n].abs()).sum();
         for (&j, p) in seen.iter().zip(&probability) {
             let (k_at, v_at) = (key_row(j) * d, key_row(j) * c);
             let ds = scale * slope(unbounded(j)) * p * (factor(j) * dot(dout, &v[v_at..][..c]) - delta);
-            (0..c).for_each(|n| e.gradients[2][v_at + n] += factor(j) * p * dout[n]);
-            (0..d).for_each(|n| e.gradients[1][k_at + n] += ds * q[row * d + n]);
-            (0..d).for_each(|n| e.gradients[0][row * d + n] += ds * k[k_at + n]);
+            let ds_bound = ds.abs() + scale * slope(unbounded(j)) * p * delta_bound;
+            for n in 0..c {
+                e.gradients[2][v_at + n] += factor(j) * p * dout[n];
+                e.bounds[2][v_at + n] += (factor(j) * p * dout[n]).abs();
+            }
+            for n in 0..d {
+                let (by_key, by_query) = (k[k_at + n], q[row * d + n]);
+                e.gradients[1][k_at + n] += ds * by_query;
+                e.gradients[0][row * d + n] += ds * by_key;
+                e.bounds[1][k_at + n] += ds_bound * by_query.abs();
+                e.bounds[0][row * d + n] += ds_bound * by_key.abs();
+            }
         }
     }
     e
@@ -77,6 +97,25 @@ fn check(a: &Attention, places: &Places, par: Par) {
     check_stored(a, places, None, par);
 }
 
+/// Half of the last place of numbers of a format that products read, by which weights may err.
+fn rounding(format: Option<Narrow>) -> f64 {
+    match format {
+        Some(Narrow::Bf16) => 2f64.powi(-8),
+        Some(Narrow::F16) => 2f64.powi(-11),
+        _ => 0.0,
+    }
+}
+
+/// Asserts that each element is as close as to a result in f32, or as rounding by parts `unit` allows.
+fn assert_within(got: &[f32], exact: &[f64], tolerance: f64, bound: &[f64], unit: f64) {
+    assert_eq!([got.len(), bound.len()], [exact.len(); 2]);
+    for (i, ((&got, &exact), &bound)) in got.iter().zip(exact).zip(bound).enumerate() {
+        // Errors of errors are below a tenth.
+        let most = tolerance * exact.abs().max(1.0) + 1.1 * unit * bound;
+        assert!((f64::from(got) - exact).abs() <= most, "element {i}: got {got}, expected {exact} within {most}");
+    }
+}
+
 /// Compares results of tensors in a format with the definition on their numbers.
 fn check_stored(a: &Attention, [qpos, kpos, qseg, kseg]: &Places, format: Option<Narrow>, par: Par) {
     let Attention { b, s, t, g, r, d, c, .. } = *a;
@@ -91,14 +130,16 @@ fn check_stored(a: &Attention, [qpos, kpos, qseg, kseg]: &Places, format: Option
     let mut scratch = vec![f32::NAN; 3];
     let (mut out, mut lse) = (vec![f32::NAN; rows * c], vec![f32::NAN; rows]);
     a.forward(&x, &mut out, &mut lse, par, &mut scratch);
-    assert_close(&out, &exact.out, 1e-5);
+    let unit = rounding(format);
+    assert_within(&out, &exact.out, 1e-5, &exact.out_bound, unit);
     assert_close(&lse, &exact.lse, 1e-5);
     scratch.fill(f32::NAN);
-    let saved = Saved { out: (&out).into(), lse: &lse, dout };
+    let out = Stored::new(format, &out);
+    let saved = Saved { out: out.floats(), lse: &lse, dout };
     let [mut dq, mut dk, mut dv] = [q, k, v].map(|x| vec![f32::NAN; x.len()]);
     a.backward(&x, &saved, Gradients { dq: &mut dq, dk: &mut dk, dv: &mut dv }, par, &mut scratch);
-    for (got, exact) in [dq, dk, dv].iter().zip(&exact.gradients) {
-        assert_close(got, exact, 3e-5);
+    for ((got, exact), bound) in [dq, dk, dv].iter().zip(&exact.gradients).zip(&exact.bounds) {
+        assert_within(got, exact, 3e-5, bound, unit);
     }
 }
 
@@ -259,7 +300,11 @@ fn narrow_tensors() {
         let ([qpos, qseg], [kpos, kseg]) = (in_order(b, s, 20), in_order(b, t, 0));
         for format in [Narrow::Bf16, Narrow::F16] {
             let places = [&qpos, &kpos, &qseg, &kseg].map(Clone::clone);
-            check_stored(&attention(size, true), &places, Some(format), Par(2));
+            let a = attention(size, true);
+            let bounded = Attention { window: Some(70), softcap: Some(0.7), ..a };
+            for a in [a, dropping(a), bounded, attention(size, false)] {
+                check_stored(&a, &places, Some(format), Par(2));
+            }
         }
     }
 }
@@ -294,14 +339,15 @@ fn a_query_that_sees_nothing_gets_nothing() {
 #[test]
 fn a_query_that_sees_one_key_alone_moves_nothing() {
     // Its weight is 1 whatever the score; differences of large numbers must cancel to the bit.
-    for width in [2, 24, 64, 130] {
+    for (width, format) in [2, 24, 64, 130].into_iter().flat_map(|width| [None, Some(Narrow::Bf16)].map(|f| (width, f)))
+    {
         let (n, a) = (70, attention([1, 70, 70, 1, 1, width, width], false));
-        let [q, k, v, dout] = [1, 2, 3, 4].map(|seed| normals(n * width, seed));
+        let [q, k, v, dout] = [1, 2, 3, 4].map(|seed| Stored::new(format, &normals(n * width, seed)));
         let (pos, seg): (Vec<i32>, Vec<i32>) = (vec![0; n], (0..n as i32).collect());
         let x = Inputs {
-            q: (&q).into(),
-            k: (&k).into(),
-            v: (&v).into(),
+            q: q.floats(),
+            k: k.floats(),
+            v: v.floats(),
             qpos: &pos,
             kpos: &pos,
             qseg: &seg,
@@ -310,11 +356,12 @@ fn a_query_that_sees_one_key_alone_moves_nothing() {
         };
         let (mut out, mut lse) = (vec![f32::NAN; n * width], vec![f32::NAN; n]);
         a.forward(&x, &mut out, &mut lse, Par(1), &mut vec![]);
-        assert_eq!(out, v);
+        assert_eq!(out, v.numbers);
         let [mut dq, mut dk, mut dv] = [(); 3].map(|()| vec![f32::NAN; n * width]);
-        let saved = Saved { out: (&out).into(), lse: &lse, dout: (&dout).into() };
+        let out = Stored::new(format, &out);
+        let saved = Saved { out: out.floats(), lse: &lse, dout: dout.floats() };
         a.backward(&x, &saved, Gradients { dq: &mut dq, dk: &mut dk, dv: &mut dv }, Par(1), &mut vec![]);
-        assert_eq!(dv, dout);
+        assert_eq!(dv, dout.numbers);
         assert!(dq.iter().chain(&dk).all(|v| *v == 0.0), "width {width}");
     }
 }

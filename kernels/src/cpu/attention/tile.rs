@@ -8,7 +8,7 @@ use super::super::math::tanh;
 use super::super::matrix::{Matrix, Target};
 use super::super::simd::simd;
 use super::{Attention, Dropout, Head, Inputs};
-use crate::cpu::narrow::{Floats, widen_rows};
+use crate::cpu::narrow::{Floats, Narrow, bytes_of, round_part, widen_rows};
 
 /// Queries in a block.
 pub(super) const QUERIES: usize = 128;
@@ -136,10 +136,15 @@ impl<'a> Block<'a> {
     {
         let Attention { d, .. } = *self.attention;
         if let Floats::Narrow(..) = self.x.q {
-            return Columns { matrix: self.of_queries(0, self.x.q, d).transposed(), count: self.queries.len() };
+            return self.columns(self.x.q, d);
         }
         self.transpose(self.x.q, d, space);
         self.padded(space)
+    }
+
+    /// This block's rows of `width` elements as columns, where they are.
+    pub(super) fn columns<'x>(&self, x: Floats<'x>, width: usize) -> Columns<'x> {
+        Columns { matrix: self.of_queries(0, x, width).transposed(), count: self.queries.len() }
     }
 
     /// Columns that [`Block::transpose`] wrote.
@@ -299,6 +304,21 @@ impl SeenBy {
 /// Elements of scratch memory for the factors of a block of `lanes` queries: none without dropout.
 pub(super) fn factors_size(attention: &Attention, lanes: usize) -> usize {
     if attention.dropout.is_some() { KEYS * lanes } else { 0 }
+}
+
+/// Elements of scratch memory for the weights of a block of `lanes` queries in bf16: none if they stay in f32.
+pub(super) fn bf16_size(in_bf16: bool, lanes: usize) -> usize {
+    if in_bf16 { KEYS * lanes / 2 } else { 0 }
+}
+
+/// Weights as the products read them: rounded to bf16 in the scratch memory, or in f32 where there is none.
+pub(super) fn as_operand<'x>(weights: &'x [f32], space: &'x mut [f32]) -> Floats<'x> {
+    if space.is_empty() {
+        return weights.into();
+    }
+    let bytes = &mut bytes_of(space)[..2 * weights.len()];
+    round_part(Narrow::Bf16, weights, bytes);
+    Floats::Narrow(Narrow::Bf16, bytes)
 }
 
 /// Cuts the start of `scratch` into slices of the given sizes.

@@ -387,7 +387,8 @@ fn compare(op: &Op, [types, results]: &Signature) {
     let given: Vec<Array<f64>> = types.iter().enumerate().map(rounded).collect();
     let dims: Vec<Vec<usize>> =
         results.iter().map(|ty| ty.sizes().iter().map(|&size| size as usize).collect()).collect();
-    let context = Context { seed: SEED, step: STEP, index: SITE.index, microbatch: SITE.microbatch };
+    let context =
+        Context { seed: SEED, step: STEP, index: SITE.index, microbatch: SITE.microbatch, ..Context::default() };
     let want = evaluate(op, &given.iter().collect::<Vec<_>>(), &dims, context).unwrap();
     let want: Vec<Vec<f64>> = want.into_iter().map(numbers).collect();
     let apart = run(kernel, &one, &given, [types, results], How::Apart);

@@ -4,6 +4,7 @@ use super::Context;
 use super::norm::log_sum_exp;
 use crate::reference::random;
 use crate::reference::real::Real;
+use crate::reference::round::Within;
 use crate::reference::tensor::Tensor;
 use ir::ops::{AttentionSettings, Dropout, Piece, Rope, Scaling};
 use std::f64::consts::PI;
@@ -73,7 +74,13 @@ pub(super) struct AttentionInputs<'a, R> {
     pub(super) sink: Option<&'a Tensor<R>>,
     pub(super) settings: &'a AttentionSettings,
     pub(super) dropout: Option<Dropped>,
+    pub(super) within: Within,
 }
+
+/// Numbers that are rounded: weights of values and of their cotangents, and cotangents of scores.
+const FORWARD: u32 = 1;
+const BACKWARD: u32 = 2;
+const OF_SCORES: u32 = 3;
 
 /// Dropout of weights `[b, s, g, r, t]`, whose numbers go by their index among those of the step (see [`random`]).
 #[derive(Clone, Copy)]
@@ -143,8 +150,13 @@ impl<R: Real> AttentionInputs<'_, R> {
         (softcap * bounded, R::one() - bounded * bounded)
     }
 
-    /// `out = sum of kept p v` with `p = e^(scale q k - lse)` over the visible keys. Gives out `[b, s, g, r, c]` and
-    /// lse `[b, s, g, r]`; a query that sees no key has out 0 and lse -inf.
+    /// A number of a row of q and one of k, rounded to the type of q: an operand of a product.
+    fn rounded(&self, x: R, kind: u32, [row, key]: [usize; 2]) -> R {
+        self.within.round(x, kind, (row * self.k.data.len() + key) as u64)
+    }
+
+    /// `out = sum of kept p v` with `p = e^(scale q k - lse)` over the visible keys, where `kept p` is rounded to the type of v. Gives out
+    /// `[b, s, g, r, c]` and lse `[b, s, g, r]`; a query that sees no key has out 0 and lse -inf.
     pub(super) fn forward(&self) -> [Tensor<R>; 2] {
         let c = self.v.columns();
         let rows = &self.q.dims[..4];
@@ -156,14 +168,16 @@ impl<R: Real> AttentionInputs<'_, R> {
             let sink = self.sink.map(|sink| sink.data[i % sink.data.len()]);
             lse.data[i] = log_sum_exp(&scores.iter().copied().chain(sink).collect::<Vec<R>>());
             for (&key, score) in keys.iter().zip(scores) {
-                add_scaled(&mut out, i, self.kept(i, key) * (score - lse.data[i]).exp(), row(self.v, key));
+                let weight = self.kept(i, key) * (score - lse.data[i]).exp();
+                add_scaled(&mut out, i, self.rounded(weight, FORWARD, [i, key]), row(self.v, key));
             }
         }
         [out, lse]
     }
 
     /// The cotangents of q, k and v: with `dp = kept dout v` and `ds = p (dp - dout out)` times the slope of the bound,
-    /// `dq = scale ds k`, `dk = scale ds q`, `dv = kept p dout`, each summed over the other side.
+    /// `dq = scale ds k`, `dk = scale ds q`, `dv = kept p dout`, each summed over the other side. In these, `ds` and `kept p` are rounded
+    /// to the type of q.
     pub(super) fn backward(&self, out: &Tensor<R>, lse: &Tensor<R>, dout: &Tensor<R>) -> [Tensor<R>; 3] {
         let [mut dq, mut dk, mut dv] = [self.q, self.k, self.v].map(|x| Tensor::zeros(&x.dims));
         for (i, query) in self.q.rows().enumerate() {
@@ -173,10 +187,11 @@ impl<R: Real> AttentionInputs<'_, R> {
                 let (score, slope) = self.score(query, key);
                 let p = (score - lse.data[i]).exp();
                 let kept = self.kept(i, key);
-                let ds = R::of(self.settings.scale) * slope * p * (kept * dot(cotangent, row(self.v, key)) - shared);
+                let ds = slope * p * (kept * dot(cotangent, row(self.v, key)) - shared);
+                let ds = R::of(self.settings.scale) * self.rounded(ds, OF_SCORES, [i, key]);
                 add_scaled(&mut dq, i, ds, row(self.k, key));
                 add_scaled(&mut dk, key, ds, query);
-                add_scaled(&mut dv, key, kept * p, cotangent);
+                add_scaled(&mut dv, key, self.rounded(kept * p, BACKWARD, [i, key]), cotangent);
             }
         }
         [dq, dk, dv]

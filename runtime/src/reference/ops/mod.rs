@@ -11,12 +11,13 @@ mod token;
 mod update;
 
 use super::real::Real;
+use super::round::Within;
 use super::tensor::{Array, Tensor};
 use attention::{AttentionInputs, Dropped};
 use ir::ops::{AttentionSettings, Collective, CompositeOp, Einsum, KernelOp, Op};
 use ir::types::DType;
 
-/// Position of a statement in a run, on which random numbers depend.
+/// Position of a statement in a run, on which random numbers depend, and its rounding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Context {
     /// The seed of the run.
@@ -27,6 +28,8 @@ pub struct Context {
     pub index: u64,
     /// The micro-batch within the step, from 0.
     pub microbatch: u64,
+    /// How numbers within the op are rounded: only attention has any.
+    pub within: Within,
 }
 
 /// The results of an op. `dims` are the sizes of each result as the op infers them from the operands' types, which must
@@ -85,7 +88,8 @@ impl<'a, R: Real> Operands<'a, R> {
         let [q, k, v] = [self.real(0)?, self.real(1)?, self.real(2)?];
         let [qpos, kpos, qseg, kseg] = [self.int(ints)?, self.int(ints + 1)?, self.int(ints + 2)?, self.int(ints + 3)?];
         let (sink, dropout) = (self.optional(ints + 4)?, Dropped::of(settings, context));
-        Ok(AttentionInputs { q, k, v, qpos, kpos, qseg, kseg, sink, settings, dropout })
+        let within = context.within;
+        Ok(AttentionInputs { q, k, v, qpos, kpos, qseg, kseg, sink, settings, dropout, within })
     }
 }
 
