@@ -163,6 +163,30 @@ fn train_writes_metrics_and_a_config_that_gives_the_same_run() {
     assert_eq!(folder.read("a/run.toml").replace("out = \"a\"", "out = \"b\""), folder.read("b/run.toml"));
 }
 
+/// Its last layer predicts the token after the next one, with a factor of 0.3.
+const FURTHER: &str = r#"{"model_type": "deepseek_v3", "first_k_dense_replace": 1, "hidden_size": 16, "intermediate_size": 32,
+    "kv_lora_rank": 8, "max_position_embeddings": 64, "moe_intermediate_size": 8, "n_group": 1, "n_routed_experts": 4,
+    "n_shared_experts": 1, "num_attention_heads": 2, "num_experts_per_tok": 2, "num_hidden_layers": 2, "num_key_value_heads": 2,
+    "num_nextn_predict_layers": 1, "q_lora_rank": 8, "qk_nope_head_dim": 4, "qk_rope_head_dim": 4, "topk_group": 1, "v_head_dim": 4,
+    "vocab_size": 260}"#;
+
+#[test]
+fn train_reports_the_loss_of_further_tokens() {
+    let folder = Folder::new();
+    folder.write("text.txt", &some_text());
+    folder.write("further.json", FURTHER);
+    let step = |model: &str| -> Value {
+        folder.answer(&format!("train {model} --data text.txt --steps 1 --seq 16 --global-batch 8 --out {model}.out"));
+        let metrics = folder.read(&format!("{model}.out/metrics.jsonl"));
+        serde_json::from_str(metrics.lines().nth(1).unwrap()).unwrap()
+    };
+    let (further, plain) = (step("further.json"), step("tiny-gpt2"));
+    // First logits are so small that all tokens have the same loss, and the last of 16 tokens has none further on.
+    let [loss, more] = ["loss", "further_loss"].map(|name| further[name].as_f64().unwrap());
+    assert!((more / loss - 0.3 * 15.0 / 16.0).abs() < 0.01, "{further}");
+    assert!(plain.get("further_loss").is_none(), "{plain}");
+}
+
 #[test]
 fn the_configuration_changes_the_speed_and_not_the_loss() {
     let folder = Folder::new();

@@ -8,11 +8,11 @@ use crate::exec::{Input, Inputs};
 use crate::host;
 use ir::arena::ALIGNMENT;
 use ir::entity::SecondaryMap;
-use ir::graph::{ArgKind, Block, Call, Model, ResultKind, SectionKind, Stmt};
+use ir::graph::{ArgKind, Block, Call, Model, ParamInstance, ResultKind, SectionKind, Stmt};
 use ir::ids::{BlockId, ModelValue, Value};
 use ir::ops::{KernelOp, Op};
 use ir::types::Type;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// A model that is ready to run forward, with all its parameters.
@@ -46,7 +46,8 @@ impl Room {
 }
 
 impl Forward {
-    /// Makes a model ready on some threads, in at most `limit` bytes. Its parameters are zero. The model ends in a cross-entropy.
+    /// Makes a model ready on some threads, in at most `limit` bytes. Its parameters are zero. The model ends in a cross-entropy. Calls
+    /// that this does not depend on, such as layers that predict further tokens, are left out with their parameters.
     ///
     /// # Errors
     /// It does not, has shardings, or needs more memory.
@@ -55,11 +56,13 @@ impl Forward {
         if model.mesh.devices() > 1 {
             return Err("the model is sharded over a mesh".into());
         }
+        let model = needed(model);
         let mut room = Room(0);
-        let mut params = BTreeMap::new();
-        for param in model.params.values() {
-            params.extend((0..param.instances()).map(|at| (param.instance_name(at), room.take(&param.ty))));
-        }
+        let place = |(param, at): ParamInstance| {
+            let param = &model.params[param];
+            (param.instance_name(at), room.take(&param.ty))
+        };
+        let params = read_params(&model).into_iter().map(place).collect();
         let (mut places, mut end) = (BTreeMap::new(), room.0);
         for call in &model.calls {
             let mut room = room;
@@ -85,8 +88,11 @@ impl Forward {
 
     /// The parameters by instance name, with their sizes.
     pub fn params(&self) -> BTreeMap<String, Vec<u64>> {
-        let instances = self.model.params.values().flat_map(|param| (0..param.instances()).map(move |at| (param, at)));
-        instances.map(|(param, at)| (param.instance_name(at), param.ty.sizes())).collect()
+        let sized = |(param, at): ParamInstance| {
+            let param = &self.model.params[param];
+            (param.instance_name(at), param.ty.sizes())
+        };
+        read_params(&self.model).into_iter().map(sized).collect()
     }
 
     /// Sets a parameter.
@@ -185,6 +191,29 @@ impl Forward {
         };
         values.map(read).collect()
     }
+}
+
+/// The model without the calls that its last call does not depend on.
+fn needed(mut model: Model) -> Model {
+    let last = model.calls.len().saturating_sub(1);
+    let mut read: BTreeSet<ModelValue> = BTreeSet::new();
+    let mut kept = Vec::new();
+    for (number, call) in model.calls.into_iter().enumerate().rev() {
+        if number == last || call.results.iter().any(|result| read.contains(result)) {
+            read.extend(&call.args);
+            kept.push(call);
+        }
+    }
+    kept.reverse();
+    model.calls = kept;
+    model
+}
+
+/// The parameters that the calls of a model bind.
+fn read_params(model: &Model) -> BTreeSet<ParamInstance> {
+    let of =
+        |call: &Call| (0..call.instances()).flat_map(|instance| model.call_params(call, instance)).collect::<Vec<_>>();
+    model.calls.iter().flat_map(of).collect()
 }
 
 /// The logits of the last call: what its cross-entropy reads.

@@ -29,6 +29,10 @@ pub struct StepRecord {
     pub step: u64,
     /// Mean loss over the valid labels of the batch, in nats per token.
     pub loss: f64,
+    /// Loss of layers that predict further tokens, as training adds it to the other: times its factor, over the same number of labels;
+    /// none of a model without such layers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub further_loss: Option<f64>,
     /// Norm of the whole gradient before clipping.
     pub grad_norm: f64,
     /// The share of choices of experts that were dropped because the expert was full; none of a model without experts.
@@ -418,6 +422,7 @@ mod tests {
         StepRecord {
             step,
             loss: 2.5,
+            further_loss: None,
             grad_norm: f64::NAN,
             dropped: None,
             lr: 0.001,

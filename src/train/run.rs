@@ -290,7 +290,7 @@ impl<P: Platform> TrainingRun<'_, P> {
         self.measure.iter().for_each(|measure| measure.before(step, &mut self.executor));
         let output = self.compute(step, input)?;
         let skipped = output.is_skipped();
-        let StepOutput { loss, grad_norm, dropped, .. } = output;
+        let StepOutput { loss, further_loss, grad_norm, dropped, .. } = output;
         let step_time_s = clock.elapsed().as_secs_f64();
         self.measure.iter_mut().try_for_each(|measure| measure.after(step, &mut self.executor))?;
         let tokens = self.header.tokens_per_step();
@@ -298,6 +298,7 @@ impl<P: Platform> TrainingRun<'_, P> {
         let record = StepRecord {
             step,
             loss: f64::from(loss.ok_or_else(no_loss)?),
+            further_loss: further_loss.map(f64::from),
             grad_norm: f64::from(grad_norm.unwrap_or(f32::NAN)),
             dropped,
             lr,

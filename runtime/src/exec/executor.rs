@@ -103,11 +103,13 @@ impl StepInput {
 pub struct StepOutput {
     /// The mean loss of the valid tokens, before the update; none if the program reports no `loss`.
     pub loss: Option<f32>,
+    /// The part of layers that predict further tokens in the mean loss, times their factor; none of a model without them.
+    pub further_loss: Option<f32>,
     /// The norm of all gradients before clipping; none if the program reports no `norm`.
     pub grad_norm: Option<f32>,
     /// The share of choices of experts that were dropped because the expert was full; none if none was chosen.
     pub dropped: Option<f64>,
-    /// All that the program reports, by name; `loss` is the sum over tokens.
+    /// All that the program reports, by name; losses are sums over tokens.
     pub outs: BTreeMap<String, f32>,
 }
 
@@ -444,8 +446,9 @@ impl<P: Platform> Executor<P> {
         for Out { name, value, .. } in status.outs {
             outs.entry(name).or_insert(value);
         }
-        let loss = outs.get("loss").map(|sum| sum / valid_tokens);
-        Ok(StepOutput { loss, grad_norm: outs.get("norm").copied(), dropped, outs })
+        let mean = |name: &str| outs.get(name).map(|sum| sum / valid_tokens);
+        let (loss, further_loss) = (mean("loss"), mean("further_loss"));
+        Ok(StepOutput { loss, further_loss, grad_norm: outs.get("norm").copied(), dropped, outs })
     }
 
     /// The reports of the ranks of this process.
