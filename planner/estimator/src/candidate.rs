@@ -109,7 +109,8 @@ impl Candidate<'_> {
         let Candidate { parallel, platform, budget, .. } = self;
         let replicas = Replicas::new(parallel, self.microbatches, platform);
         let Staged { loads, flow, .. } = staged;
-        let ordered = OrderedStages { parallel, replicas: &replicas, loads, flow, budget: *budget };
+        let ordered =
+            OrderedStages { parallel, replicas: &replicas, loads, tied: &blocks.outline.tied, flow, budget: *budget };
         (ordered.step(self.tied(blocks, loads)), ordered.memory())
     }
 

@@ -69,8 +69,8 @@ impl Relaxation<'_> {
         let flow = flow_of(&loads, &vec![0.0; loads.len()], schedule, f64::INFINITY);
         let bytes = |parallel: &ParallelConfig| {
             let replicas = Replicas::new(parallel, self.microbatches, self.platform);
-            let budget = self.budget;
-            let ordered = OrderedStages { parallel, replicas: &replicas, loads: &loads, flow: &flow, budget };
+            let (tied, budget) = (self.fast.outline.tied.as_slice(), self.budget);
+            let ordered = OrderedStages { parallel, replicas: &replicas, loads: &loads, tied, flow: &flow, budget };
             fullest_device(&ordered.memory())
         };
         shards.iter().map(bytes).fold(f64::INFINITY, f64::min)

@@ -1,5 +1,6 @@
 //! Peak memory of each pipeline rank.
 
+use super::blocks::Tied;
 use super::budget::ROUNDING;
 use super::least_bytes::communicators;
 use super::ordered_stages::OrderedStages;
@@ -98,11 +99,11 @@ impl OrderedStages<'_> {
     }
 
     fn memory_of(&self, rank: &Rank) -> StageMemory {
-        let OrderedStages { parallel, replicas, loads, .. } = *self;
+        let OrderedStages { parallel, replicas, loads, tied, .. } = *self;
         let platform = replicas.platform;
         let facts = &platform.stack.facts;
         let own: Vec<&StageCost> = rank.stages.iter().map(|it| &loads[it.stage]).collect();
-        let (elements, borrowed) = held_elements(&own, facts);
+        let (elements, borrowed) = held_elements(&own, tied, facts);
         let mut states = states(elements, replicas);
         states.share(borrowed, replicas);
         let whole = Whole::of(elements, parallel, replicas);
@@ -147,18 +148,18 @@ impl OrderedStages<'_> {
     }
 }
 
-/// Elements of the parameters that a rank with these stages holds, and of those whose optimizer states another rank has. A rank with
-/// the first stage holds a parameter that a later stage of it shares once.
-fn held_elements(own: &[&StageCost], facts: &StackTraits) -> (SplitByExperts, SplitByExperts) {
-    let elements = own.iter().map(|load| load.elements()).sum::<SplitByExperts>();
-    let borrowed = own.iter().map(|load| load.borrowed).sum::<f64>();
-    if !facts.shares_states {
-        return (elements, SplitByExperts::uniform(0.0));
+/// Elements of the parameters that a rank with these stages holds, and of those whose optimizer states another rank has. The first
+/// block instance that has a parameter owns its states. A rank holds a parameter that several of its stages share once.
+fn held_elements(own: &[&StageCost], tied: &[Tied], facts: &StackTraits) -> (SplitByExperts, SplitByExperts) {
+    let mut held = own.iter().map(|load| load.elements()).sum::<SplitByExperts>();
+    let mut borrowed = SplitByExperts::uniform(0.0);
+    for Tied { runs, elements } in tied.iter().filter(|_| facts.shares_states) {
+        let stages = own.iter().filter(|load| runs.iter().any(|run| load.runs.contains(run))).count();
+        let owns = own.iter().any(|load| load.runs.contains(&runs[0]));
+        held.dense -= stages.saturating_sub(1) as f64 * elements;
+        borrowed.dense += if stages > 0 && !owns { *elements } else { 0.0 };
     }
-    if own.iter().any(|load| load.runs.start == 0) {
-        return (SplitByExperts { dense: elements.dense - borrowed, ..elements }, SplitByExperts::uniform(0.0));
-    }
-    (elements, SplitByExperts { dense: borrowed, experts: 0.0 })
+    (held, borrowed)
 }
 
 /// Blocks whose states are on the device at once if they are in host memory between updates: one is updated while the states of
@@ -436,24 +437,24 @@ mod tests {
         assert_eq!(bytes(17..34, 4013e6, 4.0 * 4013e6), 12.0 * 3.0 * layer + 4.0 * (4013.0 - layer));
     }
 
-    /// A head of 100 that the embedding's stage has too: on another rank it has no states, on the rank of both it is the embedding.
+    /// An embedding of 100 that the first and the last two stages have, and a head of 40 that the last two have: its states are where
+    /// the first of them is.
     #[test]
     fn a_tied_parameter_has_its_states_once() {
-        let stage = |start: usize, borrowed: f64| StageCost {
-            runs: start..start + 2,
-            dense: 300.0,
-            borrowed,
-            ..StageCost::default()
-        };
-        let (first, last) = (stage(0, 0.0), stage(8, 100.0));
+        let stage = |start: usize| StageCost { runs: start..start + 2, dense: 300.0, ..StageCost::default() };
+        let [first, middle, further, last] = [0, 4, 6, 8].map(stage);
+        let tied = [(vec![0, 6, 9], 100.0), (vec![7, 8], 40.0)].map(|(runs, elements)| Tied { runs, elements });
         let mut facts = Stack::find("meshwright").unwrap().facts;
         let dense = |own: &[&StageCost], facts: &StackTraits| {
-            let (held, borrowed) = held_elements(own, facts);
+            let (held, borrowed) = held_elements(own, &tied, facts);
             [held.dense, borrowed.dense]
         };
-        assert_eq!(dense(&[&first], &facts), [300.0, 0.0]);
-        assert_eq!(dense(&[&last], &facts), [300.0, 100.0]);
-        assert_eq!(dense(&[&first, &last], &facts), [500.0, 0.0]);
+        assert_eq!([&first, &middle].map(|own| dense(&[own], &facts)), [[300.0, 0.0]; 2]);
+        assert_eq!(dense(&[&further], &facts), [300.0, 100.0]);
+        assert_eq!(dense(&[&last], &facts), [300.0, 140.0]);
+        assert_eq!(dense(&[&first, &last], &facts), [500.0, 40.0]);
+        assert_eq!(dense(&[&middle, &last], &facts), [600.0, 140.0]);
+        assert_eq!(dense(&[&further, &last], &facts), [460.0, 100.0]);
         facts.shares_states = false;
         assert_eq!(dense(&[&first, &last], &facts), [600.0, 0.0]);
     }
@@ -512,8 +513,14 @@ mod tests {
                 Replicas::new(&parallel, forwards as u32, &platform),
                 PipelineTimeline { ranks: vec![rank], bubble: 0.0, path: None },
             );
-            let ordered =
-                OrderedStages { parallel: &parallel, replicas: &replicas, loads: &loads, flow: &flow, budget: 0.0 };
+            let ordered = OrderedStages {
+                parallel: &parallel,
+                replicas: &replicas,
+                loads: &loads,
+                tied: &[],
+                flow: &flow,
+                budget: 0.0,
+            };
             (ordered.memory()[0].gradients * GIB).round()
         };
         assert_eq!([gradients(1.0, 0.5e9), gradients(1.0, 3e9), gradients(2.0, 0.5e9)], [1.5e9, 0.0, 2e9]);

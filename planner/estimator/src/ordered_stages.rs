@@ -1,5 +1,6 @@
 //! Ordered stages: the input of the time (`step`) and the memory (`memory`) of a step.
 
+use super::blocks::Tied;
 use super::pipeline::PipelineTimeline;
 use super::replicas::Replicas;
 use super::stages::StageCost;
@@ -14,6 +15,8 @@ pub(super) struct OrderedStages<'a> {
     pub(super) replicas: &'a Replicas<'a>,
     /// The stages.
     pub(super) loads: &'a [StageCost],
+    /// Parameters that several block instances share.
+    pub(super) tied: &'a [Tied],
     /// Timeline of the ranks up to their last backward.
     pub(super) flow: &'a PipelineTimeline,
     /// Memory budget of a device in bytes.

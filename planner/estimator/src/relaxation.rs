@@ -232,7 +232,14 @@ impl<'a> Relaxation<'a> {
         loads: &'o [StageCost],
         replicas: &'o Replicas<'o>,
     ) -> OrderedStages<'o> {
-        OrderedStages { parallel: self.parallel, replicas, loads, flow, budget: self.budget }
+        OrderedStages {
+            parallel: self.parallel,
+            replicas,
+            loads,
+            tied: &self.fast.outline.tied,
+            flow,
+            budget: self.budget,
+        }
     }
 
     fn device(&self, flow: &PipelineTimeline, loads: &[StageCost], replicas: &Replicas<'_>) -> Vec<f64> {

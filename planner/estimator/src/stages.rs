@@ -48,8 +48,6 @@ pub(super) struct StageCost {
     pub(super) dense: f64,
     /// Elements of experts.
     pub(super) experts: f64,
-    /// Elements of tied parameters that an earlier stage holds too.
-    pub(super) borrowed: f64,
     /// Number of parameters.
     pub(super) tensors: usize,
     /// Reductions over tp in the forward of its layers.
@@ -335,11 +333,6 @@ fn sum(blocks: &Blocks, runs: Range<usize>, most: Leading) -> StageCost {
         here.saturating_sub(1) as f64 * tied.elements
     });
     load.dense -= shared.sum::<f64>();
-    let borrowed = blocks.outline.tied.iter().filter(|tied| {
-        let is_here = tied.runs.iter().any(|run| runs.contains(run));
-        is_here && !tied.runs.iter().all(|run| *run >= runs.start)
-    });
-    load.borrowed = borrowed.map(|tied| tied.elements).sum();
     load
 }
 
