@@ -135,7 +135,7 @@ pub struct Predicted {
     pub dropped: Option<f64>,
     /// Idle fraction of the pipeline up to the last backward, averaged over ranks.
     pub bubble: f64,
-    /// Breakdown of the step on the rank that ends last; the parts add up to the step time.
+    /// Breakdown of the step on the busiest rank, the one that works longest; the parts add up to the step time.
     pub time_s: TimeShares,
     /// Exposed communication, part of the breakdown.
     pub exposed_comm_s: Comm,

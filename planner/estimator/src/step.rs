@@ -14,7 +14,7 @@ use ir::options::ParallelConfig;
 pub(super) struct Step {
     /// Seconds of the step.
     pub(super) seconds: f64,
-    /// Breakdown of the seconds on the rank that ends last.
+    /// Breakdown of the seconds on the busiest rank.
     pub(super) shares: TimeShares,
 }
 
@@ -26,22 +26,26 @@ impl OrderedStages<'_> {
     pub(super) fn step(&self, tied: f64) -> Step {
         let OrderedStages { parallel, replicas: Replicas { platform, .. }, loads, flow, .. } = *self;
         let after = self.after(flow.ranks.iter().map(|rank| Own::of(rank, loads)));
-        let ends = || flow.ranks.iter().zip(&after).map(|(rank, after)| rank.end + after.exchange.reduce);
-        let (last, summed) = ends().enumerate().fold((0, 0.0), |most, at| if at.1 > most.1 { at } else { most });
+        let ranks = || flow.ranks.iter().zip(&after);
+        let end = |(rank, after): (&Rank, &After)| rank.end + after.exchange.reduce;
+        let summed = ranks().map(end).fold(0.0, f64::max);
         let updated = after.iter().map(After::update).fold(0.0, f64::max);
         let work = summed + tied + updated;
         let fixed = platform.fixed();
         let path = (work + fixed) * platform.stragglers(parallel.devices());
         let each = (parallel.devices() / parallel.pp.max(1)) as f64;
-        let all =
-            flow.ranks.iter().zip(&after).map(|(rank, after)| each * (rank.busy() + rank.messages + after.work()));
+        let all = ranks().map(|(rank, after)| each * (rank.busy() + rank.messages + after.work()));
         // A core computes for one device at a time.
         let seconds = platform.cluster.cores.map_or(path, |cores| path.max(all.sum::<f64>() / cores as f64 + fixed));
-        let mut shares = shares(&flow.ranks[last], loads);
-        shares.dp += after[last].exchange.reduce + after[last].exchange.gather + tied;
-        shares.optimizer = after[last].optimizer;
-        shares.host += after[last].host;
-        shares.bubble += updated - after[last].update();
+        let work_of = |(rank, after): (&Rank, &After)| rank.busy() + after.work();
+        let busier = |a, b| if work_of(b) > work_of(a) { b } else { a };
+        let busiest = ranks().reduce(busier).expect("a pipeline has ranks");
+        let (rank, after) = busiest;
+        let mut shares = shares(rank, loads);
+        shares.dp += after.exchange.reduce + after.exchange.gather + tied;
+        shares.optimizer = after.optimizer;
+        shares.host += after.host;
+        shares.bubble += summed - end(busiest) + updated - after.update();
         shares.cores = seconds - path;
         shares.other = path - work;
         Step { seconds, shares }

@@ -11,26 +11,11 @@ pub(super) struct Change {
     pub(super) by: f64,
 }
 
-/// Differences of the parts of the step in seconds, largest first.
-///
-/// The parts are those of the rank that ends last. In another configuration this may be a rank that works more and waits less, so
-/// differences of work and waiting with opposite signs are offset against each other.
+/// Differences of the parts of the step in seconds, largest first. The parts are those of the busiest rank of each.
 pub(super) fn seconds(from: &Predicted, to: &Predicted) -> Vec<Change> {
     let pairs = from.time_s.by_name().into_iter().zip(to.time_s.by_name());
     let mut changes: Vec<Change> =
         pairs.map(|((part, from), (_, to))| Change { what: part_name(part), by: to - from }).collect();
-    let at = |part: &str| from.time_s.by_name().iter().position(|(name, _)| *name == part);
-    let work = ["gemm", "attention", "memory_bound", "recompute"];
-    if let Some(waiting) = at("bubble") {
-        for part in work.into_iter().filter_map(at) {
-            let (a, b) = (changes[part].by, changes[waiting].by);
-            if a * b < 0.0 {
-                let off = a.abs().min(b.abs());
-                changes[part].by -= off.copysign(a);
-                changes[waiting].by -= off.copysign(b);
-            }
-        }
-    }
     changes.sort_by(|a, b| b.by.abs().total_cmp(&a.by.abs()));
     changes
 }
