@@ -13,10 +13,10 @@ const ROOM: f64 = 0.05;
 /// Measures of how hard a configuration is to run, compared field by field. Smaller is simpler.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Complexity {
-    /// Kinds of parallelism other than data parallelism whose ranks are on several nodes.
+    /// Techniques whose ranks are on several nodes.
     across_nodes: usize,
-    /// Kinds of parallelism other than data parallelism.
-    kinds: usize,
+    /// Techniques: tp, cp, ep and pp, ZeRO-3 where another stage is usual, and recomputation of whole layers.
+    techniques: usize,
     /// Kinds of tensors that are offloaded: activations, optimizer states.
     offload: usize,
     /// 0: nothing is recomputed; 1: layers or modules; 2: single values.
@@ -37,9 +37,19 @@ impl Complexity {
         let parallel = &report.parallel;
         let ParallelConfig { dp, tp, cp, pp, ep, zero, offload, offload_optimizer, .. } = *parallel;
         let node = cluster.links.first().map_or(u64::MAX, |link| link.joins);
+        let replicas = dp * cp;
+        let shards_parameters = shards_parameters(parallel, usual_zero);
+        let recomputes_layers = matches!(parallel.recompute, Recompute::Full(_));
         // Ranks of tp are neighbours, then those of cp; experts are on neighbours too; stages are far apart.
-        let reach = [(tp, tp), (cp, cp * tp), (ep, ep), (pp, dp * cp * tp * pp)];
-        let used = || reach.iter().filter(|(degree, _)| *degree > 1);
+        let reach = [
+            (tp > 1, tp),
+            (cp > 1, cp * tp),
+            (ep > 1, ep),
+            (pp > 1, replicas * tp * pp),
+            (shards_parameters, parallel.shard.unwrap_or(replicas) * tp),
+            (recomputes_layers, 1),
+        ];
+        let used = || reach.iter().filter(|(is_used, _)| *is_used);
         let plain = ParallelConfig::default();
         let set = [
             !parallel.stages.is_empty(),
@@ -53,7 +63,7 @@ impl Complexity {
         ];
         Complexity {
             across_nodes: used().filter(|(_, reach)| *reach > node).count(),
-            kinds: used().count(),
+            techniques: used().count(),
             offload: usize::from(!offload.is_none()) + usize::from(offload_optimizer),
             recompute: match &parallel.recompute {
                 Recompute::None => 0,
@@ -63,7 +73,7 @@ impl Complexity {
             },
             settings: set.into_iter().filter(|is_set| *is_set).count(),
             chunks: parallel.vp.unwrap_or(1),
-            unusual_zero: dp * cp > 1 && zero != usual_zero,
+            unusual_zero: replicas > 1 && zero != usual_zero,
             memory: (report.predicted.fullest().device / (ROOM * report.predicted.memory_gib.capacity)) as u64,
         }
     }
@@ -80,7 +90,9 @@ fn simpler(parallel: &ParallelConfig, usual_zero: u8) -> Vec<String> {
     }
     let chunks = parallel.vp.unwrap_or(1);
     if parallel.pp > 1 && chunks > 1 {
-        pins.push(format!("vp<={}", chunks - 1));
+        // Uneven stages might be faster with fewer chunks, but not simpler.
+        let even = if parallel.stages.is_empty() { ",stages=even" } else { "" };
+        pins.push(format!("vp<={}{even}", chunks - 1));
     }
     if parallel.dp * parallel.cp > 1 && parallel.zero != usual_zero {
         pins.push(format!("zero={usual_zero}"));
@@ -100,6 +112,11 @@ fn unset(parallel: &ParallelConfig) -> Vec<ParallelConfig> {
     less.into_iter().filter(|less| less != parallel).collect()
 }
 
+/// True if ZeRO shards parameters although another stage is usual.
+fn shards_parameters(parallel: &ParallelConfig, usual_zero: u8) -> bool {
+    parallel.dp * parallel.cp > 1 && parallel.zero == 3 && usual_zero != 3
+}
+
 /// The simplest configuration that is at most `within` slower than the nominally fastest one, with the known others. Each step
 /// takes the simplest of the known ones and of those that a search finds with one choice made simpler.
 pub(crate) fn simplest(
@@ -111,12 +128,15 @@ pub(crate) fn simplest(
     let (cluster, usual_zero) = (explorer.cluster(), explorer.usual_zero(&nominal.parallel));
     let most = nominal.predicted.step_time_s * (1.0 + within);
     let order = |report: &EstimateReport| Complexity::of(report, cluster, usual_zero);
+    // The pins of a search take the place of the request's.
+    let search = |pins: &str, around: Option<&ParallelConfig>| {
+        let found = explorer.better(pins, most, around.cloned());
+        found.filter(|found| explorer.allows(&found.parallel))
+    };
     let mut plan = nominal.clone();
     loop {
-        let found = simpler(&plan.parallel, usual_zero).into_iter().filter_map(|pins| {
-            // These pins take the place of the request's.
-            explorer.better(&pins, most, Some(plan.parallel.clone())).filter(|found| explorer.allows(&found.parallel))
-        });
+        let found = simpler(&plan.parallel, usual_zero).into_iter();
+        let found = found.filter_map(|pins| search(&pins, Some(&plan.parallel)));
         let less = unset(&plan.parallel).into_iter().filter_map(|parallel| explorer.predict(&parallel));
         let known = less.chain(others.iter().cloned());
         let close = known.filter(|other| other.predicted.fits && other.predicted.step_time_s <= most);
@@ -124,7 +144,13 @@ pub(crate) fn simplest(
             let time = |report: &EstimateReport| report.predicted.step_time_s;
             order(a).cmp(&order(b)).then(time(a).total_cmp(&time(b)))
         });
-        match simplest.filter(|found| order(found) < order(&plan)) {
+        // Without ZeRO-3 all degrees may differ, which is too far for a local search.
+        let far = || {
+            let is_far = shards_parameters(&plan.parallel, usual_zero);
+            is_far.then(|| search(&format!("zero={usual_zero}"), None)).flatten()
+        };
+        let is_simpler = |found: &EstimateReport| order(found) < order(&plan);
+        match simplest.filter(is_simpler).or_else(|| far().filter(is_simpler)) {
             Some(found) => plan = found,
             None => return plan,
         }

@@ -274,6 +274,26 @@ fn the_plan_is_the_simplest_of_a_tie() {
     }
 }
 
+/// ZeRO-3 across nodes with recomputed layers is as many techniques as a pipeline with experts, and recomputes. Where ZeRO-3 is usual it
+/// is none.
+#[test]
+fn zero_3_and_recomputed_layers_are_techniques() {
+    let estimator = Estimator::new();
+    let cluster = estimator.cluster("h100").unwrap();
+    let complexity = |parallel: &str, usual_zero: u8| {
+        let request = PlanRequest { seq: 4096, ..request("qwen3-30b-a3b", "h100", 32, 512, "") };
+        let asked = EstimateRequest { gpus: Some(32), ..request.under(parallel.to_string()) };
+        Complexity::of(&estimator.estimate(&asked).unwrap(), &cluster, usual_zero)
+    };
+    let [plain, sharded] = ["dp=32,zero=1", "dp=32,zero=3"];
+    let pipeline = "dp=16,pp=2,ep=8,zero=1,mbs=2";
+    assert!(complexity(plain, 1) < complexity(sharded, 1) && complexity(sharded, 3) < complexity(plain, 3));
+    assert!(complexity(sharded, 1) < complexity(pipeline, 1));
+    assert!(complexity(pipeline, 1) < complexity("dp=32,zero=3,mbs=16,recompute=full", 1));
+    // Nodes have eight devices: parameters that are sharded within one are gathered there.
+    assert!(complexity("dp=32,zero=3,shard=8", 1) < complexity("dp=32,zero=3,shard=16", 1));
+}
+
 /// Sizes with odd factors are planned only where no others can be.
 #[test]
 fn odd_sizes_are_the_last_resort() {
