@@ -146,7 +146,8 @@ pub fn small_share(share: f64) -> String {
 
 /// `6.1 %`, `17 %`.
 pub fn share(share: f64) -> String {
-    let percent = 100.0 * share;
+    // What rounds to zero has no sign.
+    let percent = if share.abs() < 5e-4 { 0.0 } else { 100.0 * share };
     match percent.abs() {
         size if size < 9.95 => format!("{percent:.1} %"),
         size if size < 1e9 => format!("{percent:.0} %"),
@@ -205,6 +206,7 @@ mod tests {
             ["0.50 B/s", "1.50 TB/s", "989 TB/s", "80.0 GB/s"]
         );
         assert_eq!([0, 950, 12_345, 2_412_096].map(bytes), ["0 B", "950 B", "12.3 kB", "2.41 MB"]);
+        assert_eq!([0.061, -0.0061, -1e-4, 0.174].map(share), ["6.1 %", "-0.6 %", "0.0 %", "17 %"]);
         assert_eq!([7.21, 151.0, 3725.0].map(seconds), ["7.2 s", "2m 31s", "1h 02m"]);
     }
 

@@ -1,7 +1,7 @@
 //! Reports of plans as text, in 100 columns.
 
 use crate::explain::{Planned, WhyNot, brief, differences, signed};
-use crate::plan::{Alternative, Infeasible, PlanReport, Relaxation, Search, WhatIf, Why};
+use crate::plan::{Alternative, Faster, Infeasible, PlanReport, Relaxation, Search, WhatIf, Why, saved};
 use compiler::parallel;
 use std::fmt;
 use support::table::table;
@@ -67,7 +67,7 @@ fn explanation(report: &PlanReport) -> String {
         parts.push(runners_up(report));
     }
     if let Some(why) = report.why.as_ref().filter(|why| !why.what_if.is_empty()) {
-        parts.push(what_ifs(why));
+        parts.push(what_ifs(why, report.search.as_ref().and_then(|search| search.fastest.as_ref())));
     }
     parts.extend(report.search.as_ref().map(|found| search(found) + &beyond(report, found)));
     parts.join("\n")
@@ -136,12 +136,16 @@ fn shortened(parallel: &str) -> String {
     parallel::pins(parallel).into_iter().map(short).collect::<Vec<_>>().join(",")
 }
 
-fn what_ifs(why: &Why) -> String {
+/// Table of what-if changes. If the plan is not the fastest configuration, the head of the savings names the time that they are
+/// relative to.
+fn what_ifs(why: &Why, fastest: Option<&Faster>) -> String {
     let row = |what_if: &WhatIf| {
-        let saved = if what_if.gain > 0.0 { share(what_if.gain) } else { "nothing".to_string() };
+        let saved = saved(what_if.gain).unwrap_or_else(|| "nothing".to_string());
         [what_if.condition.clone(), time(what_if.step_time_s), saved, shortened(&what_if.parallel)]
     };
-    table(["IF", "STEP", "SAVES", "BEST CONFIG FOUND"], &why.what_if.iter().map(row).collect::<Vec<_>>())
+    let saves =
+        fastest.map_or_else(|| "SAVES".to_string(), |fastest| format!("SAVES OF {}", time(fastest.step_time_s)));
+    table(["IF", "STEP", &saves, "BEST CONFIG FOUND"], &why.what_if.iter().map(row).collect::<Vec<_>>())
 }
 
 /// Line on how the search found the configuration.

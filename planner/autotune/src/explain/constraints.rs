@@ -4,7 +4,7 @@ use super::brief::differences;
 use super::compare::{device_gib, parts};
 use super::difference::TIE;
 use super::pool::Pool;
-use crate::plan::{BindingConstraint, WhatIf};
+use crate::plan::{BindingConstraint, WhatIf, saved};
 use cost::Cluster;
 use estimator::EstimateReport;
 use ir::catalogue::Code;
@@ -53,11 +53,10 @@ fn memory(best: &EstimateReport, cluster: &Cluster, what_ifs: &[WhatIf]) -> Bind
         .filter(|what_if| what_if.condition.starts_with("memory"))
         .map(|what_if| what_if.gain)
         .fold(0.0, f64::max);
-    let more = if gain > 0.0 {
-        format!("more memory would save up to {}", share(gain))
-    } else {
-        "more memory would not help".into()
-    };
+    let more = saved(gain).map_or_else(
+        || "more memory would not help".to_string(),
+        |saved| format!("more memory would save up to {saved}"),
+    );
     let more = if best.predicted.fits { more } else { "it does not fit".to_string() };
     let rank = best.predicted.memory_gib.worst_rank;
     let all = device_gib(cluster, best.mesh.devices);

@@ -21,6 +21,7 @@ mod tests;
 
 pub use explore::{Explorer, beyond};
 pub use found::{Found, Progress, find, find_until_cancelled};
+pub(crate) use report::saved;
 pub use report::{
     Alternative, Basis, BindingConstraint, ChoiceNote, Conflict, Difference, Faster, Infeasible, PlanReport,
     Relaxation, SCHEMA, Search, WhatIf, Why,

@@ -5,7 +5,7 @@ use crate::error::Error;
 use estimator::{EstimateReport, EstimateRequest, Predicted};
 use ir::options::ParallelConfig;
 use serde::{Deserialize, Serialize};
-use support::units::count;
+use support::units::{count, share};
 
 /// Version of a plan's schema.
 pub const SCHEMA: &str = "meshwright.plan/2";
@@ -200,6 +200,14 @@ pub struct WhatIf {
     /// Time saved, as a fraction of the best known time without the change.
     pub gain: f64,
 }
+
+/// Text of the share of a step that is saved: `4.4 %`, or `None` if that rounds to zero.
+pub(crate) fn saved(gain: f64) -> Option<String> {
+    (gain >= LEAST_SHOWN).then(|| share(gain))
+}
+
+/// Smallest share that is not shown as `0.0 %`.
+const LEAST_SHOWN: f64 = 5e-4;
 
 /// Report of a request for which nothing fits, or nothing that fits was found before the deadline.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

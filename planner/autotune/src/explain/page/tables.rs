@@ -1,8 +1,7 @@
 //! Explanations as tables.
 
 use crate::explain::brief::differences;
-use crate::plan::PlanReport;
-use crate::plan::{Basis, Infeasible, Search};
+use crate::plan::{Basis, Infeasible, PlanReport, Search, saved};
 use support::units::{count, gib, share, time};
 use view::draw::escaped;
 
@@ -51,10 +50,13 @@ pub(super) fn constraints(plan: &PlanReport) -> String {
 pub(super) fn what_ifs(plan: &PlanReport) -> String {
     let what_ifs = plan.why.iter().flat_map(|why| &why.what_if);
     let row = |what_if: &crate::plan::WhatIf| {
-        let saved = if what_if.gain > 0.0 { share(what_if.gain) } else { "nothing".to_string() };
+        let saved = saved(what_if.gain).unwrap_or_else(|| "nothing".to_string());
         vec![what_if.condition.clone(), time(what_if.step_time_s), saved, what_if.parallel.clone()]
     };
-    table(&["if", "step", "saves", "best config found"], &what_ifs.map(row).collect::<Vec<_>>())
+    let fastest = plan.search.as_ref().and_then(|search| search.fastest.as_ref());
+    let saves =
+        fastest.map_or_else(|| "saves".to_string(), |fastest| format!("saves of {}", time(fastest.step_time_s)));
+    table(&["if", "step", &saves, "best config found"], &what_ifs.map(row).collect::<Vec<_>>())
 }
 
 /// Table of the conflict.
