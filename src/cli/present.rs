@@ -30,9 +30,10 @@ impl PresentFlags {
     /// The file cannot be read, or has a value that the framework refuses.
     pub(super) fn read(&self, gpus: Option<u64>) -> Result<Option<Present>, Error> {
         let (place, present) = if let Some(given) = &self.from_megatron {
-            let path = Path::new(given);
-            let text = if path.is_file() { read_text(path)? } else { given.clone() };
-            (None, megatron_flags::read(&text))
+            // Flags begin with two hyphens; a name without them is a file's.
+            let path = Some(Path::new(given)).filter(|path| path.is_file() || !given.contains("--"));
+            let text = path.map_or_else(|| Ok(given.clone()), read_text)?;
+            (path.map(|path| path.display().to_string()), megatron_flags::read(&text))
         } else if let Some(given) = &self.from_torchtitan {
             let (file, form) = form_of(given);
             (Some(file.to_string()), torchtitan_file::read(&read_text(Path::new(file))?, form, gpus))

@@ -17,6 +17,7 @@ pub mod nanotron_file;
 mod notes;
 mod present;
 mod python_config;
+mod shell;
 #[cfg(test)]
 mod tests;
 mod torch_pipelining;

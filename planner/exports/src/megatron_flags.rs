@@ -1,7 +1,8 @@
 //! Reading flags of Megatron-LM: the configuration that a job has now.
 
 use crate::megatron::MODULES;
-use crate::present::{Keys, Present};
+use crate::present::{Keys, Present, unread};
+use crate::shell::words;
 use std::collections::BTreeMap;
 
 /// Flags that change no layout although their names have a word of one.
@@ -18,13 +19,16 @@ const OTHERS: [&str; 6] = [
 const WORDS: [&str; 8] =
     ["parallel", "recompute", "offload", "pipeline", "fsdp", "sharding", "virtual", "comm-overlap"];
 
-/// Reads flags, as a shell would pass them or as the text of a script's array. Flags that concern no layout are skipped.
+/// Reads flags, as a shell would pass them or as the text of a script, whose variables are expanded. Flags that concern no layout are skipped.
 ///
 /// # Errors
-/// A flag lacks its value, or has one that Megatron-LM refuses.
+/// There are no flags, flags exclude each other, or one lacks its value or has one that Megatron-LM refuses.
 pub fn read(text: &str) -> Result<Present, String> {
     let flags = flags(text)?;
-    let mut reader = Reader { flags: &flags, keys: Keys::default(), seen: Vec::new() };
+    if flags.is_empty() {
+        return Err("there are no flags in it, such as --tensor-model-parallel-size 4".into());
+    }
+    let mut reader = Reader { flags: &flags, keys: Keys::default(), asked: Vec::new() };
     reader.degrees()?;
     reader.pipeline()?;
     reader.replicas()?;
@@ -36,9 +40,7 @@ pub fn read(text: &str) -> Result<Present, String> {
         reader.put("mbs", mbs);
     }
     let (precision, optimizer) = (reader.precision()?, reader.optimizer()?);
-    let concerns = |flag: &&String| WORDS.iter().any(|word| flag.contains(word)) && !OTHERS.contains(&flag.as_str());
-    let unread = flags.keys().filter(|flag| !reader.seen.contains(flag)).filter(concerns);
-    let unread = unread.map(|flag| format!("--{flag}")).collect();
+    let unread = flags.keys().filter_map(|flag| reader.unread(flag)).collect();
     let parallel = reader.keys.text();
     Ok(Present { parallel, seq, global_batch, precision, optimizer, unread, ..Present::default() })
 }
@@ -49,6 +51,7 @@ fn flags(text: &str) -> Result<BTreeMap<String, Vec<String>>, String> {
     let mut last: Option<String> = None;
     for word in words(text)? {
         match word.strip_prefix("--") {
+            Some("") => last = None,
             Some(flag) => {
                 let (name, value) = flag.split_once('=').map_or((flag, None), |(name, value)| (name, Some(value)));
                 let values = value.map(str::to_string).into_iter().collect();
@@ -66,61 +69,41 @@ fn flags(text: &str) -> Result<BTreeMap<String, Vec<String>>, String> {
     Ok(flags)
 }
 
-/// Words of a shell: quotes join, backslashes end lines, `#` begins a comment, and parentheses of an array are left out.
-fn words(text: &str) -> Result<Vec<String>, String> {
-    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
-    let mut characters = text.chars();
-    while let Some(character) = characters.next() {
-        match (quote, character) {
-            (Some(open), _) if character == open => quote = None,
-            (Some(_), _) => word.get_or_insert_default().push(character),
-            (None, '"' | '\'') => {
-                quote = Some(character);
-                word.get_or_insert_default();
-            }
-            (None, '\\') => drop(characters.next()),
-            (None, '#') if word.is_none() => drop(characters.by_ref().find(|next| *next == '\n')),
-            (None, '(') if word.as_ref().is_none_or(|word| word.ends_with('=')) => word = None,
-            (None, ')') if word.is_none() => {}
-            (None, _) if character.is_whitespace() => words.extend(word.take()),
-            (None, _) => word.get_or_insert_default().push(character),
-        }
-    }
-    match quote {
-        Some(open) => Err(format!("the quotation that begins with {open} has no end")),
-        None => {
-            words.extend(word);
-            Ok(words)
-        }
-    }
-}
-
 struct Reader<'a> {
     flags: &'a BTreeMap<String, Vec<String>>,
     keys: Keys,
-    seen: Vec<&'a String>,
+    /// The flags that are read, whether they are given or not.
+    asked: Vec<&'static str>,
 }
 
 impl<'a> Reader<'a> {
     /// The values of a flag, if it is there.
-    fn values(&mut self, flag: &str) -> Option<&'a [String]> {
-        let (name, values) = self.flags.get_key_value(flag)?;
-        self.seen.push(name);
-        Some(values)
+    fn values(&mut self, flag: &'static str) -> Option<&'a [String]> {
+        self.asked.push(flag);
+        self.flags.get(flag).map(Vec::as_slice)
     }
 
-    fn has(&mut self, flag: &str) -> bool {
+    /// A given flag that is not read, if it concerns a layout or resembles a flag that is read.
+    fn unread(&self, flag: &str) -> Option<String> {
+        if self.asked.contains(&flag) || OTHERS.contains(&flag) {
+            return None;
+        }
+        let concerns = WORDS.iter().any(|word| flag.contains(word));
+        unread(flag, self.asked.iter().copied(), concerns).map(|flag| format!("--{flag}"))
+    }
+
+    fn has(&mut self, flag: &'static str) -> bool {
         self.values(flag).is_some()
     }
 
-    fn value(&mut self, flag: &str) -> Result<Option<&'a str>, String> {
+    fn value(&mut self, flag: &'static str) -> Result<Option<&'a str>, String> {
         match self.values(flag) {
             None => Ok(None),
             Some(values) => values.first().map(|value| Some(value.as_str())).ok_or(format!("--{flag} has no value")),
         }
     }
 
-    fn number(&mut self, flag: &str) -> Result<Option<u64>, String> {
+    fn number(&mut self, flag: &'static str) -> Result<Option<u64>, String> {
         let wrong = |text: &str| format!("--{flag} {text}: it takes a whole number");
         self.value(flag)?.map(|text| text.parse().map_err(|_| wrong(text))).transpose()
     }
@@ -258,7 +241,8 @@ impl<'a> Reader<'a> {
 
     fn precision(&mut self) -> Result<String, String> {
         let wide = match (self.has("bf16"), self.has("fp16")) {
-            (true, _) => "bf16",
+            (true, true) => return Err("--bf16 and --fp16: Megatron-LM takes one of them".into()),
+            (true, false) => "bf16",
             (false, true) => "fp16",
             (false, false) => "f32",
         };

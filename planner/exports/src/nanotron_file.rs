@@ -1,21 +1,28 @@
 //! Reading the YAML file of nanotron: the configuration that a job has now.
 
-use crate::present::{Keys, Present};
+use crate::present::{Keys, Present, unread};
 use serde_json::{Map, Value, json};
 use yaml_rust2::{Yaml, YamlLoader};
 
-/// Keys of the section `parallelism` that are read.
-const READ: [&str; 10] = [
-    "dp",
-    "pp",
-    "tp",
-    "pp_engine",
-    "tp_mode",
-    "tp_linear_async_communication",
-    "expert_parallel_size",
-    "context_parallel_size",
-    "recompute_layer",
-    "tp_recompute_allgather",
+/// Keys that are read, with those of the section `parallelism` that change no prediction.
+const READ: [&str; 17] = [
+    "parallelism.dp",
+    "parallelism.pp",
+    "parallelism.tp",
+    "parallelism.pp_engine",
+    "parallelism.tp_mode",
+    "parallelism.tp_linear_async_communication",
+    "parallelism.expert_parallel_size",
+    "parallelism.context_parallel_size",
+    "parallelism.recompute_layer",
+    "parallelism.tp_recompute_allgather",
+    "tokens.micro_batch_size",
+    "tokens.batch_accumulation_per_replica",
+    "tokens.sequence_length",
+    "optimizer.zero_stage",
+    "optimizer.optimizer_factory",
+    "model.dtype",
+    "model.model_config",
 ];
 
 /// Reads the text of a file.
@@ -44,9 +51,6 @@ pub fn read(text: &str) -> Result<Present, String> {
         keys.put("mbs", mbs);
     }
     let rounds = whole("tokens", "batch_accumulation_per_replica")?;
-    let name = |key: &Yaml| key.as_str().map(str::to_string);
-    let hash = parallelism.as_hash().into_iter().flatten();
-    let unread = hash.filter_map(|(key, _)| name(key)).filter(|key| !READ.contains(&key.as_str()));
     Ok(Present {
         parallel: keys.text(),
         model: model(&file["model"]["model_config"]),
@@ -55,8 +59,19 @@ pub fn read(text: &str) -> Result<Present, String> {
         global_batch: mbs.zip(rounds).and_then(|(mbs, rounds)| mbs.checked_mul(rounds)?.checked_mul(dp)),
         precision: precision(&file["model"]["dtype"])?,
         optimizer: optimizer(&file["optimizer"]["optimizer_factory"]["name"])?,
-        unread: unread.map(|key| format!("parallelism.{key}")).collect(),
+        unread: unread_keys(file),
     })
+}
+
+/// Keys that are not read: those of `parallelism`, and others that resemble a key that is read.
+fn unread_keys(file: &Yaml) -> Vec<String> {
+    let sections = file.as_hash().into_iter().flatten();
+    let keys = sections.flat_map(|(section, keys)| {
+        let section = section.as_str().unwrap_or_default();
+        keys.as_hash().into_iter().flatten().filter_map(move |(key, _)| Some(format!("{section}.{}", key.as_str()?)))
+    });
+    let others = keys.filter(|key| !READ.contains(&key.as_str()));
+    others.filter_map(|key| unread(&key, READ, key.starts_with("parallelism."))).collect()
 }
 
 /// A whole number, if the key is there.

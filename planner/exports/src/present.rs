@@ -1,5 +1,7 @@
 //! The configuration that a job has now, as the files of other frameworks state it.
 
+use ir::diag::nearest;
+
 /// Layout and batch of a job.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Present {
@@ -19,6 +21,24 @@ pub struct Present {
     pub optimizer: String,
     /// Keys that concern the layout and that no key of a configuration states.
     pub unread: Vec<String>,
+}
+
+/// The most characters by which a misspelt key is longer or shorter.
+const MISSPELT: usize = 2;
+
+/// A key that is not read, with the key of the same section that it may stand for. Keys of other subjects are left out: those that resemble
+/// no key that is read, unless they concern the layout.
+pub(crate) fn unread<'n>(key: &str, read: impl IntoIterator<Item = &'n str>, concerns: bool) -> Option<String> {
+    let (section, name) = key.rsplit_once('.').map_or(("", key), |(section, name)| (section, name));
+    let names = read.into_iter().filter_map(|other| {
+        let (own, name) = other.rsplit_once('.').unwrap_or(("", other));
+        (own == section).then_some(name)
+    });
+    let names = names.filter(|other| other.len().abs_diff(name.len()) <= MISSPELT);
+    match nearest(name, names) {
+        Some(near) => Some(format!("{key} (did you mean `{near}`?)")),
+        None => concerns.then(|| key.to_string()),
+    }
 }
 
 /// The keys of a configuration, in the order in which they are found.

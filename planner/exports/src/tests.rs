@@ -244,4 +244,47 @@ fn mistakes_in_flags_are_named() {
     assert!(wrong("--seq-length '4096").contains("no end"));
     let unread = megatron_flags::read("--tp-comm-overlap-cfg x.yaml --expert-model-parallel-size=8").unwrap();
     assert_eq!((unread.parallel.as_str(), unread.unread), ("ep=8,zero=0", vec!["--tp-comm-overlap-cfg".to_string()]));
+    assert_eq!(wrong("--bf16 --fp16"), "--bf16 and --fp16: Megatron-LM takes one of them");
+    assert!(wrong("train.sh").contains("no flags"));
+    assert!(wrong("--seq-length $SEQ").contains("--seq-length ${SEQ}: it takes a whole number"));
+}
+
+#[test]
+fn misspelt_keys_are_not_skipped() {
+    let megatron =
+        megatron_flags::read("--tensor-model-paralel-size 4 --lr 1e-4 --sequence_lenght 8 --seq-lenght 8").unwrap();
+    let flags = [
+        "--seq-lenght (did you mean `seq-length`?)",
+        "--tensor-model-paralel-size (did you mean `tensor-model-parallel-size`?)",
+    ];
+    assert_eq!(megatron.unread, flags);
+    let text = "[training]\nseq_lenn = 4\nsteps = 9\n[parallelism]\ntensor_paralel_degree = 2\n[optimizer]\nlr = 1.0\n";
+    let torchtitan = torchtitan_file::read(text, Form::Toml, None).unwrap();
+    let fields = [
+        "parallelism.tensor_paralel_degree (did you mean `tensor_parallel_degree`?)",
+        "training.seq_lenn (did you mean `seq_len`?)",
+    ];
+    assert_eq!(torchtitan.unread, fields);
+    let nanotron =
+        nanotron_file::read("parallelism: {dp: 2, other: 1}\ntokens: {micro_batchsize: 2, train_steps: 5}\n").unwrap();
+    assert_eq!(nanotron.unread, ["parallelism.other", "tokens.micro_batchsize (did you mean `micro_batch_size`?)"]);
+}
+
+#[test]
+fn variables_of_a_script_are_expanded() {
+    let script = r#"
+        TP_SIZE=4
+        SEQ_LENGTH=${2:-8192}
+        MODEL_PARALLEL_ARGS=(
+            --tensor-model-parallel-size ${TP_SIZE}   # of a node
+            --recompute-granularity selective --recompute-modules core_attn mlp
+        )
+        TRAIN_ARGS="
+            --seq-length $SEQ_LENGTH \
+            --bf16"
+        torchrun --nproc_per_node 8 pretrain_gpt.py "${MODEL_PARALLEL_ARGS[@]}" $TRAIN_ARGS
+    "#;
+    let read = megatron_flags::read(script).unwrap();
+    assert_eq!(read.parallel, "tp=4,zero=0,recompute=selective:core_attn+mlp");
+    assert_eq!((read.seq, read.precision.as_str(), read.unread), (Some(8192), "bf16", vec![]));
 }

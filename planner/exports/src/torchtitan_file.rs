@@ -1,6 +1,6 @@
 //! Reading the configuration of torchtitan: a Python file of its registry, or a TOML file of versions up to 0.2.
 
-use crate::present::{Keys, Present};
+use crate::present::{Keys, Present, unread};
 use crate::python_config::{COMPUTED, values};
 use crate::torchtitan::SCHEDULES;
 use serde_json::Value;
@@ -38,7 +38,7 @@ pub fn read(text: &str, form: Form<'_>, gpus: Option<u64>) -> Result<Present, St
         Form::Python(function) => values(text, function)?,
         Form::Toml => of_toml(text)?,
     };
-    let mut reader = Reader { fields: &fields, seen: Vec::new(), keys: Keys::default(), unread: Vec::new() };
+    let mut reader = Reader { fields: &fields, asked: Vec::new(), keys: Keys::default(), unread: Vec::new() };
     let dp = reader.degrees(gpus)?;
     reader.pipeline()?;
     reader.memory(form)?;
@@ -51,10 +51,7 @@ pub fn read(text: &str, form: Form<'_>, gpus: Option<u64>) -> Result<Present, St
     let global_batch = whole.or_else(|| dp.and_then(|dp| dp.checked_mul(local)));
     let (precision, stack) = (reader.precision()?, reader.stack(form)?);
     let optimizer = reader.optimizer()?;
-    let concerns = |key: &&String| key.starts_with("parallelism.") || key.starts_with("activation_checkpoint.");
-    let others = |key: &&String| !OTHERS.iter().any(|other| key.ends_with(other));
-    let mut unread: Vec<String> =
-        fields.keys().filter(concerns).filter(others).filter(|key| !reader.seen.contains(key)).cloned().collect();
+    let mut unread: Vec<String> = fields.keys().filter_map(|key| reader.unread(key)).collect();
     unread.extend(reader.unread);
     Ok(Present {
         parallel: reader.keys.text(),
@@ -84,15 +81,16 @@ fn of_toml(text: &str) -> Result<BTreeMap<String, Value>, String> {
 
 struct Reader<'a> {
     fields: &'a BTreeMap<String, Value>,
-    seen: Vec<&'a String>,
+    /// The fields that are read, whether they are given or not.
+    asked: Vec<String>,
     keys: Keys,
     unread: Vec<String>,
 }
 
 impl<'a> Reader<'a> {
     fn value(&mut self, key: &str) -> Result<Option<&'a Value>, String> {
-        let Some((name, value)) = self.fields.get_key_value(key) else { return Ok(None) };
-        self.seen.push(name);
+        self.asked.push(key.to_string());
+        let Some(value) = self.fields.get(key) else { return Ok(None) };
         match value {
             Value::Null => Ok(None),
             Value::String(text) if text.starts_with(COMPUTED) && key != "activation_checkpoint" => {
@@ -100,6 +98,15 @@ impl<'a> Reader<'a> {
             }
             value => Ok(Some(value)),
         }
+    }
+
+    /// A given field that is not read, if it concerns the layout or resembles a field that is read.
+    fn unread(&self, key: &str) -> Option<String> {
+        if self.asked.iter().any(|asked| asked == key) || OTHERS.iter().any(|other| key.ends_with(other)) {
+            return None;
+        }
+        let concerns = key.starts_with("parallelism.") || key.starts_with("activation_checkpoint.");
+        unread(key, self.asked.iter().map(String::as_str), concerns)
     }
 
     fn signed(&mut self, key: &str) -> Result<Option<i64>, String> {
