@@ -20,8 +20,20 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-const FAMILIES: [&str; 8] =
-    ["llama", "llama-eager", "mistral-long-window", "gemma2", "olmo2", "phi3", "gpt_neox", "gpt2"];
+const FAMILIES: [&str; 12] = [
+    "llama",
+    "llama-eager",
+    "llama-one-group",
+    "llama-decomposed",
+    "mistral-long-window",
+    "gemma2",
+    "olmo2",
+    "phi3",
+    "gpt_neox",
+    "gpt_neox-whole-turn",
+    "gpt2",
+    "gpt2-decomposed",
+];
 
 /// The bytes of an archive.
 fn archive(name: &str) -> Vec<u8> {

@@ -39,14 +39,18 @@ GPT2 = dict(
     vocab_size=24, n_positions=16, n_embd=16, n_layer=2, n_head=4, n_inner=20, bos_token_id=None, eos_token_id=None,
     attn_pdrop=0.0, resid_pdrop=0.0, embd_pdrop=0.0,
 )
+NEOX = {key: value for key, value in SIZES.items() if key != "num_key_value_heads"}
 LLAMA3 = dict(
     rope_type="llama3", rope_theta=500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
     original_max_position_embeddings=16,
 )
-# Name, class of the configuration, its values, and the implementation of attention.
+# Name, class of the configuration, its values, and the implementation of attention. Graphs of names in `-decomposed` are of core ops alone.
 FAMILIES = [
     ("llama", "LlamaConfig", SIZES, "sdpa"),
     ("llama-eager", "LlamaConfig", dict(SIZES, tie_word_embeddings=True, attention_bias=True), "eager"),
+    ("llama-decomposed", "LlamaConfig", SIZES, "sdpa"),
+    ("llama-one-group", "LlamaConfig", dict(SIZES, num_key_value_heads=1), "sdpa"),
+    ("llama-biased-decomposed", "LlamaConfig", dict(SIZES, tie_word_embeddings=True, attention_bias=True, mlp_bias=True), "sdpa"),
     ("llama3", "LlamaConfig", dict(SIZES, head_dim=8, rope_parameters=LLAMA3), "sdpa"),
     ("mistral", "MistralConfig", dict(SIZES, sliding_window=4), "sdpa"),
     ("mistral-long-window", "MistralConfig", dict(SIZES, sliding_window=32), "sdpa"),
@@ -55,21 +59,15 @@ FAMILIES = [
     ("gemma2", "Gemma2Config", dict(SIZES, head_dim=4, sliding_window=4, query_pre_attn_scalar=4), "eager"),
     ("olmo2", "Olmo2Config", SIZES, "sdpa"),
     ("phi3", "Phi3Config", dict(SIZES, pad_token_id=0), "sdpa"),
-    (
-        "gpt_neox",
-        "GPTNeoXConfig",
-        {
-            key: value
-            for key, value in dict(SIZES, num_attention_heads=2, rotary_pct=0.5, hidden_act="gelu").items()
-            if key != "num_key_value_heads"
-        },
-        "sdpa",
-    ),
+    ("gpt_neox", "GPTNeoXConfig", dict(NEOX, num_attention_heads=2, rotary_pct=0.5, hidden_act="gelu"), "sdpa"),
+    ("gpt_neox-whole-turn", "GPTNeoXConfig", dict(NEOX, rotary_pct=1.0, use_parallel_residual=False), "sdpa"),
     ("smollm3", "SmolLM3Config", dict(SIZES, num_hidden_layers=4, pad_token_id=0, no_rope_layer_interval=2), "sdpa"),
+    ("gemma3-eager-decomposed", "Gemma3TextConfig", dict(SIZES, head_dim=8, sliding_window=4, query_pre_attn_scalar=8), "eager"),
     ("gpt2", "GPT2Config", GPT2, "sdpa"),
+    ("gpt2-decomposed", "GPT2Config", GPT2, "eager"),
 ]
 # Archives that `cargo test` reads.
-FIXTURES = ["llama", "llama-eager", "mistral-long-window", "gemma2", "olmo2", "phi3", "gpt_neox", "gpt2"]
+FIXTURES = ["llama", "llama-eager", "llama-one-group", "llama-decomposed", "gpt_neox-whole-turn", "gpt2-decomposed", "mistral-long-window", "gemma2", "olmo2", "phi3", "gpt_neox", "gpt2"]
 
 
 class Own(nn.Module):
@@ -172,6 +170,8 @@ def export(model, path):
     tokens = torch.randint(0, 24, (2, 12))
     dims = {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}
     program = torch.export.export(model, (tokens,), dynamic_shapes=(dims,), strict=False)
+    if Path(path).stem.endswith("-decomposed"):
+        program = program.run_decompositions()
     torch.export.save(program, path)
     return program
 

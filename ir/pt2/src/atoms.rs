@@ -62,6 +62,10 @@ impl Atoms {
         self.0[self.root(atom).0 as usize].is_spread
     }
 
+    fn is_whole(&self, atom: Atom) -> bool {
+        self.0[self.root(atom).0 as usize].is_whole
+    }
+
     /// The size of an axis.
     pub(crate) fn total(&self, axis: &[Atom]) -> u64 {
         axis.iter().fold(1, |all: u64, &atom| all.saturating_mul(self.size(atom)))
@@ -86,7 +90,7 @@ impl Atoms {
     /// It is the batch or the sequence.
     pub(crate) fn split(&mut self, atom: Atom, sizes: &[u64]) -> Result<Vec<Atom>, String> {
         let root = self.root(atom);
-        if self.0[root.0 as usize].is_whole {
+        if self.is_whole(root) {
             return Err("the batch or the sequence is parted".to_string());
         }
         let is_spread = self.is_spread(root);
@@ -147,18 +151,26 @@ impl Atoms {
         Ok(())
     }
 
-    /// Groups the atoms of axes into axes of other sizes.
+    /// Groups the atoms of axes into axes of other sizes. In a `product` a new axis of one element is an atom of its own: the only head of
+    /// keys is a dim as several heads are.
     ///
     /// # Errors
     /// A new axis has parts of atoms that cannot be split.
-    pub(crate) fn view(&mut self, axes: &[Axis], sizes: &[u64]) -> Result<Vec<Axis>, String> {
+    pub(crate) fn view(&mut self, axes: &[Axis], sizes: &[u64], is_product: bool) -> Result<Vec<Axis>, String> {
         let mut rest: Vec<Atom> = self.leaves(&axes.concat());
         rest.reverse();
         let mut viewed = Vec::new();
         for (at, &size) in sizes.iter().enumerate() {
             let (mut axis, mut count) = (Vec::new(), 1);
-            if size == 1 && rest.last().is_some_and(|&atom| self.size(atom) == 1) {
-                axis.extend(rest.pop());
+            if size == 1
+                && let Some(&next) = rest.last()
+            {
+                if is_product && self.size(next) > 1 && !self.is_whole(next) {
+                    let parts = self.split(next, &[1, self.size(next)])?;
+                    rest.pop();
+                    rest.extend([parts[1], parts[0]]);
+                }
+                axis.extend(rest.pop_if(|atom| self.size(*atom) == 1));
             }
             while count < size {
                 let atom = rest.pop().ok_or("a view has more elements than its operand")?;
@@ -179,8 +191,9 @@ impl Atoms {
                 rest.push(parts[1]);
                 count *= wanted;
             }
-            // An atom of one element goes with what is before it.
-            while sizes.get(at + 1) != Some(&1) && rest.last().is_some_and(|&atom| self.size(atom) == 1) {
+            // An atom of one element goes with what is before it, unless that is the batch or the sequence.
+            let is_whole = axis.last().is_some_and(|&atom| self.is_whole(atom));
+            while !is_whole && sizes.get(at + 1) != Some(&1) && rest.last().is_some_and(|&atom| self.size(atom) == 1) {
                 axis.extend(rest.pop());
             }
             if count != size {
@@ -206,11 +219,21 @@ mod tests {
     fn a_view_splits_the_axis_of_a_matrix() {
         let mut atoms = Atoms::default();
         let (b, columns) = (atoms.add(3), atoms.add(32));
-        let heads = atoms.view(&[vec![b], vec![columns]], &[3, 4, 8]).unwrap();
+        let heads = atoms.view(&[vec![b], vec![columns]], &[3, 4, 8], false).unwrap();
         assert_eq!(atoms.leaves(&[columns]), [heads[1][0], heads[2][0]]);
-        let joined = atoms.view(&heads, &[12, 8]).unwrap();
+        let joined = atoms.view(&heads, &[12, 8], false).unwrap();
         assert_eq!(atoms.total(&joined[0]), 12);
-        assert!(atoms.view(&[vec![columns]], &[3, 5]).is_err());
+        assert!(atoms.view(&[vec![columns]], &[3, 5], false).is_err());
+    }
+
+    #[test]
+    fn one_head_is_a_dim() {
+        let mut atoms = Atoms::default();
+        let (b, s, columns) = (atoms.add_whole(3), atoms.add_whole(5), atoms.add(8));
+        let heads = atoms.view(&[vec![b], vec![s], vec![columns]], &[3, 5, 1, 8], true).unwrap();
+        assert_eq!(atoms.leaves(&[columns]), [heads[2][0], heads[3][0]]);
+        let joined = atoms.view(&heads, &[3, 5, 8], false).unwrap();
+        assert_eq!((joined[1].len(), joined[2].len()), (1, 2));
     }
 
     #[test]

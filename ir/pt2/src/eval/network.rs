@@ -11,6 +11,7 @@ pub(super) fn evaluate(call: &Call<'_>) -> Option<Results> {
     match call.node.family() {
         "aten.mean" => one(reduce(call, |row| row.iter().sum::<f64>() / row.len() as f64)),
         "aten.sum" => one(reduce(call, |row| row.iter().sum())),
+        "aten.any" => one(reduce(call, |row| f64::from(row.iter().any(|x| *x != 0.0)))),
         "aten.amax" => one(reduce(call, |row| row.iter().copied().fold(f64::NEG_INFINITY, f64::max))),
         "aten.cumsum" => one(cumsum(call)),
         "aten.diff" => one(diff(call)),
@@ -19,7 +20,7 @@ pub(super) fn evaluate(call: &Call<'_>) -> Option<Results> {
         "aten.addmm" => one(addmm(call)),
         "aten.matmul" | "aten.mm" | "aten.bmm" => one(call_matmul(call)),
         "aten.embedding" => one(embedding(call)),
-        "aten.layer_norm" | "aten.rms_norm" => one(norm(call)),
+        "aten.layer_norm" | "aten.native_layer_norm" | "aten.rms_norm" => one(norm(call)),
         "aten.scaled_dot_product_attention" => one(attention(call)),
         _ => None,
     }
@@ -221,7 +222,7 @@ fn norm(call: &Call<'_>) -> Result<Tensor, String> {
     if call.sizes("normalized_shape")? != [width] {
         return Err("a norm of several dims is not supported".to_string());
     }
-    let is_centred = call.node.family() == "aten.layer_norm";
+    let is_centred = call.node.family() != "aten.rms_norm";
     let eps = call.number_or("eps", if is_centred { 1e-5 } else { f64::from(f32::EPSILON) })?;
     let mut y = x.map(ElementKind::Float, |x| x);
     for row in y.data.chunks_mut(width.max(1)) {

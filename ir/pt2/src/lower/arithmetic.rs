@@ -50,6 +50,9 @@ impl<'a> Lowering<'a> {
             {
                 return scores.bounded().map(Form::Scores);
             }
+            if kind == UnaryKind::Sigmoid {
+                return Ok(Form::Sigmoid(x));
+            }
             let x = self.data(x)?;
             return Ok(Form::Data(self.unary(kind, &x)));
         }
@@ -130,9 +133,11 @@ impl<'a> Lowering<'a> {
                 view.shift += shift;
                 Ok(Form::Weight(view))
             }
-            (_, scale) => {
+            (Form::Scaled { data, by, node }, Some(scale)) => Ok(Form::Scaled { data, by: by * scale, node }),
+            (_, Some(by)) => Ok(Form::Scaled { data: self.data(x)?, by, node: self.node }),
+            (_, None) => {
                 let x = self.data(x)?;
-                Ok(Form::Data(self.unary(scale.map_or(UnaryKind::Shift(shift), UnaryKind::Scale), &x)))
+                Ok(Form::Data(self.unary(UnaryKind::Shift(shift), &x)))
             }
         }
     }
@@ -169,7 +174,10 @@ impl<'a> Lowering<'a> {
         }
         let part = match kind {
             BinaryKind::Mul if a == b => Some(Form::Square(a)),
-            BinaryKind::Mul => self.norm_product(a, b)?,
+            BinaryKind::Mul => match self.norm_product(a, b)? {
+                None => self.silu(a, b)?,
+                product => product,
+            },
             BinaryKind::Add => self.turned(a, b)?,
             _ => None,
         };
@@ -190,6 +198,17 @@ impl<'a> Lowering<'a> {
         }
         let (a, b) = (self.data(a)?, self.data(b)?);
         self.combined(kind, &a, &b).map(Form::Data)
+    }
+
+    /// The product of a value and its sigmoid.
+    fn silu(&mut self, a: ValueId, b: ValueId) -> Result<Option<Form>, String> {
+        for (x, other) in [(a, b), (b, a)] {
+            if matches!(self.form(other)?, Form::Sigmoid(of) if of == x) {
+                let x = self.data(x)?;
+                return Ok(Some(Form::Data(self.unary(UnaryKind::Silu, &x))));
+            }
+        }
+        Ok(None)
     }
 
     /// A function of two values, of which one may lack dims.

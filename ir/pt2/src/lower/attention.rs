@@ -3,7 +3,7 @@
 use super::mask::{Hides, LOW, Mask};
 use super::{Data, Form, Lowering};
 use crate::atoms::Axis;
-use crate::graph::RecordedNode;
+use crate::graph::{RecordedNode, ValueId};
 use crate::program::{Action, Argument};
 use ir::ops::AttentionSettings;
 
@@ -72,20 +72,57 @@ impl<'a> Lowering<'a> {
         if let Form::Shares(scores) = self.form(a)? {
             let Scores { q, k, scale, bound, mask } = scores;
             let v = self.data(b)?;
+            let (v, is_joined) = (self.parted(v.clone()), v.axes.len() == 3);
             let softcap = match bound {
                 Bound::None => None,
                 Bound::By(cap) => Some(cap),
                 Bound::Open => return Err("the tangent of scores is not scaled".to_string()),
             };
             let mask = self.mask(mask, false)?;
-            return self.attend([q, k, v], AttentionSettings { softcap, ..mask.settings(scale) });
+            let Data { var, mut axes } =
+                self.attend([q, k, v], AttentionSettings { softcap, ..mask.settings(scale) })?;
+            if is_joined {
+                let heads = axes.remove(1);
+                axes[0].extend(heads);
+            }
+            return Ok(Form::Data(Data { var, axes }));
         }
-        let (q, mut k) = (self.data(a)?, self.data(b)?);
+        let ((q, by), (k, times)) = (self.factor(a)?, self.factor(b)?);
+        let (q, mut k) = (self.parted(q), self.parted(k));
         if q.axes.len() != 4 || k.axes.len() != 4 {
             return Err("a product of activations that is no attention".to_string());
         }
         k.axes.swap(2, 3);
-        Ok(Form::Scores(Scores { q, k, scale: 1.0, bound: Bound::None, mask: None }))
+        Ok(Form::Scores(Scores { q, k, scale: by * times, bound: Bound::None, mask: None }))
+    }
+
+    /// A value, and the number that it is multiplied with.
+    fn factor(&mut self, x: ValueId) -> Result<(Data, f64), String> {
+        match self.form(x)? {
+            Form::Scaled { data, by, .. } => Ok((data, by)),
+            _ => Ok((self.data(x)?, 1.0)),
+        }
+    }
+
+    /// A value whose first axis joins the batch and the heads, with an axis for each.
+    fn parted(&self, Data { var, mut axes }: Data) -> Data {
+        if axes.len() == 3 && self.atoms.leaves(&axes[0]).first() == Some(&self.batch) {
+            let heads = self.atoms.leaves(&axes[0]).split_off(1);
+            axes.splice(..1, [vec![self.batch], heads]);
+        }
+        Data { var, axes }
+    }
+
+    /// Nodes that replace rows of shares whose keys are all hidden: `where(!any(scores != -inf), 0, shares)`.
+    pub(super) fn guard(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
+        let x = self.argument(node, "self")?;
+        let is_lowest = self.call(node).number("other").is_ok_and(|number| number == f64::NEG_INFINITY);
+        match (node.family(), self.form(x)?) {
+            ("aten.eq", Form::Scores(_)) if is_lowest => Ok(Form::Hidden),
+            ("aten.logical_not" | "aten.any", Form::Hidden) => Ok(Form::Hidden),
+            ("aten.full_like", Form::Shares(_)) => Ok(Form::Filled),
+            _ => Err(format!("there is no op `{}` in this version", node.op)),
+        }
     }
 
     /// Scores of which a mask replaces some by a number: `masked_fill(scores, hidden, -inf)` or `where(visible, scores, -inf)`.
@@ -93,6 +130,13 @@ impl<'a> Lowering<'a> {
         let is_fill = node.family() == "aten.masked_fill";
         let [mask, number] = if is_fill { ["mask", "value"] } else { ["condition", "other"] };
         let (x, mask) = (self.argument(node, "self")?, self.argument(node, mask)?);
+        if !is_fill
+            && self.known(mask).is_none()
+            && matches!((self.form(mask)?, self.form(x)?), (Form::Hidden, Form::Filled))
+        {
+            let shares = self.argument(node, "other")?;
+            return self.form(shares);
+        }
         let Form::Scores(scores) = self.form(x)? else {
             return Err("activations are replaced that are no scores of attention".to_string());
         };
@@ -126,11 +170,11 @@ impl<'a> Lowering<'a> {
         let mask = node.arg("attn_mask").map(|_| self.argument(node, "attn_mask")).transpose()?;
         let mask = mask.map(|value| Hides { value, is_set: false });
         let mask = self.mask(mask, is_causal)?;
-        self.attend([q, k, v], mask.settings(scale))
+        self.attend([q, k, v], mask.settings(scale)).map(Form::Data)
     }
 
     /// The statement of an attention, whose operands have the axes batch, heads, tokens and elements.
-    fn attend(&mut self, [q, k, v]: [Data; 3], settings: AttentionSettings) -> Result<Form, String> {
+    fn attend(&mut self, [q, k, v]: [Data; 3], settings: AttentionSettings) -> Result<Data, String> {
         if [&q, &k, &v].iter().any(|data| data.axes.len() != 4) {
             return Err("attention must have operands of four dims".to_string());
         }
@@ -153,7 +197,7 @@ impl<'a> Lowering<'a> {
         let inputs = [Argument::Positions, Argument::Positions, Argument::Segments, Argument::Segments];
         let operands = [q.var, k.var, v.var].map(Argument::Var).into_iter().chain(inputs).collect();
         let var = self.state(Action::Attention(settings), operands, dims);
-        Ok(Form::Data(Data { var, axes }))
+        Ok(Data { var, axes })
     }
 
     /// The heads of keys or values, without the repeats for several query heads.

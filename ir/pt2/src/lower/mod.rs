@@ -60,6 +60,14 @@ pub(crate) enum Form {
     },
     Turned(Turn),
     Square(ValueId),
+    /// A value times a number, which scores of attention take as their factor.
+    Scaled {
+        data: Data,
+        by: f64,
+        node: usize,
+    },
+    /// The sigmoid of a value, which makes a product with the value its SiLU.
+    Sigmoid(ValueId),
     /// The mean square of rows, and what is added to it.
     MeanSquare {
         x: ValueId,
@@ -78,6 +86,10 @@ pub(crate) enum Form {
     Scores(attention::Scores),
     /// The softmax of scores.
     Shares(attention::Scores),
+    /// Truth values: which scores hide their key, or which rows of scores hide all keys. No row of attention hides the token itself.
+    Hidden,
+    /// Shares that are replaced by one number.
+    Filled,
 }
 
 /// The translation of a graph.
@@ -134,8 +146,26 @@ pub(crate) fn lower<'a>(
     }
     let logits = lowering.logits()?;
     // Statements are made when their values are read; they go where their nodes are.
+    delay_functions(&mut lowering.program.statements);
     lowering.program.statements.sort_by_key(|statement| statement.node);
     Ok((lowering, logits))
+}
+
+/// Moves functions of elements to the only statement that reads their values: one kernel computes both, as in `silu(x) * y`.
+fn delay_functions(statements: &mut [Statement]) {
+    let mut readers: BTreeMap<Var, Vec<usize>> = BTreeMap::new();
+    for statement in statements.iter_mut().rev() {
+        if let (Action::Unary(_), Some([reader])) =
+            (&statement.action, readers.get(&statement.result).map(Vec::as_slice))
+        {
+            statement.node = statement.node.max(*reader);
+        }
+        for operand in &statement.operands {
+            if let Argument::Var(var) = operand {
+                readers.entry(*var).or_default().push(statement.node);
+            }
+        }
+    }
 }
 
 /// The values of buffers and constants.
@@ -189,7 +219,8 @@ impl<'a> Lowering<'a> {
             "aten.scaled_dot_product_attention" => one(self.scaled_attention(node)),
             "aten.softmax" | "aten._softmax" => one(self.softmax(node)),
             "aten.masked_fill" | "aten.where" => one(self.replaced_scores(node)),
-            "aten.layer_norm" | "aten.rms_norm" => one(self.norm(node)),
+            "aten.eq" | "aten.logical_not" | "aten.any" | "aten.full_like" => one(self.guard(node)),
+            "aten.layer_norm" | "aten.native_layer_norm" | "aten.rms_norm" => one(self.norm(node)),
             "aten.mean" => one(self.mean(node)),
             "aten.rsqrt" => one(self.rsqrt(node)),
             "aten.cat" => one(self.cat(node)),
@@ -288,7 +319,10 @@ impl<'a> Lowering<'a> {
                 axes.push(vec![self.atoms.add(length)]);
                 Ok(axes)
             }
-            Form::Negated(x) | Form::HalfTurn(x) | Form::Square(x) | Form::Turning { x, .. } => self.axes(x),
+            Form::Scaled { data, .. } => Ok(data.axes),
+            Form::Negated(x) | Form::HalfTurn(x) | Form::Square(x) | Form::Sigmoid(x) | Form::Turning { x, .. } => {
+                self.axes(x)
+            }
             _ => self.data(value).map(|data| data.axes),
         }
     }
@@ -313,6 +347,16 @@ impl<'a> Lowering<'a> {
                 let data = self.data(of)?;
                 self.unary(ir::ops::UnaryKind::Square, &data)
             }
+            Form::Scaled { data, by, node } => {
+                let node = std::mem::replace(&mut self.node, node);
+                let scaled = self.unary(ir::ops::UnaryKind::Scale(by), &data);
+                self.node = node;
+                scaled
+            }
+            Form::Sigmoid(of) => {
+                let data = self.data(of)?;
+                self.unary(ir::ops::UnaryKind::Sigmoid, &data)
+            }
             Form::Turned(turn) => self.turn(&turn, None)?,
             Form::Normed { .. } => return Err("a norm without a gain is not supported".to_string()),
             Form::Tokens(_) => return Err("token ids are read as numbers".to_string()),
@@ -323,7 +367,7 @@ impl<'a> Lowering<'a> {
             Form::MeanSquare { .. } | Form::Deviation { .. } => {
                 return Err("a statistic of a norm is read alone".to_string());
             }
-            Form::Scores(_) | Form::Shares(_) => {
+            Form::Scores(_) | Form::Shares(_) | Form::Hidden | Form::Filled => {
                 return Err("scores of attention are read in an unknown way".to_string());
             }
         };

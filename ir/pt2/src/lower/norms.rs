@@ -5,10 +5,10 @@ use crate::graph::{RecordedNode, ValueId};
 use crate::program::{Action, Argument, Use, View};
 
 impl<'a> Lowering<'a> {
-    /// `aten.layer_norm` and `aten.rms_norm`
+    /// `aten.layer_norm`, also with its statistics as `aten.native_layer_norm`, and `aten.rms_norm`
     pub(super) fn norm(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
         let x = self.argument(node, "input")?;
-        let is_centred = node.family() == "aten.layer_norm";
+        let is_centred = node.family() != "aten.rms_norm";
         let call = self.call(node);
         let eps = call.number_or("eps", if is_centred { 1e-5 } else { f64::from(f32::EPSILON) })?;
         if call.ints("normalized_shape")?.len() != 1 {

@@ -52,11 +52,10 @@ impl<'a> Lowering<'a> {
     /// The first elements of a value turned, the others as they are.
     fn partly(&mut self, turn: &Turn, of: ValueId, start: u64, length: u64) -> Result<Data, String> {
         let width = self.width(of)?;
-        let is_first = match self.form(turn.x)? {
-            Form::Part { of: own, start: 0, length: turned } => own == of && turned == start,
-            _ => turn.x == of && start == width,
-        };
-        if !is_first || start.checked_add(length) != Some(width) {
+        let is_whole = turn.x == of && start == width;
+        let is_first =
+            matches!(self.form(turn.x)?, Form::Part { of: own, start: 0, length } if own == of && length == start);
+        if !(is_whole || is_first) || start.checked_add(length) != Some(width) {
             return Err("turned elements are joined with others than the rest".to_string());
         }
         self.turn(turn, (start != width).then_some((of, start)))

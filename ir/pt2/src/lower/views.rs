@@ -38,17 +38,43 @@ impl<'a> Lowering<'a> {
             view.dims = order.into_iter().map(|dim| view.dims[dim]).collect();
             return Ok(Form::Weight(view));
         }
+        if let Some(form) = self.kept(node, x)? {
+            return Ok(form);
+        }
         match self.unparted(x)? {
-            Form::Tokens(axes) => Ok(Form::Tokens(self.arranged(node, axes)?)),
+            Form::Scaled { data, by, node: place } => {
+                let axes = self.arranged(node, data.axes, false)?;
+                Ok(Form::Scaled { data: Data { var: data.var, axes }, by, node: place })
+            }
+            Form::Tokens(axes) => Ok(Form::Tokens(self.arranged(node, axes, false)?)),
             Form::Linear(mut linear) => {
-                linear.axes = self.arranged(node, linear.axes)?;
+                linear.axes = self.arranged(node, linear.axes, true)?;
                 Ok(Form::Linear(linear))
             }
             _ => {
                 let Data { var, axes } = self.data(x)?;
-                Ok(Form::Data(Data { var, axes: self.arranged(node, axes)? }))
+                Ok(Form::Data(Data { var, axes: self.arranged(node, axes, false)? }))
             }
         }
+    }
+
+    /// The form of what a view leaves as it is: scores, whose batch and heads are joined or parted, and a matrix that is repeated for each
+    /// sequence.
+    fn kept(&mut self, node: &'a RecordedNode, x: ValueId) -> Result<Option<Form>, String> {
+        let name = if node.arg("shape").is_some() { "shape" } else { "size" };
+        if !matches!(node.family(), "aten.view" | "aten.reshape" | "aten._unsafe_view" | "aten.expand") {
+            return Ok(None);
+        }
+        let form = self.form(x)?;
+        let inner = match &form {
+            Form::Scores(_) | Form::Shares(_) | Form::Filled => [self.atoms.size(self.sequence); 2],
+            Form::Weight(view) if view.dims.len() == 2 => [0, 1].map(|dim| self.atoms.size(view.dims[dim].0)),
+            _ => return Ok(None),
+        };
+        let sizes = self.call(node).ints(name)?;
+        let is_kept = sizes.len() > 2
+            && sizes.iter().rev().zip(inner.iter().rev()).all(|(&size, &own)| size == -1 || size == own as i64);
+        Ok(is_kept.then_some(form))
     }
 
     /// The form of a value; a part of a projection is a projection.
@@ -62,8 +88,8 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// The axes behind a view.
-    fn arranged(&mut self, node: &'a RecordedNode, mut axes: Vec<Axis>) -> Result<Vec<Axis>, String> {
+    /// The axes behind a view, of a product with a matrix or of another value.
+    fn arranged(&mut self, node: &'a RecordedNode, mut axes: Vec<Axis>, is_product: bool) -> Result<Vec<Axis>, String> {
         let rank = axes.len();
         match node.family() {
             "aten.view" | "aten.reshape" | "aten._unsafe_view" => {
@@ -71,7 +97,7 @@ impl<'a> Lowering<'a> {
                 let count = self.atoms.total(&axes.concat());
                 let sizes = crate::eval::viewed(&self.call(node).ints(name)?, count as usize)?;
                 let sizes: Vec<u64> = sizes.into_iter().map(|size| size as u64).collect();
-                return self.atoms.view(&axes, &sizes);
+                return self.atoms.view(&axes, &sizes, is_product);
             }
             "aten.flatten" => {
                 let call = self.call(node);
