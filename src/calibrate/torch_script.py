@@ -4,9 +4,9 @@
     torchrun --nnodes 4 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint HOST:29500 THIS_FILE cluster.toml
 
 One process for each device; without GPUs, processes on cores (gloo). It measures products by shape, attention, memory, copies to the host,
-and collectives by group and size, within a node and between nodes. Of each it prints the median over rounds and the spread: the distance of
-the 10th from the 90th percentile, as a share of the median. Rank 0 writes the file; `meshwright clusters cluster.toml` checks it, and
-`meshwright estimate MODEL --cluster cluster.toml` predicts with it. Measure on idle machines.
+and collectives by group and size, within a node and between nodes. Of each it prints the lower quartile of rounds, which the file has, with
+their median and spread: the distance of the 10th from the 90th percentile, as a share of the median. Rank 0 writes the file; `meshwright
+clusters cluster.toml` checks it, and `meshwright estimate MODEL --cluster cluster.toml` predicts with it. Measure on idle machines.
 """
 
 import argparse
@@ -37,16 +37,23 @@ CORE_BYTES = [1 << 8, 1 << 17, 1 << 20, 1 << 23]
 GPU_TILES = [(128, 256, 1.0), (128, 192, 0.97), (128, 128, 0.93), (64, 128, 0.8), (64, 64, 0.65)]
 CORE_TILES = [(1, 1, 1.0)]
 SPLITS = (1, 2, 4, 8)
-# Rounds of a measurement, seconds of each, and bytes that its calls go through in turn, more than caches hold.
-ROUNDS, ROUND, TURNED = 15, 0.02, 64 << 20
+# Rounds of a measurement and seconds of each. On a core they are shorter than the turn that another program takes there.
+GPU_ROUNDS, CORE_ROUNDS = (15, 0.02), (200, 0.0005)
+# Rounds of a collective, the bytes of a rank that go in each, and the most calls of one.
+GPU_MESSAGES, CORE_MESSAGES = (15, 1 << 24, 50), (24, 1 << 20, 16)
+# Bytes that the calls of a kernel go through in turn, more than caches hold.
+TURNED = 64 << 20
 
 
 class Bench:
     """The device of this process, and how calls are timed."""
 
     def __init__(self, quick):
-        self.rounds, self.round = (3, ROUND / 20) if quick else (ROUNDS, ROUND)
         self.gpu = torch.cuda.is_available()
+        self.rounds, self.round = GPU_ROUNDS if self.gpu else CORE_ROUNDS
+        self.messages, self.sent, self.most = GPU_MESSAGES if self.gpu else CORE_MESSAGES
+        if quick:
+            self.rounds, self.messages = 3, 3
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
         self.local, self.nodes_ranks = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
         self.cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -69,16 +76,18 @@ class Bench:
         return values
 
     def time(self, call, number=None):
-        """Seconds of a call: the median of rounds, and their spread. A round is a number of calls without a pause between them."""
+        """Seconds of a call: the lower quartile of rounds, their median, and their spread. A round is a number of calls without a pause
+        between them. The quartile leaves out other programs, as long as the device is free for a quarter of the time."""
         call()
         self.sync()
+        count = self.rounds if number is None else self.messages
         if number is None:
             began = time.perf_counter()
             call()
             self.sync()
             number = max(1, min(1000, int(self.round / max(time.perf_counter() - began, 1e-7))))
         rounds = []
-        for _ in range(self.rounds):
+        for _ in range(count):
             self.sync()
             began = time.perf_counter()
             for _ in range(number):
@@ -87,27 +96,29 @@ class Bench:
             rounds.append((time.perf_counter() - began) / number)
         tenths = statistics.quantiles(rounds, n=10)
         median = statistics.median(rounds)
-        return median, (tenths[-1] - tenths[0]) / median
+        return sorted(rounds)[count // 4], median, (tenths[-1] - tenths[0]) / median
 
     def kernel(self, what, call, amount, unit):
-        """Times a kernel on all devices at once; where there are fewer cores than processes, on as many. Returns the median of processes."""
+        """Times a kernel on all devices at once; where there are fewer cores than processes, on as many. Returns the lower median
+        of processes."""
         dist.barrier(group=self.talk)
         takes_part = self.gpu or self.local < self.cores
-        found = [pair for pair in self.gathered(self.time(call) if takes_part else None) if pair]
+        found = [times for times in self.gathered(self.time(call) if takes_part else None) if times]
         return self.told(what, found, amount, unit)
 
     def collective(self, what, call, takes_part, bytes_):
         """Times a call that processes make together."""
         dist.barrier(group=self.talk)
-        number = max(1, min(50, (1 << 24) // max(bytes_, 1)))
-        found = [pair for pair in self.gathered(self.time(call, number) if takes_part else None) if pair]
+        number = max(1, min(self.most, self.sent // max(bytes_, 1)))
+        found = [times for times in self.gathered(self.time(call, number) if takes_part else None) if times]
         return self.told(what, found, bytes_, "B")
 
     def told(self, what, found, amount, unit):
-        seconds, spread = (statistics.median(values) for values in zip(*found))
-        self.rows.append((what, seconds, spread, f"{amount / seconds:.3g} {unit}/s"))
+        seconds, median, spread = (statistics.median_low(values) for values in zip(*found))
+        self.rows.append((what, seconds, median, spread, f"{amount / seconds:.3g} {unit}/s"))
         if self.rank == 0:
-            print(f"{what:44} {seconds * 1e6:12.1f} us  +-{100 * spread:4.0f} %  {amount / seconds:10.3g} {unit}/s", flush=True)
+            times = f"{seconds * 1e6:12.1f} us  median {median * 1e6:12.1f} us  +-{100 * spread:4.0f} %"
+            print(f"{what:44} {times}  {amount / seconds:10.3g} {unit}/s", flush=True)
         return seconds
 
 
@@ -439,8 +450,10 @@ def file_of(bench, measured):
             rows.append(f"joins = {bench.nodes_ranks}")
         rows += [f"{key} = {number(link[key])}" for key in ("bandwidth", "latency", "start", "pair")]
         rows.append(f"share = {table(link['share'])}")
-    rows += ["", "# What was measured: median, spread, rate."]
-    rows += [f"# {what}: {seconds:.4g} s, +-{100 * spread:.0f} %, {rate}" for what, seconds, spread, rate in bench.rows]
+    rows += ["", "# What was measured: lower quartile, median, spread, rate of the quartile."]
+    rows += [
+        f"# {what}: {seconds:.4g} s, median {median:.4g} s, +-{100 * spread:.0f} %, {rate}" for what, seconds, median, spread, rate in bench.rows
+    ]
     return "\n".join(rows) + "\n"
 
 
