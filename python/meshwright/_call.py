@@ -2,7 +2,6 @@
 
 import json
 import os
-import tempfile
 import warnings
 
 from . import _native
@@ -106,6 +105,8 @@ class Files:
             self.folder.cleanup()
 
     def write(self, content, ending):
+        import tempfile
+
         self.folder = self.folder or tempfile.TemporaryDirectory(prefix="meshwright-")
         path = os.path.join(self.folder.name, f"{len(os.listdir(self.folder.name))}{ending}")
         with open(path, "w", encoding="utf-8") as file:
