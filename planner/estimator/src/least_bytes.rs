@@ -63,8 +63,11 @@ impl Relaxation<'_> {
             small.layer.transient = small.layer.transient.min(fast.layer.transient);
             // The lead of the CPU over the device is not known either.
             small.reductions = TpReductions::default();
-            // Nor is whether anything is offloaded.
+            // Nor is whether anything is offloaded, or what W computes again.
             small.copied = 0.0;
+            if self.platform.stack.facts.block_by_block {
+                small.saved_for_w = 0.0;
+            }
         }
         let flow = flow_of(&loads, &vec![0.0; loads.len()], schedule, f64::INFINITY);
         let bytes = |parallel: &ParallelConfig| {

@@ -11,6 +11,7 @@ use super::report::StageMemory;
 use super::stages::StageCost;
 use cost::{Cluster, Format, Platform, Recipe, SplitByExperts, StackTraits};
 use ir::options::ParallelConfig;
+use scheduler::schedules;
 
 /// Bytes of a GiB.
 pub(super) const GIB: f64 = 1024.0 * 1024.0 * 1024.0;
@@ -109,7 +110,8 @@ impl OrderedStages<'_> {
         let whole = Whole::of(elements, parallel, replicas);
         let logits = own.iter().map(|load| load.logits).sum::<f64>();
         let zero = if whole.gathered > 0.0 { 2 } else { replicas.zero };
-        let gathers = Gathers { zero, ends_apart: parallel.sp && parallel.tp > 1 };
+        let splits = parallel.pp > 1 && schedules::find(&parallel.schedule).is_ok_and(|kind| kind.splits_backward);
+        let gathers = Gathers { zero, ends_apart: splits || parallel.sp && parallel.tp > 1 };
         let buffers = buffers(&own, loads.len(), logits, gathers, platform);
         let logits = logits * rank.in_flight;
         let activations = (rank.saved - logits).max(0.0);
@@ -236,13 +238,20 @@ fn copies_at_end(own: &[&StageCost]) -> f64 {
     offload.map(|load| load.copied - (load.saved - load.logits).max(0.0)).fold(0.0, f64::max)
 }
 
+/// Bytes by which the saved activations are below their peak while an embedding runs, if a rank has no other end: none of the layers has
+/// saved anything of the micro-batch yet, or all have freed it.
+fn missing_at_embedding(own: &[&StageCost], logits: f64) -> f64 {
+    let embedding = own.iter().find(|load| load.runs.start == 0).filter(|_| logits == 0.0);
+    embedding.map_or(0.0, |load| load.saved)
+}
+
 /// How gathered parameters, and gradients before they are scattered, are held.
 #[derive(Clone, Copy)]
 pub(super) struct Gathers {
     /// Stage of ZeRO by which a block gathers and scatters.
     pub(super) zero: u8,
-    /// `true` if an end has freed its gathered parameter before its gradient is computed: under sequence parallelism the gradient waits
-    /// for its gathered input, else it is computed while the parameter comes.
+    /// `true` if an end has freed its gathered parameter before its gradient is computed: in a section of its own, or under sequence
+    /// parallelism, where the gradient waits for its gathered input. Else it is computed while the parameter comes.
     pub(super) ends_apart: bool,
 }
 
@@ -316,6 +325,9 @@ fn buffers(own: &[&StageCost], stages: usize, logits: f64, gathers: Gathers, pla
         |of: fn(&StageCost) -> BlockPeak| own.iter().map(|load| of(load)).fold(BlockPeak::default(), BlockPeak::max);
     let (layer, mut end) = (peak(|load| load.layer), peak(|load| load.end));
     end.transient += copies_at_end(own);
+    if platform.stack.facts.block_by_block {
+        end.transient -= missing_at_embedding(own, logits);
+    }
     let facts = &platform.stack.facts;
     let ends = if facts.keeps_ends { own.iter().map(|load| load.ends).sum() } else { 0.0 };
     // No reduction is larger than all gradients.

@@ -175,17 +175,51 @@ impl Keep {
 
 /// Bytes that the products of the weight gradient read: saved values of the forward, and values of the input gradient. They
 /// stay in memory until the weight gradient runs. Gradients of norm gains are computed with the input gradient, unless a stack runs
-/// blocks as they stand.
-pub(super) fn saved_for_w(site: &Site<'_>) -> f64 {
+/// blocks as they stand. Such a stack also computes again in W what W alone reads, and keeps what I has gathered again.
+pub(super) fn saved_for_w(site: &Site<'_>, keep: &Keep) -> f64 {
     let block = site.block();
     let own = set(results(&block[SectionKind::W].stmts));
     let all = site.platform.stack.facts.block_by_block;
-    let delayed = block[SectionKind::W].stmts.iter().filter(|stmt| all || is_product_or_gather(stmt));
-    let read = delayed.flat_map(|stmt| &stmt.operands).filter(|value| !own.contains(**value));
-    let read = read.map(|value| site.alias.there.get(value).copied().unwrap_or(*value));
-    let read: BTreeSet<Value> =
-        read.filter(|&value| block.arg_kind(value).is_none_or(|kind| kind == ArgKind::Value)).collect();
+    let again = if all { keep.recomputed(site) } else { Vec::new() };
+    let in_i = needed(&again, &block[SectionKind::I].stmts);
+    let (mut wanted, mut read) = (Vec::new(), BTreeSet::new());
+    for stmt in block[SectionKind::W].stmts.iter().filter(|stmt| all || is_product_or_gather(stmt)) {
+        let gathered =
+            again.iter().filter(|made| is_gather(stmt) && made.op == stmt.op && made.operands == stmt.operands);
+        match gathered.map(|made| made.results[0]).find(|&value| in_i.contains(value)) {
+            Some(gathered) => wanted.push(gathered),
+            None => wanted.extend(&stmt.operands),
+        }
+    }
+    while let Some(value) = wanted.pop() {
+        if own.contains(value) {
+            continue;
+        }
+        let value = site.alias.there.get(&value).copied().unwrap_or(value);
+        if let Some(made) = again.iter().find(|made| made.results.contains(&value) && !in_i.contains(value)) {
+            wanted.extend(&made.operands);
+        } else if block.arg_kind(value).is_none_or(|kind| kind == ArgKind::Value) {
+            read.insert(value);
+        }
+    }
     read.into_iter().map(|value| site.kept_bytes(value)).sum()
+}
+
+/// Results of those of some statements of F, in their order, that others need.
+fn needed(stmts: &[&Stmt], others: &[Stmt]) -> EntitySet<Value> {
+    let mut read = set(others.iter().flat_map(|stmt| stmt.operands.iter().copied()));
+    let mut made = EntitySet::new();
+    for stmt in stmts.iter().rev() {
+        if stmt.results.iter().any(|&value| read.contains(value)) {
+            for &value in &stmt.results {
+                made.insert(value);
+            }
+            for &value in &stmt.operands {
+                read.insert(value);
+            }
+        }
+    }
+    made
 }
 
 /// Bytes of the inputs of reductions over tp in the forward.
@@ -200,8 +234,12 @@ pub(super) fn summed(site: &Site<'_>) -> Vec<f64> {
     sums.map(|stmt| site.local.bytes(stmt.operands[0])).collect()
 }
 
-/// Statements of I and W in the order of automatic differentiation: a weight gradient runs as soon as its operands exist.
+/// Statements of I and W in the order of automatic differentiation: a weight gradient runs as soon as its operands exist. A stack that
+/// runs blocks as they stand has those of W after all of I.
 fn backward<'a>(site: &Site<'a>) -> Vec<&'a Stmt> {
+    if site.platform.stack.facts.block_by_block {
+        return [SectionKind::I, SectionKind::W].into_iter().flat_map(|kind| site.stmts(kind)).collect();
+    }
     let made_in = |kind| set(results(&site.block()[kind].stmts));
     let (mut missing, mut waiting) = (made_in(SectionKind::I), site.stmts(SectionKind::W));
     for value in made_in(SectionKind::W).iter() {
@@ -314,8 +352,12 @@ fn is_product(stmt: &Stmt) -> bool {
     matches!(stmt.op, Op::Kernel(KernelOp::Einsum(_)))
 }
 
+fn is_gather(stmt: &Stmt) -> bool {
+    matches!(stmt.op, Op::Collective(Collective::AllGather { .. }))
+}
+
 fn is_product_or_gather(stmt: &Stmt) -> bool {
-    is_product(stmt) || matches!(stmt.op, Op::Collective(Collective::AllGather { .. }))
+    is_product(stmt) || is_gather(stmt)
 }
 
 fn is_loss(stmt: &Stmt) -> bool {

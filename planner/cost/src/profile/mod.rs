@@ -193,7 +193,7 @@ pub fn profile(model: &Model, block: &Block, options: &BlockOptions, platform: &
         work: f.host.max(f.device.total()) + (i.host + w.host).max(i.device.total() + w.device.total()),
         saved,
         logits: keep.logits,
-        saved_for_w: saved_for_w(&site),
+        saved_for_w: saved_for_w(&site, &keep),
         offloaded,
         spare: spare + copies,
         peers: Passes { forward: f.peers, backward: recomputed_cost.peers + i.peers + w.peers },
