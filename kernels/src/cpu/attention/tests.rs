@@ -53,22 +53,24 @@ fn naive(a: &Attention, x: &Inputs<'_>, dout: &[f32]) -> Exact {
         let dout = &dout[row * c..][..c];
         let factor = |j: usize| a.dropout.map_or(1.0, |dropout| factor(&dropout, [bi, i % s, row / r % g, row % r, j]));
         for (&j, p) in seen.iter().zip(&probability) {
-            for n in 0..c {
-                let term = factor(j) * p * v[key_row(j) * c + n];
-                e.out[row * c + n] += term;
-                e.out_bound[row * c + n] += term.abs();
+            let sums = e.out[row * c..].iter_mut().zip(&mut e.out_bound[row * c..]);
+            for ((out, bound), v) in sums.zip(&v[key_row(j) * c..][..c]) {
+                let term = factor(j) * p * v;
+                *out += term;
+                *bound += term.abs();
             }
         }
         let delta = dot(&e.out[row * c..][..c], dout);
         // The result was computed with weights that err, and then rounded.
-        let delta_bound: f64 = (0..c).map(|n| 2.0 * e.out_bound[row * c + n] * dout[n].abs()).sum();
+        let delta_bound: f64 =
+            2.0 * dot(&e.out_bound[row * c..][..c], &dout.iter().map(|x| x.abs()).collect::<Vec<_>>());
         for (&j, p) in seen.iter().zip(&probability) {
             let (k_at, v_at) = (key_row(j) * d, key_row(j) * c);
             let ds = scale * slope(unbounded(j)) * p * (factor(j) * dot(dout, &v[v_at..][..c]) - delta);
             let ds_bound = ds.abs() + scale * slope(unbounded(j)) * p * delta_bound;
-            for n in 0..c {
-                e.gradients[2][v_at + n] += factor(j) * p * dout[n];
-                e.bounds[2][v_at + n] += (factor(j) * p * dout[n]).abs();
+            for (n, dout) in dout.iter().enumerate() {
+                e.gradients[2][v_at + n] += factor(j) * p * dout;
+                e.bounds[2][v_at + n] += (factor(j) * p * dout).abs();
             }
             for n in 0..d {
                 let (by_key, by_query) = (k[k_at + n], q[row * d + n]);
