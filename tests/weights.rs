@@ -160,6 +160,20 @@ fn shards_have_the_rows_of_whole_tensors() {
     assert!(stderr.contains("error[MW0740]") && stderr.contains("join the shards"), "{stderr}");
 }
 
+/// A state dict of PyTorch has the matrix of a tied head under both names.
+#[test]
+fn shards_have_a_tied_matrix_twice() {
+    let folder = folder(MODELS[0].0);
+    let at = |name: &str| folder.path().join(name);
+    answer(folder.path(), &format!("train model {SHORT} --steps 1 --save-every 1 --out first"));
+    answer(folder.path(), "export-weights first --out whole");
+    answer(folder.path(), "export-weights first --out shards --shards 2");
+    let mut whole = joined(&at("whole"));
+    let embedding = whole["transformer.wte.weight"].clone();
+    assert!(whole.insert("lm_head.weight".to_string(), embedding).is_none());
+    assert!(joined(&at("shards")) == whole);
+}
+
 #[test]
 fn a_model_of_the_ir_has_tensors_of_its_own_names() {
     let folder = folder(MODELS[0].0);

@@ -113,7 +113,7 @@ def rank(number, count, port, folder):
 
 
 def fsdp(folder, mesh):
-    """A dense class, whose tensors have the same names in memory as in files, has the logits of the folder for transformers."""
+    """A dense class with a tied head, whose tensors have the same names in memory as in files, has the logits of the folder for transformers."""
     path = os.path.join(folder, "dense")
     model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(path)).eval()
     for layer in model.model.layers:
@@ -131,7 +131,7 @@ def dense(binary, folder):
     config = {key: value for key, value in CONFIG.items() if "expert" not in key}
     shutil.rmtree(os.path.join(folder, "run"))
     with open(os.path.join(folder, "model", "config.json"), "w") as file:
-        json.dump(dict(config, model_type="llama"), file)
+        json.dump(dict(config, model_type="llama", tie_word_embeddings=True), file)
     for command in [TRAIN, "export-weights run --out dense-whole", "export-weights run --out dense --shards 4"]:
         subprocess.run([binary, *command.split()], cwd=folder, check=True, stdout=subprocess.DEVNULL)
 

@@ -16,7 +16,7 @@ def check(folder):
     wrong, loaded, worst = [], 0, 0.0
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
-        exported = [entry for entry in sorted(os.listdir(path)) if entry.startswith("exported")]
+        exported = [entry for entry in sorted(os.listdir(path)) if entry.startswith("exported") and not entry.endswith(".json")]
         if not exported:
             wrong.append(f"{name}: nothing was exported")
         for entry in exported:

@@ -220,6 +220,7 @@ fn describe(checkpoint: &Checkpoint, given: Option<Map<String, Value>>, seq: u64
 }
 
 /// A tensor of a file: its shape, and the parameters and pieces that it consists of.
+#[derive(Clone)]
 struct Composed<'a> {
     shape: &'a [u64],
     parts: Vec<(&'a str, &'a Source, usize)>,
@@ -241,6 +242,12 @@ fn write_weights(
             let tensor = entry.or_insert_with(|| Composed { shape: &piece.shape, parts: Vec::new() });
             tensor.parts.push((param, source, number));
         }
+    }
+    // `torch.distributed.checkpoint` looks for all names of a state dict, which has a tied matrix twice.
+    if let (Some(_), Some([head, embedding])) = (order.shards, names.tied())
+        && let Some(tensor) = composed.get(embedding).cloned()
+    {
+        composed.entry(head).or_insert(tensor);
     }
     // Classes compare scores with this bias in f32, whatever the format of the rest.
     let dtype = |name: &str| if name.ends_with("e_score_correction_bias") { DType::F32 } else { format.dtype() };
