@@ -131,6 +131,7 @@ fn what_is_wrong_is_named_and_nothing_is_written() {
         ("good.txt --append-eos <eos>", "MW0805", "`<eos>` is no token of tokenizer.json, whose ids are below 340"),
         ("good.txt --append-eos 340", "MW0805", "`340` is no token"),
         ("good.txt --tokenizer none.json", "MW0714", "none.json is no tokenizer"),
+        ("good.txt --tokenizer nowhere", "MW0714", "nowhere is no tokenizer: No such file"),
         ("good.txt --out good.txt/out", "MW0801", "cannot write good.txt/out"),
         ("good.txt bad.jsonl --out out/of/data", "MW0713", "bad.jsonl:3"),
     ] {

@@ -2,7 +2,7 @@
 
 use super::documents::Document;
 use super::error::Error;
-use super::sources::{Source, unreadable};
+use super::sources::Source;
 use runtime::data::tokens::TokenizerRecord;
 use std::path::{Path, PathBuf};
 use support::files;
@@ -27,8 +27,8 @@ impl TextCodec {
     /// There is none, or it is not understood.
     pub fn open(path: &Path) -> Result<TextCodec, Error> {
         let path = if path.is_dir() { path.join("tokenizer.json") } else { path.to_path_buf() };
-        let bytes = files::read(&path, MOST_BYTES).map_err(|why| unreadable(&path, why))?;
         let invalid = |why: String| Error::Tokenizer { path: path.clone(), why };
+        let bytes = files::read(&path, MOST_BYTES).map_err(|why| invalid(why.to_string()))?;
         let mut tokenizer = Tokenizer::from_bytes(&bytes).map_err(|why| invalid(why.to_string()))?;
         tokenizer.with_padding(None);
         tokenizer.with_truncation(None).map_err(|why| invalid(why.to_string()))?;
