@@ -129,9 +129,14 @@ pub struct Gradients<'a> {
     pub dv: &'a mut [f32],
 }
 
-/// True if all operands are in bf16 and the processor has products of these.
+/// True if this processor rounds weights, and gradients by scores, to the format of the operands.
+pub fn rounds_weights(format: Narrow) -> bool {
+    format == Narrow::Bf16 && multiplies_pairs()
+}
+
+/// True if all operands are of a format for which weights are rounded.
 fn multiply_in_bf16<const N: usize>(operands: [Floats<'_>; N]) -> bool {
-    operands.iter().all(|x| matches!(x, Floats::Narrow(Narrow::Bf16, _))) && multiplies_pairs()
+    operands.iter().all(|x| matches!(x, Floats::Narrow(format, _) if rounds_weights(*format)))
 }
 
 /// The place of a head: sequence, key head, query head of that.

@@ -3,7 +3,7 @@
 //! A score is off by its sum's rounding on both sides; so is a weight, relatively, and by that of its exponential, at most 4 u on each side.
 //!
 //! Tensor cores truncate sums (gemm.rs), which counts as two roundings. They multiply weights, and gradients by scores, that are rounded to
-//! the operands' type; weights below its normal numbers lose their places. Exponents to the base 2 have the roundings of the scale,
+//! the operands' type, and so does a processor with products in bf16; weights below its normal numbers lose their places. Exponents to the base 2 have the roundings of the scale,
 //! of the product, of the saved logarithm and of the difference.
 
 use super::bounds::UNIT;
@@ -11,6 +11,8 @@ use super::written::Compared;
 use crate::backends::sizes::in_blocks;
 use ir::ops::AttentionSettings;
 use ir::types::DType;
+use kernels::cpu::attention::rounds_weights;
+use kernels::cpu::narrow::Narrow;
 
 const U: f64 = UNIT as f64;
 
@@ -68,11 +70,7 @@ impl<'a> Heads<'a> {
         let [b, s, t] = in_blocks(settings.block, [b, s, t]);
         let factor = settings.dropout.as_ref().map_or(1.0, |dropout| 1.0 / (1.0 - dropout.p));
         let Compared { operands, right, .. } = *compared;
-        let roundings = match compared.site.operands[0].dtype {
-            DType::BF16 if compared.on_tensor_cores => BF16,
-            DType::F16 if compared.on_tensor_cores => F16,
-            _ => SIMPLE,
-        };
+        let roundings = roundings(compared.site.operands[0].dtype, compared.on_tensor_cores);
         Ok(Heads { sizes: [b, s, g, r, d, t, c], operands, right, settings, factor, roundings })
     }
 
@@ -179,6 +177,18 @@ impl<'a> Heads<'a> {
         }
         errors.into_iter().map(narrow).collect()
     }
+}
+
+/// Those of an attention whose operands have a type: each side that rounds its weights errs by as much.
+fn roundings(dtype: DType, on_tensor_cores: bool) -> Roundings {
+    let (format, of_type) = match dtype {
+        DType::BF16 => (Narrow::Bf16, BF16),
+        DType::F16 => (Narrow::F16, F16),
+        _ => return SIMPLE,
+    };
+    let sides = [on_tensor_cores, rounds_weights(format)].into_iter().filter(|rounds| *rounds).count() as f64;
+    let (weight, least) = (sides * of_type.weight, if sides > 0.0 { of_type.least } else { 0.0 });
+    Roundings { weight, least, ..if on_tensor_cores { of_type } else { SIMPLE } }
 }
 
 fn narrow(errors: Vec<f64>) -> Vec<f32> {
