@@ -67,13 +67,13 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Runs a step; how often its ranks took memory.
-fn taken(executor: &mut Executor, input: StepInput) -> usize {
+/// Runs a step of a case; how often its ranks took memory.
+fn taken(case: &str, executor: &mut Executor, input: StepInput) -> usize {
     TAKEN.store(0, Ordering::SeqCst);
     COUNTS.store(true, Ordering::SeqCst);
     let outcome = executor.step(input);
     COUNTS.store(false, Ordering::SeqCst);
-    outcome.expect("a step");
+    outcome.unwrap_or_else(|why| panic!("{case}: {why}"));
     TAKEN.load(Ordering::SeqCst)
 }
 
@@ -111,8 +111,11 @@ fn after_the_first_step_nothing_is_taken_and_all_of_the_arena_is_used() {
                 let family = recipe.config.family();
                 let case = format!("{family} in {precision} on `{mesh}`, lanes: {async_threads}, noted: {record}");
                 let last = steps.next_back().expect("six steps");
-                assert!(taken(&mut executor, steps.next().expect("six steps")) > 0, "{case}: nothing is counted");
-                let later: Vec<usize> = steps.map(|input| taken(&mut executor, input)).collect();
+                assert!(
+                    taken(&case, &mut executor, steps.next().expect("six steps")) > 0,
+                    "{case}: nothing is counted"
+                );
+                let later: Vec<usize> = steps.map(|input| taken(&case, &mut executor, input)).collect();
                 assert_eq!(later, [0; 4], "{case}");
                 let (output, used) = executor.step_on_poison(last).expect("a step");
                 assert!(output.loss.is_some_and(f32::is_finite), "{case}: it reads what it has not written");
