@@ -34,6 +34,8 @@ pub(super) struct ParkingLot {
     /// The last step that has begun.
     step: AtomicU64,
     awake: AtomicUsize,
+    /// How often threads have been counted as awake from outside: nobody has while it stays.
+    entries: AtomicU64,
     parkers: Box<[Parker]>,
     /// The wait of the first rank's device, with a number that changes whenever it goes on.
     device: Mutex<Option<(u64, WaitReason)>>,
@@ -78,6 +80,7 @@ impl ParkingLot {
             ops: Mutex::new(vec!["a collective".to_string()]),
             step: AtomicU64::new(0),
             awake: AtomicUsize::new(0),
+            entries: AtomicU64::new(0),
             parkers: (0..threads).map(|_| parker()).collect(),
             device: Mutex::default(),
             abort: AbortFlag::default(),
@@ -144,6 +147,7 @@ impl ParkingLot {
 
     /// Counts `threads` more threads as awake.
     pub(super) fn enter(&self, threads: usize) {
+        self.entries.fetch_add(1, Ordering::SeqCst);
         self.awake.fetch_add(threads, Ordering::SeqCst);
     }
 
@@ -249,8 +253,12 @@ impl ParkingLot {
         if self.awake.fetch_sub(1, Ordering::SeqCst) > 1 || self.abort.raised.load(Ordering::SeqCst) {
             return;
         }
-        let waiting = self.waiting();
-        if let Some(&first) = waiting.first() {
+        // The count may have been zero at the end of a step, and this thread have stood still until the next one. If no thread is awake
+        // before and after, and none has entered meanwhile, nothing has moved.
+        let entries = self.entries.load(Ordering::SeqCst);
+        let is_still = || self.awake.load(Ordering::SeqCst) == 0 && self.entries.load(Ordering::SeqCst) == entries;
+        let waiting = if is_still() { self.waiting() } else { Vec::new() };
+        if let Some(&first) = waiting.first().filter(|_| is_still()) {
             let texts =
                 waiting.into_iter().map(|parker| self.describe(parker, *locked(&self.parkers[parker].wait_reason)));
             let why = format!("all wait for each other: {}", texts.collect::<Vec<_>>().join("; "));
