@@ -146,7 +146,7 @@ pub fn small_share(share: f64) -> String {
 
 /// `6.1 %`, `17 %`.
 pub fn share(share: f64) -> String {
-    // What rounds to zero has no sign.
+    // A number that rounds to zero has no sign.
     let percent = if share.abs() < 5e-4 { 0.0 } else { 100.0 * share };
     match percent.abs() {
         size if size < 9.95 => format!("{percent:.1} %"),

@@ -179,7 +179,7 @@ impl<'a> Heads<'a> {
     }
 }
 
-/// Those of an attention whose operands have a type: each side that rounds its weights errs by as much.
+/// Roundings of an attention whose operands have a type. Each side that rounds its weights errs by as much.
 fn roundings(dtype: DType, on_tensor_cores: bool) -> Roundings {
     let (format, of_type) = match dtype {
         DType::BF16 => (Narrow::Bf16, BF16),
