@@ -31,12 +31,14 @@ fn main() {
             }
         }
     }
-    // Layers of width 768, on 2048 tokens.
-    for (layer, kind) in [([2048, 768, 768], "forward"), ([2048, 768, 2048], "forward"), ([2048, 768, 768], "weight")] {
-        for (format, threads) in [(Narrow::Bf16, 1), (Narrow::Bf16, 2), (Narrow::F16, 1), (Narrow::F16, 2)] {
-            let name = format!("{format:?} 768 to {}, {kind}, {threads} threads", layer[2]);
-            if name.contains(&wanted) {
-                narrow(&name, kind, layer, (format, threads));
+    // Layers of a Llama of width 768, on 2048 tokens.
+    for layer in [[2048, 768, 768], [2048, 768, 2048], [2048, 2048, 768]] {
+        for kind in ["forward", "input", "weight"] {
+            for (format, threads) in [(Narrow::Bf16, 1), (Narrow::Bf16, 2), (Narrow::F16, 1), (Narrow::F16, 2)] {
+                let name = format!("{format:?} {} to {}, {kind}, {threads} threads", layer[1], layer[2]);
+                if name.contains(&wanted) {
+                    narrow(&name, kind, layer, (format, threads));
+                }
             }
         }
     }
@@ -93,24 +95,52 @@ fn product(name: &str, kind: &str, sizes: [usize; 3]) {
     println!("{name:42} {:6.1}   crate gemm {:6.1}   ratio {:.2}", speeds[0], speeds[1], speeds[0] / speeds[1]);
 }
 
-/// A layer's product of narrow operands, and of their numbers.
+/// A layer's product of narrow operands, that of their numbers in f32, and the former rounded to their format.
 fn narrow(name: &str, kind: &str, sizes: [usize; 3], (format, threads): (Narrow, usize)) {
     let (operands, [m, n, k]) = layer(kind, sizes);
     let plan = plan(operands, [m, n, k]);
     let stored = [m * k, k * n].map(|count| {
-        let (mut numbers, mut bytes) = (normals(count), vec![0; format.bytes() * count]);
-        round(format, &numbers, &mut bytes, Par(1));
-        widen(format, &bytes, &mut numbers, Par(1));
+        let (mut numbers, mut bytes) = (normals(count), Lines::new(format.bytes() * count));
+        round(format, &numbers, bytes.get(), Par(1));
+        widen(format, bytes.get(), &mut numbers, Par(1));
         (numbers, bytes)
     });
-    let wide = stored.each_ref().map(|(numbers, _)| Floats::from(numbers));
-    let narrow = stored.each_ref().map(|(_, bytes)| Floats::Narrow(format, bytes));
-    let [mut narrow, mut wide] = [narrow, wide].map(|[a, b]| {
-        let (plan, mut scratch, mut out) = (&plan, vec![], vec![0.0; m * n]);
-        move || plan.run(black_box(a), black_box(b), &mut out, false, Par(threads), &mut scratch)
-    });
-    let speeds = fastest(plan.flops() as f64, [&mut narrow, &mut wide]);
-    println!("{name:42} {:6.1}   f32        {:6.1}   ratio {:.2}", speeds[0], speeds[1], speeds[0] / speeds[1]);
+    let [mut rounded, mut out] = [Lines::new(format.bytes() * m * n), Lines::new(4 * m * n)];
+    let mut sum = vec![0.0; m * n];
+    // SAFETY: every pattern of bits is a number, and lines are aligned.
+    let out = unsafe { out.get().align_to_mut::<f32>().1 };
+    let [a, b] = stored.each_ref().map(|(numbers, _)| Floats::from(numbers));
+    let [x, y] = stored.each_ref().map(|(_, bytes)| Floats::Narrow(format, bytes.all()));
+    let (par, [mut first, mut second, mut third]) = (Par(threads), [const { vec![] }; 3]);
+    let speeds = fastest(
+        plan.flops() as f64,
+        [
+            &mut || plan.run(black_box(x), black_box(y), out, false, par, &mut first),
+            &mut || plan.run(black_box(a), black_box(b), &mut sum, false, par, &mut second),
+            &mut || plan.run_rounded(black_box(x), black_box(y), (format, rounded.get()), par, &mut third),
+        ],
+    );
+    let [narrow, wide, rounded] = speeds;
+    println!("{name:42} {narrow:7.1}   f32 {wide:7.1}   ratio {:.2}   rounded {rounded:7.1}", narrow / wide);
+}
+
+/// Bytes from the beginning of a cache line on, as tensors have them.
+struct Lines(Vec<u8>, std::ops::Range<usize>);
+
+impl Lines {
+    fn new(len: usize) -> Lines {
+        let bytes = vec![0; len + 64];
+        let first = bytes.as_ptr().align_offset(64);
+        Lines(bytes, first..first + len)
+    }
+
+    fn all(&self) -> &[u8] {
+        &self.0[self.1.clone()]
+    }
+
+    fn get(&mut self) -> &mut [u8] {
+        &mut self.0[self.1.clone()]
+    }
 }
 
 /// `out = a b` by the crate `gemm`.

@@ -1,29 +1,39 @@
 //! Matrix products whose results are narrow: they are computed in f32, and rounded while their rows are in the L2 cache.
 
-use super::gemm::multiply_finished;
+use super::gemm::{Finish, multiply_finished};
 use super::matrix::{Matrices, Matrix};
 use super::nd::span;
 use super::par::Par;
+use super::prefetch::prefetch;
 use crate::cpu::narrow::{Floats, Narrow, round};
 
 /// Narrow elements that several threads write to, each in places of its own.
 #[derive(Clone, Copy)]
-struct Rounded(Narrow, *mut u8);
+struct Rounded {
+    format: Narrow,
+    start: *mut u8,
+    /// Elements between rows.
+    down: usize,
+}
 
 // SAFETY: whoever writes sees to it that threads write to different elements.
 unsafe impl Sync for Rounded {}
 
 impl Rounded {
-    /// Rounds a run to the elements from one on.
-    ///
-    /// # Safety
-    /// They are in the result, and nobody else uses them.
-    unsafe fn put(&self, first: usize, run: &[f32]) {
-        let Rounded(format, start) = *self;
-        let bytes = format.bytes();
-        // SAFETY: as the caller promises.
-        let to = unsafe { std::slice::from_raw_parts_mut(start.add(first * bytes), run.len() * bytes) };
-        round(format, run, to, Par(1));
+    fn place(&self, [row, column]: [usize; 2]) -> *mut u8 {
+        self.start.wrapping_add((row * self.down + column) * self.format.bytes())
+    }
+}
+
+impl Finish for Rounded {
+    fn finish(&self, at: [usize; 2], run: &[f32]) {
+        // SAFETY: the last element of the product has been found in the result, and no other run has these.
+        let to = unsafe { std::slice::from_raw_parts_mut(self.place(at), run.len() * self.format.bytes()) };
+        round(self.format, run, to, Par(1));
+    }
+
+    fn prepare(&self, at: [usize; 2], len: usize) {
+        prefetch(self.place(at), len * self.format.bytes());
     }
 }
 
@@ -44,7 +54,7 @@ impl Matrices {
         let ([m, n, k], [a_strides, b_strides, strides]) = (self.size, self.strides);
         let last = self.batch.last(2) + span(&[m, n], &strides) - 1;
         assert!(last < out.len() / format.bytes() && self.can_round(), "the products lie in the result");
-        let (out, threads) = (Rounded(format, out.as_mut_ptr()), self.threads(par));
+        let (start, threads) = (out.as_mut_ptr(), self.threads(par));
         for i in 0..self.batch.count() {
             let [a_first, b_first, first] = self.batch.at(i);
             let a = Matrix { data: a.skip(a_first), strides: a_strides };
@@ -54,10 +64,7 @@ impl Matrices {
                 [down, 1] => ([m, n, k], [a, b], down),
                 [_, down] => ([n, m, k], [b.transposed(), a.transposed()], down),
             };
-            let finish = |[row, column]: [usize; 2], run: &[f32]| {
-                // SAFETY: the last element has been found in the result; no other run has these.
-                unsafe { out.put(first + row * down + column, run) };
-            };
+            let finish = Rounded { format, start: start.wrapping_add(first * format.bytes()), down };
             // SAFETY: no result in f32 is written.
             unsafe { multiply_finished(size, a, b, None, threads, &finish) };
         }

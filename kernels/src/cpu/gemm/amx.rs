@@ -17,12 +17,10 @@ use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
 use super::Matrix;
-use super::pack;
+use super::elements::Elements;
 use super::tile::{Tile, put};
+use super::units::{self, UNIT};
 use super::vector::Vector;
-
-/// Rows of a register, and words of each.
-pub(super) const UNIT: usize = 16;
 
 /// Columns of the sums of the largest tile.
 const COLUMNS: usize = 2 * UNIT;
@@ -95,8 +93,8 @@ struct Sums(MaybeUninit<[f32; COLUMNS * COLUMNS]>);
 /// has one of rows or of columns computes that twice.
 ///
 /// # Safety
-/// As for [`compute`](super::tile::compute); the registers have their shapes, rows of `a` are contiguous, and all rows of its
-/// registers may be read.
+/// As for [`compute`](super::tile::compute); the registers have their shapes, words of a unit of `a` are contiguous, and all
+/// rows of its registers may be read.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
 pub(super) unsafe fn compute<const ROWS: usize, const VECTORS: usize>(tile: &Tile) {
     let (is_scaled, places) = (tile.scale != 1.0, || (0..ROWS).flat_map(|i| (0..VECTORS).map(move |j| [i, j])));
@@ -152,8 +150,8 @@ unsafe fn multiply<const ROWS: usize, const VECTORS: usize>(tile: &Tile, to: *mu
             "tdpbf16ps tmm1, tmm4, tmm7",
             "tdpbf16ps tmm2, tmm5, tmm6",
             "tdpbf16ps tmm3, tmm5, tmm7",
-            "add {upper}, 64",
-            "add {lower}, 64",
+            "add {upper}, {unit}",
+            "add {lower}, {unit}",
             "add {left}, {panel}",
             "dec {steps}",
             "jnz 2b",
@@ -165,6 +163,7 @@ unsafe fn multiply<const ROWS: usize, const VECTORS: usize>(tile: &Tile, to: *mu
             lower = inout(reg) tile.a.add(second * tile.a_strides[0]) => _,
             left = inout(reg) tile.b => _,
             steps = inout(reg) tile.words / UNIT => _,
+            unit = in(reg) 4 * UNIT * tile.a_strides[1],
             down = in(reg) 4 * tile.a_strides[0],
             across = in(reg) 4 * tile.b_stride,
             panel = in(reg) 4 * UNIT * tile.b_stride,
@@ -180,16 +179,12 @@ unsafe fn multiply<const ROWS: usize, const VECTORS: usize>(tile: &Tile, to: *mu
     }
 }
 
-/// Rows of words as the registers need them: contiguous, and filled up with zeros.
+/// Rows of the left operand as the registers need them.
 ///
 /// # Safety
-/// As for [`gather_units`](pack::gather_units).
+/// As for [`units::write`].
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-pub(super) unsafe fn gather_rows(
-    from: Matrix<*const f32>,
-    [rows, words]: [usize; 2],
-    to: *mut f32,
-) -> Matrix<*const f32> {
+pub(super) unsafe fn write_units(a: Matrix<Elements>, size: [usize; 2], to: *mut f32) {
     // SAFETY: as the caller promises.
-    unsafe { pack::gather_units::<__m512>(from, [rows, words], to, UNIT) }
+    unsafe { units::write::<__m512>(a, size, to) }
 }

@@ -4,7 +4,8 @@ use super::elements::{Elements, Space};
 use super::level::Level;
 use super::pack::Unpacked;
 use super::tile::Tile;
-use super::{Matrix, PAGE, blocks_of, even};
+use super::units;
+use super::{Matrix, PAGE, blocks_of, tiles_of};
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -63,12 +64,13 @@ pub(super) fn gathers(level: &Level, a: Matrix<Elements>, [k, columns]: [usize; 
         [1, down] => down.is_multiple_of(PAGE) && level.rows > SET,
         _ => false,
     });
-    crowded && columns >= FEW_COLUMNS
+    crowded && level.unit == 1 && columns >= FEW_COLUMNS
 }
 
-/// True if the micro-kernel finds the words of a left operand with `k` terms where they are.
-pub(super) fn is_in_place(level: &Level, a: Matrix<Elements>, k: usize) -> bool {
-    a.transposed().words_in_place(k, level.terms).is_some()
+/// The words of a left operand with `k` terms where they are, if the micro-kernel finds them there.
+pub(super) fn in_place(level: &Level, a: Matrix<Elements>, k: usize) -> Option<Matrix<*const f32>> {
+    let there = a.transposed().words_in_place(k, level.terms).map(Matrix::transposed);
+    there.filter(|words| level.unit == 1 || words.strides[1] == 1 && k.is_multiple_of(level.terms * level.unit))
 }
 
 impl Block<'_> {
@@ -82,16 +84,15 @@ impl Block<'_> {
             if !self.is_packed {
                 self.pack();
             }
-            let there = a.transposed().words_in_place(self.k, self.level.terms);
-            let shared = there.is_some_and(|a| a.strides[1].is_multiple_of(PAGE)) && !self.gathers;
-            let most = if shared { SET.min(self.level.rows) } else { self.level.rows };
-            let mut all = even(m, most);
+            let shared = in_place(self.level, a, self.k).is_some_and(|a| a.strides[0].is_multiple_of(PAGE));
+            let few = shared && !self.gathers && self.level.unit == 1;
+            let mut all = tiles_of(self.level, m, if few { SET.min(self.level.rows) } else { self.level.rows });
             loop {
                 let tiles: SmallVec<[_; TILES]> = all.by_ref().take(TILES).collect();
                 if tiles.is_empty() {
                     break;
                 }
-                let words = self.words_of(a, &tiles);
+                let words = if self.level.unit > 1 { self.units_of(a, &tiles) } else { self.words_of(a, &tiles) };
                 for (rows, words) in tiles.iter().zip(words) {
                     self.rows(rows.clone(), words, out);
                 }
@@ -99,25 +100,50 @@ impl Block<'_> {
         }
     }
 
+    /// The units of the rows of some tiles of `a`: where they are, or written once for all columns.
+    ///
+    /// # Safety
+    /// As for [`Block::run`].
+    unsafe fn units_of(&self, a: Matrix<Elements>, tiles: &[Range<usize>]) -> SmallVec<[Matrix<*const f32>; TILES]> {
+        let (k, level) = (self.k, self.level);
+        let there = in_place(level, a, k);
+        let place = |rows: &Range<usize>| self.words.wrapping_add(rows.start * self.padded());
+        if let ([first, ..], [.., last], None, false) = (tiles, tiles, there, self.has_words) {
+            // SAFETY: as the caller promises.
+            unsafe { (level.write_units)(a.at([first.start, 0]), [last.end - first.start, k], place(first)) };
+        }
+        let units = tiles.iter().map(|rows| match there {
+            None => units::written(place(rows)),
+            Some(there) if rows.len().is_multiple_of(level.unit) => there.at([rows.start, 0]),
+            Some(_) => {
+                // SAFETY: as the caller promises; no other tile has rows that fill no register.
+                unsafe { (level.write_units)(a.at([rows.start, 0]), [rows.len(), k], self.copied) };
+                units::written(self.copied)
+            }
+        });
+        units.collect()
+    }
+
     /// The words of the rows of some tiles of `a`.
     ///
     /// # Safety
     /// As for [`Block::run`].
-    unsafe fn words_of(&self, a: Matrix<Elements>, tiles: &[Range<usize>]) -> impl Iterator<Item = Matrix<*const f32>> {
+    unsafe fn words_of(&self, a: Matrix<Elements>, tiles: &[Range<usize>]) -> SmallVec<[Matrix<*const f32>; TILES]> {
         let (k, terms, columns) = (self.k, self.level.terms, a.transposed());
         // SAFETY: as the caller promises.
         let is_filled = self.has_words || unsafe { columns.write_pairs(k, terms, tiles, self.words) };
-        tiles.iter().map(move |rows| {
+        let words = tiles.iter().map(|rows| {
             let at = self.words.wrapping_add(rows.start * k.div_ceil(terms));
             // SAFETY: as the caller promises.
             unsafe { columns.at([0, rows.start]).words([k, rows.len()], terms, Space { at, is_filled }).transposed() }
-        })
+        });
+        words.collect()
     }
 
     /// The products of the rows of a tile, which are given in words.
     unsafe fn rows(&self, rows: Range<usize>, mut a: Matrix<*const f32>, out: Matrix<*mut f32>) {
         let size = [rows.len(), self.k.div_ceil(self.level.terms)];
-        if self.gathers || !self.level.reads(a, size) {
+        if self.gathers {
             // SAFETY: as the caller of `run` promises; the space holds the words of the largest tile.
             a = unsafe { (self.level.gather_rows)(a, size, self.copied) };
         }

@@ -1,10 +1,11 @@
 //! Micro-kernels of each instruction set, and their selection at run time.
 
+use super::elements::Elements;
 use super::pack::{Unpacked, gather_rows, pack, transpose};
 use super::tile::{Tile, column_products, compute};
 use super::vector::Array;
 use super::word::Single;
-use super::{COLUMNS, Matrix};
+use super::{COLUMNS, DEPTH, ELEMENTS, Matrix};
 
 /// The micro-kernels of an instruction set.
 pub(super) struct Level {
@@ -19,12 +20,18 @@ pub(super) struct Level {
     pub(super) unit: usize,
     /// Columns of a block of the right operand, which then fits the L2 cache.
     pub(super) columns: usize,
+    /// Words that are added up in registers before the result is touched.
+    pub(super) depth: usize,
+    /// Elements of the right operand for the columns of a strip.
+    pub(super) elements: usize,
     /// Makes this thread ready for the micro-kernels.
     pub(super) prepare: fn(),
     /// By rows less one and vectors of columns less one.
     pub(super) tiles: &'static [&'static [unsafe fn(&Tile)]],
     pub(super) pack: unsafe fn(&Unpacked, *mut f32, usize),
     pub(super) gather_rows: unsafe fn(Matrix<*const f32>, [usize; 2], *mut f32) -> Matrix<*const f32>,
+    /// Writes rows of so many terms in units, if the micro-kernel reads several rows and words at once.
+    pub(super) write_units: unsafe fn(Matrix<Elements>, [usize; 2], *mut f32),
     pub(super) transpose: unsafe fn(*const f32, usize, [usize; 2], *mut f32, usize),
     pub(super) column_products: unsafe fn([*const f32; 2], [usize; 2], *mut f32),
 }
@@ -35,14 +42,20 @@ impl Level {
         self.tiles[0].len() * self.lanes
     }
 
+    /// Columns of a block of so many terms.
+    pub(super) fn block_columns(&self, terms: usize) -> usize {
+        let most = self.columns * DEPTH / self.words(terms).max(1);
+        (most / self.width() * self.width()).clamp(self.width(), self.columns)
+    }
+
     /// Words of a number of terms, filled up.
     pub(super) fn words(&self, terms: usize) -> usize {
         terms.div_ceil(self.terms).next_multiple_of(self.unit)
     }
 
-    /// True if the micro-kernel can read rows and words of these numbers where they are.
-    pub(super) fn reads(&self, a: Matrix<*const f32>, [rows, words]: [usize; 2]) -> bool {
-        self.unit == 1 || a.strides[1] == 1 && rows.is_multiple_of(self.unit) && words.is_multiple_of(self.unit)
+    /// Rows of the left operand whose words are held, with those that are filled up.
+    pub(super) fn held(&self, rows: usize) -> usize {
+        if self.unit > 1 { rows.next_multiple_of(self.rows) } else { rows }
     }
 
     /// The best that this processor has for f32.
@@ -81,10 +94,13 @@ pub(super) static PORTABLE: Level = Level {
     terms: 1,
     unit: 1,
     columns: COLUMNS,
+    depth: DEPTH,
+    elements: ELEMENTS,
     prepare: || {},
     tiles: tiles!(portable, [1], 1 2 3 4 5 6),
     pack: pack::<Array>,
     gather_rows: gather_rows::<Array>,
+    write_units: |_, _, _| {},
     transpose: transpose::<Array>,
     column_products: column_products::<Array>,
 };
@@ -100,7 +116,7 @@ pub(super) mod x86 {
 
     use super::super::amx::{self, compute};
     use super::super::word::{Pair, Single};
-    use super::super::{COLUMNS, Matrix, pack, tile};
+    use super::super::{COLUMNS, DEPTH, ELEMENTS, Matrix, pack, tile, units};
     use super::{Level, Tile, Unpacked};
 
     /// The generic functions for a vector, compiled with the instructions that it needs.
@@ -147,10 +163,13 @@ pub(super) mod x86 {
             terms: 1,
             unit: 1,
             columns: COLUMNS,
+            depth: DEPTH,
+            elements: ELEMENTS,
             prepare: || {},
             tiles: tiles!(tile, [1 2], 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
             pack,
             gather_rows,
+            write_units: |_, _, _| {},
             transpose,
             column_products,
         }
@@ -162,13 +181,15 @@ pub(super) mod x86 {
 
     /// Pairs of bf16, for processors with AMX.
     pub(in super::super) static AMX_BF16: Level = Level {
-        rows: 2 * amx::UNIT,
+        rows: units::ROWS,
         terms: 2,
-        unit: amx::UNIT,
+        unit: units::UNIT,
         columns: 4 * COLUMNS,
+        depth: 4 * DEPTH,
+        elements: ELEMENTS / 2,
         prepare: amx::prepare,
         tiles: tiles!(compute, [1 2], 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32),
-        gather_rows: amx::gather_rows,
+        write_units: amx::write_units,
         ..AVX512
     };
 
@@ -187,10 +208,13 @@ pub(super) mod x86 {
             terms: 1,
             unit: 1,
             columns: COLUMNS,
+            depth: DEPTH,
+            elements: ELEMENTS,
             prepare: || {},
             tiles: tiles!(tile, [1 2], 1 2 3 4 5 6),
             pack,
             gather_rows,
+            write_units: |_, _, _| {},
             transpose,
             column_products,
         }

@@ -10,7 +10,9 @@
 //! Narrow operands (`elements`) are widened by parts, the right one as it is packed, the left one with the first columns, for all
 //! others too. All else is as for their f32 numbers, and so is the result, bit for bit. A processor with AVX512-BF16 multiplies two
 //! operands in bf16 without widening: a `word` then is a pair of terms, and operands whose terms are not neighbours are written as
-//! pairs instead. One with AMX adds the products of whole tiles of pairs (`amx`).
+//! pairs instead. One with AMX adds the products of whole tiles of pairs (`amx`). It then takes long rows of terms at once, for strips of
+//! rows whose results stay in the L2 cache beside the panels of all terms, since memory is slower than its sums. Left operands whose
+//! terms are not neighbours are written in the order of its registers (`units`).
 //!
 //! The order in which an element's terms are added depends on `k` alone: neither on the other sizes nor on the number of
 //! threads.
@@ -26,6 +28,7 @@ mod pair_tests;
 #[cfg(test)]
 mod tests;
 mod tile;
+mod units;
 mod vector;
 mod word;
 
@@ -42,13 +45,15 @@ use super::par::Par;
 use crate::cpu::narrow::Floats;
 
 /// Words added up in registers before the result is touched: so much of a panel of rows and one of columns fit the L1
-/// cache.
+/// cache. AMX adds up to four times as many, from the L2 cache.
 const DEPTH: usize = 272;
 /// Columns of a block of the right operand, which then takes 272 KiB of the L2 cache; four times as many for AMX.
 const COLUMNS: usize = 256;
-/// Columns of a product whose elements are worked on, and elements of the right operand for them: their packed blocks stay in the
-/// last-level cache.
-const WIDE: [usize; 2] = [1024, 1 << 20];
+/// Columns of a product that is computed in strips of rows.
+const WIDE: usize = 1024;
+/// Elements of the right operand for these columns: their packed blocks stay in the last-level cache; half as many for AMX, which then
+/// are in the L2 cache.
+const ELEMENTS: usize = 1 << 20;
 /// Elements that wait for the work on them, 256 KiB: they are in the L2 cache beside a block of the right operand.
 const WAITING: usize = 1 << 16;
 /// Words of the left operand that are written once for all columns, 4 MiB: they stay in the last-level cache.
@@ -277,9 +282,9 @@ impl<'f> Product<'f> {
             // SAFETY: as the caller promises.
             return unsafe { self.clear() };
         }
-        let whole = self.finish.is_some() || block::is_in_place(level, self.a, k);
-        let most = if whole { m } else { (HELD / level.words(k)).max(level.rows) };
-        for rows in even(m, most) {
+        let whole = block::in_place(level, self.a, k).is_some() || self.finish.is_some() && level.unit == 1;
+        let most = if whole { m } else { (HELD / level.words(k) / level.rows * level.rows).max(level.rows) };
+        for rows in tiles_of(level, m, most) {
             // SAFETY: as the caller promises.
             unsafe { self.part(true, rows).run_rows(level) };
         }
@@ -291,13 +296,15 @@ impl<'f> Product<'f> {
     /// As for [`Product::run`]; there are elements and terms.
     unsafe fn run_rows(&self, level: &Level) {
         let [m, n, k] = self.size;
-        let depth = k.div_ceil(k.div_ceil(level.terms * DEPTH)).next_multiple_of(level.terms * level.unit);
+        let depth = k.div_ceil(k.div_ceil(level.terms * level.depth)).next_multiple_of(level.terms * level.unit);
         let gathers = block::gathers(level, self.a, [k, n]);
-        let blocks = Blocks { level, depth, gathers, wide: self.wide(level.columns) };
+        let in_strips = self.finish.is_some() || level.unit > 1 && k * COLUMNS <= level.elements;
+        let wide = if in_strips { self.wide(level) } else { n };
+        let blocks = Blocks { level, depth, columns: level.block_columns(depth), gathers, wide };
         (level.prepare)();
         // Full tiles.
         let unit = level.rows;
-        let strip = if self.finish.is_some() { (WAITING / blocks.wide / unit).max(1) * unit } else { m }.min(m);
+        let strip = if in_strips { (WAITING / blocks.wide / unit).max(1) * unit } else { m }.min(m);
         let sizes = blocks.sizes(self, strip);
         WORKSPACE.with_borrow_mut(|workspace| {
             let lines = sizes.map(|size| size.div_ceil(16));
@@ -312,6 +319,7 @@ impl<'f> Product<'f> {
                 area
             });
             for columns in blocks_of(n, blocks.wide) {
+                let is_first = columns.start == 0;
                 let part = self.part(false, columns);
                 for rows in blocks_of(m, strip) {
                     let is_packed = strip < m && rows.start > 0;
@@ -319,7 +327,9 @@ impl<'f> Product<'f> {
                     let out = out.unwrap_or_else(|| Matrix::rows(waiting, part.size[1]));
                     // SAFETY: by the caller's contract; the workspace has space for the blocks, and for a strip of the result.
                     unsafe {
-                        part.strip(&blocks, rows.clone(), out, ([packed, words, space, copied], is_packed));
+                        let held = if level.unit > 1 { rows.start * level.words(k) } else { 0 };
+                        let areas = [packed, words.wrapping_add(held), space, copied];
+                        part.strip(&blocks, rows.clone(), out, (areas, is_packed, !is_first && level.unit > 1));
                         if let Some(finishing) = part.finish {
                             finishing.rows([rows.start, 0], [rows.len(), part.size[1]], out);
                         }
@@ -329,11 +339,12 @@ impl<'f> Product<'f> {
         });
     }
 
-    /// Columns that are computed before the next ones, in whole blocks.
-    fn wide(&self, block: usize) -> usize {
-        let ([_, n, k], [most, elements]) = (self.size, WIDE);
-        let wide = if self.finish.is_some() { (elements / k).min(most) / block * block } else { n };
-        wide.max(block).min(n)
+    /// Columns that are computed before the next ones: parts of nearly equal size, of whole blocks or of tiles that read several words.
+    fn wide(&self, level: &Level) -> usize {
+        let [_, n, k] = self.size;
+        let block = if level.unit > 1 { level.width() } else { level.columns };
+        let most = (level.elements / k).clamp(COLUMNS, WIDE) / block * block;
+        n.div_ceil(n.div_ceil(most)).next_multiple_of(block).min(n)
     }
 
     /// Some rows of the result, all their columns. Blocks of the right operand are packed one after the other, or are already.
@@ -345,12 +356,12 @@ impl<'f> Product<'f> {
         blocks: &Blocks<'_>,
         rows: Range<usize>,
         out: Matrix<*mut f32>,
-        ([mut packed, words, space, copied], is_packed): ([*mut f32; 4], bool),
+        ([mut packed, words, space, copied], is_packed, has_words): ([*mut f32; 4], bool, bool),
     ) {
         let [m, n, k] = self.size;
         let [down, across] = self.b.strides;
         let direct = across == 1 && m <= FEW_ROWS && !down.is_multiple_of(PAGE);
-        for columns in blocks_of(n, blocks.level.columns) {
+        for columns in blocks_of(n, blocks.columns) {
             for terms in blocks_of(k, blocks.depth) {
                 let b = self.b.at([terms.start, columns.start]);
                 let block = Block {
@@ -364,8 +375,8 @@ impl<'f> Product<'f> {
                     gathers: blocks.gathers,
                     packed,
                     is_packed,
-                    words: words.wrapping_add(rows.len() * (terms.start / blocks.level.terms)),
-                    has_words: columns.start > 0,
+                    words: words.wrapping_add(blocks.level.held(rows.len()) * (terms.start / blocks.level.terms)),
+                    has_words: has_words || columns.start > 0,
                     space,
                     copied,
                 };
@@ -405,6 +416,8 @@ struct Blocks<'l> {
     level: &'l Level,
     /// Terms of a block.
     depth: usize,
+    /// Columns of a block.
+    columns: usize,
     /// Rows of the left operand are copied.
     gathers: bool,
     /// Columns that are computed before the next ones.
@@ -422,21 +435,23 @@ impl Blocks<'_> {
     fn sizes(&self, product: &Product<'_>, strip: usize) -> [usize; 5] {
         let [m, n, k] = product.size;
         let Blocks { level, gathers, .. } = *self;
-        let all = blocks_of(self.wide, level.columns).map(|columns| {
+        let all = blocks_of(self.wide, self.columns).map(|columns| {
             blocks_of(k, self.depth).map(|terms| self.packed([columns.len(), terms.len()])).sum::<usize>()
         });
-        let packed = if strip < m { all.sum() } else { self.packed([n.min(level.columns), self.depth]) };
-        let words = if block::is_in_place(level, product.a, k) { 0 } else { strip * level.words(k) };
-        let space = if product.b.in_place().is_some() { 0 } else { level.width() * DEPTH };
-        let copied = if gathers || level.unit > 1 { level.rows.max(level.lanes) * DEPTH } else { 0 };
+        let packed = if strip < m { all.sum() } else { self.packed([n.min(self.columns), self.depth]) };
+        let rows = if level.unit > 1 { m.next_multiple_of(level.rows) } else { strip };
+        let words = if block::in_place(level, product.a, k).is_some() { 0 } else { rows * level.words(k) };
+        let space = if product.b.in_place().is_some() { 0 } else { level.width() * level.depth };
+        let copied = if gathers || level.unit > 1 { level.rows.max(level.lanes) * level.depth } else { 0 };
         [packed, words, space, copied, if product.out.is_none() { strip * self.wide } else { 0 }]
     }
 }
 
-/// Ranges of nearly equal lengths, at most `size`, that cover `0..n`: a last one of few rows would cost as much as a long one.
-fn even(n: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
-    let count = n.div_ceil(size);
-    (0..count).map(move |i| i * n / count..(i + 1) * n / count)
+/// The rows of tiles that cover `0..m`, at most `most` each. They are nearly equal, since a last tile of few rows would cost as much as a
+/// long one. Tiles of several registers are full but for the last one.
+fn tiles_of(level: &Level, m: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
+    let (is_full, count) = (level.unit > 1, m.div_ceil(most));
+    (0..count).map(move |i| if is_full { i * most..m.min((i + 1) * most) } else { i * m / count..(i + 1) * m / count })
 }
 
 /// Ranges of `size`, the last one perhaps shorter, that cover `0..n`.

@@ -80,36 +80,12 @@ pub(super) unsafe fn gather_rows<V: Vector>(
             }
             return Matrix::rows(to.cast_const(), V::LANES).transposed();
         }
-        gather_units::<V>(from, [rows, words], to, V::LANES)
-    }
-}
-
-/// Copies the words of a few rows so that they are contiguous in each, filled up with zeros to a multiple of `unit`, which is whole
-/// vectors.
-///
-/// # Safety
-/// As for [`gather_rows`], for rows of words that are filled up.
-#[inline(always)]
-pub(super) unsafe fn gather_units<V: Vector>(
-    from: Matrix<*const f32>,
-    [rows, words]: [usize; 2],
-    to: *mut f32,
-    unit: usize,
-) -> Matrix<*const f32> {
-    let (stride, written) = (words.next_multiple_of(unit), words.next_multiple_of(V::LANES));
-    // SAFETY: as the caller promises.
-    unsafe {
+        let stride = words.next_multiple_of(V::LANES);
         for i in 0..rows {
-            to.add(i * stride + written).write_bytes(0, stride - written);
-            if from.strides[1] == 1 {
-                copy::<V>(from.at([i, 0]).data, to.add(i * stride), words);
-            }
+            copy::<V>(from.at([i, 0]).data, to.add(i * stride), words);
         }
-        if from.strides[1] != 1 {
-            transpose::<V>(from.data, from.strides[1], [words, rows], to, stride);
-        }
+        Matrix::rows(to.cast_const(), stride)
     }
-    Matrix::rows(to.cast_const(), stride)
 }
 
 /// Copies `count` elements and fills up the last vector with zeros.

@@ -3,6 +3,7 @@
 use super::super::testing::{Stored, normals};
 use super::level::{Level, PORTABLE};
 use super::tile::{Tile, compute};
+use super::units::UNIT;
 use super::vector::{Array, Vector};
 use super::word::{Pair, Word};
 use super::*;
@@ -62,16 +63,14 @@ fn add_unit(words: impl Iterator<Item = [f32; 2]>, sum: f32) -> f32 {
     normal(normal(sum) + normal(first + second))
 }
 
-/// Words of a register.
-const UNIT: usize = 16;
-
 /// An imitation of the micro-kernel of AMX.
 unsafe fn imitated_unit<const ROWS: usize, const VECTORS: usize>(tile: &Tile) {
-    assert!(tile.a_strides[1] == 1 && tile.words.is_multiple_of(UNIT), "rows of whole registers");
+    assert!(tile.words.is_multiple_of(UNIT), "rows of whole registers");
+    let place = |q: usize| q / UNIT * UNIT * tile.a_strides[1] + q % UNIT;
     for (i, j) in (0..ROWS).flat_map(|i| (0..VECTORS * Array::LANES).map(move |j| (i, j))) {
         // SAFETY: as the caller promises.
         unsafe {
-            let word = |q: usize| [*tile.a.add(i * tile.a_strides[0] + q), *tile.b.add(q * tile.b_stride + j)];
+            let word = |q: usize| [*tile.a.add(i * tile.a_strides[0] + place(q)), *tile.b.add(q * tile.b_stride + j)];
             let to = tile.out.add(i * tile.out_stride + j);
             let before = if tile.accumulate { *to } else { 0.0 };
             let first = if tile.scale == 1.0 { before } else { 0.0 };
@@ -89,10 +88,12 @@ static IMITATED_UNITS: Level = Level {
     terms: 2,
     unit: UNIT,
     columns: 2 * COLUMNS,
+    depth: 2 * DEPTH,
+    elements: ELEMENTS / 2,
     tiles: imitated_units!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32),
     rows: 32,
     // SAFETY: as the caller promises.
-    gather_rows: |from, size, to| unsafe { pack::gather_units::<Array>(from, size, to, UNIT) },
+    write_units: |a, size, to| unsafe { units::write::<Array>(a, size, to) },
     ..PORTABLE
 };
 
@@ -132,7 +133,7 @@ fn check_scaled(level: &Level, size: [usize; 3], strides: [[usize; 2]; 2], accum
     unsafe { product.run(level) };
     let at = |x: &Stored, [down, across]: [usize; 2], [i, j]: [usize; 2]| x.numbers[i * down + j * across];
     let join = |first: f32, second: f32| f32::from_bits(first.to_bits() >> 16 | second.to_bits());
-    let depth = k.div_ceil(k.div_ceil(2 * DEPTH)).next_multiple_of(2 * level.unit);
+    let depth = k.div_ceil(k.div_ceil(2 * level.depth)).next_multiple_of(2 * level.unit);
     for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
         let mut expected = if accumulate { before[i * n + j] } else { 0.0 };
         for terms in blocks_of(k, depth) {
@@ -167,6 +168,7 @@ fn pairs_in_every_layout() {
         [1, 300, 9],
         [70, 1, 2],
         [64, 32, 64],
+        [150, 20, 75],
     ] {
         let [m, n, k] = size;
         for a in layouts([m, k]) {
@@ -188,10 +190,10 @@ fn layouts([rows, columns]: [usize; 2]) -> Vec<[usize; 2]> {
 
 #[test]
 fn pairs_of_many_blocks() {
-    for k in [2 * DEPTH, 2 * DEPTH + 1, 4 * DEPTH + 3] {
+    for k in [2 * DEPTH, 2 * DEPTH + 1, 4 * DEPTH + 3, 8 * DEPTH + 3] {
         let columns = 4 * COLUMNS + 9;
         levels().for_each(|level| check(level, [5, columns, k], [[k, 1], [columns, 1]], true));
-        levels().for_each(|level| check(level, [17, columns, k], [[1, 17], [columns, 1]], true));
+        levels().for_each(|level| check(level, [40, columns, k], [[1, 40], [columns, 1]], true));
     }
 }
 

@@ -164,7 +164,8 @@ pub(super) mod x86 {
                 }
                 let mut y = x;
                 for i in (0..16).step_by(4) {
-                    let [a, b, c, d] = [x[i], x[i + 1], x[i + 2], x[i + 3]].map(|v| _mm512_castps_pd(v));
+                    let (a, b) = (_mm512_castps_pd(x[i]), _mm512_castps_pd(x[i + 1]));
+                    let (c, d) = (_mm512_castps_pd(x[i + 2]), _mm512_castps_pd(x[i + 3]));
                     let four = [
                         _mm512_unpacklo_pd(a, c),
                         _mm512_unpackhi_pd(a, c),
@@ -263,7 +264,8 @@ pub(super) mod x86 {
                 }
                 let mut y = x;
                 for i in (0..8).step_by(4) {
-                    let [a, b, c, d] = [x[i], x[i + 1], x[i + 2], x[i + 3]].map(|v| _mm256_castps_pd(v));
+                    let (a, b) = (_mm256_castps_pd(x[i]), _mm256_castps_pd(x[i + 1]));
+                    let (c, d) = (_mm256_castps_pd(x[i + 2]), _mm256_castps_pd(x[i + 3]));
                     let four = [
                         _mm256_unpacklo_pd(a, c),
                         _mm256_unpackhi_pd(a, c),
