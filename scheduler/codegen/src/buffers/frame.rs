@@ -55,7 +55,7 @@ impl FrameLayout {
         let bytes = |value: Value| aligned(body.values[value].ty.local_bytes(&model.mesh));
         let interval = |value: Value, life: &Life| Interval { size: bytes(value), from: life.from, to: life.to };
         let mut laid = Laid::default();
-        let mut kept: Vec<(Value, &Class, Interval)> = Vec::new();
+        let mut kept: Vec<Kept> = Vec::new();
         let mut inner: Vec<(Value, Interval)> = Vec::new();
         for (&first, class) in &classes {
             let interval = interval(first, &class.life);
@@ -86,11 +86,36 @@ impl FrameLayout {
     }
 }
 
-/// The saved values of a body that W reads, where W is a body of its own. They live longer than those that I reads last.
+/// The saved values of F or I that W reads, where W is a body of its own. They live longer than those that I reads last.
 fn read_by_w(program: &Program, body: &Body) -> HashSet<Value> {
+    if !matches!(body.kind, BodyKind::F | BodyKind::I) {
+        return HashSet::new();
+    }
     let its_w = |other: &&Body| other.block == body.block && other.kind == BodyKind::W;
     let args = program.bodies.values().filter(its_w).flat_map(|w| &w.args);
     args.filter(|arg| arg.source == Source::Saved).map(|arg| arg.value).collect()
+}
+
+/// A saved value that a body makes: the root of its class, the class, and its bytes.
+type Kept<'a> = (Value, &'a Class, Interval);
+
+/// The most slots of saved values with one life span, where W is a body of its own. Bundles of two life spans then mix, and small
+/// slots fit into the gaps of others.
+const SLOTS: u64 = 4;
+
+/// Splits saved values into at most that many slots of about the same size; none is empty.
+fn in_slots(kept: Vec<Kept>, most: u64) -> Vec<Vec<Kept>> {
+    let total = kept.iter().map(|(.., interval)| interval.size).sum::<u64>().max(1);
+    let (mut slots, mut end): (Vec<(u64, Vec<Kept>)>, u64) = (Vec::new(), 0);
+    for value in kept {
+        let share = end * most / total;
+        end += value.2.size;
+        match slots.last_mut() {
+            Some((last, slot)) if *last == share => slot.push(value),
+            _ => slots.push((share, vec![value])),
+        }
+    }
+    slots.into_iter().map(|(_, slot)| slot).collect()
 }
 
 /// Layout so far.
@@ -121,16 +146,17 @@ impl Laid {
     }
 
     /// Lays out saved values in the order of their definition, so that the end of a slot is used last: those that I reads last
-    /// in one slot, those that wait for W in another. Gives the bytes of the slots that are not empty.
-    fn keep(&mut self, mut kept: Vec<(Value, &Class, Interval)>, waiting: &HashSet<Value>) -> Vec<u64> {
+    /// in slots of their own, those that wait for W in others. Gives the bytes of the slots.
+    fn keep(&mut self, mut kept: Vec<Kept>, waiting: &HashSet<Value>) -> Vec<u64> {
         kept.sort_by_key(|(.., interval)| interval.from);
         let waits = |class: &Class| class.members.iter().any(|member| waiting.contains(member));
         let (late, early): (Vec<_>, Vec<_>) = kept.into_iter().partition(|(_, class, _)| waits(class));
-        [early, late].into_iter().filter(|slot| !slot.is_empty()).map(|slot| self.slot(slot)).collect()
+        let most = if waiting.is_empty() { 1 } else { SLOTS };
+        [early, late].into_iter().flat_map(|kept| in_slots(kept, most)).map(|slot| self.slot(slot)).collect()
     }
 
     /// Lays out one slot. Gives its bytes.
-    fn slot(&mut self, kept: Vec<(Value, &Class, Interval)>) -> u64 {
+    fn slot(&mut self, kept: Vec<Kept>) -> u64 {
         let (slot, mut pieces, mut end) = (self.slots.len(), Vec::new(), 0);
         for (root, class, Interval { size, from, .. }) in kept {
             self.together(class, root, Some(Given::Slot(slot, pieces.len())));
