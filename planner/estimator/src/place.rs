@@ -4,6 +4,7 @@ use super::error::Error;
 use super::replicas::ReplicaGroups;
 use compiler::parallel;
 use cost::{Group, SplitByExperts};
+use ir::experts::{Folded, Role};
 use ir::options::ParallelConfig;
 use ir::zero_groups::ZeroGroup;
 use scheduler::schedules;
@@ -60,7 +61,20 @@ pub(super) fn replica_groups(parallel: &ParallelConfig) -> SplitByExperts<Replic
     let folded = parallel.shard.and_then(|_| parallel.fold().ok());
     let group = folded.and_then(|folded| parallel.zero_group(&folded).ok());
     let group = group.unwrap_or(ZeroGroup { dense: dense.ranks, experts: experts.ranks });
-    SplitByExperts { dense: sharded(dense, group.dense), experts: sharded(experts, group.experts) }
+    SplitByExperts {
+        dense: sharded(dense, group.dense, 1),
+        experts: sharded(experts, group.experts, same_tokens(parallel)),
+    }
+}
+
+/// Number of neighbours that hold copies of an expert and compute the same gradient: without sequence parallelism, ranks of tp
+/// route the same tokens.
+fn same_tokens(parallel: &ParallelConfig) -> u64 {
+    let within_tp = |[(_, parts), ..]: [Folded; 3]| parts.into_iter().filter(|(role, _)| *role == Role::Copies);
+    match parallel.fold() {
+        Ok(folded) if !parallel.sp => within_tp(folded).map(|(_, ranks)| ranks).product(),
+        _ => 1,
+    }
 }
 
 /// Replica group of dense parameters: the ranks of dp and cp.
@@ -84,10 +98,13 @@ fn least_stride(parallel: &ParallelConfig, axes: &[&str]) -> u64 {
     there.map(|axis| stride(parallel, axis)).min().unwrap_or(1)
 }
 
-/// Splits a group into `ranks` among which ZeRO shards, and the ranks with the same shard.
-fn sharded(group: Group, ranks: u64) -> ReplicaGroups {
-    let copies = Group { ranks: group.ranks / ranks, stride: group.stride * ranks };
-    ReplicaGroups { shards: Group { ranks, ..group }, copies }
+/// Splits a group into `ranks` among which ZeRO shards, and the ranks with the same shard. Of its neighbours, each `same` have the
+/// same gradient.
+fn sharded(group: Group, ranks: u64, same: u64) -> ReplicaGroups {
+    let every = |group: Group, by: u64| Group { ranks: group.ranks / by, stride: group.stride * by };
+    let (shards, copies) = (Group { ranks, ..group }, every(group, ranks));
+    let of_shards = same.min(ranks);
+    ReplicaGroups { shards, copies, scatters: every(shards, of_shards), sums: every(copies, same / of_shards) }
 }
 
 /// Group of two neighbouring pipeline ranks.
@@ -120,7 +137,7 @@ mod tests {
     fn shards_lie_inside() {
         let groups = |text: &str| {
             let groups = replica_groups(&config_on(text, None).unwrap());
-            [groups.dense, groups.experts].map(|ReplicaGroups { shards, copies }| (shards, copies))
+            [groups.dense, groups.experts].map(|ReplicaGroups { shards, copies, .. }| (shards, copies))
         };
         let group = |ranks, stride| Group { ranks, stride };
         assert_eq!(groups("dp=32,tp=2,shard=8")[0], (group(8, 2), group(4, 16)));
@@ -129,6 +146,22 @@ mod tests {
         assert_eq!(groups("dp=32,ep=4,shard=8"), [(group(8, 1), group(4, 8)), (group(2, 4), group(4, 8))]);
         assert_eq!(groups("dp=32,ep=8,shard=4"), [(group(4, 1), group(8, 4)), (group(1, 8), group(4, 8))]);
         assert_eq!(groups("dp=8,tp=2,ep=4")[1], (group(4, 4), group(1, 16)));
+    }
+
+    /// Two of tp route the same tokens through copies of an expert. With sequence parallelism they route different ones, and with
+    /// ep over tp they hold different experts.
+    #[test]
+    fn ranks_that_route_the_same_tokens_sum_no_gradients() {
+        let summed = |text: &str| {
+            let ReplicaGroups { scatters, sums, .. } = replica_groups(&config_on(text, None).unwrap()).experts;
+            (scatters, sums)
+        };
+        let group = |ranks, stride| Group { ranks, stride };
+        assert_eq!(summed("dp=4,tp=2"), (group(4, 2), group(1, 8)));
+        assert_eq!(summed("dp=4,tp=2,sp=true"), (group(8, 1), group(1, 8)));
+        assert_eq!(summed("dp=4,tp=2,ep=2"), (group(4, 2), group(1, 8)));
+        assert_eq!(summed("dp=4,tp=2,shard=2"), (group(2, 2), group(2, 4)));
+        assert_eq!(summed("tp=4,pp=2"), (group(1, 4), group(1, 4)));
     }
 
     #[test]

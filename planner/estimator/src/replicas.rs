@@ -29,6 +29,25 @@ pub(super) struct ReplicaGroups {
     pub(super) shards: Group,
     /// Ranks with the same shard of different copies.
     pub(super) copies: Group,
+    /// Those of `shards` whose gradients differ: their scatter sums them.
+    pub(super) scatters: Group,
+    /// Those of `copies` whose gradients differ.
+    pub(super) sums: Group,
+}
+
+impl ReplicaGroups {
+    /// Bytes per byte of gradients that a rank's sums take apart from them. A scatter over a part of the shards is followed by a
+    /// slice.
+    fn sums_apart(&self, zero: u8) -> f64 {
+        let ReplicaGroups { shards, scatters, sums, .. } = self;
+        let of = |is_made: bool, ranks: u64| if is_made { 1.0 / ranks as f64 } else { 0.0 };
+        let summed = of(sums.ranks > 1, shards.ranks);
+        match zero {
+            0 => of(scatters.ranks * sums.ranks > 1, 1),
+            1 => of(scatters.ranks > 1, scatters.ranks) + of(scatters.ranks < shards.ranks, shards.ranks) + summed,
+            _ => summed,
+        }
+    }
 }
 
 /// Seconds of the collectives over data-parallel ranks: exposed ones of a rank in a step, or all of one block instance.
@@ -100,9 +119,9 @@ impl<'a> Replicas<'a> {
 
     /// Seconds of the sum over ZeRO groups, if a step has one.
     fn sum_groups(&self, elements: SplitByExperts) -> f64 {
-        let seconds = |elements: f64, ReplicaGroups { shards, copies }: ReplicaGroups| {
+        let seconds = |elements: f64, ReplicaGroups { shards, sums, .. }: ReplicaGroups| {
             let bytes = elements / shards.ranks as f64 * self.platform.recipe.comm_gradient;
-            self.platform.collective_time(CollectiveKind::AllReduce, bytes, copies)
+            self.platform.collective_time(CollectiveKind::AllReduce, bytes, sums)
         };
         if !self.sums_groups_once() {
             return 0.0;
@@ -115,15 +134,7 @@ impl<'a> Replicas<'a> {
         if !self.platform.stack.facts.sums_apart {
             return 0.0;
         }
-        let sums = |elements: f64, ReplicaGroups { shards, copies }: ReplicaGroups| {
-            let part = elements / shards.ranks as f64;
-            let (scatters, sums) = (shards.ranks > 1, copies.ranks > 1);
-            match self.zero {
-                0 => f64::from(u8::from(scatters || sums)) * elements,
-                1 => f64::from(u8::from(scatters) + u8::from(sums)) * part,
-                _ => f64::from(u8::from(sums)) * part,
-            }
-        };
+        let sums = |elements: f64, groups: ReplicaGroups| elements * groups.sums_apart(self.zero);
         let sums = sums(elements.dense, self.groups.dense) + sums(elements.experts, self.groups.experts);
         self.platform.recipe.gradient * sums
     }
@@ -135,15 +146,15 @@ impl<'a> Replicas<'a> {
             let messages = (elements * element / bucket).ceil().max(1.0);
             messages * self.platform.collective_time(exchange, elements * element / messages, group)
         };
-        let seconds = |elements: f64, ReplicaGroups { shards, copies }: ReplicaGroups| {
+        let seconds = |elements: f64, ReplicaGroups { shards, scatters, sums, .. }: ReplicaGroups| {
             if self.zero == 0 {
-                let all = Group { ranks: shards.ranks * copies.ranks, ..shards };
+                let all = Group { ranks: scatters.ranks * sums.ranks, ..scatters };
                 return exchange(CollectiveKind::AllReduce, elements, all);
             }
             let part = elements / shards.ranks as f64;
-            let copies = if self.sums_groups_once() { Group { ranks: 1, ..copies } } else { copies };
-            exchange(CollectiveKind::ReduceScatter, elements, shards)
-                + exchange(CollectiveKind::AllReduce, part, copies)
+            let sums = if self.sums_groups_once() { Group { ranks: 1, ..sums } } else { sums };
+            exchange(CollectiveKind::ReduceScatter, elements, scatters)
+                + exchange(CollectiveKind::AllReduce, part, sums)
         };
         seconds(elements.dense, self.groups.dense) + seconds(elements.experts, self.groups.experts)
     }
@@ -297,6 +308,25 @@ mod tests {
         let parallel = ParallelConfig { dp: 64, zero, ..ParallelConfig::default() };
         let elements = SplitByExperts { dense: 1e9, experts: 0.0 };
         Replicas::new(&parallel, 1, &platform).exchange(elements, tensors, Passes { forward: 1.0, backward: 10.0 })
+    }
+
+    /// Four of dp and two of tp with the same tokens: one sum of all gradients without ZeRO, a scatter over dp and a slice of it in
+    /// ZeRO-1, and what groups of two ranks sum later.
+    #[test]
+    fn scatters_are_sliced_for_ranks_with_the_same_gradients() {
+        let stack = Stack::find("meshwright").unwrap();
+        let (cluster, recipe) = (Cluster::find("h100").unwrap(), Recipe::bf16());
+        let platform = Platform { cluster: &cluster, stack: &stack, recipe: &recipe };
+        let apart = |parallel: ParallelConfig| {
+            let elements = SplitByExperts { dense: 0.0, experts: 8.0 };
+            Replicas::new(&parallel, 1, &platform).sums_apart(elements) / recipe.gradient
+        };
+        let config = |dp, tp, zero, sp| ParallelConfig { dp, tp, zero, sp, ..ParallelConfig::default() };
+        assert_eq!([0, 1, 2].map(|zero| apart(config(4, 2, zero, false))), [8.0, 2.0 + 1.0, 0.0]);
+        assert_eq!([0, 1, 2].map(|zero| apart(config(4, 2, zero, true))), [8.0, 1.0, 0.0]);
+        assert_eq!([0, 1, 2].map(|zero| apart(config(1, 4, zero, false))), [0.0, 2.0, 0.0]);
+        let groups = |zero| ParallelConfig { shard: Some(2), ..config(4, 2, zero, false) };
+        assert_eq!([1, 2].map(|zero| apart(groups(zero))), [4.0 + 2.0 + 2.0, 2.0]);
     }
 
     #[test]
