@@ -197,7 +197,8 @@ impl Blocks {
         };
         let mut profiles: Vec<Profile> = self.profiles.iter().map(part).collect();
         for end in self.outline.spans.iter().filter(|span| !span.are_layers) {
-            profiles[end.block].transient = share * self.profiles[end.block].transient;
+            let (end, whole) = (&mut profiles[end.block], &self.profiles[end.block]);
+            (end.transient, end.transient_in_w) = (share * whole.transient, share * whole.transient_in_w);
         }
         Blocks { outline: Arc::clone(&self.outline), profiles, recomputed: None, on_host: None }
     }

@@ -35,7 +35,8 @@ impl Relaxation<'_> {
         let held = replicas.held(fast.elements() * layers);
         let reused = (saved + held).min(states.gradients);
         let replaced = if facts.frees_gradients && self.microbatches < 2 { reused } else { 0.0 };
-        let one = BlockPeak { transient: small.transient.min(fast.transient), elements: fast.elements().total() };
+        let transient = small.transient.min(fast.transient);
+        let one = BlockPeak { transient, elements: fast.elements().total(), ..BlockPeak::default() };
         let inner = within(one, BlockPeak::default(), 0.0, 0.0, gathers(replicas), self.platform);
         let messages = if self.parallel.pp > 1 { 4.0 * fast.boundary } else { 0.0 };
         let needed = states.total() + held + saved - replaced + inner + messages + facts.workspace;

@@ -324,10 +324,11 @@ fn buffers(own: &[&StageCost], stages: usize, logits: f64, gathers: Gathers, pla
     let peak =
         |of: fn(&StageCost) -> BlockPeak| own.iter().map(|load| of(load)).fold(BlockPeak::default(), BlockPeak::max);
     let (layer, mut end) = (peak(|load| load.layer), peak(|load| load.end));
-    end.transient += copies_at_end(own);
+    let mut others = copies_at_end(own);
     if platform.stack.facts.block_by_block {
-        end.transient -= missing_at_embedding(own, logits);
+        others -= missing_at_embedding(own, logits);
     }
+    (end.transient, end.in_w) = (end.transient + others, end.in_w + others);
     let facts = &platform.stack.facts;
     let ends = if facts.keeps_ends { own.iter().map(|load| load.ends).sum() } else { 0.0 };
     // No reduction is larger than all gradients.
@@ -342,8 +343,8 @@ const LARGEST: f64 = 1.0 / 3.0;
 /// Peak temporary bytes, gathered parameters and unsharded gradients included. While layers run, `freed` bytes of the saved activations
 /// are not there.
 ///
-/// Where a stack goes block by block, a layer's parameters are freed one after the other while its gradients come, so that one parameter is
-/// there twice; an end holds its parameter and its gradient, or the larger one.
+/// Where a stack goes block by block, a layer's parameters are freed one after the other while its gradients come. One parameter is
+/// then there twice. An end holds its parameter, and while it computes its gradient both, or the larger one.
 ///
 /// ZeRO-3 gathers the parameters of the running block and of the next layer, and may retain those of the `ends`. While a
 /// layer's gradients are computed, those of the layer after it are reduced. An end frees its temporary values before its
@@ -363,8 +364,8 @@ pub(super) fn within(
         let (whole, sums) = (gathered(layer.elements), summed(layer.elements));
         let in_layer = layer.transient + whole.max(sums) + LARGEST * whole.min(sums);
         let (whole, sums) = (gathered(end.elements), summed(end.elements));
-        let in_end = end.transient + if gathers.ends_apart { whole.max(sums) } else { whole + sums };
-        return (in_layer - freed).max(in_end);
+        let in_w = end.in_w + if gathers.ends_apart { whole.max(sums) } else { whole + sums };
+        return (in_layer - freed).max(end.transient + whole).max(in_w);
     }
     let gathered = |elements: f64| if zero > 2 { (elements + layer.elements) * recipe.parameter } else { 0.0 };
     let summed = |elements: f64, bytes: f64| if zero > 1 { elements * bytes } else { 0.0 };
@@ -393,8 +394,8 @@ mod tests {
     /// whichever is more; without ZeRO its logits alone.
     #[test]
     fn an_end_holds_its_inner_values_or_its_gradients() {
-        let (layer, logits) = (BlockPeak { transient: 1e9, elements: 218e6 }, 2.1e9);
-        let head = |transient| BlockPeak { transient, elements: 525e6 };
+        let (layer, logits) = (BlockPeak { transient: 1e9, elements: 218e6, ..BlockPeak::default() }, 2.1e9);
+        let head = |transient| BlockPeak { transient, elements: 525e6, ..BlockPeak::default() };
         let (cluster, stack) = (Cluster::find("h100").unwrap(), Stack::find("fsdp-compile").unwrap());
         let platform = Platform { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
         let gathered = 2.0 * (525e6 + 218e6);
@@ -402,6 +403,22 @@ mod tests {
         assert_eq!(within(layer, head(0.1e9), 0.0, logits, by(3), &platform), 6.0 * 525e6 + gathered);
         assert_eq!(within(layer, head(4.2e9), 1050e6, logits, by(3), &platform), 4.2e9 + gathered + 2.0 * 525e6);
         assert_eq!(within(layer, head(4.2e9), 0.0, logits, by(0), &platform), 4.2e9);
+    }
+
+    /// A head whose loss needs 4e9 bytes and its product 2e9: the loss is computed beside the gathered parameter, and the gradient
+    /// comes when the loss is over.
+    #[test]
+    fn a_head_has_its_loss_before_its_gradient() {
+        let cluster = Cluster::find("h100").unwrap();
+        let stack = Stack::find("meshwright").unwrap();
+        let platform = Platform { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
+        let bytes = |zero: u8, elements: f64, ends_apart: bool| {
+            let head = BlockPeak { transient: 4e9, in_w: 2e9, elements };
+            within(BlockPeak::default(), head, 0.0, 0.0, Gathers { zero, ends_apart }, &platform)
+        };
+        assert_eq!([0, 2, 3].map(|zero| bytes(zero, 0.5e9, false)), [4e9, 4e9, 5e9]);
+        assert_eq!([0, 2, 3].map(|zero| bytes(zero, 2e9, false)), [4e9, 6e9, 10e9]);
+        assert_eq!([0, 2, 3].map(|zero| bytes(zero, 2e9, true)), [4e9, 6e9, 8e9]);
     }
 
     /// 8 reductions and 3 micro-batches hold 24 tensors, up to the limit; one micro-batch holds 8.
@@ -437,7 +454,7 @@ mod tests {
         let (cluster, stack) = (Cluster::find("h100").unwrap(), Stack::find("meshwright").unwrap());
         let platform = Platform { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
         let bytes = |runs: std::ops::Range<usize>, elements: f64, sums: f64| {
-            let peak = |elements| BlockPeak { transient: 0.0, elements };
+            let peak = |elements| BlockPeak { elements, ..BlockPeak::default() };
             let load = StageCost { runs, layer: peak(218e6), end: peak(525e6), ..StageCost::default() };
             let states = ModelStates { parameters: 0.0, gradients: 0.0, optimizer: 0.0, host: 12.0 * elements };
             let elements = SplitByExperts { dense: elements, experts: 0.0 };
@@ -549,7 +566,7 @@ mod tests {
 
     #[test]
     fn layers_go_backward_when_logits_are_gone() {
-        let (layer, none) = (BlockPeak { transient: 3e9, elements: 1e8 }, BlockPeak::default());
+        let (layer, none) = (BlockPeak { transient: 3e9, elements: 1e8, ..BlockPeak::default() }, BlockPeak::default());
         let (cluster, mut stack) = (Cluster::find("h100").unwrap(), Stack::find("fsdp-compile").unwrap());
         let bytes = |stack: &Stack, logits: f64, zero: u8| {
             let platform = Platform { cluster: &cluster, stack, recipe: &Recipe::bf16() };

@@ -141,7 +141,7 @@ impl ModelWork {
         }
         let replicas = Replicas::new(parallel, microbatches, platform);
         let layer = on_a_rank(self.layer, parallel);
-        let one = BlockPeak { transient: 0.0, elements: layer.total() };
+        let one = BlockPeak { elements: layer.total(), ..BlockPeak::default() };
         let whole = within(one, BlockPeak::default(), 0.0, 0.0, gathers(&replicas), platform);
         let (elements, temporary) = if parallel.pp > 1 {
             let layers = self.layers.div_ceil(parallel.pp) as f64;

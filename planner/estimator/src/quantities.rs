@@ -85,6 +85,8 @@ pub(super) type RankStages = SmallVec<[StageRuns; 2]>;
 pub(super) struct BlockPeak {
     /// Bytes of temporary values.
     pub(super) transient: f64,
+    /// Bytes of temporary values while weight gradients are computed.
+    pub(super) in_w: f64,
     /// Elements of a block's parameters.
     pub(super) elements: f64,
 }
@@ -92,7 +94,11 @@ pub(super) struct BlockPeak {
 impl BlockPeak {
     /// The larger one of each.
     pub(super) fn max(self, other: BlockPeak) -> BlockPeak {
-        BlockPeak { transient: self.transient.max(other.transient), elements: self.elements.max(other.elements) }
+        BlockPeak {
+            transient: self.transient.max(other.transient),
+            in_w: self.in_w.max(other.in_w),
+            elements: self.elements.max(other.elements),
+        }
     }
 }
 

@@ -341,7 +341,8 @@ impl StageCost {
         let Piece { profile, tensors, times, are_layers, is_whole, .. } = *piece;
         self.whole += if is_whole { times } else { 0 };
         self.tensors += times * tensors;
-        let peak = BlockPeak { transient: profile.transient, elements: profile.elements().total() };
+        let (transient, in_w) = (profile.transient, profile.transient_in_w);
+        let peak = BlockPeak { transient, in_w, elements: profile.elements().total() };
         self.boundary = profile.boundary;
         let times = times as f64;
         if are_layers {

@@ -1,5 +1,6 @@
 //! Activation memory of a block: saved activations, recomputed values, and the peak of temporary values.
 
+use super::alias::is_exchange;
 use super::attention;
 use super::fusion::role;
 use super::modules::{Dropped, dropped};
@@ -56,6 +57,14 @@ pub(super) struct Keep {
 struct Whole {
     values: EntitySet<Value>,
     bytes: f64,
+}
+
+/// Peak bytes of temporary values.
+pub(super) struct Transient {
+    /// In the entire block.
+    pub(super) most: f64,
+    /// While weight gradients are computed.
+    pub(super) in_w: f64,
 }
 
 impl Keep {
@@ -154,22 +163,49 @@ impl Keep {
     /// Peak bytes in addition to the saved activations: of values of the forward that are neither saved nor passed on, and of
     /// values of the backward, recomputed ones included. A saved value is freed after its last use, or with all others of its block after
     /// the backward where a stack runs blocks as they stand; a recomputed one always is after its last use.
-    pub(super) fn transient(&self, site: &Site<'_>) -> f64 {
+    pub(super) fn transient(&self, site: &Site<'_>) -> Transient {
         let block = site.block();
         let given = |kind: SectionKind| block[kind].ret.iter().copied();
         let mut kept = self.values.clone();
         given(SectionKind::F).for_each(|value| {
             kept.insert(value);
         });
-        let forward = most(site, &site.stmts(SectionKind::F), &kept, &EntitySet::new());
+        let forward = bytes_at(site, &site.stmts(SectionKind::F), &kept, &EntitySet::new(), None);
         let mut dying = self.whole.values.clone();
         if site.platform.stack.facts.block_by_block {
             self.values.iter().for_each(|value| {
                 dying.remove(value);
             });
         }
-        let backward = most(site, &backward(site), &set(given(SectionKind::I)), &dying);
-        forward.max(self.whole.bytes - self.bytes + backward)
+        let stmts = backward(site);
+        let backward = bytes_at(site, &stmts, &set(given(SectionKind::I)), &dying, self.returning(site));
+        let most = |bytes: &[f64]| bytes.iter().copied().fold(0.0, f64::max);
+        let made_again = self.whole.bytes - self.bytes;
+        let w = set(results(&block[SectionKind::W].stmts));
+        let of_w = stmts.iter().zip(&backward).filter(|(stmt, _)| stmt.results.iter().any(|&value| w.contains(value)));
+        let of_w: Vec<f64> = of_w.map(|(_, &bytes)| bytes).collect();
+        Transient { most: most(&forward).max(made_again + most(&backward)), in_w: made_again + most(&of_w) }
+    }
+
+    /// The gradient of the experts' inputs with its terms, and bytes that are there while they are made, if a stack runs blocks as they
+    /// stand: recomputed results of experts, before and after the exchange that brings them back. It overlaps with that gradient.
+    fn returning(&self, site: &Site<'_>) -> Option<(EntitySet<Value>, f64)> {
+        let (block, mesh) = (site.block(), site.local.mesh());
+        let again = Some(self.recomputed(site)).filter(|_| site.platform.stack.facts.block_by_block)?;
+        let made: Vec<&Stmt> = again.iter().copied().chain(&block[SectionKind::I].stmts).collect();
+        let sent = |value: Value| {
+            let exchange = made.iter().find(|stmt| stmt.results.contains(&value) && is_exchange(block, mesh, stmt));
+            exchange.map(|stmt| stmt.operands[0])
+        };
+        let first_sent = |value: Value| std::iter::successors(sent(value), |&value| sent(value)).last();
+        let read = |reads: fn(&Stmt) -> Option<Value>| block[SectionKind::I].stmts.iter().find_map(reads);
+        let results = read(|stmt| matches!(stmt.op, Op::Kernel(KernelOp::CombineDw(_))).then(|| stmt.operands[1]))?;
+        let gradient = read(|stmt| matches!(stmt.op, Op::Kernel(KernelOp::Combine(_))).then(|| stmt.operands[0]))?;
+        let (before, gradient) = (first_sent(results)?, first_sent(gradient)?);
+        let makes = |value: Value| move |stmt: &&&Stmt| stmt.results.contains(&value);
+        let sum = made.iter().find(makes(gradient)).filter(|stmt| role(block, stmt).is_some());
+        let terms = sum.into_iter().flat_map(|stmt| stmt.operands.iter().copied()).chain([gradient]);
+        again.iter().find(makes(before)).map(|_| (set(terms), site.bytes(before) + site.bytes(results)))
     }
 }
 
@@ -370,9 +406,16 @@ fn is_row_sum(site: &Site<'_>, maker: Option<&Stmt>, value: Value) -> bool {
     !site.platform.has_flash() && attention.is_some_and(|stmt| value != attention::result(stmt))
 }
 
-/// Peak bytes of the values that statements compute, except the `given` ones. A pointwise op overwrites an operand that it
-/// reads last. Values in `dying` exist before the first statement; they count 0, and their last use frees their bytes.
-fn most(site: &Site<'_>, stmts: &[&Stmt], given: &EntitySet<Value>, dying: &EntitySet<Value>) -> f64 {
+/// Bytes at each statement of the values that they compute, except the `given` ones. A pointwise op overwrites an operand that it
+/// reads last. Values in `dying` exist before the first statement; they count 0, and their last use frees their bytes. While values of
+/// `during` are made, its bytes are there too.
+fn bytes_at(
+    site: &Site<'_>,
+    stmts: &[&Stmt],
+    given: &EntitySet<Value>,
+    dying: &EntitySet<Value>,
+    during: Option<(EntitySet<Value>, f64)>,
+) -> Vec<f64> {
     let mut last = vec![None; site.block().values.len()];
     for (at, stmt) in stmts.iter().enumerate() {
         for &value in stmt.results.iter().filter(|value| !stmt.accumulate && !site.unread.contains(**value)) {
@@ -384,7 +427,7 @@ fn most(site: &Site<'_>, stmts: &[&Stmt], given: &EntitySet<Value>, dying: &Enti
             }
         }
     }
-    let (mut live, mut most) = (0.0f64, 0.0f64);
+    let (mut live, mut bytes) = (0.0f64, Vec::with_capacity(stmts.len()));
     let mut touched: Vec<Value> = Vec::new();
     for (at, stmt) in stmts.iter().enumerate() {
         let made = stmt.results.iter().filter(|value| last[value.index()].is_some() && !given.contains(**value));
@@ -396,8 +439,10 @@ fn most(site: &Site<'_>, stmts: &[&Stmt], given: &EntitySet<Value>, dying: &Enti
         touched.retain(|value| last[value.index()] == Some(at) && !given.contains(*value));
         let dead: f64 = touched.iter().map(|&value| site.bytes(value)).sum();
         let in_place = role(site.block(), stmt).is_some() || stmt.op.is_view();
-        most = most.max(live + made - if in_place { dead } else { 0.0 } + site.within(stmt));
+        let others = during.as_ref().filter(|(values, _)| stmt.results.iter().any(|&value| values.contains(value)));
+        let others = others.map_or(0.0, |(_, bytes)| *bytes);
+        bytes.push(live + made - if in_place { dead } else { 0.0 } + site.within(stmt) + others);
         live += made - dead;
     }
-    most
+    bytes
 }

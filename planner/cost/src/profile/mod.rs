@@ -89,6 +89,8 @@ pub struct Profile {
     pub peers: Passes,
     /// Peak bytes of temporary values, including recomputed ones.
     pub transient: f64,
+    /// Peak bytes of temporary values while weight gradients are computed.
+    pub transient_in_w: f64,
     /// Bytes of the largest input of a reduction over tp in the forward.
     pub summed: f64,
     /// Number of reductions over tp in the forward.
@@ -168,7 +170,7 @@ pub fn profile(model: &Model, block: &Block, options: &BlockOptions, platform: &
     let mut recomputed_cost = cost_of(&site, SectionKind::F, &recomputed);
     let calls = modules::parts(&site, &options.recompute) * platform.stack.facts.checkpoint;
     recomputed_cost.host += calls * platform.launch(site.has_experts);
-    let summed = summed(&site);
+    let (summed, transient) = (summed(&site), keep.transient(&site));
     let flops = flops(&site, &site.stmts(SectionKind::F));
     let recomputed_flops = self::flops(&site, &recomputed);
     let SplitByExperts { dense, experts } = parameters(&site);
@@ -197,7 +199,8 @@ pub fn profile(model: &Model, block: &Block, options: &BlockOptions, platform: &
         offloaded,
         spare: spare + copies,
         peers: Passes { forward: f.peers, backward: recomputed_cost.peers + i.peers + w.peers },
-        transient: keep.transient(&site),
+        transient: transient.most,
+        transient_in_w: transient.in_w,
         summed: summed.iter().copied().fold(0.0, f64::max),
         sums: summed.len() as f64,
         dense,
