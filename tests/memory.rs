@@ -171,9 +171,18 @@ fn arenas_are_predicted() {
         "tp=2,pp=4,sp=true,offload=all:4,mbs=4",
     ];
     let experts = ["dp=8,ep=8,zero=1", "dp=4,pp=2,ep=4,offload=all,zero=1", "dp=4,pp=2,ep=4,offload=all:4,zero=1"];
+    let others = [
+        ("mixtral-8x7b", "dp=2,pp=4,schedule=zb-h1,ep=2"),
+        ("deepseek-v2-lite", "dp=4,pp=2,schedule=zb-h1,ep=4,zero=1"),
+        ("qwen3-30b-a3b", "tp=4,pp=2,schedule=gpipe,recompute=full,mbs=2"),
+        ("qwen3-30b-a3b", "dp=4,tp=2,zero=1,recompute=full"),
+        ("qwen3-30b-a3b", "dp=8,ep=8,zero=3,recompute=full,mbs=2"),
+        ("gemma2-9b", "dp=8,zero=3,recompute=selective:mlp"),
+    ];
     let estimator = Estimator::new();
     let dense = dense.map(|parallel| ("llama3-8b", parallel));
-    for (model, parallel) in dense.into_iter().chain(experts.map(|parallel| ("mixtral-8x7b", parallel))) {
+    let experts = experts.map(|parallel| ("mixtral-8x7b", parallel));
+    for (model, parallel) in dense.into_iter().chain(experts).chain(others) {
         let ratio = predicted(&estimator, model, parallel);
         assert!((ratio - 1.0).abs() <= 0.02, "{model} {parallel}: predicted {ratio:.4} of the arena");
     }
