@@ -109,9 +109,18 @@ impl Control {
     }
 
     /// Reports that a rank of this process failed. Only the first report counts.
-    pub(crate) fn fail(&self, rank: usize, why: String) {
-        let why = self.courier.as_ref().map_or(why.clone(), |courier| courier.located(&why));
-        self.lot.abort(RankFailure { rank, why });
+    pub(crate) fn fail(&self, rank: usize, why: &str) {
+        self.lot.fail(rank, why);
+    }
+
+    /// Reports that a rank of this process is stuck. Returns the first failure.
+    pub(crate) fn give_up(&self, rank: usize, why: &str) -> RankFailure {
+        self.lot.give_up(rank, why)
+    }
+
+    /// True if the device of the only rank waits inside of an operation.
+    pub(crate) fn device_waits(&self) -> bool {
+        self.lot.device().is_some()
     }
 
     /// The first failure, if any.

@@ -136,6 +136,7 @@ impl Landing for Driver {
 
 impl Courier {
     pub(super) fn new(world: World, lot: Arc<ParkingLot>) -> Arc<Courier> {
+        lot.note_place(format!("process {} on {}", world.me, world.processes[world.me].host));
         let (jobs, closing, is_done, thread, sleeper, driver, record) = Default::default();
         Arc::new(Courier { world, lot, jobs, closing, is_done, thread, sleeper, driver, record })
     }
@@ -159,12 +160,6 @@ impl Courier {
     /// The processes.
     pub(crate) fn world(&self) -> &World {
         &self.world
-    }
-
-    /// A cause of a failure with its step and process.
-    pub(super) fn located(&self, why: &str) -> String {
-        let (world, step) = (&self.world, self.lot.step());
-        format!("{why} (step {step}, process {} on {})", world.me, world.processes[world.me].host)
     }
 
     /// Hands over a message. Messages with one process and tag are begun in the order in which they are submitted.
@@ -289,6 +284,7 @@ const BEAT: u8 = 0;
 const FAILED: u8 = 1;
 const BYE: u8 = 2;
 const STALLED: u8 = 3;
+const STUCK: u8 = 4;
 
 impl<'a> Rounds<'a> {
     fn new(courier: &'a Courier, wire: Box<dyn Wire>, limits: Limits) -> Rounds<'a> {
@@ -329,7 +325,7 @@ impl<'a> Rounds<'a> {
                     return self.wire.end(true);
                 }
                 let why = format!("process {} on {} has ended", world.me, world.processes[world.me].host);
-                self.tell(&RankFailure { rank: lot.ranks()[0], why });
+                self.tell(&RankFailure::new(lot.ranks()[0], why));
                 return self.wire.end(false);
             }
             let moved = if failure.is_some() { Ok(false) } else { self.look() };
@@ -337,7 +333,7 @@ impl<'a> Rounds<'a> {
                 moved.and_then(|moved| Ok(self.hear()? || moved)).unwrap_or_else(|WireError { process, why }| {
                     match process {
                         Some(process) => self.lose(process, &why),
-                        None => lot.abort(RankFailure { rank: lot.ranks()[0], why }),
+                        None => drop(lot.abort(RankFailure::new(lot.ranks()[0], why))),
                     }
                     true
                 });
@@ -457,11 +453,13 @@ impl<'a> Rounds<'a> {
                 self.pulse.heard = Some(now);
             }
             match notice.split_first() {
-                Some((&FAILED, text)) if text.len() >= 4 => {
+                Some((&kind @ (FAILED | STUCK), text)) if text.len() >= 4 => {
                     let (rank, why) = text.split_at(4);
                     let rank = rank.try_into().map_or(0, u32::from_le_bytes) as usize;
+                    let (is_stuck, why) = (kind == STUCK, String::from_utf8_lossy(why));
+                    let waits = if is_stuck { lot.who_waits_for(rank) } else { String::new() };
                     self.has_told = true;
-                    lot.abort(RankFailure { rank, why: String::from_utf8_lossy(why).into_owned() });
+                    lot.abort(RankFailure { rank, why: format!("{why}{waits}"), is_stuck });
                     return Ok(true);
                 }
                 Some((&BYE, _)) if Some(from) == before => self.pulse.before = None,
@@ -484,7 +482,7 @@ impl<'a> Rounds<'a> {
         let (lot, ranks) = (&self.courier.lot, &self.courier.world.processes[process].ranks);
         let ours = lot.waits().into_iter().next().map_or(String::new(), |wait| format!("; here {wait}"));
         let why = format!("{why} (step {}{ours})", lot.step());
-        lot.abort(RankFailure { rank: ranks.first().copied().unwrap_or(0), why });
+        lot.abort(RankFailure::new(ranks.first().copied().unwrap_or(0), why));
     }
 
     /// Reports to the first process if all threads here wait for others. There aborts all if those of all processes do.
@@ -505,7 +503,7 @@ impl<'a> Rounds<'a> {
         }
         if let Some(waits) = stalls.deadlock(now) {
             let why = format!("all processes wait for each other (step {}): {waits}", lot.step());
-            lot.abort(RankFailure { rank: lot.ranks()[0], why });
+            lot.abort(RankFailure::new(lot.ranks()[0], why));
         }
         Ok(())
     }
@@ -529,7 +527,7 @@ impl<'a> Rounds<'a> {
     /// Tells all other processes of the first failure, once.
     fn tell(&mut self, failure: &RankFailure) {
         if !std::mem::replace(&mut self.has_told, true) {
-            let mut notice = vec![FAILED];
+            let mut notice = vec![if failure.is_stuck { STUCK } else { FAILED }];
             notice.extend((failure.rank as u32).to_le_bytes());
             let room = MOST_NOTICE - notice.len();
             let end = (0..=failure.why.len().min(room)).rev().find(|&end| failure.why.is_char_boundary(end));

@@ -60,6 +60,15 @@ pub struct RankFailure {
     pub rank: usize,
     /// The cause.
     pub why: String,
+    /// True if the rank stays at one instruction. Its thread may be there still.
+    pub is_stuck: bool,
+}
+
+impl RankFailure {
+    /// A failure of a rank that is not stuck.
+    pub(crate) fn new(rank: usize, why: impl Into<String>) -> RankFailure {
+        RankFailure { rank, why: why.into(), is_stuck: false }
+    }
 }
 
 /// The reason why a thread waits.

@@ -33,6 +33,8 @@ pub(super) struct ParkingLot {
     ops: Mutex<Vec<String>>,
     /// The last step that has begun.
     step: AtomicU64,
+    /// The number of the process and its host, if there are several processes.
+    place: OnceLock<String>,
     awake: AtomicUsize,
     /// How often threads have been counted as awake from outside: nobody has while it stays.
     entries: AtomicU64,
@@ -79,6 +81,7 @@ impl ParkingLot {
             groups: Mutex::default(),
             ops: Mutex::new(vec!["a collective".to_string()]),
             step: AtomicU64::new(0),
+            place: OnceLock::new(),
             awake: AtomicUsize::new(0),
             entries: AtomicU64::new(0),
             parkers: (0..threads).map(|_| parker()).collect(),
@@ -108,6 +111,11 @@ impl ParkingLot {
             ops.push(op.to_string());
             ops.len() - 1
         }) as u32
+    }
+
+    /// Notes the process of these ranks, for the message of a failure.
+    pub(super) fn note_place(&self, place: String) {
+        self.place.get_or_init(|| place);
     }
 
     /// Notes the step that begins, for the message of a failure.
@@ -235,12 +243,33 @@ impl ParkingLot {
         }
     }
 
-    /// Raises the abort flag. Only the first failure is stored.
-    pub(super) fn abort(&self, failure: RankFailure) {
-        locked(&self.abort.first).get_or_insert(failure);
+    /// Raises the abort flag. Only the first failure is stored, and returned.
+    pub(super) fn abort(&self, failure: RankFailure) -> RankFailure {
+        let first = locked(&self.abort.first).get_or_insert(failure).clone();
         self.abort.raised.store(true, Ordering::SeqCst);
         (0..self.parkers.len()).for_each(|parker| self.unpark(parker));
         self.courier.get().into_iter().for_each(Thread::unpark);
+        first
+    }
+
+    /// Aborts all ranks, since one of this process failed.
+    pub(super) fn fail(&self, rank: usize, why: &str) {
+        self.abort(RankFailure::new(rank, self.located(why)));
+    }
+
+    /// Aborts all ranks, since one of this process is stuck. Returns the first failure.
+    pub(super) fn give_up(&self, rank: usize, why: &str) -> RankFailure {
+        let why = self.located(why) + &self.who_waits_for(rank);
+        self.abort(RankFailure { rank, why, is_stuck: true })
+    }
+
+    /// A cause of a failure with its step and process.
+    fn located(&self, why: &str) -> String {
+        match (self.step(), self.place.get()) {
+            (0, None) => why.to_string(),
+            (step, None) => format!("{why} (step {step})"),
+            (step, Some(place)) => format!("{why} (step {step}, {place})"),
+        }
     }
 
     /// The first failure, if any.
@@ -262,7 +291,7 @@ impl ParkingLot {
             let texts =
                 waiting.into_iter().map(|parker| self.describe(parker, *locked(&self.parkers[parker].wait_reason)));
             let why = format!("all wait for each other: {}", texts.collect::<Vec<_>>().join("; "));
-            self.abort(RankFailure { rank: self.ranks[first % self.ranks.len()], why });
+            self.abort(RankFailure::new(self.ranks[first % self.ranks.len()], why));
         }
     }
 
@@ -286,9 +315,27 @@ impl ParkingLot {
 
     /// The text of each wait.
     pub(super) fn waits(&self) -> Vec<String> {
-        let describe = |parker: usize| self.describe(parker, *locked(&self.parkers[parker].wait_reason));
-        let device = locked(&self.device).map(|(_, reason)| self.describe(0, reason));
-        self.waiting().into_iter().map(describe).chain(device).collect()
+        self.reasons().map(|(parker, reason)| self.describe(parker, reason)).collect()
+    }
+
+    /// The text of a wait for a rank, or if there is none of another wait, behind a semicolon.
+    pub(super) fn who_waits_for(&self, rank: usize) -> String {
+        let is_for_rank = |reason: WaitReason| match reason {
+            WaitReason::Peers { group, .. } => {
+                locked(&self.groups).get(group as usize).is_some_and(|ranks| ranks.contains(&rank))
+            }
+            WaitReason::Receiver { rank: peer, .. } | WaitReason::Sender { rank: peer, .. } => peer == rank,
+            WaitReason::AsyncWorker => false,
+        };
+        let found = self.reasons().find(|(_, reason)| is_for_rank(*reason)).or_else(|| self.reasons().next());
+        found.map_or(String::new(), |(parker, reason)| format!("; {}", self.describe(parker, reason)))
+    }
+
+    /// The reasons of all waits, with the parker of each.
+    fn reasons(&self) -> impl Iterator<Item = (usize, WaitReason)> {
+        let reason = |parker: usize| (parker, *locked(&self.parkers[parker].wait_reason));
+        let device = locked(&self.device).map(|(_, reason)| (0, reason));
+        self.waiting().into_iter().map(reason).chain(device)
     }
 
     /// The parkers of threads that wait.

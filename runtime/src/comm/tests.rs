@@ -446,7 +446,7 @@ fn a_rank_that_fails_stops_those_that_wait() {
             }
         }
     });
-    assert!(near.iter().all(|failure| *failure == RankFailure { rank: 2, why: "out of luck".to_string() }));
+    assert!(near.iter().all(|failure| *failure == RankFailure::new(2, "out of luck")));
     let is_told = |failure: &RankFailure| failure.rank == 2 && failure.why.starts_with("out of luck (step 0, process ");
     assert!(far.iter().all(|failure| is_told(failure) && *failure == far[0]), "{far:?}");
 }
@@ -496,5 +496,5 @@ fn when_all_wait_all_are_told_at_once() {
     assert_eq!(*first, Ok(()));
     let why = "all wait for each other: rank 1 waits for rank 0 to send tag 7; rank 2 waits for ranks 1, 3 in a \
                collective (exchange 0); rank 3 waits for ranks 1, 2 in a collective (exchange 0)";
-    assert!(others.iter().all(|told| *told == Err(RankFailure { rank: 1, why: why.to_string() })), "{others:?}");
+    assert!(others.iter().all(|told| *told == Err(RankFailure::new(1, why))), "{others:?}");
 }

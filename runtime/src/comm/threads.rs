@@ -182,6 +182,11 @@ impl<M: Medium> Fabric<M> {
         self.parking_lot.note_step(step);
     }
 
+    /// Reports that a rank of this process is stuck. Returns the first failure.
+    pub fn give_up(&self, rank: usize, why: &str) -> RankFailure {
+        self.parking_lot.give_up(rank, why)
+    }
+
     fn memory(&self, rank: usize) -> &M::Memory {
         self.memories[rank].get().expect("all ranks have joined before the first step")
     }
@@ -462,8 +467,7 @@ impl<M: Medium> Parking for ThreadCommunicator<M> {
     }
 
     fn fail(&self, why: String) {
-        let why = self.fabric.courier.as_ref().map_or(why.clone(), |courier| courier.located(&why));
-        self.fabric.parking_lot.abort(RankFailure { rank: self.rank, why });
+        self.fabric.parking_lot.fail(self.rank, &why);
     }
 
     fn failure(&self) -> Option<RankFailure> {

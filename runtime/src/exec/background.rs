@@ -252,6 +252,7 @@ impl<B: Backend, C: Communicator> AsyncWorker<B, C> {
             if cursor.resume(&self.rank_programs, &mut self.context, comm, &mut self.pending).is_some() {
                 break;
             }
+            self.context.progress.rest();
             self.context.backend.record(end_event(*completion));
             self.pending.done[*completion].store(true, Ordering::Release);
             if self.pending.on_own_thread {

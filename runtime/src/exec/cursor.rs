@@ -1,6 +1,7 @@
 //! A body invocation in progress: it stops where it must wait and later resumes there.
 
 use super::frees;
+use super::progress::{Progress, Site};
 use super::rank_program::{BodyRun, BodyStep, ExchangeCall, RankProgram};
 use super::recorder::{EventKind, EventRecorder};
 use super::row::Kernels;
@@ -18,6 +19,7 @@ pub(super) struct ThreadContext<B: Backend> {
     pub(super) recorder: Option<EventRecorder>,
     /// The number of the exchange in each completion slot.
     pub(super) numbers: Vec<u64>,
+    pub(super) progress: Progress,
 }
 
 impl<B: Backend> ThreadContext<B> {
@@ -144,7 +146,8 @@ impl BodyCursor {
         engine: &mut impl ProgressEngine<C>,
     ) -> Option<WaitReason> {
         let at = (self.run as u32, self.next as u32);
-        let ThreadContext { backend, kernels, recorder, numbers } = context;
+        let ThreadContext { backend, kernels, recorder, numbers, progress } = context;
+        progress.begin(Site::Step(at.0, at.1));
         let (places, kernels) = (&run.places, &mut kernels[self.rank_program][run.code]);
         match step {
             BodyStep::Launch { kernel, operands, results, updated } => {
@@ -173,6 +176,7 @@ impl BodyCursor {
             BodyStep::Wait { call, completion, sums } => {
                 let number = numbers[self.completion + completion];
                 if !engine.is_done(self.completion + completion) {
+                    progress.rest();
                     return Some(comm.wait_reason(&call.group, &call.plan, number));
                 }
                 comm.receive(&call.group, number);

@@ -4,17 +4,19 @@ use super::Error;
 use super::clocks::{ClockedTimeline, ROUNDS, align};
 use super::decode::decode;
 use super::load::{RankView, catalogue, load_ranks};
+use super::mailbox::TimedOut;
 use super::merge::merge;
 use super::platform::{Platform, Threads};
+use super::progress::{Stuck, Watch};
 use super::rank::{Answer, Command, RankState, RankThread, Visit};
 use super::row::{fed, is_integer};
 use super::status::{Out, Status};
+use super::stuck_text::stuck_text;
 use crate::comm::RankFailure;
 use crate::comm::wire::Process;
 use crate::state::{GlobalTensor, Role, StatePieces, gather, key};
 use ir::graph::Model;
 use ir::ids::ModelValue;
-use ir::mesh::Mesh;
 use ir::program::Program;
 use ir::types::Type;
 use std::collections::BTreeMap;
@@ -43,8 +45,13 @@ pub struct Options<'a> {
     pub poison: bool,
     /// Bytes that all ranks together may take.
     pub memory_limit: u64,
+    /// A rank that stays at one instruction for longer is stuck, unless it has had one that took a twentieth of the time. In the first
+    /// step and the first evaluation it is five minutes at least.
+    pub timeout: Duration,
     /// A rank that takes so much longer for each step, to test what finds it.
     pub slow: Option<(usize, Duration)>,
+    /// A rank that gets stuck in this training step, to test what finds it.
+    pub stuck: Option<(usize, u64)>,
 }
 
 impl Default for Options<'_> {
@@ -57,7 +64,9 @@ impl Default for Options<'_> {
             record: false,
             poison: false,
             memory_limit: u64::MAX,
+            timeout: Duration::from_secs(60),
             slow: None,
+            stuck: None,
         }
     }
 }
@@ -121,13 +130,15 @@ impl StepOutput {
 }
 
 /// Numbers of the rank programs.
-const TRAINING: usize = 0;
-const EVALUATION: usize = 1;
+pub(super) const TRAINING: usize = 0;
+pub(super) const EVALUATION: usize = 1;
 
 /// Executor of a loaded program: on all ranks, or on those of this process, if it is one of several. Then each process has an executor,
 /// all are told the same in the same order, and all answers but those of [`visit`](Executor::visit) are about all ranks.
 pub struct Executor<P: Platform = Threads> {
-    mesh: Mesh,
+    model: Model,
+    /// The programs of a training step and of an evaluation.
+    programs: Vec<Program>,
     training: Feeds,
     evaluation: Option<Feeds>,
     /// Elements of each persistent tensor.
@@ -136,6 +147,7 @@ pub struct Executor<P: Platform = Threads> {
     ranks: Vec<RankThread>,
     /// Per rank.
     views: Vec<RankView<P::Communicator>>,
+    watch: Watch,
     failed: Option<RankFailure>,
     /// The loss scale of the last step, which its gradients have.
     loss_scale: f32,
@@ -186,12 +198,14 @@ impl<P: Platform> Executor<P> {
         let named =
             |(place, worker)| RankThread::start(ranks[place], [place, ranks.len()], worker).map_err(Error::Resources);
         let mut executor = Executor {
-            mesh: model.mesh.clone(),
+            model: model.clone(),
+            programs: [program].into_iter().chain(options.evaluation).cloned().collect(),
             training: Feeds::of(model, program)?,
             evaluation: options.evaluation.map(|program| Feeds::of(model, program)).transpose()?,
             catalogue,
             platform,
             ranks: workers.into_iter().enumerate().map(named).collect::<Result<_, _>>()?,
+            watch: Watch::new(options.timeout, views.iter().map(|view| view.notes.clone())),
             views,
             failed: None,
             loss_scale: 1.0,
@@ -401,7 +415,7 @@ impl<P: Platform> Executor<P> {
         let mut own = Vec::new();
         for (&rank, parts) in self.platform.ranks().iter().zip(answers) {
             let wanted = parts.into_iter().filter(|part| wanted(&part.slot.role));
-            own.extend(wanted.map(|part| StatePieces::of(&self.mesh, rank, part)));
+            own.extend(wanted.map(|part| StatePieces::of(&self.model.mesh, rank, part)));
         }
         let mut all = match self.platform.world() {
             None => own,
@@ -477,12 +491,41 @@ impl<P: Platform> Executor<P> {
             return Err(failure.clone());
         }
         self.ranks.iter().for_each(|rank| rank.tell(command.clone()));
-        let gone = |rank| RankFailure { rank, why: "its thread is gone".to_string() };
-        let answer = |(&rank, thread): (&usize, &RankThread)| thread.answer().unwrap_or_else(|| Err(gone(rank)));
-        let answers: Vec<_> = self.platform.ranks().iter().zip(&self.ranks).map(answer).collect();
-        let answers: Result<Vec<Answer>, RankFailure> = answers.into_iter().collect();
+        let answers = match command {
+            Command::Run(row, _) => self.watched_answers(*row),
+            _ => self.ranks.iter().map(RankThread::answer).collect(),
+        };
+        let gone = |rank| RankFailure::new(rank, "its thread is gone");
+        let answer = |(&rank, answer): (&usize, Option<_>)| answer.unwrap_or_else(|| Err(gone(rank)));
+        let answers: Result<Vec<Answer>, _> = self.platform.ranks().iter().zip(answers).map(answer).collect();
         self.failed = answers.as_ref().err().cloned();
         answers
+    }
+
+    /// Waits for the answers of all ranks to a run, or until one is stuck.
+    fn watched_answers(&mut self, row: usize) -> Vec<Option<Result<Answer, RankFailure>>> {
+        self.watch.begin(row, Instant::now());
+        let mut answers = Vec::with_capacity(self.ranks.len());
+        while let Some(rank) = self.ranks.get(answers.len()) {
+            match rank.answer_within(self.watch.pause()) {
+                Ok(answer) => answers.push(answer),
+                Err(TimedOut) => {
+                    if let Some(stuck) = self.watch.look(Instant::now(), self.platform.device_waits()) {
+                        return vec![Some(Err(self.give_up(&stuck)))];
+                    }
+                }
+            }
+        }
+        self.watch.end();
+        answers
+    }
+
+    /// Ends the run, since a rank is stuck. Threads of ranks are left to themselves. Returns the first failure.
+    fn give_up(&mut self, stuck: &Stuck) -> RankFailure {
+        self.ranks.iter_mut().for_each(RankThread::abandon);
+        let view = &self.views[stuck.place];
+        let why = stuck_text(&self.model, &self.programs[stuck.row], view, stuck);
+        self.platform.give_up(view.rank, &why)
     }
 }
 

@@ -86,6 +86,14 @@ impl Platform for JoinedGpu {
         self.joint.finish();
     }
 
+    fn give_up(&self, rank: usize, why: &str) -> RankFailure {
+        self.joint.control().give_up(rank, why)
+    }
+
+    fn device_waits(&self) -> bool {
+        self.joint.control().device_waits()
+    }
+
     fn world(&self) -> Option<&World> {
         Some(&self.world)
     }

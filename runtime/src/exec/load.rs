@@ -5,6 +5,7 @@ use super::background::Background;
 use super::cursor::ThreadContext;
 use super::executor::Options;
 use super::platform::Platform;
+use super::progress::{Note, Progress};
 use super::rank_program::RankProgram;
 use super::recorder::EventRecorder;
 use super::row::{Loader, class_of};
@@ -30,6 +31,8 @@ pub(super) struct RankView<C: Communicator> {
     /// For each row, the names of what it reports.
     pub(super) names: Vec<Vec<String>>,
     pub(super) report: Arc<Report>,
+    /// Notes of the progress of the main thread and of the async worker.
+    pub(super) notes: [Arc<Note>; 2],
 }
 
 /// The worker of a rank on a platform.
@@ -158,8 +161,16 @@ fn load_rank<P: Platform>(
     let recorders = options.record.then(|| EventRecorder::pair(&rank_programs));
     let [recorder, async_recorder] = recorders.clone().map_or([None, None], |recorders| recorders.map(Some));
     let (report, [own, async_kernels]) = (Arc::new(Report::new(outs)), kernels);
-    let view =
-        RankView { rank, arena_bytes, rank_programs: rank_programs.clone(), recorders, names, report: report.clone() };
+    let [progress, async_progress] = [Progress::default(), Progress::default()];
+    let view = RankView {
+        rank,
+        arena_bytes,
+        rank_programs: rank_programs.clone(),
+        recorders,
+        names,
+        report: report.clone(),
+        notes: [&progress, &async_progress].map(Progress::note),
+    };
     if platform.has_async_threads() {
         platform.enter(rank, 0);
     }
@@ -169,13 +180,15 @@ fn load_rank<P: Platform>(
         kernels: async_kernels,
         recorder: async_recorder,
         numbers: numbers.clone(),
+        progress: async_progress,
     };
     let background = Background::new(rank_programs.clone(), context, &comm, thread).map_err(Refused::System)?;
-    let (context, seed) = (ThreadContext { backend, kernels: own, recorder, numbers }, options.seed);
+    let (context, seed) = (ThreadContext { backend, kernels: own, recorder, numbers, progress }, options.seed);
     let (fed, outs) = (Vec::new(), vec![0.0; outs]);
     // Threads of other ranks must meet this one in every step.
     let repeats = (model.mesh.devices() == 1 && platform.repeats()).then(|| vec![false; programs.len()]);
     let delay = options.slow.filter(|(slow, _)| *slow == rank).map_or(Duration::ZERO, |(_, delay)| delay);
+    let sticks_at = options.stuck.filter(|(stuck, _)| *stuck == rank).map(|(_, step)| step);
     let worker = Worker {
         state,
         arena_bytes,
@@ -190,6 +203,7 @@ fn load_rank<P: Platform>(
         report,
         repeats,
         delay,
+        sticks_at,
     };
     Ok((worker, view))
 }

@@ -2,6 +2,7 @@
 //! the first time.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Holds at most one message.
 pub(super) struct Mailbox<T> {
@@ -15,6 +16,24 @@ enum Content<T> {
     /// One side has gone.
     Closed,
 }
+
+impl<T> Content<T> {
+    /// Takes the message, or learns that none will come.
+    fn take(&mut self) -> Option<Option<T>> {
+        match std::mem::replace(self, Content::Nothing) {
+            Content::Message(message) => Some(Some(message)),
+            Content::Nothing => None,
+            Content::Closed => {
+                *self = Content::Closed;
+                Some(None)
+            }
+        }
+    }
+}
+
+/// No message has come in time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct TimedOut;
 
 impl<T> Mailbox<T> {
     pub(super) fn new() -> Mailbox<T> {
@@ -38,13 +57,25 @@ impl<T> Mailbox<T> {
     pub(super) fn take(&self) -> Option<T> {
         let mut content = self.content();
         loop {
-            match std::mem::replace(&mut *content, Content::Nothing) {
-                Content::Message(message) => return Some(message),
-                Content::Closed => {
-                    *content = Content::Closed;
-                    return None;
-                }
-                Content::Nothing => content = self.changed.wait(content).unwrap_or_else(PoisonError::into_inner),
+            match content.take() {
+                Some(message) => return message,
+                None => content = self.changed.wait(content).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+
+    /// Waits for the next message for a time; gives none once the mailbox is closed.
+    ///
+    /// # Errors
+    /// None has come.
+    pub(super) fn take_within(&self, limit: Duration) -> Result<Option<T>, TimedOut> {
+        let (began, mut content) = (Instant::now(), self.content());
+        loop {
+            let left = limit.saturating_sub(began.elapsed());
+            match content.take() {
+                Some(message) => return Ok(message),
+                None if left.is_zero() => return Err(TimedOut),
+                None => content = self.changed.wait_timeout(content, left).unwrap_or_else(PoisonError::into_inner).0,
             }
         }
     }
@@ -71,12 +102,16 @@ mod tests {
             }
             answers.close();
         });
+        assert_eq!(back.take_within(Duration::from_millis(1)), Err(TimedOut));
         for number in 0..100 {
             there.put(number);
             assert_eq!(back.take(), Some(2 * number));
+            there.put(number);
+            assert_eq!(back.take_within(Duration::from_secs(600)), Ok(Some(2 * number)));
         }
         there.close();
         assert_eq!(back.take(), None);
+        assert_eq!(back.take_within(Duration::ZERO), Ok(None));
         back.put(1);
         assert_eq!(back.take(), None);
         thread.join().unwrap();

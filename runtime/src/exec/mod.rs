@@ -22,12 +22,14 @@ mod offload;
 mod places;
 mod platform;
 mod poison;
+mod progress;
 mod rank;
 mod rank_program;
 mod recorder;
 mod row;
 mod run;
 mod status;
+mod stuck_text;
 #[cfg(test)]
 mod tests;
 mod window;

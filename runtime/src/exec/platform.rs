@@ -76,6 +76,14 @@ pub trait Platform {
         self.world().is_none_or(|world| world.me == 0)
     }
 
+    /// Ends the run, since a rank of this process is stuck. Returns the first failure.
+    fn give_up(&self, rank: usize, why: &str) -> RankFailure;
+
+    /// True if a device waits inside of an operation for ranks of other processes, and its rank with it.
+    fn device_waits(&self) -> bool {
+        false
+    }
+
     /// Gives bytes to the drivers of all processes and takes theirs, by process. All drivers call it in the same order.
     ///
     /// # Errors
@@ -227,6 +235,10 @@ impl Platform for Threads {
         self.fabrics.0.iter().filter_map(|fabric| fabric.courier()?.record()).collect()
     }
 
+    fn give_up(&self, rank: usize, why: &str) -> RankFailure {
+        self.fabric(rank).give_up(rank, why)
+    }
+
     fn world(&self) -> Option<&World> {
         self.world.as_ref()
     }
@@ -317,7 +329,12 @@ impl Platform for SharedGpu {
         &self.ranks
     }
 
-    fn enter(&self, _rank: usize, _step: u64) {
+    fn enter(&self, _rank: usize, step: u64) {
         self.fabric.enter(1);
+        self.fabric.note_step(step);
+    }
+
+    fn give_up(&self, rank: usize, why: &str) -> RankFailure {
+        self.fabric.give_up(rank, why)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::background::panic_message;
 use super::executor::StepInput;
-use super::mailbox::Mailbox;
+use super::mailbox::{Mailbox, TimedOut};
 use super::worker::Worker;
 use crate::backend::{Backend, Memory};
 use crate::comm::{Communicator, RankFailure};
@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// A rank's thread.
 pub(super) struct RankThread {
@@ -116,7 +117,7 @@ impl RankThread {
                 reports.put(answer.unwrap_or_else(|panic| {
                     let why = panic_message(panic.as_ref());
                     worker.comm.fail(why.clone());
-                    Err(worker.comm.failure().unwrap_or(RankFailure { rank, why }))
+                    Err(worker.comm.failure().unwrap_or_else(|| RankFailure::new(rank, why)))
                 }));
             }
             reports.close();
@@ -133,6 +134,16 @@ impl RankThread {
     /// The answer to the last command; `None` if its thread has ended.
     pub(super) fn answer(&self) -> Option<Result<Answer, RankFailure>> {
         self.answers.take()
+    }
+
+    /// The same, if it comes within a time.
+    pub(super) fn answer_within(&self, limit: Duration) -> Result<Option<Result<Answer, RankFailure>>, TimedOut> {
+        self.answers.take_within(limit)
+    }
+
+    /// Leaves its thread to itself, which may never end.
+    pub(super) fn abandon(&mut self) {
+        self.thread = None;
     }
 
     /// It gets no more commands.

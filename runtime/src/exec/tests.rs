@@ -3,6 +3,7 @@
 
 mod places;
 mod processes;
+mod stuck;
 
 use super::*;
 use crate::comm::RankFailure;

@@ -2,8 +2,9 @@
 
 use super::background::{Background, begin_event, end_event};
 use super::cursor::{BodyCursor, PendingOp, ProgressEngine, ThreadContext};
-use super::executor::{Input, StepInput};
+use super::executor::{Input, StepInput, TRAINING};
 use super::frees;
+use super::progress::Site;
 use super::rank_program::{Action, Feed, RankProgram};
 use super::recorder::EventKind;
 use crate::backend::{Backend, Mark};
@@ -36,6 +37,8 @@ pub(super) struct Worker<B: Backend, C: Communicator> {
     pub(super) repeats: Option<Vec<bool>>,
     /// The time that it loses at the beginning of each step.
     pub(super) delay: Duration,
+    /// The training step in which it gets stuck.
+    pub(super) sticks_at: Option<u64>,
 }
 
 /// Report of a rank to the executor after a step.
@@ -65,6 +68,8 @@ impl<B: Backend + 'static, C: Communicator> Worker<B, C> {
     /// A rank failed.
     pub(super) fn run(&mut self, row: usize, input: &StepInput) -> Result<(), RankFailure> {
         let (began, waited) = (Instant::now(), self.comm.waited());
+        self.context.progress.sticks = row == TRAINING && self.sticks_at == Some(input.step);
+        self.context.progress.begin(Site::Begin);
         if !self.delay.is_zero() {
             std::thread::sleep(self.delay);
         }
@@ -75,7 +80,9 @@ impl<B: Backend + 'static, C: Communicator> Worker<B, C> {
         if !repeats || !self.context.backend.replay(row) {
             self.launch(row, &rank_programs[row])?;
         }
+        self.context.progress.begin(Site::End);
         self.end(&rank_programs[row]);
+        self.context.progress.rest();
         let own = began.elapsed().saturating_sub(self.comm.waited().saturating_sub(waited));
         self.report.own.store(own.as_nanos() as u64, Ordering::Relaxed);
         Ok(())
@@ -86,6 +93,7 @@ impl<B: Backend + 'static, C: Communicator> Worker<B, C> {
         let has_run = self.repeats.as_mut().is_some_and(|repeats| std::mem::replace(&mut repeats[row], true));
         let records = has_run && !self.context.is_recorded() && self.context.backend.begin_recording();
         for (at, action) in rank_program.actions.iter().enumerate() {
+            self.context.progress.begin(Site::Action(at as u32));
             // A body records its own events.
             let is_event = !matches!(action, Action::Run(_));
             let began = if is_event { self.context.now() } else { None };
@@ -153,7 +161,8 @@ impl<B: Backend + 'static, C: Communicator> Worker<B, C> {
                 self.background.submit(PendingOp { call: call.clone(), request, completion: *completion, record_as });
             }
             Action::Wait { completion, call } => {
-                let Worker { background, comm, .. } = self;
+                let Worker { background, comm, context, .. } = self;
+                context.progress.rest();
                 comm.wait(&mut || {
                     while !background.is_done(*completion) {
                         if !background.advance(comm) {
@@ -175,7 +184,8 @@ impl<B: Backend + 'static, C: Communicator> Worker<B, C> {
                 }
             }
             Action::WaitMessage { channel, message_slot } => {
-                let Worker { background, comm, message_numbers, .. } = self;
+                let Worker { background, comm, message_numbers, context, .. } = self;
+                context.progress.rest();
                 let number = message_numbers[*message_slot];
                 comm.wait(&mut || {
                     comm.pending(channel, number)?;

@@ -89,7 +89,7 @@ where
     let times = (ROUND_BYTES / bytes).clamp(1, MOST);
     fabric.enter(ranks);
     let timed = |rank: usize, mut end: ThreadCommunicator| -> Result<f64, RankFailure> {
-        let work = prepare(rank, &mut end).map_err(|why| RankFailure { rank, why })?;
+        let work = prepare(rank, &mut end).map_err(|why| RankFailure::new(rank, why))?;
         let mut rounds = Vec::with_capacity(ROUNDS);
         // The first round warms up.
         for _ in 0..=ROUNDS {

@@ -69,7 +69,11 @@ fn close(got: &[f32], want: &[f32], what: &str) {
 }
 
 /// Runs `f` on a thread for each process, with its platform.
-fn drivers<R: Send>(processes: Vec<Vec<usize>>, seed: u64, f: impl Fn(usize, Threads) -> R + Sync) -> Vec<R> {
+pub(super) fn drivers<R: Send>(
+    processes: Vec<Vec<usize>>,
+    seed: u64,
+    f: impl Fn(usize, Threads) -> R + Sync,
+) -> Vec<R> {
     thread::scope(|scope| {
         let f = &f;
         let drive = |(world, wire): (crate::comm::wire::World, _)| {

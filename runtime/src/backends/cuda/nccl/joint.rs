@@ -217,7 +217,7 @@ impl Joint {
     /// communicators end, so that nobody waits in them.
     fn keep_watch(&self) {
         if let Err(why) = self.device.bind() {
-            self.control.fail(self.rank, why.to_string());
+            self.control.fail(self.rank, &why.to_string());
         }
         let each = |f: &dyn Fn(&Communicator)| {
             let endpoints = locked(&self.endpoints).clone();
@@ -229,7 +229,7 @@ impl Joint {
             }
             each(&|communicator| {
                 if let Err(why) = communicator.check() {
-                    self.control.fail(self.rank, why.to_string());
+                    self.control.fail(self.rank, &why.to_string());
                 }
             });
             self.control.note_device(self.look());

@@ -245,7 +245,7 @@ impl Parking for NcclTransport {
     }
 
     fn fail(&self, why: String) {
-        self.joint.control().fail(self.joint.rank(), why);
+        self.joint.control().fail(self.joint.rank(), &why);
     }
 
     fn failure(&self) -> Option<RankFailure> {
