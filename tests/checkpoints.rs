@@ -16,6 +16,9 @@ mod launched;
 mod runs;
 #[path = "checkpoints/skipped.rs"]
 mod skipped;
+#[cfg(unix)]
+#[path = "checkpoints/stuck.rs"]
+mod stuck;
 
 use runs::{Folder, copy, data_files, losses};
 use std::fs;

@@ -372,7 +372,7 @@ catalogue! {
         "let request = TrainRequest { lr: 1e30, optimizer: \"sgd\".into(), clip: 0.0, warmup: 0, ..request };";
         "Lower the learning rate, lengthen the warm-up or clip the gradient norm. If such steps are few, allow some with --skip-nonfinite.";
     707 RankFailed "rank failed":
-        "One rank stopped with an error, or its process ended or fell silent, and the others were aborted. The message names the first rank that failed.";
+        "One rank stopped with an error or stayed at one instruction, or its process ended or fell silent, and the others were aborted. The message names the first rank that failed.";
         "ranks[1].fail(\"out of memory\".into());";
         "See the cause next to the rank; the run can be restarted.";
     708 NotATextModel "model does not read text":

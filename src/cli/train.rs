@@ -151,6 +151,10 @@ struct Flags {
     /// Seconds after which a process that says nothing has failed, and after which processes that all wait for each other end [default: 8]
     #[arg(long, value_name = "SECONDS", value_parser = finite)]
     silence: Option<f64>,
+    /// Seconds after which a rank that stays at one instruction is stuck, and ends the run. A rank that has had a longer one gets 20 times as
+    /// long, and each gets 300 seconds in the first step and the first validation [default: 60]
+    #[arg(long, value_name = "SECONDS", value_parser = finite)]
+    timeout: Option<f64>,
     /// Steps between validations; 0: only at the end [default: 100]
     #[arg(long, value_name = "STEPS")]
     eval_every: Option<u64>,
@@ -212,7 +216,7 @@ struct Flags {
     /// Step that --trace records [default: the last]
     #[arg(long, value_name = "STEP")]
     trace_step: Option<u64>,
-    /// Faults to test what finds them: nan=STEP:RANK, flip=STEP:RANK, slow=RANK:MILLISECONDS
+    /// Faults to test what finds them: nan=STEP:RANK, flip=STEP:RANK, slow=RANK:MILLISECONDS, stuck=STEP:RANK
     #[arg(long, value_name = "FAULTS", hide = true)]
     inject: Option<String>,
 }

@@ -15,10 +15,12 @@ pub(super) struct Faults {
     flip: Option<(u64, usize)>,
     /// This rank takes so much longer for each step.
     pub(super) slow: Option<(usize, Duration)>,
+    /// A kernel of this step never ends, on this rank.
+    pub(super) stuck: Option<(u64, usize)>,
 }
 
 impl Faults {
-    /// Reads `nan=STEP:RANK,flip=STEP:RANK,slow=RANK:MILLISECONDS`, or some of them.
+    /// Reads `nan=STEP:RANK,flip=STEP:RANK,slow=RANK:MILLISECONDS,stuck=STEP:RANK`, or some of them.
     ///
     /// # Errors
     /// It is none of them.
@@ -26,8 +28,9 @@ impl Faults {
         let mut faults = Faults::default();
         for part in text.into_iter().flat_map(|text| text.split(',')) {
             faults.add(part).ok_or_else(|| {
-                Error::input(Code::BadOption, format!("`inject` has `{part}`"))
-                    .help("--inject is a list of nan=STEP:RANK, flip=STEP:RANK and slow=RANK:MILLISECONDS")
+                Error::input(Code::BadOption, format!("`inject` has `{part}`")).help(
+                    "--inject is a list of nan=STEP:RANK, flip=STEP:RANK, slow=RANK:MILLISECONDS and stuck=STEP:RANK",
+                )
             })?;
         }
         Ok(faults)
@@ -40,6 +43,7 @@ impl Faults {
         match kind {
             "nan" => self.nan = Some((first, second as usize)),
             "flip" => self.flip = Some((first, second as usize)),
+            "stuck" => self.stuck = Some((first, second as usize)),
             "slow" => self.slow = Some((first as usize, Duration::from_millis(second))),
             _ => return None,
         }
@@ -84,9 +88,9 @@ mod tests {
 
     #[test]
     fn faults_are_read_and_others_refused() {
-        let faults = Faults::parse(Some("flip=3:1,slow=2:50")).unwrap();
+        let faults = Faults::parse(Some("flip=3:1,slow=2:50,stuck=4:0")).unwrap();
         let slow = Some((2, Duration::from_millis(50)));
-        assert_eq!(faults, Faults { flip: Some((3, 1)), slow, nan: None });
+        assert_eq!(faults, Faults { flip: Some((3, 1)), slow, nan: None, stuck: Some((4, 0)) });
         assert_eq!(Faults::parse(None).unwrap(), Faults::default());
         for text in ["", "nan", "nan=1", "nan=x:1", "fire=1:1", "nan=1:1,"] {
             assert!(Faults::parse(Some(text)).is_err(), "{text}");

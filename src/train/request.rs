@@ -13,6 +13,7 @@ use ir::optimizer::{Optimizer, OptimizerKind};
 use ir::options::ParallelConfig;
 use runtime::comm::Limits;
 use runtime::data::text::DEFAULT_VALID_FRACTION;
+use runtime::exec::Options;
 use runtime::learning_rate::LearningRate;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -104,7 +105,7 @@ pub struct TrainRequest {
     pub out: PathBuf,
     /// Steps between comparisons of the replicas of parameters and states; 0 for none.
     pub check_replicas: u64,
-    /// Processes of the ranks: `threads` for this one alone, or `looped:PROCESSES`, joined by a wire in memory. This and the next ten
+    /// Processes of the ranks: `threads` for this one alone, or `looped:PROCESSES`, joined by a wire in memory. This and the next eleven
     /// fields are not written to `run.toml` either.
     #[serde(skip_serializing)]
     pub comm: String,
@@ -115,6 +116,10 @@ pub struct TrainRequest {
     /// Seconds after which a process that says nothing has failed, and after which processes that all wait do so for each other.
     #[serde(skip_serializing)]
     pub silence: f64,
+    /// Seconds after which a rank that stays at one instruction is stuck, or 20 times its longest instruction so far if that is more. In
+    /// the first step and the first validation they are 300 at least.
+    #[serde(skip_serializing)]
+    pub timeout: f64,
     /// True to run statements one by one instead of in groups.
     #[serde(skip_serializing)]
     pub no_fusion: bool,
@@ -136,7 +141,8 @@ pub struct TrainRequest {
     /// Step that `trace` records; default: the last.
     #[serde(skip_serializing)]
     pub trace_step: Option<u64>,
-    /// Faults that the run has, to test what finds them: `nan=STEP:RANK`, `flip=STEP:RANK`, `slow=RANK:MILLISECONDS`.
+    /// Faults that the run has, to test what finds them: `nan=STEP:RANK`, `flip=STEP:RANK`, `slow=RANK:MILLISECONDS`,
+    /// `stuck=STEP:RANK`.
     #[serde(skip_serializing)]
     pub inject: Option<String>,
 }
@@ -182,6 +188,7 @@ impl Default for TrainRequest {
             comm: "threads".into(),
             sums: None,
             silence: Limits::default().silence.as_secs_f64(),
+            timeout: Options::default().timeout.as_secs_f64(),
             no_fusion: false,
             no_graphs: false,
             time_products: false,
@@ -278,8 +285,10 @@ impl TrainRequest {
                 return Err(option(format!("`{name}` is {value}, but must be finite and not negative")));
             }
         }
-        if !(0.1..=86_400.0).contains(&self.silence) {
-            return Err(option(format!("`silence` is {}, but must be 0.1 to 86400 seconds", self.silence)));
+        for (name, seconds) in [("silence", self.silence), ("timeout", self.timeout)] {
+            if !(0.1..=86_400.0).contains(&seconds) {
+                return Err(option(format!("`{name}` is {seconds}, but must be 0.1 to 86400 seconds")));
+            }
         }
         if self.min_lr.is_some_and(|floor| floor > self.lr) {
             return Err(option(format!("`min_lr` is {}, above `lr` = {}", self.min_lr.unwrap_or(0.0), self.lr)));
@@ -349,6 +358,7 @@ mod tests {
             (TrainRequest { lr: f64::NAN, ..base() }, "finite"),
             (TrainRequest { min_lr: Some(1.0), ..base() }, "above `lr`"),
             (TrainRequest { silence: f64::NAN, ..base() }, "`silence` is NaN"),
+            (TrainRequest { timeout: 0.0, ..base() }, "`timeout` is 0"),
             (TrainRequest { valid_fraction: 0.0, ..base() }, "nothing would be held out"),
         ] {
             let message = request.resolved().unwrap_err().to_string();

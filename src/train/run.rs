@@ -485,8 +485,11 @@ fn load<P: Platform>(
     let record = measure.is_some();
     let TrainRequest { seed, poison, .. } = *request;
     let evaluation = Some(&forward);
-    let slow = Faults::parse(request.inject.as_deref())?.slow;
-    let options = Options { seed, threads, evaluation, async_threads: None, record, poison, memory_limit, slow };
+    let Faults { slow, stuck, .. } = Faults::parse(request.inject.as_deref())?;
+    let (timeout, stuck) = (Duration::from_secs_f64(request.timeout), stuck.map(|(step, rank)| (rank, step)));
+    let async_threads = None;
+    let options =
+        Options { seed, threads, evaluation, async_threads, record, poison, memory_limit, timeout, slow, stuck };
     Ok((Executor::load_on(platform, &compiled.model, program, &options).map_err(executor_error)?, measure))
 }
 
@@ -524,7 +527,12 @@ pub(super) fn executor_error(error: exec::Error) -> Error {
         exec::Error::RankFailure(failure) => Error::Failed {
             code: Code::RankFailed,
             message: failure.to_string(),
-            help: "restart the run unchanged, or with --resume".into(),
+            help: match failure.is_stuck {
+                true => {
+                    "restart the run unchanged, or with --resume; if the rank was only slow, raise --timeout".into()
+                }
+                false => "restart the run unchanged, or with --resume".into(),
+            },
         },
         exec::Error::Load(why) => Error::fault("load", why),
         exec::Error::Resources(_) => error.into(),

@@ -141,17 +141,16 @@ fn numbers_that_are_none_end_all_processes_alike() {
     assert!(!message.contains("launch: ") && folder.steps("a") == [2], "{message}");
 }
 
-/// Two processes that find each other, each behind its own beginning of a script.
-fn pair(folder: &Folder, both: [(&str, &str); 2]) -> [Child; 2] {
-    let port = tcp::free_port().unwrap().to_string();
-    let process = |number: usize| {
-        let (before, args) = both[number];
+/// Processes that find each other, each behind its own beginning of a script.
+pub(super) fn team(folder: &Folder, all: &[(&str, &str)]) -> Vec<Child> {
+    let (port, count) = (tcp::free_port().unwrap().to_string(), all.len().to_string());
+    let process = |(number, (before, args)): (usize, &(&str, &str))| {
         let mut command = shell(folder, before, &format!("{args} --comm tcp"));
         let number = number.to_string();
-        let place = [("RANK", &*number), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", &port)];
+        let place = [("RANK", &*number), ("WORLD_SIZE", &count), ("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", &port)];
         command.envs(place).spawn().unwrap()
     };
-    [process(0), process(1)]
+    all.iter().enumerate().map(process).collect()
 }
 
 #[test]
@@ -161,7 +160,7 @@ fn a_disk_that_is_full_for_one_process_ends_all_and_leaves_the_older_checkpoint(
     fs::remove_dir_all(folder.path("a/step-00000004")).unwrap();
     // A limit on the size of files stands for a full disk.
     let full = "trap '' XFSZ; ulimit -f 16";
-    for child in pair(&folder, [(":", "train --resume a"), (full, "train --resume a")]) {
+    for child in team(&folder, &[(":", "train --resume a"), (full, "train --resume a")]) {
         let (status, message) = ended(child);
         let named = message.contains("error[MW0723]: the checkpoint a/step-00000004 cannot be written: ");
         assert!(status == Some(5) && named && message.contains("(process 1 on "), "{status:?} {message}");
@@ -191,7 +190,7 @@ fn processes_of_other_programs_are_turned_away() {
     let folder = folder();
     // Statements one by one are another program.
     let train = format!("{TRAIN} --steps 3 --parallel dp=2 --out a");
-    for child in pair(&folder, [(":", &train), (":", &format!("{train} --no-fusion"))]) {
+    for child in team(&folder, &[(":", &train), (":", &format!("{train} --no-fusion"))]) {
         let (status, message) = ended(child);
         assert!(status == Some(3) && message.contains(" has program "), "{status:?} {message}");
     }

@@ -45,8 +45,8 @@ pub struct Options<'a> {
     pub poison: bool,
     /// Bytes that all ranks together may take.
     pub memory_limit: u64,
-    /// A rank that stays at one instruction for longer is stuck, unless it has had one that took a twentieth of the time. In the first
-    /// step and the first evaluation it is five minutes at least.
+    /// Time after which a rank that stays at one instruction is stuck, or 20 times its longest instruction so far if that is more. In the
+    /// first step and the first evaluation it is five minutes at least.
     pub timeout: Duration,
     /// A rank that takes so much longer for each step, to test what finds it.
     pub slow: Option<(usize, Duration)>,

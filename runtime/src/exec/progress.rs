@@ -104,7 +104,7 @@ pub(super) struct Watch {
     looked: Instant,
 }
 
-/// What the watch has seen of a rank.
+/// Knowledge of the watch about a rank.
 struct Watched {
     /// The main thread and the async worker.
     threads: [Seen; 2],
@@ -112,7 +112,7 @@ struct Watched {
     longest: Duration,
 }
 
-/// What the watch has seen of a thread: its note, and for how long this has been the same.
+/// Knowledge of the watch about a thread: its note, and for how long this has been the same.
 struct Seen {
     note: Arc<Note>,
     was: (u64, u64),
