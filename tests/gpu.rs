@@ -18,22 +18,46 @@ use meshwright::Cluster;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::LazyLock;
 use traces::Traced;
 use training::{GPT2, LLAMA, MIXTRAL, Runs, apart};
+
+/// The folder with the libraries as built, and with the kernels that they compile: tests share those of equal texts.
+static SHARED: LazyLock<PathBuf> = LazyLock::new(|| {
+    let all = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let name = |entry: &fs::DirEntry| entry.file_name().into_string().unwrap_or_default();
+    let is_left = |entry: &fs::DirEntry| {
+        name(entry).strip_prefix("gpu-shared-").is_some_and(|process| !Path::new("/proc").join(process).exists())
+    };
+    let left = fs::read_dir(all).unwrap().flatten().filter(is_left);
+    // Another process may remove it too.
+    left.for_each(|entry| drop(fs::remove_dir_all(entry.path())));
+    let folder = all.join(format!("gpu-shared-{}", std::process::id()));
+    stand_in::build(&Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/tests/stand_in"), &folder);
+    folder
+});
 
 /// The folder with the libraries, for one test.
 fn stand_in(test: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("gpu-{test}-{}", std::process::id()));
-    stand_in::build(&Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/tests/stand_in"), &folder);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    stand_in::LIBRARIES.iter().for_each(|name| symlink(SHARED.join(name), folder.join(name)).unwrap());
     folder
+}
+
+/// The command with the libraries of a folder.
+fn on_stand_in<'a>(command: &'a mut Command, folder: &Path) -> &'a mut Command {
+    command.env("LD_LIBRARY_PATH", folder).env("STAND_IN_FOLDER", folder).env("STAND_IN_KERNELS", &*SHARED)
 }
 
 /// The program with the libraries of a folder.
 fn command(folder: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_meshwright"));
-    command.args(args).env("LD_LIBRARY_PATH", folder).env("STAND_IN_FOLDER", folder);
+    on_stand_in(command.args(args), folder);
     command
 }
 

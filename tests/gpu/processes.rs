@@ -131,6 +131,23 @@ fn processes_that_wait_in_nccl_for_ever_end_and_are_named() {
     fs::remove_dir_all(folder).unwrap();
 }
 
+#[test]
+fn a_rank_that_is_stuck_ends_all_that_wait_for_it_on_a_device() {
+    let folder = stand_in("nccl-sticks");
+    let runs = Runs::new(&folder, "nccl-sticks", LLAMA);
+    let options = ["--timeout", "1", "--inject", "stuck=3:1"];
+    let mut joined = launched(&runs, 2, &[&["--parallel", "pp=2,mbs=4"], &options[..]].concat());
+    joined.env("STAND_IN_PATIENT", "1");
+    let shared = runs.command(&[], "cuda", &[&["--parallel", "dp=2"], &options[..]].concat());
+    for (mut command, place) in [(joined, "(step 3, process 1 on "), (shared, "(step 3); rank 0 waits for rank 1 ")] {
+        let output = command.output().unwrap();
+        let said = said(&output);
+        let is_named = said.contains("error[MW0707]: rank 1 failed: it has been stuck for ") && said.contains(place);
+        assert!(output.status.code() == Some(5) && is_named, "{:?} {said}", output.status);
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
 /// The processes that a launcher has started, in their order.
 fn children(launcher: &Child) -> Vec<String> {
     let path = format!("/proc/{0}/task/{0}/children", launcher.id());

@@ -1,5 +1,6 @@
 //! `train --backend cuda` on the stand-in: what it reports of every step is what the CPU reports.
 
+use crate::on_stand_in;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -62,7 +63,7 @@ impl Runs<'_> {
             let is_given = options.contains(&name);
             train.args([name, &number].into_iter().filter(|_| !is_given));
         }
-        train.args(options).env("LD_LIBRARY_PATH", self.stand_in).env("STAND_IN_FOLDER", self.stand_in);
+        on_stand_in(train.args(options), self.stand_in);
         let _ = fs::remove_dir_all(self.folder.join(backend));
         train
     }

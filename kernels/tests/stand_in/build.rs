@@ -5,8 +5,11 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
+/// The names of the libraries, all of which are one.
+pub(crate) const LIBRARIES: [&str; 4] = ["libcuda.so", "libnvrtc.so", "libcublasLt.so", "libnccl.so.2"];
+
 /// Builds the libraries from the sources in this folder, which the caller names, into a new folder. Setting `LD_LIBRARY_PATH` to
-/// the new folder replaces CUDA; kernels are built in the folder that `STAND_IN_FOLDER` names.
+/// the new folder replaces CUDA; kernels are built in the folder that `STAND_IN_KERNELS` names, or else `STAND_IN_FOLDER`.
 pub(crate) fn build(sources: &Path, folder: &Path) {
     let _ = fs::remove_dir_all(folder);
     fs::create_dir_all(folder).unwrap();
@@ -15,10 +18,9 @@ pub(crate) fn build(sources: &Path, folder: &Path) {
     let shim = format!("-DSHIM=\"{}\"", sources.join("kernel.h").display());
     let mut library = Command::new("cc");
     library.args(["-std=gnu11", "-O2", "-shared", "-fPIC", "-Wl,-Bsymbolic", &shim]).args(files);
-    succeed(library.arg("-o").arg(folder.join("libcuda.so")).args(["-ldl", "-lm"]));
-    for name in ["libnvrtc.so", "libcublasLt.so", "libnccl.so.2"] {
-        symlink("libcuda.so", folder.join(name)).unwrap();
-    }
+    let (built, links) = LIBRARIES.split_first().unwrap();
+    succeed(library.arg("-o").arg(folder.join(built)).args(["-ldl", "-lm"]));
+    links.iter().for_each(|link| symlink(built, folder.join(link)).unwrap());
 }
 
 /// Runs the C compiler.

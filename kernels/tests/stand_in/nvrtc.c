@@ -5,6 +5,7 @@
 #include "source.h"
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,10 +56,10 @@ static char *read_file(const char *path) {
 #define LINK "cc -shared -o '%s.tmp' '%s.o' '%s' -lm 2>>'%s.log' && mv '%s.tmp' '%s'"
 
 static Status compile(Text *text) {
-    char base[340], name[350], command[4000], library[1000];
+    char base[340], name[350], command[4000 + PATH_MAX], library[PATH_MAX];
     Dl_info own;
-    if (!dladdr((void *)nvrtcVersion, &own) || strlen(own.dli_fname) >= sizeof library) return COMPILATION;
-    strcpy(library, own.dli_fname);
+    /* A kernel names the library itself: a link to it may go before the kernel does. */
+    if (!dladdr((void *)nvrtcVersion, &own) || !realpath(own.dli_fname, library)) return COMPILATION;
     snprintf(base, sizeof base, "%s.%d", text->path, (int)getpid());
     snprintf(name, sizeof name, "%s.c", base);
     FILE *file = fopen(name, "w");
@@ -84,7 +85,7 @@ static Status compile_once(Text *text) {
 
 Status nvrtcCompileProgram(Text *text, int count, const char **options) {
     ONE_AT_A_TIME;
-    const char *folder = getenv("STAND_IN_FOLDER");
+    const char *kernels = getenv("STAND_IN_KERNELS"), *folder = kernels ? kernels : getenv("STAND_IN_FOLDER");
     char architecture[40];
     int found = 0;
     snprintf(architecture, sizeof architecture, "--gpu-architecture=sm_%d", capability());
