@@ -297,7 +297,10 @@ fn a_process_that_is_stopped_while_it_starts_ends_all() {
     let args = format!("launch -n 2 -- {TRAIN} --steps 1000000 --parallel dp=2 --silence 0.5 --out a");
     let launcher = shell(&folder, ":", &args).spawn().unwrap();
     let began = Instant::now();
-    while children(&launcher).len() < 2 {
+    // The launcher waits for a process that is stopped before its program begins.
+    let command = |process: &u32| fs::read_to_string(format!("/proc/{process}/cmdline")).unwrap_or_default();
+    let has_begun = |process: &&u32| command(process).contains("\0train\0") && !command(process).contains("\0launch\0");
+    while children(&launcher).iter().filter(has_begun).count() < 2 {
         assert!(began.elapsed() < Duration::from_secs(30), "it starts no processes");
     }
     kill(children(&launcher)[1], "STOP");
