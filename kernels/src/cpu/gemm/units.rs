@@ -96,9 +96,10 @@ unsafe fn join(from: *const Bf16, across: usize, [terms, count]: [usize; 2], wor
         // SAFETY: as the caller promises.
         unsafe {
             if count == ROWS && 2 * q + 1 < terms {
-                let (first, second) = (&*line(2 * q).cast::<[Bf16; ROWS]>(), &*line(2 * q + 1).cast::<[Bf16; ROWS]>());
-                for (word_, (&first, &second)) in words.iter_mut().zip(first.iter().zip(second)) {
-                    *word_ = word([first, second]);
+                let first = &*line(2 * q).cast::<[Bf16; ROWS]>();
+                let second = &*line(2 * q + 1).cast::<[Bf16; ROWS]>();
+                for (to, (&first, &second)) in words.iter_mut().zip(first.iter().zip(second)) {
+                    *to = word([first, second]);
                 }
                 continue;
             }
