@@ -236,13 +236,13 @@ fn pair_of_rows(from: &[[u8; 2]], down: usize, [q, k]: [usize; 2], columns: usiz
 
 /// A word of two terms, the first one in its lower half.
 #[inline(always)]
-fn word(first: [u8; 2], second: [u8; 2]) -> u32 {
+pub(super) fn word(first: [u8; 2], second: [u8; 2]) -> u32 {
     u32::from(u16::from_le_bytes(first)) | u32::from(u16::from_le_bytes(second)) << 16
 }
 
 /// Words of one term of each row. The second row is empty, or as long.
 #[inline(always)]
-fn join_contiguous(first: &[[u8; 2]], second: &[[u8; 2]], to: &mut [u32]) {
+pub(super) fn join_contiguous(first: &[[u8; 2]], second: &[[u8; 2]], to: &mut [u32]) {
     for (to, (&first, &second)) in to.iter_mut().zip(first.iter().zip(second)) {
         *to = word(first, second);
     }

@@ -30,7 +30,7 @@ pub(super) struct Level {
     pub(super) tiles: &'static [&'static [unsafe fn(&Tile)]],
     pub(super) pack: unsafe fn(&Unpacked, *mut f32, usize),
     pub(super) gather_rows: unsafe fn(Matrix<*const f32>, [usize; 2], *mut f32) -> Matrix<*const f32>,
-    /// Writes rows of so many terms in units, if the micro-kernel reads several rows and words at once.
+    /// Writes rows of a number of terms in units, if the micro-kernel reads several rows and words at once.
     pub(super) write_units: unsafe fn(Matrix<Elements>, [usize; 2], *mut f32),
     pub(super) transpose: unsafe fn(*const f32, usize, [usize; 2], *mut f32, usize),
     pub(super) column_products: unsafe fn([*const f32; 2], [usize; 2], *mut f32),
@@ -42,7 +42,7 @@ impl Level {
         self.tiles[0].len() * self.lanes
     }
 
-    /// Columns of a block of so many terms.
+    /// Columns of a block of a number of terms.
     pub(super) fn block_columns(&self, terms: usize) -> usize {
         let most = self.columns * DEPTH / self.words(terms).max(1);
         (most / self.width() * self.width()).clamp(self.width(), self.columns)

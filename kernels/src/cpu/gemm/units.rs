@@ -4,7 +4,7 @@
 use std::slice::from_raw_parts;
 
 use super::Matrix;
-use super::elements::Elements;
+use super::elements::{Elements, join_contiguous, word};
 use super::vector::Vector;
 use crate::cpu::prefetch::prefetch;
 
@@ -76,12 +76,6 @@ unsafe fn copy(terms: &[Bf16], to: *mut f32) {
     unsafe { to.cast::<[Bf16; TERMS]>().write_unaligned(row) };
 }
 
-/// A word of two terms, the first one in its lower half.
-#[inline(always)]
-fn word([first, second]: [Bf16; 2]) -> u32 {
-    u32::from(u16::from_le_bytes(first)) | u32::from(u16::from_le_bytes(second)) << 16
-}
-
 /// The words of `terms` lines of contiguous elements, `across` apart. Lines that follow are asked for.
 ///
 /// # Safety
@@ -98,14 +92,12 @@ unsafe fn join(from: *const Bf16, across: usize, [terms, count]: [usize; 2], wor
             if count == ROWS && 2 * q + 1 < terms {
                 let first = &*line(2 * q).cast::<[Bf16; ROWS]>();
                 let second = &*line(2 * q + 1).cast::<[Bf16; ROWS]>();
-                for (to, (&first, &second)) in words.iter_mut().zip(first.iter().zip(second)) {
-                    *to = word([first, second]);
-                }
+                join_contiguous(first, second, words);
                 continue;
             }
             for (row, to) in words.iter_mut().enumerate().take(count) {
                 let second = if 2 * q + 1 < terms { *line(2 * q + 1).add(row) } else { [0; 2] };
-                *to = word([*line(2 * q).add(row), second]);
+                *to = word(*line(2 * q).add(row), second);
             }
         }
     }
