@@ -29,9 +29,9 @@ pub(super) struct ReplicaGroups {
     pub(super) shards: Group,
     /// Ranks with the same shard of different copies.
     pub(super) copies: Group,
-    /// Those of `shards` whose gradients differ: their scatter sums them.
+    /// Ranks of `shards` whose gradients differ: their scatter sums them.
     pub(super) scatters: Group,
-    /// Those of `copies` whose gradients differ.
+    /// Ranks of `copies` whose gradients differ.
     pub(super) sums: Group,
 }
 

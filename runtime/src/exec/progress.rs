@@ -263,7 +263,7 @@ mod tests {
     fn who_goes_on_or_waits_is_not_stuck() {
         let mut case = Case::new();
         for _ in 0..10 {
-            // The same instruction in one step after the other.
+            // The thread is at the same instruction in one step after the other.
             case.progress.begin(Site::Step(3, 4));
             assert_eq!(case.look_for(50.0, false), None);
         }
