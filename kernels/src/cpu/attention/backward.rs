@@ -4,7 +4,7 @@ use super::super::gemm::{column_products, multiply};
 use super::super::math::exp;
 use super::super::matrix::{Matrix, Target};
 use super::super::simd::simd;
-use super::tile::{Block, KEYS, LANES, QUERIES, as_operand, bf16_size, carve, factors_size, multiply_by};
+use super::tile::{Block, KEYS, LANES, QUERIES, Subblock, as_operand, bf16_size, carve, factors_size, multiply_by};
 use super::{Attention, Saved};
 
 /// Elements of scratch memory that [`block`] needs, with weights in bf16 or in f32.
@@ -26,7 +26,7 @@ pub(super) unsafe fn block(
     [dq, dk, dv]: [Target; 3],
     scratch: &mut [f32],
 ) {
-    let Attention { d, c, scale, softcap, .. } = *block.attention;
+    let Attention { d, c, scale, .. } = *block.attention;
     let lanes = block.lanes;
     let (factors, rounded) = (factors_size(block.attention, lanes), bf16_size(in_bf16, lanes));
     let sizes = [d * lanes, c * lanes, c * lanes, KEYS * lanes, KEYS * lanes, lanes, lanes, factors, rounded, rounded];
@@ -49,19 +49,7 @@ pub(super) unsafe fn block(
         let (lse, delta) = (&lse[part.lanes.clone()], &delta[part.lanes.clone()]);
         block.scores(part, queries, p);
         block.products(part, block.of_keys(part, block.x.v, c), dout, c, 1.0, dp);
-        let probabilities = |p: &mut [f32], dp: &mut [f32]| match softcap {
-            None => probabilities(p, dp, lse, delta),
-            Some(softcap) => bounded_probabilities(p, dp, lse, delta, softcap),
-        };
-        match &block.attention.dropout {
-            None => probabilities(p, dp),
-            Some(dropout) => {
-                let factors = block.factors(part, dropout, factors);
-                multiply_by(dp, factors);
-                probabilities(p, dp);
-                multiply_by(p, factors);
-            }
-        }
+        weights(block, part, 1.0, [p, dp], [lse, delta], factors);
         let [p, dp] = [as_operand(p, p_space), as_operand(dp, dp_space)].map(|weights| Matrix::rows(weights, lanes));
         let n = lanes.min(block.queries.len() - first);
         let (q_rows, dout_rows) = (block.of_queries(first, block.x.q, d), block.of_queries(first, saved.dout, c));
@@ -75,8 +63,32 @@ pub(super) unsafe fn block(
     });
 }
 
+/// Turns scores of a part, `scale` times those that are stored, into its weights, and gradients by weights into those by scores.
+pub(super) fn weights(
+    block: &Block<'_>,
+    part: &Subblock,
+    scale: f32,
+    [p, dp]: [&mut [f32]; 2],
+    [lse, delta]: [&[f32]; 2],
+    factors: &mut [f32],
+) {
+    let probabilities = |p: &mut [f32], dp: &mut [f32]| match block.attention.softcap {
+        None => probabilities(p, dp, scale, lse, delta),
+        Some(softcap) => bounded_probabilities(p, dp, lse, delta, softcap),
+    };
+    match &block.attention.dropout {
+        None => probabilities(p, dp),
+        Some(dropout) => {
+            let factors = block.factors(part, dropout, factors);
+            multiply_by(dp, factors);
+            probabilities(p, dp);
+            multiply_by(p, factors);
+        }
+    }
+}
+
 /// The product of the result and its gradient for each query, whose terms are added as those of values and gradients.
-fn row_products(block: &Block<'_>, saved: &Saved<'_>, delta: &mut [f32]) {
+pub(super) fn row_products(block: &Block<'_>, saved: &Saved<'_>, delta: &mut [f32]) {
     let c = block.attention.c;
     delta.fill(0.0);
     for first in (0..block.queries.len()).step_by(LANES) {
@@ -93,7 +105,7 @@ fn row_products(block: &Block<'_>, saved: &Saved<'_>, delta: &mut [f32]) {
 }
 
 /// The log-sum-exp of each query. One that sees nothing gets what makes all its probabilities zero.
-fn log_sums(block: &Block<'_>, saved: &[f32], lse: &mut [f32]) {
+pub(super) fn log_sums(block: &Block<'_>, saved: &[f32], lse: &mut [f32]) {
     lse.fill(f32::INFINITY);
     for (i, lse) in (0..block.queries.len()).zip(lse) {
         let value = saved[block.row(i)];
@@ -103,15 +115,33 @@ fn log_sums(block: &Block<'_>, saved: &[f32], lse: &mut [f32]) {
     }
 }
 
-simd! {
-    /// Turns a row of scores per key into probabilities, and the gradients by probabilities into those by scores.
-    fn probabilities(p: &mut [f32], dp: &mut [f32], lse: &[f32], delta: &[f32]) {
-        let lanes = lse.len();
-        for (p, dp) in p.chunks_exact_mut(lanes).zip(dp.chunks_exact_mut(lanes)) {
+/// As [`probabilities`], for scores that `scaled` gives of those that are stored.
+#[inline(always)]
+fn scaled_probabilities<const FMA: bool>(
+    [p, dp]: [&mut [f32]; 2],
+    scaled: impl Fn(f32) -> f32,
+    [lse, delta]: [&[f32]; 2],
+) {
+    let ((lse, _), (delta, _)) = (lse.as_chunks::<LANES>(), delta.as_chunks::<LANES>());
+    let ((p, _), (dp, _)) = (p.as_chunks_mut::<LANES>(), dp.as_chunks_mut::<LANES>());
+    for (p, dp) in p.chunks_exact_mut(lse.len()).zip(dp.chunks_exact_mut(lse.len())) {
+        for (((p, dp), lse), delta) in p.iter_mut().zip(dp).zip(lse).zip(delta) {
             for (((p, dp), &lse), &delta) in p.iter_mut().zip(dp).zip(lse).zip(delta) {
-                *p = exp::<FMA>(*p - lse);
+                *p = exp::<FMA>(scaled(*p) - lse);
                 *dp = *p * (*dp - delta);
             }
+        }
+    }
+}
+
+simd! {
+    /// Turns a row of scores per key, `scale` times those that are stored, into probabilities, and the gradients by probabilities into
+    /// those by scores.
+    fn probabilities(p: &mut [f32], dp: &mut [f32], scale: f32, lse: &[f32], delta: &[f32]) {
+        if scale == 1.0 {
+            scaled_probabilities::<FMA>([p, dp], #[inline(always)] |p| p, [lse, delta]);
+        } else {
+            scaled_probabilities::<FMA>([p, dp], #[inline(always)] |p| scale * p, [lse, delta]);
         }
     }
 

@@ -31,7 +31,7 @@ pub(super) unsafe fn block(block: &Block<'_>, in_bf16: bool, out: Target, lse: T
         let scores = &mut scores[..part.keys.len() * lanes];
         block.scores(part, queries, scores);
         let shrink = &mut shrink[at.clone()];
-        online_softmax(scores, &mut max[at.clone()], &mut sum[at.clone()], shrink);
+        online_softmax(scores, 1.0, &mut max[at.clone()], &mut sum[at.clone()], shrink);
         let acc = &mut acc[at.start * c..at.end * c];
         scale_rows(acc, c, shrink);
         if let Some(dropout) = &block.attention.dropout {
@@ -59,35 +59,50 @@ pub(super) unsafe fn block(block: &Block<'_>, in_bf16: bool, out: Target, lse: T
     }
 }
 
+/// As [`online_softmax`], for scores that `scaled` gives of those that are stored.
+#[inline(always)]
+fn softmax<const FMA: bool>(scores: &mut [f32], scaled: impl Fn(f32) -> f32, [max, sum, shrink]: [&mut [f32]; 3]) {
+    let lanes = max.len();
+    for first in (0..lanes).step_by(LANES) {
+        let at = first..first + LANES;
+        let mut new = [0.0; LANES];
+        new.copy_from_slice(&max[at.clone()]);
+        for row in scores.chunks_exact(lanes) {
+            for (new, &score) in new.iter_mut().zip(&row[at.clone()]) {
+                let score = scaled(score);
+                *new = if score > *new { score } else { *new };
+            }
+        }
+        // A query that has seen no key yet: anything finite will do.
+        let base = new.map(
+            #[inline(always)]
+            |m| if m == f32::NEG_INFINITY { 0.0 } else { m },
+        );
+        let mut total = [0.0; LANES];
+        for row in scores.chunks_exact_mut(lanes) {
+            for ((total, score), &base) in total.iter_mut().zip(&mut row[at.clone()]).zip(&base) {
+                *score = exp::<FMA>(scaled(*score) - base);
+                *total += *score;
+            }
+        }
+        for i in 0..LANES {
+            let lane = first + i;
+            shrink[lane] = exp::<FMA>(max[lane] - base[i]);
+            sum[lane] = sum[lane] * shrink[lane] + total[i];
+            max[lane] = new[i];
+        }
+    }
+}
+
 simd! {
-    /// Turns a row of scores per key into `e^(score - max)`, with `max` and `sum` brought up to date for each query.
-    /// What was summed before must be multiplied by `shrink`.
-    fn online_softmax(scores: &mut [f32], max: &mut [f32], sum: &mut [f32], shrink: &mut [f32]) {
-        let lanes = max.len();
-        for first in (0..lanes).step_by(LANES) {
-            let at = first..first + LANES;
-            let mut new = [0.0; LANES];
-            new.copy_from_slice(&max[at.clone()]);
-            for row in scores.chunks_exact(lanes) {
-                for (new, &score) in new.iter_mut().zip(&row[at.clone()]) {
-                    *new = if score > *new { score } else { *new };
-                }
-            }
-            // A query that has seen no key yet: anything finite will do.
-            let base = new.map(#[inline(always)] |m| if m == f32::NEG_INFINITY { 0.0 } else { m });
-            let mut total = [0.0; LANES];
-            for row in scores.chunks_exact_mut(lanes) {
-                for ((total, score), &base) in total.iter_mut().zip(&mut row[at.clone()]).zip(&base) {
-                    *score = exp::<FMA>(*score - base);
-                    *total += *score;
-                }
-            }
-            for i in 0..LANES {
-                let lane = first + i;
-                shrink[lane] = exp::<FMA>(max[lane] - base[i]);
-                sum[lane] = sum[lane] * shrink[lane] + total[i];
-                max[lane] = new[i];
-            }
+    /// Turns a row of scores per key, `scale` times those that are stored, into `e^(score - max)`, with `max` and `sum` brought up to
+    /// date for each query. What was summed before must be multiplied by `shrink`.
+    pub(super) fn online_softmax(scores: &mut [f32], scale: f32, max: &mut [f32], sum: &mut [f32], shrink: &mut [f32]) {
+        let state = [max, sum, shrink];
+        if scale == 1.0 {
+            softmax::<FMA>(scores, #[inline(always)] |score| score, state);
+        } else {
+            softmax::<FMA>(scores, #[inline(always)] |score| scale * score, state);
         }
     }
 
@@ -100,7 +115,7 @@ simd! {
     }
 
     /// Adds the exponential of one more score to the sum of each query. What was summed before must be multiplied by `shrink`.
-    fn sum_sink(max: &mut [f32], sum: &mut [f32], shrink: &mut [f32], sink: f32) {
+    pub(super) fn sum_sink(max: &mut [f32], sum: &mut [f32], shrink: &mut [f32], sink: f32) {
         for ((max, sum), shrink) in max.iter_mut().zip(sum).zip(shrink) {
             let next = if sink > *max { sink } else { *max };
             *shrink = exp::<FMA>(*max - next);
@@ -110,7 +125,7 @@ simd! {
     }
 
     /// Turns `max` into the log-sum-exp, and gives what the accumulated values are to be multiplied by.
-    fn finish(max: &mut [f32], sum: &[f32], factors: &mut [f32]) {
+    pub(super) fn finish(max: &mut [f32], sum: &[f32], factors: &mut [f32]) {
         for ((max, &sum), factor) in max.iter_mut().zip(sum).zip(factors) {
             *factor = if sum > 0.0 { 1.0 / sum } else { 0.0 };
             *max += ln::<FMA>(sum);

@@ -9,7 +9,8 @@
 //! gradient is the same as without dropout. A bound of scores is part of them; gradients by scores have its slope.
 //!
 //! Narrow tensors are widened as their blocks are read. Where the processor has products in bf16, those of tensors in bf16 are such, and
-//! weights and gradients by scores are rounded for them. Elsewhere these stay in f32.
+//! weights and gradients by scores are rounded for them. Elsewhere these stay in f32. With AMX, operands are written in the order of
+//! its registers (`ordered`).
 //!
 //! | tensor | shape | |
 //! |---|---|---|
@@ -22,10 +23,15 @@
 
 mod backward;
 mod forward;
+mod ordered;
 mod tile;
+
+use std::iter::StepBy;
+use std::ops::Range;
 
 use self::tile::{Block, Reach};
 use super::gemm::multiplies_pairs;
+use super::gemm::ordered::Registers;
 use super::matrix::Target;
 use super::par::{FLOPS, Par, Rows};
 use crate::cpu::narrow::{Floats, Narrow};
@@ -155,11 +161,20 @@ impl Attention {
         let heads = self.g * self.r;
         let (out, lse) = (Target(out.as_mut_ptr()), Target(lse.as_mut_ptr()));
         let in_bf16 = multiply_in_bf16([x.v]);
-        self.share(self.b * heads * blocks, forward::scratch(self, in_bf16), par, scratch, &|unit, scratch| {
-            let (head, index) = (unit / blocks, unit % blocks);
-            let head = Head([head / heads, head % heads / self.r, head % self.r]);
-            // SAFETY: `check` has found both slices long enough; no other unit has this block of queries.
-            unsafe { forward::block(&Block::new(self, x, head, index), in_bf16, out, lse, scratch) };
+        let registers = self.registers([x.q, x.k, x.v]);
+        let size = registers.map_or_else(|| forward::scratch(self, in_bf16), |_| ordered::forward::scratch(self));
+        self.share(self.b * heads * blocks, size, par, scratch, &|units, scratch| {
+            let blocks = units.map(|unit| {
+                let (head, index) = (unit / blocks, unit % blocks);
+                Block::new(self, x, Head([head / heads, head % heads / self.r, head % self.r]), index)
+            });
+            // SAFETY: `check` has found both slices long enough; no other unit has these blocks of queries.
+            unsafe {
+                match registers {
+                    Some(registers) => ordered::forward::blocks(blocks, registers, out, lse, scratch),
+                    None => blocks.for_each(|block| forward::block(&block, in_bf16, out, lse, scratch)),
+                }
+            }
         });
     }
 
@@ -183,11 +198,19 @@ impl Attention {
         [&mut *dq, &mut *dk, &mut *dv].into_iter().for_each(|gradient| gradient.fill(0.0));
         let targets = [dq, dk, dv].map(|gradient| Target(gradient.as_mut_ptr()));
         let in_bf16 = multiply_in_bf16([x.q, x.k, x.v, saved.out, saved.dout]);
-        self.share(self.b * self.g, backward::scratch(self, in_bf16), par, scratch, &|unit, scratch| {
-            for (r, index) in (0..self.r).flat_map(|r| (0..self.s.div_ceil(tile::QUERIES)).map(move |i| (r, i))) {
-                let block = Block::new(self, x, Head([unit / self.g, unit % self.g, r]), index);
-                // SAFETY: the gradients have been found long enough; no other unit has this key head.
-                unsafe { backward::block(&block, in_bf16, saved, targets, scratch) };
+        let registers = self.registers([x.q, x.k, x.v, saved.out, saved.dout]);
+        let size = registers.map_or_else(|| backward::scratch(self, in_bf16), |_| ordered::backward::scratch(self));
+        self.share(self.b * self.g, size, par, scratch, &|units, scratch| {
+            let queries = || (0..self.r).flat_map(|r| (0..self.s.div_ceil(tile::QUERIES)).map(move |i| (r, i)));
+            let places =
+                units.flat_map(|unit| queries().map(move |(r, i)| (Head([unit / self.g, unit % self.g, r]), i)));
+            let blocks = places.map(|(head, index)| Block::new(self, x, head, index));
+            // SAFETY: the gradients have been found long enough; no other unit has these key heads.
+            unsafe {
+                match registers {
+                    Some(registers) => ordered::backward::blocks(blocks, registers, saved, targets, scratch),
+                    None => blocks.for_each(|block| backward::block(&block, in_bf16, saved, targets, scratch)),
+                }
             }
         });
     }
@@ -205,7 +228,7 @@ impl Attention {
         scratch_size: usize,
         par: Par,
         scratch: &mut Vec<f32>,
-        work: &(impl Fn(usize, &mut [f32]) + Sync),
+        work: &(impl Fn(StepBy<Range<usize>>, &mut [f32]) + Sync),
     ) {
         let threads = par.threads(self.flops() as usize / FLOPS).min(units);
         if scratch.len() < threads * scratch_size {
@@ -214,9 +237,7 @@ impl Attention {
         let scratch = Rows(&mut scratch[..threads * scratch_size], scratch_size);
         Par(threads).rows(threads, usize::MAX, scratch, &|range, scratch| {
             for (thread, scratch) in range.zip(scratch.0.chunks_exact_mut(scratch_size)) {
-                for unit in (thread..units).step_by(threads) {
-                    work(unit, scratch);
-                }
+                work((thread..units).step_by(threads), scratch);
             }
         });
     }
@@ -228,6 +249,12 @@ impl Attention {
         assert_eq!([x.kpos.len(), x.kseg.len()], [b * t; 2], "positions and segments of keys");
         assert!(x.sink.is_none_or(|sink| sink.len() == g * r), "size of sink");
         assert_eq!([out, lse], [b * s * g * r * c, b * s * g * r], "out and lse");
+    }
+
+    /// The registers of AMX, if they multiply the operands: none of them has no elements, and larger products are larger scores.
+    fn registers<const N: usize>(&self, operands: [Floats<'_>; N]) -> Option<Registers> {
+        let fit = multiply_in_bf16(operands) && self.scale > 0.0 && self.d > 0 && self.c > 0;
+        Registers::find().filter(|_| fit)
     }
 
     /// How far queries see back.

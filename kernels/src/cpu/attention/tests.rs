@@ -177,6 +177,16 @@ fn in_order(b: usize, n: usize, start: i32) -> [Vec<i32>; 2] {
     [(0..b * n).map(|i| start + (i % n) as i32).collect(), vec![0; b * n]]
 }
 
+/// Places of queries and keys in any order, in a number of segments.
+fn random_places([queries, keys]: [usize; 2], seed: u32, segments: i32) -> Places {
+    [
+        integers(queries, seed, 0, 200),
+        integers(keys, seed + 1, 0, 200),
+        integers(queries, seed + 2, 0, segments),
+        integers(keys, seed + 3, 0, segments),
+    ]
+}
+
 const SIZES: [[usize; 7]; 9] = [
     [1, 1, 1, 1, 1, 1, 1],
     [2, 5, 7, 2, 3, 4, 3],
@@ -210,12 +220,7 @@ fn random_positions_and_segments() {
     for (seed, size) in SIZES.into_iter().enumerate() {
         for segments in [2, 5] {
             let ([b, s, t, ..], seed) = (size, 10 * seed as u32);
-            let places = [
-                integers(b * s, seed, 0, 200),
-                integers(b * t, seed + 1, 0, 200),
-                integers(b * s, seed + 2, 0, segments),
-                integers(b * t, seed + 3, 0, segments),
-            ];
+            let places = random_places([b * s, b * t], seed, segments);
             for causal in [false, true] {
                 let a = attention(size, causal);
                 check(&a, &places, Par(1));
@@ -231,12 +236,7 @@ fn windows_and_bounded_scores() {
         let ([b, s, t, ..], seed) = (size, 10 * seed as u32);
         let ([qpos, qseg], [kpos, kseg]) = (in_order(b, s, 40), in_order(b, t, 0));
         let ordered = [qpos, kpos, qseg, kseg];
-        let random = [
-            integers(b * s, seed, 0, 200),
-            integers(b * t, seed + 1, 0, 200),
-            integers(b * s, seed + 2, 0, 2),
-            integers(b * t, seed + 3, 0, 2),
-        ];
+        let random = random_places([b * s, b * t], seed, 2);
         for (window, softcap) in
             [(Some(1), None), (Some(50), None), (Some(u64::MAX), Some(0.5)), (None, Some(2.0)), (Some(130), Some(0.7))]
         {
@@ -258,31 +258,35 @@ fn windows_and_bounded_scores() {
 /// Queries that see nothing have the sink alone.
 #[test]
 fn sinks_are_scores_without_values() {
-    for (seed, size) in SIZES.into_iter().enumerate() {
-        let ([b, s, t, g, r, d, c], seed) = (size, 10 * seed as u32);
-        let places = [
-            integers(b * s, seed, 0, 200),
-            integers(b * t, seed + 1, 0, 200),
-            integers(b * s, seed + 2, 0, 2),
-            integers(b * t, seed + 3, 0, 2),
-        ];
+    let seeds = (0..).step_by(10);
+    for ((seed, size), format) in
+        seeds.zip(SIZES).flat_map(|case| [None, Some(Narrow::Bf16)].map(|format| (case, format)))
+    {
+        let [b, s, t, g, r, d, c] = size;
+        let places = random_places([b * s, b * t], seed, 2);
         let [qpos, kpos, qseg, kseg] = &places;
-        let [q, k, v, dout, sink] =
-            [(b * s * g * r * d, 1), (b * t * g * d, 2), (b * t * g * c, 3), (b * s * g * r * c, 4), (g * r, 5)]
-                .map(|(n, seed)| normals(n, seed));
+        let rows = b * s * g * r;
+        let stored = [(rows * d, 1), (b * t * g * d, 2), (b * t * g * c, 3), (rows * c, 4)]
+            .map(|(n, seed)| Stored::new(format, &normals(n, seed)));
+        let sink = normals(g * r, 5);
         let sink = Some(sink.as_slice().into());
-        let x = Inputs { q: (&q).into(), k: (&k).into(), v: (&v).into(), qpos, kpos, qseg, kseg, sink };
+        let [q, k, v, dout] = stored.each_ref().map(|x| &x.numbers);
+        let x = Inputs { q: q.into(), k: k.into(), v: v.into(), qpos, kpos, qseg, kseg, sink };
         let a = attention(size, true);
-        let exact = naive(&a, &x, &dout);
-        let (mut out, mut lse) = (vec![f32::NAN; dout.len()], vec![f32::NAN; b * s * g * r]);
+        let exact = naive(&a, &x, dout);
+        let [q, k, v, dout] = stored.each_ref().map(Stored::floats);
+        let x = Inputs { q, k, v, ..x };
+        let (mut out, mut lse) = (vec![f32::NAN; rows * c], vec![f32::NAN; rows]);
         a.forward(&x, &mut out, &mut lse, Par(2), &mut vec![]);
-        assert_close(&out, &exact.out, 1e-5);
+        let unit = rounding(format);
+        assert_within(&out, &exact.out, 1e-5, &exact.out_bound, unit);
         assert_close(&lse, &exact.lse, 1e-5);
-        let [mut dq, mut dk, mut dv] = [q.len(), k.len(), v.len()].map(|n| vec![f32::NAN; n]);
-        let saved = Saved { out: (&out).into(), lse: &lse, dout: (&dout).into() };
+        let [mut dq, mut dk, mut dv] = [q, k, v].map(|x| vec![f32::NAN; x.len()]);
+        let out = Stored::new(format, &out);
+        let saved = Saved { out: out.floats(), lse: &lse, dout };
         a.backward(&x, &saved, Gradients { dq: &mut dq, dk: &mut dk, dv: &mut dv }, Par(1), &mut vec![]);
-        for (got, exact) in [dq, dk, dv].iter().zip(&exact.gradients) {
-            assert_close(got, exact, 3e-5);
+        for ((got, exact), bound) in [dq, dk, dv].iter().zip(&exact.gradients).zip(&exact.bounds) {
+            assert_within(got, exact, 3e-5, bound, unit);
         }
     }
 }
@@ -306,6 +310,23 @@ fn narrow_tensors() {
             let bounded = Attention { window: Some(70), softcap: Some(0.7), ..a };
             for a in [a, dropping(a), bounded, attention(size, false)] {
                 check_stored(&a, &places, Some(format), Par(2));
+            }
+        }
+    }
+}
+
+#[test]
+fn narrow_tensors_of_many_keys() {
+    // More blocks of keys than stay in order, and queries that see some of them, the last of several heads.
+    for (seed, size) in [(1, [1, 140, 1300, 1, 2, 34, 64]), (2, [2, 33, 1153, 2, 1, 64, 6])] {
+        let [b, s, t, ..] = size;
+        let ([qpos, qseg], [kpos, kseg]) = (in_order(b, s, 1100), in_order(b, t, 0));
+        let (ordered, random) = ([qpos, kpos, qseg, kseg], random_places([b * s, b * t], seed, 3));
+        let a = attention(size, true);
+        let windows = [Some(100), Some(700)].map(|window| Attention { window, ..a });
+        for a in [a, dropping(a), attention(size, false)].into_iter().chain(windows) {
+            for places in [&ordered, &random] {
+                check_stored(&a, places, Some(Narrow::Bf16), Par(2));
             }
         }
     }

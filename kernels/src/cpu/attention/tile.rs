@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::super::dropout::drop_run;
-use super::super::gemm::{self, multiply};
+use super::super::gemm::{self, blocks_of, multiply};
 use super::super::math::tanh;
 use super::super::matrix::{Matrix, Target};
 use super::super::simd::simd;
@@ -16,7 +16,7 @@ pub(super) const QUERIES: usize = 128;
 pub(super) const KEYS: usize = 128;
 /// Queries of a part where some do not see all keys. Causal attention of 128 queries to themselves then computes 1.25 times the
 /// scores that are seen, instead of twice as many.
-const PART: usize = 32;
+pub(super) const PART: usize = 32;
 /// Queries are padded to a multiple of this, one AVX-512 register, so that rows of scores are whole vectors.
 pub(super) const LANES: usize = 16;
 
@@ -32,6 +32,7 @@ pub(super) struct Block<'a> {
 }
 
 /// Queries of a block, and the keys that some of them see.
+#[derive(Clone)]
 pub(super) struct Subblock {
     /// The queries, counted in their block.
     pub(super) lanes: Range<usize>,
@@ -39,6 +40,19 @@ pub(super) struct Subblock {
     pub(super) keys: Range<usize>,
     /// The first key that some query does not see.
     hidden: usize,
+}
+
+impl Subblock {
+    /// True if each of the queries sees each of the keys.
+    pub(super) fn is_seen(&self) -> bool {
+        self.hidden == self.keys.end
+    }
+
+    /// The same with keys from an earlier one on, which need not be seen.
+    pub(super) fn with_keys_from(self, start: usize) -> Subblock {
+        let hidden = if start < self.keys.start { start } else { self.hidden };
+        Subblock { keys: start..self.keys.end, hidden, ..self }
+    }
 }
 
 /// Queries, or what belongs to them, as the columns of a matrix.
@@ -81,6 +95,12 @@ impl<'a> Block<'a> {
             Floats::Narrow(format, bytes) => widen_rows(format, bytes, [1, 1], &mut wide),
         }
         Some(wide[0])
+    }
+
+    /// The sequence and the key head.
+    pub(super) fn key_head(&self) -> [usize; 2] {
+        let Head([b, g, _]) = self.head;
+        [b, g]
     }
 
     /// Index of the row of this block's `i`-th query among rows of all query heads.
@@ -152,21 +172,31 @@ impl<'a> Block<'a> {
         Columns { matrix: Matrix::rows(transposed.into(), self.lanes), count: self.lanes }
     }
 
+    /// The blocks of keys that some query of this block sees.
+    pub(super) fn key_blocks(&self) -> impl Iterator<Item = Subblock> {
+        let queries = self.seen_by(0..self.lanes);
+        let keys = blocks_of(self.attention.t, KEYS);
+        keys.filter_map(move |keys| self.part(0..self.lanes, &queries, keys))
+    }
+
+    /// The parts of few queries and the keys of a block that may see each other.
+    pub(super) fn parts<'x>(&'x self, whole: &'x Subblock) -> impl Iterator<Item = Subblock> + 'x {
+        blocks_of(self.queries.len(), PART).filter_map(move |queries| {
+            let lanes = queries.start..self.lanes.min(queries.start + PART);
+            if whole.is_seen() {
+                return Some(Subblock { lanes, ..whole.clone() });
+            }
+            self.part(lanes.clone(), &self.seen_by(lanes), whole.keys.clone())
+        })
+    }
+
     /// Calls `f` for each part of this block of queries and a block of keys that may see each other.
     pub(super) fn for_subblocks(&self, mut f: impl FnMut(&Subblock)) {
-        let queries = self.seen_by(0..self.lanes);
-        for start in (0..self.attention.t).step_by(KEYS) {
-            let keys = start..self.attention.t.min(start + KEYS);
-            let Some(part) = self.part(0..self.lanes, &queries, keys.clone()) else { continue };
-            if part.hidden == part.keys.end {
-                f(&part);
-                continue;
-            }
-            for first in (0..self.queries.len()).step_by(PART) {
-                let lanes = first..self.lanes.min(first + PART);
-                if let Some(part) = self.part(lanes.clone(), &self.seen_by(lanes), keys.clone()) {
-                    f(&part);
-                }
+        for whole in self.key_blocks() {
+            if whole.is_seen() {
+                f(&whole);
+            } else {
+                self.parts(&whole).for_each(|part| f(&part));
             }
         }
     }
@@ -191,12 +221,19 @@ impl<'a> Block<'a> {
 
     /// Scores of a part: a row of its lanes for each key. Keys that are not seen get negative infinity.
     pub(super) fn scores(&self, part: &Subblock, queries: Columns<'_>, scores: &mut [f32]) {
-        let Attention { d, scale, causal, softcap, .. } = *self.attention;
+        let Attention { d, scale, .. } = *self.attention;
         self.products(part, self.of_keys(part, self.x.k, d), queries, d, scale, scores);
+        self.bound_and_hide(part, 1.0, scores);
+    }
+
+    /// Bounds scores, `scale` times those that are given, if there is a bound, and hides keys that are not seen. Without a bound, those
+    /// that are seen stay as they are.
+    pub(super) fn bound_and_hide(&self, part: &Subblock, scale: f32, scores: &mut [f32]) {
+        let Attention { causal, softcap, .. } = *self.attention;
         if let Some(softcap) = softcap {
-            bound_scores(scores, softcap);
+            bound_scores(scores, scale, softcap);
         }
-        if part.hidden < part.keys.end {
+        if !part.is_seen() {
             let lanes = part.lanes.len();
             let hidden = part.hidden..part.keys.end;
             let scores = &mut scores[(hidden.start - part.keys.start) * lanes..];
@@ -357,10 +394,10 @@ simd! {
         }
     }
 
-    /// `x = softcap tanh(x / softcap)`
-    fn bound_scores(x: &mut [f32], softcap: f32) {
+    /// `x = softcap tanh(scale x / softcap)`
+    fn bound_scores(x: &mut [f32], scale: f32, softcap: f32) {
         for x in x {
-            *x = softcap * tanh::<FMA>(*x / softcap);
+            *x = softcap * tanh::<FMA>(scale * *x / softcap);
         }
     }
 

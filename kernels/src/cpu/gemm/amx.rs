@@ -12,8 +12,8 @@
 //! Extensions Programming Reference", TDPBF16PS).
 
 use std::arch::asm;
-use std::arch::x86_64::{__cpuid_count, __m512};
-use std::mem::MaybeUninit;
+use std::arch::x86_64::*;
+use std::mem::{MaybeUninit, transmute};
 use std::sync::OnceLock;
 
 use super::Matrix;
@@ -187,4 +187,48 @@ unsafe fn multiply<const ROWS: usize, const VECTORS: usize>(tile: &Tile, to: *mu
 pub(super) unsafe fn write_units(a: Matrix<Elements>, size: [usize; 2], to: *mut f32) {
     // SAFETY: as the caller promises.
     unsafe { units::write::<__m512>(a, size, to) }
+}
+
+/// Rounds pairs of rows of `lanes` numbers to the words of a right operand. Words beyond the last row, up to `words`, are zeros.
+///
+/// # Safety
+/// The processor has the instructions. `lanes` is a multiple of 16; the rows may be read, and rows of words be written.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")]
+pub(super) unsafe fn round_pairs(rows: *const f32, [m, lanes]: [usize; 2], to: *mut f32, words: usize) {
+    // Terms of the first row and of the second one, in turns.
+    let turns: [u16; 32] = std::array::from_fn(|i| (i / 2 + i % 2 * UNIT) as u16);
+    // SAFETY: as the caller promises.
+    unsafe {
+        let turns = _mm512_loadu_si512(turns.as_ptr().cast());
+        for q in 0..words {
+            for j in (0..lanes).step_by(UNIT) {
+                let (mut first, mut second) = (__m512::zero(), __m512::zero());
+                if 2 * q < m {
+                    first = __m512::load(rows.add(2 * q * lanes + j));
+                }
+                if 2 * q + 1 < m {
+                    second = __m512::load(rows.add((2 * q + 1) * lanes + j));
+                }
+                let pair: __m512i = transmute(_mm512_cvtne2ps_pbh(second, first));
+                _mm512_storeu_si512(to.add(q * lanes + j).cast(), _mm512_permutexvar_epi16(turns, pair));
+            }
+        }
+    }
+}
+
+/// Rounds rows of `lanes` numbers to rows of words, `stride` apart.
+///
+/// # Safety
+/// As for [`round_pairs`].
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")]
+pub(super) unsafe fn round_rows(rows: *const f32, [m, lanes]: [usize; 2], to: *mut f32, stride: usize) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        for i in 0..m {
+            for j in (0..lanes).step_by(UNIT) {
+                let rounded: __m256i = transmute(_mm512_cvtneps_pbh(__m512::load(rows.add(i * lanes + j))));
+                _mm256_storeu_si256(to.add(i * stride + j / 2).cast(), rounded);
+            }
+        }
+    }
 }

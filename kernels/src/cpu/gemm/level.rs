@@ -32,6 +32,9 @@ pub(super) struct Level {
     pub(super) gather_rows: unsafe fn(Matrix<*const f32>, [usize; 2], *mut f32) -> Matrix<*const f32>,
     /// Writes rows of a number of terms in units, if the micro-kernel reads several rows and words at once.
     pub(super) write_units: unsafe fn(Matrix<Elements>, [usize; 2], *mut f32),
+    /// Rounds rows of f32 to words of pairs of rows, or of neighbours, if the micro-kernel reads several rows and words at once.
+    pub(super) round_pairs: unsafe fn(*const f32, [usize; 2], *mut f32, usize),
+    pub(super) round_rows: unsafe fn(*const f32, [usize; 2], *mut f32, usize),
     pub(super) transpose: unsafe fn(*const f32, usize, [usize; 2], *mut f32, usize),
     pub(super) column_products: unsafe fn([*const f32; 2], [usize; 2], *mut f32),
 }
@@ -101,6 +104,8 @@ pub(super) static PORTABLE: Level = Level {
     pack: pack::<Array>,
     gather_rows: gather_rows::<Array>,
     write_units: |_, _, _| {},
+    round_pairs: |_, _, _, _| {},
+    round_rows: |_, _, _, _| {},
     transpose: transpose::<Array>,
     column_products: column_products::<Array>,
 };
@@ -170,6 +175,8 @@ pub(super) mod x86 {
             pack,
             gather_rows,
             write_units: |_, _, _| {},
+            round_pairs: |_, _, _, _| {},
+            round_rows: |_, _, _, _| {},
             transpose,
             column_products,
         }
@@ -190,6 +197,8 @@ pub(super) mod x86 {
         prepare: amx::prepare,
         tiles: tiles!(compute, [1 2], 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32),
         write_units: amx::write_units,
+        round_pairs: amx::round_pairs,
+        round_rows: amx::round_rows,
         ..AVX512
     };
 
@@ -215,6 +224,8 @@ pub(super) mod x86 {
             pack,
             gather_rows,
             write_units: |_, _, _| {},
+            round_pairs: |_, _, _, _| {},
+            round_rows: |_, _, _, _| {},
             transpose,
             column_products,
         }

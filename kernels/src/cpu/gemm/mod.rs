@@ -22,6 +22,7 @@ mod amx;
 mod block;
 mod elements;
 mod level;
+pub(crate) mod ordered;
 mod pack;
 #[cfg(test)]
 mod pair_tests;
@@ -455,6 +456,6 @@ fn tiles_of(level: &Level, m: usize, most: usize) -> impl Iterator<Item = Range<
 }
 
 /// Ranges of `size`, the last one perhaps shorter, that cover `0..n`.
-fn blocks_of(n: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
+pub(crate) fn blocks_of(n: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
     (0..n).step_by(size).map(move |start| start..n.min(start + size))
 }
