@@ -85,6 +85,19 @@ pub fn round(format: Narrow, from: &[f32], to: &mut [u8], par: Par) {
     par.rows(from.len(), 1, parts, &|_, (from, to)| round_part(format, from.0, to.0));
 }
 
+/// Replaces numbers by the nearest ones of the format.
+pub fn settle(format: Narrow, numbers: &mut [f32]) {
+    if format == Narrow::Bf16 {
+        return settle_bf16(numbers);
+    }
+    let mut stored = [0; 512];
+    for part in numbers.chunks_mut(stored.len() / format.bytes()) {
+        let stored = &mut stored[..part.len() * format.bytes()];
+        round_part(format, part, stored);
+        widen_part(format, stored, part);
+    }
+}
+
 /// Memory of f32 numbers, for elements of any format.
 pub(crate) fn bytes_of(numbers: &mut [f32]) -> &mut [u8] {
     let len = size_of_val(numbers);
@@ -138,11 +151,13 @@ simd! {
 
     fn round_bf16(from: &[f32], to: &mut [[u8; 2]]) {
         for (to, &from) in to.iter_mut().zip(from) {
-            let bits = from.to_bits();
-            // Half of the last place, less one where the kept part is even: a tie then does not carry.
-            let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
-            let upper = if from.is_nan() { bits >> 16 | 0x40 } else { rounded };
-            *to = (upper as u16).to_le_bytes();
+            *to = (bf16(from) as u16).to_le_bytes();
+        }
+    }
+
+    fn settle_bf16(numbers: &mut [f32]) {
+        for x in numbers {
+            *x = f32::from_bits(bf16(*x) << 16);
         }
     }
 
@@ -157,6 +172,15 @@ simd! {
             *to = f8::<2, 15>(from, 57344.0, 0x7e);
         }
     }
+}
+
+/// The bits of the nearest number of bf16.
+#[inline(always)]
+fn bf16(x: f32) -> u32 {
+    let bits = x.to_bits();
+    // Half of the last place, less one where the kept part is even: a tie then does not carry.
+    let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
+    if x.is_nan() { bits >> 16 | 0x40 } else { rounded }
 }
 
 /// Widens rows as [`widen_rows`] does.
@@ -282,6 +306,18 @@ mod tests {
             assert!(finite.clone().all(|&x| format.nearest(x).to_bits() == x.to_bits()), "{format:?}");
             assert_eq!(finite.copied().fold(0.0, f32::max), format.largest(), "{format:?}");
             assert!(format.nearest(f32::NAN).is_nan() && format.nearest(-f32::NAN).is_nan(), "{format:?}");
+        }
+    }
+
+    #[test]
+    fn settled_numbers_are_those_that_are_stored() {
+        let all: Vec<f32> = (0..=u16::MAX).map(|upper| f32::from_bits(u32::from(upper) << 16 | 0x8000)).collect();
+        for format in Narrow::ALL {
+            let mut settled = all.clone();
+            settle(format, &mut settled);
+            let same =
+                |(&x, &got): (&f32, &f32)| got.to_bits() == format.nearest(x).to_bits() || x.is_nan() && got.is_nan();
+            assert!(all.iter().zip(&settled).all(same), "{format:?}");
         }
     }
 

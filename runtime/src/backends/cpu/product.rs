@@ -15,7 +15,7 @@ use kernels::cpu::columns::{CHUNK, Chunks, add_chunks};
 use kernels::cpu::einsum::Einsum;
 use kernels::cpu::elementwise::{binary, unary};
 use kernels::cpu::finished::{Finish, RUN};
-use kernels::cpu::narrow::{Floats, round, widen};
+use kernels::cpu::narrow::{Floats, round, settle, widen};
 use kernels::cpu::{Par, prefetch};
 use kernels::scalar::{Binary, Unary};
 use std::cell::RefCell;
@@ -52,6 +52,8 @@ struct Value {
     dtype: DType,
     /// The result of the group that it is, if it is left.
     result: Option<usize>,
+    /// A later statement reads it.
+    is_read: bool,
 }
 
 impl Value {
@@ -96,6 +98,12 @@ enum Read {
     Repeated(usize, usize),
 }
 
+impl Read {
+    fn is_value(&self, number: usize) -> bool {
+        matches!(*self, Read::Value(of) if of == number)
+    }
+}
+
 impl ProductGroup {
     /// Makes a group ready.
     ///
@@ -111,7 +119,7 @@ impl ProductGroup {
         let mut values: Vec<GroupValue> = vec![first.results[0]];
         let value = |stmt: &GroupStmt<'_>| {
             let result = if let GroupValue::Result(at) = stmt.results[0] { Some(at) } else { None };
-            Value { dtype: stmt.site.results[0].dtype, result }
+            Value { dtype: stmt.site.results[0].dtype, result, is_read: false }
         };
         let (mut steps, mut sums) = (Vec::new(), Vec::new());
         for stmt in rest {
@@ -131,7 +139,11 @@ impl ProductGroup {
         let factors = [0, 1].map(|at| if let GroupValue::Operand(of) = first.operands[at] { of } else { 0 });
         let (par, scratch) = (Par(threads), [Vec::new(), Vec::new()]);
         let direct = vec![None; values.len()];
-        let product = value(first);
+        let mut product = value(first);
+        for number in 0..values.len() {
+            let is_read = steps.iter().flat_map(|step: &Step| &step.operands).any(|read| read.is_value(number));
+            number.checked_sub(1).map_or(&mut product, |step| &mut steps[step].value).is_read = is_read;
+        }
         let (touched, places) = (touched(product, &steps), Vec::new());
         Ok(ProductGroup { einsum, factors, rows, columns, product, steps, touched, places, sums, direct, par, scratch })
     }
@@ -363,13 +375,12 @@ impl At<'_> {
             // SAFETY: nobody else touches these elements now.
             return place.into_iter().for_each(|to| unsafe { arena.elements_mut(to) }.copy_from_slice(slot));
         };
-        let mut room = [0; 2 * RUN];
-        let bytes = match place {
+        if let Some(to) = place {
             // SAFETY: as above.
-            Some(to) => unsafe { arena.bytes_mut(to) },
-            None => &mut room[..slot.len() * format.bytes()],
-        };
-        round(format, slot, bytes, Par(1));
-        widen(format, bytes, slot, Par(1));
+            round(format, slot, unsafe { arena.bytes_mut(to) }, Par(1));
+        }
+        if value.is_read {
+            settle(format, slot);
+        }
     }
 }
