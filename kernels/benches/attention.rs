@@ -110,7 +110,7 @@ fn attention(name: &str, s: usize, d: usize, p: f32, format: Option<Narrow>) {
     let saved = Saved { out: out.floats(), lse: &lse, dout: dout.floats() };
     let [mut dq, mut dk, mut dv] = [&q, &k, &v].map(|x| vec![0.0; x.wide.len()]);
     let backward = || {
-        let gradients = Gradients { dq: &mut dq, dk: &mut dk, dv: &mut dv };
+        let gradients = Gradients { dq: (&mut dq).into(), dk: (&mut dk).into(), dv: (&mut dv).into() };
         a.backward(black_box(&x), &saved, gradients, Par(1), &mut scratch);
     };
     let speed = fastest(2.5 * flops, backward);

@@ -164,7 +164,7 @@ fn attentions() {
         let (mut dq, mut dk, mut dv) = (q.clone(), kv.clone(), kv.clone());
         let saved = Saved { out: (&out).into(), lse: &lse, dout: (&q).into() };
         check("attention's gradient", |par| {
-            let gradients = Gradients { dq: &mut dq, dk: &mut dk, dv: &mut dv };
+            let gradients = Gradients { dq: (&mut dq).into(), dk: (&mut dk).into(), dv: (&mut dv).into() };
             a.backward(&x, &saved, gradients, par, &mut scratch);
         });
     }

@@ -341,7 +341,7 @@ fn attention_of_rows() {
         let (mut out, mut lse, mut scratch) = (vec![f32::NAN; s * d], vec![f32::NAN; s], Vec::new());
         attention.forward(&inputs, &mut out, &mut lse, Par(1), &mut scratch);
         let [mut dq, mut dk, mut dv] = [(); 3].map(|()| vec![f32::NAN; s * d]);
-        let gradients = Gradients { dq: &mut dq, dk: &mut dk, dv: &mut dv };
+        let gradients = Gradients { dq: (&mut dq).into(), dk: (&mut dk).into(), dv: (&mut dv).into() };
         attention.backward(
             &inputs,
             &Saved { out: (&out).into(), lse: &lse, dout: (&dout).into() },

@@ -13,7 +13,8 @@
 
 mod floats;
 
-pub use self::floats::Floats;
+pub(crate) use self::floats::Place;
+pub use self::floats::{Floats, FloatsMut};
 
 use crate::cpu::Par;
 use crate::cpu::par::Rows;

@@ -54,7 +54,8 @@ fn time(cores: usize, heads: usize, length: usize, head: usize) -> AttentionTime
             next = (next + 1) % all.len();
             let [q, k, v, out, dout, dq, dk, dv] = &mut all[next];
             let saved = Saved { out: out.into(), lse: &lse, dout: dout.into() };
-            shape.backward(&inputs([q, k, v], tokens), &saved, Gradients { dq, dk, dv }, Par(1), &mut scratch);
+            let gradients = Gradients { dq: dq.into(), dk: dk.into(), dv: dv.into() };
+            shape.backward(&inputs([q, k, v], tokens), &saved, gradients, Par(1), &mut scratch);
         }
     };
     let (forward_s, backward_s) = (seconds(cores, forward), seconds(cores, backward));

@@ -28,13 +28,14 @@ mod tile;
 
 use std::iter::StepBy;
 use std::ops::Range;
+use std::ptr::null_mut;
 
 use self::tile::{Block, Reach};
 use super::gemm::multiplies_pairs;
 use super::gemm::ordered::Registers;
 use super::matrix::Target;
 use super::par::{FLOPS, Par, Rows};
-use crate::cpu::narrow::{Floats, Narrow};
+use crate::cpu::narrow::{Floats, FloatsMut, Narrow};
 
 /// The sizes and settings of an attention. Scores are `scale q.k`. Query and key see each other if they are of the same segment and,
 /// with `causal`, the key's position is not behind the query's. A window or chunks limit the keys further: to positions not too far before
@@ -128,11 +129,11 @@ pub struct Saved<'a> {
 #[derive(Debug)]
 pub struct Gradients<'a> {
     /// By the queries.
-    pub dq: &'a mut [f32],
+    pub dq: FloatsMut<'a>,
     /// By the keys.
-    pub dk: &'a mut [f32],
+    pub dk: FloatsMut<'a>,
     /// By the values.
-    pub dv: &'a mut [f32],
+    pub dv: FloatsMut<'a>,
 }
 
 /// True if this processor rounds weights, and gradients by scores, to the format of the operands.
@@ -154,15 +155,24 @@ impl Attention {
     /// grows as needed and may be reused for the next call.
     ///
     /// # Panics
-    /// If a slice has not its size.
-    pub fn forward(&self, x: &Inputs<'_>, out: &mut [f32], lse: &mut [f32], par: Par, scratch: &mut Vec<f32>) {
+    /// If a slice has not its size, or `out` is narrow where it is [not written so](Attention::writes).
+    pub fn forward<'a>(
+        &self,
+        x: &Inputs<'_>,
+        out: impl Into<FloatsMut<'a>>,
+        lse: &mut [f32],
+        par: Par,
+        scratch: &mut Vec<f32>,
+    ) {
+        let mut out = out.into();
         self.check(x, out.len(), lse.len());
         let blocks = self.s.div_ceil(tile::QUERIES);
         let heads = self.g * self.r;
-        let (out, lse) = (Target(out.as_mut_ptr()), Target(lse.as_mut_ptr()));
+        let lse = Target(lse.as_mut_ptr());
         let in_bf16 = multiply_in_bf16([x.v]);
-        let registers = self.registers([x.q, x.k, x.v]);
-        let size = registers.map_or_else(|| forward::scratch(self, in_bf16), |_| ordered::forward::scratch(self));
+        let registers = self.registers([x.q, x.k, x.v]).map(|registers| (registers, out.place()));
+        let wide = if registers.is_none() { Target(out.wide().as_mut_ptr()) } else { Target(null_mut()) };
+        let size = if registers.is_some() { ordered::forward::scratch(self) } else { forward::scratch(self, in_bf16) };
         self.share(self.b * heads * blocks, size, par, scratch, &|units, scratch| {
             let blocks = units.map(|unit| {
                 let (head, index) = (unit / blocks, unit % blocks);
@@ -171,8 +181,8 @@ impl Attention {
             // SAFETY: `check` has found both slices long enough; no other unit has these blocks of queries.
             unsafe {
                 match registers {
-                    Some(registers) => ordered::forward::blocks(blocks, registers, out, lse, scratch),
-                    None => blocks.for_each(|block| forward::block(&block, in_bf16, out, lse, scratch)),
+                    Some((registers, out)) => ordered::forward::blocks(blocks, registers, out, lse, scratch),
+                    None => blocks.for_each(|block| forward::block(&block, in_bf16, wide, lse, scratch)),
                 }
             }
         });
@@ -182,7 +192,7 @@ impl Attention {
     /// round a ring: the gradients are then this part's share. Threads share the key heads of all sequences.
     ///
     /// # Panics
-    /// If a slice has not its size.
+    /// If a slice has not its size, or a gradient is narrow where it is [not written so](Attention::writes).
     pub fn backward(
         &self,
         x: &Inputs<'_>,
@@ -193,13 +203,23 @@ impl Attention {
     ) {
         self.check(x, saved.out.len(), saved.lse.len());
         assert_eq!(saved.dout.len(), saved.out.len(), "size of dout");
-        let Gradients { dq, dk, dv } = gradients;
+        let Gradients { mut dq, mut dk, mut dv } = gradients;
         assert_eq!([dq.len(), dk.len(), dv.len()], [x.q.len(), x.k.len(), x.v.len()], "sizes of dq, dk and dv");
-        [&mut *dq, &mut *dk, &mut *dv].into_iter().for_each(|gradient| gradient.fill(0.0));
-        let targets = [dq, dk, dv].map(|gradient| Target(gradient.as_mut_ptr()));
-        let in_bf16 = multiply_in_bf16([x.q, x.k, x.v, saved.out, saved.dout]);
         let registers = self.registers([x.q, x.k, x.v, saved.out, saved.dout]);
-        let size = registers.map_or_else(|| backward::scratch(self, in_bf16), |_| ordered::backward::scratch(self));
+        if self.s == 0 || registers.is_none() {
+            [&mut dq, &mut dk, &mut dv].into_iter().for_each(FloatsMut::clear);
+        }
+        if self.s == 0 {
+            return;
+        }
+        let in_bf16 = multiply_in_bf16([x.q, x.k, x.v, saved.out, saved.dout]);
+        let registers = registers.map(|registers| (registers, [&mut dq, &mut dk, &mut dv].map(FloatsMut::place)));
+        let targets = match registers {
+            Some(_) => [Target(null_mut()); 3],
+            None => [dq, dk, dv].map(|gradient| Target(gradient.wide().as_mut_ptr())),
+        };
+        let size =
+            if registers.is_some() { ordered::backward::scratch(self) } else { backward::scratch(self, in_bf16) };
         self.share(self.b * self.g, size, par, scratch, &|units, scratch| {
             let queries = || (0..self.r).flat_map(|r| (0..self.s.div_ceil(tile::QUERIES)).map(move |i| (r, i)));
             let places =
@@ -208,7 +228,9 @@ impl Attention {
             // SAFETY: the gradients have been found long enough; no other unit has these key heads.
             unsafe {
                 match registers {
-                    Some(registers) => ordered::backward::blocks(blocks, registers, saved, targets, scratch),
+                    Some((registers, gradients)) => {
+                        ordered::backward::blocks(blocks, registers, saved, gradients, scratch);
+                    }
                     None => blocks.for_each(|block| backward::block(&block, in_bf16, saved, targets, scratch)),
                 }
             }
@@ -251,10 +273,15 @@ impl Attention {
         assert_eq!([out, lse], [b * s * g * r * c, b * s * g * r], "out and lse");
     }
 
-    /// The registers of AMX, if they multiply the operands: none of them has no elements, and larger products are larger scores.
+    /// True if results of a format are written as they are, where all operands are of it.
+    pub fn writes(&self, format: Narrow) -> bool {
+        // Rows are not empty, and larger products are larger scores.
+        format == Narrow::Bf16 && Registers::find().is_some() && self.scale > 0.0 && self.d > 0 && self.c > 0
+    }
+
+    /// The registers of AMX, if they multiply the operands.
     fn registers<const N: usize>(&self, operands: [Floats<'_>; N]) -> Option<Registers> {
-        let fit = multiply_in_bf16(operands) && self.scale > 0.0 && self.d > 0 && self.c > 0;
-        Registers::find().filter(|_| fit)
+        Registers::find().filter(|_| multiply_in_bf16(operands) && self.writes(Narrow::Bf16))
     }
 
     /// How far queries see back.

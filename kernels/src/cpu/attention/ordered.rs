@@ -7,11 +7,11 @@ pub(super) mod forward;
 
 use super::super::gemm::ordered::{Left, Registers, right_size, space_size, words_of};
 use super::super::gemm::transpose;
-use super::super::matrix::{Matrix, Target};
+use super::super::matrix::Matrix;
 use super::super::simd::simd;
 use super::Attention;
 use super::tile::{Block, KEYS, LANES, PART, QUERIES, Subblock};
-use crate::cpu::narrow::Floats;
+use crate::cpu::narrow::{Floats, Place};
 
 /// Elements of a cache line.
 const LINE: usize = 16;
@@ -129,14 +129,14 @@ fn scale_parts(columns: &mut [f32], factors: &[f32]) {
 ///
 /// # Safety
 /// The rows must be in `to`, and be written by no one else.
-unsafe fn write_rows(block: &Block<'_>, columns: &[f32], width: usize, to: Target, space: &mut [f32]) {
+unsafe fn write_rows(block: &Block<'_>, columns: &[f32], width: usize, to: Place, space: &mut [f32]) {
     let stride = width.next_multiple_of(LINE);
     for first in (0..block.queries.len()).step_by(PART) {
         let lanes = PART.min(block.lanes - first);
         transpose(Matrix::rows(&columns[width * first..], lanes), [width, lanes], space, stride);
         for (i, row) in (first..block.queries.len().min(first + lanes)).zip(space.chunks_exact(stride)) {
             // SAFETY: as the caller promises.
-            unsafe { std::ptr::copy_nonoverlapping(row.as_ptr(), to.0.add(block.row(i) * width), width) };
+            unsafe { to.write(block.row(i) * width, &row[..width]) };
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::super::dropout::uniform;
 use super::super::testing::{Stored, assert_close, doubles, integers, normals};
 use super::*;
-use crate::cpu::narrow::Narrow;
+use crate::cpu::narrow::{FloatsMut, Narrow, round};
 
 /// Everything in double precision: the result, the log-sum-exp, and the gradients. The result and the gradients have bounds of how far
 /// one unit of error of each weight, of each gradient by a score and of each element of the result that is saved moves them.
@@ -136,12 +136,43 @@ fn check_stored(a: &Attention, [qpos, kpos, qseg, kseg]: &Places, format: Option
     assert_within(&out, &exact.out, 1e-5, &exact.out_bound, unit);
     assert_close(&lse, &exact.lse, 1e-5);
     scratch.fill(f32::NAN);
-    let out = Stored::new(format, &out);
+    let wide_out = out;
+    let out = Stored::new(format, &wide_out);
     let saved = Saved { out: out.floats(), lse: &lse, dout };
     let [mut dq, mut dk, mut dv] = [q, k, v].map(|x| vec![f32::NAN; x.len()]);
-    a.backward(&x, &saved, Gradients { dq: &mut dq, dk: &mut dk, dv: &mut dv }, par, &mut scratch);
-    for ((got, exact), bound) in [dq, dk, dv].iter().zip(&exact.gradients).zip(&exact.bounds) {
+    a.backward(
+        &x,
+        &saved,
+        Gradients { dq: (&mut dq).into(), dk: (&mut dk).into(), dv: (&mut dv).into() },
+        par,
+        &mut scratch,
+    );
+    for ((got, exact), bound) in [&dq, &dk, &dv].into_iter().zip(&exact.gradients).zip(&exact.bounds) {
         assert_within(got, exact, 3e-5, bound, unit);
+    }
+    if let Some(format) = format.filter(|format| a.writes(*format)) {
+        let wide = [&wide_out, &dq, &dk, &dv];
+        check_rounded(a, (&x, &saved), wide, (format, par));
+    }
+}
+
+/// Results that are written in a format are those in f32, rounded.
+fn check_rounded(
+    a: &Attention,
+    (x, saved): (&Inputs<'_>, &Saved<'_>),
+    wide: [&Vec<f32>; 4],
+    (format, par): (Narrow, Par),
+) {
+    let [mut out, mut dq, mut dk, mut dv] = wide.map(|wide| vec![0xa5; wide.len() * format.bytes()]);
+    let mut lse = vec![f32::NAN; saved.lse.len()];
+    a.forward(x, FloatsMut::Narrow(format, &mut out), &mut lse, par, &mut vec![]);
+    assert!(lse.iter().zip(saved.lse).all(|(x, y)| x.to_bits() == y.to_bits()));
+    let [to_q, to_k, to_v] = [&mut dq, &mut dk, &mut dv].map(|to| FloatsMut::Narrow(format, to));
+    a.backward(x, saved, Gradients { dq: to_q, dk: to_k, dv: to_v }, par, &mut vec![]);
+    for (got, wide) in [out, dq, dk, dv].iter().zip(wide) {
+        let mut rounded = vec![0; got.len()];
+        round(format, wide, &mut rounded, Par(1));
+        assert!(*got == rounded);
     }
 }
 
@@ -284,7 +315,13 @@ fn sinks_are_scores_without_values() {
         let [mut dq, mut dk, mut dv] = [q, k, v].map(|x| vec![f32::NAN; x.len()]);
         let out = Stored::new(format, &out);
         let saved = Saved { out: out.floats(), lse: &lse, dout };
-        a.backward(&x, &saved, Gradients { dq: &mut dq, dk: &mut dk, dv: &mut dv }, Par(1), &mut vec![]);
+        a.backward(
+            &x,
+            &saved,
+            Gradients { dq: (&mut dq).into(), dk: (&mut dk).into(), dv: (&mut dv).into() },
+            Par(1),
+            &mut vec![],
+        );
         for ((got, exact), bound) in [dq, dk, dv].iter().zip(&exact.gradients).zip(&exact.bounds) {
             assert_within(got, exact, 3e-5, bound, unit);
         }
@@ -354,7 +391,13 @@ fn a_query_that_sees_nothing_gets_nothing() {
     assert!(lse[1].is_finite() && out[4..].iter().all(|v| v.is_finite()));
     let (mut dq, mut dk, mut dv) = ([f32::NAN; 8], [f32::NAN; 12], [f32::NAN; 12]);
     let saved = Saved { out: (&out).into(), lse: &lse, dout: (&[1.0; 8]).into() };
-    a.backward(&x, &saved, Gradients { dq: &mut dq, dk: &mut dk, dv: &mut dv }, Par(1), &mut vec![]);
+    a.backward(
+        &x,
+        &saved,
+        Gradients { dq: (&mut dq).into(), dk: (&mut dk).into(), dv: (&mut dv).into() },
+        Par(1),
+        &mut vec![],
+    );
     assert_eq!(dq[..4], [0.0; 4]);
     assert!(dk.iter().chain(&dv).all(|v| v.is_finite()));
 }
@@ -383,7 +426,13 @@ fn a_query_that_sees_one_key_alone_moves_nothing() {
         let [mut dq, mut dk, mut dv] = [(); 3].map(|()| vec![f32::NAN; n * width]);
         let out = Stored::new(format, &out);
         let saved = Saved { out: out.floats(), lse: &lse, dout: dout.floats() };
-        a.backward(&x, &saved, Gradients { dq: &mut dq, dk: &mut dk, dv: &mut dv }, Par(1), &mut vec![]);
+        a.backward(
+            &x,
+            &saved,
+            Gradients { dq: (&mut dq).into(), dk: (&mut dk).into(), dv: (&mut dv).into() },
+            Par(1),
+            &mut vec![],
+        );
         assert_eq!(dv, dout.numbers);
         assert!(dq.iter().chain(&dk).all(|v| *v == 0.0), "width {width}");
     }

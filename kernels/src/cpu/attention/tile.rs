@@ -8,7 +8,7 @@ use super::super::math::tanh;
 use super::super::matrix::{Matrix, Target};
 use super::super::simd::simd;
 use super::{Attention, Dropout, Head, Inputs};
-use crate::cpu::narrow::{Floats, Narrow, bytes_of, round_part, widen_rows};
+use crate::cpu::narrow::{Floats, Narrow, Place, bytes_of, round_part, widen_rows};
 
 /// Queries in a block.
 pub(super) const QUERIES: usize = 128;
@@ -128,6 +128,17 @@ impl<'a> Block<'a> {
     pub(super) fn to_keys(&self, part: &Subblock, x: Target, width: usize) -> Matrix<*mut f32> {
         let first = self.attention.key_row(self.head, part.keys.start);
         Matrix::rows(x.0.wrapping_add(first * width), self.attention.g * width)
+    }
+
+    /// Writes rows of `width` elements of all keys of this block's head.
+    ///
+    /// # Safety
+    /// The rows must be in `to`, a tensor of all keys, and be written by no one else.
+    pub(super) unsafe fn write_keys(&self, rows: &[f32], width: usize, to: Place) {
+        for (j, row) in rows.chunks_exact(width).enumerate() {
+            // SAFETY: as the caller promises.
+            unsafe { to.write(self.attention.key_row(self.head, j) * width, row) };
+        }
     }
 
     /// Transposes this block's rows of `width` elements into `out`: `width` rows of `lanes`, padded with zeros.

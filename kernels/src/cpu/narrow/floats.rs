@@ -1,6 +1,8 @@
-//! Operands of any format.
+//! Operands and results of any format.
 
-use super::Narrow;
+use std::slice::from_raw_parts_mut;
+
+use super::{Narrow, round_part};
 
 /// Numbers in memory, as f32 or in a narrower format.
 #[derive(Clone, Copy, Debug)]
@@ -54,5 +56,93 @@ impl<'a, T: AsRef<[f32]> + ?Sized> From<&'a T> for Floats<'a> {
 impl<'a, T: AsRef<[f32]> + ?Sized> From<&'a mut T> for Floats<'a> {
     fn from(numbers: &'a mut T) -> Floats<'a> {
         Floats::Wide((*numbers).as_ref())
+    }
+}
+
+/// Numbers to write, in f32 or in a narrower format.
+#[derive(Debug)]
+pub enum FloatsMut<'a> {
+    /// Numbers of f32.
+    Wide(&'a mut [f32]),
+    /// Whole elements of a format, little-endian, to which kernels round as they write.
+    Narrow(Narrow, &'a mut [u8]),
+}
+
+impl<'a> FloatsMut<'a> {
+    /// The number of elements.
+    pub fn len(&self) -> usize {
+        match self {
+            FloatsMut::Wide(x) => x.len(),
+            FloatsMut::Narrow(format, bytes) => bytes.len() / format.bytes(),
+        }
+    }
+
+    /// True if there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The numbers where a kernel writes f32 alone.
+    ///
+    /// # Panics
+    /// If they are narrow.
+    pub fn wide(self) -> &'a mut [f32] {
+        match self {
+            FloatsMut::Wide(x) => x,
+            FloatsMut::Narrow(format, _) => panic!("{format:?} where f32 is written"),
+        }
+    }
+
+    /// Makes all of them zero.
+    pub(crate) fn clear(&mut self) {
+        match self {
+            FloatsMut::Wide(x) => x.fill(0.0),
+            FloatsMut::Narrow(_, bytes) => bytes.fill(0),
+        }
+    }
+
+    /// Their place.
+    pub(crate) fn place(&mut self) -> Place {
+        match self {
+            FloatsMut::Wide(x) => Place { format: None, start: x.as_mut_ptr().cast() },
+            FloatsMut::Narrow(format, bytes) => Place { format: Some(*format), start: bytes.as_mut_ptr() },
+        }
+    }
+}
+
+impl<'a, T: AsMut<[f32]> + ?Sized> From<&'a mut T> for FloatsMut<'a> {
+    fn from(numbers: &'a mut T) -> FloatsMut<'a> {
+        FloatsMut::Wide(numbers.as_mut())
+    }
+}
+
+/// The place of numbers that several threads write, each elements of its own.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    /// None for f32.
+    format: Option<Narrow>,
+    start: *mut u8,
+}
+
+// SAFETY: whoever writes sees to it that threads write to different elements.
+unsafe impl Send for Place {}
+// SAFETY: as above.
+unsafe impl Sync for Place {}
+
+impl Place {
+    /// Writes numbers from an element on, rounded to the format.
+    ///
+    /// # Safety
+    /// The elements must be there, and no one else touch them now.
+    pub(crate) unsafe fn write(self, at: usize, numbers: &[f32]) {
+        let bytes = self.format.map_or(size_of::<f32>(), Narrow::bytes);
+        let to = self.start.wrapping_add(at * bytes);
+        // SAFETY: as the caller promises; elements of f32 are aligned, since they were a slice.
+        unsafe {
+            match self.format {
+                None => std::ptr::copy_nonoverlapping(numbers.as_ptr(), to.cast(), numbers.len()),
+                Some(format) => round_part(format, numbers, from_raw_parts_mut(to, numbers.len() * bytes)),
+            }
+        }
     }
 }

@@ -4,6 +4,7 @@ use super::pointwise::dropout_key;
 use super::{Call, KernelFn, Rng};
 use crate::backend::KernelSite;
 use crate::backends::sizes::in_blocks;
+use crate::host::narrow;
 use ir::ops::{Attention, AttentionGrad, AttentionSettings, Dropout, Rope};
 use kernels::cpu::attention::{self, Gradients, Inputs, Saved};
 use kernels::cpu::rope::{self, Heads, Turn};
@@ -75,23 +76,37 @@ fn inputs<'a>(call: &Call<'a>, at: usize) -> Inputs<'a> {
     Inputs { q, k, v, qpos, kpos, qseg, kseg, sink: None }
 }
 
-pub(super) fn attention(op: &Attention, site: &KernelSite<'_>) -> Result<KernelFn, String> {
-    let (plan, has_sink) = (plan(&op.0, site)?, site.operands.len() > 7);
-    Ok(Box::new(move |call, par| {
-        let sink = has_sink.then(|| call.floats(7));
-        let x = Inputs { sink, ..inputs(call, 3) };
-        let [out, lse] = call.outs();
-        plan.at(call.rng).forward(&x, out, lse, par, call.scratch);
-    }))
+/// True if the attention of operands of one format gives results of that format, of which there are so many.
+fn writes(plan: &Plan, site: &KernelSite<'_>, operands: &[usize], results: usize) -> bool {
+    let types = operands.iter().map(|&at| site.operands[at]).chain(site.results[..results].iter().copied());
+    let mut formats = types.map(|ty| narrow(ty.dtype));
+    let first = formats.next().flatten();
+    first.is_some_and(|format| plan.attention.writes(format) && formats.all(|other| other == Some(format)))
 }
 
-pub(super) fn attention_grad(op: &AttentionGrad, site: &KernelSite<'_>) -> Result<KernelFn, String> {
+/// The kernel, and whether it writes narrow results as they are.
+pub(super) fn attention(op: &Attention, site: &KernelSite<'_>) -> Result<(KernelFn, bool), String> {
+    let (plan, has_sink) = (plan(&op.0, site)?, site.operands.len() > 7);
+    let writes = writes(&plan, site, &[0, 1, 2], 1);
+    let run: KernelFn = Box::new(move |call, par| {
+        let sink = has_sink.then(|| call.floats(7));
+        let x = Inputs { sink, ..inputs(call, 3) };
+        let [out, lse] = call.floats_out();
+        plan.at(call.rng).forward(&x, out, lse.wide(), par, call.scratch);
+    });
+    Ok((run, writes))
+}
+
+/// As [`attention`].
+pub(super) fn attention_grad(op: &AttentionGrad, site: &KernelSite<'_>) -> Result<(KernelFn, bool), String> {
     let plan = plan(&op.0, site)?;
-    Ok(Box::new(move |call, par| {
+    let writes = writes(&plan, site, &[0, 1, 2, 3, 5], 3);
+    let run: KernelFn = Box::new(move |call, par| {
         let x = inputs(call, 6);
         let saved = Saved { out: call.floats(3), lse: call.float(4), dout: call.floats(5) };
-        let [dq, dk, dv] = call.outs();
+        let [dq, dk, dv] = call.floats_out();
         let gradients = Gradients { dq, dk, dv };
         plan.at(call.rng).backward(&x, &saved, gradients, par, call.scratch);
-    }))
+    });
+    Ok((run, writes))
 }

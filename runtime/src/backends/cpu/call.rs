@@ -6,7 +6,7 @@ use crate::arena::{Arena, Stored};
 use crate::backend::Span;
 use crate::host::narrow;
 use kernels::cpu::elementwise::add_assign;
-use kernels::cpu::narrow::{Floats, Narrow, round, widen};
+use kernels::cpu::narrow::{Floats, FloatsMut, Narrow, round, widen};
 use kernels::cpu::{Par, Source};
 
 /// An operand or a result in f32 beside the arena, if it is used. It grows to the largest tensor and stays.
@@ -243,6 +243,20 @@ impl<'a> Call<'a> {
             // SAFETY: as in `out`.
             (Some(&place), _) => unsafe { self.arena.elements_mut(place) },
             (None, _) => &mut [],
+        })
+    }
+
+    /// As [`Call::outs`], in whatever format they are, if the kernel writes narrow elements as they are.
+    pub(super) fn floats_out<const N: usize>(&mut self) -> [FloatsMut<'a>; N] {
+        let (mut places, mut made) = (self.results.iter(), std::mem::take(&mut self.made).iter_mut());
+        std::array::from_fn(|_| match (places.next(), made.next()) {
+            (Some(_), Some(buffer)) if buffer.is_used => FloatsMut::Wide(&mut buffer.data),
+            // SAFETY: as in `out`.
+            (Some(&place), _) => match narrow(place.dtype) {
+                Some(format) => FloatsMut::Narrow(format, unsafe { self.arena.bytes_mut(place) }),
+                None => FloatsMut::Wide(unsafe { self.arena.elements_mut(place) }),
+            },
+            (None, _) => FloatsMut::Wide(&mut []),
         })
     }
 

@@ -185,13 +185,12 @@ impl OpKernel {
             _ => InPlace::Updates(updated(op)),
         };
         let moves = moves(op) && !widens(site);
+        let with_results = |(run, gives): (KernelFn, bool)| (run, [true, gives]);
         let (run, narrow) = match op {
-            Op::Einsum(op) => {
-                let (run, rounds) = contract::einsum(op, site)?;
-                (run, [true, rounds])
-            }
+            Op::Einsum(op) => with_results(contract::einsum(op, site)?),
             Op::AbsMax(_) | Op::Quantise(_) | Op::Exponents(_) => (closure(op, site, shared)?, [true; 2]),
-            Op::Attention(_) | Op::AttentionGrad(_) => (closure(op, site, shared)?, [true, false]),
+            Op::Attention(op) => with_results(attend::attention(op, site)?),
+            Op::AttentionGrad(op) => with_results(attend::attention_grad(op, site)?),
             op => (closure(op, site, shared)?, [moves; 2]),
         };
         Ok(OpKernel { run, adds, moves, narrow, split: None, place })
@@ -475,8 +474,8 @@ fn closure(op: &KernelOp, site: &KernelSite<'_>, shared: &Arc<Shared>) -> Result
         KernelOp::Softmax(_) => rows::softmax(site),
         KernelOp::SoftmaxGrad(_) => rows::softmax_grad(site),
         KernelOp::Rope(op) => attend::rope(op, site),
-        KernelOp::Attention(op) => attend::attention(op, site),
-        KernelOp::AttentionGrad(op) => attend::attention_grad(op, site),
+        KernelOp::Attention(op) => attend::attention(op, site).map(|(run, _)| run),
+        KernelOp::AttentionGrad(op) => attend::attention_grad(op, site).map(|(run, _)| run),
         KernelOp::Embedding(_) => tokens::embedding(site),
         KernelOp::EmbeddingGrad(op) => tokens::embedding_grad(site, op),
         KernelOp::CrossEntropy(_) => tokens::cross_entropy(site),

@@ -1,7 +1,7 @@
 //! Backward pass: weights and gradients by scores of all queries of a block are rounded, then multiplied once for a block of keys.
 
 use super::super::super::gemm::ordered::{Left, Registers, left_size, right_size};
-use super::super::super::matrix::{Matrix, Target};
+use super::super::super::matrix::Matrix;
 use super::super::backward::{log_sums, row_products, weights};
 use super::super::tile::{Block, KEYS, PART, QUERIES, factors_size};
 use super::super::{Attention, Saved};
@@ -9,11 +9,14 @@ use super::{
     Columns, Held, WEIGHTS, carve, columns_size, in_tiles, largest_space, scale_parts, slot_of, total, whole_block,
     write_rows,
 };
+use crate::cpu::narrow::Place;
 
 /// Sizes of the slices of scratch memory.
-fn sizes(attention: &Attention) -> [usize; 17] {
-    let (Attention { d, c, .. }, held) = (*attention, Held::count(attention));
+fn sizes(attention: &Attention) -> [usize; 19] {
+    let (Attention { t, d, c, .. }, held) = (*attention, Held::count(attention));
     [
+        t * d,
+        t * c,
         columns_size(d),
         columns_size(c),
         right_size([QUERIES, d]),
@@ -39,40 +42,45 @@ pub(in super::super) fn scratch(attention: &Attention) -> usize {
     total(sizes(attention))
 }
 
-/// Adds what blocks of queries contribute to the gradients by `q`, `k` and `v`, all of whose operands are in bf16.
+/// The gradients of blocks of queries, and of the keys and values that these see. All operands are in bf16.
 ///
 /// # Safety
-/// The gradients must have the sizes of the attention, and the rows of these blocks' heads be written by no one else.
+/// The gradients must have the sizes of the attention, and the rows of these blocks' key heads be written by no one else.
 pub(in super::super) unsafe fn blocks<'a>(
     blocks: impl Iterator<Item = Block<'a>>,
     registers: Registers,
     saved: &Saved<'_>,
-    gradients: [Target; 3],
+    gradients: [Place; 3],
     scratch: &mut [f32],
 ) {
-    let mut held = Held::default();
-    for block in blocks {
+    let (mut held, mut blocks) = (Held::default(), blocks.peekable());
+    let mut is_first = true;
+    while let Some(block) = blocks.next() {
+        let last = blocks.peek().is_none_or(|next| next.key_head() != block.key_head());
         // SAFETY: as the caller promises.
-        unsafe { one(&block, registers, &mut held, saved, gradients, scratch) };
+        unsafe { one(&block, registers, &mut held, saved, (gradients, [is_first, last]), scratch) };
+        is_first = last;
     }
 }
 
-/// Adds what one block of queries contributes.
+/// Adds what one block of queries contributes: the first one of a key head begins its gradients, and the last one writes them.
 ///
 /// # Safety
-/// As for [`blocks`]; the scratch memory has what is held.
+/// As for [`blocks`]; the scratch memory has what is held, and sums of the key head.
 unsafe fn one(
     block: &Block<'_>,
     registers: Registers,
     held: &mut Held,
     saved: &Saved<'_>,
-    [dq, dk, dv]: [Target; 3],
+    (gradients, [is_first, is_last]): ([Place; 3], [bool; 2]),
     scratch: &mut [f32],
 ) {
     let attention = block.attention;
     let Attention { d, c, scale, softcap, .. } = *attention;
     let slices = carve(scratch, sizes(attention));
     let [
+        dk,
+        dv,
         queries,
         douts,
         q,
@@ -91,6 +99,9 @@ unsafe fn one(
         factors,
         rows,
     ] = slices;
+    if is_first {
+        [&mut *dk, &mut *dv].into_iter().for_each(|sums| sums.fill(0.0));
+    }
     let (lse, delta) = sums.split_at_mut(QUERIES);
     let n = block.queries.len();
     registers.prepare();
@@ -137,14 +148,23 @@ unsafe fn one(
             unsafe { registers.multiply([d, lanes, n], keys.skip_terms(before), ds_pairs, to, 1.0, true) };
         }
         let [p, ds] = [&*rounded, &*ds].map(|weights| Left::rows(weights, WEIGHTS));
-        // SAFETY: the rows are in the gradients, as the caller promises, and are this head's; the registers are prepared.
+        let (dk, dv) = (&mut dk[whole.keys.start * d..][..whole.keys.len() * d], &mut dv[whole.keys.start * c..]);
+        let (dk, dv) = (Matrix::rows(dk.as_mut_ptr(), d), Matrix::rows(dv[..whole.keys.len() * c].as_mut_ptr(), c));
+        // SAFETY: the slices have the rows, and are borrowed for writing; the registers are prepared.
         unsafe {
             let m = whole.keys.len();
-            registers.multiply([m, c, n], p, dout, block.to_keys(&whole, dv, c), 1.0, true);
-            registers.multiply([m, d, n], ds, q, block.to_keys(&whole, dk, d), scale, true);
+            registers.multiply([m, c, n], p, dout, dv, 1.0, true);
+            registers.multiply([m, d, n], ds, q, dk, scale, true);
         }
     }
     scale_parts(dq_columns, &[scale; QUERIES][..block.lanes]);
+    let [dq_rows, dk_rows, dv_rows] = gradients;
     // SAFETY: as the caller promises.
-    unsafe { write_rows(block, dq_columns, d, dq, rows) };
+    unsafe {
+        write_rows(block, dq_columns, d, dq_rows, rows);
+        if is_last {
+            block.write_keys(dk, d, dk_rows);
+            block.write_keys(dv, c, dv_rows);
+        }
+    }
 }

@@ -9,6 +9,7 @@ use super::{
     Columns, Held, carve, columns_size, in_tiles, largest_space, scale_columns, scale_parts, slot_of, total,
     whole_block, write_rows,
 };
+use crate::cpu::narrow::Place;
 
 /// Sizes of the slices of scratch memory.
 fn sizes(attention: &Attention) -> [usize; 12] {
@@ -41,7 +42,7 @@ pub(in super::super) fn scratch(attention: &Attention) -> usize {
 pub(in super::super) unsafe fn blocks<'a>(
     blocks: impl Iterator<Item = Block<'a>>,
     registers: Registers,
-    out: Target,
+    out: Place,
     lse: Target,
     scratch: &mut [f32],
 ) {
@@ -49,7 +50,7 @@ pub(in super::super) unsafe fn blocks<'a>(
     registers.prepare();
     for block in blocks {
         // SAFETY: as the caller promises; the registers are prepared.
-        unsafe { one(&block, registers, &mut held, [out, lse], scratch) };
+        unsafe { one(&block, registers, &mut held, (out, lse), scratch) };
     }
 }
 
@@ -57,7 +58,13 @@ pub(in super::super) unsafe fn blocks<'a>(
 ///
 /// # Safety
 /// As for [`blocks`]; the registers are prepared, and the scratch memory has what is held.
-unsafe fn one(block: &Block<'_>, registers: Registers, held: &mut Held, [out, lse]: [Target; 2], scratch: &mut [f32]) {
+unsafe fn one(
+    block: &Block<'_>,
+    registers: Registers,
+    held: &mut Held,
+    (out, lse): (Place, Target),
+    scratch: &mut [f32],
+) {
     let attention = block.attention;
     let Attention { d, c, scale, softcap, .. } = *attention;
     let slices = carve(scratch, sizes(attention));
