@@ -28,7 +28,6 @@ mod tile;
 
 use std::iter::StepBy;
 use std::ops::Range;
-use std::ptr::null_mut;
 
 use self::tile::{Block, Reach};
 use super::gemm::multiplies_pairs;
@@ -169,22 +168,22 @@ impl Attention {
         let blocks = self.s.div_ceil(tile::QUERIES);
         let heads = self.g * self.r;
         let lse = Target(lse.as_mut_ptr());
-        let in_bf16 = multiply_in_bf16([x.v]);
-        let registers = self.registers([x.q, x.k, x.v]).map(|registers| (registers, out.place()));
-        let wide = if registers.is_none() { Target(out.wide().as_mut_ptr()) } else { Target(null_mut()) };
-        let size = if registers.is_some() { ordered::forward::scratch(self) } else { forward::scratch(self, in_bf16) };
-        self.share(self.b * heads * blocks, size, par, scratch, &|units, scratch| {
-            let blocks = units.map(|unit| {
-                let (head, index) = (unit / blocks, unit % blocks);
-                Block::new(self, x, Head([head / heads, head % heads / self.r, head % self.r]), index)
+        let block = |unit: usize| {
+            let (head, index) = (unit / blocks, unit % blocks);
+            Block::new(self, x, Head([head / heads, head % heads / self.r, head % self.r]), index)
+        };
+        let units = self.b * heads * blocks;
+        if let Some(registers) = self.registers([x.q, x.k, x.v]) {
+            let out = out.place();
+            return self.share(units, ordered::forward::scratch(self), par, scratch, &|units, scratch| {
+                // SAFETY: `check` has found both slices long enough; no other unit has these blocks of queries.
+                unsafe { ordered::forward::blocks(units.map(block), registers, out, lse, scratch) };
             });
-            // SAFETY: `check` has found both slices long enough; no other unit has these blocks of queries.
-            unsafe {
-                match registers {
-                    Some((registers, out)) => ordered::forward::blocks(blocks, registers, out, lse, scratch),
-                    None => blocks.for_each(|block| forward::block(&block, in_bf16, wide, lse, scratch)),
-                }
-            }
+        }
+        let (in_bf16, out) = (multiply_in_bf16([x.v]), Target(out.wide().as_mut_ptr()));
+        self.share(units, forward::scratch(self, in_bf16), par, scratch, &|units, scratch| {
+            // SAFETY: as above.
+            units.map(block).for_each(|block| unsafe { forward::block(&block, in_bf16, out, lse, scratch) });
         });
     }
 
@@ -205,35 +204,30 @@ impl Attention {
         assert_eq!(saved.dout.len(), saved.out.len(), "size of dout");
         let Gradients { mut dq, mut dk, mut dv } = gradients;
         assert_eq!([dq.len(), dk.len(), dv.len()], [x.q.len(), x.k.len(), x.v.len()], "sizes of dq, dk and dv");
-        let registers = self.registers([x.q, x.k, x.v, saved.out, saved.dout]);
-        if self.s == 0 || registers.is_none() {
-            [&mut dq, &mut dk, &mut dv].into_iter().for_each(FloatsMut::clear);
+        let queries = self.s.div_ceil(tile::QUERIES);
+        let blocks = |unit: usize| {
+            let places = (0..self.r).flat_map(move |r| (0..queries).map(move |index| (r, index)));
+            places.map(move |(r, index)| Block::new(self, x, Head([unit / self.g, unit % self.g, r]), index))
+        };
+        let (units, operands) = (self.b * self.g, [x.q, x.k, x.v, saved.out, saved.dout]);
+        // Without queries, no block writes what is not seen.
+        if let Some(registers) = self.registers(operands).filter(|_| self.s > 0) {
+            let gradients = [&mut dq, &mut dk, &mut dv].map(FloatsMut::place);
+            return self.share(units, ordered::backward::scratch(self), par, scratch, &|units, scratch| {
+                // SAFETY: the gradients have been found long enough; no other unit has these key heads.
+                unsafe { ordered::backward::blocks(units.flat_map(blocks), registers, saved, gradients, scratch) };
+            });
         }
+        [&mut dq, &mut dk, &mut dv].into_iter().for_each(FloatsMut::clear);
         if self.s == 0 {
             return;
         }
-        let in_bf16 = multiply_in_bf16([x.q, x.k, x.v, saved.out, saved.dout]);
-        let registers = registers.map(|registers| (registers, [&mut dq, &mut dk, &mut dv].map(FloatsMut::place)));
-        let targets = match registers {
-            Some(_) => [Target(null_mut()); 3],
-            None => [dq, dk, dv].map(|gradient| Target(gradient.wide().as_mut_ptr())),
-        };
-        let size =
-            if registers.is_some() { ordered::backward::scratch(self) } else { backward::scratch(self, in_bf16) };
-        self.share(self.b * self.g, size, par, scratch, &|units, scratch| {
-            let queries = || (0..self.r).flat_map(|r| (0..self.s.div_ceil(tile::QUERIES)).map(move |i| (r, i)));
-            let places =
-                units.flat_map(|unit| queries().map(move |(r, i)| (Head([unit / self.g, unit % self.g, r]), i)));
-            let blocks = places.map(|(head, index)| Block::new(self, x, head, index));
-            // SAFETY: the gradients have been found long enough; no other unit has these key heads.
-            unsafe {
-                match registers {
-                    Some((registers, gradients)) => {
-                        ordered::backward::blocks(blocks, registers, saved, gradients, scratch);
-                    }
-                    None => blocks.for_each(|block| backward::block(&block, in_bf16, saved, targets, scratch)),
-                }
-            }
+        let in_bf16 = multiply_in_bf16(operands);
+        let targets = [dq, dk, dv].map(|gradient| Target(gradient.wide().as_mut_ptr()));
+        self.share(units, backward::scratch(self, in_bf16), par, scratch, &|units, scratch| {
+            // SAFETY: as above.
+            let visit = |block| unsafe { backward::block(&block, in_bf16, saved, targets, scratch) };
+            units.flat_map(blocks).for_each(visit);
         });
     }
 
