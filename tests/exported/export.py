@@ -44,7 +44,15 @@ LLAMA3 = dict(
     rope_type="llama3", rope_theta=500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
     original_max_position_embeddings=16,
 )
+MIXTRAL = dict(SIZES, num_local_experts=4, num_experts_per_tok=2)
+MOE = dict(SIZES, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=12)
+QWEN3_MOE = dict(MOE, head_dim=8, norm_topk_prob=True)
+QWEN2_MOE = dict(MOE, shared_expert_intermediate_size=28)
+GLM4_MOE = dict(
+    SIZES, head_dim=8, n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=12, first_k_dense_replace=1, n_group=2, topk_group=1,
+)
 # Name, class of the configuration, its values, and the implementation of attention. Graphs of names in `-decomposed` are of core ops alone.
+# Experts are computed by products of groups, or of batches in names with `-batched`.
 FAMILIES = [
     ("llama", "LlamaConfig", SIZES, "sdpa"),
     ("llama-eager", "LlamaConfig", dict(SIZES, tie_word_embeddings=True, attention_bias=True), "eager"),
@@ -65,9 +73,20 @@ FAMILIES = [
     ("gemma3-eager-decomposed", "Gemma3TextConfig", dict(SIZES, head_dim=8, sliding_window=4, query_pre_attn_scalar=8), "eager"),
     ("gpt2", "GPT2Config", GPT2, "sdpa"),
     ("gpt2-decomposed", "GPT2Config", GPT2, "eager"),
+    ("mixtral", "MixtralConfig", MIXTRAL, "sdpa"),
+    ("mixtral-decomposed", "MixtralConfig", MIXTRAL, "sdpa"),
+    ("mixtral-batched-decomposed", "MixtralConfig", dict(MIXTRAL, num_local_experts=3, num_experts_per_tok=1), "eager"),
+    ("qwen3_moe", "Qwen3MoeConfig", dict(QWEN3_MOE, num_hidden_layers=3, mlp_only_layers=[1]), "sdpa"),
+    ("qwen3_moe-batched", "Qwen3MoeConfig", QWEN3_MOE, "sdpa"),
+    ("qwen2_moe", "Qwen2MoeConfig", QWEN2_MOE, "sdpa"),
+    ("qwen2_moe-batched", "Qwen2MoeConfig", QWEN2_MOE, "sdpa"),
+    ("olmoe", "OlmoeConfig", dict(SIZES, num_experts=4, num_experts_per_tok=2), "sdpa"),
 ]
 # Archives that `cargo test` reads.
-FIXTURES = ["llama", "llama-eager", "llama-one-group", "llama-decomposed", "gpt_neox-whole-turn", "gpt2-decomposed", "mistral-long-window", "gemma2", "olmo2", "phi3", "gpt_neox", "gpt2"]
+FIXTURES = [
+    "llama", "llama-eager", "llama-one-group", "llama-decomposed", "gpt_neox-whole-turn", "gpt2-decomposed", "mistral-long-window", "gemma2", "olmo2",
+    "phi3", "gpt_neox", "gpt2", "mixtral", "mixtral-decomposed", "qwen3_moe-batched", "qwen2_moe",
+]
 
 
 class Own(nn.Module):
@@ -153,13 +172,17 @@ REFUSED = {
     "convolution": (Convolution, "aten.conv1d"),
     "chosen": (Chosen, "aten.topk"),
 }
+# Families whose experts are not understood: groups of experts are chosen first.
+REFUSED_FAMILIES = {"glm4_moe": ("Glm4MoeConfig", GLM4_MOE, "aten.topk")}
 
 
-def family(cls, values, attention):
+def family(name, cls, values, attention):
     """A model of a family; all its numbers are random, gains and biases too."""
     torch.manual_seed(0)
     config = getattr(transformers, cls)(**values, use_cache=False)
     model = AutoModelForCausalLM.from_config(config, attn_implementation=attention).eval()
+    if "experts_per_tok" in str(list(values)):
+        model.set_experts_implementation("batched_mm" if "-batched" in name else "grouped_mm")
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.normal_(1.0 if "norm" in name or "ln_" in name else 0.0, 0.25)
@@ -230,7 +253,7 @@ def shorten(graph, has_lines):
 def fixtures():
     for name, cls, values, attention in FAMILIES:
         if name in FIXTURES:
-            config, model = family(cls, values, attention)
+            config, model = family(name, cls, values, attention)
             export(model, HERE / f"{name}.pt2")
             small(HERE / f"{name}.pt2", False)
             keys = dict(config.to_dict(), torch_dtype=None)
@@ -254,7 +277,7 @@ def recorded_is_pytorch(program, model):
 def compared(meshwright):
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
-        models = [(name, lambda values=values: family(*values)[1]) for name, *values in FAMILIES]
+        models = [(values[0], lambda values=values: family(*values)[1]) for values in FAMILIES]
         for name, model in models + [("own", lambda: Own().eval())]:
             path = Path(folder) / f"{name}.pt2"
             model = model()
@@ -266,9 +289,11 @@ def compared(meshwright):
                 print(f"{name:20} recorded {difference:.1e}  imported {own:.1e}")
             failed += found.returncode != 0 or max(difference, own) > 1e-4
             print(found.stderr, end="")
-        for name, (model, op) in REFUSED.items():
+        refused = [(name, lambda model=model: model().eval(), op) for name, (model, op) in REFUSED.items()]
+        refused += [(name, lambda name=name, *values: family(name, *REFUSED_FAMILIES[name][:2], "sdpa")[1], op) for name, (*_, op) in REFUSED_FAMILIES.items()]
+        for name, model, op in refused:
             path = Path(folder) / f"{name}.pt2"
-            export(model().eval(), path)
+            export(model(), path)
             found = subprocess.run([meshwright, "models", "--check", path], capture_output=True, text=True)
             is_refused = found.returncode == 1 and "MW0308" in found.stderr and op in found.stderr
             print(f"{name:20} {'refused' if is_refused else 'NOT REFUSED'}: {found.stderr.splitlines()[0] if found.stderr else ''}")

@@ -5,7 +5,7 @@
 
 use crate::error::Error;
 use crate::graph::Recording;
-use crate::program::{Argument, LoweredModel, Statement, Var};
+use crate::program::{LoweredModel, Statement, Var};
 use std::collections::BTreeSet;
 
 /// Statements between two values of the stream.
@@ -67,9 +67,9 @@ fn needed(program: &LoweredModel, logits: Var) -> Vec<Statement> {
     let mut wanted = BTreeSet::from([logits]);
     let mut kept = Vec::new();
     for statement in program.statements.iter().rev().filter(|statement| {
-        let is_wanted = wanted.contains(&statement.result);
+        let is_wanted = statement.results().any(|result| wanted.contains(&result));
         if is_wanted {
-            wanted.extend(vars(statement));
+            wanted.extend(statement.reads());
         }
         is_wanted
     }) {
@@ -77,11 +77,6 @@ fn needed(program: &LoweredModel, logits: Var) -> Vec<Statement> {
     }
     kept.reverse();
     kept
-}
-
-/// The values that a statement reads.
-fn vars(statement: &Statement) -> impl Iterator<Item = Var> {
-    statement.operands.iter().filter_map(|operand| if let Argument::Var(var) = operand { Some(*var) } else { None })
 }
 
 /// The path of a module up to its first number: `model.layers.3`.
@@ -97,10 +92,10 @@ fn layer_of(module: &str) -> Option<String> {
 /// The one value that crosses into a segment; else the node of a statement that reads another.
 fn crossing(segments: &[Segment], at: usize) -> Result<Var, usize> {
     let before: BTreeSet<Var> =
-        segments[..at].iter().flat_map(|segment| &segment.statements).map(|statement| statement.result).collect();
+        segments[..at].iter().flat_map(|segment| &segment.statements).flat_map(Statement::results).collect();
     let mut input = None;
     for statement in segments[at..].iter().flat_map(|segment| &segment.statements) {
-        for var in vars(statement).filter(|var| before.contains(var)) {
+        for var in statement.reads().filter(|var| before.contains(var)) {
             if *input.get_or_insert(var) != var {
                 return Err(statement.node);
             }

@@ -16,6 +16,7 @@ mod blocks;
 mod error;
 mod eval;
 mod graph;
+mod in_place;
 mod lower;
 mod names;
 mod program;

@@ -2,10 +2,10 @@
 
 use crate::atoms::{Atom, Atoms};
 use crate::error::Error;
-use crate::program::{Action, Argument, LoweredModel, Var};
+use crate::program::{Action, Argument, LoweredModel, Statement, Var};
 use ir::dim_role::DimRole;
 use ir::types::DimName;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A dim of the language.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -13,6 +13,12 @@ pub(crate) enum Label {
     Named(&'static str, u32),
     /// A dim that only a parameter has.
     Sized(u64),
+    /// The tokens of a sequence in routing groups.
+    Grouped,
+    /// The experts of a token.
+    Chosen(u64),
+    /// The rows of all experts.
+    Rows,
 }
 
 impl std::fmt::Display for Label {
@@ -20,7 +26,9 @@ impl std::fmt::Display for Label {
         match self {
             Label::Named(name, 1) => f.write_str(name),
             Label::Named(name, number) => write!(f, "{name}{number}"),
-            Label::Sized(size) => write!(f, "{size}"),
+            Label::Sized(size) | Label::Chosen(size) => write!(f, "{size}"),
+            Label::Grouped => f.write_str("q t"),
+            Label::Rows => f.write_str("b q e c"),
         }
     }
 }
@@ -33,7 +41,7 @@ pub(crate) struct Names {
 }
 
 /// Names with the roles that they have, in the order of their declaration.
-const KINDS: [(&str, Option<DimRole>); 7] = [
+const KINDS: [(&str, Option<DimRole>); 11] = [
     ("h", None),
     ("g", Some(DimRole::KvHeads)),
     ("r", Some(DimRole::QueryHeads)),
@@ -41,6 +49,10 @@ const KINDS: [(&str, Option<DimRole>); 7] = [
     ("dv", None),
     ("f", Some(DimRole::FeedForward)),
     ("v", Some(DimRole::Vocabulary)),
+    ("e", Some(DimRole::Experts)),
+    ("n", Some(DimRole::RouterLogits)),
+    ("m", Some(DimRole::ExpertFeedForward)),
+    ("u", Some(DimRole::SharedFeedForward)),
 ];
 
 impl Names {
@@ -94,10 +106,42 @@ impl Names {
             }
         }
         dims(logits).into_iter().for_each(|atom| names.name(atoms, atom, "v"));
+        names.experts(program, atoms);
         for statement in &program.statements {
             dims(statement.result).into_iter().for_each(|atom| names.name(atoms, atom, "f"));
         }
         Ok(names)
+    }
+
+    /// Names the dims of routers, of experts, and of nets that read what a router reads.
+    fn experts(&mut self, program: &LoweredModel, atoms: &Atoms) {
+        let dims = |var: Var| atoms.leaves(&program.vars[var.0]);
+        let rows = &program.routing.rows;
+        self.labels.extend(rows.iter().map(|&rows| (rows, Label::Rows)));
+        self.labels.extend(program.routing.chosen.iter().map(|&chosen| (chosen, Label::Chosen(atoms.size(chosen)))));
+        let mut routed = BTreeSet::new();
+        for statement in &program.statements {
+            match (&statement.action, statement.operands.as_slice()) {
+                (Action::Group, &[Argument::Var(x)]) => drop(routed.insert(x)),
+                (Action::TopK { .. }, &[Argument::Var(scores)]) => {
+                    dims(scores).into_iter().for_each(|atom| self.name(atoms, atom, "n"));
+                }
+                (Action::Product, &[Argument::Var(x), Argument::Weight(weight)])
+                    if dims(x).iter().any(|atom| rows.contains(atom)) =>
+                {
+                    let experts = program.weights[weight].view.dims.first().map(|&(experts, _)| experts);
+                    atoms.leaves(experts.as_slice()).into_iter().for_each(|atom| self.name(atoms, atom, "e"));
+                    dims(statement.result).into_iter().for_each(|atom| self.name(atoms, atom, "m"));
+                }
+                _ => {}
+            }
+        }
+        let is_shared = |statement: &&Statement| {
+            statement.action == Action::Product && statement.reads().any(|var| routed.contains(&var))
+        };
+        for statement in program.statements.iter().filter(is_shared) {
+            dims(statement.result).into_iter().for_each(|atom| self.name(atoms, atom, "u"));
+        }
     }
 
     /// Names an atom that has no name. Atoms of one kind and size are one dim.
@@ -121,12 +165,12 @@ impl Names {
         self.labels.get(&atom).cloned().unwrap_or_else(|| Label::Sized(atoms.size(atom)))
     }
 
-    /// The dims to declare. Shards have whole heads.
+    /// The dims to declare. Shards have whole heads and experts.
     pub(crate) fn declared(&self) -> Vec<DimName> {
         let of_kind = |&(kind, role): &(&'static str, Option<DimRole>)| {
             self.dims.iter().filter(move |(name, ..)| *name == kind).map(move |&(name, number, size)| {
                 let dim = DimName::new(&Label::Named(name, number).to_string(), size, role);
-                if matches!(kind, "g" | "r") { dim.undivided() } else { dim }
+                if matches!(kind, "g" | "r" | "e") { dim.undivided() } else { dim }
             })
         };
         KINDS.iter().flat_map(of_kind).collect()

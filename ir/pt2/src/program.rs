@@ -2,6 +2,7 @@
 
 use crate::atoms::Atom;
 use ir::ops::{AttentionSettings, BinaryKind, Rope, UnaryKind};
+use std::collections::BTreeSet;
 
 /// A value, by number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -36,6 +37,22 @@ pub(crate) enum Action {
     },
     Rope(Rope),
     Attention(AttentionSettings),
+    /// The softmax along the last dim.
+    Softmax,
+    /// The sum over the last dim.
+    Sum,
+    /// Tokens `[b, s, ..]` in routing groups.
+    Group,
+    /// Tokens in their sequences again.
+    Ungroup,
+    /// The highest scores of each token, and as second result the numbers of their experts.
+    TopK {
+        k: u64,
+    },
+    /// The tokens of each expert.
+    Dispatch,
+    /// The sum of the results of each token's experts, times their weights.
+    Combine,
 }
 
 /// A statement.
@@ -44,8 +61,21 @@ pub(crate) struct Statement {
     pub(crate) action: Action,
     pub(crate) operands: Vec<Argument>,
     pub(crate) result: Var,
+    pub(crate) second: Option<Var>,
     /// The node that it comes from.
     pub(crate) node: usize,
+}
+
+impl Statement {
+    /// Its results.
+    pub(crate) fn results(&self) -> impl Iterator<Item = Var> {
+        [Some(self.result), self.second].into_iter().flatten()
+    }
+
+    /// The values that it reads.
+    pub(crate) fn reads(&self) -> impl Iterator<Item = Var> {
+        self.operands.iter().filter_map(|operand| if let Argument::Var(var) = operand { Some(*var) } else { None })
+    }
 }
 
 /// The use of a parameter, which decides its first numbers.
@@ -81,4 +111,17 @@ pub(crate) struct LoweredModel {
     pub(crate) vars: Vec<Vec<Atom>>,
     pub(crate) weights: Vec<Weight>,
     pub(crate) statements: Vec<Statement>,
+    /// Values whose tokens are in routing groups.
+    pub(crate) grouped: BTreeSet<Var>,
+    /// The rows of experts, and the numbers of experts of each token.
+    pub(crate) routing: RoutingDims,
+}
+
+/// Dims that only layers with experts have.
+#[derive(Default)]
+pub(crate) struct RoutingDims {
+    /// All rows of all experts.
+    pub(crate) rows: BTreeSet<Atom>,
+    /// The experts of a token.
+    pub(crate) chosen: BTreeSet<Atom>,
 }

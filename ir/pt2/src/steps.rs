@@ -6,7 +6,8 @@ use crate::names::Label;
 use crate::program::{Action, Argument, Statement, Var};
 use crate::template::{Parts, declared, labels, weights_of};
 use ir::models;
-use ir::ops::{Attention, Binary, Einsum, Embedding, LayerNorm, Op, RmsNorm, Unary};
+use ir::ops::{Attention, Binary, Combine, Einsum, Embedding, LayerNorm, Op, Reduce, RmsNorm, Softmax, TopK, Unary};
+use ir::types::PartialKind;
 use std::collections::BTreeMap;
 
 /// A statement.
@@ -22,6 +23,11 @@ pub(crate) enum NamedStep {
         result: String,
         dims: String,
         operand: String,
+    },
+    /// The rows of each expert and their number, as [`NamedStep::Reshape`] with dims of the model.
+    Dispatch {
+        results: [String; 2],
+        operands: [String; 2],
     },
 }
 
@@ -89,6 +95,15 @@ impl Writer<'_> {
             Action::LayerNorm { eps } => self.norm(statement, LayerNorm { eps: *eps }.into(), &["mean", "rstd"]),
             Action::Rope(rope) => self.plain(statement, rope.clone(), &[]),
             Action::Attention(settings) => self.plain(statement, Attention(settings.clone()), &["lse"]),
+            Action::Softmax => self.plain(statement, Softmax, &[]),
+            Action::Sum => {
+                let equation = self.equation(statement);
+                self.plain(statement, Reduce::new(PartialKind::Sum, &equation)?, &[])
+            }
+            Action::TopK { k } => self.plain(statement, TopK { k: *k, limit: None }, &["chosen"]),
+            Action::Group | Action::Ungroup => self.reshape(statement),
+            Action::Dispatch => self.dispatch(statement),
+            Action::Combine => self.plain(statement, Combine, &[]),
         }
     }
 
@@ -96,8 +111,11 @@ impl Writer<'_> {
     fn equation(&self, statement: &Statement) -> String {
         let text = |labels: Vec<Label>| {
             // A factor needs a name, and a dim that only a parameter has is a number.
-            let name =
-                |label: &Label| if let Label::Sized(size) = label { format!("n{size}") } else { label.to_string() };
+            let name = |label: &Label| match label {
+                Label::Sized(size) => format!("n{size}"),
+                Label::Chosen(_) => "k".to_string(),
+                label => label.to_string(),
+            };
             labels.iter().map(name).collect::<Vec<_>>().join(" ")
         };
         let operands: Vec<String> = statement.operands.iter().map(|operand| text(self.labels(*operand))).collect();
@@ -139,19 +157,36 @@ impl Writer<'_> {
         let op = op.into();
         let operands =
             statement.operands.iter().map(|&operand| self.operand(operand)).collect::<Result<Vec<_>, _>>()?;
-        let name = self.name(&op);
-        self.vars.insert(statement.result, name.clone());
-        let results = [name.clone()].into_iter().chain(more.iter().map(|more| format!("{name}_{more}"))).collect();
+        let name = self.name(op.name());
+        let results: Vec<String> =
+            [name.clone()].into_iter().chain(more.iter().map(|more| format!("{name}_{more}"))).collect();
+        self.vars.extend(statement.results().zip(results.iter().cloned()));
         self.steps.push(NamedStep::Op { results, op, operands });
         Ok(())
     }
 
     /// A new name for the result of an op.
-    fn name(&mut self, op: &Op) -> String {
-        let name = op.name();
+    fn name(&mut self, name: &str) -> String {
         let count = self.counts.entry(name.to_string()).or_insert(0);
         *count += 1;
         format!("{name}{count}")
+    }
+
+    /// The value in its dims.
+    fn reshape(&mut self, statement: &Statement) -> Result<(), String> {
+        let dims = labels(self.parts, statement.result).iter().map(Label::to_string).collect::<Vec<_>>().join(" ");
+        let (operand, result) = (self.operand(statement.operands[0])?, self.name("reshape"));
+        self.vars.insert(statement.result, result.clone());
+        self.steps.push(NamedStep::Reshape { result, dims, operand });
+        Ok(())
+    }
+
+    fn dispatch(&mut self, statement: &Statement) -> Result<(), String> {
+        let operands = [self.operand(statement.operands[0])?, self.operand(statement.operands[1])?];
+        let name = self.name("dispatch");
+        self.vars.insert(statement.result, name.clone());
+        self.steps.push(NamedStep::Dispatch { results: [name.clone(), format!("{name}_count")], operands });
+        Ok(())
     }
 
     /// A norm of rows. Rows of several dims are joined before it.
@@ -164,7 +199,7 @@ impl Writer<'_> {
         let outer = own.len().checked_sub(inner).ok_or("a norm of more dims than its operand has")?;
         let size: u64 = self.leaves(gain).iter().map(|&leaf| self.parts.atoms.size(leaf)).product();
         let text = |labels: &[Label]| labels.iter().map(Label::to_string).collect::<Vec<_>>().join(" ");
-        let name = self.name(&op);
+        let name = self.name(op.name());
         let mut operands = Vec::new();
         for (at, &operand) in statement.operands.iter().enumerate() {
             let (result, operand) = (format!("{name}_flat{at}"), self.operand(operand)?);

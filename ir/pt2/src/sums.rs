@@ -1,4 +1,5 @@
-//! Sums of several values in one order: the stream first, then by definition, as the builders of families write residual sums.
+//! Sums of several values in one order: the stream first, then by definition, as the builders of families write residual sums. What the
+//! experts of a token and a net beside them give is summed on its own.
 
 use crate::atoms::Atoms;
 use crate::blocks::Segment;
@@ -28,7 +29,16 @@ pub(crate) fn order(program: &LoweredModel, atoms: &Atoms, segment: &mut Segment
         .iter()
         .filter_map(|statement| Some((statement.result, terms(program, atoms, statement)?)))
         .collect();
-    let is_inner = |term: &Var| sums.contains_key(term) && readers.get(term) == Some(&1) && *term != segment.output;
+    let experts: BTreeSet<Var> = segment
+        .statements
+        .iter()
+        .filter(|statement| statement.action == Action::Ungroup)
+        .map(|statement| statement.result)
+        .collect();
+    let is_inner = |term: &Var| {
+        let is_of_experts = sums.get(term).is_none_or(|terms| terms.iter().any(|term| experts.contains(term)));
+        !is_of_experts && readers.get(term) == Some(&1) && *term != segment.output
+    };
     let inner: BTreeSet<Var> = sums.values().flatten().copied().filter(is_inner).collect();
     let places: BTreeMap<Var, usize> =
         segment.statements.iter().enumerate().map(|(at, statement)| (statement.result, at + 1)).collect();

@@ -7,10 +7,11 @@ use crate::lower::stepped;
 use crate::names::{Label, Names};
 use crate::program::{Action, Argument, LoweredModel, Use, Var, Weight};
 use crate::steps::{NamedBlock, NamedStep, steps};
+use ir::dim_role::DimRole;
 use ir::graph::{ArgKind, Model, ParamIndex, ParamRef, ResultKind};
 use ir::ids::BlockId;
 use ir::models::{self, Batch, Body, ConfigError, Draft};
-use ir::ops::{CrossEntropy, Op};
+use ir::ops::{CrossEntropy, Dispatch, Op};
 use ir::types::DimName;
 use ir::verify::verify_sizes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -145,12 +146,24 @@ impl Template {
             return Err(ConfigError::TooLong { seq: batch.seq, positions });
         }
         let mut model =
-            self.blocks(Draft::new("exported", batch, self.dims.clone())).map_err(ConfigError::Contradiction)?;
+            self.blocks(Draft::new("exported", batch, self.dims(batch.seq))).map_err(ConfigError::Contradiction)?;
         recognise(&mut model);
         match verify_sizes(&model) {
             Ok(()) => Ok(model),
             Err(found) => Err(ConfigError::TooLarge(found.0.first().map_or_else(String::new, |d| d.message.clone()))),
         }
+    }
+
+    /// The dims of a model with sequences of `seq` tokens. A sequence is one routing group, and no expert drops a token of it: the builders'
+    /// names of such dims are those of [`Label::Grouped`] and [`Label::Rows`].
+    fn dims(&self, seq: u64) -> Vec<DimName> {
+        let mut dims = self.dims.clone();
+        if let Some(experts) = dims.iter().position(|dim| dim.role == Some(DimRole::Experts)) {
+            dims.insert(experts + 1, DimName::new("c", seq, Some(DimRole::Capacity)));
+            dims.insert(experts, DimName::new("t", seq, Some(DimRole::Tokens)));
+            dims.insert(experts, DimName::new("q", 1, Some(DimRole::RoutingGroups)));
+        }
+        dims
     }
 
     fn blocks(&self, mut draft: Draft) -> Result<Model, String> {
@@ -225,6 +238,14 @@ fn run(b: &mut Body<'_>, block: &NamedBlock) -> Result<(), String> {
             NamedStep::Reshape { result, dims, operand } => {
                 let op: Op = ir::ops::Reshape { dims: b.dims(dims) }.into();
                 b.op(&[result], op, &[operand])?;
+            }
+            NamedStep::Dispatch { results, operands } => {
+                let [experts, capacity] = ["e", "c"].map(|letter| b.dims(letter).remove(0));
+                b.op(
+                    &results.each_ref().map(String::as_str),
+                    Dispatch { experts, capacity },
+                    &operands.each_ref().map(String::as_str),
+                )?;
             }
         }
     }
@@ -323,5 +344,10 @@ fn named(parts: &Parts<'_>, weights: &[usize], prefix: &str) -> BTreeMap<usize, 
 /// The label of each dim of a value.
 pub(crate) fn labels(parts: &Parts<'_>, var: Var) -> Vec<Label> {
     let leaves = parts.atoms.leaves(&parts.program.vars[var.0]);
-    leaves.into_iter().map(|leaf| parts.names.label(parts.atoms, leaf)).collect()
+    let is_grouped = parts.program.grouped.contains(&var);
+    let label = |leaf| match parts.names.label(parts.atoms, leaf) {
+        Label::Named("s", 1) if is_grouped => Label::Grouped,
+        label => label,
+    };
+    leaves.into_iter().map(label).collect()
 }

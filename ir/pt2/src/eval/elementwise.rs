@@ -144,9 +144,11 @@ fn together(a: &[usize], b: &[usize]) -> Result<Vec<usize>, String> {
 }
 
 fn two(call: &Call<'_>, f: Binary, gives: Gives) -> Results {
-    if let Some(mode) = call.text("rounding_mode") {
-        return Err(format!("a division that rounds to {mode} is not supported"));
-    }
+    let (f, gives): (Binary, Gives) = match call.text("rounding_mode") {
+        None => (f, gives),
+        Some("floor") => (|a, b| (a / b).floor(), Gives::Same),
+        Some(mode) => return Err(format!("a division that rounds to {mode} is not supported")),
+    };
     let other = if call.node.arg("exponent").is_some() { "exponent" } else { "other" };
     let (a, b) = (call.operand("self")?, call.operand(other)?);
     let kind = match gives {

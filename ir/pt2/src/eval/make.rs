@@ -17,7 +17,7 @@ pub(super) fn evaluate(call: &Call<'_>) -> Option<Results> {
         "aten.arange" => Some(arange(call)),
         "aten.zeros" | "aten.new_zeros" | "aten.zeros_like" => full(0.0, ElementKind::Float),
         "aten.ones" | "aten.new_ones" | "aten.ones_like" => full(1.0, ElementKind::Float),
-        "aten.empty" => full(0.0, ElementKind::Float),
+        "aten.empty" | "aten.empty_like" | "aten.empty_permuted" => full(0.0, ElementKind::Float),
         "aten.full" | "aten.new_full" | "aten.full_like" => {
             let kind = if let Some(crate::graph::Arg::Float(_)) = node.arg("fill_value") {
                 ElementKind::Float

@@ -4,11 +4,12 @@ mod call;
 mod elementwise;
 mod make;
 mod network;
+mod routing;
 mod shape;
 mod tensor;
 
 pub(crate) use call::{Call, wrap};
-pub(crate) use shape::{bounds, lengths, order, viewed};
+pub(crate) use shape::{bounds, lengths, only_dim, order, viewed};
 pub(crate) use tensor::{ElementKind, Item, MOST_ELEMENTS, Tensor};
 
 use crate::error::Error;
@@ -49,7 +50,7 @@ pub(crate) fn evaluate(call: &Call<'_>) -> Result<Vec<Item>, String> {
     if is_alias(node) {
         return cast(call).map(|tensor| vec![tensor.into()]);
     }
-    let groups = [elementwise::evaluate, shape::evaluate, make::evaluate, network::evaluate];
+    let groups = [elementwise::evaluate, shape::evaluate, make::evaluate, network::evaluate, routing::evaluate];
     match groups.iter().find_map(|group| group(call)) {
         Some(results) => results,
         None => Err(format!("there is no op `{}` in this version", node.op)),

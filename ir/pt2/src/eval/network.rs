@@ -61,7 +61,8 @@ fn cumsum(call: &Call<'_>) -> Result<Tensor, String> {
     let dim = call.dim("dim", 0, x.sizes.len())?;
     let stride: usize = x.sizes.get(dim + 1..).unwrap_or_default().iter().product();
     let size = *x.sizes.get(dim).ok_or("a sum along a scalar")?;
-    let kind = if x.kind == ElementKind::Float { ElementKind::Float } else { ElementKind::Int };
+    let own = if x.kind == ElementKind::Float { ElementKind::Float } else { ElementKind::Int };
+    let kind = call.kind("dtype")?.unwrap_or(own);
     let mut data = x.data.clone();
     for at in stride..data.len() {
         if !(at / stride.max(1)).is_multiple_of(size) {

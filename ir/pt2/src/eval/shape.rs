@@ -62,13 +62,21 @@ fn unsqueeze(call: &Call<'_>) -> Result<Tensor, String> {
     Ok(Tensor::new(x.kind, sizes, x.data.clone()))
 }
 
+/// The dim of an op that takes one, or a list of one.
+pub(crate) fn only_dim(call: &Call<'_>, rank: usize) -> Result<usize, String> {
+    match call.ints("dim")?.as_slice() {
+        &[dim] => wrap(dim, rank),
+        dims => Err(format!("`{}` of the dims {dims:?} is not supported", call.node.family())),
+    }
+}
+
 fn squeeze(call: &Call<'_>) -> Result<Tensor, String> {
     let x = call.tensor("self")?;
     let mut sizes = x.sizes.clone();
     if call.node.arg("dim").is_none() {
         sizes.retain(|&size| size != 1);
     } else {
-        let dim = call.dim("dim", 0, sizes.len())?;
+        let dim = only_dim(call, sizes.len())?;
         if sizes.get(dim) == Some(&1) {
             sizes.remove(dim);
         }

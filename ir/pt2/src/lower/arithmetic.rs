@@ -9,13 +9,14 @@ use ir::ops::{BinaryKind, UnaryKind};
 
 /// True for ops on each element.
 pub(super) fn is_arithmetic(node: &RecordedNode) -> bool {
-    const NAMES: [&str; 10] = [
+    const NAMES: [&str; 11] = [
         "aten.add",
         "aten.add_",
         "aten.sub",
         "aten.mul",
         "aten.mul_",
         "aten.div",
+        "aten.div_",
         "aten.pow",
         "aten.gelu",
         "aten.neg",
@@ -175,7 +176,10 @@ impl<'a> Lowering<'a> {
         let part = match kind {
             BinaryKind::Mul if a == b => Some(Form::Square(a)),
             BinaryKind::Mul => match self.norm_product(a, b)? {
-                None => self.silu(a, b)?,
+                None => match self.silu(a, b)? {
+                    None => self.weighted(a, b)?,
+                    product => product,
+                },
                 product => product,
             },
             BinaryKind::Add => self.turned(a, b)?,
@@ -226,10 +230,15 @@ impl<'a> Lowering<'a> {
             axes.push(if left.is_empty() { right } else { left });
         }
         let (left, right) = (self.dims(a.var), self.dims(b.var));
+        let (mut a, mut b) = (a, b);
         let holds = |all: &[Atom], some: &[Atom]| some.iter().all(|atom| all.contains(atom));
         let dims = if holds(&left, &right) {
             left
         } else if holds(&right, &left) {
+            // The value that has all dims is the first, where the order changes nothing.
+            if matches!(kind, BinaryKind::Add | BinaryKind::Mul) {
+                std::mem::swap(&mut a, &mut b);
+            }
             right
         } else {
             return Err("two values each lack dims of the other".to_string());

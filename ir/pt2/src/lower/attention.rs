@@ -62,6 +62,11 @@ impl<'a> Lowering<'a> {
     pub(super) fn matmul(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
         let other = if node.arg("mat2").is_some() { "mat2" } else { "other" };
         let (a, b) = (self.argument(node, "self")?, self.argument(node, other)?);
+        if node.family() == "aten.bmm"
+            && let Some(product) = self.batched_product(node)?
+        {
+            return Ok(product);
+        }
         if self.known(a).is_some() || self.known(b).is_some() {
             return Err("a constant is multiplied with activations".to_string());
         }
@@ -148,8 +153,9 @@ impl<'a> Lowering<'a> {
 
     pub(super) fn softmax(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
         let x = self.argument(node, "self")?;
-        let Form::Scores(scores) = self.form(x)? else {
-            return Err("a softmax that is no part of attention".to_string());
+        let scores = match self.form(x)? {
+            Form::Scores(scores) => scores,
+            form => return self.router_softmax(node, form),
         };
         if !matches!(self.call(node).int_or("dim", -1)?, -1 | 3) {
             return Err("a softmax of other scores than a query's".to_string());

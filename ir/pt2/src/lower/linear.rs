@@ -6,19 +6,42 @@ use crate::graph::{RecordedNode, ValueId};
 use crate::program::{Action, Argument, Use, View};
 use ir::ops::BinaryKind;
 
+/// A dim of a parameter, and the distance of its neighbours.
+pub(super) type Factor = (Atom, u64);
+
 /// A product of activations and a matrix that is not yet a statement.
 #[derive(Clone, Debug)]
 pub(crate) struct Linear {
-    x: Data,
+    pub(super) x: Data,
     tensor: String,
     first: u64,
-    input: (Atom, u64),
+    /// The experts that each have a matrix.
+    experts: Option<Factor>,
+    input: Factor,
     outputs: Vec<Output>,
     /// The parameter of the bias and its first element.
     bias: Option<(String, u64)>,
     pub(super) axes: Vec<Axis>,
     /// The node that it comes from.
-    node: usize,
+    pub(super) node: usize,
+}
+
+impl Linear {
+    /// Rows of experts times their matrices.
+    pub(super) fn of_experts(x: &Data, view: &View, [experts, input, output]: [Factor; 3], node: usize) -> Linear {
+        let (atom, step) = output;
+        Linear {
+            x: x.clone(),
+            tensor: view.tensor.clone(),
+            first: view.first,
+            experts: Some(experts),
+            input,
+            outputs: vec![Output { atom, step, bias_step: 1 }],
+            bias: None,
+            axes: vec![x.axes[0].clone(), vec![atom]],
+            node,
+        }
+    }
 }
 
 /// A dim of the result, and the distances of its neighbours in the matrix and in the bias.
@@ -54,11 +77,14 @@ impl<'a> Lowering<'a> {
         let x = self.data(x)?;
         let (last, lead) = x.axes.split_last().ok_or("a scalar is multiplied with a matrix")?;
         self.atoms.unify(last, &[input.0])?;
-        let axes = lead.iter().cloned().chain([vec![output]]).collect();
         let bias = bias.map(|bias| self.bias(bias, output)).transpose()?;
-        let outputs = vec![Output { atom: output, step, bias_step: 1 }];
+        // One output without a bias is a product with a vector: a number for each token.
+        let is_vector = self.atoms.leaves(&[output]).len() == 1 && self.atoms.size(output) == 1 && bias.is_none();
+        let outputs = if is_vector { Vec::new() } else { vec![Output { atom: output, step, bias_step: 1 }] };
+        let last = outputs.iter().map(|output| output.atom).collect();
+        let axes = lead.iter().cloned().chain([last]).collect();
         let (tensor, first, node) = (matrix.tensor.clone(), matrix.first, self.node);
-        Ok(Form::Linear(Linear { x, tensor, first, input, outputs, bias, axes, node }))
+        Ok(Form::Linear(Linear { x, tensor, first, experts: None, input, outputs, bias, axes, node }))
     }
 
     fn bias(&mut self, bias: ValueId, output: Atom) -> Result<(String, u64), String> {
@@ -75,7 +101,7 @@ impl<'a> Lowering<'a> {
         let matrix = View {
             tensor: linear.tensor.clone(),
             first: linear.first,
-            dims: [linear.input].into_iter().chain(dims(|output| output.step)).collect(),
+            dims: linear.experts.into_iter().chain([linear.input]).chain(dims(|output| output.step)).collect(),
             shift: 0.0,
         };
         let bias = linear.bias.clone().map(|(tensor, first)| View {

@@ -6,10 +6,12 @@
 
 mod arithmetic;
 mod attention;
+mod experts;
 mod linear;
 mod mask;
 mod norms;
 mod rope;
+mod routing;
 mod views;
 
 use crate::archive::Archive;
@@ -17,10 +19,13 @@ use crate::atoms::{Atom, Atoms, Axis};
 use crate::error::Error;
 use crate::eval::{Call, Item, Tensor, evaluate, is_alias, is_check};
 use crate::graph::{Arg, RecordedNode, Recording, ValueId};
+use crate::in_place::stale_read;
 use crate::program::{Action, Argument, LoweredModel, Statement, Use, Var, View, Weight};
 use crate::stored::StoredTensor;
+use experts::{ExpertRows, Weighted};
 use linear::Linear;
 use rope::Turn;
+use routing::{Choice, Slots};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -90,6 +95,23 @@ pub(crate) enum Form {
     Hidden,
     /// Shares that are replaced by one number.
     Filled,
+    /// The softmax of a router's logits.
+    RouterScores(Linear),
+    /// Integers about the experts that tokens chose.
+    Slots(Slots),
+    /// For each slot of a choice the matrix of its expert.
+    Matrices {
+        matrices: View,
+        choice: usize,
+    },
+    /// The weights of the slots of a choice, sorted by expert.
+    RowWeights {
+        weights: Var,
+        choice: usize,
+        /// Its axes are the rows and one of one element.
+        is_column: bool,
+    },
+    Weighted(Weighted),
 }
 
 /// The translation of a graph.
@@ -107,6 +129,12 @@ pub(crate) struct Lowering<'a> {
     /// The atoms of parameters.
     tables: BTreeMap<String, Vec<Atom>>,
     pub(crate) program: LoweredModel,
+    /// Choices of routers.
+    choices: Vec<Choice>,
+    /// The rows of experts.
+    rows: Vec<ExpertRows>,
+    /// Values whose tokens are in routing groups, by the values in sequences.
+    groups: BTreeMap<Var, Var>,
     /// The node at hand.
     node: usize,
 }
@@ -138,13 +166,20 @@ pub(crate) fn lower<'a>(
         sequence,
         tables: BTreeMap::new(),
         program: LoweredModel::default(),
+        choices: Vec::new(),
+        rows: Vec::new(),
+        groups: BTreeMap::new(),
         node: 0,
     };
+    if let Some(node) = stale_read(graph) {
+        return Err(node.refuse("a value is read that another node has written over"));
+    }
     for (at, node) in graph.nodes.iter().enumerate() {
         lowering.node = at;
         lowering.node(node).map_err(|why| node.refuse(why))?;
     }
     let logits = lowering.logits()?;
+    lowering.check_groups()?;
     // Statements are made when their values are read; they go where their nodes are.
     delay_functions(&mut lowering.program.statements);
     lowering.program.statements.sort_by_key(|statement| statement.node);
@@ -203,7 +238,7 @@ impl<'a> Lowering<'a> {
         if is_alias(node) {
             return self.alias(node);
         }
-        let forms = self.forms_of(node)?;
+        let forms = if self.is_of_slots(node) { self.about_slots(node)? } else { self.forms_of(node)? };
         let outputs = node.outputs.iter().copied();
         self.forms.extend(outputs.zip(forms));
         Ok(())
@@ -216,6 +251,11 @@ impl<'a> Lowering<'a> {
             "aten.embedding" => one(self.embedding(node)),
             "aten.linear" | "aten.addmm" => one(self.linear(node)),
             "aten.matmul" | "aten.mm" | "aten.bmm" => one(self.matmul(node)),
+            "aten._grouped_mm" | "transformers.grouped_mm_fallback" => one(self.grouped_product(node)),
+            "aten.topk" => self.top_k(node),
+            "aten.index" => one(self.indexed(node)),
+            "aten.index_put" | "aten.index_put_" => one(self.put(node)),
+            "aten.sum" => one(self.sum(node)),
             "aten.scaled_dot_product_attention" => one(self.scaled_attention(node)),
             "aten.softmax" | "aten._softmax" => one(self.softmax(node)),
             "aten.masked_fill" | "aten.where" => one(self.replaced_scores(node)),
@@ -250,7 +290,9 @@ impl<'a> Lowering<'a> {
         if node.family().starts_with("aten.dropout") && self.call(node).flag("train") {
             return Err("dropout is active; export the model in evaluation mode: model.eval()".to_string());
         }
-        if let Some(Arg::Dtype(1..=5 | 12)) = node.arg("dtype") {
+        if let Some(Arg::Dtype(1..=5 | 12)) = node.arg("dtype")
+            && !self.is_of_slots(node)
+        {
             return Err("activations are made integers".to_string());
         }
         let operand = node.operands().next().ok_or("it has no operand")?;
@@ -370,6 +412,11 @@ impl<'a> Lowering<'a> {
             Form::Scores(_) | Form::Shares(_) | Form::Hidden | Form::Filled => {
                 return Err("scores of attention are read in an unknown way".to_string());
             }
+            Form::RouterScores(_) => return Err("scores of a router are read in an unknown way".to_string()),
+            Form::Slots(_) => return Err("numbers of experts are read in an unknown way".to_string()),
+            Form::Matrices { .. } | Form::RowWeights { .. } | Form::Weighted(_) => {
+                return Err("rows of experts are read in an unknown way".to_string());
+            }
         };
         self.forms.insert(value, Form::Data(data.clone()));
         Ok(data)
@@ -377,10 +424,34 @@ impl<'a> Lowering<'a> {
 
     /// A new value of these dims, which a statement computes.
     fn state(&mut self, action: Action, operands: Vec<Argument>, dims: Vec<Atom>) -> Var {
+        let is_grouped = match action {
+            Action::Group => true,
+            Action::Ungroup | Action::Dispatch => false,
+            _ => operands
+                .iter()
+                .any(|operand| matches!(operand, Argument::Var(var) if self.program.grouped.contains(var))),
+        };
         let result = Var(self.program.vars.len());
         self.program.vars.push(dims);
-        self.program.statements.push(Statement { action, operands, result, node: self.node });
+        if is_grouped {
+            self.program.grouped.insert(result);
+        }
+        self.program.statements.push(Statement { action, operands, result, second: None, node: self.node });
         result
+    }
+
+    /// A statement of two results.
+    fn state_two(&mut self, action: Action, operands: Vec<Argument>, [first, second]: [Vec<Atom>; 2]) -> [Var; 2] {
+        let result = self.state(action, operands, first);
+        let more = Var(self.program.vars.len());
+        self.program.vars.push(second);
+        if self.program.grouped.contains(&result) {
+            self.program.grouped.insert(more);
+        }
+        if let Some(statement) = self.program.statements.last_mut() {
+            statement.second = Some(more);
+        }
+        [result, more]
     }
 
     /// The dims of a value.
@@ -457,6 +528,22 @@ impl<'a> Lowering<'a> {
             return Ok(());
         }
         Err("positions do not count the tokens of each sequence from 0".to_string())
+    }
+
+    /// Checks that values in routing groups meet no others.
+    fn check_groups(&self) -> Result<(), Error> {
+        let grouped = &self.program.grouped;
+        let is_mixed = |statement: &&Statement| {
+            let tokens = |var: &Var| self.dims(*var).contains(&self.sequence);
+            let mut reads = statement.reads().filter(tokens).map(|var| grouped.contains(&var));
+            statement.action != Action::Combine && reads.next().is_some_and(|first| reads.any(|other| other != first))
+        };
+        match self.program.statements.iter().find(is_mixed) {
+            Some(statement) => {
+                Err(self.graph.nodes[statement.node].refuse("values of a router meet other activations"))
+            }
+            None => Ok(()),
+        }
     }
 
     /// The result with a row for each token.

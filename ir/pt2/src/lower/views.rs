@@ -42,6 +42,12 @@ impl<'a> Lowering<'a> {
             return Ok(form);
         }
         match self.unparted(x)? {
+            Form::Weighted(weighted) => self.arranged_rows(node, weighted),
+            Form::RowWeights { weights, choice, is_column: false }
+                if node.family() == "aten.unsqueeze" && self.call(node).dim("dim", 0, 2)? == 1 =>
+            {
+                Ok(Form::RowWeights { weights, choice, is_column: true })
+            }
             Form::Scaled { data, by, node: place } => {
                 let axes = self.arranged(node, data.axes, false)?;
                 Ok(Form::Scaled { data: Data { var: data.var, axes }, by, node: place })
@@ -89,7 +95,12 @@ impl<'a> Lowering<'a> {
     }
 
     /// The axes behind a view, of a product with a matrix or of another value.
-    fn arranged(&mut self, node: &'a RecordedNode, mut axes: Vec<Axis>, is_product: bool) -> Result<Vec<Axis>, String> {
+    pub(super) fn arranged(
+        &mut self,
+        node: &'a RecordedNode,
+        mut axes: Vec<Axis>,
+        is_product: bool,
+    ) -> Result<Vec<Axis>, String> {
         let rank = axes.len();
         match node.family() {
             "aten.view" | "aten.reshape" | "aten._unsafe_view" => {
@@ -109,7 +120,7 @@ impl<'a> Lowering<'a> {
             }
             "aten.unsqueeze" => axes.insert(self.call(node).dim("dim", 0, rank + 1)?, Vec::new()),
             "aten.squeeze" => {
-                let dim = self.call(node).dim("dim", 0, rank)?;
+                let dim = crate::eval::only_dim(&self.call(node), rank)?;
                 if axes.get(dim).is_some_and(|axis| self.atoms.total(axis) == 1) {
                     axes.remove(dim);
                 }

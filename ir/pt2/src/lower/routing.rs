@@ -1,0 +1,243 @@
+//! Routers: the scores of experts, the experts of each token, and what a graph computes from their numbers to sort tokens by expert.
+//!
+//! The numbers of experts depend on data, so such values are known by what they stand for. Slots are the choices of all tokens, in the
+//! order of tokens, then of choices.
+
+use super::linear::Linear;
+use super::{Data, Form, Lowering};
+use crate::atoms::{Atom, Axis};
+use crate::graph::{Arg, RecordedNode, ValueId};
+use crate::program::{Action, Argument, Var};
+use ir::ops::UnaryKind;
+
+/// The experts that a router chose.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Choice {
+    /// The numbers of the experts, `[b, s, chosen]`.
+    pub(super) numbers: Var,
+    /// The dim of the experts of a token.
+    pub(super) chosen: Atom,
+    /// The dim of all experts.
+    pub(super) experts: Atom,
+}
+
+/// Meaning of the integers of a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SlotKind {
+    /// The expert of each slot. Flat: in one dim.
+    Expert { is_flat: bool },
+    /// The experts of the slots, sorted.
+    Sorted,
+    /// The slots, sorted by their experts.
+    Order,
+    /// The token of each of the sorted slots.
+    Token,
+    /// The number of slots of each expert.
+    Counts,
+    /// The end of each expert's sorted slots.
+    Ends,
+    /// Elements for all slots that are not yet set.
+    Unset,
+    /// The place of each slot in the order.
+    Place,
+}
+
+/// A value about the slots of a choice.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slots {
+    /// The number of the choice.
+    pub(super) choice: usize,
+    pub(super) kind: SlotKind,
+}
+
+impl<'a> Lowering<'a> {
+    /// The highest scores of a router, and the experts that have them.
+    pub(super) fn top_k(&mut self, node: &'a RecordedNode) -> Result<Vec<Form>, String> {
+        let x = self.argument(node, "self")?;
+        let (logits, function) = match self.form(x)? {
+            Form::RouterScores(logits) => (logits, Some(Action::Softmax)),
+            Form::Sigmoid(of) => match self.form(of)? {
+                Form::Linear(logits) => (logits, Some(Action::Unary(UnaryKind::Sigmoid))),
+                _ => return Err(NO_ROUTER.to_string()),
+            },
+            Form::Linear(logits) => (logits, None),
+            _ => return Err(NO_ROUTER.to_string()),
+        };
+        let (axes, lead) = (logits.axes.clone(), logits.axes.len().saturating_sub(1));
+        let call = self.call(node);
+        if call.dim("dim", -1, axes.len())? != lead || node.arg("largest") == Some(&Arg::Bool(false)) {
+            return Err("other experts are chosen than those of the highest scores".to_string());
+        }
+        let k = u64::try_from(call.int("k")?).map_err(|_| "a negative number of experts".to_string())?;
+        if self.atoms.leaves(&axes[..lead].concat()) != [self.batch, self.sequence] {
+            return Err(NO_ROUTER.to_string());
+        }
+        let mut scores = self.router(&logits)?;
+        let dims = self.dims(scores);
+        if let Some(action) = function {
+            scores = self.state(action, vec![Argument::Var(scores)], dims.clone());
+        }
+        let [tokens @ .., experts] = dims.as_slice() else { return Err(NO_ROUTER.to_string()) };
+        if k == 0 || k > self.atoms.size(*experts) || tokens.len() != 2 {
+            return Err(format!("{k} of {} experts cannot be chosen", self.atoms.size(*experts)));
+        }
+        let experts = self.atoms.size(*experts);
+        let (chosen, experts) = (self.atoms.add_whole(k), self.atoms.add(experts));
+        self.program.routing.chosen.insert(chosen);
+        let dims = vec![self.batch, self.sequence, chosen];
+        let [values, numbers] = self.state_two(Action::TopK { k }, vec![Argument::Var(scores)], [dims.clone(), dims]);
+        self.choices.push(Choice { numbers, chosen, experts });
+        let axes = axes[..lead].iter().cloned().chain([vec![chosen]]).collect();
+        let kind = SlotKind::Expert { is_flat: false };
+        let slots = Slots { choice: self.choices.len() - 1, kind };
+        Ok(vec![Form::Data(Data { var: values, axes }), Form::Slots(slots)])
+    }
+
+    /// The softmax of a router's logits, or of the scores that it chose.
+    pub(super) fn router_softmax(&mut self, node: &'a RecordedNode, form: Form) -> Result<Form, String> {
+        let rank = match &form {
+            Form::Linear(logits) => logits.axes.len(),
+            Form::Data(data) if self.program.grouped.contains(&data.var) => data.axes.len(),
+            _ => return Err("a softmax that is no part of attention or of a router".to_string()),
+        };
+        if self.call(node).dim("dim", -1, rank)? + 1 != rank {
+            return Err("a softmax of other scores than a token's".to_string());
+        }
+        match form {
+            Form::Data(Data { var, axes }) => {
+                let dims = self.dims(var);
+                let var = self.state(Action::Softmax, vec![Argument::Var(var)], dims);
+                Ok(Form::Data(Data { var, axes }))
+            }
+            Form::Linear(logits) => Ok(Form::RouterScores(logits)),
+            other => Ok(other),
+        }
+    }
+
+    /// The logits of a router, on tokens in routing groups.
+    fn router(&mut self, logits: &Linear) -> Result<Var, String> {
+        let node = std::mem::replace(&mut self.node, logits.node);
+        let x = self.grouped(logits.x.var);
+        self.node = node;
+        let mut logits = logits.clone();
+        logits.x.var = x;
+        self.product(&logits).map(|data| data.var)
+    }
+
+    /// A value with its tokens in routing groups.
+    pub(super) fn grouped(&mut self, x: Var) -> Var {
+        if let Some(&grouped) = self.groups.get(&x) {
+            return grouped;
+        }
+        let dims = self.program.vars[x.0].clone();
+        let grouped = self.state(Action::Group, vec![Argument::Var(x)], dims);
+        self.groups.insert(x, grouped);
+        grouped
+    }
+
+    /// The slots of a value.
+    pub(super) fn slots(&mut self, value: ValueId) -> Result<Option<Slots>, String> {
+        if self.known(value).is_some() {
+            return Ok(None);
+        }
+        Ok(if let Form::Slots(slots) = self.form(value)? { Some(slots) } else { None })
+    }
+
+    fn slots_of(&mut self, node: &'a RecordedNode, name: &str) -> Result<Slots, String> {
+        let value = self.argument(node, name)?;
+        self.slots(value)?.ok_or_else(|| format!("`{}` of activations is not supported", node.family()))
+    }
+
+    /// True for nodes that compute integers about slots.
+    pub(super) fn is_of_slots(&mut self, node: &'a RecordedNode) -> bool {
+        let first = node.operands().next().map(|operand| self.id(operand));
+        first.is_some_and(|first| matches!(self.forms.get(&first), Some(Form::Slots(_))))
+    }
+
+    /// A node that reads slots first.
+    pub(super) fn about_slots(&mut self, node: &'a RecordedNode) -> Result<Vec<Form>, String> {
+        let Slots { choice, kind } = self.slots_of(node, if node.arg("self").is_some() { "self" } else { "input" })?;
+        let chosen = self.atoms.size(self.choices[choice].chosen) as f64;
+        let experts = self.atoms.size(self.choices[choice].experts) as f64;
+        let unknown = || format!("`{}` of the numbers of experts is not supported", node.op);
+        let call = self.call(node);
+        let is_first = |call: &crate::eval::Call<'_>| call.dim("dim", 0, 1) == Ok(0);
+        let kinds = match (node.family(), kind) {
+            ("aten.view" | "aten.reshape" | "aten._unsafe_view" | "aten.flatten", SlotKind::Expert { .. }) => {
+                let is_flat = node.family() == "aten.flatten" && call.int_or("start_dim", 0)? == 0
+                    || ["size", "shape"].iter().any(|name| call.ints(name).is_ok_and(|sizes| sizes.len() == 1));
+                vec![SlotKind::Expert { is_flat }]
+            }
+            ("aten.sort", SlotKind::Expert { is_flat: true }) if !call.flag("descending") => {
+                vec![SlotKind::Sorted, SlotKind::Order]
+            }
+            ("aten.argsort", SlotKind::Expert { is_flat: true }) if !call.flag("descending") => vec![SlotKind::Order],
+            ("aten.argsort", SlotKind::Order) if !call.flag("descending") => vec![SlotKind::Place],
+            ("aten.floor_divide" | "aten.div", SlotKind::Order)
+                if call.number("other")? == chosen
+                    && (node.family() == "aten.floor_divide" || call.text("rounding_mode") == Some("floor")) =>
+            {
+                vec![SlotKind::Token]
+            }
+            ("aten.histc", SlotKind::Expert { is_flat: true } | SlotKind::Sorted)
+                if [call.number("bins")?, call.number("min")?, call.number("max")?]
+                    == [experts, 0.0, experts - 1.0] =>
+            {
+                vec![SlotKind::Counts]
+            }
+            ("aten.bincount", SlotKind::Expert { is_flat: true } | SlotKind::Sorted)
+                if call.number_or("minlength", 0.0)? == experts && node.arg("weights").is_none() =>
+            {
+                vec![SlotKind::Counts]
+            }
+            ("aten.cumsum", SlotKind::Counts) if is_first(&call) => vec![SlotKind::Ends],
+            ("aten.empty_like" | "aten.zeros_like", SlotKind::Order) => vec![SlotKind::Unset],
+            ("aten.index_put" | "aten.index_put_", SlotKind::Unset) => vec![self.placed(node, choice)?],
+            _ => return Err(unknown()),
+        };
+        Ok(kinds.into_iter().map(|kind| Form::Slots(Slots { choice, kind })).collect())
+    }
+
+    /// The places of slots in their order: `empty[order] = arange`.
+    fn placed(&mut self, node: &'a RecordedNode, choice: usize) -> Result<SlotKind, String> {
+        let values = self.argument(node, "values")?;
+        let order = self.only_index(node)?;
+        let is_order = self.slots(order)?.is_some_and(|slots| (slots.choice, slots.kind) == (choice, SlotKind::Order));
+        let counts = self.known(values).is_some_and(|values| {
+            values.sizes.len() == 1 && values.data.iter().enumerate().all(|(at, &value)| value == at as f64)
+        });
+        if is_order && counts && !self.call(node).flag("accumulate") {
+            return Ok(SlotKind::Place);
+        }
+        Err("elements are put elsewhere than to the places of sorted choices".to_string())
+    }
+
+    /// `index_put(empty, [order], arange)` on memory without elements, whose size alone is known.
+    pub(super) fn put(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
+        let order = self.only_index(node)?;
+        match self.slots(order)? {
+            Some(Slots { choice, kind: SlotKind::Order }) => {
+                Ok(Form::Slots(Slots { choice, kind: self.placed(node, choice)? }))
+            }
+            _ => Err("elements are put to places that depend on data".to_string()),
+        }
+    }
+
+    /// The index of a node with one.
+    pub(super) fn only_index(&self, node: &RecordedNode) -> Result<ValueId, String> {
+        match node.arg("indices") {
+            Some(Arg::Values(values)) => match values.as_slice() {
+                [Some(index)] => Ok(self.id(*index)),
+                _ => Err("several indices of activations are not supported".to_string()),
+            },
+            _ => Err("it has no indices".to_string()),
+        }
+    }
+
+    /// True if these axes are the slots of a choice, in their order.
+    pub(super) fn is_slots(&self, axes: &[Axis], choice: usize) -> bool {
+        self.atoms.leaves(&axes.concat()) == [self.batch, self.sequence, self.choices[choice].chosen]
+    }
+}
+
+const NO_ROUTER: &str = "the highest are chosen of values that are no scores of a router";
