@@ -50,6 +50,9 @@ pub struct Placement {
     pub shape: Vec<u64>,
     /// The dim that each axis shards; the other axes have copies.
     pub shards: BTreeMap<String, usize>,
+    /// The axes whose ranks each have some of such tensors, as of those of all experts, outermost first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub owners: Vec<String>,
     /// Why its shards are no contiguous parts of one dim, if they are not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unstated: Option<String>,
@@ -131,23 +134,23 @@ fn sharded(report: &EstimateReport) -> Result<Model, Error> {
 
 /// The shards of the tensor that has a piece of a parameter.
 fn placed(model: &Model, param: &Param, source: &Source, piece: &Piece) -> Placement {
-    let whole = Placement { shape: piece.shape.clone(), ..Placement::default() };
-    match shards(model, param, source, piece) {
+    let name = |axis: AxisId| model.mesh.axes[axis].name.clone();
+    let (stored, dims) = param.ty.dims.split_at(usize::from(source.is_split));
+    let shared = stored.iter().find(|dim| !dim.axes.is_empty());
+    let owners = shared.into_iter().flat_map(|dim| dim.axes.iter()).map(name).collect();
+    let whole = Placement { shape: piece.shape.clone(), owners, ..Placement::default() };
+    match shards(model, dims, piece) {
         Ok(dims) => {
-            let name = |axis: AxisId| model.mesh.axes[axis].name.clone();
             let shards = dims.into_iter().map(|(axis, dim)| (name(axis), dim)).collect();
-            Placement { shards, ..whole }
+            let unstated = shared.map(|of| format!("{} ranks share {} such tensors", ranks(model, of), of.size));
+            Placement { shards, unstated, ..whole }
         }
         Err(why) => Placement { unstated: Some(why), ..whole },
     }
 }
 
 /// The dim of the tensor that each axis shards.
-fn shards(model: &Model, param: &Param, source: &Source, piece: &Piece) -> Result<BTreeMap<AxisId, usize>, String> {
-    let (stored, dims) = param.ty.dims.split_at(usize::from(source.is_split));
-    if let Some(of) = stored.iter().find(|dim| !dim.axes.is_empty()) {
-        return Err(format!("{} ranks share {} such tensors", ranks(model, of), of.size));
-    }
+fn shards(model: &Model, dims: &[Dim], piece: &Piece) -> Result<BTreeMap<AxisId, usize>, String> {
     if dims.iter().all(|dim| dim.axes.is_empty()) {
         return Ok(BTreeMap::new());
     }

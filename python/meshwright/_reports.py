@@ -125,14 +125,14 @@ class Prediction(Report):
 
         return placements(self.sharding())
 
-    def parallelize_plan(self, *, loss_parallel=False):
+    def parallelize_plan(self, *, loss_parallel=False, mesh=None):
         """Styles by module, for `torch.distributed.tensor.parallel.parallelize_module` on the axis tp.
 
-        With `loss_parallel` logits stay sharded over the vocabulary. A tied head is to be tied again afterwards: `model.tie_weights()`.
+        With `loss_parallel` logits stay sharded over the vocabulary. Experts that ranks share need the mesh of all axes. A tied head is to be tied again afterwards: `model.tie_weights()`.
         """
         from ._torch import parallelize_plan
 
-        return parallelize_plan(self.sharding(), loss_parallel)
+        return parallelize_plan(self.sharding(), loss_parallel, mesh)
 
     def __repr__(self):
         return f"<meshwright.{type(self).__name__} {self.data['inputs']['parallel']}: {self.step_time:.4g} s, {self.memory:.1f} GiB>"

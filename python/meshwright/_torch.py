@@ -11,6 +11,10 @@ INPUTS = ("self_attn.o_proj", "mlp.down_proj")
 HEAD_NORMS = ("self_attn.q_norm", "self_attn.k_norm")
 NORMS = ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
 EMBEDDING, NORM, HEAD = "model.embed_tokens", "model.norm", "lm_head"
+# The net of all tokens beside experts, whose outputs are added to theirs.
+SHARED_OUTPUTS, SHARED_INPUT = ("mlp.shared_expert.gate_proj", "mlp.shared_expert.up_proj"), "mlp.shared_expert.down_proj"
+# Files have a matrix for each expert; modules have one parameter for the gates and the matrices beside them, and one for the rest.
+EXPERT = re.compile(r"(model\.layers\.\d+\.mlp\.experts)\.\d+\.(w1|w2|w3|gate_proj|up_proj|down_proj)\.weight")
 
 
 def refused(why, fix):
@@ -21,22 +25,74 @@ def placements(sharding):
     from torch.distributed.tensor import Replicate, Shard
 
     axes = [axis["name"] for axis in sharding["mesh"] if axis["name"] != "pp"]
-    return {
+    found = {
         name: {axis: Shard(tensor["shards"][axis]) if axis in tensor["shards"] else Replicate() for axis in axes}
-        for name, tensor in sharding["tensors"].items()
-        if "unstated" not in tensor
+        for name, tensor in tensors(sharding)
+        if "unstated" not in tensor and not EXPERT.fullmatch(name)
     }
+    modules = experts(sharding)
+    if modules:
+        from . import _experts
+
+        for module, own in modules.items():
+            if is_in_order(own, axes):
+                found |= {f"{module}.{name}": _experts.placements(own, name, axes) for name in _experts.WIDTHS}
+    return found
 
 
-def parallelize_plan(sharding, loss_parallel):
+def is_in_order(experts, axes):
+    """Whether experts are divided first by the outermost axis, as PyTorch shards a dim."""
+    return experts["owners"] == [axis for axis in axes if axis in experts["owners"]]
+
+
+def tensors(sharding):
+    """The tensors by the names of modules. Files of Mixtral have older names."""
+    for name, tensor in sharding["tensors"].items():
+        yield name.replace(".block_sparse_moe.", ".mlp."), tensor
+
+
+def experts(sharding):
+    """By module of experts the axes whose ranks have different experts, and those whose ranks have parts of their width."""
+    found = {}
+    for name, tensor in tensors(sharding):
+        expert = EXPERT.fullmatch(name)
+        if expert:
+            own = {"owners": tensor.get("owners", []), "width": sorted(tensor["shards"])}
+            if found.setdefault(expert[1], own) != own:
+                raise refused(f"{name} is sharded in another way than others of its layer", "distribute the weights of experts by hand")
+    return found
+
+
+def expert_styles(sharding, mesh):
+    """The styles of modules of experts that ranks share."""
+    shared = {name: own for name, own in experts(sharding).items() if own["owners"] or own["width"]}
+    if not shared:
+        return {}
+    if mesh is None:
+        raise refused("experts are on ranks of several axes", "give the mesh of all axes: parallelize_plan(mesh=mesh)")
+    names = [axis["name"] for axis in sharding["mesh"]]
+    if list(mesh.mesh_dim_names or ()) != names:
+        raise refused(f"the mesh has the axes {mesh.mesh_dim_names}, and the plan {tuple(names)}", "make it of plan.mesh(), as the documentation shows")
+    if not all(is_in_order(own, names) for own in shared.values()):
+        raise refused("experts are divided in another order than that of the mesh", "choose an ep within one axis")
+    from . import _experts
+
+    alike = [name for name in names if name.startswith("tp")]
+    return {name: _experts.ExpertParallel(mesh, own, alike) for name, own in shared.items()}
+
+
+def parallelize_plan(sharding, loss_parallel, mesh):
+    sizes = {axis["name"]: axis["size"] for axis in sharding["mesh"]}
+    if any(name.startswith("tp") and name != "tp" for name in sizes):
+        raise refused("tp is used in parts: its ranks share key heads", "choose a tp that divides the number of key heads, and the ranks of experts")
+    plan = tensor_styles(sharding, loss_parallel) if "tp" in sizes else {}
+    return plan | expert_styles(sharding, mesh)
+
+
+def tensor_styles(sharding, loss_parallel):
     from torch.distributed.tensor import Replicate, Shard
     from torch.distributed.tensor import parallel
 
-    sizes = {axis["name"]: axis["size"] for axis in sharding["mesh"]}
-    if "tp" not in sizes:
-        if any(name.startswith("tp") for name in sizes):
-            raise refused("tp is used in parts: its ranks share key heads", "choose a tp that divides the number of key heads")
-        return {}
     split = sharding["sequence_parallel"]
     # Without local outputs a shape is that of the whole tensor, which masks and positions are made from.
     stream = Shard(1) if split else Replicate()
@@ -47,6 +103,10 @@ def parallelize_plan(sharding, loss_parallel):
             plan[name] = parallel.ColwiseParallel()
         elif kind in INPUTS and dim == 1:
             plan[name] = parallel.RowwiseParallel(output_layouts=stream, use_local_output=not split)
+        elif kind in SHARED_OUTPUTS and dim == 0:
+            plan[name] = parallel.ColwiseParallel()
+        elif kind == SHARED_INPUT and dim == 1:
+            plan[name] = parallel.RowwiseParallel()
         elif name == EMBEDDING and dim == 0:
             plan[name] = parallel.RowwiseParallel(input_layouts=Replicate(), output_layouts=stream, use_local_output=not split)
         elif name == EMBEDDING and dim == 1:
@@ -63,24 +123,32 @@ def parallelize_plan(sharding, loss_parallel):
         elif dim is not None or kind in OUTPUTS + INPUTS:
             raise refused(f"{name} has no style for its shards", "use placements() and distribute its weights by hand")
     if split:
-        for layer in sorted({name.rsplit(".", 2)[0] for name in plan if name.endswith("_proj")}):
+        sparse = {name.rpartition(".mlp.")[0] for name in experts(sharding)}
+        for layer in sorted({name.partition(".self_attn.")[0] for name in plan if ".self_attn." in name}):
             whole = {"hidden_states": Replicate()}
             plan[f"{layer}.self_attn"] = parallel.PrepareModuleInput(
                 input_kwarg_layouts={"hidden_states": Shard(1)}, desired_input_kwarg_layouts=whole, use_local_output=True
             )
-            plan[f"{layer}.mlp"] = parallel.PrepareModuleInput(
-                input_layouts=Shard(1), desired_input_layouts=Replicate(), use_local_output=True
-            )
+            inputs = dict(input_layouts=Shard(1), desired_input_layouts=Replicate())
+            if layer in sparse:
+                # A router reads all tokens of a sequence, and the sum of its experts goes back to shards.
+                plan[f"{layer}.mlp"] = parallel.PrepareModuleInputOutput(
+                    **inputs, use_local_input=True, output_layouts=Replicate(), desired_output_layouts=Shard(1), use_local_output=False
+                )
+            else:
+                plan[f"{layer}.mlp"] = parallel.PrepareModuleInput(**inputs, use_local_output=True)
     return plan
 
 
 def modules(sharding):
     """The dim of its weight that tp shards, by module; None for a weight that all ranks have."""
     found = {}
-    for name, tensor in sharding["tensors"].items():
+    for name, tensor in tensors(sharding):
         module, _, leaf = name.rpartition(".")
+        if EXPERT.fullmatch(name):
+            continue
         if ".experts." in name:
-            raise refused(f"{name}: experts have no style", "use placements() and distribute its weights by hand")
+            raise refused(f"{name}: experts of this family have no style", "use placements() and distribute its weights by hand")
         if "unstated" in tensor:
             raise refused(f"{name}: {tensor['unstated']}", "use placements() and distribute its weights by hand")
         if leaf == "weight":
