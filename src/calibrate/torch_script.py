@@ -27,6 +27,8 @@ GPU_PRODUCTS = [
 CORE_PRODUCTS = [
     (128, 256, 256), (128, 768, 256), (128, 256, 768), (128, 64, 256), (512, 256, 256), (512, 768, 256), (512, 256, 768), (512, 64, 256), (512, 256, 64),
 ]
+# Products of cores that are added to what is there: gradients of weights, whose depth is the tokens.
+CORE_ADDED = [(256, 768, 128), (256, 768, 512), (256, 64, 512)]
 # Sizes of heads; lengths of sequences with numbers of heads.
 GPU_ATTENTION = ([64, 128], [(512, 128), (2048, 32), (8192, 8)])
 CORE_ATTENTION = ([32, 64, 128], [(128, 4), (512, 1)])
@@ -41,8 +43,8 @@ SPLITS = (1, 2, 4, 8)
 GPU_ROUNDS, CORE_ROUNDS = (15, 0.02), (200, 0.0005)
 # Rounds of a collective, the bytes of a rank that go in each, and the most calls of one.
 GPU_MESSAGES, CORE_MESSAGES = (15, 1 << 24, 50), (24, 1 << 20, 16)
-# Bytes that the calls of a kernel go through in turn, more than caches hold.
-TURNED = 64 << 20
+# Bytes that the calls of a kernel go through in turn, more than caches hold, and the most sets of tensors.
+TURNED, MOST_SETS = 64 << 20, 256
 
 
 class Bench:
@@ -124,7 +126,7 @@ class Bench:
 
 def in_turn(make, bytes_):
     """Sets of tensors that calls take in turn, so that none is in a cache."""
-    sets = [make() for _ in range(max(1, min(64, TURNED // max(bytes_, 1))))]
+    sets = [make() for _ in range(max(1, min(MOST_SETS, TURNED // max(bytes_, 1))))]
     state = {"next": 0}
 
     def following():
@@ -138,7 +140,10 @@ def products(bench, dtype):
     """Seconds of a product of each shape."""
     found = []
     width = torch.finfo(dtype).bits // 8
-    for m, n, k in GPU_PRODUCTS if bench.gpu else CORE_PRODUCTS:
+    wanted = GPU_PRODUCTS if bench.gpu else CORE_PRODUCTS + CORE_ADDED
+    for at, (m, n, k) in enumerate(wanted):
+        adds = not bench.gpu and at >= len(CORE_PRODUCTS)
+
         def make():
             shapes = ((m, k), (k, n), (m, n))
             return [torch.full(shape, 0.5, dtype=dtype, device=bench.device).uniform_(-1, 1) for shape in shapes]
@@ -147,9 +152,12 @@ def products(bench, dtype):
 
         def call():
             a, b, out = sets()
-            torch.mm(a, b, out=out)
+            if adds:
+                out.addmm_(a, b)
+            else:
+                torch.mm(a, b, out=out)
 
-        name = str(dtype).removeprefix("torch.")
+        name = str(dtype).removeprefix("torch.") + (", added" if adds else "")
         found.append(((m, n, k), bench.kernel(f"product {m}x{n}, depth {k}, {name}", call, 2 * m * n * k, "FLOP")))
     return found
 
@@ -161,18 +169,22 @@ def attention(bench):
     found = []
     for head in sizes:
         for length, heads in lengths:
-            q, k, v = (torch.randn(1, heads, length, head, dtype=dtype, device=bench.device, requires_grad=True) for _ in range(3))
+            def make():
+                inputs = [torch.randn(1, heads, length, head, dtype=dtype, device=bench.device, requires_grad=True) for _ in range(3)]
+                out = functional.scaled_dot_product_attention(*inputs, is_causal=True)
+                return inputs, out, torch.randn_like(out)
+
+            # Queries, keys, values, results, and their gradients.
+            sets = in_turn(make, 8 * heads * length * head * torch.finfo(dtype).bits // 8)
             pairs = heads * length * (length + 1) / 2
 
             def forward():
                 with torch.no_grad():
-                    functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-
-            out = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-            gradient = torch.randn_like(out)
+                    functional.scaled_dot_product_attention(*sets()[0], is_causal=True)
 
             def backward():
-                torch.autograd.grad(out, (q, k, v), gradient, retain_graph=True)
+                inputs, out, gradient = sets()
+                torch.autograd.grad(out, inputs, gradient, retain_graph=True)
 
             times = [
                 bench.kernel(f"attention {way}, {length} tokens, heads of {head}", call, each * pairs * head, "FLOP")

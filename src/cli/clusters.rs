@@ -1,7 +1,7 @@
 //! `meshwright clusters`: the table of presets, and the file of one.
 
 use super::TableFormat;
-use super::toml_text;
+use super::{cluster_figures, toml_text};
 use crate::error::Error;
 use clap::Args;
 use compiler::machine_source;
@@ -17,6 +17,9 @@ use support::units::{bytes, with_unit};
 pub(super) struct Clusters {
     /// Preset to print, or file to check and print with all its figures
     name: Option<String>,
+    /// Print by how much each figure of another preset or file differs
+    #[arg(long, value_name = "CLUSTER", requires = "name")]
+    compare: Option<String>,
     /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: TableFormat,
@@ -26,6 +29,9 @@ impl Clusters {
     pub(super) fn run(self) -> Result<String, Error> {
         if let Some(name) = &self.name {
             let cluster = machine_source::cluster(name)?;
+            if let Some(other) = &self.compare {
+                return cluster_figures::compared(&cluster, &machine_source::cluster(other)?, self.format);
+            }
             let file = CLUSTERS.iter().find(|preset| preset.name == cluster.name && !name.ends_with(".toml"));
             return match (self.format, file) {
                 (TableFormat::Table, Some(preset)) => Ok(preset.text.to_string()),

@@ -3,6 +3,7 @@
 
 mod auto;
 mod calibrate;
+mod cluster_figures;
 mod clusters;
 mod compile;
 mod completions;

@@ -27,3 +27,5 @@ for processes in (2, 4):
     job = ["tiny-llama", "--seq", "128", "--global-batch", "16", "--parallel", f"dp={processes}", "--precision", "f32", "--stack", "meshwright-threads"]
     step = json.loads(command("estimate", *job, "--cluster", file, "--format", "json"))["predicted"]["step_time_s"]
     print(f"{processes} processes: a step of tiny-llama takes {step:.3g} s on what was measured", flush=True)
+table = command("clusters", "cluster-2.toml", "--compare", "cluster-4.toml")
+assert "device.flops_f32" in table and "links[0].bandwidth" in table and "DIFFERENCE" in table, table
