@@ -13,7 +13,7 @@
 
 mod floats;
 
-pub(crate) use self::floats::Place;
+pub(crate) use self::floats::SharedFloats;
 pub use self::floats::{Floats, FloatsMut};
 
 use crate::cpu::Par;

@@ -49,7 +49,7 @@ pub(super) unsafe fn block(
         let (lse, delta) = (&lse[part.lanes.clone()], &delta[part.lanes.clone()]);
         block.scores(part, queries, p);
         block.products(part, block.of_keys(part, block.x.v, c), dout, c, 1.0, dp);
-        weights(block, part, 1.0, [p, dp], [lse, delta], factors);
+        weights_of(block, part, 1.0, [p, dp], [lse, delta], factors);
         let [p, dp] = [as_operand(p, p_space), as_operand(dp, dp_space)].map(|weights| Matrix::rows(weights, lanes));
         let n = lanes.min(block.queries.len() - first);
         let (q_rows, dout_rows) = (block.of_queries(first, block.x.q, d), block.of_queries(first, saved.dout, c));
@@ -64,7 +64,7 @@ pub(super) unsafe fn block(
 }
 
 /// Turns scores of a part, `scale` times those that are stored, into its weights, and gradients by weights into those by scores.
-pub(super) fn weights(
+pub(super) fn weights_of(
     block: &Block<'_>,
     part: &Subblock,
     scale: f32,

@@ -174,7 +174,7 @@ impl Attention {
         };
         let units = self.b * heads * blocks;
         if let Some(registers) = self.registers([x.q, x.k, x.v]) {
-            let out = out.place();
+            let out = out.shared();
             return self.share(units, ordered::forward::scratch(self), par, scratch, &|units, scratch| {
                 // SAFETY: `check` has found both slices long enough; no other unit has these blocks of queries.
                 unsafe { ordered::forward::blocks(units.map(block), registers, out, lse, scratch) };
@@ -212,7 +212,7 @@ impl Attention {
         let (units, operands) = (self.b * self.g, [x.q, x.k, x.v, saved.out, saved.dout]);
         // Without queries, no block writes what is not seen.
         if let Some(registers) = self.registers(operands).filter(|_| self.s > 0) {
-            let gradients = [&mut dq, &mut dk, &mut dv].map(FloatsMut::place);
+            let gradients = [&mut dq, &mut dk, &mut dv].map(FloatsMut::shared);
             return self.share(units, ordered::backward::scratch(self), par, scratch, &|units, scratch| {
                 // SAFETY: the gradients have been found long enough; no other unit has these key heads.
                 unsafe { ordered::backward::blocks(units.flat_map(blocks), registers, saved, gradients, scratch) };

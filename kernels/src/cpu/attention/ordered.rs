@@ -1,6 +1,6 @@
 //! Attention in bf16 on processors with AMX: operands are written once in the order of the registers, and weights are rounded into it.
 //!
-//! Parts of [`PART`] queries keep their scores in the L1 cache. Scores are stored as the products give them; what reads them scales them.
+//! Parts of [`PART`] queries keep their scores in the L1 cache. Scores are stored as the products give them, and scaled as they are read.
 
 pub(super) mod backward;
 pub(super) mod forward;
@@ -11,7 +11,7 @@ use super::super::matrix::Matrix;
 use super::super::simd::simd;
 use super::Attention;
 use super::tile::{Block, KEYS, LANES, PART, QUERIES, Subblock};
-use crate::cpu::narrow::{Floats, Place};
+use crate::cpu::narrow::{Floats, SharedFloats};
 
 /// Elements of a cache line.
 const LINE: usize = 16;
@@ -58,7 +58,7 @@ impl<'x> Columns<'x> {
     /// Writes the products of the keys of a part, given in tiles, and of its queries: a row of its lanes for each key.
     fn products(&self, registers: Registers, keys: Left<'_>, part: &Subblock, to: &mut [f32]) {
         let (m, lanes) = (part.keys.len(), part.lanes.len());
-        assert!(to.len() >= m * lanes, "room for the products");
+        assert!(to.len() >= m * lanes, "space for the products");
         let queries = &self.panels[right_size([self.width, part.lanes.start])..];
         let to = Matrix::rows(to.as_mut_ptr(), lanes);
         // SAFETY: the slice has the rows, and is borrowed for writing; whoever has the block has prepared the registers.
@@ -129,7 +129,7 @@ fn scale_parts(columns: &mut [f32], factors: &[f32]) {
 ///
 /// # Safety
 /// The rows must be in `to`, and be written by no one else.
-unsafe fn write_rows(block: &Block<'_>, columns: &[f32], width: usize, to: Place, space: &mut [f32]) {
+unsafe fn write_rows(block: &Block<'_>, columns: &[f32], width: usize, to: SharedFloats, space: &mut [f32]) {
     let stride = width.next_multiple_of(LINE);
     for first in (0..block.queries.len()).step_by(PART) {
         let lanes = PART.min(block.lanes - first);

@@ -8,7 +8,7 @@ use super::super::math::tanh;
 use super::super::matrix::{Matrix, Target};
 use super::super::simd::simd;
 use super::{Attention, Dropout, Head, Inputs};
-use crate::cpu::narrow::{Floats, Narrow, Place, bytes_of, round_part, widen_rows};
+use crate::cpu::narrow::{Floats, Narrow, SharedFloats, bytes_of, round_part, widen_rows};
 
 /// Queries in a block.
 pub(super) const QUERIES: usize = 128;
@@ -134,7 +134,7 @@ impl<'a> Block<'a> {
     ///
     /// # Safety
     /// The rows must be in `to`, a tensor of all keys, and be written by no one else.
-    pub(super) unsafe fn write_keys(&self, rows: &[f32], width: usize, to: Place) {
+    pub(super) unsafe fn write_keys(&self, rows: &[f32], width: usize, to: SharedFloats) {
         for (j, row) in rows.chunks_exact(width).enumerate() {
             // SAFETY: as the caller promises.
             unsafe { to.write(self.attention.key_row(self.head, j) * width, row) };

@@ -15,7 +15,7 @@ pub(crate) const PANEL: usize = 2 * UNIT;
 /// Terms whose words fill the rows of a register: operands are filled up to whole ones.
 pub(crate) const TERMS: usize = 2 * UNIT;
 
-/// What orders and multiplies operands, on processors that have the registers.
+/// Orders and multiplies operands, on processors that have the registers.
 #[derive(Clone, Copy)]
 pub(crate) struct Registers(&'static Level);
 
@@ -78,7 +78,7 @@ impl Registers {
     /// If the rows are not in their slice, or `to` is smaller than [`left_size`].
     pub(crate) fn order_left(self, a: Matrix<Floats<'_>>, [m, k]: [usize; 2], to: &mut [f32]) {
         let a = a.pointer([m, k]);
-        assert!(a.are_bf16() && to.len() >= left_size([m, k]), "elements of bf16, and room for their tiles");
+        assert!(a.are_bf16() && to.len() >= left_size([m, k]), "elements of bf16, and space for their tiles");
         // SAFETY: as has been checked; the processor has the instructions.
         unsafe { (self.0.write_units)(a, [m, k], to.as_mut_ptr()) };
     }
@@ -89,8 +89,8 @@ impl Registers {
     /// If the columns are not in their slice, `to` is smaller than [`right_size`] or `space` than [`space_size`].
     pub(crate) fn order_right(self, b: Matrix<Floats<'_>>, [k, n]: [usize; 2], to: &mut [f32], space: &mut [f32]) {
         let from = b.pointer([k, n]);
-        assert!(from.are_bf16() && to.len() >= right_size([k, n]), "elements of bf16, and room for their panels");
-        assert!(space.len() >= space_size([k, n]), "room for words");
+        assert!(from.are_bf16() && to.len() >= right_size([k, n]), "elements of bf16, and space for their panels");
+        assert!(space.len() >= space_size([k, n]), "space for words");
         let from = Unpacked { from, k, columns: n, terms: 2, words: words_of(k), space: space.as_mut_ptr() };
         // SAFETY: as has been checked; the processor has the instructions.
         unsafe { (self.0.pack)(&from, to.as_mut_ptr(), PANEL) };

@@ -101,11 +101,11 @@ impl<'a> FloatsMut<'a> {
         }
     }
 
-    /// Their place.
-    pub(crate) fn place(&mut self) -> Place {
+    /// The same, for several threads.
+    pub(crate) fn shared(&mut self) -> SharedFloats {
         match self {
-            FloatsMut::Wide(x) => Place { format: None, start: x.as_mut_ptr().cast() },
-            FloatsMut::Narrow(format, bytes) => Place { format: Some(*format), start: bytes.as_mut_ptr() },
+            FloatsMut::Wide(x) => SharedFloats { format: None, start: x.as_mut_ptr().cast() },
+            FloatsMut::Narrow(format, bytes) => SharedFloats { format: Some(*format), start: bytes.as_mut_ptr() },
         }
     }
 }
@@ -116,20 +116,20 @@ impl<'a, T: AsMut<[f32]> + ?Sized> From<&'a mut T> for FloatsMut<'a> {
     }
 }
 
-/// The place of numbers that several threads write, each elements of its own.
+/// Numbers that several threads write, each elements of its own.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct SharedFloats {
     /// None for f32.
     format: Option<Narrow>,
     start: *mut u8,
 }
 
 // SAFETY: whoever writes sees to it that threads write to different elements.
-unsafe impl Send for Place {}
+unsafe impl Send for SharedFloats {}
 // SAFETY: as above.
-unsafe impl Sync for Place {}
+unsafe impl Sync for SharedFloats {}
 
-impl Place {
+impl SharedFloats {
     /// Writes numbers from an element on, rounded to the format.
     ///
     /// # Safety

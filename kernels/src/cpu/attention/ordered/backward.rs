@@ -2,14 +2,14 @@
 
 use super::super::super::gemm::ordered::{Left, Registers, left_size, right_size};
 use super::super::super::matrix::Matrix;
-use super::super::backward::{log_sums, row_products, weights};
+use super::super::backward::{log_sums, row_products, weights_of};
 use super::super::tile::{Block, KEYS, PART, QUERIES, factors_size};
 use super::super::{Attention, Saved};
 use super::{
     Columns, Held, WEIGHTS, carve, columns_size, in_tiles, largest_space, scale_parts, slot_of, total, whole_block,
     write_rows,
 };
-use crate::cpu::narrow::Place;
+use crate::cpu::narrow::SharedFloats;
 
 /// Sizes of the slices of scratch memory.
 fn sizes(attention: &Attention) -> [usize; 19] {
@@ -50,7 +50,7 @@ pub(in super::super) unsafe fn blocks<'a>(
     blocks: impl Iterator<Item = Block<'a>>,
     registers: Registers,
     saved: &Saved<'_>,
-    gradients: [Place; 3],
+    gradients: [SharedFloats; 3],
     scratch: &mut [f32],
 ) {
     let (mut held, mut blocks) = (Held::default(), blocks.peekable());
@@ -72,33 +72,14 @@ unsafe fn one(
     registers: Registers,
     held: &mut Held,
     saved: &Saved<'_>,
-    (gradients, [is_first, is_last]): ([Place; 3], [bool; 2]),
+    (gradients, [is_first, is_last]): ([SharedFloats; 3], [bool; 2]),
     scratch: &mut [f32],
 ) {
     let attention = block.attention;
     let Attention { d, c, scale, softcap, .. } = *attention;
     let slices = carve(scratch, sizes(attention));
-    let [
-        dk,
-        dv,
-        queries,
-        douts,
-        q,
-        dout,
-        space,
-        keys,
-        values,
-        key_columns,
-        p,
-        dp,
-        rounded,
-        ds,
-        ds_pairs,
-        dq_columns,
-        sums,
-        factors,
-        rows,
-    ] = slices;
+    let [dk, dv, queries, douts, q, dout, space, keys, values, key_columns, weights @ ..] = slices;
+    let [p, dp, rounded, ds, ds_pairs, dq_columns, sums, factors, rows] = weights;
     if is_first {
         [&mut *dk, &mut *dv].into_iter().for_each(|sums| sums.fill(0.0));
     }
@@ -137,7 +118,7 @@ unsafe fn one(
             block.bound_and_hide(&part, scale, p);
             douts.products(registers, Left::tiles(values, c).skip_rows(before), &part, dp);
             let scale = if softcap.is_some() { 1.0 } else { scale };
-            weights(block, &part, scale, [p, dp], [&*lse, &*delta].map(|x| &x[part.lanes.clone()]), factors);
+            weights_of(block, &part, scale, [p, dp], [&*lse, &*delta].map(|x| &x[part.lanes.clone()]), factors);
             registers.round_left(p, lanes, &mut rounded[before * WEIGHTS..], [first, WEIGHTS]);
             registers.round_left(dp, lanes, &mut ds[before * WEIGHTS..], [first, WEIGHTS]);
             let ds_pairs = &mut ds_pairs[..right_size([n, lanes])];

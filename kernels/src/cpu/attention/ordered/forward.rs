@@ -9,7 +9,7 @@ use super::{
     Columns, Held, carve, columns_size, in_tiles, largest_space, scale_columns, scale_parts, slot_of, total,
     whole_block, write_rows,
 };
-use crate::cpu::narrow::Place;
+use crate::cpu::narrow::SharedFloats;
 
 /// Sizes of the slices of scratch memory.
 fn sizes(attention: &Attention) -> [usize; 12] {
@@ -42,7 +42,7 @@ pub(in super::super) fn scratch(attention: &Attention) -> usize {
 pub(in super::super) unsafe fn blocks<'a>(
     blocks: impl Iterator<Item = Block<'a>>,
     registers: Registers,
-    out: Place,
+    out: SharedFloats,
     lse: Target,
     scratch: &mut [f32],
 ) {
@@ -62,7 +62,7 @@ unsafe fn one(
     block: &Block<'_>,
     registers: Registers,
     held: &mut Held,
-    (out, lse): (Place, Target),
+    (out, lse): (SharedFloats, Target),
     scratch: &mut [f32],
 ) {
     let attention = block.attention;
