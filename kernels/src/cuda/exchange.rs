@@ -32,6 +32,10 @@ pub const MOVE: &str = "move_block";
 /// followed by the address of the numbers of filled rows, and by the start of the block in the target, a chunk and a row, all in runs.
 pub const MOVE_FILLED: &str = "move_filled";
 
+/// The name of the kernel of [`moving`] that moves pieces of memory. Its arguments are the address of a table and the number of pieces, each of
+/// which has a row: the addresses of source and target, and its runs.
+pub const MOVE_PIECES: &str = "move_pieces";
+
 /// The name of the kernel of [`combining`]. Its arguments are the addresses of the `PEERS` sources, that of the target, the block, its runs,
 /// and the number of sources.
 pub const COMBINE: &str = "combine_ranks";

@@ -5,7 +5,8 @@
 //! move alike share a call. Where members have parts of several sizes, each has the room of the largest.
 
 use super::ExchangePlan;
-use super::exchange::{Exchange, FilledRows, Move, TensorPlan};
+use super::engine_rows::RowsExchange;
+use super::exchange::{Exchange, Move, TensorPlan};
 use super::region::row_major;
 use ir::types::{DType, PartialKind};
 
@@ -77,8 +78,8 @@ pub(crate) struct StagedBlock {
 pub struct EngineExchange {
     /// The members, in the order of their group.
     pub(crate) ranks: Vec<usize>,
-    /// By tensor, the rows that move, of chunks that are not filled. Whole chunks pass the engine, since the host does not know the rows.
-    pub(crate) filled: Vec<Option<FilledRows>>,
+    /// The filled rows that move, of chunks that are not filled; then there is nothing else.
+    pub(crate) rows: Option<RowsExchange>,
     /// Blocks of the rank's own sources that go into its results.
     pub(crate) own: Vec<(usize, Move)>,
     /// Blocks of sources that are packed first.
@@ -153,8 +154,13 @@ impl EngineExchange {
             let tensors = of(member)?.tensors;
             all.iter_mut().zip(tensors).for_each(|(pulls, plan)| pulls.note([member, me, ranks.len()], plan));
         }
-        let filled = all.iter().map(|pulls| pulls.own.filled).collect();
-        let plan = EngineExchange { ranks: ranks.to_vec(), filled, ..EngineExchange::default() };
+        let plan = EngineExchange { ranks: ranks.to_vec(), ..EngineExchange::default() };
+        let rows = all.iter().zip(dtypes).filter_map(|(pulls, &dtype)| Some((pulls.own.filled?, dtype)));
+        let rows: Vec<_> = rows.collect();
+        if !rows.is_empty() {
+            let rows = rows_exchange(me, &all, RowsExchange::of(rows.into_iter()));
+            return Ok(EngineExchange { bytes: rows.bytes, rows: Some(rows), ..plan });
+        }
         let mut builder = Builder { me, all: &all, dtypes, plan };
         let mut classes: Vec<(Form, Option<(DType, PartialKind)>)> = Vec::new();
         for (pulls, &dtype) in all.iter().zip(dtypes) {
@@ -211,9 +217,6 @@ impl Pulls {
             let is_whole = self.gathers || (1..self.firsts.len()).all(|member| are_same(first(member), first(0)));
             return if is_whole { Form::AllReduce } else { Form::ReduceScatter };
         }
-        if self.own.filled.is_some() {
-            return Form::Messages;
-        }
         let root = self.firsts.iter().position(|(_, blocks)| *blocks == 0);
         if let Some(root) = root
             && let Some((Some(block), _)) = self.firsts.iter().find(|(_, blocks)| *blocks > 0)
@@ -250,10 +253,29 @@ fn is_dense(strides: &[usize], sizes: &[usize]) -> bool {
 }
 
 /// A half of a message, as a member makes it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Half {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Half {
     Send,
     Receive,
+}
+
+/// Adds the blocks of tensors of rows, as the member at a place moves them.
+fn rows_exchange(me: usize, all: &[Pulls], mut rows: RowsExchange) -> RowsExchange {
+    let gives = |peer: usize| {
+        let tensors = all.iter().enumerate();
+        tensors.flat_map(move |(tensor, pulls)| pulls.of_me[peer].iter().map(move |block| (tensor, block)))
+    };
+    let takes = |peer: usize| {
+        let tensors = all.iter().enumerate();
+        let blocks = tensors.flat_map(|(tensor, pulls)| pulls.own.moves.iter().map(move |block| (tensor, block)));
+        blocks.filter(move |(_, block)| block.peer == peer)
+    };
+    rows.keep(takes(me));
+    for peer in (0..all[0].firsts.len()).filter(|peer| *peer != me) {
+        rows.add(Half::Send, peer, gives(peer));
+        rows.add(Half::Receive, peer, takes(peer));
+    }
+    rows
 }
 
 /// Builder of one member's exchange.
@@ -449,14 +471,12 @@ impl Builder<'_> {
 
     /// A half of a message: its only block as it lies, if that is dense, or all blocks through staging memory.
     fn message(&mut self, half: Half, peer: usize, blocks: &[(usize, &Move)]) {
-        let all = self.all;
         let direct = |tensor: usize, block: &Move| {
             let (strides, place) = match half {
                 Half::Send => (&block.from_strides, CallPlace::Source(tensor, block.from)),
                 Half::Receive => (&block.to_strides, CallPlace::Result(tensor, block.to)),
             };
-            let is_whole = half == Half::Send || all[tensor].own.filled.is_none();
-            (is_whole && is_dense(strides, &block.sizes)).then_some(place)
+            is_dense(strides, &block.sizes).then_some(place)
         };
         let (places, padded) = self.lay_out(blocks.iter().copied());
         // A single block has no padding: the other end may take it as it lies.

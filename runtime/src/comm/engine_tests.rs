@@ -11,6 +11,8 @@ pub(super) struct EngineMember {
     sources: Vec<Vec<f32>>,
     pub(super) results: Vec<Vec<f32>>,
     staging: Vec<f32>,
+    /// What moves if rows do.
+    pub(super) rows: RowMoves,
 }
 
 impl EngineMember {
@@ -21,7 +23,22 @@ impl EngineMember {
         let plan = EngineExchange::of(place, ranks, &dtypes, &mut |member| Ok(exchanges[member].clone())).unwrap();
         let results = exchanges[place].tensors.iter().map(|tensor| vec![f32::NAN; tensor.len]).collect();
         let staging = vec![f32::NAN; plan.bytes / 4];
-        EngineMember { plan, sources, results, staging }
+        EngineMember { plan, sources, results, staging, rows: RowMoves::default() }
+    }
+
+    /// The same with the numbers of filled rows of the chunks that it gives and gets.
+    pub(super) fn filled(mut self, counts: [&[i32]; 2]) -> EngineMember {
+        let moves = self.plan.rows.as_ref().expect("rows move").moves(counts);
+        self.results.iter_mut().for_each(|result| result.fill(0.0));
+        self.plan.calls.clone_from(&moves.calls);
+        EngineMember { rows: moves, ..self }
+    }
+
+    fn copy(&mut self, copies: &[RowCopy]) {
+        for copy in copies {
+            let data = self.buffer(copy.from)[..copy.bytes / 4].to_vec();
+            self.buffer(copy.to)[..data.len()].copy_from_slice(&data);
+        }
     }
 
     fn buffer(&mut self, place: CallPlace) -> &mut [f32] {
@@ -33,7 +50,9 @@ impl EngineMember {
     }
 
     fn begin(&mut self) {
-        let EngineMember { plan, sources, results, staging } = self;
+        let copies = std::mem::take(&mut self.rows.packs);
+        self.copy(&copies);
+        let EngineMember { plan, sources, results, staging, .. } = self;
         plan.packs
             .iter()
             .for_each(|staged| place(&staged.block, &sources[staged.tensor], &mut staging[staged.at / 4..]));
@@ -41,6 +60,8 @@ impl EngineMember {
     }
 
     fn end(&mut self) {
+        let copies = std::mem::take(&mut self.rows.unpacks);
+        self.copy(&copies);
         let EngineMember { plan, results, staging, .. } = self;
         plan.unpacks
             .iter()

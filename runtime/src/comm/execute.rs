@@ -403,7 +403,7 @@ fn combine(kind: PartialKind, into: &mut [f32], from: &[f32]) {
 
 impl Move {
     /// The starts of the runs along the last dim, in elements of the peer's tensor and of the own one.
-    fn chunks(&self) -> impl Iterator<Item = [usize; 2]> {
+    pub(super) fn chunks(&self) -> impl Iterator<Item = [usize; 2]> {
         let to = starts(&self.sizes, self.to, &self.to_strides);
         starts(&self.sizes, self.from, &self.from_strides).zip(to).map(<[usize; 2]>::from)
     }

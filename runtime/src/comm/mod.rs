@@ -9,6 +9,7 @@ mod control;
 mod courier;
 mod crossing;
 mod engine;
+mod engine_rows;
 #[cfg(test)]
 mod engine_tests;
 mod exchange;
@@ -39,6 +40,7 @@ pub use courier::Limits;
 pub use crossing::FittedExchange;
 pub use engine::EngineExchange;
 pub(crate) use engine::{CallPlace, EngineCall, StagedBlock};
+pub(crate) use engine_rows::{RowCopy, RowMoves, RowsExchange};
 pub use exchange::{Exchange, FilledRows, Move, TensorPlan};
 pub use execute::HostMemory;
 pub use flight_record::{WireEvent, WireMessage, WireRecord};
@@ -128,6 +130,11 @@ impl Request {
     /// One that is complete for the host from its start on: the work is given to a device.
     pub(crate) fn given(number: u64, times: [Option<Mark>; 2]) -> Request {
         Request { number, phase: None, targets: [0; 3], times, filled: None }
+    }
+
+    /// The same, with the bytes of filled rows that come.
+    pub(crate) fn with_filled(self, filled: Option<u64>) -> Request {
+        Request { filled, ..self }
     }
 
     /// True if the exchange is complete: the results are written, and no rank reads the sources any more. On a device the work that

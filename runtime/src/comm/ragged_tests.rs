@@ -1,5 +1,6 @@
 //! Tests of ragged all-to-alls against their definition, with random numbers of filled rows.
 
+use super::engine_tests::{EngineMember, make};
 use super::rank_tests::near_and_far;
 use super::tests::axes;
 use super::*;
@@ -106,6 +107,38 @@ fn exchanged(mesh: &Mesh, (sizes, dim, over, kept): Case, dtype: DType, counts: 
     near.iter().fold([0; 2], |[there, back], [came, returned]| [there + came, back + returned])
 }
 
+/// Exchanges rows by an engine, which has no ranks of its own, and returns the bytes that came to all ranks.
+fn exchanged_by_engine(mesh: &Mesh, (sizes, dim, over, kept): Case, counts: &[i32]) -> u64 {
+    let major: Vec<usize> = kept.iter().chain(over).copied().collect();
+    let [rows, numbers] = types(DType::F32, sizes, dim, if dim == 0 { &major } else { over });
+    let change = Collective::AllToAll { from: dim, to: 2, over: axes(over), ragged: Some(Ragged { rows: 3, mean: 1 }) };
+    let [moved, exchanged] = [&rows, &numbers].map(|ty| change.result_type(ty).unwrap());
+    let chunk = (sizes[3] * sizes[4]) as usize;
+    let is_filled = |i: usize| ((i % chunk / sizes[4] as usize) as i32) < counts[i / chunk];
+    let whole: Vec<f32> = (0..rows.elements()).map(|i| (i + 1) as f32).collect();
+    let filled: Vec<f32> = whole.iter().enumerate().map(|(i, &x)| if is_filled(i) { x } else { 0.0 }).collect();
+    let of = |rank: usize| Exchange::plan(mesh, rank, &change, &[&rows, &numbers, &exchanged]).unwrap();
+    let mut came = 0;
+    for first in 0..mesh.devices() as usize {
+        let ranks = of(first).ranks;
+        if ranks[0] != first {
+            continue;
+        }
+        let exchanges: Vec<Exchange> = ranks.iter().map(|&rank| of(rank)).collect();
+        let member = |(place, &rank): (usize, &usize)| {
+            let [gives, gets] = [&numbers, &exchanged].map(|ty| part(counts, ty, mesh, rank));
+            EngineMember::new(place, &exchanges, vec![part(&whole, &rows, mesh, rank)]).filled([&gives, &gets])
+        };
+        let mut group: Vec<EngineMember> = ranks.iter().enumerate().map(member).collect();
+        make(&mut group);
+        for (member, &rank) in group.iter().zip(&ranks) {
+            assert_eq!(member.results, [part(&filled, &moved, mesh, rank)], "{sizes:?} on rank {rank}");
+            came += member.rows.bytes;
+        }
+    }
+    came
+}
+
 #[test]
 fn only_filled_rows_move_and_others_become_zeros() {
     let mesh = Mesh::new("m", &[("a", 2), ("b", 3)]);
@@ -121,6 +154,8 @@ fn only_filled_rows_move_and_others_become_zeros() {
                 let want = copies * filled * sizes[4] * dtype.bytes();
                 assert_eq!(exchanged(&mesh, case, dtype, &counts), [want; 2], "{sizes:?}, kind {kind}");
             }
+            let want = copies * filled * sizes[4] * DType::F32.bytes();
+            assert_eq!(exchanged_by_engine(&mesh, case, &counts), want, "{sizes:?}, kind {kind}");
         }
     }
 }

@@ -5,6 +5,8 @@ typedef struct __align__(BYTES) { T_X at[WIDTH]; } Run;
 typedef struct { unsigned long long sizes[DIMS], from[DIMS], to[DIMS]; } Block;
 typedef struct { const Run* at[PEERS]; } Peers;
 
+typedef struct { const Run* from; Run* to; unsigned long long runs; } Piece;
+
 typedef struct { unsigned long long from, to; } Places;
 
 FUNCTION Places places(const Block* block, unsigned long long run) {
@@ -36,6 +38,14 @@ extern "C" __global__ void __launch_bounds__(256) move_filled(const Run* from, R
         for (int i = 0; i < WIDTH; i++) one.at[i] = 0;
         if ((long long)(place % chunk / row) < filled) one = from[at.from];
         to[at.to] = one;
+    }
+}
+
+// A block moves a piece at a time.
+extern "C" __global__ void __launch_bounds__(256) move_pieces(const Piece* pieces, unsigned long long count) {
+    for (unsigned long long number = blockIdx.x; number < count; number += gridDim.x) {
+        Piece piece = pieces[number];
+        for (unsigned long long run = threadIdx.x; run < piece.runs; run += blockDim.x) piece.to[run] = piece.from[run];
     }
 }
 

@@ -12,7 +12,7 @@ use crate::backend::{Mark, Span};
 use crate::comm::{Exchange, FilledRows, Half, Medium, Move, PeerBuffers, TensorPlan, ThreadRole};
 use cudarc::driver::{CudaFunction, DeviceRepr, LaunchConfig, PushKernelArg};
 use ir::types::{DType, PartialKind};
-use kernels::cuda::exchange::{COMBINE, Combine, MOVE, MOVE_FILLED, PEERS, combining, moving};
+use kernels::cuda::exchange::{COMBINE, Combine, MOVE, MOVE_FILLED, MOVE_PIECES, PEERS, combining, moving};
 use kernels::cuda::written::BLOCK;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -35,6 +35,8 @@ enum Kind {
     Move(usize),
     /// Moves runs of a number of bytes, of filled rows.
     MoveFilled(usize),
+    /// Moves pieces in runs of a number of bytes.
+    MovePieces(usize),
     /// Combines runs of a number of elements.
     Combine(DType, Combine, usize),
 }
@@ -61,6 +63,7 @@ impl DeviceMemory {
         let kernel = match kind {
             Kind::Move(bytes) => self.device.kernel(&moving(bytes), MOVE, false)?,
             Kind::MoveFilled(bytes) => self.device.kernel(&moving(bytes), MOVE_FILLED, false)?,
+            Kind::MovePieces(bytes) => self.device.kernel(&moving(bytes), MOVE_PIECES, false)?,
             Kind::Combine(dtype, combine, width) => {
                 self.device.kernel(&combining(element(dtype), combine, width), COMBINE, false)?
             }
@@ -134,6 +137,27 @@ impl DeviceMemory {
         launch.arg(&source).arg(&target).arg(&runs.block).arg(&count).arg(&counts).arg(&first).arg(&chunk).arg(&row);
         // SAFETY: the arguments are those of the kernel; the rest is as the caller promises.
         unsafe { launch.launch(self.config(runs.count)) }.tried("launching a move of rows").map(drop)
+    }
+
+    /// Moves pieces of memory in runs of `width` bytes, by a table in the device's memory at an address.
+    ///
+    /// # Safety
+    /// As of [`Stream::copy`], for each piece.
+    pub(super) unsafe fn move_pieces(
+        &self,
+        stream: &Stream,
+        (table, pieces): (u64, usize),
+        width: usize,
+    ) -> Result<(), Error> {
+        if pieces == 0 {
+            return Ok(());
+        }
+        stream.bind()?;
+        let (kernel, count) = (self.kernel(Kind::MovePieces(width))?, pieces as u64);
+        let mut launch = stream.stream().launch_builder(&kernel);
+        launch.arg(&table).arg(&count);
+        // SAFETY: the arguments are those of the kernel; the rest is as the caller promises. A block moves a piece at a time.
+        unsafe { launch.launch(self.config(pieces * BLOCK)) }.tried("launching a move of pieces").map(drop)
     }
 
     /// Combines the blocks of all peers into a tensor.

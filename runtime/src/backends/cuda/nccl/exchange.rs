@@ -6,7 +6,7 @@ use super::super::memory::Arena;
 use super::super::stream::Stream;
 use super::communicator::Communicator;
 use crate::backend::Span;
-use crate::comm::{CallPlace, EngineExchange, Move, StagedBlock};
+use crate::comm::{CallPlace, EngineExchange, StagedBlock};
 
 /// The tensors of an exchange and the memories that they are in.
 #[derive(Clone, Copy)]
@@ -18,16 +18,16 @@ pub(super) struct Buffers<'a> {
 }
 
 impl Buffers<'_> {
-    fn source(&self, tensor: usize) -> u64 {
+    pub(super) fn source(&self, tensor: usize) -> u64 {
         at(self.arena, self.sources[tensor])
     }
 
-    fn result(&self, tensor: usize) -> u64 {
+    pub(super) fn result(&self, tensor: usize) -> u64 {
         at(self.arena, self.results[tensor])
     }
 
     /// The address of a place of a call.
-    fn address(&self, place: CallPlace) -> u64 {
+    pub(super) fn address(&self, place: CallPlace) -> u64 {
         let part = |start: u64, span: &Span, element: usize| start + (element * span.dtype.bytes() as usize) as u64;
         match place {
             CallPlace::Source(tensor, element) => part(self.source(tensor), &self.sources[tensor], element),
@@ -58,25 +58,16 @@ impl DeviceMemory {
                 let to = buffers.staging.address(*at, 0);
                 self.move_block(stream, block, buffers.source(*tensor), to, dtype(*tensor))?;
             }
-            let place = |block: &Move, tensor: usize, from: u64| {
-                let to = buffers.result(tensor);
-                match &plan.filled[tensor] {
-                    Some(filled) => {
-                        let counts = buffers.source(filled.counts[1]);
-                        self.move_filled(stream, (block, filled), [from, to, counts], dtype(tensor))
-                    }
-                    None => self.move_block(stream, block, from, to, dtype(tensor)),
-                }
-            };
             for (tensor, block) in &plan.own {
-                place(block, *tensor, buffers.source(*tensor))?;
+                self.move_block(stream, block, buffers.source(*tensor), buffers.result(*tensor), dtype(*tensor))?;
             }
             if !plan.calls.is_empty() {
                 communicator
                     .give(stream, plan.calls.iter().map(|call| call.addressed(|place| buffers.address(place))))?;
             }
             for StagedBlock { tensor, at, block } in &plan.unpacks {
-                place(block, *tensor, buffers.staging.address(*at, 0))?;
+                let from = buffers.staging.address(*at, 0);
+                self.move_block(stream, block, from, buffers.result(*tensor), dtype(*tensor))?;
             }
         }
         Ok(())

@@ -8,6 +8,7 @@ mod exchange;
 mod joint;
 mod library;
 mod queue;
+mod rows;
 mod transport;
 
 pub use communicator::{Communicator, UniqueId};

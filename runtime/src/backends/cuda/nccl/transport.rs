@@ -1,22 +1,26 @@
 //! Data movement of a rank by NCCL, and waiting and failing of its thread.
 //!
 //! All that an exchange does is given to the stream of its group at once, between an event of the thread's stream that it waits for and one
-//! that the thread's stream waits for in turn. So the host never waits, and an exchange is complete for it from its start on.
+//! that the thread's stream waits for in turn. So the host does not wait for peers, and an exchange is complete for it from its start on. Before
+//! an exchange of filled rows alone the host waits for their numbers.
 
 use super::super::device::Device;
 use super::super::error::{Error, must};
 use super::super::medium::{DeviceMemory, at};
 use super::super::memory::Arena;
+use super::super::staging::Staging;
 use super::super::stream::Stream;
 use super::exchange::Buffers;
 use super::joint::{Endpoint, Joint, Key};
 use super::queue::Queue;
+use super::rows;
 use crate::backend::{Mark, Span};
 use crate::comm::{
-    EngineCall, EngineExchange, Exchange, Half, Medium, Message, Parking, PeerBuffers, RankFailure, Request,
-    ThreadRole, Transport, WaitReason,
+    EngineCall, EngineExchange, Exchange, Half, Medium, Message, Parking, PeerBuffers, RankFailure, Request, RowMoves,
+    RowsExchange, ThreadRole, Transport, WaitReason,
 };
 use ir::types::DType;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,6 +31,8 @@ pub struct NcclTransport {
     joint: Arc<Joint>,
     arena: Arc<Arena>,
     medium: DeviceMemory,
+    /// Buffers for numbers of rows and tables of their pieces, once rows move.
+    staging: RefCell<Option<Staging>>,
     /// The most operations of a group or channel that are begun before the first is waited for.
     in_flight: Arc<AtomicUsize>,
     groups: BTreeMap<Key, Arc<GroupEnd>>,
@@ -62,6 +68,7 @@ impl NcclTransport {
             joint: joint.clone(),
             arena: arena.clone(),
             medium,
+            staging: RefCell::default(),
             in_flight: Arc::default(),
             groups: BTreeMap::new(),
             channels: BTreeMap::new(),
@@ -96,15 +103,39 @@ impl NcclTransport {
     ) -> Result<Request, Error> {
         let (stream, mut times) = (&endpoint.stream, [None; 2]);
         let reason = |number| self.wait_reason(group, plan, number);
+        let rows = plan.rows.as_ref().map(|rows| Ok((rows, self.rows(group, rows, sources)?))).transpose()?;
         let number = group.queue.operate(self.events(), stream, reason, || {
             times[0] = self.medium.mark(stream);
             let buffers = Buffers { arena: &self.arena, staging: endpoint.staging()?, sources, results };
+            let communicator = endpoint.communicator()?;
             // SAFETY: the program changes sources and uses results only after the wait. The stream alone uses the staging memory.
-            unsafe { self.medium.give(stream, (plan, endpoint.communicator()?), buffers)? };
+            unsafe {
+                match &rows {
+                    Some((rows, moves)) => self.with_staging(|staging| {
+                        self.medium.give_rows(stream, communicator, buffers, (rows, moves), staging)
+                    })?,
+                    None => self.medium.give(stream, (plan, communicator), buffers)?,
+                }
+            }
             times[1] = self.medium.mark(stream);
             Ok(())
         })?;
-        Ok(Request::given(number, times))
+        Ok(Request::given(number, times).with_filled(rows.map(|(_, moves)| moves.bytes)))
+    }
+
+    /// The rows that move in an exchange, as many as the step fills.
+    fn rows(&self, group: &GroupEnd, rows: &RowsExchange, sources: &[Span]) -> Result<RowMoves, Error> {
+        // SAFETY: the counts are in the arena, and were made by what the thread's stream was given before.
+        self.with_staging(|staging| unsafe { rows::moves(staging, &group.own, (&self.arena, sources), rows) })
+    }
+
+    fn with_staging<T>(&self, f: impl FnOnce(&mut Staging) -> Result<T, Error>) -> Result<T, Error> {
+        let mut staging = self.staging.borrow_mut();
+        let known = match staging.take() {
+            Some(known) => known,
+            None => Staging::new(self.joint.device())?,
+        };
+        f(staging.insert(known))
     }
 }
 
@@ -116,7 +147,15 @@ impl Transport for NcclTransport {
     fn with_role(&self, _role: ThreadRole) -> NcclTransport {
         let (groups, channels) = (BTreeMap::new(), BTreeMap::new());
         let (joint, arena, in_flight) = (self.joint.clone(), self.arena.clone(), self.in_flight.clone());
-        NcclTransport { joint, arena, medium: self.medium.fork(), in_flight, groups, channels }
+        NcclTransport {
+            joint,
+            arena,
+            medium: self.medium.fork(),
+            staging: RefCell::default(),
+            in_flight,
+            groups,
+            channels,
+        }
     }
 
     fn join(&mut self, ranks: &[usize], role: ThreadRole) -> Result<Arc<GroupEnd>, String> {
@@ -150,7 +189,8 @@ impl Transport for NcclTransport {
     ) -> Result<EngineExchange, String> {
         let plan = EngineExchange::of(group.place, &group.ranks, dtypes, &mut |place| of(group.ranks[place]))?;
         let plan = EngineExchange { op: self.joint.control().number_op(op), ..plan };
-        group.endpoint.iter().for_each(|endpoint| _ = endpoint.bytes.fetch_max(plan.bytes, Ordering::Relaxed));
+        let bytes = plan.rows.as_ref().map_or(plan.bytes, rows::staging_bytes);
+        group.endpoint.iter().for_each(|endpoint| _ = endpoint.bytes.fetch_max(bytes, Ordering::Relaxed));
         Ok(plan)
     }
 
