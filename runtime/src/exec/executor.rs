@@ -491,10 +491,8 @@ impl<P: Platform> Executor<P> {
             return Err(failure.clone());
         }
         self.ranks.iter().for_each(|rank| rank.tell(command.clone()));
-        let answers = match command {
-            Command::Run(row, _) => self.watched_answers(*row),
-            _ => self.ranks.iter().map(RankThread::answer).collect(),
-        };
+        let row = if let Command::Run(row, _) = command { Some(*row) } else { None };
+        let answers = self.answers(row);
         let gone = |rank| RankFailure::new(rank, "its thread is gone");
         let answer = |(&rank, answer): (&usize, Option<_>)| answer.unwrap_or_else(|| Err(gone(rank)));
         let answers: Result<Vec<Answer>, _> = self.platform.ranks().iter().zip(answers).map(answer).collect();
@@ -502,8 +500,8 @@ impl<P: Platform> Executor<P> {
         answers
     }
 
-    /// Waits for the answers of all ranks to a run, or until one is stuck.
-    fn watched_answers(&mut self, row: usize) -> Vec<Option<Result<Answer, RankFailure>>> {
+    /// Waits for the answers of all ranks, to a run of a rank program or to another command, or until one is stuck.
+    fn answers(&mut self, row: Option<usize>) -> Vec<Option<Result<Answer, RankFailure>>> {
         self.watch.begin(row, Instant::now());
         let mut answers = Vec::with_capacity(self.ranks.len());
         while let Some(rank) = self.ranks.get(answers.len()) {
@@ -516,7 +514,7 @@ impl<P: Platform> Executor<P> {
                 }
             }
         }
-        self.watch.end();
+        self.watch.end(row);
         answers
     }
 

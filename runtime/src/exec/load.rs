@@ -33,6 +33,8 @@ pub(super) struct RankView<C: Communicator> {
     pub(super) report: Arc<Report>,
     /// Notes of the progress of the main thread and of the async worker.
     pub(super) notes: [Arc<Note>; 2],
+    /// The names of the persistent tensors.
+    pub(super) state: Vec<String>,
 }
 
 /// The worker of a rank on a platform.
@@ -170,6 +172,7 @@ fn load_rank<P: Platform>(
         names,
         report: report.clone(),
         notes: [&progress, &async_progress].map(Progress::note),
+        state: state.slots().iter().map(|slot| slot.name.clone()).collect(),
     };
     if platform.has_async_threads() {
         platform.enter(rank, 0);

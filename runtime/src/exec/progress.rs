@@ -27,6 +27,8 @@ pub(super) enum Site {
     Begin,
     /// The end of a step, at which the device gives its results.
     End,
+    /// A copy of a parameter or state to or from the rank's memory, by its number.
+    State(u32),
     /// An action, by its number.
     Action(u32),
     /// A step of a body invocation, by their numbers.
@@ -39,18 +41,20 @@ impl Site {
             Site::Idle => 0,
             Site::Begin => 1,
             Site::End => 2,
-            Site::Action(action) => 3 + u64::from(action),
-            Site::Step(run, step) => (2 + u64::from(run)) << 32 | u64::from(step),
+            Site::State(slot) => 1 << 32 | u64::from(slot),
+            Site::Action(action) => 2 << 32 | u64::from(action),
+            Site::Step(run, step) => (3 + u64::from(run)) << 32 | u64::from(step),
         }
     }
 
     fn of(code: u64) -> Site {
-        match code {
-            0 => Site::Idle,
-            1 => Site::Begin,
-            2 => Site::End,
-            code if code < 2 << 32 => Site::Action((code - 3) as u32),
-            code => Site::Step(((code >> 32) - 2) as u32, code as u32),
+        match (code >> 32, code as u32) {
+            (0, 0) => Site::Idle,
+            (0, 1) => Site::Begin,
+            (0, _) => Site::End,
+            (1, slot) => Site::State(slot),
+            (2, action) => Site::Action(action),
+            (run, step) => Site::Step((run - 3) as u32, step),
         }
     }
 }
@@ -98,7 +102,7 @@ impl Progress {
 pub(super) struct Watch {
     limit: Duration,
     ranks: Vec<Watched>,
-    /// The rank program that runs, and whether each has run once.
+    /// The rank program that runs or has run last, and whether each has run once.
     row: usize,
     has_run: [bool; 2],
     looked: Instant,
@@ -146,14 +150,14 @@ impl Watch {
         (self.limit / LOOKS).min(PAUSE)
     }
 
-    /// Begins to watch the ranks at a rank program.
-    pub(super) fn begin(&mut self, row: usize, now: Instant) {
-        (self.row, self.looked) = (row, now);
+    /// Begins to watch the ranks at a rank program, or without one between two.
+    pub(super) fn begin(&mut self, row: Option<usize>, now: Instant) {
+        (self.row, self.looked) = (row.unwrap_or(self.row), now);
     }
 
-    /// Notes that all ranks have come to the end of the rank program, and so of what they were at.
-    pub(super) fn end(&mut self) {
-        self.has_run[self.row] = true;
+    /// Notes that all ranks have come to the end of a rank program or of what they did without one.
+    pub(super) fn end(&mut self, row: Option<usize>) {
+        row.into_iter().for_each(|row| self.has_run[row] = true);
         for Watched { threads, longest } in &mut self.ranks {
             threads.iter_mut().for_each(|thread| *longest = std::mem::take(&mut thread.since).max(*longest));
         }
@@ -216,8 +220,8 @@ mod tests {
         fn new() -> Case {
             let (progress, worker, now) = (Progress::default(), Progress::default(), Instant::now());
             let mut watch = Watch::new(LIMIT, [[progress.note(), worker.note()]].into_iter());
-            watch.begin(0, now);
-            watch.end();
+            watch.begin(Some(0), now);
+            watch.end(Some(0));
             Case { progress, worker, watch, now }
         }
 
@@ -236,9 +240,10 @@ mod tests {
 
     #[test]
     fn sites_are_told_from_their_codes() {
-        let (most, runs) = (u32::MAX, u32::MAX - 2);
-        let sites = [Site::Idle, Site::Begin, Site::End, Site::Action(0), Site::Action(most), Site::Step(0, 0)];
-        for site in sites.into_iter().chain([Site::Step(0, most), Site::Step(1, 0), Site::Step(runs, most)]) {
+        let (most, runs) = (u32::MAX, u32::MAX - 3);
+        let sites = [Site::Idle, Site::Begin, Site::End, Site::State(0), Site::State(most), Site::Action(0)];
+        let steps = [Site::Step(0, 0), Site::Step(0, most), Site::Step(1, 0), Site::Step(runs, most)];
+        for site in sites.into_iter().chain([Site::Action(most)]).chain(steps) {
             assert_eq!(Site::of(site.code()), site);
         }
     }
@@ -289,8 +294,8 @@ mod tests {
         case.progress.begin(Site::End);
         assert_eq!(case.look_for(10.0, false), None);
         case.progress.rest();
-        case.watch.end();
-        case.watch.begin(0, case.now);
+        case.watch.end(Some(0));
+        case.watch.begin(Some(0), case.now);
         case.progress.begin(Site::Begin);
         assert!(case.look_for(150.0, false).is_none() && case.look_for(80.0, false).is_some());
     }
@@ -298,7 +303,7 @@ mod tests {
     #[test]
     fn instructions_of_a_first_step_may_be_longer() {
         let mut case = Case::new();
-        case.watch.begin(1, case.now);
+        case.watch.begin(Some(1), case.now);
         case.progress.begin(Site::Step(0, 0));
         assert_eq!(case.look_for(299.0, false), None);
         assert!(case.look_for(9.0, false).is_some());

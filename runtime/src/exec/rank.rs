@@ -1,8 +1,10 @@
 //! A rank's thread, which executes commands and sends answers.
 
 use super::background::panic_message;
+use super::cursor::ThreadContext;
 use super::executor::StepInput;
 use super::mailbox::{Mailbox, TimedOut};
+use super::progress::{Progress, Site};
 use super::worker::Worker;
 use crate::backend::{Backend, Memory};
 use crate::comm::{Communicator, RankFailure};
@@ -45,6 +47,7 @@ pub(super) type Visit = Arc<dyn Fn(usize, &mut RankState<'_>) -> Box<dyn Any + S
 pub struct RankState<'a> {
     state: &'a State,
     memory: &'a mut dyn Memory,
+    progress: &'a mut Progress,
     arena_bytes: usize,
 }
 
@@ -56,7 +59,7 @@ impl RankState<'_> {
 
     /// The numbers of the rank's part of one.
     pub fn read(&mut self, slot: usize) -> Vec<f32> {
-        self.state.slots()[slot].get(self.memory)
+        self.copy(slot, |slot, memory| slot.get(memory))
     }
 
     /// Replaces them, rounded to the format of the tensor.
@@ -64,12 +67,12 @@ impl RankState<'_> {
     /// # Panics
     /// If their number differs.
     pub fn write(&mut self, slot: usize, part: &[f32]) {
-        self.state.slots()[slot].put(self.memory, part);
+        self.copy(slot, |slot, memory| slot.put(memory, part));
     }
 
     /// Copies the bytes of the rank's part of one, as they are stored.
     pub fn stored(&mut self, slot: usize) -> Vec<u8> {
-        self.state.slots()[slot].bytes(self.memory)
+        self.copy(slot, |slot, memory| slot.bytes(memory))
     }
 
     /// Replaces the bytes of the rank's part of one.
@@ -77,9 +80,18 @@ impl RankState<'_> {
     /// # Panics
     /// If their number differs.
     pub fn store(&mut self, slot: usize, bytes: &[u8]) {
-        let slot = &self.state.slots()[slot];
-        assert_eq!(bytes.len(), slot.span.bytes(), "the bytes of `{}`", slot.name);
-        if slot.host { self.memory.write_host(slot.span, bytes) } else { self.memory.write(slot.span, bytes) }
+        self.copy(slot, |slot, memory| {
+            assert_eq!(bytes.len(), slot.span.bytes(), "the bytes of `{}`", slot.name);
+            if slot.host { memory.write_host(slot.span, bytes) } else { memory.write(slot.span, bytes) }
+        });
+    }
+
+    /// Copies the rank's part of one. A rank whose device never ends the copy is stuck.
+    pub(super) fn copy<T>(&mut self, slot: usize, copy: impl FnOnce(&StateSlot, &mut dyn Memory) -> T) -> T {
+        self.progress.begin(Site::State(slot as u32));
+        let copied = copy(&self.state.slots()[slot], self.memory);
+        self.progress.rest();
+        copied
     }
 
     pub(super) fn memory(&mut self) -> &mut dyn Memory {
@@ -131,12 +143,7 @@ impl RankThread {
         self.commands.put(command);
     }
 
-    /// The answer to the last command; `None` if its thread has ended.
-    pub(super) fn answer(&self) -> Option<Result<Answer, RankFailure>> {
-        self.answers.take()
-    }
-
-    /// The same, if it comes within a time.
+    /// The answer to the last command, if it comes within a time; `None` if its thread has ended.
     pub(super) fn answer_within(&self, limit: Duration) -> Result<Option<Result<Answer, RankFailure>>, TimedOut> {
         self.answers.take_within(limit)
     }
@@ -164,7 +171,7 @@ fn execute<B: Backend + 'static, C: Communicator>(
     worker: &mut Worker<B, C>,
     command: Command,
 ) -> Result<Answer, RankFailure> {
-    let memory = &mut worker.context.backend;
+    let ThreadContext { backend: memory, progress, .. } = &mut worker.context;
     match command {
         Command::Reset(seed) => {
             let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
@@ -177,7 +184,7 @@ fn execute<B: Backend + 'static, C: Communicator>(
         }
         Command::Export => return Ok(Answer::Parts(worker.state.export(memory))),
         Command::Visit(what) => {
-            let mut kept = RankState { state: &worker.state, memory, arena_bytes: worker.arena_bytes };
+            let mut kept = RankState { state: &worker.state, memory, progress, arena_bytes: worker.arena_bytes };
             return Ok(Answer::Found(what(rank, &mut kept)));
         }
         Command::Import(tensors) => worker.state.import(memory, &tensors),

@@ -18,7 +18,8 @@ pub(super) fn stuck_text<C: Communicator>(
 ) -> String {
     let Stuck { role, site, row, since, .. } = *stuck;
     let who = if role == ThreadRole::Async { "its async worker" } else { "it" };
-    let run = if row == EVALUATION { "an evaluation, " } else { "" };
+    let is_evaluation = row == EVALUATION && !matches!(site, Site::State(_));
+    let run = if is_evaluation { "an evaluation, " } else { "" };
     let site = site_name(model, program, (view, row), site);
     format!("{who} has been stuck for {:.0} s in {run}{site}", since.as_secs_f64())
 }
@@ -43,6 +44,7 @@ fn site_name<C: Communicator>(
         Site::Idle => "a wait".to_string(),
         Site::Begin => "the beginning of the step".to_string(),
         Site::End => "the end of the step".to_string(),
+        Site::State(slot) => format!("a copy of {}", view.state[slot as usize]),
         Site::Action(action) => {
             let at = rank_program.origins[action as usize] as usize;
             let run = || invocation(&class.instrs[at]).map(|(body, which)| format!("{} ({which})", body.name));

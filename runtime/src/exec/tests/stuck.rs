@@ -73,3 +73,31 @@ fn a_rank_that_is_slow_is_not_stuck() {
     (1..5).for_each(|step| drop(executor.step(input(&built, step)).unwrap()));
     executor.finish();
 }
+
+/// Rank 1 never comes to the end of a copy of its first parameter.
+fn hangs(rank: usize, kept: &mut RankState<'_>) {
+    kept.copy(0, |_, _| {
+        while rank == 1 {
+            std::thread::park();
+        }
+    });
+}
+
+#[test]
+fn a_copy_of_state_that_hangs_ends_all_processes() {
+    for count in [1, 2] {
+        let built = build(Mesh::new("m", &[("dp", 2)]));
+        let failures = drivers(deal(2, count, None), 1, |_, threads| {
+            let options = Options { timeout: Duration::from_secs(1), ..Options::default() };
+            let mut executor = Executor::load_on(threads, &built.model, &program(&built), &options).unwrap();
+            drop(executor.step(input(&built, 1)).unwrap());
+            let visited = executor.visit(hangs).and_then(|_| executor.share(Vec::new()).map(drop));
+            let Err(Error::RankFailure(failure)) = visited else { panic!("{visited:?}") };
+            failure
+        });
+        for failure in failures {
+            let told = told(&failure);
+            assert!(told.starts_with("a copy of ") && told.contains("(step 1"), "{told}");
+        }
+    }
+}
