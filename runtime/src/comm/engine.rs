@@ -155,10 +155,9 @@ impl EngineExchange {
             all.iter_mut().zip(tensors).for_each(|(pulls, plan)| pulls.note([member, me, ranks.len()], plan));
         }
         let plan = EngineExchange { ranks: ranks.to_vec(), ..EngineExchange::default() };
-        let rows = all.iter().zip(dtypes).filter_map(|(pulls, &dtype)| Some((pulls.own.filled?, dtype)));
-        let rows: Vec<_> = rows.collect();
-        if !rows.is_empty() {
-            let rows = rows_exchange(me, &all, RowsExchange::of(rows.into_iter()));
+        let mut rows = all.iter().zip(dtypes).filter_map(|(pulls, &dtype)| Some((pulls.own.filled?, dtype))).peekable();
+        if rows.peek().is_some() {
+            let rows = rows_exchange(me, &all, RowsExchange::of(rows));
             return Ok(EngineExchange { bytes: rows.bytes, rows: Some(rows), ..plan });
         }
         let mut builder = Builder { me, all: &all, dtypes, plan };

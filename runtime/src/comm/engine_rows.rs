@@ -133,13 +133,13 @@ impl RowsExchange {
 
     fn parcel(&self, parcel: &Parcel, counts: [&[i32]; Ragged::COUNTS], moves: &mut RowMoves) {
         let Parcel { half, peer, at, chunks } = parcel;
-        let (place, counts): (fn(usize, usize) -> CallPlace, &[i32]) = match half {
-            Half::Send => (CallPlace::Source, counts[0]),
-            Half::Receive => (CallPlace::Result, counts[1]),
-        };
         let (mut end, mut first) = (*at, None);
         for &chunk in chunks {
-            let (bytes, tensor) = (self.filled(chunk, counts), place(chunk.0, chunk.1));
+            let (counts, tensor) = match half {
+                Half::Send => (counts[0], CallPlace::Source(chunk.0, chunk.1)),
+                Half::Receive => (counts[1], CallPlace::Result(chunk.0, chunk.1)),
+            };
+            let bytes = self.filled(chunk, counts);
             if *half == Half::Receive {
                 moves.bytes += bytes as u64;
             }

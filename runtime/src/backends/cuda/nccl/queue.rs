@@ -42,22 +42,23 @@ impl Queue {
     }
 
     /// Gives a stream an operation after all that the thread has given so far. Returns its number. `reason` tells what an operation waits
-    /// for, by its number.
+    /// for, by its number; `operation` gives it, by the number of a slot.
     pub(super) fn operate(
         &self,
         (device, count): (&Arc<Device>, usize),
         stream: &Stream,
         reason: impl FnOnce(u64) -> WaitReason,
-        operation: impl FnOnce() -> Result<(), Error>,
+        operation: impl FnOnce(usize) -> Result<(), Error>,
     ) -> Result<u64, Error> {
         let slots = self.make_slots(device, count)?;
         let number = self.next.fetch_add(1, Ordering::AcqRel);
-        let slot = &slots[(number % slots.len() as u64) as usize];
+        let at = (number % slots.len() as u64) as usize;
+        let slot = &slots[at];
         *slot.reason.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason(number));
         self.own.record(&slot.before)?;
         stream.wait(&slot.before)?;
         self.gives.store(true, Ordering::Release);
-        let given = operation();
+        let given = operation(at);
         self.gives.store(false, Ordering::Release);
         given?;
         stream.record(&slot.after)?;

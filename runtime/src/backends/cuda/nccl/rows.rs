@@ -1,8 +1,11 @@
 //! Filled rows through NCCL: the host reads how many there are, then gives the stream the messages that have them and no others.
+//!
+//! The host waits only for what the rank's thread has waited for before, so that it holds up nobody who waits for it.
 
+use super::super::device::Device;
 use super::super::error::Error;
 use super::super::medium::{DeviceMemory, at};
-use super::super::memory::Arena;
+use super::super::memory::{Arena, Pinned};
 use super::super::staging::Staging;
 use super::super::stream::Stream;
 use super::communicator::Communicator;
@@ -11,6 +14,7 @@ use crate::backend::Span;
 use crate::comm::{RowCopy, RowMoves, RowsExchange};
 use ir::ops::Ragged;
 use kernels::cuda::exchange::WIDEST;
+use std::sync::Arc;
 
 /// The most bytes that a block of threads copies at a time: few enough that all multiprocessors share large chunks.
 const PIECE: usize = 1 << 16;
@@ -30,6 +34,21 @@ fn tables(rows: &RowsExchange) -> [usize; 3] {
 pub(super) fn staging_bytes(rows: &RowsExchange) -> usize {
     let [.., end] = tables(rows);
     end
+}
+
+/// Makes pinned memory long enough for the tables of an exchange.
+///
+/// # Errors
+/// The host cannot pin as much.
+pub(super) fn pinned<'a>(
+    device: &Arc<Device>,
+    rows: &RowsExchange,
+    known: &'a mut Option<Pinned>,
+) -> Result<&'a mut Pinned, Error> {
+    let [start, _, end] = tables(rows);
+    let fitting = known.take().filter(|pinned| pinned.bytes().len() >= end - start);
+    let fitting = fitting.map_or_else(|| Pinned::new(device, end - start), Ok)?;
+    Ok(known.insert(fitting))
 }
 
 /// Reads the numbers of rows when what the thread's stream was given so far is done, and tells what moves.
@@ -79,23 +98,29 @@ impl DeviceMemory {
     /// The driver or NCCL failed, or the communicator has ended.
     ///
     /// # Safety
-    /// While the stream works on it, nobody writes the sources or touches the results, and nothing else uses the staging memory.
+    /// While the stream works on it, nobody writes the sources or touches the results, and nothing else uses the staging memory or the
+    /// pinned memory, which has [`pinned`]'s bytes.
     pub(super) unsafe fn give_rows(
         &self,
         stream: &Stream,
         communicator: &Communicator,
         buffers: Buffers<'_>,
         (rows, moves): (&RowsExchange, &RowMoves),
-        staging: &mut Staging,
+        pinned: &mut Pinned,
     ) -> Result<(), Error> {
         let [before, after, _] = tables(rows);
         let mut copy = |copies: &[RowCopy], table: usize| {
             let (width, pieces) = pieces(copies, |copy| [copy.from, copy.to].map(|place| buffers.address(place)));
-            let bytes: Vec<u8> = pieces.as_flattened().iter().flat_map(|number| number.to_le_bytes()).collect();
-            let table = buffers.staging.address(table, bytes.len());
+            let bytes = size_of_val(&pieces[..]);
+            let own = &mut pinned.bytes_mut()[table - before..][..bytes];
+            let numbers = pieces.as_flattened().iter().map(|number| number.to_le_bytes());
+            own.as_chunks_mut().0.iter_mut().zip(numbers).for_each(|(to, number)| *to = number);
+            let table = buffers.staging.address(table, bytes);
             // SAFETY: as the caller promises.
             unsafe {
-                staging.write(stream, table, &bytes)?;
+                if bytes > 0 {
+                    stream.upload(table, own)?;
+                }
                 self.move_pieces(stream, (table, pieces.len()), width)
             }
         };

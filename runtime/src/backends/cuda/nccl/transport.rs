@@ -7,7 +7,7 @@
 use super::super::device::Device;
 use super::super::error::{Error, must};
 use super::super::medium::{DeviceMemory, at};
-use super::super::memory::Arena;
+use super::super::memory::{Arena, Pinned};
 use super::super::staging::Staging;
 use super::super::stream::Stream;
 use super::exchange::Buffers;
@@ -22,8 +22,8 @@ use crate::comm::{
 use ir::types::DType;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Endpoint of one thread of a rank.
@@ -31,7 +31,7 @@ pub struct NcclTransport {
     joint: Arc<Joint>,
     arena: Arc<Arena>,
     medium: DeviceMemory,
-    /// Buffers for numbers of rows and tables of their pieces, once rows move.
+    /// Buffers for numbers of rows, once rows move.
     staging: RefCell<Option<Staging>>,
     /// The most operations of a group or channel that are begun before the first is waited for.
     in_flight: Arc<AtomicUsize>,
@@ -49,6 +49,8 @@ pub struct GroupEnd {
     /// The stream of the thread that begins exchanges.
     own: Arc<Stream>,
     queue: Arc<Queue>,
+    /// By slot of the queue, memory for tables of rows.
+    tables: Mutex<BTreeMap<usize, Option<Pinned>>>,
 }
 
 /// A rank's end of a message channel. Channels with one direction between two ranks share a line, since both begin its messages in one
@@ -104,16 +106,19 @@ impl NcclTransport {
         let (stream, mut times) = (&endpoint.stream, [None; 2]);
         let reason = |number| self.wait_reason(group, plan, number);
         let rows = plan.rows.as_ref().map(|rows| Ok((rows, self.rows(group, rows, sources)?))).transpose()?;
-        let number = group.queue.operate(self.events(), stream, reason, || {
+        let number = group.queue.operate(self.events(), stream, reason, |slot| {
             times[0] = self.medium.mark(stream);
             let buffers = Buffers { arena: &self.arena, staging: endpoint.staging()?, sources, results };
             let communicator = endpoint.communicator()?;
-            // SAFETY: the program changes sources and uses results only after the wait. The stream alone uses the staging memory.
+            // SAFETY: the program changes sources and uses results only after the wait. The stream alone uses the staging memory. Of the
+            // operation that had the slot before, the thread's stream is done when it has read the numbers of rows.
             unsafe {
                 match &rows {
-                    Some((rows, moves)) => self.with_staging(|staging| {
-                        self.medium.give_rows(stream, communicator, buffers, (rows, moves), staging)
-                    })?,
+                    Some((rows, moves)) => {
+                        let mut tables = group.tables.lock().unwrap_or_else(PoisonError::into_inner);
+                        let pinned = rows::pinned(self.joint.device(), rows, tables.entry(slot).or_default())?;
+                        self.medium.give_rows(stream, communicator, buffers, (rows, moves), pinned)?;
+                    }
                     None => self.medium.give(stream, (plan, communicator), buffers)?,
                 }
             }
@@ -125,17 +130,10 @@ impl NcclTransport {
 
     /// The rows that move in an exchange, as many as the step fills.
     fn rows(&self, group: &GroupEnd, rows: &RowsExchange, sources: &[Span]) -> Result<RowMoves, Error> {
-        // SAFETY: the counts are in the arena, and were made by what the thread's stream was given before.
-        self.with_staging(|staging| unsafe { rows::moves(staging, &group.own, (&self.arena, sources), rows) })
-    }
-
-    fn with_staging<T>(&self, f: impl FnOnce(&mut Staging) -> Result<T, Error>) -> Result<T, Error> {
         let mut staging = self.staging.borrow_mut();
-        let known = match staging.take() {
-            Some(known) => known,
-            None => Staging::new(self.joint.device())?,
-        };
-        f(staging.insert(known))
+        let known = staging.take().map_or_else(|| Staging::new(self.joint.device()), Ok)?;
+        // SAFETY: the counts are in the arena, and were made by what the thread's stream was given before.
+        unsafe { rows::moves(staging.insert(known), &group.own, (&self.arena, sources), rows) }
     }
 }
 
@@ -175,6 +173,7 @@ impl Transport for NcclTransport {
             endpoint,
             own,
             queue,
+            tables: Mutex::default(),
         });
         self.groups.insert(key, group.clone());
         Ok(group)
@@ -235,7 +234,7 @@ impl Transport for NcclTransport {
         let (stream, mut times) = (&channel.endpoint.stream, [None::<Mark>; 2]);
         let &ChannelEnd { peer: rank, tag, sends, .. } = channel;
         let reason = |_| if sends { WaitReason::Receiver { rank, tag } } else { WaitReason::Sender { rank, tag } };
-        let number = channel.queue.operate(self.events(), stream, reason, || {
+        let number = channel.queue.operate(self.events(), stream, reason, |_| {
             times[0] = self.medium.mark(stream);
             let (place, bytes) = (at(&self.arena, span), span.bytes());
             // The sender is the first member of its line.
