@@ -25,6 +25,9 @@ use std::time::{Duration, Instant};
 const LOOKS: u32 = 200;
 const SLEEP: Duration = Duration::from_micros(20);
 
+/// Looks of a courier without messages before it sleeps: who has just exchanged may soon do so again, and a thread that sleeps wakes late.
+const LINGERS: u32 = 100;
+
 /// The sleep of a courier without messages: as late as this it hears of a failure elsewhere.
 const IDLE: Duration = Duration::from_millis(20);
 
@@ -338,9 +341,10 @@ impl<'a> Rounds<'a> {
                     true
                 });
             looks = if moved { 0 } else { looks + 1 };
-            match (self.count > 0 && failure.is_none(), looks < LOOKS) {
-                (true, true) => thread::yield_now(),
-                (true, false) => thread::park_timeout(SLEEP * (looks / LOOKS).min(10)),
+            match (self.count > 0, looks) {
+                _ if failure.is_some() => thread::park_timeout(IDLE),
+                (true, ..LOOKS) | (false, ..LINGERS) => thread::yield_now(),
+                (true, _) => thread::park_timeout(SLEEP * (looks / LOOKS).min(10)),
                 (false, _) => thread::park_timeout(IDLE),
             }
         }

@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 
 /// Polls of a waiting thread before it parks. With more threads than cores, the awaited thread may need this core.
 const SPINS: usize = 64;
+/// Further polls with several processes, between which others may have the core: what comes from one of them is often that near.
+const YIELDS: usize = 32;
 
 const AWAKE: u8 = 0;
 /// Parked until another thread makes progress.
@@ -187,15 +189,16 @@ impl ParkingLot {
         pending: &mut dyn FnMut() -> Option<WaitReason>,
     ) -> Result<(), RankFailure> {
         let parker = &self.parkers[me];
+        let polls = if self.place.get().is_some() { SPINS + YIELDS } else { SPINS };
         loop {
-            for _ in 0..SPINS {
+            for poll in 0..polls {
                 if let Some(failure) = self.failure() {
                     return Err(failure);
                 }
                 if pending().is_none() {
                     return Ok(());
                 }
-                std::hint::spin_loop();
+                if poll < SPINS { std::hint::spin_loop() } else { thread::yield_now() }
             }
             parker.thread.get_or_init(thread::current);
             parker.state.store(how, Ordering::SeqCst);
