@@ -148,6 +148,20 @@ fn a_rank_that_is_stuck_ends_all_that_wait_for_it_on_a_device() {
     fs::remove_dir_all(folder).unwrap();
 }
 
+#[test]
+fn a_copy_of_a_save_that_hangs_ends_the_run() {
+    let folder = stand_in("nccl-hangs");
+    let runs = Runs::new(&folder, "nccl-hangs", LLAMA);
+    let options = ["--parallel", "dp=2", "--timeout", "1", "--save-every", "2"];
+    for mut command in [launched(&runs, 2, &options), runs.command(&[], "cuda", &options)] {
+        let output = command.env("STAND_IN_HANGS", "1").output().unwrap();
+        let said = said(&output);
+        let is_named = said.contains(" failed: it has been stuck for ") && said.contains(" s in a copy of ");
+        assert!(output.status.code() == Some(5) && is_named && said.contains("(step 2"), "{:?} {said}", output.status);
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
 /// The processes that a launcher has started, in their order.
 fn children(launcher: &Child) -> Vec<String> {
     let path = format!("/proc/{0}/task/{0}/children", launcher.id());

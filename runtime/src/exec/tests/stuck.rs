@@ -77,8 +77,10 @@ fn a_rank_that_is_slow_is_not_stuck() {
 /// Rank 1 never comes to the end of a copy of its first parameter.
 fn hangs(rank: usize, kept: &mut RankState<'_>) {
     kept.copy(0, |_, _| {
-        while rank == 1 {
-            std::thread::park();
+        if rank == 1 {
+            loop {
+                std::thread::park();
+            }
         }
     });
 }
