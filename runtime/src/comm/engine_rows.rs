@@ -15,7 +15,7 @@ const ALIGNED: usize = 16;
 /// A chunk of a tensor: the tensor, and the first element.
 type Chunk = (usize, usize);
 
-/// What a member gives another, or takes of it.
+/// Message to another member or from one.
 #[derive(Clone, Debug)]
 struct Parcel {
     half: Half,
@@ -116,7 +116,7 @@ impl RowsExchange {
         parcels.chain(self.own.iter().map(|(tensor, _)| *tensor)).map(|tensor| self.most(tensor)).sum()
     }
 
-    /// What moves, by the numbers of filled rows of the chunks that the rank gives and gets.
+    /// The moves, by the numbers of filled rows of the chunks that the rank gives and gets.
     pub(crate) fn moves(&self, counts: [&[i32]; Ragged::COUNTS]) -> RowMoves {
         let mut moves = RowMoves::default();
         for &(tensor, [source, target]) in &self.own {

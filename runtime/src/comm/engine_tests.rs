@@ -11,7 +11,7 @@ pub(super) struct EngineMember {
     sources: Vec<Vec<f32>>,
     pub(super) results: Vec<Vec<f32>>,
     staging: Vec<f32>,
-    /// What moves if rows do.
+    /// The moves of rows, if rows move.
     pub(super) rows: RowMoves,
 }
 
