@@ -182,7 +182,7 @@ pub(super) fn join_by_nccl(devices: usize, request: &TrainRequest) -> Result<(Jo
         _ => no_gpu(&why),
     })?;
     let place = Place::own_gpu(gpu.device(), text)?;
-    Ok((gpu.time_products(request.time_products), place))
+    Ok((gpu.graphs(!request.no_graphs).time_products(request.time_products), place))
 }
 
 /// The number of this process's GPU: what its launcher says, else its place among the processes of its host.

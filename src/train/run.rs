@@ -111,6 +111,9 @@ fn run_on<P: Platform>(
     run_has_begun();
     let memory = memory.arenas.saturating_add(memory.left.saturating_sub(data.bytes()));
     let (mut executor, measure) = load(platform, &place, &compiled, &request, (microbatches, memory))?;
+    if let Some(why) = executor.platform().eager().filter(|_| is_first) {
+        progress.noted(&format!("steps run kernel by kernel, not as CUDA graphs: {why}"));
+    }
     from.iter().try_for_each(|from| from.load(&mut executor)).map_err(refused)?;
     weights.iter().try_for_each(|weights| weights.load(&mut executor))?;
     let mut header = header(&request, parallel, &compiled, &data, &feed, microbatches);

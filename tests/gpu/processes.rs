@@ -69,6 +69,31 @@ fn processes_with_a_gpu_each_train_pipelines_and_experts_as_the_processor() {
 }
 
 #[test]
+fn steps_of_processes_as_graphs_are_the_steps_and_rows_keep_them_eager() {
+    let folder = stand_in("nccl-graphs");
+    for (model, processes, parallel, is_graph) in
+        [(LLAMA, 4, "dp=2,pp=2,zero=1,mbs=1", true), (LLAMA, 2, "tp=2,sp=true", true), (MIXTRAL, 2, "dp=2,ep=2", false)]
+    {
+        let runs = Runs::new(&folder, "nccl-graphs", model);
+        let (options, noted) = (["--parallel", parallel], folder.join("graphs"));
+        let run = |options: &[&str]| {
+            let _ = fs::remove_file(&noted);
+            let output = launched(&runs, processes, options).env("STAND_IN_GRAPHS", &noted).output().unwrap();
+            let (said, launches) = (said(&output), fs::read_to_string(&noted).unwrap_or_default().lines().count());
+            assert!(output.status.success(), "{said}");
+            let told = String::from_utf8_lossy(&output.stdout);
+            (runs.reported("cuda"), launches, told.contains("not as CUDA graphs: the host waits for the numbers"))
+        };
+        let (graph, launches, is_eager) = run(&options);
+        let (eager, none, _) = run(&[&options[..], &["--no-graphs"]].concat());
+        // Of four steps the first makes all ready; of two batches of validation the first does.
+        let expected = if is_graph { processes * (3 + 1) } else { 0 };
+        assert_eq!((graph, launches, none, is_eager), (eager, expected, 0, !is_graph), "{parallel}");
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
 fn sums_in_bf16_err_as_bf16() {
     let folder = stand_in("nccl-narrow");
     let runs = Runs::new(&folder, "nccl-narrow", LLAMA);
@@ -119,15 +144,18 @@ fn members_that_do_not_agree_are_named() {
 fn processes_that_wait_in_nccl_for_ever_end_and_are_named() {
     let folder = stand_in("nccl-stuck");
     let runs = Runs::new(&folder, "nccl-stuck", LLAMA);
-    // One leaves out a message that the other awaits.
-    let mut command = launched(&runs, 2, &["--parallel", "pp=2,mbs=4", "--silence", "2"]);
-    let began = Instant::now();
-    let output = command.env("STAND_IN_SKIP", "0 1").env("STAND_IN_PATIENT", "1").output().unwrap();
-    let said = said(&output);
-    assert!(output.status.code() == Some(5) && said.contains("error[MW0707]"), "{:?} {said}", output.status);
-    let waits = ["all processes wait for each other (step ", "; process 1: rank 1 waits for rank 0 to send tag "];
-    assert!(waits.iter().all(|wait| said.contains(wait)), "{said}");
-    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    // One leaves out a message that the other awaits, in the first step or in the graph of the second.
+    for (skipped, step) in [("0 1", 1), ("0 4", 2)] {
+        let mut command = launched(&runs, 2, &["--parallel", "pp=2,mbs=4", "--silence", "2"]);
+        let began = Instant::now();
+        let output = command.env("STAND_IN_SKIP", skipped).env("STAND_IN_PATIENT", "1").output().unwrap();
+        let said = said(&output);
+        assert!(output.status.code() == Some(5) && said.contains("error[MW0707]"), "{:?} {said}", output.status);
+        let waits = format!("all processes wait for each other (step {step}): ");
+        let waits = [&waits, "; process 1: rank 1 waits for rank 0 to send tag "];
+        assert!(waits.iter().all(|wait| said.contains(wait)), "{said}");
+        assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    }
     fs::remove_dir_all(folder).unwrap();
 }
 

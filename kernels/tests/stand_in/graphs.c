@@ -1,4 +1,6 @@
 #include "streams.h"
+#include "nccl.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,6 +28,7 @@ static void add(Capture *capture, Stream *stream, const Work *work, const void *
     Work *own = malloc(sizeof *own + bytes);
     *own = *work;
     if (bytes) memcpy(own->data, data, bytes);
+    nccl_captured(own->run, own->data, 1);
     if (track->last) track->last->next = own; else track->first = own;
     track->last = own;
 }
@@ -97,6 +100,7 @@ Status cuGraphDestroy(Graph *graph) {
         for (Work *work = graph->tracks[i].first, *next; work; work = next) {
             next = work->next;
             if (work->kind == RECORD) free(work->event);
+            nccl_captured(work->run, work->data, -1);
             free(work);
         }
     free(graph);
@@ -126,8 +130,12 @@ static Status run_graph(void *data) {
     for (int i = 0; i < graph->count; i++) graph->running |= !go_on(graph, &graph->tracks[i], 0);
     return graph->running ? NOT_READY : OK;
 }
+/* STAND_IN_GRAPHS names a file that gets a line for each launch of a graph. */
 Status cuGraphLaunch(Graph *graph, Stream *stream) {
     ONE_AT_A_TIME;
+    const char *path = getenv("STAND_IN_GRAPHS");
+    FILE *file = path ? fopen(path, "a") : 0;
+    if (file) fprintf(file, "%d\n", graph->count), fclose(file);
     Status status = give(stream, run_graph, &graph, sizeof graph);
     return status ? status : failed();
 }

@@ -35,7 +35,7 @@ typedef struct {
     Call call, messages[MOST];
 } Member;
 typedef struct { _Atomic int joined, ended; Member members[MOST]; } Meeting;
-typedef struct { Meeting *meeting; char path[PATH_MAX]; int place, members; _Atomic int aborted, ending; uint64_t collectives; } Comm;
+typedef struct { Meeting *meeting; char path[PATH_MAX]; int place, members; _Atomic int aborted, ending, graphs; uint64_t collectives; } Comm;
 
 /* The processes, and what each waits for: since a number of moves of all, 0 if it does not. */
 typedef struct { _Atomic int pid; _Atomic uint64_t waits_since; char why[TEXT]; } Process;
@@ -117,7 +117,7 @@ Result ncclCommInitRankConfig(Comm **made, int members, Id id, int place, const 
     return *made = comm, IN_PROGRESS;
 }
 Result ncclCommGetAsyncError(Comm *comm, Result *state) {
-    int waits = comm->meeting->joined < comm->members || (comm->ending && comm->meeting->ended < comm->members);
+    int waits = comm->meeting->joined < comm->members || (comm->ending && (comm->meeting->ended < comm->members || comm->graphs));
     return *state = waits ? IN_PROGRESS : SUCCESS, SUCCESS;
 }
 Result ncclCommFinalize(Comm *comm) {
@@ -128,6 +128,7 @@ Result ncclCommFinalize(Comm *comm) {
 Result ncclCommDestroy(Comm *comm) { return SUCCESS; }
 Result ncclCommAbort(Comm *comm) {
     comm->aborted = 1;
+    while (comm->graphs) usleep(50);
     return SUCCESS;
 }
 
@@ -290,6 +291,10 @@ static Status run_round(void *data) {
     if (waits && !comm->aborted) return NOT_READY;
     for (int i = 0; i < round->count; i++) round->calls[i].phase = 0;
     return OK;
+}
+
+void nccl_captured(Status (*run)(void *data), void *data, int by) {
+    if (run == run_round) ((Round *)data)->comm->graphs += by;
 }
 
 /* The group that the thread has begun: its rounds, by communicator and stream. */

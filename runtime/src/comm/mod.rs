@@ -103,6 +103,17 @@ pub enum WaitReason {
     AsyncWorker,
 }
 
+/// Use that a rank's device makes of a recorded step, by its number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DeviceRecording {
+    /// It records what the threads of the rank begin.
+    Made(usize),
+    /// It repeats what it has recorded, if there is such a recording.
+    Repeated(usize),
+    /// It does neither.
+    None,
+}
+
 /// Role of a thread of a rank.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum ThreadRole {
@@ -222,6 +233,14 @@ pub trait Transport: Sized + Send + 'static {
     /// Reserves memory, before the first step, for the most requests of a group or channel that a rank begins before it waits for the
     /// first of them, and for the most tensors in a request.
     fn expect(&mut self, in_flight: usize, tensors: usize);
+
+    /// True if the devices of all ranks may repeat steps by themselves, once all ranks are joined.
+    fn repeats(&self) -> bool {
+        true
+    }
+
+    /// Notes what the rank's device does with a recording from here on.
+    fn note_recording(&self, _what: DeviceRecording) {}
 
     /// Begins an exchange within a group; all members begin theirs in the same order. `results` will be written whole.
     fn start(&self, group: &Self::Group, plan: &Self::Plan, sources: &[Span], results: &[Span]) -> Request;

@@ -293,7 +293,9 @@ impl<P: Platform> Executor<P> {
 
     /// Ends the executor, once all of its processes have done what they have to do. An executor of one of several processes that is
     /// dropped without has failed.
-    pub fn finish(self) {
+    pub fn finish(mut self) {
+        // The ranks end first, and with them their recordings, which use what joins them.
+        self.ranks.clear();
         self.platform.finish();
     }
 

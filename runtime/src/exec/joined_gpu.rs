@@ -15,6 +15,7 @@ pub struct JoinedGpu {
     ranks: Vec<usize>,
     world: World,
     joint: Arc<Joint>,
+    graphs: bool,
     times_products: bool,
 }
 
@@ -30,7 +31,14 @@ impl JoinedGpu {
         limits: Limits,
     ) -> Result<JoinedGpu, cuda::Error> {
         let joint = Joint::open(ordinal, (world.clone(), wire), limits)?;
-        Ok(JoinedGpu { ranks: vec![joint.rank()], world, joint, times_products: false })
+        Ok(JoinedGpu { ranks: vec![joint.rank()], world, joint, graphs: true, times_products: false })
+    }
+
+    /// The same place; with `graphs` ranks repeat their steps as CUDA graphs, if all of them can. Results are identical to the bit.
+    #[must_use]
+    pub fn graphs(mut self, graphs: bool) -> JoinedGpu {
+        self.graphs = graphs;
+        self
     }
 
     /// The same place; with `times_products` loading times several of cuBLASLt's algorithms for each product and takes the fastest.
@@ -65,7 +73,11 @@ impl Platform for JoinedGpu {
     }
 
     fn repeats(&self) -> bool {
-        false
+        self.graphs
+    }
+
+    fn eager(&self) -> Option<String> {
+        self.joint.eager().filter(|_| self.graphs)
     }
 
     fn ranks(&self) -> &[usize] {

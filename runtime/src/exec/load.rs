@@ -188,8 +188,7 @@ fn load_rank<P: Platform>(
     let background = Background::new(rank_programs.clone(), context, &comm, thread).map_err(Refused::System)?;
     let (context, seed) = (ThreadContext { backend, kernels: own, recorder, numbers, progress }, options.seed);
     let (fed, outs) = (Vec::new(), vec![0.0; outs]);
-    // Threads of other ranks must meet this one in every step.
-    let repeats = (model.mesh.devices() == 1 && platform.repeats()).then(|| vec![false; programs.len()]);
+    let repeats = platform.repeats().then(|| vec![false; programs.len()]);
     let delay = options.slow.filter(|(slow, _)| *slow == rank).map_or(Duration::ZERO, |(_, delay)| delay);
     let sticks_at = options.stuck.filter(|(stuck, _)| *stuck == rank).map(|(_, step)| step);
     let worker = Worker {

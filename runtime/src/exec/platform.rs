@@ -31,6 +31,11 @@ pub trait Platform {
     /// True if devices that can may repeat steps by themselves.
     fn repeats(&self) -> bool;
 
+    /// The reason why devices that could repeat steps do not, once all ranks are joined.
+    fn eager(&self) -> Option<String> {
+        None
+    }
+
     /// Starts the clock of a step that is timed, while the devices are idle. Returns when it started.
     ///
     /// # Errors
@@ -314,7 +319,8 @@ impl Platform for SharedGpu {
     }
 
     fn repeats(&self) -> bool {
-        self.graphs
+        // Threads of several ranks must meet in every step.
+        self.graphs && self.ranks.len() == 1
     }
 
     fn start_clock(&self) -> Result<Instant, String> {

@@ -8,7 +8,7 @@ use super::progress::Site;
 use super::rank_program::{Action, Feed, RankProgram};
 use super::recorder::EventKind;
 use crate::backend::{Backend, Mark};
-use crate::comm::{Communicator, RankFailure};
+use crate::comm::{Communicator, DeviceRecording, RankFailure};
 use crate::host::{bytes_of, stored};
 use crate::state::State;
 use std::borrow::Cow;
@@ -76,22 +76,29 @@ impl<B: Backend + 'static, C: Communicator> Worker<B, C> {
         let rank_programs = self.rank_programs.clone();
         self.context.backend.set_timing(self.context.is_recorded());
         self.begin(&rank_programs[row], input);
-        let repeats = self.repeats.is_some() && !self.context.is_recorded();
+        let repeats = self.repeats.is_some() && self.comm.repeats() && !self.context.is_recorded();
+        if repeats {
+            self.comm.note_recording(DeviceRecording::Repeated(row));
+        }
         if !repeats || !self.context.backend.replay(row) {
-            self.launch(row, &rank_programs[row])?;
+            self.launch(row, &rank_programs[row], repeats)?;
         }
         self.context.progress.begin(Site::End);
         self.end(&rank_programs[row]);
+        self.comm.note_recording(DeviceRecording::None);
         self.context.progress.rest();
         let own = began.elapsed().saturating_sub(self.comm.waited().saturating_sub(waited));
         self.report.own.store(own.as_nanos() as u64, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Executes all actions of a rank program. The second time the device may record them, unless it times them one by one.
-    fn launch(&mut self, row: usize, rank_program: &RankProgram<C>) -> Result<(), RankFailure> {
+    /// Executes all actions of a rank program. The second time the device may record them, if it repeats steps.
+    fn launch(&mut self, row: usize, rank_program: &RankProgram<C>, repeats: bool) -> Result<(), RankFailure> {
         let has_run = self.repeats.as_mut().is_some_and(|repeats| std::mem::replace(&mut repeats[row], true));
-        let records = has_run && !self.context.is_recorded() && self.context.backend.begin_recording();
+        if has_run && repeats {
+            self.comm.note_recording(DeviceRecording::Made(row));
+        }
+        let records = has_run && repeats && self.context.backend.begin_recording();
         for (at, action) in rank_program.actions.iter().enumerate() {
             self.context.progress.begin(Site::Action(at as u32));
             // A body records its own events.
@@ -103,6 +110,7 @@ impl<B: Backend + 'static, C: Communicator> Worker<B, C> {
             self.context.record(EventKind::Action(at as u32), began, ended);
         }
         if records {
+            self.comm.note_recording(DeviceRecording::Repeated(row));
             self.context.backend.end_recording(row);
         }
         Ok(())

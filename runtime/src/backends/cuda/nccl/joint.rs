@@ -11,6 +11,7 @@ use super::super::stream::Stream;
 use super::communicator::{Communicator, UniqueId};
 use super::library::functions;
 use super::queue::Queue;
+use super::recordings::Recordings;
 use crate::comm::wire::{Wire, World};
 use crate::comm::{Control, Limits, RankFailure, ThreadRole, WaitReason};
 use serde::{Deserialize, Serialize};
@@ -67,8 +68,8 @@ pub(super) struct Endpoint {
 
 impl Endpoint {
     /// A queue of operations of a thread, by its stream.
-    pub(super) fn queue(&self, own: Arc<Stream>) -> Arc<Queue> {
-        let queue = Queue::new(own);
+    pub(super) fn queue(&self, own: Arc<Stream>, recordings: &Arc<Recordings>) -> Arc<Queue> {
+        let queue = Queue::new(own, recordings);
         locked(&self.queues).push(queue.clone());
         queue
     }
@@ -100,6 +101,9 @@ pub struct Joint {
     rank: usize,
     control: Control,
     endpoints: Mutex<BTreeMap<Key, Arc<Endpoint>>>,
+    recordings: Arc<Recordings>,
+    /// The reason why steps are not recorded: once all are joined, that of any rank.
+    eager: Mutex<Option<String>>,
     closing: AtomicBool,
     watch: Mutex<Option<JoinHandle<()>>>,
 }
@@ -109,6 +113,8 @@ pub struct Joint {
 struct Named {
     rank: usize,
     keys: KeyNames,
+    /// The reason why its steps cannot be recorded, if they cannot.
+    eager: Option<String>,
 }
 
 /// Communicators, with the names of some.
@@ -137,6 +143,8 @@ impl Joint {
             rank,
             control,
             endpoints: Mutex::default(),
+            recordings: Arc::default(),
+            eager: Mutex::default(),
             closing: AtomicBool::new(false),
             watch: Mutex::default(),
         }))
@@ -155,6 +163,21 @@ impl Joint {
     /// Its device.
     pub fn device(&self) -> &Arc<Device> {
         &self.device
+    }
+
+    /// The recordings of the rank's steps.
+    pub(super) fn recordings(&self) -> &Arc<Recordings> {
+        &self.recordings
+    }
+
+    /// Notes why steps cannot be recorded, before all are joined.
+    pub(super) fn keep_eager(&self, why: &str) {
+        locked(&self.eager).get_or_insert_with(|| why.to_string());
+    }
+
+    /// The reason why steps are not recorded. Either all ranks record theirs or none does, as NCCL asks for.
+    pub fn eager(&self) -> Option<String> {
+        locked(&self.eager).clone()
     }
 
     /// The end of a communicator, which is joined when all ranks have loaded.
@@ -179,12 +202,14 @@ impl Joint {
     /// A rank failed, ranks have not the same communicators, or there is no memory.
     pub fn join(self: &Arc<Joint>) -> Result<(), String> {
         let endpoints = locked(&self.endpoints).clone();
-        let own = Named { rank: self.rank, keys: self.named(&endpoints).map_err(|why| why.to_string())? };
+        let keys = self.named(&endpoints).map_err(|why| why.to_string())?;
+        let own = Named { rank: self.rank, keys, eager: self.eager() };
         let own = serde_json::to_vec(&own).map_err(|why| why.to_string())?;
         let all = self.control.share(own).map_err(|why| why.to_string())?;
         let all = all.iter().map(|bytes| serde_json::from_slice::<Named>(bytes)).collect::<Result<Vec<_>, _>>();
         let all = all.map_err(|_| "a process of another version takes part".to_string())?;
         let names = names(self.rank, &all)?;
+        *locked(&self.eager) = all.iter().find_map(|named| named.eager.clone());
         let joint = self.clone();
         let watch = thread::Builder::new().name("nccl watch".to_string()).spawn(move || joint.keep_watch());
         *locked(&self.watch) = Some(watch.map_err(|why| format!("the watch over NCCL gets no thread: {why}"))?);
@@ -225,7 +250,7 @@ impl Joint {
         };
         while !self.closing.load(Ordering::Acquire) {
             if self.control.failure().is_some() {
-                return each(&Communicator::abort);
+                return self.abort();
             }
             each(&|communicator| {
                 if let Err(why) = communicator.check() {
@@ -237,16 +262,28 @@ impl Joint {
         }
     }
 
+    /// Ends all communicators at once. NCCL waits until no recording has calls of a communicator that ends, so each ends in a thread of its
+    /// own, for which nobody waits.
+    fn abort(&self) {
+        let endpoints = locked(&self.endpoints).clone();
+        for endpoint in endpoints.into_values().filter(|endpoint| endpoint.communicator.get().is_some()) {
+            let abort = move || endpoint.communicator.get().into_iter().for_each(Communicator::abort);
+            // A process that gets no thread ends soon, and its communicators with it.
+            let _ = thread::Builder::new().name("nccl abort".to_string()).spawn(abort);
+        }
+    }
+
     /// A number that changes whenever something moves through NCCL, and what the device waits for, if it is inside of an operation.
     fn look(&self) -> Option<(u64, WaitReason)> {
         let endpoints = locked(&self.endpoints).clone();
         let queues = endpoints.values().flat_map(|endpoint| locked(&endpoint.queues).clone());
-        let looks: Vec<(u64, Option<WaitReason>)> = queues.map(|queue| queue.look()).collect();
+        let looks = queues.map(|queue| queue.look()).chain([self.recordings.look()]);
+        let looks: Vec<(u64, Option<WaitReason>)> = looks.collect();
         let reason = looks.iter().find_map(|(_, reason)| *reason)?;
         Some((looks.iter().map(|(moved, _)| moved).sum(), reason))
     }
 
-    /// Ends all communicators together with the other ranks, which all have done all that they have to do.
+    /// Ends all communicators together with the other ranks, which all have done all that they have to do. Nobody has a recording any more.
     pub fn finish(&self) {
         let endpoints = locked(&self.endpoints).clone();
         let mut communicators = endpoints.values().filter_map(|endpoint| endpoint.communicator.get());
@@ -262,10 +299,7 @@ impl Joint {
             watch.thread().unpark();
             drop(watch.join());
         }
-        locked(&self.endpoints)
-            .values()
-            .filter_map(|endpoint| endpoint.communicator.get())
-            .for_each(Communicator::abort);
+        self.abort();
         self.control.close();
     }
 }
@@ -319,7 +353,7 @@ mod tests {
 
     fn named(rank: usize, keys: &[Key]) -> Named {
         let name = |key: &Key| (key.clone(), (key.ranks[0] == rank).then(|| vec![rank as u8; 128]));
-        Named { rank, keys: keys.iter().map(name).collect() }
+        Named { rank, keys: keys.iter().map(name).collect(), eager: None }
     }
 
     #[test]

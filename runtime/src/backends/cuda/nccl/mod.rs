@@ -8,6 +8,7 @@ mod exchange;
 mod joint;
 mod library;
 mod queue;
+mod recordings;
 mod rows;
 mod transport;
 

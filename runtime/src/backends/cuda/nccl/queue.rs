@@ -3,6 +3,7 @@
 use super::super::device::Device;
 use super::super::error::Error;
 use super::super::stream::{Event, Stream};
+use super::recordings::Recordings;
 use crate::comm::WaitReason;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -11,6 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 pub(super) struct Queue {
     /// The stream of the thread that begins them.
     own: Arc<Stream>,
+    recordings: Arc<Recordings>,
     next: AtomicU64,
     /// True while the thread gives the stream an operation, which may wait for other members.
     gives: AtomicBool,
@@ -20,21 +22,23 @@ pub(super) struct Queue {
 
 /// An operation: the events before and after it, and what it waits for.
 struct Slot {
-    before: Event,
-    after: Event,
+    given: [Event; 2],
+    /// The events of one that is recorded, which nobody may ask for.
+    recorded: [Event; 2],
     reason: Mutex<Option<WaitReason>>,
 }
 
 impl Queue {
-    pub(super) fn new(own: Arc<Stream>) -> Arc<Queue> {
+    /// The queue of a thread, by its stream, in a rank with these recordings.
+    pub(super) fn new(own: Arc<Stream>, recordings: &Arc<Recordings>) -> Arc<Queue> {
         let (next, gives, slots) = Default::default();
-        Arc::new(Queue { own, next, gives, slots })
+        Arc::new(Queue { own, recordings: recordings.clone(), next, gives, slots })
     }
 
     fn make_slots(&self, device: &Arc<Device>, count: usize) -> Result<&[Slot], Error> {
         if self.slots.get().is_none() {
-            let event = || Event::new(device);
-            let slot = |_| Ok(Slot { before: event()?, after: event()?, reason: Mutex::default() });
+            let events = || Ok::<_, Error>([Event::new(device)?, Event::new(device)?]);
+            let slot = |_| Ok(Slot { given: events()?, recorded: events()?, reason: Mutex::default() });
             let made = (0..count.max(1)).map(slot).collect::<Result<_, Error>>()?;
             self.slots.get_or_init(|| made);
         }
@@ -53,15 +57,27 @@ impl Queue {
         let slots = self.make_slots(device, count)?;
         let number = self.next.fetch_add(1, Ordering::AcqRel);
         let at = (number % slots.len() as u64) as usize;
-        let slot = &slots[at];
-        *slot.reason.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason(number));
-        self.own.record(&slot.before)?;
-        stream.wait(&slot.before)?;
+        let (slot, reason) = (&slots[at], reason(number));
+        if self.recordings.is_made() {
+            let [before, after] = &slot.recorded;
+            self.own.record(before)?;
+            stream.wait(before)?;
+            let place = self.recordings.mark(stream, Some(reason), 0)?;
+            operation(at)?;
+            self.recordings.mark(stream, None, place)?;
+            stream.record(after)?;
+            return Ok(number);
+        }
+        self.recordings.count();
+        *slot.reason.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
+        let [before, after] = &slot.given;
+        self.own.record(before)?;
+        stream.wait(before)?;
         self.gives.store(true, Ordering::Release);
         let given = operation(at);
         self.gives.store(false, Ordering::Release);
         given?;
-        stream.record(&slot.after)?;
+        stream.record(after)?;
         Ok(number)
     }
 
@@ -69,7 +85,8 @@ impl Queue {
     pub(super) fn receive(&self, number: u64) -> Result<(), Error> {
         let slots = self.slots.get().map_or(&[][..], |slots| slots);
         match slots.get((number % slots.len().max(1) as u64) as usize) {
-            Some(slot) => self.own.wait(&slot.after),
+            Some(Slot { recorded: [_, after], .. }) if self.recordings.is_made() => self.own.wait(after),
+            Some(Slot { given: [_, after], .. }) => self.own.wait(after),
             None => Ok(()),
         }
     }
@@ -79,11 +96,11 @@ impl Queue {
         let slots = self.slots.get().map_or(&[][..], |slots| slots);
         let given = self.next.load(Ordering::Acquire);
         let known = &slots[..slots.len().min(given as usize)];
-        let ended = known.iter().filter(|slot| slot.after.is_done()).count() as u64;
+        let ended = known.iter().filter(|slot| slot.given[1].is_done()).count() as u64;
         let last = || slots.get((given.saturating_sub(1) % slots.len().max(1) as u64) as usize);
         let inside = match self.gives.load(Ordering::Acquire) {
             true => last(),
-            false => known.iter().find(|slot| slot.before.is_done() && !slot.after.is_done()),
+            false => known.iter().find(|Slot { given: [before, after], .. }| before.is_done() && !after.is_done()),
         };
         (2 * given + ended, inside.and_then(|slot| *slot.reason.lock().unwrap_or_else(PoisonError::into_inner)))
     }

@@ -16,8 +16,8 @@ use super::queue::Queue;
 use super::rows;
 use crate::backend::{Mark, Span};
 use crate::comm::{
-    EngineCall, EngineExchange, Exchange, Half, Medium, Message, Parking, PeerBuffers, RankFailure, Request, RowMoves,
-    RowsExchange, ThreadRole, Transport, WaitReason,
+    DeviceRecording, EngineCall, EngineExchange, Exchange, Half, Medium, Message, Parking, PeerBuffers, RankFailure,
+    Request, RowMoves, RowsExchange, ThreadRole, Transport, WaitReason,
 };
 use ir::types::DType;
 use std::cell::RefCell;
@@ -87,7 +87,7 @@ impl NcclTransport {
             return Ok(known.clone());
         }
         let endpoint = self.joint.endpoint(key.clone()).map_err(|why| why.to_string())?;
-        let queue = endpoint.queue(self.medium.stream_of(ThreadRole::Main));
+        let queue = endpoint.queue(self.medium.stream_of(ThreadRole::Main), self.joint.recordings());
         let sends = from == self.joint.rank();
         let peer = if sends { to } else { from };
         let end = Arc::new(ChannelEnd { endpoint, sends, peer, tag, queue });
@@ -165,7 +165,11 @@ impl Transport for NcclTransport {
         let endpoint = (ranks.len() > 1).then(|| self.joint.endpoint(key.clone())).transpose();
         let endpoint = endpoint.map_err(|why| why.to_string())?;
         let own = self.medium.stream_of(role);
-        let queue = endpoint.as_ref().map_or_else(|| Queue::new(own.clone()), |endpoint| endpoint.queue(own.clone()));
+        let recordings = self.joint.recordings();
+        let queue = match &endpoint {
+            Some(endpoint) => endpoint.queue(own.clone(), recordings),
+            None => Queue::new(own.clone(), recordings),
+        };
         let group = Arc::new(GroupEnd {
             ranks: ranks.to_vec(),
             place,
@@ -188,6 +192,9 @@ impl Transport for NcclTransport {
     ) -> Result<EngineExchange, String> {
         let plan = EngineExchange::of(group.place, &group.ranks, dtypes, &mut |place| of(group.ranks[place]))?;
         let plan = EngineExchange { op: self.joint.control().number_op(op), ..plan };
+        if plan.rows.is_some() {
+            self.joint.keep_eager("the host waits for the numbers of experts' rows before they move");
+        }
         let bytes = plan.rows.as_ref().map_or(plan.bytes, rows::staging_bytes);
         group.endpoint.iter().for_each(|endpoint| _ = endpoint.bytes.fetch_max(bytes, Ordering::Relaxed));
         Ok(plan)
@@ -203,6 +210,14 @@ impl Transport for NcclTransport {
 
     fn expect(&mut self, in_flight: usize, _tensors: usize) {
         self.in_flight.fetch_max(in_flight, Ordering::Relaxed);
+    }
+
+    fn repeats(&self) -> bool {
+        self.joint.eager().is_none()
+    }
+
+    fn note_recording(&self, what: DeviceRecording) {
+        must(self.joint.recordings().note(self.joint.device(), what));
     }
 
     fn start(&self, group: &GroupEnd, plan: &EngineExchange, sources: &[Span], results: &[Span]) -> Request {
