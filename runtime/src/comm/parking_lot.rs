@@ -137,7 +137,7 @@ impl ParkingLot {
 
     /// True if some threads wait.
     pub(super) fn has_waiting(&self) -> bool {
-        (0..self.parkers.len()).any(|parker| self.is_waiting(parker))
+        self.first_waiting().is_some()
     }
 
     /// Notes what the device of the first rank waits for.
@@ -289,10 +289,9 @@ impl ParkingLot {
         // before and after, and none has entered meanwhile, nothing has moved.
         let entries = self.entries.load(Ordering::SeqCst);
         let is_still = || self.awake.load(Ordering::SeqCst) == 0 && self.entries.load(Ordering::SeqCst) == entries;
-        let waiting = if is_still() { self.waiting() } else { Vec::new() };
-        if let Some(&first) = waiting.first().filter(|_| is_still()) {
-            let texts =
-                waiting.into_iter().map(|parker| self.describe(parker, *locked(&self.parkers[parker].wait_reason)));
+        let first = if is_still() { self.first_waiting() } else { None };
+        if let Some(first) = first.filter(|_| is_still()) {
+            let texts = self.waiting().map(|parker| self.describe(parker, *locked(&self.parkers[parker].wait_reason)));
             let why = format!("all wait for each other: {}", texts.collect::<Vec<_>>().join("; "));
             self.abort(RankFailure::new(self.ranks[first % self.ranks.len()], why));
         }
@@ -338,12 +337,17 @@ impl ParkingLot {
     fn reasons(&self) -> impl Iterator<Item = (usize, WaitReason)> {
         let reason = |parker: usize| (parker, *locked(&self.parkers[parker].wait_reason));
         let device = locked(&self.device).map(|(_, reason)| (0, reason));
-        self.waiting().into_iter().map(reason).chain(device)
+        self.waiting().map(reason).chain(device)
     }
 
     /// The parkers of threads that wait.
-    fn waiting(&self) -> Vec<usize> {
-        (0..self.parkers.len()).filter(|&parker| self.is_waiting(parker)).collect()
+    fn waiting(&self) -> impl Iterator<Item = usize> {
+        (0..self.parkers.len()).filter(|&parker| self.is_waiting(parker))
+    }
+
+    /// The first of them. A step that ends may ask, and allocates nothing.
+    fn first_waiting(&self) -> Option<usize> {
+        self.waiting().next()
     }
 
     fn is_waiting(&self, parker: usize) -> bool {
